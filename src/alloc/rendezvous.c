@@ -1,0 +1,148 @@
+/* How the pool grows: every rank creates a segment, all exchange descriptors, all map all. All ranks keep it, or none does. */
+#include "alloc/rendezvous.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static const char *const call_names[] = {"?", "ceclMemAlloc", "ceclMemFree"};
+
+ceclResult_t cecl_rendezvous_compare(struct cecl_pool *pool, enum cecl_pool_call call,
+                                     uint64_t value)
+{
+    const struct cecl_proposal mine = {call, value, pool->calls, pool->hash};
+    struct cecl_proposal *all = pool->proposals;
+
+    pool->exchanges++;
+    ceclResult_t result = cecl_mesh_allgather(pool->mesh, "pool", &mine, all, sizeof(mine));
+    for (int r = 0; r < pool->nranks && result == ceclSuccess; r++) {
+        const struct cecl_proposal *a = &all[0], *b = &all[r];
+        if (b->call != a->call || b->value != a->value)
+            result = cecl_fail(ceclInvalidUsage,
+                               "ranks differ: rank 0 calls %s (%s %" PRIu64
+                               "), rank %d calls %s (%s %" PRIu64 ")",
+                               call_names[a->call], a->call == CECL_POOL_ALLOC ? "bytes" : "offset",
+                               a->value, r, call_names[b->call],
+                               b->call == CECL_POOL_ALLOC ? "bytes" : "offset", b->value);
+        else if (b->calls != a->calls || b->hash != a->hash)
+            result = cecl_fail(ceclInvalidUsage,
+                               "ranks differ in an earlier ceclMemAlloc or ceclMemFree: rank 0 made %"
+                               PRIu64 " calls, rank %d made %" PRIu64
+                               "%s; CECL_CHECK=1 finds the call",
+                               a->calls, r, b->calls,
+                               b->calls == a->calls ? " with other sizes or order" : "");
+    }
+    return result;
+}
+
+void cecl_segment_unmap(struct cecl_pool *pool, const struct cecl_segment *segment, int nmapped)
+{
+    while (nmapped > 0)
+        pool->dev->ops->mem_unmap(pool->dev, cecl_pool_at(pool, --nmapped, segment->offset),
+                                  (size_t)segment->bytes);
+}
+
+/* Creates this rank's memory for a segment of `bytes`; all ranks succeed or all fail. */
+static ceclResult_t create_everywhere(struct cecl_pool *pool, uint64_t bytes, struct cecl_mem *mem)
+{
+    ceclResult_t result = pool->dev->ops->mem_create(pool->dev, (size_t)bytes, mem);
+    result = cecl_mesh_agree(pool->mesh, result);
+    if (result != ceclSuccess)
+        pool->dev->ops->mem_release(pool->dev, mem);
+    return result;
+}
+
+/* Maps rank `peer`'s part of a segment: our own memory, or the peer's behind `fd`. */
+static ceclResult_t map_one(struct cecl_pool *pool, const struct cecl_segment *segment, int peer,
+                            const struct cecl_mem *own, int fd)
+{
+    struct cecl_device *dev = pool->dev;
+    void *addr = cecl_pool_at(pool, peer, segment->offset);
+    if (peer == pool->rank)
+        return dev->ops->mem_map(dev, addr, own);
+
+    struct cecl_mem mem = {0};
+    CECL_TRY(dev->ops->mem_import(dev, fd, (size_t)segment->bytes, &mem));
+    ceclResult_t result = dev->ops->mem_map(dev, addr, &mem);
+    dev->ops->mem_release(dev, &mem); /* the mapping holds it */
+    return result;
+}
+
+/* Shares `own` with all and maps everyone's; *nmapped ranks are mapped, also on failure. */
+static ceclResult_t map_everywhere(struct cecl_pool *pool, const struct cecl_segment *segment,
+                                   const struct cecl_mem *own, int *nmapped)
+{
+    int fd = -1, *fds = pool->fds;
+    ceclResult_t result = pool->dev->ops->mem_export(pool->dev, own, &fd);
+
+    *nmapped = 0;
+    result = cecl_mesh_agree(pool->mesh, result); /* nobody sends unless everybody can */
+    if (result == ceclSuccess) {
+        result = cecl_mesh_exchange_fd(pool->mesh, fd, fds);
+        const bool received = result == ceclSuccess;
+        for (int r = 0; r < pool->nranks && result == ceclSuccess; r++) {
+            result = map_one(pool, segment, r, own, fds[r]);
+            *nmapped += result == ceclSuccess;
+        }
+        for (int r = 0; r < pool->nranks && received; r++)
+            if (fds[r] >= 0)
+                close(fds[r]);
+        result = cecl_mesh_agree(pool->mesh, result);
+    }
+    if (fd >= 0)
+        close(fd);
+    return result;
+}
+
+/* Makes sure that the pool's tables have room for one more segment. */
+static ceclResult_t reserve_tables(struct cecl_pool *pool)
+{
+    struct cecl_segment *segments =
+        realloc(pool->segments, (pool->nsegments + 1) * sizeof(*segments));
+    if (!segments)
+        return cecl_fail(ceclOutOfMemory, "no host memory for the pool's table");
+    pool->segments = segments;
+    return cecl_blocks_reserve(&pool->blocks);
+}
+
+ceclResult_t cecl_rendezvous_grow(struct cecl_pool *pool, uint64_t bytes)
+{
+    const uint64_t unit = pool->dev->granularity;
+    const uint64_t least = (bytes + unit - 1) / unit * unit, left = pool->slice - pool->mapped;
+    uint64_t want = least > pool->growth ? least : pool->growth;
+    struct cecl_segment segment = {.offset = pool->mapped};
+    struct cecl_mem mem = {0};
+    int nmapped = 0;
+
+    CECL_TRY(cecl_rendezvous_compare(pool, CECL_POOL_ALLOC, bytes));
+    if (least > left)
+        return cecl_fail(ceclOutOfMemory,
+                         "%" PRIu64 " bytes do not fit into the pool: %" PRIu64 " of %" PRIu64
+                         " bytes of its address range are left (CECL_POOL_BYTES)",
+                         bytes, left, pool->slice);
+    if (want > left)
+        want = left;
+    CECL_TRY(cecl_mesh_agree(pool->mesh, reserve_tables(pool)));
+
+    /* Generous first; if some rank has no room for that, just what is asked. */
+    segment.bytes = want;
+    ceclResult_t result = create_everywhere(pool, segment.bytes, &mem);
+    if (result == ceclOutOfMemory && want > least) {
+        segment.bytes = least;
+        result = create_everywhere(pool, segment.bytes, &mem);
+    }
+    CECL_TRY(result);
+
+    result = map_everywhere(pool, &segment, &mem, &nmapped);
+    pool->dev->ops->mem_release(pool->dev, &mem); /* the mappings hold it */
+    if (result == ceclSuccess)
+        result = cecl_blocks_add_region(&pool->blocks, segment.offset, segment.bytes);
+    if (result != ceclSuccess) {
+        cecl_segment_unmap(pool, &segment, nmapped);
+        return result;
+    }
+    pool->segments[pool->nsegments++] = segment;
+    pool->mapped += segment.bytes;
+    pool->growth = pool->growth * 2 < pool->max_growth ? pool->growth * 2 : pool->max_growth;
+    return ceclSuccess;
+}

@@ -1,0 +1,240 @@
+/* Binding: from a plan's symbolic steps to pieces that the device takes, and the cache that keeps them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ce/bound.h"
+
+void cecl_bound_free(struct cecl_bound *bound)
+{
+    if (!bound)
+        return;
+    free(bound->pieces);
+    free(bound->ops);
+    free(bound->batch.dst);
+    free(bound->batch.src);
+    free(bound->batch.bytes);
+    free(bound);
+}
+
+/* Room for the most that `plan` can come to: a signal is at most an operation, a copy, and three pieces. */
+static struct cecl_bound *bound_new(const struct cecl_plan *plan)
+{
+    const size_t nsteps = plan->nsteps, ncopies = plan->ncopies + nsteps;
+    struct cecl_bound *bound = calloc(1, sizeof(*bound));
+    if (!bound)
+        return NULL;
+    bound->pieces = calloc(3 * nsteps + 2, sizeof(*bound->pieces));
+    bound->ops = calloc(2 * nsteps + 2, sizeof(*bound->ops));
+    bound->batch.dst = calloc(ncopies + 1, sizeof(*bound->batch.dst));
+    bound->batch.src = calloc(ncopies + 1, sizeof(*bound->batch.src));
+    bound->batch.bytes = calloc(ncopies + 1, sizeof(*bound->batch.bytes));
+    if (bound->pieces && bound->ops && bound->batch.dst && bound->batch.src && bound->batch.bytes)
+        return bound;
+    cecl_bound_free(bound);
+    return NULL;
+}
+
+/* The piece to which the next operation or copy belongs: the last one, or a new one. */
+static struct cecl_piece *piece_for(struct cecl_bound *bound, enum cecl_piece_kind kind, bool fresh)
+{
+    if (bound->npieces > 0 && !fresh && bound->pieces[bound->npieces - 1].kind == kind)
+        return &bound->pieces[bound->npieces - 1];
+    struct cecl_piece *piece = &bound->pieces[bound->npieces++];
+    *piece = (struct cecl_piece){
+        .kind = kind, .first = kind == CECL_PIECE_MEMOPS ? bound->nops : bound->ncopies};
+    return piece;
+}
+
+static void add_op(struct cecl_bound *bound, enum cecl_memop_kind kind, uint32_t *addr,
+                   uint32_t phase)
+{
+    piece_for(bound, CECL_PIECE_MEMOPS, false)->count++;
+    bound->ops[bound->nops++] = (struct cecl_memop){addr, phase, kind};
+}
+
+/* `fresh`: begins a batch of its own. A flag never shares one with data: a batch has no order. */
+static void add_copy(struct cecl_bound *bound, void *dst, void *src, size_t bytes, bool fresh)
+{
+    piece_for(bound, CECL_PIECE_COPIES, fresh)->count++;
+    bound->batch.dst[bound->ncopies] = dst;
+    bound->batch.src[bound->ncopies] = src;
+    bound->batch.bytes[bound->ncopies] = bytes;
+    bound->batch.count = ++bound->ncopies;
+}
+
+/* Where a place is for this request. */
+static ceclResult_t address_of(const struct cecl_engine *engine, const struct cecl_request *request,
+                               const struct cecl_place *place, char **address)
+{
+    const struct cecl_pool *pool = engine->pool;
+    const bool own = place->rank == engine->rank;
+    const void *buffer = place->window == CECL_WINDOW_SEND ? request->send : request->recv;
+
+    if (place->window == CECL_WINDOW_STAGING) {
+        *address = (char *)cecl_pool_at(pool, place->rank, engine->staging_offset) + place->offset;
+        return ceclSuccess;
+    }
+    if (!own && !cecl_pool_owns(pool, buffer))
+        return cecl_fail(ceclInvalidUsage,
+                         "sendbuff %p: peers read it under CECL_DIRECTION=pull, so it must be memory "
+                         "of ceclMemAlloc, at the same offset on all ranks",
+                         buffer);
+    if (own)
+        *address = (char *)(uintptr_t)buffer + place->offset;
+    else
+        *address = (char *)cecl_pool_at(
+                       pool, place->rank,
+                       (uint64_t)((const char *)buffer -
+                                  (const char *)cecl_pool_at(pool, engine->rank, 0))) +
+                   place->offset;
+    return ceclSuccess;
+}
+
+static ceclResult_t bind_copies(const struct cecl_engine *engine, const struct cecl_plan *plan,
+                                const struct cecl_step *step, struct cecl_bound *bound)
+{
+    for (uint32_t i = 0; i < step->count; i++) {
+        const struct cecl_copy *copy = &plan->copies[step->first + i];
+        char *dst, *src;
+        CECL_TRY(address_of(engine, &bound->request, &copy->dst, &dst));
+        CECL_TRY(address_of(engine, &bound->request, &copy->src, &src));
+        add_copy(bound, dst, src, (size_t)copy->bytes, i == 0);
+    }
+    return ceclSuccess;
+}
+
+/* Tells `peer`. By copy: the word is first set here, then sent; signals of one phase share both. */
+static void bind_signal(const struct cecl_engine *engine, const struct cecl_step *step,
+                        uint32_t *source_phase, struct cecl_bound *bound)
+{
+    uint32_t *flag = cecl_engine_flag(engine, step->peer, engine->rank);
+    if (engine->flags == CECL_FLAGS_WRITE) {
+        add_op(bound, CECL_MEMOP_WRITE, flag, step->phase);
+        return;
+    }
+    uint32_t *source = cecl_engine_flag_source(engine);
+    const bool set = *source_phase != step->phase;
+    if (set)
+        add_op(bound, CECL_MEMOP_WRITE, source, step->phase);
+    *source_phase = step->phase;
+    add_copy(bound, flag, source, sizeof(*flag), set);
+}
+
+static ceclResult_t bind_steps(const struct cecl_engine *engine, const struct cecl_plan *plan,
+                               struct cecl_bound *bound)
+{
+    uint32_t source_phase = 0;
+    for (uint32_t i = 0; i < plan->nsteps; i++) {
+        const struct cecl_step *step = &plan->steps[i];
+        switch ((enum cecl_step_kind)step->kind) {
+        case CECL_STEP_SIGNAL:
+            bind_signal(engine, step, &source_phase, bound);
+            break;
+        case CECL_STEP_WAIT:
+            add_op(bound, CECL_MEMOP_WAIT, cecl_engine_flag(engine, engine->rank, step->peer),
+                   step->phase);
+            break;
+        case CECL_STEP_COPY:
+            CECL_TRY(bind_copies(engine, plan, step, bound));
+            source_phase = 0; /* so that the next flag begins anew, after this data */
+            break;
+        }
+    }
+    /* A call without phases (one rank) still counts, so that its end can be seen. */
+    bound->advance = plan->phases > 0 ? plan->phases : plan->nsteps > 0;
+    if (bound->advance > 0)
+        add_op(bound, CECL_MEMOP_WRITE, engine->done, bound->advance);
+    return ceclSuccess;
+}
+
+static void explain(const struct cecl_plan *plan, ceclExplanation_t *out)
+{
+    *out = (ceclExplanation_t){.zeroSm = cecl_plan_local_copies(plan) == 0,
+                               .copies = (int)plan->ncopies,
+                               .localCopies = (int)cecl_plan_local_copies(plan),
+                               .barriers = (int)plan->phases,
+                               .bytesSent = cecl_plan_bytes(plan)};
+    memcpy(out->path, plan->path, sizeof(out->path));
+    memcpy(out->reason, plan->reason, sizeof(out->reason));
+}
+
+const ceclExplanation_t *cecl_bound_explanation(const struct cecl_bound *bound)
+{
+    return &bound->explanation;
+}
+
+/* ---- the cache: sets of a few ways, replaced in turn */
+
+static size_t set_of(const struct cecl_request *request)
+{
+    uint64_t h = (uint64_t)(uintptr_t)request->recv * 0x9e3779b97f4a7c15u;
+    h ^= (uint64_t)(uintptr_t)request->send + (h >> 31);
+    h *= 0xbf58476d1ce4e5b9u;
+    h ^= request->bytes * 4 + (uint64_t)request->op;
+    h *= 0x94d049bb133111ebu;
+    return (size_t)(h >> 40) % CECL_CACHE_SETS;
+}
+
+static bool same_request(const struct cecl_request *a, const struct cecl_request *b)
+{
+    return a->op == b->op && a->send == b->send && a->recv == b->recv && a->bytes == b->bytes;
+}
+
+struct cecl_bound *cecl_engine_lookup(const struct cecl_engine *engine,
+                                      const struct cecl_request *request, bool *stale)
+{
+    struct cecl_bound *const *set = engine->cache[set_of(request)];
+    for (int w = 0; w < CECL_CACHE_WAYS; w++)
+        if (set[w] && same_request(&set[w]->request, request)) {
+            *stale = set[w]->generation != engine->pool->generation;
+            return set[w];
+        }
+    return NULL;
+}
+
+void cecl_engine_refresh(const struct cecl_engine *engine, struct cecl_bound *bound)
+{
+    bound->generation = engine->pool->generation;
+}
+
+static void keep(struct cecl_engine *engine, struct cecl_bound *bound)
+{
+    const size_t s = set_of(&bound->request);
+    unsigned way = engine->victim[s]++ % CECL_CACHE_WAYS;
+    for (unsigned w = 0; w < CECL_CACHE_WAYS; w++)
+        if (!engine->cache[s][w])
+            way = w;
+    cecl_bound_free(engine->cache[s][way]);
+    engine->cache[s][way] = bound;
+}
+
+ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_request *request,
+                              const struct cecl_plan *plan, struct cecl_bound **out)
+{
+    struct cecl_bound *bound = bound_new(plan);
+    if (!bound)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a plan of %u steps", plan->nsteps);
+
+    bound->request = *request;
+    bound->generation = engine->pool->generation;
+    ceclResult_t result = bind_steps(engine, plan, bound);
+    if (result == ceclSuccess && bound->nops > engine->scratch_count) {
+        struct cecl_memop *scratch =
+            realloc(engine->scratch, bound->nops * sizeof(*engine->scratch));
+        if (scratch) {
+            engine->scratch = scratch;
+            engine->scratch_count = bound->nops;
+        } else {
+            result = cecl_fail(ceclOutOfMemory, "no host memory for %u flags", bound->nops);
+        }
+    }
+    if (result != ceclSuccess) {
+        cecl_bound_free(bound);
+        return result;
+    }
+    explain(plan, &bound->explanation);
+    keep(engine, bound);
+    engine->plans_made++;
+    *out = bound;
+    return ceclSuccess;
+}

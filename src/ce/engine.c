@@ -1,0 +1,172 @@
+/* The engine's life: flags, staging, and finding how flags travel. Binding is in bind.c, issuing in run.c. */
+#include "ce/engine.h"
+
+#include <stdlib.h>
+
+#include "ce/bound.h"
+
+/* Close to the wrap-around, so that every program crosses it soon and nothing can depend on it not happening. */
+#define FIRST_EPOCH 0xffffff00u
+
+#define RELEASE_AHEAD 0x40000000u /* beyond any epoch that is waited for, yet "later" in the cyclic order */
+
+static uint32_t *flag_at(const struct cecl_engine *engine, int holder, int writer)
+{
+    return (uint32_t *)cecl_pool_at(engine->pool, holder, engine->flags_offset) + writer;
+}
+
+uint32_t *cecl_engine_flag(const struct cecl_engine *engine, int holder, int writer)
+{
+    return flag_at(engine, holder, writer);
+}
+
+uint32_t *cecl_engine_flag_source(const struct cecl_engine *engine)
+{
+    return flag_at(engine, engine->rank, engine->nranks);
+}
+
+/* Sends FIRST_EPOCH - 1 + `try` to every peer in the given way, and waits for the stream. */
+static ceclResult_t send_probe(struct cecl_engine *engine, enum cecl_flag_way way, uint32_t value,
+                               ceclStream_t stream)
+{
+    struct cecl_device *dev = engine->dev;
+    struct cecl_memop source = {cecl_engine_flag_source(engine), value, CECL_MEMOP_WRITE};
+    ceclResult_t result = ceclSuccess;
+
+    if (way == CECL_FLAGS_COPY)
+        result = dev->ops->memops(dev, stream, &source, 1);
+    for (int i = 1; i < engine->nranks && result == ceclSuccess; i++) {
+        uint32_t *flag = flag_at(engine, (engine->rank + i) % engine->nranks, engine->rank);
+        struct cecl_memop write = {flag, value, CECL_MEMOP_WRITE};
+        void *dst = flag, *src = source.addr;
+        size_t bytes = sizeof(*flag);
+        struct cecl_batch batch = {&dst, &src, &bytes, 1};
+        result = way == CECL_FLAGS_WRITE ? dev->ops->memops(dev, stream, &write, 1)
+                                         : dev->ops->copies(dev, stream, &batch);
+    }
+    ceclResult_t waited = dev->ops->stream_synchronize(dev, stream);
+    return result != ceclSuccess ? result : waited;
+}
+
+/* Collective. Whether flags sent in this way arrive everywhere: tried, not asked. */
+static ceclResult_t probe_way(struct cecl_engine *engine, enum cecl_flag_way way,
+                              ceclStream_t stream)
+{
+    const uint32_t value = FIRST_EPOCH - (way == CECL_FLAGS_WRITE ? 1 : 0);
+    struct cecl_mesh *mesh = engine->pool->mesh;
+
+    CECL_TRY(cecl_mesh_agree(mesh, send_probe(engine, way, value, stream)));
+    ceclResult_t result =
+        engine->dev->ops->words_read(engine->dev, flag_at(engine, engine->rank, 0),
+                                     (size_t)engine->nranks, engine->row);
+    for (int r = 0; r < engine->nranks && result == ceclSuccess; r++)
+        if (r != engine->rank && engine->row[r] != value)
+            result = cecl_fail(ceclUnhandledCudaError,
+                               "a flag of rank %d did not arrive: %#x instead of %#x", r,
+                               (unsigned)engine->row[r], (unsigned)value);
+    return cecl_mesh_agree(mesh, result);
+}
+
+/* Collective. Chooses how flags travel. */
+static ceclResult_t choose_way(struct cecl_engine *engine, int wanted)
+{
+    struct cecl_device *dev = engine->dev;
+    ceclStream_t stream = NULL;
+    ceclResult_t result = dev->ops->stream_create(dev, &stream);
+
+    result = cecl_mesh_agree(engine->pool->mesh, result);
+    if (result == ceclSuccess) {
+        engine->flags = wanted == 2 ? CECL_FLAGS_COPY : CECL_FLAGS_WRITE;
+        result = probe_way(engine, engine->flags, stream);
+        if (result != ceclSuccess && wanted == 0) {
+            engine->flags = CECL_FLAGS_COPY;
+            result = probe_way(engine, engine->flags, stream);
+        }
+    }
+    if (stream)
+        dev->ops->stream_destroy(dev, stream);
+    return result;
+}
+
+/* Collective. Zero flags on every rank before any rank may write one. */
+static ceclResult_t clear_flags(struct cecl_engine *engine)
+{
+    struct cecl_device *dev = engine->dev;
+    ceclResult_t result =
+        dev->ops->mem_set(dev, flag_at(engine, engine->rank, 0), 0,
+                          ((size_t)engine->nranks + 1) * sizeof(uint32_t));
+    if (result == ceclSuccess)
+        result = dev->ops->words_alloc(dev, 1, &engine->done);
+    if (result == ceclSuccess &&
+        !(engine->row = malloc((size_t)engine->nranks * sizeof(*engine->row))))
+        result = cecl_fail(ceclOutOfMemory, "no host memory for %d flags", engine->nranks);
+    return cecl_mesh_agree(engine->pool->mesh, result);
+}
+
+ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool,
+                              uint64_t staging_bytes, int way)
+{
+    *engine = (struct cecl_engine){.dev = pool->dev,
+                                   .pool = pool,
+                                   .rank = pool->rank,
+                                   .nranks = pool->nranks,
+                                   .staging_bytes = staging_bytes,
+                                   .epoch = FIRST_EPOCH};
+    CECL_TRY(cecl_pool_alloc(pool, ((uint64_t)pool->nranks + 1) * sizeof(uint32_t),
+                             &engine->flags_offset));
+    CECL_TRY(cecl_pool_alloc(pool, staging_bytes, &engine->staging_offset));
+    CECL_TRY(clear_flags(engine));
+    CECL_TRY(choose_way(engine, way));
+    atomic_store(&engine->target, engine->epoch);
+    atomic_store((_Atomic uint32_t *)engine->done, engine->epoch);
+    /* From here on flags hold FIRST_EPOCH or just below it on every rank: nothing is satisfied that was not signalled. */
+    return ceclSuccess;
+}
+
+void cecl_engine_close(struct cecl_engine *engine)
+{
+    for (int s = 0; s < CECL_CACHE_SETS; s++)
+        for (int w = 0; w < CECL_CACHE_WAYS; w++)
+            cecl_bound_free(engine->cache[s][w]);
+    if (engine->done)
+        engine->dev->ops->words_free(engine->dev, engine->done);
+    free(engine->row);
+    free(engine->scratch);
+    *engine = (struct cecl_engine){0};
+}
+
+bool cecl_engine_idle(const struct cecl_engine *engine)
+{
+    return (int32_t)(cecl_engine_done(engine) - atomic_load(&engine->target)) >= 0;
+}
+
+ceclResult_t cecl_engine_release(struct cecl_engine *engine)
+{
+    return engine->dev->ops->words_release(engine->dev, flag_at(engine, engine->rank, 0),
+                                           (size_t)engine->nranks,
+                                           atomic_load(&engine->target) + RELEASE_AHEAD);
+}
+
+ceclResult_t cecl_engine_progress(struct cecl_engine *engine, uint32_t *row,
+                                  struct cecl_progress *progress)
+{
+    struct cecl_device *dev = engine->dev;
+    const uint32_t done = cecl_engine_done(engine);
+
+    *progress = (struct cecl_progress){.late = -1};
+    if (engine->nranks == 1)
+        return ceclSuccess;
+    /* What this rank last told a peer stands at that peer. */
+    const int last = (engine->rank + engine->nranks - 1) % engine->nranks;
+    CECL_TRY(dev->ops->words_read(dev, flag_at(engine, last, engine->rank), 1, &progress->phase));
+    CECL_TRY(dev->ops->words_read(dev, flag_at(engine, engine->rank, 0), (size_t)engine->nranks,
+                                  row));
+    progress->started = (int32_t)(progress->phase - done) > 0;
+    for (int r = 0; r < engine->nranks && progress->started; r++)
+        if (r != engine->rank && (int32_t)(row[r] - progress->phase) < 0) {
+            progress->nlate++;
+            if (progress->late < 0)
+                progress->late = r;
+        }
+    return ceclSuccess;
+}

@@ -1,0 +1,55 @@
+/* Issuing a bound plan on a stream: the hot path. No allocation, no look-up, no lock. */
+#include "ce/bound.h"
+
+/* Calls of one communicator share flags, so they must run in the order in which they were made. On one stream they do; a call on another
+ * stream first waits until the last call is done. The word it waits on is written by a stream, which CUDA cannot see as a dependency:
+ * it is safe because it always points back to work that was enqueued before. */
+static ceclResult_t follow_last_call(struct cecl_engine *engine, ceclStream_t work)
+{
+    const uint64_t id = engine->dev->ops->stream_id(engine->dev, work);
+    if (engine->used && id != engine->last_stream) {
+        struct cecl_memop wait = {engine->done, engine->epoch, CECL_MEMOP_WAIT};
+        CECL_TRY(engine->dev->ops->memops(engine->dev, work, &wait, 1));
+    }
+    engine->used = true;
+    engine->last_stream = id;
+    return ceclSuccess;
+}
+
+static ceclResult_t issue_piece(struct cecl_engine *engine, const struct cecl_bound *bound,
+                                const struct cecl_piece *piece, ceclStream_t work)
+{
+    struct cecl_device *dev = engine->dev;
+    if (piece->kind == CECL_PIECE_COPIES) {
+        const struct cecl_batch batch = {bound->batch.dst + piece->first,
+                                         bound->batch.src + piece->first,
+                                         bound->batch.bytes + piece->first, piece->count};
+        return dev->ops->copies(dev, work, &batch);
+    }
+    for (uint32_t i = 0; i < piece->count; i++) {
+        engine->scratch[i] = bound->ops[piece->first + i];
+        engine->scratch[i].value += engine->epoch;
+    }
+    return dev->ops->memops(dev, work, engine->scratch, piece->count);
+}
+
+ceclResult_t cecl_engine_run(struct cecl_engine *engine, const struct cecl_bound *bound,
+                             ceclStream_t stream, bool *started)
+{
+    struct cecl_device *dev = engine->dev;
+    ceclStream_t work;
+
+    *started = false;
+    CECL_TRY(dev->ops->stream_fork(dev, stream, &work));
+    ceclResult_t result = bound->npieces > 0 ? follow_last_call(engine, work) : ceclSuccess;
+    for (uint32_t i = 0; i < bound->npieces && result == ceclSuccess; i++) {
+        result = issue_piece(engine, bound, &bound->pieces[i], work);
+        *started = *started || result == ceclSuccess;
+    }
+    if (result == ceclSuccess && bound->npieces > 0) {
+        engine->epoch += bound->advance;
+        atomic_store_explicit(&engine->target, engine->epoch, memory_order_release);
+    }
+    ceclResult_t joined = dev->ops->stream_join(dev, stream, work);
+    return result != ceclSuccess ? result : joined;
+}

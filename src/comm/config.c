@@ -1,0 +1,93 @@
+/* From ceclConfig_t and the environment to settled numbers. A set environment variable wins over the field. */
+#include <inttypes.h>
+
+#include "comm/comm.h"
+#include "util/settings.h"
+
+#define DEFAULT_TIMEOUT_MS 30000
+
+/* A field of ceclConfig_t held to the range of its variable. CECL_UNDEF stays. */
+static ceclResult_t check_field(const char *field, int64_t value, int64_t low, int64_t high)
+{
+    if (value == CECL_UNDEF || (value >= low && value <= high))
+        return ceclSuccess;
+    return cecl_fail(ceclInvalidArgument,
+                     "config.%s = %" PRId64 ": %" PRId64 " to %" PRId64 " expected", field, value, low,
+                     high);
+}
+
+static ceclResult_t check_config(const ceclConfig_t *config)
+{
+    if (config->size != sizeof(*config) || config->magic != CECL_CONFIG_MAGIC)
+        return cecl_fail(ceclInvalidArgument,
+                         "config: size %zu, magic %#x: not initialised with CECL_CONFIG_INITIALIZER",
+                         config->size, config->magic);
+    CECL_TRY(check_field("device", config->device, CECL_DEVICE_AUTO, CECL_DEVICE_HOST));
+    CECL_TRY(check_field("cudaDevice", config->cudaDevice, CECL_CUDA_DEVICE_BY_RANK, 1 << 16));
+    CECL_TRY(check_field("smPolicy", config->smPolicy, CECL_SM_NEVER, CECL_SM_ALLOW));
+    CECL_TRY(check_field("timeoutMs", config->timeoutMs, 0, 86400000));
+    CECL_TRY(check_field("poolBytes", config->poolBytes, 1 << 20, INT64_C(16) << 40));
+    CECL_TRY(check_field("segmentBytes", config->segmentBytes, 4 << 10, INT64_C(1) << 40));
+    return check_field("stagingBytes", config->stagingBytes, 4 << 10, INT64_C(64) << 30);
+}
+
+/* *value: the variable where it is set, else what it held. */
+static ceclResult_t override(enum cecl_setting_id id, int64_t *value)
+{
+    bool is_set;
+    return cecl_setting_read(id, value, &is_set);
+}
+
+static ceclResult_t override32(enum cecl_setting_id id, int32_t *value)
+{
+    int64_t wide = *value; /* ranges in the table keep it within 32 bits */
+    CECL_TRY(override(id, &wide));
+    *value = (int32_t)wide;
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolved *out)
+{
+    static const ceclConfig_t defaults = CECL_CONFIG_INITIALIZER;
+    if (!config)
+        config = &defaults;
+    /* Every field is settled also when one is bad: the rank still meets its peers, to tell them. */
+    *out = (struct cecl_resolved){.device = CECL_DEVICE_AUTO,
+                                  .cuda_device = CECL_CUDA_DEVICE_CURRENT,
+                                  .sm_policy = CECL_SM_REDUCE_ONLY,
+                                  .timeout_ms = DEFAULT_TIMEOUT_MS,
+                                  .init_timeout_ms = 60000,
+                                  .pool_bytes = CECL_UNDEF,
+                                  .segment_bytes = CECL_UNDEF,
+                                  .staging_bytes = CECL_UNDEF};
+    CECL_TRY(override32(CECL_SET_INIT_TIMEOUT_MS, &out->init_timeout_ms));
+    CECL_TRY(check_config(config));
+
+    if (config->device != CECL_UNDEF)
+        out->device = config->device;
+    if (config->smPolicy != CECL_UNDEF)
+        out->sm_policy = config->smPolicy;
+    if (config->timeoutMs != CECL_UNDEF)
+        out->timeout_ms = config->timeoutMs;
+    out->cuda_device = config->cudaDevice;
+    out->pool_bytes = config->poolBytes;
+    out->segment_bytes = config->segmentBytes;
+    out->staging_bytes = config->stagingBytes;
+
+    CECL_TRY(override32(CECL_SET_DEVICE, &out->device));
+    CECL_TRY(override32(CECL_SET_SM_POLICY, &out->sm_policy));
+    CECL_TRY(override32(CECL_SET_DIRECTION, &out->direction));
+    CECL_TRY(override32(CECL_SET_FLAGS, &out->flags));
+    CECL_TRY(override32(CECL_SET_CHECK, &out->check));
+    CECL_TRY(override32(CECL_SET_TIMEOUT_MS, &out->timeout_ms));
+    CECL_TRY(override(CECL_SET_POOL_BYTES, &out->pool_bytes));
+    CECL_TRY(override(CECL_SET_SEGMENT_BYTES, &out->segment_bytes));
+    CECL_TRY(override(CECL_SET_STAGING_BYTES, &out->staging_bytes));
+
+    int64_t debug, which = CECL_UNDEF;
+    CECL_TRY(override(CECL_SET_DEBUG, &debug)); /* log.c reads it too, but cannot say that it is bad */
+    CECL_TRY(override(CECL_SET_CUDA_DEVICE, &which));
+    if (which != CECL_UNDEF)
+        out->cuda_device = which == 1 ? CECL_CUDA_DEVICE_BY_RANK : CECL_CUDA_DEVICE_CURRENT;
+    return ceclSuccess;
+}

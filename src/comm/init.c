@@ -1,0 +1,151 @@
+/* The ways to join: unique id over TCP, the caller's callbacks, all ranks in one process. All come down to cecl_comm_setup. */
+#include <stdlib.h>
+
+#include "comm/comm.h"
+#include "plan/plan.h"
+#include "util/clock.h"
+
+static ceclResult_t check_arguments(const ceclComm_t *comm, int nranks, int rank)
+{
+    if (!comm)
+        return cecl_fail(ceclInvalidArgument, "comm: NULL");
+    if (nranks < 1 || nranks > CECL_MAX_RANKS)
+        return cecl_fail(ceclInvalidArgument, "nranks %d: 1 to %d expected", nranks, CECL_MAX_RANKS);
+    if (rank < 0 || rank >= nranks)
+        return cecl_fail(ceclInvalidArgument, "rank %d: 0 to %d expected", rank, nranks - 1);
+    return ceclSuccess;
+}
+
+CECL_API ceclResult_t ceclGetUniqueId(ceclUniqueId *id)
+{
+    if (!id)
+        return cecl_fail(ceclInvalidArgument, "id: NULL");
+    return cecl_tcp_unique_id(id);
+}
+
+CECL_API ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int nranks, ceclUniqueId id,
+                                             int rank, const ceclConfig_t *config)
+{
+    struct cecl_resolved resolved;
+    struct cecl_oob oob = {0};
+
+    CECL_TRY(check_arguments(comm, nranks, rank));
+    ceclResult_t local = cecl_config_resolve(config, &resolved);
+    char words[CECL_MESSAGE_BYTES];
+    __builtin_memcpy(words, cecl_message(), sizeof(words));
+    CECL_TRY(cecl_tcp_join(&oob, &id, nranks, rank, cecl_deadline(resolved.init_timeout_ms)));
+    if (local != ceclSuccess)
+        cecl_fail_with(local, words);
+    ceclResult_t result = cecl_comm_setup(&oob, &resolved, local, comm);
+    cecl_oob_close(&oob);
+    return result;
+}
+
+CECL_API ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks, ceclUniqueId id, int rank)
+{
+    return ceclCommInitRankConfig(comm, nranks, id, rank, NULL);
+}
+
+CECL_API ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank, const ceclOob_t *oob,
+                                      const ceclConfig_t *config)
+{
+    struct cecl_resolved resolved;
+    struct cecl_oob ours = {0};
+
+    CECL_TRY(check_arguments(comm, nranks, rank));
+    if (!oob || !oob->allGather || !oob->barrier)
+        return cecl_fail(ceclInvalidArgument, "oob%s: NULL",
+                         !oob ? "" : !oob->allGather ? "->allGather" : "->barrier");
+    ceclResult_t local = cecl_config_resolve(config, &resolved);
+    cecl_oob_from_callbacks(&ours, oob, nranks, rank);
+    ceclResult_t result = cecl_comm_setup(&ours, &resolved, local, comm);
+    cecl_oob_close(&ours);
+    return result;
+}
+
+/* ---- all ranks in one process */
+
+struct member {
+    pthread_t thread;
+    struct cecl_oob_group *group;
+    int rank, device;
+    ceclComm_t comm;
+    ceclResult_t result;
+    char words[CECL_MESSAGE_BYTES];
+};
+
+static void *join_as_member(void *argument)
+{
+    struct member *me = argument;
+    struct cecl_oob oob = {0};
+    struct cecl_resolved resolved;
+    ceclConfig_t config = CECL_CONFIG_INITIALIZER;
+
+    config.cudaDevice = me->device;
+    cecl_oob_from_group(&oob, me->group, me->rank);
+    ceclResult_t local = cecl_config_resolve(&config, &resolved);
+    resolved.cuda_device = me->device; /* the list is the caller's word; CECL_CUDA_DEVICE is for ranks that choose alone */
+    me->result = cecl_comm_setup(&oob, &resolved, local, &me->comm);
+    cecl_oob_close(&oob);
+    __builtin_memcpy(me->words, cecl_message(), sizeof(me->words));
+    return NULL;
+}
+
+/* Runs one thread a member; waits for all. The first failure is the call's. */
+static ceclResult_t join_all(struct member *members, int nranks)
+{
+    int started = 0;
+    ceclResult_t result = ceclSuccess;
+    while (started < nranks && result == ceclSuccess) {
+        const int error =
+            pthread_create(&members[started].thread, NULL, join_as_member, &members[started]);
+        if (error)
+            result = cecl_fail(ceclSystemError, "pthread_create for rank %d: error %d", started, error);
+        started += !error;
+    }
+    for (int r = started; r < nranks; r++) { /* so that those who wait for them stop waiting */
+        struct cecl_oob oob = {0};
+        cecl_oob_from_group(&oob, members[r].group, r);
+        cecl_oob_close(&oob);
+    }
+    for (int r = 0; r < started; r++) {
+        pthread_join(members[r].thread, NULL);
+        if (result == ceclSuccess && members[r].result != ceclSuccess)
+            result = cecl_fail_with(members[r].result, members[r].words);
+    }
+    return result;
+}
+
+CECL_API ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *devlist)
+{
+    struct cecl_resolved resolved;
+    struct cecl_oob_group *group = NULL;
+
+    CECL_TRY(check_arguments(comms, ndev, 0));
+    CECL_TRY(cecl_config_resolve(NULL, &resolved));
+    for (int r = 0; devlist && r < ndev; r++)
+        if (devlist[r] < 0)
+            return cecl_fail(ceclInvalidArgument, "devlist[%d] = %d: a CUDA ordinal expected", r,
+                             devlist[r]);
+    struct member *members = calloc((size_t)ndev, sizeof(*members));
+    if (!members)
+        return cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", ndev);
+
+    ceclResult_t result = cecl_oob_group_create(ndev, resolved.init_timeout_ms, &group);
+    if (result == ceclSuccess) {
+        for (int r = 0; r < ndev; r++)
+            members[r] = (struct member){
+                .group = group, .rank = r, .device = devlist ? devlist[r] : r};
+        result = join_all(members, ndev);
+        cecl_oob_group_destroy(group);
+    }
+    for (int r = 0; r < ndev && result == ceclSuccess; r++)
+        comms[r] = members[r].comm;
+    char words[CECL_MESSAGE_BYTES];
+    __builtin_memcpy(words, cecl_message(), sizeof(words));
+    for (int r = 0; r < ndev && result != ceclSuccess; r++)
+        if (members[r].comm)
+            ceclCommAbort(members[r].comm);
+    free(members);
+    return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, words);
+}

@@ -1,0 +1,153 @@
+/* A communicator's life after it is made: questions to it, its errors, and its end. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/comm.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+#define TEARDOWN_MS 30000 /* bound of Destroy where the communicator itself has none */
+#define RELEASED_MS 5000  /* how long released work may take to end */
+
+static ceclResult_t check_handle(ceclComm_t comm)
+{
+    if (!comm)
+        return cecl_fail(ceclInvalidArgument, "comm: NULL");
+    if (comm->magic != CECL_COMM_MAGIC)
+        return cecl_fail(ceclInvalidArgument, "comm %p: not a communicator (destroyed before?)",
+                         (void *)comm);
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_comm_check(ceclComm_t comm)
+{
+    CECL_TRY(check_handle(comm));
+    if (comm->finalized)
+        return cecl_fail(ceclInvalidUsage, "comm: finalized; only ceclCommDestroy may follow");
+    return cecl_comm_async(comm);
+}
+
+void cecl_comm_set_async(ceclComm_t comm, ceclResult_t result, const char *message)
+{
+    pthread_mutex_lock(&comm->async_lock);
+    if (atomic_load(&comm->async_result) == ceclSuccess) {
+        strncpy(comm->async_message, message, sizeof(comm->async_message) - 1);
+        atomic_store(&comm->async_result, (int)result);
+        cecl_log(CECL_LOG_WARN, comm->rank, "communicator failed: %s", comm->async_message);
+    }
+    pthread_mutex_unlock(&comm->async_lock);
+}
+
+ceclResult_t cecl_comm_async(ceclComm_t comm)
+{
+    /* The words are written before the result and never again: reading them needs no lock. */
+    ceclResult_t result = (ceclResult_t)atomic_load(&comm->async_result);
+    return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, comm->async_message);
+}
+
+/* ---- questions */
+
+static ceclResult_t tell(ceclComm_t comm, const char *name, int *out, int value)
+{
+    (void)comm;
+    if (!out)
+        return cecl_fail(ceclInvalidArgument, "%s: NULL", name);
+    *out = value;
+    return ceclSuccess;
+}
+
+CECL_API ceclResult_t ceclGetVersion(int *version)
+{
+    return tell(NULL, "version", version, CECL_VERSION);
+}
+
+CECL_API ceclResult_t ceclCommCount(ceclComm_t comm, int *count)
+{
+    CECL_TRY(check_handle(comm));
+    return tell(comm, "count", count, comm->nranks);
+}
+
+CECL_API ceclResult_t ceclCommUserRank(ceclComm_t comm, int *rank)
+{
+    CECL_TRY(check_handle(comm));
+    return tell(comm, "rank", rank, comm->rank);
+}
+
+CECL_API ceclResult_t ceclCommCuDevice(ceclComm_t comm, int *device)
+{
+    CECL_TRY(check_handle(comm));
+    return tell(comm, "device", device, comm->dev->ordinal);
+}
+
+CECL_API ceclResult_t ceclCommGetAsyncError(ceclComm_t comm, ceclResult_t *asyncError)
+{
+    CECL_TRY(check_handle(comm));
+    if (!asyncError)
+        return cecl_fail(ceclInvalidArgument, "asyncError: NULL");
+    *asyncError = (ceclResult_t)atomic_load(&comm->async_result);
+    return ceclSuccess;
+}
+
+CECL_API const char *ceclGetLastError(ceclComm_t comm)
+{
+    if (comm && comm->magic == CECL_COMM_MAGIC && atomic_load(&comm->async_result) != ceclSuccess)
+        return comm->async_message;
+    return cecl_message();
+}
+
+/* ---- the end */
+
+CECL_API ceclResult_t ceclCommFinalize(ceclComm_t comm)
+{
+    CECL_TRY(cecl_comm_check(comm));
+    ceclResult_t result = cecl_watch_drain(comm, CECL_NO_DEADLINE);
+    if (result == ceclSuccess)
+        comm->finalized = true;
+    return result;
+}
+
+/* Releases what is pending and frees. Memory that the device may still touch is left mapped: a leak is better than a fault. */
+static void release_and_free(ceclComm_t comm)
+{
+    const int64_t deadline = cecl_deadline(RELEASED_MS);
+    bool drained = cecl_engine_idle(&comm->engine);
+    while (!drained && cecl_now_ms() < deadline) {
+        cecl_engine_release(&comm->engine);
+        cecl_watch_drain(comm, cecl_deadline(20));
+        drained = cecl_engine_idle(&comm->engine);
+    }
+    if (!drained)
+        cecl_log(CECL_LOG_WARN, comm->rank,
+                 "work did not end %d ms after its release; its memory stays mapped", RELEASED_MS);
+    cecl_comm_free(comm, drained);
+}
+
+CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm)
+{
+    CECL_TRY(check_handle(comm));
+    const int64_t bound = comm->config.timeout_ms > 0 ? comm->config.timeout_ms : TEARDOWN_MS;
+    ceclResult_t result = cecl_comm_async(comm);
+    if (result == ceclSuccess)
+        result = cecl_watch_drain(comm, cecl_deadline(bound));
+    if (result == ceclSuccess) {
+        cecl_comm_free(comm, true);
+    } else {
+        char words[CECL_MESSAGE_BYTES];
+        strncpy(words, cecl_message(), sizeof(words) - 1);
+        words[sizeof(words) - 1] = '\0';
+        cecl_mesh_tell_abort(comm->mesh, words);
+        release_and_free(comm);
+        cecl_fail_with(result, words);
+    }
+    return result;
+}
+
+CECL_API ceclResult_t ceclCommAbort(ceclComm_t comm)
+{
+    CECL_TRY(check_handle(comm));
+    cecl_comm_set_async(comm, ceclRemoteError, "aborted by this rank's ceclCommAbort");
+    cecl_mesh_interrupt(comm->mesh);
+    cecl_mesh_tell_abort(comm->mesh, "ceclCommAbort was called");
+    release_and_free(comm);
+    return ceclSuccess;
+}

@@ -1,0 +1,46 @@
+/* Public entry points to symmetric memory. */
+#include "comm/comm.h"
+
+CECL_API ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, size_t bytes)
+{
+    uint64_t offset;
+    CECL_TRY(cecl_comm_check(comm));
+    if (!ptr)
+        return cecl_fail(ceclInvalidArgument, "ptr: NULL");
+    if (bytes == 0) {
+        *ptr = NULL;
+        return ceclSuccess;
+    }
+    CECL_TRY(cecl_pool_alloc(&comm->pool, bytes, &offset));
+    *ptr = cecl_pool_at(&comm->pool, comm->rank, offset);
+    return ceclSuccess;
+}
+
+CECL_API ceclResult_t ceclMemFree(ceclComm_t comm, void *ptr)
+{
+    CECL_TRY(cecl_comm_check(comm));
+    return ptr ? cecl_pool_free(&comm->pool, ptr) : ceclSuccess;
+}
+
+CECL_API ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const void *ptr, int peer, void **peerPtr)
+{
+    uint64_t offset;
+    CECL_TRY(cecl_comm_check(comm));
+    if (!peerPtr)
+        return cecl_fail(ceclInvalidArgument, "peerPtr: NULL");
+    if (peer < 0 || peer >= comm->nranks)
+        return cecl_fail(ceclInvalidArgument, "peer %d: 0 to %d expected", peer, comm->nranks - 1);
+    if (cecl_pool_locate(&comm->pool, ptr, 1, "ptr", &offset) != ceclSuccess)
+        return ceclInvalidArgument; /* with the words of cecl_pool_locate */
+    *peerPtr = cecl_pool_at(&comm->pool, peer, offset);
+    return ceclSuccess;
+}
+
+CECL_API ceclResult_t ceclPoolStats(ceclComm_t comm, ceclPoolStats_t *stats)
+{
+    CECL_TRY(cecl_comm_check(comm));
+    if (!stats)
+        return cecl_fail(ceclInvalidArgument, "stats: NULL");
+    cecl_pool_stats(&comm->pool, stats);
+    return ceclSuccess;
+}

@@ -1,0 +1,259 @@
+/* Making a communicator: ranks introduce themselves, agree on a device, connect, and set up pool and flags. Every stage ends in a verdict
+ * that all ranks share, so that either all have a communicator or none has. */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "comm/check.h"
+#include "comm/comm.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+#define HELLO_MAGIC 0x6365636c68656c6cu
+#define TEXT_BYTES 200
+
+/* What a rank tells the others first. */
+struct hello {
+    uint64_t magic;
+    int32_t version, nranks;
+    uint64_t host;  /* ranks with equal numbers can reach each other's abstract sockets */
+    int32_t status; /* ceclResult_t of what this rank did so far; `text` says why */
+    struct cecl_resolved config;
+    struct cecl_gpu_id gpu;
+    char text[TEXT_BYTES]; /* with status success: why the GPU is not usable, or empty */
+};
+
+/* This host as sockets see it: the boot of the kernel and the network namespace. */
+static uint64_t host_id(void)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    char id[64] = "";
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        ssize_t got = read(fd, id, sizeof(id) - 1);
+        close(fd);
+        for (ssize_t i = 0; i < got; i++)
+            hash = (hash ^ (unsigned char)id[i]) * 0x100000001b3u;
+    }
+    struct stat space;
+    if (stat("/proc/self/ns/net", &space) == 0)
+        hash = (hash ^ (uint64_t)space.st_ino) * 0x100000001b3u;
+    return hash;
+}
+
+static void introduce(const struct cecl_oob *oob, const struct cecl_resolved *config,
+                      ceclResult_t local, struct hello *me)
+{
+    *me = (struct hello){.magic = HELLO_MAGIC,
+                         .version = CECL_VERSION,
+                         .nranks = oob->nranks,
+                         .host = host_id(),
+                         .config = *config};
+    if (local == ceclSuccess && config->device != CECL_DEVICE_HOST)
+        local = cecl_cuda_probe(config->cuda_device, oob->rank, &me->gpu, me->text,
+                                sizeof(me->text));
+    me->status = local;
+    if (local != ceclSuccess)
+        snprintf(me->text, sizeof(me->text), "%s", cecl_message());
+}
+
+/* Settings that must be equal; the rest of `config` is a rank's own. */
+static ceclResult_t compare_config(const struct cecl_resolved *a, const struct cecl_resolved *b,
+                                   int rank)
+{
+    const struct {
+        const char *name;
+        int64_t a, b;
+    } fields[] = {
+        {"device (CECL_DEVICE)", a->device, b->device},
+        {"smPolicy (CECL_SM_POLICY)", a->sm_policy, b->sm_policy},
+        {"CECL_DIRECTION", a->direction, b->direction},
+        {"CECL_FLAGS", a->flags, b->flags},
+        {"CECL_CHECK", a->check, b->check},
+        {"timeoutMs (CECL_TIMEOUT_MS)", a->timeout_ms, b->timeout_ms},
+        {"poolBytes (CECL_POOL_BYTES)", a->pool_bytes, b->pool_bytes},
+        {"segmentBytes (CECL_SEGMENT_BYTES)", a->segment_bytes, b->segment_bytes},
+        {"stagingBytes (CECL_STAGING_BYTES)", a->staging_bytes, b->staging_bytes},
+    };
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+        if (fields[i].a != fields[i].b)
+            return cecl_fail(ceclInvalidArgument,
+                             "ranks differ in %s: %" PRId64 " on rank 0, %" PRId64 " on rank %d",
+                             fields[i].name, fields[i].a, fields[i].b, rank);
+    return ceclSuccess;
+}
+
+static ceclResult_t compare_hellos(const struct hello *all, int nranks)
+{
+    for (int r = 0; r < nranks; r++) {
+        if (all[r].magic != HELLO_MAGIC || all[r].version != CECL_VERSION)
+            return cecl_fail(ceclInvalidUsage, "rank %d has another version of cecl: %d, not %d", r,
+                             (int)all[r].version, CECL_VERSION);
+        if (all[r].status != ceclSuccess)
+            return cecl_fail((ceclResult_t)all[r].status, "rank %d: %.*s", r, TEXT_BYTES,
+                             all[r].text);
+    }
+    for (int r = 0; r < nranks; r++) {
+        if (all[r].nranks != nranks)
+            return cecl_fail(ceclInvalidArgument, "nranks: %d on rank %d, %d here",
+                             (int)all[r].nranks, r, nranks);
+        if (all[r].host != all[0].host)
+            return cecl_fail(ceclInvalidUsage,
+                             "ranks 0 and %d are on different hosts (or network namespaces); this "
+                             "version serves one host",
+                             r);
+        CECL_TRY(compare_config(&all[0].config, &all[r].config, r));
+    }
+    return ceclSuccess;
+}
+
+/* Whether every rank has a GPU of its own; the words say why not. Alike on all ranks. */
+static ceclResult_t gpus_suffice(const struct hello *all, int nranks)
+{
+    for (int r = 0; r < nranks; r++)
+        if (!all[r].gpu.usable)
+            return cecl_fail(ceclInvalidUsage, "rank %d has no usable GPU: %.*s", r, TEXT_BYTES,
+                             all[r].text);
+    for (int r = 0; r < nranks; r++)
+        for (int q = 0; q < r; q++)
+            if (memcmp(all[r].gpu.uuid, all[q].gpu.uuid, sizeof(all[r].gpu.uuid)) == 0)
+                return cecl_fail(ceclInvalidUsage,
+                                 "ranks %d and %d are on one GPU (CUDA device %d); each needs its own: "
+                                 "call cudaSetDevice first, or take config.cudaDevice = "
+                                 "CECL_CUDA_DEVICE_BY_RANK",
+                                 q, r, (int)all[r].gpu.ordinal);
+    return ceclSuccess;
+}
+
+/* Opens the device on which all ranks are. */
+static ceclResult_t open_device(ceclComm_t comm, const struct hello *all)
+{
+    ceclResult_t cuda = ceclInvalidUsage;
+    if (comm->config.device != CECL_DEVICE_HOST)
+        cuda = gpus_suffice(all, comm->nranks);
+    if (cuda == ceclSuccess) {
+        CECL_TRY(cecl_cuda_open(all[comm->rank].gpu.ordinal, &comm->dev));
+        for (int r = 0; r < comm->nranks; r++)
+            if (!cecl_cuda_reaches(comm->dev, all[r].gpu.uuid))
+                return cecl_fail(ceclInvalidUsage,
+                                 "GPU %d cannot reach the memory of rank %d's GPU (no NVLink or PCIe "
+                                 "peer access)",
+                                 (int)all[comm->rank].gpu.ordinal, r);
+        return ceclSuccess;
+    }
+    if (comm->config.device == CECL_DEVICE_CUDA)
+        return cuda;
+    if (comm->config.device == CECL_DEVICE_AUTO && comm->rank == 0)
+        cecl_log(CECL_LOG_WARN, -1, "running on the host device: %s (CECL_DEVICE=host says so on purpose)",
+                 cecl_message());
+    return cecl_host_open(&comm->dev);
+}
+
+/* Device defaults for what nobody set. Ranks agree: the smallest GPU decides. */
+static ceclResult_t settle_sizes(ceclComm_t comm)
+{
+    const bool host = comm->dev->kind == CECL_KIND_HOST;
+    struct cecl_resolved *config = &comm->config;
+    const uint64_t mine = host ? UINT64_C(4) << 30 : comm->dev->total_bytes;
+    uint64_t *all = comm->check_room, least = mine;
+
+    ceclResult_t result = cecl_mesh_allgather(comm->mesh, "sizes", &mine, all, sizeof(mine));
+    for (int r = 0; r < comm->nranks && result == ceclSuccess; r++)
+        least = all[r] < least ? all[r] : least;
+
+    if (config->pool_bytes < 0)
+        config->pool_bytes = (int64_t)least;
+    if (config->segment_bytes < 0)
+        config->segment_bytes = host ? 1 << 20 : 64 << 20;
+    if (config->staging_bytes < 0)
+        config->staging_bytes = host ? 256 << 10 : 16 << 20;
+    return result;
+}
+
+/* The stages after the introduction. */
+static ceclResult_t build(ceclComm_t comm, const struct hello *all)
+{
+    CECL_TRY(cecl_mesh_agree(comm->mesh, open_device(comm, all)));
+    CECL_TRY(settle_sizes(comm));
+
+    const struct cecl_pool_config pool = {.slice_bytes = (uint64_t)comm->config.pool_bytes,
+                                          .segment_bytes = (uint64_t)comm->config.segment_bytes,
+                                          .check = comm->config.check};
+    CECL_TRY(cecl_mesh_agree(comm->mesh, cecl_pool_open(&comm->pool, comm->dev, comm->mesh,
+                                                        comm->rank, comm->nranks, &pool)));
+    CECL_TRY(cecl_engine_open(&comm->engine, &comm->pool, (uint64_t)comm->config.staging_bytes,
+                              comm->config.flags));
+    return cecl_mesh_agree(comm->mesh, cecl_watch_start(comm));
+}
+
+static ceclComm_t comm_new(int rank, int nranks, const struct cecl_resolved *config)
+{
+    ceclComm_t comm = calloc(1, sizeof(*comm));
+    if (!comm)
+        return NULL;
+    comm->rank = rank;
+    comm->nranks = nranks;
+    comm->config = *config;
+    pthread_mutex_init(&comm->async_lock, NULL);
+    comm->check_room = cecl_check_room(nranks);
+    if (comm->check_room)
+        return comm;
+    cecl_comm_free(comm, true);
+    return NULL;
+}
+
+ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *config,
+                             ceclResult_t local, ceclComm_t *out)
+{
+    struct hello me, *all = calloc((size_t)oob->nranks, sizeof(*all));
+    ceclComm_t comm = comm_new(oob->rank, oob->nranks, config);
+    ceclResult_t result = ceclSuccess;
+
+    if (local == ceclSuccess && (!all || !comm))
+        local = cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", oob->nranks);
+    introduce(oob, config, local, &me);
+    if (all) {
+        result = oob->allgather(oob, &me, all, sizeof(me));
+        if (result == ceclSuccess)
+            result = compare_hellos(all, oob->nranks);
+    } else {
+        result = local; /* it has nowhere to receive: the peers' waits end by their deadline */
+    }
+    if (result == ceclSuccess)
+        result = cecl_mesh_open(oob, cecl_deadline(config->init_timeout_ms), config->timeout_ms,
+                                &comm->mesh);
+    if (result == ceclSuccess)
+        result = build(comm, all);
+    free(all);
+    if (result != ceclSuccess) {
+        if (comm)
+            cecl_comm_free(comm, true);
+        return result;
+    }
+    comm->magic = CECL_COMM_MAGIC;
+    cecl_log(CECL_LOG_INFO, comm->rank, "joined %d ranks on %s, flags by %s", comm->nranks,
+             comm->dev->kind == CECL_KIND_CUDA ? "CUDA" : "the host device",
+             comm->engine.flags == CECL_FLAGS_WRITE ? "remote stream writes" : "copies");
+    *out = comm;
+    return ceclSuccess;
+}
+
+void cecl_comm_free(ceclComm_t comm, bool drained)
+{
+    cecl_watch_stop(comm);
+    cecl_mesh_close(comm->mesh);
+    if (drained) {
+        cecl_engine_close(&comm->engine);
+        cecl_pool_close(&comm->pool);
+        if (comm->dev)
+            comm->dev->ops->close(comm->dev);
+    }
+    free(comm->check_room);
+    pthread_mutex_destroy(&comm->async_lock);
+    comm->magic = 0;
+    free(comm);
+}

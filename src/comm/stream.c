@@ -1,0 +1,39 @@
+/* Public streams and copies, for programs that run with and without a GPU. */
+#include "comm/comm.h"
+
+CECL_API ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream)
+{
+    CECL_TRY(cecl_comm_check(comm));
+    if (!stream)
+        return cecl_fail(ceclInvalidArgument, "stream: NULL");
+    return comm->dev->ops->stream_create(comm->dev, stream);
+}
+
+CECL_API ceclResult_t ceclStreamSynchronize(ceclComm_t comm, ceclStream_t stream)
+{
+    CECL_TRY(cecl_comm_check(comm));
+    CECL_TRY(comm->dev->ops->stream_synchronize(comm->dev, stream));
+    return cecl_comm_async(comm); /* the wait may have ended because the call was given up */
+}
+
+CECL_API ceclResult_t ceclStreamDestroy(ceclComm_t comm, ceclStream_t stream)
+{
+    /* A failed or finalized communicator still lets go of its streams. */
+    if (!comm || comm->magic != CECL_COMM_MAGIC)
+        return cecl_fail(ceclInvalidArgument, "comm %p: not a communicator", (void *)comm);
+    if (!stream)
+        return cecl_fail(ceclInvalidArgument, "stream: the default stream is not the caller's");
+    return comm->dev->ops->stream_destroy(comm->dev, stream);
+}
+
+CECL_API ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, const void *src, size_t bytes,
+                                      ceclStream_t stream)
+{
+    CECL_TRY(cecl_comm_check(comm));
+    if (bytes == 0)
+        return ceclSuccess;
+    if (!dst || !src)
+        return cecl_fail(ceclInvalidArgument, "%s: NULL, with %zu bytes to copy",
+                         dst ? "src" : "dst", bytes);
+    return comm->dev->ops->memcpy_async(comm->dev, dst, src, bytes, stream);
+}

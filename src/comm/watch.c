@@ -1,0 +1,143 @@
+/* The watchdog of a communicator: one thread that hears of peers' ends at once, looks after calls that take too long, and releases
+ * what waits once the communicator has failed. It never touches what a call in progress uses, only flags and their counters. */
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "comm/comm.h"
+#include "util/clock.h"
+
+#define TICK_MAX_MS 500
+#define TICK_MIN_MS 5
+#define RELEASE_TICK_MS 5
+
+/* What was seen of the pending call when it last moved. */
+struct watched {
+    uint32_t done, phase;
+    int64_t since; /* of no movement while started */
+    bool started;
+};
+
+static bool is_late(ceclComm_t comm, const struct cecl_progress *progress, int rank)
+{
+    return rank != comm->rank && (int32_t)(comm->watch.row[rank] - progress->phase) < 0;
+}
+
+/* A rank that is waited for and has left, or -1. It is known to have left before its flag is read: what it signalled in its life
+ * has arrived then. */
+static int missing_for_good(ceclComm_t comm)
+{
+    struct cecl_progress progress;
+    for (int r = 0; r < comm->nranks; r++)
+        if (r != comm->rank && cecl_mesh_left(comm->mesh, r) &&
+            cecl_engine_progress(&comm->engine, comm->watch.row, &progress) == ceclSuccess &&
+            progress.started && is_late(comm, &progress, r))
+            return r;
+    return -1;
+}
+
+/* A pending call: who keeps it waiting, and for how long? Sets the asynchronous error when it is too long, or when who is missing has left. */
+static void look_after(ceclComm_t comm, struct watched *seen)
+{
+    const int64_t now = cecl_now_ms();
+    struct cecl_progress progress;
+    const uint32_t done = cecl_engine_done(&comm->engine);
+
+    if (cecl_engine_idle(&comm->engine)) {
+        *seen = (struct watched){.since = now};
+        return;
+    }
+    if (cecl_engine_progress(&comm->engine, comm->watch.row, &progress) != ceclSuccess) {
+        cecl_comm_set_async(comm, ceclUnhandledCudaError, cecl_message());
+        return;
+    }
+    /* Work of the caller that comes before the call in its stream, however long, is no time of the call. */
+    if (!progress.started || !seen->started || done != seen->done ||
+        progress.phase != seen->phase || progress.late < 0) {
+        *seen = (struct watched){done, progress.phase, now, progress.started};
+        if (!progress.started || progress.late < 0)
+            return;
+    }
+    const int gone = missing_for_good(comm);
+    if (gone >= 0) {
+        cecl_fail(ceclRemoteError,
+                  "rank %d destroyed its communicator while a collective waits for it", gone);
+        cecl_comm_set_async(comm, ceclRemoteError, cecl_message());
+        return;
+    }
+    if (comm->config.timeout_ms > 0 && now - seen->since >= comm->config.timeout_ms) {
+        cecl_fail(ceclTimeout,
+                  "a collective waits for rank %d%s since %lld ms (CECL_TIMEOUT_MS=%d); did every rank "
+                  "make the call?",
+                  progress.late, progress.nlate > 1 ? " and others" : "",
+                  (long long)(now - seen->since), comm->config.timeout_ms);
+        cecl_comm_set_async(comm, ceclTimeout, cecl_message());
+        cecl_mesh_tell_abort(comm->mesh, cecl_message());
+    }
+}
+
+static void *watch(void *argument)
+{
+    ceclComm_t comm = argument;
+    struct watched seen = {.since = cecl_now_ms()};
+    int tick = comm->config.timeout_ms > 0 ? comm->config.timeout_ms / 8 : TICK_MAX_MS;
+    tick = tick > TICK_MAX_MS ? TICK_MAX_MS : tick < TICK_MIN_MS ? TICK_MIN_MS : tick;
+
+    while (!atomic_load(&comm->watch.stop)) {
+        if (atomic_load(&comm->async_result) == ceclSuccess) {
+            if (cecl_mesh_watch(comm->mesh, tick) != ceclSuccess)
+                cecl_comm_set_async(comm, ceclRemoteError, cecl_message());
+            else
+                look_after(comm, &seen);
+            if (atomic_load(&comm->async_result) != ceclSuccess)
+                cecl_mesh_interrupt(comm->mesh);
+            continue;
+        }
+        /* Again and again: a late signal of a peer may put a flag back. */
+        if (!cecl_engine_idle(&comm->engine))
+            cecl_engine_release(&comm->engine);
+        const struct timespec pause = {.tv_nsec = RELEASE_TICK_MS * 1000000L};
+        nanosleep(&pause, NULL);
+    }
+    return NULL;
+}
+
+ceclResult_t cecl_watch_start(ceclComm_t comm)
+{
+    comm->watch.row = calloc((size_t)comm->nranks, sizeof(*comm->watch.row));
+    if (!comm->watch.row)
+        return cecl_fail(ceclOutOfMemory, "no host memory for %d flags", comm->nranks);
+    const int error = pthread_create(&comm->watch.thread, NULL, watch, comm);
+    if (error)
+        return cecl_fail(ceclSystemError, "pthread_create for the watchdog: error %d", error);
+    comm->watch.running = true;
+    return ceclSuccess;
+}
+
+void cecl_watch_stop(ceclComm_t comm)
+{
+    if (comm->watch.running) {
+        atomic_store(&comm->watch.stop, true);
+        cecl_mesh_wake(comm->mesh);
+        pthread_join(comm->watch.thread, NULL);
+        comm->watch.running = false;
+    }
+    free(comm->watch.row);
+    comm->watch.row = NULL;
+}
+
+ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline)
+{
+    struct timespec pause = {.tv_nsec = 20000};
+    while (!cecl_engine_idle(&comm->engine)) {
+        /* With an error the watchdog releases what is pending; the caller then waits for that, with a deadline of its own. */
+        if (deadline == CECL_NO_DEADLINE)
+            CECL_TRY(cecl_comm_async(comm));
+        if (cecl_ms_left(deadline) == 0)
+            return cecl_fail(ceclTimeout, "collectives are still pending");
+        nanosleep(&pause, NULL);
+        if (pause.tv_nsec < 1000000)
+            pause.tv_nsec *= 2;
+    }
+    return cecl_comm_async(comm);
+}

@@ -1,0 +1,100 @@
+/* A plan: what one rank does in one collective call, as data.
+ *
+ * Addresses are symbolic (rank, window, offset) until the executor binds them, so plans are compared, printed and verified without
+ * a device. A plan knows no CUDA and no executor; nothing here moves a byte. */
+#ifndef CECL_PLAN_PLAN_H
+#define CECL_PLAN_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "util/error.h"
+
+#define CECL_MAX_RANKS 1024
+
+/* The memory that a call touches. Offset 0 is the buffer's (not the pool's) first byte. */
+enum cecl_window {
+    CECL_WINDOW_SEND,    /* sendbuff; in place: not used, RECV stands for both */
+    CECL_WINDOW_RECV,    /* recvbuff, symmetric */
+    CECL_WINDOW_STAGING, /* the communicator's own symmetric staging area */
+    CECL_WINDOW_COUNT
+};
+
+/* A place in memory. */
+struct cecl_place {
+    uint64_t offset; /* bytes into the window; 64 bits: a window may pass 4 GiB */
+    uint16_t window; /* enum cecl_window */
+    uint16_t rank;   /* whose, [0, nranks) */
+};
+
+struct cecl_copy {
+    struct cecl_place dst, src;
+    uint64_t bytes; /* >= 1 */
+};
+
+/* One thing this rank does; steps run in order. SIGNAL and WAIT are the two halves of an exchange of flags: every rank has one flag
+ * word from every peer, which only grows, so "peer has come to phase p of this call" is one comparison. */
+enum cecl_step_kind {
+    CECL_STEP_SIGNAL, /* tell `peer` that this rank has come to `phase`; all earlier steps are visible to it then */
+    CECL_STEP_WAIT,   /* until `peer` has come to `phase` */
+    CECL_STEP_COPY    /* copies [first, first + count), one batch: no order among them */
+};
+struct cecl_step {
+    uint16_t kind;  /* enum cecl_step_kind */
+    uint16_t peer;  /* SIGNAL, WAIT */
+    uint32_t phase; /* SIGNAL, WAIT: 1 .. plan->phases */
+    uint32_t first; /* COPY */
+    uint32_t count; /* COPY: >= 1 */
+};
+_Static_assert(sizeof(struct cecl_step) == 16, "plans are cached: grow a step only on purpose");
+
+enum cecl_direction { CECL_PUSH, CECL_PULL };
+
+/* What is to be lowered: everything a plan depends on. */
+struct cecl_call {
+    ceclOp_t op;
+    int nranks;
+    int rank;
+    uint64_t bytes;                /* one block: what a rank contributes to an all-gather, or sends to one peer of an all-to-all; >= 1 */
+    bool in_place;
+    enum cecl_direction direction; /* equal on all ranks */
+    uint64_t staging_bytes;        /* size of the STAGING window on each rank */
+};
+
+struct cecl_plan {
+    struct cecl_call call;
+    struct cecl_step *steps;
+    struct cecl_copy *copies;
+    uint32_t nsteps, steps_capacity;
+    uint32_t ncopies, copies_capacity;
+    uint32_t phases;      /* how far flags advance in this call; equal on all ranks */
+    uint32_t open_batch;  /* builder's: index of the COPY step being filled + 1; 0: none */
+    bool failed;          /* builder's: out of memory on the way */
+    char path[64];        /* for ceclExplain: "push, one batch" */
+    char reason[192];     /* for ceclExplain */
+};
+
+/* -- building; a failed allocation is remembered and returned by cecl_plan_finish -- */
+void cecl_plan_init(struct cecl_plan *plan, const struct cecl_call *call);
+/* Signals / waits for one peer. */
+void cecl_plan_signal(struct cecl_plan *plan, int peer, uint32_t phase);
+void cecl_plan_wait(struct cecl_plan *plan, int peer, uint32_t phase);
+/* Opens a new phase, signals all peers and waits for all of them: a barrier. Peers in rotated order (rank+1, rank+2, ...). */
+void cecl_plan_barrier(struct cecl_plan *plan);
+/* Adds a copy to the open batch; signal, wait and barrier close it, and so does cecl_plan_close_batch. */
+void cecl_plan_copy(struct cecl_plan *plan, struct cecl_place dst, struct cecl_place src, uint64_t bytes);
+void cecl_plan_close_batch(struct cecl_plan *plan);
+/* ceclOutOfMemory if any step was lost; the plan is then freed. */
+ceclResult_t cecl_plan_finish(struct cecl_plan *plan);
+/* Frees and zeroes; a zeroed plan may be freed. */
+void cecl_plan_free(struct cecl_plan *plan);
+
+/* -- reading -- */
+/* Copies within one rank's memory: each needs an SM on today's drivers. */
+uint32_t cecl_plan_local_copies(const struct cecl_plan *plan);
+uint64_t cecl_plan_bytes(const struct cecl_plan *plan); /* that this rank's copies move */
+/* One line a step; for CECL_DEBUG=PLAN and for people. */
+void cecl_plan_print(const struct cecl_plan *plan, FILE *out);
+
+#endif

@@ -1,0 +1,57 @@
+/* Results and their words: one message slot a thread. */
+#include "util/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static _Thread_local char message[CECL_MESSAGE_BYTES];
+
+/* Exported for libcecl_mpi, a library of its own. */
+CECL_API ceclResult_t cecl_fail(ceclResult_t result, const char *format, ...)
+{
+    char text[CECL_MESSAGE_BYTES]; /* formatted apart: an argument may be the old message */
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    memcpy(message, text, sizeof(message));
+    return result;
+}
+
+ceclResult_t cecl_fail_with(ceclResult_t result, const char *text)
+{
+    return cecl_fail(result, "%s", text);
+}
+
+const char *cecl_message(void)
+{
+    return message;
+}
+
+CECL_API const char *ceclGetErrorString(ceclResult_t result)
+{
+    switch (result) {
+    case ceclSuccess:
+        return "no error";
+    case ceclUnhandledCudaError:
+        return "unhandled CUDA error";
+    case ceclSystemError:
+        return "operating system error";
+    case ceclInternalError:
+        return "internal error of cecl";
+    case ceclInvalidArgument:
+        return "invalid argument";
+    case ceclInvalidUsage:
+        return "invalid usage";
+    case ceclRemoteError:
+        return "a peer failed, left or aborted";
+    case ceclInProgress:
+        return "in progress";
+    case ceclOutOfMemory:
+        return "out of memory";
+    case ceclTimeout:
+        return "timed out";
+    }
+    return "unknown result";
+}

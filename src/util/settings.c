@@ -1,0 +1,98 @@
+/* Parsing of the environment's settings, by the one table in settings.h. Knows nothing of what they are for. */
+#include "util/settings.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct cecl_setting cecl_settings[CECL_SETTING_COUNT] = {
+#define CECL_SETTING_ROW(id, name, kind, fallback, range, doc)                                     \
+    {name, CECL_SETTING_##kind, fallback, range, doc},
+    CECL_SETTINGS(CECL_SETTING_ROW)
+#undef CECL_SETTING_ROW
+};
+
+/* The position of `text` among the choices of `range`, or -1. */
+static int64_t choice_of(const char *range, const char *text)
+{
+    size_t length = strlen(text);
+    int64_t position = 0;
+    for (const char *choice = range; *choice; position++) {
+        size_t width = strcspn(choice, "|");
+        if (width == length && strncmp(choice, text, width) == 0)
+            return position;
+        choice += width + (choice[width] == '|');
+    }
+    return -1;
+}
+
+/* A number with an optional binary suffix; *end is where it stopped. False when there is no number or it overflows. */
+static bool number_of(const char *text, bool suffixes, int64_t *value, const char **end)
+{
+    if (!isdigit((unsigned char)*text))
+        return false;
+    char *stop;
+    errno = 0;
+    long long number = strtoll(text, &stop, 10);
+    if (errno != 0)
+        return false;
+    int shift = 0;
+    if (suffixes && *stop != '\0' && *stop != '.') {
+        const char *suffix = strchr("KMGT", toupper((unsigned char)*stop));
+        if (suffix) {
+            shift = 10 * (int)(suffix - "KMGT" + 1);
+            stop++;
+        }
+    }
+    if (number > (INT64_MAX >> shift))
+        return false;
+    *value = (int64_t)number << shift;
+    *end = stop;
+    return true;
+}
+
+static bool in_range(const char *range, bool suffixes, int64_t value)
+{
+    int64_t low, high;
+    const char *end;
+    return number_of(range, suffixes, &low, &end) && strncmp(end, "..", 2) == 0 &&
+           number_of(end + 2, suffixes, &high, &end) && value >= low && value <= high;
+}
+
+ceclResult_t cecl_setting_parse(enum cecl_setting_id id, const char *text, int64_t *value)
+{
+    const struct cecl_setting *setting = &cecl_settings[id];
+    bool bytes = setting->kind == CECL_SETTING_BYTES;
+    int64_t parsed = -1;
+
+    if (setting->kind == CECL_SETTING_CHOICE) {
+        parsed = choice_of(setting->range, text);
+        if (parsed < 0)
+            return cecl_fail(ceclInvalidArgument, "%s=%s: one of %s expected", setting->name, text,
+                             setting->range);
+    } else {
+        const char *end = text;
+        if (!number_of(text, bytes, &parsed, &end) || *end != '\0' ||
+            !in_range(setting->range, bytes, parsed))
+            return cecl_fail(ceclInvalidArgument, "%s=%s: a number in %s expected", setting->name,
+                             text, setting->range);
+    }
+    *value = parsed;
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_setting_read(enum cecl_setting_id id, int64_t *value, bool *is_set)
+{
+    const char *text = getenv(cecl_settings[id].name);
+    if (!text || !*text)
+        text = cecl_settings[id].fallback;
+    *is_set = strcmp(text, "-") != 0;
+    return *is_set ? cecl_setting_parse(id, text, value) : ceclSuccess;
+}
+
+const char *cecl_setting_text(enum cecl_setting_id id)
+{
+    const char *text = getenv(cecl_settings[id].name);
+    return text && *text ? text : NULL;
+}

@@ -1,0 +1,169 @@
+/* Sub-allocation of the pool's address range: against a plain table of bytes, and its edges. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "alloc/blocks.h"
+
+#define UNIT CECL_BLOCK_ALIGN
+
+static uint64_t take(struct cecl_blocks *blocks, uint64_t bytes)
+{
+    uint64_t offset = UINT64_MAX;
+    ceclResult_t result;
+    if (!cecl_blocks_take(blocks, bytes, &offset, &result))
+        offset = UINT64_MAX;
+    assert_int_equal(result, ceclSuccess);
+    return offset;
+}
+
+static void take_from_an_empty_table_finds_nothing(void **state)
+{
+    (void)state;
+    struct cecl_blocks blocks = {0};
+    assert_true(take(&blocks, UNIT) == UINT64_MAX);
+}
+
+static void take_gives_the_lowest_offset_that_fits(void **state)
+{
+    (void)state;
+    struct cecl_blocks blocks = {0};
+    assert_int_equal(cecl_blocks_add_region(&blocks, 0, 10 * UNIT), ceclSuccess);
+    for (uint64_t i = 0; i < 10; i++)
+        assert_int_equal(take(&blocks, UNIT), i * UNIT);
+    assert_true(cecl_blocks_give(&blocks, 7 * UNIT));
+    assert_true(cecl_blocks_give(&blocks, 2 * UNIT));
+    assert_true(cecl_blocks_give(&blocks, 3 * UNIT));
+    assert_int_equal(take(&blocks, 2 * UNIT), 2 * UNIT);
+    assert_int_equal(take(&blocks, UNIT), 7 * UNIT);
+    cecl_blocks_clear(&blocks);
+}
+
+static void freed_neighbours_coalesce_in_any_order(void **state)
+{
+    (void)state;
+    static const int orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    for (int o = 0; o < 6; o++) {
+        struct cecl_blocks blocks = {0};
+        assert_int_equal(cecl_blocks_add_region(&blocks, 0, 3 * UNIT), ceclSuccess);
+        for (int i = 0; i < 3; i++)
+            take(&blocks, UNIT);
+        for (int i = 0; i < 3; i++)
+            assert_true(cecl_blocks_give(&blocks, (uint64_t)orders[o][i] * UNIT));
+        assert_int_equal(take(&blocks, 3 * UNIT), 0);
+        cecl_blocks_clear(&blocks);
+    }
+}
+
+static void blocks_of_two_regions_never_coalesce(void **state)
+{
+    (void)state;
+    struct cecl_blocks blocks = {0};
+    assert_int_equal(cecl_blocks_add_region(&blocks, 0, 2 * UNIT), ceclSuccess);
+    assert_int_equal(cecl_blocks_add_region(&blocks, 2 * UNIT, 2 * UNIT), ceclSuccess);
+    uint64_t a = take(&blocks, 2 * UNIT), b = take(&blocks, 2 * UNIT);
+    assert_true(cecl_blocks_give(&blocks, a) && cecl_blocks_give(&blocks, b));
+    assert_true(take(&blocks, 3 * UNIT) == UINT64_MAX);
+    cecl_blocks_clear(&blocks);
+}
+
+static void give_refuses_what_does_not_start_a_taken_block(void **state)
+{
+    (void)state;
+    struct cecl_blocks blocks = {0};
+    assert_int_equal(cecl_blocks_add_region(&blocks, 0, 4 * UNIT), ceclSuccess);
+    uint64_t offset = take(&blocks, 2 * UNIT);
+    assert_false(cecl_blocks_give(&blocks, offset + UNIT));
+    assert_false(cecl_blocks_give(&blocks, 3 * UNIT));
+    assert_false(cecl_blocks_give(&blocks, 100 * UNIT));
+    assert_true(cecl_blocks_give(&blocks, offset));
+    assert_false(cecl_blocks_give(&blocks, offset));
+    cecl_blocks_clear(&blocks);
+}
+
+static void find_knows_the_inside_of_taken_blocks_only(void **state)
+{
+    (void)state;
+    struct cecl_blocks blocks = {0};
+    uint64_t start, bytes;
+    assert_int_equal(cecl_blocks_add_region(&blocks, 0, 8 * UNIT), ceclSuccess);
+    take(&blocks, UNIT);
+    uint64_t offset = take(&blocks, 3 * UNIT);
+    assert_true(cecl_blocks_find(&blocks, offset + 3 * UNIT - 1, &start, &bytes));
+    assert_int_equal(start, offset);
+    assert_int_equal(bytes, 3 * UNIT);
+    assert_false(cecl_blocks_find(&blocks, offset + 3 * UNIT, &start, &bytes));
+    cecl_blocks_clear(&blocks);
+}
+
+/* The plain table: which unit belongs to which block (0: none), regions of REGION units. */
+#define REGIONS 4
+#define REGION 64
+static uint16_t owner[REGIONS * REGION];
+
+static uint64_t lowest_fit(int units)
+{
+    for (int r = 0; r < REGIONS; r++)
+        for (int i = r * REGION; i + units <= (r + 1) * REGION; i++) {
+            int n = 0;
+            while (n < units && owner[i + n] == 0)
+                n++;
+            if (n == units)
+                return (uint64_t)i * UNIT;
+        }
+    return UINT64_MAX;
+}
+
+static void random_sequences_match_a_plain_table(void **state)
+{
+    (void)state;
+    const unsigned seed = 20260214;
+    print_message("seed %u\n", seed);
+    srand(seed);
+    struct cecl_blocks blocks = {0};
+    uint64_t used = 0;
+    memset(owner, 0, sizeof(owner));
+    for (uint64_t r = 0; r < REGIONS; r++)
+        assert_int_equal(cecl_blocks_add_region(&blocks, r * REGION * UNIT, REGION * UNIT), ceclSuccess);
+    uint16_t id = 0;
+    for (int step = 0; step < 200000; step++) {
+        int at = rand() % (REGIONS * REGION);
+        if (rand() % 2) {
+            int units = 1 + rand() % (rand() % 16 == 0 ? 64 : 8);
+            uint64_t expected = lowest_fit(units), got = take(&blocks, (uint64_t)units * UNIT);
+            assert_true(got == expected);
+            id = (uint16_t)(id == UINT16_MAX ? 1 : id + 1);
+            for (int i = 0; got != UINT64_MAX && i < units; i++)
+                owner[got / UNIT + (uint64_t)i] = id;
+            used += got == UINT64_MAX ? 0 : (uint64_t)units * UNIT;
+        } else {
+            uint16_t mine = owner[at];
+            bool starts = mine && (at % REGION == 0 || owner[at - 1] != mine);
+            assert_int_equal(cecl_blocks_give(&blocks, (uint64_t)at * UNIT), starts);
+            for (int i = at; starts && i < REGIONS * REGION && owner[i] == mine; i++, used -= UNIT)
+                owner[i] = 0;
+        }
+        assert_int_equal(blocks.used_bytes, used);
+    }
+    cecl_blocks_clear(&blocks);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(take_from_an_empty_table_finds_nothing),
+        cmocka_unit_test(take_gives_the_lowest_offset_that_fits),
+        cmocka_unit_test(freed_neighbours_coalesce_in_any_order),
+        cmocka_unit_test(blocks_of_two_regions_never_coalesce),
+        cmocka_unit_test(give_refuses_what_does_not_start_a_taken_block),
+        cmocka_unit_test(find_knows_the_inside_of_taken_blocks_only),
+        cmocka_unit_test(random_sequences_match_a_plain_table),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,102 @@
+/* The environment's settings: numbers, sizes, choices, and words for bad ones. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "util/settings.h"
+
+static void defaults_lie_within_their_own_ranges(void **state)
+{
+    (void)state;
+    for (int id = 0; id < CECL_SETTING_COUNT; id++) {
+        int64_t value;
+        if (strcmp(cecl_settings[id].fallback, "-") != 0)
+            assert_int_equal(cecl_setting_parse((enum cecl_setting_id)id, cecl_settings[id].fallback, &value),
+                             ceclSuccess);
+    }
+}
+
+static void names_are_sorted_and_start_with_CECL(void **state)
+{
+    (void)state;
+    for (int id = 0; id < CECL_SETTING_COUNT; id++) {
+        assert_memory_equal(cecl_settings[id].name, "CECL_", 5);
+        if (id > 0)
+            assert_true(strcmp(cecl_settings[id - 1].name, cecl_settings[id].name) < 0);
+    }
+}
+
+static void byte_sizes_take_binary_suffixes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t value;
+    } cases[] = {{"1048576", 1 << 20}, {"1M", 1 << 20}, {"3g", INT64_C(3) << 30}, {"16T", INT64_C(16) << 40}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        int64_t value = 0;
+        assert_int_equal(cecl_setting_parse(CECL_SET_POOL_BYTES, cases[i].text, &value), ceclSuccess);
+        assert_true(value == cases[i].value);
+    }
+}
+
+static void bad_values_are_refused_with_name_value_and_range(void **state)
+{
+    (void)state;
+    static const struct {
+        enum cecl_setting_id id;
+        const char *text;
+    } cases[] = {{CECL_SET_TIMEOUT_MS, "abc"}, {CECL_SET_TIMEOUT_MS, "-1"},  {CECL_SET_TIMEOUT_MS, "12x"},
+                 {CECL_SET_TIMEOUT_MS, "1K"},  {CECL_SET_POOL_BYTES, "17T"}, {CECL_SET_POOL_BYTES, "1"},
+                 {CECL_SET_POOL_BYTES, "99999999999999999999"},              {CECL_SET_DEVICE, "gpu"},
+                 {CECL_SET_DEVICE, "cud"},     {CECL_SET_DEVICE, "auto|cuda"}, {CECL_SET_FLAGS, " write"}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        int64_t value = 77;
+        assert_int_equal(cecl_setting_parse(cases[i].id, cases[i].text, &value), ceclInvalidArgument);
+        assert_true(value == 77);
+        assert_non_null(strstr(cecl_message(), cecl_settings[cases[i].id].name));
+        assert_non_null(strstr(cecl_message(), cases[i].text));
+        assert_non_null(strstr(cecl_message(), cecl_settings[cases[i].id].range));
+    }
+}
+
+static void an_unset_variable_without_default_leaves_the_value(void **state)
+{
+    (void)state;
+    int64_t value = 5;
+    bool is_set = true;
+    unsetenv("CECL_POOL_BYTES");
+    assert_int_equal(cecl_setting_read(CECL_SET_POOL_BYTES, &value, &is_set), ceclSuccess);
+    assert_false(is_set);
+    assert_true(value == 5);
+}
+
+static void a_choice_is_its_position(void **state)
+{
+    (void)state;
+    int64_t value;
+    bool is_set;
+    setenv("CECL_DIRECTION", "pull", 1);
+    assert_int_equal(cecl_setting_read(CECL_SET_DIRECTION, &value, &is_set), ceclSuccess);
+    unsetenv("CECL_DIRECTION");
+    assert_true(is_set);
+    assert_int_equal(value, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_lie_within_their_own_ranges),
+        cmocka_unit_test(names_are_sorted_and_start_with_CECL),
+        cmocka_unit_test(byte_sizes_take_binary_suffixes),
+        cmocka_unit_test(bad_values_are_refused_with_name_value_and_range),
+        cmocka_unit_test(an_unset_variable_without_default_leaves_the_value),
+        cmocka_unit_test(a_choice_is_its_position),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,107 @@
+/* A repeated collective is a look-up and a few calls to the device: no allocation, no new plan. Two ranks as threads, host device.
+ * The allocator is wrapped here, so sanitizers, which wrap it too, skip this program. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+
+#include "comm/comm.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+int main(void)
+{
+    puts("skipped: a sanitizer has the allocator");
+    return 77;
+}
+#else
+
+void *__libc_malloc(size_t);
+void *__libc_calloc(size_t, size_t);
+void *__libc_realloc(void *, size_t);
+static _Thread_local unsigned long allocations;
+
+void *malloc(size_t bytes)
+{
+    allocations++;
+    return __libc_malloc(bytes);
+}
+void *calloc(size_t count, size_t bytes)
+{
+    allocations++;
+    return __libc_calloc(count, bytes);
+}
+void *realloc(void *old, size_t bytes)
+{
+    allocations++;
+    return __libc_realloc(old, bytes);
+}
+
+#define RANKS 2
+#define COUNT 1000
+
+struct worker {
+    pthread_t thread;
+    ceclComm_t comm;
+    unsigned long allocations;
+    uint64_t plans;
+    bool failed;
+};
+
+static void *repeat_calls(void *argument)
+{
+    struct worker *me = argument;
+    int *buffer = NULL, *out = NULL;
+    ceclStream_t stream = NULL;
+    me->failed = ceclMemAlloc(me->comm, (void **)&buffer, RANKS * COUNT * sizeof(int)) ||
+                 ceclMemAlloc(me->comm, (void **)&out, RANKS * COUNT * sizeof(int)) ||
+                 ceclStreamCreate(me->comm, &stream);
+    for (int round = 0; round < 2 && !me->failed; round++) {
+        const unsigned long before = allocations;
+        const uint64_t plans = me->comm->engine.plans_made;
+        for (int i = 0; i < 200 && !me->failed; i++) {
+            me->failed = ceclAllGather(buffer + me->comm->rank * COUNT, buffer, COUNT, ceclInt32, me->comm, stream) ||
+                         ceclAlltoAll(buffer, out, COUNT, ceclInt32, me->comm, stream) ||
+                         (i % 20 == 19 && ceclStreamSynchronize(me->comm, stream));
+        }
+        me->allocations = allocations - before; /* the second round's stay */
+        me->plans = me->comm->engine.plans_made - plans;
+    }
+    me->failed = ceclStreamDestroy(me->comm, stream) || me->failed;
+    return NULL;
+}
+
+static void repeated_calls_allocate_nothing_and_make_no_plan(void **state)
+{
+    (void)state;
+    ceclComm_t comms[RANKS];
+    struct worker workers[RANKS] = {0};
+    setenv("CECL_DEVICE", "host", 1);
+    assert_int_equal(ceclCommInitAll(comms, RANKS, NULL), ceclSuccess);
+    for (int r = 0; r < RANKS; r++) {
+        workers[r].comm = comms[r];
+        assert_int_equal(pthread_create(&workers[r].thread, NULL, repeat_calls, &workers[r]), 0);
+    }
+    for (int r = 0; r < RANKS; r++)
+        pthread_join(workers[r].thread, NULL);
+    for (int r = 0; r < RANKS; r++) {
+        assert_false(workers[r].failed);
+        assert_int_equal(workers[r].allocations, 0);
+        assert_int_equal(workers[r].plans, 0);
+        assert_int_equal(comms[r]->engine.plans_made, 2);
+        assert_int_equal(ceclCommDestroy(comms[r]), ceclSuccess);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(repeated_calls_allocate_nothing_and_make_no_plan),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+#endif
