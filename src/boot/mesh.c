@@ -1,0 +1,365 @@
+/* Exchanges over the mesh. One routine moves frames between this rank and all peers at once, so that no order of sends and receives
+ * can lock ranks up; the public calls dress it. */
+#include "boot/mesh.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "boot/mesh_internal.h"
+#include "util/clock.h"
+
+#define FRAME_MAGIC 0x6365636cu
+
+struct exchange {
+    struct mesh_header header; /* ours */
+    const char *send;
+    char *recv;
+    int fd; /* to send along, or -1 */
+};
+
+ceclResult_t cecl_mesh_open(struct cecl_oob *oob, int64_t deadline, int64_t timeout_ms,
+                            struct cecl_mesh **out)
+{
+    const size_t n = (size_t)oob->nranks;
+    struct cecl_mesh *mesh = calloc(1, sizeof(*mesh) + n * sizeof(mesh->peers[0]));
+    if (!mesh)
+        return cecl_fail(ceclOutOfMemory, "no host memory for %zu ranks", n);
+    mesh->nranks = oob->nranks;
+    mesh->rank = oob->rank;
+    mesh->timeout_ms = timeout_ms;
+    for (size_t r = 0; r < n; r++)
+        mesh->peers[r] = (struct mesh_peer){.data = -1, .life = -1};
+    pthread_mutex_init(&mesh->life_lock, NULL);
+    mesh->polls = calloc(n + 1, sizeof(*mesh->polls));
+    mesh->life_polls = calloc(n + 1, sizeof(*mesh->life_polls));
+    mesh->poll_rank = calloc(n + 1, sizeof(*mesh->poll_rank));
+    mesh->verdicts = calloc(n, sizeof(int32_t) + MESH_TEXT_BYTES);
+    mesh->interrupt_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    mesh->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+
+    ceclResult_t result = ceclSuccess;
+    if (!mesh->polls || !mesh->life_polls || !mesh->poll_rank || !mesh->verdicts)
+        result = cecl_fail(ceclOutOfMemory, "no host memory for %zu ranks", n);
+    else if (mesh->interrupt_fd < 0 || mesh->wake_fd < 0)
+        result = cecl_fail(ceclSystemError, "eventfd: %s", strerror(errno));
+    if (result == ceclSuccess)
+        result = mesh_connect(mesh, oob, deadline);
+    if (result == ceclSuccess)
+        *out = mesh;
+    else
+        cecl_mesh_close(mesh);
+    return result;
+}
+
+static void close_if_open(int fd)
+{
+    if (fd >= 0)
+        close(fd);
+}
+
+void cecl_mesh_close(struct cecl_mesh *mesh)
+{
+    if (!mesh)
+        return;
+    mesh_say_goodbye(mesh);
+    for (int r = 0; r < mesh->nranks; r++) {
+        close_if_open(mesh->peers[r].data);
+        close_if_open(mesh->peers[r].life);
+    }
+    close_if_open(mesh->interrupt_fd);
+    close_if_open(mesh->wake_fd);
+    pthread_mutex_destroy(&mesh->life_lock);
+    free(mesh->polls);
+    free(mesh->life_polls);
+    free(mesh->poll_rank);
+    free(mesh->verdicts);
+    free(mesh);
+}
+
+uint64_t cecl_mesh_exchanges(const struct cecl_mesh *mesh)
+{
+    return atomic_load(&mesh->exchanges);
+}
+
+/* ---- one peer's part */
+
+static size_t frame_bytes(const struct mesh_header *header)
+{
+    return sizeof(*header) + (size_t)header->bytes;
+}
+
+/* The part of a frame at `offset`: in the header or in the payload. */
+static const char *frame_at(const struct exchange *x, size_t offset, size_t *left)
+{
+    const size_t head = sizeof(x->header);
+    if (offset < head) {
+        *left = head - offset;
+        return (const char *)&x->header + offset;
+    }
+    *left = frame_bytes(&x->header) - offset;
+    return x->send + (offset - head);
+}
+
+/* Sends what the socket takes. A descriptor goes with the first byte. */
+static ceclResult_t send_some(struct cecl_mesh *mesh, int rank, const struct exchange *x)
+{
+    struct mesh_peer *peer = &mesh->peers[rank];
+    while (peer->transfer.sent < frame_bytes(&x->header)) {
+        size_t left;
+        const char *at = frame_at(x, peer->transfer.sent, &left);
+        struct iovec part = {.iov_base = (void *)(uintptr_t)at, .iov_len = left};
+        struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+        union {
+            struct cmsghdr align;
+            char bytes[CMSG_SPACE(sizeof(int))];
+        } control = {0};
+        if (peer->transfer.sent == 0 && x->fd >= 0) {
+            message.msg_control = control.bytes;
+            message.msg_controllen = sizeof(control.bytes);
+            struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
+            rights->cmsg_level = SOL_SOCKET;
+            rights->cmsg_type = SCM_RIGHTS;
+            rights->cmsg_len = CMSG_LEN(sizeof(int));
+            memcpy(CMSG_DATA(rights), &x->fd, sizeof(int));
+        }
+        const ssize_t sent = sendmsg(peer->data, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent > 0)
+            peer->transfer.sent += (size_t)sent;
+        else if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return ceclSuccess;
+        else if (sent < 0 && errno != EINTR) {
+            mesh_read_life(mesh, rank);
+            return mesh_peer_error(mesh, rank);
+        }
+    }
+    return ceclSuccess;
+}
+
+/* Keeps a descriptor that came with a message; a second one has no place and is closed. */
+static void keep_descriptors(struct msghdr *message, struct mesh_transfer *transfer)
+{
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+            continue;
+        const size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < count; i++) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
+            if (transfer->fd < 0)
+                transfer->fd = fd;
+            else
+                close(fd);
+        }
+    }
+}
+
+/* Whether the peer's frame is the one that belongs to ours: its payload then has a place. */
+static bool matches(const struct mesh_header *theirs, const struct mesh_header *ours)
+{
+    return theirs->sequence == ours->sequence && theirs->bytes == ours->bytes &&
+           memcmp(theirs->kind, ours->kind, sizeof(ours->kind)) == 0;
+}
+
+/* Where the next bytes of a peer's frame go: its header, its place in recv, or nowhere (the payload of a frame that does not match). */
+static char *place_for(struct mesh_transfer *t, const struct exchange *x, int rank, size_t *room)
+{
+    static _Thread_local char nowhere[4096];
+    const size_t head = sizeof(t->header);
+    if (t->received < head) {
+        *room = head - t->received;
+        return (char *)&t->header + t->received;
+    }
+    *room = frame_bytes(&t->header) - t->received;
+    if (matches(&t->header, &x->header))
+        return x->recv + (size_t)rank * (size_t)x->header.bytes + (t->received - head);
+    if (*room > sizeof(nowhere))
+        *room = sizeof(nowhere);
+    return nowhere;
+}
+
+static bool has_all(const struct mesh_transfer *t)
+{
+    return t->received >= sizeof(t->header) && t->received == frame_bytes(&t->header);
+}
+
+static ceclResult_t receive_some(struct cecl_mesh *mesh, int rank, const struct exchange *x)
+{
+    struct mesh_peer *peer = &mesh->peers[rank];
+    struct mesh_transfer *t = &peer->transfer;
+    while (!has_all(t)) {
+        size_t room;
+        struct iovec part = {.iov_base = place_for(t, x, rank, &room)};
+        union {
+            struct cmsghdr align;
+            char bytes[CMSG_SPACE(4 * sizeof(int))];
+        } control;
+        part.iov_len = room;
+        struct msghdr message = {.msg_iov = &part,
+                                 .msg_iovlen = 1,
+                                 .msg_control = control.bytes,
+                                 .msg_controllen = sizeof(control.bytes)};
+        const ssize_t got = recvmsg(peer->data, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        if (got > 0) {
+            keep_descriptors(&message, t);
+            t->received += (size_t)got;
+            if (t->received == sizeof(t->header) && t->header.magic != FRAME_MAGIC)
+                return cecl_fail(ceclInternalError, "rank %d sent no frame of the mesh", rank);
+        } else if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+            return ceclSuccess;
+        } else if (got == 0 || errno != EINTR) {
+            mesh_read_life(mesh, rank);
+            return mesh_peer_error(mesh, rank);
+        }
+    }
+    return ceclSuccess;
+}
+
+/* ---- all peers together */
+
+/* Waits until some peer can go on. `left`: peers that are not through. */
+static ceclResult_t wait_for_peers(struct cecl_mesh *mesh, const struct exchange *x, int64_t deadline,
+                                   bool *through)
+{
+    nfds_t count = 0;
+    int waiting_for = -1;
+    for (int r = 0; r < mesh->nranks; r++) {
+        struct mesh_peer *peer = &mesh->peers[r];
+        if (r == mesh->rank)
+            continue;
+        const bool sent = peer->transfer.sent == frame_bytes(&x->header), got = has_all(&peer->transfer);
+        if (sent && got)
+            continue;
+        if (!got && waiting_for < 0)
+            waiting_for = r;
+        mesh->poll_rank[count] = r;
+        mesh->polls[count++] = (struct pollfd){
+            .fd = peer->data, .events = (short)((got ? 0 : POLLIN) | (sent ? 0 : POLLOUT))};
+    }
+    *through = count == 0;
+    if (*through)
+        return ceclSuccess;
+    mesh->polls[count] = (struct pollfd){.fd = mesh->interrupt_fd, .events = POLLIN};
+    const int ready = poll(mesh->polls, count + 1, cecl_ms_left(deadline));
+    if (ready < 0 && errno != EINTR)
+        return cecl_fail(ceclSystemError, "poll: %s", strerror(errno));
+    if (ready == 0)
+        return cecl_fail(ceclTimeout, "waited %" PRId64 " ms for rank %d in '%.8s'; did every rank make the call?",
+                         mesh->timeout_ms, waiting_for, x->header.kind);
+    if (ready > 0 && mesh->polls[count].revents)
+        return cecl_fail(ceclRemoteError, "given up: the communicator has failed or was aborted");
+    return ceclSuccess;
+}
+
+/* Moves all frames. When it succeeds every peer's frame was taken whole, whether it matched or not. */
+static ceclResult_t move_frames(struct cecl_mesh *mesh, const struct exchange *x)
+{
+    const int64_t deadline = cecl_deadline(mesh->timeout_ms);
+    bool through = false;
+    ceclResult_t result = ceclSuccess;
+
+    for (int r = 0; r < mesh->nranks; r++) {
+        mesh->peers[r].transfer = (struct mesh_transfer){.fd = -1};
+    }
+    while (result == ceclSuccess && !through) {
+        for (int r = 0; r < mesh->nranks && result == ceclSuccess; r++) {
+            if (r == mesh->rank)
+                continue;
+            result = send_some(mesh, r, x);
+            if (result == ceclSuccess)
+                result = receive_some(mesh, r, x);
+        }
+        if (result == ceclSuccess)
+            result = wait_for_peers(mesh, x, deadline, &through);
+    }
+    return result;
+}
+
+static void drop_descriptors(struct cecl_mesh *mesh)
+{
+    for (int r = 0; r < mesh->nranks; r++) {
+        close_if_open(mesh->peers[r].transfer.fd);
+        mesh->peers[r].transfer.fd = -1;
+    }
+}
+
+static ceclResult_t exchange(struct cecl_mesh *mesh, const char *kind, const void *send, void *recv,
+                             size_t bytes, int fd)
+{
+    struct exchange x = {.header = {.magic = FRAME_MAGIC, .bytes = bytes}, .send = send, .recv = recv, .fd = fd};
+
+    if (mesh->broken)
+        return cecl_fail(ceclRemoteError, "%s", mesh->broken_text);
+    x.header.sequence = mesh->sequence++;
+    strncpy(x.header.kind, kind, sizeof(x.header.kind) - 1);
+    atomic_fetch_add(&mesh->exchanges, 1);
+
+    ceclResult_t result = move_frames(mesh, &x);
+    if (result != ceclSuccess) { /* frames are cut somewhere: nothing after them can be understood */
+        mesh->broken = true;
+        memcpy(mesh->broken_text, cecl_message(), sizeof(mesh->broken_text));
+    }
+    for (int r = 0; r < mesh->nranks && result == ceclSuccess; r++) {
+        const struct mesh_header *theirs = &mesh->peers[r].transfer.header;
+        if (r == mesh->rank || matches(theirs, &x.header))
+            continue;
+        result = cecl_fail(ceclInvalidUsage,
+                           "rank %d is in '%.8s' (%" PRIu64 " bytes) while rank %d is in '%.8s' (%zu bytes): "
+                           "ranks must make the same calls in the same order",
+                           r, theirs->kind, theirs->bytes, mesh->rank, x.header.kind, bytes);
+    }
+    if (result == ceclSuccess && bytes > 0)
+        memcpy((char *)recv + (size_t)mesh->rank * bytes, send, bytes);
+    return result;
+}
+
+/* ---- the public calls */
+
+ceclResult_t cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind, const void *send,
+                                 void *recv, size_t bytes)
+{
+    ceclResult_t result = exchange(mesh, kind, send, recv, bytes, -1);
+    drop_descriptors(mesh); /* of ranks that are elsewhere */
+    return result;
+}
+
+struct verdict {
+    int32_t result;
+    char text[MESH_TEXT_BYTES];
+};
+
+ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine)
+{
+    struct verdict verdict = {.result = mine}, *all = mesh->verdicts;
+    if (mine != ceclSuccess)
+        snprintf(verdict.text, sizeof(verdict.text), "%s", cecl_message());
+    CECL_TRY(cecl_mesh_allgather(mesh, "agree", &verdict, all, sizeof(verdict)));
+    for (int r = 0; r < mesh->nranks; r++)
+        if (all[r].result != ceclSuccess)
+            return cecl_fail((ceclResult_t)all[r].result, "rank %d: %.*s", r, MESH_TEXT_BYTES,
+                             all[r].text);
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *fds)
+{
+    ceclResult_t result = exchange(mesh, "fd", NULL, NULL, 0, fd);
+    for (int r = 0; r < mesh->nranks && result == ceclSuccess; r++)
+        if (r != mesh->rank && mesh->peers[r].transfer.fd < 0)
+            result = cecl_fail(ceclSystemError,
+                               "no descriptor came from rank %d; is the limit of open files (ulimit -n) reached?", r);
+    if (result != ceclSuccess) {
+        drop_descriptors(mesh);
+        return result;
+    }
+    for (int r = 0; r < mesh->nranks; r++) {
+        fds[r] = mesh->peers[r].transfer.fd;
+        mesh->peers[r].transfer.fd = -1;
+    }
+    return ceclSuccess;
+}

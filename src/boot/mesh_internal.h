@@ -1,0 +1,65 @@
+/* What the mesh's files share: connecting (mesh_connect.c), exchanging (mesh.c), and watching (mesh_watch.c). */
+#ifndef CECL_BOOT_MESH_INTERNAL_H
+#define CECL_BOOT_MESH_INTERNAL_H
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "boot/mesh.h"
+
+#define MESH_TEXT_BYTES 256
+
+/* How a peer's end is known. */
+enum mesh_state { MESH_ALIVE, MESH_LEFT, MESH_ABORTED, MESH_DEAD };
+
+/* A frame on a data connection is this and then `bytes` bytes. */
+struct mesh_header {
+    uint32_t magic;
+    uint32_t sequence;
+    uint64_t bytes;
+    char kind[8];
+};
+
+/* One peer's part of an exchange under way. */
+struct mesh_transfer {
+    size_t sent, received; /* bytes of header and payload together */
+    struct mesh_header header; /* the peer's */
+    int fd;                /* that came along, or -1 */
+};
+
+struct mesh_peer {
+    int data, life;              /* sockets, or -1 (own rank) */
+    _Atomic int state;           /* enum mesh_state */
+    char cause[MESH_TEXT_BYTES]; /* of MESH_ABORTED; under life_lock */
+    struct mesh_transfer transfer;
+};
+
+struct cecl_mesh {
+    int nranks, rank;
+    int64_t timeout_ms;
+    uint32_t sequence;
+    _Atomic uint64_t exchanges;
+    int interrupt_fd; /* event: data waits end */
+    int wake_fd;      /* event: watch returns */
+    bool broken;      /* a frame was cut: nothing more can be exchanged */
+    char broken_text[CECL_MESSAGE_BYTES];
+    pthread_mutex_t life_lock;
+    struct pollfd *polls;      /* [nranks + 1], of the exchanging thread */
+    struct pollfd *life_polls; /* [nranks + 1], of the watching thread */
+    int *poll_rank;            /* [nranks + 1] */
+    void *verdicts;            /* [nranks], for cecl_mesh_agree */
+    struct mesh_peer peers[];
+};
+
+/* mesh_connect.c: fills data and life of every peer. */
+ceclResult_t mesh_connect(struct cecl_mesh *mesh, struct cecl_oob *oob, int64_t deadline);
+
+/* mesh_watch.c: takes what is there on a peer's life connection; never waits. Returns the state after it. */
+enum mesh_state mesh_read_life(struct cecl_mesh *mesh, int peer);
+void mesh_say_goodbye(struct cecl_mesh *mesh);
+/* The words for a peer that is not alive, as an error. */
+ceclResult_t mesh_peer_error(struct cecl_mesh *mesh, int peer);
+
+#endif

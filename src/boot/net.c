@@ -1,0 +1,84 @@
+/* Bounded reading and writing on sockets, and random bytes. */
+#include "boot/net.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+#include "util/clock.h"
+
+static ceclResult_t wait_for(int fd, short events, int64_t deadline, const char *who)
+{
+    for (;;) {
+        struct pollfd poller = {.fd = fd, .events = events};
+        const int ready = poll(&poller, 1, cecl_ms_left(deadline));
+        if (ready > 0)
+            return ceclSuccess;
+        if (ready == 0)
+            return cecl_fail(ceclTimeout, "no answer from %s in time", who);
+        if (errno != EINTR)
+            return cecl_fail(ceclSystemError, "poll: %s", strerror(errno));
+    }
+}
+
+ceclResult_t cecl_net_send(int fd, const void *data, size_t bytes, int64_t deadline, const char *who)
+{
+    const char *at = data;
+    while (bytes > 0) {
+        const ssize_t sent = send(fd, at, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent >= 0) {
+            at += sent;
+            bytes -= (size_t)sent;
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            CECL_TRY(wait_for(fd, POLLOUT, deadline, who));
+        } else if (errno != EINTR) {
+            return cecl_fail(ceclRemoteError, "%s closed the connection: %s", who, strerror(errno));
+        }
+    }
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_net_recv(int fd, void *data, size_t bytes, int64_t deadline, const char *who)
+{
+    char *at = data;
+    while (bytes > 0) {
+        const ssize_t got = recv(fd, at, bytes, MSG_DONTWAIT);
+        if (got > 0) {
+            at += got;
+            bytes -= (size_t)got;
+        } else if (got == 0) {
+            return cecl_fail(ceclRemoteError, "%s closed the connection", who);
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            CECL_TRY(wait_for(fd, POLLIN, deadline, who));
+        } else if (errno != EINTR) {
+            return cecl_fail(ceclRemoteError, "%s closed the connection: %s", who, strerror(errno));
+        }
+    }
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_net_random(void *data, size_t bytes)
+{
+    char *at = data;
+    while (bytes > 0) {
+        const ssize_t got = getrandom(at, bytes, 0);
+        if (got < 0 && errno != EINTR)
+            return cecl_fail(ceclSystemError, "getrandom: %s", strerror(errno));
+        if (got > 0) {
+            at += got;
+            bytes -= (size_t)got;
+        }
+    }
+    return ceclSuccess;
+}
+
+int cecl_net_equal(const void *a, const void *b, size_t bytes)
+{
+    const unsigned char *x = a, *y = b;
+    unsigned char differ = 0;
+    for (size_t i = 0; i < bytes; i++)
+        differ |= (unsigned char)(x[i] ^ y[i]);
+    return differ == 0;
+}

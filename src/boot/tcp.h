@@ -1,0 +1,69 @@
+/* The TCP bootstrap's wire: what ranks and the root say to each other. Internal to src/boot.
+ *
+ *     root -> rank   challenge                       as soon as a connection is there
+ *     rank -> root   answer (with a challenge back)  proves the secret; says who it is
+ *     root -> rank   proof, then reply               once all have joined, or what went wrong
+ *     rank -> root   request + part                  each round of the all-gather
+ *     root -> rank   reply + all parts, or words
+ *
+ * The secret is never sent: both sides show SipHash tags over both nonces that only its holders can make. */
+#ifndef CECL_BOOT_TCP_H
+#define CECL_BOOT_TCP_H
+
+#include <netinet/in.h>
+#include <stdint.h>
+
+#include "util/error.h"
+
+#define CECL_TCP_MAGIC 0x6365636c74637031u /* "cecltcp1" */
+#define CECL_TCP_MAX_PART (1u << 20)
+
+/* Inside ceclUniqueId. */
+struct cecl_tcp_id {
+    uint64_t magic;
+    uint16_t family; /* AF_INET or AF_INET6 */
+    uint16_t port;   /* network order */
+    uint32_t scope;
+    uint8_t address[16];
+    uint8_t secret[16];
+};
+_Static_assert(sizeof(struct cecl_tcp_id) <= CECL_UNIQUE_ID_BYTES, "the id must hold it");
+
+struct cecl_tcp_challenge {
+    uint64_t magic;
+    uint8_t nonce[16];
+};
+
+struct cecl_tcp_answer {
+    uint64_t magic;
+    uint8_t nonce[16];
+    int32_t rank, nranks;
+    uint64_t tag; /* over "rank", both nonces, rank and nranks */
+};
+
+struct cecl_tcp_proof {
+    uint64_t tag; /* over "root" and both nonces */
+};
+
+/* status != ceclSuccess: `bytes` of words follow; else a round's result. */
+struct cecl_tcp_reply {
+    int32_t status;
+    uint32_t reserved;
+    uint64_t bytes;
+};
+
+struct cecl_tcp_request {
+    uint64_t bytes;
+};
+
+/* The tag of one side. */
+uint64_t cecl_tcp_tag(const uint8_t secret[16], const char *side, const uint8_t root_nonce[16],
+                      const uint8_t rank_nonce[16], int32_t rank, int32_t nranks);
+
+/* The address that `id` names, for connect. */
+socklen_t cecl_tcp_address(const struct cecl_tcp_id *id, struct sockaddr_storage *address);
+
+/* tcp_root.c: serves one job on `listener` (which it takes over) in a thread of its own, which ends by itself. */
+ceclResult_t cecl_tcp_serve(int listener, const uint8_t secret[16], int64_t timeout_ms);
+
+#endif

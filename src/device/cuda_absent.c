@@ -1,0 +1,26 @@
+/* The CUDA device of a library built without CUDA: there is none, and it says so. */
+#include <stdio.h>
+
+#include "device/device.h"
+
+ceclResult_t cecl_cuda_probe(int which, int rank, struct cecl_gpu_id *id, char *why, size_t bytes)
+{
+    (void)which;
+    (void)rank;
+    *id = (struct cecl_gpu_id){0};
+    snprintf(why, bytes, "this libcecl was built without CUDA");
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_cuda_open(int ordinal, struct cecl_device **dev)
+{
+    (void)dev;
+    return cecl_fail(ceclInvalidUsage, "GPU %d: this libcecl was built without CUDA", ordinal);
+}
+
+bool cecl_cuda_reaches(struct cecl_device *dev, const uint8_t uuid[16])
+{
+    (void)dev;
+    (void)uuid;
+    return false;
+}

@@ -1,0 +1,63 @@
+/* The host device: a GPU's behaviour as device.h sees it, made of shared memory and threads. */
+#include "device/host.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+static void host_close(struct cecl_device *dev)
+{
+    struct host_device *host = host_of(dev);
+    host_streams_end(host);
+    pthread_mutex_destroy(&host->lock);
+    free(host);
+}
+
+static const struct cecl_device_ops host_ops = {
+    .close = host_close,
+    .reserve = host_reserve,
+    .unreserve = host_unreserve,
+    .mem_create = host_mem_create,
+    .mem_export = host_mem_export,
+    .mem_import = host_mem_import,
+    .mem_map = host_mem_map,
+    .mem_unmap = host_mem_unmap,
+    .mem_release = host_mem_release,
+    .mem_set = host_mem_set,
+    .words_alloc = host_words_alloc,
+    .words_free = host_words_free,
+    .check_pointer = host_check_pointer,
+    .stream_create = host_stream_create,
+    .stream_destroy = host_stream_destroy,
+    .stream_synchronize = host_stream_synchronize,
+    .stream_query = host_stream_query,
+    .stream_fork = host_stream_fork,
+    .stream_join = host_stream_join,
+    .copies = host_copies,
+    .memops = host_memops,
+    .memcpy_async = host_memcpy_async,
+    .words_release = host_words_release,
+    .words_read = host_words_read,
+    .stream_id = host_stream_id,
+};
+
+ceclResult_t cecl_host_open(struct cecl_device **dev)
+{
+    struct host_device *host = calloc(1, sizeof(*host));
+    ceclStream_t standard;
+    if (!host)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a device");
+    const long page = sysconf(_SC_PAGESIZE);
+    host->base = (struct cecl_device){.ops = &host_ops,
+                                      .kind = CECL_KIND_HOST,
+                                      .ordinal = -1,
+                                      .granularity = page > 4096 ? (size_t)page : 4096};
+    pthread_mutex_init(&host->lock, NULL);
+    ceclResult_t result = host_stream_create(&host->base, &standard);
+    if (result != ceclSuccess) {
+        host_close(&host->base);
+        return result;
+    }
+    host->standard = (struct host_stream *)standard;
+    *dev = &host->base;
+    return ceclSuccess;
+}

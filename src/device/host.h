@@ -1,0 +1,62 @@
+/* Inside the host device: what its files share. Ranks may be processes or threads; memory is memfd pages, streams are threads. */
+#ifndef CECL_DEVICE_HOST_H
+#define CECL_DEVICE_HOST_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "device/device.h"
+
+struct host_stream;
+
+struct host_device {
+    struct cecl_device base;
+    pthread_mutex_t lock;         /* of the list of streams */
+    struct host_stream *streams;  /* all that live, the default one included */
+    struct host_stream *standard; /* the default stream: NULL and CUDA's two handles */
+    _Atomic bool closing;         /* waits are abandoned */
+};
+
+static inline struct host_device *host_of(struct cecl_device *dev)
+{
+    return (struct host_device *)dev;
+}
+
+/* host_memory.c */
+ceclResult_t host_reserve(struct cecl_device *dev, size_t bytes, void **base);
+void host_unreserve(struct cecl_device *dev, void *base, size_t bytes);
+ceclResult_t host_mem_create(struct cecl_device *dev, size_t bytes, struct cecl_mem *mem);
+ceclResult_t host_mem_export(struct cecl_device *dev, const struct cecl_mem *mem, int *fd);
+ceclResult_t host_mem_import(struct cecl_device *dev, int fd, size_t bytes, struct cecl_mem *mem);
+ceclResult_t host_mem_map(struct cecl_device *dev, void *addr, const struct cecl_mem *mem);
+void host_mem_unmap(struct cecl_device *dev, void *addr, size_t bytes);
+void host_mem_release(struct cecl_device *dev, struct cecl_mem *mem);
+ceclResult_t host_mem_set(struct cecl_device *dev, void *addr, int value, size_t bytes);
+ceclResult_t host_check_pointer(struct cecl_device *dev, const void *ptr, size_t bytes, const char *name);
+
+/* host_words.c: words that streams write and wait for, across processes. */
+ceclResult_t host_words_alloc(struct cecl_device *dev, size_t count, uint32_t **words);
+void host_words_free(struct cecl_device *dev, uint32_t *words);
+ceclResult_t host_words_release(struct cecl_device *dev, uint32_t *words, size_t count, uint32_t value);
+ceclResult_t host_words_read(struct cecl_device *dev, const uint32_t *words, size_t count, uint32_t *out);
+void host_word_write(uint32_t *word, uint32_t value);
+/* Sleeps until (int32_t)(*word - value) >= 0 or *abandon. */
+void host_word_wait(const uint32_t *word, uint32_t value, const _Atomic bool *abandon);
+
+/* host_stream.c */
+ceclResult_t host_stream_create(struct cecl_device *dev, ceclStream_t *stream);
+ceclResult_t host_stream_destroy(struct cecl_device *dev, ceclStream_t stream);
+ceclResult_t host_stream_synchronize(struct cecl_device *dev, ceclStream_t stream);
+ceclResult_t host_stream_query(struct cecl_device *dev, ceclStream_t stream);
+ceclResult_t host_stream_fork(struct cecl_device *dev, ceclStream_t stream, ceclStream_t *work);
+ceclResult_t host_stream_join(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work);
+uint64_t host_stream_id(struct cecl_device *dev, ceclStream_t work);
+ceclResult_t host_copies(struct cecl_device *dev, ceclStream_t work, const struct cecl_batch *batch);
+ceclResult_t host_memops(struct cecl_device *dev, ceclStream_t work, const struct cecl_memop *ops, size_t count);
+ceclResult_t host_memcpy_async(struct cecl_device *dev, void *dst, const void *src, size_t bytes, ceclStream_t stream);
+/* Ends every stream of the device; what they wait for is abandoned. */
+void host_streams_end(struct host_device *host);
+/* Entries for which a stream's queue has room; grows with need and stays. For tests. */
+size_t host_stream_capacity(ceclStream_t stream);
+
+#endif

@@ -1,0 +1,311 @@
+/* The host device's streams: a thread with a queue each. Work is copied into the queue, so callers may reuse their arrays at once;
+ * the queue grows with need and keeps its size, so that a steady state allocates nothing. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/host.h"
+
+#define STREAM_MAGIC 0x686f737473747265u
+#define FIRST_CAPACITY 64
+
+enum work_kind { WORK_COPY, WORK_WRITE, WORK_WAIT };
+
+struct work {
+    enum work_kind kind;
+    uint32_t value;
+    void *dst; /* WRITE: the word */
+    const void *src; /* WAIT: the word */
+    size_t bytes;
+};
+
+struct host_stream {
+    uint64_t magic;
+    uint64_t id;
+    struct host_device *host;
+    struct host_stream *next; /* in the device's list */
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t filled;  /* there is work, or the end has come */
+    pthread_cond_t drained; /* all work so far is done */
+    struct work *queue;     /* a ring */
+    size_t capacity, head, count;
+    uint64_t batches; /* enqueued so far */
+    bool ending;
+};
+
+static struct work *slot(struct host_stream *stream, size_t index)
+{
+    return &stream->queue[(stream->head + index) % stream->capacity];
+}
+
+static void perform(const struct work *work, const _Atomic bool *abandon)
+{
+    switch (work->kind) {
+    case WORK_COPY:
+        memcpy(work->dst, work->src, work->bytes);
+        break;
+    case WORK_WRITE:
+        host_word_write(work->dst, work->value);
+        break;
+    case WORK_WAIT:
+        host_word_wait(work->src, work->value, abandon);
+        break;
+    }
+}
+
+/* Work leaves the queue once it is done: an empty queue means that all is over. */
+static void *serve(void *argument)
+{
+    struct host_stream *stream = argument;
+    pthread_mutex_lock(&stream->lock);
+    for (;;) {
+        while (stream->count == 0 && !stream->ending)
+            pthread_cond_wait(&stream->filled, &stream->lock);
+        if (stream->count == 0)
+            break;
+        const struct work work = *slot(stream, 0);
+        pthread_mutex_unlock(&stream->lock);
+        if (!atomic_load(&stream->host->closing))
+            perform(&work, &stream->host->closing);
+        pthread_mutex_lock(&stream->lock);
+        stream->head = (stream->head + 1) % stream->capacity;
+        if (--stream->count == 0)
+            pthread_cond_broadcast(&stream->drained);
+    }
+    pthread_mutex_unlock(&stream->lock);
+    return NULL;
+}
+
+/* With the lock held. */
+static ceclResult_t make_room(struct host_stream *stream, size_t more)
+{
+    size_t capacity = stream->capacity;
+    while (capacity - stream->count < more)
+        capacity *= 2;
+    if (capacity == stream->capacity)
+        return ceclSuccess;
+    struct work *queue = malloc(capacity * sizeof(*queue));
+    if (!queue)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a stream's queue of %zu", capacity);
+    for (size_t i = 0; i < stream->count; i++)
+        queue[i] = *slot(stream, i);
+    free(stream->queue);
+    stream->queue = queue;
+    stream->capacity = capacity;
+    stream->head = 0;
+    return ceclSuccess;
+}
+
+/* The stream behind a handle: NULL and CUDA's handles of default streams are the device's own. */
+static ceclResult_t find(struct cecl_device *dev, ceclStream_t handle, struct host_stream **out)
+{
+    struct host_device *host = host_of(dev);
+    if ((uintptr_t)handle <= 2) {
+        *out = host->standard;
+        return ceclSuccess;
+    }
+    ceclResult_t result = ceclInvalidArgument;
+    pthread_mutex_lock(&host->lock);
+    for (struct host_stream *s = host->streams; s && result != ceclSuccess; s = s->next)
+        if (s == (struct host_stream *)handle) {
+            *out = s;
+            result = ceclSuccess;
+        }
+    pthread_mutex_unlock(&host->lock);
+    return result == ceclSuccess
+               ? result
+               : cecl_fail(result, "stream %p: none of this communicator's device (destroyed before?)",
+                           (void *)handle);
+}
+
+ceclResult_t host_stream_create(struct cecl_device *dev, ceclStream_t *out)
+{
+    static _Atomic uint64_t last_id;
+    struct host_device *host = host_of(dev);
+    struct host_stream *stream = calloc(1, sizeof(*stream));
+    struct work *queue = malloc(FIRST_CAPACITY * sizeof(*queue));
+    if (!stream || !queue) {
+        free(stream);
+        free(queue);
+        return cecl_fail(ceclOutOfMemory, "no host memory for a stream");
+    }
+    stream->magic = STREAM_MAGIC;
+    stream->id = atomic_fetch_add(&last_id, 1) + 1;
+    stream->host = host;
+    stream->queue = queue;
+    stream->capacity = FIRST_CAPACITY;
+    pthread_mutex_init(&stream->lock, NULL);
+    pthread_cond_init(&stream->filled, NULL);
+    pthread_cond_init(&stream->drained, NULL);
+    const int error = pthread_create(&stream->thread, NULL, serve, stream);
+    if (error) {
+        free(queue);
+        free(stream);
+        return cecl_fail(ceclSystemError, "no thread for a stream: %s", strerror(error));
+    }
+    pthread_mutex_lock(&host->lock);
+    stream->next = host->streams;
+    host->streams = stream;
+    pthread_mutex_unlock(&host->lock);
+    *out = (ceclStream_t)stream;
+    return ceclSuccess;
+}
+
+/* Lets the thread finish what is queued, and frees. */
+static void end(struct host_stream *stream)
+{
+    pthread_mutex_lock(&stream->lock);
+    stream->ending = true;
+    pthread_cond_signal(&stream->filled);
+    pthread_mutex_unlock(&stream->lock);
+    pthread_join(stream->thread, NULL);
+    pthread_mutex_destroy(&stream->lock);
+    pthread_cond_destroy(&stream->filled);
+    pthread_cond_destroy(&stream->drained);
+    stream->magic = 0;
+    free(stream->queue);
+    free(stream);
+}
+
+ceclResult_t host_stream_destroy(struct cecl_device *dev, ceclStream_t handle)
+{
+    struct host_device *host = host_of(dev);
+    struct host_stream *stream;
+    CECL_TRY(find(dev, handle, &stream));
+    if (stream == host->standard)
+        return cecl_fail(ceclInvalidArgument, "stream: the default stream cannot be destroyed");
+    pthread_mutex_lock(&host->lock);
+    struct host_stream **link = &host->streams;
+    while (*link != stream)
+        link = &(*link)->next;
+    *link = stream->next;
+    pthread_mutex_unlock(&host->lock);
+    end(stream);
+    return ceclSuccess;
+}
+
+void host_streams_end(struct host_device *host)
+{
+    atomic_store(&host->closing, true);
+    while (host->streams) {
+        struct host_stream *stream = host->streams;
+        host->streams = stream->next;
+        end(stream);
+    }
+}
+
+ceclResult_t host_stream_synchronize(struct cecl_device *dev, ceclStream_t handle)
+{
+    struct host_stream *stream;
+    CECL_TRY(find(dev, handle, &stream));
+    pthread_mutex_lock(&stream->lock);
+    while (stream->count > 0)
+        pthread_cond_wait(&stream->drained, &stream->lock);
+    pthread_mutex_unlock(&stream->lock);
+    return ceclSuccess;
+}
+
+ceclResult_t host_stream_query(struct cecl_device *dev, ceclStream_t handle)
+{
+    struct host_stream *stream;
+    CECL_TRY(find(dev, handle, &stream));
+    pthread_mutex_lock(&stream->lock);
+    const bool busy = stream->count > 0;
+    pthread_mutex_unlock(&stream->lock);
+    return busy ? ceclInProgress : ceclSuccess;
+}
+
+ceclResult_t host_stream_fork(struct cecl_device *dev, ceclStream_t handle, ceclStream_t *work)
+{
+    struct host_stream *stream;
+    CECL_TRY(find(dev, handle, &stream));
+    *work = (ceclStream_t)stream;
+    return ceclSuccess;
+}
+
+ceclResult_t host_stream_join(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work)
+{
+    (void)dev;
+    (void)stream;
+    (void)work;
+    return ceclSuccess;
+}
+
+uint64_t host_stream_id(struct cecl_device *dev, ceclStream_t work)
+{
+    (void)dev;
+    return ((struct host_stream *)work)->id;
+}
+
+size_t host_stream_capacity(ceclStream_t stream)
+{
+    return ((struct host_stream *)stream)->capacity;
+}
+
+/* Begins to add `count` pieces of work; on success the lock is held until finish_adding. */
+static ceclResult_t begin_adding(struct cecl_device *dev, ceclStream_t handle, size_t count,
+                                 struct host_stream **out)
+{
+    CECL_TRY(find(dev, handle, out));
+    pthread_mutex_lock(&(*out)->lock);
+    ceclResult_t result = make_room(*out, count);
+    if (result != ceclSuccess)
+        pthread_mutex_unlock(&(*out)->lock);
+    return result;
+}
+
+static void add(struct host_stream *stream, struct work work)
+{
+    *slot(stream, stream->count) = work;
+    stream->count++;
+}
+
+static void finish_adding(struct host_stream *stream)
+{
+    pthread_cond_signal(&stream->filled);
+    pthread_mutex_unlock(&stream->lock);
+}
+
+ceclResult_t host_copies(struct cecl_device *dev, ceclStream_t handle,
+                         const struct cecl_batch *batch)
+{
+    struct host_stream *stream;
+    CECL_TRY(begin_adding(dev, handle, batch->count, &stream));
+    /* A batch promises no order: every other one runs backwards, so that nobody comes to rely on one. */
+    const bool backwards = stream->batches++ % 2;
+    for (size_t n = 0; n < batch->count; n++) {
+        const size_t i = backwards ? batch->count - 1 - n : n;
+        add(stream, (struct work){.kind = WORK_COPY,
+                                  .dst = batch->dst[i],
+                                  .src = batch->src[i],
+                                  .bytes = batch->bytes[i]});
+    }
+    finish_adding(stream);
+    return ceclSuccess;
+}
+
+ceclResult_t host_memops(struct cecl_device *dev, ceclStream_t handle, const struct cecl_memop *ops,
+                         size_t count)
+{
+    struct host_stream *stream;
+    CECL_TRY(begin_adding(dev, handle, count, &stream));
+    for (size_t i = 0; i < count; i++)
+        add(stream, (struct work){
+                        .kind = ops[i].kind == CECL_MEMOP_WRITE ? WORK_WRITE : WORK_WAIT,
+                        .value = ops[i].value,
+                        .dst = ops[i].addr,
+                        .src = ops[i].addr});
+    finish_adding(stream);
+    return ceclSuccess;
+}
+
+ceclResult_t host_memcpy_async(struct cecl_device *dev, void *dst, const void *src, size_t bytes,
+                               ceclStream_t handle)
+{
+    struct host_stream *stream;
+    CECL_TRY(begin_adding(dev, handle, 1, &stream));
+    add(stream, (struct work){.kind = WORK_COPY, .dst = dst, .src = src, .bytes = bytes});
+    finish_adding(stream);
+    return ceclSuccess;
+}

@@ -1,0 +1,69 @@
+/* Words that streams of several processes write and wait for. A waiter sleeps in the kernel: many ranks share few cores. */
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "device/host.h"
+
+#define SPINS 100          /* before sleeping: a word often comes at once */
+#define SLICE_NS 50000000L /* after which an abandoned wait is noticed, at the latest */
+
+static _Atomic uint32_t *atomic_of(const uint32_t *word)
+{
+    return (_Atomic uint32_t *)(uintptr_t)word;
+}
+
+void host_word_write(uint32_t *word, uint32_t value)
+{
+    atomic_store_explicit(atomic_of(word), value, memory_order_seq_cst);
+    /* The shared form of the futex finds sleepers in other processes and at other mappings of the page. */
+    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void host_word_wait(const uint32_t *word, uint32_t value, const _Atomic bool *abandon)
+{
+    for (int tries = 0;; tries++) {
+        const uint32_t now = atomic_load_explicit(atomic_of(word), memory_order_seq_cst);
+        if ((int32_t)(now - value) >= 0 || atomic_load(abandon))
+            return;
+        if (tries >= SPINS) {
+            const struct timespec slice = {.tv_nsec = SLICE_NS};
+            syscall(SYS_futex, word, FUTEX_WAIT, now, &slice, NULL, 0);
+        }
+    }
+}
+
+ceclResult_t host_words_alloc(struct cecl_device *dev, size_t count, uint32_t **words)
+{
+    (void)dev;
+    *words = calloc(count, sizeof(**words));
+    return *words ? ceclSuccess : cecl_fail(ceclOutOfMemory, "no host memory for %zu words", count);
+}
+
+void host_words_free(struct cecl_device *dev, uint32_t *words)
+{
+    (void)dev;
+    free(words);
+}
+
+ceclResult_t host_words_release(struct cecl_device *dev, uint32_t *words, size_t count,
+                                uint32_t value)
+{
+    (void)dev;
+    for (size_t i = 0; i < count; i++)
+        host_word_write(&words[i], value);
+    return ceclSuccess;
+}
+
+ceclResult_t host_words_read(struct cecl_device *dev, const uint32_t *words, size_t count,
+                             uint32_t *out)
+{
+    (void)dev;
+    for (size_t i = 0; i < count; i++)
+        out[i] = atomic_load_explicit(atomic_of(&words[i]), memory_order_acquire);
+    return ceclSuccess;
+}

@@ -1,0 +1,112 @@
+/* Building plans, and questions to a built one. Knows what steps are, nothing of what they are for. */
+#include "plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void cecl_plan_init(struct cecl_plan *plan, const struct cecl_call *call)
+{
+    *plan = (struct cecl_plan){.call = *call};
+}
+
+/* Makes room for one more element; false, and remembered, without memory. */
+static bool room(struct cecl_plan *plan, void **array, uint32_t used, uint32_t *capacity,
+                 size_t element)
+{
+    if (plan->failed || used < *capacity)
+        return !plan->failed;
+    const uint32_t wanted = *capacity ? *capacity * 2 : 16;
+    void *grown = realloc(*array, (size_t)wanted * element);
+    if (!grown) {
+        plan->failed = true;
+        return false;
+    }
+    *array = grown;
+    *capacity = wanted;
+    return true;
+}
+
+static void add_step(struct cecl_plan *plan, struct cecl_step step)
+{
+    void *steps = plan->steps;
+    if (room(plan, &steps, plan->nsteps, &plan->steps_capacity, sizeof(step))) {
+        plan->steps = steps;
+        plan->steps[plan->nsteps++] = step;
+    }
+}
+
+void cecl_plan_close_batch(struct cecl_plan *plan)
+{
+    plan->open_batch = 0;
+}
+
+void cecl_plan_signal(struct cecl_plan *plan, int peer, uint32_t phase)
+{
+    cecl_plan_close_batch(plan);
+    add_step(plan, (struct cecl_step){
+                       .kind = CECL_STEP_SIGNAL, .peer = (uint16_t)peer, .phase = phase});
+}
+
+void cecl_plan_wait(struct cecl_plan *plan, int peer, uint32_t phase)
+{
+    cecl_plan_close_batch(plan);
+    add_step(plan,
+             (struct cecl_step){.kind = CECL_STEP_WAIT, .peer = (uint16_t)peer, .phase = phase});
+}
+
+void cecl_plan_barrier(struct cecl_plan *plan)
+{
+    const int n = plan->call.nranks, me = plan->call.rank;
+    plan->phases++;
+    for (int i = 1; i < n; i++)
+        cecl_plan_signal(plan, (me + i) % n, plan->phases);
+    for (int i = 1; i < n; i++)
+        cecl_plan_wait(plan, (me + i) % n, plan->phases);
+}
+
+void cecl_plan_copy(struct cecl_plan *plan, struct cecl_place dst, struct cecl_place src,
+                    uint64_t bytes)
+{
+    void *copies = plan->copies;
+    if (!plan->open_batch) {
+        add_step(plan, (struct cecl_step){.kind = CECL_STEP_COPY, .first = plan->ncopies});
+        plan->open_batch = plan->nsteps;
+    }
+    if (room(plan, &copies, plan->ncopies, &plan->copies_capacity, sizeof(struct cecl_copy))) {
+        plan->copies = copies;
+        plan->copies[plan->ncopies++] = (struct cecl_copy){dst, src, bytes};
+        plan->steps[plan->open_batch - 1].count++;
+    }
+}
+
+ceclResult_t cecl_plan_finish(struct cecl_plan *plan)
+{
+    cecl_plan_close_batch(plan);
+    if (!plan->failed)
+        return ceclSuccess;
+    cecl_plan_free(plan);
+    return cecl_fail(ceclOutOfMemory, "no host memory for a plan");
+}
+
+void cecl_plan_free(struct cecl_plan *plan)
+{
+    free(plan->steps);
+    free(plan->copies);
+    *plan = (struct cecl_plan){0};
+}
+
+uint32_t cecl_plan_local_copies(const struct cecl_plan *plan)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < plan->ncopies; i++)
+        count += plan->copies[i].dst.rank == plan->copies[i].src.rank;
+    return count;
+}
+
+uint64_t cecl_plan_bytes(const struct cecl_plan *plan)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < plan->ncopies; i++)
+        bytes += plan->copies[i].bytes;
+    return bytes;
+}
