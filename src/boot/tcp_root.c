@@ -17,6 +17,7 @@
 #define RANKS_MAX 65536   /* beyond any job; the API has its own bound */
 #define PENDING_MAX 64    /* connections that have not proved the secret */
 #define PENDING_MS 5000   /* how long they may take */
+#define LINGER_MS 1000    /* how long a failed job tells late-comers why */
 #define REPLY_MS 10000    /* how long one rank may take to take its reply */
 
 struct pending {
@@ -42,6 +43,7 @@ struct root {
     struct seat *seats; /* [nranks], once the first rank has come */
     struct pending pending[PENDING_MAX];
     int npending;
+    int told; /* ranks that came after the job had failed, and know why */
     ceclResult_t failed; /* the job is over; `words` say why */
     char words[CECL_MESSAGE_BYTES];
 };
@@ -58,6 +60,7 @@ static void send_reply(int fd, ceclResult_t status, const void *data, size_t byt
 static void fail_job(struct root *root, ceclResult_t status)
 {
     root->failed = status;
+    root->deadline = cecl_deadline(LINGER_MS); /* for those that are still to come, and to be told */
     snprintf(root->words, sizeof(root->words), "%s", cecl_message());
     for (int r = 0; r < root->nranks; r++)
         if (root->seats[r].fd >= 0)
@@ -91,7 +94,9 @@ static void admit(struct root *root, const struct pending *one)
         close(one->fd);
         return;
     }
-    if (nranks < 1 || nranks > RANKS_MAX || rank < 0 || rank >= nranks)
+    if (root->failed != ceclSuccess)
+        status = root->failed;
+    else if (nranks < 1 || nranks > RANKS_MAX || rank < 0 || rank >= nranks)
         status = cecl_fail(ceclInvalidArgument, "rank %d of %d: out of range", rank, nranks);
     else if (!root->seats && !make_seats(root, nranks))
         status = cecl_fail(ceclOutOfMemory, "the root has no memory for %d ranks", nranks);
@@ -101,7 +106,9 @@ static void admit(struct root *root, const struct pending *one)
     else if (root->seats[rank].fd >= 0)
         status = cecl_fail(ceclInvalidArgument, "rank %d was taken twice (of %d)", rank, nranks);
     if (status != ceclSuccess) {
-        fail_job(root, status);
+        if (root->failed == ceclSuccess)
+            fail_job(root, status);
+        root->told++;
         send_reply(one->fd, status, root->words, strlen(root->words));
         close(one->fd);
         return;
@@ -198,30 +205,36 @@ static void tell_who_is_missing(struct root *root)
     fail_job(root, ceclTimeout);
 }
 
+/* Whether everyone who is to come has come: to a seat, or to hear that the job has failed. */
+static bool all_came(const struct root *root)
+{
+    return root->nranks > 0 && root->joined + root->told >= root->nranks;
+}
+
 static void let_ranks_in(struct root *root)
 {
-    while (root->failed == ceclSuccess && (root->nranks == 0 || root->joined < root->nranks)) {
+    while (!all_came(root)) {
         struct pollfd polls[PENDING_MAX + 1] = {{.fd = root->listener, .events = POLLIN}};
         for (int i = 0; i < root->npending; i++)
             polls[i + 1] = (struct pollfd){.fd = root->pending[i].fd, .events = POLLIN};
         int wait = cecl_ms_left(root->deadline);
         poll(polls, (nfds_t)root->npending + 1, wait < 0 || wait > 50 ? 50 : wait);
 
-        for (int i = 0; i < root->npending && root->failed == ceclSuccess;)
+        for (int i = 0; i < root->npending;)
             if (advance_pending(root, &root->pending[i]))
                 root->pending[i] = root->pending[--root->npending];
             else
                 i++;
-        if (root->failed == ceclSuccess)
-            take_new(root);
+        take_new(root);
         notice_leavers(root);
-        if (cecl_ms_left(root->deadline) == 0 && root->failed == ceclSuccess &&
-            (root->nranks == 0 || root->joined < root->nranks)) {
-            if (root->nranks > 0)
-                tell_who_is_missing(root);
-            else
-                root->failed = ceclTimeout; /* nobody ever came */
-        }
+        if (cecl_ms_left(root->deadline) != 0 || all_came(root))
+            continue;
+        if (root->failed != ceclSuccess)
+            return;
+        if (root->nranks > 0)
+            tell_who_is_missing(root);
+        root->failed = ceclTimeout; /* also when nobody ever came */
+        return;
     }
 }
 

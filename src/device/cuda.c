@@ -1,0 +1,211 @@
+/* The CUDA device: looking for a GPU, opening and closing it. */
+#include "device/cuda.h"
+
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+ceclResult_t cuda_enter(struct cuda_device *cuda, bool *pushed)
+{
+    CUcontext current = NULL;
+    *pushed = false;
+    if (cuda->cu->cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == cuda->context)
+        return ceclSuccess;
+    CECL_TRY(CUDA_CALL(cuda, cuCtxPushCurrent, cuda->context));
+    *pushed = true;
+    return ceclSuccess;
+}
+
+void cuda_leave(struct cuda_device *cuda, bool pushed)
+{
+    CUcontext mine;
+    if (pushed)
+        cuda->cu->cuCtxPopCurrent(&mine);
+}
+
+static void cuda_close(struct cecl_device *dev)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    const struct cecl_driver *cu = cuda->cu;
+    bool pushed = false;
+    if (cuda->context && cuda_enter(cuda, &pushed) == ceclSuccess) {
+        if (cuda->side)
+            cu->cuStreamDestroy(cuda->side);
+        if (cuda->legacy)
+            cu->cuStreamDestroy(cuda->legacy);
+        if (cuda->fork)
+            cu->cuEventDestroy(cuda->fork);
+        if (cuda->join)
+            cu->cuEventDestroy(cuda->join);
+        if (cuda->scratch)
+            cu->cuMemFreeHost(cuda->scratch);
+        cuda_leave(cuda, pushed);
+    }
+    if (cuda->context)
+        cu->cuDevicePrimaryCtxRelease(cuda->device);
+    free(cuda);
+}
+
+static const struct cecl_device_ops cuda_ops = {
+    .close = cuda_close,
+    .reserve = cuda_reserve,
+    .unreserve = cuda_unreserve,
+    .mem_create = cuda_mem_create,
+    .mem_export = cuda_mem_export,
+    .mem_import = cuda_mem_import,
+    .mem_map = cuda_mem_map,
+    .mem_unmap = cuda_mem_unmap,
+    .mem_release = cuda_mem_release,
+    .mem_set = cuda_mem_set,
+    .words_alloc = cuda_words_alloc,
+    .words_free = cuda_words_free,
+    .check_pointer = cuda_check_pointer,
+    .stream_create = cuda_stream_create,
+    .stream_destroy = cuda_stream_destroy,
+    .stream_synchronize = cuda_stream_synchronize,
+    .stream_query = cuda_stream_query,
+    .stream_fork = cuda_stream_fork,
+    .stream_join = cuda_stream_join,
+    .copies = cuda_copies,
+    .memops = cuda_memops,
+    .memcpy_async = cuda_memcpy_async,
+    .words_release = cuda_words_release,
+    .words_read = cuda_words_read,
+    .stream_id = cuda_stream_id,
+};
+
+/* ---- looking */
+
+static int attribute(const struct cecl_driver *cu, CUdevice device, CUdevice_attribute which)
+{
+    int value = 0;
+    return cu->cuDeviceGetAttribute(&value, which, device) == CUDA_SUCCESS ? value : 0;
+}
+
+/* What cecl needs of a GPU; NULL: all is there. */
+static const char *lacks(const struct cecl_driver *cu, CUdevice device)
+{
+    if (attribute(cu, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) < 8)
+        return "its compute capability is below 8.0";
+    if (!attribute(cu, device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED))
+        return "it has no virtual memory management";
+    if (!attribute(cu, device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED))
+        return "its memory cannot be shared by file descriptor";
+    if (!attribute(cu, device, CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING))
+        return "it has no unified addressing";
+    return NULL;
+}
+
+/* The ordinal that the caller means. */
+static int choose(const struct cecl_driver *cu, int which, int rank, int count)
+{
+    CUcontext current = NULL;
+    CUdevice device;
+    if (which == CECL_CUDA_DEVICE_BY_RANK)
+        return rank % count;
+    if (which >= 0)
+        return which;
+    if (cu->cuCtxGetCurrent(&current) == CUDA_SUCCESS && current &&
+        cu->cuCtxGetDevice(&device) == CUDA_SUCCESS)
+        return device;
+    return 0; /* what the CUDA runtime takes in a thread that has not chosen */
+}
+
+ceclResult_t cecl_cuda_probe(int which, int rank, struct cecl_gpu_id *id, char *why, size_t bytes)
+{
+    const char *reason = NULL;
+    const struct cecl_driver *cu = cecl_driver_get(&reason);
+    int count = 0;
+
+    *id = (struct cecl_gpu_id){.ordinal = -1};
+    if (cu && (cu->cuDeviceGetCount(&count) != CUDA_SUCCESS || count == 0))
+        reason = "no GPU is visible";
+    if (!cu || count == 0) {
+        snprintf(why, bytes, "%s", reason);
+        return ceclSuccess;
+    }
+    const int ordinal = choose(cu, which, rank, count);
+    CUdevice device;
+    CUuuid uuid;
+    if (cu->cuDeviceGet(&device, ordinal) != CUDA_SUCCESS) {
+        snprintf(why, bytes, "GPU %d: %d GPUs are visible", ordinal, count);
+        return ceclSuccess;
+    }
+    reason = lacks(cu, device);
+    if (reason) {
+        snprintf(why, bytes, "GPU %d: %s", ordinal, reason);
+        return ceclSuccess;
+    }
+    CECL_TRY(cecl_driver_check(cu, cu->cuDeviceGetUuid(&uuid, device), "cuDeviceGetUuid"));
+    if (which == CECL_CUDA_DEVICE_BY_RANK && cudaSetDevice(ordinal) != cudaSuccess)
+        return cecl_fail(ceclUnhandledCudaError, "cudaSetDevice(%d): %s", ordinal,
+                         cudaGetErrorString(cudaGetLastError()));
+    memcpy(id->uuid, uuid.bytes, sizeof(id->uuid));
+    id->ordinal = ordinal;
+    id->usable = 1;
+    return ceclSuccess;
+}
+
+/* ---- opening */
+
+static ceclResult_t open_inside(struct cuda_device *cuda)
+{
+    int least = 0, most = 0;
+    size_t total = 0;
+    void *scratch = NULL;
+    CECL_TRY(CUDA_CALL(cuda, cuCtxGetStreamPriorityRange, &least, &most));
+    CECL_TRY(CUDA_CALL(cuda, cuStreamCreateWithPriority, &cuda->side, CU_STREAM_NON_BLOCKING, most));
+    CECL_TRY(CUDA_CALL(cuda, cuStreamCreateWithPriority, &cuda->legacy, CU_STREAM_NON_BLOCKING, least));
+    CECL_TRY(CUDA_CALL(cuda, cuEventCreate, &cuda->fork, CU_EVENT_DISABLE_TIMING));
+    CECL_TRY(CUDA_CALL(cuda, cuEventCreate, &cuda->join, CU_EVENT_DISABLE_TIMING));
+    CECL_TRY(CUDA_CALL(cuda, cuMemHostAlloc, &scratch, CUDA_SCRATCH_WORDS * sizeof(*cuda->scratch),
+                       CU_MEMHOSTALLOC_PORTABLE));
+    cuda->scratch = scratch;
+    CECL_TRY(CUDA_CALL(cuda, cuDeviceTotalMem, &total, cuda->device));
+    cuda->base.total_bytes = total;
+    cuda->base.granularity = cuda_granularity(cuda);
+    if (cuda->base.granularity == 0 || (cuda->base.granularity & (cuda->base.granularity - 1)) != 0)
+        return cecl_fail(ceclUnhandledCudaError, "GPU %d: allocation granularity %zu", cuda->base.ordinal,
+                         cuda->base.granularity);
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_cuda_open(int ordinal, struct cecl_device **dev)
+{
+    const char *reason = NULL;
+    const struct cecl_driver *cu = cecl_driver_get(&reason);
+    if (!cu)
+        return cecl_fail(ceclInvalidUsage, "GPU %d: %s", ordinal, reason);
+    struct cuda_device *cuda = calloc(1, sizeof(*cuda));
+    if (!cuda)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a device");
+    cuda->base = (struct cecl_device){.ops = &cuda_ops, .kind = CECL_KIND_CUDA, .ordinal = ordinal};
+    cuda->cu = cu;
+
+    ceclResult_t result = CUDA_CALL(cuda, cuDeviceGet, &cuda->device, ordinal);
+    if (result == ceclSuccess)
+        result = CUDA_CALL(cuda, cuDevicePrimaryCtxRetain, &cuda->context, cuda->device);
+    if (result == ceclSuccess)
+        CUDA_WITHIN(cuda, result, open_inside(cuda));
+    if (result == ceclSuccess)
+        *dev = &cuda->base;
+    else
+        cuda_close(&cuda->base);
+    return result;
+}
+
+bool cecl_cuda_reaches(struct cecl_device *dev, const uint8_t uuid[16])
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    int count = 0, can = 1;
+    CUdevice other;
+    CUuuid id;
+    cuda->cu->cuDeviceGetCount(&count);
+    for (int i = 0; i < count; i++)
+        if (cuda->cu->cuDeviceGet(&other, i) == CUDA_SUCCESS &&
+            cuda->cu->cuDeviceGetUuid(&id, other) == CUDA_SUCCESS &&
+            memcmp(id.bytes, uuid, sizeof(id.bytes)) == 0 && other != cuda->device)
+            cuda->cu->cuDeviceCanAccessPeer(&can, cuda->device, other);
+    return can != 0;
+}

@@ -1,0 +1,74 @@
+/* Inside the CUDA device: what its files share. */
+#ifndef CECL_DEVICE_CUDA_H
+#define CECL_DEVICE_CUDA_H
+
+#include "device/cuda_driver.h"
+#include "device/device.h"
+
+#define CUDA_SCRATCH_WORDS 1024
+
+struct cuda_device {
+    struct cecl_device base;
+    const struct cecl_driver *cu;
+    CUdevice device;
+    CUcontext context;  /* the primary one, retained */
+    CUstream side;      /* beside the callers' streams: init, and the watchdog */
+    CUstream legacy;    /* takes the work of callers' legacy default stream */
+    CUevent fork, join; /* between those two */
+    uint32_t *scratch;  /* pinned words that `side` copies to */
+};
+
+static inline struct cuda_device *cuda_of(struct cecl_device *dev)
+{
+    return (struct cuda_device *)dev;
+}
+
+/* Calls the driver and turns its result into ours, naming the call. */
+#define CUDA_CALL(cuda, function, ...)                                                             \
+    cecl_driver_check((cuda)->cu, (cuda)->cu->function(__VA_ARGS__), #function)
+
+/* Makes the device's context current for this thread, if it is not. cuda_leave undoes it. */
+ceclResult_t cuda_enter(struct cuda_device *cuda, bool *pushed);
+void cuda_leave(struct cuda_device *cuda, bool pushed);
+
+/* Runs `expr` with the context current and keeps its result. */
+#define CUDA_WITHIN(cuda, result, expr)                                                            \
+    do {                                                                                           \
+        bool cuda_pushed_;                                                                         \
+        (result) = cuda_enter((cuda), &cuda_pushed_);                                              \
+        if ((result) == ceclSuccess) {                                                             \
+            (result) = (expr);                                                                     \
+            cuda_leave((cuda), cuda_pushed_);                                                      \
+        }                                                                                          \
+    } while (0)
+
+/* cuda_memory.c */
+ceclResult_t cuda_reserve(struct cecl_device *dev, size_t bytes, void **base);
+void cuda_unreserve(struct cecl_device *dev, void *base, size_t bytes);
+ceclResult_t cuda_mem_create(struct cecl_device *dev, size_t bytes, struct cecl_mem *mem);
+ceclResult_t cuda_mem_export(struct cecl_device *dev, const struct cecl_mem *mem, int *fd);
+ceclResult_t cuda_mem_import(struct cecl_device *dev, int fd, size_t bytes, struct cecl_mem *mem);
+ceclResult_t cuda_mem_map(struct cecl_device *dev, void *addr, const struct cecl_mem *mem);
+void cuda_mem_unmap(struct cecl_device *dev, void *addr, size_t bytes);
+void cuda_mem_release(struct cecl_device *dev, struct cecl_mem *mem);
+ceclResult_t cuda_mem_set(struct cecl_device *dev, void *addr, int value, size_t bytes);
+ceclResult_t cuda_words_alloc(struct cecl_device *dev, size_t count, uint32_t **words);
+void cuda_words_free(struct cecl_device *dev, uint32_t *words);
+ceclResult_t cuda_words_release(struct cecl_device *dev, uint32_t *words, size_t count, uint32_t value);
+ceclResult_t cuda_words_read(struct cecl_device *dev, const uint32_t *words, size_t count, uint32_t *out);
+ceclResult_t cuda_check_pointer(struct cecl_device *dev, const void *ptr, size_t bytes, const char *name);
+size_t cuda_granularity(struct cuda_device *cuda); /* 0: refused */
+
+/* cuda_stream.c */
+ceclResult_t cuda_stream_create(struct cecl_device *dev, ceclStream_t *stream);
+ceclResult_t cuda_stream_destroy(struct cecl_device *dev, ceclStream_t stream);
+ceclResult_t cuda_stream_synchronize(struct cecl_device *dev, ceclStream_t stream);
+ceclResult_t cuda_stream_query(struct cecl_device *dev, ceclStream_t stream);
+ceclResult_t cuda_stream_fork(struct cecl_device *dev, ceclStream_t stream, ceclStream_t *work);
+ceclResult_t cuda_stream_join(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work);
+uint64_t cuda_stream_id(struct cecl_device *dev, ceclStream_t work);
+ceclResult_t cuda_copies(struct cecl_device *dev, ceclStream_t work, const struct cecl_batch *batch);
+ceclResult_t cuda_memops(struct cecl_device *dev, ceclStream_t work, const struct cecl_memop *ops, size_t count);
+ceclResult_t cuda_memcpy_async(struct cecl_device *dev, void *dst, const void *src, size_t bytes, ceclStream_t stream);
+
+#endif

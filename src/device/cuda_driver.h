@@ -1,0 +1,81 @@
+/* The CUDA driver's functions, found at run time, so that a libcecl built with CUDA also loads where there is no driver. */
+#ifndef CECL_DEVICE_CUDA_DRIVER_H
+#define CECL_DEVICE_CUDA_DRIVER_H
+
+#include <cuda.h>
+#include <cudaTypedefs.h>
+
+#include "util/error.h"
+
+#if CUDA_VERSION < 12080
+#error "cecl needs CUDA 12.8 or later: cuMemcpyBatchAsync"
+#endif
+
+/* X(function, version of its signature): cudaTypedefs.h has the type PFN_<function>_v<version>. */
+#define CECL_DRIVER_FUNCTIONS(X)                                                                   \
+    X(cuInit, 2000)                                                                                \
+    X(cuDeviceGet, 2000)                                                                           \
+    X(cuDeviceGetCount, 2000)                                                                      \
+    X(cuDeviceGetAttribute, 2000)                                                                  \
+    X(cuDeviceGetUuid, 11040)                                                                      \
+    X(cuDeviceTotalMem, 3020)                                                                      \
+    X(cuDeviceCanAccessPeer, 4000)                                                                 \
+    X(cuDevicePrimaryCtxRetain, 7000)                                                              \
+    X(cuDevicePrimaryCtxRelease, 11000)                                                            \
+    X(cuCtxGetCurrent, 4000)                                                                       \
+    X(cuCtxPushCurrent, 4000)                                                                      \
+    X(cuCtxPopCurrent, 4000)                                                                       \
+    X(cuCtxGetDevice, 2000)                                                                        \
+    X(cuCtxGetStreamPriorityRange, 5050)                                                           \
+    X(cuGetErrorName, 6000)                                                                        \
+    X(cuGetErrorString, 6000)                                                                      \
+    X(cuMemAddressReserve, 10020)                                                                  \
+    X(cuMemAddressFree, 10020)                                                                     \
+    X(cuMemGetAllocationGranularity, 10020)                                                        \
+    X(cuMemCreate, 10020)                                                                          \
+    X(cuMemRelease, 10020)                                                                         \
+    X(cuMemMap, 10020)                                                                             \
+    X(cuMemUnmap, 10020)                                                                           \
+    X(cuMemSetAccess, 10020)                                                                       \
+    X(cuMemExportToShareableHandle, 10020)                                                         \
+    X(cuMemImportFromShareableHandle, 10020)                                                       \
+    X(cuMemGetInfo, 3020)                                                                          \
+    X(cuMemHostAlloc, 2020)                                                                        \
+    X(cuMemHostGetDevicePointer, 3020)                                                             \
+    X(cuMemFreeHost, 2000)                                                                         \
+    X(cuMemsetD8Async, 3020)                                                                       \
+    X(cuMemcpyAsync, 4000)                                                                         \
+    X(cuPointerGetAttributes, 7000)                                                                \
+    X(cuStreamCreateWithPriority, 5050)                                                            \
+    X(cuStreamDestroy, 4000)                                                                       \
+    X(cuStreamSynchronize, 2000)                                                                   \
+    X(cuStreamQuery, 2000)                                                                         \
+    X(cuStreamWaitEvent, 3020)                                                                     \
+    X(cuStreamIsCapturing, 10000)                                                                  \
+    X(cuStreamGetId, 12000)                                                                        \
+    X(cuStreamBatchMemOp, 11070)                                                                   \
+    X(cuEventCreate, 2000)                                                                         \
+    X(cuEventDestroy, 4000)                                                                        \
+    X(cuEventRecord, 2000)
+
+/* cuMemcpyBatchAsync has two signatures: of 12.8, and of 13.0 without failIdx. */
+typedef CUresult(CUDAAPI *cecl_batch_13000_fn)(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
+                                               size_t count, CUmemcpyAttributes *attributes,
+                                               size_t *first_of_attribute, size_t nattributes,
+                                               CUstream stream);
+
+struct cecl_driver {
+#define CECL_DRIVER_FIELD(function, version) PFN_##function##_v##version function;
+    CECL_DRIVER_FUNCTIONS(CECL_DRIVER_FIELD)
+#undef CECL_DRIVER_FIELD
+    PFN_cuMemcpyBatchAsync_v12080 batch_12080; /* one of the two is there */
+    cecl_batch_13000_fn batch_13000;
+};
+
+/* The driver, initialised; NULL where there is none that serves, with the reason in *why (a constant). Any thread. */
+const struct cecl_driver *cecl_driver_get(const char **why);
+
+/* ceclSuccess, or ceclUnhandledCudaError naming the call and CUDA's reason; CUDA_ERROR_OUT_OF_MEMORY is ceclOutOfMemory. */
+ceclResult_t cecl_driver_check(const struct cecl_driver *cu, CUresult result, const char *call);
+
+#endif

@@ -1,0 +1,194 @@
+/* The CUDA device's streams, and the work on them: batched copies and stream memory operations. */
+#include <string.h>
+
+#include "device/cuda.h"
+
+#define MEMOPS_MAX 128 /* in one driver call; a batch must hold fewer than 256 */
+
+static bool is_legacy(ceclStream_t stream)
+{
+    return stream == NULL || stream == CU_STREAM_LEGACY;
+}
+
+static ceclResult_t create(struct cuda_device *cuda, CUstream *stream)
+{
+    return CUDA_CALL(cuda, cuStreamCreateWithPriority, stream, CU_STREAM_NON_BLOCKING, 0);
+}
+
+ceclResult_t cuda_stream_create(struct cecl_device *dev, ceclStream_t *stream)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    CUstream made = NULL;
+    ceclResult_t result;
+    CUDA_WITHIN(cuda, result, create(cuda, &made));
+    if (result == ceclSuccess)
+        *stream = made;
+    return result;
+}
+
+static ceclResult_t destroy(struct cuda_device *cuda, CUstream stream)
+{
+    ceclResult_t waited = CUDA_CALL(cuda, cuStreamSynchronize, stream);
+    ceclResult_t result = CUDA_CALL(cuda, cuStreamDestroy, stream);
+    return waited != ceclSuccess ? waited : result;
+}
+
+ceclResult_t cuda_stream_destroy(struct cecl_device *dev, ceclStream_t stream)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t result;
+    if (is_legacy(stream) || stream == CU_STREAM_PER_THREAD)
+        return cecl_fail(ceclInvalidArgument, "stream %p: a default stream cannot be destroyed",
+                         (void *)stream);
+    CUDA_WITHIN(cuda, result, destroy(cuda, stream));
+    return result;
+}
+
+ceclResult_t cuda_stream_synchronize(struct cecl_device *dev, ceclStream_t stream)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t result;
+    CUDA_WITHIN(cuda, result, CUDA_CALL(cuda, cuStreamSynchronize, stream));
+    return result;
+}
+
+static ceclResult_t query(struct cuda_device *cuda, CUstream stream)
+{
+    const CUresult state = cuda->cu->cuStreamQuery(stream);
+    return state == CUDA_ERROR_NOT_READY ? ceclInProgress
+                                         : cecl_driver_check(cuda->cu, state, "cuStreamQuery");
+}
+
+ceclResult_t cuda_stream_query(struct cecl_device *dev, ceclStream_t stream)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t result;
+    CUDA_WITHIN(cuda, result, query(cuda, stream));
+    return result;
+}
+
+/* ---- where a call's work goes. The legacy default stream takes no batches ("invalid argument"), so its work runs on an internal
+ * stream between two events. */
+
+static ceclResult_t fork_work(struct cuda_device *cuda, CUstream stream, ceclStream_t *work)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    const CUresult asked = cuda->cu->cuStreamIsCapturing(stream, &status);
+    if (asked == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT || status != CU_STREAM_CAPTURE_STATUS_NONE)
+        return cecl_fail(ceclInvalidUsage,
+                         "stream %p: captures a graph, which this version does not support; call it "
+                         "outside of the capture",
+                         (void *)stream);
+    CECL_TRY(cecl_driver_check(cuda->cu, asked, "cuStreamIsCapturing"));
+    if (!is_legacy(stream)) {
+        *work = stream;
+        return ceclSuccess;
+    }
+    CECL_TRY(CUDA_CALL(cuda, cuEventRecord, cuda->fork, stream));
+    CECL_TRY(CUDA_CALL(cuda, cuStreamWaitEvent, cuda->legacy, cuda->fork, 0));
+    *work = cuda->legacy;
+    return ceclSuccess;
+}
+
+ceclResult_t cuda_stream_fork(struct cecl_device *dev, ceclStream_t stream, ceclStream_t *work)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t result;
+    CUDA_WITHIN(cuda, result, fork_work(cuda, stream, work));
+    return result;
+}
+
+static ceclResult_t join_work(struct cuda_device *cuda, CUstream stream)
+{
+    CECL_TRY(CUDA_CALL(cuda, cuEventRecord, cuda->join, cuda->legacy));
+    return CUDA_CALL(cuda, cuStreamWaitEvent, stream, cuda->join, 0);
+}
+
+ceclResult_t cuda_stream_join(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t result = ceclSuccess;
+    if (work != stream)
+        CUDA_WITHIN(cuda, result, join_work(cuda, stream));
+    return result;
+}
+
+uint64_t cuda_stream_id(struct cecl_device *dev, ceclStream_t work)
+{
+    unsigned long long id = 0;
+    cuda_of(dev)->cu->cuStreamGetId(work, &id);
+    return id;
+}
+
+/* ---- work */
+
+/* The two signatures of the batch meet here. */
+static CUresult copy_batch(const struct cecl_driver *cu, const struct cecl_batch *batch, CUstream stream)
+{
+    CUmemcpyAttributes attributes = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM,
+                                     .flags = CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE};
+    size_t first = 0, failed = 0;
+    _Static_assert(sizeof(void *) == sizeof(CUdeviceptr), "a batch's pointers are device pointers");
+    CUdeviceptr *dst = (CUdeviceptr *)(void *)batch->dst, *src = (CUdeviceptr *)(void *)batch->src;
+    if (cu->batch_13000)
+        return cu->batch_13000(dst, src, batch->bytes, batch->count, &attributes, &first, 1, stream);
+    return cu->batch_12080(dst, src, batch->bytes, batch->count, &attributes, &first, 1, &failed, stream);
+}
+
+ceclResult_t cuda_copies(struct cecl_device *dev, ceclStream_t work, const struct cecl_batch *batch)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t result;
+    CUDA_WITHIN(cuda, result,
+                cecl_driver_check(cuda->cu, copy_batch(cuda->cu, batch, work), "cuMemcpyBatchAsync"));
+    return result;
+}
+
+static ceclResult_t issue_memops(struct cuda_device *cuda, CUstream stream, const struct cecl_memop *ops,
+                                 size_t count)
+{
+    CUstreamBatchMemOpParams params[MEMOPS_MAX];
+    while (count > 0) {
+        const size_t n = count < MEMOPS_MAX ? count : MEMOPS_MAX;
+        memset(params, 0, n * sizeof(params[0]));
+        for (size_t i = 0; i < n; i++) {
+            const CUdeviceptr address = (CUdeviceptr)(uintptr_t)ops[i].addr;
+            if (ops[i].kind == CECL_MEMOP_WRITE) {
+                /* Default flags: with the memory barrier, which makes earlier copies visible first. */
+                params[i].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+                params[i].writeValue.address = address;
+                params[i].writeValue.value = ops[i].value;
+                params[i].writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
+            } else {
+                params[i].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+                params[i].waitValue.address = address;
+                params[i].waitValue.value = ops[i].value;
+                params[i].waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ; /* cyclic by its definition */
+            }
+        }
+        CECL_TRY(CUDA_CALL(cuda, cuStreamBatchMemOp, stream, (unsigned)n, params, 0));
+        ops += n;
+        count -= n;
+    }
+    return ceclSuccess;
+}
+
+ceclResult_t cuda_memops(struct cecl_device *dev, ceclStream_t work, const struct cecl_memop *ops,
+                         size_t count)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t result;
+    CUDA_WITHIN(cuda, result, issue_memops(cuda, work, ops, count));
+    return result;
+}
+
+ceclResult_t cuda_memcpy_async(struct cecl_device *dev, void *dst, const void *src, size_t bytes,
+                               ceclStream_t stream)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t result;
+    CUDA_WITHIN(cuda, result,
+                CUDA_CALL(cuda, cuMemcpyAsync, (CUdeviceptr)(uintptr_t)dst, (CUdeviceptr)(uintptr_t)src,
+                          bytes, stream));
+    return result;
+}
