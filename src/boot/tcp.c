@@ -115,7 +115,7 @@ ceclResult_t cecl_tcp_unique_id(ceclUniqueId *out)
     struct cecl_tcp_id id = {.magic = CECL_TCP_MAGIC};
     int64_t timeout_ms = 0;
     bool is_set;
-    int listener;
+    int listener = -1;
 
     CECL_TRY(cecl_setting_read(CECL_SET_INIT_TIMEOUT_MS, &timeout_ms, &is_set));
     CECL_TRY(cecl_net_random(id.secret, sizeof(id.secret)));

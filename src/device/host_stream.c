@@ -6,7 +6,6 @@
 
 #include "device/host.h"
 
-#define STREAM_MAGIC 0x686f737473747265u
 #define FIRST_CAPACITY 64
 
 enum work_kind { WORK_COPY, WORK_WRITE, WORK_WAIT };
@@ -20,7 +19,6 @@ struct work {
 };
 
 struct host_stream {
-    uint64_t magic;
     uint64_t id;
     struct host_device *host;
     struct host_stream *next; /* in the device's list */
@@ -105,18 +103,16 @@ static ceclResult_t find(struct cecl_device *dev, ceclStream_t handle, struct ho
         *out = host->standard;
         return ceclSuccess;
     }
-    ceclResult_t result = ceclInvalidArgument;
     pthread_mutex_lock(&host->lock);
-    for (struct host_stream *s = host->streams; s && result != ceclSuccess; s = s->next)
-        if (s == (struct host_stream *)handle) {
-            *out = s;
-            result = ceclSuccess;
-        }
+    struct host_stream *stream = host->streams;
+    while (stream && stream != (struct host_stream *)handle)
+        stream = stream->next;
     pthread_mutex_unlock(&host->lock);
-    return result == ceclSuccess
-               ? result
-               : cecl_fail(result, "stream %p: none of this communicator's device (destroyed before?)",
-                           (void *)handle);
+    *out = stream;
+    return stream ? ceclSuccess
+                  : cecl_fail(ceclInvalidArgument,
+                              "stream %p: none of this communicator's device (destroyed before?)",
+                              (void *)handle);
 }
 
 ceclResult_t host_stream_create(struct cecl_device *dev, ceclStream_t *out)
@@ -130,7 +126,6 @@ ceclResult_t host_stream_create(struct cecl_device *dev, ceclStream_t *out)
         free(queue);
         return cecl_fail(ceclOutOfMemory, "no host memory for a stream");
     }
-    stream->magic = STREAM_MAGIC;
     stream->id = atomic_fetch_add(&last_id, 1) + 1;
     stream->host = host;
     stream->queue = queue;
@@ -163,7 +158,6 @@ static void end(struct host_stream *stream)
     pthread_mutex_destroy(&stream->lock);
     pthread_cond_destroy(&stream->filled);
     pthread_cond_destroy(&stream->drained);
-    stream->magic = 0;
     free(stream->queue);
     free(stream);
 }

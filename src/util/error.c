@@ -8,7 +8,7 @@
 static _Thread_local char message[CECL_MESSAGE_BYTES];
 
 /* Exported for libcecl_mpi, a library of its own. */
-CECL_API ceclResult_t cecl_fail(ceclResult_t result, const char *format, ...)
+CECL_API void cecl_record(const char *format, ...)
 {
     char text[CECL_MESSAGE_BYTES]; /* formatted apart: an argument may be the old message */
     va_list args;
@@ -16,7 +16,6 @@ CECL_API ceclResult_t cecl_fail(ceclResult_t result, const char *format, ...)
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
     memcpy(message, text, sizeof(message));
-    return result;
 }
 
 ceclResult_t cecl_fail_with(ceclResult_t result, const char *text)

@@ -6,9 +6,14 @@
 
 #define CECL_MESSAGE_BYTES 512
 
-/* Records what went wrong and returns `result`. Name the argument, its value and what was expected. */
-ceclResult_t cecl_fail(ceclResult_t result, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+/* Records what went wrong and is `result`. Name the argument, its value and what was expected. A macro, so that the compiler sees which
+ * result it is, and that nothing was written on such a path. */
+#define cecl_fail(result, ...) (cecl_record(__VA_ARGS__), cecl_as_result(result))
+static inline ceclResult_t cecl_as_result(ceclResult_t result)
+{
+    return result;
+}
+void cecl_record(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* The calling thread's last message; never NULL. */
 const char *cecl_message(void);

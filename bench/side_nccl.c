@@ -1,0 +1,92 @@
+/* NCCL as a baseline: as it comes, and by its copy engines (zero-CTA policy, symmetric windows). */
+#include <mpi.h>
+#include <nccl.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bench.h"
+
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 28, 0)
+#error "the copy-engine baseline needs NCCL 2.28"
+#endif
+
+struct nccl {
+    ncclComm_t comm;
+    ncclWindow_t send_window, recv_window;
+    void *send, *recv;
+    bool copy_engine;
+};
+
+#define NCCL_TRY(run, expr)                                                                        \
+    do {                                                                                           \
+        ncclResult_t nccl_result_ = (expr);                                                        \
+        if (nccl_result_ != ncclSuccess)                                                           \
+            return complain((run), #expr, ncclGetErrorString(nccl_result_));                       \
+    } while (0)
+
+static bool nccl_open(struct side *side, const struct run *run, size_t send_bytes, size_t recv_bytes)
+{
+    struct nccl *n = side->state;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclUniqueId id;
+    if (run->rank == 0)
+        NCCL_TRY(run, ncclGetUniqueId(&id));
+    MPI_Bcast(&id, sizeof(id), MPI_BYTE, 0, MPI_COMM_WORLD);
+    if (n->copy_engine)
+        config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
+    NCCL_TRY(run, ncclCommInitRankConfig(&n->comm, run->nranks, id, run->rank, &config));
+    NCCL_TRY(run, ncclMemAlloc(&n->send, send_bytes));
+    NCCL_TRY(run, ncclMemAlloc(&n->recv, recv_bytes));
+    if (n->copy_engine) {
+        NCCL_TRY(run, ncclCommWindowRegister(n->comm, n->send, send_bytes, &n->send_window, NCCL_WIN_COLL_SYMMETRIC));
+        NCCL_TRY(run, ncclCommWindowRegister(n->comm, n->recv, recv_bytes, &n->recv_window, NCCL_WIN_COLL_SYMMETRIC));
+        if (!n->send_window || !n->recv_window)
+            return complain(run, "ncclCommWindowRegister", "no window: NCCL would not use its copy engines");
+    }
+    side->send = n->send;
+    side->recv = n->recv;
+    return true;
+}
+
+static bool nccl_call(struct side *side, const struct run *run, const void *send, size_t block)
+{
+    struct nccl *n = side->state;
+    if (run->options.op == ceclOpAllGather)
+        NCCL_TRY(run, ncclAllGather(send, side->recv, block / 4, ncclInt32, n->comm, run->stream));
+    else
+        NCCL_TRY(run, ncclAlltoAll(send, side->recv, block / 4, ncclInt32, n->comm, run->stream));
+    return true;
+}
+
+static bool nccl_supports(const struct run *run, bool in_place)
+{
+    return run->options.op == ceclOpAllGather || !in_place; /* NCCL has no in-place all-to-all */
+}
+
+static void nccl_close(struct side *side)
+{
+    struct nccl *n = side->state;
+    if (n->send_window)
+        ncclCommWindowDeregister(n->comm, n->send_window);
+    if (n->recv_window)
+        ncclCommWindowDeregister(n->comm, n->recv_window);
+    ncclMemFree(n->send);
+    ncclMemFree(n->recv);
+    ncclCommDestroy(n->comm);
+    free(n);
+}
+
+bool side_nccl_make(struct side *side, bool copy_engine)
+{
+    struct nccl *n = calloc(1, sizeof(*n));
+    if (!n)
+        return false;
+    n->copy_engine = copy_engine;
+    *side = (struct side){.name = copy_engine ? "nccl-ce" : "nccl",
+                          .state = n,
+                          .open = nccl_open,
+                          .call = nccl_call,
+                          .supports = nccl_supports,
+                          .close = nccl_close};
+    return true;
+}
