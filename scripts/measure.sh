@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Builds cecl on a machine with GPUs, runs what only GPUs can show, and measures what docs/measurements.md records.
+# measure.sh [quick|full]   CECL_CMOCKA_ROOT: where a cmocka package's content lies, if it is not installed. OUT: where files go.
+set -uo pipefail
+mode=${1:-full}
+root=$(cd -- "$(dirname -- "$0")/.." && pwd)
+build=$root/build/measure
+out=${OUT:-$build}
+gpus=$(nvidia-smi -L | grep -c '^GPU')
+export PATH=$PATH:/usr/local/cuda/bin
+export LD_LIBRARY_PATH=/usr/local/cuda/lib64:${LD_LIBRARY_PATH:-}
+export CECL_DEVICE=cuda
+run="mpirun --allow-run-as-root --oversubscribe --bind-to none --mca btl self,vader"
+
+tests=OFF
+[ -n "${CECL_CMOCKA_ROOT:-}" ] && tests=ON
+cmake -S "$root" -B "$build" -DCECL_CUDA=ON -DCECL_MPI=ON -DCECL_NCCL=ON -DCECL_TESTS=$tests \
+    -DCECL_CMOCKA_ROOT="${CECL_CMOCKA_ROOT:-}" -DCECL_EXAMPLES=$([ "$mode" = full ] && echo ON || echo OFF) >"$out/build.log" 2>&1 &&
+    cmake --build "$build" -j16 >>"$out/build.log" 2>&1 || { tail -n 30 "$out/build.log"; exit 1; }
+nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -n 1
+
+if [ $tests = ON ]; then
+    export LD_LIBRARY_PATH=$CECL_CMOCKA_ROOT/usr/lib/x86_64-linux-gnu:$LD_LIBRARY_PATH
+    (cd "$build" && ctest -L gpu --output-on-failure -j1 2>&1) | tee "$out/gpu_tests.log" | tail -n ${TEST_LINES:-40}
+fi
+
+perf() { echo "\$ $*"; $run -n "$gpus" "$build/bench/cecl_perf" "$@" 2>&1 | tee -a "$out/perf.log"; }
+if [ "$mode" = quick ]; then
+    perf --op all_gather -b 4K -e 256M -f 4 --rounds 5 -n 10 --baseline nccl,nccl-ce --enqueue
+    perf --op alltoall -b 64M -e 256M -f 4 --rounds 5 -n 10 --baseline nccl,nccl-ce
+else
+    perf --op all_gather -b 4K -e 256M -f 4 --rounds 11 -n 20 --baseline nccl,nccl-ce --enqueue --alloc --json "$out/all_gather.json"
+    perf --op alltoall -b 64K -e 256M -f 4 --rounds 11 -n 20 --baseline nccl,nccl-ce --json "$out/alltoall.json"
+    CECL_FLAGS=copy perf --op all_gather -b 4K -e 64M -f 16 --rounds 7 -n 20 --in-place --enqueue
+    CECL_DIRECTION=pull perf --op all_gather -b 4K -e 256M -f 16 --rounds 7 -n 20
+fi
