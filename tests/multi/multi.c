@@ -1,0 +1,173 @@
+/* What the multi-rank tests share; see multi.h. */
+#include "multi.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#define GUARD 64
+#define POISON 0xA5
+
+int multi_rank, multi_nranks;
+
+static int saved_stdout = -1, saved_stderr = -1;
+static FILE *quiet;
+
+/* Ranks but 0 write to a file of their own, shown when they fail. */
+static void hush(void)
+{
+    if (multi_rank == 0 || !(quiet = tmpfile()))
+        return;
+    fflush(NULL);
+    saved_stdout = dup(1);
+    saved_stderr = dup(2);
+    dup2(fileno(quiet), 1);
+    dup2(fileno(quiet), 2);
+}
+
+static void speak(bool show)
+{
+    char line[512];
+    if (!quiet)
+        return;
+    fflush(NULL);
+    dup2(saved_stdout, 1);
+    dup2(saved_stderr, 2);
+    rewind(quiet);
+    while (show && fgets(line, sizeof(line), quiet))
+        fprintf(stderr, "rank %d: %s", multi_rank, line);
+}
+
+int multi_main(int argc, char **argv, const struct CMUnitTest *tests, size_t count, unsigned seconds)
+{
+    int provided;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &multi_rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &multi_nranks);
+    alarm(seconds); /* a hang is a failure: SIGALRM ends the rank, and mpirun the job */
+    hush();
+    int mine = _cmocka_run_group_tests(argv[0], tests, count, NULL, NULL), all = 0;
+    speak(mine != 0);
+    MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    MPI_Finalize();
+    return all != 0;
+}
+
+void multi_setenv(const char *name, const char *value)
+{
+    if (value)
+        setenv(name, value, 1);
+    else
+        unsetenv(name);
+}
+
+ceclConfig_t multi_config(void)
+{
+    ceclConfig_t config = CECL_CONFIG_INITIALIZER;
+    config.cudaDevice = CECL_CUDA_DEVICE_BY_RANK;
+    return config;
+}
+
+ceclComm_t multi_comm(const ceclConfig_t *config)
+{
+    const ceclConfig_t defaults = multi_config();
+    ceclComm_t comm = NULL;
+    multi_ok(NULL, ceclCommInitMpi(&comm, MPI_COMM_WORLD, config ? config : &defaults));
+    return comm;
+}
+
+bool multi_on_gpus(ceclComm_t comm)
+{
+    int device = -1;
+    multi_ok(comm, ceclCommCuDevice(comm, &device));
+    return device >= 0;
+}
+
+void multi_expect(ceclComm_t comm, ceclResult_t got, ceclResult_t want, const char *words, const char *expr, const char *file,
+                  int line)
+{
+    const char *said = ceclGetLastError(comm);
+    if (got == want && (!words || strstr(said, words)))
+        return;
+    print_error("rank %d: %s\n  is %d (%s), %d expected\n  said: %s\n%s%s\n", multi_rank, expr, (int)got, ceclGetErrorString(got),
+                (int)want, said, words ? "  expected words: " : "", words ? words : "");
+    _fail(file, line);
+}
+
+unsigned char multi_byte(uint64_t seed, int rank, size_t index)
+{
+    uint64_t x = seed * 0x9e3779b97f4a7c15u + (uint64_t)rank * 0xd1b54a32d192ed03u + index / 8;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return (unsigned char)(x >> (8 * (index % 8)));
+}
+
+void multi_fill(unsigned char *out, uint64_t seed, int rank, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        out[i] = multi_byte(seed, rank, i);
+}
+
+void multi_put(ceclComm_t comm, void *device, const void *host, size_t bytes)
+{
+    multi_ok(comm, ceclMemcpyAsync(comm, device, host, bytes, 0));
+    multi_ok(comm, ceclStreamSynchronize(comm, 0));
+}
+
+void multi_get(ceclComm_t comm, void *host, const void *device, size_t bytes)
+{
+    multi_put(comm, host, device, bytes);
+}
+
+size_t multi_type_bytes(ceclDataType_t type)
+{
+    static const size_t bytes[CECL_NUM_TYPES] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+    return bytes[type];
+}
+
+/* Compares a result with its definition, and the guards with their poison. */
+static void compare(const struct multi_case *c, const unsigned char *out, size_t block, uint64_t seed)
+{
+    const size_t all = (size_t)multi_nranks * block;
+    for (size_t i = 0; i < GUARD; i++)
+        if (out[i] != POISON || out[GUARD + all + i] != POISON)
+            fail_msg("rank %d: a guard byte was written (%zu)", multi_rank, i);
+    for (int r = 0; r < multi_nranks; r++)
+        for (size_t i = 0; i < block; i++) {
+            const size_t index = c->op == ceclOpAllGather ? i : (size_t)multi_rank * block + i;
+            const unsigned char want = multi_byte(seed, r, index), got = out[GUARD + (size_t)r * block + i];
+            if (got != want)
+                fail_msg("rank %d: op %d type %d count %zu in place %d shift %zu seed %llu: byte %zu of rank %d's block is "
+                         "%#x, %#x expected", multi_rank, (int)c->op, (int)c->type, c->count, c->in_place, c->shift,
+                         (unsigned long long)seed, i, r, got, want);
+        }
+}
+
+void multi_check(ceclComm_t comm, const struct multi_case *c, uint64_t seed)
+{
+    const size_t block = c->count * multi_type_bytes(c->type), all = (size_t)multi_nranks * block;
+    const size_t mine = c->op == ceclOpAllGather ? block : all;
+    unsigned char *recv = NULL, *send = NULL, *host = malloc(all + 2 * GUARD);
+    assert_non_null(host);
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv, all + 2 * GUARD + c->shift));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&send, mine + 1 + c->shift));
+    unsigned char *out = recv + c->shift + GUARD;
+    unsigned char *in = !c->in_place               ? send + c->shift
+                        : c->op == ceclOpAllGather ? out + (size_t)multi_rank * block
+                                                   : out;
+    memset(host, POISON, all + 2 * GUARD);
+    multi_put(comm, recv + c->shift, host, all + 2 * GUARD);
+    multi_fill(host, seed, multi_rank, mine);
+    multi_put(comm, in, host, mine);
+    /* Others may still be putting: their own memory only. The collective orders itself against peers. */
+    if (c->op == ceclOpAllGather)
+        multi_ok(comm, ceclAllGather(in, out, c->count, c->type, comm, c->stream));
+    else
+        multi_ok(comm, ceclAlltoAll(in, out, c->count, c->type, comm, c->stream));
+    multi_ok(comm, ceclStreamSynchronize(comm, c->stream));
+    multi_get(comm, host, recv + c->shift, all + 2 * GUARD);
+    if (c->count > 0)
+        compare(c, host, block, seed);
+    multi_ok(comm, ceclMemFree(comm, send));
+    multi_ok(comm, ceclMemFree(comm, recv));
+    free(host);
+}

@@ -1,0 +1,177 @@
+/* The symmetric pool across ranks: equal offsets, real peer pointers, growth, coalescing, no exchange in a steady state, mismatches. */
+#include "multi.h"
+
+static uint64_t exchanges(ceclComm_t comm)
+{
+    ceclPoolStats_t stats;
+    multi_ok(comm, ceclPoolStats(comm, &stats));
+    return stats.exchanges;
+}
+
+static void offsets_are_equal_and_aligned_on_all_ranks(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    void *own = NULL, *first = NULL;
+    multi_ok(comm, ceclMemAlloc(comm, &first, 1));
+    for (size_t bytes = 1; bytes < 3000000; bytes = bytes * 5 + 3) {
+        multi_ok(comm, ceclMemAlloc(comm, &own, bytes));
+        assert_int_equal((uintptr_t)own % 256, 0);
+        long long mine = (char *)own - (char *)first, least, most;
+        MPI_Allreduce(&mine, &least, 1, MPI_LONG_LONG, MPI_MIN, MPI_COMM_WORLD);
+        MPI_Allreduce(&mine, &most, 1, MPI_LONG_LONG, MPI_MAX, MPI_COMM_WORLD);
+        assert_int_equal(least, most);
+    }
+    multi_ok(comm, ceclCommDestroy(comm));
+}
+
+static void peer_pointers_reach_the_peers_memory(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    int *own = NULL;
+    void *there = NULL;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&own, (size_t)multi_nranks * sizeof(int)));
+    for (int p = 0; p < multi_nranks; p++) {
+        const int value = 1000 * multi_rank + p;
+        multi_ok(comm, ceclGetPeerPointer(comm, own + multi_rank, p, &there));
+        multi_put(comm, there, &value, sizeof(value));
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int p = 0; p < multi_nranks; p++) {
+        int value = -1;
+        multi_get(comm, &value, own + p, sizeof(value));
+        assert_int_equal(value, 1000 * p + multi_rank);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    multi_ok(comm, ceclCommDestroy(comm));
+}
+
+static void alloc_free_gather_cycles_exchange_nothing(void **state)
+{
+    (void)state;
+    const char *given = getenv("CECL_TEST_CYCLES");
+    const int cycles = given ? atoi(given) : 10000;
+    ceclComm_t comm = multi_comm(NULL);
+    const size_t n = (size_t)multi_nranks;
+    char *warm = NULL;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&warm, n * 2048 * 4));
+    multi_ok(comm, ceclMemFree(comm, warm));
+    const uint64_t before = exchanges(comm);
+    assert_true(before > 0);
+    for (int i = 0; i < cycles; i++) {
+        const size_t bytes = 16 + (size_t)(i * 37 % 2000);
+        char *recv = NULL;
+        multi_ok(comm, ceclMemAlloc(comm, (void **)&recv, n * bytes));
+        multi_ok(comm, ceclAllGather(recv + (size_t)multi_rank * bytes, recv, bytes, ceclInt8, comm, 0));
+        if (i % 8 == 7)
+            multi_ok(comm, ceclStreamSynchronize(comm, 0));
+        multi_ok(comm, ceclMemFree(comm, recv));
+    }
+    multi_ok(comm, ceclStreamSynchronize(comm, 0));
+    assert_int_equal(exchanges(comm), before);
+    multi_ok(comm, ceclCommDestroy(comm));
+}
+
+static void freed_blocks_coalesce_and_growth_is_counted(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 64 };
+    ceclConfig_t config = multi_config();
+    config.segmentBytes = 4 << 20;
+    config.stagingBytes = 4096;
+    ceclComm_t comm = multi_comm(&config);
+    ceclPoolStats_t start, full, after;
+    void *blocks[BLOCKS], *large = NULL, *huge = NULL;
+    multi_ok(comm, ceclPoolStats(comm, &start));
+    const size_t each = (size_t)((start.mappedBytes - start.usedBytes) / BLOCKS / 256 * 256);
+    for (int i = 0; i < BLOCKS; i++)
+        multi_ok(comm, ceclMemAlloc(comm, &blocks[i], each));
+    multi_ok(comm, ceclPoolStats(comm, &full));
+    assert_int_equal(full.segments, start.segments);
+    for (int i = 0; i < BLOCKS; i++) /* 37 and 64 have no common divisor: every block once, in a scattered order */
+        multi_ok(comm, ceclMemFree(comm, blocks[i * 37 % BLOCKS]));
+    multi_ok(comm, ceclMemAlloc(comm, &large, each * BLOCKS));
+    multi_ok(comm, ceclPoolStats(comm, &after));
+    assert_int_equal(after.segments, start.segments);
+    assert_int_equal(after.peakBytes, full.usedBytes);
+    multi_ok(comm, ceclMemAlloc(comm, &huge, 3 * (size_t)start.mappedBytes));
+    multi_ok(comm, ceclPoolStats(comm, &after));
+    assert_int_equal(after.segments, start.segments + 1);
+    assert_int_equal(after.exchanges, start.exchanges + 1);
+    multi_ok(comm, ceclCommDestroy(comm));
+}
+
+static void a_full_pool_is_out_of_memory_on_all_ranks_and_stays_usable(void **state)
+{
+    (void)state;
+    ceclConfig_t config = multi_config();
+    config.poolBytes = 64 << 20;
+    config.segmentBytes = 2 << 20;
+    config.stagingBytes = 4096;
+    ceclComm_t comm = multi_comm(&config);
+    void *ptr = (void *)8;
+    multi_refused(comm, ceclMemAlloc(comm, &ptr, 65 << 20), ceclOutOfMemory, "CECL_POOL_BYTES");
+    multi_refused(comm, ceclMemAlloc(comm, &ptr, SIZE_MAX), ceclOutOfMemory, "do not fit");
+    assert_ptr_equal(ptr, (void *)8);
+    multi_check(comm, &(struct multi_case){.op = ceclOpAllGather, .count = 100, .type = ceclInt32}, 1);
+    multi_ok(comm, ceclCommDestroy(comm));
+}
+
+static void what_is_no_allocation_cannot_be_freed(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    char *ptr = NULL, local;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&ptr, 1000));
+    multi_refused(comm, ceclMemFree(comm, &local), ceclInvalidArgument, "not memory of ceclMemAlloc");
+    multi_refused(comm, ceclMemFree(comm, ptr + 256), ceclInvalidArgument, "256 bytes into an allocation");
+    multi_ok(comm, ceclMemFree(comm, ptr));
+    multi_refused(comm, ceclMemFree(comm, ptr), ceclInvalidArgument, "freed before?");
+    multi_ok(comm, ceclMemFree(comm, NULL));
+    multi_ok(comm, ceclCommDestroy(comm));
+}
+
+static void differing_calls_are_found_at_the_next_growth(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    void *ptr = NULL;
+    ceclPoolStats_t stats;
+    multi_ok(comm, ceclMemAlloc(comm, &ptr, multi_rank == 1 ? 512 : 4096));
+    multi_ok(comm, ceclPoolStats(comm, &stats));
+    multi_refused(comm, ceclMemAlloc(comm, &ptr, (size_t)stats.mappedBytes * 2), ceclInvalidUsage, "rank 1");
+    multi_ok(comm, ceclCommDestroy(comm));
+}
+
+static void differing_calls_are_found_at_once_under_check(void **state)
+{
+    (void)state;
+    multi_setenv("CECL_CHECK", "1");
+    ceclComm_t comm = multi_comm(NULL);
+    multi_setenv("CECL_CHECK", NULL);
+    void *ptr = NULL, *other = NULL;
+    multi_refused(comm, ceclMemAlloc(comm, &ptr, multi_rank == 1 ? 512 : 4096), ceclInvalidUsage, "4096");
+    multi_ok(comm, ceclMemAlloc(comm, &ptr, 4096));
+    if (multi_rank == 0)
+        multi_refused(comm, ceclMemFree(comm, ptr), ceclInvalidUsage, "ranks differ");
+    else
+        multi_refused(comm, ceclMemAlloc(comm, &other, 64), ceclInvalidUsage, "ceclMemFree");
+    multi_ok(comm, ceclMemFree(comm, ptr));
+    multi_ok(comm, ceclCommDestroy(comm));
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(offsets_are_equal_and_aligned_on_all_ranks),
+        cmocka_unit_test(peer_pointers_reach_the_peers_memory),
+        cmocka_unit_test(alloc_free_gather_cycles_exchange_nothing),
+        cmocka_unit_test(freed_blocks_coalesce_and_growth_is_counted),
+        cmocka_unit_test(a_full_pool_is_out_of_memory_on_all_ranks_and_stays_usable),
+        cmocka_unit_test(what_is_no_allocation_cannot_be_freed),
+        cmocka_unit_test(differing_calls_are_found_at_the_next_growth),
+        cmocka_unit_test(differing_calls_are_found_at_once_under_check),
+    };
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 200);
+}
