@@ -1,0 +1,86 @@
+/* The form of plans: every index, window and size within bounds, so that nothing after this can go astray, whatever it was given. */
+#include <inttypes.h>
+
+#include "plan/verify_internal.h"
+
+#define PHASES_MAX (1u << 20)
+
+static ceclResult_t check_place(const struct verifier *v, const struct cecl_call *call,
+                                const struct cecl_place *place, uint64_t bytes, const char *what)
+{
+    if (place->rank >= v->nranks || place->window >= CECL_WINDOW_COUNT)
+        return VERIFY_FAULT("%s of a copy is in window %u of rank %u: there is none", what, place->window,
+                            place->rank);
+    const uint64_t size = place->window == CECL_WINDOW_SEND    ? verify_send_bytes(call)
+                          : place->window == CECL_WINDOW_RECV  ? verify_recv_bytes(call)
+                                                               : call->staging_bytes;
+    if (bytes == 0 || bytes > size || place->offset > size - bytes)
+        return VERIFY_FAULT("%s of a copy is out of its window: offset %" PRIu64 ", %" PRIu64
+                            " bytes, the window has %" PRIu64,
+                            what, place->offset, bytes, size);
+    if (place->window == CECL_WINDOW_SEND && call->in_place)
+        return VERIFY_FAULT("%s of a copy is in sendbuff, which an in-place call does not have", what);
+    return ceclSuccess;
+}
+
+/* Writing goes to the output and to staging: not to inputs, and in place not to the rank's own part. */
+static ceclResult_t check_target(const struct cecl_call *call, const struct cecl_copy *copy)
+{
+    if (copy->dst.window == CECL_WINDOW_SEND)
+        return VERIFY_FAULT("a copy writes to the sendbuff of rank %u", copy->dst.rank);
+    const uint64_t own = (uint64_t)copy->dst.rank * call->bytes;
+    if (copy->dst.window == CECL_WINDOW_RECV && call->in_place && copy->dst.offset < own + call->bytes &&
+        own < copy->dst.offset + copy->bytes)
+        return VERIFY_FAULT("a copy writes to rank %u's own part of an in-place call", copy->dst.rank);
+    return ceclSuccess;
+}
+
+static ceclResult_t check_step(const struct verifier *v, const struct cecl_plan *plan, int rank,
+                               const struct cecl_step *step)
+{
+    if (step->kind != CECL_STEP_COPY) {
+        if (step->kind > CECL_STEP_COPY || step->peer >= v->nranks || step->peer == rank ||
+            step->phase < 1 || step->phase > plan->phases)
+            return VERIFY_FAULT("a step is no step: kind %u, peer %u, phase %" PRIu32, step->kind, step->peer,
+                                step->phase);
+        return ceclSuccess;
+    }
+    if (step->count < 1 || step->count > plan->ncopies || step->first > plan->ncopies - step->count)
+        return VERIFY_FAULT("a batch is out of the plan's copies: %" PRIu32 " from %" PRIu32 " of %" PRIu32,
+                            step->count, step->first, plan->ncopies);
+    for (uint32_t i = 0; i < step->count; i++) {
+        const struct cecl_copy *copy = &plan->copies[step->first + i];
+        CECL_TRY(check_place(v, &plan->call, &copy->dst, copy->bytes, "the target"));
+        CECL_TRY(check_place(v, &plan->call, &copy->src, copy->bytes, "the source"));
+        CECL_TRY(check_target(&plan->call, copy));
+    }
+    return ceclSuccess;
+}
+
+static ceclResult_t check_plan(const struct verifier *v, int call, int rank)
+{
+    const struct cecl_plan *plan = verify_plan(v, call, rank), *first = verify_plan(v, call, 0);
+    const struct cecl_call *mine = &plan->call, *zero = &first->call;
+    if (mine->rank != rank || mine->nranks != v->nranks)
+        return VERIFY_FAULT("the plan is of rank %d of %d", mine->rank, mine->nranks);
+    if (mine->op != zero->op || mine->bytes != zero->bytes || mine->in_place != zero->in_place)
+        return VERIFY_FAULT("ranks are in different calls");
+    if (plan->phases != first->phases || plan->phases > PHASES_MAX)
+        return VERIFY_FAULT("ranks have different phases: %" PRIu32 " on rank 0, %" PRIu32 " here",
+                            first->phases, plan->phases);
+    for (uint32_t i = 0; i < plan->nsteps; i++)
+        CECL_TRY(check_step(v, plan, rank, &plan->steps[i]));
+    return ceclSuccess;
+}
+
+ceclResult_t verify_form(const struct verifier *v)
+{
+    for (int c = 0; c < v->ncalls; c++)
+        for (int r = 0; r < v->nranks; r++)
+            if (check_plan(v, c, r) != ceclSuccess) {
+                char words[CECL_MESSAGE_BYTES];
+                __builtin_memcpy(words, cecl_message(), sizeof(words));
+                return VERIFY_FAULT("call %d, rank %d: %s", c, r, words);
+            }
+    return ceclSuccess;
+}

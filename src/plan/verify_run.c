@@ -1,0 +1,219 @@
+/* Walks the plans of all ranks in an order that the flags allow. On the way every event gets its vector clock, every use of memory is noted,
+ * and tags that stand for source bytes are moved as the copies would move bytes.
+ *
+ * A wait is over, in every possible run, once the first signal of at least its value has come: flags only grow and each has one writer. So
+ * what a wait guarantees does not depend on the order of the walk, and neither do the clocks. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/verify_internal.h"
+
+/* The tag of byte `offset` of rank's input to a call; 0 is no byte. */
+static uint32_t tag_of(const struct verifier *v, int call, int rank, uint64_t offset)
+{
+    const uint64_t most = v->window_bytes[CECL_WINDOW_SEND] > v->window_bytes[CECL_WINDOW_RECV]
+                              ? v->window_bytes[CECL_WINDOW_SEND]
+                              : v->window_bytes[CECL_WINDOW_RECV];
+    return (uint32_t)(((uint64_t)call * (uint64_t)v->nranks + (uint64_t)rank) * most + offset + 1);
+}
+
+static ceclResult_t note(struct verifier *v, int window, int rank, uint64_t low, uint64_t bytes, int actor,
+                         bool write)
+{
+    struct verify_accesses *a = &v->accesses[window * v->nranks + rank];
+    if (a->count == a->capacity) {
+        const size_t capacity = a->capacity ? a->capacity * 2 : 64;
+        struct verify_access *list = realloc(a->list, capacity * sizeof(*list));
+        if (!list)
+            return cecl_fail(ceclOutOfMemory, "no host memory for the verifier");
+        a->list = list;
+        a->capacity = capacity;
+    }
+    a->list[a->count++] = (struct verify_access){.low = low,
+                                                 .high = low + bytes,
+                                                 .actor = (uint32_t)actor,
+                                                 .event = v->ranks[actor].nevents,
+                                                 .write = write};
+    return ceclSuccess;
+}
+
+/* A new event of `rank`: after its last one. */
+static uint32_t *new_event(struct verifier *v, int rank)
+{
+    struct verify_rank *me = &v->ranks[rank];
+    uint32_t *clock = verify_clock(v, rank, me->nevents + 1);
+    memcpy(clock, verify_clock(v, rank, me->nevents), (size_t)v->nranks * sizeof(*clock));
+    clock[rank] = ++me->nevents;
+    return clock;
+}
+
+/* ---- the user's turns: before the first call, between calls, after the last */
+
+static ceclResult_t check_output(const struct verifier *v, int call, int rank)
+{
+    const struct cecl_call *c = &verify_plan(v, call, rank)->call;
+    const uint32_t *tags = verify_tags(v, CECL_WINDOW_RECV, rank);
+    const uint32_t *writes = &v->writes[(size_t)rank * v->window_bytes[CECL_WINDOW_RECV]];
+    for (int p = 0; p < v->nranks; p++)
+        for (uint64_t i = 0; i < c->bytes; i++) {
+            const uint64_t at = (uint64_t)p * c->bytes + i;
+            const uint64_t from = c->op == ceclOpAllGather ? i : (uint64_t)rank * c->bytes + i;
+            const uint32_t expected = c->in_place && p == rank ? 0 : 1;
+            if (writes[at] != expected)
+                return VERIFY_FAULT("call %d, rank %d: byte %" PRIu64 " of the output, from rank %d, was written %" PRIu32
+                                    " times", call, rank, at, p, writes[at]);
+            if (tags[at] != tag_of(v, call, p, from))
+                return VERIFY_FAULT("call %d, rank %d: byte %" PRIu64 " of the output is not byte %" PRIu64
+                                    " of rank %d's input", call, rank, at, from, p);
+        }
+    return ceclSuccess;
+}
+
+/* New input, and an output that holds nothing of worth. */
+static void renew_data(struct verifier *v, int call, int rank)
+{
+    const struct cecl_call *c = &verify_plan(v, call, rank)->call;
+    uint32_t *send = verify_tags(v, CECL_WINDOW_SEND, rank), *recv = verify_tags(v, CECL_WINDOW_RECV, rank);
+    memset(recv, 0, (size_t)v->window_bytes[CECL_WINDOW_RECV] * sizeof(*recv));
+    memset(&v->writes[(size_t)rank * v->window_bytes[CECL_WINDOW_RECV]], 0,
+           (size_t)v->window_bytes[CECL_WINDOW_RECV] * sizeof(*v->writes));
+    memset(send, 0, (size_t)v->window_bytes[CECL_WINDOW_SEND] * sizeof(*send));
+    uint32_t *input = !c->in_place                ? send
+                      : c->op == ceclOpAllGather ? recv + (uint64_t)rank * c->bytes
+                                                 : recv;
+    for (uint64_t i = 0; i < verify_send_bytes(c); i++)
+        input[i] = tag_of(v, call, rank, i);
+}
+
+/* The user may do with both buffers what they like: it counts as writing all of them. */
+static ceclResult_t users_turn(struct verifier *v, int rank)
+{
+    struct verify_rank *me = &v->ranks[rank];
+    new_event(v, rank);
+    CECL_TRY(note(v, CECL_WINDOW_SEND, rank, 0, v->window_bytes[CECL_WINDOW_SEND], rank, true));
+    CECL_TRY(note(v, CECL_WINDOW_RECV, rank, 0, v->window_bytes[CECL_WINDOW_RECV], rank, true));
+    if (me->call > 0 && check_output(v, me->call - 1, rank) != ceclSuccess && !v->wrong_data) {
+        v->wrong_data = true; /* the walk goes on: the cause may be a race that shows later */
+        memcpy(v->words, cecl_message(), sizeof(v->words));
+    }
+    if (me->call < v->ncalls)
+        renew_data(v, me->call, rank);
+    else
+        me->done = true;
+    me->begun = true;
+    return ceclSuccess;
+}
+
+/* ---- steps */
+
+static size_t flag_of(const struct verifier *v, int holder, int writer)
+{
+    return (size_t)holder * (size_t)v->nranks + (size_t)writer;
+}
+
+static uint32_t *signal_at(const struct verifier *v, int holder, int writer, uint64_t value)
+{
+    return &v->signals[flag_of(v, holder, writer) * (size_t)(v->base[v->ncalls] + 1) + (size_t)value];
+}
+
+static ceclResult_t do_signal(struct verifier *v, int rank, const struct cecl_step *step)
+{
+    struct verify_rank *me = &v->ranks[rank];
+    const uint64_t value = v->base[me->call] + step->phase;
+    uint64_t *highest = &v->highest[flag_of(v, step->peer, rank)];
+    if (value <= *highest)
+        return VERIFY_FAULT("call %d, rank %d, step %" PRIu32 ": the flag at rank %u does not grow: phase %" PRIu32 " again",
+                            me->call, rank, me->step, step->peer, step->phase);
+    *highest = value;
+    new_event(v, rank);
+    *signal_at(v, step->peer, rank, value) = me->nevents;
+    return ceclSuccess;
+}
+
+/* The event of `peer` that ends the wait, or 0 while it has not come. */
+static uint32_t awaited(const struct verifier *v, int rank, const struct cecl_step *step)
+{
+    const uint64_t value = v->base[v->ranks[rank].call] + step->phase;
+    for (uint64_t x = value; x <= v->highest[flag_of(v, rank, step->peer)]; x++)
+        if (*signal_at(v, rank, step->peer, x))
+            return *signal_at(v, rank, step->peer, x);
+    return 0;
+}
+
+static void do_wait(struct verifier *v, int rank, const struct cecl_step *step, uint32_t event)
+{
+    uint32_t *mine = new_event(v, rank);
+    const uint32_t *theirs = verify_clock(v, step->peer, event);
+    for (int r = 0; r < v->nranks; r++)
+        if (theirs[r] > mine[r])
+            mine[r] = theirs[r];
+}
+
+static ceclResult_t do_copies(struct verifier *v, int rank, const struct cecl_plan *plan, const struct cecl_step *step)
+{
+    new_event(v, rank);
+    for (uint32_t i = 0; i < step->count; i++) {
+        const struct cecl_copy *copy = &plan->copies[step->first + i];
+        CECL_TRY(note(v, copy->src.window, copy->src.rank, copy->src.offset, copy->bytes, rank, false));
+        CECL_TRY(note(v, copy->dst.window, copy->dst.rank, copy->dst.offset, copy->bytes, rank, true));
+        memmove(verify_tags(v, copy->dst.window, copy->dst.rank) + copy->dst.offset,
+                verify_tags(v, copy->src.window, copy->src.rank) + copy->src.offset,
+                (size_t)copy->bytes * sizeof(uint32_t));
+        for (uint64_t b = 0; copy->dst.window == CECL_WINDOW_RECV && b < copy->bytes; b++)
+            v->writes[(size_t)copy->dst.rank * v->window_bytes[CECL_WINDOW_RECV] + copy->dst.offset + b]++;
+    }
+    return ceclSuccess;
+}
+
+/* Takes `rank` as far as it can go. */
+static ceclResult_t advance(struct verifier *v, int rank, bool *moved)
+{
+    struct verify_rank *me = &v->ranks[rank];
+    while (!me->done) {
+        if (!me->begun) {
+            CECL_TRY(users_turn(v, rank));
+            *moved = true;
+            continue;
+        }
+        const struct cecl_plan *plan = verify_plan(v, me->call, rank);
+        if (me->step == plan->nsteps) {
+            me->call++;
+            me->step = 0;
+            me->begun = false;
+            continue;
+        }
+        const struct cecl_step *step = &plan->steps[me->step];
+        if (step->kind == CECL_STEP_WAIT) {
+            const uint32_t event = awaited(v, rank, step);
+            if (!event)
+                return ceclSuccess;
+            do_wait(v, rank, step, event);
+        } else if (step->kind == CECL_STEP_SIGNAL) {
+            CECL_TRY(do_signal(v, rank, step));
+        } else {
+            CECL_TRY(do_copies(v, rank, plan, step));
+        }
+        me->step++;
+        *moved = true;
+    }
+    return ceclSuccess;
+}
+
+ceclResult_t verify_run(struct verifier *v)
+{
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int r = 0; r < v->nranks; r++)
+            CECL_TRY(advance(v, r, &moved));
+    }
+    for (int r = 0; r < v->nranks; r++) {
+        const struct verify_rank *me = &v->ranks[r];
+        if (!me->done) {
+            const struct cecl_step *step = &verify_plan(v, me->call, r)->steps[me->step];
+            return VERIFY_FAULT("deadlock: call %d, rank %d, step %" PRIu32 " waits for rank %u to come to phase %" PRIu32,
+                                me->call, r, me->step, step->peer, step->phase);
+        }
+    }
+    return ceclSuccess;
+}

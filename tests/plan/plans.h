@@ -1,0 +1,54 @@
+/* What the plan tests share: the plans of all ranks for a sequence of calls. */
+#ifndef CECL_TEST_PLANS_H
+#define CECL_TEST_PLANS_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ce/lower.h"
+#include "plan/verify.h"
+
+static inline struct cecl_call call_of(ceclOp_t op, bool in_place, enum cecl_direction direction, uint64_t bytes)
+{
+    return (struct cecl_call){.op = op, .in_place = in_place, .direction = direction, .bytes = bytes, .staging_bytes = 1 << 20};
+}
+
+/* plans[c * nranks + r]; the caller frees with free_plans. */
+static inline struct cecl_plan *lower_all(const struct cecl_call *calls, int ncalls, int nranks)
+{
+    struct cecl_plan *plans = calloc((size_t)(ncalls * nranks), sizeof(*plans));
+    assert_non_null(plans);
+    for (int c = 0; c < ncalls; c++)
+        for (int r = 0; r < nranks; r++) {
+            struct cecl_call call = calls[c];
+            call.nranks = nranks;
+            call.rank = r;
+            assert_int_equal(cecl_lower(&call, &plans[c * nranks + r]), ceclSuccess);
+        }
+    return plans;
+}
+
+static inline void free_plans(struct cecl_plan *plans, int count)
+{
+    for (int i = 0; i < count; i++)
+        cecl_plan_free(&plans[i]);
+    free(plans);
+}
+
+static inline void verify_calls(const struct cecl_call *calls, int ncalls, int nranks)
+{
+    struct cecl_plan *plans = lower_all(calls, ncalls, nranks);
+    if (cecl_verify(plans, ncalls, nranks) != ceclSuccess)
+        fail_msg("%d ranks, op %d, in place %d, direction %d, %llu bytes: %s", nranks, (int)calls[0].op, calls[0].in_place,
+                 (int)calls[0].direction, (unsigned long long)calls[0].bytes, cecl_message());
+    free_plans(plans, ncalls * nranks);
+}
+
+#endif

@@ -1,0 +1,270 @@
+/* The verifier works: plans broken in each of many ways are caught, and the words say what is wrong. Random breakage crashes nothing. */
+#include "plans.h"
+
+#define RANKS 4
+
+static struct cecl_plan *two_calls(ceclOp_t op, bool in_place, enum cecl_direction direction)
+{
+    struct cecl_call calls[2] = {call_of(op, in_place, direction, 6), call_of(op, in_place, direction, 6)};
+    calls[0].staging_bytes = calls[1].staging_bytes = 9;
+    return lower_all(calls, 2, RANKS);
+}
+
+static void expect_fault(struct cecl_plan *plans, const char *words)
+{
+    assert_int_equal(cecl_verify(plans, 2, RANKS), ceclInternalError);
+    if (!strstr(cecl_message(), words))
+        fail_msg("'%s' expected in '%s'", words, cecl_message());
+    free_plans(plans, 2 * RANKS);
+}
+
+static void drop_step(struct cecl_plan *plan, uint32_t at)
+{
+    memmove(&plan->steps[at], &plan->steps[at + 1], (plan->nsteps - at - 1) * sizeof(plan->steps[0]));
+    plan->nsteps--;
+}
+
+static uint32_t find_step(const struct cecl_plan *plan, enum cecl_step_kind kind, int nth)
+{
+    for (uint32_t i = 0; i < plan->nsteps; i++)
+        if (plan->steps[i].kind == kind && nth-- == 0)
+            return i;
+    fail_msg("no such step");
+    return 0;
+}
+
+static void a_dropped_signal_is_caught(void **state)
+{
+    (void)state;
+    struct cecl_plan *plans = two_calls(ceclOpAllGather, true, CECL_PUSH);
+    drop_step(&plans[5], find_step(&plans[5], CECL_STEP_SIGNAL, RANKS)); /* of the last phase of the last call: nothing later makes up for it */
+    expect_fault(plans, "deadlock");
+}
+
+static void a_dropped_wait_before_the_copies_is_caught(void **state)
+{
+    (void)state;
+    struct cecl_plan *plans = two_calls(ceclOpAllGather, true, CECL_PUSH);
+    drop_step(&plans[2], find_step(&plans[2], CECL_STEP_WAIT, 1));
+    expect_fault(plans, "race");
+}
+
+static void a_dropped_wait_after_the_copies_is_caught(void **state)
+{
+    (void)state;
+    struct cecl_plan *plans = two_calls(ceclOpAllGather, false, CECL_PULL);
+    drop_step(&plans[1], find_step(&plans[1], CECL_STEP_WAIT, RANKS - 1));
+    expect_fault(plans, "race");
+}
+
+static void a_duplicated_copy_is_caught(void **state)
+{
+    (void)state;
+    struct cecl_plan *plans = two_calls(ceclOpAllGather, true, CECL_PUSH);
+    plans[1].copies[1] = plans[1].copies[0];
+    expect_fault(plans, "race"); /* a batch has no order */
+}
+
+static void a_copy_done_again_in_a_batch_of_its_own_is_caught(void **state)
+{
+    (void)state;
+    struct cecl_plan *plans = two_calls(ceclOpAllGather, true, CECL_PUSH);
+    struct cecl_plan *plan = &plans[1];
+    const uint32_t at = find_step(plan, CECL_STEP_COPY, 0);
+    plan->steps = realloc(plan->steps, (plan->nsteps + 1) * sizeof(plan->steps[0]));
+    assert_non_null(plan->steps);
+    memmove(&plan->steps[at + 1], &plan->steps[at], (plan->nsteps - at) * sizeof(plan->steps[0]));
+    plan->steps[at + 1].count = 1;
+    plan->nsteps++;
+    expect_fault(plans, "was written 2 times");
+}
+
+static void a_dropped_copy_is_caught(void **state)
+{
+    (void)state;
+    struct cecl_plan *plans = two_calls(ceclOpAlltoAll, false, CECL_PUSH);
+    plans[3].steps[find_step(&plans[3], CECL_STEP_COPY, 0)].count--;
+    expect_fault(plans, "was written 0 times");
+}
+
+static void a_target_offset_that_is_off_by_one_is_caught(void **state)
+{
+    (void)state;
+    struct cecl_plan *plans = two_calls(ceclOpAlltoAll, false, CECL_PUSH);
+    plans[0].copies[0].dst.offset++;
+    expect_fault(plans, "race"); /* with the neighbour's block */
+}
+
+static void a_source_offset_that_is_off_by_one_is_caught(void **state)
+{
+    (void)state;
+    struct cecl_plan *plans = two_calls(ceclOpAlltoAll, false, CECL_PUSH);
+    plans[0].copies[0].src.offset++;
+    expect_fault(plans, "is not byte");
+}
+
+static void a_wrong_source_rank_is_caught(void **state)
+{
+    (void)state;
+    struct cecl_plan *plans = two_calls(ceclOpAllGather, true, CECL_PULL);
+    plans[0].copies[0].src.rank = plans[0].copies[1].src.rank;
+    expect_fault(plans, "race"); /* with that rank's own pull into the place */
+}
+
+static void a_copy_beyond_its_window_is_caught(void **state)
+{
+    (void)state;
+    struct cecl_plan *plans = two_calls(ceclOpAllGather, true, CECL_PUSH);
+    plans[0].copies[0].bytes += 100;
+    expect_fault(plans, "out of its window");
+}
+
+static void a_copy_to_the_senders_own_part_in_place_is_caught(void **state)
+{
+    (void)state;
+    struct cecl_plan *plans = two_calls(ceclOpAllGather, true, CECL_PUSH);
+    plans[0].copies[0].dst.offset = plans[0].copies[0].dst.rank * 6u;
+    expect_fault(plans, "own part");
+}
+
+static void waits_before_signals_are_caught_as_a_deadlock(void **state)
+{
+    (void)state;
+    struct cecl_plan *plans = two_calls(ceclOpAllGather, true, CECL_PUSH);
+    for (int r = 0; r < RANKS; r++) {
+        struct cecl_step *steps = plans[r].steps, held[RANKS - 1];
+        memcpy(held, steps, sizeof(held));
+        memmove(steps, steps + RANKS - 1, sizeof(held));
+        memcpy(steps + RANKS - 1, held, sizeof(held));
+    }
+    expect_fault(plans, "deadlock");
+}
+
+static void remove_barrier(struct cecl_plan *plans, int which)
+{
+    for (int r = 0; r < RANKS; r++) {
+        const uint32_t at = find_step(&plans[r], CECL_STEP_SIGNAL, which * (RANKS - 1));
+        for (int i = 0; i < 2 * (RANKS - 1); i++)
+            drop_step(&plans[r], at);
+    }
+}
+
+static void a_missing_first_barrier_is_caught(void **state)
+{
+    (void)state;
+    struct cecl_plan *plans = two_calls(ceclOpAllGather, true, CECL_PUSH);
+    remove_barrier(plans, 0);
+    expect_fault(plans, "race");
+}
+
+static void a_missing_last_barrier_is_caught(void **state)
+{
+    (void)state;
+    struct cecl_plan *plans = two_calls(ceclOpAllGather, true, CECL_PULL);
+    remove_barrier(plans, 1);
+    expect_fault(plans, "race");
+}
+
+static void a_flag_that_does_not_grow_is_caught(void **state)
+{
+    (void)state;
+    struct cecl_plan *plans = two_calls(ceclOpAllGather, true, CECL_PUSH);
+    plans[2].steps[find_step(&plans[2], CECL_STEP_SIGNAL, RANKS - 1)].phase = 1;
+    expect_fault(plans, "does not grow");
+}
+
+static void ranks_with_different_phases_are_caught(void **state)
+{
+    (void)state;
+    struct cecl_plan *plans = two_calls(ceclOpAllGather, true, CECL_PUSH);
+    plans[3].phases++;
+    expect_fault(plans, "different phases");
+}
+
+static void staging_reused_without_a_barrier_is_caught(void **state)
+{
+    (void)state;
+    struct cecl_plan *plans = two_calls(ceclOpAlltoAll, true, CECL_PUSH);
+    remove_barrier(plans, 2); /* the first of the second chunk */
+    expect_fault(plans, "race: staging");
+}
+
+/* Anything at all may be in a plan: the verifier answers, and touches nothing out of bounds (the sanitizers look). */
+static void random_garbage_is_answered(void **state)
+{
+    (void)state;
+    uint64_t x = 987654321;
+    int caught = 0;
+    print_message("seed %llu\n", (unsigned long long)x);
+    for (int round = 0; round < 3000; round++) {
+        struct cecl_plan *plans = two_calls(round % 2 ? ceclOpAllGather : ceclOpAlltoAll, round % 3 == 0, CECL_PUSH);
+        for (int change = 0; change < 1 + round % 3; change++) {
+            x = x * 6364136223846793005u + 1442695040888963407u;
+            struct cecl_plan *plan = &plans[(x >> 33) % (2 * RANKS)];
+            const bool step = x >> 60 & 1;
+            unsigned char *bytes = step ? (unsigned char *)plan->steps : (unsigned char *)plan->copies;
+            const size_t size = step ? plan->nsteps * sizeof(plan->steps[0]) : plan->ncopies * sizeof(plan->copies[0]);
+            bytes[(x >> 20) % size] ^= (unsigned char)(1u << (x >> 57 & 7));
+        }
+        caught += cecl_verify(plans, 2, RANKS) == ceclInternalError;
+        free_plans(plans, 2 * RANKS);
+    }
+    assert_true(caught > 1500); /* not all: some bytes of a step have no meaning for its kind */
+}
+
+/* Of changes that always matter, every single one is caught. */
+static void random_harmful_changes_are_all_caught(void **state)
+{
+    (void)state;
+    uint64_t x = 1234567;
+    print_message("seed %llu\n", (unsigned long long)x);
+    for (int round = 0; round < 2000; round++) {
+        struct cecl_plan *plans = two_calls(round % 2 ? ceclOpAllGather : ceclOpAlltoAll, false, round % 4 < 2 ? CECL_PUSH : CECL_PULL);
+        x = x * 6364136223846793005u + 1442695040888963407u;
+        struct cecl_plan *plan = &plans[(x >> 33) % (2 * RANKS)];
+        struct cecl_copy *copy = &plan->copies[(x >> 25) % plan->ncopies];
+        switch (x >> 60 & 3) {
+        case 0:
+            copy->bytes--;
+            break;
+        case 1:
+            copy->dst.offset = copy->dst.offset > 0 ? copy->dst.offset - 1 : 1;
+            break;
+        case 2:
+            copy->dst.rank = (uint16_t)((copy->dst.rank + 1) % RANKS);
+            break;
+        default:
+            copy->src.offset = copy->src.offset > 0 ? copy->src.offset - 1 : 1;
+            break;
+        }
+        if (cecl_verify(plans, 2, RANKS) != ceclInternalError)
+            fail_msg("round %d, change %d was not caught", round, (int)(x >> 60 & 3));
+        free_plans(plans, 2 * RANKS);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_dropped_signal_is_caught),
+        cmocka_unit_test(a_dropped_wait_before_the_copies_is_caught),
+        cmocka_unit_test(a_dropped_wait_after_the_copies_is_caught),
+        cmocka_unit_test(a_duplicated_copy_is_caught),
+        cmocka_unit_test(a_copy_done_again_in_a_batch_of_its_own_is_caught),
+        cmocka_unit_test(a_dropped_copy_is_caught),
+        cmocka_unit_test(a_target_offset_that_is_off_by_one_is_caught),
+        cmocka_unit_test(a_source_offset_that_is_off_by_one_is_caught),
+        cmocka_unit_test(a_wrong_source_rank_is_caught),
+        cmocka_unit_test(a_copy_beyond_its_window_is_caught),
+        cmocka_unit_test(a_copy_to_the_senders_own_part_in_place_is_caught),
+        cmocka_unit_test(waits_before_signals_are_caught_as_a_deadlock),
+        cmocka_unit_test(a_missing_first_barrier_is_caught),
+        cmocka_unit_test(a_missing_last_barrier_is_caught),
+        cmocka_unit_test(a_flag_that_does_not_grow_is_caught),
+        cmocka_unit_test(ranks_with_different_phases_are_caught),
+        cmocka_unit_test(staging_reused_without_a_barrier_is_caught),
+        cmocka_unit_test(random_garbage_is_answered),
+        cmocka_unit_test(random_harmful_changes_are_all_caught),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
