@@ -1,0 +1,227 @@
+/* Bad input: the result and the words of each refusal, and that the communicator is as usable after it as before. */
+#include "multi.h"
+
+#include <limits.h>
+
+static ceclComm_t comm;
+static char *recv_buffer, *send_buffer;
+#define BYTES 4096 /* a block */
+
+static int set_up(void **state)
+{
+    (void)state;
+    comm = multi_comm(NULL);
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv_buffer, (size_t)multi_nranks * BYTES));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&send_buffer, (size_t)multi_nranks * BYTES));
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    multi_check(comm, &(struct multi_case){.op = ceclOpAllGather, .count = 500, .type = ceclInt32}, 3);
+    multi_check(comm, &(struct multi_case){.op = ceclOpAlltoAll, .count = 500, .type = ceclInt32}, 4);
+    multi_ok(comm, ceclCommDestroy(comm));
+    return 0;
+}
+
+/* Both collectives refuse alike. */
+static void refused(const void *send, void *recv, size_t count, int type, ceclResult_t result, const char *words)
+{
+    multi_refused(comm, ceclAllGather(send, recv, count, (ceclDataType_t)type, comm, 0), result, words);
+    multi_refused(comm, ceclAlltoAll(send, recv, count, (ceclDataType_t)type, comm, 0), result, words);
+}
+
+static void null_arguments_are_named(void **state)
+{
+    (void)state;
+    int value;
+    ceclResult_t result;
+    refused(NULL, recv_buffer, 1, ceclInt8, ceclInvalidArgument, "sendbuff: NULL");
+    refused(send_buffer, NULL, 1, ceclInt8, ceclInvalidArgument, "recvbuff: NULL");
+    multi_refused(NULL, ceclAllGather(send_buffer, recv_buffer, 1, ceclInt8, NULL, 0), ceclInvalidArgument, "comm: NULL");
+    multi_refused(comm, ceclGetVersion(NULL), ceclInvalidArgument, "version: NULL");
+    multi_refused(comm, ceclGetUniqueId(NULL), ceclInvalidArgument, "id: NULL");
+    multi_refused(comm, ceclCommCount(comm, NULL), ceclInvalidArgument, "count: NULL");
+    multi_refused(NULL, ceclCommCount(NULL, &value), ceclInvalidArgument, "comm: NULL");
+    multi_refused(comm, ceclCommUserRank(comm, NULL), ceclInvalidArgument, "rank: NULL");
+    multi_refused(comm, ceclCommCuDevice(comm, NULL), ceclInvalidArgument, "device: NULL");
+    multi_refused(NULL, ceclCommGetAsyncError(NULL, &result), ceclInvalidArgument, "comm: NULL");
+    multi_refused(comm, ceclCommGetAsyncError(comm, NULL), ceclInvalidArgument, "asyncError: NULL");
+    multi_refused(NULL, ceclCommFinalize(NULL), ceclInvalidArgument, "comm: NULL");
+    multi_refused(NULL, ceclCommDestroy(NULL), ceclInvalidArgument, "comm: NULL");
+    multi_refused(NULL, ceclCommAbort(NULL), ceclInvalidArgument, "comm: NULL");
+    multi_refused(comm, ceclMemAlloc(comm, NULL, 1), ceclInvalidArgument, "ptr: NULL");
+    multi_refused(comm, ceclPoolStats(comm, NULL), ceclInvalidArgument, "stats: NULL");
+    multi_refused(comm, ceclStreamCreate(comm, NULL), ceclInvalidArgument, "stream: NULL");
+    multi_refused(comm, ceclStreamDestroy(comm, NULL), ceclInvalidArgument, "default stream");
+    multi_refused(comm, ceclMemcpyAsync(comm, NULL, send_buffer, 1, 0), ceclInvalidArgument, "dst: NULL");
+    multi_refused(comm, ceclExplain(ceclOpAllGather, send_buffer, recv_buffer, 1, ceclInt8, comm, NULL), ceclInvalidArgument,
+                  "explanation: NULL");
+    multi_refused(comm, ceclCommInitAll(NULL, 1, NULL), ceclInvalidArgument, "comm: NULL");
+}
+
+static void foreign_handles_are_refused(void **state)
+{
+    (void)state;
+    uint64_t stranger[64] = {0};
+    int value;
+    multi_refused(NULL, ceclCommCount((ceclComm_t)(void *)stranger, &value), ceclInvalidArgument, "not a communicator");
+    multi_refused(NULL, ceclCommDestroy((ceclComm_t)(void *)stranger), ceclInvalidArgument, "not a communicator");
+    if (!multi_on_gpus(comm)) /* CUDA itself does not survive a stream that is none */
+        multi_refused(comm, ceclAllGather(send_buffer, recv_buffer, 1, ceclInt8, comm, (ceclStream_t)(void *)stranger),
+                      ceclInvalidArgument, "stream");
+}
+
+static void unknown_types_are_named(void **state)
+{
+    (void)state;
+    refused(send_buffer, recv_buffer, 1, -1, ceclInvalidArgument, "datatype -1");
+    refused(send_buffer, recv_buffer, 1, CECL_NUM_TYPES, ceclInvalidArgument, "datatype 12");
+    refused(send_buffer, recv_buffer, 1, 1000, ceclInvalidArgument, "0 to 11 expected");
+}
+
+static void counts_that_overflow_are_refused(void **state)
+{
+    (void)state;
+    refused(send_buffer, recv_buffer, SIZE_MAX, ceclInt8, ceclInvalidArgument, "more bytes than an address space");
+    refused(send_buffer, recv_buffer, SIZE_MAX / 2, ceclHalf, ceclInvalidArgument, "count");
+    refused(send_buffer, recv_buffer, SIZE_MAX / 8 + 1, ceclDouble, ceclInvalidArgument, "count");
+}
+
+static void buffers_outside_of_windows_are_refused(void **state)
+{
+    (void)state;
+    static char plain[BYTES * 16];
+    void *peer = NULL;
+    char *freed = NULL;
+    refused(send_buffer, plain, 1, ceclInt8, ceclInvalidUsage, "allocate it with ceclMemAlloc");
+    refused(send_buffer, recv_buffer, BYTES + 1, ceclInt8, ceclInvalidUsage, "left in its allocation");
+    refused(send_buffer, recv_buffer + 1, BYTES, ceclInt8, ceclInvalidUsage, "left in its allocation");
+    multi_ok(comm, ceclGetPeerPointer(comm, recv_buffer, (multi_rank + 1) % multi_nranks, &peer));
+    refused(send_buffer, peer, 1, ceclInt8, ceclInvalidUsage, "'s memory");
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&freed, (size_t)multi_nranks * 64));
+    multi_ok(comm, ceclAllGather(send_buffer, freed, 64, ceclInt8, comm, 0));
+    multi_ok(comm, ceclStreamSynchronize(comm, 0));
+    multi_ok(comm, ceclMemFree(comm, freed));
+    refused(send_buffer, freed, 64, ceclInt8, ceclInvalidUsage, "freed before?");
+    if (multi_on_gpus(comm))
+        refused(plain, recv_buffer, 1, ceclInt8, ceclInvalidArgument, "is expected");
+}
+
+static void overlapping_buffers_are_refused(void **state)
+{
+    (void)state;
+    char *own = recv_buffer + (size_t)multi_rank * 1024;
+    multi_refused(comm, ceclAllGather(own + 1, recv_buffer, 1024, ceclInt8, comm, 0), ceclInvalidArgument, "overlap");
+    if (multi_nranks > 1)
+        multi_refused(comm, ceclAllGather(recv_buffer + (size_t)((multi_rank + 1) % multi_nranks) * 1024, recv_buffer, 1024, ceclInt8,
+                                          comm, 0), ceclInvalidArgument, "in place, sendbuff is");
+    multi_refused(comm, ceclAlltoAll(recv_buffer + 8, recv_buffer, 1000, ceclInt8, comm, 0), ceclInvalidArgument, "overlap");
+}
+
+static void peers_out_of_range_are_named(void **state)
+{
+    (void)state;
+    void *peer = NULL;
+    multi_refused(comm, ceclGetPeerPointer(comm, recv_buffer, -1, &peer), ceclInvalidArgument, "peer -1");
+    multi_refused(comm, ceclGetPeerPointer(comm, recv_buffer, multi_nranks, &peer), ceclInvalidArgument, "expected");
+    multi_refused(comm, ceclGetPeerPointer(comm, &peer, 0, &peer), ceclInvalidArgument, "in no window");
+    multi_refused(comm, ceclGetPeerPointer(comm, recv_buffer, 0, NULL), ceclInvalidArgument, "peerPtr: NULL");
+}
+
+static void ranks_and_sizes_out_of_range_are_refused_before_anyone_waits(void **state)
+{
+    (void)state;
+    ceclUniqueId id = {{0}};
+    ceclComm_t other = NULL;
+    multi_refused(NULL, ceclCommInitRank(&other, 0, id, 0), ceclInvalidArgument, "nranks 0");
+    multi_refused(NULL, ceclCommInitRank(&other, 100000, id, 0), ceclInvalidArgument, "nranks 100000");
+    multi_refused(NULL, ceclCommInitRank(&other, 4, id, 4), ceclInvalidArgument, "rank 4");
+    multi_refused(NULL, ceclCommInitRank(&other, 4, id, -1), ceclInvalidArgument, "rank -1");
+    multi_refused(NULL, ceclCommInitRank(NULL, 4, id, 0), ceclInvalidArgument, "comm: NULL");
+    multi_refused(NULL, ceclCommInitRank(&other, 4, id, 0), ceclInvalidUsage, "not one of ceclGetUniqueId");
+    multi_refused(NULL, ceclCommInitOob(&other, 4, 0, NULL, NULL), ceclInvalidArgument, "oob: NULL");
+    assert_null(other);
+}
+
+/* A setting that is bad on one rank, or differs, fails the join on all of them. */
+static void join_is_refused(const ceclConfig_t *config, const char *words)
+{
+    ceclComm_t other = NULL;
+    multi_refused(NULL, ceclCommInitMpi(&other, MPI_COMM_WORLD, config), ceclInvalidArgument, words);
+    assert_null(other);
+}
+
+static void bad_settings_are_refused_on_every_rank(void **state)
+{
+    (void)state;
+    ceclConfig_t config = multi_config();
+    config.smPolicy = multi_rank == 0 ? 17 : CECL_UNDEF;
+    join_is_refused(&config, "rank 0: config.smPolicy = 17: 0 to 2 expected");
+    config = multi_config();
+    config.magic = multi_rank == 0 ? 5 : CECL_CONFIG_MAGIC;
+    join_is_refused(&config, "CECL_CONFIG_INITIALIZER");
+    config = multi_config();
+    config.timeoutMs = 1000 + multi_rank;
+    join_is_refused(&config, "ranks differ in timeoutMs");
+    config = multi_config();
+    static const char *const bad[][2] = {{"CECL_TIMEOUT_MS", "abc"}, {"CECL_DEVICE", "gpu"}, {"CECL_POOL_BYTES", "12"}, {"CECL_DEBUG", "loud"}};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        const char *before = getenv(bad[i][0]);
+        char *kept = before ? strdup(before) : NULL;
+        multi_setenv(bad[i][0], multi_rank == multi_nranks - 1 ? bad[i][1] : kept);
+        join_is_refused(&config, bad[i][1]);
+        multi_setenv(bad[i][0], kept);
+        free(kept);
+    }
+}
+
+static void calls_that_need_an_sm_are_refused_under_never(void **state)
+{
+    (void)state;
+    ceclConfig_t config = multi_config();
+    config.smPolicy = CECL_SM_NEVER;
+    ceclComm_t strict = multi_comm(&config);
+    char *recv = NULL, *send = NULL;
+    multi_ok(strict, ceclMemAlloc(strict, (void **)&recv, (size_t)multi_nranks * BYTES));
+    multi_ok(strict, ceclMemAlloc(strict, (void **)&send, (size_t)multi_nranks * BYTES));
+    multi_refused(strict, ceclAllGather(send, recv, BYTES, ceclInt8, strict, 0), ceclInvalidUsage, "CECL_SM_NEVER");
+    multi_refused(strict, ceclAlltoAll(send, recv, BYTES, ceclInt8, strict, 0), ceclInvalidUsage, "needs an SM");
+    multi_ok(strict, ceclAllGather(recv + (size_t)multi_rank * BYTES, recv, BYTES, ceclInt8, strict, 0));
+    multi_ok(strict, ceclStreamSynchronize(strict, 0));
+    multi_ok(strict, ceclCommDestroy(strict));
+}
+
+static void pull_needs_a_symmetric_sendbuff_for_all_to_all(void **state)
+{
+    (void)state;
+    static char plain[BYTES * 16];
+    multi_setenv("CECL_DIRECTION", "pull");
+    ceclComm_t pulling = multi_comm(NULL);
+    multi_setenv("CECL_DIRECTION", NULL);
+    char *recv = NULL;
+    multi_ok(pulling, ceclMemAlloc(pulling, (void **)&recv, (size_t)multi_nranks * 64));
+    if (!multi_on_gpus(pulling)) /* on a GPU plain memory is refused before that */
+        multi_refused(pulling, ceclAlltoAll(plain, recv, 64, ceclInt8, pulling, 0), ceclInvalidUsage, "CECL_DIRECTION=pull");
+    multi_ok(pulling, ceclCommDestroy(pulling));
+}
+
+#define REFUSAL(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        REFUSAL(null_arguments_are_named),
+        REFUSAL(foreign_handles_are_refused),
+        REFUSAL(unknown_types_are_named),
+        REFUSAL(counts_that_overflow_are_refused),
+        REFUSAL(buffers_outside_of_windows_are_refused),
+        REFUSAL(overlapping_buffers_are_refused),
+        REFUSAL(peers_out_of_range_are_named),
+        REFUSAL(ranks_and_sizes_out_of_range_are_refused_before_anyone_waits),
+        REFUSAL(bad_settings_are_refused_on_every_rank),
+        cmocka_unit_test(calls_that_need_an_sm_are_refused_under_never),
+        cmocka_unit_test(pull_needs_a_symmetric_sendbuff_for_all_to_all),
+    };
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 120);
+}

@@ -1,0 +1,191 @@
+/* Making and ending communicators: no leak over many cycles, several at once, every way to join, the order of the end. */
+#include "multi.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <stdio.h>
+
+static int count_entries(const char *path)
+{
+    int count = 0;
+    DIR *dir = opendir(path);
+    assert_non_null(dir);
+    while (readdir(dir))
+        count++;
+    closedir(dir);
+    return count;
+}
+
+static int count_lines(const char *path)
+{
+    int count = 0, c;
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    while ((c = getc(file)) != EOF)
+        count += c == '\n';
+    fclose(file);
+    return count;
+}
+
+static void gather_once(ceclComm_t comm)
+{
+    multi_check(comm, &(struct multi_case){.op = ceclOpAllGather, .count = 100, .type = ceclInt32, .in_place = true}, 7);
+}
+
+static void cycles_leak_no_descriptor_thread_or_mapping(void **state)
+{
+    (void)state;
+    const char *given = getenv("CECL_TEST_CYCLES");
+    ceclComm_t comm = multi_comm(NULL);
+    const bool gpus = multi_on_gpus(comm);
+    multi_ok(comm, ceclCommDestroy(comm));
+    const int cycles = given ? atoi(given) : gpus ? 20 : 1000;
+    int fds = 0, threads = 0, maps = 0;
+    for (int i = 0; i < cycles; i++) {
+        comm = multi_comm(NULL);
+        gather_once(comm);
+        multi_ok(comm, ceclCommDestroy(comm));
+        if (i == cycles / 10) { /* what is set up once is there by now */
+            fds = count_entries("/proc/self/fd");
+            threads = count_entries("/proc/self/task");
+            maps = count_lines("/proc/self/maps");
+        }
+    }
+    assert_int_equal(count_entries("/proc/self/fd"), fds);
+    assert_int_equal(count_entries("/proc/self/task"), threads);
+    if (!gpus) /* the driver keeps some of its own; the C library's arenas may come and go */
+        assert_in_range(count_lines("/proc/self/maps"), 1, (unsigned)maps + 20);
+}
+
+static void several_communicators_live_side_by_side(void **state)
+{
+    (void)state;
+    ceclComm_t comms[4];
+    for (int i = 0; i < 4; i++)
+        comms[i] = multi_comm(NULL);
+    for (int round = 0; round < 10; round++)
+        for (int i = 0; i < 4; i++)
+            gather_once(comms[(i * 3 + round) % 4]);
+    for (int i = 3; i >= 0; i--)
+        multi_ok(comms[i], ceclCommDestroy(comms[i]));
+}
+
+static void ranks_join_by_unique_id(void **state)
+{
+    (void)state;
+    ceclUniqueId id;
+    ceclComm_t comm;
+    const ceclConfig_t config = multi_config();
+    if (multi_rank == 0)
+        multi_ok(NULL, ceclGetUniqueId(&id));
+    MPI_Bcast(&id, sizeof(id), MPI_BYTE, 0, MPI_COMM_WORLD);
+    multi_ok(NULL, ceclCommInitRankConfig(&comm, multi_nranks, id, multi_rank, &config));
+    gather_once(comm);
+    multi_ok(comm, ceclCommDestroy(comm));
+    MPI_Barrier(MPI_COMM_WORLD);
+    comm = (ceclComm_t)8;
+    multi_refused(NULL, ceclCommInitRankConfig(&comm, multi_nranks, id, multi_rank, &config), ceclInvalidUsage, "unique id");
+    assert_ptr_equal(comm, (ceclComm_t)8);
+}
+
+static void the_half_of_an_mpi_communicator_joins(void **state)
+{
+    (void)state;
+    MPI_Comm half;
+    ceclComm_t comm;
+    int nranks = 0, count = 0, rank = 0;
+    const ceclConfig_t config = multi_config();
+    MPI_Comm_split(MPI_COMM_WORLD, multi_rank % 2, multi_rank, &half);
+    MPI_Comm_size(half, &nranks);
+    multi_ok(NULL, ceclCommInitMpi(&comm, half, &config));
+    multi_ok(comm, ceclCommCount(comm, &count));
+    multi_ok(comm, ceclCommUserRank(comm, &rank));
+    assert_int_equal(count, nranks);
+    assert_int_equal(rank, multi_rank / 2);
+    multi_ok(comm, ceclCommDestroy(comm));
+    MPI_Comm_free(&half);
+}
+
+static void a_finalized_communicator_takes_no_more_calls(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    int *buffer = NULL;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, (size_t)multi_nranks * 4000));
+    multi_ok(comm, ceclAllGather(buffer + multi_rank * 1000, buffer, 1000, ceclInt, comm, 0));
+    multi_ok(comm, ceclCommFinalize(comm));
+    multi_refused(comm, ceclAllGather(buffer + multi_rank * 1000, buffer, 1000, ceclInt, comm, 0), ceclInvalidUsage, "finalized");
+    multi_refused(comm, ceclCommFinalize(comm), ceclInvalidUsage, "finalized");
+    multi_ok(comm, ceclCommDestroy(comm));
+}
+
+/* ---- ranks as threads: rank 0's process alone */
+
+struct member {
+    pthread_t thread;
+    ceclComm_t comm;
+    ceclResult_t result;
+    int wrong;
+};
+
+static void *work(void *argument)
+{
+    enum { COUNT = 3000 };
+    struct member *me = argument;
+    int rank = 0, n = 0, *buffer = NULL, *host;
+    me->result = ceclCommUserRank(me->comm, &rank);
+    me->result = me->result ? me->result : ceclCommCount(me->comm, &n);
+    me->result = me->result ? me->result : ceclMemAlloc(me->comm, (void **)&buffer, (size_t)n * COUNT * sizeof(int));
+    host = malloc((size_t)n * COUNT * sizeof(int));
+    for (int round = 0; round < 50 && !me->result; round++) {
+        for (int i = 0; i < COUNT; i++)
+            host[i] = round * 100000 + rank * 10000 + i;
+        me->result = ceclMemcpyAsync(me->comm, buffer + rank * COUNT, host, COUNT * sizeof(int), 0);
+        me->result = me->result ? me->result : ceclStreamSynchronize(me->comm, 0);
+        me->result = me->result ? me->result : ceclAllGather(buffer + rank * COUNT, buffer, COUNT, ceclInt, me->comm, 0);
+        me->result = me->result ? me->result : ceclMemcpyAsync(me->comm, host, buffer, (size_t)n * COUNT * sizeof(int), 0);
+        me->result = me->result ? me->result : ceclStreamSynchronize(me->comm, 0);
+        for (int r = 0; r < n; r++)
+            for (int i = 0; i < COUNT; i++)
+                me->wrong += host[r * COUNT + i] != round * 100000 + r * 10000 + i;
+    }
+    free(host);
+    return NULL;
+}
+
+static void ranks_may_be_threads_of_one_process(void **state)
+{
+    (void)state;
+    struct member members[8] = {{0}};
+    ceclComm_t comms[8];
+    const int n = multi_nranks < 8 ? multi_nranks : 8;
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (multi_rank == 0) {
+        multi_ok(NULL, ceclCommInitAll(comms, n, NULL));
+        for (int r = 0; r < n; r++) {
+            members[r].comm = comms[r];
+            assert_int_equal(pthread_create(&members[r].thread, NULL, work, &members[r]), 0);
+        }
+        for (int r = 0; r < n; r++)
+            pthread_join(members[r].thread, NULL);
+        for (int r = 0; r < n; r++) {
+            assert_int_equal(members[r].result, ceclSuccess);
+            assert_int_equal(members[r].wrong, 0);
+            multi_ok(NULL, ceclCommDestroy(comms[r])); /* one thread may end them one after the other */
+        }
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cycles_leak_no_descriptor_thread_or_mapping),
+        cmocka_unit_test(several_communicators_live_side_by_side),
+        cmocka_unit_test(ranks_join_by_unique_id),
+        cmocka_unit_test(the_half_of_an_mpi_communicator_joins),
+        cmocka_unit_test(a_finalized_communicator_takes_no_more_calls),
+        cmocka_unit_test(ranks_may_be_threads_of_one_process),
+    };
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 220);
+}
