@@ -1,0 +1,15 @@
+/* A build without OpenBLAS does not compute on the host, and says so when asked to. */
+#include <stdio.h>
+
+#include "prefetch.h"
+
+static bool refuse(struct compute *c, const struct shape *s, int device)
+{
+    (void)c;
+    (void)s;
+    (void)device;
+    fprintf(stderr, "prefetch: built without OpenBLAS: it runs on GPUs only\n");
+    return false;
+}
+
+const struct compute compute_host = {.name = "none", .element = sizeof(float), .open = refuse};

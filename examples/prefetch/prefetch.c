@@ -1,0 +1,360 @@
+/* An FSDP-style forward pass over a real text: parameters are sharded over the ranks; while one layer multiplies, the next layer's
+ * shards are gathered into the other of two symmetric buffers, on a communication stream.
+ *
+ *     compute:  | layer 0 from A | layer 1 from B | layer 2 from A | ...
+ *     gather:   | layer 1 into B | layer 2 into A | layer 3 into B | ...      a buffer is gathered into once compute has left it
+ *
+ * It shows that the sharded network computes, bit for bit, what the whole one does, and what the gathers cost beside the compute. */
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "prefetch.h"
+
+struct options {
+    int layers, width, batch, steps;
+    uint64_t seed;
+    const char *data;
+    bool in_place;
+};
+
+enum mode { WHOLE, PREFETCH, NO_OVERLAP, MODES };
+
+struct job {
+    struct options options;
+    struct shape shape;
+    struct compute compute;
+    int rank;
+    ceclComm_t comm;
+    ceclStream_t stream;
+    void **shards;     /* [groups] resident */
+    void **whole;      /* [groups] the reference's parameters */
+    char *buffers[2];  /* symmetric */
+    unsigned char *text;
+    size_t text_bytes;
+};
+
+static bool refuse(const char *what, const char *why)
+{
+    fprintf(stderr, "prefetch: %s: %s\n", what, why);
+    return false;
+}
+
+#define CECL_OR_FALSE(job, call)                                                                   \
+    do {                                                                                           \
+        if ((call) != ceclSuccess)                                                                 \
+            return refuse(#call, ceclGetLastError((job)->comm));                                   \
+    } while (0)
+
+/* ---- the steps */
+
+static bool gather(struct job *j, int group)
+{
+    const size_t count = shard_elements(&j->shape, group);
+    const ceclDataType_t type = j->shape.element == 2 ? ceclHalf : ceclFloat;
+    char *buffer = j->buffers[group % 2], *slot = buffer + (size_t)j->rank * count * j->shape.element;
+    const void *send = j->shards[group];
+    if (j->options.in_place) {
+        CECL_OR_FALSE(j, ceclMemcpyAsync(j->comm, slot, send, count * j->shape.element, j->stream));
+        send = slot;
+    }
+    CECL_OR_FALSE(j, ceclAllGather(send, buffer, count, type, j->comm, j->stream));
+    return true;
+}
+
+static bool multiply(struct job *j, int group, const void *weights, const unsigned char *text)
+{
+    struct compute *c = &j->compute;
+    if (group == 0)
+        return c->embed(c, weights, text);
+    return group <= j->shape.layers ? c->layer(c, weights) : c->output(c, weights);
+}
+
+/* One forward pass. Whole: the parameters are all here. */
+static bool forward(struct job *j, enum mode mode, const unsigned char *text)
+{
+    struct compute *c = &j->compute;
+    const int groups = group_count(&j->shape);
+    if (mode != WHOLE) {
+        if (!c->stream_after(c, j->stream, 0) || !gather(j, 0))
+            return false;
+    }
+    for (int g = 0; g < groups; g++) {
+        const int slot = g % 2;
+        if (mode != WHOLE && !c->after_stream(c, j->comm, j->stream, slot))
+            return false; /* this group's parameters are there */
+        /* The other buffer was last read by group g - 1, which is enqueued: the gather of g + 1 may follow it. */
+        if (mode == PREFETCH && g + 1 < groups && (!c->stream_after(c, j->stream, slot) || !gather(j, g + 1)))
+            return false;
+        if (!multiply(j, g, mode == WHOLE ? j->whole[g] : j->buffers[slot], text))
+            return false;
+        if (mode == NO_OVERLAP && g + 1 < groups && (!c->stream_after(c, j->stream, slot) || !gather(j, g + 1)))
+            return false;
+    }
+    return true;
+}
+
+static const unsigned char *text_of(const struct job *j, int step)
+{
+    const size_t need = (size_t)j->shape.batch + CONTEXT + 1, places = j->text_bytes - need + 1;
+    const size_t stride = (size_t)j->shape.batch;
+    return j->text + ((size_t)step * (size_t)j->shape.nranks + (size_t)j->rank) * stride % places;
+}
+
+/* Loss and hash of a step in a mode; the loss is the mean over all ranks, summed in rank order so that it repeats. */
+static bool evaluate(struct job *j, enum mode mode, double *loss, uint64_t *hash)
+{
+    const unsigned char *text = text_of(j, 0);
+    double mine = 0, all[1024], sum = 0;
+    if (!forward(j, mode, text) || !j->compute.loss(&j->compute, text, &mine, hash))
+        return false;
+    MPI_Allgather(&mine, 1, MPI_DOUBLE, all, 1, MPI_DOUBLE, MPI_COMM_WORLD);
+    for (int r = 0; r < j->shape.nranks; r++)
+        sum += all[r];
+    *loss = sum / ((double)j->shape.nranks * j->shape.batch);
+    return true;
+}
+
+/* ---- making it */
+
+static bool make_part(struct job *j, void **out, int group, size_t from, size_t count)
+{
+    float *values = malloc(count * sizeof(*values));
+    *out = j->compute.alloc(&j->compute, count * j->shape.element);
+    if (!values || !*out) {
+        free(values);
+        return refuse("memory", "not enough for the parameters; take a smaller --width or --layers");
+    }
+    for (size_t i = 0; i < count; i++)
+        values[i] = parameter(&j->shape, j->options.seed, group, from + i);
+    const bool fine = j->compute.fill(&j->compute, *out, values, count);
+    free(values);
+    return fine;
+}
+
+static bool make_parameters(struct job *j)
+{
+    const int groups = group_count(&j->shape);
+    size_t largest = 0;
+    j->shards = calloc((size_t)groups, sizeof(*j->shards));
+    j->whole = calloc((size_t)groups, sizeof(*j->whole));
+    if (!j->shards || !j->whole)
+        return refuse("memory", "none");
+    for (int g = 0; g < groups; g++) {
+        const size_t count = shard_elements(&j->shape, g);
+        if (!make_part(j, &j->shards[g], g, (size_t)j->rank * count, count) ||
+            !make_part(j, &j->whole[g], g, 0, group_elements(&j->shape, g)))
+            return false;
+        largest = count > largest ? count : largest;
+    }
+    for (int b = 0; b < 2; b++)
+        CECL_OR_FALSE(j, ceclMemAlloc(j->comm, (void **)&j->buffers[b], largest * (size_t)j->shape.nranks * j->shape.element));
+    return true;
+}
+
+static bool make_job(struct job *j)
+{
+    ceclConfig_t config = CECL_CONFIG_INITIALIZER;
+    struct options *o = &j->options;
+    int device = -1, nranks = 1;
+    config.cudaDevice = CECL_CUDA_DEVICE_BY_RANK;
+    CECL_OR_FALSE(j, ceclCommInitMpi(&j->comm, MPI_COMM_WORLD, &config));
+    CECL_OR_FALSE(j, ceclCommCuDevice(j->comm, &device));
+    CECL_OR_FALSE(j, ceclCommCount(j->comm, &nranks));
+    CECL_OR_FALSE(j, ceclStreamCreate(j->comm, &j->stream));
+    const struct compute *gpu = device >= 0 ? compute_cuda() : NULL;
+    if (device >= 0 && !gpu)
+        return refuse("device", "this program was built without CUDA: set CECL_DEVICE=host");
+    j->compute = gpu ? *gpu : compute_host;
+    const bool big = device >= 0;
+    j->shape = (struct shape){.layers = o->layers ? o->layers : big ? 16 : 8,
+                              .width = o->width ? o->width : big ? 8192 : 384,
+                              .batch = o->batch ? o->batch : big ? 8192 : 192,
+                              .element = j->compute.element,
+                              .nranks = nranks};
+    o->steps = o->steps ? o->steps : big ? 10 : 5;
+    j->text = text_load(o->data, (size_t)j->shape.batch + CONTEXT + 1, &j->text_bytes);
+    return j->text && j->compute.open(&j->compute, &j->shape, device) && make_parameters(j);
+}
+
+static void end_job(struct job *j)
+{
+    for (int g = 0; g < group_count(&j->shape); g++) {
+        j->compute.free(&j->compute, j->shards[g]);
+        j->compute.free(&j->compute, j->whole[g]);
+    }
+    free(j->shards);
+    free(j->whole);
+    free(j->text);
+    j->compute.close(&j->compute);
+    (void)!ceclStreamDestroy(j->comm, j->stream);
+    (void)!ceclCommDestroy(j->comm);
+}
+
+/* ---- what it shows */
+
+/* Every rank's logits, sharded against whole, bit for bit. */
+static bool compare(struct job *j, double *loss, bool *equal)
+{
+    uint64_t whole = 0, sharded = 0, serial = 0;
+    double reference = 0, other = 0;
+    if (!evaluate(j, WHOLE, &reference, &whole) || !evaluate(j, PREFETCH, loss, &sharded) ||
+        !evaluate(j, NO_OVERLAP, &other, &serial))
+        return false;
+    int mine = whole == sharded && whole == serial && memcmp(&reference, loss, sizeof(*loss)) == 0, all = 0;
+    MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    *equal = all;
+    return true;
+}
+
+/* Milliseconds of a step, the slowest rank's. */
+static bool time_step(struct job *j, enum mode mode, int step, double *ms)
+{
+    const unsigned char *text = text_of(j, step);
+    double mine, slowest = 0;
+    MPI_Barrier(MPI_COMM_WORLD);
+    const double start = MPI_Wtime();
+    if (!forward(j, mode, text) || !j->compute.wait(&j->compute))
+        return false;
+    mine = (MPI_Wtime() - start) * 1e3;
+    MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    *ms = slowest;
+    return true;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Medians; the modes take turns, so that a card that warms up slows all alike. */
+static bool time_modes(struct job *j, double medians[MODES])
+{
+    const int steps = j->options.steps;
+    double *ms = malloc((size_t)steps * MODES * sizeof(*ms)), warm;
+    bool fine = ms != NULL;
+    for (int m = 0; m < MODES && fine; m++)
+        fine = time_step(j, (enum mode)m, 0, &warm);
+    for (int s = 0; s < steps && fine; s++)
+        for (int m = 0; m < MODES && fine; m++)
+            fine = time_step(j, (enum mode)m, s, &ms[m * steps + s]);
+    for (int m = 0; m < MODES && fine; m++) {
+        qsort(ms + m * steps, (size_t)steps, sizeof(*ms), by_value);
+        medians[m] = ms[m * steps + steps / 2];
+    }
+    free(ms);
+    return fine;
+}
+
+static void print_head(const struct job *j)
+{
+    double count = 0, gathered = 0;
+    for (int g = 0; g < group_count(&j->shape); g++) {
+        count += (double)group_elements(&j->shape, g);
+        gathered += (double)shard_elements(&j->shape, g) * (j->shape.nranks - 1) * (double)j->shape.element;
+    }
+    printf("A byte-level network of %.1f million parameters (%d layers of %d x %d), sharded over %d ranks.\n", count * 1e-6,
+           j->shape.layers, j->shape.width, j->shape.width, j->shape.nranks);
+    printf("Compute: %s. Text: %s, %d bytes a rank and step.\n", j->compute.name, j->options.data, j->shape.batch);
+    printf("Each step gathers %.1f MB to every rank, %s.\n\n", gathered * 1e-6,
+           j->options.in_place ? "in place" : "out of place");
+}
+
+static void print_table(const double ms[MODES])
+{
+    printf("\n  %-44s %12s\n", "one forward pass", "ms (median)");
+    printf("  %-44s %12.2f\n", "compute alone, parameters whole on each rank", ms[WHOLE]);
+    printf("  %-44s %12.2f\n", "sharded, next layer prefetched by cecl", ms[PREFETCH]);
+    printf("  %-44s %12.2f\n", "sharded, gather then compute (no overlap)", ms[NO_OVERLAP]);
+    printf("  %-44s %11.1f%%\n", "communication left exposed by the prefetch", 100 * (ms[PREFETCH] - ms[WHOLE]) / ms[PREFETCH]);
+}
+
+static int perform(struct job *j)
+{
+    double loss = 0, ms[MODES];
+    bool equal = false;
+    if (!make_job(j))
+        return 1;
+    if (j->rank == 0)
+        print_head(j);
+    if (!compare(j, &loss, &equal))
+        return 1;
+    if (j->rank == 0) {
+        printf("Loss (untrained): %.4f nats per byte; ln 256 = %.4f.\n", loss, log(256.0));
+        printf("Sharded equals whole, bit for bit, on every rank: %s.\n", equal ? "yes" : "NO");
+    }
+    if (!time_modes(j, ms))
+        return 1;
+    if (j->rank == 0)
+        print_table(ms);
+    end_job(j);
+    return equal ? 0 : 3;
+}
+
+/* ---- options */
+
+static const char usage[] =
+    "usage: mpirun -n RANKS example_prefetch [--layers N] [--width N] [--batch N] [--steps N] [--data FILE] [--seed N] [--in-place]\n"
+    "An FSDP-style forward pass: sharded parameters, the next layer's gathered while one computes.\n"
+    "Defaults on GPUs: 16 layers, width 8192, batch 8192; on the host: 8, 384, 192. --in-place copies a rank's shard to its slot first.\n";
+
+static bool take_number(const char *text, long least, long most, int *out)
+{
+    char *end;
+    const long value = strtol(text, &end, 10);
+    if (end == text || *end || value < least || value > most)
+        return false;
+    *out = (int)value;
+    return true;
+}
+
+static bool parse(struct options *o, int argc, char **argv, bool quiet, int *code)
+{
+    static const struct option longs[] = {{"layers", 1, NULL, 'l'}, {"width", 1, NULL, 'w'}, {"batch", 1, NULL, 'b'},
+                                          {"steps", 1, NULL, 's'},  {"data", 1, NULL, 'd'},  {"seed", 1, NULL, 'e'},
+                                          {"in-place", 0, NULL, 'i'}, {"help", 0, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    int option, seed = 1;
+    bool fine = true;
+    *o = (struct options){.data = "/usr/share/common-licenses/GPL-3"};
+    opterr = 0;
+    while (fine && (option = getopt_long(argc, argv, "", longs, NULL)) != -1)
+        switch (option) {
+        case 'l': fine = take_number(optarg, 1, 10000, &o->layers); break;
+        case 'w': fine = take_number(optarg, 8, 65536, &o->width) && o->width % 8 == 0; break;
+        case 'b': fine = take_number(optarg, 1, 1 << 20, &o->batch); break;
+        case 's': fine = take_number(optarg, 1, 100000, &o->steps); break;
+        case 'e': fine = take_number(optarg, 0, 2147483647, &seed); break;
+        case 'd': o->data = optarg; break;
+        case 'i': o->in_place = true; break;
+        case 'h':
+            if (!quiet)
+                fputs(usage, stdout);
+            *code = 0;
+            return false;
+        default: fine = false;
+        }
+    o->seed = (uint64_t)seed;
+    if (fine && optind == argc)
+        return true;
+    if (!quiet)
+        fprintf(stderr, "prefetch: %s: not an option, or a value it cannot have (--width: a multiple of 8)\n%s", argv[optind - (fine ? 0 : 1)], usage);
+    *code = 2;
+    return false;
+}
+
+int main(int argc, char **argv)
+{
+    struct job job = {0};
+    int code = 0;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &job.rank);
+    if (parse(&job.options, argc, argv, job.rank != 0, &code))
+        code = perform(&job);
+    if (code == 1)
+        MPI_Abort(MPI_COMM_WORLD, 1); /* other ranks may wait for this one */
+    MPI_Finalize();
+    return code;
+}
