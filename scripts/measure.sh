@@ -21,6 +21,7 @@ nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -n 1
 
 if [ $tests = ON ]; then
     export LD_LIBRARY_PATH=$CECL_CMOCKA_ROOT/usr/lib/x86_64-linux-gnu:$LD_LIBRARY_PATH
+    export CECL_TEST_BIG=1
     (cd "$build" && ctest -L gpu --output-on-failure -j1 2>&1) | tee "$out/gpu_tests.log" | tail -n ${TEST_LINES:-40}
 fi
 
@@ -32,5 +33,8 @@ else
     perf --op all_gather -b 4K -e 256M -f 4 --rounds 11 -n 20 --baseline nccl,nccl-ce --enqueue --alloc --json "$out/all_gather.json"
     perf --op alltoall -b 64K -e 256M -f 4 --rounds 11 -n 20 --baseline nccl,nccl-ce --json "$out/alltoall.json"
     CECL_FLAGS=copy perf --op all_gather -b 4K -e 64M -f 16 --rounds 7 -n 20 --in-place --enqueue
+    echo "\$ example_prefetch"
+    $run -n "$gpus" "$build/examples/example_prefetch" --steps 10 2>&1 | tee -a "$out/prefetch.log"
+    $run -n "$gpus" "$build/examples/example_prefetch" --steps 10 --in-place 2>&1 | tail -n 5 | tee -a "$out/prefetch.log"
     CECL_DIRECTION=pull perf --op all_gather -b 4K -e 256M -f 16 --rounds 7 -n 20
 fi

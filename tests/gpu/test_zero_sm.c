@@ -1,0 +1,321 @@
+/* Zero SM, seen: with every SM of every GPU held by a kernel, what claims to need none finishes, and what needs one does not. One process,
+ * one communicator rank a GPU; a single thread makes all calls, since none of them blocks the host. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <cecl/cecl.h>
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+#include <time.h>
+
+#include "hold_sms.h"
+
+#define MAX_GPUS 8
+#define BLOCK ((size_t)1 << 20)
+
+static int gpus;
+static ceclComm_t comms[MAX_GPUS];
+static ceclStream_t streams[MAX_GPUS];
+static unsigned char *recv_buffer[MAX_GPUS], *send_buffer[MAX_GPUS];
+static struct hold_sms *holds[MAX_GPUS];
+
+#define OK(expr)                                                                                   \
+    do {                                                                                           \
+        if ((expr) != ceclSuccess)                                                                 \
+            fail_msg("%s: %s", #expr, ceclGetLastError(NULL));                                     \
+    } while (0)
+
+static void open_all(void)
+{
+    assert_int_equal(cudaGetDeviceCount(&gpus), cudaSuccess);
+    gpus = gpus > MAX_GPUS ? MAX_GPUS : gpus;
+    OK(ceclCommInitAll(comms, gpus, NULL));
+    for (int g = 0; g < gpus; g++) {
+        OK(ceclStreamCreate(comms[g], &streams[g]));
+        OK(ceclMemAlloc(comms[g], (void **)&recv_buffer[g], BLOCK * (size_t)gpus)); /* within the first segment: no exchange */
+        OK(ceclMemAlloc(comms[g], (void **)&send_buffer[g], BLOCK));
+    }
+}
+
+static void close_all(void)
+{
+    for (int g = 0; g < gpus; g++) {
+        OK(ceclStreamDestroy(comms[g], streams[g]));
+        OK(ceclCommDestroy(comms[g]));
+    }
+}
+
+static unsigned char byte_of(int rank, size_t i, unsigned seed)
+{
+    return (unsigned char)((i * 2654435761u + (unsigned)rank * 40503u + seed) >> 7);
+}
+
+/* Inputs in place, everything else poison. */
+static void fill(unsigned seed, bool in_place)
+{
+    unsigned char *host = malloc(BLOCK * (size_t)gpus);
+    assert_non_null(host);
+    for (int g = 0; g < gpus; g++) {
+        memset(host, 0xA5, BLOCK * (size_t)gpus);
+        OK(ceclMemcpyAsync(comms[g], recv_buffer[g], host, BLOCK * (size_t)gpus, streams[g]));
+        OK(ceclStreamSynchronize(comms[g], streams[g]));
+        for (size_t i = 0; i < BLOCK; i++)
+            host[i] = byte_of(g, i, seed);
+        OK(ceclMemcpyAsync(comms[g], in_place ? recv_buffer[g] + (size_t)g * BLOCK : send_buffer[g], host, BLOCK, streams[g]));
+        OK(ceclStreamSynchronize(comms[g], streams[g]));
+    }
+    free(host);
+}
+
+static void check(unsigned seed)
+{
+    unsigned char *host = malloc(BLOCK * (size_t)gpus);
+    assert_non_null(host);
+    for (int g = 0; g < gpus; g++) {
+        OK(ceclMemcpyAsync(comms[g], host, recv_buffer[g], BLOCK * (size_t)gpus, streams[g]));
+        OK(ceclStreamSynchronize(comms[g], streams[g]));
+        for (int r = 0; r < gpus; r++)
+            for (size_t i = 0; i < BLOCK; i++)
+                if (host[(size_t)r * BLOCK + i] != byte_of(r, i, seed))
+                    fail_msg("GPU %d: byte %zu of rank %d is wrong", g, i, r);
+    }
+    free(host);
+}
+
+static void hold_all(void)
+{
+    for (int g = 0; g < gpus; g++) {
+        assert_int_equal(cudaSetDevice(g), cudaSuccess);
+        holds[g] = hold_sms_start();
+        assert_non_null(holds[g]);
+    }
+}
+
+static bool all_held(void)
+{
+    for (int g = 0; g < gpus; g++)
+        if (!hold_sms_held(holds[g]))
+            return false;
+    return true;
+}
+
+static void let_go(void)
+{
+    for (int g = 0; g < gpus; g++) {
+        assert_int_equal(cudaSetDevice(g), cudaSuccess);
+        hold_sms_stop(holds[g]);
+    }
+}
+
+/* Whether all streams are done within `ms`. */
+static bool done_within(const ceclStream_t *which, int ms)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+    for (int tries = 0; tries < ms; tries++) {
+        int done = 0;
+        for (int g = 0; g < gpus; g++) {
+            cudaSetDevice(g);
+            done += cudaStreamQuery(which[g]) == cudaSuccess;
+        }
+        if (done == gpus)
+            return true;
+        nanosleep(&pause, NULL);
+    }
+    return false;
+}
+
+static void gather_all(bool in_place, const ceclStream_t *which)
+{
+    for (int g = 0; g < gpus; g++)
+        OK(ceclAllGather(in_place ? recv_buffer[g] + (size_t)g * BLOCK : send_buffer[g], recv_buffer[g], BLOCK, ceclUint8, comms[g],
+                         which[g]));
+}
+
+/* In place, under the given environment: ten calls finish while all SMs are held, and are right. */
+static void in_place_finishes(const char *flags, const char *direction, bool legacy)
+{
+    const ceclStream_t none[MAX_GPUS] = {NULL};
+    setenv("CECL_FLAGS", flags, 1);
+    setenv("CECL_DIRECTION", direction, 1);
+    open_all();
+    unsetenv("CECL_FLAGS");
+    unsetenv("CECL_DIRECTION");
+    ceclExplanation_t e;
+    OK(ceclExplain(ceclOpAllGather, recv_buffer[0], recv_buffer[0], BLOCK, ceclUint8, comms[0], &e));
+    assert_int_equal(e.zeroSm, 1);
+    fill(17, true);
+    hold_all();
+    for (int i = 0; i < 10; i++)
+        gather_all(true, legacy ? none : streams);
+    const bool done = done_within(legacy ? none : streams, 3000), held = all_held();
+    let_go();
+    assert_true(held); /* through all of it */
+    assert_true(done);
+    check(17);
+    close_all();
+    printf("zero SM: in-place all-gather, %d GPUs, flags by %s, %s%s: finished while every SM was held\n", gpus, flags, direction,
+           legacy ? ", legacy default stream" : "");
+}
+
+static void in_place_push_with_written_flags_needs_no_sm(void **state)
+{
+    (void)state;
+    in_place_finishes("write", "push", false);
+}
+
+static void in_place_push_with_copied_flags_needs_no_sm(void **state)
+{
+    (void)state;
+    in_place_finishes("copy", "push", false);
+}
+
+static void in_place_pull_needs_no_sm(void **state)
+{
+    (void)state;
+    in_place_finishes("write", "pull", false);
+}
+
+static void in_place_on_the_legacy_default_stream_needs_no_sm(void **state)
+{
+    (void)state;
+    in_place_finishes("write", "push", true);
+}
+
+/* The counter-test: a call that is said to need an SM waits for one. Without this the tests above would prove nothing. */
+static void out_of_place_waits_for_an_sm_as_explained(void **state)
+{
+    (void)state;
+    open_all();
+    ceclExplanation_t e;
+    OK(ceclExplain(ceclOpAllGather, send_buffer[0], recv_buffer[0], BLOCK, ceclUint8, comms[0], &e));
+    assert_int_equal(e.zeroSm, 0);
+    fill(23, false);
+    hold_all();
+    gather_all(false, streams);
+    const bool early = done_within(streams, 500), held = all_held();
+    let_go();
+    assert_true(held);
+    const bool after = done_within(streams, 3000);
+    assert_true(after);
+    check(23);
+    close_all();
+    if (early)
+        printf("this driver runs local copies without SMs: out of place is better than explained\n");
+    assert_false(early);
+}
+
+static void memory_that_is_not_this_gpus_is_refused(void **state)
+{
+    (void)state;
+    void *pinned = NULL, *other = NULL, *managed = NULL;
+    static char plain[64];
+    open_all();
+    assert_int_equal(cudaMallocHost(&pinned, 64), cudaSuccess);
+    cudaSetDevice(1);
+    assert_int_equal(cudaMalloc(&other, 64), cudaSuccess);
+    cudaSetDevice(0);
+    assert_int_equal(cudaMallocManaged(&managed, 64, cudaMemAttachGlobal), cudaSuccess);
+    const void *bad[] = {pinned, other, managed, plain};
+    const char *words[] = {"pinned host memory", "memory of GPU 1", "managed memory", "unknown to CUDA"};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(ceclAllGather(bad[i], recv_buffer[0], 16, ceclUint8, comms[0], streams[0]), ceclInvalidArgument);
+        if (!strstr(ceclGetLastError(comms[0]), words[i]))
+            fail_msg("'%s' expected in '%s'", words[i], ceclGetLastError(comms[0]));
+    }
+    cudaFreeHost(pinned);
+    cudaFree(other);
+    cudaFree(managed);
+    close_all();
+}
+
+static void plain_device_memory_may_be_sent(void **state)
+{
+    (void)state;
+    void *plain[MAX_GPUS];
+    open_all();
+    fill(31, false);
+    for (int g = 0; g < gpus; g++) {
+        cudaSetDevice(g);
+        assert_int_equal(cudaMalloc(&plain[g], BLOCK), cudaSuccess);
+        OK(ceclMemcpyAsync(comms[g], plain[g], send_buffer[g], BLOCK, streams[g]));
+        OK(ceclAllGather(plain[g], recv_buffer[g], BLOCK, ceclUint8, comms[g], streams[g]));
+    }
+    check(31);
+    for (int g = 0; g < gpus; g++)
+        cudaFree(plain[g]);
+    close_all();
+}
+
+static void a_capturing_stream_is_refused(void **state)
+{
+    (void)state;
+    cudaGraph_t graph = NULL;
+    open_all();
+    cudaSetDevice(0);
+    assert_int_equal(cudaStreamBeginCapture(streams[0], cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    const ceclResult_t result = ceclAllGather(recv_buffer[0], recv_buffer[0], BLOCK, ceclUint8, comms[0], streams[0]);
+    const bool said = strstr(ceclGetLastError(comms[0]), "captures a graph") != NULL;
+    assert_int_equal(cudaStreamEndCapture(streams[0], &graph), cudaSuccess);
+    cudaGraphDestroy(graph);
+    assert_int_equal(result, ceclInvalidUsage);
+    assert_true(said);
+    fill(5, true);
+    gather_all(true, streams); /* as usable as before */
+    check(5);
+    close_all();
+}
+
+/* A rank that never calls: the wait on the GPU itself is released, and everything ends. */
+static void a_wait_on_the_gpu_ends_by_the_timeout(void **state)
+{
+    (void)state;
+    setenv("CECL_TIMEOUT_MS", "400", 1);
+    open_all();
+    unsetenv("CECL_TIMEOUT_MS");
+    OK(ceclAllGather(recv_buffer[0], recv_buffer[0], BLOCK, ceclUint8, comms[0], streams[0]));
+    assert_int_equal(ceclStreamSynchronize(comms[0], streams[0]), ceclTimeout);
+    assert_non_null(strstr(ceclGetLastError(comms[0]), "waits for rank 1"));
+    for (int g = 0; g < gpus; g++) {
+        (void)!ceclStreamDestroy(comms[g], streams[g]);
+        (void)!ceclCommDestroy(comms[g]);
+    }
+}
+
+static void communicators_leak_no_gpu_memory(void **state)
+{
+    (void)state;
+    size_t before = 0, after = 0, all = 0;
+    for (int i = 0; i < 12; i++) {
+        open_all();
+        close_all();
+        cudaSetDevice(0);
+        assert_int_equal(cudaMemGetInfo(i == 1 ? &before : &after, &all), cudaSuccess);
+    }
+    if (after + ((size_t)4 << 20) < before)
+        fail_msg("%zu bytes of GPU memory were lost in 10 cycles", before - after);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(in_place_push_with_written_flags_needs_no_sm),
+        cmocka_unit_test(in_place_push_with_copied_flags_needs_no_sm),
+        cmocka_unit_test(in_place_pull_needs_no_sm),
+        cmocka_unit_test(in_place_on_the_legacy_default_stream_needs_no_sm),
+        cmocka_unit_test(out_of_place_waits_for_an_sm_as_explained),
+        cmocka_unit_test(memory_that_is_not_this_gpus_is_refused),
+        cmocka_unit_test(plain_device_memory_may_be_sent),
+        cmocka_unit_test(a_capturing_stream_is_refused),
+        cmocka_unit_test(a_wait_on_the_gpu_ends_by_the_timeout),
+        cmocka_unit_test(communicators_leak_no_gpu_memory),
+    };
+    setenv("CECL_DEVICE", "cuda", 1);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
