@@ -40,6 +40,7 @@ struct root {
     uint8_t secret[16];
     int64_t timeout_ms, deadline;
     int nranks, joined;
+    int expected; /* the most ranks that any rank has spoken of */
     struct seat *seats; /* [nranks], once the first rank has come */
     struct pending pending[PENDING_MAX];
     int npending;
@@ -94,6 +95,8 @@ static void admit(struct root *root, const struct pending *one)
         close(one->fd);
         return;
     }
+    if (nranks > root->expected && nranks <= RANKS_MAX)
+        root->expected = nranks;
     if (root->failed != ceclSuccess)
         status = root->failed;
     else if (nranks < 1 || nranks > RANKS_MAX || rank < 0 || rank >= nranks)
@@ -208,7 +211,7 @@ static void tell_who_is_missing(struct root *root)
 /* Whether everyone who is to come has come: to a seat, or to hear that the job has failed. */
 static bool all_came(const struct root *root)
 {
-    return root->nranks > 0 && root->joined + root->told >= root->nranks;
+    return root->expected > 0 && root->joined + root->told >= root->expected;
 }
 
 static void let_ranks_in(struct root *root)

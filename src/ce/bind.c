@@ -16,15 +16,15 @@ void cecl_bound_free(struct cecl_bound *bound)
     free(bound);
 }
 
-/* Room for the most that `plan` can come to: a signal is at most an operation, a copy, and three pieces. */
+/* Room for the most that `plan` can come to: a step is at most an operation or copies, and a piece. */
 static struct cecl_bound *bound_new(const struct cecl_plan *plan)
 {
     const size_t nsteps = plan->nsteps, ncopies = plan->ncopies + nsteps;
     struct cecl_bound *bound = calloc(1, sizeof(*bound));
     if (!bound)
         return NULL;
-    bound->pieces = calloc(3 * nsteps + 2, sizeof(*bound->pieces));
-    bound->ops = calloc(2 * nsteps + 2, sizeof(*bound->ops));
+    bound->pieces = calloc(nsteps + 1, sizeof(*bound->pieces));
+    bound->ops = calloc(nsteps + 1, sizeof(*bound->ops));
     bound->batch.dst = calloc(ncopies + 1, sizeof(*bound->batch.dst));
     bound->batch.src = calloc(ncopies + 1, sizeof(*bound->batch.src));
     bound->batch.bytes = calloc(ncopies + 1, sizeof(*bound->batch.bytes));
@@ -34,28 +34,28 @@ static struct cecl_bound *bound_new(const struct cecl_plan *plan)
     return NULL;
 }
 
-/* The piece to which the next operation or copy belongs: the last one, or a new one. */
-static struct cecl_piece *piece_for(struct cecl_bound *bound, enum cecl_piece_kind kind, bool fresh)
+static struct cecl_piece *new_piece(struct cecl_bound *bound, enum cecl_piece_kind kind, uint32_t phase)
 {
-    if (bound->npieces > 0 && !fresh && bound->pieces[bound->npieces - 1].kind == kind)
-        return &bound->pieces[bound->npieces - 1];
     struct cecl_piece *piece = &bound->pieces[bound->npieces++];
-    *piece = (struct cecl_piece){
-        .kind = kind, .first = kind == CECL_PIECE_MEMOPS ? bound->nops : bound->ncopies};
+    *piece = (struct cecl_piece){.kind = kind,
+                                 .first = kind == CECL_PIECE_MEMOPS ? bound->nops : bound->ncopies,
+                                 .phase = phase};
     return piece;
 }
 
 static void add_op(struct cecl_bound *bound, enum cecl_memop_kind kind, uint32_t *addr,
                    uint32_t phase)
 {
-    piece_for(bound, CECL_PIECE_MEMOPS, false)->count++;
+    struct cecl_piece *piece = bound->npieces > 0 ? &bound->pieces[bound->npieces - 1] : NULL;
+    if (!piece || piece->kind != CECL_PIECE_MEMOPS)
+        piece = new_piece(bound, CECL_PIECE_MEMOPS, 0);
+    piece->count++;
     bound->ops[bound->nops++] = (struct cecl_memop){addr, phase, kind};
 }
 
-/* `fresh`: begins a batch of its own. A flag never shares one with data: a batch has no order. */
-static void add_copy(struct cecl_bound *bound, void *dst, void *src, size_t bytes, bool fresh)
+static void add_copy(struct cecl_bound *bound, struct cecl_piece *piece, void *dst, void *src, size_t bytes)
 {
-    piece_for(bound, CECL_PIECE_COPIES, fresh)->count++;
+    piece->count++;
     bound->batch.dst[bound->ncopies] = dst;
     bound->batch.src[bound->ncopies] = src;
     bound->batch.bytes[bound->ncopies] = bytes;
@@ -93,42 +93,40 @@ static ceclResult_t address_of(const struct cecl_engine *engine, const struct ce
 static ceclResult_t bind_copies(const struct cecl_engine *engine, const struct cecl_plan *plan,
                                 const struct cecl_step *step, struct cecl_bound *bound)
 {
+    struct cecl_piece *piece = new_piece(bound, CECL_PIECE_COPIES, 0);
     for (uint32_t i = 0; i < step->count; i++) {
         const struct cecl_copy *copy = &plan->copies[step->first + i];
         char *dst, *src;
         CECL_TRY(address_of(engine, &bound->request, &copy->dst, &dst));
         CECL_TRY(address_of(engine, &bound->request, &copy->src, &src));
-        add_copy(bound, dst, src, (size_t)copy->bytes, i == 0);
+        add_copy(bound, piece, dst, src, (size_t)copy->bytes);
     }
     return ceclSuccess;
 }
 
-/* Tells `peer`. By copy: the word is first set here, then sent; signals of one phase share both. */
+/* Tells a peer. Copied flags of one phase share a batch, but never with data: a batch has no order. */
 static void bind_signal(const struct cecl_engine *engine, const struct cecl_step *step,
-                        uint32_t *source_phase, struct cecl_bound *bound)
+                        struct cecl_bound *bound)
 {
     uint32_t *flag = cecl_engine_flag(engine, step->peer, engine->rank);
     if (engine->flags == CECL_FLAGS_WRITE) {
         add_op(bound, CECL_MEMOP_WRITE, flag, step->phase);
         return;
     }
-    uint32_t *source = cecl_engine_flag_source(engine);
-    const bool set = *source_phase != step->phase;
-    if (set)
-        add_op(bound, CECL_MEMOP_WRITE, source, step->phase);
-    *source_phase = step->phase;
-    add_copy(bound, flag, source, sizeof(*flag), set);
+    struct cecl_piece *piece = bound->npieces > 0 ? &bound->pieces[bound->npieces - 1] : NULL;
+    if (!piece || piece->kind != CECL_PIECE_FLAGS || piece->phase != step->phase)
+        piece = new_piece(bound, CECL_PIECE_FLAGS, step->phase);
+    add_copy(bound, piece, flag, NULL, sizeof(*flag));
 }
 
 static ceclResult_t bind_steps(const struct cecl_engine *engine, const struct cecl_plan *plan,
                                struct cecl_bound *bound)
 {
-    uint32_t source_phase = 0;
     for (uint32_t i = 0; i < plan->nsteps; i++) {
         const struct cecl_step *step = &plan->steps[i];
         switch ((enum cecl_step_kind)step->kind) {
         case CECL_STEP_SIGNAL:
-            bind_signal(engine, step, &source_phase, bound);
+            bind_signal(engine, step, bound);
             break;
         case CECL_STEP_WAIT:
             add_op(bound, CECL_MEMOP_WAIT, cecl_engine_flag(engine, engine->rank, step->peer),
@@ -136,12 +134,12 @@ static ceclResult_t bind_steps(const struct cecl_engine *engine, const struct ce
             break;
         case CECL_STEP_COPY:
             CECL_TRY(bind_copies(engine, plan, step, bound));
-            source_phase = 0; /* so that the next flag begins anew, after this data */
             break;
         }
     }
     /* A call without phases (one rank) still counts, so that its end can be seen. */
     bound->advance = plan->phases > 0 ? plan->phases : plan->nsteps > 0;
+    bound->done_op = bound->nops;
     if (bound->advance > 0)
         add_op(bound, CECL_MEMOP_WRITE, engine->done, bound->advance);
     return ceclSuccess;
@@ -208,6 +206,22 @@ static void keep(struct cecl_engine *engine, struct cecl_bound *bound)
     engine->cache[s][way] = bound;
 }
 
+static ceclResult_t make_scratch(struct cecl_engine *engine, size_t count)
+{
+    if (count <= engine->scratch_count)
+        return ceclSuccess;
+    struct cecl_memop *scratch = realloc(engine->scratch, count * sizeof(*scratch));
+    if (scratch)
+        engine->scratch = scratch;
+    void **sources = realloc(engine->sources, count * sizeof(*sources));
+    if (sources)
+        engine->sources = sources;
+    if (!scratch || !sources)
+        return cecl_fail(ceclOutOfMemory, "no host memory for %zu flags", count);
+    engine->scratch_count = count;
+    return ceclSuccess;
+}
+
 ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_request *request,
                               const struct cecl_plan *plan, struct cecl_bound **out)
 {
@@ -218,16 +232,8 @@ ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_requ
     bound->request = *request;
     bound->generation = engine->pool->generation;
     ceclResult_t result = bind_steps(engine, plan, bound);
-    if (result == ceclSuccess && bound->nops > engine->scratch_count) {
-        struct cecl_memop *scratch =
-            realloc(engine->scratch, bound->nops * sizeof(*engine->scratch));
-        if (scratch) {
-            engine->scratch = scratch;
-            engine->scratch_count = bound->nops;
-        } else {
-            result = cecl_fail(ceclOutOfMemory, "no host memory for %u flags", bound->nops);
-        }
-    }
+    if (result == ceclSuccess)
+        result = make_scratch(engine, bound->nops > bound->ncopies ? bound->nops : bound->ncopies);
     if (result != ceclSuccess) {
         cecl_bound_free(bound);
         return result;

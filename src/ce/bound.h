@@ -5,10 +5,15 @@
 #include "ce/engine.h"
 
 /* A stretch of one kind, issued by one call to the device. */
-enum cecl_piece_kind { CECL_PIECE_MEMOPS, CECL_PIECE_COPIES };
+enum cecl_piece_kind {
+    CECL_PIECE_MEMOPS,
+    CECL_PIECE_COPIES,
+    CECL_PIECE_FLAGS /* copies of the value of `phase`: their source is known when the call is issued */
+};
 struct cecl_piece {
     uint32_t kind;
     uint32_t first, count; /* in ops, or in batch */
+    uint32_t phase;        /* FLAGS */
 };
 
 struct cecl_bound {
@@ -18,6 +23,7 @@ struct cecl_bound {
     uint32_t npieces, nops, ncopies;
     struct cecl_piece *pieces;
     struct cecl_memop *ops;   /* value: the phase; the call's first epoch is added when it is issued */
+    uint32_t done_op;         /* index of the operation that marks the end: an epoch, no flag */
     struct cecl_batch batch;  /* all copies of all pieces */
     ceclExplanation_t explanation;
 };
@@ -26,7 +32,11 @@ void cecl_bound_free(struct cecl_bound *bound); /* NULL has no effect */
 
 /* The word at rank `holder` that rank `writer` writes. */
 uint32_t *cecl_engine_flag(const struct cecl_engine *engine, int holder, int writer);
-/* The word that CECL_FLAGS_COPY sends from. */
-uint32_t *cecl_engine_flag_source(const struct cecl_engine *engine);
+/* A word of this rank that holds the flag of `epoch`. */
+static inline void *cecl_engine_value(const struct cecl_engine *engine, uint32_t epoch)
+{
+    return (uint32_t *)cecl_pool_at(engine->pool, engine->rank, engine->values_offset) +
+           epoch % CECL_FLAG_VALUES;
+}
 
 #endif

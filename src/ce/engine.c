@@ -8,37 +8,24 @@
 /* Close to the wrap-around, so that every program crosses it soon and nothing can depend on it not happening. */
 #define FIRST_EPOCH 0xffffff00u
 
-#define RELEASE_AHEAD 0x40000000u /* beyond any epoch that is waited for, yet "later" in the cyclic order */
+#define RELEASE_AHEAD 0x4000u /* beyond any epoch that is waited for, yet "later" in the flags' cyclic order */
 
-static uint32_t *flag_at(const struct cecl_engine *engine, int holder, int writer)
+uint32_t *cecl_engine_flag(const struct cecl_engine *engine, int holder, int writer)
 {
     return (uint32_t *)cecl_pool_at(engine->pool, holder, engine->flags_offset) + writer;
 }
 
-uint32_t *cecl_engine_flag(const struct cecl_engine *engine, int holder, int writer)
-{
-    return flag_at(engine, holder, writer);
-}
-
-uint32_t *cecl_engine_flag_source(const struct cecl_engine *engine)
-{
-    return flag_at(engine, engine->rank, engine->nranks);
-}
-
-/* Sends FIRST_EPOCH - 1 + `try` to every peer in the given way, and waits for the stream. */
-static ceclResult_t send_probe(struct cecl_engine *engine, enum cecl_flag_way way, uint32_t value,
+/* Sends a flag to every peer in the given way, and waits for the stream. */
+static ceclResult_t send_probe(struct cecl_engine *engine, enum cecl_flag_way way, uint32_t epoch,
                                ceclStream_t stream)
 {
     struct cecl_device *dev = engine->dev;
-    struct cecl_memop source = {cecl_engine_flag_source(engine), value, CECL_MEMOP_WRITE};
     ceclResult_t result = ceclSuccess;
 
-    if (way == CECL_FLAGS_COPY)
-        result = dev->ops->memops(dev, stream, &source, 1);
     for (int i = 1; i < engine->nranks && result == ceclSuccess; i++) {
-        uint32_t *flag = flag_at(engine, (engine->rank + i) % engine->nranks, engine->rank);
-        struct cecl_memop write = {flag, value, CECL_MEMOP_WRITE};
-        void *dst = flag, *src = source.addr;
+        uint32_t *flag = cecl_engine_flag(engine, (engine->rank + i) % engine->nranks, engine->rank);
+        struct cecl_memop write = {flag, cecl_flag_value(epoch), CECL_MEMOP_WRITE};
+        void *dst = flag, *src = cecl_engine_value(engine, epoch);
         size_t bytes = sizeof(*flag);
         struct cecl_batch batch = {&dst, &src, &bytes, 1};
         result = way == CECL_FLAGS_WRITE ? dev->ops->memops(dev, stream, &write, 1)
@@ -52,12 +39,12 @@ static ceclResult_t send_probe(struct cecl_engine *engine, enum cecl_flag_way wa
 static ceclResult_t probe_way(struct cecl_engine *engine, enum cecl_flag_way way,
                               ceclStream_t stream)
 {
-    const uint32_t value = FIRST_EPOCH - (way == CECL_FLAGS_WRITE ? 1 : 0);
+    const uint32_t epoch = FIRST_EPOCH - (way == CECL_FLAGS_COPY ? 1 : 0), value = cecl_flag_value(epoch);
     struct cecl_mesh *mesh = engine->pool->mesh;
 
-    CECL_TRY(cecl_mesh_agree(mesh, send_probe(engine, way, value, stream)));
+    CECL_TRY(cecl_mesh_agree(mesh, send_probe(engine, way, epoch, stream)));
     ceclResult_t result =
-        engine->dev->ops->words_read(engine->dev, flag_at(engine, engine->rank, 0),
+        engine->dev->ops->words_read(engine->dev, cecl_engine_flag(engine, engine->rank, 0),
                                      (size_t)engine->nranks, engine->row);
     for (int r = 0; r < engine->nranks && result == ceclSuccess; r++)
         if (r != engine->rank && engine->row[r] != value)
@@ -67,6 +54,23 @@ static ceclResult_t probe_way(struct cecl_engine *engine, enum cecl_flag_way way
     return cecl_mesh_agree(mesh, result);
 }
 
+/* Every value that a flag can have, in order. */
+static ceclResult_t write_values(struct cecl_engine *engine, ceclStream_t stream)
+{
+    struct cecl_device *dev = engine->dev;
+    const size_t bytes = CECL_FLAG_VALUES * sizeof(uint32_t);
+    uint32_t *values = malloc(bytes);
+    if (!values)
+        return cecl_fail(ceclOutOfMemory, "no host memory for %zu bytes of flags", bytes);
+    for (uint32_t i = 0; i < CECL_FLAG_VALUES; i++)
+        values[i] = cecl_flag_value(i);
+    ceclResult_t result =
+        dev->ops->memcpy_async(dev, cecl_engine_value(engine, 0), values, bytes, stream);
+    ceclResult_t waited = dev->ops->stream_synchronize(dev, stream);
+    free(values);
+    return result != ceclSuccess ? result : waited;
+}
+
 /* Collective. Chooses how flags travel. */
 static ceclResult_t choose_way(struct cecl_engine *engine, int wanted)
 {
@@ -74,12 +78,15 @@ static ceclResult_t choose_way(struct cecl_engine *engine, int wanted)
     ceclStream_t stream = NULL;
     ceclResult_t result = dev->ops->stream_create(dev, &stream);
 
+    if (result == ceclSuccess)
+        result = write_values(engine, stream);
     result = cecl_mesh_agree(engine->pool->mesh, result);
     if (result == ceclSuccess) {
-        engine->flags = wanted == 2 ? CECL_FLAGS_COPY : CECL_FLAGS_WRITE;
+        /* Copied flags are the faster ones where measured (docs/measurements.md), and no driver refuses them. */
+        engine->flags = wanted == 1 ? CECL_FLAGS_WRITE : CECL_FLAGS_COPY;
         result = probe_way(engine, engine->flags, stream);
         if (result != ceclSuccess && wanted == 0) {
-            engine->flags = CECL_FLAGS_COPY;
+            engine->flags = CECL_FLAGS_WRITE;
             result = probe_way(engine, engine->flags, stream);
         }
     }
@@ -93,8 +100,8 @@ static ceclResult_t clear_flags(struct cecl_engine *engine)
 {
     struct cecl_device *dev = engine->dev;
     ceclResult_t result =
-        dev->ops->mem_set(dev, flag_at(engine, engine->rank, 0), 0,
-                          ((size_t)engine->nranks + 1) * sizeof(uint32_t));
+        dev->ops->mem_set(dev, cecl_engine_flag(engine, engine->rank, 0), 0,
+                          (size_t)engine->nranks * sizeof(uint32_t));
     if (result == ceclSuccess)
         result = dev->ops->words_alloc(dev, 1, &engine->done);
     if (result == ceclSuccess &&
@@ -112,8 +119,8 @@ ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool
                                    .nranks = pool->nranks,
                                    .staging_bytes = staging_bytes,
                                    .epoch = FIRST_EPOCH};
-    CECL_TRY(cecl_pool_alloc(pool, ((uint64_t)pool->nranks + 1) * sizeof(uint32_t),
-                             &engine->flags_offset));
+    CECL_TRY(cecl_pool_alloc(pool, (uint64_t)pool->nranks * sizeof(uint32_t), &engine->flags_offset));
+    CECL_TRY(cecl_pool_alloc(pool, CECL_FLAG_VALUES * sizeof(uint32_t), &engine->values_offset));
     CECL_TRY(cecl_pool_alloc(pool, staging_bytes, &engine->staging_offset));
     CECL_TRY(clear_flags(engine));
     CECL_TRY(choose_way(engine, way));
@@ -132,6 +139,7 @@ void cecl_engine_close(struct cecl_engine *engine)
         engine->dev->ops->words_free(engine->dev, engine->done);
     free(engine->row);
     free(engine->scratch);
+    free(engine->sources);
     *engine = (struct cecl_engine){0};
 }
 
@@ -142,9 +150,9 @@ bool cecl_engine_idle(const struct cecl_engine *engine)
 
 ceclResult_t cecl_engine_release(struct cecl_engine *engine)
 {
-    return engine->dev->ops->words_release(engine->dev, flag_at(engine, engine->rank, 0),
+    return engine->dev->ops->words_release(engine->dev, cecl_engine_flag(engine, engine->rank, 0),
                                            (size_t)engine->nranks,
-                                           atomic_load(&engine->target) + RELEASE_AHEAD);
+                                           cecl_flag_value(atomic_load(&engine->target) + RELEASE_AHEAD));
 }
 
 ceclResult_t cecl_engine_progress(struct cecl_engine *engine, uint32_t *row,
@@ -158,12 +166,12 @@ ceclResult_t cecl_engine_progress(struct cecl_engine *engine, uint32_t *row,
         return ceclSuccess;
     /* What this rank last told a peer stands at that peer. */
     const int last = (engine->rank + engine->nranks - 1) % engine->nranks;
-    CECL_TRY(dev->ops->words_read(dev, flag_at(engine, last, engine->rank), 1, &progress->phase));
-    CECL_TRY(dev->ops->words_read(dev, flag_at(engine, engine->rank, 0), (size_t)engine->nranks,
+    CECL_TRY(dev->ops->words_read(dev, cecl_engine_flag(engine, last, engine->rank), 1, &progress->flag));
+    CECL_TRY(dev->ops->words_read(dev, cecl_engine_flag(engine, engine->rank, 0), (size_t)engine->nranks,
                                   row));
-    progress->started = (int32_t)(progress->phase - done) > 0;
+    progress->started = (int32_t)(progress->flag - cecl_flag_value(done)) > 0;
     for (int r = 0; r < engine->nranks && progress->started; r++)
-        if (r != engine->rank && (int32_t)(row[r] - progress->phase) < 0) {
+        if (r != engine->rank && (int32_t)(row[r] - progress->flag) < 0) {
             progress->nlate++;
             if (progress->late < 0)
                 progress->late = r;

@@ -10,6 +10,14 @@
 #include "alloc/pool.h"
 #include "plan/plan.h"
 
+/* A flag holds the low half of the epoch in its upper half: compared as a whole it is cyclic, and it has few enough values that all of them
+ * lie ready in memory to be copied from. */
+#define CECL_FLAG_VALUES 65536u
+static inline uint32_t cecl_flag_value(uint32_t epoch)
+{
+    return epoch << 16;
+}
+
 enum cecl_flag_way {
     CECL_FLAGS_WRITE, /* remote stream writes */
     CECL_FLAGS_COPY   /* copy-engine copies of a word, for drivers that refuse the former */
@@ -33,7 +41,8 @@ struct cecl_engine {
     struct cecl_pool *pool;
     int rank, nranks;
     enum cecl_flag_way flags;
-    uint64_t flags_offset;       /* of the row: nranks words, then the word that COPY sends from */
+    uint64_t flags_offset;       /* of the row: nranks words */
+    uint64_t values_offset;      /* of every value a flag can have, in order: what COPY sends from */
     uint64_t staging_offset, staging_bytes;
     uint32_t epoch;              /* of all flags once every call so far is done */
     _Atomic uint32_t target;     /* = epoch, for the watchdog */
@@ -42,7 +51,8 @@ struct cecl_engine {
     uint64_t last_stream;        /* id of the stream of the last call: another one must wait for it */
     uint32_t *row;               /* [nranks] scratch for reading flags while the engine opens */
     struct cecl_memop *scratch;  /* operations with their epochs filled in */
-    size_t scratch_count;
+    void **sources;              /* likewise the sources of copied flags */
+    size_t scratch_count;        /* room in both */
     struct cecl_bound *cache[CECL_CACHE_SETS][CECL_CACHE_WAYS];
     unsigned victim[CECL_CACHE_SETS]; /* next way to give up */
     uint64_t plans_made;         /* cache misses: a test sees that repeated calls make none */
@@ -78,9 +88,9 @@ ceclResult_t cecl_engine_release(struct cecl_engine *engine);
 
 /* How far the call in progress has come. */
 struct cecl_progress {
-    bool started;   /* this rank has told its peers that it is there */
-    uint32_t phase; /* epoch it last told them */
-    int late;       /* a peer that has not come to that epoch, or -1 */
+    bool started;  /* this rank has told its peers that it is there */
+    uint32_t flag; /* the value it last told them */
+    int late;      /* a peer that has not come to that value, or -1 */
     int nlate;
 };
 /* `row`: room for nranks words. */

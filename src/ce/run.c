@@ -16,21 +16,30 @@ static ceclResult_t follow_last_call(struct cecl_engine *engine, ceclStream_t wo
     return ceclSuccess;
 }
 
+static ceclResult_t issue_memops(struct cecl_engine *engine, const struct cecl_bound *bound,
+                                 const struct cecl_piece *piece, ceclStream_t work)
+{
+    for (uint32_t i = 0; i < piece->count; i++) {
+        const uint32_t at = piece->first + i, epoch = engine->epoch + bound->ops[at].value;
+        engine->scratch[i] = bound->ops[at];
+        engine->scratch[i].value = at == bound->done_op ? epoch : cecl_flag_value(epoch);
+    }
+    return engine->dev->ops->memops(engine->dev, work, engine->scratch, piece->count);
+}
+
 static ceclResult_t issue_piece(struct cecl_engine *engine, const struct cecl_bound *bound,
                                 const struct cecl_piece *piece, ceclStream_t work)
 {
-    struct cecl_device *dev = engine->dev;
-    if (piece->kind == CECL_PIECE_COPIES) {
-        const struct cecl_batch batch = {bound->batch.dst + piece->first,
-                                         bound->batch.src + piece->first,
-                                         bound->batch.bytes + piece->first, piece->count};
-        return dev->ops->copies(dev, work, &batch);
+    struct cecl_batch batch = {bound->batch.dst + piece->first, bound->batch.src + piece->first,
+                               bound->batch.bytes + piece->first, piece->count};
+    if (piece->kind == CECL_PIECE_MEMOPS)
+        return issue_memops(engine, bound, piece, work);
+    if (piece->kind == CECL_PIECE_FLAGS) {
+        for (uint32_t i = 0; i < piece->count; i++)
+            engine->sources[i] = cecl_engine_value(engine, engine->epoch + piece->phase);
+        batch.src = engine->sources;
     }
-    for (uint32_t i = 0; i < piece->count; i++) {
-        engine->scratch[i] = bound->ops[piece->first + i];
-        engine->scratch[i].value += engine->epoch;
-    }
-    return dev->ops->memops(dev, work, engine->scratch, piece->count);
+    return engine->dev->ops->copies(engine->dev, work, &batch);
 }
 
 ceclResult_t cecl_engine_run(struct cecl_engine *engine, const struct cecl_bound *bound,

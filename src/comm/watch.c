@@ -13,14 +13,14 @@
 
 /* What was seen of the pending call when it last moved. */
 struct watched {
-    uint32_t done, phase;
+    uint32_t done, flag;
     int64_t since; /* of no movement while started */
     bool started;
 };
 
 static bool is_late(ceclComm_t comm, const struct cecl_progress *progress, int rank)
 {
-    return rank != comm->rank && (int32_t)(comm->watch.row[rank] - progress->phase) < 0;
+    return rank != comm->rank && (int32_t)(comm->watch.row[rank] - progress->flag) < 0;
 }
 
 /* A rank that is waited for and has left, or -1. It is known to have left before its flag is read: what it signalled in its life
@@ -53,8 +53,8 @@ static void look_after(ceclComm_t comm, struct watched *seen)
     }
     /* Work of the caller that comes before the call in its stream, however long, is no time of the call. */
     if (!progress.started || !seen->started || done != seen->done ||
-        progress.phase != seen->phase || progress.late < 0) {
-        *seen = (struct watched){done, progress.phase, now, progress.started};
+        progress.flag != seen->flag || progress.late < 0) {
+        *seen = (struct watched){done, progress.flag, now, progress.started};
         if (!progress.started || progress.late < 0)
             return;
     }

@@ -1,4 +1,5 @@
-/* The CUDA device: looking for a GPU, opening and closing it. */
+/* The CUDA device: looking for a GPU, opening and closing it. What it does is in cuda_memory.c and
+ * cuda_stream.c. */
 #include "device/cuda.h"
 
 #include <cuda_runtime_api.h>
@@ -19,9 +20,9 @@ ceclResult_t cuda_enter(struct cuda_device *cuda, bool *pushed)
 
 void cuda_leave(struct cuda_device *cuda, bool pushed)
 {
-    CUcontext mine;
+    CUcontext ours;
     if (pushed)
-        cuda->cu->cuCtxPopCurrent(&mine);
+        cuda->cu->cuCtxPopCurrent(&ours);
 }
 
 static void cuda_close(struct cecl_device *dev)
@@ -94,10 +95,16 @@ static const char *lacks(const struct cecl_driver *cu, CUdevice device)
         return "its memory cannot be shared by file descriptor";
     if (!attribute(cu, device, CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING))
         return "it has no unified addressing";
+    /* No attribute tells of 32-bit operations alone; where these are missing, so are the others. */
+    if (!attribute(cu, device, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS))
+        return "it has no stream memory operations";
+    if (attribute(cu, device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) == CU_COMPUTEMODE_PROHIBITED)
+        return "its compute mode prohibits contexts";
     return NULL;
 }
 
-/* The ordinal that the caller means. */
+/* The ordinal that the caller means. The driver is asked what is current: the caller's runtime may
+ * be another copy than ours, and this makes no context. */
 static int choose(const struct cecl_driver *cu, int which, int rank, int count)
 {
     CUcontext current = NULL;
@@ -119,9 +126,10 @@ ceclResult_t cecl_cuda_probe(int which, int rank, struct cecl_gpu_id *id, char *
     int count = 0;
 
     *id = (struct cecl_gpu_id){.ordinal = -1};
+    snprintf(why, bytes, "%s", "");
     if (cu && (cu->cuDeviceGetCount(&count) != CUDA_SUCCESS || count == 0))
         reason = "no GPU is visible";
-    if (!cu || count == 0) {
+    if (reason) {
         snprintf(why, bytes, "%s", reason);
         return ceclSuccess;
     }
@@ -129,7 +137,7 @@ ceclResult_t cecl_cuda_probe(int which, int rank, struct cecl_gpu_id *id, char *
     CUdevice device;
     CUuuid uuid;
     if (cu->cuDeviceGet(&device, ordinal) != CUDA_SUCCESS) {
-        snprintf(why, bytes, "GPU %d: %d GPUs are visible", ordinal, count);
+        snprintf(why, bytes, "GPU %d: 0..%d are visible", ordinal, count - 1);
         return ceclSuccess;
     }
     reason = lacks(cu, device);
@@ -152,11 +160,13 @@ ceclResult_t cecl_cuda_probe(int which, int rank, struct cecl_gpu_id *id, char *
 static ceclResult_t open_inside(struct cuda_device *cuda)
 {
     int least = 0, most = 0;
-    size_t total = 0;
+    size_t total = 0, granularity = 0;
     void *scratch = NULL;
     CECL_TRY(CUDA_CALL(cuda, cuCtxGetStreamPriorityRange, &least, &most));
-    CECL_TRY(CUDA_CALL(cuda, cuStreamCreateWithPriority, &cuda->side, CU_STREAM_NON_BLOCKING, most));
-    CECL_TRY(CUDA_CALL(cuda, cuStreamCreateWithPriority, &cuda->legacy, CU_STREAM_NON_BLOCKING, least));
+    CECL_TRY(
+        CUDA_CALL(cuda, cuStreamCreateWithPriority, &cuda->side, CU_STREAM_NON_BLOCKING, most));
+    CECL_TRY(
+        CUDA_CALL(cuda, cuStreamCreateWithPriority, &cuda->legacy, CU_STREAM_NON_BLOCKING, least));
     CECL_TRY(CUDA_CALL(cuda, cuEventCreate, &cuda->fork, CU_EVENT_DISABLE_TIMING));
     CECL_TRY(CUDA_CALL(cuda, cuEventCreate, &cuda->join, CU_EVENT_DISABLE_TIMING));
     CECL_TRY(CUDA_CALL(cuda, cuMemHostAlloc, &scratch, CUDA_SCRATCH_WORDS * sizeof(*cuda->scratch),
@@ -164,10 +174,14 @@ static ceclResult_t open_inside(struct cuda_device *cuda)
     cuda->scratch = scratch;
     CECL_TRY(CUDA_CALL(cuda, cuDeviceTotalMem, &total, cuda->device));
     cuda->base.total_bytes = total;
-    cuda->base.granularity = cuda_granularity(cuda);
-    if (cuda->base.granularity == 0 || (cuda->base.granularity & (cuda->base.granularity - 1)) != 0)
-        return cecl_fail(ceclUnhandledCudaError, "GPU %d: allocation granularity %zu", cuda->base.ordinal,
-                         cuda->base.granularity);
+    cuda->rdma = attribute(cuda->cu, cuda->device,
+                           CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED) != 0;
+    CECL_TRY(cuda_granularity(cuda, &granularity));
+    if (granularity == 0 || (granularity & (granularity - 1)) != 0)
+        return cecl_fail(ceclUnhandledCudaError,
+                         "GPU %d: allocation granularity %zu; a power of two is expected",
+                         cuda->base.ordinal, granularity);
+    cuda->base.granularity = granularity;
     return ceclSuccess;
 }
 

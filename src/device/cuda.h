@@ -16,11 +16,17 @@ struct cuda_device {
     CUstream legacy;    /* takes the work of callers' legacy default stream */
     CUevent fork, join; /* between those two */
     uint32_t *scratch;  /* pinned words that `side` copies to */
+    bool rdma;          /* allocations may be made reachable for network cards */
 };
 
 static inline struct cuda_device *cuda_of(struct cecl_device *dev)
 {
     return (struct cuda_device *)dev;
+}
+
+static inline CUdeviceptr cuda_address(const void *ptr)
+{
+    return (CUdeviceptr)(uintptr_t)ptr;
 }
 
 /* Calls the driver and turns its result into ours, naming the call. */
@@ -42,6 +48,19 @@ void cuda_leave(struct cuda_device *cuda, bool pushed);
         }                                                                                          \
     } while (0)
 
+/* As CUDA_WITHIN, for what the watchdog does: while any thread captures a graph in the global mode,
+ * a call that waits or asks may be refused and spoil that capture. None of ours concerns it, and
+ * the calling thread tells CUDA so for as long as `expr` takes. */
+#define CUDA_BESIDE(cuda, result, expr)                                                            \
+    do {                                                                                           \
+        CUstreamCaptureMode cuda_mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;                           \
+        (result) = CUDA_CALL((cuda), cuThreadExchangeStreamCaptureMode, &cuda_mode_);              \
+        if ((result) == ceclSuccess) {                                                             \
+            CUDA_WITHIN((cuda), (result), (expr));                                                 \
+            (cuda)->cu->cuThreadExchangeStreamCaptureMode(&cuda_mode_);                            \
+        }                                                                                          \
+    } while (0)
+
 /* cuda_memory.c */
 ceclResult_t cuda_reserve(struct cecl_device *dev, size_t bytes, void **base);
 void cuda_unreserve(struct cecl_device *dev, void *base, size_t bytes);
@@ -52,12 +71,15 @@ ceclResult_t cuda_mem_map(struct cecl_device *dev, void *addr, const struct cecl
 void cuda_mem_unmap(struct cecl_device *dev, void *addr, size_t bytes);
 void cuda_mem_release(struct cecl_device *dev, struct cecl_mem *mem);
 ceclResult_t cuda_mem_set(struct cecl_device *dev, void *addr, int value, size_t bytes);
+ceclResult_t cuda_granularity(struct cuda_device *cuda, size_t *bytes);
 ceclResult_t cuda_words_alloc(struct cecl_device *dev, size_t count, uint32_t **words);
 void cuda_words_free(struct cecl_device *dev, uint32_t *words);
-ceclResult_t cuda_words_release(struct cecl_device *dev, uint32_t *words, size_t count, uint32_t value);
-ceclResult_t cuda_words_read(struct cecl_device *dev, const uint32_t *words, size_t count, uint32_t *out);
-ceclResult_t cuda_check_pointer(struct cecl_device *dev, const void *ptr, size_t bytes, const char *name);
-size_t cuda_granularity(struct cuda_device *cuda); /* 0: refused */
+ceclResult_t cuda_words_release(struct cecl_device *dev, uint32_t *words, size_t count,
+                                uint32_t value);
+ceclResult_t cuda_words_read(struct cecl_device *dev, const uint32_t *words, size_t count,
+                             uint32_t *out);
+ceclResult_t cuda_check_pointer(struct cecl_device *dev, const void *ptr, size_t bytes,
+                                const char *name);
 
 /* cuda_stream.c */
 ceclResult_t cuda_stream_create(struct cecl_device *dev, ceclStream_t *stream);
@@ -67,8 +89,11 @@ ceclResult_t cuda_stream_query(struct cecl_device *dev, ceclStream_t stream);
 ceclResult_t cuda_stream_fork(struct cecl_device *dev, ceclStream_t stream, ceclStream_t *work);
 ceclResult_t cuda_stream_join(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work);
 uint64_t cuda_stream_id(struct cecl_device *dev, ceclStream_t work);
-ceclResult_t cuda_copies(struct cecl_device *dev, ceclStream_t work, const struct cecl_batch *batch);
-ceclResult_t cuda_memops(struct cecl_device *dev, ceclStream_t work, const struct cecl_memop *ops, size_t count);
-ceclResult_t cuda_memcpy_async(struct cecl_device *dev, void *dst, const void *src, size_t bytes, ceclStream_t stream);
+ceclResult_t cuda_copies(struct cecl_device *dev, ceclStream_t work,
+                         const struct cecl_batch *batch);
+ceclResult_t cuda_memops(struct cecl_device *dev, ceclStream_t work, const struct cecl_memop *ops,
+                         size_t count);
+ceclResult_t cuda_memcpy_async(struct cecl_device *dev, void *dst, const void *src, size_t bytes,
+                               ceclStream_t stream);
 
 #endif

@@ -11,48 +11,73 @@ static struct cecl_driver driver;
 static bool usable;
 static char reason[160];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+static cudaError_t refusal; /* of the last look-up, where it was the runtime's */
 
-/* The function of that name with the signature of that CUDA version, or NULL. */
+/* The function of that name with the signature of that CUDA version, or NULL. Always the one that
+ * takes NULL for the legacy stream, however this file is compiled. */
 static void *find(const char *name, unsigned version)
 {
     void *function = NULL;
     enum cudaDriverEntryPointQueryResult status = cudaDriverEntryPointSymbolNotFound;
-    const cudaError_t error =
-        cudaGetDriverEntryPointByVersion(name, &function, version, cudaEnableDefault, &status);
-    if (error != cudaSuccess)
+    refusal =
+        cudaGetDriverEntryPointByVersion(name, &function, version, cudaEnableLegacyStream, &status);
+    if (refusal != cudaSuccess)
         cudaGetLastError(); /* ours; the caller's next check must not find it */
-    return error == cudaSuccess && status == cudaDriverEntryPointSuccess ? function : NULL;
+    return refusal == cudaSuccess && status == cudaDriverEntryPointSuccess ? function : NULL;
+}
+
+static void say_missing(const char *name)
+{
+    if (refusal == cudaSuccess)
+        snprintf(reason, sizeof(reason), "the CUDA driver has no %s", name);
+    else
+        snprintf(reason, sizeof(reason), "looking for %s in the CUDA driver: %s", name,
+                 cudaGetErrorString(refusal));
 }
 
 static void load(void)
 {
-    void *function = find("cuInit", 2000);
-    if (!function) {
+    int version = 0;
+    const cudaError_t error = cudaDriverGetVersion(&version);
+    if (error != cudaSuccess)
+        cudaGetLastError();
+    if (version == 0) {
         snprintf(reason, sizeof(reason), "no CUDA driver is installed here");
         return;
     }
+    if (version < 12080) {
+        snprintf(reason, sizeof(reason), "the driver is of CUDA %d.%d; 12.8 or later is needed",
+                 version / 1000, version % 1000 / 10);
+        return;
+    }
+
     /* A data pointer becomes a function pointer by its bytes: ISO C has no cast for it. */
-#define CECL_DRIVER_FIND(name, version)                                                            \
-    if (!(function = find(#name, version))) {                                                      \
-        snprintf(reason, sizeof(reason), "the CUDA driver has no " #name "; CUDA 12.8 is needed"); \
+    void *function;
+#define CECL_DRIVER_FIND(name, since)                                                              \
+    if (!(function = find(#name, since))) {                                                        \
+        say_missing(#name);                                                                        \
         return;                                                                                    \
     }                                                                                              \
     memcpy(&driver.name, &function, sizeof(function));
     CECL_DRIVER_FUNCTIONS(CECL_DRIVER_FIND)
 #undef CECL_DRIVER_FIND
-    if ((function = find("cuMemcpyBatchAsync", 13000)) != NULL)
+
+    /* Asked for 13.0, an older driver must not hand out its own: arguments would be read askew. */
+    if (version >= 13000 && (function = find("cuMemcpyBatchAsync", 13000)) != NULL) {
         memcpy(&driver.batch_13000, &function, sizeof(function));
-    else if ((function = find("cuMemcpyBatchAsync", 12080)) != NULL)
+    } else if ((function = find("cuMemcpyBatchAsync", 12080)) != NULL) {
         memcpy(&driver.batch_12080, &function, sizeof(function));
-    else {
-        snprintf(reason, sizeof(reason), "the CUDA driver has no cuMemcpyBatchAsync; CUDA 12.8 is needed");
+    } else {
+        say_missing("cuMemcpyBatchAsync");
         return;
     }
+
     const CUresult result = driver.cuInit(0);
     if (result != CUDA_SUCCESS) {
-        const char *name = "?";
+        const char *name = "unknown error", *text = "";
         driver.cuGetErrorName(result, &name);
-        snprintf(reason, sizeof(reason), "cuInit: %s", name);
+        driver.cuGetErrorString(result, &text);
+        snprintf(reason, sizeof(reason), "cuInit: %s (%s)", name, text);
         return;
     }
     usable = true;

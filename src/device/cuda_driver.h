@@ -1,4 +1,5 @@
-/* The CUDA driver's functions, found at run time, so that a libcecl built with CUDA also loads where there is no driver. */
+/* The CUDA driver's functions, found at run time, so that a libcecl built with CUDA also loads
+ * where there is no driver. Knows nothing of devices. */
 #ifndef CECL_DEVICE_CUDA_DRIVER_H
 #define CECL_DEVICE_CUDA_DRIVER_H
 
@@ -52,13 +53,16 @@
     X(cuStreamQuery, 2000)                                                                         \
     X(cuStreamWaitEvent, 3020)                                                                     \
     X(cuStreamIsCapturing, 10000)                                                                  \
+    X(cuThreadExchangeStreamCaptureMode, 10010)                                                    \
+    X(cuStreamGetDevice, 12080)                                                                    \
     X(cuStreamGetId, 12000)                                                                        \
     X(cuStreamBatchMemOp, 11070)                                                                   \
     X(cuEventCreate, 2000)                                                                         \
     X(cuEventDestroy, 4000)                                                                        \
     X(cuEventRecord, 2000)
 
-/* cuMemcpyBatchAsync has two signatures: of 12.8, and of 13.0 without failIdx. */
+/* cuMemcpyBatchAsync has two signatures: of 12.8, and of 13.0 without failIdx, for which a toolkit
+ * of 12.8 has no type. */
 typedef CUresult(CUDAAPI *cecl_batch_13000_fn)(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
                                                size_t count, CUmemcpyAttributes *attributes,
                                                size_t *first_of_attribute, size_t nattributes,
@@ -68,14 +72,16 @@ struct cecl_driver {
 #define CECL_DRIVER_FIELD(function, version) PFN_##function##_v##version function;
     CECL_DRIVER_FUNCTIONS(CECL_DRIVER_FIELD)
 #undef CECL_DRIVER_FIELD
-    PFN_cuMemcpyBatchAsync_v12080 batch_12080; /* one of the two is there */
+    PFN_cuMemcpyBatchAsync_v12080 batch_12080; /* used where batch_13000 is NULL */
     cecl_batch_13000_fn batch_13000;
 };
 
-/* The driver, initialised; NULL where there is none that serves, with the reason in *why (a constant). Any thread. */
+/* The driver, initialised; NULL where there is none that serves, with the reason in *why (kept for
+ * good). Any thread. Makes no context. */
 const struct cecl_driver *cecl_driver_get(const char **why);
 
-/* ceclSuccess, or ceclUnhandledCudaError naming the call and CUDA's reason; CUDA_ERROR_OUT_OF_MEMORY is ceclOutOfMemory. */
+/* ceclSuccess, or ceclUnhandledCudaError naming the call and CUDA's reason; ceclOutOfMemory for
+ * CUDA_ERROR_OUT_OF_MEMORY. */
 ceclResult_t cecl_driver_check(const struct cecl_driver *cu, CUresult result, const char *call);
 
 #endif

@@ -1,44 +1,55 @@
-/* The CUDA device's memory: virtual ranges, shareable allocations, pinned words, and what a pointer is. */
+/* The CUDA device's memory: virtual ranges, shareable allocations, words, and what a pointer is. */
 #include <string.h>
 
 #include "device/cuda.h"
 
-static CUdeviceptr address_of(const void *ptr)
-{
-    return (CUdeviceptr)(uintptr_t)ptr;
-}
+#define RELEASE_BATCH 64 /* words in one batch of cuda_words_release */
 
 static CUmemAllocationProp properties(const struct cuda_device *cuda)
 {
-    return (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                 .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = cuda->device}};
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE,
+                                             .id = cuda->device}};
+    prop.allocFlags.gpuDirectRDMACapable = cuda->rdma;
+    return prop;
 }
 
-size_t cuda_granularity(struct cuda_device *cuda)
+ceclResult_t cuda_granularity(struct cuda_device *cuda, size_t *bytes)
 {
     const CUmemAllocationProp prop = properties(cuda);
-    size_t bytes = 0;
-    return CUDA_CALL(cuda, cuMemGetAllocationGranularity, &bytes, &prop,
-                     CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) == ceclSuccess
-               ? bytes
-               : 0;
+    return CUDA_CALL(cuda, cuMemGetAllocationGranularity, bytes, &prop,
+                     CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
 }
+
+/* ---- address ranges */
 
 ceclResult_t cuda_reserve(struct cecl_device *dev, size_t bytes, void **base)
 {
+    struct cuda_device *cuda = cuda_of(dev);
     CUdeviceptr range = 0;
-    CECL_TRY(CUDA_CALL(cuda_of(dev), cuMemAddressReserve, &range, bytes, dev->granularity, 0, 0));
-    *base = (void *)(uintptr_t)range;
-    return ceclSuccess;
+    ceclResult_t result;
+    CUDA_WITHIN(cuda, result,
+                CUDA_CALL(cuda, cuMemAddressReserve, &range, bytes, dev->granularity, 0, 0));
+    if (result == ceclSuccess)
+        *base = (void *)(uintptr_t)range;
+    return result;
 }
 
 void cuda_unreserve(struct cecl_device *dev, void *base, size_t bytes)
 {
-    cuda_of(dev)->cu->cuMemAddressFree(address_of(base), bytes);
+    struct cuda_device *cuda = cuda_of(dev);
+    bool pushed;
+    if (cuda_enter(cuda, &pushed) == ceclSuccess) {
+        cuda->cu->cuMemAddressFree(cuda_address(base), bytes);
+        cuda_leave(cuda, pushed);
+    }
 }
 
-static ceclResult_t create(struct cuda_device *cuda, size_t bytes, CUmemGenericAllocationHandle *handle)
+/* ---- physical memory */
+
+static ceclResult_t create(struct cuda_device *cuda, size_t bytes,
+                           CUmemGenericAllocationHandle *handle)
 {
     const CUmemAllocationProp prop = properties(cuda);
     const CUresult error = cuda->cu->cuMemCreate(handle, bytes, &prop, 0);
@@ -46,14 +57,14 @@ static ceclResult_t create(struct cuda_device *cuda, size_t bytes, CUmemGenericA
     if (error != CUDA_ERROR_OUT_OF_MEMORY)
         return cecl_driver_check(cuda->cu, error, "cuMemCreate");
     cuda->cu->cuMemGetInfo(&left, &all);
-    return cecl_fail(ceclOutOfMemory, "GPU %d: %zu bytes wanted, %zu of %zu are free", cuda->base.ordinal,
-                     bytes, left, all);
+    return cecl_fail(ceclOutOfMemory, "GPU %d: %zu bytes wanted, %zu of %zu are free",
+                     cuda->base.ordinal, bytes, left, all);
 }
 
 ceclResult_t cuda_mem_create(struct cecl_device *dev, size_t bytes, struct cecl_mem *mem)
 {
     struct cuda_device *cuda = cuda_of(dev);
-    CUmemGenericAllocationHandle handle;
+    CUmemGenericAllocationHandle handle = 0;
     ceclResult_t result;
     CUDA_WITHIN(cuda, result, create(cuda, bytes, &handle));
     if (result == ceclSuccess)
@@ -63,14 +74,21 @@ ceclResult_t cuda_mem_create(struct cecl_device *dev, size_t bytes, struct cecl_
 
 ceclResult_t cuda_mem_export(struct cecl_device *dev, const struct cecl_mem *mem, int *fd)
 {
-    return CUDA_CALL(cuda_of(dev), cuMemExportToShareableHandle, fd, mem->handle,
-                     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    struct cuda_device *cuda = cuda_of(dev);
+    int made = -1;
+    ceclResult_t result;
+    CUDA_WITHIN(cuda, result,
+                CUDA_CALL(cuda, cuMemExportToShareableHandle, &made, mem->handle,
+                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    if (result == ceclSuccess)
+        *fd = made;
+    return result;
 }
 
 ceclResult_t cuda_mem_import(struct cecl_device *dev, int fd, size_t bytes, struct cecl_mem *mem)
 {
     struct cuda_device *cuda = cuda_of(dev);
-    CUmemGenericAllocationHandle handle;
+    CUmemGenericAllocationHandle handle = 0;
     ceclResult_t result;
     CUDA_WITHIN(cuda, result,
                 CUDA_CALL(cuda, cuMemImportFromShareableHandle, &handle, (void *)(uintptr_t)fd,
@@ -82,8 +100,9 @@ ceclResult_t cuda_mem_import(struct cecl_device *dev, int fd, size_t bytes, stru
 
 static ceclResult_t map(struct cuda_device *cuda, CUdeviceptr at, const struct cecl_mem *mem)
 {
-    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = cuda->device},
-                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    const CUmemAccessDesc access = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = cuda->device},
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CECL_TRY(CUDA_CALL(cuda, cuMemMap, at, mem->bytes, 0, mem->handle, 0));
     ceclResult_t result = CUDA_CALL(cuda, cuMemSetAccess, at, mem->bytes, &access, 1);
     if (result != ceclSuccess)
@@ -95,7 +114,7 @@ ceclResult_t cuda_mem_map(struct cecl_device *dev, void *addr, const struct cecl
 {
     struct cuda_device *cuda = cuda_of(dev);
     ceclResult_t result;
-    CUDA_WITHIN(cuda, result, map(cuda, address_of(addr), mem));
+    CUDA_WITHIN(cuda, result, map(cuda, cuda_address(addr), mem));
     return result;
 }
 
@@ -104,7 +123,7 @@ void cuda_mem_unmap(struct cecl_device *dev, void *addr, size_t bytes)
     struct cuda_device *cuda = cuda_of(dev);
     bool pushed;
     if (cuda_enter(cuda, &pushed) == ceclSuccess) {
-        cuda->cu->cuMemUnmap(address_of(addr), bytes);
+        cuda->cu->cuMemUnmap(cuda_address(addr), bytes);
         cuda_leave(cuda, pushed);
     }
 }
@@ -112,7 +131,7 @@ void cuda_mem_unmap(struct cecl_device *dev, void *addr, size_t bytes)
 void cuda_mem_release(struct cecl_device *dev, struct cecl_mem *mem)
 {
     if (mem->bytes > 0)
-        cuda_of(dev)->cu->cuMemRelease(mem->handle);
+        cuda_of(dev)->cu->cuMemRelease((CUmemGenericAllocationHandle)mem->handle);
     *mem = (struct cecl_mem){0};
 }
 
@@ -126,11 +145,11 @@ ceclResult_t cuda_mem_set(struct cecl_device *dev, void *addr, int value, size_t
 {
     struct cuda_device *cuda = cuda_of(dev);
     ceclResult_t result;
-    CUDA_WITHIN(cuda, result, set(cuda, address_of(addr), value, bytes));
+    CUDA_WITHIN(cuda, result, set(cuda, cuda_address(addr), value, bytes));
     return result;
 }
 
-/* ---- words that the host sees too */
+/* ---- words */
 
 static ceclResult_t alloc_words(struct cuda_device *cuda, size_t count, void **words)
 {
@@ -138,13 +157,14 @@ static ceclResult_t alloc_words(struct cuda_device *cuda, size_t count, void **w
     CECL_TRY(CUDA_CALL(cuda, cuMemHostAlloc, words, count * sizeof(uint32_t),
                        CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
     ceclResult_t result = CUDA_CALL(cuda, cuMemHostGetDevicePointer, &seen, *words, 0);
-    if (result == ceclSuccess && seen != address_of(*words))
+    if (result == ceclSuccess && seen != cuda_address(*words))
         result = cecl_fail(ceclUnhandledCudaError,
-                           "pinned memory has another address on the GPU: no unified addressing");
-    if (result != ceclSuccess)
-        cuda->cu->cuMemFreeHost(*words);
-    else
+                           "pinned words %p are at %#llx for GPU %d; one address is expected",
+                           *words, (unsigned long long)seen, cuda->base.ordinal);
+    if (result == ceclSuccess)
         memset(*words, 0, count * sizeof(uint32_t));
+    else
+        cuda->cu->cuMemFreeHost(*words);
     return result;
 }
 
@@ -169,75 +189,135 @@ void cuda_words_free(struct cecl_device *dev, uint32_t *words)
     }
 }
 
-/* By stream memory operations, not by memset: that may be a kernel, and SMs may be held by what waits for these very words. */
-ceclResult_t cuda_words_release(struct cecl_device *dev, uint32_t *words, size_t count, uint32_t value)
+static ceclResult_t release(struct cuda_device *cuda, uint32_t *words, size_t count,
+                            uint32_t value)
 {
-    struct cecl_memop ops[64];
+    struct cecl_memop ops[RELEASE_BATCH];
     for (size_t done = 0; done < count;) {
         size_t n = 0;
-        for (; n < sizeof(ops) / sizeof(ops[0]) && done + n < count; n++)
+        for (; n < RELEASE_BATCH && done + n < count; n++)
             ops[n] = (struct cecl_memop){&words[done + n], value, CECL_MEMOP_WRITE};
-        CECL_TRY(cuda_memops(dev, cuda_of(dev)->side, ops, n));
+        CECL_TRY(cuda_memops(&cuda->base, cuda->side, ops, n));
         done += n;
     }
     return ceclSuccess;
 }
 
-static ceclResult_t read_some(struct cuda_device *cuda, const uint32_t *words, size_t count)
-{
-    CECL_TRY(CUDA_CALL(cuda, cuMemcpyAsync, address_of(cuda->scratch), address_of(words),
-                       count * sizeof(*words), cuda->side));
-    return CUDA_CALL(cuda, cuStreamSynchronize, cuda->side);
-}
-
-ceclResult_t cuda_words_read(struct cecl_device *dev, const uint32_t *words, size_t count, uint32_t *out)
+/* By stream memory operations, not by memset: that may be a kernel, and the SMs may be held by what
+ * waits for these very words. */
+ceclResult_t cuda_words_release(struct cecl_device *dev, uint32_t *words, size_t count,
+                                uint32_t value)
 {
     struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t result;
+    CUDA_BESIDE(cuda, result, release(cuda, words, count, value));
+    return result;
+}
+
+static ceclResult_t read_words(struct cuda_device *cuda, const uint32_t *words, size_t count,
+                               uint32_t *out)
+{
     for (size_t done = 0; done < count;) {
         const size_t n = count - done < CUDA_SCRATCH_WORDS ? count - done : CUDA_SCRATCH_WORDS;
-        ceclResult_t result;
-        CUDA_WITHIN(cuda, result, read_some(cuda, words + done, n));
-        CECL_TRY(result);
+        CECL_TRY(CUDA_CALL(cuda, cuMemcpyAsync, cuda_address(cuda->scratch),
+                           cuda_address(words + done), n * sizeof(*words), cuda->side));
+        CECL_TRY(CUDA_CALL(cuda, cuStreamSynchronize, cuda->side));
         memcpy(out + done, cuda->scratch, n * sizeof(*out));
         done += n;
     }
     return ceclSuccess;
 }
 
-/* ---- what a pointer is */
-
-ceclResult_t cuda_check_pointer(struct cecl_device *dev, const void *ptr, size_t bytes, const char *name)
+ceclResult_t cuda_words_read(struct cecl_device *dev, const uint32_t *words, size_t count,
+                             uint32_t *out)
 {
     struct cuda_device *cuda = cuda_of(dev);
-    unsigned type = 0, managed = 0;
-    int ordinal = -1;
-    CUdeviceptr start = 0;
-    size_t length = 0;
-    CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
-                                   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-                                   CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
-    void *values[] = {&type, &managed, &ordinal, &start, &length};
     ceclResult_t result;
+    CUDA_BESIDE(cuda, result, read_words(cuda, words, count, out));
+    return result;
+}
 
-    if (!ptr)
-        return cecl_fail(ceclInvalidArgument, "%s: NULL", name);
-    CUDA_WITHIN(cuda, result,
-                CUDA_CALL(cuda, cuPointerGetAttributes, sizeof(which) / sizeof(which[0]), which, values,
-                          address_of(ptr)));
-    CECL_TRY(result);
-    if (managed)
+/* ---- what a pointer is */
+
+struct pointer {
+    unsigned type, managed, mapped;
+    int ordinal;
+    CUdeviceptr start; /* of the allocation; of the whole reservation where memory is mapped */
+    size_t bytes;      /* 0: CUDA does not know */
+};
+
+/* An address that CUDA does not know is no error here: all is 0 then. */
+static ceclResult_t look(struct cuda_device *cuda, CUdeviceptr at, struct pointer *found)
+{
+    CUpointer_attribute which[] = {
+        CU_POINTER_ATTRIBUTE_MEMORY_TYPE,      CU_POINTER_ATTRIBUTE_IS_MANAGED,
+        CU_POINTER_ATTRIBUTE_MAPPED,           CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+    void *values[] = {&found->type,    &found->managed, &found->mapped,
+                      &found->ordinal, &found->start,   &found->bytes};
+    *found = (struct pointer){0};
+    return CUDA_CALL(cuda, cuPointerGetAttributes, sizeof(which) / sizeof(which[0]), which, values,
+                     at);
+}
+
+/* Of the last byte only its being there is asked: memory mapped piece by piece, as PyTorch's
+ * expandable segments are, is one buffer to its owner. */
+static ceclResult_t check_end(struct cuda_device *cuda, const void *ptr, size_t bytes,
+                              const struct pointer *first, const char *name)
+{
+    const CUdeviceptr at = cuda_address(ptr);
+    struct pointer last;
+
+    if (first->bytes > 0 && bytes > first->bytes - (size_t)(at - first->start))
+        return cecl_fail(ceclInvalidArgument, "%s %p: %zu bytes needed, %zu left in its allocation",
+                         name, ptr, bytes, first->bytes - (size_t)(at - first->start));
+    if (bytes == 0)
+        return ceclSuccess;
+    CECL_TRY(look(cuda, at + bytes - 1, &last));
+    if (last.type != CU_MEMORYTYPE_DEVICE || !last.mapped || last.ordinal != first->ordinal)
         return cecl_fail(ceclInvalidArgument,
-                         "%s %p: managed memory may move while it is copied; device memory is expected",
-                         name, ptr);
-    if (type != CU_MEMORYTYPE_DEVICE)
-        return cecl_fail(ceclInvalidArgument, "%s %p: %s; memory of GPU %d is expected", name, ptr,
-                         type == CU_MEMORYTYPE_HOST ? "pinned host memory" : "memory unknown to CUDA",
-                         dev->ordinal);
-    if (ordinal != cuda->device)
-        return cecl_fail(ceclInvalidArgument, "%s %p: memory of GPU %d; memory of GPU %d is expected", name,
-                         ptr, ordinal, dev->ordinal);
-    if (length > 0 && bytes > length - (size_t)(address_of(ptr) - start))
-        return cecl_fail(ceclInvalidArgument, "%s %p: %zu bytes needed, %zu left in its allocation", name,
-                         ptr, bytes, length - (size_t)(address_of(ptr) - start));
+                         "%s %p: its last byte, of %zu, is no memory of GPU %d", name, ptr, bytes,
+                         cuda->base.ordinal);
     return ceclSuccess;
+}
+
+static ceclResult_t check(struct cuda_device *cuda, const void *ptr, size_t bytes, const char *name)
+{
+    const int mine = cuda->base.ordinal;
+    struct pointer first;
+
+    CECL_TRY(look(cuda, cuda_address(ptr), &first));
+    if (first.managed)
+        return cecl_fail(ceclInvalidArgument,
+                         "%s %p: managed memory, which may move while it is copied; memory of "
+                         "GPU %d is expected (cudaMalloc, ceclMemAlloc)",
+                         name, ptr, mine);
+    if (first.type != CU_MEMORYTYPE_DEVICE)
+        return cecl_fail(ceclInvalidArgument, "%s %p: %s; memory of GPU %d is expected", name, ptr,
+                         first.type == CU_MEMORYTYPE_HOST
+                             ? "pinned host memory"
+                             : "memory unknown to CUDA (host memory, or freed)",
+                         mine);
+    if (!first.mapped)
+        return cecl_fail(ceclInvalidArgument,
+                         "%s %p: a reserved address with no memory mapped; memory of GPU %d is "
+                         "expected",
+                         name, ptr, mine);
+    if (first.ordinal != cuda->device)
+        return cecl_fail(ceclInvalidArgument,
+                         "%s %p: memory of GPU %d; memory of GPU %d is expected", name, ptr,
+                         first.ordinal, mine);
+    return check_end(cuda, ptr, bytes, &first, name);
+}
+
+ceclResult_t cuda_check_pointer(struct cecl_device *dev, const void *ptr, size_t bytes,
+                                const char *name)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t result;
+    if (!ptr)
+        return cecl_fail(ceclInvalidArgument, "%s: NULL; memory of GPU %d is expected", name,
+                         dev->ordinal);
+    CUDA_WITHIN(cuda, result, check(cuda, ptr, bytes, name));
+    return result;
 }

@@ -63,23 +63,48 @@ ceclResult_t cuda_stream_query(struct cecl_device *dev, ceclStream_t stream)
 {
     struct cuda_device *cuda = cuda_of(dev);
     ceclResult_t result;
-    CUDA_WITHIN(cuda, result, query(cuda, stream));
+    CUDA_BESIDE(cuda, result, query(cuda, stream));
     return result;
 }
 
-/* ---- where a call's work goes. The legacy default stream takes no batches ("invalid argument"), so its work runs on an internal
- * stream between two events. */
+/* ---- where a call's work goes. The legacy default stream takes no batches ("invalid argument"):
+ * its work runs on an internal stream between two events. */
+
+/* What is wrong with a caller's stream; the usual answer costs two look-ups in the driver. */
+static ceclResult_t check_stream(struct cuda_device *cuda, CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUdevice device = cuda->device;
+    CUresult asked = cuda->cu->cuStreamIsCapturing(stream, &status);
+
+    if (asked == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+        return cecl_fail(ceclInvalidUsage,
+                         "stream %p: the legacy default stream cannot be used while a blocking "
+                         "stream of GPU %d captures a graph; pass a stream of your own, made with "
+                         "cudaStreamNonBlocking, or end that capture first",
+                         (void *)stream, cuda->base.ordinal);
+    if (asked == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE)
+        return cecl_fail(ceclInvalidUsage,
+                         "stream %p: captures a graph, which this version does not support; make "
+                         "the call outside of the capture or on another stream",
+                         (void *)stream);
+    /* The default streams are those of our context, which is current. */
+    if (asked == CUDA_SUCCESS && !is_legacy(stream) && stream != CU_STREAM_PER_THREAD)
+        asked = cuda->cu->cuStreamGetDevice(stream, &device);
+    if (asked == CUDA_ERROR_INVALID_HANDLE || asked == CUDA_ERROR_CONTEXT_IS_DESTROYED)
+        return cecl_fail(ceclInvalidArgument, "stream %p: no stream of this process (destroyed?)",
+                         (void *)stream);
+    CECL_TRY(cecl_driver_check(cuda->cu, asked, "cuStreamIsCapturing or cuStreamGetDevice"));
+    if (device != cuda->device)
+        return cecl_fail(ceclInvalidArgument,
+                         "stream %p: a stream of GPU %d; one of GPU %d is expected", (void *)stream,
+                         device, cuda->base.ordinal);
+    return ceclSuccess;
+}
 
 static ceclResult_t fork_work(struct cuda_device *cuda, CUstream stream, ceclStream_t *work)
 {
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    const CUresult asked = cuda->cu->cuStreamIsCapturing(stream, &status);
-    if (asked == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT || status != CU_STREAM_CAPTURE_STATUS_NONE)
-        return cecl_fail(ceclInvalidUsage,
-                         "stream %p: captures a graph, which this version does not support; call it "
-                         "outside of the capture",
-                         (void *)stream);
-    CECL_TRY(cecl_driver_check(cuda->cu, asked, "cuStreamIsCapturing"));
+    CECL_TRY(check_stream(cuda, stream));
     if (!is_legacy(stream)) {
         *work = stream;
         return ceclSuccess;
@@ -113,48 +138,60 @@ ceclResult_t cuda_stream_join(struct cecl_device *dev, ceclStream_t stream, cecl
     return result;
 }
 
+/* Within the context: a per-thread default stream is another one in each. */
 uint64_t cuda_stream_id(struct cecl_device *dev, ceclStream_t work)
 {
+    struct cuda_device *cuda = cuda_of(dev);
     unsigned long long id = 0;
-    cuda_of(dev)->cu->cuStreamGetId(work, &id);
+    bool pushed;
+    if (cuda_enter(cuda, &pushed) == ceclSuccess) {
+        cuda->cu->cuStreamGetId(work, &id);
+        cuda_leave(cuda, pushed);
+    }
     return id;
 }
 
 /* ---- work */
 
 /* The two signatures of the batch meet here. */
-static CUresult copy_batch(const struct cecl_driver *cu, const struct cecl_batch *batch, CUstream stream)
+static CUresult copy_batch(const struct cecl_driver *cu, const struct cecl_batch *batch,
+                           CUstream stream)
 {
+    _Static_assert(sizeof(void *) == sizeof(CUdeviceptr), "a batch's pointers are device pointers");
+    CUdeviceptr *dst = (CUdeviceptr *)(void *)batch->dst, *src = (CUdeviceptr *)(void *)batch->src;
     CUmemcpyAttributes attributes = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM,
                                      .flags = CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE};
     size_t first = 0, failed = 0;
-    _Static_assert(sizeof(void *) == sizeof(CUdeviceptr), "a batch's pointers are device pointers");
-    CUdeviceptr *dst = (CUdeviceptr *)(void *)batch->dst, *src = (CUdeviceptr *)(void *)batch->src;
+
     if (cu->batch_13000)
-        return cu->batch_13000(dst, src, batch->bytes, batch->count, &attributes, &first, 1, stream);
-    return cu->batch_12080(dst, src, batch->bytes, batch->count, &attributes, &first, 1, &failed, stream);
+        return cu->batch_13000(dst, src, batch->bytes, batch->count, &attributes, &first, 1,
+                               stream);
+    return cu->batch_12080(dst, src, batch->bytes, batch->count, &attributes, &first, 1, &failed,
+                           stream);
 }
 
 ceclResult_t cuda_copies(struct cecl_device *dev, ceclStream_t work, const struct cecl_batch *batch)
 {
     struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
-    CUDA_WITHIN(cuda, result,
-                cecl_driver_check(cuda->cu, copy_batch(cuda->cu, batch, work), "cuMemcpyBatchAsync"));
+    ceclResult_t result = ceclSuccess;
+    if (batch->count > 0) /* CUDA takes no empty batch */
+        CUDA_WITHIN(
+            cuda, result,
+            cecl_driver_check(cuda->cu, copy_batch(cuda->cu, batch, work), "cuMemcpyBatchAsync"));
     return result;
 }
 
-static ceclResult_t issue_memops(struct cuda_device *cuda, CUstream stream, const struct cecl_memop *ops,
-                                 size_t count)
+static ceclResult_t issue_memops(struct cuda_device *cuda, CUstream stream,
+                                 const struct cecl_memop *ops, size_t count)
 {
     CUstreamBatchMemOpParams params[MEMOPS_MAX];
     while (count > 0) {
         const size_t n = count < MEMOPS_MAX ? count : MEMOPS_MAX;
         memset(params, 0, n * sizeof(params[0]));
         for (size_t i = 0; i < n; i++) {
-            const CUdeviceptr address = (CUdeviceptr)(uintptr_t)ops[i].addr;
+            const CUdeviceptr address = cuda_address(ops[i].addr);
             if (ops[i].kind == CECL_MEMOP_WRITE) {
-                /* Default flags: with the memory barrier, which makes earlier copies visible first. */
+                /* Default flags: with the memory barrier, so that earlier copies are seen first. */
                 params[i].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
                 params[i].writeValue.address = address;
                 params[i].writeValue.value = ops[i].value;
@@ -187,8 +224,8 @@ ceclResult_t cuda_memcpy_async(struct cecl_device *dev, void *dst, const void *s
 {
     struct cuda_device *cuda = cuda_of(dev);
     ceclResult_t result;
-    CUDA_WITHIN(cuda, result,
-                CUDA_CALL(cuda, cuMemcpyAsync, (CUdeviceptr)(uintptr_t)dst, (CUdeviceptr)(uintptr_t)src,
-                          bytes, stream));
+    CUDA_WITHIN(
+        cuda, result,
+        CUDA_CALL(cuda, cuMemcpyAsync, cuda_address(dst), cuda_address(src), bytes, stream));
     return result;
 }

@@ -23,7 +23,7 @@ enum cecl_setting_kind { CECL_SETTING_INT, CECL_SETTING_BYTES, CECL_SETTING_CHOI
     X(DIRECTION, "CECL_DIRECTION", CHOICE, "auto", "auto|push|pull",                                                   \
       "who moves a block: its owner (push) or its receiver (pull); auto: the tuning table decides")                    \
     X(FLAGS, "CECL_FLAGS", CHOICE, "auto", "auto|write|copy",                                                          \
-      "how flags reach peers: remote stream writes, or copy-engine copies of a word; auto: write if the driver allows")\
+      "how flags reach peers: remote stream writes, or copy-engine copies of a word (auto; falls back to write)")         \
     X(INIT_TIMEOUT_MS, "CECL_INIT_TIMEOUT_MS", INT, "60000", "1..86400000",                                            \
       "bound of every wait while a communicator is made, ms")                                                          \
     X(POOL_BYTES, "CECL_POOL_BYTES", BYTES, "-", "1M..16T",                                                            \

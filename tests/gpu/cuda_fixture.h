@@ -1,0 +1,273 @@
+/* What the tests of the CUDA device share: devices, memory of one mapped by the other, bounded
+ * waits. Each test program is one process and includes this once. */
+#ifndef CECL_TEST_CUDA_FIXTURE_H
+#define CECL_TEST_CUDA_FIXTURE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <cuda_runtime_api.h>
+
+#include "device/device.h"
+#include "util/clock.h"
+
+#define SOON_MS 5000        /* what must end, ends within */
+#define A_WHILE_MS 200      /* what must not end is watched for so long */
+#define PROGRAM_S 120       /* whatever hangs, the program ends */
+#define PATTERN_WORDS 65536 /* 256 KiB: a copy engine's work, and more than a packet */
+
+#define must(expr)                                                                                 \
+    do {                                                                                           \
+        if ((expr) != ceclSuccess)                                                                 \
+            fail_msg("%s: %s", #expr, cecl_message());                                             \
+    } while (0)
+
+#define must_cuda(expr)                                                                            \
+    do {                                                                                           \
+        const cudaError_t must_error_ = (expr);                                                    \
+        if (must_error_ != cudaSuccess)                                                            \
+            fail_msg("%s: %s", #expr, cudaGetErrorString(must_error_));                            \
+    } while (0)
+
+/* `expr` fails with `result`, and its message has `words` in it. */
+#define refused(result, words, expr)                                                               \
+    do {                                                                                           \
+        assert_int_equal((expr), (result));                                                        \
+        if (!strstr(cecl_message(), (words)))                                                      \
+            fail_msg("\"%s\" is not in \"%s\"", (words), cecl_message());                          \
+    } while (0)
+
+#define OPS(device) ((device)->ops)
+
+static struct cecl_device *gpu[2]; /* gpu[1]: NULL where there is one GPU */
+
+/* In each program's main: 77 where there is no GPU to test on. Keeps the program bounded. */
+static inline int fixture_start(void)
+{
+    struct cecl_gpu_id id;
+    char why[200] = "";
+    alarm(PROGRAM_S);
+    if (cecl_cuda_probe(0, 0, &id, why, sizeof(why)) == ceclSuccess && id.usable)
+        return 0;
+    printf("skipped: no usable GPU: %s\n", why);
+    return 77;
+}
+
+static int gpus_open(void **state)
+{
+    int count = 0;
+    (void)state;
+    must_cuda(cudaGetDeviceCount(&count));
+    must_cuda(cudaSetDevice(0));
+    must(cecl_cuda_open(0, &gpu[0]));
+    if (count > 1)
+        must(cecl_cuda_open(1, &gpu[1]));
+    return 0;
+}
+
+static int gpus_close(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        if (gpu[i])
+            OPS(gpu[i])->close(gpu[i]);
+    gpu[0] = gpu[1] = NULL;
+    return 0;
+}
+
+static inline void need_two(void)
+{
+    if (gpu[1])
+        return;
+    print_message("skipped: two GPUs are needed\n");
+    skip();
+}
+
+/* A driver's function that only tests call. */
+static inline void *driver_function(const char *name, unsigned version)
+{
+    void *function = NULL;
+    enum cudaDriverEntryPointQueryResult status = cudaDriverEntryPointSymbolNotFound;
+    must_cuda(
+        cudaGetDriverEntryPointByVersion(name, &function, version, cudaEnableDefault, &status));
+    assert_int_equal(status, cudaDriverEntryPointSuccess);
+    return function;
+}
+
+static inline void pause_ms(int ms)
+{
+    const struct timespec pause = {ms / 1000, (long)(ms % 1000) * 1000000L};
+    nanosleep(&pause, NULL);
+}
+
+/* Whether the stream comes to its end within that time. */
+static inline bool ends_within(struct cecl_device *dev, ceclStream_t stream, int ms)
+{
+    const int64_t deadline = cecl_deadline(ms);
+    ceclResult_t result = OPS(dev)->stream_query(dev, stream);
+    while (result == ceclInProgress && cecl_now_ms() < deadline) {
+        const struct timespec pause = {.tv_nsec = 50000};
+        nanosleep(&pause, NULL);
+        result = OPS(dev)->stream_query(dev, stream);
+    }
+    if (result != ceclSuccess && result != ceclInProgress)
+        fail_msg("stream_query: %s", cecl_message());
+    return result == ceclSuccess;
+}
+
+/* Ends a capture that must be in order still. */
+static inline void end_capture_and_check_it(ceclStream_t stream)
+{
+    cudaGraph_t graph = NULL;
+    must_cuda(cudaStreamEndCapture(stream, &graph));
+    assert_non_null(graph);
+    must_cuda(cudaGraphDestroy(graph));
+}
+
+/* ---- memory: a device's own, and a peer's view of it */
+
+struct memory {
+    struct cecl_device *dev; /* that maps it */
+    struct cecl_mem mem;
+    uint32_t *at;
+    size_t bytes;
+};
+
+static inline struct memory memory_map(struct cecl_device *dev, struct cecl_mem mem)
+{
+    struct memory memory = {.dev = dev, .mem = mem, .bytes = mem.bytes};
+    void *at = NULL;
+    must(OPS(dev)->reserve(dev, mem.bytes, &at));
+    must(OPS(dev)->mem_map(dev, at, &memory.mem));
+    memory.at = at;
+    return memory;
+}
+
+static inline struct memory memory_make(struct cecl_device *dev, size_t bytes)
+{
+    struct cecl_mem mem = {0};
+    must(OPS(dev)->mem_create(dev, (bytes + dev->granularity - 1) & ~(dev->granularity - 1), &mem));
+    return memory_map(dev, mem);
+}
+
+/* The memory of `theirs` as `dev` sees it. */
+static inline struct memory memory_view(struct cecl_device *dev, const struct memory *theirs)
+{
+    struct cecl_mem mem = {0};
+    int fd = -1;
+    must(OPS(theirs->dev)->mem_export(theirs->dev, &theirs->mem, &fd));
+    ceclResult_t result = OPS(dev)->mem_import(dev, fd, theirs->bytes, &mem);
+    close(fd);
+    must(result);
+    return memory_map(dev, mem);
+}
+
+static inline void memory_end(struct memory *memory)
+{
+    OPS(memory->dev)->mem_unmap(memory->dev, memory->at, memory->bytes);
+    OPS(memory->dev)->mem_release(memory->dev, &memory->mem);
+    OPS(memory->dev)->unreserve(memory->dev, memory->at, memory->bytes);
+    *memory = (struct memory){0};
+}
+
+/* ---- patterns of PATTERN_WORDS words, by copies from and to pinned memory: no SM is used */
+
+static inline uint32_t pattern_word(uint32_t seed, size_t i)
+{
+    return (uint32_t)(i * 2654435761u) ^ (seed * 0x9e3779b9u);
+}
+
+static inline void pattern_fill(uint32_t *words, uint32_t seed)
+{
+    for (size_t i = 0; i < PATTERN_WORDS; i++)
+        words[i] = pattern_word(seed, i);
+}
+
+static inline bool pattern_is(const uint32_t *words, uint32_t seed)
+{
+    for (size_t i = 0; i < PATTERN_WORDS; i++)
+        if (words[i] != pattern_word(seed, i))
+            return false;
+    return true;
+}
+
+/* Streams and pinned memory of one device, made before SMs are held. */
+struct kit {
+    struct cecl_device *dev;
+    ceclStream_t stream, other;
+    uint32_t *host; /* [PATTERN_WORDS] pinned */
+    uint32_t *flag; /* one pinned word, 0 */
+};
+
+static inline struct kit kit_make(struct cecl_device *dev)
+{
+    struct kit kit = {.dev = dev};
+    must(OPS(dev)->stream_create(dev, &kit.stream));
+    must(OPS(dev)->stream_create(dev, &kit.other));
+    must(OPS(dev)->words_alloc(dev, PATTERN_WORDS, &kit.host));
+    must(OPS(dev)->words_alloc(dev, 1, &kit.flag));
+    return kit;
+}
+
+static inline void kit_end(struct kit *kit)
+{
+    must(OPS(kit->dev)->stream_destroy(kit->dev, kit->stream));
+    must(OPS(kit->dev)->stream_destroy(kit->dev, kit->other));
+    OPS(kit->dev)->words_free(kit->dev, kit->host);
+    OPS(kit->dev)->words_free(kit->dev, kit->flag);
+    *kit = (struct kit){0};
+}
+
+static inline void put_pattern(struct kit *kit, uint32_t *at, uint32_t seed)
+{
+    pattern_fill(kit->host, seed);
+    must(OPS(kit->dev)->memcpy_async(kit->dev, at, kit->host, PATTERN_WORDS * 4, kit->other));
+    assert_true(ends_within(kit->dev, kit->other, SOON_MS));
+}
+
+static inline bool has_pattern(struct kit *kit, const uint32_t *at, uint32_t seed)
+{
+    memset(kit->host, 0, PATTERN_WORDS * 4);
+    must(OPS(kit->dev)->memcpy_async(kit->dev, kit->host, at, PATTERN_WORDS * 4, kit->other));
+    assert_true(ends_within(kit->dev, kit->other, SOON_MS));
+    return pattern_is(kit->host, seed);
+}
+
+/* ---- work in a line */
+
+static inline ceclResult_t copy_one(struct cecl_device *dev, ceclStream_t stream, void *dst,
+                                    void *src, size_t bytes)
+{
+    const struct cecl_batch batch = {&dst, &src, &bytes, 1};
+    return OPS(dev)->copies(dev, stream, &batch);
+}
+
+static inline ceclResult_t write_word(struct cecl_device *dev, ceclStream_t stream, uint32_t *word,
+                                      uint32_t value)
+{
+    const struct cecl_memop op = {word, value, CECL_MEMOP_WRITE};
+    return OPS(dev)->memops(dev, stream, &op, 1);
+}
+
+static inline ceclResult_t wait_word(struct cecl_device *dev, ceclStream_t stream, uint32_t *word,
+                                     uint32_t value)
+{
+    const struct cecl_memop op = {word, value, CECL_MEMOP_WAIT};
+    return OPS(dev)->memops(dev, stream, &op, 1);
+}
+
+/* As the host sets a word that a stream waits for. */
+static inline void host_writes(uint32_t *word, uint32_t value)
+{
+    __atomic_store_n(word, value, __ATOMIC_SEQ_CST);
+}
+
+#endif

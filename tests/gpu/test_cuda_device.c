@@ -1,0 +1,293 @@
+/* The CUDA device: opening, threads, memory, words, and what is left behind. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+
+#include <cuda.h>
+
+#include "cuda_fixture.h"
+
+/* Looked up by the first call, which the main thread makes. */
+static CUcontext current_context(void)
+{
+    static CUresult (*get)(CUcontext *);
+    CUcontext context = NULL;
+    if (!get) {
+        void *function = driver_function("cuCtxGetCurrent", 4000);
+        memcpy(&get, &function, sizeof(function));
+    }
+    get(&context);
+    return context;
+}
+
+/* ---- opening */
+
+static void open_tells_memory_and_a_granularity_that_is_a_power_of_two(void **state)
+{
+    size_t left = 0, all = 0;
+    (void)state;
+    must_cuda(cudaMemGetInfo(&left, &all));
+    assert_true(gpu[0]->granularity >= 4096);
+    assert_int_equal(gpu[0]->granularity & (gpu[0]->granularity - 1), 0);
+    assert_true(gpu[0]->total_bytes >= left);
+    assert_int_equal(gpu[0]->ordinal, 0);
+}
+
+/* ---- threads: what is current for the caller stays so */
+
+static void ops_leave_another_current_gpu_current(void **state)
+{
+    (void)state;
+    need_two();
+    must_cuda(cudaSetDevice(1));
+    CUcontext before = current_context();
+    struct kit kit = kit_make(gpu[0]);
+    struct memory memory = memory_make(gpu[0], PATTERN_WORDS * 4);
+    put_pattern(&kit, memory.at, 1);
+    assert_true(has_pattern(&kit, memory.at, 1));
+    memory_end(&memory);
+    kit_end(&kit);
+    assert_ptr_equal(current_context(), before);
+    must_cuda(cudaSetDevice(0));
+}
+
+/* No asserts here: cmocka's jump home must not leave this thread. */
+static void *use_from_a_fresh_thread(void *argument)
+{
+    struct memory *memory = argument;
+    struct cecl_device *dev = memory->dev;
+    ceclStream_t stream = NULL;
+    uint32_t seen[2] = {0};
+    const char *failed = NULL;
+    if (current_context() != NULL)
+        failed = "a fresh thread has a context";
+    else if (OPS(dev)->stream_create(dev, &stream) != ceclSuccess ||
+             write_word(dev, stream, memory->at, 7) != ceclSuccess ||
+             copy_one(dev, stream, memory->at + 1, memory->at, 4) != ceclSuccess ||
+             OPS(dev)->stream_synchronize(dev, stream) != ceclSuccess ||
+             OPS(dev)->words_read(dev, memory->at, 2, seen) != ceclSuccess ||
+             OPS(dev)->stream_destroy(dev, stream) != ceclSuccess)
+        failed = "an operation was refused";
+    else if (seen[0] != 7 || seen[1] != 7)
+        failed = "the words are wrong";
+    else if (current_context() != NULL)
+        failed = "a context was left behind";
+    return (void *)(uintptr_t)failed;
+}
+
+static void ops_work_from_a_thread_without_context(void **state)
+{
+    pthread_t thread;
+    void *failed = NULL;
+    (void)state;
+    struct memory memory = memory_make(gpu[0], 8);
+    assert_non_null(current_context());
+    assert_int_equal(pthread_create(&thread, NULL, use_from_a_fresh_thread, &memory), 0);
+    pthread_join(thread, &failed);
+    memory_end(&memory);
+    if (failed)
+        fail_msg("%s", (const char *)failed);
+}
+
+/* ---- memory */
+
+static void mem_create_of_more_than_there_is_tells_what_is_free(void **state)
+{
+    struct cecl_mem mem = {0};
+    (void)state;
+    const size_t bytes = (gpu[0]->total_bytes / gpu[0]->granularity + 1) * gpu[0]->granularity;
+    refused(ceclOutOfMemory, "are free", OPS(gpu[0])->mem_create(gpu[0], bytes, &mem));
+    assert_int_equal(mem.bytes, 0);
+}
+
+static void mem_set_writes_every_byte_of_its_range_alone(void **state)
+{
+    (void)state;
+    struct kit kit = kit_make(gpu[0]);
+    struct memory memory = memory_make(gpu[0], PATTERN_WORDS * 4);
+    put_pattern(&kit, memory.at, 3);
+    must(OPS(gpu[0])->mem_set(gpu[0], memory.at + 1, 0xa5, 8));
+    assert_false(has_pattern(&kit, memory.at, 3));
+    assert_int_equal(kit.host[0], pattern_word(3, 0));
+    assert_int_equal(kit.host[1], 0xa5a5a5a5u);
+    assert_int_equal(kit.host[2], 0xa5a5a5a5u);
+    assert_int_equal(kit.host[3], pattern_word(3, 3));
+    memory_end(&memory);
+    kit_end(&kit);
+}
+
+static void mapping_outlives_the_release_of_its_handle(void **state)
+{
+    (void)state;
+    struct kit kit = kit_make(gpu[0]);
+    struct memory memory = memory_make(gpu[0], PATTERN_WORDS * 4);
+    OPS(gpu[0])->mem_release(gpu[0], &memory.mem);
+    assert_int_equal(memory.mem.bytes, 0);
+    put_pattern(&kit, memory.at, 4);
+    assert_true(has_pattern(&kit, memory.at, 4));
+    memory_end(&memory); /* releases once more: no effect */
+    kit_end(&kit);
+}
+
+static void import_on_the_same_gpu_is_the_same_memory(void **state)
+{
+    (void)state;
+    struct kit kit = kit_make(gpu[0]);
+    struct memory memory = memory_make(gpu[0], PATTERN_WORDS * 4);
+    struct memory again = memory_view(gpu[0], &memory);
+    assert_ptr_not_equal(memory.at, again.at);
+    put_pattern(&kit, memory.at, 5);
+    assert_true(has_pattern(&kit, again.at, 5));
+    memory_end(&again);
+    memory_end(&memory);
+    kit_end(&kit);
+}
+
+static void import_by_a_peer_is_the_same_memory(void **state)
+{
+    (void)state;
+    need_two();
+    struct kit here = kit_make(gpu[0]), there = kit_make(gpu[1]);
+    struct memory memory = memory_make(gpu[1], PATTERN_WORDS * 4);
+    struct memory view = memory_view(gpu[0], &memory);
+    put_pattern(&here, view.at, 6);
+    assert_true(has_pattern(&there, memory.at, 6));
+    put_pattern(&there, memory.at, 7);
+    assert_true(has_pattern(&here, view.at, 7));
+    memory_end(&view);
+    memory_end(&memory);
+    kit_end(&here);
+    kit_end(&there);
+}
+
+static void import_of_a_foreign_descriptor_is_refused_and_stays_open(void **state)
+{
+    struct cecl_mem mem = {0};
+    (void)state;
+    int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    refused(ceclUnhandledCudaError, "cuMemImportFromShareableHandle",
+            OPS(gpu[0])->mem_import(gpu[0], fd, gpu[0]->granularity, &mem));
+    assert_int_equal(mem.bytes, 0);
+    assert_int_equal(close(fd), 0);
+}
+
+static void map_over_a_mapping_is_refused_and_leaves_it(void **state)
+{
+    (void)state;
+    struct kit kit = kit_make(gpu[0]);
+    struct memory memory = memory_make(gpu[0], PATTERN_WORDS * 4);
+    struct cecl_mem second = {0};
+    put_pattern(&kit, memory.at, 8);
+    must(OPS(gpu[0])->mem_create(gpu[0], memory.bytes, &second));
+    refused(ceclUnhandledCudaError, "cuMemMap", OPS(gpu[0])->mem_map(gpu[0], memory.at, &second));
+    OPS(gpu[0])->mem_release(gpu[0], &second);
+    assert_true(has_pattern(&kit, memory.at, 8));
+    memory_end(&memory);
+    kit_end(&kit);
+}
+
+/* ---- words */
+
+static void words_are_zero_and_shared_between_host_and_stream(void **state)
+{
+    uint32_t *words = NULL;
+    (void)state;
+    struct kit kit = kit_make(gpu[0]);
+    must(OPS(gpu[0])->words_alloc(gpu[0], 1000, &words));
+    for (int i = 0; i < 1000; i++)
+        assert_int_equal(words[i], 0);
+    must(wait_word(gpu[0], kit.stream, &words[1], 1));
+    must(write_word(gpu[0], kit.stream, &words[999], 2));
+    host_writes(&words[1], 1);
+    assert_true(ends_within(gpu[0], kit.stream, SOON_MS));
+    assert_int_equal(__atomic_load_n(&words[999], __ATOMIC_SEQ_CST), 2);
+    OPS(gpu[0])->words_free(gpu[0], words);
+    kit_end(&kit);
+}
+
+static void words_read_of_more_than_a_scratch_reads_them_all(void **state)
+{
+    (void)state;
+    struct kit kit = kit_make(gpu[0]);
+    struct memory memory = memory_make(gpu[0], PATTERN_WORDS * 4);
+    uint32_t *out = calloc(PATTERN_WORDS, sizeof(*out));
+    assert_non_null(out);
+    put_pattern(&kit, memory.at, 9);
+    must(OPS(gpu[0])->words_read(gpu[0], memory.at, PATTERN_WORDS, out));
+    const bool right = pattern_is(out, 9);
+    free(out);
+    assert_true(right);
+    memory_end(&memory);
+    kit_end(&kit);
+}
+
+/* ---- leaks */
+
+static int open_descriptors(void)
+{
+    int count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    assert_non_null(folder);
+    while (readdir(folder))
+        count++;
+    closedir(folder);
+    return count;
+}
+
+static void use_and_close(void)
+{
+    struct cecl_device *dev = NULL;
+    must(cecl_cuda_open(0, &dev));
+    struct kit kit = kit_make(dev);
+    struct memory memory = memory_make(dev, PATTERN_WORDS * 4);
+    struct memory view = memory_view(dev, &memory);
+    ceclStream_t work = NULL;
+    put_pattern(&kit, memory.at, 10);
+    must(OPS(dev)->stream_fork(dev, NULL, &work));
+    must(write_word(dev, work, view.at, 1));
+    must(OPS(dev)->stream_join(dev, NULL, work));
+    must(OPS(dev)->stream_synchronize(dev, NULL));
+    memory_end(&view);
+    memory_end(&memory);
+    kit_end(&kit);
+    OPS(dev)->close(dev);
+}
+
+static void open_and_close_100_times_leaks_nothing(void **state)
+{
+    size_t before = 0, after = 0, all = 0;
+    (void)state;
+    for (int i = 0; i < 5; i++) /* the driver's own pools grow at first */
+        use_and_close();
+    const int descriptors = open_descriptors();
+    must_cuda(cudaMemGetInfo(&before, &all));
+    for (int i = 0; i < 100; i++)
+        use_and_close();
+    must_cuda(cudaMemGetInfo(&after, &all));
+    assert_int_equal(open_descriptors(), descriptors);
+    /* One granule a cycle would be 100 of them. */
+    if (after + 4 * gpu[0]->granularity < before)
+        fail_msg("%zu bytes are gone", before - after);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(open_tells_memory_and_a_granularity_that_is_a_power_of_two),
+        cmocka_unit_test(ops_leave_another_current_gpu_current),
+        cmocka_unit_test(ops_work_from_a_thread_without_context),
+        cmocka_unit_test(mem_create_of_more_than_there_is_tells_what_is_free),
+        cmocka_unit_test(mem_set_writes_every_byte_of_its_range_alone),
+        cmocka_unit_test(mapping_outlives_the_release_of_its_handle),
+        cmocka_unit_test(import_on_the_same_gpu_is_the_same_memory),
+        cmocka_unit_test(import_by_a_peer_is_the_same_memory),
+        cmocka_unit_test(import_of_a_foreign_descriptor_is_refused_and_stays_open),
+        cmocka_unit_test(map_over_a_mapping_is_refused_and_leaves_it),
+        cmocka_unit_test(words_are_zero_and_shared_between_host_and_stream),
+        cmocka_unit_test(words_read_of_more_than_a_scratch_reads_them_all),
+        cmocka_unit_test(open_and_close_100_times_leaks_nothing),
+    };
+    const int skipped = fixture_start();
+    return skipped ? skipped : cmocka_run_group_tests(tests, gpus_open, gpus_close);
+}

@@ -1,0 +1,162 @@
+/* Which pointers the CUDA device takes as a user's buffer: its GPU's memory, to the last byte. */
+#include "cuda_fixture.h"
+
+#define BYTES ((size_t)8 << 20) /* large enough for allocations of their own */
+
+static ceclResult_t check(const void *ptr, size_t bytes)
+{
+    return OPS(gpu[0])->check_pointer(gpu[0], ptr, bytes, "sendbuff");
+}
+
+static void memory_of_cuda_malloc_is_taken_whole_and_in_part(void **state)
+{
+    char *memory = NULL;
+    (void)state;
+    must_cuda(cudaMalloc((void **)&memory, BYTES));
+    must(check(memory, BYTES));
+    must(check(memory + 4096, BYTES - 4096));
+    must(check(memory + BYTES - 1, 1));
+    must(check(memory + 1, 0));
+    must_cuda(cudaFree(memory));
+}
+
+static void range_past_the_end_of_its_allocation_is_refused_with_what_is_left(void **state)
+{
+    char *memory = NULL;
+    (void)state;
+    must_cuda(cudaMalloc((void **)&memory, BYTES));
+    refused(ceclInvalidArgument, "8388609 bytes needed, 8388608 left", check(memory, BYTES + 1));
+    refused(ceclInvalidArgument, "2 bytes needed, 1 left", check(memory + BYTES - 1, 2));
+    refused(ceclInvalidArgument, "left in its allocation", check(memory, SIZE_MAX));
+    must_cuda(cudaFree(memory));
+}
+
+static void memory_of_a_stream_ordered_pool_is_taken(void **state)
+{
+    void *memory = NULL;
+    (void)state;
+    must_cuda(cudaMallocAsync(&memory, BYTES, NULL));
+    must_cuda(cudaStreamSynchronize(NULL));
+    ceclResult_t result = check(memory, BYTES);
+    must_cuda(cudaFreeAsync(memory, NULL));
+    must_cuda(cudaStreamSynchronize(NULL));
+    must(result);
+}
+
+static void mapped_memory_of_the_pool_is_taken(void **state)
+{
+    (void)state;
+    struct memory memory = memory_make(gpu[0], BYTES);
+    must(check(memory.at, memory.bytes));
+    must(check((char *)memory.at + memory.bytes - 1, 1));
+    memory_end(&memory);
+}
+
+/* Two mappings side by side in one reservation, and a third place that stays empty. */
+static void range_over_two_mappings_is_taken_and_past_them_refused(void **state)
+{
+    const size_t piece = gpu[0]->granularity;
+    struct cecl_mem mem[2] = {{0}, {0}};
+    void *base = NULL;
+    (void)state;
+    must(OPS(gpu[0])->reserve(gpu[0], 3 * piece, &base));
+    for (size_t i = 0; i < 2; i++) {
+        must(OPS(gpu[0])->mem_create(gpu[0], piece, &mem[i]));
+        must(OPS(gpu[0])->mem_map(gpu[0], (char *)base + i * piece, &mem[i]));
+    }
+    must(check(base, 2 * piece));
+    refused(ceclInvalidArgument, "sendbuff", check(base, 2 * piece + 1));
+    refused(ceclInvalidArgument, "sendbuff", check((char *)base + 2 * piece, 1));
+    for (size_t i = 0; i < 2; i++) {
+        OPS(gpu[0])->mem_unmap(gpu[0], (char *)base + i * piece, piece);
+        OPS(gpu[0])->mem_release(gpu[0], &mem[i]);
+    }
+    refused(ceclInvalidArgument, "sendbuff", check(base, 1));
+    OPS(gpu[0])->unreserve(gpu[0], base, 3 * piece);
+}
+
+static void null_is_refused(void **state)
+{
+    (void)state;
+    refused(ceclInvalidArgument, "sendbuff: NULL", check(NULL, 1));
+}
+
+static void plain_host_memory_is_refused(void **state)
+{
+    (void)state;
+    char *memory = malloc(4096);
+    assert_non_null(memory);
+    refused(ceclInvalidArgument, "unknown to CUDA", check(memory, 4096));
+    free(memory);
+}
+
+static void pinned_host_memory_is_refused(void **state)
+{
+    uint32_t *words = NULL;
+    (void)state;
+    must(OPS(gpu[0])->words_alloc(gpu[0], 16, &words));
+    refused(ceclInvalidArgument, "pinned host memory", check(words, 64));
+    OPS(gpu[0])->words_free(gpu[0], words);
+}
+
+static void managed_memory_is_refused(void **state)
+{
+    void *memory = NULL;
+    (void)state;
+    must_cuda(cudaMallocManaged(&memory, 65536, cudaMemAttachGlobal));
+    refused(ceclInvalidArgument, "managed memory", check(memory, 65536));
+    must_cuda(cudaFree(memory));
+}
+
+static void freed_memory_is_refused(void **state)
+{
+    void *memory = NULL;
+    (void)state;
+    must_cuda(cudaMalloc(&memory, BYTES));
+    must(check(memory, BYTES));
+    must_cuda(cudaFree(memory));
+    refused(ceclInvalidArgument, "unknown to CUDA", check(memory, BYTES));
+}
+
+static void memory_of_another_gpu_is_refused_naming_both(void **state)
+{
+    void *memory = NULL;
+    (void)state;
+    need_two();
+    must_cuda(cudaSetDevice(1));
+    must_cuda(cudaMalloc(&memory, BYTES));
+    must_cuda(cudaSetDevice(0));
+    refused(ceclInvalidArgument, "memory of GPU 1; memory of GPU 0", check(memory, BYTES));
+    must_cuda(cudaFree(memory));
+}
+
+static void mapped_memory_of_a_peer_is_refused(void **state)
+{
+    (void)state;
+    need_two();
+    struct memory memory = memory_make(gpu[1], 4096);
+    struct memory view = memory_view(gpu[0], &memory);
+    refused(ceclInvalidArgument, "memory of GPU 1; memory of GPU 0", check(view.at, 4096));
+    memory_end(&view);
+    memory_end(&memory);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_of_cuda_malloc_is_taken_whole_and_in_part),
+        cmocka_unit_test(range_past_the_end_of_its_allocation_is_refused_with_what_is_left),
+        cmocka_unit_test(memory_of_a_stream_ordered_pool_is_taken),
+        cmocka_unit_test(mapped_memory_of_the_pool_is_taken),
+        cmocka_unit_test(range_over_two_mappings_is_taken_and_past_them_refused),
+        cmocka_unit_test(null_is_refused),
+        cmocka_unit_test(plain_host_memory_is_refused),
+        cmocka_unit_test(pinned_host_memory_is_refused),
+        cmocka_unit_test(managed_memory_is_refused),
+        cmocka_unit_test(freed_memory_is_refused),
+        cmocka_unit_test(memory_of_another_gpu_is_refused_naming_both),
+        cmocka_unit_test(mapped_memory_of_a_peer_is_refused),
+    };
+    const int skipped = fixture_start();
+    return skipped ? skipped : cmocka_run_group_tests(tests, gpus_open, gpus_close);
+}

@@ -1,0 +1,143 @@
+/* What the watchdog does to the CUDA device, from its own thread: it reads words, asks streams, and
+ * releases what waits, whatever the caller is doing. */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "cuda_fixture.h"
+
+struct watch {
+    uint32_t *word;
+    ceclStream_t stream;
+    ceclResult_t read, query, release;
+    uint32_t seen;
+};
+
+static void *watchdog(void *argument)
+{
+    struct watch *watch = argument;
+    watch->read = OPS(gpu[0])->words_read(gpu[0], watch->word, 1, &watch->seen);
+    watch->query = OPS(gpu[0])->stream_query(gpu[0], watch->stream);
+    watch->release = OPS(gpu[0])->words_release(gpu[0], watch->word, 1, 9);
+    return NULL;
+}
+
+static struct watch watch_from_a_thread(uint32_t *word, ceclStream_t stream)
+{
+    struct watch watch = {.word = word, .stream = stream};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, watchdog, &watch), 0);
+    pthread_join(thread, NULL);
+    return watch;
+}
+
+static void release_from_another_thread_frees_a_held_stream(void **state)
+{
+    (void)state;
+    struct kit kit = kit_make(gpu[0]);
+    struct memory memory = memory_make(gpu[0], 4096);
+    must(OPS(gpu[0])->mem_set(gpu[0], memory.at, 0, 4096));
+    must(write_word(gpu[0], kit.stream, memory.at, 3));
+    must(wait_word(gpu[0], kit.stream, memory.at, 9));
+    assert_false(ends_within(gpu[0], kit.stream, A_WHILE_MS));
+    const struct watch watch = watch_from_a_thread(memory.at, kit.stream);
+    assert_true(ends_within(gpu[0], kit.stream, SOON_MS));
+    assert_int_equal(watch.read, ceclSuccess);
+    assert_int_equal(watch.seen, 3);
+    assert_int_equal(watch.query, ceclInProgress);
+    assert_int_equal(watch.release, ceclSuccess);
+    memory_end(&memory);
+    kit_end(&kit);
+}
+
+static void release_of_many_words_writes_them_alone(void **state)
+{
+    enum { COUNT = 200 };
+    uint32_t seen[COUNT + 2];
+    (void)state;
+    struct memory memory = memory_make(gpu[0], sizeof(seen));
+    must(OPS(gpu[0])->mem_set(gpu[0], memory.at, 0, sizeof(seen)));
+    must(OPS(gpu[0])->words_release(gpu[0], memory.at + 1, COUNT, 77));
+    must(OPS(gpu[0])->words_read(gpu[0], memory.at, COUNT + 2, seen));
+    for (size_t i = 0; i < COUNT + 2; i++)
+        assert_int_equal(seen[i], i == 0 || i == COUNT + 1 ? 0 : 77);
+    memory_end(&memory);
+}
+
+static void watchdog_beside_a_global_capture_is_served_and_spoils_nothing(void **state)
+{
+    (void)state;
+    struct kit kit = kit_make(gpu[0]);
+    struct memory memory = memory_make(gpu[0], 4096);
+    must(OPS(gpu[0])->mem_set(gpu[0], memory.at, 0, 4096));
+    must(wait_word(gpu[0], kit.stream, memory.at, 9));
+    must_cuda(cudaStreamBeginCapture(kit.other, cudaStreamCaptureModeGlobal));
+    const struct watch watch = watch_from_a_thread(memory.at, kit.stream);
+    end_capture_and_check_it(kit.other);
+    assert_true(ends_within(gpu[0], kit.stream, SOON_MS));
+    assert_int_equal(watch.read, ceclSuccess);
+    assert_int_equal(watch.query, ceclInProgress);
+    assert_int_equal(watch.release, ceclSuccess);
+    memory_end(&memory);
+    kit_end(&kit);
+}
+
+/* ---- a full queue */
+
+/* A caller that keeps enqueuing behind a wait is stopped by a full queue, inside the driver. */
+struct stuffing {
+    struct kit *kit;
+    uint32_t *word;
+    atomic_int calls;
+    atomic_bool done;
+    ceclResult_t result;
+};
+
+static void *stuff(void *argument)
+{
+    struct stuffing *stuffing = argument;
+    for (int i = 0; i < 20000 && stuffing->result == ceclSuccess; i++) {
+        stuffing->result =
+            write_word(gpu[0], stuffing->kit->stream, stuffing->word + 1, (uint32_t)i);
+        atomic_fetch_add(&stuffing->calls, 1);
+    }
+    atomic_store(&stuffing->done, true);
+    return NULL;
+}
+
+static void release_frees_a_caller_stuck_in_a_full_queue(void **state)
+{
+    pthread_t thread;
+    (void)state;
+    struct kit kit = kit_make(gpu[0]);
+    struct memory memory = memory_make(gpu[0], 4096);
+    must(OPS(gpu[0])->mem_set(gpu[0], memory.at, 0, 4096));
+    must(wait_word(gpu[0], kit.stream, memory.at, 9));
+    struct stuffing stuffing = {.kit = &kit, .word = memory.at};
+    assert_int_equal(pthread_create(&thread, NULL, stuff, &stuffing), 0);
+    for (int before = -1, now = 0; before != now;) {
+        before = now;
+        pause_ms(A_WHILE_MS);
+        now = atomic_load(&stuffing.calls);
+    }
+    print_message("%s after %d calls\n", atomic_load(&stuffing.done) ? "not stuck" : "stuck",
+                  atomic_load(&stuffing.calls));
+    ceclResult_t result = OPS(gpu[0])->words_release(gpu[0], memory.at, 1, 9);
+    pthread_join(thread, NULL); /* bounded by the program's alarm */
+    assert_int_equal(result, ceclSuccess);
+    assert_int_equal(stuffing.result, ceclSuccess);
+    assert_true(ends_within(gpu[0], kit.stream, SOON_MS));
+    memory_end(&memory);
+    kit_end(&kit);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(release_from_another_thread_frees_a_held_stream),
+        cmocka_unit_test(release_of_many_words_writes_them_alone),
+        cmocka_unit_test(watchdog_beside_a_global_capture_is_served_and_spoils_nothing),
+        cmocka_unit_test(release_frees_a_caller_stuck_in_a_full_queue),
+    };
+    const int skipped = fixture_start();
+    return skipped ? skipped : cmocka_run_group_tests(tests, gpus_open, gpus_close);
+}

@@ -1,0 +1,294 @@
+/* The CUDA device's streams: order of copies and words, the legacy default stream, capture. */
+#include <stdatomic.h>
+
+#include "cuda_fixture.h"
+
+/* ---- words */
+
+static void query_of_a_held_stream_is_in_progress_until_the_word_comes(void **state)
+{
+    (void)state;
+    struct kit kit = kit_make(gpu[0]);
+    must(wait_word(gpu[0], kit.stream, kit.flag, 1));
+    const bool early = ends_within(gpu[0], kit.stream, A_WHILE_MS);
+    host_writes(kit.flag, 1);
+    assert_true(ends_within(gpu[0], kit.stream, SOON_MS));
+    assert_false(early);
+    kit_end(&kit);
+}
+
+/* Whether a wait for `value` is over while the word is `word`. */
+static bool passes(struct kit *kit, uint32_t word, uint32_t value)
+{
+    host_writes(kit->flag, word);
+    must(wait_word(gpu[0], kit->stream, kit->flag, value));
+    const bool passed = ends_within(gpu[0], kit->stream, A_WHILE_MS);
+    host_writes(kit->flag, value);
+    assert_true(ends_within(gpu[0], kit->stream, SOON_MS));
+    return passed;
+}
+
+static void wait_compares_cyclically(void **state)
+{
+    (void)state;
+    struct kit kit = kit_make(gpu[0]);
+    assert_true(passes(&kit, 5, 5));
+    assert_true(passes(&kit, 6, 5));
+    assert_false(passes(&kit, 4, 5));
+    assert_true(passes(&kit, 5, 0xfffffff0u));
+    assert_false(passes(&kit, 0xfffffff0u, 5));
+    kit_end(&kit);
+}
+
+static void memops_of_many_batches_run_in_order(void **state)
+{
+    enum { COUNT = 1000 };
+    static struct cecl_memop ops[2 * COUNT];
+    uint32_t *words = NULL;
+    (void)state;
+    struct kit kit = kit_make(gpu[0]);
+    must(OPS(gpu[0])->words_alloc(gpu[0], COUNT, &words));
+    /* Batches out of order would leave an earlier value in the flag. */
+    for (uint32_t i = 0; i < COUNT; i++) {
+        ops[2 * i] = (struct cecl_memop){&words[i], i + 1, CECL_MEMOP_WRITE};
+        ops[2 * i + 1] = (struct cecl_memop){kit.flag, i + 1, CECL_MEMOP_WRITE};
+    }
+    must(OPS(gpu[0])->memops(gpu[0], kit.stream, ops, 2 * COUNT));
+    assert_true(ends_within(gpu[0], kit.stream, SOON_MS));
+    assert_int_equal(*kit.flag, COUNT);
+    for (uint32_t i = 0; i < COUNT; i++)
+        assert_int_equal(words[i], i + 1);
+    OPS(gpu[0])->words_free(gpu[0], words);
+    kit_end(&kit);
+}
+
+static void memops_after_a_wait_in_an_earlier_batch_are_held(void **state)
+{
+    enum { COUNT = 300 };
+    static struct cecl_memop ops[COUNT];
+    uint32_t *word = NULL;
+    (void)state;
+    struct kit kit = kit_make(gpu[0]);
+    must(OPS(gpu[0])->words_alloc(gpu[0], 1, &word));
+    ops[0] = (struct cecl_memop){kit.flag, 1, CECL_MEMOP_WAIT};
+    for (uint32_t i = 1; i < COUNT; i++)
+        ops[i] = (struct cecl_memop){word, i, CECL_MEMOP_WRITE};
+    must(OPS(gpu[0])->memops(gpu[0], kit.stream, ops, COUNT));
+    pause_ms(A_WHILE_MS);
+    const uint32_t early = __atomic_load_n(word, __ATOMIC_SEQ_CST);
+    host_writes(kit.flag, 1);
+    assert_true(ends_within(gpu[0], kit.stream, SOON_MS));
+    assert_int_equal(early, 0);
+    assert_int_equal(*word, COUNT - 1);
+    OPS(gpu[0])->words_free(gpu[0], word);
+    kit_end(&kit);
+}
+
+/* ---- copies */
+
+static void copies_of_a_batch_all_arrive_and_touch_nothing_else(void **state)
+{
+    enum { COUNT = 16, WORDS = PATTERN_WORDS / COUNT / 2 };
+    void *dst[COUNT], *src[COUNT];
+    size_t bytes[COUNT];
+    (void)state;
+    struct kit kit = kit_make(gpu[0]);
+    struct memory from = memory_make(gpu[0], PATTERN_WORDS * 4);
+    struct memory to = memory_make(gpu[0], PATTERN_WORDS * 4);
+    put_pattern(&kit, from.at, 11);
+    put_pattern(&kit, to.at, 12);
+    for (size_t i = 0; i < COUNT; i++) { /* every other block; sizes of any kind */
+        dst[i] = to.at + 2 * i * WORDS;
+        src[i] = from.at + 2 * i * WORDS;
+        bytes[i] = 4 * (WORDS - i);
+    }
+    const struct cecl_batch batch = {dst, src, bytes, COUNT}, none = {dst, src, bytes, 0};
+    must(OPS(gpu[0])->copies(gpu[0], kit.stream, &batch));
+    must(OPS(gpu[0])->copies(gpu[0], kit.stream, &none));
+    assert_true(ends_within(gpu[0], kit.stream, SOON_MS));
+    assert_false(has_pattern(&kit, to.at, 12));
+    for (size_t i = 0; i < PATTERN_WORDS; i++) {
+        const size_t block = i / WORDS;
+        const bool copied = block % 2 == 0 && i % WORDS < WORDS - block / 2;
+        assert_int_equal(kit.host[i], pattern_word(copied ? 11 : 12, i));
+    }
+    memory_end(&from);
+    memory_end(&to);
+    kit_end(&kit);
+}
+
+/* ---- forks */
+
+static void fork_of_a_stream_or_the_per_thread_default_is_itself(void **state)
+{
+    ceclStream_t work = NULL, per_thread = cudaStreamPerThread;
+    (void)state;
+    struct kit kit = kit_make(gpu[0]);
+    struct memory memory = memory_make(gpu[0], PATTERN_WORDS * 8);
+    must(OPS(gpu[0])->stream_fork(gpu[0], kit.stream, &work));
+    assert_ptr_equal(work, kit.stream);
+    must(OPS(gpu[0])->stream_join(gpu[0], kit.stream, work));
+    must(OPS(gpu[0])->stream_fork(gpu[0], per_thread, &work));
+    assert_ptr_equal(work, per_thread);
+    put_pattern(&kit, memory.at, 13);
+    must(copy_one(gpu[0], work, memory.at + PATTERN_WORDS, memory.at, PATTERN_WORDS * 4));
+    must(OPS(gpu[0])->stream_join(gpu[0], per_thread, work));
+    assert_true(ends_within(gpu[0], per_thread, SOON_MS));
+    assert_true(has_pattern(&kit, memory.at + PATTERN_WORDS, 13));
+    memory_end(&memory);
+    kit_end(&kit);
+}
+
+static atomic_bool host_goes_on;
+
+static void CUDART_CB wait_on_host(void *nothing)
+{
+    (void)nothing;
+    for (int i = 0; i < SOON_MS && !atomic_load(&host_goes_on); i++)
+        pause_ms(1);
+}
+
+/* legacy: [host holds] copy in -> fork: [word holds] batch -> join -> copy out */
+static void check_legacy_order(ceclStream_t legacy)
+{
+    ceclStream_t work = NULL;
+    struct kit kit = kit_make(gpu[0]), out = kit_make(gpu[0]);
+    struct memory memory = memory_make(gpu[0], PATTERN_WORDS * 8);
+    uint32_t *second = memory.at + PATTERN_WORDS;
+    put_pattern(&out, memory.at, 14);
+    put_pattern(&out, second, 15);
+    pattern_fill(kit.host, 16);
+    atomic_store(&host_goes_on, false);
+
+    must_cuda(cudaLaunchHostFunc(legacy, wait_on_host, NULL));
+    must(OPS(gpu[0])->memcpy_async(gpu[0], memory.at, kit.host, PATTERN_WORDS * 4, legacy));
+    must(OPS(gpu[0])->stream_fork(gpu[0], legacy, &work));
+    const bool other = work != legacy;
+    must(wait_word(gpu[0], work, kit.flag, 1));
+    must(copy_one(gpu[0], work, second, memory.at, PATTERN_WORDS * 4));
+    must(OPS(gpu[0])->stream_join(gpu[0], legacy, work));
+    must(OPS(gpu[0])->memcpy_async(gpu[0], out.host, second, PATTERN_WORDS * 4, legacy));
+
+    /* Were the fork missing, the batch would run now, with the old bytes. */
+    host_writes(kit.flag, 1);
+    const bool forked_early = ends_within(gpu[0], work, A_WHILE_MS);
+    host_writes(kit.flag, 0);
+    atomic_store(&host_goes_on, true);
+    /* Were the join missing, the legacy stream would end now. */
+    const bool joined_early = ends_within(gpu[0], legacy, A_WHILE_MS);
+    host_writes(kit.flag, 1);
+    const bool ended = ends_within(gpu[0], legacy, SOON_MS);
+
+    assert_true(ended);
+    assert_true(other);
+    assert_false(forked_early);
+    assert_false(joined_early);
+    assert_true(pattern_is(out.host, 16));
+    memory_end(&memory);
+    kit_end(&kit);
+    kit_end(&out);
+}
+
+static void legacy_stream_orders_what_comes_before_and_after(void **state)
+{
+    (void)state;
+    check_legacy_order(NULL);
+}
+
+static void legacy_stream_by_its_name_orders_alike(void **state)
+{
+    (void)state;
+    check_legacy_order(cudaStreamLegacy);
+}
+
+static void fork_of_another_gpus_stream_is_refused(void **state)
+{
+    ceclStream_t work = NULL;
+    (void)state;
+    need_two();
+    struct kit kit = kit_make(gpu[1]);
+    refused(ceclInvalidArgument, "stream", OPS(gpu[0])->stream_fork(gpu[0], kit.stream, &work));
+    assert_null(work);
+    kit_end(&kit);
+}
+
+static void destroy_of_a_default_stream_is_refused(void **state)
+{
+    const ceclStream_t streams[] = {NULL, cudaStreamLegacy, cudaStreamPerThread};
+    (void)state;
+    for (size_t i = 0; i < 3; i++)
+        refused(ceclInvalidArgument, "default stream",
+                OPS(gpu[0])->stream_destroy(gpu[0], streams[i]));
+}
+
+static void stream_ids_are_never_used_again(void **state)
+{
+    enum { COUNT = 50 };
+    uint64_t ids[COUNT];
+    (void)state;
+    for (int i = 0; i < COUNT; i++) { /* one after the other: addresses come again */
+        ceclStream_t stream = NULL;
+        must(OPS(gpu[0])->stream_create(gpu[0], &stream));
+        ids[i] = OPS(gpu[0])->stream_id(gpu[0], stream);
+        assert_int_equal(OPS(gpu[0])->stream_id(gpu[0], stream), ids[i]);
+        must(OPS(gpu[0])->stream_destroy(gpu[0], stream));
+        for (int k = 0; k < i; k++)
+            assert_int_not_equal(ids[i], ids[k]);
+    }
+}
+
+/* ---- capture */
+
+static void fork_of_a_capturing_stream_is_refused_and_spoils_nothing(void **state)
+{
+    const enum cudaStreamCaptureMode modes[] = {cudaStreamCaptureModeGlobal,
+                                                cudaStreamCaptureModeThreadLocal,
+                                                cudaStreamCaptureModeRelaxed};
+    (void)state;
+    struct kit kit = kit_make(gpu[0]);
+    for (size_t i = 0; i < 3; i++) {
+        ceclStream_t work = NULL;
+        must_cuda(cudaStreamBeginCapture(kit.stream, modes[i]));
+        refused(ceclInvalidUsage, "captures a graph",
+                OPS(gpu[0])->stream_fork(gpu[0], kit.stream, &work));
+        assert_null(work);
+        end_capture_and_check_it(kit.stream);
+    }
+    kit_end(&kit);
+}
+
+static void legacy_stream_beside_a_blocking_capture_is_refused_and_spoils_nothing(void **state)
+{
+    ceclStream_t work = NULL, blocking = NULL;
+    (void)state;
+    must_cuda(cudaStreamCreateWithFlags(&blocking, cudaStreamDefault));
+    must_cuda(cudaStreamBeginCapture(blocking, cudaStreamCaptureModeThreadLocal));
+    refused(ceclInvalidUsage, "legacy default stream",
+            OPS(gpu[0])->stream_fork(gpu[0], NULL, &work));
+    assert_null(work);
+    end_capture_and_check_it(blocking);
+    must_cuda(cudaStreamDestroy(blocking));
+    must(OPS(gpu[0])->stream_fork(gpu[0], NULL, &work)); /* usable again */
+    must(OPS(gpu[0])->stream_join(gpu[0], NULL, work));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(query_of_a_held_stream_is_in_progress_until_the_word_comes),
+        cmocka_unit_test(wait_compares_cyclically),
+        cmocka_unit_test(memops_of_many_batches_run_in_order),
+        cmocka_unit_test(memops_after_a_wait_in_an_earlier_batch_are_held),
+        cmocka_unit_test(copies_of_a_batch_all_arrive_and_touch_nothing_else),
+        cmocka_unit_test(fork_of_a_stream_or_the_per_thread_default_is_itself),
+        cmocka_unit_test(legacy_stream_orders_what_comes_before_and_after),
+        cmocka_unit_test(legacy_stream_by_its_name_orders_alike),
+        cmocka_unit_test(fork_of_another_gpus_stream_is_refused),
+        cmocka_unit_test(destroy_of_a_default_stream_is_refused),
+        cmocka_unit_test(stream_ids_are_never_used_again),
+        cmocka_unit_test(fork_of_a_capturing_stream_is_refused_and_spoils_nothing),
+        cmocka_unit_test(legacy_stream_beside_a_blocking_capture_is_refused_and_spoils_nothing),
+    };
+    const int skipped = fixture_start();
+    return skipped ? skipped : cmocka_run_group_tests(tests, gpus_open, gpus_close);
+}
