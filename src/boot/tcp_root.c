@@ -24,6 +24,7 @@ struct pending {
     int fd;
     size_t got;
     int64_t deadline;
+    uint64_t arrival; /* counts connections: the clock is too coarse to tell the oldest */
     uint8_t nonce[16];
     struct cecl_tcp_answer answer;
 };
@@ -44,6 +45,7 @@ struct root {
     struct seat *seats; /* [nranks], once the first rank has come */
     struct pending pending[PENDING_MAX];
     int npending;
+    uint64_t arrivals;
     int told; /* ranks that came after the job had failed, and know why */
     ceclResult_t failed; /* the job is over; `words` say why */
     char words[CECL_MESSAGE_BYTES];
@@ -154,7 +156,7 @@ static void drop_pending(struct root *root, int index)
 static void take_new(struct root *root)
 {
     for (;;) {
-        struct pending one = {.deadline = cecl_now_ms() + PENDING_MS};
+        struct pending one = {.deadline = cecl_now_ms() + PENDING_MS, .arrival = root->arrivals++};
         one.fd = accept4(root->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (one.fd < 0)
             return;
@@ -173,7 +175,7 @@ static void take_new(struct root *root)
         if (root->npending == PENDING_MAX) {
             int oldest = 0;
             for (int i = 1; i < root->npending; i++)
-                if (root->pending[i].deadline < root->pending[oldest].deadline)
+                if (root->pending[i].arrival < root->pending[oldest].arrival)
                     oldest = i;
             drop_pending(root, oldest);
         }
