@@ -12,6 +12,8 @@
 #include <dirent.h>
 #include <stdbool.h>
 #include <netinet/in.h>
+#include <pthread.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -70,12 +72,52 @@ static void run_with(const ceclUniqueId *id, const struct life lives[RANKS], con
     }
 }
 
+/* A process that makes an id and lives until it is told to end: the id's thread must not be here when ranks are forked. */
+struct host {
+    pid_t process;
+    int end; /* closing it ends the process */
+    ceclUniqueId *id;
+};
+
+static void open_host(struct host *host)
+{
+    int ends[2], ready[2];
+    char byte = 0;
+    host->id = mmap(NULL, sizeof(*host->id), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(host->id, MAP_FAILED);
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(pipe(ready), 0);
+    fflush(NULL);
+    host->process = fork();
+    if (host->process == 0) {
+        close(ends[1]);
+        byte = cecl_tcp_unique_id(host->id) == ceclSuccess;
+        (void)!write(ready[1], &byte, 1);
+        (void)!read(ends[0], &byte, 1);
+        _exit(0);
+    }
+    host->end = ends[1];
+    close(ends[0]);
+    close(ready[1]);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    assert_int_equal(byte, 1);
+    close(ready[0]);
+}
+
+static void close_host(struct host *host)
+{
+    close(host->end);
+    waitpid(host->process, NULL, 0);
+    munmap(host->id, sizeof(*host->id));
+}
+
 static void run(const struct life lives[RANKS], const ceclResult_t expected[RANKS], const char *words)
 {
-    ceclUniqueId id;
+    struct host host;
     setenv("CECL_INIT_TIMEOUT_MS", "1000", 1);
-    assert_int_equal(cecl_tcp_unique_id(&id), ceclSuccess);
-    run_with(&id, lives, expected, words);
+    open_host(&host);
+    run_with(host.id, lives, expected, words);
+    close_host(&host);
 }
 
 static const struct life good[RANKS] = {{.nranks = RANKS, .rank = 0}, {.nranks = RANKS, .rank = 1}, {.nranks = RANKS, .rank = 2}};
@@ -126,10 +168,11 @@ static void a_wrong_secret_is_refused_and_counts_as_missing(void **state)
 static void a_used_id_is_refused(void **state)
 {
     (void)state;
-    ceclUniqueId id;
-    assert_int_equal(cecl_tcp_unique_id(&id), ceclSuccess);
-    run_with(&id, good, all_succeed, NULL);
-    run_with(&id, good, (const ceclResult_t[]){ceclInvalidUsage, ceclInvalidUsage, ceclInvalidUsage}, "used already");
+    struct host host;
+    open_host(&host);
+    run_with(host.id, good, all_succeed, NULL);
+    run_with(host.id, good, (const ceclResult_t[]){ceclInvalidUsage, ceclInvalidUsage, ceclInvalidUsage}, "used already");
+    close_host(&host);
 }
 
 static void what_is_no_id_is_refused(void **state)
@@ -157,13 +200,13 @@ static void strangers_do_not_disturb_the_job(void **state)
 {
     (void)state;
     enum { STRANGERS = 150 };
-    ceclUniqueId id;
+    struct host host;
     struct cecl_tcp_id inside;
     struct sockaddr_storage address;
     int sockets[STRANGERS];
     setenv("CECL_INIT_TIMEOUT_MS", "10000", 1);
-    assert_int_equal(cecl_tcp_unique_id(&id), ceclSuccess);
-    memcpy(&inside, &id, sizeof(inside));
+    open_host(&host);
+    memcpy(&inside, host.id, sizeof(inside));
     const socklen_t length = cecl_tcp_address(&inside, &address);
     for (int i = 0; i < STRANGERS; i++) {
         sockets[i] = socket(inside.family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -173,8 +216,9 @@ static void strangers_do_not_disturb_the_job(void **state)
             assert_true(send(sockets[i], "GET / HTTP/1.1\r\nHost: somewhere.invalid\r\n\r\nand so on and on and on", 60, MSG_NOSIGNAL) != 0);
     }
     const int64_t start = cecl_now_ms();
-    run_with(&id, good, all_succeed, NULL);
+    run_with(host.id, good, all_succeed, NULL);
     assert_true(cecl_now_ms() - start < 3000);
+    close_host(&host);
     for (int i = 0; i < STRANGERS; i++)
         close(sockets[i]);
 }
@@ -189,12 +233,38 @@ static int open_descriptors(void)
     return count;
 }
 
+struct member {
+    pthread_t thread;
+    const ceclUniqueId *id;
+    int rank, code;
+};
+
+static void *live_as_thread(void *argument)
+{
+    struct member *me = argument;
+    me->code = live(me->id, &good[me->rank], NULL);
+    return NULL;
+}
+
+/* Ranks as threads, in the process that makes the ids. The last test: threads from here on. */
 static void the_root_leaves_nothing_behind(void **state)
 {
     (void)state;
     const int before = open_descriptors();
-    for (int i = 0; i < 20; i++)
-        run(good, all_succeed, NULL);
+    setenv("CECL_INIT_TIMEOUT_MS", "5000", 1);
+    for (int i = 0; i < 20; i++) {
+        ceclUniqueId id;
+        struct member members[RANKS];
+        assert_int_equal(cecl_tcp_unique_id(&id), ceclSuccess);
+        for (int r = 0; r < RANKS; r++) {
+            members[r] = (struct member){.id = &id, .rank = r};
+            assert_int_equal(pthread_create(&members[r].thread, NULL, live_as_thread, &members[r]), 0);
+        }
+        for (int r = 0; r < RANKS; r++) {
+            pthread_join(members[r].thread, NULL);
+            assert_int_equal(members[r].code, 0);
+        }
+    }
     for (int tries = 0; tries < 200 && open_descriptors() > before; tries++)
         usleep(10000); /* the last root's thread is ending */
     assert_int_equal(open_descriptors(), before);

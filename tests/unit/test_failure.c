@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include <cecl/cecl.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -34,12 +35,12 @@ static void misbehave(ceclComm_t comm, enum misdeed misdeed)
     case DIES_BEFORE_GROWTH:
         _exit(0);
     case LEAVES:
-        exit(ceclCommDestroy(comm) != ceclSuccess);
+        _exit(ceclCommDestroy(comm) != ceclSuccess);
     case ABORTS:
-        exit(ceclCommAbort(comm) != ceclSuccess);
+        _exit(ceclCommAbort(comm) != ceclSuccess);
     case NEVER_CALLS:
-        sleep(2);
-        exit(0); /* without a word: its peers have given up by then */
+        sleep(4);
+        _exit(0); /* without a word: its peers have given up by then */
     }
 }
 
@@ -81,20 +82,38 @@ static int live(const ceclUniqueId *id, int rank, enum misdeed misdeed, ceclResu
     return code;
 }
 
+/* Rank 0 makes the id, which starts a thread: this process must have none when it forks. */
+struct meeting {
+    _Atomic int ready;
+    ceclUniqueId id;
+};
+
+static const ceclUniqueId *meet(struct meeting *meeting, int rank)
+{
+    if (rank == 0) {
+        if (ceclGetUniqueId(&meeting->id) != ceclSuccess)
+            _exit(20);
+        meeting->ready = 1;
+    }
+    while (!meeting->ready)
+        usleep(1000);
+    return &meeting->id;
+}
+
 static void run(enum misdeed misdeed, ceclResult_t expected, const char *words, double within)
 {
-    ceclUniqueId id;
     pid_t children[RANKS];
+    struct meeting *meeting = mmap(NULL, sizeof(*meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(meeting, MAP_FAILED);
     setenv("CECL_DEVICE", "host", 1);
     setenv("CECL_TIMEOUT_MS", misdeed == NEVER_CALLS ? "300" : "20000", 1);
     setenv("CECL_DEBUG", "none", 1);
-    assert_int_equal(ceclGetUniqueId(&id), ceclSuccess);
     const double start = now();
     fflush(NULL);
     for (int r = 0; r < RANKS; r++)
         if ((children[r] = fork()) == 0) {
             alarm(15);
-            _exit(live(&id, r, misdeed, expected, words));
+            _exit(live(meet(meeting, r), r, misdeed, expected, words));
         }
     for (int r = 0; r < RANKS; r++) {
         int status = -1;
@@ -104,6 +123,7 @@ static void run(enum misdeed misdeed, ceclResult_t expected, const char *words, 
         if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
             fail_msg("rank %d ended with status %#x", r, (unsigned)status);
     }
+    munmap(meeting, sizeof(*meeting));
 }
 
 static void a_rank_that_dies_is_named_at_once(void **state)
@@ -121,7 +141,7 @@ static void a_rank_that_leaves_early_is_named(void **state)
 static void a_rank_that_never_calls_runs_into_the_timeout(void **state)
 {
     (void)state;
-    run(NEVER_CALLS, ceclTimeout, "waits for rank 1", 1.5);
+    run(NEVER_CALLS, ceclTimeout, "waits for rank 1", 3);
 }
 
 static void an_abort_reaches_all_peers(void **state)
