@@ -40,6 +40,7 @@ void host_words_free(struct cecl_device *dev, uint32_t *words);
 ceclResult_t host_words_release(struct cecl_device *dev, uint32_t *words, size_t count, uint32_t value);
 ceclResult_t host_words_read(struct cecl_device *dev, const uint32_t *words, size_t count, uint32_t *out);
 void host_word_write(uint32_t *word, uint32_t value);
+void host_word_copy(uint32_t *dst, const void *src); /* `src` may be unaligned */
 /* Sleeps until (int32_t)(*word - value) >= 0 or *abandon. */
 void host_word_wait(const uint32_t *word, uint32_t value, const _Atomic bool *abandon);
 

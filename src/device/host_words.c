@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,6 +23,13 @@ void host_word_write(uint32_t *word, uint32_t value)
     atomic_store_explicit(atomic_of(word), value, memory_order_seq_cst);
     /* The shared form of the futex finds sleepers in other processes and at other mappings of the page. */
     syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void host_word_copy(uint32_t *dst, const void *src)
+{
+    uint32_t value;
+    memcpy(&value, src, sizeof(value));
+    host_word_write(dst, value);
 }
 
 void host_word_wait(const uint32_t *word, uint32_t value, const _Atomic bool *abandon)

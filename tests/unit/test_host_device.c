@@ -1,0 +1,222 @@
+/* The host device as device.h describes it: streams in order and independent, words with cyclic waits, memory shared by descriptor. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "device/host.h"
+
+static struct cecl_device *dev;
+
+static int set_up(void **state)
+{
+    (void)state;
+    return cecl_host_open(&dev) != ceclSuccess;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    dev->ops->close(dev);
+    return 0;
+}
+
+static ceclStream_t new_stream(void)
+{
+    ceclStream_t stream = NULL;
+    assert_int_equal(dev->ops->stream_create(dev, &stream), ceclSuccess);
+    return stream;
+}
+
+static void memop(ceclStream_t stream, enum cecl_memop_kind kind, uint32_t *word, uint32_t value)
+{
+    const struct cecl_memop op = {word, value, kind};
+    assert_int_equal(dev->ops->memops(dev, stream, &op, 1), ceclSuccess);
+}
+
+static void a_held_stream_holds_no_other(void **state)
+{
+    (void)state;
+    uint32_t gate = 0, passed = 0;
+    ceclStream_t held = new_stream(), free_one = new_stream();
+    memop(held, CECL_MEMOP_WAIT, &gate, 1);
+    memop(free_one, CECL_MEMOP_WRITE, &passed, 7);
+    assert_int_equal(dev->ops->stream_synchronize(dev, free_one), ceclSuccess);
+    assert_int_equal(passed, 7);
+    assert_int_equal(dev->ops->stream_query(dev, held), ceclInProgress);
+    assert_int_equal(dev->ops->words_release(dev, &gate, 1, 5), ceclSuccess);
+    assert_int_equal(dev->ops->stream_synchronize(dev, held), ceclSuccess);
+    assert_int_equal(dev->ops->stream_query(dev, held), ceclSuccess);
+}
+
+static void waits_compare_cyclically(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t have, want;
+        bool over;
+    } cases[] = {{5, 5, true}, {6, 5, true}, {4, 5, false}, {1, 0xffffffffu, true}, {0xffffffffu, 1, false}, {0x80000000u, 1, true}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        uint32_t word = cases[i].have;
+        ceclStream_t stream = new_stream();
+        memop(stream, CECL_MEMOP_WAIT, &word, cases[i].want);
+        for (int tries = 0; tries < 50 && dev->ops->stream_query(dev, stream) != ceclSuccess; tries++)
+            usleep(1000);
+        assert_int_equal(dev->ops->stream_query(dev, stream) == ceclSuccess, cases[i].over);
+        assert_int_equal(dev->ops->words_release(dev, &word, 1, cases[i].want), ceclSuccess);
+        assert_int_equal(dev->ops->stream_destroy(dev, stream), ceclSuccess);
+    }
+}
+
+static void work_runs_in_stream_order(void **state)
+{
+    (void)state;
+    enum { COUNT = 3000 };
+    static uint64_t cells[COUNT + 1];
+    ceclStream_t stream = new_stream();
+    cells[0] = 42;
+    for (int i = 0; i < COUNT; i++) {
+        void *dst = &cells[i + 1], *src = &cells[i];
+        size_t bytes = sizeof(cells[0]);
+        const struct cecl_batch batch = {&dst, &src, &bytes, 1};
+        assert_int_equal(dev->ops->copies(dev, stream, &batch), ceclSuccess);
+    }
+    assert_int_equal(dev->ops->stream_synchronize(dev, stream), ceclSuccess);
+    assert_int_equal(cells[COUNT], 42);
+}
+
+static void the_queue_keeps_its_size_in_a_steady_state(void **state)
+{
+    (void)state;
+    uint32_t word = 0;
+    ceclStream_t stream = new_stream();
+    const size_t before = host_stream_capacity(stream);
+    for (uint32_t i = 0; i < 10000; i++) {
+        memop(stream, CECL_MEMOP_WRITE, &word, i);
+        if (i % 16 == 15)
+            assert_int_equal(dev->ops->stream_synchronize(dev, stream), ceclSuccess);
+    }
+    assert_int_equal(host_stream_capacity(stream), before);
+}
+
+static void streams_that_are_none_are_refused(void **state)
+{
+    (void)state;
+    uint64_t stranger[32] = {0};
+    ceclStream_t stream = new_stream();
+    assert_int_equal(dev->ops->stream_destroy(dev, stream), ceclSuccess);
+    assert_int_equal(dev->ops->stream_synchronize(dev, stream), ceclInvalidArgument);
+    assert_int_equal(dev->ops->stream_query(dev, (ceclStream_t)(void *)stranger), ceclInvalidArgument);
+    assert_int_equal(dev->ops->stream_destroy(dev, NULL), ceclInvalidArgument);
+}
+
+static void closing_abandons_what_waits(void **state)
+{
+    (void)state;
+    struct cecl_device *other;
+    ceclStream_t stream;
+    static uint32_t never;
+    const struct cecl_memop wait = {&never, 1, CECL_MEMOP_WAIT};
+    assert_int_equal(cecl_host_open(&other), ceclSuccess);
+    assert_int_equal(other->ops->stream_create(other, &stream), ceclSuccess);
+    assert_int_equal(other->ops->memops(other, stream, &wait, 1), ceclSuccess);
+    other->ops->close(other); /* returns: that is the test */
+}
+
+static void stream_ids_are_never_used_again(void **state)
+{
+    (void)state;
+    uint64_t last = 0;
+    for (int i = 0; i < 50; i++) {
+        ceclStream_t stream = new_stream();
+        assert_true(dev->ops->stream_id(dev, stream) > last);
+        last = dev->ops->stream_id(dev, stream);
+        assert_int_equal(dev->ops->stream_destroy(dev, stream), ceclSuccess);
+    }
+}
+
+static void an_import_of_too_little_memory_is_refused(void **state)
+{
+    (void)state;
+    struct cecl_mem mine = {0}, theirs = {0};
+    int fd = -1;
+    assert_int_equal(dev->ops->mem_create(dev, dev->granularity, &mine), ceclSuccess);
+    assert_int_equal(dev->ops->mem_export(dev, &mine, &fd), ceclSuccess);
+    assert_int_equal(dev->ops->mem_import(dev, fd, 2 * dev->granularity, &theirs), ceclInvalidUsage);
+    close(fd);
+    dev->ops->mem_release(dev, &mine);
+}
+
+static void more_than_the_machine_has_is_out_of_memory(void **state)
+{
+    (void)state;
+    struct cecl_mem mem = {0};
+    assert_int_equal(dev->ops->mem_create(dev, (size_t)1 << 50, &mem), ceclOutOfMemory);
+    assert_int_equal(mem.handle, 0);
+}
+
+/* Two processes share a page: one waits for a word and reads the data before it, the other copies data and then the word. */
+static void memory_and_words_work_across_processes(void **state)
+{
+    (void)state;
+    struct cecl_mem mine = {0};
+    void *base = NULL;
+    int fd = -1, status = -1;
+    assert_int_equal(dev->ops->mem_create(dev, dev->granularity, &mine), ceclSuccess);
+    assert_int_equal(dev->ops->mem_export(dev, &mine, &fd), ceclSuccess);
+    assert_int_equal(dev->ops->reserve(dev, dev->granularity, &base), ceclSuccess);
+    const pid_t child = fork(); /* it opens a device of its own: no thread of ours is there */
+    if (child == 0) {
+        struct cecl_device *other;
+        struct cecl_mem theirs = {0};
+        void *there = NULL;
+        static char text[] = "across";
+        if (cecl_host_open(&other) || other->ops->mem_import(other, fd, other->granularity, &theirs) ||
+            other->ops->reserve(other, other->granularity, &there) || other->ops->mem_map(other, there, &theirs))
+            _exit(1);
+        const struct cecl_memop flag = {(uint32_t *)there, 9, CECL_MEMOP_WRITE};
+        if (other->ops->memcpy_async(other, (char *)there + 64, text, sizeof(text), NULL) ||
+            other->ops->memops(other, NULL, &flag, 1) || other->ops->stream_synchronize(other, NULL))
+            _exit(2);
+        _exit(0);
+    }
+    char got[8] = "";
+    assert_int_equal(dev->ops->mem_map(dev, base, &mine), ceclSuccess);
+    memop(NULL, CECL_MEMOP_WAIT, base, 9);
+    assert_int_equal(dev->ops->memcpy_async(dev, got, (char *)base + 64, 7, NULL), ceclSuccess);
+    assert_int_equal(dev->ops->stream_synchronize(dev, NULL), ceclSuccess);
+    assert_string_equal(got, "across");
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    dev->ops->mem_unmap(dev, base, dev->granularity);
+    dev->ops->unreserve(dev, base, dev->granularity);
+    dev->ops->mem_release(dev, &mine);
+    close(fd);
+}
+
+#define DEVICE_TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        DEVICE_TEST(a_held_stream_holds_no_other),
+        DEVICE_TEST(waits_compare_cyclically),
+        DEVICE_TEST(work_runs_in_stream_order),
+        DEVICE_TEST(the_queue_keeps_its_size_in_a_steady_state),
+        DEVICE_TEST(streams_that_are_none_are_refused),
+        DEVICE_TEST(closing_abandons_what_waits),
+        DEVICE_TEST(stream_ids_are_never_used_again),
+        DEVICE_TEST(an_import_of_too_little_memory_is_refused),
+        DEVICE_TEST(more_than_the_machine_has_is_out_of_memory),
+#if !defined(__SANITIZE_THREAD__) /* it does not allow threads in a child of a process that has some */
+        DEVICE_TEST(memory_and_words_work_across_processes),
+#endif
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
