@@ -37,7 +37,8 @@ struct side {
     void *send, *recv;
     void *state;
     bool (*open)(struct side *side, const struct run *run, size_t send_bytes, size_t recv_bytes);
-    /* Enqueues one collective; `block` bytes are a rank's contribution, or a block of an all-to-all. */
+    /* Enqueues one collective; `block` bytes are a rank's contribution, or a block of an
+     * all-to-all. */
     bool (*call)(struct side *side, const struct run *run, const void *send, size_t block);
     bool (*supports)(const struct run *run, bool in_place); /* NULL: everything */
     void (*close)(struct side *side);
@@ -62,11 +63,15 @@ extern const struct side side_cecl;
 /* side_nccl.c or its absent twin: false when this build has no NCCL. */
 bool side_nccl_make(struct side *side, bool copy_engine);
 
-/* clock_cuda.c or its absent twin: time of `iterations` calls on the stream, in us; negative: failed. */
-double clock_time(struct side *side, const struct run *run, const void *send, size_t block, int iterations);
+/* clock_cuda.c or its absent twin: time of `iterations` calls on the stream, in us; negative:
+ * failed. */
+double clock_time(struct side *side, const struct run *run, const void *send, size_t block,
+                  int iterations);
 
-/* check.c: runs one call on fresh random input and a poisoned output; bytes that are wrong here, or -1. */
-long long check_side(struct side *side, const struct run *run, size_t bytes, bool in_place, uint64_t seed);
+/* check.c: runs one call on fresh random input and a poisoned output; bytes that are wrong here, or
+ * -1. */
+long long check_side(struct side *side, const struct run *run, size_t bytes, bool in_place,
+                     uint64_t seed);
 
 /* report.c */
 void report_head(const struct run *run, const struct side *sides, int nsides);

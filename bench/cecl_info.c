@@ -8,8 +8,10 @@
 
 static void print_markdown(void)
 {
-    puts("# Environment variables\n\nRead when a communicator is made; a set variable overrides the field of "
-         "`ceclConfig_t`. Byte sizes take\nK, M, G and T (binary). This page is written by `cecl_info --markdown`.\n\n"
+    puts("# Environment variables\n\nRead when a communicator is made; a set variable overrides "
+         "the field of "
+         "`ceclConfig_t`. Byte sizes take\nK, M, G and T (binary). This page is written by "
+         "`cecl_info --markdown`.\n\n"
          "| variable | values | default | what it does |\n| --- | --- | --- | --- |");
     for (int i = 0; i < CECL_SETTING_COUNT; i++) {
         const struct cecl_setting *s = &cecl_settings[i];
@@ -25,15 +27,17 @@ static void print_plain(void)
     struct cecl_gpu_id gpu;
     char why[200] = "";
     printf("cecl %d.%d.%d\n", CECL_MAJOR, CECL_MINOR, CECL_PATCH);
-    if (cecl_cuda_probe(CECL_CUDA_DEVICE_CURRENT, 0, &gpu, why, sizeof(why)) == ceclSuccess && gpu.usable)
+    if (cecl_cuda_probe(CECL_CUDA_DEVICE_CURRENT, 0, &gpu, why, sizeof(why)) == ceclSuccess &&
+        gpu.usable)
         printf("GPU %d is usable\n\n", (int)gpu.ordinal);
     else
         printf("no usable GPU: %s\n\n", why);
     for (int i = 0; i < CECL_SETTING_COUNT; i++) {
         const struct cecl_setting *s = &cecl_settings[i];
         const char *now = getenv(s->name);
-        printf("%-22s %s%s\n    %s\n    values: %s; default: %s\n", s->name, now ? "= " : "(not set)", now ? now : "",
-               s->doc, s->range, strcmp(s->fallback, "-") == 0 ? "see above" : s->fallback);
+        printf("%-22s %s%s\n    %s\n    values: %s; default: %s\n", s->name,
+               now ? "= " : "(not set)", now ? now : "", s->doc, s->range,
+               strcmp(s->fallback, "-") == 0 ? "see above" : s->fallback);
     }
 }
 

@@ -1,4 +1,5 @@
-/* cecl_perf: times a collective over sizes, beside rivals in the same run, and checks every byte. */
+/* cecl_perf: times a collective over sizes, beside rivals in the same run, and checks every byte.
+ * */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -19,8 +20,8 @@ int compare_doubles(const void *a, const void *b)
 }
 
 /* One round of one side: the slowest rank's time for a call. */
-static bool time_round(struct side *side, const struct run *run, const void *send, size_t block, int iterations,
-                       double *us)
+static bool time_round(struct side *side, const struct run *run, const void *send, size_t block,
+                       int iterations, double *us)
 {
     BENCH_TRY(run, ceclStreamSynchronize(run->comm, run->stream));
     MPI_Barrier(MPI_COMM_WORLD);
@@ -34,11 +35,14 @@ static bool time_round(struct side *side, const struct run *run, const void *sen
 }
 
 /* Wrong bytes on all ranks. */
-static bool check_all(struct side *sides, const struct result *r, const struct run *run, const bool *on, uint64_t seed,
-                      long long *errors)
+static bool check_all(struct side *sides, const struct result *r, const struct run *run,
+                      const bool *on, uint64_t seed, long long *errors)
 {
     for (int s = 0; s < r->nsides; s++) {
-        long long mine = on[s] ? check_side(&sides[s], run, r->bytes, r->in_place, seed + (uint64_t)s) : 0, all = 0;
+        long long mine = on[s]
+                             ? check_side(&sides[s], run, r->bytes, r->in_place, seed + (uint64_t)s)
+                             : 0,
+                  all = 0;
         if (mine < 0)
             return false;
         MPI_Allreduce(&mine, &all, 1, MPI_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
@@ -64,7 +68,8 @@ static bool measure(struct side *sides, const struct run *run, struct result *r)
     if (o->check && !check_all(sides, r, run, on, r->bytes + 1, &r->errors))
         return false;
     for (int s = 0; s < r->nsides; s++)
-        if (on[s] && o->warmup > 0 && !time_round(&sides[s], run, send[s], block, o->warmup, &us[s][0]))
+        if (on[s] && o->warmup > 0 &&
+            !time_round(&sides[s], run, send[s], block, o->warmup, &us[s][0]))
             return false;
     for (int round = 0; round < o->rounds; round++)
         for (int s = 0; s < r->nsides; s++)
@@ -79,12 +84,14 @@ static bool measure(struct side *sides, const struct run *run, struct result *r)
 }
 
 /* All sizes and placements. Returns the number of results, or -1. */
-static int measure_all(struct side *sides, int nsides, const struct run *run, struct result *results, bool *wrong)
+static int measure_all(struct side *sides, int nsides, const struct run *run,
+                       struct result *results, bool *wrong)
 {
     const struct options *o = &run->options;
     int count = 0;
     report_head(run, sides, nsides);
-    for (double size = (double)o->first; size <= (double)o->last && count + 2 <= MAX_RESULTS; size *= o->factor)
+    for (double size = (double)o->first; size <= (double)o->last && count + 2 <= MAX_RESULTS;
+         size *= o->factor)
         for (int in_place = 0; in_place < 2; in_place++) {
             if (!(in_place ? o->in_place : o->out_of_place) || block_of(run, (size_t)size) == 0)
                 continue;
@@ -119,8 +126,9 @@ static int perform(struct run *run)
     if (!join(run))
         return 1;
     const int nsides = sides_make(run, sides);
-    const size_t last = run->options.last,
-                 recv_bytes = run->options.op == ceclOpAllGather ? last * (size_t)run->nranks : last;
+    const size_t last = run->options.last, recv_bytes = run->options.op == ceclOpAllGather
+                                                            ? last * (size_t)run->nranks
+                                                            : last;
     if (nsides < 0)
         return 1;
     for (int s = 0; s < nsides; s++)
@@ -136,7 +144,9 @@ static int perform(struct run *run)
     fine = ceclStreamDestroy(run->comm, run->stream) == ceclSuccess && fine;
     fine = ceclCommDestroy(run->comm) == ceclSuccess && fine;
     if (run->rank == 0 && fine)
-        printf("# %s\n", wrong ? "WRONG BYTES" : run->options.check ? "every byte right" : "not checked");
+        printf("# %s\n", wrong                ? "WRONG BYTES"
+                         : run->options.check ? "every byte right"
+                                              : "not checked");
     return fine && !wrong ? 0 : 1;
 }
 

@@ -1,4 +1,5 @@
-/* Whether a side's result is right: random input, poisoned output, every byte compared. Expected bytes are computed, never copied. */
+/* Whether a side's result is right: random input, poisoned output, every byte compared. Expected
+ * bytes are computed, never copied. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,8 +46,8 @@ static void expect(const struct run *run, unsigned char *out, uint64_t seed, int
     fill(out, seed, from, offset, block);
 }
 
-static long long run_and_compare(struct side *side, const struct run *run, const void *send, size_t block, uint64_t seed,
-                                 unsigned char *host)
+static long long run_and_compare(struct side *side, const struct run *run, const void *send,
+                                 size_t block, uint64_t seed, unsigned char *host)
 {
     const size_t all = (size_t)run->nranks * block;
     unsigned char *want = malloc(block + 1);
@@ -68,7 +69,8 @@ static long long run_and_compare(struct side *side, const struct run *run, const
     return wrong;
 }
 
-long long check_side(struct side *side, const struct run *run, size_t bytes, bool in_place, uint64_t seed)
+long long check_side(struct side *side, const struct run *run, size_t bytes, bool in_place,
+                     uint64_t seed)
 {
     const size_t block = block_of(run, bytes), all = (size_t)run->nranks * block;
     const size_t mine = run->options.op == ceclOpAllGather ? block : all;
@@ -77,7 +79,8 @@ long long check_side(struct side *side, const struct run *run, size_t bytes, boo
     long long wrong = -1;
     if (!host)
         return complain(run, "check", "no host memory") ? 0 : -1;
-    memset(host, 0xA5, all); /* the poison comes first: in place, the input lies inside the output */
+    memset(host, 0xA5,
+           all); /* the poison comes first: in place, the input lies inside the output */
     if (upload(run, side->recv, host, all)) {
         fill(host, seed, run->rank, 0, mine);
         if (upload(run, (void *)(uintptr_t)send, host, mine)) {

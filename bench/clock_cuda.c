@@ -3,7 +3,8 @@
 
 #include "clock_wall.h"
 
-double clock_time(struct side *side, const struct run *run, const void *send, size_t block, int iterations)
+double clock_time(struct side *side, const struct run *run, const void *send, size_t block,
+                  int iterations)
 {
     if (!run->cuda)
         return wall_time(side, run, send, block, iterations);
@@ -14,7 +15,8 @@ double clock_time(struct side *side, const struct run *run, const void *send, si
     bool fine = cudaEventRecord(start, run->stream) == cudaSuccess;
     for (int i = 0; i < iterations && fine; i++)
         fine = side->call(side, run, send, block);
-    fine = fine && cudaEventRecord(stop, run->stream) == cudaSuccess && cudaEventSynchronize(stop) == cudaSuccess &&
+    fine = fine && cudaEventRecord(stop, run->stream) == cudaSuccess &&
+           cudaEventSynchronize(stop) == cudaSuccess &&
            cudaEventElapsedTime(&ms, start, stop) == cudaSuccess;
     cudaEventDestroy(start);
     cudaEventDestroy(stop);

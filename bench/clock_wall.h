@@ -13,8 +13,8 @@ static inline double wall_us(void)
     return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
 }
 
-static inline double wall_time(struct side *side, const struct run *run, const void *send, size_t block,
-                               int iterations)
+static inline double wall_time(struct side *side, const struct run *run, const void *send,
+                               size_t block, int iterations)
 {
     const double start = wall_us();
     for (int i = 0; i < iterations; i++)

@@ -12,7 +12,8 @@ static void print_times(const struct run *run, const char *what, double *us, int
 {
     qsort(us, (size_t)count, sizeof(*us), compare_doubles);
     if (run->rank == 0)
-        printf("# %s: min %.2f, median %.2f, p99 %.2f us\n", what, us[0], us[count / 2], us[count * 99 / 100]);
+        printf("# %s: min %.2f, median %.2f, p99 %.2f us\n", what, us[0], us[count / 2],
+               us[count * 99 / 100]);
 }
 
 bool extra_enqueue(const struct run *run, struct side *side)
@@ -32,8 +33,8 @@ bool extra_enqueue(const struct run *run, struct side *side)
             BENCH_TRY(run, ceclStreamSynchronize(run->comm, run->stream));
     }
     BENCH_TRY(run, ceclStreamSynchronize(run->comm, run->stream));
-    snprintf(what, sizeof(what), "host time to enqueue one call (%s, %zu bytes a rank, %s)", side->name,
-             run->options.first, in_place ? "in place" : "out of place");
+    snprintf(what, sizeof(what), "host time to enqueue one call (%s, %zu bytes a rank, %s)",
+             side->name, run->options.first, in_place ? "in place" : "out of place");
     print_times(run, what, us, ENQUEUES);
     return true;
 }
@@ -71,7 +72,8 @@ bool extra_alloc(const struct run *run)
         complain(run, "--alloc", ceclGetLastError(comm));
     MPI_Reduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
     if (run->rank == 0 && fine)
-        printf("# rendezvous: %zu bytes a rank in %.2f ms (slowest rank)\n", run->options.alloc_bytes, slowest);
+        printf("# rendezvous: %zu bytes a rank in %.2f ms (slowest rank)\n",
+               run->options.alloc_bytes, slowest);
     if (fine)
         print_times(run, "allocation inside the pool", us, ALLOCATIONS);
     return ceclCommDestroy(comm) == ceclSuccess && fine;

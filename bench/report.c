@@ -24,8 +24,10 @@ void report_head(const struct run *run, const struct side *sides, int nsides)
 {
     if (run->rank != 0)
         return;
-    printf("# cecl_perf: %s, %d ranks on %s, int32, median of %d rounds of %d calls, sides in turn\n", op_name(run),
-           run->nranks, run->cuda ? "GPUs" : "the host device", run->options.rounds, run->options.iterations);
+    printf(
+        "# cecl_perf: %s, %d ranks on %s, int32, median of %d rounds of %d calls, sides in turn\n",
+        op_name(run), run->nranks, run->cuda ? "GPUs" : "the host device", run->options.rounds,
+        run->options.iterations);
     printf("# %10s %9s %10s %8s %8s", "bytes/rank", "placement", "cecl us", "algbw", "busbw");
     for (int s = 1; s < nsides; s++)
         printf(" %8s us %8s %6s", sides[s].name, "busbw", "ratio");
@@ -40,7 +42,8 @@ void report_row(const struct run *run, const struct result *r)
            algbw_of(run, r->bytes, r->us[0]), busbw_of(run, r->bytes, r->us[0]));
     for (int s = 1; s < r->nsides; s++) {
         if (r->us[s] > 0)
-            printf(" %11.1f %8.1f %6.3f", r->us[s], busbw_of(run, r->bytes, r->us[s]), r->us[s] / r->us[0]);
+            printf(" %11.1f %8.1f %6.3f", r->us[s], busbw_of(run, r->bytes, r->us[s]),
+                   r->us[s] / r->us[0]);
         else
             printf(" %11s %8s %6s", "-", "-", "-");
     }
@@ -58,11 +61,15 @@ bool report_json(const struct run *run, const struct result *results, int count)
     FILE *out = fopen(run->options.json, "w");
     if (!out)
         return complain(run, run->options.json, "cannot be written");
-    fprintf(out, "{\"op\": \"%s\", \"ranks\": %d, \"device\": \"%s\", \"rounds\": %d, \"iterations\": %d, \"rows\": [",
-            op_name(run), run->nranks, run->cuda ? "cuda" : "host", run->options.rounds, run->options.iterations);
+    fprintf(out,
+            "{\"op\": \"%s\", \"ranks\": %d, \"device\": \"%s\", \"rounds\": %d, \"iterations\": "
+            "%d, \"rows\": [",
+            op_name(run), run->nranks, run->cuda ? "cuda" : "host", run->options.rounds,
+            run->options.iterations);
     for (int i = 0; i < count; i++) {
-        fprintf(out, "%s\n  {\"bytes\": %zu, \"in_place\": %s, \"errors\": %lld, \"us\": {", i ? "," : "",
-                results[i].bytes, results[i].in_place ? "true" : "false", results[i].errors);
+        fprintf(out, "%s\n  {\"bytes\": %zu, \"in_place\": %s, \"errors\": %lld, \"us\": {",
+                i ? "," : "", results[i].bytes, results[i].in_place ? "true" : "false",
+                results[i].errors);
         for (int s = 0; s < results[i].nsides; s++)
             fprintf(out, "%s\"%s\": %.3f", s ? ", " : "", results[i].names[s], results[i].us[s]);
         fprintf(out, "}}");

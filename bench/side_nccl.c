@@ -24,7 +24,8 @@ struct nccl {
             return complain((run), #expr, ncclGetErrorString(nccl_result_));                       \
     } while (0)
 
-static bool nccl_open(struct side *side, const struct run *run, size_t send_bytes, size_t recv_bytes)
+static bool nccl_open(struct side *side, const struct run *run, size_t send_bytes,
+                      size_t recv_bytes)
 {
     struct nccl *n = side->state;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -38,10 +39,13 @@ static bool nccl_open(struct side *side, const struct run *run, size_t send_byte
     NCCL_TRY(run, ncclMemAlloc(&n->send, send_bytes));
     NCCL_TRY(run, ncclMemAlloc(&n->recv, recv_bytes));
     if (n->copy_engine) {
-        NCCL_TRY(run, ncclCommWindowRegister(n->comm, n->send, send_bytes, &n->send_window, NCCL_WIN_COLL_SYMMETRIC));
-        NCCL_TRY(run, ncclCommWindowRegister(n->comm, n->recv, recv_bytes, &n->recv_window, NCCL_WIN_COLL_SYMMETRIC));
+        NCCL_TRY(run, ncclCommWindowRegister(n->comm, n->send, send_bytes, &n->send_window,
+                                             NCCL_WIN_COLL_SYMMETRIC));
+        NCCL_TRY(run, ncclCommWindowRegister(n->comm, n->recv, recv_bytes, &n->recv_window,
+                                             NCCL_WIN_COLL_SYMMETRIC));
         if (!n->send_window || !n->recv_window)
-            return complain(run, "ncclCommWindowRegister", "no window: NCCL would not use its copy engines");
+            return complain(run, "ncclCommWindowRegister",
+                            "no window: NCCL would not use its copy engines");
     }
     side->send = n->send;
     side->recv = n->recv;

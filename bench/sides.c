@@ -1,7 +1,8 @@
 /* The sides of a measurement: cecl's own, and the list of all. */
 #include "bench.h"
 
-static bool cecl_open(struct side *side, const struct run *run, size_t send_bytes, size_t recv_bytes)
+static bool cecl_open(struct side *side, const struct run *run, size_t send_bytes,
+                      size_t recv_bytes)
 {
     BENCH_TRY(run, ceclMemAlloc(run->comm, &side->send, send_bytes));
     BENCH_TRY(run, ceclMemAlloc(run->comm, &side->recv, recv_bytes));
@@ -12,9 +13,11 @@ static bool cecl_open(struct side *side, const struct run *run, size_t send_byte
 static bool cecl_call(struct side *side, const struct run *run, const void *send, size_t block)
 {
     if (run->options.op == ceclOpAllGather)
-        BENCH_TRY(run, ceclAllGather(send, side->recv, block / 4, ceclInt32, run->comm, run->stream));
+        BENCH_TRY(run,
+                  ceclAllGather(send, side->recv, block / 4, ceclInt32, run->comm, run->stream));
     else
-        BENCH_TRY(run, ceclAlltoAll(send, side->recv, block / 4, ceclInt32, run->comm, run->stream));
+        BENCH_TRY(run,
+                  ceclAlltoAll(send, side->recv, block / 4, ceclInt32, run->comm, run->stream));
     return true;
 }
 
@@ -24,7 +27,8 @@ static void cecl_close(struct side *side)
     (void)!ceclMemFree(side->state, side->send);
 }
 
-const struct side side_cecl = {.name = "cecl", .open = cecl_open, .call = cecl_call, .close = cecl_close};
+const struct side side_cecl = {
+    .name = "cecl", .open = cecl_open, .call = cecl_call, .close = cecl_close};
 
 int sides_make(const struct run *run, struct side sides[MAX_SIDES])
 {
@@ -35,7 +39,9 @@ int sides_make(const struct run *run, struct side sides[MAX_SIDES])
         if (!wanted[ce])
             continue;
         if (!run->cuda || !side_nccl_make(&sides[count], ce))
-            return complain(run, "--baseline", run->cuda ? "built without NCCL" : "NCCL needs GPUs") ? 0 : -1;
+            return complain(run, "--baseline", run->cuda ? "built without NCCL" : "NCCL needs GPUs")
+                       ? 0
+                       : -1;
         count++;
     }
     return count;
@@ -45,7 +51,8 @@ const void *send_place(const struct side *side, const struct run *run, size_t bl
 {
     if (!in_place)
         return side->send;
-    return run->options.op == ceclOpAllGather ? (char *)side->recv + (size_t)run->rank * block : side->recv;
+    return run->options.op == ceclOpAllGather ? (char *)side->recv + (size_t)run->rank * block
+                                              : side->recv;
 }
 
 size_t block_of(const struct run *run, size_t bytes)

@@ -1,4 +1,5 @@
-/* The first program: every rank contributes four numbers, every rank gets all of them. Runs on GPUs, and without any.
+/* The first program: every rank contributes four numbers, every rank gets all of them. Runs on
+ * GPUs, and without any.
  * mpirun -n 4 example_allgather */
 #include <cecl/cecl_mpi.h>
 #include <stdio.h>
@@ -18,18 +19,21 @@ int main(int argc, char **argv)
     int rank, nranks, wrong = 0, mine[COUNT], all[COUNT * 64], *recv;
 
     MPI_Init(&argc, &argv);
-    config.cudaDevice = CECL_CUDA_DEVICE_BY_RANK; /* rank i takes GPU i; without GPUs the host device serves */
+    config.cudaDevice =
+        CECL_CUDA_DEVICE_BY_RANK; /* rank i takes GPU i; without GPUs the host device serves */
     CHECK(ceclCommInitMpi(&comm, MPI_COMM_WORLD, &config));
     CHECK(ceclCommUserRank(comm, &rank));
     CHECK(ceclCommCount(comm, &nranks));
     CHECK(nranks <= 64 ? ceclSuccess : ceclInvalidUsage);
     CHECK(ceclStreamCreate(comm, &stream));
-    CHECK(ceclMemAlloc(comm, (void **)&recv, (size_t)nranks * sizeof(mine))); /* symmetric: peers write to it */
+    CHECK(ceclMemAlloc(comm, (void **)&recv,
+                       (size_t)nranks * sizeof(mine))); /* symmetric: peers write to it */
 
     for (int i = 0; i < COUNT; i++)
         mine[i] = 100 * rank + i;
     CHECK(ceclMemcpyAsync(comm, recv + rank * COUNT, mine, sizeof(mine), stream));
-    CHECK(ceclAllGather(recv + rank * COUNT, recv, COUNT, ceclInt, comm, stream)); /* in place: zero SM */
+    CHECK(ceclAllGather(recv + rank * COUNT, recv, COUNT, ceclInt, comm,
+                        stream)); /* in place: zero SM */
     CHECK(ceclMemcpyAsync(comm, all, recv, (size_t)nranks * sizeof(mine), stream));
     CHECK(ceclStreamSynchronize(comm, stream));
 

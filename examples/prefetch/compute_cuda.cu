@@ -84,7 +84,8 @@ static bool gpu_setup(struct gpu *g, const struct shape *s, int device)
     CUDA_TRY(cudaMallocHost(&g->host_logits, (size_t)s->batch * SYMBOLS * sizeof(float)));
     BLAS_TRY(cublasCreate(&g->blas));
     BLAS_TRY(cublasSetStream(g->blas, g->stream));
-    BLAS_TRY(cublasSetWorkspace(g->blas, g->workspace, WORKSPACE)); /* one for all calls: results repeat bit for bit */
+    BLAS_TRY(cublasSetWorkspace(g->blas, g->workspace,
+                                WORKSPACE)); /* one for all calls: results repeat bit for bit */
     return true;
 }
 
@@ -130,7 +131,8 @@ static bool gpu_fill(struct compute *c, void *dst, const float *values, size_t c
     struct gpu *g = gpu_of(c);
     float *staged = nullptr;
     CUDA_TRY(cudaMalloc(&staged, count * sizeof(float)));
-    CUDA_TRY(cudaMemcpyAsync(staged, values, count * sizeof(float), cudaMemcpyHostToDevice, g->stream));
+    CUDA_TRY(
+        cudaMemcpyAsync(staged, values, count * sizeof(float), cudaMemcpyHostToDevice, g->stream));
     convert_kernel<<<1024, 256, 0, g->stream>>>((__half *)dst, staged, count);
     CUDA_TRY(cudaGetLastError());
     CUDA_TRY(cudaStreamSynchronize(g->stream));
@@ -141,18 +143,22 @@ static bool gpu_fill(struct compute *c, void *dst, const float *values, size_t c
 static bool gpu_embed(struct compute *c, const void *weights, const unsigned char *text)
 {
     struct gpu *g = gpu_of(c);
-    CUDA_TRY(cudaMemcpyAsync(g->text, text, (size_t)c->shape->batch + CONTEXT, cudaMemcpyHostToDevice, g->stream));
-    embed_kernel<<<c->shape->batch, 256, 0, g->stream>>>(g->x, (const __half *)weights, g->text, c->shape->width);
+    CUDA_TRY(cudaMemcpyAsync(g->text, text, (size_t)c->shape->batch + CONTEXT,
+                             cudaMemcpyHostToDevice, g->stream));
+    embed_kernel<<<c->shape->batch, 256, 0, g->stream>>>(g->x, (const __half *)weights, g->text,
+                                                         c->shape->width);
     CUDA_TRY(cudaGetLastError());
     return true;
 }
 
 /* Row-major C = A B is column-major C' = B' A'. */
-static bool multiply(struct gpu *g, const void *weights, int columns, const struct shape *s, void *out, cudaDataType_t type)
+static bool multiply(struct gpu *g, const void *weights, int columns, const struct shape *s,
+                     void *out, cudaDataType_t type)
 {
     const float one = 1, zero = 0;
-    BLAS_TRY(cublasGemmEx(g->blas, CUBLAS_OP_N, CUBLAS_OP_N, columns, s->batch, s->width, &one, weights, CUDA_R_16F, columns, g->x,
-                          CUDA_R_16F, s->width, &zero, out, type, columns, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+    BLAS_TRY(cublasGemmEx(g->blas, CUBLAS_OP_N, CUBLAS_OP_N, columns, s->batch, s->width, &one,
+                          weights, CUDA_R_16F, columns, g->x, CUDA_R_16F, s->width, &zero, out,
+                          type, columns, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
     return true;
 }
 
@@ -161,7 +167,8 @@ static bool gpu_layer(struct compute *c, const void *weights)
     struct gpu *g = gpu_of(c);
     if (!multiply(g, weights, c->shape->width, c->shape, g->y, CUDA_R_16F))
         return false;
-    residual_kernel<<<1024, 256, 0, g->stream>>>(g->x, g->y, (size_t)c->shape->batch * c->shape->width);
+    residual_kernel<<<1024, 256, 0, g->stream>>>(g->x, g->y,
+                                                 (size_t)c->shape->batch * c->shape->width);
     CUDA_TRY(cudaGetLastError());
     return true;
 }
@@ -174,8 +181,9 @@ static bool gpu_output(struct compute *c, const void *weights)
 static bool gpu_loss(struct compute *c, const unsigned char *text, double *sum, uint64_t *hash)
 {
     struct gpu *g = gpu_of(c);
-    CUDA_TRY(cudaMemcpyAsync(g->host_logits, g->logits, (size_t)c->shape->batch * SYMBOLS * sizeof(float), cudaMemcpyDeviceToHost,
-                             g->stream));
+    CUDA_TRY(cudaMemcpyAsync(g->host_logits, g->logits,
+                             (size_t)c->shape->batch * SYMBOLS * sizeof(float),
+                             cudaMemcpyDeviceToHost, g->stream));
     CUDA_TRY(cudaStreamSynchronize(g->stream));
     *sum = 0;
     *hash = 0xcbf29ce484222325u;

@@ -7,8 +7,8 @@
 #include "prefetch.h"
 
 struct host {
-    float *x, *y;    /* [batch][width] */
-    float *logits;   /* [batch][SYMBOLS] */
+    float *x, *y;  /* [batch][width] */
+    float *logits; /* [batch][SYMBOLS] */
 };
 
 static bool host_open(struct compute *c, const struct shape *s, int device)
@@ -76,7 +76,8 @@ static bool host_layer(struct compute *c, const void *weights)
 {
     struct host *h = c->state;
     const int width = c->shape->width, batch = c->shape->batch;
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, batch, width, width, 1, h->x, width, weights, width, 0, h->y, width);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, batch, width, width, 1, h->x, width,
+                weights, width, 0, h->y, width);
     for (size_t i = 0; i < (size_t)batch * (size_t)width; i++)
         h->x[i] += h->y[i] > 0 ? h->y[i] : 0;
     return true;
@@ -85,8 +86,8 @@ static bool host_layer(struct compute *c, const void *weights)
 static bool host_output(struct compute *c, const void *weights)
 {
     struct host *h = c->state;
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, c->shape->batch, SYMBOLS, c->shape->width, 1, h->x, c->shape->width,
-                weights, SYMBOLS, 0, h->logits, SYMBOLS);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, c->shape->batch, SYMBOLS,
+                c->shape->width, 1, h->x, c->shape->width, weights, SYMBOLS, 0, h->logits, SYMBOLS);
     return true;
 }
 

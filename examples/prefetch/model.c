@@ -29,7 +29,7 @@ float parameter(const struct shape *s, uint64_t seed, int group, size_t index)
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
     x ^= x >> 31;
     if (index >= group_elements(s, group))
-        return 0; /* padding */
+        return 0;                                                     /* padding */
     const float uniform = (float)(x >> 40) / (float)(1 << 24) - 0.5f; /* [-1/2, 1/2) */
     return uniform * (group == 0 ? 1.0f : 1.0f / sqrtf((float)s->width));
 }
@@ -55,8 +55,10 @@ unsigned char *text_load(const char *path, size_t least, size_t *count)
     const bool failed = ferror(file) || got > 0;
     fclose(file);
     if (failed || used < least) {
-        fprintf(stderr, "prefetch: --data %s: %s%zu bytes; %zu at least are needed for a batch of every rank\n", path,
-                failed ? "reading failed after " : "", used, least);
+        fprintf(
+            stderr,
+            "prefetch: --data %s: %s%zu bytes; %zu at least are needed for a batch of every rank\n",
+            path, failed ? "reading failed after " : "", used, least);
         free(text);
         return NULL;
     }

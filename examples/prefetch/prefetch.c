@@ -1,10 +1,13 @@
-/* An FSDP-style forward pass over a real text: parameters are sharded over the ranks; while one layer multiplies, the next layer's
+/* An FSDP-style forward pass over a real text: parameters are sharded over the ranks; while one
+ * layer multiplies, the next layer's
  * shards are gathered into the other of two symmetric buffers, on a communication stream.
  *
  *     compute:  | layer 0 from A | layer 1 from B | layer 2 from A | ...
- *     gather:   | layer 1 into B | layer 2 into A | layer 3 into B | ...      a buffer is gathered into once compute has left it
+ *     gather:   | layer 1 into B | layer 2 into A | layer 3 into B | ...      a buffer is gathered
+ *     into once compute has left it
  *
- * It shows that the sharded network computes, bit for bit, what the whole one does, and what the gathers cost beside the compute. */
+ * It shows that the sharded network computes, bit for bit, what the whole one does, and what the
+ * gathers cost beside the compute. */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -29,9 +32,9 @@ struct job {
     int rank;
     ceclComm_t comm;
     ceclStream_t stream;
-    void **shards;     /* [groups] resident */
-    void **whole;      /* [groups] the reference's parameters */
-    char *buffers[2];  /* symmetric */
+    void **shards;    /* [groups] resident */
+    void **whole;     /* [groups] the reference's parameters */
+    char *buffers[2]; /* symmetric */
     unsigned char *text;
     size_t text_bytes;
 };
@@ -54,7 +57,8 @@ static bool gather(struct job *j, int group)
 {
     const size_t count = shard_elements(&j->shape, group);
     const ceclDataType_t type = j->shape.element == 2 ? ceclHalf : ceclFloat;
-    char *buffer = j->buffers[group % 2], *slot = buffer + (size_t)j->rank * count * j->shape.element;
+    char *buffer = j->buffers[group % 2],
+         *slot = buffer + (size_t)j->rank * count * j->shape.element;
     const void *send = j->shards[group];
     if (j->options.in_place) {
         CECL_OR_FALSE(j, ceclMemcpyAsync(j->comm, slot, send, count * j->shape.element, j->stream));
@@ -85,12 +89,15 @@ static bool forward(struct job *j, enum mode mode, const unsigned char *text)
         const int slot = g % 2;
         if (mode != WHOLE && !c->after_stream(c, j->comm, j->stream, slot))
             return false; /* this group's parameters are there */
-        /* The other buffer was last read by group g - 1, which is enqueued: the gather of g + 1 may follow it. */
-        if (mode == PREFETCH && g + 1 < groups && (!c->stream_after(c, j->stream, slot) || !gather(j, g + 1)))
+        /* The other buffer was last read by group g - 1, which is enqueued: the gather of g + 1 may
+         * follow it. */
+        if (mode == PREFETCH && g + 1 < groups &&
+            (!c->stream_after(c, j->stream, slot) || !gather(j, g + 1)))
             return false;
         if (!multiply(j, g, mode == WHOLE ? j->whole[g] : j->buffers[slot], text))
             return false;
-        if (mode == NO_OVERLAP && g + 1 < groups && (!c->stream_after(c, j->stream, slot) || !gather(j, g + 1)))
+        if (mode == NO_OVERLAP && g + 1 < groups &&
+            (!c->stream_after(c, j->stream, slot) || !gather(j, g + 1)))
             return false;
     }
     return true;
@@ -103,7 +110,8 @@ static const unsigned char *text_of(const struct job *j, int step)
     return j->text + ((size_t)step * (size_t)j->shape.nranks + (size_t)j->rank) * stride % places;
 }
 
-/* Loss and hash of a step in a mode; the loss is the mean over all ranks, summed in rank order so that it repeats. */
+/* Loss and hash of a step in a mode; the loss is the mean over all ranks, summed in rank order so
+ * that it repeats. */
 static bool evaluate(struct job *j, enum mode mode, double *loss, uint64_t *hash)
 {
     const unsigned char *text = text_of(j, 0);
@@ -125,7 +133,8 @@ static bool make_part(struct job *j, void **out, int group, size_t from, size_t 
     *out = j->compute.alloc(&j->compute, count * j->shape.element);
     if (!values || !*out) {
         free(values);
-        return refuse("memory", "not enough for the parameters; take a smaller --width or --layers");
+        return refuse("memory",
+                      "not enough for the parameters; take a smaller --width or --layers");
     }
     for (size_t i = 0; i < count; i++)
         values[i] = parameter(&j->shape, j->options.seed, group, from + i);
@@ -150,7 +159,8 @@ static bool make_parameters(struct job *j)
         largest = count > largest ? count : largest;
     }
     for (int b = 0; b < 2; b++)
-        CECL_OR_FALSE(j, ceclMemAlloc(j->comm, (void **)&j->buffers[b], largest * (size_t)j->shape.nranks * j->shape.element));
+        CECL_OR_FALSE(j, ceclMemAlloc(j->comm, (void **)&j->buffers[b],
+                                      largest * (size_t)j->shape.nranks * j->shape.element));
     return true;
 }
 
@@ -169,9 +179,15 @@ static bool make_job(struct job *j)
         return refuse("device", "this program was built without CUDA: set CECL_DEVICE=host");
     j->compute = gpu ? *gpu : compute_host;
     const bool big = device >= 0;
-    j->shape = (struct shape){.layers = o->layers ? o->layers : big ? 16 : 8,
-                              .width = o->width ? o->width : big ? 8192 : 384,
-                              .batch = o->batch ? o->batch : big ? 8192 : 192,
+    j->shape = (struct shape){.layers = o->layers ? o->layers
+                                        : big     ? 16
+                                                  : 8,
+                              .width = o->width ? o->width
+                                       : big    ? 8192
+                                                : 384,
+                              .batch = o->batch ? o->batch
+                                       : big    ? 8192
+                                                : 192,
                               .element = j->compute.element,
                               .nranks = nranks};
     o->steps = o->steps ? o->steps : big ? 10 : 5;
@@ -203,7 +219,8 @@ static bool compare(struct job *j, double *loss, bool *equal)
     if (!evaluate(j, WHOLE, &reference, &whole) || !evaluate(j, PREFETCH, loss, &sharded) ||
         !evaluate(j, NO_OVERLAP, &other, &serial))
         return false;
-    int mine = whole == sharded && whole == serial && memcmp(&reference, loss, sizeof(*loss)) == 0, all = 0;
+    int mine = whole == sharded && whole == serial && memcmp(&reference, loss, sizeof(*loss)) == 0,
+        all = 0;
     MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     *equal = all;
     return true;
@@ -254,11 +271,14 @@ static void print_head(const struct job *j)
     double count = 0, gathered = 0;
     for (int g = 0; g < group_count(&j->shape); g++) {
         count += (double)group_elements(&j->shape, g);
-        gathered += (double)shard_elements(&j->shape, g) * (j->shape.nranks - 1) * (double)j->shape.element;
+        gathered +=
+            (double)shard_elements(&j->shape, g) * (j->shape.nranks - 1) * (double)j->shape.element;
     }
-    printf("A byte-level network of %.1f million parameters (%d layers of %d x %d), sharded over %d ranks.\n", count * 1e-6,
-           j->shape.layers, j->shape.width, j->shape.width, j->shape.nranks);
-    printf("Compute: %s. Text: %s, %d bytes a rank and step.\n", j->compute.name, j->options.data, j->shape.batch);
+    printf("A byte-level network of %.1f million parameters (%d layers of %d x %d), sharded over "
+           "%d ranks.\n",
+           count * 1e-6, j->shape.layers, j->shape.width, j->shape.width, j->shape.nranks);
+    printf("Compute: %s. Text: %s, %d bytes a rank and step.\n", j->compute.name, j->options.data,
+           j->shape.batch);
     printf("Each step gathers %.1f MB to every rank, %s.\n\n", gathered * 1e-6,
            j->options.in_place ? "in place" : "out of place");
 }
@@ -269,7 +289,8 @@ static void print_table(const double ms[MODES])
     printf("  %-44s %12.2f\n", "compute alone, parameters whole on each rank", ms[WHOLE]);
     printf("  %-44s %12.2f\n", "sharded, next layer prefetched by cecl", ms[PREFETCH]);
     printf("  %-44s %12.2f\n", "sharded, gather then compute (no overlap)", ms[NO_OVERLAP]);
-    printf("  %-44s %11.1f%%\n", "communication left exposed by the prefetch", 100 * (ms[PREFETCH] - ms[WHOLE]) / ms[PREFETCH]);
+    printf("  %-44s %11.1f%%\n", "communication left exposed by the prefetch",
+           100 * (ms[PREFETCH] - ms[WHOLE]) / ms[PREFETCH]);
 }
 
 static int perform(struct job *j)
@@ -296,10 +317,12 @@ static int perform(struct job *j)
 
 /* ---- options */
 
-static const char usage[] =
-    "usage: mpirun -n RANKS example_prefetch [--layers N] [--width N] [--batch N] [--steps N] [--data FILE] [--seed N] [--in-place]\n"
-    "An FSDP-style forward pass: sharded parameters, the next layer's gathered while one computes.\n"
-    "Defaults on GPUs: 16 layers, width 8192, batch 8192; on the host: 8, 384, 192. --in-place copies a rank's shard to its slot first.\n";
+static const char usage[] = "usage: mpirun -n RANKS example_prefetch [--layers N] [--width N] "
+                            "[--batch N] [--steps N] [--data FILE] [--seed N] [--in-place]\n"
+                            "An FSDP-style forward pass: sharded parameters, the next layer's "
+                            "gathered while one computes.\n"
+                            "Defaults on GPUs: 16 layers, width 8192, batch 8192; on the host: 8, "
+                            "384, 192. --in-place copies a rank's shard to its slot first.\n";
 
 static bool take_number(const char *text, long least, long most, int *out)
 {
@@ -313,9 +336,10 @@ static bool take_number(const char *text, long least, long most, int *out)
 
 static bool parse(struct options *o, int argc, char **argv, bool quiet, int *code)
 {
-    static const struct option longs[] = {{"layers", 1, NULL, 'l'}, {"width", 1, NULL, 'w'}, {"batch", 1, NULL, 'b'},
-                                          {"steps", 1, NULL, 's'},  {"data", 1, NULL, 'd'},  {"seed", 1, NULL, 'e'},
-                                          {"in-place", 0, NULL, 'i'}, {"help", 0, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    static const struct option longs[] = {
+        {"layers", 1, NULL, 'l'},   {"width", 1, NULL, 'w'}, {"batch", 1, NULL, 'b'},
+        {"steps", 1, NULL, 's'},    {"data", 1, NULL, 'd'},  {"seed", 1, NULL, 'e'},
+        {"in-place", 0, NULL, 'i'}, {"help", 0, NULL, 'h'},  {NULL, 0, NULL, 0}};
     int option, seed = 1;
     bool fine = true;
     *o = (struct options){.data = "/usr/share/common-licenses/GPL-3"};
@@ -340,7 +364,10 @@ static bool parse(struct options *o, int argc, char **argv, bool quiet, int *cod
     if (fine && optind == argc)
         return true;
     if (!quiet)
-        fprintf(stderr, "prefetch: %s: not an option, or a value it cannot have (--width: a multiple of 8)\n%s", argv[optind - (fine ? 0 : 1)], usage);
+        fprintf(
+            stderr,
+            "prefetch: %s: not an option, or a value it cannot have (--width: a multiple of 8)\n%s",
+            argv[optind - (fine ? 0 : 1)], usage);
     *code = 2;
     return false;
 }

@@ -1,4 +1,5 @@
-/* What the files of the prefetch example share: the network's shape, its data, and the compute of either device. */
+/* What the files of the prefetch example share: the network's shape, its data, and the compute of
+ * either device. */
 #ifndef CECL_PREFETCH_H
 #define CECL_PREFETCH_H
 
@@ -14,15 +15,17 @@ extern "C" {
 #define SYMBOLS 256 /* the network reads and predicts bytes */
 #define CONTEXT 8   /* bytes that it looks back */
 
-/* embedding -> `layers` x (x = x + relu(x W)) -> output. Matrices are row-major: [width][width]; embedding [CONTEXT][SYMBOLS][width];
+/* embedding -> `layers` x (x = x + relu(x W)) -> output. Matrices are row-major: [width][width];
+ * embedding [CONTEXT][SYMBOLS][width];
  * output [width][SYMBOLS]. An element is a half on GPUs and a float on the host. */
 struct shape {
     int layers, width, batch;
-    size_t element;  /* bytes */
+    size_t element; /* bytes */
     int nranks;
 };
 
-/* The parameter groups, in the order of their use: 0 embedding, 1 .. layers, layers + 1 output. Each is sharded evenly over the ranks. */
+/* The parameter groups, in the order of their use: 0 embedding, 1 .. layers, layers + 1 output.
+ * Each is sharded evenly over the ranks. */
 static inline int group_count(const struct shape *s)
 {
     return s->layers + 2;
@@ -43,7 +46,8 @@ struct compute {
     void (*close)(struct compute *c);
     void *(*alloc)(struct compute *c, size_t bytes); /* plain memory of the device */
     void (*free)(struct compute *c, void *memory);
-    bool (*fill)(struct compute *c, void *dst, const float *values, size_t count); /* converts to elements; waits */
+    bool (*fill)(struct compute *c, void *dst, const float *values,
+                 size_t count); /* converts to elements; waits */
     /* The layers of a step. `text` is CONTEXT + batch bytes on the host. */
     bool (*embed)(struct compute *c, const void *weights, const unsigned char *text);
     bool (*layer)(struct compute *c, const void *weights);
@@ -51,8 +55,10 @@ struct compute {
     /* Sum over the batch of -ln p(next byte), and a hash of all logits' bits. */
     bool (*loss)(struct compute *c, const unsigned char *text, double *sum, uint64_t *hash);
     bool (*wait)(struct compute *c); /* until all compute is done */
-    /* Order between compute and a communication stream, without the host: later compute runs after what `stream` holds now, and
-     * the reverse. On the host, where compute is synchronous, the first waits and the second is nothing. */
+    /* Order between compute and a communication stream, without the host: later compute runs after
+     * what `stream` holds now, and
+     * the reverse. On the host, where compute is synchronous, the first waits and the second is
+     * nothing. */
     bool (*after_stream)(struct compute *c, ceclComm_t comm, ceclStream_t stream, int slot);
     bool (*stream_after)(struct compute *c, ceclStream_t stream, int slot);
     const struct shape *shape;

@@ -1,13 +1,14 @@
 /* cecl: collectives on the GPU's copy engines.
  *
- * This header is the manual of the library. It needs nothing of CUDA: a stream is the same pointer as a `cudaStream_t`.
+ * This header is the manual of the library. It needs nothing of CUDA: a stream is the same pointer
+ * as a `cudaStream_t`.
  *
  * A program does four things (examples/allgather.c is the whole of one):
  *
  *     ceclComm_t comm;
- *     ceclCommInitRank(&comm, nranks, id, rank);              // or ceclCommInitMpi, ceclCommInitAll, ceclCommInitOob
+ *     ceclCommInitRank(&comm, nranks, id, rank); // or ...InitMpi, ...InitAll, ...InitOob
  *     float *recv;
- *     ceclMemAlloc(comm, (void **)&recv, nranks * count * 4);  // symmetric memory: peers can write to it
+ *     ceclMemAlloc(comm, (void **)&recv, nranks * count * 4); // symmetric: peers write to it
  *     ceclAllGather(recv + rank * count, recv, count, ceclFloat, comm, stream);
  *     ceclCommDestroy(comm);
  *
@@ -15,15 +16,18 @@
  *   rank        one participant: a process, or a thread of one; one GPU each (host device: none).
  *   collective  every rank of the communicator must make the call, in the same order.
  *   local       the call concerns this rank alone and exchanges nothing.
- *   symmetric   memory that every rank has at the same offset of its pool, so that a peer's address is arithmetic.
+ *   symmetric   memory that every rank has at the same offset of its pool, so that a peer's address
+ *               is arithmetic.
  *   in place    the rank's own part already lies where the result wants it.
- *   zero SM     no streaming multiprocessor is used: copy engines and stream memory operations do all of it.
+ *   zero SM     no streaming multiprocessor is used: copy engines and stream memory operations do
+ *               all of it.
  *
- * Errors: every call returns a ceclResult_t. A call that is refused has enqueued nothing and changed nothing, unless its
- * text says otherwise. ceclGetLastError tells in words what was wrong: the argument, its value, and what was expected.
+ * Errors: every call returns a ceclResult_t. A call that is refused has enqueued nothing and
+ * changed nothing, unless its text says otherwise. ceclGetLastError tells in words what was wrong:
+ * the argument, its value, and what was expected.
  *
- * Threads: communicators are independent of each other. On one communicator, make one call at a time
- * (ceclCommAbort and ceclCommGetAsyncError may be called at any time, from any thread). */
+ * Threads: communicators are independent of each other. On one communicator, make one call at a
+ * time (ceclCommAbort and ceclCommGetAsyncError may be called at any time, from any thread). */
 #ifndef CECL_CECL_H
 #define CECL_CECL_H
 
@@ -47,23 +51,27 @@ extern "C" {
 #define CECL_CHECKED
 #endif
 
-/* ------------------------------------------------------------------------------------------------ Types */
+/* ------------------------------------------------------------------------------------------------
+ * Types */
 
-typedef struct ceclComm *ceclComm_t;          /* one rank's end of a communicator */
-typedef struct CUstream_st *ceclStream_t;     /* a cudaStream_t; on the host device a stream of ceclStreamCreate */
+typedef struct ceclComm *ceclComm_t; /* one rank's end of a communicator */
+typedef struct CUstream_st
+    *ceclStream_t; /* a cudaStream_t; on the host device a stream of ceclStreamCreate */
 
 /* What a call came to. The first eight have NCCL's numbers. */
 typedef enum {
     ceclSuccess = 0,
-    ceclUnhandledCudaError = 1, /* CUDA refused something; ceclGetLastError names the call and CUDA's reason */
-    ceclSystemError = 2,        /* the operating system did: sockets, memory, descriptors */
-    ceclInternalError = 3,      /* a defect in cecl: please report it with ceclGetLastError's text */
-    ceclInvalidArgument = 4,    /* a parameter's value is wrong */
-    ceclInvalidUsage = 5,       /* the call does not fit the state: wrong order, memory in no window, ranks differ */
-    ceclRemoteError = 6,        /* a peer failed, left, or aborted */
-    ceclInProgress = 7,         /* not an error: not finished yet */
-    ceclOutOfMemory = 8,        /* device, host or pool memory is used up, here or on a peer */
-    ceclTimeout = 9             /* a bounded wait ran out */
+    ceclUnhandledCudaError =
+        1, /* CUDA refused something; ceclGetLastError names the call and CUDA's reason */
+    ceclSystemError = 2,     /* the operating system did: sockets, memory, descriptors */
+    ceclInternalError = 3,   /* a defect in cecl: please report it with ceclGetLastError's text */
+    ceclInvalidArgument = 4, /* a parameter's value is wrong */
+    ceclInvalidUsage =
+        5, /* the call does not fit the state: wrong order, memory in no window, ranks differ */
+    ceclRemoteError = 6, /* a peer failed, left, or aborted */
+    ceclInProgress = 7,  /* not an error: not finished yet */
+    ceclOutOfMemory = 8, /* device, host or pool memory is used up, here or on a peer */
+    ceclTimeout = 9      /* a bounded wait ran out */
 } ceclResult_t;
 
 /* Element types; NCCL's names and numbers. fp8 types are moved as bytes. */
@@ -93,60 +101,80 @@ typedef enum { ceclOpAllGather = 0, ceclOpAlltoAll = 1 } ceclOp_t;
 
 /* Which SM use the caller allows (ceclConfig_t.smPolicy). */
 typedef enum {
-    CECL_SM_NEVER = 0,       /* a call that would need an SM is refused with the reason */
-    CECL_SM_REDUCE_ONLY = 1, /* default. This version still copies a rank's own block locally (which needs an SM) when an
+    CECL_SM_NEVER = 0, /* a call that would need an SM is refused with the reason */
+    CECL_SM_REDUCE_ONLY =
+        1, /* default. This version still copies a rank's own block locally (which needs an SM) when an
                               * all-gather is out of place and in every all-to-all; ceclExplain says so */
-    CECL_SM_ALLOW = 2        /* SMs may be used wherever that is faster */
+    CECL_SM_ALLOW = 2 /* SMs may be used wherever that is faster */
 } ceclSmPolicy_t;
 
 /* Where ranks run (ceclConfig_t.device). */
 typedef enum {
-    CECL_DEVICE_AUTO = 0, /* CUDA where each rank has a GPU of its own, otherwise host; said once on stderr */
+    CECL_DEVICE_AUTO =
+        0, /* CUDA where each rank has a GPU of its own, otherwise host; said once on stderr */
     CECL_DEVICE_CUDA = 1, /* CUDA or an error */
     CECL_DEVICE_HOST = 2  /* no GPU: shared memory and threads, the same plans */
 } ceclDevice_t;
 
 /* Which GPU is this rank's (ceclConfig_t.cudaDevice), beside an ordinal of CUDA's. */
-#define CECL_CUDA_DEVICE_CURRENT (-1) /* default: the calling thread's current CUDA device, as in NCCL */
-#define CECL_CUDA_DEVICE_BY_RANK (-2) /* rank modulo the number of visible GPUs; also made the caller's current device */
+#define CECL_CUDA_DEVICE_CURRENT                                                                   \
+    (-1) /* default: the calling thread's current CUDA device, as in NCCL */
+#define CECL_CUDA_DEVICE_BY_RANK                                                                   \
+    (-2) /* rank modulo the number of visible GPUs; also made the caller's current device */
 
-/* Created by one rank with ceclGetUniqueId and carried to all others by the caller; opaque. It holds a secret: whoever has it can join. */
+/* Created by one rank with ceclGetUniqueId and carried to all others by the caller; opaque. It
+ * holds a secret: whoever has it can join. */
 #define CECL_UNIQUE_ID_BYTES 128
 typedef struct {
     char internal[CECL_UNIQUE_ID_BYTES];
 } ceclUniqueId;
 
-/* Settings of one communicator. Start from CECL_CONFIG_INITIALIZER; a field left at CECL_UNDEF takes its default. The
- * environment variable named beside a field, where set, overrides it (docs/env.md). All ranks must agree on them. */
+/* Settings of one communicator. Start from CECL_CONFIG_INITIALIZER; a field left at CECL_UNDEF
+ * takes its default. The
+ * environment variable named beside a field, where set, overrides it (docs/env.md). All ranks must
+ * agree on them. */
 #define CECL_UNDEF (-1)
 typedef struct ceclConfig {
-    size_t size;           /* set by the initializer */
-    unsigned int magic;    /* set by the initializer */
-    unsigned int version;  /* set by the initializer */
-    int device;            /* ceclDevice_t; CECL_DEVICE */
-    int cudaDevice;        /* ordinal or CECL_CUDA_DEVICE_...; CECL_CUDA_DEVICE. Alone in that ranks may differ */
-    int smPolicy;          /* ceclSmPolicy_t; CECL_SM_POLICY */
-    int timeoutMs;         /* bound of every wait on peers, ms; 0 = none; CECL_TIMEOUT_MS; default 30000 */
-    int64_t poolBytes;     /* address range for each rank's pool, bytes; CECL_POOL_BYTES; default: the GPU's memory, host 4 GiB */
-    int64_t segmentBytes;  /* first growth step of the pool, bytes; doubles as it grows; CECL_SEGMENT_BYTES; default 64 MiB, host 1 MiB */
-    int64_t stagingBytes;  /* staging for in-place all-to-all, bytes a rank; CECL_STAGING_BYTES; default 16 MiB, host 256 KiB */
+    size_t size;          /* set by the initializer */
+    unsigned int magic;   /* set by the initializer */
+    unsigned int version; /* set by the initializer */
+    int device;           /* ceclDevice_t; CECL_DEVICE */
+    /* ordinal or CECL_CUDA_DEVICE_...; CECL_CUDA_DEVICE. Alone in that ranks may differ */
+    int cudaDevice;
+    int smPolicy;  /* ceclSmPolicy_t; CECL_SM_POLICY */
+    int timeoutMs; /* bound of every wait on peers, ms; 0 = none; CECL_TIMEOUT_MS; default 30000 */
+    int64_t
+        /* address range for each rank's pool, bytes; CECL_POOL_BYTES; default: the GPU's memory,
+         * host 4 GiB */
+        poolBytes;
+    int64_t
+        /* first growth step of the pool, bytes; doubles as it grows; CECL_SEGMENT_BYTES; default 64
+         * MiB, host 1 MiB */
+        segmentBytes;
+    int64_t
+        /* staging for in-place all-to-all, bytes a rank; CECL_STAGING_BYTES; default 16 MiB, host
+         * 256 KiB */
+        stagingBytes;
 } ceclConfig_t;
 #define CECL_CONFIG_MAGIC 0xcec1c0deu
-#define CECL_CONFIG_INITIALIZER                                                                                        \
-    {                                                                                                                  \
-        sizeof(ceclConfig_t), CECL_CONFIG_MAGIC, CECL_VERSION, CECL_UNDEF, CECL_CUDA_DEVICE_CURRENT, CECL_UNDEF,       \
-            CECL_UNDEF, CECL_UNDEF, CECL_UNDEF, CECL_UNDEF                                                             \
+#define CECL_CONFIG_INITIALIZER                                                                    \
+    {                                                                                              \
+        sizeof(ceclConfig_t), CECL_CONFIG_MAGIC, CECL_VERSION, CECL_UNDEF,                         \
+            CECL_CUDA_DEVICE_CURRENT, CECL_UNDEF, CECL_UNDEF, CECL_UNDEF, CECL_UNDEF, CECL_UNDEF   \
     }
 
-/* Caller's exchange for ceclCommInitOob. Both are collective over the ranks and used only until init returns; both return 0 on
+/* Caller's exchange for ceclCommInitOob. Both are collective over the ranks and used only until
+ * init returns; both return 0 on
  * success. A callback bounds its own waits. */
 typedef struct {
-    void *context;                                                                 /* handed to both */
-    int (*allGather)(void *context, const void *send, void *recv, size_t bytes);   /* recv: nranks * bytes, in rank order */
+    void *context; /* handed to both */
+    int (*allGather)(void *context, const void *send, void *recv,
+                     size_t bytes); /* recv: nranks * bytes, in rank order */
     int (*barrier)(void *context);
 } ceclOob_t;
 
-/* ------------------------------------------------------------------------------------------------ Words about errors and versions */
+/* ------------------------------------------------------------------------------------------------
+ * Words about errors and versions */
 
 /* Tells the library's version as CECL_VERSION does (major * 10000 + minor * 100 + patch).
  * version  [out]
@@ -159,39 +187,55 @@ CECL_API const char *ceclGetErrorString(ceclResult_t result);
 
 /* Tells in words what last went wrong; never NULL, empty if nothing did.
  * comm  the communicator whose asynchronous error is preferred when it has one; may be NULL.
- * Local. Threads: the text is the calling thread's own. Ownership: cecl's; valid until this thread's next call. Errors: none. Since 0.1. */
+ * Local. Threads: the text is the calling thread's own. Ownership: cecl's; valid until this
+ * thread's next call. Errors: none. Since 0.1. */
 CECL_API const char *ceclGetLastError(ceclComm_t comm);
 
-/* ------------------------------------------------------------------------------------------------ Communicators */
+/* ------------------------------------------------------------------------------------------------
+ * Communicators */
 
-/* Makes an id with which ranks find each other over TCP; the calling process listens until nranks ranks have joined.
- * id  [out] carry it to every rank by any means (MPI, a file, an environment variable); it serves one communicator.
- * CECL_SOCKET_IFNAME names the network interface to listen on (default: the first one up that is not loopback, else loopback).
- * Local. Threads: any. Ownership: the caller's; the listener ends with the job or with this process.
+/* Makes an id with which ranks find each other over TCP; the calling process listens until nranks
+ * ranks have joined.
+ * id  [out] carry it to every rank by any means (MPI, a file, an environment variable); it serves
+ *     one communicator.
+ * CECL_SOCKET_IFNAME names the network interface to listen on (default: the first one up that is
+ * not loopback, else loopback).
+ * Local. Threads: any. Ownership: the caller's; the listener ends with the job or with this
+ * process.
  * Errors: ceclInvalidArgument (NULL), ceclSystemError (no interface, no socket). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclGetUniqueId(ceclUniqueId *id);
 
 /* Joins a communicator with default settings; see ceclCommInitRankConfig. */
-CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks, ceclUniqueId id, int rank);
+CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks, ceclUniqueId id,
+                                                    int rank);
 
-/* Joins a communicator of `nranks` ranks as `rank`. All flags, staging and peer connections exist when it returns.
+/* Joins a communicator of `nranks` ranks as `rank`. All flags, staging and peer connections exist
+ * when it returns.
  * comm    [out] written on success only.
  * nranks  1 .. 1024, equal on all ranks.
  * id      from one call of ceclGetUniqueId on one rank.
  * rank    0 .. nranks - 1, each once.
  * config  NULL for defaults; read during the call only.
- * Collective, blocking; waits at most CECL_INIT_TIMEOUT_MS (default 60000). Ranks must be on one host in this version.
- * Threads: ranks may be threads of one process, each calling for itself. Ownership: the caller's until ceclCommDestroy or ceclCommAbort.
- * Errors, on every rank that can know: ceclInvalidArgument (NULL, a rank out of range or taken twice, nranks or settings differ, a
- * setting out of range), ceclInvalidUsage (id already used or not one; two ranks on one GPU; no GPU under CECL_DEVICE_CUDA), ceclRemoteError, ceclTimeout,
+ * Collective, blocking; waits at most CECL_INIT_TIMEOUT_MS (default 60000). Ranks must be on one
+ * host in this version.
+ * Threads: ranks may be threads of one process, each calling for itself. Ownership: the caller's
+ * until ceclCommDestroy or ceclCommAbort.
+ * Errors, on every rank that can know: ceclInvalidArgument (NULL, a rank out of range or taken
+ * twice, nranks or settings differ, a
+ * setting out of range), ceclInvalidUsage (id already used or not one; two ranks on one GPU; no GPU
+ * under CECL_DEVICE_CUDA), ceclRemoteError, ceclTimeout,
  * ceclSystemError, ceclUnhandledCudaError, ceclOutOfMemory. Since 0.1. */
-CECL_API CECL_CHECKED ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int nranks, ceclUniqueId id, int rank, const ceclConfig_t *config);
+CECL_API CECL_CHECKED ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int nranks,
+                                                          ceclUniqueId id, int rank,
+                                                          const ceclConfig_t *config);
 
 /* Makes a whole communicator in this process: one rank a device.
  * comms    [out] ndev handles, comms[i] is rank i; written on success only.
  * ndev     1 .. 1024.
- * devlist  CUDA ordinals, one each; NULL for 0 .. ndev-1. Without a GPU a rank each on the host device, devlist ignored.
- * Local to the process, blocking. Each rank's collective calls that block (ceclMemAlloc when the pool grows) need a thread of their own.
+ * devlist  CUDA ordinals, one each; NULL for 0 .. ndev-1. Without a GPU a rank each on the host
+ *          device, devlist ignored.
+ * Local to the process, blocking. Each rank's collective calls that block (ceclMemAlloc when the
+ * pool grows) need a thread of their own.
  * Ownership, errors: as ceclCommInitRankConfig. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *devlist);
 
@@ -199,79 +243,107 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, 
  * oob     callbacks; used until this call returns. Every rank's fields must be set.
  * Others as ceclCommInitRankConfig; a callback's failure is ceclSystemError. Collective, blocking.
  * Threads, ownership, errors: as ceclCommInitRankConfig. Since 0.1. */
-CECL_API CECL_CHECKED ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank, const ceclOob_t *oob, const ceclConfig_t *config);
+CECL_API CECL_CHECKED ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank,
+                                                   const ceclOob_t *oob,
+                                                   const ceclConfig_t *config);
 
-/* Tells the number of ranks. count [out]. Local. Threads: any. Ownership: none. Errors: ceclInvalidArgument. Since 0.1. */
+/* Tells the number of ranks. count [out]. Local. Threads: any. Ownership: none. Errors:
+ * ceclInvalidArgument. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommCount(ceclComm_t comm, int *count);
 
-/* Tells this rank. rank [out]. Local. Threads: any. Ownership: none. Errors: ceclInvalidArgument. Since 0.1. */
+/* Tells this rank. rank [out]. Local. Threads: any. Ownership: none. Errors: ceclInvalidArgument.
+ * Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommUserRank(ceclComm_t comm, int *rank);
 
-/* Tells this rank's CUDA ordinal. device [out] -1 on the host device. Local. Threads: any. Ownership: none. Errors: ceclInvalidArgument. Since 0.1. */
+/* Tells this rank's CUDA ordinal. device [out] -1 on the host device. Local. Threads: any.
+ * Ownership: none. Errors: ceclInvalidArgument. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommCuDevice(ceclComm_t comm, int *device);
 
-/* Waits until this rank's enqueued work on `comm` is done; afterwards only ceclCommDestroy and ceclCommAbort are allowed.
- * Local, blocking, at most the communicator's timeout. Threads: one call at a time. Ownership: unchanged.
- * Errors: ceclInvalidArgument, ceclTimeout, and the communicator's asynchronous error. Since 0.1. */
+/* Waits until this rank's enqueued work on `comm` is done; afterwards only ceclCommDestroy and
+ * ceclCommAbort are allowed.
+ * Local, blocking, at most the communicator's timeout. Threads: one call at a time. Ownership:
+ * unchanged.
+ * Errors: ceclInvalidArgument, ceclTimeout, and the communicator's asynchronous error. Since 0.1.
+ * */
 CECL_API CECL_CHECKED ceclResult_t ceclCommFinalize(ceclComm_t comm);
 
-/* Finalizes if that was not done, then frees everything: pool, mappings, sockets, threads. Never hangs: work that does not end within the
- * timeout is aborted. Memory of ceclMemAlloc goes with it. `comm` is gone even when an error is returned.
+/* Finalizes if that was not done, then frees everything: pool, mappings, sockets, threads. Never
+ * hangs: work that does not end within the
+ * timeout is aborted. Memory of ceclMemAlloc goes with it. `comm` is gone even when an error is
+ * returned.
  * Local, blocking (bounded). Threads: the last call on comm. Ownership: ends the caller's.
  * Errors: ceclInvalidArgument, and what Finalize returns. Since 0.1. */
 CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm);
 
-/* Gives up: releases this rank's pending waits, tells the peers (whose communicators turn to ceclRemoteError), and frees everything.
+/* Gives up: releases this rank's pending waits, tells the peers (whose communicators turn to
+ * ceclRemoteError), and frees everything.
  * The contents of buffers in use are undefined afterwards. `comm` is gone in any case.
- * Local, blocking (bounded). Threads: may be called while another thread is inside a call on comm only if that call is bounded by the same abort.
+ * Local, blocking (bounded). Threads: may be called while another thread is inside a call on comm
+ * only if that call is bounded by the same abort.
  * Ownership: ends the caller's. Errors: ceclInvalidArgument. Since 0.1. */
 CECL_API ceclResult_t ceclCommAbort(ceclComm_t comm);
 
-/* Tells whether the communicator has failed asynchronously: a peer died or aborted, or a collective outlasted the timeout.
- * asyncError  [out] ceclSuccess or the cause; ceclGetLastError(comm) has the words. Once set it stays.
+/* Tells whether the communicator has failed asynchronously: a peer died or aborted, or a collective
+ * outlasted the timeout.
+ * asyncError  [out] ceclSuccess or the cause; ceclGetLastError(comm) has the words. Once set it
+ *             stays.
  * Local. Threads: any. Ownership: none. Errors: ceclInvalidArgument. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommGetAsyncError(ceclComm_t comm, ceclResult_t *asyncError);
 
-/* ------------------------------------------------------------------------------------------------ Symmetric memory */
+/* ------------------------------------------------------------------------------------------------
+ * Symmetric memory */
 
 /* Allocates `bytes` of symmetric device memory: the same offset on every rank, addressable by all.
- * ptr    [out] address on this rank's device, 256-byte aligned; untouched on failure. Contents undefined.
+ * ptr    [out] address on this rank's device, 256-byte aligned; untouched on failure. Contents
+ *        undefined.
  * bytes  wanted on each rank, equal on all; rounded up to 256. 0 gives *ptr = NULL.
- * Collective; blocks for one exchange when the pool must grow (ranks see that alike), otherwise returns at once and exchanges nothing. Not capturable.
- * Threads: one call at a time. Ownership: the caller's until ceclMemFree on every rank; what is left is freed with comm.
- * Errors, nothing allocated: ceclInvalidArgument (NULL), ceclInvalidUsage (ranks' sequences of ceclMemAlloc and ceclMemFree differ; found at
- * growth, or at every call under CECL_CHECK=1), ceclOutOfMemory (on any rank; the text says which), ceclRemoteError, ceclTimeout. Since 0.1. */
+ * Collective; blocks for one exchange when the pool must grow (ranks see that alike), otherwise
+ * returns at once and exchanges nothing. Not capturable.
+ * Threads: one call at a time. Ownership: the caller's until ceclMemFree on every rank; what is
+ * left is freed with comm.
+ * Errors, nothing allocated: ceclInvalidArgument (NULL), ceclInvalidUsage (ranks' sequences of
+ * ceclMemAlloc and ceclMemFree differ; found at
+ * growth, or at every call under CECL_CHECK=1), ceclOutOfMemory (on any rank; the text says which),
+ * ceclRemoteError, ceclTimeout. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, size_t bytes);
 
 /* Gives symmetric memory back to the pool; it stays mapped for the next ceclMemAlloc.
- * ptr  exactly what ceclMemAlloc gave, or NULL (no effect). Work on it must be over, or ordered before what reuses it.
- * Collective in order, exchanges nothing (except under CECL_CHECK=1). Threads: one call at a time. Ownership: ends the caller's.
+ * ptr  exactly what ceclMemAlloc gave, or NULL (no effect). Work on it must be over, or ordered
+ *      before what reuses it.
+ * Collective in order, exchanges nothing (except under CECL_CHECK=1). Threads: one call at a time.
+ * Ownership: ends the caller's.
  * Errors: ceclInvalidArgument (not an allocation's start, or freed before). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclMemFree(ceclComm_t comm, void *ptr);
 
-/* Translates a pointer into this rank's symmetric memory to the same place at a peer: usable in kernels, copies, and on the host device as it is.
+/* Translates a pointer into this rank's symmetric memory to the same place at a peer: usable in
+ * kernels, copies, and on the host device as it is.
  * ptr      inside an allocation of ceclMemAlloc on this rank.
  * peer     0 .. nranks-1; one's own rank gives ptr.
  * peerPtr  [out]
- * Local. Threads: one call at a time. Ownership: the peer's; valid while the allocation lives on both.
+ * Local. Threads: one call at a time. Ownership: the peer's; valid while the allocation lives on
+ * both.
  * Errors: ceclInvalidArgument (outside every allocation, peer out of range). Since 0.1. */
-CECL_API CECL_CHECKED ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const void *ptr, int peer, void **peerPtr);
+CECL_API CECL_CHECKED ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const void *ptr, int peer,
+                                                      void **peerPtr);
 
 /* What a pool holds; bytes on this rank. */
 typedef struct {
-    uint64_t reservedBytes;  /* address range of one rank's slice */
-    uint64_t mappedBytes;    /* backed by memory and mapped at every peer */
-    uint64_t usedBytes;      /* in live allocations, cecl's own flags and staging included */
-    uint64_t peakBytes;      /* largest usedBytes so far */
-    uint64_t segments;       /* times the pool grew */
-    uint64_t allocations;    /* live, cecl's own included */
-    uint64_t exchanges;      /* rendezvous with the peers since init: growth, and checks under CECL_CHECK=1 */
+    uint64_t reservedBytes; /* address range of one rank's slice */
+    uint64_t mappedBytes;   /* backed by memory and mapped at every peer */
+    uint64_t usedBytes;     /* in live allocations, cecl's own flags and staging included */
+    uint64_t peakBytes;     /* largest usedBytes so far */
+    uint64_t segments;      /* times the pool grew */
+    uint64_t allocations;   /* live, cecl's own included */
+    uint64_t
+        exchanges; /* rendezvous with the peers since init: growth, and checks under CECL_CHECK=1 */
 } ceclPoolStats_t;
 
-/* Reads the pool's counters. stats [out]. Local. Threads: one call at a time. Ownership: none. Errors: ceclInvalidArgument. Since 0.1. */
+/* Reads the pool's counters. stats [out]. Local. Threads: one call at a time. Ownership: none.
+ * Errors: ceclInvalidArgument. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclPoolStats(ceclComm_t comm, ceclPoolStats_t *stats);
 
-/* ------------------------------------------------------------------------------------------------ Collectives */
+/* ------------------------------------------------------------------------------------------------
+ * Collectives */
 
 /* Gathers `sendcount` elements from every rank into `recvbuff`, in rank order, on copy engines.
  *
@@ -279,18 +351,27 @@ CECL_API CECL_CHECKED ceclResult_t ceclPoolStats(ceclComm_t comm, ceclPoolStats_
  *     rank 1: [b]
  *     rank 2: [c]      in place: sendbuff == recvbuff + rank * sendcount
  *
- * sendbuff   [sendcount] elements on this rank's device: symmetric memory or any other of this device.
- * recvbuff   [nranks * sendcount] elements inside one allocation of ceclMemAlloc, at the same offset on all ranks.
+ * sendbuff   [sendcount] elements on this rank's device: symmetric memory or any other of this
+ *            device.
+ * recvbuff   [nranks * sendcount] elements inside one allocation of ceclMemAlloc, at the same
+ *            offset on all ranks.
  * sendcount  elements, equal on all ranks; 0 is a call without effect.
- * stream     orders the call; the legacy default stream (0) too. Both buffers may be reused once `stream` reaches the end of the call.
+ * stream     orders the call; the legacy default stream (0) too. Both buffers may be reused once
+ *            `stream` reaches the end of the call.
  *
- * Collective: all ranks call with equal sendcount and datatype, all in place or all not, in the same order on `comm` (CECL_CHECK=1
- * verifies it). The host does not wait. Calls on different streams of one communicator run in call order.
+ * Collective: all ranks call with equal sendcount and datatype, all in place or all not, in the
+ * same order on `comm` (CECL_CHECK=1
+ * verifies it). The host does not wait. Calls on different streams of one communicator run in call
+ * order.
  * Threads: one call at a time. Ownership: buffers stay the caller's.
- * Errors, nothing enqueued: ceclInvalidArgument (NULL, partly overlapping buffers, unknown datatype, size overflow, memory of another device),
- * ceclInvalidUsage (recvbuff in no window or past its end; stream is capturing; under CECL_SM_NEVER out of place; ranks differ, under CECL_CHECK=1),
+ * Errors, nothing enqueued: ceclInvalidArgument (NULL, partly overlapping buffers, unknown
+ * datatype, size overflow, memory of another device),
+ * ceclInvalidUsage (recvbuff in no window or past its end; stream is capturing; under CECL_SM_NEVER
+ * out of place; ranks differ, under CECL_CHECK=1),
  * and the communicator's asynchronous error. Since 0.1. */
-CECL_API CECL_CHECKED ceclResult_t ceclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount, ceclDataType_t datatype, ceclComm_t comm, ceclStream_t stream);
+CECL_API CECL_CHECKED ceclResult_t ceclAllGather(const void *sendbuff, void *recvbuff,
+                                                 size_t sendcount, ceclDataType_t datatype,
+                                                 ceclComm_t comm, ceclStream_t stream);
 
 /* Sends block j of `sendbuff` to rank j, which receives it as block `rank` of its `recvbuff`.
  *
@@ -298,51 +379,70 @@ CECL_API CECL_CHECKED ceclResult_t ceclAllGather(const void *sendbuff, void *rec
  *     sendbuff on rank 1: [b0][b1][b2]     recvbuff on rank 1: [a1][b1][c1]
  *     sendbuff on rank 2: [c0][c1][c2]     recvbuff on rank 2: [a2][b2][c2]
  *
- * sendbuff  [nranks * count] elements on this rank's device; in place when it is recvbuff (then blocks pass through staging, in chunks).
- * recvbuff  [nranks * count] elements inside one allocation of ceclMemAlloc, at the same offset on all ranks.
+ * sendbuff  [nranks * count] elements on this rank's device; in place when it is recvbuff (then
+ *           blocks pass through staging, in chunks).
+ * recvbuff  [nranks * count] elements inside one allocation of ceclMemAlloc, at the same offset on
+ *           all ranks.
  * count     elements in one block, equal on all ranks; 0 is a call without effect.
- * stream, collective, threads, ownership, errors: as ceclAllGather. Under CECL_SM_NEVER refused in this version: a rank's own block needs a local copy.
+ * stream, collective, threads, ownership, errors: as ceclAllGather. Under CECL_SM_NEVER refused in
+ * this version: a rank's own block needs a local copy.
  * Since 0.1. */
-CECL_API CECL_CHECKED ceclResult_t ceclAlltoAll(const void *sendbuff, void *recvbuff, size_t count, ceclDataType_t datatype, ceclComm_t comm, ceclStream_t stream);
+CECL_API CECL_CHECKED ceclResult_t ceclAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
+                                                ceclDataType_t datatype, ceclComm_t comm,
+                                                ceclStream_t stream);
 
 /* How a call would be carried out. */
 typedef struct {
-    int zeroSm;          /* 1: no SM is used */
-    int copies;          /* copies this rank issues */
-    int localCopies;     /* of these, within one device: each needs an SM on today's drivers */
-    int barriers;        /* exchanges of flags with all peers */
-    uint64_t bytesSent;  /* that this rank's copies move, bytes */
-    char path[64];       /* e.g. "push, one batch" */
-    char reason[192];    /* why this path, and what would make it zero-SM if it is not */
+    int zeroSm;         /* 1: no SM is used */
+    int copies;         /* copies this rank issues */
+    int localCopies;    /* of these, within one device: each needs an SM on today's drivers */
+    int barriers;       /* exchanges of flags with all peers */
+    uint64_t bytesSent; /* that this rank's copies move, bytes */
+    char path[64];      /* e.g. "push, one batch" */
+    char reason[192];   /* why this path, and what would make it zero-SM if it is not */
 } ceclExplanation_t;
 
-/* Tells how a call with these arguments would be carried out, and why; enqueues nothing. Arguments as in the call itself.
+/* Tells how a call with these arguments would be carried out, and why; enqueues nothing. Arguments
+ * as in the call itself.
  * explanation  [out] written on success only.
- * Local. Threads: one call at a time. Ownership: none. Errors: those that the call itself would return for its arguments. Since 0.1. */
-CECL_API CECL_CHECKED ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff, const void *recvbuff, size_t count, ceclDataType_t datatype, ceclComm_t comm,
+ * Local. Threads: one call at a time. Ownership: none. Errors: those that the call itself would
+ * return for its arguments. Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff,
+                                               const void *recvbuff, size_t count,
+                                               ceclDataType_t datatype, ceclComm_t comm,
                                                ceclExplanation_t *explanation);
 
-/* ------------------------------------------------------------------------------------------------ Streams, for programs that run with and without a GPU */
+/* ------------------------------------------------------------------------------------------------
+ * Streams, for programs that run with and without a GPU */
 /* A CUDA program passes its own cudaStream_t to the collectives and needs none of these. */
 
-/* Makes a stream on the communicator's device (CUDA: non-blocking with respect to the default stream).
+/* Makes a stream on the communicator's device (CUDA: non-blocking with respect to the default
+ * stream).
  * stream  [out] written on success only.
- * Local. Threads: any one at a time. Ownership: the caller's until ceclStreamDestroy, before comm is destroyed.
- * Errors: ceclInvalidArgument, ceclUnhandledCudaError, ceclSystemError, ceclOutOfMemory. Since 0.1. */
+ * Local. Threads: any one at a time. Ownership: the caller's until ceclStreamDestroy, before comm
+ * is destroyed.
+ * Errors: ceclInvalidArgument, ceclUnhandledCudaError, ceclSystemError, ceclOutOfMemory. Since 0.1.
+ * */
 CECL_API CECL_CHECKED ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream);
 
-/* Blocks until everything enqueued on `stream` (0: the default stream) is done. Pending waits on peers are bounded by the timeout.
- * Local, blocking. Threads: any. Ownership: none. Errors: ceclInvalidArgument, ceclUnhandledCudaError, and comm's asynchronous error. Since 0.1. */
+/* Blocks until everything enqueued on `stream` (0: the default stream) is done. Pending waits on
+ * peers are bounded by the timeout.
+ * Local, blocking. Threads: any. Ownership: none. Errors: ceclInvalidArgument,
+ * ceclUnhandledCudaError, and comm's asynchronous error. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclStreamSynchronize(ceclComm_t comm, ceclStream_t stream);
 
 /* Destroys a stream of ceclStreamCreate; waits for its work first.
- * Local, blocking. Threads: any. Ownership: ends the caller's. Errors: ceclInvalidArgument, ceclUnhandledCudaError. Since 0.1. */
+ * Local, blocking. Threads: any. Ownership: ends the caller's. Errors: ceclInvalidArgument,
+ * ceclUnhandledCudaError. Since 0.1. */
 CECL_API ceclResult_t ceclStreamDestroy(ceclComm_t comm, ceclStream_t stream);
 
-/* Copies `bytes` from `src` to `dst` in the order of `stream`; each may be memory of the device or of the host.
- * Local; the host does not wait when both are the device's. Threads: any. Ownership: the caller's; keep host memory until the stream gets there.
+/* Copies `bytes` from `src` to `dst` in the order of `stream`; each may be memory of the device or
+ * of the host.
+ * Local; the host does not wait when both are the device's. Threads: any. Ownership: the caller's;
+ * keep host memory until the stream gets there.
  * Errors: ceclInvalidArgument, ceclUnhandledCudaError. Since 0.1. */
-CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, const void *src, size_t bytes, ceclStream_t stream);
+CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, const void *src,
+                                                   size_t bytes, ceclStream_t stream);
 
 #ifdef __cplusplus
 }

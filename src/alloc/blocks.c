@@ -5,9 +5,9 @@
 
 struct cecl_block {
     uint64_t offset, bytes;
-    uint64_t region;    /* offset at which its region starts: neighbours coalesce only within one */
-    uint64_t max_free;  /* largest free block in this subtree */
-    uint32_t priority;  /* of the treap: from the offset, so alike on all ranks */
+    uint64_t region;   /* offset at which its region starts: neighbours coalesce only within one */
+    uint64_t max_free; /* largest free block in this subtree */
+    uint32_t priority; /* of the treap: from the offset, so alike on all ranks */
     bool taken;
     struct cecl_block *left, *right;
 };
@@ -93,10 +93,8 @@ static struct cecl_block *node_new(struct cecl_blocks *blocks, uint64_t offset, 
         blocks->spare = node->right;
     else if (!(node = malloc(sizeof(*node))))
         return NULL;
-    *node = (struct cecl_block){.offset = offset,
-                                .bytes = bytes,
-                                .region = region,
-                                .priority = priority_of(offset)};
+    *node = (struct cecl_block){
+        .offset = offset, .bytes = bytes, .region = region, .priority = priority_of(offset)};
     return node;
 }
 

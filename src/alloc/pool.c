@@ -1,4 +1,5 @@
-/* The symmetric pool: allocation, free, and finding what a pointer is. How it grows is in rendezvous.c. */
+/* The symmetric pool: allocation, free, and finding what a pointer is. How it grows is in
+ * rendezvous.c. */
 #include "alloc/pool.h"
 
 #include <inttypes.h>
@@ -126,7 +127,8 @@ ceclResult_t cecl_pool_locate(const struct cecl_pool *pool, const void *ptr, uin
     if (!cecl_pool_owns(pool, ptr)) {
         if (p >= base && p - base < pool->slice * (uint64_t)pool->nranks)
             return cecl_fail(ceclInvalidUsage,
-                             "%s %p: this is rank %" PRIu64 "'s memory; this rank's own is expected",
+                             "%s %p: this is rank %" PRIu64
+                             "'s memory; this rank's own is expected",
                              name, ptr, (uint64_t)(p - base) / pool->slice);
         return cecl_fail(ceclInvalidUsage,
                          "%s %p: in no window of this communicator; allocate it with ceclMemAlloc",

@@ -1,4 +1,5 @@
-/* How the pool grows: every rank creates a segment, all exchange descriptors, all map all. All ranks keep it, or none does. */
+/* How the pool grows: every rank creates a segment, all exchange descriptors, all map all. All
+ * ranks keep it, or none does. */
 #include "alloc/rendezvous.h"
 
 #include <inttypes.h>
@@ -18,19 +19,17 @@ ceclResult_t cecl_rendezvous_compare(struct cecl_pool *pool, enum cecl_pool_call
     for (int r = 0; r < pool->nranks && result == ceclSuccess; r++) {
         const struct cecl_proposal *a = &all[0], *b = &all[r];
         if (b->call != a->call || b->value != a->value)
-            result = cecl_fail(ceclInvalidUsage,
-                               "ranks differ: rank 0 calls %s (%s %" PRIu64
-                               "), rank %d calls %s (%s %" PRIu64 ")",
-                               call_names[a->call], a->call == CECL_POOL_ALLOC ? "bytes" : "offset",
-                               a->value, r, call_names[b->call],
-                               b->call == CECL_POOL_ALLOC ? "bytes" : "offset", b->value);
+            result = cecl_fail(
+                ceclInvalidUsage,
+                "ranks differ: rank 0 calls %s (%s %" PRIu64 "), rank %d calls %s (%s %" PRIu64 ")",
+                call_names[a->call], a->call == CECL_POOL_ALLOC ? "bytes" : "offset", a->value, r,
+                call_names[b->call], b->call == CECL_POOL_ALLOC ? "bytes" : "offset", b->value);
         else if (b->calls != a->calls || b->hash != a->hash)
-            result = cecl_fail(ceclInvalidUsage,
-                               "ranks differ in an earlier ceclMemAlloc or ceclMemFree: rank 0 made %"
-                               PRIu64 " calls, rank %d made %" PRIu64
-                               "%s; CECL_CHECK=1 finds the call",
-                               a->calls, r, b->calls,
-                               b->calls == a->calls ? " with other sizes or order" : "");
+            result = cecl_fail(
+                ceclInvalidUsage,
+                "ranks differ in an earlier ceclMemAlloc or ceclMemFree: rank 0 made %" PRIu64
+                " calls, rank %d made %" PRIu64 "%s; CECL_CHECK=1 finds the call",
+                a->calls, r, b->calls, b->calls == a->calls ? " with other sizes or order" : "");
     }
     return result;
 }

@@ -1,4 +1,5 @@
-/* Exchanges over the mesh. One routine moves frames between this rank and all peers at once, so that no order of sends and receives
+/* Exchanges over the mesh. One routine moves frames between this rank and all peers at once, so
+ * that no order of sends and receives
  * can lock ranks up; the public calls dress it. */
 #include "boot/mesh.h"
 
@@ -166,7 +167,8 @@ static bool matches(const struct mesh_header *theirs, const struct mesh_header *
            memcmp(theirs->kind, ours->kind, sizeof(ours->kind)) == 0;
 }
 
-/* Where the next bytes of a peer's frame go: its header, its place in recv, or nowhere (the payload of a frame that does not match). */
+/* Where the next bytes of a peer's frame go: its header, its place in recv, or nowhere (the payload
+ * of a frame that does not match). */
 static char *place_for(struct mesh_transfer *t, const struct exchange *x, int rank, size_t *room)
 {
     static _Thread_local char nowhere[4096];
@@ -223,8 +225,8 @@ static ceclResult_t receive_some(struct cecl_mesh *mesh, int rank, const struct 
 /* ---- all peers together */
 
 /* Waits until some peer can go on. `left`: peers that are not through. */
-static ceclResult_t wait_for_peers(struct cecl_mesh *mesh, const struct exchange *x, int64_t deadline,
-                                   bool *through)
+static ceclResult_t wait_for_peers(struct cecl_mesh *mesh, const struct exchange *x,
+                                   int64_t deadline, bool *through)
 {
     nfds_t count = 0;
     int waiting_for = -1;
@@ -232,7 +234,8 @@ static ceclResult_t wait_for_peers(struct cecl_mesh *mesh, const struct exchange
         struct mesh_peer *peer = &mesh->peers[r];
         if (r == mesh->rank)
             continue;
-        const bool sent = peer->transfer.sent == frame_bytes(&x->header), got = has_all(&peer->transfer);
+        const bool sent = peer->transfer.sent == frame_bytes(&x->header),
+                   got = has_all(&peer->transfer);
         if (sent && got)
             continue;
         if (!got && waiting_for < 0)
@@ -249,14 +252,17 @@ static ceclResult_t wait_for_peers(struct cecl_mesh *mesh, const struct exchange
     if (ready < 0 && errno != EINTR)
         return cecl_fail(ceclSystemError, "poll: %s", strerror(errno));
     if (ready == 0)
-        return cecl_fail(ceclTimeout, "waited %" PRId64 " ms for rank %d in '%.8s'; did every rank make the call?",
+        return cecl_fail(ceclTimeout,
+                         "waited %" PRId64
+                         " ms for rank %d in '%.8s'; did every rank make the call?",
                          mesh->timeout_ms, waiting_for, x->header.kind);
     if (ready > 0 && mesh->polls[count].revents)
         return cecl_fail(ceclRemoteError, "given up: the communicator has failed or was aborted");
     return ceclSuccess;
 }
 
-/* Moves all frames. When it succeeds every peer's frame was taken whole, whether it matched or not. */
+/* Moves all frames. When it succeeds every peer's frame was taken whole, whether it matched or not.
+ * */
 static ceclResult_t move_frames(struct cecl_mesh *mesh, const struct exchange *x)
 {
     const int64_t deadline = cecl_deadline(mesh->timeout_ms);
@@ -291,7 +297,8 @@ static void drop_descriptors(struct cecl_mesh *mesh)
 static ceclResult_t exchange(struct cecl_mesh *mesh, const char *kind, const void *send, void *recv,
                              size_t bytes, int fd)
 {
-    struct exchange x = {.header = {.magic = FRAME_MAGIC, .bytes = bytes}, .send = send, .recv = recv, .fd = fd};
+    struct exchange x = {
+        .header = {.magic = FRAME_MAGIC, .bytes = bytes}, .send = send, .recv = recv, .fd = fd};
 
     if (mesh->broken)
         return cecl_fail(ceclRemoteError, "%s", mesh->broken_text);
@@ -300,7 +307,8 @@ static ceclResult_t exchange(struct cecl_mesh *mesh, const char *kind, const voi
     atomic_fetch_add(&mesh->exchanges, 1);
 
     ceclResult_t result = move_frames(mesh, &x);
-    if (result != ceclSuccess) { /* frames are cut somewhere: nothing after them can be understood */
+    if (result !=
+        ceclSuccess) { /* frames are cut somewhere: nothing after them can be understood */
         mesh->broken = true;
         memcpy(mesh->broken_text, cecl_message(), sizeof(mesh->broken_text));
     }
@@ -309,7 +317,8 @@ static ceclResult_t exchange(struct cecl_mesh *mesh, const char *kind, const voi
         if (r == mesh->rank || matches(theirs, &x.header))
             continue;
         result = cecl_fail(ceclInvalidUsage,
-                           "rank %d is in '%.8s' (%" PRIu64 " bytes) while rank %d is in '%.8s' (%zu bytes): "
+                           "rank %d is in '%.8s' (%" PRIu64
+                           " bytes) while rank %d is in '%.8s' (%zu bytes): "
                            "ranks must make the same calls in the same order",
                            r, theirs->kind, theirs->bytes, mesh->rank, x.header.kind, bytes);
     }
@@ -351,8 +360,10 @@ ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *fds)
     ceclResult_t result = exchange(mesh, "fd", NULL, NULL, 0, fd);
     for (int r = 0; r < mesh->nranks && result == ceclSuccess; r++)
         if (r != mesh->rank && mesh->peers[r].transfer.fd < 0)
-            result = cecl_fail(ceclSystemError,
-                               "no descriptor came from rank %d; is the limit of open files (ulimit -n) reached?", r);
+            result = cecl_fail(
+                ceclSystemError,
+                "no descriptor came from rank %d; is the limit of open files (ulimit -n) reached?",
+                r);
     if (result != ceclSuccess) {
         drop_descriptors(mesh);
         return result;

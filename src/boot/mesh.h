@@ -1,7 +1,9 @@
 /* The lasting connections among the ranks of one host: Unix sockets between every pair.
  *
- * They carry the small all-gathers of the rendezvous, descriptors of memory (SCM_RIGHTS), and the news that a peer left, died or
- * aborted. Names are abstract and hold a random secret; a connection is taken only from the expected rank, with its secret and our user id. */
+ * They carry the small all-gathers of the rendezvous, descriptors of memory (SCM_RIGHTS), and the
+ * news that a peer left, died or
+ * aborted. Names are abstract and hold a random secret; a connection is taken only from the
+ * expected rank, with its secret and our user id. */
 #ifndef CECL_BOOT_MESH_H
 #define CECL_BOOT_MESH_H
 
@@ -11,22 +13,31 @@
 
 struct cecl_mesh;
 
-/* Collective. Connects all ranks of `oob`, which may be closed afterwards. Every wait ends at `deadline` (cecl_deadline).
+/* Collective. Connects all ranks of `oob`, which may be closed afterwards. Every wait ends at
+ * `deadline` (cecl_deadline).
  * timeout_ms  bound of the waits of later calls; 0 or less: none. */
-ceclResult_t cecl_mesh_open(struct cecl_oob *oob, int64_t deadline, int64_t timeout_ms, struct cecl_mesh **mesh);
+ceclResult_t cecl_mesh_open(struct cecl_oob *oob, int64_t deadline, int64_t timeout_ms,
+                            struct cecl_mesh **mesh);
 
-/* Local. Tells the peers goodbye (so that leaving is no death), closes, frees. NULL has no effect. */
+/* Local. Tells the peers goodbye (so that leaving is no death), closes, frees. NULL has no effect.
+ * */
 void cecl_mesh_close(struct cecl_mesh *mesh);
 
-/* Collective, blocking, bounded; one thread at a time. Messages carry `kind` (at most 7 characters), so that ranks inside different calls find out:
- * ceclInvalidUsage naming both. recv: nranks * bytes in rank order, own part included. A peer gone: ceclRemoteError naming it. */
-ceclResult_t cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind, const void *send, void *recv, size_t bytes);
+/* Collective, blocking, bounded; one thread at a time. Messages carry `kind` (at most 7
+ * characters), so that ranks inside different calls find out:
+ * ceclInvalidUsage naming both. recv: nranks * bytes in rank order, own part included. A peer gone:
+ * ceclRemoteError naming it. */
+ceclResult_t cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind, const void *send,
+                                 void *recv, size_t bytes);
 
-/* Collective. All ranks return success, or every rank fails: a rank whose own result is not success passes its message
- * (cecl_message()) to all; the first failing rank's result and words, "rank R: ...", become everyone's. */
+/* Collective. All ranks return success, or every rank fails: a rank whose own result is not success
+ * passes its message
+ * (cecl_message()) to all; the first failing rank's result and words, "rank R: ...", become
+ * everyone's. */
 ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine);
 
-/* Collective. Sends `fd` to every peer and receives theirs: fds[r] is rank r's, fds[rank] is -1. The caller closes them.
+/* Collective. Sends `fd` to every peer and receives theirs: fds[r] is rank r's, fds[rank] is -1.
+ * The caller closes them.
  * `fd` stays the caller's. On failure none is left open. */
 ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *fds);
 
@@ -35,7 +46,8 @@ uint64_t cecl_mesh_exchanges(const struct cecl_mesh *mesh);
 
 /* -- for the watchdog thread; may run beside the calls above -- */
 
-/* Waits up to wait_ms (or until cecl_mesh_wake) for news. Success: none, or only goodbyes. ceclRemoteError: a peer died or aborted; the words in
+/* Waits up to wait_ms (or until cecl_mesh_wake) for news. Success: none, or only goodbyes.
+ * ceclRemoteError: a peer died or aborted; the words in
  * cecl_message() name it. A goodbye from a peer is remembered (cecl_mesh_left). */
 ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms);
 void cecl_mesh_wake(struct cecl_mesh *mesh);

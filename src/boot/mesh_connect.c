@@ -1,5 +1,7 @@
-/* How the mesh comes to be: every rank listens under a secret name, connects to all lower ranks, and takes connections of higher ones that
- * show the secret. A stranger that finds the name is one of many pending connections with a deadline of its own; it holds up nobody. */
+/* How the mesh comes to be: every rank listens under a secret name, connects to all lower ranks,
+ * and takes connections of higher ones that
+ * show the secret. A stranger that finds the name is one of many pending connections with a
+ * deadline of its own; it holds up nobody. */
 #include <errno.h>
 #include <poll.h>
 #include <stddef.h>
@@ -15,10 +17,10 @@
 #include "util/clock.h"
 
 #define HELLO_MAGIC 0x6d657368u
-#define PENDING_MAX 64        /* connections that have not shown the secret yet */
-#define PENDING_MS 5000       /* how long they may take */
+#define PENDING_MAX 64  /* connections that have not shown the secret yet */
+#define PENDING_MS 5000 /* how long they may take */
 #define BACKLOG 4096
-#define CHANNELS 2            /* data, life */
+#define CHANNELS 2 /* data, life */
 
 /* What ranks tell each other through the oob: where they listen, and what a caller must show. */
 struct invitation {
@@ -62,7 +64,8 @@ static ceclResult_t open_listener(struct invitation *mine, int *listener)
     if (fd < 0)
         return cecl_fail(ceclSystemError, "no Unix socket: %s", strerror(errno));
     if (bind(fd, (struct sockaddr *)&address, length) != 0 || listen(fd, BACKLOG) != 0) {
-        ceclResult_t result = cecl_fail(ceclSystemError, "listening on a Unix socket: %s", strerror(errno));
+        ceclResult_t result =
+            cecl_fail(ceclSystemError, "listening on a Unix socket: %s", strerror(errno));
         close(fd);
         return result;
     }
@@ -79,8 +82,8 @@ static bool same_user(int fd)
            credentials.uid == geteuid();
 }
 
-static ceclResult_t call_peer(const struct cecl_mesh *mesh, const struct invitation *theirs, int peer,
-                              int channel, int64_t deadline, int *out)
+static ceclResult_t call_peer(const struct cecl_mesh *mesh, const struct invitation *theirs,
+                              int peer, int channel, int64_t deadline, int *out)
 {
     struct sockaddr_un address;
     const socklen_t length = abstract_address(theirs->name, &address);
@@ -100,9 +103,8 @@ static ceclResult_t call_peer(const struct cecl_mesh *mesh, const struct invitat
         }
         poll(NULL, 0, 1);
     }
-    struct hello hello = {.magic = HELLO_MAGIC,
-                          .rank = (uint16_t)mesh->rank,
-                          .channel = (uint16_t)channel};
+    struct hello hello = {
+        .magic = HELLO_MAGIC, .rank = (uint16_t)mesh->rank, .channel = (uint16_t)channel};
     memcpy(hello.secret, theirs->secret, sizeof(hello.secret));
     ceclResult_t result = same_user(fd)
                               ? cecl_net_send(fd, &hello, sizeof(hello), deadline, who)
@@ -119,7 +121,8 @@ static int *place_of(struct cecl_mesh *mesh, int rank, int channel)
     return channel == 0 ? &mesh->peers[rank].data : &mesh->peers[rank].life;
 }
 
-/* A connection has sent its hello: it is one of ours, in its place, or closed. Returns 1 if taken. */
+/* A connection has sent its hello: it is one of ours, in its place, or closed. Returns 1 if taken.
+ * */
 static int admit(struct cecl_mesh *mesh, const struct invitation *mine, struct pending *one)
 {
     const struct hello *hello = &one->hello;
@@ -137,8 +140,8 @@ static int admit(struct cecl_mesh *mesh, const struct invitation *mine, struct p
 static bool advance(struct cecl_mesh *mesh, const struct invitation *mine, struct pending *one,
                     int *admitted)
 {
-    const ssize_t got = recv(one->fd, (char *)&one->hello + one->got, sizeof(one->hello) - one->got,
-                             MSG_DONTWAIT);
+    const ssize_t got =
+        recv(one->fd, (char *)&one->hello + one->got, sizeof(one->hello) - one->got, MSG_DONTWAIT);
     if (got > 0) {
         one->got += (size_t)got;
         if (one->got < sizeof(one->hello))
@@ -153,7 +156,8 @@ static bool advance(struct cecl_mesh *mesh, const struct invitation *mine, struc
     return true;
 }
 
-/* Takes new connections as long as there is room; with none the oldest, which is overdue at the latest soon, makes place. */
+/* Takes new connections as long as there is room; with none the oldest, which is overdue at the
+ * latest soon, makes place. */
 static void take_new(int listener, struct pending *pending, int *count)
 {
     while (*count < PENDING_MAX) {
@@ -164,8 +168,8 @@ static void take_new(int listener, struct pending *pending, int *count)
     }
 }
 
-static ceclResult_t await_callers(struct cecl_mesh *mesh, const struct invitation *mine, int listener,
-                                  int64_t deadline)
+static ceclResult_t await_callers(struct cecl_mesh *mesh, const struct invitation *mine,
+                                  int listener, int64_t deadline)
 {
     struct pending pending[PENDING_MAX];
     struct pollfd polls[PENDING_MAX + 1];
@@ -201,10 +205,12 @@ ceclResult_t mesh_connect(struct cecl_mesh *mesh, struct cecl_oob *oob, int64_t 
 {
     struct invitation mine = {0}, *all = calloc((size_t)mesh->nranks, sizeof(*all));
     int listener = -1;
-    ceclResult_t local = all ? open_listener(&mine, &listener)
-                             : cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", mesh->nranks);
+    ceclResult_t local =
+        all ? open_listener(&mine, &listener)
+            : cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", mesh->nranks);
 
-    /* Listening comes before anyone is told the name, so a connection never finds nobody. A rank that failed comes with an empty name. */
+    /* Listening comes before anyone is told the name, so a connection never finds nobody. A rank
+     * that failed comes with an empty name. */
     char words[CECL_MESSAGE_BYTES];
     memcpy(words, cecl_message(), sizeof(words));
     if (local != ceclSuccess)

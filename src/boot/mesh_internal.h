@@ -1,4 +1,5 @@
-/* What the mesh's files share: connecting (mesh_connect.c), exchanging (mesh.c), and watching (mesh_watch.c). */
+/* What the mesh's files share: connecting (mesh_connect.c), exchanging (mesh.c), and watching
+ * (mesh_watch.c). */
 #ifndef CECL_BOOT_MESH_INTERNAL_H
 #define CECL_BOOT_MESH_INTERNAL_H
 
@@ -24,9 +25,9 @@ struct mesh_header {
 
 /* One peer's part of an exchange under way. */
 struct mesh_transfer {
-    size_t sent, received; /* bytes of header and payload together */
+    size_t sent, received;     /* bytes of header and payload together */
     struct mesh_header header; /* the peer's */
-    int fd;                /* that came along, or -1 */
+    int fd;                    /* that came along, or -1 */
 };
 
 struct mesh_peer {
@@ -56,7 +57,8 @@ struct cecl_mesh {
 /* mesh_connect.c: fills data and life of every peer. */
 ceclResult_t mesh_connect(struct cecl_mesh *mesh, struct cecl_oob *oob, int64_t deadline);
 
-/* mesh_watch.c: takes what is there on a peer's life connection; never waits. Returns the state after it. */
+/* mesh_watch.c: takes what is there on a peer's life connection; never waits. Returns the state
+ * after it. */
 enum mesh_state mesh_read_life(struct cecl_mesh *mesh, int peer);
 void mesh_say_goodbye(struct cecl_mesh *mesh);
 /* The words for a peer that is not alive, as an error. */

@@ -8,7 +8,8 @@
 
 #include "boot/mesh_internal.h"
 
-/* A message on a life connection; always sent and taken whole: it is far smaller than any socket buffer. */
+/* A message on a life connection; always sent and taken whole: it is far smaller than any socket
+ * buffer. */
 enum life_kind { LIFE_GOODBYE = 1, LIFE_ABORT = 2 };
 struct life_message {
     uint32_t kind;
@@ -19,7 +20,8 @@ static void tell(struct cecl_mesh *mesh, const struct life_message *message)
 {
     for (int r = 0; r < mesh->nranks; r++)
         if (mesh->peers[r].life >= 0)
-            (void)!send(mesh->peers[r].life, message, sizeof(*message), MSG_NOSIGNAL | MSG_DONTWAIT);
+            (void)!send(mesh->peers[r].life, message, sizeof(*message),
+                        MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 void cecl_mesh_tell_abort(struct cecl_mesh *mesh, const char *cause)
@@ -70,8 +72,7 @@ ceclResult_t mesh_peer_error(struct cecl_mesh *mesh, int rank)
     case MESH_ABORTED: /* the cause is written before the state and never again */
         return cecl_fail(ceclRemoteError, "rank %d gave up: %s", rank, peer->cause);
     case MESH_DEAD:
-    case MESH_ALIVE:
-        break;
+    case MESH_ALIVE: break;
     }
     return cecl_fail(ceclRemoteError, "rank %d ended unexpectedly", rank);
 }

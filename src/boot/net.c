@@ -23,7 +23,8 @@ static ceclResult_t wait_for(int fd, short events, int64_t deadline, const char 
     }
 }
 
-ceclResult_t cecl_net_send(int fd, const void *data, size_t bytes, int64_t deadline, const char *who)
+ceclResult_t cecl_net_send(int fd, const void *data, size_t bytes, int64_t deadline,
+                           const char *who)
 {
     const char *at = data;
     while (bytes > 0) {

@@ -7,8 +7,10 @@
 
 #include "util/error.h"
 
-/* Sends / receives all of `bytes`, or fails: ceclTimeout at `deadline`, ceclRemoteError when the other end closed. `who` is for the message. */
-ceclResult_t cecl_net_send(int fd, const void *data, size_t bytes, int64_t deadline, const char *who);
+/* Sends / receives all of `bytes`, or fails: ceclTimeout at `deadline`, ceclRemoteError when the
+ * other end closed. `who` is for the message. */
+ceclResult_t cecl_net_send(int fd, const void *data, size_t bytes, int64_t deadline,
+                           const char *who);
 ceclResult_t cecl_net_recv(int fd, void *data, size_t bytes, int64_t deadline, const char *who);
 
 /* Fills with random bytes from the kernel. */

@@ -1,4 +1,5 @@
-/* Two simple ways to meet: the caller's callbacks, and threads of one process. TCP has its own files. */
+/* Two simple ways to meet: the caller's callbacks, and threads of one process. TCP has its own
+ * files. */
 #include "boot/oob.h"
 
 #include <errno.h>
@@ -89,7 +90,8 @@ static ceclResult_t bring(struct cecl_oob_group *group, int rank, const void *pa
         group->parts = parts;
         group->bytes = bytes;
     } else if (bytes != group->bytes) {
-        return cecl_fail(ceclInternalError, "ranks exchange %zu and %zu bytes", bytes, group->bytes);
+        return cecl_fail(ceclInternalError, "ranks exchange %zu and %zu bytes", bytes,
+                         group->bytes);
     }
     memcpy(group->parts + (size_t)rank * bytes, part, bytes);
     if (++group->arrived == group->nranks) {
@@ -101,7 +103,8 @@ static ceclResult_t bring(struct cecl_oob_group *group, int rank, const void *pa
     return ceclSuccess;
 }
 
-static ceclResult_t group_allgather(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
+static ceclResult_t group_allgather(struct cecl_oob *oob, const void *send, void *recv,
+                                    size_t bytes)
 {
     struct cecl_oob_group *group = oob->context;
     ceclResult_t result = ceclSuccess;

@@ -1,6 +1,8 @@
-/* How ranks that know nothing of each other meet: an all-gather of a few bytes, used only while a communicator is made.
+/* How ranks that know nothing of each other meet: an all-gather of a few bytes, used only while a
+ * communicator is made.
  *
- * The caller's callbacks (ceclOob_t, MPI through them), threads of one process, and TCP with a unique id all come down to
+ * The caller's callbacks (ceclOob_t, MPI through them), threads of one process, and TCP with a
+ * unique id all come down to
  * struct cecl_oob. */
 #ifndef CECL_BOOT_OOB_H
 #define CECL_BOOT_OOB_H
@@ -27,16 +29,20 @@ static inline void cecl_oob_close(struct cecl_oob *oob)
 }
 
 /* The caller's callbacks. Local. */
-void cecl_oob_from_callbacks(struct cecl_oob *oob, const ceclOob_t *callbacks, int nranks, int rank);
+void cecl_oob_from_callbacks(struct cecl_oob *oob, const ceclOob_t *callbacks, int nranks,
+                             int rank);
 
-/* Threads of one process: `group` is shared by `nranks` oobs. Waits end at `timeout_ms`, or when a member closed its end. */
+/* Threads of one process: `group` is shared by `nranks` oobs. Waits end at `timeout_ms`, or when a
+ * member closed its end. */
 struct cecl_oob_group;
 ceclResult_t cecl_oob_group_create(int nranks, int64_t timeout_ms, struct cecl_oob_group **group);
 void cecl_oob_from_group(struct cecl_oob *oob, struct cecl_oob_group *group, int rank);
 void cecl_oob_group_destroy(struct cecl_oob_group *group); /* after all its oobs are closed */
 
-/* TCP (tcp.c). The id carries an address and a 128-bit secret, proved by both sides without being sent. */
+/* TCP (tcp.c). The id carries an address and a 128-bit secret, proved by both sides without being
+ * sent. */
 ceclResult_t cecl_tcp_unique_id(ceclUniqueId *id);
-ceclResult_t cecl_tcp_join(struct cecl_oob *oob, const ceclUniqueId *id, int nranks, int rank, int64_t deadline);
+ceclResult_t cecl_tcp_join(struct cecl_oob *oob, const ceclUniqueId *id, int nranks, int rank,
+                           int64_t deadline);
 
 #endif

@@ -60,7 +60,8 @@ static void take_address(struct cecl_tcp_id *id, const struct sockaddr *address)
     }
 }
 
-/* How well an interface's address serves: 0 not at all. A named interface is the only one looked at. */
+/* How well an interface's address serves: 0 not at all. A named interface is the only one looked
+ * at. */
 static int fitness(const struct ifaddrs *one, const char *wanted)
 {
     if (!one->ifa_addr || !(one->ifa_flags & IFF_UP))
@@ -87,7 +88,8 @@ static ceclResult_t choose_address(struct cecl_tcp_id *id)
     freeifaddrs(all);
     if (best == 0 && wanted)
         return cecl_fail(ceclSystemError,
-                         "CECL_SOCKET_IFNAME=%s: no such interface is up with an IP address", wanted);
+                         "CECL_SOCKET_IFNAME=%s: no such interface is up with an IP address",
+                         wanted);
     return best > 0 ? ceclSuccess : cecl_fail(ceclSystemError, "no network interface is up");
 }
 
@@ -159,9 +161,10 @@ static ceclResult_t connect_root(const struct cecl_tcp_id *id, int64_t deadline,
     }
     close(fd);
     if (error == ECONNREFUSED)
-        return cecl_fail(ceclInvalidUsage,
-                         "unique id: nobody listens; it was used already, or the process that made it "
-                         "has ended");
+        return cecl_fail(
+            ceclInvalidUsage,
+            "unique id: nobody listens; it was used already, or the process that made it "
+            "has ended");
     return cecl_fail(error == ETIMEDOUT ? ceclTimeout : ceclSystemError,
                      "connecting to the rank that made the unique id: %s", strerror(error));
 }
@@ -170,13 +173,15 @@ static ceclResult_t connect_root(const struct cecl_tcp_id *id, int64_t deadline,
 static ceclResult_t take_words(const struct client *client, const struct cecl_tcp_reply *reply)
 {
     char words[CECL_MESSAGE_BYTES] = "";
-    const size_t bytes = reply->bytes < sizeof(words) - 1 ? (size_t)reply->bytes : sizeof(words) - 1;
+    const size_t bytes =
+        reply->bytes < sizeof(words) - 1 ? (size_t)reply->bytes : sizeof(words) - 1;
     if (cecl_net_recv(client->fd, words, bytes, client->deadline, "the root") != ceclSuccess)
         return (ceclResult_t)reply->status;
     return cecl_fail((ceclResult_t)reply->status, "%s", words);
 }
 
-static ceclResult_t client_allgather(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
+static ceclResult_t client_allgather(struct cecl_oob *oob, const void *send, void *recv,
+                                     size_t bytes)
 {
     const struct client *client = oob->context;
     const struct cecl_tcp_request request = {.bytes = bytes};
@@ -202,8 +207,8 @@ static void client_close(struct cecl_oob *oob)
     free(client);
 }
 
-static ceclResult_t shake_hands(const struct client *client, const struct cecl_tcp_id *id, int nranks,
-                                int rank)
+static ceclResult_t shake_hands(const struct client *client, const struct cecl_tcp_id *id,
+                                int nranks, int rank)
 {
     struct cecl_tcp_challenge challenge;
     struct cecl_tcp_answer answer = {.magic = CECL_TCP_MAGIC, .rank = rank, .nranks = nranks};
@@ -219,12 +224,14 @@ static ceclResult_t shake_hands(const struct client *client, const struct cecl_t
         cecl_tcp_tag(id->secret, "rank", challenge.nonce, answer.nonce, answer.rank, answer.nranks);
     CECL_TRY(cecl_net_send(client->fd, &answer, sizeof(answer), client->deadline, root));
     if (cecl_net_recv(client->fd, &proof, sizeof(proof), client->deadline, root) != ceclSuccess)
-        return cecl_fail(ceclInvalidUsage,
-                         "unique id: refused; its secret is not that of the job at its address, or that "
-                         "job has begun");
+        return cecl_fail(
+            ceclInvalidUsage,
+            "unique id: refused; its secret is not that of the job at its address, or that "
+            "job has begun");
     const uint64_t expected = cecl_tcp_tag(id->secret, "root", challenge.nonce, answer.nonce, 0, 0);
     if (!cecl_net_equal(&proof.tag, &expected, sizeof(expected)))
-        return cecl_fail(ceclInvalidUsage, "unique id: what listens at its address has another secret");
+        return cecl_fail(ceclInvalidUsage,
+                         "unique id: what listens at its address has another secret");
     CECL_TRY(cecl_net_recv(client->fd, &reply, sizeof(reply), client->deadline, root));
     return reply.status == ceclSuccess ? ceclSuccess : take_words(client, &reply);
 }

@@ -6,7 +6,8 @@
  *     rank -> root   request + part                  each round of the all-gather
  *     root -> rank   reply + all parts, or words
  *
- * The secret is never sent: both sides show SipHash tags over both nonces that only its holders can make. */
+ * The secret is never sent: both sides show SipHash tags over both nonces that only its holders can
+ * make. */
 #ifndef CECL_BOOT_TCP_H
 #define CECL_BOOT_TCP_H
 
@@ -63,7 +64,8 @@ uint64_t cecl_tcp_tag(const uint8_t secret[16], const char *side, const uint8_t 
 /* The address that `id` names, for connect. */
 socklen_t cecl_tcp_address(const struct cecl_tcp_id *id, struct sockaddr_storage *address);
 
-/* tcp_root.c: serves one job on `listener` (which it takes over) in a thread of its own, which ends by itself. */
+/* tcp_root.c: serves one job on `listener` (which it takes over) in a thread of its own, which ends
+ * by itself. */
 ceclResult_t cecl_tcp_serve(int listener, const uint8_t secret[16], int64_t timeout_ms);
 
 #endif

@@ -1,5 +1,7 @@
-/* The root's side of the TCP bootstrap: a thread in the process that made the unique id. It lets ranks in, serves their rounds, and
- * ends when they have left. Strangers get a challenge they cannot answer and a deadline; they never hold up the job. */
+/* The root's side of the TCP bootstrap: a thread in the process that made the unique id. It lets
+ * ranks in, serves their rounds, and
+ * ends when they have left. Strangers get a challenge they cannot answer and a deadline; they never
+ * hold up the job. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -14,11 +16,11 @@
 #include "boot/tcp.h"
 #include "util/clock.h"
 
-#define RANKS_MAX 65536   /* beyond any job; the API has its own bound */
-#define PENDING_MAX 64    /* connections that have not proved the secret */
-#define PENDING_MS 5000   /* how long they may take */
-#define LINGER_MS 1000    /* how long a failed job tells late-comers why */
-#define REPLY_MS 10000    /* how long one rank may take to take its reply */
+#define RANKS_MAX 65536 /* beyond any job; the API has its own bound */
+#define PENDING_MAX 64  /* connections that have not proved the secret */
+#define PENDING_MS 5000 /* how long they may take */
+#define LINGER_MS 1000  /* how long a failed job tells late-comers why */
+#define REPLY_MS 10000  /* how long one rank may take to take its reply */
 
 struct pending {
     int fd;
@@ -41,12 +43,12 @@ struct root {
     uint8_t secret[16];
     int64_t timeout_ms, deadline;
     int nranks, joined;
-    int expected; /* the most ranks that any rank has spoken of */
+    int expected;       /* the most ranks that any rank has spoken of */
     struct seat *seats; /* [nranks], once the first rank has come */
     struct pending pending[PENDING_MAX];
     int npending;
     uint64_t arrivals;
-    int told; /* ranks that came after the job had failed, and know why */
+    int told;            /* ranks that came after the job had failed, and know why */
     ceclResult_t failed; /* the job is over; `words` say why */
     char words[CECL_MESSAGE_BYTES];
 };
@@ -63,7 +65,8 @@ static void send_reply(int fd, ceclResult_t status, const void *data, size_t byt
 static void fail_job(struct root *root, ceclResult_t status)
 {
     root->failed = status;
-    root->deadline = cecl_deadline(LINGER_MS); /* for those that are still to come, and to be told */
+    root->deadline =
+        cecl_deadline(LINGER_MS); /* for those that are still to come, and to be told */
     snprintf(root->words, sizeof(root->words), "%s", cecl_message());
     for (int r = 0; r < root->nranks; r++)
         if (root->seats[r].fd >= 0)
@@ -85,7 +88,8 @@ static bool make_seats(struct root *root, int nranks)
     return true;
 }
 
-/* A rank has proved the secret. It gets a seat, or the job fails for a reason that all get to know. */
+/* A rank has proved the secret. It gets a seat, or the job fails for a reason that all get to know.
+ * */
 static void admit(struct root *root, const struct pending *one)
 {
     const int rank = one->answer.rank, nranks = one->answer.nranks;
@@ -93,7 +97,8 @@ static void admit(struct root *root, const struct pending *one)
         cecl_tcp_tag(root->secret, "root", one->nonce, one->answer.nonce, 0, 0)};
     ceclResult_t status = ceclSuccess;
 
-    if (cecl_net_send(one->fd, &proof, sizeof(proof), cecl_deadline(REPLY_MS), "a rank") != ceclSuccess) {
+    if (cecl_net_send(one->fd, &proof, sizeof(proof), cecl_deadline(REPLY_MS), "a rank") !=
+        ceclSuccess) {
         close(one->fd);
         return;
     }
@@ -106,8 +111,8 @@ static void admit(struct root *root, const struct pending *one)
     else if (!root->seats && !make_seats(root, nranks))
         status = cecl_fail(ceclOutOfMemory, "the root has no memory for %d ranks", nranks);
     else if (nranks != root->nranks)
-        status = cecl_fail(ceclInvalidArgument, "nranks: rank %d says %d, others say %d", rank, nranks,
-                           root->nranks);
+        status = cecl_fail(ceclInvalidArgument, "nranks: rank %d says %d, others say %d", rank,
+                           nranks, root->nranks);
     else if (root->seats[rank].fd >= 0)
         status = cecl_fail(ceclInvalidArgument, "rank %d was taken twice (of %d)", rank, nranks);
     if (status != ceclSuccess) {
@@ -152,7 +157,8 @@ static void drop_pending(struct root *root, int index)
     root->pending[index] = root->pending[--root->npending];
 }
 
-/* Takes new connections. Many strangers push each other out, oldest first; a rank answers at once and is not there for long. */
+/* Takes new connections. Many strangers push each other out, oldest first; a rank answers at once
+ * and is not there for long. */
 static void take_new(struct root *root)
 {
     for (;;) {
@@ -302,7 +308,8 @@ static void answer_round(struct root *root)
     free(all);
 }
 
-/* Serves rounds until every rank has closed. One that closes while another is in a round fails the job. */
+/* Serves rounds until every rank has closed. One that closes while another is in a round fails the
+ * job. */
 static void serve_rounds(struct root *root)
 {
     struct pollfd *polls = calloc((size_t)root->nranks, sizeof(*polls));

@@ -1,4 +1,5 @@
-/* Binding: from a plan's symbolic steps to pieces that the device takes, and the cache that keeps them. */
+/* Binding: from a plan's symbolic steps to pieces that the device takes, and the cache that keeps
+ * them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +17,8 @@ void cecl_bound_free(struct cecl_bound *bound)
     free(bound);
 }
 
-/* Room for the most that `plan` can come to: a step is at most an operation or copies, and a piece. */
+/* Room for the most that `plan` can come to: a step is at most an operation or copies, and a piece.
+ * */
 static struct cecl_bound *bound_new(const struct cecl_plan *plan)
 {
     const size_t nsteps = plan->nsteps, ncopies = plan->ncopies + nsteps;
@@ -34,7 +36,8 @@ static struct cecl_bound *bound_new(const struct cecl_plan *plan)
     return NULL;
 }
 
-static struct cecl_piece *new_piece(struct cecl_bound *bound, enum cecl_piece_kind kind, uint32_t phase)
+static struct cecl_piece *new_piece(struct cecl_bound *bound, enum cecl_piece_kind kind,
+                                    uint32_t phase)
 {
     struct cecl_piece *piece = &bound->pieces[bound->npieces++];
     *piece = (struct cecl_piece){.kind = kind,
@@ -53,7 +56,8 @@ static void add_op(struct cecl_bound *bound, enum cecl_memop_kind kind, uint32_t
     bound->ops[bound->nops++] = (struct cecl_memop){addr, phase, kind};
 }
 
-static void add_copy(struct cecl_bound *bound, struct cecl_piece *piece, void *dst, void *src, size_t bytes)
+static void add_copy(struct cecl_bound *bound, struct cecl_piece *piece, void *dst, void *src,
+                     size_t bytes)
 {
     piece->count++;
     bound->batch.dst[bound->ncopies] = dst;
@@ -75,18 +79,19 @@ static ceclResult_t address_of(const struct cecl_engine *engine, const struct ce
         return ceclSuccess;
     }
     if (!own && !cecl_pool_owns(pool, buffer))
-        return cecl_fail(ceclInvalidUsage,
-                         "sendbuff %p: peers read it under CECL_DIRECTION=pull, so it must be memory "
-                         "of ceclMemAlloc, at the same offset on all ranks",
-                         buffer);
+        return cecl_fail(
+            ceclInvalidUsage,
+            "sendbuff %p: peers read it under CECL_DIRECTION=pull, so it must be memory "
+            "of ceclMemAlloc, at the same offset on all ranks",
+            buffer);
     if (own)
         *address = (char *)(uintptr_t)buffer + place->offset;
     else
-        *address = (char *)cecl_pool_at(
-                       pool, place->rank,
-                       (uint64_t)((const char *)buffer -
-                                  (const char *)cecl_pool_at(pool, engine->rank, 0))) +
-                   place->offset;
+        *address =
+            (char *)cecl_pool_at(pool, place->rank,
+                                 (uint64_t)((const char *)buffer -
+                                            (const char *)cecl_pool_at(pool, engine->rank, 0))) +
+            place->offset;
     return ceclSuccess;
 }
 
@@ -104,7 +109,8 @@ static ceclResult_t bind_copies(const struct cecl_engine *engine, const struct c
     return ceclSuccess;
 }
 
-/* Tells a peer. Copied flags of one phase share a batch, but never with data: a batch has no order. */
+/* Tells a peer. Copied flags of one phase share a batch, but never with data: a batch has no order.
+ * */
 static void bind_signal(const struct cecl_engine *engine, const struct cecl_step *step,
                         struct cecl_bound *bound)
 {
@@ -125,16 +131,12 @@ static ceclResult_t bind_steps(const struct cecl_engine *engine, const struct ce
     for (uint32_t i = 0; i < plan->nsteps; i++) {
         const struct cecl_step *step = &plan->steps[i];
         switch ((enum cecl_step_kind)step->kind) {
-        case CECL_STEP_SIGNAL:
-            bind_signal(engine, step, bound);
-            break;
+        case CECL_STEP_SIGNAL: bind_signal(engine, step, bound); break;
         case CECL_STEP_WAIT:
             add_op(bound, CECL_MEMOP_WAIT, cecl_engine_flag(engine, engine->rank, step->peer),
                    step->phase);
             break;
-        case CECL_STEP_COPY:
-            CECL_TRY(bind_copies(engine, plan, step, bound));
-            break;
+        case CECL_STEP_COPY: CECL_TRY(bind_copies(engine, plan, step, bound)); break;
         }
     }
     /* A call without phases (one rank) still counts, so that its end can be seen. */

@@ -1,4 +1,5 @@
-/* A bound plan: the plan's copies and flags with addresses, ready to be handed to the device. Internal to src/ce. */
+/* A bound plan: the plan's copies and flags with addresses, ready to be handed to the device.
+ * Internal to src/ce. */
 #ifndef CECL_CE_BOUND_H
 #define CECL_CE_BOUND_H
 
@@ -8,7 +9,8 @@
 enum cecl_piece_kind {
     CECL_PIECE_MEMOPS,
     CECL_PIECE_COPIES,
-    CECL_PIECE_FLAGS /* copies of the value of `phase`: their source is known when the call is issued */
+    /* copies of the value of `phase`: their source is known when the call is issued */
+    CECL_PIECE_FLAGS
 };
 struct cecl_piece {
     uint32_t kind;
@@ -18,13 +20,14 @@ struct cecl_piece {
 
 struct cecl_bound {
     struct cecl_request request;
-    uint64_t generation;      /* of the pool when it was bound */
-    uint32_t advance;         /* of the epoch by this call */
+    uint64_t generation; /* of the pool when it was bound */
+    uint32_t advance;    /* of the epoch by this call */
     uint32_t npieces, nops, ncopies;
     struct cecl_piece *pieces;
-    struct cecl_memop *ops;   /* value: the phase; the call's first epoch is added when it is issued */
-    uint32_t done_op;         /* index of the operation that marks the end: an epoch, no flag */
-    struct cecl_batch batch;  /* all copies of all pieces */
+    struct cecl_memop
+        *ops;         /* value: the phase; the call's first epoch is added when it is issued */
+    uint32_t done_op; /* index of the operation that marks the end: an epoch, no flag */
+    struct cecl_batch batch; /* all copies of all pieces */
     ceclExplanation_t explanation;
 };
 

@@ -1,14 +1,17 @@
-/* The engine's life: flags, staging, and finding how flags travel. Binding is in bind.c, issuing in run.c. */
+/* The engine's life: flags, staging, and finding how flags travel. Binding is in bind.c, issuing in
+ * run.c. */
 #include "ce/engine.h"
 
 #include <stdlib.h>
 
 #include "ce/bound.h"
 
-/* Close to the wrap-around, so that every program crosses it soon and nothing can depend on it not happening. */
+/* Close to the wrap-around, so that every program crosses it soon and nothing can depend on it not
+ * happening. */
 #define FIRST_EPOCH 0xffffff00u
 
-#define RELEASE_AHEAD 0x4000u /* beyond any epoch that is waited for, yet "later" in the flags' cyclic order */
+#define RELEASE_AHEAD                                                                              \
+    0x4000u /* beyond any epoch that is waited for, yet "later" in the flags' cyclic order */
 
 uint32_t *cecl_engine_flag(const struct cecl_engine *engine, int holder, int writer)
 {
@@ -23,7 +26,8 @@ static ceclResult_t send_probe(struct cecl_engine *engine, enum cecl_flag_way wa
     ceclResult_t result = ceclSuccess;
 
     for (int i = 1; i < engine->nranks && result == ceclSuccess; i++) {
-        uint32_t *flag = cecl_engine_flag(engine, (engine->rank + i) % engine->nranks, engine->rank);
+        uint32_t *flag =
+            cecl_engine_flag(engine, (engine->rank + i) % engine->nranks, engine->rank);
         struct cecl_memop write = {flag, cecl_flag_value(epoch), CECL_MEMOP_WRITE};
         void *dst = flag, *src = cecl_engine_value(engine, epoch);
         size_t bytes = sizeof(*flag);
@@ -39,7 +43,8 @@ static ceclResult_t send_probe(struct cecl_engine *engine, enum cecl_flag_way wa
 static ceclResult_t probe_way(struct cecl_engine *engine, enum cecl_flag_way way,
                               ceclStream_t stream)
 {
-    const uint32_t epoch = FIRST_EPOCH - (way == CECL_FLAGS_COPY ? 1 : 0), value = cecl_flag_value(epoch);
+    const uint32_t epoch = FIRST_EPOCH - (way == CECL_FLAGS_COPY ? 1 : 0),
+                   value = cecl_flag_value(epoch);
     struct cecl_mesh *mesh = engine->pool->mesh;
 
     CECL_TRY(cecl_mesh_agree(mesh, send_probe(engine, way, epoch, stream)));
@@ -82,7 +87,8 @@ static ceclResult_t choose_way(struct cecl_engine *engine, int wanted)
         result = write_values(engine, stream);
     result = cecl_mesh_agree(engine->pool->mesh, result);
     if (result == ceclSuccess) {
-        /* Copied flags are the faster ones where measured (docs/measurements.md), and no driver refuses them. */
+        /* Copied flags are the faster ones where measured (docs/measurements.md), and no driver
+         * refuses them. */
         engine->flags = wanted == 1 ? CECL_FLAGS_WRITE : CECL_FLAGS_COPY;
         result = probe_way(engine, engine->flags, stream);
         if (result != ceclSuccess && wanted == 0) {
@@ -99,9 +105,8 @@ static ceclResult_t choose_way(struct cecl_engine *engine, int wanted)
 static ceclResult_t clear_flags(struct cecl_engine *engine)
 {
     struct cecl_device *dev = engine->dev;
-    ceclResult_t result =
-        dev->ops->mem_set(dev, cecl_engine_flag(engine, engine->rank, 0), 0,
-                          (size_t)engine->nranks * sizeof(uint32_t));
+    ceclResult_t result = dev->ops->mem_set(dev, cecl_engine_flag(engine, engine->rank, 0), 0,
+                                            (size_t)engine->nranks * sizeof(uint32_t));
     if (result == ceclSuccess)
         result = dev->ops->words_alloc(dev, 1, &engine->done);
     if (result == ceclSuccess &&
@@ -119,14 +124,16 @@ ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool
                                    .nranks = pool->nranks,
                                    .staging_bytes = staging_bytes,
                                    .epoch = FIRST_EPOCH};
-    CECL_TRY(cecl_pool_alloc(pool, (uint64_t)pool->nranks * sizeof(uint32_t), &engine->flags_offset));
+    CECL_TRY(
+        cecl_pool_alloc(pool, (uint64_t)pool->nranks * sizeof(uint32_t), &engine->flags_offset));
     CECL_TRY(cecl_pool_alloc(pool, CECL_FLAG_VALUES * sizeof(uint32_t), &engine->values_offset));
     CECL_TRY(cecl_pool_alloc(pool, staging_bytes, &engine->staging_offset));
     CECL_TRY(clear_flags(engine));
     CECL_TRY(choose_way(engine, way));
     atomic_store(&engine->target, engine->epoch);
     atomic_store((_Atomic uint32_t *)engine->done, engine->epoch);
-    /* From here on flags hold FIRST_EPOCH or just below it on every rank: nothing is satisfied that was not signalled. */
+    /* From here on flags hold FIRST_EPOCH or just below it on every rank: nothing is satisfied that
+     * was not signalled. */
     return ceclSuccess;
 }
 
@@ -150,9 +157,9 @@ bool cecl_engine_idle(const struct cecl_engine *engine)
 
 ceclResult_t cecl_engine_release(struct cecl_engine *engine)
 {
-    return engine->dev->ops->words_release(engine->dev, cecl_engine_flag(engine, engine->rank, 0),
-                                           (size_t)engine->nranks,
-                                           cecl_flag_value(atomic_load(&engine->target) + RELEASE_AHEAD));
+    return engine->dev->ops->words_release(
+        engine->dev, cecl_engine_flag(engine, engine->rank, 0), (size_t)engine->nranks,
+        cecl_flag_value(atomic_load(&engine->target) + RELEASE_AHEAD));
 }
 
 ceclResult_t cecl_engine_progress(struct cecl_engine *engine, uint32_t *row,
@@ -166,9 +173,10 @@ ceclResult_t cecl_engine_progress(struct cecl_engine *engine, uint32_t *row,
         return ceclSuccess;
     /* What this rank last told a peer stands at that peer. */
     const int last = (engine->rank + engine->nranks - 1) % engine->nranks;
-    CECL_TRY(dev->ops->words_read(dev, cecl_engine_flag(engine, last, engine->rank), 1, &progress->flag));
-    CECL_TRY(dev->ops->words_read(dev, cecl_engine_flag(engine, engine->rank, 0), (size_t)engine->nranks,
-                                  row));
+    CECL_TRY(dev->ops->words_read(dev, cecl_engine_flag(engine, last, engine->rank), 1,
+                                  &progress->flag));
+    CECL_TRY(dev->ops->words_read(dev, cecl_engine_flag(engine, engine->rank, 0),
+                                  (size_t)engine->nranks, row));
     progress->started = (int32_t)(progress->flag - cecl_flag_value(done)) > 0;
     for (int r = 0; r < engine->nranks && progress->started; r++)
         if (r != engine->rank && (int32_t)(row[r] - progress->flag) < 0) {

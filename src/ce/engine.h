@@ -1,7 +1,9 @@
 /* The engine of a communicator: binds plans to addresses, keeps them, and issues them on a stream.
  *
- * Knows plans, the pool and the device; no collective. Flags: every rank has a row of words in its symmetric memory, one for each
- * peer, written by that peer alone and only ever growing (cyclically). A call with `phases` phases moves all of them by that much. */
+ * Knows plans, the pool and the device; no collective. Flags: every rank has a row of words in its
+ * symmetric memory, one for each
+ * peer, written by that peer alone and only ever growing (cyclically). A call with `phases` phases
+ * moves all of them by that much. */
 #ifndef CECL_CE_ENGINE_H
 #define CECL_CE_ENGINE_H
 
@@ -10,7 +12,8 @@
 #include "alloc/pool.h"
 #include "plan/plan.h"
 
-/* A flag holds the low half of the epoch in its upper half: compared as a whole it is cyclic, and it has few enough values that all of them
+/* A flag holds the low half of the epoch in its upper half: compared as a whole it is cyclic, and
+ * it has few enough values that all of them
  * lie ready in memory to be copied from. */
 #define CECL_FLAG_VALUES 65536u
 static inline uint32_t cecl_flag_value(uint32_t epoch)
@@ -41,42 +44,48 @@ struct cecl_engine {
     struct cecl_pool *pool;
     int rank, nranks;
     enum cecl_flag_way flags;
-    uint64_t flags_offset;       /* of the row: nranks words */
-    uint64_t values_offset;      /* of every value a flag can have, in order: what COPY sends from */
+    uint64_t flags_offset;  /* of the row: nranks words */
+    uint64_t values_offset; /* of every value a flag can have, in order: what COPY sends from */
     uint64_t staging_offset, staging_bytes;
-    uint32_t epoch;              /* of all flags once every call so far is done */
-    _Atomic uint32_t target;     /* = epoch, for the watchdog */
-    uint32_t *done;              /* host-visible word: epoch of the last call that is complete here */
-    bool used;                   /* last_stream is meaningful */
-    uint64_t last_stream;        /* id of the stream of the last call: another one must wait for it */
-    uint32_t *row;               /* [nranks] scratch for reading flags while the engine opens */
-    struct cecl_memop *scratch;  /* operations with their epochs filled in */
-    void **sources;              /* likewise the sources of copied flags */
-    size_t scratch_count;        /* room in both */
+    uint32_t epoch;          /* of all flags once every call so far is done */
+    _Atomic uint32_t target; /* = epoch, for the watchdog */
+    uint32_t *done;          /* host-visible word: epoch of the last call that is complete here */
+    bool used;               /* last_stream is meaningful */
+    uint64_t last_stream;    /* id of the stream of the last call: another one must wait for it */
+    uint32_t *row;           /* [nranks] scratch for reading flags while the engine opens */
+    struct cecl_memop *scratch; /* operations with their epochs filled in */
+    void **sources;             /* likewise the sources of copied flags */
+    size_t scratch_count;       /* room in both */
     struct cecl_bound *cache[CECL_CACHE_SETS][CECL_CACHE_WAYS];
     unsigned victim[CECL_CACHE_SETS]; /* next way to give up */
-    uint64_t plans_made;         /* cache misses: a test sees that repeated calls make none */
+    uint64_t plans_made;              /* cache misses: a test sees that repeated calls make none */
 };
 
-/* Collective. Takes flags and staging from the pool and finds how flags travel (`way`: CECL_FLAGS's value, 0 auto, 1 write,
+/* Collective. Takes flags and staging from the pool and finds how flags travel (`way`: CECL_FLAGS's
+ * value, 0 auto, 1 write,
  * 2 copy). A zeroed or failed engine may be closed. */
-ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool, uint64_t staging_bytes, int way);
+ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool,
+                              uint64_t staging_bytes, int way);
 
 /* Local. No work may be pending. */
 void cecl_engine_close(struct cecl_engine *engine);
 
-/* The kept plan for `request`, or NULL. *stale: memory was freed since it was last checked; the buffers must be checked again, and then
+/* The kept plan for `request`, or NULL. *stale: memory was freed since it was last checked; the
+ * buffers must be checked again, and then
  * cecl_engine_refresh makes it good. */
-struct cecl_bound *cecl_engine_lookup(const struct cecl_engine *engine, const struct cecl_request *request, bool *stale);
+struct cecl_bound *cecl_engine_lookup(const struct cecl_engine *engine,
+                                      const struct cecl_request *request, bool *stale);
 void cecl_engine_refresh(const struct cecl_engine *engine, struct cecl_bound *bound);
 
-/* Binds `plan` and keeps it, giving up another if need be. ceclInvalidUsage when the plan reads a peer's sendbuff and that is not symmetric. */
+/* Binds `plan` and keeps it, giving up another if need be. ceclInvalidUsage when the plan reads a
+ * peer's sendbuff and that is not symmetric. */
 ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_request *request,
                               const struct cecl_plan *plan, struct cecl_bound **bound);
 
-/* Enqueues a bound plan. Never waits. A failure after the first enqueued operation leaves peers waiting: *started tells. */
-ceclResult_t cecl_engine_run(struct cecl_engine *engine, const struct cecl_bound *bound, ceclStream_t stream,
-                             bool *started);
+/* Enqueues a bound plan. Never waits. A failure after the first enqueued operation leaves peers
+ * waiting: *started tells. */
+ceclResult_t cecl_engine_run(struct cecl_engine *engine, const struct cecl_bound *bound,
+                             ceclStream_t stream, bool *started);
 
 /* What ceclExplain says of it. */
 const ceclExplanation_t *cecl_bound_explanation(const struct cecl_bound *bound);
@@ -94,7 +103,8 @@ struct cecl_progress {
     int nlate;
 };
 /* `row`: room for nranks words. */
-ceclResult_t cecl_engine_progress(struct cecl_engine *engine, uint32_t *row, struct cecl_progress *progress);
+ceclResult_t cecl_engine_progress(struct cecl_engine *engine, uint32_t *row,
+                                  struct cecl_progress *progress);
 static inline uint32_t cecl_engine_done(const struct cecl_engine *engine)
 {
     return atomic_load_explicit((_Atomic uint32_t *)engine->done, memory_order_acquire);

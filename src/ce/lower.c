@@ -29,8 +29,9 @@ static void explain_path(struct cecl_plan *plan)
                  "out of place: the rank's own block is copied within one GPU, which needs an SM; "
                  "sendbuff = recvbuff + rank * sendcount avoids it");
     else if (call->in_place)
-        snprintf(plan->reason, sizeof(plan->reason),
-                 "in place: blocks arrive in staging and are copied within one GPU, which needs an SM");
+        snprintf(
+            plan->reason, sizeof(plan->reason),
+            "in place: blocks arrive in staging and are copied within one GPU, which needs an SM");
     else
         snprintf(plan->reason, sizeof(plan->reason),
                  "the rank's own block is copied within one GPU, which needs an SM");

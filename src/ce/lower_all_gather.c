@@ -1,19 +1,21 @@
 /* All-gather. Rank r owns block r of everyone's recvbuff.
  *
- *     push:  | barrier 1 | my block -> slot r of every peer (and my own, out of place) | barrier 2 |
- *     pull:  | my block -> my slot (out of place) | barrier 1 | slot p of each peer p -> my slot p | barrier 2 |
+ *     push:  | barrier 1 | my block -> slot r of every peer (and my own, out of place) | barrier 2
+ *     |
+ *     pull:  | my block -> my slot (out of place) | barrier 1 | slot p of each peer p -> my slot p
+ *     | barrier 2 |
  *
- * Barrier 1 says "my recvbuff may be written" (push) or "my block stands" (pull); barrier 2 "my data is with you" (push) or "I have read
+ * Barrier 1 says "my recvbuff may be written" (push) or "my block stands" (pull); barrier 2 "my
+ * data is with you" (push) or "I have read
  * yours" (pull). Pull reads slots, never a peer's sendbuff: that may be any memory. */
 #include "ce/lowering.h"
 
 static void copy_own_block(const struct cecl_call *call, struct cecl_plan *plan)
 {
     if (!call->in_place)
-        cecl_plan_copy(plan,
-                       cecl_place_at(CECL_WINDOW_RECV, call->rank,
-                                     (uint64_t)call->rank * call->bytes),
-                       cecl_place_at(CECL_WINDOW_SEND, call->rank, 0), call->bytes);
+        cecl_plan_copy(
+            plan, cecl_place_at(CECL_WINDOW_RECV, call->rank, (uint64_t)call->rank * call->bytes),
+            cecl_place_at(CECL_WINDOW_SEND, call->rank, 0), call->bytes);
 }
 
 static void push(const struct cecl_call *call, struct cecl_plan *plan)

@@ -3,13 +3,17 @@
  *     push:  | barrier 1 | my block p -> slot r at p, for all p; my own block here | barrier 2 |
  *     pull:  | barrier 1 | block r at p -> my slot p, for all p; my own block here | barrier 2 |
  *
- * Pull reads the peers' sendbuffs, which must then be symmetric. In place, a block's home is taken by the block that is to leave it, so
+ * Pull reads the peers' sendbuffs, which must then be symmetric. In place, a block's home is taken
+ * by the block that is to leave it, so
  * blocks pass through staging at the receiver, in chunks that fit there:
  *
- *     for each chunk:  | barrier | my block p -> staging place r at p | barrier | staging -> my blocks |
+ *     for each chunk:  | barrier | my block p -> staging place r at p | barrier | staging -> my
+ *     blocks |
  *
- * The first barrier of a chunk says "my staging is free": it stands behind the copies out of it in stream order. The second says
- * "yours is there"; that my own blocks were read before they are overwritten is stream order too, for it was this rank that sent them. */
+ * The first barrier of a chunk says "my staging is free": it stands behind the copies out of it in
+ * stream order. The second says
+ * "yours is there"; that my own blocks were read before they are overwritten is stream order too,
+ * for it was this rank that sent them. */
 #include <inttypes.h>
 
 #include "ce/lowering.h"
@@ -53,22 +57,18 @@ static void move_chunk(const struct cecl_call *call, struct cecl_plan *plan, uin
     cecl_plan_barrier(plan);
     for (int i = 1; i < call->nranks; i++) {
         const int peer = cecl_peer_after(call, i);
-        cecl_plan_copy(plan,
-                       cecl_place_at(CECL_WINDOW_STAGING, peer,
-                                     staging_place(call->rank, peer, chunk)),
-                       cecl_place_at(CECL_WINDOW_RECV, call->rank,
-                                     (uint64_t)peer * call->bytes + done),
-                       bytes);
+        cecl_plan_copy(
+            plan, cecl_place_at(CECL_WINDOW_STAGING, peer, staging_place(call->rank, peer, chunk)),
+            cecl_place_at(CECL_WINDOW_RECV, call->rank, (uint64_t)peer * call->bytes + done),
+            bytes);
     }
     cecl_plan_barrier(plan);
     for (int i = 1; i < call->nranks; i++) {
         const int peer = cecl_peer_after(call, i);
-        cecl_plan_copy(plan,
-                       cecl_place_at(CECL_WINDOW_RECV, call->rank,
-                                     (uint64_t)peer * call->bytes + done),
-                       cecl_place_at(CECL_WINDOW_STAGING, call->rank,
-                                     staging_place(peer, call->rank, chunk)),
-                       bytes);
+        cecl_plan_copy(
+            plan, cecl_place_at(CECL_WINDOW_RECV, call->rank, (uint64_t)peer * call->bytes + done),
+            cecl_place_at(CECL_WINDOW_STAGING, call->rank, staging_place(peer, call->rank, chunk)),
+            bytes);
     }
     cecl_plan_close_batch(plan);
 }
@@ -80,7 +80,8 @@ static ceclResult_t in_place(const struct cecl_call *call, struct cecl_plan *pla
 
     if (chunk == 0)
         return cecl_fail(ceclInvalidUsage,
-                         "stagingBytes (CECL_STAGING_BYTES) %" PRIu64 ": an in-place all-to-all among %d "
+                         "stagingBytes (CECL_STAGING_BYTES) %" PRIu64
+                         ": an in-place all-to-all among %d "
                          "ranks needs %" PRIu64 " at least",
                          call->staging_bytes, call->nranks, peers);
     if (chunk > CHUNK_ALIGN)

@@ -1,8 +1,10 @@
 /* Issuing a bound plan on a stream: the hot path. No allocation, no look-up, no lock. */
 #include "ce/bound.h"
 
-/* Calls of one communicator share flags, so they must run in the order in which they were made. On one stream they do; a call on another
- * stream first waits until the last call is done. The word it waits on is written by a stream, which CUDA cannot see as a dependency:
+/* Calls of one communicator share flags, so they must run in the order in which they were made. On
+ * one stream they do; a call on another
+ * stream first waits until the last call is done. The word it waits on is written by a stream,
+ * which CUDA cannot see as a dependency:
  * it is safe because it always points back to work that was enqueued before. */
 static ceclResult_t follow_last_call(struct cecl_engine *engine, ceclStream_t work)
 {

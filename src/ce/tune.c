@@ -1,4 +1,5 @@
-/* The tuning table: choices that measurements decide, in one place. Rows are tried in order; the first that fits wins. */
+/* The tuning table: choices that measurements decide, in one place. Rows are tried in order; the
+ * first that fits wins. */
 #include "ce/lower.h"
 
 enum placement { ANY_PLACE, IN_PLACE, OUT_OF_PLACE };
@@ -11,7 +12,8 @@ struct row {
     enum cecl_direction direction;
 };
 
-/* Push is about 5 % faster alone (hardware facts: 389.6 against 371 GB/s to one peer), and needs no symmetric sendbuff. */
+/* Push is about 5 % faster alone (hardware facts: 389.6 against 371 GB/s to one peer), and needs no
+ * symmetric sendbuff. */
 static const struct row table[] = {
     {ceclOpAllGather, ANY_PLACE, CECL_MAX_RANKS, UINT64_MAX, CECL_PUSH},
     {ceclOpAlltoAll, ANY_PLACE, CECL_MAX_RANKS, UINT64_MAX, CECL_PUSH},

@@ -1,4 +1,5 @@
-/* CECL_CHECK: before a collective is enqueued, ranks compare its arguments. Slow, and meant to be. */
+/* CECL_CHECK: before a collective is enqueued, ranks compare its arguments. Slow, and meant to be.
+ * */
 #include "comm/check.h"
 
 #include <inttypes.h>
@@ -10,7 +11,8 @@ void *cecl_check_room(int nranks)
     return calloc((size_t)nranks, sizeof(struct cecl_signature));
 }
 
-static ceclResult_t compare(const struct cecl_signature *a, const struct cecl_signature *b, int rank)
+static ceclResult_t compare(const struct cecl_signature *a, const struct cecl_signature *b,
+                            int rank)
 {
     const struct {
         const char *name;

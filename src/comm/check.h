@@ -16,8 +16,10 @@ struct cecl_signature {
 /* Room for the ranks' signatures, made when the communicator is; NULL without memory. */
 void *cecl_check_room(int nranks);
 
-/* Collective under CECL_CHECK=1. `local`: this rank's verdict on its own arguments, its message recorded. All ranks go on,
- * or all refuse: ceclInvalidUsage with both ranks' values, or the words of the rank that refused. */
+/* Collective under CECL_CHECK=1. `local`: this rank's verdict on its own arguments, its message
+ * recorded. All ranks go on,
+ * or all refuse: ceclInvalidUsage with both ranks' values, or the words of the rank that refused.
+ * */
 ceclResult_t cecl_check_call(ceclComm_t comm, struct cecl_signature *mine, ceclResult_t local);
 
 #endif

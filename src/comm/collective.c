@@ -1,4 +1,5 @@
-/* Public collectives: arguments are checked, then the kept plan is looked up, or a new one lowered and bound, and issued. What a
+/* Public collectives: arguments are checked, then the kept plan is looked up, or a new one lowered
+ * and bound, and issued. What a
  * collective does is in src/ce; here is what it may be called with. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,8 +29,8 @@ struct shape {
 static size_t type_bytes(ceclDataType_t type)
 {
     static const uint8_t bytes[CECL_NUM_TYPES] = {
-        [ceclInt8] = 1,    [ceclUint8] = 1,   [ceclInt32] = 4,    [ceclUint32] = 4,
-        [ceclInt64] = 8,   [ceclUint64] = 8,  [ceclFloat16] = 2,  [ceclFloat32] = 4,
+        [ceclInt8] = 1,    [ceclUint8] = 1,    [ceclInt32] = 4,      [ceclUint32] = 4,
+        [ceclInt64] = 8,   [ceclUint64] = 8,   [ceclFloat16] = 2,    [ceclFloat32] = 4,
         [ceclFloat64] = 8, [ceclBfloat16] = 2, [ceclFloat8e4m3] = 1, [ceclFloat8e5m2] = 1,
     };
     return (unsigned)type < CECL_NUM_TYPES ? bytes[type] : 0;
@@ -78,13 +79,12 @@ static ceclResult_t check_buffers(ceclComm_t comm, const struct arguments *args,
     if (shape->in_place)
         return ceclSuccess;
     if (send < recv + shape->recv_bytes && recv < send + shape->send_bytes)
-        return cecl_fail(ceclInvalidArgument,
-                         "sendbuff %p and recvbuff %p overlap (%zu and %zu bytes); in place, sendbuff "
-                         "is %p",
-                         args->send, args->recv, shape->send_bytes, shape->recv_bytes,
-                         (void *)(recv + (args->op == ceclOpAllGather
-                                              ? (size_t)comm->rank * shape->block
-                                              : 0)));
+        return cecl_fail(
+            ceclInvalidArgument,
+            "sendbuff %p and recvbuff %p overlap (%zu and %zu bytes); in place, sendbuff "
+            "is %p",
+            args->send, args->recv, shape->send_bytes, shape->recv_bytes,
+            (void *)(recv + (args->op == ceclOpAllGather ? (size_t)comm->rank * shape->block : 0)));
     if (cecl_pool_owns(&comm->pool, args->send))
         return cecl_pool_locate(&comm->pool, args->send, shape->send_bytes, "sendbuff", &offset);
     return comm->dev->ops->check_pointer(comm->dev, args->send, shape->send_bytes, "sendbuff");
@@ -113,7 +113,8 @@ static ceclResult_t make_plan(ceclComm_t comm, const struct arguments *args,
     CECL_TRY(cecl_lower(&call, &plan));
     ceclResult_t result = ceclSuccess;
     if (comm->config.sm_policy == CECL_SM_NEVER && cecl_plan_local_copies(&plan) > 0)
-        result = cecl_fail(ceclInvalidUsage, "CECL_SM_NEVER: this call needs an SM: %s", plan.reason);
+        result =
+            cecl_fail(ceclInvalidUsage, "CECL_SM_NEVER: this call needs an SM: %s", plan.reason);
     if (result == ceclSuccess)
         result = cecl_engine_bind(&comm->engine, request, &plan, bound);
     if (result == ceclSuccess && cecl_log_on(CECL_LOG_PLAN))
@@ -122,7 +123,8 @@ static ceclResult_t make_plan(ceclComm_t comm, const struct arguments *args,
     return result;
 }
 
-/* Everything that can refuse a call. On success *bound is the plan to issue; NULL when there is nothing to do. */
+/* Everything that can refuse a call. On success *bound is the plan to issue; NULL when there is
+ * nothing to do. */
 static ceclResult_t prepare(ceclComm_t comm, const struct arguments *args, struct shape *shape,
                             struct cecl_bound **bound)
 {
@@ -147,9 +149,8 @@ static ceclResult_t prepare(ceclComm_t comm, const struct arguments *args, struc
 static ceclResult_t compare_ranks(ceclComm_t comm, const struct arguments *args,
                                   const struct shape *shape, ceclResult_t local)
 {
-    struct cecl_signature mine = {.op = (uint64_t)args->op,
-                                  .count = args->count,
-                                  .type = (uint64_t)args->type};
+    struct cecl_signature mine = {
+        .op = (uint64_t)args->op, .count = args->count, .type = (uint64_t)args->type};
     if (local == ceclSuccess && args->count > 0) {
         const char *base = cecl_pool_at(&comm->pool, comm->rank, 0);
         mine.in_place = shape->in_place;
@@ -208,7 +209,7 @@ CECL_API ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff, const void 
     if (bound)
         *explanation = *cecl_bound_explanation(bound);
     else
-        *explanation = (ceclExplanation_t){
-            .zeroSm = 1, .path = "nothing to do", .reason = "count is 0"};
+        *explanation =
+            (ceclExplanation_t){.zeroSm = 1, .path = "nothing to do", .reason = "count is 0"};
     return ceclSuccess;
 }

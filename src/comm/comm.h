@@ -24,7 +24,8 @@ struct cecl_resolved {
     int64_t pool_bytes, segment_bytes, staging_bytes;
 };
 
-/* The watchdog: a thread that notices peers that died, left, or do not come, and releases what waits for them. */
+/* The watchdog: a thread that notices peers that died, left, or do not come, and releases what
+ * waits for them. */
 struct cecl_watch {
     pthread_t thread;
     bool running;
@@ -53,10 +54,13 @@ struct ceclComm {
 /* config.c: defaults, configuration and environment. */
 ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolved *out);
 
-/* setup.c. Collective over `oob`, which stays the caller's. `local`: what this rank already knows to be wrong (with its message
+/* setup.c. Collective over `oob`, which stays the caller's. `local`: what this rank already knows
+ * to be wrong (with its message
  * recorded); it takes part all the same, so that all ranks learn of it. */
-ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *config, ceclResult_t local, ceclComm_t *comm);
-/* Frees whatever of a communicator exists. `drained`: no work is pending on its memory; otherwise mappings are left alone. */
+ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *config,
+                             ceclResult_t local, ceclComm_t *comm);
+/* Frees whatever of a communicator exists. `drained`: no work is pending on its memory; otherwise
+ * mappings are left alone. */
 void cecl_comm_free(ceclComm_t comm, bool drained);
 
 /* life.c */

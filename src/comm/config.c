@@ -1,4 +1,5 @@
-/* From ceclConfig_t and the environment to settled numbers. A set environment variable wins over the field. */
+/* From ceclConfig_t and the environment to settled numbers. A set environment variable wins over
+ * the field. */
 #include <inttypes.h>
 
 #include "comm/comm.h"
@@ -12,16 +13,17 @@ static ceclResult_t check_field(const char *field, int64_t value, int64_t low, i
     if (value == CECL_UNDEF || (value >= low && value <= high))
         return ceclSuccess;
     return cecl_fail(ceclInvalidArgument,
-                     "config.%s = %" PRId64 ": %" PRId64 " to %" PRId64 " expected", field, value, low,
-                     high);
+                     "config.%s = %" PRId64 ": %" PRId64 " to %" PRId64 " expected", field, value,
+                     low, high);
 }
 
 static ceclResult_t check_config(const ceclConfig_t *config)
 {
     if (config->size != sizeof(*config) || config->magic != CECL_CONFIG_MAGIC)
-        return cecl_fail(ceclInvalidArgument,
-                         "config: size %zu, magic %#x: not initialised with CECL_CONFIG_INITIALIZER",
-                         config->size, config->magic);
+        return cecl_fail(
+            ceclInvalidArgument,
+            "config: size %zu, magic %#x: not initialised with CECL_CONFIG_INITIALIZER",
+            config->size, config->magic);
     CECL_TRY(check_field("device", config->device, CECL_DEVICE_AUTO, CECL_DEVICE_HOST));
     CECL_TRY(check_field("cudaDevice", config->cudaDevice, CECL_CUDA_DEVICE_BY_RANK, 1 << 16));
     CECL_TRY(check_field("smPolicy", config->smPolicy, CECL_SM_NEVER, CECL_SM_ALLOW));
@@ -85,7 +87,8 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
     CECL_TRY(override(CECL_SET_STAGING_BYTES, &out->staging_bytes));
 
     int64_t debug, which = CECL_UNDEF;
-    CECL_TRY(override(CECL_SET_DEBUG, &debug)); /* log.c reads it too, but cannot say that it is bad */
+    CECL_TRY(
+        override(CECL_SET_DEBUG, &debug)); /* log.c reads it too, but cannot say that it is bad */
     CECL_TRY(override(CECL_SET_CUDA_DEVICE, &which));
     if (which != CECL_UNDEF)
         out->cuda_device = which == 1 ? CECL_CUDA_DEVICE_BY_RANK : CECL_CUDA_DEVICE_CURRENT;

@@ -1,4 +1,5 @@
-/* The ways to join: unique id over TCP, the caller's callbacks, all ranks in one process. All come down to cecl_comm_setup. */
+/* The ways to join: unique id over TCP, the caller's callbacks, all ranks in one process. All come
+ * down to cecl_comm_setup. */
 #include <stdlib.h>
 
 #include "comm/comm.h"
@@ -10,7 +11,8 @@ static ceclResult_t check_arguments(const ceclComm_t *comm, int nranks, int rank
     if (!comm)
         return cecl_fail(ceclInvalidArgument, "comm: NULL");
     if (nranks < 1 || nranks > CECL_MAX_RANKS)
-        return cecl_fail(ceclInvalidArgument, "nranks %d: 1 to %d expected", nranks, CECL_MAX_RANKS);
+        return cecl_fail(ceclInvalidArgument, "nranks %d: 1 to %d expected", nranks,
+                         CECL_MAX_RANKS);
     if (rank < 0 || rank >= nranks)
         return cecl_fail(ceclInvalidArgument, "rank %d: 0 to %d expected", rank, nranks - 1);
     return ceclSuccess;
@@ -55,7 +57,9 @@ CECL_API ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank, co
     CECL_TRY(check_arguments(comm, nranks, rank));
     if (!oob || !oob->allGather || !oob->barrier)
         return cecl_fail(ceclInvalidArgument, "oob%s: NULL",
-                         !oob ? "" : !oob->allGather ? "->allGather" : "->barrier");
+                         !oob              ? ""
+                         : !oob->allGather ? "->allGather"
+                                           : "->barrier");
     ceclResult_t local = cecl_config_resolve(config, &resolved);
     cecl_oob_from_callbacks(&ours, oob, nranks, rank);
     ceclResult_t result = cecl_comm_setup(&ours, &resolved, local, comm);
@@ -84,7 +88,9 @@ static void *join_as_member(void *argument)
     config.cudaDevice = me->device;
     cecl_oob_from_group(&oob, me->group, me->rank);
     ceclResult_t local = cecl_config_resolve(&config, &resolved);
-    resolved.cuda_device = me->device; /* the list is the caller's word; CECL_CUDA_DEVICE is for ranks that choose alone */
+    resolved.cuda_device =
+        /* the list is the caller's word; CECL_CUDA_DEVICE is for ranks that choose alone */
+        me->device;
     me->result = cecl_comm_setup(&oob, &resolved, local, &me->comm);
     cecl_oob_close(&oob);
     __builtin_memcpy(me->words, cecl_message(), sizeof(me->words));
@@ -100,7 +106,8 @@ static ceclResult_t join_all(struct member *members, int nranks)
         const int error =
             pthread_create(&members[started].thread, NULL, join_as_member, &members[started]);
         if (error)
-            result = cecl_fail(ceclSystemError, "pthread_create for rank %d: error %d", started, error);
+            result =
+                cecl_fail(ceclSystemError, "pthread_create for rank %d: error %d", started, error);
         started += !error;
     }
     for (int r = started; r < nranks; r++) { /* so that those who wait for them stop waiting */
@@ -134,8 +141,8 @@ CECL_API ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *de
     ceclResult_t result = cecl_oob_group_create(ndev, resolved.init_timeout_ms, &group);
     if (result == ceclSuccess) {
         for (int r = 0; r < ndev; r++)
-            members[r] = (struct member){
-                .group = group, .rank = r, .device = devlist ? devlist[r] : r};
+            members[r] =
+                (struct member){.group = group, .rank = r, .device = devlist ? devlist[r] : r};
         result = join_all(members, ndev);
         cecl_oob_group_destroy(group);
     }

@@ -106,7 +106,8 @@ CECL_API ceclResult_t ceclCommFinalize(ceclComm_t comm)
     return result;
 }
 
-/* Releases what is pending and frees. Memory that the device may still touch is left mapped: a leak is better than a fault. */
+/* Releases what is pending and frees. Memory that the device may still touch is left mapped: a leak
+ * is better than a fault. */
 static void release_and_free(ceclComm_t comm)
 {
     const int64_t deadline = cecl_deadline(RELEASED_MS);

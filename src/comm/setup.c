@@ -1,4 +1,5 @@
-/* Making a communicator: ranks introduce themselves, agree on a device, connect, and set up pool and flags. Every stage ends in a verdict
+/* Making a communicator: ranks introduce themselves, agree on a device, connect, and set up pool
+ * and flags. Every stage ends in a verdict
  * that all ranks share, so that either all have a communicator or none has. */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -54,8 +55,8 @@ static void introduce(const struct cecl_oob *oob, const struct cecl_resolved *co
                          .host = host_id(),
                          .config = *config};
     if (local == ceclSuccess && config->device != CECL_DEVICE_HOST)
-        local = cecl_cuda_probe(config->cuda_device, oob->rank, &me->gpu, me->text,
-                                sizeof(me->text));
+        local =
+            cecl_cuda_probe(config->cuda_device, oob->rank, &me->gpu, me->text, sizeof(me->text));
     me->status = local;
     if (local != ceclSuccess)
         snprintf(me->text, sizeof(me->text), "%s", cecl_message());
@@ -121,11 +122,12 @@ static ceclResult_t gpus_suffice(const struct hello *all, int nranks)
     for (int r = 0; r < nranks; r++)
         for (int q = 0; q < r; q++)
             if (memcmp(all[r].gpu.uuid, all[q].gpu.uuid, sizeof(all[r].gpu.uuid)) == 0)
-                return cecl_fail(ceclInvalidUsage,
-                                 "ranks %d and %d are on one GPU (CUDA device %d); each needs its own: "
-                                 "call cudaSetDevice first, or take config.cudaDevice = "
-                                 "CECL_CUDA_DEVICE_BY_RANK",
-                                 q, r, (int)all[r].gpu.ordinal);
+                return cecl_fail(
+                    ceclInvalidUsage,
+                    "ranks %d and %d are on one GPU (CUDA device %d); each needs its own: "
+                    "call cudaSetDevice first, or take config.cudaDevice = "
+                    "CECL_CUDA_DEVICE_BY_RANK",
+                    q, r, (int)all[r].gpu.ordinal);
     return ceclSuccess;
 }
 
@@ -139,16 +141,18 @@ static ceclResult_t open_device(ceclComm_t comm, const struct hello *all)
         CECL_TRY(cecl_cuda_open(all[comm->rank].gpu.ordinal, &comm->dev));
         for (int r = 0; r < comm->nranks; r++)
             if (!cecl_cuda_reaches(comm->dev, all[r].gpu.uuid))
-                return cecl_fail(ceclInvalidUsage,
-                                 "GPU %d cannot reach the memory of rank %d's GPU (no NVLink or PCIe "
-                                 "peer access)",
-                                 (int)all[comm->rank].gpu.ordinal, r);
+                return cecl_fail(
+                    ceclInvalidUsage,
+                    "GPU %d cannot reach the memory of rank %d's GPU (no NVLink or PCIe "
+                    "peer access)",
+                    (int)all[comm->rank].gpu.ordinal, r);
         return ceclSuccess;
     }
     if (comm->config.device == CECL_DEVICE_CUDA)
         return cuda;
     if (comm->config.device == CECL_DEVICE_AUTO && comm->rank == 0)
-        cecl_log(CECL_LOG_WARN, -1, "running on the host device: %s (CECL_DEVICE=host says so on purpose)",
+        cecl_log(CECL_LOG_WARN, -1,
+                 "running on the host device: %s (CECL_DEVICE=host says so on purpose)",
                  cecl_message());
     return cecl_host_open(&comm->dev);
 }

@@ -1,5 +1,7 @@
-/* The watchdog of a communicator: one thread that hears of peers' ends at once, looks after calls that take too long, and releases
- * what waits once the communicator has failed. It never touches what a call in progress uses, only flags and their counters. */
+/* The watchdog of a communicator: one thread that hears of peers' ends at once, looks after calls
+ * that take too long, and releases
+ * what waits once the communicator has failed. It never touches what a call in progress uses, only
+ * flags and their counters. */
 #include <errno.h>
 #include <stdlib.h>
 #include <time.h>
@@ -23,7 +25,8 @@ static bool is_late(ceclComm_t comm, const struct cecl_progress *progress, int r
     return rank != comm->rank && (int32_t)(comm->watch.row[rank] - progress->flag) < 0;
 }
 
-/* A rank that is waited for and has left, or -1. It is known to have left before its flag is read: what it signalled in its life
+/* A rank that is waited for and has left, or -1. It is known to have left before its flag is read:
+ * what it signalled in its life
  * has arrived then. */
 static int missing_for_good(ceclComm_t comm)
 {
@@ -36,7 +39,8 @@ static int missing_for_good(ceclComm_t comm)
     return -1;
 }
 
-/* A pending call: who keeps it waiting, and for how long? Sets the asynchronous error when it is too long, or when who is missing has left. */
+/* A pending call: who keeps it waiting, and for how long? Sets the asynchronous error when it is
+ * too long, or when who is missing has left. */
 static void look_after(ceclComm_t comm, struct watched *seen)
 {
     const int64_t now = cecl_now_ms();
@@ -51,9 +55,10 @@ static void look_after(ceclComm_t comm, struct watched *seen)
         cecl_comm_set_async(comm, ceclUnhandledCudaError, cecl_message());
         return;
     }
-    /* Work of the caller that comes before the call in its stream, however long, is no time of the call. */
-    if (!progress.started || !seen->started || done != seen->done ||
-        progress.flag != seen->flag || progress.late < 0) {
+    /* Work of the caller that comes before the call in its stream, however long, is no time of the
+     * call. */
+    if (!progress.started || !seen->started || done != seen->done || progress.flag != seen->flag ||
+        progress.late < 0) {
         *seen = (struct watched){done, progress.flag, now, progress.started};
         if (!progress.started || progress.late < 0)
             return;
@@ -66,11 +71,12 @@ static void look_after(ceclComm_t comm, struct watched *seen)
         return;
     }
     if (comm->config.timeout_ms > 0 && now - seen->since >= comm->config.timeout_ms) {
-        cecl_fail(ceclTimeout,
-                  "a collective waits for rank %d%s since %lld ms (CECL_TIMEOUT_MS=%d); did every rank "
-                  "make the call?",
-                  progress.late, progress.nlate > 1 ? " and others" : "",
-                  (long long)(now - seen->since), comm->config.timeout_ms);
+        cecl_fail(
+            ceclTimeout,
+            "a collective waits for rank %d%s since %lld ms (CECL_TIMEOUT_MS=%d); did every rank "
+            "make the call?",
+            progress.late, progress.nlate > 1 ? " and others" : "", (long long)(now - seen->since),
+            comm->config.timeout_ms);
         cecl_comm_set_async(comm, ceclTimeout, cecl_message());
         cecl_mesh_tell_abort(comm->mesh, cecl_message());
     }
@@ -130,7 +136,8 @@ ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline)
 {
     struct timespec pause = {.tv_nsec = 20000};
     while (!cecl_engine_idle(&comm->engine)) {
-        /* With an error the watchdog releases what is pending; the caller then waits for that, with a deadline of its own. */
+        /* With an error the watchdog releases what is pending; the caller then waits for that, with
+         * a deadline of its own. */
         if (deadline == CECL_NO_DEADLINE)
             CECL_TRY(cecl_comm_async(comm));
         if (cecl_ms_left(deadline) == 0)

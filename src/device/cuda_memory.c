@@ -7,10 +7,10 @@
 
 static CUmemAllocationProp properties(const struct cuda_device *cuda)
 {
-    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE,
-                                             .id = cuda->device}};
+    CUmemAllocationProp prop = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = cuda->device}};
     prop.allocFlags.gpuDirectRDMACapable = cuda->rdma;
     return prop;
 }
@@ -189,8 +189,7 @@ void cuda_words_free(struct cecl_device *dev, uint32_t *words)
     }
 }
 
-static ceclResult_t release(struct cuda_device *cuda, uint32_t *words, size_t count,
-                            uint32_t value)
+static ceclResult_t release(struct cuda_device *cuda, uint32_t *words, size_t count, uint32_t value)
 {
     struct cecl_memop ops[RELEASE_BATCH];
     for (size_t done = 0; done < count;) {

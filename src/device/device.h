@@ -1,9 +1,13 @@
-/* What a device does: memory that peers can map, streams, copies, and flag words that streams write and wait for.
+/* What a device does: memory that peers can map, streams, copies, and flag words that streams write
+ * and wait for.
  *
- * Two devices implement the table: cuda.c (a GPU) and host.c (shared memory and threads). A device knows nothing of ranks,
- * collectives or plans. One cecl_device serves one rank; ranks may be threads of one process. Of other folders only util is used.
+ * Two devices implement the table: cuda.c (a GPU) and host.c (shared memory and threads). A device
+ * knows nothing of ranks,
+ * collectives or plans. One cecl_device serves one rank; ranks may be threads of one process. Of
+ * other folders only util is used.
  *
- * Threads: memory calls and stream creation come from one thread at a time; words_release and stream_query may come from a
+ * Threads: memory calls and stream creation come from one thread at a time; words_release and
+ * stream_query may come from a
  * second thread (the watchdog) at any time. */
 #ifndef CECL_DEVICE_DEVICE_H
 #define CECL_DEVICE_DEVICE_H
@@ -23,7 +27,8 @@ struct cecl_mem {
     size_t bytes;    /* multiple of the granularity */
 };
 
-/* Copies issued together, in no order among themselves. The arrays belong to whoever filled them. */
+/* Copies issued together, in no order among themselves. The arrays belong to whoever filled them.
+ * */
 struct cecl_batch {
     void **dst;
     void **src;
@@ -33,11 +38,16 @@ struct cecl_batch {
 
 /* A stream operation on a 32-bit word. */
 enum cecl_memop_kind {
-    CECL_MEMOP_WRITE, /* *addr = value; everything earlier in the stream is visible, system-wide, before the word is */
-    CECL_MEMOP_WAIT   /* holds the stream until (int32_t)(*addr - value) >= 0 */
+    /* *addr = value; everything earlier in the stream is visible, system-wide, before the word is
+     * */
+    CECL_MEMOP_WRITE,
+    CECL_MEMOP_WAIT /* holds the stream until (int32_t)(*addr - value) >= 0 */
 };
 struct cecl_memop {
-    uint32_t *addr; /* WRITE: own, peer-mapped or device-visible host memory; WAIT: own device or device-visible host memory */
+    uint32_t *
+        /* WRITE: own, peer-mapped or device-visible host memory; WAIT: own device or device-visible
+         * host memory */
+        addr;
     uint32_t value;
     uint32_t kind;
 };
@@ -56,7 +66,8 @@ struct cecl_device_ops {
     ceclResult_t (*mem_export)(struct cecl_device *dev, const struct cecl_mem *mem, int *fd);
     /* The peer's memory behind `fd`. `fd` stays the caller's. */
     ceclResult_t (*mem_import)(struct cecl_device *dev, int fd, size_t bytes, struct cecl_mem *mem);
-    /* Maps at `addr`, inside a reservation, readable and writable by this device. The mapping outlives mem_release. */
+    /* Maps at `addr`, inside a reservation, readable and writable by this device. The mapping
+     * outlives mem_release. */
     ceclResult_t (*mem_map)(struct cecl_device *dev, void *addr, const struct cecl_mem *mem);
     void (*mem_unmap)(struct cecl_device *dev, void *addr, size_t bytes);
     /* Gives up the handle; a zeroed one is no effect. Zeroes it. */
@@ -66,9 +77,11 @@ struct cecl_device_ops {
     /* Words that both this process's host code and streams (memops) read and write. Zeroed. */
     ceclResult_t (*words_alloc)(struct cecl_device *dev, size_t count, uint32_t **words);
     void (*words_free)(struct cecl_device *dev, uint32_t *words);
-    /* Refuses memory that this device's copies cannot reach: plain host memory or another GPU's on CUDA, NULL anywhere.
+    /* Refuses memory that this device's copies cannot reach: plain host memory or another GPU's on
+     * CUDA, NULL anywhere.
      * `name` is the argument's, for the message. */
-    ceclResult_t (*check_pointer)(struct cecl_device *dev, const void *ptr, size_t bytes, const char *name);
+    ceclResult_t (*check_pointer)(struct cecl_device *dev, const void *ptr, size_t bytes,
+                                  const char *name);
 
     /* -- streams -- */
 
@@ -77,27 +90,37 @@ struct cecl_device_ops {
     ceclResult_t (*stream_synchronize)(struct cecl_device *dev, ceclStream_t stream);
     /* ceclSuccess when all is done, ceclInProgress when not. */
     ceclResult_t (*stream_query)(struct cecl_device *dev, ceclStream_t stream);
-    /* Where work for the caller's `stream` is enqueued: itself, or an internal stream forked from it where it cannot take
-     * batches (CUDA's legacy default stream). Refuses a capturing stream with ceclInvalidUsage. Every success is paired with
+    /* Where work for the caller's `stream` is enqueued: itself, or an internal stream forked from
+     * it where it cannot take
+     * batches (CUDA's legacy default stream). Refuses a capturing stream with ceclInvalidUsage.
+     * Every success is paired with
      * stream_join, on failure of the work between as well. */
     ceclResult_t (*stream_fork)(struct cecl_device *dev, ceclStream_t stream, ceclStream_t *work);
     ceclResult_t (*stream_join)(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work);
 
     /* -- work on a stream; no allocation, no waiting in these -- */
 
-    ceclResult_t (*copies)(struct cecl_device *dev, ceclStream_t work, const struct cecl_batch *batch);
+    ceclResult_t (*copies)(struct cecl_device *dev, ceclStream_t work,
+                           const struct cecl_batch *batch);
     /* In order. Any count; a device with a limit splits. */
-    ceclResult_t (*memops)(struct cecl_device *dev, ceclStream_t work, const struct cecl_memop *ops, size_t count);
+    ceclResult_t (*memops)(struct cecl_device *dev, ceclStream_t work, const struct cecl_memop *ops,
+                           size_t count);
     /* One copy for users: any of device and host memory, any stream. */
-    ceclResult_t (*memcpy_async)(struct cecl_device *dev, void *dst, const void *src, size_t bytes, ceclStream_t stream);
+    ceclResult_t (*memcpy_async)(struct cecl_device *dev, void *dst, const void *src, size_t bytes,
+                                 ceclStream_t stream);
 
-    /* Writes `value` to `count` words of this rank's device memory beside everything enqueued, so that streams held by waits on
+    /* Writes `value` to `count` words of this rank's device memory beside everything enqueued, so
+     * that streams held by waits on
      * them go on. For the watchdog. */
-    ceclResult_t (*words_release)(struct cecl_device *dev, uint32_t *words, size_t count, uint32_t value);
-    /* Reads `count` words of own or peer-mapped device memory beside everything enqueued. Waits for that copy alone. For the
+    ceclResult_t (*words_release)(struct cecl_device *dev, uint32_t *words, size_t count,
+                                  uint32_t value);
+    /* Reads `count` words of own or peer-mapped device memory beside everything enqueued. Waits for
+     * that copy alone. For the
      * watchdog and for init. */
-    ceclResult_t (*words_read)(struct cecl_device *dev, const uint32_t *words, size_t count, uint32_t *out);
-    /* A number that no other stream of this process has had: addresses of streams are reused, ids are not. */
+    ceclResult_t (*words_read)(struct cecl_device *dev, const uint32_t *words, size_t count,
+                               uint32_t *out);
+    /* A number that no other stream of this process has had: addresses of streams are reused, ids
+     * are not. */
     uint64_t (*stream_id)(struct cecl_device *dev, ceclStream_t work);
 };
 
@@ -105,9 +128,9 @@ struct cecl_device_ops {
 struct cecl_device {
     const struct cecl_device_ops *ops;
     enum cecl_device_kind kind;
-    int ordinal;             /* CUDA ordinal; -1 on the host */
-    size_t granularity;      /* of reserve, create, map: bytes, a power of two */
-    uint64_t total_bytes;    /* memory of the device; host: 0 */
+    int ordinal;          /* CUDA ordinal; -1 on the host */
+    size_t granularity;   /* of reserve, create, map: bytes, a power of two */
+    uint64_t total_bytes; /* memory of the device; host: 0 */
 };
 
 /* What a rank tells its peers about the GPU it would take. All zero: none usable. */
@@ -117,12 +140,15 @@ struct cecl_gpu_id {
     int32_t usable; /* 1 if every feature needed is there */
 };
 
-/* Looks at GPU `which` (an ordinal or CECL_CUDA_DEVICE_...; `rank` for BY_RANK) without keeping anything. Success with
- * usable = 0 and the reason in `why` [bytes] when there is no driver, no GPU or a feature is missing; BY_RANK makes the GPU current. */
+/* Looks at GPU `which` (an ordinal or CECL_CUDA_DEVICE_...; `rank` for BY_RANK) without keeping
+ * anything. Success with
+ * usable = 0 and the reason in `why` [bytes] when there is no driver, no GPU or a feature is
+ * missing; BY_RANK makes the GPU current. */
 ceclResult_t cecl_cuda_probe(int which, int rank, struct cecl_gpu_id *id, char *why, size_t bytes);
 /* Opens GPU `ordinal`. */
 ceclResult_t cecl_cuda_open(int ordinal, struct cecl_device **dev);
-/* Whether this device's copies reach memory of the GPU with this uuid (itself included). Unknown in this process counts as reachable:
+/* Whether this device's copies reach memory of the GPU with this uuid (itself included). Unknown in
+ * this process counts as reachable:
  * mapping will tell. */
 bool cecl_cuda_reaches(struct cecl_device *dev, const uint8_t uuid[16]);
 

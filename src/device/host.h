@@ -1,4 +1,5 @@
-/* Inside the host device: what its files share. Ranks may be processes or threads; memory is memfd pages, streams are threads. */
+/* Inside the host device: what its files share. Ranks may be processes or threads; memory is memfd
+ * pages, streams are threads. */
 #ifndef CECL_DEVICE_HOST_H
 #define CECL_DEVICE_HOST_H
 
@@ -32,13 +33,16 @@ ceclResult_t host_mem_map(struct cecl_device *dev, void *addr, const struct cecl
 void host_mem_unmap(struct cecl_device *dev, void *addr, size_t bytes);
 void host_mem_release(struct cecl_device *dev, struct cecl_mem *mem);
 ceclResult_t host_mem_set(struct cecl_device *dev, void *addr, int value, size_t bytes);
-ceclResult_t host_check_pointer(struct cecl_device *dev, const void *ptr, size_t bytes, const char *name);
+ceclResult_t host_check_pointer(struct cecl_device *dev, const void *ptr, size_t bytes,
+                                const char *name);
 
 /* host_words.c: words that streams write and wait for, across processes. */
 ceclResult_t host_words_alloc(struct cecl_device *dev, size_t count, uint32_t **words);
 void host_words_free(struct cecl_device *dev, uint32_t *words);
-ceclResult_t host_words_release(struct cecl_device *dev, uint32_t *words, size_t count, uint32_t value);
-ceclResult_t host_words_read(struct cecl_device *dev, const uint32_t *words, size_t count, uint32_t *out);
+ceclResult_t host_words_release(struct cecl_device *dev, uint32_t *words, size_t count,
+                                uint32_t value);
+ceclResult_t host_words_read(struct cecl_device *dev, const uint32_t *words, size_t count,
+                             uint32_t *out);
 void host_word_write(uint32_t *word, uint32_t value);
 void host_word_copy(uint32_t *dst, const void *src); /* `src` may be unaligned */
 /* Sleeps until (int32_t)(*word - value) >= 0 or *abandon. */
@@ -52,9 +56,12 @@ ceclResult_t host_stream_query(struct cecl_device *dev, ceclStream_t stream);
 ceclResult_t host_stream_fork(struct cecl_device *dev, ceclStream_t stream, ceclStream_t *work);
 ceclResult_t host_stream_join(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work);
 uint64_t host_stream_id(struct cecl_device *dev, ceclStream_t work);
-ceclResult_t host_copies(struct cecl_device *dev, ceclStream_t work, const struct cecl_batch *batch);
-ceclResult_t host_memops(struct cecl_device *dev, ceclStream_t work, const struct cecl_memop *ops, size_t count);
-ceclResult_t host_memcpy_async(struct cecl_device *dev, void *dst, const void *src, size_t bytes, ceclStream_t stream);
+ceclResult_t host_copies(struct cecl_device *dev, ceclStream_t work,
+                         const struct cecl_batch *batch);
+ceclResult_t host_memops(struct cecl_device *dev, ceclStream_t work, const struct cecl_memop *ops,
+                         size_t count);
+ceclResult_t host_memcpy_async(struct cecl_device *dev, void *dst, const void *src, size_t bytes,
+                               ceclStream_t stream);
 /* Ends every stream of the device; what they wait for is abandoned. */
 void host_streams_end(struct host_device *host);
 /* Entries for which a stream's queue has room; grows with need and stays. For tests. */

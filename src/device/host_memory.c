@@ -32,7 +32,8 @@ void host_unreserve(struct cecl_device *dev, void *base, size_t bytes)
     munmap(base, bytes);
 }
 
-/* Sparse pages would be promised here and missing later, as a fault in somebody's copy: a request beyond what the machine has
+/* Sparse pages would be promised here and missing later, as a fault in somebody's copy: a request
+ * beyond what the machine has
  * available is refused now. */
 static ceclResult_t check_available(size_t bytes)
 {
@@ -67,7 +68,8 @@ ceclResult_t host_mem_export(struct cecl_device *dev, const struct cecl_mem *mem
     (void)dev;
     int copy = fcntl(fd_of(mem), F_DUPFD_CLOEXEC, 0);
     if (copy < 0)
-        return cecl_fail(ceclSystemError, "no descriptor to share memory with: %s", strerror(errno));
+        return cecl_fail(ceclSystemError, "no descriptor to share memory with: %s",
+                         strerror(errno));
     *fd = copy;
     return ceclSuccess;
 }

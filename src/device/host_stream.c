@@ -1,4 +1,5 @@
-/* The host device's streams: a thread with a queue each. Work is copied into the queue, so callers may reuse their arrays at once;
+/* The host device's streams: a thread with a queue each. Work is copied into the queue, so callers
+ * may reuse their arrays at once;
  * the queue grows with need and keeps its size, so that a steady state allocates nothing. */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@ enum work_kind { WORK_COPY, WORK_WRITE, WORK_WAIT };
 struct work {
     enum work_kind kind;
     uint32_t value;
-    void *dst; /* WRITE: the word */
+    void *dst;       /* WRITE: the word */
     const void *src; /* WAIT: the word */
     size_t bytes;
 };
@@ -41,18 +42,15 @@ static void perform(const struct work *work, const _Atomic bool *abandon)
 {
     switch (work->kind) {
     case WORK_COPY:
-        /* An aligned word may be a flag: it arrives whole, after all that came before, and wakes who waits for it. */
+        /* An aligned word may be a flag: it arrives whole, after all that came before, and wakes
+         * who waits for it. */
         if (work->bytes == sizeof(uint32_t) && (uintptr_t)work->dst % sizeof(uint32_t) == 0)
             host_word_copy(work->dst, work->src);
         else
             memcpy(work->dst, work->src, work->bytes);
         break;
-    case WORK_WRITE:
-        host_word_write(work->dst, work->value);
-        break;
-    case WORK_WAIT:
-        host_word_wait(work->src, work->value, abandon);
-        break;
+    case WORK_WRITE: host_word_write(work->dst, work->value); break;
+    case WORK_WAIT: host_word_wait(work->src, work->value, abandon); break;
     }
 }
 
@@ -270,7 +268,8 @@ ceclResult_t host_copies(struct cecl_device *dev, ceclStream_t handle,
 {
     struct host_stream *stream;
     CECL_TRY(begin_adding(dev, handle, batch->count, &stream));
-    /* A batch promises no order: every other one runs backwards, so that nobody comes to rely on one. */
+    /* A batch promises no order: every other one runs backwards, so that nobody comes to rely on
+     * one. */
     const bool backwards = stream->batches++ % 2;
     for (size_t n = 0; n < batch->count; n++) {
         const size_t i = backwards ? batch->count - 1 - n : n;
@@ -289,11 +288,10 @@ ceclResult_t host_memops(struct cecl_device *dev, ceclStream_t handle, const str
     struct host_stream *stream;
     CECL_TRY(begin_adding(dev, handle, count, &stream));
     for (size_t i = 0; i < count; i++)
-        add(stream, (struct work){
-                        .kind = ops[i].kind == CECL_MEMOP_WRITE ? WORK_WRITE : WORK_WAIT,
-                        .value = ops[i].value,
-                        .dst = ops[i].addr,
-                        .src = ops[i].addr});
+        add(stream, (struct work){.kind = ops[i].kind == CECL_MEMOP_WRITE ? WORK_WRITE : WORK_WAIT,
+                                  .value = ops[i].value,
+                                  .dst = ops[i].addr,
+                                  .src = ops[i].addr});
     finish_adding(stream);
     return ceclSuccess;
 }

@@ -1,4 +1,5 @@
-/* Building plans, and questions to a built one. Knows what steps are, nothing of what they are for. */
+/* Building plans, and questions to a built one. Knows what steps are, nothing of what they are for.
+ * */
 #include "plan/plan.h"
 
 #include <stdlib.h>
@@ -43,8 +44,8 @@ void cecl_plan_close_batch(struct cecl_plan *plan)
 void cecl_plan_signal(struct cecl_plan *plan, int peer, uint32_t phase)
 {
     cecl_plan_close_batch(plan);
-    add_step(plan, (struct cecl_step){
-                       .kind = CECL_STEP_SIGNAL, .peer = (uint16_t)peer, .phase = phase});
+    add_step(plan,
+             (struct cecl_step){.kind = CECL_STEP_SIGNAL, .peer = (uint16_t)peer, .phase = phase});
 }
 
 void cecl_plan_wait(struct cecl_plan *plan, int peer, uint32_t phase)

@@ -1,6 +1,7 @@
 /* A plan: what one rank does in one collective call, as data.
  *
- * Addresses are symbolic (rank, window, offset) until the executor binds them, so plans are compared, printed and verified without
+ * Addresses are symbolic (rank, window, offset) until the executor binds them, so plans are
+ * compared, printed and verified without
  * a device. A plan knows no CUDA and no executor; nothing here moves a byte. */
 #ifndef CECL_PLAN_PLAN_H
 #define CECL_PLAN_PLAN_H
@@ -33,12 +34,15 @@ struct cecl_copy {
     uint64_t bytes; /* >= 1 */
 };
 
-/* One thing this rank does; steps run in order. SIGNAL and WAIT are the two halves of an exchange of flags: every rank has one flag
- * word from every peer, which only grows, so "peer has come to phase p of this call" is one comparison. */
+/* One thing this rank does; steps run in order. SIGNAL and WAIT are the two halves of an exchange
+ * of flags: every rank has one flag
+ * word from every peer, which only grows, so "peer has come to phase p of this call" is one
+ * comparison. */
 enum cecl_step_kind {
-    CECL_STEP_SIGNAL, /* tell `peer` that this rank has come to `phase`; all earlier steps are visible to it then */
-    CECL_STEP_WAIT,   /* until `peer` has come to `phase` */
-    CECL_STEP_COPY    /* copies [first, first + count), one batch: no order among them */
+    /* tell `peer` that this rank has come to `phase`; all earlier steps are visible to it then */
+    CECL_STEP_SIGNAL,
+    CECL_STEP_WAIT, /* until `peer` has come to `phase` */
+    CECL_STEP_COPY  /* copies [first, first + count), one batch: no order among them */
 };
 struct cecl_step {
     uint16_t kind;  /* enum cecl_step_kind */
@@ -56,7 +60,10 @@ struct cecl_call {
     ceclOp_t op;
     int nranks;
     int rank;
-    uint64_t bytes;                /* one block: what a rank contributes to an all-gather, or sends to one peer of an all-to-all; >= 1 */
+    uint64_t
+        /* one block: what a rank contributes to an all-gather, or sends to one peer of an
+         * all-to-all; >= 1 */
+        bytes;
     bool in_place;
     enum cecl_direction direction; /* equal on all ranks */
     uint64_t staging_bytes;        /* size of the STAGING window on each rank */
@@ -68,11 +75,11 @@ struct cecl_plan {
     struct cecl_copy *copies;
     uint32_t nsteps, steps_capacity;
     uint32_t ncopies, copies_capacity;
-    uint32_t phases;      /* how far flags advance in this call; equal on all ranks */
-    uint32_t open_batch;  /* builder's: index of the COPY step being filled + 1; 0: none */
-    bool failed;          /* builder's: out of memory on the way */
-    char path[64];        /* for ceclExplain: "push, one batch" */
-    char reason[192];     /* for ceclExplain */
+    uint32_t phases;     /* how far flags advance in this call; equal on all ranks */
+    uint32_t open_batch; /* builder's: index of the COPY step being filled + 1; 0: none */
+    bool failed;         /* builder's: out of memory on the way */
+    char path[64];       /* for ceclExplain: "push, one batch" */
+    char reason[192];    /* for ceclExplain */
 };
 
 /* -- building; a failed allocation is remembered and returned by cecl_plan_finish -- */
@@ -80,10 +87,13 @@ void cecl_plan_init(struct cecl_plan *plan, const struct cecl_call *call);
 /* Signals / waits for one peer. */
 void cecl_plan_signal(struct cecl_plan *plan, int peer, uint32_t phase);
 void cecl_plan_wait(struct cecl_plan *plan, int peer, uint32_t phase);
-/* Opens a new phase, signals all peers and waits for all of them: a barrier. Peers in rotated order (rank+1, rank+2, ...). */
+/* Opens a new phase, signals all peers and waits for all of them: a barrier. Peers in rotated order
+ * (rank+1, rank+2, ...). */
 void cecl_plan_barrier(struct cecl_plan *plan);
-/* Adds a copy to the open batch; signal, wait and barrier close it, and so does cecl_plan_close_batch. */
-void cecl_plan_copy(struct cecl_plan *plan, struct cecl_place dst, struct cecl_place src, uint64_t bytes);
+/* Adds a copy to the open batch; signal, wait and barrier close it, and so does
+ * cecl_plan_close_batch. */
+void cecl_plan_copy(struct cecl_plan *plan, struct cecl_place dst, struct cecl_place src,
+                    uint64_t bytes);
 void cecl_plan_close_batch(struct cecl_plan *plan);
 /* ceclOutOfMemory if any step was lost; the plan is then freed. */
 ceclResult_t cecl_plan_finish(struct cecl_plan *plan);

@@ -42,9 +42,7 @@ void cecl_plan_print(const struct cecl_plan *plan, FILE *out)
         case CECL_STEP_WAIT:
             fprintf(out, "wait for rank %u: phase %" PRIu32 "\n", step->peer, step->phase);
             break;
-        case CECL_STEP_COPY:
-            print_copies(plan, step, out);
-            break;
+        case CECL_STEP_COPY: print_copies(plan, step, out); break;
         }
     }
 }

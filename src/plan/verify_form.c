@@ -1,4 +1,5 @@
-/* The form of plans: every index, window and size within bounds, so that nothing after this can go astray, whatever it was given. */
+/* The form of plans: every index, window and size within bounds, so that nothing after this can go
+ * astray, whatever it was given. */
 #include <inttypes.h>
 
 #include "plan/verify_internal.h"
@@ -9,29 +10,32 @@ static ceclResult_t check_place(const struct verifier *v, const struct cecl_call
                                 const struct cecl_place *place, uint64_t bytes, const char *what)
 {
     if (place->rank >= v->nranks || place->window >= CECL_WINDOW_COUNT)
-        return VERIFY_FAULT("%s of a copy is in window %u of rank %u: there is none", what, place->window,
-                            place->rank);
-    const uint64_t size = place->window == CECL_WINDOW_SEND    ? verify_send_bytes(call)
-                          : place->window == CECL_WINDOW_RECV  ? verify_recv_bytes(call)
-                                                               : call->staging_bytes;
+        return VERIFY_FAULT("%s of a copy is in window %u of rank %u: there is none", what,
+                            place->window, place->rank);
+    const uint64_t size = place->window == CECL_WINDOW_SEND   ? verify_send_bytes(call)
+                          : place->window == CECL_WINDOW_RECV ? verify_recv_bytes(call)
+                                                              : call->staging_bytes;
     if (bytes == 0 || bytes > size || place->offset > size - bytes)
         return VERIFY_FAULT("%s of a copy is out of its window: offset %" PRIu64 ", %" PRIu64
                             " bytes, the window has %" PRIu64,
                             what, place->offset, bytes, size);
     if (place->window == CECL_WINDOW_SEND && call->in_place)
-        return VERIFY_FAULT("%s of a copy is in sendbuff, which an in-place call does not have", what);
+        return VERIFY_FAULT("%s of a copy is in sendbuff, which an in-place call does not have",
+                            what);
     return ceclSuccess;
 }
 
-/* Writing goes to the output and to staging: not to inputs, and in place not to the rank's own part. */
+/* Writing goes to the output and to staging: not to inputs, and in place not to the rank's own
+ * part. */
 static ceclResult_t check_target(const struct cecl_call *call, const struct cecl_copy *copy)
 {
     if (copy->dst.window == CECL_WINDOW_SEND)
         return VERIFY_FAULT("a copy writes to the sendbuff of rank %u", copy->dst.rank);
     const uint64_t own = (uint64_t)copy->dst.rank * call->bytes;
-    if (copy->dst.window == CECL_WINDOW_RECV && call->in_place && copy->dst.offset < own + call->bytes &&
-        own < copy->dst.offset + copy->bytes)
-        return VERIFY_FAULT("a copy writes to rank %u's own part of an in-place call", copy->dst.rank);
+    if (copy->dst.window == CECL_WINDOW_RECV && call->in_place &&
+        copy->dst.offset < own + call->bytes && own < copy->dst.offset + copy->bytes)
+        return VERIFY_FAULT("a copy writes to rank %u's own part of an in-place call",
+                            copy->dst.rank);
     return ceclSuccess;
 }
 
@@ -41,12 +45,13 @@ static ceclResult_t check_step(const struct verifier *v, const struct cecl_plan 
     if (step->kind != CECL_STEP_COPY) {
         if (step->kind > CECL_STEP_COPY || step->peer >= v->nranks || step->peer == rank ||
             step->phase < 1 || step->phase > plan->phases)
-            return VERIFY_FAULT("a step is no step: kind %u, peer %u, phase %" PRIu32, step->kind, step->peer,
-                                step->phase);
+            return VERIFY_FAULT("a step is no step: kind %u, peer %u, phase %" PRIu32, step->kind,
+                                step->peer, step->phase);
         return ceclSuccess;
     }
     if (step->count < 1 || step->count > plan->ncopies || step->first > plan->ncopies - step->count)
-        return VERIFY_FAULT("a batch is out of the plan's copies: %" PRIu32 " from %" PRIu32 " of %" PRIu32,
+        return VERIFY_FAULT("a batch is out of the plan's copies: %" PRIu32 " from %" PRIu32
+                            " of %" PRIu32,
                             step->count, step->first, plan->ncopies);
     for (uint32_t i = 0; i < step->count; i++) {
         const struct cecl_copy *copy = &plan->copies[step->first + i];

@@ -19,9 +19,9 @@ struct verify_accesses {
 
 /* A rank's walk through its plans. Event 0 stands for nothing. */
 struct verify_rank {
-    int call;         /* the call it is in; ncalls: behind the last */
-    uint32_t step;    /* next step of that call's plan */
-    bool begun;       /* the user's turn before `call` is over */
+    int call;      /* the call it is in; ncalls: behind the last */
+    uint32_t step; /* next step of that call's plan */
+    bool begun;    /* the user's turn before `call` is over */
     bool done;
     uint32_t nevents;
 };
@@ -36,7 +36,7 @@ struct verifier {
     uint32_t *signals;   /* [holder][writer][value]: the writer's event that set it, or 0 */
     uint64_t *highest;   /* [holder][writer]: value of the flag so far */
     uint32_t *tags[CECL_WINDOW_COUNT]; /* [rank][byte]: which source byte is there */
-    uint32_t *writes;    /* [rank][byte of RECV]: in this call */
+    uint32_t *writes;                  /* [rank][byte of RECV]: in this call */
     struct verify_accesses *accesses;  /* [window][rank] */
     struct verify_rank *ranks;
     bool wrong_data; /* the first wrong byte, in words; a race that caused it says more */
@@ -62,9 +62,11 @@ static inline uint32_t *verify_tags(const struct verifier *v, int window, int ra
 uint64_t verify_send_bytes(const struct cecl_call *call);
 uint64_t verify_recv_bytes(const struct cecl_call *call);
 
-/* verify_form.c: whether each plan is well formed: indices, windows and sizes within bounds. Afterwards nothing can be out of range. */
+/* verify_form.c: whether each plan is well formed: indices, windows and sizes within bounds.
+ * Afterwards nothing can be out of range. */
 ceclResult_t verify_form(const struct verifier *v);
-/* verify_run.c: walks all plans in an order that flags allow; clocks and data come about on the way. */
+/* verify_run.c: walks all plans in an order that flags allow; clocks and data come about on the
+ * way. */
 ceclResult_t verify_run(struct verifier *v);
 /* verify_race.c: no two uses of a byte, one a write, without an order. */
 ceclResult_t verify_races(const struct verifier *v);

@@ -1,7 +1,9 @@
-/* Walks the plans of all ranks in an order that the flags allow. On the way every event gets its vector clock, every use of memory is noted,
+/* Walks the plans of all ranks in an order that the flags allow. On the way every event gets its
+ * vector clock, every use of memory is noted,
  * and tags that stand for source bytes are moved as the copies would move bytes.
  *
- * A wait is over, in every possible run, once the first signal of at least its value has come: flags only grow and each has one writer. So
+ * A wait is over, in every possible run, once the first signal of at least its value has come:
+ * flags only grow and each has one writer. So
  * what a wait guarantees does not depend on the order of the walk, and neither do the clocks. */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -18,8 +20,8 @@ static uint32_t tag_of(const struct verifier *v, int call, int rank, uint64_t of
     return (uint32_t)(((uint64_t)call * (uint64_t)v->nranks + (uint64_t)rank) * most + offset + 1);
 }
 
-static ceclResult_t note(struct verifier *v, int window, int rank, uint64_t low, uint64_t bytes, int actor,
-                         bool write)
+static ceclResult_t note(struct verifier *v, int window, int rank, uint64_t low, uint64_t bytes,
+                         int actor, bool write)
 {
     struct verify_accesses *a = &v->accesses[window * v->nranks + rank];
     if (a->count == a->capacity) {
@@ -61,11 +63,13 @@ static ceclResult_t check_output(const struct verifier *v, int call, int rank)
             const uint64_t from = c->op == ceclOpAllGather ? i : (uint64_t)rank * c->bytes + i;
             const uint32_t expected = c->in_place && p == rank ? 0 : 1;
             if (writes[at] != expected)
-                return VERIFY_FAULT("call %d, rank %d: byte %" PRIu64 " of the output, from rank %d, was written %" PRIu32
-                                    " times", call, rank, at, p, writes[at]);
+                return VERIFY_FAULT("call %d, rank %d: byte %" PRIu64
+                                    " of the output, from rank %d, was written %" PRIu32 " times",
+                                    call, rank, at, p, writes[at]);
             if (tags[at] != tag_of(v, call, p, from))
-                return VERIFY_FAULT("call %d, rank %d: byte %" PRIu64 " of the output is not byte %" PRIu64
-                                    " of rank %d's input", call, rank, at, from, p);
+                return VERIFY_FAULT("call %d, rank %d: byte %" PRIu64
+                                    " of the output is not byte %" PRIu64 " of rank %d's input",
+                                    call, rank, at, from, p);
         }
     return ceclSuccess;
 }
@@ -74,12 +78,13 @@ static ceclResult_t check_output(const struct verifier *v, int call, int rank)
 static void renew_data(struct verifier *v, int call, int rank)
 {
     const struct cecl_call *c = &verify_plan(v, call, rank)->call;
-    uint32_t *send = verify_tags(v, CECL_WINDOW_SEND, rank), *recv = verify_tags(v, CECL_WINDOW_RECV, rank);
+    uint32_t *send = verify_tags(v, CECL_WINDOW_SEND, rank),
+             *recv = verify_tags(v, CECL_WINDOW_RECV, rank);
     memset(recv, 0, (size_t)v->window_bytes[CECL_WINDOW_RECV] * sizeof(*recv));
     memset(&v->writes[(size_t)rank * v->window_bytes[CECL_WINDOW_RECV]], 0,
            (size_t)v->window_bytes[CECL_WINDOW_RECV] * sizeof(*v->writes));
     memset(send, 0, (size_t)v->window_bytes[CECL_WINDOW_SEND] * sizeof(*send));
-    uint32_t *input = !c->in_place                ? send
+    uint32_t *input = !c->in_place               ? send
                       : c->op == ceclOpAllGather ? recv + (uint64_t)rank * c->bytes
                                                  : recv;
     for (uint64_t i = 0; i < verify_send_bytes(c); i++)
@@ -114,7 +119,8 @@ static size_t flag_of(const struct verifier *v, int holder, int writer)
 
 static uint32_t *signal_at(const struct verifier *v, int holder, int writer, uint64_t value)
 {
-    return &v->signals[flag_of(v, holder, writer) * (size_t)(v->base[v->ncalls] + 1) + (size_t)value];
+    return &v->signals[flag_of(v, holder, writer) * (size_t)(v->base[v->ncalls] + 1) +
+                       (size_t)value];
 }
 
 static ceclResult_t do_signal(struct verifier *v, int rank, const struct cecl_step *step)
@@ -123,7 +129,8 @@ static ceclResult_t do_signal(struct verifier *v, int rank, const struct cecl_st
     const uint64_t value = v->base[me->call] + step->phase;
     uint64_t *highest = &v->highest[flag_of(v, step->peer, rank)];
     if (value <= *highest)
-        return VERIFY_FAULT("call %d, rank %d, step %" PRIu32 ": the flag at rank %u does not grow: phase %" PRIu32 " again",
+        return VERIFY_FAULT("call %d, rank %d, step %" PRIu32
+                            ": the flag at rank %u does not grow: phase %" PRIu32 " again",
                             me->call, rank, me->step, step->peer, step->phase);
     *highest = value;
     new_event(v, rank);
@@ -150,18 +157,22 @@ static void do_wait(struct verifier *v, int rank, const struct cecl_step *step, 
             mine[r] = theirs[r];
 }
 
-static ceclResult_t do_copies(struct verifier *v, int rank, const struct cecl_plan *plan, const struct cecl_step *step)
+static ceclResult_t do_copies(struct verifier *v, int rank, const struct cecl_plan *plan,
+                              const struct cecl_step *step)
 {
     new_event(v, rank);
     for (uint32_t i = 0; i < step->count; i++) {
         const struct cecl_copy *copy = &plan->copies[step->first + i];
-        CECL_TRY(note(v, copy->src.window, copy->src.rank, copy->src.offset, copy->bytes, rank, false));
-        CECL_TRY(note(v, copy->dst.window, copy->dst.rank, copy->dst.offset, copy->bytes, rank, true));
+        CECL_TRY(
+            note(v, copy->src.window, copy->src.rank, copy->src.offset, copy->bytes, rank, false));
+        CECL_TRY(
+            note(v, copy->dst.window, copy->dst.rank, copy->dst.offset, copy->bytes, rank, true));
         memmove(verify_tags(v, copy->dst.window, copy->dst.rank) + copy->dst.offset,
                 verify_tags(v, copy->src.window, copy->src.rank) + copy->src.offset,
                 (size_t)copy->bytes * sizeof(uint32_t));
         for (uint64_t b = 0; copy->dst.window == CECL_WINDOW_RECV && b < copy->bytes; b++)
-            v->writes[(size_t)copy->dst.rank * v->window_bytes[CECL_WINDOW_RECV] + copy->dst.offset + b]++;
+            v->writes[(size_t)copy->dst.rank * v->window_bytes[CECL_WINDOW_RECV] +
+                      copy->dst.offset + b]++;
     }
     return ceclSuccess;
 }
@@ -211,7 +222,8 @@ ceclResult_t verify_run(struct verifier *v)
         const struct verify_rank *me = &v->ranks[r];
         if (!me->done) {
             const struct cecl_step *step = &verify_plan(v, me->call, r)->steps[me->step];
-            return VERIFY_FAULT("deadlock: call %d, rank %d, step %" PRIu32 " waits for rank %u to come to phase %" PRIu32,
+            return VERIFY_FAULT("deadlock: call %d, rank %d, step %" PRIu32
+                                " waits for rank %u to come to phase %" PRIu32,
                                 me->call, r, me->step, step->peer, step->phase);
         }
     }

@@ -31,26 +31,16 @@ const char *cecl_message(void)
 CECL_API const char *ceclGetErrorString(ceclResult_t result)
 {
     switch (result) {
-    case ceclSuccess:
-        return "no error";
-    case ceclUnhandledCudaError:
-        return "unhandled CUDA error";
-    case ceclSystemError:
-        return "operating system error";
-    case ceclInternalError:
-        return "internal error of cecl";
-    case ceclInvalidArgument:
-        return "invalid argument";
-    case ceclInvalidUsage:
-        return "invalid usage";
-    case ceclRemoteError:
-        return "a peer failed, left or aborted";
-    case ceclInProgress:
-        return "in progress";
-    case ceclOutOfMemory:
-        return "out of memory";
-    case ceclTimeout:
-        return "timed out";
+    case ceclSuccess: return "no error";
+    case ceclUnhandledCudaError: return "unhandled CUDA error";
+    case ceclSystemError: return "operating system error";
+    case ceclInternalError: return "internal error of cecl";
+    case ceclInvalidArgument: return "invalid argument";
+    case ceclInvalidUsage: return "invalid usage";
+    case ceclRemoteError: return "a peer failed, left or aborted";
+    case ceclInProgress: return "in progress";
+    case ceclOutOfMemory: return "out of memory";
+    case ceclTimeout: return "timed out";
     }
     return "unknown result";
 }

@@ -6,7 +6,8 @@
 
 #define CECL_MESSAGE_BYTES 512
 
-/* Records what went wrong and is `result`. Name the argument, its value and what was expected. A macro, so that the compiler sees which
+/* Records what went wrong and is `result`. Name the argument, its value and what was expected. A
+ * macro, so that the compiler sees which
  * result it is, and that nothing was written on such a path. */
 #define cecl_fail(result, ...) (cecl_record(__VA_ARGS__), cecl_as_result(result))
 static inline ceclResult_t cecl_as_result(ceclResult_t result)

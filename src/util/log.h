@@ -4,12 +4,18 @@
 
 #include <stdbool.h>
 
-enum cecl_log_level { CECL_LOG_NONE, CECL_LOG_WARN, CECL_LOG_INFO, CECL_LOG_PLAN }; /* order of CECL_DEBUG's choices */
+enum cecl_log_level {
+    CECL_LOG_NONE,
+    CECL_LOG_WARN,
+    CECL_LOG_INFO,
+    CECL_LOG_PLAN
+}; /* order of CECL_DEBUG's choices */
 
 /* Read from CECL_DEBUG once; a bad value counts as warn (cecl_setting_read reports it at init). */
 bool cecl_log_on(enum cecl_log_level level);
 
 /* Writes one line, "cecl: ...". `rank` < 0 leaves the rank out. */
-void cecl_log(enum cecl_log_level level, int rank, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void cecl_log(enum cecl_log_level level, int rank, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 #endif

@@ -1,4 +1,5 @@
-/* Parsing of the environment's settings, by the one table in settings.h. Knows nothing of what they are for. */
+/* Parsing of the environment's settings, by the one table in settings.h. Knows nothing of what they
+ * are for. */
 #include "util/settings.h"
 
 #include <ctype.h>
@@ -27,7 +28,8 @@ static int64_t choice_of(const char *range, const char *text)
     return -1;
 }
 
-/* A number with an optional binary suffix; *end is where it stopped. False when there is no number or it overflows. */
+/* A number with an optional binary suffix; *end is where it stopped. False when there is no number
+ * or it overflows. */
 static bool number_of(const char *text, bool suffixes, int64_t *value, const char **end)
 {
     if (!isdigit((unsigned char)*text))

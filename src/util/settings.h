@@ -7,36 +7,49 @@
 
 #include "util/error.h"
 
-enum cecl_setting_kind { CECL_SETTING_INT, CECL_SETTING_BYTES, CECL_SETTING_CHOICE, CECL_SETTING_TEXT };
+enum cecl_setting_kind {
+    CECL_SETTING_INT,
+    CECL_SETTING_BYTES,
+    CECL_SETTING_CHOICE,
+    CECL_SETTING_TEXT
+};
 
-/* A setting: X(id, "NAME", kind, default as text, "range or choices", "what it does"). Choices are separated by '|' and their
+/* A setting: X(id, "NAME", kind, default as text, "range or choices", "what it does"). Choices are
+ * separated by '|' and their
  * value is their position; CECL_SETTING_BYTES takes K, M and G; "-" as default means "not set". */
-#define CECL_SETTINGS(X)                                                                                               \
-    X(CHECK, "CECL_CHECK", INT, "0", "0..1",                                                                           \
-      "1: every call compares its arguments with the peers' before it starts; blocks the host, finds mismatches")      \
-    X(CUDA_DEVICE, "CECL_CUDA_DEVICE", CHOICE, "-", "current|rank",                                                    \
-      "which GPU a rank takes: the thread's current one, or rank modulo the number of visible GPUs")                   \
-    X(DEBUG, "CECL_DEBUG", CHOICE, "warn", "none|warn|info|plan",                                                      \
-      "what is written to stderr; plan: info, and each plan when it is made")                                          \
-    X(DEVICE, "CECL_DEVICE", CHOICE, "-", "auto|cuda|host",                                                            \
-      "where ranks run: cuda or an error, host without a GPU, auto: cuda if each rank has a GPU of its own")           \
-    X(DIRECTION, "CECL_DIRECTION", CHOICE, "auto", "auto|push|pull",                                                   \
-      "who moves a block: its owner (push) or its receiver (pull); auto: the tuning table decides")                    \
-    X(FLAGS, "CECL_FLAGS", CHOICE, "auto", "auto|write|copy",                                                          \
-      "how flags reach peers: remote stream writes, or copy-engine copies of a word (auto; falls back to write)")         \
-    X(INIT_TIMEOUT_MS, "CECL_INIT_TIMEOUT_MS", INT, "60000", "1..86400000",                                            \
-      "bound of every wait while a communicator is made, ms")                                                          \
-    X(POOL_BYTES, "CECL_POOL_BYTES", BYTES, "-", "1M..16T",                                                            \
-      "address range reserved for one rank's symmetric pool, bytes; default: the GPU's memory, host 4G")               \
-    X(SEGMENT_BYTES, "CECL_SEGMENT_BYTES", BYTES, "-", "4K..1T",                                                       \
-      "first growth step of the pool, bytes; doubles with each growth; default: 64M, host 1M")                         \
-    X(SM_POLICY, "CECL_SM_POLICY", CHOICE, "-", "never|reduce_only|allow",                                             \
-      "which SM use is allowed; default: reduce_only")                                                                 \
-    X(SOCKET_IFNAME, "CECL_SOCKET_IFNAME", TEXT, "-", "interface name",                                                \
-      "network interface on which ceclGetUniqueId listens; default: the first that is up and no loopback, else that")  \
-    X(STAGING_BYTES, "CECL_STAGING_BYTES", BYTES, "-", "4K..64G",                                                      \
-      "staging memory for in-place all-to-all, bytes a rank; default: 16M, host 256K")                                 \
-    X(TIMEOUT_MS, "CECL_TIMEOUT_MS", INT, "-", "0..86400000",                                                          \
+#define CECL_SETTINGS(X)                                                                           \
+    X(CHECK, "CECL_CHECK", INT, "0", "0..1",                                                       \
+      "1: every call compares its arguments with the peers' before it starts; blocks the host, "   \
+      "finds mismatches")                                                                          \
+    X(CUDA_DEVICE, "CECL_CUDA_DEVICE", CHOICE, "-", "current|rank",                                \
+      "which GPU a rank takes: the thread's current one, or rank modulo the number of visible "    \
+      "GPUs")                                                                                      \
+    X(DEBUG, "CECL_DEBUG", CHOICE, "warn", "none|warn|info|plan",                                  \
+      "what is written to stderr; plan: info, and each plan when it is made")                      \
+    X(DEVICE, "CECL_DEVICE", CHOICE, "-", "auto|cuda|host",                                        \
+      "where ranks run: cuda or an error, host without a GPU, auto: cuda if each rank has a GPU "  \
+      "of its own")                                                                                \
+    X(DIRECTION, "CECL_DIRECTION", CHOICE, "auto", "auto|push|pull",                               \
+      "who moves a block: its owner (push) or its receiver (pull); auto: the tuning table "        \
+      "decides")                                                                                   \
+    X(FLAGS, "CECL_FLAGS", CHOICE, "auto", "auto|write|copy",                                      \
+      "how flags reach peers: remote stream writes, or copy-engine copies of a word (auto; falls " \
+      "back to write)")                                                                            \
+    X(INIT_TIMEOUT_MS, "CECL_INIT_TIMEOUT_MS", INT, "60000", "1..86400000",                        \
+      "bound of every wait while a communicator is made, ms")                                      \
+    X(POOL_BYTES, "CECL_POOL_BYTES", BYTES, "-", "1M..16T",                                        \
+      "address range reserved for one rank's symmetric pool, bytes; default: the GPU's memory, "   \
+      "host 4G")                                                                                   \
+    X(SEGMENT_BYTES, "CECL_SEGMENT_BYTES", BYTES, "-", "4K..1T",                                   \
+      "first growth step of the pool, bytes; doubles with each growth; default: 64M, host 1M")     \
+    X(SM_POLICY, "CECL_SM_POLICY", CHOICE, "-", "never|reduce_only|allow",                         \
+      "which SM use is allowed; default: reduce_only")                                             \
+    X(SOCKET_IFNAME, "CECL_SOCKET_IFNAME", TEXT, "-", "interface name",                            \
+      "network interface on which ceclGetUniqueId listens; default: the first that is up and no "  \
+      "loopback, else that")                                                                       \
+    X(STAGING_BYTES, "CECL_STAGING_BYTES", BYTES, "-", "4K..64G",                                  \
+      "staging memory for in-place all-to-all, bytes a rank; default: 16M, host 256K")             \
+    X(TIMEOUT_MS, "CECL_TIMEOUT_MS", INT, "-", "0..86400000",                                      \
       "bound of every wait on peers, ms; 0: none; default: 30000")
 
 enum cecl_setting_id {
@@ -55,7 +68,8 @@ struct cecl_setting {
 };
 extern const struct cecl_setting cecl_settings[CECL_SETTING_COUNT];
 
-/* Reads a number, byte size or choice. *is_set is false where the environment has nothing and there is no default; then *value
+/* Reads a number, byte size or choice. *is_set is false where the environment has nothing and there
+ * is no default; then *value
  * is untouched. A bad value is ceclInvalidArgument naming the variable, the value and the range. */
 ceclResult_t cecl_setting_read(enum cecl_setting_id id, int64_t *value, bool *is_set);
 

@@ -9,8 +9,8 @@
 #include <cstring>
 #include <ctime>
 
-#define HOLDS_MAX 16     /* at a time */
-#define BLOCKS_MAX 1022  /* in one hold */
+#define HOLDS_MAX 16    /* at a time */
+#define BLOCKS_MAX 1022 /* in one hold */
 #define LIMIT_NS 20000000000ull
 #define START_MS 10000
 
@@ -113,9 +113,9 @@ static bool launch(struct hold_sms *hold)
     cudaFuncAttributes attributes;
     if (!works(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, hold->ordinal),
                "number of SMs") ||
-        !works(cudaDeviceGetAttribute(&threads, cudaDevAttrMaxThreadsPerMultiProcessor,
-                                      hold->ordinal),
-               "threads of an SM") ||
+        !works(
+            cudaDeviceGetAttribute(&threads, cudaDevAttrMaxThreadsPerMultiProcessor, hold->ordinal),
+            "threads of an SM") ||
         !works(cudaFuncGetAttributes(&attributes, spin), "loading the kernel") ||
         !works(cudaDeviceGetStreamPriorityRange(&least, &most), "stream priorities"))
         return false;

@@ -74,8 +74,8 @@ static void local_copy_waits_until_the_sms_are_free(void **state)
     struct memory memory = memory_make(gpu[0], 2 * BYTES);
     put_pattern(&kit, memory.at, 30);
     /* Once before, so that nothing of the copy has to be loaded while the SMs are held. */
-    must(OPS(gpu[0])->memcpy_async(gpu[0], memory.at + PATTERN_WORDS, memory.at, BYTES,
-                                   kit.stream));
+    must(
+        OPS(gpu[0])->memcpy_async(gpu[0], memory.at + PATTERN_WORDS, memory.at, BYTES, kit.stream));
     assert_true(ends_within(gpu[0], kit.stream, SOON_MS));
     put_pattern(&kit, memory.at + PATTERN_WORDS, 31);
 
@@ -295,6 +295,5 @@ int main(void)
         cmocka_unit_test(watchdogs_words_need_no_sm),
     };
     const int skipped = fixture_start();
-    return skipped ? skipped
-                   : cmocka_run_group_tests(tests, gpus_open_and_hold_once, gpus_close);
+    return skipped ? skipped : cmocka_run_group_tests(tests, gpus_open_and_hold_once, gpus_close);
 }

@@ -1,5 +1,7 @@
-/* Zero SM, seen: with every SM of every GPU held by a kernel, what claims to need none finishes, and what needs one does not. One process,
- * one communicator rank a GPU; a single thread makes all calls, since none of them blocks the host. */
+/* Zero SM, seen: with every SM of every GPU held by a kernel, what claims to need none finishes,
+ * and what needs one does not. One process,
+ * one communicator rank a GPU; a single thread makes all calls, since none of them blocks the host.
+ * */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +41,8 @@ static void open_all(void)
     OK(ceclCommInitAll(comms, gpus, NULL));
     for (int g = 0; g < gpus; g++) {
         OK(ceclStreamCreate(comms[g], &streams[g]));
-        OK(ceclMemAlloc(comms[g], (void **)&recv_buffer[g], BLOCK * (size_t)gpus)); /* within the first segment: no exchange */
+        OK(ceclMemAlloc(comms[g], (void **)&recv_buffer[g],
+                        BLOCK * (size_t)gpus)); /* within the first segment: no exchange */
         OK(ceclMemAlloc(comms[g], (void **)&send_buffer[g], BLOCK));
     }
 }
@@ -68,7 +71,8 @@ static void fill(unsigned seed, bool in_place)
         OK(ceclStreamSynchronize(comms[g], streams[g]));
         for (size_t i = 0; i < BLOCK; i++)
             host[i] = byte_of(g, i, seed);
-        OK(ceclMemcpyAsync(comms[g], in_place ? recv_buffer[g] + (size_t)g * BLOCK : send_buffer[g], host, BLOCK, streams[g]));
+        OK(ceclMemcpyAsync(comms[g], in_place ? recv_buffer[g] + (size_t)g * BLOCK : send_buffer[g],
+                           host, BLOCK, streams[g]));
         OK(ceclStreamSynchronize(comms[g], streams[g]));
     }
     free(host);
@@ -134,8 +138,8 @@ static bool done_within(const ceclStream_t *which, int ms)
 static void gather_all(bool in_place, const ceclStream_t *which)
 {
     for (int g = 0; g < gpus; g++)
-        OK(ceclAllGather(in_place ? recv_buffer[g] + (size_t)g * BLOCK : send_buffer[g], recv_buffer[g], BLOCK, ceclUint8, comms[g],
-                         which[g]));
+        OK(ceclAllGather(in_place ? recv_buffer[g] + (size_t)g * BLOCK : send_buffer[g],
+                         recv_buffer[g], BLOCK, ceclUint8, comms[g], which[g]));
 }
 
 /* In place, under the given environment: ten calls finish while all SMs are held, and are right. */
@@ -148,7 +152,8 @@ static void in_place_finishes(const char *flags, const char *direction, bool leg
     unsetenv("CECL_FLAGS");
     unsetenv("CECL_DIRECTION");
     ceclExplanation_t e;
-    OK(ceclExplain(ceclOpAllGather, recv_buffer[0], recv_buffer[0], BLOCK, ceclUint8, comms[0], &e));
+    OK(ceclExplain(ceclOpAllGather, recv_buffer[0], recv_buffer[0], BLOCK, ceclUint8, comms[0],
+                   &e));
     assert_int_equal(e.zeroSm, 1);
     fill(17, true);
     hold_all();
@@ -160,8 +165,9 @@ static void in_place_finishes(const char *flags, const char *direction, bool leg
     assert_true(done);
     check(17);
     close_all();
-    printf("zero SM: in-place all-gather, %d GPUs, flags by %s, %s%s: finished while every SM was held\n", gpus, flags, direction,
-           legacy ? ", legacy default stream" : "");
+    printf("zero SM: in-place all-gather, %d GPUs, flags by %s, %s%s: finished while every SM was "
+           "held\n",
+           gpus, flags, direction, legacy ? ", legacy default stream" : "");
 }
 
 static void in_place_push_with_written_flags_needs_no_sm(void **state)
@@ -188,13 +194,15 @@ static void in_place_on_the_legacy_default_stream_needs_no_sm(void **state)
     in_place_finishes("write", "push", true);
 }
 
-/* The counter-test: a call that is said to need an SM waits for one. Without this the tests above would prove nothing. */
+/* The counter-test: a call that is said to need an SM waits for one. Without this the tests above
+ * would prove nothing. */
 static void out_of_place_waits_for_an_sm_as_explained(void **state)
 {
     (void)state;
     open_all();
     ceclExplanation_t e;
-    OK(ceclExplain(ceclOpAllGather, send_buffer[0], recv_buffer[0], BLOCK, ceclUint8, comms[0], &e));
+    OK(ceclExplain(ceclOpAllGather, send_buffer[0], recv_buffer[0], BLOCK, ceclUint8, comms[0],
+                   &e));
     assert_int_equal(e.zeroSm, 0);
     fill(23, false);
     hold_all();
@@ -207,7 +215,8 @@ static void out_of_place_waits_for_an_sm_as_explained(void **state)
     check(23);
     close_all();
     if (early)
-        printf("this driver runs local copies without SMs: out of place is better than explained\n");
+        printf(
+            "this driver runs local copies without SMs: out of place is better than explained\n");
     assert_false(early);
 }
 
@@ -223,9 +232,11 @@ static void memory_that_is_not_this_gpus_is_refused(void **state)
     cudaSetDevice(0);
     assert_int_equal(cudaMallocManaged(&managed, 64, cudaMemAttachGlobal), cudaSuccess);
     const void *bad[] = {pinned, other, managed, plain};
-    const char *words[] = {"pinned host memory", "memory of GPU 1", "managed memory", "unknown to CUDA"};
+    const char *words[] = {"pinned host memory", "memory of GPU 1", "managed memory",
+                           "unknown to CUDA"};
     for (int i = 0; i < 4; i++) {
-        assert_int_equal(ceclAllGather(bad[i], recv_buffer[0], 16, ceclUint8, comms[0], streams[0]), ceclInvalidArgument);
+        assert_int_equal(ceclAllGather(bad[i], recv_buffer[0], 16, ceclUint8, comms[0], streams[0]),
+                         ceclInvalidArgument);
         if (!strstr(ceclGetLastError(comms[0]), words[i]))
             fail_msg("'%s' expected in '%s'", words[i], ceclGetLastError(comms[0]));
     }
@@ -259,8 +270,10 @@ static void a_capturing_stream_is_refused(void **state)
     cudaGraph_t graph = NULL;
     open_all();
     cudaSetDevice(0);
-    assert_int_equal(cudaStreamBeginCapture(streams[0], cudaStreamCaptureModeThreadLocal), cudaSuccess);
-    const ceclResult_t result = ceclAllGather(recv_buffer[0], recv_buffer[0], BLOCK, ceclUint8, comms[0], streams[0]);
+    assert_int_equal(cudaStreamBeginCapture(streams[0], cudaStreamCaptureModeThreadLocal),
+                     cudaSuccess);
+    const ceclResult_t result =
+        ceclAllGather(recv_buffer[0], recv_buffer[0], BLOCK, ceclUint8, comms[0], streams[0]);
     const bool said = strstr(ceclGetLastError(comms[0]), "captures a graph") != NULL;
     assert_int_equal(cudaStreamEndCapture(streams[0], &graph), cudaSuccess);
     cudaGraphDestroy(graph);

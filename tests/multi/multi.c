@@ -37,7 +37,8 @@ static void speak(bool show)
         fprintf(stderr, "rank %d: %s", multi_rank, line);
 }
 
-int multi_main(int argc, char **argv, const struct CMUnitTest *tests, size_t count, unsigned seconds)
+int multi_main(int argc, char **argv, const struct CMUnitTest *tests, size_t count,
+               unsigned seconds)
 {
     int provided;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
@@ -82,14 +83,15 @@ bool multi_on_gpus(ceclComm_t comm)
     return device >= 0;
 }
 
-void multi_expect(ceclComm_t comm, ceclResult_t got, ceclResult_t want, const char *words, const char *expr, const char *file,
-                  int line)
+void multi_expect(ceclComm_t comm, ceclResult_t got, ceclResult_t want, const char *words,
+                  const char *expr, const char *file, int line)
 {
     if (got == want && (!words || strstr(ceclGetLastError(comm), words)))
         return;
     const char *said = ceclGetLastError(comm);
-    print_error("rank %d: %s\n  is %d (%s), %d expected\n  said: %s\n%s%s\n", multi_rank, expr, (int)got, ceclGetErrorString(got),
-                (int)want, said, words ? "  expected words: " : "", words ? words : "");
+    print_error("rank %d: %s\n  is %d (%s), %d expected\n  said: %s\n%s%s\n", multi_rank, expr,
+                (int)got, ceclGetErrorString(got), (int)want, said,
+                words ? "  expected words: " : "", words ? words : "");
     _fail(file, line);
 }
 
@@ -125,7 +127,8 @@ size_t multi_type_bytes(ceclDataType_t type)
 }
 
 /* Compares a result with its definition, and the guards with their poison. */
-static void compare(const struct multi_case *c, const unsigned char *out, size_t block, uint64_t seed)
+static void compare(const struct multi_case *c, const unsigned char *out, size_t block,
+                    uint64_t seed)
 {
     const size_t all = (size_t)multi_nranks * block;
     for (size_t i = 0; i < GUARD; i++)
@@ -134,10 +137,13 @@ static void compare(const struct multi_case *c, const unsigned char *out, size_t
     for (int r = 0; r < multi_nranks; r++)
         for (size_t i = 0; i < block; i++) {
             const size_t index = c->op == ceclOpAllGather ? i : (size_t)multi_rank * block + i;
-            const unsigned char want = multi_byte(seed, r, index), got = out[GUARD + (size_t)r * block + i];
+            const unsigned char want = multi_byte(seed, r, index),
+                                got = out[GUARD + (size_t)r * block + i];
             if (got != want)
-                fail_msg("rank %d: op %d type %d count %zu in place %d shift %zu seed %llu: byte %zu of rank %d's block is "
-                         "%#x, %#x expected", multi_rank, (int)c->op, (int)c->type, c->count, c->in_place, c->shift,
+                fail_msg("rank %d: op %d type %d count %zu in place %d shift %zu seed %llu: byte "
+                         "%zu of rank %d's block is "
+                         "%#x, %#x expected",
+                         multi_rank, (int)c->op, (int)c->type, c->count, c->in_place, c->shift,
                          (unsigned long long)seed, i, r, got, want);
         }
 }
@@ -158,7 +164,8 @@ void multi_check(ceclComm_t comm, const struct multi_case *c, uint64_t seed)
     multi_put(comm, recv + c->shift, host, all + 2 * GUARD);
     multi_fill(host, seed, multi_rank, mine);
     multi_put(comm, in, host, mine);
-    /* Others may still be putting: their own memory only. The collective orders itself against peers. */
+    /* Others may still be putting: their own memory only. The collective orders itself against
+     * peers. */
     if (c->op == ceclOpAllGather)
         multi_ok(comm, ceclAllGather(in, out, c->count, c->type, comm, c->stream));
     else

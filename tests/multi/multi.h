@@ -1,5 +1,7 @@
-/* What the multi-rank tests share. One MPI process a rank; the same programs run on the host device and on GPUs, so device memory is
- * only touched by ceclMemcpyAsync. Random data comes from a hash of its place; expectations are computed by plain loops. */
+/* What the multi-rank tests share. One MPI process a rank; the same programs run on the host device
+ * and on GPUs, so device memory is
+ * only touched by ceclMemcpyAsync. Random data comes from a hash of its place; expectations are
+ * computed by plain loops. */
 #ifndef CECL_TEST_MULTI_H
 #define CECL_TEST_MULTI_H
 
@@ -18,9 +20,11 @@
 
 extern int multi_rank, multi_nranks;
 
-/* Runs the tests on all ranks; only rank 0's output is shown unless another rank fails. Returns the exit code, equal on all ranks. A
+/* Runs the tests on all ranks; only rank 0's output is shown unless another rank fails. Returns the
+ * exit code, equal on all ranks. A
  * test that hangs ends the job after `seconds`. */
-int multi_main(int argc, char **argv, const struct CMUnitTest *tests, size_t count, unsigned seconds);
+int multi_main(int argc, char **argv, const struct CMUnitTest *tests, size_t count,
+               unsigned seconds);
 
 /* A communicator of all ranks; fails the test if there is none. `config` may be NULL. */
 ceclComm_t multi_comm(const ceclConfig_t *config);
@@ -28,10 +32,13 @@ ceclConfig_t multi_config(void); /* defaults, GPU by rank */
 bool multi_on_gpus(ceclComm_t comm);
 
 /* Checks a result and shows the words when it is another one. */
-#define multi_ok(comm, expr) multi_expect((comm), (expr), ceclSuccess, NULL, #expr, __FILE__, __LINE__)
+#define multi_ok(comm, expr)                                                                       \
+    multi_expect((comm), (expr), ceclSuccess, NULL, #expr, __FILE__, __LINE__)
 /* The call must fail with `result`, and its words must hold `words`. */
-#define multi_refused(comm, expr, result, words) multi_expect((comm), (expr), (result), (words), #expr, __FILE__, __LINE__)
-void multi_expect(ceclComm_t comm, ceclResult_t got, ceclResult_t want, const char *words, const char *expr, const char *file, int line);
+#define multi_refused(comm, expr, result, words)                                                   \
+    multi_expect((comm), (expr), (result), (words), #expr, __FILE__, __LINE__)
+void multi_expect(ceclComm_t comm, ceclResult_t got, ceclResult_t want, const char *words,
+                  const char *expr, const char *file, int line);
 
 /* Byte `index` of what rank `rank` contributes under `seed`. */
 unsigned char multi_byte(uint64_t seed, int rank, size_t index);
@@ -40,7 +47,8 @@ void multi_fill(unsigned char *out, uint64_t seed, int rank, size_t bytes);
 void multi_put(ceclComm_t comm, void *device, const void *host, size_t bytes);
 void multi_get(ceclComm_t comm, void *host, const void *device, size_t bytes);
 
-/* One collective with fresh input and poisoned output, all bytes and the guards around them checked on this rank. */
+/* One collective with fresh input and poisoned output, all bytes and the guards around them checked
+ * on this rank. */
 struct multi_case {
     ceclOp_t op;
     size_t count; /* elements */

@@ -1,4 +1,5 @@
-/* Bad input: the result and the words of each refusal, and that the communicator is as usable after it as before. */
+/* Bad input: the result and the words of each refusal, and that the communicator is as usable after
+ * it as before. */
 #include "multi.h"
 
 #include <limits.h>
@@ -19,17 +20,22 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    multi_check(comm, &(struct multi_case){.op = ceclOpAllGather, .count = 500, .type = ceclInt32}, 3);
-    multi_check(comm, &(struct multi_case){.op = ceclOpAlltoAll, .count = 500, .type = ceclInt32}, 4);
+    multi_check(comm, &(struct multi_case){.op = ceclOpAllGather, .count = 500, .type = ceclInt32},
+                3);
+    multi_check(comm, &(struct multi_case){.op = ceclOpAlltoAll, .count = 500, .type = ceclInt32},
+                4);
     multi_ok(NULL, ceclCommDestroy(comm));
     return 0;
 }
 
 /* Both collectives refuse alike. */
-static void refused(const void *send, void *recv, size_t count, int type, ceclResult_t result, const char *words)
+static void refused(const void *send, void *recv, size_t count, int type, ceclResult_t result,
+                    const char *words)
 {
-    multi_refused(comm, ceclAllGather(send, recv, count, (ceclDataType_t)type, comm, 0), result, words);
-    multi_refused(comm, ceclAlltoAll(send, recv, count, (ceclDataType_t)type, comm, 0), result, words);
+    multi_refused(comm, ceclAllGather(send, recv, count, (ceclDataType_t)type, comm, 0), result,
+                  words);
+    multi_refused(comm, ceclAlltoAll(send, recv, count, (ceclDataType_t)type, comm, 0), result,
+                  words);
 }
 
 static void null_arguments_are_named(void **state)
@@ -39,7 +45,8 @@ static void null_arguments_are_named(void **state)
     ceclResult_t result;
     refused(NULL, recv_buffer, 1, ceclInt8, ceclInvalidArgument, "sendbuff: NULL");
     refused(send_buffer, NULL, 1, ceclInt8, ceclInvalidArgument, "recvbuff: NULL");
-    multi_refused(NULL, ceclAllGather(send_buffer, recv_buffer, 1, ceclInt8, NULL, 0), ceclInvalidArgument, "comm: NULL");
+    multi_refused(NULL, ceclAllGather(send_buffer, recv_buffer, 1, ceclInt8, NULL, 0),
+                  ceclInvalidArgument, "comm: NULL");
     multi_refused(comm, ceclGetVersion(NULL), ceclInvalidArgument, "version: NULL");
     multi_refused(comm, ceclGetUniqueId(NULL), ceclInvalidArgument, "id: NULL");
     multi_refused(comm, ceclCommCount(comm, NULL), ceclInvalidArgument, "count: NULL");
@@ -55,9 +62,11 @@ static void null_arguments_are_named(void **state)
     multi_refused(comm, ceclPoolStats(comm, NULL), ceclInvalidArgument, "stats: NULL");
     multi_refused(comm, ceclStreamCreate(comm, NULL), ceclInvalidArgument, "stream: NULL");
     multi_refused(comm, ceclStreamDestroy(comm, NULL), ceclInvalidArgument, "default stream");
-    multi_refused(comm, ceclMemcpyAsync(comm, NULL, send_buffer, 1, 0), ceclInvalidArgument, "dst: NULL");
-    multi_refused(comm, ceclExplain(ceclOpAllGather, send_buffer, recv_buffer, 1, ceclInt8, comm, NULL), ceclInvalidArgument,
-                  "explanation: NULL");
+    multi_refused(comm, ceclMemcpyAsync(comm, NULL, send_buffer, 1, 0), ceclInvalidArgument,
+                  "dst: NULL");
+    multi_refused(comm,
+                  ceclExplain(ceclOpAllGather, send_buffer, recv_buffer, 1, ceclInt8, comm, NULL),
+                  ceclInvalidArgument, "explanation: NULL");
     multi_refused(comm, ceclCommInitAll(NULL, 1, NULL), ceclInvalidArgument, "comm: NULL");
 }
 
@@ -66,10 +75,14 @@ static void foreign_handles_are_refused(void **state)
     (void)state;
     uint64_t stranger[64] = {0};
     int value;
-    multi_refused(NULL, ceclCommCount((ceclComm_t)(void *)stranger, &value), ceclInvalidArgument, "not a communicator");
-    multi_refused(NULL, ceclCommDestroy((ceclComm_t)(void *)stranger), ceclInvalidArgument, "not a communicator");
+    multi_refused(NULL, ceclCommCount((ceclComm_t)(void *)stranger, &value), ceclInvalidArgument,
+                  "not a communicator");
+    multi_refused(NULL, ceclCommDestroy((ceclComm_t)(void *)stranger), ceclInvalidArgument,
+                  "not a communicator");
     if (!multi_on_gpus(comm)) /* CUDA itself does not survive a stream that is none */
-        multi_refused(comm, ceclAllGather(send_buffer, recv_buffer, 1, ceclInt8, comm, (ceclStream_t)(void *)stranger),
+        multi_refused(comm,
+                      ceclAllGather(send_buffer, recv_buffer, 1, ceclInt8, comm,
+                                    (ceclStream_t)(void *)stranger),
                       ceclInvalidArgument, "stream");
 }
 
@@ -84,7 +97,8 @@ static void unknown_types_are_named(void **state)
 static void counts_that_overflow_are_refused(void **state)
 {
     (void)state;
-    refused(send_buffer, recv_buffer, SIZE_MAX, ceclInt8, ceclInvalidArgument, "more bytes than an address space");
+    refused(send_buffer, recv_buffer, SIZE_MAX, ceclInt8, ceclInvalidArgument,
+            "more bytes than an address space");
     refused(send_buffer, recv_buffer, SIZE_MAX / 2, ceclHalf, ceclInvalidArgument, "count");
     refused(send_buffer, recv_buffer, SIZE_MAX / 8 + 1, ceclDouble, ceclInvalidArgument, "count");
 }
@@ -96,8 +110,10 @@ static void buffers_outside_of_windows_are_refused(void **state)
     void *peer = NULL;
     char *freed = NULL;
     refused(send_buffer, plain, 1, ceclInt8, ceclInvalidUsage, "allocate it with ceclMemAlloc");
-    refused(send_buffer, recv_buffer, BYTES + 1, ceclInt8, ceclInvalidUsage, "left in its allocation");
-    refused(send_buffer, recv_buffer + 1, BYTES, ceclInt8, ceclInvalidUsage, "left in its allocation");
+    refused(send_buffer, recv_buffer, BYTES + 1, ceclInt8, ceclInvalidUsage,
+            "left in its allocation");
+    refused(send_buffer, recv_buffer + 1, BYTES, ceclInt8, ceclInvalidUsage,
+            "left in its allocation");
     multi_ok(comm, ceclGetPeerPointer(comm, recv_buffer, (multi_rank + 1) % multi_nranks, &peer));
     refused(send_buffer, peer, 1, ceclInt8, ceclInvalidUsage, "'s memory");
     multi_ok(comm, ceclMemAlloc(comm, (void **)&freed, (size_t)multi_nranks * 64));
@@ -113,21 +129,29 @@ static void overlapping_buffers_are_refused(void **state)
 {
     (void)state;
     char *own = recv_buffer + (size_t)multi_rank * 1024;
-    multi_refused(comm, ceclAllGather(own + 1, recv_buffer, 1024, ceclInt8, comm, 0), ceclInvalidArgument, "overlap");
+    multi_refused(comm, ceclAllGather(own + 1, recv_buffer, 1024, ceclInt8, comm, 0),
+                  ceclInvalidArgument, "overlap");
     if (multi_nranks > 1)
-        multi_refused(comm, ceclAllGather(recv_buffer + (size_t)((multi_rank + 1) % multi_nranks) * 1024, recv_buffer, 1024, ceclInt8,
-                                          comm, 0), ceclInvalidArgument, "in place, sendbuff is");
-    multi_refused(comm, ceclAlltoAll(recv_buffer + 8, recv_buffer, 1000, ceclInt8, comm, 0), ceclInvalidArgument, "overlap");
+        multi_refused(comm,
+                      ceclAllGather(recv_buffer + (size_t)((multi_rank + 1) % multi_nranks) * 1024,
+                                    recv_buffer, 1024, ceclInt8, comm, 0),
+                      ceclInvalidArgument, "in place, sendbuff is");
+    multi_refused(comm, ceclAlltoAll(recv_buffer + 8, recv_buffer, 1000, ceclInt8, comm, 0),
+                  ceclInvalidArgument, "overlap");
 }
 
 static void peers_out_of_range_are_named(void **state)
 {
     (void)state;
     void *peer = NULL;
-    multi_refused(comm, ceclGetPeerPointer(comm, recv_buffer, -1, &peer), ceclInvalidArgument, "peer -1");
-    multi_refused(comm, ceclGetPeerPointer(comm, recv_buffer, multi_nranks, &peer), ceclInvalidArgument, "expected");
-    multi_refused(comm, ceclGetPeerPointer(comm, &peer, 0, &peer), ceclInvalidArgument, "in no window");
-    multi_refused(comm, ceclGetPeerPointer(comm, recv_buffer, 0, NULL), ceclInvalidArgument, "peerPtr: NULL");
+    multi_refused(comm, ceclGetPeerPointer(comm, recv_buffer, -1, &peer), ceclInvalidArgument,
+                  "peer -1");
+    multi_refused(comm, ceclGetPeerPointer(comm, recv_buffer, multi_nranks, &peer),
+                  ceclInvalidArgument, "expected");
+    multi_refused(comm, ceclGetPeerPointer(comm, &peer, 0, &peer), ceclInvalidArgument,
+                  "in no window");
+    multi_refused(comm, ceclGetPeerPointer(comm, recv_buffer, 0, NULL), ceclInvalidArgument,
+                  "peerPtr: NULL");
 }
 
 static void ranks_and_sizes_out_of_range_are_refused_before_anyone_waits(void **state)
@@ -136,12 +160,15 @@ static void ranks_and_sizes_out_of_range_are_refused_before_anyone_waits(void **
     ceclUniqueId id = {{0}};
     ceclComm_t other = NULL;
     multi_refused(NULL, ceclCommInitRank(&other, 0, id, 0), ceclInvalidArgument, "nranks 0");
-    multi_refused(NULL, ceclCommInitRank(&other, 100000, id, 0), ceclInvalidArgument, "nranks 100000");
+    multi_refused(NULL, ceclCommInitRank(&other, 100000, id, 0), ceclInvalidArgument,
+                  "nranks 100000");
     multi_refused(NULL, ceclCommInitRank(&other, 4, id, 4), ceclInvalidArgument, "rank 4");
     multi_refused(NULL, ceclCommInitRank(&other, 4, id, -1), ceclInvalidArgument, "rank -1");
     multi_refused(NULL, ceclCommInitRank(NULL, 4, id, 0), ceclInvalidArgument, "comm: NULL");
-    multi_refused(NULL, ceclCommInitRank(&other, 4, id, 0), ceclInvalidUsage, "not one of ceclGetUniqueId");
-    multi_refused(NULL, ceclCommInitOob(&other, 4, 0, NULL, NULL), ceclInvalidArgument, "oob: NULL");
+    multi_refused(NULL, ceclCommInitRank(&other, 4, id, 0), ceclInvalidUsage,
+                  "not one of ceclGetUniqueId");
+    multi_refused(NULL, ceclCommInitOob(&other, 4, 0, NULL, NULL), ceclInvalidArgument,
+                  "oob: NULL");
     assert_null(other);
 }
 
@@ -149,7 +176,8 @@ static void ranks_and_sizes_out_of_range_are_refused_before_anyone_waits(void **
 static void join_is_refused(const ceclConfig_t *config, const char *words)
 {
     ceclComm_t other = NULL;
-    multi_refused(NULL, ceclCommInitMpi(&other, MPI_COMM_WORLD, config), ceclInvalidArgument, words);
+    multi_refused(NULL, ceclCommInitMpi(&other, MPI_COMM_WORLD, config), ceclInvalidArgument,
+                  words);
     assert_null(other);
 }
 
@@ -166,7 +194,10 @@ static void bad_settings_are_refused_on_every_rank(void **state)
     config.timeoutMs = 1000 + multi_rank;
     join_is_refused(&config, "ranks differ in timeoutMs");
     config = multi_config();
-    static const char *const bad[][2] = {{"CECL_TIMEOUT_MS", "abc"}, {"CECL_DEVICE", "gpu"}, {"CECL_POOL_BYTES", "12"}, {"CECL_DEBUG", "loud"}};
+    static const char *const bad[][2] = {{"CECL_TIMEOUT_MS", "abc"},
+                                         {"CECL_DEVICE", "gpu"},
+                                         {"CECL_POOL_BYTES", "12"},
+                                         {"CECL_DEBUG", "loud"}};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         const char *before = getenv(bad[i][0]);
         char *kept = before ? strdup(before) : NULL;
@@ -186,9 +217,12 @@ static void calls_that_need_an_sm_are_refused_under_never(void **state)
     char *recv = NULL, *send = NULL;
     multi_ok(strict, ceclMemAlloc(strict, (void **)&recv, (size_t)multi_nranks * BYTES));
     multi_ok(strict, ceclMemAlloc(strict, (void **)&send, (size_t)multi_nranks * BYTES));
-    multi_refused(strict, ceclAllGather(send, recv, BYTES, ceclInt8, strict, 0), ceclInvalidUsage, "CECL_SM_NEVER");
-    multi_refused(strict, ceclAlltoAll(send, recv, BYTES, ceclInt8, strict, 0), ceclInvalidUsage, "needs an SM");
-    multi_ok(strict, ceclAllGather(recv + (size_t)multi_rank * BYTES, recv, BYTES, ceclInt8, strict, 0));
+    multi_refused(strict, ceclAllGather(send, recv, BYTES, ceclInt8, strict, 0), ceclInvalidUsage,
+                  "CECL_SM_NEVER");
+    multi_refused(strict, ceclAlltoAll(send, recv, BYTES, ceclInt8, strict, 0), ceclInvalidUsage,
+                  "needs an SM");
+    multi_ok(strict,
+             ceclAllGather(recv + (size_t)multi_rank * BYTES, recv, BYTES, ceclInt8, strict, 0));
     multi_ok(strict, ceclStreamSynchronize(strict, 0));
     multi_ok(NULL, ceclCommDestroy(strict));
 }
@@ -203,7 +237,8 @@ static void pull_needs_a_symmetric_sendbuff_for_all_to_all(void **state)
     char *recv = NULL;
     multi_ok(pulling, ceclMemAlloc(pulling, (void **)&recv, (size_t)multi_nranks * 64));
     if (!multi_on_gpus(pulling)) /* on a GPU plain memory is refused before that */
-        multi_refused(pulling, ceclAlltoAll(plain, recv, 64, ceclInt8, pulling, 0), ceclInvalidUsage, "CECL_DIRECTION=pull");
+        multi_refused(pulling, ceclAlltoAll(plain, recv, 64, ceclInt8, pulling, 0),
+                      ceclInvalidUsage, "CECL_DIRECTION=pull");
     multi_ok(NULL, ceclCommDestroy(pulling));
 }
 

@@ -1,4 +1,5 @@
-/* CECL_CHECK=1: ranks that differ in a call are told so, all of them, with both values; and ceclExplain's answers. */
+/* CECL_CHECK=1: ranks that differ in a call are told so, all of them, with both values; and
+ * ceclExplain's answers. */
 #include "multi.h"
 
 static ceclComm_t checked_comm(void)
@@ -19,23 +20,35 @@ static void mismatched_calls_are_refused_on_every_rank(void **state)
     multi_ok(comm, ceclMemAlloc(comm, (void **)&recv, n * 1024 + 256));
     multi_ok(comm, ceclMemAlloc(comm, (void **)&send, n * 1024));
     for (int round = 0; round < 3; round++) {
-        multi_refused(comm, ceclAllGather(send, recv, odd ? 20 : 10, ceclInt8, comm, 0), ceclInvalidUsage, "count: 10 on rank 0, 20 on rank");
-        multi_refused(comm, ceclAllGather(send, recv, 10, odd ? ceclUint8 : ceclInt8, comm, 0), ceclInvalidUsage, "datatype");
-        multi_refused(comm, odd ? ceclAlltoAll(send, recv, 10, ceclInt8, comm, 0) : ceclAllGather(send, recv, 10, ceclInt8, comm, 0),
+        multi_refused(comm, ceclAllGather(send, recv, odd ? 20 : 10, ceclInt8, comm, 0),
+                      ceclInvalidUsage, "count: 10 on rank 0, 20 on rank");
+        multi_refused(comm, ceclAllGather(send, recv, 10, odd ? ceclUint8 : ceclInt8, comm, 0),
+                      ceclInvalidUsage, "datatype");
+        multi_refused(comm,
+                      odd ? ceclAlltoAll(send, recv, 10, ceclInt8, comm, 0)
+                          : ceclAllGather(send, recv, 10, ceclInt8, comm, 0),
                       ceclInvalidUsage, "the collective");
-        multi_refused(comm, ceclAllGather(send, recv + (odd ? 256 : 0), 10, ceclInt8, comm, 0), ceclInvalidUsage, "recvbuff's offset");
-        multi_refused(comm, ceclAllGather(odd ? recv + (n - 1) * 10 : send, recv, 10, ceclInt8, comm, 0), ceclInvalidUsage, "in place");
+        multi_refused(comm, ceclAllGather(send, recv + (odd ? 256 : 0), 10, ceclInt8, comm, 0),
+                      ceclInvalidUsage, "recvbuff's offset");
+        multi_refused(comm,
+                      ceclAllGather(odd ? recv + (n - 1) * 10 : send, recv, 10, ceclInt8, comm, 0),
+                      ceclInvalidUsage, "in place");
         if (odd)
-            multi_refused(comm, ceclAllGather(NULL, recv, 10, ceclInt8, comm, 0), ceclInvalidArgument, "sendbuff: NULL");
+            multi_refused(comm, ceclAllGather(NULL, recv, 10, ceclInt8, comm, 0),
+                          ceclInvalidArgument, "sendbuff: NULL");
         else
-            multi_refused(comm, ceclAllGather(send, recv, 10, ceclInt8, comm, 0), ceclInvalidUsage, "refused its call: sendbuff: NULL");
-        multi_check(comm, &(struct multi_case){.op = ceclOpAllGather, .count = 1000, .type = ceclInt32}, 9);
-        multi_check(comm, &(struct multi_case){.op = ceclOpAlltoAll, .count = 1000, .type = ceclInt32}, 9);
+            multi_refused(comm, ceclAllGather(send, recv, 10, ceclInt8, comm, 0), ceclInvalidUsage,
+                          "refused its call: sendbuff: NULL");
+        multi_check(
+            comm, &(struct multi_case){.op = ceclOpAllGather, .count = 1000, .type = ceclInt32}, 9);
+        multi_check(
+            comm, &(struct multi_case){.op = ceclOpAlltoAll, .count = 1000, .type = ceclInt32}, 9);
     }
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static ceclExplanation_t explain(ceclComm_t comm, ceclOp_t op, const void *send, const void *recv, size_t count)
+static ceclExplanation_t explain(ceclComm_t comm, ceclOp_t op, const void *send, const void *recv,
+                                 size_t count)
 {
     ceclExplanation_t e = {.zeroSm = -1};
     multi_ok(comm, ceclExplain(op, send, recv, count, ceclInt8, comm, &e));
@@ -50,7 +63,8 @@ static void explain_tells_what_is_zero_sm_and_why(void **state)
     char *recv = NULL, *send = NULL;
     multi_ok(comm, ceclMemAlloc(comm, (void **)&recv, n * 1000));
     multi_ok(comm, ceclMemAlloc(comm, (void **)&send, n * 1000));
-    ceclExplanation_t e = explain(comm, ceclOpAllGather, recv + (size_t)multi_rank * 1000, recv, 1000);
+    ceclExplanation_t e =
+        explain(comm, ceclOpAllGather, recv + (size_t)multi_rank * 1000, recv, 1000);
     assert_int_equal(e.zeroSm, 1);
     assert_int_equal(e.localCopies, 0);
     assert_int_equal(e.copies, peers);
@@ -70,8 +84,10 @@ static void explain_tells_what_is_zero_sm_and_why(void **state)
     assert_non_null(strstr(e.path, "staging"));
     e = explain(comm, ceclOpAllGather, send, recv, 0);
     assert_int_equal(e.copies, 0);
-    multi_refused(comm, ceclExplain((ceclOp_t)9, send, recv, 1, ceclInt8, comm, &e), ceclInvalidArgument, "op 9");
-    multi_refused(comm, ceclExplain(ceclOpAllGather, send, recv, 2000, ceclInt8, comm, &e), ceclInvalidUsage, "left in its allocation");
+    multi_refused(comm, ceclExplain((ceclOp_t)9, send, recv, 1, ceclInt8, comm, &e),
+                  ceclInvalidArgument, "op 9");
+    multi_refused(comm, ceclExplain(ceclOpAllGather, send, recv, 2000, ceclInt8, comm, &e),
+                  ceclInvalidUsage, "left in its allocation");
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 

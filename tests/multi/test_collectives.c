@@ -1,4 +1,5 @@
-/* All-gather and all-to-all: every byte right, for sizes, types, placements, streams, directions and flags. */
+/* All-gather and all-to-all: every byte right, for sizes, types, placements, streams, directions
+ * and flags. */
 #include "multi.h"
 
 static const ceclOp_t ops[] = {ceclOpAllGather, ceclOpAlltoAll};
@@ -14,8 +15,11 @@ static void every_size_in_and_out_of_place_is_right(void **state)
     for (size_t s = 0; s < count; s++)
         for (int o = 0; o < 2; o++)
             for (int in_place = 0; in_place < 2; in_place++)
-                multi_check(comm, &(struct multi_case){.op = ops[o], .count = sizes[s], .type = ceclUint8, .in_place = in_place},
-                            s * 4 + (uint64_t)o * 2 + (uint64_t)in_place);
+                multi_check(
+                    comm,
+                    &(struct multi_case){
+                        .op = ops[o], .count = sizes[s], .type = ceclUint8, .in_place = in_place},
+                    s * 4 + (uint64_t)o * 2 + (uint64_t)in_place);
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
@@ -26,8 +30,12 @@ static void every_type_is_right(void **state)
     for (int type = 0; type < CECL_NUM_TYPES; type++)
         for (int o = 0; o < 2; o++)
             for (int in_place = 0; in_place < 2; in_place++)
-                multi_check(comm, &(struct multi_case){.op = ops[o], .count = 1001, .type = (ceclDataType_t)type,
-                                                       .in_place = in_place}, (uint64_t)type + 100);
+                multi_check(comm,
+                            &(struct multi_case){.op = ops[o],
+                                                 .count = 1001,
+                                                 .type = (ceclDataType_t)type,
+                                                 .in_place = in_place},
+                            (uint64_t)type + 100);
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
@@ -35,12 +43,18 @@ static void own_and_default_streams_are_right(void **state)
 {
     (void)state;
     ceclComm_t comm = multi_comm(NULL);
-    ceclStream_t streams[4] = {NULL, (ceclStream_t)1, NULL, NULL}; /* legacy default by both its names, and two own */
+    ceclStream_t streams[4] = {NULL, (ceclStream_t)1, NULL,
+                               NULL}; /* legacy default by both its names, and two own */
     multi_ok(comm, ceclStreamCreate(comm, &streams[2]));
     multi_ok(comm, ceclStreamCreate(comm, &streams[3]));
     for (uint64_t i = 0; i < 40; i++)
-        multi_check(comm, &(struct multi_case){.op = ops[i % 2], .count = 777 + i, .type = ceclInt32, .in_place = i % 3 == 0,
-                                               .stream = streams[i % 4]}, i);
+        multi_check(comm,
+                    &(struct multi_case){.op = ops[i % 2],
+                                         .count = 777 + i,
+                                         .type = ceclInt32,
+                                         .in_place = i % 3 == 0,
+                                         .stream = streams[i % 4]},
+                    i);
     multi_ok(comm, ceclStreamDestroy(comm, streams[2]));
     multi_ok(comm, ceclStreamDestroy(comm, streams[3]));
     multi_ok(NULL, ceclCommDestroy(comm));
@@ -64,13 +78,15 @@ static void calls_on_two_streams_run_in_call_order(void **state)
         for (size_t i = 0; i < COUNT; i++)
             host[i] = round * 1000003u + (uint32_t)multi_rank * 7919u + (uint32_t)i;
         multi_put(comm, a + (size_t)multi_rank * COUNT, host, COUNT * sizeof(*host));
-        multi_ok(comm, ceclAllGather(a + (size_t)multi_rank * COUNT, a, COUNT, ceclUint32, comm, first));
+        multi_ok(comm,
+                 ceclAllGather(a + (size_t)multi_rank * COUNT, a, COUNT, ceclUint32, comm, first));
         multi_ok(comm, ceclAlltoAll(a, b, COUNT, ceclUint32, comm, second));
         multi_ok(comm, ceclStreamSynchronize(comm, second));
         multi_get(comm, host, b, n * COUNT * sizeof(*host));
         for (size_t r = 0; r < n; r++)
             for (size_t i = 0; i < COUNT; i++)
-                assert_int_equal(host[r * COUNT + i], round * 1000003u + (uint32_t)multi_rank * 7919u + (uint32_t)i);
+                assert_int_equal(host[r * COUNT + i],
+                                 round * 1000003u + (uint32_t)multi_rank * 7919u + (uint32_t)i);
     }
     multi_ok(comm, ceclStreamDestroy(comm, first));
     multi_ok(comm, ceclStreamDestroy(comm, second));
@@ -84,7 +100,10 @@ static void odd_offsets_inside_an_allocation_are_right(void **state)
     ceclComm_t comm = multi_comm(NULL);
     for (size_t shift = 1; shift < 300; shift = shift * 3 + 1)
         for (int o = 0; o < 2; o++)
-            multi_check(comm, &(struct multi_case){.op = ops[o], .count = 555, .type = ceclUint8, .shift = shift}, shift);
+            multi_check(
+                comm,
+                &(struct multi_case){.op = ops[o], .count = 555, .type = ceclUint8, .shift = shift},
+                shift);
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
@@ -99,8 +118,12 @@ static void both_directions_and_both_kinds_of_flags_are_right(void **state)
             multi_setenv("CECL_FLAGS", flags[f]);
             ceclComm_t comm = multi_comm(NULL);
             for (uint64_t i = 0; i < 24; i++)
-                multi_check(comm, &(struct multi_case){.op = ops[i % 2], .count = 1 + i * 997, .type = ceclFloat16,
-                                                       .in_place = i % 4 < 2}, i);
+                multi_check(comm,
+                            &(struct multi_case){.op = ops[i % 2],
+                                                 .count = 1 + i * 997,
+                                                 .type = ceclFloat16,
+                                                 .in_place = i % 4 < 2},
+                            i);
             multi_ok(NULL, ceclCommDestroy(comm));
         }
     multi_setenv("CECL_DIRECTION", NULL);
@@ -114,7 +137,10 @@ static void in_place_all_to_all_larger_than_staging_is_right(void **state)
     config.stagingBytes = 4096;
     ceclComm_t comm = multi_comm(&config);
     for (size_t count = 5000; count < 60000; count += 17001)
-        multi_check(comm, &(struct multi_case){.op = ceclOpAlltoAll, .count = count, .type = ceclUint8, .in_place = true}, count);
+        multi_check(comm,
+                    &(struct multi_case){
+                        .op = ceclOpAlltoAll, .count = count, .type = ceclUint8, .in_place = true},
+                    count);
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 

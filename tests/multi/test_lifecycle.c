@@ -1,4 +1,5 @@
-/* Making and ending communicators: no leak over many cycles, several at once, every way to join, the order of the end. */
+/* Making and ending communicators: no leak over many cycles, several at once, every way to join,
+ * the order of the end. */
 #include "multi.h"
 
 #include <dirent.h>
@@ -29,7 +30,10 @@ static int count_lines(const char *path)
 
 static void gather_once(ceclComm_t comm)
 {
-    multi_check(comm, &(struct multi_case){.op = ceclOpAllGather, .count = 100, .type = ceclInt32, .in_place = true}, 7);
+    multi_check(comm,
+                &(struct multi_case){
+                    .op = ceclOpAllGather, .count = 100, .type = ceclInt32, .in_place = true},
+                7);
 }
 
 static void cycles_leak_no_descriptor_thread_or_mapping(void **state)
@@ -84,7 +88,8 @@ static void ranks_join_by_unique_id(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
     MPI_Barrier(MPI_COMM_WORLD);
     comm = (ceclComm_t)8;
-    multi_refused(NULL, ceclCommInitRankConfig(&comm, multi_nranks, id, multi_rank, &config), ceclInvalidUsage, "unique id");
+    multi_refused(NULL, ceclCommInitRankConfig(&comm, multi_nranks, id, multi_rank, &config),
+                  ceclInvalidUsage, "unique id");
     assert_ptr_equal(comm, (ceclComm_t)8);
 }
 
@@ -114,7 +119,8 @@ static void a_finalized_communicator_takes_no_more_calls(void **state)
     multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, (size_t)multi_nranks * 4000));
     multi_ok(comm, ceclAllGather(buffer + multi_rank * 1000, buffer, 1000, ceclInt, comm, 0));
     multi_ok(comm, ceclCommFinalize(comm));
-    multi_refused(comm, ceclAllGather(buffer + multi_rank * 1000, buffer, 1000, ceclInt, comm, 0), ceclInvalidUsage, "finalized");
+    multi_refused(comm, ceclAllGather(buffer + multi_rank * 1000, buffer, 1000, ceclInt, comm, 0),
+                  ceclInvalidUsage, "finalized");
     multi_refused(comm, ceclCommFinalize(comm), ceclInvalidUsage, "finalized");
     multi_ok(NULL, ceclCommDestroy(comm));
 }
@@ -135,15 +141,21 @@ static void *work(void *argument)
     int rank = 0, n = 0, *buffer = NULL, *host;
     me->result = ceclCommUserRank(me->comm, &rank);
     me->result = me->result ? me->result : ceclCommCount(me->comm, &n);
-    me->result = me->result ? me->result : ceclMemAlloc(me->comm, (void **)&buffer, (size_t)n * COUNT * sizeof(int));
+    me->result = me->result
+                     ? me->result
+                     : ceclMemAlloc(me->comm, (void **)&buffer, (size_t)n * COUNT * sizeof(int));
     host = malloc((size_t)n * COUNT * sizeof(int));
     for (int round = 0; round < 50 && !me->result; round++) {
         for (int i = 0; i < COUNT; i++)
             host[i] = round * 100000 + rank * 10000 + i;
         me->result = ceclMemcpyAsync(me->comm, buffer + rank * COUNT, host, COUNT * sizeof(int), 0);
         me->result = me->result ? me->result : ceclStreamSynchronize(me->comm, 0);
-        me->result = me->result ? me->result : ceclAllGather(buffer + rank * COUNT, buffer, COUNT, ceclInt, me->comm, 0);
-        me->result = me->result ? me->result : ceclMemcpyAsync(me->comm, host, buffer, (size_t)n * COUNT * sizeof(int), 0);
+        me->result =
+            me->result ? me->result
+                       : ceclAllGather(buffer + rank * COUNT, buffer, COUNT, ceclInt, me->comm, 0);
+        me->result = me->result ? me->result
+                                : ceclMemcpyAsync(me->comm, host, buffer,
+                                                  (size_t)n * COUNT * sizeof(int), 0);
         me->result = me->result ? me->result : ceclStreamSynchronize(me->comm, 0);
         for (int r = 0; r < n; r++)
             for (int i = 0; i < COUNT; i++)
@@ -171,7 +183,8 @@ static void ranks_may_be_threads_of_one_process(void **state)
         for (int r = 0; r < n; r++) {
             assert_int_equal(members[r].result, ceclSuccess);
             assert_int_equal(members[r].wrong, 0);
-            multi_ok(NULL, ceclCommDestroy(comms[r])); /* one thread may end them one after the other */
+            multi_ok(NULL,
+                     ceclCommDestroy(comms[r])); /* one thread may end them one after the other */
         }
     }
     MPI_Barrier(MPI_COMM_WORLD);

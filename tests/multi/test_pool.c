@@ -1,4 +1,5 @@
-/* The symmetric pool across ranks: equal offsets, real peer pointers, growth, coalescing, no exchange in a steady state, mismatches. */
+/* The symmetric pool across ranks: equal offsets, real peer pointers, growth, coalescing, no
+ * exchange in a steady state, mismatches. */
 #include "multi.h"
 
 static uint64_t exchanges(ceclComm_t comm)
@@ -63,7 +64,8 @@ static void alloc_free_gather_cycles_exchange_nothing(void **state)
         const size_t bytes = 16 + (size_t)(i * 37 % 2000);
         char *recv = NULL;
         multi_ok(comm, ceclMemAlloc(comm, (void **)&recv, n * bytes));
-        multi_ok(comm, ceclAllGather(recv + (size_t)multi_rank * bytes, recv, bytes, ceclInt8, comm, 0));
+        multi_ok(comm,
+                 ceclAllGather(recv + (size_t)multi_rank * bytes, recv, bytes, ceclInt8, comm, 0));
         if (i % 8 == 7)
             multi_ok(comm, ceclStreamSynchronize(comm, 0));
         multi_ok(comm, ceclMemFree(comm, recv));
@@ -89,7 +91,8 @@ static void freed_blocks_coalesce_and_growth_is_counted(void **state)
         multi_ok(comm, ceclMemAlloc(comm, &blocks[i], each));
     multi_ok(comm, ceclPoolStats(comm, &full));
     assert_int_equal(full.segments, start.segments);
-    for (int i = 0; i < BLOCKS; i++) /* 37 and 64 have no common divisor: every block once, in a scattered order */
+    for (int i = 0; i < BLOCKS;
+         i++) /* 37 and 64 have no common divisor: every block once, in a scattered order */
         multi_ok(comm, ceclMemFree(comm, blocks[i * 37 % BLOCKS]));
     multi_ok(comm, ceclMemAlloc(comm, &large, each * BLOCKS));
     multi_ok(comm, ceclPoolStats(comm, &after));
@@ -114,7 +117,8 @@ static void a_full_pool_is_out_of_memory_on_all_ranks_and_stays_usable(void **st
     multi_refused(comm, ceclMemAlloc(comm, &ptr, 65 << 20), ceclOutOfMemory, "CECL_POOL_BYTES");
     multi_refused(comm, ceclMemAlloc(comm, &ptr, SIZE_MAX), ceclOutOfMemory, "do not fit");
     assert_ptr_equal(ptr, (void *)8);
-    multi_check(comm, &(struct multi_case){.op = ceclOpAllGather, .count = 100, .type = ceclInt32}, 1);
+    multi_check(comm, &(struct multi_case){.op = ceclOpAllGather, .count = 100, .type = ceclInt32},
+                1);
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
@@ -124,8 +128,10 @@ static void what_is_no_allocation_cannot_be_freed(void **state)
     ceclComm_t comm = multi_comm(NULL);
     char *ptr = NULL, local;
     multi_ok(comm, ceclMemAlloc(comm, (void **)&ptr, 1000));
-    multi_refused(comm, ceclMemFree(comm, &local), ceclInvalidArgument, "not memory of ceclMemAlloc");
-    multi_refused(comm, ceclMemFree(comm, ptr + 256), ceclInvalidArgument, "256 bytes into an allocation");
+    multi_refused(comm, ceclMemFree(comm, &local), ceclInvalidArgument,
+                  "not memory of ceclMemAlloc");
+    multi_refused(comm, ceclMemFree(comm, ptr + 256), ceclInvalidArgument,
+                  "256 bytes into an allocation");
     multi_ok(comm, ceclMemFree(comm, ptr));
     multi_refused(comm, ceclMemFree(comm, ptr), ceclInvalidArgument, "freed before?");
     multi_ok(comm, ceclMemFree(comm, NULL));
@@ -140,7 +146,8 @@ static void differing_calls_are_found_at_the_next_growth(void **state)
     ceclPoolStats_t stats;
     multi_ok(comm, ceclMemAlloc(comm, &ptr, multi_rank == 1 ? 512 : 4096));
     multi_ok(comm, ceclPoolStats(comm, &stats));
-    multi_refused(comm, ceclMemAlloc(comm, &ptr, (size_t)stats.mappedBytes * 2), ceclInvalidUsage, "rank 1");
+    multi_refused(comm, ceclMemAlloc(comm, &ptr, (size_t)stats.mappedBytes * 2), ceclInvalidUsage,
+                  "rank 1");
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
@@ -151,7 +158,8 @@ static void differing_calls_are_found_at_once_under_check(void **state)
     ceclComm_t comm = multi_comm(NULL);
     multi_setenv("CECL_CHECK", NULL);
     void *ptr = NULL, *other = NULL;
-    multi_refused(comm, ceclMemAlloc(comm, &ptr, multi_rank == 1 ? 512 : 4096), ceclInvalidUsage, "4096");
+    multi_refused(comm, ceclMemAlloc(comm, &ptr, multi_rank == 1 ? 512 : 4096), ceclInvalidUsage,
+                  "4096");
     multi_ok(comm, ceclMemAlloc(comm, &ptr, 4096));
     if (multi_rank == 0)
         multi_refused(comm, ceclMemFree(comm, ptr), ceclInvalidUsage, "ranks differ");

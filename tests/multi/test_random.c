@@ -1,5 +1,7 @@
-/* 10,000 random calls on one communicator: op, size, type, placement, stream and offset vary, memory comes and goes between them.
- * CECL_TEST_CALLS and CECL_TEST_SEED override. Calls run in bursts, so that several are in flight at once. */
+/* 10,000 random calls on one communicator: op, size, type, placement, stream and offset vary,
+ * memory comes and goes between them.
+ * CECL_TEST_CALLS and CECL_TEST_SEED override. Calls run in bursts, so that several are in flight
+ * at once. */
 #include "multi.h"
 
 #define SLOTS 8
@@ -25,7 +27,8 @@ static size_t block_of(const struct slot *s)
 }
 
 /* Draws a call, and puts its input. Ranks draw alike. */
-static void prepare(ceclComm_t comm, struct slot *s, uint64_t *x, const ceclStream_t *streams, unsigned char *host)
+static void prepare(ceclComm_t comm, struct slot *s, uint64_t *x, const ceclStream_t *streams,
+                    unsigned char *host)
 {
     const size_t n = (size_t)multi_nranks;
     s->c = (struct multi_case){.op = next(x) % 2 ? ceclOpAllGather : ceclOpAlltoAll,
@@ -40,7 +43,9 @@ static void prepare(ceclComm_t comm, struct slot *s, uint64_t *x, const ceclStre
     multi_ok(comm, ceclMemAlloc(comm, (void **)&s->recv, all + 1 + s->c.shift));
     multi_ok(comm, ceclMemAlloc(comm, (void **)&s->send, mine + 1 + s->c.shift));
     s->out = s->recv + s->c.shift;
-    s->in = !s->c.in_place ? s->send + s->c.shift : s->c.op == ceclOpAllGather ? s->out + (size_t)multi_rank * block_of(s) : s->out;
+    s->in = !s->c.in_place               ? s->send + s->c.shift
+            : s->c.op == ceclOpAllGather ? s->out + (size_t)multi_rank * block_of(s)
+                                         : s->out;
     memset(host, 0x5A, all);
     multi_put(comm, s->out, host, all);
     multi_fill(host, s->seed, multi_rank, mine);
@@ -54,9 +59,10 @@ static void check(ceclComm_t comm, struct slot *s, unsigned char *host)
     for (int r = 0; r < multi_nranks; r++)
         for (size_t i = 0; i < block; i++)
             if (host[(size_t)r * block + i] !=
-                multi_byte(s->seed, r, s->c.op == ceclOpAllGather ? i : (size_t)multi_rank * block + i))
-                fail_msg("rank %d: op %d type %d count %zu in place %d: byte %zu from rank %d", multi_rank, (int)s->c.op,
-                         (int)s->c.type, s->c.count, s->c.in_place, i, r);
+                multi_byte(s->seed, r,
+                           s->c.op == ceclOpAllGather ? i : (size_t)multi_rank * block + i))
+                fail_msg("rank %d: op %d type %d count %zu in place %d: byte %zu from rank %d",
+                         multi_rank, (int)s->c.op, (int)s->c.type, s->c.count, s->c.in_place, i, r);
     multi_ok(comm, ceclMemFree(comm, s->send));
     multi_ok(comm, ceclMemFree(comm, s->recv));
 }
@@ -81,9 +87,11 @@ static void random_calls_in_bursts_are_right(void **state)
         for (int i = 0; i < SLOTS; i++) {
             struct slot *s = &slots[i];
             if (s->c.op == ceclOpAllGather)
-                multi_ok(comm, ceclAllGather(s->in, s->out, s->c.count, s->c.type, comm, s->c.stream));
+                multi_ok(comm,
+                         ceclAllGather(s->in, s->out, s->c.count, s->c.type, comm, s->c.stream));
             else
-                multi_ok(comm, ceclAlltoAll(s->in, s->out, s->c.count, s->c.type, comm, s->c.stream));
+                multi_ok(comm,
+                         ceclAlltoAll(s->in, s->out, s->c.count, s->c.type, comm, s->c.stream));
         }
         for (int i = 0; i < 3; i++)
             multi_ok(comm, ceclStreamSynchronize(comm, streams[i]));

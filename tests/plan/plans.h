@@ -15,9 +15,14 @@
 #include "ce/lower.h"
 #include "plan/verify.h"
 
-static inline struct cecl_call call_of(ceclOp_t op, bool in_place, enum cecl_direction direction, uint64_t bytes)
+static inline struct cecl_call call_of(ceclOp_t op, bool in_place, enum cecl_direction direction,
+                                       uint64_t bytes)
 {
-    return (struct cecl_call){.op = op, .in_place = in_place, .direction = direction, .bytes = bytes, .staging_bytes = 1 << 20};
+    return (struct cecl_call){.op = op,
+                              .in_place = in_place,
+                              .direction = direction,
+                              .bytes = bytes,
+                              .staging_bytes = 1 << 20};
 }
 
 /* plans[c * nranks + r]; the caller frees with free_plans. */
@@ -46,8 +51,9 @@ static inline void verify_calls(const struct cecl_call *calls, int ncalls, int n
 {
     struct cecl_plan *plans = lower_all(calls, ncalls, nranks);
     if (cecl_verify(plans, ncalls, nranks) != ceclSuccess)
-        fail_msg("%d ranks, op %d, in place %d, direction %d, %llu bytes: %s", nranks, (int)calls[0].op, calls[0].in_place,
-                 (int)calls[0].direction, (unsigned long long)calls[0].bytes, cecl_message());
+        fail_msg("%d ranks, op %d, in place %d, direction %d, %llu bytes: %s", nranks,
+                 (int)calls[0].op, calls[0].in_place, (int)calls[0].direction,
+                 (unsigned long long)calls[0].bytes, cecl_message());
     free_plans(plans, ncalls * nranks);
 }
 

@@ -1,4 +1,5 @@
-/* Every lowering, verified over all ranks: each alone three times in a row, and in mixed sequences on the same buffers. */
+/* Every lowering, verified over all ranks: each alone three times in a row, and in mixed sequences
+ * on the same buffers. */
 #include "plans.h"
 
 static const int rank_counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 32, 72};
@@ -16,11 +17,11 @@ static void verify_everywhere(ceclOp_t op, bool in_place, enum cecl_direction di
     }
 }
 
-#define LOWERING_TEST(name, op, in_place, direction)                                                                              \
-    static void name(void **state)                                                                                                \
-    {                                                                                                                             \
-        (void)state;                                                                                                              \
-        verify_everywhere(op, in_place, direction);                                                                               \
+#define LOWERING_TEST(name, op, in_place, direction)                                               \
+    static void name(void **state)                                                                 \
+    {                                                                                              \
+        (void)state;                                                                               \
+        verify_everywhere(op, in_place, direction);                                                \
     }
 LOWERING_TEST(all_gather_push_in_place_is_right, ceclOpAllGather, true, CECL_PUSH)
 LOWERING_TEST(all_gather_push_out_of_place_is_right, ceclOpAllGather, false, CECL_PUSH)
@@ -54,8 +55,8 @@ static void mixed_sequences_on_the_same_buffers_are_right(void **state)
         const int n = 2 + round % 6;
         for (int c = 0; c < 5; c++) {
             x = x * 6364136223846793005u + 1442695040888963407u;
-            calls[c] = call_of(x >> 60 & 1 ? ceclOpAllGather : ceclOpAlltoAll, x >> 61 & 1, x >> 62 & 1 ? CECL_PUSH : CECL_PULL,
-                               1 + (x >> 50) % 12);
+            calls[c] = call_of(x >> 60 & 1 ? ceclOpAllGather : ceclOpAlltoAll, x >> 61 & 1,
+                               x >> 62 & 1 ? CECL_PUSH : CECL_PULL, 1 + (x >> 50) % 12);
             calls[c].staging_bytes = (uint64_t)n + (x >> 40) % 30;
         }
         verify_calls(calls, 5, n);

@@ -1,11 +1,13 @@
-/* The verifier works: plans broken in each of many ways are caught, and the words say what is wrong. Random breakage crashes nothing. */
+/* The verifier works: plans broken in each of many ways are caught, and the words say what is
+ * wrong. Random breakage crashes nothing. */
 #include "plans.h"
 
 #define RANKS 4
 
 static struct cecl_plan *two_calls(ceclOp_t op, bool in_place, enum cecl_direction direction)
 {
-    struct cecl_call calls[2] = {call_of(op, in_place, direction, 6), call_of(op, in_place, direction, 6)};
+    struct cecl_call calls[2] = {call_of(op, in_place, direction, 6),
+                                 call_of(op, in_place, direction, 6)};
     calls[0].staging_bytes = calls[1].staging_bytes = 9;
     return lower_all(calls, 2, RANKS);
 }
@@ -20,7 +22,8 @@ static void expect_fault(struct cecl_plan *plans, const char *words)
 
 static void drop_step(struct cecl_plan *plan, uint32_t at)
 {
-    memmove(&plan->steps[at], &plan->steps[at + 1], (plan->nsteps - at - 1) * sizeof(plan->steps[0]));
+    memmove(&plan->steps[at], &plan->steps[at + 1],
+            (plan->nsteps - at - 1) * sizeof(plan->steps[0]));
     plan->nsteps--;
 }
 
@@ -37,7 +40,10 @@ static void a_dropped_signal_is_caught(void **state)
 {
     (void)state;
     struct cecl_plan *plans = two_calls(ceclOpAllGather, true, CECL_PUSH);
-    drop_step(&plans[5], find_step(&plans[5], CECL_STEP_SIGNAL, RANKS)); /* of the last phase of the last call: nothing later makes up for it */
+    drop_step(
+        &plans[5],
+        find_step(&plans[5], CECL_STEP_SIGNAL,
+                  RANKS)); /* of the last phase of the last call: nothing later makes up for it */
     expect_fault(plans, "deadlock");
 }
 
@@ -189,7 +195,8 @@ static void staging_reused_without_a_barrier_is_caught(void **state)
     expect_fault(plans, "race: staging");
 }
 
-/* Anything at all may be in a plan: the verifier answers, and touches nothing out of bounds (the sanitizers look). */
+/* Anything at all may be in a plan: the verifier answers, and touches nothing out of bounds (the
+ * sanitizers look). */
 static void random_garbage_is_answered(void **state)
 {
     (void)state;
@@ -197,13 +204,16 @@ static void random_garbage_is_answered(void **state)
     int caught = 0;
     print_message("seed %llu\n", (unsigned long long)x);
     for (int round = 0; round < 3000; round++) {
-        struct cecl_plan *plans = two_calls(round % 2 ? ceclOpAllGather : ceclOpAlltoAll, round % 3 == 0, CECL_PUSH);
+        struct cecl_plan *plans =
+            two_calls(round % 2 ? ceclOpAllGather : ceclOpAlltoAll, round % 3 == 0, CECL_PUSH);
         for (int change = 0; change < 1 + round % 3; change++) {
             x = x * 6364136223846793005u + 1442695040888963407u;
             struct cecl_plan *plan = &plans[(x >> 33) % (2 * RANKS)];
             const bool step = x >> 60 & 1;
-            unsigned char *bytes = step ? (unsigned char *)plan->steps : (unsigned char *)plan->copies;
-            const size_t size = step ? plan->nsteps * sizeof(plan->steps[0]) : plan->ncopies * sizeof(plan->copies[0]);
+            unsigned char *bytes =
+                step ? (unsigned char *)plan->steps : (unsigned char *)plan->copies;
+            const size_t size = step ? plan->nsteps * sizeof(plan->steps[0])
+                                     : plan->ncopies * sizeof(plan->copies[0]);
             bytes[(x >> 20) % size] ^= (unsigned char)(1u << (x >> 57 & 7));
         }
         caught += cecl_verify(plans, 2, RANKS) == ceclInternalError;
@@ -219,23 +229,16 @@ static void random_harmful_changes_are_all_caught(void **state)
     uint64_t x = 1234567;
     print_message("seed %llu\n", (unsigned long long)x);
     for (int round = 0; round < 2000; round++) {
-        struct cecl_plan *plans = two_calls(round % 2 ? ceclOpAllGather : ceclOpAlltoAll, false, round % 4 < 2 ? CECL_PUSH : CECL_PULL);
+        struct cecl_plan *plans = two_calls(round % 2 ? ceclOpAllGather : ceclOpAlltoAll, false,
+                                            round % 4 < 2 ? CECL_PUSH : CECL_PULL);
         x = x * 6364136223846793005u + 1442695040888963407u;
         struct cecl_plan *plan = &plans[(x >> 33) % (2 * RANKS)];
         struct cecl_copy *copy = &plan->copies[(x >> 25) % plan->ncopies];
         switch (x >> 60 & 3) {
-        case 0:
-            copy->bytes--;
-            break;
-        case 1:
-            copy->dst.offset = copy->dst.offset > 0 ? copy->dst.offset - 1 : 1;
-            break;
-        case 2:
-            copy->dst.rank = (uint16_t)((copy->dst.rank + 1) % RANKS);
-            break;
-        default:
-            copy->src.offset = copy->src.offset > 0 ? copy->src.offset - 1 : 1;
-            break;
+        case 0: copy->bytes--; break;
+        case 1: copy->dst.offset = copy->dst.offset > 0 ? copy->dst.offset - 1 : 1; break;
+        case 2: copy->dst.rank = (uint16_t)((copy->dst.rank + 1) % RANKS); break;
+        default: copy->src.offset = copy->src.offset > 0 ? copy->src.offset - 1 : 1; break;
         }
         if (cecl_verify(plans, 2, RANKS) != ceclInternalError)
             fail_msg("round %d, change %d was not caught", round, (int)(x >> 60 & 3));

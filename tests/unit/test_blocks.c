@@ -48,7 +48,8 @@ static void take_gives_the_lowest_offset_that_fits(void **state)
 static void freed_neighbours_coalesce_in_any_order(void **state)
 {
     (void)state;
-    static const int orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    static const int orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+                                     {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
     for (int o = 0; o < 6; o++) {
         struct cecl_blocks blocks = {0};
         assert_int_equal(cecl_blocks_add_region(&blocks, 0, 3 * UNIT), ceclSuccess);
@@ -130,7 +131,8 @@ static void random_sequences_match_a_plain_table(void **state)
     uint64_t used = 0;
     memset(owner, 0, sizeof(owner));
     for (uint64_t r = 0; r < REGIONS; r++)
-        assert_int_equal(cecl_blocks_add_region(&blocks, r * REGION * UNIT, REGION * UNIT), ceclSuccess);
+        assert_int_equal(cecl_blocks_add_region(&blocks, r * REGION * UNIT, REGION * UNIT),
+                         ceclSuccess);
     uint16_t id = 0;
     for (int step = 0; step < 200000; step++) {
         int at = rand() % (REGIONS * REGION);

@@ -1,4 +1,5 @@
-/* Joining by a unique id: strangers, wrong secrets, missing and doubled ranks, used ids. Ranks are processes of this test. */
+/* Joining by a unique id: strangers, wrong secrets, missing and doubled ranks, used ids. Ranks are
+ * processes of this test. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,9 +11,9 @@
 #include <cmocka.h>
 
 #include <dirent.h>
-#include <stdbool.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -29,7 +30,8 @@ struct life {
     bool stays_away, wrong_secret;
 };
 
-/* Exit code: the result, or 100 when an all-gather gave wrong bytes, or 101 when `words` are not said. */
+/* Exit code: the result, or 100 when an all-gather gave wrong bytes, or 101 when `words` are not
+ * said. */
 static int live(const ceclUniqueId *given, const struct life *life, const char *words)
 {
     ceclUniqueId id = *given;
@@ -55,7 +57,8 @@ static int live(const ceclUniqueId *given, const struct life *life, const char *
 }
 
 /* Runs the lives and compares each one's result. */
-static void run_with(const ceclUniqueId *id, const struct life lives[RANKS], const ceclResult_t expected[RANKS], const char *words)
+static void run_with(const ceclUniqueId *id, const struct life lives[RANKS],
+                     const ceclResult_t expected[RANKS], const char *words)
 {
     pid_t children[RANKS];
     fflush(NULL);
@@ -68,11 +71,13 @@ static void run_with(const ceclUniqueId *id, const struct life lives[RANKS], con
         int status = -1;
         waitpid(children[r], &status, 0);
         if (!WIFEXITED(status) || WEXITSTATUS(status) != (int)expected[r])
-            fail_msg("rank %d: status %#x, result %d expected", r, (unsigned)status, (int)expected[r]);
+            fail_msg("rank %d: status %#x, result %d expected", r, (unsigned)status,
+                     (int)expected[r]);
     }
 }
 
-/* A process that makes an id and lives until it is told to end: the id's thread must not be here when ranks are forked. */
+/* A process that makes an id and lives until it is told to end: the id's thread must not be here
+ * when ranks are forked. */
 struct host {
     pid_t process;
     int end; /* closing it ends the process */
@@ -83,7 +88,8 @@ static void open_host(struct host *host)
 {
     int ends[2], ready[2];
     char byte = 0;
-    host->id = mmap(NULL, sizeof(*host->id), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    host->id =
+        mmap(NULL, sizeof(*host->id), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(host->id, MAP_FAILED);
     assert_int_equal(pipe(ends), 0);
     assert_int_equal(pipe(ready), 0);
@@ -111,7 +117,8 @@ static void close_host(struct host *host)
     munmap(host->id, sizeof(*host->id));
 }
 
-static void run(const struct life lives[RANKS], const ceclResult_t expected[RANKS], const char *words)
+static void run(const struct life lives[RANKS], const ceclResult_t expected[RANKS],
+                const char *words)
 {
     struct host host;
     setenv("CECL_INIT_TIMEOUT_MS", "1000", 1);
@@ -120,7 +127,8 @@ static void run(const struct life lives[RANKS], const ceclResult_t expected[RANK
     close_host(&host);
 }
 
-static const struct life good[RANKS] = {{.nranks = RANKS, .rank = 0}, {.nranks = RANKS, .rank = 1}, {.nranks = RANKS, .rank = 2}};
+static const struct life good[RANKS] = {
+    {.nranks = RANKS, .rank = 0}, {.nranks = RANKS, .rank = 1}, {.nranks = RANKS, .rank = 2}};
 static const ceclResult_t all_succeed[RANKS] = {ceclSuccess, ceclSuccess, ceclSuccess};
 
 static void ranks_meet_and_exchange(void **state)
@@ -135,7 +143,9 @@ static void a_rank_taken_twice_is_told_to_all(void **state)
     struct life lives[RANKS];
     memcpy(lives, good, sizeof(lives));
     lives[2].rank = 1;
-    run(lives, (const ceclResult_t[]){ceclInvalidArgument, ceclInvalidArgument, ceclInvalidArgument}, "rank 1 was taken twice");
+    run(lives,
+        (const ceclResult_t[]){ceclInvalidArgument, ceclInvalidArgument, ceclInvalidArgument},
+        "rank 1 was taken twice");
 }
 
 static void differing_nranks_are_told_to_all(void **state)
@@ -144,7 +154,9 @@ static void differing_nranks_are_told_to_all(void **state)
     struct life lives[RANKS];
     memcpy(lives, good, sizeof(lives));
     lives[0].nranks = 2;
-    run(lives, (const ceclResult_t[]){ceclInvalidArgument, ceclInvalidArgument, ceclInvalidArgument}, "nranks");
+    run(lives,
+        (const ceclResult_t[]){ceclInvalidArgument, ceclInvalidArgument, ceclInvalidArgument},
+        "nranks");
 }
 
 static void a_missing_rank_is_named_to_those_who_came(void **state)
@@ -171,7 +183,9 @@ static void a_used_id_is_refused(void **state)
     struct host host;
     open_host(&host);
     run_with(host.id, good, all_succeed, NULL);
-    run_with(host.id, good, (const ceclResult_t[]){ceclInvalidUsage, ceclInvalidUsage, ceclInvalidUsage}, "used already");
+    run_with(host.id, good,
+             (const ceclResult_t[]){ceclInvalidUsage, ceclInvalidUsage, ceclInvalidUsage},
+             "used already");
     close_host(&host);
 }
 
@@ -195,7 +209,8 @@ static void an_interface_that_is_not_there_is_named(void **state)
     assert_non_null(strstr(cecl_message(), "nosuch0"));
 }
 
-/* More strangers than the root keeps: silent ones, and ones that talk nonsense. The job does not notice. */
+/* More strangers than the root keeps: silent ones, and ones that talk nonsense. The job does not
+ * notice. */
 static void strangers_do_not_disturb_the_job(void **state)
 {
     (void)state;
@@ -213,7 +228,10 @@ static void strangers_do_not_disturb_the_job(void **state)
         assert_true(sockets[i] >= 0);
         assert_int_equal(connect(sockets[i], (struct sockaddr *)&address, length), 0);
         if (i % 3 == 0)
-            assert_true(send(sockets[i], "GET / HTTP/1.1\r\nHost: somewhere.invalid\r\n\r\nand so on and on and on", 60, MSG_NOSIGNAL) != 0);
+            assert_true(
+                send(sockets[i],
+                     "GET / HTTP/1.1\r\nHost: somewhere.invalid\r\n\r\nand so on and on and on", 60,
+                     MSG_NOSIGNAL) != 0);
     }
     const int64_t start = cecl_now_ms();
     run_with(host.id, good, all_succeed, NULL);
@@ -258,7 +276,8 @@ static void the_root_leaves_nothing_behind(void **state)
         assert_int_equal(cecl_tcp_unique_id(&id), ceclSuccess);
         for (int r = 0; r < RANKS; r++) {
             members[r] = (struct member){.id = &id, .rank = r};
-            assert_int_equal(pthread_create(&members[r].thread, NULL, live_as_thread, &members[r]), 0);
+            assert_int_equal(pthread_create(&members[r].thread, NULL, live_as_thread, &members[r]),
+                             0);
         }
         for (int r = 0; r < RANKS; r++) {
             pthread_join(members[r].thread, NULL);

@@ -1,4 +1,5 @@
-/* Ranks that die, leave, never come or give up: the others learn who and why, soon, and can end. Ranks are processes of this test. */
+/* Ranks that die, leave, never come or give up: the others learn who and why, soon, and can end.
+ * Ranks are processes of this test. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,28 +33,24 @@ static void misbehave(ceclComm_t comm, enum misdeed misdeed)
 {
     switch (misdeed) {
     case DIES:
-    case DIES_BEFORE_GROWTH:
-        _exit(0);
-    case LEAVES:
-        _exit(ceclCommDestroy(comm) != ceclSuccess);
-    case ABORTS:
-        _exit(ceclCommAbort(comm) != ceclSuccess);
-    case NEVER_CALLS:
-        sleep(4);
-        _exit(0); /* without a word: its peers have given up by then */
+    case DIES_BEFORE_GROWTH: _exit(0);
+    case LEAVES: _exit(ceclCommDestroy(comm) != ceclSuccess);
+    case ABORTS: _exit(ceclCommAbort(comm) != ceclSuccess);
+    case NEVER_CALLS: sleep(4); _exit(0); /* without a word: its peers have given up by then */
     }
 }
 
 /* One rank's life. Exit code 0: the failure came as it should. */
-static int live(const ceclUniqueId *id, int rank, enum misdeed misdeed, ceclResult_t expected, const char *words)
+static int live(const ceclUniqueId *id, int rank, enum misdeed misdeed, ceclResult_t expected,
+                const char *words)
 {
     ceclComm_t comm;
     int *buffer = NULL, code = 10;
     void *more = NULL;
     ceclStream_t stream;
     ceclResult_t result = ceclSuccess, async = ceclSuccess;
-    if (ceclCommInitRank(&comm, RANKS, *id, rank) || ceclMemAlloc(comm, (void **)&buffer, RANKS * 4000) ||
-        ceclStreamCreate(comm, &stream)) {
+    if (ceclCommInitRank(&comm, RANKS, *id, rank) ||
+        ceclMemAlloc(comm, (void **)&buffer, RANKS * 4000) || ceclStreamCreate(comm, &stream)) {
         fprintf(stderr, "rank %d: %s\n", rank, ceclGetLastError(NULL));
         return 11;
     }
@@ -72,7 +69,8 @@ static int live(const ceclUniqueId *id, int rank, enum misdeed misdeed, ceclResu
         code = strstr(ceclGetLastError(comm), words) ? 0 : 12;
     if (code)
         fprintf(stderr, "rank %d: %d: %s\n", rank, (int)result, ceclGetLastError(comm));
-    if (misdeed != DIES_BEFORE_GROWTH && (ceclCommGetAsyncError(comm, &async) || async == ceclSuccess))
+    if (misdeed != DIES_BEFORE_GROWTH &&
+        (ceclCommGetAsyncError(comm, &async) || async == ceclSuccess))
         code = 13;
     if (ceclStreamDestroy(comm, stream) != ceclSuccess)
         code = 14;
@@ -103,7 +101,8 @@ static const ceclUniqueId *meet(struct meeting *meeting, int rank)
 static void run(enum misdeed misdeed, ceclResult_t expected, const char *words, double within)
 {
     pid_t children[RANKS];
-    struct meeting *meeting = mmap(NULL, sizeof(*meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct meeting *meeting =
+        mmap(NULL, sizeof(*meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(meeting, MAP_FAILED);
     setenv("CECL_DEVICE", "host", 1);
     setenv("CECL_TIMEOUT_MS", misdeed == NEVER_CALLS ? "300" : "20000", 1);

@@ -16,8 +16,9 @@ static void defaults_lie_within_their_own_ranges(void **state)
     for (int id = 0; id < CECL_SETTING_COUNT; id++) {
         int64_t value;
         if (strcmp(cecl_settings[id].fallback, "-") != 0)
-            assert_int_equal(cecl_setting_parse((enum cecl_setting_id)id, cecl_settings[id].fallback, &value),
-                             ceclSuccess);
+            assert_int_equal(
+                cecl_setting_parse((enum cecl_setting_id)id, cecl_settings[id].fallback, &value),
+                ceclSuccess);
     }
 }
 
@@ -37,10 +38,14 @@ static void byte_sizes_take_binary_suffixes(void **state)
     static const struct {
         const char *text;
         int64_t value;
-    } cases[] = {{"1048576", 1 << 20}, {"1M", 1 << 20}, {"3g", INT64_C(3) << 30}, {"16T", INT64_C(16) << 40}};
+    } cases[] = {{"1048576", 1 << 20},
+                 {"1M", 1 << 20},
+                 {"3g", INT64_C(3) << 30},
+                 {"16T", INT64_C(16) << 40}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         int64_t value = 0;
-        assert_int_equal(cecl_setting_parse(CECL_SET_POOL_BYTES, cases[i].text, &value), ceclSuccess);
+        assert_int_equal(cecl_setting_parse(CECL_SET_POOL_BYTES, cases[i].text, &value),
+                         ceclSuccess);
         assert_true(value == cases[i].value);
     }
 }
@@ -51,13 +56,21 @@ static void bad_values_are_refused_with_name_value_and_range(void **state)
     static const struct {
         enum cecl_setting_id id;
         const char *text;
-    } cases[] = {{CECL_SET_TIMEOUT_MS, "abc"}, {CECL_SET_TIMEOUT_MS, "-1"},  {CECL_SET_TIMEOUT_MS, "12x"},
-                 {CECL_SET_TIMEOUT_MS, "1K"},  {CECL_SET_POOL_BYTES, "17T"}, {CECL_SET_POOL_BYTES, "1"},
-                 {CECL_SET_POOL_BYTES, "99999999999999999999"},              {CECL_SET_DEVICE, "gpu"},
-                 {CECL_SET_DEVICE, "cud"},     {CECL_SET_DEVICE, "auto|cuda"}, {CECL_SET_FLAGS, " write"}};
+    } cases[] = {{CECL_SET_TIMEOUT_MS, "abc"},
+                 {CECL_SET_TIMEOUT_MS, "-1"},
+                 {CECL_SET_TIMEOUT_MS, "12x"},
+                 {CECL_SET_TIMEOUT_MS, "1K"},
+                 {CECL_SET_POOL_BYTES, "17T"},
+                 {CECL_SET_POOL_BYTES, "1"},
+                 {CECL_SET_POOL_BYTES, "99999999999999999999"},
+                 {CECL_SET_DEVICE, "gpu"},
+                 {CECL_SET_DEVICE, "cud"},
+                 {CECL_SET_DEVICE, "auto|cuda"},
+                 {CECL_SET_FLAGS, " write"}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         int64_t value = 77;
-        assert_int_equal(cecl_setting_parse(cases[i].id, cases[i].text, &value), ceclInvalidArgument);
+        assert_int_equal(cecl_setting_parse(cases[i].id, cases[i].text, &value),
+                         ceclInvalidArgument);
         assert_true(value == 77);
         assert_non_null(strstr(cecl_message(), cecl_settings[cases[i].id].name));
         assert_non_null(strstr(cecl_message(), cases[i].text));

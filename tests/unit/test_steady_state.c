@@ -1,4 +1,5 @@
-/* A repeated collective is a look-up and a few calls to the device: no allocation, no new plan. Two ranks as threads, host device.
+/* A repeated collective is a look-up and a few calls to the device: no allocation, no new plan. Two
+ * ranks as threads, host device.
  * The allocator is wrapped here, so sanitizers, which wrap it too, skip this program. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -64,7 +65,8 @@ static void *repeat_calls(void *argument)
         const unsigned long before = allocations;
         const uint64_t plans = me->comm->engine.plans_made;
         for (int i = 0; i < 200 && !me->failed; i++) {
-            me->failed = ceclAllGather(buffer + me->comm->rank * COUNT, buffer, COUNT, ceclInt32, me->comm, stream) ||
+            me->failed = ceclAllGather(buffer + me->comm->rank * COUNT, buffer, COUNT, ceclInt32,
+                                       me->comm, stream) ||
                          ceclAlltoAll(buffer, out, COUNT, ceclInt32, me->comm, stream) ||
                          (i % 20 == 19 && ceclStreamSynchronize(me->comm, stream));
         }

@@ -1,4 +1,5 @@
-/* Ranks as threads of one process, host device: mixed collectives on several streams, every value checked. The thread sanitizer sees it all. */
+/* Ranks as threads of one process, host device: mixed collectives on several streams, every value
+ * checked. The thread sanitizer sees it all. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,12 +38,14 @@ static void *work(void *argument)
     for (int round = 0; round < ROUNDS; round++) {
         /* Half of the rounds grow the pool or use its blocks anew. */
         if (round % 2 == 0) {
-            STEP(ceclMemAlloc(me->comm, (void **)&gathered, RANKS * COUNT * sizeof(int) * (size_t)(1 + round)));
+            STEP(ceclMemAlloc(me->comm, (void **)&gathered,
+                              RANKS * COUNT * sizeof(int) * (size_t)(1 + round)));
             STEP(ceclMemAlloc(me->comm, (void **)&exchanged, RANKS * COUNT * sizeof(int)));
         }
         for (int i = 0; i < COUNT; i++)
             gathered[rank * COUNT + i] = round * 1000000 + rank * 100000 + i;
-        STEP(ceclAllGather(gathered + rank * COUNT, gathered, COUNT, ceclInt, me->comm, streams[round % 2]));
+        STEP(ceclAllGather(gathered + rank * COUNT, gathered, COUNT, ceclInt, me->comm,
+                           streams[round % 2]));
         STEP(ceclAlltoAll(gathered, exchanged, COUNT, ceclInt, me->comm, streams[round / 2 % 2]));
         STEP(ceclStreamSynchronize(me->comm, streams[0]));
         STEP(ceclStreamSynchronize(me->comm, streams[1]));

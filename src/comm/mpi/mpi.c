@@ -1,4 +1,5 @@
-/* Joining through MPI: the callbacks of ceclCommInitOob over a communicator of MPI's. A library of its own: libcecl_mpi. */
+/* Joining through MPI: the callbacks of ceclCommInitOob over a communicator of MPI's. A library of
+ * its own: libcecl_mpi. */
 #include <cecl/cecl_mpi.h>
 
 #include <limits.h>
@@ -18,7 +19,8 @@ static int barrier(void *context)
     return MPI_Barrier(*comm) != MPI_SUCCESS;
 }
 
-CECL_API ceclResult_t ceclCommInitMpi(ceclComm_t *comm, MPI_Comm mpiComm, const ceclConfig_t *config)
+CECL_API ceclResult_t ceclCommInitMpi(ceclComm_t *comm, MPI_Comm mpiComm,
+                                      const ceclConfig_t *config)
 {
     int initialized, rank = -1, nranks = 0;
     if (MPI_Initialized(&initialized) != MPI_SUCCESS || !initialized)
