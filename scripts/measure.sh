@@ -32,7 +32,7 @@ if [ "$mode" = quick ]; then
 else
     perf --op all_gather -b 4K -e 256M -f 4 --rounds 11 -n 20 --baseline nccl,nccl-ce --enqueue --alloc --json "$out/all_gather.json"
     perf --op alltoall -b 64K -e 256M -f 4 --rounds 11 -n 20 --baseline nccl,nccl-ce --json "$out/alltoall.json"
-    CECL_FLAGS=copy perf --op all_gather -b 4K -e 64M -f 16 --rounds 7 -n 20 --in-place --enqueue
+    CECL_FLAGS=write perf --op all_gather -b 4K -e 256M -f 16 --rounds 7 -n 20 --in-place --baseline nccl-ce --enqueue
     echo "\$ example_prefetch"
     $run -n "$gpus" "$build/examples/example_prefetch" --steps 10 2>&1 | tee -a "$out/prefetch.log"
     $run -n "$gpus" "$build/examples/example_prefetch" --steps 10 --in-place 2>&1 | tail -n 5 | tee -a "$out/prefetch.log"
