@@ -22,7 +22,7 @@ nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -n 1
 if [ $tests = ON ]; then
     export LD_LIBRARY_PATH=$CECL_CMOCKA_ROOT/usr/lib/x86_64-linux-gnu:$LD_LIBRARY_PATH
     export CECL_TEST_BIG=1
-    (cd "$build" && ctest -L gpu --output-on-failure -j1 2>&1) | tee "$out/gpu_tests.log" | tail -n ${TEST_LINES:-40}
+    (cd "$build" && ctest -L 'gpu|unit' -E 'install_|documented|test_boot|test_failure' --output-on-failure -j1 2>&1) | tee "$out/gpu_tests.log" | tail -n ${TEST_LINES:-40}
 fi
 
 perf() { echo "\$ $*"; $run -n "$gpus" "$build/bench/cecl_perf" "$@" 2>&1 | tee -a "$out/perf.log"; }

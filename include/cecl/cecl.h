@@ -101,17 +101,19 @@ typedef enum { ceclOpAllGather = 0, ceclOpAlltoAll = 1 } ceclOp_t;
 
 /* Which SM use the caller allows (ceclConfig_t.smPolicy). */
 typedef enum {
-    CECL_SM_NEVER = 0, /* a call that would need an SM is refused with the reason */
-    CECL_SM_REDUCE_ONLY =
-        1, /* default. This version still copies a rank's own block locally (which needs an SM) when an
-                              * all-gather is out of place and in every all-to-all; ceclExplain says so */
-    CECL_SM_ALLOW = 2 /* SMs may be used wherever that is faster */
+    /* A call that would need an SM is refused with the reason. */
+    CECL_SM_NEVER = 0,
+    /* Default. This version still copies a rank's own block locally (which needs an SM) when an
+     * all-gather is out of place and in every all-to-all; ceclExplain says so. */
+    CECL_SM_REDUCE_ONLY = 1,
+    /* SMs may be used wherever that is faster. */
+    CECL_SM_ALLOW = 2
 } ceclSmPolicy_t;
 
 /* Where ranks run (ceclConfig_t.device). */
 typedef enum {
-    CECL_DEVICE_AUTO =
-        0, /* CUDA where each rank has a GPU of its own, otherwise host; said once on stderr */
+    /* CUDA where each rank has a GPU of its own, otherwise host; said once on stderr. */
+    CECL_DEVICE_AUTO = 0,
     CECL_DEVICE_CUDA = 1, /* CUDA or an error */
     CECL_DEVICE_HOST = 2  /* no GPU: shared memory and threads, the same plans */
 } ceclDevice_t;

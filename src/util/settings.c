@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 const struct cecl_setting cecl_settings[CECL_SETTING_COUNT] = {
 #define CECL_SETTING_ROW(id, name, kind, fallback, range, doc)                                     \
@@ -14,14 +15,14 @@ const struct cecl_setting cecl_settings[CECL_SETTING_COUNT] = {
 #undef CECL_SETTING_ROW
 };
 
-/* The position of `text` among the choices of `range`, or -1. */
+/* The position of `text` among the choices of `range`, in whatever case, or -1. */
 static int64_t choice_of(const char *range, const char *text)
 {
     size_t length = strlen(text);
     int64_t position = 0;
     for (const char *choice = range; *choice; position++) {
         size_t width = strcspn(choice, "|");
-        if (width == length && strncmp(choice, text, width) == 0)
+        if (width == length && strncasecmp(choice, text, width) == 0)
             return position;
         choice += width + (choice[width] == '|');
     }

@@ -94,7 +94,7 @@ static void a_choice_is_its_position(void **state)
     (void)state;
     int64_t value;
     bool is_set;
-    setenv("CECL_DIRECTION", "pull", 1);
+    setenv("CECL_DIRECTION", "Pull", 1);
     assert_int_equal(cecl_setting_read(CECL_SET_DIRECTION, &value, &is_set), ceclSuccess);
     unsetenv("CECL_DIRECTION");
     assert_true(is_set);

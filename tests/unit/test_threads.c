@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -107,12 +108,28 @@ static void a_missing_gpu_list_entry_is_refused(void **state)
     unsetenv("CECL_TIMEOUT_MS");
 }
 
+/* With a GPU as without one: two ranks cannot both have GPU 0. */
+static void cuda_without_a_gpu_for_each_rank_is_refused(void **state)
+{
+    (void)state;
+    ceclComm_t comms[2] = {NULL, NULL};
+    const int same[2] = {0, 0};
+    setenv("CECL_DEVICE", "cuda", 1);
+    assert_int_equal(ceclCommInitAll(comms, 2, same), ceclInvalidUsage);
+    const char *said = ceclGetLastError(NULL);
+    if (!strstr(said, "no usable GPU") && !strstr(said, "are on one GPU"))
+        fail_msg("said: %s", said);
+    assert_null(comms[0]);
+    setenv("CECL_DEVICE", "host", 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(collectives_among_threads_are_right_with_copied_flags),
         cmocka_unit_test(collectives_among_threads_are_right_with_written_flags_and_pull),
         cmocka_unit_test(a_missing_gpu_list_entry_is_refused),
+        cmocka_unit_test(cuda_without_a_gpu_for_each_rank_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
