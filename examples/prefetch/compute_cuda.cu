@@ -3,10 +3,8 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 
 #define OMPI_SKIP_MPICXX 1 /* the C++ bindings are not wanted */
 #include "prefetch.h"
@@ -185,21 +183,7 @@ static bool gpu_loss(struct compute *c, const unsigned char *text, double *sum, 
                              (size_t)c->shape->batch * SYMBOLS * sizeof(float),
                              cudaMemcpyDeviceToHost, g->stream));
     CUDA_TRY(cudaStreamSynchronize(g->stream));
-    *sum = 0;
-    *hash = 0xcbf29ce484222325u;
-    for (size_t b = 0; b < (size_t)c->shape->batch; b++) {
-        const float *l = g->host_logits + b * SYMBOLS;
-        double most = l[0], total = 0;
-        for (int i = 0; i < SYMBOLS; i++) {
-            uint32_t bits;
-            memcpy(&bits, &l[i], sizeof(bits));
-            *hash = (*hash ^ bits) * 0x100000001b3u;
-            most = l[i] > most ? l[i] : most;
-        }
-        for (int i = 0; i < SYMBOLS; i++)
-            total += exp(l[i] - most);
-        *sum += most + log(total) - l[text[b + CONTEXT]];
-    }
+    logits_loss(c->shape, g->host_logits, text, sum, hash);
     return true;
 }
 

@@ -1,6 +1,5 @@
 /* Compute on the host: float, OpenBLAS, synchronous. */
 #include <cblas.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,21 +93,7 @@ static bool host_output(struct compute *c, const void *weights)
 static bool host_loss(struct compute *c, const unsigned char *text, double *sum, uint64_t *hash)
 {
     const struct host *h = c->state;
-    *sum = 0;
-    *hash = 0xcbf29ce484222325u;
-    for (size_t b = 0; b < (size_t)c->shape->batch; b++) {
-        const float *l = h->logits + b * SYMBOLS;
-        double most = l[0], total = 0;
-        for (int i = 0; i < SYMBOLS; i++) {
-            uint32_t bits;
-            memcpy(&bits, &l[i], sizeof(bits));
-            *hash = (*hash ^ bits) * 0x100000001b3u;
-            most = l[i] > most ? l[i] : most;
-        }
-        for (int i = 0; i < SYMBOLS; i++)
-            total += exp(l[i] - most);
-        *sum += most + log(total) - l[text[b + CONTEXT]];
-    }
+    logits_loss(c->shape, h->logits, text, sum, hash);
     return true;
 }
 

@@ -34,6 +34,26 @@ float parameter(const struct shape *s, uint64_t seed, int group, size_t index)
     return uniform * (group == 0 ? 1.0f : 1.0f / sqrtf((float)s->width));
 }
 
+void logits_loss(const struct shape *s, const float *logits, const unsigned char *text, double *sum,
+                 uint64_t *hash)
+{
+    *sum = 0;
+    *hash = 0xcbf29ce484222325u;
+    for (size_t b = 0; b < (size_t)s->batch; b++) {
+        const float *l = logits + b * SYMBOLS;
+        double most = l[0], total = 0;
+        for (int i = 0; i < SYMBOLS; i++) {
+            uint32_t bits;
+            memcpy(&bits, &l[i], sizeof(bits));
+            *hash = (*hash ^ bits) * 0x100000001b3u;
+            most = l[i] > most ? l[i] : most;
+        }
+        for (int i = 0; i < SYMBOLS; i++)
+            total += exp(l[i] - most);
+        *sum += most + log(total) - l[text[b + CONTEXT]];
+    }
+}
+
 unsigned char *text_load(const char *path, size_t least, size_t *count)
 {
     FILE *file = fopen(path, "rb");

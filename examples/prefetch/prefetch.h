@@ -35,6 +35,10 @@ size_t shard_elements(const struct shape *s, int group); /* of one rank; padded 
 /* Parameter `index` of a group: from the seed alone, so every rank can make any part. */
 float parameter(const struct shape *s, uint64_t seed, int group, size_t index);
 
+/* Sum over the batch of -ln p(next byte), and a hash of all logits' bits. */
+void logits_loss(const struct shape *s, const float *logits, const unsigned char *text, double *sum,
+                 uint64_t *hash);
+
 /* Text: `count` bytes. NULL with a message on stderr. */
 unsigned char *text_load(const char *path, size_t least, size_t *count);
 
@@ -52,7 +56,7 @@ struct compute {
     bool (*embed)(struct compute *c, const void *weights, const unsigned char *text);
     bool (*layer)(struct compute *c, const void *weights);
     bool (*output)(struct compute *c, const void *weights);
-    /* Sum over the batch of -ln p(next byte), and a hash of all logits' bits. */
+    /* logits_loss of this batch; waits. */
     bool (*loss)(struct compute *c, const unsigned char *text, double *sum, uint64_t *hash);
     bool (*wait)(struct compute *c); /* until all compute is done */
     /* Order between compute and a communication stream, without the host: later compute runs after
