@@ -27,7 +27,7 @@
  * the argument, its value, and what was expected.
  *
  * Threads: communicators are independent of each other. On one communicator, make one call at a
- * time (ceclCommAbort and ceclCommGetAsyncError may be called at any time, from any thread). */
+ * time (ceclCommGetAsyncError may be called beside it, from any thread). */
 #ifndef CECL_CECL_H
 #define CECL_CECL_H
 
@@ -278,10 +278,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommFinalize(ceclComm_t comm);
 CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm);
 
 /* Gives up: releases this rank's pending waits, tells the peers (whose communicators turn to
- * ceclRemoteError), and frees everything.
- * The contents of buffers in use are undefined afterwards. `comm` is gone in any case.
- * Local, blocking (bounded). Threads: may be called while another thread is inside a call on comm
- * only if that call is bounded by the same abort.
+ * ceclRemoteError), and frees everything. The contents of buffers in use are undefined afterwards.
+ * `comm` is gone in any case.
+ * Local, blocking (bounded). Threads: the last call on comm; no other thread may be inside one
+ * (calls that wait are bounded by the timeout and by their peers' lives).
  * Ownership: ends the caller's. Errors: ceclInvalidArgument. Since 0.1. */
 CECL_API ceclResult_t ceclCommAbort(ceclComm_t comm);
 
