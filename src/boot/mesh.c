@@ -344,7 +344,7 @@ struct verdict {
 
 ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine)
 {
-    struct verdict verdict = {.result = mine}, *all = mesh->verdicts;
+    struct verdict verdict = {.result = (int32_t)mine}, *all = mesh->verdicts;
     if (mine != ceclSuccess)
         snprintf(verdict.text, sizeof(verdict.text), "%s", cecl_message());
     CECL_TRY(cecl_mesh_allgather(mesh, "agree", &verdict, all, sizeof(verdict)));

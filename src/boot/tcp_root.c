@@ -55,7 +55,7 @@ struct root {
 
 static void send_reply(int fd, ceclResult_t status, const void *data, size_t bytes)
 {
-    const struct cecl_tcp_reply reply = {.status = status, .bytes = bytes};
+    const struct cecl_tcp_reply reply = {.status = (int32_t)status, .bytes = bytes};
     const int64_t deadline = cecl_deadline(REPLY_MS);
     if (cecl_net_send(fd, &reply, sizeof(reply), deadline, "a rank") == ceclSuccess)
         (void)!cecl_net_send(fd, data, bytes, deadline, "a rank");

@@ -37,7 +37,7 @@ ceclResult_t cecl_check_call(ceclComm_t comm, struct cecl_signature *mine, ceclR
 {
     struct cecl_signature *all = comm->check_room;
 
-    mine->status = local;
+    mine->status = (int32_t)local;
     if (local != ceclSuccess)
         snprintf(mine->text, sizeof(mine->text), "%s", cecl_message());
     comm->pool.exchanges++;

@@ -57,7 +57,7 @@ static void introduce(const struct cecl_oob *oob, const struct cecl_resolved *co
     if (local == ceclSuccess && config->device != CECL_DEVICE_HOST)
         local =
             cecl_cuda_probe(config->cuda_device, oob->rank, &me->gpu, me->text, sizeof(me->text));
-    me->status = local;
+    me->status = (int32_t)local;
     if (local != ceclSuccess)
         snprintf(me->text, sizeof(me->text), "%s", cecl_message());
 }
