@@ -1,0 +1,126 @@
+/* What plans look like: batches, order, local copies, and their printed form. */
+#include "plans.h"
+
+#include <stdio.h>
+
+static struct cecl_plan lower_one(ceclOp_t op, bool in_place, enum cecl_direction direction, int nranks, int rank)
+{
+    struct cecl_call call = call_of(op, in_place, direction, 4096);
+    struct cecl_plan plan;
+    call.nranks = nranks;
+    call.rank = rank;
+    assert_int_equal(cecl_lower(&call, &plan), ceclSuccess);
+    return plan;
+}
+
+static void all_gather_in_place_issues_no_local_copy(void **state)
+{
+    (void)state;
+    struct cecl_plan plan = lower_one(ceclOpAllGather, true, CECL_PUSH, 4, 2);
+    assert_int_equal(cecl_plan_local_copies(&plan), 0);
+    assert_int_equal(plan.ncopies, 3);
+    assert_int_equal(cecl_plan_bytes(&plan), 3 * 4096);
+    cecl_plan_free(&plan);
+}
+
+static void out_of_place_issues_one_local_copy(void **state)
+{
+    (void)state;
+    static const ceclOp_t ops[] = {ceclOpAllGather, ceclOpAlltoAll};
+    for (int o = 0; o < 2; o++)
+        for (int d = 0; d < 2; d++) {
+            struct cecl_plan plan = lower_one(ops[o], false, d ? CECL_PULL : CECL_PUSH, 5, 1);
+            assert_int_equal(cecl_plan_local_copies(&plan), 1);
+            assert_int_equal(plan.ncopies, 5);
+            cecl_plan_free(&plan);
+        }
+}
+
+static void targets_rotate_so_that_no_two_ranks_begin_with_one_peer(void **state)
+{
+    (void)state;
+    for (int d = 0; d < 2; d++) {
+        bool taken[8] = {false};
+        for (int r = 0; r < 8; r++) {
+            struct cecl_plan plan = lower_one(ceclOpAllGather, true, d ? CECL_PULL : CECL_PUSH, 8, r);
+            const int peer = d ? plan.copies[0].src.rank : plan.copies[0].dst.rank;
+            assert_false(taken[peer]);
+            taken[peer] = true;
+            cecl_plan_free(&plan);
+        }
+    }
+}
+
+static void a_single_rank_needs_no_flags(void **state)
+{
+    (void)state;
+    struct cecl_plan plan = lower_one(ceclOpAllGather, true, CECL_PUSH, 1, 0);
+    assert_int_equal(plan.nsteps, 0);
+    cecl_plan_free(&plan);
+    plan = lower_one(ceclOpAlltoAll, false, CECL_PUSH, 1, 0);
+    assert_int_equal(plan.nsteps, 1);
+    assert_int_equal(plan.phases, 0);
+    cecl_plan_free(&plan);
+}
+
+static void staging_that_is_too_small_is_refused_with_what_is_needed(void **state)
+{
+    (void)state;
+    struct cecl_call call = call_of(ceclOpAlltoAll, true, CECL_PUSH, 100);
+    struct cecl_plan plan;
+    call.nranks = 72;
+    call.staging_bytes = 70;
+    assert_int_equal(cecl_lower(&call, &plan), ceclInvalidUsage);
+    assert_non_null(strstr(cecl_message(), "CECL_STAGING_BYTES"));
+    assert_non_null(strstr(cecl_message(), "71"));
+}
+
+static void a_forced_direction_wins_over_the_table(void **state)
+{
+    (void)state;
+    for (uint64_t bytes = 1; bytes < (uint64_t)1 << 40; bytes *= 64) {
+        assert_int_equal(cecl_tune_direction(ceclOpAllGather, true, 4, bytes, 1), CECL_PUSH);
+        assert_int_equal(cecl_tune_direction(ceclOpAllGather, true, 4, bytes, 2), CECL_PULL);
+        assert_int_equal(cecl_tune_direction(ceclOpAlltoAll, false, 4, bytes, 0), CECL_PUSH);
+    }
+}
+
+static void a_plan_prints_one_line_a_step(void **state)
+{
+    (void)state;
+    static const char expected[] =
+        "cecl: plan of rank 1 of 2: all-gather, 4096 bytes a block: push, one batch\n"
+        "cecl:     out of place: the rank's own block is copied within one GPU, which needs an SM; sendbuff = "
+        "recvbuff + rank * sendcount avoids it\n"
+        "     0  signal rank 0: phase 1\n"
+        "     1  wait for rank 0: phase 1\n"
+        "     2  copy 2 in one batch\n"
+        "        send[1]+0 -> recv[0]+4096  4096 bytes\n"
+        "        send[1]+0 -> recv[1]+4096  4096 bytes (local: needs an SM)\n"
+        "     3  signal rank 0: phase 2\n"
+        "     4  wait for rank 0: phase 2\n";
+    struct cecl_plan plan = lower_one(ceclOpAllGather, false, CECL_PUSH, 2, 1);
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    assert_non_null(out);
+    cecl_plan_print(&plan, out);
+    fclose(out);
+    assert_string_equal(text, expected);
+    free(text);
+    cecl_plan_free(&plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_gather_in_place_issues_no_local_copy),
+        cmocka_unit_test(out_of_place_issues_one_local_copy),
+        cmocka_unit_test(targets_rotate_so_that_no_two_ranks_begin_with_one_peer),
+        cmocka_unit_test(a_single_rank_needs_no_flags),
+        cmocka_unit_test(staging_that_is_too_small_is_refused_with_what_is_needed),
+        cmocka_unit_test(a_forced_direction_wins_over_the_table),
+        cmocka_unit_test(a_plan_prints_one_line_a_step),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
