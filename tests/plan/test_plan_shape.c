@@ -3,7 +3,8 @@
 
 #include <stdio.h>
 
-static struct cecl_plan lower_one(ceclOp_t op, bool in_place, enum cecl_direction direction, int nranks, int rank)
+static struct cecl_plan lower_one(ceclOp_t op, bool in_place, enum cecl_direction direction,
+                                  int nranks, int rank)
 {
     struct cecl_call call = call_of(op, in_place, direction, 4096);
     struct cecl_plan plan;
@@ -42,7 +43,8 @@ static void targets_rotate_so_that_no_two_ranks_begin_with_one_peer(void **state
     for (int d = 0; d < 2; d++) {
         bool taken[8] = {false};
         for (int r = 0; r < 8; r++) {
-            struct cecl_plan plan = lower_one(ceclOpAllGather, true, d ? CECL_PULL : CECL_PUSH, 8, r);
+            struct cecl_plan plan =
+                lower_one(ceclOpAllGather, true, d ? CECL_PULL : CECL_PUSH, 8, r);
             const int peer = d ? plan.copies[0].src.rank : plan.copies[0].dst.rank;
             assert_false(taken[peer]);
             taken[peer] = true;
@@ -90,7 +92,8 @@ static void a_plan_prints_one_line_a_step(void **state)
     (void)state;
     static const char expected[] =
         "cecl: plan of rank 1 of 2: all-gather, 4096 bytes a block: push, one batch\n"
-        "cecl:     out of place: the rank's own block is copied within one GPU, which needs an SM; sendbuff = "
+        "cecl:     out of place: the rank's own block is copied within one GPU, which needs an SM; "
+        "sendbuff = "
         "recvbuff + rank * sendcount avoids it\n"
         "     0  signal rank 0: phase 1\n"
         "     1  wait for rank 0: phase 1\n"

@@ -104,7 +104,9 @@ static void run(enum misdeed misdeed, ceclResult_t expected, const char *words, 
     struct meeting *meeting =
         mmap(NULL, sizeof(*meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(meeting, MAP_FAILED);
-    setenv("CECL_DEVICE", "host", 1);
+    const char *device = getenv("CECL_TEST_DEVICE"); /* cuda: the same on GPUs, one a rank */
+    setenv("CECL_DEVICE", device ? device : "host", 1);
+    setenv("CECL_CUDA_DEVICE", "rank", 1);
     setenv("CECL_TIMEOUT_MS", misdeed == NEVER_CALLS ? "300" : "20000", 1);
     setenv("CECL_DEBUG", "none", 1);
     const double start = now();
