@@ -1,8 +1,8 @@
 # Finds the optional parts. CECL_<part> = AUTO takes what is there, ON fails without it.
 
-function(part_missing part hint)
+function(part_missing part)
   if(CECL_${part} STREQUAL "ON")
-    message(FATAL_ERROR "CECL_${part}=ON, but ${hint}")
+    message(FATAL_ERROR "CECL_${part}=ON, but " ${ARGN})
   endif()
 endfunction()
 
@@ -12,13 +12,20 @@ if(NOT CECL_CUDA STREQUAL "OFF")
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual) # PTX for later chips
   endif()
-  check_language(CUDA)
   find_package(CUDAToolkit QUIET)
+  if(NOT CMAKE_CUDA_COMPILER)
+    unset(CMAKE_CUDA_COMPILER CACHE) # looked for anew: it may have been installed since
+    if(CUDAToolkit_NVCC_EXECUTABLE AND NOT DEFINED ENV{CUDACXX})
+      set(ENV{CUDACXX} ${CUDAToolkit_NVCC_EXECUTABLE}) # nvcc need not be on PATH
+    endif()
+  endif()
+  check_language(CUDA)
   if(CMAKE_CUDA_COMPILER AND CUDAToolkit_FOUND AND CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
     enable_language(CUDA)
     set(CECL_CUDA_ENABLED ON)
   else()
-    part_missing(CUDA "no CUDA toolkit 12.8 or later with nvcc was found (put nvcc on PATH)")
+    part_missing(CUDA "no CUDA toolkit 12.8 or later with nvcc was found: install one from NVIDIA, "
+                 "and put its nvcc on PATH if it lies in no usual place")
   endif()
 endif()
 
@@ -46,5 +53,5 @@ if(NOT CECL_NCCL STREQUAL "OFF" AND CECL_CUDA_ENABLED)
   endif()
 endif()
 if(NOT CECL_NCCL_ENABLED AND NOT CECL_NCCL STREQUAL "OFF")
-  part_missing(NCCL "NCCL (nccl.h and libnccl) or CUDA was not found")
+  part_missing(NCCL "NCCL was not found (NVIDIA's packages libnccl2 and libnccl-dev), or CUDA was not")
 endif()

@@ -1,12 +1,17 @@
-#!/bin/sh
-# Fails when a shared library exports anything but cecl*: check_exports.sh libcecl.so
-set -eu
-strangers=$(nm -D --defined-only "$1" | awk '{print $3}' | grep -v '^cecl' || true)
-if [ -n "$strangers" ]; then
-    echo "$1 exports names that are not cecl's:"
-    echo "$strangers"
+#!/usr/bin/env bash
+# Fails when a shared library does not export exactly the functions of its public header.
+# check_exports.sh LIBRARY HEADER [NAME ...]   NAME: exported beside them, for a library of ours
+set -euo pipefail
+library=$1 header=$2
+shift 2
+exported=$(nm -D --defined-only "$library" | awk '{ print $3 }' | sort)
+public=$({
+    sed -n 's/^CECL_API.*\b\(cecl[A-Za-z]*\)(.*/\1/p' "$header"
+    [ $# -eq 0 ] || printf '%s\n' "$@"
+} | sort)
+[ -n "$public" ] || { echo "$header: no public function found"; exit 1; }
+if ! diff <(echo "$public") <(echo "$exported"); then
+    echo "$library: < public but not exported, > exported but not public"
     exit 1
 fi
-count=$(nm -D --defined-only "$1" | wc -l)
-[ "$count" -gt 20 ] || { echo "$1 exports only $count names"; exit 1; }
-echo "$1: $count names, all cecl*"
+echo "$library: $(echo "$exported" | wc -l) names, all public"

@@ -1,19 +1,31 @@
 #!/usr/bin/env bash
-# Fails when a public function's comment does not say: collective or local, threads, ownership, errors, since. A comment may refer to
-# another function's ("see ceclX", "as ceclX") for what it leaves out.
+# Fails when a public function's comment does not say: collective or local, threads, ownership,
+# errors, since. For what it leaves out it may refer to another's ("see ceclX", "as ceclX").
+# check_header.sh [HEADER ...]: all public headers by default
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
+[ $# -gt 0 ] || set -- "$root"/include/cecl/*.h
 awk '
+    BEGIN { nwords = split("Collective|Local Threads|threads Ownership|ownership " \
+                           "Errors|errors Since", words, " ") }
+    function complain(what) { print FILENAME ": " name ": " what; bad = 1 }
     /^\/\*/ { comment = ""; inside = 1 }
-    inside { comment = comment " " $0 }
+    inside { line = $0; sub(/^ \*/, "", line); comment = comment " " line }
     /\*\// { inside = 0 }
     /^CECL_API/ {
-        match($0, /cecl[A-Za-z]+\(/); name = substr($0, RSTART, RLENGTH - 1); count++
-        split("Collective|Local Threads|threads Ownership|ownership Errors|errors Since", words, " ")
-        for (i = 1; i <= 5; i++)
-            if (comment !~ words[i] && comment !~ /see cecl|as cecl/) { print FILENAME ": " name ": says nothing of " words[i]; bad = 1 }
-        if (comment == "") { print FILENAME ": " name ": no comment"; bad = 1 }
+        name = match($0, /cecl[A-Za-z]+\(/) ? substr($0, RSTART, RLENGTH - 1) : "line " FNR
+        count++
+        if (comment == "")
+            complain("no comment")
+        else if (comment !~ /(see|as) +cecl/)
+            for (i = 1; i <= nwords; i++)
+                if (comment !~ words[i])
+                    complain("says nothing of " words[i])
         comment = ""
     }
-    END { if (count < 1) { print "no public function found"; bad = 1 } else print count " public functions documented"; exit bad }
-' "$root"/include/cecl/*.h
+    END {
+        if (count < 1) { print "no public function found"; bad = 1 }
+        if (!bad) print count " public functions documented"
+        exit bad
+    }
+' "$@"

@@ -1,21 +1,37 @@
 #!/usr/bin/env bash
-# Installs what building and testing need on Debian, if it is missing: setup.sh PACKAGE ... Quiet when there is nothing to do.
+# Installs what building and testing need on Debian, if it is missing: setup.sh PACKAGE ...
+# Says nothing when there is nothing to do. Elsewhere than on Debian it only names what is needed:
+# CMake then finds it, or says which part it misses.
 set -euo pipefail
+
 missing=()
 for package in "$@"; do
-    dpkg -s "$package" >/dev/null 2>&1 || missing+=("$package")
+    # Not `dpkg -s`: that succeeds for a package that was removed and left its configuration.
+    state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+    [ "$state" = installed ] || missing+=("$package")
 done
-[ ${#missing[@]} -eq 0 ] && exit 0
+[ ${#missing[@]} -gt 0 ] || exit 0
+
 if ! command -v apt-get >/dev/null; then
-    echo "Please install: ${missing[*]} (these are Debian's names), then run this again." >&2
-    exit 1
+    echo "Needed, by Debian's names (this is no Debian; nothing was installed): ${missing[*]}" >&2
+    exit 0
 fi
-sudo=
-[ "$(id -u)" -eq 0 ] || sudo=sudo
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+    if ! command -v sudo >/dev/null; then
+        echo "Please run this as root, then again: apt-get install ${missing[*]}" >&2
+        exit 1
+    fi
+    as_root=(sudo)
+fi
+
 echo "Installing ${missing[*]} ..."
 log=$(mktemp)
-if ! { $sudo apt-get update && $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+trap 'rm -f "$log"' EXIT
+# One unreachable list among several must not stop what the others can give.
+"${as_root[@]}" apt-get update >"$log" 2>&1 || true
+if ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y --no-install-recommends "${missing[@]}" >>"$log" 2>&1; then
     tail -n 20 "$log" >&2
     exit 1
 fi
-rm -f "$log"

@@ -1,0 +1,31 @@
+# shellcheck shell=bash
+# What the scripts beside it share: what Debian has to have installed, how much to do at once, and
+# a build that speaks only when it fails. Sourced by them; it expects `root`.
+
+build_packages=(gcc g++ libc6-dev make cmake pkg-config binutils
+    libopenmpi-dev openmpi-bin libopenblas-dev)
+test_packages=("${build_packages[@]}" libcmocka-dev)
+# shellcheck disable=SC2034 # .ci/run's
+ci_packages=("${test_packages[@]}" clang clang-format libclang-rt-dev spin)
+
+# As many as there are processors; more than 8 compilers only cost memory.
+jobs=$(nproc)
+[ "$jobs" -le 8 ] || jobs=8
+
+# build DIR CMAKE_OPTION...: configures and builds in DIR; prints the end of the log if that fails.
+build() {
+    local dir=$1
+    shift
+    mkdir -p "$dir"
+    if ! { cmake -S "${root:?}" -B "$dir" "$@" && cmake --build "$dir" -j"$jobs"; } \
+        >"$dir/build.log" 2>&1; then
+        tail -n 40 "$dir/build.log" >&2
+        echo "The build failed; all of it is in $dir/build.log" >&2
+        return 1
+    fi
+}
+
+# built_with PART DIR: whether the build in DIR found CUDA, MPI or NCCL.
+built_with() {
+    grep -q "^-- cecl .*$1 ON" "$2/build.log"
+}
