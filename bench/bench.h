@@ -9,15 +9,41 @@
 
 #define MAX_SIDES 3
 #define MAX_ROUNDS 101
+#define MAX_SIZES 64
+#define MAX_RESULTS (2 * MAX_SIZES) /* each size in place and out of place */
+
+/* How the program ends. All ranks end alike, except that a broken one takes the others with it. */
+enum { END_FINE = 0, END_WRONG = 1, END_USAGE = 2, END_BROKEN = 3 };
+
+/* A collective, as data. Rivals keep their own functions, by `id`. */
+struct op {
+    const char *name;
+    ceclOp_t id;
+    bool block_per_rank; /* the send buffer holds a block for each rank, not one block */
+    bool in_place_too;   /* measured in place unless told otherwise */
+    ceclResult_t (*call)(const void *send, void *recv, size_t count, ceclDataType_t type,
+                         ceclComm_t comm, ceclStream_t stream);
+};
+
+struct type {
+    const char *name;
+    ceclDataType_t id;
+    size_t bytes;
+};
+
+/* What --corrupt spoils, so that a test sees the check fail. */
+enum corruption { CORRUPT_NOTHING, CORRUPT_BYTE, CORRUPT_SKIP };
 
 struct options {
-    ceclOp_t op;
+    const struct op *op;
+    const struct type *type;
     size_t first, last; /* bytes a rank */
     double factor;
     int iterations, warmup, rounds;
     bool check, in_place, out_of_place;
     bool nccl, nccl_ce;
-    bool enqueue, alloc, corrupt;
+    bool enqueue, alloc;
+    enum corruption corrupt;
     size_t alloc_bytes;
     const char *json;
 };
@@ -28,6 +54,7 @@ struct run {
     bool cuda;
     ceclComm_t comm;
     ceclStream_t stream;
+    unsigned char *host; /* for the check: as large as the largest result */
     struct options options;
 };
 
@@ -37,8 +64,7 @@ struct side {
     void *send, *recv;
     void *state;
     bool (*open)(struct side *side, const struct run *run, size_t send_bytes, size_t recv_bytes);
-    /* Enqueues one collective; `block` bytes are a rank's contribution, or a block of an
-     * all-to-all. */
+    /* Enqueues one collective of blocks of `block` bytes. */
     bool (*call)(struct side *side, const struct run *run, const void *send, size_t block);
     bool (*supports)(const struct run *run, bool in_place); /* NULL: everything */
     void (*close)(struct side *side);
@@ -46,21 +72,30 @@ struct side {
 
 /* What was measured for one size and placement. */
 struct result {
-    size_t bytes; /* a rank */
+    size_t block; /* bytes */
     bool in_place;
     int nsides;
     const char *names[MAX_SIDES];
     double us[MAX_SIDES]; /* median over rounds of the slowest rank; 0: not measured */
-    long long errors;     /* bytes wrong over all sides and ranks; -1: not checked */
+    long long errors;     /* bytes wrong over all sides, checks and ranks; -1: not checked */
 };
 
-/* options.c: false with a message (and exit code in *code) when the program should end. */
-bool options_parse(struct options *options, int argc, char **argv, bool quiet, int *code);
+/* ops.c: NULL where there is none of this name; names: all, for a message. */
+const struct op *op_named(const char *name);
+const struct type *type_named(const char *name);
+size_t block_of(const struct options *o, int nranks, size_t bytes); /* whole elements */
+size_t send_bytes_of(const struct run *run, size_t block);          /* "bytes a rank" */
+size_t size_at(const struct options *o, int index);                 /* 0: past the last */
+const void *send_place(const struct side *side, const struct run *run, size_t block, bool in_place);
 
-/* sides.c */
+/* options.c: false with a message (and exit code in *code) when the program should end. */
+bool options_parse(struct options *options, int argc, char **argv, const struct run *run,
+                   int *code);
+
+/* sides.c: 0 where a wanted side cannot be had. */
 int sides_make(const struct run *run, struct side sides[MAX_SIDES]);
-extern const struct side side_cecl;
-/* side_nccl.c or its absent twin: false when this build has no NCCL. */
+/* side_nccl.c or its absent twin: whether this build has NCCL; false where memory ran out. */
+extern const bool side_nccl_built;
 bool side_nccl_make(struct side *side, bool copy_engine);
 
 /* clock_cuda.c or its absent twin: time of `iterations` calls on the stream, in us; negative:
@@ -70,19 +105,18 @@ double clock_time(struct side *side, const struct run *run, const void *send, si
 
 /* check.c: runs one call on fresh random input and a poisoned output; bytes that are wrong here, or
  * -1. */
-long long check_side(struct side *side, const struct run *run, size_t bytes, bool in_place,
+long long check_side(struct side *side, const struct run *run, size_t block, bool in_place,
                      uint64_t seed);
 
 /* report.c */
 void report_head(const struct run *run, const struct side *sides, int nsides);
 void report_row(const struct run *run, const struct result *result);
 bool report_json(const struct run *run, const struct result *results, int count);
-double algbw_of(const struct run *run, size_t bytes, double us); /* GB/s */
-double busbw_of(const struct run *run, size_t bytes, double us);
+bool report_json_opens(const struct run *run); /* collective; so that no long run ends in vain */
 
-/* extras.c: --enqueue and --alloc. False on failure. */
+/* extras.c: --enqueue, false on failure; --alloc, one of END_... */
 bool extra_enqueue(const struct run *run, struct side *side);
-bool extra_alloc(const struct run *run);
+int extra_alloc(const struct run *run);
 
 /* A failed call in words; returns false. */
 bool complain(const struct run *run, const char *what, const char *why);
@@ -93,7 +127,5 @@ bool complain(const struct run *run, const char *what, const char *why);
     } while (0)
 
 int compare_doubles(const void *a, const void *b);
-const void *send_place(const struct side *side, const struct run *run, size_t block, bool in_place);
-size_t block_of(const struct run *run, size_t bytes); /* rounded down to whole 4-byte elements */
 
 #endif

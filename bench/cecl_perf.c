@@ -5,8 +5,6 @@
 
 #include "bench.h"
 
-#define MAX_RESULTS 128
-
 bool complain(const struct run *run, const char *what, const char *why)
 {
     fprintf(stderr, "cecl_perf: rank %d: %s: %s\n", run->rank, what, why);
@@ -34,15 +32,26 @@ static bool time_round(struct side *side, const struct run *run, const void *sen
     return true;
 }
 
-/* Wrong bytes on all ranks. */
-static bool check_all(struct side *sides, const struct result *r, const struct run *run,
-                      const bool *on, uint64_t seed, long long *errors)
+/* One size and placement of all sides. */
+struct trial {
+    struct side *sides;
+    int nsides;
+    bool in_place;
+    size_t block;
+    const void *send[MAX_SIDES];
+    bool on[MAX_SIDES];
+};
+
+/* Adds the wrong bytes of all sides and ranks. `turn` makes the input new. */
+static bool check_all(const struct trial *t, const struct run *run, int turn, long long *errors)
 {
-    for (int s = 0; s < r->nsides; s++) {
-        long long mine = on[s]
-                             ? check_side(&sides[s], run, r->bytes, r->in_place, seed + (uint64_t)s)
-                             : 0,
-                  all = 0;
+    for (int s = 0; s < t->nsides; s++) {
+        const uint64_t seed = (t->block * (MAX_ROUNDS + 1) + (uint64_t)turn) * MAX_SIDES;
+        long long all = 0;
+        if (!t->on[s])
+            continue;
+        const long long mine =
+            check_side(&t->sides[s], run, t->block, t->in_place, seed + (uint64_t)s);
         if (mine < 0)
             return false;
         MPI_Allreduce(&mine, &all, 1, MPI_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
@@ -51,62 +60,105 @@ static bool check_all(struct side *sides, const struct result *r, const struct r
     return true;
 }
 
+/* Times `iterations` calls of each side in turn. */
+static bool time_all(const struct trial *t, const struct run *run, int iterations,
+                     double us[MAX_SIDES])
+{
+    for (int s = 0; s < t->nsides; s++)
+        if (t->on[s] && !time_round(&t->sides[s], run, t->send[s], t->block, iterations, &us[s]))
+            return false;
+    return true;
+}
+
+/* A check leaves the device idle for long, so each round warms anew, all sides before the first is
+ * timed. */
+static bool measure_rounds(const struct trial *t, const struct run *run, long long *errors,
+                           double rounds[MAX_ROUNDS][MAX_SIDES])
+{
+    const struct options *o = &run->options;
+    double unused[MAX_SIDES];
+    for (int round = 0; round < o->rounds; round++)
+        if ((o->check && !check_all(t, run, round, errors)) ||
+            (o->warmup > 0 && !time_all(t, run, o->warmup, unused)) ||
+            !time_all(t, run, o->iterations, rounds[round]))
+            return false;
+    return !o->check || check_all(t, run, o->rounds, errors);
+}
+
 static bool measure(struct side *sides, const struct run *run, struct result *r)
 {
-    static double us[MAX_SIDES][MAX_ROUNDS];
-    const size_t block = block_of(run, r->bytes);
-    const struct options *o = &run->options;
-    const void *send[MAX_SIDES];
-    bool on[MAX_SIDES];
+    static double rounds[MAX_ROUNDS][MAX_SIDES];
+    double sorted[MAX_ROUNDS];
+    const int nrounds = run->options.rounds;
+    struct trial t = {
+        .sides = sides, .nsides = r->nsides, .in_place = r->in_place, .block = r->block};
 
-    r->errors = o->check ? 0 : -1;
     for (int s = 0; s < r->nsides; s++) {
         r->names[s] = sides[s].name;
-        on[s] = !sides[s].supports || sides[s].supports(run, r->in_place);
-        send[s] = send_place(&sides[s], run, block, r->in_place);
+        t.on[s] = !sides[s].supports || sides[s].supports(run, r->in_place);
+        t.send[s] = send_place(&sides[s], run, r->block, r->in_place);
     }
-    if (o->check && !check_all(sides, r, run, on, r->bytes + 1, &r->errors))
+    r->errors = run->options.check ? 0 : -1;
+    if (!measure_rounds(&t, run, &r->errors, rounds))
         return false;
-    for (int s = 0; s < r->nsides; s++)
-        if (on[s] && o->warmup > 0 &&
-            !time_round(&sides[s], run, send[s], block, o->warmup, &us[s][0]))
-            return false;
-    for (int round = 0; round < o->rounds; round++)
-        for (int s = 0; s < r->nsides; s++)
-            if (on[s] && !time_round(&sides[s], run, send[s], block, o->iterations, &us[s][round]))
-                return false;
     for (int s = 0; s < r->nsides; s++) {
-        qsort(us[s], (size_t)o->rounds, sizeof(double), compare_doubles);
-        r->us[s] = on[s] ? us[s][o->rounds / 2] : 0;
+        for (int i = 0; i < nrounds; i++)
+            sorted[i] = rounds[i][s];
+        qsort(sorted, (size_t)nrounds, sizeof(double), compare_doubles);
+        r->us[s] = t.on[s] ? sorted[nrounds / 2] : 0;
     }
-    /* Once more after the timing: what only a busy machine gets wrong shows here. */
-    return !o->check || check_all(sides, r, run, on, r->bytes + 1000003, &r->errors);
+    return true;
 }
 
 /* All sizes and placements. Returns the number of results, or -1. */
 static int measure_all(struct side *sides, int nsides, const struct run *run,
-                       struct result *results, bool *wrong)
+                       struct result results[MAX_RESULTS])
 {
     const struct options *o = &run->options;
+    size_t size;
     int count = 0;
     report_head(run, sides, nsides);
-    for (double size = (double)o->first; size <= (double)o->last && count + 2 <= MAX_RESULTS;
-         size *= o->factor)
+    for (int i = 0; i < MAX_SIZES && (size = size_at(o, i)) != 0; i++)
         for (int in_place = 0; in_place < 2; in_place++) {
-            if (!(in_place ? o->in_place : o->out_of_place) || block_of(run, (size_t)size) == 0)
+            if (!(in_place ? o->in_place : o->out_of_place))
                 continue;
             struct result *r = &results[count++];
-            *r = (struct result){.bytes = (size_t)size, .in_place = in_place, .nsides = nsides};
+            *r = (struct result){
+                .block = block_of(o, run->nranks, size), .in_place = in_place, .nsides = nsides};
             if (!measure(sides, run, r))
                 return -1;
             report_row(run, r);
-            *wrong = *wrong || r->errors > 0;
         }
     return count;
 }
 
+/* The sides' life: opened with room for the largest size, measured, closed. */
+static bool measure_sides(const struct run *run, long long *wrong)
+{
+    static struct result results[MAX_RESULTS];
+    struct side sides[MAX_SIDES];
+    const int nsides = sides_make(run, sides);
+    const size_t largest = block_of(&run->options, run->nranks, run->options.last);
+    bool fine = nsides > 0;
+
+    for (int s = 0; s < nsides; s++)
+        if (!sides[s].open(&sides[s], run, send_bytes_of(run, largest),
+                           largest * (size_t)run->nranks))
+            return false;
+    const int count = fine ? measure_all(sides, nsides, run, results) : -1;
+    fine = count >= 0 && report_json(run, results, count);
+    for (int s = 0; s < nsides && run->options.enqueue && fine; s++)
+        fine = extra_enqueue(run, &sides[s]);
+    for (int s = nsides - 1; s >= 0; s--)
+        sides[s].close(&sides[s]);
+    for (int i = 0; i < count; i++)
+        *wrong += results[i].errors > 0 ? results[i].errors : 0;
+    return fine;
+}
+
 static bool join(struct run *run)
 {
+    const size_t largest = block_of(&run->options, run->nranks, run->options.last);
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
     int device = -1;
     config.cudaDevice = CECL_CUDA_DEVICE_BY_RANK;
@@ -114,53 +166,63 @@ static bool join(struct run *run)
     BENCH_TRY(run, ceclCommCuDevice(run->comm, &device));
     BENCH_TRY(run, ceclStreamCreate(run->comm, &run->stream));
     run->cuda = device >= 0;
+    if (run->options.check && !(run->host = malloc(largest * (size_t)run->nranks)))
+        return complain(run, "-c 1", "no host memory for the largest result");
     return true;
+}
+
+static int perform_joined(struct run *run)
+{
+    long long wrong = 0;
+    if ((run->options.nccl || run->options.nccl_ce) && !run->cuda) {
+        if (run->rank == 0)
+            fprintf(stderr, "cecl_perf: --baseline: NCCL needs GPUs, ranks are on the host\n");
+        return END_USAGE;
+    }
+    if (!measure_sides(run, &wrong))
+        return END_BROKEN;
+    if (run->options.alloc) {
+        const int end = extra_alloc(run);
+        if (end != END_FINE)
+            return end;
+    }
+    if (run->rank == 0) {
+        if (wrong)
+            printf("# WRONG BYTES: %lld\n", wrong);
+        else
+            puts(run->options.check ? "# every byte right" : "# not checked");
+    }
+    return wrong ? END_WRONG : END_FINE;
 }
 
 static int perform(struct run *run)
 {
-    static struct result results[MAX_RESULTS];
-    struct side sides[MAX_SIDES];
-    bool wrong = false, fine = true;
-
+    if (!report_json_opens(run))
+        return END_USAGE;
     if (!join(run))
-        return 1;
-    const int nsides = sides_make(run, sides);
-    const size_t last = run->options.last, recv_bytes = run->options.op == ceclOpAllGather
-                                                            ? last * (size_t)run->nranks
-                                                            : last;
-    if (nsides < 0)
-        return 1;
-    for (int s = 0; s < nsides; s++)
-        if (!sides[s].open(&sides[s], run, last, recv_bytes))
-            return 1;
-    const int count = measure_all(sides, nsides, run, results, &wrong);
-    fine = count >= 0 && report_json(run, results, count);
-    for (int s = 0; s < nsides && run->options.enqueue && fine; s++)
-        fine = extra_enqueue(run, &sides[s]);
-    for (int s = nsides - 1; s >= 0; s--)
-        sides[s].close(&sides[s]);
-    fine = (!run->options.alloc || extra_alloc(run)) && fine;
-    fine = ceclStreamDestroy(run->comm, run->stream) == ceclSuccess && fine;
-    fine = ceclCommDestroy(run->comm) == ceclSuccess && fine;
-    if (run->rank == 0 && fine)
-        printf("# %s\n", wrong                ? "WRONG BYTES"
-                         : run->options.check ? "every byte right"
-                                              : "not checked");
-    return fine && !wrong ? 0 : 1;
+        return END_BROKEN;
+    const int end = perform_joined(run);
+    free(run->host);
+    /* A broken communicator is left to the end of the process: peers may be gone already. */
+    if (end != END_BROKEN && (ceclStreamDestroy(run->comm, run->stream) != ceclSuccess ||
+                              ceclCommDestroy(run->comm) != ceclSuccess)) {
+        complain(run, "closing", ceclGetLastError(NULL));
+        return END_BROKEN;
+    }
+    return end;
 }
 
 int main(int argc, char **argv)
 {
     struct run run = {0};
-    int code;
+    int end;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &run.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &run.nranks);
-    if (options_parse(&run.options, argc, argv, run.rank != 0, &code))
-        code = perform(&run);
-    if (code == 1) /* others may wait for this rank inside MPI */
-        MPI_Abort(MPI_COMM_WORLD, 1);
+    if (options_parse(&run.options, argc, argv, &run, &end))
+        end = perform(&run);
+    if (end == END_BROKEN) /* others may wait for this rank inside MPI */
+        MPI_Abort(MPI_COMM_WORLD, END_BROKEN);
     MPI_Finalize();
-    return code;
+    return end;
 }

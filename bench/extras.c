@@ -6,7 +6,8 @@
 
 #define ENQUEUES 2000
 #define DRAIN_EVERY 16 /* so that a full queue is not what is measured */
-#define ALLOCATIONS 2000
+#define PAIRS 2000
+#define LIVE 32 /* blocks that live beside the pairs, with holes between */
 
 static void print_times(const struct run *run, const char *what, double *us, int count)
 {
@@ -19,62 +20,119 @@ static void print_times(const struct run *run, const char *what, double *us, int
 bool extra_enqueue(const struct run *run, struct side *side)
 {
     static double us[ENQUEUES];
-    const size_t block = block_of(run, run->options.first);
+    const size_t block = block_of(&run->options, run->nranks, run->options.first);
     const bool in_place = run->options.in_place;
     const void *send = send_place(side, run, block, in_place);
-    char what[96];
+    char what[128];
+    if (side->supports && !side->supports(run, in_place))
+        return true;
     MPI_Barrier(MPI_COMM_WORLD);
-    for (int i = 0; i < ENQUEUES; i++) {
+    /* The first calls only warm: other sizes came in between. */
+    for (int i = -DRAIN_EVERY; i < ENQUEUES; i++) {
         const double start = wall_us();
         if (!side->call(side, run, send, block))
             return false;
-        us[i] = wall_us() - start;
-        if (i % DRAIN_EVERY == DRAIN_EVERY - 1)
+        if (i >= 0)
+            us[i] = wall_us() - start;
+        if ((i + DRAIN_EVERY) % DRAIN_EVERY == DRAIN_EVERY - 1)
             BENCH_TRY(run, ceclStreamSynchronize(run->comm, run->stream));
     }
     BENCH_TRY(run, ceclStreamSynchronize(run->comm, run->stream));
-    snprintf(what, sizeof(what), "host time to enqueue one call (%s, %zu bytes a rank, %s)",
-             side->name, run->options.first, in_place ? "in place" : "out of place");
+    snprintf(what, sizeof(what), "host time to enqueue one call (%s, %zu bytes a rank, %s, rank 0)",
+             side->name, send_bytes_of(run, block), in_place ? "in place" : "out of place");
     print_times(run, what, us, ENQUEUES);
     return true;
 }
 
-static bool measure_rendezvous(const struct run *run, ceclComm_t comm, double *ms)
+static bool segments(const struct run *run, uint64_t *count)
 {
-    struct run inner = *run;
-    void *big = NULL;
-    inner.comm = comm;
-    MPI_Barrier(MPI_COMM_WORLD);
-    const double start = wall_us();
-    BENCH_TRY(&inner, ceclMemAlloc(comm, &big, run->options.alloc_bytes));
-    *ms = (wall_us() - start) * 1e-3;
-    BENCH_TRY(&inner, ceclMemFree(comm, big));
+    ceclPoolStats_t stats;
+    BENCH_TRY(run, ceclPoolStats(run->comm, &stats));
+    *count = stats.segments;
     return true;
 }
 
-bool extra_alloc(const struct run *run)
+/* Time of one allocation that must grow the pool. *grew tells whether it did. */
+static bool time_rendezvous(const struct run *run, double *ms, bool *grew)
 {
-    static double us[ALLOCATIONS];
-    ceclConfig_t config = CECL_CONFIG_INITIALIZER;
-    ceclComm_t comm;
-    double mine = 0, slowest = 0;
-    void *ptr = NULL;
-    config.cudaDevice = CECL_CUDA_DEVICE_BY_RANK;
-    BENCH_TRY(run, ceclCommInitMpi(&comm, MPI_COMM_WORLD, &config));
-    bool fine = measure_rendezvous(run, comm, &mine);
-    for (int i = 0; i < ALLOCATIONS && fine; i++) {
+    uint64_t before = 0, after = 0;
+    void *big = NULL;
+    if (!segments(run, &before))
+        return false;
+    MPI_Barrier(MPI_COMM_WORLD);
+    const double start = wall_us();
+    BENCH_TRY(run, ceclMemAlloc(run->comm, &big, run->options.alloc_bytes));
+    *ms = (wall_us() - start) * 1e-3;
+    if (!segments(run, &after))
+        return false;
+    *grew = after > before;
+    BENCH_TRY(run, ceclMemFree(run->comm, big));
+    return true;
+}
+
+/* Times of an allocation and its free while others live, the pool staying as large as it is. */
+static bool time_pairs(const struct run *run, double us[PAIRS])
+{
+    void *live[LIVE], *ptr = NULL;
+    uint64_t before = 0, after = 0;
+    for (size_t i = 0; i < LIVE; i++)
+        BENCH_TRY(run, ceclMemAlloc(run->comm, &live[i], (1 + i % 2) << 12));
+    for (int i = 0; i < LIVE; i += 2)
+        BENCH_TRY(run, ceclMemFree(run->comm, live[i]));
+    if (!segments(run, &before))
+        return false;
+    for (size_t i = 0; i < PAIRS; i++) {
         const double start = wall_us();
-        fine = ceclMemAlloc(comm, &ptr, (size_t)(1 + i % 64) << 12) == ceclSuccess;
+        BENCH_TRY(run, ceclMemAlloc(run->comm, &ptr, (1 + i % 16) << 12));
+        BENCH_TRY(run, ceclMemFree(run->comm, ptr));
         us[i] = wall_us() - start;
-        fine = fine && (i % 3 == 0 || ceclMemFree(comm, ptr) == ceclSuccess);
     }
-    if (!fine)
-        complain(run, "--alloc", ceclGetLastError(comm));
+    if (!segments(run, &after))
+        return false;
+    for (int i = 1; i < LIVE; i += 2)
+        BENCH_TRY(run, ceclMemFree(run->comm, live[i]));
+    return after == before || complain(run, "--alloc", "the pool grew amid allocations inside it");
+}
+
+/* The ranks see alike whether the pool grew, and so end alike. */
+static int measure_alloc(const struct run *run)
+{
+    static double us[PAIRS];
+    double mine = 0, slowest = 0;
+    bool grew = false;
+    if (!time_rendezvous(run, &mine, &grew))
+        return END_BROKEN;
+    if (!grew) {
+        if (run->rank == 0)
+            fprintf(stderr,
+                    "cecl_perf: --alloc-bytes %zu: fits a new communicator's pool; more expected, "
+                    "so that the pool must grow\n",
+                    run->options.alloc_bytes);
+        return END_USAGE;
+    }
     MPI_Reduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
-    if (run->rank == 0 && fine)
+    if (run->rank == 0)
         printf("# rendezvous: %zu bytes a rank in %.2f ms (slowest rank)\n",
                run->options.alloc_bytes, slowest);
-    if (fine)
-        print_times(run, "allocation inside the pool", us, ALLOCATIONS);
-    return ceclCommDestroy(comm) == ceclSuccess && fine;
+    if (!time_pairs(run, us))
+        return END_BROKEN;
+    print_times(run, "allocation and free inside the pool (rank 0)", us, PAIRS);
+    return END_FINE;
+}
+
+int extra_alloc(const struct run *run)
+{
+    struct run fresh = *run;
+    ceclConfig_t config = CECL_CONFIG_INITIALIZER;
+    config.cudaDevice = CECL_CUDA_DEVICE_BY_RANK;
+    if (ceclCommInitMpi(&fresh.comm, MPI_COMM_WORLD, &config) != ceclSuccess) {
+        complain(run, "ceclCommInitMpi", ceclGetLastError(NULL));
+        return END_BROKEN;
+    }
+    const int end = measure_alloc(&fresh);
+    if (ceclCommDestroy(fresh.comm) != ceclSuccess) {
+        complain(run, "ceclCommDestroy", ceclGetLastError(NULL));
+        return END_BROKEN;
+    }
+    return end;
 }

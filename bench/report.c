@@ -1,34 +1,30 @@
 /* The table on standard output, and the JSON file. */
-#include <inttypes.h>
 #include <stdio.h>
 
 #include "bench.h"
 
-double algbw_of(const struct run *run, size_t bytes, double us)
+/* GB/s, as nccl-tests counts them: the same for a block from each rank and a block to each. */
+static double algbw_of(const struct run *run, const struct result *r, int side)
 {
-    const double all = (double)bytes * (run->options.op == ceclOpAllGather ? run->nranks : 1);
-    return us > 0 ? all / us * 1e-3 : 0;
+    const double all = (double)r->block * run->nranks;
+    return r->us[side] > 0 ? all / r->us[side] * 1e-3 : 0;
 }
 
-double busbw_of(const struct run *run, size_t bytes, double us)
+static double busbw_of(const struct run *run, const struct result *r, int side)
 {
-    return algbw_of(run, bytes, us) * (run->nranks - 1) / run->nranks;
-}
-
-static const char *op_name(const struct run *run)
-{
-    return run->options.op == ceclOpAllGather ? "all_gather" : "alltoall";
+    return algbw_of(run, r, side) * (run->nranks - 1) / run->nranks;
 }
 
 void report_head(const struct run *run, const struct side *sides, int nsides)
 {
+    const struct options *o = &run->options;
     if (run->rank != 0)
         return;
-    printf(
-        "# cecl_perf: %s, %d ranks on %s, int32, median of %d rounds of %d calls, sides in turn\n",
-        op_name(run), run->nranks, run->cuda ? "GPUs" : "the host device", run->options.rounds,
-        run->options.iterations);
-    printf("# %10s %9s %10s %8s %8s", "bytes/rank", "placement", "cecl us", "algbw", "busbw");
+    printf("# cecl_perf: %s, %d ranks on %s, median of %d rounds of %d calls, sides in turn\n",
+           o->op->name, run->nranks, run->cuda ? "GPUs" : "the host device", o->rounds,
+           o->iterations);
+    printf("# %10s %12s %10s %5s %10s %8s %8s", "bytes/rank", "count", "type", "place", "cecl us",
+           "algbw", "busbw");
     for (int s = 1; s < nsides; s++)
         printf(" %8s us %8s %6s", sides[s].name, "busbw", "ratio");
     printf(" %7s\n", "errors");
@@ -36,14 +32,15 @@ void report_head(const struct run *run, const struct side *sides, int nsides)
 
 void report_row(const struct run *run, const struct result *r)
 {
+    const struct type *type = run->options.type;
     if (run->rank != 0)
         return;
-    printf("%12zu %9s %10.1f %8.1f %8.1f", r->bytes, r->in_place ? "in" : "out", r->us[0],
-           algbw_of(run, r->bytes, r->us[0]), busbw_of(run, r->bytes, r->us[0]));
+    printf("%12zu %12zu %10s %5s %10.1f %8.1f %8.1f", send_bytes_of(run, r->block),
+           r->block / type->bytes, type->name, r->in_place ? "in" : "out", r->us[0],
+           algbw_of(run, r, 0), busbw_of(run, r, 0));
     for (int s = 1; s < r->nsides; s++) {
         if (r->us[s] > 0)
-            printf(" %11.1f %8.1f %6.3f", r->us[s], busbw_of(run, r->bytes, r->us[s]),
-                   r->us[s] / r->us[0]);
+            printf(" %11.1f %8.1f %6.3f", r->us[s], busbw_of(run, r, s), r->us[s] / r->us[0]);
         else
             printf(" %11s %8s %6s", "-", "-", "-");
     }
@@ -54,26 +51,55 @@ void report_row(const struct run *run, const struct result *r)
     fflush(stdout);
 }
 
+/* Writes nothing: what an earlier run wrote stays until this one has results. */
+bool report_json_opens(const struct run *run)
+{
+    int opens = 1;
+    if (run->rank == 0 && run->options.json) {
+        FILE *out = fopen(run->options.json, "a");
+        opens = out && fclose(out) == 0;
+        if (!opens)
+            fprintf(stderr, "cecl_perf: --json %s: a file that can be written expected\n",
+                    run->options.json);
+    }
+    MPI_Bcast(&opens, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return opens != 0;
+}
+
+static void json_row(FILE *out, const struct run *run, const struct result *r)
+{
+    fprintf(out, "  {\"bytes\": %zu, \"count\": %zu, \"in_place\": %s, \"errors\": ",
+            send_bytes_of(run, r->block), r->block / run->options.type->bytes,
+            r->in_place ? "true" : "false");
+    if (r->errors < 0)
+        fprintf(out, "null");
+    else
+        fprintf(out, "%lld", r->errors);
+    fprintf(out, ", \"us\": {");
+    for (int s = 0, written = 0; s < r->nsides; s++)
+        if (r->us[s] > 0)
+            fprintf(out, "%s\"%s\": %.3f", written++ ? ", " : "", r->names[s], r->us[s]);
+    fprintf(out, "}}");
+}
+
 bool report_json(const struct run *run, const struct result *results, int count)
 {
-    if (run->rank != 0 || !run->options.json)
+    const struct options *o = &run->options;
+    if (run->rank != 0 || !o->json)
         return true;
-    FILE *out = fopen(run->options.json, "w");
+    FILE *out = fopen(o->json, "w");
     if (!out)
-        return complain(run, run->options.json, "cannot be written");
+        return complain(run, o->json, "cannot be written");
     fprintf(out,
-            "{\"op\": \"%s\", \"ranks\": %d, \"device\": \"%s\", \"rounds\": %d, \"iterations\": "
-            "%d, \"rows\": [",
-            op_name(run), run->nranks, run->cuda ? "cuda" : "host", run->options.rounds,
-            run->options.iterations);
+            "{\"op\": \"%s\", \"type\": \"%s\", \"ranks\": %d, \"device\": \"%s\", "
+            "\"rounds\": %d, \"iterations\": %d, \"rows\": [",
+            o->op->name, o->type->name, run->nranks, run->cuda ? "cuda" : "host", o->rounds,
+            o->iterations);
     for (int i = 0; i < count; i++) {
-        fprintf(out, "%s\n  {\"bytes\": %zu, \"in_place\": %s, \"errors\": %lld, \"us\": {",
-                i ? "," : "", results[i].bytes, results[i].in_place ? "true" : "false",
-                results[i].errors);
-        for (int s = 0; s < results[i].nsides; s++)
-            fprintf(out, "%s\"%s\": %.3f", s ? ", " : "", results[i].names[s], results[i].us[s]);
-        fprintf(out, "}}");
+        fputs(i ? ",\n" : "\n", out);
+        json_row(out, run, &results[i]);
     }
     fprintf(out, "\n]}\n");
-    return fclose(out) == 0;
+    const bool written = !ferror(out);
+    return (fclose(out) == 0 && written) || complain(run, o->json, "not wholly written");
 }

@@ -10,6 +10,8 @@
 #error "the copy-engine baseline needs NCCL 2.28"
 #endif
 
+const bool side_nccl_built = true;
+
 struct nccl {
     ncclComm_t comm;
     ncclWindow_t send_window, recv_window;
@@ -52,19 +54,29 @@ static bool nccl_open(struct side *side, const struct run *run, size_t send_byte
     return true;
 }
 
+typedef ncclResult_t nccl_function(const void *, void *, size_t, ncclDataType_t, ncclComm_t,
+                                   cudaStream_t);
+static nccl_function *const functions[] = {
+    [ceclOpAllGather] = ncclAllGather,
+    [ceclOpAlltoAll] = ncclAlltoAll,
+};
+/* cecl's types have NCCL's numbers; the first, one in the middle and the last stand for all. */
+_Static_assert((int)ceclInt8 == (int)ncclInt8 && (int)ceclFloat32 == (int)ncclFloat32 &&
+                   (int)ceclFloat8e5m2 == (int)ncclFloat8e5m2,
+               "a type is passed to NCCL as its number");
+
 static bool nccl_call(struct side *side, const struct run *run, const void *send, size_t block)
 {
     struct nccl *n = side->state;
-    if (run->options.op == ceclOpAllGather)
-        NCCL_TRY(run, ncclAllGather(send, side->recv, block / 4, ncclInt32, n->comm, run->stream));
-    else
-        NCCL_TRY(run, ncclAlltoAll(send, side->recv, block / 4, ncclInt32, n->comm, run->stream));
+    const struct options *o = &run->options;
+    NCCL_TRY(run, functions[o->op->id](send, side->recv, block / o->type->bytes,
+                                       (ncclDataType_t)(int)o->type->id, n->comm, run->stream));
     return true;
 }
 
 static bool nccl_supports(const struct run *run, bool in_place)
 {
-    return run->options.op == ceclOpAllGather || !in_place; /* NCCL has no in-place all-to-all */
+    return !run->options.op->block_per_rank || !in_place; /* NCCL has no in-place all-to-all */
 }
 
 static void nccl_close(struct side *side)

@@ -12,12 +12,10 @@ static bool cecl_open(struct side *side, const struct run *run, size_t send_byte
 
 static bool cecl_call(struct side *side, const struct run *run, const void *send, size_t block)
 {
-    if (run->options.op == ceclOpAllGather)
-        BENCH_TRY(run,
-                  ceclAllGather(send, side->recv, block / 4, ceclInt32, run->comm, run->stream));
-    else
-        BENCH_TRY(run,
-                  ceclAlltoAll(send, side->recv, block / 4, ceclInt32, run->comm, run->stream));
+    const struct options *o = &run->options;
+    if (o->op->call(send, side->recv, block / o->type->bytes, o->type->id, run->comm,
+                    run->stream) != ceclSuccess)
+        return complain(run, o->op->name, ceclGetLastError(run->comm));
     return true;
 }
 
@@ -27,7 +25,7 @@ static void cecl_close(struct side *side)
     (void)!ceclMemFree(side->state, side->send);
 }
 
-const struct side side_cecl = {
+static const struct side side_cecl = {
     .name = "cecl", .open = cecl_open, .call = cecl_call, .close = cecl_close};
 
 int sides_make(const struct run *run, struct side sides[MAX_SIDES])
@@ -38,26 +36,11 @@ int sides_make(const struct run *run, struct side sides[MAX_SIDES])
     for (int ce = 0; ce < 2; ce++) {
         if (!wanted[ce])
             continue;
-        if (!run->cuda || !side_nccl_make(&sides[count], ce))
-            return complain(run, "--baseline", run->cuda ? "built without NCCL" : "NCCL needs GPUs")
-                       ? 0
-                       : -1;
+        if (!side_nccl_make(&sides[count], ce)) {
+            complain(run, "--baseline", "no host memory");
+            return 0;
+        }
         count++;
     }
     return count;
-}
-
-const void *send_place(const struct side *side, const struct run *run, size_t block, bool in_place)
-{
-    if (!in_place)
-        return side->send;
-    return run->options.op == ceclOpAllGather ? (char *)side->recv + (size_t)run->rank * block
-                                              : side->recv;
-}
-
-size_t block_of(const struct run *run, size_t bytes)
-{
-    if (run->options.op == ceclOpAlltoAll)
-        bytes /= (size_t)run->nranks;
-    return bytes / 4 * 4;
 }

@@ -1,0 +1,73 @@
+/* The collectives and element types that can be measured, and the arithmetic of sizes. A new
+ * collective is a line here, and one in each rival. */
+#include <string.h>
+
+#include "bench.h"
+
+#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+
+static const struct op ops[] = {
+    {"all_gather", ceclOpAllGather, false, true, ceclAllGather},
+    /* In place, cecl stages an all-to-all and NCCL has none. */
+    {"alltoall", ceclOpAlltoAll, true, false, ceclAlltoAll},
+};
+
+static const struct type types[] = {
+    {"int8", ceclInt8, 1},
+    {"uint8", ceclUint8, 1},
+    {"int32", ceclInt32, 4},
+    {"uint32", ceclUint32, 4},
+    {"int64", ceclInt64, 8},
+    {"uint64", ceclUint64, 8},
+    {"float16", ceclFloat16, 2},
+    {"float32", ceclFloat32, 4},
+    {"float64", ceclFloat64, 8},
+    {"bfloat16", ceclBfloat16, 2},
+    {"float8e4m3", ceclFloat8e4m3, 1},
+    {"float8e5m2", ceclFloat8e5m2, 1},
+};
+_Static_assert(LENGTH(types) == CECL_NUM_TYPES, "every type of cecl.h has a name here");
+
+const struct op *op_named(const char *name)
+{
+    for (size_t i = 0; i < LENGTH(ops); i++)
+        if (strcmp(ops[i].name, name) == 0)
+            return &ops[i];
+    return NULL;
+}
+
+const struct type *type_named(const char *name)
+{
+    for (size_t i = 0; i < LENGTH(types); i++)
+        if (strcmp(types[i].name, name) == 0)
+            return &types[i];
+    return NULL;
+}
+
+size_t block_of(const struct options *o, int nranks, size_t bytes)
+{
+    if (o->op->block_per_rank)
+        bytes /= (size_t)nranks;
+    return bytes / o->type->bytes * o->type->bytes;
+}
+
+size_t send_bytes_of(const struct run *run, size_t block)
+{
+    return run->options.op->block_per_rank ? block * (size_t)run->nranks : block;
+}
+
+size_t size_at(const struct options *o, int index)
+{
+    double size = (double)o->first;
+    while (index-- > 0 && size <= (double)o->last)
+        size *= o->factor;
+    return size <= (double)o->last ? (size_t)size : 0;
+}
+
+const void *send_place(const struct side *side, const struct run *run, size_t block, bool in_place)
+{
+    if (!in_place)
+        return side->send;
+    return run->options.op->block_per_rank ? side->recv
+                                           : (char *)side->recv + (size_t)run->rank * block;
+}
