@@ -1,6 +1,7 @@
 /* The host device's memory: memfd files, mapped shared into reserved ranges. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -32,15 +33,46 @@ void host_unreserve(struct cecl_device *dev, void *base, size_t bytes)
     munmap(base, bytes);
 }
 
-/* Sparse pages would be promised here and missing later, as a fault in somebody's copy: a request
- * beyond what the machine has
- * available is refused now. */
+/* What an errno of a call that gives memory means. */
+static ceclResult_t result_of(int error)
+{
+    return error == ENOMEM || error == ENOSPC || error == EFBIG ? ceclOutOfMemory : ceclSystemError;
+}
+
+/* The value of a line "key   N kB", in bytes; 0 where there is none. */
+static uint64_t meminfo_bytes(const char *text, const char *key)
+{
+    const char *line = strstr(text, key);
+    return line ? (uint64_t)strtoull(line + strlen(key), NULL, 10) * 1024 : 0;
+}
+
+/* What the machine could back now: unused and reclaimable memory, and swap. All of its memory where
+ * the kernel does not tell. */
+static uint64_t available_bytes(void)
+{
+    char text[4096] = "";
+    const int fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        const ssize_t got = read(fd, text, sizeof(text) - 1);
+        close(fd);
+        text[got > 0 ? got : 0] = '\0';
+    }
+    const uint64_t available =
+        meminfo_bytes(text, "MemAvailable:") + meminfo_bytes(text, "SwapFree:");
+    if (available > 0)
+        return available;
+    const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : UINT64_MAX;
+}
+
+/* Pages stay sparse until touched, for many ranks share one machine's memory. What the machine
+ * cannot back would be promised here and missing later, in somebody's copy: it is refused now. */
 static ceclResult_t check_available(size_t bytes)
 {
-    const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    if (pages > 0 && page > 0 && bytes / (size_t)page > (size_t)pages)
-        return cecl_fail(ceclOutOfMemory, "%zu bytes: this machine has %zu in all", bytes,
-                         (size_t)pages * (size_t)page);
+    const uint64_t available = available_bytes();
+    if (bytes > available)
+        return cecl_fail(ceclOutOfMemory, "%zu bytes: this machine has %llu available", bytes,
+                         (unsigned long long)available);
     return ceclSuccess;
 }
 
@@ -50,12 +82,11 @@ ceclResult_t host_mem_create(struct cecl_device *dev, size_t bytes, struct cecl_
     CECL_TRY(check_available(bytes));
     int fd = memfd_create("cecl", MFD_CLOEXEC);
     if (fd < 0)
-        return cecl_fail(ceclSystemError, "memfd_create: %s", strerror(errno));
+        return cecl_fail(result_of(errno), "memfd_create for %zu bytes: %s", bytes,
+                         strerror(errno));
     if (ftruncate(fd, (off_t)bytes) != 0) {
         ceclResult_t result =
-            cecl_fail(errno == ENOMEM || errno == ENOSPC || errno == EFBIG ? ceclOutOfMemory
-                                                                           : ceclSystemError,
-                      "ftruncate to %zu bytes: %s", bytes, strerror(errno));
+            cecl_fail(result_of(errno), "ftruncate to %zu bytes: %s", bytes, strerror(errno));
         close(fd);
         return result;
     }
@@ -94,16 +125,16 @@ ceclResult_t host_mem_map(struct cecl_device *dev, void *addr, const struct cecl
     (void)dev;
     if (mmap(addr, mem->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd_of(mem), 0) ==
         MAP_FAILED)
-        return cecl_fail(ceclSystemError, "mmap of %zu bytes: %s", mem->bytes, strerror(errno));
+        return cecl_fail(result_of(errno), "mmap of %zu bytes: %s", mem->bytes, strerror(errno));
     return ceclSuccess;
 }
 
 void host_mem_unmap(struct cecl_device *dev, void *addr, size_t bytes)
 {
     (void)dev;
-    /* The range stays reserved. */
-    if (mmap(addr, bytes, PROT_NONE, RESERVED | MAP_FIXED, -1, 0) == MAP_FAILED)
-        munmap(addr, bytes);
+    /* The range stays reserved. Where the kernel cannot, the pages stay until unreserve: a hole
+     * could be given to somebody else, and unreserve would take it from them. */
+    (void)mmap(addr, bytes, PROT_NONE, RESERVED | MAP_FIXED, -1, 0);
 }
 
 void host_mem_release(struct cecl_device *dev, struct cecl_mem *mem)

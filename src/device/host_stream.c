@@ -26,10 +26,12 @@ struct host_stream {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t filled;  /* there is work, or the end has come */
-    pthread_cond_t drained; /* all work so far is done */
+    pthread_cond_t reached; /* finished has come to notify */
     struct work *queue;     /* a ring */
     size_t capacity, head, count;
-    uint64_t batches; /* enqueued so far */
+    uint64_t finished; /* pieces of work so far */
+    uint64_t notify;   /* where `reached` is told: the nearest that somebody waits for */
+    uint64_t batches;  /* enqueued so far */
     bool ending;
 };
 
@@ -70,8 +72,9 @@ static void *serve(void *argument)
             perform(&work, &stream->host->closing);
         pthread_mutex_lock(&stream->lock);
         stream->head = (stream->head + 1) % stream->capacity;
-        if (--stream->count == 0)
-            pthread_cond_broadcast(&stream->drained);
+        stream->count--;
+        if (++stream->finished == stream->notify)
+            pthread_cond_broadcast(&stream->reached);
     }
     pthread_mutex_unlock(&stream->lock);
     return NULL;
@@ -117,6 +120,16 @@ static ceclResult_t find(struct cecl_device *dev, ceclStream_t handle, struct ho
                               (void *)handle);
 }
 
+/* Frees a stream without a thread. */
+static void discard(struct host_stream *stream)
+{
+    pthread_mutex_destroy(&stream->lock);
+    pthread_cond_destroy(&stream->filled);
+    pthread_cond_destroy(&stream->reached);
+    free(stream->queue);
+    free(stream);
+}
+
 ceclResult_t host_stream_create(struct cecl_device *dev, ceclStream_t *out)
 {
     static _Atomic uint64_t last_id;
@@ -134,11 +147,10 @@ ceclResult_t host_stream_create(struct cecl_device *dev, ceclStream_t *out)
     stream->capacity = FIRST_CAPACITY;
     pthread_mutex_init(&stream->lock, NULL);
     pthread_cond_init(&stream->filled, NULL);
-    pthread_cond_init(&stream->drained, NULL);
+    pthread_cond_init(&stream->reached, NULL);
     const int error = pthread_create(&stream->thread, NULL, serve, stream);
     if (error) {
-        free(queue);
-        free(stream);
+        discard(stream);
         return cecl_fail(ceclSystemError, "no thread for a stream: %s", strerror(error));
     }
     pthread_mutex_lock(&host->lock);
@@ -157,11 +169,7 @@ static void end(struct host_stream *stream)
     pthread_cond_signal(&stream->filled);
     pthread_mutex_unlock(&stream->lock);
     pthread_join(stream->thread, NULL);
-    pthread_mutex_destroy(&stream->lock);
-    pthread_cond_destroy(&stream->filled);
-    pthread_cond_destroy(&stream->drained);
-    free(stream->queue);
-    free(stream);
+    discard(stream);
 }
 
 ceclResult_t host_stream_destroy(struct cecl_device *dev, ceclStream_t handle)
@@ -191,13 +199,19 @@ void host_streams_end(struct host_device *host)
     }
 }
 
+/* For what is enqueued by now, as on a GPU: work that another thread adds meanwhile is not waited
+ * for. */
 ceclResult_t host_stream_synchronize(struct cecl_device *dev, ceclStream_t handle)
 {
     struct host_stream *stream;
     CECL_TRY(find(dev, handle, &stream));
     pthread_mutex_lock(&stream->lock);
-    while (stream->count > 0)
-        pthread_cond_wait(&stream->drained, &stream->lock);
+    const uint64_t target = stream->finished + stream->count;
+    while (stream->finished < target) {
+        if (stream->notify <= stream->finished || stream->notify > target)
+            stream->notify = target;
+        pthread_cond_wait(&stream->reached, &stream->lock);
+    }
     pthread_mutex_unlock(&stream->lock);
     return ceclSuccess;
 }

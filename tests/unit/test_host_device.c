@@ -1,48 +1,11 @@
 /* The host device as device.h describes it: streams in order and independent, words with cyclic
  * waits, memory shared by descriptor. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "host_fixture.h"
 
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include "device/host.h"
-
-static struct cecl_device *dev;
-
-static int set_up(void **state)
-{
-    (void)state;
-    return cecl_host_open(&dev) != ceclSuccess;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    dev->ops->close(dev);
-    return 0;
-}
-
-static ceclStream_t new_stream(void)
-{
-    ceclStream_t stream = NULL;
-    assert_int_equal(dev->ops->stream_create(dev, &stream), ceclSuccess);
-    return stream;
-}
-
-static void memop(ceclStream_t stream, enum cecl_memop_kind kind, uint32_t *word, uint32_t value)
-{
-    const struct cecl_memop op = {word, value, kind};
-    assert_int_equal(dev->ops->memops(dev, stream, &op, 1), ceclSuccess);
-}
 
 static void a_held_stream_holds_no_other(void **state)
 {
@@ -220,7 +183,6 @@ static void memory_and_words_work_across_processes(void **state)
     tear_down(state);
 }
 
-#define DEVICE_TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 int main(void)
 {
     const struct CMUnitTest tests[] = {

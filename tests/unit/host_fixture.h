@@ -1,0 +1,76 @@
+/* A host device for each test, and short names for what the tests of it do again and again. */
+#ifndef CECL_TESTS_UNIT_HOST_FIXTURE_H
+#define CECL_TESTS_UNIT_HOST_FIXTURE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device/host.h"
+#include "util/clock.h"
+
+static struct cecl_device *dev;
+
+static inline int set_up(void **state)
+{
+    (void)state;
+    return cecl_host_open(&dev) != ceclSuccess;
+}
+
+static inline int tear_down(void **state)
+{
+    (void)state;
+    dev->ops->close(dev);
+    return 0;
+}
+
+#define DEVICE_TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+static inline ceclStream_t new_stream(void)
+{
+    ceclStream_t stream = NULL;
+    assert_int_equal(dev->ops->stream_create(dev, &stream), ceclSuccess);
+    return stream;
+}
+
+static inline void memop(ceclStream_t stream, enum cecl_memop_kind kind, uint32_t *word,
+                         uint32_t value)
+{
+    const struct cecl_memop op = {word, value, kind};
+    assert_int_equal(dev->ops->memops(dev, stream, &op, 1), ceclSuccess);
+}
+
+/* A batch of one. */
+static inline void copy(ceclStream_t stream, void *dst, const void *src, size_t bytes)
+{
+    void *from = (void *)(uintptr_t)src;
+    const struct cecl_batch batch = {&dst, &from, &bytes, 1};
+    assert_int_equal(dev->ops->copies(dev, stream, &batch), ceclSuccess);
+}
+
+static inline void synchronize(ceclStream_t stream)
+{
+    assert_int_equal(dev->ops->stream_synchronize(dev, stream), ceclSuccess);
+}
+
+/* One granule of memory, mapped at a reservation of its own. */
+static inline void *map_granule(const struct cecl_mem *mem)
+{
+    void *base = NULL;
+    assert_int_equal(dev->ops->reserve(dev, dev->granularity, &base), ceclSuccess);
+    assert_int_equal(dev->ops->mem_map(dev, base, mem), ceclSuccess);
+    return base;
+}
+
+static inline void unmap_granule(void *base)
+{
+    dev->ops->mem_unmap(dev, base, dev->granularity);
+    dev->ops->unreserve(dev, base, dev->granularity);
+}
+
+#endif

@@ -1,0 +1,309 @@
+/* The host device's memory: shared by descriptor, mapped into reservations, refused where the
+ * machine cannot back it, and gone without a trace afterwards. */
+#include "host_fixture.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+/* Whether the kernel can read a byte at `addr`: asked, so that no fault is needed to know. */
+static bool is_readable(const void *addr)
+{
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    const ssize_t sent = write(ends[1], addr, 1);
+    const int error = errno;
+    close(ends[0]);
+    close(ends[1]);
+    if (sent != 1)
+        assert_int_equal(error, EFAULT);
+    return sent == 1;
+}
+
+/* Whether something, reserved or mapped, stands at `addr`. */
+static bool is_taken(void *addr)
+{
+    void *got = mmap(addr, dev->granularity, PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    if (got != MAP_FAILED) {
+        munmap(got, dev->granularity);
+        return false;
+    }
+    return errno == EEXIST;
+}
+
+static struct cecl_mem new_granule(void)
+{
+    struct cecl_mem mem = {0};
+    assert_int_equal(dev->ops->mem_create(dev, dev->granularity, &mem), ceclSuccess);
+    return mem;
+}
+
+static void a_host_device_says_what_it_is(void **state)
+{
+    (void)state;
+    assert_int_equal(dev->kind, CECL_KIND_HOST);
+    assert_int_equal(dev->ordinal, -1);
+    assert_int_equal(dev->total_bytes, 0);
+    assert_true(dev->granularity >= 4096);
+    assert_int_equal(dev->granularity % (size_t)sysconf(_SC_PAGESIZE), 0);
+}
+
+static void created_memory_is_zero(void **state)
+{
+    (void)state;
+    struct cecl_mem mem = new_granule();
+    const unsigned char *bytes = map_granule(&mem);
+    for (size_t i = 0; i < dev->granularity; i++)
+        assert_int_equal(bytes[i], 0);
+    unmap_granule((void *)(uintptr_t)bytes);
+    dev->ops->mem_release(dev, &mem);
+}
+
+static void an_import_is_the_memory_of_the_export(void **state)
+{
+    (void)state;
+    struct cecl_mem mine = new_granule(), theirs = {0};
+    int fd = -1;
+    assert_int_equal(dev->ops->mem_export(dev, &mine, &fd), ceclSuccess);
+    assert_int_equal(dev->ops->mem_import(dev, fd, dev->granularity, &theirs), ceclSuccess);
+    assert_int_equal(theirs.bytes, dev->granularity);
+    char *here = map_granule(&mine), *there = map_granule(&theirs);
+    assert_ptr_not_equal(here, there);
+    strcpy(here + 100, "one memory");
+    assert_string_equal(there + 100, "one memory");
+    unmap_granule(here);
+    unmap_granule(there);
+    dev->ops->mem_release(dev, &mine);
+    dev->ops->mem_release(dev, &theirs);
+    close(fd);
+}
+
+static void a_descriptor_is_the_callers_and_lives_apart(void **state)
+{
+    (void)state;
+    struct cecl_mem mine = new_granule(), theirs = {0};
+    int fd = -1;
+    assert_int_equal(dev->ops->mem_export(dev, &mine, &fd), ceclSuccess);
+    dev->ops->mem_release(dev, &mine);
+    assert_int_equal(dev->ops->mem_import(dev, fd, dev->granularity, &theirs), ceclSuccess);
+    assert_int_equal(close(fd), 0); /* it was not closed by the import */
+    unmap_granule(map_granule(&theirs));
+    dev->ops->mem_release(dev, &theirs);
+}
+
+static void descriptors_are_closed_on_exec(void **state)
+{
+    (void)state;
+    struct cecl_mem mine = new_granule(), theirs = {0};
+    int fd = -1;
+    assert_int_equal(dev->ops->mem_export(dev, &mine, &fd), ceclSuccess);
+    assert_int_equal(dev->ops->mem_import(dev, fd, dev->granularity, &theirs), ceclSuccess);
+    const int all[] = {(int)mine.handle - 1, fd, (int)theirs.handle - 1};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        assert_int_equal(fcntl(all[i], F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+    dev->ops->mem_release(dev, &mine);
+    dev->ops->mem_release(dev, &theirs);
+    close(fd);
+}
+
+static void a_mapping_outlives_the_release_of_its_handle(void **state)
+{
+    (void)state;
+    struct cecl_mem mem = new_granule();
+    char *base = map_granule(&mem);
+    strcpy(base, "still here");
+    dev->ops->mem_release(dev, &mem);
+    assert_int_equal(mem.handle, 0);
+    assert_int_equal(mem.bytes, 0);
+    dev->ops->mem_release(dev, &mem); /* a zeroed handle: no effect */
+    assert_string_equal(base, "still here");
+    unmap_granule(base);
+}
+
+static void an_unmapped_range_is_unreadable_and_stays_reserved(void **state)
+{
+    (void)state;
+    struct cecl_mem mem = new_granule();
+    const size_t granule = dev->granularity;
+    void *base = NULL;
+    assert_int_equal(dev->ops->reserve(dev, 2 * granule, &base), ceclSuccess);
+    char *second = (char *)base + granule;
+    assert_false(is_readable(second));
+    assert_int_equal(dev->ops->mem_map(dev, second, &mem), ceclSuccess);
+    assert_true(is_readable(second));
+    assert_false(is_readable(base)); /* only what is mapped is backed */
+    dev->ops->mem_unmap(dev, second, granule);
+    assert_false(is_readable(second));
+    assert_true(is_taken(second));
+    assert_int_equal(dev->ops->mem_map(dev, second, &mem), ceclSuccess);
+    dev->ops->mem_unmap(dev, second, granule);
+    dev->ops->unreserve(dev, base, 2 * granule);
+    assert_false(is_taken(second));
+    dev->ops->mem_release(dev, &mem);
+}
+
+static void more_than_is_available_is_out_of_memory_and_says_how_much(void **state)
+{
+    (void)state;
+    struct cecl_mem mem = {0};
+    struct sysinfo info;
+    char number[32];
+    assert_int_equal(sysinfo(&info), 0);
+    /* Just below all there is: the kernel and this program have some of it. */
+    const size_t all = (size_t)(info.totalram + info.totalswap) * info.mem_unit,
+                 bytes = all / dev->granularity * dev->granularity - dev->granularity;
+    assert_int_equal(dev->ops->mem_create(dev, bytes, &mem), ceclOutOfMemory);
+    snprintf(number, sizeof(number), "%zu", bytes);
+    assert_non_null(strstr(cecl_message(), number));
+    assert_int_equal(mem.handle, 0);
+}
+
+static void an_address_range_too_large_is_out_of_memory(void **state)
+{
+    (void)state;
+    void *base = NULL;
+    assert_int_equal(dev->ops->reserve(dev, (size_t)1 << 62, &base), ceclOutOfMemory);
+    assert_non_null(strstr(cecl_message(), "4611686018427387904"));
+    assert_null(base);
+}
+
+static void without_a_descriptor_left_memory_is_refused(void **state)
+{
+    (void)state;
+    struct cecl_mem mem = {0}, mine = new_granule();
+    struct rlimit before, none;
+    int fd = -1;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = before;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    const ceclResult_t created = dev->ops->mem_create(dev, dev->granularity, &mem);
+    const ceclResult_t exported = dev->ops->mem_export(dev, &mine, &fd);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(created, ceclSystemError);
+    assert_int_equal(exported, ceclSystemError);
+    assert_int_equal(mem.handle, 0);
+    assert_int_equal(fd, -1);
+    dev->ops->mem_release(dev, &mine);
+}
+
+static void an_import_of_what_is_no_memory_is_refused(void **state)
+{
+    (void)state;
+    struct cecl_mem mem = {0};
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(dev->ops->mem_import(dev, ends[0], dev->granularity, &mem), ceclInvalidUsage);
+    close(ends[0]);
+    close(ends[1]);
+    assert_int_equal(dev->ops->mem_import(dev, -1, dev->granularity, &mem), ceclSystemError);
+    assert_int_equal(mem.handle, 0);
+}
+
+static void mem_set_sets_its_bytes_and_no_others(void **state)
+{
+    (void)state;
+    struct cecl_mem mem = new_granule();
+    unsigned char *bytes = map_granule(&mem);
+    assert_int_equal(dev->ops->mem_set(dev, bytes + 8, 0xa5, 16), ceclSuccess);
+    for (size_t i = 0; i < 32; i++)
+        assert_int_equal(bytes[i], i >= 8 && i < 24 ? 0xa5 : 0);
+    unmap_granule(bytes);
+    dev->ops->mem_release(dev, &mem);
+}
+
+static void a_null_pointer_is_refused_by_its_name(void **state)
+{
+    (void)state;
+    int plain = 0;
+    assert_int_equal(dev->ops->check_pointer(dev, NULL, 4, "recvbuff"), ceclInvalidArgument);
+    assert_non_null(strstr(cecl_message(), "recvbuff"));
+    assert_int_equal(dev->ops->check_pointer(dev, &plain, sizeof(plain), "sendbuff"), ceclSuccess);
+}
+
+/* Entries of a folder of /proc/self. */
+static int entries(const char *path)
+{
+    int count = 0;
+    DIR *folder = opendir(path);
+    assert_non_null(folder);
+    while (readdir(folder))
+        count++;
+    closedir(folder);
+    return count;
+}
+
+static size_t address_space_pages(void)
+{
+    size_t pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%zu", &pages), 1);
+    fclose(file);
+    return pages;
+}
+
+static void one_life(void)
+{
+    struct cecl_mem mem = {0};
+    uint32_t *words = NULL;
+    set_up(NULL);
+    mem = new_granule();
+    assert_int_equal(dev->ops->words_alloc(dev, 8, &words), ceclSuccess);
+    void *base = map_granule(&mem);
+    ceclStream_t left = new_stream(); /* close ends it */
+    copy(left, base, "used", 5);
+    memop(left, CECL_MEMOP_WAIT, words, 1);
+    assert_int_equal(dev->ops->words_release(dev, words, 1, 1), ceclSuccess);
+    synchronize(left);
+    dev->ops->words_free(dev, words);
+    unmap_granule(base);
+    dev->ops->mem_release(dev, &mem);
+    tear_down(NULL);
+}
+
+static void a_thousand_lives_leave_nothing(void **state)
+{
+    (void)state;
+    enum { WARM = 10, LIVES = 1000, STACKS = 64 << 20 };
+    for (int i = 0; i < WARM; i++)
+        one_life();
+    const int descriptors = entries("/proc/self/fd"), threads = entries("/proc/self/task");
+    const size_t pages = address_space_pages();
+    for (int i = 0; i < LIVES; i++)
+        one_life();
+    assert_int_equal(entries("/proc/self/fd"), descriptors);
+    /* A joined thread leaves the list a moment later. */
+    for (int tries = 0; tries < 2000 && entries("/proc/self/task") != threads; tries++)
+        usleep(1000);
+    assert_int_equal(entries("/proc/self/task"), threads);
+    /* The C library keeps the stacks of some ended threads; a thousand would be 8 GiB. */
+    assert_true(address_space_pages() < pages + STACKS / (size_t)sysconf(_SC_PAGESIZE));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        DEVICE_TEST(a_host_device_says_what_it_is),
+        DEVICE_TEST(created_memory_is_zero),
+        DEVICE_TEST(an_import_is_the_memory_of_the_export),
+        DEVICE_TEST(a_descriptor_is_the_callers_and_lives_apart),
+        DEVICE_TEST(descriptors_are_closed_on_exec),
+        DEVICE_TEST(a_mapping_outlives_the_release_of_its_handle),
+        DEVICE_TEST(an_unmapped_range_is_unreadable_and_stays_reserved),
+        DEVICE_TEST(more_than_is_available_is_out_of_memory_and_says_how_much),
+        DEVICE_TEST(an_address_range_too_large_is_out_of_memory),
+        DEVICE_TEST(without_a_descriptor_left_memory_is_refused),
+        DEVICE_TEST(an_import_of_what_is_no_memory_is_refused),
+        DEVICE_TEST(mem_set_sets_its_bytes_and_no_others),
+        DEVICE_TEST(a_null_pointer_is_refused_by_its_name),
+        cmocka_unit_test(a_thousand_lives_leave_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,333 @@
+/* The host device's streams: which handles they have, that enqueueing neither waits nor keeps the
+ * caller's arrays, and what becomes of work when a stream ends. */
+#include "host_fixture.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define HANDLE(number) ((ceclStream_t)(uintptr_t)(number))
+
+static uint32_t *new_words(size_t count)
+{
+    uint32_t *words = NULL;
+    assert_int_equal(dev->ops->words_alloc(dev, count, &words), ceclSuccess);
+    return words;
+}
+
+static void release(uint32_t *word, uint32_t value)
+{
+    assert_int_equal(dev->ops->words_release(dev, word, 1, value), ceclSuccess);
+}
+
+static void all_default_handles_are_one_stream(void **state)
+{
+    (void)state;
+    ceclStream_t work[3] = {NULL, NULL, NULL}, own = new_stream(), forked = NULL;
+    for (uintptr_t i = 0; i < 3; i++) {
+        assert_int_equal(dev->ops->stream_fork(dev, HANDLE(i), &work[i]), ceclSuccess);
+        assert_non_null(work[i]);
+        assert_ptr_equal(work[i], work[0]);
+        assert_int_equal(dev->ops->stream_join(dev, HANDLE(i), work[i]), ceclSuccess);
+    }
+    assert_int_equal(dev->ops->stream_fork(dev, own, &forked), ceclSuccess);
+    assert_ptr_equal(forked, own);
+    assert_ptr_not_equal(forked, work[0]);
+}
+
+static void default_streams_cannot_be_destroyed(void **state)
+{
+    (void)state;
+    ceclStream_t work = NULL;
+    assert_int_equal(dev->ops->stream_fork(dev, NULL, &work), ceclSuccess);
+    for (uintptr_t i = 0; i < 3; i++)
+        assert_int_equal(dev->ops->stream_destroy(dev, HANDLE(i)), ceclInvalidArgument);
+    assert_int_equal(dev->ops->stream_destroy(dev, work), ceclInvalidArgument);
+    synchronize(NULL); /* it is still there */
+}
+
+/* Each call that takes a stream. */
+static void assert_refused_everywhere(ceclStream_t stream)
+{
+    char from = 1, to = 0;
+    void *dst = &to, *src = &from;
+    size_t bytes = 1;
+    uint32_t word = 0;
+    ceclStream_t work = NULL;
+    const struct cecl_batch batch = {&dst, &src, &bytes, 1};
+    const struct cecl_memop op = {&word, 1, CECL_MEMOP_WRITE};
+    assert_int_equal(dev->ops->copies(dev, stream, &batch), ceclInvalidArgument);
+    assert_int_equal(dev->ops->memops(dev, stream, &op, 1), ceclInvalidArgument);
+    assert_int_equal(dev->ops->memcpy_async(dev, &to, &from, 1, stream), ceclInvalidArgument);
+    assert_int_equal(dev->ops->stream_fork(dev, stream, &work), ceclInvalidArgument);
+    assert_int_equal(dev->ops->stream_query(dev, stream), ceclInvalidArgument);
+    assert_int_equal(dev->ops->stream_synchronize(dev, stream), ceclInvalidArgument);
+    assert_int_equal(dev->ops->stream_destroy(dev, stream), ceclInvalidArgument);
+    assert_null(work);
+    assert_int_equal(to, 0);
+    assert_int_equal(word, 0);
+}
+
+static void a_destroyed_stream_is_refused_by_every_call(void **state)
+{
+    (void)state;
+    ceclStream_t stream = new_stream();
+    assert_int_equal(dev->ops->stream_destroy(dev, stream), ceclSuccess);
+    assert_refused_everywhere(stream);
+}
+
+static void a_stream_of_another_device_is_refused_by_every_call(void **state)
+{
+    (void)state;
+    struct cecl_device *other = NULL;
+    ceclStream_t foreign = NULL;
+    assert_int_equal(cecl_host_open(&other), ceclSuccess);
+    assert_int_equal(other->ops->stream_create(other, &foreign), ceclSuccess);
+    assert_refused_everywhere(foreign);
+    other->ops->close(other);
+}
+
+static void enqueued_arrays_may_be_reused_at_once(void **state)
+{
+    (void)state;
+    int from[2] = {11, 22}, to[2] = {0, 0}, wrong = 0;
+    void *dst[2] = {&to[0], &to[1]}, *src[2] = {&from[0], &from[1]};
+    size_t bytes[2] = {sizeof(int), sizeof(int)};
+    uint32_t *words = new_words(2);
+    struct cecl_memop ops[2] = {{&words[0], 1, CECL_MEMOP_WAIT}, {&words[1], 5, CECL_MEMOP_WRITE}};
+    struct cecl_batch batch = {dst, src, bytes, 2};
+
+    assert_int_equal(dev->ops->memops(dev, NULL, ops, 2), ceclSuccess);
+    assert_int_equal(dev->ops->copies(dev, NULL, &batch), ceclSuccess);
+    for (int i = 0; i < 2; i++) {
+        ops[i] = (struct cecl_memop){&words[1], 99, CECL_MEMOP_WRITE};
+        dst[i] = &wrong;
+        src[i] = &wrong;
+        bytes[i] = 0;
+    }
+    batch.count = 0;
+    release(&words[0], 1);
+    synchronize(NULL);
+    assert_int_equal(words[1], 5);
+    assert_int_equal(to[0], 11);
+    assert_int_equal(to[1], 22);
+    dev->ops->words_free(dev, words);
+}
+
+/* A batch has no order; a plan that relies on one must not pass by luck. */
+static void every_second_batch_runs_in_another_order(void **state)
+{
+    (void)state;
+    uint64_t first = 1, second = 2, to = 0, seen[4];
+    void *dst[2] = {&to, &to}, *src[2] = {&first, &second};
+    size_t bytes[2] = {sizeof(to), sizeof(to)};
+    const struct cecl_batch batch = {dst, src, bytes, 2};
+    ceclStream_t stream = new_stream();
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(dev->ops->copies(dev, stream, &batch), ceclSuccess);
+        synchronize(stream);
+        seen[i] = to;
+    }
+    assert_true(seen[0] != seen[1]);
+    assert_int_equal(seen[0], seen[2]); /* and the same way each time it is run */
+    assert_int_equal(seen[1], seen[3]);
+}
+
+/* 10,000 pieces of work behind a wait, then as many again. */
+static void a_held_stream_takes_all_work_and_keeps_its_room(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 3, PIECES = 10000 };
+    uint32_t *words = new_words(2);
+    uint64_t cells[2] = {0, 0};
+    size_t capacity[ROUNDS];
+    ceclStream_t stream = new_stream();
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        memop(stream, CECL_MEMOP_WAIT, &words[0], round + 1);
+        for (uint32_t i = 1; i <= PIECES; i += 2) {
+            copy(stream, &cells[i / 2 % 2], &cells[1 - i / 2 % 2], sizeof(cells[0]));
+            memop(stream, CECL_MEMOP_WRITE, &words[1], i + 1);
+        }
+        assert_int_equal(dev->ops->stream_query(dev, stream), ceclInProgress);
+        capacity[round] = host_stream_capacity(stream);
+        release(&words[0], round + 1);
+        synchronize(stream);
+        assert_int_equal(words[1], PIECES);
+        assert_int_equal(dev->ops->stream_query(dev, stream), ceclSuccess);
+    }
+    assert_true(capacity[0] > PIECES);
+    assert_int_equal(capacity[1], capacity[0]);
+    assert_int_equal(capacity[2], capacity[0]);
+    dev->ops->words_free(dev, words);
+}
+
+/* The queue is a ring that grows in the middle of things: begun anywhere, nothing is lost. */
+static void work_keeps_its_order_wherever_the_queue_grows(void **state)
+{
+    (void)state;
+    for (size_t before = 0; before < 70; before += 23) {
+        enum { CHAIN = 200 };
+        uint64_t cells[CHAIN + 1] = {77};
+        uint32_t *words = new_words(1);
+        ceclStream_t stream = new_stream();
+        for (size_t i = 0; i < before; i++)
+            memop(stream, CECL_MEMOP_WRITE, &words[0], 0);
+        synchronize(stream);
+        memop(stream, CECL_MEMOP_WAIT, &words[0], 1);
+        for (int i = 0; i < CHAIN; i++)
+            copy(stream, &cells[i + 1], &cells[i], sizeof(cells[0]));
+        release(&words[0], 1);
+        synchronize(stream);
+        assert_int_equal(cells[CHAIN], 77);
+        assert_int_equal(dev->ops->stream_destroy(dev, stream), ceclSuccess);
+        dev->ops->words_free(dev, words);
+    }
+}
+
+static void all_kinds_of_work_keep_their_order(void **state)
+{
+    (void)state;
+    uint32_t *words = new_words(3);
+    memop(NULL, CECL_MEMOP_WRITE, &words[0], 8);
+    assert_int_equal(dev->ops->memcpy_async(dev, &words[1], &words[0], sizeof(*words), NULL),
+                     ceclSuccess);
+    memop(NULL, CECL_MEMOP_WRITE, &words[0], 9);
+    memop(NULL, CECL_MEMOP_WAIT, &words[1], 8);
+    copy(NULL, &words[2], words, sizeof(*words));
+    synchronize(NULL);
+    assert_int_equal(words[1], 8);
+    assert_int_equal(words[2], 9);
+    dev->ops->words_free(dev, words);
+}
+
+static void destroying_a_stream_runs_what_it_holds(void **state)
+{
+    (void)state;
+    enum { CHAIN = 2000 };
+    static uint64_t cells[CHAIN + 1];
+    ceclStream_t stream = new_stream();
+    cells[0] = 5;
+    for (int i = 0; i < CHAIN; i++)
+        copy(stream, &cells[i + 1], &cells[i], sizeof(cells[0]));
+    assert_int_equal(dev->ops->stream_destroy(dev, stream), ceclSuccess);
+    assert_int_equal(cells[CHAIN], 5);
+}
+
+struct helper {
+    pthread_t thread;
+    ceclStream_t stream;
+    uint32_t *word;
+    _Atomic int tid;
+    _Atomic bool over;
+};
+
+/* What the watchdog does while its rank is inside a call. */
+static void *release_later(void *argument)
+{
+    struct helper *helper = argument;
+    usleep(30000);
+    dev->ops->words_release(dev, helper->word, 1, 1);
+    return NULL;
+}
+
+static void destroying_a_held_stream_ends_with_its_release(void **state)
+{
+    (void)state;
+    uint64_t from = 3, to = 0;
+    struct helper helper = {.word = new_words(1)};
+    ceclStream_t stream = new_stream();
+    memop(stream, CECL_MEMOP_WAIT, helper.word, 1);
+    copy(stream, &to, &from, sizeof(to));
+    assert_int_equal(pthread_create(&helper.thread, NULL, release_later, &helper), 0);
+    assert_int_equal(dev->ops->stream_destroy(dev, stream), ceclSuccess);
+    assert_int_equal(to, 3); /* not before the wait was over, and not without the rest */
+    pthread_join(helper.thread, NULL);
+    dev->ops->words_free(dev, helper.word);
+}
+
+static void closing_skips_what_stands_behind_an_abandoned_wait(void **state)
+{
+    (void)state;
+    struct cecl_device *own = dev;
+    uint64_t from = 3, to = 0;
+    uint32_t never = 0;
+    set_up(NULL);
+    for (int i = 0; i < 3; i++) {
+        ceclStream_t stream = i ? new_stream() : NULL;
+        memop(stream, CECL_MEMOP_WAIT, &never, 1);
+        copy(stream, &to, &from, sizeof(to));
+    }
+    tear_down(NULL); /* returns, though nobody releases */
+    dev = own;
+    assert_int_equal(to, 0);
+}
+
+static void *wait_for_stream(void *argument)
+{
+    struct helper *helper = argument;
+    atomic_store(&helper->tid, (int)syscall(SYS_gettid));
+    dev->ops->stream_synchronize(dev, helper->stream);
+    atomic_store(&helper->over, true);
+    return NULL;
+}
+
+/* The state letter of a thread: S when it sleeps. */
+static char thread_state(int tid)
+{
+    char path[64], text[256] = "";
+    snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_non_null(fgets(text, sizeof(text), file));
+    fclose(file);
+    const char *state = strrchr(text, ')');
+    assert_non_null(state);
+    return state[2];
+}
+
+static void synchronize_waits_for_earlier_work_alone(void **state)
+{
+    (void)state;
+    uint32_t *words = new_words(2);
+    struct helper helper = {.stream = new_stream()};
+    memop(helper.stream, CECL_MEMOP_WAIT, &words[0], 1);
+    assert_int_equal(pthread_create(&helper.thread, NULL, wait_for_stream, &helper), 0);
+    /* Asleep, and for a while: it is inside the wait. */
+    for (int asleep = 0; asleep < 10; usleep(2000))
+        asleep = atomic_load(&helper.tid) && thread_state(atomic_load(&helper.tid)) == 'S'
+                     ? asleep + 1
+                     : 0;
+    assert_false(atomic_load(&helper.over));
+    memop(helper.stream, CECL_MEMOP_WAIT, &words[1], 1);
+    release(&words[0], 1);
+    const int64_t deadline = cecl_deadline(5000);
+    while (!atomic_load(&helper.over) && cecl_now_ms() < deadline)
+        usleep(1000);
+    const bool in_time = atomic_load(&helper.over);
+    release(&words[1], 1);
+    pthread_join(helper.thread, NULL);
+    assert_true(in_time);
+    synchronize(helper.stream);
+    dev->ops->words_free(dev, words);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        DEVICE_TEST(all_default_handles_are_one_stream),
+        DEVICE_TEST(default_streams_cannot_be_destroyed),
+        DEVICE_TEST(a_destroyed_stream_is_refused_by_every_call),
+        DEVICE_TEST(a_stream_of_another_device_is_refused_by_every_call),
+        DEVICE_TEST(enqueued_arrays_may_be_reused_at_once),
+        DEVICE_TEST(every_second_batch_runs_in_another_order),
+        DEVICE_TEST(a_held_stream_takes_all_work_and_keeps_its_room),
+        DEVICE_TEST(work_keeps_its_order_wherever_the_queue_grows),
+        DEVICE_TEST(all_kinds_of_work_keep_their_order),
+        DEVICE_TEST(destroying_a_stream_runs_what_it_holds),
+        DEVICE_TEST(destroying_a_held_stream_ends_with_its_release),
+        DEVICE_TEST(closing_skips_what_stands_behind_an_abandoned_wait),
+        DEVICE_TEST(synchronize_waits_for_earlier_work_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

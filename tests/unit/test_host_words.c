@@ -1,0 +1,297 @@
+/* The host device's flag words: waits that sleep and are woken, by every way of writing a word and
+ * through every mapping of it, in one process and between two. */
+#include "host_fixture.h"
+
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* An unwoken sleeper looks again after 50 ms: with a hundred rounds of two waits each, woken takes
+ * milliseconds and unwoken takes ten seconds. */
+#define ROUNDS 100
+#define WOKEN_MS 3000
+
+/* One stream says i and waits for the other's i; the other answers. `say` and `hear` are the same
+ * word, maybe at two addresses; so are the other two. */
+struct dialogue {
+    uint32_t *say, *hear, *answer, *heard;
+    bool copied; /* words travel by copies of `values` */
+    uint32_t values[ROUNDS + 1];
+};
+
+static void tell(const struct dialogue *dialogue, ceclStream_t stream, uint32_t *word, uint32_t i)
+{
+    if (dialogue->copied)
+        copy(stream, word, &dialogue->values[i], sizeof(*word));
+    else
+        memop(stream, CECL_MEMOP_WRITE, word, i);
+}
+
+static void run_dialogue(struct dialogue *dialogue)
+{
+    ceclStream_t one = new_stream(), two = new_stream();
+    const int64_t start = cecl_now_ms();
+    for (uint32_t i = 1; i <= ROUNDS; i++) {
+        dialogue->values[i] = i;
+        tell(dialogue, one, dialogue->say, i);
+        memop(one, CECL_MEMOP_WAIT, dialogue->heard, i);
+        memop(two, CECL_MEMOP_WAIT, dialogue->hear, i);
+        tell(dialogue, two, dialogue->answer, i);
+    }
+    synchronize(one);
+    synchronize(two);
+    assert_true(cecl_now_ms() - start < WOKEN_MS);
+    assert_int_equal(*dialogue->say, ROUNDS);
+    assert_int_equal(*dialogue->answer, ROUNDS);
+}
+
+static void a_written_word_wakes_who_waits_for_it(void **state)
+{
+    (void)state;
+    uint32_t words[2] = {0, 0};
+    struct dialogue dialogue = {&words[0], &words[0], &words[1], &words[1], false, {0}};
+    run_dialogue(&dialogue);
+}
+
+static void a_copied_word_wakes_who_waits_for_it(void **state)
+{
+    (void)state;
+    uint32_t words[2] = {0, 0};
+    struct dialogue dialogue = {&words[0], &words[0], &words[1], &words[1], true, {0}};
+    run_dialogue(&dialogue);
+}
+
+static void a_word_wakes_who_waits_at_another_mapping(void **state)
+{
+    (void)state;
+    struct cecl_mem mem = {0};
+    assert_int_equal(dev->ops->mem_create(dev, dev->granularity, &mem), ceclSuccess);
+    uint32_t *here = map_granule(&mem), *there = map_granule(&mem);
+    struct dialogue dialogue = {&here[0], &there[0], &there[16], &here[16], false, {0}};
+    run_dialogue(&dialogue);
+    unmap_granule(here);
+    unmap_granule(there);
+    dev->ops->mem_release(dev, &mem);
+}
+
+static void released_words_free_every_stream_they_hold(void **state)
+{
+    (void)state;
+    enum { HELD = 8 };
+    uint32_t *words = NULL, got[HELD];
+    ceclStream_t streams[HELD];
+    assert_int_equal(dev->ops->words_alloc(dev, HELD, &words), ceclSuccess);
+    assert_int_equal(dev->ops->words_read(dev, words, HELD, got), ceclSuccess);
+    for (int i = 0; i < HELD; i++) {
+        assert_int_equal(got[i], 0);
+        streams[i] = new_stream();
+        memop(streams[i], CECL_MEMOP_WAIT, &words[i], 1000u + (uint32_t)i);
+    }
+    for (int i = 0; i < HELD; i++)
+        assert_int_equal(dev->ops->stream_query(dev, streams[i]), ceclInProgress);
+    assert_int_equal(dev->ops->words_release(dev, words, HELD, 2000), ceclSuccess);
+    for (int i = 0; i < HELD; i++)
+        synchronize(streams[i]);
+    assert_int_equal(dev->ops->words_read(dev, words, HELD, got), ceclSuccess);
+    for (int i = 0; i < HELD; i++)
+        assert_int_equal(got[i], 2000);
+    dev->ops->words_free(dev, words);
+}
+
+/* The epoch passes 0: 0xfffffffd ... 0xffffffff, 0, 1, 2, each held until its own word. */
+static void waits_follow_a_word_across_its_wrap(void **state)
+{
+    (void)state;
+    uint32_t word = 0xfffffffcu;
+    ceclStream_t stream = new_stream();
+    for (uint32_t step = 1; step <= 6; step++) {
+        const uint32_t value = 0xfffffffcu + step;
+        memop(stream, CECL_MEMOP_WAIT, &word, value);
+        usleep(2000);
+        assert_int_equal(dev->ops->stream_query(dev, stream), ceclInProgress);
+        assert_int_equal(dev->ops->words_release(dev, &word, 1, value), ceclSuccess);
+        synchronize(stream);
+    }
+    assert_int_equal(word, 2);
+}
+
+/* Many ranks share few cores: who waits must leave them to who works. */
+static void held_streams_use_no_processor(void **state)
+{
+    (void)state;
+    enum { HELD = 8, SLEEP_MS = 400 };
+    uint32_t gate = 0;
+    struct timespec before, after;
+    ceclStream_t streams[HELD];
+    for (int i = 0; i < HELD; i++) {
+        streams[i] = new_stream();
+        memop(streams[i], CECL_MEMOP_WAIT, &gate, 1);
+    }
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+    usleep(SLEEP_MS * 1000);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+    assert_int_equal(dev->ops->words_release(dev, &gate, 1, 1), ceclSuccess);
+    for (int i = 0; i < HELD; i++)
+        synchronize(streams[i]);
+    const int64_t used_ms =
+        (after.tv_sec - before.tv_sec) * 1000 + (after.tv_nsec - before.tv_nsec) / 1000000;
+    assert_true(used_ms < SLEEP_MS / 4); /* spinning, even one of them uses all of it */
+}
+
+/* A flag that is no word of its own: four bytes at an odd place are copied as bytes. */
+static void four_unaligned_bytes_are_copied_like_any(void **state)
+{
+    (void)state;
+    char from[] = ".abcd.", to[] = "......";
+    copy(NULL, to + 1, from + 1, 4);
+    synchronize(NULL);
+    assert_string_equal(to, ".abcd.");
+}
+
+/* ---- two processes: each makes memory, hands it to the other, and pushes into it */
+
+#define SENT_WORDS 256
+#define EXCHANGES 300
+#define FIRST_FLAG 0xffffff80u /* the flags wrap on the way */
+
+static int send_descriptor(int socket, int fd)
+{
+    char byte = 0;
+    union {
+        struct cmsghdr head;
+        char room[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    struct iovec vector = {&byte, 1};
+    struct msghdr message = {.msg_iov = &vector,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof(control)};
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(head), &fd, sizeof(fd));
+    return sendmsg(socket, &message, 0) == 1 ? 0 : -1;
+}
+
+static int receive_descriptor(int socket)
+{
+    char byte;
+    int fd = -1;
+    union {
+        struct cmsghdr head;
+        char room[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    struct iovec vector = {&byte, 1};
+    struct msghdr message = {.msg_iov = &vector,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof(control)};
+    if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) == 1 && CMSG_FIRSTHDR(&message))
+        memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
+    return fd;
+}
+
+static uint32_t word_of(int rank, uint32_t round, uint32_t i)
+{
+    return (uint32_t)rank * 0x40000000u + round * SENT_WORDS + i;
+}
+
+/* Word 0 of a slice is the flag that data is there, word 1 that what was sent has been taken; the
+ * data comes behind. Both sides run this; 0 when all that came was right. */
+static int exchange(struct cecl_device *here, uint32_t *mine, uint32_t *theirs, int rank)
+{
+    uint32_t sent[SENT_WORDS], got[SENT_WORDS];
+    ceclStream_t stream;
+    if (here->ops->stream_create(here, &stream))
+        return 10;
+    for (uint32_t round = 1; round <= EXCHANGES; round++) {
+        const uint32_t flag = FIRST_FLAG + round;
+        const struct cecl_memop there = {&theirs[0], flag, CECL_MEMOP_WRITE},
+                                arrived = {&mine[0], flag, CECL_MEMOP_WAIT},
+                                over[] = {{&theirs[1], flag, CECL_MEMOP_WRITE},
+                                          {&mine[1], flag, CECL_MEMOP_WAIT}};
+        for (uint32_t i = 0; i < SENT_WORDS; i++)
+            sent[i] = word_of(rank, round, i);
+        if (here->ops->memcpy_async(here, theirs + 16, sent, sizeof(sent), stream) ||
+            here->ops->memops(here, stream, &there, 1) ||
+            here->ops->memops(here, stream, &arrived, 1) ||
+            here->ops->memcpy_async(here, got, mine + 16, sizeof(got), stream) ||
+            here->ops->memops(here, stream, over, 2) || here->ops->stream_synchronize(here, stream))
+            return 11;
+        for (uint32_t i = 0; i < SENT_WORDS; i++)
+            if (got[i] != word_of(1 - rank, round, i))
+                return 12;
+    }
+    return here->ops->stream_destroy(here, stream) ? 13 : 0;
+}
+
+static int be_rank(int rank, int socket)
+{
+    struct cecl_device *here = NULL;
+    struct cecl_mem mem[2] = {{0}, {0}};
+    void *slices = NULL;
+    int fd = -1;
+    alarm(60); /* a peer that died must not hold this one for good */
+    if (cecl_host_open(&here))
+        return 1;
+    const size_t bytes = here->granularity;
+    if (here->ops->mem_create(here, bytes, &mem[0]) || here->ops->reserve(here, 2 * bytes, &slices))
+        return 2;
+    uint32_t *mine = slices, *theirs = (uint32_t *)(void *)((char *)slices + bytes);
+    if (here->ops->mem_map(here, mine, &mem[0]))
+        return 3;
+    /* Before the peer has it: a zeroed word would stand for the past of any flag above. */
+    mine[0] = mine[1] = FIRST_FLAG;
+    if (here->ops->mem_export(here, &mem[0], &fd) || send_descriptor(socket, fd))
+        return 4;
+    close(fd);
+    fd = receive_descriptor(socket);
+    if (fd < 0 || here->ops->mem_import(here, fd, bytes, &mem[1]) ||
+        here->ops->mem_map(here, theirs, &mem[1]))
+        return 5;
+    close(fd);
+    const int result = exchange(here, mine, theirs, rank);
+    for (int i = 0; i < 2; i++) {
+        here->ops->mem_unmap(here, (char *)slices + (size_t)i * bytes, bytes);
+        here->ops->mem_release(here, &mem[i]);
+    }
+    here->ops->unreserve(here, slices, 2 * bytes);
+    here->ops->close(here);
+    alarm(0);
+    return result;
+}
+
+static void two_processes_exchange_data_and_flags_through_sent_memory(void **state)
+{
+    (void)state;
+    int sockets[2], status = -1;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
+    const pid_t child = fork(); /* no thread is there: this test comes first */
+    assert_true(child >= 0);
+    if (child == 0) {
+        close(sockets[0]);
+        _exit(be_rank(1, sockets[1]));
+    }
+    close(sockets[1]);
+    assert_int_equal(be_rank(0, sockets[0]), 0);
+    close(sockets[0]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_processes_exchange_data_and_flags_through_sent_memory),
+        DEVICE_TEST(a_written_word_wakes_who_waits_for_it),
+        DEVICE_TEST(a_copied_word_wakes_who_waits_for_it),
+        DEVICE_TEST(a_word_wakes_who_waits_at_another_mapping),
+        DEVICE_TEST(released_words_free_every_stream_they_hold),
+        DEVICE_TEST(waits_follow_a_word_across_its_wrap),
+        DEVICE_TEST(held_streams_use_no_processor),
+        DEVICE_TEST(four_unaligned_bytes_are_copied_like_any),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
