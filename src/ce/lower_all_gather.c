@@ -1,13 +1,13 @@
 /* All-gather. Rank r owns block r of everyone's recvbuff.
  *
- *     push:  | barrier 1 | my block -> slot r of every peer (and my own, out of place) | barrier 2
- *     |
- *     pull:  | my block -> my slot (out of place) | barrier 1 | slot p of each peer p -> my slot p
- *     | barrier 2 |
+ *     push:  | barrier 1 | my block -> slot r of every peer (own too, out of place) | barrier 2 |
+ *
+ *     pull:  | my block -> my slot (out of place)
+ *            | barrier 1 | slot p of each peer p -> my slot p | barrier 2 |
  *
  * Barrier 1 says "my recvbuff may be written" (push) or "my block stands" (pull); barrier 2 "my
- * data is with you" (push) or "I have read
- * yours" (pull). Pull reads slots, never a peer's sendbuff: that may be any memory. */
+ * data is with you" (push) or "I have read yours" (pull). Pull reads slots, never a peer's
+ * sendbuff: that may be any memory. */
 #include "ce/lowering.h"
 
 static void copy_own_block(const struct cecl_call *call, struct cecl_plan *plan)

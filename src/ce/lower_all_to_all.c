@@ -4,16 +4,15 @@
  *     pull:  | barrier 1 | block r at p -> my slot p, for all p; my own block here | barrier 2 |
  *
  * Pull reads the peers' sendbuffs, which must then be symmetric. In place, a block's home is taken
- * by the block that is to leave it, so
- * blocks pass through staging at the receiver, in chunks that fit there:
+ * by the block that is to leave it, so blocks pass through staging at the receiver, in chunks that
+ * fit there:
  *
- *     for each chunk:  | barrier | my block p -> staging place r at p | barrier | staging -> my
- *     blocks |
+ *     for each chunk:
+ *     | barrier | my block p -> staging place r at p | barrier | staging -> my blocks |
  *
  * The first barrier of a chunk says "my staging is free": it stands behind the copies out of it in
- * stream order. The second says
- * "yours is there"; that my own blocks were read before they are overwritten is stream order too,
- * for it was this rank that sent them. */
+ * stream order. The second says "yours is there"; that my own blocks were read before they are
+ * overwritten is stream order too, for it was this rank that sent them. */
 #include <inttypes.h>
 
 #include "ce/lowering.h"

@@ -19,14 +19,18 @@ static void at_least(uint64_t *value, uint64_t least)
         *value = least;
 }
 
-static void measure(struct verifier *v)
+/* User buffers count whole; of staging, which may be large, only what a copy touches. */
+static void measure_plan(struct verifier *v, const struct cecl_plan *plan)
 {
-    for (int i = 0; i < v->ncalls * v->nranks; i++) {
-        const struct cecl_call *call = &v->plans[i].call;
-        at_least(&v->window_bytes[CECL_WINDOW_SEND], verify_send_bytes(call));
-        at_least(&v->window_bytes[CECL_WINDOW_RECV], verify_recv_bytes(call));
-        at_least(&v->window_bytes[CECL_WINDOW_STAGING], call->staging_bytes);
-    }
+    at_least(&v->window_bytes[CECL_WINDOW_SEND], verify_send_bytes(&plan->call));
+    at_least(&v->window_bytes[CECL_WINDOW_RECV], verify_recv_bytes(&plan->call));
+    for (uint32_t s = 0; s < plan->nsteps; s++)
+        for (uint32_t i = 0; plan->steps[s].kind == CECL_STEP_COPY && i < plan->steps[s].count;
+             i++) {
+            const struct cecl_copy *copy = &plan->copies[plan->steps[s].first + i];
+            at_least(&v->window_bytes[copy->dst.window], copy->dst.offset + copy->bytes);
+            at_least(&v->window_bytes[copy->src.window], copy->src.offset + copy->bytes);
+        }
 }
 
 static bool allocate(struct verifier *v)
@@ -73,11 +77,15 @@ ceclResult_t cecl_verify(const struct cecl_plan *plans, int ncalls, int nranks)
 {
     struct verifier v = {.plans = plans, .ncalls = ncalls, .nranks = nranks};
 
+    if (!plans || ncalls < 1 || nranks < 1 || nranks > CECL_MAX_RANKS)
+        return VERIFY_FAULT("%d calls of %d ranks: 1 call at least, and 1 to %d ranks", ncalls,
+                            nranks, CECL_MAX_RANKS);
     v.base = calloc((size_t)ncalls + 1, sizeof(*v.base));
     if (!v.base)
         return cecl_fail(ceclOutOfMemory, "no host memory to verify %d calls", ncalls);
-    measure(&v);
     ceclResult_t result = verify_form(&v);
+    for (int i = 0; i < ncalls * nranks && result == ceclSuccess; i++)
+        measure_plan(&v, &plans[i]); /* form holds: no index is astray, no size overflows */
     for (int c = 0; c < ncalls && result == ceclSuccess; c++)
         v.base[c + 1] = v.base[c] + verify_plan(&v, c, 0)->phases;
     if (result == ceclSuccess && !allocate(&v))

@@ -1,10 +1,34 @@
 /* The form of plans: every index, window and size within bounds, so that nothing after this can go
  * astray, whatever it was given. */
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "plan/verify_internal.h"
 
 #define PHASES_MAX (1u << 20)
+/* Every byte of a window that is used costs a tag on every rank; one window of all ranks may have so
+ * many. */
+#define WINDOWS_MAX (1u << 26)
+
+/* Whether a window of `bytes` on each rank can be tracked; the product does not overflow. */
+static bool trackable(const struct verifier *v, uint64_t bytes)
+{
+    return bytes <= WINDOWS_MAX / (uint64_t)v->nranks;
+}
+
+static ceclResult_t check_call(const struct verifier *v, const struct cecl_call *call)
+{
+    if (call->op != ceclOpAllGather && call->op != ceclOpAlltoAll)
+        return VERIFY_FAULT("op %d is no collective that is defined here", (int)call->op);
+    /* The last: a tag that wraps around would name two bytes. */
+    if (call->bytes < 1 || call->bytes > WINDOWS_MAX || !trackable(v, verify_recv_bytes(call)) ||
+        (uint64_t)v->ncalls * (uint64_t)v->nranks * verify_recv_bytes(call) >= UINT32_MAX)
+        return VERIFY_FAULT("blocks of %" PRIu64
+                            " bytes: 1 at least, and no more than can be tracked byte by byte",
+                            call->bytes);
+    return ceclSuccess;
+}
 
 static ceclResult_t check_place(const struct verifier *v, const struct cecl_call *call,
                                 const struct cecl_place *place, uint64_t bytes, const char *what)
@@ -19,6 +43,10 @@ static ceclResult_t check_place(const struct verifier *v, const struct cecl_call
         return VERIFY_FAULT("%s of a copy is out of its window: offset %" PRIu64 ", %" PRIu64
                             " bytes, the window has %" PRIu64,
                             what, place->offset, bytes, size);
+    if (!trackable(v, place->offset + bytes))
+        return VERIFY_FAULT("%s of a copy ends at byte %" PRIu64
+                            " of staging: more than can be tracked byte by byte",
+                            what, place->offset + bytes);
     if (place->window == CECL_WINDOW_SEND && call->in_place)
         return VERIFY_FAULT("%s of a copy is in sendbuff, which an in-place call does not have",
                             what);
@@ -62,30 +90,37 @@ static ceclResult_t check_step(const struct verifier *v, const struct cecl_plan 
     return ceclSuccess;
 }
 
-static ceclResult_t check_plan(const struct verifier *v, int call, int rank)
+/* *step: the step that is looked at; left alone before the first. */
+static ceclResult_t check_plan(const struct verifier *v, int call, int rank, uint32_t *step)
 {
     const struct cecl_plan *plan = verify_plan(v, call, rank), *first = verify_plan(v, call, 0);
     const struct cecl_call *mine = &plan->call, *zero = &first->call;
     if (mine->rank != rank || mine->nranks != v->nranks)
         return VERIFY_FAULT("the plan is of rank %d of %d", mine->rank, mine->nranks);
-    if (mine->op != zero->op || mine->bytes != zero->bytes || mine->in_place != zero->in_place)
+    if (mine->op != zero->op || mine->bytes != zero->bytes || mine->in_place != zero->in_place ||
+        mine->staging_bytes != zero->staging_bytes)
         return VERIFY_FAULT("ranks are in different calls");
+    CECL_TRY(check_call(v, mine));
     if (plan->phases != first->phases || plan->phases > PHASES_MAX)
         return VERIFY_FAULT("ranks have different phases: %" PRIu32 " on rank 0, %" PRIu32 " here",
                             first->phases, plan->phases);
-    for (uint32_t i = 0; i < plan->nsteps; i++)
-        CECL_TRY(check_step(v, plan, rank, &plan->steps[i]));
+    for (*step = 0; *step < plan->nsteps; ++*step)
+        CECL_TRY(check_step(v, plan, rank, &plan->steps[*step]));
     return ceclSuccess;
 }
 
 ceclResult_t verify_form(const struct verifier *v)
 {
     for (int c = 0; c < v->ncalls; c++)
-        for (int r = 0; r < v->nranks; r++)
-            if (check_plan(v, c, r) != ceclSuccess) {
-                char words[CECL_MESSAGE_BYTES];
-                __builtin_memcpy(words, cecl_message(), sizeof(words));
-                return VERIFY_FAULT("call %d, rank %d: %s", c, r, words);
-            }
+        for (int r = 0; r < v->nranks; r++) {
+            uint32_t step = UINT32_MAX;
+            if (check_plan(v, c, r, &step) == ceclSuccess)
+                continue;
+            char at[32] = "", words[CECL_MESSAGE_BYTES];
+            if (step != UINT32_MAX)
+                snprintf(at, sizeof(at), ", step %" PRIu32, step);
+            memcpy(words, cecl_message(), sizeof(words));
+            return VERIFY_FAULT("call %d, rank %d%s: %s", c, r, at, words);
+        }
     return ceclSuccess;
 }

@@ -1,6 +1,8 @@
 /* No two uses of a byte, one of them a write, without an order between them that flags or a stream
  * guarantee. */
 #include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "plan/verify_internal.h"
 
@@ -19,25 +21,66 @@ static bool ordered(const struct verifier *v, const struct verify_access *a,
     return before(v, a, b) || before(v, b, a);
 }
 
-ceclResult_t verify_races(const struct verifier *v)
+/* Who uses the bytes: every call is one event of the user before it and one for each step. */
+static void describe(const struct verifier *v, const struct verify_access *a, char *out,
+                     size_t bytes)
+{
+    const char *use = a->write ? "write" : "read";
+    uint32_t event = a->event - 1;
+    for (int c = 0; c < v->ncalls; c++) {
+        const uint32_t nsteps = verify_plan(v, c, (int)a->actor)->nsteps;
+        if (event == 0) {
+            snprintf(out, bytes, "the user of rank %" PRIu32 " before call %d", a->actor, c);
+            return;
+        }
+        if (event <= nsteps) {
+            snprintf(out, bytes, "the %s of call %d, rank %" PRIu32 ", step %" PRIu32, use, c,
+                     a->actor, event - 1);
+            return;
+        }
+        event -= nsteps + 1;
+    }
+    snprintf(out, bytes, "the user of rank %" PRIu32 " after the last call", a->actor);
+}
+
+static ceclResult_t report(const struct verifier *v, int window, int rank,
+                           const struct verify_access *a, const struct verify_access *b)
 {
     static const char *const names[CECL_WINDOW_COUNT] = {"sendbuff", "recvbuff", "staging"};
-    for (int w = 0; w < CECL_WINDOW_COUNT; w++)
-        for (int r = 0; r < v->nranks; r++) {
-            const struct verify_accesses *all = &v->accesses[w * v->nranks + r];
-            for (size_t i = 0; i < all->count; i++)
-                for (size_t j = i + 1; j < all->count; j++) {
-                    const struct verify_access *a = &all->list[i], *b = &all->list[j];
-                    if ((!a->write && !b->write) || a->low >= b->high || b->low >= a->high ||
-                        ordered(v, a, b))
-                        continue;
-                    return VERIFY_FAULT(
-                        "race: %s of rank %d, bytes %" PRIu64 " to %" PRIu64 ": rank %" PRIu32
-                        "'s %s and rank %" PRIu32 "'s %s have no order",
-                        names[w], r, a->low > b->low ? a->low : b->low,
-                        (a->high < b->high ? a->high : b->high) - 1, a->actor,
-                        a->write ? "write" : "read", b->actor, b->write ? "write" : "read");
-                }
+    char one[96], other[96];
+    describe(v, a, one, sizeof(one));
+    describe(v, b, other, sizeof(other));
+    return VERIFY_FAULT("race: %s of rank %d, bytes %" PRIu64 " to %" PRIu64
+                        ": %s and %s have no order",
+                        names[window], rank, a->low > b->low ? a->low : b->low,
+                        (a->high < b->high ? a->high : b->high) - 1, one, other);
+}
+
+static int by_low(const void *a, const void *b)
+{
+    const struct verify_access *one = a, *other = b;
+    return (one->low > other->low) - (one->low < other->low);
+}
+
+/* In the order of their first bytes, a use meets only those that begin before it ends. */
+static ceclResult_t check_window(const struct verifier *v, int window, int rank)
+{
+    const struct verify_accesses *all = &v->accesses[window * v->nranks + rank];
+    if (all->count > 1)
+        qsort(all->list, all->count, sizeof(*all->list), by_low);
+    for (size_t i = 0; i < all->count; i++)
+        for (size_t j = i + 1; j < all->count && all->list[j].low < all->list[i].high; j++) {
+            const struct verify_access *a = &all->list[i], *b = &all->list[j];
+            if ((a->write || b->write) && !ordered(v, a, b))
+                return report(v, window, rank, a, b);
         }
+    return ceclSuccess;
+}
+
+ceclResult_t verify_races(const struct verifier *v)
+{
+    for (int w = 0; w < CECL_WINDOW_COUNT; w++)
+        for (int r = 0; r < v->nranks; r++)
+            CECL_TRY(check_window(v, w, r));
     return ceclSuccess;
 }

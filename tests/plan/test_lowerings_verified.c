@@ -1,20 +1,19 @@
-/* Every lowering, verified over all ranks: each alone three times in a row, and in mixed sequences
+/* Every lowering, verified over all ranks: each alone four times in a row, and in mixed sequences
  * on the same buffers. */
 #include "plans.h"
 
 static const int rank_counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 32, 72};
+static const uint64_t block_bytes[] = {1, 7, 24};
 
 static void verify_everywhere(ceclOp_t op, bool in_place, enum cecl_direction direction)
 {
-    for (size_t i = 0; i < sizeof(rank_counts) / sizeof(rank_counts[0]); i++) {
-        const int n = rank_counts[i];
-        for (uint64_t bytes = 1; bytes <= (n > 16 ? 1 : 24); bytes = bytes * 3 + 2) {
-            struct cecl_call calls[3];
-            for (int c = 0; c < 3; c++)
-                calls[c] = call_of(op, in_place, direction, bytes);
-            verify_calls(calls, 3, n);
+    for (size_t i = 0; i < sizeof(rank_counts) / sizeof(rank_counts[0]); i++)
+        for (size_t b = 0; b < sizeof(block_bytes) / sizeof(block_bytes[0]); b++) {
+            struct cecl_call calls[4];
+            for (int c = 0; c < 4; c++)
+                calls[c] = call_of(op, in_place, direction, block_bytes[b]);
+            verify_calls(calls, 4, rank_counts[i]);
         }
-    }
 }
 
 #define LOWERING_TEST(name, op, in_place, direction)                                               \
@@ -43,6 +42,20 @@ static void all_to_all_in_place_in_chunks_is_right(void **state)
             }
             verify_calls(calls, 2, n);
         }
+}
+
+static void all_to_all_in_place_among_many_ranks_in_chunks_is_right(void **state)
+{
+    (void)state;
+    static const int many[] = {16, 32, 72};
+    for (size_t i = 0; i < sizeof(many) / sizeof(many[0]); i++) {
+        struct cecl_call calls[2];
+        for (int c = 0; c < 2; c++) {
+            calls[c] = call_of(ceclOpAlltoAll, true, CECL_PUSH, 24);
+            calls[c].staging_bytes = 10u * (unsigned)(many[i] - 1); /* chunks of 10, 10, 4 */
+        }
+        verify_calls(calls, 2, many[i]);
+    }
 }
 
 static void mixed_sequences_on_the_same_buffers_are_right(void **state)
@@ -74,6 +87,7 @@ int main(void)
         cmocka_unit_test(all_to_all_pull_out_of_place_is_right),
         cmocka_unit_test(all_to_all_in_place_is_right),
         cmocka_unit_test(all_to_all_in_place_in_chunks_is_right),
+        cmocka_unit_test(all_to_all_in_place_among_many_ranks_in_chunks_is_right),
         cmocka_unit_test(mixed_sequences_on_the_same_buffers_are_right),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

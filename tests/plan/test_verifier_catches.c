@@ -125,6 +125,23 @@ static void a_copy_beyond_its_window_is_caught(void **state)
     expect_fault(plans, "out of its window");
 }
 
+static void a_copy_to_the_wrong_window_is_caught(void **state)
+{
+    (void)state;
+    struct cecl_plan *plans = two_calls(ceclOpAlltoAll, false, CECL_PUSH);
+    plans[0].copies[0].dst.window = CECL_WINDOW_STAGING;
+    plans[0].copies[0].dst.offset = 0;
+    expect_fault(plans, "was written 0 times");
+}
+
+static void a_copy_into_a_sendbuff_is_caught(void **state)
+{
+    (void)state;
+    struct cecl_plan *plans = two_calls(ceclOpAlltoAll, false, CECL_PUSH);
+    plans[0].copies[0].dst.window = CECL_WINDOW_SEND;
+    expect_fault(plans, "writes to the sendbuff");
+}
+
 static void a_copy_to_the_senders_own_part_in_place_is_caught(void **state)
 {
     (void)state;
@@ -259,6 +276,8 @@ int main(void)
         cmocka_unit_test(a_source_offset_that_is_off_by_one_is_caught),
         cmocka_unit_test(a_wrong_source_rank_is_caught),
         cmocka_unit_test(a_copy_beyond_its_window_is_caught),
+        cmocka_unit_test(a_copy_to_the_wrong_window_is_caught),
+        cmocka_unit_test(a_copy_into_a_sendbuff_is_caught),
         cmocka_unit_test(a_copy_to_the_senders_own_part_in_place_is_caught),
         cmocka_unit_test(waits_before_signals_are_caught_as_a_deadlock),
         cmocka_unit_test(a_missing_first_barrier_is_caught),

@@ -1,0 +1,159 @@
+/* The verifier answers whatever it is given: calls that are none, sizes beyond any memory, ranks
+ * that disagree; nothing is out of bounds (the sanitizers look) and nothing senseless is right. */
+#include "plans.h"
+
+#define RANKS 4
+
+static struct cecl_plan *two_calls(ceclOp_t op, bool in_place)
+{
+    struct cecl_call calls[2] = {call_of(op, in_place, CECL_PUSH, 6),
+                                 call_of(op, in_place, CECL_PUSH, 6)};
+    calls[0].staging_bytes = calls[1].staging_bytes = 9;
+    return lower_all(calls, 2, RANKS);
+}
+
+static void expect_fault(struct cecl_plan *plans, const char *words)
+{
+    assert_int_equal(cecl_verify(plans, 2, RANKS), ceclInternalError);
+    if (!strstr(cecl_message(), words))
+        fail_msg("'%s' expected in '%s'", words, cecl_message());
+    free_plans(plans, 2 * RANKS);
+}
+
+static void blocks_beyond_any_memory_are_refused(void **state)
+{
+    (void)state;
+    struct cecl_plan *plans = two_calls(ceclOpAllGather, true);
+    for (int i = 0; i < 2 * RANKS; i++) {
+        plans[i].call.bytes = UINT64_MAX / RANKS + 1; /* times RANKS is 0 again */
+        plans[i].nsteps = 0;
+    }
+    expect_fault(plans, "tracked byte by byte");
+}
+
+static void copies_to_staging_beyond_any_memory_are_refused(void **state)
+{
+    (void)state;
+    struct cecl_plan *plans = two_calls(ceclOpAlltoAll, true);
+    for (int i = 0; i < 2 * RANKS; i++)
+        plans[i].call.staging_bytes = UINT64_MAX / RANKS + 17; /* times RANKS is small again */
+    plans[RANKS].copies[0].dst.offset = (uint64_t)1 << 40;
+    expect_fault(plans, "of staging: more than can be tracked");
+}
+
+static void blocks_without_a_byte_are_refused(void **state)
+{
+    (void)state;
+    struct cecl_plan *plans = two_calls(ceclOpAllGather, true);
+    for (int i = 0; i < 2 * RANKS; i++) {
+        plans[i].call.bytes = 0;
+        plans[i].nsteps = 0;
+    }
+    expect_fault(plans, "blocks of 0 bytes");
+}
+
+static void an_op_that_nobody_defined_is_refused(void **state)
+{
+    (void)state;
+    struct cecl_plan *plans = two_calls(ceclOpAlltoAll, false);
+    for (int i = 0; i < 2 * RANKS; i++)
+        plans[i].call.op = (ceclOp_t)(ceclOpAlltoAll + 1);
+    expect_fault(plans, "no collective");
+}
+
+static void ranks_that_disagree_on_staging_are_caught(void **state)
+{
+    (void)state;
+    struct cecl_plan *plans = two_calls(ceclOpAlltoAll, true);
+    plans[2].call.staging_bytes++;
+    expect_fault(plans, "different calls");
+}
+
+static void no_calls_and_no_ranks_are_refused(void **state)
+{
+    (void)state;
+    struct cecl_plan *plans = two_calls(ceclOpAllGather, true);
+    assert_int_equal(cecl_verify(NULL, 1, 1), ceclInternalError);
+    assert_int_equal(cecl_verify(plans, 0, RANKS), ceclInternalError);
+    assert_int_equal(cecl_verify(plans, -1, RANKS), ceclInternalError);
+    assert_int_equal(cecl_verify(plans, 2, 0), ceclInternalError);
+    assert_int_equal(cecl_verify(plans, 2, -RANKS), ceclInternalError);
+    assert_int_equal(cecl_verify(plans, 2, CECL_MAX_RANKS + 1), ceclInternalError);
+    free_plans(plans, 2 * RANKS);
+}
+
+static void a_fault_of_form_names_call_rank_and_step(void **state)
+{
+    (void)state;
+    struct cecl_plan *plans = two_calls(ceclOpAllGather, true);
+    assert_int_equal(plans[RANKS + 2].steps[1].kind, CECL_STEP_SIGNAL);
+    plans[RANKS + 2].steps[1].peer = RANKS;
+    expect_fault(plans, "call 1, rank 2, step 1: ");
+}
+
+static void a_race_names_both_uses_and_their_steps(void **state)
+{
+    (void)state;
+    struct cecl_plan *plans = two_calls(ceclOpAllGather, true);
+    struct cecl_plan *plan = &plans[RANKS + 1]; /* rank 1's second call */
+    uint32_t last = 0;
+    while (plan->steps[last].kind != CECL_STEP_COPY)
+        last++;
+    plan->steps[last - 1].phase = plan->steps[0].phase; /* keep form; wait for rank 0 twice */
+    assert_int_equal(plan->steps[last - 1].peer, 0);
+    plan->steps[last - 1].peer = 2;
+    assert_int_equal(cecl_verify(plans, 2, RANKS), ceclInternalError);
+    assert_non_null(strstr(cecl_message(), "race: recvbuff of rank 0, bytes 6 to 11"));
+    assert_non_null(strstr(cecl_message(), "the user of rank 0 before call 1"));
+    assert_non_null(strstr(cecl_message(), "the write of call 1, rank 1, step 6"));
+    free_plans(plans, 2 * RANKS);
+}
+
+/* One bit of what a plan says of its call is turned over, on one rank or on all alike. */
+static void random_garbage_in_calls_is_answered(void **state)
+{
+    (void)state;
+    uint64_t x = 20261121;
+    int caught = 0;
+    print_message("seed %llu\n", (unsigned long long)x);
+    for (int round = 0; round < 1200; round++) {
+        struct cecl_plan *plans =
+            two_calls(round % 2 ? ceclOpAllGather : ceclOpAlltoAll, round % 3 == 0);
+        x = x * 6364136223846793005u + 1442695040888963407u;
+        const int bit = (int)(x >> 58), field = (int)(x >> 55 & 7);
+        const int from = x >> 54 & 1 ? 0 : (int)(x >> 40) % (2 * RANKS);
+        const int until = x >> 54 & 1 ? 2 * RANKS : from + 1;
+        for (int i = from < 0 ? 0 : from; i < until; i++) {
+            struct cecl_plan *plan = &plans[i];
+            switch (field) {
+            case 0: plan->call.bytes ^= (uint64_t)1 << bit; break;
+            case 1: plan->call.staging_bytes ^= (uint64_t)1 << bit; break;
+            case 2: plan->call.nranks ^= (int)(1u << bit % 31); break;
+            case 3: plan->call.rank ^= (int)(1u << bit % 31); break;
+            case 4: plan->call.op = (ceclOp_t)((unsigned)plan->call.op ^ 1u << bit % 31); break;
+            case 5: plan->call.in_place = !plan->call.in_place; break;
+            case 6: plan->phases ^= 1u << bit % 32; break;
+            default: plan->nsteps /= 2; break;
+            }
+        }
+        caught += cecl_verify(plans, 2, RANKS) == ceclInternalError;
+        free_plans(plans, 2 * RANKS);
+    }
+    assert_true(caught > 900); /* not all: more staging than is used is no fault */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocks_beyond_any_memory_are_refused),
+        cmocka_unit_test(copies_to_staging_beyond_any_memory_are_refused),
+        cmocka_unit_test(blocks_without_a_byte_are_refused),
+        cmocka_unit_test(an_op_that_nobody_defined_is_refused),
+        cmocka_unit_test(ranks_that_disagree_on_staging_are_caught),
+        cmocka_unit_test(no_calls_and_no_ranks_are_refused),
+        cmocka_unit_test(a_fault_of_form_names_call_rank_and_step),
+        cmocka_unit_test(a_race_names_both_uses_and_their_steps),
+        cmocka_unit_test(random_garbage_in_calls_is_answered),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

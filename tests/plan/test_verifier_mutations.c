@@ -1,0 +1,224 @@
+/* Random harm to right plans of every lowering and mixed sequences: each kind below is a fault
+ * wherever it strikes, so the verifier must catch every single one. What may be harmless is left
+ * out, with the reason: a signal that a later one makes up for (only the very last are dropped), a
+ * wait for more than is needed, and "staging is free" of an in-place all-to-all, which is true
+ * anyway when nobody has used staging yet. */
+#include "plans.h"
+
+#define CALLS 3
+#define MAX_RANKS 5
+
+enum harm {
+    DROP_COPY,
+    DOUBLE_COPY,
+    SHIFT_SOURCE,
+    SHIFT_TARGET,
+    WRONG_SOURCE_RANK,
+    WRONG_TARGET_RANK,
+    WRONG_TARGET_WINDOW,
+    SHORTEN_COPY,
+    LENGTHEN_COPY,
+    DROP_WAIT,
+    WAIT_FOR_LESS,
+    DROP_LAST_SIGNAL,
+    SIGNAL_AGAIN,
+    WAIT_BEFORE_SIGNAL,
+    ONE_PHASE_MORE,
+    HARMS
+};
+
+static uint64_t state_of_chance;
+
+static uint32_t chance(uint32_t below)
+{
+    state_of_chance = state_of_chance * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)((state_of_chance >> 33) % below);
+}
+
+static void drop_step(struct cecl_plan *plan, uint32_t at)
+{
+    memmove(&plan->steps[at], &plan->steps[at + 1],
+            (plan->nsteps - at - 1) * sizeof(plan->steps[0]));
+    plan->nsteps--;
+}
+
+/* A random step of a kind, phase at least `phase`, or NULL. */
+static struct cecl_step *any_step(struct cecl_plan *plan, enum cecl_step_kind kind, uint32_t phase)
+{
+    uint32_t found = 0;
+    struct cecl_step *step = NULL;
+    for (uint32_t i = 0; i < plan->nsteps; i++)
+        if (plan->steps[i].kind == kind && plan->steps[i].phase >= phase && chance(++found) == 0)
+            step = &plan->steps[i];
+    return step;
+}
+
+static struct cecl_step *find(struct cecl_plan *plan, enum cecl_step_kind kind, uint32_t peer,
+                              uint32_t phase)
+{
+    for (uint32_t i = 0; i < plan->nsteps; i++)
+        if (plan->steps[i].kind == kind && plan->steps[i].peer == peer &&
+            plan->steps[i].phase == phase)
+            return &plan->steps[i];
+    return NULL;
+}
+
+/* The batch loses its copy `at`; a batch of none is dropped. */
+static void drop_copy(struct cecl_plan *plan, struct cecl_step *batch, uint32_t at)
+{
+    plan->copies[at] = plan->copies[batch->first + batch->count - 1];
+    if (--batch->count == 0)
+        drop_step(plan, (uint32_t)(batch - plan->steps));
+}
+
+static bool harm_copy(enum harm harm, struct cecl_plan *plan, int nranks)
+{
+    struct cecl_step *batch = any_step(plan, CECL_STEP_COPY, 0);
+    const uint32_t at = batch->first + chance(batch->count);
+    struct cecl_copy *copy = &plan->copies[at];
+    const uint16_t other = (uint16_t)(1 + chance((uint32_t)nranks - 1));
+    switch (harm) {
+    case DROP_COPY: drop_copy(plan, batch, at); return true;
+    case DOUBLE_COPY: {
+        if (batch->count == 1)
+            return false; /* the other would be dropped for it: that is a dropped copy */
+        const uint32_t next = batch->first + (at - batch->first + 1) % batch->count;
+        plan->copies[next] = *copy;
+        return true;
+    }
+    case SHIFT_SOURCE: copy->src.offset += copy->src.offset && chance(2) ? UINT64_MAX : 1; break;
+    case SHIFT_TARGET: copy->dst.offset += copy->dst.offset && chance(2) ? UINT64_MAX : 1; break;
+    case WRONG_SOURCE_RANK: copy->src.rank = (uint16_t)((copy->src.rank + other) % nranks); break;
+    case WRONG_TARGET_RANK: copy->dst.rank = (uint16_t)((copy->dst.rank + other) % nranks); break;
+    case WRONG_TARGET_WINDOW:
+        copy->dst.window =
+            (uint16_t)((copy->dst.window + 1 + chance(CECL_WINDOW_COUNT - 1)) % CECL_WINDOW_COUNT);
+        break;
+    case SHORTEN_COPY: copy->bytes--; break;
+    case LENGTHEN_COPY:
+        if (copy->dst.window == CECL_WINDOW_STAGING)
+            return false; /* may end in staging that nobody uses */
+        copy->bytes++;
+        break;
+    default: fail_msg("no harm to copies: %d", (int)harm);
+    }
+    return true;
+}
+
+/* False: this harm finds nothing to harm here. */
+static bool do_harm(enum harm harm, struct cecl_plan *plans, int nranks)
+{
+    const int call = harm == DROP_LAST_SIGNAL ? CALLS - 1 : (int)chance(CALLS);
+    const int rank = (int)chance((uint32_t)nranks);
+    struct cecl_plan *plan = &plans[call * nranks + rank];
+    const bool through_staging = plan->call.op == ceclOpAlltoAll && plan->call.in_place;
+    struct cecl_step *step;
+
+    switch (harm) {
+    case DROP_WAIT:
+        step = any_step(plan, CECL_STEP_WAIT, through_staging ? 2 : 1);
+        drop_step(plan, (uint32_t)(step - plan->steps));
+        return true;
+    case WAIT_FOR_LESS: any_step(plan, CECL_STEP_WAIT, 2)->phase--; return true;
+    case DROP_LAST_SIGNAL:
+        step = any_step(plan, CECL_STEP_SIGNAL, plan->phases);
+        drop_step(plan, (uint32_t)(step - plan->steps));
+        return true;
+    case SIGNAL_AGAIN: any_step(plan, CECL_STEP_SIGNAL, 2)->phase--; return true;
+    case WAIT_BEFORE_SIGNAL: {
+        const uint32_t peer =
+            ((uint32_t)rank + 1 + chance((uint32_t)nranks - 1)) % (uint32_t)nranks;
+        const uint32_t phase = 1 + chance(plan->phases);
+        struct cecl_plan *theirs = &plans[call * nranks + (int)peer];
+        for (int i = 0; i < 2; i++) { /* both must, or one makes up for it */
+            struct cecl_plan *here = i ? theirs : plan;
+            const uint32_t there = i ? (uint32_t)rank : peer;
+            struct cecl_step *signal = find(here, CECL_STEP_SIGNAL, there, phase);
+            struct cecl_step *wait = find(here, CECL_STEP_WAIT, there, phase);
+            const struct cecl_step held = *signal;
+            *signal = *wait;
+            *wait = held;
+        }
+        return true;
+    }
+    case ONE_PHASE_MORE: plan->phases++; return true;
+    default: return harm_copy(harm, plan, nranks);
+    }
+}
+
+static void random_calls(struct cecl_call *calls, int nranks)
+{
+    for (int c = 0; c < CALLS; c++) {
+        calls[c] = call_of(chance(2) ? ceclOpAllGather : ceclOpAlltoAll, chance(2),
+                           chance(2) ? CECL_PULL : CECL_PUSH, 1 + chance(9));
+        calls[c].staging_bytes = (uint64_t)nranks - 1 + chance(30);
+    }
+}
+
+static void harm_again_and_again(enum harm harm)
+{
+    state_of_chance = 20261121u + (uint64_t)harm;
+    print_message("seed %llu\n", (unsigned long long)state_of_chance);
+    for (int done = 0; done < 400;) {
+        const int nranks = 2 + (int)chance(MAX_RANKS - 1);
+        struct cecl_call calls[CALLS];
+        random_calls(calls, nranks);
+        const uint64_t before = state_of_chance;
+        struct cecl_plan *plans = lower_all(calls, CALLS, nranks);
+        if (cecl_verify(plans, CALLS, nranks) != ceclSuccess)
+            fail_msg("state %llu, %d ranks: right plans refused: %s", (unsigned long long)before,
+                     nranks, cecl_message());
+        if (do_harm(harm, plans, nranks)) {
+            if (cecl_verify(plans, CALLS, nranks) != ceclInternalError)
+                fail_msg("state %llu, %d ranks: harm %d was not caught", (unsigned long long)before,
+                         nranks, (int)harm);
+            done++;
+        }
+        free_plans(plans, CALLS * nranks);
+    }
+}
+
+#define HARM_TEST(name, harm)                                                                      \
+    static void name(void **state)                                                                 \
+    {                                                                                              \
+        (void)state;                                                                               \
+        harm_again_and_again(harm);                                                                \
+    }
+HARM_TEST(a_dropped_copy_is_always_caught, DROP_COPY)
+HARM_TEST(a_doubled_copy_is_always_caught, DOUBLE_COPY)
+HARM_TEST(a_shifted_source_is_always_caught, SHIFT_SOURCE)
+HARM_TEST(a_shifted_target_is_always_caught, SHIFT_TARGET)
+HARM_TEST(a_wrong_source_rank_is_always_caught, WRONG_SOURCE_RANK)
+HARM_TEST(a_wrong_target_rank_is_always_caught, WRONG_TARGET_RANK)
+HARM_TEST(a_wrong_target_window_is_always_caught, WRONG_TARGET_WINDOW)
+HARM_TEST(a_shorter_copy_is_always_caught, SHORTEN_COPY)
+HARM_TEST(a_longer_copy_is_always_caught, LENGTHEN_COPY)
+HARM_TEST(a_dropped_wait_is_always_caught, DROP_WAIT)
+HARM_TEST(a_wait_for_less_is_always_caught, WAIT_FOR_LESS)
+HARM_TEST(a_dropped_last_signal_is_always_caught, DROP_LAST_SIGNAL)
+HARM_TEST(a_signal_that_repeats_is_always_caught, SIGNAL_AGAIN)
+HARM_TEST(a_wait_before_its_signal_is_always_caught, WAIT_BEFORE_SIGNAL)
+HARM_TEST(a_rank_with_a_phase_more_is_always_caught, ONE_PHASE_MORE)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_dropped_copy_is_always_caught),
+        cmocka_unit_test(a_doubled_copy_is_always_caught),
+        cmocka_unit_test(a_shifted_source_is_always_caught),
+        cmocka_unit_test(a_shifted_target_is_always_caught),
+        cmocka_unit_test(a_wrong_source_rank_is_always_caught),
+        cmocka_unit_test(a_wrong_target_rank_is_always_caught),
+        cmocka_unit_test(a_wrong_target_window_is_always_caught),
+        cmocka_unit_test(a_shorter_copy_is_always_caught),
+        cmocka_unit_test(a_longer_copy_is_always_caught),
+        cmocka_unit_test(a_dropped_wait_is_always_caught),
+        cmocka_unit_test(a_wait_for_less_is_always_caught),
+        cmocka_unit_test(a_dropped_last_signal_is_always_caught),
+        cmocka_unit_test(a_signal_that_repeats_is_always_caught),
+        cmocka_unit_test(a_wait_before_its_signal_is_always_caught),
+        cmocka_unit_test(a_rank_with_a_phase_more_is_always_caught),
+    };
+    _Static_assert(sizeof(tests) / sizeof(tests[0]) == HARMS, "each harm has its test");
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,88 @@
+/* What order the verifier derives from flags: through third ranks too, and no more than there is. */
+#include "plans.h"
+
+#define RANKS 4
+
+/* A barrier in which all tell rank 0 and rank 0 tells all: order among the others is indirect. */
+static void barrier_through_rank_0(struct cecl_plan *plan)
+{
+    plan->phases++;
+    for (int i = 1; i < RANKS && plan->call.rank == 0; i++)
+        cecl_plan_wait(plan, i, plan->phases);
+    for (int i = 1; i < RANKS && plan->call.rank == 0; i++)
+        cecl_plan_signal(plan, i, plan->phases);
+    if (plan->call.rank > 0) {
+        cecl_plan_signal(plan, 0, plan->phases);
+        cecl_plan_wait(plan, 0, plan->phases);
+    }
+}
+
+/* An in-place all-gather by push between two such barriers; twice, plans[c * RANKS + r]. */
+static struct cecl_plan *gathers_through_rank_0(void)
+{
+    struct cecl_plan *plans = calloc(2 * RANKS, sizeof(*plans));
+    assert_non_null(plans);
+    for (int at = 0; at < 2 * RANKS; at++) {
+        struct cecl_call call = call_of(ceclOpAllGather, true, CECL_PUSH, 5);
+        call.nranks = RANKS;
+        call.rank = at % RANKS;
+        struct cecl_place own = {.window = CECL_WINDOW_RECV,
+                                 .rank = (uint16_t)call.rank,
+                                 .offset = (uint64_t)call.rank * call.bytes};
+        cecl_plan_init(&plans[at], &call);
+        barrier_through_rank_0(&plans[at]);
+        for (int i = 1; i < RANKS; i++) {
+            struct cecl_place there = own;
+            there.rank = (uint16_t)((call.rank + i) % RANKS);
+            cecl_plan_copy(&plans[at], there, own, call.bytes);
+        }
+        barrier_through_rank_0(&plans[at]);
+        assert_int_equal(cecl_plan_finish(&plans[at]), ceclSuccess);
+    }
+    return plans;
+}
+
+static void order_through_a_third_rank_counts(void **state)
+{
+    (void)state;
+    struct cecl_plan *plans = gathers_through_rank_0();
+    if (cecl_verify(plans, 2, RANKS) != ceclSuccess)
+        fail_msg("%s", cecl_message());
+    free_plans(plans, 2 * RANKS);
+}
+
+static void order_through_a_third_rank_that_did_not_wait_is_none(void **state)
+{
+    (void)state;
+    struct cecl_plan *plans = gathers_through_rank_0();
+    assert_int_equal(plans[0].steps[RANKS - 2].kind, CECL_STEP_WAIT); /* for the last rank */
+    plans[0].steps[RANKS - 2].peer = 1;
+    assert_int_equal(cecl_verify(plans, 2, RANKS), ceclInternalError);
+    assert_non_null(strstr(cecl_message(), "race"));
+    free_plans(plans, 2 * RANKS);
+}
+
+/* Flags only grow: a wait is over with any later signal, and whoever sent that has come further. */
+static void a_later_signal_makes_up_for_a_missing_one(void **state)
+{
+    (void)state;
+    const struct cecl_call call = call_of(ceclOpAllGather, true, CECL_PUSH, 5);
+    struct cecl_plan *plans = lower_all(&call, 1, RANKS);
+    struct cecl_plan *plan = &plans[1];
+    assert_int_equal(plan->steps[0].kind, CECL_STEP_SIGNAL);
+    memmove(plan->steps, plan->steps + 1, (plan->nsteps - 1) * sizeof(plan->steps[0]));
+    plan->nsteps--;
+    if (cecl_verify(plans, 1, RANKS) != ceclSuccess)
+        fail_msg("%s", cecl_message());
+    free_plans(plans, RANKS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(order_through_a_third_rank_counts),
+        cmocka_unit_test(order_through_a_third_rank_that_did_not_wait_is_none),
+        cmocka_unit_test(a_later_signal_makes_up_for_a_missing_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
