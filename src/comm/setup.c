@@ -20,7 +20,7 @@
 /* What a rank tells the others first. */
 struct hello {
     uint64_t magic;
-    int32_t version, nranks;
+    int32_t version, nranks, rank;
     uint64_t host;  /* ranks with equal numbers can reach each other's abstract sockets */
     int32_t status; /* ceclResult_t of what this rank did so far; `text` says why */
     struct cecl_resolved config;
@@ -52,6 +52,7 @@ static void introduce(const struct cecl_oob *oob, const struct cecl_resolved *co
     *me = (struct hello){.magic = HELLO_MAGIC,
                          .version = CECL_VERSION,
                          .nranks = oob->nranks,
+                         .rank = oob->rank,
                          .host = host_id(),
                          .config = *config};
     if (local == ceclSuccess && config->device != CECL_DEVICE_HOST)
@@ -102,6 +103,10 @@ static ceclResult_t compare_hellos(const struct hello *all, int nranks)
         if (all[r].nranks != nranks)
             return cecl_fail(ceclInvalidArgument, "nranks: %d on rank %d, %d here",
                              (int)all[r].nranks, r, nranks);
+        if (all[r].rank != r)
+            return cecl_fail(ceclInvalidArgument,
+                             "rank %d: taken twice, or not in rank order: it came at place %d",
+                             (int)all[r].rank, r);
         if (all[r].host != all[0].host)
             return cecl_fail(ceclInvalidUsage,
                              "ranks 0 and %d are on different hosts (or network namespaces); this "

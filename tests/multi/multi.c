@@ -1,7 +1,9 @@
 /* What the multi-rank tests share; see multi.h. */
 #include "multi.h"
 
+#include <dirent.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
 #define GUARD 64
@@ -59,6 +61,24 @@ void multi_setenv(const char *name, const char *value)
         setenv(name, value, 1);
     else
         unsetenv(name);
+}
+
+int multi_entries(const char *path)
+{
+    int count = 0;
+    DIR *dir = opendir(path);
+    assert_non_null(dir);
+    while (readdir(dir))
+        count++;
+    closedir(dir);
+    return count;
+}
+
+double multi_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
 ceclConfig_t multi_config(void)

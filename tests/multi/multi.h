@@ -61,4 +61,8 @@ void multi_check(ceclComm_t comm, const struct multi_case *c, uint64_t seed);
 size_t multi_type_bytes(ceclDataType_t type);
 void multi_setenv(const char *name, const char *value); /* NULL: unset */
 
+/* Entries of a folder: /proc/self/fd, /proc/self/task. */
+int multi_entries(const char *path);
+double multi_seconds(void); /* monotonic */
+
 #endif

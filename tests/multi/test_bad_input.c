@@ -64,6 +64,8 @@ static void null_arguments_are_named(void **state)
     multi_refused(comm, ceclStreamDestroy(comm, NULL), ceclInvalidArgument, "default stream");
     multi_refused(comm, ceclMemcpyAsync(comm, NULL, send_buffer, 1, 0), ceclInvalidArgument,
                   "dst: NULL");
+    multi_refused(comm, ceclMemcpyAsync(comm, recv_buffer, NULL, 7, 0), ceclInvalidArgument,
+                  "src: NULL, with 7 bytes");
     multi_refused(comm,
                   ceclExplain(ceclOpAllGather, send_buffer, recv_buffer, 1, ceclInt8, comm, NULL),
                   ceclInvalidArgument, "explanation: NULL");
@@ -79,11 +81,21 @@ static void foreign_handles_are_refused(void **state)
                   "not a communicator");
     multi_refused(NULL, ceclCommDestroy((ceclComm_t)(void *)stranger), ceclInvalidArgument,
                   "not a communicator");
-    if (!multi_on_gpus(comm)) /* CUDA itself does not survive a stream that is none */
-        multi_refused(comm,
-                      ceclAllGather(send_buffer, recv_buffer, 1, ceclInt8, comm,
-                                    (ceclStream_t)(void *)stranger),
-                      ceclInvalidArgument, "stream");
+    if (!multi_on_gpus(comm))         /* CUDA itself does not survive a stream that is none */
+        for (int i = 0; i < 2; i++) { /* where the plan is new, and where it is kept */
+            multi_refused(comm,
+                          ceclAllGather(send_buffer, recv_buffer, 1, ceclInt8, comm,
+                                        (ceclStream_t)(void *)stranger),
+                          ceclInvalidArgument, "stream");
+            multi_refused(comm, ceclStreamSynchronize(comm, (ceclStream_t)(void *)stranger),
+                          ceclInvalidArgument, "stream");
+            multi_refused(comm, ceclStreamDestroy(comm, (ceclStream_t)(void *)stranger),
+                          ceclInvalidArgument, "stream");
+            multi_refused(
+                comm,
+                ceclMemcpyAsync(comm, recv_buffer, send_buffer, 1, (ceclStream_t)(void *)stranger),
+                ceclInvalidArgument, "stream");
+        }
 }
 
 static void unknown_types_are_named(void **state)
@@ -114,6 +126,8 @@ static void buffers_outside_of_windows_are_refused(void **state)
             "left in its allocation");
     refused(send_buffer, recv_buffer + 1, BYTES, ceclInt8, ceclInvalidUsage,
             "left in its allocation");
+    refused(send_buffer + (size_t)multi_nranks * BYTES - 1, recv_buffer, BYTES, ceclInt8,
+            ceclInvalidUsage, "sendbuff");
     multi_ok(comm, ceclGetPeerPointer(comm, recv_buffer, (multi_rank + 1) % multi_nranks, &peer));
     refused(send_buffer, peer, 1, ceclInt8, ceclInvalidUsage, "'s memory");
     multi_ok(comm, ceclMemAlloc(comm, (void **)&freed, (size_t)multi_nranks * 64));
@@ -181,6 +195,71 @@ static void join_is_refused(const ceclConfig_t *config, const char *words)
     assert_null(other);
 }
 
+/* Each field of the configuration, below and above its range, on one rank only. */
+static void a_field_out_of_range_is_named_on_every_rank(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *words;
+        int64_t value;
+    } bad[] = {
+        {"config.device = 3: 0 to 2 expected", 3},
+        {"config.device = -7: ", -7},
+        {"config.cudaDevice = -3: -2 to 65536 expected", -3},
+        {"config.smPolicy = 3: ", 3},
+        {"config.timeoutMs = -2: 0 to 86400000 expected", -2},
+        {"config.timeoutMs = 86400001: ", 86400001},
+        {"config.poolBytes = 1048575: ", (1 << 20) - 1},
+        {"config.poolBytes = 17592186044417: ", (INT64_C(16) << 40) + 1},
+        {"config.segmentBytes = 4095: 4096 to", 4095},
+        {"config.stagingBytes = 0: 4096 to", 0},
+        {"config.stagingBytes = -2: ", -2},
+    };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        ceclConfig_t config = multi_config();
+        if (multi_rank == multi_nranks - 1) {
+            const char *field = bad[i].words + strlen("config.");
+            const int small = (int)bad[i].value;
+            if (strncmp(field, "device", 6) == 0)
+                config.device = small;
+            else if (strncmp(field, "cudaDevice", 10) == 0)
+                config.cudaDevice = small;
+            else if (strncmp(field, "smPolicy", 8) == 0)
+                config.smPolicy = small;
+            else if (strncmp(field, "timeoutMs", 9) == 0)
+                config.timeoutMs = small;
+            else if (strncmp(field, "poolBytes", 9) == 0)
+                config.poolBytes = bad[i].value;
+            else if (strncmp(field, "segmentBytes", 12) == 0)
+                config.segmentBytes = bad[i].value;
+            else
+                config.stagingBytes = bad[i].value;
+        }
+        join_is_refused(&config, bad[i].words);
+    }
+}
+
+static void differing_fields_are_named_on_every_rank(void **state)
+{
+    (void)state;
+    ceclConfig_t config = multi_config();
+    config.poolBytes = multi_rank == 0 ? 64 << 20 : 32 << 20;
+    join_is_refused(&config, "poolBytes (CECL_POOL_BYTES): 67108864 on rank 0, 33554432 on rank 1");
+    config = multi_config();
+    config.segmentBytes = multi_rank == 0 ? 1 << 20 : 2 << 20;
+    join_is_refused(&config, "segmentBytes (CECL_SEGMENT_BYTES): 1048576 on rank 0, 2097152 on");
+    config = multi_config();
+    config.stagingBytes = multi_rank == 0 ? 8192 : 4096;
+    join_is_refused(&config, "stagingBytes (CECL_STAGING_BYTES): 8192 on rank 0, 4096 on rank 1");
+    config = multi_config();
+    config.smPolicy = multi_rank == 0 ? CECL_SM_NEVER : CECL_SM_ALLOW;
+    join_is_refused(&config, "smPolicy (CECL_SM_POLICY): 0 on rank 0, 2 on rank 1");
+    config = multi_config();
+    multi_setenv("CECL_CHECK", multi_rank == 0 ? "1" : "0");
+    join_is_refused(&config, "CECL_CHECK: 1 on rank 0, 0 on rank 1");
+    multi_setenv("CECL_CHECK", NULL);
+}
+
 static void bad_settings_are_refused_on_every_rank(void **state)
 {
     (void)state;
@@ -194,15 +273,20 @@ static void bad_settings_are_refused_on_every_rank(void **state)
     config.timeoutMs = 1000 + multi_rank;
     join_is_refused(&config, "ranks differ in timeoutMs");
     config = multi_config();
-    static const char *const bad[][2] = {{"CECL_TIMEOUT_MS", "abc"},
-                                         {"CECL_DEVICE", "gpu"},
-                                         {"CECL_POOL_BYTES", "12"},
-                                         {"CECL_DEBUG", "loud"}};
+    static const char *const bad[][2] = {
+        {"CECL_TIMEOUT_MS", "abc"},    {"CECL_DEVICE", "gpu"},
+        {"CECL_POOL_BYTES", "12"},     {"CECL_DEBUG", "loud"},
+        {"CECL_TIMEOUT_MS", "-1"},     {"CECL_TIMEOUT_MS", "99999999999999999999"},
+        {"CECL_INIT_TIMEOUT_MS", "0"}, {"CECL_STAGING_BYTES", "4Q"},
+        {"CECL_SEGMENT_BYTES", "17T"}, {"CECL_SM_POLICY", "sometimes"},
+        {"CECL_DIRECTION", "pul"},     {"CECL_FLAGS", "writes"},
+        {"CECL_CHECK", "2"},           {"CECL_CUDA_DEVICE", "0x"}};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         const char *before = getenv(bad[i][0]);
         char *kept = before ? strdup(before) : NULL;
         multi_setenv(bad[i][0], multi_rank == multi_nranks - 1 ? bad[i][1] : kept);
-        join_is_refused(&config, bad[i][1]);
+        join_is_refused(&config, bad[i][0]);
+        assert_non_null(strstr(ceclGetLastError(NULL), bad[i][1]));
         multi_setenv(bad[i][0], kept);
         free(kept);
     }
@@ -255,6 +339,8 @@ int main(int argc, char **argv)
         REFUSAL(peers_out_of_range_are_named),
         REFUSAL(ranks_and_sizes_out_of_range_are_refused_before_anyone_waits),
         REFUSAL(bad_settings_are_refused_on_every_rank),
+        REFUSAL(a_field_out_of_range_is_named_on_every_rank),
+        REFUSAL(differing_fields_are_named_on_every_rank),
         cmocka_unit_test(calls_that_need_an_sm_are_refused_under_never),
         cmocka_unit_test(pull_needs_a_symmetric_sendbuff_for_all_to_all),
     };

@@ -1,5 +1,5 @@
-/* CECL_CHECK=1: ranks that differ in a call are told so, all of them, with both values; and
- * ceclExplain's answers. */
+/* CECL_CHECK=1: ranks that differ in a call are told so, all of them, with both values; nothing was
+ * enqueued, and the communicator is as usable as before. */
 #include "multi.h"
 
 static ceclComm_t checked_comm(void)
@@ -47,61 +47,75 @@ static void mismatched_calls_are_refused_on_every_rank(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static ceclExplanation_t explain(ceclComm_t comm, ceclOp_t op, const void *send, const void *recv,
-                                 size_t count)
-{
-    ceclExplanation_t e = {.zeroSm = -1};
-    multi_ok(comm, ceclExplain(op, send, recv, count, ceclInt8, comm, &e));
-    return e;
-}
-
-static void explain_tells_what_is_zero_sm_and_why(void **state)
+/* Ranks in different kinds of calls: an allocation against a collective. */
+static void an_allocation_that_meets_a_collective_is_refused_on_every_rank(void **state)
 {
     (void)state;
-    ceclComm_t comm = multi_comm(NULL);
-    const size_t n = (size_t)multi_nranks, peers = n - 1;
-    char *recv = NULL, *send = NULL;
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv, n * 1000));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&send, n * 1000));
-    ceclExplanation_t e =
-        explain(comm, ceclOpAllGather, recv + (size_t)multi_rank * 1000, recv, 1000);
-    assert_int_equal(e.zeroSm, 1);
-    assert_int_equal(e.localCopies, 0);
-    assert_int_equal(e.copies, peers);
-    assert_int_equal(e.bytesSent, peers * 1000);
-    assert_int_equal(e.barriers, 2);
-    assert_non_null(strstr(e.path, "push"));
-    e = explain(comm, ceclOpAllGather, send, recv, 1000);
-    assert_int_equal(e.zeroSm, 0);
-    assert_int_equal(e.localCopies, 1);
-    assert_non_null(strstr(e.reason, "recvbuff + rank * sendcount"));
-    e = explain(comm, ceclOpAlltoAll, send, recv, 1000);
-    assert_int_equal(e.zeroSm, 0);
-    assert_int_equal(e.localCopies, 1);
-    assert_non_null(strstr(e.reason, "needs an SM"));
-    e = explain(comm, ceclOpAlltoAll, recv, recv, 1000);
-    assert_int_equal(e.localCopies, peers);
-    assert_non_null(strstr(e.path, "staging"));
-    e = explain(comm, ceclOpAllGather, send, recv, 0);
-    assert_int_equal(e.copies, 0);
-    multi_refused(comm, ceclExplain((ceclOp_t)9, send, recv, 1, ceclInt8, comm, &e),
-                  ceclInvalidArgument, "op 9");
-    multi_refused(comm, ceclExplain(ceclOpAllGather, send, recv, 2000, ceclInt8, comm, &e),
-                  ceclInvalidUsage, "left in its allocation");
+    ceclComm_t comm = checked_comm();
+    char *recv = NULL;
+    void *more = NULL;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv, (size_t)multi_nranks * 64));
+    if (multi_rank == 0)
+        multi_refused(comm, ceclMemAlloc(comm, &more, 64), ceclInvalidUsage, "is in 'call' ");
+    else
+        multi_refused(comm, ceclAllGather(recv + multi_rank * 64, recv, 64, ceclInt8, comm, 0),
+                      ceclInvalidUsage, "rank 0 is in 'pool' ");
+    assert_null(more);
+    multi_check(comm, &(struct multi_case){.op = ceclOpAllGather, .count = 10, .type = ceclInt8},
+                1);
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* Only one rank explains: were anything enqueued or exchanged, this would hang. */
-static void explain_concerns_one_rank_alone(void **state)
+static void an_empty_call_that_meets_a_full_one_is_refused_on_every_rank(void **state)
 {
     (void)state;
-    ceclComm_t comm = multi_comm(NULL);
+    ceclComm_t comm = checked_comm();
     char *recv = NULL;
     multi_ok(comm, ceclMemAlloc(comm, (void **)&recv, (size_t)multi_nranks * 64));
-    if (multi_rank == 0) {
-        explain(comm, ceclOpAllGather, recv, recv, 64);
-        multi_ok(comm, ceclStreamSynchronize(comm, 0));
-    }
+    const size_t count = multi_rank == multi_nranks - 1 ? 0 : 64;
+    multi_refused(comm, ceclAllGather(recv + multi_rank * 64, recv, count, ceclInt8, comm, 0),
+                  ceclInvalidUsage, "count: 64 on rank 0, 0 on rank");
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+static void a_refused_call_has_moved_nothing(void **state)
+{
+    (void)state;
+    ceclComm_t comm = checked_comm();
+    const size_t bytes = (size_t)multi_nranks * 64;
+    unsigned char *recv = NULL, *host = malloc(bytes);
+    assert_non_null(host);
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv, bytes));
+    memset(host, 0x42 + multi_rank, bytes);
+    multi_put(comm, recv, host, bytes);
+    MPI_Barrier(MPI_COMM_WORLD);
+    multi_refused(comm,
+                  ceclAllGather(recv + multi_rank * 64, recv, 64,
+                                multi_rank == 0 ? ceclInt8 : ceclUint8, comm, 0),
+                  ceclInvalidUsage, "datatype: 0 on rank 0, 1 on rank 1");
+    multi_ok(comm, ceclStreamSynchronize(comm, 0));
+    MPI_Barrier(MPI_COMM_WORLD); /* what peers had enqueued has arrived */
+    multi_get(comm, host, recv, bytes);
+    for (size_t i = 0; i < bytes; i++)
+        assert_int_equal(host[i], 0x42 + multi_rank);
+    multi_ok(NULL, ceclCommDestroy(comm));
+    free(host);
+}
+
+/* Pull reads the peers' sendbuffs: their offsets count too. */
+static void differing_sendbuffs_of_a_pulled_all_to_all_are_refused(void **state)
+{
+    (void)state;
+    multi_setenv("CECL_DIRECTION", "pull");
+    ceclComm_t comm = checked_comm();
+    multi_setenv("CECL_DIRECTION", NULL);
+    char *recv = NULL, *send = NULL;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv, (size_t)multi_nranks * 64));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&send, (size_t)multi_nranks * 64 + 256));
+    multi_refused(comm,
+                  ceclAlltoAll(send + (multi_rank == 1 ? 256 : 0), recv, 64, ceclInt8, comm, 0),
+                  ceclInvalidUsage, "sendbuff's offset");
+    multi_check(comm, &(struct multi_case){.op = ceclOpAlltoAll, .count = 10, .type = ceclInt8}, 1);
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
@@ -109,8 +123,10 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mismatched_calls_are_refused_on_every_rank),
-        cmocka_unit_test(explain_tells_what_is_zero_sm_and_why),
-        cmocka_unit_test(explain_concerns_one_rank_alone),
+        cmocka_unit_test(an_allocation_that_meets_a_collective_is_refused_on_every_rank),
+        cmocka_unit_test(an_empty_call_that_meets_a_full_one_is_refused_on_every_rank),
+        cmocka_unit_test(a_refused_call_has_moved_nothing),
+        cmocka_unit_test(differing_sendbuffs_of_a_pulled_all_to_all_are_refused),
     };
     return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 60);
 }

@@ -2,20 +2,8 @@
  * the order of the end. */
 #include "multi.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <stdio.h>
-
-static int count_entries(const char *path)
-{
-    int count = 0;
-    DIR *dir = opendir(path);
-    assert_non_null(dir);
-    while (readdir(dir))
-        count++;
-    closedir(dir);
-    return count;
-}
 
 static int count_lines(const char *path)
 {
@@ -50,13 +38,13 @@ static void cycles_leak_no_descriptor_thread_or_mapping(void **state)
         gather_once(comm);
         multi_ok(NULL, ceclCommDestroy(comm));
         if (i == cycles / 10) { /* what is set up once is there by now */
-            fds = count_entries("/proc/self/fd");
-            threads = count_entries("/proc/self/task");
+            fds = multi_entries("/proc/self/fd");
+            threads = multi_entries("/proc/self/task");
             maps = count_lines("/proc/self/maps");
         }
     }
-    assert_int_equal(count_entries("/proc/self/fd"), fds);
-    assert_int_equal(count_entries("/proc/self/task"), threads);
+    assert_int_equal(multi_entries("/proc/self/fd"), fds);
+    assert_int_equal(multi_entries("/proc/self/task"), threads);
     if (!gpus) /* the driver keeps some of its own; the C library's arenas may come and go */
         assert_in_range(count_lines("/proc/self/maps"), 1, (unsigned)maps + 20);
 }

@@ -1,0 +1,255 @@
+/* ceclExplain: what it tells of each shape, that it enqueues and exchanges nothing, and that it
+ * refuses what the call refuses, in the same words. */
+#include "multi.h"
+
+#include <stdio.h>
+
+#define BLOCK 1000
+
+static ceclComm_t comm;
+static char *recv_buffer, *send_buffer; /* [nranks * BLOCK] each */
+
+static int set_up(void **state)
+{
+    (void)state;
+    comm = multi_comm(NULL);
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv_buffer, (size_t)multi_nranks * BLOCK));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&send_buffer, (size_t)multi_nranks * BLOCK));
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    multi_ok(NULL, ceclCommDestroy(comm));
+    return 0;
+}
+
+static ceclExplanation_t explain(ceclComm_t who, ceclOp_t op, const void *send, const void *recv,
+                                 size_t count)
+{
+    ceclExplanation_t e = {.zeroSm = -1};
+    multi_ok(who, ceclExplain(op, send, recv, count, ceclInt8, who, &e));
+    return e;
+}
+
+static void all_gather_in_place_is_zero_sm(void **state)
+{
+    (void)state;
+    const ceclExplanation_t e = explain(
+        comm, ceclOpAllGather, recv_buffer + (size_t)multi_rank * BLOCK, recv_buffer, BLOCK);
+    assert_int_equal(e.zeroSm, 1);
+    assert_int_equal(e.localCopies, 0);
+    assert_int_equal(e.copies, multi_nranks - 1);
+    assert_int_equal(e.bytesSent, (size_t)(multi_nranks - 1) * BLOCK);
+    assert_int_equal(e.barriers, 2);
+    assert_non_null(strstr(e.path, "push"));
+    assert_non_null(strstr(e.reason, "zero SM"));
+}
+
+static void all_gather_out_of_place_names_the_local_copy_and_the_cure(void **state)
+{
+    (void)state;
+    const ceclExplanation_t e = explain(comm, ceclOpAllGather, send_buffer, recv_buffer, BLOCK);
+    assert_int_equal(e.zeroSm, 0);
+    assert_int_equal(e.localCopies, 1);
+    assert_int_equal(e.copies, multi_nranks);
+    assert_non_null(strstr(e.reason, "recvbuff + rank * sendcount"));
+}
+
+static void all_to_all_copies_the_own_block_locally(void **state)
+{
+    (void)state;
+    const ceclExplanation_t e = explain(comm, ceclOpAlltoAll, send_buffer, recv_buffer, BLOCK);
+    assert_int_equal(e.zeroSm, 0);
+    assert_int_equal(e.localCopies, 1);
+    assert_int_equal(e.copies, multi_nranks);
+    assert_int_equal(e.bytesSent, (size_t)multi_nranks * BLOCK);
+    assert_non_null(strstr(e.reason, "needs an SM"));
+}
+
+/* Chunks are a multiple of 256 bytes of staging / peers. */
+static void all_to_all_in_place_tells_its_chunks(void **state)
+{
+    (void)state;
+    ceclConfig_t config = multi_config();
+    config.stagingBytes = 4096;
+    ceclComm_t narrow = multi_comm(&config);
+    char *both = NULL;
+    multi_ok(narrow, ceclMemAlloc(narrow, (void **)&both, (size_t)multi_nranks * 10000));
+    const size_t peers = (size_t)multi_nranks - 1, chunk = 4096 / peers / 256 * 256;
+    const size_t chunks = (10000 + chunk - 1) / chunk;
+    const ceclExplanation_t e = explain(narrow, ceclOpAlltoAll, both, both, 10000);
+    char words[32];
+    snprintf(words, sizeof(words), "staging, %zu chunk", chunks);
+    assert_int_equal(e.zeroSm, 0);
+    assert_int_equal(e.localCopies, peers * chunks);
+    assert_int_equal(e.copies, 2 * peers * chunks);
+    assert_int_equal(e.barriers, 2 * chunks);
+    assert_non_null(strstr(e.path, words));
+    multi_ok(NULL, ceclCommDestroy(narrow));
+}
+
+static void a_forced_direction_is_told(void **state)
+{
+    (void)state;
+    multi_setenv("CECL_DIRECTION", "pull");
+    ceclComm_t pulling = multi_comm(NULL);
+    multi_setenv("CECL_DIRECTION", NULL);
+    char *recv = NULL;
+    multi_ok(pulling, ceclMemAlloc(pulling, (void **)&recv, (size_t)multi_nranks * BLOCK));
+    const ceclExplanation_t e =
+        explain(pulling, ceclOpAllGather, recv + (size_t)multi_rank * BLOCK, recv, BLOCK);
+    assert_non_null(strstr(e.path, "pull"));
+    assert_int_equal(e.zeroSm, 1);
+    assert_int_equal(e.copies, multi_nranks - 1);
+    multi_ok(NULL, ceclCommDestroy(pulling));
+}
+
+static void an_empty_call_moves_nothing(void **state)
+{
+    (void)state;
+    const ceclExplanation_t e = explain(comm, ceclOpAllGather, send_buffer, recv_buffer, 0);
+    assert_int_equal(e.copies, 0);
+    assert_int_equal(e.barriers, 0);
+    assert_int_equal(e.bytesSent, 0);
+}
+
+/* One rank alone explains, under CECL_CHECK=1 too: were anything exchanged, this would hang. */
+static void explaining_concerns_one_rank_alone(void **state)
+{
+    (void)state;
+    multi_setenv("CECL_CHECK", "1");
+    ceclComm_t checked = multi_comm(NULL);
+    multi_setenv("CECL_CHECK", NULL);
+    char *recv = NULL;
+    ceclPoolStats_t before, after;
+    multi_ok(checked, ceclMemAlloc(checked, (void **)&recv, (size_t)multi_nranks * 64));
+    multi_ok(checked, ceclPoolStats(checked, &before));
+    if (multi_rank == 0) {
+        explain(checked, ceclOpAllGather, recv, recv, 64);
+        explain(checked, ceclOpAlltoAll, recv, recv, 64);
+        multi_ok(checked, ceclStreamSynchronize(checked, 0));
+    }
+    multi_ok(checked, ceclPoolStats(checked, &after));
+    assert_int_equal(after.exchanges, before.exchanges);
+    multi_ok(NULL, ceclCommDestroy(checked));
+}
+
+static void explaining_touches_no_buffer_and_the_call_still_works(void **state)
+{
+    (void)state;
+    const size_t bytes = (size_t)multi_nranks * BLOCK;
+    unsigned char *host = malloc(bytes);
+    assert_non_null(host);
+    memset(host, 0x77, bytes);
+    multi_put(comm, recv_buffer, host, bytes);
+    multi_fill(host, 5, multi_rank, BLOCK);
+    multi_put(comm, send_buffer, host, BLOCK);
+    explain(comm, ceclOpAllGather, send_buffer, recv_buffer, BLOCK);
+    multi_ok(comm, ceclStreamSynchronize(comm, 0));
+    MPI_Barrier(MPI_COMM_WORLD); /* whoever wrote here has done so by now */
+    multi_get(comm, host, recv_buffer, bytes);
+    for (size_t i = 0; i < bytes; i++)
+        assert_int_equal(host[i], 0x77);
+    MPI_Barrier(MPI_COMM_WORLD);
+    multi_ok(comm, ceclAllGather(send_buffer, recv_buffer, BLOCK, ceclInt8, comm, 0));
+    multi_ok(comm, ceclStreamSynchronize(comm, 0));
+    multi_get(comm, host, recv_buffer, bytes);
+    for (int r = 0; r < multi_nranks; r++)
+        for (size_t i = 0; i < BLOCK; i++)
+            assert_int_equal(host[(size_t)r * BLOCK + i], multi_byte(5, r, i));
+    free(host);
+}
+
+/* The call and its explanation come to the same result in the same words; the explanation stays as
+ * it was. */
+static void refused_alike(ceclComm_t who, const void *send, void *recv, size_t count, int type,
+                          ceclResult_t want)
+{
+    for (int op = 0; op < 2; op++) {
+        char words[1024];
+        ceclExplanation_t e, untouched;
+        memset(&untouched, 0x3C, sizeof(untouched));
+        e = untouched;
+        multi_refused(who,
+                      op == ceclOpAllGather
+                          ? ceclAllGather(send, recv, count, (ceclDataType_t)type, who, 0)
+                          : ceclAlltoAll(send, recv, count, (ceclDataType_t)type, who, 0),
+                      want, NULL);
+        snprintf(words, sizeof(words), "%s", ceclGetLastError(who));
+        multi_refused(who,
+                      ceclExplain((ceclOp_t)op, send, recv, count, (ceclDataType_t)type, who, &e),
+                      want, words);
+        assert_string_equal(ceclGetLastError(who), words);
+        assert_memory_equal(&e, &untouched, sizeof(e));
+    }
+}
+
+static void what_the_call_refuses_is_refused_in_the_same_words(void **state)
+{
+    (void)state;
+    const size_t all = (size_t)multi_nranks * BLOCK;
+    char plain[64];
+    refused_alike(comm, NULL, recv_buffer, 1, ceclInt8, ceclInvalidArgument);
+    refused_alike(comm, send_buffer, NULL, 1, ceclInt8, ceclInvalidArgument);
+    refused_alike(comm, send_buffer, recv_buffer, 1, -1, ceclInvalidArgument);
+    refused_alike(comm, send_buffer, recv_buffer, SIZE_MAX / 2, ceclInt64, ceclInvalidArgument);
+    refused_alike(comm, send_buffer, plain, 1, ceclInt8, ceclInvalidUsage);
+    refused_alike(comm, send_buffer, recv_buffer, 2 * BLOCK, ceclInt8, ceclInvalidUsage);
+    refused_alike(comm, send_buffer + all - 1, recv_buffer, BLOCK, ceclInt8, ceclInvalidUsage);
+    refused_alike(comm, recv_buffer + multi_rank * 64 + 1, recv_buffer, 64, ceclInt8,
+                  ceclInvalidArgument);
+    refused_alike(NULL, send_buffer, recv_buffer, 1, ceclInt8, ceclInvalidArgument);
+}
+
+static void a_strict_policy_refuses_alike(void **state)
+{
+    (void)state;
+    ceclConfig_t config = multi_config();
+    config.smPolicy = CECL_SM_NEVER;
+    ceclComm_t strict = multi_comm(&config);
+    char *recv = NULL, *send = NULL;
+    multi_ok(strict, ceclMemAlloc(strict, (void **)&recv, (size_t)multi_nranks * BLOCK));
+    multi_ok(strict, ceclMemAlloc(strict, (void **)&send, (size_t)multi_nranks * BLOCK));
+    refused_alike(strict, send, recv, BLOCK, ceclInt8, ceclInvalidUsage);
+    multi_ok(NULL, ceclCommDestroy(strict));
+}
+
+static void an_unknown_op_and_no_explanation_are_named(void **state)
+{
+    (void)state;
+    ceclExplanation_t e;
+    multi_refused(comm, ceclExplain((ceclOp_t)9, send_buffer, recv_buffer, 1, ceclInt8, comm, &e),
+                  ceclInvalidArgument, "op 9");
+    multi_refused(comm,
+                  ceclExplain(ceclOpAllGather, send_buffer, recv_buffer, 1, ceclInt8, comm, NULL),
+                  ceclInvalidArgument, "explanation: NULL");
+}
+
+static void a_finalized_communicator_explains_nothing(void **state)
+{
+    (void)state;
+    multi_ok(comm, ceclCommFinalize(comm));
+    refused_alike(comm, send_buffer, recv_buffer, 1, ceclInt8, ceclInvalidUsage);
+}
+
+#define EXPLAIN(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        EXPLAIN(all_gather_in_place_is_zero_sm),
+        EXPLAIN(all_gather_out_of_place_names_the_local_copy_and_the_cure),
+        EXPLAIN(all_to_all_copies_the_own_block_locally),
+        cmocka_unit_test(all_to_all_in_place_tells_its_chunks),
+        cmocka_unit_test(a_forced_direction_is_told),
+        EXPLAIN(an_empty_call_moves_nothing),
+        cmocka_unit_test(explaining_concerns_one_rank_alone),
+        EXPLAIN(explaining_touches_no_buffer_and_the_call_still_works),
+        EXPLAIN(what_the_call_refuses_is_refused_in_the_same_words),
+        cmocka_unit_test(a_strict_policy_refuses_alike),
+        EXPLAIN(an_unknown_op_and_no_explanation_are_named),
+        EXPLAIN(a_finalized_communicator_explains_nothing),
+    };
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 60);
+}

@@ -1,0 +1,243 @@
+/* Ways into a communicator and what goes wrong there: the caller's callbacks, also when they fail
+ * at any call, and ids whose ranks do not fit. No way leaves a descriptor or a thread behind. */
+#include "multi.h"
+
+#define SHORT_WAIT "1000" /* ms, where a join ends by its deadline */
+#define PROMPT 8.0        /* seconds: far above what is measured, far below the default deadline */
+#define NEVER 1000
+
+/* The caller's exchange over MPI. Call number `fails_at` fails, after its exchange where the rank
+ * takes part in it, and so does every later one. */
+struct exchange {
+    int calls, fails_at;
+    bool takes_part;
+};
+
+static int all_gather(void *context, const void *send, void *recv, size_t bytes)
+{
+    struct exchange *x = context;
+    const int call = x->calls++;
+    if (call > x->fails_at || (call == x->fails_at && !x->takes_part))
+        return 1;
+    MPI_Allgather(send, (int)bytes, MPI_BYTE, recv, (int)bytes, MPI_BYTE, MPI_COMM_WORLD);
+    return call == x->fails_at;
+}
+
+static int barrier(void *context)
+{
+    char none = 0, all[1024];
+    return all_gather(context, &none, all, 1);
+}
+
+static ceclResult_t join(struct exchange *x, ceclComm_t *comm)
+{
+    const ceclConfig_t config = multi_config();
+    const ceclOob_t oob = {x, all_gather, barrier};
+    return ceclCommInitOob(comm, multi_nranks, multi_rank, &oob, &config);
+}
+
+static void works(ceclComm_t comm)
+{
+    multi_check(comm, &(struct multi_case){.op = ceclOpAlltoAll, .count = 100, .type = ceclInt32},
+                7);
+}
+
+/* Exchanges that one join takes. */
+static int calls_of_a_join(void)
+{
+    struct exchange x = {.fails_at = NEVER};
+    ceclComm_t comm = NULL;
+    multi_ok(NULL, join(&x, &comm));
+    works(comm);
+    multi_ok(NULL, ceclCommDestroy(comm));
+    return x.calls;
+}
+
+static int descriptors, threads;
+static int count_before(void **state)
+{
+    (void)state;
+    calls_of_a_join(); /* what is set up once is there now */
+    descriptors = multi_entries("/proc/self/fd");
+    threads = multi_entries("/proc/self/task");
+    return 0;
+}
+
+static int count_after(void **state)
+{
+    (void)state;
+    calls_of_a_join();
+    assert_int_equal(multi_entries("/proc/self/fd"), descriptors);
+    assert_int_equal(multi_entries("/proc/self/task"), threads);
+    return 0;
+}
+
+static void callbacks_are_used_until_init_returns_and_never_after(void **state)
+{
+    (void)state;
+    struct exchange x = {.fails_at = NEVER};
+    ceclComm_t comm = NULL;
+    multi_ok(NULL, join(&x, &comm));
+    const int calls = x.calls;
+    assert_true(calls > 0);
+    works(comm);
+    multi_check(comm, /* the pool grows */
+                &(struct multi_case){.op = ceclOpAllGather, .count = 1 << 20, .type = ceclInt32},
+                8);
+    multi_ok(NULL, ceclCommDestroy(comm));
+    assert_int_equal(x.calls, calls);
+}
+
+static void callbacks_that_fail_at_any_call_fail_the_join(void **state)
+{
+    (void)state;
+    const int calls = calls_of_a_join();
+    for (int n = 0; n < calls; n++) {
+        struct exchange x = {.fails_at = n};
+        ceclComm_t comm = NULL;
+        multi_refused(NULL, join(&x, &comm), ceclSystemError, "allGather");
+        assert_null(comm);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
+
+/* The others went through the exchange that failed for one rank. They find out by their next
+ * callback; or at the rank that is not there, where they call it; or by the deadline, where it, or
+ * a rank that found out before, should call them. */
+static void a_callback_that_fails_on(int failing)
+{
+    const int calls = calls_of_a_join();
+    multi_setenv("CECL_INIT_TIMEOUT_MS", SHORT_WAIT);
+    for (int n = 0; n < calls; n++) {
+        const bool mine = multi_rank == failing;
+        struct exchange x = {.fails_at = mine ? n : n + 1, .takes_part = mine};
+        ceclComm_t comm = NULL;
+        const double start = multi_seconds();
+        const ceclResult_t result = join(&x, &comm);
+        const double waited = multi_seconds() - start;
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (mine || n + 1 < calls)
+            multi_refused(NULL, result, ceclSystemError, "allGather");
+        else
+            assert_true(result == ceclRemoteError || result == ceclTimeout);
+        assert_null(comm);
+        assert_true(waited < PROMPT);
+    }
+    multi_setenv("CECL_INIT_TIMEOUT_MS", NULL);
+}
+
+static void a_callback_that_fails_on_the_first_rank_keeps_nobody(void **state)
+{
+    (void)state;
+    a_callback_that_fails_on(0);
+}
+
+static void a_callback_that_fails_on_the_last_rank_keeps_nobody(void **state)
+{
+    (void)state;
+    a_callback_that_fails_on(multi_nranks - 1);
+}
+
+static void missing_callbacks_are_named(void **state)
+{
+    (void)state;
+    ceclComm_t comm = NULL;
+    const ceclOob_t no_gather = {NULL, NULL, barrier}, no_barrier = {NULL, all_gather, NULL};
+    multi_refused(NULL, ceclCommInitOob(&comm, 2, 0, &no_gather, NULL), ceclInvalidArgument,
+                  "oob->allGather: NULL");
+    multi_refused(NULL, ceclCommInitOob(&comm, 2, 0, &no_barrier, NULL), ceclInvalidArgument,
+                  "oob->barrier: NULL");
+    multi_refused(NULL, ceclCommInitMpi(NULL, MPI_COMM_WORLD, NULL), ceclInvalidArgument,
+                  "comm: NULL");
+    multi_refused(NULL, ceclCommInitMpi(&comm, MPI_COMM_NULL, NULL), ceclInvalidArgument,
+                  "mpiComm");
+    assert_null(comm);
+}
+
+/* ---- unique ids */
+
+static ceclUniqueId one_id(void)
+{
+    ceclUniqueId id;
+    if (multi_rank == 0)
+        multi_ok(NULL, ceclGetUniqueId(&id));
+    MPI_Bcast(&id, sizeof(id), MPI_BYTE, 0, MPI_COMM_WORLD);
+    return id;
+}
+
+static void a_rank_taken_twice_is_refused_on_every_rank(void **state)
+{
+    (void)state;
+    const ceclConfig_t config = multi_config();
+    const ceclUniqueId id = one_id();
+    ceclComm_t comm = NULL;
+    multi_refused(
+        NULL,
+        ceclCommInitRankConfig(&comm, multi_nranks, id, multi_rank == 1 ? 0 : multi_rank, &config),
+        ceclInvalidArgument, "rank 0");
+    assert_null(comm);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void differing_numbers_of_ranks_are_refused_on_every_rank(void **state)
+{
+    (void)state;
+    const ceclConfig_t config = multi_config();
+    const ceclUniqueId id = one_id();
+    ceclComm_t comm = NULL;
+    multi_refused(
+        NULL,
+        ceclCommInitRankConfig(&comm, multi_nranks + (multi_rank == 1), id, multi_rank, &config),
+        ceclInvalidArgument, "nranks");
+    assert_null(comm);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void a_bad_setting_on_one_rank_is_told_to_all_who_join_by_id(void **state)
+{
+    (void)state;
+    ceclConfig_t config = multi_config();
+    config.smPolicy = multi_rank == multi_nranks - 1 ? 9 : CECL_UNDEF;
+    const ceclUniqueId id = one_id();
+    ceclComm_t comm = NULL;
+    multi_refused(NULL, ceclCommInitRankConfig(&comm, multi_nranks, id, multi_rank, &config),
+                  ceclInvalidArgument, "config.smPolicy = 9: 0 to 2 expected");
+    assert_null(comm);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void a_rank_that_never_joins_is_named_by_the_deadline(void **state)
+{
+    (void)state;
+    const ceclConfig_t config = multi_config();
+    ceclComm_t comm = NULL;
+    ceclResult_t result = ceclTimeout;
+    multi_setenv("CECL_INIT_TIMEOUT_MS", SHORT_WAIT); /* the root's too: it knows who is missing */
+    const ceclUniqueId id = one_id();
+    const double start = multi_seconds();
+    if (multi_rank != 1)
+        result = ceclCommInitRankConfig(&comm, multi_nranks, id, multi_rank, &config);
+    const double waited = multi_seconds() - start;
+    multi_setenv("CECL_INIT_TIMEOUT_MS", NULL);
+    MPI_Barrier(MPI_COMM_WORLD);
+    multi_refused(NULL, result, ceclTimeout, multi_rank == 1 ? NULL : "missing: 1");
+    assert_null(comm);
+    assert_true(waited < PROMPT);
+}
+
+#define JOIN(test) cmocka_unit_test_setup_teardown(test, count_before, count_after)
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        JOIN(callbacks_are_used_until_init_returns_and_never_after),
+        JOIN(callbacks_that_fail_at_any_call_fail_the_join),
+        JOIN(a_callback_that_fails_on_the_first_rank_keeps_nobody),
+        JOIN(a_callback_that_fails_on_the_last_rank_keeps_nobody),
+        JOIN(missing_callbacks_are_named),
+        cmocka_unit_test(a_rank_taken_twice_is_refused_on_every_rank),
+        cmocka_unit_test(differing_numbers_of_ranks_are_refused_on_every_rank),
+        cmocka_unit_test(a_bad_setting_on_one_rank_is_told_to_all_who_join_by_id),
+        cmocka_unit_test(a_rank_that_never_joins_is_named_by_the_deadline),
+    };
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 120);
+}

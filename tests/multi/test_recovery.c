@@ -1,0 +1,252 @@
+/* Ranks that give up or stay away while their processes live on: the others are told who, soon;
+ * everything can be ended; nothing is left behind; the same processes make a new communicator.
+ * Ranks that die are tests/unit/test_failure.c's. */
+#include "multi.h"
+
+#include <stdio.h>
+#include <time.h>
+
+#define COUNT 1000
+#define PROMPT 5.0 /* seconds: far above what is measured, far below every default timeout */
+
+/* Every rank has it before one of them gives the communicator up: the others could get none. */
+static int *buffer_of(ceclComm_t comm)
+{
+    int *buffer = NULL;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, (size_t)multi_nranks * COUNT * 4));
+    MPI_Barrier(MPI_COMM_WORLD);
+    return buffer;
+}
+
+/* A gather and the wait for it. The failure may be known before the call is enqueued. */
+static ceclResult_t gather_and_wait(ceclComm_t comm, int *buffer)
+{
+    const ceclResult_t result =
+        ceclAllGather(buffer + multi_rank * COUNT, buffer, COUNT, ceclInt32, comm, 0);
+    return result != ceclSuccess ? result : ceclStreamSynchronize(comm, 0);
+}
+
+/* Every rank has it before one of them gives it up: until then others' init may fail instead. */
+static ceclComm_t joined(const ceclConfig_t *config)
+{
+    ceclComm_t comm = multi_comm(config);
+    MPI_Barrier(MPI_COMM_WORLD);
+    return comm;
+}
+
+static ceclComm_t comm_with_timeout(int ms)
+{
+    ceclConfig_t config = multi_config();
+    config.timeoutMs = ms;
+    return joined(&config);
+}
+
+static void pause_ms(long ms)
+{
+    const struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+    nanosleep(&pause, NULL);
+}
+
+static ceclResult_t async_within(ceclComm_t comm, double seconds)
+{
+    const double start = multi_seconds();
+    ceclResult_t async = ceclSuccess;
+    while (async == ceclSuccess && multi_seconds() - start < seconds) {
+        multi_ok(NULL, ceclCommGetAsyncError(comm, &async));
+        pause_ms(1);
+    }
+    return async;
+}
+
+static void works_as_new(void)
+{
+    ceclComm_t comm = multi_comm(NULL);
+    multi_check(comm, &(struct multi_case){.op = ceclOpAlltoAll, .count = 999, .type = ceclInt32},
+                11);
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+/* Descriptors and threads are as many after as before. */
+static int descriptors, threads;
+static int count_before(void **state)
+{
+    (void)state;
+    works_as_new(); /* what is set up once is there now */
+    descriptors = multi_entries("/proc/self/fd");
+    threads = multi_entries("/proc/self/task");
+    return 0;
+}
+
+static int count_after(void **state)
+{
+    (void)state;
+    works_as_new();
+    assert_int_equal(multi_entries("/proc/self/fd"), descriptors);
+    assert_int_equal(multi_entries("/proc/self/task"), threads);
+    return 0;
+}
+
+static void an_abort_is_told_to_those_who_wait(void **state)
+{
+    (void)state;
+    ceclComm_t comm = joined(NULL);
+    int *buffer = buffer_of(comm);
+    multi_ok(comm, gather_and_wait(comm, buffer));
+    const double start = multi_seconds();
+    if (multi_rank == 0) {
+        pause_ms(100); /* the others wait by now */
+        multi_ok(NULL, ceclCommAbort(comm));
+    } else {
+        multi_refused(comm, gather_and_wait(comm, buffer), ceclRemoteError, "rank 0 gave up");
+        multi_refused(NULL, ceclCommDestroy(comm), ceclRemoteError, "rank 0 gave up");
+    }
+    assert_true(multi_seconds() - start < PROMPT);
+}
+
+static void a_failed_communicator_refuses_every_call_with_the_cause(void **state)
+{
+    (void)state;
+    ceclComm_t comm = joined(NULL);
+    int *buffer = buffer_of(comm);
+    void *ptr = NULL;
+    ceclStream_t stream = NULL;
+    ceclPoolStats_t stats;
+    ceclExplanation_t explanation;
+    if (multi_rank == 0) {
+        multi_ok(NULL, ceclCommAbort(comm));
+    } else {
+        assert_int_equal(async_within(comm, PROMPT), ceclRemoteError);
+#define GIVEN_UP(expr) multi_refused(comm, (expr), ceclRemoteError, "gave up")
+        GIVEN_UP(ceclAllGather(buffer, buffer, 0, ceclInt8, comm, 0));
+        GIVEN_UP(ceclAlltoAll(buffer, buffer, 1, ceclInt8, comm, 0));
+        GIVEN_UP(ceclExplain(ceclOpAllGather, buffer, buffer, 1, ceclInt8, comm, &explanation));
+        GIVEN_UP(ceclMemAlloc(comm, &ptr, 64));
+        GIVEN_UP(ceclMemFree(comm, buffer));
+        GIVEN_UP(ceclGetPeerPointer(comm, buffer, 0, &ptr));
+        GIVEN_UP(ceclPoolStats(comm, &stats));
+        GIVEN_UP(ceclStreamCreate(comm, &stream));
+        GIVEN_UP(ceclStreamSynchronize(comm, 0));
+        GIVEN_UP(ceclMemcpyAsync(comm, buffer, buffer + 1, 4, 0));
+        GIVEN_UP(ceclCommFinalize(comm));
+        assert_null(ptr);
+        multi_ok(NULL, ceclCommAbort(comm));
+    }
+}
+
+static void a_rank_that_stays_away_is_a_timeout(void **state)
+{
+    (void)state;
+    const int away = multi_nranks - 1;
+    ceclComm_t comm = comm_with_timeout(300);
+    int *buffer = buffer_of(comm);
+    MPI_Barrier(MPI_COMM_WORLD);
+    const double start = multi_seconds();
+    if (multi_rank != away) {
+        /* Where another rank gave up first, its words tell why. */
+        const ceclResult_t result = gather_and_wait(comm, buffer);
+        const double waited = multi_seconds() - start;
+        char words[64];
+        snprintf(words, sizeof(words), "waits for rank %d", away);
+        multi_refused(comm, result, result == ceclRemoteError ? ceclRemoteError : ceclTimeout,
+                      words);
+        assert_true(waited > 0.25 && waited < PROMPT);
+    } else {
+        assert_int_equal(async_within(comm, PROMPT), ceclRemoteError);
+        assert_non_null(strstr(ceclGetLastError(comm), "gave up: a collective waits for rank"));
+    }
+    const double end = multi_seconds();
+    assert_int_not_equal(ceclCommDestroy(comm), ceclSuccess);
+    assert_true(multi_seconds() - end < PROMPT);
+}
+
+static void growth_that_one_rank_makes_alone_is_a_timeout(void **state)
+{
+    (void)state;
+    ceclComm_t comm = comm_with_timeout(300);
+    void *ptr = NULL;
+    ceclPoolStats_t stats;
+    multi_ok(comm, ceclPoolStats(comm, &stats));
+    MPI_Barrier(MPI_COMM_WORLD);
+    const double start = multi_seconds();
+    if (multi_rank == 0) {
+        multi_refused(comm, ceclMemAlloc(comm, &ptr, (size_t)stats.mappedBytes * 2), ceclTimeout,
+                      "rank 1");
+        assert_null(ptr);
+        assert_true(multi_seconds() - start > 0.25);
+    }
+    assert_true(multi_seconds() - start < PROMPT);
+    MPI_Barrier(MPI_COMM_WORLD);
+    multi_ok(NULL, ceclCommAbort(comm));
+    assert_true(multi_seconds() - start < 2 * PROMPT);
+}
+
+static void a_late_rank_within_the_timeout_is_waited_for(void **state)
+{
+    (void)state;
+    ceclComm_t comm = comm_with_timeout(10000);
+    if (multi_rank == 0)
+        pause_ms(700);
+    multi_check(comm, &(struct multi_case){.op = ceclOpAllGather, .count = 99, .type = ceclInt8},
+                1);
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+static void without_a_timeout_a_late_rank_is_waited_for(void **state)
+{
+    (void)state;
+    ceclComm_t comm = comm_with_timeout(0);
+    if (multi_rank == 0)
+        pause_ms(700);
+    multi_check(comm, &(struct multi_case){.op = ceclOpAllGather, .count = 99, .type = ceclInt8},
+                1);
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+/* Rank 0 never calls, so that every other rank's work is pending when it gives up. */
+static void an_abort_with_work_pending_ends_at_once(void **state)
+{
+    (void)state;
+    ceclComm_t comm = joined(NULL);
+    int *buffer = buffer_of(comm);
+    ceclResult_t result = ceclSuccess;
+    if (multi_rank != 0) /* a peer may have given up already */
+        result = ceclAllGather(buffer + multi_rank * COUNT, buffer, COUNT, ceclInt32, comm, 0);
+    assert_true(result == ceclSuccess || result == ceclRemoteError);
+    const double start = multi_seconds();
+    multi_ok(NULL, ceclCommAbort(comm));
+    assert_true(multi_seconds() - start < PROMPT);
+}
+
+static void one_communicator_fails_and_another_does_not(void **state)
+{
+    (void)state;
+    ceclComm_t failing = joined(NULL), other = joined(NULL);
+    if (multi_rank == multi_nranks - 1)
+        multi_ok(NULL, ceclCommAbort(failing));
+    else
+        assert_int_equal(async_within(failing, PROMPT), ceclRemoteError);
+    multi_check(other,
+                &(struct multi_case){.op = ceclOpAlltoAll, .count = 500, .type = ceclFloat16}, 2);
+    if (multi_rank != multi_nranks - 1)
+        multi_ok(NULL, ceclCommAbort(failing));
+    multi_check(other, &(struct multi_case){.op = ceclOpAllGather, .count = 500, .type = ceclInt32},
+                3);
+    multi_ok(NULL, ceclCommDestroy(other));
+}
+
+#define FAILURE(test) cmocka_unit_test_setup_teardown(test, count_before, count_after)
+int main(int argc, char **argv)
+{
+    multi_setenv("CECL_DEBUG", "none"); /* failures on purpose need no warning */
+    const struct CMUnitTest tests[] = {
+        FAILURE(an_abort_is_told_to_those_who_wait),
+        FAILURE(a_failed_communicator_refuses_every_call_with_the_cause),
+        FAILURE(a_rank_that_stays_away_is_a_timeout),
+        FAILURE(growth_that_one_rank_makes_alone_is_a_timeout),
+        FAILURE(a_late_rank_within_the_timeout_is_waited_for),
+        FAILURE(without_a_timeout_a_late_rank_is_waited_for),
+        FAILURE(an_abort_with_work_pending_ends_at_once),
+        FAILURE(one_communicator_fails_and_another_does_not),
+    };
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 120);
+}
