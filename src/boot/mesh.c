@@ -300,16 +300,15 @@ static ceclResult_t exchange(struct cecl_mesh *mesh, const char *kind, const voi
     struct exchange x = {
         .header = {.magic = FRAME_MAGIC, .bytes = bytes}, .send = send, .recv = recv, .fd = fd};
 
-    if (mesh->broken)
-        return cecl_fail(ceclRemoteError, "%s", mesh->broken_text);
+    if (mesh->broken != ceclSuccess)
+        return cecl_fail_with(mesh->broken, mesh->broken_text);
     x.header.sequence = mesh->sequence++;
     strncpy(x.header.kind, kind, sizeof(x.header.kind) - 1);
     atomic_fetch_add(&mesh->exchanges, 1);
 
     ceclResult_t result = move_frames(mesh, &x);
-    if (result !=
-        ceclSuccess) { /* frames are cut somewhere: nothing after them can be understood */
-        mesh->broken = true;
+    if (result != ceclSuccess) { /* a frame is cut: nothing after it can be understood */
+        mesh->broken = result;
         memcpy(mesh->broken_text, cecl_message(), sizeof(mesh->broken_text));
     }
     for (int r = 0; r < mesh->nranks && result == ceclSuccess; r++) {

@@ -1,7 +1,6 @@
 /* How the mesh comes to be: every rank listens under a secret name, connects to all lower ranks,
- * and takes connections of higher ones that
- * show the secret. A stranger that finds the name is one of many pending connections with a
- * deadline of its own; it holds up nobody. */
+ * and takes connections of higher ones that show the secret. A stranger that finds the name stays
+ * outside the door (door.h). */
 #include <errno.h>
 #include <poll.h>
 #include <stddef.h>
@@ -12,15 +11,15 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "boot/door.h"
 #include "boot/mesh_internal.h"
 #include "boot/net.h"
 #include "util/clock.h"
 
 #define HELLO_MAGIC 0x6d657368u
-#define PENDING_MAX 64  /* connections that have not shown the secret yet */
-#define PENDING_MS 5000 /* how long they may take */
 #define BACKLOG 4096
 #define CHANNELS 2 /* data, life */
+#define TICK_MS 50 /* how soon a rank that gives up is noticed */
 
 /* What ranks tell each other through the oob: where they listen, and what a caller must show. */
 struct invitation {
@@ -34,13 +33,7 @@ struct hello {
     uint16_t rank, channel;
     uint8_t secret[16];
 };
-
-struct pending {
-    int fd;
-    size_t got;
-    int64_t deadline;
-    struct hello hello;
-};
+_Static_assert(sizeof(struct hello) <= CECL_DOOR_SAID_MAX, "a caller says it at the door");
 
 static socklen_t abstract_address(const char *name, struct sockaddr_un *address)
 {
@@ -121,83 +114,76 @@ static int *place_of(struct cecl_mesh *mesh, int rank, int channel)
     return channel == 0 ? &mesh->peers[rank].data : &mesh->peers[rank].life;
 }
 
-/* A connection has sent its hello: it is one of ours, in its place, or closed. Returns 1 if taken.
- * */
-static int admit(struct cecl_mesh *mesh, const struct invitation *mine, struct pending *one)
+/* A caller has sent its hello: it is one of ours, in its place, or turned away. */
+static bool admit(struct cecl_mesh *mesh, const struct invitation *mine,
+                  const struct cecl_caller *caller)
 {
-    const struct hello *hello = &one->hello;
-    if (hello->magic == HELLO_MAGIC && hello->rank > mesh->rank && hello->rank < mesh->nranks &&
-        hello->channel < CHANNELS && *place_of(mesh, hello->rank, hello->channel) < 0 &&
-        cecl_net_equal(hello->secret, mine->secret, sizeof(mine->secret)) && same_user(one->fd)) {
-        *place_of(mesh, hello->rank, hello->channel) = one->fd;
-        return 1;
-    }
-    close(one->fd);
-    return 0;
-}
-
-/* Reads on; true when this connection is settled (admitted, refused or gone). */
-static bool advance(struct cecl_mesh *mesh, const struct invitation *mine, struct pending *one,
-                    int *admitted)
-{
-    const ssize_t got =
-        recv(one->fd, (char *)&one->hello + one->got, sizeof(one->hello) - one->got, MSG_DONTWAIT);
-    if (got > 0) {
-        one->got += (size_t)got;
-        if (one->got < sizeof(one->hello))
-            return false;
-        *admitted += admit(mesh, mine, one);
+    struct hello hello;
+    memcpy(&hello, caller->said, sizeof(hello));
+    if (hello.magic == HELLO_MAGIC && hello.rank > mesh->rank && hello.rank < mesh->nranks &&
+        hello.channel < CHANNELS && *place_of(mesh, hello.rank, hello.channel) < 0 &&
+        cecl_net_equal(hello.secret, mine->secret, sizeof(mine->secret)) && same_user(caller->fd)) {
+        *place_of(mesh, hello.rank, hello.channel) = caller->fd;
         return true;
     }
-    const bool alive = got < 0 && (errno == EAGAIN || errno == EINTR);
-    if (alive && cecl_now_ms() < one->deadline)
-        return false;
-    close(one->fd);
+    close(caller->fd);
+    return false;
+}
+
+static bool greet(struct cecl_caller *caller)
+{
+    (void)caller; /* it speaks first */
     return true;
 }
 
-/* Takes new connections as long as there is room; with none the oldest, which is overdue at the
- * latest soon, makes place. */
-static void take_new(int listener, struct pending *pending, int *count)
+/* A rank that is connected but has closed again: it gave up. What it may have sent stays unread. */
+static ceclResult_t notice_leavers(struct cecl_mesh *mesh)
 {
-    while (*count < PENDING_MAX) {
-        const int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0)
-            return;
-        pending[(*count)++] = (struct pending){.fd = fd, .deadline = cecl_now_ms() + PENDING_MS};
+    for (int r = 0; r < mesh->nranks; r++) {
+        char byte;
+        const int fd = mesh->peers[r].data;
+        const ssize_t got = fd < 0 ? 1 : recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
+            return cecl_fail(ceclRemoteError, "rank %d left while the communicator was made", r);
     }
+    return ceclSuccess;
 }
 
+static ceclResult_t name_who_is_missing(struct cecl_mesh *mesh)
+{
+    char list[200] = "";
+    size_t used = 0;
+    for (int r = mesh->rank + 1; r < mesh->nranks && used < sizeof(list) - 16; r++)
+        if (mesh->peers[r].data < 0 || mesh->peers[r].life < 0)
+            used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%d", used ? ", " : "", r);
+    return cecl_fail(ceclTimeout,
+                     "no connection within CECL_INIT_TIMEOUT_MS from rank %s, which had joined: "
+                     "has it ended?",
+                     list);
+}
+
+/* Takes over `listener`. */
 static ceclResult_t await_callers(struct cecl_mesh *mesh, const struct invitation *mine,
                                   int listener, int64_t deadline)
 {
-    struct pending pending[PENDING_MAX];
-    struct pollfd polls[PENDING_MAX + 1];
     const int expected = CHANNELS * (mesh->nranks - 1 - mesh->rank);
-    int count = 0, admitted = 0;
-    ceclResult_t result = ceclSuccess;
+    struct cecl_door door;
+    struct cecl_caller caller;
+    int admitted = 0;
 
-    while (admitted < expected && result == ceclSuccess) {
-        polls[0] = (struct pollfd){.fd = count < PENDING_MAX ? listener : -1, .events = POLLIN};
-        for (int i = 0; i < count; i++)
-            polls[i + 1] = (struct pollfd){.fd = pending[i].fd, .events = POLLIN};
-        int wait = cecl_ms_left(deadline);
-        if (count > 0 && (wait < 0 || wait > 100))
-            wait = 100; /* look at the deadlines of those that are pending */
-        if (poll(polls, (nfds_t)count + 1, wait) < 0 && errno != EINTR)
-            result = cecl_fail(ceclSystemError, "poll: %s", strerror(errno));
-        int kept = 0;
-        for (int i = 0; i < count; i++)
-            if (!advance(mesh, mine, &pending[i], &admitted))
-                pending[kept++] = pending[i];
-        count = kept;
-        take_new(listener, pending, &count);
-        if (admitted < expected && cecl_ms_left(deadline) == 0)
-            result = cecl_fail(ceclTimeout, "%d of %d connections from higher ranks came in time",
-                               admitted, expected);
+    ceclResult_t result = cecl_door_open(&door, listener, sizeof(struct hello), greet);
+    while (result == ceclSuccess && admitted < expected) {
+        const int left = cecl_ms_left(deadline);
+        cecl_door_attend(&door, left < 0 || left > TICK_MS ? TICK_MS : left);
+        while (cecl_door_next(&door, &caller))
+            admitted += admit(mesh, mine, &caller);
+        if (admitted == expected)
+            break;
+        result = notice_leavers(mesh);
+        if (result == ceclSuccess && cecl_ms_left(deadline) == 0)
+            result = name_who_is_missing(mesh);
     }
-    for (int i = 0; i < count; i++)
-        close(pending[i].fd);
+    cecl_door_close(&door);
     return result;
 }
 
@@ -226,7 +212,7 @@ ceclResult_t mesh_connect(struct cecl_mesh *mesh, struct cecl_oob *oob, int64_t 
             result = call_peer(mesh, &all[r], r, c, deadline, place_of(mesh, r, c));
     if (result == ceclSuccess)
         result = await_callers(mesh, &mine, listener, deadline);
-    if (listener >= 0)
+    else if (listener >= 0)
         close(listener);
     free(all);
     return result;

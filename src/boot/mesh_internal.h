@@ -42,9 +42,9 @@ struct cecl_mesh {
     int64_t timeout_ms;
     uint32_t sequence;
     _Atomic uint64_t exchanges;
-    int interrupt_fd; /* event: data waits end */
-    int wake_fd;      /* event: watch returns */
-    bool broken;      /* a frame was cut: nothing more can be exchanged */
+    int interrupt_fd;    /* event: data waits end */
+    int wake_fd;         /* event: watch returns */
+    ceclResult_t broken; /* a frame was cut: nothing more can be exchanged, for this reason */
     char broken_text[CECL_MESSAGE_BYTES];
     pthread_mutex_t life_lock;
     struct pollfd *polls;      /* [nranks + 1], of the exchanging thread */

@@ -85,16 +85,16 @@ ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms)
             mesh->life_polls[count++] =
                 (struct pollfd){.fd = mesh->peers[r].life, .events = POLLIN};
     mesh->life_polls[count] = (struct pollfd){.fd = mesh->wake_fd, .events = POLLIN};
-    if (poll(mesh->life_polls, count + 1, wait_ms) <= 0)
-        return ceclSuccess; /* nothing, or a signal: the caller comes again */
-
+    const bool news = poll(mesh->life_polls, count + 1, wait_ms) > 0;
     eventfd_t events;
-    if (mesh->life_polls[count].revents)
+    if (news && mesh->life_polls[count].revents)
         (void)!eventfd_read(mesh->wake_fd, &events);
     for (int r = 0; r < mesh->nranks; r++) {
-        if (r == mesh->rank || atomic_load(&mesh->peers[r].state) != MESH_ALIVE)
+        if (r == mesh->rank)
             continue;
-        const enum mesh_state state = mesh_read_life(mesh, r);
+        /* An exchange may have heard of it first. */
+        const enum mesh_state state =
+            news ? mesh_read_life(mesh, r) : (enum mesh_state)atomic_load(&mesh->peers[r].state);
         if (state == MESH_ABORTED || state == MESH_DEAD)
             return mesh_peer_error(mesh, r);
     }

@@ -9,7 +9,7 @@
 
 #include "util/clock.h"
 
-static ceclResult_t wait_for(int fd, short events, int64_t deadline, const char *who)
+ceclResult_t cecl_net_wait(int fd, short events, int64_t deadline, const char *who)
 {
     for (;;) {
         struct pollfd poller = {.fd = fd, .events = events};
@@ -33,7 +33,7 @@ ceclResult_t cecl_net_send(int fd, const void *data, size_t bytes, int64_t deadl
             at += sent;
             bytes -= (size_t)sent;
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-            CECL_TRY(wait_for(fd, POLLOUT, deadline, who));
+            CECL_TRY(cecl_net_wait(fd, POLLOUT, deadline, who));
         } else if (errno != EINTR) {
             return cecl_fail(ceclRemoteError, "%s closed the connection: %s", who, strerror(errno));
         }
@@ -52,7 +52,7 @@ ceclResult_t cecl_net_recv(int fd, void *data, size_t bytes, int64_t deadline, c
         } else if (got == 0) {
             return cecl_fail(ceclRemoteError, "%s closed the connection", who);
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-            CECL_TRY(wait_for(fd, POLLIN, deadline, who));
+            CECL_TRY(cecl_net_wait(fd, POLLIN, deadline, who));
         } else if (errno != EINTR) {
             return cecl_fail(ceclRemoteError, "%s closed the connection: %s", who, strerror(errno));
         }

@@ -13,6 +13,9 @@ ceclResult_t cecl_net_send(int fd, const void *data, size_t bytes, int64_t deadl
                            const char *who);
 ceclResult_t cecl_net_recv(int fd, void *data, size_t bytes, int64_t deadline, const char *who);
 
+/* Waits until `fd` is ready for `events` (poll's): ceclTimeout at `deadline`. */
+ceclResult_t cecl_net_wait(int fd, short events, int64_t deadline, const char *who);
+
 /* Fills with random bytes from the kernel. */
 ceclResult_t cecl_net_random(void *data, size_t bytes);
 

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -38,6 +39,7 @@ struct cecl_oob_group {
     int arrived; /* have brought their part of the round */
     int leaving; /* have yet to take the round's result */
     int closed;  /* members that will not come again */
+    bool failed; /* a round went wrong for a member: no other round can be right */
     unsigned long round;
     char *parts; /* nranks * bytes */
     size_t bytes;
@@ -83,6 +85,8 @@ static ceclResult_t wait_for_news(struct cecl_oob_group *group, const struct tim
 /* With the lock held: brings this rank's part; the last one opens the door. */
 static ceclResult_t bring(struct cecl_oob_group *group, int rank, const void *part, size_t bytes)
 {
+    if (group->failed || group->closed > 0)
+        return cecl_fail(ceclRemoteError, "a rank of this process gave up");
     if (group->arrived == 0) {
         char *parts = realloc(group->parts, (size_t)group->nranks * bytes);
         if (!parts)
@@ -124,12 +128,16 @@ static ceclResult_t group_allgather(struct cecl_oob *oob, const void *send, void
     if (result == ceclSuccess)
         result = bring(group, oob->rank, send, bytes);
     while (result == ceclSuccess && group->round == round)
-        result = group->closed ? cecl_fail(ceclRemoteError, "a rank of this process gave up")
-                               : wait_for_news(group, &until);
+        result = group->failed || group->closed > 0
+                     ? cecl_fail(ceclRemoteError, "a rank of this process gave up")
+                     : wait_for_news(group, &until);
     if (result == ceclSuccess) {
         memcpy(recv, group->parts, (size_t)group->nranks * bytes);
         if (--group->leaving == 0)
             pthread_cond_broadcast(&group->changed);
+    } else {
+        group->failed = true; /* its part may lie there, and count as if it were still here */
+        pthread_cond_broadcast(&group->changed);
     }
     pthread_mutex_unlock(&group->lock);
     return result;

@@ -13,6 +13,7 @@
 
 #include <netinet/in.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 #include "util/error.h"
 
@@ -39,7 +40,8 @@ struct cecl_tcp_answer {
     uint64_t magic;
     uint8_t nonce[16];
     int32_t rank, nranks;
-    uint64_t tag; /* over "rank", both nonces, rank and nranks */
+    int64_t patience_ms; /* how long it will wait; 0: as long as the root does */
+    uint64_t tag;        /* over "rank", both nonces and all of the above */
 };
 
 struct cecl_tcp_proof {
@@ -57,9 +59,11 @@ struct cecl_tcp_request {
     uint64_t bytes;
 };
 
-/* The tag of one side. */
-uint64_t cecl_tcp_tag(const uint8_t secret[16], const char *side, const uint8_t root_nonce[16],
-                      const uint8_t rank_nonce[16], int32_t rank, int32_t nranks);
+/* The tags that prove the secret; each side's differs, so that neither can be sent back. */
+uint64_t cecl_tcp_rank_tag(const uint8_t secret[16], const uint8_t root_nonce[16],
+                           const struct cecl_tcp_answer *answer);
+uint64_t cecl_tcp_root_tag(const uint8_t secret[16], const uint8_t root_nonce[16],
+                           const uint8_t rank_nonce[16]);
 
 /* The address that `id` names, for connect. */
 socklen_t cecl_tcp_address(const struct cecl_tcp_id *id, struct sockaddr_storage *address);

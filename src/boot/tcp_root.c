@@ -1,7 +1,7 @@
 /* The root's side of the TCP bootstrap: a thread in the process that made the unique id. It lets
- * ranks in, serves their rounds, and
- * ends when they have left. Strangers get a challenge they cannot answer and a deadline; they never
- * hold up the job. */
+ * ranks in, serves their rounds, and ends when they have left. Strangers stay outside its door
+ * (door.h): they get a challenge they cannot answer, and hold up nobody; nor does a rank that takes
+ * its replies slowly. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -12,68 +12,104 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "boot/door.h"
 #include "boot/net.h"
 #include "boot/tcp.h"
 #include "util/clock.h"
+#include "util/thread.h"
 
 #define RANKS_MAX 65536 /* beyond any job; the API has its own bound */
-#define PENDING_MAX 64  /* connections that have not proved the secret */
-#define PENDING_MS 5000 /* how long they may take */
 #define LINGER_MS 1000  /* how long a failed job tells late-comers why */
-#define REPLY_MS 10000  /* how long one rank may take to take its reply */
-
-struct pending {
-    int fd;
-    size_t got;
-    int64_t deadline;
-    uint64_t arrival; /* counts connections: the clock is too coarse to tell the oldest */
-    uint8_t nonce[16];
-    struct cecl_tcp_answer answer;
-};
+#define WORDS_MS 1000   /* how long telling why may take */
+#define TICK_MS 50      /* how soon a rank that leaves early is noticed */
+#define MARGIN_MS 1000  /* how long before a rank gives up it is told who is missing, at most */
 
 struct seat {
     int fd;
-    size_t got; /* of this round's request and part */
+    size_t got;   /* of this round's request and part */
+    size_t taken; /* of the reply */
     struct cecl_tcp_request request;
     char *part;
 };
 
 struct root {
-    int listener;
+    struct cecl_door door;
     uint8_t secret[16];
-    int64_t timeout_ms, deadline;
+    int64_t timeout_ms;
+    int64_t deadline; /* of what is awaited now */
+    int64_t patience; /* when the first of the ranks gives up */
     int nranks, joined;
     int expected;       /* the most ranks that any rank has spoken of */
+    int told;           /* ranks that came after the job had failed, and know why */
     struct seat *seats; /* [nranks], once the first rank has come */
-    struct pending pending[PENDING_MAX];
-    int npending;
-    uint64_t arrivals;
-    int told;            /* ranks that came after the job had failed, and know why */
+    char *reply;        /* to the last round: header and all parts */
+    size_t reply_bytes;
     ceclResult_t failed; /* the job is over; `words` say why */
     char words[CECL_MESSAGE_BYTES];
 };
 
-static void send_reply(int fd, ceclResult_t status, const void *data, size_t bytes)
+/* The end of a wait that lasts `wait_ms`, or until the first rank gives up; a little earlier, for
+ * words must arrive while somebody listens. */
+static int64_t deadline_in(const struct root *root, int64_t wait_ms)
 {
-    const struct cecl_tcp_reply reply = {.status = (int32_t)status, .bytes = bytes};
-    const int64_t deadline = cecl_deadline(REPLY_MS);
-    if (cecl_net_send(fd, &reply, sizeof(reply), deadline, "a rank") == ceclSuccess)
-        (void)!cecl_net_send(fd, data, bytes, deadline, "a rank");
+    int64_t end = cecl_deadline(wait_ms);
+    if (root->patience < end)
+        end = root->patience;
+    if (end == CECL_NO_DEADLINE)
+        return end;
+    const int64_t tenth = (end - cecl_now_ms()) / 10;
+    return end - (tenth < MARGIN_MS ? tenth : MARGIN_MS);
 }
 
-/* The job cannot go on: everyone who has joined is told. */
+static void send_words(int fd, ceclResult_t status, const char *words, int64_t deadline)
+{
+    const struct cecl_tcp_reply reply = {.status = (int32_t)status, .bytes = strlen(words)};
+    if (cecl_net_send(fd, &reply, sizeof(reply), deadline, "a rank") == ceclSuccess)
+        (void)!cecl_net_send(fd, words, (size_t)reply.bytes, deadline, "a rank");
+}
+
+/* The job cannot go on: everyone who has joined is told, except who is amid a reply. Those that are
+ * still to come are told for a while. */
 static void fail_job(struct root *root, ceclResult_t status)
 {
+    const int64_t deadline = cecl_deadline(WORDS_MS);
     root->failed = status;
-    root->deadline =
-        cecl_deadline(LINGER_MS); /* for those that are still to come, and to be told */
+    root->deadline = cecl_deadline(LINGER_MS);
     snprintf(root->words, sizeof(root->words), "%s", cecl_message());
     for (int r = 0; r < root->nranks; r++)
-        if (root->seats[r].fd >= 0)
-            send_reply(root->seats[r].fd, status, root->words, strlen(root->words));
+        if (root->seats[r].fd >= 0 && root->seats[r].taken == root->reply_bytes)
+            send_words(root->seats[r].fd, status, root->words, deadline);
+}
+
+/* The ranks for which `is_missing` holds, as "1, 2, 5", cut where it gets long. */
+static void list_ranks(const struct root *root, bool (*is_missing)(const struct seat *seat),
+                       char *list, size_t bytes)
+{
+    size_t used = 0;
+    list[0] = '\0';
+    for (int r = 0; r < root->nranks; r++) {
+        if (!is_missing(&root->seats[r]))
+            continue;
+        if (used > bytes - 24) {
+            snprintf(list + used, bytes - used, ", ...");
+            return;
+        }
+        used += (size_t)snprintf(list + used, bytes - used, "%s%d", used ? ", " : "", r);
+    }
 }
 
 /* ---- joining */
+
+static bool greet(struct cecl_caller *caller)
+{
+    struct cecl_tcp_challenge challenge = {.magic = CECL_TCP_MAGIC};
+    if (cecl_net_random(caller->nonce, sizeof(caller->nonce)) != ceclSuccess)
+        return false;
+    memcpy(challenge.nonce, caller->nonce, sizeof(challenge.nonce));
+    /* A fresh socket's buffer takes this at once, or the connection is worth nothing. */
+    return send(caller->fd, &challenge, sizeof(challenge), MSG_NOSIGNAL | MSG_DONTWAIT) ==
+           (ssize_t)sizeof(challenge);
+}
 
 static bool make_seats(struct root *root, int nranks)
 {
@@ -83,110 +119,65 @@ static bool make_seats(struct root *root, int nranks)
     root->nranks = nranks;
     for (int r = 0; r < nranks; r++)
         root->seats[r].fd = -1;
-    /* Those who came are told who is missing a little before their own patience ends. */
-    root->deadline = cecl_deadline(root->timeout_ms - root->timeout_ms / 10);
     return true;
 }
 
-/* A rank has proved the secret. It gets a seat, or the job fails for a reason that all get to know.
- * */
-static void admit(struct root *root, const struct pending *one)
+/* Whether a rank that has proved the secret may have the seat it asks for. */
+static ceclResult_t judge(struct root *root, const struct cecl_tcp_answer *answer)
 {
-    const int rank = one->answer.rank, nranks = one->answer.nranks;
-    const struct cecl_tcp_proof proof = {
-        cecl_tcp_tag(root->secret, "root", one->nonce, one->answer.nonce, 0, 0)};
-    ceclResult_t status = ceclSuccess;
-
-    if (cecl_net_send(one->fd, &proof, sizeof(proof), cecl_deadline(REPLY_MS), "a rank") !=
-        ceclSuccess) {
-        close(one->fd);
-        return;
-    }
-    if (nranks > root->expected && nranks <= RANKS_MAX)
-        root->expected = nranks;
+    const int rank = answer->rank, nranks = answer->nranks;
     if (root->failed != ceclSuccess)
-        status = root->failed;
-    else if (nranks < 1 || nranks > RANKS_MAX || rank < 0 || rank >= nranks)
-        status = cecl_fail(ceclInvalidArgument, "rank %d of %d: out of range", rank, nranks);
-    else if (!root->seats && !make_seats(root, nranks))
-        status = cecl_fail(ceclOutOfMemory, "the root has no memory for %d ranks", nranks);
-    else if (nranks != root->nranks)
-        status = cecl_fail(ceclInvalidArgument, "nranks: rank %d says %d, others say %d", rank,
-                           nranks, root->nranks);
-    else if (root->seats[rank].fd >= 0)
-        status = cecl_fail(ceclInvalidArgument, "rank %d was taken twice (of %d)", rank, nranks);
+        return root->failed;
+    if (nranks < 1 || nranks > RANKS_MAX || rank < 0 || rank >= nranks)
+        return cecl_fail(ceclInvalidArgument, "rank %d of %d: out of range", rank, nranks);
+    if (!root->seats && !make_seats(root, nranks))
+        return cecl_fail(ceclOutOfMemory, "the root has no memory for %d ranks", nranks);
+    if (nranks != root->nranks)
+        return cecl_fail(ceclInvalidArgument, "nranks: rank %d says %d, others say %d", rank,
+                         nranks, root->nranks);
+    if (root->seats[rank].fd >= 0)
+        return cecl_fail(ceclInvalidArgument, "rank %d was taken twice (of %d)", rank, nranks);
+    return ceclSuccess;
+}
+
+/* A rank has proved the secret. It gets a seat, or the job fails for a reason that all get to know.
+ */
+static void admit(struct root *root, int fd, const struct cecl_tcp_answer *answer)
+{
+    if (answer->nranks > root->expected && answer->nranks <= RANKS_MAX)
+        root->expected = answer->nranks;
+    const ceclResult_t status = judge(root, answer);
     if (status != ceclSuccess) {
         if (root->failed == ceclSuccess)
             fail_job(root, status);
         root->told++;
-        send_reply(one->fd, status, root->words, strlen(root->words));
-        close(one->fd);
+        send_words(fd, status, root->words, cecl_deadline(WORDS_MS));
+        close(fd);
         return;
     }
-    root->seats[rank].fd = one->fd;
-    root->joined++;
+    root->seats[answer->rank].fd = fd;
+    if (answer->patience_ms > 0 && cecl_deadline(answer->patience_ms) < root->patience)
+        root->patience = cecl_deadline(answer->patience_ms);
+    const int64_t end = deadline_in(root, root->timeout_ms);
+    if (root->joined++ == 0 || end < root->deadline) /* no rank prolongs another's wait */
+        root->deadline = end;
 }
 
-/* True when the connection is settled. */
-static bool advance_pending(struct root *root, struct pending *one)
+/* A caller has said all: it is a rank if it knows the secret, and gets to know that so do we. */
+static void consider(struct root *root, const struct cecl_caller *caller)
 {
-    const ssize_t got = recv(one->fd, (char *)&one->answer + one->got,
-                             sizeof(one->answer) - one->got, MSG_DONTWAIT);
-    if (got > 0) {
-        one->got += (size_t)got;
-        if (one->got < sizeof(one->answer))
-            return false;
-        const struct cecl_tcp_answer *a = &one->answer;
-        const uint64_t expected =
-            cecl_tcp_tag(root->secret, "rank", one->nonce, a->nonce, a->rank, a->nranks);
-        if (a->magic == CECL_TCP_MAGIC && cecl_net_equal(&a->tag, &expected, sizeof(expected)))
-            admit(root, one);
-        else
-            close(one->fd);
-        return true;
-    }
-    if (got < 0 && (errno == EAGAIN || errno == EINTR) && cecl_now_ms() < one->deadline)
-        return false;
-    close(one->fd);
-    return true;
-}
-
-static void drop_pending(struct root *root, int index)
-{
-    close(root->pending[index].fd);
-    root->pending[index] = root->pending[--root->npending];
-}
-
-/* Takes new connections. Many strangers push each other out, oldest first; a rank answers at once
- * and is not there for long. */
-static void take_new(struct root *root)
-{
-    for (;;) {
-        struct pending one = {.deadline = cecl_now_ms() + PENDING_MS, .arrival = root->arrivals++};
-        one.fd = accept4(root->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (one.fd < 0)
-            return;
-        struct cecl_tcp_challenge challenge = {.magic = CECL_TCP_MAGIC};
-        if (cecl_net_random(one.nonce, sizeof(one.nonce)) != ceclSuccess) {
-            close(one.fd);
-            return;
-        }
-        memcpy(challenge.nonce, one.nonce, sizeof(challenge.nonce));
-        /* A fresh socket's buffer takes this at once, or the connection is worth nothing. */
-        if (send(one.fd, &challenge, sizeof(challenge), MSG_NOSIGNAL | MSG_DONTWAIT) !=
-            (ssize_t)sizeof(challenge)) {
-            close(one.fd);
-            continue;
-        }
-        if (root->npending == PENDING_MAX) {
-            int oldest = 0;
-            for (int i = 1; i < root->npending; i++)
-                if (root->pending[i].arrival < root->pending[oldest].arrival)
-                    oldest = i;
-            drop_pending(root, oldest);
-        }
-        root->pending[root->npending++] = one;
-    }
+    struct cecl_tcp_answer answer;
+    memcpy(&answer, caller->said, sizeof(answer));
+    const uint64_t expected = cecl_tcp_rank_tag(root->secret, caller->nonce, &answer);
+    const struct cecl_tcp_proof proof = {
+        cecl_tcp_root_tag(root->secret, caller->nonce, answer.nonce)};
+    if (answer.magic == CECL_TCP_MAGIC &&
+        cecl_net_equal(&answer.tag, &expected, sizeof(expected)) &&
+        cecl_net_send(caller->fd, &proof, sizeof(proof), cecl_deadline(WORDS_MS), "a rank") ==
+            ceclSuccess)
+        admit(root, caller->fd, &answer);
+    else
+        close(caller->fd);
 }
 
 /* Ranks that came but closed again while others are awaited. */
@@ -204,15 +195,19 @@ static void notice_leavers(struct root *root)
     }
 }
 
+static bool is_empty(const struct seat *seat)
+{
+    return seat->fd < 0;
+}
+
 static void tell_who_is_missing(struct root *root)
 {
-    char list[200] = "";
-    size_t used = 0;
-    for (int r = 0; r < root->nranks && used < sizeof(list) - 16; r++)
-        if (root->seats[r].fd < 0)
-            used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%d", used ? ", " : "", r);
-    cecl_fail(ceclTimeout, "%d of %d ranks joined in time (CECL_INIT_TIMEOUT_MS=%lld); missing: %s",
-              root->joined, root->nranks, (long long)root->timeout_ms, list);
+    char list[200];
+    list_ranks(root, is_empty, list, sizeof(list));
+    cecl_fail(ceclTimeout,
+              "%d of %d ranks joined within the CECL_INIT_TIMEOUT_MS of those that came; "
+              "missing: %s",
+              root->joined, root->nranks, list);
     fail_job(root, ceclTimeout);
 }
 
@@ -224,19 +219,12 @@ static bool all_came(const struct root *root)
 
 static void let_ranks_in(struct root *root)
 {
+    struct cecl_caller caller;
     while (!all_came(root)) {
-        struct pollfd polls[PENDING_MAX + 1] = {{.fd = root->listener, .events = POLLIN}};
-        for (int i = 0; i < root->npending; i++)
-            polls[i + 1] = (struct pollfd){.fd = root->pending[i].fd, .events = POLLIN};
-        int wait = cecl_ms_left(root->deadline);
-        poll(polls, (nfds_t)root->npending + 1, wait < 0 || wait > 50 ? 50 : wait);
-
-        for (int i = 0; i < root->npending;)
-            if (advance_pending(root, &root->pending[i]))
-                root->pending[i] = root->pending[--root->npending];
-            else
-                i++;
-        take_new(root);
+        const int left = cecl_ms_left(root->deadline);
+        cecl_door_attend(&root->door, left < 0 || left > TICK_MS ? TICK_MS : left);
+        while (!all_came(root) && cecl_door_next(&root->door, &caller))
+            consider(root, &caller);
         notice_leavers(root);
         if (cecl_ms_left(root->deadline) != 0 || all_came(root))
             continue;
@@ -251,18 +239,27 @@ static void let_ranks_in(struct root *root)
 
 /* ---- rounds */
 
-/* Takes what there is of a rank's request. Returns false when the rank has closed or misbehaved. */
-static bool advance_seat(struct seat *seat)
+static bool is_complete(const struct seat *seat)
 {
-    for (;;) {
+    return seat->got >= sizeof(seat->request) &&
+           seat->got == sizeof(seat->request) + (size_t)seat->request.bytes;
+}
+
+static bool is_awaited(const struct seat *seat)
+{
+    return seat->fd >= 0 && !is_complete(seat);
+}
+
+/* Takes what there is of a rank's request. False when the rank has closed or misbehaved. */
+static bool receive_some(struct seat *seat)
+{
+    while (!is_complete(seat)) {
         const size_t head = sizeof(seat->request);
         size_t want = head - seat->got;
         char *to = (char *)&seat->request + seat->got;
         if (seat->got >= head) {
             want = head + (size_t)seat->request.bytes - seat->got;
             to = seat->part + (seat->got - head);
-            if (want == 0)
-                return true;
         }
         const ssize_t got = recv(seat->fd, to, want, MSG_DONTWAIT);
         if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
@@ -279,33 +276,109 @@ static bool advance_seat(struct seat *seat)
                 return false;
         }
     }
+    return true;
 }
 
-static bool is_complete(const struct seat *seat)
+/* Gives what the socket takes of the reply. False when the rank has closed. */
+static bool send_some(const struct root *root, struct seat *seat)
 {
-    return seat->got >= sizeof(seat->request) &&
-           seat->got == sizeof(seat->request) + (size_t)seat->request.bytes;
+    while (seat->taken < root->reply_bytes) {
+        const ssize_t sent = send(seat->fd, root->reply + seat->taken,
+                                  root->reply_bytes - seat->taken, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent > 0)
+            seat->taken += (size_t)sent;
+        else if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return true;
+        else if (errno != EINTR)
+            return false;
+    }
+    return true;
 }
 
+/* Begins the reply to a round in which every rank has brought `bytes`. */
+static bool begin_reply(struct root *root, size_t bytes)
+{
+    const struct cecl_tcp_reply head = {.status = ceclSuccess,
+                                        .bytes = (uint64_t)root->nranks * bytes};
+    free(root->reply);
+    root->reply_bytes = sizeof(head) + (size_t)head.bytes;
+    root->reply = malloc(root->reply_bytes);
+    if (!root->reply) {
+        root->reply_bytes = 0;
+        return false;
+    }
+    memcpy(root->reply, &head, sizeof(head));
+    for (int r = 0; r < root->nranks; r++) {
+        struct seat *seat = &root->seats[r];
+        if (bytes > 0)
+            memcpy(root->reply + sizeof(head) + (size_t)r * bytes, seat->part, bytes);
+        seat->got = seat->taken = 0;
+    }
+    return true;
+}
+
+/* All have brought their parts, whose sizes should be equal. */
 static void answer_round(struct root *root)
 {
     const size_t bytes = (size_t)root->seats[0].request.bytes;
-    char *all = malloc((size_t)root->nranks * bytes + 1);
-    for (int r = 0; r < root->nranks; r++)
-        if (root->seats[r].request.bytes != bytes || !all) {
-            cecl_fail(ceclInternalError, "ranks exchange %zu and %llu bytes", bytes,
-                      (unsigned long long)root->seats[r].request.bytes);
-            fail_job(root, ceclInternalError);
-            free(all);
-            return;
-        }
-    for (int r = 0; r < root->nranks; r++) {
-        memcpy(all + (size_t)r * bytes, root->seats[r].part, bytes);
-        root->seats[r].got = 0;
+    ceclResult_t status = ceclSuccess;
+    for (int r = 1; r < root->nranks && status == ceclSuccess; r++)
+        if (root->seats[r].request.bytes != bytes)
+            status = cecl_fail(ceclInternalError, "rank 0 brought %zu bytes, rank %d %llu", bytes,
+                               r, (unsigned long long)root->seats[r].request.bytes);
+    if (status == ceclSuccess && !begin_reply(root, bytes)) {
+        for (int r = 0; r < root->nranks; r++)
+            root->seats[r].taken = 0;
+        status = cecl_fail(ceclOutOfMemory, "the root has no memory for %d parts of %zu bytes",
+                           root->nranks, bytes);
     }
-    for (int r = 0; r < root->nranks; r++)
-        send_reply(root->seats[r].fd, ceclSuccess, all, (size_t)root->nranks * bytes);
-    free(all);
+    if (status != ceclSuccess)
+        fail_job(root, status);
+}
+
+/* How a round stands. */
+struct standing {
+    int open, begun, complete;
+    int gone; /* a rank that has left, or -1 */
+};
+
+static struct standing look(const struct root *root, struct pollfd *polls)
+{
+    struct standing s = {.gone = -1};
+    for (int r = 0; r < root->nranks; r++) {
+        const struct seat *seat = &root->seats[r];
+        const bool takes = seat->taken < root->reply_bytes;
+        polls[r] = (struct pollfd){.fd = seat->fd, .events = takes ? POLLOUT : POLLIN};
+        if (seat->fd < 0) {
+            s.gone = r;
+        } else {
+            s.open++;
+            s.begun += seat->got > 0;
+            s.complete += is_complete(seat);
+            if (is_complete(seat))
+                polls[r].events = POLLRDHUP; /* it waits for the others: unless it dies */
+        }
+    }
+    return s;
+}
+
+static void name_who_is_late(struct root *root, int complete)
+{
+    char list[200];
+    list_ranks(root, is_awaited, list, sizeof(list));
+    cecl_fail(ceclTimeout,
+              "%d of %d ranks came to a bootstrap exchange within CECL_INIT_TIMEOUT_MS; "
+              "missing: %s",
+              complete, root->nranks, list);
+    fail_job(root, ceclTimeout);
+}
+
+/* Goes on with a rank whose socket is ready; false when the rank is gone. */
+static bool attend(const struct root *root, struct seat *seat)
+{
+    if (seat->taken < root->reply_bytes)
+        return send_some(root, seat);
+    return !is_complete(seat) && receive_some(seat);
 }
 
 /* Serves rounds until every rank has closed. One that closes while another is in a round fails the
@@ -314,62 +387,72 @@ static void serve_rounds(struct root *root)
 {
     struct pollfd *polls = calloc((size_t)root->nranks, sizeof(*polls));
     while (polls && root->failed == ceclSuccess) {
-        int open = 0, complete = 0, begun = 0, gone = -1;
-        for (int r = 0; r < root->nranks; r++) {
-            const struct seat *seat = &root->seats[r];
-            open += seat->fd >= 0;
-            begun += seat->fd >= 0 && seat->got > 0;
-            complete += seat->fd >= 0 && is_complete(seat);
-            gone = seat->fd < 0 ? r : gone;
-            polls[r] = (struct pollfd){.fd = seat->fd >= 0 && !is_complete(seat) ? seat->fd : -1,
-                                       .events = POLLIN};
-        }
-        if (open == 0)
+        const struct standing s = look(root, polls);
+        if (s.open == 0)
             break;
-        if (complete == root->nranks) {
+        if (s.complete == root->nranks) {
             answer_round(root);
             continue;
         }
-        if (gone >= 0 && begun > 0) {
-            cecl_fail(ceclRemoteError, "rank %d left while the communicator was made", gone);
+        if (s.gone >= 0 && s.begun > 0) {
+            cecl_fail(ceclRemoteError, "rank %d left while the communicator was made", s.gone);
             fail_job(root, ceclRemoteError);
             break;
         }
         const int ready = poll(polls, (nfds_t)root->nranks, cecl_ms_left(root->deadline));
-        if (ready == 0) {
-            cecl_fail(ceclTimeout, "%d of %d ranks came to a bootstrap exchange in time", complete,
-                      root->nranks);
-            fail_job(root, ceclTimeout);
-        }
-        for (int r = 0; r < root->nranks && ready > 0; r++)
-            if (polls[r].revents && !advance_seat(&root->seats[r])) {
+        if (ready == 0)
+            name_who_is_late(root, s.complete);
+        for (int r = 0; r < root->nranks && ready > 0; r++) {
+            if (polls[r].revents && !attend(root, &root->seats[r])) {
                 close(root->seats[r].fd);
                 root->seats[r].fd = -1;
             }
+        }
     }
     free(polls);
 }
 
-static void *serve(void *argument)
+/* Closing at once would reset connections whose requests lie unread, and the words with them: the
+ * ranks close first, or have had their time. */
+static void take_leave(struct root *root)
 {
-    struct root *root = argument;
-    let_ranks_in(root);
-    close(root->listener); /* the id is used up: whoever comes later is refused */
-    while (root->npending > 0)
-        drop_pending(root, 0);
-    if (root->failed == ceclSuccess) {
-        root->deadline = cecl_deadline(root->timeout_ms);
-        for (int r = 0; r < root->nranks; r++)
-            send_reply(root->seats[r].fd, ceclSuccess, "", 0);
-        serve_rounds(root);
+    const int64_t deadline = cecl_deadline(LINGER_MS);
+    char unread[4096];
+    for (int r = 0; r < root->nranks; r++) {
+        const int fd = root->seats[r].fd;
+        if (fd >= 0 && shutdown(fd, SHUT_WR) == 0)
+            while (cecl_net_wait(fd, POLLIN, deadline, "a rank") == ceclSuccess &&
+                   recv(fd, unread, sizeof(unread), MSG_DONTWAIT) > 0)
+                continue;
     }
+}
+
+static void free_root(struct root *root)
+{
+    cecl_door_close(&root->door);
     for (int r = 0; r < root->nranks; r++) {
         if (root->seats[r].fd >= 0)
             close(root->seats[r].fd);
         free(root->seats[r].part);
     }
     free(root->seats);
+    free(root->reply);
     free(root);
+}
+
+static void *serve(void *argument)
+{
+    struct root *root = argument;
+    let_ranks_in(root);
+    cecl_door_close(&root->door); /* the id is used up: whoever comes later is refused */
+    if (root->failed == ceclSuccess) {
+        root->deadline = deadline_in(root, root->timeout_ms);
+        if (begin_reply(root, 0)) /* that all have joined */
+            serve_rounds(root);
+    }
+    if (root->failed != ceclSuccess)
+        take_leave(root);
+    free_root(root);
     return NULL;
 }
 
@@ -381,15 +464,20 @@ ceclResult_t cecl_tcp_serve(int listener, const uint8_t secret[16], int64_t time
         close(listener);
         return cecl_fail(ceclOutOfMemory, "no host memory to meet ranks");
     }
-    root->listener = listener;
     memcpy(root->secret, secret, sizeof(root->secret));
     root->timeout_ms = timeout_ms;
     root->deadline = cecl_deadline(timeout_ms); /* for the first rank to come */
-    const int error = pthread_create(&thread, NULL, serve, root);
-    if (error) {
-        close(listener);
-        free(root);
-        return cecl_fail(ceclSystemError, "no thread to meet ranks: %s", strerror(error));
+    root->patience = CECL_NO_DEADLINE;
+    ceclResult_t result =
+        cecl_door_open(&root->door, listener, sizeof(struct cecl_tcp_answer), greet);
+    if (result == ceclSuccess) {
+        const int error = cecl_thread_start(&thread, serve, root);
+        if (error)
+            result = cecl_fail(ceclSystemError, "no thread to meet ranks: %s", strerror(error));
+    }
+    if (result != ceclSuccess) {
+        free_root(root);
+        return result;
     }
     pthread_detach(thread);
     return ceclSuccess;

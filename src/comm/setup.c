@@ -196,7 +196,10 @@ static ceclResult_t build(ceclComm_t comm, const struct hello *all)
                                                         comm->rank, comm->nranks, &pool)));
     CECL_TRY(cecl_engine_open(&comm->engine, &comm->pool, (uint64_t)comm->config.staging_bytes,
                               comm->config.flags));
-    return cecl_mesh_agree(comm->mesh, cecl_watch_start(comm));
+    const ceclResult_t result = cecl_mesh_agree(comm->mesh, cecl_watch_start(comm));
+    /* The watchdog, which ended this wait, knows who has gone and why. */
+    return result != ceclSuccess && cecl_comm_async(comm) != ceclSuccess ? cecl_comm_async(comm)
+                                                                         : result;
 }
 
 static ceclComm_t comm_new(int rank, int nranks, const struct cecl_resolved *config)

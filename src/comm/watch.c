@@ -8,6 +8,7 @@
 
 #include "comm/comm.h"
 #include "util/clock.h"
+#include "util/thread.h"
 
 #define TICK_MAX_MS 500
 #define TICK_MIN_MS 5
@@ -113,7 +114,7 @@ ceclResult_t cecl_watch_start(ceclComm_t comm)
     comm->watch.row = calloc((size_t)comm->nranks, sizeof(*comm->watch.row));
     if (!comm->watch.row)
         return cecl_fail(ceclOutOfMemory, "no host memory for %d flags", comm->nranks);
-    const int error = pthread_create(&comm->watch.thread, NULL, watch, comm);
+    const int error = cecl_thread_start(&comm->watch.thread, watch, comm);
     if (error)
         return cecl_fail(ceclSystemError, "pthread_create for the watchdog: error %d", error);
     comm->watch.running = true;

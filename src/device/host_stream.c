@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "device/host.h"
+#include "util/thread.h"
 
 #define FIRST_CAPACITY 64
 
@@ -148,7 +149,7 @@ ceclResult_t host_stream_create(struct cecl_device *dev, ceclStream_t *out)
     pthread_mutex_init(&stream->lock, NULL);
     pthread_cond_init(&stream->filled, NULL);
     pthread_cond_init(&stream->reached, NULL);
-    const int error = pthread_create(&stream->thread, NULL, serve, stream);
+    const int error = cecl_thread_start(&stream->thread, serve, stream);
     if (error) {
         discard(stream);
         return cecl_fail(ceclSystemError, "no thread for a stream: %s", strerror(error));

@@ -154,6 +154,38 @@ static void missing_callbacks_are_named(void **state)
     assert_null(comm);
 }
 
+static void a_rank_taken_twice_through_callbacks_is_refused_at_once(void **state)
+{
+    (void)state;
+    const ceclConfig_t config = multi_config();
+    struct exchange x = {.fails_at = NEVER};
+    const ceclOob_t oob = {&x, all_gather, barrier};
+    ceclComm_t comm = NULL;
+    const double start = multi_seconds();
+    multi_refused(
+        NULL, ceclCommInitOob(&comm, multi_nranks, multi_rank == 1 ? 0 : multi_rank, &oob, &config),
+        ceclInvalidArgument, "rank 0: taken twice");
+    assert_null(comm);
+    assert_true(multi_seconds() - start < PROMPT);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/* It may reach peers that are still in their last step: they have to say who it was. */
+static void an_abort_right_after_joining_is_blamed_on_its_rank(void **state)
+{
+    (void)state;
+    for (int times = 0; times < 10; times++) {
+        struct exchange x = {.fails_at = NEVER};
+        ceclComm_t comm = NULL;
+        const ceclResult_t result = join(&x, &comm);
+        if (result == ceclSuccess)
+            multi_ok(NULL, ceclCommAbort(comm));
+        else
+            multi_refused(NULL, result, ceclRemoteError, "gave up: ceclCommAbort was called");
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
+
 /* ---- unique ids */
 
 static ceclUniqueId one_id(void)
@@ -234,6 +266,8 @@ int main(int argc, char **argv)
         JOIN(a_callback_that_fails_on_the_first_rank_keeps_nobody),
         JOIN(a_callback_that_fails_on_the_last_rank_keeps_nobody),
         JOIN(missing_callbacks_are_named),
+        cmocka_unit_test(a_rank_taken_twice_through_callbacks_is_refused_at_once),
+        JOIN(an_abort_right_after_joining_is_blamed_on_its_rank),
         cmocka_unit_test(a_rank_taken_twice_is_refused_on_every_rank),
         cmocka_unit_test(differing_numbers_of_ranks_are_refused_on_every_rank),
         cmocka_unit_test(a_bad_setting_on_one_rank_is_told_to_all_who_join_by_id),

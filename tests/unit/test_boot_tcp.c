@@ -13,8 +13,10 @@
 #include <dirent.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -241,6 +243,136 @@ static void strangers_do_not_disturb_the_job(void **state)
         close(sockets[i]);
 }
 
+/* All of them stand in the root's queue before the only rank does. */
+static void a_rank_behind_a_queue_of_strangers_joins(void **state)
+{
+    (void)state;
+    enum { STRANGERS = 200 };
+    struct host host;
+    struct cecl_tcp_id inside;
+    struct sockaddr_storage address;
+    int sockets[STRANGERS], status = -1;
+    setenv("CECL_INIT_TIMEOUT_MS", "10000", 1);
+    open_host(&host);
+    memcpy(&inside, host.id, sizeof(inside));
+    const socklen_t length = cecl_tcp_address(&inside, &address);
+    kill(host.process, SIGSTOP);
+    for (int i = 0; i < STRANGERS; i++) {
+        sockets[i] = socket(inside.family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(connect(sockets[i], (struct sockaddr *)&address, length), 0);
+    }
+    fflush(NULL);
+    const pid_t rank = fork();
+    if (rank == 0) {
+        struct cecl_oob oob = {0};
+        alarm(20);
+        const ceclResult_t result = cecl_tcp_join(&oob, host.id, 1, 0, cecl_deadline(8000));
+        cecl_oob_close(&oob);
+        _exit((int)result);
+    }
+    usleep(100000); /* it is in the queue now */
+    kill(host.process, SIGCONT);
+    waitpid(rank, &status, 0);
+    assert_int_equal(status, 0);
+    close_host(&host);
+    for (int i = 0; i < STRANGERS; i++)
+        close(sockets[i]);
+}
+
+/* The root's own patience is longer: it goes by that of the ranks. */
+static void a_rank_of_little_patience_hears_who_is_missing(void **state)
+{
+    (void)state;
+    struct host host;
+    setenv("CECL_INIT_TIMEOUT_MS", "20000", 1);
+    open_host(&host);
+    fflush(NULL);
+    const pid_t rank = fork();
+    if (rank == 0) {
+        struct cecl_oob oob = {0};
+        alarm(20);
+        if (cecl_tcp_join(&oob, host.id, 3, 1, cecl_deadline(1000)) != ceclTimeout)
+            _exit(1);
+        _exit(strstr(cecl_message(), "missing: 0, 2") ? 0 : 2);
+    }
+    int status = -1;
+    waitpid(rank, &status, 0);
+    assert_int_equal(status, 0);
+    close_host(&host);
+}
+
+/* Ranks 0 and 1 are in a round when rank 2 goes: they hear of it at once. */
+static void a_rank_that_goes_before_a_round_is_named(void **state)
+{
+    (void)state;
+    struct host host;
+    pid_t ranks[RANKS];
+    setenv("CECL_INIT_TIMEOUT_MS", "20000", 1);
+    open_host(&host);
+    fflush(NULL);
+    const int64_t start = cecl_now_ms();
+    for (int r = 0; r < RANKS; r++)
+        if ((ranks[r] = fork()) == 0) {
+            struct cecl_oob oob = {0};
+            int all[RANKS];
+            alarm(20);
+            if (cecl_tcp_join(&oob, host.id, RANKS, r, cecl_deadline(15000)) != ceclSuccess)
+                _exit(1);
+            if (r == 2)
+                _exit(0);
+            const ceclResult_t result = oob.allgather(&oob, &r, all, sizeof(r));
+            if (result != ceclRemoteError || !strstr(cecl_message(), "rank 2 left")) {
+                fprintf(stderr, "rank %d: result %d: %s\n", r, (int)result, cecl_message());
+                _exit(2);
+            }
+            _exit(0);
+        }
+    for (int r = 0; r < RANKS; r++) {
+        int status = -1;
+        waitpid(ranks[r], &status, 0);
+        assert_int_equal(status, 0);
+    }
+    assert_true(cecl_now_ms() - start < 5000);
+    close_host(&host);
+}
+
+static long cpu_ms(void)
+{
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    return (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000 +
+           (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1000;
+}
+
+/* A connection that cannot be taken stays ready: the root must not run in circles about it. */
+static void a_root_without_descriptors_rests(void **state)
+{
+    (void)state;
+    fflush(NULL);
+    const pid_t process = fork();
+    if (process == 0) {
+        ceclUniqueId id;
+        struct cecl_tcp_id inside;
+        struct sockaddr_storage address;
+        setenv("CECL_INIT_TIMEOUT_MS", "3000", 1);
+        if (cecl_tcp_unique_id(&id) != ceclSuccess)
+            _exit(1);
+        memcpy(&inside, &id, sizeof(inside));
+        const socklen_t length = cecl_tcp_address(&inside, &address);
+        const int caller = socket(inside.family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        const struct rlimit none = {.rlim_cur = (rlim_t)caller + 1, .rlim_max = (rlim_t)caller + 1};
+        setrlimit(RLIMIT_NOFILE, &none);
+        if (connect(caller, (struct sockaddr *)&address, length) != 0)
+            _exit(2);
+        const long before = cpu_ms();
+        usleep(500000);
+        _exit(cpu_ms() - before < 150 ? 0 : 3);
+    }
+    int status = -1;
+    waitpid(process, &status, 0);
+    assert_int_equal(status, 0);
+}
+
 static int open_descriptors(void)
 {
     int count = 0;
@@ -264,7 +396,8 @@ static void *live_as_thread(void *argument)
     return NULL;
 }
 
-/* Ranks as threads, in the process that makes the ids. The last test: threads from here on. */
+/* Ranks as threads, in the process that makes the ids. Tests that fork come before: there are
+ * threads from here on. */
 static void the_root_leaves_nothing_behind(void **state)
 {
     (void)state;
@@ -289,6 +422,45 @@ static void the_root_leaves_nothing_behind(void **state)
     assert_int_equal(open_descriptors(), before);
 }
 
+struct one_of_many {
+    pthread_t thread;
+    const ceclUniqueId *id;
+    int rank;
+    bool right;
+};
+
+enum { MANY = 150 };
+
+static void *meet_many(void *argument)
+{
+    struct one_of_many *me = argument;
+    struct cecl_oob oob = {0};
+    int all[MANY] = {0};
+    me->right = cecl_tcp_join(&oob, me->id, MANY, me->rank, cecl_deadline(15000)) == ceclSuccess &&
+                oob.allgather(&oob, &me->rank, all, sizeof(int)) == ceclSuccess;
+    for (int r = 0; r < MANY; r++)
+        me->right = me->right && all[r] == r;
+    cecl_oob_close(&oob);
+    return NULL;
+}
+
+static void many_ranks_come_at_once(void **state)
+{
+    (void)state;
+    static struct one_of_many ranks[MANY];
+    ceclUniqueId id;
+    setenv("CECL_INIT_TIMEOUT_MS", "15000", 1);
+    assert_int_equal(cecl_tcp_unique_id(&id), ceclSuccess);
+    for (int r = 0; r < MANY; r++) {
+        ranks[r] = (struct one_of_many){.id = &id, .rank = r};
+        assert_int_equal(pthread_create(&ranks[r].thread, NULL, meet_many, &ranks[r]), 0);
+    }
+    for (int r = 0; r < MANY; r++) {
+        pthread_join(ranks[r].thread, NULL);
+        assert_true(ranks[r].right);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -301,7 +473,12 @@ int main(void)
         cmocka_unit_test(what_is_no_id_is_refused),
         cmocka_unit_test(an_interface_that_is_not_there_is_named),
         cmocka_unit_test(strangers_do_not_disturb_the_job),
+        cmocka_unit_test(a_rank_behind_a_queue_of_strangers_joins),
+        cmocka_unit_test(a_rank_of_little_patience_hears_who_is_missing),
+        cmocka_unit_test(a_rank_that_goes_before_a_round_is_named),
+        cmocka_unit_test(a_root_without_descriptors_rests),
         cmocka_unit_test(the_root_leaves_nothing_behind),
+        cmocka_unit_test(many_ranks_come_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,141 @@
+/* Callers at a listener, until they have said who they are. Knows nothing of what they say. */
+#include "boot/door.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "util/clock.h"
+
+#define PATIENCE_MS 5000 /* in which a caller must have said all */
+#define HEARING_MS 1000  /* for which nobody is pushed out by newer callers */
+#define TICK_MS 50       /* how often deadlines are looked at */
+#define REST_MS 20       /* after an accept that failed for want of descriptors or memory */
+
+ceclResult_t cecl_door_open(struct cecl_door *door, int listener, size_t bytes,
+                            bool (*greet)(struct cecl_caller *caller))
+{
+    *door = (struct cecl_door){.listener = listener, .bytes = (uint32_t)bytes, .greet = greet};
+    door->callers = calloc(CECL_DOOR_CALLERS, sizeof(*door->callers));
+    door->polls = calloc(CECL_DOOR_CALLERS + 1, sizeof(*door->polls));
+    if (door->callers && door->polls)
+        return ceclSuccess;
+    cecl_door_close(door);
+    return cecl_fail(ceclOutOfMemory, "no host memory for %d connections", CECL_DOOR_CALLERS);
+}
+
+void cecl_door_close(struct cecl_door *door)
+{
+    if (door->bytes == 0)
+        return;
+    close(door->listener);
+    for (int i = 0; i < door->count; i++)
+        close(door->callers[i].fd);
+    free(door->callers);
+    free(door->polls);
+    *door = (struct cecl_door){0};
+}
+
+/* Keeps the others in the order of their coming: the clock cannot tell two of one millisecond. */
+static void remove_caller(struct cecl_door *door, int index)
+{
+    door->count--;
+    memmove(&door->callers[index], &door->callers[index + 1],
+            (size_t)(door->count - index) * sizeof(door->callers[0]));
+}
+
+/* Pushes out the caller that was heard longest, if that was long enough; one that has said all is
+ * about to be taken and stays. */
+static bool push_out(struct cecl_door *door)
+{
+    int oldest = 0;
+    while (oldest < door->count && door->callers[oldest].got == door->bytes)
+        oldest++;
+    if (oldest == door->count || cecl_now_ms() - door->callers[oldest].since < HEARING_MS)
+        return false;
+    close(door->callers[oldest].fd);
+    remove_caller(door, oldest);
+    return true;
+}
+
+/* Bounded, so that a flood of callers that are turned away does not keep us from reading others. */
+static void let_in(struct cecl_door *door)
+{
+    for (int tries = 0; tries < CECL_DOOR_CALLERS; tries++) {
+        if (door->count == CECL_DOOR_CALLERS && !push_out(door))
+            return;
+        const int fd = accept4(door->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd >= 0) {
+            struct cecl_caller *one = &door->callers[door->count];
+            *one = (struct cecl_caller){.fd = fd, .since = cecl_now_ms()};
+            if (door->greet(one))
+                door->count++;
+            else
+                close(fd);
+        } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            /* The listener stays readable: without a rest this would spin. */
+            door->trouble = errno;
+            if (push_out(door))
+                continue;
+            door->rest_until = cecl_now_ms() + REST_MS;
+            return;
+        } else if (errno != EINTR && errno != ECONNABORTED) {
+            return; /* nobody is waiting */
+        }
+    }
+}
+
+/* Reads on; false when the caller has closed or took too long. */
+static bool hear(const struct cecl_door *door, struct cecl_caller *one)
+{
+    while (one->got < door->bytes) {
+        const ssize_t got =
+            recv(one->fd, one->said + one->got, door->bytes - one->got, MSG_DONTWAIT);
+        if (got > 0)
+            one->got += (uint32_t)got;
+        else if (got == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
+            return false;
+        else if (errno != EINTR)
+            return cecl_now_ms() - one->since < PATIENCE_MS;
+    }
+    return true;
+}
+
+void cecl_door_attend(struct cecl_door *door, int wait_ms)
+{
+    const int64_t now = cecl_now_ms();
+    const bool open = now >= door->rest_until && (door->count < CECL_DOOR_CALLERS ||
+                                                  now - door->callers[0].since >= HEARING_MS);
+    door->polls[0] = (struct pollfd){.fd = open ? door->listener : -1, .events = POLLIN};
+    for (int i = 0; i < door->count; i++)
+        door->polls[i + 1] = (struct pollfd){.fd = door->callers[i].fd, .events = POLLIN};
+
+    const int tick = now < door->rest_until ? REST_MS : TICK_MS;
+    const bool looks_again = door->count > 0 || !open;
+    if (looks_again && (wait_ms < 0 || wait_ms > tick))
+        wait_ms = tick;
+    (void)poll(door->polls, (nfds_t)door->count + 1, wait_ms); /* read anyway: nothing blocks */
+
+    for (int i = 0; i < door->count;)
+        if (hear(door, &door->callers[i])) {
+            i++;
+        } else {
+            close(door->callers[i].fd);
+            remove_caller(door, i);
+        }
+    if (open)
+        let_in(door);
+}
+
+bool cecl_door_next(struct cecl_door *door, struct cecl_caller *caller)
+{
+    for (int i = 0; i < door->count; i++)
+        if (door->callers[i].got == door->bytes) {
+            *caller = door->callers[i];
+            remove_caller(door, i);
+            return true;
+        }
+    return false;
+}

@@ -1,0 +1,218 @@
+/* Meeting as threads and connecting: a rank that gives up, dies, stays away, or is one of many
+ * callers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "boot/mesh_internal.h"
+#include "util/clock.h"
+
+#define RANKS 3
+
+struct rank {
+    pthread_t thread;
+    struct cecl_oob oob;
+    struct cecl_mesh *mesh;
+    ceclResult_t result;
+    int64_t timeout_ms;
+    int index, all[RANKS];
+    char words[CECL_MESSAGE_BYTES];
+};
+
+static struct cecl_oob_group *group;
+static struct rank ranks[RANKS];
+
+static void make_group(int64_t timeout_ms)
+{
+    assert_int_equal(cecl_oob_group_create(RANKS, timeout_ms, &group), ceclSuccess);
+    for (int r = 0; r < RANKS; r++) {
+        ranks[r] = (struct rank){.index = r, .timeout_ms = timeout_ms};
+        cecl_oob_from_group(&ranks[r].oob, group, r);
+    }
+}
+
+static void drop_group(void)
+{
+    for (int r = 0; r < RANKS; r++) {
+        cecl_mesh_close(ranks[r].mesh);
+        cecl_oob_close(&ranks[r].oob);
+    }
+    cecl_oob_group_destroy(group);
+}
+
+static void *run_round(void *argument)
+{
+    struct rank *me = argument;
+    me->result = me->oob.allgather(&me->oob, &me->index, me->all, sizeof(int));
+    return NULL;
+}
+
+static void *run_open(void *argument)
+{
+    struct rank *me = argument;
+    me->result = cecl_mesh_open(&me->oob, cecl_deadline(me->timeout_ms), 300, &me->mesh);
+    if (me->result != ceclSuccess)
+        strcpy(me->words, cecl_message());
+    return NULL;
+}
+
+static void start(struct rank *rank, void *(*run)(void *))
+{
+    assert_int_equal(pthread_create(&rank->thread, NULL, run, rank), 0);
+}
+
+static void open_all(void)
+{
+    make_group(3000);
+    for (int r = 0; r < RANKS; r++)
+        start(&ranks[r], run_open);
+    for (int r = 0; r < RANKS; r++) {
+        pthread_join(ranks[r].thread, NULL);
+        assert_int_equal(ranks[r].result, ceclSuccess);
+    }
+}
+
+/* The part that rank 0 left there when it gave up must not stand for it. */
+static void no_round_succeeds_after_a_rank_gave_up(void **state)
+{
+    (void)state;
+    make_group(100);
+    run_round(&ranks[0]);
+    assert_int_equal(ranks[0].result, ceclTimeout);
+    start(&ranks[1], run_round);
+    start(&ranks[2], run_round);
+    for (int r = 1; r < RANKS; r++) {
+        pthread_join(ranks[r].thread, NULL);
+        assert_int_equal(ranks[r].result, ceclRemoteError);
+    }
+    drop_group();
+}
+
+static void cut_off(struct rank *rank)
+{
+    for (int r = 0; r < RANKS; r++)
+        if (r != rank->index) {
+            shutdown(rank->mesh->peers[r].data, SHUT_RDWR);
+            shutdown(rank->mesh->peers[r].life, SHUT_RDWR);
+        }
+}
+
+static void a_death_that_an_exchange_saw_is_seen_by_the_watch(void **state)
+{
+    (void)state;
+    int all[RANKS];
+    open_all();
+    cut_off(&ranks[2]);
+    assert_int_equal(cecl_mesh_allgather(ranks[0].mesh, "x", &ranks[0].index, all, sizeof(int)),
+                     ceclRemoteError);
+    assert_non_null(strstr(cecl_message(), "rank 2 ended"));
+    assert_int_equal(cecl_mesh_watch(ranks[0].mesh, 50), ceclRemoteError);
+    assert_non_null(strstr(cecl_message(), "rank 2 ended"));
+    drop_group();
+}
+
+static void a_broken_mesh_gives_its_first_reason_again(void **state)
+{
+    (void)state;
+    int all[RANKS];
+    open_all();
+    for (int tries = 0; tries < 2; tries++) {
+        assert_int_equal(cecl_mesh_allgather(ranks[0].mesh, "x", &ranks[0].index, all, sizeof(int)),
+                         ceclTimeout);
+        assert_non_null(strstr(cecl_message(), "rank 1"));
+    }
+    drop_group();
+}
+
+/* Rank 2 takes part in the exchange of names, but never connects. */
+static void a_rank_that_never_connects_is_named(void **state)
+{
+    (void)state;
+    static char room[RANKS * 56], mine[56] = "cecl-of-a-test";
+    make_group(400);
+    start(&ranks[0], run_open);
+    start(&ranks[1], run_open);
+    assert_int_equal(ranks[2].oob.allgather(&ranks[2].oob, mine, room, sizeof(mine)), ceclSuccess);
+    for (int r = 0; r < 2; r++)
+        pthread_join(ranks[r].thread, NULL);
+    /* One of them gives up first, and the other may hear of that. */
+    const int first = ranks[0].result == ceclTimeout ? 0 : 1;
+    assert_int_equal(ranks[first].result, ceclTimeout);
+    assert_non_null(strstr(ranks[first].words, "from rank 2"));
+    assert_true(strstr(ranks[1 - first].words, "from rank 2") ||
+                strstr(ranks[1 - first].words, first == 0 ? "rank 0 left" : "rank 1 left"));
+    drop_group();
+}
+
+/* Calls every cecl listener of this network namespace, as any process can. */
+static int call_all_listeners(int *sockets, int count)
+{
+    char line[512];
+    int called = 0;
+    FILE *table = fopen("/proc/net/unix", "r");
+    assert_non_null(table);
+    while (called < count && fgets(line, sizeof(line), table)) {
+        const char *name = strstr(line, "@cecl-");
+        struct sockaddr_un address = {.sun_family = AF_UNIX};
+        if (!name)
+            continue;
+        const size_t length = strcspn(name + 1, "\n");
+        memcpy(address.sun_path + 1, name + 1, length);
+        for (int i = 0; i < count / RANKS && called < count; i++) {
+            const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+            if (fd >= 0 &&
+                connect(fd, (struct sockaddr *)&address,
+                        (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length)) == 0)
+                sockets[called++] = fd;
+            else if (fd >= 0)
+                close(fd);
+        }
+    }
+    fclose(table);
+    return called;
+}
+
+static void strangers_at_the_mesh_disturb_nobody(void **state)
+{
+    (void)state;
+    static int sockets[600];
+    int called = 0;
+    make_group(8000);
+    start(&ranks[0], run_open);
+    start(&ranks[1], run_open);
+    for (int tries = 0; tries < 200 && called == 0; tries++) {
+        usleep(5000);
+        called = call_all_listeners(sockets, 600);
+    }
+    assert_true(called > 0);
+    start(&ranks[2], run_open);
+    for (int r = 0; r < RANKS; r++) {
+        pthread_join(ranks[r].thread, NULL);
+        assert_int_equal(ranks[r].result, ceclSuccess);
+    }
+    for (int i = 0; i < called; i++)
+        close(sockets[i]);
+    drop_group();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_round_succeeds_after_a_rank_gave_up),
+        cmocka_unit_test(a_death_that_an_exchange_saw_is_seen_by_the_watch),
+        cmocka_unit_test(a_broken_mesh_gives_its_first_reason_again),
+        cmocka_unit_test(a_rank_that_never_connects_is_named),
+        cmocka_unit_test(strangers_at_the_mesh_disturb_nobody),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
