@@ -6,19 +6,29 @@
 #include "device/device.h"
 #include "util/settings.h"
 
+static const char *ranks_word(const struct cecl_setting *s)
+{
+    return s->ranks == CECL_SETTING_EQUAL ? "equal" : "own";
+}
+
 static void print_markdown(void)
 {
-    puts("# Environment variables\n\nRead when a communicator is made; a set variable overrides "
-         "the field of "
-         "`ceclConfig_t`. Byte sizes take\nK, M, G and T (binary). This page is written by "
-         "`cecl_info --markdown`.\n\n"
-         "| variable | values | default | what it does |\n| --- | --- | --- | --- |");
+    puts(
+        "# Environment variables\n\n"
+        "Read when a communicator is made, unless a line says otherwise. A set variable overrides\n"
+        "the field of `ceclConfig_t`; an empty one counts as not set. Words are\n"
+        "case-insensitive, except the interface name. Byte sizes take K, M, G and T (binary).\n"
+        "Ranks: `equal`: in force alike on all ranks, or no communicator is made; `own`: each\n"
+        "rank's own. This page is written by `cecl_info --markdown`.\n\n"
+        "| variable | values | default | ranks | what it does |\n"
+        "| --- | --- | --- | --- | --- |");
     for (int i = 0; i < CECL_SETTING_COUNT; i++) {
         const struct cecl_setting *s = &cecl_settings[i];
         printf("| `%s` | ", s->name);
         for (const char *c = s->range; *c; c++)
             printf(*c == '|' ? ", " : "%c", *c);
-        printf(" | %s | %s |\n", strcmp(s->fallback, "-") == 0 ? "" : s->fallback, s->doc);
+        printf(" | %s | %s | %s |\n", cecl_setting_default((enum cecl_setting_id)i), ranks_word(s),
+               s->doc);
     }
 }
 
@@ -35,9 +45,9 @@ static void print_plain(void)
     for (int i = 0; i < CECL_SETTING_COUNT; i++) {
         const struct cecl_setting *s = &cecl_settings[i];
         const char *now = getenv(s->name);
-        printf("%-22s %s%s\n    %s\n    values: %s; default: %s\n", s->name,
+        printf("%-22s %s%s\n    %s\n    values: %s; default: %s; ranks: %s\n", s->name,
                now ? "= " : "(not set)", now ? now : "", s->doc, s->range,
-               strcmp(s->fallback, "-") == 0 ? "see above" : s->fallback);
+               cecl_setting_default((enum cecl_setting_id)i), ranks_word(s));
     }
 }
 

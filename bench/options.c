@@ -33,11 +33,10 @@ static const char usage[] =
     "  --alloc-bytes N    size of the former; default 3G\n"
     "  --json FILE        the results as JSON\n"
     "Sizes are rounded down to whole elements; count is what the call is given, elements of a\n"
-    "block. time is the slowest rank's. algbw = ranks x block / time, busbw = algbw x (ranks - 1) "
-    "/\n"
-    "ranks, as in nccl-tests; 1 GB = 10^9 bytes. ratio = a rival's time / cecl's: above 1, cecl "
-    "is\n"
-    "faster. errors are bytes wrong on all sides and ranks.\n"
+    "block. time is the slowest rank's. algbw = ranks x block / time, busbw = algbw x\n"
+    "(ranks - 1) / ranks, as in nccl-tests; 1 GB = 10^9 bytes. ratio = a rival's time / cecl's:\n"
+    "above 1, cecl is faster. One rank has neither: nothing crosses. errors are bytes wrong on\n"
+    "all sides and ranks.\n"
     "Ends with 0, 1 where bytes were wrong, 2 where an option was, 3 where a call failed.\n";
 
 static bool parse_bytes(const char *text, size_t least, size_t *bytes)

@@ -30,19 +30,30 @@ void report_head(const struct run *run, const struct side *sides, int nsides)
     printf(" %7s\n", "errors");
 }
 
+static void print_or_dash(bool known, int width, int digits, double value)
+{
+    if (known)
+        printf(" %*.*f", width, digits, value);
+    else
+        printf(" %*s", width, "-");
+}
+
 void report_row(const struct run *run, const struct result *r)
 {
     const struct type *type = run->options.type;
+    /* With one rank nothing does: there is no bandwidth, and two sides' overheads have no ratio. */
+    const bool crosses = run->nranks > 1 && r->us[0] > 0;
     if (run->rank != 0)
         return;
-    printf("%12zu %12zu %10s %5s %10.1f %8.1f %8.1f", send_bytes_of(run, r->block),
-           r->block / type->bytes, type->name, r->in_place ? "in" : "out", r->us[0],
-           algbw_of(run, r, 0), busbw_of(run, r, 0));
+    printf("%12zu %12zu %10s %5s %10.1f", send_bytes_of(run, r->block), r->block / type->bytes,
+           type->name, r->in_place ? "in" : "out", r->us[0]);
+    print_or_dash(crosses, 8, 1, algbw_of(run, r, 0));
+    print_or_dash(crosses, 8, 1, busbw_of(run, r, 0));
     for (int s = 1; s < r->nsides; s++) {
-        if (r->us[s] > 0)
-            printf(" %11.1f %8.1f %6.3f", r->us[s], busbw_of(run, r, s), r->us[s] / r->us[0]);
-        else
-            printf(" %11s %8s %6s", "-", "-", "-");
+        const bool measured = r->us[s] > 0;
+        print_or_dash(measured, 11, 1, r->us[s]);
+        print_or_dash(measured && crosses, 8, 1, busbw_of(run, r, s));
+        print_or_dash(measured && crosses, 6, 3, crosses ? r->us[s] / r->us[0] : 0);
     }
     if (r->errors < 0)
         printf(" %7s\n", "N/A");

@@ -1,7 +1,15 @@
-/* A plan in words, one line a step: for CECL_DEBUG=plan and for people. */
+/* A plan in words, one line a step, each with the rank before it: for CECL_DEBUG=plan and for
+ * people. */
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "plan/plan.h"
+
+/* Every line by itself says whose it is: a launcher may mix the lines of ranks. */
+static void begin_line(const struct cecl_plan *plan, FILE *out)
+{
+    fprintf(out, "cecl: rank %d: ", plan->call.rank);
+}
 
 static void print_place(const struct cecl_place *place, FILE *out)
 {
@@ -15,6 +23,7 @@ static void print_copies(const struct cecl_plan *plan, const struct cecl_step *s
     fprintf(out, "copy %" PRIu32 " in one batch\n", step->count);
     for (uint32_t i = 0; i < step->count; i++) {
         const struct cecl_copy *copy = &plan->copies[step->first + i];
+        begin_line(plan, out);
         fprintf(out, "        ");
         print_place(&copy->src, out);
         fprintf(out, " -> ");
@@ -24,16 +33,18 @@ static void print_copies(const struct cecl_plan *plan, const struct cecl_step *s
     }
 }
 
-void cecl_plan_print(const struct cecl_plan *plan, FILE *out)
+static void print_lines(const struct cecl_plan *plan, FILE *out)
 {
     const struct cecl_call *call = &plan->call;
-    fprintf(out,
-            "cecl: plan of rank %d of %d: %s%s, %" PRIu64 " bytes a block: %s\n"
-            "cecl:     %s\n",
-            call->rank, call->nranks, call->op == ceclOpAllGather ? "all-gather" : "all-to-all",
-            call->in_place ? " in place" : "", call->bytes, plan->path, plan->reason);
+    begin_line(plan, out);
+    fprintf(out, "plan, %d ranks: %s%s, %" PRIu64 " bytes a block: %s\n", call->nranks,
+            call->op == ceclOpAllGather ? "all-gather" : "all-to-all",
+            call->in_place ? " in place" : "", call->bytes, plan->path);
+    begin_line(plan, out);
+    fprintf(out, "    %s\n", plan->reason);
     for (uint32_t i = 0; i < plan->nsteps; i++) {
         const struct cecl_step *step = &plan->steps[i];
+        begin_line(plan, out);
         fprintf(out, "    %2" PRIu32 "  ", i);
         switch ((enum cecl_step_kind)step->kind) {
         case CECL_STEP_SIGNAL:
@@ -45,4 +56,19 @@ void cecl_plan_print(const struct cecl_plan *plan, FILE *out)
         case CECL_STEP_COPY: print_copies(plan, step, out); break;
         }
     }
+}
+
+/* One write, so that ranks that share a terminal do not mix: stderr would write each piece. */
+void cecl_plan_print(const struct cecl_plan *plan, FILE *out)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *room = open_memstream(&text, &bytes);
+    if (room)
+        print_lines(plan, room);
+    if (room && fclose(room) == 0)
+        fwrite(text, 1, bytes, out);
+    else
+        print_lines(plan, out); /* no memory: in pieces rather than not at all */
+    free(text);
 }

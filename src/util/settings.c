@@ -9,8 +9,8 @@
 #include <strings.h>
 
 const struct cecl_setting cecl_settings[CECL_SETTING_COUNT] = {
-#define CECL_SETTING_ROW(id, name, kind, fallback, range, doc)                                     \
-    {name, CECL_SETTING_##kind, fallback, range, doc},
+#define CECL_SETTING_ROW(id, name, kind, ranks, fallback, otherwise, range, doc)                   \
+    {name, CECL_SETTING_##kind, CECL_SETTING_##ranks, fallback, otherwise, range, doc},
     CECL_SETTINGS(CECL_SETTING_ROW)
 #undef CECL_SETTING_ROW
 };
@@ -78,8 +78,8 @@ ceclResult_t cecl_setting_parse(enum cecl_setting_id id, const char *text, int64
         const char *end = text;
         if (!number_of(text, bytes, &parsed, &end) || *end != '\0' ||
             !in_range(setting->range, bytes, parsed))
-            return cecl_fail(ceclInvalidArgument, "%s=%s: a number in %s expected", setting->name,
-                             text, setting->range);
+            return cecl_fail(ceclInvalidArgument, "%s=%s: %s in %s expected", setting->name, text,
+                             bytes ? "bytes with optional K, M, G, T" : "a number", setting->range);
     }
     *value = parsed;
     return ceclSuccess;
@@ -98,4 +98,10 @@ const char *cecl_setting_text(enum cecl_setting_id id)
 {
     const char *text = getenv(cecl_settings[id].name);
     return text && *text ? text : NULL;
+}
+
+const char *cecl_setting_default(enum cecl_setting_id id)
+{
+    const struct cecl_setting *setting = &cecl_settings[id];
+    return strcmp(setting->fallback, "-") == 0 ? setting->otherwise : setting->fallback;
 }

@@ -14,46 +14,49 @@ enum cecl_setting_kind {
     CECL_SETTING_TEXT
 };
 
-/* A setting: X(id, "NAME", kind, default as text, "range or choices", "what it does"). Choices are
- * separated by '|' and their
- * value is their position; CECL_SETTING_BYTES takes K, M and G; "-" as default means "not set". */
+/* Whether a setting's values must be equal on all ranks (compare_config, src/comm/setup.c). */
+enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
+
+/* A setting: X(id, "NAME", kind, ranks, "default as text", "what holds where that is -", "range or
+ * choices", "what it does"). Choices are separated by '|' and their value is their position;
+ * CECL_SETTING_BYTES takes K, M, G and T; "-" as default means "not set". */
 #define CECL_SETTINGS(X)                                                                           \
-    X(CHECK, "CECL_CHECK", INT, "0", "0..1",                                                       \
+    X(CHECK, "CECL_CHECK", INT, EQUAL, "0", "", "0..1",                                            \
       "1: every call compares its arguments with the peers' before it starts; blocks the host, "   \
       "finds mismatches")                                                                          \
-    X(CUDA_DEVICE, "CECL_CUDA_DEVICE", CHOICE, "-", "current|rank",                                \
+    X(CUDA_DEVICE, "CECL_CUDA_DEVICE", CHOICE, OWN, "-", "current", "current|rank",                \
       "which GPU a rank takes: the thread's current one, or rank modulo the number of visible "    \
       "GPUs")                                                                                      \
-    X(DEBUG, "CECL_DEBUG", CHOICE, "warn", "none|warn|info|plan",                                  \
-      "what is written to stderr; plan: info, and each plan when it is made")                      \
-    X(DEVICE, "CECL_DEVICE", CHOICE, "-", "auto|cuda|host",                                        \
+    X(DEBUG, "CECL_DEBUG", CHOICE, OWN, "warn", "", "none|warn|info|plan",                         \
+      "what is written to stderr; plan: info, and each plan when it is made; read once in a "      \
+      "process")                                                                                   \
+    X(DEVICE, "CECL_DEVICE", CHOICE, EQUAL, "-", "auto", "auto|cuda|host",                         \
       "where ranks run: cuda or an error, host without a GPU, auto: cuda if each rank has a GPU "  \
       "of its own")                                                                                \
-    X(DIRECTION, "CECL_DIRECTION", CHOICE, "auto", "auto|push|pull",                               \
+    X(DIRECTION, "CECL_DIRECTION", CHOICE, EQUAL, "auto", "", "auto|push|pull",                    \
       "who moves a block: its owner (push) or its receiver (pull); auto: the tuning table "        \
       "decides")                                                                                   \
-    X(FLAGS, "CECL_FLAGS", CHOICE, "auto", "auto|write|copy",                                      \
+    X(FLAGS, "CECL_FLAGS", CHOICE, EQUAL, "auto", "", "auto|write|copy",                           \
       "how flags reach peers: remote stream writes, or copy-engine copies of a word (auto; falls " \
       "back to write)")                                                                            \
-    X(INIT_TIMEOUT_MS, "CECL_INIT_TIMEOUT_MS", INT, "60000", "1..86400000",                        \
-      "bound of every wait while a communicator is made, ms")                                      \
-    X(POOL_BYTES, "CECL_POOL_BYTES", BYTES, "-", "1M..16T",                                        \
-      "address range reserved for one rank's symmetric pool, bytes; default: the GPU's memory, "   \
-      "host 4G")                                                                                   \
-    X(SEGMENT_BYTES, "CECL_SEGMENT_BYTES", BYTES, "-", "4K..1T",                                   \
-      "first growth step of the pool, bytes; doubles with each growth; default: 64M, host 1M")     \
-    X(SM_POLICY, "CECL_SM_POLICY", CHOICE, "-", "never|reduce_only|allow",                         \
-      "which SM use is allowed; default: reduce_only")                                             \
-    X(SOCKET_IFNAME, "CECL_SOCKET_IFNAME", TEXT, "-", "interface name",                            \
-      "network interface on which ceclGetUniqueId listens; default: the first that is up and no "  \
-      "loopback, else that")                                                                       \
-    X(STAGING_BYTES, "CECL_STAGING_BYTES", BYTES, "-", "4K..64G",                                  \
-      "staging memory for in-place all-to-all, bytes a rank; default: 16M, host 256K")             \
-    X(TIMEOUT_MS, "CECL_TIMEOUT_MS", INT, "-", "0..86400000",                                      \
-      "bound of every wait on peers, ms; 0: none; default: 30000")
+    X(INIT_TIMEOUT_MS, "CECL_INIT_TIMEOUT_MS", INT, OWN, "60000", "", "1..86400000",               \
+      "bound of every wait while a communicator is made, ms; read by ceclGetUniqueId too")         \
+    X(POOL_BYTES, "CECL_POOL_BYTES", BYTES, EQUAL, "-", "the smallest GPU's memory; host 4G",      \
+      "1M..16T", "address range reserved for one rank's symmetric pool, bytes")                    \
+    X(SEGMENT_BYTES, "CECL_SEGMENT_BYTES", BYTES, EQUAL, "-", "64M; host 1M", "4K..1T",            \
+      "first growth step of the pool, bytes; doubles with each growth")                            \
+    X(SM_POLICY, "CECL_SM_POLICY", CHOICE, EQUAL, "-", "reduce_only", "never|reduce_only|allow",   \
+      "which SM use is allowed; never: a call that needs an SM is refused")                        \
+    X(SOCKET_IFNAME, "CECL_SOCKET_IFNAME", TEXT, OWN, "-",                                         \
+      "the first that is up and no loopback, else that", "interface name",                         \
+      "network interface on which the listener of ceclGetUniqueId is; only that call reads it")    \
+    X(STAGING_BYTES, "CECL_STAGING_BYTES", BYTES, EQUAL, "-", "16M; host 256K", "4K..64G",         \
+      "staging memory for in-place all-to-all, bytes a rank")                                      \
+    X(TIMEOUT_MS, "CECL_TIMEOUT_MS", INT, EQUAL, "-", "30000", "0..86400000",                      \
+      "bound of every wait on peers, ms; 0: none")
 
 enum cecl_setting_id {
-#define CECL_SETTING_ENUM(id, name, kind, fallback, range, doc) CECL_SET_##id,
+#define CECL_SETTING_ENUM(id, name, kind, ranks, fallback, otherwise, range, doc) CECL_SET_##id,
     CECL_SETTINGS(CECL_SETTING_ENUM)
 #undef CECL_SETTING_ENUM
         CECL_SETTING_COUNT
@@ -62,19 +65,24 @@ enum cecl_setting_id {
 struct cecl_setting {
     const char *name;
     enum cecl_setting_kind kind;
-    const char *fallback; /* "-": no default of its own */
+    enum cecl_setting_ranks ranks;
+    const char *fallback;  /* "-": no default of its own */
+    const char *otherwise; /* then: what holds where ceclConfig_t says nothing either, in words */
     const char *range;
     const char *doc;
 };
 extern const struct cecl_setting cecl_settings[CECL_SETTING_COUNT];
 
 /* Reads a number, byte size or choice. *is_set is false where the environment has nothing and there
- * is no default; then *value
- * is untouched. A bad value is ceclInvalidArgument naming the variable, the value and the range. */
+ * is no default; then *value is untouched. A bad value is ceclInvalidArgument naming the variable,
+ * the value and the range. */
 ceclResult_t cecl_setting_read(enum cecl_setting_id id, int64_t *value, bool *is_set);
 
 /* A text setting, or NULL. */
 const char *cecl_setting_text(enum cecl_setting_id id);
+
+/* What holds where nobody sets it, for people. */
+const char *cecl_setting_default(enum cecl_setting_id id);
 
 /* Parses `text` as setting `id` would. For cecl_setting_read and its tests. */
 ceclResult_t cecl_setting_parse(enum cecl_setting_id id, const char *text, int64_t *value);

@@ -91,17 +91,17 @@ static void a_plan_prints_one_line_a_step(void **state)
 {
     (void)state;
     static const char expected[] =
-        "cecl: plan of rank 1 of 2: all-gather, 4096 bytes a block: push, one batch\n"
-        "cecl:     out of place: the rank's own block is copied within one GPU, which needs an SM; "
-        "sendbuff = "
-        "recvbuff + rank * sendcount avoids it\n"
-        "     0  signal rank 0: phase 1\n"
-        "     1  wait for rank 0: phase 1\n"
-        "     2  copy 2 in one batch\n"
-        "        send[1]+0 -> recv[0]+4096  4096 bytes\n"
-        "        send[1]+0 -> recv[1]+4096  4096 bytes (local: needs an SM)\n"
-        "     3  signal rank 0: phase 2\n"
-        "     4  wait for rank 0: phase 2\n";
+        "cecl: rank 1: plan, 2 ranks: all-gather, 4096 bytes a block: push, one batch\n"
+        "cecl: rank 1:     out of place: the rank's own block is copied within one GPU, which "
+        "needs "
+        "an SM; sendbuff = recvbuff + rank * sendcount avoids it\n"
+        "cecl: rank 1:      0  signal rank 0: phase 1\n"
+        "cecl: rank 1:      1  wait for rank 0: phase 1\n"
+        "cecl: rank 1:      2  copy 2 in one batch\n"
+        "cecl: rank 1:         send[1]+0 -> recv[0]+4096  4096 bytes\n"
+        "cecl: rank 1:         send[1]+0 -> recv[1]+4096  4096 bytes (local: needs an SM)\n"
+        "cecl: rank 1:      3  signal rank 0: phase 2\n"
+        "cecl: rank 1:      4  wait for rank 0: phase 2\n";
     struct cecl_plan plan = lower_one(ceclOpAllGather, false, CECL_PUSH, 2, 1);
     char *text = NULL;
     size_t bytes = 0;
@@ -111,6 +111,28 @@ static void a_plan_prints_one_line_a_step(void **state)
     fclose(out);
     assert_string_equal(text, expected);
     free(text);
+    cecl_plan_free(&plan);
+}
+
+static ssize_t count_write(void *writes, const char *text, size_t bytes)
+{
+    (void)text;
+    ++*(int *)writes;
+    return (ssize_t)bytes;
+}
+
+/* Through a stream without a buffer, as stderr is; 64 ranks: more than a buffer's worth of text. */
+static void a_plan_is_written_at_once(void **state)
+{
+    (void)state;
+    int writes = 0;
+    struct cecl_plan plan = lower_one(ceclOpAllGather, false, CECL_PUSH, 64, 1);
+    FILE *out = fopencookie(&writes, "w", (cookie_io_functions_t){.write = count_write});
+    assert_non_null(out);
+    setvbuf(out, NULL, _IONBF, 0);
+    cecl_plan_print(&plan, out);
+    fclose(out);
+    assert_int_equal(writes, 1);
     cecl_plan_free(&plan);
 }
 
@@ -124,6 +146,7 @@ int main(void)
         cmocka_unit_test(staging_that_is_too_small_is_refused_with_what_is_needed),
         cmocka_unit_test(a_forced_direction_wins_over_the_table),
         cmocka_unit_test(a_plan_prints_one_line_a_step),
+        cmocka_unit_test(a_plan_is_written_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Fails unless ranks that differ in a setting are refused where cecl_info says that it must be
+# equal, and serve where it says that it is each rank's own.
+# differ.sh CECL_INFO CECL_PERF MPIRUN... (for one rank)
+info=$1 perf=$2
+shift 2
+mpi=("$@")
+run=("$perf" -b 1K -e 1K -n 1 -w 0 --rounds 1 --in-place)
+failed=0
+
+# Two good values of each setting.
+values() {
+    case $1 in
+    CECL_CHECK) echo 0 1 ;;
+    CECL_CUDA_DEVICE) echo current rank ;;
+    CECL_DEBUG) echo none warn ;;
+    CECL_DEVICE) echo host auto ;;
+    CECL_DIRECTION) echo push PULL ;;
+    CECL_FLAGS) echo write Copy ;;
+    CECL_SM_POLICY) echo never allow ;;
+    CECL_SOCKET_IFNAME) echo lo none ;;
+    *_BYTES) echo 8M 16M ;;
+    *_MS) echo 20000 21000 ;;
+    *) echo "differ.sh: no values for $1" >&2 ;;
+    esac
+}
+
+# All rows first: mpirun would take them from a loop's standard input.
+mapfile -t rows < <("$info" --markdown | grep '^| `')
+[ "${#rows[@]}" -gt 0 ] || { echo "no setting was read from $info"; failed=1; }
+for row in "${rows[@]}"; do
+    IFS='|' read -r _ name _ _ ranks _ <<<"$row"
+    name=${name//[\` ]/} ranks=${ranks// /}
+    read -r a b <<<"$(values "$name")"
+    output=$("${mpi[@]}" env "$name=$a" "${run[@]}" : -n 1 env "$name=$b" "${run[@]}" 2>&1)
+    end=$?
+    if [ "$ranks" = own ]; then
+        [ "$end" -eq 0 ] && continue
+    else
+        [ "$end" -eq 3 ] && grep -q "ranks differ in .*$name" <<<"$output" && continue
+    fi
+    printf '%s is %s; with %s and %s:\n%s\n' "$name" "$ranks" "$a" "$b" "$output"
+    failed=1
+done
+exit $failed
