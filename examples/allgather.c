@@ -1,6 +1,6 @@
 /* The first program: every rank contributes four numbers, every rank gets all of them. Runs on
  * GPUs, and without any.
- * mpirun -n 4 example_allgather */
+ * mpirun --oversubscribe -n 4 build/examples/example_allgather */
 #include <cecl/cecl_mpi.h>
 #include <stdio.h>
 
@@ -19,8 +19,8 @@ int main(int argc, char **argv)
     int rank, nranks, wrong = 0, mine[COUNT], all[COUNT * 64], *recv;
 
     MPI_Init(&argc, &argv);
-    config.cudaDevice =
-        CECL_CUDA_DEVICE_BY_RANK; /* rank i takes GPU i; without GPUs the host device serves */
+    /* Rank i takes GPU i; without GPUs the host device serves. */
+    config.cudaDevice = CECL_CUDA_DEVICE_BY_RANK;
     CHECK(ceclCommInitMpi(&comm, MPI_COMM_WORLD, &config));
     CHECK(ceclCommUserRank(comm, &rank));
     CHECK(ceclCommCount(comm, &nranks));

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs a build to a place of its own, moves that elsewhere, and uses it from outside: by
-# find_package(cecl), with MPI and where MPI is not found, and by pkg-config.
+# find_package(cecl), with MPI and where MPI is not found, and by pkg-config. README's program is
+# built too.
 # test_install.sh BUILD_DIR SCRATCH_DIR
 set -eu
 build=$1 scratch=$2
@@ -12,22 +13,75 @@ mv "$scratch/first" "$scratch/prefix"
 libdir=$(dirname "$(find "$scratch/prefix" -name libcecl.so)")
 export CECL_DEVICE=host OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
-# outside FOLDER CMAKE_OPTION...: builds the project here against the installed cecl.
-outside() {
+fail() {
+    echo "$*"
+    exit 1
+}
+
+# configure FOLDER CMAKE_OPTION...: the project here, against the installed cecl.
+configure() {
     folder=$scratch/$1
     shift
-    cmake -S "$here" -B "$folder" -DCMAKE_PREFIX_PATH="$scratch/prefix" "$@" >/dev/null
-    cmake --build "$folder" >/dev/null
+    cmake -S "$here" -B "$folder" -DCMAKE_PREFIX_PATH="$scratch/prefix" "$@" \
+        >"$folder.log" 2>&1
 }
-outside without_mpi -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON
+
+# outside FOLDER CMAKE_OPTION...: configures and builds.
+outside() {
+    if ! configure "$@" || ! cmake --build "$folder" >>"$folder.log" 2>&1; then
+        cat "$folder.log"
+        fail "$folder was not built"
+    fi
+}
+
+# refused FOLDER WORDS CMAKE_OPTION...: find_package fails and says WORDS.
+refused() {
+    name=$1 words=$2
+    shift 2
+    ! configure "$name" "$@" || fail "$name: cecl was found"
+    tr -s ' \n' '  ' <"$folder.log" | grep -qF "$words" || {
+        cat "$folder.log"
+        fail "$name: not said: $words"
+    }
+}
+
+[ -f "$scratch/prefix/share/doc/cecl/LICENSE" ] || fail "LICENSE is not installed"
+
+no_mpi=-DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON
+ask_mpi=-DOUTSIDE_COMPONENTS=mpi
+outside without_mpi $no_mpi
 "$scratch/without_mpi/outside"
+[ ! -e "$scratch/without_mpi/outside_mpi" ] || fail "cecl::cecl_mpi is there without MPI"
+refused no_such "there is no component nccl" -DOUTSIDE_COMPONENTS=nccl
 if [ -e "$libdir/libcecl_mpi.so" ]; then
-    outside with_mpi -DOUTSIDE_MPI=ON
+    refused mpi_missing "component mpi: MPI for C was not found" $ask_mpi $no_mpi
+    refused no_language "component mpi: MPI is looked for in C or C++: enable language C" \
+        $ask_mpi -DOUTSIDE_LANGUAGE=NONE
+    outside with_mpi
     "$scratch/with_mpi/outside_mpi"
+    if command -v c++ >/dev/null; then
+        outside in_cxx $ask_mpi -DOUTSIDE_LANGUAGE=CXX
+        "$scratch/in_cxx/outside"
+        "$scratch/in_cxx/outside_mpi"
+        refused cxx_mpi_missing "MPI for CXX was not found: enable language C" \
+            $ask_mpi $no_mpi -DOUTSIDE_LANGUAGE=CXX
+    fi
+else
+    refused built_without "component mpi: this cecl was built without MPI" $ask_mpi
 fi
 
-export PKG_CONFIG_PATH="$libdir/pkgconfig"
+export PKG_CONFIG_PATH="$libdir/pkgconfig" LD_LIBRARY_PATH="$libdir"
 flags=$(pkg-config --cflags --libs cecl)
 # shellcheck disable=SC2086
 ${CC:-cc} "$here/outside.c" $flags -o "$scratch/by_pkg_config"
-LD_LIBRARY_PATH="$libdir" "$scratch/by_pkg_config"
+"$scratch/by_pkg_config"
+if [ -e "$libdir/libcecl_mpi.so" ]; then
+    mpicc=$(sed -n 's/^MPI_C_COMPILER:[^=]*=//p' "$build/CMakeCache.txt")
+    flags=$(pkg-config --cflags --libs cecl_mpi)
+    sed -n '/^```c$/,/^```$/{/^```/!p;}' "$here/../../README.md" >"$scratch/readme.c"
+    for source in "$here/outside_mpi.c" "$scratch/readme.c"; do
+        # shellcheck disable=SC2086
+        "$mpicc" -std=c11 -Wall -Wextra -Werror "$source" $flags -o "$scratch/by_pkg_config_mpi"
+        "$scratch/by_pkg_config_mpi"
+    done
+fi
