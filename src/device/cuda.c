@@ -1,5 +1,5 @@
-/* The CUDA device: looking for a GPU, opening and closing it. What it does is in cuda_memory.c and
- * cuda_stream.c. */
+/* The CUDA device: looking for a GPU, opening and closing it. What it does is in
+ * cuda_memory.c, cuda_pointer.c, cuda_own.c and cuda_stream.c. */
 #include "device/cuda.h"
 
 #include <cuda_runtime_api.h>
@@ -31,6 +31,7 @@ static void cuda_close(struct cecl_device *dev)
     const struct cecl_driver *cu = cuda->cu;
     bool pushed = false;
     if (cuda->context && cuda_enter(cuda, &pushed) == ceclSuccess) {
+        cuda_streams_end(cuda);
         if (cuda->side)
             cu->cuStreamDestroy(cuda->side);
         if (cuda->legacy)
@@ -45,6 +46,8 @@ static void cuda_close(struct cecl_device *dev)
     }
     if (cuda->context)
         cu->cuDevicePrimaryCtxRelease(cuda->device);
+    pthread_mutex_destroy(&cuda->own.lock);
+    free(cuda->own.streams);
     free(cuda);
 }
 
@@ -66,6 +69,8 @@ static const struct cecl_device_ops cuda_ops = {
     .stream_destroy = cuda_stream_destroy,
     .stream_synchronize = cuda_stream_synchronize,
     .stream_query = cuda_stream_query,
+    .streams_drain = cuda_streams_drain,
+    .stream_check = cuda_stream_check,
     .stream_fork = cuda_stream_fork,
     .stream_join = cuda_stream_join,
     .copies = cuda_copies,
@@ -196,6 +201,7 @@ ceclResult_t cecl_cuda_open(int ordinal, struct cecl_device **dev)
         return cecl_fail(ceclOutOfMemory, "no host memory for a device");
     cuda->base = (struct cecl_device){.ops = &cuda_ops, .kind = CECL_KIND_CUDA, .ordinal = ordinal};
     cuda->cu = cu;
+    pthread_mutex_init(&cuda->own.lock, NULL);
 
     ceclResult_t result = CUDA_CALL(cuda, cuDeviceGet, &cuda->device, ordinal);
     if (result == ceclSuccess)

@@ -2,10 +2,26 @@
 #ifndef CECL_DEVICE_CUDA_H
 #define CECL_DEVICE_CUDA_H
 
+#include <pthread.h>
+
 #include "device/cuda_driver.h"
 #include "device/device.h"
 
 #define CUDA_SCRATCH_WORDS 1024
+
+/* A stream of stream_create that lives. The id tells it from another at the same address, should
+ * the caller have destroyed it past us. */
+struct cuda_stream {
+    CUstream stream;
+    unsigned long long id;
+};
+
+/* All of those. The lock is not held while a stream is waited for. */
+struct cuda_own {
+    pthread_mutex_t lock;
+    struct cuda_stream *streams; /* [room], in no order */
+    size_t count, room;
+};
 
 struct cuda_device {
     struct cecl_device base;
@@ -17,6 +33,7 @@ struct cuda_device {
     CUevent fork, join; /* between those two */
     uint32_t *scratch;  /* pinned words that `side` copies to */
     bool rdma;          /* allocations may be made reachable for network cards */
+    struct cuda_own own;
 };
 
 static inline struct cuda_device *cuda_of(struct cecl_device *dev)
@@ -27,6 +44,11 @@ static inline struct cuda_device *cuda_of(struct cecl_device *dev)
 static inline CUdeviceptr cuda_address(const void *ptr)
 {
     return (CUdeviceptr)(uintptr_t)ptr;
+}
+
+static inline bool cuda_is_legacy(ceclStream_t stream)
+{
+    return stream == NULL || stream == CU_STREAM_LEGACY;
 }
 
 /* Calls the driver and turns its result into ours, naming the call. */
@@ -78,14 +100,22 @@ ceclResult_t cuda_words_release(struct cecl_device *dev, uint32_t *words, size_t
                                 uint32_t value);
 ceclResult_t cuda_words_read(struct cecl_device *dev, const uint32_t *words, size_t count,
                              uint32_t *out);
+
+/* cuda_pointer.c */
 ceclResult_t cuda_check_pointer(struct cecl_device *dev, const void *ptr, size_t bytes,
                                 const char *name);
 
-/* cuda_stream.c */
+/* cuda_own.c */
 ceclResult_t cuda_stream_create(struct cecl_device *dev, ceclStream_t *stream);
 ceclResult_t cuda_stream_destroy(struct cecl_device *dev, ceclStream_t stream);
+ceclResult_t cuda_streams_drain(struct cecl_device *dev, int64_t deadline);
+/* Destroys what is left, without waiting. With the context current. */
+void cuda_streams_end(struct cuda_device *cuda);
+
+/* cuda_stream.c */
 ceclResult_t cuda_stream_synchronize(struct cecl_device *dev, ceclStream_t stream);
 ceclResult_t cuda_stream_query(struct cecl_device *dev, ceclStream_t stream);
+ceclResult_t cuda_stream_check(struct cecl_device *dev, ceclStream_t stream);
 ceclResult_t cuda_stream_fork(struct cecl_device *dev, ceclStream_t stream, ceclStream_t *work);
 ceclResult_t cuda_stream_join(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work);
 uint64_t cuda_stream_id(struct cecl_device *dev, ceclStream_t work);

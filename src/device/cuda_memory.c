@@ -1,4 +1,4 @@
-/* The CUDA device's memory: virtual ranges, shareable allocations, words, and what a pointer is. */
+/* The CUDA device's memory: virtual ranges, shareable allocations, and words. */
 #include <string.h>
 
 #include "device/cuda.h"
@@ -199,7 +199,8 @@ static ceclResult_t release(struct cuda_device *cuda, uint32_t *words, size_t co
         CECL_TRY(cuda_memops(&cuda->base, cuda->side, ops, n));
         done += n;
     }
-    return ceclSuccess;
+    /* Landed before this returns: `side` never waits for a flag, so this cannot hang on one. */
+    return CUDA_CALL(cuda, cuStreamSynchronize, cuda->side);
 }
 
 /* By stream memory operations, not by memset: that may be a kernel, and the SMs may be held by what
@@ -233,90 +234,5 @@ ceclResult_t cuda_words_read(struct cecl_device *dev, const uint32_t *words, siz
     struct cuda_device *cuda = cuda_of(dev);
     ceclResult_t result;
     CUDA_BESIDE(cuda, result, read_words(cuda, words, count, out));
-    return result;
-}
-
-/* ---- what a pointer is */
-
-struct pointer {
-    unsigned type, managed, mapped;
-    int ordinal;
-    CUdeviceptr start; /* of the allocation; of the whole reservation where memory is mapped */
-    size_t bytes;      /* 0: CUDA does not know */
-};
-
-/* An address that CUDA does not know is no error here: all is 0 then. */
-static ceclResult_t look(struct cuda_device *cuda, CUdeviceptr at, struct pointer *found)
-{
-    CUpointer_attribute which[] = {
-        CU_POINTER_ATTRIBUTE_MEMORY_TYPE,      CU_POINTER_ATTRIBUTE_IS_MANAGED,
-        CU_POINTER_ATTRIBUTE_MAPPED,           CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
-    void *values[] = {&found->type,    &found->managed, &found->mapped,
-                      &found->ordinal, &found->start,   &found->bytes};
-    *found = (struct pointer){0};
-    return CUDA_CALL(cuda, cuPointerGetAttributes, sizeof(which) / sizeof(which[0]), which, values,
-                     at);
-}
-
-/* Of the last byte only its being there is asked: memory mapped piece by piece, as PyTorch's
- * expandable segments are, is one buffer to its owner. */
-static ceclResult_t check_end(struct cuda_device *cuda, const void *ptr, size_t bytes,
-                              const struct pointer *first, const char *name)
-{
-    const CUdeviceptr at = cuda_address(ptr);
-    struct pointer last;
-
-    if (first->bytes > 0 && bytes > first->bytes - (size_t)(at - first->start))
-        return cecl_fail(ceclInvalidArgument, "%s %p: %zu bytes needed, %zu left in its allocation",
-                         name, ptr, bytes, first->bytes - (size_t)(at - first->start));
-    if (bytes == 0)
-        return ceclSuccess;
-    CECL_TRY(look(cuda, at + bytes - 1, &last));
-    if (last.type != CU_MEMORYTYPE_DEVICE || !last.mapped || last.ordinal != first->ordinal)
-        return cecl_fail(ceclInvalidArgument,
-                         "%s %p: its last byte, of %zu, is no memory of GPU %d", name, ptr, bytes,
-                         cuda->base.ordinal);
-    return ceclSuccess;
-}
-
-static ceclResult_t check(struct cuda_device *cuda, const void *ptr, size_t bytes, const char *name)
-{
-    const int mine = cuda->base.ordinal;
-    struct pointer first;
-
-    CECL_TRY(look(cuda, cuda_address(ptr), &first));
-    if (first.managed)
-        return cecl_fail(ceclInvalidArgument,
-                         "%s %p: managed memory, which may move while it is copied; memory of "
-                         "GPU %d is expected (cudaMalloc, ceclMemAlloc)",
-                         name, ptr, mine);
-    if (first.type != CU_MEMORYTYPE_DEVICE)
-        return cecl_fail(ceclInvalidArgument, "%s %p: %s; memory of GPU %d is expected", name, ptr,
-                         first.type == CU_MEMORYTYPE_HOST
-                             ? "pinned host memory"
-                             : "memory unknown to CUDA (host memory, or freed)",
-                         mine);
-    if (!first.mapped)
-        return cecl_fail(ceclInvalidArgument,
-                         "%s %p: a reserved address with no memory mapped; memory of GPU %d is "
-                         "expected",
-                         name, ptr, mine);
-    if (first.ordinal != cuda->device)
-        return cecl_fail(ceclInvalidArgument,
-                         "%s %p: memory of GPU %d; memory of GPU %d is expected", name, ptr,
-                         first.ordinal, mine);
-    return check_end(cuda, ptr, bytes, &first, name);
-}
-
-ceclResult_t cuda_check_pointer(struct cecl_device *dev, const void *ptr, size_t bytes,
-                                const char *name)
-{
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
-    if (!ptr)
-        return cecl_fail(ceclInvalidArgument, "%s: NULL; memory of GPU %d is expected", name,
-                         dev->ordinal);
-    CUDA_WITHIN(cuda, result, check(cuda, ptr, bytes, name));
     return result;
 }

@@ -1,48 +1,10 @@
-/* The CUDA device's streams, and the work on them: batched copies and stream memory operations. */
+/* What the CUDA device does with any stream, and the work on it: batched copies and stream memory
+ * operations. The device's own streams are in cuda_own.c. */
 #include <string.h>
 
 #include "device/cuda.h"
 
 #define MEMOPS_MAX 128 /* in one driver call; a batch must hold fewer than 256 */
-
-static bool is_legacy(ceclStream_t stream)
-{
-    return stream == NULL || stream == CU_STREAM_LEGACY;
-}
-
-static ceclResult_t create(struct cuda_device *cuda, CUstream *stream)
-{
-    return CUDA_CALL(cuda, cuStreamCreateWithPriority, stream, CU_STREAM_NON_BLOCKING, 0);
-}
-
-ceclResult_t cuda_stream_create(struct cecl_device *dev, ceclStream_t *stream)
-{
-    struct cuda_device *cuda = cuda_of(dev);
-    CUstream made = NULL;
-    ceclResult_t result;
-    CUDA_WITHIN(cuda, result, create(cuda, &made));
-    if (result == ceclSuccess)
-        *stream = made;
-    return result;
-}
-
-static ceclResult_t destroy(struct cuda_device *cuda, CUstream stream)
-{
-    ceclResult_t waited = CUDA_CALL(cuda, cuStreamSynchronize, stream);
-    ceclResult_t result = CUDA_CALL(cuda, cuStreamDestroy, stream);
-    return waited != ceclSuccess ? waited : result;
-}
-
-ceclResult_t cuda_stream_destroy(struct cecl_device *dev, ceclStream_t stream)
-{
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
-    if (is_legacy(stream) || stream == CU_STREAM_PER_THREAD)
-        return cecl_fail(ceclInvalidArgument, "stream %p: a default stream cannot be destroyed",
-                         (void *)stream);
-    CUDA_WITHIN(cuda, result, destroy(cuda, stream));
-    return result;
-}
 
 ceclResult_t cuda_stream_synchronize(struct cecl_device *dev, ceclStream_t stream)
 {
@@ -89,7 +51,7 @@ static ceclResult_t check_stream(struct cuda_device *cuda, CUstream stream)
                          "the call outside of the capture or on another stream",
                          (void *)stream);
     /* The default streams are those of our context, which is current. */
-    if (asked == CUDA_SUCCESS && !is_legacy(stream) && stream != CU_STREAM_PER_THREAD)
+    if (asked == CUDA_SUCCESS && !cuda_is_legacy(stream) && stream != CU_STREAM_PER_THREAD)
         asked = cuda->cu->cuStreamGetDevice(stream, &device);
     if (asked == CUDA_ERROR_INVALID_HANDLE || asked == CUDA_ERROR_CONTEXT_IS_DESTROYED)
         return cecl_fail(ceclInvalidArgument, "stream %p: no stream of this process (destroyed?)",
@@ -105,7 +67,7 @@ static ceclResult_t check_stream(struct cuda_device *cuda, CUstream stream)
 static ceclResult_t fork_work(struct cuda_device *cuda, CUstream stream, ceclStream_t *work)
 {
     CECL_TRY(check_stream(cuda, stream));
-    if (!is_legacy(stream)) {
+    if (!cuda_is_legacy(stream)) {
         *work = stream;
         return ceclSuccess;
     }
@@ -113,6 +75,14 @@ static ceclResult_t fork_work(struct cuda_device *cuda, CUstream stream, ceclStr
     CECL_TRY(CUDA_CALL(cuda, cuStreamWaitEvent, cuda->legacy, cuda->fork, 0));
     *work = cuda->legacy;
     return ceclSuccess;
+}
+
+ceclResult_t cuda_stream_check(struct cecl_device *dev, ceclStream_t stream)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t result;
+    CUDA_WITHIN(cuda, result, check_stream(cuda, stream));
+    return result;
 }
 
 ceclResult_t cuda_stream_fork(struct cecl_device *dev, ceclStream_t stream, ceclStream_t *work)

@@ -53,6 +53,7 @@ struct cecl_memop {
 };
 
 struct cecl_device_ops {
+    /* Ends the device's streams too, without waiting for what a flag holds: see streams_drain. */
     void (*close)(struct cecl_device *dev);
 
     /* -- memory. Addresses and sizes are multiples of dev->granularity. -- */
@@ -78,8 +79,8 @@ struct cecl_device_ops {
     ceclResult_t (*words_alloc)(struct cecl_device *dev, size_t count, uint32_t **words);
     void (*words_free)(struct cecl_device *dev, uint32_t *words);
     /* Refuses memory that this device's copies cannot reach: plain host memory or another GPU's on
-     * CUDA, NULL anywhere.
-     * `name` is the argument's, for the message. */
+     * CUDA, NULL anywhere; on the host a range that wraps around, or whose first or last byte
+     * cannot be read. `name` is the argument's, for the message. */
     ceclResult_t (*check_pointer)(struct cecl_device *dev, const void *ptr, size_t bytes,
                                   const char *name);
 
@@ -90,6 +91,14 @@ struct cecl_device_ops {
     ceclResult_t (*stream_synchronize)(struct cecl_device *dev, ceclStream_t stream);
     /* ceclSuccess when all is done, ceclInProgress when not. */
     ceclResult_t (*stream_query)(struct cecl_device *dev, ceclStream_t stream);
+    /* Waits until everything enqueued on the device's own streams is done: those of stream_create
+     * that still live, and internal ones; on the host the default stream too. Nothing is enqueued
+     * meanwhile. ceclTimeout past `deadline` (util/clock.h). A stream that cannot be asked counts
+     * as done, and its error is the result once the others are. */
+    ceclResult_t (*streams_drain)(struct cecl_device *dev, int64_t deadline);
+    /* Refuses what stream_fork refuses (a stream that captures, was destroyed or is another
+     * device's), and enqueues nothing. */
+    ceclResult_t (*stream_check)(struct cecl_device *dev, ceclStream_t stream);
     /* Where work for the caller's `stream` is enqueued: itself, or an internal stream forked from
      * it where it cannot take
      * batches (CUDA's legacy default stream). Refuses a capturing stream with ceclInvalidUsage.
@@ -105,13 +114,14 @@ struct cecl_device_ops {
     /* In order. Any count; a device with a limit splits. */
     ceclResult_t (*memops)(struct cecl_device *dev, ceclStream_t work, const struct cecl_memop *ops,
                            size_t count);
-    /* One copy for users: any of device and host memory, any stream. */
+    /* One copy for users: any of device and host memory, any stream. On the host both ranges are
+     * checked as check_pointer does, and may overlap. */
     ceclResult_t (*memcpy_async)(struct cecl_device *dev, void *dst, const void *src, size_t bytes,
                                  ceclStream_t stream);
 
     /* Writes `value` to `count` words of this rank's device memory beside everything enqueued, so
-     * that streams held by waits on
-     * them go on. For the watchdog. */
+     * that streams held by waits on them go on. The words have landed when it returns: it waits
+     * for these writes alone, which stand behind no flag. For the watchdog. */
     ceclResult_t (*words_release)(struct cecl_device *dev, uint32_t *words, size_t count,
                                   uint32_t value);
     /* Reads `count` words of own or peer-mapped device memory beside everything enqueued. Waits for
@@ -120,7 +130,7 @@ struct cecl_device_ops {
     ceclResult_t (*words_read)(struct cecl_device *dev, const uint32_t *words, size_t count,
                                uint32_t *out);
     /* A number that no other stream of this process has had: addresses of streams are reused, ids
-     * are not. */
+     * are not. 0: unknown; it equals no other id, 0 included. */
     uint64_t (*stream_id)(struct cecl_device *dev, ceclStream_t work);
 };
 

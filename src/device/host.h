@@ -53,6 +53,8 @@ ceclResult_t host_stream_create(struct cecl_device *dev, ceclStream_t *stream);
 ceclResult_t host_stream_destroy(struct cecl_device *dev, ceclStream_t stream);
 ceclResult_t host_stream_synchronize(struct cecl_device *dev, ceclStream_t stream);
 ceclResult_t host_stream_query(struct cecl_device *dev, ceclStream_t stream);
+ceclResult_t host_streams_drain(struct cecl_device *dev, int64_t deadline);
+ceclResult_t host_stream_check(struct cecl_device *dev, ceclStream_t stream);
 ceclResult_t host_stream_fork(struct cecl_device *dev, ceclStream_t stream, ceclStream_t *work);
 ceclResult_t host_stream_join(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work);
 uint64_t host_stream_id(struct cecl_device *dev, ceclStream_t work);

@@ -1,16 +1,19 @@
 /* The host device's streams: a thread with a queue each. Work is copied into the queue, so callers
- * may reuse their arrays at once;
- * the queue grows with need and keeps its size, so that a steady state allocates nothing. */
+ * may reuse their arrays at once; the queue grows with need and keeps its size, so that a steady
+ * state allocates nothing. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/drain.h"
 #include "device/host.h"
 #include "util/thread.h"
 
 #define FIRST_CAPACITY 64
 
-enum work_kind { WORK_COPY, WORK_WRITE, WORK_WAIT };
+/* MOVE is a COPY whose ranges may overlap: a user's. In a plan's batch that is a fault, and memcpy
+ * lets the address sanitizer see it. */
+enum work_kind { WORK_COPY, WORK_MOVE, WORK_WRITE, WORK_WAIT };
 
 struct work {
     enum work_kind kind;
@@ -41,17 +44,23 @@ static struct work *slot(struct host_stream *stream, size_t index)
     return &stream->queue[(stream->head + index) % stream->capacity];
 }
 
+/* An aligned word may be a flag: it arrives whole, after all that came before, and wakes who waits
+ * for it. */
+static void perform_copy(const struct work *work)
+{
+    if (work->bytes == sizeof(uint32_t) && (uintptr_t)work->dst % sizeof(uint32_t) == 0)
+        host_word_copy(work->dst, work->src);
+    else if (work->kind == WORK_MOVE)
+        memmove(work->dst, work->src, work->bytes);
+    else
+        memcpy(work->dst, work->src, work->bytes);
+}
+
 static void perform(const struct work *work, const _Atomic bool *abandon)
 {
     switch (work->kind) {
     case WORK_COPY:
-        /* An aligned word may be a flag: it arrives whole, after all that came before, and wakes
-         * who waits for it. */
-        if (work->bytes == sizeof(uint32_t) && (uintptr_t)work->dst % sizeof(uint32_t) == 0)
-            host_word_copy(work->dst, work->src);
-        else
-            memcpy(work->dst, work->src, work->bytes);
-        break;
+    case WORK_MOVE: perform_copy(work); break;
     case WORK_WRITE: host_word_write(work->dst, work->value); break;
     case WORK_WAIT: host_word_wait(work->src, work->value, abandon); break;
     }
@@ -227,6 +236,31 @@ ceclResult_t host_stream_query(struct cecl_device *dev, ceclStream_t handle)
     return busy ? ceclInProgress : ceclSuccess;
 }
 
+/* With the list held, so that none of it ends meanwhile. */
+static ceclResult_t count_busy(struct cecl_device *dev, size_t *busy)
+{
+    struct host_device *host = host_of(dev);
+    pthread_mutex_lock(&host->lock);
+    for (struct host_stream *stream = host->streams; stream; stream = stream->next) {
+        pthread_mutex_lock(&stream->lock);
+        *busy += stream->count > 0;
+        pthread_mutex_unlock(&stream->lock);
+    }
+    pthread_mutex_unlock(&host->lock);
+    return ceclSuccess;
+}
+
+ceclResult_t host_streams_drain(struct cecl_device *dev, int64_t deadline)
+{
+    return cecl_drain(dev, count_busy, deadline);
+}
+
+ceclResult_t host_stream_check(struct cecl_device *dev, ceclStream_t handle)
+{
+    struct host_stream *stream;
+    return find(dev, handle, &stream);
+}
+
 ceclResult_t host_stream_fork(struct cecl_device *dev, ceclStream_t handle, ceclStream_t *work)
 {
     struct host_stream *stream;
@@ -315,8 +349,12 @@ ceclResult_t host_memcpy_async(struct cecl_device *dev, void *dst, const void *s
                                ceclStream_t handle)
 {
     struct host_stream *stream;
+    if (bytes == 0)
+        return host_stream_check(dev, handle);
+    CECL_TRY(host_check_pointer(dev, dst, bytes, "dst"));
+    CECL_TRY(host_check_pointer(dev, src, bytes, "src"));
     CECL_TRY(begin_adding(dev, handle, 1, &stream));
-    add(stream, (struct work){.kind = WORK_COPY, .dst = dst, .src = src, .bytes = bytes});
+    add(stream, (struct work){.kind = WORK_MOVE, .dst = dst, .src = src, .bytes = bytes});
     finish_adding(stream);
     return ceclSuccess;
 }

@@ -63,6 +63,21 @@ static void release_of_many_words_writes_them_alone(void **state)
     memory_end(&memory);
 }
 
+/* Read by the host, past the device's order: pinned words, so that no copy stands between. */
+static void released_words_have_landed_when_release_returns(void **state)
+{
+    enum { COUNT = 200, ROUNDS = 500 };
+    uint32_t *words = NULL;
+    (void)state;
+    must(OPS(gpu[0])->words_alloc(gpu[0], COUNT, &words));
+    for (uint32_t round = 1; round <= ROUNDS; round++) {
+        must(OPS(gpu[0])->words_release(gpu[0], words, COUNT, round));
+        for (size_t i = 0; i < COUNT; i++)
+            assert_int_equal(__atomic_load_n(&words[i], __ATOMIC_SEQ_CST), round);
+    }
+    OPS(gpu[0])->words_free(gpu[0], words);
+}
+
 static void watchdog_beside_a_global_capture_is_served_and_spoils_nothing(void **state)
 {
     (void)state;
@@ -135,6 +150,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(release_from_another_thread_frees_a_held_stream),
         cmocka_unit_test(release_of_many_words_writes_them_alone),
+        cmocka_unit_test(released_words_have_landed_when_release_returns),
         cmocka_unit_test(watchdog_beside_a_global_capture_is_served_and_spoils_nothing),
         cmocka_unit_test(release_frees_a_caller_stuck_in_a_full_queue),
     };

@@ -1,4 +1,5 @@
 /* The CUDA device's streams: order of copies and words, the legacy default stream, capture. */
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "cuda_fixture.h"
@@ -237,6 +238,120 @@ static void stream_ids_are_never_used_again(void **state)
     }
 }
 
+/* ---- checks and drains */
+
+static void check_takes_every_stream_of_the_device_and_enqueues_nothing(void **state)
+{
+    (void)state;
+    struct kit kit = kit_make(gpu[0]);
+    must(wait_word(gpu[0], kit.stream, kit.flag, 1));
+    const ceclResult_t held = OPS(gpu[0])->stream_check(gpu[0], kit.stream);
+    host_writes(kit.flag, 1);
+    assert_int_equal(held, ceclSuccess);
+    must(OPS(gpu[0])->stream_check(gpu[0], NULL));
+    must(OPS(gpu[0])->stream_check(gpu[0], cudaStreamLegacy));
+    must(OPS(gpu[0])->stream_check(gpu[0], cudaStreamPerThread));
+    kit_end(&kit);
+}
+
+static void check_of_another_gpus_stream_is_refused(void **state)
+{
+    (void)state;
+    need_two();
+    struct kit kit = kit_make(gpu[1]);
+    refused(ceclInvalidArgument, "stream", OPS(gpu[0])->stream_check(gpu[0], kit.stream));
+    kit_end(&kit);
+}
+
+/* More streams than the table begins with; the last one is held, then the one that work for the
+ * legacy stream goes to. */
+static void drain_is_bounded_and_ends_with_the_last_stream(void **state)
+{
+    enum { COUNT = 20 };
+    ceclStream_t streams[COUNT + 1];
+    (void)state;
+    struct kit kit = kit_make(gpu[0]);
+    for (int i = 0; i < COUNT; i++)
+        must(OPS(gpu[0])->stream_create(gpu[0], &streams[i]));
+    must(OPS(gpu[0])->stream_fork(gpu[0], NULL, &streams[COUNT]));
+    must(OPS(gpu[0])->streams_drain(gpu[0], cecl_deadline(SOON_MS)));
+    for (uint32_t i = COUNT - 1; i <= COUNT; i++) {
+        must(wait_word(gpu[0], streams[i], kit.flag, i));
+        const ceclResult_t early = OPS(gpu[0])->streams_drain(gpu[0], cecl_deadline(A_WHILE_MS));
+        const bool told = strstr(cecl_message(), " 1 still") != NULL;
+        host_writes(kit.flag, i);
+        must(OPS(gpu[0])->streams_drain(gpu[0], CECL_NO_DEADLINE));
+        must(OPS(gpu[0])->stream_query(gpu[0], streams[i]));
+        assert_int_equal(early, ceclTimeout);
+        assert_true(told);
+    }
+    must(OPS(gpu[0])->stream_join(gpu[0], NULL, streams[COUNT]));
+    for (int i = 0; i < COUNT; i++)
+        must(OPS(gpu[0])->stream_destroy(gpu[0], streams[i]));
+    must(OPS(gpu[0])->streams_drain(gpu[0], cecl_deadline(SOON_MS)));
+    kit_end(&kit);
+}
+
+/* It cannot be asked: it holds up nobody, and is told once the others are done. */
+static void drain_beside_a_capturing_stream_is_refused_and_spoils_nothing(void **state)
+{
+    (void)state;
+    struct kit kit = kit_make(gpu[0]);
+    must(wait_word(gpu[0], kit.stream, kit.flag, 1));
+    must_cuda(cudaStreamBeginCapture(kit.other, cudaStreamCaptureModeGlobal));
+    const ceclResult_t early = OPS(gpu[0])->streams_drain(gpu[0], cecl_deadline(A_WHILE_MS));
+    host_writes(kit.flag, 1);
+    refused(ceclInvalidUsage, "captures a graph",
+            OPS(gpu[0])->streams_drain(gpu[0], cecl_deadline(SOON_MS)));
+    end_capture_and_check_it(kit.other);
+    assert_int_equal(early, ceclTimeout);
+    must(OPS(gpu[0])->streams_drain(gpu[0], cecl_deadline(SOON_MS)));
+    kit_end(&kit);
+}
+
+struct closing {
+    struct cecl_device *dev;
+    atomic_bool done;
+};
+
+static void *close_it(void *argument)
+{
+    struct closing *closing = argument;
+    OPS(closing->dev)->close(closing->dev);
+    atomic_store(&closing->done, true);
+    return NULL;
+}
+
+/* Another device object on the same GPU; closed by a thread, so that a close that waits is seen. */
+static void close_with_a_busy_stream_left_returns_and_ends_it(void **state)
+{
+    struct closing closing = {.dev = NULL};
+    struct cecl_device *own = NULL;
+    ceclStream_t stream = NULL;
+    pthread_t thread;
+    uint32_t *words = NULL;
+    (void)state;
+    must(OPS(gpu[0])->words_alloc(gpu[0], 2, &words));
+    must(cecl_cuda_open(0, &own));
+    must(OPS(own)->stream_create(own, &stream));
+    must(wait_word(own, stream, &words[0], 1));
+    must(write_word(own, stream, &words[1], 7));
+    closing.dev = own;
+    assert_int_equal(pthread_create(&thread, NULL, close_it, &closing), 0);
+    for (int i = 0; i < SOON_MS && !atomic_load(&closing.done); i++)
+        pause_ms(1);
+    const bool in_time = atomic_load(&closing.done);
+    const uint32_t early = __atomic_load_n(&words[1], __ATOMIC_SEQ_CST);
+    host_writes(&words[0], 1);
+    for (int i = 0; i < SOON_MS && __atomic_load_n(&words[1], __ATOMIC_SEQ_CST) != 7; i++)
+        pause_ms(1);
+    pthread_join(thread, NULL);
+    assert_true(in_time);
+    assert_int_equal(early, 0);
+    assert_int_equal(__atomic_load_n(&words[1], __ATOMIC_SEQ_CST), 7);
+    OPS(gpu[0])->words_free(gpu[0], words);
+}
+
 /* ---- capture */
 
 static void fork_of_a_capturing_stream_is_refused_and_spoils_nothing(void **state)
@@ -252,6 +367,8 @@ static void fork_of_a_capturing_stream_is_refused_and_spoils_nothing(void **stat
         refused(ceclInvalidUsage, "captures a graph",
                 OPS(gpu[0])->stream_fork(gpu[0], kit.stream, &work));
         assert_null(work);
+        refused(ceclInvalidUsage, "captures a graph",
+                OPS(gpu[0])->stream_check(gpu[0], kit.stream));
         end_capture_and_check_it(kit.stream);
     }
     kit_end(&kit);
@@ -266,6 +383,7 @@ static void legacy_stream_beside_a_blocking_capture_is_refused_and_spoils_nothin
     refused(ceclInvalidUsage, "legacy default stream",
             OPS(gpu[0])->stream_fork(gpu[0], NULL, &work));
     assert_null(work);
+    refused(ceclInvalidUsage, "legacy default stream", OPS(gpu[0])->stream_check(gpu[0], NULL));
     end_capture_and_check_it(blocking);
     must_cuda(cudaStreamDestroy(blocking));
     must(OPS(gpu[0])->stream_fork(gpu[0], NULL, &work)); /* usable again */
@@ -286,6 +404,11 @@ int main(void)
         cmocka_unit_test(fork_of_another_gpus_stream_is_refused),
         cmocka_unit_test(destroy_of_a_default_stream_is_refused),
         cmocka_unit_test(stream_ids_are_never_used_again),
+        cmocka_unit_test(check_takes_every_stream_of_the_device_and_enqueues_nothing),
+        cmocka_unit_test(check_of_another_gpus_stream_is_refused),
+        cmocka_unit_test(drain_is_bounded_and_ends_with_the_last_stream),
+        cmocka_unit_test(drain_beside_a_capturing_stream_is_refused_and_spoils_nothing),
+        cmocka_unit_test(close_with_a_busy_stream_left_returns_and_ends_it),
         cmocka_unit_test(fork_of_a_capturing_stream_is_refused_and_spoils_nothing),
         cmocka_unit_test(legacy_stream_beside_a_blocking_capture_is_refused_and_spoils_nothing),
     };

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/sysinfo.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 /* Whether the kernel can read a byte at `addr`: asked, so that no fault is needed to know. */
@@ -227,6 +228,64 @@ static void a_null_pointer_is_refused_by_its_name(void **state)
     assert_int_equal(dev->ops->check_pointer(dev, &plain, sizeof(plain), "sendbuff"), ceclSuccess);
 }
 
+static void assert_pointer_refused(const void *ptr, size_t bytes)
+{
+    char place[32], number[32];
+    snprintf(place, sizeof(place), "%p", ptr);
+    snprintf(number, sizeof(number), "%zu", bytes);
+    assert_int_equal(dev->ops->check_pointer(dev, ptr, bytes, "sendbuff"), ceclInvalidArgument);
+    assert_non_null(strstr(cecl_message(), "sendbuff"));
+    assert_non_null(strstr(cecl_message(), place));
+    assert_non_null(strstr(cecl_message(), number));
+}
+
+static void a_range_that_wraps_around_is_refused(void **state)
+{
+    (void)state;
+    const char plain = 0;
+    assert_pointer_refused(&plain, SIZE_MAX);
+    assert_pointer_refused(&plain, SIZE_MAX - (uintptr_t)&plain + 2); /* its last byte is at 0 */
+    assert_pointer_refused((const void *)UINTPTR_MAX, 2);
+}
+
+/* Where the kernel may not be asked what is memory, every range is taken as good. */
+static void need_probe(void)
+{
+    char from = 1, to = 0;
+    const struct iovec here = {&to, 1}, there = {&from, 1};
+    if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) == 1)
+        return;
+    print_message("skipped: process_vm_readv is not allowed here\n");
+    skip();
+}
+
+/* [hole | memory | hole]: what begins or ends in a hole is refused, whatever lies between. */
+static void a_range_that_begins_or_ends_in_no_memory_is_refused(void **state)
+{
+    (void)state;
+    need_probe();
+    struct cecl_mem mem = new_granule();
+    const size_t granule = dev->granularity;
+    void *base = NULL;
+    assert_int_equal(dev->ops->reserve(dev, 3 * granule, &base), ceclSuccess);
+    char *middle = (char *)base + granule;
+    assert_int_equal(dev->ops->mem_map(dev, middle, &mem), ceclSuccess);
+
+    assert_int_equal(dev->ops->check_pointer(dev, middle, granule, "sendbuff"), ceclSuccess);
+    assert_int_equal(dev->ops->check_pointer(dev, middle + granule - 1, 1, "sendbuff"),
+                     ceclSuccess);
+    assert_int_equal(dev->ops->check_pointer(dev, base, 0, "sendbuff"), ceclSuccess);
+    assert_pointer_refused(base, 1);
+    assert_pointer_refused(middle - 1, 2);
+    assert_pointer_refused(middle, granule + 1);
+    assert_pointer_refused(middle + granule, 1);
+    assert_pointer_refused((const void *)16, 4);
+    dev->ops->mem_unmap(dev, middle, granule);
+    assert_pointer_refused(middle, granule); /* gone since */
+    dev->ops->unreserve(dev, base, 3 * granule);
+    dev->ops->mem_release(dev, &mem);
+}
+
 /* Entries of a folder of /proc/self. */
 static int entries(const char *path)
 {
@@ -303,6 +362,8 @@ int main(void)
         DEVICE_TEST(an_import_of_what_is_no_memory_is_refused),
         DEVICE_TEST(mem_set_sets_its_bytes_and_no_others),
         DEVICE_TEST(a_null_pointer_is_refused_by_its_name),
+        DEVICE_TEST(a_range_that_wraps_around_is_refused),
+        DEVICE_TEST(a_range_that_begins_or_ends_in_no_memory_is_refused),
         cmocka_unit_test(a_thousand_lives_leave_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define HANDLE(number) ((ceclStream_t)(uintptr_t)(number))
@@ -60,6 +61,8 @@ static void assert_refused_everywhere(ceclStream_t stream)
     assert_int_equal(dev->ops->copies(dev, stream, &batch), ceclInvalidArgument);
     assert_int_equal(dev->ops->memops(dev, stream, &op, 1), ceclInvalidArgument);
     assert_int_equal(dev->ops->memcpy_async(dev, &to, &from, 1, stream), ceclInvalidArgument);
+    assert_int_equal(dev->ops->memcpy_async(dev, &to, &from, 0, stream), ceclInvalidArgument);
+    assert_int_equal(dev->ops->stream_check(dev, stream), ceclInvalidArgument);
     assert_int_equal(dev->ops->stream_fork(dev, stream, &work), ceclInvalidArgument);
     assert_int_equal(dev->ops->stream_query(dev, stream), ceclInvalidArgument);
     assert_int_equal(dev->ops->stream_synchronize(dev, stream), ceclInvalidArgument);
@@ -86,6 +89,20 @@ static void a_stream_of_another_device_is_refused_by_every_call(void **state)
     assert_int_equal(other->ops->stream_create(other, &foreign), ceclSuccess);
     assert_refused_everywhere(foreign);
     other->ops->close(other);
+}
+
+static void check_takes_every_stream_of_the_device(void **state)
+{
+    (void)state;
+    uint32_t never = 0;
+    ceclStream_t held = new_stream();
+    for (uintptr_t i = 0; i < 3; i++)
+        assert_int_equal(dev->ops->stream_check(dev, HANDLE(i)), ceclSuccess);
+    memop(held, CECL_MEMOP_WAIT, &never, 1);
+    assert_int_equal(dev->ops->stream_check(dev, held), ceclSuccess); /* waits for nothing */
+    assert_int_equal(dev->ops->stream_query(dev, NULL), ceclSuccess); /* enqueued nothing */
+    release(&never, 1);
+    synchronize(held);
 }
 
 static void enqueued_arrays_may_be_reused_at_once(void **state)
@@ -312,6 +329,116 @@ static void synchronize_waits_for_earlier_work_alone(void **state)
     dev->ops->words_free(dev, words);
 }
 
+/* ---- drains */
+
+static void a_drain_with_nothing_enqueued_returns_at_once(void **state)
+{
+    (void)state;
+    const int64_t past = cecl_now_ms() - 1000;
+    new_stream();
+    assert_int_equal(dev->ops->streams_drain(dev, past), ceclSuccess);
+    assert_int_equal(dev->ops->streams_drain(dev, CECL_NO_DEADLINE), ceclSuccess);
+}
+
+/* Each stream in turn is the one that is held: the default one, and others. */
+static void a_drain_of_a_held_stream_times_out_and_says_how_many(void **state)
+{
+    (void)state;
+    uint32_t *words = new_words(1);
+    const ceclStream_t streams[3] = {NULL, new_stream(), new_stream()};
+    for (uint32_t i = 0; i < 3; i++) {
+        memop(streams[i], CECL_MEMOP_WAIT, &words[0], i + 1);
+        const int64_t begin = cecl_now_ms();
+        assert_int_equal(dev->ops->streams_drain(dev, cecl_deadline(30)), ceclTimeout);
+        assert_in_range(cecl_now_ms() - begin, 29, 5000);
+        assert_non_null(strstr(cecl_message(), " 1 still"));
+        assert_int_equal(dev->ops->stream_query(dev, streams[i]), ceclInProgress);
+        release(&words[0], i + 1);
+        assert_int_equal(dev->ops->streams_drain(dev, cecl_deadline(5000)), ceclSuccess);
+    }
+    dev->ops->words_free(dev, words);
+}
+
+static void a_drain_without_a_deadline_ends_with_all_work_done(void **state)
+{
+    (void)state;
+    enum { STREAMS = 4 };
+    uint64_t from = 3, to[STREAMS] = {0};
+    struct helper helper = {.word = new_words(1)};
+    for (int i = 0; i < STREAMS; i++) {
+        ceclStream_t stream = i ? new_stream() : NULL;
+        memop(stream, CECL_MEMOP_WAIT, helper.word, 1);
+        copy(stream, &to[i], &from, sizeof(from));
+    }
+    assert_int_equal(pthread_create(&helper.thread, NULL, release_later, &helper), 0);
+    assert_int_equal(dev->ops->streams_drain(dev, CECL_NO_DEADLINE), ceclSuccess);
+    for (int i = 0; i < STREAMS; i++)
+        assert_int_equal(to[i], 3);
+    pthread_join(helper.thread, NULL);
+    dev->ops->words_free(dev, helper.word);
+}
+
+/* ---- a user's copies */
+
+/* Both ways, by less than a vector register and by more. */
+static void an_overlapping_copy_arrives_as_a_move(void **state)
+{
+    (void)state;
+    enum { BYTES = 4096 };
+    static const size_t shifts[] = {1, 4, 63, 1000};
+    unsigned char cells[BYTES + 1000], before[sizeof(cells)];
+    ceclStream_t stream = new_stream();
+    for (size_t n = 0; n < 8; n++) {
+        const size_t shift = shifts[n / 2], src = n % 2 ? shift : 0, dst = shift - src;
+        for (size_t i = 0; i < sizeof(cells); i++)
+            cells[i] = before[i] = (unsigned char)(i * 7 + i / 256);
+        assert_int_equal(dev->ops->memcpy_async(dev, cells + dst, cells + src, BYTES, stream),
+                         ceclSuccess);
+        synchronize(stream);
+        for (size_t i = 0; i < sizeof(cells); i++)
+            assert_int_equal(cells[i],
+                             i >= dst && i < dst + BYTES ? before[i - dst + src] : before[i]);
+    }
+}
+
+static void assert_copy_refused(void *dst, const void *src, size_t bytes, const char *name)
+{
+    assert_int_equal(dev->ops->memcpy_async(dev, dst, src, bytes, NULL), ceclInvalidArgument);
+    assert_non_null(strstr(cecl_message(), name));
+    synchronize(NULL); /* and the stream has not run it */
+}
+
+/* Where the kernel may not be asked what is memory, every range is taken as good. */
+static void need_probe(void)
+{
+    char from = 1, to = 0;
+    const struct iovec here = {&to, 1}, there = {&from, 1};
+    if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) == 1)
+        return;
+    print_message("skipped: process_vm_readv is not allowed here\n");
+    skip();
+}
+
+static void a_copy_from_or_to_no_memory_is_refused_and_not_enqueued(void **state)
+{
+    (void)state;
+    need_probe();
+    char here[64] = "as before";
+    char *high = (char *)(UINTPTR_MAX - 15), *null = NULL;
+    void *hole = NULL;
+    assert_int_equal(dev->ops->reserve(dev, dev->granularity, &hole), ceclSuccess);
+    assert_copy_refused(hole, here, sizeof(here), "dst");
+    assert_copy_refused(here, hole, sizeof(here), "src");
+    assert_copy_refused(high, here, sizeof(here), "dst");
+    assert_copy_refused(here, high, sizeof(here), "src");
+    assert_copy_refused(null, here, sizeof(here), "dst");
+    assert_copy_refused(here, null, sizeof(here), "src");
+    assert_string_equal(here, "as before");
+    assert_int_equal(dev->ops->memcpy_async(dev, null, null, 0, NULL), ceclSuccess);
+    synchronize(NULL);
+    dev->ops->unreserve(dev, hole, dev->granularity);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -319,6 +446,7 @@ int main(void)
         DEVICE_TEST(default_streams_cannot_be_destroyed),
         DEVICE_TEST(a_destroyed_stream_is_refused_by_every_call),
         DEVICE_TEST(a_stream_of_another_device_is_refused_by_every_call),
+        DEVICE_TEST(check_takes_every_stream_of_the_device),
         DEVICE_TEST(enqueued_arrays_may_be_reused_at_once),
         DEVICE_TEST(every_second_batch_runs_in_another_order),
         DEVICE_TEST(a_held_stream_takes_all_work_and_keeps_its_room),
@@ -328,6 +456,11 @@ int main(void)
         DEVICE_TEST(destroying_a_held_stream_ends_with_its_release),
         DEVICE_TEST(closing_skips_what_stands_behind_an_abandoned_wait),
         DEVICE_TEST(synchronize_waits_for_earlier_work_alone),
+        DEVICE_TEST(a_drain_with_nothing_enqueued_returns_at_once),
+        DEVICE_TEST(a_drain_of_a_held_stream_times_out_and_says_how_many),
+        DEVICE_TEST(a_drain_without_a_deadline_ends_with_all_work_done),
+        DEVICE_TEST(an_overlapping_copy_arrives_as_a_move),
+        DEVICE_TEST(a_copy_from_or_to_no_memory_is_refused_and_not_enqueued),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

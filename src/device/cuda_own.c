@@ -1,0 +1,152 @@
+/* The CUDA device's own streams: made, kept in a table while they live, waited for together, and
+ * destroyed. */
+#include <stdlib.h>
+
+#include "device/cuda.h"
+#include "device/drain.h"
+
+#define FIRST_ROOM 8
+
+/* ---- the table */
+
+/* With the lock held. */
+static ceclResult_t make_room(struct cuda_own *own)
+{
+    if (own->count < own->room)
+        return ceclSuccess;
+    const size_t room = own->room > 0 ? 2 * own->room : FIRST_ROOM;
+    struct cuda_stream *streams = realloc(own->streams, room * sizeof(*streams));
+    if (!streams)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a table of %zu streams", room);
+    own->streams = streams;
+    own->room = room;
+    return ceclSuccess;
+}
+
+static ceclResult_t keep(struct cuda_device *cuda, CUstream stream)
+{
+    struct cuda_own *own = &cuda->own;
+    struct cuda_stream kept = {.stream = stream};
+    CECL_TRY(CUDA_CALL(cuda, cuStreamGetId, stream, &kept.id));
+    pthread_mutex_lock(&own->lock);
+    ceclResult_t result = make_room(own);
+    if (result == ceclSuccess)
+        own->streams[own->count++] = kept;
+    pthread_mutex_unlock(&own->lock);
+    return result;
+}
+
+/* With the lock held. A stream that the caller made elsewhere is not in it. */
+static void forget(struct cuda_own *own, CUstream stream)
+{
+    for (size_t i = own->count; i-- > 0;)
+        if (own->streams[i].stream == stream)
+            own->streams[i] = own->streams[--own->count];
+}
+
+/* ---- making and destroying */
+
+static ceclResult_t create(struct cuda_device *cuda, CUstream *stream)
+{
+    CUstream made = NULL;
+    CECL_TRY(CUDA_CALL(cuda, cuStreamCreateWithPriority, &made, CU_STREAM_NON_BLOCKING, 0));
+    ceclResult_t result = keep(cuda, made);
+    if (result == ceclSuccess)
+        *stream = made;
+    else
+        cuda->cu->cuStreamDestroy(made);
+    return result;
+}
+
+ceclResult_t cuda_stream_create(struct cecl_device *dev, ceclStream_t *stream)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t result;
+    CUDA_WITHIN(cuda, result, create(cuda, stream));
+    return result;
+}
+
+/* It leaves the table once it is done, so that a drain waits for it until then; and in one step
+ * with its end, so that a drain never asks a stream that is gone. */
+static ceclResult_t destroy(struct cuda_device *cuda, CUstream stream)
+{
+    ceclResult_t waited = CUDA_CALL(cuda, cuStreamSynchronize, stream);
+    pthread_mutex_lock(&cuda->own.lock);
+    forget(&cuda->own, stream);
+    ceclResult_t result = CUDA_CALL(cuda, cuStreamDestroy, stream);
+    pthread_mutex_unlock(&cuda->own.lock);
+    return waited != ceclSuccess ? waited : result;
+}
+
+ceclResult_t cuda_stream_destroy(struct cecl_device *dev, ceclStream_t stream)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t result;
+    if (cuda_is_legacy(stream) || stream == CU_STREAM_PER_THREAD)
+        return cecl_fail(ceclInvalidArgument, "stream %p: a default stream cannot be destroyed",
+                         (void *)stream);
+    CUDA_WITHIN(cuda, result, destroy(cuda, stream));
+    return result;
+}
+
+/* A busy stream's resources go when its work is done: CUDA does not wait here. */
+void cuda_streams_end(struct cuda_device *cuda)
+{
+    struct cuda_own *own = &cuda->own;
+    while (own->count > 0) {
+        const struct cuda_stream *kept = &own->streams[--own->count];
+        unsigned long long id = 0;
+        if (cuda->cu->cuStreamGetId(kept->stream, &id) == CUDA_SUCCESS && id == kept->id)
+            cuda->cu->cuStreamDestroy(kept->stream);
+    }
+}
+
+/* ---- waiting for all */
+
+/* A query would spoil a capture: it is refused, as CUDA would refuse it. */
+static ceclResult_t ask(struct cuda_device *cuda, CUstream stream, size_t *busy)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CECL_TRY(CUDA_CALL(cuda, cuStreamIsCapturing, stream, &status));
+    if (status != CU_STREAM_CAPTURE_STATUS_NONE)
+        return cecl_fail(ceclInvalidUsage,
+                         "stream %p: captures a graph, so nobody can tell whether earlier work on "
+                         "it is done; end the capture first",
+                         (void *)stream);
+    const CUresult state = cuda->cu->cuStreamQuery(stream);
+    if (state != CUDA_ERROR_NOT_READY)
+        return cecl_driver_check(cuda->cu, state, "cuStreamQuery");
+    (*busy)++;
+    return ceclSuccess;
+}
+
+static ceclResult_t ask_kept(struct cuda_device *cuda, const struct cuda_stream *kept, size_t *busy)
+{
+    unsigned long long id = 0;
+    CECL_TRY(CUDA_CALL(cuda, cuStreamGetId, kept->stream, &id));
+    return id == kept->id ? ask(cuda, kept->stream, busy) : ceclSuccess;
+}
+
+/* A stream that cannot be asked holds up nobody: its error is kept, and the others are asked. */
+static ceclResult_t count_busy(struct cecl_device *dev, size_t *busy)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    struct cuda_own *own = &cuda->own;
+    ceclResult_t result = ask(cuda, cuda->legacy, busy);
+    pthread_mutex_lock(&own->lock);
+    for (size_t i = 0; i < own->count; i++) {
+        const ceclResult_t asked = ask_kept(cuda, &own->streams[i], busy);
+        if (asked != ceclSuccess)
+            result = asked; /* the last one's, as the message is */
+    }
+    pthread_mutex_unlock(&own->lock);
+    return result;
+}
+
+ceclResult_t cuda_streams_drain(struct cecl_device *dev, int64_t deadline)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t result;
+    CUDA_BESIDE(cuda, result, cecl_drain(dev, count_busy, deadline));
+    return result;
+}

@@ -1,0 +1,27 @@
+/* Waiting for a device's own streams by asking: no call of CUDA that waits takes a deadline. */
+#include "device/drain.h"
+
+#include "util/clock.h"
+
+#define FIRST_PAUSE_NS 20000L
+#define LAST_PAUSE_NS 1000000L /* ranks that wait share few cores */
+
+ceclResult_t cecl_drain(struct cecl_device *dev, cecl_count_busy_fn count_busy, int64_t deadline)
+{
+    const int64_t begin = cecl_now_ms();
+    struct timespec pause = {.tv_nsec = FIRST_PAUSE_NS};
+    for (;;) {
+        size_t busy = 0;
+        const ceclResult_t result = count_busy(dev, &busy);
+        if (busy == 0)
+            return result;
+        if (cecl_ms_left(deadline) == 0)
+            return cecl_fail(ceclTimeout,
+                             "streams of this communicator's device: %zu still hold work that has "
+                             "not ended after %lld ms",
+                             busy, (long long)(cecl_now_ms() - begin));
+        nanosleep(&pause, NULL);
+        if (pause.tv_nsec < LAST_PAUSE_NS)
+            pause.tv_nsec *= 2;
+    }
+}
