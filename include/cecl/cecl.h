@@ -26,8 +26,16 @@
  * changed nothing, unless its text says otherwise. ceclGetLastError tells in words what was wrong:
  * the argument, its value, and what was expected.
  *
+ * Failure: when a rank dies, aborts, or keeps a collective waiting beyond the timeout, the
+ * communicator fails on every rank. Its streams go on, and every call on it then returns that
+ * asynchronous error, beside those in its own text; queries, ceclStreamSynchronize and
+ * ceclStreamDestroy still do their work, and ceclCommDestroy or ceclCommAbort ends it. A result is
+ * good when the stream has come to it and ceclCommGetAsyncError, asked after that, gives
+ * ceclSuccess. In a failed communicator the contents of every recvbuff are undefined on all ranks.
+ *
  * Threads: communicators are independent of each other. On one communicator, make one call at a
- * time (ceclCommGetAsyncError may be called beside it, from any thread). */
+ * time; those that say "Threads: any" may be made beside it. A communicator belongs to the process
+ * that made it: a forked child is refused with ceclInvalidUsage. */
 #ifndef CECL_CECL_H
 #define CECL_CECL_H
 
@@ -106,13 +114,14 @@ typedef enum {
     /* Default. This version still copies a rank's own block locally (which needs an SM) when an
      * all-gather is out of place and in every all-to-all; ceclExplain says so. */
     CECL_SM_REDUCE_ONLY = 1,
-    /* SMs may be used wherever that is faster. */
+    /* SMs may be used wherever that is faster. In this version the same as CECL_SM_REDUCE_ONLY. */
     CECL_SM_ALLOW = 2
 } ceclSmPolicy_t;
 
 /* Where ranks run (ceclConfig_t.device). */
 typedef enum {
-    /* CUDA where each rank has a GPU of its own, otherwise host; said once on stderr. */
+    /* Default. CUDA where each rank has a GPU of its own, otherwise host: rank 0 says so on stderr,
+     * once a communicator. */
     CECL_DEVICE_AUTO = 0,
     CECL_DEVICE_CUDA = 1, /* CUDA or an error */
     CECL_DEVICE_HOST = 2  /* no GPU: shared memory and threads, the same plans */
@@ -199,7 +208,7 @@ CECL_API const char *ceclGetLastError(ceclComm_t comm);
 /* Makes an id with which ranks find each other over TCP; the calling process listens until nranks
  * ranks have joined.
  * id  [out] carry it to every rank by any means (MPI, a file, an environment variable); it serves
- *     one communicator.
+ *     one attempt to make a communicator, also one that fails.
  * CECL_SOCKET_IFNAME names the network interface to listen on (default: the first one up that is
  * not loopback, else loopback).
  * Local. Threads: any. Ownership: the caller's; the listener ends with the job or with this
@@ -236,8 +245,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int 
  * ndev     1 .. 1024.
  * devlist  CUDA ordinals, one each; NULL for 0 .. ndev-1. Without a GPU a rank each on the host
  *          device, devlist ignored.
- * Local to the process, blocking. Each rank's collective calls that block (ceclMemAlloc when the
- * pool grows) need a thread of their own.
+ * Local to the process, blocking. Each rank's calls that block need a thread of their own:
+ * ceclMemAlloc when the pool grows, and under CECL_CHECK=1 ceclMemFree and the collectives too. In
+ * one thread, make the first segment large enough: CECL_SEGMENT_BYTES.
  * Ownership, errors: as ceclCommInitRankConfig. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *devlist);
 
@@ -261,34 +271,34 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommUserRank(ceclComm_t comm, int *rank);
  * Ownership: none. Errors: ceclInvalidArgument. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommCuDevice(ceclComm_t comm, int *device);
 
-/* Waits until this rank's enqueued work on `comm` is done; afterwards only ceclCommDestroy and
- * ceclCommAbort are allowed.
- * Local, blocking, at most the communicator's timeout. Threads: one call at a time. Ownership:
- * unchanged.
- * Errors: ceclInvalidArgument, ceclTimeout, and the communicator's asynchronous error. Since 0.1.
- * */
+/* Waits until this rank's collectives on `comm`, and all work on streams of ceclStreamCreate, are
+ * done; afterwards only ceclStreamDestroy, queries, ceclCommDestroy and ceclCommAbort are allowed.
+ * Local, blocking: for as long as work of the caller's own takes that comes before a collective;
+ * waits on peers end by the timeout. Threads: one call at a time. Ownership: unchanged.
+ * Errors: ceclInvalidArgument, ceclInvalidUsage (finalized before), and the communicator's
+ * asynchronous error. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommFinalize(ceclComm_t comm);
 
-/* Finalizes if that was not done, then frees everything: pool, mappings, sockets, threads. Never
- * hangs: work that does not end within the
- * timeout is aborted. Memory of ceclMemAlloc goes with it. `comm` is gone even when an error is
- * returned.
+/* Finalizes if that was not done, then frees everything: pool, mappings, sockets, threads, streams
+ * of ceclStreamCreate. Never hangs: collectives that do not end within the timeout are aborted.
+ * Memory of ceclMemAlloc goes with it: copies and kernels on streams of the caller's own must be
+ * over. `comm` is gone even when an error is returned.
  * Local, blocking (bounded). Threads: the last call on comm. Ownership: ends the caller's.
  * Errors: ceclInvalidArgument, and what Finalize returns. Since 0.1. */
 CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm);
 
 /* Gives up: releases this rank's pending waits, tells the peers (whose communicators turn to
- * ceclRemoteError), and frees everything. The contents of buffers in use are undefined afterwards.
- * `comm` is gone in any case.
- * Local, blocking (bounded). Threads: the last call on comm; no other thread may be inside one
- * (calls that wait are bounded by the timeout and by their peers' lives).
+ * ceclRemoteError), and frees everything. `comm` is gone in any case.
+ * Local, blocking (bounded). Threads: the last call on comm; no other thread may be inside a call on
+ * it. A thread that waits in cudaStreamSynchronize is inside none, and is let go.
  * Ownership: ends the caller's. Errors: ceclInvalidArgument. Since 0.1. */
 CECL_API ceclResult_t ceclCommAbort(ceclComm_t comm);
 
 /* Tells whether the communicator has failed asynchronously: a peer died or aborted, or a collective
  * outlasted the timeout.
  * asyncError  [out] ceclSuccess or the cause; ceclGetLastError(comm) has the words. Once set it
- *             stays.
+ *             stays. All that peers have told by now counts: what a stream brought before is good
+ *             if this is ceclSuccess.
  * Local. Threads: any. Ownership: none. Errors: ceclInvalidArgument. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommGetAsyncError(ceclComm_t comm, ceclResult_t *asyncError);
 
@@ -306,7 +316,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetAsyncError(ceclComm_t comm, ceclRe
  * Errors, nothing allocated: ceclInvalidArgument (NULL), ceclInvalidUsage (ranks' sequences of
  * ceclMemAlloc and ceclMemFree differ; found at
  * growth, or at every call under CECL_CHECK=1), ceclOutOfMemory (on any rank; the text says which),
- * ceclRemoteError, ceclTimeout. Since 0.1. */
+ * ceclRemoteError, ceclTimeout (a rank did not come: the communicator has failed). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, size_t bytes);
 
 /* Gives symmetric memory back to the pool; it stays mapped for the next ceclMemAlloc.
@@ -362,14 +372,14 @@ CECL_API CECL_CHECKED ceclResult_t ceclPoolStats(ceclComm_t comm, ceclPoolStats_
  *            `stream` reaches the end of the call.
  *
  * Collective: all ranks call with equal sendcount and datatype, all in place or all not, in the
- * same order on `comm` (CECL_CHECK=1
- * verifies it). The host does not wait. Calls on different streams of one communicator run in call
+ * same order on `comm` (CECL_CHECK=1 verifies it, at the price of an exchange among the hosts;
+ * otherwise the host does not wait). Calls on different streams of one communicator run in call
  * order.
  * Threads: one call at a time. Ownership: buffers stay the caller's.
  * Errors, nothing enqueued: ceclInvalidArgument (NULL, partly overlapping buffers, unknown
- * datatype, size overflow, memory of another device),
- * ceclInvalidUsage (recvbuff in no window or past its end; stream is capturing; under CECL_SM_NEVER
- * out of place; ranks differ, under CECL_CHECK=1),
+ * datatype, size overflow, memory of another device), ceclInvalidUsage (recvbuff in no allocation
+ * of ceclMemAlloc, or past its end; sendbuff a peer's memory; stream is capturing; under
+ * CECL_SM_NEVER out of place; ranks differ, under CECL_CHECK=1),
  * and the communicator's asynchronous error. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclAllGather(const void *sendbuff, void *recvbuff,
                                                  size_t sendcount, ceclDataType_t datatype,
@@ -427,8 +437,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff
  * */
 CECL_API CECL_CHECKED ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream);
 
-/* Blocks until everything enqueued on `stream` (0: the default stream) is done. Pending waits on
- * peers are bounded by the timeout.
+/* Blocks until everything enqueued on `stream` (0: the default stream) is done, also when comm has
+ * failed. Pending waits on peers are bounded by the timeout. On success the results are good.
  * Local, blocking. Threads: any. Ownership: none. Errors: ceclInvalidArgument,
  * ceclUnhandledCudaError, and comm's asynchronous error. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclStreamSynchronize(ceclComm_t comm, ceclStream_t stream);

@@ -122,13 +122,13 @@ static struct cecl_block *at_or_below(const struct cecl_blocks *blocks, uint64_t
 
 ceclResult_t cecl_blocks_reserve(struct cecl_blocks *blocks)
 {
-    if (blocks->spare)
-        return ceclSuccess;
-    struct cecl_block *node = node_new(blocks, 0, 0, 0);
-    if (!node)
-        return cecl_fail(ceclOutOfMemory, "no host memory for the pool's table");
-    node_drop(blocks, node);
-    return ceclSuccess;
+    struct cecl_block *region = node_new(blocks, 0, 0, 0), *rest = node_new(blocks, 0, 0, 0);
+    if (region)
+        node_drop(blocks, region);
+    if (rest)
+        node_drop(blocks, rest);
+    return region && rest ? ceclSuccess
+                          : cecl_fail(ceclOutOfMemory, "no host memory for the pool's table");
 }
 
 ceclResult_t cecl_blocks_add_region(struct cecl_blocks *blocks, uint64_t offset, uint64_t bytes)

@@ -25,7 +25,7 @@ struct cecl_blocks {
     uint64_t used_blocks;
 };
 
-/* Makes sure that the next cecl_blocks_add_region cannot fail. */
+/* Makes sure that the next cecl_blocks_add_region, and a take after it, cannot fail. */
 ceclResult_t cecl_blocks_reserve(struct cecl_blocks *blocks);
 
 /* Adds a free region. Regions never coalesce with each other: a block lies in one piece of memory.

@@ -21,7 +21,6 @@ ceclResult_t cecl_pool_open(struct cecl_pool *pool, struct cecl_device *dev, str
                                .mesh = mesh,
                                .rank = rank,
                                .nranks = nranks,
-                               .check = config->check,
                                .slice = round_up(config->slice_bytes, dev->granularity),
                                .growth = round_up(config->segment_bytes, dev->granularity)};
     pool->max_growth = pool->growth * GROWTH_STEPS;
@@ -71,16 +70,13 @@ static void remember_call(struct cecl_pool *pool, uint64_t kind, uint64_t a, uin
 
 ceclResult_t cecl_pool_alloc(struct cecl_pool *pool, uint64_t bytes, uint64_t *offset)
 {
-    if (bytes > pool->slice)
-        bytes = pool->slice + CECL_BLOCK_ALIGN; /* cannot fit: refused below, by all ranks alike */
-    uint64_t rounded = round_up(bytes, CECL_BLOCK_ALIGN);
+    /* More than a slice fits nowhere: the growth refuses it, on all ranks alike. */
+    const uint64_t rounded = bytes > pool->slice ? bytes : round_up(bytes, CECL_BLOCK_ALIGN);
     ceclResult_t result;
 
-    if (pool->check)
-        CECL_TRY(cecl_rendezvous_compare(pool, CECL_POOL_ALLOC, rounded));
     if (!cecl_blocks_take(&pool->blocks, rounded, offset, &result)) {
         CECL_TRY(result);
-        CECL_TRY(cecl_rendezvous_grow(pool, rounded));
+        CECL_TRY(cecl_rendezvous_grow(pool, bytes, rounded));
         if (!cecl_blocks_take(&pool->blocks, rounded, offset, &result))
             return result != ceclSuccess
                        ? result
@@ -93,25 +89,57 @@ ceclResult_t cecl_pool_alloc(struct cecl_pool *pool, uint64_t bytes, uint64_t *o
     return ceclSuccess;
 }
 
-ceclResult_t cecl_pool_free(struct cecl_pool *pool, const void *ptr)
+ceclResult_t cecl_pool_alloc_kept(struct cecl_pool *pool, uint64_t bytes, uint64_t *offset)
 {
-    uint64_t offset, start, bytes;
+    CECL_TRY(cecl_pool_alloc(pool, bytes, offset));
+    pool->kept[pool->nkept++] = *offset;
+    return ceclSuccess;
+}
+
+/* The user's allocation around `offset`. */
+static bool find_users(const struct cecl_pool *pool, uint64_t offset, uint64_t *start,
+                       uint64_t *bytes)
+{
+    if (!cecl_blocks_find(&pool->blocks, offset, start, bytes))
+        return false;
+    for (int i = 0; i < pool->nkept; i++)
+        if (pool->kept[i] == *start)
+            return false;
+    return true;
+}
+
+ceclResult_t cecl_pool_allocation(const struct cecl_pool *pool, const void *ptr, uint64_t *offset)
+{
+    uint64_t start, bytes;
     if (!cecl_pool_owns(pool, ptr))
         return cecl_fail(ceclInvalidArgument,
                          "ptr %p: not memory of ceclMemAlloc on this communicator and rank", ptr);
-    offset = (uint64_t)((const char *)ptr - (const char *)cecl_pool_at(pool, pool->rank, 0));
-    if (!cecl_blocks_find(&pool->blocks, offset, &start, &bytes))
+    *offset = (uint64_t)((const char *)ptr - (const char *)cecl_pool_at(pool, pool->rank, 0));
+    if (!find_users(pool, *offset, &start, &bytes))
         return cecl_fail(ceclInvalidArgument, "ptr %p: not allocated (freed before?)", ptr);
-    if (start != offset)
+    if (start != *offset)
         return cecl_fail(ceclInvalidArgument,
                          "ptr %p: %" PRIu64 " bytes into an allocation; its start is expected", ptr,
-                         offset - start);
-    if (pool->check)
-        CECL_TRY(cecl_rendezvous_compare(pool, CECL_POOL_FREE, offset));
+                         *offset - start);
+    return ceclSuccess;
+}
+
+void cecl_pool_free(struct cecl_pool *pool, uint64_t offset)
+{
     cecl_blocks_give(&pool->blocks, offset);
     remember_call(pool, CECL_POOL_FREE, offset, 0);
     pool->generation++;
-    return ceclSuccess;
+}
+
+ceclResult_t cecl_pool_agree(struct cecl_pool *pool, ceclResult_t mine)
+{
+    return cecl_mesh_agree(pool->mesh, mine);
+}
+
+bool cecl_pool_holds(const struct cecl_pool *pool, const void *ptr)
+{
+    const uintptr_t base = (uintptr_t)pool->base, p = (uintptr_t)ptr;
+    return p >= base && p - base < pool->slice * (uint64_t)pool->nranks;
 }
 
 bool cecl_pool_owns(const struct cecl_pool *pool, const void *ptr)
@@ -123,19 +151,19 @@ bool cecl_pool_owns(const struct cecl_pool *pool, const void *ptr)
 ceclResult_t cecl_pool_locate(const struct cecl_pool *pool, const void *ptr, uint64_t bytes,
                               const char *name, uint64_t *offset)
 {
-    uintptr_t base = (uintptr_t)pool->base, p = (uintptr_t)ptr;
+    const uintptr_t p = (uintptr_t)ptr;
     if (!cecl_pool_owns(pool, ptr)) {
-        if (p >= base && p - base < pool->slice * (uint64_t)pool->nranks)
+        if (cecl_pool_holds(pool, ptr))
             return cecl_fail(ceclInvalidUsage,
                              "%s %p: this is rank %" PRIu64
                              "'s memory; this rank's own is expected",
-                             name, ptr, (uint64_t)(p - base) / pool->slice);
+                             name, ptr, (uint64_t)(p - (uintptr_t)pool->base) / pool->slice);
         return cecl_fail(ceclInvalidUsage,
-                         "%s %p: in no window of this communicator; allocate it with ceclMemAlloc",
+                         "%s %p: no memory of this communicator; allocate it with ceclMemAlloc",
                          name, ptr);
     }
     uint64_t at = p - (uintptr_t)cecl_pool_at(pool, pool->rank, 0), start, length;
-    if (!cecl_blocks_find(&pool->blocks, at, &start, &length))
+    if (!find_users(pool, at, &start, &length))
         return cecl_fail(ceclInvalidUsage,
                          "%s %p: in no allocation of ceclMemAlloc (freed before?)", name, ptr);
     if (bytes > length - (at - start))

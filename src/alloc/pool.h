@@ -20,11 +20,12 @@ struct cecl_segment {
 
 struct cecl_proposal;
 
+#define CECL_POOL_KEPT 3
+
 struct cecl_pool {
     struct cecl_device *dev;
     struct cecl_mesh *mesh;
     int rank, nranks;
-    bool check;      /* CECL_CHECK: compare at every call */
     char *base;      /* of slice 0 */
     uint64_t slice;  /* bytes from one rank's slice to the next */
     uint64_t mapped; /* [0, mapped) of each slice is backed */
@@ -39,13 +40,14 @@ struct cecl_pool {
     uint64_t exchanges;
     uint64_t calls,
         hash; /* of the sequence of allocations and frees so far: equal on all ranks, or an error */
-    uint64_t generation; /* grows with every free: what was located before may be gone */
+    uint64_t generation;           /* grows with every free: what was located before may be gone */
+    uint64_t kept[CECL_POOL_KEPT]; /* offsets of the library's own allocations */
+    int nkept;
 };
 
 struct cecl_pool_config {
     uint64_t slice_bytes;
     uint64_t segment_bytes;
-    bool check;
 };
 
 /* Local. Reserves the range; nothing is backed yet. On failure the pool is closed. */
@@ -58,7 +60,17 @@ void cecl_pool_close(struct cecl_pool *pool);
 
 /* Collective, in equal order; see ceclMemAlloc. bytes > 0. */
 ceclResult_t cecl_pool_alloc(struct cecl_pool *pool, uint64_t bytes, uint64_t *offset);
-ceclResult_t cecl_pool_free(struct cecl_pool *pool, const void *ptr);
+void cecl_pool_free(struct cecl_pool *pool, uint64_t offset); /* of cecl_pool_allocation */
+
+/* The offset of the allocation that starts at `ptr`; ceclInvalidArgument where none does. */
+ceclResult_t cecl_pool_allocation(const struct cecl_pool *pool, const void *ptr, uint64_t *offset);
+
+/* Collective. As cecl_pool_alloc, for the library itself, CECL_POOL_KEPT times at most: no user's
+ * pointer into it is taken. */
+ceclResult_t cecl_pool_alloc_kept(struct cecl_pool *pool, uint64_t bytes, uint64_t *offset);
+
+/* Collective. All ranks succeed, or all fail with the first failing rank's words. */
+ceclResult_t cecl_pool_agree(struct cecl_pool *pool, ceclResult_t mine);
 
 /* Where rank's copy of `offset` is. */
 static inline void *cecl_pool_at(const struct cecl_pool *pool, int rank, uint64_t offset)
@@ -68,6 +80,8 @@ static inline void *cecl_pool_at(const struct cecl_pool *pool, int rank, uint64_
 
 /* Whether `ptr` points into this rank's slice. */
 bool cecl_pool_owns(const struct cecl_pool *pool, const void *ptr);
+/* Whether it points into the slice of any rank. */
+bool cecl_pool_holds(const struct cecl_pool *pool, const void *ptr);
 
 /* The offset of [ptr, ptr + bytes), which must lie inside one allocation of this rank;
  * ceclInvalidUsage naming `name` otherwise. */

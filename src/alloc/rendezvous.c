@@ -6,24 +6,21 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static const char *const call_names[] = {"?", "ceclMemAlloc", "ceclMemFree"};
-
-ceclResult_t cecl_rendezvous_compare(struct cecl_pool *pool, enum cecl_pool_call call,
-                                     uint64_t value)
+/* Collective. Whether all ranks ask for the same, having made the same calls before. */
+static ceclResult_t compare(struct cecl_pool *pool, uint64_t asked, uint64_t bytes)
 {
-    const struct cecl_proposal mine = {call, value, pool->calls, pool->hash};
+    const struct cecl_proposal mine = {asked, bytes, pool->calls, pool->hash};
     struct cecl_proposal *all = pool->proposals;
 
     pool->exchanges++;
-    ceclResult_t result = cecl_mesh_allgather(pool->mesh, "pool", &mine, all, sizeof(mine));
+    ceclResult_t result = cecl_mesh_allgather(pool->mesh, "grow", &mine, all, sizeof(mine));
     for (int r = 0; r < pool->nranks && result == ceclSuccess; r++) {
         const struct cecl_proposal *a = &all[0], *b = &all[r];
-        if (b->call != a->call || b->value != a->value)
-            result = cecl_fail(
-                ceclInvalidUsage,
-                "ranks differ: rank 0 calls %s (%s %" PRIu64 "), rank %d calls %s (%s %" PRIu64 ")",
-                call_names[a->call], a->call == CECL_POOL_ALLOC ? "bytes" : "offset", a->value, r,
-                call_names[b->call], b->call == CECL_POOL_ALLOC ? "bytes" : "offset", b->value);
+        if (b->bytes != a->bytes)
+            result = cecl_fail(ceclInvalidUsage,
+                               "ranks differ in ceclMemAlloc: %" PRIu64 " bytes on rank 0, %" PRIu64
+                               " on rank %d",
+                               a->asked, b->asked, r);
         else if (b->calls != a->calls || b->hash != a->hash)
             result = cecl_fail(
                 ceclInvalidUsage,
@@ -104,21 +101,22 @@ static ceclResult_t reserve_tables(struct cecl_pool *pool)
     return cecl_blocks_reserve(&pool->blocks);
 }
 
-ceclResult_t cecl_rendezvous_grow(struct cecl_pool *pool, uint64_t bytes)
+ceclResult_t cecl_rendezvous_grow(struct cecl_pool *pool, uint64_t asked, uint64_t bytes)
 {
     const uint64_t unit = pool->dev->granularity;
-    const uint64_t least = (bytes + unit - 1) / unit * unit, left = pool->slice - pool->mapped;
+    const uint64_t left = pool->slice - pool->mapped;
+    const uint64_t least = bytes > left ? bytes : (bytes + unit - 1) / unit * unit;
     uint64_t want = least > pool->growth ? least : pool->growth;
     struct cecl_segment segment = {.offset = pool->mapped};
     struct cecl_mem mem = {0};
     int nmapped = 0;
 
-    CECL_TRY(cecl_rendezvous_compare(pool, CECL_POOL_ALLOC, bytes));
+    CECL_TRY(compare(pool, asked, bytes));
     if (least > left)
         return cecl_fail(ceclOutOfMemory,
                          "%" PRIu64 " bytes do not fit into the pool: %" PRIu64 " of %" PRIu64
                          " bytes of its address range are left (CECL_POOL_BYTES)",
-                         bytes, left, pool->slice);
+                         asked, left, pool->slice);
     if (want > left)
         want = left;
     CECL_TRY(cecl_mesh_agree(pool->mesh, reserve_tables(pool)));

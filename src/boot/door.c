@@ -30,6 +30,7 @@ void cecl_door_close(struct cecl_door *door)
 {
     if (door->bytes == 0)
         return;
+    shutdown(door->listener, SHUT_RDWR); /* also where a forked child holds a copy of it */
     close(door->listener);
     for (int i = 0; i < door->count; i++)
         close(door->callers[i].fd);

@@ -34,11 +34,14 @@ ceclResult_t cecl_mesh_open(struct cecl_oob *oob, int64_t deadline, int64_t time
     mesh->nranks = oob->nranks;
     mesh->rank = oob->rank;
     mesh->timeout_ms = timeout_ms;
+    mesh->init_deadline = deadline;
+    mesh->joining = true;
+    mesh->activity = "joining";
     for (size_t r = 0; r < n; r++)
-        mesh->peers[r] = (struct mesh_peer){.data = -1, .life = -1};
+        mesh->peers[r] = (struct mesh_peer){.data = -1, .life = -1, .process = -1};
     pthread_mutex_init(&mesh->life_lock, NULL);
     mesh->polls = calloc(n + 1, sizeof(*mesh->polls));
-    mesh->life_polls = calloc(n + 1, sizeof(*mesh->life_polls));
+    mesh->life_polls = calloc(2 * n + 1, sizeof(*mesh->life_polls));
     mesh->poll_rank = calloc(n + 1, sizeof(*mesh->poll_rank));
     mesh->verdicts = calloc(n, sizeof(int32_t) + MESH_TEXT_BYTES);
     mesh->interrupt_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -72,6 +75,7 @@ void cecl_mesh_close(struct cecl_mesh *mesh)
     for (int r = 0; r < mesh->nranks; r++) {
         close_if_open(mesh->peers[r].data);
         close_if_open(mesh->peers[r].life);
+        close_if_open(mesh->peers[r].process);
     }
     close_if_open(mesh->interrupt_fd);
     close_if_open(mesh->wake_fd);
@@ -81,6 +85,21 @@ void cecl_mesh_close(struct cecl_mesh *mesh)
     free(mesh->poll_rank);
     free(mesh->verdicts);
     free(mesh);
+}
+
+void cecl_mesh_joined(struct cecl_mesh *mesh)
+{
+    mesh->joining = false;
+}
+
+void cecl_mesh_activity(struct cecl_mesh *mesh, const char *call)
+{
+    mesh->activity = call;
+}
+
+bool cecl_mesh_broken(const struct cecl_mesh *mesh)
+{
+    return mesh->broken != ceclSuccess;
 }
 
 uint64_t cecl_mesh_exchanges(const struct cecl_mesh *mesh)
@@ -224,12 +243,27 @@ static ceclResult_t receive_some(struct cecl_mesh *mesh, int rank, const struct 
 
 /* ---- all peers together */
 
-/* Waits until some peer can go on. `left`: peers that are not through. */
+/* The exchange has outlasted its time: names whom it waits for. */
+static ceclResult_t name_who_is_late(const struct cecl_mesh *mesh)
+{
+    char list[120] = "";
+    size_t used = 0;
+    for (int r = 0; r < mesh->nranks && used < sizeof(list) - 16; r++)
+        if (r != mesh->rank && !has_all(&mesh->peers[r].transfer))
+            used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%d", used ? ", " : "", r);
+    if (mesh->joining)
+        return cecl_fail(ceclTimeout, "rank %s stopped joining: waited CECL_INIT_TIMEOUT_MS", list);
+    return cecl_fail(ceclTimeout,
+                     "%s: rank %s did not come within %" PRId64 " ms (CECL_TIMEOUT_MS); did every "
+                     "rank make the call?",
+                     mesh->activity, list, mesh->timeout_ms);
+}
+
+/* Waits until some peer can go on. `through`: there is nobody left to wait for. */
 static ceclResult_t wait_for_peers(struct cecl_mesh *mesh, const struct exchange *x,
                                    int64_t deadline, bool *through)
 {
     nfds_t count = 0;
-    int waiting_for = -1;
     for (int r = 0; r < mesh->nranks; r++) {
         struct mesh_peer *peer = &mesh->peers[r];
         if (r == mesh->rank)
@@ -238,8 +272,6 @@ static ceclResult_t wait_for_peers(struct cecl_mesh *mesh, const struct exchange
                    got = has_all(&peer->transfer);
         if (sent && got)
             continue;
-        if (!got && waiting_for < 0)
-            waiting_for = r;
         mesh->poll_rank[count] = r;
         mesh->polls[count++] = (struct pollfd){
             .fd = peer->data, .events = (short)((got ? 0 : POLLIN) | (sent ? 0 : POLLOUT))};
@@ -252,20 +284,19 @@ static ceclResult_t wait_for_peers(struct cecl_mesh *mesh, const struct exchange
     if (ready < 0 && errno != EINTR)
         return cecl_fail(ceclSystemError, "poll: %s", strerror(errno));
     if (ready == 0)
-        return cecl_fail(ceclTimeout,
-                         "waited %" PRId64
-                         " ms for rank %d in '%.8s'; did every rank make the call?",
-                         mesh->timeout_ms, waiting_for, x->header.kind);
-    if (ready > 0 && mesh->polls[count].revents)
-        return cecl_fail(ceclRemoteError, "given up: the communicator has failed or was aborted");
-    return ceclSuccess;
+        return name_who_is_late(mesh);
+    if (ready <= 0 || !mesh->polls[count].revents)
+        return ceclSuccess;
+    CECL_TRY(mesh_first_error(mesh));
+    return cecl_fail(ceclRemoteError, "%s: given up, for the communicator has failed",
+                     mesh->activity);
 }
 
 /* Moves all frames. When it succeeds every peer's frame was taken whole, whether it matched or not.
  * */
 static ceclResult_t move_frames(struct cecl_mesh *mesh, const struct exchange *x)
 {
-    const int64_t deadline = cecl_deadline(mesh->timeout_ms);
+    const int64_t deadline = mesh->joining ? mesh->init_deadline : cecl_deadline(mesh->timeout_ms);
     bool through = false;
     ceclResult_t result = ceclSuccess;
 

@@ -7,6 +7,7 @@
 #ifndef CECL_BOOT_MESH_H
 #define CECL_BOOT_MESH_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "boot/oob.h"
@@ -14,10 +15,19 @@
 struct cecl_mesh;
 
 /* Collective. Connects all ranks of `oob`, which may be closed afterwards. Every wait ends at
- * `deadline` (cecl_deadline).
- * timeout_ms  bound of the waits of later calls; 0 or less: none. */
+ * `deadline` (cecl_deadline), also those of other calls until cecl_mesh_joined.
+ * timeout_ms  bound of the waits after that; 0 or less: none. */
 ceclResult_t cecl_mesh_open(struct cecl_oob *oob, int64_t deadline, int64_t timeout_ms,
                             struct cecl_mesh **mesh);
+
+/* Local. The communicator is made. */
+void cecl_mesh_joined(struct cecl_mesh *mesh);
+
+/* Local. Names the public call that this rank is in, for messages; kept as a pointer. */
+void cecl_mesh_activity(struct cecl_mesh *mesh, const char *call);
+
+/* Local. Whether an exchange was cut: no further one can succeed. */
+bool cecl_mesh_broken(const struct cecl_mesh *mesh);
 
 /* Local. Tells the peers goodbye (so that leaving is no death), closes, frees. NULL has no effect.
  * */
@@ -51,6 +61,9 @@ uint64_t cecl_mesh_exchanges(const struct cecl_mesh *mesh);
  * cecl_message() name it. A goodbye from a peer is remembered (cecl_mesh_left). */
 ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms);
 void cecl_mesh_wake(struct cecl_mesh *mesh);
+/* Hears what there is, without waiting; results as cecl_mesh_watch. Any thread. What a peer told
+ * before it wrote to our memory is heard by whoever has seen that writing. */
+ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh);
 /* Whether `peer` has said goodbye. */
 int cecl_mesh_left(struct cecl_mesh *mesh, int peer);
 /* Tells all peers that this rank gives up, with its cause; best effort, never blocks. */

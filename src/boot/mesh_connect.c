@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -187,6 +188,20 @@ static ceclResult_t await_callers(struct cecl_mesh *mesh, const struct invitatio
     return result;
 }
 
+/* Of each peer's process, so that its end is heard even where a child of it keeps the sockets open.
+ * Peers of another process namespace, or in this process, have none; nor where none can be had. */
+static void open_processes(struct cecl_mesh *mesh)
+{
+    for (int r = 0; r < mesh->nranks; r++) {
+        struct ucred credentials;
+        socklen_t length = sizeof(credentials);
+        if (r != mesh->rank &&
+            getsockopt(mesh->peers[r].data, SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0 &&
+            credentials.pid > 0 && credentials.pid != getpid())
+            mesh->peers[r].process = (int)syscall(SYS_pidfd_open, credentials.pid, 0);
+    }
+}
+
 ceclResult_t mesh_connect(struct cecl_mesh *mesh, struct cecl_oob *oob, int64_t deadline)
 {
     struct invitation mine = {0}, *all = calloc((size_t)mesh->nranks, sizeof(*all));
@@ -214,6 +229,8 @@ ceclResult_t mesh_connect(struct cecl_mesh *mesh, struct cecl_oob *oob, int64_t 
         result = await_callers(mesh, &mine, listener, deadline);
     else if (listener >= 0)
         close(listener);
+    if (result == ceclSuccess)
+        open_processes(mesh);
     free(all);
     return result;
 }

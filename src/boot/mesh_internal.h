@@ -32,6 +32,7 @@ struct mesh_transfer {
 
 struct mesh_peer {
     int data, life;              /* sockets, or -1 (own rank) */
+    int process;                 /* readable once the peer's process has ended, or -1 */
     _Atomic int state;           /* enum mesh_state */
     char cause[MESH_TEXT_BYTES]; /* of MESH_ABORTED; under life_lock */
     struct mesh_transfer transfer;
@@ -40,6 +41,9 @@ struct mesh_peer {
 struct cecl_mesh {
     int nranks, rank;
     int64_t timeout_ms;
+    int64_t init_deadline; /* of all waits while `joining` */
+    bool joining;
+    const char *activity; /* the public call that this rank is in, for messages */
     uint32_t sequence;
     _Atomic uint64_t exchanges;
     int interrupt_fd;    /* event: data waits end */
@@ -48,7 +52,7 @@ struct cecl_mesh {
     char broken_text[CECL_MESSAGE_BYTES];
     pthread_mutex_t life_lock;
     struct pollfd *polls;      /* [nranks + 1], of the exchanging thread */
-    struct pollfd *life_polls; /* [nranks + 1], of the watching thread */
+    struct pollfd *life_polls; /* [2 * nranks + 1], of the watching thread */
     int *poll_rank;            /* [nranks + 1] */
     void *verdicts;            /* [nranks], for cecl_mesh_agree */
     struct mesh_peer peers[];
@@ -63,5 +67,7 @@ enum mesh_state mesh_read_life(struct cecl_mesh *mesh, int peer);
 void mesh_say_goodbye(struct cecl_mesh *mesh);
 /* The words for a peer that is not alive, as an error. */
 ceclResult_t mesh_peer_error(struct cecl_mesh *mesh, int peer);
+/* The words for the first peer that aborted or died; success where there is none. */
+ceclResult_t mesh_first_error(struct cecl_mesh *mesh);
 
 #endif

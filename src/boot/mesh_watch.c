@@ -77,28 +77,59 @@ ceclResult_t mesh_peer_error(struct cecl_mesh *mesh, int rank)
     return cecl_fail(ceclRemoteError, "rank %d ended unexpectedly", rank);
 }
 
-ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms)
+ceclResult_t mesh_first_error(struct cecl_mesh *mesh)
 {
-    nfds_t count = 0;
-    for (int r = 0; r < mesh->nranks; r++)
-        if (r != mesh->rank && atomic_load(&mesh->peers[r].state) == MESH_ALIVE)
-            mesh->life_polls[count++] =
-                (struct pollfd){.fd = mesh->peers[r].life, .events = POLLIN};
-    mesh->life_polls[count] = (struct pollfd){.fd = mesh->wake_fd, .events = POLLIN};
-    const bool news = poll(mesh->life_polls, count + 1, wait_ms) > 0;
-    eventfd_t events;
-    if (news && mesh->life_polls[count].revents)
-        (void)!eventfd_read(mesh->wake_fd, &events);
     for (int r = 0; r < mesh->nranks; r++) {
-        if (r == mesh->rank)
-            continue;
-        /* An exchange may have heard of it first. */
-        const enum mesh_state state =
-            news ? mesh_read_life(mesh, r) : (enum mesh_state)atomic_load(&mesh->peers[r].state);
+        const enum mesh_state state = (enum mesh_state)atomic_load(&mesh->peers[r].state);
         if (state == MESH_ABORTED || state == MESH_DEAD)
             return mesh_peer_error(mesh, r);
     }
     return ceclSuccess;
+}
+
+ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh)
+{
+    for (int r = 0; r < mesh->nranks; r++)
+        if (r != mesh->rank)
+            mesh_read_life(mesh, r);
+    return mesh_first_error(mesh);
+}
+
+/* The peer's process has ended, whoever else still holds its sockets: a child of it may. */
+static void note_end(struct cecl_mesh *mesh, int rank)
+{
+    int alive = MESH_ALIVE;
+    if (mesh_read_life(mesh, rank) == MESH_ALIVE)
+        atomic_compare_exchange_strong(&mesh->peers[rank].state, &alive, MESH_DEAD);
+}
+
+ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms)
+{
+    nfds_t count = 0;
+    for (int r = 0; r < mesh->nranks; r++) {
+        const struct mesh_peer *peer = &mesh->peers[r];
+        if (r == mesh->rank || atomic_load(&peer->state) != MESH_ALIVE)
+            continue;
+        mesh->life_polls[count++] = (struct pollfd){.fd = peer->life, .events = POLLIN};
+        mesh->life_polls[count++] = (struct pollfd){.fd = peer->process, .events = POLLIN};
+    }
+    mesh->life_polls[count] = (struct pollfd){.fd = mesh->wake_fd, .events = POLLIN};
+    if (poll(mesh->life_polls, count + 1, wait_ms) > 0) {
+        eventfd_t events;
+        if (mesh->life_polls[count].revents)
+            (void)!eventfd_read(mesh->wake_fd, &events);
+        nfds_t at = 0;
+        for (int r = 0; r < mesh->nranks; r++) {
+            if (r == mesh->rank || mesh->life_polls[at].fd != mesh->peers[r].life)
+                continue;
+            if (mesh->life_polls[at].revents)
+                mesh_read_life(mesh, r);
+            if (mesh->life_polls[at + 1].revents)
+                note_end(mesh, r);
+            at += 2;
+        }
+    }
+    return mesh_first_error(mesh); /* an exchange may have heard of it before */
 }
 
 int cecl_mesh_left(struct cecl_mesh *mesh, int peer)

@@ -17,11 +17,16 @@ void cecl_bound_free(struct cecl_bound *bound)
     free(bound);
 }
 
-/* Room for the most that `plan` can come to: a step is at most an operation or copies, and a piece.
- * */
+/* A long call tells how far it has come every so many phases: far less than half a cycle of flags,
+ * beyond which nobody could say whether it has begun. */
+#define PHASES_A_MARK 4096u
+
+/* Room for the most that `plan` can come to: a step, or a mark, is at most an operation or copies,
+ * and a piece. */
 static struct cecl_bound *bound_new(const struct cecl_plan *plan)
 {
-    const size_t nsteps = plan->nsteps, ncopies = plan->ncopies + nsteps;
+    const size_t nsteps = (size_t)plan->nsteps + plan->phases / PHASES_A_MARK,
+                 ncopies = plan->ncopies + nsteps;
     struct cecl_bound *bound = calloc(1, sizeof(*bound));
     if (!bound)
         return NULL;
@@ -128,8 +133,13 @@ static void bind_signal(const struct cecl_engine *engine, const struct cecl_step
 static ceclResult_t bind_steps(const struct cecl_engine *engine, const struct cecl_plan *plan,
                                struct cecl_bound *bound)
 {
+    uint32_t marked = 0;
     for (uint32_t i = 0; i < plan->nsteps; i++) {
         const struct cecl_step *step = &plan->steps[i];
+        if (step->kind != CECL_STEP_COPY && step->phase > marked + PHASES_A_MARK) {
+            marked = step->phase - 1;
+            add_op(bound, CECL_MEMOP_WRITE, engine->done, marked);
+        }
         switch ((enum cecl_step_kind)step->kind) {
         case CECL_STEP_SIGNAL: bind_signal(engine, step, bound); break;
         case CECL_STEP_WAIT:
@@ -141,7 +151,6 @@ static ceclResult_t bind_steps(const struct cecl_engine *engine, const struct ce
     }
     /* A call without phases (one rank) still counts, so that its end can be seen. */
     bound->advance = plan->phases > 0 ? plan->phases : plan->nsteps > 0;
-    bound->done_op = bound->nops;
     if (bound->advance > 0)
         add_op(bound, CECL_MEMOP_WRITE, engine->done, bound->advance);
     return ceclSuccess;

@@ -24,9 +24,9 @@ struct cecl_bound {
     uint32_t advance;    /* of the epoch by this call */
     uint32_t npieces, nops, ncopies;
     struct cecl_piece *pieces;
-    struct cecl_memop
-        *ops;         /* value: the phase; the call's first epoch is added when it is issued */
-    uint32_t done_op; /* index of the operation that marks the end: an epoch, no flag */
+    /* value: the phase; the call's first epoch is added when it is issued, and that is a flag's
+     * value except for the engine's `done` */
+    struct cecl_memop *ops;
     struct cecl_batch batch; /* all copies of all pieces */
     ceclExplanation_t explanation;
 };

@@ -10,8 +10,8 @@
  * happening. */
 #define FIRST_EPOCH 0xffffff00u
 
-#define RELEASE_AHEAD                                                                              \
-    0x4000u /* beyond any epoch that is waited for, yet "later" in the flags' cyclic order */
+/* A quarter of the flags' cycle: half of it counts as later, half as earlier. */
+#define QUARTER 0x4000u
 
 uint32_t *cecl_engine_flag(const struct cecl_engine *engine, int holder, int writer)
 {
@@ -45,9 +45,8 @@ static ceclResult_t probe_way(struct cecl_engine *engine, enum cecl_flag_way way
 {
     const uint32_t epoch = FIRST_EPOCH - (way == CECL_FLAGS_COPY ? 1 : 0),
                    value = cecl_flag_value(epoch);
-    struct cecl_mesh *mesh = engine->pool->mesh;
 
-    CECL_TRY(cecl_mesh_agree(mesh, send_probe(engine, way, epoch, stream)));
+    CECL_TRY(cecl_pool_agree(engine->pool, send_probe(engine, way, epoch, stream)));
     ceclResult_t result =
         engine->dev->ops->words_read(engine->dev, cecl_engine_flag(engine, engine->rank, 0),
                                      (size_t)engine->nranks, engine->row);
@@ -56,7 +55,7 @@ static ceclResult_t probe_way(struct cecl_engine *engine, enum cecl_flag_way way
             result = cecl_fail(ceclUnhandledCudaError,
                                "a flag of rank %d did not arrive: %#x instead of %#x", r,
                                (unsigned)engine->row[r], (unsigned)value);
-    return cecl_mesh_agree(mesh, result);
+    return cecl_pool_agree(engine->pool, result);
 }
 
 /* Every value that a flag can have, in order. */
@@ -85,7 +84,7 @@ static ceclResult_t choose_way(struct cecl_engine *engine, int wanted)
 
     if (result == ceclSuccess)
         result = write_values(engine, stream);
-    result = cecl_mesh_agree(engine->pool->mesh, result);
+    result = cecl_pool_agree(engine->pool, result);
     if (result == ceclSuccess) {
         /* Copied flags are the faster ones where measured (docs/measurements.md), and no driver
          * refuses them. */
@@ -112,7 +111,7 @@ static ceclResult_t clear_flags(struct cecl_engine *engine)
     if (result == ceclSuccess &&
         !(engine->row = malloc((size_t)engine->nranks * sizeof(*engine->row))))
         result = cecl_fail(ceclOutOfMemory, "no host memory for %d flags", engine->nranks);
-    return cecl_mesh_agree(engine->pool->mesh, result);
+    return cecl_pool_agree(engine->pool, result);
 }
 
 ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool,
@@ -124,10 +123,11 @@ ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool
                                    .nranks = pool->nranks,
                                    .staging_bytes = staging_bytes,
                                    .epoch = FIRST_EPOCH};
+    CECL_TRY(cecl_pool_alloc_kept(pool, (uint64_t)pool->nranks * sizeof(uint32_t),
+                                  &engine->flags_offset));
     CECL_TRY(
-        cecl_pool_alloc(pool, (uint64_t)pool->nranks * sizeof(uint32_t), &engine->flags_offset));
-    CECL_TRY(cecl_pool_alloc(pool, CECL_FLAG_VALUES * sizeof(uint32_t), &engine->values_offset));
-    CECL_TRY(cecl_pool_alloc(pool, staging_bytes, &engine->staging_offset));
+        cecl_pool_alloc_kept(pool, CECL_FLAG_VALUES * sizeof(uint32_t), &engine->values_offset));
+    CECL_TRY(cecl_pool_alloc_kept(pool, staging_bytes, &engine->staging_offset));
     CECL_TRY(clear_flags(engine));
     CECL_TRY(choose_way(engine, way));
     atomic_store(&engine->target, engine->epoch);
@@ -155,11 +155,22 @@ bool cecl_engine_idle(const struct cecl_engine *engine)
     return (int32_t)(cecl_engine_done(engine) - atomic_load(&engine->target)) >= 0;
 }
 
+ceclResult_t cecl_engine_silence(struct cecl_engine *engine)
+{
+    if (engine->flags != CECL_FLAGS_COPY)
+        return ceclSuccess; /* the values are in the stream */
+    return engine->dev->ops->words_release(engine->dev, cecl_engine_value(engine, 0),
+                                           CECL_FLAG_VALUES,
+                                           cecl_flag_value(cecl_engine_done(engine) - QUARTER));
+}
+
+/* More may be pending than half a cycle of flags: each time another quarter is let go. */
 ceclResult_t cecl_engine_release(struct cecl_engine *engine)
 {
+    const uint32_t turn = atomic_fetch_add(&engine->releases, 1) + 1;
     return engine->dev->ops->words_release(
         engine->dev, cecl_engine_flag(engine, engine->rank, 0), (size_t)engine->nranks,
-        cecl_flag_value(atomic_load(&engine->target) + RELEASE_AHEAD));
+        cecl_flag_value(atomic_load(&engine->target) + turn * QUARTER));
 }
 
 ceclResult_t cecl_engine_progress(struct cecl_engine *engine, uint32_t *row,

@@ -48,11 +48,12 @@ struct cecl_engine {
     uint64_t values_offset; /* of every value a flag can have, in order: what COPY sends from */
     uint64_t staging_offset, staging_bytes;
     uint32_t epoch;          /* of all flags once every call so far is done */
-    _Atomic uint32_t target; /* = epoch, for the watchdog */
-    uint32_t *done;          /* host-visible word: epoch of the last call that is complete here */
-    bool used;               /* last_stream is meaningful */
-    uint64_t last_stream;    /* id of the stream of the last call: another one must wait for it */
-    uint32_t *row;           /* [nranks] scratch for reading flags while the engine opens */
+    _Atomic uint32_t target; /* epoch once all that is enqueued or being enqueued is done */
+    uint32_t *done;          /* host-visible word: epoch up to which this rank's stream has come */
+    _Atomic uint32_t releases; /* so far */
+    bool used;                 /* last_stream is meaningful */
+    uint64_t last_stream;      /* id of the stream of the last call: another one must wait for it */
+    uint32_t *row;             /* [nranks] scratch for reading flags while the engine opens */
     struct cecl_memop *scratch; /* operations with their epochs filled in */
     void **sources;             /* likewise the sources of copied flags */
     size_t scratch_count;       /* room in both */
@@ -82,8 +83,9 @@ void cecl_engine_refresh(const struct cecl_engine *engine, struct cecl_bound *bo
 ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_request *request,
                               const struct cecl_plan *plan, struct cecl_bound **bound);
 
-/* Enqueues a bound plan. Never waits. A failure after the first enqueued operation leaves peers
- * waiting: *started tells. */
+/* Enqueues a bound plan. Never waits, but where the driver's queue is full. After a failure
+ * *started tells whether something of it may be enqueued: peers then wait for what will not come,
+ * and the communicator has failed. */
 ceclResult_t cecl_engine_run(struct cecl_engine *engine, const struct cecl_bound *bound,
                              ceclStream_t stream, bool *started);
 
@@ -92,7 +94,10 @@ const ceclExplanation_t *cecl_bound_explanation(const struct cecl_bound *bound);
 
 /* -- for the watchdog and for teardown; any thread -- */
 bool cecl_engine_idle(const struct cecl_engine *engine);
-/* Lets everything that waits for flags go on. */
+/* Copies of flags that are enqueued, and go on once released, no longer tell peers anything. Flags
+ * by stream writes cannot be taken back: peers learn of the failure only as they hear of it. */
+ceclResult_t cecl_engine_silence(struct cecl_engine *engine);
+/* Lets what waits for flags go on; to be called again and again until the engine is idle. */
 ceclResult_t cecl_engine_release(struct cecl_engine *engine);
 
 /* How far the call in progress has come. */

@@ -1,4 +1,6 @@
 /* Issuing a bound plan on a stream: the hot path. No allocation, no look-up, no lock. */
+#include <string.h>
+
 #include "ce/bound.h"
 
 /* Calls of one communicator share flags, so they must run in the order in which they were made. On
@@ -9,7 +11,7 @@
 static ceclResult_t follow_last_call(struct cecl_engine *engine, ceclStream_t work)
 {
     const uint64_t id = engine->dev->ops->stream_id(engine->dev, work);
-    if (engine->used && id != engine->last_stream) {
+    if (engine->used && (id == 0 || id != engine->last_stream)) { /* 0: unknown */
         struct cecl_memop wait = {engine->done, engine->epoch, CECL_MEMOP_WAIT};
         CECL_TRY(engine->dev->ops->memops(engine->dev, work, &wait, 1));
     }
@@ -24,7 +26,8 @@ static ceclResult_t issue_memops(struct cecl_engine *engine, const struct cecl_b
     for (uint32_t i = 0; i < piece->count; i++) {
         const uint32_t at = piece->first + i, epoch = engine->epoch + bound->ops[at].value;
         engine->scratch[i] = bound->ops[at];
-        engine->scratch[i].value = at == bound->done_op ? epoch : cecl_flag_value(epoch);
+        engine->scratch[i].value =
+            engine->scratch[i].addr == engine->done ? epoch : cecl_flag_value(epoch);
     }
     return engine->dev->ops->memops(engine->dev, work, engine->scratch, piece->count);
 }
@@ -44,23 +47,43 @@ static ceclResult_t issue_piece(struct cecl_engine *engine, const struct cecl_bo
     return engine->dev->ops->copies(engine->dev, work, &batch);
 }
 
+static ceclResult_t issue_pieces(struct cecl_engine *engine, const struct cecl_bound *bound,
+                                 ceclStream_t work, bool *started)
+{
+    if (bound->npieces == 0)
+        return ceclSuccess;
+    CECL_TRY(follow_last_call(engine, work));
+    *started = true; /* a driver call that fails may have enqueued a part */
+    for (uint32_t i = 0; i < bound->npieces; i++)
+        CECL_TRY(issue_piece(engine, bound, &bound->pieces[i], work));
+    return ceclSuccess;
+}
+
 ceclResult_t cecl_engine_run(struct cecl_engine *engine, const struct cecl_bound *bound,
                              ceclStream_t stream, bool *started)
 {
     struct cecl_device *dev = engine->dev;
+    const uint32_t target = engine->epoch + bound->advance;
     ceclStream_t work;
 
     *started = false;
     CECL_TRY(dev->ops->stream_fork(dev, stream, &work));
-    ceclResult_t result = bound->npieces > 0 ? follow_last_call(engine, work) : ceclSuccess;
-    for (uint32_t i = 0; i < bound->npieces && result == ceclSuccess; i++) {
-        result = issue_piece(engine, bound, &bound->pieces[i], work);
-        *started = *started || result == ceclSuccess;
+    /* The watchdog knows of the call before anything of it can wait, this thread included. */
+    atomic_store(&engine->target, target);
+    const ceclResult_t result = issue_pieces(engine, bound, work, started);
+    if (result != ceclSuccess) {
+        char words[CECL_MESSAGE_BYTES];
+        memcpy(words, cecl_message(), sizeof(words));
+        if (*started) { /* its end is marked all the same; failing that, nothing is ever freed */
+            const struct cecl_memop end = {engine->done, target, CECL_MEMOP_WRITE};
+            (void)!dev->ops->memops(dev, work, &end, 1);
+            engine->epoch = target;
+        } else {
+            atomic_store(&engine->target, engine->epoch);
+        }
+        (void)!dev->ops->stream_join(dev, stream, work);
+        return cecl_fail_with(result, words);
     }
-    if (result == ceclSuccess && bound->npieces > 0) {
-        engine->epoch += bound->advance;
-        atomic_store_explicit(&engine->target, engine->epoch, memory_order_release);
-    }
-    ceclResult_t joined = dev->ops->stream_join(dev, stream, work);
-    return result != ceclSuccess ? result : joined;
+    engine->epoch = target;
+    return dev->ops->stream_join(dev, stream, work);
 }

@@ -4,11 +4,23 @@
 
 #include "comm/comm.h"
 
-/* One rank's arguments of a collective, as far as ranks must agree. */
+/* The calls that are compared. */
+enum cecl_called {
+    CECL_CALLED_ALL_GATHER,
+    CECL_CALLED_ALL_TO_ALL,
+    CECL_CALLED_MEM_ALLOC,
+    CECL_CALLED_MEM_FREE,
+    CECL_CALLED_COUNT
+};
+
+/* One rank's call, as far as ranks must agree. */
 struct cecl_signature {
-    uint64_t op, count, type, in_place;
-    uint64_t offset;      /* of recvbuff in the pool */
-    uint64_t send_offset; /* of sendbuff, where peers read it; otherwise 0 */
+    uint64_t call;        /* enum cecl_called */
+    uint64_t count;       /* elements; of ceclMemAlloc bytes */
+    uint64_t type;        /* ceclDataType_t */
+    uint64_t in_place;    /* 0 or 1 */
+    uint64_t offset;      /* in the pool, of recvbuff or ptr */
+    uint64_t send_offset; /* of sendbuff, where peers read it */
     int32_t status;       /* ceclResult_t: whether this rank's own checks passed */
     char text[180];       /* why not */
 };
@@ -16,10 +28,9 @@ struct cecl_signature {
 /* Room for the ranks' signatures, made when the communicator is; NULL without memory. */
 void *cecl_check_room(int nranks);
 
-/* Collective under CECL_CHECK=1. `local`: this rank's verdict on its own arguments, its message
- * recorded. All ranks go on,
- * or all refuse: ceclInvalidUsage with both ranks' values, or the words of the rank that refused.
- * */
+/* Collective under CECL_CHECK=1, otherwise no more than `local`: this rank's verdict on its own
+ * arguments, its message recorded. All ranks go on, or all refuse: ceclInvalidUsage with both
+ * ranks' values, or the words of the rank that refused. */
 ceclResult_t cecl_check_call(ceclComm_t comm, struct cecl_signature *mine, ceclResult_t local);
 
 #endif

@@ -78,6 +78,9 @@ static ceclResult_t check_buffers(ceclComm_t comm, const struct arguments *args,
     CECL_TRY(cecl_pool_locate(&comm->pool, args->recv, shape->recv_bytes, "recvbuff", &offset));
     if (shape->in_place)
         return ceclSuccess;
+    if (send + shape->send_bytes < send)
+        return cecl_fail(ceclInvalidArgument, "sendbuff %p: %zu bytes end beyond the last address",
+                         args->send, shape->send_bytes);
     if (send < recv + shape->recv_bytes && recv < send + shape->send_bytes)
         return cecl_fail(
             ceclInvalidArgument,
@@ -85,7 +88,7 @@ static ceclResult_t check_buffers(ceclComm_t comm, const struct arguments *args,
             "is %p",
             args->send, args->recv, shape->send_bytes, shape->recv_bytes,
             (void *)(recv + (args->op == ceclOpAllGather ? (size_t)comm->rank * shape->block : 0)));
-    if (cecl_pool_owns(&comm->pool, args->send))
+    if (cecl_pool_holds(&comm->pool, args->send))
         return cecl_pool_locate(&comm->pool, args->send, shape->send_bytes, "sendbuff", &offset);
     return comm->dev->ops->check_pointer(comm->dev, args->send, shape->send_bytes, "sendbuff");
 }
@@ -149,8 +152,10 @@ static ceclResult_t prepare(ceclComm_t comm, const struct arguments *args, struc
 static ceclResult_t compare_ranks(ceclComm_t comm, const struct arguments *args,
                                   const struct shape *shape, ceclResult_t local)
 {
-    struct cecl_signature mine = {
-        .op = (uint64_t)args->op, .count = args->count, .type = (uint64_t)args->type};
+    struct cecl_signature mine = {.call = args->op == ceclOpAllGather ? CECL_CALLED_ALL_GATHER
+                                                                      : CECL_CALLED_ALL_TO_ALL,
+                                  .count = args->count,
+                                  .type = (uint64_t)args->type};
     if (local == ceclSuccess && args->count > 0) {
         const char *base = cecl_pool_at(&comm->pool, comm->rank, 0);
         mine.in_place = shape->in_place;
@@ -169,8 +174,11 @@ static ceclResult_t collective(const struct arguments *args, ceclComm_t comm, ce
 
     CECL_TRY(cecl_comm_check(comm));
     ceclResult_t result = prepare(comm, args, &shape, &bound);
-    if (comm->config.check)
+    if (comm->config.check) {
+        if (result == ceclSuccess) /* nobody enqueues unless everybody can */
+            result = comm->dev->ops->stream_check(comm->dev, stream);
         result = compare_ranks(comm, args, &shape, result);
+    }
     if (result != ceclSuccess || !bound)
         return result;
 

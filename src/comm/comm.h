@@ -30,7 +30,9 @@ struct cecl_watch {
     pthread_t thread;
     bool running;
     _Atomic bool stop;
-    uint32_t *row; /* [nranks] */
+    uint32_t *row;        /* [nranks] */
+    pthread_mutex_t lock; /* of giving up */
+    bool told, silenced;  /* peers know; this rank's signals no longer count */
 };
 
 struct ceclComm {
@@ -43,7 +45,9 @@ struct ceclComm {
     struct cecl_engine engine;
     struct cecl_watch watch;
     bool finalized;
-    void *check_room; /* [nranks] signatures, for CECL_CHECK */
+    unsigned generation; /* of the process that made it: see util/fork.h */
+    ceclComm_t next;     /* in life.c's list of those that are gone */
+    void *check_room;    /* [nranks] signatures, for CECL_CHECK */
 
     /* The asynchronous error: written once, words first, under the lock. */
     pthread_mutex_t async_lock;
@@ -56,24 +60,39 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
 
 /* setup.c. Collective over `oob`, which stays the caller's. `local`: what this rank already knows
  * to be wrong (with its message
- * recorded); it takes part all the same, so that all ranks learn of it. */
+ * recorded); it takes part all the same, so that all ranks learn of it. Waits end at `deadline`. */
 ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *config,
-                             ceclResult_t local, ceclComm_t *comm);
+                             int64_t deadline, ceclResult_t local, ceclComm_t *comm);
 /* Frees whatever of a communicator exists. `drained`: no work is pending on its memory; otherwise
  * mappings are left alone. */
 void cecl_comm_free(ceclComm_t comm, bool drained);
 
 /* life.c */
-/* Refuses NULL, foreign, finalized and failed communicators. */
+/* Refuses NULL, foreign, destroyed and inherited handles. */
+ceclResult_t cecl_comm_check_handle(ceclComm_t comm);
+/* Those, and finalized and failed communicators. */
 ceclResult_t cecl_comm_check(ceclComm_t comm);
+/* Keeps what is left of a communicator for a while, so that its handle can be told from a live one;
+ * then frees it. */
+void cecl_comm_bury(ceclComm_t comm);
+/* Hears what peers have told by now; the asynchronous error, or success. What was seen of their
+ * data before is good if this succeeds. */
+ceclResult_t cecl_comm_hear(ceclComm_t comm);
+/* `result` of an exchange over the mesh. One that was cut cannot be followed by another: the
+ * communicator has failed. */
+ceclResult_t cecl_comm_exchanged(ceclComm_t comm, ceclResult_t result);
 /* Sets the asynchronous error; the first one stays. */
 void cecl_comm_set_async(ceclComm_t comm, ceclResult_t result, const char *message);
 /* The asynchronous error as this thread's own, or success. */
 ceclResult_t cecl_comm_async(ceclComm_t comm);
 
 /* watch.c */
+#define CECL_WATCH_SLACK_MS 1200 /* by which the watchdog may be late */
 ceclResult_t cecl_watch_start(ceclComm_t comm);
 void cecl_watch_stop(ceclComm_t comm);
+/* A failed communicator tells its peers, then lets go on whatever waits here. Again and again, for
+ * a late signal of a peer may put a flag back. */
+void cecl_watch_release(ceclComm_t comm);
 /* Waits until nothing of this communicator is pending, or `deadline`: ceclTimeout. */
 ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline);
 

@@ -22,8 +22,9 @@ static ceclResult_t check_config(const ceclConfig_t *config)
     if (config->size != sizeof(*config) || config->magic != CECL_CONFIG_MAGIC)
         return cecl_fail(
             ceclInvalidArgument,
-            "config: size %zu, magic %#x: not initialised with CECL_CONFIG_INITIALIZER",
-            config->size, config->magic);
+            "config: size %zu, magic %#x: not initialised with CECL_CONFIG_INITIALIZER of this "
+            "library's cecl.h (size %zu)",
+            config->size, config->magic, sizeof(*config));
     CECL_TRY(check_field("device", config->device, CECL_DEVICE_AUTO, CECL_DEVICE_HOST));
     CECL_TRY(check_field("cudaDevice", config->cudaDevice, CECL_CUDA_DEVICE_BY_RANK, 1 << 16));
     CECL_TRY(check_field("smPolicy", config->smPolicy, CECL_SM_NEVER, CECL_SM_ALLOW));

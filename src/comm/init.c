@@ -6,13 +6,21 @@
 #include "plan/plan.h"
 #include "util/clock.h"
 
-static ceclResult_t check_arguments(const ceclComm_t *comm, int nranks, int rank)
+static ceclResult_t check_nranks(int nranks)
 {
+    return nranks >= 1 && nranks <= CECL_MAX_RANKS
+               ? ceclSuccess
+               : cecl_fail(ceclInvalidArgument, "nranks %d: 1 to %d expected", nranks,
+                           CECL_MAX_RANKS);
+}
+
+/* What may be wrong on one rank while others wait for it: it takes part, and they learn of it. */
+static ceclResult_t check_rest(const ceclComm_t *comm, int nranks, int rank,
+                               const ceclConfig_t *config, struct cecl_resolved *resolved)
+{
+    CECL_TRY(cecl_config_resolve(config, resolved));
     if (!comm)
         return cecl_fail(ceclInvalidArgument, "comm: NULL");
-    if (nranks < 1 || nranks > CECL_MAX_RANKS)
-        return cecl_fail(ceclInvalidArgument, "nranks %d: 1 to %d expected", nranks,
-                         CECL_MAX_RANKS);
     if (rank < 0 || rank >= nranks)
         return cecl_fail(ceclInvalidArgument, "rank %d: 0 to %d expected", rank, nranks - 1);
     return ceclSuccess;
@@ -31,14 +39,17 @@ CECL_API ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int nranks, ceclU
     struct cecl_resolved resolved;
     struct cecl_oob oob = {0};
 
-    CECL_TRY(check_arguments(comm, nranks, rank));
-    ceclResult_t local = cecl_config_resolve(config, &resolved);
+    CECL_TRY(check_nranks(nranks));
+    const ceclResult_t local = check_rest(comm, nranks, rank, config, &resolved);
+    const int64_t deadline = cecl_deadline(resolved.init_timeout_ms);
     char words[CECL_MESSAGE_BYTES];
     __builtin_memcpy(words, cecl_message(), sizeof(words));
-    CECL_TRY(cecl_tcp_join(&oob, &id, nranks, rank, cecl_deadline(resolved.init_timeout_ms)));
-    if (local != ceclSuccess)
+    ceclResult_t result = cecl_tcp_join(&oob, &id, nranks, rank, deadline);
+    if (local != ceclSuccess) /* its own words are the best it has */
         cecl_fail_with(local, words);
-    ceclResult_t result = cecl_comm_setup(&oob, &resolved, local, comm);
+    if (result != ceclSuccess)
+        return local != ceclSuccess ? local : result;
+    result = cecl_comm_setup(&oob, &resolved, deadline, local, comm);
     cecl_oob_close(&oob);
     return result;
 }
@@ -54,15 +65,16 @@ CECL_API ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank, co
     struct cecl_resolved resolved;
     struct cecl_oob ours = {0};
 
-    CECL_TRY(check_arguments(comm, nranks, rank));
+    CECL_TRY(check_nranks(nranks));
     if (!oob || !oob->allGather || !oob->barrier)
         return cecl_fail(ceclInvalidArgument, "oob%s: NULL",
                          !oob              ? ""
                          : !oob->allGather ? "->allGather"
                                            : "->barrier");
-    ceclResult_t local = cecl_config_resolve(config, &resolved);
+    const ceclResult_t local = check_rest(comm, nranks, rank, config, &resolved);
     cecl_oob_from_callbacks(&ours, oob, nranks, rank);
-    ceclResult_t result = cecl_comm_setup(&ours, &resolved, local, comm);
+    ceclResult_t result =
+        cecl_comm_setup(&ours, &resolved, cecl_deadline(resolved.init_timeout_ms), local, comm);
     cecl_oob_close(&ours);
     return result;
 }
@@ -91,7 +103,8 @@ static void *join_as_member(void *argument)
     resolved.cuda_device =
         /* the list is the caller's word; CECL_CUDA_DEVICE is for ranks that choose alone */
         me->device;
-    me->result = cecl_comm_setup(&oob, &resolved, local, &me->comm);
+    me->result =
+        cecl_comm_setup(&oob, &resolved, cecl_deadline(resolved.init_timeout_ms), local, &me->comm);
     cecl_oob_close(&oob);
     __builtin_memcpy(me->words, cecl_message(), sizeof(me->words));
     return NULL;
@@ -128,8 +141,8 @@ CECL_API ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *de
     struct cecl_resolved resolved;
     struct cecl_oob_group *group = NULL;
 
-    CECL_TRY(check_arguments(comms, ndev, 0));
-    CECL_TRY(cecl_config_resolve(NULL, &resolved));
+    CECL_TRY(check_nranks(ndev));
+    CECL_TRY(check_rest(comms, ndev, 0, NULL, &resolved));
     for (int r = 0; devlist && r < ndev; r++)
         if (devlist[r] < 0)
             return cecl_fail(ceclInvalidArgument, "devlist[%d] = %d: a CUDA ordinal expected", r,

@@ -1,39 +1,73 @@
 /* A communicator's life after it is made: questions to it, its errors, and its end. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "comm/comm.h"
 #include "util/clock.h"
+#include "util/fork.h"
 #include "util/log.h"
 
 #define TEARDOWN_MS 30000 /* bound of Destroy where the communicator itself has none */
+#define GRAVES 64         /* communicators that are gone and still told from live ones */
 #define RELEASED_MS 5000  /* how long released work may take to end */
 
-static ceclResult_t check_handle(ceclComm_t comm)
+ceclResult_t cecl_comm_check_handle(ceclComm_t comm)
 {
     if (!comm)
         return cecl_fail(ceclInvalidArgument, "comm: NULL");
     if (comm->magic != CECL_COMM_MAGIC)
         return cecl_fail(ceclInvalidArgument, "comm %p: not a communicator (destroyed before?)",
                          (void *)comm);
+    if (comm->generation != cecl_fork_generation())
+        return cecl_fail(ceclInvalidUsage,
+                         "comm %p: made by the process that this one was forked from, and of use "
+                         "only there",
+                         (void *)comm);
     return ceclSuccess;
 }
 
 ceclResult_t cecl_comm_check(ceclComm_t comm)
 {
-    CECL_TRY(check_handle(comm));
+    CECL_TRY(cecl_comm_check_handle(comm));
     if (comm->finalized)
-        return cecl_fail(ceclInvalidUsage, "comm: finalized; only ceclCommDestroy may follow");
+        return cecl_fail(ceclInvalidUsage,
+                         "comm: finalized; only queries, ceclStreamDestroy and ceclCommDestroy or "
+                         "ceclCommAbort may follow");
     return cecl_comm_async(comm);
+}
+
+void cecl_comm_bury(ceclComm_t comm)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static ceclComm_t first, last;
+    static int count;
+    ceclComm_t oldest = NULL;
+
+    memset(comm, 0, sizeof(*comm));
+    pthread_mutex_lock(&lock);
+    if (last)
+        last->next = comm;
+    else
+        first = comm;
+    last = comm;
+    if (++count > GRAVES) {
+        oldest = first;
+        first = oldest->next;
+        count--;
+    }
+    pthread_mutex_unlock(&lock);
+    free(oldest);
 }
 
 void cecl_comm_set_async(ceclComm_t comm, ceclResult_t result, const char *message)
 {
     pthread_mutex_lock(&comm->async_lock);
     if (atomic_load(&comm->async_result) == ceclSuccess) {
-        strncpy(comm->async_message, message, sizeof(comm->async_message) - 1);
+        snprintf(comm->async_message, sizeof(comm->async_message), "%s", message);
         atomic_store(&comm->async_result, (int)result);
         cecl_log(CECL_LOG_WARN, comm->rank, "communicator failed: %s", comm->async_message);
+        cecl_mesh_wake(comm->mesh); /* the watchdog does the rest */
     }
     pthread_mutex_unlock(&comm->async_lock);
 }
@@ -43,6 +77,24 @@ ceclResult_t cecl_comm_async(ceclComm_t comm)
     /* The words are written before the result and never again: reading them needs no lock. */
     ceclResult_t result = (ceclResult_t)atomic_load(&comm->async_result);
     return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, comm->async_message);
+}
+
+ceclResult_t cecl_comm_hear(ceclComm_t comm)
+{
+    if (atomic_load(&comm->async_result) == ceclSuccess) {
+        const ceclResult_t news = cecl_mesh_news(comm->mesh);
+        if (news != ceclSuccess)
+            cecl_comm_set_async(comm, news, cecl_message());
+    }
+    return cecl_comm_async(comm);
+}
+
+ceclResult_t cecl_comm_exchanged(ceclComm_t comm, ceclResult_t result)
+{
+    if (result == ceclSuccess || !cecl_mesh_broken(comm->mesh))
+        return result;
+    cecl_comm_set_async(comm, result, cecl_message()); /* unless the watchdog knew more, before */
+    return cecl_comm_async(comm);
 }
 
 /* ---- questions */
@@ -63,28 +115,28 @@ CECL_API ceclResult_t ceclGetVersion(int *version)
 
 CECL_API ceclResult_t ceclCommCount(ceclComm_t comm, int *count)
 {
-    CECL_TRY(check_handle(comm));
+    CECL_TRY(cecl_comm_check_handle(comm));
     return tell(comm, "count", count, comm->nranks);
 }
 
 CECL_API ceclResult_t ceclCommUserRank(ceclComm_t comm, int *rank)
 {
-    CECL_TRY(check_handle(comm));
+    CECL_TRY(cecl_comm_check_handle(comm));
     return tell(comm, "rank", rank, comm->rank);
 }
 
 CECL_API ceclResult_t ceclCommCuDevice(ceclComm_t comm, int *device)
 {
-    CECL_TRY(check_handle(comm));
+    CECL_TRY(cecl_comm_check_handle(comm));
     return tell(comm, "device", device, comm->dev->ordinal);
 }
 
 CECL_API ceclResult_t ceclCommGetAsyncError(ceclComm_t comm, ceclResult_t *asyncError)
 {
-    CECL_TRY(check_handle(comm));
+    CECL_TRY(cecl_comm_check_handle(comm));
     if (!asyncError)
         return cecl_fail(ceclInvalidArgument, "asyncError: NULL");
-    *asyncError = (ceclResult_t)atomic_load(&comm->async_result);
+    *asyncError = cecl_comm_hear(comm);
     return ceclSuccess;
 }
 
@@ -97,26 +149,34 @@ CECL_API const char *ceclGetLastError(ceclComm_t comm)
 
 /* ---- the end */
 
+/* Waits for what this rank has enqueued: collectives, and copies on streams of ceclStreamCreate. */
+static ceclResult_t drain(ceclComm_t comm, int64_t deadline)
+{
+    CECL_TRY(cecl_watch_drain(comm, deadline));
+    return comm->dev->ops->streams_drain(comm->dev, deadline);
+}
+
 CECL_API ceclResult_t ceclCommFinalize(ceclComm_t comm)
 {
     CECL_TRY(cecl_comm_check(comm));
-    ceclResult_t result = cecl_watch_drain(comm, CECL_NO_DEADLINE);
+    ceclResult_t result = drain(comm, CECL_NO_DEADLINE);
     if (result == ceclSuccess)
         comm->finalized = true;
     return result;
 }
 
-/* Releases what is pending and frees. Memory that the device may still touch is left mapped: a leak
- * is better than a fault. */
+/* Lets what is pending go on, and frees. Memory that the device may still touch is left mapped: a
+ * leak is better than a fault. */
 static void release_and_free(ceclComm_t comm)
 {
     const int64_t deadline = cecl_deadline(RELEASED_MS);
-    bool drained = cecl_engine_idle(&comm->engine);
-    while (!drained && cecl_now_ms() < deadline) {
-        cecl_engine_release(&comm->engine);
-        cecl_watch_drain(comm, cecl_deadline(20));
+    bool drained;
+    do {
+        cecl_watch_release(comm);
+        (void)!cecl_watch_drain(comm, cecl_deadline(20));
         drained = cecl_engine_idle(&comm->engine);
-    }
+    } while (!drained && cecl_now_ms() < deadline);
+    drained = drained && comm->dev->ops->streams_drain(comm->dev, deadline) == ceclSuccess;
     if (!drained)
         cecl_log(CECL_LOG_WARN, comm->rank,
                  "work did not end %d ms after its release; its memory stays mapped", RELEASED_MS);
@@ -125,18 +185,17 @@ static void release_and_free(ceclComm_t comm)
 
 CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm)
 {
-    CECL_TRY(check_handle(comm));
+    CECL_TRY(cecl_comm_check_handle(comm));
     const int64_t bound = comm->config.timeout_ms > 0 ? comm->config.timeout_ms : TEARDOWN_MS;
     ceclResult_t result = cecl_comm_async(comm);
-    if (result == ceclSuccess)
-        result = cecl_watch_drain(comm, cecl_deadline(bound));
+    if (result == ceclSuccess) /* the watchdog comes first, for it can say who is late */
+        result = drain(comm, cecl_deadline(bound + CECL_WATCH_SLACK_MS));
     if (result == ceclSuccess) {
         cecl_comm_free(comm, true);
     } else {
         char words[CECL_MESSAGE_BYTES];
-        strncpy(words, cecl_message(), sizeof(words) - 1);
-        words[sizeof(words) - 1] = '\0';
-        cecl_mesh_tell_abort(comm->mesh, words);
+        snprintf(words, sizeof(words), "%s", cecl_message());
+        cecl_comm_set_async(comm, result, words);
         release_and_free(comm);
         cecl_fail_with(result, words);
     }
@@ -145,10 +204,8 @@ CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm)
 
 CECL_API ceclResult_t ceclCommAbort(ceclComm_t comm)
 {
-    CECL_TRY(check_handle(comm));
-    cecl_comm_set_async(comm, ceclRemoteError, "aborted by this rank's ceclCommAbort");
-    cecl_mesh_interrupt(comm->mesh);
-    cecl_mesh_tell_abort(comm->mesh, "ceclCommAbort was called");
+    CECL_TRY(cecl_comm_check_handle(comm));
+    cecl_comm_set_async(comm, ceclRemoteError, "ceclCommAbort was called");
     release_and_free(comm);
     return ceclSuccess;
 }

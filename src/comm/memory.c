@@ -1,25 +1,35 @@
 /* Public entry points to symmetric memory. */
+#include "comm/check.h"
 #include "comm/comm.h"
 
 CECL_API ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, size_t bytes)
 {
+    struct cecl_signature mine = {.call = CECL_CALLED_MEM_ALLOC, .count = bytes};
     uint64_t offset;
     CECL_TRY(cecl_comm_check(comm));
-    if (!ptr)
-        return cecl_fail(ceclInvalidArgument, "ptr: NULL");
+    CECL_TRY(cecl_check_call(comm, &mine,
+                             ptr ? ceclSuccess : cecl_fail(ceclInvalidArgument, "ptr: NULL")));
     if (bytes == 0) {
         *ptr = NULL;
         return ceclSuccess;
     }
-    CECL_TRY(cecl_pool_alloc(&comm->pool, bytes, &offset));
+    cecl_mesh_activity(comm->mesh, "ceclMemAlloc");
+    CECL_TRY(cecl_comm_exchanged(comm, cecl_pool_alloc(&comm->pool, bytes, &offset)));
     *ptr = cecl_pool_at(&comm->pool, comm->rank, offset);
     return ceclSuccess;
 }
 
 CECL_API ceclResult_t ceclMemFree(ceclComm_t comm, void *ptr)
 {
+    struct cecl_signature mine = {.call = CECL_CALLED_MEM_FREE};
+    uint64_t offset = UINT64_MAX; /* NULL's */
     CECL_TRY(cecl_comm_check(comm));
-    return ptr ? cecl_pool_free(&comm->pool, ptr) : ceclSuccess;
+    ceclResult_t local = ptr ? cecl_pool_allocation(&comm->pool, ptr, &offset) : ceclSuccess;
+    mine.offset = offset;
+    CECL_TRY(cecl_check_call(comm, &mine, local));
+    if (ptr)
+        cecl_pool_free(&comm->pool, offset);
+    return ceclSuccess;
 }
 
 CECL_API ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const void *ptr, int peer, void **peerPtr)

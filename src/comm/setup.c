@@ -12,6 +12,7 @@
 #include "comm/check.h"
 #include "comm/comm.h"
 #include "util/clock.h"
+#include "util/fork.h"
 #include "util/log.h"
 
 #define HELLO_MAGIC 0x6365636c68656c6cu
@@ -89,6 +90,13 @@ static ceclResult_t compare_config(const struct cecl_resolved *a, const struct c
     return ceclSuccess;
 }
 
+/* A rank's word, which came through the caller's callbacks. */
+static ceclResult_t known_result(int32_t status)
+{
+    return status >= ceclUnhandledCudaError && status <= ceclTimeout ? (ceclResult_t)status
+                                                                     : ceclInternalError;
+}
+
 static ceclResult_t compare_hellos(const struct hello *all, int nranks)
 {
     for (int r = 0; r < nranks; r++) {
@@ -96,7 +104,7 @@ static ceclResult_t compare_hellos(const struct hello *all, int nranks)
             return cecl_fail(ceclInvalidUsage, "rank %d has another version of cecl: %d, not %d", r,
                              (int)all[r].version, CECL_VERSION);
         if (all[r].status != ceclSuccess)
-            return cecl_fail((ceclResult_t)all[r].status, "rank %d: %.*s", r, TEXT_BYTES,
+            return cecl_fail(known_result(all[r].status), "rank %d: %.*s", r, TEXT_BYTES,
                              all[r].text);
     }
     for (int r = 0; r < nranks; r++) {
@@ -153,11 +161,9 @@ static ceclResult_t open_device(ceclComm_t comm, const struct hello *all)
                     (int)all[comm->rank].gpu.ordinal, r);
         return ceclSuccess;
     }
-    if (comm->config.device == CECL_DEVICE_CUDA)
-        return cuda;
     if (comm->config.device == CECL_DEVICE_AUTO && comm->rank == 0)
         cecl_log(CECL_LOG_WARN, -1,
-                 "running on the host device: %s (CECL_DEVICE=host says so on purpose)",
+                 "running on the host device: %s; CECL_DEVICE=host chooses it without this warning",
                  cecl_message());
     return cecl_host_open(&comm->dev);
 }
@@ -186,12 +192,13 @@ static ceclResult_t settle_sizes(ceclComm_t comm)
 /* The stages after the introduction. */
 static ceclResult_t build(ceclComm_t comm, const struct hello *all)
 {
+    if (comm->config.device == CECL_DEVICE_CUDA)
+        CECL_TRY(gpus_suffice(all, comm->nranks)); /* all ranks know it alike */
     CECL_TRY(cecl_mesh_agree(comm->mesh, open_device(comm, all)));
     CECL_TRY(settle_sizes(comm));
 
     const struct cecl_pool_config pool = {.slice_bytes = (uint64_t)comm->config.pool_bytes,
-                                          .segment_bytes = (uint64_t)comm->config.segment_bytes,
-                                          .check = comm->config.check};
+                                          .segment_bytes = (uint64_t)comm->config.segment_bytes};
     CECL_TRY(cecl_mesh_agree(comm->mesh, cecl_pool_open(&comm->pool, comm->dev, comm->mesh,
                                                         comm->rank, comm->nranks, &pool)));
     CECL_TRY(cecl_engine_open(&comm->engine, &comm->pool, (uint64_t)comm->config.staging_bytes,
@@ -210,7 +217,10 @@ static ceclComm_t comm_new(int rank, int nranks, const struct cecl_resolved *con
     comm->rank = rank;
     comm->nranks = nranks;
     comm->config = *config;
+    cecl_fork_watch();
+    comm->generation = cecl_fork_generation();
     pthread_mutex_init(&comm->async_lock, NULL);
+    pthread_mutex_init(&comm->watch.lock, NULL);
     comm->check_room = cecl_check_room(nranks);
     if (comm->check_room)
         return comm;
@@ -219,7 +229,7 @@ static ceclComm_t comm_new(int rank, int nranks, const struct cecl_resolved *con
 }
 
 ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *config,
-                             ceclResult_t local, ceclComm_t *out)
+                             int64_t deadline, ceclResult_t local, ceclComm_t *out)
 {
     struct hello me, *all = calloc((size_t)oob->nranks, sizeof(*all));
     ceclComm_t comm = comm_new(oob->rank, oob->nranks, config);
@@ -236,16 +246,20 @@ ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *c
         result = local; /* it has nowhere to receive: the peers' waits end by their deadline */
     }
     if (result == ceclSuccess)
-        result = cecl_mesh_open(oob, cecl_deadline(config->init_timeout_ms), config->timeout_ms,
-                                &comm->mesh);
+        result = cecl_mesh_open(oob, deadline, config->timeout_ms, &comm->mesh);
     if (result == ceclSuccess)
         result = build(comm, all);
     free(all);
     if (result != ceclSuccess) {
+        char words[CECL_MESSAGE_BYTES];
+        snprintf(words, sizeof(words), "%s", cecl_message());
+        if (comm && comm->mesh)
+            cecl_mesh_tell_abort(comm->mesh, words); /* before the goodbye: who waits hears why */
         if (comm)
             cecl_comm_free(comm, true);
-        return result;
+        return cecl_fail_with(result, words);
     }
+    cecl_mesh_joined(comm->mesh);
     comm->magic = CECL_COMM_MAGIC;
     cecl_log(CECL_LOG_INFO, comm->rank, "joined %d ranks on %s, flags by %s", comm->nranks,
              comm->dev->kind == CECL_KIND_CUDA ? "CUDA" : "the host device",
@@ -266,6 +280,6 @@ void cecl_comm_free(ceclComm_t comm, bool drained)
     }
     free(comm->check_room);
     pthread_mutex_destroy(&comm->async_lock);
-    comm->magic = 0;
-    free(comm);
+    pthread_mutex_destroy(&comm->watch.lock);
+    cecl_comm_bury(comm);
 }

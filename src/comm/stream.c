@@ -11,16 +11,15 @@ CECL_API ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream)
 
 CECL_API ceclResult_t ceclStreamSynchronize(ceclComm_t comm, ceclStream_t stream)
 {
-    CECL_TRY(cecl_comm_check(comm));
+    CECL_TRY(cecl_comm_check_handle(comm)); /* a failed one's work must have ended, too */
     CECL_TRY(comm->dev->ops->stream_synchronize(comm->dev, stream));
-    return cecl_comm_async(comm); /* the wait may have ended because the call was given up */
+    return cecl_comm_hear(comm); /* the wait may have ended because the call was given up */
 }
 
 CECL_API ceclResult_t ceclStreamDestroy(ceclComm_t comm, ceclStream_t stream)
 {
     /* A failed or finalized communicator still lets go of its streams. */
-    if (!comm || comm->magic != CECL_COMM_MAGIC)
-        return cecl_fail(ceclInvalidArgument, "comm %p: not a communicator", (void *)comm);
+    CECL_TRY(cecl_comm_check_handle(comm));
     if (!stream)
         return cecl_fail(ceclInvalidArgument, "stream: the default stream is not the caller's");
     return comm->dev->ops->stream_destroy(comm->dev, stream);

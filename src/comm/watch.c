@@ -10,7 +10,7 @@
 #include "util/clock.h"
 #include "util/thread.h"
 
-#define TICK_MAX_MS 500
+#define TICK_MAX_MS 500 /* CECL_WATCH_SLACK_MS is beyond two of them */
 #define TICK_MIN_MS 5
 #define RELEASE_TICK_MS 5
 
@@ -79,8 +79,25 @@ static void look_after(ceclComm_t comm, struct watched *seen)
             progress.late, progress.nlate > 1 ? " and others" : "", (long long)(now - seen->since),
             comm->config.timeout_ms);
         cecl_comm_set_async(comm, ceclTimeout, cecl_message());
-        cecl_mesh_tell_abort(comm->mesh, cecl_message());
     }
+}
+
+/* In this order: a released stream goes on copying and signalling, and no peer may take what it
+ * gets then for good. Who has seen such a signal finds our words when it looks (cecl_comm_hear). */
+void cecl_watch_release(ceclComm_t comm)
+{
+    pthread_mutex_lock(&comm->watch.lock);
+    if (!comm->watch.told) {
+        cecl_mesh_interrupt(comm->mesh);
+        cecl_mesh_tell_abort(comm->mesh, comm->async_message);
+        comm->watch.told = true;
+    }
+    if (!cecl_engine_idle(&comm->engine)) {
+        if (!comm->watch.silenced)
+            comm->watch.silenced = cecl_engine_silence(&comm->engine) == ceclSuccess;
+        (void)!cecl_engine_release(&comm->engine);
+    }
+    pthread_mutex_unlock(&comm->watch.lock);
 }
 
 static void *watch(void *argument)
@@ -96,13 +113,9 @@ static void *watch(void *argument)
                 cecl_comm_set_async(comm, ceclRemoteError, cecl_message());
             else
                 look_after(comm, &seen);
-            if (atomic_load(&comm->async_result) != ceclSuccess)
-                cecl_mesh_interrupt(comm->mesh);
             continue;
         }
-        /* Again and again: a late signal of a peer may put a flag back. */
-        if (!cecl_engine_idle(&comm->engine))
-            cecl_engine_release(&comm->engine);
+        cecl_watch_release(comm);
         const struct timespec pause = {.tv_nsec = RELEASE_TICK_MS * 1000000L};
         nanosleep(&pause, NULL);
     }

@@ -30,7 +30,10 @@ void host_word_write(uint32_t *word, uint32_t value)
 void host_word_copy(uint32_t *dst, const void *src)
 {
     uint32_t value;
-    memcpy(&value, src, sizeof(value));
+    if ((uintptr_t)src % sizeof(value) == 0) /* a flag's value, which may be changed meanwhile */
+        value = atomic_load_explicit(atomic_of(src), memory_order_relaxed);
+    else
+        memcpy(&value, src, sizeof(value));
     host_word_write(dst, value);
 }
 

@@ -163,7 +163,7 @@ static void peers_out_of_range_are_named(void **state)
     multi_refused(comm, ceclGetPeerPointer(comm, recv_buffer, multi_nranks, &peer),
                   ceclInvalidArgument, "expected");
     multi_refused(comm, ceclGetPeerPointer(comm, &peer, 0, &peer), ceclInvalidArgument,
-                  "in no window");
+                  "no memory of this communicator");
     multi_refused(comm, ceclGetPeerPointer(comm, recv_buffer, 0, NULL), ceclInvalidArgument,
                   "peerPtr: NULL");
 }

@@ -27,7 +27,7 @@ static void mismatched_calls_are_refused_on_every_rank(void **state)
         multi_refused(comm,
                       odd ? ceclAlltoAll(send, recv, 10, ceclInt8, comm, 0)
                           : ceclAllGather(send, recv, 10, ceclInt8, comm, 0),
-                      ceclInvalidUsage, "the collective");
+                      ceclInvalidUsage, "the call: ceclAllGather on rank 0, ceclAlltoAll on rank");
         multi_refused(comm, ceclAllGather(send, recv + (odd ? 256 : 0), 10, ceclInt8, comm, 0),
                       ceclInvalidUsage, "recvbuff's offset");
         multi_refused(comm,
@@ -56,10 +56,12 @@ static void an_allocation_that_meets_a_collective_is_refused_on_every_rank(void 
     void *more = NULL;
     multi_ok(comm, ceclMemAlloc(comm, (void **)&recv, (size_t)multi_nranks * 64));
     if (multi_rank == 0)
-        multi_refused(comm, ceclMemAlloc(comm, &more, 64), ceclInvalidUsage, "is in 'call' ");
+        multi_refused(comm, ceclMemAlloc(comm, &more, 64), ceclInvalidUsage,
+                      "the call: ceclMemAlloc on rank 0, ceclAllGather on rank 1");
     else
         multi_refused(comm, ceclAllGather(recv + multi_rank * 64, recv, 64, ceclInt8, comm, 0),
-                      ceclInvalidUsage, "rank 0 is in 'pool' ");
+                      ceclInvalidUsage,
+                      "the call: ceclMemAlloc on rank 0, ceclAllGather on rank 1");
     assert_null(more);
     multi_check(comm, &(struct multi_case){.op = ceclOpAllGather, .count = 10, .type = ceclInt8},
                 1);
@@ -92,7 +94,7 @@ static void a_refused_call_has_moved_nothing(void **state)
     multi_refused(comm,
                   ceclAllGather(recv + multi_rank * 64, recv, 64,
                                 multi_rank == 0 ? ceclInt8 : ceclUint8, comm, 0),
-                  ceclInvalidUsage, "datatype: 0 on rank 0, 1 on rank 1");
+                  ceclInvalidUsage, "datatype: int8 on rank 0, uint8 on rank 1");
     multi_ok(comm, ceclStreamSynchronize(comm, 0));
     MPI_Barrier(MPI_COMM_WORLD); /* what peers had enqueued has arrived */
     multi_get(comm, host, recv, bytes);

@@ -68,7 +68,7 @@ static void sendbuff_in_another_communicators_pool_is_right(void **state)
                 run(comm, owner, ceclOpAlltoAll, send + i, 20 + i);
         else
             multi_refused(comm, ceclAlltoAll(send, send, COUNT, ceclUint8, comm, 0),
-                          ceclInvalidUsage, "in no window");
+                          ceclInvalidUsage, "no memory of this communicator");
         multi_ok(NULL, ceclCommDestroy(comm));
     }
     multi_ok(NULL, ceclCommDestroy(owner));

@@ -69,8 +69,7 @@ static int live(const ceclUniqueId *id, int rank, enum misdeed misdeed, ceclResu
         code = strstr(ceclGetLastError(comm), words) ? 0 : 12;
     if (code)
         fprintf(stderr, "rank %d: %d: %s\n", rank, (int)result, ceclGetLastError(comm));
-    if (misdeed != DIES_BEFORE_GROWTH &&
-        (ceclCommGetAsyncError(comm, &async) || async == ceclSuccess))
+    if (ceclCommGetAsyncError(comm, &async) || async == ceclSuccess)
         code = 13;
     if (ceclStreamDestroy(comm, stream) != ceclSuccess)
         code = 14;
