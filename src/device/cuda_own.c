@@ -103,16 +103,21 @@ void cuda_streams_end(struct cuda_device *cuda)
 
 /* ---- waiting for all */
 
-/* A query would spoil a capture: it is refused, as CUDA would refuse it. */
-static ceclResult_t ask(struct cuda_device *cuda, CUstream stream, size_t *busy)
+/* Any question but this one would spoil a capture: a stream in one is refused. */
+static ceclResult_t check_capture(struct cuda_device *cuda, CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     CECL_TRY(CUDA_CALL(cuda, cuStreamIsCapturing, stream, &status));
-    if (status != CU_STREAM_CAPTURE_STATUS_NONE)
-        return cecl_fail(ceclInvalidUsage,
-                         "stream %p: captures a graph, so nobody can tell whether earlier work on "
-                         "it is done; end the capture first",
-                         (void *)stream);
+    if (status == CU_STREAM_CAPTURE_STATUS_NONE)
+        return ceclSuccess;
+    return cecl_fail(ceclInvalidUsage,
+                     "stream %p: captures a graph, so nobody can tell whether earlier work on it "
+                     "is done; end the capture first",
+                     (void *)stream);
+}
+
+static ceclResult_t ask(struct cuda_device *cuda, CUstream stream, size_t *busy)
+{
     const CUresult state = cuda->cu->cuStreamQuery(stream);
     if (state != CUDA_ERROR_NOT_READY)
         return cecl_driver_check(cuda->cu, state, "cuStreamQuery");
@@ -123,6 +128,7 @@ static ceclResult_t ask(struct cuda_device *cuda, CUstream stream, size_t *busy)
 static ceclResult_t ask_kept(struct cuda_device *cuda, const struct cuda_stream *kept, size_t *busy)
 {
     unsigned long long id = 0;
+    CECL_TRY(check_capture(cuda, kept->stream));
     CECL_TRY(CUDA_CALL(cuda, cuStreamGetId, kept->stream, &id));
     return id == kept->id ? ask(cuda, kept->stream, busy) : ceclSuccess;
 }
