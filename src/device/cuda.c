@@ -31,7 +31,8 @@ static void cuda_close(struct cecl_device *dev)
     const struct cecl_driver *cu = cuda->cu;
     bool pushed = false;
     if (cuda->context && cuda_enter(cuda, &pushed) == ceclSuccess) {
-        cuda_streams_end(cuda);
+        /* Freeing pinned memory waits for the GPU: with work left it is lost instead. */
+        const bool idle = cuda_streams_end(cuda);
         if (cuda->side)
             cu->cuStreamDestroy(cuda->side);
         if (cuda->legacy)
@@ -40,7 +41,7 @@ static void cuda_close(struct cecl_device *dev)
             cu->cuEventDestroy(cuda->fork);
         if (cuda->join)
             cu->cuEventDestroy(cuda->join);
-        if (cuda->scratch)
+        if (cuda->scratch && idle)
             cu->cuMemFreeHost(cuda->scratch);
         cuda_leave(cuda, pushed);
     }

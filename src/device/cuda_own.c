@@ -89,18 +89,6 @@ ceclResult_t cuda_stream_destroy(struct cecl_device *dev, ceclStream_t stream)
     return result;
 }
 
-/* A busy stream's resources go when its work is done: CUDA does not wait here. */
-void cuda_streams_end(struct cuda_device *cuda)
-{
-    struct cuda_own *own = &cuda->own;
-    while (own->count > 0) {
-        const struct cuda_stream *kept = &own->streams[--own->count];
-        unsigned long long id = 0;
-        if (cuda->cu->cuStreamGetId(kept->stream, &id) == CUDA_SUCCESS && id == kept->id)
-            cuda->cu->cuStreamDestroy(kept->stream);
-    }
-}
-
 /* ---- waiting for all */
 
 /* Any question but this one would spoil a capture: a stream in one is refused. */
@@ -155,4 +143,19 @@ ceclResult_t cuda_streams_drain(struct cecl_device *dev, int64_t deadline)
     ceclResult_t result;
     CUDA_BESIDE(cuda, result, cecl_drain(dev, count_busy, deadline));
     return result;
+}
+
+/* A busy stream's resources go when its work is done: CUDA does not wait here. */
+bool cuda_streams_end(struct cuda_device *cuda)
+{
+    struct cuda_own *own = &cuda->own;
+    size_t busy = 0;
+    const bool idle = count_busy(&cuda->base, &busy) == ceclSuccess && busy == 0;
+    while (own->count > 0) {
+        const struct cuda_stream *kept = &own->streams[--own->count];
+        unsigned long long id = 0;
+        if (cuda->cu->cuStreamGetId(kept->stream, &id) == CUDA_SUCCESS && id == kept->id)
+            cuda->cu->cuStreamDestroy(kept->stream);
+    }
+    return idle;
 }

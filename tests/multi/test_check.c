@@ -80,6 +80,41 @@ static void an_empty_call_that_meets_a_full_one_is_refused_on_every_rank(void **
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
+/* What one rank refuses by itself, the others refuse too: nobody is one call ahead afterwards. */
+static void a_call_that_one_rank_refuses_is_refused_by_all(void **state)
+{
+    (void)state;
+    ceclComm_t comm = checked_comm();
+    const bool odd = multi_rank == multi_nranks - 1;
+    char *recv = NULL;
+    void *more = NULL;
+    ceclStream_t gone;
+    int device;
+    multi_ok(comm, ceclCommCuDevice(comm, &device));
+    const bool on_host = device < 0;
+    const ceclResult_t expected = odd ? ceclInvalidArgument : ceclInvalidUsage;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv, (size_t)multi_nranks * 1024));
+    multi_ok(comm, ceclStreamCreate(comm, &gone));
+    if (odd)
+        multi_ok(comm, ceclStreamDestroy(comm, gone));
+    for (int round = 0; round < 3; round++) {
+        multi_refused(comm, ceclMemFree(comm, recv + (odd ? 256 : 0)), expected,
+                      "256 bytes into an allocation");
+        multi_refused(comm, ceclMemFree(comm, odd ? NULL : recv), ceclInvalidUsage,
+                      "ptr's offset in the pool");
+        multi_refused(comm, ceclMemAlloc(comm, odd ? NULL : &more, 64), expected, "ptr: NULL");
+        multi_refused(comm, ceclMemAlloc(comm, &more, odd ? 0 : 4096), ceclInvalidUsage,
+                      "bytes: 4096 on rank 0, 0 on rank");
+        if (on_host) /* CUDA cannot tell a destroyed stream from garbage */
+            multi_refused(comm, ceclAllGather(recv, recv + 512, 4, ceclInt8, comm, gone), expected,
+                          "destroyed before?");
+        multi_check(
+            comm, &(struct multi_case){.op = ceclOpAllGather, .count = 100, .type = ceclInt32}, 9);
+    }
+    multi_ok(comm, ceclMemFree(comm, recv));
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
 static void a_refused_call_has_moved_nothing(void **state)
 {
     (void)state;
@@ -127,6 +162,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(mismatched_calls_are_refused_on_every_rank),
         cmocka_unit_test(an_allocation_that_meets_a_collective_is_refused_on_every_rank),
         cmocka_unit_test(an_empty_call_that_meets_a_full_one_is_refused_on_every_rank),
+        cmocka_unit_test(a_call_that_one_rank_refuses_is_refused_by_all),
         cmocka_unit_test(a_refused_call_has_moved_nothing),
         cmocka_unit_test(differing_sendbuffs_of_a_pulled_all_to_all_are_refused),
     };

@@ -42,6 +42,15 @@ static void works(ceclComm_t comm)
                 7);
 }
 
+static ceclUniqueId one_id(void)
+{
+    ceclUniqueId id;
+    if (multi_rank == 0)
+        multi_ok(NULL, ceclGetUniqueId(&id));
+    MPI_Bcast(&id, sizeof(id), MPI_BYTE, 0, MPI_COMM_WORLD);
+    return id;
+}
+
 /* Exchanges that one join takes. */
 static int calls_of_a_join(void)
 {
@@ -170,6 +179,23 @@ static void a_rank_taken_twice_through_callbacks_is_refused_at_once(void **state
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
+/* The others wait for it: it takes part all the same. */
+static void a_null_handle_on_one_rank_is_told_to_all(void **state)
+{
+    (void)state;
+    const ceclConfig_t config = multi_config();
+    const bool last = multi_rank == multi_nranks - 1;
+    ceclComm_t comm = NULL;
+    multi_refused(NULL, ceclCommInitMpi(last ? NULL : &comm, MPI_COMM_WORLD, &config),
+                  ceclInvalidArgument, "comm: NULL");
+    const ceclUniqueId id = one_id();
+    multi_refused(
+        NULL, ceclCommInitRankConfig(last ? NULL : &comm, multi_nranks, id, multi_rank, &config),
+        ceclInvalidArgument, "comm: NULL");
+    assert_null(comm);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
 /* It may reach peers that are still in their last step: they have to say who it was. */
 static void an_abort_right_after_joining_is_blamed_on_its_rank(void **state)
 {
@@ -187,15 +213,6 @@ static void an_abort_right_after_joining_is_blamed_on_its_rank(void **state)
 }
 
 /* ---- unique ids */
-
-static ceclUniqueId one_id(void)
-{
-    ceclUniqueId id;
-    if (multi_rank == 0)
-        multi_ok(NULL, ceclGetUniqueId(&id));
-    MPI_Bcast(&id, sizeof(id), MPI_BYTE, 0, MPI_COMM_WORLD);
-    return id;
-}
 
 static void a_rank_taken_twice_is_refused_on_every_rank(void **state)
 {
@@ -267,6 +284,7 @@ int main(int argc, char **argv)
         JOIN(a_callback_that_fails_on_the_last_rank_keeps_nobody),
         JOIN(missing_callbacks_are_named),
         cmocka_unit_test(a_rank_taken_twice_through_callbacks_is_refused_at_once),
+        cmocka_unit_test(a_null_handle_on_one_rank_is_told_to_all),
         JOIN(an_abort_right_after_joining_is_blamed_on_its_rank),
         cmocka_unit_test(a_rank_taken_twice_is_refused_on_every_rank),
         cmocka_unit_test(differing_numbers_of_ranks_are_refused_on_every_rank),
