@@ -192,8 +192,6 @@ static ceclResult_t settle_sizes(ceclComm_t comm)
 /* The stages after the introduction. */
 static ceclResult_t build(ceclComm_t comm, const struct hello *all)
 {
-    if (comm->config.device == CECL_DEVICE_CUDA)
-        CECL_TRY(gpus_suffice(all, comm->nranks)); /* all ranks know it alike */
     CECL_TRY(cecl_mesh_agree(comm->mesh, open_device(comm, all)));
     CECL_TRY(settle_sizes(comm));
 
@@ -242,6 +240,8 @@ ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *c
         result = oob->allgather(oob, &me, all, sizeof(me));
         if (result == ceclSuccess)
             result = compare_hellos(all, oob->nranks);
+        if (result == ceclSuccess && config->device == CECL_DEVICE_CUDA)
+            result = gpus_suffice(all, oob->nranks); /* all ranks know it alike */
     } else {
         result = local; /* it has nowhere to receive: the peers' waits end by their deadline */
     }
