@@ -9,11 +9,22 @@ static void explain_path(struct cecl_plan *plan)
     const struct cecl_call *call = &plan->call;
     const uint32_t local = cecl_plan_local_copies(plan);
     const uint32_t batches = plan->phases > 2 ? plan->phases / 2 : 1;
+    const bool has_own_block = call->op == ceclOpAlltoAll || !call->in_place;
 
     if (plan->nsteps == 0)
         snprintf(plan->path, sizeof(plan->path), "nothing to move");
     else if (call->nranks == 1)
         snprintf(plan->path, sizeof(plan->path), "local copy");
+    else if (call->no_sm && call->op == ceclOpAlltoAll && call->in_place)
+        snprintf(plan->path, sizeof(plan->path),
+                 "push by way of peers' staging, %" PRIu32 " chunk%s", batches - 1,
+                 batches == 2 ? "" : "s");
+    else if (call->no_sm && call->op == ceclOpAlltoAll)
+        snprintf(plan->path, sizeof(plan->path),
+                 "push, own block by way of peers, %" PRIu32 " round%s", plan->phases - 2,
+                 plan->phases == 3 ? "" : "s");
+    else if (call->no_sm && has_own_block)
+        snprintf(plan->path, sizeof(plan->path), "push, own block returned by peers");
     else if (call->op == ceclOpAlltoAll && call->in_place)
         snprintf(plan->path, sizeof(plan->path), "push through staging, %" PRIu32 " chunk%s",
                  batches, batches == 1 ? "" : "s");
@@ -24,17 +35,24 @@ static void explain_path(struct cecl_plan *plan)
     if (local == 0)
         snprintf(plan->reason, sizeof(plan->reason),
                  "zero SM: every copy crosses between GPUs and flags are stream operations");
-    else if (call->op == ceclOpAllGather)
+    else if (call->nranks == 1)
         snprintf(plan->reason, sizeof(plan->reason),
-                 "out of place: the rank's own block is copied within one GPU, which needs an SM; "
-                 "sendbuff = recvbuff + rank * sendcount avoids it");
-    else if (call->in_place)
+                 "one rank: its block is copied within its GPU, which needs an SM");
+    else if (call->op == ceclOpAllGather)
         snprintf(
             plan->reason, sizeof(plan->reason),
-            "in place: blocks arrive in staging and are copied within one GPU, which needs an SM");
-    else
+            "CECL_SM_ALLOW, out of place: the rank's own block is copied within its GPU, which "
+            "needs an SM and is faster");
+    else if (call->in_place)
         snprintf(plan->reason, sizeof(plan->reason),
-                 "the rank's own block is copied within one GPU, which needs an SM");
+                 "CECL_SM_ALLOW, in place: blocks arrive in staging and are copied within one GPU, "
+                 "which "
+                 "needs an SM and is faster");
+    else
+        snprintf(
+            plan->reason, sizeof(plan->reason),
+            "CECL_SM_ALLOW: the rank's own block is copied within its GPU, which needs an SM and "
+            "is faster");
 }
 
 ceclResult_t cecl_lower(const struct cecl_call *call, struct cecl_plan *plan)

@@ -9,10 +9,10 @@
  * is too small (named). */
 ceclResult_t cecl_lower(const struct cecl_call *call, struct cecl_plan *plan);
 
-/* The tuning table: who moves the blocks of this call, by (op, in place, ranks, bytes a block).
- * `forced` comes from CECL_DIRECTION
- * (0 auto, 1 push, 2 pull). Depends on nothing in which ranks may differ. */
-enum cecl_direction cecl_tune_direction(ceclOp_t op, bool in_place, int nranks, uint64_t bytes,
-                                        int forced);
+/* The tuning table: fills in how this call is carried out (direction, no_sm, piece_worth), by (op, in
+ * place, ranks, bytes a block) and what the caller allows.
+ * direction  CECL_DIRECTION's value: 0 auto, 1 push, 2 pull.
+ * Depends on nothing in which ranks may differ. */
+void cecl_tune(struct cecl_call *call, ceclSmPolicy_t policy, int direction);
 
 #endif

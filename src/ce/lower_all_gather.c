@@ -5,6 +5,11 @@
  *     pull:  | my block -> my slot (out of place)
  *            | barrier 1 | slot p of each peer p -> my slot p | barrier 2 |
  *
+ *     push, out of place without SMs, for a local copy runs on SMs:
+ *            | barrier 1 | piece i of my block -> slot r of the i-th rank after me | signal 2
+ *            | the rest of my block -> slot r of every peer | wait 2
+ *            | the piece I hold of each block before me -> its owner's slot | barrier 3 |
+ *
  * Barrier 1 says "my recvbuff may be written" (push) or "my block stands" (pull); barrier 2 "my
  * data is with you" (push) or "I have read yours" (pull). Pull reads slots, never a peer's
  * sendbuff: that may be any memory. */
@@ -31,6 +36,50 @@ static void push(const struct cecl_call *call, struct cecl_plan *plan)
     cecl_plan_barrier(plan);
 }
 
+/* What is not piece `i`, before it and behind it. */
+static void copy_around(const struct cecl_call *call, struct cecl_plan *plan, int peer,
+                        uint64_t low, uint64_t high)
+{
+    const uint64_t slot = (uint64_t)call->rank * call->bytes;
+    if (low > 0)
+        cecl_plan_copy(plan, cecl_place_at(CECL_WINDOW_RECV, peer, slot),
+                       cecl_place_at(CECL_WINDOW_SEND, call->rank, 0), low);
+    if (high < call->bytes)
+        cecl_plan_copy(plan, cecl_place_at(CECL_WINDOW_RECV, peer, slot + high),
+                       cecl_place_at(CECL_WINDOW_SEND, call->rank, high), call->bytes - high);
+}
+
+static void push_and_return(const struct cecl_call *call, struct cecl_plan *plan)
+{
+    const uint64_t slot = (uint64_t)call->rank * call->bytes;
+    const struct cecl_pieces pieces = cecl_pieces_of(call, call->bytes, UINT64_MAX);
+    cecl_plan_barrier(plan);
+    for (int i = 0; i < pieces.count; i++) {
+        const uint64_t low = (uint64_t)i * pieces.bytes,
+                       bytes = cecl_piece_bytes(&pieces, call->bytes, 0, i);
+        if (bytes > 0)
+            cecl_plan_copy(
+                plan, cecl_place_at(CECL_WINDOW_RECV, cecl_peer_after(call, i + 1), slot + low),
+                cecl_place_at(CECL_WINDOW_SEND, call->rank, low), bytes);
+    }
+    cecl_plan_signal_all(plan);
+    for (int i = 0; i < call->nranks - 1; i++) {
+        const uint64_t bytes = i < pieces.count ? cecl_piece_bytes(&pieces, call->bytes, 0, i) : 0;
+        const uint64_t low = bytes > 0 ? (uint64_t)i * pieces.bytes : 0;
+        copy_around(call, plan, cecl_peer_after(call, i + 1), low, low + bytes);
+    }
+    cecl_plan_wait_all(plan);
+    for (int i = 0; i < pieces.count; i++) {
+        const int owner = cecl_peer_before(call, i + 1);
+        const uint64_t at = (uint64_t)owner * call->bytes + (uint64_t)i * pieces.bytes,
+                       bytes = cecl_piece_bytes(&pieces, call->bytes, 0, i);
+        if (bytes > 0)
+            cecl_plan_copy(plan, cecl_place_at(CECL_WINDOW_RECV, owner, at),
+                           cecl_place_at(CECL_WINDOW_RECV, call->rank, at), bytes);
+    }
+    cecl_plan_barrier(plan);
+}
+
 static void pull(const struct cecl_call *call, struct cecl_plan *plan)
 {
     copy_own_block(call, plan);
@@ -48,6 +97,8 @@ void cecl_lower_all_gather(const struct cecl_call *call, struct cecl_plan *plan)
 {
     if (call->nranks == 1)
         copy_own_block(call, plan);
+    else if (call->no_sm && !call->in_place)
+        push_and_return(call, plan);
     else if (call->direction == CECL_PUSH)
         push(call, plan);
     else

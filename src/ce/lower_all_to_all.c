@@ -3,12 +3,25 @@
  *     push:  | barrier 1 | my block p -> slot r at p, for all p; my own block here | barrier 2 |
  *     pull:  | barrier 1 | block r at p -> my slot p, for all p; my own block here | barrier 2 |
  *
+ *     without SMs, in as many rounds as staging asks for, whose halves take turns:
+ *            | barrier | for each round:
+ *            | piece i of my own block -> staging of the i-th rank after me | signal
+ *            | a part of my block p -> slot r at p, for all p               | wait
+ *            | the pieces in my staging -> their owners                     | then barrier |
+ *
+ * Having heard of round k from a rank, one knows that it has emptied the half of round k - 1.
+ *
  * Pull reads the peers' sendbuffs, which must then be symmetric. In place, a block's home is taken
  * by the block that is to leave it, so blocks pass through staging at the receiver, in chunks that
  * fit there:
  *
  *     for each chunk:
  *     | barrier | my block p -> staging place r at p | barrier | staging -> my blocks |
+ *
+ * and without SMs, where staging has two halves and a block comes home from its receiver first:
+ *     | barrier | for each chunk:
+ *     | my block p -> first half at p | barrier | what is in my first half -> second half of its owner
+ *     | barrier | my block p, in my second half -> its place at p | and a barrier at last |
  *
  * The first barrier of a chunk says "my staging is free": it stands behind the copies out of it in
  * stream order. The second says "yours is there"; that my own blocks were read before they are
@@ -44,6 +57,66 @@ static void out_of_place(const struct cecl_call *call, struct cecl_plan *plan)
     cecl_plan_barrier(plan);
 }
 
+/* A part of every block, to its receiver. */
+static void push_parts(const struct cecl_call *call, struct cecl_plan *plan, uint64_t low,
+                       uint64_t high)
+{
+    for (int i = 1; i < call->nranks && low < high; i++) {
+        const int peer = cecl_peer_after(call, i);
+        cecl_plan_copy(
+            plan, cecl_place_at(CECL_WINDOW_RECV, peer, (uint64_t)call->rank * call->bytes + low),
+            cecl_place_at(CECL_WINDOW_SEND, call->rank, (uint64_t)peer * call->bytes + low),
+            high - low);
+    }
+}
+
+static ceclResult_t staging_too_small(const struct cecl_call *call, uint64_t least)
+{
+    return cecl_fail(ceclInvalidUsage,
+                     "stagingBytes (CECL_STAGING_BYTES) %" PRIu64 ": %s all-to-all among %d ranks "
+                     "needs %" PRIu64 " at least",
+                     call->staging_bytes, call->in_place ? "an in-place" : "an", call->nranks,
+                     least);
+}
+
+static ceclResult_t push_and_return(const struct cecl_call *call, struct cecl_plan *plan)
+{
+    const uint64_t half = call->staging_bytes / 2, own = (uint64_t)call->rank * call->bytes;
+    const struct cecl_pieces pieces = cecl_pieces_of(call, call->bytes, half);
+    const uint64_t round = (uint64_t)pieces.count * pieces.bytes;
+    if (round == 0)
+        return staging_too_small(call, 2 * (uint64_t)pieces.count);
+    cecl_plan_barrier(plan);
+    for (uint64_t first = 0, n = 0; first < call->bytes; first += round, n++) {
+        const uint64_t staging = n % 2 * half;
+        for (int i = 0; i < pieces.count; i++) {
+            const uint64_t bytes = cecl_piece_bytes(&pieces, call->bytes, first, i);
+            const uint64_t at = (uint64_t)i * pieces.bytes;
+            if (bytes > 0)
+                cecl_plan_copy(
+                    plan,
+                    cecl_place_at(CECL_WINDOW_STAGING, cecl_peer_after(call, i + 1), staging + at),
+                    cecl_place_at(CECL_WINDOW_SEND, call->rank, own + first + at), bytes);
+        }
+        cecl_plan_signal_all(plan);
+        push_parts(call, plan, first, call->bytes - first < round ? call->bytes : first + round);
+        cecl_plan_wait_all(plan);
+        for (int i = 0; i < pieces.count; i++) {
+            const int owner = cecl_peer_before(call, i + 1);
+            const uint64_t bytes = cecl_piece_bytes(&pieces, call->bytes, first, i);
+            const uint64_t at = (uint64_t)i * pieces.bytes;
+            if (bytes > 0)
+                cecl_plan_copy(plan,
+                               cecl_place_at(CECL_WINDOW_RECV, owner,
+                                             (uint64_t)owner * call->bytes + first + at),
+                               cecl_place_at(CECL_WINDOW_STAGING, call->rank, staging + at), bytes);
+        }
+        cecl_plan_close_batch(plan);
+    }
+    cecl_plan_barrier(plan);
+    return ceclSuccess;
+}
+
 /* The place of `sender` in a receiver's staging: ranks but the receiver, in order. */
 static uint64_t staging_place(int sender, int receiver, uint64_t chunk)
 {
@@ -72,24 +145,63 @@ static void move_chunk(const struct cecl_call *call, struct cecl_plan *plan, uin
     cecl_plan_close_batch(plan);
 }
 
+/* A chunk of block p of this rank's recvbuff. */
+static struct cecl_place chunk_of(const struct cecl_call *call, int rank, int block, uint64_t done)
+{
+    return cecl_place_at(CECL_WINDOW_RECV, rank, (uint64_t)block * call->bytes + done);
+}
+
+/* No copy stays on one GPU: first half and second half of staging, see above. */
+static void move_chunk_without_sm(const struct cecl_call *call, struct cecl_plan *plan,
+                                  uint64_t chunk, uint64_t done, uint64_t bytes)
+{
+    const int me = call->rank;
+    const uint64_t half = call->staging_bytes / 2;
+    for (int i = 1; i < call->nranks; i++) {
+        const int peer = cecl_peer_after(call, i);
+        cecl_plan_copy(plan,
+                       cecl_place_at(CECL_WINDOW_STAGING, peer, staging_place(me, peer, chunk)),
+                       chunk_of(call, me, peer, done), bytes);
+    }
+    cecl_plan_barrier(plan);
+    for (int i = 1; i < call->nranks; i++) {
+        const int peer = cecl_peer_after(call, i);
+        cecl_plan_copy(
+            plan, cecl_place_at(CECL_WINDOW_STAGING, peer, half + staging_place(me, peer, chunk)),
+            cecl_place_at(CECL_WINDOW_STAGING, me, staging_place(peer, me, chunk)), bytes);
+    }
+    cecl_plan_barrier(plan);
+    for (int i = 1; i < call->nranks; i++) {
+        const int peer = cecl_peer_after(call, i);
+        cecl_plan_copy(
+            plan, chunk_of(call, peer, me, done),
+            cecl_place_at(CECL_WINDOW_STAGING, me, half + staging_place(peer, me, chunk)), bytes);
+    }
+    cecl_plan_close_batch(plan);
+}
+
 static ceclResult_t in_place(const struct cecl_call *call, struct cecl_plan *plan)
 {
-    const uint64_t peers = (uint64_t)call->nranks - 1;
-    uint64_t chunk = call->staging_bytes / peers;
+    const uint64_t peers = (uint64_t)call->nranks - 1, halves = call->no_sm ? 2 : 1;
+    uint64_t chunk = call->staging_bytes / halves / peers;
 
     if (chunk == 0)
-        return cecl_fail(ceclInvalidUsage,
-                         "stagingBytes (CECL_STAGING_BYTES) %" PRIu64
-                         ": an in-place all-to-all among %d "
-                         "ranks needs %" PRIu64 " at least",
-                         call->staging_bytes, call->nranks, peers);
+        return staging_too_small(call, halves * peers);
     if (chunk > CHUNK_ALIGN)
         chunk -= chunk % CHUNK_ALIGN;
     if (chunk > call->bytes)
         chunk = call->bytes;
-    for (uint64_t done = 0; done < call->bytes; done += chunk)
-        move_chunk(call, plan, chunk, done,
-                   call->bytes - done < chunk ? call->bytes - done : chunk);
+    if (call->no_sm)
+        cecl_plan_barrier(plan);
+    for (uint64_t done = 0; done < call->bytes; done += chunk) {
+        const uint64_t bytes = call->bytes - done < chunk ? call->bytes - done : chunk;
+        if (call->no_sm)
+            move_chunk_without_sm(call, plan, chunk, done, bytes);
+        else
+            move_chunk(call, plan, chunk, done, bytes);
+    }
+    if (call->no_sm)
+        cecl_plan_barrier(plan);
     return ceclSuccess;
 }
 
@@ -97,6 +209,8 @@ ceclResult_t cecl_lower_all_to_all(const struct cecl_call *call, struct cecl_pla
 {
     if (call->nranks > 1 && call->in_place)
         return in_place(call, plan);
+    if (call->nranks > 1 && call->no_sm)
+        return push_and_return(call, plan);
     if (call->nranks > 1)
         out_of_place(call, plan);
     else if (!call->in_place)

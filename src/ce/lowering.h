@@ -4,6 +4,8 @@
 
 #include "ce/lower.h"
 
+#define CECL_PIECE_ALIGN 256u
+
 void cecl_lower_all_gather(const struct cecl_call *call, struct cecl_plan *plan);
 ceclResult_t cecl_lower_all_to_all(const struct cecl_call *call, struct cecl_plan *plan);
 
@@ -13,11 +15,43 @@ static inline struct cecl_place cecl_place_at(enum cecl_window window, int rank,
         .offset = offset, .window = (uint16_t)window, .rank = (uint16_t)rank};
 }
 
+/* How a rank's own block comes into its recvbuff without an SM: pieces of it go to the `count` ranks
+ * after it, and each of these returns its piece from its own memory. Piece i is rank + 1 + i's. */
+struct cecl_pieces {
+    int count;
+    uint64_t bytes; /* of each piece but the last, which may be less */
+};
+/* `bytes` in pieces: one more peer is asked for each `piece_worth` of them. All pieces together have
+ * `most` bytes at most; if that is too little, they are the first round of several. */
+static inline struct cecl_pieces cecl_pieces_of(const struct cecl_call *call, uint64_t bytes,
+                                                uint64_t most)
+{
+    const uint64_t peers = (uint64_t)call->nranks - 1, worth = bytes / call->piece_worth + 1;
+    const uint64_t count = worth < peers ? worth : peers;
+    const uint64_t align = call->piece_worth < CECL_PIECE_ALIGN ? 1 : CECL_PIECE_ALIGN;
+    const uint64_t whole = ((bytes + count - 1) / count + align - 1) / align * align;
+    const uint64_t room = most / count < align ? most / count : most / count / align * align;
+    return (struct cecl_pieces){(int)count, whole < room ? whole : room};
+}
+/* Bytes of piece `i` of what begins at `first` of `bytes`. */
+static inline uint64_t cecl_piece_bytes(const struct cecl_pieces *pieces, uint64_t bytes,
+                                        uint64_t first, int i)
+{
+    const uint64_t at = first + (uint64_t)i * pieces->bytes;
+    const uint64_t left = at < bytes ? bytes - at : 0;
+    return left < pieces->bytes ? left : pieces->bytes;
+}
+
 /* The i-th rank after `rank`: each starts with its right neighbour, so no GPU is everyone's target
  * at once. */
 static inline int cecl_peer_after(const struct cecl_call *call, int i)
 {
     return (call->rank + i) % call->nranks;
+}
+/* The i-th before it. */
+static inline int cecl_peer_before(const struct cecl_call *call, int i)
+{
+    return (call->rank + call->nranks - i) % call->nranks;
 }
 
 #endif

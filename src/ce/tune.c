@@ -10,25 +10,41 @@ struct row {
     int max_ranks;      /* rows hold for up to so many ranks */
     uint64_t max_bytes; /* and blocks of up to so many bytes */
     enum cecl_direction direction;
+    bool local_copies; /* where the policy allows both: what is faster */
 };
 
 /* Push is about 5 % faster alone (hardware facts: 389.6 against 371 GB/s to one peer), and needs no
- * symmetric sendbuff. */
+ * symmetric sendbuff. Local copies: docs/measurements.md, "A rank's own block". */
 static const struct row table[] = {
-    {ceclOpAllGather, ANY_PLACE, CECL_MAX_RANKS, UINT64_MAX, CECL_PUSH},
-    {ceclOpAlltoAll, ANY_PLACE, CECL_MAX_RANKS, UINT64_MAX, CECL_PUSH},
+    {ceclOpAllGather, ANY_PLACE, CECL_MAX_RANKS, 4 << 20, CECL_PUSH, false},
+    {ceclOpAllGather, ANY_PLACE, CECL_MAX_RANKS, UINT64_MAX, CECL_PUSH, true},
+    {ceclOpAlltoAll, ANY_PLACE, CECL_MAX_RANKS, UINT64_MAX, CECL_PUSH, true},
 };
 
-enum cecl_direction cecl_tune_direction(ceclOp_t op, bool in_place, int nranks, uint64_t bytes,
-                                        int forced)
+/* Of an own block, bytes for which one more peer is asked to return a piece. */
+#define PIECE_WORTH (256u << 10)
+
+static const struct row *row_of(const struct cecl_call *call)
 {
-    if (forced != 0)
-        return forced == 1 ? CECL_PUSH : CECL_PULL;
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+    const size_t count = sizeof(table) / sizeof(table[0]);
+    for (size_t i = 0; i < count; i++) {
         const struct row *row = &table[i];
-        const bool fits = row->placement == ANY_PLACE || (row->placement == IN_PLACE) == in_place;
-        if (row->op == op && fits && nranks <= row->max_ranks && bytes <= row->max_bytes)
-            return row->direction;
+        const bool fits =
+            row->placement == ANY_PLACE || (row->placement == IN_PLACE) == call->in_place;
+        if (row->op == call->op && fits && call->nranks <= row->max_ranks &&
+            call->bytes <= row->max_bytes)
+            return row;
     }
-    return CECL_PUSH;
+    return &table[count - 1];
+}
+
+void cecl_tune(struct cecl_call *call, ceclSmPolicy_t policy, int direction)
+{
+    const struct row *row = row_of(call);
+    const bool has_own_block = call->op == ceclOpAlltoAll || !call->in_place;
+    call->no_sm = policy != CECL_SM_ALLOW || !row->local_copies;
+    call->piece_worth = PIECE_WORTH;
+    call->direction = direction == 0 ? row->direction : direction == 1 ? CECL_PUSH : CECL_PULL;
+    if (call->nranks > 1 && call->no_sm && has_own_block)
+        call->direction = CECL_PUSH; /* what peers return was pushed to them */
 }

@@ -93,24 +93,24 @@ static ceclResult_t check_buffers(ceclComm_t comm, const struct arguments *args,
     return comm->dev->ops->check_pointer(comm->dev, args->send, shape->send_bytes, "sendbuff");
 }
 
-static enum cecl_direction direction_of(ceclComm_t comm, const struct arguments *args,
-                                        const struct shape *shape)
+static struct cecl_call call_of(ceclComm_t comm, const struct arguments *args,
+                                const struct shape *shape)
 {
-    return cecl_tune_direction(args->op, shape->in_place, comm->nranks, shape->block,
-                               comm->config.direction);
+    struct cecl_call call = {.op = args->op,
+                             .nranks = comm->nranks,
+                             .rank = comm->rank,
+                             .bytes = shape->block,
+                             .in_place = shape->in_place,
+                             .staging_bytes = (uint64_t)comm->config.staging_bytes};
+    cecl_tune(&call, (ceclSmPolicy_t)comm->config.sm_policy, comm->config.direction);
+    return call;
 }
 
 static ceclResult_t make_plan(ceclComm_t comm, const struct arguments *args,
                               const struct shape *shape, const struct cecl_request *request,
                               struct cecl_bound **bound)
 {
-    const struct cecl_call call = {.op = args->op,
-                                   .nranks = comm->nranks,
-                                   .rank = comm->rank,
-                                   .bytes = shape->block,
-                                   .in_place = shape->in_place,
-                                   .direction = direction_of(comm, args, shape),
-                                   .staging_bytes = (uint64_t)comm->config.staging_bytes};
+    const struct cecl_call call = call_of(comm, args, shape);
     struct cecl_plan plan;
 
     CECL_TRY(cecl_lower(&call, &plan));
@@ -160,7 +160,7 @@ static ceclResult_t compare_ranks(ceclComm_t comm, const struct arguments *args,
         const char *base = cecl_pool_at(&comm->pool, comm->rank, 0);
         mine.in_place = shape->in_place;
         mine.offset = (uint64_t)((const char *)args->recv - base);
-        if (args->op == ceclOpAlltoAll && direction_of(comm, args, shape) == CECL_PULL)
+        if (args->op == ceclOpAlltoAll && call_of(comm, args, shape).direction == CECL_PULL)
             mine.send_offset = (uint64_t)((const char *)args->send - base);
     }
     return cecl_check_call(comm, &mine, local);

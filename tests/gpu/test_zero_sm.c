@@ -43,7 +43,7 @@ static void open_all(void)
         OK(ceclStreamCreate(comms[g], &streams[g]));
         OK(ceclMemAlloc(comms[g], (void **)&recv_buffer[g],
                         BLOCK * (size_t)gpus)); /* within the first segment: no exchange */
-        OK(ceclMemAlloc(comms[g], (void **)&send_buffer[g], BLOCK));
+        OK(ceclMemAlloc(comms[g], (void **)&send_buffer[g], BLOCK * (size_t)gpus));
     }
 }
 
@@ -55,39 +55,63 @@ static void close_all(void)
     }
 }
 
+/* One collective as these tests make it. */
+struct shape {
+    ceclOp_t op;
+    bool in_place;
+};
+static const struct shape gather_in_place = {ceclOpAllGather, true};
+static const struct shape gather_out_of_place = {ceclOpAllGather, false};
+static const struct shape exchange_in_place = {ceclOpAlltoAll, true};
+static const struct shape exchange_out_of_place = {ceclOpAlltoAll, false};
+
+/* Where rank g's input lies, and how many blocks it has. */
+static unsigned char *input_of(const struct shape *shape, int g)
+{
+    if (!shape->in_place)
+        return send_buffer[g];
+    return recv_buffer[g] + (shape->op == ceclOpAllGather ? (size_t)g * BLOCK : 0);
+}
+
+static int blocks_of(const struct shape *shape)
+{
+    return shape->op == ceclOpAllGather ? 1 : gpus;
+}
+
 static unsigned char byte_of(int rank, size_t i, unsigned seed)
 {
     return (unsigned char)((i * 2654435761u + (unsigned)rank * 40503u + seed) >> 7);
 }
 
-/* Inputs in place, everything else poison. */
-static void fill(unsigned seed, bool in_place)
+/* Fresh inputs, everything else poison. */
+static void fill(const struct shape *shape, unsigned seed)
 {
+    const size_t bytes = BLOCK * (size_t)blocks_of(shape);
     unsigned char *host = malloc(BLOCK * (size_t)gpus);
     assert_non_null(host);
     for (int g = 0; g < gpus; g++) {
         memset(host, 0xA5, BLOCK * (size_t)gpus);
         OK(ceclMemcpyAsync(comms[g], recv_buffer[g], host, BLOCK * (size_t)gpus, streams[g]));
         OK(ceclStreamSynchronize(comms[g], streams[g]));
-        for (size_t i = 0; i < BLOCK; i++)
+        for (size_t i = 0; i < bytes; i++)
             host[i] = byte_of(g, i, seed);
-        OK(ceclMemcpyAsync(comms[g], in_place ? recv_buffer[g] + (size_t)g * BLOCK : send_buffer[g],
-                           host, BLOCK, streams[g]));
+        OK(ceclMemcpyAsync(comms[g], input_of(shape, g), host, bytes, streams[g]));
         OK(ceclStreamSynchronize(comms[g], streams[g]));
     }
     free(host);
 }
 
-static void check(unsigned seed)
+static void check(const struct shape *shape, unsigned seed)
 {
     unsigned char *host = malloc(BLOCK * (size_t)gpus);
     assert_non_null(host);
     for (int g = 0; g < gpus; g++) {
+        const size_t from = shape->op == ceclOpAllGather ? 0 : (size_t)g * BLOCK;
         OK(ceclMemcpyAsync(comms[g], host, recv_buffer[g], BLOCK * (size_t)gpus, streams[g]));
         OK(ceclStreamSynchronize(comms[g], streams[g]));
         for (int r = 0; r < gpus; r++)
             for (size_t i = 0; i < BLOCK; i++)
-                if (host[(size_t)r * BLOCK + i] != byte_of(r, i, seed))
+                if (host[(size_t)r * BLOCK + i] != byte_of(r, from + i, seed))
                     fail_msg("GPU %d: byte %zu of rank %d is wrong", g, i, r);
     }
     free(host);
@@ -135,88 +159,111 @@ static bool done_within(const ceclStream_t *which, int ms)
     return false;
 }
 
-static void gather_all(bool in_place, const ceclStream_t *which)
+static void call_all(const struct shape *shape, const ceclStream_t *which)
 {
     for (int g = 0; g < gpus; g++)
-        OK(ceclAllGather(in_place ? recv_buffer[g] + (size_t)g * BLOCK : send_buffer[g],
-                         recv_buffer[g], BLOCK, ceclUint8, comms[g], which[g]));
+        OK(shape->op == ceclOpAllGather ? ceclAllGather(input_of(shape, g), recv_buffer[g], BLOCK,
+                                                        ceclUint8, comms[g], which[g])
+                                        : ceclAlltoAll(input_of(shape, g), recv_buffer[g], BLOCK,
+                                                       ceclUint8, comms[g], which[g]));
 }
 
-/* In place, under the given environment: ten calls finish while all SMs are held, and are right. */
-static void in_place_finishes(const char *flags, const char *direction, bool legacy)
+static ceclExplanation_t explain(const struct shape *shape)
+{
+    ceclExplanation_t e = {.zeroSm = -1};
+    OK(ceclExplain(shape->op, input_of(shape, 0), recv_buffer[0], BLOCK, ceclUint8, comms[0], &e));
+    return e;
+}
+
+/* Under the given environment calls finish while all SMs are held, and are right. In place an
+ * all-to-all's result is the next one's input: one call. */
+static void finishes(const struct shape *shape, const char *flags, const char *direction,
+                     bool legacy)
 {
     const ceclStream_t none[MAX_GPUS] = {NULL};
+    const int calls = shape->op == ceclOpAlltoAll && shape->in_place ? 1 : 10;
     setenv("CECL_FLAGS", flags, 1);
     setenv("CECL_DIRECTION", direction, 1);
     open_all();
     unsetenv("CECL_FLAGS");
     unsetenv("CECL_DIRECTION");
-    ceclExplanation_t e;
-    OK(ceclExplain(ceclOpAllGather, recv_buffer[0], recv_buffer[0], BLOCK, ceclUint8, comms[0],
-                   &e));
+    const ceclExplanation_t e = explain(shape);
     assert_int_equal(e.zeroSm, 1);
-    fill(17, true);
+    fill(shape, 17);
     hold_all();
-    for (int i = 0; i < 10; i++)
-        gather_all(true, legacy ? none : streams);
+    for (int i = 0; i < calls; i++)
+        call_all(shape, legacy ? none : streams);
     const bool done = done_within(legacy ? none : streams, 3000), held = all_held();
     let_go();
     assert_true(held); /* through all of it */
     assert_true(done);
-    check(17);
+    check(shape, 17);
     close_all();
-    printf("zero SM: in-place all-gather, %d GPUs, flags by %s, %s%s: finished while every SM was "
-           "held\n",
-           gpus, flags, direction, legacy ? ", legacy default stream" : "");
+    printf("zero SM: %s %s, %d GPUs, flags by %s, %s%s: finished while every SM was held\n",
+           shape->op == ceclOpAllGather ? "all-gather" : "all-to-all",
+           shape->in_place ? "in place" : "out of place", gpus, flags, e.path,
+           legacy ? ", legacy default stream" : "");
 }
 
-static void in_place_push_with_written_flags_needs_no_sm(void **state)
+static void in_place_push_needs_no_sm(void **state)
 {
     (void)state;
-    in_place_finishes("write", "push", false);
-}
-
-static void in_place_push_with_copied_flags_needs_no_sm(void **state)
-{
-    (void)state;
-    in_place_finishes("copy", "push", false);
+    finishes(&gather_in_place, "write", "push", false);
+    finishes(&gather_in_place, "copy", "push", false);
 }
 
 static void in_place_pull_needs_no_sm(void **state)
 {
     (void)state;
-    in_place_finishes("write", "pull", false);
+    finishes(&gather_in_place, "write", "pull", false);
 }
 
-static void in_place_on_the_legacy_default_stream_needs_no_sm(void **state)
+static void out_of_place_needs_no_sm(void **state)
 {
     (void)state;
-    in_place_finishes("write", "push", true);
+    finishes(&gather_out_of_place, "copy", "push", false);
+    finishes(&gather_out_of_place, "write", "pull", false);
+}
+
+static void all_to_all_needs_no_sm(void **state)
+{
+    (void)state;
+    finishes(&exchange_out_of_place, "copy", "push", false);
+    finishes(&exchange_out_of_place, "write", "push", false);
+    finishes(&exchange_in_place, "copy", "push", false);
+}
+
+static void the_legacy_default_stream_needs_no_sm(void **state)
+{
+    (void)state;
+    finishes(&gather_in_place, "write", "push", true);
+    finishes(&gather_out_of_place, "copy", "push", true);
+    finishes(&exchange_out_of_place, "copy", "push", true);
+    finishes(&exchange_in_place, "copy", "push", true);
 }
 
 /* The counter-test: a call that is said to need an SM waits for one. Without this the tests above
  * would prove nothing. */
-static void out_of_place_waits_for_an_sm_as_explained(void **state)
+static void local_copies_wait_for_an_sm_as_explained(void **state)
 {
     (void)state;
+    const struct shape *shape = &exchange_out_of_place;
+    setenv("CECL_SM_POLICY", "allow", 1);
     open_all();
-    ceclExplanation_t e;
-    OK(ceclExplain(ceclOpAllGather, send_buffer[0], recv_buffer[0], BLOCK, ceclUint8, comms[0],
-                   &e));
-    assert_int_equal(e.zeroSm, 0);
-    fill(23, false);
+    unsetenv("CECL_SM_POLICY");
+    assert_int_equal(explain(shape).zeroSm, 0);
+    fill(shape, 23);
     hold_all();
-    gather_all(false, streams);
+    call_all(shape, streams);
     const bool early = done_within(streams, 500), held = all_held();
     let_go();
     assert_true(held);
     const bool after = done_within(streams, 3000);
     assert_true(after);
-    check(23);
+    check(shape, 23);
     close_all();
     if (early)
-        printf(
-            "this driver runs local copies without SMs: out of place is better than explained\n");
+        printf("this driver runs local copies without SMs: they are better than explained\n");
     assert_false(early);
 }
 
@@ -251,14 +298,14 @@ static void plain_device_memory_may_be_sent(void **state)
     (void)state;
     void *plain[MAX_GPUS];
     open_all();
-    fill(31, false);
+    fill(&gather_out_of_place, 31);
     for (int g = 0; g < gpus; g++) {
         cudaSetDevice(g);
         assert_int_equal(cudaMalloc(&plain[g], BLOCK), cudaSuccess);
         OK(ceclMemcpyAsync(comms[g], plain[g], send_buffer[g], BLOCK, streams[g]));
         OK(ceclAllGather(plain[g], recv_buffer[g], BLOCK, ceclUint8, comms[g], streams[g]));
     }
-    check(31);
+    check(&gather_out_of_place, 31);
     for (int g = 0; g < gpus; g++)
         cudaFree(plain[g]);
     close_all();
@@ -279,9 +326,9 @@ static void a_capturing_stream_is_refused(void **state)
     cudaGraphDestroy(graph);
     assert_int_equal(result, ceclInvalidUsage);
     assert_true(said);
-    fill(5, true);
-    gather_all(true, streams); /* as usable as before */
-    check(5);
+    fill(&gather_in_place, 5);
+    call_all(&gather_in_place, streams); /* as usable as before */
+    check(&gather_in_place, 5);
     close_all();
 }
 
@@ -318,11 +365,12 @@ static void communicators_leak_no_gpu_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(in_place_push_with_written_flags_needs_no_sm),
-        cmocka_unit_test(in_place_push_with_copied_flags_needs_no_sm),
+        cmocka_unit_test(in_place_push_needs_no_sm),
         cmocka_unit_test(in_place_pull_needs_no_sm),
-        cmocka_unit_test(in_place_on_the_legacy_default_stream_needs_no_sm),
-        cmocka_unit_test(out_of_place_waits_for_an_sm_as_explained),
+        cmocka_unit_test(out_of_place_needs_no_sm),
+        cmocka_unit_test(all_to_all_needs_no_sm),
+        cmocka_unit_test(the_legacy_default_stream_needs_no_sm),
+        cmocka_unit_test(local_copies_wait_for_an_sm_as_explained),
         cmocka_unit_test(memory_that_is_not_this_gpus_is_refused),
         cmocka_unit_test(plain_device_memory_may_be_sent),
         cmocka_unit_test(a_capturing_stream_is_refused),

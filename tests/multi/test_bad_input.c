@@ -301,13 +301,27 @@ static void calls_that_need_an_sm_are_refused_under_never(void **state)
     char *recv = NULL, *send = NULL;
     multi_ok(strict, ceclMemAlloc(strict, (void **)&recv, (size_t)multi_nranks * BYTES));
     multi_ok(strict, ceclMemAlloc(strict, (void **)&send, (size_t)multi_nranks * BYTES));
+    for (int i = 0; i < 4; i++) /* each has a way without */
+        multi_check(strict,
+                    &(struct multi_case){.op = i / 2 ? ceclOpAlltoAll : ceclOpAllGather,
+                                         .in_place = i % 2,
+                                         .count = BYTES,
+                                         .type = ceclInt8},
+                    3);
+    multi_ok(NULL, ceclCommDestroy(strict));
+
+    /* One rank has no peer by way of which its block could go. */
+    ceclUniqueId id;
+    config.cudaDevice = CECL_CUDA_DEVICE_CURRENT;
+    multi_ok(NULL, ceclGetUniqueId(&id));
+    multi_ok(NULL, ceclCommInitRankConfig(&strict, 1, id, 0, &config));
+    multi_ok(strict, ceclMemAlloc(strict, (void **)&recv, BYTES));
+    multi_ok(strict, ceclMemAlloc(strict, (void **)&send, BYTES));
     multi_refused(strict, ceclAllGather(send, recv, BYTES, ceclInt8, strict, 0), ceclInvalidUsage,
                   "CECL_SM_NEVER");
     multi_refused(strict, ceclAlltoAll(send, recv, BYTES, ceclInt8, strict, 0), ceclInvalidUsage,
                   "needs an SM");
-    multi_ok(strict,
-             ceclAllGather(recv + (size_t)multi_rank * BYTES, recv, BYTES, ceclInt8, strict, 0));
-    multi_ok(strict, ceclStreamSynchronize(strict, 0));
+    multi_ok(strict, ceclAllGather(recv, recv, BYTES, ceclInt8, strict, 0));
     multi_ok(NULL, ceclCommDestroy(strict));
 }
 
@@ -315,8 +329,10 @@ static void pull_needs_a_symmetric_sendbuff_for_all_to_all(void **state)
 {
     (void)state;
     static char plain[BYTES * 16];
+    ceclConfig_t config = multi_config();
+    config.smPolicy = CECL_SM_ALLOW; /* otherwise it is pushed */
     multi_setenv("CECL_DIRECTION", "pull");
-    ceclComm_t pulling = multi_comm(NULL);
+    ceclComm_t pulling = multi_comm(&config);
     multi_setenv("CECL_DIRECTION", NULL);
     char *recv = NULL;
     multi_ok(pulling, ceclMemAlloc(pulling, (void **)&recv, (size_t)multi_nranks * 64));

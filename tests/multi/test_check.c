@@ -144,8 +144,10 @@ static void differing_sendbuffs_of_a_pulled_all_to_all_are_refused(void **state)
 {
     (void)state;
     multi_setenv("CECL_DIRECTION", "pull");
+    multi_setenv("CECL_SM_POLICY", "allow"); /* otherwise it is pushed */
     ceclComm_t comm = checked_comm();
     multi_setenv("CECL_DIRECTION", NULL);
+    multi_setenv("CECL_SM_POLICY", NULL);
     char *recv = NULL, *send = NULL;
     multi_ok(comm, ceclMemAlloc(comm, (void **)&recv, (size_t)multi_nranks * 64));
     multi_ok(comm, ceclMemAlloc(comm, (void **)&send, (size_t)multi_nranks * 64 + 256));

@@ -107,27 +107,29 @@ static void odd_offsets_inside_an_allocation_are_right(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* Pull, copied flags, and both: all-to-all's sendbuff is symmetric here, as pull wants it. */
-static void both_directions_and_both_kinds_of_flags_are_right(void **state)
+/* All-to-all's sendbuff is symmetric here, as pull wants it. */
+static void every_direction_kind_of_flags_and_policy_is_right(void **state)
 {
     (void)state;
-    static const char *const directions[] = {"push", "pull"}, *const flags[] = {"write", "copy"};
-    for (int d = 0; d < 2; d++)
-        for (int f = 0; f < 2; f++) {
-            multi_setenv("CECL_DIRECTION", directions[d]);
-            multi_setenv("CECL_FLAGS", flags[f]);
-            ceclComm_t comm = multi_comm(NULL);
-            for (uint64_t i = 0; i < 24; i++)
-                multi_check(comm,
-                            &(struct multi_case){.op = ops[i % 2],
-                                                 .count = 1 + i * 997,
-                                                 .type = ceclFloat16,
-                                                 .in_place = i % 4 < 2},
-                            i);
-            multi_ok(NULL, ceclCommDestroy(comm));
-        }
+    static const char *const directions[] = {"push", "pull"}, *const flags[] = {"write", "copy"},
+                             *const policies[] = {"never", "allow"};
+    for (int way = 0; way < 8; way++) {
+        multi_setenv("CECL_DIRECTION", directions[way & 1]);
+        multi_setenv("CECL_FLAGS", flags[way >> 1 & 1]);
+        multi_setenv("CECL_SM_POLICY", policies[way >> 2]);
+        ceclComm_t comm = multi_comm(NULL);
+        for (uint64_t i = 0; i < 24; i++)
+            multi_check(comm,
+                        &(struct multi_case){.op = ops[i % 2],
+                                             .count = 1 + i * (i == 20 || i == 23 ? 17011 : 997),
+                                             .type = ceclFloat16,
+                                             .in_place = i % 4 < 2},
+                        i);
+        multi_ok(NULL, ceclCommDestroy(comm));
+    }
     multi_setenv("CECL_DIRECTION", NULL);
     multi_setenv("CECL_FLAGS", NULL);
+    multi_setenv("CECL_SM_POLICY", NULL);
 }
 
 static void in_place_all_to_all_larger_than_staging_is_right(void **state)
@@ -152,7 +154,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(own_and_default_streams_are_right),
         cmocka_unit_test(calls_on_two_streams_run_in_call_order),
         cmocka_unit_test(odd_offsets_inside_an_allocation_are_right),
-        cmocka_unit_test(both_directions_and_both_kinds_of_flags_are_right),
+        cmocka_unit_test(every_direction_kind_of_flags_and_policy_is_right),
         cmocka_unit_test(in_place_all_to_all_larger_than_staging_is_right),
     };
     return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 200);

@@ -22,6 +22,7 @@ static inline struct cecl_call call_of(ceclOp_t op, bool in_place, enum cecl_dir
                               .in_place = in_place,
                               .direction = direction,
                               .bytes = bytes,
+                              .piece_worth = 1 << 16,
                               .staging_bytes = 1 << 20};
 }
 

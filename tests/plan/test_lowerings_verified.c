@@ -58,6 +58,61 @@ static void all_to_all_in_place_among_many_ranks_in_chunks_is_right(void **state
     }
 }
 
+/* A rank's own block by way of its peers: from one of them, from several, in rounds. */
+static void without_sms(ceclOp_t op, bool in_place)
+{
+    static const struct {
+        uint64_t bytes, worth, staging;
+    } cases[] = {{1, 64, 4096}, {24, 64, 4096}, {24, 1, 4096}, {24, 5, 4096},
+                 {25, 5, 64},   {40, 3, 48},    {61, 1, 40}};
+    for (int n = 2; n <= 16; n++)
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+            struct cecl_call calls[3];
+            for (int c = 0; c < 3; c++) {
+                calls[c] = call_of(op, in_place, CECL_PUSH, cases[i].bytes);
+                calls[c].no_sm = true;
+                calls[c].piece_worth = cases[i].worth;
+                calls[c].staging_bytes = cases[i].staging;
+            }
+            verify_calls(calls, 3, n);
+            struct cecl_plan *plans = lower_all(calls, 1, n);
+            for (int r = 0; r < n; r++)
+                assert_int_equal(cecl_plan_local_copies(&plans[r]), 0);
+            free_plans(plans, n);
+        }
+}
+
+static void all_gather_without_sms_is_right(void **state)
+{
+    (void)state;
+    without_sms(ceclOpAllGather, false);
+    without_sms(ceclOpAllGather, true);
+}
+
+static void all_to_all_without_sms_is_right(void **state)
+{
+    (void)state;
+    without_sms(ceclOpAlltoAll, false);
+    without_sms(ceclOpAlltoAll, true);
+}
+
+static void among_many_ranks_without_sms_is_right(void **state)
+{
+    (void)state;
+    static const int many[] = {32, 72};
+    for (size_t i = 0; i < 2; i++)
+        for (int op = 0; op < 4; op++) {
+            struct cecl_call calls[2];
+            for (int c = 0; c < 2; c++) {
+                calls[c] = call_of(op / 2 ? ceclOpAlltoAll : ceclOpAllGather, op % 2, CECL_PUSH, 9);
+                calls[c].no_sm = true;
+                calls[c].piece_worth = 2;
+                calls[c].staging_bytes = 2u * (unsigned)many[i];
+            }
+            verify_calls(calls, 2, many[i]);
+        }
+}
+
 static void mixed_sequences_on_the_same_buffers_are_right(void **state)
 {
     (void)state;
@@ -70,7 +125,9 @@ static void mixed_sequences_on_the_same_buffers_are_right(void **state)
             x = x * 6364136223846793005u + 1442695040888963407u;
             calls[c] = call_of(x >> 60 & 1 ? ceclOpAllGather : ceclOpAlltoAll, x >> 61 & 1,
                                x >> 62 & 1 ? CECL_PUSH : CECL_PULL, 1 + (x >> 50) % 12);
-            calls[c].staging_bytes = (uint64_t)n + (x >> 40) % 30;
+            calls[c].staging_bytes = 2 * (uint64_t)n + (x >> 40) % 30;
+            calls[c].no_sm = x >> 59 & 1;
+            calls[c].piece_worth = 1 + (x >> 30) % 9;
         }
         verify_calls(calls, 5, n);
     }
@@ -88,6 +145,9 @@ int main(void)
         cmocka_unit_test(all_to_all_in_place_is_right),
         cmocka_unit_test(all_to_all_in_place_in_chunks_is_right),
         cmocka_unit_test(all_to_all_in_place_among_many_ranks_in_chunks_is_right),
+        cmocka_unit_test(all_gather_without_sms_is_right),
+        cmocka_unit_test(all_to_all_without_sms_is_right),
+        cmocka_unit_test(among_many_ranks_without_sms_is_right),
         cmocka_unit_test(mixed_sequences_on_the_same_buffers_are_right),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

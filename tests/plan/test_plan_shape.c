@@ -77,14 +77,38 @@ static void staging_that_is_too_small_is_refused_with_what_is_needed(void **stat
     assert_non_null(strstr(cecl_message(), "71"));
 }
 
+static struct cecl_call tuned(ceclOp_t op, bool in_place, uint64_t bytes, ceclSmPolicy_t policy,
+                              int direction)
+{
+    struct cecl_call call = {.op = op, .in_place = in_place, .nranks = 4, .bytes = bytes};
+    cecl_tune(&call, policy, direction);
+    return call;
+}
+
 static void a_forced_direction_wins_over_the_table(void **state)
 {
     (void)state;
+    const ceclSmPolicy_t never = CECL_SM_NEVER, allow = CECL_SM_ALLOW;
     for (uint64_t bytes = 1; bytes < (uint64_t)1 << 40; bytes *= 64) {
-        assert_int_equal(cecl_tune_direction(ceclOpAllGather, true, 4, bytes, 1), CECL_PUSH);
-        assert_int_equal(cecl_tune_direction(ceclOpAllGather, true, 4, bytes, 2), CECL_PULL);
-        assert_int_equal(cecl_tune_direction(ceclOpAlltoAll, false, 4, bytes, 0), CECL_PUSH);
+        assert_int_equal(tuned(ceclOpAllGather, true, bytes, never, 1).direction, CECL_PUSH);
+        assert_int_equal(tuned(ceclOpAllGather, true, bytes, never, 2).direction, CECL_PULL);
+        assert_int_equal(tuned(ceclOpAlltoAll, false, bytes, allow, 0).direction, CECL_PUSH);
+        assert_int_equal(tuned(ceclOpAlltoAll, false, bytes, allow, 2).direction, CECL_PULL);
+        /* what peers return was pushed to them */
+        assert_int_equal(tuned(ceclOpAllGather, false, bytes, never, 2).direction, CECL_PUSH);
     }
+}
+
+static void only_one_policy_lets_copies_stay_within_a_gpu(void **state)
+{
+    (void)state;
+    for (uint64_t bytes = 1; bytes < (uint64_t)1 << 40; bytes *= 64)
+        for (int op = 0; op < 4; op++) {
+            assert_true(tuned((ceclOp_t)(op / 2), op % 2, bytes, CECL_SM_NEVER, 0).no_sm);
+            assert_true(tuned((ceclOp_t)(op / 2), op % 2, bytes, CECL_SM_REDUCE_ONLY, 0).no_sm);
+        }
+    assert_false(tuned(ceclOpAlltoAll, false, 1 << 20, CECL_SM_ALLOW, 0).no_sm);
+    assert_false(tuned(ceclOpAllGather, false, 1 << 30, CECL_SM_ALLOW, 0).no_sm);
 }
 
 static void a_plan_prints_one_line_a_step(void **state)
@@ -92,9 +116,8 @@ static void a_plan_prints_one_line_a_step(void **state)
     (void)state;
     static const char expected[] =
         "cecl: rank 1: plan, 2 ranks: all-gather, 4096 bytes a block: push, one batch\n"
-        "cecl: rank 1:     out of place: the rank's own block is copied within one GPU, which "
-        "needs "
-        "an SM; sendbuff = recvbuff + rank * sendcount avoids it\n"
+        "cecl: rank 1:     CECL_SM_ALLOW, out of place: the rank's own block is copied within its "
+        "GPU, which needs an SM and is faster\n"
         "cecl: rank 1:      0  signal rank 0: phase 1\n"
         "cecl: rank 1:      1  wait for rank 0: phase 1\n"
         "cecl: rank 1:      2  copy 2 in one batch\n"
@@ -145,6 +168,7 @@ int main(void)
         cmocka_unit_test(a_single_rank_needs_no_flags),
         cmocka_unit_test(staging_that_is_too_small_is_refused_with_what_is_needed),
         cmocka_unit_test(a_forced_direction_wins_over_the_table),
+        cmocka_unit_test(only_one_policy_lets_copies_stay_within_a_gpu),
         cmocka_unit_test(a_plan_prints_one_line_a_step),
         cmocka_unit_test(a_plan_is_written_at_once),
     };
