@@ -31,7 +31,8 @@
  * asynchronous error, beside those in its own text; queries, ceclStreamSynchronize and
  * ceclStreamDestroy still do their work, and ceclCommDestroy or ceclCommAbort ends it. A result is
  * good when the stream has come to it and ceclCommGetAsyncError, asked after that, gives
- * ceclSuccess. In a failed communicator the contents of every recvbuff are undefined on all ranks.
+ * ceclSuccess, and stays so until the communicator fails: then the contents of every recvbuff that
+ * is still allocated are undefined, on all ranks. Ask again after reading, or copy what must last.
  *
  * Threads: communicators are independent of each other. On one communicator, make one call at a
  * time; those that say "Threads: any" may be made beside it. A communicator belongs to the process
@@ -111,10 +112,10 @@ typedef enum { ceclOpAllGather = 0, ceclOpAlltoAll = 1 } ceclOp_t;
 typedef enum {
     /* A call that would need an SM is refused with the reason. */
     CECL_SM_NEVER = 0,
-    /* Default. This version still copies a rank's own block locally (which needs an SM) when an
-     * all-gather is out of place and in every all-to-all; ceclExplain says so. */
+    /* Default. SMs serve reductions alone. A communicator of one rank still copies its own block
+     * out of place, which needs an SM: it has no peer that could return it. */
     CECL_SM_REDUCE_ONLY = 1,
-    /* SMs may be used wherever that is faster. In this version the same as CECL_SM_REDUCE_ONLY. */
+    /* A rank's own block may be copied within its GPU, on SMs, where that is faster. */
     CECL_SM_ALLOW = 2
 } ceclSmPolicy_t;
 
@@ -162,10 +163,8 @@ typedef struct ceclConfig {
         /* first growth step of the pool, bytes; doubles as it grows; CECL_SEGMENT_BYTES; default 64
          * MiB, host 1 MiB */
         segmentBytes;
-    int64_t
-        /* staging for in-place all-to-all, bytes a rank; CECL_STAGING_BYTES; default 16 MiB, host
-         * 256 KiB */
-        stagingBytes;
+    /* staging for all-to-all, bytes a rank; CECL_STAGING_BYTES; default 64 MiB, host 256 KiB */
+    int64_t stagingBytes;
 } ceclConfig_t;
 #define CECL_CONFIG_MAGIC 0xcec1c0deu
 #define CECL_CONFIG_INITIALIZER                                                                    \
@@ -379,7 +378,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclPoolStats(ceclComm_t comm, ceclPoolStats_
  * Errors, nothing enqueued: ceclInvalidArgument (NULL, partly overlapping buffers, unknown
  * datatype, size overflow, memory of another device), ceclInvalidUsage (recvbuff in no allocation
  * of ceclMemAlloc, or past its end; sendbuff a peer's memory; stream is capturing; under
- * CECL_SM_NEVER out of place; ranks differ, under CECL_CHECK=1),
+ * CECL_SM_NEVER out of place on one rank; ranks differ, under CECL_CHECK=1),
  * and the communicator's asynchronous error. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclAllGather(const void *sendbuff, void *recvbuff,
                                                  size_t sendcount, ceclDataType_t datatype,
@@ -396,9 +395,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAllGather(const void *sendbuff, void *rec
  * recvbuff  [nranks * count] elements inside one allocation of ceclMemAlloc, at the same offset on
  *           all ranks.
  * count     elements in one block, equal on all ranks; 0 is a call without effect.
- * stream, collective, threads, ownership, errors: as ceclAllGather. Under CECL_SM_NEVER refused in
- * this version: a rank's own block needs a local copy.
- * Since 0.1. */
+ * stream, collective, threads, ownership, errors: as ceclAllGather. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
                                                 ceclDataType_t datatype, ceclComm_t comm,
                                                 ceclStream_t stream);
@@ -407,7 +404,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAll(const void *sendbuff, void *recv
 typedef struct {
     int zeroSm;         /* 1: no SM is used */
     int copies;         /* copies this rank issues */
-    int localCopies;    /* of these, within one device: each needs an SM on today's drivers */
+    int localCopies;    /* of these, within one GPU: each needs an SM on today's drivers */
     int barriers;       /* exchanges of flags with all peers */
     uint64_t bytesSent; /* that this rank's copies move, bytes */
     char path[64];      /* e.g. "push, one batch" */

@@ -13,6 +13,7 @@
 #define HEARING_MS 1000  /* for which nobody is pushed out by newer callers */
 #define TICK_MS 50       /* how often deadlines are looked at */
 #define REST_MS 20       /* after an accept that failed for want of descriptors or memory */
+#define BEAR_MS 1000     /* how long that is borne: somebody may give something back */
 
 ceclResult_t cecl_door_open(struct cecl_door *door, int listener, size_t bytes,
                             bool (*greet)(struct cecl_caller *caller))
@@ -69,6 +70,7 @@ static void let_in(struct cecl_door *door)
             return;
         const int fd = accept4(door->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0) {
+            door->trouble = 0;
             struct cecl_caller *one = &door->callers[door->count];
             *one = (struct cecl_caller){.fd = fd, .since = cecl_now_ms()};
             if (door->greet(one))
@@ -77,6 +79,8 @@ static void let_in(struct cecl_door *door)
                 close(fd);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
             /* The listener stays readable: without a rest this would spin. */
+            if (!door->trouble)
+                door->trouble_since = cecl_now_ms();
             door->trouble = errno;
             if (push_out(door))
                 continue;
@@ -128,6 +132,11 @@ void cecl_door_attend(struct cecl_door *door, int wait_ms)
         }
     if (open)
         let_in(door);
+}
+
+int cecl_door_trouble(const struct cecl_door *door)
+{
+    return door->trouble && cecl_now_ms() - door->trouble_since >= BEAR_MS ? door->trouble : 0;
 }
 
 bool cecl_door_next(struct cecl_door *door, struct cecl_caller *caller)

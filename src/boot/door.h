@@ -30,7 +30,8 @@ struct cecl_door {
     uint32_t bytes; /* that a caller has to say */
     /* Called for a new connection; false turns it away. May send; must not wait. */
     bool (*greet)(struct cecl_caller *caller);
-    int trouble; /* errno of the last accept that failed for want of something */
+    int trouble; /* errno of an accept that failed for want of something; 0 since one succeeded */
+    int64_t trouble_since;
     int64_t rest_until;
     int count;                   /* callers, oldest first */
     struct cecl_caller *callers; /* [CECL_DOOR_CALLERS] */
@@ -45,6 +46,9 @@ void cecl_door_close(struct cecl_door *door);
 
 /* Waits up to `wait_ms` for something to happen, then reads, drops and lets in what there is. */
 void cecl_door_attend(struct cecl_door *door, int wait_ms);
+
+/* Why nobody could be let in for a while, as an errno (descriptors, memory); 0 when all is well. */
+int cecl_door_trouble(const struct cecl_door *door);
 
 /* A caller that has said all its bytes; false when there is none (now). */
 bool cecl_door_next(struct cecl_door *door, struct cecl_caller *caller);

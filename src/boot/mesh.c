@@ -52,12 +52,16 @@ ceclResult_t cecl_mesh_open(struct cecl_oob *oob, int64_t deadline, int64_t time
         result = cecl_fail(ceclOutOfMemory, "no host memory for %zu ranks", n);
     else if (mesh->interrupt_fd < 0 || mesh->wake_fd < 0)
         result = cecl_fail(ceclSystemError, "eventfd: %s", strerror(errno));
-    if (result == ceclSuccess)
-        result = mesh_connect(mesh, oob, deadline);
-    if (result == ceclSuccess)
+    result = mesh_connect(mesh, oob, deadline, result);
+    if (result == ceclSuccess) {
         *out = mesh;
-    else
+    } else {
+        char words[CECL_MESSAGE_BYTES];
+        memcpy(words, cecl_message(), sizeof(words));
+        cecl_mesh_tell_abort(mesh, words); /* whoever is connected hears why */
         cecl_mesh_close(mesh);
+        cecl_fail_with(result, words);
+    }
     return result;
 }
 

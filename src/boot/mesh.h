@@ -20,6 +20,10 @@ struct cecl_mesh;
 ceclResult_t cecl_mesh_open(struct cecl_oob *oob, int64_t deadline, int64_t timeout_ms,
                             struct cecl_mesh **mesh);
 
+/* Local. Hears of peers' ends from now on even where a child that one forked keeps its sockets. Takes
+ * a descriptor a peer: the last step, so that what is needed more has had its own. */
+void cecl_mesh_watch_processes(struct cecl_mesh *mesh);
+
 /* Local. The communicator is made. */
 void cecl_mesh_joined(struct cecl_mesh *mesh);
 

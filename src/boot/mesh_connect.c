@@ -144,8 +144,11 @@ static ceclResult_t notice_leavers(struct cecl_mesh *mesh)
         char byte;
         const int fd = mesh->peers[r].data;
         const ssize_t got = fd < 0 ? 1 : recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
-            return cecl_fail(ceclRemoteError, "rank %d left while the communicator was made", r);
+        if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)))
+            continue;
+        if (mesh->peers[r].life >= 0 && mesh_read_life(mesh, r) == MESH_ABORTED)
+            return mesh_peer_error(mesh, r); /* it has said why */
+        return cecl_fail(ceclRemoteError, "rank %d left while the communicator was made", r);
     }
     return ceclSuccess;
 }
@@ -180,7 +183,11 @@ static ceclResult_t await_callers(struct cecl_mesh *mesh, const struct invitatio
             admitted += admit(mesh, mine, &caller);
         if (admitted == expected)
             break;
-        result = notice_leavers(mesh);
+        const int trouble = cecl_door_trouble(&door);
+        result = trouble ? cecl_fail(ceclSystemError,
+                                     "rank %d cannot take the connections of other ranks: %s",
+                                     mesh->rank, strerror(trouble))
+                         : notice_leavers(mesh);
         if (result == ceclSuccess && cecl_ms_left(deadline) == 0)
             result = name_who_is_missing(mesh);
     }
@@ -188,27 +195,42 @@ static ceclResult_t await_callers(struct cecl_mesh *mesh, const struct invitatio
     return result;
 }
 
-/* Of each peer's process, so that its end is heard even where a child of it keeps the sockets open.
- * Peers of another process namespace, or in this process, have none; nor where none can be had. */
-static void open_processes(struct cecl_mesh *mesh)
+/* Peers of another process namespace, or in this process, have none. */
+static int open_process(const struct mesh_peer *peer)
+{
+    struct ucred credentials;
+    socklen_t length = sizeof(credentials);
+    if (getsockopt(peer->data, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0 ||
+        credentials.pid <= 0 || credentials.pid == getpid())
+        return -1;
+    return (int)syscall(SYS_pidfd_open, credentials.pid, 0);
+}
+
+void cecl_mesh_watch_processes(struct cecl_mesh *mesh)
 {
     for (int r = 0; r < mesh->nranks; r++) {
-        struct ucred credentials;
-        socklen_t length = sizeof(credentials);
-        if (r != mesh->rank &&
-            getsockopt(mesh->peers[r].data, SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0 &&
-            credentials.pid > 0 && credentials.pid != getpid())
-            mesh->peers[r].process = (int)syscall(SYS_pidfd_open, credentials.pid, 0);
+        errno = 0;
+        if (r != mesh->rank)
+            mesh->peers[r].process = open_process(&mesh->peers[r]);
+        if (errno != EMFILE && errno != ENFILE)
+            continue;
+        for (int q = 0; q < r; q++) { /* others need them more */
+            if (mesh->peers[q].process >= 0)
+                close(mesh->peers[q].process);
+            mesh->peers[q].process = -1;
+        }
+        return;
     }
 }
 
-ceclResult_t mesh_connect(struct cecl_mesh *mesh, struct cecl_oob *oob, int64_t deadline)
+ceclResult_t mesh_connect(struct cecl_mesh *mesh, struct cecl_oob *oob, int64_t deadline,
+                          ceclResult_t local)
 {
     struct invitation mine = {0}, *all = calloc((size_t)mesh->nranks, sizeof(*all));
     int listener = -1;
-    ceclResult_t local =
-        all ? open_listener(&mine, &listener)
-            : cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", mesh->nranks);
+    if (local == ceclSuccess)
+        local = all ? open_listener(&mine, &listener)
+                    : cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", mesh->nranks);
 
     /* Listening comes before anyone is told the name, so a connection never finds nobody. A rank
      * that failed comes with an empty name. */
@@ -221,7 +243,9 @@ ceclResult_t mesh_connect(struct cecl_mesh *mesh, struct cecl_oob *oob, int64_t 
         result = cecl_fail_with(local, words);
     for (int r = 0; r < mesh->nranks && result == ceclSuccess; r++)
         if (all[r].name[0] == '\0')
-            result = cecl_fail(ceclRemoteError, "rank %d could not open a Unix socket", r);
+            result =
+                cecl_fail(ceclRemoteError,
+                          "rank %d could not open what it listens with (descriptors, memory)", r);
     for (int r = 0; r < mesh->rank && result == ceclSuccess; r++)
         for (int c = 0; c < CHANNELS && result == ceclSuccess; c++)
             result = call_peer(mesh, &all[r], r, c, deadline, place_of(mesh, r, c));
@@ -229,8 +253,6 @@ ceclResult_t mesh_connect(struct cecl_mesh *mesh, struct cecl_oob *oob, int64_t 
         result = await_callers(mesh, &mine, listener, deadline);
     else if (listener >= 0)
         close(listener);
-    if (result == ceclSuccess)
-        open_processes(mesh);
     free(all);
     return result;
 }

@@ -58,8 +58,10 @@ struct cecl_mesh {
     struct mesh_peer peers[];
 };
 
-/* mesh_connect.c: fills data and life of every peer. */
-ceclResult_t mesh_connect(struct cecl_mesh *mesh, struct cecl_oob *oob, int64_t deadline);
+/* mesh_connect.c: fills data and life of every peer. `local`: what this rank already failed with; it
+ * takes part in the exchange all the same, for its peers wait for it. */
+ceclResult_t mesh_connect(struct cecl_mesh *mesh, struct cecl_oob *oob, int64_t deadline,
+                          ceclResult_t local);
 
 /* mesh_watch.c: takes what is there on a peer's life connection; never waits. Returns the state
  * after it. */

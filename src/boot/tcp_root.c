@@ -195,6 +195,18 @@ static void notice_leavers(struct root *root)
     }
 }
 
+/* Ranks stand outside and cannot be let in. */
+static void notice_trouble(struct root *root)
+{
+    const int trouble = cecl_door_trouble(&root->door);
+    if (trouble && root->nranks > 0 && root->failed == ceclSuccess) {
+        cecl_fail(ceclSystemError,
+                  "the process that made the unique id cannot take connections: %s",
+                  strerror(trouble));
+        fail_job(root, ceclSystemError);
+    }
+}
+
 static bool is_empty(const struct seat *seat)
 {
     return seat->fd < 0;
@@ -226,6 +238,7 @@ static void let_ranks_in(struct root *root)
         while (!all_came(root) && cecl_door_next(&root->door, &caller))
             consider(root, &caller);
         notice_leavers(root);
+        notice_trouble(root);
         if (cecl_ms_left(root->deadline) != 0 || all_came(root))
             continue;
         if (root->failed != ceclSuccess)

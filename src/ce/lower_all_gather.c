@@ -6,9 +6,8 @@
  *            | barrier 1 | slot p of each peer p -> my slot p | barrier 2 |
  *
  *     push, out of place without SMs, for a local copy runs on SMs:
- *            | barrier 1 | piece i of my block -> slot r of the i-th rank after me | signal 2
- *            | the rest of my block -> slot r of every peer | wait 2
- *            | the piece I hold of each block before me -> its owner's slot | barrier 3 |
+ *            | barrier 1 | my block -> slot r of every peer | barrier 2
+ *            | the piece that I return of each block before me -> its owner's slot | barrier 3 |
  *
  * Barrier 1 says "my recvbuff may be written" (push) or "my block stands" (pull); barrier 2 "my
  * data is with you" (push) or "I have read yours" (pull). Pull reads slots, never a peer's
@@ -23,7 +22,7 @@ static void copy_own_block(const struct cecl_call *call, struct cecl_plan *plan)
             cecl_place_at(CECL_WINDOW_SEND, call->rank, 0), call->bytes);
 }
 
-static void push(const struct cecl_call *call, struct cecl_plan *plan)
+static void push_to_peers(const struct cecl_call *call, struct cecl_plan *plan)
 {
     const uint64_t slot = (uint64_t)call->rank * call->bytes;
     const struct cecl_place own = call->in_place ? cecl_place_at(CECL_WINDOW_RECV, call->rank, slot)
@@ -32,47 +31,24 @@ static void push(const struct cecl_call *call, struct cecl_plan *plan)
     for (int i = 1; i < call->nranks; i++)
         cecl_plan_copy(plan, cecl_place_at(CECL_WINDOW_RECV, cecl_peer_after(call, i), slot), own,
                        call->bytes);
+}
+
+static void push(const struct cecl_call *call, struct cecl_plan *plan)
+{
+    push_to_peers(call, plan);
     copy_own_block(call, plan);
     cecl_plan_barrier(plan);
 }
 
-/* What is not piece `i`, before it and behind it. */
-static void copy_around(const struct cecl_call *call, struct cecl_plan *plan, int peer,
-                        uint64_t low, uint64_t high)
-{
-    const uint64_t slot = (uint64_t)call->rank * call->bytes;
-    if (low > 0)
-        cecl_plan_copy(plan, cecl_place_at(CECL_WINDOW_RECV, peer, slot),
-                       cecl_place_at(CECL_WINDOW_SEND, call->rank, 0), low);
-    if (high < call->bytes)
-        cecl_plan_copy(plan, cecl_place_at(CECL_WINDOW_RECV, peer, slot + high),
-                       cecl_place_at(CECL_WINDOW_SEND, call->rank, high), call->bytes - high);
-}
-
 static void push_and_return(const struct cecl_call *call, struct cecl_plan *plan)
 {
-    const uint64_t slot = (uint64_t)call->rank * call->bytes;
     const struct cecl_pieces pieces = cecl_pieces_of(call, call->bytes, UINT64_MAX);
+    push_to_peers(call, plan);
     cecl_plan_barrier(plan);
     for (int i = 0; i < pieces.count; i++) {
-        const uint64_t low = (uint64_t)i * pieces.bytes,
-                       bytes = cecl_piece_bytes(&pieces, call->bytes, 0, i);
-        if (bytes > 0)
-            cecl_plan_copy(
-                plan, cecl_place_at(CECL_WINDOW_RECV, cecl_peer_after(call, i + 1), slot + low),
-                cecl_place_at(CECL_WINDOW_SEND, call->rank, low), bytes);
-    }
-    cecl_plan_signal_all(plan);
-    for (int i = 0; i < call->nranks - 1; i++) {
-        const uint64_t bytes = i < pieces.count ? cecl_piece_bytes(&pieces, call->bytes, 0, i) : 0;
-        const uint64_t low = bytes > 0 ? (uint64_t)i * pieces.bytes : 0;
-        copy_around(call, plan, cecl_peer_after(call, i + 1), low, low + bytes);
-    }
-    cecl_plan_wait_all(plan);
-    for (int i = 0; i < pieces.count; i++) {
         const int owner = cecl_peer_before(call, i + 1);
-        const uint64_t at = (uint64_t)owner * call->bytes + (uint64_t)i * pieces.bytes,
-                       bytes = cecl_piece_bytes(&pieces, call->bytes, 0, i);
+        const uint64_t bytes = cecl_piece_bytes(&pieces, call->bytes, 0, i);
+        const uint64_t at = (uint64_t)owner * call->bytes + (uint64_t)i * pieces.bytes;
         if (bytes > 0)
             cecl_plan_copy(plan, cecl_place_at(CECL_WINDOW_RECV, owner, at),
                            cecl_place_at(CECL_WINDOW_RECV, call->rank, at), bytes);

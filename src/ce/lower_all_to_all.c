@@ -3,13 +3,12 @@
  *     push:  | barrier 1 | my block p -> slot r at p, for all p; my own block here | barrier 2 |
  *     pull:  | barrier 1 | block r at p -> my slot p, for all p; my own block here | barrier 2 |
  *
- *     without SMs, in as many rounds as staging asks for, whose halves take turns:
+ *     without SMs, in as many rounds as staging asks for, whose halves then take turns:
  *            | barrier | for each round:
- *            | piece i of my own block -> staging of the i-th rank after me | signal
- *            | a part of my block p -> slot r at p, for all p               | wait
- *            | the pieces in my staging -> their owners                     | then barrier |
- *
- * Having heard of round k from a rank, one knows that it has emptied the half of round k - 1.
+ *            | piece i of my own block -> staging of the i-th rank after me;
+ *            | a part of my block p -> slot r at p, for all p;
+ *            | the pieces of the round before, in my staging -> their owners | barrier |
+ *            | the pieces of the last round -> their owners | barrier |
  *
  * Pull reads the peers' sendbuffs, which must then be symmetric. In place, a block's home is taken
  * by the block that is to leave it, so blocks pass through staging at the receiver, in chunks that
@@ -79,40 +78,78 @@ static ceclResult_t staging_too_small(const struct cecl_call *call, uint64_t lea
                      least);
 }
 
+/* The rounds in which a rank's own block goes by way of its peers. */
+struct rounds {
+    struct cecl_pieces pieces;
+    uint64_t bytes; /* of a round */
+    uint64_t half;  /* of staging, where rounds take turns; 0: one round has all of it */
+};
+
+static struct rounds rounds_of(const struct cecl_call *call)
+{
+    struct rounds rounds = {.pieces = cecl_pieces_of(call, call->bytes, call->staging_bytes)};
+    rounds.bytes = (uint64_t)rounds.pieces.count * rounds.pieces.bytes;
+    if (rounds.bytes < call->bytes) {
+        rounds.half = call->staging_bytes / 2;
+        rounds.pieces = cecl_pieces_of(call, call->bytes, rounds.half);
+        rounds.bytes = (uint64_t)rounds.pieces.count * rounds.pieces.bytes;
+    }
+    return rounds;
+}
+
+/* Piece `i` of round `n` in the staging of whoever returns it. */
+static struct cecl_place staged(const struct rounds *rounds, int holder, uint64_t n, int i)
+{
+    return cecl_place_at(CECL_WINDOW_STAGING, holder,
+                         n % 2 * rounds->half + (uint64_t)i * rounds->pieces.bytes);
+}
+
+static void lend_pieces(const struct cecl_call *call, struct cecl_plan *plan,
+                        const struct rounds *rounds, uint64_t n)
+{
+    const uint64_t own = (uint64_t)call->rank * call->bytes, first = n * rounds->bytes;
+    for (int i = 0; i < rounds->pieces.count; i++) {
+        const uint64_t bytes = cecl_piece_bytes(&rounds->pieces, call->bytes, first, i);
+        if (bytes > 0)
+            cecl_plan_copy(plan, staged(rounds, cecl_peer_after(call, i + 1), n, i),
+                           cecl_place_at(CECL_WINDOW_SEND, call->rank,
+                                         own + first + (uint64_t)i * rounds->pieces.bytes),
+                           bytes);
+    }
+}
+
+static void return_pieces(const struct cecl_call *call, struct cecl_plan *plan,
+                          const struct rounds *rounds, uint64_t n)
+{
+    const uint64_t first = n * rounds->bytes;
+    for (int i = 0; i < rounds->pieces.count; i++) {
+        const int owner = cecl_peer_before(call, i + 1);
+        const uint64_t bytes = cecl_piece_bytes(&rounds->pieces, call->bytes, first, i);
+        if (bytes > 0)
+            cecl_plan_copy(plan,
+                           cecl_place_at(CECL_WINDOW_RECV, owner,
+                                         (uint64_t)owner * call->bytes + first +
+                                             (uint64_t)i * rounds->pieces.bytes),
+                           staged(rounds, call->rank, n, i), bytes);
+    }
+}
+
 static ceclResult_t push_and_return(const struct cecl_call *call, struct cecl_plan *plan)
 {
-    const uint64_t half = call->staging_bytes / 2, own = (uint64_t)call->rank * call->bytes;
-    const struct cecl_pieces pieces = cecl_pieces_of(call, call->bytes, half);
-    const uint64_t round = (uint64_t)pieces.count * pieces.bytes;
-    if (round == 0)
-        return staging_too_small(call, 2 * (uint64_t)pieces.count);
+    const struct rounds rounds = rounds_of(call);
+    if (rounds.bytes == 0)
+        return staging_too_small(call, 2 * (uint64_t)rounds.pieces.count);
+    const uint64_t count = (call->bytes + rounds.bytes - 1) / rounds.bytes;
     cecl_plan_barrier(plan);
-    for (uint64_t first = 0, n = 0; first < call->bytes; first += round, n++) {
-        const uint64_t staging = n % 2 * half;
-        for (int i = 0; i < pieces.count; i++) {
-            const uint64_t bytes = cecl_piece_bytes(&pieces, call->bytes, first, i);
-            const uint64_t at = (uint64_t)i * pieces.bytes;
-            if (bytes > 0)
-                cecl_plan_copy(
-                    plan,
-                    cecl_place_at(CECL_WINDOW_STAGING, cecl_peer_after(call, i + 1), staging + at),
-                    cecl_place_at(CECL_WINDOW_SEND, call->rank, own + first + at), bytes);
-        }
-        cecl_plan_signal_all(plan);
-        push_parts(call, plan, first, call->bytes - first < round ? call->bytes : first + round);
-        cecl_plan_wait_all(plan);
-        for (int i = 0; i < pieces.count; i++) {
-            const int owner = cecl_peer_before(call, i + 1);
-            const uint64_t bytes = cecl_piece_bytes(&pieces, call->bytes, first, i);
-            const uint64_t at = (uint64_t)i * pieces.bytes;
-            if (bytes > 0)
-                cecl_plan_copy(plan,
-                               cecl_place_at(CECL_WINDOW_RECV, owner,
-                                             (uint64_t)owner * call->bytes + first + at),
-                               cecl_place_at(CECL_WINDOW_STAGING, call->rank, staging + at), bytes);
-        }
-        cecl_plan_close_batch(plan);
+    for (uint64_t n = 0; n < count; n++) {
+        const uint64_t first = n * rounds.bytes, left = call->bytes - first;
+        lend_pieces(call, plan, &rounds, n);
+        push_parts(call, plan, first, first + (left < rounds.bytes ? left : rounds.bytes));
+        if (n > 0)
+            return_pieces(call, plan, &rounds, n - 1);
+        cecl_plan_barrier(plan);
     }
+    return_pieces(call, plan, &rounds, count - 1);
     cecl_plan_barrier(plan);
     return ceclSuccess;
 }

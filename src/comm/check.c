@@ -60,6 +60,13 @@ static ceclResult_t compare(const struct cecl_signature *a, const struct cecl_si
     return ceclSuccess;
 }
 
+/* What a peer's refusal is here: a wrong argument there is a wrong use here; a want is a want. */
+static ceclResult_t refusal_of(int32_t status)
+{
+    const bool is_misuse = status == ceclInvalidArgument || status == ceclInvalidUsage;
+    return is_misuse ? ceclInvalidUsage : (ceclResult_t)status;
+}
+
 ceclResult_t cecl_check_call(ceclComm_t comm, struct cecl_signature *mine, ceclResult_t local)
 {
     struct cecl_signature *all = comm->check_room;
@@ -77,7 +84,7 @@ ceclResult_t cecl_check_call(ceclComm_t comm, struct cecl_signature *mine, ceclR
         return cecl_fail_with(local, mine->text);
     for (int r = 0; r < comm->nranks && result == ceclSuccess; r++)
         if (all[r].status != ceclSuccess)
-            result = cecl_fail(ceclInvalidUsage, "rank %d refused its call: %.*s", r,
+            result = cecl_fail(refusal_of(all[r].status), "rank %d refused its call: %.*s", r,
                                (int)sizeof(all[r].text), all[r].text);
     for (int r = 1; r < comm->nranks && result == ceclSuccess; r++)
         result = compare(&all[0], &all[r], r);

@@ -31,7 +31,7 @@ struct cecl_watch {
     bool running;
     _Atomic bool stop;
     uint32_t *row;        /* [nranks] */
-    pthread_mutex_t lock; /* of giving up */
+    pthread_mutex_t lock; /* of looking at words, and of giving up */
     bool told, silenced;  /* peers know; this rank's signals no longer count */
 };
 

@@ -1,5 +1,6 @@
 /* The ways to join: unique id over TCP, the caller's callbacks, all ranks in one process. All come
  * down to cecl_comm_setup. */
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "comm/comm.h"
@@ -110,7 +111,22 @@ static void *join_as_member(void *argument)
     return NULL;
 }
 
-/* Runs one thread a member; waits for all. The first failure is the call's. */
+/* The call's result: that of the member whose failure made others fail, as far as can be told. */
+static ceclResult_t verdict(const struct member *members, int count)
+{
+    const struct member *worst = NULL;
+    for (int r = 0; r < count; r++) {
+        const ceclResult_t result = members[r].result;
+        const bool is_cause = result != ceclRemoteError && result != ceclTimeout;
+        if (result != ceclSuccess && is_cause)
+            return cecl_fail_with(result, members[r].words);
+        if (result != ceclSuccess && !worst)
+            worst = &members[r];
+    }
+    return worst ? cecl_fail_with(worst->result, worst->words) : ceclSuccess;
+}
+
+/* Runs one thread a member; waits for all. */
 static ceclResult_t join_all(struct member *members, int nranks)
 {
     int started = 0;
@@ -128,12 +144,9 @@ static ceclResult_t join_all(struct member *members, int nranks)
         cecl_oob_from_group(&oob, members[r].group, r);
         cecl_oob_close(&oob);
     }
-    for (int r = 0; r < started; r++) {
+    for (int r = 0; r < started; r++)
         pthread_join(members[r].thread, NULL);
-        if (result == ceclSuccess && members[r].result != ceclSuccess)
-            result = cecl_fail_with(members[r].result, members[r].words);
-    }
-    return result;
+    return result != ceclSuccess ? result : verdict(members, started);
 }
 
 CECL_API ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *devlist)

@@ -149,17 +149,12 @@ CECL_API const char *ceclGetLastError(ceclComm_t comm)
 
 /* ---- the end */
 
-/* Waits for what this rank has enqueued: collectives, and copies on streams of ceclStreamCreate. */
-static ceclResult_t drain(ceclComm_t comm, int64_t deadline)
-{
-    CECL_TRY(cecl_watch_drain(comm, deadline));
-    return comm->dev->ops->streams_drain(comm->dev, deadline);
-}
-
 CECL_API ceclResult_t ceclCommFinalize(ceclComm_t comm)
 {
     CECL_TRY(cecl_comm_check(comm));
-    ceclResult_t result = drain(comm, CECL_NO_DEADLINE);
+    ceclResult_t result = cecl_watch_drain(comm, CECL_NO_DEADLINE);
+    if (result == ceclSuccess)
+        result = comm->dev->ops->streams_drain(comm->dev, CECL_NO_DEADLINE);
     if (result == ceclSuccess)
         comm->finalized = true;
     return result;
@@ -187,19 +182,24 @@ CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm)
 {
     CECL_TRY(cecl_comm_check_handle(comm));
     const int64_t bound = comm->config.timeout_ms > 0 ? comm->config.timeout_ms : TEARDOWN_MS;
+    const int64_t deadline = cecl_deadline(bound + CECL_WATCH_SLACK_MS);
+    char words[CECL_MESSAGE_BYTES];
     ceclResult_t result = cecl_comm_async(comm);
     if (result == ceclSuccess) /* the watchdog comes first, for it can say who is late */
-        result = drain(comm, cecl_deadline(bound + CECL_WATCH_SLACK_MS));
-    if (result == ceclSuccess) {
-        cecl_comm_free(comm, true);
-    } else {
-        char words[CECL_MESSAGE_BYTES];
+        result = cecl_watch_drain(comm, deadline);
+    if (result != ceclSuccess) {
         snprintf(words, sizeof(words), "%s", cecl_message());
         cecl_comm_set_async(comm, result, words);
         release_and_free(comm);
-        cecl_fail_with(result, words);
+        return cecl_fail_with(result, words);
     }
-    return result;
+    /* Copies of this rank alone concern no peer. */
+    result = comm->dev->ops->streams_drain(comm->dev, deadline);
+    snprintf(words, sizeof(words), "%s", cecl_message());
+    if (result != ceclSuccess)
+        cecl_log(CECL_LOG_WARN, comm->rank, "%s: the communicator's memory stays mapped", words);
+    cecl_comm_free(comm, result == ceclSuccess);
+    return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, words);
 }
 
 CECL_API ceclResult_t ceclCommAbort(ceclComm_t comm)

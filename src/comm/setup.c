@@ -185,7 +185,7 @@ static ceclResult_t settle_sizes(ceclComm_t comm)
     if (config->segment_bytes < 0)
         config->segment_bytes = host ? 1 << 20 : 64 << 20;
     if (config->staging_bytes < 0)
-        config->staging_bytes = host ? 256 << 10 : 16 << 20;
+        config->staging_bytes = host ? 256 << 10 : 64 << 20;
     return result;
 }
 
@@ -201,6 +201,7 @@ static ceclResult_t build(ceclComm_t comm, const struct hello *all)
                                                         comm->rank, comm->nranks, &pool)));
     CECL_TRY(cecl_engine_open(&comm->engine, &comm->pool, (uint64_t)comm->config.staging_bytes,
                               comm->config.flags));
+    cecl_mesh_watch_processes(comm->mesh);
     const ceclResult_t result = cecl_mesh_agree(comm->mesh, cecl_watch_start(comm));
     /* The watchdog, which ended this wait, knows who has gone and why. */
     return result != ceclSuccess && cecl_comm_async(comm) != ceclSuccess ? cecl_comm_async(comm)

@@ -21,6 +21,15 @@ struct watched {
     bool started;
 };
 
+/* The device looks at words for one thread at a time. */
+static ceclResult_t ask_progress(ceclComm_t comm, uint32_t *row, struct cecl_progress *progress)
+{
+    pthread_mutex_lock(&comm->watch.lock);
+    const ceclResult_t result = cecl_engine_progress(&comm->engine, row, progress);
+    pthread_mutex_unlock(&comm->watch.lock);
+    return result;
+}
+
 static bool is_late(ceclComm_t comm, const struct cecl_progress *progress, int rank)
 {
     return rank != comm->rank && (int32_t)(comm->watch.row[rank] - progress->flag) < 0;
@@ -34,8 +43,8 @@ static int missing_for_good(ceclComm_t comm)
     struct cecl_progress progress;
     for (int r = 0; r < comm->nranks; r++)
         if (r != comm->rank && cecl_mesh_left(comm->mesh, r) &&
-            cecl_engine_progress(&comm->engine, comm->watch.row, &progress) == ceclSuccess &&
-            progress.started && is_late(comm, &progress, r))
+            ask_progress(comm, comm->watch.row, &progress) == ceclSuccess && progress.started &&
+            is_late(comm, &progress, r))
             return r;
     return -1;
 }
@@ -52,7 +61,7 @@ static void look_after(ceclComm_t comm, struct watched *seen)
         *seen = (struct watched){.since = now};
         return;
     }
-    if (cecl_engine_progress(&comm->engine, comm->watch.row, &progress) != ceclSuccess) {
+    if (ask_progress(comm, comm->watch.row, &progress) != ceclSuccess) {
         cecl_comm_set_async(comm, ceclUnhandledCudaError, cecl_message());
         return;
     }
@@ -146,6 +155,18 @@ void cecl_watch_stop(ceclComm_t comm)
     comm->watch.row = NULL;
 }
 
+static ceclResult_t name_who_is_late(ceclComm_t comm)
+{
+    struct cecl_progress progress;
+    uint32_t *row = calloc((size_t)comm->nranks, sizeof(*row));
+    const bool known = row && ask_progress(comm, row, &progress) == ceclSuccess &&
+                       progress.started && progress.late >= 0;
+    free(row);
+    return known ? cecl_fail(ceclTimeout, "collectives are still pending: one waits for rank %d",
+                             progress.late)
+                 : cecl_fail(ceclTimeout, "collectives are still pending");
+}
+
 ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline)
 {
     struct timespec pause = {.tv_nsec = 20000};
@@ -155,7 +176,7 @@ ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline)
         if (deadline == CECL_NO_DEADLINE)
             CECL_TRY(cecl_comm_async(comm));
         if (cecl_ms_left(deadline) == 0)
-            return cecl_fail(ceclTimeout, "collectives are still pending");
+            return name_who_is_late(comm);
         nanosleep(&pause, NULL);
         if (pause.tv_nsec < 1000000)
             pause.tv_nsec *= 2;

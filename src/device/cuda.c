@@ -25,28 +25,33 @@ void cuda_leave(struct cuda_device *cuda, bool pushed)
         cuda->cu->cuCtxPopCurrent(&ours);
 }
 
+static ceclResult_t close_inside(struct cuda_device *cuda)
+{
+    const struct cecl_driver *cu = cuda->cu;
+    /* Freeing pinned memory waits for the GPU: with work left it is lost instead. */
+    const bool idle = cuda_streams_end(cuda);
+    if (cuda->side)
+        cu->cuStreamDestroy(cuda->side);
+    if (cuda->legacy)
+        cu->cuStreamDestroy(cuda->legacy);
+    if (cuda->fork)
+        cu->cuEventDestroy(cuda->fork);
+    if (cuda->join)
+        cu->cuEventDestroy(cuda->join);
+    if (cuda->scratch && idle)
+        cu->cuMemFreeHost(cuda->scratch);
+    return ceclSuccess;
+}
+
 static void cuda_close(struct cecl_device *dev)
 {
     struct cuda_device *cuda = cuda_of(dev);
-    const struct cecl_driver *cu = cuda->cu;
-    bool pushed = false;
-    if (cuda->context && cuda_enter(cuda, &pushed) == ceclSuccess) {
-        /* Freeing pinned memory waits for the GPU: with work left it is lost instead. */
-        const bool idle = cuda_streams_end(cuda);
-        if (cuda->side)
-            cu->cuStreamDestroy(cuda->side);
-        if (cuda->legacy)
-            cu->cuStreamDestroy(cuda->legacy);
-        if (cuda->fork)
-            cu->cuEventDestroy(cuda->fork);
-        if (cuda->join)
-            cu->cuEventDestroy(cuda->join);
-        if (cuda->scratch && idle)
-            cu->cuMemFreeHost(cuda->scratch);
-        cuda_leave(cuda, pushed);
+    ceclResult_t closed = ceclSuccess;
+    if (cuda->context) {
+        CUDA_BESIDE(cuda, closed, close_inside(cuda));
+        cuda->cu->cuDevicePrimaryCtxRelease(cuda->device);
     }
-    if (cuda->context)
-        cu->cuDevicePrimaryCtxRelease(cuda->device);
+    (void)closed; /* nothing can be done about it */
     pthread_mutex_destroy(&cuda->own.lock);
     free(cuda->own.streams);
     free(cuda);

@@ -109,8 +109,8 @@ ceclResult_t cuda_check_pointer(struct cecl_device *dev, const void *ptr, size_t
 ceclResult_t cuda_stream_create(struct cecl_device *dev, ceclStream_t *stream);
 ceclResult_t cuda_stream_destroy(struct cecl_device *dev, ceclStream_t stream);
 ceclResult_t cuda_streams_drain(struct cecl_device *dev, int64_t deadline);
-/* Destroys what is left, without waiting. With the context current. */
-/* Destroys the streams that are left. False when work is pending on one of them. */
+/* Destroys the streams that are left, without waiting; with the context current. False when work is
+ * pending on one of them. */
 bool cuda_streams_end(struct cuda_device *cuda);
 
 /* cuda_stream.c */

@@ -182,11 +182,10 @@ ceclResult_t cuda_words_alloc(struct cecl_device *dev, size_t count, uint32_t **
 void cuda_words_free(struct cecl_device *dev, uint32_t *words)
 {
     struct cuda_device *cuda = cuda_of(dev);
-    bool pushed;
-    if (words && cuda_enter(cuda, &pushed) == ceclSuccess) {
-        cuda->cu->cuMemFreeHost(words);
-        cuda_leave(cuda, pushed);
-    }
+    ceclResult_t freed = ceclSuccess;
+    if (words)
+        CUDA_BESIDE(cuda, freed, CUDA_CALL(cuda, cuMemFreeHost, words));
+    (void)freed; /* nothing can be done about it */
 }
 
 static ceclResult_t release(struct cuda_device *cuda, uint32_t *words, size_t count, uint32_t value)

@@ -55,25 +55,14 @@ void cecl_plan_wait(struct cecl_plan *plan, int peer, uint32_t phase)
              (struct cecl_step){.kind = CECL_STEP_WAIT, .peer = (uint16_t)peer, .phase = phase});
 }
 
-void cecl_plan_signal_all(struct cecl_plan *plan)
+void cecl_plan_barrier(struct cecl_plan *plan)
 {
     const int n = plan->call.nranks, me = plan->call.rank;
     plan->phases++;
     for (int i = 1; i < n; i++)
         cecl_plan_signal(plan, (me + i) % n, plan->phases);
-}
-
-void cecl_plan_wait_all(struct cecl_plan *plan)
-{
-    const int n = plan->call.nranks, me = plan->call.rank;
     for (int i = 1; i < n; i++)
         cecl_plan_wait(plan, (me + i) % n, plan->phases);
-}
-
-void cecl_plan_barrier(struct cecl_plan *plan)
-{
-    cecl_plan_signal_all(plan);
-    cecl_plan_wait_all(plan);
 }
 
 void cecl_plan_copy(struct cecl_plan *plan, struct cecl_place dst, struct cecl_place src,

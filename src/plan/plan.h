@@ -89,10 +89,8 @@ void cecl_plan_init(struct cecl_plan *plan, const struct cecl_call *call);
 /* Signals / waits for one peer. */
 void cecl_plan_signal(struct cecl_plan *plan, int peer, uint32_t phase);
 void cecl_plan_wait(struct cecl_plan *plan, int peer, uint32_t phase);
-/* Opens a new phase and signals all peers; waits for all peers to come to the phase; both: a
- * barrier. Peers in rotated order (rank+1, rank+2, ...). */
-void cecl_plan_signal_all(struct cecl_plan *plan);
-void cecl_plan_wait_all(struct cecl_plan *plan);
+/* Opens a new phase, signals all peers and waits for all of them: a barrier. Peers in rotated order
+ * (rank+1, rank+2, ...). */
 void cecl_plan_barrier(struct cecl_plan *plan);
 /* Adds a copy to the open batch; signal, wait and barrier close it, and so does
  * cecl_plan_close_batch. */

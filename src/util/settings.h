@@ -35,7 +35,9 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "of its own")                                                                                \
     X(DIRECTION, "CECL_DIRECTION", CHOICE, EQUAL, "auto", "", "auto|push|pull",                    \
       "who moves a block: its owner (push) or its receiver (pull); auto: the tuning table "        \
-      "decides")                                                                                   \
+      "decides. Blocks that peers return to their owner (see CECL_SM_POLICY) are always pushed; "  \
+      "where an all-to-all is pulled, sendbuff must be memory of ceclMemAlloc at the same offset " \
+      "on all ranks, which CECL_CHECK=1 verifies")                                                 \
     X(FLAGS, "CECL_FLAGS", CHOICE, EQUAL, "auto", "", "auto|write|copy",                           \
       "how flags reach peers: remote stream writes, or copy-engine copies of a word (auto; falls " \
       "back to write)")                                                                            \
@@ -50,8 +52,8 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
     X(SOCKET_IFNAME, "CECL_SOCKET_IFNAME", TEXT, OWN, "-",                                         \
       "the first that is up and no loopback, else that", "interface name",                         \
       "network interface on which the listener of ceclGetUniqueId is; only that call reads it")    \
-    X(STAGING_BYTES, "CECL_STAGING_BYTES", BYTES, EQUAL, "-", "16M; host 256K", "4K..64G",         \
-      "staging memory for in-place all-to-all, bytes a rank")                                      \
+    X(STAGING_BYTES, "CECL_STAGING_BYTES", BYTES, EQUAL, "-", "64M; host 256K", "4K..64G",         \
+      "staging memory for all-to-all, bytes a rank")                                               \
     X(TIMEOUT_MS, "CECL_TIMEOUT_MS", INT, EQUAL, "-", "30000", "0..86400000",                      \
       "bound of every wait on peers, ms; 0: none")
 
