@@ -75,6 +75,8 @@ ceclResult_t cecl_comm_check(ceclComm_t comm);
 /* Keeps what is left of a communicator for a while, so that its handle can be told from a live one;
  * then frees it. */
 void cecl_comm_bury(ceclComm_t comm);
+/* Keeps a communicator whose memory something may still touch, for good. */
+void cecl_comm_lose(ceclComm_t comm);
 /* Hears what peers have told by now; the asynchronous error, or success. What was seen of their
  * data before is good if this succeeds. */
 ceclResult_t cecl_comm_hear(ceclComm_t comm);

@@ -37,6 +37,18 @@ ceclResult_t cecl_comm_check(ceclComm_t comm)
     return cecl_comm_async(comm);
 }
 
+void cecl_comm_lose(ceclComm_t comm)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static ceclComm_t lost;
+
+    comm->magic = 0;
+    pthread_mutex_lock(&lock);
+    comm->next = lost;
+    lost = comm;
+    pthread_mutex_unlock(&lock);
+}
+
 void cecl_comm_bury(ceclComm_t comm)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

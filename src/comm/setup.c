@@ -282,5 +282,8 @@ void cecl_comm_free(ceclComm_t comm, bool drained)
     free(comm->check_room);
     pthread_mutex_destroy(&comm->async_lock);
     pthread_mutex_destroy(&comm->watch.lock);
-    cecl_comm_bury(comm);
+    if (drained)
+        cecl_comm_bury(comm);
+    else
+        cecl_comm_lose(comm);
 }
