@@ -1,7 +1,7 @@
-/* Zero SM, seen: with every SM of every GPU held by a kernel, what claims to need none finishes,
- * and what needs one does not. One process,
- * one communicator rank a GPU; a single thread makes all calls, since none of them blocks the host.
- * */
+/* What only a communicator on GPUs shows, besides that zero-SM calls finish while every SM is held,
+ * which is cecl_zerosm's (bench; the test zero_sm_cases): that other calls do not, which memory and
+ * streams are refused, and what is left behind. One process, one communicator rank a GPU; a single
+ * thread makes all calls, since none of them blocks the host. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,22 +55,19 @@ static void close_all(void)
     }
 }
 
-/* One collective as these tests make it. */
+/* One collective as these tests make it; in place: an all-gather. */
 struct shape {
     ceclOp_t op;
     bool in_place;
 };
 static const struct shape gather_in_place = {ceclOpAllGather, true};
 static const struct shape gather_out_of_place = {ceclOpAllGather, false};
-static const struct shape exchange_in_place = {ceclOpAlltoAll, true};
 static const struct shape exchange_out_of_place = {ceclOpAlltoAll, false};
 
 /* Where rank g's input lies, and how many blocks it has. */
 static unsigned char *input_of(const struct shape *shape, int g)
 {
-    if (!shape->in_place)
-        return send_buffer[g];
-    return recv_buffer[g] + (shape->op == ceclOpAllGather ? (size_t)g * BLOCK : 0);
+    return shape->in_place ? recv_buffer[g] + (size_t)g * BLOCK : send_buffer[g];
 }
 
 static int blocks_of(const struct shape *shape)
@@ -143,14 +140,14 @@ static void let_go(void)
 }
 
 /* Whether all streams are done within `ms`. */
-static bool done_within(const ceclStream_t *which, int ms)
+static bool done_within(int ms)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
     for (int tries = 0; tries < ms; tries++) {
         int done = 0;
         for (int g = 0; g < gpus; g++) {
             cudaSetDevice(g);
-            done += cudaStreamQuery(which[g]) == cudaSuccess;
+            done += cudaStreamQuery(streams[g]) == cudaSuccess;
         }
         if (done == gpus)
             return true;
@@ -159,13 +156,13 @@ static bool done_within(const ceclStream_t *which, int ms)
     return false;
 }
 
-static void call_all(const struct shape *shape, const ceclStream_t *which)
+static void call_all(const struct shape *shape)
 {
     for (int g = 0; g < gpus; g++)
         OK(shape->op == ceclOpAllGather ? ceclAllGather(input_of(shape, g), recv_buffer[g], BLOCK,
-                                                        ceclUint8, comms[g], which[g])
+                                                        ceclUint8, comms[g], streams[g])
                                         : ceclAlltoAll(input_of(shape, g), recv_buffer[g], BLOCK,
-                                                       ceclUint8, comms[g], which[g]));
+                                                       ceclUint8, comms[g], streams[g]));
 }
 
 static ceclExplanation_t explain(const struct shape *shape)
@@ -175,75 +172,8 @@ static ceclExplanation_t explain(const struct shape *shape)
     return e;
 }
 
-/* Under the given environment calls finish while all SMs are held, and are right. In place an
- * all-to-all's result is the next one's input: one call. */
-static void finishes(const struct shape *shape, const char *flags, const char *direction,
-                     bool legacy)
-{
-    const ceclStream_t none[MAX_GPUS] = {NULL};
-    const int calls = shape->op == ceclOpAlltoAll && shape->in_place ? 1 : 10;
-    setenv("CECL_FLAGS", flags, 1);
-    setenv("CECL_DIRECTION", direction, 1);
-    open_all();
-    unsetenv("CECL_FLAGS");
-    unsetenv("CECL_DIRECTION");
-    const ceclExplanation_t e = explain(shape);
-    assert_int_equal(e.zeroSm, 1);
-    fill(shape, 17);
-    hold_all();
-    for (int i = 0; i < calls; i++)
-        call_all(shape, legacy ? none : streams);
-    const bool done = done_within(legacy ? none : streams, 3000), held = all_held();
-    let_go();
-    assert_true(held); /* through all of it */
-    assert_true(done);
-    check(shape, 17);
-    close_all();
-    printf("zero SM: %s %s, %d GPUs, flags by %s, %s%s: finished while every SM was held\n",
-           shape->op == ceclOpAllGather ? "all-gather" : "all-to-all",
-           shape->in_place ? "in place" : "out of place", gpus, flags, e.path,
-           legacy ? ", legacy default stream" : "");
-}
-
-static void in_place_push_needs_no_sm(void **state)
-{
-    (void)state;
-    finishes(&gather_in_place, "write", "push", false);
-    finishes(&gather_in_place, "copy", "push", false);
-}
-
-static void in_place_pull_needs_no_sm(void **state)
-{
-    (void)state;
-    finishes(&gather_in_place, "write", "pull", false);
-}
-
-static void out_of_place_needs_no_sm(void **state)
-{
-    (void)state;
-    finishes(&gather_out_of_place, "copy", "push", false);
-    finishes(&gather_out_of_place, "write", "pull", false);
-}
-
-static void all_to_all_needs_no_sm(void **state)
-{
-    (void)state;
-    finishes(&exchange_out_of_place, "copy", "push", false);
-    finishes(&exchange_out_of_place, "write", "push", false);
-    finishes(&exchange_in_place, "copy", "push", false);
-}
-
-static void the_legacy_default_stream_needs_no_sm(void **state)
-{
-    (void)state;
-    finishes(&gather_in_place, "write", "push", true);
-    finishes(&gather_out_of_place, "copy", "push", true);
-    finishes(&exchange_out_of_place, "copy", "push", true);
-    finishes(&exchange_in_place, "copy", "push", true);
-}
-
-/* The counter-test: a call that is said to need an SM waits for one. Without this the tests above
- * would prove nothing. */
+/* The counter-test: a call that is said to need an SM waits for one. Without this the cases of
+ * cecl_zerosm would prove nothing. */
 static void local_copies_wait_for_an_sm_as_explained(void **state)
 {
     (void)state;
@@ -254,11 +184,11 @@ static void local_copies_wait_for_an_sm_as_explained(void **state)
     assert_int_equal(explain(shape).zeroSm, 0);
     fill(shape, 23);
     hold_all();
-    call_all(shape, streams);
-    const bool early = done_within(streams, 500), held = all_held();
+    call_all(shape);
+    const bool early = done_within(500), held = all_held();
     let_go();
     assert_true(held);
-    const bool after = done_within(streams, 3000);
+    const bool after = done_within(3000);
     assert_true(after);
     check(shape, 23);
     close_all();
@@ -327,7 +257,7 @@ static void a_capturing_stream_is_refused(void **state)
     assert_int_equal(result, ceclInvalidUsage);
     assert_true(said);
     fill(&gather_in_place, 5);
-    call_all(&gather_in_place, streams); /* as usable as before */
+    call_all(&gather_in_place); /* as usable as before */
     check(&gather_in_place, 5);
     close_all();
 }
@@ -365,11 +295,6 @@ static void communicators_leak_no_gpu_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(in_place_push_needs_no_sm),
-        cmocka_unit_test(in_place_pull_needs_no_sm),
-        cmocka_unit_test(out_of_place_needs_no_sm),
-        cmocka_unit_test(all_to_all_needs_no_sm),
-        cmocka_unit_test(the_legacy_default_stream_needs_no_sm),
         cmocka_unit_test(local_copies_wait_for_an_sm_as_explained),
         cmocka_unit_test(memory_that_is_not_this_gpus_is_refused),
         cmocka_unit_test(plain_device_memory_may_be_sent),

@@ -1,6 +1,6 @@
 /* Holds every SM of a GPU, so that a test or a benchmark sees what runs without one. */
-#ifndef CECL_TEST_HOLD_SMS_H
-#define CECL_TEST_HOLD_SMS_H
+#ifndef CECL_HOLD_SMS_H
+#define CECL_HOLD_SMS_H
 
 #ifdef __cplusplus
 extern "C" {

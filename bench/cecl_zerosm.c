@@ -1,0 +1,225 @@
+/* Proves zero SM: with every SM of every GPU held by a kernel, each case of a table finishes and is
+ * right. The table, the options, and what is said of each case; zerosm_run.c carries it out. */
+#include "zerosm.h"
+
+#include <cuda_runtime_api.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PATIENCE_MS 5000 /* a case ends within */
+#define COUNTER_MS 1000  /* and the counter-check not within */
+
+enum { END_FINE, END_FAILED, END_USAGE, END_SKIPPED = 77 };
+
+static const char usage[] =
+    "usage: cecl_zerosm [options]\n"
+    "  --case N   only case N, after the counter-check\n"
+    "  --list     the cases; needs no GPU\n"
+    "  --gpus N   GPUs 0 to N-1, 2 to 16; default all\n"
+    "  --help     this\n"
+    "Proves that collectives need no SM: one process with a rank a GPU makes them while a kernel\n"
+    "holds every SM of every GPU, and checks every byte. Before, a counter-check: what is said to\n"
+    "need an SM does not finish. \"bytes a rank\": a block, what one rank gets from another.\n"
+    "Settings are those of the case: CECL_... variables are replaced, but for CECL_DEBUG.\n"
+    "Ends with 0 if all is well, 1 if anything failed, 2 where an option was wrong, 77 where "
+    "there\n"
+    "are too few GPUs.\n";
+
+/* ---- the cases */
+
+#define IN_PLACE true
+#define OUT_OF_PLACE false
+#define OWN_STREAM false
+#define LEGACY true
+
+#define AMPLE (32u << 20)  /* of staging: all of a block at once */
+#define SCANT (256u << 10) /* in rounds, or chunks */
+#define MORE_THAN_SCANT (SCANT + (4u << 10))
+
+/* An operation, a placement, bytes and staging, with flags and streams of both kinds. */
+#define CASE(...)                                                                                  \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+#define EACH_WAY(...)                                                                              \
+    CASE(__VA_ARGS__, "never", "push", "copy", OWN_STREAM),                                        \
+        CASE(__VA_ARGS__, "never", "push", "copy", LEGACY),                                        \
+        CASE(__VA_ARGS__, "never", "push", "write", OWN_STREAM),                                   \
+        CASE(__VA_ARGS__, "never", "push", "write", LEGACY)
+
+/* A call must not be of so many copies that a stream's queue gets full: see zerosm_run.c. */
+static const struct zerosm_case cases[] = {
+    EACH_WAY(ceclOpAllGather, IN_PLACE, 4u << 10, AMPLE),
+    EACH_WAY(ceclOpAllGather, IN_PLACE, 1u << 20, AMPLE),
+    EACH_WAY(ceclOpAllGather, IN_PLACE, MORE_THAN_SCANT, SCANT),
+    EACH_WAY(ceclOpAllGather, OUT_OF_PLACE, 4u << 10, AMPLE),
+    EACH_WAY(ceclOpAllGather, OUT_OF_PLACE, 1u << 20, AMPLE),
+    EACH_WAY(ceclOpAllGather, OUT_OF_PLACE, MORE_THAN_SCANT, SCANT),
+    EACH_WAY(ceclOpAlltoAll, IN_PLACE, 4u << 10, AMPLE),
+    EACH_WAY(ceclOpAlltoAll, IN_PLACE, 1u << 20, AMPLE),
+    EACH_WAY(ceclOpAlltoAll, IN_PLACE, MORE_THAN_SCANT, SCANT),
+    EACH_WAY(ceclOpAlltoAll, OUT_OF_PLACE, 4u << 10, AMPLE),
+    EACH_WAY(ceclOpAlltoAll, OUT_OF_PLACE, 1u << 20, AMPLE),
+    EACH_WAY(ceclOpAlltoAll, OUT_OF_PLACE, MORE_THAN_SCANT, SCANT),
+    /* In place alone: what peers return to its owner is always pushed. */
+    {ceclOpAllGather, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "copy", OWN_STREAM},
+    {ceclOpAllGather, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "write", OWN_STREAM},
+    {ceclOpAllGather, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "copy", LEGACY},
+};
+#define CASES ((int)(sizeof(cases) / sizeof(cases[0])))
+
+/* A rank copies its own block within its GPU. */
+static const struct zerosm_case counter_case = {ceclOpAlltoAll, OUT_OF_PLACE, 1u << 20, AMPLE,
+                                                "allow",        "push",       "copy",   OWN_STREAM};
+
+static const char *name_of(const struct zerosm_case *c)
+{
+    static char name[160];
+    snprintf(name, sizeof(name), "%s %s, %zu bytes a rank%s, flags by %s, %s",
+             c->op == ceclOpAllGather ? "all-gather" : "all-to-all",
+             c->in_place ? "in place" : "out of place", c->bytes,
+             strcmp(c->direction, "pull") == 0 ? ", pulled" : "", c->flags,
+             c->legacy ? "legacy default stream" : "own stream");
+    return name;
+}
+
+static void list(void)
+{
+    for (int i = 0; i < CASES; i++)
+        printf("%2d  %s\n", i + 1, name_of(&cases[i]));
+}
+
+/* ---- options */
+
+struct options {
+    int only; /* of the cases, from 1; 0: all */
+    int gpus; /* 0: all */
+};
+
+static bool parse_count(const char *name, const char *text, int least, int most, int *count)
+{
+    char *end;
+    const long value = strtol(text, &end, 10);
+    if (end == text || *end || value < least || value > most) {
+        fprintf(stderr, "cecl_zerosm: --%s %s: %d to %d expected\n", name, text, least, most);
+        return false;
+    }
+    *count = (int)value;
+    return true;
+}
+
+/* False with what the program ends with. */
+static bool parse_options(struct options *o, int argc, char **argv, int *code)
+{
+    static const struct option longs[] = {{"case", 1, NULL, 'c'},
+                                          {"list", 0, NULL, 'l'},
+                                          {"gpus", 1, NULL, 'g'},
+                                          {"help", 0, NULL, 'h'},
+                                          {NULL, 0, NULL, 0}};
+    bool fine = true;
+    int option;
+    *code = END_FINE;
+    while (fine && (option = getopt_long(argc, argv, "", longs, NULL)) != -1)
+        switch (option) {
+        case 'c': fine = parse_count("case", optarg, 1, CASES, &o->only); break;
+        case 'g': fine = parse_count("gpus", optarg, 2, ZEROSM_MAX_GPUS, &o->gpus); break;
+        case 'l': list(); return false;
+        case 'h': fputs(usage, stdout); return false;
+        default: fine = false; /* getopt has said why */
+        }
+    if (fine && optind < argc) {
+        fprintf(stderr, "cecl_zerosm: %s: no option (--help lists them)\n", argv[optind]);
+        fine = false;
+    }
+    *code = fine ? END_FINE : END_USAGE;
+    return fine;
+}
+_Static_assert(ZEROSM_MAX_GPUS == 16, "the usage names it");
+
+/* ---- what is said */
+
+static bool run_counter_check(int gpus)
+{
+    struct zerosm_outcome out;
+    const bool fine = zerosm_run(&counter_case, gpus, 0, COUNTER_MS, &out);
+    const char *name = name_of(&counter_case);
+    if (!fine)
+        printf("FAIL counter-check: %s, SMs allowed: %s\n", name, out.why);
+    else if (out.finished)
+        printf("ok  counter-check: %s, SMs allowed: finished in %.1f ms while every SM was held: "
+               "this driver copies locally without SMs (%s)\n",
+               name, out.ms, out.path);
+    else
+        printf("ok  counter-check: %s, SMs allowed: not finished after %.1f ms while every SM was "
+               "held, but once they were free (%s)\n",
+               name, out.ms, out.path);
+    return fine;
+}
+
+static bool run_case(int number, int gpus)
+{
+    const struct zerosm_case *c = &cases[number - 1];
+    struct zerosm_outcome out;
+    const bool fine = zerosm_run(c, gpus, (unsigned)number, PATIENCE_MS, &out);
+    const char *name = name_of(c);
+    if (!fine)
+        printf("FAIL %s: %s (--case %d)\n", name, out.why, number);
+    else if (!out.finished)
+        printf("FAIL %s: not finished after %.1f ms while every SM was held, but once they were "
+               "free: it needs an SM (%s) (--case %d)\n",
+               name, out.ms, out.path, number);
+    else
+        printf("ok  %s: finished in %.1f ms while every SM was held (%s)\n", name, out.ms,
+               out.path);
+    return fine && out.finished;
+}
+
+static int run_all(const struct options *o, int gpus)
+{
+    int failed = !run_counter_check(gpus), ran = 1;
+    for (int number = 1; number <= CASES; number++)
+        if (!o->only || o->only == number) {
+            failed += !run_case(number, gpus);
+            ran++;
+        }
+    printf("%d GPUs: %d of %d failed, counter-check included\n", gpus, failed, ran);
+    return failed ? END_FAILED : END_FINE;
+}
+
+/* How many to use; 0: too few, and said so. */
+static int find_gpus(const struct options *o)
+{
+    const int wanted = o->gpus ? o->gpus : 2;
+    int count = 0;
+    const cudaError_t asked = cudaGetDeviceCount(&count);
+    if (asked != cudaSuccess)
+        count = 0;
+    if (count < wanted) {
+        printf("skipped: %d GPUs are needed, %d are here%s%s\n", wanted, count,
+               asked != cudaSuccess ? ": " : "",
+               asked != cudaSuccess ? cudaGetErrorString(asked) : "");
+        return 0;
+    }
+    if (o->gpus)
+        return o->gpus;
+    return count < ZEROSM_MAX_GPUS ? count : ZEROSM_MAX_GPUS;
+}
+
+int main(int argc, char **argv)
+{
+    struct options o = {0};
+    int code, unheld;
+    if (!parse_options(&o, argc, argv, &code))
+        return code;
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a line stands also when a later case never ends */
+    const int gpus = find_gpus(&o);
+    if (gpus == 0)
+        return END_SKIPPED;
+    if (!zerosm_hold_each_once(gpus, &unheld)) {
+        printf("FAIL GPU %d: its SMs could not be held, so nothing can be shown\n", unheld);
+        return END_FAILED;
+    }
+    return run_all(&o, gpus);
+}

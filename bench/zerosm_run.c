@@ -1,0 +1,355 @@
+/* cecl_zerosm: one case, from its communicator to its last byte.
+ *
+ * One thread makes all calls. None may wait for a peer, so memory is in the first segment and
+ * CECL_CHECK is off; each call is made on all ranks before the next one, and is of few copies, so
+ * that no driver's queue gets full. */
+#include "zerosm.h"
+
+#include <cuda_runtime_api.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "hold_sms.h"
+
+/* Odd: in place an all-to-all's result is the next one's input, and two of them undo each other. */
+#define CALLS 3
+#define AFTERWARDS_MS 5000         /* for what did not end while SMs were held */
+#define SEGMENT_ROOM (1 << 20)     /* for flags and their values, besides staging and buffers */
+#define COLLECTIVE_TIMEOUT "10000" /* ms: longer than SMs are held, so that it ends only a hang */
+
+/* A case in progress; [g]: of GPU g, which is rank g. */
+struct stage {
+    const struct zerosm_case *c;
+    int gpus;
+    unsigned seed;
+    size_t all; /* bytes of all ranks' blocks */
+    ceclComm_t comms[ZEROSM_MAX_GPUS];
+    ceclStream_t streams[ZEROSM_MAX_GPUS]; /* of its own, and for filling and checking */
+    unsigned char *recv[ZEROSM_MAX_GPUS], *send[ZEROSM_MAX_GPUS];
+    unsigned char *want, *got; /* on the host */
+    struct zerosm_outcome *out;
+};
+
+/* ---- what went wrong */
+
+/* Gives false. The first cause stays. */
+__attribute__((format(printf, 2, 3))) static bool tell(struct stage *s, const char *format, ...)
+{
+    va_list args;
+    if (s->out->why[0])
+        return false;
+    va_start(args, format);
+    vsnprintf(s->out->why, sizeof(s->out->why), format, args);
+    va_end(args);
+    return false;
+}
+
+static bool called(struct stage *s, int g, ceclResult_t result, const char *call)
+{
+    return result == ceclSuccess || tell(s, "GPU %d: %s: %s", g, call, ceclGetLastError(NULL));
+}
+
+static bool cuda(struct stage *s, int g, cudaError_t result, const char *call)
+{
+    return result == cudaSuccess || tell(s, "GPU %d: %s: %s", g, call, cudaGetErrorString(result));
+}
+
+/* ---- communicators and memory */
+
+static void set_bytes(const char *name, size_t bytes)
+{
+    char text[32];
+    snprintf(text, sizeof(text), "%zu", bytes);
+    setenv(name, text, 1);
+}
+
+/* ceclCommInitAll takes its settings from the environment alone. What the caller has set there is
+ * replaced: a case is the same everywhere. */
+static void set_environment(const struct stage *s)
+{
+    setenv("CECL_DEVICE", "cuda", 1);
+    setenv("CECL_CHECK", "0", 1);
+    setenv("CECL_TIMEOUT_MS", COLLECTIVE_TIMEOUT, 1);
+    setenv("CECL_SM_POLICY", s->c->policy, 1);
+    setenv("CECL_DIRECTION", s->c->direction, 1);
+    setenv("CECL_FLAGS", s->c->flags, 1);
+    set_bytes("CECL_STAGING_BYTES", s->c->staging);
+    set_bytes("CECL_SEGMENT_BYTES", s->c->staging + 2 * s->all + SEGMENT_ROOM);
+    unsetenv("CECL_POOL_BYTES");
+}
+
+static bool open_rank(struct stage *s, int g)
+{
+    ceclComm_t comm = s->comms[g];
+    return called(s, g, ceclStreamCreate(comm, &s->streams[g]), "ceclStreamCreate") &&
+           called(s, g, ceclMemAlloc(comm, (void **)&s->recv[g], s->all), "ceclMemAlloc") &&
+           called(s, g, ceclMemAlloc(comm, (void **)&s->send[g], s->all), "ceclMemAlloc");
+}
+
+static bool open_all(struct stage *s)
+{
+    set_environment(s);
+    s->want = malloc(s->all);
+    s->got = malloc(s->all);
+    if (!s->want || !s->got)
+        return tell(s, "no host memory for 2 x %zu bytes", s->all);
+    if (ceclCommInitAll(s->comms, s->gpus, NULL) != ceclSuccess)
+        return tell(s, "ceclCommInitAll: %s", ceclGetLastError(NULL));
+    for (int g = 0; g < s->gpus; g++)
+        if (!open_rank(s, g))
+            return false;
+    return true;
+}
+
+/* Streams and memory go with their communicator. After a failure ranks may wait for each other. */
+static void close_all(struct stage *s, bool fine)
+{
+    for (int g = 0; g < s->gpus; g++)
+        if (s->comms[g] && fine)
+            called(s, g, ceclCommDestroy(s->comms[g]), "ceclCommDestroy");
+        else if (s->comms[g])
+            ceclCommAbort(s->comms[g]);
+    free(s->want);
+    free(s->got);
+}
+
+/* ---- bytes */
+
+/* Byte i of rank r's input. */
+static inline unsigned char byte_of(unsigned seed, int r, size_t i)
+{
+    uint32_t x = (uint32_t)i * 0x9e3779b1u ^ ((uint32_t)r * 0x85ebca6bu + seed * 0xc2b2ae35u);
+    x = (x ^ x >> 15) * 0x2c1b3c6du;
+    return (unsigned char)(x >> 20);
+}
+
+static unsigned char *input_of(const struct stage *s, int g)
+{
+    if (!s->c->in_place)
+        return s->send[g];
+    return s->recv[g] + (s->c->op == ceclOpAllGather ? (size_t)g * s->c->bytes : 0);
+}
+
+/* What GPU g must have in the end. */
+static void expect(const struct stage *s, int g)
+{
+    const size_t bytes = s->c->bytes, from = s->c->op == ceclOpAllGather ? 0 : (size_t)g * bytes;
+    for (int r = 0; r < s->gpus; r++)
+        for (size_t i = 0; i < bytes; i++)
+            s->want[(size_t)r * bytes + i] = byte_of(s->seed, r, from + i);
+}
+
+static bool copy(struct stage *s, int g, void *dst, const void *src, size_t bytes)
+{
+    return called(s, g, ceclMemcpyAsync(s->comms[g], dst, src, bytes, s->streams[g]),
+                  "ceclMemcpyAsync") &&
+           called(s, g, ceclStreamSynchronize(s->comms[g], s->streams[g]), "ceclStreamSynchronize");
+}
+
+/* No byte of the output is right before the calls, but where it is their input. */
+static bool fill(struct stage *s, int g)
+{
+    const size_t bytes = s->c->op == ceclOpAllGather ? s->c->bytes : s->all;
+    expect(s, g);
+    for (size_t i = 0; i < s->all; i++)
+        s->got[i] = (unsigned char)~s->want[i];
+    if (!copy(s, g, s->recv[g], s->got, s->all))
+        return false;
+    for (size_t i = 0; i < bytes; i++)
+        s->got[i] = byte_of(s->seed, g, i);
+    return copy(s, g, input_of(s, g), s->got, bytes);
+}
+
+static bool fill_all(struct stage *s)
+{
+    for (int g = 0; g < s->gpus; g++)
+        if (!fill(s, g))
+            return false;
+    return true;
+}
+
+static bool check(struct stage *s, int g)
+{
+    size_t first = s->all, wrong = 0;
+    if (!copy(s, g, s->got, s->recv[g], s->all)) /* a failed communicator is told here too */
+        return false;
+    expect(s, g);
+    for (size_t i = s->all; i-- > 0;)
+        if (s->got[i] != s->want[i]) {
+            first = i;
+            wrong++;
+        }
+    return wrong == 0 ||
+           tell(s, "GPU %d: %zu of %zu bytes are wrong, the first at %zu of rank %zu's block", g,
+                wrong, s->all, first % s->c->bytes, first / s->c->bytes);
+}
+
+static bool check_all(struct stage *s)
+{
+    for (int g = 0; g < s->gpus; g++)
+        if (!check(s, g))
+            return false;
+    return true;
+}
+
+/* ---- calls */
+
+/* It also makes the plans, so that the calls only enqueue. */
+static bool explain_all(struct stage *s)
+{
+    const int expected = strcmp(s->c->policy, "never") == 0;
+    for (int g = s->gpus; g-- > 0;) {
+        ceclExplanation_t e = {.zeroSm = -1};
+        if (!called(s, g,
+                    ceclExplain(s->c->op, input_of(s, g), s->recv[g], s->c->bytes, ceclUint8,
+                                s->comms[g], &e),
+                    "ceclExplain"))
+            return false;
+        if (e.zeroSm != expected)
+            return tell(s, "GPU %d: ceclExplain says zeroSm = %d, where %d is expected: %s", g,
+                        e.zeroSm, expected, e.reason);
+        snprintf(s->out->path, sizeof(s->out->path), "%s", e.path);
+    }
+    return true;
+}
+
+static bool call_one(struct stage *s, int g)
+{
+    const ceclStream_t stream = s->c->legacy ? NULL : s->streams[g];
+    const void *input = input_of(s, g);
+    if (s->c->op == ceclOpAllGather)
+        return called(s, g,
+                      ceclAllGather(input, s->recv[g], s->c->bytes, ceclUint8, s->comms[g], stream),
+                      "ceclAllGather");
+    return called(s, g,
+                  ceclAlltoAll(input, s->recv[g], s->c->bytes, ceclUint8, s->comms[g], stream),
+                  "ceclAlltoAll");
+}
+
+static bool call_all(struct stage *s)
+{
+    for (int i = 0; i < CALLS; i++)
+        for (int g = 0; g < s->gpus; g++)
+            if (!call_one(s, g))
+                return false;
+    return true;
+}
+
+/* ---- waiting */
+
+static double now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
+}
+
+/* Whether the calls' stream on GPU g has come to its end. */
+static bool ended(struct stage *s, int g)
+{
+    if (!cuda(s, g, cudaSetDevice(g), "cudaSetDevice")) /* of which the legacy stream is asked */
+        return false;
+    const cudaError_t state = cudaStreamQuery(s->c->legacy ? NULL : s->streams[g]);
+    return state != cudaErrorNotReady && cuda(s, g, state, "cudaStreamQuery");
+}
+
+static bool all_ended(struct stage *s)
+{
+    for (int g = 0; g < s->gpus; g++)
+        if (!ended(s, g))
+            return false;
+    return true;
+}
+
+/* A stream that cannot be asked ends the wait: it has been told. */
+static bool ended_within(struct stage *s, int ms)
+{
+    const struct timespec pause = {.tv_nsec = 100000};
+    const double deadline = now_ms() + ms;
+    bool yes = all_ended(s);
+    while (!yes && !s->out->why[0] && now_ms() < deadline) {
+        nanosleep(&pause, NULL);
+        yes = all_ended(s);
+    }
+    return yes;
+}
+
+/* ---- while SMs are held */
+
+static bool hold_all(struct stage *s, struct hold_sms **holds)
+{
+    for (int g = 0; g < s->gpus; g++) {
+        holds[g] = hold_sms_start_on(g, NULL);
+        if (!holds[g])
+            return tell(s, "GPU %d: its SMs could not be held", g);
+    }
+    return true;
+}
+
+/* Whether all of them were held until then. */
+static bool let_go(struct stage *s, struct hold_sms **holds)
+{
+    bool held = true;
+    for (int g = 0; g < s->gpus; g++)
+        held = hold_sms_stop(holds[g]) && held;
+    return held;
+}
+
+/* Between holding and letting go nothing returns, and no memory is taken or freed. */
+static bool run_held(struct stage *s, int patience_ms)
+{
+    struct hold_sms *holds[ZEROSM_MAX_GPUS] = {NULL};
+    const bool begun = hold_all(s, holds);
+    const double start = now_ms();
+    const bool finished = begun && call_all(s) && ended_within(s, patience_ms);
+    s->out->ms = now_ms() - start;
+    const bool held = let_go(s, holds);
+    if (s->out->why[0])
+        return false;
+    s->out->finished = finished;
+    return held || tell(s, "the SMs were not held throughout, which proves nothing");
+}
+
+/* A call that uses SMs is made once before they are held: what it runs there would have to be
+ * loaded, which may wait for them. A call that uses none must do without. */
+static bool load_kernels(struct stage *s)
+{
+    if (strcmp(s->c->policy, "never") == 0)
+        return true;
+    if (!call_all(s))
+        return false;
+    return ended_within(s, AFTERWARDS_MS) ||
+           tell(s, "not finished after %d ms, with no SM held", AFTERWARDS_MS);
+}
+
+static bool carry_out(struct stage *s, int patience_ms)
+{
+    if (!explain_all(s) || !load_kernels(s) || !fill_all(s) || !run_held(s, patience_ms))
+        return false;
+    if (!s->out->finished && !ended_within(s, AFTERWARDS_MS))
+        return tell(s, "not finished in %d ms while every SM was held, nor in %d ms after",
+                    patience_ms, AFTERWARDS_MS);
+    return check_all(s);
+}
+
+bool zerosm_run(const struct zerosm_case *c, int gpus, unsigned seed, int patience_ms,
+                struct zerosm_outcome *out)
+{
+    struct stage s = {
+        .c = c, .gpus = gpus, .seed = seed, .all = c->bytes * (size_t)gpus, .out = out};
+    *out = (struct zerosm_outcome){0};
+    close_all(&s, open_all(&s) && carry_out(&s, patience_ms));
+    return !out->why[0];
+}
+
+bool zerosm_hold_each_once(int gpus, int *gpu)
+{
+    for (*gpu = 0; *gpu < gpus; (*gpu)++)
+        if (!hold_sms_stop(hold_sms_start_on(*gpu, NULL)))
+            return false;
+    return true;
+}
