@@ -1,4 +1,4 @@
-/* What the files of cecl_perf share. */
+/* What the files of the benchmark programs share. */
 #ifndef CECL_BENCH_H
 #define CECL_BENCH_H
 
@@ -50,6 +50,7 @@ struct options {
 
 /* A communicator and what belongs to a run. */
 struct run {
+    const char *program; /* for messages */
     int rank, nranks;
     bool cuda;
     ceclComm_t comm;
@@ -92,7 +93,9 @@ const void *send_place(const struct side *side, const struct run *run, size_t bl
 bool options_parse(struct options *options, int argc, char **argv, const struct run *run,
                    int *code);
 
-/* sides.c: 0 where a wanted side cannot be had. */
+/* sides.c: cecl's side on a communicator, which is its state. */
+struct side side_cecl_make(const char *name, ceclComm_t comm);
+/* All sides of cecl_perf: 0 where a wanted one cannot be had. */
 int sides_make(const struct run *run, struct side sides[MAX_SIDES]);
 /* side_nccl.c or its absent twin: whether this build has NCCL; false where memory ran out. */
 extern const bool side_nccl_built;
@@ -112,12 +115,19 @@ long long check_side(struct side *side, const struct run *run, size_t block, boo
 void report_head(const struct run *run, const struct side *sides, int nsides);
 void report_row(const struct run *run, const struct result *result);
 bool report_json(const struct run *run, const struct result *results, int count);
-bool report_json_opens(const struct run *run); /* collective; so that no long run ends in vain */
 
 /* extras.c: --enqueue, false on failure; --alloc, one of END_... */
 bool extra_enqueue(const struct run *run, struct side *side);
 int extra_alloc(const struct run *run);
 
+/* run.c */
+/* Joins: cecl's communicator and stream, and host memory for the check where one is wanted. */
+bool run_join(struct run *run);
+/* Leaves it: false with words where that fails. A broken communicator is left to the end of the
+ * process: peers may be gone already. */
+bool run_leave(struct run *run, int end);
+bool report_json_opens(const struct run *run); /* collective; so that no long run ends in vain */
+double median_of(double *values, int count);   /* sorts them */
 /* A failed call in words; returns false. */
 bool complain(const struct run *run, const char *what, const char *why);
 #define BENCH_TRY(run, expr)                                                                       \

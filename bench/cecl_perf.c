@@ -1,21 +1,8 @@
 /* cecl_perf: times a collective over sizes, beside rivals in the same run, and checks every byte.
  * */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "bench.h"
-
-bool complain(const struct run *run, const char *what, const char *why)
-{
-    fprintf(stderr, "cecl_perf: rank %d: %s: %s\n", run->rank, what, why);
-    return false;
-}
-
-int compare_doubles(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 /* One round of one side: the slowest rank's time for a call. */
 static bool time_round(struct side *side, const struct run *run, const void *send, size_t block,
@@ -88,7 +75,7 @@ static bool measure_rounds(const struct trial *t, const struct run *run, long lo
 static bool measure(struct side *sides, const struct run *run, struct result *r)
 {
     static double rounds[MAX_ROUNDS][MAX_SIDES];
-    double sorted[MAX_ROUNDS];
+    double of_side[MAX_ROUNDS];
     const int nrounds = run->options.rounds;
     struct trial t = {
         .sides = sides, .nsides = r->nsides, .in_place = r->in_place, .block = r->block};
@@ -103,9 +90,8 @@ static bool measure(struct side *sides, const struct run *run, struct result *r)
         return false;
     for (int s = 0; s < r->nsides; s++) {
         for (int i = 0; i < nrounds; i++)
-            sorted[i] = rounds[i][s];
-        qsort(sorted, (size_t)nrounds, sizeof(double), compare_doubles);
-        r->us[s] = t.on[s] ? sorted[nrounds / 2] : 0;
+            of_side[i] = rounds[i][s];
+        r->us[s] = t.on[s] ? median_of(of_side, nrounds) : 0;
     }
     return true;
 }
@@ -156,21 +142,6 @@ static bool measure_sides(const struct run *run, long long *wrong)
     return fine;
 }
 
-static bool join(struct run *run)
-{
-    const size_t largest = block_of(&run->options, run->nranks, run->options.last);
-    ceclConfig_t config = CECL_CONFIG_INITIALIZER;
-    int device = -1;
-    config.cudaDevice = CECL_CUDA_DEVICE_BY_RANK;
-    BENCH_TRY(run, ceclCommInitMpi(&run->comm, MPI_COMM_WORLD, &config));
-    BENCH_TRY(run, ceclCommCuDevice(run->comm, &device));
-    BENCH_TRY(run, ceclStreamCreate(run->comm, &run->stream));
-    run->cuda = device >= 0;
-    if (run->options.check && !(run->host = malloc(largest * (size_t)run->nranks)))
-        return complain(run, "-c 1", "no host memory for the largest result");
-    return true;
-}
-
 static int perform_joined(struct run *run)
 {
     long long wrong = 0;
@@ -199,22 +170,15 @@ static int perform(struct run *run)
 {
     if (!report_json_opens(run))
         return END_USAGE;
-    if (!join(run))
+    if (!run_join(run))
         return END_BROKEN;
     const int end = perform_joined(run);
-    free(run->host);
-    /* A broken communicator is left to the end of the process: peers may be gone already. */
-    if (end != END_BROKEN && (ceclStreamDestroy(run->comm, run->stream) != ceclSuccess ||
-                              ceclCommDestroy(run->comm) != ceclSuccess)) {
-        complain(run, "closing", ceclGetLastError(NULL));
-        return END_BROKEN;
-    }
-    return end;
+    return run_leave(run, end) ? end : END_BROKEN;
 }
 
 int main(int argc, char **argv)
 {
-    struct run run = {0};
+    struct run run = {.program = "cecl_perf"};
     int end;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &run.rank);

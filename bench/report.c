@@ -62,21 +62,6 @@ void report_row(const struct run *run, const struct result *r)
     fflush(stdout);
 }
 
-/* Writes nothing: what an earlier run wrote stays until this one has results. */
-bool report_json_opens(const struct run *run)
-{
-    int opens = 1;
-    if (run->rank == 0 && run->options.json) {
-        FILE *out = fopen(run->options.json, "a");
-        opens = out && fclose(out) == 0;
-        if (!opens)
-            fprintf(stderr, "cecl_perf: --json %s: a file that can be written expected\n",
-                    run->options.json);
-    }
-    MPI_Bcast(&opens, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    return opens != 0;
-}
-
 static void json_row(FILE *out, const struct run *run, const struct result *r)
 {
     fprintf(out, "  {\"bytes\": %zu, \"count\": %zu, \"in_place\": %s, \"errors\": ",

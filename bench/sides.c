@@ -4,18 +4,18 @@
 static bool cecl_open(struct side *side, const struct run *run, size_t send_bytes,
                       size_t recv_bytes)
 {
-    BENCH_TRY(run, ceclMemAlloc(run->comm, &side->send, send_bytes));
-    BENCH_TRY(run, ceclMemAlloc(run->comm, &side->recv, recv_bytes));
-    side->state = run->comm;
+    if (ceclMemAlloc(side->state, &side->send, send_bytes) != ceclSuccess ||
+        ceclMemAlloc(side->state, &side->recv, recv_bytes) != ceclSuccess)
+        return complain(run, "ceclMemAlloc", ceclGetLastError(side->state));
     return true;
 }
 
 static bool cecl_call(struct side *side, const struct run *run, const void *send, size_t block)
 {
     const struct options *o = &run->options;
-    if (o->op->call(send, side->recv, block / o->type->bytes, o->type->id, run->comm,
+    if (o->op->call(send, side->recv, block / o->type->bytes, o->type->id, side->state,
                     run->stream) != ceclSuccess)
-        return complain(run, o->op->name, ceclGetLastError(run->comm));
+        return complain(run, o->op->name, ceclGetLastError(side->state));
     return true;
 }
 
@@ -25,13 +25,16 @@ static void cecl_close(struct side *side)
     (void)!ceclMemFree(side->state, side->send);
 }
 
-static const struct side side_cecl = {
-    .name = "cecl", .open = cecl_open, .call = cecl_call, .close = cecl_close};
+struct side side_cecl_make(const char *name, ceclComm_t comm)
+{
+    return (struct side){
+        .name = name, .state = comm, .open = cecl_open, .call = cecl_call, .close = cecl_close};
+}
 
 int sides_make(const struct run *run, struct side sides[MAX_SIDES])
 {
     int count = 0;
-    sides[count++] = side_cecl;
+    sides[count++] = side_cecl_make("cecl", run->comm);
     const bool wanted[2] = {run->options.nccl, run->options.nccl_ce};
     for (int ce = 0; ce < 2; ce++) {
         if (!wanted[ce])

@@ -1,0 +1,63 @@
+/* What the benchmark programs share of a run: its communicator, failures in words, medians. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bench.h"
+
+bool complain(const struct run *run, const char *what, const char *why)
+{
+    fprintf(stderr, "%s: rank %d: %s: %s\n", run->program, run->rank, what, why);
+    return false;
+}
+
+int compare_doubles(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double median_of(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof(*values), compare_doubles);
+    return values[count / 2];
+}
+
+/* Writes nothing: what an earlier run wrote stays until this one has results. */
+bool report_json_opens(const struct run *run)
+{
+    int opens = 1;
+    if (run->rank == 0 && run->options.json) {
+        FILE *out = fopen(run->options.json, "a");
+        opens = out && fclose(out) == 0;
+        if (!opens)
+            fprintf(stderr, "%s: --json %s: a file that can be written expected\n", run->program,
+                    run->options.json);
+    }
+    MPI_Bcast(&opens, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return opens != 0;
+}
+
+bool run_join(struct run *run)
+{
+    const size_t largest = block_of(&run->options, run->nranks, run->options.last);
+    ceclConfig_t config = CECL_CONFIG_INITIALIZER;
+    int device = -1;
+    config.cudaDevice = CECL_CUDA_DEVICE_BY_RANK;
+    BENCH_TRY(run, ceclCommInitMpi(&run->comm, MPI_COMM_WORLD, &config));
+    BENCH_TRY(run, ceclCommCuDevice(run->comm, &device));
+    BENCH_TRY(run, ceclStreamCreate(run->comm, &run->stream));
+    run->cuda = device >= 0;
+    if (run->options.check && !(run->host = malloc(largest * (size_t)run->nranks)))
+        return complain(run, "-c 1", "no host memory for the largest result");
+    return true;
+}
+
+bool run_leave(struct run *run, int end)
+{
+    free(run->host);
+    run->host = NULL;
+    if (end != END_BROKEN && (ceclStreamDestroy(run->comm, run->stream) != ceclSuccess ||
+                              ceclCommDestroy(run->comm) != ceclSuccess))
+        return complain(run, "closing", ceclGetLastError(NULL));
+    return true;
+}
