@@ -1,0 +1,232 @@
+/* cecl_overlap: what a collective beside a GEMM costs, for cecl and for NCCL in the same run. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "overlap.h"
+
+/* What a whole run has. */
+struct bench {
+    struct run run;
+    struct settings settings;
+    struct gpu *gpu;
+    struct copies *copies; /* NULL without --hostcopies */
+    struct contenders contenders;
+    struct trial *trials; /* MAX_SIZES */
+    int ntrials;
+    uint64_t checks;
+    long long wrong; /* bytes */
+};
+
+/* What check_side knows of the run: `run`, with the communicator that tells of failures. */
+static struct run run_of(const struct bench *b, const struct contender *c)
+{
+    struct run run = b->run;
+    run.comm = c->comm;
+    return run;
+}
+
+/* A side as check_side sees it, whose call has the GEMM beside it. */
+struct beside {
+    struct gpu *gpu;
+    struct side *side;
+};
+
+static bool call_beside(struct side *side, const struct run *run, const void *send, size_t block)
+{
+    const struct beside *b = side->state;
+    const struct load load = {.gemm = true, .side = b->side, .send = send, .block = block};
+    return gpu_start(b->gpu, run, &load);
+}
+
+/* Alone first: a first call may allocate and load, which must not wait for the common start. */
+static bool check(struct bench *b, struct contender *c, size_t block)
+{
+    const struct run run = run_of(b, c);
+    struct beside state = {b->gpu, c->side};
+    struct side beside = *c->side, *const sides[2] = {c->side, &beside};
+    beside.state = &state;
+    beside.call = call_beside;
+    for (int i = 0; i < 2; i++) {
+        long long mine, all = 0;
+        limit(&run, c->name);
+        mine = check_side(sides[i], &run, block, c->in_place, b->checks++);
+        if (mine < 0)
+            return false;
+        MPI_Allreduce(&mine, &all, 1, MPI_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
+        c->errors += all;
+    }
+    b->wrong += c->errors;
+    return true;
+}
+
+/* *ms is the slowest rank's, on rank 0. */
+static bool time_load(struct bench *b, const struct load *load, const char *name, double *ms)
+{
+    double mine = 0;
+    limit(&b->run, name);
+    if (!copies_fine(b->copies, &b->run) || !gpu_time(b->gpu, &b->run, load, &mine))
+        return false;
+    MPI_Reduce(&mine, ms, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    return true;
+}
+
+static bool time_contender(struct bench *b, struct contender *c, size_t block, int round)
+{
+    struct load load = {.gemm = true,
+                        .side = c->side,
+                        .send = send_place(c->side, &b->run, block, c->in_place),
+                        .block = block};
+    ceclResult_t failure = ceclSuccess;
+    if (!time_load(b, &load, c->name, &c->with[round]))
+        return false;
+    load.gemm = false;
+    if (!time_load(b, &load, c->name, &c->alone[round]))
+        return false;
+    BENCH_TRY(&b->run, ceclCommGetAsyncError(c->comm, &failure));
+    return failure == ceclSuccess || complain(&b->run, c->name, ceclGetLastError(c->comm));
+}
+
+/* `first` comes right after the GEMM alone; its times are kept as those of `round`. */
+static bool time_round(struct bench *b, struct trial *t, int first, int round)
+{
+    const struct load gemm = {.gemm = true};
+    if (!time_load(b, &gemm, "GEMM", &t->gemm[round]))
+        return false;
+    for (int i = 0; i < t->ncontenders; i++) {
+        struct contender *c = &t->contenders[(first + i) % t->ncontenders];
+        if (c->on && !time_contender(b, c, t->block, round))
+            return false;
+    }
+    return true;
+}
+
+static bool measure(struct bench *b, struct trial *t)
+{
+    const struct options *o = &b->run.options;
+    for (int i = 0; i < t->ncontenders; i++)
+        if (t->contenders[i].on && !check(b, &t->contenders[i], t->block))
+            return false;
+    /* What warming leaves in place 0 is overwritten. */
+    for (int i = 0; i < o->warmup; i++)
+        if (!time_round(b, t, i % t->ncontenders, 0))
+            return false;
+    for (int i = 0; i < o->rounds; i++)
+        if (!time_round(b, t, i % t->ncontenders, i))
+            return false;
+    return true;
+}
+
+static bool measure_sizes(struct bench *b)
+{
+    const struct options *o = &b->run.options;
+    size_t size;
+    table_head(&b->run, &b->settings);
+    for (int i = 0; i < MAX_SIZES && (size = size_at(o, i)) != 0; i++) {
+        struct trial *t = &b->trials[b->ntrials++];
+        t->block = block_of(o, b->run.nranks, size);
+        t->ncontenders = b->contenders.count;
+        for (int c = 0; c < t->ncontenders; c++)
+            t->contenders[c] = b->contenders.list[c];
+        if (!measure(b, t))
+            return false;
+        table_size(&b->run, &b->settings, t);
+    }
+    return true;
+}
+
+static bool measure_beside_copies(struct bench *b)
+{
+    const bool wanted = b->settings.host_copies;
+    if (wanted && !(b->copies = copies_start(&b->run)))
+        return false;
+    if (!measure_sizes(b) || !copies_fine(b->copies, &b->run))
+        return false; /* the process ends, and the copies with it */
+    const double rate = copies_stop(b->copies);
+    if (wanted && b->run.rank == 0)
+        printf("\n# host copies: %.1f GB/s each way, on rank 0, over checks and rounds\n", rate);
+    return true;
+}
+
+static int perform_joined(struct bench *b)
+{
+    if (!b->run.cuda) {
+        if (b->run.rank == 0)
+            fprintf(stderr, "cecl_overlap: a GPU for each rank expected: ranks are on the host "
+                            "(CECL_DEVICE, or fewer GPUs than ranks)\n");
+        return END_NO_GPU;
+    }
+    limit(&b->run, "opening");
+    if (!(b->gpu = gpu_open(&b->run, b->settings.gemm)) ||
+        !contenders_open(&b->contenders, &b->run) || !measure_beside_copies(b) ||
+        !table_json(&b->run, &b->settings, b->trials, b->ntrials) ||
+        !contenders_close(&b->contenders, &b->run))
+        return END_BROKEN;
+    gpu_close(b->gpu);
+    if (b->run.rank == 0) {
+        if (b->wrong)
+            printf("# WRONG BYTES: %lld\n", b->wrong);
+        else
+            puts("# every byte right");
+    }
+    return b->wrong ? END_WRONG : END_FINE;
+}
+
+/* The first rank where `mine` is false; nranks where it is true on all. Tells all ranks alike. */
+static int first_without(const struct run *run, bool mine)
+{
+    int first = mine ? run->nranks : run->rank;
+    MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    return first;
+}
+
+/* END_FINE, or why there is nothing to measure: alike on all ranks. */
+static int preconditions(const struct run *run)
+{
+    char why[200];
+    const char *policy = getenv("CECL_SM_POLICY");
+    int first = first_without(run, gpu_present(why, sizeof(why)));
+    if (first == run->rank)
+        complain(run, "a GPU for each rank expected", why);
+    if (first < run->nranks)
+        return END_NO_GPU;
+    first = first_without(run, !policy || !*policy);
+    if (first == run->rank)
+        complain(run, "CECL_SM_POLICY", "not set expected: it is what two sides differ in");
+    if (first < run->nranks)
+        return END_USAGE;
+    return report_json_opens(run) ? END_FINE : END_USAGE;
+}
+
+static int perform(struct bench *b)
+{
+    int end;
+    limit(&b->run, "joining");
+    end = preconditions(&b->run);
+    if (end != END_FINE)
+        return end;
+    if (!(b->trials = calloc(MAX_SIZES, sizeof(*b->trials)))) {
+        complain(&b->run, "starting", "no host memory");
+        return END_BROKEN;
+    }
+    end = run_join(&b->run) ? perform_joined(b) : END_BROKEN;
+    if (end != END_BROKEN && !run_leave(&b->run, end))
+        end = END_BROKEN;
+    free(b->trials);
+    return end;
+}
+
+int main(int argc, char **argv)
+{
+    static struct bench b = {.run.program = "cecl_overlap"};
+    int end, threads;
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); /* --help says why */
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &threads);
+    MPI_Comm_rank(MPI_COMM_WORLD, &b.run.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &b.run.nranks);
+    if (overlap_options(&b.run.options, &b.settings, argc, argv, &b.run, &end))
+        end = perform(&b);
+    if (end == END_BROKEN) /* others may wait for this rank inside MPI */
+        MPI_Abort(MPI_COMM_WORLD, END_BROKEN);
+    MPI_Finalize();
+    return end;
+}

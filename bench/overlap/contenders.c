@@ -1,0 +1,83 @@
+/* Who is compared: the sides of cecl_perf, each in its placements, and cecl once more where SMs are
+ * allowed. */
+#include "overlap.h"
+
+enum { CECL, CECL_ALLOW, NCCL, NCCL_CE };
+
+/* In the table's order. */
+static const struct {
+    const char *name;
+    int side;
+    bool in_place;
+} placements[MAX_CONTENDERS] = {
+    {"cecl in", CECL, true},
+    {"cecl out", CECL, false},
+    {"cecl out, SM allowed", CECL_ALLOW, false},
+    {"nccl out", NCCL, false},
+    {"nccl-ce in", NCCL_CE, true},
+    {YARDSTICK, NCCL_CE, false},
+};
+
+static bool join_allowing(struct contenders *c, const struct run *run)
+{
+    ceclConfig_t config = CECL_CONFIG_INITIALIZER;
+    config.cudaDevice = CECL_CUDA_DEVICE_BY_RANK;
+    config.smPolicy = CECL_SM_ALLOW;
+    BENCH_TRY(run, ceclCommInitMpi(&c->allow, MPI_COMM_WORLD, &config));
+    return true;
+}
+
+static bool make_sides(struct contenders *c, const struct run *run)
+{
+    c->sides[c->nsides++] = side_cecl_make("cecl", run->comm);
+    c->sides[c->nsides++] = side_cecl_make("cecl, SM allowed", c->allow);
+    for (int ce = 0; ce < 2 && side_nccl_built; ce++) {
+        if (!side_nccl_make(&c->sides[c->nsides], ce))
+            return complain(run, "NCCL", "no host memory");
+        c->nsides++;
+    }
+    return true;
+}
+
+static void place(struct contenders *c, const struct run *run)
+{
+    for (int i = 0; i < MAX_CONTENDERS; i++) {
+        const int s = placements[i].side;
+        if (s >= c->nsides)
+            continue;
+        struct side *side = &c->sides[s];
+        c->list[c->count++] = (struct contender){.name = placements[i].name,
+                                                 .side = side,
+                                                 .comm = s == CECL_ALLOW ? c->allow : run->comm,
+                                                 .in_place = placements[i].in_place,
+                                                 .on = !side->supports ||
+                                                       side->supports(run, placements[i].in_place)};
+    }
+}
+
+bool contenders_open(struct contenders *c, const struct run *run)
+{
+    const size_t largest = block_of(&run->options, run->nranks, run->options.last);
+    limit(run, "joining");
+    if (!join_allowing(c, run) || !make_sides(c, run))
+        return false;
+    for (; c->nopen < c->nsides; c->nopen++) {
+        struct side *side = &c->sides[c->nopen];
+        limit(run, side->name);
+        if (!side->open(side, run, send_bytes_of(run, largest), largest * (size_t)run->nranks))
+            return false;
+    }
+    place(c, run);
+    return true;
+}
+
+bool contenders_close(struct contenders *c, const struct run *run)
+{
+    limit(run, "closing");
+    while (c->nopen > 0) {
+        struct side *side = &c->sides[--c->nopen];
+        side->close(side);
+    }
+    return ceclCommDestroy(c->allow) == ceclSuccess ||
+           complain(run, "closing", ceclGetLastError(NULL));
+}
