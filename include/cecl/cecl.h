@@ -400,6 +400,25 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAll(const void *sendbuff, void *recv
                                                 ceclDataType_t datatype, ceclComm_t comm,
                                                 ceclStream_t stream);
 
+/* Begins a group: the collectives that this thread calls until the matching ceclGroupEnd are carried
+ * out together, in one batch of copies with one exchange of flags. Groups may be nested; the
+ * outermost end counts.
+ * Local. Threads: the group is the calling thread's. Ownership: none. Errors: ceclOutOfMemory.
+ * Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
+
+/* Ends a group and enqueues its calls, as one for each communicator. Up to 4096 calls of any sizes
+ * and types, all-gathers and all-to-alls mixed; they have no order among themselves, so what one
+ * writes no other may read or write. All calls on one communicator go to one stream.
+ * Collective: every rank's group has the same calls in the same order. The host does not wait.
+ * Threads: the one that began it; one call at a time on each communicator in it. Ownership: as the
+ * calls'.
+ * Errors, nothing enqueued of any call: that of the first call that was refused, which the call
+ * itself gave too; ceclInvalidArgument (buffers of two calls overlap), ceclInvalidUsage (no group was
+ * begun; two streams; under CECL_CHECK=1 ranks differ), ceclOutOfMemory. Communicators stay as
+ * usable as before. Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclGroupEnd(void);
+
 /* How a call would be carried out. */
 typedef struct {
     int zeroSm;         /* 1: no SM is used */

@@ -9,6 +9,7 @@ void cecl_bound_free(struct cecl_bound *bound)
 {
     if (!bound)
         return;
+    free(bound->requests);
     free(bound->pieces);
     free(bound->ops);
     free(bound->batch.dst);
@@ -23,19 +24,22 @@ void cecl_bound_free(struct cecl_bound *bound)
 
 /* Room for the most that `plan` can come to: a step, or a mark, is at most an operation or copies,
  * and a piece. */
-static struct cecl_bound *bound_new(const struct cecl_plan *plan)
+static struct cecl_bound *bound_new(const struct cecl_plan *plan, uint32_t nrequests)
 {
     const size_t nsteps = (size_t)plan->nsteps + plan->phases / PHASES_A_MARK,
                  ncopies = plan->ncopies + nsteps;
     struct cecl_bound *bound = calloc(1, sizeof(*bound));
     if (!bound)
         return NULL;
+    bound->nrequests = nrequests;
+    bound->requests = calloc(nrequests, sizeof(*bound->requests));
     bound->pieces = calloc(nsteps + 1, sizeof(*bound->pieces));
     bound->ops = calloc(nsteps + 1, sizeof(*bound->ops));
     bound->batch.dst = calloc(ncopies + 1, sizeof(*bound->batch.dst));
     bound->batch.src = calloc(ncopies + 1, sizeof(*bound->batch.src));
     bound->batch.bytes = calloc(ncopies + 1, sizeof(*bound->batch.bytes));
-    if (bound->pieces && bound->ops && bound->batch.dst && bound->batch.src && bound->batch.bytes)
+    if (bound->requests && bound->pieces && bound->ops && bound->batch.dst && bound->batch.src &&
+        bound->batch.bytes)
         return bound;
     cecl_bound_free(bound);
     return NULL;
@@ -72,14 +76,16 @@ static void add_copy(struct cecl_bound *bound, struct cecl_piece *piece, void *d
 }
 
 /* Where a place is for this request. */
-static ceclResult_t address_of(const struct cecl_engine *engine, const struct cecl_request *request,
+static ceclResult_t address_of(const struct cecl_engine *engine, const struct cecl_bound *bound,
                                const struct cecl_place *place, char **address)
 {
     const struct cecl_pool *pool = engine->pool;
+    const struct cecl_request *request = &bound->requests[place->window / CECL_WINDOW_COUNT];
+    const uint32_t kind = place->window % CECL_WINDOW_COUNT;
     const bool own = place->rank == engine->rank;
-    const void *buffer = place->window == CECL_WINDOW_SEND ? request->send : request->recv;
+    const void *buffer = kind == CECL_WINDOW_SEND ? request->send : request->recv;
 
-    if (place->window == CECL_WINDOW_STAGING) {
+    if (kind == CECL_WINDOW_STAGING) {
         *address = (char *)cecl_pool_at(pool, place->rank, engine->staging_offset) + place->offset;
         return ceclSuccess;
     }
@@ -107,8 +113,8 @@ static ceclResult_t bind_copies(const struct cecl_engine *engine, const struct c
     for (uint32_t i = 0; i < step->count; i++) {
         const struct cecl_copy *copy = &plan->copies[step->first + i];
         char *dst, *src;
-        CECL_TRY(address_of(engine, &bound->request, &copy->dst, &dst));
-        CECL_TRY(address_of(engine, &bound->request, &copy->src, &src));
+        CECL_TRY(address_of(engine, bound, &copy->dst, &dst));
+        CECL_TRY(address_of(engine, bound, &copy->src, &src));
         add_copy(bound, piece, dst, src, (size_t)copy->bytes);
     }
     return ceclSuccess;
@@ -174,27 +180,40 @@ const ceclExplanation_t *cecl_bound_explanation(const struct cecl_bound *bound)
 
 /* ---- the cache: sets of a few ways, replaced in turn */
 
-static size_t set_of(const struct cecl_request *request)
+static size_t set_of(const struct cecl_request *requests, uint32_t count)
 {
-    uint64_t h = (uint64_t)(uintptr_t)request->recv * 0x9e3779b97f4a7c15u;
-    h ^= (uint64_t)(uintptr_t)request->send + (h >> 31);
-    h *= 0xbf58476d1ce4e5b9u;
-    h ^= request->bytes * 4 + (uint64_t)request->op;
-    h *= 0x94d049bb133111ebu;
+    uint64_t h = count;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct cecl_request *request = &requests[i];
+        h = (h ^ (uint64_t)(uintptr_t)request->recv) * 0x9e3779b97f4a7c15u;
+        h ^= (uint64_t)(uintptr_t)request->send + (h >> 31);
+        h *= 0xbf58476d1ce4e5b9u;
+        h ^= request->bytes * 4 + (uint64_t)request->op;
+        h *= 0x94d049bb133111ebu;
+    }
     return (size_t)(h >> 40) % CECL_CACHE_SETS;
 }
 
-static bool same_request(const struct cecl_request *a, const struct cecl_request *b)
+static bool is_for(const struct cecl_bound *bound, const struct cecl_request *requests,
+                   uint32_t count)
 {
-    return a->op == b->op && a->send == b->send && a->recv == b->recv && a->bytes == b->bytes;
+    if (bound->nrequests != count)
+        return false;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct cecl_request *a = &bound->requests[i], *b = &requests[i];
+        if (a->op != b->op || a->send != b->send || a->recv != b->recv || a->bytes != b->bytes)
+            return false;
+    }
+    return true;
 }
 
 struct cecl_bound *cecl_engine_lookup(const struct cecl_engine *engine,
-                                      const struct cecl_request *request, bool *stale)
+                                      const struct cecl_request *requests, uint32_t count,
+                                      bool *stale)
 {
-    struct cecl_bound *const *set = engine->cache[set_of(request)];
+    struct cecl_bound *const *set = engine->cache[set_of(requests, count)];
     for (int w = 0; w < CECL_CACHE_WAYS; w++)
-        if (set[w] && same_request(&set[w]->request, request)) {
+        if (set[w] && is_for(set[w], requests, count)) {
             *stale = set[w]->generation != engine->pool->generation;
             return set[w];
         }
@@ -208,7 +227,7 @@ void cecl_engine_refresh(const struct cecl_engine *engine, struct cecl_bound *bo
 
 static void keep(struct cecl_engine *engine, struct cecl_bound *bound)
 {
-    const size_t s = set_of(&bound->request);
+    const size_t s = set_of(bound->requests, bound->nrequests);
     unsigned way = engine->victim[s]++ % CECL_CACHE_WAYS;
     for (unsigned w = 0; w < CECL_CACHE_WAYS; w++)
         if (!engine->cache[s][w])
@@ -233,14 +252,14 @@ static ceclResult_t make_scratch(struct cecl_engine *engine, size_t count)
     return ceclSuccess;
 }
 
-ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_request *request,
-                              const struct cecl_plan *plan, struct cecl_bound **out)
+ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_request *requests,
+                              uint32_t count, const struct cecl_plan *plan, struct cecl_bound **out)
 {
-    struct cecl_bound *bound = bound_new(plan);
+    struct cecl_bound *bound = bound_new(plan, count);
     if (!bound)
         return cecl_fail(ceclOutOfMemory, "no host memory for a plan of %u steps", plan->nsteps);
 
-    bound->request = *request;
+    memcpy(bound->requests, requests, count * sizeof(*requests));
     bound->generation = engine->pool->generation;
     ceclResult_t result = bind_steps(engine, plan, bound);
     if (result == ceclSuccess)

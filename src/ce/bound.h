@@ -19,7 +19,8 @@ struct cecl_piece {
 };
 
 struct cecl_bound {
-    struct cecl_request request;
+    struct cecl_request *requests; /* [nrequests] */
+    uint32_t nrequests;
     uint64_t generation; /* of the pool when it was bound */
     uint32_t advance;    /* of the epoch by this call */
     uint32_t npieces, nops, ncopies;

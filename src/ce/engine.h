@@ -26,7 +26,7 @@ enum cecl_flag_way {
     CECL_FLAGS_COPY   /* copy-engine copies of a word, for drivers that refuse the former */
 };
 
-/* What a bound plan depends on; also its key in the cache. */
+/* What a bound plan depends on, for each call of a group; also its key in the cache. */
 struct cecl_request {
     ceclOp_t op;
     const void *send;
@@ -71,17 +71,18 @@ ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool
 /* Local. No work may be pending. */
 void cecl_engine_close(struct cecl_engine *engine);
 
-/* The kept plan for `request`, or NULL. *stale: memory was freed since it was last checked; the
- * buffers must be checked again, and then
- * cecl_engine_refresh makes it good. */
+/* The kept plan for these requests (one, or a group's), or NULL. *stale: memory was freed since it
+ * was last checked; the buffers must be checked again, and then cecl_engine_refresh makes it good. */
 struct cecl_bound *cecl_engine_lookup(const struct cecl_engine *engine,
-                                      const struct cecl_request *request, bool *stale);
+                                      const struct cecl_request *requests, uint32_t count,
+                                      bool *stale);
 void cecl_engine_refresh(const struct cecl_engine *engine, struct cecl_bound *bound);
 
 /* Binds `plan` and keeps it, giving up another if need be. ceclInvalidUsage when the plan reads a
  * peer's sendbuff and that is not symmetric. */
-ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_request *request,
-                              const struct cecl_plan *plan, struct cecl_bound **bound);
+ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_request *requests,
+                              uint32_t count, const struct cecl_plan *plan,
+                              struct cecl_bound **bound);
 
 /* Enqueues a bound plan. Never waits, but where the driver's queue is full. After a failure
  * *started tells whether something of it may be enqueued: peers then wait for what will not come,

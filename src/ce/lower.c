@@ -1,6 +1,7 @@
 /* From a call to a plan: which lowering, and the words that ceclExplain gives for the outcome. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "ce/lowering.h"
 
@@ -71,4 +72,57 @@ ceclResult_t cecl_lower(const struct cecl_call *call, struct cecl_plan *plan)
     CECL_TRY(cecl_plan_finish(plan));
     explain_path(plan);
     return ceclSuccess;
+}
+
+/* ---- groups */
+
+static void share_staging(struct cecl_call *calls, uint32_t ncalls)
+{
+    uint64_t sharers = 0, turn = 0;
+    for (uint32_t i = 0; i < ncalls; i++)
+        sharers += calls[i].op == ceclOpAlltoAll;
+    for (uint32_t i = 0; i < ncalls && sharers > 1; i++)
+        if (calls[i].op == ceclOpAlltoAll) {
+            uint64_t share = calls[i].staging_bytes / sharers;
+            if (share > CECL_PIECE_ALIGN)
+                share -= share % CECL_PIECE_ALIGN;
+            calls[i].staging_bytes = share;
+            calls[i].staging_offset = turn++ * share;
+        }
+}
+
+static void explain_group(struct cecl_plan *plan)
+{
+    const uint32_t local = cecl_plan_local_copies(plan);
+    snprintf(plan->path, sizeof(plan->path), "group of %" PRIu32 " calls, %" PRIu32 " copies",
+             plan->nparts, plan->ncopies);
+    if (local == 0)
+        snprintf(plan->reason, sizeof(plan->reason),
+                 "zero SM: every copy crosses between GPUs and flags are stream operations");
+    else
+        snprintf(plan->reason, sizeof(plan->reason),
+                 "%" PRIu32 " copies stay within one GPU, which needs an SM: %s", local,
+                 plan->call.nranks == 1 ? "there is one rank" : "CECL_SM_ALLOW, where faster");
+}
+
+ceclResult_t cecl_lower_group(struct cecl_call *calls, uint32_t ncalls, struct cecl_plan *plan)
+{
+    if (ncalls == 1)
+        return cecl_lower(&calls[0], plan);
+    struct cecl_plan *plans = calloc(ncalls, sizeof(*plans));
+    if (!plans)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a group of %" PRIu32 " calls",
+                         ncalls);
+    ceclResult_t result = ceclSuccess;
+    share_staging(calls, ncalls);
+    for (uint32_t i = 0; i < ncalls && result == ceclSuccess; i++)
+        result = cecl_lower(&calls[i], &plans[i]);
+    if (result == ceclSuccess)
+        result = cecl_plan_merge(plans, ncalls, plan);
+    if (result == ceclSuccess)
+        explain_group(plan);
+    for (uint32_t i = 0; i < ncalls; i++)
+        cecl_plan_free(&plans[i]);
+    free(plans);
+    return result;
 }

@@ -9,6 +9,10 @@
  * is too small (named). */
 ceclResult_t cecl_lower(const struct cecl_call *call, struct cecl_plan *plan);
 
+/* Several calls of one rank, to be carried out as one: their barriers are shared. Gives each
+ * all-to-all its share of the staging (calls[i].staging_...). Errors as cecl_lower. */
+ceclResult_t cecl_lower_group(struct cecl_call *calls, uint32_t ncalls, struct cecl_plan *plan);
+
 /* The tuning table: fills in how this call is carried out (direction, no_sm, piece_worth), by (op, in
  * place, ranks, bytes a block) and what the caller allows.
  * direction  CECL_DIRECTION's value: 0 auto, 1 push, 2 pull.

@@ -56,6 +56,11 @@ static void out_of_place(const struct cecl_call *call, struct cecl_plan *plan)
     cecl_plan_barrier(plan);
 }
 
+static struct cecl_place staging_at(const struct cecl_call *call, int rank, uint64_t offset)
+{
+    return cecl_place_at(CECL_WINDOW_STAGING, rank, call->staging_offset + offset);
+}
+
 /* A part of every block, to its receiver. */
 static void push_parts(const struct cecl_call *call, struct cecl_plan *plan, uint64_t low,
                        uint64_t high)
@@ -98,10 +103,10 @@ static struct rounds rounds_of(const struct cecl_call *call)
 }
 
 /* Piece `i` of round `n` in the staging of whoever returns it. */
-static struct cecl_place staged(const struct rounds *rounds, int holder, uint64_t n, int i)
+static struct cecl_place staged(const struct cecl_call *call, const struct rounds *rounds,
+                                int holder, uint64_t n, int i)
 {
-    return cecl_place_at(CECL_WINDOW_STAGING, holder,
-                         n % 2 * rounds->half + (uint64_t)i * rounds->pieces.bytes);
+    return staging_at(call, holder, n % 2 * rounds->half + (uint64_t)i * rounds->pieces.bytes);
 }
 
 static void lend_pieces(const struct cecl_call *call, struct cecl_plan *plan,
@@ -111,7 +116,7 @@ static void lend_pieces(const struct cecl_call *call, struct cecl_plan *plan,
     for (int i = 0; i < rounds->pieces.count; i++) {
         const uint64_t bytes = cecl_piece_bytes(&rounds->pieces, call->bytes, first, i);
         if (bytes > 0)
-            cecl_plan_copy(plan, staged(rounds, cecl_peer_after(call, i + 1), n, i),
+            cecl_plan_copy(plan, staged(call, rounds, cecl_peer_after(call, i + 1), n, i),
                            cecl_place_at(CECL_WINDOW_SEND, call->rank,
                                          own + first + (uint64_t)i * rounds->pieces.bytes),
                            bytes);
@@ -130,7 +135,7 @@ static void return_pieces(const struct cecl_call *call, struct cecl_plan *plan,
                            cecl_place_at(CECL_WINDOW_RECV, owner,
                                          (uint64_t)owner * call->bytes + first +
                                              (uint64_t)i * rounds->pieces.bytes),
-                           staged(rounds, call->rank, n, i), bytes);
+                           staged(call, rounds, call->rank, n, i), bytes);
     }
 }
 
@@ -167,7 +172,7 @@ static void move_chunk(const struct cecl_call *call, struct cecl_plan *plan, uin
     for (int i = 1; i < call->nranks; i++) {
         const int peer = cecl_peer_after(call, i);
         cecl_plan_copy(
-            plan, cecl_place_at(CECL_WINDOW_STAGING, peer, staging_place(call->rank, peer, chunk)),
+            plan, staging_at(call, peer, staging_place(call->rank, peer, chunk)),
             cecl_place_at(CECL_WINDOW_RECV, call->rank, (uint64_t)peer * call->bytes + done),
             bytes);
     }
@@ -176,8 +181,7 @@ static void move_chunk(const struct cecl_call *call, struct cecl_plan *plan, uin
         const int peer = cecl_peer_after(call, i);
         cecl_plan_copy(
             plan, cecl_place_at(CECL_WINDOW_RECV, call->rank, (uint64_t)peer * call->bytes + done),
-            cecl_place_at(CECL_WINDOW_STAGING, call->rank, staging_place(peer, call->rank, chunk)),
-            bytes);
+            staging_at(call, call->rank, staging_place(peer, call->rank, chunk)), bytes);
     }
     cecl_plan_close_batch(plan);
 }
@@ -196,23 +200,20 @@ static void move_chunk_without_sm(const struct cecl_call *call, struct cecl_plan
     const uint64_t half = call->staging_bytes / 2;
     for (int i = 1; i < call->nranks; i++) {
         const int peer = cecl_peer_after(call, i);
-        cecl_plan_copy(plan,
-                       cecl_place_at(CECL_WINDOW_STAGING, peer, staging_place(me, peer, chunk)),
+        cecl_plan_copy(plan, staging_at(call, peer, staging_place(me, peer, chunk)),
                        chunk_of(call, me, peer, done), bytes);
     }
     cecl_plan_barrier(plan);
     for (int i = 1; i < call->nranks; i++) {
         const int peer = cecl_peer_after(call, i);
-        cecl_plan_copy(
-            plan, cecl_place_at(CECL_WINDOW_STAGING, peer, half + staging_place(me, peer, chunk)),
-            cecl_place_at(CECL_WINDOW_STAGING, me, staging_place(peer, me, chunk)), bytes);
+        cecl_plan_copy(plan, staging_at(call, peer, half + staging_place(me, peer, chunk)),
+                       staging_at(call, me, staging_place(peer, me, chunk)), bytes);
     }
     cecl_plan_barrier(plan);
     for (int i = 1; i < call->nranks; i++) {
         const int peer = cecl_peer_after(call, i);
-        cecl_plan_copy(
-            plan, chunk_of(call, peer, me, done),
-            cecl_place_at(CECL_WINDOW_STAGING, me, half + staging_place(peer, me, chunk)), bytes);
+        cecl_plan_copy(plan, chunk_of(call, peer, me, done),
+                       staging_at(call, me, half + staging_place(peer, me, chunk)), bytes);
     }
     cecl_plan_close_batch(plan);
 }

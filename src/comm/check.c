@@ -11,8 +11,8 @@ void *cecl_check_room(int nranks)
     return calloc((size_t)nranks, sizeof(struct cecl_signature));
 }
 
-static const char *const called[CECL_CALLED_COUNT] = {"ceclAllGather", "ceclAlltoAll",
-                                                      "ceclMemAlloc", "ceclMemFree"};
+static const char *const called[CECL_CALLED_COUNT] = {
+    "ceclAllGather", "ceclAlltoAll", "ceclMemAlloc", "ceclMemFree", "ceclGroupEnd"};
 static const char *const types[CECL_NUM_TYPES] = {
     [ceclInt8] = "int8",         [ceclUint8] = "uint8",         [ceclInt32] = "int32",
     [ceclUint32] = "uint32",     [ceclInt64] = "int64",         [ceclUint64] = "uint64",

@@ -10,6 +10,7 @@ enum cecl_called {
     CECL_CALLED_ALL_TO_ALL,
     CECL_CALLED_MEM_ALLOC,
     CECL_CALLED_MEM_FREE,
+    CECL_CALLED_GROUP, /* each of its calls follows */
     CECL_CALLED_COUNT
 };
 

@@ -3,28 +3,12 @@
  * collective does is in src/ce; here is what it may be called with. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "ce/lower.h"
 #include "comm/check.h"
-#include "comm/comm.h"
+#include "comm/collective.h"
 #include "util/log.h"
-
-/* A call's arguments, as given. */
-struct arguments {
-    ceclOp_t op;
-    const void *send;
-    void *recv;
-    size_t count;
-    ceclDataType_t type;
-};
-
-/* What follows from them. */
-struct shape {
-    size_t block;      /* bytes that go to or come from one rank */
-    size_t send_bytes; /* of sendbuff */
-    size_t recv_bytes; /* of recvbuff */
-    bool in_place;
-};
 
 static size_t type_bytes(ceclDataType_t type)
 {
@@ -36,184 +20,332 @@ static size_t type_bytes(ceclDataType_t type)
     return (unsigned)type < CECL_NUM_TYPES ? bytes[type] : 0;
 }
 
-/* Sizes, and whether the call is in place. Cheap: runs at every call. */
-static ceclResult_t shape_of(ceclComm_t comm, const struct arguments *args, struct shape *shape)
+ceclResult_t cecl_item_check(ceclComm_t comm, struct cecl_item *item)
 {
-    const size_t size = type_bytes(args->type);
+    const size_t size = type_bytes(item->type);
     size_t all;
 
-    if (args->op != ceclOpAllGather && args->op != ceclOpAlltoAll)
-        return cecl_fail(ceclInvalidArgument, "op %d: a value of ceclOp_t expected", (int)args->op);
+    CECL_TRY(cecl_comm_check(comm));
+    if (item->op != ceclOpAllGather && item->op != ceclOpAlltoAll)
+        return cecl_fail(ceclInvalidArgument, "op %d: a value of ceclOp_t expected", (int)item->op);
     if (size == 0)
         return cecl_fail(ceclInvalidArgument, "datatype %d: 0 to %d expected (ceclDataType_t)",
-                         (int)args->type, CECL_NUM_TYPES - 1);
-    if (__builtin_mul_overflow(args->count, size, &shape->block) ||
-        __builtin_mul_overflow(shape->block, (size_t)comm->nranks, &all) || all > PTRDIFF_MAX)
+                         (int)item->type, CECL_NUM_TYPES - 1);
+    if (__builtin_mul_overflow(item->count, size, &item->block) ||
+        __builtin_mul_overflow(item->block, (size_t)comm->nranks, &all) || all > PTRDIFF_MAX)
         return cecl_fail(ceclInvalidArgument,
                          "count %zu of %zu bytes for %d ranks: more bytes than an address space",
-                         args->count, size, comm->nranks);
-    if (args->count > 0 && !args->send)
+                         item->count, size, comm->nranks);
+    if (item->count > 0 && !item->send)
         return cecl_fail(ceclInvalidArgument, "sendbuff: NULL");
-    if (args->count > 0 && !args->recv)
+    if (item->count > 0 && !item->recv)
         return cecl_fail(ceclInvalidArgument, "recvbuff: NULL");
-    shape->recv_bytes = all;
-    if (args->op == ceclOpAllGather) {
-        shape->send_bytes = shape->block;
-        shape->in_place =
-            (uintptr_t)args->send == (uintptr_t)args->recv + (size_t)comm->rank * shape->block;
+    item->recv_bytes = all;
+    if (item->op == ceclOpAllGather) {
+        item->send_bytes = item->block;
+        item->in_place =
+            (uintptr_t)item->send == (uintptr_t)item->recv + (size_t)comm->rank * item->block;
     } else {
-        shape->send_bytes = all;
-        shape->in_place = args->send == args->recv;
+        item->send_bytes = all;
+        item->in_place = item->send == item->recv;
     }
     return ceclSuccess;
 }
 
 /* Where the buffers are. Done when a plan is made, and again after memory was freed. */
-static ceclResult_t check_buffers(ceclComm_t comm, const struct arguments *args,
-                                  const struct shape *shape)
+static ceclResult_t check_buffers(ceclComm_t comm, const struct cecl_item *item)
 {
-    const uintptr_t send = (uintptr_t)args->send, recv = (uintptr_t)args->recv;
+    const uintptr_t send = (uintptr_t)item->send, recv = (uintptr_t)item->recv;
     uint64_t offset;
 
-    CECL_TRY(cecl_pool_locate(&comm->pool, args->recv, shape->recv_bytes, "recvbuff", &offset));
-    if (shape->in_place)
+    CECL_TRY(cecl_pool_locate(&comm->pool, item->recv, item->recv_bytes, "recvbuff", &offset));
+    if (item->in_place)
         return ceclSuccess;
-    if (send + shape->send_bytes < send)
+    if (send + item->send_bytes < send)
         return cecl_fail(ceclInvalidArgument, "sendbuff %p: %zu bytes end beyond the last address",
-                         args->send, shape->send_bytes);
-    if (send < recv + shape->recv_bytes && recv < send + shape->send_bytes)
+                         item->send, item->send_bytes);
+    if (send < recv + item->recv_bytes && recv < send + item->send_bytes)
         return cecl_fail(
             ceclInvalidArgument,
             "sendbuff %p and recvbuff %p overlap (%zu and %zu bytes); in place, sendbuff "
             "is %p",
-            args->send, args->recv, shape->send_bytes, shape->recv_bytes,
-            (void *)(recv + (args->op == ceclOpAllGather ? (size_t)comm->rank * shape->block : 0)));
-    if (cecl_pool_holds(&comm->pool, args->send))
-        return cecl_pool_locate(&comm->pool, args->send, shape->send_bytes, "sendbuff", &offset);
-    return comm->dev->ops->check_pointer(comm->dev, args->send, shape->send_bytes, "sendbuff");
+            item->send, item->recv, item->send_bytes, item->recv_bytes,
+            (void *)(recv + (item->op == ceclOpAllGather ? (size_t)comm->rank * item->block : 0)));
+    if (cecl_pool_holds(&comm->pool, item->send))
+        return cecl_pool_locate(&comm->pool, item->send, item->send_bytes, "sendbuff", &offset);
+    return comm->dev->ops->check_pointer(comm->dev, item->send, item->send_bytes, "sendbuff");
 }
 
-static struct cecl_call call_of(ceclComm_t comm, const struct arguments *args,
-                                const struct shape *shape)
+/* A buffer of a call of a group. */
+struct range {
+    uintptr_t low, high;
+    uint32_t call;
+    bool written;
+};
+
+static int by_low(const void *a, const void *b)
 {
-    struct cecl_call call = {.op = args->op,
+    const struct range *one = a, *other = b;
+    return (one->low > other->low) - (one->low < other->low);
+}
+
+static bool shares(const struct range *earlier, const struct range *now)
+{
+    return earlier && earlier->call != now->call && now->low < earlier->high;
+}
+
+/* A range that one of an earlier low meets, one of them written. Ranges come by their low ends, so it
+ * is enough to know which ends last: of those written, which are apart as long as nothing is found,
+ * and of two calls among all. */
+static const struct range *find_clash(const struct range *ranges, size_t count,
+                                      const struct range **other)
+{
+    const struct range *writer = NULL, *last = NULL, *second = NULL;
+    for (size_t i = 0; i < count; i++) {
+        const struct range *now = &ranges[i];
+        *other = shares(writer, now)                   ? writer
+                 : now->written && shares(last, now)   ? last
+                 : now->written && shares(second, now) ? second
+                                                       : NULL;
+        if (*other)
+            return now;
+        if (now->written && (!writer || now->high > writer->high))
+            writer = now;
+        if (!last || now->high > last->high) {
+            if (last && last->call != now->call)
+                second = last;
+            last = now;
+        } else if (now->call != last->call && (!second || now->high > second->high)) {
+            second = now;
+        }
+    }
+    return NULL;
+}
+
+/* Calls of a group have no order among themselves: what one writes no other may use. */
+static ceclResult_t check_apart(const struct cecl_item *items, uint32_t count)
+{
+    struct range *ranges = calloc(2 * (size_t)count, sizeof(*ranges));
+    size_t n = 0;
+    if (!ranges)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a group of %u calls", count);
+    for (uint32_t i = 0; i < count; i++) {
+        const uintptr_t recv = (uintptr_t)items[i].recv, send = (uintptr_t)items[i].send;
+        ranges[n++] = (struct range){recv, recv + items[i].recv_bytes, i, true};
+        if (!items[i].in_place)
+            ranges[n++] = (struct range){send, send + items[i].send_bytes, i, false};
+    }
+    qsort(ranges, n, sizeof(*ranges), by_low);
+    const struct range *other, *clash = find_clash(ranges, n, &other);
+    const ceclResult_t result =
+        !clash ? ceclSuccess
+               : cecl_fail(ceclInvalidArgument,
+                           "calls %u and %u of the group share memory at %p, which one of them "
+                           "writes: they have no order",
+                           other->call, clash->call, (void *)clash->low);
+    free(ranges);
+    return result;
+}
+
+static struct cecl_call call_of(ceclComm_t comm, const struct cecl_item *item)
+{
+    struct cecl_call call = {.op = item->op,
                              .nranks = comm->nranks,
                              .rank = comm->rank,
-                             .bytes = shape->block,
-                             .in_place = shape->in_place,
+                             .bytes = item->block,
+                             .in_place = item->in_place,
                              .staging_bytes = (uint64_t)comm->config.staging_bytes};
     cecl_tune(&call, (ceclSmPolicy_t)comm->config.sm_policy, comm->config.direction);
     return call;
 }
 
-static ceclResult_t make_plan(ceclComm_t comm, const struct arguments *args,
-                              const struct shape *shape, const struct cecl_request *request,
-                              struct cecl_bound **bound)
+static ceclResult_t lower(ceclComm_t comm, const struct cecl_item *items, uint32_t count,
+                          struct cecl_plan *plan)
 {
-    const struct cecl_call call = call_of(comm, args, shape);
+    struct cecl_call *calls = calloc(count, sizeof(*calls));
+    if (!calls)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a plan of %u calls", count);
+    for (uint32_t i = 0; i < count; i++)
+        calls[i] = call_of(comm, &items[i]);
+    const ceclResult_t result = cecl_lower_group(calls, count, plan);
+    free(calls);
+    return result;
+}
+
+static ceclResult_t make_plan(ceclComm_t comm, const struct cecl_item *items, uint32_t count,
+                              const struct cecl_request *requests, struct cecl_bound **bound)
+{
     struct cecl_plan plan;
 
-    CECL_TRY(cecl_lower(&call, &plan));
+    CECL_TRY(lower(comm, items, count, &plan));
     ceclResult_t result = ceclSuccess;
     if (comm->config.sm_policy == CECL_SM_NEVER && cecl_plan_local_copies(&plan) > 0)
         result =
             cecl_fail(ceclInvalidUsage, "CECL_SM_NEVER: this call needs an SM: %s", plan.reason);
     if (result == ceclSuccess)
-        result = cecl_engine_bind(&comm->engine, request, &plan, bound);
+        result = cecl_engine_bind(&comm->engine, requests, count, &plan, bound);
     if (result == ceclSuccess && cecl_log_on(CECL_LOG_PLAN))
         cecl_plan_print(&plan, stderr);
     cecl_plan_free(&plan);
     return result;
 }
 
-/* Everything that can refuse a call. On success *bound is the plan to issue; NULL when there is
- * nothing to do. */
-static ceclResult_t prepare(ceclComm_t comm, const struct arguments *args, struct shape *shape,
-                            struct cecl_bound **bound)
+static ceclResult_t check_all(ceclComm_t comm, const struct cecl_item *items, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        CECL_TRY(check_buffers(comm, &items[i]));
+    return count > 1 ? check_apart(items, count) : ceclSuccess;
+}
+
+/* The kept plan, or a new one. No item is empty. */
+static ceclResult_t find_plan(ceclComm_t comm, const struct cecl_item *items, uint32_t count,
+                              const struct cecl_request *requests, struct cecl_bound **bound)
 {
     bool stale = false;
-
-    *bound = NULL;
-    CECL_TRY(shape_of(comm, args, shape));
-    if (args->count == 0)
-        return ceclSuccess;
-    const struct cecl_request request = {args->op, args->send, args->recv, shape->block};
-    struct cecl_bound *found = cecl_engine_lookup(&comm->engine, &request, &stale);
+    struct cecl_bound *found = cecl_engine_lookup(&comm->engine, requests, count, &stale);
     if (!found || stale)
-        CECL_TRY(check_buffers(comm, args, shape));
+        CECL_TRY(check_all(comm, items, count));
     if (!found)
-        return make_plan(comm, args, shape, &request, bound);
+        return make_plan(comm, items, count, requests, bound);
     if (stale)
         cecl_engine_refresh(&comm->engine, found);
     *bound = found;
     return ceclSuccess;
 }
 
-static ceclResult_t compare_ranks(ceclComm_t comm, const struct arguments *args,
-                                  const struct shape *shape, ceclResult_t local)
+static struct cecl_request request_of(const struct cecl_item *item)
 {
-    struct cecl_signature mine = {.call = args->op == ceclOpAllGather ? CECL_CALLED_ALL_GATHER
+    return (struct cecl_request){item->op, item->send, item->recv, item->block};
+}
+
+/* Room for the requests of a group, which stays: a repeated group allocates nothing. */
+static struct cecl_request *request_room(ceclComm_t comm, uint32_t count)
+{
+    if (count > comm->requests_room) {
+        struct cecl_request *room = realloc(comm->requests, count * sizeof(*room));
+        if (!room)
+            return NULL;
+        comm->requests = room;
+        comm->requests_room = count;
+    }
+    return comm->requests;
+}
+
+static ceclResult_t prepare(ceclComm_t comm, const struct cecl_item *items, uint32_t count,
+                            struct cecl_bound **bound)
+{
+    *bound = NULL;
+    if (count == 0)
+        return ceclSuccess;
+    if (count == 1) {
+        const struct cecl_request request = request_of(&items[0]);
+        return find_plan(comm, items, 1, &request, bound);
+    }
+    struct cecl_request *requests = request_room(comm, count);
+    if (!requests)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a group of %u calls", count);
+    for (uint32_t i = 0; i < count; i++)
+        requests[i] = request_of(&items[i]);
+    return find_plan(comm, items, count, requests, bound);
+}
+
+/* ---- CECL_CHECK */
+
+static ceclResult_t compare_item(ceclComm_t comm, const struct cecl_item *item, ceclResult_t local)
+{
+    struct cecl_signature mine = {.call = item->op == ceclOpAllGather ? CECL_CALLED_ALL_GATHER
                                                                       : CECL_CALLED_ALL_TO_ALL,
-                                  .count = args->count,
-                                  .type = (uint64_t)args->type};
-    if (local == ceclSuccess && args->count > 0) {
+                                  .count = item->count,
+                                  .type = (uint64_t)item->type};
+    if (local == ceclSuccess && item->count > 0) {
         const char *base = cecl_pool_at(&comm->pool, comm->rank, 0);
-        mine.in_place = shape->in_place;
-        mine.offset = (uint64_t)((const char *)args->recv - base);
-        if (args->op == ceclOpAlltoAll && call_of(comm, args, shape).direction == CECL_PULL)
-            mine.send_offset = (uint64_t)((const char *)args->send - base);
+        mine.in_place = item->in_place;
+        mine.offset = (uint64_t)((const char *)item->recv - base);
+        if (item->op == ceclOpAlltoAll && call_of(comm, item).direction == CECL_PULL)
+            mine.send_offset = (uint64_t)((const char *)item->send - base);
     }
     return cecl_check_call(comm, &mine, local);
 }
 
-static ceclResult_t collective(const struct arguments *args, ceclComm_t comm, ceclStream_t stream)
+static ceclResult_t compare_items(ceclComm_t comm, const struct cecl_item *items, uint32_t count,
+                                  ceclResult_t local)
 {
-    struct shape shape;
-    struct cecl_bound *bound;
-    bool started;
+    if (count == 1)
+        return compare_item(comm, &items[0], local);
+    struct cecl_signature group = {.call = CECL_CALLED_GROUP, .count = count};
+    ceclResult_t result = cecl_check_call(comm, &group, local);
+    for (uint32_t i = 0; i < count && result == ceclSuccess; i++)
+        result = compare_item(comm, &items[i], ceclSuccess);
+    return result;
+}
 
-    CECL_TRY(cecl_comm_check(comm));
-    ceclResult_t result = prepare(comm, args, &shape, &bound);
-    if (comm->config.check) {
-        if (result == ceclSuccess) /* nobody enqueues unless everybody can */
-            result = comm->dev->ops->stream_check(comm->dev, stream);
-        result = compare_ranks(comm, args, &shape, result);
-    }
-    if (result != ceclSuccess || !bound)
+ceclResult_t cecl_items_prepare(ceclComm_t comm, const struct cecl_item *items, uint32_t count,
+                                ceclStream_t stream, struct cecl_bound **bound)
+{
+    /* A call without elements moves nothing, alone or in a group: items are sorted so. */
+    uint32_t full = 0;
+    while (full < count && items[full].count > 0)
+        full++;
+    ceclResult_t result = prepare(comm, items, full, bound);
+    if (!comm->config.check)
         return result;
+    if (result == ceclSuccess) /* nobody enqueues unless everybody can */
+        result = comm->dev->ops->stream_check(comm->dev, stream);
+    return compare_items(comm, items, count, result);
+}
 
-    result = cecl_engine_run(&comm->engine, bound, stream, &started);
+ceclResult_t cecl_items_issue(ceclComm_t comm, const struct cecl_bound *bound, ceclStream_t stream)
+{
+    bool started;
+    const ceclResult_t result = cecl_engine_run(&comm->engine, bound, stream, &started);
     if (result != ceclSuccess && started) /* peers wait for what will not come */
         cecl_comm_set_async(comm, result, cecl_message());
     return result;
 }
 
+static ceclResult_t collective(struct cecl_item *item, ceclComm_t comm, ceclStream_t stream)
+{
+    struct cecl_bound *bound = NULL;
+    ceclResult_t result = cecl_item_check(comm, item);
+    if (cecl_group_is_open())
+        return cecl_group_add(comm, item, stream, result);
+    if (result == ceclSuccess)
+        result = cecl_items_prepare(comm, item, 1, stream, &bound);
+    else if (cecl_comm_is_checked(comm)) /* the peers compare */
+        result = compare_item(comm, item, result);
+    if (result != ceclSuccess || !bound)
+        return result;
+    return cecl_items_issue(comm, bound, stream);
+}
+
 CECL_API ceclResult_t ceclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount,
                                     ceclDataType_t datatype, ceclComm_t comm, ceclStream_t stream)
 {
-    const struct arguments args = {ceclOpAllGather, sendbuff, recvbuff, sendcount, datatype};
-    return collective(&args, comm, stream);
+    struct cecl_item item = {
+        ceclOpAllGather, sendbuff, recvbuff, sendcount, datatype, 0, 0, 0, false};
+    return collective(&item, comm, stream);
 }
 
 CECL_API ceclResult_t ceclAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
                                    ceclDataType_t datatype, ceclComm_t comm, ceclStream_t stream)
 {
-    const struct arguments args = {ceclOpAlltoAll, sendbuff, recvbuff, count, datatype};
-    return collective(&args, comm, stream);
+    struct cecl_item item = {ceclOpAlltoAll, sendbuff, recvbuff, count, datatype, 0, 0, 0, false};
+    return collective(&item, comm, stream);
 }
 
 CECL_API ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff, const void *recvbuff,
                                   size_t count, ceclDataType_t datatype, ceclComm_t comm,
                                   ceclExplanation_t *explanation)
 {
-    const struct arguments args = {op, sendbuff, (void *)(uintptr_t)recvbuff, count, datatype};
-    struct shape shape;
+    struct cecl_item item = {op, sendbuff, (void *)(uintptr_t)recvbuff, count, datatype, 0, 0,
+                             0,  false};
     struct cecl_bound *bound;
 
     CECL_TRY(cecl_comm_check(comm));
     if (!explanation)
         return cecl_fail(ceclInvalidArgument, "explanation: NULL");
-    CECL_TRY(prepare(comm, &args, &shape, &bound));
+    CECL_TRY(cecl_item_check(comm, &item));
+    CECL_TRY(prepare(comm, &item, item.count > 0, &bound));
     if (bound)
         *explanation = *cecl_bound_explanation(bound);
     else

@@ -45,9 +45,11 @@ struct ceclComm {
     struct cecl_engine engine;
     struct cecl_watch watch;
     bool finalized;
-    unsigned generation; /* of the process that made it: see util/fork.h */
-    ceclComm_t next;     /* in life.c's list of those that are gone */
-    void *check_room;    /* [nranks] signatures, for CECL_CHECK */
+    unsigned generation;           /* of the process that made it: see util/fork.h */
+    ceclComm_t next;               /* in life.c's list of those that are gone */
+    struct cecl_request *requests; /* [requests_room] of the group that is prepared */
+    uint32_t requests_room;
+    void *check_room; /* [nranks] signatures, for CECL_CHECK */
 
     /* The asynchronous error: written once, words first, under the lock. */
     pthread_mutex_t async_lock;
@@ -72,6 +74,8 @@ void cecl_comm_free(ceclComm_t comm, bool drained);
 ceclResult_t cecl_comm_check_handle(ceclComm_t comm);
 /* Those, and finalized and failed communicators. */
 ceclResult_t cecl_comm_check(ceclComm_t comm);
+/* Whether it is good, and its ranks compare their calls (CECL_CHECK). Says nothing. */
+bool cecl_comm_is_checked(ceclComm_t comm);
 /* Keeps what is left of a communicator for a while, so that its handle can be told from a live one;
  * then frees it. */
 void cecl_comm_bury(ceclComm_t comm);

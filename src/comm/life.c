@@ -37,6 +37,13 @@ ceclResult_t cecl_comm_check(ceclComm_t comm)
     return cecl_comm_async(comm);
 }
 
+bool cecl_comm_is_checked(ceclComm_t comm)
+{
+    return comm && comm->magic == CECL_COMM_MAGIC && comm->config.check && !comm->finalized &&
+           comm->generation == cecl_fork_generation() &&
+           atomic_load(&comm->async_result) == ceclSuccess;
+}
+
 void cecl_comm_lose(ceclComm_t comm)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

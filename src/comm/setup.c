@@ -280,6 +280,7 @@ void cecl_comm_free(ceclComm_t comm, bool drained)
             comm->dev->ops->close(comm->dev);
     }
     free(comm->check_room);
+    free(comm->requests);
     pthread_mutex_destroy(&comm->async_lock);
     pthread_mutex_destroy(&comm->watch.lock);
     if (drained)

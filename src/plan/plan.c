@@ -80,6 +80,49 @@ void cecl_plan_copy(struct cecl_plan *plan, struct cecl_place dst, struct cecl_p
     }
 }
 
+/* Adds the copies of part `i` that stand behind barrier `phase` and before the next. */
+static void merge_segment(struct cecl_plan *merged, const struct cecl_plan *plan, uint32_t part,
+                          uint32_t phase)
+{
+    uint32_t at = 0;
+    for (uint32_t s = 0; s < plan->nsteps && at <= phase; s++) {
+        const struct cecl_step *step = &plan->steps[s];
+        if (step->kind != CECL_STEP_COPY) {
+            at = step->phase;
+            continue;
+        }
+        for (uint32_t i = 0; at == phase && i < step->count; i++) {
+            struct cecl_copy copy = plan->copies[step->first + i];
+            copy.dst.window = cecl_window_of(copy.dst.window, part);
+            copy.src.window = cecl_window_of(copy.src.window, part);
+            cecl_plan_copy(merged, copy.dst, copy.src, copy.bytes);
+        }
+    }
+}
+
+ceclResult_t cecl_plan_merge(const struct cecl_plan *plans, uint32_t nplans,
+                             struct cecl_plan *merged)
+{
+    uint32_t phases = 0;
+    cecl_plan_init(merged, &plans[0].call);
+    merged->parts = malloc(nplans * sizeof(*merged->parts));
+    merged->failed = !merged->parts;
+    merged->nparts = nplans;
+    for (uint32_t i = 0; i < nplans; i++) {
+        if (merged->parts)
+            merged->parts[i] = plans[i].call;
+        phases = plans[i].phases > phases ? plans[i].phases : phases;
+    }
+    for (uint32_t phase = 0; phase <= phases; phase++) {
+        for (uint32_t i = 0; i < nplans; i++)
+            merge_segment(merged, &plans[i], i, phase);
+        cecl_plan_close_batch(merged);
+        if (phase < phases)
+            cecl_plan_barrier(merged);
+    }
+    return cecl_plan_finish(merged);
+}
+
 ceclResult_t cecl_plan_finish(struct cecl_plan *plan)
 {
     cecl_plan_close_batch(plan);
@@ -91,6 +134,7 @@ ceclResult_t cecl_plan_finish(struct cecl_plan *plan)
 
 void cecl_plan_free(struct cecl_plan *plan)
 {
+    free(plan->parts);
     free(plan->steps);
     free(plan->copies);
     *plan = (struct cecl_plan){0};

@@ -22,10 +22,18 @@ enum cecl_window {
     CECL_WINDOW_COUNT
 };
 
+/* A plan of several calls (a group) has windows for each: call i's are CECL_WINDOW_COUNT * i further
+ * on, but all share the staging of call 0. */
+#define CECL_GROUP_MAX 4096
+static inline uint16_t cecl_window_of(enum cecl_window window, uint32_t part)
+{
+    return (uint16_t)(window == CECL_WINDOW_STAGING ? window : window + CECL_WINDOW_COUNT * part);
+}
+
 /* A place in memory. */
 struct cecl_place {
     uint64_t offset; /* bytes into the window; 64 bits: a window may pass 4 GiB */
-    uint16_t window; /* enum cecl_window */
+    uint16_t window; /* cecl_window_of */
     uint16_t rank;   /* whose, [0, nranks) */
 };
 
@@ -68,11 +76,14 @@ struct cecl_call {
     enum cecl_direction direction; /* equal on all ranks */
     bool no_sm;                    /* equal on all ranks: nothing is copied within one GPU */
     uint64_t piece_worth;          /* equal on all ranks: see cecl_pieces_of */
-    uint64_t staging_bytes;        /* size of the STAGING window on each rank */
+    uint64_t staging_offset;       /* this call's share of the STAGING window, on each rank */
+    uint64_t staging_bytes;
 };
 
 struct cecl_plan {
-    struct cecl_call call;
+    struct cecl_call call;   /* the first */
+    struct cecl_call *parts; /* [nparts] all calls of a group; NULL: `call` is the only one */
+    uint32_t nparts;
     struct cecl_step *steps;
     struct cecl_copy *copies;
     uint32_t nsteps, steps_capacity;
@@ -97,12 +108,24 @@ void cecl_plan_barrier(struct cecl_plan *plan);
 void cecl_plan_copy(struct cecl_plan *plan, struct cecl_place dst, struct cecl_place src,
                     uint64_t bytes);
 void cecl_plan_close_batch(struct cecl_plan *plan);
+/* Several calls as one: between two barriers stand the copies of all that stand there in the plan of
+ * each. The plans are of one rank, each of barriers and copies; they stay the caller's. */
+ceclResult_t cecl_plan_merge(const struct cecl_plan *plans, uint32_t nplans,
+                             struct cecl_plan *merged);
 /* ceclOutOfMemory if any step was lost; the plan is then freed. */
 ceclResult_t cecl_plan_finish(struct cecl_plan *plan);
 /* Frees and zeroes; a zeroed plan may be freed. */
 void cecl_plan_free(struct cecl_plan *plan);
 
 /* -- reading -- */
+static inline uint32_t cecl_plan_parts(const struct cecl_plan *plan)
+{
+    return plan->parts ? plan->nparts : 1;
+}
+static inline const struct cecl_call *cecl_plan_part(const struct cecl_plan *plan, uint32_t part)
+{
+    return plan->parts ? &plan->parts[part] : &plan->call;
+}
 /* Copies within one rank's memory: each needs an SM on today's drivers. */
 uint32_t cecl_plan_local_copies(const struct cecl_plan *plan);
 uint64_t cecl_plan_bytes(const struct cecl_plan *plan); /* that this rank's copies move */

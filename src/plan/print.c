@@ -14,8 +14,10 @@ static void begin_line(const struct cecl_plan *plan, FILE *out)
 static void print_place(const struct cecl_place *place, FILE *out)
 {
     static const char *const names[CECL_WINDOW_COUNT] = {"send", "recv", "staging"};
-    fprintf(out, "%s[%u]+%" PRIu64, place->window < CECL_WINDOW_COUNT ? names[place->window] : "?",
-            place->rank, place->offset);
+    fputs(names[place->window % CECL_WINDOW_COUNT], out);
+    if (place->window >= CECL_WINDOW_COUNT)
+        fprintf(out, " of call %u", place->window / CECL_WINDOW_COUNT);
+    fprintf(out, "[%u]+%" PRIu64, place->rank, place->offset);
 }
 
 static void print_copies(const struct cecl_plan *plan, const struct cecl_step *step, FILE *out)
@@ -35,11 +37,14 @@ static void print_copies(const struct cecl_plan *plan, const struct cecl_step *s
 
 static void print_lines(const struct cecl_plan *plan, FILE *out)
 {
-    const struct cecl_call *call = &plan->call;
-    begin_line(plan, out);
-    fprintf(out, "plan, %d ranks: %s%s, %" PRIu64 " bytes a block: %s\n", call->nranks,
-            call->op == ceclOpAllGather ? "all-gather" : "all-to-all",
-            call->in_place ? " in place" : "", call->bytes, plan->path);
+    for (uint32_t i = 0; i < cecl_plan_parts(plan); i++) {
+        const struct cecl_call *call = cecl_plan_part(plan, i);
+        begin_line(plan, out);
+        fprintf(out, "%s, %d ranks: %s%s, %" PRIu64 " bytes a block: %s\n",
+                i == 0 ? "plan" : "    and", call->nranks,
+                call->op == ceclOpAllGather ? "all-gather" : "all-to-all",
+                call->in_place ? " in place" : "", call->bytes, plan->path);
+    }
     begin_line(plan, out);
     fprintf(out, "    %s\n", plan->reason);
     for (uint32_t i = 0; i < plan->nsteps; i++) {

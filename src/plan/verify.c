@@ -22,8 +22,11 @@ static void at_least(uint64_t *value, uint64_t least)
 /* User buffers count whole; of staging, which may be large, only what a copy touches. */
 static void measure_plan(struct verifier *v, const struct cecl_plan *plan)
 {
-    at_least(&v->window_bytes[CECL_WINDOW_SEND], verify_send_bytes(&plan->call));
-    at_least(&v->window_bytes[CECL_WINDOW_RECV], verify_recv_bytes(&plan->call));
+    for (uint32_t p = 0; p < cecl_plan_parts(plan); p++) {
+        const struct cecl_call *call = cecl_plan_part(plan, p);
+        at_least(&v->window_bytes[cecl_window_of(CECL_WINDOW_SEND, p)], verify_send_bytes(call));
+        at_least(&v->window_bytes[cecl_window_of(CECL_WINDOW_RECV, p)], verify_recv_bytes(call));
+    }
     for (uint32_t s = 0; s < plan->nsteps; s++)
         for (uint32_t i = 0; plan->steps[s].kind == CECL_STEP_COPY && i < plan->steps[s].count;
              i++) {
@@ -33,11 +36,25 @@ static void measure_plan(struct verifier *v, const struct cecl_plan *plan)
         }
 }
 
+static bool allocate_windows(struct verifier *v)
+{
+    const size_t n = (size_t)v->nranks;
+    bool fine = true;
+    v->tags = calloc((size_t)v->nwindows, sizeof(*v->tags));
+    v->writes = calloc((size_t)v->nwindows, sizeof(*v->writes));
+    v->accesses = calloc((size_t)v->nwindows * n, sizeof(*v->accesses));
+    for (int w = 0; w < v->nwindows && v->tags && v->writes; w++) {
+        v->tags[w] = calloc(n * (size_t)v->window_bytes[w] + 1, sizeof(*v->tags[w]));
+        v->writes[w] = calloc(n * (size_t)v->window_bytes[w] + 1, sizeof(*v->writes[w]));
+        fine = fine && v->tags[w] && v->writes[w];
+    }
+    return fine && v->tags && v->writes && v->accesses;
+}
+
 static bool allocate(struct verifier *v)
 {
     const size_t n = (size_t)v->nranks;
     uint32_t most = 0;
-    bool fine = true;
     for (size_t r = 0; r < n; r++) {
         uint32_t events = 2 + (uint32_t)v->ncalls; /* nothing, the user's turns */
         for (int c = 0; c < v->ncalls; c++)
@@ -48,29 +65,43 @@ static bool allocate(struct verifier *v)
     v->clocks = calloc(n * most * n, sizeof(*v->clocks));
     v->signals = calloc(n * n * (size_t)(v->base[v->ncalls] + 1), sizeof(*v->signals));
     v->highest = calloc(n * n, sizeof(*v->highest));
-    v->writes = calloc(n * (size_t)v->window_bytes[CECL_WINDOW_RECV] + 1, sizeof(*v->writes));
-    v->accesses = calloc(CECL_WINDOW_COUNT * n, sizeof(*v->accesses));
     v->ranks = calloc(n, sizeof(*v->ranks));
-    for (int w = 0; w < CECL_WINDOW_COUNT; w++) {
-        v->tags[w] = calloc(n * (size_t)v->window_bytes[w] + 1, sizeof(*v->tags[w]));
-        fine = fine && v->tags[w];
-    }
-    return fine && v->clocks && v->signals && v->highest && v->writes && v->accesses && v->ranks;
+    return allocate_windows(v) && v->clocks && v->signals && v->highest && v->ranks;
 }
 
 static void release(struct verifier *v)
 {
-    for (int i = 0; v->accesses && i < CECL_WINDOW_COUNT * v->nranks; i++)
+    for (int i = 0; v->accesses && i < v->nwindows * v->nranks; i++)
         free(v->accesses[i].list);
-    for (int w = 0; w < CECL_WINDOW_COUNT; w++)
-        free(v->tags[w]);
+    for (int w = 0; w < v->nwindows; w++) {
+        if (v->tags)
+            free(v->tags[w]);
+        if (v->writes)
+            free(v->writes[w]);
+    }
+    free(v->tags);
+    free(v->writes);
+    free(v->window_bytes);
     free(v->base);
     free(v->clocks);
     free(v->signals);
     free(v->highest);
-    free(v->writes);
     free(v->accesses);
     free(v->ranks);
+}
+
+/* What all examinations need to know of the plans, before their form is known. */
+static bool begin(struct verifier *v)
+{
+    for (int i = 0; i < v->ncalls * v->nranks; i++)
+        if (cecl_plan_parts(&v->plans[i]) > v->nparts)
+            v->nparts = cecl_plan_parts(&v->plans[i]);
+    if (v->nparts > CECL_GROUP_MAX)
+        v->nparts = CECL_GROUP_MAX; /* form refuses it */
+    v->nwindows = CECL_WINDOW_COUNT * (int)v->nparts;
+    v->window_bytes = calloc((size_t)v->nwindows + 1, sizeof(*v->window_bytes));
+    v->base = calloc((size_t)v->ncalls + 1, sizeof(*v->base));
+    return v->window_bytes && v->base;
 }
 
 ceclResult_t cecl_verify(const struct cecl_plan *plans, int ncalls, int nranks)
@@ -80,12 +111,14 @@ ceclResult_t cecl_verify(const struct cecl_plan *plans, int ncalls, int nranks)
     if (!plans || ncalls < 1 || nranks < 1 || nranks > CECL_MAX_RANKS)
         return VERIFY_FAULT("%d calls of %d ranks: 1 call at least, and 1 to %d ranks", ncalls,
                             nranks, CECL_MAX_RANKS);
-    v.base = calloc((size_t)ncalls + 1, sizeof(*v.base));
-    if (!v.base)
-        return cecl_fail(ceclOutOfMemory, "no host memory to verify %d calls", ncalls);
-    ceclResult_t result = verify_form(&v);
+    ceclResult_t result =
+        begin(&v) ? verify_form(&v)
+                  : cecl_fail(ceclOutOfMemory, "no host memory to verify %d calls", ncalls);
     for (int i = 0; i < ncalls * nranks && result == ceclSuccess; i++)
         measure_plan(&v, &plans[i]); /* form holds: no index is astray, no size overflows */
+    for (int w = 0; w < v.nwindows && result == ceclSuccess; w++)
+        if (w % CECL_WINDOW_COUNT != CECL_WINDOW_STAGING)
+            at_least(&v.input_bytes, v.window_bytes[w]);
     for (int c = 0; c < ncalls && result == ceclSuccess; c++)
         v.base[c + 1] = v.base[c] + verify_plan(&v, c, 0)->phases;
     if (result == ceclSuccess && !allocate(&v))

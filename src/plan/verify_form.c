@@ -23,22 +23,39 @@ static ceclResult_t check_call(const struct verifier *v, const struct cecl_call 
         return VERIFY_FAULT("op %d is no collective that is defined here", (int)call->op);
     /* The last: a tag that wraps around would name two bytes. */
     if (call->bytes < 1 || call->bytes > WINDOWS_MAX || !trackable(v, verify_recv_bytes(call)) ||
-        (uint64_t)v->ncalls * (uint64_t)v->nranks * verify_recv_bytes(call) >= UINT32_MAX)
+        (uint64_t)v->ncalls * v->nparts * (uint64_t)v->nranks * verify_recv_bytes(call) >=
+            UINT32_MAX)
         return VERIFY_FAULT("blocks of %" PRIu64
                             " bytes: 1 at least, and no more than can be tracked byte by byte",
                             call->bytes);
     return ceclSuccess;
 }
 
-static ceclResult_t check_place(const struct verifier *v, const struct cecl_call *call,
+/* Where the staging that a plan may use ends. */
+static uint64_t staging_end(const struct cecl_plan *plan)
+{
+    uint64_t end = 0;
+    for (uint32_t i = 0; i < cecl_plan_parts(plan); i++) {
+        const struct cecl_call *call = cecl_plan_part(plan, i);
+        if (call->staging_offset + call->staging_bytes > end)
+            end = call->staging_offset + call->staging_bytes;
+    }
+    return end;
+}
+
+static ceclResult_t check_place(const struct verifier *v, const struct cecl_plan *plan,
                                 const struct cecl_place *place, uint64_t bytes, const char *what)
 {
-    if (place->rank >= v->nranks || place->window >= CECL_WINDOW_COUNT)
+    const uint32_t part = place->window / CECL_WINDOW_COUNT,
+                   kind = place->window % CECL_WINDOW_COUNT;
+    if (place->rank >= v->nranks || part >= cecl_plan_parts(plan) ||
+        (part > 0 && kind == CECL_WINDOW_STAGING))
         return VERIFY_FAULT("%s of a copy is in window %u of rank %u: there is none", what,
                             place->window, place->rank);
-    const uint64_t size = place->window == CECL_WINDOW_SEND   ? verify_send_bytes(call)
-                          : place->window == CECL_WINDOW_RECV ? verify_recv_bytes(call)
-                                                              : call->staging_bytes;
+    const struct cecl_call *call = cecl_plan_part(plan, part);
+    const uint64_t size = kind == CECL_WINDOW_SEND   ? verify_send_bytes(call)
+                          : kind == CECL_WINDOW_RECV ? verify_recv_bytes(call)
+                                                     : staging_end(plan);
     if (bytes == 0 || bytes > size || place->offset > size - bytes)
         return VERIFY_FAULT("%s of a copy is out of its window: offset %" PRIu64 ", %" PRIu64
                             " bytes, the window has %" PRIu64,
@@ -47,7 +64,7 @@ static ceclResult_t check_place(const struct verifier *v, const struct cecl_call
         return VERIFY_FAULT("%s of a copy ends at byte %" PRIu64
                             " of staging: more than can be tracked byte by byte",
                             what, place->offset + bytes);
-    if (place->window == CECL_WINDOW_SEND && call->in_place)
+    if (kind == CECL_WINDOW_SEND && call->in_place)
         return VERIFY_FAULT("%s of a copy is in sendbuff, which an in-place call does not have",
                             what);
     return ceclSuccess;
@@ -55,13 +72,15 @@ static ceclResult_t check_place(const struct verifier *v, const struct cecl_call
 
 /* Writing goes to the output and to staging: not to inputs, and in place not to the rank's own
  * part. */
-static ceclResult_t check_target(const struct cecl_call *call, const struct cecl_copy *copy)
+static ceclResult_t check_target(const struct cecl_plan *plan, const struct cecl_copy *copy)
 {
-    if (copy->dst.window == CECL_WINDOW_SEND)
+    const uint32_t kind = copy->dst.window % CECL_WINDOW_COUNT;
+    const struct cecl_call *call = cecl_plan_part(plan, copy->dst.window / CECL_WINDOW_COUNT);
+    if (kind == CECL_WINDOW_SEND)
         return VERIFY_FAULT("a copy writes to the sendbuff of rank %u", copy->dst.rank);
     const uint64_t own = (uint64_t)copy->dst.rank * call->bytes;
-    if (copy->dst.window == CECL_WINDOW_RECV && call->in_place &&
-        copy->dst.offset < own + call->bytes && own < copy->dst.offset + copy->bytes)
+    if (kind == CECL_WINDOW_RECV && call->in_place && copy->dst.offset < own + call->bytes &&
+        own < copy->dst.offset + copy->bytes)
         return VERIFY_FAULT("a copy writes to rank %u's own part of an in-place call",
                             copy->dst.rank);
     return ceclSuccess;
@@ -83,9 +102,9 @@ static ceclResult_t check_step(const struct verifier *v, const struct cecl_plan 
                             step->count, step->first, plan->ncopies);
     for (uint32_t i = 0; i < step->count; i++) {
         const struct cecl_copy *copy = &plan->copies[step->first + i];
-        CECL_TRY(check_place(v, &plan->call, &copy->dst, copy->bytes, "the target"));
-        CECL_TRY(check_place(v, &plan->call, &copy->src, copy->bytes, "the source"));
-        CECL_TRY(check_target(&plan->call, copy));
+        CECL_TRY(check_place(v, plan, &copy->dst, copy->bytes, "the target"));
+        CECL_TRY(check_place(v, plan, &copy->src, copy->bytes, "the source"));
+        CECL_TRY(check_target(plan, copy));
     }
     return ceclSuccess;
 }
@@ -94,13 +113,21 @@ static ceclResult_t check_step(const struct verifier *v, const struct cecl_plan 
 static ceclResult_t check_plan(const struct verifier *v, int call, int rank, uint32_t *step)
 {
     const struct cecl_plan *plan = verify_plan(v, call, rank), *first = verify_plan(v, call, 0);
-    const struct cecl_call *mine = &plan->call, *zero = &first->call;
-    if (mine->rank != rank || mine->nranks != v->nranks)
-        return VERIFY_FAULT("the plan is of rank %d of %d", mine->rank, mine->nranks);
-    if (mine->op != zero->op || mine->bytes != zero->bytes || mine->in_place != zero->in_place ||
-        mine->staging_bytes != zero->staging_bytes)
-        return VERIFY_FAULT("ranks are in different calls");
-    CECL_TRY(check_call(v, mine));
+    const uint32_t nparts = cecl_plan_parts(plan);
+    if (nparts != cecl_plan_parts(first) || nparts < 1 || nparts > CECL_GROUP_MAX)
+        return VERIFY_FAULT("ranks are in groups of different size: %" PRIu32 " here, %" PRIu32
+                            " on rank 0",
+                            nparts, cecl_plan_parts(first));
+    for (uint32_t i = 0; i < nparts; i++) {
+        const struct cecl_call *mine = cecl_plan_part(plan, i), *zero = cecl_plan_part(first, i);
+        if (mine->rank != rank || mine->nranks != v->nranks)
+            return VERIFY_FAULT("the plan is of rank %d of %d", mine->rank, mine->nranks);
+        if (mine->op != zero->op || mine->bytes != zero->bytes ||
+            mine->in_place != zero->in_place || mine->staging_bytes != zero->staging_bytes ||
+            mine->staging_offset != zero->staging_offset)
+            return VERIFY_FAULT("ranks are in different calls");
+        CECL_TRY(check_call(v, mine));
+    }
     if (plan->phases != first->phases || plan->phases > PHASES_MAX)
         return VERIFY_FAULT("ranks have different phases: %" PRIu32 " on rank 0, %" PRIu32 " here",
                             first->phases, plan->phases);

@@ -29,15 +29,18 @@ struct verify_rank {
 struct verifier {
     const struct cecl_plan *plans;
     int ncalls, nranks;
-    uint64_t window_bytes[CECL_WINDOW_COUNT];
-    uint64_t *base;      /* [ncalls + 1]: flags before each call */
-    uint32_t max_events; /* of any rank, and the stride of clocks */
-    uint32_t *clocks;    /* [rank][event][nranks] */
-    uint32_t *signals;   /* [holder][writer][value]: the writer's event that set it, or 0 */
-    uint64_t *highest;   /* [holder][writer]: value of the flag so far */
-    uint32_t *tags[CECL_WINDOW_COUNT]; /* [rank][byte]: which source byte is there */
-    uint32_t *writes;                  /* [rank][byte of RECV]: in this call */
-    struct verify_accesses *accesses;  /* [window][rank] */
+    uint32_t nparts;        /* the most of any plan */
+    int nwindows;           /* CECL_WINDOW_COUNT * nparts */
+    uint64_t *window_bytes; /* [nwindows] */
+    uint64_t input_bytes;   /* of the largest window of user's data: stride of tags */
+    uint64_t *base;         /* [ncalls + 1]: flags before each call */
+    uint32_t max_events;    /* of any rank, and the stride of clocks */
+    uint32_t *clocks;       /* [rank][event][nranks] */
+    uint32_t *signals;      /* [holder][writer][value]: the writer's event that set it, or 0 */
+    uint64_t *highest;      /* [holder][writer]: value of the flag so far */
+    uint32_t **tags;        /* [nwindows][rank][byte]: which source byte is there */
+    uint32_t **writes;      /* [nwindows][rank][byte], of RECV: in this call */
+    struct verify_accesses *accesses; /* [window][rank] */
     struct verify_rank *ranks;
     bool wrong_data; /* the first wrong byte, in words; a race that caused it says more */
     char words[CECL_MESSAGE_BYTES];
@@ -56,6 +59,11 @@ static inline uint32_t *verify_clock(const struct verifier *v, int rank, uint32_
 static inline uint32_t *verify_tags(const struct verifier *v, int window, int rank)
 {
     return &v->tags[window][(size_t)rank * v->window_bytes[window]];
+}
+
+static inline uint32_t *verify_writes(const struct verifier *v, int window, int rank)
+{
+    return &v->writes[window][(size_t)rank * v->window_bytes[window]];
 }
 
 /* Bytes of the windows that a call uses. */

@@ -52,7 +52,7 @@ static ceclResult_t report(const struct verifier *v, int window, int rank,
     describe(v, b, other, sizeof(other));
     return VERIFY_FAULT("race: %s of rank %d, bytes %" PRIu64 " to %" PRIu64
                         ": %s and %s have no order",
-                        names[window], rank, a->low > b->low ? a->low : b->low,
+                        names[window % CECL_WINDOW_COUNT], rank, a->low > b->low ? a->low : b->low,
                         (a->high < b->high ? a->high : b->high) - 1, one, other);
 }
 
@@ -79,7 +79,7 @@ static ceclResult_t check_window(const struct verifier *v, int window, int rank)
 
 ceclResult_t verify_races(const struct verifier *v)
 {
-    for (int w = 0; w < CECL_WINDOW_COUNT; w++)
+    for (int w = 0; w < v->nwindows; w++)
         for (int r = 0; r < v->nranks; r++)
             CECL_TRY(check_window(v, w, r));
     return ceclSuccess;

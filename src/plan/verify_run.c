@@ -11,13 +11,12 @@
 
 #include "plan/verify_internal.h"
 
-/* The tag of byte `offset` of rank's input to a call; 0 is no byte. */
-static uint32_t tag_of(const struct verifier *v, int call, int rank, uint64_t offset)
+/* The tag of byte `offset` of rank's input to a part of a call; 0 is no byte. */
+static uint32_t tag_of(const struct verifier *v, int call, uint32_t part, int rank, uint64_t offset)
 {
-    const uint64_t most = v->window_bytes[CECL_WINDOW_SEND] > v->window_bytes[CECL_WINDOW_RECV]
-                              ? v->window_bytes[CECL_WINDOW_SEND]
-                              : v->window_bytes[CECL_WINDOW_RECV];
-    return (uint32_t)(((uint64_t)call * (uint64_t)v->nranks + (uint64_t)rank) * most + offset + 1);
+    const uint64_t input =
+        ((uint64_t)call * v->nparts + part) * (uint64_t)v->nranks + (uint64_t)rank;
+    return (uint32_t)(input * v->input_bytes + offset + 1);
 }
 
 static ceclResult_t note(struct verifier *v, int window, int rank, uint64_t low, uint64_t bytes,
@@ -52,11 +51,11 @@ static uint32_t *new_event(struct verifier *v, int rank)
 
 /* ---- the user's turns: before the first call, between calls, after the last */
 
-static ceclResult_t check_output(const struct verifier *v, int call, int rank)
+static ceclResult_t check_part(const struct verifier *v, int call, uint32_t part, int rank)
 {
-    const struct cecl_call *c = &verify_plan(v, call, rank)->call;
-    const uint32_t *tags = verify_tags(v, CECL_WINDOW_RECV, rank);
-    const uint32_t *writes = &v->writes[(size_t)rank * v->window_bytes[CECL_WINDOW_RECV]];
+    const struct cecl_call *c = cecl_plan_part(verify_plan(v, call, rank), part);
+    const int window = cecl_window_of(CECL_WINDOW_RECV, part);
+    const uint32_t *tags = verify_tags(v, window, rank), *writes = verify_writes(v, window, rank);
     for (int p = 0; p < v->nranks; p++)
         for (uint64_t i = 0; i < c->bytes; i++) {
             const uint64_t at = (uint64_t)p * c->bytes + i;
@@ -66,7 +65,7 @@ static ceclResult_t check_output(const struct verifier *v, int call, int rank)
                 return VERIFY_FAULT("call %d, rank %d: byte %" PRIu64
                                     " of the output, from rank %d, was written %" PRIu32 " times",
                                     call, rank, at, p, writes[at]);
-            if (tags[at] != tag_of(v, call, p, from))
+            if (tags[at] != tag_of(v, call, part, p, from))
                 return VERIFY_FAULT("call %d, rank %d: byte %" PRIu64
                                     " of the output is not byte %" PRIu64 " of rank %d's input",
                                     call, rank, at, from, p);
@@ -74,30 +73,46 @@ static ceclResult_t check_output(const struct verifier *v, int call, int rank)
     return ceclSuccess;
 }
 
+static ceclResult_t check_output(const struct verifier *v, int call, int rank)
+{
+    for (uint32_t part = 0; part < cecl_plan_parts(verify_plan(v, call, rank)); part++)
+        CECL_TRY(check_part(v, call, part, rank));
+    return ceclSuccess;
+}
+
+static void clear(const struct verifier *v, uint32_t **bytes, int window, int rank)
+{
+    memset(&bytes[window][(size_t)rank * v->window_bytes[window]], 0,
+           (size_t)v->window_bytes[window] * sizeof(**bytes));
+}
+
 /* New input, and an output that holds nothing of worth. */
 static void renew_data(struct verifier *v, int call, int rank)
 {
-    const struct cecl_call *c = &verify_plan(v, call, rank)->call;
-    uint32_t *send = verify_tags(v, CECL_WINDOW_SEND, rank),
-             *recv = verify_tags(v, CECL_WINDOW_RECV, rank);
-    memset(recv, 0, (size_t)v->window_bytes[CECL_WINDOW_RECV] * sizeof(*recv));
-    memset(&v->writes[(size_t)rank * v->window_bytes[CECL_WINDOW_RECV]], 0,
-           (size_t)v->window_bytes[CECL_WINDOW_RECV] * sizeof(*v->writes));
-    memset(send, 0, (size_t)v->window_bytes[CECL_WINDOW_SEND] * sizeof(*send));
-    uint32_t *input = !c->in_place               ? send
-                      : c->op == ceclOpAllGather ? recv + (uint64_t)rank * c->bytes
-                                                 : recv;
-    for (uint64_t i = 0; i < verify_send_bytes(c); i++)
-        input[i] = tag_of(v, call, rank, i);
+    const struct cecl_plan *plan = verify_plan(v, call, rank);
+    for (uint32_t part = 0; part < cecl_plan_parts(plan); part++) {
+        const struct cecl_call *c = cecl_plan_part(plan, part);
+        const int send = cecl_window_of(CECL_WINDOW_SEND, part),
+                  recv = cecl_window_of(CECL_WINDOW_RECV, part);
+        clear(v, v->tags, send, rank);
+        clear(v, v->tags, recv, rank);
+        clear(v, v->writes, recv, rank);
+        uint32_t *input = verify_tags(v, c->in_place ? recv : send, rank);
+        if (c->in_place && c->op == ceclOpAllGather)
+            input += (uint64_t)rank * c->bytes;
+        for (uint64_t i = 0; i < verify_send_bytes(c); i++)
+            input[i] = tag_of(v, call, part, rank, i);
+    }
 }
 
-/* The user may do with both buffers what they like: it counts as writing all of them. */
+/* The user may do with all buffers what they like: it counts as writing all of them. */
 static ceclResult_t users_turn(struct verifier *v, int rank)
 {
     struct verify_rank *me = &v->ranks[rank];
     new_event(v, rank);
-    CECL_TRY(note(v, CECL_WINDOW_SEND, rank, 0, v->window_bytes[CECL_WINDOW_SEND], rank, true));
-    CECL_TRY(note(v, CECL_WINDOW_RECV, rank, 0, v->window_bytes[CECL_WINDOW_RECV], rank, true));
+    for (int w = 0; w < v->nwindows; w++)
+        if (w % CECL_WINDOW_COUNT != CECL_WINDOW_STAGING && v->window_bytes[w] > 0)
+            CECL_TRY(note(v, w, rank, 0, v->window_bytes[w], rank, true));
     if (me->call > 0 && check_output(v, me->call - 1, rank) != ceclSuccess && !v->wrong_data) {
         v->wrong_data = true; /* the walk goes on: the cause may be a race that shows later */
         memcpy(v->words, cecl_message(), sizeof(v->words));
@@ -170,9 +185,9 @@ static ceclResult_t do_copies(struct verifier *v, int rank, const struct cecl_pl
         memmove(verify_tags(v, copy->dst.window, copy->dst.rank) + copy->dst.offset,
                 verify_tags(v, copy->src.window, copy->src.rank) + copy->src.offset,
                 (size_t)copy->bytes * sizeof(uint32_t));
-        for (uint64_t b = 0; copy->dst.window == CECL_WINDOW_RECV && b < copy->bytes; b++)
-            v->writes[(size_t)copy->dst.rank * v->window_bytes[CECL_WINDOW_RECV] +
-                      copy->dst.offset + b]++;
+        uint32_t *writes = verify_writes(v, copy->dst.window, copy->dst.rank) + copy->dst.offset;
+        for (uint64_t b = 0; b < copy->bytes; b++)
+            writes[b]++;
     }
     return ceclSuccess;
 }

@@ -1,7 +1,7 @@
 /* 10,000 random calls on one communicator: op, size, type, placement, stream and offset vary,
  * memory comes and goes between them.
  * CECL_TEST_CALLS and CECL_TEST_SEED override. Calls run in bursts, so that several are in flight
- * at once. */
+ * at once; half of the bursts are groups. */
 #include "multi.h"
 
 #define SLOTS 8
@@ -84,8 +84,13 @@ static void random_calls_in_bursts_are_right(void **state)
     for (int done = 0; done < total; done += SLOTS) {
         for (int i = 0; i < SLOTS; i++)
             prepare(comm, &slots[i], &x, streams, host);
+        const bool grouped = next(&x) % 2;
+        if (grouped)
+            multi_ok(comm, ceclGroupStart());
         for (int i = 0; i < SLOTS; i++) {
             struct slot *s = &slots[i];
+            if (grouped)
+                s->c.stream = slots[0].c.stream;
             if (s->c.op == ceclOpAllGather)
                 multi_ok(comm,
                          ceclAllGather(s->in, s->out, s->c.count, s->c.type, comm, s->c.stream));
@@ -93,6 +98,8 @@ static void random_calls_in_bursts_are_right(void **state)
                 multi_ok(comm,
                          ceclAlltoAll(s->in, s->out, s->c.count, s->c.type, comm, s->c.stream));
         }
+        if (grouped)
+            multi_ok(comm, ceclGroupEnd());
         for (int i = 0; i < 3; i++)
             multi_ok(comm, ceclStreamSynchronize(comm, streams[i]));
         for (int i = 0; i < SLOTS; i++)

@@ -1,0 +1,38 @@
+/* Collective calls between the public entry points and the engine. */
+#ifndef CECL_COMM_COLLECTIVE_H
+#define CECL_COMM_COLLECTIVE_H
+
+#include "comm/comm.h"
+
+/* One call: its arguments as given, and what follows from them. */
+struct cecl_item {
+    ceclOp_t op;
+    const void *send;
+    void *recv;
+    size_t count;
+    ceclDataType_t type;
+
+    size_t block;      /* bytes that go to or come from one rank */
+    size_t send_bytes; /* of sendbuff */
+    size_t recv_bytes; /* of recvbuff */
+    bool in_place;
+};
+
+/* Checks what can be told from the arguments alone, and fills in the rest of `item`. */
+ceclResult_t cecl_item_check(ceclComm_t comm, struct cecl_item *item);
+
+/* Everything else that can refuse calls that are to be carried out as one. On success *bound is the
+ * plan to issue; NULL when there is nothing to do. Collective under CECL_CHECK=1. */
+ceclResult_t cecl_items_prepare(ceclComm_t comm, const struct cecl_item *items, uint32_t count,
+                                ceclStream_t stream, struct cecl_bound **bound);
+
+/* Enqueues; a failure on the way fails the communicator. */
+ceclResult_t cecl_items_issue(ceclComm_t comm, const struct cecl_bound *bound, ceclStream_t stream);
+
+/* group.c. Whether this thread is between ceclGroupStart and ceclGroupEnd; the call is then kept for
+ * the latter. `result`: whether it was refused, its message recorded: then the group is. */
+bool cecl_group_is_open(void);
+ceclResult_t cecl_group_add(ceclComm_t comm, const struct cecl_item *item, ceclStream_t stream,
+                            ceclResult_t result);
+
+#endif

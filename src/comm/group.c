@@ -1,0 +1,202 @@
+/* Groups: the calls between ceclGroupStart and ceclGroupEnd of a thread, kept until the end and then
+ * carried out as one for each communicator. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/check.h"
+#include "comm/collective.h"
+
+/* A call that waits for the end of the group. */
+struct entry {
+    ceclComm_t comm;
+    ceclStream_t stream;
+    struct cecl_item item;
+};
+
+/* A thread's group. Its memory stays for the next one, until the thread ends. */
+struct group {
+    int depth;
+    uint32_t count, room;
+    struct entry *entries;
+    struct cecl_item *items;   /* [room] of one communicator */
+    struct cecl_bound **bound; /* [room] of each communicator, at its first entry */
+    ceclResult_t failed;       /* the first call that was refused */
+    char words[CECL_MESSAGE_BYTES];
+};
+
+static pthread_key_t key;
+
+static void drop(void *argument)
+{
+    struct group *group = argument;
+    free(group->entries);
+    free(group->items);
+    free(group->bound);
+    free(group);
+}
+
+static void make_key(void)
+{
+    pthread_key_create(&key, drop);
+}
+
+static struct group *current(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static _Thread_local struct group *mine; /* a look, where the key is a call */
+    if (mine)
+        return mine;
+    pthread_once(&once, make_key);
+    mine = calloc(1, sizeof(*mine));
+    if (mine && pthread_setspecific(key, mine) != 0) {
+        free(mine);
+        mine = NULL;
+    }
+    return mine;
+}
+
+static _Thread_local bool is_open;
+
+bool cecl_group_is_open(void)
+{
+    return is_open;
+}
+
+/* Twice the room in all three tables, or none more. */
+static bool grow(struct group *group)
+{
+    const uint32_t room = group->room ? group->room * 2 : 64;
+    struct entry *entries = realloc(group->entries, room * sizeof(*entries));
+    if (entries)
+        group->entries = entries;
+    struct cecl_item *items = realloc(group->items, room * sizeof(*items));
+    if (items)
+        group->items = items;
+    struct cecl_bound **bound = realloc(group->bound, room * sizeof(*bound));
+    if (bound)
+        group->bound = bound;
+    if (!entries || !items || !bound)
+        return false;
+    group->room = room;
+    return true;
+}
+
+/* One stream for a communicator: the calls become one. */
+static ceclResult_t check_stream(const struct group *group, ceclComm_t comm, ceclStream_t stream)
+{
+    for (uint32_t i = 0; i < group->count; i++)
+        if (group->entries[i].comm == comm)
+            return group->entries[i].stream == stream
+                       ? ceclSuccess
+                       : cecl_fail(ceclInvalidUsage,
+                                   "stream %p: calls of one group and communicator go to one "
+                                   "stream; the first of them went to %p",
+                                   (void *)stream, (void *)group->entries[i].stream);
+    return ceclSuccess;
+}
+
+static ceclResult_t keep(struct group *group, ceclComm_t comm, const struct cecl_item *item,
+                         ceclStream_t stream)
+{
+    if (group->count == CECL_GROUP_MAX)
+        return cecl_fail(ceclInvalidUsage, "a group of more than %d calls", CECL_GROUP_MAX);
+    if (group->count == group->room && !grow(group))
+        return cecl_fail(ceclOutOfMemory, "no host memory for a group of %u calls",
+                         group->count + 1);
+    group->entries[group->count++] = (struct entry){comm, stream, *item};
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_group_add(ceclComm_t comm, const struct cecl_item *item, ceclStream_t stream,
+                            ceclResult_t result)
+{
+    struct group *group = current();
+    if (result == ceclSuccess)
+        result = check_stream(group, comm, stream);
+    if (result == ceclSuccess)
+        result = keep(group, comm, item, stream);
+    if (result != ceclSuccess && group->failed == ceclSuccess) {
+        group->failed = result;
+        memcpy(group->words, cecl_message(), sizeof(group->words));
+        if (cecl_comm_is_checked(comm)) /* its peers will compare */
+            (void)!keep(group, comm, item, stream);
+        cecl_fail_with(result, group->words);
+    }
+    return result;
+}
+
+CECL_API ceclResult_t ceclGroupStart(void)
+{
+    struct group *group = current();
+    if (!group)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a group");
+    if (group->depth++ == 0) {
+        group->count = 0;
+        group->failed = ceclSuccess;
+        is_open = true;
+    }
+    return ceclSuccess;
+}
+
+static bool is_first(const struct group *group, uint32_t index)
+{
+    for (uint32_t i = 0; i < index; i++)
+        if (group->entries[i].comm == group->entries[index].comm)
+            return false;
+    return true;
+}
+
+/* Collects the calls of the communicator of entry `first`, the empty ones last. */
+static uint32_t collect(const struct group *group, uint32_t first)
+{
+    uint32_t count = 0;
+    for (int empty = 0; empty < 2; empty++)
+        for (uint32_t i = first; i < group->count; i++)
+            if (group->entries[i].comm == group->entries[first].comm &&
+                (group->entries[i].item.count == 0) == empty)
+                group->items[count++] = group->entries[i].item;
+    return count;
+}
+
+/* All that can be refused comes before anything is enqueued. */
+static ceclResult_t carry_out(struct group *group)
+{
+    for (uint32_t i = 0; i < group->count; i++) {
+        const struct entry *entry = &group->entries[i];
+        group->bound[i] = NULL;
+        if (!is_first(group, i))
+            continue;
+        CECL_TRY(cecl_comm_check(entry->comm));
+        CECL_TRY(cecl_items_prepare(entry->comm, group->items, collect(group, i), entry->stream,
+                                    &group->bound[i]));
+    }
+    for (uint32_t i = 0; i < group->count; i++)
+        if (group->bound[i])
+            CECL_TRY(cecl_items_issue(group->entries[i].comm, group->bound[i],
+                                      group->entries[i].stream));
+    return ceclSuccess;
+}
+
+/* One call was refused, and with it the group. Peers that compare calls hear of it. */
+static ceclResult_t refuse(const struct group *group)
+{
+    for (uint32_t i = 0; i < group->count; i++) {
+        ceclComm_t comm = group->entries[i].comm;
+        struct cecl_signature mine = {.call = CECL_CALLED_GROUP};
+        if (is_first(group, i) && cecl_comm_is_checked(comm))
+            (void)!cecl_check_call(comm, &mine, cecl_fail_with(group->failed, group->words));
+    }
+    return cecl_fail_with(group->failed, group->words);
+}
+
+CECL_API ceclResult_t ceclGroupEnd(void)
+{
+    if (!is_open)
+        return cecl_fail(ceclInvalidUsage, "no ceclGroupStart came before in this thread");
+    struct group *group = current();
+    if (--group->depth > 0)
+        return ceclSuccess;
+    is_open = false;
+    return group->failed != ceclSuccess ? refuse(group) : carry_out(group);
+}

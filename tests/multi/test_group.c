@@ -1,0 +1,272 @@
+/* Groups: many calls as one, and a group with a call that is refused: nothing of it happens. */
+#include "multi.h"
+
+#include <stdio.h>
+
+#define CALLS 64
+#define BLOCK 640
+
+static ceclComm_t comm;
+static unsigned char *recv_buffer[CALLS], *send_buffer[CALLS];
+static size_t all;
+
+static int set_up(void **state)
+{
+    (void)state;
+    all = (size_t)multi_nranks * BLOCK;
+    comm = multi_comm(NULL);
+    for (int i = 0; i < CALLS; i++) {
+        multi_ok(comm, ceclMemAlloc(comm, (void **)&recv_buffer[i], all));
+        multi_ok(comm, ceclMemAlloc(comm, (void **)&send_buffer[i], all));
+    }
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    multi_ok(NULL, ceclCommDestroy(comm));
+    return 0;
+}
+
+static ceclOp_t op_of(int i)
+{
+    return i % 3 == 0 ? ceclOpAlltoAll : ceclOpAllGather;
+}
+
+static bool is_in_place(int i)
+{
+    return i % 2;
+}
+
+static unsigned char *input_of(int i)
+{
+    if (!is_in_place(i))
+        return send_buffer[i];
+    return recv_buffer[i] + (op_of(i) == ceclOpAllGather ? (size_t)multi_rank * BLOCK : 0);
+}
+
+static ceclResult_t call(int i, ceclStream_t stream)
+{
+    return op_of(i) == ceclOpAllGather
+               ? ceclAllGather(input_of(i), recv_buffer[i], BLOCK, ceclUint8, comm, stream)
+               : ceclAlltoAll(input_of(i), recv_buffer[i], BLOCK, ceclUint8, comm, stream);
+}
+
+static void fill(int i, uint64_t seed)
+{
+    unsigned char *host = malloc(all);
+    assert_non_null(host);
+    memset(host, 0x5A, all);
+    multi_put(comm, recv_buffer[i], host, all);
+    const size_t mine = op_of(i) == ceclOpAllGather ? BLOCK : all;
+    multi_fill(host, seed + (uint64_t)i, multi_rank, mine);
+    multi_put(comm, input_of(i), host, mine);
+    free(host);
+}
+
+static void check(int i, uint64_t seed)
+{
+    unsigned char *host = malloc(all);
+    assert_non_null(host);
+    multi_get(comm, host, recv_buffer[i], all);
+    const size_t from = op_of(i) == ceclOpAllGather ? 0 : (size_t)multi_rank * BLOCK;
+    for (int r = 0; r < multi_nranks; r++)
+        for (size_t b = 0; b < BLOCK; b++)
+            if (host[(size_t)r * BLOCK + b] != multi_byte(seed + (uint64_t)i, r, from + b))
+                fail_msg("rank %d: call %d, byte %zu from rank %d", multi_rank, i, b, r);
+    free(host);
+}
+
+/* As usable as before: a whole group, right. */
+static void works(uint64_t seed)
+{
+    for (int i = 0; i < CALLS; i++)
+        fill(i, seed);
+    multi_ok(comm, ceclGroupStart());
+    for (int i = 0; i < CALLS; i++)
+        multi_ok(comm, call(i, NULL));
+    multi_ok(comm, ceclGroupEnd());
+    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+    for (int i = 0; i < CALLS; i++)
+        check(i, seed);
+}
+
+static void mixed_calls_of_a_group_are_right(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed < 4; seed++)
+        works(seed * 1000);
+}
+
+static void nested_empty_and_single_groups_are_right(void **state)
+{
+    (void)state;
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, ceclGroupEnd());
+    fill(0, 5);
+    fill(1, 5);
+    fill(2, 5);
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, call(0, NULL));
+    multi_ok(comm, ceclGroupEnd());
+    multi_ok(comm, ceclAllGather(NULL, NULL, 0, ceclUint8, comm, NULL));
+    multi_ok(comm, call(1, NULL));
+    multi_ok(comm, ceclGroupEnd());
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, call(2, NULL));
+    multi_ok(comm, ceclGroupEnd());
+    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+    for (int i = 0; i < 3; i++)
+        check(i, 5);
+    multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "no ceclGroupStart");
+}
+
+/* Refused on every rank, and nothing has moved. */
+static void a_refused_call_refuses_its_group(void **state)
+{
+    (void)state;
+    unsigned char *host = malloc(all);
+    assert_non_null(host);
+    fill(2, 7);
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, call(2, NULL));
+    multi_refused(comm, ceclAllGather(send_buffer[4], NULL, BLOCK, ceclUint8, comm, NULL),
+                  ceclInvalidArgument, "recvbuff: NULL");
+    multi_ok(comm, call(5, NULL));
+    multi_refused(comm, ceclGroupEnd(), ceclInvalidArgument, "recvbuff: NULL");
+    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+    MPI_Barrier(MPI_COMM_WORLD);
+    multi_get(comm, host, recv_buffer[2], all);
+    for (size_t i = 0; i < all; i++)
+        assert_int_equal(host[i], 0x5A);
+    free(host);
+    works(9);
+}
+
+static void calls_that_share_memory_are_refused(void **state)
+{
+    (void)state;
+    const struct {
+        unsigned char *send, *recv;
+    } second[] = {
+        {send_buffer[1], recv_buffer[0]},           /* the same output */
+        {send_buffer[1], recv_buffer[0] + 1},       /* partly */
+        {recv_buffer[0] + all - 1, recv_buffer[1]}, /* reads what the first writes */
+        {send_buffer[1], send_buffer[0]},           /* writes what the first reads */
+    };
+    for (size_t i = 0; i < sizeof(second) / sizeof(second[0]); i++) {
+        multi_ok(comm, ceclGroupStart());
+        multi_ok(comm, ceclAllGather(send_buffer[0], recv_buffer[0], BLOCK, ceclUint8, comm, NULL));
+        multi_ok(comm, ceclAllGather(second[i].send, second[i].recv, 1, ceclUint8, comm, NULL));
+        multi_refused(comm, ceclGroupEnd(), ceclInvalidArgument, "share memory");
+    }
+    /* both may read the same */
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, ceclAllGather(send_buffer[0], recv_buffer[0], BLOCK, ceclUint8, comm, NULL));
+    multi_ok(comm, ceclAllGather(send_buffer[0], recv_buffer[1], BLOCK, ceclUint8, comm, NULL));
+    multi_ok(comm, ceclGroupEnd());
+    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+    works(11);
+}
+
+static void two_streams_and_too_many_calls_are_refused(void **state)
+{
+    (void)state;
+    ceclStream_t stream;
+    multi_ok(comm, ceclStreamCreate(comm, &stream));
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, call(0, NULL));
+    multi_refused(comm, call(1, stream), ceclInvalidUsage, "one stream");
+    multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "one stream");
+    multi_ok(comm, ceclStreamDestroy(comm, stream));
+    ceclResult_t result = ceclSuccess;
+    multi_ok(comm, ceclGroupStart());
+    for (int i = 0; i < 4097; i++)
+        result = ceclAllGather(NULL, NULL, 0, ceclUint8, comm, NULL);
+    multi_refused(comm, result, ceclInvalidUsage, "4096");
+    multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "4096");
+    works(13);
+}
+
+static void two_communicators_in_one_group_are_right(void **state)
+{
+    (void)state;
+    ceclComm_t other = multi_comm(NULL);
+    unsigned char *out = NULL, *host = malloc(all);
+    assert_non_null(host);
+    multi_ok(other, ceclMemAlloc(other, (void **)&out, all));
+    multi_fill(host, 77, multi_rank, BLOCK);
+    multi_put(other, out + (size_t)multi_rank * BLOCK, host, BLOCK);
+    fill(0, 15);
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, call(0, NULL));
+    multi_ok(other,
+             ceclAllGather(out + (size_t)multi_rank * BLOCK, out, BLOCK, ceclUint8, other, NULL));
+    multi_ok(comm, ceclGroupEnd());
+    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+    multi_ok(other, ceclStreamSynchronize(other, NULL));
+    check(0, 15);
+    multi_get(other, host, out, all);
+    for (size_t i = 0; i < all; i++)
+        assert_int_equal(host[i], multi_byte(77, (int)(i / BLOCK), i % BLOCK));
+    multi_ok(NULL, ceclCommDestroy(other));
+    free(host);
+}
+
+static void differing_groups_are_refused_where_calls_are_compared(void **state)
+{
+    (void)state;
+    const bool odd = multi_rank == multi_nranks - 1;
+    ceclComm_t unchecked = comm;
+    multi_setenv("CECL_CHECK", "1");
+    comm = multi_comm(NULL);
+    multi_setenv("CECL_CHECK", NULL);
+    unsigned char *kept[2] = {recv_buffer[0], recv_buffer[1]}, *two[2];
+    for (int i = 0; i < 2; i++)
+        multi_ok(comm, ceclMemAlloc(comm, (void **)&two[i], all));
+    for (int round = 0; round < 2; round++) {
+        multi_ok(comm, ceclGroupStart());
+        for (int i = 0; i < 2; i++)
+            multi_ok(comm, ceclAllGather(two[i] + (size_t)multi_rank * 8, two[i],
+                                         odd && i == 1 ? 4 : 8, ceclUint8, comm, NULL));
+        multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "count: 8 on rank 0, 4 on rank");
+        multi_ok(comm, ceclGroupStart());
+        for (int i = 0; i < (odd ? 1 : 2); i++)
+            multi_ok(comm, ceclAllGather(two[i] + (size_t)multi_rank * 8, two[i], 8, ceclUint8,
+                                         comm, NULL));
+        multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "the call");
+        const ceclResult_t expected = odd ? ceclInvalidArgument : ceclInvalidUsage;
+        multi_ok(comm, ceclGroupStart());
+        multi_ok(comm,
+                 ceclAllGather(two[0] + (size_t)multi_rank * 8, two[0], 8, ceclUint8, comm, NULL));
+        if (odd)
+            multi_refused(comm, ceclAllGather(NULL, two[1], 8, ceclUint8, comm, NULL),
+                          ceclInvalidArgument, "sendbuff: NULL");
+        else
+            multi_ok(comm, ceclAllGather(two[1] + (size_t)multi_rank * 8, two[1], 8, ceclUint8,
+                                         comm, NULL));
+        multi_refused(comm, ceclGroupEnd(), expected, "sendbuff: NULL");
+        multi_check(comm, &(struct multi_case){.op = ceclOpAllGather, .count = 9, .type = 0}, 3);
+    }
+    recv_buffer[0] = kept[0];
+    recv_buffer[1] = kept[1];
+    multi_ok(NULL, ceclCommDestroy(comm));
+    comm = unchecked;
+}
+
+#define GROUP(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        GROUP(mixed_calls_of_a_group_are_right),
+        GROUP(nested_empty_and_single_groups_are_right),
+        GROUP(a_refused_call_refuses_its_group),
+        GROUP(calls_that_share_memory_are_refused),
+        GROUP(two_streams_and_too_many_calls_are_refused),
+        GROUP(two_communicators_in_one_group_are_right),
+        GROUP(differing_groups_are_refused_where_calls_are_compared),
+    };
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 60);
+}
