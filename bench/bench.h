@@ -43,6 +43,7 @@ struct options {
     bool check, in_place, out_of_place;
     bool nccl, nccl_ce;
     bool enqueue, alloc;
+    int group; /* calls; 0: not asked for */
     enum corruption corrupt;
     size_t alloc_bytes;
     const char *json;
@@ -119,6 +120,9 @@ bool report_json(const struct run *run, const struct result *results, int count)
 /* extras.c: --enqueue, false on failure; --alloc, one of END_... */
 bool extra_enqueue(const struct run *run, struct side *side);
 int extra_alloc(const struct run *run);
+
+/* groups.c: --group; false on failure. */
+bool extra_group(const struct run *run);
 
 /* run.c */
 /* Joins: cecl's communicator and stream, and host memory for the check where one is wanted. */

@@ -21,6 +21,9 @@ static const char usage[] =
     "  --in-place, --out-of-place   only that, or both; default both (alltoall: out of place)\n"
     "  --baseline LIST    of nccl and nccl-ce (zero-CTA policy, registered windows), with commas\n"
     "  --enqueue          also: host time to enqueue one call of the first size\n"
+    "  --group COUNT      also: so many all-gathers of the first size in place, one by one "
+    "against\n"
+    "                     all in one group\n"
     "  --alloc            also: time of a ceclMemAlloc for which a new communicator's pool must\n"
     "                     grow, and of an allocation and its free inside the pool\n"
     "  --alloc-bytes N    size of the former; default 3G\n"
@@ -48,7 +51,7 @@ static bool parse_baseline(const char *text, struct options *o)
     }
 }
 
-enum { TYPE = OPTION_OWN, IN_PLACE, OUT_OF_PLACE, BASELINE, ENQUEUE, ALLOC, ALLOC_BYTES };
+enum { TYPE = OPTION_OWN, IN_PLACE, OUT_OF_PLACE, BASELINE, ENQUEUE, GROUP, ALLOC, ALLOC_BYTES };
 
 static const struct option longs[] = {OPTIONS_SHARED,
                                       {"type", 1, NULL, TYPE},
@@ -56,6 +59,7 @@ static const struct option longs[] = {OPTIONS_SHARED,
                                       {"out-of-place", 0, NULL, OUT_OF_PLACE},
                                       {"baseline", 1, NULL, BASELINE},
                                       {"enqueue", 0, NULL, ENQUEUE},
+                                      {"group", 1, NULL, GROUP},
                                       {"alloc", 0, NULL, ALLOC},
                                       {"alloc-bytes", 1, NULL, ALLOC_BYTES},
                                       {NULL, 0, NULL, 0}};
@@ -80,6 +84,7 @@ static const char *take(struct options *o, int option, const char *value)
             return "nothing: this cecl_perf was built without NCCL";
         return parse_baseline(value, o) ? NULL : "nccl, nccl-ce, or both with a comma";
     case ENQUEUE: o->enqueue = true; return NULL;
+    case GROUP: return parse_count(value, 1, 4096, &o->group) ? NULL : "1 to 4096";
     case ALLOC: o->alloc = true; return NULL;
     case ALLOC_BYTES:
         return parse_bytes(value, LEAST_ALLOC, &o->alloc_bytes) ? NULL : "1M to 1024G";

@@ -1,0 +1,104 @@
+/* --group: many all-gathers, each a call of its own, against the same in one group; in turn. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "clock_wall.h"
+
+#define REPEATS 20
+
+struct many {
+    unsigned char **buffers; /* [count], in place */
+    int count;
+    size_t block;
+};
+
+static bool call_all(const struct run *run, const struct many *many, bool grouped)
+{
+    if (grouped)
+        BENCH_TRY(run, ceclGroupStart());
+    for (int i = 0; i < many->count; i++)
+        BENCH_TRY(run,
+                  ceclAllGather(many->buffers[i] + (size_t)run->rank * many->block,
+                                many->buffers[i], many->block, ceclUint8, run->comm, run->stream));
+    if (grouped)
+        BENCH_TRY(run, ceclGroupEnd());
+    return true;
+}
+
+/* Of all calls, on the slowest rank. */
+static bool time_all(const struct run *run, const struct many *many, bool grouped, double *us)
+{
+    BENCH_TRY(run, ceclStreamSynchronize(run->comm, run->stream));
+    MPI_Barrier(MPI_COMM_WORLD);
+    const double start = wall_us();
+    for (int i = 0; i < REPEATS; i++)
+        if (!call_all(run, many, grouped))
+            return false;
+    BENCH_TRY(run, ceclStreamSynchronize(run->comm, run->stream));
+    const double mine = (wall_us() - start) / REPEATS;
+    MPI_Allreduce(&mine, us, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return true;
+}
+
+static bool check_all(const struct run *run, const struct many *many)
+{
+    const size_t all = (size_t)run->nranks * many->block;
+    unsigned char *host = malloc(all);
+    bool fine = host != NULL;
+    for (int i = 0; i < many->count && fine; i++) {
+        for (size_t b = 0; b < all; b++)
+            host[b] = (unsigned char)(b / many->block == (size_t)run->rank
+                                          ? run->rank * 31 + i * 7 + (int)(b % 251)
+                                          : 0xEE);
+        fine =
+            ceclMemcpyAsync(run->comm, many->buffers[i], host, all, run->stream) == ceclSuccess &&
+            ceclStreamSynchronize(run->comm, run->stream) == ceclSuccess;
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    fine = fine && call_all(run, many, true);
+    for (int i = 0; i < many->count && fine; i++) {
+        fine =
+            ceclMemcpyAsync(run->comm, host, many->buffers[i], all, run->stream) == ceclSuccess &&
+            ceclStreamSynchronize(run->comm, run->stream) == ceclSuccess;
+        for (size_t b = 0; b < all && fine; b++)
+            fine = host[b] == (unsigned char)((int)(b / many->block) * 31 + i * 7 + (int)(b % 251));
+    }
+    free(host);
+    return fine || complain(run, "--group", "bytes are wrong, or a call failed");
+}
+
+static bool measure(const struct run *run, const struct many *many)
+{
+    double us[2][MAX_ROUNDS];
+    if (!check_all(run, many))
+        return false;
+    for (int round = -1; round < run->options.rounds; round++)
+        for (int grouped = 0; grouped < 2; grouped++)
+            if (!time_all(run, many, grouped, &us[grouped][round < 0 ? 0 : round]))
+                return false;
+    for (int grouped = 0; grouped < 2; grouped++)
+        qsort(us[grouped], (size_t)run->options.rounds, sizeof(double), compare_doubles);
+    const double apart = us[0][run->options.rounds / 2], together = us[1][run->options.rounds / 2];
+    if (run->rank == 0)
+        printf("# %d all-gathers of %zu bytes a rank, in place: %.1f us one by one, %.1f us in a "
+               "group (%.3f)\n",
+               many->count, many->block, apart, together, together / apart);
+    return true;
+}
+
+bool extra_group(const struct run *run)
+{
+    struct many many = {.count = run->options.group,
+                        .block = block_of(&run->options, run->nranks, run->options.first)};
+    many.buffers = calloc((size_t)many.count, sizeof(*many.buffers));
+    bool fine = many.buffers || complain(run, "--group", "no host memory");
+    for (int i = 0; i < many.count && fine; i++)
+        fine = ceclMemAlloc(run->comm, (void **)&many.buffers[i],
+                            (size_t)run->nranks * many.block) == ceclSuccess ||
+               complain(run, "ceclMemAlloc", ceclGetLastError(run->comm));
+    fine = fine && measure(run, &many);
+    for (int i = 0; i < many.count && fine; i++)
+        fine = ceclMemFree(run->comm, many.buffers[i]) == ceclSuccess;
+    free(many.buffers);
+    return fine;
+}
