@@ -400,6 +400,35 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAll(const void *sendbuff, void *recv
                                                 ceclDataType_t datatype, ceclComm_t comm,
                                                 ceclStream_t stream);
 
+/* Gathers a different number of elements from each rank.
+ *
+ *     recvcounts {2, 0, 3}, displs {0, 2, 4}:     recvbuff on every rank: [a a . . c c c]
+ *
+ * sendbuff    [sendcount] elements. In place when it is recvbuff + displs[rank] elements: on all
+ *             ranks or on none, those that contribute nothing included.
+ * sendcount   recvcounts[rank].
+ * recvbuff    elements inside one allocation of ceclMemAlloc, at the same offset on all ranks. What
+ *             no block covers is not touched.
+ * recvcounts  [nranks] elements of each rank, equal on all ranks; 0 allowed. Host memory, read
+ *             during the call.
+ * displs      [nranks] where each rank's block begins in recvbuff, in elements, equal on all ranks;
+ *             NULL: one behind the other. Blocks must not overlap.
+ * stream, collective, threads, ownership, errors: as ceclAllGather. Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclAllGatherv(const void *sendbuff, size_t sendcount,
+                                                  void *recvbuff, const size_t recvcounts[],
+                                                  const size_t displs[], ceclDataType_t datatype,
+                                                  ceclComm_t comm, ceclStream_t stream);
+
+/* Copies root's elements to every rank.
+ * sendbuff  [count] elements, read on root alone. In place when it is recvbuff: on all ranks or on
+ *           none.
+ * recvbuff  [count] elements inside one allocation of ceclMemAlloc, at the same offset on all ranks.
+ * root      0 .. nranks-1, equal on all ranks.
+ * stream, collective, threads, ownership, errors: as ceclAllGather. Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclBroadcast(const void *sendbuff, void *recvbuff, size_t count,
+                                                 ceclDataType_t datatype, int root, ceclComm_t comm,
+                                                 ceclStream_t stream);
+
 /* Begins a group: the collectives that this thread calls until the matching ceclGroupEnd are carried
  * out together, in one batch of copies with one exchange of flags. Groups may be nested; the
  * outermost end counts.

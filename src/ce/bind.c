@@ -10,6 +10,7 @@ void cecl_bound_free(struct cecl_bound *bound)
     if (!bound)
         return;
     free(bound->requests);
+    free(bound->layouts);
     free(bound->pieces);
     free(bound->ops);
     free(bound->batch.dst);
@@ -180,7 +181,8 @@ const ceclExplanation_t *cecl_bound_explanation(const struct cecl_bound *bound)
 
 /* ---- the cache: sets of a few ways, replaced in turn */
 
-static size_t set_of(const struct cecl_request *requests, uint32_t count)
+/* `words`: of a layout. */
+static size_t set_of(const struct cecl_request *requests, uint32_t count, uint32_t words)
 {
     uint64_t h = count;
     for (uint32_t i = 0; i < count; i++) {
@@ -190,18 +192,23 @@ static size_t set_of(const struct cecl_request *requests, uint32_t count)
         h *= 0xbf58476d1ce4e5b9u;
         h ^= request->bytes * 4 + (uint64_t)request->op;
         h *= 0x94d049bb133111ebu;
+        for (uint32_t w = 0; request->layout && w < words; w++)
+            h = (h ^ request->layout[w]) * 0x94d049bb133111ebu;
     }
     return (size_t)(h >> 40) % CECL_CACHE_SETS;
 }
 
 static bool is_for(const struct cecl_bound *bound, const struct cecl_request *requests,
-                   uint32_t count)
+                   uint32_t count, uint32_t words)
 {
     if (bound->nrequests != count)
         return false;
     for (uint32_t i = 0; i < count; i++) {
         const struct cecl_request *a = &bound->requests[i], *b = &requests[i];
-        if (a->op != b->op || a->send != b->send || a->recv != b->recv || a->bytes != b->bytes)
+        if (a->op != b->op || a->send != b->send || a->recv != b->recv || a->bytes != b->bytes ||
+            !a->layout != !b->layout)
+            return false;
+        if (a->layout && memcmp(a->layout, b->layout, words * sizeof(*a->layout)) != 0)
             return false;
     }
     return true;
@@ -211,9 +218,10 @@ struct cecl_bound *cecl_engine_lookup(const struct cecl_engine *engine,
                                       const struct cecl_request *requests, uint32_t count,
                                       bool *stale)
 {
-    struct cecl_bound *const *set = engine->cache[set_of(requests, count)];
+    const uint32_t words = 2 * (uint32_t)engine->nranks;
+    struct cecl_bound *const *set = engine->cache[set_of(requests, count, words)];
     for (int w = 0; w < CECL_CACHE_WAYS; w++)
-        if (set[w] && is_for(set[w], requests, count)) {
+        if (set[w] && is_for(set[w], requests, count, words)) {
             *stale = set[w]->generation != engine->pool->generation;
             return set[w];
         }
@@ -227,7 +235,7 @@ void cecl_engine_refresh(const struct cecl_engine *engine, struct cecl_bound *bo
 
 static void keep(struct cecl_engine *engine, struct cecl_bound *bound)
 {
-    const size_t s = set_of(bound->requests, bound->nrequests);
+    const size_t s = set_of(bound->requests, bound->nrequests, 2 * (uint32_t)engine->nranks);
     unsigned way = engine->victim[s]++ % CECL_CACHE_WAYS;
     for (unsigned w = 0; w < CECL_CACHE_WAYS; w++)
         if (!engine->cache[s][w])
@@ -252,6 +260,26 @@ static ceclResult_t make_scratch(struct cecl_engine *engine, size_t count)
     return ceclSuccess;
 }
 
+/* The requests outlive their call, and so must what they point to. `words`: of a layout. */
+static bool keep_requests(struct cecl_bound *bound, const struct cecl_request *requests,
+                          uint32_t count, size_t words)
+{
+    size_t nlayouts = 0;
+    memcpy(bound->requests, requests, count * sizeof(*requests));
+    for (uint32_t i = 0; i < count; i++)
+        nlayouts += requests[i].layout != NULL;
+    if (nlayouts == 0)
+        return true;
+    bound->layouts = malloc(nlayouts * words * sizeof(*bound->layouts));
+    uint64_t *next = bound->layouts;
+    for (uint32_t i = 0; i < count && next; i++)
+        if (requests[i].layout) {
+            bound->requests[i].layout = memcpy(next, requests[i].layout, words * sizeof(*next));
+            next += words;
+        }
+    return bound->layouts != NULL;
+}
+
 ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_request *requests,
                               uint32_t count, const struct cecl_plan *plan, struct cecl_bound **out)
 {
@@ -259,7 +287,10 @@ ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_requ
     if (!bound)
         return cecl_fail(ceclOutOfMemory, "no host memory for a plan of %u steps", plan->nsteps);
 
-    memcpy(bound->requests, requests, count * sizeof(*requests));
+    if (!keep_requests(bound, requests, count, 2 * (size_t)engine->nranks)) {
+        cecl_bound_free(bound);
+        return cecl_fail(ceclOutOfMemory, "no host memory for a plan of %u calls", count);
+    }
     bound->generation = engine->pool->generation;
     ceclResult_t result = bind_steps(engine, plan, bound);
     if (result == ceclSuccess)

@@ -20,6 +20,7 @@ struct cecl_piece {
 
 struct cecl_bound {
     struct cecl_request *requests; /* [nrequests] */
+    uint64_t *layouts;             /* what they point to */
     uint32_t nrequests;
     uint64_t generation; /* of the pool when it was bound */
     uint32_t advance;    /* of the epoch by this call */

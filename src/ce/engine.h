@@ -31,7 +31,8 @@ struct cecl_request {
     ceclOp_t op;
     const void *send;
     void *recv;
-    uint64_t bytes; /* one block */
+    uint64_t bytes;         /* one block */
+    const uint64_t *layout; /* [2 * nranks] as in struct cecl_call, or NULL */
 };
 
 struct cecl_bound;

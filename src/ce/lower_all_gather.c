@@ -1,4 +1,5 @@
-/* All-gather. Rank r owns block r of everyone's recvbuff.
+/* All-gather. Rank r owns block r of everyone's recvbuff: slot r. Blocks may differ in size and lie
+ * anywhere apart from each other; a broadcast is an all-gather to which only its root contributes.
  *
  *     push:  | barrier 1 | my block -> slot r of every peer (own too, out of place) | barrier 2 |
  *
@@ -14,23 +15,32 @@
  * sendbuff: that may be any memory. */
 #include "ce/lowering.h"
 
+static struct cecl_place slot_at(const struct cecl_call *call, int holder, int owner, uint64_t at)
+{
+    return cecl_place_at(CECL_WINDOW_RECV, holder, cecl_block_offset(call, owner) + at);
+}
+
+/* Where this rank's block comes from. */
+static struct cecl_place own_block(const struct cecl_call *call)
+{
+    return call->in_place ? slot_at(call, call->rank, call->rank, 0)
+                          : cecl_place_at(CECL_WINDOW_SEND, call->rank, 0);
+}
+
 static void copy_own_block(const struct cecl_call *call, struct cecl_plan *plan)
 {
-    if (!call->in_place)
-        cecl_plan_copy(
-            plan, cecl_place_at(CECL_WINDOW_RECV, call->rank, (uint64_t)call->rank * call->bytes),
-            cecl_place_at(CECL_WINDOW_SEND, call->rank, 0), call->bytes);
+    const uint64_t bytes = cecl_block_bytes(call, call->rank);
+    if (!call->in_place && bytes > 0)
+        cecl_plan_copy(plan, slot_at(call, call->rank, call->rank, 0), own_block(call), bytes);
 }
 
 static void push_to_peers(const struct cecl_call *call, struct cecl_plan *plan)
 {
-    const uint64_t slot = (uint64_t)call->rank * call->bytes;
-    const struct cecl_place own = call->in_place ? cecl_place_at(CECL_WINDOW_RECV, call->rank, slot)
-                                                 : cecl_place_at(CECL_WINDOW_SEND, call->rank, 0);
+    const uint64_t bytes = cecl_block_bytes(call, call->rank);
     cecl_plan_barrier(plan);
-    for (int i = 1; i < call->nranks; i++)
-        cecl_plan_copy(plan, cecl_place_at(CECL_WINDOW_RECV, cecl_peer_after(call, i), slot), own,
-                       call->bytes);
+    for (int i = 1; i < call->nranks && bytes > 0; i++)
+        cecl_plan_copy(plan, slot_at(call, cecl_peer_after(call, i), call->rank, 0),
+                       own_block(call), bytes);
 }
 
 static void push(const struct cecl_call *call, struct cecl_plan *plan)
@@ -40,19 +50,25 @@ static void push(const struct cecl_call *call, struct cecl_plan *plan)
     cecl_plan_barrier(plan);
 }
 
+/* The piece that this rank returns to the `i`-th rank before it. */
+static void return_piece(const struct cecl_call *call, struct cecl_plan *plan, int i)
+{
+    const int owner = cecl_peer_before(call, i + 1);
+    const uint64_t all = cecl_block_bytes(call, owner);
+    const struct cecl_pieces pieces = cecl_pieces_of(call, all, UINT64_MAX);
+    const uint64_t bytes = i < pieces.count ? cecl_piece_bytes(&pieces, all, 0, i) : 0;
+    const uint64_t at = (uint64_t)i * pieces.bytes;
+    if (bytes > 0)
+        cecl_plan_copy(plan, slot_at(call, owner, owner, at), slot_at(call, call->rank, owner, at),
+                       bytes);
+}
+
 static void push_and_return(const struct cecl_call *call, struct cecl_plan *plan)
 {
-    const struct cecl_pieces pieces = cecl_pieces_of(call, call->bytes, UINT64_MAX);
     push_to_peers(call, plan);
     cecl_plan_barrier(plan);
-    for (int i = 0; i < pieces.count; i++) {
-        const int owner = cecl_peer_before(call, i + 1);
-        const uint64_t bytes = cecl_piece_bytes(&pieces, call->bytes, 0, i);
-        const uint64_t at = (uint64_t)owner * call->bytes + (uint64_t)i * pieces.bytes;
-        if (bytes > 0)
-            cecl_plan_copy(plan, cecl_place_at(CECL_WINDOW_RECV, owner, at),
-                           cecl_place_at(CECL_WINDOW_RECV, call->rank, at), bytes);
-    }
+    for (int i = 0; i < call->nranks - 1; i++)
+        return_piece(call, plan, i);
     cecl_plan_barrier(plan);
 }
 
@@ -62,9 +78,9 @@ static void pull(const struct cecl_call *call, struct cecl_plan *plan)
     cecl_plan_barrier(plan);
     for (int i = 1; i < call->nranks; i++) {
         const int peer = cecl_peer_after(call, i);
-        const uint64_t slot = (uint64_t)peer * call->bytes;
-        cecl_plan_copy(plan, cecl_place_at(CECL_WINDOW_RECV, call->rank, slot),
-                       cecl_place_at(CECL_WINDOW_RECV, peer, slot), call->bytes);
+        if (cecl_block_bytes(call, peer) > 0)
+            cecl_plan_copy(plan, slot_at(call, call->rank, peer, 0), slot_at(call, peer, peer, 0),
+                           cecl_block_bytes(call, peer));
     }
     cecl_plan_barrier(plan);
 }

@@ -10,7 +10,7 @@
 #include "comm/collective.h"
 #include "util/log.h"
 
-static size_t type_bytes(ceclDataType_t type)
+size_t cecl_type_bytes(ceclDataType_t type)
 {
     static const uint8_t bytes[CECL_NUM_TYPES] = {
         [ceclInt8] = 1,    [ceclUint8] = 1,    [ceclInt32] = 4,      [ceclUint32] = 4,
@@ -20,9 +20,21 @@ static size_t type_bytes(ceclDataType_t type)
     return (unsigned)type < CECL_NUM_TYPES ? bytes[type] : 0;
 }
 
+/* Sizes from a layout, whose sums are known to fit. */
+static void apply_layout(ceclComm_t comm, struct cecl_item *item)
+{
+    const uint64_t *sizes = item->layout, *offsets = item->layout + comm->nranks;
+    item->send_bytes = sizes[comm->rank];
+    item->recv_bytes = 0;
+    for (int r = 0; r < comm->nranks; r++)
+        if (sizes[r] > 0 && offsets[r] + sizes[r] > item->recv_bytes)
+            item->recv_bytes = offsets[r] + sizes[r];
+    item->in_place = (uintptr_t)item->send == (uintptr_t)item->recv + offsets[comm->rank];
+}
+
 ceclResult_t cecl_item_check(ceclComm_t comm, struct cecl_item *item)
 {
-    const size_t size = type_bytes(item->type);
+    const size_t size = cecl_type_bytes(item->type);
     size_t all;
 
     CECL_TRY(cecl_comm_check(comm));
@@ -31,17 +43,21 @@ ceclResult_t cecl_item_check(ceclComm_t comm, struct cecl_item *item)
     if (size == 0)
         return cecl_fail(ceclInvalidArgument, "datatype %d: 0 to %d expected (ceclDataType_t)",
                          (int)item->type, CECL_NUM_TYPES - 1);
+    const size_t blocks = item->layout ? 1 : (size_t)comm->nranks; /* a layout's end was checked */
     if (__builtin_mul_overflow(item->count, size, &item->block) ||
-        __builtin_mul_overflow(item->block, (size_t)comm->nranks, &all) || all > PTRDIFF_MAX)
+        __builtin_mul_overflow(item->block, blocks, &all) || all > PTRDIFF_MAX)
         return cecl_fail(ceclInvalidArgument,
                          "count %zu of %zu bytes for %d ranks: more bytes than an address space",
                          item->count, size, comm->nranks);
-    if (item->count > 0 && !item->send)
+    const bool sends = item->layout ? item->layout[comm->rank] > 0 : item->count > 0;
+    if (sends && !item->send)
         return cecl_fail(ceclInvalidArgument, "sendbuff: NULL");
     if (item->count > 0 && !item->recv)
         return cecl_fail(ceclInvalidArgument, "recvbuff: NULL");
     item->recv_bytes = all;
-    if (item->op == ceclOpAllGather) {
+    if (item->layout) {
+        apply_layout(comm, item);
+    } else if (item->op == ceclOpAllGather) {
         item->send_bytes = item->block;
         item->in_place =
             (uintptr_t)item->send == (uintptr_t)item->recv + (size_t)comm->rank * item->block;
@@ -52,6 +68,14 @@ ceclResult_t cecl_item_check(ceclComm_t comm, struct cecl_item *item)
     return ceclSuccess;
 }
 
+/* Where in recvbuff sendbuff is, in place. */
+static size_t in_place_offset(ceclComm_t comm, const struct cecl_item *item)
+{
+    if (item->layout)
+        return item->layout[comm->nranks + comm->rank];
+    return item->op == ceclOpAllGather ? (size_t)comm->rank * item->block : 0;
+}
+
 /* Where the buffers are. Done when a plan is made, and again after memory was freed. */
 static ceclResult_t check_buffers(ceclComm_t comm, const struct cecl_item *item)
 {
@@ -59,7 +83,7 @@ static ceclResult_t check_buffers(ceclComm_t comm, const struct cecl_item *item)
     uint64_t offset;
 
     CECL_TRY(cecl_pool_locate(&comm->pool, item->recv, item->recv_bytes, "recvbuff", &offset));
-    if (item->in_place)
+    if (item->in_place || item->send_bytes == 0)
         return ceclSuccess;
     if (send + item->send_bytes < send)
         return cecl_fail(ceclInvalidArgument, "sendbuff %p: %zu bytes end beyond the last address",
@@ -70,7 +94,7 @@ static ceclResult_t check_buffers(ceclComm_t comm, const struct cecl_item *item)
             "sendbuff %p and recvbuff %p overlap (%zu and %zu bytes); in place, sendbuff "
             "is %p",
             item->send, item->recv, item->send_bytes, item->recv_bytes,
-            (void *)(recv + (item->op == ceclOpAllGather ? (size_t)comm->rank * item->block : 0)));
+            (void *)(recv + in_place_offset(comm, item)));
     if (cecl_pool_holds(&comm->pool, item->send))
         return cecl_pool_locate(&comm->pool, item->send, item->send_bytes, "sendbuff", &offset);
     return comm->dev->ops->check_pointer(comm->dev, item->send, item->send_bytes, "sendbuff");
@@ -132,7 +156,7 @@ static ceclResult_t check_apart(const struct cecl_item *items, uint32_t count)
     for (uint32_t i = 0; i < count; i++) {
         const uintptr_t recv = (uintptr_t)items[i].recv, send = (uintptr_t)items[i].send;
         ranges[n++] = (struct range){recv, recv + items[i].recv_bytes, i, true};
-        if (!items[i].in_place)
+        if (!items[i].in_place && items[i].send_bytes > 0)
             ranges[n++] = (struct range){send, send + items[i].send_bytes, i, false};
     }
     qsort(ranges, n, sizeof(*ranges), by_low);
@@ -153,6 +177,7 @@ static struct cecl_call call_of(ceclComm_t comm, const struct cecl_item *item)
                              .nranks = comm->nranks,
                              .rank = comm->rank,
                              .bytes = item->block,
+                             .layout = item->layout,
                              .in_place = item->in_place,
                              .staging_bytes = (uint64_t)comm->config.staging_bytes};
     cecl_tune(&call, (ceclSmPolicy_t)comm->config.sm_policy, comm->config.direction);
@@ -215,7 +240,9 @@ static ceclResult_t find_plan(ceclComm_t comm, const struct cecl_item *items, ui
 
 static struct cecl_request request_of(const struct cecl_item *item)
 {
-    return (struct cecl_request){item->op, item->send, item->recv, item->block};
+    /* A rank without a block of its own may pass any sendbuff: only what it tells counts. */
+    const void *send = item->send_bytes > 0 || item->in_place ? item->send : NULL;
+    return (struct cecl_request){item->op, send, item->recv, item->block, item->layout};
 }
 
 /* Room for the requests of a group, which stays: a repeated group allocates nothing. */
@@ -253,10 +280,12 @@ static ceclResult_t prepare(ceclComm_t comm, const struct cecl_item *items, uint
 
 static ceclResult_t compare_item(ceclComm_t comm, const struct cecl_item *item, ceclResult_t local)
 {
-    struct cecl_signature mine = {.call = item->op == ceclOpAllGather ? CECL_CALLED_ALL_GATHER
-                                                                      : CECL_CALLED_ALL_TO_ALL,
+    struct cecl_signature mine = {.call = item->called,
                                   .count = item->count,
-                                  .type = (uint64_t)item->type};
+                                  .type = (uint64_t)item->type,
+                                  .root = (uint64_t)item->root};
+    for (int w = 0; item->layout && w < 2 * comm->nranks; w++)
+        mine.layout = (mine.layout ^ item->layout[w]) * 0x9e3779b97f4a7c15u + (mine.layout >> 29);
     if (local == ceclSuccess && item->count > 0) {
         const char *base = cecl_pool_at(&comm->pool, comm->rank, 0);
         mine.in_place = item->in_place;
@@ -303,16 +332,24 @@ ceclResult_t cecl_items_issue(ceclComm_t comm, const struct cecl_bound *bound, c
     return result;
 }
 
-static ceclResult_t collective(struct cecl_item *item, ceclComm_t comm, ceclStream_t stream)
+ceclResult_t cecl_collective_refused(struct cecl_item *item, ceclComm_t comm, ceclStream_t stream,
+                                     ceclResult_t result)
+{
+    if (cecl_group_is_open())
+        return cecl_group_add(comm, item, stream, result);
+    return cecl_comm_is_checked(comm) ? compare_item(comm, item, result) /* the peers compare */
+                                      : result;
+}
+
+ceclResult_t cecl_collective(struct cecl_item *item, ceclComm_t comm, ceclStream_t stream)
 {
     struct cecl_bound *bound = NULL;
     ceclResult_t result = cecl_item_check(comm, item);
+    if (result != ceclSuccess)
+        return cecl_collective_refused(item, comm, stream, result);
     if (cecl_group_is_open())
-        return cecl_group_add(comm, item, stream, result);
-    if (result == ceclSuccess)
-        result = cecl_items_prepare(comm, item, 1, stream, &bound);
-    else if (cecl_comm_is_checked(comm)) /* the peers compare */
-        result = compare_item(comm, item, result);
+        return cecl_group_add(comm, item, stream, ceclSuccess);
+    result = cecl_items_prepare(comm, item, 1, stream, &bound);
     if (result != ceclSuccess || !bound)
         return result;
     return cecl_items_issue(comm, bound, stream);
@@ -321,24 +358,36 @@ static ceclResult_t collective(struct cecl_item *item, ceclComm_t comm, ceclStre
 CECL_API ceclResult_t ceclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount,
                                     ceclDataType_t datatype, ceclComm_t comm, ceclStream_t stream)
 {
-    struct cecl_item item = {
-        ceclOpAllGather, sendbuff, recvbuff, sendcount, datatype, 0, 0, 0, false};
-    return collective(&item, comm, stream);
+    struct cecl_item item = {.op = ceclOpAllGather,
+                             .called = CECL_CALLED_ALL_GATHER,
+                             .send = sendbuff,
+                             .recv = recvbuff,
+                             .count = sendcount,
+                             .type = datatype};
+    return cecl_collective(&item, comm, stream);
 }
 
 CECL_API ceclResult_t ceclAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
                                    ceclDataType_t datatype, ceclComm_t comm, ceclStream_t stream)
 {
-    struct cecl_item item = {ceclOpAlltoAll, sendbuff, recvbuff, count, datatype, 0, 0, 0, false};
-    return collective(&item, comm, stream);
+    struct cecl_item item = {.op = ceclOpAlltoAll,
+                             .called = CECL_CALLED_ALL_TO_ALL,
+                             .send = sendbuff,
+                             .recv = recvbuff,
+                             .count = count,
+                             .type = datatype};
+    return cecl_collective(&item, comm, stream);
 }
 
 CECL_API ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff, const void *recvbuff,
                                   size_t count, ceclDataType_t datatype, ceclComm_t comm,
                                   ceclExplanation_t *explanation)
 {
-    struct cecl_item item = {op, sendbuff, (void *)(uintptr_t)recvbuff, count, datatype, 0, 0,
-                             0,  false};
+    struct cecl_item item = {.op = op,
+                             .send = sendbuff,
+                             .recv = (void *)(uintptr_t)recvbuff,
+                             .count = count,
+                             .type = datatype};
     struct cecl_bound *bound;
 
     CECL_TRY(cecl_comm_check(comm));

@@ -2,6 +2,7 @@
 #ifndef CECL_COMM_COLLECTIVE_H
 #define CECL_COMM_COLLECTIVE_H
 
+#include "comm/check.h"
 #include "comm/comm.h"
 
 /* One call: its arguments as given, and what follows from them. */
@@ -11,12 +12,26 @@ struct cecl_item {
     void *recv;
     size_t count;
     ceclDataType_t type;
+    enum cecl_called called; /* which public call it is */
+    /* Blocks that differ: [2 * nranks] as in struct cecl_call, in bytes; NULL: they do not. The
+     * caller's, until the call returns. */
+    const uint64_t *layout;
+    int root; /* of a rooted call */
 
     size_t block;      /* bytes that go to or come from one rank */
     size_t send_bytes; /* of sendbuff */
     size_t recv_bytes; /* of recvbuff */
     bool in_place;
 };
+
+/* Bytes of an element; 0 for what is no type. */
+size_t cecl_type_bytes(ceclDataType_t type);
+
+/* One public call from its arguments on: made now, or kept for the end of the group. */
+ceclResult_t cecl_collective(struct cecl_item *item, ceclComm_t comm, ceclStream_t stream);
+/* The same for a call that is refused already, its message recorded. */
+ceclResult_t cecl_collective_refused(struct cecl_item *item, ceclComm_t comm, ceclStream_t stream,
+                                     ceclResult_t result);
 
 /* Checks what can be told from the arguments alone, and fills in the rest of `item`. */
 ceclResult_t cecl_item_check(ceclComm_t comm, struct cecl_item *item);

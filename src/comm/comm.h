@@ -47,6 +47,7 @@ struct ceclComm {
     bool finalized;
     unsigned generation;           /* of the process that made it: see util/fork.h */
     ceclComm_t next;               /* in life.c's list of those that are gone */
+    uint64_t *layout;              /* [2 * nranks] of the call that is made */
     struct cecl_request *requests; /* [requests_room] of the group that is prepared */
     uint32_t requests_room;
     void *check_room; /* [nranks] signatures, for CECL_CHECK */

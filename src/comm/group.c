@@ -12,6 +12,7 @@ struct entry {
     ceclComm_t comm;
     ceclStream_t stream;
     struct cecl_item item;
+    size_t layout; /* where that of `item`, if it has one, lies in the group's layouts */
 };
 
 /* A thread's group. Its memory stays for the next one, until the thread ends. */
@@ -19,9 +20,11 @@ struct group {
     int depth;
     uint32_t count, room;
     struct entry *entries;
-    struct cecl_item *items;   /* [room] of one communicator */
-    struct cecl_bound **bound; /* [room] of each communicator, at its first entry */
-    ceclResult_t failed;       /* the first call that was refused */
+    struct cecl_item *items;       /* [room] of one communicator */
+    struct cecl_bound **bound;     /* [room] of each communicator, at its first entry */
+    uint64_t *layouts;             /* [layouts_room] layouts of calls whose blocks differ */
+    size_t nlayouts, layouts_room; /* words */
+    ceclResult_t failed;           /* the first call that was refused */
     char words[CECL_MESSAGE_BYTES];
 };
 
@@ -33,6 +36,7 @@ static void drop(void *argument)
     free(group->entries);
     free(group->items);
     free(group->bound);
+    free(group->layouts);
     free(group);
 }
 
@@ -96,15 +100,32 @@ static ceclResult_t check_stream(const struct group *group, ceclComm_t comm, cec
     return ceclSuccess;
 }
 
+static bool keep_layout(struct group *group, const uint64_t *layout, size_t words)
+{
+    if (group->nlayouts + words > group->layouts_room) {
+        const size_t room = 2 * (group->nlayouts + words);
+        uint64_t *grown = realloc(group->layouts, room * sizeof(*grown));
+        if (!grown)
+            return false;
+        group->layouts = grown;
+        group->layouts_room = room;
+    }
+    memcpy(group->layouts + group->nlayouts, layout, words * sizeof(*layout));
+    group->nlayouts += words;
+    return true;
+}
+
 static ceclResult_t keep(struct group *group, ceclComm_t comm, const struct cecl_item *item,
                          ceclStream_t stream)
 {
     if (group->count == CECL_GROUP_MAX)
         return cecl_fail(ceclInvalidUsage, "a group of more than %d calls", CECL_GROUP_MAX);
-    if (group->count == group->room && !grow(group))
+    const size_t layout = group->nlayouts, words = 2 * (size_t)comm->nranks;
+    if ((group->count == group->room && !grow(group)) ||
+        (item->layout && !keep_layout(group, item->layout, words)))
         return cecl_fail(ceclOutOfMemory, "no host memory for a group of %u calls",
                          group->count + 1);
-    group->entries[group->count++] = (struct entry){comm, stream, *item};
+    group->entries[group->count++] = (struct entry){comm, stream, *item, layout};
     return ceclSuccess;
 }
 
@@ -133,6 +154,7 @@ CECL_API ceclResult_t ceclGroupStart(void)
         return cecl_fail(ceclOutOfMemory, "no host memory for a group");
     if (group->depth++ == 0) {
         group->count = 0;
+        group->nlayouts = 0;
         group->failed = ceclSuccess;
         is_open = true;
     }
@@ -154,8 +176,12 @@ static uint32_t collect(const struct group *group, uint32_t first)
     for (int empty = 0; empty < 2; empty++)
         for (uint32_t i = first; i < group->count; i++)
             if (group->entries[i].comm == group->entries[first].comm &&
-                (group->entries[i].item.count == 0) == empty)
-                group->items[count++] = group->entries[i].item;
+                (group->entries[i].item.count == 0) == empty) {
+                struct cecl_item *item = &group->items[count++];
+                *item = group->entries[i].item;
+                if (item->layout)
+                    item->layout = group->layouts + group->entries[i].layout;
+            }
     return count;
 }
 

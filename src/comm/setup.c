@@ -221,7 +221,8 @@ static ceclComm_t comm_new(int rank, int nranks, const struct cecl_resolved *con
     pthread_mutex_init(&comm->async_lock, NULL);
     pthread_mutex_init(&comm->watch.lock, NULL);
     comm->check_room = cecl_check_room(nranks);
-    if (comm->check_room)
+    comm->layout = calloc(2 * (size_t)nranks, sizeof(*comm->layout));
+    if (comm->check_room && comm->layout)
         return comm;
     cecl_comm_free(comm, true);
     return NULL;
@@ -281,6 +282,7 @@ void cecl_comm_free(ceclComm_t comm, bool drained)
     }
     free(comm->check_room);
     free(comm->requests);
+    free(comm->layout);
     pthread_mutex_destroy(&comm->async_lock);
     pthread_mutex_destroy(&comm->watch.lock);
     if (drained)

@@ -72,6 +72,9 @@ struct cecl_call {
         /* one block: what a rank contributes to an all-gather, or sends to one peer of an
          * all-to-all; >= 1 */
         bytes;
+    /* Of an all-gather whose blocks differ, else NULL: [nranks] sizes, 0 allowed, then [nranks] offsets
+     * in recvbuff; `bytes` is the largest size. The caller's, as long as the plan is looked at. */
+    const uint64_t *layout;
     bool in_place;
     enum cecl_direction direction; /* equal on all ranks */
     bool no_sm;                    /* equal on all ranks: nothing is copied within one GPU */
@@ -79,6 +82,16 @@ struct cecl_call {
     uint64_t staging_offset;       /* this call's share of the STAGING window, on each rank */
     uint64_t staging_bytes;
 };
+
+/* What rank r contributes to an all-gather, and where that lies in recvbuff. */
+static inline uint64_t cecl_block_bytes(const struct cecl_call *call, int rank)
+{
+    return call->layout ? call->layout[rank] : call->bytes;
+}
+static inline uint64_t cecl_block_offset(const struct cecl_call *call, int rank)
+{
+    return call->layout ? call->layout[call->nranks + rank] : (uint64_t)rank * call->bytes;
+}
 
 struct cecl_plan {
     struct cecl_call call;   /* the first */

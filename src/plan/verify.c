@@ -3,14 +3,19 @@
 
 #include "plan/verify_internal.h"
 
-uint64_t verify_send_bytes(const struct cecl_call *call)
+uint64_t verify_send_bytes(const struct cecl_call *call, int rank)
 {
-    return call->op == ceclOpAllGather ? call->bytes : call->bytes * (uint64_t)call->nranks;
+    return call->op == ceclOpAllGather ? cecl_block_bytes(call, rank)
+                                       : call->bytes * (uint64_t)call->nranks;
 }
 
 uint64_t verify_recv_bytes(const struct cecl_call *call)
 {
-    return call->bytes * (uint64_t)call->nranks;
+    uint64_t end = call->layout ? 0 : call->bytes * (uint64_t)call->nranks;
+    for (int r = 0; call->layout && r < call->nranks; r++)
+        if (cecl_block_offset(call, r) + cecl_block_bytes(call, r) > end)
+            end = cecl_block_offset(call, r) + cecl_block_bytes(call, r);
+    return end;
 }
 
 static void at_least(uint64_t *value, uint64_t least)
@@ -24,7 +29,8 @@ static void measure_plan(struct verifier *v, const struct cecl_plan *plan)
 {
     for (uint32_t p = 0; p < cecl_plan_parts(plan); p++) {
         const struct cecl_call *call = cecl_plan_part(plan, p);
-        at_least(&v->window_bytes[cecl_window_of(CECL_WINDOW_SEND, p)], verify_send_bytes(call));
+        at_least(&v->window_bytes[cecl_window_of(CECL_WINDOW_SEND, p)],
+                 verify_send_bytes(call, call->rank));
         at_least(&v->window_bytes[cecl_window_of(CECL_WINDOW_RECV, p)], verify_recv_bytes(call));
     }
     for (uint32_t s = 0; s < plan->nsteps; s++)

@@ -17,6 +17,23 @@ static bool trackable(const struct verifier *v, uint64_t bytes)
     return bytes <= WINDOWS_MAX / (uint64_t)v->nranks;
 }
 
+/* Blocks of a layout end within what can be tracked; alike on all ranks. */
+static ceclResult_t check_layout(const struct cecl_call *mine, const struct cecl_call *zero)
+{
+    if (!mine->layout != !zero->layout || (mine->layout && mine->op != ceclOpAllGather))
+        return VERIFY_FAULT("ranks are in different calls");
+    for (int r = 0; mine->layout && r < mine->nranks; r++) {
+        const uint64_t bytes = cecl_block_bytes(mine, r), offset = cecl_block_offset(mine, r);
+        if (bytes != cecl_block_bytes(zero, r) || offset != cecl_block_offset(zero, r))
+            return VERIFY_FAULT("ranks differ in the block of rank %d", r);
+        if (bytes > mine->bytes || offset > WINDOWS_MAX)
+            return VERIFY_FAULT("block of rank %d: %" PRIu64 " bytes at %" PRIu64
+                                ": larger than the largest, or too far to be tracked",
+                                r, bytes, offset);
+    }
+    return ceclSuccess;
+}
+
 static ceclResult_t check_call(const struct verifier *v, const struct cecl_call *call)
 {
     if (call->op != ceclOpAllGather && call->op != ceclOpAlltoAll)
@@ -53,7 +70,7 @@ static ceclResult_t check_place(const struct verifier *v, const struct cecl_plan
         return VERIFY_FAULT("%s of a copy is in window %u of rank %u: there is none", what,
                             place->window, place->rank);
     const struct cecl_call *call = cecl_plan_part(plan, part);
-    const uint64_t size = kind == CECL_WINDOW_SEND   ? verify_send_bytes(call)
+    const uint64_t size = kind == CECL_WINDOW_SEND   ? verify_send_bytes(call, place->rank)
                           : kind == CECL_WINDOW_RECV ? verify_recv_bytes(call)
                                                      : staging_end(plan);
     if (bytes == 0 || bytes > size || place->offset > size - bytes)
@@ -78,8 +95,11 @@ static ceclResult_t check_target(const struct cecl_plan *plan, const struct cecl
     const struct cecl_call *call = cecl_plan_part(plan, copy->dst.window / CECL_WINDOW_COUNT);
     if (kind == CECL_WINDOW_SEND)
         return VERIFY_FAULT("a copy writes to the sendbuff of rank %u", copy->dst.rank);
-    const uint64_t own = (uint64_t)copy->dst.rank * call->bytes;
-    if (kind == CECL_WINDOW_RECV && call->in_place && copy->dst.offset < own + call->bytes &&
+    const uint64_t own = call->op == ceclOpAllGather ? cecl_block_offset(call, copy->dst.rank)
+                                                     : (uint64_t)copy->dst.rank * call->bytes;
+    const uint64_t bytes =
+        call->op == ceclOpAllGather ? cecl_block_bytes(call, copy->dst.rank) : call->bytes;
+    if (kind == CECL_WINDOW_RECV && call->in_place && copy->dst.offset < own + bytes &&
         own < copy->dst.offset + copy->bytes)
         return VERIFY_FAULT("a copy writes to rank %u's own part of an in-place call",
                             copy->dst.rank);
@@ -126,6 +146,7 @@ static ceclResult_t check_plan(const struct verifier *v, int call, int rank, uin
             mine->in_place != zero->in_place || mine->staging_bytes != zero->staging_bytes ||
             mine->staging_offset != zero->staging_offset)
             return VERIFY_FAULT("ranks are in different calls");
+        CECL_TRY(check_layout(mine, zero));
         CECL_TRY(check_call(v, mine));
     }
     if (plan->phases != first->phases || plan->phases > PHASES_MAX)

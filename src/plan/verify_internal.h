@@ -67,7 +67,7 @@ static inline uint32_t *verify_writes(const struct verifier *v, int window, int 
 }
 
 /* Bytes of the windows that a call uses. */
-uint64_t verify_send_bytes(const struct cecl_call *call);
+uint64_t verify_send_bytes(const struct cecl_call *call, int rank);
 uint64_t verify_recv_bytes(const struct cecl_call *call);
 
 /* verify_form.c: whether each plan is well formed: indices, windows and sizes within bounds.

@@ -51,25 +51,44 @@ static uint32_t *new_event(struct verifier *v, int rank)
 
 /* ---- the user's turns: before the first call, between calls, after the last */
 
-static ceclResult_t check_part(const struct verifier *v, int call, uint32_t part, int rank)
+/* The bytes of the output that come from rank `from`; counts them off `writes`. */
+static ceclResult_t check_block(const struct verifier *v, int call, uint32_t part, int rank,
+                                int from)
 {
     const struct cecl_call *c = cecl_plan_part(verify_plan(v, call, rank), part);
     const int window = cecl_window_of(CECL_WINDOW_RECV, part);
-    const uint32_t *tags = verify_tags(v, window, rank), *writes = verify_writes(v, window, rank);
-    for (int p = 0; p < v->nranks; p++)
-        for (uint64_t i = 0; i < c->bytes; i++) {
-            const uint64_t at = (uint64_t)p * c->bytes + i;
-            const uint64_t from = c->op == ceclOpAllGather ? i : (uint64_t)rank * c->bytes + i;
-            const uint32_t expected = c->in_place && p == rank ? 0 : 1;
-            if (writes[at] != expected)
-                return VERIFY_FAULT("call %d, rank %d: byte %" PRIu64
-                                    " of the output, from rank %d, was written %" PRIu32 " times",
-                                    call, rank, at, p, writes[at]);
-            if (tags[at] != tag_of(v, call, part, p, from))
-                return VERIFY_FAULT("call %d, rank %d: byte %" PRIu64
-                                    " of the output is not byte %" PRIu64 " of rank %d's input",
-                                    call, rank, at, from, p);
-        }
+    const uint32_t *tags = verify_tags(v, window, rank);
+    uint32_t *writes = verify_writes(v, window, rank);
+    const bool gathers = c->op == ceclOpAllGather;
+    const uint64_t bytes = gathers ? cecl_block_bytes(c, from) : c->bytes;
+    for (uint64_t i = 0; i < bytes; i++) {
+        const uint64_t at = (gathers ? cecl_block_offset(c, from) : (uint64_t)from * bytes) + i;
+        const uint64_t source = gathers ? i : (uint64_t)rank * bytes + i;
+        const uint32_t expected = c->in_place && from == rank ? 0 : 1;
+        if (writes[at] != expected)
+            return VERIFY_FAULT("call %d, rank %d: byte %" PRIu64
+                                " of the output, from rank %d, was written %" PRIu32 " times",
+                                call, rank, at, from, writes[at]);
+        writes[at] = 0;
+        if (tags[at] != tag_of(v, call, part, from, source))
+            return VERIFY_FAULT("call %d, rank %d: byte %" PRIu64
+                                " of the output is not byte %" PRIu64 " of rank %d's input",
+                                call, rank, at, source, from);
+    }
+    return ceclSuccess;
+}
+
+static ceclResult_t check_part(const struct verifier *v, int call, uint32_t part, int rank)
+{
+    const int window = cecl_window_of(CECL_WINDOW_RECV, part);
+    const uint32_t *writes = verify_writes(v, window, rank);
+    for (int from = 0; from < v->nranks; from++)
+        CECL_TRY(check_block(v, call, part, rank, from));
+    for (uint64_t at = 0; at < v->window_bytes[window]; at++)
+        if (writes[at] > 0)
+            return VERIFY_FAULT("call %d, rank %d: byte %" PRIu64
+                                " is no output, but was written %" PRIu32 " times",
+                                call, rank, at, writes[at]);
     return ceclSuccess;
 }
 
@@ -99,8 +118,8 @@ static void renew_data(struct verifier *v, int call, int rank)
         clear(v, v->writes, recv, rank);
         uint32_t *input = verify_tags(v, c->in_place ? recv : send, rank);
         if (c->in_place && c->op == ceclOpAllGather)
-            input += (uint64_t)rank * c->bytes;
-        for (uint64_t i = 0; i < verify_send_bytes(c); i++)
+            input += cecl_block_offset(c, rank);
+        for (uint64_t i = 0; i < verify_send_bytes(c, rank); i++)
             input[i] = tag_of(v, call, part, rank, i);
     }
 }

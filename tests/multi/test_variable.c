@@ -1,0 +1,231 @@
+/* Variable all-gather and broadcast: counts, places, roots, in place and out of place, alone and in
+ * groups; and what they refuse. */
+#include "multi.h"
+
+#include <stdio.h>
+
+#define MOST 3000
+
+static ceclComm_t comm;
+static unsigned char *recv_buffer, *send_buffer, *host;
+static size_t room; /* bytes of each */
+
+static int set_up(void **state)
+{
+    (void)state;
+    room = (size_t)multi_nranks * (MOST + 100) * 4;
+    comm = multi_comm(NULL);
+    host = malloc(room);
+    assert_non_null(host);
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv_buffer, room));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&send_buffer, room));
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    free(host);
+    multi_ok(NULL, ceclCommDestroy(comm));
+    return 0;
+}
+
+static uint64_t next(uint64_t *x)
+{
+    *x = *x * 6364136223846793005u + 1442695040888963407u;
+    return *x >> 33;
+}
+
+struct variable {
+    size_t counts[64], displs[64];
+    bool in_place, dense;
+};
+
+/* Blocks in an order of their own with gaps, or one behind the other; ranks draw alike. */
+static void draw(uint64_t *x, struct variable *v)
+{
+    const int first = (int)(next(x) % (uint64_t)multi_nranks);
+    size_t at = 0;
+    v->in_place = next(x) % 2;
+    v->dense = next(x) % 3 == 0;
+    for (int i = 0; i < multi_nranks; i++) {
+        const int r = v->dense ? i : (first + i) % multi_nranks;
+        v->counts[r] = next(x) % 4 == 0 ? 0 : next(x) % MOST;
+        at += v->dense ? 0 : next(x) % 50;
+        v->displs[r] = at;
+        at += v->counts[r];
+    }
+}
+
+static unsigned char *place_of(const struct variable *v)
+{
+    return v->in_place ? recv_buffer + v->displs[multi_rank] * 2 : send_buffer;
+}
+
+static void fill(const struct variable *v, uint64_t seed)
+{
+    const size_t mine = v->counts[multi_rank] * 2;
+    memset(host, 0x5A, room);
+    multi_put(comm, recv_buffer, host, room);
+    multi_fill(host, seed, multi_rank, mine);
+    if (mine > 0)
+        multi_put(comm, place_of(v), host, mine);
+}
+
+static ceclResult_t gather(const struct variable *v)
+{
+    return ceclAllGatherv(place_of(v), v->counts[multi_rank], recv_buffer, v->counts,
+                          v->dense ? NULL : v->displs, ceclBfloat16, comm, NULL);
+}
+
+/* Every byte: of blocks the right one, beside them what was there. */
+static void check(const struct variable *v, uint64_t seed)
+{
+    multi_get(comm, host, recv_buffer, room);
+    for (int r = 0; r < multi_nranks; r++)
+        for (size_t i = 0; i < v->counts[r] * 2; i++) {
+            unsigned char *byte = &host[v->displs[r] * 2 + i];
+            if (*byte != multi_byte(seed, r, i))
+                fail_msg("rank %d: byte %zu from rank %d is wrong", multi_rank, i, r);
+            *byte = 0x5A;
+        }
+    for (size_t i = 0; i < room; i++)
+        assert_int_equal(host[i], 0x5A);
+}
+
+static void blocks_that_differ_are_right(void **state)
+{
+    (void)state;
+    uint64_t x = 4711;
+    for (uint64_t round = 0; round < 40; round++) {
+        struct variable v;
+        draw(&x, &v);
+        fill(&v, round);
+        for (int times = 0; times < 2; times++) /* the second from the kept plan */
+            multi_ok(comm, gather(&v));
+        multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+        check(&v, round);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
+
+static void broadcasts_from_every_root_are_right(void **state)
+{
+    (void)state;
+    for (int root = 0; root < multi_nranks; root++)
+        for (int in_place = 0; in_place < 2; in_place++) {
+            const size_t bytes = 5000 + (size_t)root;
+            unsigned char *from = in_place ? recv_buffer : send_buffer;
+            memset(host, 0x5A, room);
+            multi_put(comm, recv_buffer, host, room);
+            multi_fill(host, 31, root, bytes);
+            if (multi_rank == root)
+                multi_put(comm, from, host, bytes);
+            MPI_Barrier(MPI_COMM_WORLD);
+            multi_ok(comm, ceclBroadcast(from, recv_buffer, bytes, ceclUint8, root, comm, NULL));
+            multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+            multi_get(comm, host, recv_buffer, room);
+            for (size_t i = 0; i < room; i++)
+                assert_int_equal(host[i], i < bytes ? multi_byte(31, root, i) : 0x5A);
+            MPI_Barrier(MPI_COMM_WORLD);
+        }
+}
+
+static void they_may_be_grouped(void **state)
+{
+    (void)state;
+    unsigned char *other = NULL;
+    uint64_t x = 99;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&other, 4000));
+    for (uint64_t round = 0; round < 10; round++) {
+        struct variable v;
+        draw(&x, &v);
+        fill(&v, round);
+        multi_fill(host, 8, 1, 4000);
+        if (multi_rank == 1)
+            multi_put(comm, other, host, 4000);
+        MPI_Barrier(MPI_COMM_WORLD);
+        multi_ok(comm, ceclGroupStart());
+        multi_ok(comm, gather(&v));
+        multi_ok(comm, ceclBroadcast(other, other, 4000, ceclUint8, 1, comm, NULL));
+        multi_ok(comm, ceclGroupEnd());
+        multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+        check(&v, round);
+        multi_get(comm, host, other, 4000);
+        for (size_t i = 0; i < 4000; i++)
+            assert_int_equal(host[i], multi_byte(8, 1, i));
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    multi_ok(comm, ceclMemFree(comm, other));
+}
+
+static void bad_arguments_are_named(void **state)
+{
+    (void)state;
+    size_t counts[64], displs[64];
+    for (int r = 0; r < multi_nranks; r++) {
+        counts[r] = 10;
+        displs[r] = (size_t)r * 9;
+    }
+    multi_refused(comm, ceclAllGatherv(send_buffer, 10, recv_buffer, NULL, NULL, 0, comm, NULL),
+                  ceclInvalidArgument, "recvcounts: NULL");
+    multi_refused(comm, ceclAllGatherv(send_buffer, 9, recv_buffer, counts, NULL, 0, comm, NULL),
+                  ceclInvalidArgument, "sendcount 9");
+    multi_refused(comm, ceclAllGatherv(send_buffer, 10, recv_buffer, counts, displs, 0, comm, NULL),
+                  ceclInvalidArgument, "the blocks of ranks 0 and 1 overlap at byte 9");
+    multi_refused(comm, ceclAllGatherv(NULL, 10, recv_buffer, counts, NULL, 0, comm, NULL),
+                  ceclInvalidArgument, "sendbuff: NULL");
+    multi_refused(comm, ceclAllGatherv(send_buffer, 10, recv_buffer, counts, NULL, -1, comm, NULL),
+                  ceclInvalidArgument, "datatype -1");
+    displs[multi_nranks - 1] = SIZE_MAX / 2;
+    multi_refused(
+        comm, ceclAllGatherv(send_buffer, 10, recv_buffer, counts, displs, ceclInt64, comm, NULL),
+        ceclInvalidArgument, "address space");
+    counts[0] = room + 256;
+    displs[multi_nranks - 1] = 0;
+    multi_refused(
+        comm,
+        ceclAllGatherv(send_buffer, counts[multi_rank], recv_buffer, counts, NULL, 0, comm, NULL),
+        ceclInvalidUsage, "left in its allocation");
+    multi_refused(comm, ceclBroadcast(send_buffer, recv_buffer, 4, 0, multi_nranks, comm, NULL),
+                  ceclInvalidArgument, "root");
+    multi_refused(comm, ceclBroadcast(send_buffer, recv_buffer, 4, 0, -1, comm, NULL),
+                  ceclInvalidArgument, "root -1");
+    multi_refused(comm, ceclBroadcast(send_buffer, recv_buffer, SIZE_MAX, ceclInt64, 0, comm, NULL),
+                  ceclInvalidArgument, "address space");
+}
+
+static void ranks_that_differ_are_told_where_calls_are_compared(void **state)
+{
+    (void)state;
+    const bool odd = multi_rank == multi_nranks - 1;
+    size_t counts[64];
+    multi_setenv("CECL_CHECK", "1");
+    ceclComm_t checked = multi_comm(NULL);
+    multi_setenv("CECL_CHECK", NULL);
+    char *recv = NULL, *send = NULL;
+    multi_ok(checked, ceclMemAlloc(checked, (void **)&recv, (size_t)multi_nranks * 64));
+    multi_ok(checked, ceclMemAlloc(checked, (void **)&send, 64));
+    for (int r = 0; r < multi_nranks; r++)
+        counts[r] = r == 0 && odd ? 7 : 8;
+    multi_refused(checked,
+                  ceclAllGatherv(send, counts[multi_rank], recv, counts, NULL, 0, checked, NULL),
+                  ceclInvalidUsage, "ranks differ in recvcounts or displs");
+    multi_refused(checked, ceclBroadcast(recv, recv, 8, 0, odd ? 1 : 0, checked, NULL),
+                  ceclInvalidUsage, "root: 0 on rank 0, 1 on rank");
+    multi_check(checked, &(struct multi_case){.op = ceclOpAllGather, .count = 9, .type = 0}, 3);
+    multi_ok(NULL, ceclCommDestroy(checked));
+}
+
+#define VARIABLE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        VARIABLE(blocks_that_differ_are_right),
+        VARIABLE(broadcasts_from_every_root_are_right),
+        VARIABLE(they_may_be_grouped),
+        VARIABLE(bad_arguments_are_named),
+        VARIABLE(ranks_that_differ_are_told_where_calls_are_compared),
+    };
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 60);
+}

@@ -1,0 +1,67 @@
+/* All-gathers whose blocks differ: in size, also none, and in where they lie; broadcasts among them. */
+#include "plans.h"
+
+#define RANKS_MAX 16
+
+static uint64_t next(uint64_t *x)
+{
+    *x = *x * 6364136223846793005u + 1442695040888963407u;
+    return *x >> 33;
+}
+
+/* Blocks one after the other in a random order, with gaps; alike on all ranks. */
+static void draw(uint64_t *x, int n, struct cecl_call *call, uint64_t layout[2 * RANKS_MAX])
+{
+    uint64_t at = next(x) % 3;
+    const int first = (int)(next(x) % (uint64_t)n), only = (int)(next(x) % 4) == 0 ? first : -1;
+    *call = call_of(ceclOpAllGather, next(x) % 2, next(x) % 2 ? CECL_PUSH : CECL_PULL, 1);
+    for (int i = 0; i < n; i++) {
+        const int r = (first + i * (n % 7 == 0 ? 1 : 7)) % n; /* every rank once */
+        layout[r] = only >= 0 && r != only ? 0 : next(x) % 3 == 0 ? 0 : 1 + next(x) % 20;
+        layout[n + r] = at;
+        at += layout[r] + next(x) % 3;
+        call->bytes = layout[r] > call->bytes ? layout[r] : call->bytes;
+    }
+    call->layout = layout;
+    call->no_sm = next(x) % 2;
+    call->piece_worth = 1 + next(x) % 9;
+}
+
+static void blocks_that_differ_are_right(void **state)
+{
+    (void)state;
+    uint64_t x = 77;
+    for (int round = 0; round < 400; round++) {
+        const int n = 1 + round % RANKS_MAX;
+        uint64_t layouts[3][2 * RANKS_MAX];
+        struct cecl_call calls[3];
+        for (int c = 0; c < 3; c++)
+            draw(&x, n, &calls[c], layouts[c]);
+        verify_calls(calls, 3, n);
+    }
+}
+
+static void a_write_beside_the_blocks_is_found(void **state)
+{
+    (void)state;
+    const uint64_t layout[] = {4, 4, 0, 8}; /* a gap at 4 */
+    struct cecl_call call = call_of(ceclOpAllGather, false, CECL_PUSH, 4);
+    call.layout = layout;
+    struct cecl_plan *plans = lower_all(&call, 1, 2);
+    assert_int_equal(cecl_verify(plans, 1, 2), ceclSuccess);
+    plans[0].copies[0].bytes = 3;
+    assert_int_equal(cecl_verify(plans, 1, 2), ceclInternalError);
+    plans[0].copies[0].bytes = 4;
+    plans[0].copies[0].dst.offset = 4;
+    assert_int_equal(cecl_verify(plans, 1, 2), ceclInternalError);
+    free_plans(plans, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocks_that_differ_are_right),
+        cmocka_unit_test(a_write_beside_the_blocks_is_found),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
