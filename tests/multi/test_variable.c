@@ -175,8 +175,10 @@ static void bad_arguments_are_named(void **state)
                   ceclInvalidArgument, "the blocks of ranks 0 and 1 overlap at byte 9");
     multi_refused(comm, ceclAllGatherv(NULL, 10, recv_buffer, counts, NULL, 0, comm, NULL),
                   ceclInvalidArgument, "sendbuff: NULL");
-    multi_refused(comm, ceclAllGatherv(send_buffer, 10, recv_buffer, counts, NULL, -1, comm, NULL),
-                  ceclInvalidArgument, "datatype -1");
+    multi_refused(
+        comm,
+        ceclAllGatherv(send_buffer, 10, recv_buffer, counts, NULL, (ceclDataType_t)-1, comm, NULL),
+        ceclInvalidArgument, "datatype -1");
     displs[multi_nranks - 1] = SIZE_MAX / 2;
     multi_refused(
         comm, ceclAllGatherv(send_buffer, 10, recv_buffer, counts, displs, ceclInt64, comm, NULL),
