@@ -100,12 +100,9 @@ static bool time_round(struct bench *b, struct trial *t, int first, int round)
     return true;
 }
 
-static bool measure(struct bench *b, struct trial *t)
+static bool time_rounds(struct bench *b, struct trial *t)
 {
     const struct options *o = &b->run.options;
-    for (int i = 0; i < t->ncontenders; i++)
-        if (t->contenders[i].on && !check(b, &t->contenders[i], t->block))
-            return false;
     /* What warming leaves in place 0 is overwritten. */
     for (int i = 0; i < o->warmup; i++)
         if (!time_round(b, t, i % t->ncontenders, 0))
@@ -113,6 +110,24 @@ static bool measure(struct bench *b, struct trial *t)
     for (int i = 0; i < o->rounds; i++)
         if (!time_round(b, t, i % t->ncontenders, i))
             return false;
+    return true;
+}
+
+/* Host copies run beside the rounds alone: a check's own copies would wait for them for long. */
+static bool measure(struct bench *b, struct trial *t)
+{
+    const bool copies = b->settings.host_copies;
+    for (int i = 0; i < t->ncontenders; i++)
+        if (t->contenders[i].on && !check(b, &t->contenders[i], t->block))
+            return false;
+    if (copies && !(b->copies = copies_start(&b->run)))
+        return false;
+    if (!time_rounds(b, t) || !copies_fine(b->copies, &b->run))
+        return false; /* the process ends, and the copies with it */
+    const double rate = copies_stop(b->copies);
+    b->copies = NULL;
+    if (copies && b->run.rank == 0)
+        printf("\n# host copies: %.1f GB/s each way, on rank 0, over these rounds", rate);
     return true;
 }
 
@@ -134,19 +149,6 @@ static bool measure_sizes(struct bench *b)
     return true;
 }
 
-static bool measure_beside_copies(struct bench *b)
-{
-    const bool wanted = b->settings.host_copies;
-    if (wanted && !(b->copies = copies_start(&b->run)))
-        return false;
-    if (!measure_sizes(b) || !copies_fine(b->copies, &b->run))
-        return false; /* the process ends, and the copies with it */
-    const double rate = copies_stop(b->copies);
-    if (wanted && b->run.rank == 0)
-        printf("\n# host copies: %.1f GB/s each way, on rank 0, over checks and rounds\n", rate);
-    return true;
-}
-
 static int perform_joined(struct bench *b)
 {
     if (!b->run.cuda) {
@@ -157,7 +159,7 @@ static int perform_joined(struct bench *b)
     }
     limit(&b->run, "opening");
     if (!(b->gpu = gpu_open(&b->run, b->settings.gemm)) ||
-        !contenders_open(&b->contenders, &b->run) || !measure_beside_copies(b) ||
+        !contenders_open(&b->contenders, &b->run) || !measure_sizes(b) ||
         !table_json(&b->run, &b->settings, b->trials, b->ntrials) ||
         !contenders_close(&b->contenders, &b->run))
         return END_BROKEN;
