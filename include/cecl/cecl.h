@@ -384,6 +384,17 @@ CECL_API CECL_CHECKED ceclResult_t ceclAllGather(const void *sendbuff, void *rec
                                                  size_t sendcount, ceclDataType_t datatype,
                                                  ceclComm_t comm, ceclStream_t stream);
 
+/* Tells where this rank's own block lies in the recvbuff of an all-gather: what is written there is
+ * gathered in place, without a copy of its own.
+ * recvbuff  [nranks * count] elements inside one allocation of ceclMemAlloc.
+ * count     elements of one rank; datatype their type.
+ * shard     [out] recvbuff + rank * count elements; written on success only.
+ * Local. Threads: one call at a time. Ownership: recvbuff's.
+ * Errors: ceclInvalidArgument (NULL, unknown datatype, size overflow), ceclInvalidUsage (recvbuff in
+ * no allocation, or past its end). Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclShard(ceclComm_t comm, void *recvbuff, size_t count,
+                                             ceclDataType_t datatype, void **shard);
+
 /* Sends block j of `sendbuff` to rank j, which receives it as block `rank` of its `recvbuff`.
  *
  *     sendbuff on rank 0: [a0][a1][a2]     recvbuff on rank 0: [a0][b0][c0]

@@ -367,6 +367,24 @@ CECL_API ceclResult_t ceclAllGather(const void *sendbuff, void *recvbuff, size_t
     return cecl_collective(&item, comm, stream);
 }
 
+CECL_API ceclResult_t ceclShard(ceclComm_t comm, void *recvbuff, size_t count,
+                                ceclDataType_t datatype, void **shard)
+{
+    struct cecl_item item = {.op = ceclOpAllGather,
+                             .send = recvbuff,
+                             .recv = recvbuff,
+                             .count = count,
+                             .type = datatype};
+    uint64_t offset;
+    CECL_TRY(cecl_comm_check(comm));
+    if (!recvbuff || !shard)
+        return cecl_fail(ceclInvalidArgument, "%s: NULL", recvbuff ? "shard" : "recvbuff");
+    CECL_TRY(cecl_item_check(comm, &item));
+    CECL_TRY(cecl_pool_locate(&comm->pool, recvbuff, item.recv_bytes, "recvbuff", &offset));
+    *shard = (char *)recvbuff + (size_t)comm->rank * item.block;
+    return ceclSuccess;
+}
+
 CECL_API ceclResult_t ceclAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
                                    ceclDataType_t datatype, ceclComm_t comm, ceclStream_t stream)
 {

@@ -132,6 +132,29 @@ static void every_direction_kind_of_flags_and_policy_is_right(void **state)
     multi_setenv("CECL_SM_POLICY", NULL);
 }
 
+static void a_shard_is_the_place_in_recvbuff(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    char *recv = NULL;
+    void *shard = NULL;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv, (size_t)multi_nranks * 512));
+    multi_ok(comm, ceclShard(comm, recv, 64, ceclFloat64, &shard));
+    assert_ptr_equal(shard, recv + multi_rank * 512);
+    ceclExplanation_t e;
+    multi_ok(comm, ceclExplain(ceclOpAllGather, shard, recv, 64, ceclFloat64, comm, &e));
+    assert_int_equal(e.barriers, 2); /* in place */
+    multi_refused(comm, ceclShard(comm, recv, 65, ceclFloat64, &shard), ceclInvalidUsage,
+                  "left in its allocation");
+    multi_refused(comm, ceclShard(comm, NULL, 1, ceclFloat64, &shard), ceclInvalidArgument,
+                  "recvbuff: NULL");
+    multi_refused(comm, ceclShard(comm, recv, 1, ceclFloat64, NULL), ceclInvalidArgument,
+                  "shard: NULL");
+    multi_refused(comm, ceclShard(comm, recv, 1, (ceclDataType_t)77, &shard), ceclInvalidArgument,
+                  "datatype 77");
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
 static void in_place_all_to_all_larger_than_staging_is_right(void **state)
 {
     (void)state;
@@ -155,6 +178,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(calls_on_two_streams_run_in_call_order),
         cmocka_unit_test(odd_offsets_inside_an_allocation_are_right),
         cmocka_unit_test(every_direction_kind_of_flags_and_policy_is_right),
+        cmocka_unit_test(a_shard_is_the_place_in_recvbuff),
         cmocka_unit_test(in_place_all_to_all_larger_than_staging_is_right),
     };
     return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 200);
