@@ -80,19 +80,16 @@ void cecl_plan_copy(struct cecl_plan *plan, struct cecl_place dst, struct cecl_p
     }
 }
 
-/* Adds the copies of part `i` that stand behind barrier `phase` and before the next. */
+/* Adds the copies of a part that stand before barrier `phase` + 1, from *step on, and moves that. */
 static void merge_segment(struct cecl_plan *merged, const struct cecl_plan *plan, uint32_t part,
-                          uint32_t phase)
+                          uint32_t phase, uint32_t *step)
 {
-    uint32_t at = 0;
-    for (uint32_t s = 0; s < plan->nsteps && at <= phase; s++) {
-        const struct cecl_step *step = &plan->steps[s];
-        if (step->kind != CECL_STEP_COPY) {
-            at = step->phase;
-            continue;
-        }
-        for (uint32_t i = 0; at == phase && i < step->count; i++) {
-            struct cecl_copy copy = plan->copies[step->first + i];
+    for (; *step < plan->nsteps; ++*step) {
+        const struct cecl_step *now = &plan->steps[*step];
+        if (now->kind != CECL_STEP_COPY && now->phase > phase)
+            return;
+        for (uint32_t i = 0; now->kind == CECL_STEP_COPY && i < now->count; i++) {
+            struct cecl_copy copy = plan->copies[now->first + i];
             copy.dst.window = cecl_window_of(copy.dst.window, part);
             copy.src.window = cecl_window_of(copy.src.window, part);
             cecl_plan_copy(merged, copy.dst, copy.src, copy.bytes);
@@ -103,23 +100,23 @@ static void merge_segment(struct cecl_plan *merged, const struct cecl_plan *plan
 ceclResult_t cecl_plan_merge(const struct cecl_plan *plans, uint32_t nplans,
                              struct cecl_plan *merged)
 {
-    uint32_t phases = 0;
+    uint32_t phases = 0, *steps = calloc(nplans, sizeof(*steps)); /* how far each is merged */
     cecl_plan_init(merged, &plans[0].call);
     merged->parts = malloc(nplans * sizeof(*merged->parts));
-    merged->failed = !merged->parts;
+    merged->failed = !merged->parts || !steps;
     merged->nparts = nplans;
-    for (uint32_t i = 0; i < nplans; i++) {
-        if (merged->parts)
-            merged->parts[i] = plans[i].call;
+    for (uint32_t i = 0; i < nplans && !merged->failed; i++) {
+        merged->parts[i] = plans[i].call;
         phases = plans[i].phases > phases ? plans[i].phases : phases;
     }
-    for (uint32_t phase = 0; phase <= phases; phase++) {
+    for (uint32_t phase = 0; phase <= phases && !merged->failed; phase++) {
         for (uint32_t i = 0; i < nplans; i++)
-            merge_segment(merged, &plans[i], i, phase);
+            merge_segment(merged, &plans[i], i, phase, &steps[i]);
         cecl_plan_close_batch(merged);
         if (phase < phases)
             cecl_plan_barrier(merged);
     }
+    free(steps);
     return cecl_plan_finish(merged);
 }
 
