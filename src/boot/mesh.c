@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "boot/mesh_internal.h"
+#include "boot/rank_list.h"
 #include "util/clock.h"
 
 #define FRAME_MAGIC 0x6365636cu
@@ -250,17 +251,17 @@ static ceclResult_t receive_some(struct cecl_mesh *mesh, int rank, const struct 
 /* The exchange has outlasted its time: names whom it waits for. */
 static ceclResult_t name_who_is_late(const struct cecl_mesh *mesh)
 {
-    char list[120] = "";
-    size_t used = 0;
-    for (int r = 0; r < mesh->nranks && used < sizeof(list) - 16; r++)
+    struct cecl_rank_list list = {0};
+    for (int r = 0; r < mesh->nranks; r++)
         if (r != mesh->rank && !has_all(&mesh->peers[r].transfer))
-            used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%d", used ? ", " : "", r);
+            cecl_rank_list_add(&list, r);
     if (mesh->joining)
-        return cecl_fail(ceclTimeout, "rank %s stopped joining: waited CECL_INIT_TIMEOUT_MS", list);
+        return cecl_fail(ceclTimeout, "rank %s stopped joining: waited CECL_INIT_TIMEOUT_MS",
+                         list.text);
     return cecl_fail(ceclTimeout,
                      "%s: rank %s did not come within %" PRId64 " ms (CECL_TIMEOUT_MS); did every "
                      "rank make the call?",
-                     mesh->activity, list, mesh->timeout_ms);
+                     mesh->activity, list.text, mesh->timeout_ms);
 }
 
 /* Waits until some peer can go on. `through`: there is nobody left to wait for. */

@@ -15,6 +15,7 @@
 #include "boot/door.h"
 #include "boot/mesh_internal.h"
 #include "boot/net.h"
+#include "boot/rank_list.h"
 #include "util/clock.h"
 
 #define HELLO_MAGIC 0x6d657368u
@@ -155,15 +156,14 @@ static ceclResult_t notice_leavers(struct cecl_mesh *mesh)
 
 static ceclResult_t name_who_is_missing(struct cecl_mesh *mesh)
 {
-    char list[200] = "";
-    size_t used = 0;
-    for (int r = mesh->rank + 1; r < mesh->nranks && used < sizeof(list) - 16; r++)
+    struct cecl_rank_list list = {0};
+    for (int r = mesh->rank + 1; r < mesh->nranks; r++)
         if (mesh->peers[r].data < 0 || mesh->peers[r].life < 0)
-            used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%d", used ? ", " : "", r);
+            cecl_rank_list_add(&list, r);
     return cecl_fail(ceclTimeout,
                      "no connection within CECL_INIT_TIMEOUT_MS from rank %s, which had joined: "
                      "has it ended?",
-                     list);
+                     list.text);
 }
 
 /* Takes over `listener`. */

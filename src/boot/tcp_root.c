@@ -14,6 +14,7 @@
 
 #include "boot/door.h"
 #include "boot/net.h"
+#include "boot/rank_list.h"
 #include "boot/tcp.h"
 #include "util/clock.h"
 #include "util/thread.h"
@@ -81,21 +82,15 @@ static void fail_job(struct root *root, ceclResult_t status)
             send_words(root->seats[r].fd, status, root->words, deadline);
 }
 
-/* The ranks for which `is_missing` holds, as "1, 2, 5", cut where it gets long. */
-static void list_ranks(const struct root *root, bool (*is_missing)(const struct seat *seat),
-                       char *list, size_t bytes)
+/* The ranks for which `is_missing` holds. */
+static struct cecl_rank_list list_ranks(const struct root *root,
+                                        bool (*is_missing)(const struct seat *seat))
 {
-    size_t used = 0;
-    list[0] = '\0';
-    for (int r = 0; r < root->nranks; r++) {
-        if (!is_missing(&root->seats[r]))
-            continue;
-        if (used > bytes - 24) {
-            snprintf(list + used, bytes - used, ", ...");
-            return;
-        }
-        used += (size_t)snprintf(list + used, bytes - used, "%s%d", used ? ", " : "", r);
-    }
+    struct cecl_rank_list list = {0};
+    for (int r = 0; r < root->nranks; r++)
+        if (is_missing(&root->seats[r]))
+            cecl_rank_list_add(&list, r);
+    return list;
 }
 
 /* ---- joining */
@@ -214,12 +209,11 @@ static bool is_empty(const struct seat *seat)
 
 static void tell_who_is_missing(struct root *root)
 {
-    char list[200];
-    list_ranks(root, is_empty, list, sizeof(list));
+    const struct cecl_rank_list list = list_ranks(root, is_empty);
     cecl_fail(ceclTimeout,
               "%d of %d ranks joined within the CECL_INIT_TIMEOUT_MS of those that came; "
               "missing: %s",
-              root->joined, root->nranks, list);
+              root->joined, root->nranks, list.text);
     fail_job(root, ceclTimeout);
 }
 
@@ -377,12 +371,11 @@ static struct standing look(const struct root *root, struct pollfd *polls)
 
 static void name_who_is_late(struct root *root, int complete)
 {
-    char list[200];
-    list_ranks(root, is_awaited, list, sizeof(list));
+    const struct cecl_rank_list list = list_ranks(root, is_awaited);
     cecl_fail(ceclTimeout,
               "%d of %d ranks came to a bootstrap exchange within CECL_INIT_TIMEOUT_MS; "
               "missing: %s",
-              complete, root->nranks, list);
+              complete, root->nranks, list.text);
     fail_job(root, ceclTimeout);
 }
 
