@@ -58,7 +58,7 @@ ceclResult_t cecl_mesh_open(struct cecl_oob *oob, int64_t deadline, int64_t time
         *out = mesh;
     } else {
         char words[CECL_MESSAGE_BYTES];
-        memcpy(words, cecl_message(), sizeof(words));
+        cecl_keep_message(words);
         cecl_mesh_tell_abort(mesh, words); /* whoever is connected hears why */
         cecl_mesh_close(mesh);
         cecl_fail_with(result, words);
@@ -345,7 +345,7 @@ static ceclResult_t exchange(struct cecl_mesh *mesh, const char *kind, const voi
     ceclResult_t result = move_frames(mesh, &x);
     if (result != ceclSuccess) { /* a frame is cut: nothing after it can be understood */
         mesh->broken = result;
-        memcpy(mesh->broken_text, cecl_message(), sizeof(mesh->broken_text));
+        cecl_keep_message(mesh->broken_text);
     }
     for (int r = 0; r < mesh->nranks && result == ceclSuccess; r++) {
         const struct mesh_header *theirs = &mesh->peers[r].transfer.header;

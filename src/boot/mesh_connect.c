@@ -235,7 +235,7 @@ ceclResult_t mesh_connect(struct cecl_mesh *mesh, struct cecl_oob *oob, int64_t 
     /* Listening comes before anyone is told the name, so a connection never finds nobody. A rank
      * that failed comes with an empty name. */
     char words[CECL_MESSAGE_BYTES];
-    memcpy(words, cecl_message(), sizeof(words));
+    cecl_keep_message(words);
     if (local != ceclSuccess)
         mine = (struct invitation){0};
     ceclResult_t result = all ? oob->allgather(oob, &mine, all, sizeof(mine)) : local;

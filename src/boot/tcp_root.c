@@ -6,7 +6,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -76,7 +75,7 @@ static void fail_job(struct root *root, ceclResult_t status)
     const int64_t deadline = cecl_deadline(WORDS_MS);
     root->failed = status;
     root->deadline = cecl_deadline(LINGER_MS);
-    snprintf(root->words, sizeof(root->words), "%s", cecl_message());
+    cecl_keep_message(root->words);
     for (int r = 0; r < root->nranks; r++)
         if (root->seats[r].fd >= 0 && root->seats[r].taken == root->reply_bytes)
             send_words(root->seats[r].fd, status, root->words, deadline);

@@ -1,6 +1,4 @@
 /* Issuing a bound plan on a stream: the hot path. No allocation, no look-up, no lock. */
-#include <string.h>
-
 #include "ce/bound.h"
 
 /* Calls of one communicator share flags, so they must run in the order in which they were made. On
@@ -73,7 +71,7 @@ ceclResult_t cecl_engine_run(struct cecl_engine *engine, const struct cecl_bound
     const ceclResult_t result = issue_pieces(engine, bound, work, started);
     if (result != ceclSuccess) {
         char words[CECL_MESSAGE_BYTES];
-        memcpy(words, cecl_message(), sizeof(words));
+        cecl_keep_message(words);
         if (*started) { /* its end is marked all the same; failing that, nothing is ever freed */
             const struct cecl_memop end = {engine->done, target, CECL_MEMOP_WRITE};
             (void)!dev->ops->memops(dev, work, &end, 1);

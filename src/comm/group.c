@@ -139,7 +139,7 @@ ceclResult_t cecl_group_add(ceclComm_t comm, const struct cecl_item *item, ceclS
         result = keep(group, comm, item, stream);
     if (result != ceclSuccess && group->failed == ceclSuccess) {
         group->failed = result;
-        memcpy(group->words, cecl_message(), sizeof(group->words));
+        cecl_keep_message(group->words);
         if (cecl_comm_is_checked(comm)) /* its peers will compare */
             (void)!keep(group, comm, item, stream);
         cecl_fail_with(result, group->words);

@@ -44,7 +44,7 @@ CECL_API ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int nranks, ceclU
     const ceclResult_t local = check_rest(comm, nranks, rank, config, &resolved);
     const int64_t deadline = cecl_deadline(resolved.init_timeout_ms);
     char words[CECL_MESSAGE_BYTES];
-    __builtin_memcpy(words, cecl_message(), sizeof(words));
+    cecl_keep_message(words);
     ceclResult_t result = cecl_tcp_join(&oob, &id, nranks, rank, deadline);
     if (local != ceclSuccess) /* its own words are the best it has */
         cecl_fail_with(local, words);
@@ -107,7 +107,7 @@ static void *join_as_member(void *argument)
     me->result =
         cecl_comm_setup(&oob, &resolved, cecl_deadline(resolved.init_timeout_ms), local, &me->comm);
     cecl_oob_close(&oob);
-    __builtin_memcpy(me->words, cecl_message(), sizeof(me->words));
+    cecl_keep_message(me->words);
     return NULL;
 }
 
@@ -175,7 +175,7 @@ CECL_API ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *de
     for (int r = 0; r < ndev && result == ceclSuccess; r++)
         comms[r] = members[r].comm;
     char words[CECL_MESSAGE_BYTES];
-    __builtin_memcpy(words, cecl_message(), sizeof(words));
+    cecl_keep_message(words);
     for (int r = 0; r < ndev && result != ceclSuccess; r++)
         if (members[r].comm)
             ceclCommAbort(members[r].comm);

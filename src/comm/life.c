@@ -207,14 +207,14 @@ CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm)
     if (result == ceclSuccess) /* the watchdog comes first, for it can say who is late */
         result = cecl_watch_drain(comm, deadline);
     if (result != ceclSuccess) {
-        snprintf(words, sizeof(words), "%s", cecl_message());
+        cecl_keep_message(words);
         cecl_comm_set_async(comm, result, words);
         release_and_free(comm);
         return cecl_fail_with(result, words);
     }
     /* Copies of this rank alone concern no peer. */
     result = comm->dev->ops->streams_drain(comm->dev, deadline);
-    snprintf(words, sizeof(words), "%s", cecl_message());
+    cecl_keep_message(words);
     if (result != ceclSuccess)
         cecl_log(CECL_LOG_WARN, comm->rank, "%s: the communicator's memory stays mapped", words);
     cecl_comm_free(comm, result == ceclSuccess);

@@ -254,7 +254,7 @@ ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *c
     free(all);
     if (result != ceclSuccess) {
         char words[CECL_MESSAGE_BYTES];
-        snprintf(words, sizeof(words), "%s", cecl_message());
+        cecl_keep_message(words);
         if (comm && comm->mesh)
             cecl_mesh_tell_abort(comm->mesh, words); /* before the goodbye: who waits hears why */
         if (comm)

@@ -2,7 +2,6 @@
  * astray, whatever it was given. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "plan/verify_internal.h"
 
@@ -167,7 +166,7 @@ ceclResult_t verify_form(const struct verifier *v)
             char at[32] = "", words[CECL_MESSAGE_BYTES];
             if (step != UINT32_MAX)
                 snprintf(at, sizeof(at), ", step %" PRIu32, step);
-            memcpy(words, cecl_message(), sizeof(words));
+            cecl_keep_message(words);
             return VERIFY_FAULT("call %d, rank %d%s: %s", c, r, at, words);
         }
     return ceclSuccess;

@@ -134,7 +134,7 @@ static ceclResult_t users_turn(struct verifier *v, int rank)
             CECL_TRY(note(v, w, rank, 0, v->window_bytes[w], rank, true));
     if (me->call > 0 && check_output(v, me->call - 1, rank) != ceclSuccess && !v->wrong_data) {
         v->wrong_data = true; /* the walk goes on: the cause may be a race that shows later */
-        memcpy(v->words, cecl_message(), sizeof(v->words));
+        cecl_keep_message(v->words);
     }
     if (me->call < v->ncalls)
         renew_data(v, me->call, rank);

@@ -23,6 +23,11 @@ ceclResult_t cecl_fail_with(ceclResult_t result, const char *text)
     return cecl_fail(result, "%s", text);
 }
 
+void cecl_keep_message(char words[CECL_MESSAGE_BYTES])
+{
+    memcpy(words, cecl_message(), CECL_MESSAGE_BYTES);
+}
+
 const char *cecl_message(void)
 {
     return message;

@@ -19,6 +19,9 @@ void cecl_record(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The calling thread's last message; never NULL. */
 const char *cecl_message(void);
 
+/* Copies the last message, for what is done before it is returned. */
+void cecl_keep_message(char words[CECL_MESSAGE_BYTES]);
+
 /* Copies a message of another thread or rank into this thread's slot and returns `result`. */
 ceclResult_t cecl_fail_with(ceclResult_t result, const char *message);
 
