@@ -32,7 +32,9 @@ static void apply_layout(ceclComm_t comm, struct cecl_item *item)
     item->in_place = (uintptr_t)item->send == (uintptr_t)item->recv + offsets[comm->rank];
 }
 
-ceclResult_t cecl_item_check(ceclComm_t comm, struct cecl_item *item)
+/* Checks what can be told from the arguments alone, and fills in the rest of `item`. Cheap: runs at
+ * every call. */
+static ceclResult_t check_item(ceclComm_t comm, struct cecl_item *item)
 {
     const size_t size = cecl_type_bytes(item->type);
     size_t all;
@@ -332,23 +334,17 @@ ceclResult_t cecl_items_issue(ceclComm_t comm, const struct cecl_bound *bound, c
     return result;
 }
 
-ceclResult_t cecl_collective_refused(struct cecl_item *item, ceclComm_t comm, ceclStream_t stream,
-                                     ceclResult_t result)
-{
-    if (cecl_group_is_open())
-        return cecl_group_add(comm, item, stream, result);
-    return cecl_comm_is_checked(comm) ? compare_item(comm, item, result) /* the peers compare */
-                                      : result;
-}
-
-ceclResult_t cecl_collective(struct cecl_item *item, ceclComm_t comm, ceclStream_t stream)
+ceclResult_t cecl_collective(struct cecl_item *item, ceclComm_t comm, ceclStream_t stream,
+                             ceclResult_t result)
 {
     struct cecl_bound *bound = NULL;
-    ceclResult_t result = cecl_item_check(comm, item);
-    if (result != ceclSuccess)
-        return cecl_collective_refused(item, comm, stream, result);
+    if (result == ceclSuccess)
+        result = check_item(comm, item);
     if (cecl_group_is_open())
-        return cecl_group_add(comm, item, stream, ceclSuccess);
+        return cecl_group_add(comm, item, stream, result);
+    if (result != ceclSuccess)
+        return cecl_comm_is_checked(comm) ? compare_item(comm, item, result) /* the peers compare */
+                                          : result;
     result = cecl_items_prepare(comm, item, 1, stream, &bound);
     if (result != ceclSuccess || !bound)
         return result;
@@ -364,7 +360,7 @@ CECL_API ceclResult_t ceclAllGather(const void *sendbuff, void *recvbuff, size_t
                              .recv = recvbuff,
                              .count = sendcount,
                              .type = datatype};
-    return cecl_collective(&item, comm, stream);
+    return cecl_collective(&item, comm, stream, ceclSuccess);
 }
 
 CECL_API ceclResult_t ceclShard(ceclComm_t comm, void *recvbuff, size_t count,
@@ -379,7 +375,7 @@ CECL_API ceclResult_t ceclShard(ceclComm_t comm, void *recvbuff, size_t count,
     CECL_TRY(cecl_comm_check(comm));
     if (!recvbuff || !shard)
         return cecl_fail(ceclInvalidArgument, "%s: NULL", recvbuff ? "shard" : "recvbuff");
-    CECL_TRY(cecl_item_check(comm, &item));
+    CECL_TRY(check_item(comm, &item));
     CECL_TRY(cecl_pool_locate(&comm->pool, recvbuff, item.recv_bytes, "recvbuff", &offset));
     *shard = (char *)recvbuff + (size_t)comm->rank * item.block;
     return ceclSuccess;
@@ -394,7 +390,7 @@ CECL_API ceclResult_t ceclAlltoAll(const void *sendbuff, void *recvbuff, size_t 
                              .recv = recvbuff,
                              .count = count,
                              .type = datatype};
-    return cecl_collective(&item, comm, stream);
+    return cecl_collective(&item, comm, stream, ceclSuccess);
 }
 
 CECL_API ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff, const void *recvbuff,
@@ -411,7 +407,7 @@ CECL_API ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff, const void 
     CECL_TRY(cecl_comm_check(comm));
     if (!explanation)
         return cecl_fail(ceclInvalidArgument, "explanation: NULL");
-    CECL_TRY(cecl_item_check(comm, &item));
+    CECL_TRY(check_item(comm, &item));
     CECL_TRY(prepare(comm, &item, item.count > 0, &bound));
     if (bound)
         *explanation = *cecl_bound_explanation(bound);

@@ -27,14 +27,10 @@ struct cecl_item {
 /* Bytes of an element; 0 for what is no type. */
 size_t cecl_type_bytes(ceclDataType_t type);
 
-/* One public call from its arguments on: made now, or kept for the end of the group. */
-ceclResult_t cecl_collective(struct cecl_item *item, ceclComm_t comm, ceclStream_t stream);
-/* The same for a call that is refused already, its message recorded. */
-ceclResult_t cecl_collective_refused(struct cecl_item *item, ceclComm_t comm, ceclStream_t stream,
-                                     ceclResult_t result);
-
-/* Checks what can be told from the arguments alone, and fills in the rest of `item`. */
-ceclResult_t cecl_item_check(ceclComm_t comm, struct cecl_item *item);
+/* One public call from its arguments on: made now, or kept for the end of the group. `result`: what
+ * checks of its own gave, their message recorded; peers that compare calls hear of a refusal. */
+ceclResult_t cecl_collective(struct cecl_item *item, ceclComm_t comm, ceclStream_t stream,
+                             ceclResult_t result);
 
 /* Everything else that can refuse calls that are to be carried out as one. On success *bound is the
  * plan to issue; NULL when there is nothing to do. Collective under CECL_CHECK=1. */

@@ -40,6 +40,7 @@ static ceclResult_t fill_layout(ceclComm_t comm, const size_t *counts, const siz
 {
     const int n = comm->nranks;
     uint64_t next = 0, end;
+    bool in_order = true; /* each block behind those before it: nothing to sort */
     *largest = 0;
     for (int r = 0; r < n; r++) {
         layout[n + r] = next;
@@ -50,11 +51,12 @@ static ceclResult_t fill_layout(ceclComm_t comm, const size_t *counts, const siz
                              "recvcounts[%d] %zu, displs[%d] %zu, of %zu bytes: beyond an address "
                              "space",
                              r, counts[r], r, displs ? displs[r] : (size_t)(next / size), size);
+        in_order = in_order && layout[n + r] >= next;
         next = end;
         if (counts[r] > *largest)
             *largest = counts[r];
     }
-    return displs ? check_apart(layout, n) : ceclSuccess;
+    return in_order ? ceclSuccess : check_apart(layout, n);
 }
 
 CECL_API ceclResult_t ceclAllGatherv(const void *sendbuff, size_t sendcount, void *recvbuff,
@@ -78,8 +80,7 @@ CECL_API ceclResult_t ceclAllGatherv(const void *sendbuff, size_t sendcount, voi
         result = fill_layout(comm, recvcounts, displs, size, comm->layout, &item.count);
         item.layout = comm->layout;
     }
-    return result == ceclSuccess ? cecl_collective(&item, comm, stream)
-                                 : cecl_collective_refused(&item, comm, stream, result);
+    return cecl_collective(&item, comm, stream, result);
 }
 
 CECL_API ceclResult_t ceclBroadcast(const void *sendbuff, void *recvbuff, size_t count,
@@ -108,6 +109,5 @@ CECL_API ceclResult_t ceclBroadcast(const void *sendbuff, void *recvbuff, size_t
         comm->layout[comm->nranks + r] = 0;
     }
     item.layout = comm->layout;
-    return result == ceclSuccess ? cecl_collective(&item, comm, stream)
-                                 : cecl_collective_refused(&item, comm, stream, result);
+    return cecl_collective(&item, comm, stream, result);
 }
