@@ -11,6 +11,9 @@
 
 #include <cmocka.h>
 
+#include <sys/uio.h>
+#include <unistd.h>
+
 #include "device/host.h"
 #include "util/clock.h"
 
@@ -71,6 +74,17 @@ static inline void unmap_granule(void *base)
 {
     dev->ops->mem_unmap(dev, base, dev->granularity);
     dev->ops->unreserve(dev, base, dev->granularity);
+}
+
+/* Where the kernel may not be asked what is memory, every range is taken as good. */
+static inline void need_probe(void)
+{
+    char from = 1, to = 0;
+    const struct iovec here = {&to, 1}, there = {&from, 1};
+    if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) == 1)
+        return;
+    print_message("skipped: process_vm_readv is not allowed here\n");
+    skip();
 }
 
 #endif

@@ -9,7 +9,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/sysinfo.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 /* Whether the kernel can read a byte at `addr`: asked, so that no fault is needed to know. */
@@ -246,17 +245,6 @@ static void a_range_that_wraps_around_is_refused(void **state)
     assert_pointer_refused(&plain, SIZE_MAX);
     assert_pointer_refused(&plain, SIZE_MAX - (uintptr_t)&plain + 2); /* its last byte is at 0 */
     assert_pointer_refused((const void *)UINTPTR_MAX, 2);
-}
-
-/* Where the kernel may not be asked what is memory, every range is taken as good. */
-static void need_probe(void)
-{
-    char from = 1, to = 0;
-    const struct iovec here = {&to, 1}, there = {&from, 1};
-    if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) == 1)
-        return;
-    print_message("skipped: process_vm_readv is not allowed here\n");
-    skip();
 }
 
 /* [hole | memory | hole]: what begins or ends in a hole is refused, whatever lies between. */

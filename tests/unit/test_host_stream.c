@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #define HANDLE(number) ((ceclStream_t)(uintptr_t)(number))
@@ -406,17 +405,6 @@ static void assert_copy_refused(void *dst, const void *src, size_t bytes, const 
     assert_int_equal(dev->ops->memcpy_async(dev, dst, src, bytes, NULL), ceclInvalidArgument);
     assert_non_null(strstr(cecl_message(), name));
     synchronize(NULL); /* and the stream has not run it */
-}
-
-/* Where the kernel may not be asked what is memory, every range is taken as good. */
-static void need_probe(void)
-{
-    char from = 1, to = 0;
-    const struct iovec here = {&to, 1}, there = {&from, 1};
-    if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) == 1)
-        return;
-    print_message("skipped: process_vm_readv is not allowed here\n");
-    skip();
 }
 
 static void a_copy_from_or_to_no_memory_is_refused_and_not_enqueued(void **state)
