@@ -27,13 +27,20 @@ fi
 
 [ "$mode" != tests ] || exit 0
 
-perf() { echo "\$ $*"; $run -n "$gpus" "$build/bench/cecl_perf" "$@" 2>&1 | tee -a "$out/perf.log"; }
+perf() { echo "\$ cecl_perf $*"; $run -n "$gpus" "$build/bench/cecl_perf" "$@" 2>&1 | tee -a "$out/perf.log"; }
+overlap() { echo "\$ cecl_overlap $*"; $run -n "$gpus" "$build/bench/cecl_overlap" "$@" 2>&1 | tee -a "$out/overlap.log"; }
 if [ "$mode" = quick ]; then
     perf --op all_gather -b 4K -e 256M -f 4 --rounds 5 -n 10 --baseline nccl,nccl-ce --enqueue
     perf --op alltoall -b 64M -e 256M -f 4 --rounds 5 -n 10 --baseline nccl,nccl-ce
 else
     perf --op all_gather -b 4K -e 256M -f 4 --rounds 11 -n 20 --baseline nccl,nccl-ce --enqueue --alloc --json "$out/all_gather.json"
     perf --op alltoall -b 64K -e 256M -f 4 --rounds 11 -n 20 --baseline nccl,nccl-ce --json "$out/alltoall.json"
+    CECL_SM_POLICY=allow perf --op alltoall -b 64K -e 256M -f 4 --rounds 11 -n 20 --baseline nccl,nccl-ce
+    CECL_SM_POLICY=allow perf --op all_gather -b 4K -e 256M -f 4 --rounds 9 -n 20 --out-of-place
+    perf -b 64K -e 64K --rounds 9 --group 64
+    overlap
+    overlap --op alltoall -b 64M -e 256M -f 2
+    overlap --hostcopies -b 64M -e 64M --rounds 11
     CECL_FLAGS=write perf --op all_gather -b 4K -e 256M -f 16 --rounds 7 -n 20 --in-place --baseline nccl-ce --enqueue
     echo "\$ example_prefetch"
     $run -n "$gpus" "$build/examples/example_prefetch" --steps 10 2>&1 | tee -a "$out/prefetch.log"
