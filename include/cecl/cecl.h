@@ -395,6 +395,43 @@ CECL_API CECL_CHECKED ceclResult_t ceclAllGather(const void *sendbuff, void *rec
 CECL_API CECL_CHECKED ceclResult_t ceclShard(ceclComm_t comm, void *recvbuff, size_t count,
                                              ceclDataType_t datatype, void **shard);
 
+/* Blocks of rows, for gathering and exchanging along any dimension of a tensor. All in elements, equal
+ * on all ranks; a field at 0 takes the default that the call names.
+ *
+ * A tensor [a, b, c] in C order, cut along b into blocks of b / nranks: rows = a, and
+ * width = b / nranks * c, what lies together. Rows of a whole tensor are then nranks * width apart. */
+typedef struct ceclStrided {
+    size_t width;      /* of a row */
+    size_t rows;       /* of a block */
+    size_t sendPitch;  /* in sendbuff, from one row of a block to the next */
+    size_t sendStride; /* in sendbuff, from one block to the next; ceclAllGatherStrided: not used */
+    size_t recvPitch;  /* in recvbuff */
+    size_t recvStride; /* in recvbuff */
+} ceclStrided_t;
+
+/* Gathers blocks of rows from every rank: along the last dimension by default.
+ *
+ *     rank 0: [a a]      recvbuff on every rank: [a a][b b][c c]
+ *             [A A]                              [A A][B B][C C]
+ *     rank 1: [b b]
+ *             [B B]      width 2, rows 2, recvPitch 6, recvStride 2
+ *     rank 2: [c c] ...
+ *
+ * Copy engines move rows as fast as contiguous bytes if a row has some KiB; nothing is packed.
+ * sendbuff  [rows] rows of [width] elements, sendPitch apart (default: width).
+ * recvbuff  [nranks] such blocks, recvStride apart (default: width), of rows that are recvPitch apart
+ *           (default: nranks * width), inside one allocation of ceclMemAlloc, at the same offset on
+ *           all ranks. What lies between rows is not touched. In place: sendbuff is
+ *           recvbuff + rank * recvStride, and the pitches are equal.
+ * strided   read during the call. Blocks of recvbuff must lie side by side (no wider in all than the
+ *           pitch) or one behind the other; pitches of 2147483647 bytes at most.
+ * stream, collective, threads, ownership, errors: as ceclAllGather; ceclInvalidArgument also for rows
+ * or blocks that overlap. Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclAllGatherStrided(const void *sendbuff, void *recvbuff,
+                                                        const ceclStrided_t *strided,
+                                                        ceclDataType_t datatype, ceclComm_t comm,
+                                                        ceclStream_t stream);
+
 /* Sends block j of `sendbuff` to rank j, which receives it as block `rank` of its `recvbuff`.
  *
  *     sendbuff on rank 0: [a0][a1][a2]     recvbuff on rank 0: [a0][b0][c0]
@@ -410,6 +447,26 @@ CECL_API CECL_CHECKED ceclResult_t ceclShard(ceclComm_t comm, void *recvbuff, si
 CECL_API CECL_CHECKED ceclResult_t ceclAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
                                                 ceclDataType_t datatype, ceclComm_t comm,
                                                 ceclStream_t stream);
+
+/* Exchanges blocks of rows: by default from the last dimension to the first.
+ *
+ *     sendbuff on rank 0: [a a][b b]     recvbuff on rank 0: [a a]
+ *                         [A A][B B]                         [A A]
+ *     sendbuff on rank 1: [c c][d d]                         [c c]
+ *                         [C C][D D]                         [C C]     width 2, rows 2
+ *
+ * The way back (first dimension to last) has sendPitch = width, sendStride = rows * width,
+ * recvPitch = nranks * width, recvStride = width.
+ * sendbuff  [nranks] blocks, sendStride apart (default: width), of rows that are sendPitch apart
+ *           (default: nranks * width). In place when it is recvbuff, with equal pitches and strides.
+ * recvbuff  [nranks] blocks, recvStride apart (default: rows * recvPitch), of rows that are recvPitch
+ *           apart (default: width), inside one allocation of ceclMemAlloc, at the same offset on all
+ *           ranks. What lies between rows is not touched.
+ * strided, stream, collective, threads, ownership, errors: as ceclAllGatherStrided. Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllStrided(const void *sendbuff, void *recvbuff,
+                                                       const ceclStrided_t *strided,
+                                                       ceclDataType_t datatype, ceclComm_t comm,
+                                                       ceclStream_t stream);
 
 /* Gathers a different number of elements from each rank.
  *

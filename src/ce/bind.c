@@ -16,6 +16,7 @@ void cecl_bound_free(struct cecl_bound *bound)
     free(bound->batch.dst);
     free(bound->batch.src);
     free(bound->batch.bytes);
+    free(bound->rows);
     free(bound);
 }
 
@@ -23,24 +24,35 @@ void cecl_bound_free(struct cecl_bound *bound)
  * beyond which nobody could say whether it has begun. */
 #define PHASES_A_MARK 4096u
 
+static uint32_t count_rows(const struct cecl_plan *plan)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < plan->ncopies; i++)
+        count += plan->copies[i].rows > 1;
+    return count;
+}
+
 /* Room for the most that `plan` can come to: a step, or a mark, is at most an operation or copies,
  * and a piece. */
 static struct cecl_bound *bound_new(const struct cecl_plan *plan, uint32_t nrequests)
 {
+    const uint32_t nrows = count_rows(plan);
     const size_t nsteps = (size_t)plan->nsteps + plan->phases / PHASES_A_MARK,
-                 ncopies = plan->ncopies + nsteps;
+                 ncopies = plan->ncopies + nsteps,
+                 npieces = nrows > 0 ? 2 * nsteps : nsteps; /* a batch may become two */
     struct cecl_bound *bound = calloc(1, sizeof(*bound));
     if (!bound)
         return NULL;
     bound->nrequests = nrequests;
     bound->requests = calloc(nrequests, sizeof(*bound->requests));
-    bound->pieces = calloc(nsteps + 1, sizeof(*bound->pieces));
+    bound->pieces = calloc(npieces + 1, sizeof(*bound->pieces));
     bound->ops = calloc(nsteps + 1, sizeof(*bound->ops));
     bound->batch.dst = calloc(ncopies + 1, sizeof(*bound->batch.dst));
     bound->batch.src = calloc(ncopies + 1, sizeof(*bound->batch.src));
     bound->batch.bytes = calloc(ncopies + 1, sizeof(*bound->batch.bytes));
-    if (bound->requests && bound->pieces && bound->ops && bound->batch.dst && bound->batch.src &&
-        bound->batch.bytes)
+    bound->rows = calloc(nrows + 1, sizeof(*bound->rows));
+    if (bound->rows && bound->requests && bound->pieces && bound->ops && bound->batch.dst &&
+        bound->batch.src && bound->batch.bytes)
         return bound;
     cecl_bound_free(bound);
     return NULL;
@@ -51,7 +63,9 @@ static struct cecl_piece *new_piece(struct cecl_bound *bound, enum cecl_piece_ki
 {
     struct cecl_piece *piece = &bound->pieces[bound->npieces++];
     *piece = (struct cecl_piece){.kind = kind,
-                                 .first = kind == CECL_PIECE_MEMOPS ? bound->nops : bound->ncopies,
+                                 .first = kind == CECL_PIECE_MEMOPS ? bound->nops
+                                          : kind == CECL_PIECE_ROWS ? bound->nrows
+                                                                    : bound->ncopies,
                                  .phase = phase};
     return piece;
 }
@@ -107,18 +121,45 @@ static ceclResult_t address_of(const struct cecl_engine *engine, const struct ce
     return ceclSuccess;
 }
 
-static ceclResult_t bind_copies(const struct cecl_engine *engine, const struct cecl_plan *plan,
-                                const struct cecl_step *step, struct cecl_bound *bound)
+static void add_rows(struct cecl_bound *bound, struct cecl_piece *piece,
+                     const struct cecl_copy *copy, void *dst, void *src)
 {
-    struct cecl_piece *piece = new_piece(bound, CECL_PIECE_COPIES, 0);
+    piece->count++;
+    bound->rows[bound->nrows++] = (struct cecl_row_copy){.dst = dst,
+                                                         .src = src,
+                                                         .width = (size_t)copy->bytes,
+                                                         .rows = (size_t)copy->rows,
+                                                         .dst_pitch = (size_t)copy->dst_pitch,
+                                                         .src_pitch = (size_t)copy->src_pitch};
+}
+
+/* The copies of a step that are rows, or those that are not: the device takes them apart. */
+static ceclResult_t bind_some(const struct cecl_engine *engine, const struct cecl_plan *plan,
+                              const struct cecl_step *step, bool rows, struct cecl_bound *bound)
+{
+    struct cecl_piece *piece = NULL;
     for (uint32_t i = 0; i < step->count; i++) {
         const struct cecl_copy *copy = &plan->copies[step->first + i];
         char *dst, *src;
+        if ((copy->rows > 1) != rows)
+            continue;
         CECL_TRY(address_of(engine, bound, &copy->dst, &dst));
         CECL_TRY(address_of(engine, bound, &copy->src, &src));
-        add_copy(bound, piece, dst, src, (size_t)copy->bytes);
+        if (!piece)
+            piece = new_piece(bound, rows ? CECL_PIECE_ROWS : CECL_PIECE_COPIES, 0);
+        if (rows)
+            add_rows(bound, piece, copy, dst, src);
+        else
+            add_copy(bound, piece, dst, src, (size_t)copy->bytes);
     }
     return ceclSuccess;
+}
+
+static ceclResult_t bind_copies(const struct cecl_engine *engine, const struct cecl_plan *plan,
+                                const struct cecl_step *step, struct cecl_bound *bound)
+{
+    CECL_TRY(bind_some(engine, plan, step, false, bound));
+    return bind_some(engine, plan, step, true, bound);
 }
 
 /* Tells a peer. Copied flags of one phase share a batch, but never with data: a batch has no order.
@@ -190,7 +231,7 @@ static size_t set_of(const struct cecl_request *requests, uint32_t count, uint32
         h = (h ^ (uint64_t)(uintptr_t)request->recv) * 0x9e3779b97f4a7c15u;
         h ^= (uint64_t)(uintptr_t)request->send + (h >> 31);
         h *= 0xbf58476d1ce4e5b9u;
-        h ^= request->bytes * 4 + (uint64_t)request->op;
+        h ^= request->bytes * 4 + (uint64_t)request->op + (request->shape.width << 40);
         h *= 0x94d049bb133111ebu;
         for (uint32_t w = 0; request->layout && w < words; w++)
             h = (h ^ request->layout[w]) * 0x94d049bb133111ebu;
@@ -206,7 +247,9 @@ static bool is_for(const struct cecl_bound *bound, const struct cecl_request *re
     for (uint32_t i = 0; i < count; i++) {
         const struct cecl_request *a = &bound->requests[i], *b = &requests[i];
         if (a->op != b->op || a->send != b->send || a->recv != b->recv || a->bytes != b->bytes ||
-            !a->layout != !b->layout)
+            !a->layout != !b->layout || a->shape.width != b->shape.width)
+            return false;
+        if (a->shape.width && memcmp(&a->shape, &b->shape, sizeof(a->shape)) != 0)
             return false;
         if (a->layout && memcmp(a->layout, b->layout, words * sizeof(*a->layout)) != 0)
             return false;

@@ -9,12 +9,13 @@
 enum cecl_piece_kind {
     CECL_PIECE_MEMOPS,
     CECL_PIECE_COPIES,
+    CECL_PIECE_ROWS,
     /* copies of the value of `phase`: their source is known when the call is issued */
     CECL_PIECE_FLAGS
 };
 struct cecl_piece {
     uint32_t kind;
-    uint32_t first, count; /* in ops, or in batch */
+    uint32_t first, count; /* in ops, in rows, or in batch */
     uint32_t phase;        /* FLAGS */
 };
 
@@ -24,12 +25,13 @@ struct cecl_bound {
     uint32_t nrequests;
     uint64_t generation; /* of the pool when it was bound */
     uint32_t advance;    /* of the epoch by this call */
-    uint32_t npieces, nops, ncopies;
+    uint32_t npieces, nops, ncopies, nrows;
     struct cecl_piece *pieces;
     /* value: the phase; the call's first epoch is added when it is issued, and that is a flag's
      * value except for the engine's `done` */
     struct cecl_memop *ops;
-    struct cecl_batch batch; /* all copies of all pieces */
+    struct cecl_batch batch;    /* all copies of all pieces, */
+    struct cecl_row_copy *rows; /* and all of rows */
     ceclExplanation_t explanation;
 };
 

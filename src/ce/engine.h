@@ -33,6 +33,7 @@ struct cecl_request {
     void *recv;
     uint64_t bytes;         /* one block */
     const uint64_t *layout; /* [2 * nranks] as in struct cecl_call, or NULL */
+    struct cecl_shape shape;
 };
 
 struct cecl_bound;

@@ -56,6 +56,46 @@ static void explain_path(struct cecl_plan *plan)
             "is faster");
 }
 
+/* ---- copies of blocks */
+
+static struct cecl_place place_of(const struct cecl_call *call, const struct cecl_view *view,
+                                  uint64_t byte)
+{
+    struct cecl_place place = view->at;
+    place.offset += view->pitch ? cecl_offset_within(call, view->pitch, byte) : byte - view->from;
+    return place;
+}
+
+static void copy_rows(const struct cecl_call *call, struct cecl_plan *plan,
+                      const struct cecl_view *dst, const struct cecl_view *src, uint64_t first,
+                      uint64_t bytes, uint64_t rows)
+{
+    const uint64_t width = call->shape.width;
+    const struct cecl_copy copy = {.dst = place_of(call, dst, first),
+                                   .src = place_of(call, src, first),
+                                   .bytes = bytes,
+                                   .rows = rows,
+                                   .dst_pitch = dst->pitch ? dst->pitch : width,
+                                   .src_pitch = src->pitch ? src->pitch : width};
+    if (bytes > 0 && rows > 0)
+        cecl_plan_copy_rows(plan, &copy);
+}
+
+void cecl_lower_copy(const struct cecl_call *call, struct cecl_plan *plan, struct cecl_view dst,
+                     struct cecl_view src, uint64_t first, uint64_t bytes)
+{
+    const uint64_t width = call->shape.width;
+    if (width == 0 || (dst.pitch == 0 && src.pitch == 0)) {
+        copy_rows(call, plan, &dst, &src, first, bytes, 1);
+        return;
+    }
+    const uint64_t begun = first % width ? width - first % width : 0;
+    const uint64_t head = begun < bytes ? begun : bytes, rows = (bytes - head) / width;
+    copy_rows(call, plan, &dst, &src, first, head, 1);
+    copy_rows(call, plan, &dst, &src, first + head, width, rows);
+    copy_rows(call, plan, &dst, &src, first + head + rows * width, (bytes - head) % width, 1);
+}
+
 ceclResult_t cecl_lower(const struct cecl_call *call, struct cecl_plan *plan)
 {
     ceclResult_t result = ceclSuccess;

@@ -15,32 +15,26 @@
  * sendbuff: that may be any memory. */
 #include "ce/lowering.h"
 
-static struct cecl_place slot_at(const struct cecl_call *call, int holder, int owner, uint64_t at)
-{
-    return cecl_place_at(CECL_WINDOW_RECV, holder, cecl_block_offset(call, owner) + at);
-}
-
 /* Where this rank's block comes from. */
-static struct cecl_place own_block(const struct cecl_call *call)
+static struct cecl_view own_block(const struct cecl_call *call)
 {
-    return call->in_place ? slot_at(call, call->rank, call->rank, 0)
-                          : cecl_place_at(CECL_WINDOW_SEND, call->rank, 0);
+    return call->in_place ? cecl_recv_block(call, call->rank, call->rank)
+                          : cecl_send_block(call, call->rank, call->rank);
 }
 
 static void copy_own_block(const struct cecl_call *call, struct cecl_plan *plan)
 {
-    const uint64_t bytes = cecl_block_bytes(call, call->rank);
-    if (!call->in_place && bytes > 0)
-        cecl_plan_copy(plan, slot_at(call, call->rank, call->rank, 0), own_block(call), bytes);
+    if (!call->in_place)
+        cecl_lower_copy(call, plan, cecl_recv_block(call, call->rank, call->rank), own_block(call),
+                        0, cecl_block_bytes(call, call->rank));
 }
 
 static void push_to_peers(const struct cecl_call *call, struct cecl_plan *plan)
 {
-    const uint64_t bytes = cecl_block_bytes(call, call->rank);
     cecl_plan_barrier(plan);
-    for (int i = 1; i < call->nranks && bytes > 0; i++)
-        cecl_plan_copy(plan, slot_at(call, cecl_peer_after(call, i), call->rank, 0),
-                       own_block(call), bytes);
+    for (int i = 1; i < call->nranks; i++)
+        cecl_lower_copy(call, plan, cecl_recv_block(call, cecl_peer_after(call, i), call->rank),
+                        own_block(call), 0, cecl_block_bytes(call, call->rank));
 }
 
 static void push(const struct cecl_call *call, struct cecl_plan *plan)
@@ -57,10 +51,8 @@ static void return_piece(const struct cecl_call *call, struct cecl_plan *plan, i
     const uint64_t all = cecl_block_bytes(call, owner);
     const struct cecl_pieces pieces = cecl_pieces_of(call, all, UINT64_MAX);
     const uint64_t bytes = i < pieces.count ? cecl_piece_bytes(&pieces, all, 0, i) : 0;
-    const uint64_t at = (uint64_t)i * pieces.bytes;
-    if (bytes > 0)
-        cecl_plan_copy(plan, slot_at(call, owner, owner, at), slot_at(call, call->rank, owner, at),
-                       bytes);
+    cecl_lower_copy(call, plan, cecl_recv_block(call, owner, owner),
+                    cecl_recv_block(call, call->rank, owner), (uint64_t)i * pieces.bytes, bytes);
 }
 
 static void push_and_return(const struct cecl_call *call, struct cecl_plan *plan)
@@ -78,9 +70,8 @@ static void pull(const struct cecl_call *call, struct cecl_plan *plan)
     cecl_plan_barrier(plan);
     for (int i = 1; i < call->nranks; i++) {
         const int peer = cecl_peer_after(call, i);
-        if (cecl_block_bytes(call, peer) > 0)
-            cecl_plan_copy(plan, slot_at(call, call->rank, peer, 0), slot_at(call, peer, peer, 0),
-                           cecl_block_bytes(call, peer));
+        cecl_lower_copy(call, plan, cecl_recv_block(call, call->rank, peer),
+                        cecl_recv_block(call, peer, peer), 0, cecl_block_bytes(call, peer));
     }
     cecl_plan_barrier(plan);
 }

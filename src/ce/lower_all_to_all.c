@@ -33,44 +33,42 @@
 
 static void copy_own_block(const struct cecl_call *call, struct cecl_plan *plan)
 {
-    const uint64_t block = (uint64_t)call->rank * call->bytes;
-    cecl_plan_copy(plan, cecl_place_at(CECL_WINDOW_RECV, call->rank, block),
-                   cecl_place_at(CECL_WINDOW_SEND, call->rank, block), call->bytes);
+    const int me = call->rank;
+    cecl_lower_copy(call, plan, cecl_recv_block(call, me, me), cecl_send_block(call, me, me), 0,
+                    call->bytes);
 }
 
 static void out_of_place(const struct cecl_call *call, struct cecl_plan *plan)
 {
-    const uint64_t mine = (uint64_t)call->rank * call->bytes;
     cecl_plan_barrier(plan);
     for (int i = 1; i < call->nranks; i++) {
-        const int peer = cecl_peer_after(call, i);
-        const uint64_t theirs = (uint64_t)peer * call->bytes;
-        if (call->direction == CECL_PUSH)
-            cecl_plan_copy(plan, cecl_place_at(CECL_WINDOW_RECV, peer, mine),
-                           cecl_place_at(CECL_WINDOW_SEND, call->rank, theirs), call->bytes);
-        else
-            cecl_plan_copy(plan, cecl_place_at(CECL_WINDOW_RECV, call->rank, theirs),
-                           cecl_place_at(CECL_WINDOW_SEND, peer, mine), call->bytes);
+        const int me = call->rank, peer = cecl_peer_after(call, i);
+        const int from = call->direction == CECL_PUSH ? me : peer;
+        const int to = call->direction == CECL_PUSH ? peer : me;
+        cecl_lower_copy(call, plan, cecl_recv_block(call, to, from),
+                        cecl_send_block(call, from, to), 0, call->bytes);
     }
     copy_own_block(call, plan);
     cecl_plan_barrier(plan);
 }
 
-static struct cecl_place staging_at(const struct cecl_call *call, int rank, uint64_t offset)
+/* Bytes of a block from byte `from` on, in staging. */
+static struct cecl_view staging_at(const struct cecl_call *call, int rank, uint64_t offset,
+                                   uint64_t from)
 {
-    return cecl_place_at(CECL_WINDOW_STAGING, rank, call->staging_offset + offset);
+    return (struct cecl_view){
+        .at = cecl_place_at(CECL_WINDOW_STAGING, rank, call->staging_offset + offset),
+        .from = from};
 }
 
 /* A part of every block, to its receiver. */
 static void push_parts(const struct cecl_call *call, struct cecl_plan *plan, uint64_t low,
                        uint64_t high)
 {
-    for (int i = 1; i < call->nranks && low < high; i++) {
+    for (int i = 1; i < call->nranks; i++) {
         const int peer = cecl_peer_after(call, i);
-        cecl_plan_copy(
-            plan, cecl_place_at(CECL_WINDOW_RECV, peer, (uint64_t)call->rank * call->bytes + low),
-            cecl_place_at(CECL_WINDOW_SEND, call->rank, (uint64_t)peer * call->bytes + low),
-            high - low);
+        cecl_lower_copy(call, plan, cecl_recv_block(call, peer, call->rank),
+                        cecl_send_block(call, call->rank, peer), low, high - low);
     }
 }
 
@@ -102,40 +100,37 @@ static struct rounds rounds_of(const struct cecl_call *call)
     return rounds;
 }
 
-/* Piece `i` of round `n` in the staging of whoever returns it. */
-static struct cecl_place staged(const struct cecl_call *call, const struct rounds *rounds,
-                                int holder, uint64_t n, int i)
+/* Which byte of a block piece `i` of round `n` begins with. */
+static uint64_t piece_at(const struct rounds *rounds, uint64_t n, int i)
 {
-    return staging_at(call, holder, n % 2 * rounds->half + (uint64_t)i * rounds->pieces.bytes);
+    return n * rounds->bytes + (uint64_t)i * rounds->pieces.bytes;
+}
+
+/* It, in the staging of whoever returns it. */
+static struct cecl_view staged(const struct cecl_call *call, const struct rounds *rounds,
+                               int holder, uint64_t n, int i)
+{
+    return staging_at(call, holder, n % 2 * rounds->half + (uint64_t)i * rounds->pieces.bytes,
+                      piece_at(rounds, n, i));
 }
 
 static void lend_pieces(const struct cecl_call *call, struct cecl_plan *plan,
                         const struct rounds *rounds, uint64_t n)
 {
-    const uint64_t own = (uint64_t)call->rank * call->bytes, first = n * rounds->bytes;
-    for (int i = 0; i < rounds->pieces.count; i++) {
-        const uint64_t bytes = cecl_piece_bytes(&rounds->pieces, call->bytes, first, i);
-        if (bytes > 0)
-            cecl_plan_copy(plan, staged(call, rounds, cecl_peer_after(call, i + 1), n, i),
-                           cecl_place_at(CECL_WINDOW_SEND, call->rank,
-                                         own + first + (uint64_t)i * rounds->pieces.bytes),
-                           bytes);
-    }
+    for (int i = 0; i < rounds->pieces.count; i++)
+        cecl_lower_copy(call, plan, staged(call, rounds, cecl_peer_after(call, i + 1), n, i),
+                        cecl_send_block(call, call->rank, call->rank), piece_at(rounds, n, i),
+                        cecl_piece_bytes(&rounds->pieces, call->bytes, n * rounds->bytes, i));
 }
 
 static void return_pieces(const struct cecl_call *call, struct cecl_plan *plan,
                           const struct rounds *rounds, uint64_t n)
 {
-    const uint64_t first = n * rounds->bytes;
     for (int i = 0; i < rounds->pieces.count; i++) {
         const int owner = cecl_peer_before(call, i + 1);
-        const uint64_t bytes = cecl_piece_bytes(&rounds->pieces, call->bytes, first, i);
-        if (bytes > 0)
-            cecl_plan_copy(plan,
-                           cecl_place_at(CECL_WINDOW_RECV, owner,
-                                         (uint64_t)owner * call->bytes + first +
-                                             (uint64_t)i * rounds->pieces.bytes),
-                           staged(call, rounds, call->rank, n, i), bytes);
+        cecl_lower_copy(call, plan, cecl_recv_block(call, owner, owner),
+                        staged(call, rounds, call->rank, n, i), piece_at(rounds, n, i),
+                        cecl_piece_bytes(&rounds->pieces, call->bytes, n * rounds->bytes, i));
     }
 }
 
@@ -168,28 +163,20 @@ static uint64_t staging_place(int sender, int receiver, uint64_t chunk)
 static void move_chunk(const struct cecl_call *call, struct cecl_plan *plan, uint64_t chunk,
                        uint64_t done, uint64_t bytes)
 {
+    const int me = call->rank;
     cecl_plan_barrier(plan);
     for (int i = 1; i < call->nranks; i++) {
         const int peer = cecl_peer_after(call, i);
-        cecl_plan_copy(
-            plan, staging_at(call, peer, staging_place(call->rank, peer, chunk)),
-            cecl_place_at(CECL_WINDOW_RECV, call->rank, (uint64_t)peer * call->bytes + done),
-            bytes);
+        cecl_lower_copy(call, plan, staging_at(call, peer, staging_place(me, peer, chunk), done),
+                        cecl_recv_block(call, me, peer), done, bytes);
     }
     cecl_plan_barrier(plan);
     for (int i = 1; i < call->nranks; i++) {
         const int peer = cecl_peer_after(call, i);
-        cecl_plan_copy(
-            plan, cecl_place_at(CECL_WINDOW_RECV, call->rank, (uint64_t)peer * call->bytes + done),
-            staging_at(call, call->rank, staging_place(peer, call->rank, chunk)), bytes);
+        cecl_lower_copy(call, plan, cecl_recv_block(call, me, peer),
+                        staging_at(call, me, staging_place(peer, me, chunk), done), done, bytes);
     }
     cecl_plan_close_batch(plan);
-}
-
-/* A chunk of block p of this rank's recvbuff. */
-static struct cecl_place chunk_of(const struct cecl_call *call, int rank, int block, uint64_t done)
-{
-    return cecl_place_at(CECL_WINDOW_RECV, rank, (uint64_t)block * call->bytes + done);
 }
 
 /* No copy stays on one GPU: first half and second half of staging, see above. */
@@ -200,20 +187,22 @@ static void move_chunk_without_sm(const struct cecl_call *call, struct cecl_plan
     const uint64_t half = call->staging_bytes / 2;
     for (int i = 1; i < call->nranks; i++) {
         const int peer = cecl_peer_after(call, i);
-        cecl_plan_copy(plan, staging_at(call, peer, staging_place(me, peer, chunk)),
-                       chunk_of(call, me, peer, done), bytes);
+        cecl_lower_copy(call, plan, staging_at(call, peer, staging_place(me, peer, chunk), done),
+                        cecl_recv_block(call, me, peer), done, bytes);
     }
     cecl_plan_barrier(plan);
     for (int i = 1; i < call->nranks; i++) {
         const int peer = cecl_peer_after(call, i);
-        cecl_plan_copy(plan, staging_at(call, peer, half + staging_place(me, peer, chunk)),
-                       staging_at(call, me, staging_place(peer, me, chunk)), bytes);
+        cecl_lower_copy(call, plan,
+                        staging_at(call, peer, half + staging_place(me, peer, chunk), done),
+                        staging_at(call, me, staging_place(peer, me, chunk), done), done, bytes);
     }
     cecl_plan_barrier(plan);
     for (int i = 1; i < call->nranks; i++) {
         const int peer = cecl_peer_after(call, i);
-        cecl_plan_copy(plan, chunk_of(call, peer, me, done),
-                       staging_at(call, me, half + staging_place(peer, me, chunk)), bytes);
+        cecl_lower_copy(call, plan, cecl_recv_block(call, peer, me),
+                        staging_at(call, me, half + staging_place(peer, me, chunk), done), done,
+                        bytes);
     }
     cecl_plan_close_batch(plan);
 }
@@ -225,8 +214,9 @@ static ceclResult_t in_place(const struct cecl_call *call, struct cecl_plan *pla
 
     if (chunk == 0)
         return staging_too_small(call, halves * peers);
-    if (chunk > CHUNK_ALIGN)
-        chunk -= chunk % CHUNK_ALIGN;
+    const uint64_t align = call->shape.width ? call->shape.width : CHUNK_ALIGN;
+    if (chunk > align)
+        chunk -= chunk % align;
     if (chunk > call->bytes)
         chunk = call->bytes;
     if (call->no_sm)

@@ -15,6 +15,30 @@ static inline struct cecl_place cecl_place_at(enum cecl_window window, int rank,
         .offset = offset, .window = (uint16_t)window, .rank = (uint16_t)rank};
 }
 
+/* A block, or what of it is at hand, as it lies in memory. */
+struct cecl_view {
+    struct cecl_place at; /* where byte `from` of the block lies */
+    uint64_t from;
+    uint64_t pitch; /* of its rows, where the call has any (`from` is then 0); 0: dense */
+};
+/* A rank's block of a buffer of its user's. */
+static inline struct cecl_view cecl_recv_block(const struct cecl_call *call, int rank, int block)
+{
+    const struct cecl_place at =
+        cecl_place_at(CECL_WINDOW_RECV, rank, cecl_block_offset(call, block));
+    return (struct cecl_view){.at = at, .pitch = call->shape.width ? call->shape.recv_pitch : 0};
+}
+static inline struct cecl_view cecl_send_block(const struct cecl_call *call, int rank, int block)
+{
+    const struct cecl_place at = cecl_place_at(
+        CECL_WINDOW_SEND, rank, call->op == ceclOpAllGather ? 0 : cecl_send_offset(call, block));
+    return (struct cecl_view){.at = at, .pitch = call->shape.width ? call->shape.send_pitch : 0};
+}
+/* Bytes [first, first + bytes) of a block: from where it lies in `src` to where it lies in `dst`.
+ * None, one or up to three copies: a row that is begun, whole rows, a row that is not ended. */
+void cecl_lower_copy(const struct cecl_call *call, struct cecl_plan *plan, struct cecl_view dst,
+                     struct cecl_view src, uint64_t first, uint64_t bytes);
+
 /* How a rank's own block comes into its recvbuff without an SM: pieces of it go to the `count` ranks
  * after it, and each of these returns its piece from its own memory. Piece i is rank + 1 + i's. */
 struct cecl_pieces {
@@ -28,7 +52,9 @@ static inline struct cecl_pieces cecl_pieces_of(const struct cecl_call *call, ui
 {
     const uint64_t peers = (uint64_t)call->nranks - 1, worth = bytes / call->piece_worth + 1;
     const uint64_t count = worth < peers ? worth : peers;
-    const uint64_t align = call->piece_worth < CECL_PIECE_ALIGN ? 1 : CECL_PIECE_ALIGN;
+    const uint64_t align = call->shape.width                      ? call->shape.width
+                           : call->piece_worth < CECL_PIECE_ALIGN ? 1
+                                                                  : CECL_PIECE_ALIGN;
     const uint64_t whole = ((bytes + count - 1) / count + align - 1) / align * align;
     const uint64_t room = most / count < align ? most / count : most / count / align * align;
     return (struct cecl_pieces){(int)count, whole < room ? whole : room};

@@ -37,6 +37,9 @@ static ceclResult_t issue_piece(struct cecl_engine *engine, const struct cecl_bo
                                bound->batch.bytes + piece->first, piece->count};
     if (piece->kind == CECL_PIECE_MEMOPS)
         return issue_memops(engine, bound, piece, work);
+    if (piece->kind == CECL_PIECE_ROWS)
+        return engine->dev->ops->row_copies(engine->dev, work, bound->rows + piece->first,
+                                            piece->count);
     if (piece->kind == CECL_PIECE_FLAGS) {
         for (uint32_t i = 0; i < piece->count; i++)
             engine->sources[i] = cecl_engine_value(engine, engine->epoch + piece->phase);

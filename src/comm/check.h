@@ -10,6 +10,8 @@ enum cecl_called {
     CECL_CALLED_ALL_TO_ALL,
     CECL_CALLED_ALL_GATHERV,
     CECL_CALLED_BROADCAST,
+    CECL_CALLED_ALL_GATHER_STRIDED,
+    CECL_CALLED_ALL_TO_ALL_STRIDED,
     CECL_CALLED_MEM_ALLOC,
     CECL_CALLED_MEM_FREE,
     CECL_CALLED_GROUP, /* each of its calls follows */
@@ -25,6 +27,7 @@ struct cecl_signature {
     uint64_t offset;      /* in the pool, of recvbuff or ptr */
     uint64_t send_offset; /* of sendbuff, where peers read it */
     uint64_t layout;      /* a hash of sizes and places of blocks that differ */
+    uint64_t shape;       /* a hash of that of strided blocks */
     uint64_t root;
     int32_t status; /* ceclResult_t: whether this rank's own checks passed */
     char text[180]; /* why not */

@@ -56,6 +56,8 @@ static ceclResult_t check_item(ceclComm_t comm, struct cecl_item *item)
         return cecl_fail(ceclInvalidArgument, "sendbuff: NULL");
     if (item->count > 0 && !item->recv)
         return cecl_fail(ceclInvalidArgument, "recvbuff: NULL");
+    if (item->shape.width > 0)
+        return ceclSuccess; /* what follows is known */
     item->recv_bytes = all;
     if (item->layout) {
         apply_layout(comm, item);
@@ -75,6 +77,8 @@ static size_t in_place_offset(ceclComm_t comm, const struct cecl_item *item)
 {
     if (item->layout)
         return item->layout[comm->nranks + comm->rank];
+    if (item->shape.width > 0 && item->op == ceclOpAllGather)
+        return (size_t)comm->rank * item->shape.recv_stride;
     return item->op == ceclOpAllGather ? (size_t)comm->rank * item->block : 0;
 }
 
@@ -102,77 +106,6 @@ static ceclResult_t check_buffers(ceclComm_t comm, const struct cecl_item *item)
     return comm->dev->ops->check_pointer(comm->dev, item->send, item->send_bytes, "sendbuff");
 }
 
-/* A buffer of a call of a group. */
-struct range {
-    uintptr_t low, high;
-    uint32_t call;
-    bool written;
-};
-
-static int by_low(const void *a, const void *b)
-{
-    const struct range *one = a, *other = b;
-    return (one->low > other->low) - (one->low < other->low);
-}
-
-static bool shares(const struct range *earlier, const struct range *now)
-{
-    return earlier && earlier->call != now->call && now->low < earlier->high;
-}
-
-/* A range that one of an earlier low meets, one of them written. Ranges come by their low ends, so it
- * is enough to know which ends last: of those written, which are apart as long as nothing is found,
- * and of two calls among all. */
-static const struct range *find_clash(const struct range *ranges, size_t count,
-                                      const struct range **other)
-{
-    const struct range *writer = NULL, *last = NULL, *second = NULL;
-    for (size_t i = 0; i < count; i++) {
-        const struct range *now = &ranges[i];
-        *other = shares(writer, now)                   ? writer
-                 : now->written && shares(last, now)   ? last
-                 : now->written && shares(second, now) ? second
-                                                       : NULL;
-        if (*other)
-            return now;
-        if (now->written && (!writer || now->high > writer->high))
-            writer = now;
-        if (!last || now->high > last->high) {
-            if (last && last->call != now->call)
-                second = last;
-            last = now;
-        } else if (now->call != last->call && (!second || now->high > second->high)) {
-            second = now;
-        }
-    }
-    return NULL;
-}
-
-/* Calls of a group have no order among themselves: what one writes no other may use. */
-static ceclResult_t check_apart(const struct cecl_item *items, uint32_t count)
-{
-    struct range *ranges = calloc(2 * (size_t)count, sizeof(*ranges));
-    size_t n = 0;
-    if (!ranges)
-        return cecl_fail(ceclOutOfMemory, "no host memory for a group of %u calls", count);
-    for (uint32_t i = 0; i < count; i++) {
-        const uintptr_t recv = (uintptr_t)items[i].recv, send = (uintptr_t)items[i].send;
-        ranges[n++] = (struct range){recv, recv + items[i].recv_bytes, i, true};
-        if (!items[i].in_place && items[i].send_bytes > 0)
-            ranges[n++] = (struct range){send, send + items[i].send_bytes, i, false};
-    }
-    qsort(ranges, n, sizeof(*ranges), by_low);
-    const struct range *other, *clash = find_clash(ranges, n, &other);
-    const ceclResult_t result =
-        !clash ? ceclSuccess
-               : cecl_fail(ceclInvalidArgument,
-                           "calls %u and %u of the group share memory at %p, which one of them "
-                           "writes: they have no order",
-                           other->call, clash->call, (void *)clash->low);
-    free(ranges);
-    return result;
-}
-
 static struct cecl_call call_of(ceclComm_t comm, const struct cecl_item *item)
 {
     struct cecl_call call = {.op = item->op,
@@ -180,6 +113,7 @@ static struct cecl_call call_of(ceclComm_t comm, const struct cecl_item *item)
                              .rank = comm->rank,
                              .bytes = item->block,
                              .layout = item->layout,
+                             .shape = item->shape,
                              .in_place = item->in_place,
                              .staging_bytes = (uint64_t)comm->config.staging_bytes};
     cecl_tune(&call, (ceclSmPolicy_t)comm->config.sm_policy, comm->config.direction);
@@ -221,7 +155,7 @@ static ceclResult_t check_all(ceclComm_t comm, const struct cecl_item *items, ui
 {
     for (uint32_t i = 0; i < count; i++)
         CECL_TRY(check_buffers(comm, &items[i]));
-    return count > 1 ? check_apart(items, count) : ceclSuccess;
+    return count > 1 ? cecl_items_check_apart(items, count, comm->nranks) : ceclSuccess;
 }
 
 /* The kept plan, or a new one. No item is empty. */
@@ -244,7 +178,8 @@ static struct cecl_request request_of(const struct cecl_item *item)
 {
     /* A rank without a block of its own may pass any sendbuff: only what it tells counts. */
     const void *send = item->send_bytes > 0 || item->in_place ? item->send : NULL;
-    return (struct cecl_request){item->op, send, item->recv, item->block, item->layout};
+    return (struct cecl_request){item->op,    send,         item->recv,
+                                 item->block, item->layout, item->shape};
 }
 
 /* Room for the requests of a group, which stays: a repeated group allocates nothing. */
@@ -280,6 +215,11 @@ static ceclResult_t prepare(ceclComm_t comm, const struct cecl_item *items, uint
 
 /* ---- CECL_CHECK */
 
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+    return (hash ^ word) * 0x9e3779b97f4a7c15u + (hash >> 29);
+}
+
 static ceclResult_t compare_item(ceclComm_t comm, const struct cecl_item *item, ceclResult_t local)
 {
     struct cecl_signature mine = {.call = item->called,
@@ -287,7 +227,9 @@ static ceclResult_t compare_item(ceclComm_t comm, const struct cecl_item *item, 
                                   .type = (uint64_t)item->type,
                                   .root = (uint64_t)item->root};
     for (int w = 0; item->layout && w < 2 * comm->nranks; w++)
-        mine.layout = (mine.layout ^ item->layout[w]) * 0x9e3779b97f4a7c15u + (mine.layout >> 29);
+        mine.layout = mix(mine.layout, item->layout[w]);
+    for (size_t w = 0; item->shape.width > 0 && w < sizeof(item->shape) / sizeof(uint64_t); w++)
+        mine.shape = mix(mine.shape, ((const uint64_t *)&item->shape)[w]);
     if (local == ceclSuccess && item->count > 0) {
         const char *base = cecl_pool_at(&comm->pool, comm->rank, 0);
         mine.in_place = item->in_place;

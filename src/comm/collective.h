@@ -16,6 +16,9 @@ struct cecl_item {
     /* Blocks that differ: [2 * nranks] as in struct cecl_call, in bytes; NULL: they do not. The
      * caller's, until the call returns. */
     const uint64_t *layout;
+    /* Of strided blocks, checked: width 0 if they are not. The item's block, send_bytes, recv_bytes
+     * and in_place are then known too. */
+    struct cecl_shape shape;
     int root; /* of a rooted call */
 
     size_t block;      /* bytes that go to or come from one rank */
@@ -36,6 +39,9 @@ ceclResult_t cecl_collective(struct cecl_item *item, ceclComm_t comm, ceclStream
  * plan to issue; NULL when there is nothing to do. Collective under CECL_CHECK=1. */
 ceclResult_t cecl_items_prepare(ceclComm_t comm, const struct cecl_item *items, uint32_t count,
                                 ceclStream_t stream, struct cecl_bound **bound);
+
+/* apart.c. Refuses calls of a group that share memory which one of them writes. */
+ceclResult_t cecl_items_check_apart(const struct cecl_item *items, uint32_t count, int nranks);
 
 /* Enqueues; a failure on the way fails the communicator. */
 ceclResult_t cecl_items_issue(ceclComm_t comm, const struct cecl_bound *bound, ceclStream_t stream);

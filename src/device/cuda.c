@@ -80,6 +80,7 @@ static const struct cecl_device_ops cuda_ops = {
     .stream_fork = cuda_stream_fork,
     .stream_join = cuda_stream_join,
     .copies = cuda_copies,
+    .row_copies = cuda_row_copies,
     .memops = cuda_memops,
     .memcpy_async = cuda_memcpy_async,
     .words_release = cuda_words_release,

@@ -120,6 +120,8 @@ ceclResult_t cuda_stream_check(struct cecl_device *dev, ceclStream_t stream);
 ceclResult_t cuda_stream_fork(struct cecl_device *dev, ceclStream_t stream, ceclStream_t *work);
 ceclResult_t cuda_stream_join(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work);
 uint64_t cuda_stream_id(struct cecl_device *dev, ceclStream_t work);
+ceclResult_t cuda_row_copies(struct cecl_device *dev, ceclStream_t work,
+                             const struct cecl_row_copy *copies, size_t count);
 ceclResult_t cuda_copies(struct cecl_device *dev, ceclStream_t work,
                          const struct cecl_batch *batch);
 ceclResult_t cuda_memops(struct cecl_device *dev, ceclStream_t work, const struct cecl_memop *ops,

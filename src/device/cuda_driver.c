@@ -35,6 +35,23 @@ static void say_missing(const char *name)
                  cudaGetErrorString(refusal));
 }
 
+/* Finds a function that has two signatures. Asked for 13.0, an older driver must not hand out its
+ * own: arguments would be read askew. */
+static bool find_either(const char *name, int version, void *of_13000, void *of_12080)
+{
+    void *function = version >= 13000 ? find(name, 13000) : NULL;
+    if (function) {
+        memcpy(of_13000, &function, sizeof(function));
+        return true;
+    }
+    function = find(name, 12080);
+    if (function)
+        memcpy(of_12080, &function, sizeof(function));
+    else
+        say_missing(name);
+    return function != NULL;
+}
+
 static void load(void)
 {
     int version = 0;
@@ -62,15 +79,10 @@ static void load(void)
     CECL_DRIVER_FUNCTIONS(CECL_DRIVER_FIND)
 #undef CECL_DRIVER_FIND
 
-    /* Asked for 13.0, an older driver must not hand out its own: arguments would be read askew. */
-    if (version >= 13000 && (function = find("cuMemcpyBatchAsync", 13000)) != NULL) {
-        memcpy(&driver.batch_13000, &function, sizeof(function));
-    } else if ((function = find("cuMemcpyBatchAsync", 12080)) != NULL) {
-        memcpy(&driver.batch_12080, &function, sizeof(function));
-    } else {
-        say_missing("cuMemcpyBatchAsync");
+    if (!find_either("cuMemcpyBatchAsync", version, &driver.batch_13000, &driver.batch_12080) ||
+        !find_either("cuMemcpy3DBatchAsync", version, &driver.batch_3d_13000,
+                     &driver.batch_3d_12080))
         return;
-    }
 
     const CUresult result = driver.cuInit(0);
     if (result != CUDA_SUCCESS) {

@@ -68,12 +68,18 @@ typedef CUresult(CUDAAPI *cecl_batch_13000_fn)(CUdeviceptr *dsts, CUdeviceptr *s
                                                size_t *first_of_attribute, size_t nattributes,
                                                CUstream stream);
 
+/* So has cuMemcpy3DBatchAsync. */
+typedef CUresult(CUDAAPI *cecl_batch_3d_13000_fn)(size_t count, CUDA_MEMCPY3D_BATCH_OP *ops,
+                                                  unsigned long long flags, CUstream stream);
+
 struct cecl_driver {
 #define CECL_DRIVER_FIELD(function, version) PFN_##function##_v##version function;
     CECL_DRIVER_FUNCTIONS(CECL_DRIVER_FIELD)
 #undef CECL_DRIVER_FIELD
     PFN_cuMemcpyBatchAsync_v12080 batch_12080; /* used where batch_13000 is NULL */
     cecl_batch_13000_fn batch_13000;
+    PFN_cuMemcpy3DBatchAsync_v12080 batch_3d_12080; /* likewise */
+    cecl_batch_3d_13000_fn batch_3d_13000;
 };
 
 /* The driver, initialised; NULL where there is none that serves, with the reason in *why (kept for

@@ -4,7 +4,8 @@
 
 #include "device/cuda.h"
 
-#define MEMOPS_MAX 128 /* in one driver call; a batch must hold fewer than 256 */
+#define MEMOPS_MAX 128    /* in one driver call; a batch must hold fewer than 256 */
+#define ROW_COPIES_MAX 64 /* likewise, of what is built on the stack */
 
 ceclResult_t cuda_stream_synchronize(struct cecl_device *dev, ceclStream_t stream)
 {
@@ -148,6 +149,55 @@ ceclResult_t cuda_copies(struct cecl_device *dev, ceclStream_t work, const struc
         CUDA_WITHIN(
             cuda, result,
             cecl_driver_check(cuda->cu, copy_batch(cuda->cu, batch, work), "cuMemcpyBatchAsync"));
+    return result;
+}
+
+/* An operand of rows: bytes are its elements, and there is one layer. */
+static CUmemcpy3DOperand rows_at(void *address, size_t pitch, size_t rows)
+{
+    CUmemcpy3DOperand operand = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER};
+    operand.op.ptr.ptr = cuda_address(address);
+    operand.op.ptr.rowLength = pitch;
+    operand.op.ptr.layerHeight = rows;
+    return operand;
+}
+
+/* Again two signatures. */
+static CUresult row_batch(const struct cecl_driver *cu, CUDA_MEMCPY3D_BATCH_OP *ops, size_t count,
+                          CUstream stream)
+{
+    size_t failed = 0;
+    return cu->batch_3d_13000 ? cu->batch_3d_13000(count, ops, 0, stream)
+                              : cu->batch_3d_12080(count, ops, &failed, 0, stream);
+}
+
+static ceclResult_t issue_row_copies(struct cuda_device *cuda, CUstream stream,
+                                     const struct cecl_row_copy *copies, size_t count)
+{
+    CUDA_MEMCPY3D_BATCH_OP ops[ROW_COPIES_MAX];
+    while (count > 0) {
+        const size_t n = count < ROW_COPIES_MAX ? count : ROW_COPIES_MAX;
+        for (size_t i = 0; i < n; i++)
+            ops[i] = (CUDA_MEMCPY3D_BATCH_OP){
+                .src = rows_at(copies[i].src, copies[i].src_pitch, copies[i].rows),
+                .dst = rows_at(copies[i].dst, copies[i].dst_pitch, copies[i].rows),
+                .extent = {.width = copies[i].width, .height = copies[i].rows, .depth = 1},
+                .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM,
+                .flags = CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE};
+        CECL_TRY(cecl_driver_check(cuda->cu, row_batch(cuda->cu, ops, n, stream),
+                                   "cuMemcpy3DBatchAsync"));
+        copies += n;
+        count -= n;
+    }
+    return ceclSuccess;
+}
+
+ceclResult_t cuda_row_copies(struct cecl_device *dev, ceclStream_t work,
+                             const struct cecl_row_copy *copies, size_t count)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t result;
+    CUDA_WITHIN(cuda, result, issue_row_copies(cuda, work, copies, count));
     return result;
 }
 

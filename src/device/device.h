@@ -36,6 +36,15 @@ struct cecl_batch {
     size_t count;
 };
 
+/* A copy of rows, each a pitch behind the one before; bytes. A pitch is `width` at least. */
+struct cecl_row_copy {
+    void *dst, *src;
+    size_t width, rows; /* >= 1 */
+    size_t dst_pitch, src_pitch;
+};
+/* Beyond this CUDA takes no pitch (cudaDevAttrMaxPitch). */
+#define CECL_PITCH_MAX 2147483647u
+
 /* A stream operation on a 32-bit word. */
 enum cecl_memop_kind {
     /* *addr = value; everything earlier in the stream is visible, system-wide, before the word is
@@ -111,6 +120,9 @@ struct cecl_device_ops {
 
     ceclResult_t (*copies)(struct cecl_device *dev, ceclStream_t work,
                            const struct cecl_batch *batch);
+    /* Likewise copies of rows: issued together, in no order among themselves. */
+    ceclResult_t (*row_copies)(struct cecl_device *dev, ceclStream_t work,
+                               const struct cecl_row_copy *copies, size_t count);
     /* In order. Any count; a device with a limit splits. */
     ceclResult_t (*memops)(struct cecl_device *dev, ceclStream_t work, const struct cecl_memop *ops,
                            size_t count);

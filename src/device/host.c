@@ -35,6 +35,7 @@ static const struct cecl_device_ops host_ops = {
     .stream_fork = host_stream_fork,
     .stream_join = host_stream_join,
     .copies = host_copies,
+    .row_copies = host_row_copies,
     .memops = host_memops,
     .memcpy_async = host_memcpy_async,
     .words_release = host_words_release,

@@ -58,6 +58,8 @@ ceclResult_t host_stream_check(struct cecl_device *dev, ceclStream_t stream);
 ceclResult_t host_stream_fork(struct cecl_device *dev, ceclStream_t stream, ceclStream_t *work);
 ceclResult_t host_stream_join(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work);
 uint64_t host_stream_id(struct cecl_device *dev, ceclStream_t work);
+ceclResult_t host_row_copies(struct cecl_device *dev, ceclStream_t work,
+                             const struct cecl_row_copy *copies, size_t count);
 ceclResult_t host_copies(struct cecl_device *dev, ceclStream_t work,
                          const struct cecl_batch *batch);
 ceclResult_t host_memops(struct cecl_device *dev, ceclStream_t work, const struct cecl_memop *ops,

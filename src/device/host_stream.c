@@ -13,14 +13,15 @@
 
 /* MOVE is a COPY whose ranges may overlap: a user's. In a plan's batch that is a fault, and memcpy
  * lets the address sanitizer see it. */
-enum work_kind { WORK_COPY, WORK_MOVE, WORK_WRITE, WORK_WAIT };
+enum work_kind { WORK_COPY, WORK_MOVE, WORK_ROWS, WORK_WRITE, WORK_WAIT };
 
 struct work {
     enum work_kind kind;
     uint32_t value;
-    void *dst;       /* WRITE: the word */
-    const void *src; /* WAIT: the word */
-    size_t bytes;
+    void *dst;                         /* WRITE: the word */
+    const void *src;                   /* WAIT: the word */
+    size_t bytes;                      /* ROWS: of one */
+    size_t rows, dst_pitch, src_pitch; /* ROWS */
 };
 
 struct host_stream {
@@ -56,11 +57,19 @@ static void perform_copy(const struct work *work)
         memcpy(work->dst, work->src, work->bytes);
 }
 
+static void perform_rows(const struct work *work)
+{
+    for (size_t row = 0; row < work->rows; row++)
+        memcpy((char *)work->dst + row * work->dst_pitch,
+               (const char *)work->src + row * work->src_pitch, work->bytes);
+}
+
 static void perform(const struct work *work, const _Atomic bool *abandon)
 {
     switch (work->kind) {
     case WORK_COPY:
     case WORK_MOVE: perform_copy(work); break;
+    case WORK_ROWS: perform_rows(work); break;
     case WORK_WRITE: host_word_write(work->dst, work->value); break;
     case WORK_WAIT: host_word_wait(work->src, work->value, abandon); break;
     }
@@ -326,6 +335,26 @@ ceclResult_t host_copies(struct cecl_device *dev, ceclStream_t handle,
                                   .dst = batch->dst[i],
                                   .src = batch->src[i],
                                   .bytes = batch->bytes[i]});
+    }
+    finish_adding(stream);
+    return ceclSuccess;
+}
+
+ceclResult_t host_row_copies(struct cecl_device *dev, ceclStream_t handle,
+                             const struct cecl_row_copy *copies, size_t count)
+{
+    struct host_stream *stream;
+    CECL_TRY(begin_adding(dev, handle, count, &stream));
+    const bool backwards = stream->batches++ % 2; /* as above */
+    for (size_t n = 0; n < count; n++) {
+        const struct cecl_row_copy *copy = &copies[backwards ? count - 1 - n : n];
+        add(stream, (struct work){.kind = WORK_ROWS,
+                                  .dst = copy->dst,
+                                  .src = copy->src,
+                                  .bytes = copy->width,
+                                  .rows = copy->rows,
+                                  .dst_pitch = copy->dst_pitch,
+                                  .src_pitch = copy->src_pitch});
     }
     finish_adding(stream);
     return ceclSuccess;

@@ -68,6 +68,12 @@ void cecl_plan_barrier(struct cecl_plan *plan)
 void cecl_plan_copy(struct cecl_plan *plan, struct cecl_place dst, struct cecl_place src,
                     uint64_t bytes)
 {
+    cecl_plan_copy_rows(plan,
+                        &(struct cecl_copy){.dst = dst, .src = src, .bytes = bytes, .rows = 1});
+}
+
+void cecl_plan_copy_rows(struct cecl_plan *plan, const struct cecl_copy *copy)
+{
     void *copies = plan->copies;
     if (!plan->open_batch) {
         add_step(plan, (struct cecl_step){.kind = CECL_STEP_COPY, .first = plan->ncopies});
@@ -75,7 +81,7 @@ void cecl_plan_copy(struct cecl_plan *plan, struct cecl_place dst, struct cecl_p
     }
     if (room(plan, &copies, plan->ncopies, &plan->copies_capacity, sizeof(struct cecl_copy))) {
         plan->copies = copies;
-        plan->copies[plan->ncopies++] = (struct cecl_copy){dst, src, bytes};
+        plan->copies[plan->ncopies++] = *copy;
         plan->steps[plan->open_batch - 1].count++;
     }
 }
@@ -92,7 +98,7 @@ static void merge_segment(struct cecl_plan *merged, const struct cecl_plan *plan
             struct cecl_copy copy = plan->copies[now->first + i];
             copy.dst.window = cecl_window_of(copy.dst.window, part);
             copy.src.window = cecl_window_of(copy.src.window, part);
-            cecl_plan_copy(merged, copy.dst, copy.src, copy.bytes);
+            cecl_plan_copy_rows(merged, &copy);
         }
     }
 }
@@ -149,6 +155,6 @@ uint64_t cecl_plan_bytes(const struct cecl_plan *plan)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < plan->ncopies; i++)
-        bytes += plan->copies[i].bytes;
+        bytes += plan->copies[i].bytes * plan->copies[i].rows;
     return bytes;
 }

@@ -37,10 +37,18 @@ struct cecl_place {
     uint16_t rank;   /* whose, [0, nranks) */
 };
 
+/* Contiguous bytes, or rows of them at a pitch. */
 struct cecl_copy {
     struct cecl_place dst, src;
-    uint64_t bytes; /* >= 1 */
+    uint64_t bytes;                /* of a row; >= 1 */
+    uint64_t rows;                 /* >= 1 */
+    uint64_t dst_pitch, src_pitch; /* from one row to the next, bytes; of no meaning with one row */
 };
+/* Bytes from the first of `rows` rows to the end of the last. */
+static inline uint64_t cecl_rows_extent(uint64_t bytes, uint64_t rows, uint64_t pitch)
+{
+    return (rows - 1) * pitch + bytes;
+}
 
 /* One thing this rank does; steps run in order. SIGNAL and WAIT are the two halves of an exchange
  * of flags: every rank has one flag
@@ -63,6 +71,16 @@ _Static_assert(sizeof(struct cecl_step) == 16, "plans are cached: grow a step on
 
 enum cecl_direction { CECL_PUSH, CECL_PULL };
 
+/* The shape of strided blocks, in bytes and equal on all ranks: each is `rows` rows of `width`, which
+ * lie a pitch apart, and from one block to the next it is a stride. */
+struct cecl_shape {
+    uint64_t
+        width; /* 0: blocks are contiguous, one behind the other, and nothing else here counts */
+    uint64_t rows;
+    uint64_t send_pitch, send_stride; /* the stride: of an all-to-all */
+    uint64_t recv_pitch, recv_stride;
+};
+
 /* What is to be lowered: everything a plan depends on. */
 struct cecl_call {
     ceclOp_t op;
@@ -75,6 +93,7 @@ struct cecl_call {
     /* Of an all-gather whose blocks differ, else NULL: [nranks] sizes, 0 allowed, then [nranks] offsets
      * in recvbuff; `bytes` is the largest size. The caller's, as long as the plan is looked at. */
     const uint64_t *layout;
+    struct cecl_shape shape; /* of strided blocks; `bytes` is then width * rows */
     bool in_place;
     enum cecl_direction direction; /* equal on all ranks */
     bool no_sm;                    /* equal on all ranks: nothing is copied within one GPU */
@@ -90,7 +109,20 @@ static inline uint64_t cecl_block_bytes(const struct cecl_call *call, int rank)
 }
 static inline uint64_t cecl_block_offset(const struct cecl_call *call, int rank)
 {
-    return call->layout ? call->layout[call->nranks + rank] : (uint64_t)rank * call->bytes;
+    if (call->layout)
+        return call->layout[call->nranks + rank];
+    return (uint64_t)rank * (call->shape.width ? call->shape.recv_stride : call->bytes);
+}
+/* Where the block for `rank` lies in the sendbuff of an all-to-all. */
+static inline uint64_t cecl_send_offset(const struct cecl_call *call, int rank)
+{
+    return (uint64_t)rank * (call->shape.width ? call->shape.send_stride : call->bytes);
+}
+/* Where byte `at` of a block lies, from its first on; `pitch`: of its rows, where it has any. */
+static inline uint64_t cecl_offset_within(const struct cecl_call *call, uint64_t pitch, uint64_t at)
+{
+    const uint64_t width = call->shape.width;
+    return width ? at / width * pitch + at % width : at;
 }
 
 struct cecl_plan {
@@ -120,6 +152,8 @@ void cecl_plan_barrier(struct cecl_plan *plan);
  * cecl_plan_close_batch. */
 void cecl_plan_copy(struct cecl_plan *plan, struct cecl_place dst, struct cecl_place src,
                     uint64_t bytes);
+/* Likewise rows: dst and src say where the first is. */
+void cecl_plan_copy_rows(struct cecl_plan *plan, const struct cecl_copy *copy);
 void cecl_plan_close_batch(struct cecl_plan *plan);
 /* Several calls as one: between two barriers stand the copies of all that stand there in the plan of
  * each. The plans are of one rank, each of barriers and copies; they stay the caller's. */

@@ -30,6 +30,10 @@ static void print_copies(const struct cecl_plan *plan, const struct cecl_step *s
         print_place(&copy->src, out);
         fprintf(out, " -> ");
         print_place(&copy->dst, out);
+        if (copy->rows > 1)
+            fprintf(out,
+                    "  %" PRIu64 " rows, %" PRIu64 " bytes apart there and %" PRIu64 " here, of",
+                    copy->rows, copy->dst_pitch, copy->src_pitch);
         fprintf(out, "  %" PRIu64 " bytes%s\n", copy->bytes,
                 copy->src.rank == copy->dst.rank ? " (local: needs an SM)" : "");
     }

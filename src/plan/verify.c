@@ -5,12 +5,20 @@
 
 uint64_t verify_send_bytes(const struct cecl_call *call, int rank)
 {
-    return call->op == ceclOpAllGather ? cecl_block_bytes(call, rank)
-                                       : call->bytes * (uint64_t)call->nranks;
+    const struct cecl_shape *shape = &call->shape;
+    const uint64_t blocks = call->op == ceclOpAllGather ? 1 : (uint64_t)call->nranks;
+    if (shape->width)
+        return (blocks - 1) * shape->send_stride +
+               cecl_rows_extent(shape->width, shape->rows, shape->send_pitch);
+    return blocks * (call->op == ceclOpAllGather ? cecl_block_bytes(call, rank) : call->bytes);
 }
 
 uint64_t verify_recv_bytes(const struct cecl_call *call)
 {
+    const struct cecl_shape *shape = &call->shape;
+    if (shape->width)
+        return ((uint64_t)call->nranks - 1) * shape->recv_stride +
+               cecl_rows_extent(shape->width, shape->rows, shape->recv_pitch);
     uint64_t end = call->layout ? 0 : call->bytes * (uint64_t)call->nranks;
     for (int r = 0; call->layout && r < call->nranks; r++)
         if (cecl_block_offset(call, r) + cecl_block_bytes(call, r) > end)
@@ -37,8 +45,10 @@ static void measure_plan(struct verifier *v, const struct cecl_plan *plan)
         for (uint32_t i = 0; plan->steps[s].kind == CECL_STEP_COPY && i < plan->steps[s].count;
              i++) {
             const struct cecl_copy *copy = &plan->copies[plan->steps[s].first + i];
-            at_least(&v->window_bytes[copy->dst.window], copy->dst.offset + copy->bytes);
-            at_least(&v->window_bytes[copy->src.window], copy->src.offset + copy->bytes);
+            at_least(&v->window_bytes[copy->dst.window],
+                     copy->dst.offset + cecl_rows_extent(copy->bytes, copy->rows, copy->dst_pitch));
+            at_least(&v->window_bytes[copy->src.window],
+                     copy->src.offset + cecl_rows_extent(copy->bytes, copy->rows, copy->src_pitch));
         }
 }
 

@@ -2,6 +2,7 @@
  * astray, whatever it was given. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "plan/verify_internal.h"
 
@@ -33,12 +34,33 @@ static ceclResult_t check_layout(const struct cecl_call *mine, const struct cecl
     return ceclSuccess;
 }
 
+/* Rows and blocks that are apart, and end within what can be tracked; alike on all ranks. */
+static ceclResult_t check_shape(const struct cecl_call *mine, const struct cecl_call *zero)
+{
+    const struct cecl_shape *s = &mine->shape;
+    const uint64_t largest[] = {s->width,       s->rows,       s->send_pitch,
+                                s->send_stride, s->recv_pitch, s->recv_stride};
+    if (memcmp(s, &zero->shape, sizeof(*s)) != 0)
+        return VERIFY_FAULT("ranks differ in the shape of blocks");
+    if (s->width == 0)
+        return ceclSuccess;
+    for (size_t i = 0; i < sizeof(largest) / sizeof(largest[0]); i++)
+        if (largest[i] > WINDOWS_MAX)
+            return VERIFY_FAULT("a shape of %" PRIu64 ": more than can be tracked", largest[i]);
+    if (s->rows < 1 || s->width * s->rows != mine->bytes || s->send_pitch < s->width ||
+        s->recv_pitch < s->width || mine->layout)
+        return VERIFY_FAULT("a shape of %" PRIu64 " rows of %" PRIu64 " in blocks of %" PRIu64,
+                            s->rows, s->width, mine->bytes);
+    return ceclSuccess;
+}
+
 static ceclResult_t check_call(const struct verifier *v, const struct cecl_call *call)
 {
     if (call->op != ceclOpAllGather && call->op != ceclOpAlltoAll)
         return VERIFY_FAULT("op %d is no collective that is defined here", (int)call->op);
     /* The last: a tag that wraps around would name two bytes. */
     if (call->bytes < 1 || call->bytes > WINDOWS_MAX || !trackable(v, verify_recv_bytes(call)) ||
+        !trackable(v, verify_send_bytes(call, call->rank)) ||
         (uint64_t)v->ncalls * v->nparts * (uint64_t)v->nranks * verify_recv_bytes(call) >=
             UINT32_MAX)
         return VERIFY_FAULT("blocks of %" PRIu64
@@ -60,8 +82,15 @@ static uint64_t staging_end(const struct cecl_plan *plan)
 }
 
 static ceclResult_t check_place(const struct verifier *v, const struct cecl_plan *plan,
-                                const struct cecl_place *place, uint64_t bytes, const char *what)
+                                const struct cecl_place *place, const struct cecl_copy *copy,
+                                uint64_t pitch, const char *what)
 {
+    if (copy->rows < 1 || copy->rows > WINDOWS_MAX || copy->bytes > WINDOWS_MAX ||
+        (copy->rows > 1 && (pitch < copy->bytes || pitch > WINDOWS_MAX)))
+        return VERIFY_FAULT("%s of a copy: %" PRIu64 " rows of %" PRIu64 " bytes, %" PRIu64
+                            " apart",
+                            what, copy->rows, copy->bytes, pitch);
+    const uint64_t bytes = copy->bytes ? cecl_rows_extent(copy->bytes, copy->rows, pitch) : 0;
     const uint32_t part = place->window / CECL_WINDOW_COUNT,
                    kind = place->window % CECL_WINDOW_COUNT;
     if (place->rank >= v->nranks || part >= cecl_plan_parts(plan) ||
@@ -86,6 +115,20 @@ static ceclResult_t check_place(const struct verifier *v, const struct cecl_plan
     return ceclSuccess;
 }
 
+/* Whether some of these bytes of recvbuff belong to the rank's own block. */
+static bool is_own(const struct cecl_call *call, int rank, uint64_t low, uint64_t bytes)
+{
+    const bool strided = call->shape.width > 0;
+    const uint64_t own = cecl_block_offset(call, rank), rows = strided ? call->shape.rows : 1;
+    const uint64_t width = strided ? call->shape.width : cecl_block_bytes(call, rank);
+    for (uint64_t row = 0; row < rows; row++) {
+        const uint64_t first = own + row * call->shape.recv_pitch;
+        if (low < first + width && first < low + bytes)
+            return true;
+    }
+    return false;
+}
+
 /* Writing goes to the output and to staging: not to inputs, and in place not to the rank's own
  * part. */
 static ceclResult_t check_target(const struct cecl_plan *plan, const struct cecl_copy *copy)
@@ -94,14 +137,11 @@ static ceclResult_t check_target(const struct cecl_plan *plan, const struct cecl
     const struct cecl_call *call = cecl_plan_part(plan, copy->dst.window / CECL_WINDOW_COUNT);
     if (kind == CECL_WINDOW_SEND)
         return VERIFY_FAULT("a copy writes to the sendbuff of rank %u", copy->dst.rank);
-    const uint64_t own = call->op == ceclOpAllGather ? cecl_block_offset(call, copy->dst.rank)
-                                                     : (uint64_t)copy->dst.rank * call->bytes;
-    const uint64_t bytes =
-        call->op == ceclOpAllGather ? cecl_block_bytes(call, copy->dst.rank) : call->bytes;
-    if (kind == CECL_WINDOW_RECV && call->in_place && copy->dst.offset < own + bytes &&
-        own < copy->dst.offset + copy->bytes)
-        return VERIFY_FAULT("a copy writes to rank %u's own part of an in-place call",
-                            copy->dst.rank);
+    if (kind == CECL_WINDOW_RECV && call->in_place)
+        for (uint64_t row = 0; row < copy->rows; row++)
+            if (is_own(call, copy->dst.rank, copy->dst.offset + row * copy->dst_pitch, copy->bytes))
+                return VERIFY_FAULT("a copy writes to rank %u's own part of an in-place call",
+                                    copy->dst.rank);
     return ceclSuccess;
 }
 
@@ -121,8 +161,8 @@ static ceclResult_t check_step(const struct verifier *v, const struct cecl_plan 
                             step->count, step->first, plan->ncopies);
     for (uint32_t i = 0; i < step->count; i++) {
         const struct cecl_copy *copy = &plan->copies[step->first + i];
-        CECL_TRY(check_place(v, plan, &copy->dst, copy->bytes, "the target"));
-        CECL_TRY(check_place(v, plan, &copy->src, copy->bytes, "the source"));
+        CECL_TRY(check_place(v, plan, &copy->dst, copy, copy->dst_pitch, "the target"));
+        CECL_TRY(check_place(v, plan, &copy->src, copy, copy->src_pitch, "the source"));
         CECL_TRY(check_target(plan, copy));
     }
     return ceclSuccess;
@@ -146,6 +186,7 @@ static ceclResult_t check_plan(const struct verifier *v, int call, int rank, uin
             mine->staging_offset != zero->staging_offset)
             return VERIFY_FAULT("ranks are in different calls");
         CECL_TRY(check_layout(mine, zero));
+        CECL_TRY(check_shape(mine, zero));
         CECL_TRY(check_call(v, mine));
     }
     if (plan->phases != first->phases || plan->phases > PHASES_MAX)

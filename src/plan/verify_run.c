@@ -62,7 +62,8 @@ static ceclResult_t check_block(const struct verifier *v, int call, uint32_t par
     const bool gathers = c->op == ceclOpAllGather;
     const uint64_t bytes = gathers ? cecl_block_bytes(c, from) : c->bytes;
     for (uint64_t i = 0; i < bytes; i++) {
-        const uint64_t at = (gathers ? cecl_block_offset(c, from) : (uint64_t)from * bytes) + i;
+        const uint64_t at =
+            cecl_block_offset(c, from) + cecl_offset_within(c, c->shape.recv_pitch, i);
         const uint64_t source = gathers ? i : (uint64_t)rank * bytes + i;
         const uint32_t expected = c->in_place && from == rank ? 0 : 1;
         if (writes[at] != expected)
@@ -105,6 +106,16 @@ static void clear(const struct verifier *v, uint32_t **bytes, int window, int ra
            (size_t)v->window_bytes[window] * sizeof(**bytes));
 }
 
+/* A block of `bytes` at `offset` of the input, whose first byte is byte `source` of the rank's. */
+static void renew_block(const struct verifier *v, int call, uint32_t part, int rank,
+                        uint32_t *input, uint64_t offset, uint64_t bytes, uint64_t source)
+{
+    const struct cecl_call *c = cecl_plan_part(verify_plan(v, call, rank), part);
+    const uint64_t pitch = c->in_place ? c->shape.recv_pitch : c->shape.send_pitch;
+    for (uint64_t i = 0; i < bytes; i++)
+        input[offset + cecl_offset_within(c, pitch, i)] = tag_of(v, call, part, rank, source + i);
+}
+
 /* New input, and an output that holds nothing of worth. */
 static void renew_data(struct verifier *v, int call, int rank)
 {
@@ -117,10 +128,13 @@ static void renew_data(struct verifier *v, int call, int rank)
         clear(v, v->tags, recv, rank);
         clear(v, v->writes, recv, rank);
         uint32_t *input = verify_tags(v, c->in_place ? recv : send, rank);
-        if (c->in_place && c->op == ceclOpAllGather)
-            input += cecl_block_offset(c, rank);
-        for (uint64_t i = 0; i < verify_send_bytes(c, rank); i++)
-            input[i] = tag_of(v, call, part, rank, i);
+        if (c->op == ceclOpAllGather)
+            renew_block(v, call, part, rank, input, c->in_place ? cecl_block_offset(c, rank) : 0,
+                        cecl_block_bytes(c, rank), 0);
+        for (int to = 0; c->op == ceclOpAlltoAll && to < v->nranks; to++)
+            renew_block(v, call, part, rank, input,
+                        c->in_place ? cecl_block_offset(c, to) : cecl_send_offset(c, to), c->bytes,
+                        (uint64_t)to * c->bytes);
     }
 }
 
@@ -191,23 +205,28 @@ static void do_wait(struct verifier *v, int rank, const struct cecl_step *step, 
             mine[r] = theirs[r];
 }
 
+static ceclResult_t do_row(struct verifier *v, int rank, const struct cecl_copy *copy, uint64_t row)
+{
+    const uint64_t to = copy->dst.offset + row * copy->dst_pitch,
+                   from = copy->src.offset + row * copy->src_pitch;
+    CECL_TRY(note(v, copy->src.window, copy->src.rank, from, copy->bytes, rank, false));
+    CECL_TRY(note(v, copy->dst.window, copy->dst.rank, to, copy->bytes, rank, true));
+    memmove(verify_tags(v, copy->dst.window, copy->dst.rank) + to,
+            verify_tags(v, copy->src.window, copy->src.rank) + from,
+            (size_t)copy->bytes * sizeof(uint32_t));
+    uint32_t *writes = verify_writes(v, copy->dst.window, copy->dst.rank) + to;
+    for (uint64_t b = 0; b < copy->bytes; b++)
+        writes[b]++;
+    return ceclSuccess;
+}
+
 static ceclResult_t do_copies(struct verifier *v, int rank, const struct cecl_plan *plan,
                               const struct cecl_step *step)
 {
     new_event(v, rank);
-    for (uint32_t i = 0; i < step->count; i++) {
-        const struct cecl_copy *copy = &plan->copies[step->first + i];
-        CECL_TRY(
-            note(v, copy->src.window, copy->src.rank, copy->src.offset, copy->bytes, rank, false));
-        CECL_TRY(
-            note(v, copy->dst.window, copy->dst.rank, copy->dst.offset, copy->bytes, rank, true));
-        memmove(verify_tags(v, copy->dst.window, copy->dst.rank) + copy->dst.offset,
-                verify_tags(v, copy->src.window, copy->src.rank) + copy->src.offset,
-                (size_t)copy->bytes * sizeof(uint32_t));
-        uint32_t *writes = verify_writes(v, copy->dst.window, copy->dst.rank) + copy->dst.offset;
-        for (uint64_t b = 0; b < copy->bytes; b++)
-            writes[b]++;
-    }
+    for (uint32_t i = 0; i < step->count; i++)
+        for (uint64_t row = 0; row < plan->copies[step->first + i].rows; row++)
+            CECL_TRY(do_row(v, rank, &plan->copies[step->first + i], row));
     return ceclSuccess;
 }
 

@@ -1,0 +1,156 @@
+/* All-gathers and all-to-alls of strided blocks: side by side or one behind the other, with gaps, in
+ * place and out of it, through staging that cuts rows, alone and in groups. */
+#include "plans.h"
+
+#define RANKS_MAX 16
+
+static uint64_t next(uint64_t *x)
+{
+    *x = *x * 6364136223846793005u + 1442695040888963407u;
+    return *x >> 33;
+}
+
+/* A pitch and a stride for `n` blocks of `rows` rows of `width`. */
+static void draw_buffer(uint64_t *x, uint64_t n, uint64_t width, uint64_t rows, uint64_t *pitch,
+                        uint64_t *stride)
+{
+    const uint64_t gap = next(x) % 3;
+    if (next(x) % 2) { /* side by side */
+        *stride = width + gap;
+        *pitch = (n - 1) * *stride + width + next(x) % 3;
+    } else {
+        *pitch = width + gap;
+        *stride = rows * *pitch + next(x) % 3;
+    }
+}
+
+static void draw(uint64_t *x, int n, struct cecl_call *call)
+{
+    static const uint64_t staging[] = {40, 64, 200, 4096};
+    struct cecl_shape *s = &call->shape;
+    *call = call_of(next(x) % 2 ? ceclOpAllGather : ceclOpAlltoAll, next(x) % 2,
+                    next(x) % 2 ? CECL_PUSH : CECL_PULL, 1);
+    s->width = 1 + next(x) % 6;
+    s->rows = 1 + next(x) % 5;
+    draw_buffer(x, (uint64_t)n, s->width, s->rows, &s->recv_pitch, &s->recv_stride);
+    draw_buffer(x, (uint64_t)n, s->width, s->rows, &s->send_pitch, &s->send_stride);
+    if (call->in_place) {
+        s->send_pitch = s->recv_pitch;
+        s->send_stride = s->recv_stride;
+    }
+    call->bytes = s->width * s->rows;
+    call->no_sm = next(x) % 2;
+    if (call->no_sm)
+        call->direction = CECL_PUSH;
+    call->piece_worth = 1 + next(x) % 20;
+    call->staging_bytes = staging[next(x) % 4];
+}
+
+static void strided_blocks_are_right(void **state)
+{
+    (void)state;
+    uint64_t x = 2077;
+    for (int round = 0; round < 1200; round++) {
+        const int n = 1 + round % RANKS_MAX;
+        struct cecl_call calls[3];
+        for (int c = 0; c < 3; c++)
+            draw(&x, n, &calls[c]);
+        verify_calls(calls, 3, n);
+    }
+}
+
+static void strided_blocks_in_groups_are_right(void **state)
+{
+    (void)state;
+    uint64_t x = 99;
+    for (int round = 0; round < 200; round++) {
+        const int n = 1 + round % 8;
+        const uint32_t count = 2 + (uint32_t)next(&x) % 4;
+        struct cecl_call calls[6], mine[6];
+        struct cecl_plan plans[8] = {0};
+        for (uint32_t i = 0; i < count; i++) {
+            draw(&x, n, &calls[i]);
+            calls[i].staging_bytes = 512;
+        }
+        for (int r = 0; r < n; r++) {
+            for (uint32_t i = 0; i < count; i++) {
+                mine[i] = calls[i];
+                mine[i].nranks = n;
+                mine[i].rank = r;
+            }
+            assert_int_equal(cecl_lower_group(mine, count, &plans[r]), ceclSuccess);
+        }
+        if (cecl_verify(plans, 1, n) != ceclSuccess)
+            fail_msg("round %d, %d ranks: %s", round, n, cecl_message());
+        for (int r = 0; r < n; r++)
+            cecl_plan_free(&plans[r]);
+    }
+}
+
+/* 2 ranks gather 4 rows of 3 bytes into rows of 8: a gap of 2. */
+static struct cecl_plan *gather_with_gap(void)
+{
+    struct cecl_call call = call_of(ceclOpAllGather, true, CECL_PUSH, 12);
+    call.shape = (struct cecl_shape){.width = 3,
+                                     .rows = 4,
+                                     .send_pitch = 8,
+                                     .send_stride = 3,
+                                     .recv_pitch = 8,
+                                     .recv_stride = 3};
+    return lower_all(&call, 1, 2);
+}
+
+static void rows_go_in_one_copy_to_each_peer(void **state)
+{
+    (void)state;
+    struct cecl_plan *plans = gather_with_gap();
+    assert_int_equal(plans[0].ncopies, 1);
+    assert_int_equal(plans[0].copies[0].rows, 4);
+    assert_int_equal(plans[0].copies[0].bytes, 3);
+    assert_int_equal(cecl_plan_bytes(&plans[0]), 12);
+    free_plans(plans, 2);
+}
+
+static void broken_rows_are_found(void **state)
+{
+    (void)state;
+    struct cecl_plan *plans = gather_with_gap();
+    struct cecl_copy *copy = &plans[0].copies[0];
+    const struct cecl_copy right = *copy;
+    assert_int_equal(cecl_verify(plans, 1, 2), ceclSuccess);
+    copy->rows = 3;
+    assert_int_equal(cecl_verify(plans, 1, 2), ceclInternalError);
+    *copy = right;
+    copy->rows = 5;
+    assert_int_equal(cecl_verify(plans, 1, 2), ceclInternalError);
+    *copy = right;
+    copy->bytes = 4;
+    assert_int_equal(cecl_verify(plans, 1, 2), ceclInternalError);
+    *copy = right;
+    copy->dst_pitch = 7;
+    assert_int_equal(cecl_verify(plans, 1, 2), ceclInternalError);
+    *copy = right;
+    copy->src_pitch = 2; /* less than a row */
+    assert_int_equal(cecl_verify(plans, 1, 2), ceclInternalError);
+    *copy = right;
+    copy->rows = 0;
+    assert_int_equal(cecl_verify(plans, 1, 2), ceclInternalError);
+    *copy = right;
+    copy->rows = UINT64_MAX / 2;
+    assert_int_equal(cecl_verify(plans, 1, 2), ceclInternalError);
+    *copy = right;
+    plans[1].call.shape.recv_pitch = 9; /* ranks differ */
+    assert_int_equal(cecl_verify(plans, 1, 2), ceclInternalError);
+    free_plans(plans, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(strided_blocks_are_right),
+        cmocka_unit_test(strided_blocks_in_groups_are_right),
+        cmocka_unit_test(rows_go_in_one_copy_to_each_peer),
+        cmocka_unit_test(broken_rows_are_found),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
