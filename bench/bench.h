@@ -43,7 +43,8 @@ struct options {
     bool check, in_place, out_of_place;
     bool nccl, nccl_ce;
     bool enqueue, alloc;
-    int group; /* calls; 0: not asked for */
+    int group;        /* calls; 0: not asked for */
+    size_t row_bytes; /* likewise */
     enum corruption corrupt;
     size_t alloc_bytes;
     const char *json;
@@ -121,8 +122,14 @@ bool report_json(const struct run *run, const struct result *results, int count)
 bool extra_enqueue(const struct run *run, struct side *side);
 int extra_alloc(const struct run *run);
 
-/* groups.c: --group; false on failure. */
+/* groups.c: --group; rows.c: --rows; false on failure. */
 bool extra_group(const struct run *run);
+bool extra_rows(const struct run *run);
+/* turn.c: `call` does one repeat of way 0 or 1; medians over the run's rounds, of the slowest rank, in
+ * us a repeat. */
+typedef bool (*turn_call)(const struct run *run, void *context, int way);
+bool turn_medians(const struct run *run, turn_call call, void *context, int repeats,
+                  double medians[2]);
 
 /* run.c */
 /* Joins: cecl's communicator and stream, and host memory for the check where one is wanted. */

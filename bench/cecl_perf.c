@@ -152,6 +152,8 @@ static int perform_joined(struct run *run)
     }
     if (!measure_sides(run, &wrong))
         return END_BROKEN;
+    if (run->options.row_bytes > 0 && !extra_rows(run))
+        return END_BROKEN;
     if (run->options.group > 0 && !extra_group(run))
         return END_BROKEN;
     if (run->options.alloc) {

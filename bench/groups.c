@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "clock_wall.h"
+#include "bench.h"
 
 #define REPEATS 20
 
@@ -12,8 +12,11 @@ struct many {
     size_t block;
 };
 
-static bool call_all(const struct run *run, const struct many *many, bool grouped)
+/* way 0: one by one; 1: in a group. */
+static bool call_all(const struct run *run, void *context, int way)
 {
+    const struct many *many = context;
+    const bool grouped = way == 1;
     if (grouped)
         BENCH_TRY(run, ceclGroupStart());
     for (int i = 0; i < many->count; i++)
@@ -25,22 +28,7 @@ static bool call_all(const struct run *run, const struct many *many, bool groupe
     return true;
 }
 
-/* Of all calls, on the slowest rank. */
-static bool time_all(const struct run *run, const struct many *many, bool grouped, double *us)
-{
-    BENCH_TRY(run, ceclStreamSynchronize(run->comm, run->stream));
-    MPI_Barrier(MPI_COMM_WORLD);
-    const double start = wall_us();
-    for (int i = 0; i < REPEATS; i++)
-        if (!call_all(run, many, grouped))
-            return false;
-    BENCH_TRY(run, ceclStreamSynchronize(run->comm, run->stream));
-    const double mine = (wall_us() - start) / REPEATS;
-    MPI_Allreduce(&mine, us, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    return true;
-}
-
-static bool check_all(const struct run *run, const struct many *many)
+static bool check_all(const struct run *run, struct many *many)
 {
     const size_t all = (size_t)run->nranks * many->block;
     unsigned char *host = malloc(all);
@@ -55,7 +43,7 @@ static bool check_all(const struct run *run, const struct many *many)
             ceclStreamSynchronize(run->comm, run->stream) == ceclSuccess;
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    fine = fine && call_all(run, many, true);
+    fine = fine && call_all(run, many, 1);
     for (int i = 0; i < many->count && fine; i++) {
         fine =
             ceclMemcpyAsync(run->comm, host, many->buffers[i], all, run->stream) == ceclSuccess &&
@@ -67,22 +55,15 @@ static bool check_all(const struct run *run, const struct many *many)
     return fine || complain(run, "--group", "bytes are wrong, or a call failed");
 }
 
-static bool measure(const struct run *run, const struct many *many)
+static bool measure(const struct run *run, struct many *many)
 {
-    double us[2][MAX_ROUNDS];
-    if (!check_all(run, many))
+    double us[2];
+    if (!check_all(run, many) || !turn_medians(run, call_all, many, REPEATS, us))
         return false;
-    for (int round = -1; round < run->options.rounds; round++)
-        for (int grouped = 0; grouped < 2; grouped++)
-            if (!time_all(run, many, grouped, &us[grouped][round < 0 ? 0 : round]))
-                return false;
-    for (int grouped = 0; grouped < 2; grouped++)
-        qsort(us[grouped], (size_t)run->options.rounds, sizeof(double), compare_doubles);
-    const double apart = us[0][run->options.rounds / 2], together = us[1][run->options.rounds / 2];
     if (run->rank == 0)
         printf("# %d all-gathers of %zu bytes a rank, in place: %.1f us one by one, %.1f us in a "
                "group (%.3f)\n",
-               many->count, many->block, apart, together, together / apart);
+               many->count, many->block, us[0], us[1], us[1] / us[0]);
     return true;
 }
 

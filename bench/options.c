@@ -24,6 +24,9 @@ static const char usage[] =
     "  --group COUNT      also: so many all-gathers of the first size in place, one by one "
     "against\n"
     "                     all in one group\n"
+    "  --rows BYTES       also: strided blocks of the last size, of rows of so many bytes, "
+    "against\n"
+    "                     contiguous ones\n"
     "  --alloc            also: time of a ceclMemAlloc for which a new communicator's pool must\n"
     "                     grow, and of an allocation and its free inside the pool\n"
     "  --alloc-bytes N    size of the former; default 3G\n"
@@ -51,7 +54,17 @@ static bool parse_baseline(const char *text, struct options *o)
     }
 }
 
-enum { TYPE = OPTION_OWN, IN_PLACE, OUT_OF_PLACE, BASELINE, ENQUEUE, GROUP, ALLOC, ALLOC_BYTES };
+enum {
+    TYPE = OPTION_OWN,
+    IN_PLACE,
+    OUT_OF_PLACE,
+    BASELINE,
+    ENQUEUE,
+    GROUP,
+    ROWS,
+    ALLOC,
+    ALLOC_BYTES
+};
 
 static const struct option longs[] = {OPTIONS_SHARED,
                                       {"type", 1, NULL, TYPE},
@@ -60,6 +73,7 @@ static const struct option longs[] = {OPTIONS_SHARED,
                                       {"baseline", 1, NULL, BASELINE},
                                       {"enqueue", 0, NULL, ENQUEUE},
                                       {"group", 1, NULL, GROUP},
+                                      {"rows", 1, NULL, ROWS},
                                       {"alloc", 0, NULL, ALLOC},
                                       {"alloc-bytes", 1, NULL, ALLOC_BYTES},
                                       {NULL, 0, NULL, 0}};
@@ -85,6 +99,7 @@ static const char *take(struct options *o, int option, const char *value)
         return parse_baseline(value, o) ? NULL : "nccl, nccl-ce, or both with a comma";
     case ENQUEUE: o->enqueue = true; return NULL;
     case GROUP: return parse_count(value, 1, 4096, &o->group) ? NULL : "1 to 4096";
+    case ROWS: return parse_bytes(value, 1, &o->row_bytes) ? NULL : "1 to 1024G";
     case ALLOC: o->alloc = true; return NULL;
     case ALLOC_BYTES:
         return parse_bytes(value, LEAST_ALLOC, &o->alloc_bytes) ? NULL : "1M to 1024G";

@@ -38,6 +38,7 @@ else
     CECL_SM_POLICY=allow perf --op alltoall -b 64K -e 256M -f 4 --rounds 11 -n 20 --baseline nccl,nccl-ce
     CECL_SM_POLICY=allow perf --op all_gather -b 4K -e 256M -f 4 --rounds 9 -n 20 --out-of-place
     perf -b 64K -e 64K --rounds 9 --group 64
+    perf -b 64M -e 64M --rounds 9 --rows 2048
     overlap
     overlap --op alltoall -b 64M -e 256M -f 2
     overlap --hostcopies -b 64M -e 64M --rounds 11
