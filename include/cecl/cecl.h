@@ -119,6 +119,15 @@ typedef enum {
     CECL_SM_ALLOW = 2
 } ceclSmPolicy_t;
 
+/* Who copies between two ranks. */
+typedef enum {
+    CECL_DIRECTION_AUTO = 0, /* what measurements say: push */
+    CECL_DIRECTION_PUSH = 1, /* the rank that has the bytes */
+    /* The rank that wants them: about 5 % slower alone, and gentler to some GEMMs. Where blocks of
+     * the call must go by way of peers (see CECL_SM_REDUCE_ONLY) it is pushed all the same. */
+    CECL_DIRECTION_PULL = 2
+} ceclDirection_t;
+
 /* Where ranks run (ceclConfig_t.device). */
 typedef enum {
     /* Default. CUDA where each rank has a GPU of its own, otherwise host: rank 0 says so on stderr,
@@ -497,6 +506,30 @@ CECL_API CECL_CHECKED ceclResult_t ceclBroadcast(const void *sendbuff, void *rec
                                                  ceclDataType_t datatype, int root, ceclComm_t comm,
                                                  ceclStream_t stream);
 
+/* How the calls that follow are to be carried out. Start from CECL_OPTIONS_INITIALIZER; a field left
+ * at CECL_UNDEF is as the communicator has it (its configuration and the environment). */
+typedef struct ceclOptions {
+    size_t size;          /* set by the initializer */
+    unsigned int magic;   /* set by the initializer */
+    unsigned int version; /* set by the initializer */
+    int smPolicy;         /* ceclSmPolicy_t */
+    int direction;        /* ceclDirection_t */
+} ceclOptions_t;
+#define CECL_OPTIONS_MAGIC 0xcec10b75u
+#define CECL_OPTIONS_INITIALIZER                                                                   \
+    {                                                                                              \
+        sizeof(ceclOptions_t), CECL_OPTIONS_MAGIC, CECL_VERSION, CECL_UNDEF, CECL_UNDEF            \
+    }
+
+/* Sets the options of the calls on `comm` from here on, each call of a group having those that stood
+ * when it was made: a training loop that mixes hidden and exposed gathers keeps SMs free in the one
+ * and takes the fastest way in the other.
+ * options  read during the call; NULL: as the communicator has it.
+ * Local, but ranks must make a call with equal options (CECL_CHECK=1 verifies it). Cheap: each call's
+ * plan is kept for each choice. Threads: one call at a time. Ownership: the caller's.
+ * Errors, nothing changed: ceclInvalidArgument (not initialised, a value out of range). Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclSetOptions(ceclComm_t comm, const ceclOptions_t *options);
+
 /* Begins a group: the collectives that this thread calls until the matching ceclGroupEnd are carried
  * out together, in one batch of copies with one exchange of flags. Groups may be nested; the
  * outermost end counts.
@@ -536,6 +569,16 @@ CECL_API CECL_CHECKED ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff
                                                const void *recvbuff, size_t count,
                                                ceclDataType_t datatype, ceclComm_t comm,
                                                ceclExplanation_t *explanation);
+
+/* Ends a group as ceclGroupEnd does, but enqueues nothing: tells how its calls would be carried out
+ * together. So any call can be asked about, strided, variable and rooted ones too: as a group of one.
+ * comm         all calls of the group are on it.
+ * explanation  [out] written on success only.
+ * Local; exchanges nothing. Threads: the one that began the group. Ownership: none.
+ * Errors, the group ended all the same: those of ceclGroupEnd; ceclInvalidArgument (explanation NULL),
+ * ceclInvalidUsage (a call on another communicator; an inner group). Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclGroupExplain(ceclComm_t comm,
+                                                    ceclExplanation_t *explanation);
 
 /* ------------------------------------------------------------------------------------------------
  * Streams, for programs that run with and without a GPU */

@@ -231,7 +231,9 @@ static size_t set_of(const struct cecl_request *requests, uint32_t count, uint32
         h = (h ^ (uint64_t)(uintptr_t)request->recv) * 0x9e3779b97f4a7c15u;
         h ^= (uint64_t)(uintptr_t)request->send + (h >> 31);
         h *= 0xbf58476d1ce4e5b9u;
-        h ^= request->bytes * 4 + (uint64_t)request->op + (request->shape.width << 40);
+        h ^= request->bytes * 4 + (uint64_t)request->op + (request->shape.width << 40) +
+             ((uint64_t)request->choice.sm_policy << 34) +
+             ((uint64_t)request->choice.direction << 36);
         h *= 0x94d049bb133111ebu;
         for (uint32_t w = 0; request->layout && w < words; w++)
             h = (h ^ request->layout[w]) * 0x94d049bb133111ebu;
@@ -247,7 +249,9 @@ static bool is_for(const struct cecl_bound *bound, const struct cecl_request *re
     for (uint32_t i = 0; i < count; i++) {
         const struct cecl_request *a = &bound->requests[i], *b = &requests[i];
         if (a->op != b->op || a->send != b->send || a->recv != b->recv || a->bytes != b->bytes ||
-            !a->layout != !b->layout || a->shape.width != b->shape.width)
+            a->choice.sm_policy != b->choice.sm_policy ||
+            a->choice.direction != b->choice.direction || !a->layout != !b->layout ||
+            a->shape.width != b->shape.width)
             return false;
         if (a->shape.width && memcmp(&a->shape, &b->shape, sizeof(a->shape)) != 0)
             return false;

@@ -34,6 +34,7 @@ struct cecl_request {
     uint64_t bytes;         /* one block */
     const uint64_t *layout; /* [2 * nranks] as in struct cecl_call, or NULL */
     struct cecl_shape shape;
+    struct cecl_choice choice;
 };
 
 struct cecl_bound;

@@ -14,9 +14,8 @@ ceclResult_t cecl_lower(const struct cecl_call *call, struct cecl_plan *plan);
 ceclResult_t cecl_lower_group(struct cecl_call *calls, uint32_t ncalls, struct cecl_plan *plan);
 
 /* The tuning table: fills in how this call is carried out (direction, no_sm, piece_worth), by (op, in
- * place, ranks, bytes a block) and what the caller allows.
- * direction  CECL_DIRECTION's value: 0 auto, 1 push, 2 pull.
+ * place, ranks, bytes a block) and what the caller chose.
  * Depends on nothing in which ranks may differ. */
-void cecl_tune(struct cecl_call *call, ceclSmPolicy_t policy, int direction);
+void cecl_tune(struct cecl_call *call, struct cecl_choice choice);
 
 #endif

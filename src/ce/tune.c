@@ -38,13 +38,16 @@ static const struct row *row_of(const struct cecl_call *call)
     return &table[count - 1];
 }
 
-void cecl_tune(struct cecl_call *call, ceclSmPolicy_t policy, int direction)
+void cecl_tune(struct cecl_call *call, struct cecl_choice choice)
 {
     const struct row *row = row_of(call);
     const bool has_own_block = call->op == ceclOpAlltoAll || !call->in_place;
-    call->no_sm = policy != CECL_SM_ALLOW || !row->local_copies;
+    call->no_sm = choice.sm_policy != CECL_SM_ALLOW || !row->local_copies;
     call->piece_worth = PIECE_WORTH;
-    call->direction = direction == 0 ? row->direction : direction == 1 ? CECL_PUSH : CECL_PULL;
+    if (choice.direction == CECL_DIRECTION_AUTO)
+        call->direction = row->direction;
+    else
+        call->direction = choice.direction == CECL_DIRECTION_PUSH ? CECL_PUSH : CECL_PULL;
     if (call->nranks > 1 && call->no_sm && has_own_block)
         call->direction = CECL_PUSH; /* what peers return was pushed to them */
 }

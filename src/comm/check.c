@@ -51,6 +51,7 @@ static ceclResult_t compare(const struct cecl_signature *a, const struct cecl_si
          a->offset, b->offset},
         {"sendbuff's offset in the pool", a->send_offset, b->send_offset},
         {"root", a->root, b->root},
+        {"options (10 * smPolicy + direction)", a->choice, b->choice},
         {"recvcounts or displs (a hash of them)", a->layout, b->layout},
         {"strided (a hash of it)", a->shape, b->shape},
     };

@@ -29,8 +29,9 @@ struct cecl_signature {
     uint64_t layout;      /* a hash of sizes and places of blocks that differ */
     uint64_t shape;       /* a hash of that of strided blocks */
     uint64_t root;
-    int32_t status; /* ceclResult_t: whether this rank's own checks passed */
-    char text[180]; /* why not */
+    uint64_t choice; /* of options: 10 * sm_policy + direction */
+    int32_t status;  /* ceclResult_t: whether this rank's own checks passed */
+    char text[180];  /* why not */
 };
 
 /* Room for the ranks' signatures, made when the communicator is; NULL without memory. */

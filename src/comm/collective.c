@@ -116,7 +116,7 @@ static struct cecl_call call_of(ceclComm_t comm, const struct cecl_item *item)
                              .shape = item->shape,
                              .in_place = item->in_place,
                              .staging_bytes = (uint64_t)comm->config.staging_bytes};
-    cecl_tune(&call, (ceclSmPolicy_t)comm->config.sm_policy, comm->config.direction);
+    cecl_tune(&call, item->choice);
     return call;
 }
 
@@ -133,6 +133,17 @@ static ceclResult_t lower(ceclComm_t comm, const struct cecl_item *items, uint32
     return result;
 }
 
+static bool needs_forbidden_sm(const struct cecl_item *items, const struct cecl_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->ncopies; i++) {
+        const struct cecl_copy *copy = &plan->copies[i];
+        if (copy->dst.rank == copy->src.rank &&
+            items[cecl_copy_part(copy)].choice.sm_policy == CECL_SM_NEVER)
+            return true;
+    }
+    return false;
+}
+
 static ceclResult_t make_plan(ceclComm_t comm, const struct cecl_item *items, uint32_t count,
                               const struct cecl_request *requests, struct cecl_bound **bound)
 {
@@ -140,7 +151,7 @@ static ceclResult_t make_plan(ceclComm_t comm, const struct cecl_item *items, ui
 
     CECL_TRY(lower(comm, items, count, &plan));
     ceclResult_t result = ceclSuccess;
-    if (comm->config.sm_policy == CECL_SM_NEVER && cecl_plan_local_copies(&plan) > 0)
+    if (needs_forbidden_sm(items, &plan))
         result =
             cecl_fail(ceclInvalidUsage, "CECL_SM_NEVER: this call needs an SM: %s", plan.reason);
     if (result == ceclSuccess)
@@ -178,8 +189,8 @@ static struct cecl_request request_of(const struct cecl_item *item)
 {
     /* A rank without a block of its own may pass any sendbuff: only what it tells counts. */
     const void *send = item->send_bytes > 0 || item->in_place ? item->send : NULL;
-    return (struct cecl_request){item->op,    send,         item->recv,
-                                 item->block, item->layout, item->shape};
+    return (struct cecl_request){item->op,     send,        item->recv,  item->block,
+                                 item->layout, item->shape, item->choice};
 }
 
 /* Room for the requests of a group, which stays: a repeated group allocates nothing. */
@@ -225,7 +236,8 @@ static ceclResult_t compare_item(ceclComm_t comm, const struct cecl_item *item, 
     struct cecl_signature mine = {.call = item->called,
                                   .count = item->count,
                                   .type = (uint64_t)item->type,
-                                  .root = (uint64_t)item->root};
+                                  .root = (uint64_t)item->root,
+                                  .choice = 10u * item->choice.sm_policy + item->choice.direction};
     for (int w = 0; item->layout && w < 2 * comm->nranks; w++)
         mine.layout = mix(mine.layout, item->layout[w]);
     for (size_t w = 0; item->shape.width > 0 && w < sizeof(item->shape) / sizeof(uint64_t); w++)
@@ -252,19 +264,37 @@ static ceclResult_t compare_items(ceclComm_t comm, const struct cecl_item *items
     return result;
 }
 
-ceclResult_t cecl_items_prepare(ceclComm_t comm, const struct cecl_item *items, uint32_t count,
-                                ceclStream_t stream, struct cecl_bound **bound)
+/* A call without elements moves nothing, alone or in a group: items are sorted so. */
+static uint32_t count_full(const struct cecl_item *items, uint32_t count)
 {
-    /* A call without elements moves nothing, alone or in a group: items are sorted so. */
     uint32_t full = 0;
     while (full < count && items[full].count > 0)
         full++;
-    ceclResult_t result = prepare(comm, items, full, bound);
+    return full;
+}
+
+ceclResult_t cecl_items_prepare(ceclComm_t comm, const struct cecl_item *items, uint32_t count,
+                                ceclStream_t stream, struct cecl_bound **bound)
+{
+    ceclResult_t result = prepare(comm, items, count_full(items, count), bound);
     if (!comm->config.check)
         return result;
     if (result == ceclSuccess) /* nobody enqueues unless everybody can */
         result = comm->dev->ops->stream_check(comm->dev, stream);
     return compare_items(comm, items, count, result);
+}
+
+ceclResult_t cecl_items_explain(ceclComm_t comm, const struct cecl_item *items, uint32_t count,
+                                ceclExplanation_t *explanation)
+{
+    struct cecl_bound *bound;
+    CECL_TRY(prepare(comm, items, count_full(items, count), &bound));
+    if (bound)
+        *explanation = *cecl_bound_explanation(bound);
+    else
+        *explanation =
+            (ceclExplanation_t){.zeroSm = 1, .path = "nothing to do", .reason = "count is 0"};
+    return ceclSuccess;
 }
 
 ceclResult_t cecl_items_issue(ceclComm_t comm, const struct cecl_bound *bound, ceclStream_t stream)
@@ -282,6 +312,8 @@ ceclResult_t cecl_collective(struct cecl_item *item, ceclComm_t comm, ceclStream
     struct cecl_bound *bound = NULL;
     if (result == ceclSuccess)
         result = check_item(comm, item);
+    if (result == ceclSuccess)
+        item->choice = comm->choice;
     if (cecl_group_is_open())
         return cecl_group_add(comm, item, stream, result);
     if (result != ceclSuccess)
@@ -344,17 +376,11 @@ CECL_API ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff, const void 
                              .recv = (void *)(uintptr_t)recvbuff,
                              .count = count,
                              .type = datatype};
-    struct cecl_bound *bound;
 
     CECL_TRY(cecl_comm_check(comm));
     if (!explanation)
         return cecl_fail(ceclInvalidArgument, "explanation: NULL");
     CECL_TRY(check_item(comm, &item));
-    CECL_TRY(prepare(comm, &item, item.count > 0, &bound));
-    if (bound)
-        *explanation = *cecl_bound_explanation(bound);
-    else
-        *explanation =
-            (ceclExplanation_t){.zeroSm = 1, .path = "nothing to do", .reason = "count is 0"};
-    return ceclSuccess;
+    item.choice = comm->choice;
+    return cecl_items_explain(comm, &item, 1, explanation);
 }

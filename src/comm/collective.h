@@ -19,7 +19,8 @@ struct cecl_item {
     /* Of strided blocks, checked: width 0 if they are not. The item's block, send_bytes, recv_bytes
      * and in_place are then known too. */
     struct cecl_shape shape;
-    int root; /* of a rooted call */
+    int root;                  /* of a rooted call */
+    struct cecl_choice choice; /* what stood when it was made */
 
     size_t block;      /* bytes that go to or come from one rank */
     size_t send_bytes; /* of sendbuff */
@@ -35,10 +36,15 @@ size_t cecl_type_bytes(ceclDataType_t type);
 ceclResult_t cecl_collective(struct cecl_item *item, ceclComm_t comm, ceclStream_t stream,
                              ceclResult_t result);
 
-/* Everything else that can refuse calls that are to be carried out as one. On success *bound is the
+/* Everything else that can refuse calls that are to be carried out as one; those without elements
+ * come last. On success *bound is the
  * plan to issue; NULL when there is nothing to do. Collective under CECL_CHECK=1. */
 ceclResult_t cecl_items_prepare(ceclComm_t comm, const struct cecl_item *items, uint32_t count,
                                 ceclStream_t stream, struct cecl_bound **bound);
+
+/* How they would be carried out; enqueues and exchanges nothing. */
+ceclResult_t cecl_items_explain(ceclComm_t comm, const struct cecl_item *items, uint32_t count,
+                                ceclExplanation_t *explanation);
 
 /* apart.c. Refuses calls of a group that share memory which one of them writes. */
 ceclResult_t cecl_items_check_apart(const struct cecl_item *items, uint32_t count, int nranks);

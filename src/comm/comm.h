@@ -39,6 +39,7 @@ struct ceclComm {
     uint32_t magic;
     int rank, nranks;
     struct cecl_resolved config;
+    struct cecl_choice choice; /* for the calls that follow */
     struct cecl_device *dev;
     struct cecl_mesh *mesh;
     struct cecl_pool pool;
@@ -59,6 +60,10 @@ struct ceclComm {
 };
 
 /* config.c: defaults, configuration and environment. */
+static inline struct cecl_choice cecl_config_choice(const struct cecl_resolved *config)
+{
+    return (struct cecl_choice){(uint8_t)config->sm_policy, (uint8_t)config->direction};
+}
 ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolved *out);
 
 /* setup.c. Collective over `oob`, which stays the caller's. `local`: what this rank already knows

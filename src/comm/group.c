@@ -226,3 +226,40 @@ CECL_API ceclResult_t ceclGroupEnd(void)
     is_open = false;
     return group->failed != ceclSuccess ? refuse(group) : carry_out(group);
 }
+
+/* What would be carried out, if all calls are on this communicator. */
+static ceclResult_t explain(const struct group *group, ceclComm_t comm,
+                            ceclExplanation_t *explanation)
+{
+    CECL_TRY(cecl_comm_check(comm));
+    if (!explanation)
+        return cecl_fail(ceclInvalidArgument, "explanation: NULL");
+    if (group->failed != ceclSuccess)
+        return cecl_fail_with(group->failed, group->words);
+    for (uint32_t i = 0; i < group->count; i++)
+        if (group->entries[i].comm != comm)
+            return cecl_fail(ceclInvalidUsage,
+                             "call %u of the group is on another communicator than the one that is "
+                             "asked",
+                             i);
+    const uint32_t count = group->count > 0 ? collect(group, 0) : 0;
+    return cecl_items_explain(comm, group->items, count, explanation);
+}
+
+CECL_API ceclResult_t ceclGroupExplain(ceclComm_t comm, ceclExplanation_t *explanation)
+{
+    if (!is_open)
+        return cecl_fail(ceclInvalidUsage, "no ceclGroupStart came before in this thread");
+    struct group *group = current();
+    if (--group->depth > 0) {
+        const ceclResult_t result =
+            cecl_fail(ceclInvalidUsage, "a group inside another is not carried out by itself");
+        if (group->failed == ceclSuccess) { /* calls that were only asked about must not be made */
+            group->failed = result;
+            cecl_keep_message(group->words);
+        }
+        return result;
+    }
+    is_open = false;
+    return explain(group, comm, explanation);
+}

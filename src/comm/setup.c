@@ -216,6 +216,7 @@ static ceclComm_t comm_new(int rank, int nranks, const struct cecl_resolved *con
     comm->rank = rank;
     comm->nranks = nranks;
     comm->config = *config;
+    comm->choice = cecl_config_choice(config);
     cecl_fork_watch();
     comm->generation = cecl_fork_generation();
     pthread_mutex_init(&comm->async_lock, NULL);

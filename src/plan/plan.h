@@ -81,6 +81,12 @@ struct cecl_shape {
     uint64_t recv_pitch, recv_stride;
 };
 
+/* What the caller chose for a call, equal on all ranks. */
+struct cecl_choice {
+    uint8_t sm_policy; /* ceclSmPolicy_t */
+    uint8_t direction; /* ceclDirection_t */
+};
+
 /* What is to be lowered: everything a plan depends on. */
 struct cecl_call {
     ceclOp_t op;
@@ -172,6 +178,13 @@ static inline uint32_t cecl_plan_parts(const struct cecl_plan *plan)
 static inline const struct cecl_call *cecl_plan_part(const struct cecl_plan *plan, uint32_t part)
 {
     return plan->parts ? &plan->parts[part] : &plan->call;
+}
+/* Which part a copy belongs to: one end of it at least is in that part's buffers, or it is part 0. */
+static inline uint32_t cecl_copy_part(const struct cecl_copy *copy)
+{
+    const uint32_t dst = copy->dst.window / CECL_WINDOW_COUNT,
+                   src = copy->src.window / CECL_WINDOW_COUNT;
+    return dst > src ? dst : src;
 }
 /* Copies within one rank's memory: each needs an SM on today's drivers. */
 uint32_t cecl_plan_local_copies(const struct cecl_plan *plan);

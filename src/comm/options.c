@@ -1,0 +1,32 @@
+/* Options of the calls that follow on a communicator. */
+#include "comm/comm.h"
+
+static ceclResult_t check_field(const char *field, int value, int low, int high)
+{
+    if (value == CECL_UNDEF || (value >= low && value <= high))
+        return ceclSuccess;
+    return cecl_fail(ceclInvalidArgument, "options.%s = %d: %d to %d expected", field, value, low,
+                     high);
+}
+
+CECL_API ceclResult_t ceclSetOptions(ceclComm_t comm, const ceclOptions_t *options)
+{
+    CECL_TRY(cecl_comm_check(comm));
+    struct cecl_choice choice = cecl_config_choice(&comm->config);
+    if (options) {
+        if (options->size != sizeof(*options) || options->magic != CECL_OPTIONS_MAGIC)
+            return cecl_fail(ceclInvalidArgument,
+                             "options: size %zu, magic %#x: not initialised with "
+                             "CECL_OPTIONS_INITIALIZER of this library's cecl.h (size %zu)",
+                             options->size, options->magic, sizeof(*options));
+        CECL_TRY(check_field("smPolicy", options->smPolicy, CECL_SM_NEVER, CECL_SM_ALLOW));
+        CECL_TRY(
+            check_field("direction", options->direction, CECL_DIRECTION_AUTO, CECL_DIRECTION_PULL));
+        if (options->smPolicy != CECL_UNDEF)
+            choice.sm_policy = (uint8_t)options->smPolicy;
+        if (options->direction != CECL_UNDEF)
+            choice.direction = (uint8_t)options->direction;
+    }
+    comm->choice = choice;
+    return ceclSuccess;
+}

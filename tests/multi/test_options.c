@@ -1,0 +1,195 @@
+/* Options of calls, seen by what ceclExplain and ceclGroupExplain tell of them, and by results. */
+#include "multi.h"
+
+#define BLOCK 3000
+
+static ceclComm_t comm;
+static char *recv_buffer, *send_buffer, *other; /* [nranks * BLOCK] each */
+
+static int set_up(void **state)
+{
+    (void)state;
+    const size_t all = (size_t)multi_nranks * BLOCK;
+    comm = multi_comm(NULL);
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv_buffer, all));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&send_buffer, all));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&other, all));
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    multi_ok(NULL, ceclCommDestroy(comm));
+    return 0;
+}
+
+static void set(int policy, int direction)
+{
+    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+    options.smPolicy = policy;
+    options.direction = direction;
+    multi_ok(comm, ceclSetOptions(comm, &options));
+}
+
+static ceclExplanation_t explain(ceclOp_t op, const void *send)
+{
+    ceclExplanation_t e;
+    multi_ok(comm, ceclExplain(op, send, recv_buffer, BLOCK, ceclInt8, comm, &e));
+    return e;
+}
+
+static void they_hold_until_set_anew(void **state)
+{
+    (void)state;
+    const char *shard = recv_buffer + (size_t)multi_rank * BLOCK;
+    assert_int_equal(explain(ceclOpAlltoAll, send_buffer).localCopies, 0);
+    set(CECL_SM_ALLOW, CECL_UNDEF);
+    assert_int_equal(explain(ceclOpAlltoAll, send_buffer).localCopies, 1);
+    assert_non_null(strstr(explain(ceclOpAllGather, shard).path, "push"));
+    set(CECL_UNDEF, CECL_DIRECTION_PULL);
+    assert_int_equal(explain(ceclOpAlltoAll, send_buffer).localCopies, 0);
+    assert_non_null(strstr(explain(ceclOpAllGather, shard).path, "pull"));
+    multi_ok(comm, ceclSetOptions(comm, NULL));
+    assert_non_null(strstr(explain(ceclOpAllGather, shard).path, "push"));
+}
+
+static void results_are_right_under_each(void **state)
+{
+    (void)state;
+    uint64_t seed = 1;
+    for (int policy = CECL_SM_NEVER; policy <= CECL_SM_ALLOW; policy++)
+        for (int direction = CECL_DIRECTION_AUTO; direction <= CECL_DIRECTION_PULL; direction++)
+            for (int op = 0; op < 2; op++) {
+                set(policy, direction);
+                multi_check(comm,
+                            &(struct multi_case){.op = (ceclOp_t)op,
+                                                 .count = 777,
+                                                 .type = ceclFloat,
+                                                 .in_place = op == ceclOpAlltoAll || seed % 2},
+                            seed++);
+            }
+}
+
+/* One call of a group may copy locally, the other must not: the group has just that one copy. */
+static void calls_of_a_group_keep_their_own(void **state)
+{
+    (void)state;
+    ceclExplanation_t e;
+    for (int lax = 0; lax < 3; lax++) {
+        multi_ok(comm, ceclGroupStart());
+        set(lax > 0 ? CECL_SM_ALLOW : CECL_SM_NEVER, CECL_UNDEF);
+        multi_ok(comm, ceclAlltoAll(send_buffer, recv_buffer, BLOCK, ceclInt8, comm, NULL));
+        set(lax > 1 ? CECL_SM_ALLOW : CECL_SM_NEVER, CECL_UNDEF);
+        multi_ok(comm, ceclAlltoAll(send_buffer, other, BLOCK, ceclInt8, comm, NULL));
+        multi_ok(comm, ceclGroupExplain(comm, &e));
+        assert_int_equal(e.localCopies, lax);
+        assert_int_equal(e.zeroSm, lax == 0);
+    }
+}
+
+static void a_group_that_is_only_explained_enqueues_nothing(void **state)
+{
+    (void)state;
+    const size_t all = (size_t)multi_nranks * BLOCK;
+    const size_t counts[64] = {BLOCK, 0, 7};
+    unsigned char *host = malloc(all);
+    ceclExplanation_t e;
+    assert_non_null(host);
+    memset(host, 0x33, all);
+    multi_put(comm, recv_buffer, host, all);
+    if (multi_rank == 0) { /* local: others need not */
+        multi_ok(comm, ceclGroupStart());
+        multi_ok(comm, ceclAllGatherv(send_buffer, counts[multi_rank], recv_buffer, counts, NULL,
+                                      ceclInt8, comm, NULL));
+        multi_ok(comm, ceclGroupExplain(comm, &e));
+        assert_int_equal(e.zeroSm, 1);
+        assert_true(e.copies >= multi_nranks - 1);
+    }
+    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+    MPI_Barrier(MPI_COMM_WORLD);
+    multi_get(comm, host, recv_buffer, all);
+    for (size_t i = 0; i < all; i++)
+        assert_int_equal(host[i], 0x33);
+    MPI_Barrier(MPI_COMM_WORLD);
+    free(host);
+    multi_check(comm, &(struct multi_case){.op = ceclOpAllGather, .count = 9, .type = 0}, 3);
+}
+
+static void an_explained_group_refuses_what_its_end_refuses(void **state)
+{
+    (void)state;
+    ceclExplanation_t e;
+    multi_refused(comm, ceclGroupExplain(comm, &e), ceclInvalidUsage, "no ceclGroupStart");
+    multi_ok(comm, ceclGroupStart());
+    multi_refused(comm, ceclAllGather(NULL, recv_buffer, 1, ceclInt8, comm, NULL),
+                  ceclInvalidArgument, "sendbuff: NULL");
+    multi_refused(comm, ceclGroupExplain(comm, &e), ceclInvalidArgument, "sendbuff: NULL");
+    multi_ok(comm, ceclGroupStart());
+    multi_refused(comm, ceclGroupExplain(comm, NULL), ceclInvalidArgument, "explanation: NULL");
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, ceclAllGather(send_buffer, recv_buffer, 1, ceclInt8, comm, NULL));
+    multi_refused(comm, ceclGroupExplain(comm, &e), ceclInvalidUsage, "inside another");
+    multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "inside another");
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, ceclGroupExplain(comm, &e)); /* of nothing */
+    assert_int_equal(e.copies, 0);
+    ceclComm_t second = multi_comm(NULL);
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, ceclAllGather(send_buffer, recv_buffer, 1, ceclInt8, comm, NULL));
+    multi_refused(second, ceclGroupExplain(second, &e), ceclInvalidUsage, "another communicator");
+    multi_ok(NULL, ceclCommDestroy(second));
+    multi_check(comm, &(struct multi_case){.op = ceclOpAlltoAll, .count = 9, .type = 0}, 3);
+}
+
+static void bad_options_are_named_and_change_nothing(void **state)
+{
+    (void)state;
+    ceclOptions_t options = CECL_OPTIONS_INITIALIZER, zero = {0};
+    set(CECL_SM_ALLOW, CECL_UNDEF);
+    multi_refused(comm, ceclSetOptions(comm, &zero), ceclInvalidArgument,
+                  "CECL_OPTIONS_INITIALIZER");
+    options.smPolicy = 3;
+    multi_refused(comm, ceclSetOptions(comm, &options), ceclInvalidArgument,
+                  "options.smPolicy = 3: 0 to 2");
+    options.smPolicy = CECL_SM_NEVER;
+    options.direction = -2;
+    multi_refused(comm, ceclSetOptions(comm, &options), ceclInvalidArgument,
+                  "options.direction = -2: 0 to 2");
+    assert_int_equal(explain(ceclOpAlltoAll, send_buffer).localCopies, 1);
+}
+
+static void ranks_that_differ_are_told_where_calls_are_compared(void **state)
+{
+    (void)state;
+    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+    multi_setenv("CECL_CHECK", "1");
+    ceclComm_t checked = multi_comm(NULL);
+    multi_setenv("CECL_CHECK", NULL);
+    char *recv = NULL;
+    multi_ok(checked, ceclMemAlloc(checked, (void **)&recv, (size_t)multi_nranks * 64));
+    options.smPolicy = multi_rank == 1 ? CECL_SM_ALLOW : CECL_SM_NEVER;
+    multi_ok(checked, ceclSetOptions(checked, &options));
+    multi_refused(checked, ceclAlltoAll(recv, recv, 8, ceclInt8, checked, NULL), ceclInvalidUsage,
+                  "ranks differ in options");
+    multi_ok(checked, ceclSetOptions(checked, NULL));
+    multi_ok(checked, ceclAlltoAll(recv, recv, 8, ceclInt8, checked, NULL));
+    multi_ok(checked, ceclStreamSynchronize(checked, NULL));
+    multi_ok(NULL, ceclCommDestroy(checked));
+}
+
+#define OPTIONS(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        OPTIONS(they_hold_until_set_anew),
+        OPTIONS(results_are_right_under_each),
+        OPTIONS(calls_of_a_group_keep_their_own),
+        OPTIONS(a_group_that_is_only_explained_enqueues_nothing),
+        OPTIONS(an_explained_group_refuses_what_its_end_refuses),
+        OPTIONS(bad_options_are_named_and_change_nothing),
+        OPTIONS(ranks_that_differ_are_told_where_calls_are_compared),
+    };
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 60);
+}
