@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ce/bound.h"
+#include "plan/layout.h"
 
 void cecl_bound_free(struct cecl_bound *bound)
 {
@@ -222,8 +223,13 @@ const ceclExplanation_t *cecl_bound_explanation(const struct cecl_bound *bound)
 
 /* ---- the cache: sets of a few ways, replaced in turn */
 
-/* `words`: of a layout. */
-static size_t set_of(const struct cecl_request *requests, uint32_t count, uint32_t words)
+/* Words of its layout, or 0. */
+static size_t words_of(const struct cecl_request *request, int nranks)
+{
+    return request->layout ? cecl_layout_words(request->op, nranks) : 0;
+}
+
+static size_t set_of(const struct cecl_request *requests, uint32_t count, int nranks)
 {
     uint64_t h = count;
     for (uint32_t i = 0; i < count; i++) {
@@ -235,14 +241,15 @@ static size_t set_of(const struct cecl_request *requests, uint32_t count, uint32
              ((uint64_t)request->choice.sm_policy << 34) +
              ((uint64_t)request->choice.direction << 36);
         h *= 0x94d049bb133111ebu;
-        for (uint32_t w = 0; request->layout && w < words; w++)
+        const size_t words = words_of(request, nranks);
+        for (size_t w = 0; w < words; w++)
             h = (h ^ request->layout[w]) * 0x94d049bb133111ebu;
     }
     return (size_t)(h >> 40) % CECL_CACHE_SETS;
 }
 
 static bool is_for(const struct cecl_bound *bound, const struct cecl_request *requests,
-                   uint32_t count, uint32_t words)
+                   uint32_t count, int nranks)
 {
     if (bound->nrequests != count)
         return false;
@@ -255,7 +262,8 @@ static bool is_for(const struct cecl_bound *bound, const struct cecl_request *re
             return false;
         if (a->shape.width && memcmp(&a->shape, &b->shape, sizeof(a->shape)) != 0)
             return false;
-        if (a->layout && memcmp(a->layout, b->layout, words * sizeof(*a->layout)) != 0)
+        if (a->layout &&
+            memcmp(a->layout, b->layout, words_of(a, nranks) * sizeof(*a->layout)) != 0)
             return false;
     }
     return true;
@@ -265,10 +273,9 @@ struct cecl_bound *cecl_engine_lookup(const struct cecl_engine *engine,
                                       const struct cecl_request *requests, uint32_t count,
                                       bool *stale)
 {
-    const uint32_t words = 2 * (uint32_t)engine->nranks;
-    struct cecl_bound *const *set = engine->cache[set_of(requests, count, words)];
+    struct cecl_bound *const *set = engine->cache[set_of(requests, count, engine->nranks)];
     for (int w = 0; w < CECL_CACHE_WAYS; w++)
-        if (set[w] && is_for(set[w], requests, count, words)) {
+        if (set[w] && is_for(set[w], requests, count, engine->nranks)) {
             *stale = set[w]->generation != engine->pool->generation;
             return set[w];
         }
@@ -282,7 +289,7 @@ void cecl_engine_refresh(const struct cecl_engine *engine, struct cecl_bound *bo
 
 static void keep(struct cecl_engine *engine, struct cecl_bound *bound)
 {
-    const size_t s = set_of(bound->requests, bound->nrequests, 2 * (uint32_t)engine->nranks);
+    const size_t s = set_of(bound->requests, bound->nrequests, engine->nranks);
     unsigned way = engine->victim[s]++ % CECL_CACHE_WAYS;
     for (unsigned w = 0; w < CECL_CACHE_WAYS; w++)
         if (!engine->cache[s][w])
@@ -307,20 +314,21 @@ static ceclResult_t make_scratch(struct cecl_engine *engine, size_t count)
     return ceclSuccess;
 }
 
-/* The requests outlive their call, and so must what they point to. `words`: of a layout. */
+/* The requests outlive their call, and so must what they point to. */
 static bool keep_requests(struct cecl_bound *bound, const struct cecl_request *requests,
-                          uint32_t count, size_t words)
+                          uint32_t count, int nranks)
 {
-    size_t nlayouts = 0;
+    size_t all = 0;
     memcpy(bound->requests, requests, count * sizeof(*requests));
     for (uint32_t i = 0; i < count; i++)
-        nlayouts += requests[i].layout != NULL;
-    if (nlayouts == 0)
+        all += words_of(&requests[i], nranks);
+    if (all == 0)
         return true;
-    bound->layouts = malloc(nlayouts * words * sizeof(*bound->layouts));
+    bound->layouts = malloc(all * sizeof(*bound->layouts));
     uint64_t *next = bound->layouts;
     for (uint32_t i = 0; i < count && next; i++)
         if (requests[i].layout) {
+            const size_t words = words_of(&requests[i], nranks);
             bound->requests[i].layout = memcpy(next, requests[i].layout, words * sizeof(*next));
             next += words;
         }
@@ -334,7 +342,7 @@ ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_requ
     if (!bound)
         return cecl_fail(ceclOutOfMemory, "no host memory for a plan of %u steps", plan->nsteps);
 
-    if (!keep_requests(bound, requests, count, 2 * (size_t)engine->nranks)) {
+    if (!keep_requests(bound, requests, count, engine->nranks)) {
         cecl_bound_free(bound);
         return cecl_fail(ceclOutOfMemory, "no host memory for a plan of %u calls", count);
     }

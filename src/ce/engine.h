@@ -32,7 +32,7 @@ struct cecl_request {
     const void *send;
     void *recv;
     uint64_t bytes;         /* one block */
-    const uint64_t *layout; /* [2 * nranks] as in struct cecl_call, or NULL */
+    const uint64_t *layout; /* as in struct cecl_call, or NULL */
     struct cecl_shape shape;
     struct cecl_choice choice;
 };

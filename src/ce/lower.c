@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "ce/lowering.h"
+#include "plan/layout.h"
 
 static void explain_path(struct cecl_plan *plan)
 {
@@ -16,6 +17,13 @@ static void explain_path(struct cecl_plan *plan)
         snprintf(plan->path, sizeof(plan->path), "nothing to move");
     else if (call->nranks == 1)
         snprintf(plan->path, sizeof(plan->path), "local copy");
+    else if (cecl_is_variable(call))
+        snprintf(plan->path, sizeof(plan->path), "push%s",
+                 call->no_sm ? ", own block by way of the next rank" : ", one batch");
+    else if (call->spread > 0)
+        snprintf(plan->path, sizeof(plan->path),
+                 "push in pieces that peers pass on, %" PRIu32 " round%s", plan->phases - 2,
+                 plan->phases == 3 ? "" : "s");
     else if (call->no_sm && call->op == ceclOpAlltoAll && call->in_place)
         snprintf(plan->path, sizeof(plan->path),
                  "push by way of peers' staging, %" PRIu32 " chunk%s", batches - 1,
@@ -103,6 +111,8 @@ ceclResult_t cecl_lower(const struct cecl_call *call, struct cecl_plan *plan)
     cecl_plan_init(plan, call);
     if (call->op == ceclOpAllGather)
         cecl_lower_all_gather(call, plan);
+    else if (cecl_is_variable(call))
+        result = cecl_lower_variable(call, plan);
     else
         result = cecl_lower_all_to_all(call, plan);
     if (result != ceclSuccess) {

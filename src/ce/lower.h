@@ -13,8 +13,8 @@ ceclResult_t cecl_lower(const struct cecl_call *call, struct cecl_plan *plan);
  * all-to-all its share of the staging (calls[i].staging_...). Errors as cecl_lower. */
 ceclResult_t cecl_lower_group(struct cecl_call *calls, uint32_t ncalls, struct cecl_plan *plan);
 
-/* The tuning table: fills in how this call is carried out (direction, no_sm, piece_worth), by (op, in
- * place, ranks, bytes a block) and what the caller chose.
+/* The tuning table: fills in how this call is carried out (direction, no_sm, piece_worth, spread), by
+ * (op, in place, ranks, bytes a block) and what the caller chose.
  * Depends on nothing in which ranks may differ. */
 void cecl_tune(struct cecl_call *call, struct cecl_choice choice);
 

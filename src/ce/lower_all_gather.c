@@ -10,6 +10,8 @@
  *            | barrier 1 | my block -> slot r of every peer | barrier 2
  *            | the piece that I return of each block before me -> its owner's slot | barrier 3 |
  *
+ * A large block that is the only one goes another way: lower_broadcast.c.
+ *
  * Barrier 1 says "my recvbuff may be written" (push) or "my block stands" (pull); barrier 2 "my
  * data is with you" (push) or "I have read yours" (pull). Pull reads slots, never a peer's
  * sendbuff: that may be any memory. */
@@ -80,6 +82,8 @@ void cecl_lower_all_gather(const struct cecl_call *call, struct cecl_plan *plan)
 {
     if (call->nranks == 1)
         copy_own_block(call, plan);
+    else if (call->spread > 0)
+        cecl_lower_broadcast(call, plan);
     else if (call->no_sm && !call->in_place)
         push_and_return(call, plan);
     else if (call->direction == CECL_PUSH)

@@ -1,6 +1,7 @@
 /* The tuning table: choices that measurements decide, in one place. Rows are tried in order; the
  * first that fits wins. */
 #include "ce/lower.h"
+#include "plan/layout.h"
 
 enum placement { ANY_PLACE, IN_PLACE, OUT_OF_PLACE };
 
@@ -23,6 +24,23 @@ static const struct row table[] = {
 
 /* Of an own block, bytes for which one more peer is asked to return a piece. */
 #define PIECE_WORTH (256u << 10)
+
+/* When the only block of an all-gather, a broadcast's, goes in pieces: it then passes its root's link
+ * once and not N-1 times, for one exchange of flags more; and in one round for each so many bytes, for
+ * what a round costs. Reckoned from the rates of links and flags. */
+static const struct {
+    int min_ranks;
+    uint64_t min_bytes, round_bytes, max_rounds;
+} spread = {3, 1 << 20, 16 << 20, 8};
+
+static uint64_t spread_of(const struct cecl_call *call)
+{
+    if (call->nranks < spread.min_ranks || call->direction != CECL_PUSH ||
+        call->bytes < spread.min_bytes || cecl_only_contributor(call) < 0)
+        return 0;
+    const uint64_t rounds = call->bytes / spread.round_bytes + 1;
+    return rounds < spread.max_rounds ? rounds : spread.max_rounds;
+}
 
 static const struct row *row_of(const struct cecl_call *call)
 {
@@ -50,4 +68,7 @@ void cecl_tune(struct cecl_call *call, struct cecl_choice choice)
         call->direction = choice.direction == CECL_DIRECTION_PUSH ? CECL_PUSH : CECL_PULL;
     if (call->nranks > 1 && call->no_sm && has_own_block)
         call->direction = CECL_PUSH; /* what peers return was pushed to them */
+    if (cecl_is_variable(call))
+        call->direction = CECL_PUSH; /* only the sender knows where its blocks are */
+    call->spread = spread_of(call);
 }

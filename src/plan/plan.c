@@ -86,20 +86,45 @@ void cecl_plan_copy_rows(struct cecl_plan *plan, const struct cecl_copy *copy)
     }
 }
 
-/* Adds the copies of a part that stand before barrier `phase` + 1, from *step on, and moves that. */
-static void merge_segment(struct cecl_plan *merged, const struct cecl_plan *plan, uint32_t part,
-                          uint32_t phase, uint32_t *step)
+static void merge_batch(struct cecl_plan *merged, const struct cecl_plan *plan, uint32_t part,
+                        const struct cecl_step *batch)
 {
-    for (; *step < plan->nsteps; ++*step) {
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct cecl_copy copy = plan->copies[batch->first + i];
+        copy.dst.window = cecl_window_of(copy.dst.window, part);
+        copy.src.window = cecl_window_of(copy.src.window, part);
+        cecl_plan_copy_rows(merged, &copy);
+    }
+}
+
+/* Adds the next batch of a part that stands before barrier `phase` + 1, from *step on, and moves
+ * that; whether there was one. */
+static bool merge_next(struct cecl_plan *merged, const struct cecl_plan *plan, uint32_t part,
+                       uint32_t phase, uint32_t *step)
+{
+    while (*step < plan->nsteps) {
         const struct cecl_step *now = &plan->steps[*step];
         if (now->kind != CECL_STEP_COPY && now->phase > phase)
-            return;
-        for (uint32_t i = 0; now->kind == CECL_STEP_COPY && i < now->count; i++) {
-            struct cecl_copy copy = plan->copies[now->first + i];
-            copy.dst.window = cecl_window_of(copy.dst.window, part);
-            copy.src.window = cecl_window_of(copy.src.window, part);
-            cecl_plan_copy_rows(merged, &copy);
+            return false;
+        ++*step;
+        if (now->kind == CECL_STEP_COPY) {
+            merge_batch(merged, plan, part, now);
+            return true;
         }
+    }
+    return false;
+}
+
+/* What stands before barrier `phase` + 1. Batches of one part have an order, which they keep: the
+ * n-th of all parts become one. */
+static void merge_segment(struct cecl_plan *merged, const struct cecl_plan *plans, uint32_t nplans,
+                          uint32_t phase, uint32_t *steps)
+{
+    for (bool more = true; more;) {
+        more = false;
+        for (uint32_t i = 0; i < nplans; i++)
+            more = merge_next(merged, &plans[i], i, phase, &steps[i]) || more;
+        cecl_plan_close_batch(merged);
     }
 }
 
@@ -116,9 +141,7 @@ ceclResult_t cecl_plan_merge(const struct cecl_plan *plans, uint32_t nplans,
         phases = plans[i].phases > phases ? plans[i].phases : phases;
     }
     for (uint32_t phase = 0; phase <= phases && !merged->failed; phase++) {
-        for (uint32_t i = 0; i < nplans; i++)
-            merge_segment(merged, &plans[i], i, phase, &steps[i]);
-        cecl_plan_close_batch(merged);
+        merge_segment(merged, plans, nplans, phase, steps);
         if (phase < phases)
             cecl_plan_barrier(merged);
     }

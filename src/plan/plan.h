@@ -96,15 +96,19 @@ struct cecl_call {
         /* one block: what a rank contributes to an all-gather, or sends to one peer of an
          * all-to-all; >= 1 */
         bytes;
-    /* Of an all-gather whose blocks differ, else NULL: [nranks] sizes, 0 allowed, then [nranks] offsets
-     * in recvbuff; `bytes` is the largest size. The caller's, as long as the plan is looked at. */
+    /* Where blocks differ, else NULL: see plan/layout.h. `bytes` is then the largest size of an
+     * all-gather, and of no account to an all-to-all. The caller's, as long as the plan is looked
+     * at. */
     const uint64_t *layout;
     struct cecl_shape shape; /* of strided blocks; `bytes` is then width * rows */
-    bool in_place;
+    bool in_place; /* of an all-to-all with a layout: this rank's own block stays where it is */
     enum cecl_direction direction; /* equal on all ranks */
     bool no_sm;                    /* equal on all ranks: nothing is copied within one GPU */
     uint64_t piece_worth;          /* equal on all ranks: see cecl_pieces_of */
-    uint64_t staging_offset;       /* this call's share of the STAGING window, on each rank */
+    /* Equal on all ranks. Of an all-gather to which one rank contributes: rounds in which its block
+     * goes in pieces that peers pass on; 0: it goes whole. */
+    uint64_t spread;
+    uint64_t staging_offset; /* this call's share of the STAGING window, on each rank */
     uint64_t staging_bytes;
 };
 
@@ -162,7 +166,7 @@ void cecl_plan_copy(struct cecl_plan *plan, struct cecl_place dst, struct cecl_p
 void cecl_plan_copy_rows(struct cecl_plan *plan, const struct cecl_copy *copy);
 void cecl_plan_close_batch(struct cecl_plan *plan);
 /* Several calls as one: between two barriers stand the copies of all that stand there in the plan of
- * each. The plans are of one rank, each of barriers and copies; they stay the caller's. */
+ * each, first batches with first ones. The plans are of one rank, each of barriers and copies; they stay the caller's. */
 ceclResult_t cecl_plan_merge(const struct cecl_plan *plans, uint32_t nplans,
                              struct cecl_plan *merged);
 /* ceclOutOfMemory if any step was lost; the plan is then freed. */

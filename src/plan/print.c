@@ -46,7 +46,9 @@ static void print_lines(const struct cecl_plan *plan, FILE *out)
         begin_line(plan, out);
         fprintf(out, "%s, %d ranks: %s%s, %" PRIu64 " bytes a block: %s\n",
                 i == 0 ? "plan" : "    and", call->nranks,
-                call->op == ceclOpAllGather ? "all-gather" : "all-to-all",
+                call->op == ceclOpAllGather ? "all-gather"
+                : call->layout              ? "all-to-all of blocks that differ"
+                                            : "all-to-all",
                 call->in_place ? " in place" : "", call->bytes, plan->path);
     }
     begin_line(plan, out);

@@ -3,10 +3,21 @@
 
 #include "plan/verify_internal.h"
 
+/* Where `bytes` at `offset` end, if that is further. */
+static uint64_t further(uint64_t end, uint64_t offset, uint64_t bytes)
+{
+    return bytes > 0 && offset + bytes > end ? offset + bytes : end;
+}
+
 uint64_t verify_send_bytes(const struct cecl_call *call, int rank)
 {
     const struct cecl_shape *shape = &call->shape;
     const uint64_t blocks = call->op == ceclOpAllGather ? 1 : (uint64_t)call->nranks;
+    uint64_t end = 0;
+    for (int r = 0; cecl_is_variable(call) && r < call->nranks; r++)
+        end = further(end, cecl_sent_offset(call, r), cecl_sent_bytes(call, r));
+    if (cecl_is_variable(call))
+        return end;
     if (shape->width)
         return (blocks - 1) * shape->send_stride +
                cecl_rows_extent(shape->width, shape->rows, shape->send_pitch);
@@ -21,9 +32,20 @@ uint64_t verify_recv_bytes(const struct cecl_call *call)
                cecl_rows_extent(shape->width, shape->rows, shape->recv_pitch);
     uint64_t end = call->layout ? 0 : call->bytes * (uint64_t)call->nranks;
     for (int r = 0; call->layout && r < call->nranks; r++)
-        if (cecl_block_offset(call, r) + cecl_block_bytes(call, r) > end)
-            end = cecl_block_offset(call, r) + cecl_block_bytes(call, r);
+        end = cecl_is_variable(call)
+                  ? further(end, cecl_received_offset(call, r), cecl_received_bytes(call, r))
+                  : further(end, cecl_block_offset(call, r), cecl_block_bytes(call, r));
     return end;
+}
+
+uint64_t verify_block(const struct cecl_call *call, int from, uint64_t *offset)
+{
+    if (cecl_is_variable(call)) {
+        *offset = cecl_received_offset(call, from);
+        return cecl_received_bytes(call, from);
+    }
+    *offset = cecl_block_offset(call, from);
+    return cecl_block_bytes(call, from);
 }
 
 static void at_least(uint64_t *value, uint64_t least)

@@ -17,11 +17,38 @@ static bool trackable(const struct verifier *v, uint64_t bytes)
     return bytes <= WINDOWS_MAX / (uint64_t)v->nranks;
 }
 
+/* Of an all-to-all: whether what this rank says of itself can be tracked. */
+static ceclResult_t check_own_layout(const struct cecl_call *mine)
+{
+    for (size_t w = 0; w < cecl_layout_words(mine->op, mine->nranks); w++)
+        if (mine->layout[w] > WINDOWS_MAX)
+            return VERIFY_FAULT("word %zu of the layout is %" PRIu64 ": too far to be tracked", w,
+                                mine->layout[w]);
+    return ceclSuccess;
+}
+
+/* And whether the ranks say the same of what goes from one to another. */
+static ceclResult_t check_pairs(const struct verifier *v, const struct cecl_plan *plan,
+                                uint32_t part)
+{
+    const struct cecl_call *mine = cecl_plan_part(plan, part);
+    for (int p = 0; cecl_is_variable(mine) && p < v->nranks; p++) {
+        const struct cecl_call *theirs = verify_part_at(v, plan, part, p);
+        if (cecl_sent_bytes(mine, p) != cecl_received_bytes(theirs, mine->rank) ||
+            (cecl_sent_bytes(mine, p) > 0 &&
+             cecl_target_offset(mine, p) != cecl_received_offset(theirs, mine->rank)))
+            return VERIFY_FAULT("the block for rank %d is not the one that it receives", p);
+    }
+    return ceclSuccess;
+}
+
 /* Blocks of a layout end within what can be tracked; alike on all ranks. */
 static ceclResult_t check_layout(const struct cecl_call *mine, const struct cecl_call *zero)
 {
-    if (!mine->layout != !zero->layout || (mine->layout && mine->op != ceclOpAllGather))
+    if (!mine->layout != !zero->layout)
         return VERIFY_FAULT("ranks are in different calls");
+    if (cecl_is_variable(mine))
+        return check_own_layout(mine);
     for (int r = 0; mine->layout && r < mine->nranks; r++) {
         const uint64_t bytes = cecl_block_bytes(mine, r), offset = cecl_block_offset(mine, r);
         if (bytes != cecl_block_bytes(zero, r) || offset != cecl_block_offset(zero, r))
@@ -59,9 +86,10 @@ static ceclResult_t check_call(const struct verifier *v, const struct cecl_call 
     if (call->op != ceclOpAllGather && call->op != ceclOpAlltoAll)
         return VERIFY_FAULT("op %d is no collective that is defined here", (int)call->op);
     /* The last: a tag that wraps around would name two bytes. */
-    if (call->bytes < 1 || call->bytes > WINDOWS_MAX || !trackable(v, verify_recv_bytes(call)) ||
-        !trackable(v, verify_send_bytes(call, call->rank)) ||
-        (uint64_t)v->ncalls * v->nparts * (uint64_t)v->nranks * verify_recv_bytes(call) >=
+    const uint64_t send = verify_send_bytes(call, call->rank), recv = verify_recv_bytes(call);
+    if (call->bytes < 1 || call->bytes > WINDOWS_MAX || !trackable(v, recv) ||
+        !trackable(v, send) ||
+        (uint64_t)v->ncalls * v->nparts * (uint64_t)v->nranks * (send > recv ? send : recv) >=
             UINT32_MAX)
         return VERIFY_FAULT("blocks of %" PRIu64
                             " bytes: 1 at least, and no more than can be tracked byte by byte",
@@ -97,7 +125,7 @@ static ceclResult_t check_place(const struct verifier *v, const struct cecl_plan
         (part > 0 && kind == CECL_WINDOW_STAGING))
         return VERIFY_FAULT("%s of a copy is in window %u of rank %u: there is none", what,
                             place->window, place->rank);
-    const struct cecl_call *call = cecl_plan_part(plan, part);
+    const struct cecl_call *call = verify_part_at(v, plan, part, place->rank);
     const uint64_t size = kind == CECL_WINDOW_SEND   ? verify_send_bytes(call, place->rank)
                           : kind == CECL_WINDOW_RECV ? verify_recv_bytes(call)
                                                      : staging_end(plan);
@@ -109,7 +137,7 @@ static ceclResult_t check_place(const struct verifier *v, const struct cecl_plan
         return VERIFY_FAULT("%s of a copy ends at byte %" PRIu64
                             " of staging: more than can be tracked byte by byte",
                             what, place->offset + bytes);
-    if (kind == CECL_WINDOW_SEND && call->in_place)
+    if (kind == CECL_WINDOW_SEND && call->in_place && !cecl_is_variable(call))
         return VERIFY_FAULT("%s of a copy is in sendbuff, which an in-place call does not have",
                             what);
     return ceclSuccess;
@@ -131,10 +159,12 @@ static bool is_own(const struct cecl_call *call, int rank, uint64_t low, uint64_
 
 /* Writing goes to the output and to staging: not to inputs, and in place not to the rank's own
  * part. */
-static ceclResult_t check_target(const struct cecl_plan *plan, const struct cecl_copy *copy)
+static ceclResult_t check_target(const struct verifier *v, const struct cecl_plan *plan,
+                                 const struct cecl_copy *copy)
 {
     const uint32_t kind = copy->dst.window % CECL_WINDOW_COUNT;
-    const struct cecl_call *call = cecl_plan_part(plan, copy->dst.window / CECL_WINDOW_COUNT);
+    const struct cecl_call *call =
+        verify_part_at(v, plan, copy->dst.window / CECL_WINDOW_COUNT, copy->dst.rank);
     if (kind == CECL_WINDOW_SEND)
         return VERIFY_FAULT("a copy writes to the sendbuff of rank %u", copy->dst.rank);
     if (kind == CECL_WINDOW_RECV && call->in_place)
@@ -163,13 +193,12 @@ static ceclResult_t check_step(const struct verifier *v, const struct cecl_plan 
         const struct cecl_copy *copy = &plan->copies[step->first + i];
         CECL_TRY(check_place(v, plan, &copy->dst, copy, copy->dst_pitch, "the target"));
         CECL_TRY(check_place(v, plan, &copy->src, copy, copy->src_pitch, "the source"));
-        CECL_TRY(check_target(plan, copy));
+        CECL_TRY(check_target(v, plan, copy));
     }
     return ceclSuccess;
 }
 
-/* *step: the step that is looked at; left alone before the first. */
-static ceclResult_t check_plan(const struct verifier *v, int call, int rank, uint32_t *step)
+static ceclResult_t check_calls(const struct verifier *v, int call, int rank)
 {
     const struct cecl_plan *plan = verify_plan(v, call, rank), *first = verify_plan(v, call, 0);
     const uint32_t nparts = cecl_plan_parts(plan);
@@ -182,7 +211,8 @@ static ceclResult_t check_plan(const struct verifier *v, int call, int rank, uin
         if (mine->rank != rank || mine->nranks != v->nranks)
             return VERIFY_FAULT("the plan is of rank %d of %d", mine->rank, mine->nranks);
         if (mine->op != zero->op || mine->bytes != zero->bytes ||
-            mine->in_place != zero->in_place || mine->staging_bytes != zero->staging_bytes ||
+            (mine->in_place != zero->in_place && !cecl_is_variable(mine)) ||
+            mine->staging_bytes != zero->staging_bytes ||
             mine->staging_offset != zero->staging_offset)
             return VERIFY_FAULT("ranks are in different calls");
         CECL_TRY(check_layout(mine, zero));
@@ -192,6 +222,16 @@ static ceclResult_t check_plan(const struct verifier *v, int call, int rank, uin
     if (plan->phases != first->phases || plan->phases > PHASES_MAX)
         return VERIFY_FAULT("ranks have different phases: %" PRIu32 " on rank 0, %" PRIu32 " here",
                             first->phases, plan->phases);
+    return ceclSuccess;
+}
+
+/* What can be asked once all calls are known to be fine. *step: the step that is looked at; left
+ * alone before the first. */
+static ceclResult_t check_plan(const struct verifier *v, int call, int rank, uint32_t *step)
+{
+    const struct cecl_plan *plan = verify_plan(v, call, rank);
+    for (uint32_t i = 0; i < cecl_plan_parts(plan); i++)
+        CECL_TRY(check_pairs(v, plan, i));
     for (*step = 0; *step < plan->nsteps; ++*step)
         CECL_TRY(check_step(v, plan, rank, &plan->steps[*step]));
     return ceclSuccess;
@@ -199,16 +239,17 @@ static ceclResult_t check_plan(const struct verifier *v, int call, int rank, uin
 
 ceclResult_t verify_form(const struct verifier *v)
 {
-    for (int c = 0; c < v->ncalls; c++)
-        for (int r = 0; r < v->nranks; r++) {
-            uint32_t step = UINT32_MAX;
-            if (check_plan(v, c, r, &step) == ceclSuccess)
-                continue;
-            char at[32] = "", words[CECL_MESSAGE_BYTES];
-            if (step != UINT32_MAX)
-                snprintf(at, sizeof(at), ", step %" PRIu32, step);
-            cecl_keep_message(words);
-            return VERIFY_FAULT("call %d, rank %d%s: %s", c, r, at, words);
-        }
+    for (int i = 0; i < 2 * v->ncalls * v->nranks; i++) {
+        const bool steps = i >= v->ncalls * v->nranks; /* all calls, then all steps */
+        const int c = i / v->nranks % v->ncalls, r = i % v->nranks;
+        uint32_t step = UINT32_MAX;
+        if ((steps ? check_plan(v, c, r, &step) : check_calls(v, c, r)) == ceclSuccess)
+            continue;
+        char at[32] = "", words[CECL_MESSAGE_BYTES];
+        if (step != UINT32_MAX)
+            snprintf(at, sizeof(at), ", step %" PRIu32, step);
+        cecl_keep_message(words);
+        return VERIFY_FAULT("call %d, rank %d%s: %s", c, r, at, words);
+    }
     return ceclSuccess;
 }

@@ -2,6 +2,7 @@
 #ifndef CECL_PLAN_VERIFY_INTERNAL_H
 #define CECL_PLAN_VERIFY_INTERNAL_H
 
+#include "plan/layout.h"
 #include "plan/verify.h"
 
 /* A use of a stretch of one rank's window. */
@@ -66,9 +67,20 @@ static inline uint32_t *verify_writes(const struct verifier *v, int window, int 
     return &v->writes[window][(size_t)rank * v->window_bytes[window]];
 }
 
-/* Bytes of the windows that a call uses. */
+/* The same part of the same call on another rank; only once all plans are known to have it. */
+static inline const struct cecl_call *
+verify_part_at(const struct verifier *v, const struct cecl_plan *plan, uint32_t part, int rank)
+{
+    const int call = (int)(plan - v->plans) / v->nranks;
+    return cecl_plan_part(verify_plan(v, call, rank), part);
+}
+
+/* Bytes of the windows that a call uses; `call` is that of `rank`. */
 uint64_t verify_send_bytes(const struct cecl_call *call, int rank);
 uint64_t verify_recv_bytes(const struct cecl_call *call);
+
+/* The block that `call`'s rank receives from `from`: its bytes, and where it lies in recvbuff. */
+uint64_t verify_block(const struct cecl_call *call, int from, uint64_t *offset);
 
 /* verify_form.c: whether each plan is well formed: indices, windows and sizes within bounds.
  * Afterwards nothing can be out of range. */

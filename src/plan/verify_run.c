@@ -59,12 +59,14 @@ static ceclResult_t check_block(const struct verifier *v, int call, uint32_t par
     const int window = cecl_window_of(CECL_WINDOW_RECV, part);
     const uint32_t *tags = verify_tags(v, window, rank);
     uint32_t *writes = verify_writes(v, window, rank);
-    const bool gathers = c->op == ceclOpAllGather;
-    const uint64_t bytes = gathers ? cecl_block_bytes(c, from) : c->bytes;
+    const struct cecl_call *theirs = cecl_plan_part(verify_plan(v, call, from), part);
+    uint64_t begin, bytes = verify_block(c, from, &begin);
+    const uint64_t input = cecl_is_variable(c)        ? cecl_sent_offset(theirs, rank)
+                           : c->op == ceclOpAllGather ? 0
+                                                      : (uint64_t)rank * bytes;
     for (uint64_t i = 0; i < bytes; i++) {
-        const uint64_t at =
-            cecl_block_offset(c, from) + cecl_offset_within(c, c->shape.recv_pitch, i);
-        const uint64_t source = gathers ? i : (uint64_t)rank * bytes + i;
+        const uint64_t at = begin + cecl_offset_within(c, c->shape.recv_pitch, i),
+                       source = input + i;
         const uint32_t expected = c->in_place && from == rank ? 0 : 1;
         if (writes[at] != expected)
             return VERIFY_FAULT("call %d, rank %d: byte %" PRIu64
@@ -116,25 +118,40 @@ static void renew_block(const struct verifier *v, int call, uint32_t part, int r
         input[offset + cecl_offset_within(c, pitch, i)] = tag_of(v, call, part, rank, source + i);
 }
 
+static void renew_input(const struct verifier *v, int call, uint32_t part, int rank)
+{
+    const struct cecl_call *c = cecl_plan_part(verify_plan(v, call, rank), part);
+    const int send = cecl_window_of(CECL_WINDOW_SEND, part),
+              recv = cecl_window_of(CECL_WINDOW_RECV, part);
+    uint32_t *input = verify_tags(v, c->in_place ? recv : send, rank);
+    if (cecl_is_variable(c)) { /* has both buffers; in place, its own block stands */
+        for (uint64_t i = 0; i < verify_send_bytes(c, rank); i++)
+            verify_tags(v, send, rank)[i] = tag_of(v, call, part, rank, i);
+        for (uint64_t i = 0; c->in_place && i < cecl_sent_bytes(c, rank); i++)
+            verify_tags(v, recv, rank)[cecl_received_offset(c, rank) + i] =
+                tag_of(v, call, part, rank, cecl_sent_offset(c, rank) + i);
+    } else if (c->op == ceclOpAllGather) {
+        renew_block(v, call, part, rank, input, c->in_place ? cecl_block_offset(c, rank) : 0,
+                    cecl_block_bytes(c, rank), 0);
+    } else {
+        for (int to = 0; to < v->nranks; to++)
+            renew_block(v, call, part, rank, input,
+                        c->in_place ? cecl_block_offset(c, to) : cecl_send_offset(c, to), c->bytes,
+                        (uint64_t)to * c->bytes);
+    }
+}
+
 /* New input, and an output that holds nothing of worth. */
 static void renew_data(struct verifier *v, int call, int rank)
 {
     const struct cecl_plan *plan = verify_plan(v, call, rank);
     for (uint32_t part = 0; part < cecl_plan_parts(plan); part++) {
-        const struct cecl_call *c = cecl_plan_part(plan, part);
         const int send = cecl_window_of(CECL_WINDOW_SEND, part),
                   recv = cecl_window_of(CECL_WINDOW_RECV, part);
         clear(v, v->tags, send, rank);
         clear(v, v->tags, recv, rank);
         clear(v, v->writes, recv, rank);
-        uint32_t *input = verify_tags(v, c->in_place ? recv : send, rank);
-        if (c->op == ceclOpAllGather)
-            renew_block(v, call, part, rank, input, c->in_place ? cecl_block_offset(c, rank) : 0,
-                        cecl_block_bytes(c, rank), 0);
-        for (int to = 0; c->op == ceclOpAlltoAll && to < v->nranks; to++)
-            renew_block(v, call, part, rank, input,
-                        c->in_place ? cecl_block_offset(c, to) : cecl_send_offset(c, to), c->bytes,
-                        (uint64_t)to * c->bytes);
+        renew_input(v, call, part, rank);
     }
 }
 
