@@ -105,6 +105,11 @@ typedef enum {
 } ceclDataType_t;
 #define CECL_NUM_TYPES 12
 
+/* What a reduction does with the elements of all ranks; NCCL's names and numbers. ceclAvg is the sum
+ * divided by the number of ranks, of floating-point types alone. */
+typedef enum { ceclSum = 0, ceclProd = 1, ceclMax = 2, ceclMin = 3, ceclAvg = 4 } ceclRedOp_t;
+#define CECL_NUM_RED_OPS 5
+
 /* Collectives, for ceclExplain. */
 typedef enum { ceclOpAllGather = 0, ceclOpAlltoAll = 1 } ceclOp_t;
 

@@ -1,0 +1,35 @@
+/* Which reductions there are. */
+#include "sm/reduce.h"
+
+/* In the order of ceclDataType_t. */
+static const struct {
+    const char *name;
+    uint8_t bytes;
+    bool integer;
+} types[CECL_NUM_TYPES] = {
+    {"int8", 1, true},      {"uint8", 1, true},       {"int32", 4, true},
+    {"uint32", 4, true},    {"int64", 8, true},       {"uint64", 8, true},
+    {"float16", 2, false},  {"float32", 4, false},    {"float64", 8, false},
+    {"bfloat16", 2, false}, {"float8e4m3", 1, false}, {"float8e5m2", 1, false},
+};
+
+uint32_t cecl_reduction_element_bytes(ceclDataType_t type)
+{
+    return (unsigned)type < CECL_NUM_TYPES ? types[type].bytes : 0;
+}
+
+ceclResult_t cecl_reduction_check(ceclDataType_t type, ceclRedOp_t op)
+{
+    if ((unsigned)type >= CECL_NUM_TYPES)
+        return cecl_fail(ceclInvalidArgument, "datatype %d: 0 to %d expected (ceclDataType_t)",
+                         (int)type, CECL_NUM_TYPES - 1);
+    if ((unsigned)op >= CECL_NUM_RED_OPS)
+        return cecl_fail(ceclInvalidArgument, "op %d: 0 to %d expected (ceclRedOp_t)", (int)op,
+                         CECL_NUM_RED_OPS - 1);
+    if (op == ceclAvg && types[type].integer)
+        return cecl_fail(ceclInvalidArgument,
+                         "ceclAvg of %s: a floating-point datatype expected (ceclSum, divided by "
+                         "the caller, says how integers are rounded)",
+                         types[type].name);
+    return ceclSuccess;
+}

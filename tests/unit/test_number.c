@@ -1,0 +1,136 @@
+/* Small floating-point formats: every bit pattern, every tie between two of them. The reference
+ * knows a format as the list of its values, made with ldexp, and rounds by looking for the nearest. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "../reduce_inputs.h"
+#include "reference_number.h"
+#include "sm/number.h"
+
+static float from_bits(int format, uint32_t bits)
+{
+    switch (format) {
+    case FP16: return number_from_f16((uint16_t)bits);
+    case BF16: return number_from_bf16((uint16_t)bits);
+    case E4M3: return number_from_e4m3((uint8_t)bits);
+    default: return number_from_e5m2((uint8_t)bits);
+    }
+}
+
+static uint32_t to_bits(int format, float value)
+{
+    switch (format) {
+    case FP16: return number_to_f16(value);
+    case BF16: return number_to_bf16(value);
+    case E4M3: return number_to_e4m3(value);
+    default: return number_to_e5m2(value);
+    }
+}
+
+static void rounds_as_the_reference(int format, float value)
+{
+    const uint32_t expected = reference_narrow(format, value), got = to_bits(format, value);
+    if (got != expected)
+        fail_msg("%s: %a gives %#x, %#x expected", reference[format].name, (double)value, got,
+                 expected);
+}
+
+static void every_pattern_widens_to_its_value(void **state)
+{
+    (void)state;
+    for (int f = 0; f < NFORMATS; f++)
+        for (uint32_t bits = 0; bits < 2 * reference[f].sign; bits++) {
+            const double value = reference_value(f, bits);
+            const float got = from_bits(f, bits);
+            if (isnan(value) ? !isnan(got)
+                             : (double)got != value || !signbit(got) != !signbit(value))
+                fail_msg("%s %#x gives %a, %a expected", reference[f].name, bits, (double)got,
+                         value);
+        }
+}
+
+static void every_pattern_narrows_back_to_itself(void **state)
+{
+    (void)state;
+    for (int f = 0; f < NFORMATS; f++)
+        for (uint32_t bits = 0; bits < 2 * reference[f].sign; bits++) {
+            const uint32_t nan = reference[f].sign - 1;
+            const uint32_t expected = isnan(reference_value(f, bits)) ? nan : bits;
+            assert_int_equal(to_bits(f, from_bits(f, bits)), expected);
+        }
+}
+
+/* Between any two neighbours, and between the largest and what would come next. */
+static void every_tie_goes_to_the_even_pattern_and_its_sides_do_not(void **state)
+{
+    (void)state;
+    for (int f = 0; f < NFORMATS; f++)
+        for (uint32_t bits = 0; bits <= reference[f].largest; bits++) {
+            const double low = reference_value(f, bits), high = reference_next(f, bits);
+            const float tie = (float)((low + high) / 2);
+            const uint32_t above = bits == reference[f].largest ? reference[f].beyond : bits + 1;
+            if (isinf(tie) || (double)tie != (low + high) / 2)
+                continue; /* bf16: no fp32 lies there */
+            assert_int_equal(to_bits(f, nextafterf(tie, 0)), bits);
+            assert_int_equal(to_bits(f, tie), bits & 1 ? above : bits);
+            assert_int_equal(to_bits(f, nextafterf(tie, INFINITY)), above);
+            assert_int_equal(to_bits(f, -tie), to_bits(f, tie) | reference[f].sign);
+        }
+}
+
+static void overflow_is_an_infinity_but_448_in_e4m3(void **state)
+{
+    (void)state;
+    assert_int_equal(number_to_f16(65520.0f), 0x7c00);
+    assert_int_equal(number_to_f16(65519.996f), 0x7bff);
+    assert_int_equal(number_to_bf16(0x1.fffffep127f), 0x7f80);
+    assert_int_equal(number_to_bf16(-INFINITY), 0xff80);
+    assert_int_equal(number_to_e5m2(-61440.0f), 0xfc);
+    assert_int_equal(number_to_e5m2(61439.996f), 0x7b);
+    assert_int_equal(number_to_e4m3(449.0f), 0x7e);
+    assert_int_equal(number_to_e4m3(0x1p127f), 0x7e);
+    assert_int_equal(number_to_e4m3(-INFINITY), 0xfe);
+}
+
+static void every_nan_becomes_the_one_nan(void **state)
+{
+    (void)state;
+    static const uint32_t nans[] = {0x7f800001u, 0x7fc00000u, 0x7fffffffu, 0xff800001u,
+                                    0xffffffffu};
+    for (size_t i = 0; i < sizeof(nans) / sizeof(*nans); i++)
+        for (int f = 0; f < NFORMATS; f++)
+            assert_int_equal(to_bits(f, number_from_bits(nans[i])), reference[f].sign - 1);
+}
+
+static void random_floats_round_to_the_nearest(void **state)
+{
+    (void)state;
+    uint64_t seed = 7;
+    for (int f = 0; f < NFORMATS; f++)
+        for (int i = 0; i < 200000; i++) {
+            const uint64_t bits = random_bits(&seed);
+            rounds_as_the_reference(f, number_from_bits((uint32_t)bits));
+            /* most fp32 are far too large or small for the others: these are not */
+            const float near = (float)ldexp((double)(int32_t)bits, (int)(bits >> 40) % 48 - 54);
+            rounds_as_the_reference(f, near);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_pattern_widens_to_its_value),
+        cmocka_unit_test(every_pattern_narrows_back_to_itself),
+        cmocka_unit_test(every_tie_goes_to_the_even_pattern_and_its_sides_do_not),
+        cmocka_unit_test(overflow_is_an_infinity_but_448_in_e4m3),
+        cmocka_unit_test(every_nan_becomes_the_one_nan),
+        cmocka_unit_test(random_floats_round_to_the_nearest),
+    };
+    reference_start();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,348 @@
+/* Reductions on the host against plain loops: each element by itself, in the type that reduce.h
+ * promises, rounded by reference_number.h. Results are equal to the bit: the reference accumulates
+ * in fp32 where the library does, so there is no error to allow for. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "../reduce_inputs.h"
+#include "reference_number.h"
+
+#define SOURCES 9
+#define ROOM 16384 /* bytes of a buffer */
+#define GUARD 0x5a
+
+static uint64_t read_element(const void *at, unsigned bytes)
+{
+    uint64_t element = 0;
+    memcpy(&element, at, bytes);
+    return element;
+}
+
+/* ---- one element's reference */
+
+static uint64_t integer_step(ceclDataType_t type, ceclRedOp_t op, uint64_t a, uint64_t x)
+{
+    const unsigned unused = 64 - 8 * formats[type].bytes;
+    const int64_t sa = (int64_t)(a << unused) >> unused, sx = (int64_t)(x << unused) >> unused;
+    const int is_signed = type == ceclInt8 || type == ceclInt32 || type == ceclInt64;
+    const int less = is_signed ? sx < sa : x < a;
+    switch (op) {
+    case ceclSum: return (a + x) << unused >> unused;
+    case ceclProd: return (a * x) << unused >> unused;
+    case ceclMax: return less ? a : x;
+    default: return less ? x : a;
+    }
+}
+
+/* Whether x comes before a, as min and max see it. */
+static int before(double x, double a)
+{
+    return x < a || (x == 0 && a == 0 && signbit(x) && !signbit(a));
+}
+
+static double float_step(int is_double, ceclRedOp_t op, double a, double x)
+{
+    volatile float fa = (float)a, fx = (float)x, f = 0; /* each step is rounded to fp32 */
+    volatile double d = 0;
+    if (op == ceclMax || op == ceclMin) {
+        if (isnan(a) || isnan(x))
+            return (double)NAN;
+        return before(x, a) == (op == ceclMin) ? x : a;
+    }
+    if (is_double) {
+        d = op == ceclProd ? a * x : a + x;
+        return d;
+    }
+    f = op == ceclProd ? fa * fx : fa + fx;
+    return (double)f;
+}
+
+static int small_format(ceclDataType_t type)
+{
+    return type == ceclFloat16      ? FP16
+           : type == ceclBfloat16   ? BF16
+           : type == ceclFloat8e4m3 ? E4M3
+                                    : E5M2;
+}
+
+static double float_value(ceclDataType_t type, uint64_t bits)
+{
+    float f;
+    double d;
+    const uint32_t low = (uint32_t)bits;
+    memcpy(&f, &low, sizeof(f));
+    memcpy(&d, &bits, sizeof(d));
+    return type == ceclFloat64   ? d
+           : type == ceclFloat32 ? (double)f
+                                 : reference_value(small_format(type), low);
+}
+
+static uint64_t float_bits(ceclDataType_t type, double value)
+{
+    uint64_t bits;
+    const float f = (float)value;
+    uint32_t low;
+    memcpy(&bits, &value, sizeof(bits));
+    memcpy(&low, &f, sizeof(low));
+    if (type == ceclFloat64)
+        return isnan(value) ? 0x7fffffffffffffffu : bits;
+    if (type == ceclFloat32)
+        return isnan(value) ? 0x7fffffffu : low;
+    return reference_narrow(small_format(type), f);
+}
+
+static uint64_t expected_element(const struct cecl_reduction *r, uint64_t i)
+{
+    const unsigned bytes = formats[r->type].bytes;
+    uint64_t bits = read_element((const char *)r->src[0] + i * bytes, bytes);
+    double value = 0;
+    const int is_float = formats[r->type].fraction > 0, is_double = r->type == ceclFloat64;
+    if (is_float)
+        value = float_value(r->type, bits);
+    for (uint32_t s = 1; s < r->nsrc; s++) {
+        const uint64_t next = read_element((const char *)r->src[s] + i * bytes, bytes);
+        if (is_float)
+            value = float_step(is_double, r->op, value, float_value(r->type, next));
+        else
+            bits = integer_step(r->type, r->op, bits, next);
+    }
+    if (!is_float)
+        return bits;
+    if (r->op == ceclAvg && r->divisor > 1) {
+        volatile float f = (float)value;
+        volatile double d = value / r->divisor;
+        f = f / (float)r->divisor;
+        value = is_double ? d : (double)f;
+    }
+    return float_bits(r->type, value);
+}
+
+/* ---- buffers, and one comparison */
+
+static unsigned char *buffers[SOURCES + 1]; /* the last one is dst */
+
+static int start(void **state)
+{
+    (void)state;
+    reference_start();
+    for (int b = 0; b <= SOURCES; b++)
+        if (!(buffers[b] = malloc(ROOM)))
+            return -1;
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    for (int b = 0; b <= SOURCES; b++)
+        free(buffers[b]);
+    return 0;
+}
+
+/* Sources `shift` + their index bytes off alignment. In place: dst is source `place`; -1: it is not. */
+static void reduces_as_the_reference(struct cecl_reduction r, unsigned shift, int place,
+                                     uint64_t seed)
+{
+    static uint64_t expected[ROOM];
+    const void *src[SOURCES];
+    const unsigned bytes = formats[r.type].bytes;
+    for (int b = 0; b <= SOURCES; b++)
+        memset(buffers[b], GUARD, ROOM);
+    for (uint32_t s = 0; s < r.nsrc; s++) {
+        src[s] = buffers[s] + 64 + (shift * (s + 1)) % 16;
+        random_fill((void *)(uintptr_t)src[s], r.type, r.count, &seed);
+    }
+    r.src = src;
+    unsigned char *const home = buffers[place < 0 ? SOURCES : place];
+    r.dst = place < 0 ? home + 64 + shift : (void *)(uintptr_t)src[place];
+    for (uint64_t i = 0; i < r.count; i++)
+        expected[i] = expected_element(&r, i);
+
+    cecl_reduce_host(&r);
+    for (uint64_t i = 0; i < r.count; i++) {
+        const uint64_t got = read_element((char *)r.dst + i * bytes, bytes);
+        if (got != expected[i])
+            fail_msg("%s %s of %u, element %d of %d, shift %u, place %d: %#llx, %#llx expected",
+                     op_names[r.op], formats[r.type].name, r.nsrc, (int)i, (int)r.count, shift,
+                     place, (unsigned long long)got, (unsigned long long)expected[i]);
+    }
+    const unsigned char *const dst = r.dst, *const past = dst + r.count * bytes;
+    for (const unsigned char *p = home; p < home + ROOM; p++)
+        if (p < dst || p >= past)
+            assert_int_equal(*p, GUARD);
+}
+
+static const uint64_t counts[] = {0, 1, 2, 17, 511, 512, 513, 1025, 1600};
+#define NCOUNTS (sizeof(counts) / sizeof(*counts))
+
+/* Calls `visit` for every type and operation that go together. */
+static void for_every_pair(void (*visit)(struct cecl_reduction))
+{
+    for (int type = 0; type < CECL_NUM_TYPES; type++)
+        for (int op = 0; op < CECL_NUM_RED_OPS; op++)
+            if (op != ceclAvg || formats[type].fraction > 0)
+                visit((struct cecl_reduction){.type = (ceclDataType_t)type, .op = (ceclRedOp_t)op});
+}
+
+static void visit_counts_and_shifts(struct cecl_reduction r)
+{
+    for (r.nsrc = 1; r.nsrc <= SOURCES; r.nsrc++)
+        for (size_t c = 0; c < NCOUNTS; c++) {
+            r.count = counts[c];
+            r.divisor = r.nsrc;
+            reduces_as_the_reference(r, (unsigned)(c * 5 + r.nsrc) % 16, -1, 1 + c + r.nsrc);
+        }
+}
+
+static void every_type_and_operation_is_right(void **state)
+{
+    (void)state;
+    for_every_pair(visit_counts_and_shifts);
+}
+
+static void visit_places(struct cecl_reduction r)
+{
+    r.count = 1025;
+    for (r.nsrc = 1; r.nsrc <= SOURCES; r.nsrc += 2)
+        for (int place = 0; place < (int)r.nsrc; place++)
+            reduces_as_the_reference(r, (unsigned)place % 3, place, 100 + (uint64_t)place);
+}
+
+static void in_place_is_right_at_any_source(void **state)
+{
+    (void)state;
+    for_every_pair(visit_places);
+}
+
+static void average_divides_once_by_its_divisor(void **state)
+{
+    (void)state;
+    for (int type = 0; type < CECL_NUM_TYPES; type++)
+        for (uint32_t divisor = 0; divisor < 20 && formats[type].fraction; divisor++)
+            reduces_as_the_reference((struct cecl_reduction){.type = (ceclDataType_t)type,
+                                                             .op = ceclAvg,
+                                                             .nsrc = 3,
+                                                             .count = 1000,
+                                                             .divisor = divisor},
+                                     0, -1, 200 + divisor);
+}
+
+/* ---- what is said in words */
+
+static float reduce_two(ceclRedOp_t op, float a, float b)
+{
+    const void *src[2] = {&a, &b};
+    float got = 0;
+    cecl_reduce_host(&(struct cecl_reduction){.dst = &got,
+                                              .src = src,
+                                              .nsrc = 2,
+                                              .count = 1,
+                                              .type = ceclFloat32,
+                                              .op = op,
+                                              .divisor = 2});
+    return got;
+}
+
+static void minimum_and_maximum_keep_every_nan_and_order_zeros(void **state)
+{
+    (void)state;
+    static const float others[] = {0.0f, 1.0f, -INFINITY, INFINITY};
+    for (int i = 0; i < 4; i++) {
+        assert_true(isnan(reduce_two(ceclMax, NAN, others[i])));
+        assert_true(isnan(reduce_two(ceclMax, others[i], -NAN)));
+        assert_true(isnan(reduce_two(ceclMin, -NAN, others[i])));
+        assert_true(isnan(reduce_two(ceclMin, others[i], NAN)));
+    }
+    assert_true(signbit(reduce_two(ceclMin, 0.0f, -0.0f)));
+    assert_true(signbit(reduce_two(ceclMin, -0.0f, 0.0f)));
+    assert_false(signbit(reduce_two(ceclMax, 0.0f, -0.0f)));
+    assert_false(signbit(reduce_two(ceclMax, -0.0f, 0.0f)));
+    assert_true(reduce_two(ceclMax, -INFINITY, -1.0f) == -1.0f);
+}
+
+static void sums_follow_the_order_of_the_sources(void **state)
+{
+    (void)state;
+    const float big = 0x1p24f, one = 1, minus = -0x1p24f;
+    const void *first[3] = {&big, &one, &minus}, *last[3] = {&big, &minus, &one};
+    float got[2];
+    struct cecl_reduction r = {.nsrc = 3, .count = 1, .type = ceclFloat32, .op = ceclSum};
+    r.src = first, r.dst = &got[0];
+    cecl_reduce_host(&r);
+    r.src = last, r.dst = &got[1];
+    cecl_reduce_host(&r);
+    assert_true(got[0] == 0 && got[1] == 1);
+}
+
+static void sums_of_small_types_are_rounded_once(void **state)
+{
+    (void)state;
+    const uint8_t big = 0x58, one = 0x38; /* e4m3: 16, whose neighbour is 18, and 1 */
+    const void *src[3] = {&big, &one, &one};
+    uint8_t got = 0;
+    cecl_reduce_host(&(struct cecl_reduction){
+        .dst = &got, .src = src, .nsrc = 3, .count = 1, .type = ceclFloat8e4m3, .op = ceclSum});
+    assert_int_equal(got, 0x59); /* 18; rounded after each step: 16 */
+}
+
+static void as_many_sources_as_are_promised(void **state)
+{
+    (void)state;
+    static const void *src[CECL_REDUCE_SOURCES_MAX];
+    const uint8_t one = 1;
+    uint8_t got = 9;
+    for (int s = 0; s < CECL_REDUCE_SOURCES_MAX; s++)
+        src[s] = &one;
+    cecl_reduce_host(&(struct cecl_reduction){.dst = &got,
+                                              .src = src,
+                                              .nsrc = CECL_REDUCE_SOURCES_MAX - 1,
+                                              .count = 1,
+                                              .type = ceclUint8,
+                                              .op = ceclSum});
+    assert_int_equal(got, 255);
+}
+
+static void check_refuses(int type, int op, const char *words)
+{
+    assert_int_equal(cecl_reduction_check((ceclDataType_t)type, (ceclRedOp_t)op),
+                     ceclInvalidArgument);
+    if (!strstr(cecl_message(), words))
+        fail_msg("\"%s\" is not in \"%s\"", words, cecl_message());
+}
+
+static void check_refuses_averages_of_integers_and_unknown_numbers(void **state)
+{
+    (void)state;
+    check_refuses(ceclInt32, ceclAvg, "ceclAvg of int32");
+    check_refuses(ceclUint8, ceclAvg, "ceclAvg of uint8");
+    check_refuses(ceclFloat32, 5, "op 5: 0 to 4 expected");
+    check_refuses(ceclFloat32, -1, "op -1: ");
+    check_refuses(CECL_NUM_TYPES, ceclSum, "datatype 12: ");
+    for (int type = 0; type < CECL_NUM_TYPES; type++) {
+        assert_int_equal(cecl_reduction_check((ceclDataType_t)type, ceclMin), ceclSuccess);
+        assert_int_equal(cecl_reduction_element_bytes((ceclDataType_t)type), formats[type].bytes);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_type_and_operation_is_right),
+        cmocka_unit_test(in_place_is_right_at_any_source),
+        cmocka_unit_test(average_divides_once_by_its_divisor),
+        cmocka_unit_test(minimum_and_maximum_keep_every_nan_and_order_zeros),
+        cmocka_unit_test(sums_follow_the_order_of_the_sources),
+        cmocka_unit_test(sums_of_small_types_are_rounded_once),
+        cmocka_unit_test(as_many_sources_as_are_promised),
+        cmocka_unit_test(check_refuses_averages_of_integers_and_unknown_numbers),
+    };
+    return cmocka_run_group_tests(tests, start, end);
+}
