@@ -32,7 +32,7 @@ extern "C" {
 #endif
 
 #define CECL_REDUCE_SOURCES_MAX 1024     /* on the host */
-#define CECL_REDUCE_CUDA_SOURCES_MAX 480 /* a kernel's arguments are 4 KiB */
+#define CECL_REDUCE_CUDA_SOURCES_MAX 128 /* they travel as a kernel's arguments */
 
 struct cecl_reduction {
     void *dst; /* [count]; exactly one of src (in place), or overlapping none */

@@ -332,6 +332,24 @@ static void check_refuses_averages_of_integers_and_unknown_numbers(void **state)
     }
 }
 
+/* Built with CUDA or without. */
+static void a_gpu_that_is_not_there_is_told_in_words(void **state)
+{
+    (void)state;
+    bool bulk = false;
+    float one = 1, two = 2, got = 7;
+    const void *src[2] = {&one, &two};
+    const struct cecl_reduction r = {
+        .dst = &got, .src = src, .nsrc = 2, .count = 1, .type = ceclFloat32};
+    const ceclResult_t result = cecl_reduce_cuda(NULL, &r);
+    assert_true(result == ceclUnhandledCudaError || result == ceclInvalidUsage);
+    assert_non_null(strstr(cecl_message(), "reduction"));
+    assert_int_not_equal(cecl_reduce_cuda_prepare(), ceclSuccess);
+    (void)cecl_reduce_cuda_has_bulk(&bulk);
+    assert_false(bulk);
+    assert_true(got == 7);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -343,6 +361,8 @@ int main(void)
         cmocka_unit_test(sums_of_small_types_are_rounded_once),
         cmocka_unit_test(as_many_sources_as_are_promised),
         cmocka_unit_test(check_refuses_averages_of_integers_and_unknown_numbers),
+        cmocka_unit_test(a_gpu_that_is_not_there_is_told_in_words),
     };
+    setenv("CUDA_VISIBLE_DEVICES", "-1", 1);
     return cmocka_run_group_tests(tests, start, end);
 }

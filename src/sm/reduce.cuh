@@ -1,0 +1,190 @@
+/* What the kernels of reductions share: operations, the end of an element's reduction, and elements
+ * that no vector holds. */
+#ifndef CECL_SM_REDUCE_CUH
+#define CECL_SM_REDUCE_CUH
+
+#include "sm/number.cuh"
+#include "sm/reduce_args.h"
+
+/* ---- a op x. The intrinsics are never fused. */
+
+template <int op> DEVICE float combine(float a, float x)
+{
+    float r;
+    if (op == ceclSum)
+        return __fadd_rn(a, x);
+    if (op == ceclProd)
+        return __fmul_rn(a, x);
+    if (op == ceclMax) /* these give a NaN for a NaN, and have -0 < +0 */
+        asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(x));
+    else
+        asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(x));
+    return r;
+}
+
+/* Integers in the order of the numbers that the bits stand for. */
+DEVICE long long key_f64(double value)
+{
+    const long long bits = __double_as_longlong(value);
+    return bits ^ (bits >> 63 & 0x7fffffffffffffffll);
+}
+
+template <int op> DEVICE double combine(double a, double x)
+{
+    if (op == ceclSum)
+        return __dadd_rn(a, x);
+    if (op == ceclProd)
+        return __dmul_rn(a, x);
+    const bool other = op == ceclMax ? key_f64(x) > key_f64(a) : key_f64(x) < key_f64(a);
+    return a != a ? a : (x != x || other) ? x : a;
+}
+
+/* Sums and products are asked for of unsigned types alone. */
+template <int op, typename Integer> DEVICE Integer combine(Integer a, Integer x)
+{
+    if (op == ceclSum)
+        return a + x;
+    if (op == ceclProd)
+        return a * x;
+    return op == ceclMax ? (x > a ? x : a) : (x < a ? x : a);
+}
+
+DEVICE float quotient(float a, float by)
+{
+    return __fdiv_rn(a, by);
+}
+
+DEVICE double quotient(double a, double by)
+{
+    return __ddiv_rn(a, by);
+}
+
+/* ---- the average's division, of `n` elements: one question for all of them. To multiply by the
+ * inverse of a power of two gives the same bits as to divide. */
+
+template <int op, int n, typename Acc> DEVICE void divide(Acc a[n], const cecl_reduce_args &args)
+{
+    if constexpr (op == ceclSum && Acc(0.5) != 0) /* not an integer */
+        if (args.inverse != 0)
+#pragma unroll
+            for (int i = 0; i < n; i++)
+                a[i] = combine<ceclProd>(a[i], (Acc)args.inverse);
+        else if (args.divisor != 0)
+#pragma unroll
+            for (int i = 0; i < n; i++)
+                a[i] = quotient(a[i], (Acc)args.divisor);
+}
+
+/* ---- vectors */
+
+template <int type, int op>
+DEVICE void vector_combine(typename element<type>::acc acc[element<type>::per], const vector &v)
+{
+    typedef element<type> E;
+    typename E::acc x[E::per];
+    E::unpack(v, x);
+#pragma unroll
+    for (int i = 0; i < E::per; i++)
+        acc[i] = combine<op>(acc[i], x[i]);
+}
+
+template <int type, int op>
+DEVICE vector vector_end(typename element<type>::acc acc[element<type>::per],
+                         const cecl_reduce_args &args)
+{
+    typedef element<type> E;
+    vector v;
+    divide<op, E::per>(acc, args);
+    E::pack(acc, v);
+    return v;
+}
+
+/* ---- elements of head and tail: neighbouring threads take neighbouring elements, `strides` of them
+ * a turn, so that many loads are on their way. All threads of the grid call it, in the bulk kernel
+ * all readers: there head and tail are shorter than a warp. */
+
+template <int type, int op, int strides> DEVICE void reduce_singles(const cecl_reduce_args &args)
+{
+    typedef element<type> E;
+    typedef typename E::raw raw;
+    const int together = strides == 1 ? 1 : 4;
+    const uint64_t all = args.head + args.tail;
+    const uint64_t stride = (uint64_t)gridDim.x * blockDim.x;
+    const uint64_t thread = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    for (uint64_t first = thread; first < all; first += strides * stride) {
+        typename E::acc acc[strides];
+        int64_t at[strides]; /* bytes from the body's begin */
+#pragma unroll
+        for (int k = 0; k < strides; k++) {
+            const uint64_t i = first + k * stride;
+            const int64_t place = i < args.head ? (int64_t)i - (int64_t)args.head
+                                                : (int64_t)(args.vectors * E::per + i - args.head);
+            at[k] = place * (int64_t)sizeof(raw);
+        }
+        for (uint32_t s = 0; s < args.nsrc; s += together) {
+            raw x[together][strides];
+#pragma unroll
+            for (int j = 0; j < together; j++)
+#pragma unroll
+                for (int k = 0; k < strides; k++)
+                    if (s + j < args.nsrc && first + k * stride < all)
+                        single_load(args.src[s + j] + at[k], &x[j][k]);
+#pragma unroll
+            for (int j = 0; j < together; j++)
+#pragma unroll
+                for (int k = 0; k < strides; k++)
+                    if (s + j == 0)
+                        acc[k] = E::widen(x[j][k]);
+                    else if (s + j < args.nsrc)
+                        acc[k] = combine<op>(acc[k], E::widen(x[j][k]));
+        }
+        divide<op, strides>(acc, args);
+#pragma unroll
+        for (int k = 0; k < strides; k++)
+            if (first + k * stride < all)
+                single_store(args.dst + at[k], E::narrow(acc[k]));
+    }
+}
+
+/* ---- which kernel: of those that give the same bits there is one. ceclAvg is a sum, and sums and
+ * products of signed integers are those of unsigned ones. Calls PICK(type, op) for what is there. */
+
+#define CECL_REDUCE_PICK(type, op, PICK)                                                           \
+    do {                                                                                           \
+        const int pick_op_ = (op) == ceclAvg ? ceclSum : (op);                                     \
+        const bool wraps_ = pick_op_ == ceclSum || pick_op_ == ceclProd;                           \
+        switch (type) {                                                                            \
+        case ceclInt8: CECL_REDUCE_SIGNED(ceclInt8, ceclUint8, PICK);                              \
+        case ceclUint8: CECL_REDUCE_OPS(ceclUint8, PICK);                                          \
+        case ceclInt32: CECL_REDUCE_SIGNED(ceclInt32, ceclUint32, PICK);                           \
+        case ceclUint32: CECL_REDUCE_OPS(ceclUint32, PICK);                                        \
+        case ceclInt64: CECL_REDUCE_SIGNED(ceclInt64, ceclUint64, PICK);                           \
+        case ceclUint64: CECL_REDUCE_OPS(ceclUint64, PICK);                                        \
+        case ceclFloat16: CECL_REDUCE_OPS(ceclFloat16, PICK);                                      \
+        case ceclFloat32: CECL_REDUCE_OPS(ceclFloat32, PICK);                                      \
+        case ceclFloat64: CECL_REDUCE_OPS(ceclFloat64, PICK);                                      \
+        case ceclBfloat16: CECL_REDUCE_OPS(ceclBfloat16, PICK);                                    \
+        case ceclFloat8e4m3: CECL_REDUCE_OPS(ceclFloat8e4m3, PICK);                                \
+        case ceclFloat8e5m2: CECL_REDUCE_OPS(ceclFloat8e5m2, PICK);                                \
+        }                                                                                          \
+    } while (0)
+#define CECL_REDUCE_OPS(type, PICK)                                                                \
+    if (pick_op_ == ceclSum)                                                                       \
+        PICK(type, ceclSum);                                                                       \
+    if (pick_op_ == ceclProd)                                                                      \
+        PICK(type, ceclProd);                                                                      \
+    if (pick_op_ == ceclMax)                                                                       \
+        PICK(type, ceclMax);                                                                       \
+    if (pick_op_ == ceclMin)                                                                       \
+        PICK(type, ceclMin);                                                                       \
+    break
+#define CECL_REDUCE_SIGNED(type, as_unsigned, PICK)                                                \
+    if (wraps_ && pick_op_ == ceclSum)                                                             \
+        PICK(as_unsigned, ceclSum);                                                                \
+    if (wraps_)                                                                                    \
+        PICK(as_unsigned, ceclProd);                                                               \
+    if (pick_op_ == ceclMax)                                                                       \
+        PICK(type, ceclMax);                                                                       \
+    PICK(type, ceclMin)
+
+#endif

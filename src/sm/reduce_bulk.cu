@@ -1,0 +1,161 @@
+/* Reductions by bulk asynchronous copies: from sm_90 on, where all buffers are aligned alike.
+ *
+ *     one thread:    for each tile, for each source: wait until a place of the ring is free, copy
+ *     all others:    for each tile: add up, source by source, what arrives; then write
+ *
+ * No register holds what is on its way, so a few SMs keep as many bytes in flight as the wide kernel
+ * does with many. The ring goes on from tile to tile: while the readers write one, the next arrives. */
+#include "sm/reduce.cuh"
+
+#define READERS CECL_REDUCE_BULK_READERS
+#define TILES CECL_REDUCE_TILES
+#define TILE_VECTORS (CECL_REDUCE_TILE_BYTES / 16)
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+/* Where the ring stands. Its barriers change phase each time around. */
+struct ring {
+    uint32_t place, phase;
+};
+
+DEVICE void ring_advance(ring &at)
+{
+    if (++at.place == TILES) {
+        at.place = 0;
+        at.phase ^= 1;
+    }
+}
+
+DEVICE uint32_t shared_address(const void *at)
+{
+    return (uint32_t)__cvta_generic_to_shared(at);
+}
+
+DEVICE void barrier_start(uint64_t *barrier, uint32_t arrivals)
+{
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals)
+                 : "memory");
+}
+
+/* Waits until the phase with this parity is over. Asking holds the thread for a while itself. */
+DEVICE void barrier_wait(uint64_t *barrier, uint32_t parity)
+{
+    uint32_t over;
+    do
+        asm volatile("{.reg .pred p;\n\t"
+                     "mbarrier.try_wait.parity.shared.b64 p, [%1], %2;\n\t"
+                     "selp.u32 %0, 1, 0, p;}"
+                     : "=r"(over)
+                     : "r"(shared_address(barrier)), "r"(parity)
+                     : "memory");
+    while (!over);
+}
+
+DEVICE void barrier_arrive(uint64_t *barrier)
+{
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+
+/* The barrier's phase is over when these bytes are there. */
+DEVICE void bulk_load(void *to, const unsigned char *from, uint32_t bytes, uint64_t *barrier)
+{
+    asm volatile(
+        "mbarrier.arrive.expect_tx.shared.b64 _, [%3], %2;\n\t"
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+            "r"(shared_address(to)),
+        "l"(from), "r"(bytes), "r"(shared_address(barrier))
+        : "memory");
+}
+
+DEVICE vector shared_load(const unsigned char *at)
+{
+    vector v;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
+                 : "r"(shared_address(at)));
+    return v;
+}
+
+DEVICE uint32_t tile_vectors(const cecl_reduce_args &args, uint64_t first)
+{
+    return args.vectors - first < TILE_VECTORS ? (uint32_t)(args.vectors - first) : TILE_VECTORS;
+}
+
+#endif
+
+template <int type, int op>
+__global__ void __launch_bounds__(CECL_REDUCE_BULK_THREADS, 1)
+    reduce_bulk(const __grid_constant__ cecl_reduce_args args)
+{
+#if __CUDA_ARCH__ >= 900
+    typedef element<type> E;
+    const int turn = TILE_VECTORS / READERS; /* vectors of a tile that a thread reduces */
+    const uint64_t stride = (uint64_t)gridDim.x * TILE_VECTORS;
+    extern __shared__ __align__(128) unsigned char shared[];
+    uint64_t *const full = (uint64_t *)(shared + TILES * CECL_REDUCE_TILE_BYTES);
+    uint64_t *const empty = full + TILES;
+    ring at = {0, 0};
+
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < TILES; i++) {
+            barrier_start(&full[i], 1);
+            barrier_start(&empty[i], READERS / 32);
+        }
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); /* copies use them too */
+    }
+    __syncthreads();
+
+    if (threadIdx.x >= READERS) {
+        if (threadIdx.x > READERS)
+            return;
+        for (uint64_t first = (uint64_t)blockIdx.x * TILE_VECTORS; first < args.vectors;
+             first += stride)
+            for (uint32_t s = 0; s < args.nsrc; s++) {
+                barrier_wait(&empty[at.place], at.phase ^ 1); /* at first all are free */
+                bulk_load(shared + at.place * CECL_REDUCE_TILE_BYTES, args.src[s] + first * 16,
+                          tile_vectors(args, first) * 16, &full[at.place]);
+                ring_advance(at);
+            }
+        return;
+    }
+
+    reduce_singles<type, op, 1>(args);
+    for (uint64_t first = (uint64_t)blockIdx.x * TILE_VECTORS; first < args.vectors;
+         first += stride) {
+        typename E::acc acc[turn][E::per];
+        for (uint32_t s = 0; s < args.nsrc; s++) {
+            const unsigned char *const tile =
+                shared + at.place * CECL_REDUCE_TILE_BYTES + threadIdx.x * 16;
+            vector v[turn]; /* a short tile's end holds what was there before: it is not written */
+            barrier_wait(&full[at.place], at.phase);
+#pragma unroll
+            for (int t = 0; t < turn; t++)
+                v[t] = shared_load(tile + t * READERS * 16);
+            __syncwarp();
+            if (threadIdx.x % 32 == 0)
+                barrier_arrive(&empty[at.place]);
+            ring_advance(at);
+#pragma unroll
+            for (int t = 0; t < turn; t++)
+                if (s == 0)
+                    E::unpack(v[t], acc[t]);
+                else
+                    vector_combine<type, op>(acc[t], v[t]);
+        }
+        const uint32_t there = tile_vectors(args, first);
+#pragma unroll
+        for (int t = 0; t < turn; t++)
+            if (threadIdx.x + t * READERS < there)
+                vector_store(args.dst + (first + threadIdx.x + t * READERS) * 16,
+                             vector_end<type, op>(acc[t], args));
+    }
+#endif
+}
+
+extern "C" const void *cecl_reduce_bulk_kernel(ceclDataType_t type, ceclRedOp_t op)
+{
+#define PICK(type, op) return (const void *)reduce_bulk<type, op>
+    CECL_REDUCE_PICK(type, op, PICK);
+#undef PICK
+    return nullptr;
+}

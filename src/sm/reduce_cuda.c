@@ -1,0 +1,200 @@
+/* Reductions on GPUs, the host's part: what is refused, which kernel runs on how many SMs, launch.
+ * The kernels are in reduce_wide.cu and reduce_bulk.cu. */
+#include <cuda_runtime_api.h>
+#include <stdatomic.h>
+
+#include "sm/reduce_args.h"
+
+#define GPUS_KEPT 64
+
+/* The measured choice, for sources of at least so many bytes each. Two facts stand behind it: 12 bulk
+ * blocks read from three peers at the speed of NVLink (320 GB/s of 323 with 16, on 4 H200), and what
+ * a single block can read takes less time than starting many. The steps between are estimates. */
+static const struct choice {
+    uint64_t bytes;
+    uint32_t sms;
+    enum cecl_reduce_kernel kernel;
+} choices[] = {
+    {1 << 20, 16, CECL_REDUCE_BULK},
+    {128 << 10, 16, CECL_REDUCE_WIDE},
+    {0, 8, CECL_REDUCE_WIDE},
+};
+
+static ceclResult_t cuda_result(cudaError_t error, const char *what)
+{
+    if (error == cudaSuccess)
+        return ceclSuccess;
+    cudaGetLastError(); /* told once, here */
+    return cecl_fail(error == cudaErrorMemoryAllocation ? ceclOutOfMemory : ceclUnhandledCudaError,
+                     "reduction: %s: %s", what, cudaGetErrorString(error));
+}
+#define CUDA_TRY(function, ...) CECL_TRY(cuda_result(function(__VA_ARGS__), #function))
+
+/* ---- GPUs: what they can do, and that their kernels are loaded */
+
+struct gpu {
+    uint32_t sms;
+    bool bulk;
+};
+
+/* 0: not prepared, else 2 * SMs + bulk. In one word, so that threads need no lock. */
+static _Atomic uint32_t known[GPUS_KEPT];
+
+/* Asking for a kernel's attributes loads it. */
+static ceclResult_t load(const void *kernel, int shared)
+{
+    struct cudaFuncAttributes attributes;
+    CUDA_TRY(cudaFuncGetAttributes, &attributes, kernel);
+    if (shared)
+        CUDA_TRY(cudaFuncSetAttribute, kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+    return ceclSuccess;
+}
+
+static ceclResult_t load_all(bool bulk)
+{
+    for (int t = 0; t < CECL_NUM_TYPES; t++)
+        for (int o = 0; o < CECL_NUM_RED_OPS; o++) {
+            const ceclDataType_t type = (ceclDataType_t)t;
+            const ceclRedOp_t op = (ceclRedOp_t)o;
+            for (uint32_t nsrc = 1; nsrc <= 8; nsrc++)
+                CECL_TRY(load(cecl_reduce_wide_kernel(type, op, nsrc), 0));
+            CECL_TRY(load(cecl_reduce_any_kernel(type, op), 0));
+            if (bulk)
+                CECL_TRY(load(cecl_reduce_bulk_kernel(type, op), CECL_REDUCE_BULK_SHARED));
+        }
+    return ceclSuccess;
+}
+
+static ceclResult_t gpu_prepare(int ordinal, struct gpu *gpu)
+{
+    int sms = 0, major = 0, shared = 0;
+    CUDA_TRY(cudaDeviceGetAttribute, &sms, cudaDevAttrMultiProcessorCount, ordinal);
+    CUDA_TRY(cudaDeviceGetAttribute, &major, cudaDevAttrComputeCapabilityMajor, ordinal);
+    CUDA_TRY(cudaDeviceGetAttribute, &shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, ordinal);
+    gpu->sms = (uint32_t)sms;
+    gpu->bulk = major >= 9 && shared >= CECL_REDUCE_BULK_SHARED;
+    CECL_TRY(load_all(gpu->bulk));
+    if (ordinal < GPUS_KEPT)
+        atomic_store(&known[ordinal], 2 * gpu->sms + gpu->bulk);
+    return ceclSuccess;
+}
+
+/* The current GPU, prepared. */
+static ceclResult_t gpu_current(struct gpu *gpu)
+{
+    int ordinal = 0;
+    CUDA_TRY(cudaGetDevice, &ordinal);
+    const uint32_t word = ordinal < GPUS_KEPT ? atomic_load(&known[ordinal]) : 0;
+    if (word == 0)
+        return gpu_prepare(ordinal, gpu);
+    gpu->sms = word / 2;
+    gpu->bulk = word % 2;
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_reduce_cuda_prepare(void)
+{
+    struct gpu gpu;
+    return gpu_current(&gpu);
+}
+
+ceclResult_t cecl_reduce_cuda_has_bulk(bool *has)
+{
+    struct gpu gpu;
+    CECL_TRY(gpu_current(&gpu));
+    *has = gpu.bulk;
+    return ceclSuccess;
+}
+
+/* ---- one reduction */
+
+static ceclResult_t check_buffer(const char *name, const void *at, uint32_t element)
+{
+    if ((uintptr_t)at % element)
+        return cecl_fail(ceclInvalidArgument,
+                         "reduction: %s %p: aligned to its elements of %u bytes "
+                         "expected",
+                         name, at, element);
+    return ceclSuccess;
+}
+
+static ceclResult_t check(const struct cecl_reduction *r)
+{
+    CECL_TRY(cecl_reduction_check(r->type, r->op));
+    const uint32_t element = cecl_reduction_element_bytes(r->type);
+    if (r->nsrc < 1 || r->nsrc > CECL_REDUCE_CUDA_SOURCES_MAX)
+        return cecl_fail(ceclInvalidArgument, "reduction of %u sources: 1 to %d expected", r->nsrc,
+                         CECL_REDUCE_CUDA_SOURCES_MAX);
+    CECL_TRY(check_buffer("dst", r->dst, element));
+    for (uint32_t s = 0; s < r->nsrc; s++)
+        CECL_TRY(check_buffer("source", r->src[s], element));
+    return ceclSuccess;
+}
+
+/* Whether all buffers lie alike between multiples of 16 bytes. */
+static bool aligned_alike(const struct cecl_reduction *r)
+{
+    uintptr_t differ = 0;
+    for (uint32_t s = 0; s < r->nsrc; s++)
+        differ |= (uintptr_t)r->src[s] ^ (uintptr_t)r->dst;
+    return differ % 16 == 0;
+}
+
+static void args_make(const struct cecl_reduction *r, struct cecl_reduce_args *args)
+{
+    const uint64_t element = cecl_reduction_element_bytes(r->type), per = 16 / element;
+    const uint64_t before = (16 - (uintptr_t)r->dst % 16) % 16 / element;
+    args->head = r->count;
+    args->vectors = 0;
+    if (aligned_alike(r) && before < r->count) {
+        args->head = before;
+        args->vectors = (r->count - before) / per;
+    }
+    args->tail = r->count - args->head - args->vectors * per;
+    args->nsrc = r->nsrc;
+    args->divisor = r->op == ceclAvg && r->divisor > 1 ? r->divisor : 0;
+    args->inverse = 0;
+    if (args->divisor && (args->divisor & (args->divisor - 1)) == 0)
+        args->inverse = 1.0f / (float)args->divisor;
+    args->dst = (unsigned char *)r->dst + args->head * element;
+    for (uint32_t s = 0; s < r->nsrc; s++)
+        args->src[s] = (const unsigned char *)r->src[s] + args->head * element;
+}
+
+static uint32_t fewest(uint64_t work, uint64_t each, uint32_t most)
+{
+    const uint64_t blocks = (work + each - 1) / each;
+    return blocks < 1 ? 1 : blocks < most ? (uint32_t)blocks : most;
+}
+
+ceclResult_t cecl_reduce_cuda(ceclStream_t stream, const struct cecl_reduction *reduction)
+{
+    const struct cecl_reduction *const r = reduction;
+    struct cecl_reduce_args args; /* only as many sources as there are get a value */
+    void *arguments[] = {&args};
+    struct gpu gpu;
+    CECL_TRY(check(r));
+    if (r->count == 0)
+        return ceclSuccess;
+    CECL_TRY(gpu_current(&gpu));
+    args_make(r, &args);
+
+    const struct choice *choice = choices;
+    while (args.vectors * 16 < choice->bytes)
+        choice++;
+    uint32_t most = r->max_sms ? r->max_sms : choice->sms;
+    if (most > gpu.sms)
+        most = gpu.sms;
+    const int wanted = r->kernel == CECL_REDUCE_AUTO ? (int)choice->kernel : r->kernel;
+    const bool bulk = wanted == CECL_REDUCE_BULK && gpu.bulk && args.vectors > 0;
+    const void *kernel = bulk           ? cecl_reduce_bulk_kernel(r->type, r->op)
+                         : args.vectors ? cecl_reduce_wide_kernel(r->type, r->op, r->nsrc)
+                                        : cecl_reduce_any_kernel(r->type, r->op);
+    const uint32_t threads = bulk ? CECL_REDUCE_BULK_THREADS : CECL_REDUCE_WIDE_THREADS;
+    const uint32_t blocks =
+        bulk ? fewest(args.vectors, CECL_REDUCE_TILE_BYTES / 16, most)
+             : fewest(args.vectors ? args.vectors : r->count, CECL_REDUCE_WIDE_THREADS, most);
+    CUDA_TRY(cudaLaunchKernel, kernel, (struct dim3){blocks, 1, 1}, (struct dim3){threads, 1, 1},
+             arguments, bulk ? CECL_REDUCE_BULK_SHARED : 0, stream);
+    return ceclSuccess;
+}
