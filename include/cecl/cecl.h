@@ -177,7 +177,7 @@ typedef struct ceclConfig {
         /* first growth step of the pool, bytes; doubles as it grows; CECL_SEGMENT_BYTES; default 64
          * MiB, host 1 MiB */
         segmentBytes;
-    /* staging for all-to-all, bytes a rank; CECL_STAGING_BYTES; default 64 MiB, host 256 KiB */
+    /* staging for all-to-all, gather and scatter, bytes a rank; CECL_STAGING_BYTES; default 64 MiB, host 256 KiB */
     int64_t stagingBytes;
 } ceclConfig_t;
 #define CECL_CONFIG_MAGIC 0xcec1c0deu
@@ -511,6 +511,82 @@ CECL_API CECL_CHECKED ceclResult_t ceclBroadcast(const void *sendbuff, void *rec
                                                  ceclDataType_t datatype, int root, ceclComm_t comm,
                                                  ceclStream_t stream);
 
+/* Sends a block of its own size to each rank, and receives one from each.
+ *
+ *     sendcounts on rank 0: {2, 1}     sendbuff on rank 0: [a a b]     recvbuff on rank 0: [a a c c c]
+ *     sendcounts on rank 1: {3, 0}     sendbuff on rank 1: [c c c]     recvbuff on rank 1: [b]
+ *     recvcounts on rank 0: {2, 3}, on rank 1: {1, 0}
+ *
+ * sendbuff    on this rank's device: symmetric memory or any other of this device. It and recvbuff
+ *             must not overlap.
+ * sendcounts  [nranks] elements for each rank; 0 allowed. This and the other arrays are host memory,
+ *             read during the call; ranks may differ in all of them.
+ * sdispls     [nranks] where the block for each rank begins in sendbuff, in elements; NULL: one
+ *             behind the other.
+ * recvbuff    inside one allocation of ceclMemAlloc, at the same offset on all ranks, also on one
+ *             that receives nothing. What no block covers is not touched.
+ * recvcounts  [nranks] elements from each rank: what that rank has in its sendcounts for this one.
+ * rdispls     [nranks] where the block from each rank begins in recvbuff, in elements; NULL: one
+ *             behind the other. Blocks must not overlap.
+ * stream      as in ceclAllGather.
+ *
+ * A rank must know where its blocks belong at its peers, so ranks tell each other at each call: the
+ * host waits for the peers' hosts, but for no stream. A training loop that knows the places calls
+ * ceclAlltoAllvAt, which does not wait. Not within a group, for the same reason.
+ * Collective: all ranks call, with equal datatype, in the same order on `comm`.
+ * Threads: one call at a time. Ownership: buffers stay the caller's.
+ * Errors, nothing enqueued on any rank: as ceclAllGather, and ceclInvalidArgument (NULL; counts and
+ * displacements beyond an address space; blocks of recvbuff overlap), ceclInvalidUsage (sendcounts of
+ * one rank and recvcounts of another differ: the text names both; another rank refused its arguments;
+ * within a group), ceclTimeout (a rank did not come: the communicator has failed). Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllv(const void *sendbuff, const size_t sendcounts[],
+                                                 const size_t sdispls[], void *recvbuff,
+                                                 const size_t recvcounts[], const size_t rdispls[],
+                                                 ceclDataType_t datatype, ceclComm_t comm,
+                                                 ceclStream_t stream);
+
+/* Does what ceclAlltoAllv does where the caller knows the places at the peers: nothing is exchanged,
+ * the host does not wait, and it may be in a group.
+ * peerdispls  [nranks] where this rank's block begins in the recvbuff of each rank, in elements: what
+ *             that rank has in its rdispls for this one; of no account where the block is empty.
+ * Others as in ceclAlltoAllv. Ranks whose counts or places do not fit one another get undefined
+ * contents of recvbuff, within its allocation; CECL_CHECK=1 compares them, at the price of exchanges
+ * among the hosts.
+ * Collective: all ranks call, with equal datatype, in the same order on `comm`.
+ * Threads: one call at a time. Ownership: buffers stay the caller's.
+ * Errors, nothing enqueued: as ceclAllGather, and ceclInvalidArgument (NULL; counts and displacements
+ * beyond an address space; blocks of recvbuff overlap; what this rank sends to itself is not what it
+ * receives), ceclInvalidUsage (a block ends beyond a peer's allocation; under CECL_CHECK=1 ranks
+ * differ). Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvAt(
+    const void *sendbuff, const size_t sendcounts[], const size_t sdispls[], void *recvbuff,
+    const size_t recvcounts[], const size_t rdispls[], const size_t peerdispls[],
+    ceclDataType_t datatype, ceclComm_t comm, ceclStream_t stream);
+
+/* Gathers `count` elements from every rank, in rank order, on root alone.
+ * sendbuff  [count] elements on this rank's device. In place on root when it is recvbuff + root *
+ *           count elements; other ranks need not know.
+ * recvbuff  [nranks * count] elements inside one allocation of ceclMemAlloc, at the same offset on
+ *           all ranks; written on root alone.
+ * count     elements of one rank, equal on all; 0 is a call without effect.
+ * root      0 .. nranks-1, equal on all ranks.
+ * stream, collective, threads, ownership, errors: as ceclAllGather; ceclInvalidArgument also for a
+ * root that is no rank. Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclGather(const void *sendbuff, void *recvbuff, size_t count,
+                                              ceclDataType_t datatype, int root, ceclComm_t comm,
+                                              ceclStream_t stream);
+
+/* Sends block r of root's `sendbuff` to rank r.
+ * sendbuff  [nranks * count] elements on root's device, read on root alone; others may pass NULL.
+ * recvbuff  [count] elements inside one allocation of ceclMemAlloc, at the same offset on all ranks.
+ *           In place on root when it is sendbuff + root * count elements; other ranks need not know.
+ * count     elements for one rank, equal on all; 0 is a call without effect.
+ * root      0 .. nranks-1, equal on all ranks.
+ * stream, collective, threads, ownership, errors: as ceclGather. Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvbuff, size_t count,
+                                               ceclDataType_t datatype, int root, ceclComm_t comm,
+                                               ceclStream_t stream);
+
 /* How the calls that follow are to be carried out. Start from CECL_OPTIONS_INITIALIZER; a field left
  * at CECL_UNDEF is as the communicator has it (its configuration and the environment). */
 typedef struct ceclOptions {
@@ -543,7 +619,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclSetOptions(ceclComm_t comm, const ceclOpt
 CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
 
 /* Ends a group and enqueues its calls, as one for each communicator. Up to 4096 calls of any sizes
- * and types, all-gathers and all-to-alls mixed; they have no order among themselves, so what one
+ * and types, all but ceclAlltoAllv, mixed; they have no order among themselves, so what one
  * writes no other may read or write. All calls on one communicator go to one stream.
  * Collective: every rank's group has the same calls in the same order. The host does not wait.
  * Threads: the one that began it; one call at a time on each communicator in it. Ownership: as the

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "comm/collective.h"
+#include "comm/variable.h"
 
 /* A buffer of a call of a group. */
 struct range {
@@ -98,15 +99,21 @@ static size_t ranges_of(const struct cecl_item *item, int nranks, uint32_t call,
     const uintptr_t recv = (uintptr_t)item->recv, send = (uintptr_t)item->send;
     const struct cecl_shape *s = &item->shape;
     const uint64_t all = (uint64_t)nranks, sent = item->op == ceclOpAllGather ? 1 : all;
-    out[0] = (struct range){recv, recv + item->recv_bytes, 0, 0, call, true};
-    if (s->width > 0)
-        set_rows(&out[0], all, s->recv_stride, s->width, s->rows, s->recv_pitch);
-    if (item->in_place || item->send_bytes == 0)
-        return 1;
-    out[1] = (struct range){send, send + item->send_bytes, 0, 0, call, false};
-    if (s->width > 0)
-        set_rows(&out[1], sent, s->send_stride, s->width, s->rows, s->send_pitch);
-    return 2;
+    const bool sends = !item->in_place || cecl_item_varies(item);
+    size_t n = 0;
+    if (item->recv_bytes > 0) {
+        out[n] = (struct range){recv, recv + item->recv_bytes, 0, 0, call, true};
+        if (s->width > 0)
+            set_rows(&out[n], all, s->recv_stride, s->width, s->rows, s->recv_pitch);
+        n++;
+    }
+    if (sends && item->send_bytes > 0) {
+        out[n] = (struct range){send, send + item->send_bytes, 0, 0, call, false};
+        if (s->width > 0)
+            set_rows(&out[n], sent, s->send_stride, s->width, s->rows, s->send_pitch);
+        n++;
+    }
+    return n;
 }
 
 ceclResult_t cecl_items_check_apart(const struct cecl_item *items, uint32_t count, int nranks)

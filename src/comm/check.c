@@ -12,9 +12,10 @@ void *cecl_check_room(int nranks)
 }
 
 static const char *const called[CECL_CALLED_COUNT] = {
-    "ceclAllGather", "ceclAlltoAll",         "ceclAllGatherv",
-    "ceclBroadcast", "ceclAllGatherStrided", "ceclAlltoAllStrided",
-    "ceclMemAlloc",  "ceclMemFree",          "ceclGroupEnd"};
+    "ceclAllGather",        "ceclAlltoAll",        "ceclAllGatherv", "ceclBroadcast",
+    "ceclAlltoAllv",        "ceclAlltoAllvAt",     "ceclGather",     "ceclScatter",
+    "ceclAllGatherStrided", "ceclAlltoAllStrided", "ceclMemAlloc",   "ceclMemFree",
+    "ceclGroupEnd"};
 static const char *const types[CECL_NUM_TYPES] = {
     [ceclInt8] = "int8",         [ceclUint8] = "uint8",         [ceclInt32] = "int32",
     [ceclUint32] = "uint32",     [ceclInt64] = "int64",         [ceclUint64] = "uint64",
@@ -66,11 +67,12 @@ static ceclResult_t compare(const struct cecl_signature *a, const struct cecl_si
     return ceclSuccess;
 }
 
-/* What a peer's refusal is here: a wrong argument there is a wrong use here; a want is a want. */
-static ceclResult_t refusal_of(int32_t status)
+/* A wrong argument there is a wrong use here; a want is a want. */
+ceclResult_t cecl_check_refused(int rank, int32_t status, const char *words)
 {
     const bool is_misuse = status == ceclInvalidArgument || status == ceclInvalidUsage;
-    return is_misuse ? ceclInvalidUsage : (ceclResult_t)status;
+    return cecl_fail(is_misuse ? ceclInvalidUsage : (ceclResult_t)status,
+                     "rank %d refused its call: %s", rank, words);
 }
 
 ceclResult_t cecl_check_call(ceclComm_t comm, struct cecl_signature *mine, ceclResult_t local)
@@ -90,8 +92,7 @@ ceclResult_t cecl_check_call(ceclComm_t comm, struct cecl_signature *mine, ceclR
         return cecl_fail_with(local, mine->text);
     for (int r = 0; r < comm->nranks && result == ceclSuccess; r++)
         if (all[r].status != ceclSuccess)
-            result = cecl_fail(refusal_of(all[r].status), "rank %d refused its call: %.*s", r,
-                               (int)sizeof(all[r].text), all[r].text);
+            result = cecl_check_refused(r, all[r].status, all[r].text);
     for (int r = 1; r < comm->nranks && result == ceclSuccess; r++)
         result = compare(&all[0], &all[r], r);
     return result;

@@ -10,6 +10,10 @@ enum cecl_called {
     CECL_CALLED_ALL_TO_ALL,
     CECL_CALLED_ALL_GATHERV,
     CECL_CALLED_BROADCAST,
+    CECL_CALLED_ALL_TO_ALLV,
+    CECL_CALLED_ALL_TO_ALLV_AT,
+    CECL_CALLED_GATHER,
+    CECL_CALLED_SCATTER,
     CECL_CALLED_ALL_GATHER_STRIDED,
     CECL_CALLED_ALL_TO_ALL_STRIDED,
     CECL_CALLED_MEM_ALLOC,
@@ -41,5 +45,8 @@ void *cecl_check_room(int nranks);
  * arguments, its message recorded. All ranks go on, or all refuse: ceclInvalidUsage with both
  * ranks' values, or the words of the rank that refused. */
 ceclResult_t cecl_check_call(ceclComm_t comm, struct cecl_signature *mine, ceclResult_t local);
+
+/* What a peer's refusal, `status` with its words, is on this rank. */
+ceclResult_t cecl_check_refused(int rank, int32_t status, const char *words);
 
 #endif

@@ -8,6 +8,7 @@
 #include "ce/lower.h"
 #include "comm/check.h"
 #include "comm/collective.h"
+#include "comm/variable.h"
 #include "util/log.h"
 
 size_t cecl_type_bytes(ceclDataType_t type)
@@ -51,6 +52,8 @@ static ceclResult_t check_item(ceclComm_t comm, struct cecl_item *item)
         return cecl_fail(ceclInvalidArgument,
                          "count %zu of %zu bytes for %d ranks: more bytes than an address space",
                          item->count, size, comm->nranks);
+    if (cecl_item_varies(item))
+        return cecl_variable_complete(comm, item);
     const bool sends = item->layout ? item->layout[comm->rank] > 0 : item->count > 0;
     if (sends && !item->send)
         return cecl_fail(ceclInvalidArgument, "sendbuff: NULL");
@@ -88,6 +91,8 @@ static ceclResult_t check_buffers(ceclComm_t comm, const struct cecl_item *item)
     const uintptr_t send = (uintptr_t)item->send, recv = (uintptr_t)item->recv;
     uint64_t offset;
 
+    if (cecl_item_varies(item))
+        return cecl_variable_buffers(comm, item);
     CECL_TRY(cecl_pool_locate(&comm->pool, item->recv, item->recv_bytes, "recvbuff", &offset));
     if (item->in_place || item->send_bytes == 0)
         return ceclSuccess;
@@ -104,6 +109,14 @@ static ceclResult_t check_buffers(ceclComm_t comm, const struct cecl_item *item)
     if (cecl_pool_holds(&comm->pool, item->send))
         return cecl_pool_locate(&comm->pool, item->send, item->send_bytes, "sendbuff", &offset);
     return comm->dev->ops->check_pointer(comm->dev, item->send, item->send_bytes, "sendbuff");
+}
+
+ceclResult_t cecl_item_check(ceclComm_t comm, struct cecl_item *item, ceclStream_t stream)
+{
+    CECL_TRY(check_item(comm, item));
+    if (item->count > 0)
+        CECL_TRY(check_buffers(comm, item));
+    return comm->dev->ops->stream_check(comm->dev, stream);
 }
 
 static struct cecl_call call_of(ceclComm_t comm, const struct cecl_item *item)
@@ -238,18 +251,21 @@ static ceclResult_t compare_item(ceclComm_t comm, const struct cecl_item *item, 
                                   .type = (uint64_t)item->type,
                                   .root = (uint64_t)item->root,
                                   .choice = 10u * item->choice.sm_policy + item->choice.direction};
-    for (int w = 0; item->layout && w < 2 * comm->nranks; w++)
+    const bool varies = cecl_item_varies(item); /* then ranks have layouts of their own */
+    for (int w = 0; item->layout && !varies && w < 2 * comm->nranks; w++)
         mine.layout = mix(mine.layout, item->layout[w]);
     for (size_t w = 0; item->shape.width > 0 && w < sizeof(item->shape) / sizeof(uint64_t); w++)
         mine.shape = mix(mine.shape, ((const uint64_t *)&item->shape)[w]);
     if (local == ceclSuccess && item->count > 0) {
         const char *base = cecl_pool_at(&comm->pool, comm->rank, 0);
-        mine.in_place = item->in_place;
+        mine.in_place = !varies && item->in_place;
         mine.offset = (uint64_t)((const char *)item->recv - base);
         if (item->op == ceclOpAlltoAll && call_of(comm, item).direction == CECL_PULL)
             mine.send_offset = (uint64_t)((const char *)item->send - base);
     }
-    return cecl_check_call(comm, &mine, local);
+    CECL_TRY(cecl_check_call(comm, &mine, local));
+    return item->called == CECL_CALLED_ALL_TO_ALLV_AT ? cecl_places_compare(comm, item)
+                                                      : ceclSuccess;
 }
 
 static ceclResult_t compare_items(ceclComm_t comm, const struct cecl_item *items, uint32_t count,

@@ -13,7 +13,7 @@ struct cecl_item {
     size_t count;
     ceclDataType_t type;
     enum cecl_called called; /* which public call it is */
-    /* Blocks that differ: [2 * nranks] as in struct cecl_call, in bytes; NULL: they do not. The
+    /* Blocks that differ: as in struct cecl_call, in bytes; NULL: they do not. The
      * caller's, until the call returns. */
     const uint64_t *layout;
     /* Of strided blocks, checked: width 0 if they are not. The item's block, send_bytes, recv_bytes
@@ -26,10 +26,14 @@ struct cecl_item {
     size_t send_bytes; /* of sendbuff */
     size_t recv_bytes; /* of recvbuff */
     bool in_place;
+    size_t reach; /* where ranks have layouts of their own: how far into any recvbuff they write */
 };
 
 /* Bytes of an element; 0 for what is no type. */
 size_t cecl_type_bytes(ceclDataType_t type);
+
+/* Whether this rank can make the call, before it is made: arguments, buffers and stream. */
+ceclResult_t cecl_item_check(ceclComm_t comm, struct cecl_item *item, ceclStream_t stream);
 
 /* One public call from its arguments on: made now, or kept for the end of the group. `result`: what
  * checks of its own gave, their message recorded; peers that compare calls hear of a refusal. */

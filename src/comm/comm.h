@@ -48,10 +48,11 @@ struct ceclComm {
     bool finalized;
     unsigned generation;           /* of the process that made it: see util/fork.h */
     ceclComm_t next;               /* in life.c's list of those that are gone */
-    uint64_t *layout;              /* [2 * nranks] of the call that is made */
+    uint64_t *layout;              /* of the call that is made; room for the longest */
     struct cecl_request *requests; /* [requests_room] of the group that is prepared */
     uint32_t requests_room;
-    void *check_room; /* [nranks] signatures, for CECL_CHECK */
+    void *check_room;  /* [nranks] signatures, for CECL_CHECK */
+    void *places_room; /* [nranks + 1] layouts, for variable all-to-all */
 
     /* The asynchronous error: written once, words first, under the lock. */
     pthread_mutex_t async_lock;

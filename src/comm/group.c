@@ -6,6 +6,7 @@
 
 #include "comm/check.h"
 #include "comm/collective.h"
+#include "plan/layout.h"
 
 /* A call that waits for the end of the group. */
 struct entry {
@@ -120,7 +121,7 @@ static ceclResult_t keep(struct group *group, ceclComm_t comm, const struct cecl
 {
     if (group->count == CECL_GROUP_MAX)
         return cecl_fail(ceclInvalidUsage, "a group of more than %d calls", CECL_GROUP_MAX);
-    const size_t layout = group->nlayouts, words = 2 * (size_t)comm->nranks;
+    const size_t layout = group->nlayouts, words = cecl_layout_words(item->op, comm->nranks);
     if ((group->count == group->room && !grow(group)) ||
         (item->layout && !keep_layout(group, item->layout, words)))
         return cecl_fail(ceclOutOfMemory, "no host memory for a group of %u calls",

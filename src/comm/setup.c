@@ -11,6 +11,7 @@
 
 #include "comm/check.h"
 #include "comm/comm.h"
+#include "comm/variable.h"
 #include "util/clock.h"
 #include "util/fork.h"
 #include "util/log.h"
@@ -222,8 +223,9 @@ static ceclComm_t comm_new(int rank, int nranks, const struct cecl_resolved *con
     pthread_mutex_init(&comm->async_lock, NULL);
     pthread_mutex_init(&comm->watch.lock, NULL);
     comm->check_room = cecl_check_room(nranks);
-    comm->layout = calloc(2 * (size_t)nranks, sizeof(*comm->layout));
-    if (comm->check_room && comm->layout)
+    comm->places_room = cecl_places_room(nranks);
+    comm->layout = calloc(cecl_layout_words(ceclOpAlltoAll, nranks), sizeof(*comm->layout));
+    if (comm->check_room && comm->places_room && comm->layout)
         return comm;
     cecl_comm_free(comm, true);
     return NULL;
@@ -282,6 +284,7 @@ void cecl_comm_free(ceclComm_t comm, bool drained)
             comm->dev->ops->close(comm->dev);
     }
     free(comm->check_room);
+    free(comm->places_room);
     free(comm->requests);
     free(comm->layout);
     pthread_mutex_destroy(&comm->async_lock);

@@ -1,62 +1,20 @@
 /* Collectives whose blocks differ, brought to the form of the others: variable all-gather, and
  * broadcast, to which only one rank contributes. */
-#include <inttypes.h>
-#include <stdlib.h>
+#include "comm/variable.h"
 
-#include "comm/collective.h"
-
-struct block {
-    uint64_t offset, bytes;
-    int rank;
-};
-
-static int by_offset(const void *a, const void *b)
-{
-    const struct block *one = a, *other = b;
-    return (one->offset > other->offset) - (one->offset < other->offset);
-}
-
-/* Blocks must not overlap: each byte has one writer. */
-static ceclResult_t check_apart(const uint64_t *layout, int nranks)
-{
-    struct block blocks[CECL_MAX_RANKS];
-    int count = 0;
-    for (int r = 0; r < nranks; r++)
-        if (layout[r] > 0)
-            blocks[count++] = (struct block){layout[nranks + r], layout[r], r};
-    qsort(blocks, (size_t)count, sizeof(*blocks), by_offset);
-    for (int i = 1; i < count; i++)
-        if (blocks[i - 1].offset + blocks[i - 1].bytes > blocks[i].offset)
-            return cecl_fail(ceclInvalidArgument,
-                             "recvcounts and displs: the blocks of ranks %d and %d overlap at byte "
-                             "%" PRIu64 " of recvbuff",
-                             blocks[i - 1].rank, blocks[i].rank, blocks[i].offset);
-    return ceclSuccess;
-}
-
-/* In bytes, from counts and displacements in elements. */
+/* *largest: elements of the largest block. */
 static ceclResult_t fill_layout(ceclComm_t comm, const size_t *counts, const size_t *displs,
                                 size_t size, uint64_t *layout, size_t *largest)
 {
+    const struct cecl_given given = {counts, displs, "recvcounts", "displs"};
     const int n = comm->nranks;
-    uint64_t next = 0, end;
-    bool in_order = true; /* each block behind those before it: nothing to sort */
+    bool in_order;
+    CECL_TRY(cecl_given_bytes(&given, n, size, layout, layout + n, &in_order));
     *largest = 0;
-    for (int r = 0; r < n; r++) {
-        layout[n + r] = next;
-        if (__builtin_mul_overflow(counts[r], size, &layout[r]) ||
-            (displs && __builtin_mul_overflow(displs[r], size, &layout[n + r])) ||
-            __builtin_add_overflow(layout[r], layout[n + r], &end) || end > PTRDIFF_MAX)
-            return cecl_fail(ceclInvalidArgument,
-                             "recvcounts[%d] %zu, displs[%d] %zu, of %zu bytes: beyond an address "
-                             "space",
-                             r, counts[r], r, displs ? displs[r] : (size_t)(next / size), size);
-        in_order = in_order && layout[n + r] >= next;
-        next = end;
+    for (int r = 0; r < n; r++)
         if (counts[r] > *largest)
             *largest = counts[r];
-    }
-    return in_order ? ceclSuccess : check_apart(layout, n);
+    return in_order ? ceclSuccess : cecl_given_apart(&given, n, layout, layout + n);
 }
 
 CECL_API ceclResult_t ceclAllGatherv(const void *sendbuff, size_t sendcount, void *recvbuff,

@@ -131,6 +131,37 @@ static void broadcasts_from_every_root_are_right(void **state)
         }
 }
 
+/* Large enough to go in pieces that peers pass on. */
+static void large_broadcasts_are_right(void **state)
+{
+    (void)state;
+    const size_t bytes = (1 << 20) + 777;
+    unsigned char *all = malloc(bytes + 64), *from = NULL, *to = NULL;
+    assert_non_null(all);
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&from, bytes));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&to, bytes + 64));
+    for (int times = 0; times < 4; times++) {
+        const int root = times % multi_nranks;
+        memset(all, 0x5A, bytes + 64);
+        multi_put(comm, to, all, bytes + 64);
+        multi_fill(all, (uint64_t)times, root, bytes);
+        if (multi_rank == root)
+            multi_put(comm, times < 2 ? from : to, all, bytes);
+        MPI_Barrier(MPI_COMM_WORLD);
+        multi_ok(comm,
+                 ceclBroadcast(times < 2 ? from : to, to, bytes, ceclUint8, root, comm, NULL));
+        multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+        multi_get(comm, all, to, bytes + 64);
+        for (size_t i = 0; i < bytes + 64; i++)
+            if (all[i] != (i < bytes ? multi_byte((uint64_t)times, root, i) : 0x5A))
+                fail_msg("rank %d: byte %zu of broadcast %d is wrong", multi_rank, i, times);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    multi_ok(comm, ceclMemFree(comm, from));
+    multi_ok(comm, ceclMemFree(comm, to));
+    free(all);
+}
+
 static void they_may_be_grouped(void **state)
 {
     (void)state;
@@ -225,6 +256,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         VARIABLE(blocks_that_differ_are_right),
         VARIABLE(broadcasts_from_every_root_are_right),
+        VARIABLE(large_broadcasts_are_right),
         VARIABLE(they_may_be_grouped),
         VARIABLE(bad_arguments_are_named),
         VARIABLE(ranks_that_differ_are_told_where_calls_are_compared),

@@ -1,0 +1,123 @@
+/* Ranks tell each other what they send and where they want what they receive: before an all-to-all
+ * whose senders do not know, and to compare what senders think they know (CECL_CHECK). */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "comm/variable.h"
+
+/* What a rank tells. */
+struct places {
+    int32_t status;   /* ceclResult_t: whether this rank's own checks passed */
+    int32_t type;     /* ceclDataType_t */
+    uint64_t recv;    /* recvbuff's offset in the pool */
+    char text[180];   /* why they did not */
+    uint64_t words[]; /* its layout */
+};
+
+static size_t bytes_of(int nranks)
+{
+    return sizeof(struct places) + cecl_layout_words(ceclOpAlltoAll, nranks) * sizeof(uint64_t);
+}
+
+void *cecl_places_room(int nranks)
+{
+    return calloc((size_t)nranks + 1, bytes_of(nranks)); /* a rank's own comes last */
+}
+
+static struct places *told_by(ceclComm_t comm, int rank)
+{
+    return (void *)((char *)comm->places_room + (size_t)rank * bytes_of(comm->nranks));
+}
+
+enum kind { SENT, SENT_AT, TARGET, RECEIVED, RECEIVED_AT };
+static uint64_t word(ceclComm_t comm, int rank, enum kind kind, int peer)
+{
+    return told_by(comm, rank)->words[(int)kind * comm->nranks + peer];
+}
+
+static ceclResult_t compare_buffers(ceclComm_t comm, int rank)
+{
+    const struct places *a = told_by(comm, 0), *b = told_by(comm, rank);
+    if (a->type != b->type)
+        return cecl_fail(ceclInvalidUsage,
+                         "ranks differ in datatype: %d on rank 0, %d on rank %d (ceclDataType_t)",
+                         (int)a->type, (int)b->type, rank);
+    if (a->recv != b->recv)
+        return cecl_fail(ceclInvalidUsage,
+                         "ranks differ in recvbuff's offset in the pool: %" PRIu64
+                         " on rank 0, %" PRIu64 " on rank %d",
+                         a->recv, b->recv, rank);
+    return ceclSuccess;
+}
+
+static ceclResult_t compare_blocks(ceclComm_t comm, int from, int to, size_t size, bool targets)
+{
+    const uint64_t sent = word(comm, from, SENT, to), received = word(comm, to, RECEIVED, from);
+    if (sent != received)
+        return cecl_fail(ceclInvalidUsage,
+                         "rank %d sends %" PRIu64 " elements to rank %d (sendcounts[%d]), which "
+                         "expects %" PRIu64 " (recvcounts[%d])",
+                         from, sent / size, to, to, received / size, from);
+    const uint64_t target = word(comm, from, TARGET, to), place = word(comm, to, RECEIVED_AT, from);
+    if (targets && sent > 0 && target != place)
+        return cecl_fail(ceclInvalidUsage,
+                         "rank %d sends its block to element %" PRIu64
+                         " of rank %d's recvbuff (peerdispls[%d]), which expects it at %" PRIu64
+                         " (rdispls[%d])",
+                         from, target / size, to, to, place / size, from);
+    return ceclSuccess;
+}
+
+/* The same verdict on all ranks, but for one that has refused its own call. */
+static ceclResult_t judge(ceclComm_t comm, const struct cecl_item *item, bool targets)
+{
+    const int n = comm->nranks;
+    for (int r = 0; r < n; r++)
+        if (told_by(comm, r)->status != ceclSuccess)
+            return cecl_check_refused(r, told_by(comm, r)->status, told_by(comm, r)->text);
+    for (int r = 1; r < n; r++)
+        CECL_TRY(compare_buffers(comm, r));
+    for (int from = 0; from < n; from++)
+        for (int to = 0; to < n; to++)
+            CECL_TRY(compare_blocks(comm, from, to, cecl_type_bytes(item->type), targets));
+    return ceclSuccess;
+}
+
+static ceclResult_t tell(ceclComm_t comm, const struct cecl_item *item, bool targets,
+                         ceclResult_t local)
+{
+    struct places *mine = told_by(comm, comm->nranks);
+    mine->status = (int32_t)local;
+    mine->type = (int32_t)item->type;
+    if (local == ceclSuccess) {
+        mine->recv = (uint64_t)((const char *)item->recv -
+                                (const char *)cecl_pool_at(&comm->pool, comm->rank, 0));
+        for (size_t w = 0; w < cecl_layout_words(item->op, comm->nranks); w++)
+            mine->words[w] = item->layout[w];
+    } else {
+        snprintf(mine->text, sizeof(mine->text), "%s", cecl_message());
+    }
+    comm->pool.exchanges++;
+    cecl_mesh_activity(comm->mesh, targets ? "ceclAlltoAllvAt" : "ceclAlltoAllv");
+    const ceclResult_t result =
+        cecl_comm_exchanged(comm, cecl_mesh_allgather(comm->mesh, "blocks", mine, told_by(comm, 0),
+                                                      bytes_of(comm->nranks)));
+    if (local != ceclSuccess) /* its own words are the best it has */
+        return cecl_fail_with(local, mine->text);
+    return result != ceclSuccess ? result : judge(comm, item, targets);
+}
+
+ceclResult_t cecl_places_exchange(ceclComm_t comm, const struct cecl_item *item, uint64_t *targets,
+                                  ceclResult_t local)
+{
+    CECL_TRY(tell(comm, item, false, local));
+    for (int r = 0; r < comm->nranks; r++)
+        targets[r] = word(comm, r, RECEIVED_AT, comm->rank);
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_places_compare(ceclComm_t comm, const struct cecl_item *item)
+{
+    return tell(comm, item, true, ceclSuccess);
+}
