@@ -17,6 +17,7 @@ values() {
     CECL_DEVICE) echo host auto ;;
     CECL_DIRECTION) echo push PULL ;;
     CECL_FLAGS) echo write Copy ;;
+    CECL_MAX_SMS) echo 4 8 ;;
     CECL_SM_POLICY) echo never allow ;;
     CECL_SOCKET_IFNAME) echo lo none ;;
     *_BYTES) echo 8M 16M ;;

@@ -111,7 +111,14 @@ typedef enum { ceclSum = 0, ceclProd = 1, ceclMax = 2, ceclMin = 3, ceclAvg = 4 
 #define CECL_NUM_RED_OPS 5
 
 /* Collectives, for ceclExplain. */
-typedef enum { ceclOpAllGather = 0, ceclOpAlltoAll = 1 } ceclOp_t;
+typedef enum {
+    ceclOpAllGather = 0,
+    ceclOpAlltoAll = 1,
+    ceclOpReduceScatter = 2,
+    ceclOpAllReduce = 3,
+    ceclOpReduce = 4
+} ceclOp_t;
+#define CECL_NUM_OPS 5
 
 /* Which SM use the caller allows (ceclConfig_t.smPolicy). */
 typedef enum {
@@ -177,14 +184,19 @@ typedef struct ceclConfig {
         /* first growth step of the pool, bytes; doubles as it grows; CECL_SEGMENT_BYTES; default 64
          * MiB, host 1 MiB */
         segmentBytes;
-    /* staging for all-to-all, gather and scatter, bytes a rank; CECL_STAGING_BYTES; default 64 MiB, host 256 KiB */
+    /* staging for all-to-all, gather, scatter and reductions, bytes a rank; CECL_STAGING_BYTES;
+     * default 64 MiB, host 256 KiB */
     int64_t stagingBytes;
+    /* most SMs that a kernel of cecl's may take, 1 to 1024; CECL_MAX_SMS; default: what measurements
+     * chose. Results do not depend on it. */
+    int maxSms;
 } ceclConfig_t;
 #define CECL_CONFIG_MAGIC 0xcec1c0deu
 #define CECL_CONFIG_INITIALIZER                                                                    \
     {                                                                                              \
         sizeof(ceclConfig_t), CECL_CONFIG_MAGIC, CECL_VERSION, CECL_UNDEF,                         \
-            CECL_CUDA_DEVICE_CURRENT, CECL_UNDEF, CECL_UNDEF, CECL_UNDEF, CECL_UNDEF, CECL_UNDEF   \
+            CECL_CUDA_DEVICE_CURRENT, CECL_UNDEF, CECL_UNDEF, CECL_UNDEF, CECL_UNDEF, CECL_UNDEF,  \
+            CECL_UNDEF                                                                             \
     }
 
 /* Caller's exchange for ceclCommInitOob. Both are collective over the ranks and used only until
@@ -587,6 +599,59 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
                                                ceclDataType_t datatype, int root, ceclComm_t comm,
                                                ceclStream_t stream);
 
+/* Adds up (or multiplies, ...) blocks of all ranks; rank r receives block r of the result.
+ *
+ *     sendbuff on rank 0: [a0][a1]     recvbuff on rank 0: [a0 + b0]
+ *     sendbuff on rank 1: [b0][b1]     recvbuff on rank 1: [a1 + b1]
+ *
+ * Arithmetic needs SMs, few of them (ceclConfig_t.maxSms): peers' blocks come by copy engine into
+ * staging, in chunks, and a kernel reduces one while the next is on its way. The same inputs give the
+ * same bits on every rank, in every run, whatever the way and the number of SMs: elements are taken
+ * in rank order, 16-bit types and fp8 are accumulated in fp32 and rounded once, at the end, to nearest
+ * even; a NaN of any rank gives a NaN, in minimum and maximum too; integers wrap around; float8e4m3
+ * overflows to 448. ceclAvg divides the sum by the number of ranks, before that rounding.
+ * sendbuff   [nranks * recvcount] elements on this rank's device. Where it is memory of ceclMemAlloc
+ *            it must be so on all ranks, at the same offset: SMs may then read it at the peers.
+ * recvbuff   [recvcount] elements on this rank's device: symmetric memory or any other. In place when
+ *            it is sendbuff + rank * recvcount, on all ranks or on none; the other blocks of sendbuff
+ *            are as they were.
+ * recvcount  elements, equal on all ranks; 0 is a call without effect.
+ * op         not ceclAvg for integers.
+ * Buffers are aligned to their elements.
+ * stream, collective, threads, ownership: as ceclAllGather.
+ * Errors, nothing enqueued: ceclInvalidArgument (NULL, unknown datatype or op, ceclAvg of integers,
+ * a buffer that is not aligned, partly overlapping buffers, size overflow, memory of another device),
+ * ceclInvalidUsage (under CECL_SM_NEVER; past the end of an allocation; stream is capturing; staging
+ * too small for so many ranks; ranks differ, under CECL_CHECK=1), and the communicator's asynchronous
+ * error. Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclReduceScatter(const void *sendbuff, void *recvbuff,
+                                                     size_t recvcount, ceclDataType_t datatype,
+                                                     ceclRedOp_t op, ceclComm_t comm,
+                                                     ceclStream_t stream);
+
+/* Adds up (or multiplies, ...) the elements of all ranks; every rank receives the result. Each rank
+ * reduces a part as in ceclReduceScatter, and pushes it to all others by copy engine.
+ * sendbuff  [count] elements on this rank's device; where it is memory of ceclMemAlloc, so on all
+ *           ranks, at the same offset. In place when it is recvbuff, on all ranks or on none.
+ * recvbuff  [count] elements inside one allocation of ceclMemAlloc, at the same offset on all ranks.
+ * count     elements, equal on all ranks; 0 is a call without effect.
+ * op, stream, collective, threads, ownership, errors: as ceclReduceScatter; ceclInvalidUsage also
+ * where recvbuff is in no allocation of ceclMemAlloc. Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclAllReduce(const void *sendbuff, void *recvbuff, size_t count,
+                                                 ceclDataType_t datatype, ceclRedOp_t op,
+                                                 ceclComm_t comm, ceclStream_t stream);
+
+/* Adds up (or multiplies, ...) the elements of all ranks; root receives the result.
+ * sendbuff  [count] elements on this rank's device. In place when it is recvbuff, on all ranks or on
+ *           none.
+ * recvbuff  [count] elements inside one allocation of ceclMemAlloc, at the same offset on all ranks;
+ *           written on root alone.
+ * root      0 .. nranks-1, equal on all ranks.
+ * count, op, stream, collective, threads, ownership, errors: as ceclAllReduce. Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclReduce(const void *sendbuff, void *recvbuff, size_t count,
+                                              ceclDataType_t datatype, ceclRedOp_t op, int root,
+                                              ceclComm_t comm, ceclStream_t stream);
+
 /* How the calls that follow are to be carried out. Start from CECL_OPTIONS_INITIALIZER; a field left
  * at CECL_UNDEF is as the communicator has it (its configuration and the environment). */
 typedef struct ceclOptions {
@@ -595,11 +660,13 @@ typedef struct ceclOptions {
     unsigned int version; /* set by the initializer */
     int smPolicy;         /* ceclSmPolicy_t */
     int direction;        /* ceclDirection_t */
+    int maxSms;           /* as in ceclConfig_t */
 } ceclOptions_t;
 #define CECL_OPTIONS_MAGIC 0xcec10b75u
 #define CECL_OPTIONS_INITIALIZER                                                                   \
     {                                                                                              \
-        sizeof(ceclOptions_t), CECL_OPTIONS_MAGIC, CECL_VERSION, CECL_UNDEF, CECL_UNDEF            \
+        sizeof(ceclOptions_t), CECL_OPTIONS_MAGIC, CECL_VERSION, CECL_UNDEF, CECL_UNDEF,           \
+            CECL_UNDEF                                                                             \
     }
 
 /* Sets the options of the calls on `comm` from here on, each call of a group having those that stood
@@ -635,14 +702,15 @@ typedef struct {
     int zeroSm;         /* 1: no SM is used */
     int copies;         /* copies this rank issues */
     int localCopies;    /* of these, within one GPU: each needs an SM on today's drivers */
+    int reductions;     /* kernels that add up, on ceclConfig_t.maxSms SMs at most */
     int barriers;       /* exchanges of flags with all peers */
     uint64_t bytesSent; /* that this rank's copies move, bytes */
     char path[64];      /* e.g. "push, one batch" */
     char reason[192];   /* why this path, and what would make it zero-SM if it is not */
 } ceclExplanation_t;
 
-/* Tells how a call with these arguments would be carried out, and why; enqueues nothing. Arguments
- * as in the call itself.
+/* Tells how an all-gather or an all-to-all with these arguments would be carried out, and why;
+ * enqueues nothing. Arguments as in the call itself; for all other calls see ceclGroupExplain.
  * explanation  [out] written on success only.
  * Local. Threads: one call at a time. Ownership: none. Errors: those that the call itself would
  * return for its arguments. Since 0.1. */

@@ -18,6 +18,8 @@ void cecl_bound_free(struct cecl_bound *bound)
     free(bound->batch.src);
     free(bound->batch.bytes);
     free(bound->rows);
+    free(bound->reductions);
+    free(bound->sources);
     free(bound);
 }
 
@@ -52,32 +54,57 @@ static struct cecl_bound *bound_new(const struct cecl_plan *plan, uint32_t nrequ
     bound->batch.src = calloc(ncopies + 1, sizeof(*bound->batch.src));
     bound->batch.bytes = calloc(ncopies + 1, sizeof(*bound->batch.bytes));
     bound->rows = calloc(nrows + 1, sizeof(*bound->rows));
-    if (bound->rows && bound->requests && bound->pieces && bound->ops && bound->batch.dst &&
-        bound->batch.src && bound->batch.bytes)
+    bound->reductions = calloc(plan->nreductions + 1, sizeof(*bound->reductions));
+    bound->sources = calloc(plan->nsources + 1, sizeof(*bound->sources));
+    if (bound->reductions && bound->sources && bound->rows && bound->requests && bound->pieces &&
+        bound->ops && bound->batch.dst && bound->batch.src && bound->batch.bytes)
         return bound;
     cecl_bound_free(bound);
     return NULL;
 }
 
-static struct cecl_piece *new_piece(struct cecl_bound *bound, enum cecl_piece_kind kind,
-                                    uint32_t phase)
+/* Where a piece of a kind begins. */
+static uint32_t next_of(const struct cecl_bound *bound, enum cecl_piece_kind kind)
+{
+    switch (kind) {
+    case CECL_PIECE_MEMOPS: return bound->nops;
+    case CECL_PIECE_ROWS: return bound->nrows;
+    case CECL_PIECE_REDUCTIONS: return bound->nreductions;
+    case CECL_PIECE_COPIES:
+    case CECL_PIECE_FLAGS: return bound->ncopies;
+    case CECL_PIECE_AFTER: break;
+    }
+    return 0;
+}
+
+static struct cecl_piece *new_piece(struct cecl_bound *bound, enum cecl_piece_kind kind, int lane)
 {
     struct cecl_piece *piece = &bound->pieces[bound->npieces++];
-    *piece = (struct cecl_piece){.kind = kind,
-                                 .first = kind == CECL_PIECE_MEMOPS ? bound->nops
-                                          : kind == CECL_PIECE_ROWS ? bound->nrows
-                                                                    : bound->ncopies,
-                                 .phase = phase};
+    *piece = (struct cecl_piece){
+        .kind = (uint8_t)kind, .lane = (uint8_t)lane, .first = next_of(bound, kind)};
     return piece;
 }
 
-static void add_op(struct cecl_bound *bound, enum cecl_memop_kind kind, uint32_t *addr,
-                   uint32_t phase)
+/* The last piece, if it is of this kind, and like it; or a new one. */
+static struct cecl_piece *piece_like(struct cecl_bound *bound, const struct cecl_piece *like)
 {
-    struct cecl_piece *piece = bound->npieces > 0 ? &bound->pieces[bound->npieces - 1] : NULL;
-    if (!piece || piece->kind != CECL_PIECE_MEMOPS)
-        piece = new_piece(bound, CECL_PIECE_MEMOPS, 0);
-    piece->count++;
+    struct cecl_piece *last = bound->npieces > 0 ? &bound->pieces[bound->npieces - 1] : NULL;
+    if (last && last->kind == like->kind && last->lane == like->lane &&
+        last->flags == like->flags && last->phase == like->phase)
+        return last;
+    last = new_piece(bound, (enum cecl_piece_kind)like->kind, like->lane);
+    last->flags = like->flags;
+    last->phase = like->phase;
+    return last;
+}
+
+/* An operation on `lane`, on a flag of lane `flags`. */
+static void add_op(struct cecl_bound *bound, int lane, int flags, enum cecl_memop_kind kind,
+                   uint32_t *addr, uint32_t phase)
+{
+    const struct cecl_piece like = {
+        .kind = CECL_PIECE_MEMOPS, .lane = (uint8_t)lane, .flags = (uint8_t)flags};
+    piece_like(bound, &like)->count++;
     bound->ops[bound->nops++] = (struct cecl_memop){addr, phase, kind};
 }
 
@@ -147,7 +174,7 @@ static ceclResult_t bind_some(const struct cecl_engine *engine, const struct cec
         CECL_TRY(address_of(engine, bound, &copy->dst, &dst));
         CECL_TRY(address_of(engine, bound, &copy->src, &src));
         if (!piece)
-            piece = new_piece(bound, rows ? CECL_PIECE_ROWS : CECL_PIECE_COPIES, 0);
+            piece = new_piece(bound, rows ? CECL_PIECE_ROWS : CECL_PIECE_COPIES, step->lane);
         if (rows)
             add_rows(bound, piece, copy, dst, src);
         else
@@ -163,20 +190,66 @@ static ceclResult_t bind_copies(const struct cecl_engine *engine, const struct c
     return bind_some(engine, plan, step, true, bound);
 }
 
+static ceclResult_t bind_reduction(const struct cecl_engine *engine, const struct cecl_plan *plan,
+                                   const struct cecl_reduce *reduce, struct cecl_bound *bound)
+{
+    const struct cecl_call *call = cecl_plan_part(plan, cecl_reduce_part(plan, reduce));
+    struct cecl_reduction *out = &bound->reductions[bound->nreductions++];
+    char *address;
+    *out = (struct cecl_reduction){.src = &bound->sources[reduce->first],
+                                   .nsrc = reduce->nsrc,
+                                   .max_sms = call->max_sms,
+                                   .count = reduce->bytes / call->element,
+                                   .type = (ceclDataType_t)call->type,
+                                   .op = (ceclRedOp_t)call->red_op,
+                                   .divisor = (uint32_t)call->nranks};
+    for (uint32_t i = 0; i < reduce->nsrc; i++) {
+        CECL_TRY(address_of(engine, bound, &plan->sources[reduce->first + i], &address));
+        bound->sources[reduce->first + i] = address;
+    }
+    CECL_TRY(address_of(engine, bound, &reduce->dst, &address));
+    out->dst = address;
+    return ceclSuccess;
+}
+
+static ceclResult_t bind_reductions(const struct cecl_engine *engine, const struct cecl_plan *plan,
+                                    const struct cecl_step *step, struct cecl_bound *bound)
+{
+    struct cecl_piece *piece = new_piece(bound, CECL_PIECE_REDUCTIONS, step->lane);
+    piece->count = step->count;
+    for (uint32_t i = 0; i < step->count; i++)
+        CECL_TRY(bind_reduction(engine, plan, &plan->reductions[step->first + i], bound));
+    return ceclSuccess;
+}
+
 /* Tells a peer. Copied flags of one phase share a batch, but never with data: a batch has no order.
  * */
 static void bind_signal(const struct cecl_engine *engine, const struct cecl_step *step,
                         struct cecl_bound *bound)
 {
-    uint32_t *flag = cecl_engine_flag(engine, step->peer, engine->rank);
-    if (engine->flags == CECL_FLAGS_WRITE) {
-        add_op(bound, CECL_MEMOP_WRITE, flag, step->phase);
-        return;
+    uint32_t *flag = cecl_engine_flag(engine, step->peer, engine->rank, step->lane);
+    const struct cecl_piece like = {
+        .kind = CECL_PIECE_FLAGS, .lane = step->lane, .flags = step->lane, .phase = step->phase};
+    if (engine->flags == CECL_FLAGS_WRITE)
+        add_op(bound, step->lane, step->lane, CECL_MEMOP_WRITE, flag, step->phase);
+    else
+        add_copy(bound, piece_like(bound, &like), flag, NULL, sizeof(*flag));
+}
+
+static ceclResult_t bind_step(const struct cecl_engine *engine, const struct cecl_plan *plan,
+                              const struct cecl_step *step, struct cecl_bound *bound)
+{
+    switch ((enum cecl_step_kind)step->kind) {
+    case CECL_STEP_SIGNAL: bind_signal(engine, step, bound); break;
+    case CECL_STEP_WAIT:
+        add_op(bound, step->lane, (int)step->first, CECL_MEMOP_WAIT,
+               cecl_engine_flag(engine, engine->rank, step->peer, (int)step->first), step->phase);
+        break;
+    case CECL_STEP_COPY: return bind_copies(engine, plan, step, bound);
+    case CECL_STEP_REDUCE: return bind_reductions(engine, plan, step, bound);
+    case CECL_STEP_AFTER: new_piece(bound, CECL_PIECE_AFTER, step->lane); break;
     }
-    struct cecl_piece *piece = bound->npieces > 0 ? &bound->pieces[bound->npieces - 1] : NULL;
-    if (!piece || piece->kind != CECL_PIECE_FLAGS || piece->phase != step->phase)
-        piece = new_piece(bound, CECL_PIECE_FLAGS, step->phase);
-    add_copy(bound, piece, flag, NULL, sizeof(*flag));
+    return ceclSuccess;
 }
 
 static ceclResult_t bind_steps(const struct cecl_engine *engine, const struct cecl_plan *plan,
@@ -185,31 +258,28 @@ static ceclResult_t bind_steps(const struct cecl_engine *engine, const struct ce
     uint32_t marked = 0;
     for (uint32_t i = 0; i < plan->nsteps; i++) {
         const struct cecl_step *step = &plan->steps[i];
-        if (step->kind != CECL_STEP_COPY && step->phase > marked + PHASES_A_MARK) {
+        if (step->kind == CECL_STEP_SIGNAL && step->lane == CECL_LANE_MAIN &&
+            step->phase > marked + PHASES_A_MARK) {
             marked = step->phase - 1;
-            add_op(bound, CECL_MEMOP_WRITE, engine->done, marked);
+            add_op(bound, CECL_LANE_MAIN, CECL_LANE_MAIN, CECL_MEMOP_WRITE, engine->done, marked);
         }
-        switch ((enum cecl_step_kind)step->kind) {
-        case CECL_STEP_SIGNAL: bind_signal(engine, step, bound); break;
-        case CECL_STEP_WAIT:
-            add_op(bound, CECL_MEMOP_WAIT, cecl_engine_flag(engine, engine->rank, step->peer),
-                   step->phase);
-            break;
-        case CECL_STEP_COPY: CECL_TRY(bind_copies(engine, plan, step, bound)); break;
-        }
+        CECL_TRY(bind_step(engine, plan, step, bound));
     }
     /* A call without phases (one rank) still counts, so that its end can be seen. */
     bound->advance = plan->phases > 0 ? plan->phases : plan->nsteps > 0;
+    bound->side_advance = plan->side_phases;
     if (bound->advance > 0)
-        add_op(bound, CECL_MEMOP_WRITE, engine->done, bound->advance);
+        add_op(bound, CECL_LANE_MAIN, CECL_LANE_MAIN, CECL_MEMOP_WRITE, engine->done,
+               bound->advance);
     return ceclSuccess;
 }
 
 static void explain(const struct cecl_plan *plan, ceclExplanation_t *out)
 {
-    *out = (ceclExplanation_t){.zeroSm = cecl_plan_local_copies(plan) == 0,
+    *out = (ceclExplanation_t){.zeroSm = cecl_plan_local_copies(plan) + plan->nreductions == 0,
                                .copies = (int)plan->ncopies,
                                .localCopies = (int)cecl_plan_local_copies(plan),
+                               .reductions = (int)plan->nreductions,
                                .barriers = (int)plan->phases,
                                .bytesSent = cecl_plan_bytes(plan)};
     memcpy(out->path, plan->path, sizeof(out->path));
@@ -257,8 +327,9 @@ static bool is_for(const struct cecl_bound *bound, const struct cecl_request *re
         const struct cecl_request *a = &bound->requests[i], *b = &requests[i];
         if (a->op != b->op || a->send != b->send || a->recv != b->recv || a->bytes != b->bytes ||
             a->choice.sm_policy != b->choice.sm_policy ||
-            a->choice.direction != b->choice.direction || !a->layout != !b->layout ||
-            a->shape.width != b->shape.width)
+            a->choice.direction != b->choice.direction || a->choice.max_sms != b->choice.max_sms ||
+            a->type != b->type || a->red_op != b->red_op || a->root != b->root ||
+            !a->layout != !b->layout || a->shape.width != b->shape.width)
             return false;
         if (a->shape.width && memcmp(&a->shape, &b->shape, sizeof(a->shape)) != 0)
             return false;
@@ -296,6 +367,17 @@ static void keep(struct cecl_engine *engine, struct cecl_bound *bound)
             way = w;
     cecl_bound_free(engine->cache[s][way]);
     engine->cache[s][way] = bound;
+}
+
+/* A plan with a side lane needs a stream for it; the first one makes it. */
+static ceclResult_t make_side(struct cecl_engine *engine, const struct cecl_plan *plan)
+{
+    bool wanted = false;
+    for (uint32_t i = 0; i < plan->nsteps; i++)
+        wanted = wanted || plan->steps[i].lane == CECL_LANE_SIDE;
+    if (!wanted || engine->side)
+        return ceclSuccess;
+    return engine->dev->ops->stream_create(engine->dev, &engine->side);
 }
 
 static ceclResult_t make_scratch(struct cecl_engine *engine, size_t count)
@@ -348,6 +430,8 @@ ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_requ
     }
     bound->generation = engine->pool->generation;
     ceclResult_t result = bind_steps(engine, plan, bound);
+    if (result == ceclSuccess)
+        result = make_side(engine, plan);
     if (result == ceclSuccess)
         result = make_scratch(engine, bound->nops > bound->ncopies ? bound->nops : bound->ncopies);
     if (result != ceclSuccess) {

@@ -11,11 +11,15 @@ enum cecl_piece_kind {
     CECL_PIECE_COPIES,
     CECL_PIECE_ROWS,
     /* copies of the value of `phase`: their source is known when the call is issued */
-    CECL_PIECE_FLAGS
+    CECL_PIECE_FLAGS,
+    CECL_PIECE_REDUCTIONS,
+    CECL_PIECE_AFTER /* its lane goes on after the other one */
 };
 struct cecl_piece {
-    uint32_t kind;
-    uint32_t first, count; /* in ops, in rows, or in batch */
+    uint8_t kind;
+    uint8_t lane;          /* where it is issued */
+    uint8_t flags;         /* MEMOPS, FLAGS: whose lane's flags these are */
+    uint32_t first, count; /* in ops, rows, reductions, or batch */
     uint32_t phase;        /* FLAGS */
 };
 
@@ -25,25 +29,28 @@ struct cecl_bound {
     uint32_t nrequests;
     uint64_t generation; /* of the pool when it was bound */
     uint32_t advance;    /* of the epoch by this call */
-    uint32_t npieces, nops, ncopies, nrows;
+    uint32_t side_advance;
+    uint32_t npieces, nops, ncopies, nrows, nreductions;
     struct cecl_piece *pieces;
     /* value: the phase; the call's first epoch is added when it is issued, and that is a flag's
      * value except for the engine's `done` */
     struct cecl_memop *ops;
     struct cecl_batch batch;    /* all copies of all pieces, */
     struct cecl_row_copy *rows; /* and all of rows */
+    struct cecl_reduction *reductions;
+    const void **sources; /* of reductions */
     ceclExplanation_t explanation;
 };
 
 void cecl_bound_free(struct cecl_bound *bound); /* NULL has no effect */
 
-/* The word at rank `holder` that rank `writer` writes. */
-uint32_t *cecl_engine_flag(const struct cecl_engine *engine, int holder, int writer);
-/* A word of this rank that holds the flag of `epoch`. */
-static inline void *cecl_engine_value(const struct cecl_engine *engine, uint32_t epoch)
+/* The word at rank `holder` that a lane of rank `writer` writes. */
+uint32_t *cecl_engine_flag(const struct cecl_engine *engine, int holder, int writer, int lane);
+/* A word of this rank that holds a lane's flag of `epoch`. */
+static inline void *cecl_engine_value(const struct cecl_engine *engine, int lane, uint32_t epoch)
 {
     return (uint32_t *)cecl_pool_at(engine->pool, engine->rank, engine->values_offset) +
-           epoch % CECL_FLAG_VALUES;
+           (uint32_t)lane * CECL_FLAG_VALUES + epoch % CECL_FLAG_VALUES;
 }
 
 #endif

@@ -13,9 +13,10 @@
 /* A quarter of the flags' cycle: half of it counts as later, half as earlier. */
 #define QUARTER 0x4000u
 
-uint32_t *cecl_engine_flag(const struct cecl_engine *engine, int holder, int writer)
+uint32_t *cecl_engine_flag(const struct cecl_engine *engine, int holder, int writer, int lane)
 {
-    return (uint32_t *)cecl_pool_at(engine->pool, holder, engine->flags_offset) + writer;
+    return (uint32_t *)cecl_pool_at(engine->pool, holder, engine->flags_offset) +
+           lane * engine->nranks + writer;
 }
 
 /* Sends a flag to every peer in the given way, and waits for the stream. */
@@ -26,10 +27,10 @@ static ceclResult_t send_probe(struct cecl_engine *engine, enum cecl_flag_way wa
     ceclResult_t result = ceclSuccess;
 
     for (int i = 1; i < engine->nranks && result == ceclSuccess; i++) {
-        uint32_t *flag =
-            cecl_engine_flag(engine, (engine->rank + i) % engine->nranks, engine->rank);
+        uint32_t *flag = cecl_engine_flag(engine, (engine->rank + i) % engine->nranks, engine->rank,
+                                          CECL_LANE_MAIN);
         struct cecl_memop write = {flag, cecl_flag_value(epoch), CECL_MEMOP_WRITE};
-        void *dst = flag, *src = cecl_engine_value(engine, epoch);
+        void *dst = flag, *src = cecl_engine_value(engine, CECL_LANE_MAIN, epoch);
         size_t bytes = sizeof(*flag);
         struct cecl_batch batch = {&dst, &src, &bytes, 1};
         result = way == CECL_FLAGS_WRITE ? dev->ops->memops(dev, stream, &write, 1)
@@ -47,9 +48,9 @@ static ceclResult_t probe_way(struct cecl_engine *engine, enum cecl_flag_way way
                    value = cecl_flag_value(epoch);
 
     CECL_TRY(cecl_pool_agree(engine->pool, send_probe(engine, way, epoch, stream)));
-    ceclResult_t result =
-        engine->dev->ops->words_read(engine->dev, cecl_engine_flag(engine, engine->rank, 0),
-                                     (size_t)engine->nranks, engine->row);
+    ceclResult_t result = engine->dev->ops->words_read(
+        engine->dev, cecl_engine_flag(engine, engine->rank, 0, CECL_LANE_MAIN),
+        (size_t)engine->nranks, engine->row);
     for (int r = 0; r < engine->nranks && result == ceclSuccess; r++)
         if (r != engine->rank && engine->row[r] != value)
             result = cecl_fail(ceclUnhandledCudaError,
@@ -62,14 +63,14 @@ static ceclResult_t probe_way(struct cecl_engine *engine, enum cecl_flag_way way
 static ceclResult_t write_values(struct cecl_engine *engine, ceclStream_t stream)
 {
     struct cecl_device *dev = engine->dev;
-    const size_t bytes = CECL_FLAG_VALUES * sizeof(uint32_t);
+    const size_t bytes = CECL_LANES * CECL_FLAG_VALUES * sizeof(uint32_t);
     uint32_t *values = malloc(bytes);
     if (!values)
         return cecl_fail(ceclOutOfMemory, "no host memory for %zu bytes of flags", bytes);
-    for (uint32_t i = 0; i < CECL_FLAG_VALUES; i++)
-        values[i] = cecl_flag_value(i);
+    for (uint32_t i = 0; i < CECL_LANES * CECL_FLAG_VALUES; i++)
+        values[i] = cecl_flag_value(i % CECL_FLAG_VALUES);
     ceclResult_t result =
-        dev->ops->memcpy_async(dev, cecl_engine_value(engine, 0), values, bytes, stream);
+        dev->ops->memcpy_async(dev, cecl_engine_value(engine, 0, 0), values, bytes, stream);
     ceclResult_t waited = dev->ops->stream_synchronize(dev, stream);
     free(values);
     return result != ceclSuccess ? result : waited;
@@ -100,12 +101,23 @@ static ceclResult_t choose_way(struct cecl_engine *engine, int wanted)
     return result;
 }
 
+/* Sets this rank's side flags to where they begin: nothing but a signal raises them. */
+static ceclResult_t begin_side_flags(struct cecl_engine *engine)
+{
+    return engine->dev->ops->words_release(
+        engine->dev, cecl_engine_flag(engine, engine->rank, 0, CECL_LANE_SIDE),
+        (size_t)engine->nranks, cecl_flag_value(FIRST_EPOCH));
+}
+
 /* Collective. Zero flags on every rank before any rank may write one. */
 static ceclResult_t clear_flags(struct cecl_engine *engine)
 {
     struct cecl_device *dev = engine->dev;
-    ceclResult_t result = dev->ops->mem_set(dev, cecl_engine_flag(engine, engine->rank, 0), 0,
-                                            (size_t)engine->nranks * sizeof(uint32_t));
+    ceclResult_t result =
+        dev->ops->mem_set(dev, cecl_engine_flag(engine, engine->rank, 0, CECL_LANE_MAIN), 0,
+                          CECL_LANES * (size_t)engine->nranks * sizeof(uint32_t));
+    if (result == ceclSuccess)
+        result = begin_side_flags(engine);
     if (result == ceclSuccess)
         result = dev->ops->words_alloc(dev, 1, &engine->done);
     if (result == ceclSuccess &&
@@ -122,15 +134,17 @@ ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool
                                    .rank = pool->rank,
                                    .nranks = pool->nranks,
                                    .staging_bytes = staging_bytes,
-                                   .epoch = FIRST_EPOCH};
-    CECL_TRY(cecl_pool_alloc_kept(pool, (uint64_t)pool->nranks * sizeof(uint32_t),
+                                   .epoch = FIRST_EPOCH,
+                                   .side_epoch = FIRST_EPOCH};
+    CECL_TRY(cecl_pool_alloc_kept(pool, CECL_LANES * (uint64_t)pool->nranks * sizeof(uint32_t),
                                   &engine->flags_offset));
-    CECL_TRY(
-        cecl_pool_alloc_kept(pool, CECL_FLAG_VALUES * sizeof(uint32_t), &engine->values_offset));
+    CECL_TRY(cecl_pool_alloc_kept(pool, CECL_LANES * CECL_FLAG_VALUES * sizeof(uint32_t),
+                                  &engine->values_offset));
     CECL_TRY(cecl_pool_alloc_kept(pool, staging_bytes, &engine->staging_offset));
     CECL_TRY(clear_flags(engine));
     CECL_TRY(choose_way(engine, way));
     atomic_store(&engine->target, engine->epoch);
+    atomic_store(&engine->side_target, engine->side_epoch);
     atomic_store((_Atomic uint32_t *)engine->done, engine->epoch);
     /* From here on flags hold FIRST_EPOCH or just below it on every rank: nothing is satisfied that
      * was not signalled. */
@@ -144,6 +158,8 @@ void cecl_engine_close(struct cecl_engine *engine)
             cecl_bound_free(engine->cache[s][w]);
     if (engine->done)
         engine->dev->ops->words_free(engine->dev, engine->done);
+    if (engine->side)
+        engine->dev->ops->stream_destroy(engine->dev, engine->side);
     free(engine->row);
     free(engine->scratch);
     free(engine->sources);
@@ -155,22 +171,31 @@ bool cecl_engine_idle(const struct cecl_engine *engine)
     return (int32_t)(cecl_engine_done(engine) - atomic_load(&engine->target)) >= 0;
 }
 
+/* The side lane has no word that tells how far it is: its values become the earliest of what is
+ * earlier than all that may be pending. */
 ceclResult_t cecl_engine_silence(struct cecl_engine *engine)
 {
     if (engine->flags != CECL_FLAGS_COPY)
         return ceclSuccess; /* the values are in the stream */
-    return engine->dev->ops->words_release(engine->dev, cecl_engine_value(engine, 0),
-                                           CECL_FLAG_VALUES,
-                                           cecl_flag_value(cecl_engine_done(engine) - QUARTER));
+    const uint32_t earlier[CECL_LANES] = {cecl_engine_done(engine) - QUARTER,
+                                          atomic_load(&engine->side_target) - 2 * QUARTER + 1};
+    for (int lane = 0; lane < CECL_LANES; lane++)
+        CECL_TRY(engine->dev->ops->words_release(engine->dev, cecl_engine_value(engine, lane, 0),
+                                                 CECL_FLAG_VALUES, cecl_flag_value(earlier[lane])));
+    return ceclSuccess;
 }
 
 /* More may be pending than half a cycle of flags: each time another quarter is let go. */
 ceclResult_t cecl_engine_release(struct cecl_engine *engine)
 {
     const uint32_t turn = atomic_fetch_add(&engine->releases, 1) + 1;
-    return engine->dev->ops->words_release(
-        engine->dev, cecl_engine_flag(engine, engine->rank, 0), (size_t)engine->nranks,
-        cecl_flag_value(atomic_load(&engine->target) + turn * QUARTER));
+    const uint32_t targets[CECL_LANES] = {atomic_load(&engine->target),
+                                          atomic_load(&engine->side_target)};
+    for (int lane = 0; lane < CECL_LANES; lane++)
+        CECL_TRY(engine->dev->ops->words_release(
+            engine->dev, cecl_engine_flag(engine, engine->rank, 0, lane), (size_t)engine->nranks,
+            cecl_flag_value(targets[lane] + turn * QUARTER)));
+    return ceclSuccess;
 }
 
 ceclResult_t cecl_engine_progress(struct cecl_engine *engine, uint32_t *row,
@@ -184,9 +209,9 @@ ceclResult_t cecl_engine_progress(struct cecl_engine *engine, uint32_t *row,
         return ceclSuccess;
     /* What this rank last told a peer stands at that peer. */
     const int last = (engine->rank + engine->nranks - 1) % engine->nranks;
-    CECL_TRY(dev->ops->words_read(dev, cecl_engine_flag(engine, last, engine->rank), 1,
-                                  &progress->flag));
-    CECL_TRY(dev->ops->words_read(dev, cecl_engine_flag(engine, engine->rank, 0),
+    CECL_TRY(dev->ops->words_read(dev, cecl_engine_flag(engine, last, engine->rank, CECL_LANE_MAIN),
+                                  1, &progress->flag));
+    CECL_TRY(dev->ops->words_read(dev, cecl_engine_flag(engine, engine->rank, 0, CECL_LANE_MAIN),
                                   (size_t)engine->nranks, row));
     progress->started = (int32_t)(progress->flag - cecl_flag_value(done)) > 0;
     for (int r = 0; r < engine->nranks && progress->started; r++)

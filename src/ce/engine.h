@@ -35,6 +35,8 @@ struct cecl_request {
     const uint64_t *layout; /* as in struct cecl_call, or NULL */
     struct cecl_shape shape;
     struct cecl_choice choice;
+    uint8_t type, red_op; /* of a reduction */
+    int root;             /* of a reduce */
 };
 
 struct cecl_bound;
@@ -47,12 +49,16 @@ struct cecl_engine {
     struct cecl_pool *pool;
     int rank, nranks;
     enum cecl_flag_way flags;
-    uint64_t flags_offset;  /* of the row: nranks words */
-    uint64_t values_offset; /* of every value a flag can have, in order: what COPY sends from */
+    uint64_t flags_offset;  /* of a row for each lane: nranks words */
+    uint64_t values_offset; /* of every value a flag can have, in order, for each lane: what COPY
+                             * sends from */
     uint64_t staging_offset, staging_bytes;
-    uint32_t epoch;          /* of all flags once every call so far is done */
+    ceclStream_t side;       /* the side lane's stream, once a plan has wanted one */
+    uint32_t epoch;          /* of the main lane's flags once every call so far is done */
+    uint32_t side_epoch;     /* of the side lane's */
     _Atomic uint32_t target; /* epoch once all that is enqueued or being enqueued is done */
-    uint32_t *done;          /* host-visible word: epoch up to which this rank's stream has come */
+    _Atomic uint32_t side_target;
+    uint32_t *done; /* host-visible word: epoch up to which this rank's stream has come */
     _Atomic uint32_t releases; /* so far */
     bool used;                 /* last_stream is meaningful */
     uint64_t last_stream;      /* id of the stream of the last call: another one must wait for it */

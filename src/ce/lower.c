@@ -6,6 +6,29 @@
 #include "ce/lowering.h"
 #include "plan/layout.h"
 
+static void explain_reduction(struct cecl_plan *plan)
+{
+    const struct cecl_call *call = &plan->call;
+    const char *then = call->op == ceclOpReduceScatter ? ""
+                       : call->op == ceclOpReduce      ? ", pushed to the root"
+                                                       : ", pushed to all";
+    if (plan->nsteps == 0)
+        snprintf(plan->path, sizeof(plan->path), "nothing to do");
+    else if (call->nranks == 1)
+        snprintf(plan->path, sizeof(plan->path), "local copy by a kernel");
+    else if (call->peers_read && call->op != ceclOpReduce)
+        snprintf(plan->path, sizeof(plan->path), "SMs read at the peers%s", then);
+    else if (plan->copies && plan->ncopies > 0 && plan->nreductions == 1 && plan->phases == 2 &&
+             call->op == ceclOpAllReduce)
+        snprintf(plan->path, sizeof(plan->path), "all pushed to all, everyone reduces");
+    else
+        snprintf(plan->path, sizeof(plan->path), "push to staging, %" PRIu32 " chunk%s%s",
+                 plan->nreductions, plan->nreductions == 1 ? "" : "s", then);
+    snprintf(plan->reason, sizeof(plan->reason),
+             plan->nreductions > 0 ? "arithmetic needs SMs: as few as ceclConfig_t.maxSms says"
+                                   : "zero SM: this rank has nothing to reduce");
+}
+
 static void explain_path(struct cecl_plan *plan)
 {
     const struct cecl_call *call = &plan->call;
@@ -111,6 +134,8 @@ ceclResult_t cecl_lower(const struct cecl_call *call, struct cecl_plan *plan)
     cecl_plan_init(plan, call);
     if (call->op == ceclOpAllGather)
         cecl_lower_all_gather(call, plan);
+    else if (cecl_op_reduces(call->op))
+        result = cecl_lower_reduction(call, plan);
     else if (cecl_is_variable(call))
         result = cecl_lower_variable(call, plan);
     else
@@ -120,7 +145,10 @@ ceclResult_t cecl_lower(const struct cecl_call *call, struct cecl_plan *plan)
         return result;
     }
     CECL_TRY(cecl_plan_finish(plan));
-    explain_path(plan);
+    if (cecl_op_reduces(call->op))
+        explain_reduction(plan);
+    else
+        explain_path(plan);
     return ceclSuccess;
 }
 
@@ -146,13 +174,40 @@ static void explain_group(struct cecl_plan *plan)
     const uint32_t local = cecl_plan_local_copies(plan);
     snprintf(plan->path, sizeof(plan->path), "group of %" PRIu32 " calls, %" PRIu32 " copies",
              plan->nparts, plan->ncopies);
-    if (local == 0)
+    if (plan->nreductions > 0)
+        snprintf(plan->reason, sizeof(plan->reason), "%" PRIu32 " reductions need SMs",
+                 plan->nreductions);
+    else if (local == 0)
         snprintf(plan->reason, sizeof(plan->reason),
                  "zero SM: every copy crosses between GPUs and flags are stream operations");
     else
         snprintf(plan->reason, sizeof(plan->reason),
                  "%" PRIu32 " copies stay within one GPU, which needs an SM: %s", local,
                  plan->call.nranks == 1 ? "there is one rank" : "CECL_SM_ALLOW, where faster");
+}
+
+/* Calls that only move data share barriers; reductions, which have steps of more kinds, follow one
+ * after the other. */
+static ceclResult_t join_plans(const struct cecl_plan *plans, uint32_t nplans,
+                               struct cecl_plan *joined)
+{
+    struct cecl_plan *moving = calloc(nplans, sizeof(*moving));
+    if (!moving)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a group of %" PRIu32 " calls",
+                         nplans);
+    for (uint32_t i = 0; i < nplans; i++)
+        if (cecl_op_reduces(plans[i].call.op))
+            moving[i].call = plans[i].call; /* without steps */
+        else
+            moving[i] = plans[i];
+    ceclResult_t result = cecl_plan_merge(moving, nplans, joined);
+    free(moving);
+    if (result != ceclSuccess)
+        return result;
+    for (uint32_t i = 0; i < nplans; i++)
+        if (cecl_op_reduces(plans[i].call.op))
+            cecl_plan_append(joined, &plans[i], i);
+    return cecl_plan_finish(joined);
 }
 
 ceclResult_t cecl_lower_group(struct cecl_call *calls, uint32_t ncalls, struct cecl_plan *plan)
@@ -168,7 +223,7 @@ ceclResult_t cecl_lower_group(struct cecl_call *calls, uint32_t ncalls, struct c
     for (uint32_t i = 0; i < ncalls && result == ceclSuccess; i++)
         result = cecl_lower(&calls[i], &plans[i]);
     if (result == ceclSuccess)
-        result = cecl_plan_merge(plans, ncalls, plan);
+        result = join_plans(plans, ncalls, plan);
     if (result == ceclSuccess)
         explain_group(plan);
     for (uint32_t i = 0; i < ncalls; i++)

@@ -18,11 +18,18 @@ static ceclResult_t follow_last_call(struct cecl_engine *engine, ceclStream_t wo
     return ceclSuccess;
 }
 
+/* Where the flags of a piece stand before the call. */
+static uint32_t epoch_of(const struct cecl_engine *engine, const struct cecl_piece *piece)
+{
+    return piece->flags == CECL_LANE_MAIN ? engine->epoch : engine->side_epoch;
+}
+
 static ceclResult_t issue_memops(struct cecl_engine *engine, const struct cecl_bound *bound,
                                  const struct cecl_piece *piece, ceclStream_t work)
 {
     for (uint32_t i = 0; i < piece->count; i++) {
-        const uint32_t at = piece->first + i, epoch = engine->epoch + bound->ops[at].value;
+        const uint32_t at = piece->first + i;
+        const uint32_t epoch = epoch_of(engine, piece) + bound->ops[at].value;
         engine->scratch[i] = bound->ops[at];
         engine->scratch[i].value =
             engine->scratch[i].addr == engine->done ? epoch : cecl_flag_value(epoch);
@@ -30,22 +37,38 @@ static ceclResult_t issue_memops(struct cecl_engine *engine, const struct cecl_b
     return engine->dev->ops->memops(engine->dev, work, engine->scratch, piece->count);
 }
 
-static ceclResult_t issue_piece(struct cecl_engine *engine, const struct cecl_bound *bound,
-                                const struct cecl_piece *piece, ceclStream_t work)
+static ceclResult_t issue_flags(struct cecl_engine *engine, const struct cecl_piece *piece,
+                                struct cecl_batch *batch, ceclStream_t work)
 {
+    for (uint32_t i = 0; i < piece->count; i++)
+        engine->sources[i] =
+            cecl_engine_value(engine, piece->flags, epoch_of(engine, piece) + piece->phase);
+    batch->src = engine->sources;
+    return engine->dev->ops->copies(engine->dev, work, batch);
+}
+
+static ceclResult_t issue_piece(struct cecl_engine *engine, const struct cecl_bound *bound,
+                                const struct cecl_piece *piece, ceclStream_t main)
+{
+    const struct cecl_device_ops *ops = engine->dev->ops;
+    const bool on_main = piece->lane == CECL_LANE_MAIN;
+    ceclStream_t work = on_main ? main : engine->side;
     struct cecl_batch batch = {bound->batch.dst + piece->first, bound->batch.src + piece->first,
                                bound->batch.bytes + piece->first, piece->count};
-    if (piece->kind == CECL_PIECE_MEMOPS)
-        return issue_memops(engine, bound, piece, work);
-    if (piece->kind == CECL_PIECE_ROWS)
-        return engine->dev->ops->row_copies(engine->dev, work, bound->rows + piece->first,
-                                            piece->count);
-    if (piece->kind == CECL_PIECE_FLAGS) {
+    switch ((enum cecl_piece_kind)piece->kind) {
+    case CECL_PIECE_MEMOPS: return issue_memops(engine, bound, piece, work);
+    case CECL_PIECE_FLAGS: return issue_flags(engine, piece, &batch, work);
+    case CECL_PIECE_COPIES: return ops->copies(engine->dev, work, &batch);
+    case CECL_PIECE_ROWS:
+        return ops->row_copies(engine->dev, work, bound->rows + piece->first, piece->count);
+    case CECL_PIECE_REDUCTIONS:
         for (uint32_t i = 0; i < piece->count; i++)
-            engine->sources[i] = cecl_engine_value(engine, engine->epoch + piece->phase);
-        batch.src = engine->sources;
+            CECL_TRY(ops->reduce(engine->dev, work, &bound->reductions[piece->first + i]));
+        return ceclSuccess;
+    case CECL_PIECE_AFTER:
+        return ops->stream_after(engine->dev, work, on_main ? engine->side : main);
     }
-    return engine->dev->ops->copies(engine->dev, work, &batch);
+    return ceclSuccess;
 }
 
 static ceclResult_t issue_pieces(struct cecl_engine *engine, const struct cecl_bound *bound,
@@ -65,11 +88,13 @@ ceclResult_t cecl_engine_run(struct cecl_engine *engine, const struct cecl_bound
 {
     struct cecl_device *dev = engine->dev;
     const uint32_t target = engine->epoch + bound->advance;
+    const uint32_t side_target = engine->side_epoch + bound->side_advance;
     ceclStream_t work;
 
     *started = false;
     CECL_TRY(dev->ops->stream_fork(dev, stream, &work));
     /* The watchdog knows of the call before anything of it can wait, this thread included. */
+    atomic_store(&engine->side_target, side_target);
     atomic_store(&engine->target, target);
     const ceclResult_t result = issue_pieces(engine, bound, work, started);
     if (result != ceclSuccess) {
@@ -79,12 +104,15 @@ ceclResult_t cecl_engine_run(struct cecl_engine *engine, const struct cecl_bound
             const struct cecl_memop end = {engine->done, target, CECL_MEMOP_WRITE};
             (void)!dev->ops->memops(dev, work, &end, 1);
             engine->epoch = target;
+            engine->side_epoch = side_target;
         } else {
             atomic_store(&engine->target, engine->epoch);
+            atomic_store(&engine->side_target, engine->side_epoch);
         }
         (void)!dev->ops->stream_join(dev, stream, work);
         return cecl_fail_with(result, words);
     }
     engine->epoch = target;
+    engine->side_epoch = side_target;
     return dev->ops->stream_join(dev, stream, work);
 }

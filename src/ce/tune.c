@@ -56,8 +56,36 @@ static const struct row *row_of(const struct cecl_call *call)
     return &table[count - 1];
 }
 
+/* How reductions go. Chunks: small enough that little is left to do when the last one has come, large
+ * enough that flags are few. */
+static const struct {
+    uint64_t one_shot;       /* of an all-reduce */
+    uint64_t read_at_peers;  /* blocks of no more bytes, where sendbuff is symmetric */
+    uint64_t chunks;         /* in so many, */
+    uint64_t least, largest; /* of bytes in this range */
+} reductions = {256 << 10, 32 << 20, 8, 1 << 20, 8 << 20};
+
+static void tune_reduction(struct cecl_call *call, struct cecl_choice choice)
+{
+    const uint64_t chunk = call->bytes / reductions.chunks;
+    call->chunk = chunk < reductions.least     ? reductions.least
+                  : chunk > reductions.largest ? reductions.largest
+                                               : chunk;
+    call->one_shot = reductions.one_shot;
+    call->max_sms = choice.max_sms;
+    call->direction = choice.direction == CECL_DIRECTION_PULL ? CECL_PULL : CECL_PUSH;
+    if (choice.direction == CECL_DIRECTION_AUTO && call->bytes <= reductions.read_at_peers &&
+        (call->op == ceclOpReduceScatter || call->total > call->one_shot))
+        call->direction = CECL_PULL;
+    call->peers_read = call->peers_read && call->direction == CECL_PULL;
+}
+
 void cecl_tune(struct cecl_call *call, struct cecl_choice choice)
 {
+    if (cecl_op_reduces(call->op)) {
+        tune_reduction(call, choice);
+        return;
+    }
     const struct row *row = row_of(call);
     const bool has_own_block = call->op == ceclOpAlltoAll || !call->in_place;
     call->no_sm = choice.sm_policy != CECL_SM_ALLOW || !row->local_copies;

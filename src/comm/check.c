@@ -12,10 +12,10 @@ void *cecl_check_room(int nranks)
 }
 
 static const char *const called[CECL_CALLED_COUNT] = {
-    "ceclAllGather",        "ceclAlltoAll",        "ceclAllGatherv", "ceclBroadcast",
-    "ceclAlltoAllv",        "ceclAlltoAllvAt",     "ceclGather",     "ceclScatter",
-    "ceclAllGatherStrided", "ceclAlltoAllStrided", "ceclMemAlloc",   "ceclMemFree",
-    "ceclGroupEnd"};
+    "ceclAllGather",        "ceclAlltoAll",        "ceclAllGatherv",    "ceclBroadcast",
+    "ceclAlltoAllv",        "ceclAlltoAllvAt",     "ceclGather",        "ceclScatter",
+    "ceclAllGatherStrided", "ceclAlltoAllStrided", "ceclReduceScatter", "ceclAllReduce",
+    "ceclReduce",           "ceclMemAlloc",        "ceclMemFree",       "ceclGroupEnd"};
 static const char *const types[CECL_NUM_TYPES] = {
     [ceclInt8] = "int8",         [ceclUint8] = "uint8",         [ceclInt32] = "int32",
     [ceclUint32] = "uint32",     [ceclInt64] = "int64",         [ceclUint64] = "uint64",
@@ -52,6 +52,7 @@ static ceclResult_t compare(const struct cecl_signature *a, const struct cecl_si
          a->offset, b->offset},
         {"sendbuff's offset in the pool", a->send_offset, b->send_offset},
         {"root", a->root, b->root},
+        {"op", a->red_op, b->red_op},
         {"options (10 * smPolicy + direction)", a->choice, b->choice},
         {"recvcounts or displs (a hash of them)", a->layout, b->layout},
         {"strided (a hash of it)", a->shape, b->shape},

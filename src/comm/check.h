@@ -16,6 +16,9 @@ enum cecl_called {
     CECL_CALLED_SCATTER,
     CECL_CALLED_ALL_GATHER_STRIDED,
     CECL_CALLED_ALL_TO_ALL_STRIDED,
+    CECL_CALLED_REDUCE_SCATTER,
+    CECL_CALLED_ALL_REDUCE,
+    CECL_CALLED_REDUCE,
     CECL_CALLED_MEM_ALLOC,
     CECL_CALLED_MEM_FREE,
     CECL_CALLED_GROUP, /* each of its calls follows */
@@ -33,6 +36,7 @@ struct cecl_signature {
     uint64_t layout;      /* a hash of sizes and places of blocks that differ */
     uint64_t shape;       /* a hash of that of strided blocks */
     uint64_t root;
+    uint64_t red_op; /* ceclRedOp_t */
     uint64_t choice; /* of options: 10 * sm_policy + direction */
     int32_t status;  /* ceclResult_t: whether this rank's own checks passed */
     char text[180];  /* why not */

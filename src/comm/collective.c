@@ -41,11 +41,13 @@ static ceclResult_t check_item(ceclComm_t comm, struct cecl_item *item)
     size_t all;
 
     CECL_TRY(cecl_comm_check(comm));
-    if (item->op != ceclOpAllGather && item->op != ceclOpAlltoAll)
+    if ((unsigned)item->op >= CECL_NUM_OPS)
         return cecl_fail(ceclInvalidArgument, "op %d: a value of ceclOp_t expected", (int)item->op);
     if (size == 0)
         return cecl_fail(ceclInvalidArgument, "datatype %d: 0 to %d expected (ceclDataType_t)",
                          (int)item->type, CECL_NUM_TYPES - 1);
+    if (cecl_op_reduces(item->op))
+        return ceclSuccess; /* comm/reduce.c has seen to it */
     const size_t blocks = item->layout ? 1 : (size_t)comm->nranks; /* a layout's end was checked */
     if (__builtin_mul_overflow(item->count, size, &item->block) ||
         __builtin_mul_overflow(item->block, blocks, &all) || all > PTRDIFF_MAX)
@@ -85,6 +87,15 @@ static size_t in_place_offset(ceclComm_t comm, const struct cecl_item *item)
     return item->op == ceclOpAllGather ? (size_t)comm->rank * item->block : 0;
 }
 
+/* A buffer that may be any memory of this device. */
+static ceclResult_t check_own(ceclComm_t comm, const void *buffer, size_t bytes, const char *name)
+{
+    uint64_t offset;
+    if (cecl_pool_holds(&comm->pool, buffer))
+        return cecl_pool_locate(&comm->pool, buffer, bytes, name, &offset);
+    return comm->dev->ops->check_pointer(comm->dev, buffer, bytes, name);
+}
+
 /* Where the buffers are. Done when a plan is made, and again after memory was freed. */
 static ceclResult_t check_buffers(ceclComm_t comm, const struct cecl_item *item)
 {
@@ -93,7 +104,10 @@ static ceclResult_t check_buffers(ceclComm_t comm, const struct cecl_item *item)
 
     if (cecl_item_varies(item))
         return cecl_variable_buffers(comm, item);
-    CECL_TRY(cecl_pool_locate(&comm->pool, item->recv, item->recv_bytes, "recvbuff", &offset));
+    if (item->op == ceclOpReduceScatter)
+        CECL_TRY(check_own(comm, item->recv, item->recv_bytes, "recvbuff"));
+    else
+        CECL_TRY(cecl_pool_locate(&comm->pool, item->recv, item->recv_bytes, "recvbuff", &offset));
     if (item->in_place || item->send_bytes == 0)
         return ceclSuccess;
     if (send + item->send_bytes < send)
@@ -106,9 +120,7 @@ static ceclResult_t check_buffers(ceclComm_t comm, const struct cecl_item *item)
             "is %p",
             item->send, item->recv, item->send_bytes, item->recv_bytes,
             (void *)(recv + in_place_offset(comm, item)));
-    if (cecl_pool_holds(&comm->pool, item->send))
-        return cecl_pool_locate(&comm->pool, item->send, item->send_bytes, "sendbuff", &offset);
-    return comm->dev->ops->check_pointer(comm->dev, item->send, item->send_bytes, "sendbuff");
+    return check_own(comm, item->send, item->send_bytes, "sendbuff");
 }
 
 ceclResult_t cecl_item_check(ceclComm_t comm, struct cecl_item *item, ceclStream_t stream)
@@ -129,6 +141,14 @@ static struct cecl_call call_of(ceclComm_t comm, const struct cecl_item *item)
                              .shape = item->shape,
                              .in_place = item->in_place,
                              .staging_bytes = (uint64_t)comm->config.staging_bytes};
+    if (cecl_op_reduces(item->op)) {
+        call.total = item->send_bytes;
+        call.element = (uint32_t)cecl_type_bytes(item->type);
+        call.type = (uint8_t)item->type;
+        call.red_op = (uint8_t)item->red_op;
+        call.root = item->root;
+        call.peers_read = cecl_pool_holds(&comm->pool, item->in_place ? item->recv : item->send);
+    }
     cecl_tune(&call, item->choice);
     return call;
 }
@@ -148,6 +168,9 @@ static ceclResult_t lower(ceclComm_t comm, const struct cecl_item *items, uint32
 
 static bool needs_forbidden_sm(const struct cecl_item *items, const struct cecl_plan *plan)
 {
+    for (uint32_t i = 0; i < plan->nreductions; i++)
+        if (items[cecl_reduce_part(plan, &plan->reductions[i])].choice.sm_policy == CECL_SM_NEVER)
+            return true;
     for (uint32_t i = 0; i < plan->ncopies; i++) {
         const struct cecl_copy *copy = &plan->copies[i];
         if (copy->dst.rank == copy->src.rank &&
@@ -202,8 +225,17 @@ static struct cecl_request request_of(const struct cecl_item *item)
 {
     /* A rank without a block of its own may pass any sendbuff: only what it tells counts. */
     const void *send = item->send_bytes > 0 || item->in_place ? item->send : NULL;
-    return (struct cecl_request){item->op,     send,        item->recv,  item->block,
-                                 item->layout, item->shape, item->choice};
+    return (struct cecl_request){.op = item->op,
+                                 .send = send,
+                                 .recv = item->recv,
+                                 .bytes =
+                                     cecl_op_reduces(item->op) ? item->send_bytes : item->block,
+                                 .layout = item->layout,
+                                 .shape = item->shape,
+                                 .choice = item->choice,
+                                 .type = (uint8_t)item->type,
+                                 .red_op = (uint8_t)item->red_op,
+                                 .root = item->root};
 }
 
 /* Room for the requests of a group, which stays: a repeated group allocates nothing. */
@@ -250,6 +282,7 @@ static ceclResult_t compare_item(ceclComm_t comm, const struct cecl_item *item, 
                                   .count = item->count,
                                   .type = (uint64_t)item->type,
                                   .root = (uint64_t)item->root,
+                                  .red_op = (uint64_t)item->red_op,
                                   .choice = 10u * item->choice.sm_policy + item->choice.direction};
     const bool varies = cecl_item_varies(item); /* then ranks have layouts of their own */
     for (int w = 0; item->layout && !varies && w < 2 * comm->nranks; w++)
@@ -259,8 +292,13 @@ static ceclResult_t compare_item(ceclComm_t comm, const struct cecl_item *item, 
     if (local == ceclSuccess && item->count > 0) {
         const char *base = cecl_pool_at(&comm->pool, comm->rank, 0);
         mine.in_place = !varies && item->in_place;
-        mine.offset = (uint64_t)((const char *)item->recv - base);
-        if (item->op == ceclOpAlltoAll && call_of(comm, item).direction == CECL_PULL)
+        const struct cecl_call call = call_of(comm, item);
+        if (item->op != ceclOpReduceScatter)
+            mine.offset = (uint64_t)((const char *)item->recv - base);
+        if (call.peers_read) /* or not on all ranks: 0 is no such place */
+            mine.send_offset =
+                1 + (uint64_t)((const char *)(item->in_place ? item->recv : item->send) - base);
+        else if (item->op == ceclOpAlltoAll && call.direction == CECL_PULL)
             mine.send_offset = (uint64_t)((const char *)item->send - base);
     }
     CECL_TRY(cecl_check_call(comm, &mine, local));

@@ -20,6 +20,7 @@ struct cecl_item {
      * and in_place are then known too. */
     struct cecl_shape shape;
     int root;                  /* of a rooted call */
+    ceclRedOp_t red_op;        /* of a reduction; all but its choice is then known, too */
     struct cecl_choice choice; /* what stood when it was made */
 
     size_t block;      /* bytes that go to or come from one rank */

@@ -19,6 +19,7 @@ struct cecl_resolved {
     int32_t sm_policy;   /* ceclSmPolicy_t */
     int32_t direction;   /* CECL_DIRECTION's value */
     int32_t flags;       /* CECL_FLAGS's value */
+    int32_t max_sms;     /* 0: by measurement */
     int32_t check;
     int32_t timeout_ms, init_timeout_ms;
     int64_t pool_bytes, segment_bytes, staging_bytes;
@@ -34,6 +35,8 @@ struct cecl_watch {
     pthread_mutex_t lock; /* of looking at words, and of giving up */
     bool told, silenced;  /* peers know; this rank's signals no longer count */
 };
+
+#define CECL_MOST_SMS 1024
 
 struct ceclComm {
     uint32_t magic;
@@ -63,7 +66,8 @@ struct ceclComm {
 /* config.c: defaults, configuration and environment. */
 static inline struct cecl_choice cecl_config_choice(const struct cecl_resolved *config)
 {
-    return (struct cecl_choice){(uint8_t)config->sm_policy, (uint8_t)config->direction};
+    return (struct cecl_choice){(uint8_t)config->sm_policy, (uint8_t)config->direction,
+                                (uint16_t)config->max_sms};
 }
 ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolved *out);
 

@@ -31,6 +31,7 @@ static ceclResult_t check_config(const ceclConfig_t *config)
     CECL_TRY(check_field("timeoutMs", config->timeoutMs, 0, 86400000));
     CECL_TRY(check_field("poolBytes", config->poolBytes, 1 << 20, INT64_C(16) << 40));
     CECL_TRY(check_field("segmentBytes", config->segmentBytes, 4 << 10, INT64_C(1) << 40));
+    CECL_TRY(check_field("maxSms", config->maxSms, 1, CECL_MOST_SMS));
     return check_field("stagingBytes", config->stagingBytes, 4 << 10, INT64_C(64) << 30);
 }
 
@@ -72,6 +73,8 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
         out->sm_policy = config->smPolicy;
     if (config->timeoutMs != CECL_UNDEF)
         out->timeout_ms = config->timeoutMs;
+    if (config->maxSms != CECL_UNDEF)
+        out->max_sms = config->maxSms;
     out->cuda_device = config->cudaDevice;
     out->pool_bytes = config->poolBytes;
     out->segment_bytes = config->segmentBytes;
@@ -80,6 +83,7 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
     CECL_TRY(override32(CECL_SET_DEVICE, &out->device));
     CECL_TRY(override32(CECL_SET_SM_POLICY, &out->sm_policy));
     CECL_TRY(override32(CECL_SET_DIRECTION, &out->direction));
+    CECL_TRY(override32(CECL_SET_MAX_SMS, &out->max_sms));
     CECL_TRY(override32(CECL_SET_FLAGS, &out->flags));
     CECL_TRY(override32(CECL_SET_CHECK, &out->check));
     CECL_TRY(override32(CECL_SET_TIMEOUT_MS, &out->timeout_ms));

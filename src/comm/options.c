@@ -22,6 +22,9 @@ CECL_API ceclResult_t ceclSetOptions(ceclComm_t comm, const ceclOptions_t *optio
         CECL_TRY(check_field("smPolicy", options->smPolicy, CECL_SM_NEVER, CECL_SM_ALLOW));
         CECL_TRY(
             check_field("direction", options->direction, CECL_DIRECTION_AUTO, CECL_DIRECTION_PULL));
+        CECL_TRY(check_field("maxSms", options->maxSms, 1, CECL_MOST_SMS));
+        if (options->maxSms != CECL_UNDEF)
+            choice.max_sms = (uint16_t)options->maxSms;
         if (options->smPolicy != CECL_UNDEF)
             choice.sm_policy = (uint8_t)options->smPolicy;
         if (options->direction != CECL_UNDEF)

@@ -76,6 +76,7 @@ static ceclResult_t compare_config(const struct cecl_resolved *a, const struct c
         {"device (CECL_DEVICE)", a->device, b->device},
         {"smPolicy (CECL_SM_POLICY)", a->sm_policy, b->sm_policy},
         {"CECL_DIRECTION", a->direction, b->direction},
+        {"maxSms (CECL_MAX_SMS)", a->max_sms, b->max_sms},
         {"CECL_FLAGS", a->flags, b->flags},
         {"CECL_CHECK", a->check, b->check},
         {"timeoutMs (CECL_TIMEOUT_MS)", a->timeout_ms, b->timeout_ms},

@@ -38,6 +38,8 @@ static ceclResult_t close_inside(struct cuda_device *cuda)
         cu->cuEventDestroy(cuda->fork);
     if (cuda->join)
         cu->cuEventDestroy(cuda->join);
+    if (cuda->order)
+        cu->cuEventDestroy(cuda->order);
     if (cuda->scratch && idle)
         cu->cuMemFreeHost(cuda->scratch);
     return ceclSuccess;
@@ -82,6 +84,8 @@ static const struct cecl_device_ops cuda_ops = {
     .copies = cuda_copies,
     .row_copies = cuda_row_copies,
     .memops = cuda_memops,
+    .reduce = cuda_reduce,
+    .stream_after = cuda_stream_after,
     .memcpy_async = cuda_memcpy_async,
     .words_release = cuda_words_release,
     .words_read = cuda_words_read,
@@ -181,6 +185,7 @@ static ceclResult_t open_inside(struct cuda_device *cuda)
         CUDA_CALL(cuda, cuStreamCreateWithPriority, &cuda->legacy, CU_STREAM_NON_BLOCKING, least));
     CECL_TRY(CUDA_CALL(cuda, cuEventCreate, &cuda->fork, CU_EVENT_DISABLE_TIMING));
     CECL_TRY(CUDA_CALL(cuda, cuEventCreate, &cuda->join, CU_EVENT_DISABLE_TIMING));
+    CECL_TRY(CUDA_CALL(cuda, cuEventCreate, &cuda->order, CU_EVENT_DISABLE_TIMING));
     CECL_TRY(CUDA_CALL(cuda, cuMemHostAlloc, &scratch, CUDA_SCRATCH_WORDS * sizeof(*cuda->scratch),
                        CU_MEMHOSTALLOC_PORTABLE));
     cuda->scratch = scratch;

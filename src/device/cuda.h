@@ -31,6 +31,7 @@ struct cuda_device {
     CUstream side;      /* beside the callers' streams: init, and the watchdog */
     CUstream legacy;    /* takes the work of callers' legacy default stream */
     CUevent fork, join; /* between those two */
+    CUevent order;      /* between any two */
     uint32_t *scratch;  /* pinned words that `side` copies to */
     bool rdma;          /* allocations may be made reachable for network cards */
     struct cuda_own own;
@@ -120,6 +121,9 @@ ceclResult_t cuda_stream_check(struct cecl_device *dev, ceclStream_t stream);
 ceclResult_t cuda_stream_fork(struct cecl_device *dev, ceclStream_t stream, ceclStream_t *work);
 ceclResult_t cuda_stream_join(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work);
 uint64_t cuda_stream_id(struct cecl_device *dev, ceclStream_t work);
+ceclResult_t cuda_reduce(struct cecl_device *dev, ceclStream_t work,
+                         const struct cecl_reduction *reduction);
+ceclResult_t cuda_stream_after(struct cecl_device *dev, ceclStream_t later, ceclStream_t earlier);
 ceclResult_t cuda_row_copies(struct cecl_device *dev, ceclStream_t work,
                              const struct cecl_row_copy *copies, size_t count);
 ceclResult_t cuda_copies(struct cecl_device *dev, ceclStream_t work,

@@ -201,6 +201,29 @@ ceclResult_t cuda_row_copies(struct cecl_device *dev, ceclStream_t work,
     return result;
 }
 
+ceclResult_t cuda_reduce(struct cecl_device *dev, ceclStream_t work,
+                         const struct cecl_reduction *reduction)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t result;
+    CUDA_WITHIN(cuda, result, cecl_reduce_cuda(work, reduction));
+    return result;
+}
+
+static ceclResult_t order_streams(struct cuda_device *cuda, CUstream later, CUstream earlier)
+{
+    CECL_TRY(CUDA_CALL(cuda, cuEventRecord, cuda->order, earlier));
+    return CUDA_CALL(cuda, cuStreamWaitEvent, later, cuda->order, 0);
+}
+
+ceclResult_t cuda_stream_after(struct cecl_device *dev, ceclStream_t later, ceclStream_t earlier)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t result;
+    CUDA_WITHIN(cuda, result, order_streams(cuda, later, earlier));
+    return result;
+}
+
 static ceclResult_t issue_memops(struct cuda_device *cuda, CUstream stream,
                                  const struct cecl_memop *ops, size_t count)
 {

@@ -3,7 +3,7 @@
  *
  * Two devices implement the table: cuda.c (a GPU) and host.c (shared memory and threads). A device
  * knows nothing of ranks,
- * collectives or plans. One cecl_device serves one rank; ranks may be threads of one process. Of
+ * collectives or plans; reductions are sm's. One cecl_device serves one rank; ranks may be threads of one process. Of
  * other folders only util is used.
  *
  * Threads: memory calls and stream creation come from one thread at a time; words_release and
@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "sm/reduce.h"
 #include "util/error.h"
 
 struct cecl_device;
@@ -123,6 +124,11 @@ struct cecl_device_ops {
     /* Likewise copies of rows: issued together, in no order among themselves. */
     ceclResult_t (*row_copies)(struct cecl_device *dev, ceclStream_t work,
                                const struct cecl_row_copy *copies, size_t count);
+    /* One reduction (sm/reduce.h), checked. What it points to may be reused at once. */
+    ceclResult_t (*reduce)(struct cecl_device *dev, ceclStream_t work,
+                           const struct cecl_reduction *reduction);
+    /* `later` goes on once `earlier` has done what is enqueued on it by now. */
+    ceclResult_t (*stream_after)(struct cecl_device *dev, ceclStream_t later, ceclStream_t earlier);
     /* In order. Any count; a device with a limit splits. */
     ceclResult_t (*memops)(struct cecl_device *dev, ceclStream_t work, const struct cecl_memop *ops,
                            size_t count);

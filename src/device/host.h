@@ -58,6 +58,9 @@ ceclResult_t host_stream_check(struct cecl_device *dev, ceclStream_t stream);
 ceclResult_t host_stream_fork(struct cecl_device *dev, ceclStream_t stream, ceclStream_t *work);
 ceclResult_t host_stream_join(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work);
 uint64_t host_stream_id(struct cecl_device *dev, ceclStream_t work);
+ceclResult_t host_reduce(struct cecl_device *dev, ceclStream_t work,
+                         const struct cecl_reduction *reduction);
+ceclResult_t host_stream_after(struct cecl_device *dev, ceclStream_t later, ceclStream_t earlier);
 ceclResult_t host_row_copies(struct cecl_device *dev, ceclStream_t work,
                              const struct cecl_row_copy *copies, size_t count);
 ceclResult_t host_copies(struct cecl_device *dev, ceclStream_t work,

@@ -13,7 +13,7 @@
 
 /* MOVE is a COPY whose ranges may overlap: a user's. In a plan's batch that is a fault, and memcpy
  * lets the address sanitizer see it. */
-enum work_kind { WORK_COPY, WORK_MOVE, WORK_ROWS, WORK_WRITE, WORK_WAIT };
+enum work_kind { WORK_COPY, WORK_MOVE, WORK_ROWS, WORK_REDUCE, WORK_WRITE, WORK_WAIT };
 
 struct work {
     enum work_kind kind;
@@ -22,6 +22,7 @@ struct work {
     const void *src;                   /* WAIT: the word */
     size_t bytes;                      /* ROWS: of one */
     size_t rows, dst_pitch, src_pitch; /* ROWS */
+    struct cecl_reduction *reduction;  /* REDUCE: its own, sources behind it */
 };
 
 struct host_stream {
@@ -34,9 +35,10 @@ struct host_stream {
     pthread_cond_t reached; /* finished has come to notify */
     struct work *queue;     /* a ring */
     size_t capacity, head, count;
-    uint64_t finished; /* pieces of work so far */
-    uint64_t notify;   /* where `reached` is told: the nearest that somebody waits for */
-    uint64_t batches;  /* enqueued so far */
+    uint64_t finished;    /* pieces of work so far */
+    uint64_t notify;      /* where `reached` is told: the nearest that somebody waits for */
+    uint64_t batches;     /* enqueued so far */
+    uint32_t marks, mark; /* given out for host_stream_after, and the last one that was reached */
     bool ending;
 };
 
@@ -70,6 +72,7 @@ static void perform(const struct work *work, const _Atomic bool *abandon)
     case WORK_COPY:
     case WORK_MOVE: perform_copy(work); break;
     case WORK_ROWS: perform_rows(work); break;
+    case WORK_REDUCE: cecl_reduce_host(work->reduction); break;
     case WORK_WRITE: host_word_write(work->dst, work->value); break;
     case WORK_WAIT: host_word_wait(work->src, work->value, abandon); break;
     }
@@ -89,6 +92,7 @@ static void *serve(void *argument)
         pthread_mutex_unlock(&stream->lock);
         if (!atomic_load(&stream->host->closing))
             perform(&work, &stream->host->closing);
+        free(work.reduction);
         pthread_mutex_lock(&stream->lock);
         stream->head = (stream->head + 1) % stream->capacity;
         stream->count--;
@@ -357,6 +361,42 @@ ceclResult_t host_row_copies(struct cecl_device *dev, ceclStream_t handle,
                                   .src_pitch = copy->src_pitch});
     }
     finish_adding(stream);
+    return ceclSuccess;
+}
+
+/* Its sources are of unknown number, so here is an allocation on the way of a call. */
+ceclResult_t host_reduce(struct cecl_device *dev, ceclStream_t handle,
+                         const struct cecl_reduction *reduction)
+{
+    struct host_stream *stream;
+    const size_t bytes = reduction->nsrc * sizeof(*reduction->src);
+    struct cecl_reduction *own = malloc(sizeof(*own) + bytes);
+    if (!own)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a reduction of %u sources",
+                         reduction->nsrc);
+    *own = *reduction;
+    own->src = memcpy(own + 1, reduction->src, bytes);
+    const ceclResult_t result = begin_adding(dev, handle, 1, &stream);
+    if (result != ceclSuccess) {
+        free(own);
+        return result;
+    }
+    add(stream, (struct work){.kind = WORK_REDUCE, .reduction = own});
+    finish_adding(stream);
+    return ceclSuccess;
+}
+
+/* The earlier stream's work comes to an end before the stream is destroyed, and with it the wait. */
+ceclResult_t host_stream_after(struct cecl_device *dev, ceclStream_t later, ceclStream_t earlier)
+{
+    struct host_stream *before, *after;
+    CECL_TRY(begin_adding(dev, earlier, 1, &before));
+    const uint32_t value = ++before->marks;
+    add(before, (struct work){.kind = WORK_WRITE, .value = value, .dst = &before->mark});
+    finish_adding(before);
+    CECL_TRY(begin_adding(dev, later, 1, &after));
+    add(after, (struct work){.kind = WORK_WAIT, .value = value, .src = &before->mark});
+    finish_adding(after);
     return ceclSuccess;
 }
 

@@ -30,6 +30,7 @@ static bool room(struct cecl_plan *plan, void **array, uint32_t used, uint32_t *
 static void add_step(struct cecl_plan *plan, struct cecl_step step)
 {
     void *steps = plan->steps;
+    step.lane = plan->lane;
     if (room(plan, &steps, plan->nsteps, &plan->steps_capacity, sizeof(step))) {
         plan->steps = steps;
         plan->steps[plan->nsteps++] = step;
@@ -48,21 +49,76 @@ void cecl_plan_signal(struct cecl_plan *plan, int peer, uint32_t phase)
              (struct cecl_step){.kind = CECL_STEP_SIGNAL, .peer = (uint16_t)peer, .phase = phase});
 }
 
-void cecl_plan_wait(struct cecl_plan *plan, int peer, uint32_t phase)
+void cecl_plan_wait_lane(struct cecl_plan *plan, int peer, int lane, uint32_t phase)
 {
     cecl_plan_close_batch(plan);
-    add_step(plan,
-             (struct cecl_step){.kind = CECL_STEP_WAIT, .peer = (uint16_t)peer, .phase = phase});
+    add_step(plan, (struct cecl_step){.kind = CECL_STEP_WAIT,
+                                      .peer = (uint16_t)peer,
+                                      .phase = phase,
+                                      .first = (uint32_t)lane});
+}
+
+void cecl_plan_wait(struct cecl_plan *plan, int peer, uint32_t phase)
+{
+    cecl_plan_wait_lane(plan, peer, CECL_LANE_MAIN, phase);
+}
+
+uint32_t cecl_plan_signal_all(struct cecl_plan *plan)
+{
+    const int n = plan->call.nranks;
+    uint32_t *phases = plan->lane == CECL_LANE_MAIN ? &plan->phases : &plan->side_phases;
+    ++*phases;
+    for (int i = 1; i < n; i++)
+        cecl_plan_signal(plan, (plan->call.rank + i) % n, *phases);
+    return *phases;
+}
+
+void cecl_plan_wait_all(struct cecl_plan *plan, int lane, uint32_t phase)
+{
+    const int n = plan->call.nranks;
+    for (int i = 1; i < n; i++)
+        cecl_plan_wait_lane(plan, (plan->call.rank + i) % n, lane, phase);
 }
 
 void cecl_plan_barrier(struct cecl_plan *plan)
 {
-    const int n = plan->call.nranks, me = plan->call.rank;
-    plan->phases++;
-    for (int i = 1; i < n; i++)
-        cecl_plan_signal(plan, (me + i) % n, plan->phases);
-    for (int i = 1; i < n; i++)
-        cecl_plan_wait(plan, (me + i) % n, plan->phases);
+    cecl_plan_wait_all(plan, CECL_LANE_MAIN, cecl_plan_signal_all(plan));
+}
+
+void cecl_plan_on(struct cecl_plan *plan, int lane)
+{
+    cecl_plan_close_batch(plan);
+    plan->lane = (uint8_t)lane;
+}
+
+void cecl_plan_after_other(struct cecl_plan *plan)
+{
+    cecl_plan_close_batch(plan);
+    add_step(plan, (struct cecl_step){.kind = CECL_STEP_AFTER,
+                                      .first = plan->lane == CECL_LANE_MAIN ? CECL_LANE_SIDE
+                                                                            : CECL_LANE_MAIN});
+}
+
+void cecl_plan_reduce(struct cecl_plan *plan, struct cecl_place dst, const struct cecl_place *src,
+                      uint32_t nsrc, uint64_t bytes)
+{
+    void *reductions = plan->reductions, *sources = plan->sources;
+    cecl_plan_close_batch(plan);
+    add_step(plan,
+             (struct cecl_step){.kind = CECL_STEP_REDUCE, .first = plan->nreductions, .count = 1});
+    if (!room(plan, &reductions, plan->nreductions, &plan->reductions_capacity,
+              sizeof(struct cecl_reduce)))
+        return;
+    plan->reductions = reductions;
+    plan->reductions[plan->nreductions++] =
+        (struct cecl_reduce){.dst = dst, .bytes = bytes, .first = plan->nsources, .nsrc = nsrc};
+    for (uint32_t i = 0; i < nsrc; i++) {
+        if (!room(plan, &sources, plan->nsources, &plan->sources_capacity,
+                  sizeof(struct cecl_place)))
+            return;
+        plan->sources = sources;
+        plan->sources[plan->nsources++] = src[i];
+    }
 }
 
 void cecl_plan_copy(struct cecl_plan *plan, struct cecl_place dst, struct cecl_place src,
@@ -86,13 +142,20 @@ void cecl_plan_copy_rows(struct cecl_plan *plan, const struct cecl_copy *copy)
     }
 }
 
+static struct cecl_place place_in_part(struct cecl_place place, uint32_t part)
+{
+    place.window = cecl_window_of(place.window, part);
+    return place;
+}
+
+/* Adds the copies of a step to the open batch. */
 static void merge_batch(struct cecl_plan *merged, const struct cecl_plan *plan, uint32_t part,
                         const struct cecl_step *batch)
 {
     for (uint32_t i = 0; i < batch->count; i++) {
         struct cecl_copy copy = plan->copies[batch->first + i];
-        copy.dst.window = cecl_window_of(copy.dst.window, part);
-        copy.src.window = cecl_window_of(copy.src.window, part);
+        copy.dst = place_in_part(copy.dst, part);
+        copy.src = place_in_part(copy.src, part);
         cecl_plan_copy_rows(merged, &copy);
     }
 }
@@ -149,6 +212,47 @@ ceclResult_t cecl_plan_merge(const struct cecl_plan *plans, uint32_t nplans,
     return cecl_plan_finish(merged);
 }
 
+static void append_reduction(struct cecl_plan *plan, const struct cecl_plan *other, uint32_t part,
+                             const struct cecl_reduce *reduction)
+{
+    struct cecl_place sources[CECL_MAX_RANKS];
+    for (uint32_t i = 0; i < reduction->nsrc; i++)
+        sources[i] = place_in_part(other->sources[reduction->first + i], part);
+    cecl_plan_reduce(plan, place_in_part(reduction->dst, part), sources, reduction->nsrc,
+                     reduction->bytes);
+}
+
+void cecl_plan_append(struct cecl_plan *plan, const struct cecl_plan *other, uint32_t part)
+{
+    const uint32_t before[CECL_LANES] = {plan->phases, plan->side_phases};
+    for (uint32_t s = 0; s < other->nsteps; s++) {
+        struct cecl_step step = other->steps[s];
+        cecl_plan_on(plan, step.lane);
+        switch ((enum cecl_step_kind)step.kind) {
+        case CECL_STEP_SIGNAL:
+            step.phase += before[step.lane];
+            add_step(plan, step);
+            break;
+        case CECL_STEP_WAIT:
+            step.phase += before[step.first];
+            add_step(plan, step);
+            break;
+        case CECL_STEP_AFTER: add_step(plan, step); break;
+        case CECL_STEP_COPY:
+            cecl_plan_close_batch(plan); /* batches keep their order */
+            merge_batch(plan, other, part, &step);
+            break;
+        case CECL_STEP_REDUCE:
+            for (uint32_t i = 0; i < step.count; i++)
+                append_reduction(plan, other, part, &other->reductions[step.first + i]);
+            break;
+        }
+    }
+    cecl_plan_on(plan, CECL_LANE_MAIN);
+    plan->phases = before[CECL_LANE_MAIN] + other->phases;
+    plan->side_phases = before[CECL_LANE_SIDE] + other->side_phases;
+}
+
 ceclResult_t cecl_plan_finish(struct cecl_plan *plan)
 {
     cecl_plan_close_batch(plan);
@@ -163,7 +267,19 @@ void cecl_plan_free(struct cecl_plan *plan)
     free(plan->parts);
     free(plan->steps);
     free(plan->copies);
+    free(plan->reductions);
+    free(plan->sources);
     *plan = (struct cecl_plan){0};
+}
+
+uint32_t cecl_reduce_part(const struct cecl_plan *plan, const struct cecl_reduce *reduce)
+{
+    uint32_t part = reduce->dst.window / CECL_WINDOW_COUNT;
+    for (uint32_t i = 0; i < reduce->nsrc; i++) {
+        const uint32_t of_source = plan->sources[reduce->first + i].window / CECL_WINDOW_COUNT;
+        part = of_source > part ? of_source : part;
+    }
+    return part;
 }
 
 uint32_t cecl_plan_local_copies(const struct cecl_plan *plan)

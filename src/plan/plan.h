@@ -50,22 +50,37 @@ static inline uint64_t cecl_rows_extent(uint64_t bytes, uint64_t rows, uint64_t 
     return (rows - 1) * pitch + bytes;
 }
 
-/* One thing this rank does; steps run in order. SIGNAL and WAIT are the two halves of an exchange
- * of flags: every rank has one flag
- * word from every peer, which only grows, so "peer has come to phase p of this call" is one
- * comparison. */
+/* Elements of several ranks become one: dst[i] = src[0][i] op src[1][i] ..., in that order. The call
+ * of dst's part tells type and operation. */
+struct cecl_reduce {
+    struct cecl_place dst;
+    uint64_t bytes;       /* of dst and of each source; whole elements, >= 1 */
+    uint32_t first, nsrc; /* plan->sources [first, first + nsrc); one may be dst, to the byte */
+};
+
+/* Where steps run: the main lane is the caller's stream, the side lane one of the communicator's
+ * own. */
+enum { CECL_LANE_MAIN, CECL_LANE_SIDE, CECL_LANES };
+
+/* One thing this rank does; steps of one lane run in order, and lanes know nothing of each other but
+ * by AFTER. SIGNAL and WAIT are the two halves of an exchange of flags: every rank has, for each
+ * lane, one flag word from every peer, which only grows, so "that lane of peer has come to phase p of
+ * this call" is one comparison. */
 enum cecl_step_kind {
-    /* tell `peer` that this rank has come to `phase`; all earlier steps are visible to it then */
+    /* tell `peer` that this lane has come to `phase`; its earlier steps are visible to it then */
     CECL_STEP_SIGNAL,
-    CECL_STEP_WAIT, /* until `peer` has come to `phase` */
-    CECL_STEP_COPY  /* copies [first, first + count), one batch: no order among them */
+    CECL_STEP_WAIT,   /* until lane `first` of `peer` has come to `phase` */
+    CECL_STEP_COPY,   /* copies [first, first + count), one batch: no order among them */
+    CECL_STEP_REDUCE, /* reductions [first, first + count), no order among them */
+    CECL_STEP_AFTER /* until lane `first` of this rank has done all of its steps that stand before */
 };
 struct cecl_step {
-    uint16_t kind;  /* enum cecl_step_kind */
+    uint8_t kind;   /* enum cecl_step_kind */
+    uint8_t lane;   /* that does it */
     uint16_t peer;  /* SIGNAL, WAIT */
-    uint32_t phase; /* SIGNAL, WAIT: 1 .. plan->phases */
-    uint32_t first; /* COPY */
-    uint32_t count; /* COPY: >= 1 */
+    uint32_t phase; /* SIGNAL, WAIT: 1 .. plan->phases, or plan->side_phases */
+    uint32_t first; /* COPY, REDUCE; WAIT, AFTER: a lane */
+    uint32_t count; /* COPY, REDUCE: >= 1 */
 };
 _Static_assert(sizeof(struct cecl_step) == 16, "plans are cached: grow a step only on purpose");
 
@@ -85,6 +100,7 @@ struct cecl_shape {
 struct cecl_choice {
     uint8_t sm_policy; /* ceclSmPolicy_t */
     uint8_t direction; /* ceclDirection_t */
+    uint16_t max_sms;  /* of any kernel; 0: by measurement */
 };
 
 /* What is to be lowered: everything a plan depends on. */
@@ -110,7 +126,22 @@ struct cecl_call {
     uint64_t spread;
     uint64_t staging_offset; /* this call's share of the STAGING window, on each rank */
     uint64_t staging_bytes;
+    /* Of a reduction, equal on all ranks. Its blocks are `bytes` large, the last ones of an
+     * all-reduce or a reduce less or nothing: all of them together have `total`. */
+    uint64_t total;
+    uint32_t element;  /* bytes */
+    uint8_t type;      /* ceclDataType_t */
+    uint8_t red_op;    /* ceclRedOp_t */
+    int root;          /* of a reduce */
+    bool peers_read;   /* SMs read inputs at the peers; before cecl_tune: whether they could */
+    uint64_t chunk;    /* bytes of a block at a time, where it goes in chunks: cecl_tune */
+    uint64_t one_shot; /* an all-reduce of no more bytes: everyone reduces all */
+    uint32_t max_sms;  /* 0: by measurement */
 };
+static inline bool cecl_op_reduces(ceclOp_t op)
+{
+    return op >= ceclOpReduceScatter;
+}
 
 /* What rank r contributes to an all-gather, and where that lies in recvbuff. */
 static inline uint64_t cecl_block_bytes(const struct cecl_call *call, int rank)
@@ -141,13 +172,19 @@ struct cecl_plan {
     uint32_t nparts;
     struct cecl_step *steps;
     struct cecl_copy *copies;
+    struct cecl_reduce *reductions;
+    struct cecl_place *sources; /* of reductions */
     uint32_t nsteps, steps_capacity;
     uint32_t ncopies, copies_capacity;
-    uint32_t phases;     /* how far flags advance in this call; equal on all ranks */
-    uint32_t open_batch; /* builder's: index of the COPY step being filled + 1; 0: none */
-    bool failed;         /* builder's: out of memory on the way */
-    char path[64];       /* for ceclExplain: "push, one batch" */
-    char reason[192];    /* for ceclExplain */
+    uint32_t nreductions, reductions_capacity;
+    uint32_t nsources, sources_capacity;
+    uint32_t phases;      /* how far flags of the main lane advance in this call, */
+    uint32_t side_phases; /* and those of the side lane; both equal on all ranks */
+    uint8_t lane;         /* builder's: that the next steps run on */
+    uint32_t open_batch;  /* builder's: index of the COPY step being filled + 1; 0: none */
+    bool failed;          /* builder's: out of memory on the way */
+    char path[64];        /* for ceclExplain: "push, one batch" */
+    char reason[192];     /* for ceclExplain */
 };
 
 /* -- building; a failed allocation is remembered and returned by cecl_plan_finish -- */
@@ -155,9 +192,21 @@ void cecl_plan_init(struct cecl_plan *plan, const struct cecl_call *call);
 /* Signals / waits for one peer. */
 void cecl_plan_signal(struct cecl_plan *plan, int peer, uint32_t phase);
 void cecl_plan_wait(struct cecl_plan *plan, int peer, uint32_t phase);
-/* Opens a new phase, signals all peers and waits for all of them: a barrier. Peers in rotated order
- * (rank+1, rank+2, ...). */
+void cecl_plan_wait_lane(struct cecl_plan *plan, int peer, int lane, uint32_t phase);
+/* Opens a new phase of the current lane and signals all peers; it. Peers in rotated order (rank+1,
+ * rank+2, ...). */
+uint32_t cecl_plan_signal_all(struct cecl_plan *plan);
+/* Waits for a lane of all peers. */
+void cecl_plan_wait_all(struct cecl_plan *plan, int lane, uint32_t phase);
+/* Both, on the main lane: a barrier. */
 void cecl_plan_barrier(struct cecl_plan *plan);
+/* The steps that follow run on `lane`. */
+void cecl_plan_on(struct cecl_plan *plan, int lane);
+/* The current lane goes on once the other one has come to here. */
+void cecl_plan_after_other(struct cecl_plan *plan);
+/* A reduction, a step by itself: of nsrc places, in that order. */
+void cecl_plan_reduce(struct cecl_plan *plan, struct cecl_place dst, const struct cecl_place *src,
+                      uint32_t nsrc, uint64_t bytes);
 /* Adds a copy to the open batch; signal, wait and barrier close it, and so does
  * cecl_plan_close_batch. */
 void cecl_plan_copy(struct cecl_plan *plan, struct cecl_place dst, struct cecl_place src,
@@ -169,6 +218,8 @@ void cecl_plan_close_batch(struct cecl_plan *plan);
  * each, first batches with first ones. The plans are of one rank, each of barriers and copies; they stay the caller's. */
 ceclResult_t cecl_plan_merge(const struct cecl_plan *plans, uint32_t nplans,
                              struct cecl_plan *merged);
+/* Adds all that `other` does, as part `part` of a group, behind what stands here. */
+void cecl_plan_append(struct cecl_plan *plan, const struct cecl_plan *other, uint32_t part);
 /* ceclOutOfMemory if any step was lost; the plan is then freed. */
 ceclResult_t cecl_plan_finish(struct cecl_plan *plan);
 /* Frees and zeroes; a zeroed plan may be freed. */
@@ -190,9 +241,12 @@ static inline uint32_t cecl_copy_part(const struct cecl_copy *copy)
                    src = copy->src.window / CECL_WINDOW_COUNT;
     return dst > src ? dst : src;
 }
+/* Which part a reduction belongs to: its sources are never all in staging. */
+uint32_t cecl_reduce_part(const struct cecl_plan *plan, const struct cecl_reduce *reduce);
 /* Copies within one rank's memory: each needs an SM on today's drivers. */
 uint32_t cecl_plan_local_copies(const struct cecl_plan *plan);
 uint64_t cecl_plan_bytes(const struct cecl_plan *plan); /* that this rank's copies move */
+const char *cecl_op_name(ceclOp_t op);
 /* One line a step; for CECL_DEBUG=PLAN and for people. */
 void cecl_plan_print(const struct cecl_plan *plan, FILE *out);
 

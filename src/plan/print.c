@@ -20,6 +20,13 @@ static void print_place(const struct cecl_place *place, FILE *out)
     fprintf(out, "[%u]+%" PRIu64, place->rank, place->offset);
 }
 
+const char *cecl_op_name(ceclOp_t op)
+{
+    static const char *const names[CECL_NUM_OPS] = {"all-gather", "all-to-all", "reduce-scatter",
+                                                    "all-reduce", "reduce"};
+    return (unsigned)op < CECL_NUM_OPS ? names[op] : "?";
+}
+
 static void print_copies(const struct cecl_plan *plan, const struct cecl_step *step, FILE *out)
 {
     fprintf(out, "copy %" PRIu32 " in one batch\n", step->count);
@@ -39,6 +46,22 @@ static void print_copies(const struct cecl_plan *plan, const struct cecl_step *s
     }
 }
 
+static void print_reductions(const struct cecl_plan *plan, const struct cecl_step *step, FILE *out)
+{
+    for (uint32_t i = 0; i < step->count; i++) {
+        const struct cecl_reduce *reduce = &plan->reductions[step->first + i];
+        fprintf(out, "reduce %" PRIu32 " sources of %" PRIu64 " bytes, on SMs\n", reduce->nsrc,
+                reduce->bytes);
+        for (uint32_t s = 0; s <= reduce->nsrc; s++) {
+            const bool last = s == reduce->nsrc;
+            begin_line(plan, out);
+            fprintf(out, last ? "        -> " : "        ");
+            print_place(last ? &reduce->dst : &plan->sources[reduce->first + s], out);
+            fputc('\n', out);
+        }
+    }
+}
+
 static void print_lines(const struct cecl_plan *plan, FILE *out)
 {
     for (uint32_t i = 0; i < cecl_plan_parts(plan); i++) {
@@ -46,9 +69,8 @@ static void print_lines(const struct cecl_plan *plan, FILE *out)
         begin_line(plan, out);
         fprintf(out, "%s, %d ranks: %s%s, %" PRIu64 " bytes a block: %s\n",
                 i == 0 ? "plan" : "    and", call->nranks,
-                call->op == ceclOpAllGather ? "all-gather"
-                : call->layout              ? "all-to-all of blocks that differ"
-                                            : "all-to-all",
+                call->layout && call->op == ceclOpAlltoAll ? "all-to-all of blocks that differ"
+                                                           : cecl_op_name(call->op),
                 call->in_place ? " in place" : "", call->bytes, plan->path);
     }
     begin_line(plan, out);
@@ -56,7 +78,7 @@ static void print_lines(const struct cecl_plan *plan, FILE *out)
     for (uint32_t i = 0; i < plan->nsteps; i++) {
         const struct cecl_step *step = &plan->steps[i];
         begin_line(plan, out);
-        fprintf(out, "    %2" PRIu32 "  ", i);
+        fprintf(out, "    %2" PRIu32 "  %s", i, step->lane == CECL_LANE_SIDE ? "side: " : "");
         switch ((enum cecl_step_kind)step->kind) {
         case CECL_STEP_SIGNAL:
             fprintf(out, "signal rank %u: phase %" PRIu32 "\n", step->peer, step->phase);
@@ -64,6 +86,8 @@ static void print_lines(const struct cecl_plan *plan, FILE *out)
         case CECL_STEP_WAIT:
             fprintf(out, "wait for rank %u: phase %" PRIu32 "\n", step->peer, step->phase);
             break;
+        case CECL_STEP_AFTER: fprintf(out, "after what the other lane did\n"); break;
+        case CECL_STEP_REDUCE: print_reductions(plan, step, out); break;
         case CECL_STEP_COPY: print_copies(plan, step, out); break;
         }
     }

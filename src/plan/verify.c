@@ -12,6 +12,8 @@ static uint64_t further(uint64_t end, uint64_t offset, uint64_t bytes)
 uint64_t verify_send_bytes(const struct cecl_call *call, int rank)
 {
     const struct cecl_shape *shape = &call->shape;
+    if (cecl_op_reduces(call->op))
+        return call->op == ceclOpReduceScatter ? call->bytes * (uint64_t)call->nranks : call->total;
     const uint64_t blocks = call->op == ceclOpAllGather ? 1 : (uint64_t)call->nranks;
     uint64_t end = 0;
     for (int r = 0; cecl_is_variable(call) && r < call->nranks; r++)
@@ -27,6 +29,10 @@ uint64_t verify_send_bytes(const struct cecl_call *call, int rank)
 uint64_t verify_recv_bytes(const struct cecl_call *call)
 {
     const struct cecl_shape *shape = &call->shape;
+    if (cecl_op_reduces(call->op))
+        return call->op != ceclOpReduceScatter ? call->total
+               : call->in_place                ? verify_send_bytes(call, call->rank)
+                                               : call->bytes;
     if (shape->width)
         return ((uint64_t)call->nranks - 1) * shape->recv_stride +
                cecl_rows_extent(shape->width, shape->rows, shape->recv_pitch);
@@ -72,6 +78,14 @@ static void measure_plan(struct verifier *v, const struct cecl_plan *plan)
             at_least(&v->window_bytes[copy->src.window],
                      copy->src.offset + cecl_rows_extent(copy->bytes, copy->rows, copy->src_pitch));
         }
+    for (uint32_t i = 0; i < plan->nreductions; i++) {
+        const struct cecl_reduce *reduce = &plan->reductions[i];
+        at_least(&v->window_bytes[reduce->dst.window], reduce->dst.offset + reduce->bytes);
+        for (uint32_t s = 0; s < reduce->nsrc; s++) {
+            const struct cecl_place *src = &plan->sources[reduce->first + s];
+            at_least(&v->window_bytes[src->window], src->offset + reduce->bytes);
+        }
+    }
 }
 
 static bool allocate_windows(struct verifier *v)
@@ -99,12 +113,16 @@ static bool allocate(struct verifier *v)
             events += verify_plan(v, c, (int)r)->nsteps;
         most = events > most ? events : most;
     }
+    const size_t actors = (size_t)v->nactors, flags = n * n * (size_t)v->nlanes;
     v->max_events = most;
-    v->clocks = calloc(n * most * n, sizeof(*v->clocks));
-    v->signals = calloc(n * n * (size_t)(v->base[v->ncalls] + 1), sizeof(*v->signals));
-    v->highest = calloc(n * n, sizeof(*v->highest));
+    v->clocks = calloc(actors * most * actors, sizeof(*v->clocks));
+    v->origins = calloc(actors * most, sizeof(*v->origins));
+    v->signals = calloc(flags * (size_t)(v->most_phases + 1), sizeof(*v->signals));
+    v->highest = calloc(flags, sizeof(*v->highest));
     v->ranks = calloc(n, sizeof(*v->ranks));
-    return allocate_windows(v) && v->clocks && v->signals && v->highest && v->ranks;
+    v->actors = calloc(actors, sizeof(*v->actors));
+    return allocate_windows(v) && v->clocks && v->origins && v->signals && v->highest && v->ranks &&
+           v->actors;
 }
 
 static void release(struct verifier *v)
@@ -122,6 +140,8 @@ static void release(struct verifier *v)
     free(v->window_bytes);
     free(v->base);
     free(v->clocks);
+    free(v->origins);
+    free(v->actors);
     free(v->signals);
     free(v->highest);
     free(v->accesses);
@@ -131,20 +151,37 @@ static void release(struct verifier *v)
 /* What all examinations need to know of the plans, before their form is known. */
 static bool begin(struct verifier *v)
 {
-    for (int i = 0; i < v->ncalls * v->nranks; i++)
+    for (int i = 0; i < v->ncalls * v->nranks; i++) {
         if (cecl_plan_parts(&v->plans[i]) > v->nparts)
             v->nparts = cecl_plan_parts(&v->plans[i]);
+        for (uint32_t s = 0; s < v->plans[i].nsteps; s++)
+            if (v->plans[i].steps[s].lane != CECL_LANE_MAIN)
+                v->nlanes = CECL_LANES;
+    }
+    v->nactors = v->nranks * v->nlanes;
     if (v->nparts > CECL_GROUP_MAX)
         v->nparts = CECL_GROUP_MAX; /* form refuses it */
     v->nwindows = CECL_WINDOW_COUNT * (int)v->nparts;
     v->window_bytes = calloc((size_t)v->nwindows + 1, sizeof(*v->window_bytes));
-    v->base = calloc((size_t)v->ncalls + 1, sizeof(*v->base));
+    v->base = calloc(((size_t)v->ncalls + 1) * CECL_LANES, sizeof(*v->base));
     return v->window_bytes && v->base;
+}
+
+/* Where flags stand after call `c`. */
+static void count_phases(struct verifier *v, int c)
+{
+    const struct cecl_plan *plan = verify_plan(v, c, 0);
+    const uint64_t phases[CECL_LANES] = {plan->phases, plan->side_phases};
+    for (int lane = 0; lane < CECL_LANES; lane++) {
+        uint64_t *now = &v->base[c * CECL_LANES + lane], *next = now + CECL_LANES;
+        *next = *now + phases[lane];
+        v->most_phases = *next > v->most_phases ? *next : v->most_phases;
+    }
 }
 
 ceclResult_t cecl_verify(const struct cecl_plan *plans, int ncalls, int nranks)
 {
-    struct verifier v = {.plans = plans, .ncalls = ncalls, .nranks = nranks};
+    struct verifier v = {.plans = plans, .ncalls = ncalls, .nranks = nranks, .nlanes = 1};
 
     if (!plans || ncalls < 1 || nranks < 1 || nranks > CECL_MAX_RANKS)
         return VERIFY_FAULT("%d calls of %d ranks: 1 call at least, and 1 to %d ranks", ncalls,
@@ -158,7 +195,7 @@ ceclResult_t cecl_verify(const struct cecl_plan *plans, int ncalls, int nranks)
         if (w % CECL_WINDOW_COUNT != CECL_WINDOW_STAGING)
             at_least(&v.input_bytes, v.window_bytes[w]);
     for (int c = 0; c < ncalls && result == ceclSuccess; c++)
-        v.base[c + 1] = v.base[c] + verify_plan(&v, c, 0)->phases;
+        count_phases(&v, c);
     if (result == ceclSuccess && !allocate(&v))
         result = cecl_fail(ceclOutOfMemory, "no host memory to verify %d calls of %d ranks", ncalls,
                            nranks);

@@ -83,7 +83,7 @@ static ceclResult_t check_shape(const struct cecl_call *mine, const struct cecl_
 
 static ceclResult_t check_call(const struct verifier *v, const struct cecl_call *call)
 {
-    if (call->op != ceclOpAllGather && call->op != ceclOpAlltoAll)
+    if ((unsigned)call->op >= CECL_NUM_OPS)
         return VERIFY_FAULT("op %d is no collective that is defined here", (int)call->op);
     /* The last: a tag that wraps around would name two bytes. */
     const uint64_t send = verify_send_bytes(call, call->rank), recv = verify_recv_bytes(call);
@@ -147,8 +147,10 @@ static ceclResult_t check_place(const struct verifier *v, const struct cecl_plan
 static bool is_own(const struct cecl_call *call, int rank, uint64_t low, uint64_t bytes)
 {
     const bool strided = call->shape.width > 0;
-    const uint64_t own = cecl_block_offset(call, rank), rows = strided ? call->shape.rows : 1;
-    const uint64_t width = strided ? call->shape.width : cecl_block_bytes(call, rank);
+    uint64_t own;
+    const uint64_t block = verify_block(call, rank, &own);
+    const uint64_t width = strided ? call->shape.width : block,
+                   rows = strided ? call->shape.rows : 1;
     for (uint64_t row = 0; row < rows; row++) {
         const uint64_t first = own + row * call->shape.recv_pitch;
         if (low < first + width && first < low + bytes)
@@ -167,7 +169,7 @@ static ceclResult_t check_target(const struct verifier *v, const struct cecl_pla
         verify_part_at(v, plan, copy->dst.window / CECL_WINDOW_COUNT, copy->dst.rank);
     if (kind == CECL_WINDOW_SEND)
         return VERIFY_FAULT("a copy writes to the sendbuff of rank %u", copy->dst.rank);
-    if (kind == CECL_WINDOW_RECV && call->in_place)
+    if (kind == CECL_WINDOW_RECV && call->in_place && !cecl_op_reduces(call->op))
         for (uint64_t row = 0; row < copy->rows; row++)
             if (is_own(call, copy->dst.rank, copy->dst.offset + row * copy->dst_pitch, copy->bytes))
                 return VERIFY_FAULT("a copy writes to rank %u's own part of an in-place call",
@@ -175,16 +177,66 @@ static ceclResult_t check_target(const struct verifier *v, const struct cecl_pla
     return ceclSuccess;
 }
 
+/* Sources of a reduction are anywhere, and its result is at the rank that makes it. */
+static ceclResult_t check_reduction(const struct verifier *v, const struct cecl_plan *plan,
+                                    int rank, const struct cecl_reduce *reduce)
+{
+    const struct cecl_copy result = {.dst = reduce->dst, .bytes = reduce->bytes, .rows = 1};
+    if (reduce->nsrc < 1 || reduce->nsrc > plan->nsources ||
+        reduce->first > plan->nsources - reduce->nsrc)
+        return VERIFY_FAULT("a reduction is out of the plan's sources: %" PRIu32 " from %" PRIu32
+                            " of %" PRIu32,
+                            reduce->nsrc, reduce->first, plan->nsources);
+    CECL_TRY(check_place(v, plan, &reduce->dst, &result, 0, "the result"));
+    CECL_TRY(check_target(v, plan, &result));
+    for (uint32_t i = 0; i < reduce->nsrc; i++)
+        CECL_TRY(check_place(v, plan, &plan->sources[reduce->first + i], &result, 0, "a source"));
+    const struct cecl_call *call = cecl_plan_part(plan, cecl_reduce_part(plan, reduce));
+    if (reduce->dst.rank != rank || call->element == 0 || reduce->bytes % call->element != 0)
+        return VERIFY_FAULT("a reduction writes %" PRIu64 " bytes, in elements of %" PRIu32
+                            ", at rank %u",
+                            reduce->bytes, call->element, reduce->dst.rank);
+    return ceclSuccess;
+}
+
+static ceclResult_t check_reductions(const struct verifier *v, const struct cecl_plan *plan,
+                                     int rank, const struct cecl_step *step)
+{
+    if (step->count < 1 || step->count > plan->nreductions ||
+        step->first > plan->nreductions - step->count)
+        return VERIFY_FAULT("a step is out of the plan's reductions: %" PRIu32 " from %" PRIu32
+                            " of %" PRIu32,
+                            step->count, step->first, plan->nreductions);
+    for (uint32_t i = 0; i < step->count; i++)
+        CECL_TRY(check_reduction(v, plan, rank, &plan->reductions[step->first + i]));
+    return ceclSuccess;
+}
+
+/* A flag, or lanes that meet. */
+static ceclResult_t check_meeting(const struct verifier *v, const struct cecl_plan *plan, int rank,
+                                  const struct cecl_step *step)
+{
+    const uint32_t lane = step->kind == CECL_STEP_SIGNAL ? step->lane : step->first;
+    const uint32_t phases = lane == CECL_LANE_MAIN ? plan->phases : plan->side_phases;
+    const bool fine = step->kind == CECL_STEP_AFTER
+                          ? lane < (uint32_t)v->nlanes && lane != step->lane
+                          : lane < (uint32_t)v->nlanes && step->peer < v->nranks &&
+                                step->peer != rank && step->phase >= 1 && step->phase <= phases;
+    if (step->kind > CECL_STEP_AFTER || !fine)
+        return VERIFY_FAULT("a step is no step: kind %u, lane %" PRIu32 ", peer %u, phase %" PRIu32,
+                            step->kind, lane, step->peer, step->phase);
+    return ceclSuccess;
+}
+
 static ceclResult_t check_step(const struct verifier *v, const struct cecl_plan *plan, int rank,
                                const struct cecl_step *step)
 {
-    if (step->kind != CECL_STEP_COPY) {
-        if (step->kind > CECL_STEP_COPY || step->peer >= v->nranks || step->peer == rank ||
-            step->phase < 1 || step->phase > plan->phases)
-            return VERIFY_FAULT("a step is no step: kind %u, peer %u, phase %" PRIu32, step->kind,
-                                step->peer, step->phase);
-        return ceclSuccess;
-    }
+    if (step->lane >= CECL_LANES)
+        return VERIFY_FAULT("a step is on lane %u: there is none", step->lane);
+    if (step->kind == CECL_STEP_REDUCE)
+        return check_reductions(v, plan, rank, step);
+    if (step->kind != CECL_STEP_COPY)
+        return check_meeting(v, plan, rank, step);
     if (step->count < 1 || step->count > plan->ncopies || step->first > plan->ncopies - step->count)
         return VERIFY_FAULT("a batch is out of the plan's copies: %" PRIu32 " from %" PRIu32
                             " of %" PRIu32,
@@ -217,11 +269,16 @@ static ceclResult_t check_calls(const struct verifier *v, int call, int rank)
             return VERIFY_FAULT("ranks are in different calls");
         CECL_TRY(check_layout(mine, zero));
         CECL_TRY(check_shape(mine, zero));
+        if (mine->total != zero->total || mine->root != zero->root ||
+            mine->element != zero->element || mine->total > WINDOWS_MAX)
+            return VERIFY_FAULT("ranks are in different reductions");
         CECL_TRY(check_call(v, mine));
     }
-    if (plan->phases != first->phases || plan->phases > PHASES_MAX)
-        return VERIFY_FAULT("ranks have different phases: %" PRIu32 " on rank 0, %" PRIu32 " here",
-                            first->phases, plan->phases);
+    if (plan->phases != first->phases || plan->phases > PHASES_MAX ||
+        plan->side_phases != first->side_phases || plan->side_phases > PHASES_MAX)
+        return VERIFY_FAULT("ranks have different phases: %" PRIu32 " and %" PRIu32
+                            " on rank 0, %" PRIu32 " and %" PRIu32 " here",
+                            first->phases, first->side_phases, plan->phases, plan->side_phases);
     return ceclSuccess;
 }
 

@@ -8,7 +8,7 @@
 /* A use of a stretch of one rank's window. */
 struct verify_access {
     uint64_t low, high; /* bytes [low, high) */
-    uint32_t actor;     /* rank that uses it */
+    uint32_t actor;     /* that uses it */
     uint32_t event;     /* its event, 1 .. */
     bool write;
 };
@@ -18,31 +18,47 @@ struct verify_accesses {
     size_t count, capacity;
 };
 
-/* A rank's walk through its plans. Event 0 stands for nothing. */
+/* A rank's walk through its plans. */
 struct verify_rank {
-    int call;      /* the call it is in; ncalls: behind the last */
-    uint32_t step; /* next step of that call's plan */
-    bool begun;    /* the user's turn before `call` is over */
+    int call;   /* the call it is in; ncalls: behind the last */
+    bool begun; /* the user's turn before `call` is over */
     bool done;
-    uint32_t nevents;
+};
+
+/* That of one of its lanes. Event 0 stands for nothing. */
+struct verify_actor {
+    uint32_t step;    /* next of the call's plan that it has to look at */
+    uint32_t nevents; /* so far */
+    uint32_t before;  /* likewise, when the call began */
+};
+
+/* What an event is. */
+struct verify_origin {
+    int call;
+    uint32_t step; /* UINT32_MAX: the user's turn before the call */
 };
 
 struct verifier {
     const struct cecl_plan *plans;
     int ncalls, nranks;
-    uint32_t nparts;        /* the most of any plan */
-    int nwindows;           /* CECL_WINDOW_COUNT * nparts */
-    uint64_t *window_bytes; /* [nwindows] */
-    uint64_t input_bytes;   /* of the largest window of user's data: stride of tags */
-    uint64_t *base;         /* [ncalls + 1]: flags before each call */
-    uint32_t max_events;    /* of any rank, and the stride of clocks */
-    uint32_t *clocks;       /* [rank][event][nranks] */
-    uint32_t *signals;      /* [holder][writer][value]: the writer's event that set it, or 0 */
-    uint64_t *highest;      /* [holder][writer]: value of the flag so far */
-    uint32_t **tags;        /* [nwindows][rank][byte]: which source byte is there */
-    uint32_t **writes;      /* [nwindows][rank][byte], of RECV: in this call */
+    int nlanes;                       /* 1 where no plan has a side lane */
+    int nactors;                      /* nranks * nlanes */
+    uint32_t nparts;                  /* the most of any plan */
+    int nwindows;                     /* CECL_WINDOW_COUNT * nparts */
+    uint64_t *window_bytes;           /* [nwindows] */
+    uint64_t input_bytes;             /* of the largest window of user's data: stride of tags */
+    uint64_t *base;                   /* [ncalls + 1][CECL_LANES]: flags before each call */
+    uint64_t most_phases;             /* of any lane, over all calls */
+    uint32_t max_events;              /* of any actor, and the stride of clocks */
+    uint32_t *clocks;                 /* [actor][event][nactors] */
+    struct verify_origin *origins;    /* [actor][event] */
+    uint32_t *signals;                /* [holder][writer][lane][value]: the writer's event, or 0 */
+    uint64_t *highest;                /* [holder][writer][lane]: value of the flag so far */
+    uint32_t **tags;                  /* [nwindows][rank][byte]: which source byte is there */
+    uint32_t **writes;                /* [nwindows][rank][byte], of RECV: in this call */
     struct verify_accesses *accesses; /* [window][rank] */
     struct verify_rank *ranks;
+    struct verify_actor *actors;
     bool wrong_data; /* the first wrong byte, in words; a race that caused it says more */
     char words[CECL_MESSAGE_BYTES];
 };
@@ -52,9 +68,31 @@ static inline const struct cecl_plan *verify_plan(const struct verifier *v, int 
     return &v->plans[call * v->nranks + rank];
 }
 
-static inline uint32_t *verify_clock(const struct verifier *v, int rank, uint32_t event)
+static inline int verify_actor(const struct verifier *v, int rank, int lane)
 {
-    return &v->clocks[((size_t)rank * v->max_events + event) * (size_t)v->nranks];
+    return rank * v->nlanes + lane;
+}
+
+static inline uint64_t verify_base(const struct verifier *v, int call, int lane)
+{
+    return v->base[call * CECL_LANES + lane];
+}
+
+static inline uint32_t *verify_clock(const struct verifier *v, int actor, uint32_t event)
+{
+    return &v->clocks[((size_t)actor * v->max_events + event) * (size_t)v->nactors];
+}
+
+static inline struct verify_origin *verify_origin(const struct verifier *v, int actor,
+                                                  uint32_t event)
+{
+    return &v->origins[(size_t)actor * v->max_events + event];
+}
+
+/* The tag of what two bytes become, the order told. */
+static inline uint32_t verify_combine(uint32_t first, uint32_t second)
+{
+    return (first ^ (first >> 15)) * 0x9e3779b1u + second;
 }
 
 static inline uint32_t *verify_tags(const struct verifier *v, int window, int rank)
@@ -88,6 +126,10 @@ ceclResult_t verify_form(const struct verifier *v);
 /* verify_run.c: walks all plans in an order that flags allow; clocks and data come about on the
  * way. */
 ceclResult_t verify_run(struct verifier *v);
+/* verify_data.c: whether a call's output is right at a rank, which counts it off; and new input, with
+ * an output that holds nothing of worth. */
+ceclResult_t verify_output(const struct verifier *v, int call, int rank);
+void verify_renew(const struct verifier *v, int call, int rank);
 /* verify_race.c: no two uses of a byte, one a write, without an order. */
 ceclResult_t verify_races(const struct verifier *v);
 

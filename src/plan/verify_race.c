@@ -21,26 +21,19 @@ static bool ordered(const struct verifier *v, const struct verify_access *a,
     return before(v, a, b) || before(v, b, a);
 }
 
-/* Who uses the bytes: every call is one event of the user before it and one for each step. */
+/* Who uses the bytes. */
 static void describe(const struct verifier *v, const struct verify_access *a, char *out,
                      size_t bytes)
 {
-    const char *use = a->write ? "write" : "read";
-    uint32_t event = a->event - 1;
-    for (int c = 0; c < v->ncalls; c++) {
-        const uint32_t nsteps = verify_plan(v, c, (int)a->actor)->nsteps;
-        if (event == 0) {
-            snprintf(out, bytes, "the user of rank %" PRIu32 " before call %d", a->actor, c);
-            return;
-        }
-        if (event <= nsteps) {
-            snprintf(out, bytes, "the %s of call %d, rank %" PRIu32 ", step %" PRIu32, use, c,
-                     a->actor, event - 1);
-            return;
-        }
-        event -= nsteps + 1;
-    }
-    snprintf(out, bytes, "the user of rank %" PRIu32 " after the last call", a->actor);
+    const struct verify_origin *origin = verify_origin(v, (int)a->actor, a->event);
+    const int rank = (int)a->actor / v->nlanes;
+    if (origin->step != UINT32_MAX)
+        snprintf(out, bytes, "the %s of call %d, rank %d, step %" PRIu32,
+                 a->write ? "write" : "read", origin->call, rank, origin->step);
+    else if (origin->call < v->ncalls)
+        snprintf(out, bytes, "the user of rank %d before call %d", rank, origin->call);
+    else
+        snprintf(out, bytes, "the user of rank %d after the last call", rank);
 }
 
 static ceclResult_t report(const struct verifier *v, int window, int rank,

@@ -1,28 +1,21 @@
 /* Walks the plans of all ranks in an order that the flags allow. On the way every event gets its
- * vector clock, every use of memory is noted,
- * and tags that stand for source bytes are moved as the copies would move bytes.
+ * vector clock, every use of memory is noted, and tags that stand for source bytes are moved as the
+ * copies would move bytes.
  *
- * A wait is over, in every possible run, once the first signal of at least its value has come:
- * flags only grow and each has one writer. So
- * what a wait guarantees does not depend on the order of the walk, and neither do the clocks. */
+ * An actor is a lane of a rank: what it does has an order, and between actors only flags make one,
+ * and AFTER. A wait is over, in every possible run, once the first signal of at least its value has
+ * come: flags only grow and each has one writer. So what a wait guarantees does not depend on the
+ * order of the walk, and neither do the clocks. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "plan/verify_internal.h"
 
-/* The tag of byte `offset` of rank's input to a part of a call; 0 is no byte. */
-static uint32_t tag_of(const struct verifier *v, int call, uint32_t part, int rank, uint64_t offset)
+static ceclResult_t note(struct verifier *v, const struct cecl_place *place, uint64_t low,
+                         uint64_t bytes, int actor, bool write)
 {
-    const uint64_t input =
-        ((uint64_t)call * v->nparts + part) * (uint64_t)v->nranks + (uint64_t)rank;
-    return (uint32_t)(input * v->input_bytes + offset + 1);
-}
-
-static ceclResult_t note(struct verifier *v, int window, int rank, uint64_t low, uint64_t bytes,
-                         int actor, bool write)
-{
-    struct verify_accesses *a = &v->accesses[window * v->nranks + rank];
+    struct verify_accesses *a = &v->accesses[place->window * v->nranks + place->rank];
     if (a->count == a->capacity) {
         const size_t capacity = a->capacity ? a->capacity * 2 : 64;
         struct verify_access *list = realloc(a->list, capacity * sizeof(*list));
@@ -34,200 +27,127 @@ static ceclResult_t note(struct verifier *v, int window, int rank, uint64_t low,
     a->list[a->count++] = (struct verify_access){.low = low,
                                                  .high = low + bytes,
                                                  .actor = (uint32_t)actor,
-                                                 .event = v->ranks[actor].nevents,
+                                                 .event = v->actors[actor].nevents,
                                                  .write = write};
     return ceclSuccess;
 }
 
-/* A new event of `rank`: after its last one. */
-static uint32_t *new_event(struct verifier *v, int rank)
+/* A new event of an actor: after its last one. `step`: which it is; UINT32_MAX: the user's turn. */
+static uint32_t *new_event(struct verifier *v, int actor, uint32_t step)
 {
-    struct verify_rank *me = &v->ranks[rank];
-    uint32_t *clock = verify_clock(v, rank, me->nevents + 1);
-    memcpy(clock, verify_clock(v, rank, me->nevents), (size_t)v->nranks * sizeof(*clock));
-    clock[rank] = ++me->nevents;
+    struct verify_actor *me = &v->actors[actor];
+    uint32_t *clock = verify_clock(v, actor, me->nevents + 1);
+    memcpy(clock, verify_clock(v, actor, me->nevents), (size_t)v->nactors * sizeof(*clock));
+    clock[actor] = ++me->nevents;
+    *verify_origin(v, actor, me->nevents) =
+        (struct verify_origin){v->ranks[actor / v->nlanes].call, step};
     return clock;
+}
+
+/* `clock` is after what is known at an event of another actor. */
+static void join(const struct verifier *v, uint32_t *clock, int actor, uint32_t event)
+{
+    const uint32_t *theirs = verify_clock(v, actor, event);
+    for (int a = 0; a < v->nactors; a++)
+        if (theirs[a] > clock[a])
+            clock[a] = theirs[a];
 }
 
 /* ---- the user's turns: before the first call, between calls, after the last */
 
-/* The bytes of the output that come from rank `from`; counts them off `writes`. */
-static ceclResult_t check_block(const struct verifier *v, int call, uint32_t part, int rank,
-                                int from)
-{
-    const struct cecl_call *c = cecl_plan_part(verify_plan(v, call, rank), part);
-    const int window = cecl_window_of(CECL_WINDOW_RECV, part);
-    const uint32_t *tags = verify_tags(v, window, rank);
-    uint32_t *writes = verify_writes(v, window, rank);
-    const struct cecl_call *theirs = cecl_plan_part(verify_plan(v, call, from), part);
-    uint64_t begin, bytes = verify_block(c, from, &begin);
-    const uint64_t input = cecl_is_variable(c)        ? cecl_sent_offset(theirs, rank)
-                           : c->op == ceclOpAllGather ? 0
-                                                      : (uint64_t)rank * bytes;
-    for (uint64_t i = 0; i < bytes; i++) {
-        const uint64_t at = begin + cecl_offset_within(c, c->shape.recv_pitch, i),
-                       source = input + i;
-        const uint32_t expected = c->in_place && from == rank ? 0 : 1;
-        if (writes[at] != expected)
-            return VERIFY_FAULT("call %d, rank %d: byte %" PRIu64
-                                " of the output, from rank %d, was written %" PRIu32 " times",
-                                call, rank, at, from, writes[at]);
-        writes[at] = 0;
-        if (tags[at] != tag_of(v, call, part, from, source))
-            return VERIFY_FAULT("call %d, rank %d: byte %" PRIu64
-                                " of the output is not byte %" PRIu64 " of rank %d's input",
-                                call, rank, at, source, from);
-    }
-    return ceclSuccess;
-}
-
-static ceclResult_t check_part(const struct verifier *v, int call, uint32_t part, int rank)
-{
-    const int window = cecl_window_of(CECL_WINDOW_RECV, part);
-    const uint32_t *writes = verify_writes(v, window, rank);
-    for (int from = 0; from < v->nranks; from++)
-        CECL_TRY(check_block(v, call, part, rank, from));
-    for (uint64_t at = 0; at < v->window_bytes[window]; at++)
-        if (writes[at] > 0)
-            return VERIFY_FAULT("call %d, rank %d: byte %" PRIu64
-                                " is no output, but was written %" PRIu32 " times",
-                                call, rank, at, writes[at]);
-    return ceclSuccess;
-}
-
-static ceclResult_t check_output(const struct verifier *v, int call, int rank)
-{
-    for (uint32_t part = 0; part < cecl_plan_parts(verify_plan(v, call, rank)); part++)
-        CECL_TRY(check_part(v, call, part, rank));
-    return ceclSuccess;
-}
-
-static void clear(const struct verifier *v, uint32_t **bytes, int window, int rank)
-{
-    memset(&bytes[window][(size_t)rank * v->window_bytes[window]], 0,
-           (size_t)v->window_bytes[window] * sizeof(**bytes));
-}
-
-/* A block of `bytes` at `offset` of the input, whose first byte is byte `source` of the rank's. */
-static void renew_block(const struct verifier *v, int call, uint32_t part, int rank,
-                        uint32_t *input, uint64_t offset, uint64_t bytes, uint64_t source)
-{
-    const struct cecl_call *c = cecl_plan_part(verify_plan(v, call, rank), part);
-    const uint64_t pitch = c->in_place ? c->shape.recv_pitch : c->shape.send_pitch;
-    for (uint64_t i = 0; i < bytes; i++)
-        input[offset + cecl_offset_within(c, pitch, i)] = tag_of(v, call, part, rank, source + i);
-}
-
-static void renew_input(const struct verifier *v, int call, uint32_t part, int rank)
-{
-    const struct cecl_call *c = cecl_plan_part(verify_plan(v, call, rank), part);
-    const int send = cecl_window_of(CECL_WINDOW_SEND, part),
-              recv = cecl_window_of(CECL_WINDOW_RECV, part);
-    uint32_t *input = verify_tags(v, c->in_place ? recv : send, rank);
-    if (cecl_is_variable(c)) { /* has both buffers; in place, its own block stands */
-        for (uint64_t i = 0; i < verify_send_bytes(c, rank); i++)
-            verify_tags(v, send, rank)[i] = tag_of(v, call, part, rank, i);
-        for (uint64_t i = 0; c->in_place && i < cecl_sent_bytes(c, rank); i++)
-            verify_tags(v, recv, rank)[cecl_received_offset(c, rank) + i] =
-                tag_of(v, call, part, rank, cecl_sent_offset(c, rank) + i);
-    } else if (c->op == ceclOpAllGather) {
-        renew_block(v, call, part, rank, input, c->in_place ? cecl_block_offset(c, rank) : 0,
-                    cecl_block_bytes(c, rank), 0);
-    } else {
-        for (int to = 0; to < v->nranks; to++)
-            renew_block(v, call, part, rank, input,
-                        c->in_place ? cecl_block_offset(c, to) : cecl_send_offset(c, to), c->bytes,
-                        (uint64_t)to * c->bytes);
-    }
-}
-
-/* New input, and an output that holds nothing of worth. */
-static void renew_data(struct verifier *v, int call, int rank)
-{
-    const struct cecl_plan *plan = verify_plan(v, call, rank);
-    for (uint32_t part = 0; part < cecl_plan_parts(plan); part++) {
-        const int send = cecl_window_of(CECL_WINDOW_SEND, part),
-                  recv = cecl_window_of(CECL_WINDOW_RECV, part);
-        clear(v, v->tags, send, rank);
-        clear(v, v->tags, recv, rank);
-        clear(v, v->writes, recv, rank);
-        renew_input(v, call, part, rank);
-    }
-}
-
-/* The user may do with all buffers what they like: it counts as writing all of them. */
+/* The user, who knows of the main lane alone, may do with all buffers what they like: it counts as
+ * writing all of them. */
 static ceclResult_t users_turn(struct verifier *v, int rank)
 {
     struct verify_rank *me = &v->ranks[rank];
-    new_event(v, rank);
+    const int actor = verify_actor(v, rank, CECL_LANE_MAIN);
+    new_event(v, actor, UINT32_MAX);
     for (int w = 0; w < v->nwindows; w++)
-        if (w % CECL_WINDOW_COUNT != CECL_WINDOW_STAGING && v->window_bytes[w] > 0)
-            CECL_TRY(note(v, w, rank, 0, v->window_bytes[w], rank, true));
-    if (me->call > 0 && check_output(v, me->call - 1, rank) != ceclSuccess && !v->wrong_data) {
+        if (w % CECL_WINDOW_COUNT != CECL_WINDOW_STAGING && v->window_bytes[w] > 0) {
+            const struct cecl_place all = {.window = (uint16_t)w, .rank = (uint16_t)rank};
+            CECL_TRY(note(v, &all, 0, v->window_bytes[w], actor, true));
+        }
+    if (me->call > 0 && verify_output(v, me->call - 1, rank) != ceclSuccess && !v->wrong_data) {
         v->wrong_data = true; /* the walk goes on: the cause may be a race that shows later */
         cecl_keep_message(v->words);
     }
     if (me->call < v->ncalls)
-        renew_data(v, me->call, rank);
+        verify_renew(v, me->call, rank);
     else
         me->done = true;
     me->begun = true;
+    for (int lane = 0; lane < v->nlanes; lane++) {
+        struct verify_actor *a = &v->actors[verify_actor(v, rank, lane)];
+        a->step = 0;
+        a->before = a->nevents;
+    }
     return ceclSuccess;
 }
 
 /* ---- steps */
 
-static size_t flag_of(const struct verifier *v, int holder, int writer)
+/* The flag at `holder` that a lane of `writer` raises. */
+static size_t flag_of(const struct verifier *v, int holder, int writer, uint32_t lane)
 {
-    return (size_t)holder * (size_t)v->nranks + (size_t)writer;
+    return ((size_t)holder * (size_t)v->nranks + (size_t)writer) * (size_t)v->nlanes + lane;
 }
 
-static uint32_t *signal_at(const struct verifier *v, int holder, int writer, uint64_t value)
+static uint32_t *signal_at(const struct verifier *v, size_t flag, uint64_t value)
 {
-    return &v->signals[flag_of(v, holder, writer) * (size_t)(v->base[v->ncalls] + 1) +
-                       (size_t)value];
+    return &v->signals[flag * (size_t)(v->most_phases + 1) + (size_t)value];
 }
 
-static ceclResult_t do_signal(struct verifier *v, int rank, const struct cecl_step *step)
+static ceclResult_t do_signal(struct verifier *v, int rank, const struct cecl_step *step,
+                              uint32_t at)
 {
-    struct verify_rank *me = &v->ranks[rank];
-    const uint64_t value = v->base[me->call] + step->phase;
-    uint64_t *highest = &v->highest[flag_of(v, step->peer, rank)];
-    if (value <= *highest)
+    const int actor = verify_actor(v, rank, step->lane);
+    const uint64_t value = verify_base(v, v->ranks[rank].call, step->lane) + step->phase;
+    const size_t flag = flag_of(v, step->peer, rank, step->lane);
+    if (value <= v->highest[flag])
         return VERIFY_FAULT("call %d, rank %d, step %" PRIu32
                             ": the flag at rank %u does not grow: phase %" PRIu32 " again",
-                            me->call, rank, me->step, step->peer, step->phase);
-    *highest = value;
-    new_event(v, rank);
-    *signal_at(v, step->peer, rank, value) = me->nevents;
+                            v->ranks[rank].call, rank, at, step->peer, step->phase);
+    v->highest[flag] = value;
+    new_event(v, actor, at);
+    *signal_at(v, flag, value) = v->actors[actor].nevents;
     return ceclSuccess;
 }
 
-/* The event of `peer` that ends the wait, or 0 while it has not come. */
+/* The event that ends the wait, or 0 while it has not come. */
 static uint32_t awaited(const struct verifier *v, int rank, const struct cecl_step *step)
 {
-    const uint64_t value = v->base[v->ranks[rank].call] + step->phase;
-    for (uint64_t x = value; x <= v->highest[flag_of(v, rank, step->peer)]; x++)
-        if (*signal_at(v, rank, step->peer, x))
-            return *signal_at(v, rank, step->peer, x);
+    const uint64_t value = verify_base(v, v->ranks[rank].call, (int)step->first) + step->phase;
+    const size_t flag = flag_of(v, rank, step->peer, step->first);
+    for (uint64_t x = value; x <= v->highest[flag]; x++)
+        if (*signal_at(v, flag, x))
+            return *signal_at(v, flag, x);
     return 0;
 }
 
-static void do_wait(struct verifier *v, int rank, const struct cecl_step *step, uint32_t event)
+/* The last event of the other lane of what stands before step `at`, or that before the call; false
+ * while it has not come so far. */
+static bool other_lane(const struct verifier *v, int rank, const struct cecl_plan *plan,
+                       uint32_t at, uint32_t *event)
 {
-    uint32_t *mine = new_event(v, rank);
-    const uint32_t *theirs = verify_clock(v, step->peer, event);
-    for (int r = 0; r < v->nranks; r++)
-        if (theirs[r] > mine[r])
-            mine[r] = theirs[r];
+    const struct verify_actor *other =
+        &v->actors[verify_actor(v, rank, (int)plan->steps[at].first)];
+    *event = other->before;
+    for (uint32_t s = 0; s < at; s++)
+        if (plan->steps[s].lane == plan->steps[at].first) {
+            if (s >= other->step)
+                return false;
+            ++*event; /* each step is an event */
+        }
+    return true;
 }
 
-static ceclResult_t do_row(struct verifier *v, int rank, const struct cecl_copy *copy, uint64_t row)
+static ceclResult_t do_row(struct verifier *v, int actor, const struct cecl_copy *copy,
+                           uint64_t row)
 {
     const uint64_t to = copy->dst.offset + row * copy->dst_pitch,
                    from = copy->src.offset + row * copy->src_pitch;
-    CECL_TRY(note(v, copy->src.window, copy->src.rank, from, copy->bytes, rank, false));
-    CECL_TRY(note(v, copy->dst.window, copy->dst.rank, to, copy->bytes, rank, true));
+    CECL_TRY(note(v, &copy->src, from, copy->bytes, actor, false));
+    CECL_TRY(note(v, &copy->dst, to, copy->bytes, actor, true));
     memmove(verify_tags(v, copy->dst.window, copy->dst.rank) + to,
             verify_tags(v, copy->src.window, copy->src.rank) + from,
             (size_t)copy->bytes * sizeof(uint32_t));
@@ -237,13 +157,87 @@ static ceclResult_t do_row(struct verifier *v, int rank, const struct cecl_copy 
     return ceclSuccess;
 }
 
-static ceclResult_t do_copies(struct verifier *v, int rank, const struct cecl_plan *plan,
+static ceclResult_t do_copies(struct verifier *v, int actor, const struct cecl_plan *plan,
                               const struct cecl_step *step)
 {
-    new_event(v, rank);
     for (uint32_t i = 0; i < step->count; i++)
         for (uint64_t row = 0; row < plan->copies[step->first + i].rows; row++)
-            CECL_TRY(do_row(v, rank, &plan->copies[step->first + i], row));
+            CECL_TRY(do_row(v, actor, &plan->copies[step->first + i], row));
+    return ceclSuccess;
+}
+
+static bool is_same(const struct cecl_place *a, const struct cecl_place *b)
+{
+    return a->window == b->window && a->rank == b->rank && a->offset == b->offset;
+}
+
+static ceclResult_t do_reduction(struct verifier *v, int actor, const struct cecl_plan *plan,
+                                 const struct cecl_reduce *reduce)
+{
+    const struct cecl_place *src = &plan->sources[reduce->first], *dst = &reduce->dst;
+    uint32_t *result = verify_tags(v, dst->window, dst->rank) + dst->offset;
+    uint32_t *writes = verify_writes(v, dst->window, dst->rank) + dst->offset;
+    for (uint32_t s = 0; s < reduce->nsrc; s++)
+        if (!is_same(&src[s], dst)) /* where it is, each element is read before it is written */
+            CECL_TRY(note(v, &src[s], src[s].offset, reduce->bytes, actor, false));
+    CECL_TRY(note(v, dst, dst->offset, reduce->bytes, actor, true));
+    for (uint64_t b = 0; b < reduce->bytes; b++) {
+        uint32_t tag = verify_tags(v, src[0].window, src[0].rank)[src[0].offset + b];
+        for (uint32_t s = 1; s < reduce->nsrc; s++)
+            tag =
+                verify_combine(tag, verify_tags(v, src[s].window, src[s].rank)[src[s].offset + b]);
+        result[b] = tag;
+        writes[b]++;
+    }
+    return ceclSuccess;
+}
+
+/* One step of a rank; *stuck: it has to wait. */
+static ceclResult_t do_step(struct verifier *v, int rank, const struct cecl_plan *plan, uint32_t at,
+                            bool *stuck)
+{
+    const struct cecl_step *step = &plan->steps[at];
+    const int actor = verify_actor(v, rank, step->lane);
+    uint32_t event;
+    *stuck = false;
+    switch ((enum cecl_step_kind)step->kind) {
+    case CECL_STEP_SIGNAL: return do_signal(v, rank, step, at);
+    case CECL_STEP_WAIT:
+        event = awaited(v, rank, step);
+        *stuck = event == 0;
+        if (!*stuck)
+            join(v, new_event(v, actor, at), verify_actor(v, step->peer, (int)step->first), event);
+        return ceclSuccess;
+    case CECL_STEP_AFTER:
+        *stuck = !other_lane(v, rank, plan, at, &event);
+        if (!*stuck)
+            join(v, new_event(v, actor, at), verify_actor(v, rank, (int)step->first), event);
+        return ceclSuccess;
+    case CECL_STEP_COPY: new_event(v, actor, at); return do_copies(v, actor, plan, step);
+    case CECL_STEP_REDUCE:
+        new_event(v, actor, at);
+        for (uint32_t i = 0; i < step->count; i++)
+            CECL_TRY(do_reduction(v, actor, plan, &plan->reductions[step->first + i]));
+        return ceclSuccess;
+    }
+    return ceclSuccess; /* form knows of no other */
+}
+
+/* Takes a lane as far as it can go in this call. */
+static ceclResult_t advance_lane(struct verifier *v, int rank, int lane, bool *moved)
+{
+    struct verify_actor *me = &v->actors[verify_actor(v, rank, lane)];
+    const struct cecl_plan *plan = verify_plan(v, v->ranks[rank].call, rank);
+    bool stuck = false;
+    while (me->step < plan->nsteps) {
+        if (plan->steps[me->step].lane == lane) {
+            CECL_TRY(do_step(v, rank, plan, me->step, &stuck));
+            if (stuck)
+                return ceclSuccess;
+        }
+        me->step++;
+        *moved = true;
+    }
     return ceclSuccess;
 }
 
@@ -252,33 +246,38 @@ static ceclResult_t advance(struct verifier *v, int rank, bool *moved)
 {
     struct verify_rank *me = &v->ranks[rank];
     while (!me->done) {
+        bool over = true;
         if (!me->begun) {
             CECL_TRY(users_turn(v, rank));
             *moved = true;
             continue;
         }
-        const struct cecl_plan *plan = verify_plan(v, me->call, rank);
-        if (me->step == plan->nsteps) {
-            me->call++;
-            me->step = 0;
-            me->begun = false;
-            continue;
+        for (int lane = 0; lane < v->nlanes; lane++) {
+            CECL_TRY(advance_lane(v, rank, lane, moved));
+            over = over && v->actors[verify_actor(v, rank, lane)].step ==
+                               verify_plan(v, me->call, rank)->nsteps;
         }
-        const struct cecl_step *step = &plan->steps[me->step];
-        if (step->kind == CECL_STEP_WAIT) {
-            const uint32_t event = awaited(v, rank, step);
-            if (!event)
-                return ceclSuccess;
-            do_wait(v, rank, step, event);
-        } else if (step->kind == CECL_STEP_SIGNAL) {
-            CECL_TRY(do_signal(v, rank, step));
-        } else {
-            CECL_TRY(do_copies(v, rank, plan, step));
-        }
-        me->step++;
-        *moved = true;
+        if (!over)
+            return ceclSuccess;
+        me->call++;
+        me->begun = false;
     }
     return ceclSuccess;
+}
+
+/* What a rank that did not come to its end is waiting for. */
+static ceclResult_t report_deadlock(const struct verifier *v, int rank)
+{
+    const struct cecl_plan *plan = verify_plan(v, v->ranks[rank].call, rank);
+    uint32_t at = plan->nsteps;
+    for (int lane = 0; lane < v->nlanes; lane++) {
+        const uint32_t step = v->actors[verify_actor(v, rank, lane)].step;
+        if (step < plan->nsteps && (at == plan->nsteps || plan->steps[at].kind == CECL_STEP_AFTER))
+            at = step;
+    }
+    return VERIFY_FAULT("deadlock: call %d, rank %d, step %" PRIu32
+                        " waits for rank %u to come to phase %" PRIu32,
+                        v->ranks[rank].call, rank, at, plan->steps[at].peer, plan->steps[at].phase);
 }
 
 ceclResult_t verify_run(struct verifier *v)
@@ -288,14 +287,8 @@ ceclResult_t verify_run(struct verifier *v)
         for (int r = 0; r < v->nranks; r++)
             CECL_TRY(advance(v, r, &moved));
     }
-    for (int r = 0; r < v->nranks; r++) {
-        const struct verify_rank *me = &v->ranks[r];
-        if (!me->done) {
-            const struct cecl_step *step = &verify_plan(v, me->call, r)->steps[me->step];
-            return VERIFY_FAULT("deadlock: call %d, rank %d, step %" PRIu32
-                                " waits for rank %u to come to phase %" PRIu32,
-                                me->call, r, me->step, step->peer, step->phase);
-        }
-    }
+    for (int r = 0; r < v->nranks; r++)
+        if (!v->ranks[r].done)
+            return report_deadlock(v, r);
     return ceclSuccess;
 }

@@ -43,6 +43,8 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "back to write)")                                                                            \
     X(INIT_TIMEOUT_MS, "CECL_INIT_TIMEOUT_MS", INT, OWN, "60000", "", "1..86400000",               \
       "bound of every wait while a communicator is made, ms; read by ceclGetUniqueId too")         \
+    X(MAX_SMS, "CECL_MAX_SMS", INT, EQUAL, "-", "what measurements chose", "1..1024",              \
+      "most SMs that the kernel of a reduction may take; results do not depend on it")             \
     X(POOL_BYTES, "CECL_POOL_BYTES", BYTES, EQUAL, "-", "the smallest GPU's memory; host 4G",      \
       "1M..16T", "address range reserved for one rank's symmetric pool, bytes")                    \
     X(SEGMENT_BYTES, "CECL_SEGMENT_BYTES", BYTES, EQUAL, "-", "64M; host 1M", "4K..1T",            \
@@ -53,7 +55,7 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "the first that is up and no loopback, else that", "interface name",                         \
       "network interface on which the listener of ceclGetUniqueId is; only that call reads it")    \
     X(STAGING_BYTES, "CECL_STAGING_BYTES", BYTES, EQUAL, "-", "64M; host 256K", "4K..64G",         \
-      "staging memory for all-to-all, gather, scatter, bytes a rank")                              \
+      "staging memory for all-to-all, gather, scatter and reductions, bytes a rank")               \
     X(TIMEOUT_MS, "CECL_TIMEOUT_MS", INT, EQUAL, "-", "30000", "0..86400000",                      \
       "bound of every wait on peers, ms; 0: none")
 

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "../reduce_inputs.h"
-#include "reference_number.h"
+#include "../reference_number.h"
 #include "sm/number.h"
 
 static float from_bits(int format, uint32_t bits)

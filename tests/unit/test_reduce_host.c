@@ -12,118 +12,11 @@
 
 #include <cmocka.h>
 
-#include "../reduce_inputs.h"
-#include "reference_number.h"
+#include "../reduce_reference.h"
 
 #define SOURCES 9
 #define ROOM 16384 /* bytes of a buffer */
 #define GUARD 0x5a
-
-static uint64_t read_element(const void *at, unsigned bytes)
-{
-    uint64_t element = 0;
-    memcpy(&element, at, bytes);
-    return element;
-}
-
-/* ---- one element's reference */
-
-static uint64_t integer_step(ceclDataType_t type, ceclRedOp_t op, uint64_t a, uint64_t x)
-{
-    const unsigned unused = 64 - 8 * formats[type].bytes;
-    const int64_t sa = (int64_t)(a << unused) >> unused, sx = (int64_t)(x << unused) >> unused;
-    const int is_signed = type == ceclInt8 || type == ceclInt32 || type == ceclInt64;
-    const int less = is_signed ? sx < sa : x < a;
-    switch (op) {
-    case ceclSum: return (a + x) << unused >> unused;
-    case ceclProd: return (a * x) << unused >> unused;
-    case ceclMax: return less ? a : x;
-    default: return less ? x : a;
-    }
-}
-
-/* Whether x comes before a, as min and max see it. */
-static int before(double x, double a)
-{
-    return x < a || (x == 0 && a == 0 && signbit(x) && !signbit(a));
-}
-
-static double float_step(int is_double, ceclRedOp_t op, double a, double x)
-{
-    volatile float fa = (float)a, fx = (float)x, f = 0; /* each step is rounded to fp32 */
-    volatile double d = 0;
-    if (op == ceclMax || op == ceclMin) {
-        if (isnan(a) || isnan(x))
-            return (double)NAN;
-        return before(x, a) == (op == ceclMin) ? x : a;
-    }
-    if (is_double) {
-        d = op == ceclProd ? a * x : a + x;
-        return d;
-    }
-    f = op == ceclProd ? fa * fx : fa + fx;
-    return (double)f;
-}
-
-static int small_format(ceclDataType_t type)
-{
-    return type == ceclFloat16      ? FP16
-           : type == ceclBfloat16   ? BF16
-           : type == ceclFloat8e4m3 ? E4M3
-                                    : E5M2;
-}
-
-static double float_value(ceclDataType_t type, uint64_t bits)
-{
-    float f;
-    double d;
-    const uint32_t low = (uint32_t)bits;
-    memcpy(&f, &low, sizeof(f));
-    memcpy(&d, &bits, sizeof(d));
-    return type == ceclFloat64   ? d
-           : type == ceclFloat32 ? (double)f
-                                 : reference_value(small_format(type), low);
-}
-
-static uint64_t float_bits(ceclDataType_t type, double value)
-{
-    uint64_t bits;
-    const float f = (float)value;
-    uint32_t low;
-    memcpy(&bits, &value, sizeof(bits));
-    memcpy(&low, &f, sizeof(low));
-    if (type == ceclFloat64)
-        return isnan(value) ? 0x7fffffffffffffffu : bits;
-    if (type == ceclFloat32)
-        return isnan(value) ? 0x7fffffffu : low;
-    return reference_narrow(small_format(type), f);
-}
-
-static uint64_t expected_element(const struct cecl_reduction *r, uint64_t i)
-{
-    const unsigned bytes = formats[r->type].bytes;
-    uint64_t bits = read_element((const char *)r->src[0] + i * bytes, bytes);
-    double value = 0;
-    const int is_float = formats[r->type].fraction > 0, is_double = r->type == ceclFloat64;
-    if (is_float)
-        value = float_value(r->type, bits);
-    for (uint32_t s = 1; s < r->nsrc; s++) {
-        const uint64_t next = read_element((const char *)r->src[s] + i * bytes, bytes);
-        if (is_float)
-            value = float_step(is_double, r->op, value, float_value(r->type, next));
-        else
-            bits = integer_step(r->type, r->op, bits, next);
-    }
-    if (!is_float)
-        return bits;
-    if (r->op == ceclAvg && r->divisor > 1) {
-        volatile float f = (float)value;
-        volatile double d = value / r->divisor;
-        f = f / (float)r->divisor;
-        value = is_double ? d : (double)f;
-    }
-    return float_bits(r->type, value);
-}
 
 /* ---- buffers, and one comparison */
 

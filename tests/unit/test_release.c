@@ -96,7 +96,7 @@ static void *stop_after(void *argument)
 {
     ceclComm_t comm = argument;
     const _Atomic uint32_t *flag =
-        (_Atomic uint32_t *)cecl_engine_flag(&comm->engine, 0, comm->rank);
+        (_Atomic uint32_t *)cecl_engine_flag(&comm->engine, 0, comm->rank, 0);
     uint16_t last = (uint16_t)(*flag >> 16);
     for (uint32_t phases = 0; phases < 33500;) {
         const uint16_t now = (uint16_t)(*flag >> 16);
@@ -314,7 +314,7 @@ static void peers_hear_why_a_call_failed(void **state)
 static int phases_told(int holder, int writer, uint32_t first)
 {
     const struct cecl_engine *engine = &comms[holder]->engine;
-    const uint32_t flag = *(_Atomic uint32_t *)cecl_engine_flag(engine, holder, writer);
+    const uint32_t flag = *(_Atomic uint32_t *)cecl_engine_flag(engine, holder, writer, 0);
     return (int16_t)(uint16_t)((flag >> 16) - (first & 0xffff));
 }
 

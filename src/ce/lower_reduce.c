@@ -1,0 +1,278 @@
+/* Reduce-scatter, all-reduce, reduce. Every rank reduces one block, for all ranks: its own. Peers'
+ * parts of it come by copy engine into its staging, in chunks, and SMs do no more than add up what
+ * lies in their own memory; while they do, the next chunk is on its way.
+ *
+ *     main | barrier | for each chunk k: once peers have reduced chunk k - SLOTS:
+ *          |   chunk k of my block p -> its slot in p's staging, for all p; signal "it is there"
+ *     side | for each chunk k: once it is there from all: reduce it; signal "its slot is free"
+ *
+ * That is a reduce-scatter. An all-reduce then pushes each reduced chunk to everyone's recvbuff, a
+ * reduce to the root's, behind the copies of the chunk that follows:
+ *
+ *     main | ... chunk k + 1 -> staging | after side | reduced chunk k -> recvbuffs | ... | barrier |
+ *
+ * A reduced chunk stands in the rank's own recvbuff but for a reduce, whose recvbuff is the root's
+ * alone: there it stands in staging until it is sent. With one chunk all of it is one lane:
+ *
+ *     main | barrier | my block p -> p's staging, for all p | barrier | reduce | -> recvbuffs | barrier |
+ *
+ * A small all-reduce sends all to all, and everyone reduces everything: one exchange less.
+ *
+ * Where sendbuff is symmetric, SMs may read it at the peers instead:
+ *
+ *     main | barrier | reduce my block out of all sendbuffs | -> recvbuffs | barrier |
+ *
+ * In place the recvbuff is the input: what is pushed over a block p at a peer was its part of p's
+ * block, which has arrived at p before p could reduce it. */
+#include <inttypes.h>
+
+#include "ce/lowering.h"
+
+/* Chunks that may be under way: one arrives, one is reduced, one waits for either. */
+#define SLOTS 3u
+
+/* How a call goes in chunks. */
+struct chunks {
+    uint64_t bytes; /* of a block at a time */
+    uint64_t count;
+    uint64_t slot;    /* bytes of staging that a chunk takes: of all senders, */
+    uint64_t results; /* and where in a slot the reduced chunk of a reduce stands */
+};
+
+static uint64_t block_begin(const struct cecl_call *call, int block)
+{
+    return (uint64_t)block * call->bytes;
+}
+
+/* Bytes [first, ...) of a block of which `most` are wanted, as far as it has them. */
+static uint64_t bytes_of(const struct cecl_call *call, int block, uint64_t first, uint64_t most)
+{
+    const uint64_t begin = block_begin(call, block) + first;
+    const uint64_t in_block = first < call->bytes ? call->bytes - first : 0;
+    const uint64_t in_all = begin < call->total ? call->total - begin : 0;
+    const uint64_t left = in_block < in_all ? in_block : in_all;
+    return left < most ? left : most;
+}
+
+static struct cecl_place input_at(const struct cecl_call *call, int rank, int block, uint64_t first)
+{
+    return cecl_place_at(call->in_place ? CECL_WINDOW_RECV : CECL_WINDOW_SEND, rank,
+                         block_begin(call, block) + first);
+}
+
+/* Where a rank's result stands: of a reduce-scatter out of place its recvbuff holds that block only. */
+static struct cecl_place output_at(const struct cecl_call *call, int rank, int block,
+                                   uint64_t first)
+{
+    const bool alone = call->op == ceclOpReduceScatter && !call->in_place;
+    return cecl_place_at(CECL_WINDOW_RECV, rank, (alone ? 0 : block_begin(call, block)) + first);
+}
+
+static struct cecl_place staging_at(const struct cecl_call *call, int rank, uint64_t offset)
+{
+    return cecl_place_at(CECL_WINDOW_STAGING, rank, call->staging_offset + offset);
+}
+
+/* A sender's place in a receiver's staging: ranks but the receiver, in order. */
+static uint64_t sender_place(int sender, int receiver, uint64_t bytes)
+{
+    return (uint64_t)(sender - (sender > receiver)) * bytes;
+}
+
+static bool has_results(const struct cecl_call *call)
+{
+    return call->op == ceclOpReduce && call->rank != call->root;
+}
+
+static ceclResult_t chunks_of(const struct cecl_call *call, struct chunks *chunks)
+{
+    const uint64_t places = (uint64_t)call->nranks - (call->op != ceclOpReduce); /* of a slot */
+    const uint64_t align = call->element > CECL_PIECE_ALIGN ? call->element : CECL_PIECE_ALIGN;
+    uint64_t most = call->staging_bytes / places; /* one chunk, one slot */
+    if (call->bytes > most || call->bytes > call->chunk) {
+        most = call->staging_bytes / SLOTS / places;
+        most = most < call->chunk ? most : call->chunk;
+    }
+    most -= most % (most >= align ? align : call->element);
+    if (most == 0)
+        return cecl_fail(ceclInvalidUsage,
+                         "stagingBytes (CECL_STAGING_BYTES) %" PRIu64
+                         ": a reduction among %d ranks needs %" PRIu64 " at least",
+                         call->staging_bytes, call->nranks, SLOTS * places * call->element);
+    chunks->bytes = most < call->bytes ? most : call->bytes;
+    chunks->count = (call->bytes + chunks->bytes - 1) / chunks->bytes;
+    chunks->slot = places * chunks->bytes;
+    chunks->results = ((uint64_t)call->nranks - 1) * chunks->bytes;
+    return ceclSuccess;
+}
+
+static uint64_t slot_at(const struct chunks *chunks, uint64_t k)
+{
+    return k % SLOTS * chunks->slot;
+}
+
+/* Chunk k of my part of every peer's block, to its staging. */
+static void send_parts(const struct cecl_call *call, struct cecl_plan *plan,
+                       const struct chunks *chunks, uint64_t k)
+{
+    const uint64_t first = k * chunks->bytes;
+    for (int i = 1; i < call->nranks; i++) {
+        const int peer = cecl_peer_after(call, i);
+        const uint64_t bytes = bytes_of(call, peer, first, chunks->bytes);
+        if (bytes > 0)
+            cecl_plan_copy(
+                plan,
+                staging_at(call, peer,
+                           slot_at(chunks, k) + sender_place(call->rank, peer, chunks->bytes)),
+                input_at(call, call->rank, peer, first), bytes);
+    }
+}
+
+static struct cecl_place result_at(const struct cecl_call *call, const struct chunks *chunks,
+                                   uint64_t k)
+{
+    return has_results(call) ? staging_at(call, call->rank, slot_at(chunks, k) + chunks->results)
+                             : output_at(call, call->rank, call->rank, k * chunks->bytes);
+}
+
+static void reduce_chunk(const struct cecl_call *call, struct cecl_plan *plan,
+                         const struct chunks *chunks, uint64_t k)
+{
+    const int me = call->rank;
+    const uint64_t first = k * chunks->bytes, bytes = bytes_of(call, me, first, chunks->bytes);
+    struct cecl_place sources[CECL_MAX_RANKS];
+    for (int r = 0; r < call->nranks; r++)
+        sources[r] =
+            r == me ? input_at(call, me, me, first)
+                    : staging_at(call, me, slot_at(chunks, k) + sender_place(r, me, chunks->bytes));
+    if (bytes > 0)
+        cecl_plan_reduce(plan, result_at(call, chunks, k), sources, (uint32_t)call->nranks, bytes);
+}
+
+/* What this rank reduced, to those who want it: all, or the root. */
+static void send_result(const struct cecl_call *call, struct cecl_plan *plan,
+                        struct cecl_place result, uint64_t first, uint64_t most)
+{
+    const uint64_t bytes = bytes_of(call, call->rank, first, most);
+    for (int i = 1; i < call->nranks && bytes > 0; i++) {
+        const int peer = cecl_peer_after(call, i);
+        if (call->op == ceclOpAllReduce || (call->op == ceclOpReduce && peer == call->root))
+            cecl_plan_copy(plan, output_at(call, peer, call->rank, first), result, bytes);
+    }
+}
+
+static void send_chunk(const struct cecl_call *call, struct cecl_plan *plan,
+                       const struct chunks *chunks, uint64_t k)
+{
+    send_result(call, plan, result_at(call, chunks, k), k * chunks->bytes, chunks->bytes);
+}
+
+/* The side lane's turn: chunk k has come from all by main phase `arrived`. */
+static void side_turn(const struct cecl_call *call, struct cecl_plan *plan,
+                      const struct chunks *chunks, uint64_t k, uint32_t arrived)
+{
+    cecl_plan_on(plan, CECL_LANE_SIDE);
+    /* Once for the inputs, an order that flags give too, but CUDA knows of none by them; and where a
+     * result is replaced, which was sent by then. */
+    if (k == 0 || (call->op == ceclOpReduce && k >= SLOTS))
+        cecl_plan_after_other(plan);
+    cecl_plan_wait_all(plan, CECL_LANE_MAIN, arrived);
+    reduce_chunk(call, plan, chunks, k);
+    if (k + SLOTS < chunks->count)
+        cecl_plan_signal_all(plan);
+    cecl_plan_on(plan, CECL_LANE_MAIN);
+}
+
+static void in_chunks(const struct cecl_call *call, struct cecl_plan *plan,
+                      const struct chunks *chunks)
+{
+    const bool sends = call->op != ceclOpReduceScatter;
+    cecl_plan_barrier(plan);
+    for (uint64_t k = 0; k < chunks->count; k++) {
+        if (k >= SLOTS)
+            cecl_plan_wait_all(plan, CECL_LANE_SIDE, (uint32_t)(k - SLOTS + 1));
+        send_parts(call, plan, chunks, k);
+        const uint32_t arrived = cecl_plan_signal_all(plan);
+        if (sends && k > 0) {
+            cecl_plan_after_other(plan);
+            send_chunk(call, plan, chunks, k - 1);
+        }
+        side_turn(call, plan, chunks, k, arrived);
+    }
+    cecl_plan_after_other(plan);
+    if (sends) {
+        send_chunk(call, plan, chunks, chunks->count - 1);
+        cecl_plan_barrier(plan);
+    }
+}
+
+static void at_once(const struct cecl_call *call, struct cecl_plan *plan,
+                    const struct chunks *chunks)
+{
+    cecl_plan_barrier(plan);
+    send_parts(call, plan, chunks, 0);
+    cecl_plan_barrier(plan);
+    reduce_chunk(call, plan, chunks, 0);
+    if (call->op != ceclOpReduceScatter) {
+        send_chunk(call, plan, chunks, 0);
+        cecl_plan_barrier(plan);
+    }
+}
+
+/* All of an input in every peer's staging; everyone reduces all. */
+static void everyone_reduces(const struct cecl_call *call, struct cecl_plan *plan)
+{
+    const int me = call->rank;
+    struct cecl_place sources[CECL_MAX_RANKS];
+    cecl_plan_barrier(plan);
+    for (int i = 1; i < call->nranks; i++) {
+        const int peer = cecl_peer_after(call, i);
+        cecl_plan_copy(plan, staging_at(call, peer, sender_place(me, peer, call->total)),
+                       input_at(call, me, 0, 0), call->total);
+    }
+    cecl_plan_barrier(plan);
+    for (int r = 0; r < call->nranks; r++)
+        sources[r] = r == me ? input_at(call, me, 0, 0)
+                             : staging_at(call, me, sender_place(r, me, call->total));
+    cecl_plan_reduce(plan, output_at(call, me, 0, 0), sources, (uint32_t)call->nranks, call->total);
+}
+
+static void read_at_peers(const struct cecl_call *call, struct cecl_plan *plan)
+{
+    const int me = call->rank;
+    const uint64_t bytes = bytes_of(call, me, 0, UINT64_MAX);
+    struct cecl_place sources[CECL_MAX_RANKS];
+    cecl_plan_barrier(plan);
+    for (int r = 0; r < call->nranks; r++)
+        sources[r] = input_at(call, r, me, 0);
+    if (bytes > 0)
+        cecl_plan_reduce(plan, output_at(call, me, me, 0), sources, (uint32_t)call->nranks, bytes);
+    send_result(call, plan, output_at(call, me, me, 0), 0, UINT64_MAX);
+    cecl_plan_barrier(plan);
+}
+
+ceclResult_t cecl_lower_reduction(const struct cecl_call *call, struct cecl_plan *plan)
+{
+    struct chunks chunks;
+    const struct cecl_place input = input_at(call, call->rank, 0, 0);
+    if (call->nranks == 1) {
+        if (!call->in_place)
+            cecl_plan_reduce(plan, output_at(call, 0, 0, 0), &input, 1, call->total);
+        return ceclSuccess;
+    }
+    if (call->peers_read && call->op != ceclOpReduce) {
+        read_at_peers(call, plan);
+        return ceclSuccess;
+    }
+    if (call->op == ceclOpAllReduce && call->total <= call->one_shot &&
+        call->total <= call->staging_bytes / ((uint64_t)call->nranks - 1)) {
+        everyone_reduces(call, plan);
+        return ceclSuccess;
+    }
+    CECL_TRY(chunks_of(call, &chunks));
+    if (chunks.count == 1)
+        at_once(call, plan, &chunks);
+    else
+        in_chunks(call, plan, &chunks);
+    return ceclSuccess;
+}

@@ -1,0 +1,405 @@
+/* Reduce-scatter, all-reduce, reduce: every type and operation, in place and out of it, at once, in
+ * chunks and read at the peers, alone and in groups; compared to the bit with plain loops. And what
+ * they refuse. */
+#include "multi.h"
+
+#include <stdio.h>
+
+#include "../reduce_reference.h"
+
+#define MOST 3000 /* elements of a block */
+#define POISON 0x5A
+
+static ceclComm_t comm;
+static unsigned char *recv_buffer, *send_buffer, *host;
+static unsigned char *inputs[64]; /* of all ranks */
+static size_t room;               /* bytes of each */
+
+static void open_comm(const ceclConfig_t *config)
+{
+    comm = multi_comm(config);
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv_buffer, room));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&send_buffer, room));
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    room = (size_t)multi_nranks * MOST * 8 + 256;
+    host = malloc(room);
+    assert_non_null(host);
+    for (int r = 0; r < multi_nranks; r++)
+        assert_non_null(inputs[r] = malloc(room));
+    reference_start();
+    open_comm(NULL);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    free(host);
+    for (int r = 0; r < multi_nranks; r++)
+        free(inputs[r]);
+    multi_ok(NULL, ceclCommDestroy(comm));
+    return 0;
+}
+
+struct test_call {
+    ceclOp_t which;
+    ceclDataType_t type;
+    ceclRedOp_t op;
+    size_t count;
+    int root;
+    bool in_place;
+    size_t shift; /* elements into the buffers */
+    uint64_t seed;
+};
+
+static void draw(uint64_t *x, struct test_call *c)
+{
+    *c = (struct test_call){.which = (ceclOp_t)(ceclOpReduceScatter + random_bits(x) % 3),
+                            .type = (ceclDataType_t)(random_bits(x) % CECL_NUM_TYPES),
+                            .op = (ceclRedOp_t)(random_bits(x) % CECL_NUM_RED_OPS),
+                            .count =
+                                random_bits(x) % 3 ? random_bits(x) % 70 : random_bits(x) % MOST,
+                            .root = (int)(random_bits(x) % (uint64_t)multi_nranks),
+                            .in_place = random_bits(x) % 2,
+                            .shift = random_bits(x) % 3,
+                            .seed = random_bits(x)};
+    if (c->op == ceclAvg && formats[c->type].fraction == 0)
+        c->op = ceclSum;
+}
+
+static size_t bytes_of(const struct test_call *c)
+{
+    return formats[c->type].bytes;
+}
+
+/* Elements of sendbuff. */
+static size_t sent(const struct test_call *c)
+{
+    return c->which == ceclOpReduceScatter ? (size_t)multi_nranks * c->count : c->count;
+}
+
+static unsigned char *input_of(const struct test_call *c)
+{
+    return (c->in_place ? recv_buffer : send_buffer) + c->shift * bytes_of(c);
+}
+
+static unsigned char *output_of(const struct test_call *c)
+{
+    const bool inside = c->in_place && c->which == ceclOpReduceScatter;
+    return recv_buffer + (c->shift + (inside ? (size_t)multi_rank * c->count : 0)) * bytes_of(c);
+}
+
+static void fill(const struct test_call *c)
+{
+    for (int r = 0; r < multi_nranks; r++) {
+        uint64_t seed = c->seed + 77u * (uint64_t)r + 1;
+        random_fill(inputs[r], c->type, sent(c), &seed);
+    }
+    memset(host, POISON, room);
+    multi_put(comm, recv_buffer, host, room);
+    if (sent(c) > 0)
+        multi_put(comm, input_of(c), inputs[multi_rank], sent(c) * bytes_of(c));
+}
+
+static ceclResult_t make(const struct test_call *c, ceclStream_t stream)
+{
+    const void *send = input_of(c);
+    void *recv = output_of(c);
+    if (c->which == ceclOpReduceScatter)
+        return ceclReduceScatter(send, recv, c->count, c->type, c->op, comm, stream);
+    if (c->which == ceclOpAllReduce)
+        return ceclAllReduce(send, recv, c->count, c->type, c->op, comm, stream);
+    return ceclReduce(send, recv, c->count, c->type, c->op, c->root, comm, stream);
+}
+
+/* The result, and that nothing beside it was touched. In place only what is nobody's result may be
+ * looked at: parts of other ranks' blocks of an all-reduce are results too. */
+static void check(const struct test_call *c)
+{
+    const void *sources[64];
+    const struct cecl_reduction rule = {.src = sources,
+                                        .nsrc = (uint32_t)multi_nranks,
+                                        .type = c->type,
+                                        .op = c->op,
+                                        .divisor = (uint32_t)multi_nranks};
+    const size_t size = bytes_of(c);
+    const bool scatters = c->which == ceclOpReduceScatter;
+    const bool receives = c->which != ceclOpReduce || c->root == multi_rank;
+    const size_t first = scatters ? (size_t)multi_rank * c->count : 0;
+    const size_t at = (size_t)(output_of(c) - recv_buffer);
+    for (int r = 0; r < multi_nranks; r++)
+        sources[r] = inputs[r];
+    multi_get(comm, host, recv_buffer, room);
+    for (size_t i = 0; receives && i < c->count; i++) {
+        const uint64_t want = expected_element(&rule, first + i);
+        const uint64_t got = read_element(host + at + i * size, (unsigned)size);
+        if (want != got)
+            fail_msg("rank %d: %s of %s, call %d, %zu elements%s: element %zu is %#llx, not %#llx",
+                     multi_rank, op_names[c->op], formats[c->type].name, (int)c->which, c->count,
+                     c->in_place ? " in place" : "", i, (unsigned long long)got,
+                     (unsigned long long)want);
+    }
+    if (receives)
+        memset(host + at, POISON, c->count * size);
+    if (c->in_place && (scatters || !receives)) { /* the rest of the input is as it was */
+        const size_t begin = c->shift * size, own = first * size, end = sent(c) * size;
+        for (size_t b = 0; b < end; b++)
+            if (!scatters || b < own || b >= own + c->count * size)
+                assert_int_equal(host[begin + b], inputs[multi_rank][b]);
+        memset(host + begin, POISON, end);
+    }
+    for (size_t b = 0; b < room; b++)
+        if (host[b] != POISON)
+            fail_msg("rank %d: byte %zu beside the result was touched", multi_rank, b);
+}
+
+static void run_random(uint64_t x, int rounds)
+{
+    for (int round = 0; round < rounds; round++) {
+        struct test_call c;
+        draw(&x, &c);
+        fill(&c);
+        MPI_Barrier(MPI_COMM_WORLD);
+        multi_ok(comm, make(&c, NULL));
+        multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+        check(&c);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
+
+static void random_reductions_are_right(void **state)
+{
+    (void)state;
+    run_random(8, 250);
+}
+
+static void every_type_and_operation_is_right(void **state)
+{
+    (void)state;
+    for (int type = 0; type < CECL_NUM_TYPES; type++)
+        for (int op = 0; op < CECL_NUM_RED_OPS; op++) {
+            struct test_call c = {.which = (ceclOp_t)(ceclOpReduceScatter + (type + op) % 3),
+                                  .type = (ceclDataType_t)type,
+                                  .op = (ceclRedOp_t)op,
+                                  .count = 301,
+                                  .seed = (uint64_t)(type * 5 + op)};
+            if (c.op == ceclAvg && formats[type].fraction == 0)
+                continue;
+            fill(&c);
+            MPI_Barrier(MPI_COMM_WORLD);
+            multi_ok(comm, make(&c, NULL));
+            multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+            check(&c);
+            MPI_Barrier(MPI_COMM_WORLD);
+        }
+}
+
+static void reopen(int64_t staging)
+{
+    ceclConfig_t config = multi_config();
+    config.stagingBytes = staging;
+    multi_ok(NULL, ceclCommDestroy(comm));
+    open_comm(&config);
+}
+
+/* Three slots for chunks: many rounds for a block. */
+static void reductions_in_chunks_are_right(void **state)
+{
+    (void)state;
+    reopen(4096);
+    run_random(15, 200);
+}
+
+/* The same inputs, each way, on 1 SM and on many: the same bits, which are the reference's. */
+static void every_way_gives_the_same_bits(void **state)
+{
+    (void)state;
+    uint64_t x = 23;
+    for (int round = 0; round < 30; round++) {
+        struct test_call c;
+        draw(&x, &c);
+        for (int way = 0; way < 4; way++) {
+            ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+            options.direction = way % 2 ? CECL_DIRECTION_PULL : CECL_DIRECTION_PUSH;
+            options.maxSms = way < 2 ? 1 : 32;
+            multi_ok(comm, ceclSetOptions(comm, &options));
+            fill(&c);
+            MPI_Barrier(MPI_COMM_WORLD);
+            multi_ok(comm, make(&c, NULL));
+            multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+            check(&c);
+            MPI_Barrier(MPI_COMM_WORLD);
+        }
+    }
+}
+
+/* What nobody registered may be reduced from, and scattered to. */
+static void memory_of_no_pool_will_do(void **state)
+{
+    (void)state;
+    if (multi_on_gpus(comm))
+        skip(); /* test_other_memory has GPU memory of its own */
+    struct test_call c = {.which = ceclOpReduceScatter, .type = ceclInt32, .count = 500, .seed = 4};
+    unsigned char *plain = malloc(room);
+    assert_non_null(plain);
+    fill(&c);
+    memset(plain, POISON, room);
+    MPI_Barrier(MPI_COMM_WORLD);
+    multi_ok(comm, ceclReduceScatter(inputs[multi_rank], plain, c.count, c.type, c.op, comm, NULL));
+    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+    multi_put(comm, recv_buffer, plain, room);
+    check(&c);
+    free(plain);
+}
+
+/* An all-gather, reductions and an all-to-all in one group, on one stream. */
+static void reductions_in_groups_are_right(void **state)
+{
+    (void)state;
+    unsigned char *other = NULL, *back = NULL;
+    uint64_t x = 61;
+    const size_t block = 600;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&other, (size_t)multi_nranks * block));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&back, (size_t)multi_nranks * block));
+    for (int round = 0; round < 20; round++) {
+        struct test_call c;
+        draw(&x, &c);
+        fill(&c);
+        multi_fill(host, (uint64_t)round, multi_rank, block);
+        multi_put(comm, other + (size_t)multi_rank * block, host, block);
+        MPI_Barrier(MPI_COMM_WORLD);
+        multi_ok(comm, ceclGroupStart());
+        multi_ok(comm, make(&c, NULL));
+        multi_ok(comm, ceclAllGather(other + (size_t)multi_rank * block, other, block, ceclInt8,
+                                     comm, NULL));
+        multi_ok(comm, ceclAllReduce(back, back, block / 4, ceclInt32, ceclMax, comm, NULL));
+        multi_ok(comm, ceclGroupEnd());
+        multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+        check(&c);
+        multi_get(comm, host, other, (size_t)multi_nranks * block);
+        for (size_t i = 0; i < (size_t)multi_nranks * block; i++)
+            assert_int_equal(host[i], multi_byte((uint64_t)round, (int)(i / block), i % block));
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    multi_ok(comm, ceclMemFree(comm, other));
+    multi_ok(comm, ceclMemFree(comm, back));
+}
+
+/* Enqueued one behind the other, on two streams, in chunks: calls follow each other. */
+static void calls_that_follow_each_other_keep_their_order(void **state)
+{
+    (void)state;
+    const size_t count = 2000;
+    int32_t *values = (int32_t *)(void *)host;
+    ceclStream_t streams[2] = {NULL, NULL};
+    reopen(4096);
+    multi_ok(comm, ceclStreamCreate(comm, &streams[1]));
+    for (size_t i = 0; i < count; i++)
+        values[i] = 1;
+    multi_put(comm, recv_buffer, values, count * 4);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int turn = 0; turn < 6; turn++)
+        multi_ok(comm, ceclAllReduce(recv_buffer, recv_buffer, count, ceclInt32, ceclSum, comm,
+                                     streams[turn % 2]));
+    for (int s = 0; s < 2; s++)
+        multi_ok(comm, ceclStreamSynchronize(comm, streams[s]));
+    multi_get(comm, values, recv_buffer, count * 4);
+    int32_t want = 1;
+    for (int turn = 0; turn < 6; turn++)
+        want *= multi_nranks;
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(values[i], want);
+    multi_ok(comm, ceclStreamDestroy(comm, streams[1]));
+}
+
+static void bad_arguments_are_named(void **state)
+{
+    (void)state;
+    char *send = (char *)send_buffer, *recv = (char *)recv_buffer;
+    multi_refused(comm, ceclAllReduce(NULL, recv, 1, ceclInt32, ceclSum, comm, NULL),
+                  ceclInvalidArgument, "sendbuff: NULL");
+    multi_refused(comm, ceclReduceScatter(send, NULL, 1, ceclInt32, ceclSum, comm, NULL),
+                  ceclInvalidArgument, "recvbuff: NULL");
+    multi_refused(comm, ceclAllReduce(send, recv, 1, (ceclDataType_t)12, ceclSum, comm, NULL),
+                  ceclInvalidArgument, "12");
+    multi_refused(comm, ceclAllReduce(send, recv, 1, ceclInt32, (ceclRedOp_t)5, comm, NULL),
+                  ceclInvalidArgument, "5");
+    multi_refused(comm, ceclReduceScatter(send, recv, 1, ceclInt32, ceclAvg, comm, NULL),
+                  ceclInvalidArgument, "vg");
+    multi_refused(comm, ceclAllReduce(send + 2, recv, 1, ceclInt32, ceclSum, comm, NULL),
+                  ceclInvalidArgument, "not aligned to its elements of 4 bytes");
+    multi_refused(comm, ceclAllReduce(send, recv + 1, 1, ceclHalf, ceclSum, comm, NULL),
+                  ceclInvalidArgument, "recvbuff");
+    multi_refused(comm, ceclAllReduce(recv + 4, recv, 4, ceclInt32, ceclSum, comm, NULL),
+                  ceclInvalidArgument, "overlap");
+    multi_refused(comm,
+                  ceclReduceScatter(send, recv, SIZE_MAX / 16, ceclInt64, ceclSum, comm, NULL),
+                  ceclInvalidArgument, "address space");
+    multi_refused(comm, ceclAllReduce(send, recv, 2 * room, ceclInt8, ceclSum, comm, NULL),
+                  ceclInvalidUsage, "left in its allocation");
+    multi_refused(comm, ceclReduce(send, recv, 1, ceclInt8, ceclSum, multi_nranks, comm, NULL),
+                  ceclInvalidArgument, "root");
+    multi_refused(comm, ceclReduce(send, recv, 1, ceclInt8, ceclSum, -1, comm, NULL),
+                  ceclInvalidArgument, "root -1");
+    multi_ok(comm, ceclAllReduce(send, recv, 0, ceclInt8, ceclSum, comm, NULL));
+    run_random(3, 5);
+}
+
+static void without_sms_they_are_refused(void **state)
+{
+    (void)state;
+    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+    options.smPolicy = CECL_SM_NEVER;
+    multi_ok(comm, ceclSetOptions(comm, &options));
+    multi_refused(comm,
+                  ceclAllReduce(send_buffer, recv_buffer, 900, ceclInt32, ceclSum, comm, NULL),
+                  ceclInvalidUsage, "CECL_SM_NEVER");
+    multi_ok(comm, ceclSetOptions(comm, NULL));
+    run_random(4, 3);
+}
+
+static void ranks_that_differ_are_told_where_calls_are_compared(void **state)
+{
+    (void)state;
+    const bool odd = multi_rank == multi_nranks - 1;
+    multi_setenv("CECL_CHECK", "1");
+    ceclComm_t checked = multi_comm(NULL);
+    multi_setenv("CECL_CHECK", NULL);
+    char *recv = NULL, *send = NULL;
+    multi_ok(checked, ceclMemAlloc(checked, (void **)&recv, 4096));
+    multi_ok(checked, ceclMemAlloc(checked, (void **)&send, 4096));
+    multi_refused(checked,
+                  ceclAllReduce(send, recv, 8, ceclInt32, odd ? ceclMax : ceclMin, checked, NULL),
+                  ceclInvalidUsage, "ranks differ in op: 3 on rank 0, 2 on rank");
+    multi_refused(checked, ceclReduce(send, recv, 8, ceclInt32, ceclSum, odd, checked, NULL),
+                  ceclInvalidUsage, "ranks differ in root");
+    multi_refused(
+        checked,
+        ceclReduceScatter(send + (odd ? 256 : 0), recv, 8, ceclInt32, ceclSum, checked, NULL),
+        ceclInvalidUsage, "ranks differ in sendbuff's offset");
+    multi_ok(checked, ceclAllReduce(send, recv, 8, ceclInt32, ceclSum, checked, NULL));
+    multi_ok(checked, ceclStreamSynchronize(checked, NULL));
+    multi_ok(NULL, ceclCommDestroy(checked));
+}
+
+#define REDUCE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        REDUCE(random_reductions_are_right),
+        REDUCE(every_type_and_operation_is_right),
+        REDUCE(reductions_in_chunks_are_right),
+        REDUCE(every_way_gives_the_same_bits),
+        REDUCE(memory_of_no_pool_will_do),
+        REDUCE(reductions_in_groups_are_right),
+        REDUCE(calls_that_follow_each_other_keep_their_order),
+        REDUCE(bad_arguments_are_named),
+        REDUCE(without_sms_they_are_refused),
+        REDUCE(ranks_that_differ_are_told_where_calls_are_compared),
+    };
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 120);
+}

@@ -1,0 +1,213 @@
+/* Reductions: every lowering over all ranks, whole and in chunks, blocks that are cut off or empty, in
+ * sequences and groups with calls that only move data; and faults that the verifier must see. */
+#include "plans.h"
+
+#define RANKS_MAX 12
+
+static uint64_t next(uint64_t *x)
+{
+    *x = *x * 6364136223846793005u + 1442695040888963407u;
+    return *x >> 33;
+}
+
+static struct cecl_call reduction(ceclOp_t op, uint64_t n, uint64_t elements, uint32_t element)
+{
+    struct cecl_call call = call_of(op, false, CECL_PUSH, 0);
+    call.element = element;
+    call.bytes = op == ceclOpReduceScatter ? elements * element : (elements + n - 1) / n * element;
+    call.total = op == ceclOpReduceScatter ? n * call.bytes : elements * element;
+    call.chunk = call.bytes;
+    return call;
+}
+
+static void draw(uint64_t *x, int n, struct cecl_call *call)
+{
+    static const ceclOp_t ops[] = {ceclOpReduceScatter, ceclOpAllReduce, ceclOpReduce};
+    const uint32_t element = 1u << next(x) % 3;
+    const uint64_t extra = next(x) % 3; /* elements by which blocks are larger than need be */
+    *call = reduction(ops[next(x) % 3], (uint64_t)n, 1 + next(x) % 40, element);
+    if (call->op != ceclOpReduceScatter)
+        call->bytes += extra * element;
+    call->in_place = next(x) % 2;
+    call->peers_read = next(x) % 4 == 0;
+    call->one_shot = next(x) % 3 == 0 ? 64 : 0;
+    call->chunk = (1 + next(x) % 6) * element;
+    call->staging_bytes = next(x) % 2 ? 4096 : 3 * (uint64_t)n * element * (1 + next(x) % 4);
+    call->root = (int)(next(x) % (uint64_t)n);
+}
+
+static void reductions_are_right(void **state)
+{
+    (void)state;
+    uint64_t x = 5;
+    for (int round = 0; round < 1500; round++) {
+        const int n = 1 + round % RANKS_MAX;
+        struct cecl_call calls[3];
+        for (int c = 0; c < 3; c++)
+            draw(&x, n, &calls[c]);
+        verify_calls(calls, 3, n);
+    }
+}
+
+static void reductions_of_many_ranks_are_right(void **state)
+{
+    (void)state;
+    static const int many[] = {16, 32};
+    for (size_t i = 0; i < sizeof(many) / sizeof(many[0]); i++)
+        for (int op = ceclOpReduceScatter; op <= ceclOpReduce; op++) {
+            struct cecl_call calls[2];
+            for (int c = 0; c < 2; c++) {
+                calls[c] = reduction((ceclOp_t)op, (uint64_t)many[i], 40, 1);
+                calls[c].chunk = 1 + (uint64_t)c;
+            }
+            verify_calls(calls, 2, many[i]);
+        }
+}
+
+/* Groups: reductions come one after the other, behind what only moves data. */
+static void reductions_in_groups_are_right(void **state)
+{
+    (void)state;
+    uint64_t x = 41;
+    for (int round = 0; round < 300; round++) {
+        const int n = 1 + round % 6;
+        const uint32_t count = 2 + (uint32_t)next(&x) % 4;
+        struct cecl_call calls[6], mine[6];
+        struct cecl_plan plans[2 * 6] = {0};
+        for (uint32_t i = 0; i < count; i++)
+            if (next(&x) % 2)
+                draw(&x, n, &calls[i]);
+            else
+                calls[i] = call_of(next(&x) % 2 ? ceclOpAllGather : ceclOpAlltoAll, next(&x) % 2,
+                                   CECL_PUSH, 1 + next(&x) % 20);
+        for (uint32_t i = 0; i < count; i++) {
+            calls[i].staging_bytes = 4096;
+            if (!cecl_op_reduces(calls[i].op))
+                calls[i].no_sm = next(&x) % 2;
+        }
+        for (int p = 0; p < 2 * n; p++) { /* the group twice */
+            for (uint32_t i = 0; i < count; i++) {
+                mine[i] = calls[i];
+                mine[i].nranks = n;
+                mine[i].rank = p % n;
+            }
+            assert_int_equal(cecl_lower_group(mine, count, &plans[p]), ceclSuccess);
+        }
+        if (cecl_verify(plans, 2, n) != ceclSuccess)
+            fail_msg("round %d, %d ranks: %s", round, n, cecl_message());
+        for (int p = 0; p < 2 * n; p++)
+            cecl_plan_free(&plans[p]);
+    }
+}
+
+static struct cecl_plan *all_reduce_in_chunks(struct cecl_call *call)
+{
+    *call = reduction(ceclOpAllReduce, 3, 60, 1);
+    call->chunk = 2;
+    return lower_all(call, 1, 3);
+}
+
+static uint32_t find_step(const struct cecl_plan *plan, enum cecl_step_kind kind, int lane,
+                          uint32_t skip)
+{
+    for (uint32_t s = 0; s < plan->nsteps; s++)
+        if (plan->steps[s].kind == kind && plan->steps[s].lane == lane && skip-- == 0)
+            return s;
+    fail_msg("no such step");
+    return 0;
+}
+
+/* Takes a step out of rank 0's plan, and sees the verifier object. */
+static void without_step(enum cecl_step_kind kind, int lane, uint32_t skip, const char *words)
+{
+    struct cecl_call call;
+    struct cecl_plan *plans = all_reduce_in_chunks(&call);
+    struct cecl_plan *plan = &plans[0];
+    const uint32_t at = find_step(plan, kind, lane, skip);
+    memmove(&plan->steps[at], &plan->steps[at + 1],
+            (plan->nsteps - at - 1) * sizeof(plan->steps[0]));
+    plan->nsteps--;
+    if (cecl_verify(plans, 1, 3) == ceclSuccess)
+        fail_msg("step %u, of kind %d on lane %d, was not missed", at, (int)kind, lane);
+    if (!strstr(cecl_message(), words))
+        fail_msg("\"%s\" says nothing of \"%s\"", cecl_message(), words);
+    free_plans(plans, 3);
+}
+
+static void faults_are_found(void **state)
+{
+    (void)state;
+    without_step(CECL_STEP_AFTER, CECL_LANE_MAIN, 0, "race"); /* a chunk is sent too early */
+    without_step(CECL_STEP_AFTER, CECL_LANE_MAIN, 9, "race"); /* the last one */
+    without_step(CECL_STEP_WAIT, CECL_LANE_SIDE, 3, "race");  /* reduced before it has come */
+    without_step(CECL_STEP_WAIT, CECL_LANE_MAIN, 2, "race");  /* a slot is not free yet */
+    without_step(CECL_STEP_REDUCE, CECL_LANE_SIDE, 2, "");
+}
+
+static void a_wrong_order_of_sources_is_found(void **state)
+{
+    (void)state;
+    struct cecl_call call;
+    struct cecl_plan *plans = all_reduce_in_chunks(&call);
+    assert_int_equal(cecl_verify(plans, 1, 3), ceclSuccess);
+    const struct cecl_place first = plans[1].sources[0];
+    plans[1].sources[0] = plans[1].sources[2];
+    plans[1].sources[2] = first;
+    assert_int_equal(cecl_verify(plans, 1, 3), ceclInternalError);
+    assert_non_null(strstr(cecl_message(), "in order"));
+    free_plans(plans, 3);
+}
+
+static void broken_reductions_are_refused(void **state)
+{
+    (void)state;
+    struct cecl_call call;
+    struct cecl_plan *plans = all_reduce_in_chunks(&call);
+    struct cecl_plan *plan = &plans[2];
+    const uint32_t at = find_step(plan, CECL_STEP_REDUCE, CECL_LANE_SIDE, 0);
+    plan->steps[at].count = 1000;
+    assert_int_equal(cecl_verify(plans, 1, 3), ceclInternalError);
+    plan->steps[at].count = 1;
+    plan->reductions[0].nsrc = 100000;
+    assert_int_equal(cecl_verify(plans, 1, 3), ceclInternalError);
+    plan->reductions[0].nsrc = 3;
+    plan->reductions[0].dst.rank = 1;
+    assert_int_equal(cecl_verify(plans, 1, 3), ceclInternalError);
+    plan->reductions[0].dst.rank = 2;
+    plan->steps[at].lane = 7;
+    assert_int_equal(cecl_verify(plans, 1, 3), ceclInternalError);
+    plan->steps[at].lane = CECL_LANE_SIDE;
+    plan->side_phases++;
+    assert_int_equal(cecl_verify(plans, 1, 3), ceclInternalError);
+    plan->side_phases--;
+    assert_int_equal(cecl_verify(plans, 1, 3), ceclSuccess);
+    free_plans(plans, 3);
+}
+
+static void too_little_staging_is_named(void **state)
+{
+    (void)state;
+    struct cecl_call call = reduction(ceclOpReduceScatter, 8, 100, 8);
+    struct cecl_plan plan;
+    call.nranks = 8;
+    call.staging_bytes = 3 * 7 * 8 - 1;
+    assert_int_equal(cecl_lower(&call, &plan), ceclInvalidUsage);
+    assert_non_null(strstr(cecl_message(), "needs 168 at least"));
+    call.staging_bytes++;
+    assert_int_equal(cecl_lower(&call, &plan), ceclSuccess);
+    cecl_plan_free(&plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reductions_are_right),
+        cmocka_unit_test(reductions_of_many_ranks_are_right),
+        cmocka_unit_test(reductions_in_groups_are_right),
+        cmocka_unit_test(faults_are_found),
+        cmocka_unit_test(a_wrong_order_of_sources_is_found),
+        cmocka_unit_test(broken_reductions_are_refused),
+        cmocka_unit_test(too_little_staging_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
