@@ -3,7 +3,7 @@
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 # Not git's list: that is empty, and all would be well, in a checkout that git does not trust.
-mapfile -t files < <(find include src tests bench examples -name '*.[ch]' -o -name '*.cu')
+mapfile -t files < <(find include src tests bench examples -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh')
 [ ${#files[@]} -gt 0 ] || { echo "no source file was found"; exit 1; }
 if [ "${1:-}" = --fix ]; then
     clang-format -i "${files[@]}"

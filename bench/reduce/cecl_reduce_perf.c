@@ -2,8 +2,8 @@
  * GPU and, where there are peers, with all but the first at peers in turn. The table from which
  * src/sm/reduce_cuda.c has its choices.
  *
- * cecl_reduce_perf [--mib N] [--sources N] [--avg]
- *     --mib      MiB of each source (32)
+ * cecl_reduce_perf [--kib N] [--sources N] [--avg]
+ *     --kib      KiB of each source (32768)
  *     --sources  1 to 16 (4)
  *     --avg      the average, by a divisor that is no power of two, instead of the sum
  *
@@ -86,8 +86,8 @@ static double measure(const struct bench *bench, void *const *src, int type, int
 static void table(const struct bench *bench, const char *title, void *const *src)
 {
     static const uint32_t sms[] = {1, 2, 4, 6, 8, 12, 16, 24, 32, 64, 132};
-    printf("\n%s: %u sources of %.1f MiB, GB/s read (of each SM)\n%5s", title, bench->nsrc,
-           (double)bench->bytes / 1048576, "SMs");
+    printf("\n%s: %u sources of %zu KiB, GB/s read (of each SM)\n%5s", title, bench->nsrc,
+           bench->bytes >> 10, "SMs");
     for (int kernel = CECL_REDUCE_WIDE; kernel <= CECL_REDUCE_BULK; kernel++)
         for (int type = 0; type < NTYPES; type++)
             printf("   %s %-8s", kernels[kernel], types[type].name);
@@ -150,14 +150,14 @@ int main(int argc, char **argv)
     int gpus[GPUS_MAX], count = 0;
     bool bulk = false;
     for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--mib"))
-            bench.bytes = (size_t)number(argv[i], argv[i + 1], 1, 4096) << 20, i++;
+        if (!strcmp(argv[i], "--kib"))
+            bench.bytes = (size_t)number(argv[i], argv[i + 1], 1, 4 << 20) << 10, i++;
         else if (!strcmp(argv[i], "--sources"))
             bench.nsrc = (uint32_t)number(argv[i], argv[i + 1], 1, SOURCES_MAX), i++;
         else if (!strcmp(argv[i], "--avg"))
             bench.op = ceclAvg;
         else {
-            fprintf(stderr, "usage: cecl_reduce_perf [--mib N] [--sources N] [--avg]\n");
+            fprintf(stderr, "usage: cecl_reduce_perf [--kib N] [--sources N] [--avg]\n");
             return 2;
         }
     }
