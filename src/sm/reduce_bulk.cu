@@ -76,6 +76,22 @@ DEVICE vector shared_load(const unsigned char *at)
     return v;
 }
 
+/* This reader's part of the next tile, when it is there; its place is then free for another. The end
+ * of a short tile holds what was there before: the caller writes nothing of it. */
+DEVICE void tile_take(const unsigned char *tiles, uint64_t *full, uint64_t *empty, ring &at,
+                      vector v[TILE_VECTORS / READERS])
+{
+    const unsigned char *const tile = tiles + at.place * CECL_REDUCE_TILE_BYTES + threadIdx.x * 16;
+    barrier_wait(&full[at.place], at.phase);
+#pragma unroll
+    for (int t = 0; t < TILE_VECTORS / READERS; t++)
+        v[t] = shared_load(tile + t * READERS * 16);
+    __syncwarp();
+    if (threadIdx.x % 32 == 0)
+        barrier_arrive(&empty[at.place]);
+    ring_advance(at);
+}
+
 DEVICE uint32_t tile_vectors(const cecl_reduce_args &args, uint64_t first)
 {
     return args.vectors - first < TILE_VECTORS ? (uint32_t)(args.vectors - first) : TILE_VECTORS;
@@ -123,24 +139,16 @@ __global__ void __launch_bounds__(CECL_REDUCE_BULK_THREADS, 1)
     for (uint64_t first = (uint64_t)blockIdx.x * TILE_VECTORS; first < args.vectors;
          first += stride) {
         typename E::acc acc[turn][E::per];
-        for (uint32_t s = 0; s < args.nsrc; s++) {
-            const unsigned char *const tile =
-                shared + at.place * CECL_REDUCE_TILE_BYTES + threadIdx.x * 16;
-            vector v[turn]; /* a short tile's end holds what was there before: it is not written */
-            barrier_wait(&full[at.place], at.phase);
+        vector v[turn];
+        tile_take(shared, full, empty, at, v);
+#pragma unroll
+        for (int t = 0; t < turn; t++)
+            E::unpack(v[t], acc[t]);
+        for (uint32_t s = 1; s < args.nsrc; s++) {
+            tile_take(shared, full, empty, at, v);
 #pragma unroll
             for (int t = 0; t < turn; t++)
-                v[t] = shared_load(tile + t * READERS * 16);
-            __syncwarp();
-            if (threadIdx.x % 32 == 0)
-                barrier_arrive(&empty[at.place]);
-            ring_advance(at);
-#pragma unroll
-            for (int t = 0; t < turn; t++)
-                if (s == 0)
-                    E::unpack(v[t], acc[t]);
-                else
-                    vector_combine<type, op>(acc[t], v[t]);
+                vector_combine<type, op>(acc[t], v[t]);
         }
         const uint32_t there = tile_vectors(args, first);
 #pragma unroll
