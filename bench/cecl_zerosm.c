@@ -49,36 +49,58 @@ static const char usage[] =
         CASE(__VA_ARGS__, "never", "push", "write", OWN_STREAM),                                   \
         CASE(__VA_ARGS__, "never", "push", "write", LEGACY)
 
+/* Little, all at once; much, in rounds where a rank's own block is lent. */
+#define EACH_SIZE(op, place)                                                                       \
+    {op, place, 4u << 10, AMPLE, "never", "push", "copy", OWN_STREAM},                             \
+        {op, place, 1u << 20, SCANT, "never", "push", "copy", OWN_STREAM},                         \
+    {                                                                                              \
+        op, place, 1u << 20, SCANT, "never", "push", "write", LEGACY                               \
+    }
+
 /* A call must not be of so many copies that a stream's queue gets full: see zerosm_run.c. */
 static const struct zerosm_case cases[] = {
-    EACH_WAY(ceclOpAllGather, IN_PLACE, 4u << 10, AMPLE),
-    EACH_WAY(ceclOpAllGather, IN_PLACE, 1u << 20, AMPLE),
-    EACH_WAY(ceclOpAllGather, IN_PLACE, MORE_THAN_SCANT, SCANT),
-    EACH_WAY(ceclOpAllGather, OUT_OF_PLACE, 4u << 10, AMPLE),
-    EACH_WAY(ceclOpAllGather, OUT_OF_PLACE, 1u << 20, AMPLE),
-    EACH_WAY(ceclOpAllGather, OUT_OF_PLACE, MORE_THAN_SCANT, SCANT),
-    EACH_WAY(ceclOpAlltoAll, IN_PLACE, 4u << 10, AMPLE),
-    EACH_WAY(ceclOpAlltoAll, IN_PLACE, 1u << 20, AMPLE),
-    EACH_WAY(ceclOpAlltoAll, IN_PLACE, MORE_THAN_SCANT, SCANT),
-    EACH_WAY(ceclOpAlltoAll, OUT_OF_PLACE, 4u << 10, AMPLE),
-    EACH_WAY(ceclOpAlltoAll, OUT_OF_PLACE, 1u << 20, AMPLE),
-    EACH_WAY(ceclOpAlltoAll, OUT_OF_PLACE, MORE_THAN_SCANT, SCANT),
+    EACH_WAY(ZEROSM_ALL_GATHER, IN_PLACE, 4u << 10, AMPLE),
+    EACH_WAY(ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE),
+    EACH_WAY(ZEROSM_ALL_GATHER, IN_PLACE, MORE_THAN_SCANT, SCANT),
+    EACH_WAY(ZEROSM_ALL_GATHER, OUT_OF_PLACE, 4u << 10, AMPLE),
+    EACH_WAY(ZEROSM_ALL_GATHER, OUT_OF_PLACE, 1u << 20, AMPLE),
+    EACH_WAY(ZEROSM_ALL_GATHER, OUT_OF_PLACE, MORE_THAN_SCANT, SCANT),
+    EACH_WAY(ZEROSM_ALL_TO_ALL, IN_PLACE, 4u << 10, AMPLE),
+    EACH_WAY(ZEROSM_ALL_TO_ALL, IN_PLACE, 1u << 20, AMPLE),
+    EACH_WAY(ZEROSM_ALL_TO_ALL, IN_PLACE, MORE_THAN_SCANT, SCANT),
+    EACH_WAY(ZEROSM_ALL_TO_ALL, OUT_OF_PLACE, 4u << 10, AMPLE),
+    EACH_WAY(ZEROSM_ALL_TO_ALL, OUT_OF_PLACE, 1u << 20, AMPLE),
+    EACH_WAY(ZEROSM_ALL_TO_ALL, OUT_OF_PLACE, MORE_THAN_SCANT, SCANT),
+    EACH_SIZE(ZEROSM_ALL_GATHERV, IN_PLACE),
+    EACH_SIZE(ZEROSM_ALL_GATHERV, OUT_OF_PLACE),
+    EACH_SIZE(ZEROSM_BROADCAST, IN_PLACE), /* the larger in pieces, from three GPUs on */
+    EACH_SIZE(ZEROSM_BROADCAST, OUT_OF_PLACE),
+    EACH_SIZE(ZEROSM_ALL_TO_ALLV, OUT_OF_PLACE),
+    EACH_SIZE(ZEROSM_GATHER, IN_PLACE),
+    EACH_SIZE(ZEROSM_GATHER, OUT_OF_PLACE),
+    EACH_SIZE(ZEROSM_SCATTER, IN_PLACE),
+    EACH_SIZE(ZEROSM_SCATTER, OUT_OF_PLACE),
+    EACH_SIZE(ZEROSM_GROUP, IN_PLACE),
+    EACH_SIZE(ZEROSM_GROUP, OUT_OF_PLACE),
     /* In place alone: what peers return to its owner is always pushed. */
-    {ceclOpAllGather, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "copy", OWN_STREAM},
-    {ceclOpAllGather, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "write", OWN_STREAM},
-    {ceclOpAllGather, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "copy", LEGACY},
+    {ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "copy", OWN_STREAM},
+    {ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "write", OWN_STREAM},
+    {ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "copy", LEGACY},
 };
 #define CASES ((int)(sizeof(cases) / sizeof(cases[0])))
 
 /* A rank copies its own block within its GPU. */
-static const struct zerosm_case counter_case = {ceclOpAlltoAll, OUT_OF_PLACE, 1u << 20, AMPLE,
-                                                "allow",        "push",       "copy",   OWN_STREAM};
+static const struct zerosm_case counter_case = {
+    ZEROSM_ALL_TO_ALL, OUT_OF_PLACE, 1u << 20, AMPLE, "allow", "push", "copy", OWN_STREAM};
+
+static const char *const op_names[] = {
+    "all-gather", "all-to-all", "variable all-gather",   "broadcast", "variable all-to-all",
+    "gather",     "scatter",    "group of one call each"};
 
 static const char *name_of(const struct zerosm_case *c)
 {
     static char name[160];
-    snprintf(name, sizeof(name), "%s %s, %zu bytes a rank%s, flags by %s, %s",
-             c->op == ceclOpAllGather ? "all-gather" : "all-to-all",
+    snprintf(name, sizeof(name), "%s %s, %zu bytes a rank%s, flags by %s, %s", op_names[c->op],
              c->in_place ? "in place" : "out of place", c->bytes,
              strcmp(c->direction, "pull") == 0 ? ", pulled" : "", c->flags,
              c->legacy ? "legacy default stream" : "own stream");

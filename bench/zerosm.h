@@ -1,5 +1,6 @@
 /* cecl_zerosm: what a case is, and what came of it. The table of cases and what is said of them are
- * in cecl_zerosm.c, the carrying out in zerosm_run.c. */
+ * in cecl_zerosm.c, the carrying out in zerosm_run.c,
+ * what an operation is in zerosm_ops.c. */
 #ifndef CECL_ZEROSM_H
 #define CECL_ZEROSM_H
 
@@ -10,13 +11,25 @@
 
 #define ZEROSM_MAX_GPUS 16 /* as many as hold_sms holds at a time */
 
+enum zerosm_op {
+    ZEROSM_ALL_GATHER,
+    ZEROSM_ALL_TO_ALL,
+    ZEROSM_ALL_GATHERV,
+    ZEROSM_BROADCAST,
+    ZEROSM_ALL_TO_ALLV, /* is never in place */
+    ZEROSM_GATHER,
+    ZEROSM_SCATTER,
+    ZEROSM_GROUP /* one of each */
+};
+
 /* A collective, and what the communicator is made with for it. */
 struct zerosm_case {
-    ceclOp_t op;
+    enum zerosm_op op;
     bool in_place;
-    size_t bytes;          /* of a block: what one rank gets from another */
-    size_t staging;        /* CECL_STAGING_BYTES */
-    const char *policy;    /* CECL_SM_POLICY: never, allow */
+    size_t bytes;       /* of the largest block, what one rank gets from another; of a group's calls
+                              together */
+    size_t staging;     /* CECL_STAGING_BYTES */
+    const char *policy; /* CECL_SM_POLICY: never, allow */
     const char *direction; /* CECL_DIRECTION: push, pull */
     const char *flags;     /* CECL_FLAGS: copy, write */
     bool legacy;           /* on the legacy default stream, not on a stream of its own */
@@ -25,7 +38,7 @@ struct zerosm_case {
 struct zerosm_outcome {
     bool finished;  /* while every SM was held; otherwise once they were free */
     double ms;      /* from the first call until then, or until patience was lost */
-    char path[64];  /* ceclExplain's, of rank 0 */
+    char path[64];  /* ceclExplain's, of rank 0, where it knows the operation */
     char why[1024]; /* what went wrong, where zerosm_run gave false */
 };
 

@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "hold_sms.h"
+#include "zerosm_ops.h"
 
 /* Odd: in place an all-to-all's result is the next one's input, and two of them undo each other. */
 #define CALLS 3
@@ -26,6 +27,8 @@ struct stage {
     const struct zerosm_case *c;
     int gpus;
     unsigned seed;
+    struct zerosm_part parts[ZEROSM_PARTS];
+    int nparts;
     size_t all; /* bytes of all ranks' blocks */
     ceclComm_t comms[ZEROSM_MAX_GPUS];
     ceclStream_t streams[ZEROSM_MAX_GPUS]; /* of its own, and for filling and checking */
@@ -127,20 +130,43 @@ static inline unsigned char byte_of(unsigned seed, int r, size_t i)
     return (unsigned char)(x >> 20);
 }
 
-static unsigned char *input_of(const struct stage *s, int g)
+/* `bytes` of GPU r's input from `from` on, as this operation of the case has them. */
+static void put_input(const struct stage *s, int part, int r, size_t from, size_t bytes,
+                      unsigned char *out)
 {
-    if (!s->c->in_place)
-        return s->send[g];
-    return s->recv[g] + (s->c->op == ceclOpAllGather ? (size_t)g * s->c->bytes : 0);
+    for (size_t i = 0; i < bytes; i++)
+        out[i] = byte_of(s->seed + (unsigned)part * 977, r, from + i);
 }
 
-/* What GPU g must have in the end. */
+/* Input that stands in recvbuff. */
+static void lay_input(const struct stage *s, int part, int g, unsigned char *out)
+{
+    const struct zerosm_part *p = &s->parts[part];
+    if (zerosm_input_is_recv(p, g))
+        put_input(s, part, g, 0, zerosm_input_bytes(p, g), out + zerosm_input_at(p, g));
+}
+
+static void lay_blocks(const struct stage *s, int part, int g, unsigned char *out,
+                       unsigned char mask)
+{
+    const struct zerosm_part *p = &s->parts[part];
+    for (int r = 0; r < s->gpus; r++) {
+        const struct zerosm_block block = zerosm_block(p, r, g);
+        unsigned char *at = out + p->at + block.wanted_at;
+        put_input(s, part, r, block.sent_at, block.bytes, at);
+        for (size_t i = 0; i < block.bytes; i++)
+            at[i] ^= mask;
+    }
+}
+
+/* What GPU g must have in the end: what no block covers is as it was before. */
 static void expect(const struct stage *s, int g)
 {
-    const size_t bytes = s->c->bytes, from = s->c->op == ceclOpAllGather ? 0 : (size_t)g * bytes;
-    for (int r = 0; r < s->gpus; r++)
-        for (size_t i = 0; i < bytes; i++)
-            s->want[(size_t)r * bytes + i] = byte_of(s->seed, r, from + i);
+    memset(s->want, 0x5A, s->all);
+    for (int i = 0; i < s->nparts; i++) {
+        lay_input(s, i, g, s->want);
+        lay_blocks(s, i, g, s->want, 0);
+    }
 }
 
 static bool copy(struct stage *s, int g, void *dst, const void *src, size_t bytes)
@@ -153,15 +179,19 @@ static bool copy(struct stage *s, int g, void *dst, const void *src, size_t byte
 /* No byte of the output is right before the calls, but where it is their input. */
 static bool fill(struct stage *s, int g)
 {
-    const size_t bytes = s->c->op == ceclOpAllGather ? s->c->bytes : s->all;
-    expect(s, g);
-    for (size_t i = 0; i < s->all; i++)
-        s->got[i] = (unsigned char)~s->want[i];
+    memset(s->got, 0x5A, s->all);
+    for (int i = 0; i < s->nparts; i++) {
+        lay_blocks(s, i, g, s->got, 0xFF);
+        lay_input(s, i, g, s->got);
+    }
     if (!copy(s, g, s->recv[g], s->got, s->all))
         return false;
-    for (size_t i = 0; i < bytes; i++)
-        s->got[i] = byte_of(s->seed, g, i);
-    return copy(s, g, input_of(s, g), s->got, bytes);
+    memset(s->got, 0x5A, s->all);
+    for (int i = 0; i < s->nparts; i++)
+        if (!zerosm_input_is_recv(&s->parts[i], g))
+            put_input(s, i, g, 0, zerosm_input_bytes(&s->parts[i], g),
+                      s->got + zerosm_input_at(&s->parts[i], g));
+    return copy(s, g, s->send[g], s->got, s->all);
 }
 
 static bool fill_all(struct stage *s)
@@ -184,8 +214,7 @@ static bool check(struct stage *s, int g)
             wrong++;
         }
     return wrong == 0 ||
-           tell(s, "GPU %d: %zu of %zu bytes are wrong, the first at %zu of rank %zu's block", g,
-                wrong, s->all, first % s->c->bytes, first / s->c->bytes);
+           tell(s, "GPU %d: %zu of %zu bytes are wrong, the first at %zu", g, wrong, s->all, first);
 }
 
 static bool check_all(struct stage *s)
@@ -202,11 +231,18 @@ static bool check_all(struct stage *s)
 static bool explain_all(struct stage *s)
 {
     const int expected = strcmp(s->c->policy, "never") == 0;
+    const struct zerosm_part *p = &s->parts[0];
+    if (p->op > ZEROSM_ALL_TO_ALL || s->nparts > 1) { /* CECL_SM_NEVER itself refuses SMs */
+        snprintf(s->out->path, sizeof(s->out->path), "not explained");
+        return true;
+    }
     for (int g = s->gpus; g-- > 0;) {
         ceclExplanation_t e = {.zeroSm = -1};
         if (!called(s, g,
-                    ceclExplain(s->c->op, input_of(s, g), s->recv[g], s->c->bytes, ceclUint8,
-                                s->comms[g], &e),
+                    ceclExplain(p->op == ZEROSM_ALL_GATHER ? ceclOpAllGather : ceclOpAlltoAll,
+                                (zerosm_input_is_recv(p, g) ? s->recv[g] : s->send[g]) +
+                                    zerosm_input_at(p, g),
+                                s->recv[g], p->bytes, ceclUint8, s->comms[g], &e),
                     "ceclExplain"))
             return false;
         if (e.zeroSm != expected)
@@ -220,14 +256,13 @@ static bool explain_all(struct stage *s)
 static bool call_one(struct stage *s, int g)
 {
     const ceclStream_t stream = s->c->legacy ? NULL : s->streams[g];
-    const void *input = input_of(s, g);
-    if (s->c->op == ceclOpAllGather)
-        return called(s, g,
-                      ceclAllGather(input, s->recv[g], s->c->bytes, ceclUint8, s->comms[g], stream),
-                      "ceclAllGather");
-    return called(s, g,
-                  ceclAlltoAll(input, s->recv[g], s->c->bytes, ceclUint8, s->comms[g], stream),
-                  "ceclAlltoAll");
+    const bool groups = s->nparts > 1;
+    bool fine = !groups || called(s, g, ceclGroupStart(), "ceclGroupStart");
+    for (int i = 0; i < s->nparts && fine; i++)
+        fine =
+            called(s, g, zerosm_call(&s->parts[i], g, s->send[g], s->recv[g], s->comms[g], stream),
+                   "the collective");
+    return groups ? called(s, g, ceclGroupEnd(), "ceclGroupEnd") && fine : fine;
 }
 
 static bool call_all(struct stage *s)
@@ -342,6 +377,7 @@ bool zerosm_run(const struct zerosm_case *c, int gpus, unsigned seed, int patien
     struct stage s = {
         .c = c, .gpus = gpus, .seed = seed, .all = c->bytes * (size_t)gpus, .out = out};
     *out = (struct zerosm_outcome){0};
+    s.nparts = zerosm_parts(c, gpus, s.parts);
     close_all(&s, open_all(&s) && carry_out(&s, patience_ms));
     return !out->why[0];
 }

@@ -1,0 +1,38 @@
+/* What the operations of cecl_zerosm's cases are: their blocks, and how they are called. */
+#ifndef CECL_ZEROSM_OPS_H
+#define CECL_ZEROSM_OPS_H
+
+#include "zerosm.h"
+
+#define ZEROSM_ROOT 1 /* of rooted operations */
+
+/* One operation of a case: the case's own, or one of its group, each with a part of the buffers. */
+struct zerosm_part {
+    enum zerosm_op op;
+    bool in_place;
+    int gpus;
+    size_t bytes; /* of the largest block */
+    size_t at;    /* of its part in both buffers; [gpus * bytes] */
+};
+/* Operations of a case, ZEROSM_PARTS at most. */
+#define ZEROSM_PARTS 7
+int zerosm_parts(const struct zerosm_case *c, int gpus, struct zerosm_part *parts);
+
+/* What goes from one GPU to another: its bytes, and where it begins in the sender's input, and in the
+ * receiver's part of recvbuff. */
+struct zerosm_block {
+    size_t bytes, sent_at, wanted_at;
+};
+struct zerosm_block zerosm_block(const struct zerosm_part *p, int from, int to);
+
+/* Bytes of GPU g's input. */
+size_t zerosm_input_bytes(const struct zerosm_part *p, int g);
+/* Whether it lies in recvbuff, and where in its buffer. */
+bool zerosm_input_is_recv(const struct zerosm_part *p, int g);
+size_t zerosm_input_at(const struct zerosm_part *p, int g);
+
+/* The call on GPU g, with all of its buffers. */
+ceclResult_t zerosm_call(const struct zerosm_part *p, int g, unsigned char *send,
+                         unsigned char *recv, ceclComm_t comm, ceclStream_t stream);
+
+#endif
