@@ -38,7 +38,7 @@ struct zerosm_case {
 struct zerosm_outcome {
     bool finished;  /* while every SM was held; otherwise once they were free */
     double ms;      /* from the first call until then, or until patience was lost */
-    char path[64];  /* ceclExplain's, of rank 0, where it knows the operation */
+    char path[64];  /* ceclGroupExplain's, of rank 0 */
     char why[1024]; /* what went wrong, where zerosm_run gave false */
 };
 

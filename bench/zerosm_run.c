@@ -227,26 +227,33 @@ static bool check_all(struct stage *s)
 
 /* ---- calls */
 
+static bool call_parts(struct stage *s, int g)
+{
+    const ceclStream_t stream = s->c->legacy ? NULL : s->streams[g];
+    bool fine = true;
+    for (int i = 0; i < s->nparts && fine; i++)
+        fine =
+            called(s, g, zerosm_call(&s->parts[i], g, s->send[g], s->recv[g], s->comms[g], stream),
+                   "the collective");
+    return fine;
+}
+
+static bool explain_one(struct stage *s, int g, ceclExplanation_t *e)
+{
+    const bool fine = called(s, g, ceclGroupStart(), "ceclGroupStart") && call_parts(s, g);
+    return called(s, g, ceclGroupExplain(s->comms[g], e), "ceclGroupExplain") && fine;
+}
+
 /* It also makes the plans, so that the calls only enqueue. */
 static bool explain_all(struct stage *s)
 {
     const int expected = strcmp(s->c->policy, "never") == 0;
-    const struct zerosm_part *p = &s->parts[0];
-    if (p->op > ZEROSM_ALL_TO_ALL || s->nparts > 1) { /* CECL_SM_NEVER itself refuses SMs */
-        snprintf(s->out->path, sizeof(s->out->path), "not explained");
-        return true;
-    }
     for (int g = s->gpus; g-- > 0;) {
         ceclExplanation_t e = {.zeroSm = -1};
-        if (!called(s, g,
-                    ceclExplain(p->op == ZEROSM_ALL_GATHER ? ceclOpAllGather : ceclOpAlltoAll,
-                                (zerosm_input_is_recv(p, g) ? s->recv[g] : s->send[g]) +
-                                    zerosm_input_at(p, g),
-                                s->recv[g], p->bytes, ceclUint8, s->comms[g], &e),
-                    "ceclExplain"))
+        if (!explain_one(s, g, &e))
             return false;
         if (e.zeroSm != expected)
-            return tell(s, "GPU %d: ceclExplain says zeroSm = %d, where %d is expected: %s", g,
+            return tell(s, "GPU %d: ceclGroupExplain says zeroSm = %d, where %d is expected: %s", g,
                         e.zeroSm, expected, e.reason);
         snprintf(s->out->path, sizeof(s->out->path), "%s", e.path);
     }
@@ -255,13 +262,10 @@ static bool explain_all(struct stage *s)
 
 static bool call_one(struct stage *s, int g)
 {
-    const ceclStream_t stream = s->c->legacy ? NULL : s->streams[g];
     const bool groups = s->nparts > 1;
-    bool fine = !groups || called(s, g, ceclGroupStart(), "ceclGroupStart");
-    for (int i = 0; i < s->nparts && fine; i++)
-        fine =
-            called(s, g, zerosm_call(&s->parts[i], g, s->send[g], s->recv[g], s->comms[g], stream),
-                   "the collective");
+    if (groups && !called(s, g, ceclGroupStart(), "ceclGroupStart"))
+        return false;
+    const bool fine = call_parts(s, g);
     return groups ? called(s, g, ceclGroupEnd(), "ceclGroupEnd") && fine : fine;
 }
 
