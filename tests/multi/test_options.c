@@ -67,7 +67,8 @@ static void results_are_right_under_each(void **state)
                                                  .count = 777,
                                                  .type = ceclFloat,
                                                  .in_place = op == ceclOpAlltoAll || seed % 2},
-                            seed++);
+                            seed);
+                seed++;
             }
 }
 
