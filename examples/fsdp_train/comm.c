@@ -1,0 +1,79 @@
+/* What the kinds of communication have in common: lanes, and waiting for them. */
+#include "comm.h"
+
+#include <mpi.h>
+#include <string.h>
+
+const char *comm_missing(const char *kind)
+{
+    if (strcmp(kind, "cecl") == 0 || comm_nccl_built)
+        return NULL;
+    return "this build has no NCCL (it needs CUDA and NCCL): cecl expected";
+}
+
+bool comm_open(struct comm *c, const char *kind)
+{
+    *c = (struct comm){.device = -1};
+    MPI_Comm_rank(MPI_COMM_WORLD, &c->rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &c->nranks);
+    return strcmp(kind, "cecl") == 0 ? comm_cecl(c) : comm_nccl(c, strcmp(kind, "nccl-ce") == 0);
+}
+
+/* What compute has enqueued comes before the lane's next call. */
+static void lane_begin(struct comm *c, int lane)
+{
+    if (c->compute->stream_after_compute)
+        c->compute->stream_after_compute(c->compute, c->stream(c, lane), lane);
+}
+
+static void lane_end(struct comm *c, int lane)
+{
+    if (c->compute->mark)
+        c->compute->mark(c->compute, c->stream(c, lane), lane);
+}
+
+bool comm_gather(struct comm *c, int lane, void *buffer, size_t count, ceclDataType_t type)
+{
+    lane_begin(c, lane);
+    if (!c->gather(c, lane, buffer, count, type))
+        return false;
+    lane_end(c, lane);
+    return true;
+}
+
+bool comm_reduce_scatter(struct comm *c, int lane, const void *gradients, void *shard, size_t count)
+{
+    lane_begin(c, lane);
+    if (!c->reduce_scatter(c, lane, gradients, shard, count))
+        return false;
+    lane_end(c, lane);
+    return true;
+}
+
+bool comm_await(struct comm *c, int lane)
+{
+    bool fine = true;
+    c->compute->tick(c->compute);
+    if (c->compute->compute_after_mark)
+        c->compute->compute_after_mark(c->compute, lane);
+    else
+        fine = c->wait(c, lane);
+    c->compute->tick(c->compute);
+    return fine;
+}
+
+bool comm_await_reduced(struct comm *c, int lane, void *shard, size_t count)
+{
+    if (!comm_await(c, lane))
+        return false;
+    if (c->reduced)
+        c->reduced(c, lane, shard, count);
+    return true;
+}
+
+bool all_agree(bool mine)
+{
+    int one = mine, all = 0;
+    MPI_Allreduce(&one, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    return all != 0;
+}

@@ -1,0 +1,59 @@
+/* All communication of the training, behind one table: cecl, or NCCL to compare with.
+ *
+ * Calls lie on communication streams, in lanes: a lane is one buffer's queue. A call of a lane
+ * begins when the compute that was enqueued before it is done, and comm_await makes the compute that
+ * is enqueued after it wait for the lane's last call. Ranks make the same calls in the same order. */
+#ifndef CECL_FSDP_COMM_H
+#define CECL_FSDP_COMM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "compute.h"
+
+struct comm {
+    const char *name;
+    int rank, nranks;
+    int device; /* CUDA ordinal; -1: the host device */
+    struct compute *compute;
+    void *state;
+
+    /* What the calls need: streams of `lanes`, and scratch memory for reduce_scatter on lanes
+     * first_reduce and first_reduce + 1, of up to `bytes` (a whole group's gradients). */
+    bool (*prepare)(struct comm *c, int lanes, int first_reduce, size_t bytes);
+    bool (*alloc)(struct comm *c, void **memory, size_t bytes); /* collective; until close */
+    ceclStream_t (*stream)(struct comm *c, int lane);
+    /* In place: buffer is [nranks * count], this rank's own part lies at rank * count. */
+    bool (*gather)(struct comm *c, int lane, void *buffer, size_t count, ceclDataType_t type);
+    /* gradients [nranks * count] of each rank; shard [count] gets the sum of the parts `rank`. */
+    bool (*reduce_scatter)(struct comm *c, int lane, const void *gradients, void *shard,
+                           size_t count);
+    /* The rest of reduce_scatter, enqueued as compute after the lane was awaited; NULL: none. */
+    void (*reduced)(struct comm *c, int lane, void *shard, size_t count);
+    bool (*wait)(struct comm *c, int lane); /* the host waits for the lane */
+    bool (*healthy)(struct comm *c);        /* false with words on stderr: a peer has failed */
+    void (*close)(struct comm *c);
+};
+
+/* Joins all ranks of MPI_COMM_WORLD. kind: "cecl", "nccl", "nccl-ce". False with words on stderr. */
+bool comm_open(struct comm *c, const char *kind);
+/* Why this build cannot have that kind; NULL: it can. */
+const char *comm_missing(const char *kind);
+
+bool comm_gather(struct comm *c, int lane, void *buffer, size_t count, ceclDataType_t type);
+bool comm_reduce_scatter(struct comm *c, int lane, const void *gradients, void *shard,
+                         size_t count);
+/* Compute goes on when the lane's last call is done. A tick before and one after: between them
+ * compute waits, which is the time exposed to communication. */
+bool comm_await(struct comm *c, int lane);
+bool comm_await_reduced(struct comm *c, int lane, void *shard, size_t count);
+
+/* Whether all ranks say yes. Between the hosts, blocking. */
+bool all_agree(bool mine);
+
+/* The kinds. */
+bool comm_cecl(struct comm *c);
+extern const bool comm_nccl_built;
+bool comm_nccl(struct comm *c, bool copy_engines);
+
+#endif

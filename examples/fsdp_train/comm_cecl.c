@@ -1,0 +1,132 @@
+/* Communication by cecl. On a GPU all lanes share one stream: copy engines take their turns anyway,
+ * and events order them with compute. On the host each lane has a stream of its own, so that the
+ * host can wait for one call and not for those enqueued behind it; cecl keeps the order of calls
+ * across streams. */
+#include <cecl/cecl_mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "comm.h"
+
+enum { SCRATCHES = 2 };
+
+struct cecl {
+    ceclComm_t comm;
+    ceclStream_t *streams;
+    int nstreams, first_reduce;
+    void *scratch[SCRATCHES];
+};
+
+#define CECL_OR_FALSE(c, call)                                                                     \
+    do {                                                                                           \
+        if ((call) != ceclSuccess) {                                                               \
+            fprintf(stderr, "fsdp_train: rank %d: %s: %s\n", (c)->rank, #call,                     \
+                    ceclGetLastError(((struct cecl *)(c)->state)->comm));                          \
+            return false;                                                                          \
+        }                                                                                          \
+    } while (0)
+
+static ceclStream_t lane_stream(struct comm *c, int lane)
+{
+    const struct cecl *s = c->state;
+    return s->streams[lane % s->nstreams];
+}
+
+static bool alloc(struct comm *c, void **memory, size_t bytes)
+{
+    CECL_OR_FALSE(c, ceclMemAlloc(((struct cecl *)c->state)->comm, memory, bytes));
+    return true;
+}
+
+static bool prepare(struct comm *c, int lanes, int first_reduce, size_t bytes)
+{
+    struct cecl *s = c->state;
+    const int wanted = c->device >= 0 ? 1 : lanes;
+    s->first_reduce = first_reduce;
+    s->streams = calloc((size_t)wanted, sizeof(*s->streams));
+    for (; s->streams && s->nstreams < wanted; s->nstreams++)
+        CECL_OR_FALSE(c, ceclStreamCreate(s->comm, &s->streams[s->nstreams]));
+    for (int i = 0; i < SCRATCHES; i++)
+        if (!alloc(c, &s->scratch[i], bytes))
+            return false;
+    return s->streams != NULL;
+}
+
+static bool gather(struct comm *c, int lane, void *buffer, size_t count, ceclDataType_t type)
+{
+    struct cecl *s = c->state;
+    void *own;
+    CECL_OR_FALSE(c, ceclShard(s->comm, buffer, count, type, &own));
+    CECL_OR_FALSE(c, ceclAllGather(own, buffer, count, type, s->comm, lane_stream(c, lane)));
+    return true;
+}
+
+/* A reduce-scatter in two steps: every rank gets its part of each rank's gradients, and adds them
+ * up in rank order (so the sum does not depend on who was first). With ceclReduceScatter both
+ * functions are one call:
+ *     ceclReduceScatter(gradients, shard, count, type, ceclSum, comm, stream) */
+static bool reduce_scatter(struct comm *c, int lane, const void *gradients, void *shard,
+                           size_t count)
+{
+    struct cecl *s = c->state;
+    (void)shard;
+    CECL_OR_FALSE(c, ceclAlltoAll(gradients, s->scratch[lane - s->first_reduce], count,
+                                  c->compute->type, s->comm, lane_stream(c, lane)));
+    return true;
+}
+
+static void reduced(struct comm *c, int lane, void *shard, size_t count)
+{
+    struct cecl *s = c->state;
+    c->compute->sum(c->compute, shard, s->scratch[lane - s->first_reduce], c->nranks, count);
+}
+
+static bool wait_lane(struct comm *c, int lane)
+{
+    CECL_OR_FALSE(c, ceclStreamSynchronize(((struct cecl *)c->state)->comm, lane_stream(c, lane)));
+    return true;
+}
+
+static bool healthy(struct comm *c)
+{
+    struct cecl *s = c->state;
+    ceclResult_t failure = ceclSuccess;
+    CECL_OR_FALSE(c, ceclCommGetAsyncError(s->comm, &failure));
+    CECL_OR_FALSE(c, failure);
+    return true;
+}
+
+static void close_cecl(struct comm *c)
+{
+    struct cecl *s = c->state;
+    while (s->nstreams > 0)
+        (void)!ceclStreamDestroy(s->comm, s->streams[--s->nstreams]);
+    free(s->streams);
+    if (s->comm)
+        (void)!ceclCommDestroy(s->comm); /* frees what alloc gave, too */
+    free(s);
+    c->state = NULL;
+}
+
+bool comm_cecl(struct comm *c)
+{
+    ceclConfig_t config = CECL_CONFIG_INITIALIZER;
+    struct cecl *s = calloc(1, sizeof(*s));
+    c->name = "cecl";
+    c->state = s;
+    c->close = close_cecl;
+    if (!s)
+        return false;
+    config.cudaDevice = CECL_CUDA_DEVICE_BY_RANK;
+    CECL_OR_FALSE(c, ceclCommInitMpi(&s->comm, MPI_COMM_WORLD, &config));
+    CECL_OR_FALSE(c, ceclCommCuDevice(s->comm, &c->device));
+    c->prepare = prepare;
+    c->alloc = alloc;
+    c->stream = lane_stream;
+    c->gather = gather;
+    c->reduce_scatter = reduce_scatter;
+    c->reduced = reduced;
+    c->wait = wait_lane;
+    c->healthy = healthy;
+    return true;
+}

@@ -1,0 +1,112 @@
+/* What a device can compute: the table between the network and the device it runs on. The network
+ * (model.c) is written once, out of these operations.
+ *
+ * All operations are enqueued in the order of the calls and need not be done when a call returns:
+ * on a GPU they lie on one compute stream, on the host they are done at once. A failure is written
+ * to stderr, kept, and told by wait() and read(). */
+#ifndef CECL_FSDP_COMPUTE_H
+#define CECL_FSDP_COMPUTE_H
+
+#include <cecl/cecl.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* `batch` times: C = alpha op(A) op(B) + beta C. Row-major, C is [m][n], leading dimensions and
+ * strides in elements. */
+struct matmul {
+    int m, n, k;
+    bool a_turned, b_turned; /* op is the transposition */
+    const void *a, *b;
+    void *c;
+    int lda, ldb, ldc;
+    long long stride_a, stride_b, stride_c; /* from one product to the next */
+    int batch;
+    float alpha, beta;
+    bool wide; /* C's elements are wide */
+};
+
+/* rows = samples * sequence, each `width` elements. Tokens are [samples][sequence + 1]: the last
+ * `sequence` of a sample are what is to be predicted. */
+struct dims {
+    int samples, sequence, width;
+};
+
+struct adam {
+    float rate, beta1, beta2, epsilon;
+    float correction1, correction2; /* 1 / (1 - beta^step) */
+};
+
+struct compute {
+    const char *name;
+    size_t element;      /* bytes of a parameter, gradient or activation: bfloat16 or float */
+    size_t wide;         /* bytes of a statistic or logit: float */
+    ceclDataType_t type; /* an element's */
+    void *state;
+
+    bool (*open)(struct compute *c, int device, int lanes, int ticks);
+    void (*close)(struct compute *c);
+    void *(*alloc)(struct compute *c, size_t bytes); /* zeroed; NULL with words on stderr */
+    void (*free)(struct compute *c, void *memory);
+    void (*write)(struct compute *c, void *dst, const void *host, size_t bytes); /* blocks */
+    bool (*read)(struct compute *c, void *host, const void *src, size_t bytes);  /* blocks */
+    bool (*wait)(struct compute *c);                                             /* blocks */
+
+    /* ---- the network */
+    void (*copy)(struct compute *c, void *dst, const void *src, size_t elements);
+    void (*zero)(struct compute *c, void *dst, size_t elements);
+    void (*matmul)(struct compute *c, const struct matmul *m);
+    /* Cuts samples first, first + 1, ... out of the text (random.h). */
+    void (*batch)(struct compute *c, unsigned char *tokens, const unsigned char *text, size_t bytes,
+                  uint64_t seed, uint64_t first, struct dims d);
+    void (*embed)(struct compute *c, void *x, const void *table, const void *places,
+                  const unsigned char *tokens, struct dims d);
+    void (*embed_back)(struct compute *c, void *dtable, void *dplaces, const void *dx,
+                       const unsigned char *tokens, struct dims d);
+    /* Layer norm; mean and rstd are [rows], wide. The way back adds to dx. */
+    void (*norm)(struct compute *c, void *y, void *mean, void *rstd, const void *x,
+                 const void *gain, const void *bias, struct dims d);
+    void (*norm_back)(struct compute *c, void *dx, void *dgain, void *dbias, const void *dy,
+                      const void *x, const void *mean, const void *rstd, const void *gain,
+                      struct dims d);
+    void (*gelu)(struct compute *c, void *y, const void *x, size_t count);
+    void (*gelu_back)(struct compute *c, void *dy, const void *x, size_t count); /* dy becomes dx */
+    /* `count` matrices [size][size], in place; row i takes part up to column i. The way back turns
+     * dp into the gradient of what softmax was given, times `scale`. */
+    void (*softmax)(struct compute *c, void *p, size_t count, int size);
+    void (*softmax_back)(struct compute *c, void *dp, const void *p, size_t count, int size,
+                         float scale);
+    /* Mean of -ln p(next byte) over the rows; dlogits is that of the sum, times `scale`. */
+    void (*loss)(struct compute *c, double *mean, void *dlogits, const void *logits,
+                 const unsigned char *tokens, struct dims d, float scale);
+
+    /* ---- shards */
+    void (*to_elements)(struct compute *c, void *dst, const float *src, size_t count);
+    /* dst[i] = sum over blocks, in their order, of src[block * count + i]; added up in float. */
+    void (*sum)(struct compute *c, void *dst, const void *src, int blocks, size_t count);
+    void (*adam)(struct compute *c, float *parameters, float *first, float *second,
+                 const void *gradients, size_t count, const struct adam *a);
+
+    /* ---- order between compute and communication streams, without the host. All three are NULL
+     * where compute is done at once: then the host waits for the stream (comm.h). */
+    void (*stream_after_compute)(struct compute *c, ceclStream_t stream, int lane);
+    void (*mark)(struct compute *c, ceclStream_t stream, int lane); /* what `stream` holds now */
+    void (*compute_after_mark)(struct compute *c, int lane);
+
+    /* ---- time: tick() stamps this point of the compute stream; ticks() gives the `count` stamps
+     * since the last call, ms, and blocks. NULL and 0: it forgets them. */
+    void (*tick)(struct compute *c);
+    bool (*ticks)(struct compute *c, double *ms, int count);
+};
+
+extern const struct compute compute_host;
+const struct compute *compute_cuda(void); /* NULL in a build without CUDA */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,193 @@
+/* The steps: which group is gathered and reduced when. */
+#include "fsdp.h"
+
+#include <math.h>
+
+static char *shard_gradients(const struct fsdp *f, int group)
+{
+    return f->gradients + f->offset[group] * f->compute->element;
+}
+
+/* ---- parameters: gathered ahead of their use */
+
+/* A training pass uses the groups 0 .. head, then the blocks from the last to the first: the head
+ * goes back right after it went there, and the embedding needs no parameters on the way back. */
+static int pass_length(const struct fsdp *f, bool back)
+{
+    const int groups = group_count(&f->shape);
+    return back ? 2 * groups - 2 : groups;
+}
+
+static int group_at(const struct fsdp *f, int position)
+{
+    const int groups = group_count(&f->shape);
+    return position < groups ? position : 2 * groups - 2 - position;
+}
+
+/* Enqueues the gather for a position. Its buffer was read by compute that is enqueued already: the
+ * lane waits for that, so the host need not. The own part is written where it is gathered. */
+static bool issue(struct fsdp *f)
+{
+    const int position = f->issued++, group = group_at(f, position);
+    const int lane = position % (f->prefetch + 1);
+    const size_t count = shard_elements(&f->shape, group);
+    char *own = f->buffers[lane] + (size_t)f->comm->rank * count * f->compute->element;
+    f->compute->to_elements(f->compute, own, f->parameters + f->offset[group], count);
+    return comm_gather(f->comm, lane, f->buffers[lane], count, f->compute->type);
+}
+
+/* The whole parameters of the group at `position`, after enqueueing the gathers up to `prefetch`
+ * positions ahead. They stay until prefetch + 1 positions later. */
+static const char *take(struct fsdp *f, int position, int length)
+{
+    while (f->issued < length && f->issued <= position + f->prefetch)
+        if (!issue(f))
+            return NULL;
+    const int lane = position % (f->prefetch + 1);
+    return comm_await(f->comm, lane) ? f->buffers[lane] : NULL;
+}
+
+/* ---- gradients: reduced behind the next group's way back */
+
+static int reduce_lane(const struct fsdp *f, int group)
+{
+    return f->prefetch + 1 + group % 2;
+}
+
+static bool finish_reduce(struct fsdp *f, int group)
+{
+    if (group >= group_count(&f->shape))
+        return true;
+    return comm_await_reduced(f->comm, reduce_lane(f, group), shard_gradients(f, group),
+                              shard_elements(&f->shape, group));
+}
+
+/* `group`'s gradients are complete in their buffer. The reduction before it has had this group's way
+ * back to hide behind; once it is done its buffer is free for the next group. */
+static bool reduce(struct fsdp *f, int group)
+{
+    const size_t count = shard_elements(&f->shape, group);
+    if (!comm_reduce_scatter(f->comm, reduce_lane(f, group), f->whole_gradients[group % 2],
+                             shard_gradients(f, group), count))
+        return false;
+    return finish_reduce(f, f->prefetch > 0 ? group + 1 : group);
+}
+
+/* Where a group's way back writes: the part that fills the last shard up is no gradient. */
+static char *gradients_of(struct fsdp *f, int group)
+{
+    char *whole = f->whole_gradients[group % 2];
+    const size_t used = group_elements(&f->shape, group);
+    const size_t all = shard_elements(&f->shape, group) * (size_t)f->comm->nranks;
+    f->compute->zero(f->compute, whole + used * f->compute->element, all - used);
+    return whole;
+}
+
+/* ---- a step */
+
+static bool forward(struct fsdp *f, int length, const char **head)
+{
+    const int groups = group_count(&f->shape);
+    for (int g = 0; g < groups; g++) {
+        const char *parameters = take(f, g, length);
+        if (!parameters)
+            return false;
+        if (g == 0)
+            model_embed(&f->model, parameters);
+        else if (g <= f->shape.layers)
+            model_block(&f->model, g - 1, parameters);
+        else
+            model_head(&f->model, parameters);
+        *head = parameters;
+    }
+    return true;
+}
+
+static bool backward(struct fsdp *f, int length, const char *head)
+{
+    const int groups = group_count(&f->shape);
+    model_head_back(&f->model, head, gradients_of(f, groups - 1));
+    if (!reduce(f, groups - 1))
+        return false;
+    for (int position = groups; position < length; position++) {
+        const int group = group_at(f, position);
+        const char *parameters = take(f, position, length);
+        if (!parameters)
+            return false;
+        model_block_back(&f->model, group - 1, parameters, gradients_of(f, group));
+        if (!reduce(f, group))
+            return false;
+    }
+    model_embed_back(&f->model, gradients_of(f, 0));
+    return reduce(f, 0);
+}
+
+static struct adam adam_of(const struct step *s)
+{
+    const double beta1 = 0.9, beta2 = 0.99, n = (double)s->number + 1;
+    return (struct adam){.rate = s->rate,
+                         .beta1 = (float)beta1,
+                         .beta2 = (float)beta2,
+                         .epsilon = 1e-8f,
+                         .correction1 = (float)(1 / (1 - pow(beta1, n))),
+                         .correction2 = (float)(1 / (1 - pow(beta2, n)))};
+}
+
+/* The second half of the groups first, behind which the last reduction hides; then from the first
+ * on, each followed by its gather for the next step, which hides behind the rest. */
+static bool update(struct fsdp *f, const struct step *s)
+{
+    const int groups = group_count(&f->shape);
+    const struct adam adam = adam_of(s);
+    f->issued = 0;
+    for (int i = 0; i < groups; i++) {
+        const int g = (i + groups / 2) % groups;
+        if (g == 0 && f->prefetch > 0 && !finish_reduce(f, 0))
+            return false;
+        f->compute->adam(f->compute, f->parameters + f->offset[g], f->first + f->offset[g],
+                         f->second + f->offset[g], shard_gradients(f, g),
+                         shard_elements(&f->shape, g), &adam);
+        if (f->prefetch > 0 && !s->last && g == f->issued && g <= f->prefetch && !issue(f))
+            return false;
+    }
+    return true;
+}
+
+bool fsdp_step(struct fsdp *f, const struct step *s)
+{
+    const int length = pass_length(f, true);
+    const uint64_t batch = (uint64_t)f->shape.batch;
+    const uint64_t global = batch * (uint64_t)f->comm->nranks;
+    const char *head = NULL;
+    f->model.dims.samples = f->shape.batch;
+    f->compute->batch(f->compute, f->model.tokens, s->text, s->text_bytes, s->seed,
+                      s->number * global + batch * (uint64_t)f->comm->rank, f->model.dims);
+    if (!forward(f, length, &head))
+        return false;
+    model_loss(&f->model, f->losses + f->comm->rank * LOSSES + s->loss);
+    return backward(f, length, head) && update(f, s);
+}
+
+bool fsdp_forward(struct fsdp *f)
+{
+    const char *head;
+    f->model.dims.samples = 1;
+    f->issued = 0;
+    return forward(f, pass_length(f, false), &head);
+}
+
+bool fsdp_losses(struct fsdp *f, double *means, int count)
+{
+    const int nranks = f->comm->nranks, lane = fsdp_lanes(f->prefetch) - 1;
+    const size_t all = (size_t)nranks * LOSSES;
+    if (!comm_gather(f->comm, lane, f->losses, LOSSES, ceclFloat64) || !comm_await(f->comm, lane) ||
+        !f->compute->read(f->compute, f->host_losses, f->losses, all * sizeof(double)) ||
+        !f->comm->healthy(f->comm))
+        return false;
+    for (int i = 0; i < count; i++) {
+        means[i] = 0;
+        for (int r = 0; r < nranks; r++) /* in rank order: every rank has the same bits */
+            means[i] += f->host_losses[r * LOSSES + i] / nranks;
+    }
+    return true;
+}

@@ -1,0 +1,71 @@
+/* One rank's part of a fully sharded training: its shards of parameters and Adam state, and the
+ * steps, in which each group's parameters are whole only while they are used.
+ *
+ *     compute:  | block 0 | block 1 | block 2 | ... | block 2 back | block 1 back | ... | Adam
+ *     streams:  | gather 1| gather 2| gather 3| ... | gather 1     | gather 0     |
+ *                                                   | reduce 3     | reduce 2     | ...
+ *
+ * `prefetch` groups are gathered ahead, into prefetch + 1 buffers that take turns: the one that is
+ * read, and those that fill. Gradients have two buffers: one fills while the other is reduced. */
+#ifndef CECL_FSDP_FSDP_H
+#define CECL_FSDP_FSDP_H
+
+#include "comm.h"
+#include "model.h"
+
+enum { LOSSES = 10 }; /* the host reads losses at the latest after so many steps */
+
+struct fsdp {
+    struct shape shape;
+    struct compute *compute;
+    struct comm *comm;
+    struct model model;
+    int prefetch; /* 0: nothing overlaps */
+
+    /* The shards of all groups, one behind the other. */
+    size_t *offset; /* [groups + 1], elements */
+    float *parameters, *first, *second;
+    char *gradients; /* elements */
+
+    char **buffers; /* [prefetch + 1], a whole group each */
+    char *whole_gradients[2];
+    double *losses; /* [nranks][LOSSES] */
+    int issued;     /* gathers of this pass that are enqueued */
+    double *host_losses;
+};
+
+/* Where a step's samples come from, and how large a step it makes. */
+struct step {
+    const unsigned char *text; /* on the device */
+    size_t text_bytes;
+    uint64_t seed;
+    uint64_t number; /* from 0 */
+    float rate;
+    bool last; /* no step follows that its gathers could be begun for */
+    int loss;  /* where in `losses` this step's goes */
+};
+
+/* Collective; parameters as initial_parameters makes them. False with words on stderr. */
+bool fsdp_open(struct fsdp *f, const struct shape *shape, struct compute *compute,
+               struct comm *comm, int prefetch, uint64_t seed);
+void fsdp_close(struct fsdp *f);
+/* Waits of a step, each between two ticks: gathers there and back, and a reduction a group. */
+static inline int fsdp_waits(const struct shape *s)
+{
+    return 3 * group_count(s) - 2;
+}
+/* Lanes in use: buffers, gradients, losses. */
+static inline int fsdp_lanes(int prefetch)
+{
+    return prefetch + 1 + 2 + 1;
+}
+size_t fsdp_shard_elements(const struct fsdp *f); /* of all groups, of this rank */
+
+/* Enqueue a step. The host does not wait where compute does not. */
+bool fsdp_step(struct fsdp *f, const struct step *step);
+/* Enqueue a way there alone, for the first sample of model.tokens; logits are in model.logits. */
+bool fsdp_forward(struct fsdp *f);
+/* Means over all ranks of the `count` losses since the last call; the host waits. Collective. */
+bool fsdp_losses(struct fsdp *f, double *means, int count);
+
+#endif

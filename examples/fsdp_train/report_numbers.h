@@ -1,0 +1,16 @@
+/* Numbers that the table and the JSON share. */
+#ifndef CECL_FSDP_REPORT_NUMBERS_H
+#define CECL_FSDP_REPORT_NUMBERS_H
+
+#include "report.h"
+
+struct spread {
+    double low, median, high; /* quartiles */
+};
+/* Of a run's times; the first steps, which make plans and warm up, are left out if there are more. */
+struct spread spread_of(const struct report *r, const double *values);
+
+double step_tokens(const struct fsdp *f); /* of all ranks */
+double sent_bytes(const struct fsdp *f);  /* that a rank's peers send it in a step */
+
+#endif
