@@ -1,0 +1,177 @@
+/* Communication by NCCL, to compare with: as it comes (on SMs), or with the zero-CTA policy and
+ * registered windows, where its all-gather runs on copy engines. Its reduce-scatter needs SMs in
+ * either case. */
+#include <cuda_runtime_api.h>
+#include <mpi.h>
+#include <nccl.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "comm.h"
+
+const bool comm_nccl_built = true;
+
+enum { BUFFERS = 64 };
+
+struct nccl {
+    ncclComm_t comm;
+    cudaStream_t stream;
+    bool copy_engines;
+    void *buffers[BUFFERS];
+    ncclWindow_t windows[BUFFERS];
+    int nbuffers;
+};
+
+static bool complain(const struct comm *c, const char *what, const char *why)
+{
+    fprintf(stderr, "fsdp_train: rank %d: %s: %s\n", c->rank, what, why);
+    return false;
+}
+#define NCCL_TRY(c, expr)                                                                          \
+    do {                                                                                           \
+        ncclResult_t nccl_result_ = (expr);                                                        \
+        if (nccl_result_ != ncclSuccess)                                                           \
+            return complain((c), #expr, ncclGetErrorString(nccl_result_));                         \
+    } while (0)
+#define CUDA_TRY(c, expr)                                                                          \
+    do {                                                                                           \
+        cudaError_t cuda_error_ = (expr);                                                          \
+        if (cuda_error_ != cudaSuccess)                                                            \
+            return complain((c), #expr, cudaGetErrorString(cuda_error_));                          \
+    } while (0)
+
+/* cecl's types have NCCL's numbers. */
+_Static_assert((int)ceclFloat64 == (int)ncclFloat64 && (int)ceclBfloat16 == (int)ncclBfloat16,
+               "a type is passed to NCCL as its number");
+static ncclDataType_t type_of(ceclDataType_t type)
+{
+    return (ncclDataType_t)(int)type;
+}
+
+static bool prepare(struct comm *c, int lanes, int first_reduce, size_t bytes)
+{
+    (void)c;
+    (void)lanes;
+    (void)first_reduce;
+    (void)bytes;
+    return true;
+}
+
+static bool alloc(struct comm *c, void **memory, size_t bytes)
+{
+    struct nccl *n = c->state;
+    if (n->nbuffers == BUFFERS)
+        return complain(c, "--prefetch", "too many buffers for NCCL: a smaller number expected");
+    NCCL_TRY(c, ncclMemAlloc(memory, bytes));
+    n->buffers[n->nbuffers++] = *memory;
+    if (n->copy_engines) {
+        ncclWindow_t *window = &n->windows[n->nbuffers - 1];
+        NCCL_TRY(c,
+                 ncclCommWindowRegister(n->comm, *memory, bytes, window, NCCL_WIN_COLL_SYMMETRIC));
+        if (!*window)
+            return complain(c, "ncclCommWindowRegister",
+                            "no window: NCCL would not use its copy engines");
+    }
+    return true;
+}
+
+static ceclStream_t lane_stream(struct comm *c, int lane)
+{
+    (void)lane;
+    return ((struct nccl *)c->state)->stream;
+}
+
+static bool gather(struct comm *c, int lane, void *buffer, size_t count, ceclDataType_t type)
+{
+    struct nccl *n = c->state;
+    const size_t element = type == ceclFloat64 ? sizeof(double) : c->compute->element;
+    (void)lane;
+    NCCL_TRY(c, ncclAllGather((char *)buffer + (size_t)c->rank * count * element, buffer, count,
+                              type_of(type), n->comm, n->stream));
+    return true;
+}
+
+static bool reduce_scatter(struct comm *c, int lane, const void *gradients, void *shard,
+                           size_t count)
+{
+    struct nccl *n = c->state;
+    (void)lane;
+    NCCL_TRY(c, ncclReduceScatter(gradients, shard, count, type_of(c->compute->type), ncclSum,
+                                  n->comm, n->stream));
+    return true;
+}
+
+static bool wait_lane(struct comm *c, int lane)
+{
+    (void)lane;
+    CUDA_TRY(c, cudaStreamSynchronize(((struct nccl *)c->state)->stream));
+    return true;
+}
+
+static bool healthy(struct comm *c)
+{
+    ncclResult_t failure = ncclSuccess;
+    NCCL_TRY(c, ncclCommGetAsyncError(((struct nccl *)c->state)->comm, &failure));
+    NCCL_TRY(c, failure);
+    return true;
+}
+
+static void close_nccl(struct comm *c)
+{
+    struct nccl *n = c->state;
+    while (n->nbuffers-- > 0) {
+        if (n->windows[n->nbuffers])
+            ncclCommWindowDeregister(n->comm, n->windows[n->nbuffers]);
+        ncclMemFree(n->buffers[n->nbuffers]);
+    }
+    if (n->comm)
+        ncclCommDestroy(n->comm);
+    if (n->stream)
+        cudaStreamDestroy(n->stream);
+    free(n);
+    c->state = NULL;
+}
+
+static bool take_gpu(struct comm *c)
+{
+    MPI_Comm host;
+    int here = 0, count = 0;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+    MPI_Comm_rank(host, &here);
+    MPI_Comm_free(&host);
+    if (cudaGetDeviceCount(&count) != cudaSuccess || here >= count)
+        return complain(c, "--comm nccl",
+                        "a GPU for each rank expected; without, --comm cecl runs");
+    c->device = here;
+    return true;
+}
+
+bool comm_nccl(struct comm *c, bool copy_engines)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    struct nccl *n = calloc(1, sizeof(*n));
+    ncclUniqueId id = {{0}};
+    c->name = copy_engines ? "NCCL on copy engines" : "NCCL";
+    c->state = n;
+    c->close = close_nccl;
+    /* All find a GPU or none goes on: the ranks of a communicator wait for each other. */
+    if (!all_agree(n && take_gpu(c)))
+        return false;
+    n->copy_engines = copy_engines;
+    if (copy_engines)
+        config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
+    CUDA_TRY(c, cudaSetDevice(c->device));
+    CUDA_TRY(c, cudaStreamCreateWithFlags(&n->stream, cudaStreamNonBlocking));
+    if (c->rank == 0)
+        NCCL_TRY(c, ncclGetUniqueId(&id));
+    MPI_Bcast(&id, sizeof(id), MPI_BYTE, 0, MPI_COMM_WORLD);
+    NCCL_TRY(c, ncclCommInitRankConfig(&n->comm, c->nranks, id, c->rank, &config));
+    c->prepare = prepare;
+    c->alloc = alloc;
+    c->stream = lane_stream;
+    c->gather = gather;
+    c->reduce_scatter = reduce_scatter;
+    c->wait = wait_lane;
+    c->healthy = healthy;
+    return true;
+}
