@@ -1,0 +1,40 @@
+# shellcheck shell=bash
+# What the tests of the training share. Sourced with: EXAMPLE MPIRUN...
+set -u
+example=$1
+shift
+mpirun=("$@")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+tiny=(--layers 2 --width 32 --heads 2 --sequence 16)
+
+fail() {
+    printf '%s\n' "$*"
+    exit 1
+}
+
+# run RANKS OPTION...: must succeed.
+run() {
+    local ranks=$1 output
+    shift
+    output=$("${mpirun[@]}" -n "$ranks" "$example" "${tiny[@]}" "$@" 2>&1) ||
+        fail "failed: $ranks ranks, $*" "$output"
+}
+
+# losses FILE: one a line, with all their digits.
+losses() {
+    grep -E '^    [0-9.]+,?$' "$1" | tr -d ' ,'
+}
+
+# refuses RANKS CODE WORDS OPTION...: every rank ends with CODE, none hangs, and WORDS are said.
+refuses() {
+    local ranks=$1 code=$2 words=$3 output
+    shift 3
+    output=$(timeout 60 "${mpirun[@]}" -n "$ranks" sh -c '"$@"; echo "ended with $?"' rank \
+        "$example" "${tiny[@]}" "$@" 2>&1)
+    if [ "$(grep -c "^ended with $code\$" <<<"$output")" -ne "$ranks" ] ||
+        ! grep -qF -- "fsdp_train: $words" <<<"$output"; then
+        fail "not refused with \"$words\": $*" "$output"
+    fi
+    told=$(grep -c "fsdp_train: " <<<"$output") # how many said anything
+}

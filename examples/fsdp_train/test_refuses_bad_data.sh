@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# A text that is missing, empty, too short, or no file ends every rank with 1 and words that say so;
+# and so does a place where the report cannot be written. EXAMPLE MPIRUN...
+# shellcheck source=examples/fsdp_train/test_common.sh
+. "$(dirname "$0")/test_common.sh"
+
+: >"$work/empty"
+head -c 19 /dev/zero >"$work/19"
+head -c 20 /dev/zero >"$work/20"
+refuses 2 1 "--data $work/missing: No such file" --data "$work/missing"
+refuses 2 1 "--data $work/empty: 0 bytes; 20 at least expected" --data "$work/empty" --batch 2
+refuses 2 1 "--data $work/19: 19 bytes; 20 at least expected" --data "$work/19" --batch 2
+refuses 2 1 "--data $work: a plain file expected" --data "$work"
+run 2 --data "$work/20" --batch 2 --steps 1 # just long enough
+refuses 2 1 "--json $work/no/such: No such file" --json "$work/no/such" --steps 1
