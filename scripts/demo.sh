@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Shows cecl at work: installs what is missing, builds, and runs the prefetching forward pass on
-# every GPU there is, else on 4 ranks without any. Arguments go to the example (--help).
+# Shows cecl at work: installs what is missing, builds, and runs two examples on every GPU there is,
+# else on 4 ranks without any: a prefetching forward pass, and a sharded training that learns a text
+# and writes. Arguments go to the training (--help).
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build/demo
@@ -10,11 +11,12 @@ build=$root/build/demo
 
 echo "Building ..."
 build "$build" -DCMAKE_BUILD_TYPE=Release -DCECL_MPI=ON -DCECL_TESTS=OFF -DCECL_BENCH=OFF
-example=$build/examples/example_prefetch
-if [ ! -x "$example" ]; then
-    grep '^-- examples:' "$build/build.log" >&2
-    exit 1
-fi
+for example in prefetch fsdp_train; do
+    if [ ! -x "$build/examples/example_$example" ]; then
+        grep '^-- examples:' "$build/build.log" >&2
+        exit 1
+    fi
+done
 
 ranks=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU' || true)
 why=
@@ -29,4 +31,9 @@ if [ -n "$why" ]; then
     echo "$why: $ranks ranks run on the CPU, with the same plans."
 fi
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-exec mpirun --oversubscribe --bind-to none --mca btl self,vader -n "$ranks" "$example" "$@"
+ranks_of=(mpirun --oversubscribe --bind-to none --mca btl self,vader -n "$ranks")
+
+printf '\n== 1. A forward pass: each layer gathered while the one before computes\n\n'
+"${ranks_of[@]}" "$build/examples/example_prefetch"
+printf '\n== 2. A training: the same, there and back, until the network can write\n\n'
+exec "${ranks_of[@]}" "$build/examples/example_fsdp_train" --sample 300 "$@"

@@ -19,7 +19,7 @@ const char options_usage[] =
     "  --heads N        of attention, divides the width (16 / 4)\n"
     "  --batch N        samples of one rank and step (4 / 4)\n"
     "  --sequence N     bytes of a sample (1024 / 64)\n"
-    "  --steps N        in all, those before a checkpoint included (100 / 200)\n"
+    "  --steps N        in all, those before a checkpoint included (100 / 300)\n"
     "  --lr X           learning rate (0.0003 / 0.003)\n"
     "  --seed N         of parameters and the order of the data (1)\n"
     "  --data FILE      the text (one that comes with the example)\n"
@@ -159,7 +159,7 @@ bool options_default(struct options *o, bool gpu, char *words, int size)
     static const struct options on_gpu = {
         .layers = 20, .width = 2048, .heads = 16, .batch = 4, .sequence = 1024, .steps = 100};
     static const struct options on_host = {
-        .layers = 4, .width = 128, .heads = 4, .batch = 4, .sequence = 64, .steps = 200};
+        .layers = 4, .width = 128, .heads = 4, .batch = 4, .sequence = 64, .steps = 300};
     const struct options *d = gpu ? &on_gpu : &on_host;
     o->layers = o->layers ? o->layers : d->layers;
     o->width = o->width ? o->width : d->width;

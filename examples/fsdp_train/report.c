@@ -105,8 +105,9 @@ void report_table(const struct report *r, const struct fsdp *f)
     snprintf(remark, sizeof(remark), "half of the steps took %.2f to %.2f", step.low, step.high);
     row("one step (median)", value, remark);
     snprintf(value, sizeof(value), "%.2f ms", exposed.median);
-    snprintf(remark, sizeof(remark), "%.1f %% of a step; the rest was hidden behind compute",
-             100 * exposed.median / step.median);
+    snprintf(remark, sizeof(remark), "%.1f %% of a step; %s", 100 * exposed.median / step.median,
+             f->comm->device >= 0 ? "the rest was hidden behind compute"
+                                  : "with it for ranks that share its cores");
     row("  of it waiting for communication", value, remark);
     snprintf(value, sizeof(value), "%.0f", step_tokens(f) / step.median * 1e3);
     row("tokens (bytes) a second, all ranks", value, "");

@@ -59,12 +59,12 @@ bool report_json(const struct report *r, const struct fsdp *f, const struct opti
         return false;
     }
     fprintf(file,
-            "{\n  \"comm\": \"%s\", \"ranks\": %d, \"prefetch\": %d,\n"
+            "{\n  \"compute\": \"%s\",\n  \"comm\": \"%s\", \"ranks\": %d, \"prefetch\": %d,\n"
             "  \"layers\": %d, \"width\": %d, \"heads\": %d, \"sequence\": %d, \"batch\": %d,\n"
             "  \"parameters\": %zu, \"received_bytes\": %.0f,\n"
             "  \"first_step\": %d, \"steps\": %d,\n",
-            o->comm, f->comm->nranks, f->prefetch, s->layers, s->width, s->heads, s->sequence,
-            s->batch, parameter_count(s), sent_bytes(f), r->first, r->steps);
+            f->compute->name, o->comm, f->comm->nranks, f->prefetch, s->layers, s->width, s->heads,
+            s->sequence, s->batch, parameter_count(s), sent_bytes(f), r->first, r->steps);
     const struct spread step = spread_of(r, r->step_ms);
     json_spread(file, "step_ms", step);
     json_spread(file, "exposed_ms", spread_of(r, r->exposed_ms));

@@ -13,3 +13,10 @@ refuses 2 1 "--data $work/19: 19 bytes; 20 at least expected" --data "$work/19" 
 refuses 2 1 "--data $work: a plain file expected" --data "$work"
 run 2 --data "$work/20" --batch 2 --steps 1 # just long enough
 refuses 2 1 "--json $work/no/such: No such file" --json "$work/no/such" --steps 1
+
+# One rank alone cannot read its text: the other does not wait for it.
+cp "$work/20" "$work/rank-0"
+output=$(timeout 60 "${mpirun[@]}" -n 2 sh -c '"$@" --data "$0-$OMPI_COMM_WORLD_RANK"; echo "ended with $?"' \
+    "$work/rank" "$example" "${tiny[@]}" --batch 2 2>&1)
+[ "$(grep -c '^ended with 1$' <<<"$output")" -eq 2 ] || fail "one rank without a text:" "$output"
+grep -qF "rank-1: No such file" <<<"$output" || fail "not said:" "$output"

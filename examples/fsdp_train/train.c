@@ -174,7 +174,8 @@ static enum end train(struct job *j)
 {
     const struct options *o = &j->options;
     const struct identity identity = identity_of(j);
-    int unread = 0;
+    const int every = LOSSES * (1 + o->steps / 200); /* a screen of lines, not more */
+    int unread = 0, untold = 0;
     while (j->done < o->steps) {
         const bool last = j->done + 1 == o->steps;
         if (!run_step(j, unread, last))
@@ -185,9 +186,13 @@ static enum end train(struct job *j)
             continue;
         if (!report_read(&j->report, &j->fsdp, unread))
             return END_BROKEN;
-        if (is_rank_0(j))
-            report_progress(&j->report, &j->fsdp, unread);
+        untold += unread;
         unread = 0;
+        if (last || j->done % every == 0) {
+            if (is_rank_0(j))
+                report_progress(&j->report, &j->fsdp, untold);
+            untold = 0;
+        }
         if (save && !checkpoint_save(&j->fsdp, o->checkpoint, &identity, (uint64_t)j->done))
             return END_FAILED;
     }
