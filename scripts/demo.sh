@@ -31,7 +31,7 @@ if [ -n "$why" ]; then
     echo "$why: $ranks ranks run on the CPU, with the same plans."
 fi
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-ranks_of=(mpirun --oversubscribe --bind-to none --mca btl self,vader -n "$ranks")
+ranks_of=(mpirun --oversubscribe --bind-to none --mca btl "self,vader" -n "$ranks")
 
 printf '\n== 1. A forward pass: each layer gathered while the one before computes\n\n'
 "${ranks_of[@]}" "$build/examples/example_prefetch"

@@ -34,7 +34,8 @@ static ceclStream_t lane_stream(struct comm *c, int lane)
 
 static bool alloc(struct comm *c, void **memory, size_t bytes)
 {
-    CECL_OR_FALSE(c, ceclMemAlloc(((struct cecl *)c->state)->comm, memory, bytes));
+    struct cecl *s = c->state;
+    CECL_OR_FALSE(c, ceclMemAlloc(s->comm, memory, bytes));
     return true;
 }
 
@@ -83,7 +84,8 @@ static void reduced(struct comm *c, int lane, void *shard, size_t count)
 
 static bool wait_lane(struct comm *c, int lane)
 {
-    CECL_OR_FALSE(c, ceclStreamSynchronize(((struct cecl *)c->state)->comm, lane_stream(c, lane)));
+    struct cecl *s = c->state;
+    CECL_OR_FALSE(c, ceclStreamSynchronize(s->comm, lane_stream(c, lane)));
     return true;
 }
 

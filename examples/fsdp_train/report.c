@@ -60,9 +60,11 @@ bool report_read(struct report *r, struct fsdp *f, int count)
 void report_head(const struct fsdp *f, const struct options *o, uint64_t text_bytes)
 {
     const struct shape *s = &f->shape;
-    printf("A byte-level language model of %.2f million parameters: %d blocks, width %d, %d heads, "
-           "sequences of %d.\n",
-           (double)parameter_count(s) * 1e-6, s->layers, s->width, s->heads, s->sequence);
+    printf(
+        "A byte-level language model of %.2f million parameters: %d block%s, width %d, %d heads, "
+        "sequences of %d.\n",
+        (double)parameter_count(s) * 1e-6, s->layers, s->layers > 1 ? "s" : "", s->width, s->heads,
+        s->sequence);
     printf("%d rank%s, %d samples each; text: %s, %llu bytes.\n", f->comm->nranks,
            f->comm->nranks > 1 ? "s" : "", s->batch, o->data, (unsigned long long)text_bytes);
     printf("Compute: %s. Communication: %s, ", f->compute->name, f->comm->name);

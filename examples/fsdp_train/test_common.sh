@@ -36,5 +36,6 @@ refuses() {
         ! grep -qF -- "fsdp_train: $words" <<<"$output"; then
         fail "not refused with \"$words\": $*" "$output"
     fi
+    # shellcheck disable=SC2034 # read by who sources this
     told=$(grep -c "fsdp_train: " <<<"$output") # how many said anything
 }

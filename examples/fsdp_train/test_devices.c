@@ -137,7 +137,7 @@ static int check_gradients(const struct side *gpu, const struct side *host)
             char what[64];
             snprintf(what, sizeof(what), "group %d, tensor %d", g, t);
             wrong +=
-                check(what, distance(gpu->back[g] + from, host->back[g] + from, to - from), 0.05);
+                check(what, distance(gpu->back[g] + from, host->back[g] + from, to - from), 0.02);
         }
     }
     return wrong;

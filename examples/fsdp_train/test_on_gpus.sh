@@ -8,7 +8,8 @@ tiny=(--layers 3 --width 256 --heads 4 --sequence 128 --lr 0.002)
 # near FILE: losses of 40 steps within 2 hundredths of $work/2, and they fall.
 near() {
     paste <(losses "$work/2") <(losses "$1") | awk -v name="$1" '
-        { d = $1 > $2 ? $1 - $2 : $2 - $1; if (d > most) most = d; if (NR == 1) first = $2; last = $2 }
+        { d = $1 > $2 ? $1 - $2 : $2 - $1; if (d > most) most = d; last = $2 }
+        NR == 1 { first = $2 }
         END {
             printf "%s: %d losses, %s -> %s, differ by %.1e at most\n", name, NR, first, last, most
             exit !(NR == 40 && most < 0.02 && last < 0.6 * first)

@@ -35,7 +35,7 @@ refuses 2 1 "checkpoint $shard: damaged: more follows" "${here[@]}"
 # One bit, in the middle of the parameters.
 cp "$work/good/${shard##*/}" "$shard"
 byte=$(od -An -tu1 -j 5000 -N 1 "$shard")
-printf "\\x$(printf %x $((byte ^ 1)))" | dd of="$shard" bs=1 seek=5000 conv=notrunc status=none
+printf %b "\\x$(printf %x $((byte ^ 1)))" | dd of="$shard" bs=1 seek=5000 conv=notrunc status=none
 refuses 2 1 "checkpoint $shard: damaged: its checksum is wrong" "${here[@]}"
 rm "$shard"
 refuses 2 1 "checkpoint $shard: No such file" "${here[@]}"

@@ -16,7 +16,9 @@ refuses 2 1 "--json $work/no/such: No such file" --json "$work/no/such" --steps 
 
 # One rank alone cannot read its text: the other does not wait for it.
 cp "$work/20" "$work/rank-0"
-output=$(timeout 60 "${mpirun[@]}" -n 2 sh -c '"$@" --data "$0-$OMPI_COMM_WORLD_RANK"; echo "ended with $?"' \
-    "$work/rank" "$example" "${tiny[@]}" --batch 2 2>&1)
+# shellcheck disable=SC2016 # the rank's own shell fills it in
+each='"$@" --data "$0-$OMPI_COMM_WORLD_RANK"; echo "ended with $?"'
+output=$(timeout 60 "${mpirun[@]}" -n 2 sh -c "$each" "$work/rank" "$example" "${tiny[@]}" \
+    --batch 2 2>&1)
 [ "$(grep -c '^ended with 1$' <<<"$output")" -eq 2 ] || fail "one rank without a text:" "$output"
 grep -qF "rank-1: No such file" <<<"$output" || fail "not said:" "$output"
