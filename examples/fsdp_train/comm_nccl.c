@@ -11,7 +11,7 @@
 
 const bool comm_nccl_built = true;
 
-enum { BUFFERS = 64 };
+enum { BUFFERS = 64, PAGE = 2 << 20 };
 
 struct nccl {
     ncclComm_t comm;
@@ -62,6 +62,7 @@ static bool alloc(struct comm *c, void **memory, size_t bytes)
     struct nccl *n = c->state;
     if (n->nbuffers == BUFFERS)
         return complain(c, "--prefetch", "too many buffers for NCCL: a smaller number expected");
+    bytes = (bytes + PAGE - 1) / PAGE * PAGE; /* a window is whole pages of the GPU */
     NCCL_TRY(c, ncclMemAlloc(memory, bytes));
     n->buffers[n->nbuffers++] = *memory;
     if (n->copy_engines) {
