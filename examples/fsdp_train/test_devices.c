@@ -1,6 +1,7 @@
 /* Compares the GPU's operations with the host's: the same parameters and text, a way there and back
- * on each, then a sum of shards and steps of Adam. Rounding to bfloat16 moves the gradients by half a
- * hundredth (measured with the host's operations, rounded), a wrong formula by much more. Exit code 1 where they differ. */
+ * on each, then a sum of shards and steps of Adam. Rounding to bfloat16 moves the gradients by half
+ * a hundredth (measured with the host's operations, rounded), a wrong formula by much more. Exit
+ * code 1 where they differ. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
