@@ -19,8 +19,12 @@ enum { END_FINE = 0, END_WRONG = 1, END_USAGE = 2, END_BROKEN = 3 };
 struct op {
     const char *name;
     ceclOp_t id;
-    bool block_per_rank; /* the send buffer holds a block for each rank, not one block */
-    bool in_place_too;   /* measured in place unless told otherwise */
+    bool block_per_rank; /* the send buffer holds a block for each rank, not one block, */
+    bool block_of_each;  /* and so does recvbuff, one of each */
+    bool size_of_all;    /* "bytes a rank" are all of its blocks */
+    bool reduces;
+    bool in_place_too; /* measured in place unless told otherwise */
+    double bus;        /* busbw of nccl-tests: so many times blocks x (ranks - 1) / time */
     ceclResult_t (*call)(const void *send, void *recv, size_t count, ceclDataType_t type,
                          ceclComm_t comm, ceclStream_t stream);
 };
@@ -87,8 +91,10 @@ struct result {
 const struct op *op_named(const char *name);
 const struct type *type_named(const char *name);
 size_t block_of(const struct options *o, int nranks, size_t bytes); /* whole elements */
-size_t send_bytes_of(const struct run *run, size_t block);          /* "bytes a rank" */
-size_t size_at(const struct options *o, int index);                 /* 0: past the last */
+size_t send_bytes_of(const struct run *run, size_t block);
+size_t recv_bytes_of(const struct run *run, size_t block);
+size_t size_of(const struct run *run, size_t block); /* "bytes a rank" */
+size_t size_at(const struct options *o, int index);  /* 0: past the last */
 const void *send_place(const struct side *side, const struct run *run, size_t block, bool in_place);
 
 /* options.c: false with a message (and exit code in *code) when the program should end. */
@@ -112,6 +118,14 @@ double clock_time(struct side *side, const struct run *run, const void *send, si
  * -1. */
 long long check_side(struct side *side, const struct run *run, size_t block, bool in_place,
                      uint64_t seed);
+
+/* elements.c: small numbers in any type that reductions are measured in, whose sums are exact in any
+ * order; false where a type has too few. */
+bool elements_can(ceclDataType_t type, int nranks);
+/* Element `index` of what a key names, or the sum over all ranks' keys. */
+void elements_fill(unsigned char *out, ceclDataType_t type, uint64_t key, size_t bytes);
+long long elements_wrong(const unsigned char *got, ceclDataType_t type, const uint64_t *keys,
+                         int nkeys, size_t bytes);
 
 /* report.c */
 void report_head(const struct run *run, const struct side *sides, int nsides);

@@ -129,7 +129,7 @@ static bool measure_sides(const struct run *run, long long *wrong)
 
     for (int s = 0; s < nsides; s++)
         if (!sides[s].open(&sides[s], run, send_bytes_of(run, largest),
-                           largest * (size_t)run->nranks))
+                           recv_bytes_of(run, largest)))
             return false;
     const int count = fine ? measure_all(sides, nsides, run, results) : -1;
     fine = count >= 0 && report_json(run, results, count);

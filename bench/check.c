@@ -1,6 +1,7 @@
 /* Whether a side's result is right: random input, poisoned output, every byte compared. Expected
  * bytes are computed, never copied: a word is a hash of its place, so that checking is about as
  * fast as copying back. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "bench.h"
@@ -71,12 +72,17 @@ static bool move(const struct run *run, void *dst, const void *src, size_t bytes
 static bool prepare(struct side *side, const struct run *run, const void *send, size_t block,
                     uint64_t seed)
 {
-    const size_t all = (size_t)run->nranks * block, mine = send_bytes_of(run, block);
+    const size_t all = recv_bytes_of(run, block), mine = send_bytes_of(run, block);
     memset(run->host, 0xA5, all);
     if (!move(run, side->recv, run->host, all))
         return false;
-    for (size_t at = 0; at < mine; at += block)
-        fill(run->host + at, key_of(seed, run->rank, (int)(at / block)), block);
+    for (size_t at = 0; at < mine; at += block) {
+        const uint64_t key = key_of(seed, run->rank, (int)(at / block));
+        if (run->options.op->reduces)
+            elements_fill(run->host + at, run->options.type->id, key, block);
+        else
+            fill(run->host + at, key, block);
+    }
     return move(run, (void *)(uintptr_t)send, run->host, mine);
 }
 
@@ -92,10 +98,25 @@ static bool spoil(struct side *side, const struct run *run, size_t all)
     return move(run, victim, &byte, 1);
 }
 
+/* A block to which all ranks contributed. */
+static long long count_wrong_sums(const struct run *run, size_t block, uint64_t seed)
+{
+    const int mine = run->options.op->block_per_rank ? run->rank : 0;
+    uint64_t *keys = malloc((size_t)run->nranks * sizeof(*keys));
+    if (!keys)
+        return -1;
+    for (int r = 0; r < run->nranks; r++)
+        keys[r] = key_of(seed, r, mine);
+    const long long wrong =
+        elements_wrong(run->host, run->options.type->id, keys, run->nranks, block);
+    free(keys);
+    return wrong;
+}
+
 long long check_side(struct side *side, const struct run *run, size_t block, bool in_place,
                      uint64_t seed)
 {
-    const size_t all = (size_t)run->nranks * block;
+    const size_t all = recv_bytes_of(run, block);
     const void *send = send_place(side, run, block, in_place);
     long long wrong = 0;
     if (!prepare(side, run, send, block, seed))
@@ -109,6 +130,8 @@ long long check_side(struct side *side, const struct run *run, size_t block, boo
     }
     if (!spoil(side, run, all) || !move(run, run->host, side->recv, all))
         return -1;
+    if (run->options.op->reduces)
+        return count_wrong_sums(run, block, seed);
     for (int r = 0; r < run->nranks; r++)
         wrong +=
             count_wrong(run->host + (size_t)r * block,

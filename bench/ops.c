@@ -6,10 +6,45 @@
 
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
+static ceclResult_t sum_and_scatter(const void *send, void *recv, size_t count, ceclDataType_t type,
+                                    ceclComm_t comm, ceclStream_t stream)
+{
+    return ceclReduceScatter(send, recv, count, type, ceclSum, comm, stream);
+}
+
+static ceclResult_t sum_to_all(const void *send, void *recv, size_t count, ceclDataType_t type,
+                               ceclComm_t comm, ceclStream_t stream)
+{
+    return ceclAllReduce(send, recv, count, type, ceclSum, comm, stream);
+}
+
 static const struct op ops[] = {
-    {"all_gather", ceclOpAllGather, false, true, ceclAllGather},
+    {.name = "all_gather",
+     .id = ceclOpAllGather,
+     .block_of_each = true,
+     .in_place_too = true,
+     .bus = 1,
+     .call = ceclAllGather},
     /* In place, cecl stages an all-to-all and NCCL has none. */
-    {"alltoall", ceclOpAlltoAll, true, false, ceclAlltoAll},
+    {.name = "alltoall",
+     .id = ceclOpAlltoAll,
+     .block_per_rank = true,
+     .block_of_each = true,
+     .size_of_all = true,
+     .bus = 1,
+     .call = ceclAlltoAll},
+    {.name = "reduce_scatter",
+     .id = ceclOpReduceScatter,
+     .block_per_rank = true,
+     .reduces = true,
+     .bus = 1,
+     .call = sum_and_scatter},
+    {.name = "all_reduce",
+     .id = ceclOpAllReduce,
+     .reduces = true,
+     .in_place_too = true,
+     .bus = 2,
+     .call = sum_to_all},
 };
 
 static const struct type types[] = {
@@ -46,7 +81,7 @@ const struct type *type_named(const char *name)
 
 size_t block_of(const struct options *o, int nranks, size_t bytes)
 {
-    if (o->op->block_per_rank)
+    if (o->op->size_of_all)
         bytes /= (size_t)nranks;
     return bytes / o->type->bytes * o->type->bytes;
 }
@@ -54,6 +89,16 @@ size_t block_of(const struct options *o, int nranks, size_t bytes)
 size_t send_bytes_of(const struct run *run, size_t block)
 {
     return run->options.op->block_per_rank ? block * (size_t)run->nranks : block;
+}
+
+size_t recv_bytes_of(const struct run *run, size_t block)
+{
+    return run->options.op->block_of_each ? block * (size_t)run->nranks : block;
+}
+
+size_t size_of(const struct run *run, size_t block)
+{
+    return run->options.op->size_of_all ? block * (size_t)run->nranks : block;
 }
 
 size_t size_at(const struct options *o, int index)
@@ -68,6 +113,7 @@ const void *send_place(const struct side *side, const struct run *run, size_t bl
 {
     if (!in_place)
         return side->send;
-    return run->options.op->block_per_rank ? side->recv
-                                           : (char *)side->recv + (size_t)run->rank * block;
+    const struct op *op = run->options.op;
+    return op->block_per_rank || op->reduces ? side->recv
+                                             : (char *)side->recv + (size_t)run->rank * block;
 }

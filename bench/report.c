@@ -3,16 +3,19 @@
 
 #include "bench.h"
 
-/* GB/s, as nccl-tests counts them: the same for a block from each rank and a block to each. */
+/* GB/s, as nccl-tests counts them: the same for a block from each rank and a block to each. An
+ * all-reduce has one block. */
 static double algbw_of(const struct run *run, const struct result *r, int side)
 {
-    const double all = (double)r->block * run->nranks;
+    const struct op *op = run->options.op;
+    const bool whole = op->block_per_rank || op->block_of_each;
+    const double all = (double)r->block * (whole ? run->nranks : 1);
     return r->us[side] > 0 ? all / r->us[side] * 1e-3 : 0;
 }
 
 static double busbw_of(const struct run *run, const struct result *r, int side)
 {
-    return algbw_of(run, r, side) * (run->nranks - 1) / run->nranks;
+    return run->options.op->bus * algbw_of(run, r, side) * (run->nranks - 1) / run->nranks;
 }
 
 void report_head(const struct run *run, const struct side *sides, int nsides)
@@ -45,7 +48,7 @@ void report_row(const struct run *run, const struct result *r)
     const bool crosses = run->nranks > 1 && r->us[0] > 0;
     if (run->rank != 0)
         return;
-    printf("%12zu %12zu %10s %5s %10.1f", send_bytes_of(run, r->block), r->block / type->bytes,
+    printf("%12zu %12zu %10s %5s %10.1f", size_of(run, r->block), r->block / type->bytes,
            type->name, r->in_place ? "in" : "out", r->us[0]);
     print_or_dash(crosses, 8, 1, algbw_of(run, r, 0));
     print_or_dash(crosses, 8, 1, busbw_of(run, r, 0));
@@ -65,7 +68,7 @@ void report_row(const struct run *run, const struct result *r)
 static void json_row(FILE *out, const struct run *run, const struct result *r)
 {
     fprintf(out, "  {\"bytes\": %zu, \"count\": %zu, \"in_place\": %s, \"errors\": ",
-            send_bytes_of(run, r->block), r->block / run->options.type->bytes,
+            size_of(run, r->block), r->block / run->options.type->bytes,
             r->in_place ? "true" : "false");
     if (r->errors < 0)
         fprintf(out, "null");

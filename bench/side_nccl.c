@@ -35,7 +35,7 @@ static bool nccl_open(struct side *side, const struct run *run, size_t send_byte
     if (run->rank == 0)
         NCCL_TRY(run, ncclGetUniqueId(&id));
     MPI_Bcast(&id, sizeof(id), MPI_BYTE, 0, MPI_COMM_WORLD);
-    if (n->copy_engine)
+    if (n->copy_engine && !run->options.op->reduces)
         config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
     NCCL_TRY(run, ncclCommInitRankConfig(&n->comm, run->nranks, id, run->rank, &config));
     NCCL_TRY(run, ncclMemAlloc(&n->send, send_bytes));
@@ -54,11 +54,25 @@ static bool nccl_open(struct side *side, const struct run *run, size_t send_byte
     return true;
 }
 
+static ncclResult_t sum_and_scatter(const void *send, void *recv, size_t count, ncclDataType_t type,
+                                    ncclComm_t comm, cudaStream_t stream)
+{
+    return ncclReduceScatter(send, recv, count, type, ncclSum, comm, stream);
+}
+
+static ncclResult_t sum_to_all(const void *send, void *recv, size_t count, ncclDataType_t type,
+                               ncclComm_t comm, cudaStream_t stream)
+{
+    return ncclAllReduce(send, recv, count, type, ncclSum, comm, stream);
+}
+
 typedef ncclResult_t nccl_function(const void *, void *, size_t, ncclDataType_t, ncclComm_t,
                                    cudaStream_t);
 static nccl_function *const functions[] = {
     [ceclOpAllGather] = ncclAllGather,
     [ceclOpAlltoAll] = ncclAlltoAll,
+    [ceclOpReduceScatter] = sum_and_scatter,
+    [ceclOpAllReduce] = sum_to_all,
 };
 /* cecl's types have NCCL's numbers; the first, one in the middle and the last stand for all. */
 _Static_assert((int)ceclInt8 == (int)ncclInt8 && (int)ceclFloat32 == (int)ncclFloat32 &&

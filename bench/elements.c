@@ -1,0 +1,99 @@
+/* Small numbers in the types that reductions are measured in: 0 to 7, of which sums over ranks are
+ * exact in any order and any accumulator, so that rivals which add otherwise are right too. */
+#include <string.h>
+
+#include "bench.h"
+
+#define LARGEST 7
+
+/* Up to which number every one has its own bits; 0: not measured. */
+static int exact_to(ceclDataType_t type)
+{
+    switch (type) {
+    case ceclFloat8e4m3:
+    case ceclFloat8e5m2: return 0;
+    case ceclBfloat16: return 256;
+    case ceclFloat16: return 2048;
+    case ceclInt8: return 127;
+    case ceclUint8: return 255;
+    default: return 1 << 20;
+    }
+}
+
+bool elements_can(ceclDataType_t type, int nranks)
+{
+    return nranks * LARGEST <= exact_to(type);
+}
+
+/* The bits of a number: of floats by way of fp32, whose lowest bits are then 0. */
+static uint64_t bits_of(ceclDataType_t type, unsigned value)
+{
+    const float f = (float)value;
+    const double d = (double)value;
+    uint32_t low;
+    uint64_t bits;
+    memcpy(&low, &f, sizeof(low));
+    memcpy(&bits, &d, sizeof(bits));
+    switch (type) {
+    case ceclFloat64: return bits;
+    case ceclFloat32: return low;
+    case ceclBfloat16: return low >> 16;
+    case ceclFloat16: return value ? ((low >> 13) - (112u << 10)) : 0; /* exponent's bias less */
+    default: return value;
+    }
+}
+
+static size_t bytes_of(ceclDataType_t type)
+{
+    static const unsigned char bytes[CECL_NUM_TYPES] = {
+        [ceclInt8] = 1,    [ceclUint8] = 1,    [ceclInt32] = 4,      [ceclUint32] = 4,
+        [ceclInt64] = 8,   [ceclUint64] = 8,   [ceclFloat16] = 2,    [ceclFloat32] = 4,
+        [ceclFloat64] = 8, [ceclBfloat16] = 2, [ceclFloat8e4m3] = 1, [ceclFloat8e5m2] = 1};
+    return bytes[type];
+}
+
+/* Sixteen numbers to a word. */
+static uint64_t word_of(uint64_t key, size_t index)
+{
+    uint64_t x = key + index / 16 * 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+static unsigned number_in(uint64_t word, size_t index)
+{
+    return (unsigned)(word >> (index % 16 * 4)) & LARGEST;
+}
+
+void elements_fill(unsigned char *out, ceclDataType_t type, uint64_t key, size_t bytes)
+{
+    const size_t size = bytes_of(type), count = bytes / size;
+    uint64_t table[LARGEST + 1], word = 0;
+    for (unsigned v = 0; v <= LARGEST; v++)
+        table[v] = bits_of(type, v);
+    for (size_t i = 0; i < count; i++) {
+        if (i % 16 == 0)
+            word = word_of(key, i);
+        memcpy(out + i * size, &table[number_in(word, i)], size);
+    }
+}
+
+long long elements_wrong(const unsigned char *got, ceclDataType_t type, const uint64_t *keys,
+                         int nkeys, size_t bytes)
+{
+    const size_t size = bytes_of(type), count = bytes / size;
+    unsigned sums[16] = {0};
+    long long wrong = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (i % 16 == 0) {
+            memset(sums, 0, sizeof(sums));
+            for (int k = 0; k < nkeys; k++)
+                for (size_t j = 0; j < 16; j++)
+                    sums[j] += number_in(word_of(keys[k], i), j);
+        }
+        const uint64_t want = bits_of(type, sums[i % 16]);
+        wrong += memcmp(got + i * size, &want, size) != 0;
+    }
+    return wrong;
+}
