@@ -11,6 +11,10 @@
  *
  *     main | ... chunk k + 1 -> staging | after side | reduced chunk k -> recvbuffs | ... | barrier |
  *
+ * Lanes may share a queue of the hardware, which then takes their steps in the order in which they are
+ * issued, that of the plan: so chunk k + 1 is sent before chunk k is reduced, and every wait stands
+ * behind its signal.
+ *
  * A reduced chunk stands in the rank's own recvbuff but for a reduce, whose recvbuff is the root's
  * alone: there it stands in staging until it is sent. With one chunk all of it is one lane:
  *
@@ -18,9 +22,11 @@
  *
  * A small all-reduce sends all to all, and everyone reduces everything: one exchange less.
  *
- * Where sendbuff is symmetric, SMs may read it at the peers instead:
+ * Where sendbuff is symmetric, SMs may read it at the peers, all of it:
  *
  *     main | barrier | reduce my block out of all sendbuffs | -> recvbuffs | barrier |
+ *
+ * Pushing the results of one chunk while the next is read gained nothing: both fill the same link.
  *
  * In place the recvbuff is the input: what is pushed over a block p at a peer was its part of p's
  * block, which has arrived at p before p could reduce it. */
@@ -28,8 +34,8 @@
 
 #include "ce/lowering.h"
 
-/* Chunks that may be under way: one arrives, one is reduced, one waits for either. */
-#define SLOTS 3u
+/* Chunks that may be under way: one arrives, one is reduced. More, and smaller ones, were slower. */
+#define SLOTS 2u
 
 /* How a call goes in chunks. */
 struct chunks {
@@ -84,16 +90,21 @@ static bool has_results(const struct cecl_call *call)
     return call->op == ceclOpReduce && call->rank != call->root;
 }
 
+/* The largest multiple of `align`, or of an element, that is no more than `bytes`. */
+static uint64_t aligned(const struct cecl_call *call, uint64_t bytes)
+{
+    const uint64_t align = call->element > CECL_PIECE_ALIGN ? call->element : CECL_PIECE_ALIGN;
+    return bytes - bytes % (bytes >= align ? align : call->element);
+}
+
 static ceclResult_t chunks_of(const struct cecl_call *call, struct chunks *chunks)
 {
     const uint64_t places = (uint64_t)call->nranks - (call->op != ceclOpReduce); /* of a slot */
-    const uint64_t align = call->element > CECL_PIECE_ALIGN ? call->element : CECL_PIECE_ALIGN;
-    uint64_t most = call->staging_bytes / places; /* one chunk, one slot */
-    if (call->bytes > most || call->bytes > call->chunk) {
-        most = call->staging_bytes / SLOTS / places;
-        most = most < call->chunk ? most : call->chunk;
-    }
-    most -= most % (most >= align ? align : call->element);
+    const uint64_t whole = call->staging_bytes / places,
+                   slot = call->staging_bytes / SLOTS / places;
+    uint64_t most = call->bytes;
+    if (most > whole || most > call->chunk)
+        most = aligned(call, slot < call->chunk ? slot : call->chunk);
     if (most == 0)
         return cecl_fail(ceclInvalidUsage,
                          "stagingBytes (CECL_STAGING_BYTES) %" PRIu64
@@ -135,8 +146,8 @@ static struct cecl_place result_at(const struct cecl_call *call, const struct ch
                              : output_at(call, call->rank, call->rank, k * chunks->bytes);
 }
 
-static void reduce_chunk(const struct cecl_call *call, struct cecl_plan *plan,
-                         const struct chunks *chunks, uint64_t k)
+static void reduce_staged(const struct cecl_call *call, struct cecl_plan *plan,
+                          const struct chunks *chunks, uint64_t k)
 {
     const int me = call->rank;
     const uint64_t first = k * chunks->bytes, bytes = bytes_of(call, me, first, chunks->bytes);
@@ -167,20 +178,36 @@ static void send_chunk(const struct cecl_call *call, struct cecl_plan *plan,
     send_result(call, plan, result_at(call, chunks, k), k * chunks->bytes, chunks->bytes);
 }
 
+/* What the side lane does from here on comes after what the main lane did so far. */
+static void side_follows(struct cecl_plan *plan)
+{
+    cecl_plan_on(plan, CECL_LANE_SIDE);
+    cecl_plan_after_other(plan);
+    cecl_plan_on(plan, CECL_LANE_MAIN);
+}
+
 /* The side lane's turn: chunk k has come from all by main phase `arrived`. */
 static void side_turn(const struct cecl_call *call, struct cecl_plan *plan,
                       const struct chunks *chunks, uint64_t k, uint32_t arrived)
 {
     cecl_plan_on(plan, CECL_LANE_SIDE);
-    /* Once for the inputs, an order that flags give too, but CUDA knows of none by them; and where a
-     * result is replaced, which was sent by then. */
-    if (k == 0 || (call->op == ceclOpReduce && k >= SLOTS))
-        cecl_plan_after_other(plan);
     cecl_plan_wait_all(plan, CECL_LANE_MAIN, arrived);
-    reduce_chunk(call, plan, chunks, k);
+    reduce_staged(call, plan, chunks, k);
     if (k + SLOTS < chunks->count)
         cecl_plan_signal_all(plan);
     cecl_plan_on(plan, CECL_LANE_MAIN);
+}
+
+/* Chunk k goes to staging; the phase by which it is there. */
+static uint32_t main_turn(const struct cecl_call *call, struct cecl_plan *plan,
+                          const struct chunks *chunks, uint64_t k)
+{
+    if (k >= chunks->count)
+        return 0;
+    if (k >= SLOTS)
+        cecl_plan_wait_all(plan, CECL_LANE_SIDE, (uint32_t)(k - SLOTS + 1));
+    send_parts(call, plan, chunks, k);
+    return cecl_plan_signal_all(plan);
 }
 
 static void in_chunks(const struct cecl_call *call, struct cecl_plan *plan,
@@ -188,22 +215,21 @@ static void in_chunks(const struct cecl_call *call, struct cecl_plan *plan,
 {
     const bool sends = call->op != ceclOpReduceScatter;
     cecl_plan_barrier(plan);
+    side_follows(plan); /* flags would order the inputs too, but CUDA knows nothing of flags */
+    uint32_t arrived = main_turn(call, plan, chunks, 0);
     for (uint64_t k = 0; k < chunks->count; k++) {
-        if (k >= SLOTS)
-            cecl_plan_wait_all(plan, CECL_LANE_SIDE, (uint32_t)(k - SLOTS + 1));
-        send_parts(call, plan, chunks, k);
-        const uint32_t arrived = cecl_plan_signal_all(plan);
-        if (sends && k > 0) {
-            cecl_plan_after_other(plan);
-            send_chunk(call, plan, chunks, k - 1);
-        }
+        const uint32_t next = main_turn(call, plan, chunks, k + 1);
         side_turn(call, plan, chunks, k, arrived);
+        arrived = next;
+        if (sends || k + 1 == chunks->count)
+            cecl_plan_after_other(plan);
+        if (sends)
+            send_chunk(call, plan, chunks, k);
+        if (call->op == ceclOpReduce)
+            side_follows(plan); /* a result is replaced when it was sent */
     }
-    cecl_plan_after_other(plan);
-    if (sends) {
-        send_chunk(call, plan, chunks, chunks->count - 1);
+    if (sends)
         cecl_plan_barrier(plan);
-    }
 }
 
 static void at_once(const struct cecl_call *call, struct cecl_plan *plan,
@@ -212,7 +238,7 @@ static void at_once(const struct cecl_call *call, struct cecl_plan *plan,
     cecl_plan_barrier(plan);
     send_parts(call, plan, chunks, 0);
     cecl_plan_barrier(plan);
-    reduce_chunk(call, plan, chunks, 0);
+    reduce_staged(call, plan, chunks, 0);
     if (call->op != ceclOpReduceScatter) {
         send_chunk(call, plan, chunks, 0);
         cecl_plan_barrier(plan);
@@ -260,7 +286,7 @@ ceclResult_t cecl_lower_reduction(const struct cecl_call *call, struct cecl_plan
             cecl_plan_reduce(plan, output_at(call, 0, 0, 0), &input, 1, call->total);
         return ceclSuccess;
     }
-    if (call->peers_read && call->op != ceclOpReduce) {
+    if (call->peers_read) {
         read_at_peers(call, plan);
         return ceclSuccess;
     }

@@ -56,28 +56,31 @@ static const struct row *row_of(const struct cecl_call *call)
     return &table[count - 1];
 }
 
-/* How reductions go. Chunks: small enough that little is left to do when the last one has come, large
- * enough that flags are few. */
+/* How reductions go. SMs read at the peers at 325 GB/s, from 8 on: where sendbuff is symmetric that
+ * beats staging, whose local sums want more of them. Chunks of staging: few, for each pauses the link.
+ * Measured: docs/measurements.md, "Reductions". */
 static const struct {
-    uint64_t one_shot;       /* of an all-reduce */
-    uint64_t read_at_peers;  /* blocks of no more bytes, where sendbuff is symmetric */
+    uint64_t one_shot;       /* an all-reduce of no more bytes: everyone reduces all */
     uint64_t chunks;         /* in so many, */
     uint64_t least, largest; /* of bytes in this range */
-} reductions = {256 << 10, 32 << 20, 8, 1 << 20, 8 << 20};
+    uint32_t reading_sms, staged_sms;
+} reductions = {256 << 10, 4, 1 << 20, 64 << 20, 8, 16};
 
 static void tune_reduction(struct cecl_call *call, struct cecl_choice choice)
 {
     const uint64_t chunk = call->bytes / reductions.chunks;
+    const bool small = call->op == ceclOpAllReduce && call->total <= reductions.one_shot;
     call->chunk = chunk < reductions.least     ? reductions.least
                   : chunk > reductions.largest ? reductions.largest
                                                : chunk;
     call->one_shot = reductions.one_shot;
-    call->max_sms = choice.max_sms;
-    call->direction = choice.direction == CECL_DIRECTION_PULL ? CECL_PULL : CECL_PUSH;
-    if (choice.direction == CECL_DIRECTION_AUTO && call->bytes <= reductions.read_at_peers &&
-        (call->op == ceclOpReduceScatter || call->total > call->one_shot))
-        call->direction = CECL_PULL;
-    call->peers_read = call->peers_read && call->direction == CECL_PULL;
+    call->peers_read = call->peers_read && call->op != ceclOpReduce &&
+                       choice.direction != CECL_DIRECTION_PUSH &&
+                       (choice.direction == CECL_DIRECTION_PULL || !small);
+    call->direction = call->peers_read ? CECL_PULL : CECL_PUSH;
+    call->max_sms = choice.max_sms     ? choice.max_sms
+                    : call->peers_read ? reductions.reading_sms
+                                       : reductions.staged_sms;
 }
 
 void cecl_tune(struct cecl_call *call, struct cecl_choice choice)
