@@ -11,9 +11,9 @@ const char *comm_missing(const char *kind)
     return "this build has no NCCL (it needs CUDA and NCCL): cecl expected";
 }
 
-bool comm_open(struct comm *c, const char *kind)
+bool comm_open(struct comm *c, const char *kind, bool hidden)
 {
-    *c = (struct comm){.device = -1};
+    *c = (struct comm){.device = -1, .hidden = hidden};
     MPI_Comm_rank(MPI_COMM_WORLD, &c->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &c->nranks);
     return strcmp(kind, "cecl") == 0 ? comm_cecl(c) : comm_nccl(c, strcmp(kind, "nccl-ce") == 0);
@@ -32,10 +32,10 @@ static void lane_end(struct comm *c, int lane)
         c->compute->mark(c->compute, c->stream(c, lane), lane);
 }
 
-bool comm_gather(struct comm *c, int lane, void *buffer, size_t count, ceclDataType_t type)
+bool comm_gather(struct comm *c, int lane, void *buffer, size_t count)
 {
     lane_begin(c, lane);
-    if (!c->gather(c, lane, buffer, count, type))
+    if (!c->gather(c, lane, buffer, count))
         return false;
     lane_end(c, lane);
     return true;
@@ -45,6 +45,15 @@ bool comm_reduce_scatter(struct comm *c, int lane, const void *gradients, void *
 {
     lane_begin(c, lane);
     if (!c->reduce_scatter(c, lane, gradients, shard, count))
+        return false;
+    lane_end(c, lane);
+    return true;
+}
+
+bool comm_mean(struct comm *c, int lane, double *values, size_t count)
+{
+    lane_begin(c, lane);
+    if (!c->mean(c, lane, values, count))
         return false;
     lane_end(c, lane);
     return true;
@@ -60,15 +69,6 @@ bool comm_await(struct comm *c, int lane)
         fine = c->wait(c, lane);
     c->compute->tick(c->compute);
     return fine;
-}
-
-bool comm_await_reduced(struct comm *c, int lane, void *shard, size_t count)
-{
-    if (!comm_await(c, lane))
-        return false;
-    if (c->reduced)
-        c->reduced(c, lane, shard, count);
-    return true;
 }
 
 bool all_agree(bool mine)

@@ -14,39 +14,39 @@
 struct comm {
     const char *name;
     int rank, nranks;
-    int device; /* CUDA ordinal; -1: the host device */
+    int device;  /* CUDA ordinal; -1: the host device */
+    bool hidden; /* calls are made to run beside compute, which then should lose little by them */
     struct compute *compute;
     void *state;
 
-    /* What the calls need: streams of `lanes`, and scratch memory for reduce_scatter on lanes
-     * first_reduce and first_reduce + 1, of up to `bytes` (a whole group's gradients). */
-    bool (*prepare)(struct comm *c, int lanes, int first_reduce, size_t bytes);
+    bool (*prepare)(struct comm *c, int lanes);                 /* streams for so many */
     bool (*alloc)(struct comm *c, void **memory, size_t bytes); /* collective; until close */
     ceclStream_t (*stream)(struct comm *c, int lane);
     /* In place: buffer is [nranks * count], this rank's own part lies at rank * count. */
-    bool (*gather)(struct comm *c, int lane, void *buffer, size_t count, ceclDataType_t type);
-    /* gradients [nranks * count] of each rank; shard [count] gets the sum of the parts `rank`. */
+    bool (*gather)(struct comm *c, int lane, void *buffer, size_t count);
+    /* gradients [nranks * count] of each rank; shard [count] gets the sum of the parts `rank`.
+     * Elements, as gather's, are compute's. */
     bool (*reduce_scatter)(struct comm *c, int lane, const void *gradients, void *shard,
                            size_t count);
-    /* The rest of reduce_scatter, enqueued as compute after the lane was awaited; NULL: none. */
-    void (*reduced)(struct comm *c, int lane, void *shard, size_t count);
+    /* In place: each of the values becomes its mean over all ranks, the same bits on each. */
+    bool (*mean)(struct comm *c, int lane, double *values, size_t count);
     bool (*wait)(struct comm *c, int lane); /* the host waits for the lane */
     bool (*healthy)(struct comm *c);        /* false with words on stderr: a peer has failed */
     void (*close)(struct comm *c);
 };
 
 /* Joins all ranks of MPI_COMM_WORLD. kind: "cecl", "nccl", "nccl-ce". False with words on stderr. */
-bool comm_open(struct comm *c, const char *kind);
+bool comm_open(struct comm *c, const char *kind, bool hidden);
 /* Why this build cannot have that kind; NULL: it can. */
 const char *comm_missing(const char *kind);
 
-bool comm_gather(struct comm *c, int lane, void *buffer, size_t count, ceclDataType_t type);
+bool comm_gather(struct comm *c, int lane, void *buffer, size_t count);
 bool comm_reduce_scatter(struct comm *c, int lane, const void *gradients, void *shard,
                          size_t count);
+bool comm_mean(struct comm *c, int lane, double *values, size_t count);
 /* Compute goes on when the lane's last call is done. A tick before and one after: between them
  * compute waits, which is the time exposed to communication. */
 bool comm_await(struct comm *c, int lane);
-bool comm_await_reduced(struct comm *c, int lane, void *shard, size_t count);
 
 /* Whether all ranks say yes. Between the hosts, blocking. */
 bool all_agree(bool mine);

@@ -41,19 +41,17 @@ static bool complain(const struct comm *c, const char *what, const char *why)
     } while (0)
 
 /* cecl's types have NCCL's numbers. */
-_Static_assert((int)ceclFloat64 == (int)ncclFloat64 && (int)ceclBfloat16 == (int)ncclBfloat16,
+_Static_assert((int)ceclFloat32 == (int)ncclFloat32 && (int)ceclBfloat16 == (int)ncclBfloat16,
                "a type is passed to NCCL as its number");
-static ncclDataType_t type_of(ceclDataType_t type)
+static ncclDataType_t type_of(const struct comm *c)
 {
-    return (ncclDataType_t)(int)type;
+    return (ncclDataType_t)(int)c->compute->type;
 }
 
-static bool prepare(struct comm *c, int lanes, int first_reduce, size_t bytes)
+static bool prepare(struct comm *c, int lanes)
 {
     (void)c;
     (void)lanes;
-    (void)first_reduce;
-    (void)bytes;
     return true;
 }
 
@@ -82,13 +80,12 @@ static ceclStream_t lane_stream(struct comm *c, int lane)
     return ((struct nccl *)c->state)->stream;
 }
 
-static bool gather(struct comm *c, int lane, void *buffer, size_t count, ceclDataType_t type)
+static bool gather(struct comm *c, int lane, void *buffer, size_t count)
 {
     struct nccl *n = c->state;
-    const size_t element = type == ceclFloat64 ? sizeof(double) : c->compute->element;
     (void)lane;
-    NCCL_TRY(c, ncclAllGather((char *)buffer + (size_t)c->rank * count * element, buffer, count,
-                              type_of(type), n->comm, n->stream));
+    NCCL_TRY(c, ncclAllGather((char *)buffer + (size_t)c->rank * count * c->compute->element,
+                              buffer, count, type_of(c), n->comm, n->stream));
     return true;
 }
 
@@ -97,8 +94,16 @@ static bool reduce_scatter(struct comm *c, int lane, const void *gradients, void
 {
     struct nccl *n = c->state;
     (void)lane;
-    NCCL_TRY(c, ncclReduceScatter(gradients, shard, count, type_of(c->compute->type), ncclSum,
-                                  n->comm, n->stream));
+    NCCL_TRY(c,
+             ncclReduceScatter(gradients, shard, count, type_of(c), ncclSum, n->comm, n->stream));
+    return true;
+}
+
+static bool mean(struct comm *c, int lane, double *values, size_t count)
+{
+    struct nccl *n = c->state;
+    (void)lane;
+    NCCL_TRY(c, ncclAllReduce(values, values, count, ncclFloat64, ncclAvg, n->comm, n->stream));
     return true;
 }
 
@@ -172,6 +177,7 @@ bool comm_nccl(struct comm *c, bool copy_engines)
     c->stream = lane_stream;
     c->gather = gather;
     c->reduce_scatter = reduce_scatter;
+    c->mean = mean;
     c->wait = wait_lane;
     c->healthy = healthy;
     return true;

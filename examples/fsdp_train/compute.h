@@ -86,8 +86,6 @@ struct compute {
 
     /* ---- shards */
     void (*to_elements)(struct compute *c, void *dst, const float *src, size_t count);
-    /* dst[i] = sum over blocks, in their order, of src[block * count + i]; added up in float. */
-    void (*sum)(struct compute *c, void *dst, const void *src, int blocks, size_t count);
     void (*adam)(struct compute *c, float *parameters, float *first, float *second,
                  const void *gradients, size_t count, const struct adam *a);
 

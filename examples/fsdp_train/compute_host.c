@@ -94,18 +94,6 @@ static void host_to_elements(struct compute *c, void *dst, const float *src, siz
         ((real *)dst)[i] = (real)src[i];
 }
 
-static void host_sum(struct compute *c, void *dst, const void *src, int blocks, size_t count)
-{
-    (void)c;
-    real *out = dst;
-    memcpy(out, src, count * sizeof(real));
-    for (int b = 1; b < blocks; b++) {
-        const real *in = (const real *)src + (size_t)b * count;
-        for (size_t i = 0; i < count; i++)
-            out[i] += in[i];
-    }
-}
-
 static void host_adam(struct compute *c, float *parameters, float *first, float *second,
                       const void *gradients, size_t count, const struct adam *a)
 {
@@ -165,7 +153,6 @@ const struct compute compute_host = {.name = host_matmul_name,
                                      .softmax_back = host_softmax_back,
                                      .loss = host_loss,
                                      .to_elements = host_to_elements,
-                                     .sum = host_sum,
                                      .adam = host_adam,
                                      .tick = host_tick,
                                      .ticks = host_ticks};

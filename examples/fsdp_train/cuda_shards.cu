@@ -1,4 +1,4 @@
-/* Shards on a GPU: to bfloat16, the sum of ranks' gradients, Adam. Counts are multiples of 128. */
+/* Shards on a GPU: to bfloat16, and Adam. Counts are multiples of 128. */
 #include "cuda_compute.h"
 
 __global__ void to_elements_kernel(pack *dst, const float4 *src, size_t packs)
@@ -19,31 +19,6 @@ static void to_elements(struct compute *c, void *dst, const float *src, size_t c
     struct gpu *g = gpu_of(c);
     to_elements_kernel<<<blocks_for(count / 8), THREADS, 0, g->stream>>>(
         (pack *)dst, (const float4 *)src, count / 8);
-    GPU_CHECK(g, cudaGetLastError());
-}
-
-__global__ void sum_kernel(pack *dst, const pack *src, int blocks, size_t packs)
-{
-    for (size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x; i < packs;
-         i += (size_t)gridDim.x * THREADS) {
-        float sum[8] = {0};
-        for (int b = 0; b < blocks; b++) {
-            const pack in = src[(size_t)b * packs + i];
-            for (int k = 0; k < 8; k++)
-                sum[k] += __bfloat162float(in.e[k]);
-        }
-        pack out;
-        for (int k = 0; k < 8; k++)
-            out.e[k] = __float2bfloat16(sum[k]);
-        dst[i] = out;
-    }
-}
-
-static void sum(struct compute *c, void *dst, const void *src, int blocks, size_t count)
-{
-    struct gpu *g = gpu_of(c);
-    sum_kernel<<<blocks_for(count / 8), THREADS, 0, g->stream>>>((pack *)dst, (const pack *)src,
-                                                                 blocks, count / 8);
     GPU_CHECK(g, cudaGetLastError());
 }
 
@@ -88,6 +63,5 @@ static void update(struct compute *c, float *parameters, float *first, float *se
 void cuda_shards(struct compute *table)
 {
     table->to_elements = to_elements;
-    table->sum = sum;
     table->adam = update;
 }

@@ -33,7 +33,7 @@ static bool issue(struct fsdp *f)
     const size_t count = shard_elements(&f->shape, group);
     char *own = f->buffers[lane] + (size_t)f->comm->rank * count * f->compute->element;
     f->compute->to_elements(f->compute, own, f->parameters + f->offset[group], count);
-    return comm_gather(f->comm, lane, f->buffers[lane], count, f->compute->type);
+    return comm_gather(f->comm, lane, f->buffers[lane], count);
 }
 
 /* The whole parameters of the group at `position`, after enqueueing the gathers up to `prefetch`
@@ -47,7 +47,18 @@ static const char *take(struct fsdp *f, int position, int length)
     return comm_await(f->comm, lane) ? f->buffers[lane] : NULL;
 }
 
-/* ---- gradients: reduced behind the next group's way back */
+/* ---- gradients: reduced behind the next group's way back
+ *
+ * Gathers and reductions run one after the other, in the order of their calls (on one communicator
+ * they do so on any streams). On the way back a position p enqueues
+ *
+ *     gather of p + prefetch | reduction of p | gather of p + 1 + prefetch | reduction of p + 1 | ...
+ *
+ * so the next group's parameters never stand behind p's gradients. Those of p + 1 + prefetch do, but
+ * could begin no earlier than the reduction: both wait for p's way back, which writes the gradients
+ * and reads the buffer that is gathered into. And the reduction is wanted first: before p + 2 writes
+ * its gradients where it reads, and that is the time when those parameters are wanted, or sooner.
+ */
 
 static int reduce_lane(const struct fsdp *f, int group)
 {
@@ -58,8 +69,7 @@ static bool finish_reduce(struct fsdp *f, int group)
 {
     if (group >= group_count(&f->shape))
         return true;
-    return comm_await_reduced(f->comm, reduce_lane(f, group), shard_gradients(f, group),
-                              shard_elements(&f->shape, group));
+    return comm_await(f->comm, reduce_lane(f, group));
 }
 
 /* `group`'s gradients are complete in their buffer. The reduction before it has had this group's way
@@ -164,7 +174,7 @@ bool fsdp_step(struct fsdp *f, const struct step *s)
                       s->number * global + batch * (uint64_t)f->comm->rank, f->model.dims);
     if (!forward(f, length, &head))
         return false;
-    model_loss(&f->model, f->losses + f->comm->rank * LOSSES + s->loss);
+    model_loss(&f->model, f->losses + s->loss);
     return backward(f, length, head) && update(f, s);
 }
 
@@ -178,16 +188,8 @@ bool fsdp_forward(struct fsdp *f)
 
 bool fsdp_losses(struct fsdp *f, double *means, int count)
 {
-    const int nranks = f->comm->nranks, lane = fsdp_lanes(f->prefetch) - 1;
-    const size_t all = (size_t)nranks * LOSSES;
-    if (!comm_gather(f->comm, lane, f->losses, LOSSES, ceclFloat64) || !comm_await(f->comm, lane) ||
-        !f->compute->read(f->compute, f->host_losses, f->losses, all * sizeof(double)) ||
-        !f->comm->healthy(f->comm))
-        return false;
-    for (int i = 0; i < count; i++) {
-        means[i] = 0;
-        for (int r = 0; r < nranks; r++) /* in rank order: every rank has the same bits */
-            means[i] += f->host_losses[r * LOSSES + i] / nranks;
-    }
-    return true;
+    const int lane = fsdp_lanes(f->prefetch) - 1;
+    return comm_mean(f->comm, lane, f->losses, (size_t)count) && comm_await(f->comm, lane) &&
+           f->compute->read(f->compute, means, f->losses, (size_t)count * sizeof(*means)) &&
+           f->comm->healthy(f->comm);
 }

@@ -29,9 +29,8 @@ struct fsdp {
 
     char **buffers; /* [prefetch + 1], a whole group each */
     char *whole_gradients[2];
-    double *losses; /* [nranks][LOSSES] */
+    double *losses; /* [LOSSES] of this rank; fsdp_losses makes means of them */
     int issued;     /* gathers of this pass that are enqueued */
-    double *host_losses;
 };
 
 /* Where a step's samples come from, and how large a step it makes. */

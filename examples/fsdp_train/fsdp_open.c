@@ -14,9 +14,8 @@ static bool make_shards(struct fsdp *f)
     struct compute *c = f->compute;
     const int groups = group_count(&f->shape);
     f->offset = calloc((size_t)groups + 1, sizeof(*f->offset));
-    f->host_losses = calloc((size_t)f->comm->nranks * LOSSES, sizeof(*f->host_losses));
     f->buffers = calloc((size_t)f->prefetch + 1, sizeof(*f->buffers));
-    if (!f->offset || !f->host_losses || !f->buffers) {
+    if (!f->offset || !f->buffers) {
         fprintf(stderr, "fsdp_train: no memory for the tables of %d groups\n", groups);
         return false;
     }
@@ -40,7 +39,7 @@ static bool make_buffers(struct fsdp *f)
         largest = whole > largest ? whole : largest;
     }
     void *memory[2] = {NULL, NULL}, *gradients = NULL, *losses = NULL;
-    if (!comm->prepare(comm, fsdp_lanes(f->prefetch), f->prefetch + 1, largest * element))
+    if (!comm->prepare(comm, fsdp_lanes(f->prefetch)))
         return false;
     for (int b = 0; b <= f->prefetch; b++) {
         if (!comm->alloc(comm, &memory[0], largest * element))
@@ -53,7 +52,7 @@ static bool make_buffers(struct fsdp *f)
         f->whole_gradients[b] = memory[b];
     }
     if (!comm->alloc(comm, &gradients, shards * element) ||
-        !comm->alloc(comm, &losses, (size_t)comm->nranks * LOSSES * sizeof(double)))
+        !comm->alloc(comm, &losses, LOSSES * sizeof(double)))
         return false;
     f->gradients = gradients;
     f->losses = losses;
@@ -98,6 +97,5 @@ void fsdp_close(struct fsdp *f)
     f->compute->free(f->compute, f->second);
     free(f->offset);
     free(f->buffers);
-    free(f->host_losses);
     *f = (struct fsdp){0};
 }
