@@ -83,6 +83,16 @@ static ceclResult_t issue_pieces(struct cecl_engine *engine, const struct cecl_b
     return ceclSuccess;
 }
 
+/* After a failure in the middle the end is marked all the same, or nothing would ever be freed. What
+ * the side lane has of the call comes before it: buffers are the caller's again then. */
+static void end_what_began(struct cecl_engine *engine, ceclStream_t work, uint32_t target)
+{
+    const struct cecl_memop end = {engine->done, target, CECL_MEMOP_WRITE};
+    if (engine->side)
+        (void)!engine->dev->ops->stream_after(engine->dev, work, engine->side);
+    (void)!engine->dev->ops->memops(engine->dev, work, &end, 1);
+}
+
 ceclResult_t cecl_engine_run(struct cecl_engine *engine, const struct cecl_bound *bound,
                              ceclStream_t stream, bool *started)
 {
@@ -100,9 +110,8 @@ ceclResult_t cecl_engine_run(struct cecl_engine *engine, const struct cecl_bound
     if (result != ceclSuccess) {
         char words[CECL_MESSAGE_BYTES];
         cecl_keep_message(words);
-        if (*started) { /* its end is marked all the same; failing that, nothing is ever freed */
-            const struct cecl_memop end = {engine->done, target, CECL_MEMOP_WRITE};
-            (void)!dev->ops->memops(dev, work, &end, 1);
+        if (*started) {
+            end_what_began(engine, work, target);
             engine->epoch = target;
             engine->side_epoch = side_target;
         } else {

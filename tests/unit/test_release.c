@@ -19,6 +19,7 @@
 
 #include "ce/bound.h"
 #include "comm/comm.h"
+#include "sm/reduce.h"
 #include "util/clock.h"
 
 #define RANKS 2
@@ -89,6 +90,20 @@ ceclResult_t __wrap_host_copies(struct cecl_device *dev, ceclStream_t work,
     if (++batches == fail_at)
         return cecl_fail(ceclUnhandledCudaError, "a driver's failure");
     return __real_host_copies(dev, work, batch);
+}
+
+/* Likewise, before the host's arithmetic: what a reduction is held up by. */
+enum hold { NO_HOLD, HOLD_A_WHILE, HOLD_FOREVER };
+static _Atomic enum hold hold;
+void __real_cecl_reduce_host(const struct cecl_reduction *reduction);
+void __wrap_cecl_reduce_host(const struct cecl_reduction *reduction);
+void __wrap_cecl_reduce_host(const struct cecl_reduction *reduction)
+{
+    if (hold != NO_HOLD)
+        usleep(300000); /* meanwhile the main lane comes as far as it can */
+    if (hold == HOLD_FOREVER)
+        raise(SIGSTOP);
+    __real_cecl_reduce_host(reduction);
 }
 
 /* Stops this process once its flag at rank 0 has grown by `phases`. */
@@ -299,6 +314,29 @@ static void a_call_that_fails_in_the_middle_may_be_destroyed(void **state)
     (void)ceclCommAbort(comms[1]);
 }
 
+/* A stream that has come to the end of a call is done with its buffers, on both lanes. */
+static void a_call_that_fails_in_the_middle_leaves_no_side_lane_behind(void **state)
+{
+    (void)state;
+    const size_t block = 10 * (size_t)4096;
+    ceclOptions_t push = CECL_OPTIONS_INITIALIZER;
+    push.direction = CECL_DIRECTION_PUSH;
+    set("CECL_STAGING_BYTES", "4096");
+    open_ranks(RANKS * block, "0");
+    assert_int_equal(ceclSetOptions(comms[0], &push), ceclSuccess);
+    hold = HOLD_A_WHILE;
+    batches = 0;
+    fail_at = 4; /* behind flags, a chunk, flags and the reduction of that */
+    assert_int_equal(
+        ceclReduceScatter(buffers[0], buffers[0], block, ceclInt8, ceclSum, comms[0], NULL),
+        ceclUnhandledCudaError);
+    fail_at = 0;
+    assert_int_equal(ceclStreamSynchronize(comms[0], NULL), ceclUnhandledCudaError);
+    struct cecl_device *dev = comms[0]->dev;
+    assert_int_equal(dev->ops->stream_query(dev, comms[0]->engine.side), ceclSuccess);
+    close_ranks();
+}
+
 static void peers_hear_why_a_call_failed(void **state)
 {
     (void)state;
@@ -455,6 +493,8 @@ static int calm(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         unsetenv(names[i]);
+    hold = NO_HOLD;
+    fail_at = 0;
     for (int i = 0; i < 4; i++) {
         if (children[i] > 0) {
             kill(children[i], SIGKILL);
@@ -478,6 +518,7 @@ int main(void)
         RELEASE(a_rank_without_descriptors_says_so),
         RELEASE(a_call_that_fails_in_the_middle_holds_no_stream),
         RELEASE(a_call_that_fails_in_the_middle_may_be_destroyed),
+        RELEASE(a_call_that_fails_in_the_middle_leaves_no_side_lane_behind),
         RELEASE(peers_hear_why_a_call_failed),
         RELEASE(a_released_stream_tells_peers_nothing),
         RELEASE(who_asks_hears_of_a_failure),
