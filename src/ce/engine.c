@@ -198,7 +198,16 @@ ceclResult_t cecl_engine_release(struct cecl_engine *engine)
     return ceclSuccess;
 }
 
-ceclResult_t cecl_engine_progress(struct cecl_engine *engine, uint32_t *row,
+bool cecl_engine_is_late(const struct cecl_engine *engine, const uint32_t *rows,
+                         const struct cecl_progress *progress, int rank)
+{
+    bool late = false;
+    for (int lane = 0; lane < CECL_LANES; lane++)
+        late = late || (int32_t)(rows[lane * engine->nranks + rank] - progress->flags[lane]) < 0;
+    return rank != engine->rank && late;
+}
+
+ceclResult_t cecl_engine_progress(struct cecl_engine *engine, uint32_t *rows,
                                   struct cecl_progress *progress)
 {
     struct cecl_device *dev = engine->dev;
@@ -209,13 +218,14 @@ ceclResult_t cecl_engine_progress(struct cecl_engine *engine, uint32_t *row,
         return ceclSuccess;
     /* What this rank last told a peer stands at that peer. */
     const int last = (engine->rank + engine->nranks - 1) % engine->nranks;
-    CECL_TRY(dev->ops->words_read(dev, cecl_engine_flag(engine, last, engine->rank, CECL_LANE_MAIN),
-                                  1, &progress->flag));
+    for (int lane = 0; lane < CECL_LANES; lane++)
+        CECL_TRY(dev->ops->words_read(dev, cecl_engine_flag(engine, last, engine->rank, lane), 1,
+                                      &progress->flags[lane]));
     CECL_TRY(dev->ops->words_read(dev, cecl_engine_flag(engine, engine->rank, 0, CECL_LANE_MAIN),
-                                  (size_t)engine->nranks, row));
-    progress->started = (int32_t)(progress->flag - cecl_flag_value(done)) > 0;
+                                  CECL_LANES * (size_t)engine->nranks, rows));
+    progress->started = (int32_t)(progress->flags[CECL_LANE_MAIN] - cecl_flag_value(done)) > 0;
     for (int r = 0; r < engine->nranks && progress->started; r++)
-        if (r != engine->rank && (int32_t)(row[r] - progress->flag) < 0) {
+        if (cecl_engine_is_late(engine, rows, progress, r)) {
             progress->nlate++;
             if (progress->late < 0)
                 progress->late = r;

@@ -112,14 +112,18 @@ ceclResult_t cecl_engine_release(struct cecl_engine *engine);
 
 /* How far the call in progress has come. */
 struct cecl_progress {
-    bool started;  /* this rank has told its peers that it is there */
-    uint32_t flag; /* the value it last told them */
-    int late;      /* a peer that has not come to that value, or -1 */
+    bool started;               /* this rank has told its peers that it is there */
+    uint32_t flags[CECL_LANES]; /* the values it last told them */
+    int late;                   /* a peer that has not come to one of those values, or -1 */
     int nlate;
 };
-/* `row`: room for nranks words. */
-ceclResult_t cecl_engine_progress(struct cecl_engine *engine, uint32_t *row,
+/* `rows`: room for nranks words of each lane, and then what peers have told this rank. */
+ceclResult_t cecl_engine_progress(struct cecl_engine *engine, uint32_t *rows,
                                   struct cecl_progress *progress);
+/* Whether that peer is behind. Both lanes count: a side lane signals only where
+ * main lanes wait for it. */
+bool cecl_engine_is_late(const struct cecl_engine *engine, const uint32_t *rows,
+                         const struct cecl_progress *progress, int rank);
 static inline uint32_t cecl_engine_done(const struct cecl_engine *engine)
 {
     return atomic_load_explicit((_Atomic uint32_t *)engine->done, memory_order_acquire);

@@ -31,7 +31,7 @@ struct cecl_watch {
     pthread_t thread;
     bool running;
     _Atomic bool stop;
-    uint32_t *row;        /* [nranks] */
+    uint32_t *rows;       /* [CECL_LANES * nranks] */
     pthread_mutex_t lock; /* of looking at words, and of giving up */
     bool told, silenced;  /* peers know; this rank's signals no longer count */
 };

@@ -4,6 +4,7 @@
  * flags and their counters. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "comm/comm.h"
@@ -16,23 +17,18 @@
 
 /* What was seen of the pending call when it last moved. */
 struct watched {
-    uint32_t done, flag;
+    uint32_t done, flags[CECL_LANES];
     int64_t since; /* of no movement while started */
     bool started;
 };
 
 /* The device looks at words for one thread at a time. */
-static ceclResult_t ask_progress(ceclComm_t comm, uint32_t *row, struct cecl_progress *progress)
+static ceclResult_t ask_progress(ceclComm_t comm, uint32_t *rows, struct cecl_progress *progress)
 {
     pthread_mutex_lock(&comm->watch.lock);
-    const ceclResult_t result = cecl_engine_progress(&comm->engine, row, progress);
+    const ceclResult_t result = cecl_engine_progress(&comm->engine, rows, progress);
     pthread_mutex_unlock(&comm->watch.lock);
     return result;
-}
-
-static bool is_late(ceclComm_t comm, const struct cecl_progress *progress, int rank)
-{
-    return rank != comm->rank && (int32_t)(comm->watch.row[rank] - progress->flag) < 0;
 }
 
 /* A rank that is waited for and has left, or -1. It is known to have left before its flag is read:
@@ -43,8 +39,8 @@ static int missing_for_good(ceclComm_t comm)
     struct cecl_progress progress;
     for (int r = 0; r < comm->nranks; r++)
         if (r != comm->rank && cecl_mesh_left(comm->mesh, r) &&
-            ask_progress(comm, comm->watch.row, &progress) == ceclSuccess && progress.started &&
-            is_late(comm, &progress, r))
+            ask_progress(comm, comm->watch.rows, &progress) == ceclSuccess && progress.started &&
+            cecl_engine_is_late(&comm->engine, comm->watch.rows, &progress, r))
             return r;
     return -1;
 }
@@ -61,15 +57,16 @@ static void look_after(ceclComm_t comm, struct watched *seen)
         *seen = (struct watched){.since = now};
         return;
     }
-    if (ask_progress(comm, comm->watch.row, &progress) != ceclSuccess) {
+    if (ask_progress(comm, comm->watch.rows, &progress) != ceclSuccess) {
         cecl_comm_set_async(comm, ceclUnhandledCudaError, cecl_message());
         return;
     }
     /* Work of the caller that comes before the call in its stream, however long, is no time of the
      * call. */
-    if (!progress.started || !seen->started || done != seen->done || progress.flag != seen->flag ||
-        progress.late < 0) {
-        *seen = (struct watched){done, progress.flag, now, progress.started};
+    if (!progress.started || !seen->started || done != seen->done ||
+        memcmp(progress.flags, seen->flags, sizeof(seen->flags)) != 0 || progress.late < 0) {
+        *seen = (struct watched){.done = done, .since = now, .started = progress.started};
+        memcpy(seen->flags, progress.flags, sizeof(seen->flags));
         if (!progress.started || progress.late < 0)
             return;
     }
@@ -133,8 +130,8 @@ static void *watch(void *argument)
 
 ceclResult_t cecl_watch_start(ceclComm_t comm)
 {
-    comm->watch.row = calloc((size_t)comm->nranks, sizeof(*comm->watch.row));
-    if (!comm->watch.row)
+    comm->watch.rows = calloc(CECL_LANES * (size_t)comm->nranks, sizeof(*comm->watch.rows));
+    if (!comm->watch.rows)
         return cecl_fail(ceclOutOfMemory, "no host memory for %d flags", comm->nranks);
     const int error = cecl_thread_start(&comm->watch.thread, watch, comm);
     if (error)
@@ -151,17 +148,17 @@ void cecl_watch_stop(ceclComm_t comm)
         pthread_join(comm->watch.thread, NULL);
         comm->watch.running = false;
     }
-    free(comm->watch.row);
-    comm->watch.row = NULL;
+    free(comm->watch.rows);
+    comm->watch.rows = NULL;
 }
 
 static ceclResult_t name_who_is_late(ceclComm_t comm)
 {
     struct cecl_progress progress;
-    uint32_t *row = calloc((size_t)comm->nranks, sizeof(*row));
-    const bool known = row && ask_progress(comm, row, &progress) == ceclSuccess &&
+    uint32_t *rows = calloc(CECL_LANES * (size_t)comm->nranks, sizeof(*rows));
+    const bool known = rows && ask_progress(comm, rows, &progress) == ceclSuccess &&
                        progress.started && progress.late >= 0;
-    free(row);
+    free(rows);
     return known ? cecl_fail(ceclTimeout, "collectives are still pending: one waits for rank %d",
                              progress.late)
                  : cecl_fail(ceclTimeout, "collectives are still pending");

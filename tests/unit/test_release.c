@@ -149,6 +149,32 @@ static void a_peer_that_stops_deep_inside_a_call_is_noticed(void **state)
     munmap(meeting, sizeof(*meeting));
 }
 
+/* Both main lanes have come equally far then: only flags of the side lane tell who is waited for. */
+static void a_peer_that_stops_in_its_side_lane_is_noticed(void **state)
+{
+    (void)state;
+    const size_t block = 10 * (size_t)4096;
+    struct meeting *meeting = new_meeting();
+    set("CECL_STAGING_BYTES", "4096");
+    set("CECL_TIMEOUT_MS", "1000");
+    for (int r = 0; r < RANKS; r++)
+        if ((children[r] = fork()) == 0) {
+            char *buffer;
+            ceclOptions_t push = CECL_OPTIONS_INITIALIZER;
+            push.direction = CECL_DIRECTION_PUSH;
+            ceclComm_t comm = meet(meeting, r, &buffer, RANKS * block);
+            hold = r == 1 ? HOLD_FOREVER : NO_HOLD;
+            if (ceclSetOptions(comm, &push) != ceclSuccess ||
+                ceclReduceScatter(buffer, buffer + (size_t)r * block, block, ceclInt8, ceclSum,
+                                  comm, NULL) != ceclSuccess)
+                _exit(1);
+            const ceclResult_t result = ceclStreamSynchronize(comm, NULL);
+            _exit(result == ceclTimeout && strstr(ceclGetLastError(comm), "rank 1") ? 0 : 2);
+        }
+    assert_int_equal(exit_code(0), 0);
+    munmap(meeting, sizeof(*meeting));
+}
+
 /* The child keeps the sockets of the rank that dies. */
 static void a_death_is_noticed_though_a_forked_child_lives(void **state)
 {
@@ -513,6 +539,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         /* these fork: before there is any thread */
         RELEASE(a_peer_that_stops_deep_inside_a_call_is_noticed),
+        RELEASE(a_peer_that_stops_in_its_side_lane_is_noticed),
         RELEASE(a_death_is_noticed_though_a_forked_child_lives),
         RELEASE(a_forked_child_is_refused),
         RELEASE(a_rank_without_descriptors_says_so),
