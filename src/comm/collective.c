@@ -166,11 +166,19 @@ static ceclResult_t lower(ceclComm_t comm, const struct cecl_item *items, uint32
     return result;
 }
 
+/* A reduction needs SMs on some rank: all ranks refuse it, those too that have nothing to reduce. */
+static ceclResult_t check_arithmetic(ceclComm_t comm, const struct cecl_item *items, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (items[i].choice.sm_policy == CECL_SM_NEVER && cecl_op_reduces(items[i].op) &&
+            (comm->nranks > 1 || !items[i].in_place))
+            return cecl_fail(ceclInvalidUsage,
+                             "CECL_SM_NEVER: this call needs an SM: arithmetic does");
+    return ceclSuccess;
+}
+
 static bool needs_forbidden_sm(const struct cecl_item *items, const struct cecl_plan *plan)
 {
-    for (uint32_t i = 0; i < plan->nreductions; i++)
-        if (items[cecl_reduce_part(plan, &plan->reductions[i])].choice.sm_policy == CECL_SM_NEVER)
-            return true;
     for (uint32_t i = 0; i < plan->ncopies; i++) {
         const struct cecl_copy *copy = &plan->copies[i];
         if (copy->dst.rank == copy->src.rank &&
@@ -185,6 +193,7 @@ static ceclResult_t make_plan(ceclComm_t comm, const struct cecl_item *items, ui
 {
     struct cecl_plan plan;
 
+    CECL_TRY(check_arithmetic(comm, items, count));
     CECL_TRY(lower(comm, items, count, &plan));
     ceclResult_t result = ceclSuccess;
     if (needs_forbidden_sm(items, &plan))

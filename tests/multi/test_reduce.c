@@ -358,6 +358,9 @@ static void without_sms_they_are_refused(void **state)
     multi_refused(comm,
                   ceclAllReduce(send_buffer, recv_buffer, 900, ceclInt32, ceclSum, comm, NULL),
                   ceclInvalidUsage, "CECL_SM_NEVER");
+    /* One element is one rank's to reduce; all the others refuse with it. */
+    multi_refused(comm, ceclReduce(send_buffer, recv_buffer, 1, ceclInt32, ceclSum, 0, comm, NULL),
+                  ceclInvalidUsage, "CECL_SM_NEVER");
     multi_ok(comm, ceclSetOptions(comm, NULL));
     run_random(4, 3);
 }
