@@ -110,7 +110,7 @@ typedef enum {
 typedef enum { ceclSum = 0, ceclProd = 1, ceclMax = 2, ceclMin = 3, ceclAvg = 4 } ceclRedOp_t;
 #define CECL_NUM_RED_OPS 5
 
-/* Collectives, for ceclExplain. */
+/* Collectives; ceclExplain takes the first two. */
 typedef enum {
     ceclOpAllGather = 0,
     ceclOpAlltoAll = 1,
@@ -713,7 +713,7 @@ typedef struct {
  * enqueues nothing. Arguments as in the call itself; for all other calls see ceclGroupExplain.
  * explanation  [out] written on success only.
  * Local. Threads: one call at a time. Ownership: none. Errors: those that the call itself would
- * return for its arguments. Since 0.1. */
+ * return for its arguments, and ceclInvalidArgument (another op; NULL). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff,
                                                const void *recvbuff, size_t count,
                                                ceclDataType_t datatype, ceclComm_t comm,

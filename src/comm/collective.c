@@ -41,8 +41,6 @@ static ceclResult_t check_item(ceclComm_t comm, struct cecl_item *item)
     size_t all;
 
     CECL_TRY(cecl_comm_check(comm));
-    if ((unsigned)item->op >= CECL_NUM_OPS)
-        return cecl_fail(ceclInvalidArgument, "op %d: a value of ceclOp_t expected", (int)item->op);
     if (size == 0)
         return cecl_fail(ceclInvalidArgument, "datatype %d: 0 to %d expected (ceclDataType_t)",
                          (int)item->type, CECL_NUM_TYPES - 1);
@@ -443,6 +441,12 @@ CECL_API ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff, const void 
     CECL_TRY(cecl_comm_check(comm));
     if (!explanation)
         return cecl_fail(ceclInvalidArgument, "explanation: NULL");
+    if (op != ceclOpAllGather && op != ceclOpAlltoAll) /* these arguments do not say all of it */
+        return cecl_fail(
+            ceclInvalidArgument,
+            "op %d: ceclOpAllGather or ceclOpAlltoAll expected; ceclGroupExplain tells "
+            "of all other calls",
+            (int)op);
     CECL_TRY(check_item(comm, &item));
     item.choice = comm->choice;
     return cecl_items_explain(comm, &item, 1, explanation);
