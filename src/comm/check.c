@@ -54,6 +54,7 @@ static ceclResult_t compare(const struct cecl_signature *a, const struct cecl_si
         {"root", a->root, b->root},
         {"op", a->red_op, b->red_op},
         {"options (10 * smPolicy + direction)", a->choice, b->choice},
+        {"options.maxSms", a->max_sms, b->max_sms},
         {"recvcounts or displs (a hash of them)", a->layout, b->layout},
         {"strided (a hash of it)", a->shape, b->shape},
     };

@@ -38,8 +38,9 @@ struct cecl_signature {
     uint64_t root;
     uint64_t red_op; /* ceclRedOp_t */
     uint64_t choice; /* of options: 10 * sm_policy + direction */
-    int32_t status;  /* ceclResult_t: whether this rank's own checks passed */
-    char text[180];  /* why not */
+    uint64_t max_sms;
+    int32_t status; /* ceclResult_t: whether this rank's own checks passed */
+    char text[180]; /* why not */
 };
 
 /* Room for the ranks' signatures, made when the communicator is; NULL without memory. */

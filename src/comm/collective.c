@@ -290,7 +290,8 @@ static ceclResult_t compare_item(ceclComm_t comm, const struct cecl_item *item, 
                                   .type = (uint64_t)item->type,
                                   .root = (uint64_t)item->root,
                                   .red_op = (uint64_t)item->red_op,
-                                  .choice = 10u * item->choice.sm_policy + item->choice.direction};
+                                  .choice = 10u * item->choice.sm_policy + item->choice.direction,
+                                  .max_sms = item->choice.max_sms};
     const bool varies = cecl_item_varies(item); /* then ranks have layouts of their own */
     for (int w = 0; item->layout && !varies && w < 2 * comm->nranks; w++)
         mine.layout = mix(mine.layout, item->layout[w]);

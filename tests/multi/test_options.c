@@ -174,6 +174,11 @@ static void ranks_that_differ_are_told_where_calls_are_compared(void **state)
     multi_ok(checked, ceclSetOptions(checked, &options));
     multi_refused(checked, ceclAlltoAll(recv, recv, 8, ceclInt8, checked, NULL), ceclInvalidUsage,
                   "ranks differ in options");
+    options.smPolicy = CECL_UNDEF;
+    options.maxSms = multi_rank == 1 ? 7 : 8;
+    multi_ok(checked, ceclSetOptions(checked, &options));
+    multi_refused(checked, ceclAlltoAll(recv, recv, 8, ceclInt8, checked, NULL), ceclInvalidUsage,
+                  "ranks differ in options.maxSms: 8 on rank 0, 7 on rank 1");
     multi_ok(checked, ceclSetOptions(checked, NULL));
     multi_ok(checked, ceclAlltoAll(recv, recv, 8, ceclInt8, checked, NULL));
     multi_ok(checked, ceclStreamSynchronize(checked, NULL));
