@@ -184,6 +184,23 @@ static void broken_reductions_are_refused(void **state)
     free_plans(plans, 3);
 }
 
+/* Sizes around those where staging has room for one block of all senders, no multiples of anything. */
+static void no_reduction_leaves_its_staging(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= 8; n++)
+        for (int op = ceclOpReduceScatter; op <= ceclOpReduce; op++)
+            for (uint64_t elements = 4096 / 4 / (uint64_t)n - 70;
+                 elements <= 4096 / 4 / ((uint64_t)n - 1) + 2; elements++) {
+                const bool scatters = op == ceclOpReduceScatter;
+                struct cecl_call call = reduction((ceclOp_t)op, (uint64_t)n,
+                                                  scatters ? elements : (uint64_t)n * elements, 4);
+                call.chunk = 1 << 20;
+                call.staging_bytes = 4096;
+                verify_calls(&call, 1, n);
+            }
+}
+
 static void too_little_staging_is_named(void **state)
 {
     (void)state;
@@ -207,6 +224,7 @@ int main(void)
         cmocka_unit_test(faults_are_found),
         cmocka_unit_test(a_wrong_order_of_sources_is_found),
         cmocka_unit_test(broken_reductions_are_refused),
+        cmocka_unit_test(no_reduction_leaves_its_staging),
         cmocka_unit_test(too_little_staging_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
