@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #define MAX_SIDES 3
-#define MAX_ROUNDS 101
+#define MAX_ROUNDS 201
 #define MAX_SIZES 64
 #define MAX_RESULTS (2 * MAX_SIZES) /* each size in place and out of place */
 

@@ -64,12 +64,12 @@ const char *take_shared(struct options *o, int option, const char *value)
     case 'b': return parse_bytes(value, 1, &o->first) ? NULL : SIZE_EXPECTED;
     case 'e': return parse_bytes(value, 1, &o->last) ? NULL : SIZE_EXPECTED;
     case 'f': return parse_factor(value, &o->factor) ? NULL : "a number above 1";
-    case OPTION_ROUNDS: return parse_count(value, 1, MAX_ROUNDS, &o->rounds) ? NULL : "1 to 101";
+    case OPTION_ROUNDS: return parse_count(value, 1, MAX_ROUNDS, &o->rounds) ? NULL : "1 to 201";
     case OPTION_JSON: o->json = value; return *value ? NULL : "a file's name";
     default: return parse_corrupt(value, &o->corrupt) ? NULL : "byte or skip";
     }
 }
-_Static_assert(MAX_ROUNDS == 101, "take_shared names it");
+_Static_assert(MAX_ROUNDS == 201, "take_shared names it");
 
 /* What no option tells alone. False with a message. */
 static bool fits(const struct options *o, int nranks, char *why, size_t bytes)

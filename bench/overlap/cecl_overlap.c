@@ -79,7 +79,10 @@ static bool time_contender(struct bench *b, struct contender *c, size_t block, i
     ceclResult_t failure = ceclSuccess;
     if (!time_load(b, &load, c->name, &c->with[round]))
         return false;
-    load.gemm = false;
+    load.after = true;
+    if (b->settings.sequential && !time_load(b, &load, c->name, &c->sequential[round]))
+        return false;
+    load.after = load.gemm = false;
     if (!time_load(b, &load, c->name, &c->alone[round]))
         return false;
     BENCH_TRY(&b->run, ceclCommGetAsyncError(c->comm, &failure));

@@ -1,21 +1,30 @@
 /* Who is compared: the sides of cecl_perf, each in its placements, and cecl once more where SMs are
- * allowed. */
+ * allowed. Arithmetic needs SMs, so a reduction has fewer ways: out of place, and NCCL's with windows
+ * alone, which let it take its symmetric kernels. */
 #include "overlap.h"
 
 enum { CECL, CECL_ALLOW, NCCL, NCCL_CE };
+
+enum {
+    MOVES = 1u << ceclOpAllGather | 1u << ceclOpAlltoAll,
+    REDUCES = 1u << ceclOpReduceScatter | 1u << ceclOpAllReduce
+};
 
 /* In the table's order. */
 static const struct {
     const char *name;
     int side;
     bool in_place;
+    unsigned ops;   /* in whose comparison it is */
+    bool yardstick; /* the others are told against it */
 } placements[MAX_CONTENDERS] = {
-    {"cecl in", CECL, true},
-    {"cecl out", CECL, false},
-    {"cecl out, SM allowed", CECL_ALLOW, false},
-    {"nccl out", NCCL, false},
-    {"nccl-ce in", NCCL_CE, true},
-    {YARDSTICK, NCCL_CE, false},
+    {"cecl in", CECL, true, MOVES, false},
+    {"cecl out", CECL, false, MOVES | REDUCES, false},
+    {"cecl out, SM allowed", CECL_ALLOW, false, MOVES, false},
+    {"nccl out", NCCL, false, MOVES | REDUCES, false},
+    {"nccl-ce in", NCCL_CE, true, MOVES, false},
+    {"nccl-ce out", NCCL_CE, false, MOVES, true},
+    {"nccl windows out", NCCL_CE, false, REDUCES, true},
 };
 
 static bool join_allowing(struct contenders *c, const struct run *run)
@@ -43,13 +52,14 @@ static void place(struct contenders *c, const struct run *run)
 {
     for (int i = 0; i < MAX_CONTENDERS; i++) {
         const int s = placements[i].side;
-        if (s >= c->nsides)
+        if (s >= c->nsides || !(placements[i].ops & 1u << run->options.op->id))
             continue;
         struct side *side = &c->sides[s];
         c->list[c->count++] = (struct contender){.name = placements[i].name,
                                                  .side = side,
                                                  .comm = s == CECL_ALLOW ? c->allow : run->comm,
                                                  .in_place = placements[i].in_place,
+                                                 .yardstick = placements[i].yardstick,
                                                  .on = !side->supports ||
                                                        side->supports(run, placements[i].in_place)};
     }
@@ -64,7 +74,7 @@ bool contenders_open(struct contenders *c, const struct run *run)
     for (; c->nopen < c->nsides; c->nopen++) {
         struct side *side = &c->sides[c->nopen];
         limit(run, side->name);
-        if (!side->open(side, run, send_bytes_of(run, largest), largest * (size_t)run->nranks))
+        if (!side->open(side, run, send_bytes_of(run, largest), recv_bytes_of(run, largest)))
             return false;
     }
     place(c, run);

@@ -4,6 +4,7 @@
  *     compute          `-----[GEMM]-----------o gemm_done     (before: a GEMM that is not timed)
  *     run's            `-----[collective]-----o call_done
  *
+ * In sequence, the collective waits for gemm_done instead.
  * All of it is enqueued before the host opens the gate, so that no time of the host's enqueueing
  * counts, whichever side it belongs to. The gate is a host function, not a kernel: it holds no SM.
  */
@@ -172,7 +173,7 @@ static bool enqueue(struct gpu *g, const struct run *run, const struct load *loa
         CUDA_TRY(run, cudaEventRecord(g->gemm_done, g->compute));
     }
     if (load->side) {
-        CUDA_TRY(run, cudaStreamWaitEvent(run->stream, g->begun, 0));
+        CUDA_TRY(run, cudaStreamWaitEvent(run->stream, load->after ? g->gemm_done : g->begun, 0));
         if (!load->side->call(load->side, run, load->send, load->block))
             return false;
         CUDA_TRY(run, cudaEventRecord(g->call_done, run->stream));

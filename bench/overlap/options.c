@@ -1,4 +1,6 @@
 /* cecl_overlap's options. */
+#include <string.h>
+
 #include "overlap.h"
 #include "parse.h"
 
@@ -6,8 +8,14 @@ static const char usage[] =
     "usage: mpirun -n RANKS cecl_overlap [options]      (a GPU for each rank)\n"
     "Times a GEMM (cuBLAS, half precision, float accumulation) alone and beside one collective:\n"
     "cecl's in place, out of place, and out of place where SMs are allowed (CECL_SM_ALLOW);\n"
-    "NCCL's as it comes, and on copy engines (zero-CTA policy, registered windows).\n"
-    "  --op OP          all_gather (default) or alltoall\n"
+    "NCCL's as it comes, and on copy engines (zero-CTA policy, registered windows). Of reductions\n"
+    "(sums of bfloat16): cecl's out of place from symmetric memory, NCCL's as it comes and with\n"
+    "registered windows.\n"
+    "  --op OP          all_gather (default), alltoall, reduce_scatter or all_reduce\n"
+    "  --preset NAME    published: a benchmark that others have published numbers of: the GEMM of\n"
+    "                   8192, an all-gather of 64M a rank (float16), 200 rounds after 50, one\n"
+    "                   after the other and overlapped. Options after it change it\n"
+    "  --sequential     besides: the collective after the GEMM\n"
     "  -b, -e BYTES     first and last size, bytes a rank (K, M, G), as in cecl_perf; default\n"
     "                   32M to 64M\n"
     "  -f FACTOR        from one size to the next; default 2\n"
@@ -21,31 +29,65 @@ static const char usage[] =
     "the GEMM alone, then each side beside the GEMM and alone, from another side on each time.\n"
     "GEMM and collective wait on their streams for one event on the GPU; a time is from there\n"
     "until both are done, the slowest rank's. Before each, a GEMM that is not timed brings clocks\n"
-    "and caches to the same state. Medians over rounds:\n"
+    "and caches to the same state. Medians over rounds, and in brackets quartiles:\n"
     "  with gemm ms    both together\n"
     "  x gemm alone    the same over the GEMM alone, of the same round\n"
+    "  in sequence ms  the collective after the GEMM (--sequential)\n"
     "  alone ms        the collective alone\n"
-    "  x nccl-ce out   with gemm ms over that of NCCL's copy engines out of place, of the same\n"
-    "                  round: below 1, this side is faster\n"
+    "  x nccl-ce out   with gemm ms over that of NCCL's copy engines out of place (of\n"
+    "                  reductions: NCCL's with windows), of the same round: below 1, this\n"
+    "                  side is faster\n"
     "  errors          bytes wrong, both checks, all ranks\n"
     "CUDA_DEVICE_MAX_CONNECTIONS is set to 32 unless it is set: streams that share one of fewer\n"
     "queues would wait for each other.\n"
     "Ends with 0, 1 where bytes were wrong, 2 where an option was, 3 where a call failed, 77\n"
     "where a rank has no GPU.\n";
 
-enum { SIZE = OPTION_OWN, HOST_COPIES };
+enum { SIZE = OPTION_OWN, HOST_COPIES, PRESET, SEQUENTIAL };
 
 static const struct option longs[] = {OPTIONS_SHARED,
                                       {"size", 1, NULL, SIZE},
                                       {"hostcopies", 0, NULL, HOST_COPIES},
+                                      {"preset", 1, NULL, PRESET},
+                                      {"sequential", 0, NULL, SEQUENTIAL},
                                       {NULL, 0, NULL, 0}};
 
 static struct settings taken;
+
+static const struct preset {
+    const char *name, *op, *type;
+    size_t bytes; /* a rank */
+    int gemm, rounds, warmup;
+    bool sequential;
+} presets[] = {
+    {"published", "all_gather", "float16", (size_t)64 << 20, 8192, 200, 50, true},
+};
+
+static bool take_preset(struct options *o, const char *name)
+{
+    for (size_t i = 0; i < sizeof(presets) / sizeof(presets[0]); i++) {
+        const struct preset *p = &presets[i];
+        if (strcmp(p->name, name) != 0)
+            continue;
+        o->op = op_named(p->op);
+        o->type = type_named(p->type);
+        o->first = o->last = p->bytes;
+        o->rounds = p->rounds;
+        o->warmup = p->warmup;
+        taken.gemm = p->gemm;
+        taken.sequential = p->sequential;
+        taken.preset = p->name;
+        return true;
+    }
+    return false;
+}
 
 static const char *take(struct options *o, int option, const char *value)
 {
     switch (option) {
     case SIZE: return parse_count(value, 16, 65536, &taken.gemm) ? NULL : "16 to 65536";
+    case PRESET: return take_preset(o, value) ? NULL : "published";
+    case SEQUENTIAL: taken.sequential = true; return NULL;
     case HOST_COPIES: taken.host_copies = true; return NULL;
     case 'w': return parse_count(value, 0, 1000000, &o->warmup) ? NULL : "0 to 1000000";
     default: return take_shared(o, option, value);
@@ -68,6 +110,8 @@ bool overlap_options(struct options *o, struct settings *settings, int argc, cha
     taken = (struct settings){.gemm = 8192};
     if (!grammar_read(&grammar, o, argc, argv, run, code))
         return false;
+    if (o->op->reduces)
+        o->type = type_named("bfloat16"); /* as gradients are */
     *settings = taken;
     return true;
 }

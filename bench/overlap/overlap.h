@@ -4,23 +4,27 @@
 
 #include "bench.h"
 
-#define MAX_CONTENDERS 6
+#define MAX_CONTENDERS 7
 #define END_NO_GPU 77 /* as a skipped test */
 
 struct settings {
     int gemm; /* M = N = K */
     bool host_copies;
+    bool sequential;    /* besides: the collective after the GEMM */
+    const char *preset; /* its name, or NULL */
 };
 
-/* A side in one placement, with its medians for the size at hand. */
+/* A side in one placement, with its times for the size at hand. */
 struct contender {
     const char *name;
     struct side *side;
     ceclComm_t comm; /* cecl's own: tells whether it failed; NCCL: the run's */
     bool in_place, on;
+    bool yardstick; /* the one that others are told against */
     /* ms of the slowest rank, round by round; on rank 0 */
     double with[MAX_ROUNDS], alone[MAX_ROUNDS];
-    long long errors; /* bytes wrong on all ranks */
+    double sequential[MAX_ROUNDS]; /* where settings want it */
+    long long errors;              /* bytes wrong on all ranks */
 };
 
 /* One size. */
@@ -33,7 +37,7 @@ struct trial {
 
 /* What runs in one measurement. */
 struct load {
-    bool gemm;
+    bool gemm, after;  /* after: the collective waits for the end of the GEMM */
     struct side *side; /* NULL: no collective */
     const void *send;
     size_t block;
@@ -71,7 +75,6 @@ struct contenders {
 };
 bool contenders_open(struct contenders *c, const struct run *run);
 bool contenders_close(struct contenders *c, const struct run *run);
-#define YARDSTICK "nccl-ce out" /* the contender that others are told against */
 
 /* table.c; rank 0 prints */
 void table_head(const struct run *run, const struct settings *settings);
