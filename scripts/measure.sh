@@ -41,7 +41,7 @@ else
     perf -b 64M -e 64M --rounds 9 --rows 2048
     overlap
     overlap --op alltoall -b 64M -e 256M -f 2
-    overlap --op reduce_scatter -b 64M -e 256M -f 2 --json "$out/overlap_reduce_scatter.json"
+    overlap --op reduce_scatter -b 16M -e 64M -f 2 --json "$out/overlap_reduce_scatter.json"
     overlap --preset published --json "$out/overlap_published.json"
     overlap --hostcopies -b 64M -e 64M --rounds 11
     CECL_FLAGS=write perf --op all_gather -b 4K -e 256M -f 16 --rounds 7 -n 20 --in-place --baseline nccl-ce --enqueue
