@@ -7,6 +7,8 @@ shift 2
 mpi=("$@")
 run=("$perf" -b 1K -e 1K -n 1 -w 0 --rounds 1 --in-place)
 failed=0
+traces=$(mktemp -d)
+trap 'rm -rf "$traces"' EXIT
 
 # Two good values of each setting.
 values() {
@@ -18,8 +20,10 @@ values() {
     CECL_DIRECTION) echo push PULL ;;
     CECL_FLAGS) echo write Copy ;;
     CECL_MAX_SMS) echo 4 8 ;;
+    CECL_NVTX) echo 0 1 ;;
     CECL_SM_POLICY) echo never allow ;;
     CECL_SOCKET_IFNAME) echo lo none ;;
+    CECL_TRACE) echo "$traces/a%r" "$traces/b%r" ;;
     *_BYTES) echo 8M 16M ;;
     *_MS) echo 20000 21000 ;;
     *) echo "differ.sh: no values for $1" >&2 ;;

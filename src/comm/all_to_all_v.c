@@ -2,6 +2,7 @@
  * its peers: they tell, or the caller does. */
 #include <string.h>
 
+#include "comm/trace.h"
 #include "comm/variable.h"
 
 struct arguments {
@@ -79,7 +80,9 @@ static ceclResult_t all_to_all(const struct arguments *a, struct cecl_item *item
     if (a->targets && size > 0 && result == ceclSuccess)
         result = fill_targets(comm, a, size, &item->reach);
     if (!a->targets) {
+        const struct cecl_traced call = cecl_trace_begin(comm, "ceclAlltoAllv: places");
         result = exchange(comm, item, stream, result);
+        cecl_trace_end(&call, 0, 0, "exchange among the hosts", result);
         if (result != ceclSuccess) /* every rank knows */
             return result;
     }

@@ -23,6 +23,11 @@ static const char *const types[CECL_NUM_TYPES] = {
     [ceclBfloat16] = "bfloat16", [ceclFloat8e4m3] = "fp8 e4m3", [ceclFloat8e5m2] = "fp8 e5m2",
 };
 
+const char *cecl_called_name(enum cecl_called which)
+{
+    return called[which];
+}
+
 /* The name of a value, from `names`. */
 static const char *name_of(uint64_t value, const char *const *names, uint64_t count)
 {

@@ -25,6 +25,9 @@ enum cecl_called {
     CECL_CALLED_COUNT
 };
 
+/* A call's name: a literal. */
+const char *cecl_called_name(enum cecl_called called);
+
 /* One rank's call, as far as ranks must agree. */
 struct cecl_signature {
     uint64_t call;        /* enum cecl_called */

@@ -8,6 +8,7 @@
 #include "ce/lower.h"
 #include "comm/check.h"
 #include "comm/collective.h"
+#include "comm/trace.h"
 #include "comm/variable.h"
 #include "util/log.h"
 
@@ -359,6 +360,11 @@ ceclResult_t cecl_items_explain(ceclComm_t comm, const struct cecl_item *items, 
     return ceclSuccess;
 }
 
+const char *cecl_bound_path(const struct cecl_bound *bound)
+{
+    return bound ? cecl_bound_explanation(bound)->path : "nothing to do";
+}
+
 ceclResult_t cecl_items_issue(ceclComm_t comm, const struct cecl_bound *bound, ceclStream_t stream)
 {
     bool started;
@@ -368,23 +374,39 @@ ceclResult_t cecl_items_issue(ceclComm_t comm, const struct cecl_bound *bound, c
     return result;
 }
 
-ceclResult_t cecl_collective(struct cecl_item *item, ceclComm_t comm, ceclStream_t stream,
-                             ceclResult_t result)
+/* Kept for the end of the group, or carried out; *path tells the timeline. */
+static ceclResult_t make_call(struct cecl_item *item, ceclComm_t comm, ceclStream_t stream,
+                              ceclResult_t result, const char **path)
 {
     struct cecl_bound *bound = NULL;
+    *path = "refused";
     if (result == ceclSuccess)
         result = check_item(comm, item);
     if (result == ceclSuccess)
         item->choice = comm->choice;
-    if (cecl_group_is_open())
+    if (cecl_group_is_open()) {
+        *path = result == ceclSuccess ? "kept for the group's end" : *path;
         return cecl_group_add(comm, item, stream, result);
+    }
     if (result != ceclSuccess)
         return cecl_comm_is_checked(comm) ? compare_item(comm, item, result) /* the peers compare */
                                           : result;
     result = cecl_items_prepare(comm, item, 1, stream, &bound);
+    if (result == ceclSuccess)
+        *path = cecl_bound_path(bound);
     if (result != ceclSuccess || !bound)
         return result;
     return cecl_items_issue(comm, bound, stream);
+}
+
+ceclResult_t cecl_collective(struct cecl_item *item, ceclComm_t comm, ceclStream_t stream,
+                             ceclResult_t result)
+{
+    const char *path;
+    const struct cecl_traced call = cecl_trace_begin(comm, cecl_called_name(item->called));
+    result = make_call(item, comm, stream, result, &path);
+    cecl_trace_end(&call, item->send_bytes, item->recv_bytes, path, result);
+    return result;
 }
 
 CECL_API ceclResult_t ceclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount,

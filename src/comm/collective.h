@@ -54,6 +54,9 @@ ceclResult_t cecl_items_explain(ceclComm_t comm, const struct cecl_item *items, 
 /* apart.c. Refuses calls of a group that share memory which one of them writes. */
 ceclResult_t cecl_items_check_apart(const struct cecl_item *items, uint32_t count, int nranks);
 
+/* How it goes, in words, for as long as the bound plan is kept; NULL: nothing to do. */
+const char *cecl_bound_path(const struct cecl_bound *bound);
+
 /* Enqueues; a failure on the way fails the communicator. */
 ceclResult_t cecl_items_issue(ceclComm_t comm, const struct cecl_bound *bound, ceclStream_t stream);
 

@@ -15,12 +15,13 @@
 /* Settings with configuration and environment taken together. Negative: the device's default. */
 struct cecl_resolved {
     int32_t device;      /* ceclDevice_t */
-    int32_t cuda_device; /* ordinal or CECL_CUDA_DEVICE_...; the one in which ranks may differ */
+    int32_t cuda_device; /* ordinal or CECL_CUDA_DEVICE_...; ranks may differ in it */
     int32_t sm_policy;   /* ceclSmPolicy_t */
     int32_t direction;   /* CECL_DIRECTION's value */
     int32_t flags;       /* CECL_FLAGS's value */
     int32_t max_sms;     /* 0: by measurement */
     int32_t check;
+    int32_t nvtx; /* 0 or 1; here too ranks may differ */
     int32_t timeout_ms, init_timeout_ms;
     int64_t pool_bytes, segment_bytes, staging_bytes;
 };
@@ -54,8 +55,9 @@ struct ceclComm {
     uint64_t *layout;              /* of the call that is made; room for the longest */
     struct cecl_request *requests; /* [requests_room] of the group that is prepared */
     uint32_t requests_room;
-    void *check_room;  /* [nranks] signatures, for CECL_CHECK */
-    void *places_room; /* [nranks + 1] layouts, for variable all-to-all */
+    struct cecl_trace *trace; /* NULL: none is wanted */
+    void *check_room;         /* [nranks] signatures, for CECL_CHECK */
+    void *places_room;        /* [nranks + 1] layouts, for variable all-to-all */
 
     /* The asynchronous error: written once, words first, under the lock. */
     pthread_mutex_t async_lock;

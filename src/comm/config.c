@@ -86,6 +86,7 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
     CECL_TRY(override32(CECL_SET_MAX_SMS, &out->max_sms));
     CECL_TRY(override32(CECL_SET_FLAGS, &out->flags));
     CECL_TRY(override32(CECL_SET_CHECK, &out->check));
+    CECL_TRY(override32(CECL_SET_NVTX, &out->nvtx));
     CECL_TRY(override32(CECL_SET_TIMEOUT_MS, &out->timeout_ms));
     CECL_TRY(override(CECL_SET_POOL_BYTES, &out->pool_bytes));
     CECL_TRY(override(CECL_SET_SEGMENT_BYTES, &out->segment_bytes));

@@ -6,6 +6,7 @@
 
 #include "comm/check.h"
 #include "comm/collective.h"
+#include "comm/trace.h"
 #include "plan/layout.h"
 
 /* A call that waits for the end of the group. */
@@ -19,6 +20,7 @@ struct entry {
 /* A thread's group. Its memory stays for the next one, until the thread ends. */
 struct group {
     int depth;
+    bool traced; /* a call is on a communicator with a trace */
     uint32_t count, room;
     struct entry *entries;
     struct cecl_item *items;       /* [room] of one communicator */
@@ -134,6 +136,7 @@ ceclResult_t cecl_group_add(ceclComm_t comm, const struct cecl_item *item, ceclS
                             ceclResult_t result)
 {
     struct group *group = current();
+    group->traced = group->traced || cecl_trace_of(comm);
     if (result == ceclSuccess)
         result = check_stream(group, comm, stream);
     if (result == ceclSuccess)
@@ -156,6 +159,7 @@ CECL_API ceclResult_t ceclGroupStart(void)
     if (group->depth++ == 0) {
         group->count = 0;
         group->nlayouts = 0;
+        group->traced = false;
         group->failed = ceclSuccess;
         is_open = true;
     }
@@ -217,6 +221,48 @@ static ceclResult_t refuse(const struct group *group)
     return cecl_fail_with(group->failed, group->words);
 }
 
+static ceclResult_t end(struct group *group)
+{
+    return group->failed != ceclSuccess ? refuse(group) : carry_out(group);
+}
+
+/* What the calls of entry `first`'s communicator have in all. */
+static void trace_end(const struct group *group, uint32_t first, const struct cecl_traced *call,
+                      ceclResult_t result)
+{
+    const struct entry *entry = &group->entries[first];
+    uint64_t send_bytes = 0, recv_bytes = 0;
+    for (uint32_t i = first; i < group->count; i++)
+        if (group->entries[i].comm == entry->comm) {
+            send_bytes += group->entries[i].item.send_bytes;
+            recv_bytes += group->entries[i].item.recv_bytes;
+        }
+    cecl_trace_end(call, send_bytes, recv_bytes,
+                   result == ceclSuccess ? cecl_bound_path(group->bound[first]) : "refused",
+                   result);
+}
+
+/* An event for each communicator; it is the calls' common time. */
+static ceclResult_t end_traced(struct group *group)
+{
+    struct cecl_traced call = {0};
+    for (uint32_t i = 0; i < group->count; i++) {
+        const struct cecl_traced begun =
+            is_first(group, i)
+                ? cecl_trace_begin(group->entries[i].comm, cecl_called_name(CECL_CALLED_GROUP))
+                : (struct cecl_traced){0};
+        if (begun.trace)
+            call = begun;
+    }
+    const ceclResult_t result = end(group);
+    for (uint32_t i = 0; i < group->count; i++)
+        if (is_first(group, i)) {
+            call.trace = cecl_trace_of(group->entries[i].comm);
+            trace_end(group, i, &call, result);
+        }
+    return result;
+}
+
 CECL_API ceclResult_t ceclGroupEnd(void)
 {
     if (!is_open)
@@ -225,7 +271,7 @@ CECL_API ceclResult_t ceclGroupEnd(void)
     if (--group->depth > 0)
         return ceclSuccess;
     is_open = false;
-    return group->failed != ceclSuccess ? refuse(group) : carry_out(group);
+    return group->traced ? end_traced(group) : end(group);
 }
 
 /* What would be carried out, if all calls are on this communicator. */

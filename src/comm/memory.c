@@ -1,8 +1,9 @@
 /* Public entry points to symmetric memory. */
 #include "comm/check.h"
 #include "comm/comm.h"
+#include "comm/trace.h"
 
-CECL_API ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, size_t bytes)
+static ceclResult_t allocate(ceclComm_t comm, void **ptr, size_t bytes)
 {
     struct cecl_signature mine = {.call = CECL_CALLED_MEM_ALLOC, .count = bytes};
     uint64_t offset;
@@ -17,6 +18,18 @@ CECL_API ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, size_t bytes)
     CECL_TRY(cecl_comm_exchanged(comm, cecl_pool_alloc(&comm->pool, bytes, &offset)));
     *ptr = cecl_pool_at(&comm->pool, comm->rank, offset);
     return ceclSuccess;
+}
+
+CECL_API ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, size_t bytes)
+{
+    const struct cecl_traced call = cecl_trace_begin(comm, cecl_called_name(CECL_CALLED_MEM_ALLOC));
+    const size_t segments = call.trace ? comm->pool.nsegments : 0;
+    const ceclResult_t result = allocate(comm, ptr, bytes);
+    if (call.trace)
+        cecl_trace_end(&call, 0, bytes,
+                       comm->pool.nsegments > segments ? "the pool grew" : "inside the pool",
+                       result);
+    return result;
 }
 
 CECL_API ceclResult_t ceclMemFree(ceclComm_t comm, void *ptr)

@@ -11,6 +11,7 @@
 
 #include "comm/check.h"
 #include "comm/comm.h"
+#include "comm/trace.h"
 #include "comm/variable.h"
 #include "util/clock.h"
 #include "util/fork.h"
@@ -266,6 +267,7 @@ ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *c
         return cecl_fail_with(result, words);
     }
     cecl_mesh_joined(comm->mesh);
+    comm->trace = cecl_trace_open(config, comm->rank, comm->nranks);
     comm->magic = CECL_COMM_MAGIC;
     cecl_log(CECL_LOG_INFO, comm->rank, "joined %d ranks on %s, flags by %s", comm->nranks,
              comm->dev->kind == CECL_KIND_CUDA ? "CUDA" : "the host device",
@@ -278,6 +280,7 @@ void cecl_comm_free(ceclComm_t comm, bool drained)
 {
     cecl_watch_stop(comm);
     cecl_mesh_close(comm->mesh);
+    cecl_trace_close(comm->trace);
     if (drained) {
         cecl_engine_close(&comm->engine);
         cecl_pool_close(&comm->pool);

@@ -45,6 +45,9 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "bound of every wait while a communicator is made, ms; read by ceclGetUniqueId too")         \
     X(MAX_SMS, "CECL_MAX_SMS", INT, EQUAL, "-", "what measurements chose", "1..1024",              \
       "most SMs that the kernel of a reduction may take; results do not depend on it")             \
+    X(NVTX, "CECL_NVTX", INT, OWN, "0", "", "0..1",                                                \
+      "1: calls are NVTX ranges of the domain cecl, for NVIDIA's profilers, for as long as they "  \
+      "take on the host; needs a library built with CUDA")                                         \
     X(POOL_BYTES, "CECL_POOL_BYTES", BYTES, EQUAL, "-", "the smallest GPU's memory; host 4G",      \
       "1M..16T", "address range reserved for one rank's symmetric pool, bytes")                    \
     X(SEGMENT_BYTES, "CECL_SEGMENT_BYTES", BYTES, EQUAL, "-", "64M; host 1M", "4K..1T",            \
@@ -57,7 +60,11 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
     X(STAGING_BYTES, "CECL_STAGING_BYTES", BYTES, EQUAL, "-", "64M; host 256K", "4K..64G",         \
       "staging memory for all-to-all, gather, scatter and reductions, bytes a rank")               \
     X(TIMEOUT_MS, "CECL_TIMEOUT_MS", INT, EQUAL, "-", "30000", "0..86400000",                      \
-      "bound of every wait on peers, ms; 0: none")
+      "bound of every wait on peers, ms; 0: none")                                                 \
+    X(TRACE, "CECL_TRACE", TEXT, OWN, "-", "no trace", "file name",                                \
+      "host times of calls, for chrome://tracing and Perfetto: a file for each rank; %r in the "   \
+      "name is the rank (without it, .rank is appended), %p the process id; an older file is "     \
+      "replaced. Written every 8192 calls, and when the communicator is destroyed or aborted")
 
 enum cecl_setting_id {
 #define CECL_SETTING_ENUM(id, name, kind, ranks, fallback, otherwise, range, doc) CECL_SET_##id,

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include "comm/comm.h"
 
@@ -81,9 +82,8 @@ static void *repeat_calls(void *argument)
     return NULL;
 }
 
-static void repeated_calls_allocate_nothing_and_make_no_plan(void **state)
+static void repeat_on_all_ranks(void)
 {
-    (void)state;
     ceclComm_t comms[RANKS];
     struct worker workers[RANKS] = {0};
     setenv("CECL_DEVICE", "host", 1);
@@ -103,10 +103,30 @@ static void repeated_calls_allocate_nothing_and_make_no_plan(void **state)
     }
 }
 
+static void repeated_calls_allocate_nothing_and_make_no_plan(void **state)
+{
+    (void)state;
+    repeat_on_all_ranks();
+}
+
+static void nor_do_they_with_a_trace(void **state)
+{
+    char name[64];
+    (void)state;
+    setenv("CECL_TRACE", "/tmp/cecl_steady_state.%p.%r", 1);
+    setenv("CECL_NVTX", "1", 1);
+    repeat_on_all_ranks();
+    for (int r = 0; r < RANKS; r++) {
+        snprintf(name, sizeof(name), "/tmp/cecl_steady_state.%ld.%d", (long)getpid(), r);
+        assert_int_equal(unlink(name), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(repeated_calls_allocate_nothing_and_make_no_plan),
+        cmocka_unit_test(nor_do_they_with_a_trace),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
