@@ -12,7 +12,7 @@ awk '
     /^\/\*/ { comment = ""; inside = 1 }
     inside { line = $0; sub(/^ \*/, "", line); comment = comment " " line }
     /\*\// { inside = 0 }
-    /^CECL_API/ {
+    /^CECL_API/ || /^CECL_DEVICE_API.*[ *]cecl[A-Z]/ {
         name = match($0, /cecl[A-Za-z]+\(/) ? substr($0, RSTART, RLENGTH - 1) : "line " FNR
         count++
         if (comment == "")

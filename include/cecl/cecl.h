@@ -380,6 +380,34 @@ typedef struct {
 CECL_API CECL_CHECKED ceclResult_t ceclPoolStats(ceclComm_t comm, ceclPoolStats_t *stats);
 
 /* ------------------------------------------------------------------------------------------------
+ * Kernels of the caller's own */
+
+/* Of each a communicator has so many, zeroed at init: barriers for a block of a kernel each, and
+ * signals from every rank to every other. */
+#define CECL_DEVICE_BLOCKS 64
+#define CECL_DEVICE_SIGNALS 64
+
+/* What a kernel needs to reach its peers. Passed to it by value; cecl/cecl_device.h has the functions
+ * that a kernel calls with it. A copy whose timeoutNs was changed is as good. */
+typedef struct ceclDeviceComm {
+    int rank, nranks;
+    int blocks, signals; /* CECL_DEVICE_BLOCKS and _SIGNALS of the library */
+    char *base;          /* where this rank's slice of symmetric memory begins */
+    uint64_t sliceBytes; /* from a rank's slice to the next one's: peers are arithmetic away */
+    /* This rank's words, in the slice: [blocks][nranks] of barriers, [signals][nranks] of signals,
+     * each written by the rank that is its second index, and one that ends all waits. */
+    uint32_t *pads;
+    uint64_t timeoutNs; /* bound of each wait: the communicator's timeoutMs; 0 = none */
+} ceclDeviceComm_t;
+
+/* Tells what this rank's kernels need to reach the peers' symmetric memory and to meet the peers'
+ * kernels. Valid until comm is destroyed; memory that is allocated later is reached too.
+ * dc  [out] written on success only. On the host device it serves the same functions in host code.
+ * Local. Threads: one call at a time. Ownership: plain data; what it points to is comm's.
+ * Errors: ceclInvalidArgument (NULL), and comm's asynchronous error. Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDeviceComm_t *dc);
+
+/* ------------------------------------------------------------------------------------------------
  * Collectives */
 
 /* Gathers `sendcount` elements from every rank into `recvbuff`, in rank order, on copy engines.

@@ -44,6 +44,10 @@ struct cecl_bound {
 
 void cecl_bound_free(struct cecl_bound *bound); /* NULL has no effect */
 
+/* Words of kernels: how many bytes, and zeroed before any rank may write one. */
+uint64_t cecl_pads_bytes(int nranks);
+ceclResult_t cecl_pads_clear(const struct cecl_engine *engine);
+
 /* The word at rank `holder` that a lane of rank `writer` writes. */
 uint32_t *cecl_engine_flag(const struct cecl_engine *engine, int holder, int writer, int lane);
 /* A word of this rank that holds a lane's flag of `epoch`. */

@@ -119,6 +119,8 @@ static ceclResult_t clear_flags(struct cecl_engine *engine)
     if (result == ceclSuccess)
         result = begin_side_flags(engine);
     if (result == ceclSuccess)
+        result = cecl_pads_clear(engine);
+    if (result == ceclSuccess)
         result = dev->ops->words_alloc(dev, 1, &engine->done);
     if (result == ceclSuccess &&
         !(engine->row = malloc((size_t)engine->nranks * sizeof(*engine->row))))
@@ -140,6 +142,7 @@ ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool
                                   &engine->flags_offset));
     CECL_TRY(cecl_pool_alloc_kept(pool, CECL_LANES * CECL_FLAG_VALUES * sizeof(uint32_t),
                                   &engine->values_offset));
+    CECL_TRY(cecl_pool_alloc_kept(pool, cecl_pads_bytes(pool->nranks), &engine->pads_offset));
     CECL_TRY(cecl_pool_alloc_kept(pool, staging_bytes, &engine->staging_offset));
     CECL_TRY(clear_flags(engine));
     CECL_TRY(choose_way(engine, way));

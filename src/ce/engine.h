@@ -53,6 +53,7 @@ struct cecl_engine {
     uint64_t values_offset; /* of every value a flag can have, in order, for each lane: what COPY
                              * sends from */
     uint64_t staging_offset, staging_bytes;
+    uint64_t pads_offset;    /* words of kernels (ceclDeviceComm_t): see pads.c */
     ceclStream_t side;       /* the side lane's stream, once a plan has wanted one */
     uint32_t epoch;          /* of the main lane's flags once every call so far is done */
     uint32_t side_epoch;     /* of the side lane's */
@@ -99,6 +100,9 @@ ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_requ
 ceclResult_t cecl_engine_run(struct cecl_engine *engine, const struct cecl_bound *bound,
                              ceclStream_t stream, bool *started);
 
+/* What kernels of this rank need; without the bound of their waits. */
+void cecl_pads_describe(const struct cecl_engine *engine, ceclDeviceComm_t *dc);
+
 /* What ceclExplain says of it. */
 const ceclExplanation_t *cecl_bound_explanation(const struct cecl_bound *bound);
 
@@ -109,6 +113,9 @@ bool cecl_engine_idle(const struct cecl_engine *engine);
 ceclResult_t cecl_engine_silence(struct cecl_engine *engine);
 /* Lets what waits for flags go on; to be called again and again until the engine is idle. */
 ceclResult_t cecl_engine_release(struct cecl_engine *engine);
+
+/* Kernels that wait in the pads of this rank go on, and so does every later one: once is enough. */
+ceclResult_t cecl_pads_end(const struct cecl_engine *engine);
 
 /* How far the call in progress has come. */
 struct cecl_progress {

@@ -98,6 +98,8 @@ void cecl_watch_release(ceclComm_t comm)
         cecl_mesh_tell_abort(comm->mesh, comm->async_message);
         comm->watch.told = true;
     }
+    if (!comm->watch.kernels_ended)
+        comm->watch.kernels_ended = cecl_pads_end(&comm->engine) == ceclSuccess;
     if (!cecl_engine_idle(&comm->engine)) {
         if (!comm->watch.silenced)
             comm->watch.silenced = cecl_engine_silence(&comm->engine) == ceclSuccess;

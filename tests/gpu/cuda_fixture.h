@@ -61,7 +61,7 @@ static inline int fixture_start(void)
     return 77;
 }
 
-static int gpus_open(void **state)
+static inline int gpus_open(void **state)
 {
     int count = 0;
     (void)state;
@@ -73,7 +73,7 @@ static int gpus_open(void **state)
     return 0;
 }
 
-static int gpus_close(void **state)
+static inline int gpus_close(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++)

@@ -1,5 +1,5 @@
 /* A program outside of cecl's tree: one rank on the host device gathers from itself. */
-#include <cecl/cecl.h>
+#include <cecl/cecl_device.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,6 +16,10 @@ int main(void)
         fprintf(stderr, "cecl %d: %s\n", version, ceclGetLastError(NULL));
         return 1;
     }
+    ceclDeviceComm_t dc;
+    if (ceclCommGetDeviceComm(comm, &dc) != ceclSuccess || !ceclBarrierBlock(dc, 0) ||
+        ceclPeerPointer(dc, buffer, 0) != buffer)
+        return 1;
     printf("cecl %d works from outside\n", version);
     return ceclCommDestroy(comm) != ceclSuccess;
 }

@@ -1,0 +1,92 @@
+/* A kernel of one's own on cecl's symmetric memory: an all-reduce that reads all inputs at the peers.
+ * One process with all GPUs; a program with a process for each GPU has the same kernel.
+ * build/examples/example_one_shot_all_reduce */
+#include <cecl/cecl_device.h>
+#include <cuda_runtime.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define COUNT (1 << 16)
+#define BLOCKS 16 /* at most CECL_DEVICE_BLOCKS: each has a barrier of its own */
+#define MOST_GPUS 16
+#define LAUNCHES 10
+#define CHECK(call)                                                                                \
+    do {                                                                                           \
+        if ((call) != 0) {                                                                         \
+            fprintf(stderr, "%s: cecl: %s, CUDA: %s\n", #call, ceclGetLastError(NULL),             \
+                    cudaGetErrorString(cudaGetLastError()));                                       \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+/* in: symmetric. The same block of every rank serves the same elements, so that a block need only
+ * wait for its like. */
+__global__ void all_reduce(ceclDeviceComm_t dc, float *in, const float *fresh, float *out,
+                           int *late)
+{
+    const int step = (int)(gridDim.x * blockDim.x);
+    const int first = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    for (int i = first; i < COUNT; i += step)
+        in[i] = fresh[i];
+    bool came = ceclBarrierBlock(dc, (int)blockIdx.x); /* all inputs are there */
+    for (int i = first; i < COUNT && came; i += step) {
+        float sum = 0;
+        for (int r = 0; r < dc.nranks; r++) /* in rank order: the same bits everywhere */
+            sum += ((const float *)ceclPeerPointer(dc, in, r))[i];
+        out[i] = sum;
+    }
+    came = came && ceclBarrierBlock(dc, (int)blockIdx.x); /* all have read: the next may write */
+    if (!came && threadIdx.x == 0)
+        *late = 1;
+}
+
+int main(void)
+{
+    static float host[COUNT];
+    ceclComm_t comms[MOST_GPUS];
+    ceclDeviceComm_t dc;
+    cudaStream_t streams[MOST_GPUS];
+    cudaFuncAttributes attributes;
+    float *in[MOST_GPUS], *fresh[MOST_GPUS], *out[MOST_GPUS];
+    int n = 0, *late, wrong = 0;
+
+    if (cudaGetDeviceCount(&n) != cudaSuccess || n < 2) {
+        printf("skipped: two GPUs are needed\n");
+        return 77;
+    }
+    n = n < MOST_GPUS ? n : MOST_GPUS;
+    setenv("CECL_SEGMENT_BYTES", "256M", 0); /* one thread: the pool must not have to grow */
+    CHECK(ceclCommInitAll(comms, n, NULL));
+    CHECK(cudaMallocHost(&late, sizeof(*late)));
+    *late = 0;
+    for (int g = 0; g < n; g++) {
+        CHECK(cudaSetDevice(g));
+        CHECK(cudaFuncGetAttributes(&attributes, all_reduce)); /* loads it before others wait */
+        CHECK(cudaStreamCreate(&streams[g]));
+        CHECK(ceclMemAlloc(comms[g], (void **)&in[g], sizeof(host)));
+        CHECK(cudaMalloc(&fresh[g], sizeof(host)));
+        CHECK(cudaMalloc(&out[g], sizeof(host)));
+        for (int i = 0; i < COUNT; i++)
+            host[i] = (float)(i % 1000 + g);
+        CHECK(cudaMemcpy(fresh[g], host, sizeof(host), cudaMemcpyDefault));
+    }
+    for (int launch = 0; launch < LAUNCHES; launch++)
+        for (int g = 0; g < n; g++) {
+            CHECK(cudaSetDevice(g));
+            CHECK(ceclCommGetDeviceComm(comms[g], &dc));
+            all_reduce<<<BLOCKS, 512, 0, streams[g]>>>(dc, in[g], fresh[g], out[g], late);
+            CHECK(cudaGetLastError());
+        }
+    for (int g = 0; g < n; g++) {
+        CHECK(cudaSetDevice(g));
+        CHECK(cudaStreamSynchronize(streams[g]));
+        CHECK(cudaMemcpy(host, out[g], sizeof(host), cudaMemcpyDefault));
+        for (int i = 0; i < COUNT; i++)
+            wrong += host[i] != (float)(n * (i % 1000) + n * (n - 1) / 2);
+    }
+    printf("%d GPUs: %d sums of all, %d wrong%s\n", n, COUNT, wrong,
+           *late ? ", a peer did not come in time" : "");
+    for (int g = 0; g < n; g++)
+        CHECK(ceclCommDestroy(comms[g]));
+    return wrong != 0 || *late != 0;
+}

@@ -1,0 +1,217 @@
+/* Kernels of a user's own meet their peers' by cecl_device.h: one process, as many GPUs as the first
+ * argument says (default 2). What is pure logic is tested without GPUs in tests/multi. */
+#include "cuda_fixture.h"
+
+#include <cecl/cecl.h>
+
+#include "device_kernels.h"
+
+#define MOST 16
+#define THREADS 128
+
+static int ngpus = 2;
+static ceclComm_t comms[MOST];
+static ceclDeviceComm_t dcs[MOST];
+static cudaStream_t streams[MOST];
+static uint32_t *words[MOST];   /* [CECL_DEVICE_BLOCKS][ngpus][THREADS] symmetric */
+static uint32_t *results[MOST]; /* pinned: wrong, ended, came */
+
+#define ok(expr)                                                                                   \
+    do {                                                                                           \
+        if ((expr) != ceclSuccess)                                                                 \
+            fail_msg("%s: %s", #expr, ceclGetLastError(NULL));                                     \
+    } while (0)
+
+static int all_open(void **state)
+{
+    (void)state;
+    /* One thread makes all ranks' calls, so none may have to wait for the pool to grow. */
+    setenv("CECL_SEGMENT_BYTES", "256M", 1);
+    setenv("CECL_DEVICE", "cuda", 1);
+    setenv("CECL_TIMEOUT_MS", "20000", 1);
+    ok(ceclCommInitAll(comms, ngpus, NULL));
+    for (int g = 0; g < ngpus; g++) {
+        must_cuda(cudaSetDevice(g));
+        must_cuda(kernels_load());
+        must_cuda(cudaStreamCreateWithFlags(&streams[g], cudaStreamNonBlocking));
+        must_cuda(cudaHostAlloc((void **)&results[g], 4096, cudaHostAllocPortable));
+        ok(ceclMemAlloc(comms[g], (void **)&words[g],
+                        (size_t)CECL_DEVICE_BLOCKS * (size_t)ngpus * THREADS * 4));
+        ok(ceclCommGetDeviceComm(comms[g], &dcs[g]));
+    }
+    return 0;
+}
+
+static int all_close(void **state)
+{
+    (void)state;
+    for (int g = 0; g < ngpus; g++) {
+        cudaSetDevice(g);
+        cudaStreamDestroy(streams[g]);
+        cudaFreeHost(results[g]);
+        ceclCommDestroy(comms[g]);
+    }
+    return 0;
+}
+
+static void begin(void)
+{
+    for (int g = 0; g < ngpus; g++)
+        memset(results[g], 0, 4096);
+}
+
+static void all_are_right(void)
+{
+    for (int g = 0; g < ngpus; g++) {
+        must_cuda(cudaSetDevice(g));
+        must_cuda(cudaStreamSynchronize(streams[g]));
+    }
+    for (int g = 0; g < ngpus; g++)
+        if (results[g][0] || results[g][1])
+            fail_msg("rank %d: %u words are wrong, %u waits ended early", g, results[g][0],
+                     results[g][1]);
+}
+
+static void exchange(int g, int blocks, int threads, uint32_t seed, int rounds)
+{
+    must_cuda(cudaSetDevice(g));
+    must_cuda(launch_exchange(dcs[g], blocks, threads, words[g], seed, rounds, &results[g][0],
+                              &results[g][1], streams[g]));
+}
+
+static void barriers_order_writes_over_many_rounds_and_launches(void **state)
+{
+    (void)state;
+    begin();
+    for (uint32_t launch = 0; launch < 200; launch++)
+        for (int g = 0; g < ngpus; g++) {
+            const int i = (g + (int)launch) % ngpus; /* another is first each time */
+            exchange(i, launch % 3 == 0 ? CECL_DEVICE_BLOCKS : 1 + (int)launch % 16,
+                     launch % 5 == 0 ? 1 : THREADS, launch, launch == 100 ? 2000 : 10);
+        }
+    all_are_right();
+}
+
+static void a_captured_kernel_is_replayed(void **state)
+{
+    cudaGraphExec_t graphs[MOST];
+    (void)state;
+    begin();
+    for (int g = 0; g < ngpus; g++) {
+        cudaGraph_t graph;
+        must_cuda(cudaSetDevice(g));
+        must_cuda(cudaStreamBeginCapture(streams[g], cudaStreamCaptureModeThreadLocal));
+        exchange(g, 8, THREADS, 7, 4);
+        exchange(g, 3, THREADS, 8, 5);
+        must_cuda(cudaStreamEndCapture(streams[g], &graph));
+        must_cuda(cudaGraphInstantiate(&graphs[g], graph, 0));
+        must_cuda(cudaGraphUpload(graphs[g], streams[g]));
+        must_cuda(cudaGraphDestroy(graph));
+    }
+    for (int replay = 0; replay < 50; replay++)
+        for (int g = 0; g < ngpus; g++) {
+            must_cuda(cudaSetDevice(g));
+            must_cuda(cudaGraphLaunch(graphs[g], streams[g]));
+        }
+    all_are_right();
+    for (int g = 0; g < ngpus; g++)
+        must_cuda(cudaGraphExecDestroy(graphs[g]));
+}
+
+static void signals_go_round_the_ring_in_two_launches(void **state)
+{
+    (void)state;
+    begin();
+    for (uint32_t first = 1; first <= 501; first += 500)
+        for (int g = 0; g < ngpus; g++) {
+            must_cuda(cudaSetDevice(g));
+            must_cuda(launch_ring(dcs[g], CECL_DEVICE_SIGNALS - 1, first, first + 499, words[g],
+                                  &results[g][0], &results[g][1], streams[g]));
+        }
+    all_are_right();
+}
+
+/* Rank 0 does not come in time; when it does, all are in step. */
+static void a_barrier_ends_by_its_bound_and_ranks_get_in_step_again(void **state)
+{
+    const int slot = 5;
+    (void)state;
+    begin();
+    for (int g = 1; g < ngpus; g++) {
+        ceclDeviceComm_t hasty = dcs[g];
+        hasty.timeoutNs = 50000000;
+        must_cuda(cudaSetDevice(g));
+        results[g][2] = 77;
+        must_cuda(launch_barrier(hasty, slot, (int *)&results[g][2], streams[g]));
+    }
+    for (int g = 1; g < ngpus; g++) {
+        must_cuda(cudaSetDevice(g));
+        must_cuda(cudaStreamSynchronize(streams[g]));
+        assert_int_equal(results[g][2], 0);
+    }
+    must_cuda(cudaSetDevice(0));
+    must_cuda(launch_barrier(dcs[0], slot, (int *)&results[0][2], streams[0]));
+    must_cuda(cudaStreamSynchronize(streams[0]));
+    assert_int_equal(results[0][2], 1);
+    for (int g = 0; g < ngpus; g++)
+        exchange(g, 16, THREADS, 99, 20);
+    all_are_right();
+}
+
+static void a_slot_out_of_range_is_false_at_once(void **state)
+{
+    (void)state;
+    const int slots[] = {-1, CECL_DEVICE_BLOCKS};
+    for (int i = 0; i < 2; i++) {
+        results[0][2] = 77;
+        must_cuda(cudaSetDevice(0));
+        must_cuda(launch_barrier(dcs[0], slots[i], (int *)&results[0][2], streams[0]));
+        must_cuda(cudaStreamSynchronize(streams[0]));
+        assert_int_equal(results[0][2], 0);
+    }
+}
+
+/* The last test: communicators are of no use after it. No bound but the communicator's end. */
+static void waits_end_when_a_rank_gives_up(void **state)
+{
+    (void)state;
+    const int64_t start = cecl_now_ms();
+    begin();
+    for (int g = 1; g < ngpus; g++) {
+        ceclDeviceComm_t patient = dcs[g];
+        patient.timeoutNs = 0;
+        must_cuda(cudaSetDevice(g));
+        results[g][2] = 77;
+        must_cuda(launch_barrier(patient, 0, (int *)&results[g][2], streams[g]));
+    }
+    must_cuda(cudaSetDevice(0));
+    ok(ceclCommAbort(comms[0]));
+    for (int g = 1; g < ngpus; g++) {
+        must_cuda(cudaSetDevice(g));
+        must_cuda(cudaStreamSynchronize(streams[g]));
+        assert_int_equal(results[g][2], 0);
+    }
+    assert_true(cecl_now_ms() - start < SOON_MS);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(barriers_order_writes_over_many_rounds_and_launches),
+        cmocka_unit_test(a_captured_kernel_is_replayed),
+        cmocka_unit_test(signals_go_round_the_ring_in_two_launches),
+        cmocka_unit_test(a_barrier_ends_by_its_bound_and_ranks_get_in_step_again),
+        cmocka_unit_test(a_slot_out_of_range_is_false_at_once),
+        cmocka_unit_test(waits_end_when_a_rank_gives_up),
+    };
+    int count = 0;
+    const int skipped = fixture_start();
+    if (skipped)
+        return skipped;
+    ngpus = argc > 1 ? atoi(argv[1]) : 2;
+    if (cudaGetDeviceCount(&count) != cudaSuccess || ngpus < 2 || ngpus > MOST || count < ngpus) {
+        printf("skipped: %d GPUs are needed, %d are here\n", ngpus, count);
+        return 77;
+    }
+    return cmocka_run_group_tests(tests, all_open, all_close);
+}

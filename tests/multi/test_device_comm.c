@@ -1,0 +1,193 @@
+/* What kernels of the caller's own need: that it says the truth, and, on the host device, where host
+ * code may call the same functions, that barriers and signals do as they promise. Kernels: tests/gpu. */
+#include <cecl/cecl_device.h>
+#include <sched.h>
+
+#include "multi.h"
+
+#define ROUNDS 1000
+
+static ceclDeviceComm_t device_comm(ceclComm_t comm)
+{
+    ceclDeviceComm_t dc;
+    multi_ok(comm, ceclCommGetDeviceComm(comm, &dc));
+    return dc;
+}
+
+static void it_tells_ranks_memory_and_bound(void **state)
+{
+    (void)state;
+    ceclConfig_t config = multi_config();
+    config.timeoutMs = 1234;
+    ceclComm_t comm = multi_comm(&config);
+    const ceclDeviceComm_t dc = device_comm(comm);
+    ceclPoolStats_t stats;
+    char *own = NULL;
+    void *there = NULL;
+    multi_ok(comm, ceclPoolStats(comm, &stats));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&own, 1000));
+    assert_int_equal(dc.rank, multi_rank);
+    assert_int_equal(dc.nranks, multi_nranks);
+    assert_int_equal(dc.blocks, CECL_DEVICE_BLOCKS);
+    assert_int_equal(dc.signals, CECL_DEVICE_SIGNALS);
+    assert_int_equal(dc.timeoutNs, 1234000000);
+    assert_int_equal(dc.sliceBytes, stats.reservedBytes);
+    assert_true(own >= dc.base && own < dc.base + dc.sliceBytes);
+    for (int p = 0; p < multi_nranks; p++) {
+        multi_ok(comm, ceclGetPeerPointer(comm, own + 77, p, &there));
+        assert_ptr_equal(ceclPeerPointer(dc, own + 77, p), there);
+    }
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+static void bad_calls_are_refused(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    ceclDeviceComm_t dc;
+    multi_refused(comm, ceclCommGetDeviceComm(comm, NULL), ceclInvalidArgument, "dc: NULL");
+    multi_refused(NULL, ceclCommGetDeviceComm(NULL, &dc), ceclInvalidArgument, "comm: NULL");
+    multi_ok(comm, ceclCommFinalize(comm));
+    multi_refused(comm, ceclCommGetDeviceComm(comm, &dc), ceclInvalidUsage, "finalized");
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+static void pads_are_no_memory_of_the_users(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    const ceclDeviceComm_t dc = device_comm(comm);
+    void *there = NULL;
+    multi_refused(comm, ceclGetPeerPointer(comm, dc.pads, 0, &there), ceclInvalidArgument,
+                  "in no allocation");
+    multi_refused(comm, ceclMemFree(comm, dc.pads), ceclInvalidArgument, "not allocated");
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+/* Each round a rank writes to all, and reads what all wrote. */
+static void barriers_order_what_ranks_write(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    ceclDeviceComm_t dc = device_comm(comm);
+    volatile int *own = NULL;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&own, (size_t)multi_nranks * sizeof(int)));
+    for (int round = 0; round < ROUNDS && !multi_on_gpus(comm); round++) {
+        const int slot = round % 7 * 9; /* the last is 54 */
+        for (int p = 0; p < multi_nranks; p++)
+            ((volatile int *)ceclPeerPointer(dc, (void *)own, p))[multi_rank] =
+                round * 100 + multi_rank;
+        assert_true(ceclBarrierBlock(dc, slot));
+        for (int p = 0; p < multi_nranks; p++)
+            assert_int_equal(own[p], round * 100 + p);
+        assert_true(ceclBarrierBlock(dc, slot));
+        if (round == ROUNDS / 2)
+            dc = device_comm(comm); /* a later launch: what counts stands in memory */
+    }
+    assert_false(multi_on_gpus(comm) ? false : ceclBarrierBlock(dc, CECL_DEVICE_BLOCKS));
+    assert_false(multi_on_gpus(comm) ? false : ceclBarrierBlock(dc, -1));
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+/* Around the wrap, too: epochs are compared cyclically. */
+static void barriers_go_on_past_the_wrap(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    const ceclDeviceComm_t dc = device_comm(comm);
+    for (int r = 0; r < multi_nranks && !multi_on_gpus(comm); r++)
+        dc.pads[3 * multi_nranks + r] = UINT32_MAX - 5;
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int round = 0; round < 12 && !multi_on_gpus(comm); round++)
+        assert_true(ceclBarrierBlock(dc, 3));
+    if (!multi_on_gpus(comm))
+        assert_int_equal(dc.pads[3 * multi_nranks + multi_rank], 6);
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+/* Round the ring, value by value. */
+static void signals_go_from_rank_to_rank(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    const ceclDeviceComm_t dc = device_comm(comm);
+    const int left = (multi_rank + multi_nranks - 1) % multi_nranks,
+              right = (multi_rank + 1) % multi_nranks, last = CECL_DEVICE_SIGNALS - 1;
+    int *own = NULL;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&own, sizeof(int)));
+    for (uint32_t v = 1; v <= 200 && !multi_on_gpus(comm); v++) {
+        if (multi_rank > 0 || v > 1)
+            assert_true(ceclWaitSignal(dc, left, last, multi_rank > 0 ? v : v - 1));
+        const int carried = multi_rank > 0 ? *own + 1 : (int)v;
+        *(int *)ceclPeerPointer(dc, own, right) = carried;
+        ceclSignal(dc, right, last, v);
+        assert_int_equal(carried, (int)v + multi_rank);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+static void a_wait_ends_by_its_bound_and_ranks_get_in_step_again(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    ceclDeviceComm_t dc = device_comm(comm), patient = dc;
+    dc.timeoutNs = 100000000;
+    const bool late = multi_rank == multi_nranks - 1;
+    if (!multi_on_gpus(comm)) {
+        const double begin = multi_seconds();
+        if (!late) {
+            assert_false(ceclBarrierBlock(dc, 0));
+            assert_false(ceclWaitSignal(dc, multi_nranks - 1, 0, 1));
+            assert_true(multi_seconds() - begin >= 0.19 && multi_seconds() - begin < 20);
+        }
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (late)
+            assert_true(ceclBarrierBlock(dc, 0)); /* the others have been there */
+        for (int i = 0; i < 20; i++)
+            assert_true(ceclBarrierBlock(patient, 0));
+    }
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+/* Without a bound of its own, a wait ends with the communicator. */
+static void waits_end_when_a_rank_gives_up(void **state)
+{
+    (void)state;
+    ceclConfig_t config = multi_config();
+    config.timeoutMs = 0;
+    ceclComm_t comm = multi_comm(&config);
+    const ceclDeviceComm_t dc = device_comm(comm);
+    assert_int_equal(dc.timeoutNs, 0);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (multi_rank == multi_nranks - 1) {
+        multi_ok(NULL, ceclCommAbort(comm));
+    } else {
+        ceclDeviceComm_t none;
+        if (!multi_on_gpus(comm))
+            assert_false(ceclBarrierBlock(dc, 0));
+        ceclResult_t news = ceclSuccess;
+        while (news == ceclSuccess) {
+            multi_ok(NULL, ceclCommGetAsyncError(comm, &news));
+            sched_yield();
+        }
+        multi_refused(comm, ceclCommGetDeviceComm(comm, &none), ceclRemoteError, "");
+        ceclCommDestroy(comm);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_tells_ranks_memory_and_bound),
+        cmocka_unit_test(bad_calls_are_refused),
+        cmocka_unit_test(pads_are_no_memory_of_the_users),
+        cmocka_unit_test(barriers_order_what_ranks_write),
+        cmocka_unit_test(barriers_go_on_past_the_wrap),
+        cmocka_unit_test(signals_go_from_rank_to_rank),
+        cmocka_unit_test(a_wait_ends_by_its_bound_and_ranks_get_in_step_again),
+        cmocka_unit_test(waits_end_when_a_rank_gives_up),
+    };
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 180);
+}
