@@ -33,7 +33,7 @@ static ceclResult_t fill_targets(ceclComm_t comm, const struct arguments *a, siz
                                  size_t *reach)
 {
     const int n = comm->nranks, me = comm->rank;
-    const struct cecl_given given = {a->sends.counts, a->targets, "sendcounts", "peerdispls"};
+    const struct cecl_given given = {a->sends.counts, a->targets, "sendcounts", "peerdispls", true};
     uint64_t *layout = comm->layout;
     bool any_order;
 

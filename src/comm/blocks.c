@@ -42,9 +42,10 @@ ceclResult_t cecl_given_bytes(const struct cecl_given *given, int nranks, size_t
     uint64_t next = 0, end;
     *in_order = true;
     for (int r = 0; r < nranks; r++) {
-        offsets[r] = next;
+        const bool placed = displs && !(given->empty_anywhere && counts[r] == 0);
+        offsets[r] = displs ? 0 : next;
         if (__builtin_mul_overflow(counts[r], size, &bytes[r]) ||
-            (displs && __builtin_mul_overflow(displs[r], size, &offsets[r])) ||
+            (placed && __builtin_mul_overflow(displs[r], size, &offsets[r])) ||
             __builtin_add_overflow(bytes[r], offsets[r], &end) || end > PTRDIFF_MAX)
             return cecl_fail(ceclInvalidArgument,
                              "%s[%d] %zu, %s[%d] %zu, of %zu bytes: beyond an address space",

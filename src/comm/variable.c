@@ -6,7 +6,7 @@
 static ceclResult_t fill_layout(ceclComm_t comm, const size_t *counts, const size_t *displs,
                                 size_t size, uint64_t *layout, size_t *largest)
 {
-    const struct cecl_given given = {counts, displs, "recvcounts", "displs"};
+    const struct cecl_given given = {counts, displs, "recvcounts", "displs", false};
     const int n = comm->nranks;
     bool in_order;
     CECL_TRY(cecl_given_bytes(&given, n, size, layout, layout + n, &in_order));

@@ -10,6 +10,7 @@
 struct cecl_given {
     const size_t *counts, *displs; /* [nranks]; displs NULL: one behind the other */
     const char *counts_name, *displs_name;
+    bool empty_anywhere; /* displs of empty blocks are of no account: they become 0 */
 };
 
 /* In bytes; refuses what ends beyond an address space. *in_order: each block is behind those before

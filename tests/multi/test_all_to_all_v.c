@@ -184,6 +184,16 @@ static void nothing_at_all_is_a_call(void **state)
     works();
 }
 
+static void places_of_empty_blocks_are_of_no_account(void **state)
+{
+    (void)state;
+    struct arguments a = {0};
+    for (int p = 0; p < multi_nranks; p++)
+        a.peers[p] = SIZE_MAX - (size_t)p;
+    multi_ok(comm, call(&a, true, true));
+    works();
+}
+
 /* ---- gather and scatter */
 
 /* Root's own place, or where all others have theirs. */
@@ -462,6 +472,7 @@ int main(int argc, char **argv)
         WITH(set_up, blocks_of_any_size_reach_their_places),
         WITH(set_up_allowed, blocks_of_any_size_reach_their_places),
         WITH(set_up, nothing_at_all_is_a_call),
+        WITH(set_up, places_of_empty_blocks_are_of_no_account),
         WITH(set_up, gathers_to_every_root_are_right),
         WITH(set_up_allowed, gathers_to_every_root_are_right),
         WITH(set_up, scatters_from_every_root_are_right),
