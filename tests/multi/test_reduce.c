@@ -384,6 +384,12 @@ static void ranks_that_differ_are_told_where_calls_are_compared(void **state)
         checked,
         ceclReduceScatter(send + (odd ? 256 : 0), recv, 8, ceclInt32, ceclSum, checked, NULL),
         ceclInvalidUsage, "ranks differ in sendbuff's offset");
+    ceclOptions_t pull = CECL_OPTIONS_INITIALIZER; /* a reduce's is read by its owner alone */
+    pull.direction = CECL_DIRECTION_PULL;
+    multi_ok(checked, ceclSetOptions(checked, &pull));
+    multi_ok(checked,
+             ceclReduce(send + (odd ? 256 : 0), recv, 8, ceclInt32, ceclSum, 0, checked, NULL));
+    multi_ok(checked, ceclSetOptions(checked, NULL));
     multi_ok(checked, ceclAllReduce(send, recv, 8, ceclInt32, ceclSum, checked, NULL));
     multi_ok(checked, ceclStreamSynchronize(checked, NULL));
     multi_ok(NULL, ceclCommDestroy(checked));
