@@ -199,7 +199,8 @@ static ceclResult_t open_inside(struct cuda_device *cuda)
                          "GPU %d: allocation granularity %zu; a power of two is expected",
                          cuda->base.ordinal, granularity);
     cuda->base.granularity = granularity;
-    return ceclSuccess;
+    /* Now, while nothing of ours is pending: see sm/reduce.h. Once a process and GPU. */
+    return cecl_reduce_cuda_prepare();
 }
 
 ceclResult_t cecl_cuda_open(int ordinal, struct cecl_device **dev)
