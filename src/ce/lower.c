@@ -220,6 +220,8 @@ ceclResult_t cecl_lower_group(struct cecl_call *calls, uint32_t ncalls, struct c
                          ncalls);
     ceclResult_t result = ceclSuccess;
     share_staging(calls, ncalls);
+    for (uint32_t i = 0; i < ncalls; i++)
+        calls[i].side_copy = false; /* batches are merged, lanes are not */
     for (uint32_t i = 0; i < ncalls && result == ceclSuccess; i++)
         result = cecl_lower(&calls[i], &plans[i]);
     if (result == ceclSuccess)

@@ -6,6 +6,9 @@
  *     pull:  | my block -> my slot (out of place)
  *            | barrier 1 | slot p of each peer p -> my slot p | barrier 2 |
  *
+ *     own block beside it, where a kernel copies it: on the side lane, and the main lane waits for
+ *     that lane before barrier 2
+ *
  *     push, out of place without SMs, for a local copy runs on SMs:
  *            | barrier 1 | my block -> slot r of every peer | barrier 2
  *            | the piece that I return of each block before me -> its owner's slot | barrier 3 |
@@ -41,8 +44,17 @@ static void push_to_peers(const struct cecl_call *call, struct cecl_plan *plan)
 
 static void push(const struct cecl_call *call, struct cecl_plan *plan)
 {
+    const bool beside = call->side_copy && !call->in_place;
+    if (beside) {
+        cecl_begin_side_copy(plan);
+        copy_own_block(call, plan);
+        cecl_end_side_copy(plan);
+    }
     push_to_peers(call, plan);
-    copy_own_block(call, plan);
+    if (beside)
+        cecl_plan_after_other(plan);
+    else
+        copy_own_block(call, plan);
     cecl_plan_barrier(plan);
 }
 

@@ -3,6 +3,8 @@
  *     push:  | barrier 1 | my block p -> slot r at p, for all p; my own block here | barrier 2 |
  *     pull:  | barrier 1 | block r at p -> my slot p, for all p; my own block here | barrier 2 |
  *
+ *     my own block, where a kernel copies it, may go on the side lane, beside all others
+ *
  *     without SMs, in as many rounds as staging asks for, whose halves then take turns:
  *            | barrier | for each round:
  *            | piece i of my own block -> staging of the i-th rank after me;
@@ -40,6 +42,11 @@ static void copy_own_block(const struct cecl_call *call, struct cecl_plan *plan)
 
 static void out_of_place(const struct cecl_call *call, struct cecl_plan *plan)
 {
+    if (call->side_copy) {
+        cecl_begin_side_copy(plan);
+        copy_own_block(call, plan);
+        cecl_end_side_copy(plan);
+    }
     cecl_plan_barrier(plan);
     for (int i = 1; i < call->nranks; i++) {
         const int me = call->rank, peer = cecl_peer_after(call, i);
@@ -48,7 +55,10 @@ static void out_of_place(const struct cecl_call *call, struct cecl_plan *plan)
         cecl_lower_copy(call, plan, cecl_recv_block(call, to, from),
                         cecl_send_block(call, from, to), 0, call->bytes);
     }
-    copy_own_block(call, plan);
+    if (call->side_copy)
+        cecl_plan_after_other(plan);
+    else
+        copy_own_block(call, plan);
     cecl_plan_barrier(plan);
 }
 

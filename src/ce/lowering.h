@@ -43,6 +43,18 @@ static inline struct cecl_view cecl_send_block(const struct cecl_call *call, int
 void cecl_lower_copy(const struct cecl_call *call, struct cecl_plan *plan, struct cecl_view dst,
                      struct cecl_view src, uint64_t first, uint64_t bytes);
 
+/* What a rank copies within its GPU may stand between these two, on the side lane, if the call wants
+ * that; what follows on the main lane is beside it until cecl_plan_after_other. */
+static inline void cecl_begin_side_copy(struct cecl_plan *plan)
+{
+    cecl_plan_on(plan, CECL_LANE_SIDE);
+    cecl_plan_after_other(plan);
+}
+static inline void cecl_end_side_copy(struct cecl_plan *plan)
+{
+    cecl_plan_on(plan, CECL_LANE_MAIN);
+}
+
 /* How a rank's own block comes into its recvbuff without an SM: pieces of it go to the `count` ranks
  * after it, and each of these returns its piece from its own memory. Piece i is rank + 1 + i's. */
 struct cecl_pieces {

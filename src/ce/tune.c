@@ -22,6 +22,10 @@ static const struct row table[] = {
     {ceclOpAlltoAll, ANY_PLACE, CECL_MAX_RANKS, UINT64_MAX, CECL_PUSH, true},
 };
 
+/* A block of so many bytes that a kernel copies goes beside those that copy engines push; in one batch
+ * with them it would be one more behind them. */
+#define SIDE_COPY_WORTH (256u << 10)
+
 /* Of an own block, bytes for which one more peer is asked to return a piece. */
 #define PIECE_WORTH (256u << 10)
 
@@ -93,6 +97,7 @@ void cecl_tune(struct cecl_call *call, struct cecl_choice choice)
     const bool has_own_block = call->op == ceclOpAlltoAll || !call->in_place;
     call->no_sm = choice.sm_policy != CECL_SM_ALLOW || !row->local_copies;
     call->piece_worth = PIECE_WORTH;
+    call->side_copy = !call->no_sm && call->bytes >= SIDE_COPY_WORTH;
     if (choice.direction == CECL_DIRECTION_AUTO)
         call->direction = row->direction;
     else

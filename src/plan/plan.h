@@ -120,6 +120,7 @@ struct cecl_call {
     bool in_place; /* of an all-to-all with a layout: this rank's own block stays where it is */
     enum cecl_direction direction; /* equal on all ranks */
     bool no_sm;                    /* equal on all ranks: nothing is copied within one GPU */
+    bool side_copy;                /* where it is: on the side lane, beside what is pushed */
     uint64_t piece_worth;          /* equal on all ranks: see cecl_pieces_of */
     /* Equal on all ranks. Of an all-gather to which one rank contributes: rounds in which its block
      * goes in pieces that peers pass on; 0: it goes whole. */

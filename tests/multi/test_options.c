@@ -72,6 +72,32 @@ static void results_are_right_under_each(void **state)
             }
 }
 
+/* Large enough for the side lane; several in flight, with others between them. */
+static void large_own_blocks_copied_beside_the_others_are_right(void **state)
+{
+    (void)state;
+    const size_t block = 300000, all = (size_t)multi_nranks * block;
+    unsigned char *host = malloc(all), *out[2] = {NULL, NULL}, *in = NULL;
+    assert_non_null(host);
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&in, all));
+    for (int i = 0; i < 2; i++)
+        multi_ok(comm, ceclMemAlloc(comm, (void **)&out[i], all));
+    multi_fill(host, 8, multi_rank, all);
+    multi_put(comm, in, host, all);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int turn = 0; turn < 3; turn++) {
+        set(turn == 1 ? CECL_UNDEF : CECL_SM_ALLOW, CECL_UNDEF);
+        multi_ok(comm, ceclAlltoAll(in, out[0], block, ceclInt8, comm, NULL));
+        multi_ok(comm, ceclAlltoAll(out[0], out[1], block, ceclInt8, comm, NULL)); /* and back */
+    }
+    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+    multi_get(comm, host, out[1], all);
+    for (size_t i = 0; i < all; i++)
+        if (host[i] != multi_byte(8, multi_rank, i))
+            fail_msg("rank %d: byte %zu is wrong", multi_rank, i);
+    free(host);
+}
+
 /* One call of a group may copy locally, the other must not: the group has just that one copy. */
 static void calls_of_a_group_keep_their_own(void **state)
 {
@@ -191,6 +217,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         OPTIONS(they_hold_until_set_anew),
         OPTIONS(results_are_right_under_each),
+        OPTIONS(large_own_blocks_copied_beside_the_others_are_right),
         OPTIONS(calls_of_a_group_keep_their_own),
         OPTIONS(a_group_that_is_only_explained_enqueues_nothing),
         OPTIONS(an_explained_group_refuses_what_its_end_refuses),

@@ -28,6 +28,21 @@ LOWERING_TEST(all_gather_pull_in_place_is_right, ceclOpAllGather, true, CECL_PUL
 LOWERING_TEST(all_gather_pull_out_of_place_is_right, ceclOpAllGather, false, CECL_PULL)
 LOWERING_TEST(all_to_all_push_out_of_place_is_right, ceclOpAlltoAll, false, CECL_PUSH)
 LOWERING_TEST(all_to_all_pull_out_of_place_is_right, ceclOpAlltoAll, false, CECL_PULL)
+/* A kernel's copy of the own block beside what is pushed or pulled, between calls that do without. */
+static void own_blocks_copied_on_the_side_lane_are_right(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= 16; n++)
+        for (int op = ceclOpAllGather; op <= ceclOpAlltoAll; op++) {
+            struct cecl_call calls[4];
+            for (int c = 0; c < 4; c++) {
+                calls[c] = call_of((ceclOp_t)op, false, c == 3 ? CECL_PULL : CECL_PUSH, 7);
+                calls[c].side_copy = c != 1;
+            }
+            verify_calls(calls, 4, n);
+        }
+}
+
 LOWERING_TEST(all_to_all_in_place_is_right, ceclOpAlltoAll, true, CECL_PUSH)
 
 static void all_to_all_in_place_in_chunks_is_right(void **state)
@@ -142,6 +157,7 @@ int main(void)
         cmocka_unit_test(all_gather_pull_out_of_place_is_right),
         cmocka_unit_test(all_to_all_push_out_of_place_is_right),
         cmocka_unit_test(all_to_all_pull_out_of_place_is_right),
+        cmocka_unit_test(own_blocks_copied_on_the_side_lane_are_right),
         cmocka_unit_test(all_to_all_in_place_is_right),
         cmocka_unit_test(all_to_all_in_place_in_chunks_is_right),
         cmocka_unit_test(all_to_all_in_place_among_many_ranks_in_chunks_is_right),

@@ -40,6 +40,7 @@ static void draw(uint64_t *x, int n, struct cecl_call *call)
     }
     call->bytes = s->width * s->rows;
     call->no_sm = next(x) % 2;
+    call->side_copy = !call->no_sm && next(x) % 2;
     if (call->no_sm)
         call->direction = CECL_PUSH;
     call->piece_worth = 1 + next(x) % 20;
