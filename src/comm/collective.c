@@ -81,6 +81,8 @@ static size_t in_place_offset(ceclComm_t comm, const struct cecl_item *item)
 {
     if (item->layout)
         return item->layout[comm->nranks + comm->rank];
+    if (item->op == ceclOpReduceScatter) /* before recvbuff: addresses wrap around */
+        return 0 - (size_t)comm->rank * item->block;
     if (item->shape.width > 0 && item->op == ceclOpAllGather)
         return (size_t)comm->rank * item->shape.recv_stride;
     return item->op == ceclOpAllGather ? (size_t)comm->rank * item->block : 0;

@@ -336,6 +336,12 @@ static void bad_arguments_are_named(void **state)
                   ceclInvalidArgument, "recvbuff");
     multi_refused(comm, ceclAllReduce(recv + 4, recv, 4, ceclInt32, ceclSum, comm, NULL),
                   ceclInvalidArgument, "overlap");
+    char words[64];
+    snprintf(words, sizeof(words), "in place, sendbuff is %p", (void *)(recv + 64));
+    multi_refused(comm,
+                  ceclReduceScatter(recv + 60, recv + 64 + (size_t)multi_rank * 32, 8, ceclInt32,
+                                    ceclSum, comm, NULL),
+                  ceclInvalidArgument, words);
     multi_refused(comm,
                   ceclReduceScatter(send, recv, SIZE_MAX / 16, ceclInt64, ceclSum, comm, NULL),
                   ceclInvalidArgument, "address space");
