@@ -174,8 +174,9 @@ bool cecl_engine_idle(const struct cecl_engine *engine)
     return (int32_t)(cecl_engine_done(engine) - atomic_load(&engine->target)) >= 0;
 }
 
-/* The side lane has no word that tells how far it is: its values become the earliest of what is
- * earlier than all that may be pending. */
+/* The side lane has no word that tells how far it is: its values become earlier than the last half
+ * cycle of what may be pending. What is further back may pass; the main lane, which every call ends
+ * on, does not, and peers were told before. */
 ceclResult_t cecl_engine_silence(struct cecl_engine *engine)
 {
     if (engine->flags != CECL_FLAGS_COPY)

@@ -1,9 +1,8 @@
 /* The engine of a communicator: binds plans to addresses, keeps them, and issues them on a stream.
  *
- * Knows plans, the pool and the device; no collective. Flags: every rank has a row of words in its
- * symmetric memory, one for each
- * peer, written by that peer alone and only ever growing (cyclically). A call with `phases` phases
- * moves all of them by that much. */
+ * Knows plans, the pool and the device; no collective. Flags: every rank has, for each lane, a row of
+ * words in its symmetric memory, one for each peer, written by that peer alone and only ever growing
+ * (cyclically). A call with so many phases of a lane moves all flags of that lane by that much. */
 #ifndef CECL_CE_ENGINE_H
 #define CECL_CE_ENGINE_H
 

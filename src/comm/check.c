@@ -55,6 +55,7 @@ static ceclResult_t compare(const struct cecl_signature *a, const struct cecl_si
         {a->call == CECL_CALLED_MEM_FREE ? "ptr's offset in the pool"
                                          : "recvbuff's offset in the pool",
          a->offset, b->offset},
+        {"sendbuff in the pool (1) or not (0)", a->is_read, b->is_read},
         {"sendbuff's offset in the pool", a->send_offset, b->send_offset},
         {"root", a->root, b->root},
         {"op", a->red_op, b->red_op},

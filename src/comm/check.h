@@ -35,7 +35,8 @@ struct cecl_signature {
     uint64_t type;        /* ceclDataType_t */
     uint64_t in_place;    /* 0 or 1 */
     uint64_t offset;      /* in the pool, of recvbuff or ptr */
-    uint64_t send_offset; /* of sendbuff, where peers read it */
+    uint64_t is_read;     /* 0 or 1: by peers, sendbuff */
+    uint64_t send_offset; /* of sendbuff, if so */
     uint64_t layout;      /* a hash of sizes and places of blocks that differ */
     uint64_t shape;       /* a hash of that of strided blocks */
     uint64_t root;

@@ -306,11 +306,11 @@ static ceclResult_t compare_item(ceclComm_t comm, const struct cecl_item *item, 
         const struct cecl_call call = call_of(comm, item);
         if (item->op != ceclOpReduceScatter)
             mine.offset = (uint64_t)((const char *)item->recv - base);
-        if (call.peers_read) /* or not on all ranks: 0 is no such place */
+        mine.is_read =
+            call.peers_read || (item->op == ceclOpAlltoAll && call.direction == CECL_PULL);
+        if (mine.is_read)
             mine.send_offset =
-                1 + (uint64_t)((const char *)(item->in_place ? item->recv : item->send) - base);
-        else if (item->op == ceclOpAlltoAll && call.direction == CECL_PULL)
-            mine.send_offset = (uint64_t)((const char *)item->send - base);
+                (uint64_t)((const char *)(item->in_place ? item->recv : item->send) - base);
     }
     CECL_TRY(cecl_check_call(comm, &mine, local));
     return item->called == CECL_CALLED_ALL_TO_ALLV_AT ? cecl_places_compare(comm, item)

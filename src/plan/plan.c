@@ -17,7 +17,7 @@ static bool room(struct cecl_plan *plan, void **array, uint32_t used, uint32_t *
     if (plan->failed || used < *capacity)
         return !plan->failed;
     const uint32_t wanted = *capacity ? *capacity * 2 : 16;
-    void *grown = realloc(*array, (size_t)wanted * element);
+    void *grown = wanted ? realloc(*array, (size_t)wanted * element) : NULL; /* 0: it wrapped */
     if (!grown) {
         plan->failed = true;
         return false;
