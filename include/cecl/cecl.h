@@ -707,8 +707,8 @@ typedef struct ceclOptions {
 CECL_API CECL_CHECKED ceclResult_t ceclSetOptions(ceclComm_t comm, const ceclOptions_t *options);
 
 /* Begins a group: the collectives that this thread calls until the matching ceclGroupEnd are carried
- * out together, in one batch of copies with one exchange of flags. Groups may be nested; the
- * outermost end counts.
+ * out together, what only moves data in one batch of copies with one exchange of flags, reductions
+ * one after the other behind it. Groups may be nested; the outermost end counts.
  * Local. Threads: the group is the calling thread's. Ownership: none. Errors: ceclOutOfMemory.
  * Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
