@@ -69,11 +69,20 @@ static char *text_of(const char *name)
     return text;
 }
 
+/* Line by line: under a sanitizer each strstr looks for the end of what it searches. */
 static int count_of(const char *text, const char *words)
 {
+    char line[1024];
     int count = 0;
-    for (; (text = strstr(text, words)); text += strlen(words))
-        count++;
+    while (*text) {
+        const size_t bytes = strcspn(text, "\n");
+        assert_true(bytes < sizeof(line));
+        memcpy(line, text, bytes);
+        line[bytes] = '\0';
+        for (const char *p = line; (p = strstr(p, words)); p += strlen(words))
+            count++;
+        text += bytes + (text[bytes] == '\n');
+    }
     return count;
 }
 
@@ -196,12 +205,12 @@ static void more_calls_than_the_buffer_holds_are_all_there(void **state)
     (void)state;
     snprintf(pattern, sizeof(pattern), "%s/%%r.json", folder);
     open_comm(pattern);
-    for (int i = 0; i < 20000; i++)
+    for (int i = 0; i < 9000; i++) /* 8192 fit */
         gather(0);
     close_comm();
     char *text = text_of(file);
     assert_json(text);
-    assert_int_equal(count_of(text, "\"ceclAllGather\""), 20000);
+    assert_int_equal(count_of(text, "\"ceclAllGather\""), 9000);
     free(text);
 }
 
