@@ -94,8 +94,8 @@ CECL_API ceclResult_t ceclAlltoAllv(const void *sendbuff, const size_t sendcount
                                     const size_t recvcounts[], const size_t rdispls[],
                                     ceclDataType_t datatype, ceclComm_t comm, ceclStream_t stream)
 {
-    const struct arguments a = {.sends = {sendcounts, sdispls, "sendcounts", "sdispls"},
-                                .receives = {recvcounts, rdispls, "recvcounts", "rdispls"}};
+    const struct arguments a = {.sends = {sendcounts, sdispls, "sendcounts", "sdispls", false},
+                                .receives = {recvcounts, rdispls, "recvcounts", "rdispls", false}};
     struct cecl_item item = {.op = ceclOpAlltoAll,
                              .called = CECL_CALLED_ALL_TO_ALLV,
                              .send = sendbuff,
@@ -117,8 +117,8 @@ CECL_API ceclResult_t ceclAlltoAllvAt(const void *sendbuff, const size_t sendcou
                                       const size_t peerdispls[], ceclDataType_t datatype,
                                       ceclComm_t comm, ceclStream_t stream)
 {
-    const struct arguments a = {.sends = {sendcounts, sdispls, "sendcounts", "sdispls"},
-                                .receives = {recvcounts, rdispls, "recvcounts", "rdispls"},
+    const struct arguments a = {.sends = {sendcounts, sdispls, "sendcounts", "sdispls", false},
+                                .receives = {recvcounts, rdispls, "recvcounts", "rdispls", false},
                                 .targets = peerdispls};
     struct cecl_item item = {.op = ceclOpAlltoAll,
                              .called = CECL_CALLED_ALL_TO_ALLV_AT,
