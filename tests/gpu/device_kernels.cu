@@ -47,9 +47,9 @@ static __global__ void ring(ceclDeviceComm_t dc, int signal, uint32_t first, uin
 {
     const int left = (dc.rank + dc.nranks - 1) % dc.nranks, right = (dc.rank + 1) % dc.nranks;
     for (uint32_t v = first; v != last + 1; v++) {
-        /* Rank 0 begins each turn when the one before has come round. */
-        if ((dc.rank > 0 || v != first) &&
-            !ceclWaitSignal(dc, left, signal, dc.rank > 0 ? v : v - 1)) {
+        /* Rank 0 begins each turn when the one before has come round, that of an earlier launch too:
+         * until then its neighbour may have to read the word. */
+        if ((dc.rank > 0 || v > 1) && !ceclWaitSignal(dc, left, signal, dc.rank > 0 ? v : v - 1)) {
             atomicAdd(ended, 1u);
             return;
         }

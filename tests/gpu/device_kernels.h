@@ -19,7 +19,8 @@ cudaError_t launch_exchange(ceclDeviceComm_t dc, int blocks, int threads, uint32
                             uint32_t seed, int rounds, uint32_t *wrong, uint32_t *ended,
                             cudaStream_t stream);
 
-/* Values first .. last go round the ring of ranks by a signal, with a word beside them. */
+/* Values first .. last go round the ring of ranks by a signal, with a word beside them: of a signal's
+ * first launch from 1 on, then from where it ended. */
 cudaError_t launch_ring(ceclDeviceComm_t dc, int signal, uint32_t first, uint32_t last,
                         uint32_t *word, uint32_t *wrong, uint32_t *ended, cudaStream_t stream);
 
