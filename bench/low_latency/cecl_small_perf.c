@@ -118,6 +118,7 @@ static void setup(void)
     }
 #ifdef WITH_NCCL
     ncclUniqueId id;
+    setenv("NCCL_NVLS_ENABLE", "0", 0); /* like with like: no multicast here either */
     if (rank == 0 && ncclGetUniqueId(&id) != ncclSuccess)
         fail("ncclGetUniqueId", "failed");
     MPI_Bcast(&id, (int)sizeof(id), MPI_BYTE, 0, MPI_COMM_WORLD);
