@@ -80,6 +80,10 @@ static const struct zerosm_case cases[] = {
     EACH_SIZE(ZEROSM_GATHER, OUT_OF_PLACE),
     EACH_SIZE(ZEROSM_SCATTER, IN_PLACE),
     EACH_SIZE(ZEROSM_SCATTER, OUT_OF_PLACE),
+    EACH_SIZE(ZEROSM_ALL_GATHER_STRIDED, IN_PLACE),
+    EACH_SIZE(ZEROSM_ALL_GATHER_STRIDED, OUT_OF_PLACE),
+    EACH_SIZE(ZEROSM_ALL_TO_ALL_STRIDED, IN_PLACE),
+    EACH_SIZE(ZEROSM_ALL_TO_ALL_STRIDED, OUT_OF_PLACE),
     EACH_SIZE(ZEROSM_GROUP, IN_PLACE),
     EACH_SIZE(ZEROSM_GROUP, OUT_OF_PLACE),
     /* In place alone: what peers return to its owner is always pushed. */
@@ -93,9 +97,16 @@ static const struct zerosm_case cases[] = {
 static const struct zerosm_case counter_case = {
     ZEROSM_ALL_TO_ALL, OUT_OF_PLACE, 1u << 20, AMPLE, "allow", "push", "copy", OWN_STREAM};
 
-static const char *const op_names[] = {
-    "all-gather", "all-to-all", "variable all-gather",   "broadcast", "variable all-to-all",
-    "gather",     "scatter",    "group of one call each"};
+static const char *const op_names[] = {"all-gather",
+                                       "all-to-all",
+                                       "variable all-gather",
+                                       "broadcast",
+                                       "variable all-to-all",
+                                       "gather",
+                                       "scatter",
+                                       "strided all-gather",
+                                       "strided all-to-all",
+                                       "group of one call each"};
 
 static const char *name_of(const struct zerosm_case *c)
 {

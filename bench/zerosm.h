@@ -19,6 +19,8 @@ enum zerosm_op {
     ZEROSM_ALL_TO_ALLV, /* is never in place */
     ZEROSM_GATHER,
     ZEROSM_SCATTER,
+    ZEROSM_ALL_GATHER_STRIDED, /* rows of 2 KiB, along the last dimension */
+    ZEROSM_ALL_TO_ALL_STRIDED,
     ZEROSM_GROUP /* one of each */
 };
 

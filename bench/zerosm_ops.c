@@ -15,22 +15,40 @@ int zerosm_parts(const struct zerosm_case *c, int gpus, struct zerosm_part *part
 }
 _Static_assert(ZEROSM_GROUP == ZEROSM_PARTS, "a group has one call of each other operation");
 
+static struct zerosm_block contiguous(size_t bytes, size_t sent_at, size_t wanted_at)
+{
+    return (struct zerosm_block){.bytes = bytes, .sent_at = sent_at, .wanted_at = wanted_at};
+}
+
+/* Rows of a strided operation. In place, both buffers are [rows][GPUs][width]. */
+static struct zerosm_block strided_block(const struct zerosm_part *p, size_t from, size_t to)
+{
+    const size_t width = p->bytes >= 4096 ? 2048 : p->bytes / 2, pitch = (size_t)p->gpus * width;
+    const bool gathers = p->op == ZEROSM_ALL_GATHER_STRIDED;
+    const size_t bytes = p->bytes / width * width;
+    if (gathers)
+        return (struct zerosm_block){bytes, 0, from * width, width, p->in_place ? pitch : width,
+                                     pitch};
+    return (struct zerosm_block){bytes, to * width, from * (p->in_place ? width : bytes),
+                                 width, pitch,      p->in_place ? pitch : width};
+}
+
 struct zerosm_block zerosm_block(const struct zerosm_part *p, int from, int to)
 {
     const size_t n = (size_t)p->gpus, f = (size_t)from, t = (size_t)to, bytes = p->bytes;
     const bool from_root = from == ZEROSM_ROOT, to_root = to == ZEROSM_ROOT;
     switch (p->op) {
-    case ZEROSM_ALL_GATHER: return (struct zerosm_block){bytes, 0, f * bytes};
-    case ZEROSM_ALL_TO_ALL: return (struct zerosm_block){bytes, t * bytes, f * bytes};
-    case ZEROSM_ALL_GATHERV: return (struct zerosm_block){bytes * (f + 1) / n, 0, f * bytes};
-    case ZEROSM_BROADCAST: return (struct zerosm_block){from_root ? bytes : 0, 0, 0};
+    case ZEROSM_ALL_GATHER: return contiguous(bytes, 0, f * bytes);
+    case ZEROSM_ALL_TO_ALL: return contiguous(bytes, t * bytes, f * bytes);
+    case ZEROSM_ALL_GATHERV: return contiguous(bytes * (f + 1) / n, 0, f * bytes);
+    case ZEROSM_BROADCAST: return contiguous(from_root ? bytes : 0, 0, 0);
     case ZEROSM_ALL_TO_ALLV: /* the largest is a GPU's own */
-        return (struct zerosm_block){bytes * ((t + n - f + n - 1) % n + 1) / n, t * bytes,
-                                     f * bytes};
-    case ZEROSM_GATHER: return (struct zerosm_block){to_root ? bytes : 0, 0, f * bytes};
+        return contiguous(bytes * ((t + n - f + n - 1) % n + 1) / n, t * bytes, f * bytes);
+    case ZEROSM_GATHER: return contiguous(to_root ? bytes : 0, 0, f * bytes);
     case ZEROSM_SCATTER: /* in place, recvbuff is the root's block */
-        return (struct zerosm_block){from_root ? bytes : 0, t * bytes,
-                                     p->in_place ? ZEROSM_ROOT * bytes : 0};
+        return contiguous(from_root ? bytes : 0, t * bytes, p->in_place ? ZEROSM_ROOT * bytes : 0);
+    case ZEROSM_ALL_GATHER_STRIDED:
+    case ZEROSM_ALL_TO_ALL_STRIDED: return strided_block(p, f, t);
     case ZEROSM_GROUP: break;
     }
     return (struct zerosm_block){0};
@@ -41,8 +59,10 @@ size_t zerosm_input_bytes(const struct zerosm_part *p, int g)
     size_t end = 0;
     for (int to = 0; to < p->gpus; to++) {
         const struct zerosm_block block = zerosm_block(p, g, to);
-        if (block.bytes > 0 && block.sent_at + block.bytes > end)
-            end = block.sent_at + block.bytes;
+        const size_t rows = zerosm_rows(&block);
+        const size_t last = rows > 1 ? (rows - 1) * block.sent_pitch : 0;
+        if (rows > 0 && block.sent_at + last + zerosm_width(&block) > end)
+            end = block.sent_at + last + zerosm_width(&block);
     }
     return end;
 }
@@ -57,7 +77,11 @@ size_t zerosm_input_at(const struct zerosm_part *p, int g)
 {
     const bool own =
         p->op == ZEROSM_ALL_GATHER || p->op == ZEROSM_ALL_GATHERV || p->op == ZEROSM_GATHER;
-    return p->at + (zerosm_input_is_recv(p, g) && own ? (size_t)g * p->bytes : 0);
+    if (!zerosm_input_is_recv(p, g))
+        return p->at;
+    if (p->op == ZEROSM_ALL_GATHER_STRIDED)
+        return p->at + zerosm_block(p, g, g).wanted_at;
+    return p->at + (own ? (size_t)g * p->bytes : 0);
 }
 
 static ceclResult_t call_variable(const struct zerosm_part *p, int g, const void *in, void *out,
@@ -79,6 +103,21 @@ static ceclResult_t call_variable(const struct zerosm_part *p, int g, const void
     return ceclAlltoAllvAt(in, sends, from, out, receives, to, at_peers, ceclUint8, comm, stream);
 }
 
+static ceclResult_t call_strided(const struct zerosm_part *p, const void *in, void *out,
+                                 ceclComm_t comm, ceclStream_t stream)
+{
+    const struct zerosm_block block = zerosm_block(p, 0, 0), next = zerosm_block(p, 1, 1);
+    const ceclStrided_t strided = {.width = block.width,
+                                   .rows = zerosm_rows(&block),
+                                   .sendPitch = block.sent_pitch,
+                                   .sendStride = next.sent_at - block.sent_at,
+                                   .recvPitch = block.wanted_pitch,
+                                   .recvStride = next.wanted_at - block.wanted_at};
+    if (p->op == ZEROSM_ALL_GATHER_STRIDED)
+        return ceclAllGatherStrided(in, out, &strided, ceclUint8, comm, stream);
+    return ceclAlltoAllStrided(in, out, &strided, ceclUint8, comm, stream);
+}
+
 ceclResult_t zerosm_call(const struct zerosm_part *p, int g, unsigned char *send,
                          unsigned char *recv, ceclComm_t comm, ceclStream_t stream)
 {
@@ -94,6 +133,8 @@ ceclResult_t zerosm_call(const struct zerosm_part *p, int g, unsigned char *send
     case ZEROSM_SCATTER:
         return ceclScatter(in, out + zerosm_block(p, ZEROSM_ROOT, g).wanted_at, count, ceclUint8,
                            ZEROSM_ROOT, comm, stream);
+    case ZEROSM_ALL_GATHER_STRIDED:
+    case ZEROSM_ALL_TO_ALL_STRIDED: return call_strided(p, in, out, comm, stream);
     default: return call_variable(p, g, in, out, comm, stream);
     }
 }

@@ -15,14 +15,23 @@ struct zerosm_part {
     size_t at;    /* of its part in both buffers; [gpus * bytes] */
 };
 /* Operations of a case, ZEROSM_PARTS at most. */
-#define ZEROSM_PARTS 7
+#define ZEROSM_PARTS 9
 int zerosm_parts(const struct zerosm_case *c, int gpus, struct zerosm_part *parts);
 
 /* What goes from one GPU to another: its bytes, and where it begins in the sender's input, and in the
  * receiver's part of recvbuff. */
 struct zerosm_block {
     size_t bytes, sent_at, wanted_at;
+    size_t width, sent_pitch, wanted_pitch; /* of rows; width 0: one row */
 };
+static inline size_t zerosm_width(const struct zerosm_block *block)
+{
+    return block->width > 0 ? block->width : block->bytes;
+}
+static inline size_t zerosm_rows(const struct zerosm_block *block)
+{
+    return block->bytes > 0 ? block->bytes / zerosm_width(block) : 0;
+}
 struct zerosm_block zerosm_block(const struct zerosm_part *p, int from, int to);
 
 /* Bytes of GPU g's input. */

@@ -152,10 +152,13 @@ static void lay_blocks(const struct stage *s, int part, int g, unsigned char *ou
     const struct zerosm_part *p = &s->parts[part];
     for (int r = 0; r < s->gpus; r++) {
         const struct zerosm_block block = zerosm_block(p, r, g);
-        unsigned char *at = out + p->at + block.wanted_at;
-        put_input(s, part, r, block.sent_at, block.bytes, at);
-        for (size_t i = 0; i < block.bytes; i++)
-            at[i] ^= mask;
+        const size_t width = zerosm_width(&block);
+        for (size_t row = 0; row < zerosm_rows(&block); row++) {
+            unsigned char *at = out + p->at + block.wanted_at + row * block.wanted_pitch;
+            put_input(s, part, r, block.sent_at + row * block.sent_pitch, width, at);
+            for (size_t i = 0; i < width; i++)
+                at[i] ^= mask;
+        }
     }
 }
 

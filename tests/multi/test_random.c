@@ -1,4 +1,4 @@
-/* 10,000 random calls of all collectives on one communicator: size, type, placement, stream and offset vary,
+/* 10,000 random calls of all collectives that move data on one communicator: size, type, placement, stream and offset vary,
  * memory comes and goes between them.
  * CECL_TEST_CALLS and CECL_TEST_SEED override. Calls run in bursts, so that several are in flight
  * at once; half of the bursts are groups. */
@@ -7,7 +7,18 @@
 #define SLOTS 8
 #define MAX_BLOCK 6000
 
-enum kind { ALL_GATHER, ALL_TO_ALL, ALL_GATHERV, BROADCAST, ALL_TO_ALLV, GATHER, SCATTER, KINDS };
+enum kind {
+    ALL_GATHER,
+    ALL_TO_ALL,
+    ALL_GATHERV,
+    BROADCAST,
+    ALL_TO_ALLV,
+    GATHER,
+    SCATTER,
+    ALL_GATHER_STRIDED, /* out of place, along the last dimension */
+    ALL_TO_ALL_STRIDED, /* from the last dimension to the first; in place it stays there */
+    KINDS
+};
 #define RANKS 64
 
 /* What a call is, in elements: what each rank sends to each, and where it is there and here. */
@@ -18,6 +29,7 @@ struct slot {
     bool exchange; /* of a variable all-to-all: ranks tell each other the places */
     int root;
     size_t count, size; /* elements of a block, where all are equal; bytes of one */
+    size_t width;       /* elements of a row of a strided block; 0: it is none */
     size_t counts[RANKS][RANKS], sent_at[RANKS][RANKS], wanted_at[RANKS][RANKS]; /* [from][to] */
     ceclStream_t stream;
     unsigned char *send, *recv, *in, *out;
@@ -35,7 +47,30 @@ static uint64_t next(uint64_t *x)
 /* Whether a rank's block for each is the same one. */
 static bool repeats(const struct slot *s)
 {
-    return s->kind == ALL_GATHER || s->kind == ALL_GATHERV || s->kind == BROADCAST;
+    return s->kind == ALL_GATHER || s->kind == ALL_GATHERV || s->kind == BROADCAST ||
+           s->kind == ALL_GATHER_STRIDED;
+}
+
+/* Where byte `i` of a strided block is whose rows lie beside those of others. */
+static size_t beside(const struct slot *s, int block, size_t i)
+{
+    const size_t width = s->width * s->size;
+    return i / width * (size_t)multi_nranks * width + (size_t)block * width + i % width;
+}
+
+/* Where byte `i` from a rank is in recvbuff, and in that rank's sendbuff. */
+static size_t wanted_byte(const struct slot *s, int from, size_t i)
+{
+    if (s->width > 0 && (s->kind == ALL_GATHER_STRIDED || s->in_place))
+        return beside(s, from, i);
+    return s->wanted_at[from][multi_rank] * s->size + i;
+}
+
+static size_t sent_byte(const struct slot *s, int from, size_t i)
+{
+    if (s->kind == ALL_TO_ALL_STRIDED)
+        return beside(s, multi_rank, i);
+    return s->sent_at[from][multi_rank] * s->size + i;
 }
 
 static bool differ(const struct slot *s)
@@ -61,11 +96,14 @@ static void draw(struct slot *s, uint64_t *x)
     s->kind = (enum kind)(next(x) % KINDS);
     s->type = (ceclDataType_t)(next(x) % CECL_NUM_TYPES);
     s->size = multi_type_bytes(s->type);
-    s->in_place = next(x) % 2 && s->kind != ALL_TO_ALLV;
+    s->in_place = next(x) % 2 && s->kind != ALL_TO_ALLV && s->kind != ALL_GATHER_STRIDED;
     s->exchange = next(x) % 2;
     s->root = (int)(next(x) % (uint64_t)n);
     const size_t most = (next(x) % 4 == 0 ? MAX_BLOCK : 64) / s->size; /* mostly small */
     s->count = next(x) % (most + 1);
+    s->width = s->kind >= ALL_GATHER_STRIDED ? 1 + next(x) % 20 : 0;
+    if (s->width > 0)
+        s->count -= s->count % s->width;
     for (int from = 0; from < n; from++)
         for (int to = 0; to < n; to++)
             s->counts[from][to] = drawn_count(s, x, from, to, most);
@@ -162,6 +200,18 @@ static ceclResult_t call_variable(ceclComm_t comm, const struct slot *s, bool gr
                            s->stream);
 }
 
+static ceclResult_t call_strided(ceclComm_t comm, const struct slot *s)
+{
+    const size_t pitch = (size_t)multi_nranks * s->width;
+    const ceclStrided_t strided = {.width = s->width,
+                                   .rows = s->count / s->width,
+                                   .recvPitch = s->in_place ? pitch : 0,
+                                   .recvStride = s->in_place ? s->width : 0};
+    if (s->kind == ALL_GATHER_STRIDED)
+        return ceclAllGatherStrided(s->in, s->out, &strided, s->type, comm, s->stream);
+    return ceclAlltoAllStrided(s->in, s->out, &strided, s->type, comm, s->stream);
+}
+
 static ceclResult_t call(ceclComm_t comm, const struct slot *s, bool grouped)
 {
     switch (s->kind) {
@@ -171,6 +221,8 @@ static ceclResult_t call(ceclComm_t comm, const struct slot *s, bool grouped)
         return ceclBroadcast(s->in, s->out, s->count, s->type, s->root, comm, s->stream);
     case GATHER: return ceclGather(s->in, s->out, s->count, s->type, s->root, comm, s->stream);
     case SCATTER: return ceclScatter(s->in, s->out, s->count, s->type, s->root, comm, s->stream);
+    case ALL_GATHER_STRIDED:
+    case ALL_TO_ALL_STRIDED: return call_strided(comm, s);
     default: return call_variable(comm, s, grouped);
     }
 }
@@ -185,8 +237,7 @@ static void check(ceclComm_t comm, struct slot *s, unsigned char *host)
     multi_get(comm, host, s->out, end * s->size);
     for (int r = 0; r < multi_nranks; r++)
         for (size_t i = 0; i < s->counts[r][multi_rank] * s->size; i++)
-            if (host[s->wanted_at[r][multi_rank] * s->size + i] !=
-                multi_byte(s->seed, r, s->sent_at[r][multi_rank] * s->size + i))
+            if (host[wanted_byte(s, r, i)] != multi_byte(s->seed, r, sent_byte(s, r, i)))
                 fail_msg("rank %d: kind %d type %d count %zu root %d in place %d: byte %zu from "
                          "rank %d",
                          multi_rank, (int)s->kind, (int)s->type, s->count, s->root, s->in_place, i,
