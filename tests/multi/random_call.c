@@ -1,0 +1,286 @@
+/* Calls that test_random.c makes; see random_call.h. */
+#include "random_call.h"
+
+uint64_t random_next(uint64_t *x)
+{
+    *x ^= *x << 13;
+    *x ^= *x >> 7;
+    *x ^= *x << 17;
+    return *x;
+}
+
+/* Whether a rank's block for each is the same one. */
+static bool repeats(const struct random_call *c)
+{
+    return c->kind == ALL_GATHER || c->kind == ALL_GATHERV || c->kind == BROADCAST ||
+           c->kind == ALL_GATHER_STRIDED || c->kind == ALL_REDUCE;
+}
+
+static bool differ(const struct random_call *c)
+{
+    return c->kind == ALL_GATHERV || c->kind == ALL_TO_ALLV;
+}
+
+static bool reduces(const struct random_call *c)
+{
+    return c->kind == ALL_REDUCE || c->kind == REDUCE_SCATTER;
+}
+
+static bool is_strided(const struct random_call *c)
+{
+    return c->kind == ALL_GATHER_STRIDED || c->kind == ALL_TO_ALL_STRIDED;
+}
+
+/* ---- drawing */
+
+static size_t drawn_count(const struct random_call *c, uint64_t *x, int from, int to, size_t most)
+{
+    if (c->kind == ALL_GATHERV && to > 0)
+        return c->counts[from][0];
+    if (differ(c))
+        return random_next(x) % 3 == 0 ? 0 : random_next(x) % (most + 1);
+    const bool none = ((c->kind == BROADCAST || c->kind == SCATTER) && from != c->root) ||
+                      (c->kind == GATHER && to != c->root);
+    return none ? 0 : c->count;
+}
+
+/* Blocks one behind the other, and with gaps where they differ; those that are added up meet. */
+static void place_blocks(struct random_call *c, uint64_t *x)
+{
+    for (int r = 0; r < multi_nranks; r++) {
+        size_t sent = 0, wanted = 0;
+        for (int p = 0; p < multi_nranks; p++) {
+            const bool as_first = c->kind == ALL_GATHERV && r > 0;
+            wanted += differ(c) && !as_first ? random_next(x) % 3 : 0;
+            c->sent_at[r][p] = repeats(c) ? 0 : sent;
+            c->wanted_at[p][r] = as_first ? c->wanted_at[p][0] : wanted;
+            sent += c->counts[r][p];
+            wanted += reduces(c) ? 0 : c->counts[p][r];
+        }
+    }
+}
+
+/* Side by side, or stacked; gaps in half of them. */
+static void draw_layout(uint64_t *x, const ceclStrided_t *s, size_t *pitch, size_t *stride)
+{
+    const size_t n = (size_t)multi_nranks, gaps = random_next(x) % 2;
+    const size_t gap = gaps * (random_next(x) % 5), end = gaps * (random_next(x) % 5);
+    const bool beside = random_next(x) % 2;
+    *pitch = s->width + gap;
+    *stride = s->rows * *pitch + end;
+    if (beside) {
+        *stride = s->width + gap;
+        *pitch = (n - 1) * *stride + s->width + end;
+    }
+}
+
+/* A field that has its default is given as 0, half of the time. */
+static void leave_out(uint64_t *x, size_t *field, size_t otherwise)
+{
+    if (random_next(x) % 2 && *field == otherwise)
+        *field = 0;
+}
+
+static void leave_defaults_out(struct random_call *c, uint64_t *x)
+{
+    const bool gathers = c->kind == ALL_GATHER_STRIDED;
+    ceclStrided_t *s = &c->strided;
+    const size_t width = s->width, whole = (size_t)multi_nranks * width;
+    const size_t stacked = s->rows * s->recvPitch;
+    leave_out(x, &s->sendPitch, gathers ? width : whole);
+    leave_out(x, &s->sendStride, width);
+    leave_out(x, &s->recvPitch, gathers ? whole : width);
+    leave_out(x, &s->recvStride, gathers ? width : stacked);
+}
+
+static void draw_strided(struct random_call *c, uint64_t *x, size_t most)
+{
+    ceclStrided_t *s = &c->strided;
+    s->rows = 1 + random_next(x) % 20;
+    s->width = random_next(x) % (most / s->rows + 5);
+    draw_layout(x, s, &s->recvPitch, &s->recvStride);
+    draw_layout(x, s, &s->sendPitch, &s->sendStride);
+    if (c->in_place) {
+        s->sendPitch = s->recvPitch;
+        s->sendStride = s->recvStride;
+    }
+    c->count = s->width * s->rows;
+    c->rows = s->rows;
+    c->row = s->width * c->size;
+    c->send_pitch = s->sendPitch;
+    c->recv_pitch = s->recvPitch;
+    for (int from = 0; from < multi_nranks; from++)
+        for (int to = 0; to < multi_nranks; to++) {
+            c->counts[from][to] = c->count;
+            c->sent_at[from][to] = repeats(c) ? 0 : (size_t)to * s->sendStride;
+            c->wanted_at[from][to] = (size_t)from * s->recvStride;
+        }
+    leave_defaults_out(c, x);
+}
+
+void random_draw(struct random_call *c, uint64_t *x)
+{
+    const int n = multi_nranks;
+    c->kind = (enum kind)(random_next(x) % KINDS);
+    c->type = (ceclDataType_t)(random_next(x) % CECL_NUM_TYPES);
+    if (reduces(c))
+        c->type = ceclInt32;
+    c->size = multi_type_bytes(c->type);
+    c->in_place = random_next(x) % 2 && c->kind != ALL_TO_ALLV;
+    c->exchange = random_next(x) % 2;
+    c->root = (int)(random_next(x) % (uint64_t)n);
+    const size_t most = (random_next(x) % 4 == 0 ? MAX_BLOCK : 64) / c->size; /* mostly small */
+    c->count = random_next(x) % (most + 1);
+    c->rows = 1;
+    c->row = SIZE_MAX;
+    c->send_pitch = c->recv_pitch = 0;
+    if (is_strided(c)) {
+        draw_strided(c, x, most);
+        return;
+    }
+    for (int from = 0; from < n; from++)
+        for (int to = 0; to < n; to++)
+            c->counts[from][to] = drawn_count(c, x, from, to, most);
+    place_blocks(c, x);
+}
+
+/* ---- places */
+
+/* Elements from the first of a block to its last. */
+static size_t span(const struct random_call *c, size_t count, size_t pitch)
+{
+    return count == 0 ? 0 : (c->rows - 1) * pitch + count / c->rows;
+}
+
+size_t random_sent(const struct random_call *c, int r)
+{
+    size_t end = 0;
+    for (int p = 0; p < multi_nranks; p++) {
+        const size_t count = span(c, c->counts[r][p], c->send_pitch);
+        if (c->sent_at[r][p] + count > end)
+            end = c->sent_at[r][p] + count;
+    }
+    return end * c->size;
+}
+
+size_t random_received(const struct random_call *c)
+{
+    size_t end = (size_t)multi_nranks * c->count;
+    for (int from = 0; from < multi_nranks; from++)
+        for (int to = 0; to < multi_nranks; to++) {
+            const size_t count = span(c, c->counts[from][to], c->recv_pitch);
+            if (c->wanted_at[from][to] + count > end)
+                end = c->wanted_at[from][to] + count;
+        }
+    return end * c->size;
+}
+
+void random_set_places(struct random_call *c, size_t shift)
+{
+    const size_t own = (size_t)multi_rank * c->count * c->size;
+    const bool on_root = multi_rank == c->root;
+    c->out = c->recv + shift;
+    c->in = c->send + shift;
+    if (!c->in_place)
+        return;
+    switch (c->kind) {
+    case SCATTER: /* recvbuff is inside what the root reads, at one offset on all */
+        c->in = on_root ? c->out : c->in;
+        c->out += (size_t)c->root * c->count * c->size;
+        break;
+    case GATHER: c->in = on_root ? c->out + own : c->in; break;
+    case ALL_GATHER:
+    case ALL_GATHERV:
+    case ALL_GATHER_STRIDED: c->in = c->out + c->wanted_at[multi_rank][multi_rank] * c->size; break;
+    case REDUCE_SCATTER:
+        c->in = c->out;
+        c->out += own;
+        break;
+    default: c->in = c->out;
+    }
+}
+
+/* ---- calling */
+
+static ceclResult_t make_variable(ceclComm_t comm, const struct random_call *c, bool grouped)
+{
+    const int me = multi_rank;
+    size_t sends[RANKS], from[RANKS], receives[RANKS], to[RANKS], at_peers[RANKS];
+    for (int p = 0; p < multi_nranks; p++) {
+        sends[p] = c->counts[me][p];
+        from[p] = c->sent_at[me][p];
+        receives[p] = c->counts[p][me];
+        to[p] = c->wanted_at[p][me];
+        at_peers[p] = c->wanted_at[me][p];
+    }
+    if (c->kind == ALL_GATHERV)
+        return ceclAllGatherv(c->in, receives[me], c->out, receives, to, c->type, comm, c->stream);
+    if (c->exchange && !grouped)
+        return ceclAlltoAllv(c->in, sends, from, c->out, receives, to, c->type, comm, c->stream);
+    return ceclAlltoAllvAt(c->in, sends, from, c->out, receives, to, at_peers, c->type, comm,
+                           c->stream);
+}
+
+ceclResult_t random_make(ceclComm_t comm, const struct random_call *c, bool grouped)
+{
+    const ceclDataType_t type = c->type;
+    const size_t count = c->count;
+    switch (c->kind) {
+    case ALL_GATHER: return ceclAllGather(c->in, c->out, count, type, comm, c->stream);
+    case ALL_TO_ALL: return ceclAlltoAll(c->in, c->out, count, type, comm, c->stream);
+    case BROADCAST: return ceclBroadcast(c->in, c->out, count, type, c->root, comm, c->stream);
+    case GATHER: return ceclGather(c->in, c->out, count, type, c->root, comm, c->stream);
+    case SCATTER: return ceclScatter(c->in, c->out, count, type, c->root, comm, c->stream);
+    case ALL_GATHER_STRIDED:
+        return ceclAllGatherStrided(c->in, c->out, &c->strided, type, comm, c->stream);
+    case ALL_TO_ALL_STRIDED:
+        return ceclAlltoAllStrided(c->in, c->out, &c->strided, type, comm, c->stream);
+    case ALL_REDUCE: return ceclAllReduce(c->in, c->out, count, type, ceclSum, comm, c->stream);
+    case REDUCE_SCATTER:
+        return ceclReduceScatter(c->in, c->out, count, type, ceclSum, comm, c->stream);
+    default: return make_variable(comm, c, grouped);
+    }
+}
+
+/* ---- what must come of it */
+
+/* Where byte i of a block is that begins at element `at`. */
+static size_t place(const struct random_call *c, size_t at, size_t pitch, size_t i)
+{
+    return (at + i / c->row * pitch) * c->size + i % c->row;
+}
+
+static void expect_block(const struct random_call *c, int from, unsigned char *out)
+{
+    const int me = multi_rank;
+    for (size_t i = 0; i < c->counts[from][me] * c->size; i++)
+        out[place(c, c->wanted_at[from][me], c->recv_pitch, i)] =
+            multi_byte(c->seed, from, place(c, c->sent_at[from][me], c->send_pitch, i));
+}
+
+static void expect_sums(const struct random_call *c, unsigned char *out)
+{
+    for (size_t i = 0; i < c->count; i++) {
+        uint32_t sum = 0; /* integers wrap around */
+        for (int from = 0; from < multi_nranks; from++) {
+            unsigned char bytes[sizeof(uint32_t)];
+            uint32_t value;
+            for (size_t b = 0; b < sizeof(bytes); b++)
+                bytes[b] = multi_byte(c->seed, from,
+                                      (c->sent_at[from][multi_rank] + i) * sizeof(bytes) + b);
+            memcpy(&value, bytes, sizeof(value));
+            sum += value;
+        }
+        memcpy(out + i * sizeof(sum), &sum, sizeof(sum));
+    }
+}
+
+void random_expect(const struct random_call *c, unsigned char *out)
+{
+    if (reduces(c)) {
+        expect_sums(c, out);
+        return;
+    }
+    for (int from = 0; from < multi_nranks; from++)
+        expect_block(c, from, out);
+}
