@@ -8,9 +8,13 @@ int zerosm_parts(const struct zerosm_case *c, int gpus, struct zerosm_part *part
         return 1;
     }
     const size_t bytes = c->bytes / ZEROSM_PARTS;
-    for (int i = 0; i < ZEROSM_PARTS; i++)
-        parts[i] = (struct zerosm_part){(enum zerosm_op)i, c->in_place, gpus, bytes,
-                                        (size_t)i * (size_t)gpus * bytes};
+    for (int i = 0; i < ZEROSM_PARTS; i++) {
+        const enum zerosm_op op = (enum zerosm_op)i;
+        /* two exchanges in place would be of too many copies */
+        const bool in_place = c->in_place && op != ZEROSM_ALL_TO_ALL_STRIDED;
+        parts[i] =
+            (struct zerosm_part){op, in_place, gpus, bytes, (size_t)i * (size_t)gpus * bytes};
+    }
     return ZEROSM_PARTS;
 }
 _Static_assert(ZEROSM_GROUP == ZEROSM_PARTS, "a group has one call of each other operation");
