@@ -62,7 +62,7 @@ ceclResult_t cecl_given_bytes(const struct cecl_given *given, int nranks, size_t
 /* Of blocks that are not empty: where the first begins, and where the last ends. */
 struct extent {
     uint64_t low, high; /* equal: there is none */
-    int blocks, last;   /* how many, and whose the last one is */
+    int blocks;         /* how many */
 };
 
 static struct extent extent_of(const uint64_t *bytes, const uint64_t *offsets, int nranks)
@@ -76,7 +76,6 @@ static struct extent extent_of(const uint64_t *bytes, const uint64_t *offsets, i
         if (offsets[r] + bytes[r] > extent.high)
             extent.high = offsets[r] + bytes[r];
         extent.blocks++;
-        extent.last = r;
     }
     if (extent.blocks == 0)
         extent.low = 0;
@@ -155,7 +154,5 @@ ceclResult_t cecl_variable_buffers(ceclComm_t comm, const struct cecl_item *item
                          "sendbuff %p: %" PRIu64 " bytes end beyond the last address", item->send,
                          out.high);
     CECL_TRY(check_overlap(comm, item, &out, &in));
-    if (cecl_pool_holds(&comm->pool, first))
-        return cecl_pool_locate(&comm->pool, first, bytes, "sendbuff", &offset);
-    return comm->dev->ops->check_pointer(comm->dev, first, bytes, "sendbuff");
+    return cecl_buffer_check(comm, first, bytes, "sendbuff");
 }

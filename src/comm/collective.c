@@ -12,14 +12,11 @@
 #include "comm/variable.h"
 #include "util/log.h"
 
-size_t cecl_type_bytes(ceclDataType_t type)
+ceclResult_t cecl_root_check(ceclComm_t comm, int root)
 {
-    static const uint8_t bytes[CECL_NUM_TYPES] = {
-        [ceclInt8] = 1,    [ceclUint8] = 1,    [ceclInt32] = 4,      [ceclUint32] = 4,
-        [ceclInt64] = 8,   [ceclUint64] = 8,   [ceclFloat16] = 2,    [ceclFloat32] = 4,
-        [ceclFloat64] = 8, [ceclBfloat16] = 2, [ceclFloat8e4m3] = 1, [ceclFloat8e5m2] = 1,
-    };
-    return (unsigned)type < CECL_NUM_TYPES ? bytes[type] : 0;
+    if (root < 0 || root >= comm->nranks)
+        return cecl_fail(ceclInvalidArgument, "root %d: 0 to %d expected", root, comm->nranks - 1);
+    return ceclSuccess;
 }
 
 /* Sizes from a layout, whose sums are known to fit. */
@@ -88,8 +85,7 @@ static size_t in_place_offset(ceclComm_t comm, const struct cecl_item *item)
     return item->op == ceclOpAllGather ? (size_t)comm->rank * item->block : 0;
 }
 
-/* A buffer that may be any memory of this device. */
-static ceclResult_t check_own(ceclComm_t comm, const void *buffer, size_t bytes, const char *name)
+ceclResult_t cecl_buffer_check(ceclComm_t comm, const void *buffer, size_t bytes, const char *name)
 {
     uint64_t offset;
     if (cecl_pool_holds(&comm->pool, buffer))
@@ -106,7 +102,7 @@ static ceclResult_t check_buffers(ceclComm_t comm, const struct cecl_item *item)
     if (cecl_item_varies(item))
         return cecl_variable_buffers(comm, item);
     if (item->op == ceclOpReduceScatter)
-        CECL_TRY(check_own(comm, item->recv, item->recv_bytes, "recvbuff"));
+        CECL_TRY(cecl_buffer_check(comm, item->recv, item->recv_bytes, "recvbuff"));
     else
         CECL_TRY(cecl_pool_locate(&comm->pool, item->recv, item->recv_bytes, "recvbuff", &offset));
     if (item->in_place || item->send_bytes == 0)
@@ -121,7 +117,7 @@ static ceclResult_t check_buffers(ceclComm_t comm, const struct cecl_item *item)
             "is %p",
             item->send, item->recv, item->send_bytes, item->recv_bytes,
             (void *)(recv + in_place_offset(comm, item)));
-    return check_own(comm, item->send, item->send_bytes, "sendbuff");
+    return cecl_buffer_check(comm, item->send, item->send_bytes, "sendbuff");
 }
 
 ceclResult_t cecl_item_check(ceclComm_t comm, struct cecl_item *item, ceclStream_t stream)
@@ -243,7 +239,7 @@ static struct cecl_request request_of(const struct cecl_item *item)
                                  .layout = item->layout,
                                  .shape = item->shape,
                                  .choice = item->choice,
-                                 .type = (uint8_t)item->type,
+                                 .type = cecl_op_reduces(item->op) ? (uint8_t)item->type : 0,
                                  .red_op = (uint8_t)item->red_op,
                                  .root = item->root};
 }

@@ -4,6 +4,7 @@
 
 #include "comm/check.h"
 #include "comm/comm.h"
+#include "sm/reduce.h"
 
 /* One call: its arguments as given, and what follows from them. */
 struct cecl_item {
@@ -31,7 +32,14 @@ struct cecl_item {
 };
 
 /* Bytes of an element; 0 for what is no type. */
-size_t cecl_type_bytes(ceclDataType_t type);
+static inline size_t cecl_type_bytes(ceclDataType_t type)
+{
+    return cecl_reduction_element_bytes(type);
+}
+
+/* Checks that several calls share: a root, and a buffer that may be any memory of this device. */
+ceclResult_t cecl_root_check(ceclComm_t comm, int root);
+ceclResult_t cecl_buffer_check(ceclComm_t comm, const void *buffer, size_t bytes, const char *name);
 
 /* Whether this rank can make the call, before it is made: arguments, buffers and stream. */
 ceclResult_t cecl_item_check(ceclComm_t comm, struct cecl_item *item, ceclStream_t stream);

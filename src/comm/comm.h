@@ -67,6 +67,9 @@ struct ceclComm {
 };
 
 /* config.c: defaults, configuration and environment. */
+/* Refuses a field of the caller's struct `of` that is out of range; CECL_UNDEF is in all. */
+ceclResult_t cecl_config_check_field(const char *of, const char *field, int64_t value, int64_t low,
+                                     int64_t high);
 static inline struct cecl_choice cecl_config_choice(const struct cecl_resolved *config)
 {
     return (struct cecl_choice){(uint8_t)config->sm_policy, (uint8_t)config->direction,

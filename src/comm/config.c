@@ -7,14 +7,20 @@
 
 #define DEFAULT_TIMEOUT_MS 30000
 
-/* A field of ceclConfig_t held to the range of its variable. CECL_UNDEF stays. */
-static ceclResult_t check_field(const char *field, int64_t value, int64_t low, int64_t high)
+ceclResult_t cecl_config_check_field(const char *of, const char *field, int64_t value, int64_t low,
+                                     int64_t high)
 {
     if (value == CECL_UNDEF || (value >= low && value <= high))
         return ceclSuccess;
     return cecl_fail(ceclInvalidArgument,
-                     "config.%s = %" PRId64 ": %" PRId64 " to %" PRId64 " expected", field, value,
+                     "%s.%s = %" PRId64 ": %" PRId64 " to %" PRId64 " expected", of, field, value,
                      low, high);
+}
+
+/* A field of ceclConfig_t held to the range of its variable. */
+static ceclResult_t check_field(const char *field, int64_t value, int64_t low, int64_t high)
+{
+    return cecl_config_check_field("config", field, value, low, high);
 }
 
 static ceclResult_t check_config(const ceclConfig_t *config)

@@ -1,14 +1,6 @@
 /* Options of the calls that follow on a communicator. */
 #include "comm/comm.h"
 
-static ceclResult_t check_field(const char *field, int value, int low, int high)
-{
-    if (value == CECL_UNDEF || (value >= low && value <= high))
-        return ceclSuccess;
-    return cecl_fail(ceclInvalidArgument, "options.%s = %d: %d to %d expected", field, value, low,
-                     high);
-}
-
 CECL_API ceclResult_t ceclSetOptions(ceclComm_t comm, const ceclOptions_t *options)
 {
     CECL_TRY(cecl_comm_check(comm));
@@ -19,10 +11,11 @@ CECL_API ceclResult_t ceclSetOptions(ceclComm_t comm, const ceclOptions_t *optio
                              "options: size %zu, magic %#x: not initialised with "
                              "CECL_OPTIONS_INITIALIZER of this library's cecl.h (size %zu)",
                              options->size, options->magic, sizeof(*options));
-        CECL_TRY(check_field("smPolicy", options->smPolicy, CECL_SM_NEVER, CECL_SM_ALLOW));
-        CECL_TRY(
-            check_field("direction", options->direction, CECL_DIRECTION_AUTO, CECL_DIRECTION_PULL));
-        CECL_TRY(check_field("maxSms", options->maxSms, 1, CECL_MOST_SMS));
+        CECL_TRY(cecl_config_check_field("options", "smPolicy", options->smPolicy, CECL_SM_NEVER,
+                                         CECL_SM_ALLOW));
+        CECL_TRY(cecl_config_check_field("options", "direction", options->direction,
+                                         CECL_DIRECTION_AUTO, CECL_DIRECTION_PULL));
+        CECL_TRY(cecl_config_check_field("options", "maxSms", options->maxSms, 1, CECL_MOST_SMS));
         if (options->maxSms != CECL_UNDEF)
             choice.max_sms = (uint16_t)options->maxSms;
         if (options->smPolicy != CECL_UNDEF)

@@ -46,9 +46,8 @@ static ceclResult_t reduce_whole(struct cecl_item item, ceclComm_t comm, ceclStr
     size_t bytes = 0;
     CECL_TRY(cecl_comm_check(comm));
     ceclResult_t result = check_arguments(&item, item.count, 1, &bytes);
-    if (result == ceclSuccess && (item.root < 0 || item.root >= comm->nranks))
-        result = cecl_fail(ceclInvalidArgument, "root %d: 0 to %d expected", item.root,
-                           comm->nranks - 1);
+    if (result == ceclSuccess)
+        result = cecl_root_check(comm, item.root);
     if (result == ceclSuccess) {
         item.block = block_of(bytes, (size_t)comm->nranks, cecl_type_bytes(item.type));
         item.send_bytes = item.recv_bytes = bytes;

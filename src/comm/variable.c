@@ -54,12 +54,10 @@ CECL_API ceclResult_t ceclBroadcast(const void *sendbuff, void *recvbuff, size_t
                              .count = count,
                              .type = datatype};
     CECL_TRY(cecl_comm_check(comm));
-    ceclResult_t result = ceclSuccess;
+    ceclResult_t result = cecl_root_check(comm, root);
     size_t bytes = 0;
-    if (root < 0 || root >= comm->nranks)
-        result =
-            cecl_fail(ceclInvalidArgument, "root %d: 0 to %d expected", root, comm->nranks - 1);
-    else if (__builtin_mul_overflow(count, size, &bytes) || bytes > PTRDIFF_MAX)
+    if (result == ceclSuccess &&
+        (__builtin_mul_overflow(count, size, &bytes) || bytes > PTRDIFF_MAX))
         result = cecl_fail(ceclInvalidArgument, "count %zu of %zu bytes: beyond an address space",
                            count, size);
     for (int r = 0; r < comm->nranks && result == ceclSuccess; r++) {
