@@ -46,9 +46,9 @@ static void push(const struct cecl_call *call, struct cecl_plan *plan)
 {
     const bool beside = call->side_copy && !call->in_place;
     if (beside) {
-        cecl_begin_side_copy(plan);
+        cecl_begin_side(plan);
         copy_own_block(call, plan);
-        cecl_end_side_copy(plan);
+        cecl_end_side(plan);
     }
     push_to_peers(call, plan);
     if (beside)

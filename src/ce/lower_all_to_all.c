@@ -43,9 +43,9 @@ static void copy_own_block(const struct cecl_call *call, struct cecl_plan *plan)
 static void out_of_place(const struct cecl_call *call, struct cecl_plan *plan)
 {
     if (call->side_copy) {
-        cecl_begin_side_copy(plan);
+        cecl_begin_side(plan);
         copy_own_block(call, plan);
-        cecl_end_side_copy(plan);
+        cecl_end_side(plan);
     }
     cecl_plan_barrier(plan);
     for (int i = 1; i < call->nranks; i++) {
@@ -66,9 +66,7 @@ static void out_of_place(const struct cecl_call *call, struct cecl_plan *plan)
 static struct cecl_view staging_at(const struct cecl_call *call, int rank, uint64_t offset,
                                    uint64_t from)
 {
-    return (struct cecl_view){
-        .at = cecl_place_at(CECL_WINDOW_STAGING, rank, call->staging_offset + offset),
-        .from = from};
+    return (struct cecl_view){.at = cecl_staging_at(call, rank, offset), .from = from};
 }
 
 /* A part of every block, to its receiver. */
@@ -164,12 +162,6 @@ static ceclResult_t push_and_return(const struct cecl_call *call, struct cecl_pl
     return ceclSuccess;
 }
 
-/* The place of `sender` in a receiver's staging: ranks but the receiver, in order. */
-static uint64_t staging_place(int sender, int receiver, uint64_t chunk)
-{
-    return (uint64_t)(sender - (sender > receiver)) * chunk;
-}
-
 static void move_chunk(const struct cecl_call *call, struct cecl_plan *plan, uint64_t chunk,
                        uint64_t done, uint64_t bytes)
 {
@@ -177,14 +169,16 @@ static void move_chunk(const struct cecl_call *call, struct cecl_plan *plan, uin
     cecl_plan_barrier(plan);
     for (int i = 1; i < call->nranks; i++) {
         const int peer = cecl_peer_after(call, i);
-        cecl_lower_copy(call, plan, staging_at(call, peer, staging_place(me, peer, chunk), done),
+        cecl_lower_copy(call, plan,
+                        staging_at(call, peer, cecl_sender_place(me, peer, chunk), done),
                         cecl_recv_block(call, me, peer), done, bytes);
     }
     cecl_plan_barrier(plan);
     for (int i = 1; i < call->nranks; i++) {
         const int peer = cecl_peer_after(call, i);
         cecl_lower_copy(call, plan, cecl_recv_block(call, me, peer),
-                        staging_at(call, me, staging_place(peer, me, chunk), done), done, bytes);
+                        staging_at(call, me, cecl_sender_place(peer, me, chunk), done), done,
+                        bytes);
     }
     cecl_plan_close_batch(plan);
 }
@@ -197,21 +191,22 @@ static void move_chunk_without_sm(const struct cecl_call *call, struct cecl_plan
     const uint64_t half = call->staging_bytes / 2;
     for (int i = 1; i < call->nranks; i++) {
         const int peer = cecl_peer_after(call, i);
-        cecl_lower_copy(call, plan, staging_at(call, peer, staging_place(me, peer, chunk), done),
+        cecl_lower_copy(call, plan,
+                        staging_at(call, peer, cecl_sender_place(me, peer, chunk), done),
                         cecl_recv_block(call, me, peer), done, bytes);
     }
     cecl_plan_barrier(plan);
     for (int i = 1; i < call->nranks; i++) {
         const int peer = cecl_peer_after(call, i);
-        cecl_lower_copy(call, plan,
-                        staging_at(call, peer, half + staging_place(me, peer, chunk), done),
-                        staging_at(call, me, staging_place(peer, me, chunk), done), done, bytes);
+        cecl_lower_copy(
+            call, plan, staging_at(call, peer, half + cecl_sender_place(me, peer, chunk), done),
+            staging_at(call, me, cecl_sender_place(peer, me, chunk), done), done, bytes);
     }
     cecl_plan_barrier(plan);
     for (int i = 1; i < call->nranks; i++) {
         const int peer = cecl_peer_after(call, i);
         cecl_lower_copy(call, plan, cecl_recv_block(call, peer, me),
-                        staging_at(call, me, half + staging_place(peer, me, chunk), done), done,
+                        staging_at(call, me, half + cecl_sender_place(peer, me, chunk), done), done,
                         bytes);
     }
     cecl_plan_close_batch(plan);

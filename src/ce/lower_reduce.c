@@ -74,27 +74,15 @@ static struct cecl_place output_at(const struct cecl_call *call, int rank, int b
     return cecl_place_at(CECL_WINDOW_RECV, rank, (alone ? 0 : block_begin(call, block)) + first);
 }
 
-static struct cecl_place staging_at(const struct cecl_call *call, int rank, uint64_t offset)
-{
-    return cecl_place_at(CECL_WINDOW_STAGING, rank, call->staging_offset + offset);
-}
-
-/* A sender's place in a receiver's staging: ranks but the receiver, in order. */
-static uint64_t sender_place(int sender, int receiver, uint64_t bytes)
-{
-    return (uint64_t)(sender - (sender > receiver)) * bytes;
-}
-
 static bool has_results(const struct cecl_call *call)
 {
     return call->op == ceclOpReduce && call->rank != call->root;
 }
 
-/* The largest multiple of `align`, or of an element, that is no more than `bytes`. */
+/* The largest multiple of CECL_PIECE_ALIGN, or of an element, that is no more than `bytes`. */
 static uint64_t aligned(const struct cecl_call *call, uint64_t bytes)
 {
-    const uint64_t align = call->element > CECL_PIECE_ALIGN ? call->element : CECL_PIECE_ALIGN;
-    return bytes - bytes % (bytes >= align ? align : call->element);
+    return bytes - bytes % (bytes >= CECL_PIECE_ALIGN ? CECL_PIECE_ALIGN : call->element);
 }
 
 static ceclResult_t chunks_of(const struct cecl_call *call, struct chunks *chunks)
@@ -131,19 +119,20 @@ static void send_parts(const struct cecl_call *call, struct cecl_plan *plan,
         const int peer = cecl_peer_after(call, i);
         const uint64_t bytes = bytes_of(call, peer, first, chunks->bytes);
         if (bytes > 0)
-            cecl_plan_copy(
-                plan,
-                staging_at(call, peer,
-                           slot_at(chunks, k) + sender_place(call->rank, peer, chunks->bytes)),
-                input_at(call, call->rank, peer, first), bytes);
+            cecl_plan_copy(plan,
+                           cecl_staging_at(call, peer,
+                                           slot_at(chunks, k) +
+                                               cecl_sender_place(call->rank, peer, chunks->bytes)),
+                           input_at(call, call->rank, peer, first), bytes);
     }
 }
 
 static struct cecl_place result_at(const struct cecl_call *call, const struct chunks *chunks,
                                    uint64_t k)
 {
-    return has_results(call) ? staging_at(call, call->rank, slot_at(chunks, k) + chunks->results)
-                             : output_at(call, call->rank, call->rank, k * chunks->bytes);
+    return has_results(call)
+               ? cecl_staging_at(call, call->rank, slot_at(chunks, k) + chunks->results)
+               : output_at(call, call->rank, call->rank, k * chunks->bytes);
 }
 
 static void reduce_staged(const struct cecl_call *call, struct cecl_plan *plan,
@@ -155,7 +144,8 @@ static void reduce_staged(const struct cecl_call *call, struct cecl_plan *plan,
     for (int r = 0; r < call->nranks; r++)
         sources[r] =
             r == me ? input_at(call, me, me, first)
-                    : staging_at(call, me, slot_at(chunks, k) + sender_place(r, me, chunks->bytes));
+                    : cecl_staging_at(call, me,
+                                      slot_at(chunks, k) + cecl_sender_place(r, me, chunks->bytes));
     if (bytes > 0)
         cecl_plan_reduce(plan, result_at(call, chunks, k), sources, (uint32_t)call->nranks, bytes);
 }
@@ -181,9 +171,8 @@ static void send_chunk(const struct cecl_call *call, struct cecl_plan *plan,
 /* What the side lane does from here on comes after what the main lane did so far. */
 static void side_follows(struct cecl_plan *plan)
 {
-    cecl_plan_on(plan, CECL_LANE_SIDE);
-    cecl_plan_after_other(plan);
-    cecl_plan_on(plan, CECL_LANE_MAIN);
+    cecl_begin_side(plan);
+    cecl_end_side(plan);
 }
 
 /* The side lane's turn: chunk k has come from all by main phase `arrived`. */
@@ -253,13 +242,13 @@ static void everyone_reduces(const struct cecl_call *call, struct cecl_plan *pla
     cecl_plan_barrier(plan);
     for (int i = 1; i < call->nranks; i++) {
         const int peer = cecl_peer_after(call, i);
-        cecl_plan_copy(plan, staging_at(call, peer, sender_place(me, peer, call->total)),
+        cecl_plan_copy(plan, cecl_staging_at(call, peer, cecl_sender_place(me, peer, call->total)),
                        input_at(call, me, 0, 0), call->total);
     }
     cecl_plan_barrier(plan);
     for (int r = 0; r < call->nranks; r++)
         sources[r] = r == me ? input_at(call, me, 0, 0)
-                             : staging_at(call, me, sender_place(r, me, call->total));
+                             : cecl_staging_at(call, me, cecl_sender_place(r, me, call->total));
     cecl_plan_reduce(plan, output_at(call, me, 0, 0), sources, (uint32_t)call->nranks, call->total);
 }
 

@@ -44,8 +44,7 @@ static uint64_t round_bytes(const struct cecl_call *call, const struct rounds *r
 
 static struct cecl_place lent(const struct cecl_call *call, const struct rounds *rounds, uint64_t n)
 {
-    return cecl_place_at(CECL_WINDOW_STAGING, cecl_peer_after(call, 1),
-                         call->staging_offset + n % 2 * rounds->half);
+    return cecl_staging_at(call, cecl_peer_after(call, 1), n % 2 * rounds->half);
 }
 
 static void lend(const struct cecl_call *call, struct cecl_plan *plan, const struct rounds *rounds,

@@ -19,6 +19,18 @@ static inline struct cecl_place cecl_place_at(enum cecl_window window, int rank,
         .offset = offset, .window = (uint16_t)window, .rank = (uint16_t)rank};
 }
 
+/* In this call's share of a rank's staging. */
+static inline struct cecl_place cecl_staging_at(const struct cecl_call *call, int rank,
+                                                uint64_t offset)
+{
+    return cecl_place_at(CECL_WINDOW_STAGING, rank, call->staging_offset + offset);
+}
+/* A sender's place in a receiver's staging, of `bytes` each: ranks but the receiver, in order. */
+static inline uint64_t cecl_sender_place(int sender, int receiver, uint64_t bytes)
+{
+    return (uint64_t)(sender - (sender > receiver)) * bytes;
+}
+
 /* A block, or what of it is at hand, as it lies in memory. */
 struct cecl_view {
     struct cecl_place at; /* where byte `from` of the block lies */
@@ -43,14 +55,14 @@ static inline struct cecl_view cecl_send_block(const struct cecl_call *call, int
 void cecl_lower_copy(const struct cecl_call *call, struct cecl_plan *plan, struct cecl_view dst,
                      struct cecl_view src, uint64_t first, uint64_t bytes);
 
-/* What a rank copies within its GPU may stand between these two, on the side lane, if the call wants
- * that; what follows on the main lane is beside it until cecl_plan_after_other. */
-static inline void cecl_begin_side_copy(struct cecl_plan *plan)
+/* What stands between these two is on the side lane, behind what the main lane did so far; what follows
+ * on the main lane is beside it until cecl_plan_after_other. */
+static inline void cecl_begin_side(struct cecl_plan *plan)
 {
     cecl_plan_on(plan, CECL_LANE_SIDE);
     cecl_plan_after_other(plan);
 }
-static inline void cecl_end_side_copy(struct cecl_plan *plan)
+static inline void cecl_end_side(struct cecl_plan *plan)
 {
     cecl_plan_on(plan, CECL_LANE_MAIN);
 }

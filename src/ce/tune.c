@@ -81,7 +81,6 @@ static void tune_reduction(struct cecl_call *call, struct cecl_choice choice)
     call->peers_read = call->peers_read && call->op != ceclOpReduce &&
                        choice.direction != CECL_DIRECTION_PUSH &&
                        (choice.direction == CECL_DIRECTION_PULL || !small);
-    call->direction = call->peers_read ? CECL_PULL : CECL_PUSH;
     call->max_sms = choice.max_sms     ? choice.max_sms
                     : call->peers_read ? reductions.reading_sms
                                        : reductions.staged_sms;
