@@ -121,10 +121,10 @@ long long check_side(struct side *side, const struct run *run, size_t block, boo
 
 /* elements.c: small numbers in any type that reductions are measured in, whose sums are exact in any
  * order; false where a type has too few. */
-bool elements_can(ceclDataType_t type, int nranks);
+bool elements_can(const struct type *type, int nranks);
 /* Element `index` of what a key names, or the sum over all ranks' keys. */
-void elements_fill(unsigned char *out, ceclDataType_t type, uint64_t key, size_t bytes);
-long long elements_wrong(const unsigned char *got, ceclDataType_t type, const uint64_t *keys,
+void elements_fill(unsigned char *out, const struct type *type, uint64_t key, size_t bytes);
+long long elements_wrong(const unsigned char *got, const struct type *type, const uint64_t *keys,
                          int nkeys, size_t bytes);
 
 /* report.c */

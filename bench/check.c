@@ -79,7 +79,7 @@ static bool prepare(struct side *side, const struct run *run, const void *send, 
     for (size_t at = 0; at < mine; at += block) {
         const uint64_t key = key_of(seed, run->rank, (int)(at / block));
         if (run->options.op->reduces)
-            elements_fill(run->host + at, run->options.type->id, key, block);
+            elements_fill(run->host + at, run->options.type, key, block);
         else
             fill(run->host + at, key, block);
     }
@@ -107,8 +107,7 @@ static long long count_wrong_sums(const struct run *run, size_t block, uint64_t 
         return -1;
     for (int r = 0; r < run->nranks; r++)
         keys[r] = key_of(seed, r, mine);
-    const long long wrong =
-        elements_wrong(run->host, run->options.type->id, keys, run->nranks, block);
+    const long long wrong = elements_wrong(run->host, run->options.type, keys, run->nranks, block);
     free(keys);
     return wrong;
 }

@@ -20,9 +20,9 @@ static int exact_to(ceclDataType_t type)
     }
 }
 
-bool elements_can(ceclDataType_t type, int nranks)
+bool elements_can(const struct type *type, int nranks)
 {
-    return nranks * LARGEST <= exact_to(type);
+    return nranks * LARGEST <= exact_to(type->id);
 }
 
 /* The bits of a number: of floats by way of fp32, whose lowest bits are then 0. */
@@ -43,15 +43,6 @@ static uint64_t bits_of(ceclDataType_t type, unsigned value)
     }
 }
 
-static size_t bytes_of(ceclDataType_t type)
-{
-    static const unsigned char bytes[CECL_NUM_TYPES] = {
-        [ceclInt8] = 1,    [ceclUint8] = 1,    [ceclInt32] = 4,      [ceclUint32] = 4,
-        [ceclInt64] = 8,   [ceclUint64] = 8,   [ceclFloat16] = 2,    [ceclFloat32] = 4,
-        [ceclFloat64] = 8, [ceclBfloat16] = 2, [ceclFloat8e4m3] = 1, [ceclFloat8e5m2] = 1};
-    return bytes[type];
-}
-
 /* Sixteen numbers to a word. */
 static uint64_t word_of(uint64_t key, size_t index)
 {
@@ -66,12 +57,12 @@ static unsigned number_in(uint64_t word, size_t index)
     return (unsigned)(word >> (index % 16 * 4)) & LARGEST;
 }
 
-void elements_fill(unsigned char *out, ceclDataType_t type, uint64_t key, size_t bytes)
+void elements_fill(unsigned char *out, const struct type *type, uint64_t key, size_t bytes)
 {
-    const size_t size = bytes_of(type), count = bytes / size;
+    const size_t size = type->bytes, count = bytes / size;
     uint64_t table[LARGEST + 1], word = 0;
     for (unsigned v = 0; v <= LARGEST; v++)
-        table[v] = bits_of(type, v);
+        table[v] = bits_of(type->id, v);
     for (size_t i = 0; i < count; i++) {
         if (i % 16 == 0)
             word = word_of(key, i);
@@ -79,10 +70,10 @@ void elements_fill(unsigned char *out, ceclDataType_t type, uint64_t key, size_t
     }
 }
 
-long long elements_wrong(const unsigned char *got, ceclDataType_t type, const uint64_t *keys,
+long long elements_wrong(const unsigned char *got, const struct type *type, const uint64_t *keys,
                          int nkeys, size_t bytes)
 {
-    const size_t size = bytes_of(type), count = bytes / size;
+    const size_t size = type->bytes, count = bytes / size;
     unsigned sums[16] = {0};
     long long wrong = 0;
     for (size_t i = 0; i < count; i++) {
@@ -92,7 +83,7 @@ long long elements_wrong(const unsigned char *got, ceclDataType_t type, const ui
                 for (size_t j = 0; j < 16; j++)
                     sums[j] += number_in(word_of(keys[k], i), j);
         }
-        const uint64_t want = bits_of(type, sums[i % 16]);
+        const uint64_t want = bits_of(type->id, sums[i % 16]);
         wrong += memcmp(got + i * size, &want, size) != 0;
     }
     return wrong;

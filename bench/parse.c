@@ -82,7 +82,7 @@ static bool fits(const struct options *o, int nranks, char *why, size_t bytes)
     else if (size_at(o, MAX_SIZES))
         snprintf(why, bytes, "-f %g: at most %d sizes from -b %zu to -e %zu expected", o->factor,
                  MAX_SIZES, o->first, o->last);
-    else if (o->op->reduces && !elements_can(o->type->id, nranks))
+    else if (o->op->reduces && !elements_can(o->type, nranks))
         snprintf(why, bytes, "--type %s: too few numbers to check sums of %d ranks", o->type->name,
                  nranks);
     else if (o->in_place && o->op->block_per_rank && o->op->reduces)

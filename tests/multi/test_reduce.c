@@ -157,17 +157,22 @@ static void check(const struct test_call *c)
             fail_msg("rank %d: byte %zu beside the result was touched", multi_rank, b);
 }
 
+static void run_one(const struct test_call *c)
+{
+    fill(c);
+    MPI_Barrier(MPI_COMM_WORLD); /* no peer may write before this rank has poisoned */
+    multi_ok(comm, make(c, NULL));
+    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+    check(c);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
 static void run_random(uint64_t x, int rounds)
 {
     for (int round = 0; round < rounds; round++) {
         struct test_call c;
         draw(&x, &c);
-        fill(&c);
-        MPI_Barrier(MPI_COMM_WORLD);
-        multi_ok(comm, make(&c, NULL));
-        multi_ok(comm, ceclStreamSynchronize(comm, NULL));
-        check(&c);
-        MPI_Barrier(MPI_COMM_WORLD);
+        run_one(&c);
     }
 }
 
@@ -189,12 +194,7 @@ static void every_type_and_operation_is_right(void **state)
                                   .seed = (uint64_t)(type * 5 + op)};
             if (c.op == ceclAvg && formats[type].fraction == 0)
                 continue;
-            fill(&c);
-            MPI_Barrier(MPI_COMM_WORLD);
-            multi_ok(comm, make(&c, NULL));
-            multi_ok(comm, ceclStreamSynchronize(comm, NULL));
-            check(&c);
-            MPI_Barrier(MPI_COMM_WORLD);
+            run_one(&c);
         }
 }
 
@@ -227,12 +227,7 @@ static void every_way_gives_the_same_bits(void **state)
             options.direction = way % 2 ? CECL_DIRECTION_PULL : CECL_DIRECTION_PUSH;
             options.maxSms = way < 2 ? 1 : 32;
             multi_ok(comm, ceclSetOptions(comm, &options));
-            fill(&c);
-            MPI_Barrier(MPI_COMM_WORLD);
-            multi_ok(comm, make(&c, NULL));
-            multi_ok(comm, ceclStreamSynchronize(comm, NULL));
-            check(&c);
-            MPI_Barrier(MPI_COMM_WORLD);
+            run_one(&c);
         }
     }
 }
