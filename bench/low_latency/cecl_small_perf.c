@@ -149,6 +149,7 @@ static void by_cecl(void)
     case CECL_SMALL_ALL_REDUCE:
         MUST(ceclAllReduce(send, recv[1], bytes / 4, ceclFloat32, ceclSum, comm, stream));
         break;
+    case CECL_SMALL_REDUCE_SCATTER: break; /* cecl_perf has it */
     case CECL_SMALL_ALL_GATHER:
         MUST(ceclAllGather(send, recv[1], bytes, ceclUint8, comm, stream));
         break;

@@ -85,6 +85,7 @@ static const struct cecl_device_ops cuda_ops = {
     .row_copies = cuda_row_copies,
     .memops = cuda_memops,
     .reduce = cuda_reduce,
+    .small = cuda_small,
     .stream_after = cuda_stream_after,
     .memcpy_async = cuda_memcpy_async,
     .words_release = cuda_words_release,
@@ -200,7 +201,8 @@ static ceclResult_t open_inside(struct cuda_device *cuda)
                          cuda->base.ordinal, granularity);
     cuda->base.granularity = granularity;
     /* Now, while nothing of ours is pending: see sm/reduce.h. Once a process and GPU. */
-    return cecl_reduce_cuda_prepare();
+    CECL_TRY(cecl_reduce_cuda_prepare());
+    return cecl_small_cuda_prepare();
 }
 
 ceclResult_t cecl_cuda_open(int ordinal, struct cecl_device **dev)
@@ -212,7 +214,8 @@ ceclResult_t cecl_cuda_open(int ordinal, struct cecl_device **dev)
     struct cuda_device *cuda = calloc(1, sizeof(*cuda));
     if (!cuda)
         return cecl_fail(ceclOutOfMemory, "no host memory for a device");
-    cuda->base = (struct cecl_device){.ops = &cuda_ops, .kind = CECL_KIND_CUDA, .ordinal = ordinal};
+    cuda->base = (struct cecl_device){
+        .ops = &cuda_ops, .kind = CECL_KIND_CUDA, .ordinal = ordinal, .meets = true};
     cuda->cu = cu;
     pthread_mutex_init(&cuda->own.lock, NULL);
 

@@ -210,6 +210,14 @@ ceclResult_t cuda_reduce(struct cecl_device *dev, ceclStream_t work,
     return result;
 }
 
+ceclResult_t cuda_small(struct cecl_device *dev, ceclStream_t work, const struct cecl_small *small)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t result;
+    CUDA_WITHIN(cuda, result, cecl_small_cuda(work, small));
+    return result;
+}
+
 static ceclResult_t order_streams(struct cuda_device *cuda, CUstream later, CUstream earlier)
 {
     CECL_TRY(CUDA_CALL(cuda, cuEventRecord, cuda->order, earlier));

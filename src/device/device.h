@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "sm/reduce.h"
+#include "sm/small.h"
 #include "util/error.h"
 
 struct cecl_device;
@@ -124,9 +125,14 @@ struct cecl_device_ops {
     /* Likewise copies of rows: issued together, in no order among themselves. */
     ceclResult_t (*row_copies)(struct cecl_device *dev, ceclStream_t work,
                                const struct cecl_row_copy *copies, size_t count);
-    /* One reduction (sm/reduce.h), checked. What it points to may be reused at once. */
+    /* One reduction (sm/reduce.h), checked; with a meeting where dev->meets. What it points to may
+     * be reused at once. */
     ceclResult_t (*reduce)(struct cecl_device *dev, ceclStream_t work,
                            const struct cecl_reduction *reduction);
+    /* A small collective (sm/small.h), checked, where dev->meets; else NULL. What it points to may be
+     * reused at once. */
+    ceclResult_t (*small)(struct cecl_device *dev, ceclStream_t work,
+                          const struct cecl_small *small);
     /* `later` goes on once `earlier` has done what is enqueued on it by now. */
     ceclResult_t (*stream_after)(struct cecl_device *dev, ceclStream_t later, ceclStream_t earlier);
     /* In order. Any count; a device with a limit splits. */
@@ -159,6 +165,7 @@ struct cecl_device {
     int ordinal;          /* CUDA ordinal; -1 on the host */
     size_t granularity;   /* of reserve, create, map: bytes, a power of two */
     uint64_t total_bytes; /* memory of the device; host: 0 */
+    bool meets;           /* its kernels send flags and wait for them (sm/meeting.h) */
 };
 
 /* What a rank tells its peers about the GPU it would take. All zero: none usable. */

@@ -3,6 +3,7 @@
 #ifndef CECL_SM_REDUCE_CUH
 #define CECL_SM_REDUCE_CUH
 
+#include "sm/meeting.cuh"
 #include "sm/number.cuh"
 #include "sm/reduce_args.h"
 
@@ -99,6 +100,22 @@ DEVICE vector vector_end(typename element<type>::acc acc[element<type>::per],
     return v;
 }
 
+/* To dst and wherever else: at so many bytes from the body's begin. */
+DEVICE void result_store(const cecl_reduce_args &args, uint64_t at, const vector &v)
+{
+    vector_store(args.dst + at, v);
+    for (uint32_t k = 0; k < args.nalso; k++)
+        vector_store(args.also[k] + at, v);
+}
+
+/* As meet_last. What each block wrote at peers is there before the last one tells them. */
+DEVICE void reduce_meet_last(const cecl_reduce_args &args)
+{
+    if (args.nalso > 0)
+        __threadfence_system();
+    meet_last(args.meeting);
+}
+
 /* ---- elements of head and tail: neighbouring threads take neighbouring elements, `strides` of them
  * a turn, so that many loads are on their way. All threads of the grid call it, in the bulk kernel
  * all readers: there head and tail are shorter than a warp. */
@@ -141,8 +158,12 @@ template <int type, int op, int strides> DEVICE void reduce_singles(const cecl_r
         divide<op, strides>(acc, args);
 #pragma unroll
         for (int k = 0; k < strides; k++)
-            if (first + k * stride < all)
-                single_store(args.dst + at[k], E::narrow(acc[k]));
+            if (first + k * stride < all) {
+                const raw value = E::narrow(acc[k]);
+                single_store(args.dst + at[k], value);
+                for (uint32_t a = 0; a < args.nalso; a++)
+                    single_store(args.also[a] + at[k], value);
+            }
     }
 }
 

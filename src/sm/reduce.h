@@ -25,13 +25,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "sm/meeting.h"
 #include "util/error.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define CECL_REDUCE_SOURCES_MAX 1024     /* on the host */
+#define CECL_REDUCE_SOURCES_MAX 1024 /* on the host */
+#define CECL_REDUCE_ALSO_MAX 15
 #define CECL_REDUCE_CUDA_SOURCES_MAX 128 /* they travel as a kernel's arguments */
 
 struct cecl_reduction {
@@ -47,6 +49,12 @@ struct cecl_reduction {
      * phases before. Other operations do not look at it. */
     uint32_t divisor;
     uint8_t kernel; /* enum cecl_reduce_kernel; for tests and measurements */
+    /* CUDA: where else the result is written, at peers as a rule; [nalso], read during the call. */
+    void *const *also;
+    uint32_t nalso; /* .. CECL_REDUCE_ALSO_MAX */
+    /* CUDA: what of an exchange of flags the kernel takes part in; NULL: of none. Read during the
+     * call. With it count is not 0. */
+    const struct cecl_meeting *meeting;
 };
 
 /* CUDA: which kernel reads the sources. All give the same bits. */

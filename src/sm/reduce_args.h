@@ -18,6 +18,9 @@ struct cecl_reduce_args {
     uint32_t nsrc;
     uint32_t divisor; /* 0: not divided */
     float inverse;    /* 1 / divisor where that is exact, else 0 */
+    struct cecl_meeting meeting;
+    uint32_t nalso;
+    unsigned char *also[CECL_REDUCE_ALSO_MAX];              /* as dst */
     const unsigned char *src[CECL_REDUCE_CUDA_SOURCES_MAX]; /* as dst */
 };
 

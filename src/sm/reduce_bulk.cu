@@ -92,6 +92,12 @@ DEVICE void tile_take(const unsigned char *tiles, uint64_t *full, uint64_t *empt
     ring_advance(at);
 }
 
+/* All readers of the block; the thread that copies has gone. */
+DEVICE void readers_meet(void)
+{
+    asm volatile("bar.sync 1, %0;" ::"n"(READERS) : "memory");
+}
+
 DEVICE uint32_t tile_vectors(const cecl_reduce_args &args, uint64_t first)
 {
     return args.vectors - first < TILE_VECTORS ? (uint32_t)(args.vectors - first) : TILE_VECTORS;
@@ -120,10 +126,13 @@ __global__ void __launch_bounds__(CECL_REDUCE_BULK_THREADS, 1)
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); /* copies use them too */
     }
     __syncthreads();
+    meet_first(args.meeting);
 
     if (threadIdx.x >= READERS) {
         if (threadIdx.x > READERS)
             return;
+        if (args.meeting.does & CECL_MEET_WAIT_FIRST) /* what was waited for is read by copies */
+            asm volatile("fence.proxy.async;" ::: "memory");
         for (uint64_t first = (uint64_t)blockIdx.x * TILE_VECTORS; first < args.vectors;
              first += stride)
             for (uint32_t s = 0; s < args.nsrc; s++) {
@@ -154,9 +163,14 @@ __global__ void __launch_bounds__(CECL_REDUCE_BULK_THREADS, 1)
 #pragma unroll
         for (int t = 0; t < turn; t++)
             if (threadIdx.x + t * READERS < there)
-                vector_store(args.dst + (first + threadIdx.x + t * READERS) * 16,
+                result_store(args, (first + threadIdx.x + t * READERS) * 16,
                              vector_end<type, op>(acc[t], args));
     }
+    if (!meets_last(args.meeting))
+        return;
+    readers_meet();
+    if (threadIdx.x < 32)
+        reduce_meet_last(args);
 #endif
 }
 

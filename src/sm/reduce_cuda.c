@@ -126,6 +126,11 @@ static ceclResult_t check(const struct cecl_reduction *r)
         return cecl_fail(ceclInvalidArgument, "reduction of %u sources: 1 to %d expected", r->nsrc,
                          CECL_REDUCE_CUDA_SOURCES_MAX);
     CECL_TRY(check_buffer("dst", r->dst, element));
+    if (r->nalso > CECL_REDUCE_ALSO_MAX)
+        return cecl_fail(ceclInvalidArgument, "reduction to %u more places: 0 to %d expected",
+                         r->nalso, CECL_REDUCE_ALSO_MAX);
+    for (uint32_t a = 0; a < r->nalso; a++)
+        CECL_TRY(check_buffer("dst", r->also[a], element));
     for (uint32_t s = 0; s < r->nsrc; s++)
         CECL_TRY(check_buffer("source", r->src[s], element));
     return ceclSuccess;
@@ -137,6 +142,8 @@ static bool aligned_alike(const struct cecl_reduction *r)
     uintptr_t differ = 0;
     for (uint32_t s = 0; s < r->nsrc; s++)
         differ |= (uintptr_t)r->src[s] ^ (uintptr_t)r->dst;
+    for (uint32_t a = 0; a < r->nalso; a++)
+        differ |= (uintptr_t)r->also[a] ^ (uintptr_t)r->dst;
     return differ % 16 == 0;
 }
 
@@ -152,11 +159,15 @@ static void args_make(const struct cecl_reduction *r, struct cecl_reduce_args *a
     }
     args->tail = r->count - args->head - args->vectors * per;
     args->nsrc = r->nsrc;
+    args->meeting = r->meeting ? *r->meeting : (struct cecl_meeting){0};
     args->divisor = r->op == ceclAvg && r->divisor > 1 ? r->divisor : 0;
     args->inverse = 0;
     if (args->divisor && (args->divisor & (args->divisor - 1)) == 0)
         args->inverse = 1.0f / (float)args->divisor;
     args->dst = (unsigned char *)r->dst + args->head * element;
+    args->nalso = r->nalso;
+    for (uint32_t a = 0; a < r->nalso; a++)
+        args->also[a] = (unsigned char *)r->also[a] + args->head * element;
     for (uint32_t s = 0; s < r->nsrc; s++)
         args->src[s] = (const unsigned char *)r->src[s] + args->head * element;
 }

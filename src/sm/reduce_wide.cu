@@ -7,6 +7,15 @@
 
 #define THREADS CECL_REDUCE_WIDE_THREADS
 
+DEVICE void end(const cecl_reduce_args &args)
+{
+    if (!meets_last(args.meeting))
+        return;
+    __syncthreads();
+    if (threadIdx.x < 32)
+        reduce_meet_last(args);
+}
+
 /* Just `nsrc` sources, vectors at a time so that 12 to 16 loads are issued together. Head and tail
  * are short. */
 template <int type, int op, int nsrc>
@@ -15,6 +24,7 @@ __global__ void __launch_bounds__(THREADS, 1)
 {
     typedef element<type> E;
     const int turn = 16 / nsrc < 4 ? 16 / nsrc : 4;
+    meet_first(args.meeting);
     reduce_singles<type, op, 1>(args);
     for (uint64_t first = (uint64_t)blockIdx.x * THREADS * turn + threadIdx.x; first < args.vectors;
          first += (uint64_t)gridDim.x * THREADS * turn) {
@@ -33,10 +43,10 @@ __global__ void __launch_bounds__(THREADS, 1)
             for (int s = 1; s < nsrc; s++)
                 vector_combine<type, op>(acc, v[t][s]);
             if (first + t * THREADS < args.vectors)
-                vector_store(args.dst + (first + t * THREADS) * 16,
-                             vector_end<type, op>(acc, args));
+                result_store(args, (first + t * THREADS) * 16, vector_end<type, op>(acc, args));
         }
     }
+    end(args);
 }
 
 /* Any number of sources, four at a time of two vectors, and buffers of any alignment. */
@@ -46,6 +56,7 @@ __global__ void __launch_bounds__(THREADS, 1)
 {
     typedef element<type> E;
     const int turn = 2, together = 4;
+    meet_first(args.meeting);
     reduce_singles<type, op, 4>(args);
     for (uint64_t first = (uint64_t)blockIdx.x * THREADS * turn + threadIdx.x; first < args.vectors;
          first += (uint64_t)gridDim.x * THREADS * turn) {
@@ -70,9 +81,9 @@ __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll
         for (int t = 0; t < turn; t++)
             if (first + t * THREADS < args.vectors)
-                vector_store(args.dst + (first + t * THREADS) * 16,
-                             vector_end<type, op>(acc[t], args));
+                result_store(args, (first + t * THREADS) * 16, vector_end<type, op>(acc[t], args));
     }
+    end(args);
 }
 
 extern "C" const void *cecl_reduce_any_kernel(ceclDataType_t type, ceclRedOp_t op)

@@ -1,4 +1,5 @@
 /* The kernels of small collectives; how they meet is told in small.h. */
+#include "sm/meeting.cuh"
 #include "sm/reduce.cuh"
 #include "sm/small_args.h"
 
@@ -22,13 +23,6 @@ DEVICE void line_load(const unsigned char *at, uint64_t words[2])
                  : "=l"(words[0]), "=l"(words[1])
                  : "l"(at)
                  : "memory");
-}
-
-DEVICE uint32_t word_load(const uint32_t *word)
-{
-    uint32_t value;
-    asm volatile("ld.volatile.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
-    return value;
 }
 
 DEVICE uint64_t now_ns(void)
@@ -163,15 +157,26 @@ DEVICE bool send_all(const cecl_small_args &args, uint64_t first, uint64_t step,
             send(args, peer, i, v);
         }
     }
+    if (args.meeting.does != 0 && blockIdx.x == 0)
+        meet_tell(args.meeting, args.meeting.first, THREADS);
     renew(args, vectors);
     return true;
 }
 
-template <int type, int op>
-__global__ void __launch_bounds__(THREADS)
-    small_reduce(const __grid_constant__ cecl_small_args args)
+/* All threads of the grid, however it went. */
+DEVICE void leave(const cecl_small_args &args)
+{
+    if (!meets_last(args.meeting))
+        return;
+    __syncthreads();
+    if (threadIdx.x < 32)
+        meet_last(args.meeting);
+}
+
+template <int type, int op> DEVICE void reduce_slots(const cecl_small_args &args)
 {
     typedef element<type> E;
+    const unsigned char *mine = args.send + (uint64_t)args.rank * args.send_stride;
     const uint64_t step = (uint64_t)gridDim.x * THREADS, vectors = (args.bytes + 15) / 16;
     const uint64_t thread = (uint64_t)blockIdx.x * THREADS + threadIdx.x;
     cecl_reduce_args ends; /* of which only this is read */
@@ -180,7 +185,7 @@ __global__ void __launch_bounds__(THREADS)
     if (!send_all(args, thread, step, vectors))
         return;
     for (uint64_t i = thread; i < vectors; i += step) {
-        const vector own = block_load(args.send, i, args.bytes);
+        const vector own = block_load(mine, i, args.bytes);
         typename E::acc acc[E::per];
         for (int first = 0; first < args.nranks; first += TOGETHER) {
             vector v[TOGETHER];
@@ -200,9 +205,16 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
+template <int type, int op>
+__global__ void __launch_bounds__(THREADS)
+    small_reduce(const __grid_constant__ cecl_small_args args)
+{
+    reduce_slots<type, op>(args);
+    leave(args);
+}
+
 /* A thread reads vector i of all blocks before it writes vector i of any: so it may be in place. */
-static __global__ void __launch_bounds__(THREADS)
-    small_move(const __grid_constant__ cecl_small_args args)
+DEVICE void move_slots(const cecl_small_args &args)
 {
     const uint64_t step = (uint64_t)gridDim.x * THREADS, vectors = (args.bytes + 15) / 16;
     const uint64_t thread = (uint64_t)blockIdx.x * THREADS + threadIdx.x;
@@ -225,6 +237,13 @@ static __global__ void __launch_bounds__(THREADS)
                                 v[k]);
         }
     }
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    small_move(const __grid_constant__ cecl_small_args args)
+{
+    move_slots(args);
+    leave(args);
 }
 
 extern "C" const void *cecl_small_reduce_kernel(ceclDataType_t type, ceclRedOp_t op)

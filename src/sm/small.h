@@ -1,5 +1,5 @@
-/* Small collectives by one kernel on each rank: an all-reduce, an all-gather or an all-to-all of so
- * few bytes that the exchange of flags around copies would take longer than the bytes.
+/* Small collectives by one kernel on each rank: an all-reduce, a reduce-scatter, an all-gather or an
+ * all-to-all of so few bytes that the exchange of flags around copies would take longer than the bytes.
  *
  * A leaf, as reductions are: it knows pointers, ranks as numbers, and no communicator.
  *
@@ -29,13 +29,18 @@ extern "C" {
 
 #define CECL_SMALL_RANKS_MAX 16
 
-enum cecl_small_kind { CECL_SMALL_ALL_REDUCE, CECL_SMALL_ALL_GATHER, CECL_SMALL_ALL_TO_ALL };
+enum cecl_small_kind {
+    CECL_SMALL_ALL_REDUCE,
+    CECL_SMALL_REDUCE_SCATTER,
+    CECL_SMALL_ALL_GATHER,
+    CECL_SMALL_ALL_TO_ALL
+};
 
 struct cecl_small {
     enum cecl_small_kind kind;
     int rank, nranks; /* 2 .. CECL_SMALL_RANKS_MAX */
-    /* As in ceclAllReduce, ceclAllGather, ceclAlltoAll: in place or apart; any alignment, but an
-     * all-reduce's to its elements. */
+    /* As in ceclAllReduce, ceclReduceScatter, ceclAllGather, ceclAlltoAll: in place or apart; any
+     * alignment, but a reduction's to its elements. */
     const void *send;
     void *recv;
     uint64_t bytes; /* of an all-reduce all, else of one block; 1 .. slot_bytes */
@@ -51,6 +56,9 @@ struct cecl_small {
     uint32_t *late;      /* a word here: becomes 1 where a wait ended, and recv is undefined */
     uint64_t timeout_ns; /* of a wait, by the GPU's timer; 0: none but `end` */
     uint32_t max_sms;    /* 0: by measurement; equal on all ranks */
+    /* Of this the kernel does CECL_MEET_SIGNAL_FIRST, when it has sent its data, and without order:
+     * to be seen by who looks on; and CECL_MEET_DONE. NULL: neither. */
+    const struct cecl_meeting *meeting;
 };
 
 /* Memory that each rank has for its slots. */

@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-#define CECL_SMALL_THREADS 256
+#define CECL_SMALL_THREADS 512
 
 struct cecl_small_args {
     const unsigned char *send;
@@ -22,6 +22,7 @@ struct cecl_small_args {
     uint64_t timeout_ns;
     int rank, nranks;
     uint32_t epoch;
+    struct cecl_meeting meeting;
     uint32_t divisor; /* 0: not divided */
     float inverse;    /* 1 / divisor where that is exact, else 0 */
 };

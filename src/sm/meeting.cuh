@@ -1,0 +1,107 @@
+/* What kernels do at a meeting: see meeting.h. */
+#ifndef CECL_SM_MEETING_CUH
+#define CECL_SM_MEETING_CUH
+
+#include "sm/meeting.h"
+#include "sm/number.cuh"
+
+DEVICE uint32_t word_load(const uint32_t *word)
+{
+    uint32_t value;
+    asm volatile("ld.volatile.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+    return value;
+}
+
+DEVICE uint32_t word_acquire(const uint32_t *word)
+{
+    uint32_t value;
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+    return value;
+}
+
+DEVICE void word_release(uint32_t *word, uint32_t value)
+{
+    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+}
+
+/* One more; what it was before. */
+DEVICE uint32_t word_count(uint32_t *word)
+{
+    uint32_t before;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;"
+                 : "=r"(before)
+                 : "l"(word)
+                 : "memory");
+    return before;
+}
+
+DEVICE uint32_t *meet_word(const cecl_meeting &m, uint32_t i)
+{
+    return (uint32_t *)((char *)m.word + (m.rank + i) % m.nranks * m.apart);
+}
+
+/* Tells peers how far this rank is, without order: it means nothing for what was written before. */
+DEVICE void meet_tell(const cecl_meeting &m, uint32_t value, uint32_t threads)
+{
+    for (uint32_t i = 1 + threadIdx.x; i < m.nranks; i += threads)
+        asm volatile("st.volatile.global.u32 [%0], %1;" ::"l"(meet_word(m, i)), "r"(value)
+                     : "memory");
+}
+
+/* Threads [0, threads) of a block, one for each peer. */
+DEVICE void meet_signal(const cecl_meeting &m, uint32_t value, uint32_t threads)
+{
+    if (word_load(m.ended) != 0)
+        return;
+    for (uint32_t i = 1 + threadIdx.x; i < m.nranks; i += threads)
+        word_release(meet_word(m, i), value);
+}
+
+DEVICE void meet_wait(const cecl_meeting &m, uint32_t value, uint32_t threads)
+{
+    for (uint32_t i = 1 + threadIdx.x; i < m.nranks; i += threads)
+        while ((int32_t)(word_acquire(m.row + (m.rank + i) % m.nranks) - value) < 0)
+            ;
+}
+
+/* All threads of every block: before the work. */
+DEVICE void meet_first(const cecl_meeting &m)
+{
+    if ((m.does & (CECL_MEET_SIGNAL_FIRST | CECL_MEET_WAIT_FIRST)) == 0)
+        return;
+    if ((m.does & CECL_MEET_SIGNAL_FIRST) && blockIdx.x == 0)
+        meet_signal(m, m.first, blockDim.x);
+    if (m.does & CECL_MEET_WAIT_FIRST)
+        meet_wait(m, m.first, blockDim.x);
+    __syncthreads();
+}
+
+DEVICE bool meets_last(const cecl_meeting &m)
+{
+    return (m.does & (CECL_MEET_SIGNAL_LAST | CECL_MEET_WAIT_LAST | CECL_MEET_DONE)) != 0;
+}
+
+/* The first warp of every block, if meets_last, once all threads of the block have done their work
+ * and met. */
+DEVICE void meet_last(const cecl_meeting &m)
+{
+    uint32_t before = gridDim.x - 1;
+    if (gridDim.x > 1) {
+        if (threadIdx.x == 0)
+            before = word_count(m.leaving);
+        before = __shfl_sync(0xffffffffu, before, 0);
+    }
+    if (before != gridDim.x - 1)
+        return;
+    if (gridDim.x > 1 && threadIdx.x == 0)
+        *m.leaving = 0;
+    if (m.does & CECL_MEET_SIGNAL_LAST)
+        meet_signal(m, m.last, 32);
+    if (m.does & CECL_MEET_WAIT_LAST)
+        meet_wait(m, m.last, 32);
+    __syncwarp();
+    if ((m.does & CECL_MEET_DONE) && threadIdx.x == 0)
+        word_release(m.done, m.done_value);
+}
+
+#endif
