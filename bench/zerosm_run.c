@@ -18,8 +18,8 @@
 
 /* Odd: in place an all-to-all's result is the next one's input, and two of them undo each other. */
 #define CALLS 3
-#define AFTERWARDS_MS 5000         /* for what did not end while SMs were held */
-#define SEGMENT_ROOM (1 << 20)     /* for flags and their values, besides staging and buffers */
+#define AFTERWARDS_MS 5000      /* for what did not end while SMs were held */
+#define SEGMENT_ROOM (17 << 20) /* for flags, their values and slots, besides staging and buffers */
 #define COLLECTIVE_TIMEOUT "10000" /* ms: longer than SMs are held, so that it ends only a hang */
 
 /* A case in progress; [g]: of GPU g, which is rank g. */

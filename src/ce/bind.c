@@ -20,6 +20,8 @@ void cecl_bound_free(struct cecl_bound *bound)
     free(bound->rows);
     free(bound->reductions);
     free(bound->sources);
+    free(bound->meetings);
+    free(bound->also);
     free(bound);
 }
 
@@ -56,8 +58,11 @@ static struct cecl_bound *bound_new(const struct cecl_plan *plan, uint32_t nrequ
     bound->rows = calloc(nrows + 1, sizeof(*bound->rows));
     bound->reductions = calloc(plan->nreductions + 1, sizeof(*bound->reductions));
     bound->sources = calloc(plan->nsources + 1, sizeof(*bound->sources));
-    if (bound->reductions && bound->sources && bound->rows && bound->requests && bound->pieces &&
-        bound->ops && bound->batch.dst && bound->batch.src && bound->batch.bytes)
+    bound->meetings = calloc(plan->nreductions + 1, sizeof(*bound->meetings));
+    bound->also = calloc(plan->ncopies + 1, sizeof(*bound->also));
+    if (bound->also && bound->meetings && bound->reductions && bound->sources && bound->rows &&
+        bound->requests && bound->pieces && bound->ops && bound->batch.dst && bound->batch.src &&
+        bound->batch.bytes)
         return bound;
     cecl_bound_free(bound);
     return NULL;
@@ -72,7 +77,8 @@ static uint32_t next_of(const struct cecl_bound *bound, enum cecl_piece_kind kin
     case CECL_PIECE_REDUCTIONS: return bound->nreductions;
     case CECL_PIECE_COPIES:
     case CECL_PIECE_FLAGS: return bound->ncopies;
-    case CECL_PIECE_AFTER: break;
+    case CECL_PIECE_AFTER:
+    case CECL_PIECE_SMALL: break;
     }
     return 0;
 }
@@ -217,6 +223,7 @@ static ceclResult_t bind_reductions(const struct cecl_engine *engine, const stru
 {
     struct cecl_piece *piece = new_piece(bound, CECL_PIECE_REDUCTIONS, step->lane);
     piece->count = step->count;
+    piece->flags = step->lane;
     for (uint32_t i = 0; i < step->count; i++)
         CECL_TRY(bind_reduction(engine, plan, &plan->reductions[step->first + i], bound));
     return ceclSuccess;
@@ -252,25 +259,107 @@ static ceclResult_t bind_step(const struct cecl_engine *engine, const struct cec
     return ceclSuccess;
 }
 
+/* Copies of a result, which its kernel makes. */
+static ceclResult_t bind_also(const struct cecl_engine *engine, const struct cecl_plan *plan,
+                              const struct cecl_step *step, struct cecl_reduction *reduction,
+                              struct cecl_bound *bound)
+{
+    char *address;
+    reduction->also = &bound->also[bound->nalso];
+    reduction->nalso = step->count;
+    for (uint32_t i = 0; i < step->count; i++) {
+        CECL_TRY(address_of(engine, bound, &plan->copies[step->first + i].dst, &address));
+        bound->also[bound->nalso++] = address;
+    }
+    return ceclSuccess;
+}
+
+/* A kernel that takes over the flags around its reduction. */
+static ceclResult_t bind_fused(const struct cecl_engine *engine, const struct cecl_plan *plan,
+                               const struct cecl_fused *fused, const struct cecl_step *first,
+                               struct cecl_bound *bound)
+{
+    const struct cecl_step *step = first + fused->at;
+    struct cecl_meeting *meeting = &bound->meetings[bound->nreductions];
+    *meeting = (struct cecl_meeting){
+        .does = fused->does,
+        .first = fused->first,
+        .last = fused->last,
+        .rank = (uint32_t)engine->rank,
+        .nranks = (uint32_t)engine->nranks,
+        .row = cecl_engine_flag(engine, engine->rank, 0, step->lane),
+        .word = cecl_engine_flag(engine, 0, engine->rank, step->lane),
+        .apart = engine->pool->slice,
+        .ended = cecl_pads_ended(engine),
+        .leaving = cecl_pads_leaving(engine, step->lane),
+        .done = engine->done,
+    };
+    struct cecl_reduction *reduction = &bound->reductions[bound->nreductions];
+    CECL_TRY(bind_reductions(engine, plan, step, bound));
+    reduction->meeting = meeting;
+    return fused->sends ? bind_also(engine, plan, step + 1, reduction, bound) : ceclSuccess;
+}
+
+/* Before a phase of the main lane that is far from the last mark. */
+static void mark(const struct cecl_engine *engine, const struct cecl_step *step, uint32_t *marked,
+                 struct cecl_bound *bound)
+{
+    if (step->kind != CECL_STEP_SIGNAL || step->lane != CECL_LANE_MAIN ||
+        step->phase <= *marked + PHASES_A_MARK)
+        return;
+    *marked = step->phase - 1;
+    add_op(bound, CECL_LANE_MAIN, CECL_LANE_MAIN, CECL_MEMOP_WRITE, engine->done, *marked);
+}
+
+/* The end of the call is told by its last kernel, if that can, or by the stream. */
+static void bind_end(const struct cecl_engine *engine, struct cecl_bound *bound)
+{
+    const struct cecl_piece *last = bound->npieces > 0 ? &bound->pieces[bound->npieces - 1] : NULL;
+    struct cecl_meeting *meeting =
+        bound->nreductions > 0 ? &bound->meetings[bound->nreductions - 1] : NULL;
+    if (last && last->kind == CECL_PIECE_REDUCTIONS && last->lane == CECL_LANE_MAIN &&
+        meeting->nranks != 0) {
+        meeting->does |= CECL_MEET_DONE;
+        meeting->done_value = bound->advance;
+        return;
+    }
+    add_op(bound, CECL_LANE_MAIN, CECL_LANE_MAIN, CECL_MEMOP_WRITE, engine->done, bound->advance);
+}
+
 static ceclResult_t bind_steps(const struct cecl_engine *engine, const struct cecl_plan *plan,
                                struct cecl_bound *bound)
 {
+    struct cecl_fused fused;
     uint32_t marked = 0;
-    for (uint32_t i = 0; i < plan->nsteps; i++) {
+    for (uint32_t i = 0; i < plan->nsteps;) {
         const struct cecl_step *step = &plan->steps[i];
-        if (step->kind == CECL_STEP_SIGNAL && step->lane == CECL_LANE_MAIN &&
-            step->phase > marked + PHASES_A_MARK) {
-            marked = step->phase - 1;
-            add_op(bound, CECL_LANE_MAIN, CECL_LANE_MAIN, CECL_MEMOP_WRITE, engine->done, marked);
+        mark(engine, step, &marked, bound);
+        if (engine->dev->meets && cecl_fuse(plan, i, &fused)) {
+            CECL_TRY(bind_fused(engine, plan, &fused, step, bound));
+            i += fused.count;
+        } else {
+            CECL_TRY(bind_step(engine, plan, step, bound));
+            i++;
         }
-        CECL_TRY(bind_step(engine, plan, step, bound));
     }
+    return ceclSuccess;
+}
+
+static ceclResult_t bind_plan(const struct cecl_engine *engine, const struct cecl_plan *plan,
+                              struct cecl_bound *bound)
+{
+    bound->is_small = !plan->parts && plan->call.small;
     /* A call without phases (one rank) still counts, so that its end can be seen. */
     bound->advance = plan->phases > 0 ? plan->phases : plan->nsteps > 0;
     bound->side_advance = plan->side_phases;
+    if (bound->is_small && engine->dev->meets) {
+        new_piece(bound, CECL_PIECE_SMALL, CECL_LANE_MAIN);
+        cecl_bind_small(engine, plan, bound);
+        return ceclSuccess;
+    }
+    CECL_TRY(bind_steps(engine, plan, bound));
     if (bound->advance > 0)
-        add_op(bound, CECL_LANE_MAIN, CECL_LANE_MAIN, CECL_MEMOP_WRITE, engine->done,
-               bound->advance);
+        bind_end(engine, bound);
     return ceclSuccess;
 }
 
@@ -308,7 +397,7 @@ static size_t set_of(const struct cecl_request *requests, uint32_t count, int nr
         h ^= (uint64_t)(uintptr_t)request->send + (h >> 31);
         h *= 0xbf58476d1ce4e5b9u;
         h ^= request->bytes * 4 + (uint64_t)request->op + (request->shape.width << 40) +
-             ((uint64_t)request->choice.sm_policy << 34) +
+             ((uint64_t)request->turn << 30) + ((uint64_t)request->choice.sm_policy << 34) +
              ((uint64_t)request->choice.direction << 36);
         h *= 0x94d049bb133111ebu;
         const size_t words = words_of(request, nranks);
@@ -328,8 +417,8 @@ static bool is_for(const struct cecl_bound *bound, const struct cecl_request *re
         if (a->op != b->op || a->send != b->send || a->recv != b->recv || a->bytes != b->bytes ||
             a->choice.sm_policy != b->choice.sm_policy ||
             a->choice.direction != b->choice.direction || a->choice.max_sms != b->choice.max_sms ||
-            a->type != b->type || a->red_op != b->red_op || a->root != b->root ||
-            !a->layout != !b->layout || a->shape.width != b->shape.width)
+            a->type != b->type || a->turn != b->turn || a->red_op != b->red_op ||
+            a->root != b->root || !a->layout != !b->layout || a->shape.width != b->shape.width)
             return false;
         if (a->shape.width && memcmp(&a->shape, &b->shape, sizeof(a->shape)) != 0)
             return false;
@@ -429,7 +518,7 @@ ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_requ
         return cecl_fail(ceclOutOfMemory, "no host memory for a plan of %u calls", count);
     }
     bound->generation = engine->pool->generation;
-    ceclResult_t result = bind_steps(engine, plan, bound);
+    ceclResult_t result = bind_plan(engine, plan, bound);
     if (result == ceclSuccess)
         result = make_side(engine, plan);
     if (result == ceclSuccess)

@@ -13,12 +13,13 @@ enum cecl_piece_kind {
     /* copies of the value of `phase`: their source is known when the call is issued */
     CECL_PIECE_FLAGS,
     CECL_PIECE_REDUCTIONS,
-    CECL_PIECE_AFTER /* its lane goes on after the other one */
+    CECL_PIECE_AFTER, /* its lane goes on after the other one */
+    CECL_PIECE_SMALL  /* bound->small */
 };
 struct cecl_piece {
     uint8_t kind;
     uint8_t lane;          /* where it is issued */
-    uint8_t flags;         /* MEMOPS, FLAGS: whose lane's flags these are */
+    uint8_t flags;         /* MEMOPS, FLAGS, REDUCTIONS: whose lane's flags these are */
     uint32_t first, count; /* in ops, rows, reductions, or batch */
     uint32_t phase;        /* FLAGS */
 };
@@ -39,14 +40,41 @@ struct cecl_bound {
     struct cecl_row_copy *rows; /* and all of rows */
     struct cecl_reduction *reductions;
     const void **sources; /* of reductions */
+    /* [nreductions] those that some of them have; values: phases, as of ops */
+    struct cecl_meeting *meetings;
+    void **also; /* where reductions write, too */
+    uint32_t nalso;
+    bool is_small; /* its slots take turns; on a device that meets, it is `small` */
+    struct cecl_small small;
+    struct cecl_meeting small_meeting;
     ceclExplanation_t explanation;
 };
 
 void cecl_bound_free(struct cecl_bound *bound); /* NULL has no effect */
 
+/* bind_small.c: fills in bound->small, of its only request. */
+void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *plan,
+                     struct cecl_bound *bound);
+
 /* Words of kernels: how many bytes, and zeroed before any rank may write one. */
 uint64_t cecl_pads_bytes(int nranks);
 ceclResult_t cecl_pads_clear(const struct cecl_engine *engine);
+
+/* Where kernels of a lane count their blocks: see struct cecl_meeting. */
+uint32_t *cecl_pads_leaving(const struct cecl_engine *engine, int lane);
+/* The word that is not 0 once the communicator has failed. */
+uint32_t *cecl_pads_ended(const struct cecl_engine *engine);
+
+/* fuse.c: steps that one kernel does: a reduction, and signals and waits for all peers around it. */
+struct cecl_fused {
+    uint32_t count;       /* of steps, the first one included */
+    uint32_t at;          /* which of them is the reduction, */
+    bool sends;           /* and whether the next one is copies of its result */
+    uint32_t does;        /* of CECL_MEET_... */
+    uint32_t first, last; /* phases */
+};
+/* What begins at step `at` of the plan; false: nothing of the kind. */
+bool cecl_fuse(const struct cecl_plan *plan, uint32_t at, struct cecl_fused *fused);
 
 /* The word at rank `holder` that a lane of rank `writer` writes. */
 uint32_t *cecl_engine_flag(const struct cecl_engine *engine, int holder, int writer, int lane);

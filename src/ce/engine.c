@@ -13,6 +13,8 @@
 /* A quarter of the flags' cycle: half of it counts as later, half as earlier. */
 #define QUARTER 0x4000u
 
+#define SLOT_ALIGN 512u
+
 uint32_t *cecl_engine_flag(const struct cecl_engine *engine, int holder, int writer, int lane)
 {
     return (uint32_t *)cecl_pool_at(engine->pool, holder, engine->flags_offset) +
@@ -109,6 +111,21 @@ static ceclResult_t begin_side_flags(struct cecl_engine *engine)
         (size_t)engine->nranks, cecl_flag_value(FIRST_EPOCH));
 }
 
+static uint64_t slots_bytes(const struct cecl_engine *engine)
+{
+    return 2 * (uint64_t)engine->nranks * CECL_SLOT_FACTOR * engine->slot_bytes;
+}
+
+/* No line of a slot holds the flag of any call yet. */
+static ceclResult_t clear_slots(const struct cecl_engine *engine)
+{
+    char *staging = cecl_pool_at(engine->pool, engine->rank, engine->staging_offset);
+    return engine->slot_bytes == 0
+               ? ceclSuccess
+               : engine->dev->ops->mem_set(engine->dev, staging + engine->slots_offset, 0,
+                                           (size_t)slots_bytes(engine));
+}
+
 /* Collective. Zero flags on every rank before any rank may write one. */
 static ceclResult_t clear_flags(struct cecl_engine *engine)
 {
@@ -121,7 +138,9 @@ static ceclResult_t clear_flags(struct cecl_engine *engine)
     if (result == ceclSuccess)
         result = cecl_pads_clear(engine);
     if (result == ceclSuccess)
-        result = dev->ops->words_alloc(dev, 1, &engine->done);
+        result = clear_slots(engine);
+    if (result == ceclSuccess)
+        result = dev->ops->words_alloc(dev, 2, &engine->done); /* and `late` */
     if (result == ceclSuccess &&
         !(engine->row = malloc((size_t)engine->nranks * sizeof(*engine->row))))
         result = cecl_fail(ceclOutOfMemory, "no host memory for %d flags", engine->nranks);
@@ -129,13 +148,16 @@ static ceclResult_t clear_flags(struct cecl_engine *engine)
 }
 
 ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool,
-                              uint64_t staging_bytes, int way)
+                              uint64_t staging_bytes, uint64_t slot_bytes, int way)
 {
+    const uint64_t before = (staging_bytes + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN;
     *engine = (struct cecl_engine){.dev = pool->dev,
                                    .pool = pool,
                                    .rank = pool->rank,
                                    .nranks = pool->nranks,
                                    .staging_bytes = staging_bytes,
+                                   .slots_offset = before,
+                                   .slot_bytes = slot_bytes,
                                    .epoch = FIRST_EPOCH,
                                    .side_epoch = FIRST_EPOCH};
     CECL_TRY(cecl_pool_alloc_kept(pool, CECL_LANES * (uint64_t)pool->nranks * sizeof(uint32_t),
@@ -143,7 +165,7 @@ ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool
     CECL_TRY(cecl_pool_alloc_kept(pool, CECL_LANES * CECL_FLAG_VALUES * sizeof(uint32_t),
                                   &engine->values_offset));
     CECL_TRY(cecl_pool_alloc_kept(pool, cecl_pads_bytes(pool->nranks), &engine->pads_offset));
-    CECL_TRY(cecl_pool_alloc_kept(pool, staging_bytes, &engine->staging_offset));
+    CECL_TRY(cecl_pool_alloc_kept(pool, before + slots_bytes(engine), &engine->staging_offset));
     CECL_TRY(clear_flags(engine));
     CECL_TRY(choose_way(engine, way));
     atomic_store(&engine->target, engine->epoch);

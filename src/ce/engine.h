@@ -35,6 +35,7 @@ struct cecl_request {
     struct cecl_shape shape;
     struct cecl_choice choice;
     uint8_t type, red_op; /* of a reduction */
+    uint8_t turn;         /* of a small call, + 1; 0: it is none */
     int root;             /* of a reduce */
 };
 
@@ -52,13 +53,16 @@ struct cecl_engine {
     uint64_t values_offset; /* of every value a flag can have, in order, for each lane: what COPY
                              * sends from */
     uint64_t staging_offset, staging_bytes;
-    uint64_t pads_offset;    /* words of kernels (ceclDeviceComm_t): see pads.c */
-    ceclStream_t side;       /* the side lane's stream, once a plan has wanted one */
-    uint32_t epoch;          /* of the main lane's flags once every call so far is done */
-    uint32_t side_epoch;     /* of the side lane's */
+    uint64_t slots_offset, slot_bytes; /* of small calls, behind staging's first byte; 0: none */
+    uint32_t small_calls;              /* so far, cyclically: their turns, and their epochs */
+    uint64_t pads_offset;              /* words of kernels (ceclDeviceComm_t): see pads.c */
+    ceclStream_t side;                 /* the side lane's stream, once a plan has wanted one */
+    uint32_t epoch;                    /* of the main lane's flags once every call so far is done */
+    uint32_t side_epoch;               /* of the side lane's */
     _Atomic uint32_t target; /* epoch once all that is enqueued or being enqueued is done */
     _Atomic uint32_t side_target;
-    uint32_t *done; /* host-visible word: epoch up to which this rank's stream has come */
+    uint32_t *done; /* host-visible word: epoch up to which this rank's stream has come; behind it
+                     * one that a small call's kernel sets where it was let go */
     _Atomic uint32_t releases; /* so far */
     bool used;                 /* last_stream is meaningful */
     uint64_t last_stream;      /* id of the stream of the last call: another one must wait for it */
@@ -71,11 +75,11 @@ struct cecl_engine {
     uint64_t plans_made;              /* cache misses: a test sees that repeated calls make none */
 };
 
-/* Collective. Takes flags and staging from the pool and finds how flags travel (`way`: CECL_FLAGS's
+/* Collective. Takes flags, staging and slots (slot_bytes: a multiple of 512) from the pool and finds how flags travel (`way`: CECL_FLAGS's
  * value, 0 auto, 1 write,
  * 2 copy). A zeroed or failed engine may be closed. */
 ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool,
-                              uint64_t staging_bytes, int way);
+                              uint64_t staging_bytes, uint64_t slot_bytes, int way);
 
 /* Local. No work may be pending. */
 void cecl_engine_close(struct cecl_engine *engine);
@@ -92,6 +96,12 @@ void cecl_engine_refresh(const struct cecl_engine *engine, struct cecl_bound *bo
 ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_request *requests,
                               uint32_t count, const struct cecl_plan *plan,
                               struct cecl_bound **bound);
+
+/* The turn of the next small call. */
+static inline uint8_t cecl_engine_turn(const struct cecl_engine *engine)
+{
+    return (engine->small_calls + 1) & 1;
+}
 
 /* Enqueues a bound plan. Never waits, but where the driver's queue is full. After a failure
  * *started tells whether something of it may be enqueued: peers then wait for what will not come,

@@ -16,6 +16,8 @@ static void explain_reduction(struct cecl_plan *plan)
         snprintf(plan->path, sizeof(plan->path), "nothing to do");
     else if (call->nranks == 1)
         snprintf(plan->path, sizeof(plan->path), "local copy by a kernel");
+    else if (call->peers_read && call->sms_send)
+        snprintf(plan->path, sizeof(plan->path), "SMs read at the peers and write to all");
     else if (call->peers_read && call->op != ceclOpReduce)
         snprintf(plan->path, sizeof(plan->path), "SMs read at the peers%s", then);
     else if (plan->copies && plan->ncopies > 0 && plan->nreductions == 1 && plan->phases == 2 &&
@@ -27,6 +29,17 @@ static void explain_reduction(struct cecl_plan *plan)
     snprintf(plan->reason, sizeof(plan->reason),
              plan->nreductions > 0 ? "arithmetic needs SMs: as few as ceclConfig_t.maxSms says"
                                    : "zero SM: this rank has nothing to reduce");
+}
+
+static void explain_small(struct cecl_plan *plan)
+{
+    snprintf(plan->path, sizeof(plan->path), "small, one exchange through slots");
+    snprintf(
+        plan->reason, sizeof(plan->reason), "%s",
+        cecl_op_reduces(plan->call.op)
+            ? "arithmetic needs SMs: one kernel sends, waits and reduces"
+            : "CECL_SM_ALLOW: one kernel sends, waits and takes what came, which needs SMs and "
+              "is faster");
 }
 
 static void explain_path(struct cecl_plan *plan)
@@ -132,7 +145,9 @@ ceclResult_t cecl_lower(const struct cecl_call *call, struct cecl_plan *plan)
     ceclResult_t result = ceclSuccess;
 
     cecl_plan_init(plan, call);
-    if (call->op == ceclOpAllGather)
+    if (call->small)
+        cecl_lower_small(call, plan);
+    else if (call->op == ceclOpAllGather)
         cecl_lower_all_gather(call, plan);
     else if (cecl_op_reduces(call->op))
         result = cecl_lower_reduction(call, plan);
@@ -145,7 +160,9 @@ ceclResult_t cecl_lower(const struct cecl_call *call, struct cecl_plan *plan)
         return result;
     }
     CECL_TRY(cecl_plan_finish(plan));
-    if (cecl_op_reduces(call->op))
+    if (call->small)
+        explain_small(plan);
+    else if (cecl_op_reduces(call->op))
         explain_reduction(plan);
     else
         explain_path(plan);
@@ -220,8 +237,10 @@ ceclResult_t cecl_lower_group(struct cecl_call *calls, uint32_t ncalls, struct c
                          ncalls);
     ceclResult_t result = ceclSuccess;
     share_staging(calls, ncalls);
-    for (uint32_t i = 0; i < ncalls; i++)
+    for (uint32_t i = 0; i < ncalls; i++) {
         calls[i].side_copy = false; /* batches are merged, lanes are not */
+        calls[i].small = false;     /* what has a kernel to itself is alone */
+    }
     for (uint32_t i = 0; i < ncalls && result == ceclSuccess; i++)
         result = cecl_lower(&calls[i], &plans[i]);
     if (result == ceclSuccess)

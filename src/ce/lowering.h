@@ -11,6 +11,7 @@ ceclResult_t cecl_lower_all_to_all(const struct cecl_call *call, struct cecl_pla
 ceclResult_t cecl_lower_variable(const struct cecl_call *call, struct cecl_plan *plan);
 void cecl_lower_broadcast(const struct cecl_call *call, struct cecl_plan *plan);
 
+void cecl_lower_small(const struct cecl_call *call, struct cecl_plan *plan);
 ceclResult_t cecl_lower_reduction(const struct cecl_call *call, struct cecl_plan *plan);
 
 static inline struct cecl_place cecl_place_at(enum cecl_window window, int rank, uint64_t offset)

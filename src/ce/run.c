@@ -18,10 +18,10 @@ static ceclResult_t follow_last_call(struct cecl_engine *engine, ceclStream_t wo
     return ceclSuccess;
 }
 
-/* Where the flags of a piece stand before the call. */
-static uint32_t epoch_of(const struct cecl_engine *engine, const struct cecl_piece *piece)
+/* Where the flags of a lane stand before the call. */
+static uint32_t epoch_of(const struct cecl_engine *engine, int lane)
 {
-    return piece->flags == CECL_LANE_MAIN ? engine->epoch : engine->side_epoch;
+    return lane == CECL_LANE_MAIN ? engine->epoch : engine->side_epoch;
 }
 
 static ceclResult_t issue_memops(struct cecl_engine *engine, const struct cecl_bound *bound,
@@ -29,7 +29,7 @@ static ceclResult_t issue_memops(struct cecl_engine *engine, const struct cecl_b
 {
     for (uint32_t i = 0; i < piece->count; i++) {
         const uint32_t at = piece->first + i;
-        const uint32_t epoch = epoch_of(engine, piece) + bound->ops[at].value;
+        const uint32_t epoch = epoch_of(engine, piece->flags) + bound->ops[at].value;
         engine->scratch[i] = bound->ops[at];
         engine->scratch[i].value =
             engine->scratch[i].addr == engine->done ? epoch : cecl_flag_value(epoch);
@@ -42,9 +42,39 @@ static ceclResult_t issue_flags(struct cecl_engine *engine, const struct cecl_pi
 {
     for (uint32_t i = 0; i < piece->count; i++)
         engine->sources[i] =
-            cecl_engine_value(engine, piece->flags, epoch_of(engine, piece) + piece->phase);
+            cecl_engine_value(engine, piece->flags, epoch_of(engine, piece->flags) + piece->phase);
     batch->src = engine->sources;
     return engine->dev->ops->copies(engine->dev, work, batch);
+}
+
+/* The values of a kernel's flags are known now. */
+static ceclResult_t issue_reduction(struct cecl_engine *engine, const struct cecl_piece *piece,
+                                    const struct cecl_bound *bound, uint32_t at, ceclStream_t work)
+{
+    struct cecl_reduction reduction = bound->reductions[at];
+    struct cecl_meeting meeting;
+    if (reduction.meeting) {
+        const uint32_t epoch = epoch_of(engine, piece->flags);
+        meeting = *reduction.meeting;
+        meeting.first = cecl_flag_value(epoch + meeting.first);
+        meeting.last = cecl_flag_value(epoch + meeting.last);
+        meeting.done_value += engine->epoch;
+        reduction.meeting = &meeting;
+    }
+    return engine->dev->ops->reduce(engine->dev, work, &reduction);
+}
+
+/* And so are its epoch and its flags of a small call. */
+static ceclResult_t issue_small(struct cecl_engine *engine, const struct cecl_bound *bound,
+                                ceclStream_t work)
+{
+    struct cecl_small small = bound->small;
+    struct cecl_meeting meeting = bound->small_meeting;
+    meeting.first = cecl_flag_value(engine->epoch + meeting.first);
+    meeting.done_value += engine->epoch;
+    small.epoch = engine->small_calls + 1;
+    small.meeting = &meeting;
+    return engine->dev->ops->small(engine->dev, work, &small);
 }
 
 static ceclResult_t issue_piece(struct cecl_engine *engine, const struct cecl_bound *bound,
@@ -63,8 +93,9 @@ static ceclResult_t issue_piece(struct cecl_engine *engine, const struct cecl_bo
         return ops->row_copies(engine->dev, work, bound->rows + piece->first, piece->count);
     case CECL_PIECE_REDUCTIONS:
         for (uint32_t i = 0; i < piece->count; i++)
-            CECL_TRY(ops->reduce(engine->dev, work, &bound->reductions[piece->first + i]));
+            CECL_TRY(issue_reduction(engine, piece, bound, piece->first + i, work));
         return ceclSuccess;
+    case CECL_PIECE_SMALL: return issue_small(engine, bound, work);
     case CECL_PIECE_AFTER:
         return ops->stream_after(engine->dev, work, on_main ? engine->side : main);
     }
@@ -107,6 +138,8 @@ ceclResult_t cecl_engine_run(struct cecl_engine *engine, const struct cecl_bound
     atomic_store(&engine->side_target, side_target);
     atomic_store(&engine->target, target);
     const ceclResult_t result = issue_pieces(engine, bound, work, started);
+    if (*started)
+        engine->small_calls += bound->is_small;
     if (result != ceclSuccess) {
         char words[CECL_MESSAGE_BYTES];
         cecl_keep_message(words);

@@ -65,29 +65,56 @@ static const struct row *row_of(const struct cecl_call *call)
  * Measured: docs/measurements.md, "Reductions". */
 static const struct {
     uint64_t one_shot;       /* an all-reduce of no more bytes: everyone reduces all */
+    uint64_t sms_send;       /* one of no more bytes: who reduces a block writes it to all */
     uint64_t chunks;         /* in so many, */
     uint64_t least, largest; /* of bytes in this range */
-    uint32_t reading_sms, staged_sms;
-} reductions = {256 << 10, 4, 1 << 20, 64 << 20, 8, 16};
+    uint32_t reading_sms, sending_sms, staged_sms;
+} reductions = {256 << 10, 32 << 20, 4, 1 << 20, 64 << 20, 8, 16, 16};
 
 static void tune_reduction(struct cecl_call *call, struct cecl_choice choice)
 {
     const uint64_t chunk = call->bytes / reductions.chunks;
-    const bool small = call->op == ceclOpAllReduce && call->total <= reductions.one_shot;
     call->chunk = chunk < reductions.least     ? reductions.least
                   : chunk > reductions.largest ? reductions.largest
                                                : chunk;
     call->one_shot = reductions.one_shot;
-    call->peers_read = call->peers_read && call->op != ceclOpReduce &&
-                       choice.direction != CECL_DIRECTION_PUSH &&
-                       (choice.direction == CECL_DIRECTION_PULL || !small);
+    call->peers_read =
+        call->peers_read && call->op != ceclOpReduce && choice.direction != CECL_DIRECTION_PUSH;
+    call->sms_send =
+        call->peers_read && call->op == ceclOpAllReduce && call->total <= reductions.sms_send;
     call->max_sms = choice.max_sms     ? choice.max_sms
+                    : call->sms_send   ? reductions.sending_sms
                     : call->peers_read ? reductions.reading_sms
                                        : reductions.staged_sms;
 }
 
+/* Calls of so few bytes to each peer that one kernel which writes to peers' slots takes less time than
+ * an exchange of flags around copies: docs/measurements.md, "Small calls by one kernel". */
+static const struct {
+    ceclOp_t op;
+    uint64_t max_bytes;
+} smalls[] = {
+    {ceclOpAllReduce, 256 << 10},
+    {ceclOpReduceScatter, 64 << 10},
+    {ceclOpAllGather, 64 << 10},
+    {ceclOpAlltoAll, 64 << 10},
+};
+
+static bool is_small(const struct cecl_call *call, struct cecl_choice choice)
+{
+    if (call->nranks < 2 || call->nranks > CECL_SMALL_RANKS || call->layout || call->shape.width ||
+        cecl_small_bytes(call) > call->slot_bytes || choice.direction != CECL_DIRECTION_AUTO ||
+        (choice.sm_policy != CECL_SM_ALLOW && !cecl_op_reduces(call->op)))
+        return false;
+    for (size_t i = 0; i < sizeof(smalls) / sizeof(smalls[0]); i++)
+        if (smalls[i].op == call->op)
+            return cecl_small_bytes(call) <= smalls[i].max_bytes;
+    return false;
+}
+
 void cecl_tune(struct cecl_call *call, struct cecl_choice choice)
 {
+    call->small = is_small(call, choice);
     if (cecl_op_reduces(call->op)) {
         tune_reduction(call, choice);
         return;

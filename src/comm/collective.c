@@ -137,7 +137,10 @@ static struct cecl_call call_of(ceclComm_t comm, const struct cecl_item *item)
                              .layout = item->layout,
                              .shape = item->shape,
                              .in_place = item->in_place,
-                             .staging_bytes = (uint64_t)comm->config.staging_bytes};
+                             .staging_bytes = (uint64_t)comm->config.staging_bytes,
+                             .turn = cecl_engine_turn(&comm->engine),
+                             .slots_offset = comm->engine.slots_offset,
+                             .slot_bytes = comm->engine.slot_bytes};
     if (cecl_op_reduces(item->op)) {
         call.total = item->send_bytes;
         call.element = (uint32_t)cecl_type_bytes(item->type);
@@ -244,6 +247,15 @@ static struct cecl_request request_of(const struct cecl_item *item)
                                  .root = item->root};
 }
 
+/* As in a request. Its plan is another one for each turn. */
+static uint8_t turn_of(ceclComm_t comm, const struct cecl_item *item)
+{
+    if (item->block > comm->engine.slot_bytes) /* what is small has small blocks */
+        return 0;
+    const struct cecl_call call = call_of(comm, item);
+    return call.small ? (uint8_t)(1 + call.turn) : 0;
+}
+
 /* Room for the requests of a group, which stays: a repeated group allocates nothing. */
 static struct cecl_request *request_room(ceclComm_t comm, uint32_t count)
 {
@@ -264,7 +276,8 @@ static ceclResult_t prepare(ceclComm_t comm, const struct cecl_item *items, uint
     if (count == 0)
         return ceclSuccess;
     if (count == 1) {
-        const struct cecl_request request = request_of(&items[0]);
+        struct cecl_request request = request_of(&items[0]);
+        request.turn = turn_of(comm, &items[0]);
         return find_plan(comm, items, 1, &request, bound);
     }
     struct cecl_request *requests = request_room(comm, count);

@@ -192,6 +192,15 @@ static ceclResult_t settle_sizes(ceclComm_t comm)
     return result;
 }
 
+/* Of small calls: what a kernel may send to a peer, where that is a small part of the pool. */
+static uint64_t slot_bytes(ceclComm_t comm)
+{
+    const uint64_t most = comm->dev->kind == CECL_KIND_HOST ? 4 << 10 : 256 << 10,
+                   all = 2 * CECL_SLOT_FACTOR * (uint64_t)comm->nranks * most;
+    const bool wanted = comm->nranks > 1 && comm->nranks <= CECL_SMALL_RANKS;
+    return wanted && all <= (uint64_t)comm->config.pool_bytes / 8 ? most : 0;
+}
+
 /* The stages after the introduction. */
 static ceclResult_t build(ceclComm_t comm, const struct hello *all)
 {
@@ -203,7 +212,7 @@ static ceclResult_t build(ceclComm_t comm, const struct hello *all)
     CECL_TRY(cecl_mesh_agree(comm->mesh, cecl_pool_open(&comm->pool, comm->dev, comm->mesh,
                                                         comm->rank, comm->nranks, &pool)));
     CECL_TRY(cecl_engine_open(&comm->engine, &comm->pool, (uint64_t)comm->config.staging_bytes,
-                              comm->config.flags));
+                              slot_bytes(comm), comm->config.flags));
     cecl_mesh_watch_processes(comm->mesh);
     const ceclResult_t result = cecl_mesh_agree(comm->mesh, cecl_watch_start(comm));
     /* The watchdog, which ended this wait, knows who has gone and why. */

@@ -135,13 +135,27 @@ struct cecl_call {
     uint8_t red_op;    /* ceclRedOp_t */
     int root;          /* of a reduce */
     bool peers_read;   /* SMs read inputs at the peers; before cecl_tune: whether they could */
+    bool sms_send;     /* and write what they reduced at the peers: an all-reduce */
     uint64_t chunk;    /* bytes of a block at a time, where it goes in chunks: cecl_tune */
     uint64_t one_shot; /* an all-reduce of no more bytes: everyone reduces all */
     uint32_t max_sms;  /* 0: by measurement */
+    /* Equal on all ranks: by one exchange through slots, which lie in the STAGING window behind all
+     * staging: [2 turns][nranks senders] of CECL_SLOT_FACTOR * slot_bytes. */
+    bool small;
+    uint8_t turn; /* 0 or 1: another one than that of the small call before */
+    uint64_t slots_offset, slot_bytes;
 };
+#define CECL_SMALL_RANKS 16 /* at most */
+#define CECL_SLOT_FACTOR 2  /* on a GPU data and flags alternate */
 static inline bool cecl_op_reduces(ceclOp_t op)
 {
     return op >= ceclOpReduceScatter;
+}
+
+/* What a small call sends to each peer. */
+static inline uint64_t cecl_small_bytes(const struct cecl_call *call)
+{
+    return call->op == ceclOpAllReduce ? call->total : call->bytes;
 }
 
 /* What rank r contributes to an all-gather, and where that lies in recvbuff. */

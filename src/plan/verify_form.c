@@ -103,8 +103,11 @@ static uint64_t staging_end(const struct cecl_plan *plan)
     uint64_t end = 0;
     for (uint32_t i = 0; i < cecl_plan_parts(plan); i++) {
         const struct cecl_call *call = cecl_plan_part(plan, i);
+        const uint64_t slots = 2 * (uint64_t)call->nranks * CECL_SLOT_FACTOR * call->slot_bytes;
         if (call->staging_offset + call->staging_bytes > end)
             end = call->staging_offset + call->staging_bytes;
+        if (call->small)
+            end = call->slots_offset + slots;
     }
     return end;
 }
@@ -265,7 +268,9 @@ static ceclResult_t check_calls(const struct verifier *v, int call, int rank)
         if (mine->op != zero->op || mine->bytes != zero->bytes ||
             (mine->in_place != zero->in_place && !cecl_is_variable(mine)) ||
             mine->staging_bytes != zero->staging_bytes ||
-            mine->staging_offset != zero->staging_offset)
+            mine->staging_offset != zero->staging_offset || mine->small != zero->small ||
+            mine->turn != zero->turn || mine->slots_offset != zero->slots_offset ||
+            mine->slot_bytes != zero->slot_bytes)
             return VERIFY_FAULT("ranks are in different calls");
         CECL_TRY(check_layout(mine, zero));
         CECL_TRY(check_shape(mine, zero));

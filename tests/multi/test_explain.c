@@ -73,19 +73,26 @@ static void all_to_all_is_zero_sm(void **state)
 
 static void local_copies_are_told_where_they_are_allowed(void **state)
 {
+    enum { LARGE = 70000 }; /* for a small call */
     (void)state;
     ceclConfig_t config = multi_config();
     config.smPolicy = CECL_SM_ALLOW;
     ceclComm_t lax = multi_comm(&config);
     char *recv = NULL, *send = NULL;
-    multi_ok(lax, ceclMemAlloc(lax, (void **)&recv, (size_t)multi_nranks * BLOCK));
-    multi_ok(lax, ceclMemAlloc(lax, (void **)&send, (size_t)multi_nranks * BLOCK));
-    const ceclExplanation_t e = explain(lax, ceclOpAlltoAll, send, recv, BLOCK);
+    multi_ok(lax, ceclMemAlloc(lax, (void **)&recv, (size_t)multi_nranks * LARGE));
+    multi_ok(lax, ceclMemAlloc(lax, (void **)&send, (size_t)multi_nranks * LARGE));
+    const ceclExplanation_t e = explain(lax, ceclOpAlltoAll, send, recv, LARGE);
     assert_int_equal(e.zeroSm, 0);
     assert_int_equal(e.localCopies, 1);
     assert_int_equal(e.copies, multi_nranks);
-    assert_int_equal(e.bytesSent, (size_t)multi_nranks * BLOCK);
+    assert_int_equal(e.bytesSent, (size_t)multi_nranks * LARGE);
     assert_non_null(strstr(e.reason, "needs an SM"));
+
+    const ceclExplanation_t small = explain(lax, ceclOpAlltoAll, send, recv, BLOCK);
+    assert_int_equal(small.zeroSm, 0);
+    assert_int_equal(small.barriers, 1);
+    assert_string_equal(small.path, "small, one exchange through slots");
+    assert_non_null(strstr(small.reason, "CECL_SM_ALLOW"));
     multi_ok(NULL, ceclCommDestroy(lax));
 }
 

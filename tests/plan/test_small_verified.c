@@ -1,108 +1,149 @@
-/* The protocol of small collectives (sm/small.h), as plans: what their kernel does, a line for a whole
- * block. One exchange a call, none before it, and slots that take turns by the call's number: enough
- * for sequences of any calls, where a single set of slots is not. */
+/* Small calls: one exchange a call, none before it, and slots that take turns from call to call. Enough
+ * for sequences of small calls and others on the same buffers, where slots that take no turns are not. */
 #include "plans.h"
 
-#define SLOT 64
-#define CALLS 5
+#define SLOT 512
+#define CALLS 6
+#define RANKS_MAX 16
 
-static struct cecl_place at(enum cecl_window window, int rank, uint64_t offset)
+static uint64_t next(uint64_t *x)
 {
-    return (struct cecl_place){
-        .window = (uint16_t)window, .rank = (uint16_t)rank, .offset = offset};
+    *x = *x * 6364136223846793005u + 1442695040888963407u;
+    return *x >> 33;
 }
 
-/* As slot_of in small.cu. */
-static struct cecl_place slot(const struct cecl_call *call, int number, int halves, int holder,
-                              int sender)
+static struct cecl_call reduction_of(ceclOp_t op, uint64_t n, bool in_place, uint64_t bytes)
 {
-    return at(CECL_WINDOW_STAGING, holder,
-              (uint64_t)(number % halves * call->nranks + sender) * SLOT);
+    struct cecl_call call = call_of(op, in_place, CECL_PUSH, bytes);
+    call.element = 1;
+    call.total = op == ceclOpAllReduce ? bytes : n * bytes;
+    if (op == ceclOpAllReduce)
+        call.bytes = (bytes + n - 1) / n;
+    call.chunk = call.bytes;
+    return call;
 }
 
-static uint64_t send_offset(const struct cecl_call *call, int peer)
+/* A small call, or another one; `turn` is the number of small calls so far. */
+static struct cecl_call draw(uint64_t *x, uint64_t n, bool small, uint8_t turn)
 {
-    if (call->op == ceclOpAlltoAll)
-        return (uint64_t)peer * call->bytes;
-    return call->op == ceclOpAllGather && call->in_place ? (uint64_t)call->rank * call->bytes : 0;
-}
-
-static void kernel(const struct cecl_call *call, int number, int halves, struct cecl_plan *plan)
-{
-    const bool reduces = call->op == ceclOpAllReduce;
-    const uint64_t bytes = reduces ? call->total : call->bytes;
-    const enum cecl_window input = call->in_place ? CECL_WINDOW_RECV : CECL_WINDOW_SEND;
-    const int me = call->rank;
-    struct cecl_place sources[16];
-
-    cecl_plan_init(plan, call);
-    for (int i = 1; i < call->nranks; i++) {
-        const int peer = (me + i) % call->nranks;
-        cecl_plan_copy(plan, slot(call, number, halves, peer, me),
-                       at(input, me, send_offset(call, peer)), bytes);
+    static const ceclOp_t ops[] = {ceclOpAllReduce, ceclOpReduceScatter, ceclOpAllGather,
+                                   ceclOpAlltoAll};
+    const ceclOp_t op = ops[next(x) % 4];
+    const bool in_place = next(x) % 2;
+    const uint64_t bytes = 1 + next(x) % (SLOT / 8);
+    struct cecl_call call = cecl_op_reduces(op) ? reduction_of(op, n, in_place, bytes)
+                                                : call_of(op, in_place, CECL_PUSH, bytes);
+    call.staging_bytes = 8192;
+    call.slots_offset = 8192;
+    call.slot_bytes = SLOT;
+    call.small = small;
+    call.turn = turn;
+    if (!small) {
+        call.no_sm = next(x) % 2;
+        call.peers_read = cecl_op_reduces(op) && next(x) % 2;
+        call.one_shot = next(x) % 2 ? SLOT : 0;
     }
-    cecl_plan_barrier(plan);
-    for (int r = 0; r < call->nranks; r++) {
-        sources[r] =
-            r == me ? at(input, me, send_offset(call, me)) : slot(call, number, halves, me, r);
-        if (!reduces && !(r == me && call->in_place))
-            cecl_plan_copy(plan, at(CECL_WINDOW_RECV, me, (uint64_t)r * bytes), sources[r], bytes);
-    }
-    if (reduces)
-        cecl_plan_reduce(plan, at(CECL_WINDOW_RECV, me, 0), sources, (uint32_t)call->nranks, bytes);
-    assert_int_equal(cecl_plan_finish(plan), ceclSuccess);
+    return call;
 }
 
-/* Ranks' plans for CALLS calls, drawn by `seed`. */
-static struct cecl_plan *kernels(unsigned seed, int nranks, int halves)
+/* Calls of one sequence. Small ones take turns, or they do not. */
+static void draw_all(uint64_t seed, uint64_t n, unsigned others, bool turns,
+                     struct cecl_call calls[CALLS])
 {
-    static const ceclOp_t ops[] = {ceclOpAllReduce, ceclOpAllGather, ceclOpAlltoAll};
-    struct cecl_plan *plans = calloc((size_t)(CALLS * nranks), sizeof(*plans));
-    assert_non_null(plans);
+    uint8_t turn = 0;
     for (int c = 0; c < CALLS; c++) {
-        seed = seed * 1103515245u + 12345u;
-        const uint64_t bytes = 1 + (seed >> 16) % SLOT;
-        struct cecl_call call = call_of(ops[(seed >> 8) % 3], seed >> 24 & 1, CECL_PUSH, bytes);
-        call.nranks = nranks;
-        if (call.op == ceclOpAllReduce) {
-            call.total = bytes;
-            call.element = 1;
-        }
-        for (call.rank = 0; call.rank < nranks; call.rank++)
-            kernel(&call, c, halves, &plans[c * nranks + call.rank]);
+        const bool small = others == 0 || next(&seed) % others != 0;
+        calls[c] = draw(&seed, n, small, turn);
+        if (small && turns)
+            turn ^= 1;
     }
-    return plans;
 }
 
-static void two_sets_of_slots_are_enough(void **state)
+static void small_calls_follow_each_other(void **state)
 {
     (void)state;
-    for (unsigned seed = 1; seed <= 200; seed++) {
-        const int nranks = 2 + (int)(seed % 7);
-        struct cecl_plan *plans = kernels(seed, nranks, 2);
-        if (cecl_verify(plans, CALLS, nranks) != ceclSuccess)
-            fail_msg("seed %u, %d ranks: %s", seed, nranks, cecl_message());
-        free_plans(plans, CALLS * nranks);
+    for (unsigned seed = 1; seed <= 150; seed++) {
+        const int n = 2 + (int)(seed % 7);
+        struct cecl_call calls[CALLS];
+        draw_all(seed, (uint64_t)n, 0, true, calls);
+        verify_calls(calls, CALLS, n);
     }
 }
 
-static void one_set_of_slots_is_a_race(void **state)
+static void small_calls_and_others_follow_each_other(void **state)
+{
+    (void)state;
+    for (unsigned seed = 1; seed <= 300; seed++) {
+        const int n = 2 + (int)(seed % 6);
+        struct cecl_call calls[CALLS];
+        draw_all(seed, (uint64_t)n, 2, true, calls);
+        verify_calls(calls, CALLS, n);
+    }
+}
+
+static void small_calls_of_many_ranks_are_right(void **state)
+{
+    (void)state;
+    for (int n = 9; n <= RANKS_MAX; n++) {
+        struct cecl_call calls[CALLS];
+        draw_all((uint64_t)n, (uint64_t)n, 3, true, calls);
+        verify_calls(calls, CALLS, n);
+    }
+}
+
+static void slots_without_turns_are_a_race(void **state)
 {
     (void)state;
     for (unsigned seed = 1; seed <= 50; seed++) {
-        const int nranks = 2 + (int)(seed % 7);
-        struct cecl_plan *plans = kernels(seed, nranks, 1);
-        assert_int_equal(cecl_verify(plans, CALLS, nranks), ceclInternalError);
+        const int n = 2 + (int)(seed % 7);
+        struct cecl_call calls[CALLS];
+        draw_all(seed, (uint64_t)n, 0, false, calls);
+        struct cecl_plan *plans = lower_all(calls, CALLS, n);
+        assert_int_equal(cecl_verify(plans, CALLS, n), ceclInternalError);
         assert_non_null(strstr(cecl_message(), "race"));
-        free_plans(plans, CALLS * nranks);
+        free_plans(plans, CALLS * n);
     }
+}
+
+/* What is small is told by the call, the ranks and the choice alone. */
+static bool goes_small(ceclOp_t op, int n, uint64_t bytes, ceclSmPolicy_t policy,
+                       ceclDirection_t direction)
+{
+    struct cecl_call call = cecl_op_reduces(op) ? reduction_of(op, (uint64_t)n, false, bytes)
+                                                : call_of(op, false, CECL_PUSH, bytes);
+    call.nranks = n;
+    call.slot_bytes = 256 << 10;
+    cecl_tune(&call, (struct cecl_choice){(uint8_t)policy, (uint8_t)direction, 0});
+    return call.small;
+}
+
+static void tuning_knows_what_is_small(void **state)
+{
+    (void)state;
+    assert_true(goes_small(ceclOpAllReduce, 4, 4096, CECL_SM_REDUCE_ONLY, CECL_DIRECTION_AUTO));
+    assert_true(goes_small(ceclOpReduceScatter, 4, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
+    assert_true(goes_small(ceclOpAllGather, 4, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
+    assert_true(goes_small(ceclOpAlltoAll, 16, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
+    /* zero SM is a promise */
+    assert_false(goes_small(ceclOpAllGather, 4, 4096, CECL_SM_REDUCE_ONLY, CECL_DIRECTION_AUTO));
+    assert_false(goes_small(ceclOpAlltoAll, 4, 4096, CECL_SM_NEVER, CECL_DIRECTION_AUTO));
+    /* who names a direction means copies or reads */
+    assert_false(goes_small(ceclOpAllReduce, 4, 4096, CECL_SM_ALLOW, CECL_DIRECTION_PUSH));
+    assert_false(goes_small(ceclOpAllGather, 4, 4096, CECL_SM_ALLOW, CECL_DIRECTION_PULL));
+    assert_false(goes_small(ceclOpAllReduce, 1, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
+    assert_false(goes_small(ceclOpAllReduce, 17, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
+    assert_false(goes_small(ceclOpAllReduce, 4, 1 << 20, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
+    assert_false(goes_small(ceclOpReduce, 4, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_sets_of_slots_are_enough),
-        cmocka_unit_test(one_set_of_slots_is_a_race),
+        cmocka_unit_test(small_calls_follow_each_other),
+        cmocka_unit_test(small_calls_and_others_follow_each_other),
+        cmocka_unit_test(small_calls_of_many_ranks_are_right),
+        cmocka_unit_test(slots_without_turns_are_a_race),
+        cmocka_unit_test(tuning_knows_what_is_small),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

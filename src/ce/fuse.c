@@ -1,0 +1,90 @@
+/* Which steps around a reduction its kernel does itself. A kernel signals to all peers at once and
+ * waits for all of them; it writes its result at peers, where the call is tuned so:
+ *
+ *     signal all, wait for all | reduce | copies of the result | signal all | wait for all
+ *
+ * of which anything but the reduction may be missing. A wait without a signal of its own is left to the
+ * stream: it may be long, and kernels that waited for copies made those slower. */
+#include "ce/bound.h"
+
+/* Steps [at, at + nranks - 1) are of this kind, one for each peer, all alike: in the order in which
+ * plans have them. */
+static bool is_for_all(const struct cecl_plan *plan, uint32_t at, enum cecl_step_kind kind,
+                       uint8_t lane)
+{
+    const uint32_t nranks = (uint32_t)plan->call.nranks, peers = nranks - 1;
+    if (peers == 0 || at >= plan->nsteps || plan->nsteps - at < peers)
+        return false;
+    const struct cecl_step *steps = &plan->steps[at];
+    for (uint32_t i = 0; i < peers; i++)
+        if (steps[i].kind != kind || steps[i].lane != lane || steps[i].phase != steps[0].phase ||
+            steps[i].peer != ((uint32_t)plan->call.rank + 1 + i) % nranks ||
+            (kind == CECL_STEP_WAIT && steps[i].first != lane))
+            return false;
+    return true;
+}
+
+/* A barrier that begins at `at`. */
+static bool is_barrier(const struct cecl_plan *plan, uint32_t at, uint8_t lane)
+{
+    const uint32_t peers = (uint32_t)plan->call.nranks - 1;
+    return is_for_all(plan, at, CECL_STEP_SIGNAL, lane) &&
+           is_for_all(plan, at + peers, CECL_STEP_WAIT, lane) &&
+           plan->steps[at].phase == plan->steps[at + peers].phase;
+}
+
+/* The reduction that a kernel may do together with what is around it. */
+static bool is_reduction(const struct cecl_plan *plan, uint32_t at, uint8_t lane)
+{
+    return at < plan->nsteps && plan->steps[at].kind == CECL_STEP_REDUCE &&
+           plan->steps[at].lane == lane && plan->steps[at].count == 1;
+}
+
+static bool is_place(const struct cecl_place *a, const struct cecl_place *b)
+{
+    return a->window == b->window && a->rank == b->rank && a->offset == b->offset;
+}
+
+/* Copies of all of what the step before has reduced. */
+static bool sends_result(const struct cecl_plan *plan, uint32_t at, uint8_t lane)
+{
+    if (at >= plan->nsteps || plan->steps[at].kind != CECL_STEP_COPY ||
+        plan->steps[at].lane != lane || plan->steps[at].count > CECL_REDUCE_ALSO_MAX)
+        return false;
+    const struct cecl_reduce *reduce = &plan->reductions[plan->steps[at - 1].first];
+    if (!cecl_plan_part(plan, cecl_reduce_part(plan, reduce))->sms_send)
+        return false;
+    for (uint32_t i = 0; i < plan->steps[at].count; i++) {
+        const struct cecl_copy *copy = &plan->copies[plan->steps[at].first + i];
+        if (!is_place(&copy->src, &reduce->dst) || copy->rows != 1 || copy->bytes != reduce->bytes)
+            return false;
+    }
+    return true;
+}
+
+bool cecl_fuse(const struct cecl_plan *plan, uint32_t at, struct cecl_fused *fused)
+{
+    const uint32_t peers = (uint32_t)plan->call.nranks - 1;
+    const uint8_t lane = plan->steps[at].lane;
+    uint32_t end = at;
+    *fused = (struct cecl_fused){0};
+    if (plan->steps[at].kind == CECL_STEP_SIGNAL && is_barrier(plan, at, lane)) {
+        fused->does = CECL_MEET_SIGNAL_FIRST | CECL_MEET_WAIT_FIRST;
+        fused->first = plan->steps[at].phase;
+        end += 2 * peers;
+    }
+    if (!is_reduction(plan, end, lane))
+        return false;
+    fused->at = end - at;
+    end++;
+    fused->sends = sends_result(plan, end, lane);
+    end += fused->sends;
+    if (is_for_all(plan, end, CECL_STEP_SIGNAL, lane)) {
+        const bool waits = is_barrier(plan, end, lane);
+        fused->does |= CECL_MEET_SIGNAL_LAST | (waits ? CECL_MEET_WAIT_LAST : 0);
+        fused->last = plan->steps[end].phase;
+        end += waits ? 2 * peers : peers;
+    }
+    fused->count = end - at;
+    return fused->does != 0 || fused->sends;
+}
