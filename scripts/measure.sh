@@ -1,6 +1,10 @@
 #!/usr/bin/env bash
 # Builds cecl on a machine with GPUs, runs what only GPUs can show, and measures what docs/measurements.md records.
-# measure.sh [tests|quick|full]   tests: only those; quick: and a few sizes. CECL_CMOCKA_ROOT: where a cmocka package's content lies, if it is not installed. OUT: where files go.
+# measure.sh [tests|quick|data|train|full]
+#   tests: the GPU tests only; quick: and a few sizes; full: and all but train
+#   data: what the charts are drawn from (docs/data/README.md); train: the training's part of it alone
+# CECL_CMOCKA_ROOT: where a cmocka package's content lies, if it is not installed; without it, and in data and train, no tests.
+# OUT: where files go. TRAIN_ROUNDS (3), TRAIN_COMMS (cecl,nccl,nccl-ce): of train.
 set -uo pipefail
 mode=${1:-full}
 root=$(cd -- "$(dirname -- "$0")/.." && pwd)
@@ -12,10 +16,17 @@ export LD_LIBRARY_PATH=/usr/local/cuda/lib64:${LD_LIBRARY_PATH:-}
 export CECL_DEVICE=cuda
 run="mpirun --allow-run-as-root --oversubscribe --bind-to none --mca btl self,vader"
 
-tests=OFF
-[ -n "${CECL_CMOCKA_ROOT:-}" ] && tests=ON
+tests=OFF examples=OFF bench=ON
+case $mode in
+tests | quick | full) [ -n "${CECL_CMOCKA_ROOT:-}" ] && tests=ON ;;
+data) ;;
+train) bench=OFF ;;
+*) sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+esac
+case $mode in full | data | train) examples=ON ;; esac
+mkdir -p "$out"
 cmake -S "$root" -B "$build" -DCECL_CUDA=ON -DCECL_MPI=ON -DCECL_NCCL=ON -DCECL_TESTS=$tests \
-    -DCECL_CMOCKA_ROOT="${CECL_CMOCKA_ROOT:-}" -DCECL_EXAMPLES=$([ "$mode" = full ] && echo ON || echo OFF) >"$out/build.log" 2>&1 &&
+    -DCECL_CMOCKA_ROOT="${CECL_CMOCKA_ROOT:-}" -DCECL_EXAMPLES=$examples -DCECL_BENCH=$bench >"$out/build.log" 2>&1 &&
     cmake --build "$build" -j16 >>"$out/build.log" 2>&1 || { tail -n 30 "$out/build.log"; exit 1; }
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -n 1
 
@@ -29,12 +40,25 @@ fi
 
 perf() { echo "\$ cecl_perf $*"; $run -n "$gpus" "$build/bench/cecl_perf" "$@" 2>&1 | tee -a "$out/perf.log"; }
 overlap() { echo "\$ cecl_overlap $*"; $run -n "$gpus" "$build/bench/cecl_overlap" "$@" 2>&1 | tee -a "$out/overlap.log"; }
+all_gather() { perf --op all_gather -b 4K -e 256M -f 4 --rounds 11 -n 20 --baseline nccl,nccl-ce --enqueue --alloc --json "$out/all_gather.json"; }
+alltoall() { perf --op alltoall -b 64K -e 256M -f 4 --rounds 11 -n 20 --baseline nccl,nccl-ce --json "$out/alltoall.json"; }
+published() { overlap --preset published --json "$out/overlap_published.json"; }
+# 30 steps after 3 that are left out, of about a billion parameters, in each run.
+train() {
+    "$root/scripts/compare_training.sh" "$out" "${TRAIN_ROUNDS:-3}" "${TRAIN_COMMS:-cecl,nccl,nccl-ce}" $run -n "$gpus" \
+        "$build/examples/example_fsdp_train" --layers 20 --width 2048 --heads 16 --sequence 1024 --batch 4 --steps 33
+}
+
+case $mode in
+train) train; exit ;;
+data) all_gather; alltoall; published; train; exit ;;
+esac
 if [ "$mode" = quick ]; then
     perf --op all_gather -b 4K -e 256M -f 4 --rounds 5 -n 10 --baseline nccl,nccl-ce --enqueue
     perf --op alltoall -b 64M -e 256M -f 4 --rounds 5 -n 10 --baseline nccl,nccl-ce
 else
-    perf --op all_gather -b 4K -e 256M -f 4 --rounds 11 -n 20 --baseline nccl,nccl-ce --enqueue --alloc --json "$out/all_gather.json"
-    perf --op alltoall -b 64K -e 256M -f 4 --rounds 11 -n 20 --baseline nccl,nccl-ce --json "$out/alltoall.json"
+    all_gather
+    alltoall
     CECL_SM_POLICY=allow perf --op alltoall -b 64K -e 256M -f 4 --rounds 11 -n 20 --baseline nccl,nccl-ce
     CECL_SM_POLICY=allow perf --op all_gather -b 4K -e 256M -f 4 --rounds 9 -n 20 --out-of-place
     perf -b 64K -e 64K --rounds 9 --group 64
@@ -42,7 +66,7 @@ else
     overlap
     overlap --op alltoall -b 64M -e 256M -f 2
     overlap --op reduce_scatter -b 16M -e 64M -f 2 --json "$out/overlap_reduce_scatter.json"
-    overlap --preset published --json "$out/overlap_published.json"
+    published
     overlap --hostcopies -b 64M -e 64M --rounds 11
     CECL_FLAGS=write perf --op all_gather -b 4K -e 256M -f 16 --rounds 7 -n 20 --in-place --baseline nccl-ce --enqueue
     echo "\$ example_prefetch"

@@ -14,9 +14,14 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+int steps_left_out(const struct report *r)
+{
+    return r->steps > 2 * WARM_UP ? WARM_UP : 0;
+}
+
 struct spread spread_of(const struct report *r, const double *values)
 {
-    const int skip = r->steps > 2 * WARM_UP ? WARM_UP : 0;
+    const int skip = steps_left_out(r);
     const size_t count = (size_t)(r->steps - skip);
     double *sorted = malloc((count + 1) * sizeof(*sorted));
     struct spread s = {0, 0, 0};
@@ -59,16 +64,19 @@ bool report_json(const struct report *r, const struct fsdp *f, const struct opti
         return false;
     }
     fprintf(file,
-            "{\n  \"compute\": \"%s\",\n  \"comm\": \"%s\", \"ranks\": %d, \"prefetch\": %d,\n"
+            "{\n  \"compute\": \"%s\", \"device\": \"%s\",\n  \"comm\": \"%s\", \"ranks\": %d, "
+            "\"prefetch\": %d,\n"
             "  \"layers\": %d, \"width\": %d, \"heads\": %d, \"sequence\": %d, \"batch\": %d,\n"
             "  \"parameters\": %zu, \"received_bytes\": %.0f,\n"
-            "  \"first_step\": %d, \"steps\": %d,\n",
-            f->compute->name, o->comm, f->comm->nranks, f->prefetch, s->layers, s->width, s->heads,
-            s->sequence, s->batch, parameter_count(s), sent_bytes(f), r->first, r->steps);
-    const struct spread step = spread_of(r, r->step_ms);
+            "  \"first_step\": %d, \"steps\": %d, \"warm_up_steps\": %d,\n",
+            f->compute->name, f->comm->device >= 0 ? "cuda" : "host", o->comm, f->comm->nranks,
+            f->prefetch, s->layers, s->width, s->heads, s->sequence, s->batch, parameter_count(s),
+            sent_bytes(f), r->first, r->steps, steps_left_out(r));
+    const struct spread step = spread_of(r, r->step_ms), exposed = spread_of(r, r->exposed_ms);
     json_spread(file, "step_ms", step);
-    json_spread(file, "exposed_ms", spread_of(r, r->exposed_ms));
-    fprintf(file, "  \"tokens_per_second\": %.1f,\n  \"losses\": [",
+    json_spread(file, "exposed_ms", exposed);
+    fprintf(file, "  \"exposed_share\": %.6f, \"tokens_per_second\": %.1f,\n  \"losses\": [",
+            step.median > 0 ? exposed.median / step.median : 0,
             step.median > 0 ? step_tokens(f) / step.median * 1e3 : 0);
     for (int i = 0; i < r->steps; i++) /* 17 digits: no bit is lost */
         fprintf(file, "%s\n    %.17g", i ? "," : "", r->loss[i]);

@@ -7,8 +7,9 @@
 struct spread {
     double low, median, high; /* quartiles */
 };
-/* Of a run's times; the first steps, which make plans and warm up, are left out if there are more. */
+/* Of a run's times, without the first steps, which make plans and warm up. */
 struct spread spread_of(const struct report *r, const double *values);
+int steps_left_out(const struct report *r); /* 0 where there are hardly more */
 
 double step_tokens(const struct fsdp *f); /* of all ranks */
 double sent_bytes(const struct fsdp *f);  /* that a rank's peers send it in a step */

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Puts runs of example_fsdp_train --json side by side: training_table.py OUT.json RUN.json ...
+Runs are given in the order in which they were made; a round is one run of each --comm. Ratios are of
+runs of one round. Writes OUT.json, which bench/plot.py draws, and prints a table."""
+import json
+import statistics
+import sys
+
+# What all runs must have in common to be compared.
+COMMON = ("device", "ranks", "prefetch", "layers", "width", "heads", "sequence", "batch",
+          "parameters", "received_bytes", "first_step", "steps", "warm_up_steps")
+
+
+class Refused(Exception):
+    """The runs cannot be compared; the words say why."""
+
+
+def read(name):
+    try:
+        with open(name, encoding="utf-8") as file:
+            run = json.load(file)
+        _ = [run[key] for key in (*COMMON, "comm", "tokens_per_second")]
+        _ = run["step_ms"]["median"], run["exposed_ms"]["median"], run["losses"][-1]
+        return run
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        raise Refused(f"{name}: not what example_fsdp_train --json writes: {error!r}") from error
+
+
+def sides_of(runs):
+    """{comm: [its run of each round]}, all of equal length."""
+    sides = {}
+    for run in runs:
+        sides.setdefault(run["comm"], []).append(run)
+    if len({len(rounds) for rounds in sides.values()}) != 1:
+        raise Refused("each --comm once a round expected")
+    for key in COMMON:
+        if len({run[key] for run in runs}) != 1:
+            raise Refused(f"the runs differ in {key}: "
+                          f"{', '.join(sorted({str(run[key]) for run in runs}))}")
+    return sides
+
+
+def spread(values):
+    return {"median": statistics.median(values), "least": min(values), "most": max(values),
+            "rounds": values}
+
+
+def side_summary(comm, sides):
+    rounds = sides[comm]
+    summary = {"comm": comm, "step_ms": spread([run["step_ms"]["median"] for run in rounds]),
+               "exposed_ms": spread([run["exposed_ms"]["median"] for run in rounds]),
+               "exposed_share": spread([run["exposed_ms"]["median"] / run["step_ms"]["median"]
+                                        for run in rounds]),
+               "tokens_per_second": spread([run["tokens_per_second"] for run in rounds]),
+               "last_loss": rounds[-1]["losses"][-1], "ratio": {}}
+    for other, theirs in sides.items():
+        if other != comm:
+            summary["ratio"][other] = spread([a["step_ms"]["median"] / b["step_ms"]["median"]
+                                              for a, b in zip(rounds, theirs)])
+    return summary
+
+
+def summary_of(runs):
+    sides = sides_of(runs)
+    return {"training": {key: runs[0][key] for key in COMMON}, "rounds": len(runs) // len(sides),
+            "sides": [side_summary(comm, sides) for comm in sides]}
+
+
+def cell(value, digits):
+    return f"{value['median']:.{digits}f} ({value['least']:.{digits}f} .. {value['most']:.{digits}f})"
+
+
+def table(summary):
+    what, rivals = summary["training"], [s["comm"] for s in summary["sides"] if s["comm"] != "cecl"]
+    device = "GPUs" if what["device"] == "cuda" else "the host device"
+    yield (f"{what['parameters'] / 1e6:.2f} million parameters, {what['ranks']} ranks on {device}, "
+           f"{summary['rounds']} rounds of {what['steps'] - what['warm_up_steps']} steps after "
+           f"{what['warm_up_steps']}")
+    yield "medians over the rounds (least .. most); x: this step time / theirs in the same round"
+    heads = ["", "a step, ms", "waits, %", *(f"x {rival}" for rival in rivals), "last loss"]
+    rows = [heads]
+    for side in summary["sides"]:
+        share = {key: 100 * side["exposed_share"][key] for key in ("median", "least", "most")}
+        ratios = [cell(side["ratio"][r], 3) if r in side["ratio"] else "1" for r in rivals]
+        rows.append([side["comm"], cell(side["step_ms"], 2), cell(share, 1), *ratios,
+                     f"{side['last_loss']:.4f}"])
+    widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
+    for row in rows:
+        yield "  ".join(word.ljust(width) for word, width in zip(row, widths)).rstrip()
+
+
+def main():
+    if len(sys.argv) < 3:
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        summary = summary_of([read(name) for name in sys.argv[2:]])
+        with open(sys.argv[1], "w", encoding="utf-8") as file:
+            json.dump(summary, file, indent=1)
+            file.write("\n")
+    except (Refused, OSError, ZeroDivisionError) as error:
+        print(f"training_table.py: {error}", file=sys.stderr)
+        return 1
+    print("\n".join(table(summary)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
