@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Draws what cecl_perf --json and cecl_overlap --json wrote: bus bandwidth over size, or times beside a
-GEMM. Ends with 0, 2 where an argument or a file was wrong, 3 where matplotlib is missing."""
+"""Draws what was measured, as SVG or PNG: bus bandwidth over size (cecl_perf --json), times beside a GEMM
+over those of the GEMM alone (cecl_overlap --json), a training's steps (training.json of
+scripts/compare_training.sh). Ends with 0, 2 where an argument or a file was wrong, 3 where matplotlib is missing."""
 import argparse
 import json
 import os
@@ -18,6 +19,8 @@ BUS = {
 # By the beginning of a side's name, the longest first; colours that colour-blind eyes tell apart.
 COLOURS = [("nccl-ce", "#009e73"), ("nccl windows", "#009e73"), ("nccl", "#d55e00"),
            ("cecl out, SM", "#56b4e9"), ("cecl", "#0072b2")]
+NAMES = [("nccl-ce", "NCCL on copy engines"), ("nccl windows", "NCCL on windows"), ("nccl", "NCCL"),
+         ("cecl", "cecl")]
 
 
 class Refused(Exception):
@@ -26,6 +29,29 @@ class Refused(Exception):
 
 def colour_of(side):
     return next((colour for name, colour in COLOURS if side.startswith(name)), "#555555")
+
+
+def name_of(side):
+    """In a reader's words, without what follows the first."""
+    return next((name for start, name in NAMES if side.startswith(start)), side)
+
+
+def name_of_placed(side):
+    """Of "nccl-ce out" and "cecl out, SM allowed"."""
+    places = {" in": ", in place", " out": ", out of place"}
+    for short, place in places.items():
+        start, found, rest = side.partition(short)
+        if found and (not rest or rest.startswith(",")):
+            return name_of(start) + place + rest
+    return side
+
+
+def op_name(data):
+    return {"alltoall": "all-to-all"}.get(data["op"], data["op"].replace("_", "-"))
+
+
+def parameters_word(count):
+    return f"{count / 1e9:.2f} billion" if count >= 1e9 else f"{count / 1e6:.1f} million"
 
 
 def bytes_word(count):
@@ -43,14 +69,15 @@ def read(name):
         raise Refused(f"{name}: {error.strerror}") from error
     except ValueError as error:
         raise Refused(f"{name}: not JSON: {error}") from error
-    if not isinstance(data, dict) or not ("rows" in data or "sizes" in data):
-        raise Refused(f"{name}: what cecl_perf --json or cecl_overlap --json wrote expected")
+    if not isinstance(data, dict) or not KINDS.keys() & data.keys():
+        raise Refused(f"{name}: what cecl_perf --json, cecl_overlap --json or compare_training.sh "
+                      "wrote expected")
     return data
 
 
 def count_errors(data):
     """Bytes that the run itself found wrong; a chart of them would mislead."""
-    rows = data.get("rows") or [side for size in data["sizes"] for side in size["sides"]]
+    rows = data.get("rows") or [side for size in data.get("sizes", []) for side in size["sides"]]
     return sum(row["errors"] or 0 for row in rows)
 
 
@@ -70,12 +97,13 @@ def lines_of(data):
     return lines
 
 
-def draw_bandwidth(data, axes):
+def draw_bandwidth(data, figure):
+    axes = figure.subplots()
     for (side, in_place), points in lines_of(data).items():
         sizes, rates = zip(*sorted(points))
         axes.plot(sizes, rates, color=colour_of(side), marker="o" if in_place else "s",
                   linestyle="-" if in_place else "--", markersize=4,
-                  label=f"{side}, {'in' if in_place else 'out of'} place")
+                  label=f"{name_of(side)}, {'in' if in_place else 'out of'} place")
     ticks = sorted({row["bytes"] for row in data["rows"]})
     axes.set_xscale("log", base=2)
     axes.set_xticks(ticks, [bytes_word(t) for t in ticks], rotation=45, ha="right")
@@ -83,59 +111,106 @@ def draw_bandwidth(data, axes):
     axes.set_xlabel("bytes a rank")
     axes.set_ylabel("bus bandwidth, GB/s")
     device = "GPUs" if data["device"] == "cuda" else "the host device"
-    axes.set_title(f"{data['op']}, {data['ranks']} ranks on {device}, {data['type']}")
+    axes.set_title(f"{op_name(data)}, {data['ranks']} ranks on {device}", fontsize=11)
     axes.grid(True, color="#dddddd", linewidth=0.6)
     axes.legend(fontsize=8)
 
 
-def bars_of(size):
-    """[(label, colour, {key: (median, first quartile, third)})] of one size, the GEMM alone first."""
-    def value(holder, key):
-        median = holder.get(key)
-        low, high = holder.get(key + "_quartiles", (median, median))
-        return None if median is None else (median, low, high)
-    bars = [("GEMM alone", "#999999", {"with": value(size, "gemm_alone_ms")})]
-    for side in size["sides"]:
-        bars.append((side["side"], colour_of(side["side"]),
-                     {"with": value(side, "with_gemm_ms"), "after": value(side, "sequential_ms")}))
-    return bars
+def sequence_of(size, side):
+    """(median, first quartile, third) of the GEMM and then the collective, over the GEMM of the round."""
+    sequential, gemm = side.get("rounds_sequential_ms"), size["rounds_gemm_alone_ms"]
+    if not sequential:
+        return None
+    ratios = sorted(a / b for a, b in zip(sequential, gemm))
+    middle = len(ratios)
+    median = (ratios[(middle - 1) // 2] + ratios[middle // 2]) / 2
+    return median, ratios[len(ratios) // 4], ratios[3 * len(ratios) // 4]
 
 
-def draw_bar(axes, place, bar, kind, label):
-    name, colour, values = bar
-    if not values.get(kind):
-        return
-    median, low, high = values[kind]
-    if kind == "after":
-        looks = {"facecolor": "white", "edgecolor": colour, "linewidth": 1.2}
-    elif " out" in name: # a hatch has the edge's colour
+def ratios_of(size):
+    """[(side, beside the GEMM, after it or None)], each (median, first quartile, third)."""
+    return [(side["side"], (side["to_gemm_alone"], *side["to_gemm_alone_quartiles"]),
+             sequence_of(size, side)) for side in size["sides"]]
+
+
+def draw_bar(axes, place, ratio, colour, side, hollow):
+    median, low, high = ratio
+    if hollow:
+        looks = {"facecolor": "white", "edgecolor": colour, "linewidth": 1}
+    elif " out" in side:  # a hatch has the edge's colour
         looks = {"facecolor": colour, "edgecolor": "white", "hatch": "//", "linewidth": 0}
     else:
         looks = {"facecolor": colour}
-    axes.bar(place, median, width=0.8, label=label, **looks)
-    axes.errorbar(place, median, yerr=[[median - low], [high - median]], color="black", capsize=2,
+    axes.barh(place, median, height=0.38 if hollow else 0.6, **looks)
+    axes.errorbar(median, place, xerr=[[median - low], [high - median]], color="black", capsize=2,
                   linewidth=0.8)
+    axes.annotate(f"{median:.3f}", (high, place), xytext=(5, 0), textcoords="offset points",
+                  va="center", fontsize=8)
 
 
-def draw_overlap(data, axes):
-    place, centres = 0, []
-    for index, size in enumerate(data["sizes"]):
-        first = place
-        for bar in bars_of(size):
-            for kind, word in (("with", ""), ("after", ", after the GEMM")):
-                if bar[2].get(kind):
-                    draw_bar(axes, place, bar, kind, bar[0] + word if index == 0 else None)
-                    place += 1
-        centres.append((first + place - 1) / 2)
-        place += 1
-    if not centres:
+def draw_overlap_size(size, axes):
+    place, places, names, most = 0, [], [], 1
+    for side, beside, after in ratios_of(size):
+        for ratio, word in ((beside, ""), (after, "after the GEMM")):
+            if ratio:
+                draw_bar(axes, place, ratio, colour_of(side), side, bool(word))
+                places.append(place)
+                names.append(word or name_of_placed(side))
+                most = max(most, ratio[2])
+                place += 0.6 if word == "" and after else 1
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.set_yticks(places, names, fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xlim(0, most * 1.15)
+    axes.set_xlabel("time until all is done / the GEMM alone: median, quartiles", fontsize=9)
+    axes.grid(True, axis="x", color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.set_title(f"{bytes_word(size['bytes'])} a rank; the GEMM alone takes "
+                   f"{size['gemm_alone_ms']:.3f} ms", fontsize=10)
+
+
+def draw_overlap(data, figure):
+    if not data["sizes"]:
         raise Refused("no size: at least one expected")
-    axes.set_xticks(centres, [bytes_word(size["bytes"]) + " a rank" for size in data["sizes"]])
-    axes.set_ylabel("ms until all is done: median, quartiles")
-    axes.set_title(f"{data['op']} beside a GEMM of {data['gemm']}, {data['ranks']} ranks on GPUs")
+    bars = sum(2 if after else 1 for size in data["sizes"] for _, _, after in ratios_of(size))
+    figure.set_size_inches(7.5, 0.9 + 0.6 * len(data["sizes"]) + 0.26 * bars)
+    rows = figure.subplots(len(data["sizes"]), 1, squeeze=False)
+    for axes, size in zip(rows[:, 0], data["sizes"]):
+        draw_overlap_size(size, axes)
+    figure.suptitle(f"{op_name(data)} beside a GEMM of {data['gemm']}³, {data['ranks']} ranks on GPUs",
+                    fontsize=11)
+
+
+def draw_training(data, figure):
+    what, axes = data["training"], figure.subplots()
+    figure.set_size_inches(6, 3.6)
+    for place, side in enumerate(data["sides"]):
+        step, exposed = side["step_ms"], side["exposed_ms"]["median"]
+        colour, first = colour_of(side["comm"]), place == 0
+        axes.bar(place, step["median"] - exposed, width=0.55, color=colour)
+        axes.bar(place, exposed, bottom=step["median"] - exposed, width=0.55, color="#222222",
+                 label="of it waiting for communication" if first else None)
+        axes.errorbar(place, step["median"], color="black", capsize=3, linewidth=0.8,
+                      yerr=[[step["median"] - step["least"]], [step["most"] - step["median"]]],
+                      label="all rounds" if first else None)
+        axes.annotate(f"{step['median']:.1f} ms, {100 * side['exposed_share']['median']:.1f} % waiting",
+                      (place, step["most"]), xytext=(0, 4), textcoords="offset points", ha="center",
+                      fontsize=9)
+    if not data["sides"]:
+        raise Refused("no side: at least one expected")
+    axes.set_xticks(range(len(data["sides"])), [name_of(side["comm"]) for side in data["sides"]])
+    axes.set_xlim(-0.6, len(data["sides"]) - 0.4)
+    axes.set_ylim(0, 1.3 * max(side["step_ms"]["most"] for side in data["sides"]))
+    axes.set_ylabel(f"ms a step, median of {data['rounds']} rounds")
+    device = "GPUs" if what["device"] == "cuda" else "the host device"
+    axes.set_title(f"A sharded training, {parameters_word(what['parameters'])} parameters, "
+                   f"{what['ranks']} ranks on {device}", fontsize=11)
     axes.grid(True, axis="y", color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
-    axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
+    axes.legend(fontsize=8, loc="upper right", ncols=2)
+
+
+KINDS = {"rows": draw_bandwidth, "sizes": draw_overlap, "sides": draw_training}
 
 
 def load_pyplot():
@@ -151,8 +226,8 @@ def load_pyplot():
 
 
 def draw(data, output, pyplot):
-    figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
-    (draw_bandwidth if "rows" in data else draw_overlap)(data, axes)
+    figure = pyplot.figure(figsize=(7.5, 4.2), layout="constrained", facecolor="white")
+    next(draw for key, draw in KINDS.items() if key in data)(data, figure)
     metadata = {"Date": None} if output.endswith(".svg") else None
     figure.savefig(output, dpi=150, metadata=metadata)
     pyplot.close(figure)
@@ -160,7 +235,7 @@ def draw(data, output, pyplot):
 
 def take_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("input", help="what cecl_perf --json or cecl_overlap --json wrote")
+    parser.add_argument("input", help="what was measured, as JSON")
     parser.add_argument("-o", "--output", help="a name that ends in .svg or .png; default: the "
                         "input's with .svg")
     return parser.parse_args()

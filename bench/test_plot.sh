@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fails unless plot.py draws both kinds of charts, and refuses what is none: test_plot.sh draws|refuses PLOT.PY. The numbers are made up.
+# Fails unless plot.py draws every kind of chart, and refuses what is none: test_plot.sh draws|refuses PLOT.PY. The numbers are made up.
 mode=$1 plot=$2
 command -v python3 >/dev/null || { echo "skipped: no python3"; exit 77; }
 folder=$(mktemp -d)
@@ -18,25 +18,41 @@ cat >overlap.json <<'END'
 {"op": "all_gather", "type": "float16", "ranks": 4, "gemm": 1024, "preset": "", "host_copies": false, "rounds": 3, "warmup": 1, "sizes": [
   {"bytes": 1048576, "yardstick": null, "gemm_alone_ms": 1.0, "gemm_alone_ms_quartiles": [0.9, 1.1], "rounds_gemm_alone_ms": [0.9, 1.0, 1.1],
    "sides": [
-    {"side": "cecl in", "errors": 0, "with_gemm_ms": 2.0, "with_gemm_ms_quartiles": [1.9, 2.2], "sequential_ms": 3.0, "sequential_ms_quartiles": [2.9, 3.1], "alone_ms": 1.0},
-    {"side": "nccl out", "errors": 0, "with_gemm_ms": 2.5, "with_gemm_ms_quartiles": [2.4, 2.6], "sequential_ms": null, "alone_ms": 1.0}
+    {"side": "cecl in", "errors": 0, "with_gemm_ms": 2.0, "to_gemm_alone": 2.1, "to_gemm_alone_quartiles": [1.9, 2.2], "rounds_sequential_ms": [1.8, 2.4, 3.3]},
+    {"side": "nccl-ce out", "errors": 0, "with_gemm_ms": 2.5, "to_gemm_alone": 2.5, "to_gemm_alone_quartiles": [2.4, 2.6]}
    ]}
 ]}
 END
+cat >training.json <<'END'
+{"training": {"device": "cuda", "ranks": 4, "parameters": 1500000000}, "rounds": 3, "sides": [
+  {"comm": "cecl", "step_ms": {"median": 50.25, "least": 49, "most": 51}, "exposed_ms": {"median": 1}, "exposed_share": {"median": 0.02}},
+  {"comm": "nccl-ce", "step_ms": {"median": 60, "least": 59, "most": 61}, "exposed_ms": {"median": 2}, "exposed_share": {"median": 0.03}}
+]}
+END
+
+# drawn NAME WORDS...: NAME.svg has all of them, twice the same bytes, no date, and a white ground
+# (text is black, also where the page is dark).
+drawn() {
+    local name=$1 words
+    shift
+    python3 "$plot" "$name.json" || fail "no chart: $name"
+    for words in "$@" "fill: #ffffff"; do
+        grep -qF -- "$words" "$name.svg" || fail "not in $name.svg: $words"
+    done
+    ! grep -q "dc:date" "$name.svg" || fail "$name.svg has a date"
+    python3 "$plot" "$name.json" -o again.svg || fail "no second chart: $name"
+    cmp "$name.svg" again.svg || fail "two charts of one file differ: $name"
+    [ "$(wc -c <"$name.svg")" -lt 60000 ] || fail "$name.svg is large"
+}
 
 draws() {
     python3 -c 'import matplotlib' 2>/dev/null || { echo "skipped: no matplotlib"; exit 77; }
-    python3 "$plot" perf.json -o perf.svg || fail "no chart of cecl_perf"
-    for words in "bus bandwidth, GB/s" "cecl, in place" "cecl, out of place" "nccl, in place" "1 MiB"; do
-        grep -q "$words" perf.svg || fail "not in perf.svg: $words"
-    done
-    python3 "$plot" overlap.json || fail "no chart of cecl_overlap" # overlap.svg
-    for words in "GEMM alone" "cecl in, after the GEMM" "nccl out" "1 MiB a rank"; do
-        grep -q "$words" overlap.svg || fail "not in overlap.svg: $words"
-    done
-    ! grep -q "nccl out, after" overlap.svg || fail "a bar that was not measured"
-    python3 "$plot" overlap.json -o again.svg || fail "no second chart"
-    cmp overlap.svg again.svg || fail "two charts of one file differ"
+    drawn perf "bus bandwidth, GB/s" ">cecl, in place<" ">cecl, out of place<" ">NCCL, in place<" "1 MiB" ">all-gather, 4 ranks on GPUs<"
+    # after the GEMM 1.8 / 0.9, 2.4 / 1.0, 3.3 / 1.1
+    drawn overlap "cecl, in place" "NCCL on copy engines, out of place" ">2.100<" ">2.500<" "1 MiB a rank"
+    [ "$(grep -c ">after the GEMM<" overlap.svg)" -eq 1 ] || fail "a bar that was not measured, or none"
+    grep -q ">2.400<" overlap.svg || fail "not the median of the sequence's ratios"
+    drawn training "1.50 billion parameters" "50.2 ms, 2.0 % waiting" "60.0 ms, 3.0 % waiting" ">NCCL on copy engines<"
     python3 "$plot" overlap.json -o overlap.png || fail "no chart as PNG"
     [ "$(head -c 4 overlap.png | tail -c 3)" = PNG ] || fail "overlap.png is no PNG"
     [ "$(python3 - "$plot" <<'END'
@@ -68,7 +84,7 @@ refuses() {
     echo 'raise ImportError' >none/matplotlib/__init__.py
     refused 2 "No such file" absent.json
     refused 2 "not JSON" broken.json
-    refused 2 "what cecl_perf --json or cecl_overlap --json wrote" other.json
+    refused 2 "what cecl_perf --json, cecl_overlap --json or compare_training.sh wrote" other.json
     refused 2 "16 bytes were wrong" wrong.json
     refused 2 "ends in .svg or .png" perf.json -o perf.pdf
     PYTHONPATH=none refused 3 "matplotlib is missing" perf.json
