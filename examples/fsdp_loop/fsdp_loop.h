@@ -1,0 +1,75 @@
+/* What the loop of the guide is given: streams, events, and layers that compute. Two devices have it
+ * (device_host.c, device_cuda.cu); on the host the few names of CUDA that the loop uses are here. */
+#ifndef CECL_FSDP_LOOP_H
+#define CECL_FSDP_LOOP_H
+
+#include <cecl/cecl.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef FSDP_LOOP_ON_HOST
+/* The compute stream is the calling thread (NULL), which has done all when it records an event.
+ * Waiting for an event is waiting for all of its stream: that is later than CUDA would, and right. */
+#define ON_BOTH static inline
+typedef ceclStream_t cudaStream_t;
+typedef struct loop_event {
+    cudaStream_t stream;
+} * cudaEvent_t;
+void cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+void cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
+#else
+#include <cuda_runtime.h>
+#ifdef __CUDACC__
+#define ON_BOTH __host__ __device__ static inline
+#else
+#define ON_BOTH static inline
+#endif
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef uint16_t element; /* a bfloat16: the upper half of a float */
+
+/* Exact for what this program computes with: few bits, none in the lower half. */
+ON_BOTH element narrow(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    return (element)(bits >> 16);
+}
+
+ON_BOTH float widen(element value)
+{
+    const uint32_t bits = (uint32_t)value << 16;
+    float wide;
+    memcpy(&wide, &bits, sizeof(wide));
+    return wide;
+}
+
+extern ceclComm_t comm;
+
+/* False with words on stderr. Memory is the device's, and zeroed. */
+bool device_open(cudaStream_t *compute, cudaStream_t *transfer, cudaEvent_t *events[], int count);
+void *device_alloc(size_t bytes);
+void device_free(void *memory);
+bool device_wait(cudaStream_t compute);
+void device_close(cudaStream_t compute, cudaStream_t transfer, cudaEvent_t *events[], int count);
+
+/* ---- a network as small as can be, whose results are known. All are enqueued on `compute`. */
+
+/* Of each layer: x = 2 x + parameters. */
+void layer_forward(float *x, const element *whole, size_t count, cudaStream_t compute);
+/* gradient = (rank + 1) * parameters. */
+void layer_backward(element *gradient, const element *whole, size_t count, int rank,
+                    cudaStream_t compute);
+/* shard -= gradient. */
+void layer_update(element *shard, const element *gradient, size_t count, cudaStream_t compute);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
