@@ -147,6 +147,17 @@ static void assert_json(const char *text)
     assert_int_equal(*end, '\0');
 }
 
+/* view_trace.sh looks at it as a viewer does. */
+static void keep_for_the_viewer(void)
+{
+    const char *where = getenv("CECL_TEST_KEEP_TRACES");
+    char kept[128];
+    if (!where)
+        return;
+    snprintf(kept, sizeof(kept), "%s/%d.json", where, multi_rank);
+    assert_int_equal(link(file, kept), 0);
+}
+
 /* ---- tests */
 
 static void every_call_has_one_event_of_its_name(void **state)
@@ -197,6 +208,7 @@ static void every_call_has_one_event_of_its_name(void **state)
     assert_int_equal(count_of(text, "\"result\": \"invalid argument\""), 1);
     assert_int_equal(count_of(text, "\"bytes\": 512,"), 1); /* the first gather's */
     free(text);
+    keep_for_the_viewer();
 }
 
 static void more_calls_than_the_buffer_holds_are_all_there(void **state)
