@@ -11,6 +11,10 @@ ci_packages=("${test_packages[@]}" clang clang-format libclang-rt-dev spin)
 # As many as there are processors; more than 8 compilers only cost memory.
 jobs=$(nproc)
 [ "$jobs" -le 8 ] || jobs=8
+# Tests wait for peers, for processes and for time limits more than they compute. One with as many
+# ranks as this, by its PROCESSORS, runs alone.
+# shellcheck disable=SC2034 # test.sh's and sanitize.sh's
+test_jobs=$((2 * jobs))
 
 # build DIR CMAKE_OPTION...: configures and builds in DIR; prints the end of the log if that fails.
 build() {

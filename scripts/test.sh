@@ -13,9 +13,9 @@ build "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCECL_WERROR=ON -DCECL_MPI=ON
 grep '^-- cecl ' "$build/build.log"
 
 cd "$build"
-# Two tests of many ranks never run at once: see PROCESSORS in tests/CMakeLists.txt.
+# How many ranks run at once: see PROCESSORS in tests/CMakeLists.txt.
 status=0
-ctest --output-on-failure -j"$jobs" "$@" | tee tests.log || status=$?
+ctest --output-on-failure -j"$test_jobs" "$@" | tee tests.log || status=$?
 
 # By label: which tests bear it, and how each of these ended.
 printf '\n%-8s %8s %8s %8s\n' label passed failed skipped
