@@ -1,5 +1,5 @@
 /* The CUDA device: looking for a GPU, opening and closing it. What it does is in
- * cuda_memory.c, cuda_pointer.c, cuda_own.c and cuda_stream.c. */
+ * cuda_memory.c, cuda_pointer.c, cuda_own.c, cuda_stream.c and cuda_local.c. */
 #include "device/cuda.h"
 
 #include <cuda_runtime_api.h>
@@ -29,7 +29,7 @@ static ceclResult_t close_inside(struct cuda_device *cuda)
 {
     const struct cecl_driver *cu = cuda->cu;
     /* Freeing pinned memory waits for the GPU: with work left it is lost instead. */
-    const bool idle = cuda_streams_end(cuda);
+    const bool idle = cuda_streams_end(cuda) && !cuda->stuck;
     if (cuda->side)
         cu->cuStreamDestroy(cuda->side);
     if (cuda->legacy)
@@ -42,6 +42,8 @@ static ceclResult_t close_inside(struct cuda_device *cuda)
         cu->cuEventDestroy(cuda->order);
     if (cuda->scratch && idle)
         cu->cuMemFreeHost(cuda->scratch);
+    if (cuda->local && idle)
+        cu->cuMemFreeHost(cuda->local);
     return ceclSuccess;
 }
 
@@ -90,6 +92,7 @@ static const struct cecl_device_ops cuda_ops = {
     .memcpy_async = cuda_memcpy_async,
     .words_release = cuda_words_release,
     .words_read = cuda_words_read,
+    .local_copies = cuda_local_copies,
     .stream_id = cuda_stream_id,
 };
 

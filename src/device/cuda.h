@@ -23,17 +23,21 @@ struct cuda_own {
     size_t count, room;
 };
 
+struct cuda_local;
+
 struct cuda_device {
     struct cecl_device base;
     const struct cecl_driver *cu;
     CUdevice device;
-    CUcontext context;  /* the primary one, retained */
-    CUstream side;      /* beside the callers' streams: init, and the watchdog */
-    CUstream legacy;    /* takes the work of callers' legacy default stream */
-    CUevent fork, join; /* between those two */
-    CUevent order;      /* between any two */
-    uint32_t *scratch;  /* pinned words that `side` copies to */
-    bool rdma;          /* allocations may be made reachable for network cards */
+    CUcontext context;        /* the primary one, retained */
+    CUstream side;            /* beside the callers' streams: init, and the watchdog */
+    CUstream legacy;          /* takes the work of callers' legacy default stream */
+    CUevent fork, join;       /* between those two */
+    CUevent order;            /* between any two */
+    uint32_t *scratch;        /* pinned words that `side` copies to */
+    bool rdma;                /* allocations may be made reachable for network cards */
+    bool stuck;               /* work of our own has not ended: nothing is to wait for the GPU */
+    struct cuda_local *local; /* words of cuda_local.c, once it took any */
     struct cuda_own own;
 };
 
@@ -101,6 +105,10 @@ ceclResult_t cuda_words_release(struct cecl_device *dev, uint32_t *words, size_t
                                 uint32_t value);
 ceclResult_t cuda_words_read(struct cecl_device *dev, const uint32_t *words, size_t count,
                              uint32_t *out);
+
+/* cuda_local.c */
+ceclResult_t cuda_local_copies(struct cecl_device *dev, void *room, size_t bytes, bool always,
+                               uint32_t *ways);
 
 /* cuda_pointer.c */
 ceclResult_t cuda_check_pointer(struct cecl_device *dev, const void *ptr, size_t bytes,

@@ -68,6 +68,8 @@ static void load(void)
         return;
     }
 
+    driver.version = version;
+
     /* A data pointer becomes a function pointer by its bytes: ISO C has no cast for it. */
     void *function;
 #define CECL_DRIVER_FIND(name, since)                                                              \

@@ -76,6 +76,7 @@ struct cecl_driver {
 #define CECL_DRIVER_FIELD(function, version) PFN_##function##_v##version function;
     CECL_DRIVER_FUNCTIONS(CECL_DRIVER_FIELD)
 #undef CECL_DRIVER_FIELD
+    int version;                               /* CUDA's that the driver is of: 13010 is 13.1 */
     PFN_cuMemcpyBatchAsync_v12080 batch_12080; /* used where batch_13000 is NULL */
     cecl_batch_13000_fn batch_13000;
     PFN_cuMemcpy3DBatchAsync_v12080 batch_3d_12080; /* likewise */

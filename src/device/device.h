@@ -47,6 +47,13 @@ struct cecl_row_copy {
 /* Beyond this CUDA takes no pitch (cudaDevAttrMaxPitch). */
 #define CECL_PITCH_MAX 2147483647u
 
+/* Kinds of copies within the device that need no SM, or'ed. */
+enum {
+    CECL_LOCAL_CONTIGUOUS = 1, /* of `copies` */
+    CECL_LOCAL_ROWS = 2        /* of `row_copies` */
+};
+#define CECL_LOCAL_ROOM 4096u /* bytes that it takes to try them, at least */
+
 /* A stream operation on a 32-bit word. */
 enum cecl_memop_kind {
     /* *addr = value; everything earlier in the stream is visible, system-wide, before the word is
@@ -153,6 +160,14 @@ struct cecl_device_ops {
      * watchdog and for init. */
     ceclResult_t (*words_read)(struct cecl_device *dev, const uint32_t *words, size_t count,
                                uint32_t *out);
+    /* Finds which copies within this device need no SM: *ways. For init, once: `room` is memory of
+     * this rank that nobody else uses meanwhile, and may be overwritten. Waits, within bounds.
+     * always  false: only where it may be so, which is with drivers newer than CUDA 13.0, and not
+     *         on the host; true: everywhere. The host has no SMs, and says yes.
+     * CUDA: for some milliseconds a kernel holds all SMs. What goes wrong, and work of others that
+     * keeps an SM, come to no; ceclTimeout where the GPU does not even end what was tried. */
+    ceclResult_t (*local_copies)(struct cecl_device *dev, void *room, size_t bytes, bool always,
+                                 uint32_t *ways);
     /* A number that no other stream of this process has had: addresses of streams are reused, ids
      * are not. 0: unknown; it equals no other id, 0 included. */
     uint64_t (*stream_id)(struct cecl_device *dev, ceclStream_t work);

@@ -12,6 +12,16 @@ static void host_close(struct cecl_device *dev)
     free(host);
 }
 
+/* No copy here needs an SM. But unless asked it says no, so that plans are those of today's GPUs. */
+static ceclResult_t host_local_copies(struct cecl_device *dev, void *room, size_t bytes,
+                                      bool always, uint32_t *ways)
+{
+    (void)dev;
+    (void)room;
+    *ways = always && bytes >= CECL_LOCAL_ROOM ? CECL_LOCAL_CONTIGUOUS | CECL_LOCAL_ROWS : 0;
+    return ceclSuccess;
+}
+
 static const struct cecl_device_ops host_ops = {
     .close = host_close,
     .reserve = host_reserve,
@@ -42,6 +52,7 @@ static const struct cecl_device_ops host_ops = {
     .memcpy_async = host_memcpy_async,
     .words_release = host_words_release,
     .words_read = host_words_read,
+    .local_copies = host_local_copies,
     .stream_id = host_stream_id,
 };
 
