@@ -19,6 +19,7 @@ values() {
     CECL_DEVICE) echo host auto ;;
     CECL_DIRECTION) echo push PULL ;;
     CECL_FLAGS) echo write Copy ;;
+    CECL_LOCAL_COPY) echo off Probe ;;
     CECL_MAX_SMS) echo 4 8 ;;
     CECL_NVTX) echo 0 1 ;;
     CECL_SM_POLICY) echo never allow ;;

@@ -125,7 +125,8 @@ typedef enum {
     /* A call that would need an SM is refused with the reason. */
     CECL_SM_NEVER = 0,
     /* Default. SMs serve reductions alone. A communicator of one rank still copies its own block
-     * out of place, which needs an SM: it has no peer that could return it. */
+     * out of place, which needs an SM (but see CECL_LOCAL_COPY in docs/env.md): it has no peer that
+     * could return it. */
     CECL_SM_REDUCE_ONLY = 1,
     /* A rank's own block may be copied within its GPU, on SMs, where that is faster. */
     CECL_SM_ALLOW = 2
@@ -729,7 +730,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupEnd(void);
 typedef struct {
     int zeroSm;         /* 1: no SM is used */
     int copies;         /* copies this rank issues */
-    int localCopies;    /* of these, within one GPU: each needs an SM on today's drivers */
+    int localCopies;    /* of these, within one GPU: each needs an SM, or is said to need none */
     int reductions;     /* kernels that add up, on ceclConfig_t.maxSms SMs at most */
     int barriers;       /* exchanges of flags with all peers */
     uint64_t bytesSent; /* that this rank's copies move, bytes */

@@ -365,7 +365,7 @@ static ceclResult_t bind_plan(const struct cecl_engine *engine, const struct cec
 
 static void explain(const struct cecl_plan *plan, ceclExplanation_t *out)
 {
-    *out = (ceclExplanation_t){.zeroSm = cecl_plan_local_copies(plan) + plan->nreductions == 0,
+    *out = (ceclExplanation_t){.zeroSm = cecl_plan_sm_copies(plan) + plan->nreductions == 0,
                                .copies = (int)plan->ncopies,
                                .localCopies = (int)cecl_plan_local_copies(plan),
                                .reductions = (int)plan->nreductions,

@@ -42,17 +42,23 @@ static void explain_small(struct cecl_plan *plan)
               "is faster");
 }
 
+static const char zero_sm_by_engine[] = "zero SM: a copy engine runs copies within a GPU too "
+                                        "(probed when the communicator was made), and "
+                                        "flags are stream operations";
+
 static void explain_path(struct cecl_plan *plan)
 {
     const struct cecl_call *call = &plan->call;
     const uint32_t local = cecl_plan_local_copies(plan);
+    const bool by_engine = local > 0 && call->engine_copies_locally;
     const uint32_t batches = plan->phases > 2 ? plan->phases / 2 : 1;
     const bool has_own_block = call->op == ceclOpAlltoAll || !call->in_place;
 
     if (plan->nsteps == 0)
         snprintf(plan->path, sizeof(plan->path), "nothing to move");
     else if (call->nranks == 1)
-        snprintf(plan->path, sizeof(plan->path), "local copy");
+        snprintf(plan->path, sizeof(plan->path), "local copy%s",
+                 by_engine ? " by a copy engine (probed)" : "");
     else if (cecl_is_variable(call))
         snprintf(plan->path, sizeof(plan->path), "push%s",
                  call->no_sm ? ", own block by way of the next rank" : ", one batch");
@@ -74,12 +80,15 @@ static void explain_path(struct cecl_plan *plan)
         snprintf(plan->path, sizeof(plan->path), "push through staging, %" PRIu32 " chunk%s",
                  batches, batches == 1 ? "" : "s");
     else
-        snprintf(plan->path, sizeof(plan->path), "%s, one batch",
-                 call->direction == CECL_PUSH ? "push" : "pull");
+        snprintf(plan->path, sizeof(plan->path), "%s, %s",
+                 call->direction == CECL_PUSH ? "push" : "pull",
+                 by_engine ? "own block: local copy by a copy engine (probed)" : "one batch");
 
     if (local == 0)
         snprintf(plan->reason, sizeof(plan->reason),
                  "zero SM: every copy crosses between GPUs and flags are stream operations");
+    else if (by_engine)
+        snprintf(plan->reason, sizeof(plan->reason), "%s", zero_sm_by_engine);
     else if (call->nranks == 1)
         snprintf(plan->reason, sizeof(plan->reason),
                  "one rank: its block is copied within its GPU, which needs an SM");
@@ -197,9 +206,12 @@ static void explain_group(struct cecl_plan *plan)
     else if (local == 0)
         snprintf(plan->reason, sizeof(plan->reason),
                  "zero SM: every copy crosses between GPUs and flags are stream operations");
+    else if (cecl_plan_sm_copies(plan) == 0)
+        snprintf(plan->reason, sizeof(plan->reason), "%s", zero_sm_by_engine);
     else
         snprintf(plan->reason, sizeof(plan->reason),
-                 "%" PRIu32 " copies stay within one GPU, which needs an SM: %s", local,
+                 "%" PRIu32 " copies stay within one GPU, which needs an SM: %s",
+                 cecl_plan_sm_copies(plan),
                  plan->call.nranks == 1 ? "there is one rank" : "CECL_SM_ALLOW, where faster");
 }
 

@@ -6,10 +6,10 @@
  *     pull:  | my block -> my slot (out of place)
  *            | barrier 1 | slot p of each peer p -> my slot p | barrier 2 |
  *
- *     own block beside it, where a kernel copies it: on the side lane, and the main lane waits for
- *     that lane before barrier 2
+ *     own block beside it, where a local copy is large enough: on the side lane, and the main lane
+ *     waits for that lane before barrier 2
  *
- *     push, out of place without SMs, for a local copy runs on SMs:
+ *     push, out of place without a local copy, for that runs on SMs, or is slower:
  *            | barrier 1 | my block -> slot r of every peer | barrier 2
  *            | the piece that I return of each block before me -> its owner's slot | barrier 3 |
  *

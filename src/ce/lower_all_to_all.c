@@ -3,9 +3,9 @@
  *     push:  | barrier 1 | my block p -> slot r at p, for all p; my own block here | barrier 2 |
  *     pull:  | barrier 1 | block r at p -> my slot p, for all p; my own block here | barrier 2 |
  *
- *     my own block, where a kernel copies it, may go on the side lane, beside all others
+ *     my own block, where it is copied here, may go on the side lane, beside all others
  *
- *     without SMs, in as many rounds as staging asks for, whose halves then take turns:
+ *     without a local copy, in as many rounds as staging asks for, whose halves then take turns:
  *            | barrier | for each round:
  *            | piece i of my own block -> staging of the i-th rank after me;
  *            | a part of my block p -> slot r at p, for all p;

@@ -12,14 +12,26 @@ struct row {
     uint64_t max_bytes; /* and blocks of up to so many bytes */
     enum cecl_direction direction;
     bool local_copies; /* where the policy allows both: what is faster */
+    /* Own blocks of no more bytes are copied locally under any policy, where a copy engine does it. */
+    uint64_t engine_bytes;
 };
+
+/* Reckoned, not measured, since no driver that was tried runs a local copy on a copy engine: where one
+ * does, it is reported to move 87 GB/s (NVIDIA/nccl#2177). What peers return costs, on 4 GPUs, one
+ * exchange of flags and one batch more, 13 us, and of an all-gather the block once more over the link,
+ * of an all-to-all twice, at 390 GB/s. So a local copy that hides behind nothing is faster up to
+ * 1.5 MB (13 us + b / 390 GB/s = b / 87 GB/s) and 2.1 MB; the part that is beside what is pushed
+ * comes on top. With more ranks an exchange costs more, and pushes hide more. In place an all-to-all
+ * would copy N - 1 blocks so: by its peers' staging they move at the rate of the link. */
+#define ENGINE_BYTES (2u << 20)
 
 /* Push is about 5 % faster alone (hardware facts: 389.6 against 371 GB/s to one peer), and needs no
  * symmetric sendbuff. Local copies: docs/measurements.md, "A rank's own block". */
 static const struct row table[] = {
-    {ceclOpAllGather, ANY_PLACE, CECL_MAX_RANKS, 4 << 20, CECL_PUSH, false},
-    {ceclOpAllGather, ANY_PLACE, CECL_MAX_RANKS, UINT64_MAX, CECL_PUSH, true},
-    {ceclOpAlltoAll, ANY_PLACE, CECL_MAX_RANKS, UINT64_MAX, CECL_PUSH, true},
+    {ceclOpAllGather, ANY_PLACE, CECL_MAX_RANKS, 4 << 20, CECL_PUSH, false, ENGINE_BYTES},
+    {ceclOpAllGather, ANY_PLACE, CECL_MAX_RANKS, UINT64_MAX, CECL_PUSH, true, ENGINE_BYTES},
+    {ceclOpAlltoAll, IN_PLACE, CECL_MAX_RANKS, UINT64_MAX, CECL_PUSH, true, 0},
+    {ceclOpAlltoAll, OUT_OF_PLACE, CECL_MAX_RANKS, UINT64_MAX, CECL_PUSH, true, ENGINE_BYTES},
 };
 
 /* A block of so many bytes that a kernel copies goes beside those that copy engines push; in one batch
@@ -44,6 +56,15 @@ static uint64_t spread_of(const struct cecl_call *call)
         return 0;
     const uint64_t rounds = call->bytes / spread.round_bytes + 1;
     return rounds < spread.max_rounds ? rounds : spread.max_rounds;
+}
+
+/* Whether a copy engine of a rank's own GPU brings its block home sooner than peers do. Peers that pass
+ * pieces on anyway need no exchange more for it. Of a variable all-to-all the block that stays is known
+ * to its owner alone, and all ranks must choose alike. */
+static bool engine_is_worth_it(const struct cecl_call *call, const struct row *row)
+{
+    return call->engine_copies_locally && call->bytes <= row->engine_bytes && call->spread == 0 &&
+           !cecl_is_variable(call);
 }
 
 static const struct row *row_of(const struct cecl_call *call)
@@ -123,7 +144,6 @@ void cecl_tune(struct cecl_call *call, struct cecl_choice choice)
     const bool has_own_block = call->op == ceclOpAlltoAll || !call->in_place;
     call->no_sm = choice.sm_policy != CECL_SM_ALLOW || !row->local_copies;
     call->piece_worth = PIECE_WORTH;
-    call->side_copy = !call->no_sm && call->bytes >= SIDE_COPY_WORTH;
     if (choice.direction == CECL_DIRECTION_AUTO)
         call->direction = row->direction;
     else
@@ -133,4 +153,7 @@ void cecl_tune(struct cecl_call *call, struct cecl_choice choice)
     if (cecl_is_variable(call))
         call->direction = CECL_PUSH; /* only the sender knows where its blocks are */
     call->spread = spread_of(call);
+    if (engine_is_worth_it(call, row))
+        call->no_sm = false;
+    call->side_copy = !call->no_sm && call->bytes >= SIDE_COPY_WORTH;
 }

@@ -128,6 +128,14 @@ ceclResult_t cecl_item_check(ceclComm_t comm, struct cecl_item *item, ceclStream
     return comm->dev->ops->stream_check(comm->dev, stream);
 }
 
+/* Whether copies as this call would make them within a GPU are run by a copy engine. Of rows some are
+ * contiguous. */
+static bool engine_copies(ceclComm_t comm, const struct cecl_item *item)
+{
+    const uint32_t wanted = CECL_LOCAL_CONTIGUOUS | (item->shape.width > 0 ? CECL_LOCAL_ROWS : 0u);
+    return (comm->local_copies & wanted) == wanted;
+}
+
 static struct cecl_call call_of(ceclComm_t comm, const struct cecl_item *item)
 {
     struct cecl_call call = {.op = item->op,
@@ -140,7 +148,8 @@ static struct cecl_call call_of(ceclComm_t comm, const struct cecl_item *item)
                              .staging_bytes = (uint64_t)comm->config.staging_bytes,
                              .turn = cecl_engine_turn(&comm->engine),
                              .slots_offset = comm->engine.slots_offset,
-                             .slot_bytes = comm->engine.slot_bytes};
+                             .slot_bytes = comm->engine.slot_bytes,
+                             .engine_copies_locally = engine_copies(comm, item)};
     if (cecl_op_reduces(item->op)) {
         call.total = item->send_bytes;
         call.element = (uint32_t)cecl_type_bytes(item->type);
@@ -181,7 +190,7 @@ static bool needs_forbidden_sm(const struct cecl_item *items, const struct cecl_
 {
     for (uint32_t i = 0; i < plan->ncopies; i++) {
         const struct cecl_copy *copy = &plan->copies[i];
-        if (copy->dst.rank == copy->src.rank &&
+        if (cecl_copy_needs_sm(plan, copy) &&
             items[cecl_copy_part(copy)].choice.sm_policy == CECL_SM_NEVER)
             return true;
     }

@@ -20,6 +20,7 @@ struct cecl_resolved {
     int32_t direction;   /* CECL_DIRECTION's value */
     int32_t flags;       /* CECL_FLAGS's value */
     int32_t max_sms;     /* 0: by measurement */
+    int32_t local_copy;  /* CECL_LOCAL_COPY's value */
     int32_t check;
     int32_t nvtx; /* 0 or 1; here too ranks may differ */
     int32_t timeout_ms, init_timeout_ms;
@@ -45,6 +46,7 @@ struct ceclComm {
     int rank, nranks;
     struct cecl_resolved config;
     struct cecl_choice choice; /* for the calls that follow */
+    uint32_t local_copies;     /* CECL_LOCAL_...: what needs no SM, found on every rank */
     struct cecl_device *dev;
     struct cecl_mesh *mesh;
     struct cecl_pool pool;

@@ -91,6 +91,7 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
     CECL_TRY(override32(CECL_SET_DIRECTION, &out->direction));
     CECL_TRY(override32(CECL_SET_MAX_SMS, &out->max_sms));
     CECL_TRY(override32(CECL_SET_FLAGS, &out->flags));
+    CECL_TRY(override32(CECL_SET_LOCAL_COPY, &out->local_copy));
     CECL_TRY(override32(CECL_SET_CHECK, &out->check));
     CECL_TRY(override32(CECL_SET_NVTX, &out->nvtx));
     CECL_TRY(override32(CECL_SET_TIMEOUT_MS, &out->timeout_ms));

@@ -79,6 +79,7 @@ static ceclResult_t compare_config(const struct cecl_resolved *a, const struct c
         {"CECL_DIRECTION", a->direction, b->direction},
         {"maxSms (CECL_MAX_SMS)", a->max_sms, b->max_sms},
         {"CECL_FLAGS", a->flags, b->flags},
+        {"CECL_LOCAL_COPY", a->local_copy, b->local_copy},
         {"CECL_CHECK", a->check, b->check},
         {"timeoutMs (CECL_TIMEOUT_MS)", a->timeout_ms, b->timeout_ms},
         {"poolBytes (CECL_POOL_BYTES)", a->pool_bytes, b->pool_bytes},
@@ -201,6 +202,36 @@ static uint64_t slot_bytes(ceclComm_t comm)
     return wanted && all <= (uint64_t)comm->config.pool_bytes / 8 ? most : 0;
 }
 
+/* CECL_LOCAL_COPY's values. */
+enum { LOCAL_COPY_AUTO, LOCAL_COPY_PROBE, LOCAL_COPY_OFF };
+
+#define TRIED_IN_VAIN UINT64_MAX
+
+/* Tries which copies within a GPU need no SM; what holds is what holds on every rank. The staging
+ * area is nobody's before all ranks have their communicator. */
+static ceclResult_t find_local_copies(ceclComm_t comm)
+{
+    const struct cecl_engine *engine = &comm->engine;
+    uint64_t mine, held = UINT64_MAX, *all = comm->check_room;
+    uint32_t ways = 0;
+    bool failed = false;
+    if (comm->config.local_copy == LOCAL_COPY_OFF)
+        return ceclSuccess;
+    const ceclResult_t tried = comm->dev->ops->local_copies(
+        comm->dev, cecl_pool_at(&comm->pool, comm->rank, engine->staging_offset),
+        (size_t)engine->staging_bytes, comm->config.local_copy == LOCAL_COPY_PROBE, &ways);
+    mine = tried == ceclSuccess ? ways : TRIED_IN_VAIN;
+    CECL_TRY(cecl_mesh_allgather(comm->mesh, "local copies", &mine, all, sizeof(mine)));
+    for (int r = 0; r < comm->nranks; r++) {
+        failed = failed || all[r] == TRIED_IN_VAIN;
+        held &= all[r];
+    }
+    if (failed)
+        return cecl_mesh_agree(comm->mesh, tried); /* all ranks hear why */
+    comm->local_copies = (uint32_t)held;
+    return ceclSuccess;
+}
+
 /* The stages after the introduction. */
 static ceclResult_t build(ceclComm_t comm, const struct hello *all)
 {
@@ -213,6 +244,7 @@ static ceclResult_t build(ceclComm_t comm, const struct hello *all)
                                                         comm->rank, comm->nranks, &pool)));
     CECL_TRY(cecl_engine_open(&comm->engine, &comm->pool, (uint64_t)comm->config.staging_bytes,
                               slot_bytes(comm), comm->config.flags));
+    CECL_TRY(find_local_copies(comm));
     cecl_mesh_watch_processes(comm->mesh);
     const ceclResult_t result = cecl_mesh_agree(comm->mesh, cecl_watch_start(comm));
     /* The watchdog, which ended this wait, knows who has gone and why. */
@@ -278,9 +310,10 @@ ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *c
     cecl_mesh_joined(comm->mesh);
     comm->trace = cecl_trace_open(config, comm->rank, comm->nranks);
     comm->magic = CECL_COMM_MAGIC;
-    cecl_log(CECL_LOG_INFO, comm->rank, "joined %d ranks on %s, flags by %s", comm->nranks,
+    cecl_log(CECL_LOG_INFO, comm->rank, "joined %d ranks on %s, flags by %s%s", comm->nranks,
              comm->dev->kind == CECL_KIND_CUDA ? "CUDA" : "the host device",
-             comm->engine.flags == CECL_FLAGS_WRITE ? "remote stream writes" : "copies");
+             comm->engine.flags == CECL_FLAGS_WRITE ? "remote stream writes" : "copies",
+             comm->local_copies ? ", local copies by a copy engine (probed)" : "");
     *out = comm;
     return ceclSuccess;
 }

@@ -290,6 +290,20 @@ uint32_t cecl_plan_local_copies(const struct cecl_plan *plan)
     return count;
 }
 
+bool cecl_copy_needs_sm(const struct cecl_plan *plan, const struct cecl_copy *copy)
+{
+    return copy->dst.rank == copy->src.rank &&
+           !cecl_plan_part(plan, cecl_copy_part(copy))->engine_copies_locally;
+}
+
+uint32_t cecl_plan_sm_copies(const struct cecl_plan *plan)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < plan->ncopies; i++)
+        count += cecl_copy_needs_sm(plan, &plan->copies[i]);
+    return count;
+}
+
 uint64_t cecl_plan_bytes(const struct cecl_plan *plan)
 {
     uint64_t bytes = 0;

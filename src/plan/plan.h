@@ -121,7 +121,10 @@ struct cecl_call {
     enum cecl_direction direction; /* equal on all ranks */
     bool no_sm;                    /* equal on all ranks: nothing is copied within one GPU */
     bool side_copy;                /* where it is: on the side lane, beside what is pushed */
-    uint64_t piece_worth;          /* equal on all ranks: see cecl_pieces_of */
+    /* Equal on all ranks, a fact and no choice: what this call would copy within one GPU is copied
+     * there by a copy engine, seen when the communicator was made. */
+    bool engine_copies_locally;
+    uint64_t piece_worth; /* equal on all ranks: see cecl_pieces_of */
     /* Equal on all ranks. Of an all-gather to which one rank contributes: rounds in which its block
      * goes in pieces that peers pass on; 0: it goes whole. */
     uint64_t spread;
@@ -258,8 +261,11 @@ static inline uint32_t cecl_copy_part(const struct cecl_copy *copy)
 }
 /* Which part a reduction belongs to: its sources are never all in staging. */
 uint32_t cecl_reduce_part(const struct cecl_plan *plan, const struct cecl_reduce *reduce);
-/* Copies within one rank's memory: each needs an SM on today's drivers. */
+/* Copies within one rank's memory, */
 uint32_t cecl_plan_local_copies(const struct cecl_plan *plan);
+/* and those of them that need an SM: all, where no copy engine was seen to run them. */
+bool cecl_copy_needs_sm(const struct cecl_plan *plan, const struct cecl_copy *copy);
+uint32_t cecl_plan_sm_copies(const struct cecl_plan *plan);
 uint64_t cecl_plan_bytes(const struct cecl_plan *plan); /* that this rank's copies move */
 const char *cecl_op_name(ceclOp_t op);
 /* One line a step; for CECL_DEBUG=PLAN and for people. */

@@ -42,7 +42,9 @@ static void print_copies(const struct cecl_plan *plan, const struct cecl_step *s
                     "  %" PRIu64 " rows, %" PRIu64 " bytes apart there and %" PRIu64 " here, of",
                     copy->rows, copy->dst_pitch, copy->src_pitch);
         fprintf(out, "  %" PRIu64 " bytes%s\n", copy->bytes,
-                copy->src.rank == copy->dst.rank ? " (local: needs an SM)" : "");
+                copy->src.rank != copy->dst.rank ? ""
+                : cecl_copy_needs_sm(plan, copy) ? " (local: needs an SM)"
+                                                 : " (local: by a copy engine)");
     }
 }
 

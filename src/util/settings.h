@@ -43,6 +43,13 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "back to write)")                                                                            \
     X(INIT_TIMEOUT_MS, "CECL_INIT_TIMEOUT_MS", INT, OWN, "60000", "", "1..86400000",               \
       "bound of every wait while a communicator is made, ms; read by ceclGetUniqueId too")         \
+    X(LOCAL_COPY, "CECL_LOCAL_COPY", CHOICE, EQUAL, "auto", "", "auto|probe|off",                  \
+      "whether a communicator tries, as it is made, if copies within a GPU run on a copy engine: " \
+      "a "                                                                                         \
+      "kernel holds all SMs meanwhile, for 50 ms at most. auto: with drivers newer than CUDA "     \
+      "13.0; "                                                                                     \
+      "probe: with any, and the host device says yes. If so on all ranks, small blocks of a "      \
+      "rank's own are copied so, where peers would return them")                                   \
     X(MAX_SMS, "CECL_MAX_SMS", INT, EQUAL, "-", "what measurements chose", "1..1024",              \
       "most SMs that the kernel of a reduction may take; results do not depend on it")             \
     X(NVTX, "CECL_NVTX", INT, OWN, "0", "", "0..1",                                                \
