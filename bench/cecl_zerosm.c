@@ -44,17 +44,22 @@ static const char usage[] =
         __VA_ARGS__                                                                                \
     }
 #define EACH_WAY(...)                                                                              \
-    CASE(__VA_ARGS__, "never", "push", "copy", OWN_STREAM),                                        \
-        CASE(__VA_ARGS__, "never", "push", "copy", LEGACY),                                        \
-        CASE(__VA_ARGS__, "never", "push", "write", OWN_STREAM),                                   \
-        CASE(__VA_ARGS__, "never", "push", "write", LEGACY)
+    CASE(__VA_ARGS__, "never", "push", "copy", OWN_STREAM, "off"),                                 \
+        CASE(__VA_ARGS__, "never", "push", "copy", LEGACY, "off"),                                 \
+        CASE(__VA_ARGS__, "never", "push", "write", OWN_STREAM, "off"),                            \
+        CASE(__VA_ARGS__, "never", "push", "write", LEGACY, "off")
 
 /* Little, all at once; much, in rounds where a rank's own block is lent. */
 #define EACH_SIZE(op, place)                                                                       \
-    {op, place, 4u << 10, AMPLE, "never", "push", "copy", OWN_STREAM},                             \
-        {op, place, 1u << 20, SCANT, "never", "push", "copy", OWN_STREAM},                         \
+    {op, place, 4u << 10, AMPLE, "never", "push", "copy", OWN_STREAM, "off"},                      \
+        {op, place, 1u << 20, SCANT, "never", "push", "copy", OWN_STREAM, "off"},                  \
     {                                                                                              \
-        op, place, 1u << 20, SCANT, "never", "push", "write", LEGACY                               \
+        op, place, 1u << 20, SCANT, "never", "push", "write", LEGACY, "off"                        \
+    }
+
+#define TRIED(op, bytes, stream)                                                                   \
+    {                                                                                              \
+        op, OUT_OF_PLACE, bytes, AMPLE, "never", "push", "copy", stream, "probe"                   \
     }
 
 /* A call must not be of so many copies that a stream's queue gets full: see zerosm_run.c. */
@@ -89,15 +94,23 @@ static const struct zerosm_case cases[] = {
     EACH_SIZE(ZEROSM_GROUP, IN_PLACE),
     EACH_SIZE(ZEROSM_GROUP, OUT_OF_PLACE),
     /* In place alone: what peers return to its owner is always pushed. */
-    {ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "copy", OWN_STREAM},
-    {ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "write", OWN_STREAM},
-    {ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "copy", LEGACY},
+    {ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "copy", OWN_STREAM, "off"},
+    {ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "write", OWN_STREAM, "off"},
+    {ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "copy", LEGACY, "off"},
+    /* A rank's own block is copied locally, if that was seen to need no SM. */
+    TRIED(ZEROSM_ALL_GATHER, 4u << 10, OWN_STREAM),
+    TRIED(ZEROSM_ALL_GATHER, 1u << 20, LEGACY),
+    TRIED(ZEROSM_ALL_TO_ALL, 4u << 10, OWN_STREAM),
+    TRIED(ZEROSM_ALL_TO_ALL, 1u << 20, LEGACY),
+    TRIED(ZEROSM_ALL_GATHER_STRIDED, 1u << 20, OWN_STREAM),
+    TRIED(ZEROSM_ALL_TO_ALL_STRIDED, 4u << 10, OWN_STREAM),
+    TRIED(ZEROSM_GROUP, 1u << 20, OWN_STREAM),
 };
 #define CASES ((int)(sizeof(cases) / sizeof(cases[0])))
 
 /* A rank copies its own block within its GPU. */
 static const struct zerosm_case counter_case = {
-    ZEROSM_ALL_TO_ALL, OUT_OF_PLACE, 1u << 20, AMPLE, "allow", "push", "copy", OWN_STREAM};
+    ZEROSM_ALL_TO_ALL, OUT_OF_PLACE, 1u << 20, AMPLE, "allow", "push", "copy", OWN_STREAM, "off"};
 
 static const char *const op_names[] = {"all-gather",
                                        "all-to-all",
@@ -113,10 +126,11 @@ static const char *const op_names[] = {"all-gather",
 static const char *name_of(const struct zerosm_case *c)
 {
     static char name[160];
-    snprintf(name, sizeof(name), "%s %s, %zu bytes a rank%s, flags by %s, %s", op_names[c->op],
+    snprintf(name, sizeof(name), "%s %s, %zu bytes a rank%s, flags by %s, %s%s", op_names[c->op],
              c->in_place ? "in place" : "out of place", c->bytes,
              strcmp(c->direction, "pull") == 0 ? ", pulled" : "", c->flags,
-             c->legacy ? "legacy default stream" : "own stream");
+             c->legacy ? "legacy default stream" : "own stream",
+             strcmp(c->local, "probe") == 0 ? ", local copies tried" : "");
     return name;
 }
 

@@ -35,6 +35,7 @@ struct zerosm_case {
     const char *direction; /* CECL_DIRECTION: push, pull */
     const char *flags;     /* CECL_FLAGS: copy, write */
     bool legacy;           /* on the legacy default stream, not on a stream of its own */
+    const char *local;     /* CECL_LOCAL_COPY: probe, off */
 };
 
 struct zerosm_outcome {
