@@ -1,8 +1,10 @@
 /* Whether the driver runs this GPU's local copies on a copy engine: tried, with every SM held.
  *
- *     side:    | the copies once, so that nothing of theirs has to be loaded later |
- *     legacy:  | the kernel that holds all SMs, until it is let go, or HOLD_MS by itself ... |
- *     side:    | once all of its blocks run: the copies again, each kind with a word behind it |
+ *     legacy:  | the copies once, so that nothing of theirs has to be loaded later |
+ *     side:    | the kernel that holds all SMs, until it is let go, or HOLD_MS by itself ... |
+ *     legacy:  | once all of its blocks run: the copies again, each kind with a word behind it |
+ *
+ * The copies have the priority that callers' streams have, the kernel a higher one.
  *
  * A word that is written while all SMs are held tells that what stands before it needed none. A local
  * copy that runs on SMs, as all do with drivers up to CUDA 13.0, waits for the kernel's end. */
@@ -37,6 +39,14 @@ static bool has_word(const uint32_t *word)
     return __atomic_load_n(word, __ATOMIC_ACQUIRE) != 0;
 }
 
+/* An error is a no, and the caller's next check must not find it. */
+static bool works(cudaError_t error)
+{
+    if (error != cudaSuccess)
+        cudaGetLastError();
+    return error == cudaSuccess;
+}
+
 static void pause_us(long us)
 {
     const struct timespec pause = {.tv_nsec = us * 1000};
@@ -46,7 +56,7 @@ static void pause_us(long us)
 static ceclResult_t tell_done(struct cuda_device *cuda, uint32_t *word)
 {
     const struct cecl_memop write = {word, 1, CECL_MEMOP_WRITE};
-    return cuda_memops(&cuda->base, cuda->side, &write, 1);
+    return cuda_memops(&cuda->base, cuda->legacy, &write, 1);
 }
 
 /* As calls have them: in a batch alone, in one with others, little, much, at odd addresses, and in
@@ -66,10 +76,10 @@ static ceclResult_t copy_locally(struct cuda_device *cuda, char *room, size_t by
                                        .rows = ROWS,
                                        .dst_pitch = small / 4,
                                        .src_pitch = small / 2};
-    CECL_TRY(cuda_copies(&cuda->base, cuda->side, &alone));
-    CECL_TRY(cuda_copies(&cuda->base, cuda->side, &together));
+    CECL_TRY(cuda_copies(&cuda->base, cuda->legacy, &alone));
+    CECL_TRY(cuda_copies(&cuda->base, cuda->legacy, &together));
     CECL_TRY(tell_done(cuda, &cuda->local->done[0]));
-    CECL_TRY(cuda_row_copies(&cuda->base, cuda->side, &rows, 1));
+    CECL_TRY(cuda_row_copies(&cuda->base, cuda->legacy, &rows, 1));
     return tell_done(cuda, &cuda->local->done[1]);
 }
 
@@ -139,17 +149,16 @@ static ceclResult_t try_copies(struct cuda_device *cuda, char *room, size_t byte
         return ceclSuccess;
     struct cuda_local *local = cuda->local;
     *local = (struct cuda_local){0};
-    const bool loaded = cecl_hold_prepare(cuda->base.ordinal, &size) == cudaSuccess &&
+    const bool loaded = works(cecl_hold_prepare(cuda->base.ordinal, &size)) &&
                         copy_locally(cuda, room, bytes) == ceclSuccess;
     CECL_TRY(settle(cuda));
     local->done[0] = local->done[1] = 0;
-    if (loaded && cecl_hold_launch(cuda->legacy, size, &local->hold, HOLD_MS * UINT64_C(1000000)) ==
-                      cudaSuccess) {
+    if (loaded &&
+        works(cecl_hold_launch(cuda->side, size, &local->hold, HOLD_MS * UINT64_C(1000000)))) {
         *ways = copies_while_held(cuda, size, room, bytes);
         local->hold.let_go = 1;
         CECL_TRY(settle(cuda));
     }
-    cudaGetLastError(); /* ours; the caller's next check must not find it */
     return ceclSuccess;
 }
 
