@@ -292,8 +292,8 @@ uint32_t cecl_plan_local_copies(const struct cecl_plan *plan)
 
 bool cecl_copy_needs_sm(const struct cecl_plan *plan, const struct cecl_copy *copy)
 {
-    return copy->dst.rank == copy->src.rank &&
-           !cecl_plan_part(plan, cecl_copy_part(copy))->engine_copies_locally;
+    const struct cecl_call *call = cecl_plan_part(plan, cecl_copy_part(copy));
+    return copy->dst.rank == copy->src.rank && (call->small || !call->engine_copies_locally);
 }
 
 uint32_t cecl_plan_sm_copies(const struct cecl_plan *plan)
