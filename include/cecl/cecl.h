@@ -186,7 +186,7 @@ typedef struct ceclConfig {
          * MiB, host 1 MiB */
         segmentBytes;
     /* staging for all-to-all, gather, scatter and reductions, bytes a rank; CECL_STAGING_BYTES;
-     * default 64 MiB, host 256 KiB */
+     * default 1/512 of the smallest GPU's memory, 192 MiB at most; host 256 KiB */
     int64_t stagingBytes;
     /* most SMs that a kernel of cecl's may take, 1 to 1024; CECL_MAX_SMS; default: what measurements
      * chose. Results do not depend on it. */

@@ -13,6 +13,9 @@ ceclResult_t cecl_lower(const struct cecl_call *call, struct cecl_plan *plan);
  * all-to-all its share of the staging (calls[i].staging_...). Errors as cecl_lower. */
 ceclResult_t cecl_lower_group(struct cecl_call *calls, uint32_t ncalls, struct cecl_plan *plan);
 
+/* Of a reduction by staging: one arrives, one is reduced. More, and smaller ones, were slower. */
+#define CECL_CHUNKS_UNDER_WAY 2u
+
 /* The tuning table: fills in how this call is carried out (direction, no_sm, piece_worth, spread), by
  * (op, in place, ranks, bytes a block) and what the caller chose.
  * Depends on nothing in which ranks may differ. */

@@ -2,9 +2,12 @@
  * parts of it come by copy engine into its staging, in chunks, and SMs do no more than add up what
  * lies in their own memory; while they do, the next chunk is on its way.
  *
- *     main | barrier | for each chunk k: once peers have reduced chunk k - SLOTS:
+ *     main | barrier | for each chunk k: once peers have sent chunk k - 1 and reduced chunk k - SLOTS:
  *          |   chunk k of my block p -> its slot in p's staging, for all p; signal "it is there"
  *     side | for each chunk k: once it is there from all: reduce it; signal "its slot is free"
+ *
+ * Ranks send each chunk in step: a rank that runs ahead sends to the same peer as another one, and
+ * both get half of its link.
  *
  * That is a reduce-scatter. An all-reduce then pushes each reduced chunk to everyone's recvbuff, a
  * reduce to the root's, behind the copies of the chunk that follows:
@@ -34,8 +37,7 @@
 
 #include "ce/lowering.h"
 
-/* Chunks that may be under way: one arrives, one is reduced. More, and smaller ones, were slower. */
-#define SLOTS 2u
+#define SLOTS CECL_CHUNKS_UNDER_WAY
 
 /* How a call goes in chunks. */
 struct chunks {
@@ -193,6 +195,8 @@ static uint32_t main_turn(const struct cecl_call *call, struct cecl_plan *plan,
 {
     if (k >= chunks->count)
         return 0;
+    if (k > 0)
+        cecl_plan_wait_all(plan, CECL_LANE_MAIN, plan->phases);
     if (k >= SLOTS)
         cecl_plan_wait_all(plan, CECL_LANE_SIDE, (uint32_t)(k - SLOTS + 1));
     send_parts(call, plan, chunks, k);

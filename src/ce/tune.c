@@ -81,16 +81,42 @@ static const struct row *row_of(const struct cecl_call *call)
     return &table[count - 1];
 }
 
-/* How reductions go. SMs read at the peers at 325 GB/s, from 8 on: where sendbuff is symmetric that
- * beats staging, whose local sums want more of them. Chunks of staging: few, for each pauses the link.
+/* How reductions go. SMs read at the peers at 325 GB/s, from 8 on. Copy engines send to staging at 387,
+ * but each chunk costs an exchange of flags and the last one is reduced when nothing is sent: so that is
+ * for large blocks in few chunks, and where sendbuff is not symmetric. An all-reduce's results are
+ * written by the same SMs where an exchange more costs more than their slower writes.
  * Measured: docs/measurements.md, "Reductions". */
 static const struct {
-    uint64_t one_shot;       /* an all-reduce of no more bytes: everyone reduces all */
+    uint64_t
+        one_shot; /* an all-reduce of no more bytes, whose inputs cannot be read: everyone reduces
+                        * all */
     uint64_t sms_send;       /* one of no more bytes: who reduces a block writes it to all */
-    uint64_t chunks;         /* in so many, */
+    uint64_t staged;         /* blocks of a reduce-scatter of so many bytes go by staging, */
+    uint64_t worth;          /* if chunks have so many */
+    uint64_t chunks;         /* in so many chunks, */
     uint64_t least, largest; /* of bytes in this range */
     uint32_t reading_sms, sending_sms, staged_sms;
-} reductions = {256 << 10, 32 << 20, 4, 1 << 20, 64 << 20, 8, 16, 16};
+} reductions = {
+    .one_shot = 256 << 10,
+    .sms_send = 32 << 20,
+    .staged = 192 << 20,
+    .worth = 24 << 20,
+    .chunks = 8,
+    .least = 1 << 20,
+    .largest = 64 << 20,
+    .reading_sms = 8,
+    .sending_sms = 16,
+    .staged_sms = 16,
+};
+
+/* Whether it is sent to staging though it could be read. */
+static bool goes_staged(const struct cecl_call *call)
+{
+    const uint64_t peers = (uint64_t)call->nranks - 1;
+    return call->op == ceclOpReduceScatter && call->bytes >= reductions.staged &&
+           call->chunk >= reductions.worth &&
+           call->staging_bytes / CECL_CHUNKS_UNDER_WAY / peers >= reductions.worth;
+}
 
 static void tune_reduction(struct cecl_call *call, struct cecl_choice choice)
 {
@@ -99,8 +125,9 @@ static void tune_reduction(struct cecl_call *call, struct cecl_choice choice)
                   : chunk > reductions.largest ? reductions.largest
                                                : chunk;
     call->one_shot = reductions.one_shot;
-    call->peers_read =
-        call->peers_read && call->op != ceclOpReduce && choice.direction != CECL_DIRECTION_PUSH;
+    if (call->op == ceclOpReduce || choice.direction == CECL_DIRECTION_PUSH ||
+        (choice.direction == CECL_DIRECTION_AUTO && goes_staged(call)))
+        call->peers_read = false;
     call->sms_send =
         call->peers_read && call->op == ceclOpAllReduce && call->total <= reductions.sms_send;
     call->max_sms = choice.max_sms     ? choice.max_sms
@@ -116,9 +143,9 @@ static const struct {
     uint64_t max_bytes;
 } smalls[] = {
     {ceclOpAllReduce, 256 << 10},
-    {ceclOpReduceScatter, 64 << 10},
-    {ceclOpAllGather, 64 << 10},
-    {ceclOpAlltoAll, 64 << 10},
+    {ceclOpReduceScatter, 256 << 10},
+    {ceclOpAllGather, 256 << 10},
+    {ceclOpAlltoAll, 256 << 10},
 };
 
 static bool is_small(const struct cecl_call *call, struct cecl_choice choice)

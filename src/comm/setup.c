@@ -172,6 +172,13 @@ static ceclResult_t open_device(ceclComm_t comm, const struct hello *all)
     return cecl_host_open(&comm->dev);
 }
 
+/* What the largest reductions gain from (ce/tune.c), of large GPUs: a small part of their memory. */
+static int64_t staging_of(uint64_t memory)
+{
+    const uint64_t part = memory / 512 / (1 << 20), most = 192;
+    return (int64_t)(part < 1 ? 1 : part < most ? part : most) << 20;
+}
+
 /* Device defaults for what nobody set. Ranks agree: the smallest GPU decides. */
 static ceclResult_t settle_sizes(ceclComm_t comm)
 {
@@ -189,7 +196,7 @@ static ceclResult_t settle_sizes(ceclComm_t comm)
     if (config->segment_bytes < 0)
         config->segment_bytes = host ? 1 << 20 : 64 << 20;
     if (config->staging_bytes < 0)
-        config->staging_bytes = host ? 256 << 10 : 64 << 20;
+        config->staging_bytes = host ? 256 << 10 : staging_of(least);
     return result;
 }
 

@@ -73,7 +73,7 @@ static void all_to_all_is_zero_sm(void **state)
 
 static void local_copies_are_told_where_they_are_allowed(void **state)
 {
-    enum { LARGE = 70000 }; /* for a small call */
+    enum { LARGE = 300000 }; /* for a small call */
     (void)state;
     ceclConfig_t config = multi_config();
     config.smPolicy = CECL_SM_ALLOW;

@@ -1,7 +1,7 @@
 /* Options of calls, seen by what ceclExplain and ceclGroupExplain tell of them, and by results. */
 #include "multi.h"
 
-#define BLOCK 70000 /* too large for a small call */
+#define BLOCK 300000 /* too large for a small call */
 
 static ceclComm_t comm;
 static char *recv_buffer, *send_buffer, *other; /* [nranks * BLOCK] each */

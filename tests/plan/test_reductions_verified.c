@@ -140,7 +140,7 @@ static void faults_are_found(void **state)
     without_step(CECL_STEP_AFTER, CECL_LANE_MAIN, 0, "race"); /* a chunk is sent too early */
     without_step(CECL_STEP_AFTER, CECL_LANE_MAIN, 9, "race"); /* the last one */
     without_step(CECL_STEP_WAIT, CECL_LANE_SIDE, 3, "race");  /* reduced before it has come */
-    without_step(CECL_STEP_WAIT, CECL_LANE_MAIN, 2, "race");  /* a slot is not free yet */
+    without_step(CECL_STEP_WAIT, CECL_LANE_MAIN, 6, "race");  /* a slot is not free yet */
     without_step(CECL_STEP_REDUCE, CECL_LANE_SIDE, 2, "");
 }
 
@@ -215,6 +215,33 @@ static void too_little_staging_is_named(void **state)
     cecl_plan_free(&plan);
 }
 
+/* How a reduction whose inputs could be read at the peers is carried out. */
+static struct cecl_call tuned(ceclOp_t op, uint64_t bytes, uint64_t staging,
+                              ceclDirection_t direction)
+{
+    struct cecl_call call = reduction(op, 4, bytes, 1);
+    call.nranks = 4;
+    call.staging_bytes = staging;
+    call.peers_read = true;
+    cecl_tune(&call, (struct cecl_choice){CECL_SM_REDUCE_ONLY, (uint8_t)direction, 0});
+    return call;
+}
+
+static void tuning_takes_the_way_that_was_measured(void **state)
+{
+    (void)state;
+    const uint64_t large = 256 << 20, ample = 192 << 20, scant = 64 << 20;
+    assert_false(tuned(ceclOpReduceScatter, large, ample, CECL_DIRECTION_AUTO).peers_read);
+    assert_true(tuned(ceclOpReduceScatter, large, scant, CECL_DIRECTION_AUTO).peers_read);
+    assert_true(tuned(ceclOpReduceScatter, 64 << 20, ample, CECL_DIRECTION_AUTO).peers_read);
+    assert_true(tuned(ceclOpReduceScatter, large, ample, CECL_DIRECTION_PULL).peers_read);
+    assert_false(tuned(ceclOpReduceScatter, 1 << 20, ample, CECL_DIRECTION_PUSH).peers_read);
+    assert_true(tuned(ceclOpAllReduce, large, ample, CECL_DIRECTION_AUTO).peers_read);
+    assert_false(tuned(ceclOpAllReduce, large, ample, CECL_DIRECTION_AUTO).sms_send);
+    assert_true(tuned(ceclOpAllReduce, 1 << 20, ample, CECL_DIRECTION_AUTO).sms_send);
+    assert_false(tuned(ceclOpAllReduce, 1 << 20, ample, CECL_DIRECTION_PUSH).sms_send);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -222,6 +249,7 @@ int main(void)
         cmocka_unit_test(reductions_of_many_ranks_are_right),
         cmocka_unit_test(reductions_in_groups_are_right),
         cmocka_unit_test(faults_are_found),
+        cmocka_unit_test(tuning_takes_the_way_that_was_measured),
         cmocka_unit_test(a_wrong_order_of_sources_is_found),
         cmocka_unit_test(broken_reductions_are_refused),
         cmocka_unit_test(no_reduction_leaves_its_staging),
