@@ -9,10 +9,10 @@
  * Ranks send each chunk in step: a rank that runs ahead sends to the same peer as another one, and
  * both get half of its link.
  *
- * That is a reduce-scatter. An all-reduce then pushes each reduced chunk to everyone's recvbuff, a
- * reduce to the root's, behind the copies of the chunk that follows:
+ * That is a reduce-scatter. An all-reduce then pushes its block to everyone's recvbuff, when all of it is
+ * reduced: results between the chunks would cost an exchange more for each. A reduce's results go to the root's behind the copies of the chunk that follows:
  *
- *     main | ... chunk k + 1 -> staging | after side | reduced chunk k -> recvbuffs | ... | barrier |
+ *     main | ... chunk k + 1 -> staging | after side | reduced chunk k -> recvbuff | ... | barrier |
  *
  * Lanes may share a queue of the hardware, which then takes their steps in the order in which they are
  * issued, that of the plan: so chunk k + 1 is sent before chunk k is reduced, and every wait stands
@@ -206,7 +206,7 @@ static uint32_t main_turn(const struct cecl_call *call, struct cecl_plan *plan,
 static void in_chunks(const struct cecl_call *call, struct cecl_plan *plan,
                       const struct chunks *chunks)
 {
-    const bool sends = call->op != ceclOpReduceScatter;
+    const bool each = call->op == ceclOpReduce; /* its results stand in staging */
     cecl_plan_barrier(plan);
     side_follows(plan); /* flags would order the inputs too, but CUDA knows nothing of flags */
     uint32_t arrived = main_turn(call, plan, chunks, 0);
@@ -214,14 +214,16 @@ static void in_chunks(const struct cecl_call *call, struct cecl_plan *plan,
         const uint32_t next = main_turn(call, plan, chunks, k + 1);
         side_turn(call, plan, chunks, k, arrived);
         arrived = next;
-        if (sends || k + 1 == chunks->count)
+        if (each || k + 1 == chunks->count)
             cecl_plan_after_other(plan);
-        if (sends)
+        if (each) {
             send_chunk(call, plan, chunks, k);
-        if (call->op == ceclOpReduce)
             side_follows(plan); /* a result is replaced when it was sent */
+        }
     }
-    if (sends)
+    if (call->op == ceclOpAllReduce)
+        send_result(call, plan, output_at(call, call->rank, call->rank, 0), 0, UINT64_MAX);
+    if (call->op != ceclOpReduceScatter)
         cecl_plan_barrier(plan);
 }
 

@@ -91,7 +91,7 @@ static const struct {
         one_shot; /* an all-reduce of no more bytes, whose inputs cannot be read: everyone reduces
                         * all */
     uint64_t sms_send;       /* one of no more bytes: who reduces a block writes it to all */
-    uint64_t staged;         /* blocks of a reduce-scatter of so many bytes go by staging, */
+    uint64_t staged;         /* blocks of so many bytes go by staging, */
     uint64_t worth;          /* if chunks have so many */
     uint64_t chunks;         /* in so many chunks, */
     uint64_t least, largest; /* of bytes in this range */
@@ -113,8 +113,7 @@ static const struct {
 static bool goes_staged(const struct cecl_call *call)
 {
     const uint64_t peers = (uint64_t)call->nranks - 1;
-    return call->op == ceclOpReduceScatter && call->bytes >= reductions.staged &&
-           call->chunk >= reductions.worth &&
+    return call->bytes >= reductions.staged && call->chunk >= reductions.worth &&
            call->staging_bytes / CECL_CHUNKS_UNDER_WAY / peers >= reductions.worth;
 }
 
