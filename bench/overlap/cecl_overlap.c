@@ -162,6 +162,7 @@ static int perform_joined(struct bench *b)
     }
     limit(&b->run, "opening");
     if (!(b->gpu = gpu_open(&b->run, b->settings.gemm)) ||
+        (b->settings.urgent && !gpu_make_urgent(&b->run)) ||
         !contenders_open(&b->contenders, &b->run) || !measure_sizes(b) ||
         !table_json(&b->run, &b->settings, b->trials, b->ntrials) ||
         !contenders_close(&b->contenders, &b->run))

@@ -162,6 +162,17 @@ struct gpu *gpu_open(const struct run *run, int size)
     return NULL;
 }
 
+bool gpu_make_urgent(struct run *run)
+{
+    int least, most;
+    cudaStream_t stream;
+    CUDA_TRY(run, cudaDeviceGetStreamPriorityRange(&least, &most));
+    CUDA_TRY(run, cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, most));
+    BENCH_TRY(run, ceclStreamDestroy(run->comm, run->stream));
+    run->stream = stream;
+    return true;
+}
+
 static bool enqueue(struct gpu *g, const struct run *run, const struct load *load)
 {
     CUDA_TRY(run, cudaLaunchHostFunc(g->start, pass_gate, &g->gate));

@@ -24,6 +24,7 @@ static const char usage[] =
     "  -w COUNT         rounds before them, to warm up; default 3\n"
     "  --hostcopies     besides, pinned copies from and to the host run throughout, on two more\n"
     "                   streams, for all sides alike\n"
+    "  --urgent         the collectives' stream has the highest priority, for all sides alike\n"
     "  --json FILE      the results as JSON, each round's times among them\n"
     "Every side's bytes are checked before it is timed, alone and beside the GEMM. A round times\n"
     "the GEMM alone, then each side beside the GEMM and alone, from another side on each time.\n"
@@ -43,13 +44,14 @@ static const char usage[] =
     "Ends with 0, 1 where bytes were wrong, 2 where an option was, 3 where a call failed, 77\n"
     "where a rank has no GPU.\n";
 
-enum { SIZE = OPTION_OWN, HOST_COPIES, PRESET, SEQUENTIAL };
+enum { SIZE = OPTION_OWN, HOST_COPIES, PRESET, SEQUENTIAL, URGENT };
 
 static const struct option longs[] = {OPTIONS_SHARED,
                                       {"size", 1, NULL, SIZE},
                                       {"hostcopies", 0, NULL, HOST_COPIES},
                                       {"preset", 1, NULL, PRESET},
                                       {"sequential", 0, NULL, SEQUENTIAL},
+                                      {"urgent", 0, NULL, URGENT},
                                       {NULL, 0, NULL, 0}};
 
 static struct settings taken;
@@ -88,6 +90,7 @@ static const char *take(struct options *o, int option, const char *value)
     case SIZE: return parse_count(value, 16, 65536, &taken.gemm) ? NULL : "16 to 65536";
     case PRESET: return take_preset(o, value) ? NULL : "published";
     case SEQUENTIAL: taken.sequential = true; return NULL;
+    case URGENT: taken.urgent = true; return NULL;
     case HOST_COPIES: taken.host_copies = true; return NULL;
     case 'w': return parse_count(value, 0, 1000000, &o->warmup) ? NULL : "0 to 1000000";
     default: return take_shared(o, option, value);

@@ -10,6 +10,7 @@
 struct settings {
     int gemm; /* M = N = K */
     bool host_copies;
+    bool urgent;        /* the collectives' stream comes first */
     bool sequential;    /* besides: the collective after the GEMM */
     const char *preset; /* its name, or NULL */
 };
@@ -53,6 +54,8 @@ bool gpu_make_current(const struct run *run); /* the communicator's, for the cal
 struct gpu;
 struct gpu *gpu_open(const struct run *run, int gemm); /* NULL with words */
 void gpu_close(struct gpu *gpu);
+/* run->stream becomes one of the highest priority. */
+bool gpu_make_urgent(struct run *run);
 /* Collective. Enqueues the load and lets it start, on all ranks at about the same time. */
 bool gpu_start(struct gpu *gpu, const struct run *run, const struct load *load);
 /* Collective. The load's time here, from the start that its streams have in common until all of it

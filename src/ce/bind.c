@@ -218,12 +218,19 @@ static ceclResult_t bind_reduction(const struct cecl_engine *engine, const struc
     return ceclSuccess;
 }
 
+static bool is_urgent(const struct cecl_plan *plan, const struct cecl_step *step)
+{
+    const struct cecl_reduce *reduce = &plan->reductions[step->first];
+    return cecl_plan_part(plan, cecl_reduce_part(plan, reduce))->urgent;
+}
+
 static ceclResult_t bind_reductions(const struct cecl_engine *engine, const struct cecl_plan *plan,
                                     const struct cecl_step *step, struct cecl_bound *bound)
 {
     struct cecl_piece *piece = new_piece(bound, CECL_PIECE_REDUCTIONS, step->lane);
     piece->count = step->count;
     piece->flags = step->lane;
+    piece->urgent = engine->dev->meets && step->lane == CECL_LANE_MAIN && is_urgent(plan, step);
     for (uint32_t i = 0; i < step->count; i++)
         CECL_TRY(bind_reduction(engine, plan, &plan->reductions[step->first + i], bound));
     return ceclSuccess;
@@ -459,14 +466,14 @@ static void keep(struct cecl_engine *engine, struct cecl_bound *bound)
 }
 
 /* A plan with a side lane needs a stream for it; the first one makes it. */
-static ceclResult_t make_side(struct cecl_engine *engine, const struct cecl_plan *plan)
+static ceclResult_t make_side(struct cecl_engine *engine, const struct cecl_bound *bound)
 {
     bool wanted = false;
-    for (uint32_t i = 0; i < plan->nsteps; i++)
-        wanted = wanted || plan->steps[i].lane == CECL_LANE_SIDE;
+    for (uint32_t i = 0; i < bound->npieces; i++)
+        wanted = wanted || bound->pieces[i].lane == CECL_LANE_SIDE || bound->pieces[i].urgent;
     if (!wanted || engine->side)
         return ceclSuccess;
-    return engine->dev->ops->stream_create(engine->dev, &engine->side);
+    return engine->dev->ops->stream_create_urgent(engine->dev, &engine->side);
 }
 
 static ceclResult_t make_scratch(struct cecl_engine *engine, size_t count)
@@ -520,7 +527,7 @@ ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_requ
     bound->generation = engine->pool->generation;
     ceclResult_t result = bind_plan(engine, plan, bound);
     if (result == ceclSuccess)
-        result = make_side(engine, plan);
+        result = make_side(engine, bound);
     if (result == ceclSuccess)
         result = make_scratch(engine, bound->nops > bound->ncopies ? bound->nops : bound->ncopies);
     if (result != ceclSuccess) {

@@ -19,6 +19,7 @@ enum cecl_piece_kind {
 struct cecl_piece {
     uint8_t kind;
     uint8_t lane;          /* where it is issued */
+    bool urgent;           /* REDUCTIONS: by way of the side lane's stream */
     uint8_t flags;         /* MEMOPS, FLAGS, REDUCTIONS: whose lane's flags these are */
     uint32_t first, count; /* in ops, rows, reductions, or batch */
     uint32_t phase;        /* FLAGS */

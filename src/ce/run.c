@@ -64,6 +64,20 @@ static ceclResult_t issue_reduction(struct cecl_engine *engine, const struct cec
     return engine->dev->ops->reduce(engine->dev, work, &reduction);
 }
 
+/* Beside other kernels a reduction waits for SMs behind all blocks of those that came before, unless it
+ * is on a stream of its own. */
+static ceclResult_t issue_reductions(struct cecl_engine *engine, const struct cecl_piece *piece,
+                                     const struct cecl_bound *bound, ceclStream_t lane)
+{
+    const struct cecl_device_ops *ops = engine->dev->ops;
+    ceclStream_t work = piece->urgent ? engine->side : lane;
+    if (piece->urgent)
+        CECL_TRY(ops->stream_after(engine->dev, work, lane));
+    for (uint32_t i = 0; i < piece->count; i++)
+        CECL_TRY(issue_reduction(engine, piece, bound, piece->first + i, work));
+    return piece->urgent ? ops->stream_after(engine->dev, lane, work) : ceclSuccess;
+}
+
 /* And so are its epoch and its flags of a small call. */
 static ceclResult_t issue_small(struct cecl_engine *engine, const struct cecl_bound *bound,
                                 ceclStream_t work)
@@ -91,10 +105,7 @@ static ceclResult_t issue_piece(struct cecl_engine *engine, const struct cecl_bo
     case CECL_PIECE_COPIES: return ops->copies(engine->dev, work, &batch);
     case CECL_PIECE_ROWS:
         return ops->row_copies(engine->dev, work, bound->rows + piece->first, piece->count);
-    case CECL_PIECE_REDUCTIONS:
-        for (uint32_t i = 0; i < piece->count; i++)
-            CECL_TRY(issue_reduction(engine, piece, bound, piece->first + i, work));
-        return ceclSuccess;
+    case CECL_PIECE_REDUCTIONS: return issue_reductions(engine, piece, bound, work);
     case CECL_PIECE_SMALL: return issue_small(engine, bound, work);
     case CECL_PIECE_AFTER:
         return ops->stream_after(engine->dev, work, on_main ? engine->side : main);

@@ -95,6 +95,7 @@ static const struct {
     uint64_t worth;          /* if chunks have so many */
     uint64_t chunks;         /* in so many chunks, */
     uint64_t least, largest; /* of bytes in this range */
+    uint64_t urgent;         /* kernels of so long blocks come first */
     uint32_t reading_sms, sending_sms, staged_sms;
 } reductions = {
     .one_shot = 256 << 10,
@@ -104,6 +105,7 @@ static const struct {
     .chunks = 8,
     .least = 1 << 20,
     .largest = 64 << 20,
+    .urgent = 2 << 20,
     .reading_sms = 8,
     .sending_sms = 16,
     .staged_sms = 16,
@@ -129,6 +131,7 @@ static void tune_reduction(struct cecl_call *call, struct cecl_choice choice)
         call->peers_read = false;
     call->sms_send =
         call->peers_read && call->op == ceclOpAllReduce && call->total <= reductions.sms_send;
+    call->urgent = call->bytes >= reductions.urgent;
     call->max_sms = choice.max_sms     ? choice.max_sms
                     : call->sms_send   ? reductions.sending_sms
                     : call->peers_read ? reductions.reading_sms

@@ -76,6 +76,7 @@ static const struct cecl_device_ops cuda_ops = {
     .words_free = cuda_words_free,
     .check_pointer = cuda_check_pointer,
     .stream_create = cuda_stream_create,
+    .stream_create_urgent = cuda_stream_create_urgent,
     .stream_destroy = cuda_stream_destroy,
     .stream_synchronize = cuda_stream_synchronize,
     .stream_query = cuda_stream_query,

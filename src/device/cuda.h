@@ -116,6 +116,7 @@ ceclResult_t cuda_check_pointer(struct cecl_device *dev, const void *ptr, size_t
 
 /* cuda_own.c */
 ceclResult_t cuda_stream_create(struct cecl_device *dev, ceclStream_t *stream);
+ceclResult_t cuda_stream_create_urgent(struct cecl_device *dev, ceclStream_t *stream);
 ceclResult_t cuda_stream_destroy(struct cecl_device *dev, ceclStream_t stream);
 ceclResult_t cuda_streams_drain(struct cecl_device *dev, int64_t deadline);
 /* Destroys the streams that are left, without waiting; with the context current. False when work is

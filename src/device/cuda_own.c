@@ -46,10 +46,10 @@ static void forget(struct cuda_own *own, CUstream stream)
 
 /* ---- making and destroying */
 
-static ceclResult_t create(struct cuda_device *cuda, CUstream *stream)
+static ceclResult_t create(struct cuda_device *cuda, int priority, CUstream *stream)
 {
     CUstream made = NULL;
-    CECL_TRY(CUDA_CALL(cuda, cuStreamCreateWithPriority, &made, CU_STREAM_NON_BLOCKING, 0));
+    CECL_TRY(CUDA_CALL(cuda, cuStreamCreateWithPriority, &made, CU_STREAM_NON_BLOCKING, priority));
     ceclResult_t result = keep(cuda, made);
     if (result == ceclSuccess)
         *stream = made;
@@ -62,7 +62,22 @@ ceclResult_t cuda_stream_create(struct cecl_device *dev, ceclStream_t *stream)
 {
     struct cuda_device *cuda = cuda_of(dev);
     ceclResult_t result;
-    CUDA_WITHIN(cuda, result, create(cuda, stream));
+    CUDA_WITHIN(cuda, result, create(cuda, 0, stream));
+    return result;
+}
+
+static ceclResult_t create_urgent(struct cuda_device *cuda, CUstream *stream)
+{
+    int least = 0, most = 0;
+    CECL_TRY(CUDA_CALL(cuda, cuCtxGetStreamPriorityRange, &least, &most));
+    return create(cuda, most, stream);
+}
+
+ceclResult_t cuda_stream_create_urgent(struct cecl_device *dev, ceclStream_t *stream)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t result;
+    CUDA_WITHIN(cuda, result, create_urgent(cuda, stream));
     return result;
 }
 

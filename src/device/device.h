@@ -105,6 +105,9 @@ struct cecl_device_ops {
     /* -- streams -- */
 
     ceclResult_t (*stream_create)(struct cecl_device *dev, ceclStream_t *stream);
+    /* Likewise, for the device's own use: its kernels come before those of other streams that wait
+     * for an SM. */
+    ceclResult_t (*stream_create_urgent)(struct cecl_device *dev, ceclStream_t *stream);
     ceclResult_t (*stream_destroy)(struct cecl_device *dev, ceclStream_t stream);
     ceclResult_t (*stream_synchronize)(struct cecl_device *dev, ceclStream_t stream);
     /* ceclSuccess when all is done, ceclInProgress when not. */

@@ -37,6 +37,7 @@ static const struct cecl_device_ops host_ops = {
     .words_free = host_words_free,
     .check_pointer = host_check_pointer,
     .stream_create = host_stream_create,
+    .stream_create_urgent = host_stream_create,
     .stream_destroy = host_stream_destroy,
     .stream_synchronize = host_stream_synchronize,
     .stream_query = host_stream_query,
