@@ -1,5 +1,5 @@
-/* Ranks that die, leave, never come or give up: the others learn who and why, soon, and can end.
- * Ranks are processes of this test. */
+/* Ranks that die, leave, never come or give up, while others are in a call of any kind: these learn
+ * who and why, soon, and can end. Ranks are processes of this test. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,6 +22,50 @@
 
 enum misdeed { DIES, LEAVES, NEVER_CALLS, ABORTS, DIES_BEFORE_GROWTH };
 
+/* What the others are in. Sizes: as these calls are told apart on the host device and on GPUs. */
+enum call {
+    GATHER,
+    SMALL_GATHER, /* under CECL_SM_ALLOW */
+    SMALL_REDUCTION,
+    READING_SCATTER, /* SMs read at the peers */
+    READING_REDUCTION,
+    STAGED_REDUCTION, /* in chunks, on two lanes */
+    CALLS
+};
+static const char *const call_names[CALLS] = {"gather",
+                                              "small gather",
+                                              "small reduction",
+                                              "reading reduce-scatter",
+                                              "reading reduction",
+                                              "staged reduction"};
+#define READ_FLOATS 100000 /* of a block: not small on any device */
+#define STAGED_FLOATS 40000
+#define STAGING_BYTES "16384"
+
+/* `buffer` has two halves of RANKS * READ_FLOATS each. */
+static ceclResult_t make(enum call call, ceclComm_t comm, int rank, float *buffer,
+                         ceclStream_t stream)
+{
+    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+    float *other = buffer + RANKS * READ_FLOATS;
+    options.smPolicy = call == SMALL_GATHER ? CECL_SM_ALLOW : CECL_UNDEF;
+    options.direction = call == STAGED_REDUCTION ? CECL_DIRECTION_PUSH : CECL_UNDEF;
+    const ceclResult_t set = ceclSetOptions(comm, &options);
+    if (set != ceclSuccess)
+        return set;
+    switch (call) {
+    case SMALL_REDUCTION:
+        return ceclAllReduce(other, buffer, 1000, ceclFloat, ceclSum, comm, stream);
+    case READING_SCATTER:
+        return ceclReduceScatter(other, buffer, READ_FLOATS, ceclFloat, ceclSum, comm, stream);
+    case READING_REDUCTION:
+        return ceclAllReduce(other, buffer, READ_FLOATS, ceclFloat, ceclSum, comm, stream);
+    case STAGED_REDUCTION:
+        return ceclAllReduce(other, buffer, STAGED_FLOATS, ceclFloat, ceclSum, comm, stream);
+    default: return ceclAllGather(buffer + rank * 1000, buffer, 1000, ceclFloat, comm, stream);
+    }
+}
+
 static double now(void)
 {
     struct timespec t;
@@ -41,16 +85,18 @@ static void misbehave(ceclComm_t comm, enum misdeed misdeed)
 }
 
 /* One rank's life. Exit code 0: the failure came as it should. */
-static int live(const ceclUniqueId *id, int rank, enum misdeed misdeed, ceclResult_t expected,
-                const char *words)
+static int live(const ceclUniqueId *id, int rank, enum misdeed misdeed, enum call call,
+                ceclResult_t expected, const char *words)
 {
     ceclComm_t comm;
-    int *buffer = NULL, code = 10;
+    float *buffer = NULL;
+    int code = 10;
     void *more = NULL;
     ceclStream_t stream;
     ceclResult_t result = ceclSuccess, async = ceclSuccess;
     if (ceclCommInitRank(&comm, RANKS, *id, rank) ||
-        ceclMemAlloc(comm, (void **)&buffer, RANKS * 4000) || ceclStreamCreate(comm, &stream)) {
+        ceclMemAlloc(comm, (void **)&buffer, 2 * RANKS * READ_FLOATS * sizeof(float)) ||
+        ceclStreamCreate(comm, &stream)) {
         fprintf(stderr, "rank %d: %s\n", rank, ceclGetLastError(NULL));
         return 11;
     }
@@ -60,7 +106,7 @@ static int live(const ceclUniqueId *id, int rank, enum misdeed misdeed, ceclResu
         if (misdeed == DIES_BEFORE_GROWTH && i == ROUNDS / 2)
             result = ceclMemAlloc(comm, &more, 64 << 20);
         else
-            result = ceclAllGather(buffer + rank * 1000, buffer, 1000, ceclInt, comm, stream);
+            result = make(call, comm, rank, buffer, stream);
         result = result == ceclSuccess ? ceclStreamSynchronize(comm, stream) : result;
     }
     const double failed_at = now();
@@ -97,7 +143,8 @@ static const ceclUniqueId *meet(struct meeting *meeting, int rank)
     return &meeting->id;
 }
 
-static void run(enum misdeed misdeed, ceclResult_t expected, const char *words, double within)
+static void run_in(enum call call, enum misdeed misdeed, ceclResult_t expected, const char *words,
+                   double within)
 {
     pid_t children[RANKS];
     struct meeting *meeting =
@@ -108,22 +155,38 @@ static void run(enum misdeed misdeed, ceclResult_t expected, const char *words, 
     setenv("CECL_CUDA_DEVICE", "rank", 1);
     setenv("CECL_TIMEOUT_MS", misdeed == NEVER_CALLS ? "300" : "20000", 1);
     setenv("CECL_DEBUG", "none", 1);
+    if (call == STAGED_REDUCTION)
+        setenv("CECL_STAGING_BYTES", STAGING_BYTES, 1);
+    else
+        unsetenv("CECL_STAGING_BYTES");
     const double start = now();
     fflush(NULL);
     for (int r = 0; r < RANKS; r++)
         if ((children[r] = fork()) == 0) {
             alarm(15);
-            _exit(live(meet(meeting, r), r, misdeed, expected, words));
+            _exit(live(meet(meeting, r), r, misdeed, call, expected, words));
         }
     for (int r = 0; r < RANKS; r++) {
         int status = -1;
         assert_int_equal(waitpid(children[r], &status, 0), children[r]);
         if (r == 0 && now() - start > within)
-            fail_msg("rank 0 needed %.2f s", now() - start);
+            fail_msg("%s: rank 0 needed %.2f s", call_names[call], now() - start);
         if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-            fail_msg("rank %d ended with status %#x", r, (unsigned)status);
+            fail_msg("%s: rank %d ended with status %#x", call_names[call], r, (unsigned)status);
     }
     munmap(meeting, sizeof(*meeting));
+}
+
+static void run(enum misdeed misdeed, ceclResult_t expected, const char *words, double within)
+{
+    run_in(GATHER, misdeed, expected, words, within);
+}
+
+static void run_in_others(enum misdeed misdeed, ceclResult_t expected, const char *words,
+                          double within)
+{
+    for (int call = GATHER + 1; call < CALLS; call++)
+        run_in((enum call)call, misdeed, expected, words, within);
 }
 
 static void a_rank_that_dies_is_named_at_once(void **state)
@@ -156,6 +219,30 @@ static void a_death_ends_a_rendezvous_too(void **state)
     run(DIES_BEFORE_GROWTH, ceclRemoteError, "rank 1", 5);
 }
 
+static void a_rank_that_dies_in_other_calls_is_named_at_once(void **state)
+{
+    (void)state;
+    run_in_others(DIES, ceclRemoteError, "rank 1 ended unexpectedly", 5);
+}
+
+static void a_rank_that_leaves_others_in_other_calls_is_named(void **state)
+{
+    (void)state;
+    run_in_others(LEAVES, ceclRemoteError, "rank 1 destroyed its communicator", 5);
+}
+
+static void a_rank_that_never_makes_other_calls_runs_into_the_timeout(void **state)
+{
+    (void)state;
+    run_in_others(NEVER_CALLS, ceclTimeout, "waits for rank 1", 6);
+}
+
+static void an_abort_reaches_peers_in_other_calls(void **state)
+{
+    (void)state;
+    run_in_others(ABORTS, ceclRemoteError, "rank 1 gave up: ceclCommAbort", 5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -164,6 +251,10 @@ int main(void)
         cmocka_unit_test(a_rank_that_never_calls_runs_into_the_timeout),
         cmocka_unit_test(an_abort_reaches_all_peers),
         cmocka_unit_test(a_death_ends_a_rendezvous_too),
+        cmocka_unit_test(a_rank_that_dies_in_other_calls_is_named_at_once),
+        cmocka_unit_test(a_rank_that_leaves_others_in_other_calls_is_named),
+        cmocka_unit_test(a_rank_that_never_makes_other_calls_runs_into_the_timeout),
+        cmocka_unit_test(an_abort_reaches_peers_in_other_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
