@@ -1,6 +1,9 @@
 /* Calls that test_random.c makes; see random_call.h. */
 #include "random_call.h"
 
+const size_t random_limits[RANDOM_LIMITS] = {4 << 10, 64 << 10, 256 << 10};
+size_t random_largest = 4 << 10;
+
 uint64_t random_next(uint64_t *x)
 {
     *x ^= *x << 13;
@@ -118,6 +121,17 @@ static void draw_strided(struct random_call *c, uint64_t *x, size_t most)
     leave_defaults_out(c, x);
 }
 
+/* What may be small: the larger the limit, the seldomer it is drawn. 0: not on a limit. */
+static size_t drawn_on_a_limit(const struct random_call *c, uint64_t *x)
+{
+    const bool may_be_small = c->kind == ALL_GATHER || c->kind == ALL_TO_ALL || reduces(c);
+    const uint64_t which = random_next(x) % 32, beside = random_next(x) % 5;
+    const size_t limit = random_limits[which == 0 ? 2 : which < 3 ? 1 : 0];
+    if (!may_be_small || which >= 11 || limit > random_largest)
+        return 0;
+    return limit / c->size + beside - 2;
+}
+
 void random_draw(struct random_call *c, uint64_t *x)
 {
     const int n = multi_nranks;
@@ -131,6 +145,9 @@ void random_draw(struct random_call *c, uint64_t *x)
     c->root = (int)(random_next(x) % (uint64_t)n);
     const size_t most = (random_next(x) % 4 == 0 ? MAX_BLOCK : 64) / c->size; /* mostly small */
     c->count = random_next(x) % (most + 1);
+    const size_t on_a_limit = drawn_on_a_limit(c, x);
+    if (on_a_limit > 0)
+        c->count = on_a_limit;
     c->rows = 1;
     c->row = SIZE_MAX;
     c->send_pitch = c->recv_pitch = 0;

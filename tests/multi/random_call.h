@@ -19,9 +19,16 @@ enum kind {
     KINDS
 };
 #define RANKS 64
-#define MAX_BLOCK 6000 /* bytes, about */
+#define MAX_BLOCK 6000 /* bytes, about; but see random_limits */
 /* Bytes that a rank's block takes at most in any buffer: rows, gaps and displacements included. */
 #define MAX_ROOM (MAX_BLOCK + 1600)
+
+/* Sizes of small calls end at these, on one device or the other: a block's bytes, of an all-reduce all
+ * bytes. Calls are often drawn as large, or a bit less or more, as long as they are at most
+ * random_largest, which is to be set: on the host device the last ones are no limits, but long. */
+#define RANDOM_LIMITS 3
+extern const size_t random_limits[RANDOM_LIMITS];
+extern size_t random_largest;
 
 /* What a call is, in elements: what each rank sends to each, and where it is there and here. */
 struct random_call {

@@ -1,8 +1,9 @@
 /* 10,000 random calls of all collectives but ceclReduce on one communicator: size, type, placement,
- * rows, stream and offset vary, memory comes and goes between them.
+ * rows, stream, offset and options vary, memory comes and goes between them.
  * CECL_TEST_CALLS and CECL_TEST_SEED override. Calls run in bursts, so that several are in flight
- * at once; half of the bursts are groups. Every byte of what a call may write is checked, and those
- * around it and between its blocks. */
+ * at once; a third of the bursts are groups, in another third groups stand between calls that are
+ * alone, small ones often. Every byte of what a call may write is checked, and those around it and
+ * between its blocks. */
 #include "random_call.h"
 
 #define SLOTS 8
@@ -19,7 +20,8 @@ struct slot {
 /* Bytes that any allocation needs at most. */
 static size_t room(void)
 {
-    return (size_t)multi_nranks * MAX_ROOM + MOST_SHIFT + GUARD;
+    const size_t block = random_largest + 64 > MAX_ROOM ? random_largest + 64 : MAX_ROOM;
+    return (size_t)multi_nranks * block + MOST_SHIFT + GUARD;
 }
 
 /* Puts the input, and works out what recv must hold in the end. */
@@ -82,18 +84,43 @@ static void check(ceclComm_t comm, const struct slot *s, unsigned char *host)
     multi_ok(comm, ceclMemFree(comm, s->call.recv));
 }
 
-static void run_burst(ceclComm_t comm, struct slot *slots, const ceclStream_t *streams,
-                      bool grouped)
+/* Options of the next call: what may be small, is it in some. Equal on all ranks. */
+static void choose(ceclComm_t comm, uint64_t *x)
 {
+    static const int sms[] = {CECL_UNDEF, 1, 2, 8};
+    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+    options.smPolicy = random_next(x) % 3 ? CECL_SM_ALLOW : CECL_SM_REDUCE_ONLY;
+    options.maxSms = sms[random_next(x) % 4];
+    if (random_next(x) % 8 == 0)
+        options.direction = CECL_DIRECTION_PUSH;
+    multi_ok(comm, ceclSetOptions(comm, &options));
+}
+
+/* Calls [first, end), as a group of their own, or alone. */
+static void make_calls(ceclComm_t comm, struct slot *slots, uint64_t *x, int first, int end)
+{
+    const bool grouped = end - first > 1;
     if (grouped)
         multi_ok(comm, ceclGroupStart());
-    for (int i = 0; i < SLOTS; i++) {
-        if (grouped)
-            slots[i].call.stream = slots[0].call.stream;
+    for (int i = first; i < end; i++) {
+        slots[i].call.stream = slots[first].call.stream;
+        choose(comm, x);
         multi_ok(comm, random_make(comm, &slots[i].call, grouped));
     }
     if (grouped)
         multi_ok(comm, ceclGroupEnd());
+}
+
+enum burst { ALONE, ONE_GROUP, GROUPS_BETWEEN, BURSTS };
+
+static void run_burst(ceclComm_t comm, struct slot *slots, const ceclStream_t *streams, uint64_t *x)
+{
+    const enum burst burst = (enum burst)(random_next(x) % BURSTS);
+    for (int first = 0, end; first < SLOTS; first = end) {
+        const int group = burst == ALONE ? 1 : burst == ONE_GROUP ? SLOTS : 1 + first % 3;
+        end = first + group < SLOTS ? first + group : SLOTS;
+        make_calls(comm, slots, x, first, end);
+    }
     for (int i = 0; i < 3; i++)
         multi_ok(comm, ceclStreamSynchronize(comm, streams[i]));
 }
@@ -107,6 +134,7 @@ static void random_calls_in_bursts_are_right(void **state)
     static struct slot slots[SLOTS];
     ceclComm_t comm = multi_comm(NULL);
     ceclStream_t streams[3] = {NULL};
+    random_largest = random_limits[multi_on_gpus(comm) ? RANDOM_LIMITS - 1 : 0];
     unsigned char *host = malloc(room());
     assert_non_null(host);
     for (int i = 0; i < SLOTS; i++)
@@ -117,7 +145,7 @@ static void random_calls_in_bursts_are_right(void **state)
     for (int done = 0; done < total; done += SLOTS) {
         for (int i = 0; i < SLOTS; i++)
             prepare(comm, &slots[i], &x, streams, host);
-        run_burst(comm, slots, streams, random_next(&x) % 2);
+        run_burst(comm, slots, streams, &x);
         for (int i = 0; i < SLOTS; i++)
             check(comm, &slots[i], host);
     }
