@@ -26,6 +26,79 @@ static ceclResult_t gather_and_wait(ceclComm_t comm, int *buffer)
     return result != ceclSuccess ? result : ceclStreamSynchronize(comm, 0);
 }
 
+/* Calls that wait otherwise than a gather by copies does: kernels that meet, slots, two lanes. */
+enum call {
+    SMALL_GATHER,
+    SMALL_REDUCTION,
+    READING_SCATTER,
+    READING_REDUCTION,
+    STAGED_REDUCTION,
+    CALLS
+};
+#define READ_COUNT 100000 /* of a block: not small on any device */
+
+/* Of ints, input and output. */
+struct call_buffers {
+    int *in, *out;
+};
+
+/* The input is ones on rank 0, twos on rank 1, and so on. */
+static struct call_buffers call_buffers_of(ceclComm_t comm)
+{
+    struct call_buffers buffers = {NULL, NULL};
+    const size_t count = (size_t)multi_nranks * READ_COUNT;
+    int *host = malloc(count * sizeof(*host));
+    assert_non_null(host);
+    for (size_t i = 0; i < count; i++)
+        host[i] = 1 + multi_rank;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffers.in, count * sizeof(*host)));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffers.out, count * sizeof(*host)));
+    multi_put(comm, buffers.in, host, count * sizeof(*host));
+    free(host);
+    MPI_Barrier(MPI_COMM_WORLD);
+    return buffers;
+}
+
+static size_t count_of(enum call call)
+{
+    return call == SMALL_GATHER || call == SMALL_REDUCTION ? COUNT : READ_COUNT;
+}
+
+static ceclResult_t enqueue(enum call call, ceclComm_t comm, const struct call_buffers *b)
+{
+    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+    options.smPolicy = call == SMALL_GATHER ? CECL_SM_ALLOW : CECL_UNDEF;
+    options.direction = call == STAGED_REDUCTION ? CECL_DIRECTION_PUSH : CECL_UNDEF;
+    const ceclResult_t result = ceclSetOptions(comm, &options);
+    if (result != ceclSuccess)
+        return result;
+    if (call == SMALL_GATHER)
+        return ceclAllGather(b->in, b->out, COUNT, ceclInt32, comm, 0);
+    if (call == READING_SCATTER)
+        return ceclReduceScatter(b->in, b->out, READ_COUNT, ceclInt32, ceclSum, comm, 0);
+    return ceclAllReduce(b->in, b->out, count_of(call), ceclInt32, ceclSum, comm, 0);
+}
+
+static ceclResult_t call_and_wait(enum call call, ceclComm_t comm, const struct call_buffers *b)
+{
+    const ceclResult_t result = enqueue(call, comm, b);
+    return result != ceclSuccess ? result : ceclStreamSynchronize(comm, 0);
+}
+
+static void call_is_right(enum call call, ceclComm_t comm, const struct call_buffers *b)
+{
+    const size_t blocks = call == SMALL_GATHER ? (size_t)multi_nranks : 1;
+    const size_t count = blocks * count_of(call);
+    int *host = malloc(count * sizeof(*host));
+    assert_non_null(host);
+    multi_ok(comm, call_and_wait(call, comm, b));
+    multi_get(comm, host, b->out, count * sizeof(*host));
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(host[i], call == SMALL_GATHER ? 1 + (int)(i / COUNT)
+                                                       : multi_nranks * (multi_nranks + 1) / 2);
+    free(host);
+}
+
 /* Every rank has it before one of them gives it up: until then others' init may fail instead. */
 static ceclComm_t joined(const ceclConfig_t *config)
 {
@@ -38,6 +111,15 @@ static ceclComm_t comm_with_timeout(int ms)
 {
     ceclConfig_t config = multi_config();
     config.timeoutMs = ms;
+    return joined(&config);
+}
+
+/* Staging is so small that reductions go through it in chunks. */
+static ceclComm_t comm_of_chunks(int ms)
+{
+    ceclConfig_t config = multi_config();
+    config.timeoutMs = ms;
+    config.stagingBytes = 65536;
     return joined(&config);
 }
 
@@ -234,6 +316,117 @@ static void one_communicator_fails_and_another_does_not(void **state)
     multi_ok(NULL, ceclCommDestroy(other));
 }
 
+static void a_rank_that_stays_away_from_any_call_is_a_timeout(void **state)
+{
+    (void)state;
+    const int away = multi_nranks - 1;
+    char words[64];
+    snprintf(words, sizeof(words), "waits for rank %d", away);
+    for (int call = 0; call < CALLS; call++) {
+        ceclComm_t comm = comm_of_chunks(300);
+        const struct call_buffers buffers = call_buffers_of(comm);
+        const double start = multi_seconds();
+        if (multi_rank != away) {
+            const ceclResult_t result = call_and_wait((enum call)call, comm, &buffers);
+            multi_refused(comm, result, result == ceclRemoteError ? ceclRemoteError : ceclTimeout,
+                          words);
+            assert_true(multi_seconds() - start < PROMPT);
+        } else {
+            assert_int_equal(async_within(comm, PROMPT), ceclRemoteError);
+            assert_non_null(strstr(ceclGetLastError(comm), "gave up: a collective waits for rank"));
+        }
+        assert_int_not_equal(ceclCommDestroy(comm), ceclSuccess);
+    }
+}
+
+static void a_late_rank_is_waited_for_by_any_call(void **state)
+{
+    (void)state;
+    for (int call = 0; call < CALLS; call++) {
+        ceclComm_t comm = comm_of_chunks(call % 2 ? 10000 : 0);
+        const struct call_buffers buffers = call_buffers_of(comm);
+        for (int turn = 0; turn < 4; turn++) {
+            if (multi_rank == turn % multi_nranks)
+                pause_ms(100);
+            call_is_right((enum call)call, comm, &buffers);
+        }
+        multi_ok(NULL, ceclCommDestroy(comm));
+    }
+}
+
+static void an_abort_in_any_call_is_told_to_those_who_wait(void **state)
+{
+    (void)state;
+    for (int call = 0; call < CALLS; call++) {
+        ceclComm_t comm = comm_of_chunks(CECL_UNDEF);
+        const struct call_buffers buffers = call_buffers_of(comm);
+        call_is_right((enum call)call, comm, &buffers);
+        const double start = multi_seconds();
+        if (multi_rank == 0) {
+            pause_ms(100); /* the others wait by now */
+            multi_ok(NULL, ceclCommAbort(comm));
+        } else {
+            multi_refused(comm, call_and_wait((enum call)call, comm, &buffers), ceclRemoteError,
+                          "rank 0 gave up");
+            multi_refused(NULL, ceclCommDestroy(comm), ceclRemoteError, "rank 0 gave up");
+        }
+        assert_true(multi_seconds() - start < PROMPT);
+    }
+}
+
+/* Several calls wait, one behind the other; no kernel of any may stay. */
+static void an_abort_ends_all_calls_in_the_queue(void **state)
+{
+    (void)state;
+    ceclComm_t comm = comm_of_chunks(CECL_UNDEF);
+    const struct call_buffers buffers = call_buffers_of(comm);
+    ceclResult_t result = ceclSuccess;
+    for (int call = 0; call < 2 * CALLS && multi_rank != 0 && result == ceclSuccess; call++)
+        result = enqueue((enum call)(call % CALLS), comm, &buffers);
+    assert_true(result == ceclSuccess || result == ceclRemoteError);
+    const double start = multi_seconds();
+    multi_ok(NULL, ceclCommAbort(comm));
+    assert_true(multi_seconds() - start < PROMPT);
+}
+
+/* Slots take turns from call to call: a refusal is no call, on any rank. */
+static void a_refused_small_call_leaves_turns_in_step(void **state)
+{
+    (void)state;
+    ceclComm_t comm = joined(NULL);
+    const struct call_buffers b = call_buffers_of(comm);
+    ceclOptions_t never = CECL_OPTIONS_INITIALIZER;
+    never.smPolicy = CECL_SM_NEVER;
+    for (int round = 0; round < 24; round++) {
+        switch (round % 4) {
+        case 0:
+            multi_refused(comm, ceclAllReduce(b.in, b.out, 9, ceclInt32, ceclAvg, comm, 0),
+                          ceclInvalidArgument, "vg");
+            break;
+        case 1:
+            multi_ok(comm, ceclSetOptions(comm, &never));
+            multi_refused(comm, ceclAllReduce(b.in, b.out, 9, ceclInt32, ceclSum, comm, 0),
+                          ceclInvalidUsage, "CECL_SM_NEVER");
+            break;
+        case 2: /* found when the plan is looked for */
+            multi_refused(comm, ceclAllReduce(b.in + 1, b.in, 9, ceclInt32, ceclSum, comm, 0),
+                          ceclInvalidArgument, "overlap");
+            break;
+        default: /* some ranks ask first what it would be, which is no call either */
+            if (multi_rank % 2) {
+                ceclExplanation_t explanation;
+                multi_ok(comm, ceclGroupStart());
+                multi_ok(comm, enqueue(SMALL_REDUCTION, comm, &b));
+                multi_ok(comm, ceclGroupExplain(comm, &explanation));
+            }
+        }
+        call_is_right(round % 3 ? SMALL_REDUCTION : SMALL_GATHER, comm, &b);
+        if (round % 5 == 4)
+            call_is_right(READING_REDUCTION, comm, &b);
+    }
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
 #define FAILURE(test) cmocka_unit_test_setup_teardown(test, count_before, count_after)
 int main(int argc, char **argv)
 {
@@ -247,6 +440,11 @@ int main(int argc, char **argv)
         FAILURE(without_a_timeout_a_late_rank_is_waited_for),
         FAILURE(an_abort_with_work_pending_ends_at_once),
         FAILURE(one_communicator_fails_and_another_does_not),
+        FAILURE(a_rank_that_stays_away_from_any_call_is_a_timeout),
+        FAILURE(a_late_rank_is_waited_for_by_any_call),
+        FAILURE(an_abort_in_any_call_is_told_to_those_who_wait),
+        FAILURE(an_abort_ends_all_calls_in_the_queue),
+        FAILURE(a_refused_small_call_leaves_turns_in_step),
     };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 120);
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 220);
 }
