@@ -1,0 +1,433 @@
+/* What a reduction's kernel takes over of the steps around it (ce/fuse.c): barriers, signals to all,
+ * copies of the very result; no other step, and none twice. */
+#include "plans.h"
+
+#include "ce/bound.h"
+
+#define RANKS_MAX 9
+
+/* Elements of one byte; `elements` of all blocks together, of a reduce-scatter of each. */
+static struct cecl_call reduction(ceclOp_t op, int n, uint64_t elements)
+{
+    const uint64_t ranks = (uint64_t)n;
+    struct cecl_call call = call_of(op, false, CECL_PUSH, 0);
+    call.element = 1;
+    call.bytes = op == ceclOpReduceScatter ? elements : (elements + ranks - 1) / ranks;
+    call.total = op == ceclOpReduceScatter ? ranks * elements : elements;
+    call.chunk = call.bytes;
+    call.nranks = n;
+    return call;
+}
+
+static uint32_t count_steps(const struct cecl_plan *plan, enum cecl_step_kind kind)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < plan->nsteps; i++)
+        count += plan->steps[i].kind == kind;
+    return count;
+}
+
+/* What of a plan's steps is taken over. */
+struct taken {
+    uint32_t kernels, signals, waits, copies;
+    struct cecl_fused last;
+};
+
+/* A range that begins with a barrier, if it says so, then one reduction, its copies, the rest; all of
+ * one lane. */
+static void is_what_it_says(const struct cecl_plan *plan, uint32_t at, const struct cecl_fused *f)
+{
+    const uint32_t peers = (uint32_t)plan->call.nranks - 1, end = at + f->count;
+    const bool first = f->does & CECL_MEET_SIGNAL_FIRST, last = f->does & CECL_MEET_SIGNAL_LAST,
+               waits = f->does & CECL_MEET_WAIT_LAST;
+    assert_true(end <= plan->nsteps);
+    assert_true(first == ((f->does & CECL_MEET_WAIT_FIRST) != 0)); /* no wait stands alone */
+    assert_true(last || !waits);
+    assert_int_equal(f->at, first ? 2 * peers : 0);
+    assert_int_equal(f->count, f->at + 1 + f->sends + (last ? peers : 0) + (waits ? peers : 0));
+    for (uint32_t i = at; i < end; i++) {
+        const struct cecl_step *step = &plan->steps[i];
+        const uint32_t k = i - at, behind = f->at + 1 + f->sends;
+        assert_int_equal(step->lane, plan->steps[at].lane);
+        if (k == f->at) {
+            assert_int_equal(step->kind, CECL_STEP_REDUCE);
+            assert_int_equal(step->count, 1);
+        } else if (f->sends && k == f->at + 1) {
+            assert_int_equal(step->kind, CECL_STEP_COPY);
+        } else {
+            const uint32_t in = k < f->at ? k : k - behind;
+            assert_int_equal(step->kind, in < peers ? CECL_STEP_SIGNAL : CECL_STEP_WAIT);
+            assert_int_equal(step->phase, k < f->at ? f->first : f->last);
+            assert_int_equal(step->peer,
+                             (plan->call.rank + 1 + (int)(in % peers)) % plan->call.nranks);
+            if (step->kind == CECL_STEP_WAIT)
+                assert_int_equal(step->first, step->lane);
+        }
+    }
+}
+
+static void copies_are_of_the_result(const struct cecl_plan *plan, uint32_t reduce_at)
+{
+    const struct cecl_reduce *reduce = &plan->reductions[plan->steps[reduce_at].first];
+    const struct cecl_step *step = &plan->steps[reduce_at + 1];
+    assert_in_range(step->count, 1, CECL_REDUCE_ALSO_MAX);
+    for (uint32_t i = 0; i < step->count; i++) {
+        const struct cecl_copy *copy = &plan->copies[step->first + i];
+        assert_int_equal(copy->src.window, reduce->dst.window);
+        assert_int_equal(copy->src.rank, reduce->dst.rank);
+        assert_int_equal(copy->src.offset, reduce->dst.offset);
+        assert_int_equal(copy->bytes, reduce->bytes);
+        assert_int_equal(copy->rows, 1);
+        assert_int_not_equal(copy->dst.rank, plan->call.rank);
+    }
+}
+
+/* Walks as bind.c does. Every reduction is met exactly once, taken over or by itself. */
+static struct taken walk(const struct cecl_plan *plan)
+{
+    struct taken taken = {0};
+    struct cecl_fused f;
+    uint32_t reductions = 0;
+    for (uint32_t i = 0; i < plan->nsteps;) {
+        if (!cecl_fuse(plan, i, &f)) {
+            reductions += plan->steps[i].kind == CECL_STEP_REDUCE ? plan->steps[i].count : 0;
+            i++;
+            continue;
+        }
+        is_what_it_says(plan, i, &f);
+        if (f.sends)
+            copies_are_of_the_result(plan, i + f.at);
+        for (uint32_t k = i; k < i + f.count; k++) {
+            taken.signals += plan->steps[k].kind == CECL_STEP_SIGNAL;
+            taken.waits += plan->steps[k].kind == CECL_STEP_WAIT;
+            taken.copies += plan->steps[k].kind == CECL_STEP_COPY;
+        }
+        taken.kernels++;
+        reductions++;
+        taken.last = f;
+        i += f.count;
+    }
+    assert_int_equal(reductions, plan->nreductions);
+    return taken;
+}
+
+#define BEFORE (CECL_MEET_SIGNAL_FIRST | CECL_MEET_WAIT_FIRST)
+#define BEHIND (CECL_MEET_SIGNAL_LAST | CECL_MEET_WAIT_LAST)
+
+/* All ranks of a call that has one reduction on each: what its kernel does, and what is left over. */
+static void kernel_does(struct cecl_call call, uint32_t does, bool sends, uint32_t barriers_left,
+                        uint32_t copies_left)
+{
+    const int n = call.nranks;
+    const uint32_t peers = (uint32_t)n - 1;
+    struct cecl_plan *plans = lower_all(&call, 1, n);
+    for (int r = 0; r < n; r++) {
+        const struct cecl_plan *plan = &plans[r];
+        const struct taken taken = walk(plan);
+        assert_int_equal(plan->nreductions, 1);
+        assert_int_equal(taken.kernels, does != 0 || sends);
+        assert_int_equal(taken.last.does, does);
+        assert_int_equal(taken.last.sends, sends);
+        assert_int_equal(count_steps(plan, CECL_STEP_SIGNAL) - taken.signals,
+                         barriers_left * peers);
+        assert_int_equal(count_steps(plan, CECL_STEP_WAIT) - taken.waits, barriers_left * peers);
+        assert_int_equal(count_steps(plan, CECL_STEP_COPY) - taken.copies, copies_left);
+    }
+    free_plans(plans, n);
+}
+
+static void a_kernel_that_reads_at_peers_meets_them_before_and_behind(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= RANKS_MAX; n++) {
+        struct cecl_call call = reduction(ceclOpReduceScatter, n, 100);
+        call.peers_read = true;
+        kernel_does(call, BEFORE | BEHIND, false, 0, 0);
+        call.in_place = true;
+        kernel_does(call, BEFORE | BEHIND, false, 0, 0);
+    }
+}
+
+static void a_kernel_writes_its_result_at_peers_where_it_may(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= RANKS_MAX; n++) {
+        struct cecl_call call = reduction(ceclOpAllReduce, n, 100u * (unsigned)n);
+        call.peers_read = call.sms_send = true;
+        kernel_does(call, BEFORE | BEHIND, true, 0, 0);
+        call.in_place = true;
+        kernel_does(call, BEFORE | BEHIND, true, 0, 0);
+        call.sms_send = false; /* copy engines push it: then they stand before the barrier */
+        kernel_does(call, BEFORE, false, 1, 1);
+    }
+}
+
+static void a_kernel_that_reduces_staging_at_once_meets_peers_before(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= RANKS_MAX; n++) {
+        struct cecl_call call = reduction(ceclOpReduceScatter, n, 100);
+        kernel_does(call, BEFORE, false, 1, 1);
+        call = reduction(ceclOpAllReduce, n, 100u * (unsigned)n);
+        kernel_does(call, BEFORE, false, 2, 2);
+        call.sms_send = true;
+        kernel_does(call, BEFORE | BEHIND, true, 1, 1);
+        call = reduction(ceclOpAllReduce, n, 100); /* everyone reduces */
+        call.one_shot = 100;
+        kernel_does(call, BEFORE, false, 1, 1);
+    }
+}
+
+/* In chunks the side lane waits for the main one, which is no barrier; it signals behind the kernel
+ * as long as a chunk follows that wants the slot. */
+static void kernels_of_chunks_signal_that_their_slot_is_free(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= RANKS_MAX; n++)
+        for (int op = ceclOpReduceScatter; op <= ceclOpAllReduce; op++) {
+            struct cecl_call call =
+                reduction((ceclOp_t)op, n, op == ceclOpAllReduce ? 50u * (unsigned)n : 50);
+            call.chunk = 10;
+            struct cecl_plan *plans = lower_all(&call, 1, n);
+            for (int r = 0; r < n; r++) {
+                const struct taken taken = walk(&plans[r]);
+                assert_int_equal(plans[r].nreductions, 5);
+                assert_int_equal(taken.kernels, 3);
+                assert_int_equal(taken.waits, 0);
+                assert_int_equal(taken.copies, 0);
+                assert_int_equal(taken.signals, 3 * (n - 1));
+                assert_int_equal(taken.last.does, CECL_MEET_SIGNAL_LAST);
+            }
+            free_plans(plans, n);
+        }
+}
+
+/* A rank without a block has no kernel: its flags go the stream's way. */
+static void a_rank_that_has_nothing_to_reduce_has_nothing_taken_over(void **state)
+{
+    (void)state;
+    struct cecl_call call = reduction(ceclOpAllReduce, 4, 3); /* blocks of 1, 1, 1, 0 */
+    call.peers_read = call.sms_send = true;
+    struct cecl_plan *plans = lower_all(&call, 1, 4);
+    assert_int_equal(walk(&plans[2]).kernels, 1);
+    assert_int_equal(walk(&plans[3]).kernels, 0);
+    assert_int_equal(plans[3].nreductions, 0);
+    assert_int_equal(count_steps(&plans[3], CECL_STEP_SIGNAL), 2 * 3);
+    free_plans(plans, 4);
+}
+
+static void one_rank_alone_meets_nobody(void **state)
+{
+    (void)state;
+    const struct cecl_call call = reduction(ceclOpAllReduce, 1, 10);
+    struct cecl_plan *plans = lower_all(&call, 1, 1);
+    assert_int_equal(plans->nreductions, 1);
+    assert_int_equal(walk(plans).kernels, 0);
+    free_plans(plans, 1);
+}
+
+static void calls_without_reductions_have_nothing_taken_over(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= RANKS_MAX; n++)
+        for (int op = 0; op < 2; op++) {
+            const struct cecl_call call =
+                call_of(op ? ceclOpAllGather : ceclOpAlltoAll, false, CECL_PUSH, 1000);
+            struct cecl_plan *plans = lower_all(&call, 1, n);
+            for (int r = 0; r < n; r++)
+                assert_int_equal(walk(&plans[r]).kernels, 0);
+            free_plans(plans, n);
+        }
+}
+
+/* ---- what looks alike, and is not */
+
+/* Rank 1's plan of an all-reduce among 4 whose kernel does everything; `at`: where its steps begin. */
+static struct cecl_plan *fused_all_reduce(struct cecl_plan **all)
+{
+    struct cecl_call call = reduction(ceclOpAllReduce, 4, 400);
+    struct cecl_fused f;
+    call.peers_read = call.sms_send = true;
+    *all = lower_all(&call, 1, 4);
+    assert_true(cecl_fuse(&(*all)[1], 0, &f));
+    assert_true(f.sends);
+    assert_int_equal(f.count, (*all)[1].nsteps);
+    return &(*all)[1];
+}
+
+static struct cecl_copy *first_copy(struct cecl_plan *plan, uint32_t reduce_at)
+{
+    return &plan->copies[plan->steps[reduce_at + 1].first];
+}
+
+/* One copy of another place, size, window or shape is enough: all are left to copy engines, and what
+ * is behind them too. */
+static void copies_of_anything_else_are_left(void **state)
+{
+    (void)state;
+    for (int fault = 0; fault < 6; fault++) {
+        struct cecl_plan *all, *plan = fused_all_reduce(&all);
+        struct cecl_fused f;
+        const uint32_t reduce_at = 2 * 3;
+        struct cecl_copy *copy = first_copy(plan, reduce_at) + fault % 3;
+        switch (fault) {
+        case 0: copy->src.offset++; break;
+        case 1: copy->src.rank ^= 1; break;
+        case 2: copy->src.window = CECL_WINDOW_STAGING; break;
+        case 3: copy->bytes--; break;
+        case 4: copy->rows = 2; break;
+        default: copy->src.window = cecl_window_of(CECL_WINDOW_RECV, 1); break; /* part 1's */
+        }
+        assert_true(cecl_fuse(plan, 0, &f));
+        assert_false(f.sends);
+        assert_int_equal(f.does, BEFORE);
+        assert_int_equal(f.count, reduce_at + 1);
+        free_plans(all, 4);
+    }
+}
+
+static void more_copies_than_a_kernel_takes_are_left(void **state)
+{
+    (void)state;
+    for (int n = CECL_REDUCE_ALSO_MAX + 1; n <= CECL_REDUCE_ALSO_MAX + 2; n++) {
+        struct cecl_call call = reduction(ceclOpAllReduce, n, 10u * (unsigned)n);
+        struct cecl_fused f;
+        call.peers_read = call.sms_send = true;
+        struct cecl_plan *plans = lower_all(&call, 1, n);
+        assert_true(cecl_fuse(&plans[0], 0, &f));
+        assert_int_equal(f.sends, n == CECL_REDUCE_ALSO_MAX + 1);
+        free_plans(plans, n);
+    }
+}
+
+/* Flags that are no exchange with all peers: one is missing, or of another phase, lane or order. */
+static void flags_that_are_no_barrier_are_left(void **state)
+{
+    (void)state;
+    for (int fault = 0; fault < 5; fault++)
+        for (uint32_t behind = 0; behind < 2; behind++) {
+            struct cecl_plan *all, *plan = fused_all_reduce(&all);
+            struct cecl_fused f;
+            const uint32_t reduce_at = 2 * 3;
+            struct cecl_step *steps = &plan->steps[behind ? reduce_at + 2 : 0];
+            switch (fault) {
+            case 0: steps[1].phase++; break;
+            case 1: steps[1].peer = plan->steps[0].peer; break;
+            case 2: steps[0].lane = CECL_LANE_SIDE; break;
+            case 3: steps[2].kind = CECL_STEP_WAIT; break;
+            default: steps[0].kind = CECL_STEP_AFTER; break;
+            }
+            const bool taken = cecl_fuse(plan, behind ? 0 : reduce_at, &f);
+            assert_true(taken);
+            assert_int_equal(f.does, behind ? BEFORE : BEHIND);
+            assert_true(f.sends);
+            if (!behind)
+                assert_false(cecl_fuse(plan, 0, &f));
+            free_plans(all, 4);
+        }
+}
+
+/* A wait that looks at another lane, or for another phase than was signalled. */
+static void waits_for_something_else_are_left(void **state)
+{
+    (void)state;
+    for (int fault = 0; fault < 2; fault++) {
+        struct cecl_plan *all, *plan = fused_all_reduce(&all);
+        struct cecl_fused f;
+        struct cecl_step *waits = &plan->steps[2 * 3 + 2 + 3];
+        for (int i = 0; i < 3; i++)
+            if (fault)
+                waits[i].first = CECL_LANE_SIDE;
+            else
+                waits[i].phase--;
+        assert_true(cecl_fuse(plan, 0, &f));
+        assert_int_equal(f.does, BEFORE | CECL_MEET_SIGNAL_LAST);
+        assert_int_equal(f.count, plan->nsteps - 3);
+        free_plans(all, 4);
+    }
+}
+
+static void several_reductions_in_a_step_are_left(void **state)
+{
+    (void)state;
+    struct cecl_plan *all, *plan = fused_all_reduce(&all);
+    struct cecl_fused f;
+    plan->steps[2 * 3].count = 2;
+    assert_false(cecl_fuse(plan, 0, &f));
+    assert_false(cecl_fuse(plan, 2 * 3, &f));
+    free_plans(all, 4);
+}
+
+/* ---- groups */
+
+static uint64_t next(uint64_t *x)
+{
+    *x = *x * 6364136223846793005u + 1442695040888963407u;
+    return *x >> 33;
+}
+
+static struct cecl_call drawn(uint64_t *x, int n)
+{
+    static const ceclOp_t ops[] = {ceclOpReduceScatter, ceclOpAllReduce, ceclOpReduce};
+    struct cecl_call call;
+    if (next(x) % 4 == 0) {
+        call = call_of(next(x) % 2 ? ceclOpAllGather : ceclOpAlltoAll, next(x) % 2, CECL_PUSH,
+                       1 + next(x) % 20);
+        call.no_sm = next(x) % 2;
+    } else {
+        call = reduction(ops[next(x) % 3], n, 1 + next(x) % 40);
+        call.in_place = next(x) % 2;
+        call.peers_read = call.op != ceclOpReduce && next(x) % 2;
+        call.sms_send = call.op == ceclOpAllReduce && next(x) % 2;
+        call.one_shot = next(x) % 3 ? 0 : 64;
+        call.chunk = 1 + next(x) % 6;
+        call.root = (int)(next(x) % (uint64_t)n);
+    }
+    call.staging_bytes = 4096;
+    return call;
+}
+
+/* Whatever stands beside it in a group, a kernel takes what is its own; see walk. */
+static void groups_have_only_their_own_taken_over(void **state)
+{
+    (void)state;
+    uint64_t x = 7;
+    uint32_t sending = 0, meeting = 0;
+    for (int round = 0; round < 1000; round++) {
+        const int n = 2 + round % (RANKS_MAX - 1);
+        const uint32_t count = 1 + (uint32_t)next(&x) % 5;
+        struct cecl_call calls[5];
+        struct cecl_plan plan;
+        for (uint32_t i = 0; i < count; i++) {
+            calls[i] = drawn(&x, n);
+            calls[i].nranks = n;
+            calls[i].rank = round % n;
+        }
+        assert_int_equal(cecl_lower_group(calls, count, &plan), ceclSuccess);
+        const struct taken taken = walk(&plan);
+        sending += taken.last.sends;
+        meeting += taken.kernels > 0;
+        cecl_plan_free(&plan);
+    }
+    assert_true(sending > 100 && meeting > 500); /* or nothing was seen */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_kernel_that_reads_at_peers_meets_them_before_and_behind),
+        cmocka_unit_test(a_kernel_writes_its_result_at_peers_where_it_may),
+        cmocka_unit_test(a_kernel_that_reduces_staging_at_once_meets_peers_before),
+        cmocka_unit_test(kernels_of_chunks_signal_that_their_slot_is_free),
+        cmocka_unit_test(a_rank_that_has_nothing_to_reduce_has_nothing_taken_over),
+        cmocka_unit_test(one_rank_alone_meets_nobody),
+        cmocka_unit_test(calls_without_reductions_have_nothing_taken_over),
+        cmocka_unit_test(copies_of_anything_else_are_left),
+        cmocka_unit_test(more_copies_than_a_kernel_takes_are_left),
+        cmocka_unit_test(flags_that_are_no_barrier_are_left),
+        cmocka_unit_test(waits_for_something_else_are_left),
+        cmocka_unit_test(several_reductions_in_a_step_are_left),
+        cmocka_unit_test(groups_have_only_their_own_taken_over),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
