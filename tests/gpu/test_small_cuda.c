@@ -1,6 +1,9 @@
 /* Small collectives by one kernel on each GPU (sm/small.h): every type and operation gives the host's
- * bits, blocks arrive whole at any alignment, calls follow each other without a pause, waits end. One
- * process, as many GPUs as the first argument says (default 2). */
+ * bits, blocks arrive whole at any alignment, calls follow each other without a pause, what a meeting
+ * asks for is done, waits end. One process, as many GPUs as the first argument says (default 2).
+ *
+ * CECL_TEST_SHORT=1: a few sizes, and kernels one after the other, as tools that watch kernels may run
+ * them: each rank's but the last one's sends, waits in vain for a moment, and comes again. */
 #include "../reduce_inputs.h"
 #include "cuda_fixture.h"
 #include "sm/small.h"
@@ -10,6 +13,7 @@
 #define ROOM (MOST * SLOT + 4096) /* bytes of a buffer */
 #define MARGIN 256                /* before and behind recv, looked at */
 #define GUARD 0x5a
+#define SHORT_S 280 /* under a tool that watches kernels */
 
 static int n = 2;
 static cudaStream_t streams[MOST];
@@ -17,6 +21,13 @@ static unsigned char *slots[MOST], *send[MOST], *recv[MOST];
 static unsigned char *inputs[MOST], *result; /* the same bytes here, and what came back */
 static uint32_t *words[MOST];                /* pinned: end, late */
 static uint32_t epoch = 1;
+static bool is_short;
+
+/* What kernels tell at a meeting, if they are given one: to rows of words, [rank][sender]. */
+#define ROW 16
+static uint32_t (*rows)[ROW], *done; /* pinned */
+static uint32_t *leaving[MOST];      /* on the GPU */
+static uint32_t told;                /* the value; 0: no meeting */
 
 static int all_open(void **state)
 {
@@ -35,10 +46,14 @@ static int all_open(void **state)
         must_cuda(cudaMalloc((void **)&recv[g], ROOM));
         must_cuda(cudaHostAlloc((void **)&words[g], 64, cudaHostAllocPortable));
         memset(words[g], 0, 64);
+        must_cuda(cudaMalloc((void **)&leaving[g], sizeof(uint32_t)));
+        must_cuda(cudaMemset(leaving[g], 0, sizeof(uint32_t)));
         inputs[g] = malloc(ROOM);
         assert_non_null(inputs[g]);
         must_cuda(cudaDeviceSynchronize());
     }
+    must_cuda(cudaHostAlloc((void **)&rows, MOST * sizeof(*rows), cudaHostAllocPortable));
+    must_cuda(cudaHostAlloc((void **)&done, MOST * sizeof(*done), cudaHostAllocPortable));
     result = malloc(ROOM);
     assert_non_null(result);
     return 0;
@@ -62,68 +77,134 @@ static void synchronize(void)
     }
 }
 
+static bool reduces(const struct cecl_small *s)
+{
+    return s->kind == CECL_SMALL_ALL_REDUCE || s->kind == CECL_SMALL_REDUCE_SCATTER;
+}
+
+/* Whether a rank's input is a block for each. */
+static bool has_blocks(const struct cecl_small *s)
+{
+    return s->kind == CECL_SMALL_ALL_TO_ALL || s->kind == CECL_SMALL_REDUCE_SCATTER;
+}
+
+/* Where, from the begin of the buffer on, a rank's input and its result are that are in place. */
+static size_t input_within(const struct cecl_small *s, int g)
+{
+    return s->kind == CECL_SMALL_ALL_GATHER ? (size_t)g * s->bytes : 0;
+}
+
+static size_t result_within(const struct cecl_small *s, int g, bool in_place)
+{
+    return in_place && s->kind == CECL_SMALL_REDUCE_SCATTER ? (size_t)g * s->bytes : 0;
+}
+
+static struct cecl_meeting meeting_of(int g)
+{
+    return (struct cecl_meeting){.does = CECL_MEET_SIGNAL_FIRST | CECL_MEET_DONE,
+                                 .first = told,
+                                 .rank = (uint32_t)g,
+                                 .nranks = (uint32_t)n,
+                                 .row = rows[g],
+                                 .word = &rows[0][g],
+                                 .apart = sizeof(rows[0]),
+                                 .ended = &words[g][0],
+                                 .leaving = leaving[g],
+                                 .done = &done[g],
+                                 .done_value = told + 1};
+}
+
 /* One rank's part of a call; its buffers begin `lie` bytes off. */
 static void enqueue(int g, struct cecl_small s, size_t lie, bool in_place)
 {
-    const size_t own = s.kind == CECL_SMALL_ALL_GATHER ? (size_t)g * s.bytes : 0;
+    const struct cecl_meeting meeting = meeting_of(g);
+    unsigned char *const begin = recv[g] + MARGIN + lie;
     s.rank = g;
     s.nranks = n;
-    s.recv = recv[g] + MARGIN + lie;
-    s.send = in_place ? recv[g] + MARGIN + lie + own : send[g] + lie;
+    s.recv = begin + result_within(&s, g, in_place);
+    s.send = in_place ? begin + input_within(&s, g) : send[g] + lie;
     memcpy(s.slots, slots, sizeof(slots[0]) * (size_t)n);
     s.slot_bytes = SLOT;
     s.epoch = epoch;
     s.end = &words[g][0];
     s.late = &words[g][1];
     s.timeout_ns = s.timeout_ns ? s.timeout_ns : UINT64_C(10000000000);
+    s.meeting = told ? &meeting : NULL;
     must_cuda(cudaSetDevice(g));
     must(cecl_small_cuda(streams[g], &s));
 }
 
-/* What rank g should have in recv. */
-static void expect(const struct cecl_small *s, int g, size_t lie, unsigned char *out)
+/* All ranks' parts of a call, of which no kernel needs another one beside it: what a rank sends is
+ * there when its kernel has ended. The last one has all from the others when it comes. */
+static void run_one_by_one(struct cecl_small s, size_t lie, bool in_place)
+{
+    struct cecl_small hasty = s;
+    hasty.timeout_ns = 100000;
+    for (int g = 0; g < n - 1; g++) {
+        enqueue(g, hasty, lie, in_place);
+        must_cuda(cudaStreamSynchronize(streams[g]));
+        assert_int_equal(words[g][1], 1);
+        words[g][1] = 0;
+    }
+    for (int k = 0; k < n; k++) {
+        const int g = (k + n - 1) % n;
+        enqueue(g, s, lie, in_place);
+        must_cuda(cudaStreamSynchronize(streams[g]));
+    }
+}
+
+static void run_all(struct cecl_small s, size_t lie, bool in_place)
+{
+    if (is_short)
+        run_one_by_one(s, lie, in_place);
+    else
+        for (int g = 0; g < n; g++)
+            enqueue(g, s, lie, in_place);
+    epoch++;
+    synchronize();
+}
+
+/* What rank g should have, from where its recv begins. */
+static void expect(const struct cecl_small *s, int g, size_t lie, bool in_place, unsigned char *out)
 {
     const void *src[MOST];
     for (int r = 0; r < n; r++) {
-        const size_t block = s->kind == CECL_SMALL_ALL_TO_ALL ? (size_t)g * s->bytes : 0;
-        src[r] = inputs[r] + lie + block;
-        if (s->kind != CECL_SMALL_ALL_REDUCE)
+        src[r] = inputs[r] + lie + (has_blocks(s) ? (size_t)g * s->bytes : 0);
+        if (!reduces(s))
             memcpy(out + (size_t)r * s->bytes, src[r], s->bytes);
     }
-    if (s->kind == CECL_SMALL_ALL_REDUCE) {
-        const struct cecl_reduction r = {.dst = out,
-                                         .src = src,
-                                         .nsrc = (uint32_t)n,
-                                         .count = s->bytes / formats[s->type].bytes,
-                                         .type = s->type,
-                                         .op = s->op,
-                                         .divisor = (uint32_t)n};
-        cecl_reduce_host(&r);
-    }
+    if (!reduces(s))
+        return;
+    if (in_place && has_blocks(s)) /* the rest of the input stays */
+        memcpy(out, inputs[g] + lie, (size_t)n * s->bytes);
+    const struct cecl_reduction r = {.dst = out + result_within(s, g, in_place),
+                                     .src = src,
+                                     .nsrc = (uint32_t)n,
+                                     .count = s->bytes / formats[s->type].bytes,
+                                     .type = s->type,
+                                     .op = s->op,
+                                     .divisor = (uint32_t)n};
+    cecl_reduce_host(&r);
 }
 
 static void ranks_get_what_they_should(struct cecl_small s, size_t lie, bool in_place)
 {
     static unsigned char expected[ROOM];
-    const size_t all = (s.kind == CECL_SMALL_ALL_REDUCE ? 1 : (size_t)n) * s.bytes;
-    const size_t in = s.kind == CECL_SMALL_ALL_TO_ALL ? all : s.bytes;
+    const size_t blocks = (size_t)n * s.bytes, in = has_blocks(&s) ? blocks : s.bytes;
+    const size_t all = !reduces(&s) || (in_place && has_blocks(&s)) ? blocks : s.bytes;
     for (int g = 0; g < n; g++) {
-        const size_t own = s.kind == CECL_SMALL_ALL_GATHER ? (size_t)g * s.bytes : 0;
         must_cuda(cudaSetDevice(g));
         must_cuda(cudaMemset(recv[g], GUARD, ROOM));
         if (in_place)
-            must_cuda(
-                cudaMemcpy(recv[g] + MARGIN + lie + own, inputs[g] + lie, in, cudaMemcpyDefault));
+            must_cuda(cudaMemcpy(recv[g] + MARGIN + lie + input_within(&s, g), inputs[g] + lie, in,
+                                 cudaMemcpyDefault));
         must_cuda(cudaDeviceSynchronize());
     }
-    for (int g = 0; g < n; g++)
-        enqueue(g, s, lie, in_place);
-    epoch++;
-    synchronize();
+    run_all(s, lie, in_place);
     for (int g = 0; g < n; g++) {
         must_cuda(cudaMemcpy(result, recv[g], all + lie + 2 * MARGIN, cudaMemcpyDefault));
         memset(expected, GUARD, all + lie + 2 * MARGIN);
-        expect(&s, g, lie, expected + MARGIN + lie);
+        expect(&s, g, lie, in_place, expected + MARGIN + lie);
         for (size_t i = 0; i < all + lie + 2 * MARGIN; i++)
             if (result[i] != expected[i])
                 fail_msg("kind %d, %s %s, %zu bytes, lie %zu, in place %d, rank %d: byte %td of "
@@ -134,22 +215,50 @@ static void ranks_get_what_they_should(struct cecl_small s, size_t lie, bool in_
     }
 }
 
-static void every_type_and_operation_gives_the_hosts_bits(void **state)
+static void reductions_give_the_hosts_bits(enum cecl_small_kind kind)
 {
     static const size_t counts[] = {1, 13, 1000, 5021};
-    (void)state;
     for (int type = 0; type < CECL_NUM_TYPES; type++) {
         fill((ceclDataType_t)type, 5 + (uint64_t)type);
         for (int op = 0; op < CECL_NUM_RED_OPS; op++)
-            for (int c = 0; c < 4 && (op != ceclAvg || formats[type].fraction > 0); c++)
-                ranks_get_what_they_should(
-                    (struct cecl_small){.kind = CECL_SMALL_ALL_REDUCE,
-                                        .bytes = counts[c] * formats[type].bytes,
-                                        .type = (ceclDataType_t)type,
-                                        .op = (ceclRedOp_t)op,
-                                        .max_sms = c == 3 ? 2 : 0},
-                    (size_t)(c % 2) * formats[type].bytes, (op + c) % 2 == 0);
+            for (int c = is_short ? 2 - op % 2 : 0; c < (is_short ? 3 - op % 2 : 4); c++)
+                for (int in_place = 0; in_place < 2; in_place++)
+                    if (op != ceclAvg || formats[type].fraction > 0)
+                        ranks_get_what_they_should(
+                            (struct cecl_small){.kind = kind,
+                                                .bytes = counts[c] * formats[type].bytes,
+                                                .type = (ceclDataType_t)type,
+                                                .op = (ceclRedOp_t)op,
+                                                .max_sms = c == 3 ? 2 : 0},
+                            (size_t)((c + op) % 2) * formats[type].bytes, in_place);
     }
+}
+
+static void an_all_reduce_of_every_type_and_operation_gives_the_hosts_bits(void **state)
+{
+    (void)state;
+    reductions_give_the_hosts_bits(CECL_SMALL_ALL_REDUCE);
+}
+
+static void a_reduce_scatter_of_every_type_and_operation_gives_the_hosts_bits(void **state)
+{
+    (void)state;
+    reductions_give_the_hosts_bits(CECL_SMALL_REDUCE_SCATTER);
+}
+
+/* Blocks of the largest size, which several SMs share, and of one element. */
+static void a_reduce_scatter_of_any_size_gives_the_hosts_bits(void **state)
+{
+    static const size_t sizes[] = {4, 512 * 16, 512 * 16 + 4, SLOT - 4, SLOT};
+    (void)state;
+    fill(ceclFloat32, 3);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        for (uint32_t sms = 0; sms < 4; sms++)
+            ranks_get_what_they_should((struct cecl_small){.kind = CECL_SMALL_REDUCE_SCATTER,
+                                                           .bytes = sizes[i],
+                                                           .type = ceclFloat32,
+                                                           .max_sms = sms},
+                                       sms % 2 * 4, sms > 1);
 }
 
 static void blocks_arrive_whole_at_any_alignment(void **state)
@@ -158,7 +267,7 @@ static void blocks_arrive_whole_at_any_alignment(void **state)
     (void)state;
     fill(ceclUint8, 77);
     for (int kind = CECL_SMALL_ALL_GATHER; kind <= CECL_SMALL_ALL_TO_ALL; kind++)
-        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        for (size_t i = is_short; i < sizeof(sizes) / sizeof(sizes[0]); i += is_short ? 4 : 1)
             for (size_t lie = 0; lie < 8; lie += 5)
                 for (int in_place = 0; in_place < 2; in_place++)
                     ranks_get_what_they_should(
@@ -201,37 +310,112 @@ static void calls_follow_each_other_without_a_pause(void **state)
     }
 }
 
-/* The last two: slots are of no use afterwards. Rank 0 does not come. */
-static void waits_end(uint64_t timeout_ns)
+/* ---- meetings */
+
+/* Calls that follow have one; what they tell is `value`. */
+static void meet(uint32_t value)
 {
+    told = value;
+    memset(rows, 0, MOST * sizeof(*rows));
+    memset(done, 0, MOST * sizeof(*done));
+}
+
+/* Ranks [first, n) have told all their peers, or nobody; their kernels are through, and said so. */
+static void meetings_ended(int first, bool told_peers)
+{
+    for (int g = first; g < n; g++) {
+        uint32_t left = 1;
+        for (int p = 0; p < n; p++)
+            if (rows[p][g] != (told_peers && p != g ? told : 0))
+                fail_msg("rank %d's word at %d is %u, of %u", g, p, rows[p][g], told);
+        assert_int_equal(done[g], told + 1);
+        must_cuda(cudaMemcpy(&left, leaving[g], sizeof(left), cudaMemcpyDefault));
+        assert_int_equal(left, 0);
+    }
+}
+
+static void a_meeting_is_told_and_its_end_too(void **state)
+{
+    (void)state;
+    fill(ceclFloat16, 9);
+    for (int kind = CECL_SMALL_ALL_REDUCE; kind <= CECL_SMALL_ALL_TO_ALL; kind++)
+        for (size_t bytes = 16; bytes <= SLOT; bytes *= 16) /* by one block, and by many */
+            for (uint32_t sms = 0; sms < 3; sms++) {
+                meet(100 + (uint32_t)kind);
+                ranks_get_what_they_should((struct cecl_small){.kind = (enum cecl_small_kind)kind,
+                                                               .bytes = bytes,
+                                                               .type = ceclFloat16,
+                                                               .max_sms = sms},
+                                           0, sms == 1);
+                meetings_ended(0, true);
+            }
+    told = 0;
+}
+
+/* Rank 0 does not come. Slots are of no use afterwards. */
+static void waits_end(uint64_t timeout_ns, size_t bytes)
+{
+    const bool long_wait = timeout_ns > UINT64_C(1000000000);
+    meet(7);
     for (int g = 1; g < n; g++)
         enqueue(g,
                 (struct cecl_small){
-                    .kind = CECL_SMALL_ALL_GATHER, .bytes = 1000, .timeout_ns = timeout_ns},
+                    .kind = CECL_SMALL_ALL_GATHER, .bytes = bytes, .timeout_ns = timeout_ns},
                 0, false);
     epoch++;
     pause_ms(A_WHILE_MS);
-    for (int g = 1; g < n && timeout_ns > UINT64_C(1000000000); g++) {
-        assert_int_equal(cudaStreamQuery(streams[g]), cudaErrorNotReady);
-        host_writes(&words[g][0], 1);
+    for (int g = 1; g < n && long_wait; g++) {
+        const bool waits = cudaStreamQuery(streams[g]) == cudaErrorNotReady;
+        const uint32_t said = *(volatile uint32_t *)&done[g];
+        host_writes(&words[g][0], 1); /* before anything may fail: nobody else would end it */
+        assert_true(waits);
+        assert_int_equal(said, 0);
     }
     for (int g = 1; g < n; g++) {
         must_cuda(cudaStreamSynchronize(streams[g]));
         assert_int_equal(words[g][1], 1);
         words[g][0] = words[g][1] = 0;
     }
+    meetings_ended(1, true);
+    told = 0;
 }
 
 static void a_wait_ends_by_its_bound(void **state)
 {
     (void)state;
-    waits_end(50000000);
+    waits_end(50000000, 1000);
+    waits_end(50000000, SLOT);
 }
 
 static void a_wait_ends_by_its_word(void **state)
 {
     (void)state;
-    waits_end(UINT64_C(100000000000));
+    waits_end(UINT64_C(100000000000), 1000);
+    waits_end(UINT64_C(100000000000), SLOT);
+}
+
+/* The word is there when they begin: they send nothing, tell nobody, and are through all the same. */
+static void kernels_that_begin_after_the_end_tell_nothing(void **state)
+{
+    (void)state;
+    for (int kind = CECL_SMALL_ALL_REDUCE; kind <= CECL_SMALL_ALL_TO_ALL; kind++) {
+        meet(30);
+        for (int g = 0; g < n; g++) {
+            words[g][0] = 1;
+            enqueue(g,
+                    (struct cecl_small){
+                        .kind = (enum cecl_small_kind)kind, .bytes = 20000, .type = ceclFloat32},
+                    0, false);
+        }
+        epoch++;
+        for (int g = 0; g < n; g++) {
+            must_cuda(cudaStreamSynchronize(streams[g]));
+            assert_int_equal(words[g][1], 1);
+            words[g][0] = words[g][1] = 0;
+        }
+        meetings_ended(0, false);
+    }
+    told = 0;
 }
 
 static void what_cannot_be_is_refused(void **state)
@@ -254,12 +438,25 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_cannot_be_is_refused),
-        cmocka_unit_test(every_type_and_operation_gives_the_hosts_bits),
+        cmocka_unit_test(an_all_reduce_of_every_type_and_operation_gives_the_hosts_bits),
+        cmocka_unit_test(a_reduce_scatter_of_every_type_and_operation_gives_the_hosts_bits),
+        cmocka_unit_test(a_reduce_scatter_of_any_size_gives_the_hosts_bits),
         cmocka_unit_test(blocks_arrive_whole_at_any_alignment),
+        cmocka_unit_test(a_meeting_is_told_and_its_end_too),
         cmocka_unit_test(calls_follow_each_other_without_a_pause),
+        cmocka_unit_test(kernels_that_begin_after_the_end_tell_nothing),
         cmocka_unit_test(a_wait_ends_by_its_bound),
         cmocka_unit_test(a_wait_ends_by_its_word),
     };
+    const struct CMUnitTest few[] = {
+        cmocka_unit_test(an_all_reduce_of_every_type_and_operation_gives_the_hosts_bits),
+        cmocka_unit_test(a_reduce_scatter_of_every_type_and_operation_gives_the_hosts_bits),
+        cmocka_unit_test(blocks_arrive_whole_at_any_alignment),
+        cmocka_unit_test(a_meeting_is_told_and_its_end_too),
+        cmocka_unit_test(kernels_that_begin_after_the_end_tell_nothing),
+        cmocka_unit_test(a_wait_ends_by_its_bound),
+    };
+    const char *wish = getenv("CECL_TEST_SHORT");
     int count = 0;
     const int skipped = fixture_start();
     if (skipped)
@@ -268,6 +465,11 @@ int main(int argc, char **argv)
     if (cudaGetDeviceCount(&count) != cudaSuccess || n < 2 || n > MOST || count < n) {
         printf("skipped: %d GPUs are needed, %d are here\n", n, count);
         return 77;
+    }
+    is_short = wish && *wish == '1';
+    if (is_short) {
+        alarm(SHORT_S);
+        return cmocka_run_group_tests(few, all_open, NULL);
     }
     return cmocka_run_group_tests(tests, all_open, NULL);
 }
