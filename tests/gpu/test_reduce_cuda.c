@@ -1,6 +1,10 @@
 /* Reductions on a GPU give the host's bits (tests/unit/test_reduce_host.c says that those are right):
- * every type and operation, any alignment, both kernels, any number of SMs; and write nothing else.
- * Needs one GPU; with a second, sources lie there too. */
+ * every type and operation, any alignment, both kernels, any number of SMs, to several places; and
+ * write nothing else. Flags around them are sent and waited for. Needs one GPU, where the host plays
+ * the peers; with a second, sources lie there too, and results and flags go there.
+ *
+ * CECL_TEST_SHORT=1: a few sizes, and no kernel waits for what comes after its launch, as tools that
+ * watch kernels may want it. */
 #include "../reduce_inputs.h"
 #include "cuda_fixture.h"
 
@@ -8,6 +12,10 @@
 #define ROOM (512 << 10) /* bytes of a buffer */
 #define MARGIN 256       /* bytes before and behind dst that are looked at */
 #define GUARD 0x5a
+#define ALSO 3      /* more places that results go to */
+#define SHORT_S 280 /* under a tool that watches kernels */
+
+static bool is_short;
 
 /* On the GPU and, the same bytes, here. The last one is dst. */
 static unsigned char *device[SOURCES + 1], *here[SOURCES + 1];
@@ -86,6 +94,8 @@ static void gpu_gives_what_the_host_gives(struct cecl_reduction r, enum lie lie,
 static void for_every_pair(void (*visit)(struct cecl_reduction))
 {
     for (int type = 0; type < CECL_NUM_TYPES; type++) {
+        if (is_short && type != ceclFloat32 && type != ceclBfloat16 && type != ceclFloat8e4m3)
+            continue;
         fill((ceclDataType_t)type, 11 + (uint64_t)type);
         for (int op = 0; op < CECL_NUM_RED_OPS; op++)
             if (op != ceclAvg || formats[type].fraction > 0)
@@ -96,8 +106,9 @@ static void for_every_pair(void (*visit)(struct cecl_reduction))
 static void visit_counts_and_lies(struct cecl_reduction r)
 {
     static const uint64_t counts[] = {1, 13, 1000, 50021};
-    for (r.nsrc = 1; r.nsrc <= SOURCES; r.nsrc += r.nsrc == 5 ? 3 : 1)
-        for (size_t c = 0; c < sizeof(counts) / sizeof(*counts); c++) {
+    for (r.nsrc = is_short ? 3 : 1; r.nsrc <= (is_short ? 3 : SOURCES);
+         r.nsrc += r.nsrc == 5 ? 3 : 1)
+        for (size_t c = 0; c < (is_short ? 3 : sizeof(counts) / sizeof(*counts)); c++) {
             r.count = counts[c];
             gpu_gives_what_the_host_gives(r, (enum lie)((r.nsrc + c) % NLIES), -1);
         }
@@ -230,6 +241,405 @@ static void sources_of_a_peer_give_the_hosts_bits(void **state)
     memcpy(device, own, sizeof(own));
 }
 
+/* ---- ways: the kernels that there are, by one block and by several */
+
+static const struct way {
+    const char *name;
+    uint8_t kernel;
+    enum lie lie;
+    uint32_t nsrc, sms;
+} ways[] = {
+    {"wide, 4 sources", CECL_REDUCE_WIDE, ALIGNED, 4, 4},
+    {"wide, 2 sources, one block", CECL_REDUCE_WIDE, ALIKE, 2, 1},
+    {"any number of sources", CECL_REDUCE_WIDE, ALIGNED, 5, 16},
+    {"any alignment", CECL_REDUCE_WIDE, DIFFERENT, 5, 3},
+    {"bulk", CECL_REDUCE_BULK, ALIKE, 4, 4},
+    {"bulk, one block", CECL_REDUCE_BULK, ALIGNED, 9, 1},
+};
+#define WAYS (sizeof(ways) / sizeof(ways[0]))
+
+/* fp32's sums of what is in `here`, into `expected`; what a kernel gets to make them on the GPU. */
+static struct cecl_reduction reduction_by(const struct way *way, uint64_t count, const void **src,
+                                          void *expected)
+{
+    const void *host_src[SOURCES];
+    for (int s = 0; s < (int)way->nsrc; s++) {
+        src[s] = device[s] + offset_of(way->lie, s, ceclFloat32);
+        host_src[s] = here[s] + offset_of(way->lie, s, ceclFloat32);
+    }
+    struct cecl_reduction r = {.dst = expected,
+                               .src = host_src,
+                               .nsrc = way->nsrc,
+                               .max_sms = way->sms,
+                               .count = count,
+                               .type = ceclFloat32,
+                               .kernel = way->kernel};
+    cecl_reduce_host(&r);
+    r.src = src;
+    r.dst = device[SOURCES] + offset_of(way->lie, SOURCES, ceclFloat32);
+    return r;
+}
+
+static void every_place_gets_the_hosts_bits(void **state)
+{
+    static const uint64_t counts[] = {1, 13, 1000, 50021};
+    static unsigned char expected[ROOM];
+    unsigned char *extra[ALSO];
+    void *also[ALSO];
+    const void *src[SOURCES];
+    (void)state;
+    fill(ceclFloat32, 21);
+    for (int a = 0; a < ALSO; a++)
+        must_cuda(cudaMalloc((void **)&extra[a], ROOM));
+    for (size_t w = 0; w < WAYS; w++)
+        for (size_t c = 0; c < (is_short ? 3 : 4); c++) {
+            struct cecl_reduction r = reduction_by(&ways[w], counts[c], src, expected);
+            const size_t bytes = counts[c] * sizeof(float);
+            for (r.nalso = 1; r.nalso <= ALSO; r.nalso++) {
+                for (int a = 0; a < ALSO; a++) {
+                    /* the last one lies otherwise: no vectors suit all */
+                    also[a] = extra[a] + offset_of(ways[w].lie, SOURCES, ceclFloat32) +
+                              (a == 2 ? sizeof(float) : 0);
+                    must_cuda(cudaMemcpy(extra[a], here[SOURCES], ROOM, cudaMemcpyDefault));
+                }
+                r.also = also;
+                gpu_gives(&r, SOURCES, expected, ways[w].lie);
+                for (int a = 0; a < ALSO; a++) {
+                    const size_t at = (size_t)((unsigned char *)also[a] - extra[a]);
+                    const bool gets = a < (int)r.nalso;
+                    must_cuda(cudaMemcpy(result, extra[a], at + bytes + MARGIN, cudaMemcpyDefault));
+                    for (size_t i = 0; i < at + bytes + MARGIN; i++) {
+                        const bool inside = gets && i >= at && i < at + bytes;
+                        if (result[i] != (inside ? expected[i - at] : GUARD))
+                            fail_msg("%s, %zu elements: byte %td of place %d of %u is %#x",
+                                     ways[w].name, (size_t)r.count, (ptrdiff_t)i - (ptrdiff_t)at, a,
+                                     r.nalso, result[i]);
+                    }
+                }
+            }
+        }
+    for (int a = 0; a < ALSO; a++)
+        must_cuda(cudaFree(extra[a]));
+}
+
+/* ---- meetings: this GPU is rank ME of PEERS + 1; the host writes what peers would */
+
+#define ME 1
+#define PEERS 3
+#define ROW 16
+#define EVERYTHING                                                                                 \
+    (CECL_MEET_SIGNAL_FIRST | CECL_MEET_WAIT_FIRST | CECL_MEET_SIGNAL_LAST | CECL_MEET_WAIT_LAST | \
+     CECL_MEET_DONE)
+
+static struct {
+    uint32_t rows[PEERS + 1][ROW]; /* [holder][writer] */
+    uint32_t ended, done;
+} * words;                           /* pinned */
+static uint32_t *leaving;            /* on the GPU */
+static cudaStream_t meeting, beside; /* not in step with each other, nor with plain copies */
+
+static void words_start(uint32_t base)
+{
+    for (int holder = 0; holder <= PEERS; holder++)
+        for (int writer = 0; writer <= PEERS; writer++)
+            words->rows[holder][writer] = base;
+    words->ended = words->done = 0;
+}
+
+static struct cecl_meeting meeting_of(uint32_t does, uint32_t base)
+{
+    return (struct cecl_meeting){.does = does,
+                                 .first = base + 1,
+                                 .last = base + 2,
+                                 .rank = ME,
+                                 .nranks = PEERS + 1,
+                                 .row = words->rows[ME],
+                                 .word = &words->rows[0][ME],
+                                 .apart = sizeof(words->rows[0]),
+                                 .ended = &words->ended,
+                                 .leaving = leaving,
+                                 .done = &words->done,
+                                 .done_value = 77};
+}
+
+/* All peers but the first ones are there; those that were, are. */
+static void peers_come(uint32_t value, int but)
+{
+    for (int i = but; i < PEERS; i++)
+        host_writes(&words->rows[ME][(ME + 1 + i) % (PEERS + 1)], value);
+}
+
+static uint32_t word_now(const uint32_t *word)
+{
+    return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+static bool peers_are_told(uint32_t value)
+{
+    for (int i = 1; i <= PEERS; i++)
+        if (word_now(&words->rows[(ME + i) % (PEERS + 1)][ME]) != value)
+            return false;
+    return true;
+}
+
+static bool peers_are_told_within(uint32_t value, int ms)
+{
+    const int64_t deadline = cecl_deadline(ms);
+    while (!peers_are_told(value))
+        if (cecl_now_ms() > deadline)
+            return false;
+    return true;
+}
+
+static bool stream_ends_within(cudaStream_t which, int ms)
+{
+    const int64_t deadline = cecl_deadline(ms);
+    while (cudaStreamQuery(which) == cudaErrorNotReady)
+        if (cecl_now_ms() > deadline)
+            return false;
+    return cudaStreamQuery(which) == cudaSuccess;
+}
+
+/* Whatever a kernel waits for comes before the test fails: nobody else would end it. */
+#define or_release(condition, base)                                                                \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            peers_come((base) + 2, 0);                                                             \
+            fail_msg("%s: not so: %s", way->name, #condition);                                     \
+        }                                                                                          \
+    } while (0)
+
+static bool nothing_is_written(size_t bytes)
+{
+    must_cuda(cudaMemcpyAsync(result, device[SOURCES], bytes, cudaMemcpyDefault, beside));
+    if (!stream_ends_within(beside, SOON_MS))
+        return false;
+    for (size_t i = 0; i < bytes; i++)
+        if (result[i] != GUARD)
+            return false;
+    return true;
+}
+
+static bool result_is(const struct cecl_reduction *r, const unsigned char *expected)
+{
+    const size_t bytes = r->count * sizeof(float);
+    must_cuda(cudaMemcpyAsync(result, r->dst, bytes, cudaMemcpyDefault, beside));
+    return stream_ends_within(beside, SOON_MS) && memcmp(result, expected, bytes) == 0;
+}
+
+static uint32_t blocks_left(void)
+{
+    uint32_t left = 1;
+    must_cuda(cudaMemcpyAsync(&left, leaving, sizeof(left), cudaMemcpyDefault, beside));
+    must_cuda(cudaStreamSynchronize(beside));
+    return left;
+}
+
+static void dst_is_guarded(void)
+{
+    must_cuda(cudaMemcpy(device[SOURCES], here[SOURCES], ROOM, cudaMemcpyDefault));
+    must_cuda(cudaDeviceSynchronize());
+}
+
+/* All of a meeting. Sources get what counts only when the kernel waits for peers already. */
+static void a_kernel_meets(const struct way *way, uint32_t base)
+{
+    static unsigned char expected[ROOM];
+    const void *src[SOURCES];
+    uint64_t seed = 600 + base;
+    fill(ceclFloat32, 500 + base % 100); /* not what counts */
+    dst_is_guarded();
+    for (int b = 0; b < SOURCES; b++)
+        random_fill(here[b], ceclFloat32, ROOM / sizeof(float), &seed);
+    struct cecl_reduction r = reduction_by(way, 50021, src, expected);
+    const struct cecl_meeting all = meeting_of(EVERYTHING, base);
+    r.meeting = &all;
+    words_start(base);
+    must(cecl_reduce_cuda(meeting, &r));
+
+    or_release(peers_are_told_within(base + 1, SOON_MS), base);
+    for (int b = 0; b < SOURCES; b++)
+        must_cuda(cudaMemcpyAsync(device[b], here[b], ROOM, cudaMemcpyDefault, beside));
+    or_release(stream_ends_within(beside, SOON_MS), base);
+    peers_come(base + 1, 1); /* all but one */
+    pause_ms(20);
+    or_release(cudaStreamQuery(meeting) == cudaErrorNotReady, base);
+    or_release(peers_are_told(base + 1), base);
+    or_release(nothing_is_written(ROOM), base);
+    peers_come(base + 1, 0);
+
+    or_release(peers_are_told_within(base + 2, SOON_MS), base);
+    or_release(result_is(&r, expected), base);
+    peers_come(base + 2, 1);
+    pause_ms(20);
+    or_release(cudaStreamQuery(meeting) == cudaErrorNotReady, base);
+    or_release(word_now(&words->done) == 0, base);
+    peers_come(base + 2, 0);
+
+    or_release(stream_ends_within(meeting, SOON_MS), base);
+    assert_int_equal(words->done, 77);
+    assert_int_equal(words->rows[ME][ME], base);
+    assert_int_equal(blocks_left(), 0);
+}
+
+static void a_reduction_sends_and_awaits_the_flags_around_it(void **state)
+{
+    (void)state;
+    for (size_t w = 0; w < WAYS; w++) {
+        a_kernel_meets(&ways[w], 0);
+        a_kernel_meets(&ways[w], UINT32_MAX - 1); /* the first value is the last there is */
+    }
+}
+
+/* What is not asked for is not done. What is waited for is there before: this kernel never waits. */
+static void a_kernel_does(const struct way *way, uint32_t does, bool ended)
+{
+    static unsigned char expected[ROOM];
+    const void *src[SOURCES];
+    const uint32_t base = 40;
+    const struct cecl_meeting some = meeting_of(does, base);
+    struct cecl_reduction r = reduction_by(way, is_short ? 5021 : 50021, src, expected);
+    const uint32_t told = ended                             ? base
+                          : (does & CECL_MEET_SIGNAL_LAST)  ? base + 2
+                          : (does & CECL_MEET_SIGNAL_FIRST) ? base + 1
+                                                            : base;
+    r.meeting = &some;
+    dst_is_guarded();
+    words_start(base);
+    words->ended = ended;
+    peers_come(base + 2, 0);
+    must(cecl_reduce_cuda(meeting, &r));
+    if (!stream_ends_within(meeting, is_short ? 60000 : SOON_MS))
+        fail_msg("%s, does %u: it does not end", way->name, does);
+    if (!peers_are_told(told))
+        fail_msg("%s, does %u, ended %d: %u at the next rank, %u expected", way->name, does, ended,
+                 words->rows[ME + 1][ME], told);
+    assert_true(result_is(&r, expected));
+    assert_int_equal(words->rows[ME][ME], base);
+    assert_int_equal(words->done, does & CECL_MEET_DONE ? 77 : 0);
+    assert_int_equal(blocks_left(), 0);
+}
+
+static void a_meeting_is_as_much_as_is_asked_for(void **state)
+{
+    (void)state;
+    fill(ceclFloat32, 31);
+    for (size_t w = 0; w < WAYS; w++)
+        for (uint32_t does = 0; does <= EVERYTHING; does++)
+            a_kernel_does(&ways[w], does, false);
+}
+
+/* A communicator that has failed: peers hear nothing more of it, who waits is let go, `done` comes. */
+static void a_word_silences_it(void **state)
+{
+    (void)state;
+    fill(ceclFloat32, 32);
+    for (size_t w = 0; w < WAYS; w++)
+        for (uint32_t does = 0; does <= EVERYTHING; does++)
+            a_kernel_does(&ways[w], does, true);
+}
+
+/* The next kernel finds the counter of blocks as it should be; a hundred in a row. */
+static void meetings_follow_each_other(void **state)
+{
+    const void *src[SOURCES];
+    static unsigned char expected[ROOM];
+    (void)state;
+    fill(ceclFloat32, 33);
+    words_start(0);
+    peers_come(1000, 0);
+    for (uint32_t i = 0; i < 100; i++) {
+        struct cecl_reduction r = reduction_by(&ways[i % WAYS], 5021 + i, src, expected);
+        struct cecl_meeting all = meeting_of(EVERYTHING, 2 * i);
+        all.done_value = i + 1;
+        r.meeting = &all;
+        must(cecl_reduce_cuda(meeting, &r));
+    }
+    assert_true(stream_ends_within(meeting, SOON_MS));
+    assert_true(peers_are_told(200));
+    assert_int_equal(words->done, 100);
+    assert_int_equal(blocks_left(), 0);
+}
+
+/* GPU 1 waits in a kernel for GPU 0's word, which comes behind what GPU 0 wrote there. The words are
+ * of two ranks. */
+static void a_peer_that_was_told_has_all_of_the_result(void **state)
+{
+    static unsigned char expected[ROOM];
+    const uint64_t count = 50021;
+    unsigned char *there = NULL, *out = NULL;
+    cudaStream_t stream_there = NULL;
+    int reaches = 0;
+    (void)state;
+    need_two();
+    must_cuda(cudaSetDevice(0));
+    must_cuda(cudaDeviceCanAccessPeer(&reaches, 0, 1));
+    if (!reaches)
+        skip();
+    const cudaError_t enabled = cudaDeviceEnablePeerAccess(1, 0);
+    assert_true(enabled == cudaSuccess || enabled == cudaErrorPeerAccessAlreadyEnabled);
+    cudaGetLastError();
+    must_cuda(cudaSetDevice(1));
+    must(cecl_reduce_cuda_prepare());
+    must_cuda(cudaMalloc((void **)&there, ROOM));
+    must_cuda(cudaMalloc((void **)&out, ROOM));
+    must_cuda(cudaStreamCreateWithFlags(&stream_there, cudaStreamNonBlocking));
+    words_start(0);
+    for (uint32_t round = 1; round <= 20 * WAYS; round++) {
+        const struct way *way = &ways[round % WAYS];
+        const void *src[SOURCES], *got = there + offset_of(way->lie, SOURCES, ceclFloat32);
+        void *also = (void *)(uintptr_t)got;
+        must_cuda(cudaSetDevice(0));
+        fill(ceclFloat32, round);
+        struct cecl_reduction r = reduction_by(way, count, src, expected);
+        const struct cecl_meeting tells = {.does = CECL_MEET_SIGNAL_LAST,
+                                           .last = round,
+                                           .rank = 0,
+                                           .nranks = 2,
+                                           .row = words->rows[0],
+                                           .word = &words->rows[0][0],
+                                           .apart = sizeof(words->rows[0]),
+                                           .ended = &words->ended,
+                                           .leaving = leaving};
+        const struct cecl_meeting waits = {.does = CECL_MEET_WAIT_FIRST,
+                                           .first = round,
+                                           .rank = 1,
+                                           .nranks = 2,
+                                           .row = words->rows[1],
+                                           .word = &words->rows[0][1],
+                                           .apart = sizeof(words->rows[0]),
+                                           .ended = &words->ended};
+        const struct cecl_reduction takes = {.dst = out + ((uintptr_t)got & 15),
+                                             .src = &got,
+                                             .nsrc = 1,
+                                             .max_sms = way->sms,
+                                             .count = count,
+                                             .type = ceclFloat32,
+                                             .kernel = way->kernel,
+                                             .meeting = &waits};
+        r.also = &also;
+        r.nalso = 1;
+        r.meeting = &tells;
+        must_cuda(cudaSetDevice(1));
+        must(cecl_reduce_cuda(stream_there, &takes));
+        (void)!cudaSetDevice(0);
+        const ceclResult_t sent = cecl_reduce_cuda(meeting, &r);
+        const bool ends = sent == ceclSuccess && stream_ends_within(meeting, SOON_MS) &&
+                          stream_ends_within(stream_there, SOON_MS);
+        host_writes(&words->rows[1][0], round); /* it waits for nothing, however it went */
+        must_cuda(cudaStreamSynchronize(stream_there));
+        must(sent);
+        assert_true(ends);
+        must_cuda(cudaMemcpy(result, takes.dst, count * sizeof(float), cudaMemcpyDefault));
+        if (memcmp(result, expected, count * sizeof(float)) != 0)
+            fail_msg("%s, round %u: told before all was there", way->name, round);
+    }
+    must_cuda(cudaFree(there));
+    must_cuda(cudaFree(out));
+    must_cuda(cudaStreamDestroy(stream_there));
+    must_cuda(cudaSetDevice(0));
+}
+
 static void what_cannot_be_reduced_is_refused(void **state)
 {
     const void *src[CECL_REDUCE_CUDA_SOURCES_MAX + 1] = {device[0], device[1]};
@@ -265,6 +675,12 @@ static int start(void **state)
         must_cuda(cudaMallocHost((void **)&here[b], ROOM));
     }
     memset(here[SOURCES], GUARD, ROOM);
+    must_cuda(cudaStreamCreateWithFlags(&meeting, cudaStreamNonBlocking));
+    must_cuda(cudaStreamCreateWithFlags(&beside, cudaStreamNonBlocking));
+    must_cuda(cudaHostAlloc((void **)&words, sizeof(*words), cudaHostAllocPortable));
+    must_cuda(cudaMalloc((void **)&leaving, sizeof(*leaving)));
+    must_cuda(cudaMemset(leaving, 0, sizeof(*leaving)));
+    must_cuda(cudaDeviceSynchronize());
     return 0;
 }
 
@@ -278,7 +694,27 @@ int main(void)
         cmocka_unit_test(a_large_reduction_gives_the_hosts_bits),
         cmocka_unit_test(sources_of_a_peer_give_the_hosts_bits),
         cmocka_unit_test(what_cannot_be_reduced_is_refused),
+        cmocka_unit_test(every_place_gets_the_hosts_bits),
+        cmocka_unit_test(a_meeting_is_as_much_as_is_asked_for),
+        cmocka_unit_test(a_word_silences_it),
+        cmocka_unit_test(meetings_follow_each_other),
+        cmocka_unit_test(a_reduction_sends_and_awaits_the_flags_around_it),
+        cmocka_unit_test(a_peer_that_was_told_has_all_of_the_result),
     };
+    const struct CMUnitTest few[] = {
+        cmocka_unit_test(every_type_and_operation_gives_the_hosts_bits),
+        cmocka_unit_test(every_place_gets_the_hosts_bits),
+        cmocka_unit_test(a_meeting_is_as_much_as_is_asked_for),
+        cmocka_unit_test(a_word_silences_it),
+    };
+    const char *wish = getenv("CECL_TEST_SHORT");
     const int skipped = fixture_start();
-    return skipped ? skipped : cmocka_run_group_tests(tests, start, gpus_close);
+    if (skipped)
+        return skipped;
+    is_short = wish && *wish == '1';
+    if (is_short) {
+        alarm(SHORT_S);
+        return cmocka_run_group_tests(few, start, gpus_close);
+    }
+    return cmocka_run_group_tests(tests, start, gpus_close);
 }
