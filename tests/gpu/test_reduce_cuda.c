@@ -405,6 +405,7 @@ static bool stream_ends_within(cudaStream_t which, int ms)
     do {                                                                                           \
         if (!(condition)) {                                                                        \
             peers_come((base) + 2, 0);                                                             \
+            (void)!cudaStreamSynchronize(meeting);                                                 \
             fail_msg("%s: not so: %s", way->name, #condition);                                     \
         }                                                                                          \
     } while (0)
