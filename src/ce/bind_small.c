@@ -42,6 +42,7 @@ void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *p
         .slot_bytes = engine->slot_bytes,
         .end = cecl_pads_ended(engine),
         .late = engine->done + 1,
+        .timeout_ns = engine->small_timeout_ns,
         .max_sms = request->choice.max_sms,
     };
     for (int r = 0; r < call->nranks; r++)

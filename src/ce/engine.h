@@ -55,6 +55,7 @@ struct cecl_engine {
     uint64_t staging_offset, staging_bytes;
     uint64_t slots_offset, slot_bytes; /* of small calls, behind staging's first byte; 0: none */
     uint32_t small_calls;              /* so far, cyclically: their turns, and their epochs */
+    uint64_t small_timeout_ns;         /* of their kernels' waits; 0: none. The opener's */
     uint64_t pads_offset;              /* words of kernels (ceclDeviceComm_t): see pads.c */
     ceclStream_t side;                 /* the side lane's stream, once a plan has wanted one */
     uint32_t epoch;                    /* of the main lane's flags once every call so far is done */
@@ -62,7 +63,7 @@ struct cecl_engine {
     _Atomic uint32_t target; /* epoch once all that is enqueued or being enqueued is done */
     _Atomic uint32_t side_target;
     uint32_t *done; /* host-visible word: epoch up to which this rank's stream has come; behind it
-                     * one that a small call's kernel sets where it was let go */
+                     * one that a small call's kernel sets where it gave up a wait */
     _Atomic uint32_t releases; /* so far */
     bool used;                 /* last_stream is meaningful */
     uint64_t last_stream;      /* id of the stream of the last call: another one must wait for it */
@@ -143,6 +144,11 @@ bool cecl_engine_is_late(const struct cecl_engine *engine, const uint32_t *rows,
 static inline uint32_t cecl_engine_done(const struct cecl_engine *engine)
 {
     return atomic_load_explicit((_Atomic uint32_t *)engine->done, memory_order_acquire);
+}
+/* Whether a small call's kernel gave up a wait: seen by whoever has seen that the call is done. */
+static inline bool cecl_engine_gave_up(const struct cecl_engine *engine)
+{
+    return atomic_load_explicit((_Atomic uint32_t *)engine->done + 1, memory_order_acquire) != 0;
 }
 
 #endif

@@ -103,6 +103,8 @@ void cecl_comm_lose(ceclComm_t comm);
 /* Hears what peers have told by now; the asynchronous error, or success. What was seen of their
  * data before is good if this succeeds. */
 ceclResult_t cecl_comm_hear(ceclComm_t comm);
+/* Hears of a small call's kernel that gave up; the asynchronous error, or success. */
+ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm);
 /* `result` of an exchange over the mesh. One that was cut cannot be followed by another: the
  * communicator has failed. */
 ceclResult_t cecl_comm_exchanged(ceclComm_t comm, ceclResult_t result);

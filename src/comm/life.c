@@ -98,9 +98,21 @@ ceclResult_t cecl_comm_async(ceclComm_t comm)
     return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, comm->async_message);
 }
 
+ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm)
+{
+    if (atomic_load(&comm->async_result) == ceclSuccess && cecl_engine_gave_up(&comm->engine)) {
+        cecl_fail(ceclTimeout,
+                  "a small collective waited more than %d ms (CECL_TIMEOUT_MS) for data of a rank "
+                  "that has begun one; did every rank make the same call?",
+                  comm->config.timeout_ms);
+        cecl_comm_set_async(comm, ceclTimeout, cecl_message());
+    }
+    return cecl_comm_async(comm);
+}
+
 ceclResult_t cecl_comm_hear(ceclComm_t comm)
 {
-    if (atomic_load(&comm->async_result) == ceclSuccess) {
+    if (cecl_comm_hear_kernels(comm) == ceclSuccess) {
         const ceclResult_t news = cecl_mesh_news(comm->mesh);
         if (news != ceclSuccess)
             cecl_comm_set_async(comm, news, cecl_message());

@@ -209,6 +209,14 @@ static uint64_t slot_bytes(ceclComm_t comm)
     return wanted && all <= (uint64_t)comm->config.pool_bytes / 8 ? most : 0;
 }
 
+/* What a kernel of a small call waits for, data, the watchdog cannot see. The kernel's own clock comes
+ * later than the watchdog, which can say who is late. */
+static uint64_t small_timeout_ns(ceclComm_t comm)
+{
+    const uint64_t bound = (uint64_t)comm->config.timeout_ms;
+    return bound > 0 ? (bound + CECL_WATCH_SLACK_MS) * UINT64_C(1000000) : 0;
+}
+
 /* CECL_LOCAL_COPY's values. */
 enum { LOCAL_COPY_AUTO, LOCAL_COPY_PROBE, LOCAL_COPY_OFF };
 
@@ -251,6 +259,7 @@ static ceclResult_t build(ceclComm_t comm, const struct hello *all)
                                                         comm->rank, comm->nranks, &pool)));
     CECL_TRY(cecl_engine_open(&comm->engine, &comm->pool, (uint64_t)comm->config.staging_bytes,
                               slot_bytes(comm), comm->config.flags));
+    comm->engine.small_timeout_ns = small_timeout_ns(comm);
     CECL_TRY(find_local_copies(comm));
     cecl_mesh_watch_processes(comm->mesh);
     const ceclResult_t result = cecl_mesh_agree(comm->mesh, cecl_watch_start(comm));

@@ -53,6 +53,8 @@ static void look_after(ceclComm_t comm, struct watched *seen)
     struct cecl_progress progress;
     const uint32_t done = cecl_engine_done(&comm->engine);
 
+    if (cecl_comm_hear_kernels(comm) != ceclSuccess)
+        return;
     if (cecl_engine_idle(&comm->engine)) {
         *seen = (struct watched){.since = now};
         return;
@@ -180,5 +182,5 @@ ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline)
         if (pause.tv_nsec < 1000000)
             pause.tv_nsec *= 2;
     }
-    return cecl_comm_async(comm);
+    return cecl_comm_hear_kernels(comm);
 }

@@ -419,6 +419,45 @@ static void who_asks_hears_of_a_failure(void **state)
     (void)ceclCommAbort(comms[1]);
 }
 
+/* As a small call's kernel does on a GPU: the call is done, and what it left is not good. */
+static void who_asks_hears_of_a_kernel_that_gave_up(void **state)
+{
+    (void)state;
+    ceclResult_t async = ceclSuccess;
+    open_ranks(4096, "5000");
+    assert_true(comms[0]->engine.small_timeout_ns > UINT64_C(5000000000));
+    cecl_watch_stop(comms[0]);
+    *(_Atomic uint32_t *)(comms[0]->engine.done + 1) = 1;
+    assert_int_equal(ceclCommGetAsyncError(comms[0], &async), ceclSuccess);
+    assert_int_equal(async, ceclTimeout);
+    assert_non_null(strstr(ceclGetLastError(comms[0]), "small collective"));
+    (void)ceclCommAbort(comms[0]);
+    (void)ceclCommAbort(comms[1]);
+}
+
+static void the_watchdog_hears_of_a_kernel_that_gave_up(void **state)
+{
+    (void)state;
+    open_ranks(4096, "200");
+    *(_Atomic uint32_t *)(comms[0]->engine.done + 1) = 1;
+    for (int i = 0; i < 1000 && comms[1]->async_result == ceclSuccess; i++)
+        usleep(5000);
+    assert_int_equal(comms[0]->async_result, ceclTimeout);
+    assert_int_equal(comms[1]->async_result, ceclRemoteError);
+    close_ranks();
+}
+
+static void finalize_hears_of_a_kernel_that_gave_up(void **state)
+{
+    (void)state;
+    open_ranks(4096, "5000");
+    cecl_watch_stop(comms[0]);
+    *(_Atomic uint32_t *)(comms[0]->engine.done + 1) = 1;
+    assert_int_equal(ceclCommFinalize(comms[0]), ceclTimeout);
+    (void)ceclCommAbort(comms[0]);
+    (void)ceclCommAbort(comms[1]);
+}
+
 /* Its own copies concern no peer. */
 static void destroy_beside_long_copies_fails_nobody_else(void **state)
 {
@@ -549,6 +588,9 @@ int main(void)
         RELEASE(peers_hear_why_a_call_failed),
         RELEASE(a_released_stream_tells_peers_nothing),
         RELEASE(who_asks_hears_of_a_failure),
+        RELEASE(who_asks_hears_of_a_kernel_that_gave_up),
+        RELEASE(the_watchdog_hears_of_a_kernel_that_gave_up),
+        RELEASE(finalize_hears_of_a_kernel_that_gave_up),
         RELEASE(more_calls_than_flags_can_tell_are_released),
         RELEASE(a_call_of_more_phases_than_flags_can_tell_is_released),
         RELEASE(destroy_waits_for_copies),
