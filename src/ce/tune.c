@@ -2,6 +2,7 @@
  * first that fits wins. */
 #include "ce/lower.h"
 #include "plan/layout.h"
+#include "sm/reduce.h"
 
 enum placement { ANY_PLACE, IN_PLACE, OUT_OF_PLACE };
 
@@ -129,8 +130,8 @@ static void tune_reduction(struct cecl_call *call, struct cecl_choice choice)
     if (call->op == ceclOpReduce || choice.direction == CECL_DIRECTION_PUSH ||
         (choice.direction == CECL_DIRECTION_AUTO && goes_staged(call)))
         call->peers_read = false;
-    call->sms_send =
-        call->peers_read && call->op == ceclOpAllReduce && call->total <= reductions.sms_send;
+    call->sms_send = call->peers_read && call->op == ceclOpAllReduce &&
+                     call->total <= reductions.sms_send && call->nranks - 1 <= CECL_REDUCE_ALSO_MAX;
     call->urgent = call->bytes >= reductions.urgent;
     call->max_sms = choice.max_sms     ? choice.max_sms
                     : call->sms_send   ? reductions.sending_sms

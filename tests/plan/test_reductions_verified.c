@@ -1,6 +1,7 @@
 /* Reductions: every lowering over all ranks, whole and in chunks, blocks that are cut off or empty, in
  * sequences and groups with calls that only move data; and faults that the verifier must see. */
 #include "plans.h"
+#include "sm/reduce.h"
 
 #define RANKS_MAX 12
 
@@ -242,6 +243,19 @@ static void tuning_takes_the_way_that_was_measured(void **state)
     assert_false(tuned(ceclOpAllReduce, 1 << 20, ample, CECL_DIRECTION_PUSH).sms_send);
 }
 
+/* Beyond, copies send what was reduced, and the plan says so. */
+static void sms_send_to_no_more_ranks_than_a_kernel_takes(void **state)
+{
+    (void)state;
+    for (int n = CECL_REDUCE_ALSO_MAX; n <= CECL_REDUCE_ALSO_MAX + 2; n++) {
+        struct cecl_call call = reduction(ceclOpAllReduce, (uint64_t)n, 1 << 20, 4);
+        call.nranks = n;
+        call.peers_read = true;
+        cecl_tune(&call, (struct cecl_choice){0});
+        assert_int_equal(call.sms_send, n <= CECL_REDUCE_ALSO_MAX + 1);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -254,6 +268,7 @@ int main(void)
         cmocka_unit_test(broken_reductions_are_refused),
         cmocka_unit_test(no_reduction_leaves_its_staging),
         cmocka_unit_test(too_little_staging_is_named),
+        cmocka_unit_test(sms_send_to_no_more_ranks_than_a_kernel_takes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
