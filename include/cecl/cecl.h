@@ -128,7 +128,8 @@ typedef enum {
      * out of place, which needs an SM (but see CECL_LOCAL_COPY in docs/env.md): it has no peer that
      * could return it. */
     CECL_SM_REDUCE_ONLY = 1,
-    /* A rank's own block may be copied within its GPU, on SMs, where that is faster. */
+    /* A rank's own block may be copied within its GPU, on SMs, where that is faster; a small
+     * all-gather or all-to-all may be a kernel, in place too. */
     CECL_SM_ALLOW = 2
 } ceclSmPolicy_t;
 
@@ -189,7 +190,8 @@ typedef struct ceclConfig {
      * default 1/512 of the smallest GPU's memory, 192 MiB at most; host 256 KiB */
     int64_t stagingBytes;
     /* most SMs that a kernel of cecl's may take, 1 to 1024; CECL_MAX_SMS; default: what measurements
-     * chose. Results do not depend on it. */
+     * chose. Results do not depend on it. Kernels wait for peers on them: leave some to whatever a
+     * peer may wait for (see ceclReduceScatter). */
     int maxSms;
 } ceclConfig_t;
 #define CECL_CONFIG_MAGIC 0xcec1c0deu
@@ -634,7 +636,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  *     sendbuff on rank 1: [b0][b1]     recvbuff on rank 1: [a1 + b1]
  *
  * Arithmetic needs SMs, few of them (ceclConfig_t.maxSms): peers' blocks come by copy engine into
- * staging, in chunks, and a kernel reduces one while the next is on its way. The same inputs give the
+ * staging, in chunks, and a kernel reduces one while the next is on its way; or SMs read them at the
+ * peers; small calls are one kernel. Such kernels wait for the peers' while they hold their SMs: a
+ * kernel that a peer's call comes after must find room beside them, and so must those of other
+ * communicators, whose calls may come in another order elsewhere. The same inputs give the
  * same bits on every rank, in every run, whatever the way and the number of SMs: elements are taken
  * in rank order, 16-bit types and fp8 are accumulated in fp32 and rounded once, at the end, to nearest
  * even; a NaN of any rank gives a NaN, in minimum and maximum too; integers wrap around; float8e4m3
@@ -659,7 +664,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclReduceScatter(const void *sendbuff, void 
                                                      ceclStream_t stream);
 
 /* Adds up (or multiplies, ...) the elements of all ranks; every rank receives the result. Each rank
- * reduces a part as in ceclReduceScatter, and pushes it to all others by copy engine.
+ * reduces a part as in ceclReduceScatter, which goes to all others by copy engine, or from SMs; of a
+ * small call each reduces all.
  * sendbuff  [count] elements on this rank's device; where it is memory of ceclMemAlloc, so on all
  *           ranks, at the same offset. In place when it is recvbuff, on all ranks or on none.
  * recvbuff  [count] elements inside one allocation of ceclMemAlloc, at the same offset on all ranks.

@@ -140,7 +140,7 @@ static void tune_reduction(struct cecl_call *call, struct cecl_choice choice)
 }
 
 /* Calls of so few bytes to each peer that one kernel which writes to peers' slots takes less time than
- * an exchange of flags around copies: docs/measurements.md, "Small calls by one kernel". */
+ * an exchange of flags around copies: docs/measurements.md, "Small collectives by one kernel". */
 static const struct {
     ceclOp_t op;
     uint64_t max_bytes;

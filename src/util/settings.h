@@ -51,7 +51,7 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "probe: with any, and the host device says yes. If so on all ranks, small blocks of a "      \
       "rank's own are copied so, where peers would return them")                                   \
     X(MAX_SMS, "CECL_MAX_SMS", INT, EQUAL, "-", "what measurements chose", "1..1024",              \
-      "most SMs that the kernel of a reduction may take; results do not depend on it")             \
+      "most SMs that a kernel of cecl's may take; results do not depend on it")                    \
     X(NVTX, "CECL_NVTX", INT, OWN, "0", "", "0..1",                                                \
       "1: calls are NVTX ranges of the domain cecl, for NVIDIA's profilers, for as long as they "  \
       "take on the host; needs a library built with CUDA")                                         \
