@@ -90,6 +90,7 @@ DEVICE void meet_last(const cecl_meeting &m)
         if (threadIdx.x == 0)
             before = word_count(m.leaving);
         before = __shfl_sync(0xffffffffu, before, 0);
+        __syncwarp(); /* a shuffle orders no memory: what thread 0 acquired counts for all who signal */
     }
     if (before != gridDim.x - 1)
         return;
