@@ -1,6 +1,9 @@
 /* A small call as a device's kernel takes it. */
 #include "ce/bound.h"
 
+_Static_assert(CECL_SMALL_RANKS <= CECL_SMALL_RANKS_MAX, "a kernel takes so many slots");
+_Static_assert(CECL_SLOT_FACTOR == 2, "as cecl_small_slots_bytes has it");
+
 static enum cecl_small_kind kind_of(ceclOp_t op)
 {
     return op == ceclOpAllReduce       ? CECL_SMALL_ALL_REDUCE

@@ -5,6 +5,8 @@
 
 #include "sm/reduce_args.h"
 
+_Static_assert(sizeof(struct cecl_reduce_args) <= 4096, "what a kernel's arguments may take");
+
 #define GPUS_KEPT 64
 
 /* The measured choice, for sources of at least so many bytes each. Two facts stand behind it: 12 bulk

@@ -9,6 +9,8 @@
 /* A block for each 4 KiB: what one thread has to wait for is a line of each peer then. Reckoned. */
 #define MOST_BLOCKS 32
 
+_Static_assert(sizeof(struct cecl_small_args) <= 4096, "what a kernel's arguments may take");
+
 static ceclResult_t cuda_result(cudaError_t error, const char *what)
 {
     if (error == cudaSuccess)
