@@ -100,13 +100,14 @@ void cecl_watch_release(ceclComm_t comm)
         cecl_mesh_tell_abort(comm->mesh, comm->async_message);
         comm->watch.told = true;
     }
+    const bool pending = !cecl_engine_idle(&comm->engine);
+    if (pending && !comm->watch.silenced)
+        comm->watch.silenced = cecl_engine_silence(&comm->engine) == ceclSuccess;
+    /* Small calls end by this, and what is enqueued behind them goes on. */
     if (!comm->watch.kernels_ended)
         comm->watch.kernels_ended = cecl_pads_end(&comm->engine) == ceclSuccess;
-    if (!cecl_engine_idle(&comm->engine)) {
-        if (!comm->watch.silenced)
-            comm->watch.silenced = cecl_engine_silence(&comm->engine) == ceclSuccess;
+    if (pending)
         (void)!cecl_engine_release(&comm->engine);
-    }
     pthread_mutex_unlock(&comm->watch.lock);
 }
 
