@@ -106,7 +106,7 @@ void cecl_watch_release(ceclComm_t comm)
     /* Small calls end by this, and what is enqueued behind them goes on. */
     if (!comm->watch.kernels_ended)
         comm->watch.kernels_ended = cecl_pads_end(&comm->engine) == ceclSuccess;
-    if (pending)
+    if (pending && comm->watch.kernels_ended) /* what is released must not tell peers anything */
         (void)!cecl_engine_release(&comm->engine);
     pthread_mutex_unlock(&comm->watch.lock);
 }

@@ -57,11 +57,15 @@ DEVICE void meet_signal(const cecl_meeting &m, uint32_t value, uint32_t threads)
         word_release(meet_word(m, i), value);
 }
 
+/* Ends, too, when the communicator has failed: what was to be waited for is undefined then. */
 DEVICE void meet_wait(const cecl_meeting &m, uint32_t value, uint32_t threads)
 {
-    for (uint32_t i = 1 + threadIdx.x; i < m.nranks; i += threads)
-        while ((int32_t)(word_acquire(m.row + (m.rank + i) % m.nranks) - value) < 0)
-            ;
+    for (uint32_t i = 1 + threadIdx.x; i < m.nranks; i += threads) {
+        const uint32_t *word = m.row + (m.rank + i) % m.nranks;
+        for (uint32_t polls = 1; (int32_t)(word_acquire(word) - value) < 0; polls++)
+            if (polls % 64 == 0 && word_load(m.ended) != 0)
+                break;
+    }
 }
 
 /* All threads of every block: before the work. */

@@ -9,7 +9,7 @@
  *           the kernel's work                                                                    |
  *     last  | the last block to end: value `last` to all peers | until theirs are there | `done` |
  *
- * The waits have no clock: whoever set up the words ends them by writing them. */
+ * The waits have no clock: whoever set up the words ends them, by `ended` or by writing them. */
 #ifndef CECL_SM_MEETING_H
 #define CECL_SM_MEETING_H
 
@@ -30,7 +30,7 @@ struct cecl_meeting {
     const uint32_t *row;   /* here: [nranks] */
     uint32_t *word;        /* this rank's at rank 0; */
     uint64_t apart;        /* bytes from it to that at the next rank */
-    const uint32_t *ended; /* a word here: once it is not 0, peers are told nothing more */
+    const uint32_t *ended; /* a word here: once not 0, no peer is told anything or waited for */
     uint32_t *leaving;     /* a word here for kernels that never run at once; 0 before and after */
     uint32_t *done; /* DONE: becomes `done_value` when all blocks are through, the waits as well */
     uint32_t done_value;

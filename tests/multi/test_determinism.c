@@ -39,7 +39,7 @@ static const struct path paths[] = {
      {40008, 1 << 20},
      CECL_DIRECTION_AUTO,
      CECL_UNDEF},
-    {"SMs read at the peers", ceclOpReduceScatter, {8200, 200008}, CECL_DIRECTION_AUTO, CECL_UNDEF},
+    {"SMs read at the peers", ceclOpReduceScatter, {8200, 600008}, CECL_DIRECTION_AUTO, CECL_UNDEF},
     {"everyone reduces", ceclOpAllReduce, {20008, 20008}, CECL_DIRECTION_PUSH, CECL_UNDEF},
     {"push to staging, 1 chunk",
      ceclOpAllReduce,
@@ -312,12 +312,18 @@ static void is_the_same_in_many_runs(const struct path *path, ceclDataType_t typ
     }
 }
 
+/* Bytes of a buffer that holds all that a path moves. */
+static size_t room_of(const struct path *path)
+{
+    const size_t all = (size_t)multi_nranks * path->bytes[1];
+    return all > ROOM ? all : ROOM;
+}
+
 static void every_run_by_every_path_gives_the_same_bits(void **state)
 {
     (void)state;
     for (size_t p = 0; p < PATHS; p++) {
-        open_comm((size_t)multi_nranks * paths[p].bytes[1] > ROOM ? 2 * ROOM : ROOM,
-                  paths[p].staging);
+        open_comm(room_of(&paths[p]), paths[p].staging);
         for (size_t t = 0; t < TYPES; t++)
             is_the_same_in_many_runs(&paths[p], types[t], is_big() ? 1000 : 100 / (int)TYPES);
         close_comm();
@@ -363,7 +369,7 @@ static void a_nan_is_neither_lost_nor_invented(void **state)
 {
     (void)state;
     for (size_t p = 0; p < PATHS; p++) {
-        open_comm(2 * ROOM, paths[p].staging);
+        open_comm(room_of(&paths[p]), paths[p].staging);
         for (size_t t = 0; t < TYPES; t++) {
             const struct run run = run_of(&paths[p], types[t]);
             fill(types[t], sent(&run), true);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #define BLOCK 1000
+#define LARGE 300000 /* bytes: no small call on any device */
 
 static ceclComm_t comm;
 static char *recv_buffer, *send_buffer; /* [nranks * BLOCK] each */
@@ -73,7 +74,6 @@ static void all_to_all_is_zero_sm(void **state)
 
 static void local_copies_are_told_where_they_are_allowed(void **state)
 {
-    enum { LARGE = 300000 }; /* for a small call */
     (void)state;
     ceclConfig_t config = multi_config();
     config.smPolicy = CECL_SM_ALLOW;
@@ -135,10 +135,10 @@ static void all_to_all_in_place_tells_its_chunks(void **state)
     config.smPolicy = CECL_SM_ALLOW;
     ceclComm_t narrow = multi_comm(&config);
     char *both = NULL;
-    multi_ok(narrow, ceclMemAlloc(narrow, (void **)&both, (size_t)multi_nranks * 10000));
+    multi_ok(narrow, ceclMemAlloc(narrow, (void **)&both, (size_t)multi_nranks * LARGE));
     const size_t peers = (size_t)multi_nranks - 1, chunk = 4096 / peers / 256 * 256;
-    const size_t chunks = (10000 + chunk - 1) / chunk;
-    const ceclExplanation_t e = explain(narrow, ceclOpAlltoAll, both, both, 10000);
+    const size_t chunks = (LARGE + chunk - 1) / chunk;
+    const ceclExplanation_t e = explain(narrow, ceclOpAlltoAll, both, both, LARGE);
     char words[32];
     snprintf(words, sizeof(words), "staging, %zu chunk", chunks);
     assert_int_equal(e.zeroSm, 0);
