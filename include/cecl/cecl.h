@@ -179,7 +179,7 @@ typedef struct ceclConfig {
     int smPolicy;  /* ceclSmPolicy_t; CECL_SM_POLICY */
     int timeoutMs; /* bound of every wait on peers, ms; 0 = none; CECL_TIMEOUT_MS; default 30000 */
     int64_t
-        /* address range for each rank's pool, bytes; CECL_POOL_BYTES; default: the GPU's memory,
+        /* address range for each rank's pool, bytes; CECL_POOL_BYTES; default: the smallest GPU's,
          * host 4 GiB */
         poolBytes;
     int64_t
@@ -187,7 +187,8 @@ typedef struct ceclConfig {
          * MiB, host 1 MiB */
         segmentBytes;
     /* staging for all-to-all, gather, scatter and reductions, bytes a rank; CECL_STAGING_BYTES;
-     * default 1/512 of the smallest GPU's memory, 192 MiB at most; host 256 KiB */
+     * default 1/512 of the smallest GPU's memory, at most an eighth of the pool and 192 MiB (64 MiB
+     * from 6 ranks on); host 256 KiB */
     int64_t stagingBytes;
     /* most SMs that a kernel of cecl's may take, 1 to 1024; CECL_MAX_SMS; default: what measurements
      * chose. Results do not depend on it. Kernels wait for peers on them: leave some to whatever a

@@ -465,7 +465,8 @@ static void keep(struct cecl_engine *engine, struct cecl_bound *bound)
     engine->cache[s][way] = bound;
 }
 
-/* A plan with a side lane needs a stream for it; the first one makes it. */
+/* A plan with a side lane, or with kernels that come first, needs a stream for it; the first one makes
+ * it. */
 static ceclResult_t make_side(struct cecl_engine *engine, const struct cecl_bound *bound)
 {
     bool wanted = false;

@@ -62,7 +62,7 @@ struct cecl_engine {
     uint32_t side_epoch;               /* of the side lane's */
     _Atomic uint32_t target; /* epoch once all that is enqueued or being enqueued is done */
     _Atomic uint32_t side_target;
-    uint32_t *done; /* host-visible word: epoch up to which this rank's stream has come; behind it
+    uint32_t *done; /* host-visible word: epoch up to which this rank's calls are done; behind it
                      * one that a small call's kernel sets where it gave up a wait */
     _Atomic uint32_t releases; /* so far */
     bool used;                 /* last_stream is meaningful */

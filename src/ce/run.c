@@ -64,8 +64,8 @@ static ceclResult_t issue_reduction(struct cecl_engine *engine, const struct cec
     return engine->dev->ops->reduce(engine->dev, work, &reduction);
 }
 
-/* Beside other kernels a reduction waits for SMs behind all blocks of those that came before, unless it
- * is on a stream of its own. */
+/* Beside other kernels a reduction waits for SMs behind all blocks of those that came before, unless its
+ * stream comes first: the side lane's does. */
 static ceclResult_t issue_reductions(struct cecl_engine *engine, const struct cecl_piece *piece,
                                      const struct cecl_bound *bound, ceclStream_t lane)
 {
@@ -126,13 +126,16 @@ static ceclResult_t issue_pieces(struct cecl_engine *engine, const struct cecl_b
 }
 
 /* After a failure in the middle the end is marked all the same, or nothing would ever be freed. What
- * the side lane has of the call comes before it: buffers are the caller's again then. */
+ * the side lane has of the call comes before it: buffers are the caller's again then. Where the lanes
+ * cannot be joined, it is marked on that one, which has come after the main one so far. */
 static void end_what_began(struct cecl_engine *engine, ceclStream_t work, uint32_t target)
 {
     const struct cecl_memop end = {engine->done, target, CECL_MEMOP_WRITE};
-    if (engine->side)
-        (void)!engine->dev->ops->stream_after(engine->dev, work, engine->side);
-    (void)!engine->dev->ops->memops(engine->dev, work, &end, 1);
+    ceclStream_t last = work;
+    if (engine->side &&
+        engine->dev->ops->stream_after(engine->dev, work, engine->side) != ceclSuccess)
+        last = engine->side;
+    (void)!engine->dev->ops->memops(engine->dev, last, &end, 1);
 }
 
 ceclResult_t cecl_engine_run(struct cecl_engine *engine, const struct cecl_bound *bound,

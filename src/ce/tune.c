@@ -120,9 +120,12 @@ static bool goes_staged(const struct cecl_call *call)
            call->staging_bytes / CECL_CHUNKS_UNDER_WAY / peers >= reductions.worth;
 }
 
+#define CHUNK_ALIGN 256u /* rounded up: no chunk is for the rest alone */
+
 static void tune_reduction(struct cecl_call *call, struct cecl_choice choice)
 {
-    const uint64_t chunk = call->bytes / reductions.chunks;
+    const uint64_t chunk =
+        (call->bytes / reductions.chunks + CHUNK_ALIGN - 1) / CHUNK_ALIGN * CHUNK_ALIGN;
     call->chunk = chunk < reductions.least     ? reductions.least
                   : chunk > reductions.largest ? reductions.largest
                                                : chunk;

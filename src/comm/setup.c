@@ -172,11 +172,13 @@ static ceclResult_t open_device(ceclComm_t comm, const struct hello *all)
     return cecl_host_open(&comm->dev);
 }
 
-/* What the largest reductions gain from (ce/tune.c), of large GPUs: a small part of their memory. */
-static int64_t staging_of(uint64_t memory)
+/* Large staging serves the largest reductions of few ranks (ce/tune.c): beyond, a chunk's part for each
+ * peer would be too small. A small part of the memory, and of the pool. */
+static int64_t staging_of(int nranks, uint64_t memory, uint64_t pool)
 {
-    const uint64_t part = memory / 512 / (1 << 20), most = 192;
-    return (int64_t)(part < 1 ? 1 : part < most ? part : most) << 20;
+    const uint64_t megabytes = memory / 512 >> 20, most = nranks <= 5 ? 192 : 64;
+    const uint64_t wanted = (megabytes < 1 ? 1 : megabytes < most ? megabytes : most) << 20;
+    return (int64_t)(wanted < pool / 8 ? wanted : pool / 8);
 }
 
 /* Device defaults for what nobody set. Ranks agree: the smallest GPU decides. */
@@ -196,7 +198,8 @@ static ceclResult_t settle_sizes(ceclComm_t comm)
     if (config->segment_bytes < 0)
         config->segment_bytes = host ? 1 << 20 : 64 << 20;
     if (config->staging_bytes < 0)
-        config->staging_bytes = host ? 256 << 10 : staging_of(least);
+        config->staging_bytes =
+            host ? 256 << 10 : staging_of(comm->nranks, least, (uint64_t)config->pool_bytes);
     return result;
 }
 

@@ -103,10 +103,11 @@ void cecl_watch_release(ceclComm_t comm)
     const bool pending = !cecl_engine_idle(&comm->engine);
     if (pending && !comm->watch.silenced)
         comm->watch.silenced = cecl_engine_silence(&comm->engine) == ceclSuccess;
-    /* Small calls end by this, and what is enqueued behind them goes on. */
+    /* Kernels that wait end by this, and what is enqueued behind them goes on. */
     if (!comm->watch.kernels_ended)
         comm->watch.kernels_ended = cecl_pads_end(&comm->engine) == ceclSuccess;
-    if (pending && comm->watch.kernels_ended) /* what is released must not tell peers anything */
+    /* What is released must not tell peers anything. */
+    if (pending && comm->watch.silenced && comm->watch.kernels_ended)
         (void)!cecl_engine_release(&comm->engine);
     pthread_mutex_unlock(&comm->watch.lock);
 }

@@ -65,8 +65,9 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "the first that is up and no loopback, else that", "interface name",                         \
       "network interface on which the listener of ceclGetUniqueId is; only that call reads it")    \
     X(STAGING_BYTES, "CECL_STAGING_BYTES", BYTES, EQUAL, "-",                                      \
-      "1/512 of the smallest GPU, 192M at most; host 256K", "4K..64G",                             \
-      "staging memory for all-to-all, gather, scatter and reductions, bytes a rank")               \
+      "1/512 of the smallest GPU, at most 1/8 of the pool and 192M, from 6 ranks on 64M; host "    \
+      "256K",                                                                                      \
+      "4K..64G", "staging memory for all-to-all, gather, scatter and reductions, bytes a rank")    \
     X(TIMEOUT_MS, "CECL_TIMEOUT_MS", INT, EQUAL, "-", "30000", "0..86400000",                      \
       "bound of every wait on peers, ms; 0: none")                                                 \
     X(TRACE, "CECL_TRACE", TEXT, OWN, "-", "no trace", "file name",                                \

@@ -163,7 +163,7 @@ static size_t begin(const struct run *run)
 static void choose(int sms, ceclDirection_t direction)
 {
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
-    options.direction = direction;
+    options.direction = (int)direction;
     options.maxSms = sms ? sms : CECL_UNDEF;
     multi_ok(comm, ceclSetOptions(comm, &options));
 }

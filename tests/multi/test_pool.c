@@ -122,6 +122,20 @@ static void a_full_pool_is_out_of_memory_on_all_ranks_and_stays_usable(void **st
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
+/* What nobody set follows the pool. */
+static void a_small_pool_holds_what_the_communicator_needs(void **state)
+{
+    (void)state;
+    for (int64_t bytes = 64 << 20; bytes <= 256 << 20; bytes *= 2) {
+        ceclConfig_t config = multi_config();
+        config.poolBytes = bytes;
+        ceclComm_t comm = multi_comm(&config);
+        multi_check(comm,
+                    &(struct multi_case){.op = ceclOpAlltoAll, .count = 100, .type = ceclInt32}, 1);
+        multi_ok(NULL, ceclCommDestroy(comm));
+    }
+}
+
 static void what_is_no_allocation_cannot_be_freed(void **state)
 {
     (void)state;
@@ -177,6 +191,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(alloc_free_gather_cycles_exchange_nothing),
         cmocka_unit_test(freed_blocks_coalesce_and_growth_is_counted),
         cmocka_unit_test(a_full_pool_is_out_of_memory_on_all_ranks_and_stays_usable),
+        cmocka_unit_test(a_small_pool_holds_what_the_communicator_needs),
         cmocka_unit_test(what_is_no_allocation_cannot_be_freed),
         cmocka_unit_test(differing_calls_are_found_at_the_next_growth),
         cmocka_unit_test(differing_calls_are_found_at_once_under_check),
