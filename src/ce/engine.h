@@ -76,9 +76,9 @@ struct cecl_engine {
     uint64_t plans_made;              /* cache misses: a test sees that repeated calls make none */
 };
 
-/* Collective. Takes flags, staging and slots (slot_bytes: a multiple of 512) from the pool and finds how flags travel (`way`: CECL_FLAGS's
- * value, 0 auto, 1 write,
- * 2 copy). A zeroed or failed engine may be closed. */
+/* Collective. Takes flags, staging and slots (slot_bytes: a multiple of 512) from the pool and finds
+ * how flags travel (`way`: CECL_FLAGS's value, 0 auto, 1 write, 2 copy). A zeroed or failed engine may
+ * be closed. */
 ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool,
                               uint64_t staging_bytes, uint64_t slot_bytes, int way);
 
