@@ -9,8 +9,9 @@
  * Ranks send each chunk in step: a rank that runs ahead sends to the same peer as another one, and
  * both get half of its link.
  *
- * That is a reduce-scatter. An all-reduce then pushes its block to everyone's recvbuff, when all of it is
- * reduced: results between the chunks would cost an exchange more for each. A reduce's results go to the root's behind the copies of the chunk that follows:
+ * That is a reduce-scatter. An all-reduce then pushes its block to everyone's recvbuff, when all of it
+ * is reduced: results between the chunks would cost an exchange more for each. A reduce's results go to
+ * the root's behind the copies of the chunk that follows:
  *
  *     main | ... chunk k + 1 -> staging | after side | reduced chunk k -> recvbuff | ... | barrier |
  *
