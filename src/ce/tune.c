@@ -88,9 +88,8 @@ static const struct row *row_of(const struct cecl_call *call)
  * written by the same SMs where an exchange more costs more than their slower writes.
  * Measured: docs/measurements.md, "Reductions". */
 static const struct {
-    uint64_t
-        one_shot; /* an all-reduce of no more bytes, whose inputs cannot be read: everyone reduces
-                        * all */
+    /* An all-reduce of no more bytes, whose inputs cannot be read: everyone reduces all. */
+    uint64_t one_shot;
     uint64_t sms_send;       /* one of no more bytes: who reduces a block writes it to all */
     uint64_t staged;         /* blocks of so many bytes go by staging, */
     uint64_t worth;          /* if chunks have so many */
@@ -116,7 +115,7 @@ static const struct {
 static bool goes_staged(const struct cecl_call *call)
 {
     const uint64_t peers = (uint64_t)call->nranks - 1;
-    return call->bytes >= reductions.staged && call->chunk >= reductions.worth &&
+    return peers > 0 && call->bytes >= reductions.staged && call->chunk >= reductions.worth &&
            call->staging_bytes / CECL_CHUNKS_UNDER_WAY / peers >= reductions.worth;
 }
 
@@ -143,7 +142,7 @@ static void tune_reduction(struct cecl_call *call, struct cecl_choice choice)
 }
 
 /* Calls of so few bytes to each peer that one kernel which writes to peers' slots takes less time than
- * an exchange of flags around copies: docs/measurements.md, "Small collectives by one kernel". */
+ * an exchange of flags around copies: docs/measurements.md, "Small calls by one kernel". */
 static const struct {
     ceclOp_t op;
     uint64_t max_bytes;

@@ -243,6 +243,24 @@ static void tuning_takes_the_way_that_was_measured(void **state)
     assert_false(tuned(ceclOpAllReduce, 1 << 20, ample, CECL_DIRECTION_PUSH).sms_send);
 }
 
+/* One rank has no peers to share staging among. */
+static void one_rank_reduces_blocks_of_any_size(void **state)
+{
+    (void)state;
+    static const ceclOp_t ops[] = {ceclOpReduceScatter, ceclOpAllReduce, ceclOpReduce};
+    for (int i = 0; i < 3; i++) {
+        struct cecl_call call = reduction(ops[i], 1, UINT64_C(1) << 30, 4);
+        struct cecl_plan plan;
+        call.nranks = 1;
+        call.peers_read = true;
+        call.staging_bytes = 192 << 20;
+        cecl_tune(&call, (struct cecl_choice){CECL_SM_REDUCE_ONLY, CECL_DIRECTION_AUTO, 0});
+        assert_int_equal(cecl_lower(&call, &plan), ceclSuccess);
+        assert_int_equal(plan.nreductions, 1);
+        cecl_plan_free(&plan);
+    }
+}
+
 /* Beyond, copies send what was reduced, and the plan says so. */
 static void sms_send_to_no_more_ranks_than_a_kernel_takes(void **state)
 {
@@ -268,6 +286,7 @@ int main(void)
         cmocka_unit_test(broken_reductions_are_refused),
         cmocka_unit_test(no_reduction_leaves_its_staging),
         cmocka_unit_test(too_little_staging_is_named),
+        cmocka_unit_test(one_rank_reduces_blocks_of_any_size),
         cmocka_unit_test(sms_send_to_no_more_ranks_than_a_kernel_takes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
