@@ -36,7 +36,7 @@ struct cecl_watch {
     uint32_t *rows;       /* [CECL_LANES * nranks] */
     pthread_mutex_t lock; /* of looking at words, and of giving up */
     bool told, silenced;  /* peers know; this rank's signals no longer count */
-    bool kernels_ended;   /* the caller's kernels no longer wait for peers */
+    bool kernels_ended;   /* no kernel waits for peers any more, the caller's or cecl's */
 };
 
 #define CECL_MOST_SMS 1024
