@@ -76,8 +76,9 @@ DEVICE vector shared_load(const unsigned char *at)
     return v;
 }
 
-/* This reader's part of the next tile, when it is there; its place is then free for another. The end
- * of a short tile holds what was there before: the caller writes nothing of it. */
+/* This reader's part of the next tile, when it is there; its place is then free for another, as far
+ * as this reader goes. Each says so itself: one for its warp would need the warp to meet first, and
+ * is slower. The end of a short tile holds what was there before: the caller writes nothing of it. */
 DEVICE void tile_take(const unsigned char *tiles, uint64_t *full, uint64_t *empty, ring &at,
                       vector v[TILE_VECTORS / READERS])
 {
@@ -86,9 +87,7 @@ DEVICE void tile_take(const unsigned char *tiles, uint64_t *full, uint64_t *empt
 #pragma unroll
     for (int t = 0; t < TILE_VECTORS / READERS; t++)
         v[t] = shared_load(tile + t * READERS * 16);
-    __syncwarp();
-    if (threadIdx.x % 32 == 0)
-        barrier_arrive(&empty[at.place]);
+    barrier_arrive(&empty[at.place]);
     ring_advance(at);
 }
 
@@ -121,7 +120,7 @@ __global__ void __launch_bounds__(CECL_REDUCE_BULK_THREADS, 1)
     if (threadIdx.x == 0) {
         for (int i = 0; i < TILES; i++) {
             barrier_start(&full[i], 1);
-            barrier_start(&empty[i], READERS / 32);
+            barrier_start(&empty[i], READERS);
         }
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); /* copies use them too */
     }
