@@ -1,0 +1,74 @@
+/* CECL_NVTX=1: a tool hears of each call by its name. The tool's path is the only argument. */
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cecl/cecl.h"
+
+static const char *heard;
+
+static ceclComm_t comm;
+static int *words, *out;
+
+static void open_comm(const char *setting)
+{
+    void *memory;
+    setenv("CECL_NVTX", setting, 1);
+    assert_int_equal(ceclCommInitAll(&comm, 1, NULL), ceclSuccess);
+    assert_int_equal(ceclMemAlloc(comm, &memory, 12 * sizeof(int)), ceclSuccess);
+    memset(memory, 0, 12 * sizeof(int));
+    words = memory;
+    out = words + 4;
+}
+
+static void close_comm(void)
+{
+    assert_int_equal(ceclMemFree(comm, words), ceclSuccess);
+    assert_int_equal(ceclCommDestroy(comm), ceclSuccess);
+}
+
+static void a_tool_hears_every_call_by_its_name(void **state)
+{
+    (void)state;
+    open_comm("1");
+    assert_int_equal(ceclAllGather(words, out, 4, ceclInt32, comm, NULL), ceclSuccess);
+    assert_int_equal(ceclGroupStart(), ceclSuccess);
+    assert_int_equal(ceclAlltoAll(words, out, 4, ceclInt32, comm, NULL), ceclSuccess);
+    assert_int_equal(ceclBroadcast(words, out + 4, 4, ceclInt32, 0, comm, NULL), ceclSuccess);
+    assert_int_equal(ceclGroupEnd(), ceclSuccess);
+    assert_int_equal(ceclAllReduce(words, out, 4, ceclInt32, ceclSum, comm, NULL), ceclSuccess);
+    /* Refused: the range ends all the same. */
+    assert_int_equal(ceclAllGather(NULL, out, 4, ceclInt32, comm, NULL), ceclInvalidArgument);
+    close_comm();
+    assert_string_equal(heard, "<cecl(ceclMemAlloc)(ceclAllGather)(ceclAlltoAll)(ceclBroadcast)"
+                               "(ceclGroupEnd)(ceclAllReduce)(ceclAllGather)");
+}
+
+static void without_the_setting_it_hears_nothing(void **state)
+{
+    (void)state;
+    const size_t before = strlen(heard);
+    open_comm("0");
+    assert_int_equal(ceclAllGather(words, out, 4, ceclInt32, comm, NULL), ceclSuccess);
+    close_comm();
+    assert_int_equal(strlen(heard), before);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_tool_hears_every_call_by_its_name),
+        cmocka_unit_test(without_the_setting_it_hears_nothing),
+    };
+    void *tool = argc == 2 ? dlopen(argv[1], RTLD_NOW) : NULL;
+    heard = tool ? dlsym(tool, "nvtx_heard") : NULL;
+    if (!heard || setenv("NVTX_INJECTION64_PATH", argv[1], 1) != 0)
+        return 2;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
