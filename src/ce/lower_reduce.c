@@ -9,9 +9,10 @@
  * Ranks send each chunk in step: a rank that runs ahead sends to the same peer as another one, and
  * both get half of its link.
  *
- * That is a reduce-scatter. An all-reduce then pushes its block to everyone's recvbuff, when all of it
- * is reduced: results between the chunks would cost an exchange more for each. A reduce's results go to
- * the root's behind the copies of the chunk that follows:
+ * That is a reduce-scatter. The last chunk is cut into smaller and smaller ones, for nothing is sent
+ * beside the last reduction. An all-reduce has something to send: what it has reduced till then, to
+ * everyone's recvbuff, and then the rest. (All results behind the chunk that follows theirs would cost
+ * an exchange more for each.) A reduce's results do go to the root's behind that:
  *
  *     main | ... chunk k + 1 -> staging | after side | reduced chunk k -> recvbuff | ... | barrier |
  *
@@ -40,12 +41,17 @@
 
 #define SLOTS CECL_CHUNKS_UNDER_WAY
 
+/* The last chunk may be halved so often. */
+#define HALVINGS 4
+
 /* How a call goes in chunks. */
 struct chunks {
-    uint64_t bytes; /* of a block at a time */
+    uint64_t bytes; /* of a block at a time; the last ones may have less */
     uint64_t count;
-    uint64_t slot;    /* bytes of staging that a chunk takes: of all senders, */
-    uint64_t results; /* and where in a slot the reduced chunk of a reduce stands */
+    uint64_t equal;               /* so many have `bytes`, then come */
+    uint64_t begin[HALVINGS + 2]; /* these: where each begins in a block, and where the last ends */
+    uint64_t slot;                /* bytes of staging that a chunk takes: of all senders, */
+    uint64_t results;             /* and where in a slot the reduced chunk of a reduce stands */
 };
 
 static uint64_t block_begin(const struct cecl_call *call, int block)
@@ -88,6 +94,32 @@ static uint64_t aligned(const struct cecl_call *call, uint64_t bytes)
     return bytes - bytes % (bytes >= CECL_PIECE_ALIGN ? CECL_PIECE_ALIGN : call->element);
 }
 
+/* Cuts the block. The last of several chunks goes in parts, each half of what is left: its reduction,
+ * beside which nothing is sent, is to be short. */
+static void cut(const struct cecl_call *call, struct chunks *chunks)
+{
+    uint64_t begin, part, parts = 0;
+    chunks->equal = (call->bytes - 1) / chunks->bytes;
+    begin = chunks->equal * chunks->bytes;
+    do {
+        chunks->begin[parts++] = begin;
+        part = aligned(call, (call->bytes - begin) / 2);
+        begin += part;
+    } while (chunks->equal > 0 && call->halved > 0 && part >= call->halved && parts <= HALVINGS);
+    chunks->begin[parts] = call->bytes;
+    chunks->count = chunks->equal + parts;
+}
+
+static uint64_t chunk_begin(const struct chunks *chunks, uint64_t k)
+{
+    return k <= chunks->equal ? k * chunks->bytes : chunks->begin[k - chunks->equal];
+}
+
+static uint64_t chunk_bytes(const struct chunks *chunks, uint64_t k)
+{
+    return chunk_begin(chunks, k + 1) - chunk_begin(chunks, k);
+}
+
 static ceclResult_t chunks_of(const struct cecl_call *call, struct chunks *chunks)
 {
     const uint64_t places = (uint64_t)call->nranks - (call->op != ceclOpReduce); /* of a slot */
@@ -102,7 +134,7 @@ static ceclResult_t chunks_of(const struct cecl_call *call, struct chunks *chunk
                          ": a reduction among %d ranks needs %" PRIu64 " at least",
                          call->staging_bytes, call->nranks, SLOTS * places * call->element);
     chunks->bytes = most < call->bytes ? most : call->bytes;
-    chunks->count = (call->bytes + chunks->bytes - 1) / chunks->bytes;
+    cut(call, chunks);
     chunks->slot = places * chunks->bytes;
     chunks->results = ((uint64_t)call->nranks - 1) * chunks->bytes;
     return ceclSuccess;
@@ -117,10 +149,10 @@ static uint64_t slot_at(const struct chunks *chunks, uint64_t k)
 static void send_parts(const struct cecl_call *call, struct cecl_plan *plan,
                        const struct chunks *chunks, uint64_t k)
 {
-    const uint64_t first = k * chunks->bytes;
+    const uint64_t first = chunk_begin(chunks, k);
     for (int i = 1; i < call->nranks; i++) {
         const int peer = cecl_peer_after(call, i);
-        const uint64_t bytes = bytes_of(call, peer, first, chunks->bytes);
+        const uint64_t bytes = bytes_of(call, peer, first, chunk_bytes(chunks, k));
         if (bytes > 0)
             cecl_plan_copy(plan,
                            cecl_staging_at(call, peer,
@@ -135,14 +167,15 @@ static struct cecl_place result_at(const struct cecl_call *call, const struct ch
 {
     return has_results(call)
                ? cecl_staging_at(call, call->rank, slot_at(chunks, k) + chunks->results)
-               : output_at(call, call->rank, call->rank, k * chunks->bytes);
+               : output_at(call, call->rank, call->rank, chunk_begin(chunks, k));
 }
 
 static void reduce_staged(const struct cecl_call *call, struct cecl_plan *plan,
                           const struct chunks *chunks, uint64_t k)
 {
     const int me = call->rank;
-    const uint64_t first = k * chunks->bytes, bytes = bytes_of(call, me, first, chunks->bytes);
+    const uint64_t first = chunk_begin(chunks, k);
+    const uint64_t bytes = bytes_of(call, me, first, chunk_bytes(chunks, k));
     struct cecl_place sources[CECL_MAX_RANKS];
     for (int r = 0; r < call->nranks; r++)
         sources[r] =
@@ -168,7 +201,16 @@ static void send_result(const struct cecl_call *call, struct cecl_plan *plan,
 static void send_chunk(const struct cecl_call *call, struct cecl_plan *plan,
                        const struct chunks *chunks, uint64_t k)
 {
-    send_result(call, plan, result_at(call, chunks, k), k * chunks->bytes, chunks->bytes);
+    send_result(call, plan, result_at(call, chunks, k), chunk_begin(chunks, k),
+                chunk_bytes(chunks, k));
+}
+
+/* What an all-reduce has of its block so far; as soon as all have sent their last chunk. */
+static void send_reduced(const struct cecl_call *call, struct cecl_plan *plan, uint64_t bytes)
+{
+    cecl_plan_wait_all(plan, CECL_LANE_MAIN, plan->phases);
+    cecl_plan_after_other(plan);
+    send_result(call, plan, output_at(call, call->rank, call->rank, 0), 0, bytes);
 }
 
 /* What the side lane does from here on comes after what the main lane did so far. */
@@ -213,17 +255,18 @@ static void in_chunks(const struct cecl_call *call, struct cecl_plan *plan,
     uint32_t arrived = main_turn(call, plan, chunks, 0);
     for (uint64_t k = 0; k < chunks->count; k++) {
         const uint32_t next = main_turn(call, plan, chunks, k + 1);
+        const bool last = k + 1 == chunks->count;
+        if (last && call->op == ceclOpAllReduce)
+            send_reduced(call, plan, chunk_begin(chunks, k));
         side_turn(call, plan, chunks, k, arrived);
         arrived = next;
-        if (each || k + 1 == chunks->count)
+        if (each || last)
             cecl_plan_after_other(plan);
-        if (each) {
+        if (each || (last && call->op == ceclOpAllReduce))
             send_chunk(call, plan, chunks, k);
+        if (each)
             side_follows(plan); /* a result is replaced when it was sent */
-        }
     }
-    if (call->op == ceclOpAllReduce)
-        send_result(call, plan, output_at(call, call->rank, call->rank, 0), 0, UINT64_MAX);
     if (call->op != ceclOpReduceScatter)
         cecl_plan_barrier(plan);
 }

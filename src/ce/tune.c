@@ -83,39 +83,44 @@ static const struct row *row_of(const struct cecl_call *call)
 }
 
 /* How reductions go. SMs read at the peers at 325 GB/s, from 8 on. Copy engines send to staging at 387,
- * but each chunk costs an exchange of flags and the last one is reduced when nothing is sent: so that is
- * for large blocks in few chunks, and where sendbuff is not symmetric. An all-reduce's results are
- * written by the same SMs where an exchange more costs more than their slower writes.
+ * but each chunk costs an exchange of flags, and a reduce-scatter's last one is reduced when nothing is
+ * sent: so that is for large blocks in few chunks, and where sendbuff is not symmetric. An all-reduce's
+ * results are written by the same SMs where an exchange more costs more than their slower writes.
  * Measured: docs/measurements.md, "Reductions". */
 static const struct {
     /* An all-reduce of no more bytes, whose inputs cannot be read: everyone reduces all. */
     uint64_t one_shot;
     uint64_t sms_send;       /* one of no more bytes: who reduces a block writes it to all */
-    uint64_t staged;         /* blocks of so many bytes go by staging, */
-    uint64_t worth;          /* if chunks have so many */
-    uint64_t chunks;         /* in so many chunks, */
-    uint64_t least, largest; /* of bytes in this range */
+    uint64_t worth;          /* blocks go by staging if chunks have so many bytes */
+    uint64_t least, largest; /* chunks are of bytes in this range; */
+    uint64_t halved;         /* a last one with nothing behind it is halved into parts of so many */
     uint64_t urgent;         /* kernels of so long blocks come first */
     uint32_t reading_sms, sending_sms, staged_sms;
 } reductions = {
     .one_shot = 256 << 10,
     .sms_send = 32 << 20,
-    .staged = 192 << 20,
     .worth = 24 << 20,
-    .chunks = 8,
     .least = 1 << 20,
     .largest = 64 << 20,
+    .halved = 8 << 20,
     .urgent = 2 << 20,
     .reading_sms = 8,
     .sending_sms = 16,
     .staged_sms = 16,
 };
 
+/* Of an all-reduce the pushes of results hide the last reduction, so it goes in fewer chunks. */
+static const struct {
+    uint64_t chunks; /* in so many, at least; */
+    uint64_t staged; /* blocks of so many bytes go by staging */
+} all_reduces = {2, 64 << 20}, others = {8, 192 << 20};
+
 /* Whether it is sent to staging though it could be read. */
 static bool goes_staged(const struct cecl_call *call)
 {
     const uint64_t peers = (uint64_t)call->nranks - 1;
-    return peers > 0 && call->bytes >= reductions.staged && call->chunk >= reductions.worth &&
+    const uint64_t staged = call->op == ceclOpAllReduce ? all_reduces.staged : others.staged;
+    return peers > 0 && call->bytes >= staged && call->chunk >= reductions.worth &&
            call->staging_bytes / CECL_CHUNKS_UNDER_WAY / peers >= reductions.worth;
 }
 
@@ -123,11 +128,12 @@ static bool goes_staged(const struct cecl_call *call)
 
 static void tune_reduction(struct cecl_call *call, struct cecl_choice choice)
 {
-    const uint64_t chunk =
-        (call->bytes / reductions.chunks + CHUNK_ALIGN - 1) / CHUNK_ALIGN * CHUNK_ALIGN;
+    const uint64_t chunks = call->op == ceclOpAllReduce ? all_reduces.chunks : others.chunks;
+    const uint64_t chunk = (call->bytes / chunks + CHUNK_ALIGN - 1) / CHUNK_ALIGN * CHUNK_ALIGN;
     call->chunk = chunk < reductions.least     ? reductions.least
                   : chunk > reductions.largest ? reductions.largest
                                                : chunk;
+    call->halved = call->op == ceclOpAllReduce ? 0 : reductions.halved;
     call->one_shot = reductions.one_shot;
     if (call->op == ceclOpReduce || choice.direction == CECL_DIRECTION_PUSH ||
         (choice.direction == CECL_DIRECTION_AUTO && goes_staged(call)))

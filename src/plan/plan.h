@@ -141,6 +141,7 @@ struct cecl_call {
     bool urgent;       /* kernels come before others that wait for an SM */
     bool sms_send;     /* and write what they reduced at the peers: an all-reduce */
     uint64_t chunk;    /* bytes of a block at a time, where it goes in chunks: cecl_tune */
+    uint64_t halved;   /* the last of them is halved into parts of no less; 0: it is not */
     uint64_t one_shot; /* an all-reduce of no more bytes: everyone reduces all */
     uint32_t max_sms;  /* 0: by measurement */
     /* Equal on all ranks: by one exchange through slots, which lie in the STAGING window behind all

@@ -33,6 +33,7 @@ static void draw(uint64_t *x, int n, struct cecl_call *call)
     call->peers_read = call->op != ceclOpReduce && next(x) % 2;
     call->one_shot = next(x) % 3 == 0 ? 64 : 0;
     call->chunk = (1 + next(x) % 6) * element;
+    call->halved = next(x) % 2 ? 0 : (1 + next(x) % 3) * element;
     call->staging_bytes = next(x) % 2 ? 4096 : 2 * (uint64_t)n * element * (1 + next(x) % 4);
     call->root = (int)(next(x) % (uint64_t)n);
 }
@@ -108,6 +109,43 @@ static struct cecl_plan *all_reduce_in_chunks(struct cecl_call *call)
     return lower_all(call, 1, 3);
 }
 
+/* 1024 elements of 4 bytes in chunks of 1280: the last, of 256, in halves of no less than 32 bytes. */
+static void the_last_chunk_is_halved(void **state)
+{
+    (void)state;
+    static const uint64_t expected[] = {1280, 1280, 1280, 128, 64, 32, 32};
+    struct cecl_call call = reduction(ceclOpReduceScatter, 3, 1024, 4);
+    call.chunk = 1280;
+    call.halved = 32;
+    struct cecl_plan *plans = lower_all(&call, 1, 3);
+    for (int r = 0; r < 3; r++) {
+        const struct cecl_plan *plan = &plans[r];
+        assert_int_equal(plan->nreductions, sizeof(expected) / sizeof(expected[0]));
+        assert_int_equal(plan->ncopies, 2 * plan->nreductions);
+        for (uint32_t k = 0; k < plan->nreductions; k++) {
+            assert_int_equal(plan->reductions[k].bytes, expected[k]);
+            assert_int_equal(plan->copies[2 * k].bytes, expected[k]);
+        }
+    }
+    free_plans(plans, 3);
+}
+
+/* All but the last chunk's results go while that is reduced. */
+static void an_all_reduce_sends_its_results_in_two(void **state)
+{
+    struct cecl_call call;
+    struct cecl_plan *plans = all_reduce_in_chunks(&call); /* blocks of 20 in chunks of 2 */
+    const struct cecl_plan *plan = &plans[1];
+    const struct cecl_copy *results = &plan->copies[plan->ncopies - 4];
+    (void)state;
+    assert_int_equal(plan->ncopies, 10 * 2 + 2 * 2);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(results[i].src.offset, i < 2 ? 20 : 38);
+        assert_int_equal(results[i].bytes, i < 2 ? 18 : 2);
+    }
+    free_plans(plans, 3);
+}
+
 static uint32_t find_step(const struct cecl_plan *plan, enum cecl_step_kind kind, int lane,
                           uint32_t skip)
 {
@@ -138,7 +176,8 @@ static void without_step(enum cecl_step_kind kind, int lane, uint32_t skip, cons
 static void faults_are_found(void **state)
 {
     (void)state;
-    without_step(CECL_STEP_AFTER, CECL_LANE_MAIN, 0, "race"); /* the block is sent too early */
+    without_step(CECL_STEP_AFTER, CECL_LANE_MAIN, 0, "race"); /* the block is sent too early, */
+    without_step(CECL_STEP_AFTER, CECL_LANE_MAIN, 1, "race"); /* and its last chunk */
     without_step(CECL_STEP_WAIT, CECL_LANE_SIDE, 3, "race");  /* reduced before it has come */
     without_step(CECL_STEP_WAIT, CECL_LANE_MAIN, 6, "race");  /* a slot is not free yet */
     without_step(CECL_STEP_REDUCE, CECL_LANE_SIDE, 2, "");
@@ -236,9 +275,15 @@ static void tuning_takes_the_way_that_was_measured(void **state)
     assert_true(tuned(ceclOpReduceScatter, 64 << 20, ample, CECL_DIRECTION_AUTO).peers_read);
     assert_true(tuned(ceclOpReduceScatter, large, ample, CECL_DIRECTION_PULL).peers_read);
     assert_false(tuned(ceclOpReduceScatter, 1 << 20, ample, CECL_DIRECTION_PUSH).peers_read);
-    assert_true(tuned(ceclOpAllReduce, large, ample, CECL_DIRECTION_AUTO).peers_read);
-    assert_false(tuned(ceclOpAllReduce, 4 * large, ample, CECL_DIRECTION_AUTO).peers_read);
-    assert_false(tuned(ceclOpAllReduce, large, ample, CECL_DIRECTION_AUTO).sms_send);
+    assert_true(tuned(ceclOpAllReduce, large / 4, ample, CECL_DIRECTION_AUTO).peers_read);
+    assert_false(tuned(ceclOpAllReduce, large / 4, ample, CECL_DIRECTION_AUTO).sms_send);
+    assert_false(tuned(ceclOpAllReduce, large, ample, CECL_DIRECTION_AUTO).peers_read);
+    assert_true(tuned(ceclOpAllReduce, large, scant, CECL_DIRECTION_AUTO).peers_read);
+    assert_int_equal(tuned(ceclOpAllReduce, large, ample, CECL_DIRECTION_AUTO).chunk, large / 8);
+    assert_int_equal(tuned(ceclOpReduceScatter, large, ample, CECL_DIRECTION_AUTO).chunk,
+                     large / 8);
+    assert_int_equal(tuned(ceclOpAllReduce, large, ample, CECL_DIRECTION_AUTO).halved, 0);
+    assert_int_not_equal(tuned(ceclOpReduceScatter, large, ample, CECL_DIRECTION_AUTO).halved, 0);
     assert_true(tuned(ceclOpAllReduce, 1 << 20, ample, CECL_DIRECTION_AUTO).sms_send);
     assert_false(tuned(ceclOpAllReduce, 1 << 20, ample, CECL_DIRECTION_PUSH).sms_send);
 }
@@ -280,6 +325,8 @@ int main(void)
         cmocka_unit_test(reductions_are_right),
         cmocka_unit_test(reductions_of_many_ranks_are_right),
         cmocka_unit_test(reductions_in_groups_are_right),
+        cmocka_unit_test(the_last_chunk_is_halved),
+        cmocka_unit_test(an_all_reduce_sends_its_results_in_two),
         cmocka_unit_test(faults_are_found),
         cmocka_unit_test(tuning_takes_the_way_that_was_measured),
         cmocka_unit_test(a_wrong_order_of_sources_is_found),
