@@ -3,24 +3,31 @@
 #include "sm/reduce.cuh"
 #include "sm/small_args.h"
 
-#define THREADS CECL_SMALL_THREADS
+#define PER CECL_SMALL_VECTORS
+#define LINES CECL_SMALL_LINES
 #define TOGETHER 4 /* ranks whose lines are polled at once */
 #define POLLS 64   /* between two looks at the clock and at the word that ends waits */
 
-/* ---- lines: twice 4 bytes of data below the epoch. Volatile is relaxed, for the whole system; of a
- * vector of 64-bit words each word is read and written as one. */
+/* ---- lines: 12 bytes of data and the epoch, each written and read as one: relaxed accesses of 128
+ * bits are single, for the whole system. */
 
-DEVICE void line_store(unsigned char *at, uint32_t a, uint32_t b, uint32_t epoch)
+DEVICE void line_store(unsigned char *at, uint32_t a, uint32_t b, uint32_t c, uint32_t epoch)
 {
-    const uint64_t flag = (uint64_t)epoch << 32;
-    asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" ::"l"(at), "l"(flag | a), "l"(flag | b)
+    asm volatile("{.reg .b64 low, high;\n\t.reg .b128 line;\n\t"
+                 "mov.b64 low, {%1, %2};\n\tmov.b64 high, {%3, %4};\n\t"
+                 "mov.b128 line, {low, high};\n\t"
+                 "st.relaxed.sys.global.b128 [%0], line;}" ::"l"(at),
+                 "r"(a), "r"(b), "r"(c), "r"(epoch)
                  : "memory");
 }
 
-DEVICE void line_load(const unsigned char *at, uint64_t words[2])
+DEVICE void line_load(const unsigned char *at, uint32_t words[4])
 {
-    asm volatile("ld.volatile.global.v2.u64 {%0, %1}, [%2];"
-                 : "=l"(words[0]), "=l"(words[1])
+    asm volatile("{.reg .b64 low, high;\n\t.reg .b128 line;\n\t"
+                 "ld.relaxed.sys.global.b128 line, [%4];\n\t"
+                 "mov.b128 {low, high}, line;\n\t"
+                 "mov.b64 {%0, %1}, low;\n\tmov.b64 {%2, %3}, high;}"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
                  : "l"(at)
                  : "memory");
 }
@@ -32,29 +39,32 @@ DEVICE uint64_t now_ns(void)
     return now;
 }
 
-/* The first of the two lines of vector i in a slot; the other one is LINE_APART on. What 32 threads
+/* ---- what a thread moves at once: three vectors of 16 bytes, in four lines. What 32 threads load or
  * store together lies together: over NVLink whole packets go. */
-#define LINE_APART 512
-DEVICE uint64_t line_at(uint64_t i)
-{
-    return i / 32 * (2 * LINE_APART) + i % 32 * 16;
-}
 
-/* Where what `sender` sends in this call lies at `holder`. */
-DEVICE unsigned char *slot_of(const cecl_small_args &args, int holder, int sender)
+struct share {
+    uint32_t vector;  /* the first; the others are 32 and 64 on */
+    uint32_t vectors; /* that the block has of them; so many and one more are the lines, or none */
+    uint32_t line;    /* where in a slot its first line begins; the others are LINE_APART on */
+};
+#define LINE_APART CECL_SMALL_ROW
+
+/* Of the warp's lane, in groups of shares; a block has so many vectors. */
+DEVICE share share_of(uint32_t group, uint32_t vectors)
 {
-    const uint64_t half = (args.epoch & 1) * (uint64_t)args.nranks;
-    return args.slots[holder] + (half + (uint64_t)sender) * 2 * args.slot_bytes;
+    const uint32_t lane = threadIdx.x % 32, first = group * (32 * PER) + lane;
+    const uint32_t there = first < vectors ? (vectors - first + 31) / 32 : 0;
+    return {first, there < PER ? there : PER, group * (LINES * LINE_APART) + lane * 16};
 }
 
 /* ---- the user's buffers: the bytes from 16 * i on, as far as the block has them */
 
-DEVICE vector block_load(const unsigned char *block, uint64_t i, uint64_t bytes)
+DEVICE vector block_load(const unsigned char *block, uint32_t i, uint32_t bytes)
 {
     const unsigned char *at = block + i * 16;
-    const uint64_t left = bytes - i * 16;
+    const uint32_t left = bytes - i * 16;
     vector v = {{0, 0, 0, 0}};
-    if (left >= 16 && (uintptr_t)at % 16 == 0)
+    if (left >= 16 && (uintptr_t)block % 16 == 0)
         return vector_load(at);
 #pragma unroll
     for (int k = 0; k < 16; k++)
@@ -66,11 +76,11 @@ DEVICE vector block_load(const unsigned char *block, uint64_t i, uint64_t bytes)
     return v;
 }
 
-DEVICE void block_store(unsigned char *block, uint64_t i, uint64_t bytes, const vector &v)
+DEVICE void block_store(unsigned char *block, uint32_t i, uint32_t bytes, const vector &v)
 {
     unsigned char *at = block + i * 16;
-    const uint64_t left = bytes - i * 16;
-    if (left >= 16 && (uintptr_t)at % 16 == 0) {
+    const uint32_t left = bytes - i * 16;
+    if (left >= 16 && (uintptr_t)block % 16 == 0) {
         vector_store(at, v);
         return;
     }
@@ -80,38 +90,71 @@ DEVICE void block_store(unsigned char *block, uint64_t i, uint64_t bytes, const 
             single_store(at + k, (uint8_t)(v.w[k / 4] >> (k % 4 * 8)));
 }
 
-/* ---- sending and receiving */
-
-DEVICE void send(const cecl_small_args &args, int peer, uint64_t i, const vector &v)
+/* What there is not is zeros. */
+DEVICE void share_load(const unsigned char *block, const share &s, uint32_t bytes, vector v[PER])
 {
-    unsigned char *at = slot_of(args, peer, args.rank) + line_at(i);
-    line_store(at, v.w[0], v.w[1], args.epoch);
-    line_store(at + LINE_APART, v.w[2], v.w[3], args.epoch);
+#pragma unroll
+    for (int k = 0; k < PER; k++)
+        v[k] = k < s.vectors ? block_load(block, s.vector + 32 * k, bytes) : vector{{0, 0, 0, 0}};
 }
 
-/* Vector i of ranks [first, first + TOGETHER), as far as there are so many; of this rank itself what
- * v holds stays. False: the wait has ended, some of v is undefined. */
-DEVICE bool receive(const cecl_small_args &args, int first, uint64_t i, vector v[TOGETHER])
+DEVICE void share_store(unsigned char *block, const share &s, uint32_t bytes, const vector v[PER])
 {
+#pragma unroll
+    for (int k = 0; k < PER; k++)
+        if (k < s.vectors)
+            block_store(block, s.vector + 32 * k, bytes, v[k]);
+}
+
+/* ---- sending and receiving */
+
+DEVICE void share_send(unsigned char *slot, const share &s, const vector v[PER], uint32_t epoch)
+{
+    uint32_t words[LINES][3];
+#pragma unroll
+    for (int w = 0; w < 4 * PER; w++)
+        words[w / 3][w % 3] = v[w / 4].w[w % 4];
+#pragma unroll
+    for (int l = 0; l < LINES; l++)
+        if (l <= s.vectors)
+            line_store(slot + s.line + l * LINE_APART, words[l][0], words[l][1], words[l][2],
+                       epoch);
+}
+
+/* A share as it came. */
+struct lines {
+    uint32_t words[LINES][4];
+};
+
+DEVICE void lines_open(const lines &from, vector v[PER])
+{
+#pragma unroll
+    for (int w = 0; w < 4 * PER; w++)
+        v[w / 4].w[w % 4] = from.words[w / 3][w % 3];
+}
+
+/* A share of ranks [first, first + TOGETHER), as far as there are so many, but not of this rank
+ * itself. False: the wait has ended, some of it is undefined. */
+DEVICE bool receive(const cecl_small_args &args, uint32_t first, const share &s,
+                    lines got[TOGETHER])
+{
+    const unsigned char *const at = args.from + first * args.slot + s.line;
     uint64_t begin = 0;
     for (uint32_t polls = 1;; polls++) {
-        uint64_t words[TOGETHER][4];
         bool here = true;
 #pragma unroll
-        for (int k = 0; k < TOGETHER; k++)
-            if (first + k < args.nranks && first + k != args.rank) {
-                const unsigned char *at = slot_of(args, args.rank, first + k) + line_at(i);
-                line_load(at, &words[k][0]);
-                line_load(at + LINE_APART, &words[k][2]);
-            }
+        for (int j = 0; j < TOGETHER; j++)
+            if (first + j < args.nranks && first + j != args.rank)
 #pragma unroll
-        for (int k = 0; k < TOGETHER; k++)
-            if (first + k < args.nranks && first + k != args.rank)
+                for (int l = 0; l < LINES; l++)
+                    if (l <= s.vectors)
+                        line_load(at + j * args.slot + l * LINE_APART, got[j].words[l]);
 #pragma unroll
-                for (int w = 0; w < 4; w++) {
-                    here = here && (uint32_t)(words[k][w] >> 32) == args.epoch;
-                    v[k].w[w] = (uint32_t)words[k][w];
-                }
+        for (int j = 0; j < TOGETHER; j++)
+            if (first + j < args.nranks && first + j != args.rank)
+#pragma unroll
+                for (int l = 0; l < LINES; l++)
+                    here = here && (l > s.vectors || got[j].words[l][3] == args.epoch);
         if (here)
             return true;
         if (polls % POLLS != 0)
@@ -128,38 +171,33 @@ DEVICE bool receive(const cecl_small_args &args, int first, uint64_t i, vector v
 
 /* Some lines of this half that the call leaves alone get an epoch that is far away: all of them by
  * and by, calls after calls. Nobody writes there before this kernel has ended. */
-DEVICE void renew(const cecl_small_args &args, uint64_t vectors)
+DEVICE void renew(const cecl_small_args &args, uint32_t vectors)
 {
-    const uint64_t lines = (uint64_t)args.nranks * args.slot_bytes / 8;
-    const uint64_t line = ((uint64_t)(args.epoch >> 1) * THREADS + threadIdx.x) % lines;
-    const uint64_t in_slot = line % (args.slot_bytes / 8);
-    if (blockIdx.x == 0 && in_slot / 64 * 32 + in_slot % 32 >= vectors)
-        line_store(slot_of(args, args.rank, 0) + line * 16, 0, 0, args.epoch ^ 0x80000000u);
+    if (args.renewed_vector + threadIdx.x >= vectors)
+        line_store(args.renewed + threadIdx.x * 16, 0, 0, 0, args.epoch ^ 0x80000000u);
 }
 
-/* All threads of the grid. What peers are to have goes out before anything is waited for. False: the
- * communicator has failed before, and what stands in sendbuff is not to be told to anybody. */
-DEVICE bool send_all(const cecl_small_args &args, uint64_t first, uint64_t step, uint64_t vectors)
+/* What peers are to have goes out before anything is waited for. False: the communicator has failed
+ * before, and what stands in sendbuff is not to be told to anybody. */
+DEVICE bool send_all(const cecl_small_args &args, uint32_t group, uint32_t step, uint32_t vectors)
 {
-    const uint32_t ended = word_load(args.end);
-    vector v = block_load(args.send, first < vectors ? first : 0, args.bytes);
-    if (ended != 0) {
-        *(volatile uint32_t *)args.late = 1;
-        return false;
-    }
-    for (uint64_t i = first; i < vectors; i += step) {
-        if (i != first)
-            v = block_load(args.send, i, args.bytes);
-        for (int k = 1; k < args.nranks; k++) {
-            const int peer = (args.rank + k) % args.nranks;
+    const uint32_t ended = word_load(args.end); /* together with the first data */
+    for (share s = share_of(group, vectors); s.vectors > 0;
+         group += step, s = share_of(group, vectors)) {
+        vector v[PER];
+        share_load(args.send, s, args.bytes, v);
+        if (ended != 0) {
+            *(volatile uint32_t *)args.late = 1;
+            return false;
+        }
+        for (uint32_t k = 0; k + 1 < args.nranks; k++) {
+            const uint32_t next = args.rank + 1 + k;
+            const uint32_t peer = next < args.nranks ? next : next - args.nranks;
             if (args.send_stride != 0)
-                v = block_load(args.send + (uint64_t)peer * args.send_stride, i, args.bytes);
-            send(args, peer, i, v);
+                share_load(args.send + peer * args.send_stride, s, args.bytes, v);
+            share_send(args.to[k], s, v, args.epoch);
         }
     }
-    if (args.meeting.does != 0 && blockIdx.x == 0)
-        meet_tell(args.meeting, args.meeting.first, THREADS);
-    renew(args, vectors);
     return true;
 }
 
@@ -173,77 +211,102 @@ DEVICE void leave(const cecl_small_args &args)
         meet_last(args.meeting);
 }
 
-template <int type, int op> DEVICE void reduce_slots(const cecl_small_args &args)
-{
+/* ---- what becomes of the ranks' shares, which come in the ranks' order */
+
+template <int type, int op> struct reduction {
     typedef element<type> E;
-    const unsigned char *mine = args.send + (uint64_t)args.rank * args.send_stride;
-    const uint64_t step = (uint64_t)gridDim.x * THREADS, vectors = (args.bytes + 15) / 16;
-    const uint64_t thread = (uint64_t)blockIdx.x * THREADS + threadIdx.x;
-    cecl_reduce_args ends; /* of which only this is read */
-    ends.divisor = args.divisor;
-    ends.inverse = args.inverse;
-    if (!send_all(args, thread, step, vectors))
-        return;
-    for (uint64_t i = thread; i < vectors; i += step) {
-        const vector own = block_load(mine, i, args.bytes);
-        typename E::acc acc[E::per];
-        for (int first = 0; first < args.nranks; first += TOGETHER) {
-            vector v[TOGETHER];
+    typename E::acc acc[PER][E::per];
+
+    INLINE void take(const cecl_small_args &, uint32_t rank, const share &, const vector v[PER])
+    {
 #pragma unroll
-            for (int k = 0; k < TOGETHER; k++)
-                v[k] = own;
-            if (!receive(args, first, i, v))
-                return;
-#pragma unroll
-            for (int k = 0; k < TOGETHER; k++)
-                if (first + k == 0)
-                    E::unpack(v[k], acc);
-                else if (first + k < args.nranks)
-                    vector_combine<type, op>(acc, v[k]);
-        }
-        block_store(args.recv, i, args.bytes, vector_end<type, op>(acc, ends));
+        for (int k = 0; k < PER; k++)
+            if (rank == 0)
+                E::unpack(v[k], acc[k]);
+            else
+                vector_combine<type, op>(acc[k], v[k]);
     }
+
+    INLINE void end(const cecl_small_args &args, const share &s)
+    {
+        cecl_reduce_args ends; /* of which only this is read */
+        vector v[PER];
+        ends.divisor = args.divisor;
+        ends.inverse = args.inverse;
+#pragma unroll
+        for (int k = 0; k < PER; k++)
+            v[k] = vector_end<type, op>(acc[k], ends);
+        share_store(args.recv, s, args.bytes, v);
+    }
+};
+
+/* A thread has read its share of all blocks before it writes that of any: so it may be in place. */
+struct move {
+    INLINE void take(const cecl_small_args &args, uint32_t rank, const share &s,
+                     const vector v[PER])
+    {
+        share_store(args.recv + (uint64_t)rank * args.bytes, s, args.bytes, v);
+    }
+
+    INLINE void end(const cecl_small_args &, const share &)
+    {
+    }
+};
+
+/* False: a wait has ended. */
+template <typename Use> DEVICE bool take_share(const cecl_small_args &args, const share &s)
+{
+    vector own[PER];
+    Use use;
+    share_load(args.send + args.rank * args.send_stride, s, args.bytes, own);
+    for (uint32_t first = 0; first < args.nranks; first += TOGETHER) {
+        lines got[TOGETHER];
+        if (!receive(args, first, s, got))
+            return false;
+#pragma unroll
+        for (int j = 0; j < TOGETHER; j++) {
+            vector v[PER];
+            lines_open(got[j], v);
+#pragma unroll
+            for (int k = 0; k < PER; k++)
+                if (first + j == args.rank)
+                    v[k] = own[k];
+            if (first + j < args.nranks)
+                use.take(args, first + j, s, v);
+        }
+    }
+    use.end(args, s);
+    return true;
+}
+
+template <typename Use> DEVICE void exchange(const cecl_small_args &args)
+{
+    const uint32_t warps = blockDim.x / 32, step = gridDim.x * warps;
+    uint32_t group = blockIdx.x * warps + threadIdx.x / 32;
+    const uint32_t vectors = (args.bytes + 15) / 16;
+    bool going = send_all(args, group, step, vectors);
+    if (going && blockIdx.x == 0 && threadIdx.x < 32) {
+        if (args.meeting.does != 0)
+            meet_tell(args.meeting, args.meeting.first, 32);
+        renew(args, vectors);
+    }
+    for (share s = share_of(group, vectors); going && s.vectors > 0;
+         group += step, s = share_of(group, vectors))
+        going = take_share<Use>(args, s);
+    leave(args);
 }
 
 template <int type, int op>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(CECL_SMALL_THREADS)
     small_reduce(const __grid_constant__ cecl_small_args args)
 {
-    reduce_slots<type, op>(args);
-    leave(args);
+    exchange<reduction<type, op>>(args);
 }
 
-/* A thread reads vector i of all blocks before it writes vector i of any: so it may be in place. */
-DEVICE void move_slots(const cecl_small_args &args)
-{
-    const uint64_t step = (uint64_t)gridDim.x * THREADS, vectors = (args.bytes + 15) / 16;
-    const uint64_t thread = (uint64_t)blockIdx.x * THREADS + threadIdx.x;
-    const unsigned char *mine = args.send + (uint64_t)args.rank * args.send_stride;
-    if (!send_all(args, thread, step, vectors))
-        return;
-    for (uint64_t i = thread; i < vectors; i += step) {
-        const vector own = block_load(mine, i, args.bytes);
-        for (int first = 0; first < args.nranks; first += TOGETHER) {
-            vector v[TOGETHER];
-#pragma unroll
-            for (int k = 0; k < TOGETHER; k++)
-                v[k] = own;
-            if (!receive(args, first, i, v))
-                return;
-#pragma unroll
-            for (int k = 0; k < TOGETHER; k++)
-                if (first + k < args.nranks)
-                    block_store(args.recv + (uint64_t)(first + k) * args.bytes, i, args.bytes,
-                                v[k]);
-        }
-    }
-}
-
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(CECL_SMALL_THREADS)
     small_move(const __grid_constant__ cecl_small_args args)
 {
-    move_slots(args);
-    leave(args);
+    exchange<move>(args);
 }
 
 extern "C" const void *cecl_small_reduce_kernel(ceclDataType_t type, ceclRedOp_t op)

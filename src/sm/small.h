@@ -4,11 +4,12 @@
  * A leaf, as reductions are: it knows pointers, ranks as numbers, and no communicator.
  *
  * Every rank has slots, which all ranks write: [2 halves][nranks senders] of `slot_bytes` data. Data
- * goes with its flag in one store: 8 bytes are 4 of data and the call's epoch, and a line is two of
- * them. A reader polls the line itself, so there is no flag beside the data, and no fence between.
+ * goes with its flag in one store: a line is 12 bytes of data and the call's epoch, 16 bytes that are
+ * written and read as one. A reader polls the line itself, so there is no flag beside the data, and no
+ * fence between. A thread moves 48 bytes in 4 lines:
  *
- *     rank r, thread t:   line t of my block -> slot r at every peer
- *                         line t of every slot here, in rank order -> op -> recvbuff
+ *     rank r, thread t:   lines of t of my block -> slot r at every peer
+ *                         lines of t of every slot here, in rank order -> op -> recvbuff
  *
  * Halves take turns, by the epoch's lowest bit. That suffices: who writes for call k + 2 has had a
  * line of every peer for call k + 1, and a peer sends that once its kernel of call k has ended, which
@@ -47,7 +48,7 @@ struct cecl_small {
     ceclDataType_t type;
     ceclRedOp_t op;
     unsigned char *slots[CECL_SMALL_RANKS_MAX]; /* each rank's, cecl_small_slots_bytes, by 256 */
-    uint64_t slot_bytes;                        /* a multiple of 512, equal on all ranks */
+    uint64_t slot_bytes; /* a multiple of 512, at most 1 GiB, equal on all ranks */
     /* Of this call: one more than that of the call before on these slots, equal on all ranks; it may
      * wrap around. Slots are zeroed before the first, whose epoch is 1. */
     uint32_t epoch;
@@ -61,7 +62,7 @@ struct cecl_small {
     const struct cecl_meeting *meeting;
 };
 
-/* Memory that each rank has for its slots. */
+/* Memory that each rank has for its slots. Lines take 4/3 of their data; a slot that is short, twice. */
 static inline uint64_t cecl_small_slots_bytes(int nranks, uint64_t slot_bytes)
 {
     return 2 * (uint64_t)nranks * 2 * slot_bytes;

@@ -8,20 +8,36 @@
 extern "C" {
 #endif
 
-#define CECL_SMALL_THREADS 512
+#define CECL_SMALL_THREADS 256
+
+/* A slot is made of rows of lines: of 16 bytes, one of each thread of a warp. A warp's threads have
+ * three vectors of 16 bytes each (vectors of a block go around among them), and so four rows. */
+#define CECL_SMALL_ROW 512
+#define CECL_SMALL_VECTORS 3
+#define CECL_SMALL_LINES 4
+
+/* Slots are not larger: places within them are numbers of 32 bits. */
+#define CECL_SMALL_SLOT_MAX ((uint64_t)1 << 30)
 
 struct cecl_small_args {
     const unsigned char *send;
     unsigned char *recv;
-    uint64_t bytes;       /* of a block */
-    uint64_t send_stride; /* from the block for a rank to that for the next: 0, they are one */
-    uint64_t slot_bytes;
-    unsigned char *slots[CECL_SMALL_RANKS_MAX];
+    uint32_t bytes;       /* of a block */
+    uint32_t send_stride; /* from the block for a rank to that for the next: 0, they are one */
+    /* Of this call: its slot at each peer, that of rank + 1 first; here, rank 0's, and bytes from it
+     * to the next rank's. */
+    unsigned char *to[CECL_SMALL_RANKS_MAX - 1];
+    const unsigned char *from;
+    uint64_t slot;
+    /* A row here that gets an epoch that is far away, but for the lines that have data of this call:
+     * those of threads whose vectors begin with this one, if the block has it. */
+    unsigned char *renewed;
+    uint32_t renewed_vector;
+    uint32_t rank, nranks;
+    uint32_t epoch;
     const uint32_t *end;
     uint32_t *late;
     uint64_t timeout_ns;
-    int rank, nranks;
-    uint32_t epoch;
     struct cecl_meeting meeting;
     uint32_t divisor; /* 0: not divided */
     float inverse;    /* 1 / divisor where that is exact, else 0 */

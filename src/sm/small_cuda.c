@@ -6,7 +6,6 @@
 
 #include "sm/small_args.h"
 
-/* A block for each 4 KiB: what one thread has to wait for is a line of each peer then. Reckoned. */
 #define MOST_BLOCKS 32
 
 _Static_assert(sizeof(struct cecl_small_args) <= 4096, "what a kernel's arguments may take");
@@ -59,7 +58,8 @@ static ceclResult_t check(const struct cecl_small *small)
         return cecl_fail(ceclInvalidArgument,
                          "small collective: rank %d of %d: 2 to %d ranks expected", small->rank,
                          small->nranks, CECL_SMALL_RANKS_MAX);
-    if (small->bytes < 1 || small->bytes > small->slot_bytes || small->slot_bytes % 512 != 0)
+    if (small->bytes < 1 || small->bytes > small->slot_bytes || small->slot_bytes % 512 != 0 ||
+        small->slot_bytes > CECL_SMALL_SLOT_MAX)
         return cecl_fail(ceclInvalidArgument,
                          "small collective: %" PRIu64 " bytes for slots of %" PRIu64, small->bytes,
                          small->slot_bytes);
@@ -72,22 +72,47 @@ static ceclResult_t check(const struct cecl_small *small)
     return ceclSuccess;
 }
 
+/* Where what `sender` sends in this call lies at `holder`. */
+static unsigned char *slot_of(const struct cecl_small *small, int holder, int sender)
+{
+    const uint64_t half = (small->epoch & 1) * (uint64_t)small->nranks;
+    return small->slots[holder] + (half + (uint64_t)sender) * 2 * small->slot_bytes;
+}
+
+/* In so many calls of a half as it has rows, each row has its turn. With the largest slots that are
+ * 2^27 calls, also twice in a row, as it may be where epochs wrap around: far from the 2^31 in which
+ * an epoch comes near that of a line. A thread's line 0 begins with its vector 0, and line l > 0 with
+ * some of its vector l - 1: without that the call does not use it. */
+static void args_renew(const struct cecl_small *small, struct cecl_small_args *args)
+{
+    const uint32_t in_slot = (uint32_t)(2 * small->slot_bytes / CECL_SMALL_ROW);
+    const uint32_t row = (small->epoch >> 1) % (in_slot * (uint32_t)small->nranks);
+    const uint32_t group = row % in_slot / CECL_SMALL_LINES;
+    const uint32_t line = row % in_slot % CECL_SMALL_LINES;
+    args->renewed = slot_of(small, small->rank, 0) + (uint64_t)row * CECL_SMALL_ROW;
+    args->renewed_vector = 32 * (group * CECL_SMALL_VECTORS + (line > 0 ? line - 1 : 0));
+}
+
 static void args_make(const struct cecl_small *small, struct cecl_small_args *args)
 {
     const uint32_t n = (uint32_t)small->nranks;
-    *args = (struct cecl_small_args){.send = small->send,
-                                     .recv = small->recv,
-                                     .bytes = small->bytes,
-                                     .send_stride = has_blocks(small) ? small->bytes : 0,
-                                     .slot_bytes = small->slot_bytes,
-                                     .end = small->end,
-                                     .late = small->late,
-                                     .timeout_ns = small->timeout_ns,
-                                     .rank = small->rank,
-                                     .nranks = small->nranks,
-                                     .epoch = small->epoch};
-    for (int r = 0; r < small->nranks; r++)
-        args->slots[r] = small->slots[r];
+    *args = (struct cecl_small_args){
+        .send = small->send,
+        .recv = small->recv,
+        .bytes = (uint32_t)small->bytes,
+        .send_stride = has_blocks(small) ? (uint32_t)small->bytes : 0,
+        .from = slot_of(small, small->rank, 0),
+        .slot = 2 * small->slot_bytes,
+        .rank = (uint32_t)small->rank,
+        .nranks = n,
+        .epoch = small->epoch,
+        .end = small->end,
+        .late = small->late,
+        .timeout_ns = small->timeout_ns,
+    };
+    for (int i = 1; i < small->nranks; i++)
+        args->to[i - 1] = slot_of(small, (small->rank + i) % small->nranks, small->rank);
+    args_renew(small, args);
     if (small->meeting)
         args->meeting = *small->meeting;
     if (reduces(small) && small->op == ceclAvg) {
@@ -102,8 +127,8 @@ ceclResult_t cecl_small_cuda(ceclStream_t stream, const struct cecl_small *small
     void *arguments[] = {&args};
     CECL_TRY(check(small));
     args_make(small, &args);
-    const uint64_t vectors = (small->bytes + 15) / 16;
-    const uint64_t wanted = (vectors + CECL_SMALL_THREADS - 1) / CECL_SMALL_THREADS;
+    const uint64_t each = CECL_SMALL_THREADS * CECL_SMALL_VECTORS * 16;
+    const uint64_t wanted = (small->bytes + each - 1) / each;
     const uint32_t most =
         small->max_sms && small->max_sms < MOST_BLOCKS ? small->max_sms : MOST_BLOCKS;
     const uint32_t blocks = wanted < most ? (uint32_t)wanted : most;

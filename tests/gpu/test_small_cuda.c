@@ -246,19 +246,51 @@ static void a_reduce_scatter_of_every_type_and_operation_gives_the_hosts_bits(vo
     reductions_give_the_hosts_bits(CECL_SMALL_REDUCE_SCATTER);
 }
 
-/* Blocks of the largest size, which several SMs share, and of one element. */
-static void a_reduce_scatter_of_any_size_gives_the_hosts_bits(void **state)
+/* Around what a thread moves at once, what a warp does with one, two and three vectors a thread, what
+ * blocks of 4 and of 8 warps do, and a slot. All of whole floats. */
+static const size_t edges[] = {4,    44,   48,    52,    508,   512,   516,      1020, 1024,
+                               1028, 1532, 1536,  1540,  3068,  3072,  3076,     6140, 6144,
+                               6148, 8192, 12284, 12288, 12292, 36868, SLOT - 4, SLOT};
+#define EDGES (sizeof(edges) / sizeof(edges[0]))
+
+static void reductions_of_any_size_give_the_hosts_bits(void **state)
 {
-    static const size_t sizes[] = {4, 512 * 16, 512 * 16 + 4, SLOT - 4, SLOT};
     (void)state;
     fill(ceclFloat32, 3);
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
-        for (uint32_t sms = 0; sms < 4; sms++)
-            ranks_get_what_they_should((struct cecl_small){.kind = CECL_SMALL_REDUCE_SCATTER,
-                                                           .bytes = sizes[i],
-                                                           .type = ceclFloat32,
-                                                           .max_sms = sms},
-                                       sms % 2 * 4, sms > 1);
+    for (int kind = CECL_SMALL_ALL_REDUCE; kind <= CECL_SMALL_REDUCE_SCATTER; kind++)
+        for (size_t i = 0; i < EDGES; i++)
+            for (uint32_t sms = 0; sms < 4; sms++)
+                ranks_get_what_they_should((struct cecl_small){.kind = (enum cecl_small_kind)kind,
+                                                               .bytes = edges[i],
+                                                               .type = ceclFloat32,
+                                                               .max_sms = sms},
+                                           sms % 2 * 4, sms > 1);
+}
+
+static void blocks_of_every_few_bytes_arrive_whole(void **state)
+{
+    (void)state;
+    fill(ceclUint8, 78);
+    for (int kind = CECL_SMALL_ALL_REDUCE; kind <= CECL_SMALL_ALL_TO_ALL; kind++)
+        for (size_t bytes = 1; bytes <= 64; bytes++)
+            for (size_t lie = 0; lie < 16; lie += 13)
+                ranks_get_what_they_should((struct cecl_small){.kind = (enum cecl_small_kind)kind,
+                                                               .bytes = bytes,
+                                                               .type = ceclUint8,
+                                                               .op = ceclMax},
+                                           lie, bytes % 2 != 0);
+}
+
+static void blocks_around_edges_arrive_whole(void **state)
+{
+    (void)state;
+    fill(ceclUint8, 79);
+    for (int kind = CECL_SMALL_ALL_GATHER; kind <= CECL_SMALL_ALL_TO_ALL; kind++)
+        for (size_t i = 1; i < EDGES - 1; i++)
+            for (size_t more = 0; more < 3; more++) /* a byte less, and more */
+                ranks_get_what_they_should((struct cecl_small){.kind = (enum cecl_small_kind)kind,
+                                                               .bytes = edges[i] - 1 + more},
+                                           more, i % 2 != 0);
 }
 
 static void blocks_arrive_whole_at_any_alignment(void **state)
@@ -308,6 +340,56 @@ static void calls_follow_each_other_without_a_pause(void **state)
                              (unsigned long long)host[i]);
         }
     }
+}
+
+/* Slots whose every word is `byte`, four times; no kernel may be about. */
+static void slots_set(int byte)
+{
+    for (int g = 0; g < n; g++) {
+        must_cuda(cudaSetDevice(g));
+        must_cuda(cudaMemset(slots[g], byte, (size_t)cecl_small_slots_bytes(n, SLOT)));
+        must_cuda(cudaDeviceSynchronize());
+    }
+}
+
+/* 0 among them, which is what zeroed slots hold: they hold something else by then. */
+static void epochs_may_wrap_around(void **state)
+{
+    const uint32_t before = epoch;
+    (void)state;
+    fill(ceclUint8, 80);
+    slots_set(0x55);
+    epoch = 0u - 20;
+    for (int c = 0; c < 40; c++)
+        ranks_get_what_they_should(
+            (struct cecl_small){.kind = CECL_SMALL_ALL_GATHER, .bytes = c % 3 == 0 ? SLOT : 1000},
+            0, false);
+    assert_int_equal(epoch, 20);
+    slots_set(0);
+    epoch = before;
+}
+
+/* By calls that use next to none of them. */
+static void all_lines_are_renewed_by_and_by(void **state)
+{
+    const size_t half = (size_t)cecl_small_slots_bytes(n, SLOT) / 2;
+    const size_t calls = 2 * half / 512; /* of both halves: a row of lines by each */
+    uint32_t *const lines = malloc(2 * half);
+    (void)state;
+    assert_non_null(lines);
+    slots_set(0x55);
+    for (size_t c = 0; c < calls; c++, epoch++)
+        for (int g = 0; g < n; g++)
+            enqueue(g, (struct cecl_small){.kind = CECL_SMALL_ALL_GATHER, .bytes = 16}, 0, false);
+    synchronize();
+    for (int g = 0; g < n; g++) {
+        must_cuda(cudaMemcpy(lines, slots[g], 2 * half, cudaMemcpyDefault));
+        for (size_t l = 0; l < 2 * half / 16; l++) /* a rank's own slots are nobody's */
+            if (lines[4 * l + 3] == 0x55555555 && l * 16 % half / (2 * SLOT) != (size_t)g)
+                fail_msg("rank %d: line %zu has not been renewed", g, l);
+    }
+    free(lines);
+    slots_set(0);
 }
 
 /* ---- meetings */
@@ -440,8 +522,12 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(an_all_reduce_of_every_type_and_operation_gives_the_hosts_bits),
         cmocka_unit_test(a_reduce_scatter_of_every_type_and_operation_gives_the_hosts_bits),
-        cmocka_unit_test(a_reduce_scatter_of_any_size_gives_the_hosts_bits),
+        cmocka_unit_test(reductions_of_any_size_give_the_hosts_bits),
         cmocka_unit_test(blocks_arrive_whole_at_any_alignment),
+        cmocka_unit_test(blocks_of_every_few_bytes_arrive_whole),
+        cmocka_unit_test(blocks_around_edges_arrive_whole),
+        cmocka_unit_test(epochs_may_wrap_around),
+        cmocka_unit_test(all_lines_are_renewed_by_and_by),
         cmocka_unit_test(a_meeting_is_told_and_its_end_too),
         cmocka_unit_test(calls_follow_each_other_without_a_pause),
         cmocka_unit_test(kernels_that_begin_after_the_end_tell_nothing),
