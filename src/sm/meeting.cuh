@@ -24,15 +24,30 @@ DEVICE void word_release(uint32_t *word, uint32_t value)
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
 }
 
-/* One more; what it was before. */
-DEVICE uint32_t word_count(uint32_t *word)
+DEVICE void word_store(uint32_t *word, uint32_t value)
+{
+    asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+}
+
+/* One more, and 0 again after `last`; what it was before. */
+DEVICE uint32_t word_count(uint32_t *word, uint32_t last)
 {
     uint32_t before;
-    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;"
+    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
                  : "=r"(before)
-                 : "l"(word)
+                 : "l"(word), "r"(last)
                  : "memory");
     return before;
+}
+
+DEVICE void fence_gpu(void)
+{
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
+}
+
+DEVICE void fence_sys(void)
+{
+    asm volatile("fence.acq_rel.sys;" ::: "memory");
 }
 
 DEVICE uint32_t *meet_word(const cecl_meeting &m, uint32_t i)
@@ -40,12 +55,12 @@ DEVICE uint32_t *meet_word(const cecl_meeting &m, uint32_t i)
     return (uint32_t *)((char *)m.word + (m.rank + i) % m.nranks * m.apart);
 }
 
-/* Tells peers how far this rank is, without order: it means nothing for what was written before. */
-DEVICE void meet_tell(const cecl_meeting &m, uint32_t value, uint32_t threads)
+/* A warp tells peers how far this rank is, without order: it means nothing for what was written
+ * before. */
+DEVICE void meet_tell(const cecl_meeting &m, uint32_t value)
 {
-    for (uint32_t i = 1 + threadIdx.x; i < m.nranks; i += threads)
-        asm volatile("st.volatile.global.u32 [%0], %1;" ::"l"(meet_word(m, i)), "r"(value)
-                     : "memory");
+    for (uint32_t i = 1 + threadIdx.x % 32; i < m.nranks; i += 32)
+        word_store(meet_word(m, i), value);
 }
 
 /* Threads [0, threads) of a block, one for each peer. */
@@ -92,14 +107,12 @@ DEVICE void meet_last(const cecl_meeting &m)
     uint32_t before = gridDim.x - 1;
     if (gridDim.x > 1) {
         if (threadIdx.x == 0)
-            before = word_count(m.leaving);
+            before = word_count(m.leaving, gridDim.x - 1);
         before = __shfl_sync(0xffffffffu, before, 0);
         __syncwarp(); /* a shuffle orders no memory: what thread 0 acquired counts for all who signal */
     }
     if (before != gridDim.x - 1)
         return;
-    if (gridDim.x > 1 && threadIdx.x == 0)
-        *m.leaving = 0;
     if (m.does & CECL_MEET_SIGNAL_LAST)
         meet_signal(m, m.last, 32);
     if (m.does & CECL_MEET_WAIT_LAST)
@@ -107,6 +120,27 @@ DEVICE void meet_last(const cecl_meeting &m)
     __syncwarp();
     if ((m.does & CECL_MEET_DONE) && threadIdx.x == 0)
         word_release(m.done, m.done_value);
+}
+
+/* All threads of every block, where DONE is all there is to do at the end.
+ *
+ * Who sees `done` goes on with the next call, on another stream: what was read here has been used
+ * before the block met, and what was written to memory of this GPU is there for all of it, and so for
+ * its copies and for peers that come to read. That is less than a release for the whole system, which
+ * would wait for what went to peers, too, and for the host's memory. So whoever writes there what the
+ * next call may write again, or the host reads behind `done`, has fenced it before. */
+DEVICE void meet_done(const cecl_meeting &m)
+{
+    if ((m.does & CECL_MEET_DONE) == 0)
+        return;
+    __syncthreads();
+    if (threadIdx.x != 0)
+        return;
+    if (gridDim.x == 1)
+        fence_gpu();
+    else if (word_count(m.leaving, gridDim.x - 1) != gridDim.x - 1)
+        return;
+    word_store(m.done, m.done_value);
 }
 
 #endif

@@ -39,6 +39,13 @@ DEVICE uint64_t now_ns(void)
     return now;
 }
 
+/* Before the call is said to be done. */
+DEVICE void give_up(const cecl_small_args &args)
+{
+    word_store(args.late, 1);
+    fence_sys();
+}
+
 /* ---- what a thread moves at once: three vectors of 16 bytes, in four lines. What 32 threads load or
  * store together lies together: over NVLink whole packets go. */
 
@@ -163,18 +170,10 @@ DEVICE bool receive(const cecl_small_args &args, uint32_t first, const share &s,
         begin = begin ? begin : now;
         if (word_load(args.end) != 0 ||
             (args.timeout_ns > 0 && (int64_t)(now - begin) >= (int64_t)args.timeout_ns)) {
-            *(volatile uint32_t *)args.late = 1;
+            give_up(args);
             return false;
         }
     }
-}
-
-/* Some lines of this half that the call leaves alone get an epoch that is far away: all of them by
- * and by, calls after calls. Nobody writes there before this kernel has ended. */
-DEVICE void renew(const cecl_small_args &args, uint32_t vectors)
-{
-    if (args.renewed_vector + threadIdx.x >= vectors)
-        line_store(args.renewed + threadIdx.x * 16, 0, 0, 0, args.epoch ^ 0x80000000u);
 }
 
 /* What peers are to have goes out before anything is waited for. False: the communicator has failed
@@ -187,7 +186,7 @@ DEVICE bool send_all(const cecl_small_args &args, uint32_t group, uint32_t step,
         vector v[PER];
         share_load(args.send, s, args.bytes, v);
         if (ended != 0) {
-            *(volatile uint32_t *)args.late = 1;
+            give_up(args);
             return false;
         }
         for (uint32_t k = 0; k + 1 < args.nranks; k++) {
@@ -201,14 +200,20 @@ DEVICE bool send_all(const cecl_small_args &args, uint32_t group, uint32_t step,
     return true;
 }
 
-/* All threads of the grid, however it went. */
-DEVICE void leave(const cecl_small_args &args)
+/* One warp of the grid, while others send and wait: peers see that this rank has begun, and some lines
+ * of this half that the call leaves alone get an epoch that is far away: all of them by and by, calls
+ * after calls. Nobody writes there before this kernel has ended. Fenced, for the next call writes the
+ * same words, and nobody waits for these. */
+DEVICE void tell(const cecl_small_args &args, uint32_t vectors)
 {
-    if (!meets_last(args.meeting))
+    const uint32_t lane = threadIdx.x % 32;
+    if (word_load(args.end) != 0)
         return;
-    __syncthreads();
-    if (threadIdx.x < 32)
-        meet_last(args.meeting);
+    if (args.meeting.does & CECL_MEET_SIGNAL_FIRST)
+        meet_tell(args.meeting, args.meeting.first);
+    if (args.renewed_vector + lane >= vectors)
+        line_store(args.renewed + lane * 16, 0, 0, 0, args.epoch ^ 0x80000000u);
+    fence_sys();
 }
 
 /* ---- what becomes of the ranks' shares, which come in the ranks' order */
@@ -279,31 +284,31 @@ template <typename Use> DEVICE bool take_share(const cecl_small_args &args, cons
     return true;
 }
 
+/* All but the last warp of a block move data; that of block 0 tells of it. */
 template <typename Use> DEVICE void exchange(const cecl_small_args &args)
 {
-    const uint32_t warps = blockDim.x / 32, step = gridDim.x * warps;
-    uint32_t group = blockIdx.x * warps + threadIdx.x / 32;
-    const uint32_t vectors = (args.bytes + 15) / 16;
-    bool going = send_all(args, group, step, vectors);
-    if (going && blockIdx.x == 0 && threadIdx.x < 32) {
-        if (args.meeting.does != 0)
-            meet_tell(args.meeting, args.meeting.first, 32);
-        renew(args, vectors);
+    const uint32_t warp = threadIdx.x / 32, warps = blockDim.x / 32 - 1;
+    const uint32_t step = gridDim.x * warps, vectors = (args.bytes + 15) / 16;
+    uint32_t group = blockIdx.x * warps + warp;
+    if (warp < warps) {
+        bool going = send_all(args, group, step, vectors);
+        for (share s = share_of(group, vectors); going && s.vectors > 0;
+             group += step, s = share_of(group, vectors))
+            going = take_share<Use>(args, s);
+    } else if (blockIdx.x == 0) {
+        tell(args, vectors);
     }
-    for (share s = share_of(group, vectors); going && s.vectors > 0;
-         group += step, s = share_of(group, vectors))
-        going = take_share<Use>(args, s);
-    leave(args);
+    meet_done(args.meeting);
 }
 
 template <int type, int op>
-__global__ void __launch_bounds__(CECL_SMALL_THREADS)
+__global__ void __launch_bounds__(CECL_SMALL_THREADS, 1)
     small_reduce(const __grid_constant__ cecl_small_args args)
 {
     exchange<reduction<type, op>>(args);
 }
 
-static __global__ void __launch_bounds__(CECL_SMALL_THREADS)
+static __global__ void __launch_bounds__(CECL_SMALL_THREADS, 1)
     small_move(const __grid_constant__ cecl_small_args args)
 {
     exchange<move>(args);

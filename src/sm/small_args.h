@@ -8,7 +8,8 @@
 extern "C" {
 #endif
 
-#define CECL_SMALL_THREADS 256
+#define CECL_SMALL_WARPS 7                               /* of a block, that move data; */
+#define CECL_SMALL_THREADS (32 * (CECL_SMALL_WARPS + 1)) /* and one more */
 
 /* A slot is made of rows of lines: of 16 bytes, one of each thread of a warp. A warp's threads have
  * three vectors of 16 bytes each (vectors of a block go around among them), and so four rows. */

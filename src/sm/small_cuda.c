@@ -127,7 +127,7 @@ ceclResult_t cecl_small_cuda(ceclStream_t stream, const struct cecl_small *small
     void *arguments[] = {&args};
     CECL_TRY(check(small));
     args_make(small, &args);
-    const uint64_t each = CECL_SMALL_THREADS * CECL_SMALL_VECTORS * 16;
+    const uint64_t each = 32 * CECL_SMALL_WARPS * CECL_SMALL_VECTORS * 16;
     const uint64_t wanted = (small->bytes + each - 1) / each;
     const uint32_t most =
         small->max_sms && small->max_sms < MOST_BLOCKS ? small->max_sms : MOST_BLOCKS;

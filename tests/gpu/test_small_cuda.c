@@ -247,10 +247,10 @@ static void a_reduce_scatter_of_every_type_and_operation_gives_the_hosts_bits(vo
 }
 
 /* Around what a thread moves at once, what a warp does with one, two and three vectors a thread, what
- * blocks of 4 and of 8 warps do, and a slot. All of whole floats. */
+ * blocks of 4 and of 7 warps do, and a slot. All of whole floats. */
 static const size_t edges[] = {4,    44,   48,    52,    508,   512,   516,      1020, 1024,
                                1028, 1532, 1536,  1540,  3068,  3072,  3076,     6140, 6144,
-                               6148, 8192, 12284, 12288, 12292, 36868, SLOT - 4, SLOT};
+                               6148, 8192, 10748, 10752, 10756, 36868, SLOT - 4, SLOT};
 #define EDGES (sizeof(edges) / sizeof(edges[0]))
 
 static void reductions_of_any_size_give_the_hosts_bits(void **state)
