@@ -281,6 +281,20 @@ static ceclResult_t bind_also(const struct cecl_engine *engine, const struct cec
     return ceclSuccess;
 }
 
+struct cecl_meeting cecl_bound_meeting(const struct cecl_engine *engine, int lane)
+{
+    return (struct cecl_meeting){
+        .rank = (uint32_t)engine->rank,
+        .nranks = (uint32_t)engine->nranks,
+        .row = cecl_engine_flag(engine, engine->rank, 0, lane),
+        .word = cecl_engine_flag(engine, 0, engine->rank, lane),
+        .apart = engine->pool->slice,
+        .ended = cecl_pads_ended(engine),
+        .leaving = cecl_pads_leaving(engine, lane),
+        .done = engine->done,
+    };
+}
+
 /* A kernel that takes over the flags around its reduction. */
 static ceclResult_t bind_fused(const struct cecl_engine *engine, const struct cecl_plan *plan,
                                const struct cecl_fused *fused, const struct cecl_step *first,
@@ -288,19 +302,10 @@ static ceclResult_t bind_fused(const struct cecl_engine *engine, const struct ce
 {
     const struct cecl_step *step = first + fused->at;
     struct cecl_meeting *meeting = &bound->meetings[bound->nreductions];
-    *meeting = (struct cecl_meeting){
-        .does = fused->does,
-        .first = fused->first,
-        .last = fused->last,
-        .rank = (uint32_t)engine->rank,
-        .nranks = (uint32_t)engine->nranks,
-        .row = cecl_engine_flag(engine, engine->rank, 0, step->lane),
-        .word = cecl_engine_flag(engine, 0, engine->rank, step->lane),
-        .apart = engine->pool->slice,
-        .ended = cecl_pads_ended(engine),
-        .leaving = cecl_pads_leaving(engine, step->lane),
-        .done = engine->done,
-    };
+    *meeting = cecl_bound_meeting(engine, step->lane);
+    meeting->does = fused->does;
+    meeting->first = fused->first;
+    meeting->last = fused->last;
     struct cecl_reduction *reduction = &bound->reductions[bound->nreductions];
     CECL_TRY(bind_reductions(engine, plan, step, bound));
     reduction->meeting = meeting;

@@ -21,18 +21,10 @@ void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *p
     const uint64_t own = call->in_place ? (uint64_t)call->rank * call->bytes : 0;
     struct cecl_small *small = &bound->small;
 
-    bound->small_meeting = (struct cecl_meeting){
-        .does = CECL_MEET_SIGNAL_FIRST | CECL_MEET_DONE,
-        .first = 1,
-        .rank = (uint32_t)engine->rank,
-        .nranks = (uint32_t)engine->nranks,
-        .word = cecl_engine_flag(engine, 0, engine->rank, CECL_LANE_MAIN),
-        .apart = engine->pool->slice,
-        .ended = cecl_pads_ended(engine),
-        .leaving = cecl_pads_leaving(engine, CECL_LANE_MAIN),
-        .done = engine->done,
-        .done_value = 1,
-    };
+    bound->small_meeting = cecl_bound_meeting(engine, CECL_LANE_MAIN);
+    bound->small_meeting.does = CECL_MEET_SIGNAL_FIRST | CECL_MEET_DONE;
+    bound->small_meeting.first = 1;
+    bound->small_meeting.done_value = 1;
     *small = (struct cecl_small){
         .kind = kind_of(call->op),
         .rank = call->rank,

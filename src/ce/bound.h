@@ -57,6 +57,9 @@ void cecl_bound_free(struct cecl_bound *bound); /* NULL has no effect */
 void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *plan,
                      struct cecl_bound *bound);
 
+/* bind.c: the words by which kernels of a lane meet; what they do, and values, are the caller's. */
+struct cecl_meeting cecl_bound_meeting(const struct cecl_engine *engine, int lane);
+
 /* Words of kernels: how many bytes, and zeroed before any rank may write one. */
 uint64_t cecl_pads_bytes(int nranks);
 ceclResult_t cecl_pads_clear(const struct cecl_engine *engine);

@@ -1,12 +1,7 @@
 /* The kernel that holds every SM: see hold.h. */
 #include "sm/hold.h"
 
-static __device__ uint64_t now_ns(void)
-{
-    uint64_t now;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-    return now;
-}
+#include "sm/clock.cuh"
 
 /* The threads that do not look wait at the barrier, and hold their places there. */
 static __global__ void __launch_bounds__(1024, 2)

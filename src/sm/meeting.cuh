@@ -50,9 +50,15 @@ DEVICE void fence_sys(void)
     asm volatile("fence.acq_rel.sys;" ::: "memory");
 }
 
+/* The i-th rank behind this one, cyclically; i < nranks. */
+DEVICE uint32_t meet_peer(const cecl_meeting &m, uint32_t i)
+{
+    return m.rank + i < m.nranks ? m.rank + i : m.rank + i - m.nranks;
+}
+
 DEVICE uint32_t *meet_word(const cecl_meeting &m, uint32_t i)
 {
-    return (uint32_t *)((char *)m.word + (m.rank + i) % m.nranks * m.apart);
+    return (uint32_t *)((char *)m.word + meet_peer(m, i) * m.apart);
 }
 
 /* A warp tells peers how far this rank is, without order: it means nothing for what was written
@@ -76,7 +82,7 @@ DEVICE void meet_signal(const cecl_meeting &m, uint32_t value, uint32_t threads)
 DEVICE void meet_wait(const cecl_meeting &m, uint32_t value, uint32_t threads)
 {
     for (uint32_t i = 1 + threadIdx.x; i < m.nranks; i += threads) {
-        const uint32_t *word = m.row + (m.rank + i) % m.nranks;
+        const uint32_t *word = m.row + meet_peer(m, i);
         for (uint32_t polls = 1; (int32_t)(word_acquire(word) - value) < 0; polls++)
             if (polls % 64 == 0 && word_load(m.ended) != 0)
                 break;

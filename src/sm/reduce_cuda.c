@@ -1,13 +1,11 @@
 /* Reductions on GPUs, the host's part: what is refused, which kernel runs on how many SMs, launch.
  * The kernels are in reduce_wide.cu and reduce_bulk.cu. */
-#include <cuda_runtime_api.h>
-#include <stdatomic.h>
-
+#include "sm/gpus.h"
 #include "sm/reduce_args.h"
 
 _Static_assert(sizeof(struct cecl_reduce_args) <= 4096, "what a kernel's arguments may take");
 
-#define GPUS_KEPT 64
+#define WHO "reduction"
 
 /* A kernel that waits for peers takes no more of the SMs than one in so many: kernels of several
  * communicators, which wait for each other's ranks, are resident together then. */
@@ -26,16 +24,6 @@ static const struct choice {
     {0, 8, CECL_REDUCE_WIDE},
 };
 
-static ceclResult_t cuda_result(cudaError_t error, const char *what)
-{
-    if (error == cudaSuccess)
-        return ceclSuccess;
-    cudaGetLastError(); /* told once, here */
-    return cecl_fail(error == cudaErrorMemoryAllocation ? ceclOutOfMemory : ceclUnhandledCudaError,
-                     "reduction: %s: %s", what, cudaGetErrorString(error));
-}
-#define CUDA_TRY(function, ...) CECL_TRY(cuda_result(function(__VA_ARGS__), #function))
-
 /* ---- GPUs: what they can do, and that their kernels are loaded */
 
 struct gpu {
@@ -43,16 +31,15 @@ struct gpu {
     bool bulk;
 };
 
-/* 0: not prepared, else 2 * SMs + bulk. In one word, so that threads need no lock. */
-static _Atomic uint32_t known[GPUS_KEPT];
+/* 2 * SMs + bulk of those that are prepared. */
+static struct cecl_gpus known;
 
-/* Asking for a kernel's attributes loads it. */
 static ceclResult_t load(const void *kernel, int shared)
 {
-    struct cudaFuncAttributes attributes;
-    CUDA_TRY(cudaFuncGetAttributes, &attributes, kernel);
+    CECL_TRY(cecl_gpu_load(WHO, kernel));
     if (shared)
-        CUDA_TRY(cudaFuncSetAttribute, kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+        CECL_GPU_TRY(WHO, cudaFuncSetAttribute, kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                     shared);
     return ceclSuccess;
 }
 
@@ -74,14 +61,14 @@ static ceclResult_t load_all(bool bulk)
 static ceclResult_t gpu_prepare(int ordinal, struct gpu *gpu)
 {
     int sms = 0, major = 0, shared = 0;
-    CUDA_TRY(cudaDeviceGetAttribute, &sms, cudaDevAttrMultiProcessorCount, ordinal);
-    CUDA_TRY(cudaDeviceGetAttribute, &major, cudaDevAttrComputeCapabilityMajor, ordinal);
-    CUDA_TRY(cudaDeviceGetAttribute, &shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, ordinal);
+    CECL_GPU_TRY(WHO, cudaDeviceGetAttribute, &sms, cudaDevAttrMultiProcessorCount, ordinal);
+    CECL_GPU_TRY(WHO, cudaDeviceGetAttribute, &major, cudaDevAttrComputeCapabilityMajor, ordinal);
+    CECL_GPU_TRY(WHO, cudaDeviceGetAttribute, &shared, cudaDevAttrMaxSharedMemoryPerBlockOptin,
+                 ordinal);
     gpu->sms = (uint32_t)sms;
     gpu->bulk = major >= 9 && shared >= CECL_REDUCE_BULK_SHARED;
     CECL_TRY(load_all(gpu->bulk));
-    if (ordinal < GPUS_KEPT)
-        atomic_store(&known[ordinal], 2 * gpu->sms + gpu->bulk);
+    cecl_gpus_keep(&known, ordinal, 2 * gpu->sms + gpu->bulk);
     return ceclSuccess;
 }
 
@@ -89,8 +76,8 @@ static ceclResult_t gpu_prepare(int ordinal, struct gpu *gpu)
 static ceclResult_t gpu_current(struct gpu *gpu)
 {
     int ordinal = 0;
-    CUDA_TRY(cudaGetDevice, &ordinal);
-    const uint32_t word = ordinal < GPUS_KEPT ? atomic_load(&known[ordinal]) : 0;
+    CECL_GPU_TRY(WHO, cudaGetDevice, &ordinal);
+    const uint32_t word = cecl_gpus_known(&known, ordinal);
     if (word == 0)
         return gpu_prepare(ordinal, gpu);
     gpu->sms = word / 2;
@@ -213,7 +200,8 @@ ceclResult_t cecl_reduce_cuda(ceclStream_t stream, const struct cecl_reduction *
     const uint32_t blocks =
         bulk ? fewest(args.vectors, CECL_REDUCE_TILE_BYTES / 16, most)
              : fewest(args.vectors ? args.vectors : r->count, CECL_REDUCE_WIDE_THREADS, most);
-    CUDA_TRY(cudaLaunchKernel, kernel, (struct dim3){blocks, 1, 1}, (struct dim3){threads, 1, 1},
-             arguments, bulk ? CECL_REDUCE_BULK_SHARED : 0, stream);
+    CECL_GPU_TRY(WHO, cudaLaunchKernel, kernel, (struct dim3){blocks, 1, 1},
+                 (struct dim3){threads, 1, 1}, arguments, bulk ? CECL_REDUCE_BULK_SHARED : 0,
+                 stream);
     return ceclSuccess;
 }

@@ -1,4 +1,5 @@
 /* The kernels of small collectives; how they meet is told in small.h. */
+#include "sm/clock.cuh"
 #include "sm/meeting.cuh"
 #include "sm/reduce.cuh"
 #include "sm/small_args.h"
@@ -30,13 +31,6 @@ DEVICE void line_load(const unsigned char *at, uint32_t words[4])
                  : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
                  : "l"(at)
                  : "memory");
-}
-
-DEVICE uint64_t now_ns(void)
-{
-    uint64_t now;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-    return now;
 }
 
 /* Before the call is said to be done. */
@@ -176,27 +170,66 @@ DEVICE bool receive(const cecl_small_args &args, uint32_t first, const share &s,
     }
 }
 
+/* The rank that is k + 1 behind this one, cyclically: that of args.to[k]. */
+DEVICE uint32_t peer_after(const cecl_small_args &args, uint32_t k)
+{
+    const uint32_t next = args.rank + 1 + k;
+    return next < args.nranks ? next : next - args.nranks;
+}
+
+/* A share of each rank's block, where all are whole vectors: those of several are loaded at once. As
+ * below, false: nothing was sent. */
+DEVICE bool send_vectors(const cecl_small_args &args, const share &s, uint32_t ended)
+{
+    for (uint32_t first = 0; first + 1 < args.nranks; first += TOGETHER) {
+        vector v[TOGETHER][PER];
+#pragma unroll
+        for (int j = 0; j < TOGETHER; j++) {
+            const unsigned char *const block =
+                args.send + (uint64_t)peer_after(args, first + j) * args.send_stride;
+#pragma unroll
+            for (int k = 0; k < PER; k++)
+                if (first + j + 1 < args.nranks && k < s.vectors)
+                    v[j][k] = vector_load(block + (s.vector + 32 * k) * 16);
+        }
+        if (ended != 0)
+            return false;
+#pragma unroll
+        for (int j = 0; j < TOGETHER; j++)
+            if (first + j + 1 < args.nranks)
+                share_send(args.to[first + j], s, v[j], args.epoch);
+    }
+    return true;
+}
+
+/* A share of the one block for all, or of any blocks. */
+DEVICE bool send_bytes(const cecl_small_args &args, const share &s, uint32_t ended)
+{
+    vector v[PER];
+    share_load(args.send, s, args.bytes, v);
+    if (ended != 0)
+        return false;
+    for (uint32_t k = 0; k + 1 < args.nranks; k++) {
+        if (args.send_stride != 0)
+            share_load(args.send + (uint64_t)peer_after(args, k) * args.send_stride, s, args.bytes,
+                       v);
+        share_send(args.to[k], s, v, args.epoch);
+    }
+    return true;
+}
+
 /* What peers are to have goes out before anything is waited for. False: the communicator has failed
  * before, and what stands in sendbuff is not to be told to anybody. */
 DEVICE bool send_all(const cecl_small_args &args, uint32_t group, uint32_t step, uint32_t vectors)
 {
-    const uint32_t ended = word_load(args.end); /* together with the first data */
+    const uint32_t ended = word_load(args.end); /* on its way beside the first data */
+    const bool whole = args.send_stride != 0 && ((uintptr_t)args.send | args.bytes) % 16 == 0;
     for (share s = share_of(group, vectors); s.vectors > 0;
-         group += step, s = share_of(group, vectors)) {
-        vector v[PER];
-        share_load(args.send, s, args.bytes, v);
-        if (ended != 0) {
+         group += step, s = share_of(group, vectors))
+        if (!(whole ? send_vectors(args, s, ended) : send_bytes(args, s, ended))) {
             give_up(args);
             return false;
         }
-        for (uint32_t k = 0; k + 1 < args.nranks; k++) {
-            const uint32_t next = args.rank + 1 + k;
-            const uint32_t peer = next < args.nranks ? next : next - args.nranks;
-            if (args.send_stride != 0)
-                share_load(args.send + peer * args.send_stride, s, args.bytes, v);
-            share_send(args.to[k], s, v, args.epoch);
-        }
-    }
     return true;
 }
 

@@ -1,42 +1,35 @@
 /* Small collectives, the host's part: what is refused, on how many SMs, launch. The kernels are in
  * small.cu. */
-#include <cuda_runtime_api.h>
 #include <inttypes.h>
-#include <stdatomic.h>
 
+#include "sm/gpus.h"
 #include "sm/small_args.h"
 
+/* How the warps that a call takes, each of 1536 bytes of a block, are spread. The less an SM sends,
+ * the sooner it has sent it; one block alone need not count with others at the end. Reckoned. */
 #define MOST_BLOCKS 32
+#define WARPS_ALONE 4 /* so many are one block; */
+#define WARPS_EACH 2  /* more are blocks of so many, as far as there may be blocks */
 
+_Static_assert(WARPS_ALONE <= CECL_SMALL_WARPS && WARPS_EACH <= CECL_SMALL_WARPS, "in a block");
 _Static_assert(sizeof(struct cecl_small_args) <= 4096, "what a kernel's arguments may take");
 
-static ceclResult_t cuda_result(cudaError_t error, const char *what)
-{
-    if (error == cudaSuccess)
-        return ceclSuccess;
-    cudaGetLastError(); /* told once, here */
-    return cecl_fail(ceclUnhandledCudaError, "small collective: %s: %s", what,
-                     cudaGetErrorString(error));
-}
-#define CUDA_TRY(function, ...) CECL_TRY(cuda_result(function(__VA_ARGS__), #function))
+#define WHO "small collective"
 
-#define GPUS_KEPT 64
-static _Atomic bool prepared[GPUS_KEPT];
+static struct cecl_gpus prepared;
 
 ceclResult_t cecl_small_cuda_prepare(void)
 {
-    struct cudaFuncAttributes attributes;
     int ordinal = 0;
-    CUDA_TRY(cudaGetDevice, &ordinal);
-    if (ordinal < GPUS_KEPT && atomic_load(&prepared[ordinal]))
+    CECL_GPU_TRY(WHO, cudaGetDevice, &ordinal);
+    if (cecl_gpus_known(&prepared, ordinal))
         return ceclSuccess;
-    CUDA_TRY(cudaFuncGetAttributes, &attributes, cecl_small_move_kernel());
+    CECL_TRY(cecl_gpu_load(WHO, cecl_small_move_kernel()));
     for (int t = 0; t < CECL_NUM_TYPES; t++)
         for (int o = 0; o < CECL_NUM_RED_OPS; o++)
-            CUDA_TRY(cudaFuncGetAttributes, &attributes,
-                     cecl_small_reduce_kernel((ceclDataType_t)t, (ceclRedOp_t)o));
-    if (ordinal < GPUS_KEPT)
-        atomic_store(&prepared[ordinal], true);
+            CECL_TRY(
+                cecl_gpu_load(WHO, cecl_small_reduce_kernel((ceclDataType_t)t, (ceclRedOp_t)o)));
+    cecl_gpus_keep(&prepared, ordinal, 1);
     return ceclSuccess;
 }
 
@@ -121,20 +114,26 @@ static void args_make(const struct cecl_small *small, struct cecl_small_args *ar
     }
 }
 
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
 ceclResult_t cecl_small_cuda(ceclStream_t stream, const struct cecl_small *small)
 {
     struct cecl_small_args args;
     void *arguments[] = {&args};
     CECL_TRY(check(small));
     args_make(small, &args);
-    const uint64_t each = 32 * CECL_SMALL_WARPS * CECL_SMALL_VECTORS * 16;
-    const uint64_t wanted = (small->bytes + each - 1) / each;
-    const uint32_t most =
-        small->max_sms && small->max_sms < MOST_BLOCKS ? small->max_sms : MOST_BLOCKS;
-    const uint32_t blocks = wanted < most ? (uint32_t)wanted : most;
+    const uint32_t each = 32 * CECL_SMALL_VECTORS * 16; /* bytes, a warp */
+    const uint32_t wanted = (args.bytes + each - 1) / each;
+    const uint32_t most = small->max_sms ? least(small->max_sms, MOST_BLOCKS) : MOST_BLOCKS;
+    const uint32_t blocks =
+        wanted <= WARPS_ALONE ? 1 : least((wanted + WARPS_EACH - 1) / WARPS_EACH, most);
+    const uint32_t warps = least((wanted + blocks - 1) / blocks, CECL_SMALL_WARPS) + 1;
     const void *kernel = reduces(small) ? cecl_small_reduce_kernel(small->type, small->op)
                                         : cecl_small_move_kernel();
-    CUDA_TRY(cudaLaunchKernel, kernel, (struct dim3){blocks, 1, 1},
-             (struct dim3){CECL_SMALL_THREADS, 1, 1}, arguments, 0, stream);
+    CECL_GPU_TRY(WHO, cudaLaunchKernel, kernel, (struct dim3){blocks, 1, 1},
+                 (struct dim3){32 * warps, 1, 1}, arguments, 0, stream);
     return ceclSuccess;
 }

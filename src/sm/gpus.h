@@ -1,0 +1,48 @@
+/* What the hosts' parts of kernels share: the runtime's errors, and a word for each GPU that says
+ * what is known of it once its kernels are loaded. Only where there is CUDA. */
+#ifndef CECL_SM_GPUS_H
+#define CECL_SM_GPUS_H
+
+#include <cuda_runtime_api.h>
+#include <stdatomic.h>
+
+#include "sm/reduce.h"
+
+/* `who`: whose kernel, for the message. */
+static inline ceclResult_t cecl_gpu_result(const char *who, cudaError_t error, const char *what)
+{
+    if (error == cudaSuccess)
+        return ceclSuccess;
+    cudaGetLastError(); /* told once, here */
+    return cecl_fail(error == cudaErrorMemoryAllocation ? ceclOutOfMemory : ceclUnhandledCudaError,
+                     "%s: %s: %s", who, what, cudaGetErrorString(error));
+}
+#define CECL_GPU_TRY(who, function, ...)                                                           \
+    CECL_TRY(cecl_gpu_result(who, function(__VA_ARGS__), #function))
+
+/* Asking for a kernel's attributes loads it. */
+static inline ceclResult_t cecl_gpu_load(const char *who, const void *kernel)
+{
+    struct cudaFuncAttributes attributes;
+    CECL_GPU_TRY(who, cudaFuncGetAttributes, &attributes, kernel);
+    return ceclSuccess;
+}
+
+/* 0: nothing is known yet. Words, so that threads need no lock; GPUs beyond are never known. */
+#define CECL_GPUS_KEPT 64
+struct cecl_gpus {
+    _Atomic uint32_t known[CECL_GPUS_KEPT];
+};
+
+static inline uint32_t cecl_gpus_known(struct cecl_gpus *gpus, int ordinal)
+{
+    return ordinal < CECL_GPUS_KEPT ? atomic_load(&gpus->known[ordinal]) : 0;
+}
+
+static inline void cecl_gpus_keep(struct cecl_gpus *gpus, int ordinal, uint32_t word)
+{
+    if (ordinal < CECL_GPUS_KEPT)
+        atomic_store(&gpus->known[ordinal], word);
+}
+
+#endif
