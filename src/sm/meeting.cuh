@@ -65,6 +65,7 @@ DEVICE uint32_t *meet_word(const cecl_meeting &m, uint32_t i)
  * before. */
 DEVICE void meet_tell(const cecl_meeting &m, uint32_t value)
 {
+#pragma unroll 1
     for (uint32_t i = 1 + threadIdx.x % 32; i < m.nranks; i += 32)
         word_store(meet_word(m, i), value);
 }

@@ -58,15 +58,13 @@ DEVICE share share_of(uint32_t group, uint32_t vectors)
     return {first, there < PER ? there : PER, group * (LINES * LINE_APART) + lane * 16};
 }
 
-/* ---- the user's buffers: the bytes from 16 * i on, as far as the block has them */
+/* ---- the user's buffers: vectors of a block, as far as it has them, at any alignment */
 
-DEVICE vector block_load(const unsigned char *block, uint32_t i, uint32_t bytes)
+/* So many bytes of one, or all. Functions of their own, since what calls usually run through is short
+ * then. */
+static __device__ __noinline__ vector bytes_load(const unsigned char *at, uint32_t left)
 {
-    const unsigned char *at = block + i * 16;
-    const uint32_t left = bytes - i * 16;
     vector v = {{0, 0, 0, 0}};
-    if (left >= 16 && (uintptr_t)block % 16 == 0)
-        return vector_load(at);
 #pragma unroll
     for (int k = 0; k < 16; k++)
         if (k < left) {
@@ -77,34 +75,56 @@ DEVICE vector block_load(const unsigned char *block, uint32_t i, uint32_t bytes)
     return v;
 }
 
-DEVICE void block_store(unsigned char *block, uint32_t i, uint32_t bytes, const vector &v)
+static __device__ __noinline__ void bytes_store(unsigned char *at, uint32_t left, vector v)
 {
-    unsigned char *at = block + i * 16;
-    const uint32_t left = bytes - i * 16;
-    if (left >= 16 && (uintptr_t)block % 16 == 0) {
-        vector_store(at, v);
-        return;
-    }
 #pragma unroll
     for (int k = 0; k < 16; k++)
         if (k < left)
             single_store(at + k, (uint8_t)(v.w[k / 4] >> (k % 4 * 8)));
 }
 
-/* What there is not is zeros. */
-DEVICE void share_load(const unsigned char *block, const share &s, uint32_t bytes, vector v[PER])
+/* Whether all vectors that the share has are whole ones, and aligned. */
+DEVICE bool share_is_whole(const unsigned char *block, const share &s, uint32_t bytes)
+{
+    return (uintptr_t)block % 16 == 0 && (s.vector + 32 * s.vectors - 31) * 16 <= bytes;
+}
+
+DEVICE void whole_load(const unsigned char *block, const share &s, vector v[PER])
 {
 #pragma unroll
-    for (int k = 0; k < PER; k++)
-        v[k] = k < s.vectors ? block_load(block, s.vector + 32 * k, bytes) : vector{{0, 0, 0, 0}};
+    for (int k = 0; k < PER; k++) {
+        v[k] = {{0, 0, 0, 0}};
+        if (k < s.vectors)
+            v[k] = vector_load(block + (s.vector + 32 * k) * 16);
+    }
+}
+
+DEVICE void share_load(const unsigned char *block, const share &s, uint32_t bytes, vector v[PER])
+{
+    if (share_is_whole(block, s, bytes)) {
+        whole_load(block, s, v);
+        return;
+    }
+#pragma unroll
+    for (int k = 0; k < PER; k++) {
+        v[k] = {{0, 0, 0, 0}};
+        if (k < s.vectors)
+            v[k] = bytes_load(block + (s.vector + 32 * k) * 16, bytes - (s.vector + 32 * k) * 16);
+    }
 }
 
 DEVICE void share_store(unsigned char *block, const share &s, uint32_t bytes, const vector v[PER])
 {
+    const bool whole = share_is_whole(block, s, bytes);
 #pragma unroll
     for (int k = 0; k < PER; k++)
-        if (k < s.vectors)
-            block_store(block, s.vector + 32 * k, bytes, v[k]);
+        if (k < s.vectors) {
+            unsigned char *const at = block + (s.vector + 32 * k) * 16;
+            if (whole)
+                vector_store(at, v[k]);
+            else
+                bytes_store(at, bytes - (s.vector + 32 * k) * 16, v[k]);
+        }
 }
 
 /* ---- sending and receiving */
@@ -184,14 +204,10 @@ DEVICE bool send_vectors(const cecl_small_args &args, const share &s, uint32_t e
     for (uint32_t first = 0; first + 1 < args.nranks; first += TOGETHER) {
         vector v[TOGETHER][PER];
 #pragma unroll
-        for (int j = 0; j < TOGETHER; j++) {
-            const unsigned char *const block =
-                args.send + (uint64_t)peer_after(args, first + j) * args.send_stride;
-#pragma unroll
-            for (int k = 0; k < PER; k++)
-                if (first + j + 1 < args.nranks && k < s.vectors)
-                    v[j][k] = vector_load(block + (s.vector + 32 * k) * 16);
-        }
+        for (int j = 0; j < TOGETHER; j++)
+            if (first + j + 1 < args.nranks)
+                whole_load(args.send + (uint64_t)peer_after(args, first + j) * args.send_stride, s,
+                           v[j]);
         if (ended != 0)
             return false;
 #pragma unroll
