@@ -312,7 +312,7 @@ template <typename Use> DEVICE bool take_share(const cecl_small_args &args, cons
 {
     vector own[PER];
     Use use;
-    share_load(args.send + args.rank * args.send_stride, s, args.bytes, own);
+    share_load(args.send + (uint64_t)args.rank * args.send_stride, s, args.bytes, own);
     for (uint32_t first = 0; first < args.nranks; first += TOGETHER) {
         lines got[TOGETHER];
         if (!receive(args, first, s, got))
