@@ -91,7 +91,6 @@ static const struct {
     /* An all-reduce of no more bytes, whose inputs cannot be read: everyone reduces all. */
     uint64_t one_shot;
     uint64_t sms_send;       /* one of no more bytes: who reduces a block writes it to all */
-    uint64_t worth;          /* blocks go by staging if chunks have so many bytes */
     uint64_t least, largest; /* chunks are of bytes in this range; */
     uint64_t halved;         /* a last one with nothing behind it is halved into parts of so many */
     uint64_t urgent;         /* kernels of so long blocks come first */
@@ -99,7 +98,6 @@ static const struct {
 } reductions = {
     .one_shot = 256 << 10,
     .sms_send = 32 << 20,
-    .worth = 24 << 20,
     .least = 1 << 20,
     .largest = 64 << 20,
     .halved = 8 << 20,
@@ -110,33 +108,33 @@ static const struct {
 };
 
 /* Of an all-reduce the pushes of results hide the last reduction, so it goes in fewer chunks. */
-static const struct {
+static const struct chunking {
     uint64_t chunks; /* in so many, at least; */
-    uint64_t staged; /* blocks of so many bytes go by staging */
-} all_reduces = {2, 64 << 20}, others = {8, 192 << 20};
+    uint64_t staged; /* blocks of so many bytes go by staging, */
+    uint64_t worth;  /* if chunks have so many */
+} all_reduces = {2, 32 << 20, 16 << 20}, others = {8, 192 << 20, 24 << 20};
 
 /* Whether it is sent to staging though it could be read. */
-static bool goes_staged(const struct cecl_call *call)
+static bool goes_staged(const struct cecl_call *call, const struct chunking *by)
 {
     const uint64_t peers = (uint64_t)call->nranks - 1;
-    const uint64_t staged = call->op == ceclOpAllReduce ? all_reduces.staged : others.staged;
-    return peers > 0 && call->bytes >= staged && call->chunk >= reductions.worth &&
-           call->staging_bytes / CECL_CHUNKS_UNDER_WAY / peers >= reductions.worth;
+    return peers > 0 && call->bytes >= by->staged && call->chunk >= by->worth &&
+           call->staging_bytes / CECL_CHUNKS_UNDER_WAY / peers >= by->worth;
 }
 
 #define CHUNK_ALIGN 256u /* rounded up: no chunk is for the rest alone */
 
 static void tune_reduction(struct cecl_call *call, struct cecl_choice choice)
 {
-    const uint64_t chunks = call->op == ceclOpAllReduce ? all_reduces.chunks : others.chunks;
-    const uint64_t chunk = (call->bytes / chunks + CHUNK_ALIGN - 1) / CHUNK_ALIGN * CHUNK_ALIGN;
+    const struct chunking *const by = call->op == ceclOpAllReduce ? &all_reduces : &others;
+    const uint64_t chunk = (call->bytes / by->chunks + CHUNK_ALIGN - 1) / CHUNK_ALIGN * CHUNK_ALIGN;
     call->chunk = chunk < reductions.least     ? reductions.least
                   : chunk > reductions.largest ? reductions.largest
                                                : chunk;
     call->halved = call->op == ceclOpAllReduce ? 0 : reductions.halved;
     call->one_shot = reductions.one_shot;
     if (call->op == ceclOpReduce || choice.direction == CECL_DIRECTION_PUSH ||
-        (choice.direction == CECL_DIRECTION_AUTO && goes_staged(call)))
+        (choice.direction == CECL_DIRECTION_AUTO && goes_staged(call, by)))
         call->peers_read = false;
     call->sms_send = call->peers_read && call->op == ceclOpAllReduce &&
                      call->total <= reductions.sms_send && call->nranks - 1 <= CECL_REDUCE_ALSO_MAX;
