@@ -88,10 +88,23 @@ static bool has_results(const struct cecl_call *call)
     return call->op == ceclOpReduce && call->rank != call->root;
 }
 
-/* The largest multiple of CECL_PIECE_ALIGN, or of an element, that is no more than `bytes`. */
+/* Chunks of so many bytes are multiples of this. */
+static uint64_t unit_of(const struct cecl_call *call, uint64_t bytes)
+{
+    return bytes >= CECL_PIECE_ALIGN ? CECL_PIECE_ALIGN : call->element;
+}
+
+/* The largest chunk of no more than `bytes`. */
 static uint64_t aligned(const struct cecl_call *call, uint64_t bytes)
 {
-    return bytes - bytes % (bytes >= CECL_PIECE_ALIGN ? CECL_PIECE_ALIGN : call->element);
+    return bytes - bytes % unit_of(call, bytes);
+}
+
+/* The block in as few chunks as `most` allows, all about as large: none is for a small rest. */
+static uint64_t even(const struct cecl_call *call, uint64_t most)
+{
+    const uint64_t count = (call->bytes + most - 1) / most, unit = unit_of(call, most);
+    return ((call->bytes + count - 1) / count + unit - 1) / unit * unit;
 }
 
 /* Cuts the block. The last of several chunks goes in parts, each half of what is left: its reduction,
@@ -133,7 +146,7 @@ static ceclResult_t chunks_of(const struct cecl_call *call, struct chunks *chunk
                          "stagingBytes (CECL_STAGING_BYTES) %" PRIu64
                          ": a reduction among %d ranks needs %" PRIu64 " at least",
                          call->staging_bytes, call->nranks, SLOTS * places * call->element);
-    chunks->bytes = most < call->bytes ? most : call->bytes;
+    chunks->bytes = most < call->bytes ? even(call, most) : call->bytes;
     cut(call, chunks);
     chunks->slot = places * chunks->bytes;
     chunks->results = ((uint64_t)call->nranks - 1) * chunks->bytes;

@@ -122,7 +122,7 @@ static bool goes_staged(const struct cecl_call *call, const struct chunking *by)
            call->staging_bytes / CECL_CHUNKS_UNDER_WAY / peers >= by->worth;
 }
 
-#define CHUNK_ALIGN 256u /* rounded up: no chunk is for the rest alone */
+#define CHUNK_ALIGN 256u /* rounded up, or there would be one more */
 
 static void tune_reduction(struct cecl_call *call, struct cecl_choice choice)
 {

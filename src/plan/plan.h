@@ -151,7 +151,7 @@ struct cecl_call {
     uint64_t slots_offset, slot_bytes;
 };
 #define CECL_SMALL_RANKS 16 /* at most */
-#define CECL_SLOT_FACTOR 2  /* on a GPU data and flags alternate */
+#define CECL_SLOT_FACTOR 2  /* on a GPU flags stand between data; the shortest slots need this */
 static inline bool cecl_op_reduces(ceclOp_t op)
 {
     return op >= ceclOpReduceScatter;

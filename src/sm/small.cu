@@ -222,7 +222,8 @@ DEVICE bool send_vectors(const cecl_small_args &args, const share &s, uint32_t e
 DEVICE bool send_bytes(const cecl_small_args &args, const share &s, uint32_t ended)
 {
     vector v[PER];
-    share_load(args.send, s, args.bytes, v);
+    if (args.send_stride == 0)
+        share_load(args.send, s, args.bytes, v);
     if (ended != 0)
         return false;
     for (uint32_t k = 0; k + 1 < args.nranks; k++) {
@@ -320,11 +321,11 @@ template <typename Use> DEVICE bool take_share(const cecl_small_args &args, cons
 #pragma unroll
         for (int j = 0; j < TOGETHER; j++) {
             vector v[PER];
-            lines_open(got[j], v);
 #pragma unroll
             for (int k = 0; k < PER; k++)
-                if (first + j == args.rank)
-                    v[k] = own[k];
+                v[k] = own[k];
+            if (first + j != args.rank)
+                lines_open(got[j], v);
             if (first + j < args.nranks)
                 use.take(args, first + j, s, v);
         }

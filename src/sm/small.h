@@ -12,8 +12,13 @@
  *                         lines of t of every slot here, in rank order -> op -> recvbuff
  *
  * Halves take turns, by the epoch's lowest bit. That suffices: who writes for call k + 2 has had a
- * line of every peer for call k + 1, and a peer sends that once its kernel of call k has ended, which
- * reads the half. So every call waits for something of every peer, and calls are in stream order.
+ * line of every peer for call k + 1, and a peer sends that once its kernel of call k has read the half:
+ * when that has ended, or has said on another stream that it is done. So every call waits for
+ * something of every peer, and calls are in order.
+ *
+ * A call is done on its rank while its own last lines may still be on their way to peers: for as long
+ * as a store takes, a microsecond or two. Before a communicator's end unmaps what peers lent, it has
+ * ended a thread and freed its words and streams by the driver, which takes far longer.
  *
  * A line that no call used for 2^32 calls would hold an epoch that comes again: each call renews some
  * lines that it does not use.
@@ -56,7 +61,7 @@ struct cecl_small {
                           * begins then sends nothing */
     uint32_t *late;      /* a word here: becomes 1 where a wait ended, and recv is undefined */
     uint64_t timeout_ns; /* of a wait, by the GPU's timer; 0: none but `end` */
-    uint32_t max_sms;    /* 0: by measurement; equal on all ranks */
+    uint32_t max_sms;    /* 0: the default */
     /* Of this the kernel does CECL_MEET_SIGNAL_FIRST, beside sending its data, and without order: to
      * be seen by who looks on; and CECL_MEET_DONE. NULL: neither. */
     const struct cecl_meeting *meeting;
