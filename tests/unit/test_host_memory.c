@@ -326,10 +326,10 @@ static void a_thousand_lives_leave_nothing(void **state)
     for (int i = 0; i < LIVES; i++)
         one_life();
     assert_int_equal(entries("/proc/self/fd"), descriptors);
-    /* A joined thread leaves the list a moment later. */
-    for (int tries = 0; tries < 2000 && entries("/proc/self/task") != threads; tries++)
+    /* A joined thread leaves the list a moment later: one of the first may have been counted, too. */
+    for (int tries = 0; tries < 2000 && entries("/proc/self/task") > threads; tries++)
         usleep(1000);
-    assert_int_equal(entries("/proc/self/task"), threads);
+    assert_true(entries("/proc/self/task") <= threads);
     /* The C library keeps the stacks of some ended threads; a thousand would be 8 GiB. */
     assert_true(address_space_pages() < pages + STACKS / (size_t)sysconf(_SC_PAGESIZE));
 }
