@@ -42,6 +42,18 @@ perf() { echo "\$ cecl_perf $*"; $run -n "$gpus" "$build/bench/cecl_perf" "$@" 2
 overlap() { echo "\$ cecl_overlap $*"; $run -n "$gpus" "$build/bench/cecl_overlap" "$@" 2>&1 | tee -a "$out/overlap.log"; }
 all_gather() { perf --op all_gather -b 4K -e 256M -f 4 --rounds 11 -n 20 --baseline nccl,nccl-ce --enqueue --alloc --json "$out/all_gather.json"; }
 alltoall() { perf --op alltoall -b 64K -e 256M -f 4 --rounds 11 -n 20 --baseline nccl,nccl-ce --json "$out/alltoall.json"; }
+reductions() {
+    local op
+    for op in all_reduce reduce_scatter; do
+        local place=--out-of-place
+        [ $op = reduce_scatter ] || place=--in-place
+        perf --op $op --type bfloat16 -b 4K -e 256K -f 4 -n 50 --rounds 9 --baseline nccl,nccl-ce $place
+        perf --op $op --type bfloat16 -b 1M -e 256M -f 4 -n 12 --rounds 9 -c 0 --baseline nccl,nccl-ce $place
+    done
+    perf --op all_reduce --type bfloat16 -b 1G -e 1G -n 12 --rounds 9 -c 0 --baseline nccl,nccl-ce --in-place
+    CECL_SM_POLICY=allow perf --op all_gather -b 4K -e 256K -f 4 -n 50 --rounds 9 --baseline nccl,nccl-ce --in-place
+    CECL_SM_POLICY=allow perf --op alltoall -b 16K -e 1M -f 4 -n 50 --rounds 9 --baseline nccl,nccl-ce
+}
 published() { overlap --preset published --json "$out/overlap_published.json"; }
 # 30 steps after 3 that are left out, of about a billion parameters, in each run.
 train() {
@@ -61,6 +73,7 @@ else
     alltoall
     CECL_SM_POLICY=allow perf --op alltoall -b 64K -e 256M -f 4 --rounds 11 -n 20 --baseline nccl,nccl-ce
     CECL_SM_POLICY=allow perf --op all_gather -b 4K -e 256M -f 4 --rounds 9 -n 20 --out-of-place
+    reductions
     perf -b 64K -e 64K --rounds 9 --group 64
     perf -b 64M -e 64M --rounds 9 --rows 2048
     overlap
