@@ -74,6 +74,17 @@ int multi_entries(const char *path)
     return count;
 }
 
+void multi_no_more_threads(int most)
+{
+    int now = multi_entries("/proc/self/task");
+    for (int tries = 0; tries < 2000 && now > most; tries++) {
+        usleep(1000);
+        now = multi_entries("/proc/self/task");
+    }
+    if (now > most)
+        fail_msg("%d threads, where there were %d", now - 2, most - 2); /* . and .. */
+}
+
 double multi_seconds(void)
 {
     struct timespec now;
