@@ -17,11 +17,12 @@ for kind in ${1:-address thread}; do
     build "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCECL_WERROR=ON -DCECL_CUDA=OFF \
         -DCECL_SANITIZE="$kind" -DCECL_TEST_RANKS=3
     # An outside program would have to be built with the same sanitizer, and 4 ranks of a model
-    # that multiplies show nothing that 3 ranks of the tests do not. Three tests of the training
-    # start it dozens of times: those that stay take a quarter of the time, for the same code but
-    # that which words refusals. Charts and tables are drawn by Python. One thread alone has no race.
-    left_out='^install_|^plot_|^guide_|example_prefetch'
-    left_out="$left_out|fsdp_(resume|compare|refuses_bad_(options|checkpoints))"
+    # that multiplies show nothing that 3 ranks of the tests do not. Tests that start a program
+    # dozens of times (of the training, of settings) are left out: those that stay take a quarter of
+    # the time, for the same code but that which words refusals. Charts and tables are drawn by
+    # Python. One thread alone has no race.
+    left_out='^install_|^plot_|^guide_|example_prefetch|^settings_differ'
+    left_out="$left_out|fsdp_(resume|compare|refuses_bad_(data|options|checkpoints))"
     case $kind in
     address) labels='unit|plan|multi' ;;
     thread) labels=unit left_out="$left_out|^test_reduce_host|^fsdp_gradients" ;;
