@@ -13,7 +13,7 @@ out=${OUT:-$build}
 gpus=$(nvidia-smi -L | grep -c '^GPU')
 export PATH=$PATH:/usr/local/cuda/bin
 export LD_LIBRARY_PATH=/usr/local/cuda/lib64:${LD_LIBRARY_PATH:-}
-export CECL_DEVICE=cuda
+export CECL_DEVICE=cuda NCCL_NVLS_ENABLE=0 # NVLink multicast stays off
 run="mpirun --allow-run-as-root --oversubscribe --bind-to none --mca btl self,vader"
 
 tests=OFF examples=OFF bench=ON
@@ -50,6 +50,8 @@ reductions() {
         perf --op $op --type bfloat16 -b 4K -e 256K -f 4 -n 50 --rounds 9 --baseline nccl,nccl-ce $place
         perf --op $op --type bfloat16 -b 1M -e 256M -f 4 -n 12 --rounds 9 -c 0 --baseline nccl,nccl-ce $place
     done
+    CECL_MAX_SMS=8 perf --op reduce_scatter --type bfloat16 -b 256M -e 256M -n 12 --rounds 9 -c 0 --baseline nccl --out-of-place
+    perf --op all_reduce --type bfloat16 -b 128M -e 512M -f 2 -n 12 --rounds 9 -c 0 --baseline nccl,nccl-ce --in-place
     perf --op all_reduce --type bfloat16 -b 1G -e 1G -n 12 --rounds 9 -c 0 --baseline nccl,nccl-ce --in-place
     CECL_SM_POLICY=allow perf --op all_gather -b 4K -e 256K -f 4 -n 50 --rounds 9 --baseline nccl,nccl-ce --in-place
     CECL_SM_POLICY=allow perf --op alltoall -b 16K -e 1M -f 4 -n 50 --rounds 9 --baseline nccl,nccl-ce

@@ -1,5 +1,5 @@
 /* How long small collectives take: by the kernel of sm/small.h alone, by it and a stream write behind
- * it (as the end of every call of the library is marked), by the library's own call, and by NCCL.
+ * it (as the library once marked the end of a call), by the library's own call, and by NCCL.
  * All in turns, in one run; one process a GPU.
  *
  * mpirun -n 4 cecl_small_perf [--calls N] [--rounds N] [--sms N]

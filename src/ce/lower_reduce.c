@@ -12,7 +12,7 @@
  * That is a reduce-scatter. The last chunk is cut into smaller and smaller ones, for nothing is sent
  * beside the last reduction. An all-reduce has something to send: what it has reduced till then, to
  * everyone's recvbuff, and then the rest. (All results behind the chunk that follows theirs would cost
- * an exchange more for each.) A reduce's results do go to the root's behind that:
+ * an exchange more for each.) A reduce's result of a chunk goes to the root's behind the chunk after it:
  *
  *     main | ... chunk k + 1 -> staging | after side | reduced chunk k -> recvbuff | ... | barrier |
  *

@@ -6,7 +6,7 @@
 #include "sm/small_args.h"
 
 /* How the warps that a call takes, each of 1536 bytes of a block, are spread. The less an SM sends,
- * the sooner it has sent it; one block alone need not count with others at the end. Reckoned. */
+ * the sooner it has sent it; one block alone need not count with others at the end. Measured: docs/measurements.md. */
 #define MOST_BLOCKS 32
 #define WARPS_ALONE 4 /* so many are one block; */
 #define WARPS_EACH 2  /* more are blocks of so many, as far as there may be blocks */
