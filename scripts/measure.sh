@@ -3,7 +3,7 @@
 # measure.sh [tests|quick|data|train|full]
 #   tests: the GPU tests only; quick: and a few sizes; full: and all but train
 #   data: what the charts are drawn from (docs/data/README.md); train: the training's part of it alone
-# CECL_CMOCKA_ROOT: where a cmocka package's content lies, if it is not installed; without it, and in data and train, no tests.
+# CECL_CMOCKA_ROOT: where a cmocka package's content lies, if it is not installed. Without cmocka, and in data and train, no tests.
 # OUT: where files go. TRAIN_ROUNDS (3), TRAIN_COMMS (cecl,nccl,nccl-ce): of train.
 set -uo pipefail
 mode=${1:-full}
@@ -18,12 +18,19 @@ run="mpirun --allow-run-as-root --oversubscribe --bind-to none --mca btl self,va
 
 tests=OFF examples=OFF bench=ON
 case $mode in
-tests | quick | full) [ -n "${CECL_CMOCKA_ROOT:-}" ] && tests=ON ;;
+tests | quick | full)
+    if [ -n "${CECL_CMOCKA_ROOT:-}" ] || [ -e /usr/include/cmocka.h ]; then
+        tests=ON
+    elif [ "$mode" = tests ]; then
+        echo "measure.sh: no cmocka, so no tests: install it (Debian: libcmocka-dev), or set CECL_CMOCKA_ROOT" >&2
+        exit 2
+    fi
+    ;;
 data) ;;
 train) bench=OFF ;;
 *) sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
-case $mode in full | data | train) examples=ON ;; esac
+[ "$mode" = quick ] || examples=ON # their tests, or the training
 mkdir -p "$out"
 cmake -S "$root" -B "$build" -DCECL_CUDA=ON -DCECL_MPI=ON -DCECL_NCCL=ON -DCECL_TESTS=$tests \
     -DCECL_CMOCKA_ROOT="${CECL_CMOCKA_ROOT:-}" -DCECL_EXAMPLES=$examples -DCECL_BENCH=$bench >"$out/build.log" 2>&1 &&
@@ -31,7 +38,7 @@ cmake -S "$root" -B "$build" -DCECL_CUDA=ON -DCECL_MPI=ON -DCECL_NCCL=ON -DCECL_
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -n 1
 
 if [ $tests = ON ]; then
-    export LD_LIBRARY_PATH=$CECL_CMOCKA_ROOT/usr/lib/x86_64-linux-gnu:$LD_LIBRARY_PATH
+    [ -z "${CECL_CMOCKA_ROOT:-}" ] || export LD_LIBRARY_PATH=$CECL_CMOCKA_ROOT/usr/lib/x86_64-linux-gnu:$LD_LIBRARY_PATH
     export CECL_TEST_BIG=1
     (cd "$build" && ctest -L '^gpu$' --output-on-failure -j1 2>&1) | tee "$out/gpu_tests.log" | tail -n ${TEST_LINES:-40}
 fi
