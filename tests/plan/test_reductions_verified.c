@@ -130,6 +130,20 @@ static void the_last_chunk_is_halved(void **state)
     free_plans(plans, 3);
 }
 
+/* A block of a little more than two chunks' bytes goes in three that are about as large. */
+static void no_chunk_is_for_a_small_rest(void **state)
+{
+    (void)state;
+    static const uint64_t expected[] = {1536, 1536, 1028};
+    struct cecl_call call = reduction(ceclOpReduceScatter, 3, 1025, 4);
+    call.chunk = 2048;
+    struct cecl_plan *plans = lower_all(&call, 1, 3);
+    assert_int_equal(plans[1].nreductions, 3);
+    for (int k = 0; k < 3; k++)
+        assert_int_equal(plans[1].reductions[k].bytes, expected[k]);
+    free_plans(plans, 3);
+}
+
 /* All but the last chunk's results go while that is reduced. */
 static void an_all_reduce_sends_its_results_in_two(void **state)
 {
@@ -326,6 +340,7 @@ int main(void)
         cmocka_unit_test(reductions_of_many_ranks_are_right),
         cmocka_unit_test(reductions_in_groups_are_right),
         cmocka_unit_test(the_last_chunk_is_halved),
+        cmocka_unit_test(no_chunk_is_for_a_small_rest),
         cmocka_unit_test(an_all_reduce_sends_its_results_in_two),
         cmocka_unit_test(faults_are_found),
         cmocka_unit_test(tuning_takes_the_way_that_was_measured),
