@@ -50,10 +50,15 @@ DEVICE void fence_sys(void)
     asm volatile("fence.acq_rel.sys;" ::: "memory");
 }
 
-/* The i-th rank behind this one, cyclically; i < nranks. */
+/* The i-th rank behind `rank`, cyclically; i < nranks. */
+DEVICE uint32_t rank_after(uint32_t rank, uint32_t i, uint32_t nranks)
+{
+    return rank + i < nranks ? rank + i : rank + i - nranks;
+}
+
 DEVICE uint32_t meet_peer(const cecl_meeting &m, uint32_t i)
 {
-    return m.rank + i < m.nranks ? m.rank + i : m.rank + i - m.nranks;
+    return rank_after(m.rank, i, m.nranks);
 }
 
 DEVICE uint32_t *meet_word(const cecl_meeting &m, uint32_t i)

@@ -63,17 +63,17 @@ DEVICE double quotient(double a, double by)
 /* ---- the average's division, of `n` elements: one question for all of them. To multiply by the
  * inverse of a power of two gives the same bits as to divide. */
 
-template <int op, int n, typename Acc> DEVICE void divide(Acc a[n], const cecl_reduce_args &args)
+template <int op, int n, typename Acc> DEVICE void divide(Acc a[n], const cecl_division &by)
 {
     if constexpr (op == ceclSum && Acc(0.5) != 0) /* not an integer */
-        if (args.inverse != 0)
+        if (by.inverse != 0)
 #pragma unroll
             for (int i = 0; i < n; i++)
-                a[i] = combine<ceclProd>(a[i], (Acc)args.inverse);
-        else if (args.divisor != 0)
+                a[i] = combine<ceclProd>(a[i], (Acc)by.inverse);
+        else if (by.divisor != 0)
 #pragma unroll
             for (int i = 0; i < n; i++)
-                a[i] = quotient(a[i], (Acc)args.divisor);
+                a[i] = quotient(a[i], (Acc)by.divisor);
 }
 
 /* ---- vectors */
@@ -91,11 +91,11 @@ DEVICE void vector_combine(typename element<type>::acc acc[element<type>::per], 
 
 template <int type, int op>
 DEVICE vector vector_end(typename element<type>::acc acc[element<type>::per],
-                         const cecl_reduce_args &args)
+                         const cecl_division &by)
 {
     typedef element<type> E;
     vector v;
-    divide<op, E::per>(acc, args);
+    divide<op, E::per>(acc, by);
     E::pack(acc, v);
     return v;
 }
@@ -155,7 +155,7 @@ template <int type, int op, int strides> DEVICE void reduce_singles(const cecl_r
                     else if (s + j < args.nsrc)
                         acc[k] = combine<op>(acc[k], E::widen(x[j][k]));
         }
-        divide<op, strides>(acc, args);
+        divide<op, strides>(acc, args.division);
 #pragma unroll
         for (int k = 0; k < strides; k++)
             if (first + k * stride < all) {

@@ -8,6 +8,23 @@
 extern "C" {
 #endif
 
+/* The average's: of nothing where it is zeroed. */
+struct cecl_division {
+    uint32_t divisor; /* 0: not divided */
+    float inverse;    /* 1 / divisor where that is exact, else 0 */
+};
+
+static inline struct cecl_division cecl_division_of(ceclRedOp_t op, uint32_t divisor)
+{
+    struct cecl_division division = {0, 0};
+    if (op != ceclAvg || divisor <= 1)
+        return division;
+    division.divisor = divisor;
+    if ((divisor & (divisor - 1)) == 0)
+        division.inverse = 1.0f / (float)divisor;
+    return division;
+}
+
 /* The body of a reduction is made of 16-byte vectors, all aligned; head and tail are what is before
  * and behind it, element by element. Where the buffers are not aligned alike, all is head. */
 struct cecl_reduce_args {
@@ -16,8 +33,7 @@ struct cecl_reduce_args {
     uint64_t vectors;
     uint64_t tail; /* elements */
     uint32_t nsrc;
-    uint32_t divisor; /* 0: not divided */
-    float inverse;    /* 1 / divisor where that is exact, else 0 */
+    struct cecl_division division;
     struct cecl_meeting meeting;
     uint32_t nalso;
     unsigned char *also[CECL_REDUCE_ALSO_MAX];              /* as dst */

@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(CECL_REDUCE_BULK_THREADS, 1)
         for (int t = 0; t < turn; t++)
             if (threadIdx.x + t * READERS < there)
                 result_store(args, (first + threadIdx.x + t * READERS) * 16,
-                             vector_end<type, op>(acc[t], args));
+                             vector_end<type, op>(acc[t], args.division));
     }
     if (!meets_last(args.meeting))
         return;

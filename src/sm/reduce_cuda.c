@@ -153,10 +153,7 @@ static void args_make(const struct cecl_reduction *r, struct cecl_reduce_args *a
     args->tail = r->count - args->head - args->vectors * per;
     args->nsrc = r->nsrc;
     args->meeting = r->meeting ? *r->meeting : (struct cecl_meeting){0};
-    args->divisor = r->op == ceclAvg && r->divisor > 1 ? r->divisor : 0;
-    args->inverse = 0;
-    if (args->divisor && (args->divisor & (args->divisor - 1)) == 0)
-        args->inverse = 1.0f / (float)args->divisor;
+    args->division = cecl_division_of(r->op, r->divisor);
     args->dst = (unsigned char *)r->dst + args->head * element;
     args->nalso = r->nalso;
     for (uint32_t a = 0; a < r->nalso; a++)

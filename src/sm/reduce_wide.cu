@@ -43,7 +43,8 @@ __global__ void __launch_bounds__(THREADS, 1)
             for (int s = 1; s < nsrc; s++)
                 vector_combine<type, op>(acc, v[t][s]);
             if (first + t * THREADS < args.vectors)
-                result_store(args, (first + t * THREADS) * 16, vector_end<type, op>(acc, args));
+                result_store(args, (first + t * THREADS) * 16,
+                             vector_end<type, op>(acc, args.division));
         }
     }
     end(args);
@@ -81,7 +82,8 @@ __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll
         for (int t = 0; t < turn; t++)
             if (first + t * THREADS < args.vectors)
-                result_store(args, (first + t * THREADS) * 16, vector_end<type, op>(acc[t], args));
+                result_store(args, (first + t * THREADS) * 16,
+                             vector_end<type, op>(acc[t], args.division));
     }
     end(args);
 }

@@ -190,11 +190,10 @@ DEVICE bool receive(const cecl_small_args &args, uint32_t first, const share &s,
     }
 }
 
-/* The rank that is k + 1 behind this one, cyclically: that of args.to[k]. */
+/* The rank of args.to[k]. */
 DEVICE uint32_t peer_after(const cecl_small_args &args, uint32_t k)
 {
-    const uint32_t next = args.rank + 1 + k;
-    return next < args.nranks ? next : next - args.nranks;
+    return rank_after(args.rank, 1 + k, args.nranks);
 }
 
 /* A share of each rank's block, where all are whole vectors: those of several are loaded at once. As
@@ -284,13 +283,10 @@ template <int type, int op> struct reduction {
 
     INLINE void end(const cecl_small_args &args, const share &s)
     {
-        cecl_reduce_args ends; /* of which only this is read */
         vector v[PER];
-        ends.divisor = args.divisor;
-        ends.inverse = args.inverse;
 #pragma unroll
         for (int k = 0; k < PER; k++)
-            v[k] = vector_end<type, op>(acc[k], ends);
+            v[k] = vector_end<type, op>(acc[k], args.division);
         share_store(args.recv, s, args.bytes, v);
     }
 };

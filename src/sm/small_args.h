@@ -2,6 +2,7 @@
 #ifndef CECL_SM_SMALL_ARGS_H
 #define CECL_SM_SMALL_ARGS_H
 
+#include "sm/reduce_args.h"
 #include "sm/small.h"
 
 #ifdef __cplusplus
@@ -40,8 +41,7 @@ struct cecl_small_args {
     uint32_t *late;
     uint64_t timeout_ns;
     struct cecl_meeting meeting;
-    uint32_t divisor; /* 0: not divided */
-    float inverse;    /* 1 / divisor where that is exact, else 0 */
+    struct cecl_division division;
 };
 
 /* To be launched with one argument, a struct cecl_small_args. */

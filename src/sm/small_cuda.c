@@ -6,7 +6,8 @@
 #include "sm/small_args.h"
 
 /* How the warps that a call takes, each of 1536 bytes of a block, are spread. The less an SM sends,
- * the sooner it has sent it; one block alone need not count with others at the end. Measured: docs/measurements.md. */
+ * the sooner it has sent it; one block alone need not count with others at the end. Measured:
+ * docs/measurements.md, "Small calls by one kernel". */
 #define MOST_BLOCKS 32
 #define WARPS_ALONE 4 /* so many are one block; */
 #define WARPS_EACH 2  /* more are blocks of so many, as far as there may be blocks */
@@ -108,10 +109,8 @@ static void args_make(const struct cecl_small *small, struct cecl_small_args *ar
     args_renew(small, args);
     if (small->meeting)
         args->meeting = *small->meeting;
-    if (reduces(small) && small->op == ceclAvg) {
-        args->divisor = n;
-        args->inverse = (n & (n - 1)) == 0 ? 1.0f / (float)n : 0;
-    }
+    if (reduces(small))
+        args->division = cecl_division_of(small->op, n);
 }
 
 static uint32_t least(uint32_t a, uint32_t b)
