@@ -61,11 +61,7 @@ void multi_check(ceclComm_t comm, const struct multi_case *c, uint64_t seed);
 size_t multi_type_bytes(ceclDataType_t type);
 void multi_setenv(const char *name, const char *value); /* NULL: unset */
 
-/* Entries of a folder: /proc/self/fd, /proc/self/task. */
-int multi_entries(const char *path);
-/* Fails where this process keeps more threads than `most`. A joined thread leaves the list a moment
- * later, so it may take a while; and `most`, counted before, may hold one that had not left yet. */
-void multi_no_more_threads(int most);
-double multi_seconds(void); /* monotonic */
+int multi_descriptors(void); /* that this process has open */
+double multi_seconds(void);  /* monotonic */
 
 #endif

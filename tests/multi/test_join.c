@@ -1,5 +1,6 @@
 /* Ways into a communicator and what goes wrong there: the caller's callbacks, also when they fail
  * at any call, and ids whose ranks do not fit. No way leaves a descriptor or a thread behind. */
+#include "../threads_alive.h"
 #include "multi.h"
 
 #define SHORT_WAIT "1000" /* ms, where a join ends by its deadline */
@@ -67,8 +68,8 @@ static int count_before(void **state)
 {
     (void)state;
     calls_of_a_join(); /* what is set up once is there now */
-    descriptors = multi_entries("/proc/self/fd");
-    threads = multi_entries("/proc/self/task");
+    descriptors = multi_descriptors();
+    threads = threads_alive();
     return 0;
 }
 
@@ -76,8 +77,8 @@ static int count_after(void **state)
 {
     (void)state;
     calls_of_a_join();
-    assert_int_equal(multi_entries("/proc/self/fd"), descriptors);
-    multi_no_more_threads(threads);
+    assert_int_equal(multi_descriptors(), descriptors);
+    assert_int_equal(threads_alive(), threads);
     return 0;
 }
 

@@ -1,6 +1,7 @@
 /* Ranks that give up or stay away while their processes live on: the others are told who, soon;
  * everything can be ended; nothing is left behind; the same processes make a new communicator.
  * Ranks that die are tests/unit/test_failure.c's. */
+#include "../threads_alive.h"
 #include "multi.h"
 
 #include <stdio.h>
@@ -154,8 +155,8 @@ static int count_before(void **state)
 {
     (void)state;
     works_as_new(); /* what is set up once is there now */
-    descriptors = multi_entries("/proc/self/fd");
-    threads = multi_entries("/proc/self/task");
+    descriptors = multi_descriptors();
+    threads = threads_alive();
     return 0;
 }
 
@@ -163,8 +164,8 @@ static int count_after(void **state)
 {
     (void)state;
     works_as_new();
-    assert_int_equal(multi_entries("/proc/self/fd"), descriptors);
-    multi_no_more_threads(threads);
+    assert_int_equal(multi_descriptors(), descriptors);
+    assert_int_equal(threads_alive(), threads);
     return 0;
 }
 

@@ -1,5 +1,6 @@
 /* The host device's memory: shared by descriptor, mapped into reservations, refused where the
  * machine cannot back it, and gone without a trace afterwards. */
+#include "../threads_alive.h"
 #include "host_fixture.h"
 
 #include <dirent.h>
@@ -275,10 +276,10 @@ static void a_range_that_begins_or_ends_in_no_memory_is_refused(void **state)
 }
 
 /* Entries of a folder of /proc/self. */
-static int entries(const char *path)
+static int open_descriptors(void)
 {
     int count = 0;
-    DIR *folder = opendir(path);
+    DIR *folder = opendir("/proc/self/fd");
     assert_non_null(folder);
     while (readdir(folder))
         count++;
@@ -321,15 +322,12 @@ static void a_thousand_lives_leave_nothing(void **state)
     enum { WARM = 10, LIVES = 1000, STACKS = 64 << 20 };
     for (int i = 0; i < WARM; i++)
         one_life();
-    const int descriptors = entries("/proc/self/fd"), threads = entries("/proc/self/task");
+    const int descriptors = open_descriptors(), threads = threads_alive();
     const size_t pages = address_space_pages();
     for (int i = 0; i < LIVES; i++)
         one_life();
-    assert_int_equal(entries("/proc/self/fd"), descriptors);
-    /* A joined thread leaves the list a moment later: one of the first may have been counted, too. */
-    for (int tries = 0; tries < 2000 && entries("/proc/self/task") > threads; tries++)
-        usleep(1000);
-    assert_true(entries("/proc/self/task") <= threads);
+    assert_int_equal(open_descriptors(), descriptors);
+    assert_int_equal(threads_alive(), threads);
     /* The C library keeps the stacks of some ended threads; a thousand would be 8 GiB. */
     assert_true(address_space_pages() < pages + STACKS / (size_t)sysconf(_SC_PAGESIZE));
 }
