@@ -60,8 +60,12 @@ reductions() {
     CECL_MAX_SMS=8 perf --op reduce_scatter --type bfloat16 -b 256M -e 256M -n 12 --rounds 9 -c 0 --baseline nccl --out-of-place
     perf --op all_reduce --type bfloat16 -b 128M -e 512M -f 2 -n 12 --rounds 9 -c 0 --baseline nccl,nccl-ce --in-place
     perf --op all_reduce --type bfloat16 -b 1G -e 1G -n 12 --rounds 9 -c 0 --baseline nccl,nccl-ce --in-place
+}
+allowed_sms() {
     CECL_SM_POLICY=allow perf --op all_gather -b 4K -e 256K -f 4 -n 50 --rounds 9 --baseline nccl,nccl-ce --in-place
     CECL_SM_POLICY=allow perf --op alltoall -b 16K -e 1M -f 4 -n 50 --rounds 9 --baseline nccl,nccl-ce
+    CECL_SM_POLICY=allow perf --op alltoall -b 4M -e 1G -f 4 --rounds 7 -n 10 --baseline nccl,nccl-ce
+    CECL_SM_POLICY=allow perf --op all_gather -b 1M -e 256M -f 4 --rounds 9 -n 20 --baseline nccl,nccl-ce --out-of-place
 }
 published() { overlap --preset published --json "$out/overlap_published.json"; }
 # 30 steps after 3 that are left out, of about a billion parameters, in each run.
@@ -80,8 +84,7 @@ if [ "$mode" = quick ]; then
 else
     all_gather
     alltoall
-    CECL_SM_POLICY=allow perf --op alltoall -b 64K -e 256M -f 4 --rounds 11 -n 20 --baseline nccl,nccl-ce
-    CECL_SM_POLICY=allow perf --op all_gather -b 4K -e 256M -f 4 --rounds 9 -n 20 --out-of-place
+    allowed_sms
     reductions
     perf -b 64K -e 64K --rounds 9 --group 64
     perf -b 64M -e 64M --rounds 9 --rows 2048
