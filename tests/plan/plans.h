@@ -1,4 +1,4 @@
-/* What the plan tests share: the plans of all ranks for a sequence of calls. */
+/* What the plan tests share: calls, chance, and the plans of all ranks for a sequence of calls. */
 #ifndef CECL_TEST_PLANS_H
 #define CECL_TEST_PLANS_H
 
@@ -24,6 +24,26 @@ static inline struct cecl_call call_of(ceclOp_t op, bool in_place, enum cecl_dir
                               .bytes = bytes,
                               .piece_worth = 1 << 16,
                               .staging_bytes = 1 << 20};
+}
+
+/* Of `n` ranks: `elements` of all blocks together, of a reduce-scatter of each. */
+static inline struct cecl_call reduction_of(ceclOp_t op, uint64_t n, uint64_t elements,
+                                            uint32_t element)
+{
+    const bool scatters = op == ceclOpReduceScatter;
+    struct cecl_call call =
+        call_of(op, false, CECL_PUSH, (scatters ? elements : (elements + n - 1) / n) * element);
+    call.element = element;
+    call.total = (scatters ? n : 1) * elements * element;
+    call.chunk = call.bytes;
+    return call;
+}
+
+/* 31 bits that a seed determines, which goes on. */
+static inline uint64_t next(uint64_t *x)
+{
+    *x = *x * 6364136223846793005u + 1442695040888963407u;
+    return *x >> 33;
 }
 
 /* plans[c * nranks + r]; the caller frees with free_plans. */

@@ -6,15 +6,10 @@
 
 #define RANKS_MAX 9
 
-/* Elements of one byte; `elements` of all blocks together, of a reduce-scatter of each. */
+/* Elements of one byte. */
 static struct cecl_call reduction(ceclOp_t op, int n, uint64_t elements)
 {
-    const uint64_t ranks = (uint64_t)n;
-    struct cecl_call call = call_of(op, false, CECL_PUSH, 0);
-    call.element = 1;
-    call.bytes = op == ceclOpReduceScatter ? elements : (elements + ranks - 1) / ranks;
-    call.total = op == ceclOpReduceScatter ? ranks * elements : elements;
-    call.chunk = call.bytes;
+    struct cecl_call call = reduction_of(op, (uint64_t)n, elements, 1);
     call.nranks = n;
     return call;
 }
@@ -359,12 +354,6 @@ static void several_reductions_in_a_step_are_left(void **state)
 }
 
 /* ---- groups */
-
-static uint64_t next(uint64_t *x)
-{
-    *x = *x * 6364136223846793005u + 1442695040888963407u;
-    return *x >> 33;
-}
 
 static struct cecl_call drawn(uint64_t *x, int n)
 {

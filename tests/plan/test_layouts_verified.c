@@ -3,12 +3,6 @@
 
 #define RANKS_MAX 16
 
-static uint64_t next(uint64_t *x)
-{
-    *x = *x * 6364136223846793005u + 1442695040888963407u;
-    return *x >> 33;
-}
-
 /* Blocks one after the other in a random order, with gaps; alike on all ranks. */
 static void draw(uint64_t *x, int n, struct cecl_call *call, uint64_t layout[2 * RANKS_MAX])
 {

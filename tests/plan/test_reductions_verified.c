@@ -5,28 +5,12 @@
 
 #define RANKS_MAX 12
 
-static uint64_t next(uint64_t *x)
-{
-    *x = *x * 6364136223846793005u + 1442695040888963407u;
-    return *x >> 33;
-}
-
-static struct cecl_call reduction(ceclOp_t op, uint64_t n, uint64_t elements, uint32_t element)
-{
-    struct cecl_call call = call_of(op, false, CECL_PUSH, 0);
-    call.element = element;
-    call.bytes = op == ceclOpReduceScatter ? elements * element : (elements + n - 1) / n * element;
-    call.total = op == ceclOpReduceScatter ? n * call.bytes : elements * element;
-    call.chunk = call.bytes;
-    return call;
-}
-
 static void draw(uint64_t *x, int n, struct cecl_call *call)
 {
     static const ceclOp_t ops[] = {ceclOpReduceScatter, ceclOpAllReduce, ceclOpReduce};
     const uint32_t element = 1u << next(x) % 3;
     const uint64_t extra = next(x) % 3; /* elements by which blocks are larger than need be */
-    *call = reduction(ops[next(x) % 3], (uint64_t)n, 1 + next(x) % 40, element);
+    *call = reduction_of(ops[next(x) % 3], (uint64_t)n, 1 + next(x) % 40, element);
     if (call->op != ceclOpReduceScatter)
         call->bytes += extra * element;
     call->in_place = next(x) % 2;
@@ -59,7 +43,7 @@ static void reductions_of_many_ranks_are_right(void **state)
         for (int op = ceclOpReduceScatter; op <= ceclOpReduce; op++) {
             struct cecl_call calls[2];
             for (int c = 0; c < 2; c++) {
-                calls[c] = reduction((ceclOp_t)op, (uint64_t)many[i], 40, 1);
+                calls[c] = reduction_of((ceclOp_t)op, (uint64_t)many[i], 40, 1);
                 calls[c].chunk = 1 + (uint64_t)c;
             }
             verify_calls(calls, 2, many[i]);
@@ -104,7 +88,7 @@ static void reductions_in_groups_are_right(void **state)
 
 static struct cecl_plan *all_reduce_in_chunks(struct cecl_call *call)
 {
-    *call = reduction(ceclOpAllReduce, 3, 60, 1);
+    *call = reduction_of(ceclOpAllReduce, 3, 60, 1);
     call->chunk = 2;
     return lower_all(call, 1, 3);
 }
@@ -114,7 +98,7 @@ static void the_last_chunk_is_halved(void **state)
 {
     (void)state;
     static const uint64_t expected[] = {1024, 1024, 1024, 512, 256, 128, 128};
-    struct cecl_call call = reduction(ceclOpReduceScatter, 3, 1024, 4);
+    struct cecl_call call = reduction_of(ceclOpReduceScatter, 3, 1024, 4);
     call.chunk = 1280;
     call.halved = 128;
     struct cecl_plan *plans = lower_all(&call, 1, 3);
@@ -135,7 +119,7 @@ static void no_chunk_is_for_a_small_rest(void **state)
 {
     (void)state;
     static const uint64_t expected[] = {1536, 1536, 1028};
-    struct cecl_call call = reduction(ceclOpReduceScatter, 3, 1025, 4);
+    struct cecl_call call = reduction_of(ceclOpReduceScatter, 3, 1025, 4);
     call.chunk = 2048;
     struct cecl_plan *plans = lower_all(&call, 1, 3);
     assert_int_equal(plans[1].nreductions, 3);
@@ -246,8 +230,8 @@ static void no_reduction_leaves_its_staging(void **state)
             for (uint64_t elements = 4096 / 4 / (uint64_t)n - 70;
                  elements <= 4096 / 4 / ((uint64_t)n - 1) + 2; elements++) {
                 const bool scatters = op == ceclOpReduceScatter;
-                struct cecl_call call = reduction((ceclOp_t)op, (uint64_t)n,
-                                                  scatters ? elements : (uint64_t)n * elements, 4);
+                struct cecl_call call = reduction_of(
+                    (ceclOp_t)op, (uint64_t)n, scatters ? elements : (uint64_t)n * elements, 4);
                 call.chunk = 1 << 20;
                 call.staging_bytes = 4096;
                 verify_calls(&call, 1, n);
@@ -257,7 +241,7 @@ static void no_reduction_leaves_its_staging(void **state)
 static void too_little_staging_is_named(void **state)
 {
     (void)state;
-    struct cecl_call call = reduction(ceclOpReduceScatter, 8, 100, 8);
+    struct cecl_call call = reduction_of(ceclOpReduceScatter, 8, 100, 8);
     struct cecl_plan plan;
     call.nranks = 8;
     call.staging_bytes = 2 * 7 * 8 - 1;
@@ -272,7 +256,7 @@ static void too_little_staging_is_named(void **state)
 static struct cecl_call tuned(ceclOp_t op, uint64_t bytes, uint64_t staging,
                               ceclDirection_t direction)
 {
-    struct cecl_call call = reduction(op, 4, bytes, 1);
+    struct cecl_call call = reduction_of(op, 4, bytes, 1);
     call.nranks = 4;
     call.staging_bytes = staging;
     call.peers_read = true;
@@ -308,7 +292,7 @@ static void one_rank_reduces_blocks_of_any_size(void **state)
     (void)state;
     static const ceclOp_t ops[] = {ceclOpReduceScatter, ceclOpAllReduce, ceclOpReduce};
     for (int i = 0; i < 3; i++) {
-        struct cecl_call call = reduction(ops[i], 1, UINT64_C(1) << 30, 4);
+        struct cecl_call call = reduction_of(ops[i], 1, UINT64_C(1) << 30, 4);
         struct cecl_plan plan;
         call.nranks = 1;
         call.peers_read = true;
@@ -325,7 +309,7 @@ static void sms_send_to_no_more_ranks_than_a_kernel_takes(void **state)
 {
     (void)state;
     for (int n = CECL_REDUCE_ALSO_MAX; n <= CECL_REDUCE_ALSO_MAX + 2; n++) {
-        struct cecl_call call = reduction(ceclOpAllReduce, (uint64_t)n, 1 << 20, 4);
+        struct cecl_call call = reduction_of(ceclOpAllReduce, (uint64_t)n, 1 << 20, 4);
         call.nranks = n;
         call.peers_read = true;
         cecl_tune(&call, (struct cecl_choice){0});

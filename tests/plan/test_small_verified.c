@@ -6,23 +6,6 @@
 #define CALLS 6
 #define RANKS_MAX 16
 
-static uint64_t next(uint64_t *x)
-{
-    *x = *x * 6364136223846793005u + 1442695040888963407u;
-    return *x >> 33;
-}
-
-static struct cecl_call reduction_of(ceclOp_t op, uint64_t n, bool in_place, uint64_t bytes)
-{
-    struct cecl_call call = call_of(op, in_place, CECL_PUSH, bytes);
-    call.element = 1;
-    call.total = op == ceclOpAllReduce ? bytes : n * bytes;
-    if (op == ceclOpAllReduce)
-        call.bytes = (bytes + n - 1) / n;
-    call.chunk = call.bytes;
-    return call;
-}
-
 /* A small call, or another one; `turn` is the number of small calls so far. */
 static struct cecl_call draw(uint64_t *x, uint64_t n, bool small, uint8_t turn)
 {
@@ -31,8 +14,9 @@ static struct cecl_call draw(uint64_t *x, uint64_t n, bool small, uint8_t turn)
     const ceclOp_t op = ops[next(x) % 4];
     const bool in_place = next(x) % 2;
     const uint64_t bytes = 1 + next(x) % (SLOT / 8);
-    struct cecl_call call = cecl_op_reduces(op) ? reduction_of(op, n, in_place, bytes)
-                                                : call_of(op, in_place, CECL_PUSH, bytes);
+    struct cecl_call call =
+        cecl_op_reduces(op) ? reduction_of(op, n, bytes, 1) : call_of(op, false, CECL_PUSH, bytes);
+    call.in_place = in_place;
     call.staging_bytes = 8192;
     call.slots_offset = 8192;
     call.slot_bytes = SLOT;
@@ -109,7 +93,7 @@ static void slots_without_turns_are_a_race(void **state)
 static bool goes_small(ceclOp_t op, int n, uint64_t bytes, ceclSmPolicy_t policy,
                        ceclDirection_t direction)
 {
-    struct cecl_call call = cecl_op_reduces(op) ? reduction_of(op, (uint64_t)n, false, bytes)
+    struct cecl_call call = cecl_op_reduces(op) ? reduction_of(op, (uint64_t)n, bytes, 1)
                                                 : call_of(op, false, CECL_PUSH, bytes);
     call.nranks = n;
     call.slot_bytes = 256 << 10;

@@ -4,12 +4,6 @@
 
 #define RANKS_MAX 16
 
-static uint64_t next(uint64_t *x)
-{
-    *x = *x * 6364136223846793005u + 1442695040888963407u;
-    return *x >> 33;
-}
-
 /* A pitch and a stride for `n` blocks of `rows` rows of `width`. */
 static void draw_buffer(uint64_t *x, uint64_t n, uint64_t width, uint64_t rows, uint64_t *pitch,
                         uint64_t *stride)

@@ -10,12 +10,6 @@
 
 static const int rank_counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 32};
 
-static uint64_t next(uint64_t *x)
-{
-    *x = *x * 6364136223846793005u + 1442695040888963407u;
-    return *x >> 33;
-}
-
 /* A call and what each rank has of it. */
 struct drawn {
     struct cecl_call call;
