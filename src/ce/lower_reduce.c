@@ -273,10 +273,10 @@ static void in_chunks(const struct cecl_call *call, struct cecl_plan *plan,
             send_reduced(call, plan, chunk_begin(chunks, k));
         side_turn(call, plan, chunks, k, arrived);
         arrived = next;
-        if (each || last)
-            cecl_plan_after_other(plan);
-        if (each || (last && call->op == ceclOpAllReduce))
-            send_chunk(call, plan, chunks, k);
+        if (!each && !last)
+            continue;
+        cecl_plan_after_other(plan);
+        send_chunk(call, plan, chunks, k); /* of a reduce-scatter nobody wants it */
         if (each)
             side_follows(plan); /* a result is replaced when it was sent */
     }

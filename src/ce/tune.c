@@ -1,6 +1,6 @@
 /* The tuning table: choices that measurements decide, in one place. Rows are tried in order; the
  * first that fits wins. */
-#include "ce/lower.h"
+#include "ce/lowering.h"
 #include "plan/layout.h"
 #include "sm/reduce.h"
 
@@ -92,7 +92,6 @@ static const struct {
     uint64_t one_shot;
     uint64_t sms_send;       /* one of no more bytes: who reduces a block writes it to all */
     uint64_t least, largest; /* chunks are of bytes in this range; */
-    uint64_t halved;         /* a last one with nothing behind it is halved into parts of so many */
     uint64_t urgent;         /* kernels of so long blocks come first */
     uint32_t reading_sms, sending_sms, staged_sms;
 } reductions = {
@@ -100,7 +99,6 @@ static const struct {
     .sms_send = 32 << 20,
     .least = 1 << 20,
     .largest = 64 << 20,
-    .halved = 8 << 20,
     .urgent = 2 << 20,
     .reading_sms = 8,
     .sending_sms = 16,
@@ -110,9 +108,10 @@ static const struct {
 /* Of an all-reduce the pushes of results hide the last reduction, so it goes in fewer chunks. */
 static const struct chunking {
     uint64_t chunks; /* in so many, at least; */
+    uint64_t halved; /* the last one is halved into parts of so many bytes; 0: it is not */
     uint64_t staged; /* blocks of so many bytes go by staging, */
     uint64_t worth;  /* if chunks have so many */
-} all_reduces = {2, 32 << 20, 16 << 20}, others = {8, 192 << 20, 24 << 20};
+} all_reduces = {2, 0, 32 << 20, 16 << 20}, others = {8, 8 << 20, 192 << 20, 24 << 20};
 
 /* Whether it is sent to staging though it could be read. */
 static bool goes_staged(const struct cecl_call *call, const struct chunking *by)
@@ -122,16 +121,16 @@ static bool goes_staged(const struct cecl_call *call, const struct chunking *by)
            call->staging_bytes / CECL_CHUNKS_UNDER_WAY / peers >= by->worth;
 }
 
-#define CHUNK_ALIGN 256u /* rounded up, or there would be one more */
-
 static void tune_reduction(struct cecl_call *call, struct cecl_choice choice)
 {
     const struct chunking *const by = call->op == ceclOpAllReduce ? &all_reduces : &others;
-    const uint64_t chunk = (call->bytes / by->chunks + CHUNK_ALIGN - 1) / CHUNK_ALIGN * CHUNK_ALIGN;
+    /* Rounded up, or there would be one more. */
+    const uint64_t chunk =
+        (call->bytes / by->chunks + CECL_PIECE_ALIGN - 1) / CECL_PIECE_ALIGN * CECL_PIECE_ALIGN;
     call->chunk = chunk < reductions.least     ? reductions.least
                   : chunk > reductions.largest ? reductions.largest
                                                : chunk;
-    call->halved = call->op == ceclOpAllReduce ? 0 : reductions.halved;
+    call->halved = by->halved;
     call->one_shot = reductions.one_shot;
     if (call->op == ceclOpReduce || choice.direction == CECL_DIRECTION_PUSH ||
         (choice.direction == CECL_DIRECTION_AUTO && goes_staged(call, by)))
