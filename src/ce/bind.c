@@ -250,6 +250,13 @@ static void bind_signal(const struct cecl_engine *engine, const struct cecl_step
         add_copy(bound, piece_like(bound, &like), flag, NULL, sizeof(*flag));
 }
 
+/* Whether the side lane is there already: on its stream ran the main lane's last piece. */
+static bool follows_by_itself(const struct cecl_bound *bound, int lane)
+{
+    const struct cecl_piece *last = bound->npieces > 0 ? &bound->pieces[bound->npieces - 1] : NULL;
+    return lane == CECL_LANE_SIDE && last && last->urgent;
+}
+
 static ceclResult_t bind_step(const struct cecl_engine *engine, const struct cecl_plan *plan,
                               const struct cecl_step *step, struct cecl_bound *bound)
 {
@@ -261,7 +268,10 @@ static ceclResult_t bind_step(const struct cecl_engine *engine, const struct cec
         break;
     case CECL_STEP_COPY: return bind_copies(engine, plan, step, bound);
     case CECL_STEP_REDUCE: return bind_reductions(engine, plan, step, bound);
-    case CECL_STEP_AFTER: new_piece(bound, CECL_PIECE_AFTER, step->lane); break;
+    case CECL_STEP_AFTER:
+        if (!follows_by_itself(bound, step->lane))
+            new_piece(bound, CECL_PIECE_AFTER, step->lane);
+        break;
     }
     return ceclSuccess;
 }

@@ -52,7 +52,8 @@ static bool sends_result(const struct cecl_plan *plan, uint32_t at, uint8_t lane
         plan->steps[at].lane != lane || plan->steps[at].count > CECL_REDUCE_ALSO_MAX)
         return false;
     const struct cecl_reduce *reduce = &plan->reductions[plan->steps[at - 1].first];
-    if (!cecl_plan_part(plan, cecl_reduce_part(plan, reduce))->sms_send)
+    const struct cecl_call *call = cecl_plan_part(plan, cecl_reduce_part(plan, reduce));
+    if (!call->sms_send && call->sms_end == 0)
         return false;
     for (uint32_t i = 0; i < plan->steps[at].count; i++) {
         const struct cecl_copy *copy = &plan->copies[plan->steps[at].first + i];

@@ -18,6 +18,9 @@ static void explain_reduction(struct cecl_plan *plan)
         snprintf(plan->path, sizeof(plan->path), "local copy by a kernel");
     else if (call->peers_read && call->sms_send)
         snprintf(plan->path, sizeof(plan->path), "SMs read at the peers and write to all");
+    else if (call->peers_read && call->sms_end > 0)
+        snprintf(plan->path, sizeof(plan->path),
+                 "SMs read at the peers, pushed to all, the end written");
     else if (call->peers_read && call->op != ceclOpReduce)
         snprintf(plan->path, sizeof(plan->path), "SMs read at the peers%s", then);
     else if (plan->copies && plan->ncopies > 0 && plan->nreductions == 1 && plan->phases == 2 &&

@@ -31,7 +31,12 @@
  *
  *     main | barrier | reduce my block out of all sendbuffs | -> recvbuffs | barrier |
  *
- * Pushing the results of one chunk while the next is read gained nothing: both fill the same link.
+ * Pushing the results of one chunk while the next is read gained nothing: both fill the same link. But
+ * from SMs to copy engines it takes a while, in which the link would be idle. So the end of a large
+ * block is left for then, no more of it than SMs can read and send in that time:
+ *
+ *     main | barrier | reduce all but the end | -> recvbuffs             | after side | barrier |
+ *     side |                                  | reduce the end | -> recvbuffs |
  *
  * In place the recvbuff is the input: what is pushed over a block p at a peer was its part of p's
  * block, which has arrived at p before p could reduce it. */
@@ -315,17 +320,44 @@ static void everyone_reduces(const struct cecl_call *call, struct cecl_plan *pla
     cecl_plan_reduce(plan, output_at(call, me, 0, 0), sources, (uint32_t)call->nranks, call->total);
 }
 
-static void read_at_peers(const struct cecl_call *call, struct cecl_plan *plan)
+/* Bytes [first, first + most) of this rank's block, as far as it has them, out of all inputs. */
+static void reduce_at_peers(const struct cecl_call *call, struct cecl_plan *plan, uint64_t first,
+                            uint64_t most)
 {
     const int me = call->rank;
-    const uint64_t bytes = bytes_of(call, me, 0, UINT64_MAX);
+    const uint64_t bytes = bytes_of(call, me, first, most);
     struct cecl_place sources[CECL_MAX_RANKS];
-    cecl_plan_barrier(plan);
     for (int r = 0; r < call->nranks; r++)
-        sources[r] = input_at(call, r, me, 0);
+        sources[r] = input_at(call, r, me, first);
     if (bytes > 0)
-        cecl_plan_reduce(plan, output_at(call, me, me, 0), sources, (uint32_t)call->nranks, bytes);
-    send_result(call, plan, output_at(call, me, me, 0), 0, UINT64_MAX);
+        cecl_plan_reduce(plan, output_at(call, me, me, first), sources, (uint32_t)call->nranks,
+                         bytes);
+}
+
+static void send_what_was_read(const struct cecl_call *call, struct cecl_plan *plan, uint64_t first,
+                               uint64_t most)
+{
+    send_result(call, plan, output_at(call, call->rank, call->rank, first), first, most);
+}
+
+static void read_at_peers(const struct cecl_call *call, struct cecl_plan *plan)
+{
+    cecl_plan_barrier(plan);
+    reduce_at_peers(call, plan, 0, UINT64_MAX);
+    send_what_was_read(call, plan, 0, UINT64_MAX);
+    cecl_plan_barrier(plan);
+}
+
+static void read_in_two(const struct cecl_call *call, struct cecl_plan *plan, uint64_t end)
+{
+    cecl_plan_barrier(plan);
+    reduce_at_peers(call, plan, 0, end);
+    cecl_begin_side(plan);
+    reduce_at_peers(call, plan, end, UINT64_MAX);
+    send_what_was_read(call, plan, end, UINT64_MAX);
+    cecl_end_side(plan);
+    send_what_was_read(call, plan, 0, end);
+    cecl_plan_after_other(plan);
     cecl_plan_barrier(plan);
 }
 
@@ -339,7 +371,12 @@ ceclResult_t cecl_lower_reduction(const struct cecl_call *call, struct cecl_plan
         return ceclSuccess;
     }
     if (call->peers_read) {
-        read_at_peers(call, plan);
+        const uint64_t end =
+            call->sms_end < call->bytes ? aligned(call, call->bytes - call->sms_end) : 0;
+        if (call->sms_end > 0 && end > 0)
+            read_in_two(call, plan, end);
+        else
+            read_at_peers(call, plan);
         return ceclSuccess;
     }
     if (call->op == ceclOpAllReduce && call->total <= call->one_shot &&

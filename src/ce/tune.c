@@ -90,13 +90,15 @@ static const struct row *row_of(const struct cecl_call *call)
 static const struct {
     /* An all-reduce of no more bytes, whose inputs cannot be read: everyone reduces all. */
     uint64_t one_shot;
-    uint64_t sms_send;       /* one of no more bytes: who reduces a block writes it to all */
+    uint64_t sms_send; /* one of no more bytes: who reduces a block writes it to all; */
+    uint64_t sms_end;  /* of larger ones the block's last bytes, so many to all peers together */
     uint64_t least, largest; /* chunks are of bytes in this range; */
     uint64_t urgent;         /* kernels of so long blocks come first */
     uint32_t reading_sms, sending_sms, staged_sms;
 } reductions = {
     .one_shot = 256 << 10,
     .sms_send = 32 << 20,
+    .sms_end = 3 << 19,
     .least = 1 << 20,
     .largest = 64 << 20,
     .urgent = 2 << 20,
@@ -135,8 +137,11 @@ static void tune_reduction(struct cecl_call *call, struct cecl_choice choice)
     if (call->op == ceclOpReduce || choice.direction == CECL_DIRECTION_PUSH ||
         (choice.direction == CECL_DIRECTION_AUTO && goes_staged(call, by)))
         call->peers_read = false;
-    call->sms_send = call->peers_read && call->op == ceclOpAllReduce &&
-                     call->total <= reductions.sms_send && call->nranks - 1 <= CECL_REDUCE_ALSO_MAX;
+    const bool writes = call->peers_read && call->op == ceclOpAllReduce && call->nranks > 1 &&
+                        call->nranks - 1 <= CECL_REDUCE_ALSO_MAX;
+    call->sms_send = writes && call->total <= reductions.sms_send;
+    call->sms_end =
+        writes && !call->sms_send ? reductions.sms_end / ((uint64_t)call->nranks - 1) : 0;
     call->urgent = call->bytes >= reductions.urgent;
     call->max_sms = choice.max_sms     ? choice.max_sms
                     : call->sms_send   ? reductions.sending_sms

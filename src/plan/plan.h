@@ -139,7 +139,8 @@ struct cecl_call {
     int root;          /* of a reduce */
     bool peers_read;   /* SMs read inputs at the peers; before cecl_tune: whether they could */
     bool urgent;       /* kernels come before others that wait for an SM */
-    bool sms_send;     /* and write what they reduced at the peers: an all-reduce */
+    bool sms_send;     /* and write what they reduced at the peers: an all-reduce; */
+    uint64_t sms_end;  /* or the last so many bytes of a block alone, 0: none */
     uint64_t chunk;    /* bytes of a block at a time, where it goes in chunks: cecl_tune */
     uint64_t halved;   /* the last of them is halved into parts of no less; 0: it is not */
     uint64_t one_shot; /* an all-reduce of no more bytes: everyone reduces all */

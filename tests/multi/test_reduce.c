@@ -232,6 +232,51 @@ static void every_way_gives_the_same_bits(void **state)
     }
 }
 
+/* Element i of a rank's input in one round. */
+static uint32_t large_element(int rank, uint32_t round, size_t i)
+{
+    return (uint32_t)i * 2654435761u + (uint32_t)rank * 40503u + round;
+}
+
+/* Of more than 32 MiB, blocks of no even size: what is read at the peers goes home by two ways. Twice,
+ * one behind the other, so that nobody is still at the first. */
+static void a_large_all_reduce_is_right(void **state)
+{
+    (void)state;
+    const size_t count = (32 << 20) / 4 + 4321;
+    uint32_t *send, *recv, *plain = malloc(count * 4);
+    assert_non_null(plain);
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&send, count * 4));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv, count * 4));
+    for (uint32_t round = 0; round < 2; round++) {
+        uint32_t *const input = round ? recv : send;
+        for (size_t i = 0; i < count; i++)
+            plain[i] = large_element(multi_rank, round, i);
+        multi_put(comm, input, plain, count * 4);
+        memset(plain, POISON, count * 4);
+        if (!round)
+            multi_put(comm, recv, plain, count * 4);
+        MPI_Barrier(MPI_COMM_WORLD); /* no peer may write before this rank has poisoned */
+        multi_ok(comm, ceclAllReduce(input, recv, count, ceclUint32, ceclSum, comm, NULL));
+        if (round) /* and the maximum of what all have now is just that */
+            multi_ok(comm, ceclAllReduce(recv, recv, count, ceclUint32, ceclMax, comm, NULL));
+        multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+        multi_get(comm, plain, recv, count * 4);
+        for (size_t i = 0; i < count; i++) {
+            uint32_t want = 0;
+            for (int r = 0; r < multi_nranks; r++)
+                want += large_element(r, round, i);
+            if (plain[i] != want)
+                fail_msg("rank %d, round %u: element %zu of %zu is %#x, not %#x", multi_rank, round,
+                         i, count, plain[i], want);
+        }
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    multi_ok(comm, ceclMemFree(comm, recv));
+    multi_ok(comm, ceclMemFree(comm, send));
+    free(plain);
+}
+
 /* What nobody registered may be reduced from, and scattered to. */
 static void memory_of_no_pool_will_do(void **state)
 {
@@ -404,6 +449,7 @@ int main(int argc, char **argv)
         REDUCE(every_type_and_operation_is_right),
         REDUCE(reductions_in_chunks_are_right),
         REDUCE(every_way_gives_the_same_bits),
+        REDUCE(a_large_all_reduce_is_right),
         REDUCE(memory_of_no_pool_will_do),
         REDUCE(reductions_in_groups_are_right),
         REDUCE(calls_that_follow_each_other_keep_their_order),

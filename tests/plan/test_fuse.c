@@ -157,6 +157,29 @@ static void a_kernel_writes_its_result_at_peers_where_it_may(void **state)
     }
 }
 
+/* The first kernel meets the peers and leaves its result to copy engines, the second writes it. */
+static void a_kernel_writes_the_end_of_a_block(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= RANKS_MAX; n++) {
+        struct cecl_call call = reduction(ceclOpAllReduce, n, 100u * (unsigned)n);
+        call.peers_read = true;
+        call.sms_end = 30;
+        struct cecl_plan *plans = lower_all(&call, 1, n);
+        for (int r = 0; r < n; r++) {
+            const struct taken taken = walk(&plans[r]);
+            assert_int_equal(taken.kernels, 2);
+            assert_int_equal(taken.signals, n - 1); /* the first one's */
+            assert_int_equal(taken.waits, n - 1);
+            assert_int_equal(taken.copies, 1);
+            assert_true(taken.last.sends);
+            assert_int_equal(taken.last.does, 0);
+            assert_int_equal(count_steps(&plans[r], CECL_STEP_COPY), 2);
+        }
+        free_plans(plans, n);
+    }
+}
+
 static void a_kernel_that_reduces_staging_at_once_meets_peers_before(void **state)
 {
     (void)state;
@@ -368,6 +391,7 @@ static struct cecl_call drawn(uint64_t *x, int n)
         call.in_place = next(x) % 2;
         call.peers_read = call.op != ceclOpReduce && next(x) % 2;
         call.sms_send = call.op == ceclOpAllReduce && next(x) % 2;
+        call.sms_end = call.op == ceclOpAllReduce && !call.sms_send ? next(x) % 8 : 0;
         call.one_shot = next(x) % 3 ? 0 : 64;
         call.chunk = 1 + next(x) % 6;
         call.halved = next(x) % 2;
@@ -407,6 +431,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_kernel_that_reads_at_peers_meets_them_before_and_behind),
         cmocka_unit_test(a_kernel_writes_its_result_at_peers_where_it_may),
+        cmocka_unit_test(a_kernel_writes_the_end_of_a_block),
         cmocka_unit_test(a_kernel_that_reduces_staging_at_once_meets_peers_before),
         cmocka_unit_test(kernels_of_chunks_signal_that_their_slot_is_free),
         cmocka_unit_test(a_rank_that_has_nothing_to_reduce_has_nothing_taken_over),

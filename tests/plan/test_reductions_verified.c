@@ -15,6 +15,7 @@ static void draw(uint64_t *x, int n, struct cecl_call *call)
         call->bytes += extra * element;
     call->in_place = next(x) % 2;
     call->peers_read = call->op != ceclOpReduce && next(x) % 2;
+    call->sms_end = call->op == ceclOpAllReduce && next(x) % 2 ? (next(x) % 12) * element : 0;
     call->one_shot = next(x) % 3 == 0 ? 64 : 0;
     call->chunk = (1 + next(x) % 6) * element;
     call->halved = next(x) % 2 ? 0 : (1 + next(x) % 3) * element;
@@ -282,8 +283,49 @@ static void tuning_takes_the_way_that_was_measured(void **state)
                      large / 8);
     assert_int_equal(tuned(ceclOpAllReduce, large, ample, CECL_DIRECTION_AUTO).halved, 0);
     assert_int_not_equal(tuned(ceclOpReduceScatter, large, ample, CECL_DIRECTION_AUTO).halved, 0);
+    assert_int_not_equal(tuned(ceclOpAllReduce, large / 4, ample, CECL_DIRECTION_AUTO).sms_end, 0);
+    assert_int_equal(tuned(ceclOpAllReduce, 1 << 20, ample, CECL_DIRECTION_AUTO).sms_end, 0);
+    assert_int_equal(tuned(ceclOpAllReduce, large, ample, CECL_DIRECTION_AUTO).sms_end, 0);
+    assert_int_equal(tuned(ceclOpReduceScatter, 64 << 20, ample, CECL_DIRECTION_AUTO).sms_end, 0);
     assert_true(tuned(ceclOpAllReduce, 1 << 20, ample, CECL_DIRECTION_AUTO).sms_send);
     assert_false(tuned(ceclOpAllReduce, 1 << 20, ample, CECL_DIRECTION_PUSH).sms_send);
+}
+
+/* Of so many bytes copy engines send all but the end, where there are no more ranks than a kernel
+ * writes to. */
+static void a_large_all_reduces_end_is_written_where_it_may_be(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= CECL_REDUCE_ALSO_MAX + 2; n++) {
+        struct cecl_call call = reduction_of(ceclOpAllReduce, (uint64_t)n, 48 << 20, 4);
+        const bool may = n <= CECL_REDUCE_ALSO_MAX + 1;
+        call.nranks = n;
+        call.peers_read = true;
+        cecl_tune(&call, (struct cecl_choice){0});
+        assert_true(call.peers_read && call.urgent && !call.sms_send);
+        assert_int_equal(call.sms_end, may ? (3 << 19) / (n - 1) : 0);
+    }
+}
+
+/* The end of each block, as far as a rank has any of it; of its beginning copy engines send all. */
+static void the_end_of_a_block_is_apart(void **state)
+{
+    (void)state;
+    struct cecl_call call = reduction_of(ceclOpAllReduce, 4, 3600, 1); /* blocks of 900 */
+    call.bytes = 1000;                                                 /* the last one has 600 */
+    call.peers_read = true;
+    call.sms_end = 300; /* all but that, down to a multiple of 256 */
+    struct cecl_plan *plans = lower_all(&call, 1, 4);
+    for (int r = 0; r < 4; r++) {
+        const struct cecl_plan *plan = &plans[r];
+        const uint64_t block = r < 3 ? 1000 : 600;
+        assert_int_equal(plan->nreductions, 2);
+        assert_int_equal(plan->reductions[0].bytes, 512);
+        assert_int_equal(plan->reductions[1].bytes, block - 512);
+        assert_int_equal(plan->ncopies, 2 * 3);
+        assert_int_equal(cecl_plan_bytes(plan), 3 * block);
+    }
+    free_plans(plans, 4);
 }
 
 /* One rank has no peers to share staging among. */
@@ -332,6 +374,8 @@ int main(void)
         cmocka_unit_test(broken_reductions_are_refused),
         cmocka_unit_test(no_reduction_leaves_its_staging),
         cmocka_unit_test(too_little_staging_is_named),
+        cmocka_unit_test(a_large_all_reduces_end_is_written_where_it_may_be),
+        cmocka_unit_test(the_end_of_a_block_is_apart),
         cmocka_unit_test(one_rank_reduces_blocks_of_any_size),
         cmocka_unit_test(sms_send_to_no_more_ranks_than_a_kernel_takes),
     };
