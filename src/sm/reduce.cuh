@@ -108,12 +108,19 @@ DEVICE void result_store(const cecl_reduce_args &args, uint64_t at, const vector
         vector_store(args.also[k] + at, v);
 }
 
-/* As meet_last. What each block wrote at peers is there before the last one tells them. */
-DEVICE void reduce_meet_last(const cecl_reduce_args &args)
+DEVICE bool reduce_has_end(const cecl_reduce_args &args)
+{
+    return args.nalso > 0 || meets_last(args.meeting);
+}
+
+/* As meet_last, if reduce_has_end. What each block wrote at peers is there before the last one tells
+ * them, and before the kernel ends: a copy behind it may tell them, too. */
+DEVICE void reduce_end(const cecl_reduce_args &args)
 {
     if (args.nalso > 0)
         __threadfence_system();
-    meet_last(args.meeting);
+    if (meets_last(args.meeting))
+        meet_last(args.meeting);
 }
 
 /* ---- elements of head and tail: neighbouring threads take neighbouring elements, `strides` of them

@@ -165,11 +165,11 @@ __global__ void __launch_bounds__(CECL_REDUCE_BULK_THREADS, 1)
                 result_store(args, (first + threadIdx.x + t * READERS) * 16,
                              vector_end<type, op>(acc[t], args.division));
     }
-    if (!meets_last(args.meeting))
+    if (!reduce_has_end(args))
         return;
     readers_meet();
     if (threadIdx.x < 32)
-        reduce_meet_last(args);
+        reduce_end(args);
 #endif
 }
 

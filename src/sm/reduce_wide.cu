@@ -9,11 +9,11 @@
 
 DEVICE void end(const cecl_reduce_args &args)
 {
-    if (!meets_last(args.meeting))
+    if (!reduce_has_end(args))
         return;
     __syncthreads();
     if (threadIdx.x < 32)
-        reduce_meet_last(args);
+        reduce_end(args);
 }
 
 /* Just `nsrc` sources, vectors at a time so that 12 to 16 loads are issued together. Head and tail

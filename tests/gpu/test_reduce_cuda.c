@@ -562,29 +562,50 @@ static void meetings_follow_each_other(void **state)
     assert_int_equal(blocks_left(), 0);
 }
 
+/* ---- with a second GPU: memory there, which both reach, and a stream of it */
+
+static unsigned char *there, *out;
+static cudaStream_t stream_there;
+
+static void reach(int from, int to)
+{
+    int reaches = 0;
+    must_cuda(cudaSetDevice(from));
+    must_cuda(cudaDeviceCanAccessPeer(&reaches, from, to));
+    if (!reaches)
+        skip();
+    const cudaError_t enabled = cudaDeviceEnablePeerAccess(to, 0);
+    assert_true(enabled == cudaSuccess || enabled == cudaErrorPeerAccessAlreadyEnabled);
+    cudaGetLastError();
+}
+
+static void open_there(void)
+{
+    need_two();
+    reach(0, 1);
+    reach(1, 0);
+    must(cecl_reduce_cuda_prepare());
+    must_cuda(cudaMalloc((void **)&there, ROOM));
+    must_cuda(cudaMalloc((void **)&out, ROOM));
+    must_cuda(cudaStreamCreateWithFlags(&stream_there, cudaStreamNonBlocking));
+}
+
+static void close_there(void)
+{
+    must_cuda(cudaFree(there));
+    must_cuda(cudaFree(out));
+    must_cuda(cudaStreamDestroy(stream_there));
+    must_cuda(cudaSetDevice(0));
+}
+
 /* GPU 1 waits in a kernel for GPU 0's word, which comes behind what GPU 0 wrote there. The words are
  * of two ranks. */
 static void a_peer_that_was_told_has_all_of_the_result(void **state)
 {
     static unsigned char expected[ROOM];
     const uint64_t count = 50021;
-    unsigned char *there = NULL, *out = NULL;
-    cudaStream_t stream_there = NULL;
-    int reaches = 0;
     (void)state;
-    need_two();
-    must_cuda(cudaSetDevice(0));
-    must_cuda(cudaDeviceCanAccessPeer(&reaches, 0, 1));
-    if (!reaches)
-        skip();
-    const cudaError_t enabled = cudaDeviceEnablePeerAccess(1, 0);
-    assert_true(enabled == cudaSuccess || enabled == cudaErrorPeerAccessAlreadyEnabled);
-    cudaGetLastError();
-    must_cuda(cudaSetDevice(1));
-    must(cecl_reduce_cuda_prepare());
-    must_cuda(cudaMalloc((void **)&there, ROOM));
-    must_cuda(cudaMalloc((void **)&out, ROOM));
-    must_cuda(cudaStreamCreateWithFlags(&stream_there, cudaStreamNonBlocking));
+    open_there();
     words_start(0);
     for (uint32_t round = 1; round <= 20 * WAYS; round++) {
         const struct way *way = &ways[round % WAYS];
@@ -635,10 +656,143 @@ static void a_peer_that_was_told_has_all_of_the_result(void **state)
         if (memcmp(result, expected, count * sizeof(float)) != 0)
             fail_msg("%s, round %u: told before all was there", way->name, round);
     }
-    must_cuda(cudaFree(there));
-    must_cuda(cudaFree(out));
-    must_cuda(cudaStreamDestroy(stream_there));
+    close_there();
+}
+
+/* Likewise where the kernel tells nothing, and a copy behind it brings the word: on another stream of
+ * GPU 0, after an event. The word lies on GPU 1. */
+static void a_peer_that_a_copy_told_has_all_of_the_result(void **state)
+{
+    static unsigned char expected[ROOM];
+    const uint64_t count = 100021;
+    uint32_t *word = NULL, *value = NULL, *never = NULL;
+    cudaEvent_t written;
+    (void)state;
+    open_there();
+    must_cuda(cudaMalloc((void **)&word, 2 * sizeof(*word))); /* on GPU 1: [2 ranks] */
+    must_cuda(cudaMemset(word, 0, 2 * sizeof(*word)));
+    must_cuda(cudaMalloc((void **)&never, sizeof(*never)));
+    must_cuda(cudaMemset(never, 0, sizeof(*never)));
     must_cuda(cudaSetDevice(0));
+    must_cuda(cudaMalloc((void **)&value, sizeof(*value)));
+    must_cuda(cudaEventCreateWithFlags(&written, cudaEventDisableTiming));
+    must_cuda(cudaDeviceSynchronize());
+    for (uint32_t round = 1; round <= 40 * WAYS; round++) {
+        const struct way *way = &ways[round % WAYS];
+        const void *src[SOURCES], *got = there + offset_of(way->lie, SOURCES, ceclFloat32);
+        void *also = (void *)(uintptr_t)got;
+        must_cuda(cudaSetDevice(0));
+        fill(ceclFloat32, round);
+        must_cuda(cudaMemcpy(value, &round, sizeof(round), cudaMemcpyDefault));
+        must_cuda(cudaDeviceSynchronize());
+        struct cecl_reduction r = reduction_by(way, count, src, expected);
+        const struct cecl_meeting waits = {.does = CECL_MEET_WAIT_FIRST,
+                                           .first = round,
+                                           .rank = 1,
+                                           .nranks = 2,
+                                           .row = word,
+                                           .word = word + 1,
+                                           .ended = never};
+        const struct cecl_reduction takes = {.dst = out + ((uintptr_t)got & 15),
+                                             .src = &got,
+                                             .nsrc = 1,
+                                             .max_sms = 32,
+                                             .count = count,
+                                             .type = ceclFloat32,
+                                             .kernel = way->kernel,
+                                             .meeting = &waits};
+        r.also = &also;
+        r.nalso = 1;
+        r.max_sms = 32;
+        must_cuda(cudaSetDevice(1));
+        must(cecl_reduce_cuda(stream_there, &takes));
+        (void)!cudaSetDevice(0);
+        const ceclResult_t sent = cecl_reduce_cuda(meeting, &r);
+        (void)!cudaEventRecord(written, meeting);
+        (void)!cudaStreamWaitEvent(beside, written, 0);
+        (void)!cudaMemcpyAsync(word, value, sizeof(*word), cudaMemcpyDefault, beside);
+        const bool ends =
+            stream_ends_within(beside, SOON_MS) && stream_ends_within(stream_there, SOON_MS);
+        if (!ends) /* it waits for nothing, however it went */
+            (void)!cudaMemcpy(word, &round, sizeof(round), cudaMemcpyDefault);
+        must_cuda(cudaStreamSynchronize(stream_there));
+        must(sent);
+        assert_true(ends);
+        must_cuda(cudaMemcpy(result, takes.dst, count * sizeof(float), cudaMemcpyDefault));
+        if (memcmp(result, expected, count * sizeof(float)) != 0)
+            fail_msg("%s, round %u: told before all was there", way->name, round);
+    }
+    must_cuda(cudaEventDestroy(written));
+    must_cuda(cudaFree(word));
+    must_cuda(cudaFree(never));
+    must_cuda(cudaFree(value));
+    close_there();
+}
+
+/* Bytes of `to`, on either GPU, that a kernel of GPU 0 and a copy engine of GPU `copier` write at the
+ * same time: neighbours, on no boundary of anything. None is lost, and none beside them is touched. */
+static void side_by_side(uint64_t *x, unsigned char *to, int copier, cudaStream_t copies,
+                         const unsigned char *from, uint32_t round)
+{
+    const size_t word = sizeof(uint32_t), first = MARGIN + random_bits(x) % 32 * word,
+                 written = (1 + random_bits(x) % 700) * word,
+                 copied = (1 + random_bits(x) % 5000) * word;
+    const bool copy_first = random_bits(x) % 2;
+    const size_t kernel_at = copy_first ? first + copied : first,
+                 copy_at = copy_first ? first : first + written;
+    const void *src = device[0] + kernel_at;
+    const struct cecl_meeting waits = meeting_of(CECL_MEET_WAIT_FIRST, 0);
+    const struct cecl_reduction r = {.dst = to + kernel_at,
+                                     .src = &src,
+                                     .nsrc = 1,
+                                     .max_sms = 1 + (uint32_t)(random_bits(x) % 8),
+                                     .count = written / word,
+                                     .type = ceclUint32,
+                                     .meeting = &waits};
+    struct cecl_memop gate = {&words->done, 1, CECL_MEMOP_WAIT};
+    words_start(0);
+    must_cuda(cudaMemcpy(to, here[SOURCES], ROOM, cudaMemcpyDefault));
+    must_cuda(cudaSetDevice(copier));
+    must(OPS(gpu[copier])->memops(gpu[copier], (ceclStream_t)copies, &gate, 1));
+    must_cuda(cudaMemcpyAsync(to + copy_at, from + copy_at, copied, cudaMemcpyDefault, copies));
+    must_cuda(cudaSetDevice(0));
+    must(cecl_reduce_cuda(meeting, &r));
+    for (volatile int wait = (int)(random_bits(x) % 3000); wait > 0; wait--)
+        ;
+    if (round % 2)
+        host_writes(&words->done, 1);
+    for (volatile int wait = (int)(random_bits(x) % 8000); wait > 0; wait--)
+        ;
+    peers_come(1, 0);
+    host_writes(&words->done, 1);
+    must_cuda(cudaStreamSynchronize(meeting));
+    must_cuda(cudaStreamSynchronize(copies));
+    const size_t end = first + written + copied;
+    must_cuda(cudaMemcpy(result, to, end + MARGIN, cudaMemcpyDefault));
+    for (size_t i = 0; i < end + MARGIN; i++) {
+        const bool inside = i >= first && i < end;
+        const unsigned char wanted = !inside                                ? GUARD
+                                     : i >= copy_at && i < copy_at + copied ? here[1][i]
+                                                                            : here[0][i];
+        if (result[i] != wanted)
+            fail_msg("round %u: byte %zu is %#x, not %#x; the kernel wrote %zu at %zu, GPU %d's "
+                     "copy engine %zu at %zu",
+                     round, i, result[i], wanted, written, kernel_at, copier, copied, copy_at);
+    }
+}
+
+static void a_kernel_and_a_copy_engine_write_side_by_side(void **state)
+{
+    uint64_t x = 91;
+    (void)state;
+    open_there();
+    fill(ceclUint32, 35);
+    must_cuda(cudaMemcpy(out, here[1], ROOM, cudaMemcpyDefault));
+    for (uint32_t round = 0; round < 3000; round++) {
+        side_by_side(&x, there, 0, beside, device[1], round);
+        side_by_side(&x, device[SOURCES], 1, stream_there, out, round);
+    }
+    close_there();
 }
 
 static void what_cannot_be_reduced_is_refused(void **state)
@@ -701,6 +855,8 @@ int main(void)
         cmocka_unit_test(meetings_follow_each_other),
         cmocka_unit_test(a_reduction_sends_and_awaits_the_flags_around_it),
         cmocka_unit_test(a_peer_that_was_told_has_all_of_the_result),
+        cmocka_unit_test(a_peer_that_a_copy_told_has_all_of_the_result),
+        cmocka_unit_test(a_kernel_and_a_copy_engine_write_side_by_side),
     };
     const struct CMUnitTest few[] = {
         cmocka_unit_test(every_type_and_operation_gives_the_hosts_bits),

@@ -238,12 +238,30 @@ static uint32_t large_element(int rank, uint32_t round, size_t i)
     return (uint32_t)i * 2654435761u + (uint32_t)rank * 40503u + round;
 }
 
-/* Of more than 32 MiB, blocks of no even size: what is read at the peers goes home by two ways. Twice,
- * one behind the other, so that nobody is still at the first. */
-static void a_large_all_reduce_is_right(void **state)
+/* The sum over all ranks. What is wrong is told as a whole: where it begins and ends says whose it is. */
+static void check_large(const uint32_t *got, size_t count, uint32_t round)
 {
-    (void)state;
-    const size_t count = (32 << 20) / 4 + 4321;
+    size_t wrong = 0, first = 0, last = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t want = 0;
+        for (int r = 0; r < multi_nranks; r++)
+            want += large_element(r, round, i);
+        if (got[i] == want)
+            continue;
+        first = wrong++ > 0 ? first : i;
+        last = i;
+    }
+    if (wrong > 0)
+        fail_msg("rank %d, round %u: %zu of %zu elements are wrong, %zu to %zu; the first is %#x, "
+                 "the input %#x",
+                 multi_rank, round, wrong, count, first, last, got[first],
+                 large_element(multi_rank, round, first));
+}
+
+/* Out of place; then in place, and the maximum of what all have now is just that. One call follows the
+ * other, so that nobody may still be at the first. */
+static void run_large(size_t count)
+{
     uint32_t *send, *recv, *plain = malloc(count * 4);
     assert_non_null(plain);
     multi_ok(comm, ceclMemAlloc(comm, (void **)&send, count * 4));
@@ -258,23 +276,31 @@ static void a_large_all_reduce_is_right(void **state)
             multi_put(comm, recv, plain, count * 4);
         MPI_Barrier(MPI_COMM_WORLD); /* no peer may write before this rank has poisoned */
         multi_ok(comm, ceclAllReduce(input, recv, count, ceclUint32, ceclSum, comm, NULL));
-        if (round) /* and the maximum of what all have now is just that */
+        if (round)
             multi_ok(comm, ceclAllReduce(recv, recv, count, ceclUint32, ceclMax, comm, NULL));
         multi_ok(comm, ceclStreamSynchronize(comm, NULL));
         multi_get(comm, plain, recv, count * 4);
-        for (size_t i = 0; i < count; i++) {
-            uint32_t want = 0;
-            for (int r = 0; r < multi_nranks; r++)
-                want += large_element(r, round, i);
-            if (plain[i] != want)
-                fail_msg("rank %d, round %u: element %zu of %zu is %#x, not %#x", multi_rank, round,
-                         i, count, plain[i], want);
-        }
+        check_large(plain, count, round);
         MPI_Barrier(MPI_COMM_WORLD);
     }
     multi_ok(comm, ceclMemFree(comm, recv));
     multi_ok(comm, ceclMemFree(comm, send));
     free(plain);
+}
+
+/* Blocks of no even size, read at the peers: written to all by the SMs that reduced them, and beyond
+ * 32 MiB pushed. */
+static void large_all_reduces_are_right(void **state)
+{
+    (void)state;
+    static const int sms[] = {CECL_UNDEF, 32};
+    for (int s = 0; s < 2; s++)
+        for (int mib = 5; mib <= 32; mib += 27) {
+            ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+            options.maxSms = sms[s];
+            multi_ok(comm, ceclSetOptions(comm, &options));
+            run_large(((size_t)mib << 20) / 4 + 4321);
+        }
 }
 
 /* What nobody registered may be reduced from, and scattered to. */
@@ -449,7 +475,7 @@ int main(int argc, char **argv)
         REDUCE(every_type_and_operation_is_right),
         REDUCE(reductions_in_chunks_are_right),
         REDUCE(every_way_gives_the_same_bits),
-        REDUCE(a_large_all_reduce_is_right),
+        REDUCE(large_all_reduces_are_right),
         REDUCE(memory_of_no_pool_will_do),
         REDUCE(reductions_in_groups_are_right),
         REDUCE(calls_that_follow_each_other_keep_their_order),
