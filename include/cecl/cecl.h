@@ -642,9 +642,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  * peers; small calls are one kernel. Such kernels wait for the peers' while they hold their SMs: a
  * kernel that a peer's call comes after must find room beside them, and so must those of other
  * communicators, whose calls may come in another order elsewhere; waiting for peers to begin, they take
- * a quarter of the GPU's SMs at most, whatever maxSms says, small calls 32. Large ones run on a stream
- * of cecl's of the highest priority, between what stands in `stream` before and behind the call. The
- * same inputs give the same bits on every rank, in every run, whatever the way and the number of SMs:
+ * a quarter of the GPU's SMs at most, whatever maxSms says, small calls 32 of them. Large ones run on
+ * a stream of cecl's of the highest priority, between what stands in `stream` before and behind the
+ * call. The same inputs give the same bits on every rank, in every run, whatever the way and the SMs:
  * elements are taken in rank order, 16-bit types and fp8 are accumulated in fp32 and rounded once, at
  * the end, to nearest even; a NaN of any rank gives a NaN, in minimum and maximum too; integers wrap
  * around; float8e4m3 overflows to 448. ceclAvg divides the sum by the number of ranks, before that

@@ -28,6 +28,15 @@ static inline ceclResult_t cecl_gpu_load(const char *who, const void *kernel)
     return ceclSuccess;
 }
 
+/* Kernels that wait for peers take no more than one in so many of a GPU's SMs: those of several
+ * communicators, which wait for each other's ranks, are resident together then. */
+#define CECL_GPU_WAITING_SHARE 4u
+
+static inline uint32_t cecl_gpu_waiting_sms(uint32_t sms)
+{
+    return sms < CECL_GPU_WAITING_SHARE ? 1 : sms / CECL_GPU_WAITING_SHARE;
+}
+
 /* 0: nothing is known yet. Words, so that threads need no lock; GPUs beyond are never known. */
 #define CECL_GPUS_KEPT 64
 struct cecl_gpus {

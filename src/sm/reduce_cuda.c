@@ -7,10 +7,6 @@ _Static_assert(sizeof(struct cecl_reduce_args) <= 4096, "what a kernel's argumen
 
 #define WHO "reduction"
 
-/* A kernel that waits for peers takes no more of the SMs than one in so many: kernels of several
- * communicators, which wait for each other's ranks, are resident together then. */
-#define WAITING_SHARE 4
-
 /* The measured choice, for sources of at least so many bytes each. Two facts stand behind it: 12 bulk
  * blocks read from three peers at the speed of NVLink (320 GB/s of 323 with 16, on 4 H200), and what
  * a single block can read takes less time than starting many. The steps between are estimates. */
@@ -186,8 +182,9 @@ ceclResult_t cecl_reduce_cuda(ceclStream_t stream, const struct cecl_reduction *
     uint32_t most = r->max_sms ? r->max_sms : choice->sms;
     if (most > gpu.sms)
         most = gpu.sms;
-    if (r->meeting && (r->meeting->does & CECL_MEET_WAIT_FIRST) && most > gpu.sms / WAITING_SHARE)
-        most = gpu.sms / WAITING_SHARE > 0 ? gpu.sms / WAITING_SHARE : 1;
+    if (r->meeting && (r->meeting->does & CECL_MEET_WAIT_FIRST) &&
+        most > cecl_gpu_waiting_sms(gpu.sms))
+        most = cecl_gpu_waiting_sms(gpu.sms);
     const int wanted = r->kernel == CECL_REDUCE_AUTO ? (int)choice->kernel : r->kernel;
     const bool bulk = wanted == CECL_REDUCE_BULK && gpu.bulk && args.vectors > 0;
     const void *kernel = bulk           ? cecl_reduce_bulk_kernel(r->type, r->op)

@@ -17,21 +17,41 @@ _Static_assert(sizeof(struct cecl_small_args) <= 4096, "what a kernel's argument
 
 #define WHO "small collective"
 
-static struct cecl_gpus prepared;
-
-ceclResult_t cecl_small_cuda_prepare(void)
+static uint32_t least(uint32_t a, uint32_t b)
 {
-    int ordinal = 0;
-    CECL_GPU_TRY(WHO, cudaGetDevice, &ordinal);
-    if (cecl_gpus_known(&prepared, ordinal))
-        return ceclSuccess;
+    return a < b ? a : b;
+}
+
+/* SMs that a call may take, of GPUs that are prepared. */
+static struct cecl_gpus known;
+
+static ceclResult_t gpu_prepare(int ordinal, uint32_t *most)
+{
+    int sms = 0;
+    CECL_GPU_TRY(WHO, cudaDeviceGetAttribute, &sms, cudaDevAttrMultiProcessorCount, ordinal);
     CECL_TRY(cecl_gpu_load(WHO, cecl_small_move_kernel()));
     for (int t = 0; t < CECL_NUM_TYPES; t++)
         for (int o = 0; o < CECL_NUM_RED_OPS; o++)
             CECL_TRY(
                 cecl_gpu_load(WHO, cecl_small_reduce_kernel((ceclDataType_t)t, (ceclRedOp_t)o)));
-    cecl_gpus_keep(&prepared, ordinal, 1);
+    *most = least(cecl_gpu_waiting_sms((uint32_t)sms), MOST_BLOCKS);
+    cecl_gpus_keep(&known, ordinal, *most);
     return ceclSuccess;
+}
+
+/* Of the current GPU, prepared. */
+static ceclResult_t gpu_current(uint32_t *most)
+{
+    int ordinal = 0;
+    CECL_GPU_TRY(WHO, cudaGetDevice, &ordinal);
+    *most = cecl_gpus_known(&known, ordinal);
+    return *most > 0 ? ceclSuccess : gpu_prepare(ordinal, most);
+}
+
+ceclResult_t cecl_small_cuda_prepare(void)
+{
+    uint32_t most;
+    return gpu_current(&most);
 }
 
 static bool reduces(const struct cecl_small *small)
@@ -113,20 +133,18 @@ static void args_make(const struct cecl_small *small, struct cecl_small_args *ar
         args->division = cecl_division_of(small->op, n);
 }
 
-static uint32_t least(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
-
 ceclResult_t cecl_small_cuda(ceclStream_t stream, const struct cecl_small *small)
 {
     struct cecl_small_args args;
     void *arguments[] = {&args};
+    uint32_t most;
     CECL_TRY(check(small));
+    CECL_TRY(gpu_current(&most));
     args_make(small, &args);
     const uint32_t each = 32 * CECL_SMALL_VECTORS * 16; /* bytes, a warp */
     const uint32_t wanted = (args.bytes + each - 1) / each;
-    const uint32_t most = small->max_sms ? least(small->max_sms, MOST_BLOCKS) : MOST_BLOCKS;
+    if (small->max_sms > 0)
+        most = least(small->max_sms, most);
     const uint32_t blocks =
         wanted <= WARPS_ALONE ? 1 : least((wanted + WARPS_EACH - 1) / WARPS_EACH, most);
     const uint32_t warps = least((wanted + blocks - 1) / blocks, CECL_SMALL_WARPS) + 1;
