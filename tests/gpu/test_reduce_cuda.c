@@ -322,6 +322,58 @@ static void every_place_gets_the_hosts_bits(void **state)
         must_cuda(cudaFree(extra[a]));
 }
 
+/* What an all-reduce in place does: the result goes to where each of its sources was. */
+static void replaces_its_sources(struct cecl_reduction r, enum lie lie)
+{
+    static unsigned char expected[ROOM];
+    const void *host_src[SOURCES], *src[SOURCES];
+    void *also[ALSO];
+    const size_t at = offset_of(lie, 0, ceclFloat32), bytes = r.count * sizeof(float);
+    for (int s = 0; s < (int)r.nsrc; s++) {
+        host_src[s] = here[s] + at;
+        src[s] = device[s] + at;
+        must_cuda(cudaMemcpyAsync(device[s], here[s], ROOM, cudaMemcpyDefault, stream));
+    }
+    for (int a = 0; a + 1 < (int)r.nsrc; a++)
+        also[a] = device[a + 1] + at;
+    r.src = host_src;
+    r.dst = expected;
+    cecl_reduce_host(&r);
+    r.src = src;
+    r.dst = device[0] + at;
+    r.also = also;
+    r.nalso = r.nsrc - 1;
+    must(cecl_reduce_cuda(stream, &r));
+    for (int s = 0; s < (int)r.nsrc; s++) {
+        must_cuda(cudaMemcpyAsync(result, device[s], ROOM, cudaMemcpyDefault, stream));
+        must_cuda(cudaStreamSynchronize(stream));
+        if (memcmp(result, here[s], at) != 0 || memcmp(result + at, expected, bytes) != 0 ||
+            memcmp(result + at + bytes, here[s] + at + bytes, ROOM - at - bytes) != 0)
+            fail_msg(
+                "%s, %u sources, %zu elements, %u SMs, lie %d: source %d is not the result, or "
+                "more",
+                kernels[r.kernel], r.nsrc, (size_t)r.count, r.max_sms, lie, s);
+    }
+}
+
+static void a_result_replaces_all_of_its_sources(void **state)
+{
+    static const uint64_t counts[] = {1, 13, 5021, 120021};
+    (void)state;
+    fill(ceclFloat32, 22);
+    for (size_t c = 0; c < (is_short ? 3 : 4); c++)
+        for (uint8_t kernel = CECL_REDUCE_WIDE; kernel <= CECL_REDUCE_BULK; kernel++)
+            for (uint32_t nsrc = 2; nsrc <= ALSO + 1; nsrc++)
+                for (uint32_t sms = 1; sms <= 32; sms += 7)
+                    for (int lie = ALIGNED; lie <= ALIKE; lie++)
+                        replaces_its_sources((struct cecl_reduction){.type = ceclFloat32,
+                                                                     .kernel = kernel,
+                                                                     .nsrc = nsrc,
+                                                                     .max_sms = sms,
+                                                                     .count = counts[c]},
+                                             (enum lie)lie);
+}
+
 /* ---- meetings: this GPU is rank ME of PEERS + 1; the host writes what peers would */
 
 #define ME 1
@@ -850,6 +902,7 @@ int main(void)
         cmocka_unit_test(sources_of_a_peer_give_the_hosts_bits),
         cmocka_unit_test(what_cannot_be_reduced_is_refused),
         cmocka_unit_test(every_place_gets_the_hosts_bits),
+        cmocka_unit_test(a_result_replaces_all_of_its_sources),
         cmocka_unit_test(a_meeting_is_as_much_as_is_asked_for),
         cmocka_unit_test(a_word_silences_it),
         cmocka_unit_test(meetings_follow_each_other),
@@ -861,6 +914,7 @@ int main(void)
     const struct CMUnitTest few[] = {
         cmocka_unit_test(every_type_and_operation_gives_the_hosts_bits),
         cmocka_unit_test(every_place_gets_the_hosts_bits),
+        cmocka_unit_test(a_result_replaces_all_of_its_sources),
         cmocka_unit_test(a_meeting_is_as_much_as_is_asked_for),
         cmocka_unit_test(a_word_silences_it),
     };
