@@ -650,6 +650,29 @@ static void close_there(void)
     must_cuda(cudaSetDevice(0));
 }
 
+/* What GPU 1 makes of `got`, once it was told: a copy of it, in `out`. */
+static struct cecl_reduction taking(const struct way *way, const void *const *got, uint64_t count,
+                                    uint32_t sms, const struct cecl_meeting *waits)
+{
+    return (struct cecl_reduction){.dst = out + ((uintptr_t)*got & 15),
+                                   .src = got,
+                                   .nsrc = 1,
+                                   .max_sms = sms,
+                                   .count = count,
+                                   .type = ceclFloat32,
+                                   .kernel = way->kernel,
+                                   .meeting = waits};
+}
+
+static void all_was_there(const struct way *way, const struct cecl_reduction *takes,
+                          const unsigned char *expected, uint32_t round)
+{
+    const size_t bytes = takes->count * sizeof(float);
+    must_cuda(cudaMemcpy(result, takes->dst, bytes, cudaMemcpyDefault));
+    if (memcmp(result, expected, bytes) != 0)
+        fail_msg("%s, round %u: told before all was there", way->name, round);
+}
+
 /* GPU 1 waits in a kernel for GPU 0's word, which comes behind what GPU 0 wrote there. The words are
  * of two ranks. */
 static void a_peer_that_was_told_has_all_of_the_result(void **state)
@@ -683,14 +706,7 @@ static void a_peer_that_was_told_has_all_of_the_result(void **state)
                                            .word = &words->rows[0][1],
                                            .apart = sizeof(words->rows[0]),
                                            .ended = &words->ended};
-        const struct cecl_reduction takes = {.dst = out + ((uintptr_t)got & 15),
-                                             .src = &got,
-                                             .nsrc = 1,
-                                             .max_sms = way->sms,
-                                             .count = count,
-                                             .type = ceclFloat32,
-                                             .kernel = way->kernel,
-                                             .meeting = &waits};
+        const struct cecl_reduction takes = taking(way, &got, count, way->sms, &waits);
         r.also = &also;
         r.nalso = 1;
         r.meeting = &tells;
@@ -704,9 +720,7 @@ static void a_peer_that_was_told_has_all_of_the_result(void **state)
         must_cuda(cudaStreamSynchronize(stream_there));
         must(sent);
         assert_true(ends);
-        must_cuda(cudaMemcpy(result, takes.dst, count * sizeof(float), cudaMemcpyDefault));
-        if (memcmp(result, expected, count * sizeof(float)) != 0)
-            fail_msg("%s, round %u: told before all was there", way->name, round);
+        all_was_there(way, &takes, expected, round);
     }
     close_there();
 }
@@ -745,14 +759,7 @@ static void a_peer_that_a_copy_told_has_all_of_the_result(void **state)
                                            .row = word,
                                            .word = word + 1,
                                            .ended = never};
-        const struct cecl_reduction takes = {.dst = out + ((uintptr_t)got & 15),
-                                             .src = &got,
-                                             .nsrc = 1,
-                                             .max_sms = 32,
-                                             .count = count,
-                                             .type = ceclFloat32,
-                                             .kernel = way->kernel,
-                                             .meeting = &waits};
+        const struct cecl_reduction takes = taking(way, &got, count, 32, &waits);
         r.also = &also;
         r.nalso = 1;
         r.max_sms = 32;
@@ -770,9 +777,7 @@ static void a_peer_that_a_copy_told_has_all_of_the_result(void **state)
         must_cuda(cudaStreamSynchronize(stream_there));
         must(sent);
         assert_true(ends);
-        must_cuda(cudaMemcpy(result, takes.dst, count * sizeof(float), cudaMemcpyDefault));
-        if (memcmp(result, expected, count * sizeof(float)) != 0)
-            fail_msg("%s, round %u: told before all was there", way->name, round);
+        all_was_there(way, &takes, expected, round);
     }
     must_cuda(cudaEventDestroy(written));
     must_cuda(cudaFree(word));
