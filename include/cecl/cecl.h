@@ -644,11 +644,11 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  * communicators, whose calls may come in another order elsewhere; waiting for peers to begin, they take
  * a quarter of the GPU's SMs at most, whatever maxSms says, small calls 32 of them. Large ones run on
  * a stream of cecl's of the highest priority, between what stands in `stream` before and behind the
- * call. The same inputs give the same bits on every rank, in every run, whatever the way and the SMs:
- * elements are taken in rank order, 16-bit types and fp8 are accumulated in fp32 and rounded once, at
- * the end, to nearest even; a NaN of any rank gives a NaN, in minimum and maximum too; integers wrap
- * around; float8e4m3 overflows to 448. ceclAvg divides the sum by the number of ranks, before that
- * rounding.
+ * call. The same inputs give the same bits on every rank, in every run, whatever the way and the
+ * number of SMs: elements are taken in rank order, 16-bit types and fp8 are accumulated in fp32 and
+ * rounded once, at the end, to nearest even; a NaN of any rank gives a NaN, in minimum and maximum
+ * too; integers wrap around; float8e4m3 overflows to 448. ceclAvg divides the sum by the number of
+ * ranks, before that rounding.
  * sendbuff   [nranks * recvcount] elements on this rank's device. Where it is memory of ceclMemAlloc
  *            it must be so on all ranks, at the same offset: SMs may then read it at the peers.
  * recvbuff   [recvcount] elements on this rank's device: symmetric memory or any other. In place when

@@ -91,10 +91,16 @@ static struct cecl_piece *new_piece(struct cecl_bound *bound, enum cecl_piece_ki
     return piece;
 }
 
+/* NULL: there is none yet. */
+static struct cecl_piece *last_piece(const struct cecl_bound *bound)
+{
+    return bound->npieces > 0 ? &bound->pieces[bound->npieces - 1] : NULL;
+}
+
 /* The last piece, if it is of this kind, and like it; or a new one. */
 static struct cecl_piece *piece_like(struct cecl_bound *bound, const struct cecl_piece *like)
 {
-    struct cecl_piece *last = bound->npieces > 0 ? &bound->pieces[bound->npieces - 1] : NULL;
+    struct cecl_piece *last = last_piece(bound);
     if (last && last->kind == like->kind && last->lane == like->lane &&
         last->flags == like->flags && last->phase == like->phase)
         return last;
@@ -250,10 +256,10 @@ static void bind_signal(const struct cecl_engine *engine, const struct cecl_step
         add_copy(bound, piece_like(bound, &like), flag, NULL, sizeof(*flag));
 }
 
-/* Whether the side lane is there already: on its stream ran the main lane's last piece. */
+/* Whether the side lane is there already: on its stream runs the main lane's last piece. */
 static bool follows_by_itself(const struct cecl_bound *bound, int lane)
 {
-    const struct cecl_piece *last = bound->npieces > 0 ? &bound->pieces[bound->npieces - 1] : NULL;
+    const struct cecl_piece *last = last_piece(bound);
     return lane == CECL_LANE_SIDE && last && last->urgent;
 }
 
@@ -336,7 +342,7 @@ static void mark(const struct cecl_engine *engine, const struct cecl_step *step,
 /* The end of the call is told by its last kernel, if that can, or by the stream. */
 static void bind_end(const struct cecl_engine *engine, struct cecl_bound *bound)
 {
-    const struct cecl_piece *last = bound->npieces > 0 ? &bound->pieces[bound->npieces - 1] : NULL;
+    const struct cecl_piece *last = last_piece(bound);
     struct cecl_meeting *meeting =
         bound->nreductions > 0 ? &bound->meetings[bound->nreductions - 1] : NULL;
     if (last && last->kind == CECL_PIECE_REDUCTIONS && last->lane == CECL_LANE_MAIN &&

@@ -32,8 +32,8 @@
  *     main | barrier | reduce my block out of all sendbuffs | -> recvbuffs | barrier |
  *
  * Pushing the results of one chunk while the next is read gained nothing: both fill the same link. But
- * from SMs to copy engines it takes a while, in which the link would be idle. So the end of a large
- * block is left for then, no more of it than SMs can read and send in that time:
+ * from SMs to copy engines it takes a while, in which the link is idle. The end of a large block may
+ * be left for then (cecl_tune says whether), no more of it than SMs can read and send in that time:
  *
  *     main | barrier | reduce all but the end | -> recvbuffs             | after side | barrier |
  *     side |                                  | reduce the end | -> recvbuffs |
@@ -216,6 +216,13 @@ static void send_result(const struct cecl_call *call, struct cecl_plan *plan,
     }
 }
 
+/* Of an all-reduce, where it stands in the rank's own recvbuff. */
+static void send_own(const struct cecl_call *call, struct cecl_plan *plan, uint64_t first,
+                     uint64_t most)
+{
+    send_result(call, plan, output_at(call, call->rank, call->rank, first), first, most);
+}
+
 static void send_chunk(const struct cecl_call *call, struct cecl_plan *plan,
                        const struct chunks *chunks, uint64_t k)
 {
@@ -228,7 +235,7 @@ static void send_reduced(const struct cecl_call *call, struct cecl_plan *plan, u
 {
     cecl_plan_wait_all(plan, CECL_LANE_MAIN, plan->phases);
     cecl_plan_after_other(plan);
-    send_result(call, plan, output_at(call, call->rank, call->rank, 0), 0, bytes);
+    send_own(call, plan, 0, bytes);
 }
 
 /* What the side lane does from here on comes after what the main lane did so far. */
@@ -334,17 +341,11 @@ static void reduce_at_peers(const struct cecl_call *call, struct cecl_plan *plan
                          bytes);
 }
 
-static void send_what_was_read(const struct cecl_call *call, struct cecl_plan *plan, uint64_t first,
-                               uint64_t most)
-{
-    send_result(call, plan, output_at(call, call->rank, call->rank, first), first, most);
-}
-
 static void read_at_peers(const struct cecl_call *call, struct cecl_plan *plan)
 {
     cecl_plan_barrier(plan);
     reduce_at_peers(call, plan, 0, UINT64_MAX);
-    send_what_was_read(call, plan, 0, UINT64_MAX);
+    send_own(call, plan, 0, UINT64_MAX);
     cecl_plan_barrier(plan);
 }
 
@@ -354,9 +355,9 @@ static void read_in_two(const struct cecl_call *call, struct cecl_plan *plan, ui
     reduce_at_peers(call, plan, 0, end);
     cecl_begin_side(plan);
     reduce_at_peers(call, plan, end, UINT64_MAX);
-    send_what_was_read(call, plan, end, UINT64_MAX);
+    send_own(call, plan, end, UINT64_MAX);
     cecl_end_side(plan);
-    send_what_was_read(call, plan, 0, end);
+    send_own(call, plan, 0, end);
     cecl_plan_after_other(plan);
     cecl_plan_barrier(plan);
 }
@@ -371,9 +372,9 @@ ceclResult_t cecl_lower_reduction(const struct cecl_call *call, struct cecl_plan
         return ceclSuccess;
     }
     if (call->peers_read) {
-        const uint64_t end =
-            call->sms_end < call->bytes ? aligned(call, call->bytes - call->sms_end) : 0;
-        if (call->sms_end > 0 && end > 0)
+        const bool in_two = call->sms_end > 0 && call->sms_end < call->bytes;
+        const uint64_t end = in_two ? aligned(call, call->bytes - call->sms_end) : 0;
+        if (end > 0)
             read_in_two(call, plan, end);
         else
             read_at_peers(call, plan);
