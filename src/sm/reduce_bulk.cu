@@ -51,9 +51,16 @@ DEVICE void barrier_wait(uint64_t *barrier, uint32_t parity)
     while (!over);
 }
 
-DEVICE void barrier_arrive(uint64_t *barrier)
+/* Arrives once `brought`, a word of each load before, is there; `none` is 0, as only the launch knows.
+ *
+ * An arrival is issued behind loads but waits for none. Where they queue behind writes to a peer it is
+ * first by microseconds: a copy then replaces the tile that they are still to read. So the arrival's
+ * address is made of what they bring. */
+DEVICE void barrier_arrive_after(uint64_t *barrier, uint32_t brought, uint32_t none)
 {
-    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+    asm volatile(
+        "mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(barrier) + (brought & none))
+        : "memory");
 }
 
 /* The barrier's phase is over when these bytes are there. */
@@ -80,14 +87,18 @@ DEVICE vector shared_load(const unsigned char *at)
  * as this reader goes. Each says so itself: one for its warp would need the warp to meet first, and
  * is slower. The end of a short tile holds what was there before: the caller writes nothing of it. */
 DEVICE void tile_take(const unsigned char *tiles, uint64_t *full, uint64_t *empty, ring &at,
-                      vector v[TILE_VECTORS / READERS])
+                      vector v[TILE_VECTORS / READERS], uint32_t none)
 {
+    uint32_t brought = 0;
     const unsigned char *const tile = tiles + at.place * CECL_REDUCE_TILE_BYTES + threadIdx.x * 16;
     barrier_wait(&full[at.place], at.phase);
 #pragma unroll
     for (int t = 0; t < TILE_VECTORS / READERS; t++)
         v[t] = shared_load(tile + t * READERS * 16);
-    barrier_arrive(&empty[at.place]);
+#pragma unroll
+    for (int t = 0; t < TILE_VECTORS / READERS; t++)
+        brought |= v[t].w[3];
+    barrier_arrive_after(&empty[at.place], brought, none);
     ring_advance(at);
 }
 
@@ -112,6 +123,7 @@ __global__ void __launch_bounds__(CECL_REDUCE_BULK_THREADS, 1)
     typedef element<type> E;
     const int turn = TILE_VECTORS / READERS; /* vectors of a tile that a thread reduces */
     const uint64_t stride = (uint64_t)gridDim.x * TILE_VECTORS;
+    const uint32_t none = args.nsrc >> 31;
     extern __shared__ __align__(128) unsigned char shared[];
     uint64_t *const full = (uint64_t *)(shared + TILES * CECL_REDUCE_TILE_BYTES);
     uint64_t *const empty = full + TILES;
@@ -148,12 +160,12 @@ __global__ void __launch_bounds__(CECL_REDUCE_BULK_THREADS, 1)
          first += stride) {
         typename E::acc acc[turn][E::per];
         vector v[turn];
-        tile_take(shared, full, empty, at, v);
+        tile_take(shared, full, empty, at, v, none);
 #pragma unroll
         for (int t = 0; t < turn; t++)
             E::unpack(v[t], acc[t]);
         for (uint32_t s = 1; s < args.nsrc; s++) {
-            tile_take(shared, full, empty, at, v);
+            tile_take(shared, full, empty, at, v, none);
 #pragma unroll
             for (int t = 0; t < turn; t++)
                 vector_combine<type, op>(acc[t], v[t]);

@@ -852,6 +852,123 @@ static void a_kernel_and_a_copy_engine_write_side_by_side(void **state)
     close_there();
 }
 
+/* ---- both GPUs at once */
+
+#define HALF (4 << 20)   /* bytes that each GPU reduces, of twice as many */
+#define CROWD (32 << 20) /* bytes that a copy engine sends beside them */
+
+static struct side {
+    unsigned char *in, *got;  /* [2 * HALF] */
+    unsigned char *from, *to; /* [CROWD] */
+    cudaStream_t reduces, copies;
+} sides[2];
+
+static void sides_open(const uint32_t *in[2])
+{
+    for (int g = 0; g < 2; g++) {
+        struct side *const side = &sides[g];
+        must_cuda(cudaSetDevice(g));
+        must_cuda(cudaMalloc((void **)&side->in, 2 * HALF));
+        must_cuda(cudaMalloc((void **)&side->got, 2 * HALF));
+        must_cuda(cudaMalloc((void **)&side->from, CROWD));
+        must_cuda(cudaMalloc((void **)&side->to, CROWD));
+        must_cuda(cudaStreamCreateWithFlags(&side->reduces, cudaStreamNonBlocking));
+        must_cuda(cudaStreamCreateWithFlags(&side->copies, cudaStreamNonBlocking));
+        must_cuda(cudaMemcpy(side->in, in[g], 2 * HALF, cudaMemcpyDefault));
+    }
+}
+
+static void sides_close(void)
+{
+    for (int g = 0; g < 2; g++) {
+        must_cuda(cudaSetDevice(g));
+        must_cuda(cudaStreamDestroy(sides[g].reduces));
+        must_cuda(cudaStreamDestroy(sides[g].copies));
+        must_cuda(cudaFree(sides[g].in));
+        must_cuda(cudaFree(sides[g].got));
+        must_cuda(cudaFree(sides[g].from));
+        must_cuda(cudaFree(sides[g].to));
+    }
+    memset(sides, 0, sizeof(sides));
+}
+
+/* Each GPU adds up its half of both inputs, and writes it here and there. */
+static void sides_reduce(uint32_t sms)
+{
+    for (int g = 0; g < 2; g++) {
+        const size_t half = (size_t)g * HALF;
+        const void *src[] = {sides[0].in + half, sides[1].in + half};
+        void *also = sides[1 - g].got + half;
+        const struct cecl_reduction r = {.dst = sides[g].got + half,
+                                         .also = &also,
+                                         .nalso = 1,
+                                         .src = src,
+                                         .nsrc = 2,
+                                         .max_sms = sms,
+                                         .count = HALF / sizeof(uint32_t),
+                                         .type = ceclUint32,
+                                         .kernel = CECL_REDUCE_BULK};
+        must_cuda(cudaSetDevice(g));
+        must_cuda(cudaMemcpyAsync(sides[1 - g].to, sides[g].from, CROWD, cudaMemcpyDefault,
+                                  sides[g].copies));
+        must(cecl_reduce_cuda(sides[g].reduces, &r));
+    }
+}
+
+/* Writes to a peer have to queue where the link is full, and reads of shared memory queue behind
+ * them. What they are to read has to stay until then, however long. */
+static void a_tile_stays_until_it_was_read(void **state)
+{
+    static const uint32_t sms[] = {8, 16, 32};
+    const size_t count = 2 * HALF / sizeof(uint32_t);
+    uint32_t *plain[3] = {NULL, NULL, NULL}; /* the inputs, their sum */
+    uint32_t *got = NULL;
+    (void)state;
+    need_two();
+    reach(0, 1);
+    reach(1, 0);
+    must(cecl_reduce_cuda_prepare());
+    must_cuda(cudaMallocHost((void **)&got, 2 * HALF));
+    for (int i = 0; i < 3; i++) {
+        plain[i] = malloc(2 * HALF);
+        assert_non_null(plain[i]);
+    }
+    for (size_t i = 0; i < count; i++) {
+        plain[0][i] = pattern_word(1, i);
+        plain[1][i] = pattern_word(2, i);
+        plain[2][i] = plain[0][i] + plain[1][i];
+    }
+    sides_open((const uint32_t *[]){plain[0], plain[1]});
+    for (uint32_t round = 0; round < 90; round++) {
+        for (int g = 0; g < 2; g++)
+            must_cuda(cudaMemset(sides[g].got, GUARD, 2 * HALF));
+        for (int g = 0; g < 2; g++) {
+            must_cuda(cudaSetDevice(g));
+            must_cuda(cudaDeviceSynchronize());
+        }
+        sides_reduce(sms[round % 3]);
+        for (int g = 0; g < 2; g++)
+            must_cuda(cudaStreamSynchronize(sides[g].reduces));
+        for (int g = 0; g < 2; g++) {
+            size_t wrong = 0, first = 0;
+            must_cuda(cudaMemcpy(got, sides[g].got, 2 * HALF, cudaMemcpyDefault));
+            for (size_t i = 0; i < count; i++)
+                if (got[i] != plain[2][i] && wrong++ == 0)
+                    first = i;
+            if (wrong > 0)
+                fail_msg("round %u, %u SMs: GPU %d has %zu wrong words of %zu; the first, %zu, is "
+                         "%#x, not %#x",
+                         round, sms[round % 3], g, wrong, count, first, got[first],
+                         plain[2][first]);
+        }
+    }
+    sides_close();
+    for (int i = 0; i < 3; i++)
+        free(plain[i]);
+    must_cuda(cudaFreeHost(got));
+    must_cuda(cudaSetDevice(0));
+}
+
 static void what_cannot_be_reduced_is_refused(void **state)
 {
     const void *src[CECL_REDUCE_CUDA_SOURCES_MAX + 1] = {device[0], device[1]};
@@ -915,6 +1032,7 @@ int main(void)
         cmocka_unit_test(a_peer_that_was_told_has_all_of_the_result),
         cmocka_unit_test(a_peer_that_a_copy_told_has_all_of_the_result),
         cmocka_unit_test(a_kernel_and_a_copy_engine_write_side_by_side),
+        cmocka_unit_test(a_tile_stays_until_it_was_read),
     };
     const struct CMUnitTest few[] = {
         cmocka_unit_test(every_type_and_operation_gives_the_hosts_bits),
