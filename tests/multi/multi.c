@@ -198,3 +198,46 @@ void multi_check(ceclComm_t comm, const struct multi_case *c, uint64_t seed)
     multi_ok(comm, ceclMemFree(comm, recv));
     free(host);
 }
+
+#define CROWD_SEED 47
+
+void multi_crowd_open(struct multi_crowd *crowd, size_t bytes)
+{
+    const size_t all = (size_t)multi_nranks * bytes;
+    unsigned char *host = malloc(all);
+    assert_non_null(host);
+    crowd->comm = multi_comm(NULL);
+    crowd->bytes = bytes;
+    multi_ok(crowd->comm, ceclStreamCreate(crowd->comm, &crowd->stream));
+    multi_ok(crowd->comm, ceclMemAlloc(crowd->comm, (void **)&crowd->blocks, all));
+    memset(host, POISON, all);
+    multi_fill(host + (size_t)multi_rank * bytes, CROWD_SEED, multi_rank, bytes);
+    multi_put(crowd->comm, crowd->blocks, host, all);
+    free(host);
+}
+
+void multi_crowd_come(const struct multi_crowd *crowd, int times)
+{
+    const unsigned char *mine = crowd->blocks + (size_t)multi_rank * crowd->bytes;
+    for (int i = 0; i < times; i++)
+        multi_ok(crowd->comm, ceclAllGather(mine, crowd->blocks, crowd->bytes, ceclUint8,
+                                            crowd->comm, crowd->stream));
+}
+
+void multi_crowd_close(struct multi_crowd *crowd)
+{
+    const size_t all = (size_t)multi_nranks * crowd->bytes;
+    unsigned char *host = malloc(all), *want = malloc(crowd->bytes);
+    assert_true(host && want);
+    multi_ok(crowd->comm, ceclStreamSynchronize(crowd->comm, crowd->stream));
+    multi_get(crowd->comm, host, crowd->blocks, all);
+    for (int r = 0; r < multi_nranks; r++) {
+        multi_fill(want, CROWD_SEED, r, crowd->bytes);
+        assert_memory_equal(host + (size_t)r * crowd->bytes, want, crowd->bytes);
+    }
+    multi_ok(crowd->comm, ceclMemFree(crowd->comm, crowd->blocks));
+    multi_ok(crowd->comm, ceclStreamDestroy(crowd->comm, crowd->stream));
+    multi_ok(NULL, ceclCommDestroy(crowd->comm));
+    free(host);
+    free(want);
+}

@@ -58,6 +58,19 @@ struct multi_case {
     size_t shift; /* bytes into the allocations */
 };
 void multi_check(ceclComm_t comm, const struct multi_case *c, uint64_t seed);
+
+/* A crowd: copies beside what is tested, which keep links and copy engines busy. All-gathers of `bytes`
+ * a rank, of a communicator and on a stream of their own. Collective. */
+struct multi_crowd {
+    ceclComm_t comm;
+    ceclStream_t stream;
+    unsigned char *blocks; /* [ranks * bytes] */
+    size_t bytes;
+};
+void multi_crowd_open(struct multi_crowd *crowd, size_t bytes);
+void multi_crowd_come(const struct multi_crowd *crowd, int times); /* returns at once */
+void multi_crowd_close(struct multi_crowd *crowd); /* when all has come, and every byte is right */
+
 size_t multi_type_bytes(ceclDataType_t type);
 void multi_setenv(const char *name, const char *value); /* NULL: unset */
 

@@ -2,7 +2,7 @@
  * rows, stream, offset and options vary, memory comes and goes between them.
  * CECL_TEST_CALLS and CECL_TEST_SEED override. Calls run in bursts, so that several are in flight
  * at once; a third of the bursts are groups, in another third groups stand between calls that are
- * alone, small ones often. Every byte of what a call may write is checked, and those around it and
+ * alone, small ones often. Beside half of the bursts other copies fill the links. Every byte of what a call may write is checked, and those around it and
  * between its blocks. */
 #include "random_call.h"
 
@@ -10,6 +10,7 @@
 #define MOST_SHIFT 70
 #define GUARD 16
 #define POISON 0x5A
+#define CROWD_TIMES 4
 
 struct slot {
     struct random_call call;
@@ -113,8 +114,10 @@ static void make_calls(ceclComm_t comm, struct slot *slots, uint64_t *x, int fir
 
 enum burst { ALONE, ONE_GROUP, GROUPS_BETWEEN, BURSTS };
 
-static void run_burst(ceclComm_t comm, struct slot *slots, const ceclStream_t *streams, uint64_t *x)
+static void run_burst(ceclComm_t comm, struct slot *slots, const ceclStream_t *streams,
+                      const struct multi_crowd *crowd, uint64_t *x)
 {
+    multi_crowd_come(crowd, random_next(x) % 2 ? CROWD_TIMES : 0);
     const enum burst burst = (enum burst)(random_next(x) % BURSTS);
     for (int first = 0, end; first < SLOTS; first = end) {
         const int group = burst == ALONE ? 1 : burst == ONE_GROUP ? SLOTS : 1 + first % 3;
@@ -134,6 +137,8 @@ static void random_calls_in_bursts_are_right(void **state)
     static struct slot slots[SLOTS];
     ceclComm_t comm = multi_comm(NULL);
     ceclStream_t streams[3] = {NULL};
+    struct multi_crowd crowd;
+    multi_crowd_open(&crowd, multi_on_gpus(comm) ? 8 << 20 : 16 << 10);
     random_largest = random_limits[multi_on_gpus(comm) ? RANDOM_LIMITS - 1 : 0];
     unsigned char *host = malloc(room());
     assert_non_null(host);
@@ -145,10 +150,11 @@ static void random_calls_in_bursts_are_right(void **state)
     for (int done = 0; done < total; done += SLOTS) {
         for (int i = 0; i < SLOTS; i++)
             prepare(comm, &slots[i], &x, streams, host);
-        run_burst(comm, slots, streams, &x);
+        run_burst(comm, slots, streams, &crowd, &x);
         for (int i = 0; i < SLOTS; i++)
             check(comm, &slots[i], host);
     }
+    multi_crowd_close(&crowd);
     multi_ok(comm, ceclStreamDestroy(comm, streams[1]));
     multi_ok(comm, ceclStreamDestroy(comm, streams[2]));
     multi_ok(NULL, ceclCommDestroy(comm));

@@ -268,7 +268,7 @@ static void check_large(uint32_t *got, const uint32_t *recv, size_t count, uint3
 
 /* Out of place; then in place, and the maximum of what all have now is just that: one call follows
  * the other, so that nobody may still be at the first. Last the same with a look in between. */
-static void run_large(size_t count)
+static void run_large(const struct multi_crowd *crowd, size_t count)
 {
     uint32_t *send, *recv, *plain = malloc(count * 4);
     assert_non_null(plain);
@@ -283,6 +283,8 @@ static void run_large(size_t count)
         if (!round)
             multi_put(comm, recv, plain, count * 4);
         MPI_Barrier(MPI_COMM_WORLD); /* no peer may write before this rank has poisoned */
+        if (crowd)
+            multi_crowd_come(crowd, 4);
         multi_ok(comm, ceclAllReduce(input, recv, count, ceclUint32, ceclSum, comm, NULL));
         if (round != 1)
             check_large(plain, recv, count, round, "sum");
@@ -297,18 +299,23 @@ static void run_large(size_t count)
 }
 
 /* Blocks of no even size, read at the peers: written to all by the SMs that reduced them, and beyond
- * 32 MiB pushed. */
+ * 32 MiB pushed but for their end. By the default SMs and by many; then beside other copies, since
+ * what is on its way through a full link takes long: on GPUs some times. */
 static void large_all_reduces_are_right(void **state)
 {
     (void)state;
-    static const int sms[] = {CECL_UNDEF, 32};
-    for (int s = 0; s < 2; s++)
+    static const int sms[] = {CECL_UNDEF, 32, CECL_UNDEF};
+    const int times = multi_on_gpus(comm) ? 6 : 1;
+    struct multi_crowd crowd;
+    multi_crowd_open(&crowd, multi_on_gpus(comm) ? 8 << 20 : 64 << 10);
+    for (int s = 0; s < 2 + times; s++)
         for (int mib = 5; mib <= 32; mib += 27) {
             ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
-            options.maxSms = sms[s];
+            options.maxSms = sms[s < 2 ? s : 2];
             multi_ok(comm, ceclSetOptions(comm, &options));
-            run_large(((size_t)mib << 20) / 4 + 4321);
+            run_large(s < 2 ? NULL : &crowd, ((size_t)mib << 20) / 4 + 4321);
         }
+    multi_crowd_close(&crowd);
 }
 
 /* What nobody registered may be reduced from, and scattered to. */

@@ -283,8 +283,28 @@ static void tuning_takes_the_way_that_was_measured(void **state)
                      large / 8);
     assert_int_equal(tuned(ceclOpAllReduce, large, ample, CECL_DIRECTION_AUTO).halved, 0);
     assert_int_not_equal(tuned(ceclOpReduceScatter, large, ample, CECL_DIRECTION_AUTO).halved, 0);
+    assert_int_not_equal(tuned(ceclOpAllReduce, large / 4, ample, CECL_DIRECTION_AUTO).sms_end, 0);
+    assert_int_equal(tuned(ceclOpAllReduce, 1 << 20, ample, CECL_DIRECTION_AUTO).sms_end, 0);
+    assert_int_equal(tuned(ceclOpAllReduce, large, ample, CECL_DIRECTION_AUTO).sms_end, 0);
+    assert_int_equal(tuned(ceclOpReduceScatter, 64 << 20, ample, CECL_DIRECTION_AUTO).sms_end, 0);
     assert_true(tuned(ceclOpAllReduce, 1 << 20, ample, CECL_DIRECTION_AUTO).sms_send);
     assert_false(tuned(ceclOpAllReduce, 1 << 20, ample, CECL_DIRECTION_PUSH).sms_send);
+}
+
+/* Of so many bytes copy engines send all but the end, where there are no more ranks than a kernel
+ * writes to. */
+static void a_large_all_reduces_end_is_written_where_it_may_be(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= CECL_REDUCE_ALSO_MAX + 2; n++) {
+        struct cecl_call call = reduction_of(ceclOpAllReduce, (uint64_t)n, 48 << 20, 4);
+        const bool may = n <= CECL_REDUCE_ALSO_MAX + 1;
+        call.nranks = n;
+        call.peers_read = true;
+        cecl_tune(&call, (struct cecl_choice){0});
+        assert_true(call.peers_read && call.urgent && !call.sms_send);
+        assert_int_equal(call.sms_end, may ? (3 << 19) / (n - 1) : 0);
+    }
 }
 
 /* The end of each block, as far as a rank has any of it; of its beginning copy engines send all. */
@@ -354,6 +374,7 @@ int main(void)
         cmocka_unit_test(broken_reductions_are_refused),
         cmocka_unit_test(no_reduction_leaves_its_staging),
         cmocka_unit_test(too_little_staging_is_named),
+        cmocka_unit_test(a_large_all_reduces_end_is_written_where_it_may_be),
         cmocka_unit_test(the_end_of_a_block_is_apart),
         cmocka_unit_test(one_rank_reduces_blocks_of_any_size),
         cmocka_unit_test(sms_send_to_no_more_ranks_than_a_kernel_takes),
