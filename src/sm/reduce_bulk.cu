@@ -55,12 +55,15 @@ DEVICE void barrier_wait(uint64_t *barrier, uint32_t parity)
  *
  * An arrival is issued behind loads but waits for none. Where they queue behind writes to a peer it is
  * first by microseconds: a copy then replaces the tile that they are still to read. So the arrival's
- * address is made of what they bring. */
+ * address is made of what they bring, out of the compiler's sight. */
 DEVICE void barrier_arrive_after(uint64_t *barrier, uint32_t brought, uint32_t none)
 {
-    asm volatile(
-        "mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(barrier) + (brought & none))
-        : "memory");
+    asm volatile("{.reg .b32 at;\n\t"
+                 "and.b32 at, %1, %2;\n\t"
+                 "add.u32 at, at, %0;\n\t"
+                 "mbarrier.arrive.shared.b64 _, [at];}" ::"r"(shared_address(barrier)),
+                 "r"(brought), "r"(none)
+                 : "memory");
 }
 
 /* The barrier's phase is over when these bytes are there. */

@@ -241,6 +241,64 @@ static inline bool has_pattern(struct kit *kit, const uint32_t *at, uint32_t see
     return pattern_is(kit->host, seed);
 }
 
+/* ---- a crowd: copies from each GPU to the next, which keep the links full. Two GPUs or more. */
+
+#define CROWD_MOST 16
+#define CROWD_BYTES (32 << 20)
+
+struct crowd {
+    int gpus;
+    unsigned char *from[CROWD_MOST], *to[CROWD_MOST]; /* of that GPU */
+    cudaStream_t streams[CROWD_MOST];
+};
+
+/* Skips the test where one cannot reach the next. The current GPU is another one afterwards. */
+static inline void crowd_open(struct crowd *crowd, int gpus)
+{
+    crowd->gpus = gpus;
+    for (int g = 0; g < gpus; g++) {
+        int reaches = 0;
+        must_cuda(cudaDeviceCanAccessPeer(&reaches, g, (g + 1) % gpus));
+        if (!reaches)
+            skip();
+    }
+    for (int g = 0; g < gpus; g++) {
+        must_cuda(cudaSetDevice(g));
+        const cudaError_t enabled = cudaDeviceEnablePeerAccess((g + 1) % gpus, 0);
+        assert_true(enabled == cudaSuccess || enabled == cudaErrorPeerAccessAlreadyEnabled);
+        cudaGetLastError();
+        must_cuda(cudaMalloc((void **)&crowd->from[g], CROWD_BYTES));
+        must_cuda(cudaMalloc((void **)&crowd->to[g], CROWD_BYTES));
+        must_cuda(cudaStreamCreateWithFlags(&crowd->streams[g], cudaStreamNonBlocking));
+        must_cuda(cudaDeviceSynchronize());
+    }
+}
+
+/* `times` copies of each GPU, of some 90 us each; returns at once. */
+static inline void crowd_come(const struct crowd *crowd, int times)
+{
+    for (int i = 0; i < times; i++)
+        for (int g = 0; g < crowd->gpus; g++) {
+            must_cuda(cudaSetDevice(g));
+            must_cuda(cudaMemcpyAsync(crowd->to[(g + 1) % crowd->gpus], crowd->from[g], CROWD_BYTES,
+                                      cudaMemcpyDefault, crowd->streams[g]));
+        }
+}
+
+static inline void crowd_close(struct crowd *crowd)
+{
+    for (int g = 0; g < crowd->gpus; g++) {
+        must_cuda(cudaSetDevice(g));
+        must_cuda(cudaStreamSynchronize(crowd->streams[g]));
+        must_cuda(cudaStreamDestroy(crowd->streams[g]));
+    }
+    for (int g = 0; g < crowd->gpus; g++) {
+        must_cuda(cudaFree(crowd->from[g]));
+        must_cuda(cudaFree(crowd->to[g]));
+    }
+    memset(crowd, 0, sizeof(*crowd));
+}
+
 /* ---- work in a line */
 
 static inline ceclResult_t copy_one(struct cecl_device *dev, ceclStream_t stream, void *dst,

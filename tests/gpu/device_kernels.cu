@@ -42,6 +42,40 @@ static __global__ void exchange(ceclDeviceComm_t dc, uint32_t *words, uint32_t s
     }
 }
 
+static __global__ void rush(ceclDeviceComm_t dc, uint32_t *words, int rounds, uint32_t *wrong,
+                            uint32_t *ended)
+{
+    const size_t step = (size_t)gridDim.x * blockDim.x;
+    const size_t first = (size_t)blockIdx.x * blockDim.x, at = first + threadIdx.x;
+    const size_t other = first + (threadIdx.x + 96) % blockDim.x; /* of another warp */
+    uint32_t *got = words, *mine = words + RUSHED * step;
+    uint32_t *const to = (uint32_t *)ceclPeerPointer(dc, got, (dc.rank + 1) % dc.nranks);
+    uint32_t *const theirs = (uint32_t *)ceclPeerPointer(dc, mine, (dc.rank + 1) % dc.nranks);
+    for (uint32_t round = 1; round <= (uint32_t)rounds; round++) {
+        uint32_t read[RUSHED], bad = 0;
+#pragma unroll
+        for (int k = 0; k < RUSHED; k++)
+            to[at + k * step] = round;
+#pragma unroll
+        for (int k = 0; k < RUSHED; k++)
+            read[k] = theirs[at + k * step];
+        bool came = ceclBarrierBlock(dc, (int)blockIdx.x);
+#pragma unroll
+        for (int k = 0; k < RUSHED; k++)
+            mine[at + k * step] = round; /* the one before has read it */
+#pragma unroll
+        for (int k = 0; k < RUSHED; k++)
+            bad += (read[k] != round - 1) + (got[other + k * step] != round);
+        came = ceclBarrierBlock(dc, (int)blockIdx.x) && came;
+        if (bad && came)
+            atomicAdd(wrong, bad);
+        if (!came) {
+            atomicAdd(ended, 1u);
+            return;
+        }
+    }
+}
+
 static __global__ void ring(ceclDeviceComm_t dc, int signal, uint32_t first, uint32_t last,
                             uint32_t *word, uint32_t *wrong, uint32_t *ended)
 {
@@ -70,10 +104,10 @@ static __global__ void barrier(ceclDeviceComm_t dc, int slot, int *came)
 
 extern "C" cudaError_t kernels_load(void)
 {
-    const void *const kernels[] = {(const void *)exchange, (const void *)ring,
+    const void *const kernels[] = {(const void *)exchange, (const void *)rush, (const void *)ring,
                                    (const void *)barrier};
     cudaError_t error = cudaSuccess;
-    for (int k = 0; k < 3 && error == cudaSuccess; k++) {
+    for (int k = 0; k < 4 && error == cudaSuccess; k++) {
         cudaFuncAttributes attributes;
         error = cudaFuncGetAttributes(&attributes, kernels[k]);
     }
@@ -85,6 +119,14 @@ extern "C" cudaError_t launch_exchange(ceclDeviceComm_t dc, int blocks, int thre
                                        uint32_t *ended, cudaStream_t stream)
 {
     exchange<<<blocks, threads, 0, stream>>>(dc, words, seed, rounds, wrong, ended);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t launch_rush(ceclDeviceComm_t dc, int blocks, int threads, uint32_t *words,
+                                   int rounds, uint32_t *wrong, uint32_t *ended,
+                                   cudaStream_t stream)
+{
+    rush<<<blocks, threads, 0, stream>>>(dc, words, rounds, wrong, ended);
     return cudaGetLastError();
 }
 

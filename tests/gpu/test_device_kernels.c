@@ -92,6 +92,39 @@ static void barriers_order_writes_over_many_rounds_and_launches(void **state)
     all_are_right();
 }
 
+/* What a block tells stands behind what all of its threads wrote and read, however long that is on its
+ * way: while copies fill the links, and the blocks themselves do. */
+static void barriers_order_what_is_still_on_its_way(void **state)
+{
+    const int threads = 512, rounds = 3000;
+    const size_t bytes = 2 * RUSHED * (size_t)CECL_DEVICE_BLOCKS * (size_t)threads * 4;
+    uint32_t *rushed[MOST];
+    struct crowd crowd;
+    (void)state;
+    begin();
+    crowd_open(&crowd, ngpus);
+    for (int g = 0; g < ngpus; g++) {
+        must_cuda(cudaSetDevice(g));
+        ok(ceclMemAlloc(comms[g], (void **)&rushed[g], bytes));
+        must_cuda(cudaMemset(rushed[g], 0, bytes));
+        must_cuda(cudaDeviceSynchronize());
+    }
+    crowd_come(&crowd, 2);
+    for (int g = 0; g < ngpus; g++) {
+        must_cuda(cudaSetDevice(g));
+        must_cuda(launch_rush(dcs[g], CECL_DEVICE_BLOCKS, threads, rushed[g], rounds,
+                              &results[g][0], &results[g][1], streams[g]));
+    }
+    while (cudaStreamQuery(streams[0]) == cudaErrorNotReady) {
+        crowd_come(&crowd, 4);
+        must_cuda(cudaStreamSynchronize(crowd.streams[0]));
+    }
+    all_are_right();
+    crowd_close(&crowd);
+    for (int g = 0; g < ngpus; g++)
+        ok(ceclMemFree(comms[g], rushed[g]));
+}
+
 static void a_captured_kernel_is_replayed(void **state)
 {
     cudaGraphExec_t graphs[MOST];
@@ -198,6 +231,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(barriers_order_writes_over_many_rounds_and_launches),
+        cmocka_unit_test(barriers_order_what_is_still_on_its_way),
         cmocka_unit_test(a_captured_kernel_is_replayed),
         cmocka_unit_test(signals_go_round_the_ring_in_two_launches),
         cmocka_unit_test(a_barrier_ends_by_its_bound_and_ranks_get_in_step_again),

@@ -617,6 +617,8 @@ static void meetings_follow_each_other(void **state)
 /* ---- with a second GPU: memory there, which both reach, and a stream of it */
 
 static unsigned char *there, *out;
+static uint32_t (*told)[2]; /* the words of two ranks: rank 1 looks at told[1][0] */
+static uint32_t *never;     /* 0 */
 static cudaStream_t stream_there;
 
 static void reach(int from, int to)
@@ -639,15 +641,35 @@ static void open_there(void)
     must(cecl_reduce_cuda_prepare());
     must_cuda(cudaMalloc((void **)&there, ROOM));
     must_cuda(cudaMalloc((void **)&out, ROOM));
+    must_cuda(cudaMalloc((void **)&told, 2 * sizeof(*told)));
+    must_cuda(cudaMemset(told, 0, 2 * sizeof(*told)));
+    must_cuda(cudaMalloc((void **)&never, sizeof(*never)));
+    must_cuda(cudaMemset(never, 0, sizeof(*never)));
     must_cuda(cudaStreamCreateWithFlags(&stream_there, cudaStreamNonBlocking));
+    must_cuda(cudaDeviceSynchronize());
 }
 
 static void close_there(void)
 {
     must_cuda(cudaFree(there));
     must_cuda(cudaFree(out));
+    must_cuda(cudaFree(told));
+    must_cuda(cudaFree(never));
     must_cuda(cudaStreamDestroy(stream_there));
     must_cuda(cudaSetDevice(0));
+}
+
+/* Rank 1 waits until it is told of `round`. */
+static struct cecl_meeting waits_for(uint32_t round)
+{
+    return (struct cecl_meeting){.does = CECL_MEET_WAIT_FIRST,
+                                 .first = round,
+                                 .rank = 1,
+                                 .nranks = 2,
+                                 .row = told[1],
+                                 .word = &told[0][1],
+                                 .apart = sizeof(*told),
+                                 .ended = never};
 }
 
 /* What GPU 1 makes of `got`, once it was told: a copy of it, in `out`. */
@@ -673,16 +695,25 @@ static void all_was_there(const struct way *way, const struct cecl_reduction *ta
         fail_msg("%s, round %u: told before all was there", way->name, round);
 }
 
-/* GPU 1 waits in a kernel for GPU 0's word, which comes behind what GPU 0 wrote there. The words are
- * of two ranks. */
+/* It waits for nothing more, however it went. */
+static void all_is_told(uint32_t round)
+{
+    (void)!cudaMemcpy(&told[1][0], &round, sizeof(round), cudaMemcpyDefault);
+    must_cuda(cudaStreamSynchronize(stream_there));
+}
+
+/* GPU 1 waits in a kernel for GPU 0's word, which comes behind what GPU 0 wrote there; in every second
+ * turn while the links are full. */
 static void a_peer_that_was_told_has_all_of_the_result(void **state)
 {
     static unsigned char expected[ROOM];
     const uint64_t count = 50021;
+    struct crowd crowd;
     (void)state;
     open_there();
+    crowd_open(&crowd, 2);
     words_start(0);
-    for (uint32_t round = 1; round <= 20 * WAYS; round++) {
+    for (uint32_t round = 1; round <= 40 * WAYS; round++) {
         const struct way *way = &ways[round % WAYS];
         const void *src[SOURCES], *got = there + offset_of(way->lie, SOURCES, ceclFloat32);
         void *also = (void *)(uintptr_t)got;
@@ -693,56 +724,47 @@ static void a_peer_that_was_told_has_all_of_the_result(void **state)
                                            .last = round,
                                            .rank = 0,
                                            .nranks = 2,
-                                           .row = words->rows[0],
-                                           .word = &words->rows[0][0],
-                                           .apart = sizeof(words->rows[0]),
+                                           .row = told[0],
+                                           .word = &told[0][0],
+                                           .apart = sizeof(*told),
                                            .ended = &words->ended,
                                            .leaving = leaving};
-        const struct cecl_meeting waits = {.does = CECL_MEET_WAIT_FIRST,
-                                           .first = round,
-                                           .rank = 1,
-                                           .nranks = 2,
-                                           .row = words->rows[1],
-                                           .word = &words->rows[0][1],
-                                           .apart = sizeof(words->rows[0]),
-                                           .ended = &words->ended};
+        const struct cecl_meeting waits = waits_for(round);
         const struct cecl_reduction takes = taking(way, &got, count, way->sms, &waits);
         r.also = &also;
         r.nalso = 1;
         r.meeting = &tells;
+        crowd_come(&crowd, round / WAYS % 2 ? 2 : 0);
         must_cuda(cudaSetDevice(1));
         must(cecl_reduce_cuda(stream_there, &takes));
         (void)!cudaSetDevice(0);
         const ceclResult_t sent = cecl_reduce_cuda(meeting, &r);
         const bool ends = sent == ceclSuccess && stream_ends_within(meeting, SOON_MS) &&
                           stream_ends_within(stream_there, SOON_MS);
-        host_writes(&words->rows[1][0], round); /* it waits for nothing, however it went */
-        must_cuda(cudaStreamSynchronize(stream_there));
+        all_is_told(round);
         must(sent);
         assert_true(ends);
         all_was_there(way, &takes, expected, round);
     }
+    crowd_close(&crowd);
     close_there();
 }
 
 /* Likewise where the kernel tells nothing, and a copy behind it brings the word: on another stream of
- * GPU 0, after an event. The word lies on GPU 1. */
+ * GPU 0, after an event. */
 static void a_peer_that_a_copy_told_has_all_of_the_result(void **state)
 {
     static unsigned char expected[ROOM];
     const uint64_t count = 100021;
-    uint32_t *word = NULL, *value = NULL, *never = NULL;
+    uint32_t *value = NULL;
     cudaEvent_t written;
+    struct crowd crowd;
     (void)state;
     open_there();
-    must_cuda(cudaMalloc((void **)&word, 2 * sizeof(*word))); /* on GPU 1: [2 ranks] */
-    must_cuda(cudaMemset(word, 0, 2 * sizeof(*word)));
-    must_cuda(cudaMalloc((void **)&never, sizeof(*never)));
-    must_cuda(cudaMemset(never, 0, sizeof(*never)));
+    crowd_open(&crowd, 2);
     must_cuda(cudaSetDevice(0));
     must_cuda(cudaMalloc((void **)&value, sizeof(*value)));
     must_cuda(cudaEventCreateWithFlags(&written, cudaEventDisableTiming));
-    must_cuda(cudaDeviceSynchronize());
     for (uint32_t round = 1; round <= 40 * WAYS; round++) {
         const struct way *way = &ways[round % WAYS];
         const void *src[SOURCES], *got = there + offset_of(way->lie, SOURCES, ceclFloat32);
@@ -752,37 +774,29 @@ static void a_peer_that_a_copy_told_has_all_of_the_result(void **state)
         must_cuda(cudaMemcpy(value, &round, sizeof(round), cudaMemcpyDefault));
         must_cuda(cudaDeviceSynchronize());
         struct cecl_reduction r = reduction_by(way, count, src, expected);
-        const struct cecl_meeting waits = {.does = CECL_MEET_WAIT_FIRST,
-                                           .first = round,
-                                           .rank = 1,
-                                           .nranks = 2,
-                                           .row = word,
-                                           .word = word + 1,
-                                           .ended = never};
+        const struct cecl_meeting waits = waits_for(round);
         const struct cecl_reduction takes = taking(way, &got, count, 32, &waits);
         r.also = &also;
         r.nalso = 1;
         r.max_sms = 32;
+        crowd_come(&crowd, round / WAYS % 2 ? 2 : 0);
         must_cuda(cudaSetDevice(1));
         must(cecl_reduce_cuda(stream_there, &takes));
         (void)!cudaSetDevice(0);
         const ceclResult_t sent = cecl_reduce_cuda(meeting, &r);
         (void)!cudaEventRecord(written, meeting);
         (void)!cudaStreamWaitEvent(beside, written, 0);
-        (void)!cudaMemcpyAsync(word, value, sizeof(*word), cudaMemcpyDefault, beside);
+        (void)!cudaMemcpyAsync(&told[1][0], value, sizeof(*value), cudaMemcpyDefault, beside);
         const bool ends =
             stream_ends_within(beside, SOON_MS) && stream_ends_within(stream_there, SOON_MS);
-        if (!ends) /* it waits for nothing, however it went */
-            (void)!cudaMemcpy(word, &round, sizeof(round), cudaMemcpyDefault);
-        must_cuda(cudaStreamSynchronize(stream_there));
+        all_is_told(round);
         must(sent);
         assert_true(ends);
         all_was_there(way, &takes, expected, round);
     }
     must_cuda(cudaEventDestroy(written));
-    must_cuda(cudaFree(word));
-    must_cuda(cudaFree(never));
     must_cuda(cudaFree(value));
+    crowd_close(&crowd);
     close_there();
 }
 
@@ -854,27 +868,22 @@ static void a_kernel_and_a_copy_engine_write_side_by_side(void **state)
 
 /* ---- both GPUs at once */
 
-#define HALF (4 << 20)   /* bytes that each GPU reduces, of twice as many */
-#define CROWD (32 << 20) /* bytes that a copy engine sends beside them */
+#define HALF (4 << 20) /* bytes that each GPU reduces, of twice as many */
 
 static struct side {
-    unsigned char *in, *got;  /* [2 * HALF] */
-    unsigned char *from, *to; /* [CROWD] */
-    cudaStream_t reduces, copies;
+    unsigned char *in, *got; /* [2 * HALF] */
+    cudaStream_t stream;
 } sides[2];
 
 static void sides_open(const uint32_t *in[2])
 {
     for (int g = 0; g < 2; g++) {
-        struct side *const side = &sides[g];
         must_cuda(cudaSetDevice(g));
-        must_cuda(cudaMalloc((void **)&side->in, 2 * HALF));
-        must_cuda(cudaMalloc((void **)&side->got, 2 * HALF));
-        must_cuda(cudaMalloc((void **)&side->from, CROWD));
-        must_cuda(cudaMalloc((void **)&side->to, CROWD));
-        must_cuda(cudaStreamCreateWithFlags(&side->reduces, cudaStreamNonBlocking));
-        must_cuda(cudaStreamCreateWithFlags(&side->copies, cudaStreamNonBlocking));
-        must_cuda(cudaMemcpy(side->in, in[g], 2 * HALF, cudaMemcpyDefault));
+        must(cecl_reduce_cuda_prepare());
+        must_cuda(cudaMalloc((void **)&sides[g].in, 2 * HALF));
+        must_cuda(cudaMalloc((void **)&sides[g].got, 2 * HALF));
+        must_cuda(cudaStreamCreateWithFlags(&sides[g].stream, cudaStreamNonBlocking));
+        must_cuda(cudaMemcpy(sides[g].in, in[g], 2 * HALF, cudaMemcpyDefault));
     }
 }
 
@@ -882,14 +891,20 @@ static void sides_close(void)
 {
     for (int g = 0; g < 2; g++) {
         must_cuda(cudaSetDevice(g));
-        must_cuda(cudaStreamDestroy(sides[g].reduces));
-        must_cuda(cudaStreamDestroy(sides[g].copies));
+        must_cuda(cudaStreamDestroy(sides[g].stream));
         must_cuda(cudaFree(sides[g].in));
         must_cuda(cudaFree(sides[g].got));
-        must_cuda(cudaFree(sides[g].from));
-        must_cuda(cudaFree(sides[g].to));
     }
     memset(sides, 0, sizeof(sides));
+}
+
+static void sides_poison(void)
+{
+    for (int g = 0; g < 2; g++) {
+        must_cuda(cudaSetDevice(g));
+        must_cuda(cudaMemset(sides[g].got, GUARD, 2 * HALF));
+        must_cuda(cudaDeviceSynchronize());
+    }
 }
 
 /* Each GPU adds up its half of both inputs, and writes it here and there. */
@@ -909,10 +924,10 @@ static void sides_reduce(uint32_t sms)
                                          .type = ceclUint32,
                                          .kernel = CECL_REDUCE_BULK};
         must_cuda(cudaSetDevice(g));
-        must_cuda(cudaMemcpyAsync(sides[1 - g].to, sides[g].from, CROWD, cudaMemcpyDefault,
-                                  sides[g].copies));
-        must(cecl_reduce_cuda(sides[g].reduces, &r));
+        must(cecl_reduce_cuda(sides[g].stream, &r));
     }
+    for (int g = 0; g < 2; g++)
+        must_cuda(cudaStreamSynchronize(sides[g].stream));
 }
 
 /* Writes to a peer have to queue where the link is full, and reads of shared memory queue behind
@@ -923,11 +938,10 @@ static void a_tile_stays_until_it_was_read(void **state)
     const size_t count = 2 * HALF / sizeof(uint32_t);
     uint32_t *plain[3] = {NULL, NULL, NULL}; /* the inputs, their sum */
     uint32_t *got = NULL;
+    struct crowd crowd;
     (void)state;
     need_two();
-    reach(0, 1);
-    reach(1, 0);
-    must(cecl_reduce_cuda_prepare());
+    crowd_open(&crowd, 2);
     must_cuda(cudaMallocHost((void **)&got, 2 * HALF));
     for (int i = 0; i < 3; i++) {
         plain[i] = malloc(2 * HALF);
@@ -940,15 +954,9 @@ static void a_tile_stays_until_it_was_read(void **state)
     }
     sides_open((const uint32_t *[]){plain[0], plain[1]});
     for (uint32_t round = 0; round < 90; round++) {
-        for (int g = 0; g < 2; g++)
-            must_cuda(cudaMemset(sides[g].got, GUARD, 2 * HALF));
-        for (int g = 0; g < 2; g++) {
-            must_cuda(cudaSetDevice(g));
-            must_cuda(cudaDeviceSynchronize());
-        }
+        sides_poison();
+        crowd_come(&crowd, 1);
         sides_reduce(sms[round % 3]);
-        for (int g = 0; g < 2; g++)
-            must_cuda(cudaStreamSynchronize(sides[g].reduces));
         for (int g = 0; g < 2; g++) {
             size_t wrong = 0, first = 0;
             must_cuda(cudaMemcpy(got, sides[g].got, 2 * HALF, cudaMemcpyDefault));
@@ -963,6 +971,7 @@ static void a_tile_stays_until_it_was_read(void **state)
         }
     }
     sides_close();
+    crowd_close(&crowd);
     for (int i = 0; i < 3; i++)
         free(plain[i]);
     must_cuda(cudaFreeHost(got));
