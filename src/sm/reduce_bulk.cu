@@ -58,11 +58,9 @@ DEVICE void barrier_wait(uint64_t *barrier, uint32_t parity)
  * address is made of what they bring, out of the compiler's sight. */
 DEVICE void barrier_arrive_after(uint64_t *barrier, uint32_t brought, uint32_t none)
 {
-    asm volatile("{.reg .b32 at;\n\t"
-                 "and.b32 at, %1, %2;\n\t"
-                 "add.u32 at, at, %0;\n\t"
-                 "mbarrier.arrive.shared.b64 _, [at];}" ::"r"(shared_address(barrier)),
-                 "r"(brought), "r"(none)
+    uint32_t zero;
+    asm volatile("and.b32 %0, %1, %2;" : "=r"(zero) : "r"(brought), "r"(none));
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(barrier) + zero)
                  : "memory");
 }
 
