@@ -94,8 +94,7 @@ static const struct {
     uint64_t sms_end;        /* of a larger one its last bytes, so many to all peers together */
     uint64_t least, largest; /* chunks are of bytes in this range; */
     uint64_t urgent;         /* kernels of so long blocks come first */
-    /* Of two ranks' reads only half come by the link: SMs need to be more to fill it. */
-    uint32_t reading_sms, reading_sms_of_two, sending_sms, staged_sms;
+    uint32_t reading_sms, sending_sms, staged_sms;
 } reductions = {
     .one_shot = 256 << 10,
     .sms_send = 32 << 20,
@@ -104,7 +103,6 @@ static const struct {
     .largest = 64 << 20,
     .urgent = 2 << 20,
     .reading_sms = 8,
-    .reading_sms_of_two = 12,
     .sending_sms = 16,
     .staged_sms = 16,
 };
@@ -145,11 +143,9 @@ static void tune_reduction(struct cecl_call *call, struct cecl_choice choice)
     call->sms_end =
         writes && !call->sms_send ? reductions.sms_end / ((uint64_t)call->nranks - 1) : 0;
     call->urgent = call->bytes >= reductions.urgent;
-    const uint32_t reading =
-        call->nranks == 2 ? reductions.reading_sms_of_two : reductions.reading_sms;
     call->max_sms = choice.max_sms     ? choice.max_sms
                     : call->sms_send   ? reductions.sending_sms
-                    : call->peers_read ? reading
+                    : call->peers_read ? reductions.reading_sms
                                        : reductions.staged_sms;
 }
 
