@@ -20,7 +20,7 @@
 #include "comm/comm.h"
 #include "sm/small.h"
 
-#define LARGEST ((size_t)256 << 10)
+#define LARGEST ((size_t)1 << 20)
 #define CONTENDERS 4
 #define ROUNDS_MAX 101
 

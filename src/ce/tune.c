@@ -153,12 +153,12 @@ static void tune_reduction(struct cecl_call *call, struct cecl_choice choice)
  * an exchange of flags around copies: docs/measurements.md, "Small calls by one kernel". */
 static const struct {
     ceclOp_t op;
-    uint64_t max_bytes;
+    uint64_t max_bytes, of_two; /* of two ranks: one peer gets what else goes to several */
 } smalls[] = {
-    {ceclOpAllReduce, 256 << 10},
-    {ceclOpReduceScatter, 256 << 10},
-    {ceclOpAllGather, 256 << 10},
-    {ceclOpAlltoAll, 256 << 10},
+    {ceclOpAllReduce, 256 << 10, 1 << 20},
+    {ceclOpReduceScatter, 256 << 10, 1 << 20},
+    {ceclOpAllGather, 256 << 10, 1 << 20},
+    {ceclOpAlltoAll, 256 << 10, 1 << 20},
 };
 
 static bool is_small(const struct cecl_call *call, struct cecl_choice choice)
@@ -169,7 +169,8 @@ static bool is_small(const struct cecl_call *call, struct cecl_choice choice)
         return false;
     for (size_t i = 0; i < sizeof(smalls) / sizeof(smalls[0]); i++)
         if (smalls[i].op == call->op)
-            return cecl_small_bytes(call) <= smalls[i].max_bytes;
+            return cecl_small_bytes(call) <=
+                   (call->nranks == 2 ? smalls[i].of_two : smalls[i].max_bytes);
     return false;
 }
 

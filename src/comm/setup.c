@@ -203,13 +203,22 @@ static ceclResult_t settle_sizes(ceclComm_t comm)
     return result;
 }
 
-/* Of small calls: what a kernel may send to a peer, where that is a small part of the pool. */
+static uint64_t slots_of(ceclComm_t comm, uint64_t each)
+{
+    return 2 * CECL_SLOT_FACTOR * (uint64_t)comm->nranks * each;
+}
+
+/* Of small calls: what a kernel may send to a peer (ce/tune.c), where that is a small part of the
+ * pool. */
 static uint64_t slot_bytes(ceclComm_t comm)
 {
-    const uint64_t most = comm->dev->kind == CECL_KIND_HOST ? 4 << 10 : 256 << 10,
-                   all = 2 * CECL_SLOT_FACTOR * (uint64_t)comm->nranks * most;
-    const bool wanted = comm->nranks > 1 && comm->nranks <= CECL_SMALL_RANKS;
-    return wanted && all <= (uint64_t)comm->config.pool_bytes / 8 ? most : 0;
+    const uint64_t room = (uint64_t)comm->config.pool_bytes / 8;
+    uint64_t most = comm->dev->kind == CECL_KIND_HOST ? 4 << 10 : 256 << 10;
+    if (comm->nranks < 2 || comm->nranks > CECL_SMALL_RANKS || slots_of(comm, most) > room)
+        return 0;
+    if (comm->dev->kind != CECL_KIND_HOST && comm->nranks == 2 && slots_of(comm, 1 << 20) <= room)
+        most = 1 << 20;
+    return most;
 }
 
 /* What a kernel of a small call waits for, data, the watchdog cannot see. The kernel's own clock comes

@@ -96,7 +96,7 @@ static bool goes_small(ceclOp_t op, int n, uint64_t bytes, ceclSmPolicy_t policy
     struct cecl_call call = cecl_op_reduces(op) ? reduction_of(op, (uint64_t)n, bytes, 1)
                                                 : call_of(op, false, CECL_PUSH, bytes);
     call.nranks = n;
-    call.slot_bytes = 256 << 10;
+    call.slot_bytes = 1 << 20;
     cecl_tune(&call, (struct cecl_choice){(uint8_t)policy, (uint8_t)direction, 0});
     return call.small;
 }
@@ -116,7 +116,13 @@ static void tuning_knows_what_is_small(void **state)
     assert_false(goes_small(ceclOpAllGather, 4, 4096, CECL_SM_ALLOW, CECL_DIRECTION_PULL));
     assert_false(goes_small(ceclOpAllReduce, 1, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
     assert_false(goes_small(ceclOpAllReduce, 17, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
-    assert_false(goes_small(ceclOpAllReduce, 4, 1 << 20, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
+    assert_true(goes_small(ceclOpAllReduce, 4, 256 << 10, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
+    assert_false(goes_small(ceclOpAllReduce, 4, 512 << 10, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
+    assert_false(goes_small(ceclOpAllReduce, 3, 512 << 10, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
+    /* slots may be as large, not larger */
+    assert_true(goes_small(ceclOpAllReduce, 2, 1 << 20, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
+    assert_true(goes_small(ceclOpAlltoAll, 2, 1 << 20, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
+    assert_false(goes_small(ceclOpAllReduce, 2, (1 << 20) + 4, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
     assert_false(goes_small(ceclOpReduce, 4, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
 }
 
