@@ -119,10 +119,11 @@ static void tuning_knows_what_is_small(void **state)
     assert_true(goes_small(ceclOpAllReduce, 4, 256 << 10, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
     assert_false(goes_small(ceclOpAllReduce, 4, 512 << 10, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
     assert_false(goes_small(ceclOpAllReduce, 3, 512 << 10, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
-    /* slots may be as large, not larger */
-    assert_true(goes_small(ceclOpAllReduce, 2, 1 << 20, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
+    assert_true(goes_small(ceclOpAllReduce, 2, 512 << 10, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
+    assert_false(goes_small(ceclOpAllReduce, 2, 1 << 20, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
+    /* as large as slots may be, not larger */
     assert_true(goes_small(ceclOpAlltoAll, 2, 1 << 20, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
-    assert_false(goes_small(ceclOpAllReduce, 2, (1 << 20) + 4, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
+    assert_false(goes_small(ceclOpAllGather, 2, (1 << 20) + 4, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
     assert_false(goes_small(ceclOpReduce, 4, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
 }
 
