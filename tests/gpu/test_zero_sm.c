@@ -20,7 +20,7 @@
 #include "hold_sms.h"
 
 #define MAX_GPUS 8
-#define BLOCK ((size_t)1 << 20)
+#define BLOCK ((size_t)2 << 20) /* too large for a small call */
 
 static int gpus;
 static ceclComm_t comms[MAX_GPUS];

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #define BLOCK 1000
-#define LARGE 300000 /* bytes: no small call on any device */
+#define LARGE 1100000 /* bytes: no small call on any device */
 
 static ceclComm_t comm;
 static char *recv_buffer, *send_buffer; /* [nranks * BLOCK] each */

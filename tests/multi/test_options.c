@@ -1,7 +1,7 @@
 /* Options of calls, seen by what ceclExplain and ceclGroupExplain tell of them, and by results. */
 #include "multi.h"
 
-#define BLOCK 300000 /* too large for a small call */
+#define BLOCK 1100000 /* too large for a small call */
 
 static ceclComm_t comm;
 static char *recv_buffer, *send_buffer, *other; /* [nranks * BLOCK] each */
@@ -76,7 +76,7 @@ static void results_are_right_under_each(void **state)
 static void large_own_blocks_copied_beside_the_others_are_right(void **state)
 {
     (void)state;
-    const size_t block = 300000, all = (size_t)multi_nranks * block;
+    const size_t block = BLOCK, all = (size_t)multi_nranks * block;
     unsigned char *host = malloc(all), *out[2] = {NULL, NULL}, *in = NULL;
     assert_non_null(host);
     multi_ok(comm, ceclMemAlloc(comm, (void **)&in, all));
