@@ -21,4 +21,7 @@ ceclResult_t cecl_lower_group(struct cecl_call *calls, uint32_t ncalls, struct c
  * Depends on nothing in which ranks may differ. */
 void cecl_tune(struct cecl_call *call, struct cecl_choice choice);
 
+/* Bytes to each peer of the largest call of so many ranks that is small on GPUs, where slots suffice. */
+uint64_t cecl_small_most(int nranks);
+
 #endif

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ce/lower.h"
 #include "comm/check.h"
 #include "comm/comm.h"
 #include "comm/trace.h"
@@ -203,22 +204,17 @@ static ceclResult_t settle_sizes(ceclComm_t comm)
     return result;
 }
 
-static uint64_t slots_of(ceclComm_t comm, uint64_t each)
-{
-    return 2 * CECL_SLOT_FACTOR * (uint64_t)comm->nranks * each;
-}
-
-/* Of small calls: what a kernel may send to a peer (ce/tune.c), where that is a small part of the
- * pool. */
+/* Of small calls: what a kernel may send to a peer, as far as that is a small part of the pool. */
 static uint64_t slot_bytes(ceclComm_t comm)
 {
-    const uint64_t room = (uint64_t)comm->config.pool_bytes / 8;
-    uint64_t most = comm->dev->kind == CECL_KIND_HOST ? 4 << 10 : 256 << 10;
-    if (comm->nranks < 2 || comm->nranks > CECL_SMALL_RANKS || slots_of(comm, most) > room)
+    const bool host = comm->dev->kind == CECL_KIND_HOST;
+    const uint64_t least = host ? 4 << 10 : 256 << 10, room = (uint64_t)comm->config.pool_bytes / 8;
+    if (comm->nranks < 2 || comm->nranks > CECL_SMALL_RANKS)
         return 0;
-    if (comm->dev->kind != CECL_KIND_HOST && comm->nranks == 2 && slots_of(comm, 1 << 20) <= room)
-        most = 1 << 20;
-    return most;
+    for (uint64_t each = host ? least : cecl_small_most(comm->nranks); each >= least; each /= 2)
+        if (2 * CECL_SLOT_FACTOR * (uint64_t)comm->nranks * each <= room)
+            return each;
+    return 0;
 }
 
 /* What a kernel of a small call waits for, data, the watchdog cannot see. The kernel's own clock comes

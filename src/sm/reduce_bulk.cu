@@ -51,7 +51,7 @@ DEVICE void barrier_wait(uint64_t *barrier, uint32_t parity)
     while (!over);
 }
 
-/* Arrives once `brought`, a word of each load before, is there; `none` is 0, as only the launch knows.
+/* Arrives once `brought`, a word of each load before, is there; `none` is 0.
  *
  * An arrival is issued behind loads but waits for none. Where they queue behind writes to a peer it is
  * first by microseconds: a copy then replaces the tile that they are still to read. So the arrival's
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(CECL_REDUCE_BULK_THREADS, 1)
     typedef element<type> E;
     const int turn = TILE_VECTORS / READERS; /* vectors of a tile that a thread reduces */
     const uint64_t stride = (uint64_t)gridDim.x * TILE_VECTORS;
-    const uint32_t none = args.nsrc >> 31;
+    const uint32_t none = args.nsrc >> 31; /* 0, which the compiler cannot know */
     extern __shared__ __align__(128) unsigned char shared[];
     uint64_t *const full = (uint64_t *)(shared + TILES * CECL_REDUCE_TILE_BYTES);
     uint64_t *const empty = full + TILES;

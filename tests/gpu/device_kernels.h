@@ -24,9 +24,9 @@ cudaError_t launch_exchange(ceclDeviceComm_t dc, int blocks, int threads, uint32
 cudaError_t launch_ring(ceclDeviceComm_t dc, int signal, uint32_t first, uint32_t last,
                         uint32_t *word, uint32_t *wrong, uint32_t *ended, cudaStream_t stream);
 
-/* Each thread writes RUSHED words to the next rank's memory, and reads as many of it that it looks at
- * only behind the barrier, when they may be written again. `words`: symmetric, zeroed,
- * [2][RUSHED][blocks * threads]. Else as launch_exchange. */
+/* Each thread writes RUSHED words at the next rank, and has as many loads from it under way, when its
+ * block comes to the barrier; what they load may be written again behind it. `words`: symmetric,
+ * zeroed, [2][RUSHED][blocks * threads]. Else as launch_exchange. */
 #define RUSHED 8
 cudaError_t launch_rush(ceclDeviceComm_t dc, int blocks, int threads, uint32_t *words, int rounds,
                         uint32_t *wrong, uint32_t *ended, cudaStream_t stream);

@@ -229,6 +229,7 @@ void multi_crowd_close(struct multi_crowd *crowd)
     const size_t all = (size_t)multi_nranks * crowd->bytes;
     unsigned char *host = malloc(all), *want = malloc(crowd->bytes);
     assert_true(host && want);
+    multi_crowd_come(crowd, 1); /* one at least */
     multi_ok(crowd->comm, ceclStreamSynchronize(crowd->comm, crowd->stream));
     multi_get(crowd->comm, host, crowd->blocks, all);
     for (int r = 0; r < multi_nranks; r++) {

@@ -69,7 +69,7 @@ struct multi_crowd {
 };
 void multi_crowd_open(struct multi_crowd *crowd, size_t bytes);
 void multi_crowd_come(const struct multi_crowd *crowd, int times); /* returns at once */
-void multi_crowd_close(struct multi_crowd *crowd); /* when all has come, and every byte is right */
+void multi_crowd_close(struct multi_crowd *crowd); /* when all has come: every block is there */
 
 size_t multi_type_bytes(ceclDataType_t type);
 void multi_setenv(const char *name, const char *value); /* NULL: unset */

@@ -1,7 +1,7 @@
 /* Calls that test_random.c makes; see random_call.h. */
 #include "random_call.h"
 
-const size_t random_limits[RANDOM_LIMITS] = {4 << 10, 64 << 10, 256 << 10, 1 << 20};
+const size_t random_limits[RANDOM_LIMITS] = {4 << 10, 64 << 10, 256 << 10, 512 << 10, 1 << 20};
 size_t random_largest = 4 << 10;
 
 uint64_t random_next(uint64_t *x)
@@ -126,7 +126,7 @@ static size_t drawn_on_a_limit(const struct random_call *c, uint64_t *x)
 {
     const bool may_be_small = c->kind == ALL_GATHER || c->kind == ALL_TO_ALL || reduces(c);
     const uint64_t which = random_next(x) % 32, beside = random_next(x) % 5;
-    const size_t limit = random_limits[which == 0 ? 3 : which == 1 ? 2 : which < 4 ? 1 : 0];
+    const size_t limit = random_limits[which < 3 ? 4 - which : which < 5 ? 1 : 0];
     if (!may_be_small || which >= 11 || limit > random_largest)
         return 0;
     return limit / c->size + beside - 2;

@@ -26,7 +26,7 @@ enum kind {
 /* Sizes of small calls end at these, on one device or the other: a block's bytes, of an all-reduce all
  * bytes. Calls are often drawn as large, or a bit less or more, as long as they are at most
  * random_largest, which is to be set: on the host device the last ones are no limits, but long. */
-#define RANDOM_LIMITS 4
+#define RANDOM_LIMITS 5
 extern const size_t random_limits[RANDOM_LIMITS];
 extern size_t random_largest;
 

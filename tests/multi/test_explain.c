@@ -93,6 +93,8 @@ static void local_copies_are_told_where_they_are_allowed(void **state)
     assert_int_equal(small.barriers, 1);
     assert_string_equal(small.path, "small, one exchange through slots");
     assert_non_null(strstr(small.reason, "CECL_SM_ALLOW"));
+    const size_t most = !multi_on_gpus(lax) ? 4 << 10 : multi_nranks == 2 ? 1 << 20 : 256 << 10;
+    assert_string_equal(explain(lax, ceclOpAlltoAll, send, recv, most).path, small.path);
     multi_ok(NULL, ceclCommDestroy(lax));
 }
 

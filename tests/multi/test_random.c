@@ -2,8 +2,8 @@
  * rows, stream, offset and options vary, memory comes and goes between them.
  * CECL_TEST_CALLS and CECL_TEST_SEED override. Calls run in bursts, so that several are in flight
  * at once; a third of the bursts are groups, in another third groups stand between calls that are
- * alone, small ones often. Beside half of the bursts other copies fill the links. Every byte of what a call may write is checked, and those around it and
- * between its blocks. */
+ * alone, small ones often. Beside half of the bursts other copies fill the links. Every byte of what
+ * a call may write is checked, and those around it and between its blocks. */
 #include "random_call.h"
 
 #define SLOTS 8
@@ -139,7 +139,7 @@ static void random_calls_in_bursts_are_right(void **state)
     ceclStream_t streams[3] = {NULL};
     struct multi_crowd crowd;
     multi_crowd_open(&crowd, multi_on_gpus(comm) ? 8 << 20 : 16 << 10);
-    random_largest = random_limits[!multi_on_gpus(comm) ? 0 : multi_nranks == 2 ? 3 : 2];
+    random_largest = random_limits[!multi_on_gpus(comm) ? 0 : multi_nranks == 2 ? 4 : 2];
     unsigned char *host = malloc(room());
     assert_non_null(host);
     for (int i = 0; i < SLOTS; i++)

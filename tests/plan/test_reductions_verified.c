@@ -291,7 +291,7 @@ static void tuning_takes_the_way_that_was_measured(void **state)
     assert_false(tuned(ceclOpAllReduce, 1 << 20, ample, CECL_DIRECTION_PUSH).sms_send);
 }
 
-/* Of so many bytes copy engines send all but the end, where there are no more ranks than a kernel
+/* Of 192 MiB without staging copy engines send all but the end, where there are no more ranks than a kernel
  * writes to. */
 static void a_large_all_reduces_end_is_written_where_it_may_be(void **state)
 {

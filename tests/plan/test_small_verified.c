@@ -96,7 +96,7 @@ static bool goes_small(ceclOp_t op, int n, uint64_t bytes, ceclSmPolicy_t policy
     struct cecl_call call = cecl_op_reduces(op) ? reduction_of(op, (uint64_t)n, bytes, 1)
                                                 : call_of(op, false, CECL_PUSH, bytes);
     call.nranks = n;
-    call.slot_bytes = 1 << 20;
+    call.slot_bytes = cecl_small_most(n);
     cecl_tune(&call, (struct cecl_choice){(uint8_t)policy, (uint8_t)direction, 0});
     return call.small;
 }
@@ -121,7 +121,8 @@ static void tuning_knows_what_is_small(void **state)
     assert_false(goes_small(ceclOpAllReduce, 3, 512 << 10, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
     assert_true(goes_small(ceclOpAllReduce, 2, 512 << 10, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
     assert_false(goes_small(ceclOpAllReduce, 2, 1 << 20, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
-    /* as large as slots may be, not larger */
+    assert_int_equal(cecl_small_most(2), 1 << 20);
+    assert_int_equal(cecl_small_most(3), 256 << 10);
     assert_true(goes_small(ceclOpAlltoAll, 2, 1 << 20, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
     assert_false(goes_small(ceclOpAllGather, 2, (1 << 20) + 4, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
     assert_false(goes_small(ceclOpReduce, 4, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
