@@ -354,7 +354,8 @@ static void a_call_that_fails_in_the_middle_leaves_no_side_lane_behind(void **st
     open_ranks(RANKS * block, "0");
     assert_int_equal(ceclSetOptions(comms[0], &push), ceclSuccess);
     hold = HOLD_A_WHILE;
-    batches = held = 0;
+    batches = 0;
+    held = 0;
     fail_at = 7; /* behind flags, two chunks with flags each, and the reduction of the first */
     assert_int_equal(
         ceclReduceScatter(buffers[0], buffers[0], block, ceclInt8, ceclSum, comms[0], NULL),
