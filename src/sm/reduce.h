@@ -81,10 +81,9 @@ void cecl_reduce_host(const struct cecl_reduction *reduction);
 ceclResult_t cecl_reduce_cuda_prepare(void);
 
 /* Enqueues the reduction on `stream`, of the calling thread's current GPU. Sources are memory of
- * that GPU or peers' mapped by it; dst is its own, or a peer's if nothing
- * tells that peer before the stream's end; each is aligned to its elements.
- * Refuses, enqueuing nothing: what cecl_reduction_check refuses, more sources than fit, a buffer
- * that is not aligned. */
+ * that GPU or peers' mapped by it; dst is its own, or a peer's if nothing tells that peer before the
+ * stream's end; each is aligned to its elements. Refuses, enqueuing nothing: what
+ * cecl_reduction_check refuses, more sources than fit, a buffer that is not aligned. */
 ceclResult_t cecl_reduce_cuda(ceclStream_t stream, const struct cecl_reduction *reduction);
 
 /* Whether the current GPU has the bulk kernel. */

@@ -91,6 +91,19 @@ static inline void need_two(void)
     skip();
 }
 
+/* Lets `from`, which is the current GPU then, reach memory of `to`; skips the test where it cannot. */
+static inline void reach(int from, int to)
+{
+    int reaches = 0;
+    must_cuda(cudaSetDevice(from));
+    must_cuda(cudaDeviceCanAccessPeer(&reaches, from, to));
+    if (!reaches)
+        skip();
+    const cudaError_t enabled = cudaDeviceEnablePeerAccess(to, 0);
+    assert_true(enabled == cudaSuccess || enabled == cudaErrorPeerAccessAlreadyEnabled);
+    cudaGetLastError();
+}
+
 /* A driver's function that only tests call. */
 static inline void *driver_function(const char *name, unsigned version)
 {
@@ -256,17 +269,10 @@ struct crowd {
 static inline void crowd_open(struct crowd *crowd, int gpus)
 {
     crowd->gpus = gpus;
-    for (int g = 0; g < gpus; g++) {
-        int reaches = 0;
-        must_cuda(cudaDeviceCanAccessPeer(&reaches, g, (g + 1) % gpus));
-        if (!reaches)
-            skip();
-    }
+    for (int g = 0; g < gpus; g++)
+        reach(g, (g + 1) % gpus);
     for (int g = 0; g < gpus; g++) {
         must_cuda(cudaSetDevice(g));
-        const cudaError_t enabled = cudaDeviceEnablePeerAccess((g + 1) % gpus, 0);
-        assert_true(enabled == cudaSuccess || enabled == cudaErrorPeerAccessAlreadyEnabled);
-        cudaGetLastError();
         must_cuda(cudaMalloc((void **)&crowd->from[g], CROWD_BYTES));
         must_cuda(cudaMalloc((void **)&crowd->to[g], CROWD_BYTES));
         must_cuda(cudaStreamCreateWithFlags(&crowd->streams[g], cudaStreamNonBlocking));

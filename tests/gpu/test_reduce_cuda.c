@@ -621,18 +621,6 @@ static uint32_t (*told)[2]; /* the words of two ranks: rank 1 looks at told[1][0
 static uint32_t *never;     /* 0 */
 static cudaStream_t stream_there;
 
-static void reach(int from, int to)
-{
-    int reaches = 0;
-    must_cuda(cudaSetDevice(from));
-    must_cuda(cudaDeviceCanAccessPeer(&reaches, from, to));
-    if (!reaches)
-        skip();
-    const cudaError_t enabled = cudaDeviceEnablePeerAccess(to, 0);
-    assert_true(enabled == cudaSuccess || enabled == cudaErrorPeerAccessAlreadyEnabled);
-    cudaGetLastError();
-}
-
 static void open_there(void)
 {
     need_two();
