@@ -73,12 +73,15 @@ static inline uint64_t cecl_small_slots_bytes(int nranks, uint64_t slot_bytes)
     return 2 * (uint64_t)nranks * 2 * slot_bytes;
 }
 
+/* Refuses, with ceclInvalidArgument, what cecl_reduction_check refuses, and sizes and ranks out of
+ * range. */
+ceclResult_t cecl_small_check(const struct cecl_small *small);
+
 /* Loads all kernels onto the calling thread's current GPU: see cecl_reduce_cuda_prepare. Local. */
 ceclResult_t cecl_small_cuda_prepare(void);
 
 /* Enqueues it on `stream`, of the calling thread's current GPU. Collective: every rank's kernel waits
- * for those of all others. Refuses, enqueuing nothing: what cecl_reduction_check refuses, and sizes
- * and ranks out of range. */
+ * for those of all others. Refuses, enqueuing nothing, what cecl_small_check refuses. */
 ceclResult_t cecl_small_cuda(ceclStream_t stream, const struct cecl_small *small);
 
 #ifdef __cplusplus
