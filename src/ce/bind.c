@@ -380,7 +380,7 @@ static ceclResult_t bind_plan(const struct cecl_engine *engine, const struct cec
     /* A call without phases (one rank) still counts, so that its end can be seen. */
     bound->advance = plan->phases > 0 ? plan->phases : plan->nsteps > 0;
     bound->side_advance = plan->side_phases;
-    if (bound->is_small && engine->dev->meets) {
+    if (bound->is_small && engine->dev->has_small) {
         new_piece(bound, CECL_PIECE_SMALL, CECL_LANE_MAIN);
         cecl_bind_small(engine, plan, bound);
         return ceclSuccess;

@@ -45,7 +45,7 @@ struct cecl_bound {
     struct cecl_meeting *meetings;
     void **also; /* where reductions write, too */
     uint32_t nalso;
-    bool is_small; /* its slots take turns; on a device that meets, it is `small` */
+    bool is_small; /* its slots take turns; on a device that has_small, it is `small` */
     struct cecl_small small;
     struct cecl_meeting small_meeting;
     ceclExplanation_t explanation;
