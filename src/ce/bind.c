@@ -247,10 +247,10 @@ static ceclResult_t bind_reductions(const struct cecl_engine *engine, const stru
 static void bind_signal(const struct cecl_engine *engine, const struct cecl_step *step,
                         struct cecl_bound *bound)
 {
-    uint32_t *flag = cecl_engine_flag(engine, step->peer, engine->rank, step->lane);
+    uint32_t *flag = cecl_flags_word(&engine->flags, step->peer, engine->rank, step->lane);
     const struct cecl_piece like = {
         .kind = CECL_PIECE_FLAGS, .lane = step->lane, .flags = step->lane, .phase = step->phase};
-    if (engine->flags == CECL_FLAGS_WRITE)
+    if (engine->flags.way == CECL_FLAGS_WRITE)
         add_op(bound, step->lane, step->lane, CECL_MEMOP_WRITE, flag, step->phase);
     else
         add_copy(bound, piece_like(bound, &like), flag, NULL, sizeof(*flag));
@@ -270,7 +270,8 @@ static ceclResult_t bind_step(const struct cecl_engine *engine, const struct cec
     case CECL_STEP_SIGNAL: bind_signal(engine, step, bound); break;
     case CECL_STEP_WAIT:
         add_op(bound, step->lane, (int)step->first, CECL_MEMOP_WAIT,
-               cecl_engine_flag(engine, engine->rank, step->peer, (int)step->first), step->phase);
+               cecl_flags_word(&engine->flags, engine->rank, step->peer, (int)step->first),
+               step->phase);
         break;
     case CECL_STEP_COPY: return bind_copies(engine, plan, step, bound);
     case CECL_STEP_REDUCE: return bind_reductions(engine, plan, step, bound);
@@ -297,20 +298,6 @@ static ceclResult_t bind_also(const struct cecl_engine *engine, const struct cec
     return ceclSuccess;
 }
 
-struct cecl_meeting cecl_bound_meeting(const struct cecl_engine *engine, int lane)
-{
-    return (struct cecl_meeting){
-        .rank = (uint32_t)engine->rank,
-        .nranks = (uint32_t)engine->nranks,
-        .row = cecl_engine_flag(engine, engine->rank, 0, lane),
-        .word = cecl_engine_flag(engine, 0, engine->rank, lane),
-        .apart = engine->pool->slice,
-        .ended = cecl_pads_ended(engine),
-        .leaving = cecl_pads_leaving(engine, lane),
-        .done = engine->done,
-    };
-}
-
 /* A kernel that takes over the flags around its reduction. */
 static ceclResult_t bind_fused(const struct cecl_engine *engine, const struct cecl_plan *plan,
                                const struct cecl_fused *fused, const struct cecl_step *first,
@@ -318,7 +305,7 @@ static ceclResult_t bind_fused(const struct cecl_engine *engine, const struct ce
 {
     const struct cecl_step *step = first + fused->at;
     struct cecl_meeting *meeting = &bound->meetings[bound->nreductions];
-    *meeting = cecl_bound_meeting(engine, step->lane);
+    *meeting = cecl_flags_meeting(&engine->flags, step->lane);
     meeting->does = fused->does;
     meeting->first = fused->first;
     meeting->last = fused->last;
@@ -336,7 +323,7 @@ static void mark(const struct cecl_engine *engine, const struct cecl_step *step,
         step->phase <= *marked + PHASES_A_MARK)
         return;
     *marked = step->phase - 1;
-    add_op(bound, CECL_LANE_MAIN, CECL_LANE_MAIN, CECL_MEMOP_WRITE, engine->done, *marked);
+    add_op(bound, CECL_LANE_MAIN, CECL_LANE_MAIN, CECL_MEMOP_WRITE, engine->flags.done, *marked);
 }
 
 /* The end of the call is told by its last kernel, if that can, or by the stream. */
@@ -348,10 +335,11 @@ static void bind_end(const struct cecl_engine *engine, struct cecl_bound *bound)
     if (last && last->kind == CECL_PIECE_REDUCTIONS && last->lane == CECL_LANE_MAIN &&
         meeting->nranks != 0) {
         meeting->does |= CECL_MEET_DONE;
-        meeting->done_value = bound->advance;
+        meeting->done_value = bound->advance.phases[CECL_LANE_MAIN];
         return;
     }
-    add_op(bound, CECL_LANE_MAIN, CECL_LANE_MAIN, CECL_MEMOP_WRITE, engine->done, bound->advance);
+    add_op(bound, CECL_LANE_MAIN, CECL_LANE_MAIN, CECL_MEMOP_WRITE, engine->flags.done,
+           bound->advance.phases[CECL_LANE_MAIN]);
 }
 
 static ceclResult_t bind_steps(const struct cecl_engine *engine, const struct cecl_plan *plan,
@@ -376,17 +364,18 @@ static ceclResult_t bind_steps(const struct cecl_engine *engine, const struct ce
 static ceclResult_t bind_plan(const struct cecl_engine *engine, const struct cecl_plan *plan,
                               struct cecl_bound *bound)
 {
-    bound->is_small = !plan->parts && plan->call.small;
+    struct cecl_advance *advance = &bound->advance;
+    advance->small = !plan->parts && plan->call.small;
     /* A call without phases (one rank) still counts, so that its end can be seen. */
-    bound->advance = plan->phases > 0 ? plan->phases : plan->nsteps > 0;
-    bound->side_advance = plan->side_phases;
-    if (bound->is_small && engine->dev->meets) {
+    advance->phases[CECL_LANE_MAIN] = plan->phases > 0 ? plan->phases : plan->nsteps > 0;
+    advance->phases[CECL_LANE_SIDE] = plan->side_phases;
+    if (advance->small && engine->dev->meets) {
         new_piece(bound, CECL_PIECE_SMALL, CECL_LANE_MAIN);
         cecl_bind_small(engine, plan, bound);
         return ceclSuccess;
     }
     CECL_TRY(bind_steps(engine, plan, bound));
-    if (bound->advance > 0)
+    if (advance->phases[CECL_LANE_MAIN] > 0)
         bind_end(engine, bound);
     return ceclSuccess;
 }
