@@ -24,8 +24,6 @@ void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *p
 
     bound->small_meeting = cecl_flags_meeting(&engine->flags, CECL_LANE_MAIN);
     bound->small_meeting.does = CECL_MEET_SIGNAL_FIRST | CECL_MEET_DONE;
-    bound->small_meeting.first = 1;
-    bound->small_meeting.done_value = 1;
     *small = (struct cecl_small){
         .kind = kind_of(call->op),
         .rank = call->rank,
@@ -40,7 +38,11 @@ void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *p
         .late = engine->flags.late,
         .timeout_ns = engine->small_timeout_ns,
         .max_sms = request->choice.max_sms,
+        .meeting = &bound->small_meeting,
     };
+    cecl_bound_patch(bound, CECL_PATCH_FLAG, CECL_LANE_MAIN, 1, &bound->small_meeting.first);
+    cecl_bound_patch(bound, CECL_PATCH_EPOCH, CECL_LANE_MAIN, 1, &bound->small_meeting.done_value);
+    cecl_bound_patch(bound, CECL_PATCH_SMALL, CECL_LANE_MAIN, 1, &small->epoch);
     for (int r = 0; r < call->nranks; r++)
         small->slots[r] = (unsigned char *)cecl_pool_at(engine->pool, r, engine->staging_offset) +
                           engine->slots_offset;

@@ -10,7 +10,7 @@ enum cecl_piece_kind {
     CECL_PIECE_MEMOPS,
     CECL_PIECE_COPIES,
     CECL_PIECE_ROWS,
-    /* copies of the value of `phase`: their source is known when the call is issued */
+    /* copies of flags of one phase: a batch has no order, and a peer must not see a later one first */
     CECL_PIECE_FLAGS,
     CECL_PIECE_REDUCTIONS,
     CECL_PIECE_AFTER, /* its lane goes on after the other one */
@@ -20,7 +20,8 @@ struct cecl_piece {
     uint8_t kind;
     uint8_t lane;          /* where it is issued */
     bool urgent;           /* REDUCTIONS: by way of the side lane's stream */
-    uint8_t flags;         /* MEMOPS, FLAGS, REDUCTIONS: whose lane's flags these are */
+    uint8_t flags;         /* MEMOPS: whose lane's flags these are; one call to the device has
+                            * those of one lane */
     uint32_t first, count; /* in ops, rows, reductions, or batch */
     uint32_t phase;        /* FLAGS */
 };
@@ -33,23 +34,27 @@ struct cecl_bound {
     struct cecl_advance advance; /* of the flags by this call */
     uint32_t npieces, nops, ncopies, nrows, nreductions;
     struct cecl_piece *pieces;
-    /* value: the phase; the call's first epoch is added when it is issued, and that is a flag's
-     * value except for the engine's `done` */
     struct cecl_memop *ops;
     struct cecl_batch batch;    /* all copies of all pieces, */
     struct cecl_row_copy *rows; /* and all of rows */
     struct cecl_reduction *reductions;
-    const void **sources; /* of reductions */
-    /* [nreductions] those that some of them have; values: phases, as of ops */
-    struct cecl_meeting *meetings;
-    void **also; /* where reductions write, too */
+    const void **sources;          /* of reductions */
+    struct cecl_meeting *meetings; /* [nreductions] those that some of them have */
+    void **also;                   /* where reductions write, too */
     uint32_t nalso;
+    /* Places in the arrays here, and in `small`, whose values differ from call to call. */
+    struct cecl_patch *patches;
+    uint32_t npatches;
     struct cecl_small small; /* a small call, on a device that meets */
     struct cecl_meeting small_meeting;
     ceclExplanation_t explanation;
 };
 
 void cecl_bound_free(struct cecl_bound *bound); /* NULL has no effect */
+
+/* bind.c: lists a word of the bound plan whose value follows from the flags. */
+void cecl_bound_patch(struct cecl_bound *bound, enum cecl_patch_kind kind, int lane, uint32_t phase,
+                      uint32_t *word);
 
 /* bind_small.c: fills in bound->small, of its only request. */
 void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *plan,

@@ -1,8 +1,6 @@
 /* The engine's life: flags, staging and slots. Binding is in bind.c, issuing in run.c. */
 #include "ce/engine.h"
 
-#include <stdlib.h>
-
 #include "ce/bound.h"
 
 #define SLOT_ALIGN 512u
@@ -47,7 +45,5 @@ void cecl_engine_close(struct cecl_engine *engine)
     cecl_flags_close(&engine->flags);
     if (engine->side)
         engine->dev->ops->stream_destroy(engine->dev, engine->side);
-    free(engine->scratch);
-    free(engine->sources);
     *engine = (struct cecl_engine){0};
 }

@@ -38,9 +38,6 @@ struct cecl_engine {
     ceclStream_t side;                 /* the side lane's stream, once a plan has wanted one */
     bool used;                         /* last_stream is meaningful */
     uint64_t last_stream; /* id of the stream of the last call: another one must wait for it */
-    struct cecl_memop *scratch; /* operations with their epochs filled in */
-    void **sources;             /* likewise the sources of copied flags */
-    size_t scratch_count;       /* room in both */
     struct cecl_bound *cache[CECL_CACHE_SETS][CECL_CACHE_WAYS];
     unsigned victim[CECL_CACHE_SETS]; /* next way to give up */
     uint64_t plans_made;              /* cache misses: a test sees that repeated calls make none */
@@ -73,7 +70,8 @@ static inline uint8_t cecl_engine_turn(const struct cecl_engine *engine)
     return cecl_flags_turn(&engine->flags);
 }
 
-/* Enqueues a bound plan. Never waits, but where the driver's queue is full. After a failure
+/* Enqueues a bound plan, whose patches get their values for this call first. Never waits, but where
+ * the driver's queue is full. After a failure
  * *started tells whether something of it may be enqueued: peers then wait for what will not come,
  * and the communicator has failed. */
 ceclResult_t cecl_engine_run(struct cecl_engine *engine, const struct cecl_bound *bound,

@@ -18,46 +18,6 @@ static ceclResult_t follow_last_call(struct cecl_engine *engine, ceclStream_t wo
     return ceclSuccess;
 }
 
-static ceclResult_t issue_memops(struct cecl_engine *engine, const struct cecl_bound *bound,
-                                 const struct cecl_piece *piece, ceclStream_t work)
-{
-    for (uint32_t i = 0; i < piece->count; i++) {
-        const uint32_t at = piece->first + i;
-        const uint32_t epoch = engine->flags.epoch[piece->flags] + bound->ops[at].value;
-        engine->scratch[i] = bound->ops[at];
-        engine->scratch[i].value =
-            engine->scratch[i].addr == engine->flags.done ? epoch : cecl_flag_value(epoch);
-    }
-    return engine->dev->ops->memops(engine->dev, work, engine->scratch, piece->count);
-}
-
-static ceclResult_t issue_flags(struct cecl_engine *engine, const struct cecl_piece *piece,
-                                struct cecl_batch *batch, ceclStream_t work)
-{
-    for (uint32_t i = 0; i < piece->count; i++)
-        engine->sources[i] = cecl_flags_source(&engine->flags, piece->flags,
-                                               engine->flags.epoch[piece->flags] + piece->phase);
-    batch->src = engine->sources;
-    return engine->dev->ops->copies(engine->dev, work, batch);
-}
-
-/* The values of a kernel's flags are known now. */
-static ceclResult_t issue_reduction(struct cecl_engine *engine, const struct cecl_piece *piece,
-                                    const struct cecl_bound *bound, uint32_t at, ceclStream_t work)
-{
-    struct cecl_reduction reduction = bound->reductions[at];
-    struct cecl_meeting meeting;
-    if (reduction.meeting) {
-        const uint32_t epoch = engine->flags.epoch[piece->flags];
-        meeting = *reduction.meeting;
-        meeting.first = cecl_flag_value(epoch + meeting.first);
-        meeting.last = cecl_flag_value(epoch + meeting.last);
-        meeting.done_value += engine->flags.epoch[CECL_LANE_MAIN];
-        reduction.meeting = &meeting;
-    }
-    return engine->dev->ops->reduce(engine->dev, work, &reduction);
-}
-
 /* Beside other kernels a reduction waits for SMs behind all blocks of those that came before, unless its
  * stream comes first: the side lane's does. */
 static ceclResult_t issue_reductions(struct cecl_engine *engine, const struct cecl_piece *piece,
@@ -68,21 +28,8 @@ static ceclResult_t issue_reductions(struct cecl_engine *engine, const struct ce
     if (piece->urgent)
         CECL_TRY(ops->stream_after(engine->dev, work, lane));
     for (uint32_t i = 0; i < piece->count; i++)
-        CECL_TRY(issue_reduction(engine, piece, bound, piece->first + i, work));
+        CECL_TRY(ops->reduce(engine->dev, work, &bound->reductions[piece->first + i]));
     return piece->urgent ? ops->stream_after(engine->dev, lane, work) : ceclSuccess;
-}
-
-/* And so are its epoch and its flags of a small call. */
-static ceclResult_t issue_small(struct cecl_engine *engine, const struct cecl_bound *bound,
-                                ceclStream_t work)
-{
-    struct cecl_small small = bound->small;
-    struct cecl_meeting meeting = bound->small_meeting;
-    meeting.first = cecl_flag_value(engine->flags.epoch[CECL_LANE_MAIN] + meeting.first);
-    meeting.done_value += engine->flags.epoch[CECL_LANE_MAIN];
-    small.epoch = engine->flags.small_calls + 1;
-    small.meeting = &meeting;
-    return engine->dev->ops->small(engine->dev, work, &small);
 }
 
 static ceclResult_t issue_piece(struct cecl_engine *engine, const struct cecl_bound *bound,
@@ -94,13 +41,14 @@ static ceclResult_t issue_piece(struct cecl_engine *engine, const struct cecl_bo
     struct cecl_batch batch = {bound->batch.dst + piece->first, bound->batch.src + piece->first,
                                bound->batch.bytes + piece->first, piece->count};
     switch ((enum cecl_piece_kind)piece->kind) {
-    case CECL_PIECE_MEMOPS: return issue_memops(engine, bound, piece, work);
-    case CECL_PIECE_FLAGS: return issue_flags(engine, piece, &batch, work);
+    case CECL_PIECE_MEMOPS:
+        return ops->memops(engine->dev, work, bound->ops + piece->first, piece->count);
+    case CECL_PIECE_FLAGS:
     case CECL_PIECE_COPIES: return ops->copies(engine->dev, work, &batch);
     case CECL_PIECE_ROWS:
         return ops->row_copies(engine->dev, work, bound->rows + piece->first, piece->count);
     case CECL_PIECE_REDUCTIONS: return issue_reductions(engine, piece, bound, work);
-    case CECL_PIECE_SMALL: return issue_small(engine, bound, work);
+    case CECL_PIECE_SMALL: return ops->small(engine->dev, work, &bound->small);
     case CECL_PIECE_AFTER:
         return ops->stream_after(engine->dev, work, on_main ? engine->side : main);
     }
@@ -158,6 +106,7 @@ ceclResult_t cecl_engine_run(struct cecl_engine *engine, const struct cecl_bound
     *started = false;
     CECL_TRY(dev->ops->stream_fork(dev, stream, &work));
     cecl_flags_begin(&engine->flags, &bound->advance);
+    cecl_flags_fill(&engine->flags, bound->patches, bound->npatches);
     const ceclResult_t result = issue_pieces(engine, bound, work, started);
     if (result != ceclSuccess)
         return give_up(engine, bound, stream, work, *started, result);

@@ -8,6 +8,23 @@ void cecl_flags_begin(struct cecl_flags *flags, const struct cecl_advance *advan
         atomic_store(&flags->target[lane], flags->epoch[lane] + advance->phases[lane]);
 }
 
+void cecl_flags_fill(const struct cecl_flags *flags, const struct cecl_patch *patches,
+                     uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const struct cecl_patch *patch = &patches[i];
+        const uint32_t epoch = flags->epoch[patch->lane] + patch->phase;
+        switch ((enum cecl_patch_kind)patch->kind) {
+        case CECL_PATCH_FLAG: *patch->at.word = cecl_flag_value(epoch); break;
+        case CECL_PATCH_SOURCE:
+            *patch->at.source = cecl_flags_source(flags, patch->lane, epoch);
+            break;
+        case CECL_PATCH_EPOCH: *patch->at.word = epoch; break;
+        case CECL_PATCH_SMALL: *patch->at.word = flags->small_calls + patch->phase; break;
+        }
+    }
+}
+
 void cecl_flags_commit(struct cecl_flags *flags, const struct cecl_advance *advance)
 {
     for (int lane = 0; lane < CECL_LANES; lane++)

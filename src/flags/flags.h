@@ -72,7 +72,7 @@ static inline void *cecl_flags_source(const struct cecl_flags *flags, int lane, 
            (uint32_t)lane * CECL_FLAG_VALUES + epoch % CECL_FLAG_VALUES;
 }
 
-/* -- one call: begin, enqueue, then commit or roll back; advance.c -- */
+/* -- one call: begin, fill, enqueue, then commit or roll back; advance.c -- */
 
 /* By how much a call moves the flags; equal on all ranks. */
 struct cecl_advance {
@@ -86,6 +86,31 @@ void cecl_flags_begin(struct cecl_flags *flags, const struct cecl_advance *advan
 void cecl_flags_commit(struct cecl_flags *flags, const struct cecl_advance *advance);
 /* Nothing of the call is enqueued. */
 void cecl_flags_roll_back(struct cecl_flags *flags);
+
+/* What a patch writes. */
+enum cecl_patch_kind {
+    CECL_PATCH_FLAG,   /* a word: the value that a lane's flag has at a phase */
+    CECL_PATCH_SOURCE, /* a pointer: where that value stands, for a flag that is copied */
+    CECL_PATCH_EPOCH,  /* a word: a lane's epoch at a phase, as `done` has it */
+    CECL_PATCH_SMALL   /* a word: the number of a small call, `phase` behind those so far */
+};
+
+/* A place in a kept plan whose value follows from how far the flags have come: such a value is known
+ * only when the plan is issued. */
+struct cecl_patch {
+    union {
+        uint32_t *word;
+        void **source;
+    } at;
+    uint32_t phase; /* of the call; 1 is its first */
+    uint8_t kind;   /* enum cecl_patch_kind */
+    uint8_t lane;
+};
+
+/* Writes the values of the next call into the places of a kept plan. They may be written while earlier
+ * calls of the same plan are pending, for a device takes over what it is given when it enqueues. */
+void cecl_flags_fill(const struct cecl_flags *flags, const struct cecl_patch *patches,
+                     uint32_t count);
 
 /* Waits until every call so far is done. The call that was begun is not among them. */
 struct cecl_memop cecl_flags_wait_last(const struct cecl_flags *flags);
