@@ -1,16 +1,14 @@
-/* Binding: from a plan's symbolic steps to pieces that the device takes, and the cache that keeps
- * them. */
+/* Binding: from a plan's symbolic steps to pieces that the device takes. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "ce/bound.h"
-#include "plan/layout.h"
 
 void cecl_bound_free(struct cecl_bound *bound)
 {
     if (!bound)
         return;
-    free(bound->requests);
+    free(bound->calls);
     free(bound->layouts);
     free(bound->pieces);
     free(bound->ops);
@@ -43,17 +41,17 @@ static uint32_t count_rows(const struct cecl_plan *plan)
 
 /* Room for the most that `plan` can come to: a step, or a mark, is at most an operation or copies,
  * a piece, and a patch; and a kernel has patches of its own. */
-static struct cecl_bound *bound_new(const struct cecl_plan *plan, uint32_t nrequests)
+struct cecl_bound *cecl_bound_new(const struct cecl_plan *plan, uint32_t ncalls)
 {
     const uint32_t nrows = count_rows(plan);
-    const size_t nsteps = (size_t)plan->nsteps + plan->phases / PHASES_A_MARK,
+    const size_t nsteps = (size_t)plan->nsteps + plan->phases[CECL_LANE_MAIN] / PHASES_A_MARK,
                  ncopies = plan->ncopies + nsteps,
                  npieces = nrows > 0 ? 2 * nsteps : nsteps; /* a batch may become two */
     struct cecl_bound *bound = calloc(1, sizeof(*bound));
     if (!bound)
         return NULL;
-    bound->nrequests = nrequests;
-    bound->requests = calloc(nrequests, sizeof(*bound->requests));
+    bound->ncalls = ncalls;
+    bound->calls = calloc(ncalls, sizeof(*bound->calls));
     bound->pieces = calloc(npieces + 1, sizeof(*bound->pieces));
     bound->ops = calloc(nsteps + 1, sizeof(*bound->ops));
     bound->batch.dst = calloc(ncopies + 1, sizeof(*bound->batch.dst));
@@ -67,7 +65,7 @@ static struct cecl_bound *bound_new(const struct cecl_plan *plan, uint32_t nrequ
     bound->patches = calloc(nsteps + 1 + PATCHES_A_KERNEL * ((size_t)plan->nreductions + 1),
                             sizeof(*bound->patches));
     if (bound->patches && bound->also && bound->meetings && bound->reductions && bound->sources &&
-        bound->rows && bound->requests && bound->pieces && bound->ops && bound->batch.dst &&
+        bound->rows && bound->calls && bound->pieces && bound->ops && bound->batch.dst &&
         bound->batch.src && bound->batch.bytes)
         return bound;
     cecl_bound_free(bound);
@@ -145,35 +143,23 @@ static void add_copy(struct cecl_bound *bound, struct cecl_piece *piece, void *d
     bound->batch.count = ++bound->ncopies;
 }
 
-/* Where a place is for this request. */
+/* Where a place is, as this rank addresses it. */
 static ceclResult_t address_of(const struct cecl_engine *engine, const struct cecl_bound *bound,
                                const struct cecl_place *place, char **address)
 {
-    const struct cecl_pool *pool = engine->pool;
-    const struct cecl_request *request = &bound->requests[place->window / CECL_WINDOW_COUNT];
-    const uint32_t kind = place->window % CECL_WINDOW_COUNT;
-    const bool own = place->rank == engine->rank;
-    const void *buffer = kind == CECL_WINDOW_SEND ? request->send : request->recv;
-
-    if (kind == CECL_WINDOW_STAGING) {
-        *address = (char *)cecl_pool_at(pool, place->rank, engine->staging_offset) + place->offset;
+    const struct cecl_call *call = &bound->calls[place->area / CECL_AREA_COUNT];
+    const uint32_t kind = place->area % CECL_AREA_COUNT;
+    const struct cecl_buffer staging = {CECL_WINDOW_POOL, engine->staging_offset},
+                             buffer = kind == CECL_AREA_STAGING ? staging
+                                      : kind == CECL_AREA_SEND  ? call->send
+                                                                : call->recv;
+    *address = cecl_window_at(engine->pool, cecl_buffer_at(buffer, place->offset), place->rank);
+    if (*address)
         return ceclSuccess;
-    }
-    if (!own && !cecl_pool_owns(pool, buffer))
-        return cecl_fail(
-            ceclInvalidUsage,
-            "sendbuff %p: peers read it under CECL_DIRECTION=pull, so it must be memory "
-            "of ceclMemAlloc, at the same offset on all ranks",
-            buffer);
-    if (own)
-        *address = (char *)(uintptr_t)buffer + place->offset;
-    else
-        *address =
-            (char *)cecl_pool_at(pool, place->rank,
-                                 (uint64_t)((const char *)buffer -
-                                            (const char *)cecl_pool_at(pool, engine->rank, 0))) +
-            place->offset;
-    return ceclSuccess;
+    return cecl_fail(ceclInvalidUsage,
+                     "sendbuff %p: peers read it under CECL_DIRECTION=pull, so it must be memory "
+                     "of ceclMemAlloc, at the same offset on all ranks",
+                     cecl_window_at(engine->pool, buffer, engine->rank));
 }
 
 static void add_rows(struct cecl_bound *bound, struct cecl_piece *piece,
@@ -220,12 +206,13 @@ static ceclResult_t bind_copies(const struct cecl_engine *engine, const struct c
 static ceclResult_t bind_reduction(const struct cecl_engine *engine, const struct cecl_plan *plan,
                                    const struct cecl_reduce *reduce, struct cecl_bound *bound)
 {
-    const struct cecl_call *call = cecl_plan_part(plan, cecl_reduce_part(plan, reduce));
+    const struct cecl_part *part = cecl_plan_part(plan, cecl_reduce_part(plan, reduce));
+    const struct cecl_call *call = &part->call;
     struct cecl_reduction *out = &bound->reductions[bound->nreductions++];
     char *address;
     *out = (struct cecl_reduction){.src = &bound->sources[reduce->first],
                                    .nsrc = reduce->nsrc,
-                                   .max_sms = call->max_sms,
+                                   .max_sms = part->way.reduce.max_sms,
                                    .count = reduce->bytes / call->element,
                                    .type = (ceclDataType_t)call->type,
                                    .op = (ceclRedOp_t)call->red_op,
@@ -242,7 +229,7 @@ static ceclResult_t bind_reduction(const struct cecl_engine *engine, const struc
 static bool is_urgent(const struct cecl_plan *plan, const struct cecl_step *step)
 {
     const struct cecl_reduce *reduce = &plan->reductions[step->first];
-    return cecl_plan_part(plan, cecl_reduce_part(plan, reduce))->urgent;
+    return cecl_plan_part(plan, cecl_reduce_part(plan, reduce))->way.reduce.urgent;
 }
 
 static ceclResult_t bind_reductions(const struct cecl_engine *engine, const struct cecl_plan *plan,
@@ -318,6 +305,8 @@ static ceclResult_t bind_step(const struct cecl_engine *engine, const struct cec
         if (!follows_by_itself(bound, step->lane))
             new_piece(bound, CECL_PIECE_AFTER, step->lane);
         break;
+    case CECL_STEP_POST: /* small calls are one piece */
+        return cecl_fail(ceclInternalError, "a post outside a small call");
     }
     return ceclSuccess;
 }
@@ -400,33 +389,17 @@ static ceclResult_t bind_steps(const struct cecl_engine *engine, const struct ce
     return ceclSuccess;
 }
 
-static ceclResult_t bind_plan(const struct cecl_engine *engine, const struct cecl_plan *plan,
-                              struct cecl_bound *bound)
-{
-    struct cecl_advance *advance = &bound->advance;
-    advance->small = !plan->parts && plan->call.small;
-    /* A call without phases (one rank) still counts, so that its end can be seen. */
-    advance->phases[CECL_LANE_MAIN] = plan->phases > 0 ? plan->phases : plan->nsteps > 0;
-    advance->phases[CECL_LANE_SIDE] = plan->side_phases;
-    if (advance->small && engine->dev->has_small) {
-        new_piece(bound, CECL_PIECE_SMALL, CECL_LANE_MAIN);
-        cecl_bind_small(engine, plan, bound);
-        return ceclSuccess;
-    }
-    CECL_TRY(bind_steps(engine, plan, bound));
-    if (advance->phases[CECL_LANE_MAIN] > 0)
-        bind_end(engine, bound);
-    return ceclSuccess;
-}
-
+/* A small call is one kernel that makes no copies of its own: it posts, waits, and takes what came. */
 static void explain(const struct cecl_plan *plan, ceclExplanation_t *out)
 {
-    *out = (ceclExplanation_t){.zeroSm = cecl_plan_sm_copies(plan) + plan->nreductions == 0,
-                               .copies = (int)plan->ncopies,
-                               .localCopies = (int)cecl_plan_local_copies(plan),
-                               .reductions = (int)plan->nreductions,
-                               .barriers = (int)plan->phases,
-                               .bytesSent = cecl_plan_bytes(plan)};
+    const bool small = !plan->parts && plan->part.way.small;
+    *out =
+        (ceclExplanation_t){.zeroSm = !small && cecl_plan_sm_copies(plan) + plan->nreductions == 0,
+                            .copies = small ? 0 : (int)cecl_plan_copies(plan),
+                            .localCopies = small ? 0 : (int)cecl_plan_local_copies(plan),
+                            .reductions = (int)plan->nreductions,
+                            .barriers = (int)plan->phases[CECL_LANE_MAIN],
+                            .bytesSent = cecl_plan_bytes(plan)};
     memcpy(out->path, plan->path, sizeof(out->path));
     memcpy(out->reason, plan->reason, sizeof(out->reason));
 }
@@ -436,139 +409,23 @@ const ceclExplanation_t *cecl_bound_explanation(const struct cecl_bound *bound)
     return &bound->explanation;
 }
 
-/* ---- the cache: sets of a few ways, replaced in turn */
-
-/* Words of its layout, or 0. */
-static size_t words_of(const struct cecl_request *request, int nranks)
+ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_plan *plan,
+                            struct cecl_bound *bound)
 {
-    return request->layout ? cecl_layout_words(request->op, nranks) : 0;
-}
-
-static size_t set_of(const struct cecl_request *requests, uint32_t count, int nranks)
-{
-    uint64_t h = count;
-    for (uint32_t i = 0; i < count; i++) {
-        const struct cecl_request *request = &requests[i];
-        h = (h ^ (uint64_t)(uintptr_t)request->recv) * 0x9e3779b97f4a7c15u;
-        h ^= (uint64_t)(uintptr_t)request->send + (h >> 31);
-        h *= 0xbf58476d1ce4e5b9u;
-        h ^= request->bytes * 4 + (uint64_t)request->op + (request->shape.width << 40) +
-             ((uint64_t)request->turn << 30) + ((uint64_t)request->choice.sm_policy << 34) +
-             ((uint64_t)request->choice.direction << 36);
-        h *= 0x94d049bb133111ebu;
-        const size_t words = words_of(request, nranks);
-        for (size_t w = 0; w < words; w++)
-            h = (h ^ request->layout[w]) * 0x94d049bb133111ebu;
-    }
-    return (size_t)(h >> 40) % CECL_CACHE_SETS;
-}
-
-static bool is_for(const struct cecl_bound *bound, const struct cecl_request *requests,
-                   uint32_t count, int nranks)
-{
-    if (bound->nrequests != count)
-        return false;
-    for (uint32_t i = 0; i < count; i++) {
-        const struct cecl_request *a = &bound->requests[i], *b = &requests[i];
-        if (a->op != b->op || a->send != b->send || a->recv != b->recv || a->bytes != b->bytes ||
-            a->choice.sm_policy != b->choice.sm_policy ||
-            a->choice.direction != b->choice.direction || a->choice.max_sms != b->choice.max_sms ||
-            a->type != b->type || a->turn != b->turn || a->red_op != b->red_op ||
-            a->root != b->root || !a->layout != !b->layout || a->shape.width != b->shape.width)
-            return false;
-        if (a->shape.width && memcmp(&a->shape, &b->shape, sizeof(a->shape)) != 0)
-            return false;
-        if (a->layout &&
-            memcmp(a->layout, b->layout, words_of(a, nranks) * sizeof(*a->layout)) != 0)
-            return false;
-    }
-    return true;
-}
-
-struct cecl_bound *cecl_engine_lookup(const struct cecl_engine *engine,
-                                      const struct cecl_request *requests, uint32_t count,
-                                      bool *stale)
-{
-    struct cecl_bound *const *set = engine->cache[set_of(requests, count, engine->nranks)];
-    for (int w = 0; w < CECL_CACHE_WAYS; w++)
-        if (set[w] && is_for(set[w], requests, count, engine->nranks)) {
-            *stale = set[w]->generation != engine->pool->generation;
-            return set[w];
-        }
-    return NULL;
-}
-
-void cecl_engine_refresh(const struct cecl_engine *engine, struct cecl_bound *bound)
-{
-    bound->generation = engine->pool->generation;
-}
-
-static void keep(struct cecl_engine *engine, struct cecl_bound *bound)
-{
-    const size_t s = set_of(bound->requests, bound->nrequests, engine->nranks);
-    unsigned way = engine->victim[s]++ % CECL_CACHE_WAYS;
-    for (unsigned w = 0; w < CECL_CACHE_WAYS; w++)
-        if (!engine->cache[s][w])
-            way = w;
-    cecl_bound_free(engine->cache[s][way]);
-    engine->cache[s][way] = bound;
-}
-
-/* A plan with a side lane, or with kernels that come first, needs a stream for it; the first one makes
- * it. */
-static ceclResult_t make_side(struct cecl_engine *engine, const struct cecl_bound *bound)
-{
-    bool wanted = false;
-    for (uint32_t i = 0; i < bound->npieces; i++)
-        wanted = wanted || bound->pieces[i].lane == CECL_LANE_SIDE || bound->pieces[i].urgent;
-    if (!wanted || engine->side)
-        return ceclSuccess;
-    return engine->dev->ops->stream_create_urgent(engine->dev, &engine->side);
-}
-
-/* The requests outlive their call, and so must what they point to. */
-static bool keep_requests(struct cecl_bound *bound, const struct cecl_request *requests,
-                          uint32_t count, int nranks)
-{
-    size_t all = 0;
-    memcpy(bound->requests, requests, count * sizeof(*requests));
-    for (uint32_t i = 0; i < count; i++)
-        all += words_of(&requests[i], nranks);
-    if (all == 0)
-        return true;
-    bound->layouts = malloc(all * sizeof(*bound->layouts));
-    uint64_t *next = bound->layouts;
-    for (uint32_t i = 0; i < count && next; i++)
-        if (requests[i].layout) {
-            const size_t words = words_of(&requests[i], nranks);
-            bound->requests[i].layout = memcpy(next, requests[i].layout, words * sizeof(*next));
-            next += words;
-        }
-    return bound->layouts != NULL;
-}
-
-ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_request *requests,
-                              uint32_t count, const struct cecl_plan *plan, struct cecl_bound **out)
-{
-    struct cecl_bound *bound = bound_new(plan, count);
-    if (!bound)
-        return cecl_fail(ceclOutOfMemory, "no host memory for a plan of %u steps", plan->nsteps);
-
-    if (!keep_requests(bound, requests, count, engine->nranks)) {
-        cecl_bound_free(bound);
-        return cecl_fail(ceclOutOfMemory, "no host memory for a plan of %u calls", count);
-    }
-    bound->generation = engine->pool->generation;
-    ceclResult_t result = bind_plan(engine, plan, bound);
-    if (result == ceclSuccess)
-        result = make_side(engine, bound);
-    if (result != ceclSuccess) {
-        cecl_bound_free(bound);
-        return result;
-    }
+    struct cecl_advance *advance = &bound->advance;
+    const uint32_t phases = plan->phases[CECL_LANE_MAIN];
     explain(plan, &bound->explanation);
-    keep(engine, bound);
-    engine->plans_made++;
-    *out = bound;
+    advance->small = !plan->parts && plan->part.way.small;
+    /* A call without phases (one rank) still counts, so that its end can be seen. */
+    advance->phases[CECL_LANE_MAIN] = phases > 0 ? phases : plan->nsteps > 0;
+    advance->phases[CECL_LANE_SIDE] = plan->phases[CECL_LANE_SIDE];
+    if (advance->small) {
+        new_piece(bound, CECL_PIECE_SMALL, CECL_LANE_MAIN);
+        cecl_bind_small(engine, plan, bound);
+        return ceclSuccess;
+    }
+    CECL_TRY(bind_steps(engine, plan, bound));
+    if (advance->phases[CECL_LANE_MAIN] > 0)
+        bind_end(engine, bound);
     return ceclSuccess;
 }

@@ -1,25 +1,27 @@
-/* A small call as a device's kernel takes it. */
+/* A small call as a device takes it: one operation that runs the whole plan of its protocol. */
 #include "ce/bound.h"
 #include "flags/pads.h"
 
 _Static_assert(CECL_SMALL_RANKS <= CECL_SMALL_RANKS_MAX, "a kernel takes so many slots");
 _Static_assert(CECL_SLOT_FACTOR == 2, "as cecl_small_slots_bytes has it");
 
-static enum cecl_small_kind kind_of(ceclOp_t op)
+static enum cecl_small_kind kind_of(const struct cecl_op *op)
 {
-    return op == ceclOpAllReduce       ? CECL_SMALL_ALL_REDUCE
-           : op == ceclOpReduceScatter ? CECL_SMALL_REDUCE_SCATTER
-           : op == ceclOpAllGather     ? CECL_SMALL_ALL_GATHER
-                                       : CECL_SMALL_ALL_TO_ALL;
+    if (op->reduces)
+        return op->each ? CECL_SMALL_REDUCE_SCATTER : CECL_SMALL_ALL_REDUCE;
+    return op->each ? CECL_SMALL_ALL_TO_ALL : CECL_SMALL_ALL_GATHER;
 }
 
 void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *plan,
                      struct cecl_bound *bound)
 {
-    const struct cecl_call *call = &plan->call;
-    const struct cecl_request *request = &bound->requests[0];
-    const bool gathers = call->op == ceclOpAllGather, scatters = call->op == ceclOpReduceScatter;
-    const uint64_t own = call->in_place ? (uint64_t)call->rank * call->bytes : 0;
+    const struct cecl_call *call = &bound->calls[0];
+    const struct cecl_block own = cecl_call_block(call, call->rank, call->rank);
+    /* Where each rank is sent a block of its own, the operation counts from the first block on. */
+    const struct cecl_buffer input = cecl_buffer_at(call->in_place ? call->recv : call->send,
+                                                    call->op->each ? 0 : own.send_offset),
+                             output = cecl_buffer_at(call->recv,
+                                                     call->op->reduces ? own.recv_offset : 0);
     struct cecl_small *small = &bound->small;
 
     bound->small_meeting = cecl_flags_meeting(&engine->flags, CECL_LANE_MAIN);
@@ -28,16 +30,16 @@ void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *p
         .kind = kind_of(call->op),
         .rank = call->rank,
         .nranks = call->nranks,
-        .send = call->in_place ? (const char *)request->recv + (gathers ? own : 0) : request->send,
-        .recv = (char *)request->recv + (scatters ? own : 0),
-        .bytes = cecl_small_bytes(call),
+        .send = cecl_window_at(engine->pool, input, call->rank),
+        .recv = cecl_window_at(engine->pool, output, call->rank),
+        .bytes = call->bytes,
         .type = (ceclDataType_t)call->type,
         .op = (ceclRedOp_t)call->red_op,
         .slot_bytes = engine->slot_bytes,
         .end = cecl_pads_ended(&engine->flags),
         .late = engine->flags.late,
         .timeout_ns = engine->small_timeout_ns,
-        .max_sms = request->choice.max_sms,
+        .max_sms = plan->part.call.options.max_sms,
         .meeting = &bound->small_meeting,
     };
     cecl_bound_patch(bound, CECL_PATCH_FLAG, CECL_LANE_MAIN, 1, &bound->small_meeting.first);

@@ -27,9 +27,9 @@ struct cecl_piece {
 };
 
 struct cecl_bound {
-    struct cecl_request *requests; /* [nrequests] */
-    uint64_t *layouts;             /* what they point to */
-    uint32_t nrequests;
+    struct cecl_call *calls; /* [ncalls] also its key in the cache */
+    uint64_t *layouts;       /* theirs */
+    uint32_t ncalls;
     uint64_t generation;         /* of the pool when it was bound */
     struct cecl_advance advance; /* of the flags by this call */
     uint32_t npieces, nops, ncopies, nrows, nreductions;
@@ -50,13 +50,17 @@ struct cecl_bound {
     ceclExplanation_t explanation;
 };
 
+/* bind.c: room for all that `plan` can come to, or NULL; and filling it, once bound->calls are there. */
+struct cecl_bound *cecl_bound_new(const struct cecl_plan *plan, uint32_t ncalls);
+ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_plan *plan,
+                            struct cecl_bound *bound);
 void cecl_bound_free(struct cecl_bound *bound); /* NULL has no effect */
 
 /* bind.c: lists a word of the bound plan whose value follows from the flags. */
 void cecl_bound_patch(struct cecl_bound *bound, enum cecl_patch_kind kind, int lane, uint32_t phase,
                       uint32_t *word);
 
-/* bind_small.c: fills in bound->small, of its only request. */
+/* bind_small.c: fills in bound->small, of its only call. */
 void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *plan,
                      struct cecl_bound *bound);
 

@@ -8,20 +8,6 @@
 #include "flags/flags.h"
 #include "plan/plan.h"
 
-/* What a bound plan depends on, for each call of a group; also its key in the cache. */
-struct cecl_request {
-    ceclOp_t op;
-    const void *send;
-    void *recv;
-    uint64_t bytes;         /* one block */
-    const uint64_t *layout; /* as in struct cecl_call, or NULL */
-    struct cecl_shape shape;
-    struct cecl_choice choice;
-    uint8_t type, red_op; /* of a reduction */
-    uint8_t turn;         /* of a small call, + 1; 0: it is none */
-    int root;             /* of a reduce */
-};
-
 struct cecl_bound;
 
 #define CECL_CACHE_SETS 64
@@ -51,23 +37,22 @@ ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool
 /* Local. No work may be pending. */
 void cecl_engine_close(struct cecl_engine *engine);
 
-/* The kept plan for these requests (one, or a group's), or NULL. *stale: memory was freed since it
+/* The kept plan for these calls (one, or a group's), or NULL. *stale: memory was freed since it
  * was last checked; the buffers must be checked again, and then cecl_engine_refresh makes it good. */
 struct cecl_bound *cecl_engine_lookup(const struct cecl_engine *engine,
-                                      const struct cecl_request *requests, uint32_t count,
-                                      bool *stale);
+                                      const struct cecl_call *calls, uint32_t count, bool *stale);
 void cecl_engine_refresh(const struct cecl_engine *engine, struct cecl_bound *bound);
 
 /* Binds `plan` and keeps it, giving up another if need be. ceclInvalidUsage when the plan reads a
  * peer's sendbuff and that is not symmetric. */
-ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_request *requests,
+ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_call *calls,
                               uint32_t count, const struct cecl_plan *plan,
                               struct cecl_bound **bound);
 
-/* The turn of the next small call. */
-static inline uint8_t cecl_engine_turn(const struct cecl_engine *engine)
+/* Which half of the slots the next small call uses. */
+static inline uint8_t cecl_engine_half(const struct cecl_engine *engine)
 {
-    return cecl_flags_turn(&engine->flags);
+    return cecl_flags_half(&engine->flags);
 }
 
 /* Enqueues a bound plan, whose patches get their values for this call first. Never waits, but where

@@ -12,13 +12,13 @@
 static bool is_for_all(const struct cecl_plan *plan, uint32_t at, enum cecl_step_kind kind,
                        uint8_t lane)
 {
-    const uint32_t nranks = (uint32_t)plan->call.nranks, peers = nranks - 1;
+    const uint32_t nranks = (uint32_t)plan->part.call.nranks, peers = nranks - 1;
     if (peers == 0 || at >= plan->nsteps || plan->nsteps - at < peers)
         return false;
     const struct cecl_step *steps = &plan->steps[at];
     for (uint32_t i = 0; i < peers; i++)
         if (steps[i].kind != kind || steps[i].lane != lane || steps[i].phase != steps[0].phase ||
-            steps[i].peer != ((uint32_t)plan->call.rank + 1 + i) % nranks ||
+            steps[i].peer != ((uint32_t)plan->part.call.rank + 1 + i) % nranks ||
             (kind == CECL_STEP_WAIT && steps[i].first != lane))
             return false;
     return true;
@@ -27,7 +27,7 @@ static bool is_for_all(const struct cecl_plan *plan, uint32_t at, enum cecl_step
 /* A barrier that begins at `at`. */
 static bool is_barrier(const struct cecl_plan *plan, uint32_t at, uint8_t lane)
 {
-    const uint32_t peers = (uint32_t)plan->call.nranks - 1;
+    const uint32_t peers = (uint32_t)plan->part.call.nranks - 1;
     return is_for_all(plan, at, CECL_STEP_SIGNAL, lane) &&
            is_for_all(plan, at + peers, CECL_STEP_WAIT, lane) &&
            plan->steps[at].phase == plan->steps[at + peers].phase;
@@ -42,7 +42,7 @@ static bool is_reduction(const struct cecl_plan *plan, uint32_t at, uint8_t lane
 
 static bool is_place(const struct cecl_place *a, const struct cecl_place *b)
 {
-    return a->window == b->window && a->rank == b->rank && a->offset == b->offset;
+    return a->area == b->area && a->rank == b->rank && a->offset == b->offset;
 }
 
 /* Copies of all of what the step before has reduced. */
@@ -52,8 +52,8 @@ static bool sends_result(const struct cecl_plan *plan, uint32_t at, uint8_t lane
         plan->steps[at].lane != lane || plan->steps[at].count > CECL_REDUCE_ALSO_MAX)
         return false;
     const struct cecl_reduce *reduce = &plan->reductions[plan->steps[at - 1].first];
-    const struct cecl_call *call = cecl_plan_part(plan, cecl_reduce_part(plan, reduce));
-    if (!call->sms_send && call->sms_end == 0)
+    const struct cecl_way *way = &cecl_plan_part(plan, cecl_reduce_part(plan, reduce))->way;
+    if (!way->reduce.sms_send && way->reduce.sms_end == 0)
         return false;
     for (uint32_t i = 0; i < plan->steps[at].count; i++) {
         const struct cecl_copy *copy = &plan->copies[plan->steps[at].first + i];
@@ -65,7 +65,7 @@ static bool sends_result(const struct cecl_plan *plan, uint32_t at, uint8_t lane
 
 bool cecl_fuse(const struct cecl_plan *plan, uint32_t at, struct cecl_fused *fused)
 {
-    const uint32_t peers = (uint32_t)plan->call.nranks - 1;
+    const uint32_t peers = (uint32_t)plan->part.call.nranks - 1;
     const uint8_t lane = plan->steps[at].lane;
     uint32_t end = at;
     *fused = (struct cecl_fused){0};

@@ -1,27 +1,23 @@
-/* Lowering: pure functions from a call to a plan, one for each collective. No device, no addresses,
- * no state. */
+/* Lowering: pure functions from a call and its way to a plan, one for each family of calls. No device,
+ * no addresses, no state. */
 #ifndef CECL_CE_LOWER_H
 #define CECL_CE_LOWER_H
 
 #include "plan/plan.h"
 
-/* Fills `plan` for call->rank; the caller frees it. ceclOutOfMemory; ceclInvalidUsage when staging
+/* Fills `plan` for the part's rank; the caller frees it. ceclOutOfMemory; ceclInvalidUsage when staging
  * is too small (named). */
-ceclResult_t cecl_lower(const struct cecl_call *call, struct cecl_plan *plan);
+ceclResult_t cecl_lower(const struct cecl_part *part, struct cecl_plan *plan);
 
-/* Several calls of one rank, to be carried out as one: their barriers are shared. Gives each
- * all-to-all its share of the staging (calls[i].staging_...). Errors as cecl_lower. */
-ceclResult_t cecl_lower_group(struct cecl_call *calls, uint32_t ncalls, struct cecl_plan *plan);
+/* Several calls of one rank, to be carried out as one: their barriers are shared. Gives each call that
+ * goes by staging its share of it (parts[i].means). Errors as cecl_lower. */
+ceclResult_t cecl_lower_group(struct cecl_part *parts, uint32_t nparts, struct cecl_plan *plan);
 
-/* Of a reduction by staging: one arrives, one is reduced. More, and smaller ones, were slower. */
-#define CECL_CHUNKS_UNDER_WAY 2u
-
-/* The tuning table: fills in how this call is carried out (direction, no_sm, piece_worth, spread), by
- * (op, in place, ranks, bytes a block) and what the caller chose.
- * Depends on nothing in which ranks may differ. */
-void cecl_tune(struct cecl_call *call, struct cecl_choice choice);
-
-/* Bytes to each peer of the largest call of so many ranks that is small on GPUs, where slots suffice. */
-uint64_t cecl_small_most(int nranks);
+/* Rows of cecl_ops name these. */
+typedef ceclResult_t cecl_lower_fn(const struct cecl_part *part, struct cecl_plan *plan);
+cecl_lower_fn cecl_lower_gathered;  /* one block to all, by copies */
+cecl_lower_fn cecl_lower_exchanged; /* a block for each, by copies */
+cecl_lower_fn cecl_lower_per_rank;  /* blocks that each rank knows its own of */
+cecl_lower_fn cecl_lower_reduction;
 
 #endif

@@ -1,10 +1,10 @@
-/* Reduce-scatter, all-reduce, reduce. Every rank reduces one block, for all ranks: its own. Peers'
+/* Reduce-scatter, all-reduce, reduce. Every rank reduces one share for all ranks: its own. Peers'
  * parts of it come by copy engine into its staging, in chunks, and SMs do no more than add up what
  * lies in their own memory; while they do, the next chunk is on its way.
  *
- *     main | barrier | for each chunk k: once peers have sent chunk k - 1 and reduced chunk k - SLOTS:
- *          |   chunk k of my block p -> its slot in p's staging, for all p; signal "it is there"
- *     side | for each chunk k: once it is there from all: reduce it; signal "its slot is free"
+ *     main | barrier | for each chunk k: once peers have sent chunk k - 1 and reduced chunk k - IN_FLIGHT:
+ *          |   chunk k of my block p -> its room in p's staging, for all p; signal "it is there"
+ *     side | for each chunk k: once it is there from all: reduce it; signal "its room is free"
  *
  * Ranks send each chunk in step: a rank that runs ahead sends to the same peer as another one, and
  * both get half of its link.
@@ -44,7 +44,7 @@
 
 #include "ce/lowering.h"
 
-#define SLOTS CECL_CHUNKS_UNDER_WAY
+#define IN_FLIGHT CECL_CHUNKS_IN_FLIGHT
 
 /* The last chunk may be halved so often. */
 #define HALVINGS 4
@@ -55,76 +55,98 @@ struct chunks {
     uint64_t count;
     uint64_t equal;               /* so many have `bytes`, then come */
     uint64_t begin[HALVINGS + 2]; /* these: where each begins in a block, and where the last ends */
-    uint64_t slot;                /* bytes of staging that a chunk takes: of all senders, */
-    uint64_t results;             /* and where in a slot the reduced chunk of a reduce stands */
+    uint64_t room;                /* bytes of staging that a chunk takes, from all senders */
+    uint64_t results;             /* where in that room the reduced chunk of a reduce stands */
 };
 
-static uint64_t block_begin(const struct cecl_call *call, int block)
+/* Who receives what: each its own share, all everything, or the root everything. */
+static bool scatters(const struct cecl_part *part)
 {
-    return (uint64_t)block * call->bytes;
+    return part->call.op->each;
+}
+static bool to_root(const struct cecl_part *part)
+{
+    return part->call.op->rooted;
+}
+static bool to_all(const struct cecl_part *part)
+{
+    return !scatters(part) && !to_root(part);
+}
+
+/* Bytes of every rank's input. */
+static uint64_t total_of(const struct cecl_part *part)
+{
+    return part->call.op->each ? part->call.bytes * (uint64_t)part->call.nranks : part->call.bytes;
+}
+
+/* Where the share of a rank begins: what it reduces for all. */
+static uint64_t share_begin(const struct cecl_part *part, int rank)
+{
+    return (uint64_t)rank * part->way.reduce.share;
 }
 
 /* Bytes [first, ...) of a block of which `most` are wanted, as far as it has them. */
-static uint64_t bytes_of(const struct cecl_call *call, int block, uint64_t first, uint64_t most)
+static uint64_t bytes_of(const struct cecl_part *part, int block, uint64_t first, uint64_t most)
 {
-    const uint64_t begin = block_begin(call, block) + first;
-    const uint64_t in_block = first < call->bytes ? call->bytes - first : 0;
-    const uint64_t in_all = begin < call->total ? call->total - begin : 0;
+    const uint64_t begin = share_begin(part, block) + first;
+    const uint64_t in_block = first < part->way.reduce.share ? part->way.reduce.share - first : 0;
+    const uint64_t in_all = begin < total_of(part) ? total_of(part) - begin : 0;
     const uint64_t left = in_block < in_all ? in_block : in_all;
     return left < most ? left : most;
 }
 
-static struct cecl_place input_at(const struct cecl_call *call, int rank, int block, uint64_t first)
+static struct cecl_place input_at(const struct cecl_part *part, int rank, int block, uint64_t first)
 {
-    return cecl_place_at(call->in_place ? CECL_WINDOW_RECV : CECL_WINDOW_SEND, rank,
-                         block_begin(call, block) + first);
+    return cecl_place_at(part->call.in_place ? CECL_AREA_RECV : CECL_AREA_SEND, rank,
+                         share_begin(part, block) + first);
 }
 
 /* Where a rank's result stands: of a reduce-scatter out of place its recvbuff holds that block only. */
-static struct cecl_place output_at(const struct cecl_call *call, int rank, int block,
+static struct cecl_place output_at(const struct cecl_part *part, int rank, int block,
                                    uint64_t first)
 {
-    const bool alone = call->op == ceclOpReduceScatter && !call->in_place;
-    return cecl_place_at(CECL_WINDOW_RECV, rank, (alone ? 0 : block_begin(call, block)) + first);
+    const bool alone = scatters(part) && !part->call.in_place;
+    return cecl_place_at(CECL_AREA_RECV, rank, (alone ? 0 : share_begin(part, block)) + first);
 }
 
-static bool has_results(const struct cecl_call *call)
+static bool has_results(const struct cecl_part *part)
 {
-    return call->op == ceclOpReduce && call->rank != call->root;
+    return to_root(part) && part->call.rank != part->call.root;
 }
 
 /* Chunks of so many bytes are multiples of this. */
-static uint64_t unit_of(const struct cecl_call *call, uint64_t bytes)
+static uint64_t unit_of(const struct cecl_part *part, uint64_t bytes)
 {
-    return bytes >= CECL_PIECE_ALIGN ? CECL_PIECE_ALIGN : call->element;
+    return bytes >= CECL_CHUNK_ALIGN ? CECL_CHUNK_ALIGN : part->call.element;
 }
 
 /* The largest chunk of no more than `bytes`. */
-static uint64_t aligned(const struct cecl_call *call, uint64_t bytes)
+static uint64_t aligned(const struct cecl_part *part, uint64_t bytes)
 {
-    return bytes - bytes % unit_of(call, bytes);
+    return bytes - bytes % unit_of(part, bytes);
 }
 
 /* The block in as few chunks as `most` allows, all about as large: none is for a small rest. */
-static uint64_t even(const struct cecl_call *call, uint64_t most)
+static uint64_t even(const struct cecl_part *part, uint64_t most)
 {
-    const uint64_t count = (call->bytes + most - 1) / most, unit = unit_of(call, most);
-    return ((call->bytes + count - 1) / count + unit - 1) / unit * unit;
+    const uint64_t count = (part->way.reduce.share + most - 1) / most, unit = unit_of(part, most);
+    return ((part->way.reduce.share + count - 1) / count + unit - 1) / unit * unit;
 }
 
-/* Cuts the block. The last of several chunks goes in parts, each half of what is left: its reduction,
+/* Cuts the share. The last of several chunks goes in parts, each half of what is left: its reduction,
  * beside which nothing is sent, is to be short. */
-static void cut(const struct cecl_call *call, struct chunks *chunks)
+static void cut(const struct cecl_part *part, struct chunks *chunks)
 {
-    uint64_t begin, part, parts = 0;
-    chunks->equal = (call->bytes - 1) / chunks->bytes;
+    const uint64_t share = part->way.reduce.share, least = part->way.reduce.halved;
+    uint64_t begin, half, parts = 0;
+    chunks->equal = (share - 1) / chunks->bytes;
     begin = chunks->equal * chunks->bytes;
     do {
         chunks->begin[parts++] = begin;
-        part = aligned(call, (call->bytes - begin) / 2);
-        begin += part;
-    } while (chunks->equal > 0 && call->halved > 0 && part >= call->halved && parts <= HALVINGS);
-    chunks->begin[parts] = call->bytes;
+        half = aligned(part, (share - begin) / 2);
+        begin += half;
+    } while (chunks->equal > 0 && least > 0 && half >= least && parts <= HALVINGS);
+    chunks->begin[parts] = share;
     chunks->count = chunks->equal + parts;
 }
 
@@ -138,104 +160,107 @@ static uint64_t chunk_bytes(const struct chunks *chunks, uint64_t k)
     return chunk_begin(chunks, k + 1) - chunk_begin(chunks, k);
 }
 
-static ceclResult_t chunks_of(const struct cecl_call *call, struct chunks *chunks)
+static ceclResult_t chunks_of(const struct cecl_part *part, struct chunks *chunks)
 {
-    const uint64_t places = (uint64_t)call->nranks - (call->op != ceclOpReduce); /* of a slot */
-    const uint64_t whole = call->staging_bytes / places,
-                   slot = call->staging_bytes / SLOTS / places;
-    uint64_t most = call->bytes;
-    if (most > whole || most > call->chunk)
-        most = aligned(call, slot < call->chunk ? slot : call->chunk);
+    const uint64_t places = (uint64_t)part->call.nranks - !to_root(part); /* of a room */
+    const uint64_t whole = part->means.staging_bytes / places,
+                   room = part->means.staging_bytes / IN_FLIGHT / places;
+    uint64_t most = part->way.reduce.share;
+    if (most > whole || most > part->way.reduce.chunk)
+        most = aligned(part, room < part->way.reduce.chunk ? room : part->way.reduce.chunk);
     if (most == 0)
         return cecl_fail(ceclInvalidUsage,
                          "stagingBytes (CECL_STAGING_BYTES) %" PRIu64
                          ": a reduction among %d ranks needs %" PRIu64 " at least",
-                         call->staging_bytes, call->nranks, SLOTS * places * call->element);
-    chunks->bytes = most < call->bytes ? even(call, most) : call->bytes;
-    cut(call, chunks);
-    chunks->slot = places * chunks->bytes;
-    chunks->results = ((uint64_t)call->nranks - 1) * chunks->bytes;
+                         part->means.staging_bytes, part->call.nranks,
+                         IN_FLIGHT * places * part->call.element);
+    chunks->bytes = most < part->way.reduce.share ? even(part, most) : part->way.reduce.share;
+    cut(part, chunks);
+    chunks->room = places * chunks->bytes;
+    chunks->results = ((uint64_t)part->call.nranks - 1) * chunks->bytes;
     return ceclSuccess;
 }
 
-static uint64_t slot_at(const struct chunks *chunks, uint64_t k)
+static uint64_t room_at(const struct chunks *chunks, uint64_t k)
 {
-    return k % SLOTS * chunks->slot;
+    return k % IN_FLIGHT * chunks->room;
 }
 
 /* Chunk k of my part of every peer's block, to its staging. */
-static void send_parts(const struct cecl_call *call, struct cecl_plan *plan,
+static void send_parts(const struct cecl_part *part, struct cecl_plan *plan,
                        const struct chunks *chunks, uint64_t k)
 {
     const uint64_t first = chunk_begin(chunks, k);
-    for (int i = 1; i < call->nranks; i++) {
-        const int peer = cecl_peer_after(call, i);
-        const uint64_t bytes = bytes_of(call, peer, first, chunk_bytes(chunks, k));
+    for (int i = 1; i < part->call.nranks; i++) {
+        const int peer = cecl_peer_after(part, i);
+        const uint64_t bytes = bytes_of(part, peer, first, chunk_bytes(chunks, k));
         if (bytes > 0)
-            cecl_plan_copy(plan,
-                           cecl_staging_at(call, peer,
-                                           slot_at(chunks, k) +
-                                               cecl_sender_place(call->rank, peer, chunks->bytes)),
-                           input_at(call, call->rank, peer, first), bytes);
+            cecl_plan_copy(
+                plan,
+                cecl_staging_at(part, peer,
+                                room_at(chunks, k) +
+                                    cecl_sender_place(part->call.rank, peer, chunks->bytes)),
+                input_at(part, part->call.rank, peer, first), bytes);
     }
 }
 
-static struct cecl_place result_at(const struct cecl_call *call, const struct chunks *chunks,
+static struct cecl_place result_at(const struct cecl_part *part, const struct chunks *chunks,
                                    uint64_t k)
 {
-    return has_results(call)
-               ? cecl_staging_at(call, call->rank, slot_at(chunks, k) + chunks->results)
-               : output_at(call, call->rank, call->rank, chunk_begin(chunks, k));
+    return has_results(part)
+               ? cecl_staging_at(part, part->call.rank, room_at(chunks, k) + chunks->results)
+               : output_at(part, part->call.rank, part->call.rank, chunk_begin(chunks, k));
 }
 
-static void reduce_staged(const struct cecl_call *call, struct cecl_plan *plan,
+static void reduce_staged(const struct cecl_part *part, struct cecl_plan *plan,
                           const struct chunks *chunks, uint64_t k)
 {
-    const int me = call->rank;
+    const int me = part->call.rank;
     const uint64_t first = chunk_begin(chunks, k);
-    const uint64_t bytes = bytes_of(call, me, first, chunk_bytes(chunks, k));
+    const uint64_t bytes = bytes_of(part, me, first, chunk_bytes(chunks, k));
     struct cecl_place sources[CECL_MAX_RANKS];
-    for (int r = 0; r < call->nranks; r++)
+    for (int r = 0; r < part->call.nranks; r++)
         sources[r] =
-            r == me ? input_at(call, me, me, first)
-                    : cecl_staging_at(call, me,
-                                      slot_at(chunks, k) + cecl_sender_place(r, me, chunks->bytes));
+            r == me ? input_at(part, me, me, first)
+                    : cecl_staging_at(part, me,
+                                      room_at(chunks, k) + cecl_sender_place(r, me, chunks->bytes));
     if (bytes > 0)
-        cecl_plan_reduce(plan, result_at(call, chunks, k), sources, (uint32_t)call->nranks, bytes);
+        cecl_plan_reduce(plan, result_at(part, chunks, k), sources, (uint32_t)part->call.nranks,
+                         bytes);
 }
 
 /* What this rank reduced, to those who want it: all, or the root. */
-static void send_result(const struct cecl_call *call, struct cecl_plan *plan,
+static void send_result(const struct cecl_part *part, struct cecl_plan *plan,
                         struct cecl_place result, uint64_t first, uint64_t most)
 {
-    const uint64_t bytes = bytes_of(call, call->rank, first, most);
-    for (int i = 1; i < call->nranks && bytes > 0; i++) {
-        const int peer = cecl_peer_after(call, i);
-        if (call->op == ceclOpAllReduce || (call->op == ceclOpReduce && peer == call->root))
-            cecl_plan_copy(plan, output_at(call, peer, call->rank, first), result, bytes);
+    const uint64_t bytes = bytes_of(part, part->call.rank, first, most);
+    for (int i = 1; i < part->call.nranks && bytes > 0; i++) {
+        const int peer = cecl_peer_after(part, i);
+        if (to_all(part) || (to_root(part) && peer == part->call.root))
+            cecl_plan_copy(plan, output_at(part, peer, part->call.rank, first), result, bytes);
     }
 }
 
 /* Of an all-reduce, where it stands in the rank's own recvbuff. */
-static void send_own(const struct cecl_call *call, struct cecl_plan *plan, uint64_t first,
+static void send_own(const struct cecl_part *part, struct cecl_plan *plan, uint64_t first,
                      uint64_t most)
 {
-    send_result(call, plan, output_at(call, call->rank, call->rank, first), first, most);
+    send_result(part, plan, output_at(part, part->call.rank, part->call.rank, first), first, most);
 }
 
-static void send_chunk(const struct cecl_call *call, struct cecl_plan *plan,
+static void send_chunk(const struct cecl_part *part, struct cecl_plan *plan,
                        const struct chunks *chunks, uint64_t k)
 {
-    send_result(call, plan, result_at(call, chunks, k), chunk_begin(chunks, k),
+    send_result(part, plan, result_at(part, chunks, k), chunk_begin(chunks, k),
                 chunk_bytes(chunks, k));
 }
 
 /* What an all-reduce has of its block so far; as soon as all have sent their last chunk. */
-static void send_reduced(const struct cecl_call *call, struct cecl_plan *plan, uint64_t bytes)
+static void send_reduced(const struct cecl_part *part, struct cecl_plan *plan, uint64_t bytes)
 {
-    cecl_plan_wait_all(plan, CECL_LANE_MAIN, plan->phases);
+    cecl_plan_wait_all(plan, CECL_LANE_MAIN, plan->phases[CECL_LANE_MAIN]);
     cecl_plan_after_other(plan);
-    send_own(call, plan, 0, bytes);
+    send_own(part, plan, 0, bytes);
 }
 
 /* What the side lane does from here on comes after what the main lane did so far. */
@@ -246,149 +271,178 @@ static void side_follows(struct cecl_plan *plan)
 }
 
 /* The side lane's turn: chunk k has come from all by main phase `arrived`. */
-static void side_turn(const struct cecl_call *call, struct cecl_plan *plan,
+static void side_turn(const struct cecl_part *part, struct cecl_plan *plan,
                       const struct chunks *chunks, uint64_t k, uint32_t arrived)
 {
     cecl_plan_on(plan, CECL_LANE_SIDE);
     cecl_plan_wait_all(plan, CECL_LANE_MAIN, arrived);
-    reduce_staged(call, plan, chunks, k);
-    if (k + SLOTS < chunks->count)
+    reduce_staged(part, plan, chunks, k);
+    if (k + IN_FLIGHT < chunks->count)
         cecl_plan_signal_all(plan);
     cecl_plan_on(plan, CECL_LANE_MAIN);
 }
 
 /* Chunk k goes to staging; the phase by which it is there. */
-static uint32_t main_turn(const struct cecl_call *call, struct cecl_plan *plan,
+static uint32_t main_turn(const struct cecl_part *part, struct cecl_plan *plan,
                           const struct chunks *chunks, uint64_t k)
 {
     if (k >= chunks->count)
         return 0;
     if (k > 0)
-        cecl_plan_wait_all(plan, CECL_LANE_MAIN, plan->phases);
-    if (k >= SLOTS)
-        cecl_plan_wait_all(plan, CECL_LANE_SIDE, (uint32_t)(k - SLOTS + 1));
-    send_parts(call, plan, chunks, k);
+        cecl_plan_wait_all(plan, CECL_LANE_MAIN, plan->phases[CECL_LANE_MAIN]);
+    if (k >= IN_FLIGHT)
+        cecl_plan_wait_all(plan, CECL_LANE_SIDE, (uint32_t)(k - IN_FLIGHT + 1));
+    send_parts(part, plan, chunks, k);
     return cecl_plan_signal_all(plan);
 }
 
-static void in_chunks(const struct cecl_call *call, struct cecl_plan *plan,
+static void in_chunks(const struct cecl_part *part, struct cecl_plan *plan,
                       const struct chunks *chunks)
 {
-    const bool each = call->op == ceclOpReduce; /* its results stand in staging */
+    const bool each = to_root(part); /* its results stand in staging */
     cecl_plan_barrier(plan);
     side_follows(plan); /* flags would order the inputs too, but CUDA knows nothing of flags */
-    uint32_t arrived = main_turn(call, plan, chunks, 0);
+    uint32_t arrived = main_turn(part, plan, chunks, 0);
     for (uint64_t k = 0; k < chunks->count; k++) {
-        const uint32_t next = main_turn(call, plan, chunks, k + 1);
+        const uint32_t next = main_turn(part, plan, chunks, k + 1);
         const bool last = k + 1 == chunks->count;
-        if (last && call->op == ceclOpAllReduce)
-            send_reduced(call, plan, chunk_begin(chunks, k));
-        side_turn(call, plan, chunks, k, arrived);
+        if (last && to_all(part))
+            send_reduced(part, plan, chunk_begin(chunks, k));
+        side_turn(part, plan, chunks, k, arrived);
         arrived = next;
         if (!each && !last)
             continue;
         cecl_plan_after_other(plan);
-        send_chunk(call, plan, chunks, k); /* of a reduce-scatter nobody wants it */
+        send_chunk(part, plan, chunks, k); /* of a reduce-scatter nobody wants it */
         if (each)
             side_follows(plan); /* a result is replaced when it was sent */
     }
-    if (call->op != ceclOpReduceScatter)
+    if (!scatters(part))
         cecl_plan_barrier(plan);
 }
 
-static void at_once(const struct cecl_call *call, struct cecl_plan *plan,
+static void at_once(const struct cecl_part *part, struct cecl_plan *plan,
                     const struct chunks *chunks)
 {
     cecl_plan_barrier(plan);
-    send_parts(call, plan, chunks, 0);
+    send_parts(part, plan, chunks, 0);
     cecl_plan_barrier(plan);
-    reduce_staged(call, plan, chunks, 0);
-    if (call->op != ceclOpReduceScatter) {
-        send_chunk(call, plan, chunks, 0);
+    reduce_staged(part, plan, chunks, 0);
+    if (!scatters(part)) {
+        send_chunk(part, plan, chunks, 0);
         cecl_plan_barrier(plan);
     }
 }
 
 /* All of an input in every peer's staging; everyone reduces all. */
-static void everyone_reduces(const struct cecl_call *call, struct cecl_plan *plan)
+static void everyone_reduces(const struct cecl_part *part, struct cecl_plan *plan)
 {
-    const int me = call->rank;
+    const int me = part->call.rank;
     struct cecl_place sources[CECL_MAX_RANKS];
     cecl_plan_barrier(plan);
-    for (int i = 1; i < call->nranks; i++) {
-        const int peer = cecl_peer_after(call, i);
-        cecl_plan_copy(plan, cecl_staging_at(call, peer, cecl_sender_place(me, peer, call->total)),
-                       input_at(call, me, 0, 0), call->total);
+    for (int i = 1; i < part->call.nranks; i++) {
+        const int peer = cecl_peer_after(part, i);
+        cecl_plan_copy(plan,
+                       cecl_staging_at(part, peer, cecl_sender_place(me, peer, total_of(part))),
+                       input_at(part, me, 0, 0), total_of(part));
     }
     cecl_plan_barrier(plan);
-    for (int r = 0; r < call->nranks; r++)
-        sources[r] = r == me ? input_at(call, me, 0, 0)
-                             : cecl_staging_at(call, me, cecl_sender_place(r, me, call->total));
-    cecl_plan_reduce(plan, output_at(call, me, 0, 0), sources, (uint32_t)call->nranks, call->total);
+    for (int r = 0; r < part->call.nranks; r++)
+        sources[r] = r == me ? input_at(part, me, 0, 0)
+                             : cecl_staging_at(part, me, cecl_sender_place(r, me, total_of(part)));
+    cecl_plan_reduce(plan, output_at(part, me, 0, 0), sources, (uint32_t)part->call.nranks,
+                     total_of(part));
 }
 
 /* Bytes [first, first + most) of this rank's block, as far as it has them, out of all inputs. */
-static void reduce_at_peers(const struct cecl_call *call, struct cecl_plan *plan, uint64_t first,
+static void reduce_at_peers(const struct cecl_part *part, struct cecl_plan *plan, uint64_t first,
                             uint64_t most)
 {
-    const int me = call->rank;
-    const uint64_t bytes = bytes_of(call, me, first, most);
+    const int me = part->call.rank;
+    const uint64_t bytes = bytes_of(part, me, first, most);
     struct cecl_place sources[CECL_MAX_RANKS];
-    for (int r = 0; r < call->nranks; r++)
-        sources[r] = input_at(call, r, me, first);
+    for (int r = 0; r < part->call.nranks; r++)
+        sources[r] = input_at(part, r, me, first);
     if (bytes > 0)
-        cecl_plan_reduce(plan, output_at(call, me, me, first), sources, (uint32_t)call->nranks,
+        cecl_plan_reduce(plan, output_at(part, me, me, first), sources, (uint32_t)part->call.nranks,
                          bytes);
 }
 
-static void read_at_peers(const struct cecl_call *call, struct cecl_plan *plan)
+static void read_at_peers(const struct cecl_part *part, struct cecl_plan *plan)
 {
     cecl_plan_barrier(plan);
-    reduce_at_peers(call, plan, 0, UINT64_MAX);
-    send_own(call, plan, 0, UINT64_MAX);
+    reduce_at_peers(part, plan, 0, UINT64_MAX);
+    send_own(part, plan, 0, UINT64_MAX);
     cecl_plan_barrier(plan);
 }
 
-static void read_in_two(const struct cecl_call *call, struct cecl_plan *plan, uint64_t end)
+static void read_in_two(const struct cecl_part *part, struct cecl_plan *plan, uint64_t end)
 {
     cecl_plan_barrier(plan);
-    reduce_at_peers(call, plan, 0, end);
+    reduce_at_peers(part, plan, 0, end);
     cecl_begin_side(plan);
-    reduce_at_peers(call, plan, end, UINT64_MAX);
-    send_own(call, plan, end, UINT64_MAX);
+    reduce_at_peers(part, plan, end, UINT64_MAX);
+    send_own(part, plan, end, UINT64_MAX);
     cecl_end_side(plan);
-    send_own(call, plan, 0, end);
+    send_own(part, plan, 0, end);
     cecl_plan_after_other(plan);
     cecl_plan_barrier(plan);
 }
 
-ceclResult_t cecl_lower_reduction(const struct cecl_call *call, struct cecl_plan *plan)
+/* ---- which way, and its words */
+
+static void alone(const struct cecl_part *part, struct cecl_plan *plan)
+{
+    const struct cecl_place input = input_at(part, part->call.rank, 0, 0);
+    if (!part->call.in_place)
+        cecl_plan_reduce(plan, output_at(part, 0, 0, 0), &input, 1, total_of(part));
+    cecl_plan_say(plan, "local copy by a kernel");
+}
+
+static void read_inputs(const struct cecl_part *part, struct cecl_plan *plan)
+{
+    const uint64_t share = part->way.reduce.share, end = part->way.reduce.sms_end;
+    const uint64_t begin = end > 0 && end < share ? aligned(part, share - end) : 0;
+    if (begin > 0)
+        read_in_two(part, plan, begin);
+    else
+        read_at_peers(part, plan);
+    cecl_plan_say(plan, "SMs read at the peers%s",
+                  part->way.reduce.sms_send ? " and write to all"
+                  : end > 0                 ? ", pushed to all, the end written"
+                  : scatters(part)          ? ""
+                                            : ", pushed to all");
+}
+
+static ceclResult_t by_staging(const struct cecl_part *part, struct cecl_plan *plan)
 {
     struct chunks chunks;
-    const struct cecl_place input = input_at(call, call->rank, 0, 0);
-    if (call->nranks == 1) {
-        if (!call->in_place)
-            cecl_plan_reduce(plan, output_at(call, 0, 0, 0), &input, 1, call->total);
-        return ceclSuccess;
-    }
-    if (call->peers_read) {
-        const bool in_two = call->sms_end > 0 && call->sms_end < call->bytes;
-        const uint64_t end = in_two ? aligned(call, call->bytes - call->sms_end) : 0;
-        if (end > 0)
-            read_in_two(call, plan, end);
-        else
-            read_at_peers(call, plan);
-        return ceclSuccess;
-    }
-    if (call->op == ceclOpAllReduce && call->total <= call->one_shot &&
-        call->total <= call->staging_bytes / ((uint64_t)call->nranks - 1)) {
-        everyone_reduces(call, plan);
-        return ceclSuccess;
-    }
-    CECL_TRY(chunks_of(call, &chunks));
+    CECL_TRY(chunks_of(part, &chunks));
     if (chunks.count == 1)
-        at_once(call, plan, &chunks);
+        at_once(part, plan, &chunks);
     else
-        in_chunks(call, plan, &chunks);
+        in_chunks(part, plan, &chunks);
+    cecl_plan_say(plan, "push to staging, %" PRIu32 " chunk%s%s", plan->nreductions,
+                  cecl_plural(plan->nreductions),
+                  scatters(part)  ? ""
+                  : to_root(part) ? ", pushed to the root"
+                                  : ", pushed to all");
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_lower_reduction(const struct cecl_part *part, struct cecl_plan *plan)
+{
+    const uint64_t total = total_of(part), peers = (uint64_t)part->call.nranks - 1;
+    if (peers == 0) {
+        alone(part, plan);
+    } else if (part->way.reduce.read_at_peers) {
+        read_inputs(part, plan);
+    } else if (to_all(part) && total <= part->way.reduce.one_shot &&
+               total <= part->means.staging_bytes / peers) {
+        everyone_reduces(part, plan);
+        cecl_plan_say(plan, "all pushed to all, everyone reduces");
+    } else {
+        return by_staging(part, plan);
+    }
     return ceclSuccess;
 }

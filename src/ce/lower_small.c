@@ -1,64 +1,60 @@
-/* Small calls by a single exchange. Every rank has slots for what each rank sends to it, two halves of
- * them that take turns from call to call:
+/* Small calls by a single exchange. Every rank has slots for what each rank sends to it, in two halves
+ * that take turns from call to call:
  *
- *     my block for p -> my slot at p, for all p | barrier | slots here -> recvbuff, or reduced to it
+ *     signal all | post my block for p into my slot at p, for all p | wait for the lines of all
+ *     | slots here -> recvbuff, or reduced to it |
  *
- * There is no barrier in front: who writes a slot for call k + 2 has passed the barrier of call k + 1,
- * to which every rank comes when it is through with the slots of call k. Nobody but a rank itself
- * touches its sendbuff and recvbuff.
+ * This is the protocol itself (sm/small.h), on every device: data is posted line by line, and each line
+ * carries its flag. The signals tell the watchdog alone that the rank has come; nobody waits for them.
  *
- * On a GPU all of it is one kernel, whose data carry their flags (sm/small.h). */
+ * No barrier stands in front: who writes a slot for call k + 2 has waited for the lines of call k + 1,
+ * which every rank posts when it is through with the slots of call k. Nobody but a rank itself
+ * touches its sendbuff and recvbuff. */
 #include "ce/lowering.h"
 
-static struct cecl_place slot_at(const struct cecl_call *call, int holder, int sender)
+static struct cecl_place slot_at(const struct cecl_part *part, int holder, int sender)
 {
-    const uint64_t slot = (uint64_t)call->turn * (uint64_t)call->nranks + (uint64_t)sender;
-    return cecl_place_at(CECL_WINDOW_STAGING, holder,
-                         call->slots_offset + slot * CECL_SLOT_FACTOR * call->slot_bytes);
+    const struct cecl_means *means = &part->means;
+    const uint64_t slot = (uint64_t)means->half * (uint64_t)part->call.nranks + (uint64_t)sender;
+    return cecl_place_at(CECL_AREA_STAGING, holder,
+                         means->slots_offset + slot * CECL_SLOT_FACTOR * means->slot_bytes);
 }
 
-/* What this rank has for `peer`. */
-static struct cecl_place input_at(const struct cecl_call *call, int peer)
+static void reduce_slots(const struct cecl_part *part, struct cecl_plan *plan)
 {
-    const bool one = call->op == ceclOpAllGather || call->op == ceclOpAllReduce;
-    const uint64_t own =
-        call->op == ceclOpAllGather && call->in_place ? (uint64_t)call->rank * call->bytes : 0;
-    return cecl_place_at(call->in_place ? CECL_WINDOW_RECV : CECL_WINDOW_SEND, call->rank,
-                         one ? own : (uint64_t)peer * call->bytes);
-}
-
-static void reduce_slots(const struct cecl_call *call, struct cecl_plan *plan, uint64_t bytes)
-{
-    const bool among = call->op == ceclOpReduceScatter && call->in_place;
-    const uint64_t at = among ? (uint64_t)call->rank * call->bytes : 0;
+    const int me = part->call.rank;
     struct cecl_place sources[CECL_SMALL_RANKS];
-    for (int r = 0; r < call->nranks; r++)
-        sources[r] = r == call->rank ? input_at(call, r) : slot_at(call, call->rank, r);
-    cecl_plan_reduce(plan, cecl_place_at(CECL_WINDOW_RECV, call->rank, at), sources,
-                     (uint32_t)call->nranks, bytes);
+    for (int r = 0; r < part->call.nranks; r++)
+        sources[r] = r == me ? cecl_sent(part, me, me).at : slot_at(part, me, r);
+    cecl_plan_reduce(plan, cecl_received(part, me, me).at, sources, (uint32_t)part->call.nranks,
+                     part->call.bytes);
 }
 
-static void move_slots(const struct cecl_call *call, struct cecl_plan *plan)
+static void take_slots(const struct cecl_part *part, struct cecl_plan *plan)
 {
-    for (int r = 0; r < call->nranks; r++) {
-        const bool own = r == call->rank;
-        if (!own || !call->in_place)
-            cecl_plan_copy(plan,
-                           cecl_place_at(CECL_WINDOW_RECV, call->rank, (uint64_t)r * call->bytes),
-                           own ? input_at(call, r) : slot_at(call, call->rank, r), call->bytes);
-    }
+    const int me = part->call.rank;
+    for (int r = 0; r < part->call.nranks; r++)
+        if (r != me)
+            cecl_plan_copy(plan, cecl_received(part, r, me).at, slot_at(part, me, r),
+                           part->call.bytes);
+        else if (!part->call.in_place)
+            cecl_lower_block(part, plan, me, me);
 }
 
-void cecl_lower_small(const struct cecl_call *call, struct cecl_plan *plan)
+ceclResult_t cecl_lower_small(const struct cecl_part *part, struct cecl_plan *plan)
 {
-    const uint64_t bytes = cecl_small_bytes(call);
-    for (int i = 1; i < call->nranks; i++) {
-        const int peer = cecl_peer_after(call, i);
-        cecl_plan_copy(plan, slot_at(call, peer, call->rank), input_at(call, peer), bytes);
+    const int me = part->call.rank;
+    cecl_plan_signal_all(plan);
+    for (int i = 1; i < part->call.nranks; i++) {
+        const int peer = cecl_peer_after(part, i);
+        cecl_plan_post(plan, peer, slot_at(part, peer, me), cecl_sent(part, me, peer).at,
+                       part->call.bytes);
     }
-    cecl_plan_barrier(plan);
-    if (cecl_op_reduces(call->op))
-        reduce_slots(call, plan, bytes);
+    cecl_plan_wait_all(plan, CECL_ROW_SLOTS, 1);
+    if (part->call.op->reduces)
+        reduce_slots(part, plan);
     else
-        move_slots(call, plan);
+        take_slots(part, plan);
+    cecl_plan_say(plan, "small, one exchange through slots");
+    return ceclSuccess;
 }

@@ -16,7 +16,18 @@
 #include <inttypes.h>
 
 #include "ce/lowering.h"
-#include "plan/layout.h"
+
+static uint64_t own_bytes(const struct cecl_part *part)
+{
+    return cecl_call_block(&part->call, part->call.rank, part->call.rank).bytes;
+}
+
+/* Byte `at` of the own block. */
+static struct cecl_place own_at(struct cecl_extent own, uint64_t at)
+{
+    own.at.offset += at;
+    return own.at;
+}
 
 /* The rounds in which a rank's own block goes to its neighbour and back. */
 struct rounds {
@@ -25,95 +36,93 @@ struct rounds {
     uint64_t half;  /* of staging, where rounds take turns; 0: one round has all of it */
 };
 
-static struct rounds rounds_of(const struct cecl_call *call)
+static struct rounds rounds_of(const struct cecl_part *part)
 {
-    const uint64_t own = call->in_place ? 0 : cecl_sent_bytes(call, call->rank);
-    if (own <= call->staging_bytes)
+    const uint64_t own = part->call.in_place ? 0 : own_bytes(part);
+    if (own <= part->means.staging_bytes)
         return (struct rounds){.bytes = own, .count = own > 0};
-    uint64_t half = call->staging_bytes / 2;
+    uint64_t half = part->means.staging_bytes / 2;
     if (half > CECL_PIECE_ALIGN)
         half -= half % CECL_PIECE_ALIGN;
     return (struct rounds){.bytes = half, .count = (own + half - 1) / half, .half = half};
 }
 
-static uint64_t round_bytes(const struct cecl_call *call, const struct rounds *rounds, uint64_t n)
+static uint64_t round_bytes(const struct cecl_part *part, const struct rounds *rounds, uint64_t n)
 {
-    const uint64_t left = cecl_sent_bytes(call, call->rank) - n * rounds->bytes;
+    const uint64_t left = own_bytes(part) - n * rounds->bytes;
     return left < rounds->bytes ? left : rounds->bytes;
 }
 
-static struct cecl_place lent(const struct cecl_call *call, const struct rounds *rounds, uint64_t n)
+static struct cecl_place lent(const struct cecl_part *part, const struct rounds *rounds, uint64_t n)
 {
-    return cecl_staging_at(call, cecl_peer_after(call, 1), n % 2 * rounds->half);
+    return cecl_staging_at(part, cecl_peer_after(part, 1), n % 2 * rounds->half);
 }
 
-static void lend(const struct cecl_call *call, struct cecl_plan *plan, const struct rounds *rounds,
+static void lend(const struct cecl_part *part, struct cecl_plan *plan, const struct rounds *rounds,
                  uint64_t n)
 {
-    cecl_plan_copy(plan, lent(call, rounds, n),
-                   cecl_place_at(CECL_WINDOW_SEND, call->rank,
-                                 cecl_sent_offset(call, call->rank) + n * rounds->bytes),
-                   round_bytes(call, rounds, n));
+    cecl_plan_copy(plan, lent(part, rounds, n),
+                   own_at(cecl_sent(part, part->call.rank, part->call.rank), n * rounds->bytes),
+                   round_bytes(part, rounds, n));
 }
 
-static void fetch(const struct cecl_call *call, struct cecl_plan *plan, const struct rounds *rounds,
+static void fetch(const struct cecl_part *part, struct cecl_plan *plan, const struct rounds *rounds,
                   uint64_t n)
 {
     cecl_plan_copy(plan,
-                   cecl_place_at(CECL_WINDOW_RECV, call->rank,
-                                 cecl_target_offset(call, call->rank) + n * rounds->bytes),
-                   lent(call, rounds, n), round_bytes(call, rounds, n));
+                   own_at(cecl_received(part, part->call.rank, part->call.rank), n * rounds->bytes),
+                   lent(part, rounds, n), round_bytes(part, rounds, n));
 }
 
-static void push_block(const struct cecl_call *call, struct cecl_plan *plan, int to)
+static void push_to_peers(const struct cecl_part *part, struct cecl_plan *plan)
 {
-    if (cecl_sent_bytes(call, to) > 0)
-        cecl_plan_copy(plan, cecl_place_at(CECL_WINDOW_RECV, to, cecl_target_offset(call, to)),
-                       cecl_place_at(CECL_WINDOW_SEND, call->rank, cecl_sent_offset(call, to)),
-                       cecl_sent_bytes(call, to));
+    for (int i = 1; i < part->call.nranks; i++)
+        cecl_lower_block(part, plan, part->call.rank, cecl_peer_after(part, i));
 }
 
-static void push_to_peers(const struct cecl_call *call, struct cecl_plan *plan)
+static void push_and_lend(const struct cecl_part *part, struct cecl_plan *plan)
 {
-    for (int i = 1; i < call->nranks; i++)
-        push_block(call, plan, cecl_peer_after(call, i));
-}
-
-static void push_and_lend(const struct cecl_call *call, struct cecl_plan *plan)
-{
-    const struct rounds rounds = rounds_of(call);
+    const struct rounds rounds = rounds_of(part);
     if (rounds.count > 0)
-        lend(call, plan, &rounds, 0);
-    push_to_peers(call, plan);
+        lend(part, plan, &rounds, 0);
+    push_to_peers(part, plan);
     for (uint64_t n = 0; n < rounds.count; n++) {
         cecl_plan_close_batch(plan); /* what was lent is there */
         if (n + 1 < rounds.count)
-            lend(call, plan, &rounds, n + 1);
-        fetch(call, plan, &rounds, n);
+            lend(part, plan, &rounds, n + 1);
+        fetch(part, plan, &rounds, n);
     }
 }
 
-ceclResult_t cecl_lower_variable(const struct cecl_call *call, struct cecl_plan *plan)
+static void alone(const struct cecl_part *part, struct cecl_plan *plan)
 {
-    if (call->nranks == 1) {
-        if (!call->in_place)
-            push_block(call, plan, call->rank);
+    if (!part->call.in_place)
+        cecl_lower_block(part, plan, part->call.rank, part->call.rank);
+    cecl_plan_say(plan, "%s",
+                  part->means.engine_copies_locally ? CECL_SAY_BY_ENGINE : "local copy");
+}
+
+ceclResult_t cecl_lower_per_rank(const struct cecl_part *part, struct cecl_plan *plan)
+{
+    const bool lends = part->way.move.no_sm;
+    if (part->call.nranks == 1) {
+        alone(part, plan);
         return ceclSuccess;
     }
-    /* Refused by all or by none, so whether this rank has a block of its own counts not. */
-    if (call->no_sm && call->staging_bytes < 2)
+    /* Refused by all ranks or by none, so whether this rank has a block of its own does not count. */
+    if (lends && part->means.staging_bytes < 2)
         return cecl_fail(ceclInvalidUsage,
                          "stagingBytes (CECL_STAGING_BYTES) %" PRIu64
                          ": a rank's own block needs 2 at least",
-                         call->staging_bytes);
+                         part->means.staging_bytes);
     cecl_plan_barrier(plan);
-    if (call->no_sm) {
-        push_and_lend(call, plan);
-    } else {
-        push_to_peers(call, plan);
-        if (!call->in_place)
-            push_block(call, plan, call->rank);
-    }
+    if (lends)
+        push_and_lend(part, plan);
+    else
+        push_to_peers(part, plan);
+    if (!lends && !part->call.in_place)
+        cecl_lower_block(part, plan, part->call.rank, part->call.rank);
     cecl_plan_barrier(plan);
+    cecl_plan_say(plan, "push%s", lends ? ", own block by way of the next rank" : ", one batch");
     return ceclSuccess;
 }

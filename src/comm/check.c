@@ -1,81 +1,181 @@
-/* CECL_CHECK: before a collective is enqueued, ranks compare its arguments. Slow, and meant to be.
- * */
+/* CECL_CHECK: before a collective is enqueued, ranks compare its description. Slow, and meant to be. */
 #include "comm/check.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "comm/collective.h"
+
+/* What a rank tells: its call as far as ranks must agree on it, without pointers. */
+struct told {
+    struct cecl_call call;
+    uint64_t op;         /* enum cecl_op_index */
+    uint64_t peers_read; /* whether peers read this rank's input, which is then call.send */
+    uint64_t layout;     /* a hash of sizes and places that all ranks know */
+    int32_t status;      /* ceclResult_t: whether this rank's own checks passed */
+    char text[180];      /* why not */
+};
 
 void *cecl_check_room(int nranks)
 {
-    return calloc((size_t)nranks, sizeof(struct cecl_signature));
+    return calloc((size_t)nranks, sizeof(struct told));
 }
 
-static const char *const called[CECL_CALLED_COUNT] = {
-    "ceclAllGather",        "ceclAlltoAll",        "ceclAllGatherv",    "ceclBroadcast",
-    "ceclAlltoAllv",        "ceclAlltoAllvAt",     "ceclGather",        "ceclScatter",
-    "ceclAllGatherStrided", "ceclAlltoAllStrided", "ceclReduceScatter", "ceclAllReduce",
-    "ceclReduce",           "ceclMemAlloc",        "ceclMemFree",       "ceclGroupEnd"};
+/* ---- what ranks must agree on */
+
+static uint64_t hash_of(const uint64_t *words, uint32_t count)
+{
+    uint64_t hash = 0;
+    for (uint32_t i = 0; i < count; i++)
+        hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15u + (hash >> 29);
+    return hash;
+}
+
+/* Whether peers read the rank's input: then it must lie at the same place on all ranks. */
+static bool peers_read(ceclComm_t comm, const struct cecl_call *call)
+{
+    const struct cecl_part part = cecl_comm_part(comm, call);
+    if (call->op->reduces)
+        return part.way.reduce.read_at_peers;
+    return call->op->each && part.way.move.direction == CECL_PULL;
+}
+
+/* Where the call's buffers are, as far as ranks must agree. */
+static void tell_buffers(ceclComm_t comm, const struct cecl_call *call, struct told *told)
+{
+    if (!call->op->recv_anywhere)
+        told->call.recv = call->recv;
+    told->call.in_place = call->in_place && !call->op->per_rank;
+    told->peers_read = !call->op->moves_nothing && peers_read(comm, call);
+    if (told->peers_read)
+        told->call.send = call->in_place ? call->recv : call->send;
+}
+
+static void tell(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local,
+                 struct told *told)
+{
+    memset(told, 0, sizeof(*told));
+    told->op = (uint64_t)(call->op - cecl_ops);
+    told->status = (int32_t)local;
+    if (local != ceclSuccess)
+        snprintf(told->text, sizeof(told->text), "%s", cecl_message());
+    told->call.count = call->count;
+    told->call.type = call->type;
+    told->call.red_op = call->red_op;
+    told->call.root = call->root;
+    told->call.options = call->options;
+    if (local != ceclSuccess)
+        return;
+    told->call.view.shape = call->view.shape;
+    if (call->layout_words > 0 && !call->op->per_rank)
+        told->layout = hash_of(call->view.layout, call->layout_words);
+    if (call->op->block && !cecl_call_is_empty(call))
+        tell_buffers(comm, call, told);
+    else if (!call->op->block)
+        told->call.recv = call->recv;
+}
+
+/* ---- comparing */
+
 static const char *const types[CECL_NUM_TYPES] = {
     [ceclInt8] = "int8",         [ceclUint8] = "uint8",         [ceclInt32] = "int32",
     [ceclUint32] = "uint32",     [ceclInt64] = "int64",         [ceclUint64] = "uint64",
     [ceclFloat16] = "float16",   [ceclFloat32] = "float32",     [ceclFloat64] = "float64",
     [ceclBfloat16] = "bfloat16", [ceclFloat8e4m3] = "fp8 e4m3", [ceclFloat8e5m2] = "fp8 e5m2",
 };
+static const char *const red_ops[CECL_NUM_RED_OPS] = {"ceclSum", "ceclProd", "ceclMax", "ceclMin",
+                                                      "ceclAvg"};
+static const char *const policies[] = {"CECL_SM_NEVER", "CECL_SM_REDUCE_ONLY", "CECL_SM_ALLOW"};
+static const char *const directions[] = {"CECL_DIRECTION_AUTO", "CECL_DIRECTION_PUSH",
+                                         "CECL_DIRECTION_PULL"};
+static const char *const places[] = {"out of place", "in place"};
+static const char *const windows[] = {"nowhere", "in memory of its own", "in the pool"};
 
-const char *cecl_called_name(enum cecl_called which)
+/* A field of what is told: its words, and those of its values where these are names. */
+struct field {
+    const char *name;
+    size_t offset, bytes;
+    const char *const *values;
+    uint64_t nvalues;
+};
+#define FIELD(member) offsetof(struct told, member), sizeof(((struct told *)0)->member)
+#define NAMES(names) names, sizeof(names) / sizeof((names)[0])
+#define NUMBER NULL, 0
+static const struct field fields[] = {
+    {"datatype", FIELD(call.type), NAMES(types)},
+    {"count", FIELD(call.count), NUMBER},
+    {"placement", FIELD(call.in_place), NAMES(places)},
+    {"where recvbuff lies", FIELD(call.recv.window), NAMES(windows)},
+    {"recvbuff's offset in the pool", FIELD(call.recv.offset), NUMBER},
+    {"whether peers can read sendbuff (1) or not (0)", FIELD(peers_read), NUMBER},
+    {"sendbuff's offset in the pool", FIELD(call.send.offset), NUMBER},
+    {"root", FIELD(call.root), NUMBER},
+    {"op", FIELD(call.red_op), NAMES(red_ops)},
+    {"options.smPolicy", FIELD(call.options.sm_policy), NAMES(policies)},
+    {"options.direction", FIELD(call.options.direction), NAMES(directions)},
+    {"options.maxSms", FIELD(call.options.max_sms), NUMBER},
+    {"recvcounts or displs (a hash of them)", FIELD(layout), NUMBER},
+    {"strided.width, in bytes", FIELD(call.view.shape.width), NUMBER},
+    {"strided.rows", FIELD(call.view.shape.rows), NUMBER},
+    {"strided.sendPitch, in bytes", FIELD(call.view.shape.send_pitch), NUMBER},
+    {"strided.sendStride, in bytes", FIELD(call.view.shape.send_stride), NUMBER},
+    {"strided.recvPitch, in bytes", FIELD(call.view.shape.recv_pitch), NUMBER},
+    {"strided.recvStride, in bytes", FIELD(call.view.shape.recv_stride), NUMBER},
+};
+
+static uint64_t value_of(const struct told *told, const struct field *field)
 {
-    return called[which];
+    const void *at = (const char *)told + field->offset;
+    return field->bytes == 1   ? *(const uint8_t *)at
+           : field->bytes == 2 ? *(const uint16_t *)at
+           : field->bytes == 4 ? *(const uint32_t *)at
+                               : *(const uint64_t *)at;
 }
 
-/* The name of a value, from `names`. */
-static const char *name_of(uint64_t value, const char *const *names, uint64_t count)
+static void print_value(const struct field *field, uint64_t value, char out[32])
 {
-    return value < count ? names[value] : "?";
+    if (value < field->nvalues)
+        snprintf(out, 32, "%s", field->values[value]);
+    else
+        snprintf(out, 32, "%" PRIu64, value);
 }
 
-static ceclResult_t differ(const char *what, const char *a, const char *b, int rank)
+static const char *op_name(uint64_t op)
 {
-    return cecl_fail(ceclInvalidUsage, "ranks differ in %s: %s on rank 0, %s on rank %d", what, a,
-                     b, rank);
+    return op < CECL_OP_COUNT ? cecl_ops[op].name : "?";
 }
 
-static ceclResult_t compare(const struct cecl_signature *a, const struct cecl_signature *b,
-                            int rank)
+/* What a field is called in this call. */
+static const char *name_in(const struct field *field, uint64_t op)
 {
-    if (a->call != b->call)
-        return differ("the call", name_of(a->call, called, CECL_CALLED_COUNT),
-                      name_of(b->call, called, CECL_CALLED_COUNT), rank);
-    const struct {
-        const char *name;
-        uint64_t a, b;
-    } fields[] = {
-        {a->call == CECL_CALLED_MEM_ALLOC ? "bytes" : "count", a->count, b->count},
-        {"in place (1) or not (0)", a->in_place, b->in_place},
-        {a->call == CECL_CALLED_MEM_FREE ? "ptr's offset in the pool"
-                                         : "recvbuff's offset in the pool",
-         a->offset, b->offset},
-        {"sendbuff in the pool (1) or not (0)", a->is_read, b->is_read},
-        {"sendbuff's offset in the pool", a->send_offset, b->send_offset},
-        {"root", a->root, b->root},
-        {"op", a->red_op, b->red_op},
-        {"options (10 * smPolicy + direction)", a->choice, b->choice},
-        {"options.maxSms", a->max_sms, b->max_sms},
-        {"recvcounts or displs (a hash of them)", a->layout, b->layout},
-        {"strided (a hash of it)", a->shape, b->shape},
-    };
-    if (a->type != b->type)
-        return differ("datatype", name_of(a->type, types, CECL_NUM_TYPES),
-                      name_of(b->type, types, CECL_NUM_TYPES), rank);
-    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
-        if (fields[i].a != fields[i].b)
-            return cecl_fail(ceclInvalidUsage,
-                             "ranks differ in %s: %" PRIu64 " on rank 0, %" PRIu64 " on rank %d",
-                             fields[i].name, fields[i].a, fields[i].b, rank);
+    if (op == CECL_OP_MEM_ALLOC && field->offset == offsetof(struct told, call.count))
+        return "bytes";
+    if (op == CECL_OP_MEM_FREE && field->offset == offsetof(struct told, call.recv.offset))
+        return "ptr's offset in the pool";
+    return field->name;
+}
+
+static ceclResult_t compare(const struct told *a, const struct told *b, int rank)
+{
+    if (a->op != b->op)
+        return cecl_fail(ceclInvalidUsage, "ranks differ in the call: %s on rank 0, %s on rank %d",
+                         op_name(a->op), op_name(b->op), rank);
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+        char one[32], other[32];
+        const uint64_t x = value_of(a, &fields[i]), y = value_of(b, &fields[i]);
+        if (x == y)
+            continue;
+        print_value(&fields[i], x, one);
+        print_value(&fields[i], y, other);
+        return cecl_fail(ceclInvalidUsage, "%s: ranks differ in %s: %s on rank 0, %s on rank %d",
+                         op_name(a->op), name_in(&fields[i], a->op), one, other, rank);
+    }
     return ceclSuccess;
 }
 
-/* A wrong argument there is a wrong use here; a want is a want. */
+/* A peer's invalid argument is reported here as invalid usage; other errors keep their code. */
 ceclResult_t cecl_check_refused(int rank, int32_t status, const char *words)
 {
     const bool is_misuse = status == ceclInvalidArgument || status == ceclInvalidUsage;
@@ -83,25 +183,42 @@ ceclResult_t cecl_check_refused(int rank, int32_t status, const char *words)
                      "rank %d refused its call: %s", rank, words);
 }
 
-ceclResult_t cecl_check_call(ceclComm_t comm, struct cecl_signature *mine, ceclResult_t local)
+ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local)
 {
-    struct cecl_signature *all = comm->check_room;
+    struct told mine, *all = comm->check_room;
 
     if (!comm->config.check)
         return local;
-    mine->status = (int32_t)local;
-    if (local != ceclSuccess)
-        snprintf(mine->text, sizeof(mine->text), "%s", cecl_message());
+    tell(comm, call, local, &mine);
     comm->pool.exchanges++;
-    cecl_mesh_activity(comm->mesh, name_of(mine->call, called, CECL_CALLED_COUNT));
+    cecl_mesh_activity(comm->mesh, call->op->name);
     ceclResult_t result = cecl_comm_exchanged(
-        comm, cecl_mesh_allgather(comm->mesh, "call", mine, all, sizeof(*mine)));
+        comm, cecl_mesh_allgather(comm->mesh, "call", &mine, all, sizeof(mine)));
     if (local != ceclSuccess) /* its own words are the best it has */
-        return cecl_fail_with(local, mine->text);
+        return cecl_fail_with(local, mine.text);
     for (int r = 0; r < comm->nranks && result == ceclSuccess; r++)
         if (all[r].status != ceclSuccess)
             result = cecl_check_refused(r, all[r].status, all[r].text);
     for (int r = 1; r < comm->nranks && result == ceclSuccess; r++)
         result = compare(&all[0], &all[r], r);
+    return result;
+}
+
+static ceclResult_t check_one(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local)
+{
+    CECL_TRY(cecl_check_call(comm, call, local));
+    return comm->config.check && call->op->compares_places ? cecl_places_compare(comm, call)
+                                                           : ceclSuccess;
+}
+
+ceclResult_t cecl_check_calls(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
+                              ceclResult_t local)
+{
+    const struct cecl_call group = {.op = &cecl_ops[CECL_OP_GROUP_END], .count = count};
+    if (count == 1)
+        return check_one(comm, &calls[0], local);
+    ceclResult_t result = cecl_check_call(comm, &group, local);
+    for (uint32_t i = 0; i < count && result == ceclSuccess; i++)
+        result = check_one(comm, &calls[i], ceclSuccess);
     return result;
 }

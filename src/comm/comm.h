@@ -45,19 +45,18 @@ struct ceclComm {
     uint32_t magic;
     int rank, nranks;
     struct cecl_resolved config;
-    struct cecl_choice choice; /* for the calls that follow */
-    uint32_t local_copies;     /* CECL_LOCAL_...: what needs no SM, found on every rank */
+    struct cecl_options options; /* for the calls that follow */
+    uint32_t local_copies;       /* CECL_LOCAL_...: what needs no SM, found on every rank */
     struct cecl_device *dev;
     struct cecl_mesh *mesh;
     struct cecl_pool pool;
     struct cecl_engine engine;
     struct cecl_watch watch;
     bool finalized;
-    unsigned generation;           /* of the process that made it: see util/fork.h */
-    ceclComm_t next;               /* in life.c's list of those that are gone */
-    uint64_t *layout;              /* of the call that is made; room for the longest */
-    struct cecl_request *requests; /* [requests_room] of the group that is prepared */
-    uint32_t requests_room;
+    bool shares_process;      /* another rank is in this process */
+    unsigned generation;      /* of the process that made it: see util/fork.h */
+    ceclComm_t next;          /* in life.c's list of those that are gone */
+    uint64_t *layout;         /* of the call that is made; room for the longest */
     struct cecl_trace *trace; /* NULL: none is wanted */
     void *check_room;         /* [nranks] signatures, for CECL_CHECK */
     void *places_room;        /* [nranks + 1] layouts, for variable all-to-all */
@@ -72,10 +71,10 @@ struct ceclComm {
 /* Refuses a field of the caller's struct `of` that is out of range; CECL_UNDEF is in all. */
 ceclResult_t cecl_config_check_field(const char *of, const char *field, int64_t value, int64_t low,
                                      int64_t high);
-static inline struct cecl_choice cecl_config_choice(const struct cecl_resolved *config)
+static inline struct cecl_options cecl_config_options(const struct cecl_resolved *config)
 {
-    return (struct cecl_choice){(uint8_t)config->sm_policy, (uint8_t)config->direction,
-                                (uint16_t)config->max_sms};
+    return (struct cecl_options){(uint8_t)config->sm_policy, (uint8_t)config->direction,
+                                 (uint16_t)config->max_sms};
 }
 ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolved *out);
 

@@ -6,15 +6,16 @@
 
 #include "comm/check.h"
 #include "comm/collective.h"
+#include "comm/memory.h"
 #include "comm/trace.h"
-#include "plan/layout.h"
+#include "comm/wishes.h"
 
 /* A call that waits for the end of the group. */
 struct entry {
     ceclComm_t comm;
     ceclStream_t stream;
-    struct cecl_item item;
-    size_t layout; /* where that of `item`, if it has one, lies in the group's layouts */
+    struct cecl_call call; /* its layout lies in the group's layouts, which may move: */
+    size_t layout;         /* at this word */
 };
 
 /* A thread's group. Its memory stays for the next one, until the thread ends. */
@@ -23,10 +24,11 @@ struct group {
     bool traced; /* a call is on a communicator with a trace */
     uint32_t count, room;
     struct entry *entries;
-    struct cecl_item *items;       /* [room] of one communicator */
+    struct cecl_call *calls;       /* [room] of one communicator */
     struct cecl_bound **bound;     /* [room] of each communicator, at its first entry */
     uint64_t *layouts;             /* [layouts_room] layouts of calls whose blocks differ */
     size_t nlayouts, layouts_room; /* words */
+    struct cecl_wishes wishes;     /* allocations */
     ceclResult_t failed;           /* the first call that was refused */
     char words[CECL_MESSAGE_BYTES];
 };
@@ -37,9 +39,10 @@ static void drop(void *argument)
 {
     struct group *group = argument;
     free(group->entries);
-    free(group->items);
+    free(group->calls);
     free(group->bound);
     free(group->layouts);
+    free(group->wishes.list);
     free(group);
 }
 
@@ -77,13 +80,13 @@ static bool grow(struct group *group)
     struct entry *entries = realloc(group->entries, room * sizeof(*entries));
     if (entries)
         group->entries = entries;
-    struct cecl_item *items = realloc(group->items, room * sizeof(*items));
-    if (items)
-        group->items = items;
+    struct cecl_call *calls = realloc(group->calls, room * sizeof(*calls));
+    if (calls)
+        group->calls = calls;
     struct cecl_bound **bound = realloc(group->bound, room * sizeof(*bound));
     if (bound)
         group->bound = bound;
-    if (!entries || !items || !bound)
+    if (!entries || !calls || !bound)
         return false;
     group->room = room;
     return true;
@@ -103,36 +106,46 @@ static ceclResult_t check_stream(const struct group *group, ceclComm_t comm, cec
     return ceclSuccess;
 }
 
-static bool keep_layout(struct group *group, const uint64_t *layout, size_t words)
+/* Room for so many more words of layouts. */
+static bool layout_room(struct group *group, size_t words)
 {
-    if (group->nlayouts + words > group->layouts_room) {
-        const size_t room = 2 * (group->nlayouts + words);
-        uint64_t *grown = realloc(group->layouts, room * sizeof(*grown));
-        if (!grown)
-            return false;
-        group->layouts = grown;
-        group->layouts_room = room;
-    }
-    memcpy(group->layouts + group->nlayouts, layout, words * sizeof(*layout));
-    group->nlayouts += words;
+    if (group->nlayouts + words <= group->layouts_room)
+        return true;
+    const size_t room = 2 * (group->nlayouts + words);
+    uint64_t *grown = realloc(group->layouts, room * sizeof(*grown));
+    if (!grown)
+        return false;
+    group->layouts = grown;
+    group->layouts_room = room;
     return true;
 }
 
-static ceclResult_t keep(struct group *group, ceclComm_t comm, const struct cecl_item *item,
+static ceclResult_t keep(struct group *group, ceclComm_t comm, const struct cecl_call *call,
                          ceclStream_t stream)
 {
     if (group->count == CECL_GROUP_MAX)
         return cecl_fail(ceclInvalidUsage, "a group of more than %d calls", CECL_GROUP_MAX);
-    const size_t layout = group->nlayouts, words = cecl_layout_words(item->op, comm->nranks);
-    if ((group->count == group->room && !grow(group)) ||
-        (item->layout && !keep_layout(group, item->layout, words)))
+    if ((group->count == group->room && !grow(group)) || !layout_room(group, call->layout_words))
         return cecl_fail(ceclOutOfMemory, "no host memory for a group of %u calls",
                          group->count + 1);
-    group->entries[group->count++] = (struct entry){comm, stream, *item, layout};
+    struct entry *entry = &group->entries[group->count++];
+    *entry = (struct entry){.comm = comm, .stream = stream, .layout = group->nlayouts};
+    cecl_call_keep(&entry->call, call, group->layouts + group->nlayouts);
+    group->nlayouts += call->layout_words;
     return ceclSuccess;
 }
 
-ceclResult_t cecl_group_add(ceclComm_t comm, const struct cecl_item *item, ceclStream_t stream,
+/* The group is refused with the first call that was. */
+static ceclResult_t remember(struct group *group, ceclResult_t result)
+{
+    if (result != ceclSuccess && group->failed == ceclSuccess) {
+        group->failed = result;
+        cecl_keep_message(group->words);
+    }
+    return result;
+}
+
+ceclResult_t cecl_group_add(ceclComm_t comm, const struct cecl_call *call, ceclStream_t stream,
                             ceclResult_t result)
 {
     struct group *group = current();
@@ -140,15 +153,45 @@ ceclResult_t cecl_group_add(ceclComm_t comm, const struct cecl_item *item, ceclS
     if (result == ceclSuccess)
         result = check_stream(group, comm, stream);
     if (result == ceclSuccess)
-        result = keep(group, comm, item, stream);
-    if (result != ceclSuccess && group->failed == ceclSuccess) {
-        group->failed = result;
-        cecl_keep_message(group->words);
-        if (cecl_comm_is_checked(comm)) /* its peers will compare */
-            (void)!keep(group, comm, item, stream);
+        result = keep(group, comm, call, stream);
+    const bool first = result != ceclSuccess && group->failed == ceclSuccess;
+    (void)!remember(group, result);
+    if (first && cecl_comm_is_checked(comm)) { /* its peers will compare */
+        (void)!keep(group, comm, call, stream);
         cecl_fail_with(result, group->words);
     }
     return result;
+}
+
+ceclResult_t cecl_group_allocate(ceclComm_t comm, void **ptr, size_t bytes)
+{
+    struct group *group = current();
+    return remember(group, cecl_wishes_add(&group->wishes, comm, ptr, bytes));
+}
+
+uint32_t cecl_group_waiting(ceclComm_t comm)
+{
+    uint32_t waiting = 0;
+    if (!is_open)
+        return 0;
+    const struct group *group = current();
+    for (uint32_t i = 0; i < group->count; i++)
+        waiting += group->entries[i].comm == comm;
+    for (uint32_t i = 0; i < group->wishes.count; i++)
+        waiting += group->wishes.list[i].comm == comm;
+    return waiting;
+}
+
+void cecl_group_forget(ceclComm_t comm)
+{
+    if (cecl_group_waiting(comm) == 0)
+        return;
+    struct group *group = current();
+    cecl_fail(ceclInvalidUsage, "a communicator ended while calls of the group waited for "
+                                "ceclGroupEnd: none of the group is carried out");
+    (void)!remember(group, ceclInvalidUsage);
+    group->count = 0; /* a refused group carries out nothing */
+    group->wishes.count = 0;
 }
 
 CECL_API ceclResult_t ceclGroupStart(void)
@@ -159,6 +202,7 @@ CECL_API ceclResult_t ceclGroupStart(void)
     if (group->depth++ == 0) {
         group->count = 0;
         group->nlayouts = 0;
+        group->wishes.count = 0;
         group->traced = false;
         group->failed = ceclSuccess;
         is_open = true;
@@ -181,11 +225,11 @@ static uint32_t collect(const struct group *group, uint32_t first)
     for (int empty = 0; empty < 2; empty++)
         for (uint32_t i = first; i < group->count; i++)
             if (group->entries[i].comm == group->entries[first].comm &&
-                (group->entries[i].item.count == 0) == empty) {
-                struct cecl_item *item = &group->items[count++];
-                *item = group->entries[i].item;
-                if (item->layout)
-                    item->layout = group->layouts + group->entries[i].layout;
+                cecl_call_is_empty(&group->entries[i].call) == empty) {
+                struct cecl_call *call = &group->calls[count++];
+                *call = group->entries[i].call;
+                if (call->layout_words > 0)
+                    call->view.layout = group->layouts + group->entries[i].layout;
             }
     return count;
 }
@@ -199,12 +243,12 @@ static ceclResult_t carry_out(struct group *group)
         if (!is_first(group, i))
             continue;
         CECL_TRY(cecl_comm_check(entry->comm));
-        CECL_TRY(cecl_items_prepare(entry->comm, group->items, collect(group, i), entry->stream,
+        CECL_TRY(cecl_calls_prepare(entry->comm, group->calls, collect(group, i), entry->stream,
                                     &group->bound[i]));
     }
     for (uint32_t i = 0; i < group->count; i++)
         if (group->bound[i])
-            CECL_TRY(cecl_items_issue(group->entries[i].comm, group->bound[i],
+            CECL_TRY(cecl_calls_issue(group->entries[i].comm, group->bound[i],
                                       group->entries[i].stream));
     return ceclSuccess;
 }
@@ -214,7 +258,7 @@ static ceclResult_t refuse(const struct group *group)
 {
     for (uint32_t i = 0; i < group->count; i++) {
         ceclComm_t comm = group->entries[i].comm;
-        struct cecl_signature mine = {.call = CECL_CALLED_GROUP};
+        const struct cecl_call mine = {.op = &cecl_ops[CECL_OP_GROUP_END]};
         if (is_first(group, i) && cecl_comm_is_checked(comm))
             (void)!cecl_check_call(comm, &mine, cecl_fail_with(group->failed, group->words));
     }
@@ -223,7 +267,10 @@ static ceclResult_t refuse(const struct group *group)
 
 static ceclResult_t end(struct group *group)
 {
-    return group->failed != ceclSuccess ? refuse(group) : carry_out(group);
+    if (group->failed != ceclSuccess)
+        return refuse(group);
+    CECL_TRY(cecl_wishes_carry_out(&group->wishes));
+    return carry_out(group);
 }
 
 /* What the calls of entry `first`'s communicator have in all. */
@@ -234,8 +281,12 @@ static void trace_end(const struct group *group, uint32_t first, const struct ce
     uint64_t send_bytes = 0, recv_bytes = 0;
     for (uint32_t i = first; i < group->count; i++)
         if (group->entries[i].comm == entry->comm) {
-            send_bytes += group->entries[i].item.send_bytes;
-            recv_bytes += group->entries[i].item.recv_bytes;
+            struct cecl_call call_of = group->entries[i].call;
+            uint64_t sent, received;
+            call_of.view.layout = group->layouts + group->entries[i].layout;
+            cecl_call_sizes(&call_of, &sent, &received);
+            send_bytes += sent;
+            recv_bytes += received;
         }
     cecl_trace_end(call, send_bytes, recv_bytes,
                    result == ceclSuccess ? cecl_bound_path(group->bound[first]) : "refused",
@@ -249,7 +300,7 @@ static ceclResult_t end_traced(struct group *group)
     for (uint32_t i = 0; i < group->count; i++) {
         const struct cecl_traced begun =
             is_first(group, i)
-                ? cecl_trace_begin(group->entries[i].comm, cecl_called_name(CECL_CALLED_GROUP))
+                ? cecl_trace_begin(group->entries[i].comm, cecl_ops[CECL_OP_GROUP_END].name)
                 : (struct cecl_traced){0};
         if (begun.trace)
             call = begun;
@@ -289,8 +340,10 @@ static ceclResult_t explain(const struct group *group, ceclComm_t comm,
                              "call %u of the group is on another communicator than the one that is "
                              "asked",
                              i);
+    if (group->wishes.count > 0)
+        return cecl_fail(ceclInvalidUsage, "ceclMemAlloc in a group that is only asked about");
     const uint32_t count = group->count > 0 ? collect(group, 0) : 0;
-    return cecl_items_explain(comm, group->items, count, explanation);
+    return cecl_calls_explain(comm, group->calls, count, explanation);
 }
 
 CECL_API ceclResult_t ceclGroupExplain(ceclComm_t comm, ceclExplanation_t *explanation)

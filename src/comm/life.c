@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/comm.h"
+#include "comm/collective.h"
 #include "util/clock.h"
 #include "util/fork.h"
 #include "util/log.h"
@@ -181,9 +181,22 @@ CECL_API const char *ceclGetLastError(ceclComm_t comm)
 
 /* ---- the end */
 
+/* Calls that this thread made in a group and never ended are not carried out: that is no success. */
+static ceclResult_t check_group(ceclComm_t comm)
+{
+    const uint32_t waiting = cecl_group_waiting(comm);
+    if (waiting > 0)
+        return cecl_fail(ceclInvalidUsage,
+                         "%u calls on this communicator wait for ceclGroupEnd, which this thread "
+                         "has not called: they are not carried out",
+                         waiting);
+    return ceclSuccess;
+}
+
 CECL_API ceclResult_t ceclCommFinalize(ceclComm_t comm)
 {
     CECL_TRY(cecl_comm_check(comm));
+    CECL_TRY(check_group(comm));
     ceclResult_t result = cecl_watch_drain(comm, CECL_NO_DEADLINE);
     if (result == ceclSuccess)
         result = comm->dev->ops->streams_drain(comm->dev, CECL_NO_DEADLINE);
@@ -210,9 +223,9 @@ static void release_and_free(ceclComm_t comm)
     cecl_comm_free(comm, drained);
 }
 
-CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm)
+/* Ends `comm` in order, as far as it can. */
+static ceclResult_t destroy(ceclComm_t comm)
 {
-    CECL_TRY(cecl_comm_check_handle(comm));
     const int64_t bound = comm->config.timeout_ms > 0 ? comm->config.timeout_ms : TEARDOWN_MS;
     const int64_t deadline = cecl_deadline(bound + CECL_WATCH_SLACK_MS);
     char words[CECL_MESSAGE_BYTES];
@@ -234,9 +247,21 @@ CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm)
     return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, words);
 }
 
+CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm)
+{
+    CECL_TRY(cecl_comm_check_handle(comm));
+    char words[CECL_MESSAGE_BYTES];
+    const ceclResult_t grouped = check_group(comm);
+    cecl_keep_message(words);
+    cecl_group_forget(comm);
+    CECL_TRY(destroy(comm));
+    return grouped == ceclSuccess ? ceclSuccess : cecl_fail_with(grouped, words);
+}
+
 CECL_API ceclResult_t ceclCommAbort(ceclComm_t comm)
 {
     CECL_TRY(cecl_comm_check_handle(comm));
+    cecl_group_forget(comm);
     cecl_comm_set_async(comm, ceclRemoteError, "ceclCommAbort was called");
     release_and_free(comm);
     return ceclSuccess;

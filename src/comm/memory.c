@@ -1,14 +1,16 @@
 /* Public entry points to symmetric memory. */
+#include "comm/memory.h"
+
 #include "comm/check.h"
-#include "comm/comm.h"
+#include "comm/collective.h"
 #include "comm/trace.h"
 
 static ceclResult_t allocate(ceclComm_t comm, void **ptr, size_t bytes)
 {
-    struct cecl_signature mine = {.call = CECL_CALLED_MEM_ALLOC, .count = bytes};
+    const struct cecl_call call = {.op = &cecl_ops[CECL_OP_MEM_ALLOC], .count = bytes};
     uint64_t offset;
     CECL_TRY(cecl_comm_check(comm));
-    CECL_TRY(cecl_check_call(comm, &mine,
+    CECL_TRY(cecl_check_call(comm, &call,
                              ptr ? ceclSuccess : cecl_fail(ceclInvalidArgument, "ptr: NULL")));
     if (bytes == 0) {
         *ptr = NULL;
@@ -20,9 +22,20 @@ static ceclResult_t allocate(ceclComm_t comm, void **ptr, size_t bytes)
     return ceclSuccess;
 }
 
-CECL_API ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, size_t bytes)
+/* Ranks that are one thread cannot wait for each other: the message says what to do. */
+static ceclResult_t name_cure(ceclResult_t result)
 {
-    const struct cecl_traced call = cecl_trace_begin(comm, cecl_called_name(CECL_CALLED_MEM_ALLOC));
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
+    return cecl_fail(result,
+                     "%.400s; ranks of one thread allocate together: between ceclGroupStart and "
+                     "ceclGroupEnd",
+                     words);
+}
+
+ceclResult_t cecl_memory_allocate(ceclComm_t comm, void **ptr, size_t bytes)
+{
+    const struct cecl_traced call = cecl_trace_begin(comm, cecl_ops[CECL_OP_MEM_ALLOC].name);
     const size_t segments = call.trace ? comm->pool.nsegments : 0;
     const ceclResult_t result = allocate(comm, ptr, bytes);
     if (call.trace)
@@ -32,17 +45,30 @@ CECL_API ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, size_t bytes)
     return result;
 }
 
-CECL_API ceclResult_t ceclMemFree(ceclComm_t comm, void *ptr)
+CECL_API ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, size_t bytes)
 {
-    struct cecl_signature mine = {.call = CECL_CALLED_MEM_FREE};
+    if (cecl_group_is_open())
+        return cecl_group_allocate(comm, ptr, bytes);
+    const ceclResult_t result = cecl_memory_allocate(comm, ptr, bytes);
+    return result == ceclTimeout && comm->shares_process ? name_cure(result) : result;
+}
+
+ceclResult_t cecl_memory_free(ceclComm_t comm, void *ptr)
+{
+    struct cecl_call call = {.op = &cecl_ops[CECL_OP_MEM_FREE]};
     uint64_t offset = UINT64_MAX; /* NULL's */
     CECL_TRY(cecl_comm_check(comm));
     ceclResult_t local = ptr ? cecl_pool_allocation(&comm->pool, ptr, &offset) : ceclSuccess;
-    mine.offset = offset;
-    CECL_TRY(cecl_check_call(comm, &mine, local));
+    call.recv.offset = offset;
+    CECL_TRY(cecl_check_call(comm, &call, local));
     if (ptr)
         cecl_pool_free(&comm->pool, offset);
     return ceclSuccess;
+}
+
+CECL_API ceclResult_t ceclMemFree(ceclComm_t comm, void *ptr)
+{
+    return cecl_memory_free(comm, ptr);
 }
 
 CECL_API ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const void *ptr, int peer, void **peerPtr)

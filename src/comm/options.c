@@ -4,7 +4,7 @@
 CECL_API ceclResult_t ceclSetOptions(ceclComm_t comm, const ceclOptions_t *options)
 {
     CECL_TRY(cecl_comm_check(comm));
-    struct cecl_choice choice = cecl_config_choice(&comm->config);
+    struct cecl_options chosen = cecl_config_options(&comm->config);
     if (options) {
         if (options->size != sizeof(*options) || options->magic != CECL_OPTIONS_MAGIC)
             return cecl_fail(ceclInvalidArgument,
@@ -17,12 +17,12 @@ CECL_API ceclResult_t ceclSetOptions(ceclComm_t comm, const ceclOptions_t *optio
                                          CECL_DIRECTION_AUTO, CECL_DIRECTION_PULL));
         CECL_TRY(cecl_config_check_field("options", "maxSms", options->maxSms, 1, CECL_MOST_SMS));
         if (options->maxSms != CECL_UNDEF)
-            choice.max_sms = (uint16_t)options->maxSms;
+            chosen.max_sms = (uint16_t)options->maxSms;
         if (options->smPolicy != CECL_UNDEF)
-            choice.sm_policy = (uint8_t)options->smPolicy;
+            chosen.sm_policy = (uint8_t)options->smPolicy;
         if (options->direction != CECL_UNDEF)
-            choice.direction = (uint8_t)options->direction;
+            chosen.direction = (uint8_t)options->direction;
     }
-    comm->choice = choice;
+    comm->options = chosen;
     return ceclSuccess;
 }

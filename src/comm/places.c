@@ -3,8 +3,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "comm/variable.h"
+#include "comm/check.h"
+#include "comm/collective.h"
 
 /* What a rank tells. */
 struct places {
@@ -17,7 +19,7 @@ struct places {
 
 static size_t bytes_of(int nranks)
 {
-    return sizeof(struct places) + cecl_layout_words(ceclOpAlltoAll, nranks) * sizeof(uint64_t);
+    return sizeof(struct places) + CECL_LAYOUT_WORDS_MAX(nranks) * sizeof(uint64_t);
 }
 
 void *cecl_places_room(int nranks)
@@ -70,7 +72,7 @@ static ceclResult_t compare_blocks(ceclComm_t comm, int from, int to, size_t siz
 }
 
 /* The same verdict on all ranks, but for one that has refused its own call. */
-static ceclResult_t judge(ceclComm_t comm, const struct cecl_item *item, bool targets)
+static ceclResult_t judge(ceclComm_t comm, const struct cecl_call *call, bool targets)
 {
     const int n = comm->nranks;
     for (int r = 0; r < n; r++)
@@ -80,44 +82,42 @@ static ceclResult_t judge(ceclComm_t comm, const struct cecl_item *item, bool ta
         CECL_TRY(compare_buffers(comm, r));
     for (int from = 0; from < n; from++)
         for (int to = 0; to < n; to++)
-            CECL_TRY(compare_blocks(comm, from, to, cecl_type_bytes(item->type), targets));
+            CECL_TRY(compare_blocks(comm, from, to, call->element, targets));
     return ceclSuccess;
 }
 
-static ceclResult_t tell(ceclComm_t comm, const struct cecl_item *item, bool targets,
+static ceclResult_t tell(ceclComm_t comm, const struct cecl_call *call, bool targets,
                          ceclResult_t local)
 {
     struct places *mine = told_by(comm, comm->nranks);
     mine->status = (int32_t)local;
-    mine->type = (int32_t)item->type;
+    mine->type = (int32_t)call->type;
     if (local == ceclSuccess) {
-        mine->recv = (uint64_t)((const char *)item->recv -
-                                (const char *)cecl_pool_at(&comm->pool, comm->rank, 0));
-        for (size_t w = 0; w < cecl_layout_words(item->op, comm->nranks); w++)
-            mine->words[w] = item->layout[w];
+        mine->recv = call->recv.offset;
+        memcpy(mine->words, call->view.layout, call->layout_words * sizeof(*mine->words));
     } else {
         snprintf(mine->text, sizeof(mine->text), "%s", cecl_message());
     }
     comm->pool.exchanges++;
-    cecl_mesh_activity(comm->mesh, targets ? "ceclAlltoAllvAt" : "ceclAlltoAllv");
+    cecl_mesh_activity(comm->mesh, call->op->name);
     const ceclResult_t result =
         cecl_comm_exchanged(comm, cecl_mesh_allgather(comm->mesh, "blocks", mine, told_by(comm, 0),
                                                       bytes_of(comm->nranks)));
     if (local != ceclSuccess) /* its own words are the best it has */
         return cecl_fail_with(local, mine->text);
-    return result != ceclSuccess ? result : judge(comm, item, targets);
+    return result != ceclSuccess ? result : judge(comm, call, targets);
 }
 
-ceclResult_t cecl_places_exchange(ceclComm_t comm, const struct cecl_item *item, uint64_t *targets,
+ceclResult_t cecl_places_exchange(ceclComm_t comm, const struct cecl_call *call, uint64_t *layout,
                                   ceclResult_t local)
 {
-    CECL_TRY(tell(comm, item, false, local));
+    CECL_TRY(tell(comm, call, false, local));
     for (int r = 0; r < comm->nranks; r++)
-        targets[r] = word(comm, r, RECEIVED_AT, comm->rank);
+        layout[TARGET * comm->nranks + r] = word(comm, r, RECEIVED_AT, comm->rank);
     return ceclSuccess;
 }
 
-ceclResult_t cecl_places_compare(ceclComm_t comm, const struct cecl_item *item)
+ceclResult_t cecl_places_compare(ceclComm_t comm, const struct cecl_call *call)
 {
-    return tell(comm, item, true, ceclSuccess);
+    return tell(comm, call, true, ceclSuccess);
 }

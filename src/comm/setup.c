@@ -9,11 +9,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ce/lower.h"
 #include "comm/check.h"
+#include "comm/collective.h"
 #include "comm/comm.h"
 #include "comm/trace.h"
-#include "comm/variable.h"
+#include "tune/choose.h"
 #include "util/clock.h"
 #include "util/fork.h"
 #include "util/log.h"
@@ -25,6 +25,7 @@
 struct hello {
     uint64_t magic;
     int32_t version, nranks, rank;
+    int32_t process;
     uint64_t host;  /* ranks with equal numbers can reach each other's abstract sockets */
     int32_t status; /* ceclResult_t of what this rank did so far; `text` says why */
     struct cecl_resolved config;
@@ -57,6 +58,7 @@ static void introduce(const struct cecl_oob *oob, const struct cecl_resolved *co
                          .version = CECL_VERSION,
                          .nranks = oob->nranks,
                          .rank = oob->rank,
+                         .process = (int32_t)getpid(),
                          .host = host_id(),
                          .config = *config};
     if (local == ceclSuccess && config->device != CECL_DEVICE_HOST)
@@ -255,9 +257,20 @@ static ceclResult_t find_local_copies(ceclComm_t comm)
     return ceclSuccess;
 }
 
+/* Whether another rank is in this process. Ranks in containers of their own may have equal numbers:
+ * it serves a message alone. */
+static bool shares_process(const struct hello *all, int rank, int nranks)
+{
+    for (int r = 0; r < nranks; r++)
+        if (r != rank && all[r].process == all[rank].process)
+            return true;
+    return false;
+}
+
 /* The stages after the introduction. */
 static ceclResult_t build(ceclComm_t comm, const struct hello *all)
 {
+    comm->shares_process = shares_process(all, comm->rank, comm->nranks);
     CECL_TRY(cecl_mesh_agree(comm->mesh, open_device(comm, all)));
     CECL_TRY(settle_sizes(comm));
 
@@ -284,14 +297,14 @@ static ceclComm_t comm_new(int rank, int nranks, const struct cecl_resolved *con
     comm->rank = rank;
     comm->nranks = nranks;
     comm->config = *config;
-    comm->choice = cecl_config_choice(config);
+    comm->options = cecl_config_options(config);
     cecl_fork_watch();
     comm->generation = cecl_fork_generation();
     pthread_mutex_init(&comm->async_lock, NULL);
     pthread_mutex_init(&comm->watch.lock, NULL);
     comm->check_room = cecl_check_room(nranks);
     comm->places_room = cecl_places_room(nranks);
-    comm->layout = calloc(cecl_layout_words(ceclOpAlltoAll, nranks), sizeof(*comm->layout));
+    comm->layout = calloc(CECL_LAYOUT_WORDS_MAX(nranks), sizeof(*comm->layout));
     if (comm->check_room && comm->places_room && comm->layout)
         return comm;
     cecl_comm_free(comm, true);
@@ -355,7 +368,6 @@ void cecl_comm_free(ceclComm_t comm, bool drained)
     }
     free(comm->check_room);
     free(comm->places_room);
-    free(comm->requests);
     free(comm->layout);
     pthread_mutex_destroy(&comm->async_lock);
     pthread_mutex_destroy(&comm->watch.lock);

@@ -1,5 +1,5 @@
 /* Public streams and copies, for programs that run with and without a GPU. */
-#include "comm/comm.h"
+#include "comm/collective.h"
 
 CECL_API ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream)
 {
@@ -12,6 +12,12 @@ CECL_API ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream)
 CECL_API ceclResult_t ceclStreamSynchronize(ceclComm_t comm, ceclStream_t stream)
 {
     CECL_TRY(cecl_comm_check_handle(comm)); /* a failed one's work must have ended, too */
+    const uint32_t waiting = cecl_group_waiting(comm);
+    if (waiting > 0) /* they are not on the stream yet: success would be a lie */
+        return cecl_fail(ceclInvalidUsage,
+                         "%u calls on this communicator wait for ceclGroupEnd, which this thread "
+                         "has not called",
+                         waiting);
     CECL_TRY(comm->dev->ops->stream_synchronize(comm->dev, stream));
     return cecl_comm_hear(comm); /* the wait may have ended because the call was given up */
 }

@@ -118,7 +118,7 @@ struct cecl_memop cecl_flags_wait_last(const struct cecl_flags *flags);
 struct cecl_memop cecl_flags_mark_end(const struct cecl_flags *flags);
 
 /* The half of the slots that the next small call uses. */
-static inline uint8_t cecl_flags_turn(const struct cecl_flags *flags)
+static inline uint8_t cecl_flags_half(const struct cecl_flags *flags)
 {
     return (flags->small_calls + 1) & 1;
 }

@@ -2,12 +2,13 @@
  * */
 #include "plan/plan.h"
 
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-void cecl_plan_init(struct cecl_plan *plan, const struct cecl_call *call)
+void cecl_plan_init(struct cecl_plan *plan, const struct cecl_part *part)
 {
-    *plan = (struct cecl_plan){.call = *call};
+    *plan = (struct cecl_plan){.part = *part};
 }
 
 /* Makes room for one more element; false, and remembered, without memory. */
@@ -49,35 +50,34 @@ void cecl_plan_signal(struct cecl_plan *plan, int peer, uint32_t phase)
              (struct cecl_step){.kind = CECL_STEP_SIGNAL, .peer = (uint16_t)peer, .phase = phase});
 }
 
-void cecl_plan_wait_lane(struct cecl_plan *plan, int peer, int lane, uint32_t phase)
+void cecl_plan_wait_row(struct cecl_plan *plan, int peer, int row, uint32_t phase)
 {
     cecl_plan_close_batch(plan);
     add_step(plan, (struct cecl_step){.kind = CECL_STEP_WAIT,
                                       .peer = (uint16_t)peer,
                                       .phase = phase,
-                                      .first = (uint32_t)lane});
+                                      .first = (uint32_t)row});
 }
 
 void cecl_plan_wait(struct cecl_plan *plan, int peer, uint32_t phase)
 {
-    cecl_plan_wait_lane(plan, peer, CECL_LANE_MAIN, phase);
+    cecl_plan_wait_row(plan, peer, CECL_LANE_MAIN, phase);
 }
 
 uint32_t cecl_plan_signal_all(struct cecl_plan *plan)
 {
-    const int n = plan->call.nranks;
-    uint32_t *phases = plan->lane == CECL_LANE_MAIN ? &plan->phases : &plan->side_phases;
-    ++*phases;
+    const int n = plan->part.call.nranks;
+    const uint32_t phase = ++plan->phases[plan->lane];
     for (int i = 1; i < n; i++)
-        cecl_plan_signal(plan, (plan->call.rank + i) % n, *phases);
-    return *phases;
+        cecl_plan_signal(plan, (plan->part.call.rank + i) % n, phase);
+    return phase;
 }
 
-void cecl_plan_wait_all(struct cecl_plan *plan, int lane, uint32_t phase)
+void cecl_plan_wait_all(struct cecl_plan *plan, int row, uint32_t phase)
 {
-    const int n = plan->call.nranks;
+    const int n = plan->part.call.nranks;
     for (int i = 1; i < n; i++)
-        cecl_plan_wait_lane(plan, (plan->call.rank + i) % n, lane, phase);
+        cecl_plan_wait_row(plan, (plan->part.call.rank + i) % n, row, phase);
 }
 
 void cecl_plan_barrier(struct cecl_plan *plan)
@@ -142,9 +142,34 @@ void cecl_plan_copy_rows(struct cecl_plan *plan, const struct cecl_copy *copy)
     }
 }
 
+void cecl_plan_post(struct cecl_plan *plan, int peer, struct cecl_place slot, struct cecl_place src,
+                    uint64_t bytes)
+{
+    void *copies = plan->copies;
+    cecl_plan_close_batch(plan);
+    plan->phases[CECL_ROW_SLOTS] = 1;
+    add_step(plan, (struct cecl_step){.kind = CECL_STEP_POST,
+                                      .peer = (uint16_t)peer,
+                                      .phase = 1,
+                                      .first = plan->ncopies});
+    if (room(plan, &copies, plan->ncopies, &plan->copies_capacity, sizeof(struct cecl_copy))) {
+        plan->copies = copies;
+        plan->copies[plan->ncopies++] =
+            (struct cecl_copy){.dst = slot, .src = src, .bytes = bytes, .rows = 1};
+    }
+}
+
+void cecl_plan_say(struct cecl_plan *plan, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(plan->path, sizeof(plan->path), format, arguments);
+    va_end(arguments);
+}
+
 static struct cecl_place place_in_part(struct cecl_place place, uint32_t part)
 {
-    place.window = cecl_window_of(place.window, part);
+    place.area = cecl_area_of(place.area, part);
     return place;
 }
 
@@ -195,13 +220,14 @@ ceclResult_t cecl_plan_merge(const struct cecl_plan *plans, uint32_t nplans,
                              struct cecl_plan *merged)
 {
     uint32_t phases = 0, *steps = calloc(nplans, sizeof(*steps)); /* how far each is merged */
-    cecl_plan_init(merged, &plans[0].call);
+    cecl_plan_init(merged, &plans[0].part);
     merged->parts = malloc(nplans * sizeof(*merged->parts));
     merged->failed = !merged->parts || !steps;
     merged->nparts = nplans;
     for (uint32_t i = 0; i < nplans && !merged->failed; i++) {
-        merged->parts[i] = plans[i].call;
-        phases = plans[i].phases > phases ? plans[i].phases : phases;
+        merged->parts[i] = plans[i].part;
+        const uint32_t mine = plans[i].phases[CECL_LANE_MAIN];
+        phases = mine > phases ? mine : phases;
     }
     for (uint32_t phase = 0; phase <= phases && !merged->failed; phase++) {
         merge_segment(merged, plans, nplans, phase, steps);
@@ -224,7 +250,8 @@ static void append_reduction(struct cecl_plan *plan, const struct cecl_plan *oth
 
 void cecl_plan_append(struct cecl_plan *plan, const struct cecl_plan *other, uint32_t part)
 {
-    const uint32_t before[CECL_LANES] = {plan->phases, plan->side_phases};
+    uint32_t before[CECL_ROWS];
+    memcpy(before, plan->phases, sizeof(before));
     for (uint32_t s = 0; s < other->nsteps; s++) {
         struct cecl_step step = other->steps[s];
         cecl_plan_on(plan, step.lane);
@@ -238,6 +265,7 @@ void cecl_plan_append(struct cecl_plan *plan, const struct cecl_plan *other, uin
             add_step(plan, step);
             break;
         case CECL_STEP_AFTER: add_step(plan, step); break;
+        case CECL_STEP_POST: plan->failed = true; break; /* small calls are never in groups */
         case CECL_STEP_COPY:
             cecl_plan_close_batch(plan); /* batches keep their order */
             merge_batch(plan, other, part, &step);
@@ -249,8 +277,8 @@ void cecl_plan_append(struct cecl_plan *plan, const struct cecl_plan *other, uin
         }
     }
     cecl_plan_on(plan, CECL_LANE_MAIN);
-    plan->phases = before[CECL_LANE_MAIN] + other->phases;
-    plan->side_phases = before[CECL_LANE_SIDE] + other->side_phases;
+    for (int row = 0; row < CECL_ROWS; row++)
+        plan->phases[row] = before[row] + other->phases[row];
 }
 
 ceclResult_t cecl_plan_finish(struct cecl_plan *plan)
@@ -274,9 +302,9 @@ void cecl_plan_free(struct cecl_plan *plan)
 
 uint32_t cecl_reduce_part(const struct cecl_plan *plan, const struct cecl_reduce *reduce)
 {
-    uint32_t part = reduce->dst.window / CECL_WINDOW_COUNT;
+    uint32_t part = reduce->dst.area / CECL_AREA_COUNT;
     for (uint32_t i = 0; i < reduce->nsrc; i++) {
-        const uint32_t of_source = plan->sources[reduce->first + i].window / CECL_WINDOW_COUNT;
+        const uint32_t of_source = plan->sources[reduce->first + i].area / CECL_AREA_COUNT;
         part = of_source > part ? of_source : part;
     }
     return part;
@@ -292,8 +320,9 @@ uint32_t cecl_plan_local_copies(const struct cecl_plan *plan)
 
 bool cecl_copy_needs_sm(const struct cecl_plan *plan, const struct cecl_copy *copy)
 {
-    const struct cecl_call *call = cecl_plan_part(plan, cecl_copy_part(copy));
-    return copy->dst.rank == copy->src.rank && (call->small || !call->engine_copies_locally);
+    const struct cecl_part *part = cecl_plan_part(plan, cecl_copy_part(copy));
+    return copy->dst.rank == copy->src.rank &&
+           (part->way.small || !part->means.engine_copies_locally);
 }
 
 uint32_t cecl_plan_sm_copies(const struct cecl_plan *plan)
@@ -301,6 +330,14 @@ uint32_t cecl_plan_sm_copies(const struct cecl_plan *plan)
     uint32_t count = 0;
     for (uint32_t i = 0; i < plan->ncopies; i++)
         count += cecl_copy_needs_sm(plan, &plan->copies[i]);
+    return count;
+}
+
+uint32_t cecl_plan_copies(const struct cecl_plan *plan)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < plan->nsteps; i++)
+        count += plan->steps[i].kind == CECL_STEP_COPY ? plan->steps[i].count : 0;
     return count;
 }
 

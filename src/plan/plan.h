@@ -10,32 +10,31 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "util/error.h"
+#include "call/call.h"
+#include "call/way.h"
 #include "util/lane.h"
 
-#define CECL_MAX_RANKS 1024
-
-/* The memory that a call touches. Offset 0 is the buffer's (not the pool's) first byte. */
-enum cecl_window {
-    CECL_WINDOW_SEND,    /* sendbuff; in place: not used, RECV stands for both */
-    CECL_WINDOW_RECV,    /* recvbuff, symmetric */
-    CECL_WINDOW_STAGING, /* the communicator's own symmetric staging area */
-    CECL_WINDOW_COUNT
+/* The memory that a call touches. Offset 0 is the buffer's (not its window's) first byte. */
+enum cecl_area {
+    CECL_AREA_SEND,    /* sendbuff; in place it is not used: RECV stands for both */
+    CECL_AREA_RECV,    /* recvbuff */
+    CECL_AREA_STAGING, /* the communicator's own symmetric buffer */
+    CECL_AREA_COUNT
 };
 
-/* A plan of several calls (a group) has windows for each: call i's are CECL_WINDOW_COUNT * i further
- * on, but all share the staging of call 0. */
+/* A plan of several calls (a group) has areas for each of them: those of call i are
+ * CECL_AREA_COUNT * i further on. All calls share the staging of call 0. */
 #define CECL_GROUP_MAX 4096
-static inline uint16_t cecl_window_of(enum cecl_window window, uint32_t part)
+static inline uint16_t cecl_area_of(enum cecl_area area, uint32_t part)
 {
-    return (uint16_t)(window == CECL_WINDOW_STAGING ? window : window + CECL_WINDOW_COUNT * part);
+    return (uint16_t)(area == CECL_AREA_STAGING ? area : area + CECL_AREA_COUNT * part);
 }
 
 /* A place in memory. */
 struct cecl_place {
-    uint64_t offset; /* bytes into the window; 64 bits: a window may pass 4 GiB */
-    uint16_t window; /* cecl_window_of */
-    uint16_t rank;   /* whose, [0, nranks) */
+    uint64_t offset; /* bytes into the area; 64 bits: an area may pass 4 GiB */
+    uint16_t area;   /* cecl_area_of */
+    uint16_t rank;   /* whose it is, [0, nranks) */
 };
 
 /* Contiguous bytes, or rows of them at a pitch. */
@@ -45,12 +44,6 @@ struct cecl_copy {
     uint64_t rows;                 /* >= 1 */
     uint64_t dst_pitch, src_pitch; /* from one row to the next, bytes; of no meaning with one row */
 };
-/* Bytes from the first of `rows` rows to the end of the last. */
-static inline uint64_t cecl_rows_extent(uint64_t bytes, uint64_t rows, uint64_t pitch)
-{
-    return (rows - 1) * pitch + bytes;
-}
-
 /* Elements of several ranks become one: dst[i] = src[0][i] op src[1][i] ..., in that order. The call
  * of dst's part tells type and operation. */
 struct cecl_reduce {
@@ -59,134 +52,45 @@ struct cecl_reduce {
     uint32_t first, nsrc; /* plan->sources [first, first + nsrc); one may be dst, to the byte */
 };
 
-/* One thing this rank does; steps of one lane run in order, and lanes know nothing of each other but
- * by AFTER. SIGNAL and WAIT are the two halves of an exchange of flags: every rank has, for each
- * lane, one flag word from every peer, which only grows, so "that lane of peer has come to phase p of
- * this call" is one comparison. */
+/* Every rank has a row of flags for each lane, and one more: the flags that stand in the slots of small
+ * calls, between the data. */
+enum { CECL_ROW_SLOTS = CECL_LANES, CECL_ROWS };
+
+/* One thing this rank does. Steps of one lane run in order; lanes know nothing of each other except by
+ * AFTER. SIGNAL and WAIT are the two halves of an exchange of flags: in each row a rank has one flag
+ * from every peer, which only grows, so "that lane of the peer has come to phase p of this call" is
+ * one comparison. */
 enum cecl_step_kind {
     /* tell `peer` that this lane has come to `phase`; its earlier steps are visible to it then */
     CECL_STEP_SIGNAL,
-    CECL_STEP_WAIT,   /* until lane `first` of `peer` has come to `phase` */
+    CECL_STEP_WAIT,   /* until row `first` from `peer` has come to `phase` */
     CECL_STEP_COPY,   /* copies [first, first + count), one batch: no order among them */
     CECL_STEP_REDUCE, /* reductions [first, first + count), no order among them */
-    CECL_STEP_AFTER /* until lane `first` of this rank has done all of its steps that stand before */
+    CECL_STEP_AFTER, /* until lane `first` of this rank has done all of its steps that stand before */
+    /* copy `first` into a slot of `peer`, each line of it with its flag: row SLOTS has come to `phase`
+     * as soon as the data is there */
+    CECL_STEP_POST
 };
 struct cecl_step {
     uint8_t kind;   /* enum cecl_step_kind */
     uint8_t lane;   /* that does it */
-    uint16_t peer;  /* SIGNAL, WAIT */
-    uint32_t phase; /* SIGNAL, WAIT: 1 .. plan->phases, or plan->side_phases */
-    uint32_t first; /* COPY, REDUCE; WAIT, AFTER: a lane */
+    uint16_t peer;  /* SIGNAL, WAIT, POST */
+    uint32_t phase; /* SIGNAL, WAIT, POST: 1 .. plan->phases[row] */
+    uint32_t first; /* COPY, REDUCE, POST; WAIT: a row; AFTER: a lane */
     uint32_t count; /* COPY, REDUCE: >= 1 */
 };
 _Static_assert(sizeof(struct cecl_step) == 16, "plans are cached: grow a step only on purpose");
 
-enum cecl_direction { CECL_PUSH, CECL_PULL };
-
-/* The shape of strided blocks, in bytes and equal on all ranks: each is `rows` rows of `width`, which
- * lie a pitch apart, and from one block to the next it is a stride. */
-struct cecl_shape {
-    uint64_t
-        width; /* 0: blocks are contiguous, one behind the other, and nothing else here counts */
-    uint64_t rows;
-    uint64_t send_pitch, send_stride; /* the stride: of an all-to-all */
-    uint64_t recv_pitch, recv_stride;
+/* One call of a plan: what is asked, how it goes, and with what. */
+struct cecl_part {
+    struct cecl_call call; /* its layout is the caller's, for as long as the plan is looked at */
+    struct cecl_way way;
+    struct cecl_means means;
 };
-
-/* What the caller chose for a call, equal on all ranks. */
-struct cecl_choice {
-    uint8_t sm_policy; /* ceclSmPolicy_t */
-    uint8_t direction; /* ceclDirection_t */
-    uint16_t max_sms;  /* of any kernel; 0: by measurement */
-};
-
-/* What is to be lowered: everything a plan depends on. */
-struct cecl_call {
-    ceclOp_t op;
-    int nranks;
-    int rank;
-    uint64_t
-        /* one block: what a rank contributes to an all-gather, or sends to one peer of an
-         * all-to-all; >= 1 */
-        bytes;
-    /* Where blocks differ, else NULL: see plan/layout.h. `bytes` is then the largest size of an
-     * all-gather, and of no account to an all-to-all. The caller's, as long as the plan is looked
-     * at. */
-    const uint64_t *layout;
-    struct cecl_shape shape; /* of strided blocks; `bytes` is then width * rows */
-    bool in_place; /* of an all-to-all with a layout: this rank's own block stays where it is */
-    enum cecl_direction direction; /* equal on all ranks */
-    bool no_sm;                    /* equal on all ranks: nothing is copied within one GPU */
-    bool side_copy;                /* where it is: on the side lane, beside what is pushed */
-    /* Equal on all ranks, a fact and no choice: what this call would copy within one GPU is copied
-     * there by a copy engine, seen when the communicator was made. */
-    bool engine_copies_locally;
-    uint64_t piece_worth; /* equal on all ranks: see cecl_pieces_of */
-    /* Equal on all ranks. Of an all-gather to which one rank contributes: rounds in which its block
-     * goes in pieces that peers pass on; 0: it goes whole. */
-    uint64_t spread;
-    uint64_t staging_offset; /* this call's share of the STAGING window, on each rank */
-    uint64_t staging_bytes;
-    /* Of a reduction, equal on all ranks. Its blocks are `bytes` large, the last ones of an
-     * all-reduce or a reduce less or nothing: all of them together have `total`. */
-    uint64_t total;
-    uint32_t element;  /* bytes */
-    uint8_t type;      /* ceclDataType_t */
-    uint8_t red_op;    /* ceclRedOp_t */
-    int root;          /* of a reduce */
-    bool peers_read;   /* SMs read inputs at the peers; before cecl_tune: whether they could */
-    bool urgent;       /* kernels come before others that wait for an SM */
-    bool sms_send;     /* and write what they reduced at the peers: an all-reduce; */
-    uint64_t sms_end;  /* or the last so many bytes of a block alone, 0: none */
-    uint64_t chunk;    /* bytes of a block at a time, where it goes in chunks: cecl_tune */
-    uint64_t halved;   /* the last of them is halved into parts of no less; 0: it is not */
-    uint64_t one_shot; /* an all-reduce of no more bytes: everyone reduces all */
-    uint32_t max_sms;  /* 0: by measurement */
-    /* Equal on all ranks: by one exchange through slots, which lie in the STAGING window behind all
-     * staging: [2 turns][nranks senders] of CECL_SLOT_FACTOR * slot_bytes. */
-    bool small;
-    uint8_t turn; /* 0 or 1: another one than that of the small call before */
-    uint64_t slots_offset, slot_bytes;
-};
-#define CECL_SMALL_RANKS 16 /* at most */
-#define CECL_SLOT_FACTOR 2  /* on a GPU flags stand between data; the shortest slots need this */
-static inline bool cecl_op_reduces(ceclOp_t op)
-{
-    return op >= ceclOpReduceScatter;
-}
-
-/* What a small call sends to each peer. */
-static inline uint64_t cecl_small_bytes(const struct cecl_call *call)
-{
-    return call->op == ceclOpAllReduce ? call->total : call->bytes;
-}
-
-/* What rank r contributes to an all-gather, and where that lies in recvbuff. */
-static inline uint64_t cecl_block_bytes(const struct cecl_call *call, int rank)
-{
-    return call->layout ? call->layout[rank] : call->bytes;
-}
-static inline uint64_t cecl_block_offset(const struct cecl_call *call, int rank)
-{
-    if (call->layout)
-        return call->layout[call->nranks + rank];
-    return (uint64_t)rank * (call->shape.width ? call->shape.recv_stride : call->bytes);
-}
-/* Where the block for `rank` lies in the sendbuff of an all-to-all. */
-static inline uint64_t cecl_send_offset(const struct cecl_call *call, int rank)
-{
-    return (uint64_t)rank * (call->shape.width ? call->shape.send_stride : call->bytes);
-}
-/* Where byte `at` of a block lies, from its first on; `pitch`: of its rows, where it has any. */
-static inline uint64_t cecl_offset_within(const struct cecl_call *call, uint64_t pitch, uint64_t at)
-{
-    const uint64_t width = call->shape.width;
-    return width ? at / width * pitch + at % width : at;
-}
 
 struct cecl_plan {
-    struct cecl_call call;   /* the first */
-    struct cecl_call *parts; /* [nparts] all calls of a group; NULL: `call` is the only one */
+    struct cecl_part part;   /* the first */
+    struct cecl_part *parts; /* [nparts] all calls of a group; NULL: `part` is the only one */
     uint32_t nparts;
     struct cecl_step *steps;
     struct cecl_copy *copies;
@@ -196,26 +100,25 @@ struct cecl_plan {
     uint32_t ncopies, copies_capacity;
     uint32_t nreductions, reductions_capacity;
     uint32_t nsources, sources_capacity;
-    uint32_t phases;      /* how far flags of the main lane advance in this call, */
-    uint32_t side_phases; /* and those of the side lane; both equal on all ranks */
-    uint8_t lane;         /* builder's: that the next steps run on */
-    uint32_t open_batch;  /* builder's: index of the COPY step being filled + 1; 0: none */
-    bool failed;          /* builder's: out of memory on the way */
-    char path[64];        /* for ceclExplain: "push, one batch" */
-    char reason[192];     /* for ceclExplain */
+    uint32_t phases[CECL_ROWS]; /* how far the flags of each row advance; equal on all ranks */
+    uint8_t lane;               /* builder's: that the next steps run on */
+    uint32_t open_batch;        /* builder's: index of the COPY step being filled + 1; 0: none */
+    bool failed;                /* builder's: out of memory on the way */
+    char path[64];              /* for ceclExplain: "push, one batch" */
+    char reason[192];           /* for ceclExplain */
 };
 
 /* -- building; a failed allocation is remembered and returned by cecl_plan_finish -- */
-void cecl_plan_init(struct cecl_plan *plan, const struct cecl_call *call);
+void cecl_plan_init(struct cecl_plan *plan, const struct cecl_part *part);
 /* Signals / waits for one peer. */
 void cecl_plan_signal(struct cecl_plan *plan, int peer, uint32_t phase);
 void cecl_plan_wait(struct cecl_plan *plan, int peer, uint32_t phase);
-void cecl_plan_wait_lane(struct cecl_plan *plan, int peer, int lane, uint32_t phase);
+void cecl_plan_wait_row(struct cecl_plan *plan, int peer, int row, uint32_t phase);
 /* Opens a new phase of the current lane and signals all peers; it. Peers in rotated order (rank+1,
  * rank+2, ...). */
 uint32_t cecl_plan_signal_all(struct cecl_plan *plan);
-/* Waits for a lane of all peers. */
-void cecl_plan_wait_all(struct cecl_plan *plan, int lane, uint32_t phase);
+/* Waits for a row from all peers. */
+void cecl_plan_wait_all(struct cecl_plan *plan, int row, uint32_t phase);
 /* Both, on the main lane: a barrier. */
 void cecl_plan_barrier(struct cecl_plan *plan);
 /* The steps that follow run on `lane`. */
@@ -232,6 +135,12 @@ void cecl_plan_copy(struct cecl_plan *plan, struct cecl_place dst, struct cecl_p
 /* Likewise rows: dst and src say where the first is. */
 void cecl_plan_copy_rows(struct cecl_plan *plan, const struct cecl_copy *copy);
 void cecl_plan_close_batch(struct cecl_plan *plan);
+/* Posts bytes into a slot of `peer`, in phase 1 of row SLOTS. */
+void cecl_plan_post(struct cecl_plan *plan, int peer, struct cecl_place slot, struct cecl_place src,
+                    uint64_t bytes);
+/* The words that ceclExplain gives for the plan's way. */
+__attribute__((format(printf, 2, 3))) void cecl_plan_say(struct cecl_plan *plan, const char *format,
+                                                         ...);
 /* Several calls as one: between two barriers stand the copies of all that stand there in the plan of
  * each, first batches with first ones. The plans are of one rank, each of barriers and copies; they stay the caller's. */
 ceclResult_t cecl_plan_merge(const struct cecl_plan *plans, uint32_t nplans,
@@ -248,15 +157,14 @@ static inline uint32_t cecl_plan_parts(const struct cecl_plan *plan)
 {
     return plan->parts ? plan->nparts : 1;
 }
-static inline const struct cecl_call *cecl_plan_part(const struct cecl_plan *plan, uint32_t part)
+static inline const struct cecl_part *cecl_plan_part(const struct cecl_plan *plan, uint32_t part)
 {
-    return plan->parts ? &plan->parts[part] : &plan->call;
+    return plan->parts ? &plan->parts[part] : &plan->part;
 }
 /* Which part a copy belongs to: one end of it at least is in that part's buffers, or it is part 0. */
 static inline uint32_t cecl_copy_part(const struct cecl_copy *copy)
 {
-    const uint32_t dst = copy->dst.window / CECL_WINDOW_COUNT,
-                   src = copy->src.window / CECL_WINDOW_COUNT;
+    const uint32_t dst = copy->dst.area / CECL_AREA_COUNT, src = copy->src.area / CECL_AREA_COUNT;
     return dst > src ? dst : src;
 }
 /* Which part a reduction belongs to: its sources are never all in staging. */
@@ -267,7 +175,8 @@ uint32_t cecl_plan_local_copies(const struct cecl_plan *plan);
 bool cecl_copy_needs_sm(const struct cecl_plan *plan, const struct cecl_copy *copy);
 uint32_t cecl_plan_sm_copies(const struct cecl_plan *plan);
 uint64_t cecl_plan_bytes(const struct cecl_plan *plan); /* that this rank's copies move */
-const char *cecl_op_name(ceclOp_t op);
+/* Copies of its COPY steps: what copy engines, or kernels for local ones, are given. */
+uint32_t cecl_plan_copies(const struct cecl_plan *plan);
 /* One line a step; for CECL_DEBUG=PLAN and for people. */
 void cecl_plan_print(const struct cecl_plan *plan, FILE *out);
 

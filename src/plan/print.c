@@ -8,23 +8,16 @@
 /* Every line by itself says whose it is: a launcher may mix the lines of ranks. */
 static void begin_line(const struct cecl_plan *plan, FILE *out)
 {
-    fprintf(out, "cecl: rank %d: ", plan->call.rank);
+    fprintf(out, "cecl: rank %d: ", plan->part.call.rank);
 }
 
 static void print_place(const struct cecl_place *place, FILE *out)
 {
-    static const char *const names[CECL_WINDOW_COUNT] = {"send", "recv", "staging"};
-    fputs(names[place->window % CECL_WINDOW_COUNT], out);
-    if (place->window >= CECL_WINDOW_COUNT)
-        fprintf(out, " of call %u", place->window / CECL_WINDOW_COUNT);
+    static const char *const names[CECL_AREA_COUNT] = {"send", "recv", "staging"};
+    fputs(names[place->area % CECL_AREA_COUNT], out);
+    if (place->area >= CECL_AREA_COUNT)
+        fprintf(out, " of call %u", place->area / CECL_AREA_COUNT);
     fprintf(out, "[%u]+%" PRIu64, place->rank, place->offset);
-}
-
-const char *cecl_op_name(ceclOp_t op)
-{
-    static const char *const names[CECL_NUM_OPS] = {"all-gather", "all-to-all", "reduce-scatter",
-                                                    "all-reduce", "reduce"};
-    return (unsigned)op < CECL_NUM_OPS ? names[op] : "?";
 }
 
 static void print_copies(const struct cecl_plan *plan, const struct cecl_step *step, FILE *out)
@@ -48,6 +41,25 @@ static void print_copies(const struct cecl_plan *plan, const struct cecl_step *s
     }
 }
 
+static void print_post(const struct cecl_plan *plan, const struct cecl_step *step, FILE *out)
+{
+    const struct cecl_copy *copy = &plan->copies[step->first];
+    fprintf(out, "post %" PRIu64 " bytes to rank %u, each line with its flag: ", copy->bytes,
+            step->peer);
+    print_place(&copy->src, out);
+    fprintf(out, " -> ");
+    print_place(&copy->dst, out);
+    fputc('\n', out);
+}
+
+static void print_wait(const struct cecl_step *step, FILE *out)
+{
+    if (step->first == CECL_ROW_SLOTS)
+        fprintf(out, "wait for the lines of rank %u\n", step->peer);
+    else
+        fprintf(out, "wait for rank %u: phase %" PRIu32 "\n", step->peer, step->phase);
+}
+
 static void print_reductions(const struct cecl_plan *plan, const struct cecl_step *step, FILE *out)
 {
     for (uint32_t i = 0; i < step->count; i++) {
@@ -67,12 +79,10 @@ static void print_reductions(const struct cecl_plan *plan, const struct cecl_ste
 static void print_lines(const struct cecl_plan *plan, FILE *out)
 {
     for (uint32_t i = 0; i < cecl_plan_parts(plan); i++) {
-        const struct cecl_call *call = cecl_plan_part(plan, i);
+        const struct cecl_call *call = &cecl_plan_part(plan, i)->call;
         begin_line(plan, out);
         fprintf(out, "%s, %d ranks: %s%s, %" PRIu64 " bytes a block: %s\n",
-                i == 0 ? "plan" : "    and", call->nranks,
-                call->layout && call->op == ceclOpAlltoAll ? "all-to-all of blocks that differ"
-                                                           : cecl_op_name(call->op),
+                i == 0 ? "plan" : "    and", call->nranks, call->op->noun,
                 call->in_place ? " in place" : "", call->bytes, plan->path);
     }
     begin_line(plan, out);
@@ -85,10 +95,9 @@ static void print_lines(const struct cecl_plan *plan, FILE *out)
         case CECL_STEP_SIGNAL:
             fprintf(out, "signal rank %u: phase %" PRIu32 "\n", step->peer, step->phase);
             break;
-        case CECL_STEP_WAIT:
-            fprintf(out, "wait for rank %u: phase %" PRIu32 "\n", step->peer, step->phase);
-            break;
+        case CECL_STEP_WAIT: print_wait(step, out); break;
         case CECL_STEP_AFTER: fprintf(out, "after what the other lane did\n"); break;
+        case CECL_STEP_POST: print_post(plan, step, out); break;
         case CECL_STEP_REDUCE: print_reductions(plan, step, out); break;
         case CECL_STEP_COPY: print_copies(plan, step, out); break;
         }

@@ -3,55 +3,34 @@
 
 #include "plan/verify_internal.h"
 
-/* Where `bytes` at `offset` end, if that is further. */
-static uint64_t further(uint64_t end, uint64_t offset, uint64_t bytes)
+/* Where a block that begins at `offset` ends, if that is further. */
+static uint64_t further(const struct cecl_call *call, uint64_t end, uint64_t offset, uint64_t bytes,
+                        uint64_t pitch)
 {
-    return bytes > 0 && offset + bytes > end ? offset + bytes : end;
+    const struct cecl_shape *shape = &call->view.shape;
+    const uint64_t extent =
+        shape->width ? cecl_rows_extent(shape->width, shape->rows, pitch) : bytes;
+    return bytes > 0 && offset + extent > end ? offset + extent : end;
 }
 
-uint64_t verify_send_bytes(const struct cecl_call *call, int rank)
+uint64_t verify_send_bytes(const struct cecl_call *call)
 {
-    const struct cecl_shape *shape = &call->shape;
-    if (cecl_op_reduces(call->op))
-        return call->op == ceclOpReduceScatter ? call->bytes * (uint64_t)call->nranks : call->total;
-    const uint64_t blocks = call->op == ceclOpAllGather ? 1 : (uint64_t)call->nranks;
     uint64_t end = 0;
-    for (int r = 0; cecl_is_variable(call) && r < call->nranks; r++)
-        end = further(end, cecl_sent_offset(call, r), cecl_sent_bytes(call, r));
-    if (cecl_is_variable(call))
-        return end;
-    if (shape->width)
-        return (blocks - 1) * shape->send_stride +
-               cecl_rows_extent(shape->width, shape->rows, shape->send_pitch);
-    return blocks * (call->op == ceclOpAllGather ? cecl_block_bytes(call, rank) : call->bytes);
+    for (int to = 0; to < call->nranks; to++) {
+        const struct cecl_block block = cecl_call_block(call, call->rank, to);
+        end = further(call, end, block.send_offset, block.bytes, verify_input_pitch(call));
+    }
+    return end;
 }
 
 uint64_t verify_recv_bytes(const struct cecl_call *call)
 {
-    const struct cecl_shape *shape = &call->shape;
-    if (cecl_op_reduces(call->op))
-        return call->op != ceclOpReduceScatter ? call->total
-               : call->in_place                ? verify_send_bytes(call, call->rank)
-                                               : call->bytes;
-    if (shape->width)
-        return ((uint64_t)call->nranks - 1) * shape->recv_stride +
-               cecl_rows_extent(shape->width, shape->rows, shape->recv_pitch);
-    uint64_t end = call->layout ? 0 : call->bytes * (uint64_t)call->nranks;
-    for (int r = 0; call->layout && r < call->nranks; r++)
-        end = cecl_is_variable(call)
-                  ? further(end, cecl_received_offset(call, r), cecl_received_bytes(call, r))
-                  : further(end, cecl_block_offset(call, r), cecl_block_bytes(call, r));
-    return end;
-}
-
-uint64_t verify_block(const struct cecl_call *call, int from, uint64_t *offset)
-{
-    if (cecl_is_variable(call)) {
-        *offset = cecl_received_offset(call, from);
-        return cecl_received_bytes(call, from);
+    uint64_t end = verify_input_area(call) == CECL_AREA_RECV ? verify_send_bytes(call) : 0;
+    for (int from = 0; from < call->nranks; from++) {
+        const struct cecl_block block = cecl_call_block(call, from, call->rank);
+        end = further(call, end, block.recv_offset, block.bytes, call->view.shape.recv_pitch);
     }
-    *offset = cecl_block_offset(call, from);
-    return cecl_block_bytes(call, from);
+    return end;
 }
 
 static void at_least(uint64_t *value, uint64_t least)
@@ -60,44 +39,46 @@ static void at_least(uint64_t *value, uint64_t least)
         *value = least;
 }
 
+static void measure_copy(struct verifier *v, const struct cecl_copy *copy)
+{
+    at_least(&v->area_bytes[copy->dst.area],
+             copy->dst.offset + cecl_rows_extent(copy->bytes, copy->rows, copy->dst_pitch));
+    at_least(&v->area_bytes[copy->src.area],
+             copy->src.offset + cecl_rows_extent(copy->bytes, copy->rows, copy->src_pitch));
+}
+
 /* User buffers count whole; of staging, which may be large, only what a copy touches. */
 static void measure_plan(struct verifier *v, const struct cecl_plan *plan)
 {
     for (uint32_t p = 0; p < cecl_plan_parts(plan); p++) {
-        const struct cecl_call *call = cecl_plan_part(plan, p);
-        at_least(&v->window_bytes[cecl_window_of(CECL_WINDOW_SEND, p)],
-                 verify_send_bytes(call, call->rank));
-        at_least(&v->window_bytes[cecl_window_of(CECL_WINDOW_RECV, p)], verify_recv_bytes(call));
+        const struct cecl_call *call = &cecl_plan_part(plan, p)->call;
+        if (verify_input_area(call) == CECL_AREA_SEND)
+            at_least(&v->area_bytes[cecl_area_of(CECL_AREA_SEND, p)], verify_send_bytes(call));
+        at_least(&v->area_bytes[cecl_area_of(CECL_AREA_RECV, p)], verify_recv_bytes(call));
     }
     for (uint32_t s = 0; s < plan->nsteps; s++)
-        for (uint32_t i = 0; plan->steps[s].kind == CECL_STEP_COPY && i < plan->steps[s].count;
-             i++) {
-            const struct cecl_copy *copy = &plan->copies[plan->steps[s].first + i];
-            at_least(&v->window_bytes[copy->dst.window],
-                     copy->dst.offset + cecl_rows_extent(copy->bytes, copy->rows, copy->dst_pitch));
-            at_least(&v->window_bytes[copy->src.window],
-                     copy->src.offset + cecl_rows_extent(copy->bytes, copy->rows, copy->src_pitch));
-        }
+        for (uint32_t i = 0; i < verify_step_copies(&plan->steps[s]); i++)
+            measure_copy(v, &plan->copies[plan->steps[s].first + i]);
     for (uint32_t i = 0; i < plan->nreductions; i++) {
         const struct cecl_reduce *reduce = &plan->reductions[i];
-        at_least(&v->window_bytes[reduce->dst.window], reduce->dst.offset + reduce->bytes);
+        at_least(&v->area_bytes[reduce->dst.area], reduce->dst.offset + reduce->bytes);
         for (uint32_t s = 0; s < reduce->nsrc; s++) {
             const struct cecl_place *src = &plan->sources[reduce->first + s];
-            at_least(&v->window_bytes[src->window], src->offset + reduce->bytes);
+            at_least(&v->area_bytes[src->area], src->offset + reduce->bytes);
         }
     }
 }
 
-static bool allocate_windows(struct verifier *v)
+static bool allocate_areas(struct verifier *v)
 {
     const size_t n = (size_t)v->nranks;
     bool fine = true;
-    v->tags = calloc((size_t)v->nwindows, sizeof(*v->tags));
-    v->writes = calloc((size_t)v->nwindows, sizeof(*v->writes));
-    v->accesses = calloc((size_t)v->nwindows * n, sizeof(*v->accesses));
-    for (int w = 0; w < v->nwindows && v->tags && v->writes; w++) {
-        v->tags[w] = calloc(n * (size_t)v->window_bytes[w] + 1, sizeof(*v->tags[w]));
-        v->writes[w] = calloc(n * (size_t)v->window_bytes[w] + 1, sizeof(*v->writes[w]));
+    v->tags = calloc((size_t)v->nareas, sizeof(*v->tags));
+    v->writes = calloc((size_t)v->nareas, sizeof(*v->writes));
+    v->accesses = calloc((size_t)v->nareas * n, sizeof(*v->accesses));
+    for (int w = 0; w < v->nareas && v->tags && v->writes; w++) {
+        v->tags[w] = calloc(n * (size_t)v->area_bytes[w] + 1, sizeof(*v->tags[w]));
+        v->writes[w] = calloc(n * (size_t)v->area_bytes[w] + 1, sizeof(*v->writes[w]));
         fine = fine && v->tags[w] && v->writes[w];
     }
     return fine && v->tags && v->writes && v->accesses;
@@ -113,7 +94,7 @@ static bool allocate(struct verifier *v)
             events += verify_plan(v, c, (int)r)->nsteps;
         most = events > most ? events : most;
     }
-    const size_t actors = (size_t)v->nactors, flags = n * n * (size_t)v->nlanes;
+    const size_t actors = (size_t)v->nactors, flags = n * n * CECL_ROWS;
     v->max_events = most;
     v->clocks = calloc(actors * most * actors, sizeof(*v->clocks));
     v->origins = calloc(actors * most, sizeof(*v->origins));
@@ -121,15 +102,15 @@ static bool allocate(struct verifier *v)
     v->highest = calloc(flags, sizeof(*v->highest));
     v->ranks = calloc(n, sizeof(*v->ranks));
     v->actors = calloc(actors, sizeof(*v->actors));
-    return allocate_windows(v) && v->clocks && v->origins && v->signals && v->highest && v->ranks &&
+    return allocate_areas(v) && v->clocks && v->origins && v->signals && v->highest && v->ranks &&
            v->actors;
 }
 
 static void release(struct verifier *v)
 {
-    for (int i = 0; v->accesses && i < v->nwindows * v->nranks; i++)
+    for (int i = 0; v->accesses && i < v->nareas * v->nranks; i++)
         free(v->accesses[i].list);
-    for (int w = 0; w < v->nwindows; w++) {
+    for (int w = 0; w < v->nareas; w++) {
         if (v->tags)
             free(v->tags[w]);
         if (v->writes)
@@ -137,7 +118,7 @@ static void release(struct verifier *v)
     }
     free(v->tags);
     free(v->writes);
-    free(v->window_bytes);
+    free(v->area_bytes);
     free(v->base);
     free(v->clocks);
     free(v->origins);
@@ -161,22 +142,48 @@ static bool begin(struct verifier *v)
     v->nactors = v->nranks * v->nlanes;
     if (v->nparts > CECL_GROUP_MAX)
         v->nparts = CECL_GROUP_MAX; /* form refuses it */
-    v->nwindows = CECL_WINDOW_COUNT * (int)v->nparts;
-    v->window_bytes = calloc((size_t)v->nwindows + 1, sizeof(*v->window_bytes));
-    v->base = calloc(((size_t)v->ncalls + 1) * CECL_LANES, sizeof(*v->base));
-    return v->window_bytes && v->base;
+    v->nareas = CECL_AREA_COUNT * (int)v->nparts;
+    v->area_bytes = calloc((size_t)v->nareas + 1, sizeof(*v->area_bytes));
+    v->base = calloc(((size_t)v->ncalls + 1) * CECL_ROWS, sizeof(*v->base));
+    return v->area_bytes && v->base;
 }
 
 /* Where flags stand after call `c`. */
 static void count_phases(struct verifier *v, int c)
 {
     const struct cecl_plan *plan = verify_plan(v, c, 0);
-    const uint64_t phases[CECL_LANES] = {plan->phases, plan->side_phases};
-    for (int lane = 0; lane < CECL_LANES; lane++) {
-        uint64_t *now = &v->base[c * CECL_LANES + lane], *next = now + CECL_LANES;
-        *next = *now + phases[lane];
+    for (int row = 0; row < CECL_ROWS; row++) {
+        uint64_t *now = &v->base[c * CECL_ROWS + row], *next = now + CECL_ROWS;
+        *next = *now + plan->phases[row];
         v->most_phases = *next > v->most_phases ? *next : v->most_phases;
     }
+}
+
+/* What must be known before memory for the examinations is taken. Form holds: no index is astray, no
+ * size overflows. */
+static void measure(struct verifier *v)
+{
+    for (int i = 0; i < v->ncalls * v->nranks; i++)
+        measure_plan(v, &v->plans[i]);
+    for (int w = 0; w < v->nareas; w++)
+        if (w % CECL_AREA_COUNT != CECL_AREA_STAGING)
+            at_least(&v->input_bytes, v->area_bytes[w]);
+    for (int c = 0; c < v->ncalls; c++)
+        count_phases(v, c);
+}
+
+static ceclResult_t examine(struct verifier *v)
+{
+    if (!begin(v))
+        return cecl_fail(ceclOutOfMemory, "no host memory to verify %d calls", v->ncalls);
+    CECL_TRY(verify_form(v));
+    measure(v);
+    if (!allocate(v))
+        return cecl_fail(ceclOutOfMemory, "no host memory to verify %d calls of %d ranks",
+                         v->ncalls, v->nranks);
+    CECL_TRY(verify_run(v));
+    CECL_TRY(verify_races(v));
+    return v->wrong_data ? VERIFY_FAULT("%s", v->words) : ceclSuccess;
 }
 
 ceclResult_t cecl_verify(const struct cecl_plan *plans, int ncalls, int nranks)
@@ -186,25 +193,7 @@ ceclResult_t cecl_verify(const struct cecl_plan *plans, int ncalls, int nranks)
     if (!plans || ncalls < 1 || nranks < 1 || nranks > CECL_MAX_RANKS)
         return VERIFY_FAULT("%d calls of %d ranks: 1 call at least, and 1 to %d ranks", ncalls,
                             nranks, CECL_MAX_RANKS);
-    ceclResult_t result =
-        begin(&v) ? verify_form(&v)
-                  : cecl_fail(ceclOutOfMemory, "no host memory to verify %d calls", ncalls);
-    for (int i = 0; i < ncalls * nranks && result == ceclSuccess; i++)
-        measure_plan(&v, &plans[i]); /* form holds: no index is astray, no size overflows */
-    for (int w = 0; w < v.nwindows && result == ceclSuccess; w++)
-        if (w % CECL_WINDOW_COUNT != CECL_WINDOW_STAGING)
-            at_least(&v.input_bytes, v.window_bytes[w]);
-    for (int c = 0; c < ncalls && result == ceclSuccess; c++)
-        count_phases(&v, c);
-    if (result == ceclSuccess && !allocate(&v))
-        result = cecl_fail(ceclOutOfMemory, "no host memory to verify %d calls of %d ranks", ncalls,
-                           nranks);
-    if (result == ceclSuccess)
-        result = verify_run(&v);
-    if (result == ceclSuccess)
-        result = verify_races(&v);
-    if (result == ceclSuccess && v.wrong_data)
-        result = VERIFY_FAULT("%s", v.words);
+    const ceclResult_t result = examine(&v);
     release(&v);
     return result;
 }

@@ -1,9 +1,8 @@
 /* What the user gives and may expect: inputs as tags that stand for bytes, and what every byte of an
- * output must be. Here each collective is defined. */
+ * output must be. What a collective means comes from its blocks (cecl_call_block). */
 #include <inttypes.h>
 #include <string.h>
 
-#include "plan/layout.h"
 #include "plan/verify_internal.h"
 
 /* The tag of byte `offset` of rank's input to a part of a call; 0 is no byte. */
@@ -14,65 +13,71 @@ static uint32_t tag_of(const struct verifier *v, int call, uint32_t part, int ra
     return (uint32_t)(input * v->input_bytes + offset + 1);
 }
 
-/* The bytes of the output that come from rank `from`; counts them off `writes`. */
+static const struct cecl_call *call_at(const struct verifier *v, int call, uint32_t part, int rank)
+{
+    return &cecl_plan_part(verify_plan(v, call, rank), part)->call;
+}
+
+/* The tag of byte `i` of the block that goes from rank `from` to rank `to`. */
+static uint32_t source_tag(const struct verifier *v, int call, uint32_t part, int from, int to,
+                           uint64_t i)
+{
+    const struct cecl_call *theirs = call_at(v, call, part, from);
+    const uint64_t at = cecl_call_block(theirs, from, to).send_offset +
+                        cecl_offset_within(theirs, verify_input_pitch(theirs), i);
+    return tag_of(v, call, part, from, at);
+}
+
+/* A byte of the output, which must have been written so many times; counts them off. */
+static ceclResult_t check_writes(const struct verifier *v, int call, uint32_t part, int rank,
+                                 uint64_t at, uint32_t expected)
+{
+    uint32_t *writes = &verify_writes(v, cecl_area_of(CECL_AREA_RECV, part), rank)[at];
+    if (*writes != expected)
+        return VERIFY_FAULT("call %d, rank %d: byte %" PRIu64 " of the output was written %" PRIu32
+                            " times",
+                            call, rank, at, *writes);
+    *writes = 0;
+    return ceclSuccess;
+}
+
+/* The bytes of the output that come from rank `from`. */
 static ceclResult_t check_block(const struct verifier *v, int call, uint32_t part, int rank,
                                 int from)
 {
-    const struct cecl_call *c = cecl_plan_part(verify_plan(v, call, rank), part);
-    const int window = cecl_window_of(CECL_WINDOW_RECV, part);
-    const uint32_t *tags = verify_tags(v, window, rank);
-    uint32_t *writes = verify_writes(v, window, rank);
-    const struct cecl_call *theirs = cecl_plan_part(verify_plan(v, call, from), part);
-    uint64_t begin, bytes = verify_block(c, from, &begin);
-    const uint64_t input = cecl_is_variable(c)        ? cecl_sent_offset(theirs, rank)
-                           : c->op == ceclOpAllGather ? 0
-                                                      : (uint64_t)rank * bytes;
-    for (uint64_t i = 0; i < bytes; i++) {
-        const uint64_t at = begin + cecl_offset_within(c, c->shape.recv_pitch, i),
-                       source = input + i;
-        const uint32_t expected = c->in_place && from == rank ? 0 : 1;
-        if (writes[at] != expected)
+    const struct cecl_call *c = call_at(v, call, part, rank);
+    const uint32_t *tags = verify_tags(v, cecl_area_of(CECL_AREA_RECV, part), rank);
+    const struct cecl_block block = cecl_call_block(c, from, rank);
+    for (uint64_t i = 0; i < block.bytes; i++) {
+        const uint64_t at = block.recv_offset + cecl_offset_within(c, c->view.shape.recv_pitch, i);
+        CECL_TRY(check_writes(v, call, part, rank, at, c->in_place && from == rank ? 0 : 1));
+        if (tags[at] != source_tag(v, call, part, from, rank, i))
             return VERIFY_FAULT("call %d, rank %d: byte %" PRIu64
-                                " of the output, from rank %d, was written %" PRIu32 " times",
-                                call, rank, at, from, writes[at]);
-        writes[at] = 0;
-        if (tags[at] != tag_of(v, call, part, from, source))
-            return VERIFY_FAULT("call %d, rank %d: byte %" PRIu64
-                                " of the output is not byte %" PRIu64 " of rank %d's input",
-                                call, rank, at, source, from);
+                                " of the output is not byte %" PRIu64 " of the block from rank %d",
+                                call, rank, at, i, from);
     }
     return ceclSuccess;
 }
 
-/* What the ranks' bytes at `offset` of their inputs become, taken in order. */
-static uint32_t reduced_tag(const struct verifier *v, int call, uint32_t part, uint64_t offset)
+/* What the ranks' bytes `i` of their blocks for `rank` become, taken in order. */
+static uint32_t reduced_tag(const struct verifier *v, int call, uint32_t part, int rank, uint64_t i)
 {
-    uint32_t tag = tag_of(v, call, part, 0, offset);
+    uint32_t tag = source_tag(v, call, part, 0, rank, i);
     for (int r = 1; r < v->nranks; r++)
-        tag = verify_combine(tag, tag_of(v, call, part, r, offset));
+        tag = verify_combine(tag, source_tag(v, call, part, r, rank, i));
     return tag;
 }
 
-/* The result of a reduction: all of it, a rank's block, or nothing but at the root. */
+/* The result of a reduction, where this rank receives one. */
 static ceclResult_t check_reduced(const struct verifier *v, int call, uint32_t part, int rank)
 {
-    const struct cecl_call *c = cecl_plan_part(verify_plan(v, call, rank), part);
-    const int window = cecl_window_of(CECL_WINDOW_RECV, part);
-    const bool scatters = c->op == ceclOpReduceScatter;
-    const uint64_t input = scatters ? (uint64_t)rank * c->bytes : 0;
-    const uint64_t begin = scatters && c->in_place ? input : 0;
-    const uint64_t bytes = scatters                                   ? c->bytes
-                           : c->op == ceclOpReduce && c->root != rank ? 0
-                                                                      : c->total;
-    const uint32_t expected = c->in_place && v->nranks == 1 ? 0 : 1; /* where it stands already */
-    for (uint64_t i = 0; i < bytes; i++) {
-        uint32_t *writes = &verify_writes(v, window, rank)[begin + i];
-        if (*writes != expected)
-            return VERIFY_FAULT("call %d, rank %d: byte %" PRIu64
-                                " of the result was written %" PRIu32 " times",
-                                call, rank, i, *writes);
-        *writes = 0;
-        if (verify_tags(v, window, rank)[begin + i] != reduced_tag(v, call, part, input + i))
+    const struct cecl_call *c = call_at(v, call, part, rank);
+    const uint32_t *tags = verify_tags(v, cecl_area_of(CECL_AREA_RECV, part), rank);
+    const struct cecl_block block = cecl_call_block(c, rank, rank);
+    const uint32_t expected = c->in_place && v->nranks == 1 ? 0 : 1; /* it stands there already */
+    for (uint64_t i = 0; i < block.bytes; i++) {
+        CECL_TRY(check_writes(v, call, part, rank, block.recv_offset + i, expected));
+        if (tags[block.recv_offset + i] != reduced_tag(v, call, part, rank, i))
             return VERIFY_FAULT("call %d, rank %d: byte %" PRIu64
                                 " of the result is not that of all ranks' bytes, in order",
                                 call, rank, i);
@@ -82,14 +87,14 @@ static ceclResult_t check_reduced(const struct verifier *v, int call, uint32_t p
 
 static ceclResult_t check_part(const struct verifier *v, int call, uint32_t part, int rank)
 {
-    const int window = cecl_window_of(CECL_WINDOW_RECV, part);
-    const uint32_t *writes = verify_writes(v, window, rank);
-    const bool reduces = cecl_op_reduces(cecl_plan_part(verify_plan(v, call, rank), part)->op);
+    const int area = cecl_area_of(CECL_AREA_RECV, part);
+    const uint32_t *writes = verify_writes(v, area, rank);
+    const bool reduces = call_at(v, call, part, rank)->op->reduces;
     for (int from = 0; from < v->nranks && !reduces; from++)
         CECL_TRY(check_block(v, call, part, rank, from));
     if (reduces)
         CECL_TRY(check_reduced(v, call, part, rank));
-    for (uint64_t at = 0; at < v->window_bytes[window]; at++)
+    for (uint64_t at = 0; at < v->area_bytes[area]; at++)
         if (writes[at] > 0)
             return VERIFY_FAULT("call %d, rank %d: byte %" PRIu64
                                 " is no output, but was written %" PRIu32 " times",
@@ -104,46 +109,29 @@ ceclResult_t verify_output(const struct verifier *v, int call, int rank)
     return ceclSuccess;
 }
 
-static void clear(const struct verifier *v, uint32_t **bytes, int window, int rank)
+static void clear(const struct verifier *v, uint32_t **bytes, int area, int rank)
 {
-    memset(&bytes[window][(size_t)rank * v->window_bytes[window]], 0,
-           (size_t)v->window_bytes[window] * sizeof(**bytes));
-}
-
-/* A block of `bytes` at `offset` of the input, whose first byte is byte `source` of the rank's. */
-static void renew_block(const struct verifier *v, int call, uint32_t part, int rank,
-                        uint32_t *input, uint64_t offset, uint64_t bytes, uint64_t source)
-{
-    const struct cecl_call *c = cecl_plan_part(verify_plan(v, call, rank), part);
-    const uint64_t pitch = c->in_place ? c->shape.recv_pitch : c->shape.send_pitch;
-    for (uint64_t i = 0; i < bytes; i++)
-        input[offset + cecl_offset_within(c, pitch, i)] = tag_of(v, call, part, rank, source + i);
+    memset(&bytes[area][(size_t)rank * v->area_bytes[area]], 0,
+           (size_t)v->area_bytes[area] * sizeof(**bytes));
 }
 
 static void renew_input(const struct verifier *v, int call, uint32_t part, int rank)
 {
-    const struct cecl_call *c = cecl_plan_part(verify_plan(v, call, rank), part);
-    const int send = cecl_window_of(CECL_WINDOW_SEND, part),
-              recv = cecl_window_of(CECL_WINDOW_RECV, part);
-    uint32_t *input = verify_tags(v, c->in_place ? recv : send, rank);
-    if (cecl_op_reduces(c->op)) {
-        for (uint64_t i = 0; i < verify_send_bytes(c, rank); i++)
-            input[i] = tag_of(v, call, part, rank, i);
-    } else if (cecl_is_variable(c)) { /* has both buffers; in place, its own block stands */
-        for (uint64_t i = 0; i < verify_send_bytes(c, rank); i++)
-            verify_tags(v, send, rank)[i] = tag_of(v, call, part, rank, i);
-        for (uint64_t i = 0; c->in_place && i < cecl_sent_bytes(c, rank); i++)
-            verify_tags(v, recv, rank)[cecl_received_offset(c, rank) + i] =
-                tag_of(v, call, part, rank, cecl_sent_offset(c, rank) + i);
-    } else if (c->op == ceclOpAllGather) {
-        renew_block(v, call, part, rank, input, c->in_place ? cecl_block_offset(c, rank) : 0,
-                    cecl_block_bytes(c, rank), 0);
-    } else {
-        for (int to = 0; to < v->nranks; to++)
-            renew_block(v, call, part, rank, input,
-                        c->in_place ? cecl_block_offset(c, to) : cecl_send_offset(c, to), c->bytes,
-                        (uint64_t)to * c->bytes);
+    const struct cecl_call *c = call_at(v, call, part, rank);
+    uint32_t *input = verify_tags(v, cecl_area_of(verify_input_area(c), part), rank);
+    for (int to = 0; to < v->nranks; to++) {
+        const struct cecl_block block = cecl_call_block(c, rank, to);
+        for (uint64_t i = 0; i < block.bytes; i++)
+            input[block.send_offset + cecl_offset_within(c, verify_input_pitch(c), i)] =
+                source_tag(v, call, part, rank, to, i);
     }
+    if (!c->op->per_rank || !c->in_place)
+        return;
+    /* The call has both buffers, and its own block stands in both. */
+    uint32_t *recv = verify_tags(v, cecl_area_of(CECL_AREA_RECV, part), rank);
+    const struct cecl_block own = cecl_call_block(c, rank, rank);
+    for (uint64_t i = 0; i < own.bytes; i++)
+        recv[own.recv_offset + i] = source_tag(v, call, part, rank, rank, i);
 }
 
 /* New input, and an output that holds nothing of worth. */
@@ -151,8 +139,8 @@ void verify_renew(const struct verifier *v, int call, int rank)
 {
     const struct cecl_plan *plan = verify_plan(v, call, rank);
     for (uint32_t part = 0; part < cecl_plan_parts(plan); part++) {
-        const int send = cecl_window_of(CECL_WINDOW_SEND, part),
-                  recv = cecl_window_of(CECL_WINDOW_RECV, part);
+        const int send = cecl_area_of(CECL_AREA_SEND, part),
+                  recv = cecl_area_of(CECL_AREA_RECV, part);
         clear(v, v->tags, send, rank);
         clear(v, v->tags, recv, rank);
         clear(v, v->writes, recv, rank);

@@ -1,4 +1,4 @@
-/* The form of plans: every index, window and size within bounds, so that nothing after this can go
+/* The form of plans: every index, area and size within bounds, so that nothing after this can go
  * astray, whatever it was given. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,56 +7,69 @@
 #include "plan/verify_internal.h"
 
 #define PHASES_MAX (1u << 20)
-/* Every byte of a window that is used costs a tag on every rank; one window of all ranks may have so
+/* Every byte of an area that is used costs a tag on every rank; one area of all ranks may have so
  * many. */
-#define WINDOWS_MAX (1u << 26)
+#define AREA_MAX (1u << 26)
 
-/* Whether a window of `bytes` on each rank can be tracked; the product does not overflow. */
+/* Whether an area of `bytes` on each rank can be tracked; the product does not overflow. */
 static bool trackable(const struct verifier *v, uint64_t bytes)
 {
-    return bytes <= WINDOWS_MAX / (uint64_t)v->nranks;
+    return bytes <= AREA_MAX / (uint64_t)v->nranks;
 }
 
-/* Of an all-to-all: whether what this rank says of itself can be tracked. */
+/* Whether what a rank alone knows of its call can be tracked. */
 static ceclResult_t check_own_layout(const struct cecl_call *mine)
 {
-    for (size_t w = 0; w < cecl_layout_words(mine->op, mine->nranks); w++)
-        if (mine->layout[w] > WINDOWS_MAX)
-            return VERIFY_FAULT("word %zu of the layout is %" PRIu64 ": too far to be tracked", w,
-                                mine->layout[w]);
+    for (uint32_t w = 0; w < mine->layout_words; w++)
+        if (mine->view.layout[w] > AREA_MAX)
+            return VERIFY_FAULT("word %" PRIu32 " of the layout is %" PRIu64
+                                ": too far to be tracked",
+                                w, mine->view.layout[w]);
     return ceclSuccess;
 }
 
-/* And whether the ranks say the same of what goes from one to another. */
+/* Whether ranks that know their own blocks alone say the same of what goes from one to another. */
 static ceclResult_t check_pairs(const struct verifier *v, const struct cecl_plan *plan,
                                 uint32_t part)
 {
-    const struct cecl_call *mine = cecl_plan_part(plan, part);
-    for (int p = 0; cecl_is_variable(mine) && p < v->nranks; p++) {
-        const struct cecl_call *theirs = verify_part_at(v, plan, part, p);
-        if (cecl_sent_bytes(mine, p) != cecl_received_bytes(theirs, mine->rank) ||
-            (cecl_sent_bytes(mine, p) > 0 &&
-             cecl_target_offset(mine, p) != cecl_received_offset(theirs, mine->rank)))
+    const struct cecl_call *mine = &cecl_plan_part(plan, part)->call;
+    for (int p = 0; mine->op->per_rank && p < v->nranks; p++) {
+        const struct cecl_call *theirs = &verify_part_at(v, plan, part, p)->call;
+        const struct cecl_block sent = cecl_call_block(mine, mine->rank, p),
+                                received = cecl_call_block(theirs, mine->rank, p);
+        if (sent.bytes != received.bytes ||
+            (sent.bytes > 0 && sent.recv_offset != received.recv_offset))
             return VERIFY_FAULT("the block for rank %d is not the one that it receives", p);
     }
     return ceclSuccess;
 }
 
+/* Whether a layout is as long as it must be, and there where the call is nothing without one. */
+static bool has_its_layout(const struct cecl_call *call)
+{
+    const uint32_t words = call->view.layout ? cecl_layout_words(call->op, call->nranks) : 0;
+    return call->layout_words == words && (words > 0 || call->op->rooted || !call->op->per_rank);
+}
+
 /* Blocks of a layout end within what can be tracked; alike on all ranks. */
 static ceclResult_t check_layout(const struct cecl_call *mine, const struct cecl_call *zero)
 {
-    if (!mine->layout != !zero->layout)
+    if (!mine->view.layout != !zero->view.layout || mine->layout_words != zero->layout_words)
         return VERIFY_FAULT("ranks are in different calls");
-    if (cecl_is_variable(mine))
+    if (!has_its_layout(mine))
+        return VERIFY_FAULT("a layout of %" PRIu32 " words: missing, or not of this call",
+                            mine->layout_words);
+    if (mine->op->per_rank)
         return check_own_layout(mine);
-    for (int r = 0; mine->layout && r < mine->nranks; r++) {
-        const uint64_t bytes = cecl_block_bytes(mine, r), offset = cecl_block_offset(mine, r);
-        if (bytes != cecl_block_bytes(zero, r) || offset != cecl_block_offset(zero, r))
+    for (int r = 0; mine->view.layout && r < mine->nranks; r++) {
+        const struct cecl_block one = cecl_call_block(mine, r, 0),
+                                other = cecl_call_block(zero, r, 0);
+        if (one.bytes != other.bytes || one.recv_offset != other.recv_offset)
             return VERIFY_FAULT("ranks differ in the block of rank %d", r);
-        if (bytes > mine->bytes || offset > WINDOWS_MAX)
+        if (one.bytes > mine->bytes || one.recv_offset > AREA_MAX)
             return VERIFY_FAULT("block of rank %d: %" PRIu64 " bytes at %" PRIu64
                                 ": larger than the largest, or too far to be tracked",
-                                r, bytes, offset);
+                                r, one.bytes, one.recv_offset);
     }
     return ceclSuccess;
 }
@@ -64,18 +77,18 @@ static ceclResult_t check_layout(const struct cecl_call *mine, const struct cecl
 /* Rows and blocks that are apart, and end within what can be tracked; alike on all ranks. */
 static ceclResult_t check_shape(const struct cecl_call *mine, const struct cecl_call *zero)
 {
-    const struct cecl_shape *s = &mine->shape;
+    const struct cecl_shape *s = &mine->view.shape;
     const uint64_t largest[] = {s->width,       s->rows,       s->send_pitch,
                                 s->send_stride, s->recv_pitch, s->recv_stride};
-    if (memcmp(s, &zero->shape, sizeof(*s)) != 0)
+    if (memcmp(s, &zero->view.shape, sizeof(*s)) != 0)
         return VERIFY_FAULT("ranks differ in the shape of blocks");
     if (s->width == 0)
         return ceclSuccess;
     for (size_t i = 0; i < sizeof(largest) / sizeof(largest[0]); i++)
-        if (largest[i] > WINDOWS_MAX)
+        if (largest[i] > AREA_MAX)
             return VERIFY_FAULT("a shape of %" PRIu64 ": more than can be tracked", largest[i]);
     if (s->rows < 1 || s->width * s->rows != mine->bytes || s->send_pitch < s->width ||
-        s->recv_pitch < s->width || mine->layout)
+        s->recv_pitch < s->width || mine->view.layout)
         return VERIFY_FAULT("a shape of %" PRIu64 " rows of %" PRIu64 " in blocks of %" PRIu64,
                             s->rows, s->width, mine->bytes);
     return ceclSuccess;
@@ -83,11 +96,9 @@ static ceclResult_t check_shape(const struct cecl_call *mine, const struct cecl_
 
 static ceclResult_t check_call(const struct verifier *v, const struct cecl_call *call)
 {
-    if ((unsigned)call->op >= CECL_NUM_OPS)
-        return VERIFY_FAULT("op %d is no collective that is defined here", (int)call->op);
     /* The last: a tag that wraps around would name two bytes. */
-    const uint64_t send = verify_send_bytes(call, call->rank), recv = verify_recv_bytes(call);
-    if (call->bytes < 1 || call->bytes > WINDOWS_MAX || !trackable(v, recv) ||
+    const uint64_t send = verify_send_bytes(call), recv = verify_recv_bytes(call);
+    if ((call->bytes < 1 && !call->op->always) || call->bytes > AREA_MAX || !trackable(v, recv) ||
         !trackable(v, send) ||
         (uint64_t)v->ncalls * v->nparts * (uint64_t)v->nranks * (send > recv ? send : recv) >=
             UINT32_MAX)
@@ -102,45 +113,59 @@ static uint64_t staging_end(const struct cecl_plan *plan)
 {
     uint64_t end = 0;
     for (uint32_t i = 0; i < cecl_plan_parts(plan); i++) {
-        const struct cecl_call *call = cecl_plan_part(plan, i);
-        const uint64_t slots = 2 * (uint64_t)call->nranks * CECL_SLOT_FACTOR * call->slot_bytes;
-        if (call->staging_offset + call->staging_bytes > end)
-            end = call->staging_offset + call->staging_bytes;
-        if (call->small)
-            end = call->slots_offset + slots;
+        const struct cecl_part *part = cecl_plan_part(plan, i);
+        const struct cecl_means *means = &part->means;
+        const uint64_t slots =
+            2 * (uint64_t)part->call.nranks * CECL_SLOT_FACTOR * means->slot_bytes;
+        if (means->staging_offset + means->staging_bytes > end)
+            end = means->staging_offset + means->staging_bytes;
+        if (part->way.small)
+            end = means->slots_offset + slots;
     }
     return end;
+}
+
+static ceclResult_t check_rows(const struct cecl_copy *copy, uint64_t pitch, const char *what)
+{
+    if (copy->rows < 1 || copy->rows > AREA_MAX || copy->bytes > AREA_MAX ||
+        (copy->rows > 1 && (pitch < copy->bytes || pitch > AREA_MAX)))
+        return VERIFY_FAULT("%s of a copy: %" PRIu64 " rows of %" PRIu64 " bytes, %" PRIu64
+                            " apart",
+                            what, copy->rows, copy->bytes, pitch);
+    return ceclSuccess;
+}
+
+/* Bytes of the area that `place` is in. */
+static uint64_t size_of_area(const struct cecl_plan *plan, const struct cecl_call *call,
+                             uint32_t kind)
+{
+    return kind == CECL_AREA_SEND   ? verify_send_bytes(call)
+           : kind == CECL_AREA_RECV ? verify_recv_bytes(call)
+                                    : staging_end(plan);
 }
 
 static ceclResult_t check_place(const struct verifier *v, const struct cecl_plan *plan,
                                 const struct cecl_place *place, const struct cecl_copy *copy,
                                 uint64_t pitch, const char *what)
 {
-    if (copy->rows < 1 || copy->rows > WINDOWS_MAX || copy->bytes > WINDOWS_MAX ||
-        (copy->rows > 1 && (pitch < copy->bytes || pitch > WINDOWS_MAX)))
-        return VERIFY_FAULT("%s of a copy: %" PRIu64 " rows of %" PRIu64 " bytes, %" PRIu64
-                            " apart",
-                            what, copy->rows, copy->bytes, pitch);
+    const uint32_t part = place->area / CECL_AREA_COUNT, kind = place->area % CECL_AREA_COUNT;
+    CECL_TRY(check_rows(copy, pitch, what));
     const uint64_t bytes = copy->bytes ? cecl_rows_extent(copy->bytes, copy->rows, pitch) : 0;
-    const uint32_t part = place->window / CECL_WINDOW_COUNT,
-                   kind = place->window % CECL_WINDOW_COUNT;
     if (place->rank >= v->nranks || part >= cecl_plan_parts(plan) ||
-        (part > 0 && kind == CECL_WINDOW_STAGING))
-        return VERIFY_FAULT("%s of a copy is in window %u of rank %u: there is none", what,
-                            place->window, place->rank);
-    const struct cecl_call *call = verify_part_at(v, plan, part, place->rank);
-    const uint64_t size = kind == CECL_WINDOW_SEND   ? verify_send_bytes(call, place->rank)
-                          : kind == CECL_WINDOW_RECV ? verify_recv_bytes(call)
-                                                     : staging_end(plan);
+        (part > 0 && kind == CECL_AREA_STAGING))
+        return VERIFY_FAULT("%s of a copy is in area %u of rank %u: there is none", what,
+                            place->area, place->rank);
+    const struct cecl_call *call = &verify_part_at(v, plan, part, place->rank)->call;
+    const uint64_t size = size_of_area(plan, call, kind);
     if (bytes == 0 || bytes > size || place->offset > size - bytes)
-        return VERIFY_FAULT("%s of a copy is out of its window: offset %" PRIu64 ", %" PRIu64
-                            " bytes, the window has %" PRIu64,
+        return VERIFY_FAULT("%s of a copy is out of its area: offset %" PRIu64 ", %" PRIu64
+                            " bytes, the area has %" PRIu64,
                             what, place->offset, bytes, size);
     if (!trackable(v, place->offset + bytes))
         return VERIFY_FAULT("%s of a copy ends at byte %" PRIu64
                             " of staging: more than can be tracked byte by byte",
                             what, place->offset + bytes);
-    if (kind == CECL_WINDOW_SEND && call->in_place && !cecl_is_variable(call))
+    if (kind == CECL_AREA_SEND && verify_input_area(call) != CECL_AREA_SEND)
         return VERIFY_FAULT("%s of a copy is in sendbuff, which an in-place call does not have",
                             what);
     return ceclSuccess;
@@ -149,13 +174,12 @@ static ceclResult_t check_place(const struct verifier *v, const struct cecl_plan
 /* Whether some of these bytes of recvbuff belong to the rank's own block. */
 static bool is_own(const struct cecl_call *call, int rank, uint64_t low, uint64_t bytes)
 {
-    const bool strided = call->shape.width > 0;
-    uint64_t own;
-    const uint64_t block = verify_block(call, rank, &own);
-    const uint64_t width = strided ? call->shape.width : block,
-                   rows = strided ? call->shape.rows : 1;
+    const struct cecl_shape *shape = &call->view.shape;
+    const struct cecl_block own = cecl_call_block(call, rank, rank);
+    const uint64_t width = shape->width ? shape->width : own.bytes,
+                   rows = shape->width ? shape->rows : 1;
     for (uint64_t row = 0; row < rows; row++) {
-        const uint64_t first = own + row * call->shape.recv_pitch;
+        const uint64_t first = own.recv_offset + row * shape->recv_pitch;
         if (low < first + width && first < low + bytes)
             return true;
     }
@@ -167,12 +191,12 @@ static bool is_own(const struct cecl_call *call, int rank, uint64_t low, uint64_
 static ceclResult_t check_target(const struct verifier *v, const struct cecl_plan *plan,
                                  const struct cecl_copy *copy)
 {
-    const uint32_t kind = copy->dst.window % CECL_WINDOW_COUNT;
+    const uint32_t kind = copy->dst.area % CECL_AREA_COUNT;
     const struct cecl_call *call =
-        verify_part_at(v, plan, copy->dst.window / CECL_WINDOW_COUNT, copy->dst.rank);
-    if (kind == CECL_WINDOW_SEND)
+        &verify_part_at(v, plan, copy->dst.area / CECL_AREA_COUNT, copy->dst.rank)->call;
+    if (kind == CECL_AREA_SEND)
         return VERIFY_FAULT("a copy writes to the sendbuff of rank %u", copy->dst.rank);
-    if (kind == CECL_WINDOW_RECV && call->in_place && !cecl_op_reduces(call->op))
+    if (kind == CECL_AREA_RECV && call->in_place && !call->op->reduces)
         for (uint64_t row = 0; row < copy->rows; row++)
             if (is_own(call, copy->dst.rank, copy->dst.offset + row * copy->dst_pitch, copy->bytes))
                 return VERIFY_FAULT("a copy writes to rank %u's own part of an in-place call",
@@ -194,7 +218,7 @@ static ceclResult_t check_reduction(const struct verifier *v, const struct cecl_
     CECL_TRY(check_target(v, plan, &result));
     for (uint32_t i = 0; i < reduce->nsrc; i++)
         CECL_TRY(check_place(v, plan, &plan->sources[reduce->first + i], &result, 0, "a source"));
-    const struct cecl_call *call = cecl_plan_part(plan, cecl_reduce_part(plan, reduce));
+    const struct cecl_call *call = &cecl_plan_part(plan, cecl_reduce_part(plan, reduce))->call;
     if (reduce->dst.rank != rank || call->element == 0 || reduce->bytes % call->element != 0)
         return VERIFY_FAULT("a reduction writes %" PRIu64 " bytes, in elements of %" PRIu32
                             ", at rank %u",
@@ -219,16 +243,41 @@ static ceclResult_t check_reductions(const struct verifier *v, const struct cecl
 static ceclResult_t check_meeting(const struct verifier *v, const struct cecl_plan *plan, int rank,
                                   const struct cecl_step *step)
 {
-    const uint32_t lane = step->kind == CECL_STEP_SIGNAL ? step->lane : step->first;
-    const uint32_t phases = lane == CECL_LANE_MAIN ? plan->phases : plan->side_phases;
+    const uint32_t row = step->kind == CECL_STEP_SIGNAL ? step->lane : step->first;
+    const bool exists =
+        row < (uint32_t)v->nlanes || (row == CECL_ROW_SLOTS && step->kind == CECL_STEP_WAIT);
     const bool fine = step->kind == CECL_STEP_AFTER
-                          ? lane < (uint32_t)v->nlanes && lane != step->lane
-                          : lane < (uint32_t)v->nlanes && step->peer < v->nranks &&
-                                step->peer != rank && step->phase >= 1 && step->phase <= phases;
-    if (step->kind > CECL_STEP_AFTER || !fine)
-        return VERIFY_FAULT("a step is no step: kind %u, lane %" PRIu32 ", peer %u, phase %" PRIu32,
-                            step->kind, lane, step->peer, step->phase);
+                          ? exists && row != step->lane
+                          : exists && step->peer < v->nranks && step->peer != rank &&
+                                step->phase >= 1 && step->phase <= plan->phases[row];
+    if (step->kind > CECL_STEP_POST || !fine)
+        return VERIFY_FAULT("a step is no step: kind %u, row %" PRIu32 ", peer %u, phase %" PRIu32,
+                            step->kind, row, step->peer, step->phase);
     return ceclSuccess;
+}
+
+static ceclResult_t check_copy(const struct verifier *v, const struct cecl_plan *plan,
+                               const struct cecl_copy *copy)
+{
+    CECL_TRY(check_place(v, plan, &copy->dst, copy, copy->dst_pitch, "the target"));
+    CECL_TRY(check_place(v, plan, &copy->src, copy, copy->src_pitch, "the source"));
+    return check_target(v, plan, copy);
+}
+
+/* Data and its flag go to one peer's staging, from the main lane. */
+static ceclResult_t check_post(const struct verifier *v, const struct cecl_plan *plan, int rank,
+                               const struct cecl_step *step)
+{
+    if (step->first >= plan->ncopies || step->peer >= v->nranks || step->peer == rank ||
+        step->lane != CECL_LANE_MAIN || step->phase < 1 ||
+        step->phase > plan->phases[CECL_ROW_SLOTS])
+        return VERIFY_FAULT("a post is out of the plan: copy %" PRIu32 ", peer %u, phase %" PRIu32,
+                            step->first, step->peer, step->phase);
+    const struct cecl_copy *copy = &plan->copies[step->first];
+    if (copy->dst.rank != step->peer || copy->dst.area != CECL_AREA_STAGING || copy->rows != 1)
+        return VERIFY_FAULT("a post to rank %u goes to area %u of rank %u", step->peer,
+                            copy->dst.area, copy->dst.rank);
+    return check_copy(v, plan, copy);
 }
 
 static ceclResult_t check_step(const struct verifier *v, const struct cecl_plan *plan, int rank,
@@ -238,18 +287,54 @@ static ceclResult_t check_step(const struct verifier *v, const struct cecl_plan 
         return VERIFY_FAULT("a step is on lane %u: there is none", step->lane);
     if (step->kind == CECL_STEP_REDUCE)
         return check_reductions(v, plan, rank, step);
+    if (step->kind == CECL_STEP_POST)
+        return check_post(v, plan, rank, step);
     if (step->kind != CECL_STEP_COPY)
         return check_meeting(v, plan, rank, step);
     if (step->count < 1 || step->count > plan->ncopies || step->first > plan->ncopies - step->count)
         return VERIFY_FAULT("a batch is out of the plan's copies: %" PRIu32 " from %" PRIu32
                             " of %" PRIu32,
                             step->count, step->first, plan->ncopies);
-    for (uint32_t i = 0; i < step->count; i++) {
-        const struct cecl_copy *copy = &plan->copies[step->first + i];
-        CECL_TRY(check_place(v, plan, &copy->dst, copy, copy->dst_pitch, "the target"));
-        CECL_TRY(check_place(v, plan, &copy->src, copy, copy->src_pitch, "the source"));
-        CECL_TRY(check_target(v, plan, copy));
-    }
+    for (uint32_t i = 0; i < step->count; i++)
+        CECL_TRY(check_copy(v, plan, &plan->copies[step->first + i]));
+    return ceclSuccess;
+}
+
+/* What all ranks must have alike, beside the shape of their blocks. */
+static bool is_same_call(const struct cecl_part *mine, const struct cecl_part *zero)
+{
+    const struct cecl_call *a = &mine->call, *b = &zero->call;
+    const struct cecl_means *m = &mine->means, *n = &zero->means;
+    return a->op == b->op && a->bytes == b->bytes &&
+           (a->in_place == b->in_place || a->op->per_rank) && a->root == b->root &&
+           a->element == b->element && mine->way.small == zero->way.small &&
+           m->staging_bytes == n->staging_bytes && m->staging_offset == n->staging_offset &&
+           m->half == n->half && m->slots_offset == n->slots_offset &&
+           m->slot_bytes == n->slot_bytes;
+}
+
+static ceclResult_t check_one_call(const struct verifier *v, int rank, const struct cecl_part *mine,
+                                   const struct cecl_part *zero)
+{
+    const struct cecl_call *call = &mine->call;
+    if (!call->op || !call->op->block)
+        return VERIFY_FAULT("the plan is of no collective that is defined");
+    if (call->rank != rank || call->nranks != v->nranks)
+        return VERIFY_FAULT("the plan is of rank %d of %d", call->rank, call->nranks);
+    if (call->root < 0 || call->root >= v->nranks || !is_same_call(mine, zero))
+        return VERIFY_FAULT("ranks are in different calls");
+    CECL_TRY(check_layout(call, &zero->call));
+    CECL_TRY(check_shape(call, &zero->call));
+    return check_call(v, call);
+}
+
+static ceclResult_t check_phases(const struct cecl_plan *plan, const struct cecl_plan *first)
+{
+    for (int row = 0; row < CECL_ROWS; row++)
+        if (plan->phases[row] != first->phases[row] || plan->phases[row] > PHASES_MAX)
+            return VERIFY_FAULT("ranks have different phases: row %d: %" PRIu32
+                                " on rank 0, %" PRIu32 " here",
+                                row, first->phases[row], plan->phases[row]);
     return ceclSuccess;
 }
 
@@ -261,30 +346,9 @@ static ceclResult_t check_calls(const struct verifier *v, int call, int rank)
         return VERIFY_FAULT("ranks are in groups of different size: %" PRIu32 " here, %" PRIu32
                             " on rank 0",
                             nparts, cecl_plan_parts(first));
-    for (uint32_t i = 0; i < nparts; i++) {
-        const struct cecl_call *mine = cecl_plan_part(plan, i), *zero = cecl_plan_part(first, i);
-        if (mine->rank != rank || mine->nranks != v->nranks)
-            return VERIFY_FAULT("the plan is of rank %d of %d", mine->rank, mine->nranks);
-        if (mine->op != zero->op || mine->bytes != zero->bytes ||
-            (mine->in_place != zero->in_place && !cecl_is_variable(mine)) ||
-            mine->staging_bytes != zero->staging_bytes ||
-            mine->staging_offset != zero->staging_offset || mine->small != zero->small ||
-            mine->turn != zero->turn || mine->slots_offset != zero->slots_offset ||
-            mine->slot_bytes != zero->slot_bytes)
-            return VERIFY_FAULT("ranks are in different calls");
-        CECL_TRY(check_layout(mine, zero));
-        CECL_TRY(check_shape(mine, zero));
-        if (mine->total != zero->total || mine->root != zero->root ||
-            mine->element != zero->element || mine->total > WINDOWS_MAX)
-            return VERIFY_FAULT("ranks are in different reductions");
-        CECL_TRY(check_call(v, mine));
-    }
-    if (plan->phases != first->phases || plan->phases > PHASES_MAX ||
-        plan->side_phases != first->side_phases || plan->side_phases > PHASES_MAX)
-        return VERIFY_FAULT("ranks have different phases: %" PRIu32 " and %" PRIu32
-                            " on rank 0, %" PRIu32 " and %" PRIu32 " here",
-                            first->phases, first->side_phases, plan->phases, plan->side_phases);
-    return ceclSuccess;
+    for (uint32_t i = 0; i < nparts; i++)
+        CECL_TRY(check_one_call(v, rank, cecl_plan_part(plan, i), cecl_plan_part(first, i)));
+    return check_phases(plan, first);
 }
 
 /* What can be asked once all calls are known to be fine. *step: the step that is looked at; left

@@ -36,16 +36,16 @@ static void describe(const struct verifier *v, const struct verify_access *a, ch
         snprintf(out, bytes, "the user of rank %d after the last call", rank);
 }
 
-static ceclResult_t report(const struct verifier *v, int window, int rank,
+static ceclResult_t report(const struct verifier *v, int area, int rank,
                            const struct verify_access *a, const struct verify_access *b)
 {
-    static const char *const names[CECL_WINDOW_COUNT] = {"sendbuff", "recvbuff", "staging"};
+    static const char *const names[CECL_AREA_COUNT] = {"sendbuff", "recvbuff", "staging"};
     char one[96], other[96];
     describe(v, a, one, sizeof(one));
     describe(v, b, other, sizeof(other));
     return VERIFY_FAULT("race: %s of rank %d, bytes %" PRIu64 " to %" PRIu64
                         ": %s and %s have no order",
-                        names[window % CECL_WINDOW_COUNT], rank, a->low > b->low ? a->low : b->low,
+                        names[area % CECL_AREA_COUNT], rank, a->low > b->low ? a->low : b->low,
                         (a->high < b->high ? a->high : b->high) - 1, one, other);
 }
 
@@ -56,24 +56,24 @@ static int by_low(const void *a, const void *b)
 }
 
 /* In the order of their first bytes, a use meets only those that begin before it ends. */
-static ceclResult_t check_window(const struct verifier *v, int window, int rank)
+static ceclResult_t check_area(const struct verifier *v, int area, int rank)
 {
-    const struct verify_accesses *all = &v->accesses[window * v->nranks + rank];
+    const struct verify_accesses *all = &v->accesses[area * v->nranks + rank];
     if (all->count > 1)
         qsort(all->list, all->count, sizeof(*all->list), by_low);
     for (size_t i = 0; i < all->count; i++)
         for (size_t j = i + 1; j < all->count && all->list[j].low < all->list[i].high; j++) {
             const struct verify_access *a = &all->list[i], *b = &all->list[j];
             if ((a->write || b->write) && !ordered(v, a, b))
-                return report(v, window, rank, a, b);
+                return report(v, area, rank, a, b);
         }
     return ceclSuccess;
 }
 
 ceclResult_t verify_races(const struct verifier *v)
 {
-    for (int w = 0; w < v->nwindows; w++)
+    for (int w = 0; w < v->nareas; w++)
         for (int r = 0; r < v->nranks; r++)
-            CECL_TRY(check_window(v, w, r));
+            CECL_TRY(check_area(v, w, r));
     return ceclSuccess;
 }

@@ -15,7 +15,7 @@
 static ceclResult_t note(struct verifier *v, const struct cecl_place *place, uint64_t low,
                          uint64_t bytes, int actor, bool write)
 {
-    struct verify_accesses *a = &v->accesses[place->window * v->nranks + place->rank];
+    struct verify_accesses *a = &v->accesses[place->area * v->nranks + place->rank];
     if (a->count == a->capacity) {
         const size_t capacity = a->capacity ? a->capacity * 2 : 64;
         struct verify_access *list = realloc(a->list, capacity * sizeof(*list));
@@ -62,10 +62,10 @@ static ceclResult_t users_turn(struct verifier *v, int rank)
     struct verify_rank *me = &v->ranks[rank];
     const int actor = verify_actor(v, rank, CECL_LANE_MAIN);
     new_event(v, actor, UINT32_MAX);
-    for (int w = 0; w < v->nwindows; w++)
-        if (w % CECL_WINDOW_COUNT != CECL_WINDOW_STAGING && v->window_bytes[w] > 0) {
-            const struct cecl_place all = {.window = (uint16_t)w, .rank = (uint16_t)rank};
-            CECL_TRY(note(v, &all, 0, v->window_bytes[w], actor, true));
+    for (int w = 0; w < v->nareas; w++)
+        if (w % CECL_AREA_COUNT != CECL_AREA_STAGING && v->area_bytes[w] > 0) {
+            const struct cecl_place all = {.area = (uint16_t)w, .rank = (uint16_t)rank};
+            CECL_TRY(note(v, &all, 0, v->area_bytes[w], actor, true));
         }
     if (me->call > 0 && verify_output(v, me->call - 1, rank) != ceclSuccess && !v->wrong_data) {
         v->wrong_data = true; /* the walk goes on: the cause may be a race that shows later */
@@ -86,10 +86,10 @@ static ceclResult_t users_turn(struct verifier *v, int rank)
 
 /* ---- steps */
 
-/* The flag at `holder` that a lane of `writer` raises. */
-static size_t flag_of(const struct verifier *v, int holder, int writer, uint32_t lane)
+/* The flag at `holder` of a row that `writer` raises. */
+static size_t flag_of(const struct verifier *v, int holder, int writer, uint32_t row)
 {
-    return ((size_t)holder * (size_t)v->nranks + (size_t)writer) * (size_t)v->nlanes + lane;
+    return ((size_t)holder * (size_t)v->nranks + (size_t)writer) * CECL_ROWS + row;
 }
 
 static uint32_t *signal_at(const struct verifier *v, size_t flag, uint64_t value)
@@ -97,12 +97,13 @@ static uint32_t *signal_at(const struct verifier *v, size_t flag, uint64_t value
     return &v->signals[flag * (size_t)(v->most_phases + 1) + (size_t)value];
 }
 
+/* Raises the flag of `row` at step->peer in a new event. */
 static ceclResult_t do_signal(struct verifier *v, int rank, const struct cecl_step *step,
-                              uint32_t at)
+                              uint32_t at, uint32_t row)
 {
     const int actor = verify_actor(v, rank, step->lane);
-    const uint64_t value = verify_base(v, v->ranks[rank].call, step->lane) + step->phase;
-    const size_t flag = flag_of(v, step->peer, rank, step->lane);
+    const uint64_t value = verify_base(v, v->ranks[rank].call, (int)row) + step->phase;
+    const size_t flag = flag_of(v, step->peer, rank, row);
     if (value <= v->highest[flag])
         return VERIFY_FAULT("call %d, rank %d, step %" PRIu32
                             ": the flag at rank %u does not grow: phase %" PRIu32 " again",
@@ -148,10 +149,10 @@ static ceclResult_t do_row(struct verifier *v, int actor, const struct cecl_copy
                    from = copy->src.offset + row * copy->src_pitch;
     CECL_TRY(note(v, &copy->src, from, copy->bytes, actor, false));
     CECL_TRY(note(v, &copy->dst, to, copy->bytes, actor, true));
-    memmove(verify_tags(v, copy->dst.window, copy->dst.rank) + to,
-            verify_tags(v, copy->src.window, copy->src.rank) + from,
+    memmove(verify_tags(v, copy->dst.area, copy->dst.rank) + to,
+            verify_tags(v, copy->src.area, copy->src.rank) + from,
             (size_t)copy->bytes * sizeof(uint32_t));
-    uint32_t *writes = verify_writes(v, copy->dst.window, copy->dst.rank) + to;
+    uint32_t *writes = verify_writes(v, copy->dst.area, copy->dst.rank) + to;
     for (uint64_t b = 0; b < copy->bytes; b++)
         writes[b]++;
     return ceclSuccess;
@@ -166,30 +167,43 @@ static ceclResult_t do_copies(struct verifier *v, int actor, const struct cecl_p
     return ceclSuccess;
 }
 
+/* The data and its flag are one: who has seen the flag has the data. */
+static ceclResult_t do_post(struct verifier *v, int rank, const struct cecl_plan *plan, uint32_t at)
+{
+    const struct cecl_step *step = &plan->steps[at];
+    CECL_TRY(do_signal(v, rank, step, at, CECL_ROW_SLOTS));
+    return do_row(v, verify_actor(v, rank, step->lane), &plan->copies[step->first], 0);
+}
+
 static bool is_same(const struct cecl_place *a, const struct cecl_place *b)
 {
-    return a->window == b->window && a->rank == b->rank && a->offset == b->offset;
+    return a->area == b->area && a->rank == b->rank && a->offset == b->offset;
 }
 
 static ceclResult_t do_reduction(struct verifier *v, int actor, const struct cecl_plan *plan,
                                  const struct cecl_reduce *reduce)
 {
     const struct cecl_place *src = &plan->sources[reduce->first], *dst = &reduce->dst;
-    uint32_t *result = verify_tags(v, dst->window, dst->rank) + dst->offset;
-    uint32_t *writes = verify_writes(v, dst->window, dst->rank) + dst->offset;
+    uint32_t *result = verify_tags(v, dst->area, dst->rank) + dst->offset;
+    uint32_t *writes = verify_writes(v, dst->area, dst->rank) + dst->offset;
     for (uint32_t s = 0; s < reduce->nsrc; s++)
         if (!is_same(&src[s], dst)) /* where it is, each element is read before it is written */
             CECL_TRY(note(v, &src[s], src[s].offset, reduce->bytes, actor, false));
     CECL_TRY(note(v, dst, dst->offset, reduce->bytes, actor, true));
     for (uint64_t b = 0; b < reduce->bytes; b++) {
-        uint32_t tag = verify_tags(v, src[0].window, src[0].rank)[src[0].offset + b];
+        uint32_t tag = verify_tags(v, src[0].area, src[0].rank)[src[0].offset + b];
         for (uint32_t s = 1; s < reduce->nsrc; s++)
-            tag =
-                verify_combine(tag, verify_tags(v, src[s].window, src[s].rank)[src[s].offset + b]);
+            tag = verify_combine(tag, verify_tags(v, src[s].area, src[s].rank)[src[s].offset + b]);
         result[b] = tag;
         writes[b]++;
     }
     return ceclSuccess;
+}
+
+/* Who raises the flags of a row: its lane, and the main lane those in slots. */
+static int row_actor(const struct verifier *v, int rank, uint32_t row)
+{
+    return verify_actor(v, rank, row == CECL_ROW_SLOTS ? CECL_LANE_MAIN : (int)row);
 }
 
 /* One step of a rank; *stuck: it has to wait. */
@@ -201,12 +215,13 @@ static ceclResult_t do_step(struct verifier *v, int rank, const struct cecl_plan
     uint32_t event;
     *stuck = false;
     switch ((enum cecl_step_kind)step->kind) {
-    case CECL_STEP_SIGNAL: return do_signal(v, rank, step, at);
+    case CECL_STEP_SIGNAL: return do_signal(v, rank, step, at, step->lane);
+    case CECL_STEP_POST: return do_post(v, rank, plan, at);
     case CECL_STEP_WAIT:
         event = awaited(v, rank, step);
         *stuck = event == 0;
         if (!*stuck)
-            join(v, new_event(v, actor, at), verify_actor(v, step->peer, (int)step->first), event);
+            join(v, new_event(v, actor, at), row_actor(v, step->peer, step->first), event);
         return ceclSuccess;
     case CECL_STEP_AFTER:
         *stuck = !other_lane(v, rank, plan, at, &event);

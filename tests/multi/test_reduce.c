@@ -463,7 +463,7 @@ static void ranks_that_differ_are_told_where_calls_are_compared(void **state)
     multi_ok(checked, ceclMemAlloc(checked, (void **)&send, 4096));
     multi_refused(checked,
                   ceclAllReduce(send, recv, 8, ceclInt32, odd ? ceclMax : ceclMin, checked, NULL),
-                  ceclInvalidUsage, "ranks differ in op: 3 on rank 0, 2 on rank");
+                  ceclInvalidUsage, "ranks differ in op: ceclMin on rank 0, ceclMax on rank");
     multi_refused(checked, ceclReduce(send, recv, 8, ceclInt32, ceclSum, odd, checked, NULL),
                   ceclInvalidUsage, "ranks differ in root");
     multi_refused(

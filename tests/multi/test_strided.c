@@ -293,7 +293,8 @@ static void bad_shapes_are_named(void **state)
                                       &(ceclStrided_t){.width = 1, .rows = 1}, (ceclDataType_t)99,
                                       comm, NULL),
                   ceclInvalidArgument, "datatype 99");
-    multi_ok(comm, gather(&(ceclStrided_t){.width = 4}));
+    multi_refused(comm, gather(&(ceclStrided_t){.width = 4}), ceclInvalidArgument,
+                  "strided.rows: 0");
     multi_ok(comm, gather(&(ceclStrided_t){.rows = 4}));
     run_random(1, 2); /* the communicator is as good as before */
 }

@@ -14,29 +14,36 @@
 
 #include "ce/lower.h"
 #include "plan/verify.h"
+#include "tune/choose.h"
 
-static inline struct cecl_call call_of(ceclOp_t op, bool in_place, enum cecl_direction direction,
-                                       uint64_t bytes)
+/* A call that moves blocks of `bytes`, and a way for it; rank and nranks are lower_all's to fill in. */
+static inline struct cecl_part part_of(enum cecl_op_index op, bool in_place,
+                                       enum cecl_direction direction, uint64_t bytes)
 {
-    return (struct cecl_call){.op = op,
-                              .in_place = in_place,
-                              .direction = direction,
-                              .bytes = bytes,
-                              .piece_worth = 1 << 16,
-                              .staging_bytes = 1 << 20};
+    return (struct cecl_part){
+        .call = {.op = &cecl_ops[op], .in_place = in_place, .bytes = bytes, .element = 1},
+        .way.move = {.direction = direction, .piece_worth = 1 << 16},
+        .means.staging_bytes = 1 << 20};
 }
 
-/* Of `n` ranks: `elements` of all blocks together, of a reduce-scatter of each. */
-static inline struct cecl_call reduction_of(ceclOp_t op, uint64_t n, uint64_t elements,
+/* A reduction among `n` ranks: `elements` of all blocks together, of a reduce-scatter of each. Shares
+ * are as even as elements allow. */
+static inline struct cecl_part reduction_of(enum cecl_op_index op, uint64_t n, uint64_t elements,
                                             uint32_t element)
 {
-    const bool scatters = op == ceclOpReduceScatter;
-    struct cecl_call call =
-        call_of(op, false, CECL_PUSH, (scatters ? elements : (elements + n - 1) / n) * element);
-    call.element = element;
-    call.total = (scatters ? n : 1) * elements * element;
-    call.chunk = call.bytes;
-    return call;
+    const bool scatters = op == CECL_OP_REDUCE_SCATTER;
+    struct cecl_part part = part_of(op, false, CECL_PUSH, elements * element);
+    part.call.element = (uint8_t)element;
+    part.way.reduce.share = (scatters ? elements : (elements + n - 1) / n) * element;
+    part.way.reduce.chunk = part.way.reduce.share;
+    return part;
+}
+
+/* Gives a call a layout that is the caller's. */
+static inline void set_layout(struct cecl_part *part, const uint64_t *layout, int nranks)
+{
+    part->call.view.layout = layout;
+    part->call.layout_words = cecl_layout_words(part->call.op, nranks);
 }
 
 /* 31 bits that a seed determines, which goes on. */
@@ -47,16 +54,16 @@ static inline uint64_t next(uint64_t *x)
 }
 
 /* plans[c * nranks + r]; the caller frees with free_plans. */
-static inline struct cecl_plan *lower_all(const struct cecl_call *calls, int ncalls, int nranks)
+static inline struct cecl_plan *lower_all(const struct cecl_part *parts, int ncalls, int nranks)
 {
     struct cecl_plan *plans = calloc((size_t)(ncalls * nranks), sizeof(*plans));
     assert_non_null(plans);
     for (int c = 0; c < ncalls; c++)
         for (int r = 0; r < nranks; r++) {
-            struct cecl_call call = calls[c];
-            call.nranks = nranks;
-            call.rank = r;
-            assert_int_equal(cecl_lower(&call, &plans[c * nranks + r]), ceclSuccess);
+            struct cecl_part part = parts[c];
+            part.call.nranks = nranks;
+            part.call.rank = r;
+            assert_int_equal(cecl_lower(&part, &plans[c * nranks + r]), ceclSuccess);
         }
     return plans;
 }
@@ -68,13 +75,13 @@ static inline void free_plans(struct cecl_plan *plans, int count)
     free(plans);
 }
 
-static inline void verify_calls(const struct cecl_call *calls, int ncalls, int nranks)
+static inline void verify_calls(const struct cecl_part *parts, int ncalls, int nranks)
 {
-    struct cecl_plan *plans = lower_all(calls, ncalls, nranks);
+    struct cecl_plan *plans = lower_all(parts, ncalls, nranks);
     if (cecl_verify(plans, ncalls, nranks) != ceclSuccess)
-        fail_msg("%d ranks, op %d, in place %d, direction %d, %llu bytes: %s", nranks,
-                 (int)calls[0].op, calls[0].in_place, (int)calls[0].direction,
-                 (unsigned long long)calls[0].bytes, cecl_message());
+        fail_msg("%d ranks, %s, in place %d, direction %d, %llu bytes: %s", nranks,
+                 parts[0].call.op->name, parts[0].call.in_place, (int)parts[0].way.move.direction,
+                 (unsigned long long)parts[0].call.bytes, cecl_message());
     free_plans(plans, ncalls * nranks);
 }
 

@@ -7,11 +7,11 @@
 #define RANKS_MAX 9
 
 /* Elements of one byte. */
-static struct cecl_call reduction(ceclOp_t op, int n, uint64_t elements)
+static struct cecl_part reduction(enum cecl_op_index op, int n, uint64_t elements)
 {
-    struct cecl_call call = reduction_of(op, (uint64_t)n, elements, 1);
-    call.nranks = n;
-    return call;
+    struct cecl_part part = reduction_of(op, (uint64_t)n, elements, 1);
+    part.call.nranks = n;
+    return part;
 }
 
 static uint32_t count_steps(const struct cecl_plan *plan, enum cecl_step_kind kind)
@@ -32,7 +32,7 @@ struct taken {
  * one lane. */
 static void is_what_it_says(const struct cecl_plan *plan, uint32_t at, const struct cecl_fused *f)
 {
-    const uint32_t peers = (uint32_t)plan->call.nranks - 1, end = at + f->count;
+    const uint32_t peers = (uint32_t)plan->part.call.nranks - 1, end = at + f->count;
     const bool first = f->does & CECL_MEET_SIGNAL_FIRST, last = f->does & CECL_MEET_SIGNAL_LAST,
                waits = f->does & CECL_MEET_WAIT_LAST;
     assert_true(end <= plan->nsteps);
@@ -53,8 +53,8 @@ static void is_what_it_says(const struct cecl_plan *plan, uint32_t at, const str
             const uint32_t in = k < f->at ? k : k - behind;
             assert_int_equal(step->kind, in < peers ? CECL_STEP_SIGNAL : CECL_STEP_WAIT);
             assert_int_equal(step->phase, k < f->at ? f->first : f->last);
-            assert_int_equal(step->peer,
-                             (plan->call.rank + 1 + (int)(in % peers)) % plan->call.nranks);
+            assert_int_equal(step->peer, (plan->part.call.rank + 1 + (int)(in % peers)) %
+                                             plan->part.call.nranks);
             if (step->kind == CECL_STEP_WAIT)
                 assert_int_equal(step->first, step->lane);
         }
@@ -68,12 +68,12 @@ static void copies_are_of_the_result(const struct cecl_plan *plan, uint32_t redu
     assert_in_range(step->count, 1, CECL_REDUCE_ALSO_MAX);
     for (uint32_t i = 0; i < step->count; i++) {
         const struct cecl_copy *copy = &plan->copies[step->first + i];
-        assert_int_equal(copy->src.window, reduce->dst.window);
+        assert_int_equal(copy->src.area, reduce->dst.area);
         assert_int_equal(copy->src.rank, reduce->dst.rank);
         assert_int_equal(copy->src.offset, reduce->dst.offset);
         assert_int_equal(copy->bytes, reduce->bytes);
         assert_int_equal(copy->rows, 1);
-        assert_int_not_equal(copy->dst.rank, plan->call.rank);
+        assert_int_not_equal(copy->dst.rank, plan->part.call.rank);
     }
 }
 
@@ -110,12 +110,12 @@ static struct taken walk(const struct cecl_plan *plan)
 #define BEHIND (CECL_MEET_SIGNAL_LAST | CECL_MEET_WAIT_LAST)
 
 /* All ranks of a call that has one reduction on each: what its kernel does, and what is left over. */
-static void kernel_does(struct cecl_call call, uint32_t does, bool sends, uint32_t barriers_left,
+static void kernel_does(struct cecl_part part, uint32_t does, bool sends, uint32_t barriers_left,
                         uint32_t copies_left)
 {
-    const int n = call.nranks;
+    const int n = part.call.nranks;
     const uint32_t peers = (uint32_t)n - 1;
-    struct cecl_plan *plans = lower_all(&call, 1, n);
+    struct cecl_plan *plans = lower_all(&part, 1, n);
     for (int r = 0; r < n; r++) {
         const struct cecl_plan *plan = &plans[r];
         const struct taken taken = walk(plan);
@@ -135,11 +135,11 @@ static void a_kernel_that_reads_at_peers_meets_them_before_and_behind(void **sta
 {
     (void)state;
     for (int n = 2; n <= RANKS_MAX; n++) {
-        struct cecl_call call = reduction(ceclOpReduceScatter, n, 100);
-        call.peers_read = true;
-        kernel_does(call, BEFORE | BEHIND, false, 0, 0);
-        call.in_place = true;
-        kernel_does(call, BEFORE | BEHIND, false, 0, 0);
+        struct cecl_part part = reduction(CECL_OP_REDUCE_SCATTER, n, 100);
+        part.way.reduce.read_at_peers = true;
+        kernel_does(part, BEFORE | BEHIND, false, 0, 0);
+        part.call.in_place = true;
+        kernel_does(part, BEFORE | BEHIND, false, 0, 0);
     }
 }
 
@@ -147,13 +147,14 @@ static void a_kernel_writes_its_result_at_peers_where_it_may(void **state)
 {
     (void)state;
     for (int n = 2; n <= RANKS_MAX; n++) {
-        struct cecl_call call = reduction(ceclOpAllReduce, n, 100u * (unsigned)n);
-        call.peers_read = call.sms_send = true;
-        kernel_does(call, BEFORE | BEHIND, true, 0, 0);
-        call.in_place = true;
-        kernel_does(call, BEFORE | BEHIND, true, 0, 0);
-        call.sms_send = false; /* copy engines push it: then they stand before the barrier */
-        kernel_does(call, BEFORE, false, 1, 1);
+        struct cecl_part part = reduction(CECL_OP_ALL_REDUCE, n, 100u * (unsigned)n);
+        part.way.reduce.read_at_peers = part.way.reduce.sms_send = true;
+        kernel_does(part, BEFORE | BEHIND, true, 0, 0);
+        part.call.in_place = true;
+        kernel_does(part, BEFORE | BEHIND, true, 0, 0);
+        part.way.reduce.sms_send =
+            false; /* copy engines push it: then they stand before the barrier */
+        kernel_does(part, BEFORE, false, 1, 1);
     }
 }
 
@@ -162,10 +163,10 @@ static void a_kernel_writes_the_end_of_a_block(void **state)
 {
     (void)state;
     for (int n = 2; n <= RANKS_MAX; n++) {
-        struct cecl_call call = reduction(ceclOpAllReduce, n, 100u * (unsigned)n);
-        call.peers_read = true;
-        call.sms_end = 30;
-        struct cecl_plan *plans = lower_all(&call, 1, n);
+        struct cecl_part part = reduction(CECL_OP_ALL_REDUCE, n, 100u * (unsigned)n);
+        part.way.reduce.read_at_peers = true;
+        part.way.reduce.sms_end = 30;
+        struct cecl_plan *plans = lower_all(&part, 1, n);
         for (int r = 0; r < n; r++) {
             const struct taken taken = walk(&plans[r]);
             assert_int_equal(taken.kernels, 2);
@@ -184,15 +185,15 @@ static void a_kernel_that_reduces_staging_at_once_meets_peers_before(void **stat
 {
     (void)state;
     for (int n = 2; n <= RANKS_MAX; n++) {
-        struct cecl_call call = reduction(ceclOpReduceScatter, n, 100);
-        kernel_does(call, BEFORE, false, 1, 1);
-        call = reduction(ceclOpAllReduce, n, 100u * (unsigned)n);
-        kernel_does(call, BEFORE, false, 2, 2);
-        call.sms_send = true;
-        kernel_does(call, BEFORE | BEHIND, true, 1, 1);
-        call = reduction(ceclOpAllReduce, n, 100); /* everyone reduces */
-        call.one_shot = 100;
-        kernel_does(call, BEFORE, false, 1, 1);
+        struct cecl_part part = reduction(CECL_OP_REDUCE_SCATTER, n, 100);
+        kernel_does(part, BEFORE, false, 1, 1);
+        part = reduction(CECL_OP_ALL_REDUCE, n, 100u * (unsigned)n);
+        kernel_does(part, BEFORE, false, 2, 2);
+        part.way.reduce.sms_send = true;
+        kernel_does(part, BEFORE | BEHIND, true, 1, 1);
+        part = reduction(CECL_OP_ALL_REDUCE, n, 100); /* everyone reduces */
+        part.way.reduce.one_shot = 100;
+        kernel_does(part, BEFORE, false, 1, 1);
     }
 }
 
@@ -202,11 +203,11 @@ static void kernels_of_chunks_signal_that_their_slot_is_free(void **state)
 {
     (void)state;
     for (int n = 2; n <= RANKS_MAX; n++)
-        for (int op = ceclOpReduceScatter; op <= ceclOpAllReduce; op++) {
-            struct cecl_call call =
-                reduction((ceclOp_t)op, n, op == ceclOpAllReduce ? 50u * (unsigned)n : 50);
-            call.chunk = 10;
-            struct cecl_plan *plans = lower_all(&call, 1, n);
+        for (int op = CECL_OP_REDUCE_SCATTER; op <= CECL_OP_ALL_REDUCE; op++) {
+            struct cecl_part part = reduction((enum cecl_op_index)op, n,
+                                              op == CECL_OP_ALL_REDUCE ? 50u * (unsigned)n : 50);
+            part.way.reduce.chunk = 10;
+            struct cecl_plan *plans = lower_all(&part, 1, n);
             for (int r = 0; r < n; r++) {
                 const struct taken taken = walk(&plans[r]);
                 assert_int_equal(plans[r].nreductions, 5);
@@ -224,9 +225,9 @@ static void kernels_of_chunks_signal_that_their_slot_is_free(void **state)
 static void a_rank_that_has_nothing_to_reduce_has_nothing_taken_over(void **state)
 {
     (void)state;
-    struct cecl_call call = reduction(ceclOpAllReduce, 4, 3); /* blocks of 1, 1, 1, 0 */
-    call.peers_read = call.sms_send = true;
-    struct cecl_plan *plans = lower_all(&call, 1, 4);
+    struct cecl_part part = reduction(CECL_OP_ALL_REDUCE, 4, 3); /* blocks of 1, 1, 1, 0 */
+    part.way.reduce.read_at_peers = part.way.reduce.sms_send = true;
+    struct cecl_plan *plans = lower_all(&part, 1, 4);
     assert_int_equal(walk(&plans[2]).kernels, 1);
     assert_int_equal(walk(&plans[3]).kernels, 0);
     assert_int_equal(plans[3].nreductions, 0);
@@ -237,8 +238,8 @@ static void a_rank_that_has_nothing_to_reduce_has_nothing_taken_over(void **stat
 static void one_rank_alone_meets_nobody(void **state)
 {
     (void)state;
-    const struct cecl_call call = reduction(ceclOpAllReduce, 1, 10);
-    struct cecl_plan *plans = lower_all(&call, 1, 1);
+    const struct cecl_part part = reduction(CECL_OP_ALL_REDUCE, 1, 10);
+    struct cecl_plan *plans = lower_all(&part, 1, 1);
     assert_int_equal(plans->nreductions, 1);
     assert_int_equal(walk(plans).kernels, 0);
     free_plans(plans, 1);
@@ -249,9 +250,9 @@ static void calls_without_reductions_have_nothing_taken_over(void **state)
     (void)state;
     for (int n = 2; n <= RANKS_MAX; n++)
         for (int op = 0; op < 2; op++) {
-            const struct cecl_call call =
-                call_of(op ? ceclOpAllGather : ceclOpAlltoAll, false, CECL_PUSH, 1000);
-            struct cecl_plan *plans = lower_all(&call, 1, n);
+            const struct cecl_part part =
+                part_of(op ? CECL_OP_ALL_GATHER : CECL_OP_ALL_TO_ALL, false, CECL_PUSH, 1000);
+            struct cecl_plan *plans = lower_all(&part, 1, n);
             for (int r = 0; r < n; r++)
                 assert_int_equal(walk(&plans[r]).kernels, 0);
             free_plans(plans, n);
@@ -263,10 +264,10 @@ static void calls_without_reductions_have_nothing_taken_over(void **state)
 /* Rank 1's plan of an all-reduce among 4 whose kernel does everything; `at`: where its steps begin. */
 static struct cecl_plan *fused_all_reduce(struct cecl_plan **all)
 {
-    struct cecl_call call = reduction(ceclOpAllReduce, 4, 400);
+    struct cecl_part part = reduction(CECL_OP_ALL_REDUCE, 4, 400);
     struct cecl_fused f;
-    call.peers_read = call.sms_send = true;
-    *all = lower_all(&call, 1, 4);
+    part.way.reduce.read_at_peers = part.way.reduce.sms_send = true;
+    *all = lower_all(&part, 1, 4);
     assert_true(cecl_fuse(&(*all)[1], 0, &f));
     assert_true(f.sends);
     assert_int_equal(f.count, (*all)[1].nsteps);
@@ -278,7 +279,7 @@ static struct cecl_copy *first_copy(struct cecl_plan *plan, uint32_t reduce_at)
     return &plan->copies[plan->steps[reduce_at + 1].first];
 }
 
-/* One copy of another place, size, window or shape is enough: all are left to copy engines, and what
+/* One copy of another place, size, area or shape is enough: all are left to copy engines, and what
  * is behind them too. */
 static void copies_of_anything_else_are_left(void **state)
 {
@@ -291,10 +292,10 @@ static void copies_of_anything_else_are_left(void **state)
         switch (fault) {
         case 0: copy->src.offset++; break;
         case 1: copy->src.rank ^= 1; break;
-        case 2: copy->src.window = CECL_WINDOW_STAGING; break;
+        case 2: copy->src.area = CECL_AREA_STAGING; break;
         case 3: copy->bytes--; break;
         case 4: copy->rows = 2; break;
-        default: copy->src.window = cecl_window_of(CECL_WINDOW_RECV, 1); break; /* part 1's */
+        default: copy->src.area = cecl_area_of(CECL_AREA_RECV, 1); break; /* part 1's */
         }
         assert_true(cecl_fuse(plan, 0, &f));
         assert_false(f.sends);
@@ -308,10 +309,10 @@ static void more_copies_than_a_kernel_takes_are_left(void **state)
 {
     (void)state;
     for (int n = CECL_REDUCE_ALSO_MAX + 1; n <= CECL_REDUCE_ALSO_MAX + 2; n++) {
-        struct cecl_call call = reduction(ceclOpAllReduce, n, 10u * (unsigned)n);
+        struct cecl_part part = reduction(CECL_OP_ALL_REDUCE, n, 10u * (unsigned)n);
         struct cecl_fused f;
-        call.peers_read = call.sms_send = true;
-        struct cecl_plan *plans = lower_all(&call, 1, n);
+        part.way.reduce.read_at_peers = part.way.reduce.sms_send = true;
+        struct cecl_plan *plans = lower_all(&part, 1, n);
         assert_true(cecl_fuse(&plans[0], 0, &f));
         assert_int_equal(f.sends, n == CECL_REDUCE_ALSO_MAX + 1);
         free_plans(plans, n);
@@ -345,17 +346,18 @@ static void flags_that_are_no_barrier_are_left(void **state)
         }
 }
 
-/* A wait that looks at another lane, or for another phase than was signalled. */
+/* A wait that looks at another row, or for another phase than was signalled. */
 static void waits_for_something_else_are_left(void **state)
 {
     (void)state;
-    for (int fault = 0; fault < 2; fault++) {
+    static const uint32_t rows[] = {0, CECL_LANE_SIDE, CECL_ROW_SLOTS};
+    for (int fault = 0; fault < 3; fault++) {
         struct cecl_plan *all, *plan = fused_all_reduce(&all);
         struct cecl_fused f;
         struct cecl_step *waits = &plan->steps[2 * 3 + 2 + 3];
         for (int i = 0; i < 3; i++)
             if (fault)
-                waits[i].first = CECL_LANE_SIDE;
+                waits[i].first = rows[fault];
             else
                 waits[i].phase--;
         assert_true(cecl_fuse(plan, 0, &f));
@@ -378,27 +380,30 @@ static void several_reductions_in_a_step_are_left(void **state)
 
 /* ---- groups */
 
-static struct cecl_call drawn(uint64_t *x, int n)
+static struct cecl_part drawn(uint64_t *x, int n)
 {
-    static const ceclOp_t ops[] = {ceclOpReduceScatter, ceclOpAllReduce, ceclOpReduce};
-    struct cecl_call call;
+    static const enum cecl_op_index ops[] = {CECL_OP_REDUCE_SCATTER, CECL_OP_ALL_REDUCE,
+                                             CECL_OP_REDUCE};
+    struct cecl_part part;
     if (next(x) % 4 == 0) {
-        call = call_of(next(x) % 2 ? ceclOpAllGather : ceclOpAlltoAll, next(x) % 2, CECL_PUSH,
-                       1 + next(x) % 20);
-        call.no_sm = next(x) % 2;
+        part = part_of(next(x) % 2 ? CECL_OP_ALL_GATHER : CECL_OP_ALL_TO_ALL, next(x) % 2,
+                       CECL_PUSH, 1 + next(x) % 20);
+        part.way.move.no_sm = next(x) % 2;
     } else {
-        call = reduction(ops[next(x) % 3], n, 1 + next(x) % 40);
-        call.in_place = next(x) % 2;
-        call.peers_read = call.op != ceclOpReduce && next(x) % 2;
-        call.sms_send = call.op == ceclOpAllReduce && next(x) % 2;
-        call.sms_end = call.op == ceclOpAllReduce && !call.sms_send ? next(x) % 8 : 0;
-        call.one_shot = next(x) % 3 ? 0 : 64;
-        call.chunk = 1 + next(x) % 6;
-        call.halved = next(x) % 2;
-        call.root = (int)(next(x) % (uint64_t)n);
+        const enum cecl_op_index op = ops[next(x) % 3];
+        part = reduction(op, n, 1 + next(x) % 40);
+        part.call.in_place = next(x) % 2;
+        part.way.reduce.read_at_peers = op != CECL_OP_REDUCE && next(x) % 2;
+        part.way.reduce.sms_send = op == CECL_OP_ALL_REDUCE && next(x) % 2;
+        part.way.reduce.sms_end =
+            op == CECL_OP_ALL_REDUCE && !part.way.reduce.sms_send ? next(x) % 8 : 0;
+        part.way.reduce.one_shot = next(x) % 3 ? 0 : 64;
+        part.way.reduce.chunk = 1 + next(x) % 6;
+        part.way.reduce.halved = next(x) % 2;
+        part.call.root = (int)(next(x) % (uint64_t)n);
     }
-    call.staging_bytes = 4096;
-    return call;
+    part.means.staging_bytes = 4096;
+    return part;
 }
 
 /* Whatever stands beside it in a group, a kernel takes what is its own; see walk. */
@@ -410,14 +415,14 @@ static void groups_have_only_their_own_taken_over(void **state)
     for (int round = 0; round < 1500; round++) {
         const int n = 2 + round % (RANKS_MAX - 1);
         const uint32_t count = 1 + (uint32_t)next(&x) % 5;
-        struct cecl_call calls[5];
+        struct cecl_part parts[5];
         struct cecl_plan plan;
         for (uint32_t i = 0; i < count; i++) {
-            calls[i] = drawn(&x, n);
-            calls[i].nranks = n;
-            calls[i].rank = round % n;
+            parts[i] = drawn(&x, n);
+            parts[i].call.nranks = n;
+            parts[i].call.rank = round % n;
         }
-        assert_int_equal(cecl_lower_group(calls, count, &plan), ceclSuccess);
+        assert_int_equal(cecl_lower_group(parts, count, &plan), ceclSuccess);
         const struct taken taken = walk(&plan);
         sending += taken.last.sends;
         meeting += taken.kernels > 0;

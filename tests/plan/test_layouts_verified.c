@@ -4,21 +4,21 @@
 #define RANKS_MAX 16
 
 /* Blocks one after the other in a random order, with gaps; alike on all ranks. */
-static void draw(uint64_t *x, int n, struct cecl_call *call, uint64_t layout[2 * RANKS_MAX])
+static void draw(uint64_t *x, int n, struct cecl_part *part, uint64_t layout[2 * RANKS_MAX])
 {
     uint64_t at = next(x) % 3;
     const int first = (int)(next(x) % (uint64_t)n), only = (int)(next(x) % 4) == 0 ? first : -1;
-    *call = call_of(ceclOpAllGather, next(x) % 2, next(x) % 2 ? CECL_PUSH : CECL_PULL, 1);
+    *part = part_of(CECL_OP_ALL_GATHERV, next(x) % 2, next(x) % 2 ? CECL_PUSH : CECL_PULL, 1);
     for (int i = 0; i < n; i++) {
         const int r = (first + i * (n % 7 == 0 ? 1 : 7)) % n; /* every rank once */
         layout[r] = only >= 0 && r != only ? 0 : next(x) % 3 == 0 ? 0 : 1 + next(x) % 20;
         layout[n + r] = at;
         at += layout[r] + next(x) % 3;
-        call->bytes = layout[r] > call->bytes ? layout[r] : call->bytes;
+        part->call.bytes = layout[r] > part->call.bytes ? layout[r] : part->call.bytes;
     }
-    call->layout = layout;
-    call->no_sm = next(x) % 2;
-    call->piece_worth = 1 + next(x) % 9;
+    set_layout(part, layout, n);
+    part->way.move.no_sm = next(x) % 2;
+    part->way.move.piece_worth = 1 + next(x) % 9;
 }
 
 static void blocks_that_differ_are_right(void **state)
@@ -28,10 +28,10 @@ static void blocks_that_differ_are_right(void **state)
     for (int round = 0; round < 400; round++) {
         const int n = 1 + round % RANKS_MAX;
         uint64_t layouts[3][2 * RANKS_MAX];
-        struct cecl_call calls[3];
+        struct cecl_part parts[3];
         for (int c = 0; c < 3; c++)
-            draw(&x, n, &calls[c], layouts[c]);
-        verify_calls(calls, 3, n);
+            draw(&x, n, &parts[c], layouts[c]);
+        verify_calls(parts, 3, n);
     }
 }
 
@@ -39,9 +39,9 @@ static void a_write_beside_the_blocks_is_found(void **state)
 {
     (void)state;
     const uint64_t layout[] = {4, 4, 0, 8}; /* a gap at 4 */
-    struct cecl_call call = call_of(ceclOpAllGather, false, CECL_PUSH, 4);
-    call.layout = layout;
-    struct cecl_plan *plans = lower_all(&call, 1, 2);
+    struct cecl_part part = part_of(CECL_OP_ALL_GATHERV, false, CECL_PUSH, 4);
+    set_layout(&part, layout, 2);
+    struct cecl_plan *plans = lower_all(&part, 1, 2);
     assert_int_equal(cecl_verify(plans, 1, 2), ceclSuccess);
     plans[0].copies[0].bytes = 3;
     assert_int_equal(cecl_verify(plans, 1, 2), ceclInternalError);

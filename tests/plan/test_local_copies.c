@@ -4,21 +4,27 @@
 
 #include <stdio.h>
 
-#include "plan/layout.h"
-
 #define MOST (2u << 20) /* bytes of a block that is copied locally */
 
-static struct cecl_call tuned(ceclOp_t op, bool in_place, uint64_t bytes, int nranks,
-                              ceclSmPolicy_t policy, int direction)
+static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL};
+
+static void choose(struct cecl_part *part)
 {
-    struct cecl_call call = {.op = op,
-                             .in_place = in_place,
-                             .nranks = nranks,
-                             .bytes = bytes,
-                             .staging_bytes = 64 << 20,
-                             .engine_copies_locally = true};
-    cecl_tune(&call, (struct cecl_choice){(uint8_t)policy, (uint8_t)direction, 0});
-    return call;
+    cecl_choose(&part->call, &part->means, &part->way);
+}
+
+static struct cecl_part tuned(enum cecl_op_index op, bool in_place, uint64_t bytes, int nranks,
+                              ceclSmPolicy_t policy, ceclDirection_t direction)
+{
+    struct cecl_part part = {
+        .call = {.op = &cecl_ops[op],
+                 .in_place = in_place,
+                 .nranks = nranks,
+                 .bytes = bytes,
+                 .options = {.sm_policy = (uint8_t)policy, .direction = (uint8_t)direction}},
+        .means = {.staging_bytes = 64 << 20, .engine_copies_locally = true}};
+    choose(&part);
+    return part;
 }
 
 static const ceclSmPolicy_t policies[] = {CECL_SM_NEVER, CECL_SM_REDUCE_ONLY, CECL_SM_ALLOW};
@@ -27,10 +33,12 @@ static void small_own_blocks_are_copied_locally_under_any_policy(void **state)
 {
     (void)state;
     for (int p = 0; p < 3; p++)
-        for (int op = ceclOpAllGather; op <= ceclOpAlltoAll; op++)
+        for (int o = 0; o < 2; o++)
             for (int n = 2; n <= 16; n++) {
-                assert_false(tuned((ceclOp_t)op, false, 1, n, policies[p], 0).no_sm);
-                assert_false(tuned((ceclOp_t)op, false, MOST, n, policies[p], 0).no_sm);
+                assert_false(
+                    tuned(ops[o], false, 1, n, policies[p], CECL_DIRECTION_AUTO).way.move.no_sm);
+                assert_false(
+                    tuned(ops[o], false, MOST, n, policies[p], CECL_DIRECTION_AUTO).way.move.no_sm);
             }
 }
 
@@ -38,15 +46,16 @@ static void larger_ones_go_as_without_an_engine(void **state)
 {
     (void)state;
     for (int p = 0; p < 3; p++)
-        for (int op = ceclOpAllGather; op <= ceclOpAlltoAll; op++)
+        for (int o = 0; o < 2; o++)
             for (uint64_t bytes = MOST + 1; bytes < (uint64_t)1 << 40; bytes *= 8) {
-                struct cecl_call with = tuned((ceclOp_t)op, false, bytes, 4, policies[p], 0);
-                struct cecl_call without = with;
-                without.engine_copies_locally = false;
-                cecl_tune(&without, (struct cecl_choice){(uint8_t)policies[p], 0, 0});
-                assert_int_equal(with.no_sm, without.no_sm);
-                assert_int_equal(with.side_copy, without.side_copy);
-                assert_int_equal(with.direction, without.direction);
+                struct cecl_part with =
+                    tuned(ops[o], false, bytes, 4, policies[p], CECL_DIRECTION_AUTO);
+                struct cecl_part without = with;
+                without.means.engine_copies_locally = false;
+                choose(&without);
+                assert_int_equal(with.way.move.no_sm, without.way.move.no_sm);
+                assert_int_equal(with.way.move.beside, without.way.move.beside);
+                assert_int_equal(with.way.move.direction, without.way.move.direction);
             }
 }
 
@@ -54,57 +63,64 @@ static void larger_ones_go_as_without_an_engine(void **state)
 static void where_peers_would_return_blocks_small_ones_are_pushed_too(void **state)
 {
     (void)state;
-    for (int op = ceclOpAllGather; op <= ceclOpAlltoAll; op++)
+    for (int o = 0; o < 2; o++)
         for (uint64_t bytes = 1; bytes <= 4 * MOST; bytes *= 4)
-            assert_int_equal(
-                tuned((ceclOp_t)op, false, bytes, 4, CECL_SM_NEVER, CECL_DIRECTION_PULL).direction,
-                CECL_PUSH);
+            assert_int_equal(tuned(ops[o], false, bytes, 4, CECL_SM_NEVER, CECL_DIRECTION_PULL)
+                                 .way.move.direction,
+                             CECL_PUSH);
 }
 
 static void blocks_that_are_worth_it_go_beside_the_pushes(void **state)
 {
     (void)state;
-    for (int op = ceclOpAllGather; op <= ceclOpAlltoAll; op++) {
-        assert_false(tuned((ceclOp_t)op, false, 4096, 4, CECL_SM_NEVER, 0).side_copy);
-        assert_true(tuned((ceclOp_t)op, false, 1 << 20, 4, CECL_SM_NEVER, 0).side_copy);
+    for (int o = 0; o < 2; o++) {
+        assert_false(
+            tuned(ops[o], false, 4096, 4, CECL_SM_NEVER, CECL_DIRECTION_AUTO).way.move.beside);
+        assert_true(
+            tuned(ops[o], false, 1 << 20, 4, CECL_SM_NEVER, CECL_DIRECTION_AUTO).way.move.beside);
     }
 }
 
 static void an_all_to_all_in_place_stays_with_its_peers_staging(void **state)
 {
     (void)state;
-    assert_true(tuned(ceclOpAlltoAll, true, 4096, 4, CECL_SM_NEVER, 0).no_sm);
+    assert_true(tuned(CECL_OP_ALL_TO_ALL, true, 4096, 4, CECL_SM_NEVER, CECL_DIRECTION_AUTO)
+                    .way.move.no_sm);
 }
 
 static void a_variable_all_to_all_stays_with_the_next_rank(void **state)
 {
     (void)state;
     uint64_t layout[5 * 4] = {0};
-    struct cecl_call call = {.op = ceclOpAlltoAll,
-                             .nranks = 4,
-                             .bytes = 1,
-                             .layout = layout,
-                             .engine_copies_locally = true};
-    cecl_tune(&call, (struct cecl_choice){CECL_SM_NEVER, 0, 0});
-    assert_true(call.no_sm);
+    static const enum cecl_op_index variable[] = {CECL_OP_ALL_TO_ALLV, CECL_OP_ALL_TO_ALLV_AT,
+                                                  CECL_OP_GATHER, CECL_OP_SCATTER};
+    for (int o = 0; o < 4; o++) {
+        struct cecl_part part = tuned(variable[o], false, 1, 4, CECL_SM_NEVER, CECL_DIRECTION_AUTO);
+        if (!part.call.op->rooted)
+            set_layout(&part, layout, 4);
+        choose(&part);
+        assert_true(part.way.move.no_sm);
+    }
 }
 
+/* A broadcast, or an all-gather by a layout in which one rank alone has anything. */
 static void a_broadcast_that_peers_pass_on_brings_the_root_its_block_too(void **state)
 {
     (void)state;
-    uint64_t layout[2 * 4] = {MOST};
-    struct cecl_call call = {.op = ceclOpAllGather,
-                             .nranks = 4,
-                             .bytes = MOST,
-                             .layout = layout,
-                             .engine_copies_locally = true};
-    cecl_tune(&call, (struct cecl_choice){CECL_SM_NEVER, 0, 0});
-    assert_true(call.spread > 0);
-    assert_true(call.no_sm);
-    layout[0] = call.bytes = 4096;
-    cecl_tune(&call, (struct cecl_choice){CECL_SM_NEVER, 0, 0});
-    assert_int_equal(call.spread, 0);
-    assert_false(call.no_sm);
+    for (int variable = 0; variable < 2; variable++) {
+        uint64_t layout[2 * 4] = {MOST};
+        struct cecl_part part = tuned(variable ? CECL_OP_ALL_GATHERV : CECL_OP_BROADCAST, false,
+                                      MOST, 4, CECL_SM_NEVER, CECL_DIRECTION_AUTO);
+        if (variable)
+            set_layout(&part, layout, 4);
+        choose(&part);
+        assert_true(part.way.move.spread > 0);
+        assert_true(part.way.move.no_sm);
+        layout[0] = part.call.bytes = 4096;
+        choose(&part);
+        assert_int_equal(part.way.move.spread, 0);
+        assert_false(part.way.move.no_sm);
+    }
 }
 
 /* ---- plans */
@@ -112,12 +128,13 @@ static void a_broadcast_that_peers_pass_on_brings_the_root_its_block_too(void **
 static void a_local_copy_saves_an_exchange_and_needs_no_sm(void **state)
 {
     (void)state;
-    for (int op = ceclOpAllGather; op <= ceclOpAlltoAll; op++)
+    for (int o = 0; o < 2; o++)
         for (uint64_t bytes = 4096; bytes <= MOST; bytes *= 512) {
-            struct cecl_call call = tuned((ceclOp_t)op, false, bytes, 4, CECL_SM_NEVER, 0);
+            struct cecl_part part =
+                tuned(ops[o], false, bytes, 4, CECL_SM_NEVER, CECL_DIRECTION_AUTO);
             struct cecl_plan plan;
-            assert_int_equal(cecl_lower(&call, &plan), ceclSuccess);
-            assert_int_equal(plan.phases, 2);
+            assert_int_equal(cecl_lower(&part, &plan), ceclSuccess);
+            assert_int_equal(plan.phases[CECL_LANE_MAIN], 2);
             assert_int_equal(plan.ncopies, 4);
             assert_int_equal(cecl_plan_local_copies(&plan), 1);
             assert_int_equal(cecl_plan_sm_copies(&plan), 0);
@@ -131,9 +148,10 @@ static void one_rank_needs_no_sm_either(void **state)
 {
     (void)state;
     for (uint64_t bytes = 1; bytes < (uint64_t)1 << 40; bytes *= 512) {
-        struct cecl_call call = tuned(ceclOpAllGather, false, bytes, 1, CECL_SM_NEVER, 0);
+        struct cecl_part part =
+            tuned(CECL_OP_ALL_GATHER, false, bytes, 1, CECL_SM_NEVER, CECL_DIRECTION_AUTO);
         struct cecl_plan plan;
-        assert_int_equal(cecl_lower(&call, &plan), ceclSuccess);
+        assert_int_equal(cecl_lower(&part, &plan), ceclSuccess);
         assert_int_equal(cecl_plan_local_copies(&plan), 1);
         assert_int_equal(cecl_plan_sm_copies(&plan), 0);
         assert_string_equal(plan.path, "local copy by a copy engine (probed)");
@@ -144,9 +162,10 @@ static void one_rank_needs_no_sm_either(void **state)
 static void copies_from_staging_are_an_engines_too(void **state)
 {
     (void)state;
-    struct cecl_call call = tuned(ceclOpAlltoAll, true, 4096, 4, CECL_SM_ALLOW, 0);
+    struct cecl_part part =
+        tuned(CECL_OP_ALL_TO_ALL, true, 4096, 4, CECL_SM_ALLOW, CECL_DIRECTION_AUTO);
     struct cecl_plan plan;
-    assert_int_equal(cecl_lower(&call, &plan), ceclSuccess);
+    assert_int_equal(cecl_lower(&part, &plan), ceclSuccess);
     assert_int_equal(cecl_plan_local_copies(&plan), 3);
     assert_int_equal(cecl_plan_sm_copies(&plan), 0);
     assert_memory_equal(plan.reason, "zero SM: ", 9);
@@ -156,9 +175,10 @@ static void copies_from_staging_are_an_engines_too(void **state)
 static void a_plan_without_a_local_copy_says_nothing_of_one(void **state)
 {
     (void)state;
-    struct cecl_call call = tuned(ceclOpAllGather, true, 4096, 4, CECL_SM_NEVER, 0);
+    struct cecl_part part =
+        tuned(CECL_OP_ALL_GATHER, true, 4096, 4, CECL_SM_NEVER, CECL_DIRECTION_AUTO);
     struct cecl_plan plan;
-    assert_int_equal(cecl_lower(&call, &plan), ceclSuccess);
+    assert_int_equal(cecl_lower(&part, &plan), ceclSuccess);
     assert_string_equal(plan.path, "push, one batch");
     assert_string_equal(plan.reason,
                         "zero SM: every copy crosses between GPUs and flags are stream operations");
@@ -168,13 +188,14 @@ static void a_plan_without_a_local_copy_says_nothing_of_one(void **state)
 static void the_way_is_printed(void **state)
 {
     (void)state;
-    struct cecl_call call = tuned(ceclOpAllGather, false, 4096, 2, CECL_SM_NEVER, 0);
+    struct cecl_part part =
+        tuned(CECL_OP_ALL_GATHER, false, 4096, 2, CECL_SM_NEVER, CECL_DIRECTION_AUTO);
     struct cecl_plan plan;
     char *text = NULL;
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
     assert_non_null(out);
-    assert_int_equal(cecl_lower(&call, &plan), ceclSuccess);
+    assert_int_equal(cecl_lower(&part, &plan), ceclSuccess);
     cecl_plan_print(&plan, out);
     fclose(out);
     assert_non_null(strstr(text, "own block: local copy by a copy engine (probed)\n"));
@@ -189,13 +210,14 @@ static void in_a_group_each_call_counts_for_itself(void **state)
 {
     (void)state;
     for (int mixed = 0; mixed < 2; mixed++) {
-        struct cecl_call calls[2];
+        struct cecl_part parts[2];
         struct cecl_plan plan;
         for (int c = 0; c < 2; c++) {
-            calls[c] = tuned(ceclOpAlltoAll, false, 4096, 4, CECL_SM_ALLOW, 0);
-            calls[c].engine_copies_locally = c == 0 || !mixed;
+            parts[c] =
+                tuned(CECL_OP_ALL_TO_ALL, false, 4096, 4, CECL_SM_ALLOW, CECL_DIRECTION_AUTO);
+            parts[c].means.engine_copies_locally = c == 0 || !mixed;
         }
-        assert_int_equal(cecl_lower_group(calls, 2, &plan), ceclSuccess);
+        assert_int_equal(cecl_lower_group(parts, 2, &plan), ceclSuccess);
         assert_int_equal(cecl_plan_local_copies(&plan), 2);
         assert_int_equal(cecl_plan_sm_copies(&plan), mixed);
         assert_non_null(strstr(plan.reason, mixed ? "1 copies stay" : "zero SM: a copy engine"));
@@ -205,51 +227,50 @@ static void in_a_group_each_call_counts_for_itself(void **state)
 
 /* ---- right for every number of ranks, among calls whose blocks peers return */
 
-static void verify_among_others(ceclOp_t op, int nranks, uint64_t bytes, bool side)
+static void verify_among_others(enum cecl_op_index op, int nranks, uint64_t bytes, bool side)
 {
-    struct cecl_call calls[4];
+    struct cecl_part parts[4];
     for (int c = 0; c < 4; c++) {
-        calls[c] = tuned(op, false, bytes, nranks, CECL_SM_NEVER, 0);
-        calls[c].staging_bytes = 1 << 10;
+        parts[c] = tuned(op, false, bytes, nranks, CECL_SM_NEVER, CECL_DIRECTION_AUTO);
+        parts[c].means.staging_bytes = 1 << 10;
         if (c == 1)
-            calls[c].no_sm = true;
+            parts[c].way.move.no_sm = true;
         else if (nranks > 1)
-            calls[c].side_copy = side;
+            parts[c].way.move.beside = side;
     }
-    verify_calls(calls, 4, nranks);
+    verify_calls(parts, 4, nranks);
 }
 
 static void the_lowering_is_right_for_1_to_16_ranks(void **state)
 {
     (void)state;
     for (int n = 1; n <= 16; n++)
-        for (int op = ceclOpAllGather; op <= ceclOpAlltoAll; op++)
+        for (int o = 0; o < 2; o++)
             for (uint64_t bytes = 1; bytes <= 25; bytes += 8)
                 for (int side = 0; side < 2; side++)
-                    verify_among_others((ceclOp_t)op, n, bytes, side);
+                    verify_among_others(ops[o], n, bytes, side);
 }
 
 static void rows_are_right_too(void **state)
 {
+    static const enum cecl_op_index strided[] = {CECL_OP_ALL_GATHER_STRIDED,
+                                                 CECL_OP_ALL_TO_ALL_STRIDED};
     (void)state;
     for (int n = 2; n <= 9; n++)
-        for (int op = ceclOpAllGather; op <= ceclOpAlltoAll; op++) {
-            struct cecl_call call = {
-                .op = (ceclOp_t)op,
-                .nranks = n,
-                .bytes = 12,
-                .shape = {.width = 4,
-                          .rows = 3,
-                          .send_pitch = op == ceclOpAllGather ? 4 : 4 * (uint64_t)n,
-                          .send_stride = 4,
-                          .recv_pitch = 4 * (uint64_t)n,
-                          .recv_stride = 4},
-                .staging_bytes = 1 << 10,
-                .engine_copies_locally = true};
-            cecl_tune(&call, (struct cecl_choice){CECL_SM_NEVER, 0, 0});
-            assert_false(call.no_sm);
-            const struct cecl_call calls[2] = {call, call};
-            verify_calls(calls, 2, n);
+        for (int o = 0; o < 2; o++) {
+            struct cecl_part part =
+                tuned(strided[o], false, 12, n, CECL_SM_NEVER, CECL_DIRECTION_AUTO);
+            part.means.staging_bytes = 1 << 10;
+            part.call.view.shape = (struct cecl_shape){.width = 4,
+                                                       .rows = 3,
+                                                       .send_pitch = o == 0 ? 4 : 4 * (uint64_t)n,
+                                                       .send_stride = 4,
+                                                       .recv_pitch = 4 * (uint64_t)n,
+                                                       .recv_stride = 4};
+            choose(&part);
+            assert_false(part.way.move.no_sm);
+            const struct cecl_part parts[2] = {part, part};
+            verify_calls(parts, 2, n);
         }
 }
 

@@ -5,14 +5,14 @@
 static const int rank_counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 32, 72};
 static const uint64_t block_bytes[] = {1, 7, 24};
 
-static void verify_everywhere(ceclOp_t op, bool in_place, enum cecl_direction direction)
+static void verify_everywhere(enum cecl_op_index op, bool in_place, enum cecl_direction direction)
 {
     for (size_t i = 0; i < sizeof(rank_counts) / sizeof(rank_counts[0]); i++)
         for (size_t b = 0; b < sizeof(block_bytes) / sizeof(block_bytes[0]); b++) {
-            struct cecl_call calls[4];
+            struct cecl_part parts[4];
             for (int c = 0; c < 4; c++)
-                calls[c] = call_of(op, in_place, direction, block_bytes[b]);
-            verify_calls(calls, 4, rank_counts[i]);
+                parts[c] = part_of(op, in_place, direction, block_bytes[b]);
+            verify_calls(parts, 4, rank_counts[i]);
         }
 }
 
@@ -22,40 +22,48 @@ static void verify_everywhere(ceclOp_t op, bool in_place, enum cecl_direction di
         (void)state;                                                                               \
         verify_everywhere(op, in_place, direction);                                                \
     }
-LOWERING_TEST(all_gather_push_in_place_is_right, ceclOpAllGather, true, CECL_PUSH)
-LOWERING_TEST(all_gather_push_out_of_place_is_right, ceclOpAllGather, false, CECL_PUSH)
-LOWERING_TEST(all_gather_pull_in_place_is_right, ceclOpAllGather, true, CECL_PULL)
-LOWERING_TEST(all_gather_pull_out_of_place_is_right, ceclOpAllGather, false, CECL_PULL)
-LOWERING_TEST(all_to_all_push_out_of_place_is_right, ceclOpAlltoAll, false, CECL_PUSH)
-LOWERING_TEST(all_to_all_pull_out_of_place_is_right, ceclOpAlltoAll, false, CECL_PULL)
+LOWERING_TEST(all_gather_push_in_place_is_right, CECL_OP_ALL_GATHER, true, CECL_PUSH)
+LOWERING_TEST(all_gather_push_out_of_place_is_right, CECL_OP_ALL_GATHER, false, CECL_PUSH)
+LOWERING_TEST(all_gather_pull_in_place_is_right, CECL_OP_ALL_GATHER, true, CECL_PULL)
+LOWERING_TEST(all_gather_pull_out_of_place_is_right, CECL_OP_ALL_GATHER, false, CECL_PULL)
+LOWERING_TEST(all_to_all_push_out_of_place_is_right, CECL_OP_ALL_TO_ALL, false, CECL_PUSH)
+LOWERING_TEST(all_to_all_pull_out_of_place_is_right, CECL_OP_ALL_TO_ALL, false, CECL_PULL)
+LOWERING_TEST(broadcast_push_in_place_is_right, CECL_OP_BROADCAST, true, CECL_PUSH)
+LOWERING_TEST(broadcast_push_out_of_place_is_right, CECL_OP_BROADCAST, false, CECL_PUSH)
+LOWERING_TEST(broadcast_pull_in_place_is_right, CECL_OP_BROADCAST, true, CECL_PULL)
+LOWERING_TEST(broadcast_pull_out_of_place_is_right, CECL_OP_BROADCAST, false, CECL_PULL)
+LOWERING_TEST(gather_out_of_place_is_right, CECL_OP_GATHER, false, CECL_PUSH)
+LOWERING_TEST(scatter_out_of_place_is_right, CECL_OP_SCATTER, false, CECL_PUSH)
 /* A kernel's copy of the own block beside what is pushed or pulled, between calls that do without. */
 static void own_blocks_copied_on_the_side_lane_are_right(void **state)
 {
     (void)state;
+    static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_BROADCAST,
+                                             CECL_OP_ALL_TO_ALL};
     for (int n = 2; n <= 16; n++)
-        for (int op = ceclOpAllGather; op <= ceclOpAlltoAll; op++) {
-            struct cecl_call calls[4];
+        for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
+            struct cecl_part parts[4];
             for (int c = 0; c < 4; c++) {
-                calls[c] = call_of((ceclOp_t)op, false, c == 3 ? CECL_PULL : CECL_PUSH, 7);
-                calls[c].side_copy = c != 1;
+                parts[c] = part_of(ops[i], false, c == 3 ? CECL_PULL : CECL_PUSH, 7);
+                parts[c].way.move.beside = c != 1;
             }
-            verify_calls(calls, 4, n);
+            verify_calls(parts, 4, n);
         }
 }
 
-LOWERING_TEST(all_to_all_in_place_is_right, ceclOpAlltoAll, true, CECL_PUSH)
+LOWERING_TEST(all_to_all_in_place_is_right, CECL_OP_ALL_TO_ALL, true, CECL_PUSH)
 
 static void all_to_all_in_place_in_chunks_is_right(void **state)
 {
     (void)state;
     for (int n = 2; n <= 9; n++)
         for (uint64_t staging = (uint64_t)n - 1; staging < 40; staging += 7) {
-            struct cecl_call calls[2];
+            struct cecl_part parts[2];
             for (int c = 0; c < 2; c++) {
-                calls[c] = call_of(ceclOpAlltoAll, true, CECL_PUSH, 13);
-                calls[c].staging_bytes = staging;
+                parts[c] = part_of(CECL_OP_ALL_TO_ALL, true, CECL_PUSH, 13);
+                parts[c].means.staging_bytes = staging;
             }
-            verify_calls(calls, 2, n);
+            verify_calls(parts, 2, n);
         }
 }
 
@@ -64,17 +72,17 @@ static void all_to_all_in_place_among_many_ranks_in_chunks_is_right(void **state
     (void)state;
     static const int many[] = {16, 32, 72};
     for (size_t i = 0; i < sizeof(many) / sizeof(many[0]); i++) {
-        struct cecl_call calls[2];
+        struct cecl_part parts[2];
         for (int c = 0; c < 2; c++) {
-            calls[c] = call_of(ceclOpAlltoAll, true, CECL_PUSH, 24);
-            calls[c].staging_bytes = 10u * (unsigned)(many[i] - 1); /* chunks of 10, 10, 4 */
+            parts[c] = part_of(CECL_OP_ALL_TO_ALL, true, CECL_PUSH, 24);
+            parts[c].means.staging_bytes = 10u * (unsigned)(many[i] - 1); /* chunks of 10, 10, 4 */
         }
-        verify_calls(calls, 2, many[i]);
+        verify_calls(parts, 2, many[i]);
     }
 }
 
 /* A rank's own block by way of its peers: from one of them, from several, in rounds. */
-static void without_sms(ceclOp_t op, bool in_place)
+static void without_sms(enum cecl_op_index op, bool in_place)
 {
     static const struct {
         uint64_t bytes, worth, staging;
@@ -82,15 +90,15 @@ static void without_sms(ceclOp_t op, bool in_place)
                  {25, 5, 64},   {40, 3, 48},    {61, 1, 40}};
     for (int n = 2; n <= 16; n++)
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-            struct cecl_call calls[3];
+            struct cecl_part parts[3];
             for (int c = 0; c < 3; c++) {
-                calls[c] = call_of(op, in_place, CECL_PUSH, cases[i].bytes);
-                calls[c].no_sm = true;
-                calls[c].piece_worth = cases[i].worth;
-                calls[c].staging_bytes = cases[i].staging;
+                parts[c] = part_of(op, in_place, CECL_PUSH, cases[i].bytes);
+                parts[c].way.move.no_sm = true;
+                parts[c].way.move.piece_worth = cases[i].worth;
+                parts[c].means.staging_bytes = cases[i].staging;
             }
-            verify_calls(calls, 3, n);
-            struct cecl_plan *plans = lower_all(calls, 1, n);
+            verify_calls(parts, 3, n);
+            struct cecl_plan *plans = lower_all(parts, 1, n);
             for (int r = 0; r < n; r++)
                 assert_int_equal(cecl_plan_local_copies(&plans[r]), 0);
             free_plans(plans, n);
@@ -100,15 +108,24 @@ static void without_sms(ceclOp_t op, bool in_place)
 static void all_gather_without_sms_is_right(void **state)
 {
     (void)state;
-    without_sms(ceclOpAllGather, false);
-    without_sms(ceclOpAllGather, true);
+    without_sms(CECL_OP_ALL_GATHER, false);
+    without_sms(CECL_OP_ALL_GATHER, true);
+}
+
+static void broadcast_gather_and_scatter_without_sms_are_right(void **state)
+{
+    (void)state;
+    without_sms(CECL_OP_BROADCAST, false);
+    without_sms(CECL_OP_BROADCAST, true);
+    without_sms(CECL_OP_GATHER, false);
+    without_sms(CECL_OP_SCATTER, false);
 }
 
 static void all_to_all_without_sms_is_right(void **state)
 {
     (void)state;
-    without_sms(ceclOpAlltoAll, false);
-    without_sms(ceclOpAlltoAll, true);
+    without_sms(CECL_OP_ALL_TO_ALL, false);
+    without_sms(CECL_OP_ALL_TO_ALL, true);
 }
 
 static void among_many_ranks_without_sms_is_right(void **state)
@@ -117,14 +134,15 @@ static void among_many_ranks_without_sms_is_right(void **state)
     static const int many[] = {32, 72};
     for (size_t i = 0; i < 2; i++)
         for (int op = 0; op < 4; op++) {
-            struct cecl_call calls[2];
+            struct cecl_part parts[2];
             for (int c = 0; c < 2; c++) {
-                calls[c] = call_of(op / 2 ? ceclOpAlltoAll : ceclOpAllGather, op % 2, CECL_PUSH, 9);
-                calls[c].no_sm = true;
-                calls[c].piece_worth = 2;
-                calls[c].staging_bytes = 2u * (unsigned)many[i];
+                parts[c] =
+                    part_of(op / 2 ? CECL_OP_ALL_TO_ALL : CECL_OP_ALL_GATHER, op % 2, CECL_PUSH, 9);
+                parts[c].way.move.no_sm = true;
+                parts[c].way.move.piece_worth = 2;
+                parts[c].means.staging_bytes = 2u * (unsigned)many[i];
             }
-            verify_calls(calls, 2, many[i]);
+            verify_calls(parts, 2, many[i]);
         }
 }
 
@@ -134,17 +152,17 @@ static void mixed_sequences_on_the_same_buffers_are_right(void **state)
     uint64_t x = 20261121;
     print_message("seed %llu\n", (unsigned long long)x);
     for (int round = 0; round < 150; round++) {
-        struct cecl_call calls[5];
+        struct cecl_part parts[5];
         const int n = 2 + round % 6;
         for (int c = 0; c < 5; c++) {
             x = x * 6364136223846793005u + 1442695040888963407u;
-            calls[c] = call_of(x >> 60 & 1 ? ceclOpAllGather : ceclOpAlltoAll, x >> 61 & 1,
+            parts[c] = part_of(x >> 60 & 1 ? CECL_OP_ALL_GATHER : CECL_OP_ALL_TO_ALL, x >> 61 & 1,
                                x >> 62 & 1 ? CECL_PUSH : CECL_PULL, 1 + (x >> 50) % 12);
-            calls[c].staging_bytes = 2 * (uint64_t)n + (x >> 40) % 30;
-            calls[c].no_sm = x >> 59 & 1;
-            calls[c].piece_worth = 1 + (x >> 30) % 9;
+            parts[c].means.staging_bytes = 2 * (uint64_t)n + (x >> 40) % 30;
+            parts[c].way.move.no_sm = x >> 59 & 1;
+            parts[c].way.move.piece_worth = 1 + (x >> 30) % 9;
         }
-        verify_calls(calls, 5, n);
+        verify_calls(parts, 5, n);
     }
 }
 
@@ -157,11 +175,18 @@ int main(void)
         cmocka_unit_test(all_gather_pull_out_of_place_is_right),
         cmocka_unit_test(all_to_all_push_out_of_place_is_right),
         cmocka_unit_test(all_to_all_pull_out_of_place_is_right),
+        cmocka_unit_test(broadcast_push_in_place_is_right),
+        cmocka_unit_test(broadcast_push_out_of_place_is_right),
+        cmocka_unit_test(broadcast_pull_in_place_is_right),
+        cmocka_unit_test(broadcast_pull_out_of_place_is_right),
+        cmocka_unit_test(gather_out_of_place_is_right),
+        cmocka_unit_test(scatter_out_of_place_is_right),
         cmocka_unit_test(own_blocks_copied_on_the_side_lane_are_right),
         cmocka_unit_test(all_to_all_in_place_is_right),
         cmocka_unit_test(all_to_all_in_place_in_chunks_is_right),
         cmocka_unit_test(all_to_all_in_place_among_many_ranks_in_chunks_is_right),
         cmocka_unit_test(all_gather_without_sms_is_right),
+        cmocka_unit_test(broadcast_gather_and_scatter_without_sms_are_right),
         cmocka_unit_test(all_to_all_without_sms_is_right),
         cmocka_unit_test(among_many_ranks_without_sms_is_right),
         cmocka_unit_test(mixed_sequences_on_the_same_buffers_are_right),

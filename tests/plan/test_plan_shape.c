@@ -3,21 +3,21 @@
 
 #include <stdio.h>
 
-static struct cecl_plan lower_one(ceclOp_t op, bool in_place, enum cecl_direction direction,
-                                  int nranks, int rank)
+static struct cecl_plan lower_one(enum cecl_op_index op, bool in_place,
+                                  enum cecl_direction direction, int nranks, int rank)
 {
-    struct cecl_call call = call_of(op, in_place, direction, 4096);
+    struct cecl_part part = part_of(op, in_place, direction, 4096);
     struct cecl_plan plan;
-    call.nranks = nranks;
-    call.rank = rank;
-    assert_int_equal(cecl_lower(&call, &plan), ceclSuccess);
+    part.call.nranks = nranks;
+    part.call.rank = rank;
+    assert_int_equal(cecl_lower(&part, &plan), ceclSuccess);
     return plan;
 }
 
 static void all_gather_in_place_issues_no_local_copy(void **state)
 {
     (void)state;
-    struct cecl_plan plan = lower_one(ceclOpAllGather, true, CECL_PUSH, 4, 2);
+    struct cecl_plan plan = lower_one(CECL_OP_ALL_GATHER, true, CECL_PUSH, 4, 2);
     assert_int_equal(cecl_plan_local_copies(&plan), 0);
     assert_int_equal(plan.ncopies, 3);
     assert_int_equal(cecl_plan_bytes(&plan), 3 * 4096);
@@ -27,7 +27,7 @@ static void all_gather_in_place_issues_no_local_copy(void **state)
 static void out_of_place_issues_one_local_copy(void **state)
 {
     (void)state;
-    static const ceclOp_t ops[] = {ceclOpAllGather, ceclOpAlltoAll};
+    static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL};
     for (int o = 0; o < 2; o++)
         for (int d = 0; d < 2; d++) {
             struct cecl_plan plan = lower_one(ops[o], false, d ? CECL_PULL : CECL_PUSH, 5, 1);
@@ -44,7 +44,7 @@ static void targets_rotate_so_that_no_two_ranks_begin_with_one_peer(void **state
         bool taken[8] = {false};
         for (int r = 0; r < 8; r++) {
             struct cecl_plan plan =
-                lower_one(ceclOpAllGather, true, d ? CECL_PULL : CECL_PUSH, 8, r);
+                lower_one(CECL_OP_ALL_GATHER, true, d ? CECL_PULL : CECL_PUSH, 8, r);
             const int peer = d ? plan.copies[0].src.rank : plan.copies[0].dst.rank;
             assert_false(taken[peer]);
             taken[peer] = true;
@@ -56,59 +56,76 @@ static void targets_rotate_so_that_no_two_ranks_begin_with_one_peer(void **state
 static void a_single_rank_needs_no_flags(void **state)
 {
     (void)state;
-    struct cecl_plan plan = lower_one(ceclOpAllGather, true, CECL_PUSH, 1, 0);
+    struct cecl_plan plan = lower_one(CECL_OP_ALL_GATHER, true, CECL_PUSH, 1, 0);
     assert_int_equal(plan.nsteps, 0);
     cecl_plan_free(&plan);
-    plan = lower_one(ceclOpAlltoAll, false, CECL_PUSH, 1, 0);
+    plan = lower_one(CECL_OP_ALL_TO_ALL, false, CECL_PUSH, 1, 0);
     assert_int_equal(plan.nsteps, 1);
-    assert_int_equal(plan.phases, 0);
+    for (int row = 0; row < CECL_ROWS; row++)
+        assert_int_equal(plan.phases[row], 0);
     cecl_plan_free(&plan);
 }
 
 static void staging_that_is_too_small_is_refused_with_what_is_needed(void **state)
 {
     (void)state;
-    struct cecl_call call = call_of(ceclOpAlltoAll, true, CECL_PUSH, 100);
+    struct cecl_part part = part_of(CECL_OP_ALL_TO_ALL, true, CECL_PUSH, 100);
     struct cecl_plan plan;
-    call.nranks = 72;
-    call.staging_bytes = 70;
-    assert_int_equal(cecl_lower(&call, &plan), ceclInvalidUsage);
+    part.call.nranks = 72;
+    part.means.staging_bytes = 70;
+    assert_int_equal(cecl_lower(&part, &plan), ceclInvalidUsage);
     assert_non_null(strstr(cecl_message(), "CECL_STAGING_BYTES"));
     assert_non_null(strstr(cecl_message(), "71"));
 }
 
-static struct cecl_call tuned(ceclOp_t op, bool in_place, uint64_t bytes, ceclSmPolicy_t policy,
-                              int direction)
+static struct cecl_way chosen(enum cecl_op_index op, bool in_place, uint64_t bytes,
+                              ceclSmPolicy_t policy, ceclDirection_t direction)
 {
-    struct cecl_call call = {.op = op, .in_place = in_place, .nranks = 4, .bytes = bytes};
-    cecl_tune(&call, (struct cecl_choice){(uint8_t)policy, (uint8_t)direction, 0});
-    return call;
+    const struct cecl_call call = {
+        .op = &cecl_ops[op],
+        .in_place = in_place,
+        .nranks = 4,
+        .bytes = bytes,
+        .options = {.sm_policy = (uint8_t)policy, .direction = (uint8_t)direction}};
+    const struct cecl_means means = {0};
+    struct cecl_way way;
+    cecl_choose(&call, &means, &way);
+    return way;
 }
 
 static void a_forced_direction_wins_over_the_table(void **state)
 {
     (void)state;
     const ceclSmPolicy_t never = CECL_SM_NEVER, allow = CECL_SM_ALLOW;
+    const ceclDirection_t any = CECL_DIRECTION_AUTO, push = CECL_DIRECTION_PUSH,
+                          pull = CECL_DIRECTION_PULL;
     for (uint64_t bytes = 1; bytes < (uint64_t)1 << 40; bytes *= 64) {
-        assert_int_equal(tuned(ceclOpAllGather, true, bytes, never, 1).direction, CECL_PUSH);
-        assert_int_equal(tuned(ceclOpAllGather, true, bytes, never, 2).direction, CECL_PULL);
-        assert_int_equal(tuned(ceclOpAlltoAll, false, bytes, allow, 0).direction, CECL_PUSH);
-        assert_int_equal(tuned(ceclOpAlltoAll, false, bytes, allow, 2).direction, CECL_PULL);
+        assert_int_equal(chosen(CECL_OP_ALL_GATHER, true, bytes, never, push).move.direction,
+                         CECL_PUSH);
+        assert_int_equal(chosen(CECL_OP_ALL_GATHER, true, bytes, never, pull).move.direction,
+                         CECL_PULL);
+        assert_int_equal(chosen(CECL_OP_ALL_TO_ALL, false, bytes, allow, any).move.direction,
+                         CECL_PUSH);
+        assert_int_equal(chosen(CECL_OP_ALL_TO_ALL, false, bytes, allow, pull).move.direction,
+                         CECL_PULL);
         /* what peers return was pushed to them */
-        assert_int_equal(tuned(ceclOpAllGather, false, bytes, never, 2).direction, CECL_PUSH);
+        assert_int_equal(chosen(CECL_OP_ALL_GATHER, false, bytes, never, pull).move.direction,
+                         CECL_PUSH);
     }
 }
 
 static void only_one_policy_lets_copies_stay_within_a_gpu(void **state)
 {
+    static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL};
+    const ceclDirection_t any = CECL_DIRECTION_AUTO;
     (void)state;
     for (uint64_t bytes = 1; bytes < (uint64_t)1 << 40; bytes *= 64)
-        for (int op = 0; op < 4; op++) {
-            assert_true(tuned((ceclOp_t)(op / 2), op % 2, bytes, CECL_SM_NEVER, 0).no_sm);
-            assert_true(tuned((ceclOp_t)(op / 2), op % 2, bytes, CECL_SM_REDUCE_ONLY, 0).no_sm);
+        for (int i = 0; i < 4; i++) {
+            assert_true(chosen(ops[i / 2], i % 2, bytes, CECL_SM_NEVER, any).move.no_sm);
+            assert_true(chosen(ops[i / 2], i % 2, bytes, CECL_SM_REDUCE_ONLY, any).move.no_sm);
         }
-    assert_false(tuned(ceclOpAlltoAll, false, 1 << 20, CECL_SM_ALLOW, 0).no_sm);
-    assert_false(tuned(ceclOpAllGather, false, 1 << 30, CECL_SM_ALLOW, 0).no_sm);
+    assert_false(chosen(CECL_OP_ALL_TO_ALL, false, 1 << 20, CECL_SM_ALLOW, any).move.no_sm);
+    assert_false(chosen(CECL_OP_ALL_GATHER, false, 1 << 30, CECL_SM_ALLOW, any).move.no_sm);
 }
 
 static void a_plan_prints_one_line_a_step(void **state)
@@ -125,7 +142,7 @@ static void a_plan_prints_one_line_a_step(void **state)
         "cecl: rank 1:         send[1]+0 -> recv[1]+4096  4096 bytes (local: needs an SM)\n"
         "cecl: rank 1:      3  signal rank 0: phase 2\n"
         "cecl: rank 1:      4  wait for rank 0: phase 2\n";
-    struct cecl_plan plan = lower_one(ceclOpAllGather, false, CECL_PUSH, 2, 1);
+    struct cecl_plan plan = lower_one(CECL_OP_ALL_GATHER, false, CECL_PUSH, 2, 1);
     char *text = NULL;
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
@@ -149,7 +166,7 @@ static void a_plan_is_written_at_once(void **state)
 {
     (void)state;
     int writes = 0;
-    struct cecl_plan plan = lower_one(ceclOpAllGather, false, CECL_PUSH, 64, 1);
+    struct cecl_plan plan = lower_one(CECL_OP_ALL_GATHER, false, CECL_PUSH, 64, 1);
     FILE *out = fopencookie(&writes, "w", (cookie_io_functions_t){.write = count_write});
     assert_non_null(out);
     setvbuf(out, NULL, _IONBF, 0);

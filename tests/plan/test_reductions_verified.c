@@ -5,22 +5,25 @@
 
 #define RANKS_MAX 12
 
-static void draw(uint64_t *x, int n, struct cecl_call *call)
+static void draw(uint64_t *x, int n, struct cecl_part *part)
 {
-    static const ceclOp_t ops[] = {ceclOpReduceScatter, ceclOpAllReduce, ceclOpReduce};
+    static const enum cecl_op_index ops[] = {CECL_OP_REDUCE_SCATTER, CECL_OP_ALL_REDUCE,
+                                             CECL_OP_REDUCE};
     const uint32_t element = 1u << next(x) % 3;
-    const uint64_t extra = next(x) % 3; /* elements by which blocks are larger than need be */
-    *call = reduction_of(ops[next(x) % 3], (uint64_t)n, 1 + next(x) % 40, element);
-    if (call->op != ceclOpReduceScatter)
-        call->bytes += extra * element;
-    call->in_place = next(x) % 2;
-    call->peers_read = call->op != ceclOpReduce && next(x) % 2;
-    call->sms_end = call->op == ceclOpAllReduce && next(x) % 2 ? (next(x) % 12) * element : 0;
-    call->one_shot = next(x) % 3 == 0 ? 64 : 0;
-    call->chunk = (1 + next(x) % 6) * element;
-    call->halved = next(x) % 2 ? 0 : (1 + next(x) % 3) * element;
-    call->staging_bytes = next(x) % 2 ? 4096 : 2 * (uint64_t)n * element * (1 + next(x) % 4);
-    call->root = (int)(next(x) % (uint64_t)n);
+    const uint64_t extra = next(x) % 3; /* elements by which shares are larger than need be */
+    const enum cecl_op_index op = ops[next(x) % 3];
+    *part = reduction_of(op, (uint64_t)n, 1 + next(x) % 40, element);
+    if (op != CECL_OP_REDUCE_SCATTER)
+        part->way.reduce.share += extra * element;
+    part->call.in_place = next(x) % 2;
+    part->way.reduce.read_at_peers = op != CECL_OP_REDUCE && next(x) % 2;
+    part->way.reduce.sms_end =
+        op == CECL_OP_ALL_REDUCE && next(x) % 2 ? (next(x) % 12) * element : 0;
+    part->way.reduce.one_shot = next(x) % 3 == 0 ? 64 : 0;
+    part->way.reduce.chunk = (1 + next(x) % 6) * element;
+    part->way.reduce.halved = next(x) % 2 ? 0 : (1 + next(x) % 3) * element;
+    part->means.staging_bytes = next(x) % 2 ? 4096 : 2 * (uint64_t)n * element * (1 + next(x) % 4);
+    part->call.root = (int)(next(x) % (uint64_t)n);
 }
 
 static void reductions_are_right(void **state)
@@ -29,10 +32,10 @@ static void reductions_are_right(void **state)
     uint64_t x = 5;
     for (int round = 0; round < 1500; round++) {
         const int n = 1 + round % RANKS_MAX;
-        struct cecl_call calls[3];
+        struct cecl_part parts[3];
         for (int c = 0; c < 3; c++)
-            draw(&x, n, &calls[c]);
-        verify_calls(calls, 3, n);
+            draw(&x, n, &parts[c]);
+        verify_calls(parts, 3, n);
     }
 }
 
@@ -41,13 +44,13 @@ static void reductions_of_many_ranks_are_right(void **state)
     (void)state;
     static const int many[] = {16, 32};
     for (size_t i = 0; i < sizeof(many) / sizeof(many[0]); i++)
-        for (int op = ceclOpReduceScatter; op <= ceclOpReduce; op++) {
-            struct cecl_call calls[2];
+        for (int op = CECL_OP_REDUCE_SCATTER; op <= CECL_OP_REDUCE; op++) {
+            struct cecl_part parts[2];
             for (int c = 0; c < 2; c++) {
-                calls[c] = reduction_of((ceclOp_t)op, (uint64_t)many[i], 40, 1);
-                calls[c].chunk = 1 + (uint64_t)c;
+                parts[c] = reduction_of((enum cecl_op_index)op, (uint64_t)many[i], 40, 1);
+                parts[c].way.reduce.chunk = 1 + (uint64_t)c;
             }
-            verify_calls(calls, 2, many[i]);
+            verify_calls(parts, 2, many[i]);
         }
 }
 
@@ -59,24 +62,24 @@ static void reductions_in_groups_are_right(void **state)
     for (int round = 0; round < 300; round++) {
         const int n = 1 + round % 6;
         const uint32_t count = 2 + (uint32_t)next(&x) % 4;
-        struct cecl_call calls[6], mine[6];
+        struct cecl_part parts[6], mine[6];
         struct cecl_plan plans[2 * 6] = {0};
         for (uint32_t i = 0; i < count; i++)
             if (next(&x) % 2)
-                draw(&x, n, &calls[i]);
+                draw(&x, n, &parts[i]);
             else
-                calls[i] = call_of(next(&x) % 2 ? ceclOpAllGather : ceclOpAlltoAll, next(&x) % 2,
-                                   CECL_PUSH, 1 + next(&x) % 20);
+                parts[i] = part_of(next(&x) % 2 ? CECL_OP_ALL_GATHER : CECL_OP_ALL_TO_ALL,
+                                   next(&x) % 2, CECL_PUSH, 1 + next(&x) % 20);
         for (uint32_t i = 0; i < count; i++) {
-            calls[i].staging_bytes = 4096;
-            if (!cecl_op_reduces(calls[i].op))
-                calls[i].no_sm = next(&x) % 2;
+            parts[i].means.staging_bytes = 4096;
+            if (!parts[i].call.op->reduces)
+                parts[i].way.move.no_sm = next(&x) % 2;
         }
         for (int p = 0; p < 2 * n; p++) { /* the group twice */
             for (uint32_t i = 0; i < count; i++) {
-                mine[i] = calls[i];
-                mine[i].nranks = n;
-                mine[i].rank = p % n;
+                mine[i] = parts[i];
+                mine[i].call.nranks = n;
+                mine[i].call.rank = p % n;
             }
             assert_int_equal(cecl_lower_group(mine, count, &plans[p]), ceclSuccess);
         }
@@ -87,11 +90,11 @@ static void reductions_in_groups_are_right(void **state)
     }
 }
 
-static struct cecl_plan *all_reduce_in_chunks(struct cecl_call *call)
+static struct cecl_plan *all_reduce_in_chunks(struct cecl_part *part)
 {
-    *call = reduction_of(ceclOpAllReduce, 3, 60, 1);
-    call->chunk = 2;
-    return lower_all(call, 1, 3);
+    *part = reduction_of(CECL_OP_ALL_REDUCE, 3, 60, 1);
+    part->way.reduce.chunk = 2;
+    return lower_all(part, 1, 3);
 }
 
 /* 1024 elements of 4 bytes in chunks of 1280 at most: four even ones, the last of which is halved. */
@@ -99,10 +102,10 @@ static void the_last_chunk_is_halved(void **state)
 {
     (void)state;
     static const uint64_t expected[] = {1024, 1024, 1024, 512, 256, 128, 128};
-    struct cecl_call call = reduction_of(ceclOpReduceScatter, 3, 1024, 4);
-    call.chunk = 1280;
-    call.halved = 128;
-    struct cecl_plan *plans = lower_all(&call, 1, 3);
+    struct cecl_part part = reduction_of(CECL_OP_REDUCE_SCATTER, 3, 1024, 4);
+    part.way.reduce.chunk = 1280;
+    part.way.reduce.halved = 128;
+    struct cecl_plan *plans = lower_all(&part, 1, 3);
     for (int r = 0; r < 3; r++) {
         const struct cecl_plan *plan = &plans[r];
         assert_int_equal(plan->nreductions, sizeof(expected) / sizeof(expected[0]));
@@ -120,9 +123,9 @@ static void no_chunk_is_for_a_small_rest(void **state)
 {
     (void)state;
     static const uint64_t expected[] = {1536, 1536, 1028};
-    struct cecl_call call = reduction_of(ceclOpReduceScatter, 3, 1025, 4);
-    call.chunk = 2048;
-    struct cecl_plan *plans = lower_all(&call, 1, 3);
+    struct cecl_part part = reduction_of(CECL_OP_REDUCE_SCATTER, 3, 1025, 4);
+    part.way.reduce.chunk = 2048;
+    struct cecl_plan *plans = lower_all(&part, 1, 3);
     assert_int_equal(plans[1].nreductions, 3);
     for (int k = 0; k < 3; k++)
         assert_int_equal(plans[1].reductions[k].bytes, expected[k]);
@@ -132,8 +135,8 @@ static void no_chunk_is_for_a_small_rest(void **state)
 /* All but the last chunk's results go while that is reduced. */
 static void an_all_reduce_sends_its_results_in_two(void **state)
 {
-    struct cecl_call call;
-    struct cecl_plan *plans = all_reduce_in_chunks(&call); /* blocks of 20 in chunks of 2 */
+    struct cecl_part part;
+    struct cecl_plan *plans = all_reduce_in_chunks(&part); /* blocks of 20 in chunks of 2 */
     const struct cecl_plan *plan = &plans[1];
     const struct cecl_copy *results = &plan->copies[plan->ncopies - 4];
     (void)state;
@@ -158,8 +161,8 @@ static uint32_t find_step(const struct cecl_plan *plan, enum cecl_step_kind kind
 /* Takes a step out of rank 0's plan, and sees the verifier object. */
 static void without_step(enum cecl_step_kind kind, int lane, uint32_t skip, const char *words)
 {
-    struct cecl_call call;
-    struct cecl_plan *plans = all_reduce_in_chunks(&call);
+    struct cecl_part part;
+    struct cecl_plan *plans = all_reduce_in_chunks(&part);
     struct cecl_plan *plan = &plans[0];
     const uint32_t at = find_step(plan, kind, lane, skip);
     memmove(&plan->steps[at], &plan->steps[at + 1],
@@ -185,8 +188,8 @@ static void faults_are_found(void **state)
 static void a_wrong_order_of_sources_is_found(void **state)
 {
     (void)state;
-    struct cecl_call call;
-    struct cecl_plan *plans = all_reduce_in_chunks(&call);
+    struct cecl_part part;
+    struct cecl_plan *plans = all_reduce_in_chunks(&part);
     assert_int_equal(cecl_verify(plans, 1, 3), ceclSuccess);
     const struct cecl_place first = plans[1].sources[0];
     plans[1].sources[0] = plans[1].sources[2];
@@ -199,8 +202,8 @@ static void a_wrong_order_of_sources_is_found(void **state)
 static void broken_reductions_are_refused(void **state)
 {
     (void)state;
-    struct cecl_call call;
-    struct cecl_plan *plans = all_reduce_in_chunks(&call);
+    struct cecl_part part;
+    struct cecl_plan *plans = all_reduce_in_chunks(&part);
     struct cecl_plan *plan = &plans[2];
     const uint32_t at = find_step(plan, CECL_STEP_REDUCE, CECL_LANE_SIDE, 0);
     plan->steps[at].count = 1000;
@@ -215,9 +218,11 @@ static void broken_reductions_are_refused(void **state)
     plan->steps[at].lane = 7;
     assert_int_equal(cecl_verify(plans, 1, 3), ceclInternalError);
     plan->steps[at].lane = CECL_LANE_SIDE;
-    plan->side_phases++;
-    assert_int_equal(cecl_verify(plans, 1, 3), ceclInternalError);
-    plan->side_phases--;
+    for (int row = 0; row < CECL_ROWS; row++) {
+        plan->phases[row]++;
+        assert_int_equal(cecl_verify(plans, 1, 3), ceclInternalError);
+        plan->phases[row]--;
+    }
     assert_int_equal(cecl_verify(plans, 1, 3), ceclSuccess);
     free_plans(plans, 3);
 }
@@ -227,83 +232,123 @@ static void no_reduction_leaves_its_staging(void **state)
 {
     (void)state;
     for (int n = 2; n <= 8; n++)
-        for (int op = ceclOpReduceScatter; op <= ceclOpReduce; op++)
+        for (int op = CECL_OP_REDUCE_SCATTER; op <= CECL_OP_REDUCE; op++)
             for (uint64_t elements = 4096 / 4 / (uint64_t)n - 70;
                  elements <= 4096 / 4 / ((uint64_t)n - 1) + 2; elements++) {
-                const bool scatters = op == ceclOpReduceScatter;
-                struct cecl_call call = reduction_of(
-                    (ceclOp_t)op, (uint64_t)n, scatters ? elements : (uint64_t)n * elements, 4);
-                call.chunk = 1 << 20;
-                call.staging_bytes = 4096;
-                verify_calls(&call, 1, n);
+                const bool scatters = op == CECL_OP_REDUCE_SCATTER;
+                struct cecl_part part =
+                    reduction_of((enum cecl_op_index)op, (uint64_t)n,
+                                 scatters ? elements : (uint64_t)n * elements, 4);
+                part.way.reduce.chunk = 1 << 20;
+                part.means.staging_bytes = 4096;
+                verify_calls(&part, 1, n);
             }
 }
 
 static void too_little_staging_is_named(void **state)
 {
     (void)state;
-    struct cecl_call call = reduction_of(ceclOpReduceScatter, 8, 100, 8);
+    struct cecl_part part = reduction_of(CECL_OP_REDUCE_SCATTER, 8, 100, 8);
     struct cecl_plan plan;
-    call.nranks = 8;
-    call.staging_bytes = 2 * 7 * 8 - 1;
-    assert_int_equal(cecl_lower(&call, &plan), ceclInvalidUsage);
+    part.call.nranks = 8;
+    part.means.staging_bytes = 2 * 7 * 8 - 1;
+    assert_int_equal(cecl_lower(&part, &plan), ceclInvalidUsage);
     assert_non_null(strstr(cecl_message(), "needs 112 at least"));
-    call.staging_bytes++;
-    assert_int_equal(cecl_lower(&call, &plan), ceclSuccess);
+    part.means.staging_bytes++;
+    assert_int_equal(cecl_lower(&part, &plan), ceclSuccess);
     cecl_plan_free(&plan);
 }
 
+/* A reduction whose input peers can read, or cannot. */
+static struct cecl_part with_input(enum cecl_op_index op, int n, uint64_t elements,
+                                   uint32_t element, enum cecl_window window)
+{
+    struct cecl_part part = reduction_of(op, (uint64_t)n, elements, element);
+    part.call.nranks = n;
+    part.call.send.window = window;
+    return part;
+}
+
 /* How a reduction whose inputs could be read at the peers is carried out. */
-static struct cecl_call tuned(ceclOp_t op, uint64_t bytes, uint64_t staging,
+static struct cecl_way chosen(enum cecl_op_index op, uint64_t bytes, uint64_t staging,
                               ceclDirection_t direction)
 {
-    struct cecl_call call = reduction_of(op, 4, bytes, 1);
-    call.nranks = 4;
-    call.staging_bytes = staging;
-    call.peers_read = true;
-    cecl_tune(&call, (struct cecl_choice){CECL_SM_REDUCE_ONLY, (uint8_t)direction, 0});
-    return call;
+    struct cecl_part part = with_input(op, 4, bytes, 1, CECL_WINDOW_POOL);
+    part.means.staging_bytes = staging;
+    part.call.options.sm_policy = CECL_SM_REDUCE_ONLY;
+    part.call.options.direction = (uint8_t)direction;
+    cecl_choose(&part.call, &part.means, &part.way);
+    return part.way;
+}
+
+static bool reads(enum cecl_op_index op, uint64_t bytes, uint64_t staging,
+                  ceclDirection_t direction)
+{
+    return chosen(op, bytes, staging, direction).reduce.read_at_peers;
 }
 
 static void tuning_takes_the_way_that_was_measured(void **state)
 {
-    (void)state;
+    const enum cecl_op_index scatter = CECL_OP_REDUCE_SCATTER, all = CECL_OP_ALL_REDUCE;
+    const ceclDirection_t any = CECL_DIRECTION_AUTO, push = CECL_DIRECTION_PUSH,
+                          pull = CECL_DIRECTION_PULL;
     const uint64_t large = 256 << 20, ample = 192 << 20, scant = 64 << 20;
-    assert_false(tuned(ceclOpReduceScatter, large, ample, CECL_DIRECTION_AUTO).peers_read);
-    assert_true(tuned(ceclOpReduceScatter, large, scant, CECL_DIRECTION_AUTO).peers_read);
-    assert_true(tuned(ceclOpReduceScatter, 64 << 20, ample, CECL_DIRECTION_AUTO).peers_read);
-    assert_true(tuned(ceclOpReduceScatter, large, ample, CECL_DIRECTION_PULL).peers_read);
-    assert_false(tuned(ceclOpReduceScatter, 1 << 20, ample, CECL_DIRECTION_PUSH).peers_read);
-    assert_true(tuned(ceclOpAllReduce, large / 4, ample, CECL_DIRECTION_AUTO).peers_read);
-    assert_false(tuned(ceclOpAllReduce, large / 4, ample, CECL_DIRECTION_AUTO).sms_send);
-    assert_false(tuned(ceclOpAllReduce, large, ample, CECL_DIRECTION_AUTO).peers_read);
-    assert_true(tuned(ceclOpAllReduce, large, scant, CECL_DIRECTION_AUTO).peers_read);
-    assert_int_equal(tuned(ceclOpAllReduce, large, ample, CECL_DIRECTION_AUTO).chunk, large / 8);
-    assert_int_equal(tuned(ceclOpReduceScatter, large, ample, CECL_DIRECTION_AUTO).chunk,
-                     large / 8);
-    assert_int_equal(tuned(ceclOpAllReduce, large, ample, CECL_DIRECTION_AUTO).halved, 0);
-    assert_int_not_equal(tuned(ceclOpReduceScatter, large, ample, CECL_DIRECTION_AUTO).halved, 0);
-    assert_int_not_equal(tuned(ceclOpAllReduce, large / 4, ample, CECL_DIRECTION_AUTO).sms_end, 0);
-    assert_int_equal(tuned(ceclOpAllReduce, 1 << 20, ample, CECL_DIRECTION_AUTO).sms_end, 0);
-    assert_int_equal(tuned(ceclOpAllReduce, large, ample, CECL_DIRECTION_AUTO).sms_end, 0);
-    assert_int_equal(tuned(ceclOpReduceScatter, 64 << 20, ample, CECL_DIRECTION_AUTO).sms_end, 0);
-    assert_true(tuned(ceclOpAllReduce, 1 << 20, ample, CECL_DIRECTION_AUTO).sms_send);
-    assert_false(tuned(ceclOpAllReduce, 1 << 20, ample, CECL_DIRECTION_PUSH).sms_send);
+    (void)state;
+    assert_false(reads(scatter, large, ample, any));
+    assert_true(reads(scatter, large, scant, any));
+    assert_true(reads(scatter, 64 << 20, ample, any));
+    assert_true(reads(scatter, large, ample, pull));
+    assert_false(reads(scatter, 1 << 20, ample, push));
+    assert_true(reads(all, large / 4, ample, any));
+    assert_false(chosen(all, large / 4, ample, any).reduce.sms_send);
+    assert_false(reads(all, large, ample, any));
+    assert_true(reads(all, large, scant, any));
+    assert_int_equal(chosen(all, large, ample, any).reduce.chunk, large / 8);
+    assert_int_equal(chosen(scatter, large, ample, any).reduce.chunk, large / 8);
+    assert_int_equal(chosen(all, large, ample, any).reduce.halved, 0);
+    assert_int_not_equal(chosen(scatter, large, ample, any).reduce.halved, 0);
+    assert_int_not_equal(chosen(all, large / 4, ample, any).reduce.sms_end, 0);
+    assert_int_equal(chosen(all, 1 << 20, ample, any).reduce.sms_end, 0);
+    assert_int_equal(chosen(all, large, ample, any).reduce.sms_end, 0);
+    assert_int_equal(chosen(scatter, 64 << 20, ample, any).reduce.sms_end, 0);
+    assert_true(chosen(all, 1 << 20, ample, any).reduce.sms_send);
+    assert_false(chosen(all, 1 << 20, ample, push).reduce.sms_send);
 }
 
-/* Of 192 MiB without staging copy engines send all but the end, where there are no more ranks than a kernel
- * writes to. */
+/* Even where the caller asks for it. A call in place has no sendbuff: its recvbuff counts. */
+static void an_input_that_peers_cannot_reach_is_never_read_there(void **state)
+{
+    (void)state;
+    for (int op = CECL_OP_REDUCE_SCATTER; op <= CECL_OP_REDUCE; op++)
+        for (int direction = CECL_DIRECTION_AUTO; direction <= CECL_DIRECTION_PULL; direction++)
+            for (int in_place = 0; in_place < 2; in_place++)
+                for (int w = CECL_WINDOW_PRIVATE; w <= CECL_WINDOW_POOL; w++) {
+                    struct cecl_part part =
+                        with_input((enum cecl_op_index)op, 4, 1 << 20, 1, CECL_WINDOW_NONE);
+                    struct cecl_buffer *input = in_place ? &part.call.recv : &part.call.send;
+                    part.call.in_place = in_place;
+                    part.call.recv.window = CECL_WINDOW_POOL;
+                    input->window = (uint64_t)w;
+                    part.call.options.direction = (uint8_t)direction;
+                    cecl_choose(&part.call, &part.means, &part.way);
+                    assert_int_equal(part.way.reduce.read_at_peers,
+                                     w == CECL_WINDOW_POOL && op != CECL_OP_REDUCE &&
+                                         direction != CECL_DIRECTION_PUSH);
+                }
+}
+
+/* 192 MiB without staging: copy engines send all but the end, where there are no more ranks than a
+ * kernel writes to. */
 static void a_large_all_reduces_end_is_written_where_it_may_be(void **state)
 {
     (void)state;
     for (int n = 2; n <= CECL_REDUCE_ALSO_MAX + 2; n++) {
-        struct cecl_call call = reduction_of(ceclOpAllReduce, (uint64_t)n, 48 << 20, 4);
+        struct cecl_part part = with_input(CECL_OP_ALL_REDUCE, n, 48 << 20, 4, CECL_WINDOW_POOL);
         const bool may = n <= CECL_REDUCE_ALSO_MAX + 1;
-        call.nranks = n;
-        call.peers_read = true;
-        cecl_tune(&call, (struct cecl_choice){0});
-        assert_true(call.peers_read && call.urgent && !call.sms_send);
-        assert_int_equal(call.sms_end, may ? (3 << 19) / (n - 1) : 0);
+        cecl_choose(&part.call, &part.means, &part.way);
+        assert_true(part.way.reduce.read_at_peers && part.way.reduce.urgent &&
+                    !part.way.reduce.sms_send);
+        assert_int_equal(part.way.reduce.sms_end, may ? (3 << 19) / (n - 1) : 0);
     }
 }
 
@@ -311,11 +356,11 @@ static void a_large_all_reduces_end_is_written_where_it_may_be(void **state)
 static void the_end_of_a_block_is_apart(void **state)
 {
     (void)state;
-    struct cecl_call call = reduction_of(ceclOpAllReduce, 4, 3600, 1); /* blocks of 900 */
-    call.bytes = 1000;                                                 /* the last one has 600 */
-    call.peers_read = true;
-    call.sms_end = 300; /* all but that, down to a multiple of 256 */
-    struct cecl_plan *plans = lower_all(&call, 1, 4);
+    struct cecl_part part = reduction_of(CECL_OP_ALL_REDUCE, 4, 3600, 1);
+    part.way.reduce.share = 1000; /* the last one has 600 */
+    part.way.reduce.read_at_peers = true;
+    part.way.reduce.sms_end = 300; /* all but that, down to a multiple of 256 */
+    struct cecl_plan *plans = lower_all(&part, 1, 4);
     for (int r = 0; r < 4; r++) {
         const struct cecl_plan *plan = &plans[r];
         const uint64_t block = r < 3 ? 1000 : 600;
@@ -332,15 +377,15 @@ static void the_end_of_a_block_is_apart(void **state)
 static void one_rank_reduces_blocks_of_any_size(void **state)
 {
     (void)state;
-    static const ceclOp_t ops[] = {ceclOpReduceScatter, ceclOpAllReduce, ceclOpReduce};
+    static const enum cecl_op_index ops[] = {CECL_OP_REDUCE_SCATTER, CECL_OP_ALL_REDUCE,
+                                             CECL_OP_REDUCE};
     for (int i = 0; i < 3; i++) {
-        struct cecl_call call = reduction_of(ops[i], 1, UINT64_C(1) << 30, 4);
+        struct cecl_part part = with_input(ops[i], 1, UINT64_C(1) << 30, 4, CECL_WINDOW_POOL);
         struct cecl_plan plan;
-        call.nranks = 1;
-        call.peers_read = true;
-        call.staging_bytes = 192 << 20;
-        cecl_tune(&call, (struct cecl_choice){CECL_SM_REDUCE_ONLY, CECL_DIRECTION_AUTO, 0});
-        assert_int_equal(cecl_lower(&call, &plan), ceclSuccess);
+        part.means.staging_bytes = 192 << 20;
+        part.call.options.sm_policy = CECL_SM_REDUCE_ONLY;
+        cecl_choose(&part.call, &part.means, &part.way);
+        assert_int_equal(cecl_lower(&part, &plan), ceclSuccess);
         assert_int_equal(plan.nreductions, 1);
         cecl_plan_free(&plan);
     }
@@ -351,11 +396,9 @@ static void sms_send_to_no_more_ranks_than_a_kernel_takes(void **state)
 {
     (void)state;
     for (int n = CECL_REDUCE_ALSO_MAX; n <= CECL_REDUCE_ALSO_MAX + 2; n++) {
-        struct cecl_call call = reduction_of(ceclOpAllReduce, (uint64_t)n, 1 << 20, 4);
-        call.nranks = n;
-        call.peers_read = true;
-        cecl_tune(&call, (struct cecl_choice){0});
-        assert_int_equal(call.sms_send, n <= CECL_REDUCE_ALSO_MAX + 1);
+        struct cecl_part part = with_input(CECL_OP_ALL_REDUCE, n, 1 << 20, 4, CECL_WINDOW_POOL);
+        cecl_choose(&part.call, &part.means, &part.way);
+        assert_int_equal(part.way.reduce.sms_send, n <= CECL_REDUCE_ALSO_MAX + 1);
     }
 }
 
@@ -374,6 +417,7 @@ int main(void)
         cmocka_unit_test(broken_reductions_are_refused),
         cmocka_unit_test(no_reduction_leaves_its_staging),
         cmocka_unit_test(too_little_staging_is_named),
+        cmocka_unit_test(an_input_that_peers_cannot_reach_is_never_read_there),
         cmocka_unit_test(a_large_all_reduces_end_is_written_where_it_may_be),
         cmocka_unit_test(the_end_of_a_block_is_apart),
         cmocka_unit_test(one_rank_reduces_blocks_of_any_size),

@@ -18,27 +18,29 @@ static void draw_buffer(uint64_t *x, uint64_t n, uint64_t width, uint64_t rows, 
     }
 }
 
-static void draw(uint64_t *x, int n, struct cecl_call *call)
+static void draw(uint64_t *x, int n, struct cecl_part *part)
 {
     static const uint64_t staging[] = {40, 64, 200, 4096};
-    struct cecl_shape *s = &call->shape;
-    *call = call_of(next(x) % 2 ? ceclOpAllGather : ceclOpAlltoAll, next(x) % 2,
-                    next(x) % 2 ? CECL_PUSH : CECL_PULL, 1);
+    struct cecl_shape *s = &part->call.view.shape;
+    *part = part_of(next(x) % 2 ? CECL_OP_ALL_GATHER_STRIDED : CECL_OP_ALL_TO_ALL_STRIDED,
+                    next(x) % 2, next(x) % 2 ? CECL_PUSH : CECL_PULL, 1);
     s->width = 1 + next(x) % 6;
     s->rows = 1 + next(x) % 5;
     draw_buffer(x, (uint64_t)n, s->width, s->rows, &s->recv_pitch, &s->recv_stride);
     draw_buffer(x, (uint64_t)n, s->width, s->rows, &s->send_pitch, &s->send_stride);
-    if (call->in_place) {
+    if (part->call.in_place) {
         s->send_pitch = s->recv_pitch;
         s->send_stride = s->recv_stride;
     }
-    call->bytes = s->width * s->rows;
-    call->no_sm = next(x) % 2;
-    call->side_copy = !call->no_sm && next(x) % 2;
-    if (call->no_sm)
-        call->direction = CECL_PUSH;
-    call->piece_worth = 1 + next(x) % 20;
-    call->staging_bytes = staging[next(x) % 4];
+    if (!part->call.op->each)
+        s->send_stride = 0; /* there is one block */
+    part->call.bytes = s->width * s->rows;
+    part->way.move.no_sm = next(x) % 2;
+    part->way.move.beside = !part->way.move.no_sm && next(x) % 2;
+    if (part->way.move.no_sm)
+        part->way.move.direction = CECL_PUSH;
+    part->way.move.piece_worth = 1 + next(x) % 20;
+    part->means.staging_bytes = staging[next(x) % 4];
 }
 
 static void strided_blocks_are_right(void **state)
@@ -47,10 +49,10 @@ static void strided_blocks_are_right(void **state)
     uint64_t x = 2077;
     for (int round = 0; round < 1200; round++) {
         const int n = 1 + round % RANKS_MAX;
-        struct cecl_call calls[3];
+        struct cecl_part parts[3];
         for (int c = 0; c < 3; c++)
-            draw(&x, n, &calls[c]);
-        verify_calls(calls, 3, n);
+            draw(&x, n, &parts[c]);
+        verify_calls(parts, 3, n);
     }
 }
 
@@ -61,17 +63,17 @@ static void strided_blocks_in_groups_are_right(void **state)
     for (int round = 0; round < 200; round++) {
         const int n = 1 + round % 8;
         const uint32_t count = 2 + (uint32_t)next(&x) % 4;
-        struct cecl_call calls[6], mine[6];
+        struct cecl_part parts[6], mine[6];
         struct cecl_plan plans[8] = {0};
         for (uint32_t i = 0; i < count; i++) {
-            draw(&x, n, &calls[i]);
-            calls[i].staging_bytes = 512;
+            draw(&x, n, &parts[i]);
+            parts[i].means.staging_bytes = 512;
         }
         for (int r = 0; r < n; r++) {
             for (uint32_t i = 0; i < count; i++) {
-                mine[i] = calls[i];
-                mine[i].nranks = n;
-                mine[i].rank = r;
+                mine[i] = parts[i];
+                mine[i].call.nranks = n;
+                mine[i].call.rank = r;
             }
             assert_int_equal(cecl_lower_group(mine, count, &plans[r]), ceclSuccess);
         }
@@ -85,14 +87,14 @@ static void strided_blocks_in_groups_are_right(void **state)
 /* 2 ranks gather 4 rows of 3 bytes into rows of 8: a gap of 2. */
 static struct cecl_plan *gather_with_gap(void)
 {
-    struct cecl_call call = call_of(ceclOpAllGather, true, CECL_PUSH, 12);
-    call.shape = (struct cecl_shape){.width = 3,
-                                     .rows = 4,
-                                     .send_pitch = 8,
-                                     .send_stride = 3,
-                                     .recv_pitch = 8,
-                                     .recv_stride = 3};
-    return lower_all(&call, 1, 2);
+    struct cecl_part part = part_of(CECL_OP_ALL_GATHER_STRIDED, true, CECL_PUSH, 12);
+    part.call.view.shape = (struct cecl_shape){.width = 3,
+                                               .rows = 4,
+                                               .send_pitch = 8,
+                                               .send_stride = 3,
+                                               .recv_pitch = 8,
+                                               .recv_stride = 3};
+    return lower_all(&part, 1, 2);
 }
 
 static void rows_go_in_one_copy_to_each_peer(void **state)
@@ -134,7 +136,7 @@ static void broken_rows_are_found(void **state)
     copy->rows = UINT64_MAX / 2;
     assert_int_equal(cecl_verify(plans, 1, 2), ceclInternalError);
     *copy = right;
-    plans[1].call.shape.recv_pitch = 9; /* ranks differ */
+    plans[1].part.call.view.shape.recv_pitch = 9; /* ranks differ */
     assert_int_equal(cecl_verify(plans, 1, 2), ceclInternalError);
     free_plans(plans, 2);
 }

@@ -1,9 +1,7 @@
-/* All-to-alls whose blocks differ, gathers and scatters: every rank has a layout of its own, in which
- * sizes and places are drawn at random. Alone, in sequences, and in groups with all other calls;
- * and broadcasts in pieces. */
+/* Calls of whose blocks each rank knows its own: all-to-alls whose blocks differ, by layouts in which
+ * sizes and places are drawn at random, gathers and scatters; and broadcasts, whole and in pieces. Alone,
+ * in sequences, and in groups with all other calls. */
 #include "plans.h"
-
-#include "plan/layout.h"
 
 #define PARTS_MAX 4
 #define CALLS 3
@@ -12,9 +10,9 @@ static const int rank_counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14,
 
 /* A call and what each rank has of it. */
 struct drawn {
-    struct cecl_call call;
+    struct cecl_part part;
     uint64_t *layouts; /* [n][5 * n], or [2 * n] alike for all, or NULL */
-    int in_place_at;   /* the one rank whose own block stands, or -1; -2: as `call` says */
+    int in_place_at;   /* the one rank whose own block stands, or -1; -2: as `part` says */
 };
 
 static uint64_t *word(const struct drawn *d, int n, int rank, int kind, int peer)
@@ -44,11 +42,18 @@ static void place(uint64_t *x, const struct drawn *d, int n, bool gaps)
             *word(d, n, r, TARGET, p) = *word(d, n, p, RECEIVED_AT, r);
 }
 
-static struct drawn draw_exchange(uint64_t *x, int n)
+static struct drawn without_blocks(uint64_t *x, int n)
 {
-    struct drawn d = {call_of(ceclOpAlltoAll, false, CECL_PUSH, 1), NULL, -1};
+    const enum cecl_op_index op = next(x) % 2 ? CECL_OP_ALL_TO_ALLV : CECL_OP_ALL_TO_ALLV_AT;
+    struct drawn d = {part_of(op, false, CECL_PUSH, 0), NULL, -1};
     d.layouts = calloc((size_t)(5 * n * n), sizeof(*d.layouts));
     assert_non_null(d.layouts);
+    return d;
+}
+
+static struct drawn draw_exchange(uint64_t *x, int n)
+{
+    struct drawn d = without_blocks(x, n);
     const uint64_t most = n > 16 ? 5 : 30;
     for (int r = 0; r < n; r++)
         for (int p = 0; p < n; p++)
@@ -57,14 +62,13 @@ static struct drawn draw_exchange(uint64_t *x, int n)
     return d;
 }
 
-static struct drawn draw_rooted(uint64_t *x, int n)
+/* An exchange whose blocks are those of a gather or a scatter. */
+static struct drawn draw_rooted_exchange(uint64_t *x, int n)
 {
-    struct drawn d = {call_of(ceclOpAlltoAll, false, CECL_PUSH, 1), NULL, -1};
+    struct drawn d = without_blocks(x, n);
     const bool gathers = next(x) % 2;
     const int root = (int)(next(x) % (uint64_t)n);
     const uint64_t bytes = 1 + next(x) % 20;
-    d.layouts = calloc((size_t)(5 * n * n), sizeof(*d.layouts));
-    assert_non_null(d.layouts);
     for (int r = 0; r < n; r++)
         *word(&d, n, gathers ? r : root, SENT, gathers ? root : r) = bytes;
     place(x, &d, n, false);
@@ -72,33 +76,93 @@ static struct drawn draw_rooted(uint64_t *x, int n)
     return d;
 }
 
+/* A gather, or a scatter: the root alone may be in place. */
+static struct drawn rooted(enum cecl_op_index op, int root, bool in_place, uint64_t bytes)
+{
+    struct drawn d = {part_of(op, false, CECL_PUSH, bytes), NULL, in_place ? root : -1};
+    d.part.call.root = root;
+    return d;
+}
+
+static struct drawn draw_rooted(uint64_t *x, int n)
+{
+    const enum cecl_op_index op = next(x) % 2 ? CECL_OP_GATHER : CECL_OP_SCATTER;
+    const int root = (int)(next(x) % (uint64_t)n);
+    return rooted(op, root, next(x) % 2, 1 + next(x) % 20);
+}
+
+static struct drawn broadcast(int root, bool in_place, uint64_t bytes, uint64_t spread)
+{
+    struct drawn d = {part_of(CECL_OP_BROADCAST, in_place, CECL_PUSH, bytes), NULL, -2};
+    d.part.call.root = root;
+    d.part.way.move.spread = spread; /* 0: whole */
+    return d;
+}
+
 static struct drawn draw_broadcast(uint64_t *x, int n)
 {
-    struct drawn d = {call_of(ceclOpAllGather, next(x) % 2, CECL_PUSH, 1 + next(x) % 60), NULL, -2};
-    const uint64_t root = next(x) % (uint64_t)n;
+    const int root = (int)(next(x) % (uint64_t)n);
+    struct drawn d = broadcast(root, next(x) % 2, 1 + next(x) % 60, next(x) % 5);
+    if (d.part.way.move.spread == 0 && next(x) % 2)
+        d.part.way.move.direction = CECL_PULL;
+    return d;
+}
+
+/* A variable all-gather to which one rank alone contributes. */
+static struct drawn draw_only_block(uint64_t *x, int n)
+{
+    struct drawn d = {part_of(CECL_OP_ALL_GATHERV, next(x) % 2, CECL_PUSH, 1 + next(x) % 60), NULL,
+                      -2};
+    const uint64_t only = next(x) % (uint64_t)n;
     d.layouts = calloc((size_t)(2 * n), sizeof(*d.layouts));
     assert_non_null(d.layouts);
-    d.layouts[root] = d.call.bytes;
-    d.layouts[(uint64_t)n + root] = next(x) % 5;
-    d.call.spread = next(x) % 5; /* 0: whole */
+    d.layouts[only] = d.part.call.bytes;
+    d.layouts[(uint64_t)n + only] = next(x) % 5;
+    d.part.way.move.spread = next(x) % 5;
     return d;
 }
 
 static struct drawn draw_equal(uint64_t *x)
 {
-    const ceclOp_t op = next(x) % 2 ? ceclOpAllGather : ceclOpAlltoAll;
+    const enum cecl_op_index op = next(x) % 2 ? CECL_OP_ALL_GATHER : CECL_OP_ALL_TO_ALL;
     return (struct drawn){
-        call_of(op, next(x) % 2, next(x) % 2 ? CECL_PUSH : CECL_PULL, 1 + next(x) % 12), NULL, -2};
+        part_of(op, next(x) % 2, next(x) % 2 ? CECL_PUSH : CECL_PULL, 1 + next(x) % 12), NULL, -2};
 }
 
-static struct drawn draw(uint64_t *x, int n, uint64_t kind)
+static struct drawn draw_reduction(uint64_t *x, int n)
 {
-    struct drawn d = kind == 0   ? draw_exchange(x, n)
-                     : kind == 1 ? draw_rooted(x, n)
-                     : kind == 2 ? draw_broadcast(x, n)
-                                 : draw_equal(x);
-    d.call.no_sm = next(x) % 2;
-    d.call.piece_worth = 1 + next(x) % 9;
+    static const enum cecl_op_index ops[] = {CECL_OP_REDUCE_SCATTER, CECL_OP_ALL_REDUCE,
+                                             CECL_OP_REDUCE};
+    const uint32_t element = 1u << next(x) % 3;
+    struct drawn d = {reduction_of(ops[next(x) % 3], (uint64_t)n, 1 + next(x) % 12, element), NULL,
+                      -2};
+    d.part.call.in_place = next(x) % 2;
+    d.part.way.reduce.chunk = (1 + next(x) % 6) * element;
+    if (d.part.call.op->rooted)
+        d.part.call.root = (int)(next(x) % (uint64_t)n);
+    return d;
+}
+
+enum kind { EXCHANGE, ROOTED_EXCHANGE, ROOTED, BROADCAST, ONLY_BLOCK, EQUAL, REDUCTION, KINDS };
+
+static struct drawn draw_kind(uint64_t *x, int n, enum kind kind)
+{
+    switch (kind) {
+    case EXCHANGE: return draw_exchange(x, n);
+    case ROOTED_EXCHANGE: return draw_rooted_exchange(x, n);
+    case ROOTED: return draw_rooted(x, n);
+    case BROADCAST: return draw_broadcast(x, n);
+    case ONLY_BLOCK: return draw_only_block(x, n);
+    case EQUAL: return draw_equal(x);
+    default: return draw_reduction(x, n);
+    }
+}
+
+static struct drawn draw(uint64_t *x, int n, enum kind kind)
+{
+    struct drawn d = draw_kind(x, n, kind);
+    d.part.way.move.no_sm = !d.part.call.op->reduces && next(x) % 2;
+    d.part.way.move.piece_worth = 1 + next(x) % 9;
     return d;
 }
 
@@ -107,17 +171,16 @@ static void drop(struct drawn *d)
     free(d->layouts);
 }
 
-static struct cecl_call call_at(const struct drawn *d, int n, int rank)
+static struct cecl_part part_at(const struct drawn *d, int n, int rank)
 {
-    struct cecl_call call = d->call;
-    call.nranks = n;
-    call.rank = rank;
-    call.layout = d->layouts;
-    if (d->layouts && call.op == ceclOpAlltoAll)
-        call.layout = word(d, n, rank, SENT, 0);
+    struct cecl_part part = d->part;
+    part.call.nranks = n;
+    part.call.rank = rank;
+    if (d->layouts)
+        set_layout(&part, part.call.op->per_rank ? word(d, n, rank, SENT, 0) : d->layouts, n);
     if (d->in_place_at != -2)
-        call.in_place = d->in_place_at == rank;
-    return call;
+        part.call.in_place = d->in_place_at == rank;
+    return part;
 }
 
 static struct cecl_plan *lower_groups_of(struct drawn groups[][PARTS_MAX], const uint32_t *sizes,
@@ -127,46 +190,55 @@ static struct cecl_plan *lower_groups_of(struct drawn groups[][PARTS_MAX], const
     assert_non_null(plans);
     for (int c = 0; c < ncalls; c++)
         for (int r = 0; r < n; r++) {
-            struct cecl_call calls[PARTS_MAX];
+            struct cecl_part parts[PARTS_MAX];
             for (uint32_t i = 0; i < sizes[c]; i++)
-                calls[i] = call_at(&groups[c][i], n, r);
+                parts[i] = part_at(&groups[c][i], n, r);
             struct cecl_plan *plan = &plans[c * n + r];
-            assert_int_equal(cecl_lower_group(calls, sizes[c], plan), ceclSuccess);
+            assert_int_equal(cecl_lower_group(parts, sizes[c], plan), ceclSuccess);
             for (uint32_t i = 0; n > 1 && i < plan->ncopies && sizes[c] == 1; i++)
-                if (calls[0].no_sm && plan->copies[i].src.rank == plan->copies[i].dst.rank)
+                if (parts[0].way.move.no_sm && plan->copies[i].src.rank == plan->copies[i].dst.rank)
                     fail_msg("%d ranks, call %d: rank %d copies within its GPU", n, c, r);
         }
     return plans;
 }
 
-/* `kind`: of draw, or -1 for all mixed. */
-static void verify_random(int n, int rounds, int kind, uint32_t most)
+static void verify_groups(struct drawn groups[][PARTS_MAX], const uint32_t *sizes, int n,
+                          const char *what)
+{
+    struct cecl_plan *plans = lower_groups_of(groups, sizes, CALLS, n);
+    if (cecl_verify(plans, CALLS, n) != ceclSuccess)
+        fail_msg("%s, %d ranks: %s", what, n, cecl_message());
+    free_plans(plans, CALLS * n);
+}
+
+/* `kind`: KINDS for all mixed. */
+static void verify_random(int n, int rounds, enum kind kind, uint32_t most)
 {
     uint64_t x = 20261121 + (uint64_t)n;
     for (int round = 0; round < rounds; round++) {
         struct drawn groups[CALLS][PARTS_MAX];
         uint32_t sizes[CALLS];
+        char what[64];
         const uint64_t staging = 2 * PARTS_MAX * (uint64_t)n + next(&x) % 60;
         for (int c = 0; c < CALLS; c++) {
             sizes[c] = 1 + (uint32_t)next(&x) % most;
             for (uint32_t i = 0; i < sizes[c]; i++) {
-                groups[c][i] = draw(&x, n, kind < 0 ? next(&x) % 4 : (uint64_t)kind);
-                groups[c][i].call.staging_bytes = staging;
-                if (kind == 0 && next(&x) % 2) /* many rounds of a few bytes */
-                    groups[c][i].call.staging_bytes = 2 + next(&x) % 7;
+                const enum kind drawn = kind < KINDS ? kind : (enum kind)(next(&x) % KINDS);
+                groups[c][i] = draw(&x, n, drawn);
+                groups[c][i].part.means.staging_bytes = staging;
+                if (kind <= ROOTED && next(&x) % 2) /* many rounds of a few bytes */
+                    groups[c][i].part.means.staging_bytes = 2 + next(&x) % 7;
             }
         }
-        struct cecl_plan *plans = lower_groups_of(groups, sizes, CALLS, n);
-        if (cecl_verify(plans, CALLS, n) != ceclSuccess)
-            fail_msg("round %d, %d ranks, kind %d: %s", round, n, kind, cecl_message());
-        free_plans(plans, CALLS * n);
+        snprintf(what, sizeof(what), "round %d, kind %d", round, (int)kind);
+        verify_groups(groups, sizes, n, what);
         for (int c = 0; c < CALLS; c++)
             for (uint32_t i = 0; i < sizes[c]; i++)
                 drop(&groups[c][i]);
     }
 }
 
-static void verify_everywhere(int kind, uint32_t most)
+static void verify_everywhere(enum kind kind, uint32_t most)
 {
     for (size_t i = 0; i < sizeof(rank_counts) / sizeof(rank_counts[0]); i++)
         verify_random(rank_counts[i], rank_counts[i] > 16 ? 3 : 25, kind, most);
@@ -175,31 +247,151 @@ static void verify_everywhere(int kind, uint32_t most)
 static void blocks_of_any_size_reach_their_places(void **state)
 {
     (void)state;
-    verify_everywhere(0, 1);
+    verify_everywhere(EXCHANGE, 1);
+}
+
+static void exchanges_with_one_root_are_right(void **state)
+{
+    (void)state;
+    verify_everywhere(ROOTED_EXCHANGE, 1);
 }
 
 static void gathers_and_scatters_are_right(void **state)
 {
     (void)state;
-    verify_everywhere(1, 1);
+    verify_everywhere(ROOTED, 1);
 }
 
 static void broadcasts_in_pieces_are_right(void **state)
 {
     (void)state;
-    verify_everywhere(2, 1);
+    verify_everywhere(BROADCAST, 1);
+}
+
+static void only_blocks_in_pieces_are_right(void **state)
+{
+    (void)state;
+    verify_everywhere(ONLY_BLOCK, 1);
 }
 
 static void groups_of_all_calls_are_right(void **state)
 {
     (void)state;
-    verify_everywhere(-1, PARTS_MAX);
+    verify_everywhere(KINDS, PARTS_MAX);
+}
+
+/* ---- every root */
+
+/* Bits of how a call goes. */
+enum { IN_PLACE = 1, NO_SM = 2, HOWS = 4 };
+
+static struct drawn as(struct drawn d, int how, uint64_t staging)
+{
+    d.part.way.move.no_sm = how & NO_SM;
+    d.part.way.move.piece_worth = 5;
+    d.part.means.staging_bytes = staging;
+    return d;
+}
+
+/* The call itself, then from another root and not in place, then the way back. */
+static void verify_root(enum cecl_op_index op, int n, int root, int how)
+{
+    static const struct {
+        uint64_t bytes, staging;
+    } cases[] = {{1, 2}, {20, 7}, {21, 2}, {22, 4096}}; /* whole; 7 rounds; 21 rounds; whole */
+    static const uint32_t sizes[CALLS] = {1, 1, 1};
+    const enum cecl_op_index back = op == CECL_OP_GATHER ? CECL_OP_SCATTER : CECL_OP_GATHER;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const uint64_t bytes = cases[i].bytes, staging = cases[i].staging;
+        struct drawn calls[CALLS][PARTS_MAX];
+        char what[64];
+        calls[0][0] = as(rooted(op, root, how & IN_PLACE, bytes), how, staging);
+        calls[1][0] = as(rooted(op, (root + 1) % n, false, bytes), how, staging);
+        calls[2][0] = as(rooted(back, root, how & IN_PLACE, bytes), how, staging);
+        snprintf(what, sizeof(what), "%s, root %d, how %d, case %zu", cecl_ops[op].name, root, how,
+                 i);
+        verify_groups(calls, sizes, n, what);
+    }
+}
+
+static void verify_every_root(enum cecl_op_index op)
+{
+    for (int n = 1; n <= 16; n++)
+        for (int root = 0; root < n; root++)
+            for (int how = 0; how < HOWS; how++)
+                verify_root(op, n, root, how);
+}
+
+static void a_gather_to_every_root_is_right(void **state)
+{
+    (void)state;
+    verify_every_root(CECL_OP_GATHER);
+}
+
+static void a_scatter_from_every_root_is_right(void **state)
+{
+    (void)state;
+    verify_every_root(CECL_OP_SCATTER);
+}
+
+static void a_broadcast_from_every_root_is_right(void **state)
+{
+    (void)state;
+    static const uint64_t bytes[] = {1, 17, 60};
+    static const uint32_t sizes[CALLS] = {1, 1, 1};
+    for (int at = 0; at < 16 * 16 * HOWS * 3; at++) {
+        const int n = 1 + at % 16, root = at / 16 % 16, how = at / 256 % HOWS, i = at / 256 / HOWS;
+        struct drawn calls[CALLS][PARTS_MAX];
+        char what[64];
+        if (root >= n)
+            continue;
+        for (uint64_t spread = 0; spread < 4; spread++) {
+            calls[0][0] = as(broadcast(root, how & IN_PLACE, bytes[i], spread), how, 4096);
+            calls[1][0] = as(broadcast((root + 1) % n, false, bytes[i], 3 - spread), how, 4096);
+            calls[2][0] = as(broadcast(root, how & IN_PLACE, bytes[i], 0), how, 4096);
+            calls[2][0].part.way.move.direction = CECL_PULL;
+            snprintf(what, sizeof(what), "root %d, how %d, %d bytes, spread %d", root, how,
+                     (int)bytes[i], (int)spread);
+            verify_groups(calls, sizes, n, what);
+        }
+    }
+}
+
+/* A gather, a scatter, a broadcast and another call as one; then two of them; then one. Staging that two
+ * share is too small for the own block of the scatter. */
+static void groups_with_every_root_are_right(void **state)
+{
+    (void)state;
+    static const enum cecl_op_index others[] = {CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL,
+                                                CECL_OP_REDUCE_SCATTER};
+    static const uint32_t sizes[CALLS] = {4, 2, 1};
+    for (int at = 0; at < 9 * 9 * HOWS * 3; at++) {
+        const int n = 1 + at % 9, root = at / 9 % 9, how = at / 81 % HOWS;
+        const enum cecl_op_index other = others[at / 81 / HOWS];
+        const bool in_place = how & IN_PLACE, reduces = cecl_ops[other].reduces;
+        struct drawn groups[CALLS][PARTS_MAX], *first = groups[0];
+        char what[64];
+        if (root >= n)
+            continue;
+        first[0] = as(rooted(CECL_OP_GATHER, root, in_place, 12), how, 48);
+        first[1] = as(rooted(CECL_OP_SCATTER, (root + 1) % n, in_place, 26), how, 48);
+        first[2] = as(broadcast(root, in_place, 30, (uint64_t)root % 3), how, 48);
+        first[3] = (struct drawn){reduces ? reduction_of(other, (uint64_t)n, 5, 1)
+                                          : part_of(other, in_place, CECL_PUSH, 9),
+                                  NULL, -2};
+        first[3] = as(first[3], reduces ? 0 : how, 48);
+        groups[1][0] = first[1];
+        groups[1][1] = first[0];
+        groups[2][0] = first[1];
+        snprintf(what, sizeof(what), "%s, root %d, how %d", cecl_ops[other].name, root, how);
+        verify_groups(groups, sizes, n, what);
+    }
 }
 
 /* ---- what plans look like */
 
 /* Two ranks that keep `own` bytes each and swap 4. */
-static struct cecl_call swap_call(uint64_t layout[2][10], int rank, uint64_t own, uint64_t staging)
+static struct cecl_part swap_part(uint64_t layout[2][10], int rank, uint64_t own, uint64_t staging)
 {
     for (int r = 0; r < 2; r++)
         for (int p = 0; p < 2; p++) {
@@ -208,13 +400,13 @@ static struct cecl_call swap_call(uint64_t layout[2][10], int rank, uint64_t own
             mine[2 + p] = mine[8 + p] = p == 0 ? 0 : r == 0 ? own : 4;
             mine[4 + p] = r == 0 ? 0 : p == 0 ? own : 4;
         }
-    struct cecl_call call = call_of(ceclOpAlltoAll, false, CECL_PUSH, 1);
-    call.nranks = 2;
-    call.rank = rank;
-    call.layout = layout[rank];
-    call.no_sm = true;
-    call.staging_bytes = staging;
-    return call;
+    struct cecl_part part = part_of(CECL_OP_ALL_TO_ALLV, false, CECL_PUSH, 0);
+    part.call.nranks = 2;
+    part.call.rank = rank;
+    set_layout(&part, layout[rank], 2);
+    part.way.move.no_sm = true;
+    part.means.staging_bytes = staging;
+    return part;
 }
 
 static void all_ranks_have_two_barriers_whatever_they_lend(void **state)
@@ -224,10 +416,10 @@ static void all_ranks_have_two_barriers_whatever_they_lend(void **state)
     static const uint64_t owns[] = {0, 1, 8, 9, 100};
     static const uint32_t copies[] = {1, 3, 3, 7, 51}; /* the block; and of each round two */
     for (size_t i = 0; i < 5; i++) {
-        struct cecl_call call = swap_call(layout, 0, owns[i], 8);
+        const struct cecl_part part = swap_part(layout, 0, owns[i], 8);
         struct cecl_plan plan;
-        assert_int_equal(cecl_lower(&call, &plan), ceclSuccess);
-        assert_int_equal(plan.phases, 2);
+        assert_int_equal(cecl_lower(&part, &plan), ceclSuccess);
+        assert_int_equal(plan.phases[CECL_LANE_MAIN], 2);
         assert_int_equal(plan.ncopies, copies[i]);
         assert_int_equal(cecl_plan_local_copies(&plan), 0);
         cecl_plan_free(&plan);
@@ -239,11 +431,58 @@ static void staging_of_one_byte_is_refused_by_all(void **state)
     (void)state;
     uint64_t layout[2][10];
     for (uint64_t own = 0; own < 2; own++) {
-        struct cecl_call call = swap_call(layout, 0, own, 1);
+        const struct cecl_part part = swap_part(layout, 0, own, 1);
         struct cecl_plan plan;
-        assert_int_equal(cecl_lower(&call, &plan), ceclInvalidUsage);
+        assert_int_equal(cecl_lower(&part, &plan), ceclInvalidUsage);
         assert_non_null(strstr(cecl_message(), "stagingBytes"));
     }
+}
+
+/* Staging of 7 has halves of 3: a block of 20 bytes goes in 7 rounds, there and back. */
+static void the_roots_own_block_goes_in_rounds(void **state)
+{
+    (void)state;
+    const uint32_t rounds = 7, peers = 3;
+    for (int at = 0; at < 4 * 2 * 2; at++) {
+        const int rank = at % 4, root = 2;
+        const bool in_place = at / 4 % 2, gathers = at / 8, is_root = rank == root;
+        const struct drawn d =
+            as(rooted(gathers ? CECL_OP_GATHER : CECL_OP_SCATTER, root, in_place, 20), NO_SM, 7);
+        const struct cecl_part part = part_at(&d, 4, rank);
+        const uint32_t sent = gathers ? !is_root : is_root ? peers : 0;
+        struct cecl_plan plan;
+        assert_int_equal(cecl_lower(&part, &plan), ceclSuccess);
+        assert_int_equal(plan.phases[CECL_LANE_MAIN], 2);
+        assert_int_equal(plan.ncopies, sent + (is_root && !in_place ? 2 * rounds : 0));
+        assert_int_equal(cecl_plan_local_copies(&plan), 0);
+        cecl_plan_free(&plan);
+    }
+}
+
+/* Whole, a block passes its root's link for each peer; in pieces, once. */
+static void a_broadcast_in_pieces_leaves_its_root_once(void **state)
+{
+    (void)state;
+    for (uint64_t spread = 0; spread < 3; spread++)
+        for (int how = IN_PLACE; how < HOWS; how++) {
+            const struct drawn d = as(broadcast(1, how & IN_PLACE, 60, spread), how, 4096);
+            const struct cecl_part part = part_at(&d, 4, 1);
+            struct cecl_plan plan;
+            assert_int_equal(cecl_lower(&part, &plan), ceclSuccess);
+            assert_int_equal(cecl_plan_bytes(&plan), spread ? 60 : 3 * 60);
+            assert_int_equal(plan.ncopies, spread ? 3 * spread : 3);
+            cecl_plan_free(&plan);
+        }
+}
+
+/* Rounds in which a call would go in pieces. */
+static uint64_t spread_of(const struct cecl_call *call)
+{
+    const struct cecl_means means = {.staging_bytes = 1 << 20};
+    struct cecl_way way;
+    cecl_choose(call, &means, &way);
+    assert_false(way.small);
+    return way.move.spread;
 }
 
 static void a_whole_block_or_its_pieces_as_the_table_says(void **state)
@@ -258,17 +497,22 @@ static void a_whole_block_or_its_pieces_as_the_table_says(void **state)
                  {1u << 31, 4, 0, 8}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         uint64_t layout[16] = {0};
-        struct cecl_call call = {.op = ceclOpAllGather,
-                                 .nranks = cases[i].nranks,
-                                 .bytes = cases[i].bytes,
-                                 .layout = layout,
-                                 .in_place = true};
+        struct cecl_part part = part_of(CECL_OP_ALL_GATHERV, true, CECL_PUSH, cases[i].bytes);
+        part.call.nranks = cases[i].nranks;
+        part.call.options = (struct cecl_options){CECL_SM_NEVER, (uint8_t)cases[i].direction, 0};
+        set_layout(&part, layout, cases[i].nranks);
         layout[1] = cases[i].bytes;
-        cecl_tune(&call, (struct cecl_choice){CECL_SM_NEVER, (uint8_t)cases[i].direction, 0});
-        assert_int_equal(call.spread, cases[i].rounds);
+        assert_int_equal(spread_of(&part.call), cases[i].rounds);
         layout[0] = 1; /* two contribute: no broadcast */
-        cecl_tune(&call, (struct cecl_choice){CECL_SM_NEVER, (uint8_t)cases[i].direction, 0});
-        assert_int_equal(call.spread, 0);
+        assert_int_equal(spread_of(&part.call), 0);
+        part.call.op = &cecl_ops[CECL_OP_BROADCAST];
+        part.call.root = 1;
+        part.call.view.layout = NULL;
+        part.call.layout_words = 0;
+        assert_int_equal(spread_of(&part.call), cases[i].rounds);
+        part.call.op = &cecl_ops[CECL_OP_ALL_GATHER]; /* all contribute */
+        part.call.root = 0;
+        assert_int_equal(spread_of(&part.call), 0);
     }
 }
 
@@ -279,8 +523,8 @@ static struct cecl_plan *swap_plans(uint64_t layout[2][10])
     struct cecl_plan *plans = calloc(2, sizeof(*plans));
     assert_non_null(plans);
     for (int r = 0; r < 2; r++) {
-        struct cecl_call call = swap_call(layout, r, 6, 16);
-        assert_int_equal(cecl_lower(&call, &plans[r]), ceclSuccess);
+        const struct cecl_part part = swap_part(layout, r, 6, 16);
+        assert_int_equal(cecl_lower(&part, &plans[r]), ceclSuccess);
     }
     assert_int_equal(cecl_verify(plans, 1, 2), ceclSuccess);
     return plans;
@@ -326,18 +570,83 @@ static void wrong_places_are_found(void **state)
     found(plans, "the block for rank 1 is not the one that it receives");
 }
 
+/* A gather, scatter or broadcast of two ranks, out of place, with copies on every GPU. */
+static struct cecl_plan *rooted_plans(enum cecl_op_index op)
+{
+    struct cecl_part part = part_of(op, false, CECL_PUSH, 6);
+    part.call.root = 1;
+    struct cecl_plan *plans = lower_all(&part, 1, 2);
+    assert_int_equal(cecl_verify(plans, 1, 2), ceclSuccess);
+    return plans;
+}
+
+static void roots_and_sizes_that_differ_are_found(void **state)
+{
+    (void)state;
+    static const enum cecl_op_index ops[] = {CECL_OP_GATHER, CECL_OP_SCATTER, CECL_OP_BROADCAST};
+    for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
+        struct cecl_plan *plans = rooted_plans(ops[i]);
+        plans[1].part.call.root = 0;
+        found(plans, "ranks are in different calls");
+        plans = rooted_plans(ops[i]);
+        plans[1].part.call.bytes++;
+        found(plans, "ranks are in different calls");
+        plans = rooted_plans(ops[i]);
+        plans[0].part.call.root = plans[1].part.call.root = 2; /* no rank */
+        found(plans, "ranks are in different calls");
+        plans = rooted_plans(ops[i]);
+        plans[0].part.call.root = plans[1].part.call.root = 0; /* not that of the plans */
+        assert_int_equal(cecl_verify(plans, 1, 2), ceclInternalError);
+        free_plans(plans, 2);
+    }
+}
+
+static void an_own_block_that_stands_is_not_written(void **state)
+{
+    (void)state;
+    static const enum cecl_op_index ops[] = {CECL_OP_GATHER, CECL_OP_SCATTER};
+    for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
+        struct cecl_plan *plans = rooted_plans(ops[i]);
+        plans[1].part.call.in_place = true; /* the root copies its block all the same */
+        found(plans, "own part of an in-place call");
+    }
+}
+
+/* What no rank but the root has: a result of a gather, an input of a scatter. */
+static void what_the_root_alone_has_is_nowhere_else(void **state)
+{
+    (void)state;
+    struct cecl_plan *plans = rooted_plans(CECL_OP_GATHER);
+    plans[1].copies[0].dst.rank = 0;
+    found(plans, "out of its area");
+    plans = rooted_plans(CECL_OP_SCATTER);
+    plans[1].copies[0].src.rank = 0;
+    found(plans, "out of its area");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_of_any_size_reach_their_places),
+        cmocka_unit_test(exchanges_with_one_root_are_right),
         cmocka_unit_test(gathers_and_scatters_are_right),
         cmocka_unit_test(broadcasts_in_pieces_are_right),
+        cmocka_unit_test(only_blocks_in_pieces_are_right),
         cmocka_unit_test(groups_of_all_calls_are_right),
+        cmocka_unit_test(a_gather_to_every_root_is_right),
+        cmocka_unit_test(a_scatter_from_every_root_is_right),
+        cmocka_unit_test(a_broadcast_from_every_root_is_right),
+        cmocka_unit_test(groups_with_every_root_are_right),
         cmocka_unit_test(all_ranks_have_two_barriers_whatever_they_lend),
         cmocka_unit_test(staging_of_one_byte_is_refused_by_all),
+        cmocka_unit_test(the_roots_own_block_goes_in_rounds),
+        cmocka_unit_test(a_broadcast_in_pieces_leaves_its_root_once),
         cmocka_unit_test(a_whole_block_or_its_pieces_as_the_table_says),
         cmocka_unit_test(a_fetch_beside_its_lending_is_a_race),
         cmocka_unit_test(wrong_places_are_found),
+        cmocka_unit_test(roots_and_sizes_that_differ_are_found),
+        cmocka_unit_test(an_own_block_that_stands_is_not_written),
+        cmocka_unit_test(what_the_root_alone_has_is_nowhere_else),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,12 +4,13 @@
 
 #define RANKS 4
 
-static struct cecl_plan *two_calls(ceclOp_t op, bool in_place, enum cecl_direction direction)
+static struct cecl_plan *two_calls(enum cecl_op_index op, bool in_place,
+                                   enum cecl_direction direction)
 {
-    struct cecl_call calls[2] = {call_of(op, in_place, direction, 6),
-                                 call_of(op, in_place, direction, 6)};
-    calls[0].staging_bytes = calls[1].staging_bytes = 9;
-    return lower_all(calls, 2, RANKS);
+    struct cecl_part parts[2] = {part_of(op, in_place, direction, 6),
+                                 part_of(op, in_place, direction, 6)};
+    parts[0].means.staging_bytes = parts[1].means.staging_bytes = 9;
+    return lower_all(parts, 2, RANKS);
 }
 
 static void expect_fault(struct cecl_plan *plans, const char *words)
@@ -39,7 +40,7 @@ static uint32_t find_step(const struct cecl_plan *plan, enum cecl_step_kind kind
 static void a_dropped_signal_is_caught(void **state)
 {
     (void)state;
-    struct cecl_plan *plans = two_calls(ceclOpAllGather, true, CECL_PUSH);
+    struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     drop_step(
         &plans[5],
         find_step(&plans[5], CECL_STEP_SIGNAL,
@@ -50,7 +51,7 @@ static void a_dropped_signal_is_caught(void **state)
 static void a_dropped_wait_before_the_copies_is_caught(void **state)
 {
     (void)state;
-    struct cecl_plan *plans = two_calls(ceclOpAllGather, true, CECL_PUSH);
+    struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     drop_step(&plans[2], find_step(&plans[2], CECL_STEP_WAIT, 1));
     expect_fault(plans, "race");
 }
@@ -58,7 +59,7 @@ static void a_dropped_wait_before_the_copies_is_caught(void **state)
 static void a_dropped_wait_after_the_copies_is_caught(void **state)
 {
     (void)state;
-    struct cecl_plan *plans = two_calls(ceclOpAllGather, false, CECL_PULL);
+    struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, false, CECL_PULL);
     drop_step(&plans[1], find_step(&plans[1], CECL_STEP_WAIT, RANKS - 1));
     expect_fault(plans, "race");
 }
@@ -66,7 +67,7 @@ static void a_dropped_wait_after_the_copies_is_caught(void **state)
 static void a_duplicated_copy_is_caught(void **state)
 {
     (void)state;
-    struct cecl_plan *plans = two_calls(ceclOpAllGather, true, CECL_PUSH);
+    struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     plans[1].copies[1] = plans[1].copies[0];
     expect_fault(plans, "race"); /* a batch has no order */
 }
@@ -74,7 +75,7 @@ static void a_duplicated_copy_is_caught(void **state)
 static void a_copy_done_again_in_a_batch_of_its_own_is_caught(void **state)
 {
     (void)state;
-    struct cecl_plan *plans = two_calls(ceclOpAllGather, true, CECL_PUSH);
+    struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     struct cecl_plan *plan = &plans[1];
     const uint32_t at = find_step(plan, CECL_STEP_COPY, 0);
     plan->steps = realloc(plan->steps, (plan->nsteps + 1) * sizeof(plan->steps[0]));
@@ -88,7 +89,7 @@ static void a_copy_done_again_in_a_batch_of_its_own_is_caught(void **state)
 static void a_dropped_copy_is_caught(void **state)
 {
     (void)state;
-    struct cecl_plan *plans = two_calls(ceclOpAlltoAll, false, CECL_PUSH);
+    struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, false, CECL_PUSH);
     plans[3].steps[find_step(&plans[3], CECL_STEP_COPY, 0)].count--;
     expect_fault(plans, "was written 0 times");
 }
@@ -96,7 +97,7 @@ static void a_dropped_copy_is_caught(void **state)
 static void a_target_offset_that_is_off_by_one_is_caught(void **state)
 {
     (void)state;
-    struct cecl_plan *plans = two_calls(ceclOpAlltoAll, false, CECL_PUSH);
+    struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, false, CECL_PUSH);
     plans[0].copies[0].dst.offset++;
     expect_fault(plans, "race"); /* with the neighbour's block */
 }
@@ -104,7 +105,7 @@ static void a_target_offset_that_is_off_by_one_is_caught(void **state)
 static void a_source_offset_that_is_off_by_one_is_caught(void **state)
 {
     (void)state;
-    struct cecl_plan *plans = two_calls(ceclOpAlltoAll, false, CECL_PUSH);
+    struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, false, CECL_PUSH);
     plans[0].copies[0].src.offset++;
     expect_fault(plans, "is not byte");
 }
@@ -112,24 +113,24 @@ static void a_source_offset_that_is_off_by_one_is_caught(void **state)
 static void a_wrong_source_rank_is_caught(void **state)
 {
     (void)state;
-    struct cecl_plan *plans = two_calls(ceclOpAllGather, true, CECL_PULL);
+    struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PULL);
     plans[0].copies[0].src.rank = plans[0].copies[1].src.rank;
     expect_fault(plans, "race"); /* with that rank's own pull into the place */
 }
 
-static void a_copy_beyond_its_window_is_caught(void **state)
+static void a_copy_beyond_its_area_is_caught(void **state)
 {
     (void)state;
-    struct cecl_plan *plans = two_calls(ceclOpAllGather, true, CECL_PUSH);
+    struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     plans[0].copies[0].bytes += 100;
-    expect_fault(plans, "out of its window");
+    expect_fault(plans, "out of its area");
 }
 
-static void a_copy_to_the_wrong_window_is_caught(void **state)
+static void a_copy_to_the_wrong_area_is_caught(void **state)
 {
     (void)state;
-    struct cecl_plan *plans = two_calls(ceclOpAlltoAll, false, CECL_PUSH);
-    plans[0].copies[0].dst.window = CECL_WINDOW_STAGING;
+    struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, false, CECL_PUSH);
+    plans[0].copies[0].dst.area = CECL_AREA_STAGING;
     plans[0].copies[0].dst.offset = 0;
     expect_fault(plans, "was written 0 times");
 }
@@ -137,15 +138,15 @@ static void a_copy_to_the_wrong_window_is_caught(void **state)
 static void a_copy_into_a_sendbuff_is_caught(void **state)
 {
     (void)state;
-    struct cecl_plan *plans = two_calls(ceclOpAlltoAll, false, CECL_PUSH);
-    plans[0].copies[0].dst.window = CECL_WINDOW_SEND;
+    struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, false, CECL_PUSH);
+    plans[0].copies[0].dst.area = CECL_AREA_SEND;
     expect_fault(plans, "writes to the sendbuff");
 }
 
 static void a_copy_to_the_senders_own_part_in_place_is_caught(void **state)
 {
     (void)state;
-    struct cecl_plan *plans = two_calls(ceclOpAllGather, true, CECL_PUSH);
+    struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     plans[0].copies[0].dst.offset = plans[0].copies[0].dst.rank * 6u;
     expect_fault(plans, "own part");
 }
@@ -153,7 +154,7 @@ static void a_copy_to_the_senders_own_part_in_place_is_caught(void **state)
 static void waits_before_signals_are_caught_as_a_deadlock(void **state)
 {
     (void)state;
-    struct cecl_plan *plans = two_calls(ceclOpAllGather, true, CECL_PUSH);
+    struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     for (int r = 0; r < RANKS; r++) {
         struct cecl_step *steps = plans[r].steps, held[RANKS - 1];
         memcpy(held, steps, sizeof(held));
@@ -175,7 +176,7 @@ static void remove_barrier(struct cecl_plan *plans, int which)
 static void a_missing_first_barrier_is_caught(void **state)
 {
     (void)state;
-    struct cecl_plan *plans = two_calls(ceclOpAllGather, true, CECL_PUSH);
+    struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     remove_barrier(plans, 0);
     expect_fault(plans, "race");
 }
@@ -183,7 +184,7 @@ static void a_missing_first_barrier_is_caught(void **state)
 static void a_missing_last_barrier_is_caught(void **state)
 {
     (void)state;
-    struct cecl_plan *plans = two_calls(ceclOpAllGather, true, CECL_PULL);
+    struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PULL);
     remove_barrier(plans, 1);
     expect_fault(plans, "race");
 }
@@ -191,7 +192,7 @@ static void a_missing_last_barrier_is_caught(void **state)
 static void a_flag_that_does_not_grow_is_caught(void **state)
 {
     (void)state;
-    struct cecl_plan *plans = two_calls(ceclOpAllGather, true, CECL_PUSH);
+    struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     plans[2].steps[find_step(&plans[2], CECL_STEP_SIGNAL, RANKS - 1)].phase = 1;
     expect_fault(plans, "does not grow");
 }
@@ -199,15 +200,15 @@ static void a_flag_that_does_not_grow_is_caught(void **state)
 static void ranks_with_different_phases_are_caught(void **state)
 {
     (void)state;
-    struct cecl_plan *plans = two_calls(ceclOpAllGather, true, CECL_PUSH);
-    plans[3].phases++;
+    struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
+    plans[3].phases[CECL_LANE_MAIN]++;
     expect_fault(plans, "different phases");
 }
 
 static void staging_reused_without_a_barrier_is_caught(void **state)
 {
     (void)state;
-    struct cecl_plan *plans = two_calls(ceclOpAlltoAll, true, CECL_PUSH);
+    struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, true, CECL_PUSH);
     remove_barrier(plans, 2); /* the first of the second chunk */
     expect_fault(plans, "race: staging");
 }
@@ -221,8 +222,8 @@ static void random_garbage_is_answered(void **state)
     int caught = 0;
     print_message("seed %llu\n", (unsigned long long)x);
     for (int round = 0; round < 3000; round++) {
-        struct cecl_plan *plans =
-            two_calls(round % 2 ? ceclOpAllGather : ceclOpAlltoAll, round % 3 == 0, CECL_PUSH);
+        struct cecl_plan *plans = two_calls(round % 2 ? CECL_OP_ALL_GATHER : CECL_OP_ALL_TO_ALL,
+                                            round % 3 == 0, CECL_PUSH);
         for (int change = 0; change < 1 + round % 3; change++) {
             x = x * 6364136223846793005u + 1442695040888963407u;
             struct cecl_plan *plan = &plans[(x >> 33) % (2 * RANKS)];
@@ -246,8 +247,8 @@ static void random_harmful_changes_are_all_caught(void **state)
     uint64_t x = 1234567;
     print_message("seed %llu\n", (unsigned long long)x);
     for (int round = 0; round < 2000; round++) {
-        struct cecl_plan *plans = two_calls(round % 2 ? ceclOpAllGather : ceclOpAlltoAll, false,
-                                            round % 4 < 2 ? CECL_PUSH : CECL_PULL);
+        struct cecl_plan *plans = two_calls(round % 2 ? CECL_OP_ALL_GATHER : CECL_OP_ALL_TO_ALL,
+                                            false, round % 4 < 2 ? CECL_PUSH : CECL_PULL);
         x = x * 6364136223846793005u + 1442695040888963407u;
         struct cecl_plan *plan = &plans[(x >> 33) % (2 * RANKS)];
         struct cecl_copy *copy = &plan->copies[(x >> 25) % plan->ncopies];
@@ -275,8 +276,8 @@ int main(void)
         cmocka_unit_test(a_target_offset_that_is_off_by_one_is_caught),
         cmocka_unit_test(a_source_offset_that_is_off_by_one_is_caught),
         cmocka_unit_test(a_wrong_source_rank_is_caught),
-        cmocka_unit_test(a_copy_beyond_its_window_is_caught),
-        cmocka_unit_test(a_copy_to_the_wrong_window_is_caught),
+        cmocka_unit_test(a_copy_beyond_its_area_is_caught),
+        cmocka_unit_test(a_copy_to_the_wrong_area_is_caught),
         cmocka_unit_test(a_copy_into_a_sendbuff_is_caught),
         cmocka_unit_test(a_copy_to_the_senders_own_part_in_place_is_caught),
         cmocka_unit_test(waits_before_signals_are_caught_as_a_deadlock),

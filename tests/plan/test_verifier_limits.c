@@ -4,12 +4,12 @@
 
 #define RANKS 4
 
-static struct cecl_plan *two_calls(ceclOp_t op, bool in_place)
+static struct cecl_plan *two_calls(enum cecl_op_index op, bool in_place)
 {
-    struct cecl_call calls[2] = {call_of(op, in_place, CECL_PUSH, 6),
-                                 call_of(op, in_place, CECL_PUSH, 6)};
-    calls[0].staging_bytes = calls[1].staging_bytes = 9;
-    return lower_all(calls, 2, RANKS);
+    struct cecl_part parts[2] = {part_of(op, in_place, CECL_PUSH, 6),
+                                 part_of(op, in_place, CECL_PUSH, 6)};
+    parts[0].means.staging_bytes = parts[1].means.staging_bytes = 9;
+    return lower_all(parts, 2, RANKS);
 }
 
 static void expect_fault(struct cecl_plan *plans, const char *words)
@@ -23,9 +23,9 @@ static void expect_fault(struct cecl_plan *plans, const char *words)
 static void blocks_beyond_any_memory_are_refused(void **state)
 {
     (void)state;
-    struct cecl_plan *plans = two_calls(ceclOpAllGather, true);
+    struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true);
     for (int i = 0; i < 2 * RANKS; i++) {
-        plans[i].call.bytes = UINT64_MAX / RANKS + 1; /* times RANKS is 0 again */
+        plans[i].part.call.bytes = UINT64_MAX / RANKS + 1; /* times RANKS is 0 again */
         plans[i].nsteps = 0;
     }
     expect_fault(plans, "tracked byte by byte");
@@ -34,9 +34,10 @@ static void blocks_beyond_any_memory_are_refused(void **state)
 static void copies_to_staging_beyond_any_memory_are_refused(void **state)
 {
     (void)state;
-    struct cecl_plan *plans = two_calls(ceclOpAlltoAll, true);
+    struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, true);
     for (int i = 0; i < 2 * RANKS; i++)
-        plans[i].call.staging_bytes = UINT64_MAX / RANKS + 17; /* times RANKS is small again */
+        plans[i].part.means.staging_bytes =
+            UINT64_MAX / RANKS + 17; /* times RANKS is small again */
     plans[RANKS].copies[0].dst.offset = (uint64_t)1 << 40;
     expect_fault(plans, "of staging: more than can be tracked");
 }
@@ -44,9 +45,9 @@ static void copies_to_staging_beyond_any_memory_are_refused(void **state)
 static void blocks_without_a_byte_are_refused(void **state)
 {
     (void)state;
-    struct cecl_plan *plans = two_calls(ceclOpAllGather, true);
+    struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true);
     for (int i = 0; i < 2 * RANKS; i++) {
-        plans[i].call.bytes = 0;
+        plans[i].part.call.bytes = 0;
         plans[i].nsteps = 0;
     }
     expect_fault(plans, "blocks of 0 bytes");
@@ -55,24 +56,58 @@ static void blocks_without_a_byte_are_refused(void **state)
 static void an_op_that_nobody_defined_is_refused(void **state)
 {
     (void)state;
-    struct cecl_plan *plans = two_calls(ceclOpAlltoAll, false);
-    for (int i = 0; i < 2 * RANKS; i++)
-        plans[i].call.op = (ceclOp_t)CECL_NUM_OPS;
-    expect_fault(plans, "no collective");
+    static const struct cecl_op *const none[] = {NULL, &cecl_ops[CECL_OP_MEM_ALLOC]};
+    for (size_t o = 0; o < sizeof(none) / sizeof(none[0]); o++) {
+        struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, false);
+        for (int i = 0; i < 2 * RANKS; i++)
+            plans[i].part.call.op = none[o];
+        expect_fault(plans, "no collective");
+    }
+}
+
+static void a_call_without_the_layout_that_it_needs_is_refused(void **state)
+{
+    (void)state;
+    static const enum cecl_op_index ops[] = {CECL_OP_ALL_TO_ALLV, CECL_OP_ALL_TO_ALLV_AT};
+    for (size_t o = 0; o < sizeof(ops) / sizeof(ops[0]); o++) {
+        struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, false);
+        for (int i = 0; i < 2 * RANKS; i++)
+            plans[i].part.call.op = &cecl_ops[ops[o]];
+        expect_fault(plans, "layout");
+    }
+}
+
+static void a_layout_of_another_length_is_refused(void **state)
+{
+    (void)state;
+    const uint64_t layout[2 * RANKS] = {6, 6, 6, 6, 0, 6, 12, 18};
+    for (uint32_t words = 0; words <= 5 * RANKS; words++) {
+        struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHERV, false);
+        for (int i = 0; i < 2 * RANKS; i++) {
+            plans[i].part.call.view.layout = layout;
+            plans[i].part.call.layout_words = words;
+        }
+        if (words == 2 * RANKS) {
+            assert_int_equal(cecl_verify(plans, 2, RANKS), ceclSuccess);
+            free_plans(plans, 2 * RANKS);
+        } else {
+            expect_fault(plans, "layout");
+        }
+    }
 }
 
 static void ranks_that_disagree_on_staging_are_caught(void **state)
 {
     (void)state;
-    struct cecl_plan *plans = two_calls(ceclOpAlltoAll, true);
-    plans[2].call.staging_bytes++;
+    struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, true);
+    plans[2].part.means.staging_bytes++;
     expect_fault(plans, "different calls");
 }
 
 static void no_calls_and_no_ranks_are_refused(void **state)
 {
     (void)state;
-    struct cecl_plan *plans = two_calls(ceclOpAllGather, true);
+    struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true);
     assert_int_equal(cecl_verify(NULL, 1, 1), ceclInternalError);
     assert_int_equal(cecl_verify(plans, 0, RANKS), ceclInternalError);
     assert_int_equal(cecl_verify(plans, -1, RANKS), ceclInternalError);
@@ -85,7 +120,7 @@ static void no_calls_and_no_ranks_are_refused(void **state)
 static void a_fault_of_form_names_call_rank_and_step(void **state)
 {
     (void)state;
-    struct cecl_plan *plans = two_calls(ceclOpAllGather, true);
+    struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true);
     assert_int_equal(plans[RANKS + 2].steps[1].kind, CECL_STEP_SIGNAL);
     plans[RANKS + 2].steps[1].peer = RANKS;
     expect_fault(plans, "call 1, rank 2, step 1: ");
@@ -94,7 +129,7 @@ static void a_fault_of_form_names_call_rank_and_step(void **state)
 static void a_race_names_both_uses_and_their_steps(void **state)
 {
     (void)state;
-    struct cecl_plan *plans = two_calls(ceclOpAllGather, true);
+    struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true);
     struct cecl_plan *plan = &plans[RANKS + 1]; /* rank 1's second call */
     uint32_t last = 0;
     while (plan->steps[last].kind != CECL_STEP_COPY)
@@ -109,6 +144,29 @@ static void a_race_names_both_uses_and_their_steps(void **state)
     free_plans(plans, 2 * RANKS);
 }
 
+/* Another row of the table than `op`; or none at all. */
+static const struct cecl_op *another_op(const struct cecl_op *op, int which)
+{
+    const int step = which % CECL_OP_COUNT;
+    return step ? &cecl_ops[((int)(op - cecl_ops) + step) % CECL_OP_COUNT] : NULL;
+}
+
+static void turn_over(struct cecl_plan *plan, int field, int bit)
+{
+    switch (field) {
+    case 0: plan->part.call.bytes ^= (uint64_t)1 << bit; break;
+    case 1: plan->part.means.staging_bytes ^= (uint64_t)1 << bit; break;
+    case 2: plan->part.call.nranks ^= (int)(1u << bit % 31); break;
+    case 3: plan->part.call.rank ^= (int)(1u << bit % 31); break;
+    case 4: plan->part.call.op = another_op(plan->part.call.op, bit); break;
+    case 5: plan->part.call.in_place = !plan->part.call.in_place; break;
+    case 6: plan->phases[CECL_LANE_MAIN] ^= 1u << bit % 32; break;
+    case 7: plan->part.call.root ^= (int)(1u << bit % 31); break;
+    case 8: plan->part.call.layout_words ^= 1u << bit % 32; break;
+    default: plan->nsteps /= 2; break;
+    }
+}
+
 /* One bit of what a plan says of its call is turned over, on one rank or on all alike. */
 static void random_garbage_in_calls_is_answered(void **state)
 {
@@ -118,24 +176,13 @@ static void random_garbage_in_calls_is_answered(void **state)
     print_message("seed %llu\n", (unsigned long long)x);
     for (int round = 0; round < 1200; round++) {
         struct cecl_plan *plans =
-            two_calls(round % 2 ? ceclOpAllGather : ceclOpAlltoAll, round % 3 == 0);
+            two_calls(round % 2 ? CECL_OP_ALL_GATHER : CECL_OP_ALL_TO_ALL, round % 3 == 0);
         x = x * 6364136223846793005u + 1442695040888963407u;
-        const int bit = (int)(x >> 58), field = (int)(x >> 55 & 7);
+        const int bit = (int)(x >> 58), field = (int)((x >> 20) % 10);
         const int from = x >> 54 & 1 ? 0 : (int)(x >> 40) % (2 * RANKS);
         const int until = x >> 54 & 1 ? 2 * RANKS : from + 1;
-        for (int i = from < 0 ? 0 : from; i < until; i++) {
-            struct cecl_plan *plan = &plans[i];
-            switch (field) {
-            case 0: plan->call.bytes ^= (uint64_t)1 << bit; break;
-            case 1: plan->call.staging_bytes ^= (uint64_t)1 << bit; break;
-            case 2: plan->call.nranks ^= (int)(1u << bit % 31); break;
-            case 3: plan->call.rank ^= (int)(1u << bit % 31); break;
-            case 4: plan->call.op = (ceclOp_t)((unsigned)plan->call.op ^ 1u << bit % 31); break;
-            case 5: plan->call.in_place = !plan->call.in_place; break;
-            case 6: plan->phases ^= 1u << bit % 32; break;
-            default: plan->nsteps /= 2; break;
-            }
-        }
+        for (int i = from < 0 ? 0 : from; i < until; i++)
+            turn_over(&plans[i], field, bit);
         caught += cecl_verify(plans, 2, RANKS) == ceclInternalError;
         free_plans(plans, 2 * RANKS);
     }
@@ -149,6 +196,8 @@ int main(void)
         cmocka_unit_test(copies_to_staging_beyond_any_memory_are_refused),
         cmocka_unit_test(blocks_without_a_byte_are_refused),
         cmocka_unit_test(an_op_that_nobody_defined_is_refused),
+        cmocka_unit_test(a_call_without_the_layout_that_it_needs_is_refused),
+        cmocka_unit_test(a_layout_of_another_length_is_refused),
         cmocka_unit_test(ranks_that_disagree_on_staging_are_caught),
         cmocka_unit_test(no_calls_and_no_ranks_are_refused),
         cmocka_unit_test(a_fault_of_form_names_call_rank_and_step),

@@ -6,14 +6,14 @@
 /* A barrier in which all tell rank 0 and rank 0 tells all: order among the others is indirect. */
 static void barrier_through_rank_0(struct cecl_plan *plan)
 {
-    plan->phases++;
-    for (int i = 1; i < RANKS && plan->call.rank == 0; i++)
-        cecl_plan_wait(plan, i, plan->phases);
-    for (int i = 1; i < RANKS && plan->call.rank == 0; i++)
-        cecl_plan_signal(plan, i, plan->phases);
-    if (plan->call.rank > 0) {
-        cecl_plan_signal(plan, 0, plan->phases);
-        cecl_plan_wait(plan, 0, plan->phases);
+    plan->phases[CECL_LANE_MAIN]++;
+    for (int i = 1; i < RANKS && plan->part.call.rank == 0; i++)
+        cecl_plan_wait(plan, i, plan->phases[CECL_LANE_MAIN]);
+    for (int i = 1; i < RANKS && plan->part.call.rank == 0; i++)
+        cecl_plan_signal(plan, i, plan->phases[CECL_LANE_MAIN]);
+    if (plan->part.call.rank > 0) {
+        cecl_plan_signal(plan, 0, plan->phases[CECL_LANE_MAIN]);
+        cecl_plan_wait(plan, 0, plan->phases[CECL_LANE_MAIN]);
     }
 }
 
@@ -23,18 +23,18 @@ static struct cecl_plan *gathers_through_rank_0(void)
     struct cecl_plan *plans = calloc(2 * RANKS, sizeof(*plans));
     assert_non_null(plans);
     for (int at = 0; at < 2 * RANKS; at++) {
-        struct cecl_call call = call_of(ceclOpAllGather, true, CECL_PUSH, 5);
-        call.nranks = RANKS;
-        call.rank = at % RANKS;
-        struct cecl_place own = {.window = CECL_WINDOW_RECV,
-                                 .rank = (uint16_t)call.rank,
-                                 .offset = (uint64_t)call.rank * call.bytes};
-        cecl_plan_init(&plans[at], &call);
+        struct cecl_part part = part_of(CECL_OP_ALL_GATHER, true, CECL_PUSH, 5);
+        part.call.nranks = RANKS;
+        part.call.rank = at % RANKS;
+        struct cecl_place own = {.area = CECL_AREA_RECV,
+                                 .rank = (uint16_t)part.call.rank,
+                                 .offset = (uint64_t)part.call.rank * part.call.bytes};
+        cecl_plan_init(&plans[at], &part);
         barrier_through_rank_0(&plans[at]);
         for (int i = 1; i < RANKS; i++) {
             struct cecl_place there = own;
-            there.rank = (uint16_t)((call.rank + i) % RANKS);
-            cecl_plan_copy(&plans[at], there, own, call.bytes);
+            there.rank = (uint16_t)((part.call.rank + i) % RANKS);
+            cecl_plan_copy(&plans[at], there, own, part.call.bytes);
         }
         barrier_through_rank_0(&plans[at]);
         assert_int_equal(cecl_plan_finish(&plans[at]), ceclSuccess);
@@ -66,8 +66,8 @@ static void order_through_a_third_rank_that_did_not_wait_is_none(void **state)
 static void a_later_signal_makes_up_for_a_missing_one(void **state)
 {
     (void)state;
-    const struct cecl_call call = call_of(ceclOpAllGather, true, CECL_PUSH, 5);
-    struct cecl_plan *plans = lower_all(&call, 1, RANKS);
+    const struct cecl_part part = part_of(CECL_OP_ALL_GATHER, true, CECL_PUSH, 5);
+    struct cecl_plan *plans = lower_all(&part, 1, RANKS);
     struct cecl_plan *plan = &plans[1];
     assert_int_equal(plan->steps[0].kind, CECL_STEP_SIGNAL);
     memmove(plan->steps, plan->steps + 1, (plan->nsteps - 1) * sizeof(plan->steps[0]));

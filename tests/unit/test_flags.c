@@ -160,13 +160,13 @@ static void a_call_that_is_rolled_back_leaves_no_trace(void **state)
 {
     (void)state;
     const struct cecl_advance small = {.phases = {1, 0}, .small = true};
-    const uint8_t turn = cecl_flags_turn(&flags);
+    const uint8_t turn = cecl_flags_half(&flags);
     cecl_flags_begin(&flags, &small);
     assert_false(cecl_flags_idle(&flags));
     cecl_flags_roll_back(&flags);
     assert_true(cecl_flags_idle(&flags));
     assert_int_equal(filled(CECL_PATCH_EPOCH, MAIN, 1), 1001);
-    assert_int_equal(cecl_flags_turn(&flags), turn);
+    assert_int_equal(cecl_flags_half(&flags), turn);
     assert_int_equal(cecl_flags_mark_end(&flags).value, 1000);
 }
 
@@ -174,11 +174,11 @@ static void halves_of_slots_take_turns_with_small_calls_alone(void **state)
 {
     (void)state;
     const struct cecl_advance small = {.phases = {1, 0}, .small = true};
-    const uint8_t turn = cecl_flags_turn(&flags);
+    const uint8_t turn = cecl_flags_half(&flags);
     cecl_flags_commit(&flags, &two_phases);
-    assert_int_equal(cecl_flags_turn(&flags), turn);
+    assert_int_equal(cecl_flags_half(&flags), turn);
     cecl_flags_commit(&flags, &small);
-    assert_int_equal(cecl_flags_turn(&flags), !turn);
+    assert_int_equal(cecl_flags_half(&flags), !turn);
 }
 
 static void flags_are_idle_when_done_has_come_to_the_last_call(void **state)

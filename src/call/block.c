@@ -1,0 +1,103 @@
+/* What each collective means, block by block. */
+#include "call/block.h"
+
+/* In place, the input stands where the result wants it. */
+static struct cecl_block placed(const struct cecl_call *call, uint64_t bytes, uint64_t send_offset,
+                                uint64_t recv_offset)
+{
+    return (struct cecl_block){bytes, call->in_place ? recv_offset : send_offset, recv_offset};
+}
+
+struct cecl_block cecl_block_nothing(const struct cecl_call *call, int from, int to)
+{
+    (void)call;
+    (void)from;
+    (void)to;
+    return (struct cecl_block){0};
+}
+
+struct cecl_block cecl_block_gathered(const struct cecl_call *call, int from, int to)
+{
+    const uint64_t *layout = call->view.layout;
+    const struct cecl_shape *shape = &call->view.shape;
+    const uint64_t stride = shape->width ? shape->recv_stride : call->bytes;
+    (void)to; /* all receive the same */
+    if (layout)
+        return placed(call, layout[from], 0, layout[call->nranks + from]);
+    return placed(call, call->bytes, 0, (uint64_t)from * stride);
+}
+
+struct cecl_block cecl_block_exchanged(const struct cecl_call *call, int from, int to)
+{
+    const struct cecl_shape *shape = &call->view.shape;
+    const uint64_t sent = shape->width ? shape->send_stride : call->bytes,
+                   received = shape->width ? shape->recv_stride : call->bytes;
+    const uint64_t home = (uint64_t)to * received; /* in place, before the call */
+    return (struct cecl_block){.bytes = call->bytes,
+                               .send_offset = call->in_place ? home : (uint64_t)to * sent,
+                               .recv_offset = (uint64_t)from * received};
+}
+
+struct cecl_block cecl_block_per_rank(const struct cecl_call *call, int from, int to)
+{
+    const uint64_t *layout = call->view.layout;
+    const int n = call->nranks;
+    if (from == call->rank)
+        return (struct cecl_block){layout[to], layout[n + to],
+                                   layout[to == from ? 4 * n + from : 2 * n + to]};
+    if (to == call->rank)
+        return (struct cecl_block){layout[3 * n + from], 0, layout[4 * n + from]};
+    return (struct cecl_block){0};
+}
+
+struct cecl_block cecl_block_broadcast(const struct cecl_call *call, int from, int to)
+{
+    (void)to;
+    return (struct cecl_block){.bytes = from == call->root ? call->bytes : 0};
+}
+
+struct cecl_block cecl_block_to_root(const struct cecl_call *call, int from, int to)
+{
+    return (struct cecl_block){.bytes = to == call->root ? call->bytes : 0,
+                               .recv_offset = (uint64_t)from * call->bytes};
+}
+
+struct cecl_block cecl_block_from_root(const struct cecl_call *call, int from, int to)
+{
+    return (struct cecl_block){.bytes = from == call->root ? call->bytes : 0,
+                               .send_offset = (uint64_t)to * call->bytes};
+}
+
+struct cecl_block cecl_block_reduced_to_each(const struct cecl_call *call, int from, int to)
+{
+    const uint64_t at = (uint64_t)to * call->bytes;
+    (void)from;
+    return (struct cecl_block){call->bytes, at, call->in_place ? at : 0};
+}
+
+struct cecl_block cecl_block_reduced_to_all(const struct cecl_call *call, int from, int to)
+{
+    (void)from;
+    (void)to;
+    return (struct cecl_block){.bytes = call->bytes};
+}
+
+struct cecl_block cecl_block_reduced_to_root(const struct cecl_call *call, int from, int to)
+{
+    (void)from;
+    return (struct cecl_block){.bytes = to == call->root ? call->bytes : 0};
+}
+
+int cecl_only_contributor(const struct cecl_call *call)
+{
+    int only = -1;
+    if (call->op->reduces || call->op->each || call->op->per_rank)
+        return -1;
+    for (int r = 0; r < call->nranks; r++)
+        if (cecl_call_block(call, r, call->root).bytes > 0) {
+            if (only >= 0)
+                return -1;
+            only = r;
+        }
+    return only;
+}

@@ -1,0 +1,94 @@
+/* Describing calls: what all of them share, and those of dense blocks. */
+#include "call/describe.h"
+
+static ceclResult_t check_root(int root, int nranks)
+{
+    if (root < 0 || root >= nranks)
+        return cecl_fail(ceclInvalidArgument, "root %d: 0 to %d expected", root, nranks - 1);
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_call_describe(const struct cecl_op *op, const struct cecl_scope *scope,
+                                const struct cecl_args *args, struct cecl_call *call)
+{
+    *call = (struct cecl_call){.op = op,
+                               .rank = scope->rank,
+                               .nranks = scope->nranks,
+                               .root = args->root,
+                               .count = args->count,
+                               .type = (uint8_t)args->type,
+                               .red_op = (uint8_t)args->red_op,
+                               .options = scope->options};
+    call->element = (uint8_t)cecl_type_bytes(args->type);
+    if (call->element == 0)
+        return cecl_fail(ceclInvalidArgument, "datatype %d: 0 to %d expected (ceclDataType_t)",
+                         (int)args->type, CECL_NUM_TYPES - 1);
+    if (op->rooted)
+        CECL_TRY(check_root(args->root, scope->nranks));
+    return op->describe ? op->describe(scope, args, call) : ceclSuccess; /* ranks only meet */
+}
+
+ceclResult_t cecl_describe_bytes(const struct cecl_call *call, size_t count, size_t blocks,
+                                 uint64_t *bytes)
+{
+    size_t one, all;
+    if (__builtin_mul_overflow(count, (size_t)call->element, &one) ||
+        __builtin_mul_overflow(one, blocks, &all) || all > PTRDIFF_MAX)
+        return cecl_fail(ceclInvalidArgument,
+                         "count %zu of %u bytes, %zu blocks: more bytes than an address space",
+                         count, call->element, blocks);
+    *bytes = one;
+    return ceclSuccess;
+}
+
+/* Whether the rank's own block lies where the result wants it, and in place all else does. */
+static bool is_in_place(const struct cecl_call *call, struct cecl_buffer send,
+                        struct cecl_buffer recv)
+{
+    const struct cecl_block own = cecl_call_block(call, call->rank, call->rank);
+    const struct cecl_shape *shape = &call->view.shape;
+    if (shape->rows > 1 && shape->send_pitch != shape->recv_pitch)
+        return false;
+    if (shape->width && call->op->each && call->nranks > 1 &&
+        shape->send_stride != shape->recv_stride)
+        return false;
+    return (own.bytes > 0 || !call->op->per_rank) &&
+           cecl_buffer_is(cecl_buffer_at(send, own.send_offset),
+                          cecl_buffer_at(recv, own.recv_offset));
+}
+
+/* Whether this rank has a block for anyone. */
+static bool sends(const struct cecl_call *call)
+{
+    for (int to = 0; to < call->nranks && call->op->per_rank; to++)
+        if (cecl_call_block(call, call->rank, to).bytes > 0)
+            return true;
+    return !call->op->per_rank && cecl_call_block(call, call->rank, call->root).bytes > 0;
+}
+
+ceclResult_t cecl_describe_buffers(const struct cecl_scope *scope, const struct cecl_args *args,
+                                   struct cecl_call *call)
+{
+    /* A reduction reads its input on all ranks, whoever gets the result. */
+    const bool has_input = call->op->reduces ? !cecl_call_is_empty(call) : sends(call);
+    if (has_input && !args->send)
+        return cecl_fail(ceclInvalidArgument, "sendbuff: NULL");
+    if (!cecl_call_is_empty(call) && !args->recv)
+        return cecl_fail(ceclInvalidArgument, "recvbuff: NULL");
+
+    const struct cecl_buffer send = cecl_window_find(scope->pool, args->send);
+    call->recv = cecl_window_find(scope->pool, args->recv);
+    call->in_place = is_in_place(call, send, call->recv);
+    if (call->in_place && call->op->reduces && call->op->each)
+        call->recv = send; /* it holds all blocks, the result among them */
+    else if (call->op->per_rank ? has_input : has_input && !call->in_place)
+        call->send = send;
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_describe_dense(const struct cecl_scope *scope, const struct cecl_args *args,
+                                 struct cecl_call *call)
+{
+    CECL_TRY(cecl_describe_bytes(call, args->count, (size_t)scope->nranks, &call->bytes));
+    return cecl_describe_buffers(scope, args, call);
+}

@@ -1,0 +1,37 @@
+/* Descriptions as keys of the plans that are kept: their bytes. */
+#include <string.h>
+
+#include "call/call.h"
+
+_Static_assert(CECL_CALL_KEY_BYTES % sizeof(uint64_t) == 0, "it is hashed by words");
+
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+    return hash ^ (hash >> 32);
+}
+
+uint64_t cecl_call_hash(uint64_t seed, const struct cecl_call *call)
+{
+    uint64_t words[CECL_CALL_KEY_BYTES / sizeof(uint64_t)], hash = seed;
+    memcpy(words, call, sizeof(words));
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        hash = mix(hash, words[i]);
+    for (uint32_t i = 0; i < call->layout_words; i++)
+        hash = mix(hash, call->view.layout[i]);
+    return hash;
+}
+
+bool cecl_call_equal(const struct cecl_call *a, const struct cecl_call *b)
+{
+    return memcmp(a, b, CECL_CALL_KEY_BYTES) == 0 &&
+           (a->layout_words == 0 ||
+            memcmp(a->view.layout, b->view.layout, a->layout_words * sizeof(*a->view.layout)) == 0);
+}
+
+void cecl_call_keep(struct cecl_call *kept, const struct cecl_call *call, uint64_t *layout)
+{
+    *kept = *call;
+    if (call->layout_words > 0)
+        kept->view.layout = memcpy(layout, call->view.layout, call->layout_words * sizeof(*layout));
+}

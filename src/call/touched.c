@@ -1,0 +1,177 @@
+/* Which memory a call uses on this rank, and whether it may. */
+#include <inttypes.h>
+
+#include "call/call.h"
+
+/* Bytes from the first of some blocks to the end of the last; empty: low == high. */
+struct extent {
+    uint64_t low, high;
+    int blocks; /* that are not empty */
+};
+
+static void include(struct extent *extent, const struct cecl_call *call, uint64_t offset,
+                    uint64_t bytes, uint64_t pitch)
+{
+    const struct cecl_shape *shape = &call->view.shape;
+    const uint64_t end =
+        offset + (shape->width ? cecl_rows_extent(shape->width, shape->rows, pitch) : bytes);
+    if (bytes == 0)
+        return;
+    extent->low = extent->blocks == 0 || offset < extent->low ? offset : extent->low;
+    extent->high = end > extent->high ? end : extent->high;
+    extent->blocks++;
+}
+
+static uint64_t input_pitch(const struct cecl_call *call)
+{
+    return call->in_place && !call->op->per_rank ? call->view.shape.recv_pitch
+                                                 : call->view.shape.send_pitch;
+}
+
+/* The blocks that this rank gives: of sendbuff, or in place of recvbuff. */
+static struct extent input_of(const struct cecl_call *call)
+{
+    struct extent extent = {0};
+    for (int to = 0; to < call->nranks; to++) {
+        const struct cecl_block block = cecl_call_block(call, call->rank, to);
+        include(&extent, call, block.send_offset, block.bytes, input_pitch(call));
+    }
+    return extent;
+}
+
+/* The blocks that it receives. */
+static struct extent output_of(const struct cecl_call *call)
+{
+    struct extent extent = {0};
+    for (int from = 0; from < call->nranks; from++) {
+        const struct cecl_block block = cecl_call_block(call, from, call->rank);
+        include(&extent, call, block.recv_offset, block.bytes, call->view.shape.recv_pitch);
+    }
+    return extent;
+}
+
+/* In place both are one buffer, and both count as written. */
+static bool is_one_buffer(const struct cecl_call *call)
+{
+    return call->in_place && !call->op->per_rank;
+}
+
+static struct extent union_of(struct extent a, struct extent b)
+{
+    if (a.blocks == 0 || b.blocks == 0)
+        return a.blocks == 0 ? b : a;
+    return (struct extent){.low = a.low < b.low ? a.low : b.low,
+                           .high = a.high > b.high ? a.high : b.high,
+                           .blocks = a.blocks + b.blocks};
+}
+
+/* Blocks of rows from the first row's first byte on: side by side they are as wide as all of them, one
+ * behind the other as wide as one, if all begin in the same column. */
+static void set_rows(struct cecl_touched *touched, const struct cecl_shape *s, uint64_t blocks,
+                     uint64_t stride, uint64_t pitch)
+{
+    const uint64_t beside = (blocks - 1) * stride + s->width;
+    if (s->rows > 1 && beside <= pitch)
+        touched->width = beside;
+    else if (s->rows > 1 && (blocks == 1 || stride % pitch == 0))
+        touched->width = s->width;
+    else
+        return;
+    touched->pitch = pitch;
+}
+
+int cecl_call_touched(const struct cecl_call *call, struct cecl_touched touched[2])
+{
+    const struct cecl_shape *shape = &call->view.shape;
+    const uint64_t nranks = (uint64_t)call->nranks;
+    const bool one = is_one_buffer(call);
+    const struct extent in = input_of(call),
+                        out = one ? union_of(in, output_of(call)) : output_of(call);
+    int n = 0;
+    if (out.blocks > 0) {
+        touched[n] = (struct cecl_touched){call->recv, out.low, out.high, 0, 0, true};
+        if (shape->width)
+            set_rows(&touched[n], shape, nranks, shape->recv_stride, shape->recv_pitch);
+        n++;
+    }
+    if (!one && in.blocks > 0) {
+        touched[n] = (struct cecl_touched){call->send, in.low, in.high, 0, 0, false};
+        if (shape->width)
+            set_rows(&touched[n], shape, call->op->each ? nranks : 1, shape->send_stride,
+                     shape->send_pitch);
+        n++;
+    }
+    return n;
+}
+
+void cecl_call_sizes(const struct cecl_call *call, uint64_t *send_bytes, uint64_t *recv_bytes)
+{
+    *send_bytes = *recv_bytes = 0;
+    if (!call->op || !call->op->block || cecl_call_is_empty(call))
+        return;
+    const struct extent in = input_of(call), out = output_of(call);
+    /* In place the offsets are recvbuff's. */
+    *send_bytes = is_one_buffer(call) ? in.high - in.low : in.high;
+    *recv_bytes = out.high;
+}
+
+uint64_t cecl_call_recv_needed(const struct cecl_call *call)
+{
+    struct extent needed = is_one_buffer(call) ? input_of(call) : (struct extent){0};
+    const uint64_t pitch = call->view.shape.recv_pitch;
+    for (int r = 0; r < call->nranks; r++) {
+        const struct cecl_block blocks[] = {cecl_call_block(call, r, call->rank),
+                                            cecl_call_block(call, call->rank, r),
+                                            cecl_call_block(call, r, call->root)};
+        for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++)
+            include(&needed, call, blocks[i].recv_offset, blocks[i].bytes, pitch);
+    }
+    return needed.high;
+}
+
+/* In place the own block is in both buffers. That no other block is can be told where one of them has
+ * no other. */
+static ceclResult_t check_overlap(const struct cecl_call *call, const struct cecl_pool *pool,
+                                  const struct extent *in, const struct extent *out)
+{
+    const struct cecl_block own = cecl_call_block(call, call->rank, call->rank);
+    const uint64_t send = call->send.offset, recv = call->recv.offset;
+    const struct cecl_buffer in_place =
+        cecl_buffer_at(call->recv, own.recv_offset - own.send_offset);
+    if (call->send.window != call->recv.window || send + in->low >= recv + out->high ||
+        recv + out->low >= send + in->high)
+        return ceclSuccess;
+    if (call->in_place && (in->blocks == 1 || out->blocks == 1))
+        return ceclSuccess;
+    const void *const from = cecl_window_at(pool, call->send, call->rank), *const to =
+                                                                               cecl_window_at(
+                                                                                   pool, call->recv,
+                                                                                   call->rank);
+    if (call->op->per_rank && call->layout_words > 0)
+        return cecl_fail(ceclInvalidArgument,
+                         "sendbuff %p and recvbuff %p overlap: bytes %" PRIu64 " to %" PRIu64
+                         " are sent, bytes %" PRIu64 " to %" PRIu64 " received; they must be apart",
+                         from, to, in->low, in->high - 1, out->low, out->high - 1);
+    return cecl_fail(ceclInvalidArgument,
+                     "sendbuff %p and recvbuff %p overlap (%" PRIu64 " and %" PRIu64
+                     " bytes); in place, %ssendbuff is %p",
+                     from, to, in->high, out->high, call->op->per_rank ? "on root, " : "",
+                     cecl_window_at(pool, in_place, call->rank));
+}
+
+ceclResult_t cecl_call_check_buffers(const struct cecl_call *call, const struct cecl_pool *pool)
+{
+    const uint64_t needed = cecl_call_recv_needed(call);
+    if (call->op->moves_nothing)
+        return ceclSuccess;
+    if (call->op->recv_anywhere)
+        CECL_TRY(cecl_window_check(pool, call->recv, needed, "recvbuff"));
+    else
+        CECL_TRY(cecl_window_check_symmetric(pool, call->recv, needed, "recvbuff"));
+    const struct extent in = input_of(call), out = output_of(call);
+    if (is_one_buffer(call) || in.blocks == 0)
+        return ceclSuccess;
+    CECL_TRY(
+        cecl_window_check(pool, cecl_buffer_at(call->send, in.low), in.high - in.low, "sendbuff"));
+    return check_overlap(call, pool, &in, &out);
+}

@@ -1,0 +1,24 @@
+/* How a call goes: the choices that measurements decide, one function for each family of calls. A choice
+ * depends on the call, the ranks and what the communicator has, never on what may differ between ranks. */
+#ifndef CECL_TUNE_CHOOSE_H
+#define CECL_TUNE_CHOOSE_H
+
+#include "call/call.h"
+#include "call/way.h"
+
+/* Chooses by the row of the call's op, and by what all calls have in common: whether it is small. */
+void cecl_choose(const struct cecl_call *call, const struct cecl_means *means,
+                 struct cecl_way *way);
+
+/* Rows of cecl_ops name these. */
+typedef void cecl_choose_fn(const struct cecl_call *call, const struct cecl_means *means,
+                            struct cecl_way *way);
+cecl_choose_fn cecl_choose_gathered;
+cecl_choose_fn cecl_choose_exchanged;
+cecl_choose_fn cecl_choose_per_rank;
+cecl_choose_fn cecl_choose_reduction;
+
+/* Bytes to each peer of the largest call of so many ranks that is small on GPUs, where slots suffice. */
+uint64_t cecl_small_most(int nranks);
+
+#endif
