@@ -1,6 +1,7 @@
 /* Small collectives by one kernel on each rank: an all-reduce, a reduce-scatter, an all-gather or an
  * all-to-all of so few bytes that the exchange of flags around copies would take longer than the bytes.
- * The host device has no kernels: there one function does the same, by the same protocol.
+ * The host device has no kernels: there one function does the same, by the same protocol; only a line
+ * is written and read in two steps (small_host.c).
  *
  * A leaf, as reductions are: it knows pointers, ranks as numbers, and no communicator.
  *

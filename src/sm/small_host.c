@@ -21,12 +21,13 @@
 #define LINE_WORDS 3
 #define GROUP_WORDS (CECL_SMALL_GROUP_BYTES / sizeof(uint32_t))
 
-/* How a wait goes on while its line is not there. Peers often come at once, and may need this core.
- * Where they do not come, naps grow from 16 us to 512 us, so that ranks which wait leave the cores to
- * those that work. */
-#define YIELDS 64
-#define NAP_NS 16000L
-#define NAP_DOUBLINGS 5
+/* Peers often come within microseconds, and may need this core: so a wait yields at first. A nap would
+ * take longer, for the kernel lets a thread sleep 50 us more than it asks for. Where a peer has not come
+ * after YIELDS_NS, waiting ranks leave the cores to those that work: each nap is a part of the time
+ * waited so far, so it adds little. */
+#define YIELDS_NS 1000000
+#define NAP_PART 8
+#define NAP_MOST_NS 1000000
 
 _Static_assert(sizeof(_Atomic uint32_t) == sizeof(uint32_t), "words of slots are read as atomics");
 _Static_assert(CECL_SMALL_VECTORS *VECTOR_WORDS == CECL_SMALL_LINES * LINE_WORDS,
@@ -126,16 +127,14 @@ static void group_send(unsigned char *slot, const struct group *group,
 
 /* ---- waiting */
 
-static void rest(uint32_t polls)
+static void rest(int64_t waited_ns)
 {
-    if (polls < YIELDS) {
+    const int64_t part = waited_ns / NAP_PART;
+    const struct timespec nap = {.tv_nsec = (long)(part < NAP_MOST_NS ? part : NAP_MOST_NS)};
+    if (waited_ns < YIELDS_NS)
         sched_yield();
-        return;
-    }
-    const uint32_t naps = polls - YIELDS;
-    const struct timespec nap = {.tv_nsec = NAP_NS
-                                            << (naps < NAP_DOUBLINGS ? naps : NAP_DOUBLINGS)};
-    nanosleep(&nap, NULL);
+    else
+        nanosleep(&nap, NULL);
 }
 
 static bool closes(const bool *closing)
@@ -148,13 +147,13 @@ static bool line_await(const struct cecl_small_args *args, const bool *closing,
                        const unsigned char *at)
 {
     int64_t begin = 0;
-    for (uint32_t polls = 0; !line_is_here(at, args->epoch); polls++) {
+    while (!line_is_here(at, args->epoch)) {
         const int64_t now = cecl_now_ns();
-        begin = polls == 0 ? now : begin;
+        begin = begin ? begin : now;
         if (is_set(args->end) || closes(closing) ||
             (args->timeout_ns > 0 && now - begin >= (int64_t)args->timeout_ns))
             return false;
-        rest(polls);
+        rest(now - begin);
     }
     return true;
 }

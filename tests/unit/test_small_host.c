@@ -613,6 +613,22 @@ static void without_a_meeting_nothing_is_told(void **state)
     assert_int_equal(ranks[0].done, 0);
 }
 
+static void a_meeting_that_asks_for_nothing_is_left_alone(void **state)
+{
+    (void)state;
+    begin_to_wait(1000000); /* ranks 1 and 2, which have one that asks */
+    struct cecl_small small = small_of(&ranks[0], &waiting, epoch);
+    struct cecl_meeting meeting = meeting_of(&ranks[0], epoch);
+    meeting.does = 0;
+    small.meeting = &meeting;
+    small.timeout_ns = 1000000;
+    cecl_small_host(&small, NULL);
+    waits_ended(cecl_now_ms());
+    assert_int_equal(ranks[0].done, 0);
+    for (int p = 1; p < n; p++)
+        assert_int_equal(ranks[p].row[0], 0);
+}
+
 static void refused(const struct cecl_small *small, const char *words)
 {
     assert_int_equal(cecl_small_check(small), ceclInvalidArgument);
@@ -663,6 +679,7 @@ int main(void)
         RANKS(a_wait_that_ends_as_the_device_closes_tells_nobody),
         RANKS(a_call_that_begins_after_the_end_sends_and_tells_nothing),
         RANKS(without_a_meeting_nothing_is_told),
+        RANKS(a_meeting_that_asks_for_nothing_is_left_alone),
     };
     reference_start();
     return cmocka_run_group_tests(tests, NULL, NULL);
