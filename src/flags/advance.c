@@ -8,19 +8,24 @@ void cecl_flags_begin(struct cecl_flags *flags, const struct cecl_advance *advan
         atomic_store(&flags->target[lane], flags->epoch[lane] + advance->phases[lane]);
 }
 
+/* The compiler cannot know that no patch points into `flags`: what the loop reads is copied first. */
 void cecl_flags_fill(const struct cecl_flags *flags, const struct cecl_patch *patches,
                      uint32_t count)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        const struct cecl_patch *patch = &patches[i];
-        const uint32_t epoch = flags->epoch[patch->lane] + patch->phase;
+    const uint32_t epochs[CECL_LANES] = {flags->epoch[CECL_LANE_MAIN],
+                                         flags->epoch[CECL_LANE_SIDE]};
+    uint32_t *const values[CECL_LANES] = {cecl_flags_source(flags, CECL_LANE_MAIN, 0),
+                                          cecl_flags_source(flags, CECL_LANE_SIDE, 0)};
+    const uint32_t small_calls = flags->small_calls;
+    for (const struct cecl_patch *patch = patches; patch < patches + count; patch++) {
+        const uint32_t epoch = epochs[patch->lane] + patch->phase;
         switch ((enum cecl_patch_kind)patch->kind) {
         case CECL_PATCH_FLAG: *patch->at.word = cecl_flag_value(epoch); break;
         case CECL_PATCH_SOURCE:
-            *patch->at.source = cecl_flags_source(flags, patch->lane, epoch);
+            *patch->at.source = values[patch->lane] + epoch % CECL_FLAG_VALUES;
             break;
         case CECL_PATCH_EPOCH: *patch->at.word = epoch; break;
-        case CECL_PATCH_SMALL: *patch->at.word = flags->small_calls + patch->phase; break;
+        case CECL_PATCH_SMALL: *patch->at.word = small_calls + patch->phase; break;
         }
     }
 }
