@@ -408,7 +408,7 @@ static ceclResult_t bind_plan(const struct cecl_engine *engine, const struct cec
     /* A call without phases (one rank) still counts, so that its end can be seen. */
     advance->phases[CECL_LANE_MAIN] = plan->phases > 0 ? plan->phases : plan->nsteps > 0;
     advance->phases[CECL_LANE_SIDE] = plan->side_phases;
-    if (advance->small && engine->dev->meets) {
+    if (advance->small && engine->dev->has_small) {
         new_piece(bound, CECL_PIECE_SMALL, CECL_LANE_MAIN);
         cecl_bind_small(engine, plan, bound);
         return ceclSuccess;

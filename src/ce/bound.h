@@ -45,7 +45,7 @@ struct cecl_bound {
     /* Places in the arrays here, and in `small`, whose values differ from call to call. */
     struct cecl_patch *patches;
     uint32_t npatches;
-    struct cecl_small small; /* a small call, on a device that meets */
+    struct cecl_small small; /* a small call, on a device that has_small */
     struct cecl_meeting small_meeting;
     ceclExplanation_t explanation;
 };
