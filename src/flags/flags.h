@@ -43,6 +43,7 @@ struct cecl_flags {
     uint64_t rows_offset;       /* in the pool: [CECL_LANES][nranks] words */
     uint64_t values_offset;     /* [CECL_LANES][CECL_FLAG_VALUES] words, what COPY copies */
     uint64_t pads_offset;       /* words of kernels: see pads.h */
+    uint64_t slices_offset;     /* [nranks] pointers, by which kernels find peers: pads.h */
     uint32_t epoch[CECL_LANES]; /* where flags stand once every call so far is done */
     _Atomic uint32_t target[CECL_LANES]; /* as `epoch`, counting the call that is being enqueued */
     uint32_t small_calls;                /* so far, cyclically */
@@ -51,7 +52,7 @@ struct cecl_flags {
     uint32_t *late; /* host-visible: not 0 once a small call's kernel gave up a wait */
 };
 
-/* Collective. Takes flags and pads from the pool, and tries how flags travel (`way`: CECL_FLAGS's
+/* Collective. Takes flags, pads and the table of slices from the pool, and tries how flags travel (`way`: CECL_FLAGS's
  * value, 0 auto, 1 write, 2 copy). Zeroed or failed flags may be closed. */
 ceclResult_t cecl_flags_open(struct cecl_flags *flags, struct cecl_pool *pool, int way);
 

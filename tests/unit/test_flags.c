@@ -41,7 +41,8 @@ static int open_flags(void **state)
                                 .way = CECL_FLAGS_COPY,
                                 .rows_offset = 256,
                                 .values_offset = 4096,
-                                .pads_offset = SLICE - 65536};
+                                .pads_offset = SLICE - 65536,
+                                .slices_offset = SLICE - 256};
     if (!pool.base || dev->ops->words_alloc(dev, 2, &flags.done) != ceclSuccess)
         return 1;
     flags.late = flags.done + 1;
@@ -358,6 +359,18 @@ static void ending_the_pads_sets_one_word_of_them(void **state)
     assert_ptr_equal(cecl_flags_meeting(&flags, MAIN).ended, ended);
 }
 
+static void kernels_find_every_slice_in_the_table(void **state)
+{
+    (void)state;
+    ceclDeviceComm_t dc;
+    ceclStream_t stream = new_stream();
+    assert_int_equal(cecl_pads_write_slices(&flags, stream), ceclSuccess);
+    cecl_pads_describe(&flags, &dc);
+    for (int r = 0; r < RANKS; r++)
+        assert_ptr_equal(dc.slices[r], cecl_pool_at(&pool, r, 0));
+    assert_ptr_equal(dc.pads, cecl_pool_at(&pool, RANK, flags.pads_offset));
+}
+
 #define FLAGS_TEST(test) cmocka_unit_test_setup_teardown(test, open_flags, close_flags)
 int main(void)
 {
@@ -383,6 +396,7 @@ int main(void)
         FLAGS_TEST(a_kernel_that_gave_up_is_seen),
         FLAGS_TEST(kernels_meet_in_the_rows_of_their_lane),
         FLAGS_TEST(ending_the_pads_sets_one_word_of_them),
+        FLAGS_TEST(kernels_find_every_slice_in_the_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
