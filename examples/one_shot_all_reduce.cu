@@ -28,11 +28,14 @@ __global__ void all_reduce(ceclDeviceComm_t dc, float *in, const float *fresh, f
     const int first = (int)(blockIdx.x * blockDim.x + threadIdx.x);
     for (int i = first; i < COUNT; i += step)
         in[i] = fresh[i];
+    const float *from[MOST_GPUS];
+    for (int r = 0; r < dc.nranks; r++)
+        from[r] = (const float *)ceclPeerPointer(dc, in, r);
     bool came = ceclBarrierBlock(dc, (int)blockIdx.x); /* all inputs are there */
     for (int i = first; i < COUNT && came; i += step) {
         float sum = 0;
         for (int r = 0; r < dc.nranks; r++) /* in rank order: the same bits everywhere */
-            sum += ((const float *)ceclPeerPointer(dc, in, r))[i];
+            sum += from[r][i];
         out[i] = sum;
     }
     came = came && ceclBarrierBlock(dc, (int)blockIdx.x); /* all have read: the next may write */

@@ -396,10 +396,13 @@ CECL_API CECL_CHECKED ceclResult_t ceclPoolStats(ceclComm_t comm, ceclPoolStats_
 typedef struct ceclDeviceComm {
     int rank, nranks;
     int blocks, signals; /* CECL_DEVICE_BLOCKS and _SIGNALS of the library */
-    char *base;          /* where this rank's slice of symmetric memory begins */
-    uint64_t sliceBytes; /* from a rank's slice to the next one's: peers are arithmetic away */
-    /* This rank's words, in the slice: [blocks][nranks] of barriers, [signals][nranks] of signals,
-     * each written by the rank that is its second index, and one that ends all waits. */
+    /* [nranks] where the slice of symmetric memory of each rank begins, as this rank maps it. There
+     * may be gaps between slices. The table is the device's memory: on CUDA kernels read it, the host
+     * does not (ceclGetPeerPointer is for the host); on the host device host code reads it. */
+    char *const *slices;
+    /* This rank's words, in its slice: [blocks][nranks] of barriers, [signals][nranks] of signals,
+     * each written by the rank that is its second index, and one that ends all waits. They lie at the
+     * same place in the slice of every rank. */
     uint32_t *pads;
     uint64_t timeoutNs; /* bound of each wait: the communicator's timeoutMs; 0 = none */
 } ceclDeviceComm_t;

@@ -57,6 +57,15 @@ CECL_DEVICE_API void cecl_device_store(uint32_t *word, uint32_t value)
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
 }
 
+/* The table is never written while a kernel runs, so it may be read from any cache, and the compiler
+ * may keep what was read. */
+CECL_DEVICE_API char *cecl_device_slice(ceclDeviceComm_t dc, int rank)
+{
+    uint64_t slice;
+    asm("ld.global.nc.u64 %0, [%1];" : "=l"(slice) : "l"(dc.slices + rank));
+    return (char *)slice;
+}
+
 CECL_DEVICE_API uint64_t cecl_device_now_ns(void)
 {
     uint64_t now;
@@ -96,6 +105,11 @@ CECL_DEVICE_API void cecl_device_store(uint32_t *word, uint32_t value)
     __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
+CECL_DEVICE_API char *cecl_device_slice(ceclDeviceComm_t dc, int rank)
+{
+    return dc.slices[rank];
+}
+
 CECL_DEVICE_API uint64_t cecl_device_now_ns(void)
 {
     struct timespec now;
@@ -127,22 +141,21 @@ CECL_DEVICE_API void cecl_device_pause(void)
 
 /* ---- what a kernel calls */
 
-/* Translates a pointer into this rank's symmetric memory to the same place at a peer: arithmetic
- * alone, nothing is looked up or checked.
+/* Translates a pointer into this rank's symmetric memory to the same place at a peer. Reads two
+ * entries of dc.slices; nothing is checked. A loop that needs the pointer again and again keeps it.
  * dc    of ceclCommGetDeviceComm.
  * ptr   into memory of ceclMemAlloc on this rank.
  * peer  0 .. nranks-1; one's own rank gives ptr.
  * Local. Threads: any. Ownership: the peer's. Errors: none. Since 0.1. */
 CECL_DEVICE_API void *ceclPeerPointer(ceclDeviceComm_t dc, const void *ptr, int peer)
 {
-    return (char *)(uintptr_t)ptr + (int64_t)(peer - dc.rank) * (int64_t)dc.sliceBytes;
+    return cecl_device_slice(dc, peer) + ((const char *)ptr - cecl_device_slice(dc, dc.rank));
 }
 
-/* The word at rank `holder` that `writer` writes: of a barrier (slot below dc.blocks), or a signal
- * behind those. */
-CECL_DEVICE_API uint32_t *cecl_device_word(ceclDeviceComm_t dc, int holder, int slot, int writer)
+/* The word here that `writer` writes: of a barrier (slot below dc.blocks), or a signal behind those. */
+CECL_DEVICE_API uint32_t *cecl_device_word(ceclDeviceComm_t dc, int slot, int writer)
 {
-    return (uint32_t *)ceclPeerPointer(dc, dc.pads, holder) + slot * dc.nranks + writer;
+    return dc.pads + slot * dc.nranks + writer;
 }
 
 /* Waits until an own word has come to `value`, counting cyclically. The clock and the word that ends
@@ -174,7 +187,8 @@ CECL_DEVICE_API bool cecl_device_await(ceclDeviceComm_t dc, const uint32_t *word
  * Errors: none; a signal or peer out of range is the caller's to avoid. Since 0.1. */
 CECL_DEVICE_API void ceclSignal(ceclDeviceComm_t dc, int peer, int signal, uint32_t value)
 {
-    cecl_device_store(cecl_device_word(dc, peer, dc.blocks + signal, dc.rank), value);
+    uint32_t *own = cecl_device_word(dc, dc.blocks + signal, dc.rank);
+    cecl_device_store((uint32_t *)ceclPeerPointer(dc, own, peer), value);
 }
 
 /* Waits until a peer has signalled `value` or a later one to this rank. Acquire: the calling thread
@@ -186,7 +200,7 @@ CECL_DEVICE_API void ceclSignal(ceclDeviceComm_t dc, int peer, int signal, uint3
  * Since 0.1. */
 CECL_DEVICE_API bool ceclWaitSignal(ceclDeviceComm_t dc, int peer, int signal, uint32_t value)
 {
-    return cecl_device_await(dc, cecl_device_word(dc, dc.rank, dc.blocks + signal, peer), value);
+    return cecl_device_await(dc, cecl_device_word(dc, dc.blocks + signal, peer), value);
 }
 
 /* A barrier of one block of every rank: returns when all of them have come to it. Acquire and
@@ -209,14 +223,15 @@ CECL_DEVICE_API bool ceclBarrierBlock(ceclDeviceComm_t dc, int slot)
         return false;
     cecl_device_meet(true); /* what the block wrote comes before its signals */
     /* A rank's own word is the count of its barriers; it is written when all have read it. */
-    uint32_t *own = cecl_device_word(dc, dc.rank, slot, dc.rank);
+    uint32_t *own = cecl_device_word(dc, slot, dc.rank);
+    const int64_t offset = (char *)own - cecl_device_slice(dc, dc.rank);
     const uint32_t epoch = *(volatile uint32_t *)own + 1;
     const int first = 1 + cecl_device_thread(), step = cecl_device_threads();
     for (int i = first; i < dc.nranks; i += step)
-        cecl_device_store(cecl_device_word(dc, (dc.rank + i) % dc.nranks, slot, dc.rank), epoch);
+        cecl_device_store(
+            (uint32_t *)(void *)(cecl_device_slice(dc, (dc.rank + i) % dc.nranks) + offset), epoch);
     for (int i = first; i < dc.nranks; i += step)
-        if (!cecl_device_await(dc, cecl_device_word(dc, dc.rank, slot, (dc.rank + i) % dc.nranks),
-                               epoch))
+        if (!cecl_device_await(dc, cecl_device_word(dc, slot, (dc.rank + i) % dc.nranks), epoch))
             came = false;
     came = cecl_device_meet(came);
     if (cecl_device_thread() == 0)

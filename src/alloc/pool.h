@@ -20,7 +20,7 @@ struct cecl_segment {
 
 struct cecl_proposal;
 
-#define CECL_POOL_KEPT 4
+#define CECL_POOL_KEPT 5
 
 struct cecl_pool {
     struct cecl_device *dev;

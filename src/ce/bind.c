@@ -282,7 +282,7 @@ static void bind_wait(const struct cecl_engine *engine, const struct cecl_step *
 static void write_done(const struct cecl_engine *engine, uint32_t phase, struct cecl_bound *bound)
 {
     cecl_bound_patch(
-        bound, CECL_PATCH_EPOCH, CECL_LANE_MAIN, phase,
+        bound, CECL_PATCH_DONE, CECL_LANE_MAIN, phase,
         add_op(bound, CECL_LANE_MAIN, CECL_LANE_MAIN, CECL_MEMOP_WRITE, engine->flags.done));
 }
 
@@ -357,17 +357,17 @@ static void mark(const struct cecl_engine *engine, const struct cecl_step *step,
 /* The end of the call is told by its last kernel, if that can, or by the stream. */
 static void bind_end(const struct cecl_engine *engine, struct cecl_bound *bound)
 {
-    const uint32_t phases = bound->advance.phases[CECL_LANE_MAIN];
+    const uint32_t end = cecl_advance_end(&bound->advance);
     const struct cecl_piece *last = last_piece(bound);
     struct cecl_meeting *meeting =
         bound->nreductions > 0 ? &bound->meetings[bound->nreductions - 1] : NULL;
     if (last && last->kind == CECL_PIECE_REDUCTIONS && last->lane == CECL_LANE_MAIN &&
         meeting->nranks != 0) {
         meeting->does |= CECL_MEET_DONE;
-        cecl_bound_patch(bound, CECL_PATCH_EPOCH, CECL_LANE_MAIN, phases, &meeting->done_value);
+        cecl_bound_patch(bound, CECL_PATCH_DONE, CECL_LANE_MAIN, end, &meeting->done_value);
         return;
     }
-    write_done(engine, phases, bound);
+    write_done(engine, end, bound);
 }
 
 static ceclResult_t bind_steps(const struct cecl_engine *engine, const struct cecl_plan *plan,
@@ -413,19 +413,18 @@ ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_
                             struct cecl_bound *bound)
 {
     struct cecl_advance *advance = &bound->advance;
-    const uint32_t phases = plan->phases[CECL_LANE_MAIN];
     explain(plan, &bound->explanation);
     advance->small = !plan->parts && plan->part.way.small;
-    /* A call without phases (one rank) still counts, so that its end can be seen. */
-    advance->phases[CECL_LANE_MAIN] = phases > 0 ? phases : plan->nsteps > 0;
+    advance->phases[CECL_LANE_MAIN] = plan->phases[CECL_LANE_MAIN];
     advance->phases[CECL_LANE_SIDE] = plan->phases[CECL_LANE_SIDE];
+    advance->unsignalled = plan->phases[CECL_LANE_MAIN] == 0 && plan->nsteps > 0;
     if (advance->small) {
         new_piece(bound, CECL_PIECE_SMALL, CECL_LANE_MAIN);
         cecl_bind_small(engine, plan, bound);
         return ceclSuccess;
     }
     CECL_TRY(bind_steps(engine, plan, bound));
-    if (advance->phases[CECL_LANE_MAIN] > 0)
+    if (cecl_advance_end(advance) > 0)
         bind_end(engine, bound);
     return ceclSuccess;
 }

@@ -43,7 +43,7 @@ void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *p
         .meeting = &bound->small_meeting,
     };
     cecl_bound_patch(bound, CECL_PATCH_FLAG, CECL_LANE_MAIN, 1, &bound->small_meeting.first);
-    cecl_bound_patch(bound, CECL_PATCH_EPOCH, CECL_LANE_MAIN, 1, &bound->small_meeting.done_value);
+    cecl_bound_patch(bound, CECL_PATCH_DONE, CECL_LANE_MAIN, 1, &bound->small_meeting.done_value);
     cecl_bound_patch(bound, CECL_PATCH_SMALL, CECL_LANE_MAIN, 1, &small->epoch);
     for (int r = 0; r < call->nranks; r++)
         small->slots[r] = (unsigned char *)cecl_pool_at(engine->pool, r, engine->staging_offset) +

@@ -1,26 +1,32 @@
 /* How calls move the flags. On the way of every call: no allocation, no lock. */
 #include "flags/flags.h"
 
-/* The main lane last: `idle` looks at that one alone. */
+/* The main lane last: `idle` does not look at the side lane. */
 void cecl_flags_begin(struct cecl_flags *flags, const struct cecl_advance *advance)
 {
+    atomic_store(&flags->unsignalled_target, flags->unsignalled + advance->unsignalled);
     for (int lane = CECL_LANES - 1; lane >= CECL_LANE_MAIN; lane--)
         atomic_store(&flags->target[lane], flags->epoch[lane] + advance->phases[lane]);
 }
 
+/* The compiler cannot know that no patch points into `flags`: what the loop reads is copied first. */
 void cecl_flags_fill(const struct cecl_flags *flags, const struct cecl_patch *patches,
                      uint32_t count)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        const struct cecl_patch *patch = &patches[i];
-        const uint32_t epoch = flags->epoch[patch->lane] + patch->phase;
+    const uint32_t epochs[CECL_LANES] = {flags->epoch[CECL_LANE_MAIN],
+                                         flags->epoch[CECL_LANE_SIDE]};
+    uint32_t *const values[CECL_LANES] = {cecl_flags_source(flags, CECL_LANE_MAIN, 0),
+                                          cecl_flags_source(flags, CECL_LANE_SIDE, 0)};
+    const uint32_t unsignalled = flags->unsignalled, small_calls = flags->small_calls;
+    for (const struct cecl_patch *patch = patches; patch < patches + count; patch++) {
+        const uint32_t epoch = epochs[patch->lane] + patch->phase;
         switch ((enum cecl_patch_kind)patch->kind) {
         case CECL_PATCH_FLAG: *patch->at.word = cecl_flag_value(epoch); break;
         case CECL_PATCH_SOURCE:
-            *patch->at.source = cecl_flags_source(flags, patch->lane, epoch);
+            *patch->at.source = values[patch->lane] + epoch % CECL_FLAG_VALUES;
             break;
-        case CECL_PATCH_EPOCH: *patch->at.word = epoch; break;
-        case CECL_PATCH_SMALL: *patch->at.word = flags->small_calls + patch->phase; break;
+        case CECL_PATCH_DONE: *patch->at.word = epoch + unsignalled; break;
+        case CECL_PATCH_SMALL: *patch->at.word = small_calls + patch->phase; break;
         }
     }
 }
@@ -29,22 +35,24 @@ void cecl_flags_commit(struct cecl_flags *flags, const struct cecl_advance *adva
 {
     for (int lane = 0; lane < CECL_LANES; lane++)
         flags->epoch[lane] += advance->phases[lane];
+    flags->unsignalled += advance->unsignalled;
     flags->small_calls += advance->small;
 }
 
 void cecl_flags_roll_back(struct cecl_flags *flags)
 {
+    atomic_store(&flags->unsignalled_target, flags->unsignalled);
     for (int lane = 0; lane < CECL_LANES; lane++)
         atomic_store(&flags->target[lane], flags->epoch[lane]);
 }
 
 struct cecl_memop cecl_flags_wait_last(const struct cecl_flags *flags)
 {
-    return (struct cecl_memop){flags->done, flags->epoch[CECL_LANE_MAIN], CECL_MEMOP_WAIT};
+    const uint32_t last = flags->epoch[CECL_LANE_MAIN] + flags->unsignalled;
+    return (struct cecl_memop){flags->done, last, CECL_MEMOP_WAIT};
 }
 
 struct cecl_memop cecl_flags_mark_end(const struct cecl_flags *flags)
 {
-    const uint32_t end = atomic_load(&flags->target[CECL_LANE_MAIN]);
-    return (struct cecl_memop){flags->done, end, CECL_MEMOP_WRITE};
+    return (struct cecl_memop){flags->done, cecl_flags_done_target(flags), CECL_MEMOP_WRITE};
 }

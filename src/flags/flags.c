@@ -97,7 +97,7 @@ static ceclResult_t write_values(const struct cecl_flags *flags, ceclStream_t st
     return result != ceclSuccess ? result : waited;
 }
 
-/* Collective. Chooses how flags travel. */
+/* Collective. Writes the tables, and chooses how flags travel. */
 static ceclResult_t choose_way(struct cecl_flags *flags, int wanted)
 {
     struct cecl_device *dev = flags->dev;
@@ -106,6 +106,8 @@ static ceclResult_t choose_way(struct cecl_flags *flags, int wanted)
 
     if (result == ceclSuccess)
         result = write_values(flags, stream);
+    if (result == ceclSuccess)
+        result = cecl_pads_write_slices(flags, stream);
     result = cecl_pool_agree(flags->pool, result);
     if (result == ceclSuccess) {
         /* Copied flags were the faster ones where measured (docs/measurements.md), and no driver
@@ -162,7 +164,9 @@ static ceclResult_t take_memory(struct cecl_flags *flags)
                                   &flags->rows_offset));
     CECL_TRY(cecl_pool_alloc_kept(pool, CECL_LANES * CECL_FLAG_VALUES * sizeof(uint32_t),
                                   &flags->values_offset));
-    return cecl_pool_alloc_kept(pool, cecl_pads_bytes(pool->nranks), &flags->pads_offset);
+    CECL_TRY(cecl_pool_alloc_kept(pool, cecl_pads_bytes(pool->nranks), &flags->pads_offset));
+    return cecl_pool_alloc_kept(pool, (uint64_t)pool->nranks * sizeof(char *),
+                                &flags->slices_offset);
 }
 
 ceclResult_t cecl_flags_open(struct cecl_flags *flags, struct cecl_pool *pool, int way)

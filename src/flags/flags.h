@@ -10,7 +10,9 @@
  * table that holds every value a flag can have. The way is tried when the communicator is made.
  *
  * The word `done` is the host's: the stream that runs a call writes there how far this rank's calls
- * are done.
+ * are done. It counts the phases of the main lane. A call without phases, which tells peers nothing
+ * (any call of a single rank; a put), moves `done` by one and leaves the epochs alone: so one rank may
+ * make such a call and the others not.
  *
  * Threads: calls come from one thread at a time. The functions for the watchdog may be called by one
  * other thread meanwhile. */
@@ -43,15 +45,18 @@ struct cecl_flags {
     uint64_t rows_offset;       /* in the pool: [CECL_LANES][nranks] words */
     uint64_t values_offset;     /* [CECL_LANES][CECL_FLAG_VALUES] words, what COPY copies */
     uint64_t pads_offset;       /* words of kernels: see pads.h */
+    uint64_t slices_offset;     /* [nranks] pointers, by which kernels find peers: pads.h */
     uint32_t epoch[CECL_LANES]; /* where flags stand once every call so far is done */
     _Atomic uint32_t target[CECL_LANES]; /* as `epoch`, counting the call that is being enqueued */
+    uint32_t unsignalled; /* calls without phases so far: `done` counts them, epochs do not */
+    _Atomic uint32_t unsignalled_target; /* as `target` */
     uint32_t small_calls;                /* so far, cyclically */
     _Atomic uint32_t releases;           /* so far */
-    uint32_t *done; /* host-visible: the main lane's epoch up to which this rank's calls are done */
+    uint32_t *done; /* host-visible: how far calls are done, in main phases and unsignalled calls */
     uint32_t *late; /* host-visible: not 0 once a small call's kernel gave up a wait */
 };
 
-/* Collective. Takes flags and pads from the pool, and tries how flags travel (`way`: CECL_FLAGS's
+/* Collective. Takes flags, pads and the table of slices from the pool, and tries how flags travel (`way`: CECL_FLAGS's
  * value, 0 auto, 1 write, 2 copy). Zeroed or failed flags may be closed. */
 ceclResult_t cecl_flags_open(struct cecl_flags *flags, struct cecl_pool *pool, int way);
 
@@ -74,11 +79,18 @@ static inline void *cecl_flags_source(const struct cecl_flags *flags, int lane, 
 
 /* -- one call: begin, fill, enqueue, then commit or roll back; advance.c -- */
 
-/* By how much a call moves the flags; equal on all ranks. */
+/* By how much a call moves the flags; phases are equal on all ranks. */
 struct cecl_advance {
     uint32_t phases[CECL_LANES];
-    bool small; /* the call uses slots, whose halves take turns */
+    bool unsignalled; /* it has no phases: `done` alone tells its end. Ranks may differ in it */
+    bool small;       /* it uses slots, whose halves take turns */
 };
+
+/* What `done` is, in phases from the start of the call, when the call is over. */
+static inline uint32_t cecl_advance_end(const struct cecl_advance *advance)
+{
+    return advance->phases[CECL_LANE_MAIN] + advance->unsignalled;
+}
 
 /* Before anything is enqueued: the watchdog must know of the call before anything of it can wait. */
 void cecl_flags_begin(struct cecl_flags *flags, const struct cecl_advance *advance);
@@ -91,7 +103,7 @@ void cecl_flags_roll_back(struct cecl_flags *flags);
 enum cecl_patch_kind {
     CECL_PATCH_FLAG,   /* a word: the value that a lane's flag has at a phase */
     CECL_PATCH_SOURCE, /* a pointer: where that value stands, for a flag that is copied */
-    CECL_PATCH_EPOCH,  /* a word: a lane's epoch at a phase, as `done` has it */
+    CECL_PATCH_DONE,   /* a word: what `done` is at a phase of the main lane, or after the last */
     CECL_PATCH_SMALL   /* a word: the number of a small call, `phase` behind those so far */
 };
 
@@ -108,10 +120,19 @@ struct cecl_patch {
 };
 
 /* Writes the values of the next call into the places of a kept plan. They may be written while earlier
- * calls of the same plan are pending, for a device takes over what it is given when it enqueues. */
+ * calls of the same plan are pending, for a device takes over what it is given when it enqueues.
+ *
+ * Here a call that a graph captures will come in: as a second function that fills the same patches,
+ * with fixed values that each replay sets and resets in place of the epochs. Lowerings and binding
+ * need not know of it. */
 void cecl_flags_fill(const struct cecl_flags *flags, const struct cecl_patch *patches,
                      uint32_t count);
 
+/* What `done` is once all that is enqueued or being enqueued is done. */
+static inline uint32_t cecl_flags_done_target(const struct cecl_flags *flags)
+{
+    return atomic_load(&flags->target[CECL_LANE_MAIN]) + atomic_load(&flags->unsignalled_target);
+}
 /* Waits until every call so far is done. The call that was begun is not among them. */
 struct cecl_memop cecl_flags_wait_last(const struct cecl_flags *flags);
 /* Marks every call so far as done, and the call that was begun. */

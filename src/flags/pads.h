@@ -17,8 +17,10 @@ uint32_t *cecl_pads_ended(const struct cecl_flags *flags);
 /* Where kernels of a lane count their blocks: see struct cecl_meeting. */
 uint32_t *cecl_pads_leaving(const struct cecl_flags *flags, int lane);
 
-/* -- for cecl_flags_open: how many bytes pads take, and zeroing them -- */
+/* -- for cecl_flags_open: how many bytes pads take, zeroing them, and writing the table of slices,
+ * which only this rank reads; `stream` is waited for -- */
 uint64_t cecl_pads_bytes(int nranks);
 ceclResult_t cecl_pads_clear(const struct cecl_flags *flags);
+ceclResult_t cecl_pads_write_slices(const struct cecl_flags *flags, ceclStream_t stream);
 
 #endif

@@ -7,7 +7,14 @@
 
 bool cecl_flags_idle(const struct cecl_flags *flags)
 {
-    return (int32_t)(cecl_flags_done(flags) - atomic_load(&flags->target[CECL_LANE_MAIN])) >= 0;
+    return (int32_t)(cecl_flags_done(flags) - cecl_flags_done_target(flags)) >= 0;
+}
+
+/* The main epoch up to which calls are done. Calls without phases that are pending count as done
+ * before all others: the epoch may be too early by so many, and is never too late. */
+static uint32_t epoch_done(const struct cecl_flags *flags)
+{
+    return cecl_flags_done(flags) - atomic_load(&flags->unsignalled_target);
 }
 
 bool cecl_flags_is_late(const struct cecl_flags *flags, const uint32_t *rows,
@@ -34,7 +41,7 @@ ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,
                                  struct cecl_progress *progress)
 {
     struct cecl_device *dev = flags->dev;
-    const uint32_t done = cecl_flags_done(flags);
+    const uint32_t done = epoch_done(flags);
 
     *progress = (struct cecl_progress){.late = -1};
     if (flags->nranks == 1)
@@ -59,9 +66,8 @@ ceclResult_t cecl_flags_silence(const struct cecl_flags *flags)
 {
     if (flags->way != CECL_FLAGS_COPY)
         return ceclSuccess; /* the values are in the stream */
-    const uint32_t earlier[CECL_LANES] = {cecl_flags_done(flags) - QUARTER,
-                                          atomic_load(&flags->target[CECL_LANE_SIDE]) -
-                                              2 * QUARTER + 1};
+    const uint32_t earlier[CECL_LANES] = {
+        epoch_done(flags) - QUARTER, atomic_load(&flags->target[CECL_LANE_SIDE]) - 2 * QUARTER + 1};
     for (int lane = 0; lane < CECL_LANES; lane++)
         CECL_TRY(flags->dev->ops->words_release(flags->dev, cecl_flags_source(flags, lane, 0),
                                                 CECL_FLAG_VALUES, cecl_flag_value(earlier[lane])));

@@ -41,7 +41,8 @@ static int open_flags(void **state)
                                 .way = CECL_FLAGS_COPY,
                                 .rows_offset = 256,
                                 .values_offset = 4096,
-                                .pads_offset = SLICE - 65536};
+                                .pads_offset = SLICE - 65536,
+                                .slices_offset = SLICE - 256};
     if (!pool.base || dev->ops->words_alloc(dev, 2, &flags.done) != ceclSuccess)
         return 1;
     flags.late = flags.done + 1;
@@ -107,7 +108,7 @@ static void done_is_filled_with_the_whole_epoch(void **state)
 {
     (void)state;
     set_epochs(0x12345678, 0);
-    assert_int_equal(filled(CECL_PATCH_EPOCH, MAIN, 2), 0x1234567a);
+    assert_int_equal(filled(CECL_PATCH_DONE, MAIN, 2), 0x1234567a);
 }
 
 static void small_calls_are_counted_beside_the_epochs(void **state)
@@ -123,7 +124,7 @@ static void values_go_on_past_the_wrap(void **state)
 {
     (void)state;
     set_epochs(UINT32_MAX, 0xffff);
-    assert_int_equal(filled(CECL_PATCH_EPOCH, MAIN, 1), 0);
+    assert_int_equal(filled(CECL_PATCH_DONE, MAIN, 1), 0);
     assert_int_equal(filled(CECL_PATCH_FLAG, MAIN, 1), 0);
     assert_ptr_equal(filled_source(MAIN, 1), cecl_flags_source(&flags, MAIN, 0));
     assert_int_equal(filled(CECL_PATCH_FLAG, SIDE, 2), 1u << 16);
@@ -138,7 +139,7 @@ static void every_patch_of_a_list_is_filled(void **state)
     uint32_t words[100];
     struct cecl_patch patches[100];
     for (uint32_t i = 0; i < 100; i++)
-        patches[i] = patch_of(CECL_PATCH_EPOCH, MAIN, i, &words[99 - i]);
+        patches[i] = patch_of(CECL_PATCH_DONE, MAIN, i, &words[99 - i]);
     cecl_flags_fill(&flags, patches, 100);
     for (uint32_t i = 0; i < 100; i++)
         assert_int_equal(words[99 - i], 1000 + i);
@@ -150,9 +151,9 @@ static void a_call_that_is_committed_moves_what_is_filled_next(void **state)
 {
     (void)state;
     cecl_flags_begin(&flags, &two_phases);
-    assert_int_equal(filled(CECL_PATCH_EPOCH, MAIN, 1), 1001); /* the call's own values */
+    assert_int_equal(filled(CECL_PATCH_DONE, MAIN, 1), 1001); /* the call's own values */
     cecl_flags_commit(&flags, &two_phases);
-    assert_int_equal(filled(CECL_PATCH_EPOCH, MAIN, 1), 1003);
+    assert_int_equal(filled(CECL_PATCH_DONE, MAIN, 1), 1003);
     assert_int_equal(filled(CECL_PATCH_FLAG, SIDE, 1), 52u << 16);
 }
 
@@ -165,9 +166,38 @@ static void a_call_that_is_rolled_back_leaves_no_trace(void **state)
     assert_false(cecl_flags_idle(&flags));
     cecl_flags_roll_back(&flags);
     assert_true(cecl_flags_idle(&flags));
-    assert_int_equal(filled(CECL_PATCH_EPOCH, MAIN, 1), 1001);
+    assert_int_equal(filled(CECL_PATCH_DONE, MAIN, 1), 1001);
     assert_int_equal(cecl_flags_half(&flags), turn);
     assert_int_equal(cecl_flags_mark_end(&flags).value, 1000);
+}
+
+static const struct cecl_advance without_phases = {.unsignalled = true};
+
+static void a_call_without_phases_moves_done_and_no_flag(void **state)
+{
+    (void)state;
+    cecl_flags_begin(&flags, &without_phases);
+    assert_int_equal(cecl_advance_end(&without_phases), 1);
+    assert_int_equal(filled(CECL_PATCH_DONE, MAIN, 1), 1001);
+    assert_int_equal(cecl_flags_mark_end(&flags).value, 1001);
+    cecl_flags_commit(&flags, &without_phases);
+    assert_int_equal(cecl_flags_wait_last(&flags).value, 1001);
+    assert_false(cecl_flags_idle(&flags));
+    *flags.done = 1001;
+    assert_true(cecl_flags_idle(&flags));
+    assert_int_equal(filled(CECL_PATCH_FLAG, MAIN, 1),
+                     1001u << 16); /* as at peers that made none */
+    assert_int_equal(filled(CECL_PATCH_FLAG, SIDE, 1), 51u << 16);
+    assert_int_equal(filled(CECL_PATCH_DONE, MAIN, 1), 1002);
+}
+
+static void a_call_without_phases_may_be_rolled_back(void **state)
+{
+    (void)state;
+    cecl_flags_begin(&flags, &without_phases);
+    cecl_flags_roll_back(&flags);
+    assert_true(cecl_flags_idle(&flags));
+    assert_int_equal(filled(CECL_PATCH_DONE, MAIN, 1), 1001);
 }
 
 static void halves_of_slots_take_turns_with_small_calls_alone(void **state)
@@ -271,6 +301,24 @@ static void a_peer_whose_side_lane_stays_behind_is_late(void **state)
     assert_int_equal(progress.nlate, 1);
 }
 
+/* A call with phases that follows 5 calls without is in progress, though `done` is ahead of its flags. */
+static void calls_without_phases_hide_no_late_peer(void **state)
+{
+    (void)state;
+    uint32_t rows[CECL_LANES * RANKS];
+    for (int i = 0; i < 5; i++) {
+        cecl_flags_begin(&flags, &without_phases);
+        cecl_flags_commit(&flags, &without_phases);
+    }
+    *flags.done = 1005;
+    assert_false(progress_now(rows).started);
+    cecl_flags_begin(&flags, &two_phases);
+    come_to(MAIN, 1);
+    hear_from(0, MAIN, 1);
+    assert_true(progress_now(rows).started);
+    assert_int_equal(progress_now(rows).late, 2);
+}
+
 static void silenced_copies_satisfy_no_wait_that_may_be_pending(void **state)
 {
     (void)state;
@@ -358,6 +406,18 @@ static void ending_the_pads_sets_one_word_of_them(void **state)
     assert_ptr_equal(cecl_flags_meeting(&flags, MAIN).ended, ended);
 }
 
+static void kernels_find_every_slice_in_the_table(void **state)
+{
+    (void)state;
+    ceclDeviceComm_t dc;
+    ceclStream_t stream = new_stream();
+    assert_int_equal(cecl_pads_write_slices(&flags, stream), ceclSuccess);
+    cecl_pads_describe(&flags, &dc);
+    for (int r = 0; r < RANKS; r++)
+        assert_ptr_equal(dc.slices[r], cecl_pool_at(&pool, r, 0));
+    assert_ptr_equal(dc.pads, cecl_pool_at(&pool, RANK, flags.pads_offset));
+}
+
 #define FLAGS_TEST(test) cmocka_unit_test_setup_teardown(test, open_flags, close_flags)
 int main(void)
 {
@@ -370,12 +430,15 @@ int main(void)
         FLAGS_TEST(every_patch_of_a_list_is_filled),
         FLAGS_TEST(a_call_that_is_committed_moves_what_is_filled_next),
         FLAGS_TEST(a_call_that_is_rolled_back_leaves_no_trace),
+        FLAGS_TEST(a_call_without_phases_moves_done_and_no_flag),
+        FLAGS_TEST(a_call_without_phases_may_be_rolled_back),
         FLAGS_TEST(halves_of_slots_take_turns_with_small_calls_alone),
         FLAGS_TEST(flags_are_idle_when_done_has_come_to_the_last_call),
         FLAGS_TEST(another_stream_waits_for_calls_before_the_one_that_began),
         FLAGS_TEST(a_call_that_told_nothing_waits_for_nobody),
         FLAGS_TEST(peers_that_have_not_come_are_named),
         FLAGS_TEST(a_peer_whose_side_lane_stays_behind_is_late),
+        FLAGS_TEST(calls_without_phases_hide_no_late_peer),
         FLAGS_TEST(silenced_copies_satisfy_no_wait_that_may_be_pending),
         FLAGS_TEST(written_flags_are_not_silenced),
         FLAGS_TEST(repeated_releases_let_every_pending_wait_go),
@@ -383,6 +446,7 @@ int main(void)
         FLAGS_TEST(a_kernel_that_gave_up_is_seen),
         FLAGS_TEST(kernels_meet_in_the_rows_of_their_lane),
         FLAGS_TEST(ending_the_pads_sets_one_word_of_them),
+        FLAGS_TEST(kernels_find_every_slice_in_the_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,95 @@
+/* cecl_device.h as host code, without a communicator: peers are found through the table of slices,
+ * wherever these lie. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <cecl/cecl_device.h>
+
+#define RANKS 3
+#define RANK 1
+#define BLOCKS 2
+#define SIGNALS 2
+#define WORDS ((BLOCKS + SIGNALS) * RANKS + 1)
+#define PADS 8 /* words into each slice */
+#define SLICE (PADS + WORDS)
+
+/* In no order, and with gaps that differ. */
+static uint32_t memory[10 * SLICE];
+static char *const slices[RANKS] = {(char *)(memory + 7 * SLICE), (char *)(memory + SLICE),
+                                    (char *)(memory + 4 * SLICE)};
+
+static ceclDeviceComm_t device_comm(void)
+{
+    memset(memory, 0, sizeof(memory));
+    return (ceclDeviceComm_t){.rank = RANK,
+                              .nranks = RANKS,
+                              .blocks = BLOCKS,
+                              .signals = SIGNALS,
+                              .slices = slices,
+                              .pads = (uint32_t *)(void *)slices[RANK] + PADS,
+                              .timeoutNs = 1000000};
+}
+
+/* The word at `holder` that `writer` writes; it is 0 afterwards. */
+static uint32_t take(int holder, int slot, int writer)
+{
+    uint32_t *word =
+        (uint32_t *)(void *)slices[holder] + PADS + (size_t)slot * RANKS + (size_t)writer;
+    const uint32_t value = *word;
+    *word = 0;
+    return value;
+}
+
+static void assert_nothing_else_was_written(void)
+{
+    for (size_t i = 0; i < sizeof(memory) / sizeof(memory[0]); i++)
+        assert_int_equal(memory[i], 0);
+}
+
+static void a_peer_is_where_the_table_says(void **state)
+{
+    (void)state;
+    const ceclDeviceComm_t dc = device_comm();
+    for (int p = 0; p < RANKS; p++)
+        assert_ptr_equal(ceclPeerPointer(dc, slices[RANK] + 5, p), slices[p] + 5);
+}
+
+static void a_signal_goes_to_the_peers_slice_alone(void **state)
+{
+    (void)state;
+    const ceclDeviceComm_t dc = device_comm();
+    ceclSignal(dc, 2, 1, 77);
+    assert_int_equal(take(2, BLOCKS + 1, RANK), 77);
+    ceclSignal(dc, RANK, 0, 78); /* to itself */
+    assert_int_equal(take(RANK, BLOCKS, RANK), 78);
+    assert_nothing_else_was_written();
+}
+
+static void a_barrier_tells_every_peer_and_no_other_memory(void **state)
+{
+    (void)state;
+    const ceclDeviceComm_t dc = device_comm();
+    for (int p = 0; p < RANKS; p++) /* peers have come */
+        dc.pads[RANKS + p] = p != RANK;
+    assert_true(ceclBarrierBlock(dc, 1));
+    for (int p = 0; p < RANKS; p++) {
+        assert_int_equal(take(p, 1, RANK), 1);
+        assert_int_equal(take(RANK, 1, p), p != RANK);
+    }
+    assert_nothing_else_was_written();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_peer_is_where_the_table_says),
+        cmocka_unit_test(a_signal_goes_to_the_peers_slice_alone),
+        cmocka_unit_test(a_barrier_tells_every_peer_and_no_other_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
