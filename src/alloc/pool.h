@@ -38,9 +38,8 @@ struct cecl_pool {
     struct cecl_blocks blocks;
     uint64_t peak_bytes;
     uint64_t exchanges;
-    uint64_t calls,
-        /* number and hash of the allocations and frees so far; unequal between ranks is an error */
-        hash;
+    /* number and hash of the allocations and frees so far; unequal between ranks is an error */
+    uint64_t calls, hash;
     uint64_t generation;           /* grows with every free: what was located before may be gone */
     uint64_t kept[CECL_POOL_KEPT]; /* offsets of the library's own allocations */
     int nkept;
