@@ -65,8 +65,8 @@ struct run {
     struct options options;
 };
 
-/* One of the contenders: cecl or another library. Its buffers hold the largest size for the whole
- * run. */
+/* One of the contenders: cecl or another library. Its buffers hold the largest
+ * size for the whole run. */
 struct side {
     const char *name;
     void *send, *recv;
@@ -88,8 +88,8 @@ struct result {
     long long errors;     /* wrong bytes over all sides, checks and ranks; -1: not checked */
 };
 
-/* ops.c. The functions return NULL when there is none of this name; the text lists all names, for a
- * message. */
+/* ops.c. The functions return NULL when there is none of this name; the text lists
+ * all names, for a message. */
 const struct op *op_named(const char *name);
 const struct type *type_named(const char *name);
 size_t block_of(const struct options *o, int nranks, size_t bytes); /* whole elements only */
@@ -99,8 +99,8 @@ size_t size_of(const struct run *run, size_t block); /* "bytes a rank" */
 size_t size_at(const struct options *o, int index);  /* 0 beyond the last size */
 const void *send_place(const struct side *side, const struct run *run, size_t block, bool in_place);
 
-/* options.c. Returns false, after a message, when the program should end; *code is the exit
- * code. */
+/* options.c. Returns false, after a message, when the program should end;
+ * *code is the exit code. */
 bool options_parse(struct options *options, int argc, char **argv, const struct run *run,
                    int *code);
 
@@ -113,8 +113,8 @@ int sides_make(const struct run *run, struct side sides[MAX_SIDES]);
 extern const bool side_nccl_built;
 bool side_nccl_make(struct side *side, bool copy_engine);
 
-/* clock_cuda.c or clock_absent.c. Time in us of `iterations` calls on the stream; negative on
- * failure. */
+/* clock_cuda.c or clock_absent.c. Time in us of `iterations` calls on the
+ * stream; negative on failure. */
 double clock_time(struct side *side, const struct run *run, const void *send, size_t block,
                   int iterations);
 

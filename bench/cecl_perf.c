@@ -1,5 +1,5 @@
-/* cecl_perf times a collective over sizes, beside other libraries in the same run, and checks every
- * byte. */
+/* cecl_perf times a collective over sizes, beside other libraries in the same run,
+ * and checks every byte. */
 #include <stdio.h>
 
 #include "bench.h"

@@ -1,6 +1,6 @@
 /* cecl_zerosm proves zero SM: while a kernel holds every SM of every GPU, each case of a table
- * finishes with the right result. This file has the table, the options and the output; zerosm_run.c
- * runs a case. */
+ * finishes with the right result. This file has the table, the options and the output;
+ * zerosm_run.c runs a case. */
 #include "zerosm.h"
 
 #include <cuda_runtime_api.h>
@@ -50,8 +50,8 @@ static const char usage[] =
         CASE(__VA_ARGS__, "never", "push", "write", OWN_STREAM, "off"),                            \
         CASE(__VA_ARGS__, "never", "push", "write", LEGACY, "off")
 
-/* A small call in one go, and a large one in chunks where a rank's own block goes through
- * staging. */
+/* A small call in one go, and a large one in chunks where a rank's own
+ * block goes through staging. */
 #define EACH_SIZE(op, place)                                                                       \
     {op, place, 4u << 10, AMPLE, "never", "push", "copy", OWN_STREAM, "off"},                      \
         {op, place, 1u << 20, SCANT, "never", "push", "copy", OWN_STREAM, "off"},                  \

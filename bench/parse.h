@@ -16,8 +16,8 @@ enum {
     OPTION_OWN /* the first of a program's own options */
 };
 
-/* corrupt is for tests. It spoils the result of each check (byte) or leaves the collective out
- * (skip). */
+/* corrupt is for tests. It spoils the result of each check (byte) or leaves the
+ * collective out (skip). */
 #define OPTIONS_SHARED                                                                             \
     {"op", 1, NULL, OPTION_OP}, {"rounds", 1, NULL, OPTION_ROUNDS},                                \
         {"json", 1, NULL, OPTION_JSON}, {"corrupt", 2, NULL, OPTION_CORRUPT},                      \
@@ -30,8 +30,8 @@ struct grammar {
     const char *usage;
     const char *shorts;         /* getopt's, with a leading colon */
     const struct option *longs; /* with OPTIONS_SHARED among them */
-    /* Stores one option. Returns NULL, or what was expected. Passes options that are not its own to
-     * take_shared. */
+    /* Stores one option. Returns NULL, or what was expected. Passes options that are not
+     * its own to take_shared. */
     const char *(*take)(struct options *o, int option, const char *value);
 };
 

@@ -44,8 +44,8 @@ static void print_or_dash(bool known, int width, int digits, double value)
 void report_row(const struct run *run, const struct result *r)
 {
     const struct type *type = run->options.type;
-    /* With one rank nothing crosses a link: there is no bandwidth, and a ratio would compare
-     * overheads. */
+    /* With one rank nothing crosses a link: there is no bandwidth, and a ratio
+     * would compare overheads. */
     const bool crosses = run->nranks > 1 && r->us[0] > 0;
     if (run->rank != 0)
         return;

@@ -16,8 +16,8 @@
 #include "hold_sms.h"
 #include "zerosm_ops.h"
 
-/* Odd, because in place an all-to-all's result is the next one's input, and two of them cancel
- * out. */
+/* Odd, because in place an all-to-all's result is the next one's input, and
+ * two of them cancel out. */
 #define CALLS 3
 #define AFTERWARDS_MS 5000 /* ms for calls that did not end while SMs were held */
 /* bytes for flags, their values and slots, beyond staging and buffers */
@@ -185,8 +185,8 @@ static bool copy(struct stage *s, int g, void *dst, const void *src, size_t byte
            called(s, g, ceclStreamSynchronize(s->comms[g], s->streams[g]), "ceclStreamSynchronize");
 }
 
-/* Fills the buffers so that no byte of the output is right before the calls, unless it is their
- * input. */
+/* Fills the buffers so that no byte of the output is right before the calls,
+ * unless it is their input. */
 static bool fill(struct stage *s, int g)
 {
     memset(s->got, 0x5A, s->all);

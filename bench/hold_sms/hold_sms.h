@@ -15,10 +15,10 @@ struct hold_sms;
  * stream  a non-blocking stream of that GPU with nothing long enqueued (work of the legacy default
  *         stream would wait for a blocking one). NULL: one of its own.
  *
- * Returns NULL on failure, and prints the reason on stderr. The kernel ends by itself 20 s after
- * its start, so a failed test does not leave the GPU occupied. Do not free CUDA memory while SMs
- * are held: that waits for the kernel. The thread's current device stays the same. One thread at a
- * time. */
+ * Returns NULL on failure, and prints the reason on stderr. The kernel ends by itself 20 s
+ * after its start, so a failed test does not leave the GPU occupied. Do not free CUDA
+ * memory while SMs are held: that waits for the kernel. The thread's current device stays
+ * the same. One thread at a time. */
 struct hold_sms *hold_sms_start_on(int ordinal, struct CUstream_st *stream);
 
 /* The same on the current device, with a stream of its own. */

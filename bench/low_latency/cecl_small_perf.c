@@ -210,8 +210,8 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Whether the kernel's result differs from the library's in any bit. The input differs from place
- * to place. */
+/* Whether the kernel's result differs from the library's in any bit. The input
+ * differs from place to place. */
 static int differ(void)
 {
     const size_t all = LARGEST * (size_t)nranks;

@@ -1,5 +1,5 @@
-/* cecl_overlap measures what a collective beside a GEMM costs, for cecl and for NCCL in the same
- * run. */
+/* cecl_overlap measures what a collective beside a GEMM costs, for cecl and
+ * for NCCL in the same run. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -39,8 +39,8 @@ static bool call_beside(struct side *side, const struct run *run, const void *se
     return gpu_start(b->gpu, run, &load);
 }
 
-/* Checks the call alone first. A first call may allocate and load, and must not wait for the common
- * start. */
+/* Checks the call alone first. A first call may allocate and load, and must not
+ * wait for the common start. */
 static bool check(struct bench *b, struct contender *c, size_t block)
 {
     const struct run run = run_of(b, c);
@@ -91,8 +91,8 @@ static bool time_contender(struct bench *b, struct contender *c, size_t block, i
     return failure == ceclSuccess || complain(&b->run, c->name, ceclGetLastError(c->comm));
 }
 
-/* Times all contenders. `first` comes right after the GEMM alone. The times are stored as those of
- * `round`. */
+/* Times all contenders. `first` comes right after the GEMM alone. The times are
+ * stored as those of `round`. */
 static bool time_round(struct bench *b, struct trial *t, int first, int round)
 {
     const struct load gemm = {.gemm = true};
@@ -180,8 +180,8 @@ static int perform_joined(struct bench *b)
     return b->wrong ? END_WRONG : END_FINE;
 }
 
-/* The first rank whose `mine` is false; nranks when it is true on all. The result is the same on
- * all ranks. */
+/* The first rank whose `mine` is false; nranks when it is true on all. The result is
+ * the same on all ranks. */
 static int first_without(const struct run *run, bool mine)
 {
     int first = mine ? run->nranks : run->rank;
@@ -189,8 +189,8 @@ static int first_without(const struct run *run, bool mine)
     return first;
 }
 
-/* END_FINE, or the exit code when there is nothing to measure. The result is the same on all
- * ranks. */
+/* END_FINE, or the exit code when there is nothing to measure. The result is
+ * the same on all ranks. */
 static int preconditions(const struct run *run)
 {
     char why[200];

@@ -1,6 +1,7 @@
-/* The contenders: the sides of cecl_perf in each of their placements, and cecl once more with SMs
- * allowed. A reduction has fewer, because its arithmetic needs SMs in any case: only out of place,
- * and NCCL only with windows, which allow its symmetric kernels. */
+/* The contenders: the sides of cecl_perf in each of their placements, and cecl once more with
+ * SMs allowed. A reduction has fewer contenders, all out of place, because its arithmetic
+ * needs SMs in any case. NCCL with windows stands in for NCCL's copy engines there: windows
+ * allow its symmetric kernels. */
 #include "overlap.h"
 
 enum { CECL, CECL_ALLOW, NCCL, NCCL_CE };

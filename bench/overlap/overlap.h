@@ -59,8 +59,8 @@ void gpu_close(struct gpu *gpu);
 bool gpu_make_urgent(struct run *run);
 /* Enqueues the load and starts it on all ranks at about the same time. Collective. */
 bool gpu_start(struct gpu *gpu, const struct run *run, const struct load *load);
-/* Measures the load on this rank: from the start, which its streams share, to the end of all of it.
- * Collective. */
+/* Measures the load on this rank: from the start, which its streams share, to the end of
+ * all of it. Collective. */
 bool gpu_time(struct gpu *gpu, const struct run *run, const struct load *load, double *ms);
 
 /* copies.c: a thread that copies to and from pinned host memory until it is stopped. */
@@ -87,9 +87,9 @@ void table_size(const struct run *run, const struct settings *settings, const st
 bool table_json(const struct run *run, const struct settings *settings, const struct trial *trials,
                 int count);
 
-/* limit.c. Ends the process with a message unless it is called again within two minutes. So a run
- * ends even if something waits for a peer or a GPU that never comes. `what` is kept as a
- * pointer. */
+/* limit.c. Ends the process with a message unless it is called again within two
+ * minutes. So a run ends even if something waits for a peer or a GPU that never comes.
+ * `what` is kept as a pointer. */
 void limit(const struct run *run, const char *what);
 
 #endif

@@ -166,8 +166,8 @@ bool cecl_blocks_take(struct cecl_blocks *blocks, uint64_t bytes, uint64_t *offs
             return false;
         }
     }
-    /* The node is taken out and inserted again, because max_free changes on its path to the
-     * root. */
+    /* The node is taken out and inserted again, because max_free changes
+     * on its path to the root. */
     node = take_out(blocks, node->offset);
     node->taken = true;
     node->bytes = bytes;

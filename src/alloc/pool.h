@@ -40,7 +40,7 @@ struct cecl_pool {
     uint64_t exchanges;
     /* number and hash of the allocations and frees so far; unequal between ranks is an error */
     uint64_t calls, hash;
-    uint64_t generation;           /* grows with every free: what was located before may be gone */
+    uint64_t generation;           /* grows with every free: a buffer located before may be gone */
     uint64_t kept[CECL_POOL_KEPT]; /* offsets of the library's own allocations */
     int nkept;
 };
@@ -54,8 +54,8 @@ struct cecl_pool_config {
 ceclResult_t cecl_pool_open(struct cecl_pool *pool, struct cecl_device *dev, struct cecl_mesh *mesh,
                             int rank, int nranks, const struct cecl_pool_config *config);
 
-/* Unmaps and frees everything. No work may be pending on its memory. A zeroed pool may be closed.
- * Local. */
+/* Unmaps and frees everything. No work may be pending on its memory. A zeroed
+ * pool may be closed. Local. */
 void cecl_pool_close(struct cecl_pool *pool);
 
 /* Allocates `bytes` > 0 bytes; see ceclMemAlloc. Collective: all ranks call in the same order. */

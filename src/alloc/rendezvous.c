@@ -48,8 +48,8 @@ static ceclResult_t create_everywhere(struct cecl_pool *pool, uint64_t bytes, st
     return result;
 }
 
-/* Maps rank `peer`'s memory of a segment: `own` on this rank, else the peer's memory behind
- * `fd`. */
+/* Maps rank `peer`'s memory of a segment: `own` on this rank, else the
+ * peer's memory behind `fd`. */
 static ceclResult_t map_one(struct cecl_pool *pool, const struct cecl_segment *segment, int peer,
                             const struct cecl_mem *own, int fd)
 {
@@ -65,8 +65,8 @@ static ceclResult_t map_one(struct cecl_pool *pool, const struct cecl_segment *s
     return result;
 }
 
-/* Shares `own` with all ranks and maps the memory of all. *nmapped ranks are mapped, also on
- * failure. */
+/* Shares `own` with all ranks and maps the memory of all. *nmapped ranks are
+ * mapped, also on failure. */
 static ceclResult_t map_everywhere(struct cecl_pool *pool, const struct cecl_segment *segment,
                                    const struct cecl_mem *own, int *nmapped)
 {

@@ -40,8 +40,8 @@ void cecl_door_close(struct cecl_door *door)
     *door = (struct cecl_door){0};
 }
 
-/* Keeps the order in which callers came: the clock cannot tell two of the same millisecond
- * apart. */
+/* Keeps the order in which callers came: the clock cannot tell two of the
+ * same millisecond apart. */
 static void remove_caller(struct cecl_door *door, int index)
 {
     door->count--;
@@ -63,8 +63,8 @@ static bool push_out(struct cecl_door *door)
     return true;
 }
 
-/* Bounded, so that a flood of callers that are turned away cannot keep the others from being
- * read. */
+/* Bounded, so that a flood of callers that are turned away cannot keep the
+ * others from being read. */
 static void let_in(struct cecl_door *door)
 {
     for (int tries = 0; tries < CECL_DOOR_CALLERS; tries++) {

@@ -1,10 +1,10 @@
 /* The door: a listener and its callers, connections that still have to send the few bytes by which
  * they are admitted.
  *
- * Both listeners of the bootstrap (the root's on TCP and each rank's on a Unix socket) use one. A
- * caller that is silent, slow or one of very many must not hold up the others. So all are read side
- * by side, each has a deadline, and each is heard for a while before a newer one may take its
- * place. */
+ * Both listeners of the bootstrap (the root's on TCP and each rank's on a Unix socket) use
+ * one. A caller that is silent, slow or one of very many must not hold up the others. So all
+ * are read side by side, each has a deadline, and each is heard for a while before a newer
+ * one may take its place. */
 #ifndef CECL_BOOT_DOOR_H
 #define CECL_BOOT_DOOR_H
 
@@ -50,8 +50,8 @@ void cecl_door_close(struct cecl_door *door);
 /* Waits up to `wait_ms` for an event. Then reads from callers, drops some, and accepts new ones. */
 void cecl_door_attend(struct cecl_door *door, int wait_ms);
 
-/* The errno for which nobody could be accepted for BEAR_MS (descriptors, memory); 0 when all is
- * well. */
+/* Why nobody could be accepted for a while, as an errno (descriptors,
+ * memory); 0 when all is well. */
 int cecl_door_trouble(const struct cecl_door *door);
 
 /* Hands over a caller that has sent all its bytes. Returns false when there is none now. */

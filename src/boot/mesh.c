@@ -183,8 +183,8 @@ static void keep_descriptors(struct msghdr *message, struct mesh_transfer *trans
     }
 }
 
-/* Whether the peer's frame belongs to the same exchange as ours. Only then is there room for its
- * payload. */
+/* Whether the peer's frame belongs to the same exchange as ours. Only then is
+ * there room for its payload. */
 static bool matches(const struct mesh_header *theirs, const struct mesh_header *ours)
 {
     return theirs->sequence == ours->sequence && theirs->bytes == ours->bytes &&

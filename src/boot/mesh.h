@@ -64,14 +64,14 @@ uint64_t cecl_mesh_exchanges(const struct cecl_mesh *mesh);
 
 /* -- for the watchdog thread. It may call these while another thread is in a call above. -- */
 
-/* Waits up to wait_ms (or until cecl_mesh_wake) for news. ceclSuccess: no news, or only goodbyes,
- * which cecl_mesh_left remembers. ceclRemoteError: a peer died or aborted; cecl_message() names
- * it. */
+/* Waits up to wait_ms (or until cecl_mesh_wake) for news. ceclSuccess: no news, or only
+ * goodbyes, which cecl_mesh_left remembers. ceclRemoteError: a peer died or aborted;
+ * cecl_message() names it. */
 ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms);
 void cecl_mesh_wake(struct cecl_mesh *mesh);
-/* Reads the news that is there, without waiting; results as for cecl_mesh_watch. Any thread. If a
- * peer sent news before it wrote to this rank's memory, a thread that has seen that write also gets
- * the news. */
+/* Reads the news that is there, without waiting; results as for cecl_mesh_watch. Any thread.
+ * If a peer sent news before it wrote to this rank's memory, a thread that has seen that
+ * write also gets the news. */
 ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh);
 /* Whether `peer` has said goodbye. */
 int cecl_mesh_left(struct cecl_mesh *mesh, int peer);

@@ -69,8 +69,8 @@ static ceclResult_t open_listener(struct invitation *mine, int *listener)
     return ceclSuccess;
 }
 
-/* Whether the process at the other end runs as the same user. The kernel says so, not the other
- * end. */
+/* Whether the process at the other end runs as the same user. The kernel says
+ * so, not the other end. */
 static bool same_user(int fd)
 {
     struct ucred credentials;

@@ -57,9 +57,9 @@ struct cecl_mesh {
     struct mesh_peer peers[];
 };
 
-/* mesh_connect.c: fills data and life of every peer. `local` is an error that this rank already
- * has, or ceclSuccess. With an error it still takes part in the exchange, because its peers wait
- * for it. */
+/* mesh_connect.c: fills data and life of every peer. `local` is an error that this rank
+ * already has, or ceclSuccess. With an error it still takes part in the exchange, because
+ * its peers wait for it. */
 ceclResult_t mesh_connect(struct cecl_mesh *mesh, struct cecl_oob *oob, int64_t deadline,
                           ceclResult_t local);
 

@@ -1,5 +1,5 @@
-/* A rank's side of the TCP bootstrap: connecting to the root, proving the secret, taking part in
- * all-gathers. */
+/* A rank's side of the TCP bootstrap: connecting to the root, proving the secret,
+ * taking part in all-gathers. */
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <poll.h>

@@ -48,8 +48,8 @@ struct cecl_tcp_proof {
     uint64_t tag; /* over "root" and both nonces */
 };
 
-/* If status is not ceclSuccess, a message of `bytes` bytes follows; else the result of an
- * all-gather. */
+/* If status is not ceclSuccess, a message of `bytes` bytes follows; else the
+ * result of an all-gather. */
 struct cecl_tcp_reply {
     int32_t status;
     uint32_t reserved;
@@ -60,8 +60,8 @@ struct cecl_tcp_request {
     uint64_t bytes;
 };
 
-/* The tags that prove the secret. The two sides' tags differ, so neither can be sent back as one's
- * own. */
+/* The tags that prove the secret. The two sides' tags differ, so neither can be
+ * sent back as one's own. */
 uint64_t cecl_tcp_rank_tag(const uint8_t secret[16], const uint8_t root_nonce[16],
                            const struct cecl_tcp_answer *answer);
 uint64_t cecl_tcp_root_tag(const uint8_t secret[16], const uint8_t root_nonce[16],

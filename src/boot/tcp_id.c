@@ -1,5 +1,5 @@
-/* The unique id of the TCP bootstrap: choosing the address to listen at, and the tags that prove
- * the secret. */
+/* The unique id of the TCP bootstrap: choosing the address to listen at, and the tags
+ * that prove the secret. */
 #include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -64,8 +64,8 @@ static void take_address(struct cecl_tcp_id *id, const struct sockaddr *address)
     }
 }
 
-/* How well an interface's address suits; 0: not at all. If an interface is named, no other one is
- * considered. */
+/* How well an interface's address suits; 0: not at all. If an interface is named, no
+ * other one is considered. */
 static int fitness(const struct ifaddrs *one, const char *wanted)
 {
     if (!one->ifa_addr || !(one->ifa_flags & IFF_UP))

@@ -22,7 +22,7 @@
 #define LINGER_MS 1000  /* ms in which late ranks still hear why the job failed */
 #define WORDS_MS 1000   /* ms that sending these messages may take */
 #define TICK_MS 50      /* ms after which a rank that leaves early is noticed, at most */
-#define MARGIN_MS 1000  /* ms, at most, by which a rank hears who is missing before it gives up */
+#define MARGIN_MS 1000  /* ms, at most, between telling a rank who is missing and its giving up */
 
 struct seat {
     int fd;
@@ -134,8 +134,8 @@ static ceclResult_t judge(struct root *root, const struct cecl_tcp_answer *answe
     return ceclSuccess;
 }
 
-/* Gives a seat to a rank that has proved the secret, or fails the job for a reason that all ranks
- * are told. */
+/* Gives a seat to a rank that has proved the secret, or fails the job for a reason
+ * that all ranks are told. */
 static void admit(struct root *root, int fd, const struct cecl_tcp_answer *answer)
 {
     if (answer->nranks > root->expected && answer->nranks <= RANKS_MAX)

@@ -28,8 +28,8 @@ void cuda_leave(struct cuda_device *cuda, bool pushed)
 static ceclResult_t close_inside(struct cuda_device *cuda)
 {
     const struct cecl_driver *cu = cuda->cu;
-    /* Freeing pinned memory waits for the GPU. While work is pending, the memory is left
-     * unfreed. */
+    /* Freeing pinned memory waits for the GPU. While work is pending, the
+     * memory is left unfreed. */
     const bool idle = cuda_streams_end(cuda) && !cuda->stuck;
     if (cuda->side)
         cu->cuStreamDestroy(cuda->side);

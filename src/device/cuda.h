@@ -56,8 +56,8 @@ static inline bool cuda_is_legacy(ceclStream_t stream)
     return stream == NULL || stream == CU_STREAM_LEGACY;
 }
 
-/* Calls the driver and turns its result into a ceclResult_t, with the call's name in the
- * message. */
+/* Calls the driver and turns its result into a ceclResult_t, with the
+ * call's name in the message. */
 #define CUDA_CALL(cuda, function, ...)                                                             \
     cecl_driver_check((cuda)->cu, (cuda)->cu->function(__VA_ARGS__), #function)
 

@@ -70,8 +70,8 @@ static void load(void)
 
     driver.version = version;
 
-    /* The data pointer is copied bytewise into the function pointer: ISO C has no cast between
-     * them. */
+    /* The data pointer is copied bytewise into the function pointer: ISO C
+     * has no cast between them. */
     void *function;
 #define CECL_DRIVER_FIND(name, since)                                                              \
     if (!(function = find(#name, since))) {                                                        \

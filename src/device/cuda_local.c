@@ -7,9 +7,9 @@
  *
  * The copies have the priority of callers' streams, the kernel a higher one.
  *
- * A word that is written while all SMs are held shows that the copies before it needed none. A
- * local copy that runs on SMs waits for the kernel's end. With drivers up to CUDA 13.0 every local
- * copy does. */
+ * A word that is written while all SMs are held shows that the copies before it needed none.
+ * A local copy that runs on SMs waits for the kernel's end. With drivers up to CUDA 13.0
+ * every local copy does. */
 #include <time.h>
 
 #include "device/cuda.h"
@@ -27,8 +27,8 @@ _Static_assert(RESIDENT_MS + COPY_MS < HOLD_MS, "held until the copies were wait
 #define SMALL_MOST (8u << 10)
 #define ROWS 8
 
-/* Pinned memory. It stays until the device is closed, because freeing it waits for all work of the
- * GPU. */
+/* Pinned memory. It stays until the device is closed, because freeing it waits
+ * for all work of the GPU. */
 struct cuda_local {
     struct cecl_hold_words hold;
     uint32_t done[2]; /* the word behind the contiguous copies, and the word behind the rows */
@@ -104,8 +104,8 @@ static bool all_run(const struct cuda_device *cuda, struct cecl_hold_size size)
     return cecl_hold_all_run(&cuda->local->hold, size);
 }
 
-/* Returns the kinds of copies that end while the kernel holds all SMs; 0 when it does not hold
- * all. */
+/* Returns the kinds of copies that end while the kernel holds all SMs; 0
+ * when it does not hold all. */
 static uint32_t copies_while_held(struct cuda_device *cuda, struct cecl_hold_size size, char *room,
                                   size_t bytes)
 {

@@ -198,8 +198,8 @@ static ceclResult_t release(struct cuda_device *cuda, uint32_t *words, size_t co
         CECL_TRY(cuda_memops(&cuda->base, cuda->side, ops, n));
         done += n;
     }
-    /* The words have landed before this returns. `side` never waits for a flag, so this wait
-     * ends. */
+    /* The words have landed before this returns. `side` never waits for a
+     * flag, so this wait ends. */
     return CUDA_CALL(cuda, cuStreamSynchronize, cuda->side);
 }
 

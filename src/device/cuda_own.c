@@ -81,9 +81,9 @@ ceclResult_t cuda_stream_create_urgent(struct cecl_device *dev, ceclStream_t *st
     return result;
 }
 
-/* The stream leaves the table after its work is done, so that a drain waits for it until then. It
- * leaves the table and is destroyed under one lock, so that a drain never queries a stream that is
- * gone. */
+/* The stream leaves the table after its work is done, so that a drain waits for it until
+ * then. It leaves the table and is destroyed under one lock, so that a drain never queries
+ * a stream that is gone. */
 static ceclResult_t destroy(struct cuda_device *cuda, CUstream stream)
 {
     ceclResult_t waited = CUDA_CALL(cuda, cuStreamSynchronize, stream);
@@ -137,8 +137,8 @@ static ceclResult_t ask_kept(struct cuda_device *cuda, const struct cuda_stream 
     return id == kept->id ? ask(cuda, kept->stream, busy) : ceclSuccess;
 }
 
-/* A stream that cannot be queried does not stop the others: its error is kept and the next one is
- * queried. */
+/* A stream that cannot be queried does not stop the others: its error is kept and
+ * the next one is queried. */
 static ceclResult_t count_busy(struct cecl_device *dev, size_t *busy)
 {
     struct cuda_device *cuda = cuda_of(dev);

@@ -22,8 +22,8 @@ static ceclResult_t look(struct cuda_device *cuda, CUdeviceptr at, struct pointe
                      at);
 }
 
-/* For the last byte only its existence is checked. Memory that is mapped in parts, as PyTorch's
- * expandable segments are, is one buffer to its owner. */
+/* Checks only that the last byte exists. Memory that is mapped in parts, as PyTorch's expandable
+ * segments are, is one buffer to its owner. */
 static ceclResult_t check_end(struct cuda_device *cuda, const void *ptr, size_t bytes,
                               const struct pointer *first, const char *name)
 {

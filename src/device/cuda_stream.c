@@ -110,7 +110,7 @@ ceclResult_t cuda_stream_join(struct cecl_device *dev, ceclStream_t stream, cecl
     return result;
 }
 
-/* With the context current: each context has its own per-thread default stream. */
+/* The context must be current, because each context has its own per-thread default stream. */
 uint64_t cuda_stream_id(struct cecl_device *dev, ceclStream_t work)
 {
     struct cuda_device *cuda = cuda_of(dev);
@@ -243,8 +243,8 @@ static ceclResult_t issue_memops(struct cuda_device *cuda, CUstream stream,
         for (size_t i = 0; i < n; i++) {
             const CUdeviceptr address = cuda_address(ops[i].addr);
             if (ops[i].kind == CECL_MEMOP_WRITE) {
-                /* The default flags include the memory barrier: peers see earlier copies before the
-                 * word. */
+                /* The default flags include the memory barrier: peers see earlier
+                 * copies before the word. */
                 params[i].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
                 params[i].writeValue.address = address;
                 params[i].writeValue.value = ops[i].value;

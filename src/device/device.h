@@ -35,8 +35,8 @@ struct cecl_batch {
     size_t count;
 };
 
-/* A copy of rows of `width` bytes. Pitches are the bytes from one row's start to the next, `width`
- * at least. */
+/* A copy of rows of `width` bytes. Pitches are the bytes from one row's start to the
+ * next, `width` at least. */
 struct cecl_row_copy {
     void *dst, *src;
     size_t width, rows; /* rows >= 1 */
@@ -75,8 +75,8 @@ struct cecl_device_ops {
     /* Reserves an address range, with no memory behind it yet. */
     ceclResult_t (*reserve)(struct cecl_device *dev, size_t bytes, void **base);
     void (*unreserve)(struct cecl_device *dev, void *base, size_t bytes);
-    /* Creates physical memory of this device that can be shared. ceclOutOfMemory when none is
-     * left. */
+    /* Creates physical memory of this device that can be shared.
+     * ceclOutOfMemory when none is left. */
     ceclResult_t (*mem_create)(struct cecl_device *dev, size_t bytes, struct cecl_mem *mem);
     /* Makes a descriptor for `mem` that can be sent to a peer. The caller closes it. */
     ceclResult_t (*mem_export)(struct cecl_device *dev, const struct cecl_mem *mem, int *fd);
@@ -90,8 +90,8 @@ struct cecl_device_ops {
     void (*mem_release)(struct cecl_device *dev, struct cecl_mem *mem);
     /* Sets `bytes` bytes to `value` and waits for it. `addr` is mapped memory of this rank. */
     ceclResult_t (*mem_set)(struct cecl_device *dev, void *addr, int value, size_t bytes);
-    /* Allocates zeroed words that this process's host code and streams (memops) both read and
-     * write. */
+    /* Allocates zeroed words that this process's host code and streams
+     * (memops) both read and write. */
     ceclResult_t (*words_alloc)(struct cecl_device *dev, size_t count, uint32_t **words);
     void (*words_free)(struct cecl_device *dev, uint32_t *words);
     /* Refuses memory that this device's copies cannot reach. On CUDA that is plain host memory,
@@ -103,8 +103,8 @@ struct cecl_device_ops {
     /* -- streams -- */
 
     ceclResult_t (*stream_create)(struct cecl_device *dev, ceclStream_t *stream);
-    /* Creates a stream for the device's own use. Its kernels get free SMs before kernels of other
-     * streams. */
+    /* Creates a stream for the device's own use. Its kernels get free SMs before
+     * kernels of other streams. */
     ceclResult_t (*stream_create_urgent)(struct cecl_device *dev, ceclStream_t *stream);
     ceclResult_t (*stream_destroy)(struct cecl_device *dev, ceclStream_t stream);
     ceclResult_t (*stream_synchronize)(struct cecl_device *dev, ceclStream_t stream);
@@ -168,9 +168,9 @@ struct cecl_device_ops {
      *         such a copy may need no SM; elsewhere *ways is 0. The host device has no SMs, so it
      *         says yes where `always` is true.
      *
-     * On CUDA a kernel holds all SMs for some milliseconds. An error, or other work on the GPU that
-     * keeps an SM, gives *ways = 0. ceclTimeout when the GPU does not finish the copies that were
-     * tried. */
+     * On CUDA a kernel holds all SMs for some milliseconds. An error, or other work on the
+     * GPU that keeps an SM, gives *ways = 0. ceclTimeout when the GPU does not finish the
+     * copies that were tried. */
     ceclResult_t (*local_copies)(struct cecl_device *dev, void *room, size_t bytes, bool always,
                                  uint32_t *ways);
     /* An id that no other stream of this process has had; addresses of streams are reused, ids are
@@ -188,8 +188,8 @@ struct cecl_device {
     bool meets;           /* its kernels send flags and wait for them (sm/meeting.h) */
 };
 
-/* What a rank tells its peers about the GPU that it would use. All zero means that none is
- * usable. */
+/* What a rank tells its peers about the GPU that it would use. All zero
+ * means that none is usable. */
 struct cecl_gpu_id {
     uint8_t uuid[16];
     int32_t ordinal;

@@ -1,5 +1,5 @@
-/* Waits for a device's own streams by asking again and again, because no CUDA call that waits takes
- * a deadline. */
+/* Waits for a device's own streams by asking again and again, because no CUDA call that
+ * waits takes a deadline. */
 #include "device/drain.h"
 
 #include "util/clock.h"

@@ -154,9 +154,9 @@ ceclResult_t host_mem_set(struct cecl_device *dev, void *addr, int value, size_t
     return ceclSuccess;
 }
 
-/* Whether the first and the last byte can be read. The kernel is asked, so that a bad address gives
- * an error and no fault. Where it may not be asked (seccomp) or cannot answer, the range counts as
- * readable. */
+/* Whether the first and the last byte can be read. The kernel is asked, so that a bad address
+ * gives an error and no fault. Where it may not be asked (seccomp) or cannot answer, the
+ * range counts as readable. */
 static bool ends_readable(const void *ptr, size_t bytes)
 {
     char seen[2];

@@ -330,8 +330,8 @@ ceclResult_t host_copies(struct cecl_device *dev, ceclStream_t handle,
 {
     struct host_stream *stream;
     CECL_TRY(begin_adding(dev, handle, batch->count, &stream));
-    /* A batch promises no order. Every other batch runs backwards, so that no plan comes to rely on
-     * one. */
+    /* A batch promises no order. Every other batch runs backwards, so that no
+     * plan comes to rely on one. */
     const bool backwards = stream->batches++ % 2;
     for (size_t n = 0; n < batch->count; n++) {
         const size_t i = backwards ? batch->count - 1 - n : n;
@@ -364,8 +364,8 @@ ceclResult_t host_row_copies(struct cecl_device *dev, ceclStream_t handle,
     return ceclSuccess;
 }
 
-/* Each reduction allocates its own copy: the sources differ in number and do not fit into a queue
- * entry. */
+/* Each reduction allocates its own copy: the sources differ in number and do not
+ * fit into a queue entry. */
 ceclResult_t host_reduce(struct cecl_device *dev, ceclStream_t handle,
                          const struct cecl_reduction *reduction)
 {

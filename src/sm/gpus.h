@@ -1,6 +1,6 @@
-/* What the hosts' parts of kernels share: turning the CUDA runtime's errors into ours, and a word
- * for each GPU with what is known of it once its kernels are loaded. Only builds with CUDA include
- * it. */
+/* What the hosts' parts of kernels share: turning the CUDA runtime's errors into ours, and a
+ * word for each GPU with what is known of it once its kernels are loaded. Only builds with
+ * CUDA include this file. */
 #ifndef CECL_SM_GPUS_H
 #define CECL_SM_GPUS_H
 
@@ -29,8 +29,9 @@ static inline ceclResult_t cecl_gpu_load(const char *who, const void *kernel)
     return ceclSuccess;
 }
 
-/* Kernels that wait for peers take at most a quarter of a GPU's SMs. Kernels of several
- * communicators may wait for each other's ranks, so they must all fit on the GPU at once. */
+/* Kernels that wait for peers take at most one in CECL_GPU_WAITING_SHARE of a GPU's SMs.
+ * Kernels of several communicators may wait for each other's ranks, so they must all fit on
+ * the GPU at the same time. */
 #define CECL_GPU_WAITING_SHARE 4u
 
 static inline uint32_t cecl_gpu_waiting_sms(uint32_t sms)

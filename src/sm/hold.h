@@ -1,7 +1,7 @@
 /* A kernel that holds every SM of a GPU, to see which work runs without one. The device's probe of
- * local copies uses it, and so do tests and tools. It has two blocks of 1024 threads for each SM:
- * one block would leave room for another kernel's block and prove nothing. The caller brings the
- * words and the stream, and does the waiting. CUDA only. */
+ * local copies uses it, and so do tests and tools. It has two blocks of 1024 threads for each SM,
+ * which take all of the SM's threads. One block would leave room for another kernel's block and
+ * prove nothing. The caller provides the words and the stream, and waits. CUDA only. */
 #ifndef CECL_SM_HOLD_H
 #define CECL_SM_HOLD_H
 
@@ -50,8 +50,9 @@ static inline bool cecl_hold_all_run(const struct cecl_hold_words *words,
     return true;
 }
 
-/* Whether every SM is held. A block that gives up writes `gave_up` before it leaves its SM. So work
- * that was seen to be finished before this returned true has finished while all SMs were held. */
+/* Whether every SM is held. A block that gives up writes `gave_up` before it leaves its SM. So
+ * when this returns true, all work that was seen to be finished before the call did finish
+ * while all SMs were held. */
 static inline bool cecl_hold_holds(const struct cecl_hold_words *words, struct cecl_hold_size size)
 {
     /* keeps what was seen before in front of these loads */

@@ -122,8 +122,8 @@ DEVICE void meet_last(const cecl_meeting &m)
         if (threadIdx.x == 0)
             before = word_count(m.leaving, gridDim.x - 1);
         before = __shfl_sync(0xffffffffu, before, 0);
-        /* a shuffle orders no memory: this passes what thread 0 acquired to all threads that
-         * signal */
+        /* a shuffle orders no memory: this passes what thread 0 acquired to
+         * all threads that signal */
         __syncwarp();
     }
     if (before != gridDim.x - 1)

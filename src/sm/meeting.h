@@ -9,8 +9,8 @@
  *           the kernel's work                                                                    |
  *     last  | the last block to end: value `last` to all peers | until theirs are there | `done` |
  *
- * The waits have no time limit: whoever set up the words ends them, through `ended` or by writing
- * the words. */
+ * The waits have no time limit: whoever set up the words ends them, through `ended`
+ * or by writing the words. */
 #ifndef CECL_SM_MEETING_H
 #define CECL_SM_MEETING_H
 
@@ -34,7 +34,8 @@ struct cecl_meeting {
     uint64_t apart;      /* bytes from there to its word in the next rank's row */
     /* a word on this GPU; once it is not 0, the kernel signals no peer and waits for none */
     const uint32_t *ended;
-    /* a word on this GPU that kernels share if they never run at once; 0 before and after */
+    /* a word on this GPU in which leaving blocks are counted; 0 before and after a kernel. Kernels
+     * that never run at the same time may share it */
     uint32_t *leaving;
     /* DONE: set to `done_value` when all blocks have finished, their waits included */
     uint32_t *done;

@@ -102,8 +102,8 @@ DEVICE uint32_t e4m3_pair_narrow(float low, float high)
 #endif
 }
 
-/* Overflow must give infinity, but the instruction gives the largest number. Overflow begins at
- * 61440. */
+/* Overflow must give infinity, but the instruction gives the largest number.
+ * Overflow begins at 61440. */
 DEVICE uint32_t e5m2_pair_narrow(float low, float high)
 {
 #if __CUDA_ARCH__ >= 890

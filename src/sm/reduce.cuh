@@ -23,7 +23,7 @@ template <int op> DEVICE float combine(float a, float x)
     return r;
 }
 
-/* Integers that order as the numbers do whose bits they come from. */
+/* An integer that orders as `value` does, made from its bits. */
 DEVICE long long key_f64(double value)
 {
     const long long bits = __double_as_longlong(value);
@@ -125,10 +125,10 @@ DEVICE void reduce_end(const cecl_reduce_args &args)
         meet_last(args.meeting);
 }
 
-/* ---- elements of head and tail. Neighbouring threads take neighbouring elements. A thread takes
- * up to `strides` elements before it uses the first, so that many loads are in flight. All threads
- * of the grid call it; in the bulk kernel all readers do, where head and tail are shorter than a
- * warp. */
+/* ---- elements of head and tail. Neighbouring threads take neighbouring elements. A thread
+ * takes up to `strides` elements before it uses the first, so that many loads are in flight.
+ * All threads of the grid call it; in the bulk kernel all readers do, where head and tail
+ * are shorter than a warp. */
 
 template <int type, int op, int strides> DEVICE void reduce_singles(const cecl_reduce_args &args)
 {

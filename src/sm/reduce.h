@@ -45,12 +45,12 @@ struct cecl_reduction {
     uint64_t count;   /* elements; with 0 nothing is done */
     ceclDataType_t type;
     ceclRedOp_t op;
-    /* For ceclAvg: the number of ranks, set only in the last step of a reduction that has several.
-     * 0 or 1: no division. Other operations ignore it. */
+    /* For ceclAvg: the number of ranks, in the last reduction that a call makes. 0 or 1 mean no
+     * division, as in the reductions before. Other operations ignore it. */
     uint32_t divisor;
     uint8_t kernel; /* enum cecl_reduce_kernel; for tests and measurements */
-    /* CUDA: further places, usually at peers, where the result is written; [nalso], read during the
-     * call. */
+    /* CUDA: further places, usually at peers, where the result is written;
+     * [nalso], read during the call. */
     void *const *also;
     uint32_t nalso; /* 0 .. CECL_REDUCE_ALSO_MAX */
     /* CUDA: the exchange of flags that the kernel takes part in; NULL: none. Read during the call.
@@ -72,8 +72,8 @@ ceclResult_t cecl_reduction_check(ceclDataType_t type, ceclRedOp_t op);
 /* Bytes of an element; 0 for an unknown type. */
 uint32_t cecl_reduction_element_bytes(ceclDataType_t type);
 
-/* Reduces on the calling thread. Type and operation have been checked. Buffers may have any
- * alignment. */
+/* Reduces on the calling thread. Type and operation have been checked. Buffers
+ * may have any alignment. */
 void cecl_reduce_host(const struct cecl_reduction *reduction);
 
 /* Loads all kernels onto the calling thread's current GPU. Call it at init. Otherwise the first

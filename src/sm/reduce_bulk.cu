@@ -89,9 +89,9 @@ DEVICE vector shared_load(const unsigned char *at)
 }
 
 /* Waits for the next tile, loads this reader's part of it, and frees the tile's place for this
- * reader. Every reader arrives by itself: one arrival for a warp would first have to synchronize
- * the warp, which is slower. The end of a short tile holds old data; the caller writes none of its
- * results. */
+ * reader. Every reader arrives by itself: one arrival for a warp would first have to
+ * synchronize the warp, which is slower. The end of a short tile holds old data; the caller
+ * writes none of its results. */
 DEVICE void tile_take(const unsigned char *tiles, uint64_t *full, uint64_t *empty, ring &at,
                       vector v[TILE_VECTORS / READERS], uint32_t none)
 {
@@ -108,8 +108,8 @@ DEVICE void tile_take(const unsigned char *tiles, uint64_t *full, uint64_t *empt
     ring_advance(at);
 }
 
-/* Synchronizes the readers of the block. The thread that copies is not among them: it may have
- * ended. */
+/* Synchronizes the readers of the block. The thread that copies is not among
+ * them: it may have ended. */
 DEVICE void readers_meet(void)
 {
     asm volatile("bar.sync 1, %0;" ::"n"(READERS) : "memory");

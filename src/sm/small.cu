@@ -10,7 +10,7 @@
 #define POLLS 64   /* polls between two looks at the clock and at `end` */
 
 /* ---- lines: 12 bytes of data and the epoch. A line is written and read whole, because a relaxed
- * access of 128 bits is single for the whole system. */
+ * access of 128 bits is indivisible for the whole system. */
 
 DEVICE void line_store(unsigned char *at, uint32_t a, uint32_t b, uint32_t c, uint32_t epoch)
 {
@@ -52,8 +52,8 @@ struct share {
 };
 #define LINE_APART CECL_SMALL_ROW
 
-/* The share of this thread in the warp's `group`-th group of shares, for a block of `vectors`
- * vectors. */
+/* The share of this thread in the warp's `group`-th group of shares, for a
+ * block of `vectors` vectors. */
 DEVICE share share_of(uint32_t group, uint32_t vectors)
 {
     const uint32_t lane = threadIdx.x % 32, first = group * (32 * PER) + lane;
@@ -256,9 +256,9 @@ DEVICE bool send_all(const cecl_small_args &args, uint32_t group, uint32_t step,
 /* One warp of the grid does this while the others send and wait.
  *
  * First it tells peers that this rank has begun. Then it writes a far-away epoch into some lines of
- * this slot half that the call does not use; over many calls every such line gets its turn. Nobody
- * else writes there before this kernel ends. The fence is needed because the next call writes the
- * same words and no kernel waits for these stores. */
+ * this slot half that the call does not use. Over many calls it renews every line that stays
+ * unused. Nobody else writes there before this kernel ends. The fence is needed because the next
+ * call writes the same words and no kernel waits for these stores. */
 DEVICE void tell(const cecl_small_args &args, uint32_t vectors)
 {
     const uint32_t lane = threadIdx.x % 32;

@@ -67,9 +67,9 @@ struct cecl_small {
     uint32_t *late;
     uint64_t timeout_ns; /* limit of a wait in ns, by the GPU's timer; 0: only `end` ends it */
     uint32_t max_sms;    /* 0: the default */
-    /* The kernel does two things of this meeting. With CECL_MEET_SIGNAL_FIRST it signals while it
-     * sends data, without order, so that the watchdog sees it; and it does CECL_MEET_DONE. NULL:
-     * neither. */
+    /* The kernel does two things of this meeting. With CECL_MEET_SIGNAL_FIRST it signals
+     * while it sends data, without order, so that the watchdog sees it; and it does
+     * CECL_MEET_DONE. NULL: neither. */
     const struct cecl_meeting *meeting;
 };
 

@@ -1,5 +1,5 @@
-/* Small calls, the host's part: checks, the number of SMs, and the launch. The kernels are in
- * small.cu. */
+/* Small calls, the host's part: checks, the number of SMs, and the launch. The
+ * kernels are in small.cu. */
 #include <inttypes.h>
 
 #include "sm/gpus.h"
@@ -96,9 +96,9 @@ static unsigned char *slot_of(const struct cecl_small *small, int holder, int se
 
 /* Chooses the row that this call renews. The calls that use a half renew its rows one after
  * another. With the largest slots all rows are renewed within 2^27 calls, or twice as many where
- * epochs wrap around. That is far fewer than the 2^31 calls after which the epoch written into a
- * row comes up. Line 0 of a thread begins with its vector 0; line l > 0 begins with part of its
- * vector l - 1. A call whose block lacks that vector does not use the line. */
+ * epochs wrap around. That is far fewer than the 2^31 calls after which a call has the epoch that
+ * was written into a row. Line 0 of a thread begins with its vector 0; line l > 0 begins with part
+ * of its vector l - 1. A call whose block lacks that vector does not use the line. */
 static void args_renew(const struct cecl_small *small, struct cecl_small_args *args)
 {
     const uint32_t in_slot = (uint32_t)(2 * small->slot_bytes / CECL_SMALL_ROW);

@@ -21,8 +21,8 @@ static inline int64_t cecl_deadline(int64_t timeout_ms)
     return timeout_ms > 0 ? cecl_now_ms() + timeout_ms : CECL_NO_DEADLINE;
 }
 
-/* Milliseconds left until `deadline`, in poll()'s form: 0 when it has passed, -1 when there is
- * none. */
+/* Milliseconds left until `deadline`, in poll()'s form: 0 when it has passed,
+ * -1 when there is none. */
 static inline int cecl_ms_left(int64_t deadline)
 {
     if (deadline == CECL_NO_DEADLINE)

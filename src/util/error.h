@@ -1,5 +1,5 @@
-/* Results and messages. A message is recorded once, in the calling thread, where the fact is
- * known. */
+/* Results and messages. A message is recorded once, in the calling thread,
+ * where the fact is known. */
 #ifndef CECL_UTIL_ERROR_H
 #define CECL_UTIL_ERROR_H
 
@@ -26,8 +26,8 @@ void cecl_keep_message(char words[CECL_MESSAGE_BYTES]);
 /* Makes another thread's or rank's message this thread's last one, and returns `result`. */
 ceclResult_t cecl_fail_with(ceclResult_t result, const char *message);
 
-/* Returns a failure to the caller. Use it only where nothing is held that must be released
- * first. */
+/* Returns a failure to the caller. Use it only where nothing is held that
+ * must be released first. */
 #define CECL_TRY(expr)                                                                             \
     do {                                                                                           \
         ceclResult_t cecl_try_result_ = (expr);                                                    \

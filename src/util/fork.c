@@ -1,5 +1,5 @@
-/* See fork.h. Every call compares the number, so reading it is a load; getpid would be a system
- * call. */
+/* See fork.h. Every call compares the number, so reading it is a load; getpid
+ * would be a system call. */
 #include "util/fork.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* Parses the environment's settings, following the table in settings.h. It does not know what they
- * are for. */
+/* Parses the environment's settings, following the table in settings.h. It does not
+ * know what they are for. */
 #include "util/settings.h"
 
 #include <ctype.h>

@@ -49,8 +49,8 @@
 
 static struct cecl_device *gpu[2]; /* gpu[1] is NULL where there is only one GPU */
 
-/* Each program's main calls this. Returns 77 where there is no GPU to test on. Limits the program's
- * time. */
+/* Each program's main calls this. Returns 77 where there is no GPU to test on.
+ * Limits the program's time. */
 static inline int fixture_start(void)
 {
     struct cecl_gpu_id id;
@@ -192,8 +192,8 @@ static inline void memory_end(struct memory *memory)
     *memory = (struct memory){0};
 }
 
-/* ---- patterns of PATTERN_WORDS words. They are copied from and to pinned memory, which uses no
- * SM. */
+/* ---- patterns of PATTERN_WORDS words. They are copied from and to pinned
+ * memory, which uses no SM. */
 
 static inline uint32_t pattern_word(uint32_t seed, size_t i)
 {

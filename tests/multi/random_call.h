@@ -32,8 +32,8 @@ enum kind {
 extern const size_t random_limits[RANDOM_LIMITS];
 extern size_t random_largest;
 
-/* A call, in elements: what each rank sends to each, and where that lies at the sender and at the
- * receiver. */
+/* A call, in elements: what each rank sends to each, and where that lies at the
+ * sender and at the receiver. */
 struct random_call {
     enum kind kind;
     ceclDataType_t type;
