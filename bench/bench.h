@@ -88,11 +88,11 @@ struct result {
     long long errors;     /* wrong bytes over all sides, checks and ranks; -1: not checked */
 };
 
-/* ops.c. The functions return NULL when there is none of this name; the text lists
- * all names, for a message. */
+/* ops.c. op_named and type_named return NULL when nothing has this name. */
 const struct op *op_named(const char *name);
 const struct type *type_named(const char *name);
-size_t block_of(const struct options *o, int nranks, size_t bytes); /* whole elements only */
+/* bytes of a block: whole elements only */
+size_t block_of(const struct options *o, int nranks, size_t bytes);
 size_t send_bytes_of(const struct run *run, size_t block);
 size_t recv_bytes_of(const struct run *run, size_t block);
 size_t size_of(const struct run *run, size_t block); /* "bytes a rank" */
@@ -108,8 +108,8 @@ bool options_parse(struct options *options, int argc, char **argv, const struct 
 struct side side_cecl_make(const char *name, ceclComm_t comm);
 /* Makes all sides of cecl_perf. Returns 0 when one that was asked for is not available. */
 int sides_make(const struct run *run, struct side sides[MAX_SIDES]);
-/* side_nccl.c or side_nccl_absent.c. Whether this build has NCCL. side_nccl_make returns false when
- * memory runs out. */
+/* side_nccl.c or side_nccl_absent.c. side_nccl_built: whether this build has NCCL. side_nccl_make
+ * returns false when memory runs out. */
 extern const bool side_nccl_built;
 bool side_nccl_make(struct side *side, bool copy_engine);
 
@@ -124,9 +124,10 @@ long long check_side(struct side *side, const struct run *run, size_t block, boo
                      uint64_t seed);
 
 /* elements.c. Small numbers in any type in which reductions are measured. Their sums are exact in
- * any order. Returns false for a type with too few such numbers. */
+ * any order. elements_can: whether the type has enough such numbers. */
 bool elements_can(const struct type *type, int nranks);
-/* The elements that a key names, or the sums over all ranks' keys. */
+/* elements_fill writes the elements that a key names. elements_wrong counts the bytes that differ
+ * from the sums over all keys. */
 void elements_fill(unsigned char *out, const struct type *type, uint64_t key, size_t bytes);
 long long elements_wrong(const unsigned char *got, const struct type *type, const uint64_t *keys,
                          int nkeys, size_t bytes);
@@ -155,7 +156,8 @@ bool run_join(struct run *run);
 /* Destroys them. Returns false, after a message, when that fails. A broken communicator is left to
  * the end of the process: peers may already be gone. */
 bool run_leave(struct run *run, int end);
-/* collective; called first, so that no long run is in vain */
+/* whether --json's file can be written; collective, and called first, so that no long run is in
+ * vain */
 bool report_json_opens(const struct run *run);
 double median_of(double *values, int count); /* sorts `values` */
 /* Prints a failed call and its reason. Returns false. */

@@ -50,7 +50,7 @@ static const char usage[] =
         CASE(__VA_ARGS__, "never", "push", "write", OWN_STREAM, "off"),                            \
         CASE(__VA_ARGS__, "never", "push", "write", LEGACY, "off")
 
-/* A small call in one go, and a large one in chunks where a rank's own
+/* Few bytes in one go, and many bytes in chunks where a rank's own
  * block goes through staging. */
 #define EACH_SIZE(op, place)                                                                       \
     {op, place, 4u << 10, AMPLE, "never", "push", "copy", OWN_STREAM, "off"},                      \
