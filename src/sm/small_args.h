@@ -10,8 +10,8 @@
 extern "C" {
 #endif
 
-#define CECL_SMALL_WARPS 7                               /* of a block, that move data; */
-#define CECL_SMALL_THREADS (32 * (CECL_SMALL_WARPS + 1)) /* and one more */
+#define CECL_SMALL_WARPS 7                               /* warps of a block that move data */
+#define CECL_SMALL_THREADS (32 * (CECL_SMALL_WARPS + 1)) /* and one warp more for `tell` */
 
 /* A slot is made of rows of lines: of 16 bytes, one of each thread of a warp. A warp's threads have
  * three vectors of 16 bytes each (vectors of a block go around among them), and so four rows. A group
@@ -26,21 +26,22 @@ extern "C" {
  * this bit turned over, half a cycle away from all epochs that come soon. */
 #define CECL_SMALL_FAR 0x80000000u
 
-/* Slots are not larger: places within them are numbers of 32 bits. */
+/* Slots are not larger, because offsets within them are 32-bit numbers. */
 #define CECL_SMALL_SLOT_MAX ((uint64_t)1 << 30)
 
 struct cecl_small_args {
     const unsigned char *send;
     unsigned char *recv;
-    uint32_t bytes;       /* of a block */
-    uint32_t send_stride; /* from the block for a rank to that for the next: 0, they are one */
-    /* Of this call: its slot at each peer, that of rank + 1 first; here, rank 0's, and bytes from it
-     * to the next rank's. */
+    uint32_t bytes; /* bytes of a block */
+    /* bytes from one rank's block to the next rank's; 0: one block goes to all ranks */
+    uint32_t send_stride;
+    /* The slots of this call. `to`: this rank's slot at each peer, beginning with rank + 1. `from`:
+     * rank 0's slot here. `slot`: bytes from one rank's slot to the next rank's. */
     unsigned char *to[CECL_SMALL_RANKS_MAX - 1];
     const unsigned char *from;
     uint64_t slot;
-    /* A row here that gets an epoch that is far away, but for the lines that have data of this call:
-     * those of threads whose vectors begin with this one, if the block has it. */
+    /* A row here that gets a far-away epoch, except in lines that hold data of this call. Those are
+     * the lines of threads for which the block has the vector `renewed_vector` + thread. */
     unsigned char *renewed;
     uint32_t renewed_vector;
     uint32_t rank, nranks;
