@@ -137,8 +137,8 @@ struct cecl_device_ops {
      * caller may reuse what it points to at once. */
     ceclResult_t (*reduce)(struct cecl_device *dev, ceclStream_t work,
                            const struct cecl_reduction *reduction);
-    /* This rank's part of a small collective (sm/small.h), checked, where dev->has_small; else NULL.
-     * What it points to may be reused at once, but for words, slots and buffers. */
+    /* This rank's part of a small call (sm/small.h), already checked. NULL unless dev->has_small.
+     * The caller may reuse what it points to at once, except words, slots and buffers. */
     ceclResult_t (*small)(struct cecl_device *dev, ceclStream_t work,
                           const struct cecl_small *small);
     /* `later` waits for all work that is enqueued on `earlier` now. */
@@ -183,8 +183,8 @@ struct cecl_device {
     const struct cecl_device_ops *ops;
     enum cecl_device_kind kind;
     int ordinal;          /* CUDA ordinal; -1 on the host */
-    size_t granularity;   /* of reserve, create, map: bytes, a power of two */
-    uint64_t total_bytes; /* memory of the device; host: 0 */
+    size_t granularity;   /* for reserve, mem_create and mem_map: bytes, a power of two */
+    uint64_t total_bytes; /* memory of the device; 0 on the host */
     bool meets;     /* its kernels of reductions send flags and wait for them (sm/meeting.h) */
     bool has_small; /* it has ops->small */
 };

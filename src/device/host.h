@@ -44,11 +44,11 @@ ceclResult_t host_words_release(struct cecl_device *dev, uint32_t *words, size_t
                                 uint32_t value);
 ceclResult_t host_words_read(struct cecl_device *dev, const uint32_t *words, size_t count,
                              uint32_t *out);
-/* Wakes who sleeps in host_word_wait, to look at the word again. */
+/* Wakes the threads that sleep in host_word_wait, so that they look at the word again. */
 void host_word_wake(const uint32_t *word);
-void host_word_write(uint32_t *word, uint32_t value); /* and wakes */
+void host_word_write(uint32_t *word, uint32_t value); /* also wakes them */
 void host_word_copy(uint32_t *dst, const void *src);  /* `src` may be unaligned */
-/* Sleeps until (int32_t)(*word - value) >= 0 or *abandon. */
+/* Waits until (int32_t)(*word - value) >= 0 or *abandon. */
 void host_word_wait(const uint32_t *word, uint32_t value, const _Atomic bool *abandon);
 
 /* host_stream.c */

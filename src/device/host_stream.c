@@ -11,21 +11,22 @@
 
 #define FIRST_CAPACITY 64
 
-/* MOVE is a COPY whose ranges may overlap: a user's. In a plan's batch that is a fault, and memcpy
- * lets the address sanitizer see it. */
+/* MOVE is a copy by a user, whose ranges may overlap. In a plan's batch an overlap is a fault: COPY
+ * uses memcpy there, so that the address sanitizer reports it. */
 enum work_kind { WORK_COPY, WORK_MOVE, WORK_ROWS, WORK_REDUCE, WORK_SMALL, WORK_WRITE, WORK_WAIT };
 
 struct work {
     enum work_kind kind;
     uint32_t value;
-    void *dst;                         /* WRITE: the word */
-    const void *src;                   /* WAIT: the word */
-    size_t bytes;                      /* ROWS: of one */
-    size_t rows, dst_pitch, src_pitch; /* ROWS */
-    void *own; /* REDUCE: struct cecl_reduction, its sources behind it; SMALL: struct small_work */
+    void *dst;                         /* WRITE: the word to write */
+    const void *src;                   /* WAIT: the word to wait for */
+    size_t bytes;                      /* ROWS: bytes in one row */
+    size_t rows, dst_pitch, src_pitch; /* used by ROWS only */
+    /* REDUCE: a struct cecl_reduction with its sources behind it; SMALL: a struct small_work */
+    void *own;
 };
 
-/* A small collective and what it points to, which is the work's own. */
+/* A copy of a small call, with copies of what it points to. */
 struct small_work {
     struct cecl_small small;
     struct cecl_meeting meeting;
@@ -72,7 +73,7 @@ static void perform_rows(const struct work *work)
                (const char *)work->src + row * work->src_pitch, work->bytes);
 }
 
-/* Another stream may sleep until the call is done. */
+/* Wakes the streams that may sleep until the call is done. */
 static void perform_small(const struct cecl_small *small, const _Atomic bool *abandon)
 {
     cecl_small_host(small, (const bool *)abandon);
@@ -379,7 +380,8 @@ ceclResult_t host_row_copies(struct cecl_device *dev, ceclStream_t handle,
     return ceclSuccess;
 }
 
-/* Work that is too large for the queue, `own`, which is freed once it is done, or here on failure. */
+/* Enqueues work that does not fit into a queue entry. It takes over `own`, which is freed when the
+ * work is done, or here on failure. */
 static ceclResult_t add_own(struct cecl_device *dev, ceclStream_t handle, enum work_kind kind,
                             void *own)
 {
@@ -394,7 +396,8 @@ static ceclResult_t add_own(struct cecl_device *dev, ceclStream_t handle, enum w
     return ceclSuccess;
 }
 
-/* Its sources are of unknown number, so here is an allocation on the way of a call. */
+/* Each reduction allocates its own copy: the sources differ in number and do not
+ * fit into a queue entry. */
 ceclResult_t host_reduce(struct cecl_device *dev, ceclStream_t handle,
                          const struct cecl_reduction *reduction)
 {
@@ -408,7 +411,7 @@ ceclResult_t host_reduce(struct cecl_device *dev, ceclStream_t handle,
     return add_own(dev, handle, WORK_REDUCE, own);
 }
 
-/* It is several times as large as a place in the queue: so it is allocated, too. */
+/* Each small call allocates its own copy: it is several times as large as a queue entry. */
 ceclResult_t host_small(struct cecl_device *dev, ceclStream_t handle,
                         const struct cecl_small *small)
 {

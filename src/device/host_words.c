@@ -19,7 +19,8 @@ static _Atomic uint32_t *atomic_of(const uint32_t *word)
     return (_Atomic uint32_t *)(uintptr_t)word;
 }
 
-/* The shared form of the futex finds sleepers in other processes and at other mappings of the page. */
+/* The shared form of the futex wakes waiters in other processes and at
+ * other mappings of the page. */
 void host_word_wake(const uint32_t *word)
 {
     syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);

@@ -1,4 +1,4 @@
-/* Small collectives on GPUs, the part that launches: on how many SMs. The kernels are in small.cu. */
+/* Small calls on GPUs: the number of SMs, and the launch. The kernels are in small.cu. */
 #include "sm/gpus.h"
 #include "sm/small_args.h"
 
@@ -60,7 +60,7 @@ ceclResult_t cecl_small_cuda(ceclStream_t stream, const struct cecl_small *small
     CECL_TRY(cecl_small_check(small));
     CECL_TRY(gpu_current(&most));
     cecl_small_args_make(small, &args);
-    const uint32_t each = CECL_SMALL_GROUP_BYTES; /* bytes, a warp */
+    const uint32_t each = CECL_SMALL_GROUP_BYTES; /* bytes that a warp moves */
     const uint32_t wanted = (args.bytes + each - 1) / each;
     if (small->max_sms > 0)
         most = least(small->max_sms, most);
