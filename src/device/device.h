@@ -125,8 +125,8 @@ struct cecl_device_ops {
     ceclResult_t (*stream_fork)(struct cecl_device *dev, ceclStream_t stream, ceclStream_t *work);
     ceclResult_t (*stream_join)(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work);
 
-    /* -- work on a stream: none of these waits, and once queues are large enough only the host's
-     * `reduce` allocates -- */
+    /* -- work on a stream; no allocation, no waiting in these. What a call points to may be reused as
+     * soon as it returns: a bound plan is filled with other values for the next call. -- */
 
     ceclResult_t (*copies)(struct cecl_device *dev, ceclStream_t work,
                            const struct cecl_batch *batch);
