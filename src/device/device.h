@@ -125,8 +125,9 @@ struct cecl_device_ops {
     ceclResult_t (*stream_fork)(struct cecl_device *dev, ceclStream_t stream, ceclStream_t *work);
     ceclResult_t (*stream_join)(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work);
 
-    /* -- work on a stream; no allocation, no waiting in these. What a call points to may be reused as
-     * soon as it returns: a bound plan is filled with other values for the next call. -- */
+    /* -- work on a stream. None of these waits. Once queues are large enough, only the host's
+     * `reduce` and `small` allocate. The caller may reuse what a call points to as soon as it
+     * returns: a bound plan is filled with other values for the next call. -- */
 
     ceclResult_t (*copies)(struct cecl_device *dev, ceclStream_t work,
                            const struct cecl_batch *batch);
