@@ -1,5 +1,6 @@
 #!/bin/sh
-# Fails when docs/env.md differs from the library's own table of settings: check_env.sh cecl_info
+# Fails when docs/env.md differs from the library's table of settings.
+# check_env.sh CECL_INFO
 set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 "$1" --markdown | diff -u "$root/docs/env.md" - || {

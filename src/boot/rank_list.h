@@ -1,4 +1,4 @@
-/* Ranks in words, for messages: "1, 2, 5", cut where it gets long. */
+/* A list of ranks as text for messages: "1, 2, 5", cut where it gets long. */
 #ifndef CECL_BOOT_RANK_LIST_H
 #define CECL_BOOT_RANK_LIST_H
 
@@ -17,7 +17,7 @@ static inline void cecl_rank_list_add(struct cecl_rank_list *list, int rank)
     const size_t left = sizeof(list->text) - list->used;
     if (list->cut)
         return;
-    list->cut = left < 24; /* a rank, and what tells that there are more */
+    list->cut = left < 24; /* room for one rank and for the sign that there are more */
     if (list->cut)
         snprintf(list->text + list->used, left, ", ...");
     else

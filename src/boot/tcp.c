@@ -1,4 +1,5 @@
-/* A rank's side of the TCP bootstrap: finding the root, proving the secret, taking part in rounds. */
+/* A rank's side of the TCP bootstrap: connecting to the root, proving the secret,
+ * taking part in all-gathers. */
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -52,7 +53,7 @@ static ceclResult_t connect_root(const struct cecl_tcp_id *id, int64_t deadline,
                      "connecting to " ROOT ": %s", strerror(error));
 }
 
-/* The root's words after a status that is no success. */
+/* Receives the root's message that follows a status other than ceclSuccess. */
 static ceclResult_t take_words(const struct client *client, const struct cecl_tcp_reply *reply)
 {
     char words[CECL_MESSAGE_BYTES] = "";
@@ -79,7 +80,7 @@ static ceclResult_t client_allgather(struct cecl_oob *oob, const void *send, voi
     if (bytes > CECL_TCP_MAX_PART)
         return cecl_fail(ceclInternalError, "bootstrap exchange of %zu bytes: at most %u expected",
                          bytes, CECL_TCP_MAX_PART);
-    /* A root that has given up no longer reads, but its last words are there to be read. */
+    /* A root that has given up no longer reads, but its last message can still be received. */
     const ceclResult_t sent = send_part(client, send, bytes);
     if (sent != ceclSuccess && sent != ceclRemoteError)
         return sent;
@@ -99,7 +100,7 @@ static void client_close(struct cecl_oob *oob)
     free(client);
 }
 
-/* What a root that hangs up during the handshake means is told by how far that had come. */
+/* If the root closes during the handshake, the step reached says what that means. */
 static ceclResult_t shake_hands(const struct client *client, const struct cecl_tcp_id *id,
                                 int nranks, int rank)
 {
@@ -112,7 +113,7 @@ static ceclResult_t shake_hands(const struct client *client, const struct cecl_t
     CECL_TRY(cecl_net_random(answer.nonce, sizeof(answer.nonce)));
     ceclResult_t result =
         cecl_net_recv(client->fd, &challenge, sizeof(challenge), client->deadline, ROOT);
-    if (result != ceclSuccess) /* it ended while we stood in its queue */
+    if (result != ceclSuccess) /* the root ended while this connection was in its queue */
         return result == ceclRemoteError ? nobody_listens() : result;
     if (challenge.magic != CECL_TCP_MAGIC)
         return cecl_fail(ceclInvalidUsage, "unique id: what listens at its address is not cecl");

@@ -1,5 +1,5 @@
-/* Words that streams of several processes write and wait for. A waiter sleeps in the kernel: many
- * ranks share few cores. */
+/* 32-bit words that streams of several processes write and wait for. A waiter sleeps in the kernel,
+ * because many ranks share few cores. */
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -11,15 +11,16 @@
 
 #include "device/host.h"
 
-#define SPINS 100          /* before sleeping: a word often comes at once */
-#define SLICE_NS 50000000L /* after which an abandoned wait is noticed, at the latest */
+#define SPINS 100          /* looks before a waiter sleeps: a word often comes at once */
+#define SLICE_NS 50000000L /* ns of sleep at most; then `abandon` is looked at */
 
 static _Atomic uint32_t *atomic_of(const uint32_t *word)
 {
     return (_Atomic uint32_t *)(uintptr_t)word;
 }
 
-/* The shared form of the futex finds sleepers in other processes and at other mappings of the page. */
+/* The shared form of the futex wakes waiters in other processes and at
+ * other mappings of the page. */
 void host_word_wake(const uint32_t *word)
 {
     syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
@@ -34,7 +35,8 @@ void host_word_write(uint32_t *word, uint32_t value)
 void host_word_copy(uint32_t *dst, const void *src)
 {
     uint32_t value;
-    if ((uintptr_t)src % sizeof(value) == 0) /* a flag's value, which may be changed meanwhile */
+    /* a flag's value, which the watchdog may change meanwhile */
+    if ((uintptr_t)src % sizeof(value) == 0)
         value = atomic_load_explicit(atomic_of(src), memory_order_relaxed);
     else
         memcpy(&value, src, sizeof(value));

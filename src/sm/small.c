@@ -1,5 +1,5 @@
-/* Small collectives: what GPUs and the host have in common, but for the work itself. What is refused,
- * and where in the slots a call has its lines. */
+/* Small calls: what GPUs and the host share besides the work itself. These are the checks, and
+ * where a call's lines are in the slots. */
 #include <inttypes.h>
 
 #include "sm/small_args.h"
@@ -9,7 +9,7 @@ bool cecl_small_reduces(const struct cecl_small *small)
     return small->kind == CECL_SMALL_ALL_REDUCE || small->kind == CECL_SMALL_REDUCE_SCATTER;
 }
 
-/* Whether there is a block for each rank, and not one for all. */
+/* Whether sendbuff has a block for each rank, rather than one block for all ranks. */
 static bool has_blocks(const struct cecl_small *small)
 {
     return small->kind == CECL_SMALL_ALL_TO_ALL || small->kind == CECL_SMALL_REDUCE_SCATTER;
@@ -36,17 +36,18 @@ ceclResult_t cecl_small_check(const struct cecl_small *small)
     return ceclSuccess;
 }
 
-/* Where what `sender` sends in this call lies at `holder`. */
+/* The slot at `holder` in which the data of `sender` lies in this call. */
 static unsigned char *slot_of(const struct cecl_small *small, int holder, int sender)
 {
     const uint64_t half = (small->epoch & 1) * (uint64_t)small->nranks;
     return small->slots[holder] + (half + (uint64_t)sender) * 2 * small->slot_bytes;
 }
 
-/* In so many calls of a half as it has rows, each row has its turn. With the largest slots that are
- * 2^27 calls, also twice in a row, as it may be where epochs wrap around: far from the 2^31 in which
- * an epoch comes near that of a line. A thread's line 0 begins with its vector 0, and line l > 0 with
- * some of its vector l - 1: without that the call does not use it. */
+/* Chooses the row that this call renews. The calls that use a half renew its rows one after
+ * another. With the largest slots all rows are renewed within 2^27 calls, or twice as many where
+ * epochs wrap around. That is far fewer than the 2^31 calls after which a call has the epoch that
+ * was written into a row. Line 0 of a thread begins with its vector 0; line l > 0 begins with part
+ * of its vector l - 1. A call whose block lacks that vector does not use the line. */
 static void args_renew(const struct cecl_small *small, struct cecl_small_args *args)
 {
     const uint32_t in_slot = (uint32_t)(2 * small->slot_bytes / CECL_SMALL_ROW);

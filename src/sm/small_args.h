@@ -1,5 +1,5 @@
-/* Inside small collectives: what the GPU's kernels and the host's function agree upon. Plain C, for
- * both. */
+/* What the kernels of small calls and the host's function for them agree
+ * upon. Plain C, for both. */
 #ifndef CECL_SM_SMALL_ARGS_H
 #define CECL_SM_SMALL_ARGS_H
 
@@ -10,37 +10,39 @@
 extern "C" {
 #endif
 
-#define CECL_SMALL_WARPS 7                               /* of a block, that move data; */
-#define CECL_SMALL_THREADS (32 * (CECL_SMALL_WARPS + 1)) /* and one more */
+#define CECL_SMALL_WARPS 7                               /* warps of a block that move data */
+#define CECL_SMALL_THREADS (32 * (CECL_SMALL_WARPS + 1)) /* and one warp more for `tell` */
 
-/* A slot is made of rows of lines: of 16 bytes, one of each thread of a warp. A warp's threads have
- * three vectors of 16 bytes each (vectors of a block go around among them), and so four rows. A group
- * is what a warp moves at once: 32 shares, 1536 bytes of a block, in 4 rows. */
+/* A slot is made of rows of 512 bytes: one line of 16 bytes for each thread of a warp. Each thread
+ * of a warp has three vectors of 16 bytes, which fill four lines. Neighbouring threads take
+ * neighbouring vectors of a block. A group is what a warp moves at a time: 32 shares, which are
+ * 1536 bytes of a block, in 4 rows. */
 #define CECL_SMALL_SHARES 32
 #define CECL_SMALL_ROW (CECL_SMALL_SHARES * 16)
 #define CECL_SMALL_VECTORS 3
 #define CECL_SMALL_LINES 4
 #define CECL_SMALL_GROUP_BYTES (CECL_SMALL_SHARES * CECL_SMALL_VECTORS * 16)
 
-/* A line that a call does not use may be renewed by it: the line's epoch becomes the call's epoch with
- * this bit turned over, half a cycle away from all epochs that come soon. */
+/* A call may renew a line that it does not use. It writes the call's epoch with this bit flipped
+ * into the line, which is half a cycle away from all epochs that come soon. */
 #define CECL_SMALL_FAR 0x80000000u
 
-/* Slots are not larger: places within them are numbers of 32 bits. */
+/* Slots are not larger, because offsets within them are 32-bit numbers. */
 #define CECL_SMALL_SLOT_MAX ((uint64_t)1 << 30)
 
 struct cecl_small_args {
     const unsigned char *send;
     unsigned char *recv;
-    uint32_t bytes;       /* of a block */
-    uint32_t send_stride; /* from the block for a rank to that for the next: 0, they are one */
-    /* Of this call: its slot at each peer, that of rank + 1 first; here, rank 0's, and bytes from it
-     * to the next rank's. */
+    uint32_t bytes; /* bytes of a block */
+    /* bytes from one rank's block to the next rank's; 0: one block goes to all ranks */
+    uint32_t send_stride;
+    /* The slots of this call. `to`: this rank's slot at each peer, beginning with rank + 1. `from`:
+     * rank 0's slot here. `slot`: bytes from one rank's slot to the next rank's. */
     unsigned char *to[CECL_SMALL_RANKS_MAX - 1];
     const unsigned char *from;
     uint64_t slot;
-    /* A row here that gets an epoch that is far away, but for the lines that have data of this call:
-     * those of threads whose vectors begin with this one, if the block has it. */
+    /* A row here that gets a far-away epoch, except in lines that hold data of this call. Those are
+     * the lines of threads for which the block has the vector `renewed_vector` + thread. */
     unsigned char *renewed;
     uint32_t renewed_vector;
     uint32_t rank, nranks;
@@ -52,12 +54,12 @@ struct cecl_small_args {
     struct cecl_division division;
 };
 
-/* small.c: for a call that cecl_small_check has passed. */
+/* small.c. Fills in `args` for a call that has passed cecl_small_check. */
 void cecl_small_args_make(const struct cecl_small *small, struct cecl_small_args *args);
 /* Whether the call is an all-reduce or a reduce-scatter. */
 bool cecl_small_reduces(const struct cecl_small *small);
 
-/* To be launched with one argument, a struct cecl_small_args. */
+/* The kernels. Each is launched with one argument, a struct cecl_small_args. */
 const void *cecl_small_reduce_kernel(ceclDataType_t type, ceclRedOp_t op);
 const void *cecl_small_move_kernel(void);
 

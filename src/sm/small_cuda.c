@@ -1,13 +1,14 @@
-/* Small collectives on GPUs, the part that launches: on how many SMs. The kernels are in small.cu. */
+/* Small calls on GPUs: the number of SMs, and the launch. The kernels are in small.cu. */
 #include "sm/gpus.h"
 #include "sm/small_args.h"
 
-/* How the warps that a call takes, each of 1536 bytes of a block, are spread. The less an SM sends,
- * the sooner it has sent it; one block alone need not count with others at the end. Measured:
- * docs/measurements.md, "Small calls by one kernel". */
+/* How the warps of a call are spread over SMs; each warp moves 1536 bytes of a block. The less an
+ * SM sends, the sooner it has sent it. A call of one block of threads need not count its blocks at
+ * the end. Measured: docs/measurements.md, "Small calls by one kernel". */
 #define MOST_BLOCKS 32
-#define WARPS_ALONE 4 /* so many are one block; */
-#define WARPS_EACH 2  /* more are blocks of so many, as far as there may be blocks */
+#define WARPS_ALONE 4 /* up to this many warps make one block of threads */
+/* more warps are spread in blocks of this many, up to the greatest number of blocks */
+#define WARPS_EACH 2
 
 _Static_assert(WARPS_ALONE <= CECL_SMALL_WARPS && WARPS_EACH <= CECL_SMALL_WARPS, "in a block");
 _Static_assert(sizeof(struct cecl_small_args) <= 4096, "what a kernel's arguments may take");
@@ -19,7 +20,7 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* SMs that a call may take, of GPUs that are prepared. */
+/* SMs that a call may take, for each GPU that is prepared. */
 static struct cecl_gpus known;
 
 static ceclResult_t gpu_prepare(int ordinal, uint32_t *most)
@@ -36,7 +37,7 @@ static ceclResult_t gpu_prepare(int ordinal, uint32_t *most)
     return ceclSuccess;
 }
 
-/* Of the current GPU, prepared. */
+/* SMs that a call may take on the current GPU. Prepares the GPU if that was not done. */
 static ceclResult_t gpu_current(uint32_t *most)
 {
     int ordinal = 0;
@@ -59,7 +60,7 @@ ceclResult_t cecl_small_cuda(ceclStream_t stream, const struct cecl_small *small
     CECL_TRY(cecl_small_check(small));
     CECL_TRY(gpu_current(&most));
     cecl_small_args_make(small, &args);
-    const uint32_t each = CECL_SMALL_GROUP_BYTES; /* bytes, a warp */
+    const uint32_t each = CECL_SMALL_GROUP_BYTES; /* bytes that a warp moves */
     const uint32_t wanted = (args.bytes + each - 1) / each;
     if (small->max_sms > 0)
         most = least(small->max_sms, most);

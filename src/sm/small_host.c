@@ -1,15 +1,17 @@
-/* Small collectives on the host: what the kernel of small.cu does, by one thread for each rank. Ranks
+/* Small calls on the host: one thread for each rank does what the kernel of small.cu does. Ranks
  * may be threads or processes; slots are memory that they share.
  *
- * A line is 12 bytes of data, and then its epoch by a release store. The reader sees the epoch by an
- * acquire load, and so it sees the data. It needs no second look at the epoch: nobody overwrites a line
- * before it was read. The same sender writes the line again for call k + 2. Before that, its call k + 1
- * has seen a line of this reader, and the reader sends for call k + 1 after its call k has read all
- * lines. That chain is made of release stores and acquire loads, too. Two waits in a row must end
- * without data to break it; the communicator has failed long before.
+ * A line is 12 bytes of data and then its epoch, which is written by a release store. A reader that
+ * sees the epoch by an acquire load also sees the data. It need not check the epoch again
+ * afterwards, because nobody overwrites a line before it was read: the same sender writes the line
+ * again for call k + 2, and before that its call k + 1 has seen a line of this reader. The reader
+ * sends that line after its call k has read all lines. This chain, too, is made of release stores
+ * and acquire loads. Only two waits in a row that end without data could break it, and the
+ * communicator has failed long before that.
  *
- * A GPU's warps each have a group of a block. Here the groups are done one after the other: all are
- * sent before the first is waited for, so a peer never waits for what stands behind a wait of ours. */
+ * On a GPU each warp has a group of a block. Here one thread does the groups one after another. It
+ * sends all of them before it waits for the first, so a peer never waits for data that is sent
+ * behind a wait of this rank. */
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -45,7 +47,7 @@ static bool is_set(const uint32_t *word)
 
 /* ---- lines */
 
-/* A wait that has ended leaves peers that may still write: so the data is atomic, too. */
+/* The data is atomic too, because peers may still write after a wait has ended early. */
 static void line_store(unsigned char *at, const uint32_t data[LINE_WORDS], uint32_t epoch)
 {
     _Atomic uint32_t *line = atomic_of(at);
@@ -59,22 +61,22 @@ static bool line_is_here(const unsigned char *at, uint32_t epoch)
     return atomic_load_explicit(atomic_of(at) + LINE_WORDS, memory_order_acquire) == epoch;
 }
 
-/* After line_is_here. */
+/* Called after line_is_here. */
 static void line_load(const unsigned char *at, uint32_t data[LINE_WORDS])
 {
     for (int w = 0; w < LINE_WORDS; w++)
         data[w] = atomic_load_explicit(atomic_of(at) + w, memory_order_relaxed);
 }
 
-/* ---- groups: 1536 bytes of a block, or what is left of it. A group has 32 shares, which are what one
- * thread of a GPU moves: share i is vectors i, i + 32 and i + 64. Its words fill its lines one after the
- * other. */
+/* ---- groups: 1536 bytes of a block, or what is left of it. A group has 32 shares. A share is what
+ * one thread of a GPU moves: share i is vectors i, i + 32 and i + 64. Its words fill its lines one
+ * after another. */
 
 struct group {
-    uint64_t offset;  /* in the block, bytes */
-    uint32_t bytes;   /* that the block has of it */
-    uint32_t vectors; /* begun by those bytes */
-    uint32_t line;    /* where in a slot its first row begins */
+    uint64_t offset;  /* bytes from the begin of the block */
+    uint32_t bytes;   /* bytes that the block has of the group */
+    uint32_t vectors; /* vectors that those bytes begin */
+    uint32_t line;    /* offset in a slot of the group's first row */
 };
 
 static struct group group_at(const struct cecl_small_args *args, uint32_t index)
@@ -92,7 +94,7 @@ static uint32_t group_count(const struct cecl_small_args *args)
     return (args->bytes + CECL_SMALL_GROUP_BYTES - 1) / CECL_SMALL_GROUP_BYTES;
 }
 
-/* As many lines as the share has vectors, and one more; none without vectors. */
+/* The number of lines of a share: one more than its vectors, or none without vectors. */
 static uint32_t lines_of(const struct group *group, uint32_t share)
 {
     if (share >= group->vectors)
@@ -100,7 +102,7 @@ static uint32_t lines_of(const struct group *group, uint32_t share)
     return (group->vectors - share + CECL_SMALL_SHARES - 1) / CECL_SMALL_SHARES + 1;
 }
 
-/* Where word `w` of a share lies among the group's. */
+/* The index of word `w` of a share among the group's words. */
 static uint32_t word_at(uint32_t share, uint32_t w)
 {
     return (w / VECTOR_WORDS * CECL_SMALL_SHARES + share) * VECTOR_WORDS + w % VECTOR_WORDS;
@@ -142,7 +144,7 @@ static bool closes(const bool *closing)
     return closing && atomic_load((const _Atomic bool *)closing);
 }
 
-/* False: the wait has ended, and the line is not here. */
+/* Waits for a line. Returns false when the wait has ended early. */
 static bool line_await(const struct cecl_small_args *args, const bool *closing,
                        const unsigned char *at)
 {
@@ -158,7 +160,7 @@ static bool line_await(const struct cecl_small_args *args, const bool *closing,
     return true;
 }
 
-/* What a rank has sent of a group. False: the wait for it has ended. */
+/* Receives what a rank has sent of a group. Returns false when the wait has ended early. */
 static bool group_receive(const struct cecl_small_args *args, const bool *closing, uint32_t rank,
                           const struct group *group, uint32_t words[GROUP_WORDS])
 {
@@ -178,8 +180,8 @@ static bool group_receive(const struct cecl_small_args *args, const bool *closin
 
 /* ---- the call */
 
-/* Peers see that this rank has begun. Nobody waits for these words by futex: they are for whoever looks
- * on. */
+/* Shows peers that this rank has begun. These words are for the watchdog; nobody
+ * waits for them by futex. */
 static void tell(const struct cecl_meeting *meeting)
 {
     if ((meeting->does & CECL_MEET_SIGNAL_FIRST) == 0)
@@ -191,8 +193,8 @@ static void tell(const struct cecl_meeting *meeting)
     }
 }
 
-/* A row of lines of this rank's half, but for lines that peers use in this call. Nobody else writes them
- * before this call has ended. */
+/* Renews a row of this rank's slot half, except lines that peers use in this call. Nobody else
+ * writes these lines before this call has ended. */
 static void renew(const struct cecl_small_args *args)
 {
     static const uint32_t nothing[LINE_WORDS];
@@ -216,7 +218,7 @@ static void send_all(const struct cecl_small_args *args)
     }
 }
 
-/* The ranks' data of a group becomes the result's. */
+/* Makes the result of a group from all ranks' data. */
 static void group_use(const struct cecl_small *small, const struct cecl_small_args *args,
                       const struct group *group, const uint32_t got[][GROUP_WORDS])
 {
@@ -239,8 +241,8 @@ static void group_use(const struct cecl_small *small, const struct cecl_small_ar
     cecl_reduce_host(&reduction);
 }
 
-/* A group is read from all ranks, this one included, before any of it is written: so it may be in
- * place. False: a wait has ended. */
+/* Reads a group from all ranks, this one included, before it writes any of it, so the call may be
+ * in place. Returns false when a wait has ended early. */
 static bool receive_all(const struct cecl_small *small, const struct cecl_small_args *args,
                         const bool *closing)
 {
@@ -257,7 +259,8 @@ static bool receive_all(const struct cecl_small *small, const struct cecl_small_
     return true;
 }
 
-/* False: the communicator has failed before, and peers are told nothing; or a wait has ended. */
+/* Returns false when the communicator had failed before, and sends nothing then; or when
+ * a wait has ended early. */
 static bool exchange(const struct cecl_small *small, const struct cecl_small_args *args,
                      const bool *closing)
 {

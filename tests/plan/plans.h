@@ -1,4 +1,5 @@
-/* What the plan tests share: calls, chance, and the plans of all ranks for a sequence of calls. */
+/* What the plan tests share: calls, random numbers, and the plans of all ranks
+ * for a sequence of calls. */
 #ifndef CECL_TEST_PLANS_H
 #define CECL_TEST_PLANS_H
 
@@ -46,7 +47,7 @@ static inline void set_layout(struct cecl_part *part, const uint64_t *layout, in
     part->call.layout_words = cecl_layout_words(part->call.op, nranks);
 }
 
-/* 31 bits that a seed determines, which goes on. */
+/* The next 31 random bits of the sequence whose state is *x. */
 static inline uint64_t next(uint64_t *x)
 {
     *x = *x * 6364136223846793005u + 1442695040888963407u;
