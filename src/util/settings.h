@@ -11,6 +11,7 @@ enum cecl_setting_kind {
     CECL_SETTING_INT,
     CECL_SETTING_BYTES,
     CECL_SETTING_CHOICE,
+    CECL_SETTING_ORDINAL, /* a number, or a word that stands for one */
     CECL_SETTING_TEXT
 };
 
@@ -19,14 +20,15 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
 
 /* A setting: X(id, "NAME", kind, ranks, "default as text", "what holds where that is -", "range or
  * choices", "what it does"). Choices are separated by '|' and their value is their position;
- * CECL_SETTING_BYTES takes K, M, G and T; "-" as default means "not set". */
+ * CECL_SETTING_BYTES takes K, M, G and T; CECL_SETTING_ORDINAL has its words first and its numbers
+ * last, and the words' values are -1, -2, ...; "-" as default means "not set". */
 #define CECL_SETTINGS(X)                                                                           \
     X(CHECK, "CECL_CHECK", INT, EQUAL, "0", "", "0..1",                                            \
       "1: every call compares its arguments with the peers' before it starts; blocks the host, "   \
       "finds mismatches")                                                                          \
-    X(CUDA_DEVICE, "CECL_CUDA_DEVICE", CHOICE, OWN, "-", "current", "current|rank",                \
-      "which GPU a rank takes: the thread's current one, or rank modulo the number of visible "    \
-      "GPUs")                                                                                      \
+    X(CUDA_DEVICE, "CECL_CUDA_DEVICE", ORDINAL, OWN, "-", "current", "current|rank|0..65536",      \
+      "which GPU a rank takes: the thread's current one, rank modulo the number of visible GPUs, " \
+      "or the GPU with this number")                                                               \
     X(DEBUG, "CECL_DEBUG", CHOICE, OWN, "warn", "", "none|warn|info|plan",                         \
       "what is written to stderr; plan: info, and each plan when it is made; read once in a "      \
       "process")                                                                                   \

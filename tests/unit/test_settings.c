@@ -66,7 +66,12 @@ static void bad_values_are_refused_with_name_value_and_range(void **state)
                  {CECL_SET_DEVICE, "gpu"},
                  {CECL_SET_DEVICE, "cud"},
                  {CECL_SET_DEVICE, "auto|cuda"},
-                 {CECL_SET_FLAGS, " write"}};
+                 {CECL_SET_FLAGS, " write"},
+                 {CECL_SET_CUDA_DEVICE, "-1"},
+                 {CECL_SET_CUDA_DEVICE, "65537"},
+                 {CECL_SET_CUDA_DEVICE, "0..65536"},
+                 {CECL_SET_CUDA_DEVICE, "0x"},
+                 {CECL_SET_CUDA_DEVICE, "by"}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         int64_t value = 77;
         assert_int_equal(cecl_setting_parse(cases[i].id, cases[i].text, &value),
@@ -101,6 +106,25 @@ static void a_choice_is_its_position(void **state)
     assert_int_equal(value, 2);
 }
 
+static void a_cuda_device_is_a_word_or_an_ordinal(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t value;
+    } cases[] = {{"current", CECL_CUDA_DEVICE_CURRENT},
+                 {"Rank", CECL_CUDA_DEVICE_BY_RANK},
+                 {"0", 0},
+                 {"1", 1},
+                 {"65536", 65536}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        int64_t value = 77;
+        assert_int_equal(cecl_setting_parse(CECL_SET_CUDA_DEVICE, cases[i].text, &value),
+                         ceclSuccess);
+        assert_int_equal(value, cases[i].value);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -110,6 +134,7 @@ int main(void)
         cmocka_unit_test(bad_values_are_refused_with_name_value_and_range),
         cmocka_unit_test(an_unset_variable_without_default_leaves_the_value),
         cmocka_unit_test(a_choice_is_its_position),
+        cmocka_unit_test(a_cuda_device_is_a_word_or_an_ordinal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
