@@ -64,6 +64,7 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
     static const ceclConfig_t defaults = CECL_CONFIG_INITIALIZER;
     if (!config)
         config = &defaults;
+    cecl_settings_warn();
     /* Every field is settled also when one is bad: the rank still meets its peers, to tell them. */
     *out = (struct cecl_resolved){.device = CECL_DEVICE_AUTO,
                                   .cuda_device = CECL_CUDA_DEVICE_CURRENT,

@@ -77,6 +77,14 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "name is the rank (without it, .rank is appended), %p the process id; an older file is "     \
       "replaced. Written every 8192 calls, and when the communicator is destroyed or aborted")
 
+/* Names beside the settings that begin with CECL_ and may stand in the environment: options of CMake,
+ * variables of tests and scripts, and where cecl is installed. A name that ends with _ stands for all
+ * that begin so. scripts/check_env.sh finds one that is missing. */
+#define CECL_OTHER_NAMES                                                                           \
+    "CECL_BENCH", "CECL_CMOCKA_ROOT", "CECL_COMPUTE_SANITIZER", "CECL_CUDA", "CECL_DIR",           \
+        "CECL_EXAMPLES", "CECL_HOME", "CECL_MPI", "CECL_NCCL", "CECL_ROOT", "CECL_SANITIZE",       \
+        "CECL_TESTS", "CECL_TEST_", "CECL_WERROR"
+
 enum cecl_setting_id {
 #define CECL_SETTING_ENUM(id, name, kind, ranks, fallback, otherwise, range, doc) CECL_SET_##id,
     CECL_SETTINGS(CECL_SETTING_ENUM)
@@ -108,5 +116,13 @@ const char *cecl_setting_default(enum cecl_setting_id id);
 
 /* Parses `text` as setting `id` would. For cecl_setting_read and its tests. */
 ceclResult_t cecl_setting_parse(enum cecl_setting_id id, const char *text, int64_t *value);
+
+/* settings_unknown.c. Warns of each variable in the environment that begins with CECL_ and is read by
+ * nobody: once in a process, however many communicators it makes. */
+void cecl_settings_warn(void);
+bool cecl_setting_is_known(const char *name);
+
+/* The setting that somebody who wrote `name` may have meant, or NULL. */
+const char *cecl_setting_nearest(const char *name);
 
 #endif
