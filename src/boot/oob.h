@@ -14,6 +14,7 @@
 struct cecl_oob {
     int nranks;
     int rank;
+    int64_t timeout_ms; /* how long this rank waits until it has joined, for messages */
     void *context;
     /* recv: nranks * bytes, in rank order. Collective. */
     ceclResult_t (*allgather)(struct cecl_oob *oob, const void *send, void *recv, size_t bytes);
@@ -28,9 +29,9 @@ static inline void cecl_oob_close(struct cecl_oob *oob)
     *oob = (struct cecl_oob){0};
 }
 
-/* The caller's callbacks. Local. */
-void cecl_oob_from_callbacks(struct cecl_oob *oob, const ceclOob_t *callbacks, int nranks,
-                             int rank);
+/* The caller's callbacks, which bound their own waits. Local. */
+void cecl_oob_from_callbacks(struct cecl_oob *oob, const ceclOob_t *callbacks, int nranks, int rank,
+                             int64_t timeout_ms);
 
 /* Threads of one process: `group` is shared by `nranks` oobs. Waits end at `timeout_ms`, or when a
  * member closed its end. */
@@ -40,9 +41,9 @@ void cecl_oob_from_group(struct cecl_oob *oob, struct cecl_oob_group *group, int
 void cecl_oob_group_destroy(struct cecl_oob_group *group); /* after all its oobs are closed */
 
 /* TCP (tcp.c). The id carries an address and a 128-bit secret, proved by both sides without being
- * sent. */
+ * sent. Every wait ends timeout_ms after the join began. */
 ceclResult_t cecl_tcp_unique_id(ceclUniqueId *id);
 ceclResult_t cecl_tcp_join(struct cecl_oob *oob, const ceclUniqueId *id, int nranks, int rank,
-                           int64_t deadline);
+                           int64_t timeout_ms);
 
 #endif

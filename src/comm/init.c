@@ -45,7 +45,7 @@ CECL_API ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int nranks, ceclU
     const int64_t deadline = cecl_deadline(resolved.init_timeout_ms);
     char words[CECL_MESSAGE_BYTES];
     cecl_keep_message(words);
-    ceclResult_t result = cecl_tcp_join(&oob, &id, nranks, rank, deadline);
+    ceclResult_t result = cecl_tcp_join(&oob, &id, nranks, rank, resolved.init_timeout_ms);
     if (local != ceclSuccess) /* its own words are the best it has */
         cecl_fail_with(local, words);
     if (result != ceclSuccess)
@@ -73,7 +73,7 @@ CECL_API ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank, co
                          : !oob->allGather ? "->allGather"
                                            : "->barrier");
     const ceclResult_t local = check_rest(comm, nranks, rank, config, &resolved);
-    cecl_oob_from_callbacks(&ours, oob, nranks, rank);
+    cecl_oob_from_callbacks(&ours, oob, nranks, rank, resolved.init_timeout_ms);
     ceclResult_t result =
         cecl_comm_setup(&ours, &resolved, cecl_deadline(resolved.init_timeout_ms), local, comm);
     cecl_oob_close(&ours);

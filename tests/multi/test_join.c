@@ -270,7 +270,9 @@ static void a_rank_that_never_joins_is_named_by_the_deadline(void **state)
     const double waited = multi_seconds() - start;
     multi_setenv("CECL_INIT_TIMEOUT_MS", NULL);
     MPI_Barrier(MPI_COMM_WORLD);
-    multi_refused(NULL, result, ceclTimeout, multi_rank == 1 ? NULL : "missing: 1");
+    multi_refused(NULL, result, ceclTimeout,
+                  multi_rank == 1 ? NULL
+                                  : "within 1000 ms (CECL_INIT_TIMEOUT_MS); missing: rank 1");
     assert_null(comm);
     assert_true(waited < PROMPT);
 }
