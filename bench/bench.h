@@ -10,21 +10,21 @@
 #define MAX_SIDES 3
 #define MAX_ROUNDS 201
 #define MAX_SIZES 64
-#define MAX_RESULTS (2 * MAX_SIZES) /* each size in place and out of place */
+#define MAX_RESULTS (2 * MAX_SIZES) /* every size in place and out of place */
 
-/* How the program ends. All ranks end alike, except that a broken one takes the others with it. */
+/* Exit codes. All ranks end with the same one, except that a broken rank ends the others too. */
 enum { END_FINE = 0, END_WRONG = 1, END_USAGE = 2, END_BROKEN = 3 };
 
-/* A collective, as data. Rivals keep their own functions, by `id`. */
+/* A collective, as data. Other libraries have functions of their own, chosen by `id`. */
 struct op {
     const char *name;
     ceclOp_t id;
-    bool block_per_rank; /* the send buffer holds a block for each rank, not one block, */
-    bool block_of_each;  /* and so does recvbuff, one of each */
-    bool size_of_all;    /* "bytes a rank" are all of its blocks */
+    bool block_per_rank; /* sendbuff holds a block for each rank; otherwise one block */
+    bool block_of_each;  /* recvbuff holds a block from each rank; otherwise one block */
+    bool size_of_all;    /* "bytes a rank" count all blocks of a rank */
     bool reduces;
-    bool in_place_too; /* measured in place unless told otherwise */
-    double bus;        /* busbw of nccl-tests: so many times blocks x (ranks - 1) / time */
+    bool in_place_too; /* also measured in place unless an option says otherwise */
+    double bus;        /* for nccl-tests' busbw: this x blocks x (ranks - 1) / time */
     ceclResult_t (*call)(const void *send, void *recv, size_t count, ceclDataType_t type,
                          ceclComm_t comm, ceclStream_t stream);
 };
@@ -35,7 +35,7 @@ struct type {
     size_t bytes;
 };
 
-/* What --corrupt spoils, so that a test sees the check fail. */
+/* What --corrupt spoils, so that a test can see the check fail. */
 enum corruption { CORRUPT_NOTHING, CORRUPT_BYTE, CORRUPT_SKIP };
 
 struct options {
@@ -47,8 +47,8 @@ struct options {
     bool check, in_place, out_of_place;
     bool nccl, nccl_ce;
     bool enqueue, alloc;
-    int group;        /* calls; 0: not asked for */
-    size_t row_bytes; /* likewise */
+    int group;        /* calls in a group; 0: not asked for */
+    size_t row_bytes; /* bytes of a row; 0: not asked for */
     enum corruption corrupt;
     size_t alloc_bytes;
     const char *json;
@@ -56,73 +56,78 @@ struct options {
 
 /* A communicator and what belongs to a run. */
 struct run {
-    const char *program; /* for messages */
+    const char *program; /* the program's name, for messages */
     int rank, nranks;
     bool cuda;
     ceclComm_t comm;
     ceclStream_t stream;
-    unsigned char *host; /* for the check: as large as the largest result */
+    unsigned char *host; /* host memory for the check, as large as the largest result */
     struct options options;
 };
 
-/* One of those that are measured: cecl, or a rival. Buffers hold the largest size and stay. */
+/* One of the contenders: cecl or another library. Its buffers hold the largest
+ * size for the whole run. */
 struct side {
     const char *name;
     void *send, *recv;
     void *state;
     bool (*open)(struct side *side, const struct run *run, size_t send_bytes, size_t recv_bytes);
-    /* Enqueues one collective of blocks of `block` bytes. */
+    /* Enqueues one collective with blocks of `block` bytes. */
     bool (*call)(struct side *side, const struct run *run, const void *send, size_t block);
-    bool (*supports)(const struct run *run, bool in_place); /* NULL: everything */
+    bool (*supports)(const struct run *run, bool in_place); /* NULL: it supports everything */
     void (*close)(struct side *side);
 };
 
-/* What was measured for one size and placement. */
+/* The measurements of one size and placement. */
 struct result {
     size_t block; /* bytes */
     bool in_place;
     int nsides;
     const char *names[MAX_SIDES];
-    double us[MAX_SIDES]; /* median over rounds of the slowest rank; 0: not measured */
-    long long errors;     /* bytes wrong over all sides, checks and ranks; -1: not checked */
+    double us[MAX_SIDES]; /* median over rounds of the slowest rank's time; 0: not measured */
+    long long errors;     /* wrong bytes over all sides, checks and ranks; -1: not checked */
 };
 
-/* ops.c: NULL where there is none of this name; names: all, for a message. */
+/* ops.c. op_named and type_named return NULL when nothing has this name. */
 const struct op *op_named(const char *name);
 const struct type *type_named(const char *name);
-size_t block_of(const struct options *o, int nranks, size_t bytes); /* whole elements */
+/* bytes of a block: whole elements only */
+size_t block_of(const struct options *o, int nranks, size_t bytes);
 size_t send_bytes_of(const struct run *run, size_t block);
 size_t recv_bytes_of(const struct run *run, size_t block);
 size_t size_of(const struct run *run, size_t block); /* "bytes a rank" */
-size_t size_at(const struct options *o, int index);  /* 0: past the last */
+size_t size_at(const struct options *o, int index);  /* 0 beyond the last size */
 const void *send_place(const struct side *side, const struct run *run, size_t block, bool in_place);
 
-/* options.c: false with a message (and exit code in *code) when the program should end. */
+/* options.c. Returns false, after a message, when the program should end;
+ * *code is the exit code. */
 bool options_parse(struct options *options, int argc, char **argv, const struct run *run,
                    int *code);
 
-/* sides.c: cecl's side on a communicator, which is its state. */
+/* sides.c. The side that calls cecl on `comm`, which is its state. */
 struct side side_cecl_make(const char *name, ceclComm_t comm);
-/* All sides of cecl_perf: 0 where a wanted one cannot be had. */
+/* Makes all sides of cecl_perf. Returns 0 when one that was asked for is not available. */
 int sides_make(const struct run *run, struct side sides[MAX_SIDES]);
-/* side_nccl.c or its absent twin: whether this build has NCCL; false where memory ran out. */
+/* side_nccl.c or side_nccl_absent.c. side_nccl_built: whether this build has NCCL. side_nccl_make
+ * returns false when memory runs out. */
 extern const bool side_nccl_built;
 bool side_nccl_make(struct side *side, bool copy_engine);
 
-/* clock_cuda.c or its absent twin: time of `iterations` calls on the stream, in us; negative:
- * failed. */
+/* clock_cuda.c or clock_absent.c. Time in us of `iterations` calls on the
+ * stream; negative on failure. */
 double clock_time(struct side *side, const struct run *run, const void *send, size_t block,
                   int iterations);
 
-/* check.c: runs one call on fresh random input and a poisoned output; bytes that are wrong here, or
- * -1. */
+/* check.c. Runs one call on new random input, with output filled before. Returns the number of
+ * wrong bytes on this rank, or -1. */
 long long check_side(struct side *side, const struct run *run, size_t block, bool in_place,
                      uint64_t seed);
 
-/* elements.c: small numbers in any type that reductions are measured in, whose sums are exact in any
- * order; false where a type has too few. */
+/* elements.c. Small numbers in any type in which reductions are measured. Their sums are exact in
+ * any order. elements_can: whether the type has enough such numbers. */
 bool elements_can(const struct type *type, int nranks);
-/* Element `index` of what a key names, or the sum over all ranks' keys. */
+/* elements_fill writes the elements that a key names. elements_wrong counts the bytes that differ
+ * from the sums over all keys. */
 void elements_fill(unsigned char *out, const struct type *type, uint64_t key, size_t bytes);
 long long elements_wrong(const unsigned char *got, const struct type *type, const uint64_t *keys,
                          int nkeys, size_t bytes);
@@ -132,28 +137,30 @@ void report_head(const struct run *run, const struct side *sides, int nsides);
 void report_row(const struct run *run, const struct result *result);
 bool report_json(const struct run *run, const struct result *results, int count);
 
-/* extras.c: --enqueue, false on failure; --alloc, one of END_... */
+/* extras.c. --enqueue returns false on failure, --alloc one of END_... */
 bool extra_enqueue(const struct run *run, struct side *side);
 int extra_alloc(const struct run *run);
 
-/* groups.c: --group; rows.c: --rows; false on failure. */
+/* groups.c has --group, rows.c has --rows. Both return false on failure. */
 bool extra_group(const struct run *run);
 bool extra_rows(const struct run *run);
-/* turn.c: `call` does one repeat of way 0 or 1; medians over the run's rounds, of the slowest rank, in
- * us a repeat. */
+/* turn.c. `call` does one repeat of variant 0 or 1. `medians` are over the run's rounds, of the
+ * slowest rank's us for a repeat. */
 typedef bool (*turn_call)(const struct run *run, void *context, int way);
 bool turn_medians(const struct run *run, turn_call call, void *context, int repeats,
                   double medians[2]);
 
 /* run.c */
-/* Joins: cecl's communicator and stream, and host memory for the check where one is wanted. */
+/* Makes cecl's communicator and stream, and host memory if results are checked. */
 bool run_join(struct run *run);
-/* Leaves it: false with words where that fails. A broken communicator is left to the end of the
- * process: peers may be gone already. */
+/* Destroys them. Returns false, after a message, when that fails. A broken communicator is left to
+ * the end of the process: peers may already be gone. */
 bool run_leave(struct run *run, int end);
-bool report_json_opens(const struct run *run); /* collective; so that no long run ends in vain */
-double median_of(double *values, int count);   /* sorts them */
-/* A failed call in words; returns false. */
+/* whether --json's file can be written; collective, and called first, so that no long run is in
+ * vain */
+bool report_json_opens(const struct run *run);
+double median_of(double *values, int count); /* sorts `values` */
+/* Prints a failed call and its reason. Returns false. */
 bool complain(const struct run *run, const char *what, const char *why);
 #define BENCH_TRY(run, expr)                                                                       \
     do {                                                                                           \

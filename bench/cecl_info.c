@@ -1,4 +1,5 @@
-/* Says what this build of cecl is and which settings it knows. --markdown: docs/env.md. */
+/* Prints what this build of cecl is and which settings it knows. With --markdown
+ * it prints docs/env.md. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
-/* cecl_perf: times a collective over sizes, beside rivals in the same run, and checks every byte.
- * */
+/* cecl_perf times a collective over sizes, beside other libraries in the same run,
+ * and checks every byte. */
 #include <stdio.h>
 
 #include "bench.h"
 
-/* One round of one side: the slowest rank's time for a call. */
+/* One round of one side. *us is the slowest rank's time for a call. */
 static bool time_round(struct side *side, const struct run *run, const void *send, size_t block,
                        int iterations, double *us)
 {
@@ -19,7 +19,7 @@ static bool time_round(struct side *side, const struct run *run, const void *sen
     return true;
 }
 
-/* One size and placement of all sides. */
+/* One size and placement, for all sides. */
 struct trial {
     struct side *sides;
     int nsides;
@@ -29,7 +29,7 @@ struct trial {
     bool on[MAX_SIDES];
 };
 
-/* Adds the wrong bytes of all sides and ranks. `turn` makes the input new. */
+/* Adds the wrong bytes of all sides and ranks to *errors. `turn` gives new input. */
 static bool check_all(const struct trial *t, const struct run *run, int turn, long long *errors)
 {
     for (int s = 0; s < t->nsides; s++) {
@@ -47,7 +47,7 @@ static bool check_all(const struct trial *t, const struct run *run, int turn, lo
     return true;
 }
 
-/* Times `iterations` calls of each side in turn. */
+/* Times `iterations` calls of each side, one side after the other. */
 static bool time_all(const struct trial *t, const struct run *run, int iterations,
                      double us[MAX_SIDES])
 {
@@ -57,8 +57,8 @@ static bool time_all(const struct trial *t, const struct run *run, int iteration
     return true;
 }
 
-/* A check leaves the device idle for long, so each round warms anew, all sides before the first is
- * timed. */
+/* The device is idle during a check, for long. So each round warms up again: all sides, before the
+ * first is timed. */
 static bool measure_rounds(const struct trial *t, const struct run *run, long long *errors,
                            double rounds[MAX_ROUNDS][MAX_SIDES])
 {
@@ -96,7 +96,7 @@ static bool measure(struct side *sides, const struct run *run, struct result *r)
     return true;
 }
 
-/* All sizes and placements. Returns the number of results, or -1. */
+/* Measures all sizes and placements. Returns the number of results, or -1. */
 static int measure_all(struct side *sides, int nsides, const struct run *run,
                        struct result results[MAX_RESULTS])
 {
@@ -118,7 +118,7 @@ static int measure_all(struct side *sides, int nsides, const struct run *run,
     return count;
 }
 
-/* The sides' life: opened with room for the largest size, measured, closed. */
+/* Opens the sides with room for the largest size, measures them, and closes them. */
 static bool measure_sides(const struct run *run, long long *wrong)
 {
     static struct result results[MAX_RESULTS];
@@ -189,7 +189,7 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &run.nranks);
     if (options_parse(&run.options, argc, argv, &run, &end))
         end = perform(&run);
-    if (end == END_BROKEN) /* others may wait for this rank inside MPI */
+    if (end == END_BROKEN) /* other ranks may wait for this one inside MPI */
         MPI_Abort(MPI_COMM_WORLD, END_BROKEN);
     MPI_Finalize();
     return end;

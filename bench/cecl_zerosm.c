@@ -1,5 +1,6 @@
-/* Proves zero SM: with every SM of every GPU held by a kernel, each case of a table finishes and is
- * right. The table, the options, and what is said of each case; zerosm_run.c carries it out. */
+/* cecl_zerosm proves zero SM: while a kernel holds every SM of every GPU, each case of a table
+ * finishes with the right result. This file has the table, the options and the output;
+ * zerosm_run.c runs a case. */
 #include "zerosm.h"
 
 #include <cuda_runtime_api.h>
@@ -8,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PATIENCE_MS 5000 /* a case ends within */
-#define COUNTER_MS 1000  /* and the counter-check not within */
+#define PATIENCE_MS 5000 /* ms in which a case must end */
+#define COUNTER_MS 1000  /* ms in which the counter-check must not end */
 
 enum { END_FINE, END_FAILED, END_USAGE, END_SKIPPED = 77 };
 
@@ -34,11 +35,11 @@ static const char usage[] =
 #define OWN_STREAM false
 #define LEGACY true
 
-#define AMPLE (32u << 20)  /* of staging: all of a block at once */
-#define SCANT (256u << 10) /* in rounds, or chunks */
+#define AMPLE (32u << 20)  /* staging for all of a block at a time */
+#define SCANT (256u << 10) /* staging for a part of a block: it goes in chunks */
 #define MORE_THAN_SCANT (SCANT + (4u << 10))
 
-/* An operation, a placement, bytes and staging, with flags and streams of both kinds. */
+/* An operation, a placement, bytes and staging, each with both kinds of flags and of streams. */
 #define CASE(...)                                                                                  \
     {                                                                                              \
         __VA_ARGS__                                                                                \
@@ -49,7 +50,8 @@ static const char usage[] =
         CASE(__VA_ARGS__, "never", "push", "write", OWN_STREAM, "off"),                            \
         CASE(__VA_ARGS__, "never", "push", "write", LEGACY, "off")
 
-/* Little, all at once; much, in rounds where a rank's own block is lent. */
+/* Few bytes in one go, and many bytes in chunks where a rank's own
+ * block goes through staging. */
 #define EACH_SIZE(op, place)                                                                       \
     {op, place, 4u << 10, AMPLE, "never", "push", "copy", OWN_STREAM, "off"},                      \
         {op, place, 1u << 20, SCANT, "never", "push", "copy", OWN_STREAM, "off"},                  \
@@ -62,7 +64,7 @@ static const char usage[] =
         op, OUT_OF_PLACE, bytes, AMPLE, "never", "push", "copy", stream, "probe"                   \
     }
 
-/* A call must not be of so many copies that a stream's queue gets full: see zerosm_run.c. */
+/* No call may have so many copies that a stream's queue gets full; see zerosm_run.c. */
 static const struct zerosm_case cases[] = {
     EACH_WAY(ZEROSM_ALL_GATHER, IN_PLACE, 4u << 10, AMPLE),
     EACH_WAY(ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE),
@@ -78,7 +80,7 @@ static const struct zerosm_case cases[] = {
     EACH_WAY(ZEROSM_ALL_TO_ALL, OUT_OF_PLACE, MORE_THAN_SCANT, SCANT),
     EACH_SIZE(ZEROSM_ALL_GATHERV, IN_PLACE),
     EACH_SIZE(ZEROSM_ALL_GATHERV, OUT_OF_PLACE),
-    EACH_SIZE(ZEROSM_BROADCAST, IN_PLACE), /* the larger in pieces, from three GPUs on */
+    EACH_SIZE(ZEROSM_BROADCAST, IN_PLACE), /* from three GPUs on the larger one goes in chunks */
     EACH_SIZE(ZEROSM_BROADCAST, OUT_OF_PLACE),
     EACH_SIZE(ZEROSM_ALL_TO_ALLV, OUT_OF_PLACE),
     EACH_SIZE(ZEROSM_GATHER, IN_PLACE),
@@ -87,17 +89,17 @@ static const struct zerosm_case cases[] = {
     EACH_SIZE(ZEROSM_SCATTER, OUT_OF_PLACE),
     EACH_SIZE(ZEROSM_ALL_GATHER_STRIDED, IN_PLACE),
     EACH_SIZE(ZEROSM_ALL_GATHER_STRIDED, OUT_OF_PLACE),
-    /* 1 MiB through scant staging would be of too many copies */
+    /* 1 MiB through scant staging would need too many copies */
     EACH_WAY(ZEROSM_ALL_TO_ALL_STRIDED, IN_PLACE, 4u << 10, AMPLE),
     EACH_WAY(ZEROSM_ALL_TO_ALL_STRIDED, IN_PLACE, MORE_THAN_SCANT, SCANT),
     EACH_SIZE(ZEROSM_ALL_TO_ALL_STRIDED, OUT_OF_PLACE),
     EACH_SIZE(ZEROSM_GROUP, IN_PLACE),
     EACH_SIZE(ZEROSM_GROUP, OUT_OF_PLACE),
-    /* In place alone: what peers return to its owner is always pushed. */
+    /* Pulling is tried in place only: what peers return to a block's owner is always pushed. */
     {ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "copy", OWN_STREAM, "off"},
     {ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "write", OWN_STREAM, "off"},
     {ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "copy", LEGACY, "off"},
-    /* A rank's own block is copied locally, if that was seen to need no SM. */
+    /* A rank copies its own block locally if the driver was seen to do that without an SM. */
     TRIED(ZEROSM_ALL_GATHER, 4u << 10, OWN_STREAM),
     TRIED(ZEROSM_ALL_GATHER, 1u << 20, LEGACY),
     TRIED(ZEROSM_ALL_TO_ALL, 4u << 10, OWN_STREAM),
@@ -108,7 +110,7 @@ static const struct zerosm_case cases[] = {
 };
 #define CASES ((int)(sizeof(cases) / sizeof(cases[0])))
 
-/* A rank copies its own block within its GPU. */
+/* The counter-check: a rank copies its own block within its GPU, which needs SMs. */
 static const struct zerosm_case counter_case = {
     ZEROSM_ALL_TO_ALL, OUT_OF_PLACE, 1u << 20, AMPLE, "allow", "push", "copy", OWN_STREAM, "off"};
 
@@ -143,8 +145,8 @@ static void list(void)
 /* ---- options */
 
 struct options {
-    int only; /* of the cases, from 1; 0: all */
-    int gpus; /* 0: all */
+    int only; /* number of the only case to run, from 1; 0: all */
+    int gpus; /* number of GPUs to use; 0: all */
 };
 
 static bool parse_count(const char *name, const char *text, int least, int most, int *count)
@@ -159,7 +161,7 @@ static bool parse_count(const char *name, const char *text, int least, int most,
     return true;
 }
 
-/* False with what the program ends with. */
+/* Returns false when the program should end; *code is the exit code. */
 static bool parse_options(struct options *o, int argc, char **argv, int *code)
 {
     static const struct option longs[] = {{"case", 1, NULL, 'c'},
@@ -176,7 +178,7 @@ static bool parse_options(struct options *o, int argc, char **argv, int *code)
         case 'g': fine = parse_count("gpus", optarg, 2, ZEROSM_MAX_GPUS, &o->gpus); break;
         case 'l': list(); return false;
         case 'h': fputs(usage, stdout); return false;
-        default: fine = false; /* getopt has said why */
+        default: fine = false; /* getopt has printed the reason */
         }
     if (fine && optind < argc) {
         fprintf(stderr, "cecl_zerosm: %s: no option (--help lists them)\n", argv[optind]);
@@ -187,7 +189,7 @@ static bool parse_options(struct options *o, int argc, char **argv, int *code)
 }
 _Static_assert(ZEROSM_MAX_GPUS == 16, "the usage names it");
 
-/* ---- what is said */
+/* ---- output */
 
 static bool run_counter_check(int gpus)
 {
@@ -237,7 +239,7 @@ static int run_all(const struct options *o, int gpus)
     return failed ? END_FAILED : END_FINE;
 }
 
-/* How many to use; 0: too few, and said so. */
+/* Returns how many GPUs to use; 0 after a message when there are too few. */
 static int find_gpus(const struct options *o)
 {
     const int wanted = o->gpus ? o->gpus : 2;
@@ -262,7 +264,8 @@ int main(int argc, char **argv)
     int code, unheld;
     if (!parse_options(&o, argc, argv, &code))
         return code;
-    setvbuf(stdout, NULL, _IOLBF, 0); /* a line stands also when a later case never ends */
+    /* prints each line at once, in case a later case never ends */
+    setvbuf(stdout, NULL, _IOLBF, 0);
     const int gpus = find_gpus(&o);
     if (gpus == 0)
         return END_SKIPPED;

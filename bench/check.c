@@ -1,6 +1,6 @@
-/* Whether a side's result is right: random input, poisoned output, every byte compared. Expected
- * bytes are computed, never copied: a word is a hash of its place, so that checking is about as
- * fast as copying back. */
+/* Checks whether a side's result is right: random input, output filled before, every byte compared.
+ * Expected bytes are computed, not copied: each word is a hash of its place, so checking takes
+ * about as long as copying the result back. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* Names the bytes that `from` sends as its block `block`. */
+/* The key of the bytes that rank `from` sends as its block `block`. */
 static uint64_t key_of(uint64_t seed, int from, int block)
 {
     return mix(mix(seed + 0x9e3779b97f4a7c15u) + ((uint64_t)from << 32) + (uint64_t)block);
@@ -35,7 +35,7 @@ static void fill(unsigned char *out, uint64_t key, size_t bytes)
     memcpy(out + 8 * words, &last, rest);
 }
 
-/* Bytes that differ in two words. */
+/* Number of bytes that differ between two words. */
 static long long bytes_differing(uint64_t a, uint64_t b)
 {
     long long count = 0;
@@ -68,7 +68,7 @@ static bool move(const struct run *run, void *dst, const void *src, size_t bytes
     return true;
 }
 
-/* Poison first, then input: in place, the input lies inside the output. */
+/* Fills the output first and then the input, because in place the input lies inside the output. */
 static bool prepare(struct side *side, const struct run *run, const void *send, size_t block,
                     uint64_t seed)
 {
@@ -86,7 +86,7 @@ static bool prepare(struct side *side, const struct run *run, const void *send, 
     return move(run, (void *)(uintptr_t)send, run->host, mine);
 }
 
-/* --corrupt=byte: one byte of rank 0's result is spoilt where the collective left it. */
+/* --corrupt=byte changes one byte of rank 0's result. */
 static bool spoil(struct side *side, const struct run *run, size_t all)
 {
     unsigned char *victim = (unsigned char *)side->recv + all / 2, byte;
@@ -98,7 +98,7 @@ static bool spoil(struct side *side, const struct run *run, size_t all)
     return move(run, victim, &byte, 1);
 }
 
-/* A block to which all ranks contributed. */
+/* Checks a block to which all ranks contributed. */
 static long long count_wrong_sums(const struct run *run, size_t block, uint64_t seed)
 {
     const int mine = run->options.op->block_per_rank ? run->rank : 0;
@@ -120,7 +120,7 @@ long long check_side(struct side *side, const struct run *run, size_t block, boo
     long long wrong = 0;
     if (!prepare(side, run, send, block, seed))
         return -1;
-    MPI_Barrier(MPI_COMM_WORLD); /* no peer may write before this rank has poisoned */
+    MPI_Barrier(MPI_COMM_WORLD); /* no peer may write before this rank's output is filled */
     if (run->options.corrupt != CORRUPT_SKIP && !side->call(side, run, send, block))
         return -1;
     if (ceclStreamSynchronize(run->comm, run->stream) != ceclSuccess) {

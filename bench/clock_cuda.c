@@ -1,4 +1,4 @@
-/* Time on a GPU's stream by events; on the host device by the host's clock. */
+/* Measures with events on a GPU's stream, and on the host device with the host's clock. */
 #include <cuda_runtime_api.h>
 
 #include "clock_wall.h"

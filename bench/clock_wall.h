@@ -1,4 +1,4 @@
-/* Time by the host's clock, for the host device. */
+/* Measures with the host's clock, for the host device. */
 #ifndef CECL_CLOCK_WALL_H
 #define CECL_CLOCK_WALL_H
 

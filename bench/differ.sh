@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Fails unless ranks that differ in a setting are refused where cecl_info says that it must be
-# equal, and serve where it says that it is each rank's own.
-# differ.sh CECL_INFO CECL_PERF MPIRUN... (for one rank)
+# Gives two ranks different values of each setting. They must be refused if cecl_info says that all
+# ranks need equal values, and must run if it says that each rank may have its own.
+# differ.sh CECL_INFO CECL_PERF MPIRUN...   MPIRUN: the command for one rank
 info=$1 perf=$2
 shift 2
 mpi=("$@")
@@ -31,7 +31,7 @@ values() {
     esac
 }
 
-# All rows first: mpirun would take them from a loop's standard input.
+# All rows are read first: in a loop that reads them, mpirun would take them from standard input.
 mapfile -t rows < <("$info" --markdown | grep '^| `')
 [ "${#rows[@]}" -gt 0 ] || { echo "no setting was read from $info"; failed=1; }
 for row in "${rows[@]}"; do

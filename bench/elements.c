@@ -1,12 +1,13 @@
-/* Small numbers in the types that reductions are measured in: 0 to 7, of which sums over ranks are
- * exact in any order and any accumulator, so that rivals which add otherwise are right too. */
+/* Small numbers in the types in which reductions are measured. They are 0 to 7, whose sums over
+ * ranks are exact in any order and any accumulator. So the check also holds for libraries that add
+ * in another order. */
 #include <string.h>
 
 #include "bench.h"
 
 #define LARGEST 7
 
-/* Up to which number every one has its own bits; 0: not measured. */
+/* Up to this number all integers are exact in the type; 0: the type is not measured. */
 static int exact_to(ceclDataType_t type)
 {
     switch (type) {
@@ -25,7 +26,7 @@ bool elements_can(const struct type *type, int nranks)
     return nranks * LARGEST <= exact_to(type->id);
 }
 
-/* The bits of a number: of floats by way of fp32, whose lowest bits are then 0. */
+/* The bits of a number. Floats are made from an fp32, whose lowest bits are 0 for such numbers. */
 static uint64_t bits_of(ceclDataType_t type, unsigned value)
 {
     const float f = (float)value;
@@ -38,12 +39,13 @@ static uint64_t bits_of(ceclDataType_t type, unsigned value)
     case ceclFloat64: return bits;
     case ceclFloat32: return low;
     case ceclBfloat16: return low >> 16;
-    case ceclFloat16: return value ? ((low >> 13) - (112u << 10)) : 0; /* exponent's bias less */
+    /* fp16's exponent has a bias of 15 in place of 127 */
+    case ceclFloat16: return value ? ((low >> 13) - (112u << 10)) : 0;
     default: return value;
     }
 }
 
-/* Sixteen numbers to a word. */
+/* The word that holds 16 numbers, the one at `index` among them. */
 static uint64_t word_of(uint64_t key, size_t index)
 {
     uint64_t x = key + index / 16 * 0x9e3779b97f4a7c15u;

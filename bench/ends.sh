@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs a command and fails unless it ends with CODE and a line of its output matches PATTERN: ends.sh CODE PATTERN COMMAND...
+# Runs a command. Fails unless it exits with CODE and a line of its output matches PATTERN.
+# ends.sh CODE PATTERN COMMAND...
 code=$1 pattern=$2
 shift 2
 output=$("$@" 2>&1)

@@ -1,13 +1,14 @@
-/* Host-side costs: enqueueing a call, a rendezvous, an allocation inside the pool. */
+/* Costs on the host: enqueueing a call, a rendezvous, an allocation inside the pool. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "clock_wall.h"
 
 #define ENQUEUES 2000
-#define DRAIN_EVERY 16 /* so that a full queue is not what is measured */
+/* calls between two waits, so that the time of a full queue is not measured */
+#define DRAIN_EVERY 16
 #define PAIRS 2000
-#define LIVE 32 /* blocks that live beside the pairs, with holes between */
+#define LIVE 32 /* blocks that live meanwhile, with holes between them */
 
 static void print_times(const struct run *run, const char *what, double *us, int count)
 {
@@ -27,7 +28,7 @@ bool extra_enqueue(const struct run *run, struct side *side)
     if (side->supports && !side->supports(run, in_place))
         return true;
     MPI_Barrier(MPI_COMM_WORLD);
-    /* The first calls only warm: other sizes came in between. */
+    /* The first calls only warm up, because other sizes came before. */
     for (int i = -DRAIN_EVERY; i < ENQUEUES; i++) {
         const double start = wall_us();
         if (!side->call(side, run, send, block))
@@ -52,7 +53,7 @@ static bool segments(const struct run *run, uint64_t *count)
     return true;
 }
 
-/* Time of one allocation that must grow the pool. *grew tells whether it did. */
+/* Times one allocation that must grow the pool. *grew says whether it did. */
 static bool time_rendezvous(const struct run *run, double *ms, bool *grew)
 {
     uint64_t before = 0, after = 0;
@@ -70,7 +71,7 @@ static bool time_rendezvous(const struct run *run, double *ms, bool *grew)
     return true;
 }
 
-/* Times of an allocation and its free while others live, the pool staying as large as it is. */
+/* Times an allocation and its free, while other blocks live and the pool does not grow. */
 static bool time_pairs(const struct run *run, double us[PAIRS])
 {
     void *live[LIVE], *ptr = NULL;
@@ -94,7 +95,7 @@ static bool time_pairs(const struct run *run, double us[PAIRS])
     return after == before || complain(run, "--alloc", "the pool grew amid allocations inside it");
 }
 
-/* The ranks see alike whether the pool grew, and so end alike. */
+/* All ranks see the same growth of the pool, so they end with the same code. */
 static int measure_alloc(const struct run *run)
 {
     static double us[PAIRS];

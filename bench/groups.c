@@ -1,4 +1,4 @@
-/* --group: many all-gathers, each a call of its own, against the same in one group; in turn. */
+/* --group: times many all-gathers, as single calls and as one group, in turn. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -7,12 +7,12 @@
 #define REPEATS 20
 
 struct many {
-    unsigned char **buffers; /* [count], in place */
+    unsigned char **buffers; /* [count], each for an all-gather in place */
     int count;
     size_t block;
 };
 
-/* way 0: one by one; 1: in a group. */
+/* way 0: single calls; 1: a group. */
 static bool call_all(const struct run *run, void *context, int way)
 {
     const struct many *many = context;

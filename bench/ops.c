@@ -1,5 +1,5 @@
 /* The collectives and element types that can be measured, and the arithmetic of sizes. A new
- * collective is a line here, and one in each rival. */
+ * collective is a line here and one for each other library. */
 #include <string.h>
 
 #include "bench.h"
@@ -25,7 +25,7 @@ static const struct op ops[] = {
      .in_place_too = true,
      .bus = 1,
      .call = ceclAllGather},
-    /* In place, cecl stages an all-to-all and NCCL has none. */
+    /* Not in place by default: cecl stages such an all-to-all, and NCCL has none. */
     {.name = "alltoall",
      .id = ceclOpAlltoAll,
      .block_per_rank = true,

@@ -1,9 +1,9 @@
-/* cecl_perf's options: each is parsed whole or refused, with what it may be. */
+/* cecl_perf's options. Each is parsed whole, or refused with what it may be. */
 #include <string.h>
 
 #include "parse.h"
 
-#define LEAST_ALLOC ((size_t)1 << 20) /* room for the allocations inside the pool */
+#define LEAST_ALLOC ((size_t)1 << 20) /* bytes: room for the allocations inside the pool */
 
 static const char usage[] =
     "usage: mpirun -n RANKS cecl_perf [options]\n"
@@ -82,7 +82,7 @@ static const struct option longs[] = {OPTIONS_SHARED,
                                       {"alloc-bytes", 1, NULL, ALLOC_BYTES},
                                       {NULL, 0, NULL, 0}};
 
-/* NULL, or what was expected. */
+/* Stores an option. Returns NULL, or what was expected. */
 static const char *take(struct options *o, int option, const char *value)
 {
     int flag = 0;

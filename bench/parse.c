@@ -1,4 +1,4 @@
-/* What the benchmark programs' option parsing shares: values are parsed whole or refused. */
+/* The option parsing that the benchmark programs share. A value is parsed whole or refused. */
 #include "parse.h"
 
 #include <ctype.h>
@@ -71,7 +71,7 @@ const char *take_shared(struct options *o, int option, const char *value)
 }
 _Static_assert(MAX_ROUNDS == 201, "take_shared names it");
 
-/* What no option tells alone. False with a message. */
+/* Checks options that depend on each other. Returns false with a message in `why`. */
 static bool fits(const struct options *o, int nranks, char *why, size_t bytes)
 {
     if (o->first > o->last)
@@ -94,7 +94,7 @@ static bool fits(const struct options *o, int nranks, char *why, size_t bytes)
     return false;
 }
 
-/* Reads argv. False with what is wrong in `why`, or with `why` empty for --help. */
+/* Reads argv. Returns false with a message in `why`; `why` is empty for --help. */
 static bool read_all(const struct grammar *g, struct options *o, int argc, char **argv, int nranks,
                      char *why, size_t bytes)
 {

@@ -1,4 +1,4 @@
-/* Options of the benchmark programs: what they share, and how a program adds its own. */
+/* Options of the benchmark programs: those that they share, and how a program adds its own. */
 #ifndef CECL_BENCH_PARSE_H
 #define CECL_BENCH_PARSE_H
 
@@ -6,18 +6,18 @@
 
 #include "bench.h"
 
-/* Beside -b, -e and -f. */
+/* Long options; -b, -e and -f are shared too. */
 enum {
     OPTION_HELP = 256,
     OPTION_OP,
     OPTION_ROUNDS,
     OPTION_JSON,
     OPTION_CORRUPT,
-    OPTION_OWN /* the first of a program's own */
+    OPTION_OWN /* the first of a program's own options */
 };
 
-/* corrupt is for tests: the result of each check is spoilt (byte), or the collective left out
- * (skip). */
+/* corrupt is for tests. It spoils the result of each check (byte) or leaves the
+ * collective out (skip). */
 #define OPTIONS_SHARED                                                                             \
     {"op", 1, NULL, OPTION_OP}, {"rounds", 1, NULL, OPTION_ROUNDS},                                \
         {"json", 1, NULL, OPTION_JSON}, {"corrupt", 2, NULL, OPTION_CORRUPT},                      \
@@ -29,8 +29,9 @@ enum {
 struct grammar {
     const char *usage;
     const char *shorts;         /* getopt's, with a leading colon */
-    const struct option *longs; /* OPTIONS_SHARED among them */
-    /* Takes one; NULL, or what was expected. What is not the program's own goes to take_shared. */
+    const struct option *longs; /* with OPTIONS_SHARED among them */
+    /* Stores one option. Returns NULL, or what was expected. Passes options that are not
+     * its own to take_shared. */
     const char *(*take)(struct options *o, int option, const char *value);
 };
 
@@ -38,8 +39,8 @@ const char *take_shared(struct options *o, int option, const char *value);
 bool parse_bytes(const char *text, size_t least, size_t *bytes);
 bool parse_count(const char *text, int least, int most, int *count);
 
-/* Reads argv over the defaults in `o`. False when the program should end with *code: --help was
- * printed, or rank 0 has said what is wrong. */
+/* Reads argv over the defaults in `o`. Returns false when the program should end with *code: --help
+ * was printed, or rank 0 has printed what is wrong. */
 bool grammar_read(const struct grammar *g, struct options *o, int argc, char **argv,
                   const struct run *run, int *code);
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Draws what was measured, as SVG or PNG: bus bandwidth over size (cecl_perf --json), times beside a GEMM
-over those of the GEMM alone (cecl_overlap --json), a training's steps (training.json of
-scripts/compare_training.sh). Ends with 0, 2 where an argument or a file was wrong, 3 where matplotlib is missing."""
+"""Draws measurements as SVG or PNG: bus bandwidth over size (cecl_perf --json), times beside a GEMM divided by
+the GEMM's alone (cecl_overlap --json), a training's steps (training.json of scripts/compare_training.sh).
+Exits with 0, with 2 for a wrong argument or file, with 3 when matplotlib is missing."""
 import argparse
 import json
 import os
@@ -9,14 +9,14 @@ import sys
 
 USAGE, MISSING = 2, 3
 FORMATS = (".svg", ".png")
-# nccl-tests' busbw: so many times a row's bytes over its time, with n ranks.
+# nccl-tests' busbw is this factor, for n ranks, times a row's bytes divided by its time.
 BUS = {
     "all_gather": lambda n: n - 1,
     "alltoall": lambda n: (n - 1) / n,
     "reduce_scatter": lambda n: n - 1,
     "all_reduce": lambda n: 2 * (n - 1) / n,
 }
-# By the beginning of a side's name, the longest first; colours that colour-blind eyes tell apart.
+# Colours by the beginning of a side's name, the longest first. Colour-blind readers can tell them apart.
 COLOURS = [("nccl-ce", "#009e73"), ("nccl windows", "#009e73"), ("nccl", "#d55e00"),
            ("cecl out, SM", "#56b4e9"), ("cecl", "#0072b2")]
 NAMES = [("nccl-ce", "NCCL on copy engines"), ("nccl windows", "NCCL on windows"), ("nccl", "NCCL"),
@@ -24,7 +24,7 @@ NAMES = [("nccl-ce", "NCCL on copy engines"), ("nccl windows", "NCCL on windows"
 
 
 class Refused(Exception):
-    """Something is wrong with an argument or a file; the words say what was expected."""
+    """An argument or a file is wrong; the message says what was expected."""
 
 
 def colour_of(side):
@@ -32,12 +32,12 @@ def colour_of(side):
 
 
 def name_of(side):
-    """In a reader's words, without what follows the first."""
+    """The name for readers, without the placement."""
     return next((name for start, name in NAMES if side.startswith(start)), side)
 
 
 def name_of_placed(side):
-    """Of "nccl-ce out" and "cecl out, SM allowed"."""
+    """The name for readers with the placement, for sides such as "nccl-ce out" and "cecl out, SM allowed"."""
     places = {" in": ", in place", " out": ", out of place"}
     for short, place in places.items():
         start, found, rest = side.partition(short)
@@ -76,13 +76,13 @@ def read(name):
 
 
 def count_errors(data):
-    """Bytes that the run itself found wrong; a chart of them would mislead."""
+    """Number of bytes that the run found wrong. A chart of such a run would mislead."""
     rows = data.get("rows") or [side for size in data.get("sizes", []) for side in size["sides"]]
     return sum(row["errors"] or 0 for row in rows)
 
 
 def lines_of(data):
-    """{(side, in place): [(bytes, GB/s)]}, of cecl_perf."""
+    """{(side, in place): [(bytes, GB/s)]} from a file of cecl_perf."""
     if data["op"] not in BUS:
         raise Refused(f"op {data['op']}: one of {', '.join(BUS)} expected")
     if data["ranks"] < 2:
@@ -117,7 +117,7 @@ def draw_bandwidth(data, figure):
 
 
 def sequence_of(size, side):
-    """(median, first quartile, third) of the GEMM and then the collective, over the GEMM of the round."""
+    """(median, first quartile, third) of the ratio: GEMM and then collective, divided by the round's GEMM."""
     sequential, gemm = side.get("rounds_sequential_ms"), size["rounds_gemm_alone_ms"]
     if not sequential:
         return None
@@ -128,7 +128,7 @@ def sequence_of(size, side):
 
 
 def ratios_of(size):
-    """[(side, beside the GEMM, after it or None)], each (median, first quartile, third)."""
+    """[(side, ratio beside the GEMM, ratio after it or None)], a ratio being (median, first quartile, third)."""
     return [(side["side"], (side["to_gemm_alone"], *side["to_gemm_alone_quartiles"]),
              sequence_of(size, side)) for side in size["sides"]]
 
@@ -220,7 +220,7 @@ def load_pyplot():
         import matplotlib.pyplot as pyplot
     except ImportError:
         return None
-    # Text stays text, and equal input gives an equal file.
+    # Text is stored as text, and equal input gives an equal file.
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "cecl"})
     return pyplot
 

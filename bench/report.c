@@ -1,9 +1,9 @@
-/* The table on standard output, and the JSON file. */
+/* Prints the table on standard output and writes the JSON file. */
 #include <stdio.h>
 
 #include "bench.h"
 
-/* GB/s, as nccl-tests counts them: the same for a block from each rank and a block to each. An
+/* GB/s as nccl-tests counts them. All blocks count, whether each rank sends or receives them. An
  * all-reduce has one block. */
 static double algbw_of(const struct run *run, const struct result *r, int side)
 {
@@ -44,7 +44,8 @@ static void print_or_dash(bool known, int width, int digits, double value)
 void report_row(const struct run *run, const struct result *r)
 {
     const struct type *type = run->options.type;
-    /* With one rank nothing does: there is no bandwidth, and two sides' overheads have no ratio. */
+    /* With one rank nothing crosses a link: there is no bandwidth, and a ratio
+     * would compare overheads. */
     const bool crosses = run->nranks > 1 && r->us[0] > 0;
     if (run->rank != 0)
         return;

@@ -1,4 +1,4 @@
-/* --rows: collectives of strided blocks against the same of contiguous ones; in turn. */
+/* --rows: times collectives of strided blocks and of contiguous ones, in turn. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@ struct rows {
     bool gathers;
 };
 
-/* way 0: contiguous; 1: rows. All-gathers in place, all-to-alls out of it. */
+/* way 0: contiguous; 1: rows. All-gathers are in place, all-to-alls are not. */
 static bool call_one(const struct run *run, void *context, int way)
 {
     const struct rows *r = context;
@@ -38,7 +38,8 @@ static unsigned char byte_of(int rank, size_t at)
     return (unsigned char)((size_t)rank * 37 + at * 7 + (at >> 11));
 }
 
-/* Where byte `i` of rank `from`'s contribution ends up, and which byte of its sendbuff it is. */
+/* Finds where byte `i` of rank `from`'s contribution arrives (*at), and which byte of its sendbuff
+ * it is (*source). */
 static void trace(const struct run *run, const struct rows *r, int from, size_t i, size_t *at,
                   size_t *source)
 {
@@ -56,7 +57,7 @@ static bool check(const struct run *run, struct rows *r)
     long long wrong = host ? 0 : 1;
     if (host) {
         for (size_t b = 0; b < all; b++)
-            host[b] = byte_of(run->rank, b); /* an all-gather replaces those that are not its own */
+            host[b] = byte_of(run->rank, b); /* an all-gather replaces those of other ranks */
         BENCH_TRY(run, ceclMemcpyAsync(run->comm, input, host, all, run->stream));
         BENCH_TRY(run, ceclStreamSynchronize(run->comm, run->stream));
         MPI_Barrier(MPI_COMM_WORLD);

@@ -1,4 +1,4 @@
-/* What the benchmark programs share of a run: its communicator, failures in words, medians. */
+/* What the benchmark programs share of a run: its communicator, error messages, medians. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -22,7 +22,7 @@ double median_of(double *values, int count)
     return values[count / 2];
 }
 
-/* Writes nothing: what an earlier run wrote stays until this one has results. */
+/* Writes nothing, so that an earlier run's results stay until this run has its own. */
 bool report_json_opens(const struct run *run)
 {
     int opens = 1;

@@ -1,4 +1,5 @@
-/* NCCL as a baseline: as it comes, and by its copy engines (zero-CTA policy, symmetric windows). */
+/* NCCL as a baseline: with its defaults, and with its copy engines (zero-CTA
+ * policy, symmetric windows). */
 #include <mpi.h>
 #include <nccl.h>
 #include <stdio.h>
@@ -74,7 +75,7 @@ static nccl_function *const functions[] = {
     [ceclOpReduceScatter] = sum_and_scatter,
     [ceclOpAllReduce] = sum_to_all,
 };
-/* cecl's types have NCCL's numbers; the first, one in the middle and the last stand for all. */
+/* cecl's types have NCCL's numbers. The first, a middle one and the last are checked here. */
 _Static_assert((int)ceclInt8 == (int)ncclInt8 && (int)ceclFloat32 == (int)ncclFloat32 &&
                    (int)ceclFloat8e5m2 == (int)ncclFloat8e5m2,
                "a type is passed to NCCL as its number");

@@ -1,4 +1,4 @@
-/* The sides of a measurement: cecl's own, and the list of all. */
+/* The sides of a measurement: cecl's, and the list of all. */
 #include "bench.h"
 
 static bool cecl_open(struct side *side, const struct run *run, size_t send_bytes,

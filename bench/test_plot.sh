@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Fails unless plot.py draws every kind of chart, and refuses what is none: test_plot.sh draws|refuses PLOT.PY. The numbers are made up.
+# Fails unless plot.py draws every kind of chart, and refuses other files. The numbers are made up.
+# test_plot.sh draws|refuses PLOT.PY
 mode=$1 plot=$2
 command -v python3 >/dev/null || { echo "skipped: no python3"; exit 77; }
 folder=$(mktemp -d)
@@ -30,8 +31,8 @@ cat >training.json <<'END'
 ]}
 END
 
-# drawn NAME WORDS...: NAME.svg has all of them, twice the same bytes, no date, and a white ground
-# (text is black, also where the page is dark).
+# drawn NAME WORDS...: NAME.svg must contain all WORDS and no date, and a second drawing must give the
+# same bytes. It must have a white ground, because its text is black and the page may be dark.
 drawn() {
     local name=$1 words
     shift
@@ -48,7 +49,7 @@ drawn() {
 draws() {
     python3 -c 'import matplotlib' 2>/dev/null || { echo "skipped: no matplotlib"; exit 77; }
     drawn perf "bus bandwidth, GB/s" ">cecl, in place<" ">cecl, out of place<" ">NCCL, in place<" "1 MiB" ">all-gather, 4 ranks on GPUs<"
-    # after the GEMM 1.8 / 0.9, 2.4 / 1.0, 3.3 / 1.1
+    # the ratios of the sequence are 1.8 / 0.9, 2.4 / 1.0 and 3.3 / 1.1
     drawn overlap "cecl, in place" "NCCL on copy engines, out of place" ">2.100<" ">2.500<" "1 MiB a rank"
     [ "$(grep -c ">after the GEMM<" overlap.svg)" -eq 1 ] || fail "a bar that was not measured, or none"
     grep -q ">2.400<" overlap.svg || fail "not the median of the sequence's ratios"
@@ -66,7 +67,7 @@ END
     )" = 31.45728 ] || fail "3 x 1 MiB in 100 us are not 31.45728 GB/s"
 }
 
-# refused CODE WORDS ARGUMENTS...
+# refused CODE WORDS ARGUMENTS...: plot.py must exit with CODE and print WORDS.
 refused() {
     local code=$1 words=$2 output got
     shift 2

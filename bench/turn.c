@@ -1,11 +1,11 @@
-/* Two ways of doing a thing, timed in turn: A B A B. */
+/* Times two variants in turn: A B A B. */
 #include "bench.h"
 
 #include <stdlib.h>
 
 #include "clock_wall.h"
 
-/* Of one repeat, on the slowest rank. */
+/* *us is the slowest rank's time for one repeat. */
 static bool time_way(const struct run *run, turn_call call, void *context, int way, int repeats,
                      double *us)
 {
@@ -25,7 +25,7 @@ bool turn_medians(const struct run *run, turn_call call, void *context, int repe
                   double medians[2])
 {
     double us[2][MAX_ROUNDS];
-    for (int round = -1; round < run->options.rounds; round++) /* the first warms up */
+    for (int round = -1; round < run->options.rounds; round++) /* round -1 warms up */
         for (int way = 0; way < 2; way++)
             if (!time_way(run, call, context, way, repeats, &us[way][round < 0 ? 0 : round]))
                 return false;

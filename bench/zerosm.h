@@ -1,6 +1,5 @@
-/* cecl_zerosm: what a case is, and what came of it. The table of cases and what is said of them are
- * in cecl_zerosm.c, the carrying out in zerosm_run.c,
- * what an operation is in zerosm_ops.c. */
+/* cecl_zerosm: what a case and its outcome are. cecl_zerosm.c has the table of cases and the
+ * output, zerosm_run.c runs a case, zerosm_ops.c has the operations. */
 #ifndef CECL_ZEROSM_H
 #define CECL_ZEROSM_H
 
@@ -9,53 +8,54 @@
 
 #include <cecl/cecl.h>
 
-#define ZEROSM_MAX_GPUS 16 /* as many as hold_sms holds at a time */
+#define ZEROSM_MAX_GPUS 16 /* as many as hold_sms holds at the same time */
 
 enum zerosm_op {
     ZEROSM_ALL_GATHER,
     ZEROSM_ALL_TO_ALL,
     ZEROSM_ALL_GATHERV,
     ZEROSM_BROADCAST,
-    ZEROSM_ALL_TO_ALLV, /* is never in place */
+    ZEROSM_ALL_TO_ALLV, /* never in place */
     ZEROSM_GATHER,
     ZEROSM_SCATTER,
     ZEROSM_ALL_GATHER_STRIDED, /* rows of 2 KiB, along the last dimension */
     ZEROSM_ALL_TO_ALL_STRIDED,
-    ZEROSM_GROUP /* one of each */
+    ZEROSM_GROUP /* one call of each operation */
 };
 
-/* A collective, and what the communicator is made with for it. */
+/* A collective and the settings of its communicator. */
 struct zerosm_case {
     enum zerosm_op op;
     bool in_place;
-    size_t bytes;       /* of the largest block, what one rank gets from another; of a group's calls
-                              together */
-    size_t staging;     /* CECL_STAGING_BYTES */
-    const char *policy; /* CECL_SM_POLICY: never, allow */
+    /* of the largest block, which is what one rank gets from another; for a group, of
+     * all its calls together */
+    size_t bytes;
+    size_t staging;        /* CECL_STAGING_BYTES */
+    const char *policy;    /* CECL_SM_POLICY: never, allow */
     const char *direction; /* CECL_DIRECTION: push, pull */
     const char *flags;     /* CECL_FLAGS: copy, write */
-    bool legacy;           /* on the legacy default stream, not on a stream of its own */
+    bool legacy;           /* on the legacy default stream, else on a stream of its own */
     const char *local;     /* CECL_LOCAL_COPY: probe, off */
 };
 
 struct zerosm_outcome {
-    bool finished;  /* while every SM was held; otherwise once they were free */
-    double ms;      /* from the first call until then, or until patience was lost */
-    char path[64];  /* ceclGroupExplain's, of rank 0 */
-    char why[1024]; /* what went wrong, where zerosm_run gave false */
+    bool finished;  /* while every SM was held; otherwise it finished after they were free */
+    double ms;      /* from the first call to the end, or to the end of the patience */
+    char path[64];  /* what ceclGroupExplain says on rank 0 */
+    char why[1024]; /* what went wrong, when zerosm_run returned false */
 };
 
-/* Holds every SM of each GPU once, one after another, so that the kernel is loaded everywhere
- * before two of them are held at a time: loading may wait for a GPU. False with *gpu, which could
- * not be held (stderr says why). */
+/* Holds every SM of each GPU once, one GPU after another, so that the kernel is loaded everywhere
+ * before two GPUs are held at the same time: loading may wait for a GPU. Returns false when GPU
+ * *gpu could not be held; stderr says why. */
 bool zerosm_hold_each_once(int gpus, int *gpu);
 
-/* Carries out `c` on GPUs 0 .. gpus-1 with a communicator of its own: fresh input that depends on
- * `seed`, every SM held, the calls, and `patience_ms` for their streams to end. Then the SMs are
- * let go, what has not ended gets time to, and every byte is checked.
+/* Runs `c` on GPUs 0 .. gpus-1 with a communicator of its own. It fills the input from `seed`,
+ * holds every SM, makes the calls, and gives their streams `patience_ms` to end. Then it releases
+ * the SMs, lets unfinished calls end, and checks every byte.
  *
- * False with out->why: something failed, a byte is wrong, or the SMs were not held throughout. An
- * end too late is no failure here: out->finished tells. */
+ * Returns false with out->why when something failed, a byte is wrong, or the SMs were not held
+ * throughout. A late end is no failure; out->finished reports it. */
 bool zerosm_run(const struct zerosm_case *c, int gpus, unsigned seed, int patience_ms,
                 struct zerosm_outcome *out);
 

@@ -10,7 +10,7 @@ int zerosm_parts(const struct zerosm_case *c, int gpus, struct zerosm_part *part
     const size_t bytes = c->bytes / ZEROSM_PARTS;
     for (int i = 0; i < ZEROSM_PARTS; i++) {
         const enum zerosm_op op = (enum zerosm_op)i;
-        /* two exchanges in place would be of too many copies */
+        /* two all-to-alls in place would need too many copies */
         const bool in_place = c->in_place && op != ZEROSM_ALL_TO_ALL_STRIDED;
         parts[i] =
             (struct zerosm_part){op, in_place, gpus, bytes, (size_t)i * (size_t)gpus * bytes};
@@ -24,7 +24,7 @@ static struct zerosm_block contiguous(size_t bytes, size_t sent_at, size_t wante
     return (struct zerosm_block){.bytes = bytes, .sent_at = sent_at, .wanted_at = wanted_at};
 }
 
-/* Rows of a strided operation. In place, both buffers are [rows][GPUs][width]. */
+/* The rows of a strided operation. In place, both buffers are [rows][GPUs][width]. */
 static struct zerosm_block strided_block(const struct zerosm_part *p, size_t from, size_t to)
 {
     const size_t width = p->bytes >= 4096 ? 2048 : p->bytes / 2, pitch = (size_t)p->gpus * width;
@@ -46,7 +46,7 @@ struct zerosm_block zerosm_block(const struct zerosm_part *p, int from, int to)
     case ZEROSM_ALL_TO_ALL: return contiguous(bytes, t * bytes, f * bytes);
     case ZEROSM_ALL_GATHERV: return contiguous(bytes * (f + 1) / n, 0, f * bytes);
     case ZEROSM_BROADCAST: return contiguous(from_root ? bytes : 0, 0, 0);
-    case ZEROSM_ALL_TO_ALLV: /* the largest is a GPU's own */
+    case ZEROSM_ALL_TO_ALLV: /* a GPU's own block is the largest */
         return contiguous(bytes * ((t + n - f + n - 1) % n + 1) / n, t * bytes, f * bytes);
     case ZEROSM_GATHER: return contiguous(to_root ? bytes : 0, 0, f * bytes);
     case ZEROSM_SCATTER: /* in place, recvbuff is the root's block */
@@ -103,7 +103,7 @@ static ceclResult_t call_variable(const struct zerosm_part *p, int g, const void
     }
     if (p->op == ZEROSM_ALL_GATHERV)
         return ceclAllGatherv(in, receives[g], out, receives, to, ceclUint8, comm, stream);
-    /* The other form waits for hosts, which are one thread here. */
+    /* ceclAlltoAllv waits for the peers' host threads, but here one thread makes all calls. */
     return ceclAlltoAllvAt(in, sends, from, out, receives, to, at_peers, ceclUint8, comm, stream);
 }
 

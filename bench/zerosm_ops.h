@@ -1,28 +1,28 @@
-/* What the operations of cecl_zerosm's cases are: their blocks, and how they are called. */
+/* The operations of cecl_zerosm's cases: their blocks, and how they are called. */
 #ifndef CECL_ZEROSM_OPS_H
 #define CECL_ZEROSM_OPS_H
 
 #include "zerosm.h"
 
-#define ZEROSM_ROOT 1 /* of rooted operations */
+#define ZEROSM_ROOT 1 /* the root of broadcast, gather and scatter */
 
-/* One operation of a case: the case's own, or one of its group, each with a part of the buffers. */
+/* One operation of a case: the case's own, or one of its group. Each uses a part of the buffers. */
 struct zerosm_part {
     enum zerosm_op op;
     bool in_place;
     int gpus;
     size_t bytes; /* of the largest block */
-    size_t at;    /* of its part in both buffers; [gpus * bytes] */
+    size_t at;    /* where its part begins in both buffers; the part has gpus * bytes bytes */
 };
-/* Operations of a case, ZEROSM_PARTS at most. */
+/* Lists the operations of a case, at most ZEROSM_PARTS. */
 #define ZEROSM_PARTS 9
 int zerosm_parts(const struct zerosm_case *c, int gpus, struct zerosm_part *parts);
 
-/* What goes from one GPU to another: its bytes, and where it begins in the sender's input, and in the
- * receiver's part of recvbuff. */
+/* The block that goes from one GPU to another: its bytes, where it begins in the sender's input,
+ * and where it begins in the receiver's part of recvbuff. */
 struct zerosm_block {
     size_t bytes, sent_at, wanted_at;
-    size_t width, sent_pitch, wanted_pitch; /* of rows; width 0: one row */
+    size_t width, sent_pitch, wanted_pitch; /* rows of `width` bytes; width 0: one row */
 };
 static inline size_t zerosm_width(const struct zerosm_block *block)
 {
@@ -36,11 +36,11 @@ struct zerosm_block zerosm_block(const struct zerosm_part *p, int from, int to);
 
 /* Bytes of GPU g's input. */
 size_t zerosm_input_bytes(const struct zerosm_part *p, int g);
-/* Whether it lies in recvbuff, and where in its buffer. */
+/* Whether the input lies in recvbuff, and where it begins in its buffer. */
 bool zerosm_input_is_recv(const struct zerosm_part *p, int g);
 size_t zerosm_input_at(const struct zerosm_part *p, int g);
 
-/* The call on GPU g, with all of its buffers. */
+/* Makes the call on GPU g, with the whole buffers. */
 ceclResult_t zerosm_call(const struct zerosm_part *p, int g, unsigned char *send,
                          unsigned char *recv, ceclComm_t comm, ceclStream_t stream);
 

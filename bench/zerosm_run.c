@@ -1,8 +1,8 @@
-/* cecl_zerosm: one case, from its communicator to its last byte.
+/* cecl_zerosm: one case, from making its communicator to checking its last byte.
  *
- * One thread makes all calls. None may wait for a peer, so memory is in the first segment and
- * CECL_CHECK is off; each call is made on all ranks before the next one, and is of few copies, so
- * that no driver's queue gets full. */
+ * One thread makes all calls, so no call may wait for a peer. Therefore all memory is in the first
+ * segment, CECL_CHECK is off, and each call is made on all ranks before the next one. Calls have
+ * few copies, so that no driver queue gets full. */
 #include "zerosm.h"
 
 #include <cuda_runtime_api.h>
@@ -16,13 +16,16 @@
 #include "hold_sms.h"
 #include "zerosm_ops.h"
 
-/* Odd: in place an all-to-all's result is the next one's input, and two of them undo each other. */
+/* Odd, because in place an all-to-all's result is the next one's input, and
+ * two of them cancel out. */
 #define CALLS 3
-#define AFTERWARDS_MS 5000      /* for what did not end while SMs were held */
-#define SEGMENT_ROOM (17 << 20) /* for flags, their values and slots, besides staging and buffers */
-#define COLLECTIVE_TIMEOUT "10000" /* ms: longer than SMs are held, so that it ends only a hang */
+#define AFTERWARDS_MS 5000 /* ms for calls that did not end while SMs were held */
+/* bytes for flags, their values and slots, beyond staging and buffers */
+#define SEGMENT_ROOM (17 << 20)
+/* ms: longer than SMs are held, so that it ends only a call that hangs */
+#define COLLECTIVE_TIMEOUT "10000"
 
-/* A case in progress; [g]: of GPU g, which is rank g. */
+/* A case in progress. Index g is GPU g, which is rank g. */
 struct stage {
     const struct zerosm_case *c;
     int gpus;
@@ -31,15 +34,16 @@ struct stage {
     int nparts;
     size_t all; /* bytes of all ranks' blocks */
     ceclComm_t comms[ZEROSM_MAX_GPUS];
-    ceclStream_t streams[ZEROSM_MAX_GPUS]; /* of its own, and for filling and checking */
+    /* for calls that are not on the legacy stream, and for filling and checking */
+    ceclStream_t streams[ZEROSM_MAX_GPUS];
     unsigned char *recv[ZEROSM_MAX_GPUS], *send[ZEROSM_MAX_GPUS];
     unsigned char *want, *got; /* on the host */
     struct zerosm_outcome *out;
 };
 
-/* ---- what went wrong */
+/* ---- messages */
 
-/* Gives false. The first cause stays. */
+/* Records what went wrong, unless an earlier cause is recorded. Returns false. */
 __attribute__((format(printf, 2, 3))) static bool tell(struct stage *s, const char *format, ...)
 {
     va_list args;
@@ -70,8 +74,8 @@ static void set_bytes(const char *name, size_t bytes)
     setenv(name, text, 1);
 }
 
-/* ceclCommInitAll takes its settings from the environment alone. What the caller has set there is
- * replaced: a case is the same everywhere. */
+/* ceclCommInitAll takes its settings from the environment only. The caller's settings are replaced,
+ * so that a case is the same everywhere. */
 static void set_environment(const struct stage *s)
 {
     setenv("CECL_DEVICE", "cuda", 1);
@@ -109,7 +113,8 @@ static bool open_all(struct stage *s)
     return true;
 }
 
-/* Streams and memory go with their communicator. After a failure ranks may wait for each other. */
+/* Streams and memory are freed with their communicator. After a failure it is aborted, because
+ * ranks may wait for each other. */
 static void close_all(struct stage *s, bool fine)
 {
     for (int g = 0; g < s->gpus; g++)
@@ -131,7 +136,7 @@ static inline unsigned char byte_of(unsigned seed, int r, size_t i)
     return (unsigned char)(x >> 20);
 }
 
-/* `bytes` of GPU r's input from `from` on, as this operation of the case has them. */
+/* Writes `bytes` bytes of GPU r's input from `from` on, for this operation of the case. */
 static void put_input(const struct stage *s, int part, int r, size_t from, size_t bytes,
                       unsigned char *out)
 {
@@ -139,7 +144,7 @@ static void put_input(const struct stage *s, int part, int r, size_t from, size_
         out[i] = byte_of(s->seed + (unsigned)part * 977, r, from + i);
 }
 
-/* Input that stands in recvbuff. */
+/* Writes the input that lies in recvbuff. */
 static void lay_input(const struct stage *s, int part, int g, unsigned char *out)
 {
     const struct zerosm_part *p = &s->parts[part];
@@ -163,7 +168,7 @@ static void lay_blocks(const struct stage *s, int part, int g, unsigned char *ou
     }
 }
 
-/* What GPU g must have in the end: what no block covers is as it was before. */
+/* Computes what GPU g must have at the end. Bytes that no block covers are as before. */
 static void expect(const struct stage *s, int g)
 {
     memset(s->want, 0x5A, s->all);
@@ -180,7 +185,8 @@ static bool copy(struct stage *s, int g, void *dst, const void *src, size_t byte
            called(s, g, ceclStreamSynchronize(s->comms[g], s->streams[g]), "ceclStreamSynchronize");
 }
 
-/* No byte of the output is right before the calls, but where it is their input. */
+/* Fills the buffers so that no byte of the output is right before the calls,
+ * unless it is their input. */
 static bool fill(struct stage *s, int g)
 {
     memset(s->got, 0x5A, s->all);
@@ -209,7 +215,7 @@ static bool fill_all(struct stage *s)
 static bool check(struct stage *s, int g)
 {
     size_t first = s->all, wrong = 0;
-    if (!copy(s, g, s->got, s->recv[g], s->all)) /* a failed communicator is told here too */
+    if (!copy(s, g, s->got, s->recv[g], s->all)) /* this also reports a failed communicator */
         return false;
     expect(s, g);
     for (size_t i = s->all; i-- > 0;)
@@ -248,7 +254,7 @@ static bool explain_one(struct stage *s, int g, ceclExplanation_t *e)
     return called(s, g, ceclGroupExplain(s->comms[g], e), "ceclGroupExplain") && fine;
 }
 
-/* It also makes the plans, so that the calls only enqueue. */
+/* This also makes the plans, so that the calls only enqueue. */
 static bool explain_all(struct stage *s)
 {
     const int expected = strcmp(s->c->policy, "never") == 0;
@@ -291,10 +297,11 @@ static double now_ms(void)
     return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
 }
 
-/* Whether the calls' stream on GPU g has come to its end. */
+/* Whether the stream of GPU g's calls has ended. */
 static bool ended(struct stage *s, int g)
 {
-    if (!cuda(s, g, cudaSetDevice(g), "cudaSetDevice")) /* of which the legacy stream is asked */
+    /* the legacy stream that is queried is the current GPU's */
+    if (!cuda(s, g, cudaSetDevice(g), "cudaSetDevice"))
         return false;
     const cudaError_t state = cudaStreamQuery(s->c->legacy ? NULL : s->streams[g]);
     return state != cudaErrorNotReady && cuda(s, g, state, "cudaStreamQuery");
@@ -308,7 +315,7 @@ static bool all_ended(struct stage *s)
     return true;
 }
 
-/* A stream that cannot be asked ends the wait: it has been told. */
+/* A stream that cannot be queried ends the wait; the error is recorded. */
 static bool ended_within(struct stage *s, int ms)
 {
     const struct timespec pause = {.tv_nsec = 100000};
@@ -333,7 +340,7 @@ static bool hold_all(struct stage *s, struct hold_sms **holds)
     return true;
 }
 
-/* Whether all of them were held until then. */
+/* Releases the SMs. Returns whether all of them were held until now. */
 static bool let_go(struct stage *s, struct hold_sms **holds)
 {
     bool held = true;
@@ -342,7 +349,7 @@ static bool let_go(struct stage *s, struct hold_sms **holds)
     return held;
 }
 
-/* Between holding and letting go nothing returns, and no memory is taken or freed. */
+/* Between holding and releasing, nothing returns early, and no memory is allocated or freed. */
 static bool run_held(struct stage *s, int patience_ms)
 {
     struct hold_sms *holds[ZEROSM_MAX_GPUS] = {NULL};
@@ -357,8 +364,8 @@ static bool run_held(struct stage *s, int patience_ms)
     return held || tell(s, "the SMs were not held throughout, which proves nothing");
 }
 
-/* A call that uses SMs is made once before they are held: what it runs there would have to be
- * loaded, which may wait for them. A call that uses none must do without. */
+/* A call that may use SMs is made once before they are held. Otherwise its kernels would have to be
+ * loaded later, and loading may wait for the SMs. A call that may use none gets no such help. */
 static bool load_kernels(struct stage *s)
 {
     if (strcmp(s->c->policy, "never") == 0)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fails when a shared library does not export exactly the functions of its public header.
-# check_exports.sh LIBRARY HEADER [NAME ...]   NAME: exported beside them, for a library of ours
+# check_exports.sh LIBRARY HEADER [NAME ...]   NAME: also exported, for another library of cecl
 set -euo pipefail
 library=$1 header=$2
 shift 2

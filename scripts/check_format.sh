@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Fails when a source file is not as clang-format would have it; --fix writes it so.
+# Fails when clang-format would change a source file. With --fix, clang-format rewrites the files.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
-# Not git's list: that is empty, and all would be well, in a checkout that git does not trust.
+# The files are found without git: in a checkout that git does not trust, its list is empty, and the
+# check would pass.
 mapfile -t files < <(find include src tests bench examples -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh')
 [ ${#files[@]} -gt 0 ] || { echo "no source file was found"; exit 1; }
 if [ "${1:-}" = --fix ]; then

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Fails when a public function's comment does not say: collective or local, threads, ownership,
-# errors, since. For what it leaves out it may refer to another's ("see ceclX", "as ceclX").
-# check_header.sh [HEADER ...]: all public headers by default
+# Fails when a public function's comment leaves out one of: collective or local, threads, ownership,
+# errors, since. A comment may refer to another function's instead ("see ceclX", "as ceclX").
+# check_header.sh [HEADER ...]   default: all public headers
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 [ $# -gt 0 ] || set -- "$root"/include/cecl/*.h

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# What the scripts beside it share: what Debian has to have installed, how much to do at once, and
-# a build that speaks only when it fails. Sourced by them; it expects `root`.
+# What the scripts in this folder share: lists of Debian packages, the number of parallel jobs, and a
+# build that prints only when it fails. They source this file, and set `root` before.
 
 build_packages=(gcc g++ libc6-dev make cmake pkg-config binutils
     libopenmpi-dev openmpi-bin libopenblas-dev)
@@ -8,15 +8,15 @@ test_packages=("${build_packages[@]}" libcmocka-dev)
 # shellcheck disable=SC2034 # .ci/run's
 ci_packages=("${test_packages[@]}" clang clang-format libclang-rt-dev spin)
 
-# As many as there are processors; more than 8 compilers only cost memory.
+# One job for each processor, at most 8: more compilers only cost memory.
 jobs=$(nproc)
 [ "$jobs" -le 8 ] || jobs=8
-# Tests wait for peers, for processes and for time limits more than they compute. One with as many
-# ranks as this, by its PROCESSORS, runs alone.
+# Twice as many test jobs, because tests wait (for peers, processes and time limits) more than they
+# compute. A test whose PROCESSORS, its number of ranks, reaches this runs alone.
 # shellcheck disable=SC2034 # test.sh's and sanitize.sh's
 test_jobs=$((2 * jobs))
 
-# build DIR CMAKE_OPTION...: configures and builds in DIR; prints the end of the log if that fails.
+# build DIR CMAKE_OPTION...: configures and builds in DIR. Prints the end of the log if that fails.
 build() {
     local dir=$1
     shift
@@ -29,7 +29,7 @@ build() {
     fi
 }
 
-# built_with PART DIR: whether the build in DIR found CUDA, MPI or NCCL.
+# built_with PART DIR: whether the build in DIR has PART, which is CUDA, MPI or NCCL.
 built_with() {
     grep -q "^-- cecl .*$1 ON" "$2/build.log"
 }

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Compares ways of communication in one training, in turn: A B C A B C ..., so that a machine that
-# warms up slows all alike.
+# Runs one training with several communication libraries in turn: A B C A B C ..., so that a machine
+# that slows down as it warms up slows all of them alike.
 #   compare_training.sh OUT ROUNDS COMMS COMMAND...
-# COMMS: cecl,nccl,nccl-ce or some of them. COMMAND: mpirun ... example_fsdp_train OPTION...; it is
-# given --comm and --json. Leaves in OUT each run's train-COMM-ROUND.json and its words (train.log),
-# and all of it in training.json, which bench/plot.py draws. Ends with a table.
+#     COMMS    some of cecl,nccl,nccl-ce
+#     COMMAND  mpirun ... example_fsdp_train OPTION...; the script adds --comm and --json
+# Writes to OUT each run's train-COMM-ROUND.json, the runs' output (train.log), and training.json, a
+# summary that bench/plot.py draws. Prints a table at the end.
 set -euo pipefail
 if [ $# -lt 4 ]; then
     sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Shows cecl at work: installs what is missing, builds, and runs two examples on every GPU there is,
-# else on 4 ranks without any: a prefetching forward pass, and a sharded training that learns a text
-# and writes. Arguments go to the training (--help).
+# Shows cecl at work: installs missing packages, builds, and runs two examples. They are a forward pass
+# that prefetches layers, and a sharded training that learns a text and then writes some. They run on
+# all GPUs of the machine, or on 4 ranks on the CPU. Arguments go to the training (--help).
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build/demo

@@ -1,10 +1,15 @@
 #!/usr/bin/env bash
-# Builds cecl on a machine with GPUs, runs what only GPUs can show, and measures what docs/measurements.md records.
-# measure.sh [tests|quick|data|train|full]
-#   tests: the GPU tests only; quick: and a few sizes; full: and all but train
-#   data: what the charts are drawn from (docs/data/README.md); train: the training's part of it alone
-# CECL_CMOCKA_ROOT: where a cmocka package's content lies, if it is not installed. Without cmocka, and in data and train, no tests.
-# OUT: where files go. TRAIN_ROUNDS (3), TRAIN_COMMS (cecl,nccl,nccl-ce): of train.
+# Builds cecl on a machine with GPUs, runs the GPU tests, and measures what docs/measurements.md records.
+# measure.sh [tests|quick|data|train|full]   default: full
+#   tests  only the GPU tests
+#   quick  the GPU tests and a few sizes
+#   full   the GPU tests and all measurements except the training
+#   data   the measurements that the charts show (docs/data/README.md), without tests
+#   train  only the training, without tests
+# Environment:
+#   CECL_CMOCKA_ROOT  folder with the content of a cmocka package, if none is installed; without cmocka no tests run
+#   OUT               folder for the results
+#   TRAIN_ROUNDS (3), TRAIN_COMMS (cecl,nccl,nccl-ce)  the training's rounds and libraries
 set -uo pipefail
 mode=${1:-full}
 root=$(cd -- "$(dirname -- "$0")/.." && pwd)
@@ -30,7 +35,7 @@ data) ;;
 train) bench=OFF ;;
 *) sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
-[ "$mode" = quick ] || examples=ON # their tests, or the training
+[ "$mode" = quick ] || examples=ON # for the examples' tests, or for the training
 mkdir -p "$out"
 cmake -S "$root" -B "$build" -DCECL_CUDA=ON -DCECL_MPI=ON -DCECL_NCCL=ON -DCECL_TESTS=$tests \
     -DCECL_CMOCKA_ROOT="${CECL_CMOCKA_ROOT:-}" -DCECL_EXAMPLES=$examples -DCECL_BENCH=$bench >"$out/build.log" 2>&1 &&
@@ -68,7 +73,7 @@ allowed_sms() {
     CECL_SM_POLICY=allow perf --op all_gather -b 1M -e 256M -f 4 --rounds 9 -n 20 --baseline nccl,nccl-ce --out-of-place
 }
 published() { overlap --preset published --json "$out/overlap_published.json"; }
-# 30 steps after 3 that are left out, of about a billion parameters, in each run.
+# Each run trains about a billion parameters for 33 steps; the first 3 are not counted.
 train() {
     "$root/scripts/compare_training.sh" "$out" "${TRAIN_ROUNDS:-3}" "${TRAIN_COMMS:-cecl,nccl,nccl-ce}" $run -n "$gpus" \
         "$build/examples/example_fsdp_train" --layers 20 --width 2048 --heads 16 --sequence 1024 --batch 4 --steps 33

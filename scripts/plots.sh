@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Draws docs/images from docs/data. plots.sh [MEASURED]: takes over from that folder first what
-# docs/data holds (docs/data/README.md names it). PYTHON: one that has matplotlib.
+# Draws docs/images from docs/data.
+# plots.sh [MEASURED]   MEASURED: a folder from which the files that docs/data/README.md names are copied first
+# PYTHON in the environment names a Python that has matplotlib.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 data=$root/docs/data images=$root/docs/images

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The tests under sanitizers: sanitize.sh [address|thread], else both. Needs what test.sh installs.
-#   address  with leaks and undefined behaviour: all that runs without a GPU, 3 ranks under MPI
-#   thread   tests whose ranks are threads and processes of the test itself: MPI is not built for it,
-#            and plans are made by one thread
-# CUDA is left out: it does not run here.
+# Runs the tests under sanitizers, without CUDA. Needs the packages that test.sh installs.
+# sanitize.sh [address|thread]   default: both
+#   address  also finds leaks and undefined behaviour; all tests that need no GPU, with 3 ranks under MPI
+#   thread   only tests whose ranks are threads and processes of the test itself. MPI is not built for
+#            this sanitizer, and one thread alone makes plans.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=scripts/common.sh
@@ -16,11 +16,13 @@ for kind in ${1:-address thread}; do
     build=$root/build/$kind
     build "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCECL_WERROR=ON -DCECL_CUDA=OFF \
         -DCECL_SANITIZE="$kind" -DCECL_TEST_RANKS=3
-    # An outside program would have to be built with the same sanitizer, and 4 ranks of a model
-    # that multiplies show nothing that 3 ranks of the tests do not. Tests that start a program
-    # dozens of times (of the training, of settings) are left out: those that stay take a quarter of
-    # the time, for the same code but that which words refusals. Charts and tables are drawn by
-    # Python. One thread alone has no race.
+    # Some tests are left out:
+    # - install_ and guide_ build a program of their own, which would need the same sanitizer;
+    # - example_prefetch computes on 4 ranks and covers nothing that tests with 3 ranks do not;
+    # - tests that start a program dozens of times (training, settings): the others take a quarter of
+    #   the time and cover the same code, except the messages of refusals;
+    # - plot_ and fsdp_compare run Python;
+    # - under the thread sanitizer, tests with a single thread: they have no race.
     left_out='^install_|^plot_|^guide_|example_prefetch|^settings_differ'
     left_out="$left_out|fsdp_(resume|compare|refuses_bad_(data|options|checkpoints))"
     case $kind in

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Installs what building and testing need on Debian, if it is missing: setup.sh PACKAGE ...
-# Says nothing when there is nothing to do. Elsewhere than on Debian it only names what is needed:
-# CMake then finds it, or says which part it misses.
+# Installs the Debian packages that are missing among those named: setup.sh PACKAGE ...
+# Prints nothing when all are installed. On other systems it only names the packages: CMake then finds
+# what they hold, or says what is missing.
 set -euo pipefail
 
 missing=()
 for package in "$@"; do
-    # Not `dpkg -s`: that succeeds for a package that was removed and left its configuration.
+    # `dpkg -s` would not do: it succeeds for a package that was removed and left its configuration.
     state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
     [ "$state" = installed ] || missing+=("$package")
 done
@@ -28,7 +28,7 @@ fi
 echo "Installing ${missing[*]} ..."
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-# One unreachable list among several must not stop what the others can give.
+# If one of several package lists cannot be fetched, the others may still suffice.
 "${as_root[@]}" apt-get update >"$log" 2>&1 || true
 if ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
     apt-get install -y --no-install-recommends "${missing[@]}" >>"$log" 2>&1; then

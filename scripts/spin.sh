@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the model of the flag protocol exhaustively (docs/models/flags.pml), and that the checker
-# finds each fault planted in it. Fails too when a search was cut short or the checker broke.
+# Checks the model of the flag protocol (docs/models/flags.pml) exhaustively, and checks that Spin finds
+# each fault planted in it. Also fails when a search was cut short or Spin itself failed.
 set -euo pipefail
 shopt -s inherit_errexit
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
@@ -14,7 +14,7 @@ fail() {
     exit 1
 }
 
-# search DEFINES...: leaves what the checker says in pan.log.
+# search DEFINES...: searches the model's states; the checker's output is in pan.log.
 search() {
     rm -f pan pan.c pan.log
     spin -a "$@" "$root/docs/models/flags.pml" >spin.log 2>&1 || fail "$*: spin refused it"
@@ -22,7 +22,7 @@ search() {
     ./pan -m200000 >pan.log 2>&1 || fail "$*: the checker broke"
 }
 
-# prove RANKS CALLS: every state was seen and none is wrong.
+# prove RANKS CALLS: fails unless every state was visited and none is wrong.
 prove() {
     search -DRANKS="$1" -DCALLS="$2"
     grep -q 'errors: 0$' pan.log || fail "$1 ranks, $2 calls: a fault"
@@ -33,7 +33,7 @@ prove() {
     echo "flags.pml, $1 ranks, $2 calls: no error, $states states"
 }
 
-# catch FAULT WORDS: the search ends at a state that is wrong for the expected reason.
+# catch FAULT WORDS: fails unless the search ends at a wrong state, with WORDS in the checker's output.
 catch() {
     search -DRANKS=2 -DCALLS=3 "-D$1"
     grep -q 'errors: 1$' pan.log || fail "$1: the planted fault was not found"
@@ -41,9 +41,9 @@ catch() {
     echo "flags.pml with $1: found"
 }
 
-prove 2 9 # epochs go once round and meet their own values of before
+prove 2 9 # epochs wrap around and reach values that they had before
 prove 3 4
 prove 4 2
 catch NO_FIRST_BARRIER 'assertion violated'
 catch NO_LAST_BARRIER 'assertion violated'
-catch EQUAL_ONLY 'invalid end state' # a rank that is ahead leaves the other waiting for ever
+catch EQUAL_ONLY 'invalid end state' # when a rank is ahead, the other waits for ever

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and runs all tests. GPU tests are skipped, and listed as such,
-# where there is no GPU. Arguments go to ctest (-L unit, -R pool, ...).
+# Installs missing packages, builds, and runs all tests. Without a GPU the GPU tests are skipped, and
+# listed as skipped. Arguments go to ctest (-L unit, -R pool, ...).
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build/test
@@ -13,11 +13,11 @@ build "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCECL_WERROR=ON -DCECL_MPI=ON
 grep '^-- cecl ' "$build/build.log"
 
 cd "$build"
-# How many ranks run at once: see PROCESSORS in tests/CMakeLists.txt.
+# PROCESSORS in tests/CMakeLists.txt limits how many ranks run at a time.
 status=0
 ctest --output-on-failure -j"$test_jobs" "$@" | tee tests.log || status=$?
 
-# By label: which tests bear it, and how each of these ended.
+# For each label: how many of its tests passed, failed and were skipped.
 printf '\n%-8s %8s %8s %8s\n' label passed failed skipped
 for label in unit plan multi gpu; do
     ctest -N -L "^$label\$" | awk -v label="$label" '

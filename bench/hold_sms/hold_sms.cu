@@ -1,4 +1,4 @@
-/* Holds every SM of a GPU: see hold_sms.h. The kernel is the library's: src/sm/hold.cu. */
+/* Holds every SM of a GPU; see hold_sms.h. The kernel is the library's, from src/sm/hold.cu. */
 #include "hold_sms.h"
 
 #include "sm/hold.h"
@@ -8,20 +8,20 @@
 #include <cstring>
 #include <ctime>
 
-#define HOLDS_MAX 16 /* at a time */
+#define HOLDS_MAX 16 /* at the same time */
 #define LIMIT_NS 20000000000ull
 #define START_MS 10000
 
 struct hold_sms {
     int ordinal;
-    struct cecl_hold_size size; /* no blocks: not launched */
+    struct cecl_hold_size size; /* blocks is 0 before the launch */
     bool own_stream;
     cudaStream_t stream;
     struct cecl_hold_words *words;
 };
 
-/* One allocation for all holds, made by the first and freed with the last: to pin memory while
- * another GPU is held might wait for it. */
+/* One allocation serves all holds. The first hold makes it and the last one frees it, because
+ * pinning memory while another GPU is held might wait for that GPU. */
 static struct cecl_hold_words *all_words;
 static bool taken[HOLDS_MAX];
 

@@ -1,4 +1,4 @@
-/* Holds every SM of a GPU, so that a test or a benchmark sees what runs without one. */
+/* Holds every SM of a GPU, so that a test or a benchmark can see what runs without one. */
 #ifndef CECL_HOLD_SMS_H
 #define CECL_HOLD_SMS_H
 
@@ -9,25 +9,26 @@ extern "C" {
 struct CUstream_st;
 struct hold_sms;
 
-/* Launches 2 blocks on each SM of GPU `ordinal`, each with half of the SM's threads, which leaves
- * no room for another block, and waits up to 10 s until all of them run.
+/* Launches 2 blocks on each SM of GPU `ordinal`, and waits up to 10 s until all of them run. Each
+ * has half of the SM's threads, which leaves no room for another block.
  *
  * stream  a non-blocking stream of that GPU with nothing long enqueued (work of the legacy default
  *         stream would wait for a blocking one). NULL: one of its own.
  *
- * Returns NULL on failure, and says why on stderr. The kernel ends by itself 20 s after its start:
- * a failed test cannot take the GPU with it. While SMs are held, free no CUDA memory: that waits
- * for the kernel. What is current for the thread stays so. From one thread at a time. */
+ * Returns NULL on failure, and prints the reason on stderr. The kernel ends by itself 20 s
+ * after its start, so a failed test does not leave the GPU occupied. Do not free CUDA
+ * memory while SMs are held: that waits for the kernel. The thread's current device stays
+ * the same. One thread at a time. */
 struct hold_sms *hold_sms_start_on(int ordinal, struct CUstream_st *stream);
 
 /* The same on the current device, with a stream of its own. */
 struct hold_sms *hold_sms_start(void);
 
-/* Whether it still holds: 1 while every block spins. */
+/* 1 while every block spins, else 0. */
 int hold_sms_held(const struct hold_sms *hold);
 
-/* Lets go and waits for the kernel's end. 1 if it held until now, 0 if it had given up: then what
- * was seen meanwhile proves nothing. NULL has no effect, and is 0. */
+/* Releases the SMs and waits for the kernel's end. Returns 1 if it held them until now, and 0 if it
+ * had given up: what was seen meanwhile proves nothing then. NULL has no effect and gives 0. */
 int hold_sms_stop(struct hold_sms *hold);
 
 #ifdef __cplusplus

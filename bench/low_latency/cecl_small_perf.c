@@ -1,13 +1,14 @@
-/* How long small collectives take: by the kernel of sm/small.h alone, by it and a stream write behind
- * it (as the library once marked the end of a call), by the library's own call, and by NCCL.
- * All in turns, in one run; one process a GPU.
+/* Times small calls in four variants: the kernel of sm/small.h alone; the kernel and a stream write
+ * behind it (as the library once marked the end of a call); the library's call; and NCCL. All take
+ * turns in one run, with one process for each GPU.
  *
  * mpirun -n 4 cecl_small_perf [--calls N] [--rounds N] [--sms N]
  *     --calls   back to back, timed together (100)
  *     --rounds  of all contenders in turn, the median counts (15)
  *     --sms     most SMs of the kernel; 0: its own choice (0)
  *
- * Bytes are those of an all-reduce, and those of a rank's block else. Times are of the slowest rank. */
+ * Bytes are those of a whole all-reduce, and otherwise those of a rank's block. Times are the
+ * slowest rank's. */
 #include <cuda_runtime_api.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -31,8 +32,9 @@ static int rank, nranks;
 static ceclComm_t comm;
 static cudaStream_t stream;
 static cudaEvent_t start, end;
-static unsigned char *send, *recv[2]; /* of the kernel, and of cecl */
-static uint32_t *marks, *ended;       /* pinned; two words of the GPU's: end, late */
+static unsigned char *send, *recv[2]; /* recvbuffs of the kernel and of cecl */
+/* marks: pinned. ended: two words in the GPU's memory, for `end` and `late` */
+static uint32_t *marks, *ended;
 static struct cecl_small small;
 #ifdef WITH_NCCL
 static ncclComm_t nccl;
@@ -118,7 +120,8 @@ static void setup(void)
     }
 #ifdef WITH_NCCL
     ncclUniqueId id;
-    setenv("NCCL_NVLS_ENABLE", "0", 0); /* like with like: no multicast here either */
+    /* for a fair comparison: cecl uses no multicast here either */
+    setenv("NCCL_NVLS_ENABLE", "0", 0);
     if (rank == 0 && ncclGetUniqueId(&id) != ncclSuccess)
         fail("ncclGetUniqueId", "failed");
     MPI_Bcast(&id, (int)sizeof(id), MPI_BYTE, 0, MPI_COMM_WORLD);
@@ -149,7 +152,7 @@ static void by_cecl(void)
     case CECL_SMALL_ALL_REDUCE:
         MUST(ceclAllReduce(send, recv[1], bytes / 4, ceclFloat32, ceclSum, comm, stream));
         break;
-    case CECL_SMALL_REDUCE_SCATTER: break; /* cecl_perf has it */
+    case CECL_SMALL_REDUCE_SCATTER: break; /* cecl_perf measures it */
     case CECL_SMALL_ALL_GATHER:
         MUST(ceclAllGather(send, recv[1], bytes, ceclUint8, comm, stream));
         break;
@@ -183,12 +186,12 @@ static void by_nccl(void)
 
 static void (*const call_by[CONTENDERS])(void) = {by_kernel, by_kernel_and_word, by_cecl, by_nccl};
 
-/* us of a call, on the slowest rank. */
+/* us for a call, on the slowest rank. */
 static double measure(int contender, int calls)
 {
     float ms = 0;
     MPI_Barrier(MPI_COMM_WORLD);
-    for (int c = 0; c < 5; c++) /* ranks get in step */
+    for (int c = 0; c < 5; c++) /* brings ranks into step */
         call_by[contender]();
     MUST_CUDA(cudaEventRecord(start, stream));
     for (int c = 0; c < calls; c++)
@@ -207,7 +210,8 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Whether the kernel gives what the library gives, to the bit; input differs from place to place. */
+/* Whether the kernel's result differs from the library's in any bit. The input
+ * differs from place to place. */
 static int differ(void)
 {
     const size_t all = LARGEST * (size_t)nranks;
@@ -249,7 +253,7 @@ static int table(enum cecl_small_kind kind, int calls, int rounds)
     for (small.bytes = 16; small.bytes <= LARGEST; small.bytes *= 4) {
         static double us[CONTENDERS][ROUNDS_MAX];
         const int bad = differ();
-        for (int round = -1; round < rounds; round++) /* the first is for plans and connections */
+        for (int round = -1; round < rounds; round++) /* round -1 is for plans and connections */
             for (int c = 0; c < CONTENDERS; c++) {
                 const double time = measure(c, calls);
                 us[c][round < 0 ? 0 : round] = time;

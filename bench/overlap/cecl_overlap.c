@@ -1,23 +1,24 @@
-/* cecl_overlap: what a collective beside a GEMM costs, for cecl and for NCCL in the same run. */
+/* cecl_overlap measures what a collective beside a GEMM costs, for cecl and
+ * for NCCL in the same run. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "overlap.h"
 
-/* What a whole run has. */
+/* What belongs to the whole run. */
 struct bench {
     struct run run;
     struct settings settings;
     struct gpu *gpu;
     struct copies *copies; /* NULL without --hostcopies */
     struct contenders contenders;
-    struct trial *trials; /* MAX_SIZES */
+    struct trial *trials; /* [MAX_SIZES] */
     int ntrials;
     uint64_t checks;
-    long long wrong; /* bytes */
+    long long wrong; /* wrong bytes */
 };
 
-/* What check_side knows of the run: `run`, with the communicator that tells of failures. */
+/* The run as check_side needs it: with the communicator that reports the contender's failures. */
 static struct run run_of(const struct bench *b, const struct contender *c)
 {
     struct run run = b->run;
@@ -25,7 +26,7 @@ static struct run run_of(const struct bench *b, const struct contender *c)
     return run;
 }
 
-/* A side as check_side sees it, whose call has the GEMM beside it. */
+/* The state of a side whose call runs beside the GEMM. */
 struct beside {
     struct gpu *gpu;
     struct side *side;
@@ -38,7 +39,8 @@ static bool call_beside(struct side *side, const struct run *run, const void *se
     return gpu_start(b->gpu, run, &load);
 }
 
-/* Alone first: a first call may allocate and load, which must not wait for the common start. */
+/* Checks the call alone first. A first call may allocate and load, and must not
+ * wait for the common start. */
 static bool check(struct bench *b, struct contender *c, size_t block)
 {
     const struct run run = run_of(b, c);
@@ -59,7 +61,7 @@ static bool check(struct bench *b, struct contender *c, size_t block)
     return true;
 }
 
-/* *ms is the slowest rank's, on rank 0. */
+/* Times `load`. *ms is the slowest rank's time, set on rank 0. */
 static bool time_load(struct bench *b, const struct load *load, const char *name, double *ms)
 {
     double mine = 0;
@@ -89,7 +91,8 @@ static bool time_contender(struct bench *b, struct contender *c, size_t block, i
     return failure == ceclSuccess || complain(&b->run, c->name, ceclGetLastError(c->comm));
 }
 
-/* `first` comes right after the GEMM alone; its times are kept as those of `round`. */
+/* Times all contenders. `first` comes right after the GEMM alone. The times are
+ * stored as those of `round`. */
 static bool time_round(struct bench *b, struct trial *t, int first, int round)
 {
     const struct load gemm = {.gemm = true};
@@ -106,7 +109,7 @@ static bool time_round(struct bench *b, struct trial *t, int first, int round)
 static bool time_rounds(struct bench *b, struct trial *t)
 {
     const struct options *o = &b->run.options;
-    /* What warming leaves in place 0 is overwritten. */
+    /* The warm-up stores its times as round 0, which the first real round overwrites. */
     for (int i = 0; i < o->warmup; i++)
         if (!time_round(b, t, i % t->ncontenders, 0))
             return false;
@@ -116,7 +119,7 @@ static bool time_rounds(struct bench *b, struct trial *t)
     return true;
 }
 
-/* Host copies run beside the rounds alone: a check's own copies would wait for them for long. */
+/* Host copies run only beside the timed rounds: a check's own copies would wait long for them. */
 static bool measure(struct bench *b, struct trial *t)
 {
     const bool copies = b->settings.host_copies;
@@ -126,7 +129,7 @@ static bool measure(struct bench *b, struct trial *t)
     if (copies && !(b->copies = copies_start(&b->run)))
         return false;
     if (!time_rounds(b, t) || !copies_fine(b->copies, &b->run))
-        return false; /* the process ends, and the copies with it */
+        return false; /* the process ends, and the copies end with it */
     const double rate = copies_stop(b->copies);
     b->copies = NULL;
     if (copies && b->run.rank == 0)
@@ -177,7 +180,8 @@ static int perform_joined(struct bench *b)
     return b->wrong ? END_WRONG : END_FINE;
 }
 
-/* The first rank where `mine` is false; nranks where it is true on all. Tells all ranks alike. */
+/* The first rank whose `mine` is false; nranks when it is true on all. The result is
+ * the same on all ranks. */
 static int first_without(const struct run *run, bool mine)
 {
     int first = mine ? run->nranks : run->rank;
@@ -185,7 +189,8 @@ static int first_without(const struct run *run, bool mine)
     return first;
 }
 
-/* END_FINE, or why there is nothing to measure: alike on all ranks. */
+/* END_FINE, or the exit code when there is nothing to measure. The result is
+ * the same on all ranks. */
 static int preconditions(const struct run *run)
 {
     char why[200];
@@ -231,7 +236,7 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &b.run.nranks);
     if (overlap_options(&b.run.options, &b.settings, argc, argv, &b.run, &end))
         end = perform(&b);
-    if (end == END_BROKEN) /* others may wait for this rank inside MPI */
+    if (end == END_BROKEN) /* other ranks may wait for this one inside MPI */
         MPI_Abort(MPI_COMM_WORLD, END_BROKEN);
     MPI_Finalize();
     return end;

@@ -1,6 +1,7 @@
-/* Who is compared: the sides of cecl_perf, each in its placements, and cecl once more where SMs are
- * allowed. Arithmetic needs SMs, so a reduction has fewer ways: out of place, and NCCL's with windows
- * alone, which let it take its symmetric kernels. */
+/* The contenders: the sides of cecl_perf in each of their placements, and cecl once more with
+ * SMs allowed. A reduction has fewer contenders, all out of place, because its arithmetic
+ * needs SMs in any case. NCCL with windows stands in for NCCL's copy engines there: windows
+ * allow its symmetric kernels. */
 #include "overlap.h"
 
 enum { CECL, CECL_ALLOW, NCCL, NCCL_CE };
@@ -10,13 +11,13 @@ enum {
     REDUCES = 1u << ceclOpReduceScatter | 1u << ceclOpAllReduce
 };
 
-/* In the table's order. */
+/* In the order of the printed table. */
 static const struct {
     const char *name;
     int side;
     bool in_place;
-    unsigned ops;   /* in whose comparison it is */
-    bool yardstick; /* the others are told against it */
+    unsigned ops;   /* the operations that it takes part in */
+    bool yardstick; /* the others are compared with it */
 } placements[MAX_CONTENDERS] = {
     {"cecl in", CECL, true, MOVES, false},
     {"cecl out", CECL, false, MOVES | REDUCES, false},

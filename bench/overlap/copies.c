@@ -1,4 +1,5 @@
-/* An offloading loop beside the measurements: pinned copies to the host and back. */
+/* Copies between the GPU and pinned host memory, both ways, as offloading makes them. They run
+ * beside the measurements. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -8,7 +9,8 @@
 #include "cuda_try.h"
 
 #define CHUNK ((size_t)32 << 20)
-#define IN_FLIGHT 2 /* of each direction: the next waits on the stream, so that the link is busy */
+/* copies in each direction: the next one is already enqueued, so that the link stays busy */
+#define IN_FLIGHT 2
 
 struct way {
     enum cudaMemcpyKind kind;
@@ -43,7 +45,8 @@ static bool copy_until_stopped(struct copies *c)
     for (; !atomic_load(&c->stop); c->turns++)
         for (int i = 0; i < 2; i++) {
             cudaEvent_t done = c->ways[i].done[c->turns % IN_FLIGHT];
-            CUDA_TRY(c->run, cudaEventSynchronize(done)); /* at once where never recorded */
+            /* returns at once if the event was never recorded */
+            CUDA_TRY(c->run, cudaEventSynchronize(done));
             if (!copy(&c->ways[i], c->run, done))
                 return false;
         }
@@ -65,7 +68,8 @@ static bool make_way(struct way *w, const struct run *run, enum cudaMemcpyKind k
 {
     w->kind = kind;
     CUDA_TRY(run, cudaStreamCreateWithFlags(&w->stream, cudaStreamNonBlocking));
-    for (int i = 0; i < IN_FLIGHT; i++) /* the thread sleeps: it takes no core from the ranks */
+    /* the thread sleeps in the wait, and takes no core from the ranks */
+    for (int i = 0; i < IN_FLIGHT; i++)
         CUDA_TRY(run, cudaEventCreateWithFlags(&w->done[i],
                                                cudaEventDisableTiming | cudaEventBlockingSync));
     CUDA_TRY(run, cudaMallocHost(&w->host, CHUNK));

@@ -1,4 +1,4 @@
-/* CUDA's failures in words, for functions that return false then. */
+/* Reports CUDA's errors in functions that then return false. */
 #ifndef CECL_OVERLAP_CUDA_TRY_H
 #define CECL_OVERLAP_CUDA_TRY_H
 

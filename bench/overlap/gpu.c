@@ -1,13 +1,13 @@
-/* The GEMM, and time on a GPU from a common start until it and a collective are done.
+/* The GEMM, and the time on a GPU from a common start until the GEMM and a collective are done.
  *
  *     start    [gate]--o begun
  *     compute          `-----[GEMM]-----------o gemm_done     (before: a GEMM that is not timed)
  *     run's            `-----[collective]-----o call_done
  *
- * In sequence, the collective waits for gemm_done instead.
- * All of it is enqueued before the host opens the gate, so that no time of the host's enqueueing
- * counts, whichever side it belongs to. The gate is a host function, not a kernel: it holds no SM.
- */
+ * In sequence, the collective waits for gemm_done.
+ *
+ * The host enqueues all of it before it opens the gate, so no enqueueing time is measured for any
+ * side. The gate is a host function and no kernel: it holds no SM. */
 #include <cublas_v2.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -17,8 +17,8 @@
 #include "cuda_try.h"
 
 #define WORKSPACE ((size_t)64 << 20)
-/* Should enqueueing wait for the stream: it goes on then, and the run fails with words. Less than
- * cecl's own bound. */
+/* us after which the gate opens by itself, in case enqueueing waits for the stream; the run then
+ * fails with a message. It is less than cecl's own limit. */
 #define GATE_US 10e6
 
 struct gate {
@@ -30,7 +30,7 @@ struct gpu {
     cudaEvent_t begun, gemm_done, call_done;
     cublasHandle_t blas;
     void *a, *b, *c, *workspace;
-    int size; /* of the GEMM */
+    int size; /* M = N = K of the GEMM */
     struct gate gate;
 };
 
@@ -71,8 +71,8 @@ static bool gemm(struct gpu *g, const struct run *run)
     return true;
 }
 
-/* Half-precision numbers of either sign from 1/8 to 2: a GPU draws less power, and runs faster, on
- * zeros. */
+/* Fills a matrix with half-precision numbers of either sign from 1/8 to 2. Zeros would need less
+ * power, and the GPU would run faster. */
 static bool fill(const struct run *run, void *matrix, size_t count, uint64_t state)
 {
     uint16_t *host = malloc(count * sizeof(*host));
@@ -89,7 +89,7 @@ static bool fill(const struct run *run, void *matrix, size_t count, uint64_t sta
     return true;
 }
 
-/* Joining made the GPU current for cecl's runtime; this program has its own. */
+/* run_join made the GPU current for cecl's CUDA runtime; this program has its own copy. */
 bool gpu_make_current(const struct run *run)
 {
     int device;
@@ -117,7 +117,8 @@ static bool make_gemm(struct gpu *g, const struct run *run)
     CUDA_TRY(run, cudaMalloc(&g->workspace, WORKSPACE));
     if (!fill(run, g->a, count, 1) || !fill(run, g->b, count, 2))
         return false;
-    CUDA_TRY(run, cudaDeviceSynchronize()); /* non-blocking streams do not wait for the copies */
+    /* non-blocking streams would not wait for these copies */
+    CUDA_TRY(run, cudaDeviceSynchronize());
     BLAS_TRY(run, cublasCreate(&g->blas));
     BLAS_TRY(run, cublasSetStream(g->blas, g->compute));
     BLAS_TRY(run, cublasSetWorkspace(g->blas, g->workspace, WORKSPACE));
@@ -192,10 +193,11 @@ static bool enqueue(struct gpu *g, const struct run *run, const struct load *loa
     return true;
 }
 
-/* Waits for all that came before, and for a GEMM that is not timed. */
+/* Waits for all earlier work, and for a GEMM that is not timed. */
 static bool settle(struct gpu *g, const struct run *run)
 {
-    CUDA_TRY(run, cudaStreamSynchronize(g->start)); /* the gate is closed again behind the last */
+    /* the host function behind the last load has closed the gate again */
+    CUDA_TRY(run, cudaStreamSynchronize(g->start));
     CUDA_TRY(run, cudaStreamSynchronize(run->stream));
     if (!gemm(g, run))
         return false;
@@ -212,11 +214,11 @@ bool gpu_start(struct gpu *g, const struct run *run, const struct load *load)
     const bool fine = enqueue(g, run, load);
     if (fine)
         MPI_Barrier(MPI_COMM_WORLD);
-    atomic_store(&g->gate.open, true); /* also where it failed: streams must go on */
+    atomic_store(&g->gate.open, true); /* also after an error: the streams must go on */
     return fine;
 }
 
-/* Waits for `done`; *ms becomes the time until then where that is longer. */
+/* Waits for `done`. Raises *ms to the time from the start to `done`, if that is longer. */
 static bool add(struct gpu *g, const struct run *run, cudaEvent_t done, double *ms)
 {
     float took = 0;

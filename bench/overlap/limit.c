@@ -1,4 +1,4 @@
-/* No wait lasts for ever: neither MPI nor NCCL bounds its own. */
+/* Limits every wait, because neither MPI nor NCCL limits its own. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 
 #include "overlap.h"
 
-/* Above cecl's own bounds (30 and 60 s by default), whose words tell more. */
+/* More than cecl's own limits (30 and 60 s by default), whose messages say more. */
 #define LIMIT_S 120
 
 static char words[160];
@@ -14,9 +14,9 @@ static char words[160];
 static void ends(int number)
 {
     (void)number;
-    /* printf may hold a lock here. */
+    /* printf may need a lock that the interrupted thread holds. */
     (void)!write(STDERR_FILENO, words, strlen(words));
-    _exit(END_BROKEN); /* mpirun ends the other ranks */
+    _exit(END_BROKEN); /* mpirun then ends the other ranks */
 }
 
 void limit(const struct run *run, const char *what)

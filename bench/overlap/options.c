@@ -58,7 +58,7 @@ static struct settings taken;
 
 static const struct preset {
     const char *name, *op, *type;
-    size_t bytes; /* a rank */
+    size_t bytes; /* for each rank */
     int gemm, rounds, warmup;
     bool sequential;
 } presets[] = {
@@ -114,7 +114,7 @@ bool overlap_options(struct options *o, struct settings *settings, int argc, cha
     if (!grammar_read(&grammar, o, argc, argv, run, code))
         return false;
     if (o->op->reduces)
-        o->type = type_named("bfloat16"); /* as gradients are */
+        o->type = type_named("bfloat16"); /* the usual type of gradients */
     *settings = taken;
     return true;
 }

@@ -1,4 +1,4 @@
-/* The table on standard output, and the JSON file. */
+/* Prints the table on standard output and writes the JSON file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,13 +7,13 @@
 
 #define NOTHING ((struct spread){0})
 
-/* Of a value's rounds. */
+/* The spread of a value over the rounds. */
 struct spread {
-    double first, median, third; /* quartiles */
+    double first, median, third; /* first and third are quartiles */
     bool known;
 };
 
-/* Of `values`, or of their quotients by those of the same rounds. */
+/* The spread of `values`, or of their ratios to `by` in the same rounds. */
 static struct spread spread_of(const double *values, const double *by, int count)
 {
     double sorted[MAX_ROUNDS];
@@ -23,7 +23,8 @@ static struct spread spread_of(const double *values, const double *by, int count
     return (struct spread){sorted[count / 4], median, sorted[3 * count / 4], true};
 }
 
-/* Where there is no NCCL, and for what it cannot do: NULL. */
+/* The contender that the others are compared with. NULL without NCCL, and where
+ * NCCL cannot do the call. */
 static const struct contender *yardstick(const struct trial *t)
 {
     for (int i = 0; i < t->ncontenders; i++)
@@ -32,7 +33,7 @@ static const struct contender *yardstick(const struct trial *t)
     return NULL;
 }
 
-/* A side's columns, in the table's order. */
+/* The columns of a side, in the order of the printed table. */
 enum { WITH, TO_GEMM, SEQUENTIAL, ALONE, TO_YARDSTICK, COLUMNS };
 
 static void columns_of(const struct run *run, const struct settings *settings,
@@ -74,7 +75,7 @@ static void print_cell(const struct spread *s)
     printf(" %25s", text);
 }
 
-/* The column of the sequence is there where it was measured. */
+/* The column for the sequence is only printed when it was measured. */
 static void print_cells(const struct settings *settings, const struct spread columns[COLUMNS])
 {
     for (int i = 0; i < COLUMNS; i++)

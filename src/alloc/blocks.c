@@ -5,14 +5,15 @@
 
 struct cecl_block {
     uint64_t offset, bytes;
-    uint64_t region;   /* offset at which its region starts: neighbours coalesce only within one */
+    /* offset at which its region starts; neighbours coalesce only within one region */
+    uint64_t region;
     uint64_t max_free; /* largest free block in this subtree */
-    uint32_t priority; /* of the treap: from the offset, so alike on all ranks */
+    uint32_t priority; /* of the treap, computed from the offset, so equal on all ranks */
     bool taken;
     struct cecl_block *left, *right;
 };
 
-/* Spreads offsets over priorities (the finaliser of a multiplicative hash). */
+/* A pseudo-random priority for an offset (the last step of a multiplicative hash). */
 static uint32_t priority_of(uint64_t offset)
 {
     uint64_t x = offset + 0x9e3779b97f4a7c15u;
@@ -75,7 +76,7 @@ static void insert(struct cecl_blocks *blocks, struct cecl_block *node)
     blocks->root = merge(merge(low, node), high);
 }
 
-/* Unlinks the node at `offset` and returns it; there must be one. */
+/* Unlinks the node at `offset` and returns it. There must be one. */
 static struct cecl_block *take_out(struct cecl_blocks *blocks, uint64_t offset)
 {
     struct cecl_block *low, *node, *high;
@@ -165,7 +166,8 @@ bool cecl_blocks_take(struct cecl_blocks *blocks, uint64_t bytes, uint64_t *offs
             return false;
         }
     }
-    /* Out and in again: the sums on the path to the root change with it. */
+    /* The node is taken out and inserted again, because max_free changes
+     * on its path to the root. */
     node = take_out(blocks, node->offset);
     node->taken = true;
     node->bytes = bytes;

@@ -1,11 +1,10 @@
-/* Sub-allocation of an address range: which bytes are free, which are taken. Numbers only: no
+/* Which bytes of an address range are free and which are taken. This file knows only numbers: no
  * memory, no peers.
  *
- * A treap ordered by offset, in which each node also knows the largest free block below it. So
- * allocation (lowest offset that fits),
- * free with coalescing, and "which block holds this offset" each take O(log n), and equal call
- * sequences give equal offsets on
- * every rank: that is what the symmetric pool stands on. */
+ * A treap ordered by offset holds the blocks. Each node also knows the largest free block below it.
+ * So allocating (at the lowest offset that fits), freeing with coalescing, and finding the block
+ * that holds an offset take O(log n) each. Equal sequences of calls give equal offsets on every
+ * rank, and the symmetric pool relies on that. */
 #ifndef CECL_ALLOC_BLOCKS_H
 #define CECL_ALLOC_BLOCKS_H
 
@@ -25,26 +24,25 @@ struct cecl_blocks {
     uint64_t used_blocks;
 };
 
-/* Makes sure that the next cecl_blocks_add_region, and a take after it, cannot fail. */
+/* Makes sure that the next cecl_blocks_add_region and one take after it cannot fail. */
 ceclResult_t cecl_blocks_reserve(struct cecl_blocks *blocks);
 
-/* Adds a free region. Regions never coalesce with each other: a block lies in one piece of memory.
- * */
+/* Adds a free region. Regions never coalesce with each other, so a block lies within one region. */
 ceclResult_t cecl_blocks_add_region(struct cecl_blocks *blocks, uint64_t offset, uint64_t bytes);
 
-/* Takes `bytes` (a multiple of CECL_BLOCK_ALIGN, > 0) at the lowest offset that fits. False:
- * nothing fits (*result success) or no memory for a node. */
+/* Takes `bytes` (a multiple of CECL_BLOCK_ALIGN, > 0) at the lowest offset that fits. Returns false
+ * when nothing fits (*result is ceclSuccess) or there is no memory for a node. */
 bool cecl_blocks_take(struct cecl_blocks *blocks, uint64_t bytes, uint64_t *offset,
                       ceclResult_t *result);
 
-/* Frees the block that starts at `offset`. False: no taken block starts there. */
+/* Frees the block that starts at `offset`. Returns false when no taken block starts there. */
 bool cecl_blocks_give(struct cecl_blocks *blocks, uint64_t offset);
 
-/* The taken block that holds `offset`. False: none does. */
+/* Finds the taken block that holds `offset`. Returns false when there is none. */
 bool cecl_blocks_find(const struct cecl_blocks *blocks, uint64_t offset, uint64_t *start,
                       uint64_t *bytes);
 
-/* Forgets everything; zeroes. */
+/* Frees all nodes and zeroes `blocks`. */
 void cecl_blocks_clear(struct cecl_blocks *blocks);
 
 #endif

@@ -1,5 +1,5 @@
-/* The symmetric pool: allocation, free, and finding what a pointer is. How it grows is in
- * rendezvous.c. */
+/* The symmetric pool: allocating, freeing, and finding the allocation that a pointer is in.
+ * rendezvous.c makes it grow. */
 #include "alloc/pool.h"
 
 #include <inttypes.h>
@@ -7,7 +7,7 @@
 
 #include "alloc/rendezvous.h"
 
-#define GROWTH_STEPS 16u /* segments double up to this many times the first */
+#define GROWTH_STEPS 16u /* segments double up to this many times the size of the first */
 
 static uint64_t round_up(uint64_t value, uint64_t unit)
 {
@@ -59,7 +59,7 @@ void cecl_pool_close(struct cecl_pool *pool)
     *pool = (struct cecl_pool){0};
 }
 
-/* Counts a call into the sequence that all ranks must share. */
+/* Adds a call to the hash of the sequence of calls, which must be equal on all ranks. */
 static void remember_call(struct cecl_pool *pool, uint64_t kind, uint64_t a, uint64_t b)
 {
     const uint64_t words[] = {kind, a, b};
@@ -70,7 +70,7 @@ static void remember_call(struct cecl_pool *pool, uint64_t kind, uint64_t a, uin
 
 ceclResult_t cecl_pool_alloc(struct cecl_pool *pool, uint64_t bytes, uint64_t *offset)
 {
-    /* More than a slice fits nowhere: the growth refuses it, on all ranks alike. */
+    /* More than a slice fits nowhere. cecl_rendezvous_grow then refuses it, on all ranks alike. */
     const uint64_t rounded = bytes > pool->slice ? bytes : round_up(bytes, CECL_BLOCK_ALIGN);
     ceclResult_t result;
 
@@ -96,7 +96,7 @@ ceclResult_t cecl_pool_alloc_kept(struct cecl_pool *pool, uint64_t bytes, uint64
     return ceclSuccess;
 }
 
-/* The user's allocation around `offset`. */
+/* Finds the allocation that holds `offset`. Returns false when it is not one of the user's. */
 static bool find_users(const struct cecl_pool *pool, uint64_t offset, uint64_t *start,
                        uint64_t *bytes)
 {

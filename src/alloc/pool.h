@@ -1,12 +1,11 @@
 /* The symmetric pool: memory that every rank has at the same offset and that every rank can
  * address.
  *
- * One address range holds `nranks` slices of equal size; rank r's memory appears in slice r of
- * everyone, so a peer's pointer is
- * base + r * slice + offset. The pool grows by segments, created, exported, imported and mapped by
- * all ranks at once: that is the
- * rendezvous. Allocation inside what is mapped exchanges nothing. Knows the device and the
- * bootstrap, no collective. */
+ * One address range holds `nranks` slices of equal size. Rank r's memory appears in slice r on
+ * every rank, so a peer's pointer is base + r * slice + offset. The pool grows by segments, which
+ * all ranks create, export, import and map together; that exchange is the rendezvous. An allocation
+ * that fits into mapped memory exchanges nothing. The pool knows the device and the bootstrap, but
+ * no collective. */
 #ifndef CECL_ALLOC_POOL_H
 #define CECL_ALLOC_POOL_H
 
@@ -15,7 +14,7 @@
 #include "device/device.h"
 
 struct cecl_segment {
-    uint64_t offset, bytes; /* in every slice alike */
+    uint64_t offset, bytes; /* equal in every slice */
 };
 
 struct cecl_proposal;
@@ -26,21 +25,22 @@ struct cecl_pool {
     struct cecl_device *dev;
     struct cecl_mesh *mesh;
     int rank, nranks;
-    char *base;      /* of slice 0 */
+    char *base;      /* begin of slice 0 */
     uint64_t slice;  /* bytes from one rank's slice to the next */
-    uint64_t mapped; /* [0, mapped) of each slice is backed */
-    uint64_t growth; /* size of the next segment, unless more is needed */
+    uint64_t mapped; /* bytes of each slice, from its begin, that have memory */
+    uint64_t growth; /* bytes of the next segment, unless a call needs more */
     uint64_t max_growth;
     struct cecl_segment *segments;
     size_t nsegments;
-    struct cecl_proposal *proposals; /* [nranks] and */
-    int *fds; /* [nranks]: room for exchanges, which must not fail for want of it */
+    /* [nranks]; allocated at open, so that an exchange cannot fail for lack of memory */
+    struct cecl_proposal *proposals;
+    int *fds; /* [nranks], for the same reason */
     struct cecl_blocks blocks;
     uint64_t peak_bytes;
     uint64_t exchanges;
-    uint64_t calls,
-        hash; /* of the sequence of allocations and frees so far: equal on all ranks, or an error */
-    uint64_t generation;           /* grows with every free: what was located before may be gone */
+    /* number and hash of the allocations and frees so far; unequal between ranks is an error */
+    uint64_t calls, hash;
+    uint64_t generation;           /* grows with every free: a buffer located before may be gone */
     uint64_t kept[CECL_POOL_KEPT]; /* offsets of the library's own allocations */
     int nkept;
 };
@@ -50,29 +50,30 @@ struct cecl_pool_config {
     uint64_t segment_bytes;
 };
 
-/* Local. Reserves the range; nothing is backed yet. On failure the pool is closed. */
+/* Reserves the range, with no memory behind it yet. On failure the pool is closed. Local. */
 ceclResult_t cecl_pool_open(struct cecl_pool *pool, struct cecl_device *dev, struct cecl_mesh *mesh,
                             int rank, int nranks, const struct cecl_pool_config *config);
 
-/* Local. Unmaps and frees everything; a zeroed pool may be closed. No work may be pending on its
- * memory. */
+/* Unmaps and frees everything. No work may be pending on its memory. A zeroed
+ * pool may be closed. Local. */
 void cecl_pool_close(struct cecl_pool *pool);
 
-/* Collective, in equal order; see ceclMemAlloc. bytes > 0. */
+/* Allocates `bytes` > 0 bytes; see ceclMemAlloc. Collective: all ranks call in the same order. */
 ceclResult_t cecl_pool_alloc(struct cecl_pool *pool, uint64_t bytes, uint64_t *offset);
-void cecl_pool_free(struct cecl_pool *pool, uint64_t offset); /* of cecl_pool_allocation */
+/* `offset` is from cecl_pool_allocation */
+void cecl_pool_free(struct cecl_pool *pool, uint64_t offset);
 
-/* The offset of the allocation that starts at `ptr`; ceclInvalidArgument where none does. */
+/* The offset of the allocation that starts at `ptr`; ceclInvalidArgument when none starts there. */
 ceclResult_t cecl_pool_allocation(const struct cecl_pool *pool, const void *ptr, uint64_t *offset);
 
-/* Collective. As cecl_pool_alloc, for the library itself, CECL_POOL_KEPT times at most: no user's
- * pointer into it is taken. */
+/* cecl_pool_alloc for the library itself, at most CECL_POOL_KEPT times. A user's pointer into such
+ * memory is refused. Collective. */
 ceclResult_t cecl_pool_alloc_kept(struct cecl_pool *pool, uint64_t bytes, uint64_t *offset);
 
-/* Collective. All ranks succeed, or all fail with the first failing rank's words. */
+/* All ranks succeed, or all fail with the first failing rank's message. Collective. */
 ceclResult_t cecl_pool_agree(struct cecl_pool *pool, ceclResult_t mine);
 
-/* Where rank's copy of `offset` is. */
+/* The address of `offset` in rank's slice. */
 static inline void *cecl_pool_at(const struct cecl_pool *pool, int rank, uint64_t offset)
 {
     return pool->base + (uint64_t)rank * pool->slice + offset;
@@ -80,11 +81,11 @@ static inline void *cecl_pool_at(const struct cecl_pool *pool, int rank, uint64_
 
 /* Whether `ptr` points into this rank's slice. */
 bool cecl_pool_owns(const struct cecl_pool *pool, const void *ptr);
-/* Whether it points into the slice of any rank. */
+/* Whether `ptr` points into any rank's slice. */
 bool cecl_pool_holds(const struct cecl_pool *pool, const void *ptr);
 
-/* The offset of [ptr, ptr + bytes), which must lie inside one allocation of this rank;
- * ceclInvalidUsage naming `name` otherwise. */
+/* The offset of [ptr, ptr + bytes), which must lie inside one allocation of this rank. Otherwise
+ * ceclInvalidUsage; the message names `name`. */
 ceclResult_t cecl_pool_locate(const struct cecl_pool *pool, const void *ptr, uint64_t bytes,
                               const char *name, uint64_t *offset);
 

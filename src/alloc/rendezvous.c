@@ -1,12 +1,12 @@
-/* How the pool grows: every rank creates a segment, all exchange descriptors, all map all. All
- * ranks keep it, or none does. */
+/* How the pool grows. Every rank creates memory for a segment, all exchange descriptors, and each
+ * maps the memory of all. All ranks keep the segment, or none does. */
 #include "alloc/rendezvous.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Collective. Whether all ranks ask for the same, having made the same calls before. */
+/* Checks that all ranks ask for the same and made the same calls before. Collective. */
 static ceclResult_t compare(struct cecl_pool *pool, uint64_t asked, uint64_t bytes)
 {
     const struct cecl_proposal mine = {asked, bytes, pool->calls, pool->hash};
@@ -48,7 +48,8 @@ static ceclResult_t create_everywhere(struct cecl_pool *pool, uint64_t bytes, st
     return result;
 }
 
-/* Maps rank `peer`'s part of a segment: our own memory, or the peer's behind `fd`. */
+/* Maps rank `peer`'s memory of a segment: `own` on this rank, else the
+ * peer's memory behind `fd`. */
 static ceclResult_t map_one(struct cecl_pool *pool, const struct cecl_segment *segment, int peer,
                             const struct cecl_mem *own, int fd)
 {
@@ -60,11 +61,12 @@ static ceclResult_t map_one(struct cecl_pool *pool, const struct cecl_segment *s
     struct cecl_mem mem = {0};
     CECL_TRY(dev->ops->mem_import(dev, fd, (size_t)segment->bytes, &mem));
     ceclResult_t result = dev->ops->mem_map(dev, addr, &mem);
-    dev->ops->mem_release(dev, &mem); /* the mapping holds it */
+    dev->ops->mem_release(dev, &mem); /* the mapping keeps the memory */
     return result;
 }
 
-/* Shares `own` with all and maps everyone's; *nmapped ranks are mapped, also on failure. */
+/* Shares `own` with all ranks and maps the memory of all. *nmapped ranks are
+ * mapped, also on failure. */
 static ceclResult_t map_everywhere(struct cecl_pool *pool, const struct cecl_segment *segment,
                                    const struct cecl_mem *own, int *nmapped)
 {
@@ -72,7 +74,7 @@ static ceclResult_t map_everywhere(struct cecl_pool *pool, const struct cecl_seg
     ceclResult_t result = pool->dev->ops->mem_export(pool->dev, own, &fd);
 
     *nmapped = 0;
-    result = cecl_mesh_agree(pool->mesh, result); /* nobody sends unless everybody can */
+    result = cecl_mesh_agree(pool->mesh, result); /* no rank sends unless every rank can */
     if (result == ceclSuccess) {
         result = cecl_mesh_exchange_fd(pool->mesh, fd, fds);
         const bool received = result == ceclSuccess;
@@ -90,7 +92,7 @@ static ceclResult_t map_everywhere(struct cecl_pool *pool, const struct cecl_seg
     return result;
 }
 
-/* Makes sure that the pool's tables have room for one more segment. */
+/* Makes room for one more segment in the pool's tables. */
 static ceclResult_t reserve_tables(struct cecl_pool *pool)
 {
     struct cecl_segment *segments =
@@ -121,7 +123,7 @@ ceclResult_t cecl_rendezvous_grow(struct cecl_pool *pool, uint64_t asked, uint64
         want = left;
     CECL_TRY(cecl_mesh_agree(pool->mesh, reserve_tables(pool)));
 
-    /* Generous first; if some rank has no room for that, just what is asked. */
+    /* Tries the generous size first. If a rank has no room for it, only what was asked. */
     segment.bytes = want;
     ceclResult_t result = create_everywhere(pool, segment.bytes, &mem);
     if (result == ceclOutOfMemory && want > least) {
@@ -131,7 +133,7 @@ ceclResult_t cecl_rendezvous_grow(struct cecl_pool *pool, uint64_t asked, uint64
     CECL_TRY(result);
 
     result = map_everywhere(pool, &segment, &mem, &nmapped);
-    pool->dev->ops->mem_release(pool->dev, &mem); /* the mappings hold it */
+    pool->dev->ops->mem_release(pool->dev, &mem); /* the mappings keep the memory */
     if (result == ceclSuccess)
         result = cecl_blocks_add_region(&pool->blocks, segment.offset, segment.bytes);
     if (result != ceclSuccess) {

@@ -1,4 +1,4 @@
-/* Callers at a listener, until they have said who they are. Knows nothing of what they say. */
+/* Receives the first bytes of callers at a listener. It does not know what the bytes mean. */
 #include "boot/door.h"
 
 #include <errno.h>
@@ -9,11 +9,11 @@
 
 #include "util/clock.h"
 
-#define PATIENCE_MS 5000 /* in which a caller must have said all */
-#define HEARING_MS 1000  /* for which nobody is pushed out by newer callers */
-#define TICK_MS 50       /* how often deadlines are looked at */
-#define REST_MS 20       /* after an accept that failed for want of descriptors or memory */
-#define BEAR_MS 1000     /* how long that is borne: somebody may give something back */
+#define PATIENCE_MS 5000 /* ms in which a caller must send all its bytes */
+#define HEARING_MS 1000  /* ms before a newer caller may push one out */
+#define TICK_MS 50       /* ms between two looks at deadlines */
+#define REST_MS 20       /* ms after an accept that failed for lack of descriptors or memory */
+#define BEAR_MS 1000     /* ms that this may last before it is reported: somebody may free some */
 
 ceclResult_t cecl_door_open(struct cecl_door *door, int listener, size_t bytes,
                             bool (*greet)(struct cecl_caller *caller))
@@ -31,7 +31,7 @@ void cecl_door_close(struct cecl_door *door)
 {
     if (door->bytes == 0)
         return;
-    shutdown(door->listener, SHUT_RDWR); /* also where a forked child holds a copy of it */
+    shutdown(door->listener, SHUT_RDWR); /* this also closes it where a forked child holds a copy */
     close(door->listener);
     for (int i = 0; i < door->count; i++)
         close(door->callers[i].fd);
@@ -40,7 +40,8 @@ void cecl_door_close(struct cecl_door *door)
     *door = (struct cecl_door){0};
 }
 
-/* Keeps the others in the order of their coming: the clock cannot tell two of one millisecond. */
+/* Keeps the order in which callers came: the clock cannot tell two of the
+ * same millisecond apart. */
 static void remove_caller(struct cecl_door *door, int index)
 {
     door->count--;
@@ -48,8 +49,8 @@ static void remove_caller(struct cecl_door *door, int index)
             (size_t)(door->count - index) * sizeof(door->callers[0]));
 }
 
-/* Pushes out the caller that was heard longest, if that was long enough; one that has said all is
- * about to be taken and stays. */
+/* Drops the oldest caller, if it had HEARING_MS. A caller that has sent all its bytes stays: it is
+ * about to be taken. */
 static bool push_out(struct cecl_door *door)
 {
     int oldest = 0;
@@ -62,7 +63,8 @@ static bool push_out(struct cecl_door *door)
     return true;
 }
 
-/* Bounded, so that a flood of callers that are turned away does not keep us from reading others. */
+/* Bounded, so that a flood of callers that are turned away cannot keep the
+ * others from being read. */
 static void let_in(struct cecl_door *door)
 {
     for (int tries = 0; tries < CECL_DOOR_CALLERS; tries++) {
@@ -78,7 +80,7 @@ static void let_in(struct cecl_door *door)
             else
                 close(fd);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            /* The listener stays readable: without a rest this would spin. */
+            /* The listener stays readable, so without a pause this would spin. */
             if (!door->trouble)
                 door->trouble_since = cecl_now_ms();
             door->trouble = errno;
@@ -87,12 +89,12 @@ static void let_in(struct cecl_door *door)
             door->rest_until = cecl_now_ms() + REST_MS;
             return;
         } else if (errno != EINTR && errno != ECONNABORTED) {
-            return; /* nobody is waiting */
+            return; /* no connection is waiting */
         }
     }
 }
 
-/* Reads on; false when the caller has closed or took too long. */
+/* Reads more of a caller's bytes. Returns false when the caller has closed or took too long. */
 static bool hear(const struct cecl_door *door, struct cecl_caller *one)
 {
     while (one->got < door->bytes) {
@@ -121,7 +123,8 @@ void cecl_door_attend(struct cecl_door *door, int wait_ms)
     const bool looks_again = door->count > 0 || !open;
     if (looks_again && (wait_ms < 0 || wait_ms > tick))
         wait_ms = tick;
-    (void)poll(door->polls, (nfds_t)door->count + 1, wait_ms); /* read anyway: nothing blocks */
+    /* poll's result is not needed: the reads do not block */
+    (void)poll(door->polls, (nfds_t)door->count + 1, wait_ms);
 
     for (int i = 0; i < door->count;)
         if (hear(door, &door->callers[i])) {

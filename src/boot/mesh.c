@@ -1,6 +1,5 @@
-/* Exchanges over the mesh. One routine moves frames between this rank and all peers at once, so
- * that no order of sends and receives
- * can lock ranks up; the public calls dress it. */
+/* Exchanges over the mesh. One routine moves frames between this rank and all peers at the same
+ * time, so no order of sends and receives can deadlock ranks. The public calls are built on it. */
 #include "boot/mesh.h"
 
 #include <errno.h>
@@ -19,10 +18,10 @@
 #define FRAME_MAGIC 0x6365636cu
 
 struct exchange {
-    struct mesh_header header; /* ours */
+    struct mesh_header header; /* of this rank's frame */
     const char *send;
     char *recv;
-    int fd; /* to send along, or -1 */
+    int fd; /* a descriptor to send along, or -1 */
 };
 
 ceclResult_t cecl_mesh_open(struct cecl_oob *oob, int64_t deadline, int64_t timeout_ms,
@@ -60,7 +59,7 @@ ceclResult_t cecl_mesh_open(struct cecl_oob *oob, int64_t deadline, int64_t time
     } else {
         char words[CECL_MESSAGE_BYTES];
         cecl_keep_message(words);
-        cecl_mesh_tell_abort(mesh, words); /* whoever is connected hears why */
+        cecl_mesh_tell_abort(mesh, words); /* tells connected peers why */
         cecl_mesh_close(mesh);
         cecl_fail_with(result, words);
     }
@@ -113,14 +112,14 @@ uint64_t cecl_mesh_exchanges(const struct cecl_mesh *mesh)
     return atomic_load(&mesh->exchanges);
 }
 
-/* ---- one peer's part */
+/* ---- the part of one peer */
 
 static size_t frame_bytes(const struct mesh_header *header)
 {
     return sizeof(*header) + (size_t)header->bytes;
 }
 
-/* The part of a frame at `offset`: in the header or in the payload. */
+/* The part of a frame from `offset` on, within the header or within the payload. */
 static const char *frame_at(const struct exchange *x, size_t offset, size_t *left)
 {
     const size_t head = sizeof(x->header);
@@ -132,7 +131,7 @@ static const char *frame_at(const struct exchange *x, size_t offset, size_t *lef
     return x->send + (offset - head);
 }
 
-/* Sends what the socket takes. A descriptor goes with the first byte. */
+/* Sends as much as the socket takes. A descriptor goes with the first byte. */
 static ceclResult_t send_some(struct cecl_mesh *mesh, int rank, const struct exchange *x)
 {
     struct mesh_peer *peer = &mesh->peers[rank];
@@ -167,7 +166,7 @@ static ceclResult_t send_some(struct cecl_mesh *mesh, int rank, const struct exc
     return ceclSuccess;
 }
 
-/* Keeps a descriptor that came with a message; a second one has no place and is closed. */
+/* Keeps the descriptor that came with a message. A second one is not expected and is closed. */
 static void keep_descriptors(struct msghdr *message, struct mesh_transfer *transfer)
 {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
@@ -185,15 +184,16 @@ static void keep_descriptors(struct msghdr *message, struct mesh_transfer *trans
     }
 }
 
-/* Whether the peer's frame is the one that belongs to ours: its payload then has a place. */
+/* Whether the peer's frame belongs to the same exchange as ours. Only then is
+ * there room for its payload. */
 static bool matches(const struct mesh_header *theirs, const struct mesh_header *ours)
 {
     return theirs->sequence == ours->sequence && theirs->bytes == ours->bytes &&
            memcmp(theirs->kind, ours->kind, sizeof(ours->kind)) == 0;
 }
 
-/* Where the next bytes of a peer's frame go: its header, its place in recv, or nowhere (the payload
- * of a frame that does not match). */
+/* Where the next bytes of a peer's frame go: to its header, to its place in recv, or to a buffer
+ * that nobody reads (the payload of a frame that does not match). */
 static char *place_for(struct mesh_transfer *t, const struct exchange *x, int rank, size_t *room)
 {
     static _Thread_local char nowhere[4096];
@@ -247,7 +247,7 @@ static ceclResult_t receive_some(struct cecl_mesh *mesh, int rank, const struct 
     return ceclSuccess;
 }
 
-/* ---- all peers together */
+/* ---- all peers at the same time */
 
 /* The exchange has outlasted its time: names whom it waits for. */
 static ceclResult_t name_who_is_late(const struct cecl_mesh *mesh, const struct exchange *x)
@@ -270,7 +270,7 @@ static ceclResult_t name_who_is_late(const struct cecl_mesh *mesh, const struct 
                      words, mesh->timeout_ms);
 }
 
-/* Waits until some peer can go on. `through`: there is nobody left to wait for. */
+/* Waits until some peer's socket is ready. *through is set when no peer is left to wait for. */
 static ceclResult_t wait_for_peers(struct cecl_mesh *mesh, const struct exchange *x,
                                    int64_t deadline, bool *through)
 {
@@ -302,8 +302,7 @@ static ceclResult_t wait_for_peers(struct cecl_mesh *mesh, const struct exchange
     return cecl_fail(ceclRemoteError, "given up, for the communicator has failed");
 }
 
-/* Moves all frames. When it succeeds every peer's frame was taken whole, whether it matched or not.
- * */
+/* Moves all frames. On success every peer's frame was received whole, whether it matched or not. */
 static ceclResult_t move_frames(struct cecl_mesh *mesh, const struct exchange *x)
 {
     const int64_t deadline = mesh->joining ? mesh->init_deadline : cecl_deadline(mesh->timeout_ms);
@@ -374,7 +373,7 @@ ceclResult_t cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind, const
                                  void *recv, size_t bytes)
 {
     ceclResult_t result = exchange(mesh, kind, send, recv, bytes, -1);
-    drop_descriptors(mesh); /* of ranks that are elsewhere */
+    drop_descriptors(mesh); /* a rank inside another call may have sent descriptors */
     return result;
 }
 

@@ -1,9 +1,9 @@
-/* The lasting connections among the ranks of one host: Unix sockets between every pair.
+/* The mesh: lasting connections among the ranks of one host, Unix sockets between every pair.
  *
  * They carry the small all-gathers of the rendezvous, descriptors of memory (SCM_RIGHTS), and the
- * news that a peer left, died or
- * aborted. Names are abstract and hold a random secret; a connection is taken only from the
- * expected rank, with its secret and our user id. */
+ * news that a peer left, died or aborted. The sockets' names are abstract and random, and each rank
+ * has a secret. A rank accepts a connection only from an expected rank, with the secret, and from
+ * the same user id. */
 #ifndef CECL_BOOT_MESH_H
 #define CECL_BOOT_MESH_H
 
@@ -14,65 +14,70 @@
 
 struct cecl_mesh;
 
-/* Collective. Connects all ranks of `oob`, which may be closed afterwards. Every wait ends at
- * `deadline` (cecl_deadline), also those of other calls until cecl_mesh_joined.
- * timeout_ms  bound of the waits after that; 0 or less: none. */
+/* Connects all ranks of `oob`, which may be closed afterwards. Collective.
+ *
+ * deadline    ends every wait (see cecl_deadline), also those of later calls until cecl_mesh_joined
+ * timeout_ms  limit of each wait after that, in ms; 0 or less: no limit */
 ceclResult_t cecl_mesh_open(struct cecl_oob *oob, int64_t deadline, int64_t timeout_ms,
                             struct cecl_mesh **mesh);
 
-/* Local. Hears of peers' ends from now on even where a child that one forked keeps its sockets. Takes
- * a descriptor a peer: the last step, so that what is needed more has had its own. */
+/* From now on, notices a peer's end even if a forked child of that peer keeps its sockets open. It
+ * takes one descriptor for each peer, so call it last: the descriptors that are needed more come
+ * first. Local. */
 void cecl_mesh_watch_processes(struct cecl_mesh *mesh);
 
-/* Local. The communicator is made. */
+/* Ends the time of init: the communicator is made. Local. */
 void cecl_mesh_joined(struct cecl_mesh *mesh);
 
-/* Local. Names the public call that this rank is in, for messages; kept as a pointer. */
+/* Names the public call that this rank is in, for messages. The pointer is kept. Local. */
 void cecl_mesh_activity(struct cecl_mesh *mesh, const char *call);
 
-/* Local. Whether an exchange was cut: no further one can succeed. */
+/* Whether an exchange was cut short, so that no further one can succeed. Local. */
 bool cecl_mesh_broken(const struct cecl_mesh *mesh);
 
-/* Local. Tells the peers goodbye (so that leaving is no death), closes, frees. NULL has no effect.
- * */
+/* Says goodbye to the peers (so that they do not take this for a death), closes and frees. NULL has
+ * no effect. Local. */
 void cecl_mesh_close(struct cecl_mesh *mesh);
 
-/* Collective, blocking, bounded; one thread at a time. Messages carry `kind` (at most 7
- * characters), so that ranks inside different calls find out:
- * ceclInvalidUsage naming both. recv: nranks * bytes in rank order, own part included. A peer gone:
- * ceclRemoteError naming it. */
+/* All-gathers `bytes` bytes of each rank. Collective, blocking; one thread at a time.
+ *
+ * kind  at most 7 characters, sent along; ranks inside different calls get ceclInvalidUsage, which
+ *       names both kinds
+ * recv  [nranks * bytes] in rank order, this rank's own included
+ *
+ * ceclTimeout at the deadline. ceclRemoteError when a peer has gone; the message names it. */
 ceclResult_t cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind, const void *send,
                                  void *recv, size_t bytes);
 
-/* Collective. All ranks return success, or every rank fails: a rank whose own result is not success
- * passes its message
- * (cecl_message()) to all; the first failing rank's result and words, "rank R: ...", become
- * everyone's. */
+/* All ranks return ceclSuccess, or all fail. A rank whose `mine` is not ceclSuccess sends its
+ * message (cecl_message()) to all. The first failing rank's result and message, "rank R: ...",
+ * become everyone's. Collective. */
 ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine);
 
-/* Collective. Sends `fd` to every peer and receives theirs: fds[r] is rank r's, fds[rank] is -1.
- * The caller closes them.
- * `fd` stays the caller's. On failure none is left open. */
+/* Sends `fd` to every peer and receives theirs: fds[r] is from rank r, fds[rank] is -1. The caller
+ * closes them, and keeps `fd`. On failure none of them is left open. Collective. */
 ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *fds);
 
-/* Number of collective exchanges so far (allgather, agree and exchange_fd each count 1). */
+/* Number of collective exchanges so far. cecl_mesh_allgather, cecl_mesh_agree and
+ * cecl_mesh_exchange_fd count 1 each. */
 uint64_t cecl_mesh_exchanges(const struct cecl_mesh *mesh);
 
-/* -- for the watchdog thread; may run beside the calls above -- */
+/* -- for the watchdog thread. It may call these while another thread is in a call above. -- */
 
-/* Waits up to wait_ms (or until cecl_mesh_wake) for news. Success: none, or only goodbyes.
- * ceclRemoteError: a peer died or aborted; the words in
- * cecl_message() name it. A goodbye from a peer is remembered (cecl_mesh_left). */
+/* Waits up to wait_ms (or until cecl_mesh_wake) for news. ceclSuccess: no news, or only
+ * goodbyes, which cecl_mesh_left remembers. ceclRemoteError: a peer died or aborted;
+ * cecl_message() names it. */
 ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms);
 void cecl_mesh_wake(struct cecl_mesh *mesh);
-/* Hears what there is, without waiting; results as cecl_mesh_watch. Any thread. What a peer told
- * before it wrote to our memory is heard by whoever has seen that writing. */
+/* Reads the news that is there, without waiting; results as for cecl_mesh_watch. Any thread.
+ * If a peer sent news before it wrote to this rank's memory, a thread that has seen that
+ * write also gets the news. */
 ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh);
 /* Whether `peer` has said goodbye. */
 int cecl_mesh_left(struct cecl_mesh *mesh, int peer);
-/* Tells all peers that this rank gives up, with its cause; best effort, never blocks. */
+/* Tells all peers that this rank gives up, and why. Best effort; it never blocks. */
 void cecl_mesh_tell_abort(struct cecl_mesh *mesh, const char *cause);
-/* Makes calls that wait in another thread of this rank return ceclRemoteError soon. */
+/* Makes calls in which another thread of this rank waits return ceclRemoteError soon. */
 void cecl_mesh_interrupt(struct cecl_mesh *mesh);
 
 #endif

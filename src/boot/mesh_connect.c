@@ -1,6 +1,6 @@
-/* How the mesh comes to be: every rank listens under a secret name, connects to all lower ranks,
- * and takes connections of higher ones that show the secret. A stranger that finds the name stays
- * outside the door (door.h). */
+/* How the mesh is made. Every rank listens under a secret name, connects to all lower ranks, and
+ * accepts connections of higher ranks that show the secret. The door (door.h) keeps out anybody
+ * else who finds the name. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -21,10 +21,10 @@
 
 #define HELLO_MAGIC 0x6d657368u
 #define BACKLOG 4096
-#define CHANNELS 2 /* data, life */
-#define TICK_MS 50 /* how soon a rank that gives up is noticed */
+#define CHANNELS 2 /* one connection for data, one for life */
+#define TICK_MS 50 /* ms after which a rank that gives up is noticed, at most */
 
-/* What ranks tell each other through the oob: where they listen, and what a caller must show. */
+/* What a rank tells the others through the oob: where it listens, and what a caller must show. */
 struct invitation {
     char name[40];
     uint8_t secret[16];
@@ -42,7 +42,8 @@ static socklen_t abstract_address(const char *name, struct sockaddr_un *address)
 {
     const size_t length = strnlen(name, sizeof(((struct invitation *)0)->name));
     *address = (struct sockaddr_un){.sun_family = AF_UNIX};
-    memcpy(address->sun_path + 1, name, length); /* a leading zero: abstract, no file */
+    /* the leading zero makes the name abstract: there is no file */
+    memcpy(address->sun_path + 1, name, length);
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
 }
 
@@ -69,7 +70,8 @@ static ceclResult_t open_listener(struct invitation *mine, int *listener)
     return ceclSuccess;
 }
 
-/* Whether the other end runs as the same user: the kernel's word, not its own. */
+/* Whether the process at the other end runs as the same user. The kernel says
+ * so, not the other end. */
 static bool same_user(int fd)
 {
     struct ucred credentials;
@@ -125,7 +127,7 @@ static int *place_of(struct cecl_mesh *mesh, int rank, int channel)
     return channel == 0 ? &mesh->peers[rank].data : &mesh->peers[rank].life;
 }
 
-/* A caller has sent its hello: it is one of ours, in its place, or turned away. */
+/* Judges a caller that has sent its hello: takes its connection, or turns it away. */
 static bool admit(struct cecl_mesh *mesh, const struct invitation *mine,
                   const struct cecl_caller *caller)
 {
@@ -143,11 +145,11 @@ static bool admit(struct cecl_mesh *mesh, const struct invitation *mine,
 
 static bool greet(struct cecl_caller *caller)
 {
-    (void)caller; /* it speaks first */
+    (void)caller; /* the caller sends first */
     return true;
 }
 
-/* A rank that is connected but has closed again: it gave up. What it may have sent stays unread. */
+/* Finds a rank that connected and closed again: it gave up. Data that it sent is not read. */
 static ceclResult_t notice_leavers(struct cecl_mesh *mesh)
 {
     for (int r = 0; r < mesh->nranks; r++) {
@@ -157,7 +159,7 @@ static ceclResult_t notice_leavers(struct cecl_mesh *mesh)
         if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)))
             continue;
         if (mesh->peers[r].life >= 0 && mesh_read_life(mesh, r) == MESH_ABORTED)
-            return mesh_peer_error(mesh, r); /* it has said why */
+            return mesh_peer_error(mesh, r); /* it has sent the reason */
         return cecl_fail(ceclRemoteError, "rank %d left while the communicator was made", r);
     }
     return ceclSuccess;
@@ -175,7 +177,7 @@ static ceclResult_t name_who_is_missing(struct cecl_mesh *mesh)
                      cecl_rank_list_words(&list), mesh->init_timeout_ms);
 }
 
-/* Takes over `listener`. */
+/* Accepts all expected connections. Takes over `listener`. */
 static ceclResult_t await_callers(struct cecl_mesh *mesh, const struct invitation *mine,
                                   int listener, int64_t deadline)
 {
@@ -204,7 +206,7 @@ static ceclResult_t await_callers(struct cecl_mesh *mesh, const struct invitatio
     return result;
 }
 
-/* Peers of another process namespace, or in this process, have none. */
+/* Returns -1 for peers in this process or in another process namespace: they have no descriptor. */
 static int open_process(const struct mesh_peer *peer)
 {
     struct ucred credentials;
@@ -223,7 +225,8 @@ void cecl_mesh_watch_processes(struct cecl_mesh *mesh)
             mesh->peers[r].process = open_process(&mesh->peers[r]);
         if (errno != EMFILE && errno != ENFILE)
             continue;
-        for (int q = 0; q < r; q++) { /* others need them more */
+        /* frees those opened before: other uses need the descriptors more */
+        for (int q = 0; q < r; q++) {
             if (mesh->peers[q].process >= 0)
                 close(mesh->peers[q].process);
             mesh->peers[q].process = -1;
@@ -241,8 +244,8 @@ ceclResult_t mesh_connect(struct cecl_mesh *mesh, struct cecl_oob *oob, int64_t 
         local = all ? open_listener(&mine, &listener)
                     : cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", mesh->nranks);
 
-    /* Listening comes before anyone is told the name, so a connection never finds nobody. A rank
-     * that failed comes with an empty name. */
+    /* Every rank listens before it tells its name, so a connection always finds a listener. A rank
+     * that has failed sends an empty name. */
     char words[CECL_MESSAGE_BYTES];
     cecl_keep_message(words);
     if (local != ceclSuccess)

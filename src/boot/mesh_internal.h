@@ -1,5 +1,4 @@
-/* What the mesh's files share: connecting (mesh_connect.c), exchanging (mesh.c), and watching
- * (mesh_watch.c). */
+/* What the mesh's files share: mesh_connect.c connects, mesh.c exchanges, mesh_watch.c watches. */
 #ifndef CECL_BOOT_MESH_INTERNAL_H
 #define CECL_BOOT_MESH_INTERNAL_H
 
@@ -12,10 +11,10 @@
 
 #define MESH_TEXT_BYTES 256
 
-/* How a peer's end is known. */
+/* What is known of a peer's end. */
 enum mesh_state { MESH_ALIVE, MESH_LEFT, MESH_ABORTED, MESH_DEAD };
 
-/* A frame on a data connection is this and then `bytes` bytes. */
+/* A frame on a data connection: this header, then `bytes` bytes. */
 struct mesh_header {
     uint32_t magic;
     uint32_t sequence;
@@ -23,18 +22,18 @@ struct mesh_header {
     char kind[8];
 };
 
-/* One peer's part of an exchange under way. */
+/* One peer's part of the current exchange. */
 struct mesh_transfer {
-    size_t sent, received;     /* bytes of header and payload together */
+    size_t sent, received;     /* bytes so far, header and payload together */
     struct mesh_header header; /* the peer's */
-    int fd;                    /* that came along, or -1 */
+    int fd;                    /* the descriptor that came along, or -1 */
 };
 
 struct mesh_peer {
-    int data, life;              /* sockets, or -1 (own rank) */
-    int process;                 /* readable once the peer's process has ended, or -1 */
-    _Atomic int state;           /* enum mesh_state */
-    char cause[MESH_TEXT_BYTES]; /* of MESH_ABORTED; under life_lock */
+    int data, life;    /* sockets; -1 for this rank itself */
+    int process;       /* a descriptor that is readable once the peer's process has ended, or -1 */
+    _Atomic int state; /* enum mesh_state */
+    char cause[MESH_TEXT_BYTES]; /* set with MESH_ABORTED; guarded by life_lock */
     struct mesh_transfer transfer;
 };
 
@@ -46,30 +45,31 @@ struct cecl_mesh {
     const char *activity; /* the public call that this rank is in, for messages */
     uint32_t sequence;
     _Atomic uint64_t exchanges;
-    int interrupt_fd;    /* event: data waits end */
-    int wake_fd;         /* event: watch returns */
-    ceclResult_t broken; /* a frame was cut: nothing more can be exchanged, for this reason */
+    int interrupt_fd;    /* eventfd: ends waits for data */
+    int wake_fd;         /* eventfd: makes cecl_mesh_watch return */
+    ceclResult_t broken; /* a frame was cut for this reason; no more exchanges are possible */
     char broken_text[CECL_MESSAGE_BYTES];
     pthread_mutex_t life_lock;
-    struct pollfd *polls;      /* [nranks + 1], of the exchanging thread */
-    struct pollfd *life_polls; /* [2 * nranks + 1], of the watching thread */
+    struct pollfd *polls;      /* [nranks + 1], for the thread that exchanges */
+    struct pollfd *life_polls; /* [2 * nranks + 1], for the thread that watches */
     int *poll_rank;            /* [nranks + 1] */
     void *verdicts;            /* [nranks], for cecl_mesh_agree */
     struct mesh_peer peers[];
 };
 
-/* mesh_connect.c: fills data and life of every peer. `local`: what this rank already failed with; it
- * takes part in the exchange all the same, for its peers wait for it. */
+/* mesh_connect.c: fills data and life of every peer. `local` is an error that this rank
+ * already has, or ceclSuccess. With an error it still takes part in the exchange, because
+ * its peers wait for it. */
 ceclResult_t mesh_connect(struct cecl_mesh *mesh, struct cecl_oob *oob, int64_t deadline,
                           ceclResult_t local);
 
-/* mesh_watch.c: takes what is there on a peer's life connection; never waits. Returns the state
- * after it. */
+/* mesh_watch.c: reads what has arrived on a peer's life connection, without waiting. Returns the
+ * state after that. */
 enum mesh_state mesh_read_life(struct cecl_mesh *mesh, int peer);
 void mesh_say_goodbye(struct cecl_mesh *mesh);
-/* The words for a peer that is not alive, as an error. */
+/* The error for a peer that is not alive. */
 ceclResult_t mesh_peer_error(struct cecl_mesh *mesh, int peer);
-/* The words for the first peer that aborted or died; success where there is none. */
+/* The error for the first peer that aborted or died; ceclSuccess when there is none. */
 ceclResult_t mesh_first_error(struct cecl_mesh *mesh);
 
 #endif

@@ -8,8 +8,8 @@
 
 #include "boot/mesh_internal.h"
 
-/* A message on a life connection; always sent and taken whole: it is far smaller than any socket
- * buffer. */
+/* A message on a life connection. It is always sent and received whole, because it is far smaller
+ * than any socket buffer. */
 enum life_kind { LIFE_GOODBYE = 1, LIFE_ABORT = 2 };
 struct life_message {
     uint32_t kind;
@@ -69,7 +69,7 @@ ceclResult_t mesh_peer_error(struct cecl_mesh *mesh, int rank)
     switch ((enum mesh_state)atomic_load(&peer->state)) {
     case MESH_LEFT:
         return cecl_fail(ceclRemoteError, "rank %d has left: it destroyed its communicator", rank);
-    case MESH_ABORTED: /* the cause is written before the state and never again */
+    case MESH_ABORTED: /* the cause was written before the state, and is never written again */
         return cecl_fail(ceclRemoteError, "rank %d gave up: %s", rank, peer->cause);
     case MESH_DEAD:
     case MESH_ALIVE: break;
@@ -95,7 +95,7 @@ ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh)
     return mesh_first_error(mesh);
 }
 
-/* The peer's process has ended, whoever else still holds its sockets: a child of it may. */
+/* Notes that the peer's process has ended, even if a forked child still holds its sockets. */
 static void note_end(struct cecl_mesh *mesh, int rank)
 {
     int alive = MESH_ALIVE;
@@ -129,7 +129,7 @@ ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms)
             at += 2;
         }
     }
-    return mesh_first_error(mesh); /* an exchange may have heard of it before */
+    return mesh_first_error(mesh); /* an exchange may have learned of it before */
 }
 
 int cecl_mesh_left(struct cecl_mesh *mesh, int peer)

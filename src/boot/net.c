@@ -1,4 +1,4 @@
-/* Bounded reading and writing on sockets, and random bytes. */
+/* Reading and writing on sockets with a deadline, and random bytes. */
 #include "boot/net.h"
 
 #include <errno.h>

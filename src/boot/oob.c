@@ -1,5 +1,5 @@
-/* Two simple ways to meet: the caller's callbacks, and threads of one process. TCP has its own
- * files. */
+/* Two ways in which ranks find each other: the caller's callbacks, and threads of one process.
+ * tcp*.c has the third, TCP. */
 #include "boot/oob.h"
 
 #include <errno.h>
@@ -38,12 +38,12 @@ struct cecl_oob_group {
     pthread_cond_t changed;
     int nranks;
     int64_t timeout_ms;
-    int arrived; /* have brought their part of the round */
-    int leaving; /* have yet to take the round's result */
-    int closed;  /* members that will not come again */
-    bool failed; /* a round went wrong for a member: no other round can be right */
+    int arrived; /* ranks that have brought their part of this all-gather */
+    int leaving; /* ranks that still have to take its result */
+    int closed;  /* members that have closed and will not call again */
+    bool failed; /* it failed for a member, so no later all-gather can be right */
     unsigned long round;
-    char *parts; /* nranks * bytes */
+    char *parts; /* [nranks * bytes] */
     size_t bytes;
 };
 
@@ -72,7 +72,7 @@ void cecl_oob_group_destroy(struct cecl_oob_group *group)
     free(group);
 }
 
-/* With the lock held: waits for news. */
+/* Waits for a change of the group. The caller holds the lock. */
 static ceclResult_t wait_for_news(struct cecl_oob_group *group, const struct timespec *until)
 {
     const int error = group->timeout_ms > 0
@@ -84,7 +84,7 @@ static ceclResult_t wait_for_news(struct cecl_oob_group *group, const struct tim
                : ceclSuccess;
 }
 
-/* With the lock held: brings this rank's part; the last one opens the door. */
+/* Brings this rank's part. The last rank to come wakes all. The caller holds the lock. */
 static ceclResult_t bring(struct cecl_oob_group *group, int rank, const void *part, size_t bytes)
 {
     if (group->failed || group->closed > 0)
@@ -124,7 +124,7 @@ static ceclResult_t group_allgather(struct cecl_oob *oob, const void *send, void
     }
 
     pthread_mutex_lock(&group->lock);
-    while (result == ceclSuccess && group->leaving > 0) /* of the round before */
+    while (result == ceclSuccess && group->leaving > 0) /* until all have the last result */
         result = wait_for_news(group, &until);
     const unsigned long round = group->round;
     if (result == ceclSuccess)
@@ -138,7 +138,8 @@ static ceclResult_t group_allgather(struct cecl_oob *oob, const void *send, void
         if (--group->leaving == 0)
             pthread_cond_broadcast(&group->changed);
     } else {
-        group->failed = true; /* its part may lie there, and count as if it were still here */
+        /* its part may already be there and would be counted although it has left */
+        group->failed = true;
         pthread_cond_broadcast(&group->changed);
     }
     pthread_mutex_unlock(&group->lock);

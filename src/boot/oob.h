@@ -1,9 +1,8 @@
-/* How ranks that know nothing of each other meet: an all-gather of a few bytes, used only while a
- * communicator is made.
+/* How ranks that know nothing of each other find each other ("out of band"): an all-gather of a few
+ * bytes, used only while a communicator is made.
  *
- * The caller's callbacks (ceclOob_t, MPI through them), threads of one process, and TCP with a
- * unique id all come down to
- * struct cecl_oob. */
+ * There are three ways, each behind struct cecl_oob: the caller's callbacks (ceclOob_t, which MPI
+ * uses too), threads of one process, and TCP with a unique id. */
 #ifndef CECL_BOOT_OOB_H
 #define CECL_BOOT_OOB_H
 
@@ -16,9 +15,9 @@ struct cecl_oob {
     int rank;
     int64_t timeout_ms; /* how long this rank waits until it has joined, for messages */
     void *context;
-    /* recv: nranks * bytes, in rank order. Collective. */
+    /* All-gathers; recv: [nranks * bytes] in rank order. Collective. */
     ceclResult_t (*allgather)(struct cecl_oob *oob, const void *send, void *recv, size_t bytes);
-    /* Frees the context; NULL where there is nothing to free. A zeroed oob may be closed. */
+    /* Frees the context; NULL when there is nothing to free. A zeroed oob may be closed. */
     void (*close)(struct cecl_oob *oob);
 };
 
@@ -33,8 +32,8 @@ static inline void cecl_oob_close(struct cecl_oob *oob)
 void cecl_oob_from_callbacks(struct cecl_oob *oob, const ceclOob_t *callbacks, int nranks, int rank,
                              int64_t timeout_ms);
 
-/* Threads of one process: `group` is shared by `nranks` oobs. Waits end at `timeout_ms`, or when a
- * member closed its end. */
+/* Threads of one process share a `group` of `nranks` oobs. A wait ends after `timeout_ms`, or when
+ * a member has closed its oob. */
 struct cecl_oob_group;
 ceclResult_t cecl_oob_group_create(int nranks, int64_t timeout_ms, struct cecl_oob_group **group);
 void cecl_oob_from_group(struct cecl_oob *oob, struct cecl_oob_group *group, int rank);

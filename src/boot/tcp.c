@@ -1,4 +1,5 @@
-/* A rank's side of the TCP bootstrap: finding the root, proving the secret, taking part in rounds. */
+/* A rank's side of the TCP bootstrap: connecting to the root, proving the secret,
+ * taking part in all-gathers. */
 #include <errno.h>
 #include <inttypes.h>
 #include <netinet/tcp.h>
@@ -79,7 +80,7 @@ static ceclResult_t connect_root(const struct cecl_tcp_id *id, struct client *cl
                      "connecting to " ROOT ": %s", strerror(error));
 }
 
-/* The root's words after a status that is no success. */
+/* Receives the root's message that follows a status other than ceclSuccess. */
 static ceclResult_t take_words(const struct client *client, const struct cecl_tcp_reply *reply)
 {
     char words[CECL_MESSAGE_BYTES] = "";
@@ -106,7 +107,7 @@ static ceclResult_t client_allgather(struct cecl_oob *oob, const void *send, voi
     if (bytes > CECL_TCP_MAX_PART)
         return cecl_fail(ceclInternalError, "bootstrap exchange of %zu bytes: at most %u expected",
                          bytes, CECL_TCP_MAX_PART);
-    /* A root that has given up no longer reads, but its last words are there to be read. */
+    /* A root that has given up no longer reads, but its last message can still be received. */
     const ceclResult_t sent = send_part(client, send, bytes);
     if (sent != ceclSuccess && sent != ceclRemoteError)
         return sent;
@@ -126,7 +127,7 @@ static void client_close(struct cecl_oob *oob)
     free(client);
 }
 
-/* What a root that hangs up during the handshake means is told by how far that had come. */
+/* If the root closes during the handshake, the step reached says what that means. */
 static ceclResult_t shake_hands(const struct client *client, const struct cecl_tcp_id *id,
                                 int nranks, int rank)
 {

@@ -1,13 +1,13 @@
-/* The TCP bootstrap's wire: what ranks and the root say to each other. Internal to src/boot.
+/* The messages of the TCP bootstrap between a rank and the root. Internal to src/boot.
  *
  *     root -> rank   challenge                       as soon as a connection is there
  *     rank -> root   answer (with a challenge back)  proves the secret; says who it is
  *     root -> rank   proof, then reply               once all have joined, or what went wrong
- *     rank -> root   request + part                  each round of the all-gather
- *     root -> rank   reply + all parts, or words
+ *     rank -> root   request + part                  for each all-gather
+ *     root -> rank   reply + all parts, or a message
  *
- * The secret is never sent: both sides show SipHash tags over both nonces that only its holders can
- * make. */
+ * The secret is never sent. Each side shows a SipHash tag over both nonces, which only a holder of
+ * the secret can compute. */
 #ifndef CECL_BOOT_TCP_H
 #define CECL_BOOT_TCP_H
 
@@ -20,7 +20,7 @@
 #define CECL_TCP_MAGIC 0x6365636c74637032u /* "cecltcp2" */
 #define CECL_TCP_MAX_PART (1u << 20)
 
-/* Inside ceclUniqueId. */
+/* The content of a ceclUniqueId. */
 struct cecl_tcp_id {
     uint64_t magic;
     uint16_t family; /* AF_INET or AF_INET6 */
@@ -49,7 +49,8 @@ struct cecl_tcp_proof {
     uint64_t tag; /* over "root" and both nonces */
 };
 
-/* status != ceclSuccess: `bytes` of words follow; else a round's result. */
+/* If status is not ceclSuccess, a message of `bytes` bytes follows; else the
+ * result of an all-gather. */
 struct cecl_tcp_reply {
     int32_t status;
     uint32_t reserved;
@@ -60,17 +61,17 @@ struct cecl_tcp_request {
     uint64_t bytes;
 };
 
-/* The tags that prove the secret; each side's differs, so that neither can be sent back. */
+/* The tags that prove the secret. The two sides' tags differ, so neither can be
+ * sent back as one's own. */
 uint64_t cecl_tcp_rank_tag(const uint8_t secret[16], const uint8_t root_nonce[16],
                            const struct cecl_tcp_answer *answer);
 uint64_t cecl_tcp_root_tag(const uint8_t secret[16], const uint8_t root_nonce[16],
                            const uint8_t rank_nonce[16]);
 
-/* The address that `id` names, for connect. */
+/* The socket address in `id`, for connect. */
 socklen_t cecl_tcp_address(const struct cecl_tcp_id *id, struct sockaddr_storage *address);
 
-/* tcp_root.c: serves one job on `listener` (which it takes over) in a thread of its own, which ends
- * by itself. */
+/* tcp_root.c: serves one job on `listener`, which it takes over. Its thread ends by itself. */
 ceclResult_t cecl_tcp_serve(int listener, const uint8_t secret[16], int64_t timeout_ms);
 
 #endif

@@ -1,4 +1,5 @@
-/* The unique id of the TCP bootstrap: choosing where to listen, and what is proved about it. */
+/* The unique id of the TCP bootstrap: choosing the address to listen at, and the tags
+ * that prove the secret. */
 #include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -64,8 +65,8 @@ static void take_address(struct cecl_tcp_id *id, const struct sockaddr *address)
     }
 }
 
-/* How well an interface's address serves: 0 not at all. A named interface is the only one looked
- * at. */
+/* How well an interface's address suits; 0: not at all. If an interface is named, no
+ * other one is considered. */
 static int fitness(const struct ifaddrs *one, const char *wanted)
 {
     if (!one->ifa_addr || !(one->ifa_flags & IFF_UP))
@@ -127,7 +128,8 @@ ceclResult_t cecl_tcp_unique_id(ceclUniqueId *out)
     CECL_TRY(cecl_net_random(id.secret, sizeof(id.secret)));
     CECL_TRY(choose_address(&id));
     CECL_TRY(open_listener(&id, &listener));
-    CECL_TRY(cecl_tcp_serve(listener, id.secret, timeout_ms)); /* takes the listener in any case */
+    /* takes over the listener, also on failure */
+    CECL_TRY(cecl_tcp_serve(listener, id.secret, timeout_ms));
     memset(out, 0, sizeof(*out));
     memcpy(out, &id, sizeof(id));
     return ceclSuccess;

@@ -1,7 +1,7 @@
-/* The root's side of the TCP bootstrap: a thread in the process that made the unique id. It lets
- * ranks in, serves their rounds, and ends when they have left. Strangers stay outside its door
- * (door.h): they get a challenge they cannot answer, and hold up nobody; nor does a rank that takes
- * its replies slowly. */
+/* The root's side of the TCP bootstrap: a thread in the process that made the unique id. It admits
+ * ranks, serves their all-gathers, and ends when they have left. The door (door.h) keeps strangers
+ * out: they get a challenge that they cannot answer, and hold up nobody. A rank that receives its
+ * replies slowly holds up nobody either. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -19,16 +19,16 @@
 #include "util/clock.h"
 #include "util/thread.h"
 
-#define RANKS_MAX 65536 /* beyond any job; the API has its own bound */
-#define LINGER_MS 1000  /* how long a failed job tells late-comers why */
-#define WORDS_MS 1000   /* how long telling why may take */
-#define TICK_MS 50      /* how soon a rank that leaves early is noticed */
-#define MARGIN_MS 1000  /* how long before a rank gives up it is told who is missing, at most */
+#define RANKS_MAX 65536 /* more than any job has; the API has its own limit */
+#define LINGER_MS 1000  /* ms in which late ranks still hear why the job failed */
+#define WORDS_MS 1000   /* ms that sending these messages may take */
+#define TICK_MS 50      /* ms after which a rank that leaves early is noticed, at most */
+#define MARGIN_MS 1000  /* ms, at most, between telling a rank who is missing and its giving up */
 
 struct seat {
     int fd;
-    size_t got;   /* of this round's request and part */
-    size_t taken; /* of the reply */
+    size_t got;   /* bytes of this request and its part received so far */
+    size_t taken; /* bytes of the reply sent so far */
     struct cecl_tcp_request request;
     char *part;
 };
@@ -41,17 +41,17 @@ struct root {
     int64_t deadline; /* of what is awaited now */
     int64_t patience; /* when the first of the ranks gives up */
     int nranks, joined;
-    int expected;       /* the most ranks that any rank has spoken of */
-    int told;           /* ranks that came after the job had failed, and know why */
-    struct seat *seats; /* [nranks], once the first rank has come */
-    char *reply;        /* to the last round: header and all parts */
+    int expected;       /* the largest nranks that any rank has sent */
+    int told;           /* number of ranks that came after the job had failed and were told why */
+    struct seat *seats; /* [nranks], from the first rank's coming on */
+    char *reply;        /* the last reply: header and all parts */
     size_t reply_bytes;
-    ceclResult_t failed; /* the job is over; `words` say why */
+    ceclResult_t failed; /* the job is over, with `words` as the message */
     char words[CECL_MESSAGE_BYTES];
 };
 
-/* The end of a wait that lasts `wait_ms`, or until the first rank gives up; a little earlier, for
- * words must arrive while somebody listens. */
+/* The end of a wait that lasts `wait_ms`, or until the first rank gives up. It is a little earlier,
+ * so that the message arrives while that rank still listens. */
 static int64_t deadline_in(const struct root *root, int64_t wait_ms)
 {
     int64_t end = cecl_deadline(wait_ms);
@@ -70,8 +70,8 @@ static void send_words(int fd, ceclResult_t status, const char *words, int64_t d
         (void)!cecl_net_send(fd, words, (size_t)reply.bytes, deadline, "a rank");
 }
 
-/* The job cannot go on: everyone who has joined is told, except who is amid a reply. Those that are
- * still to come are told for a while. */
+/* Ends the job. Every rank that has joined is told, except those in the middle of a reply. Ranks
+ * that come later are told for LINGER_MS. */
 static void fail_job(struct root *root, ceclResult_t status)
 {
     const int64_t deadline = cecl_deadline(WORDS_MS);
@@ -83,7 +83,7 @@ static void fail_job(struct root *root, ceclResult_t status)
             send_words(root->seats[r].fd, status, root->words, deadline);
 }
 
-/* The ranks for which `is_missing` holds. */
+/* Lists the ranks for which `is_missing` holds. */
 static struct cecl_rank_list list_ranks(const struct root *root,
                                         bool (*is_missing)(const struct seat *seat))
 {
@@ -102,7 +102,7 @@ static bool greet(struct cecl_caller *caller)
     if (cecl_net_random(caller->nonce, sizeof(caller->nonce)) != ceclSuccess)
         return false;
     memcpy(challenge.nonce, caller->nonce, sizeof(challenge.nonce));
-    /* A fresh socket's buffer takes this at once, or the connection is worth nothing. */
+    /* A new socket's buffer takes this at once; if not, the connection is dropped. */
     return send(caller->fd, &challenge, sizeof(challenge), MSG_NOSIGNAL | MSG_DONTWAIT) ==
            (ssize_t)sizeof(challenge);
 }
@@ -118,7 +118,7 @@ static bool make_seats(struct root *root, int nranks)
     return true;
 }
 
-/* Whether a rank that has proved the secret may have the seat it asks for. */
+/* Whether a rank that has proved the secret may have the seat that it asks for. */
 static ceclResult_t judge(struct root *root, const struct cecl_tcp_answer *answer)
 {
     const int rank = answer->rank, nranks = answer->nranks;
@@ -136,8 +136,8 @@ static ceclResult_t judge(struct root *root, const struct cecl_tcp_answer *answe
     return ceclSuccess;
 }
 
-/* A rank has proved the secret. It gets a seat, or the job fails for a reason that all get to know.
- */
+/* Gives a seat to a rank that has proved the secret, or fails the job for a reason
+ * that all ranks are told. */
 static void admit(struct root *root, int fd, const struct cecl_tcp_answer *answer)
 {
     if (answer->nranks > root->expected && answer->nranks <= RANKS_MAX)
@@ -157,11 +157,13 @@ static void admit(struct root *root, int fd, const struct cecl_tcp_answer *answe
     if (answer->timeout_ms > 0 && answer->timeout_ms < root->bound_ms)
         root->bound_ms = answer->timeout_ms;
     const int64_t end = deadline_in(root, root->timeout_ms);
-    if (root->joined++ == 0 || end < root->deadline) /* no rank prolongs another's wait */
+    /* a rank that comes does not prolong the wait of another */
+    if (root->joined++ == 0 || end < root->deadline)
         root->deadline = end;
 }
 
-/* A caller has said all: it is a rank if it knows the secret, and gets to know that so do we. */
+/* Looks at a caller that has sent all its bytes. It is a rank if it knows the secret; then it gets
+ * the proof that the root knows it too. */
 static void consider(struct root *root, const struct cecl_caller *caller)
 {
     struct cecl_tcp_answer answer;
@@ -178,7 +180,7 @@ static void consider(struct root *root, const struct cecl_caller *caller)
         close(caller->fd);
 }
 
-/* Ranks that came but closed again while others are awaited. */
+/* Fails the job if a rank that had joined closes while others are still awaited. */
 static void notice_leavers(struct root *root)
 {
     for (int r = 0; r < root->nranks && root->failed == ceclSuccess; r++) {
@@ -193,7 +195,7 @@ static void notice_leavers(struct root *root)
     }
 }
 
-/* Ranks stand outside and cannot be let in. */
+/* Fails the job if ranks are waiting outside and cannot be accepted. */
 static void notice_trouble(struct root *root)
 {
     const int trouble = cecl_door_trouble(&root->door);
@@ -219,7 +221,7 @@ static void tell_who_is_missing(struct root *root)
     fail_job(root, ceclTimeout);
 }
 
-/* Whether everyone who is to come has come: to a seat, or to hear that the job has failed. */
+/* Whether all expected ranks have come: to a seat, or to be told that the job has failed. */
 static bool all_came(const struct root *root)
 {
     return root->expected > 0 && root->joined + root->told >= root->expected;
@@ -241,12 +243,12 @@ static void let_ranks_in(struct root *root)
             return;
         if (root->nranks > 0)
             tell_who_is_missing(root);
-        root->failed = ceclTimeout; /* also when nobody ever came */
+        root->failed = ceclTimeout; /* also when no rank ever came */
         return;
     }
 }
 
-/* ---- rounds */
+/* ---- all-gathers */
 
 static bool is_complete(const struct seat *seat)
 {
@@ -259,7 +261,8 @@ static bool is_awaited(const struct seat *seat)
     return seat->fd >= 0 && !is_complete(seat);
 }
 
-/* Takes what there is of a rank's request. False when the rank has closed or misbehaved. */
+/* Receives what has arrived of a rank's request. Returns false when the rank has closed or sent a
+ * bad request, or when there is no memory. */
 static bool receive_some(struct seat *seat)
 {
     while (!is_complete(seat)) {
@@ -288,7 +291,7 @@ static bool receive_some(struct seat *seat)
     return true;
 }
 
-/* Gives what the socket takes of the reply. False when the rank has closed. */
+/* Sends as much of the reply as the socket takes. Returns false when the rank has closed. */
 static bool send_some(const struct root *root, struct seat *seat)
 {
     while (seat->taken < root->reply_bytes) {
@@ -304,7 +307,7 @@ static bool send_some(const struct root *root, struct seat *seat)
     return true;
 }
 
-/* Begins the reply to a round in which every rank has brought `bytes`. */
+/* Begins the reply to an all-gather in which every rank has brought `bytes` bytes. */
 static bool begin_reply(struct root *root, size_t bytes)
 {
     const struct cecl_tcp_reply head = {.status = ceclSuccess,
@@ -326,7 +329,7 @@ static bool begin_reply(struct root *root, size_t bytes)
     return true;
 }
 
-/* All have brought their parts, whose sizes should be equal. */
+/* Replies once all ranks have brought their parts. The parts' sizes should be equal. */
 static void answer_round(struct root *root)
 {
     const size_t bytes = (size_t)root->seats[0].request.bytes;
@@ -345,7 +348,7 @@ static void answer_round(struct root *root)
         fail_job(root, status);
 }
 
-/* How a round stands. */
+/* How far the current all-gather is. */
 struct standing {
     int open, begun, complete;
     int gone; /* a rank that has left, or -1 */
@@ -365,7 +368,7 @@ static struct standing look(const struct root *root, struct pollfd *polls)
             s.begun += seat->got > 0;
             s.complete += is_complete(seat);
             if (is_complete(seat))
-                polls[r].events = POLLRDHUP; /* it waits for the others: unless it dies */
+                polls[r].events = POLLRDHUP; /* it waits for the others; only its end matters */
         }
     }
     return s;
@@ -381,7 +384,7 @@ static void name_who_is_late(struct root *root, int complete)
     fail_job(root, ceclTimeout);
 }
 
-/* Goes on with a rank whose socket is ready; false when the rank is gone. */
+/* Receives from or sends to a rank whose socket is ready. Returns false when the rank has gone. */
 static bool attend(const struct root *root, struct seat *seat)
 {
     if (seat->taken < root->reply_bytes)
@@ -389,8 +392,8 @@ static bool attend(const struct root *root, struct seat *seat)
     return !is_complete(seat) && receive_some(seat);
 }
 
-/* Serves rounds until every rank has closed. One that closes while another is in a round fails the
- * job. */
+/* Serves all-gathers until every rank has closed. A rank that closes while another one is in an
+ * all-gather fails the job. */
 static void serve_rounds(struct root *root)
 {
     struct pollfd *polls = calloc((size_t)root->nranks, sizeof(*polls));
@@ -420,8 +423,8 @@ static void serve_rounds(struct root *root)
     free(polls);
 }
 
-/* Closing at once would reset connections whose requests lie unread, and the words with them: the
- * ranks close first, or have had their time. */
+/* Waits before closing. Closing a socket with unread requests would reset the connection, and the
+ * message sent on it would be lost. So the ranks close first, or LINGER_MS pass. */
 static void take_leave(struct root *root)
 {
     const int64_t deadline = cecl_deadline(LINGER_MS);
@@ -452,10 +455,10 @@ static void *serve(void *argument)
 {
     struct root *root = argument;
     let_ranks_in(root);
-    cecl_door_close(&root->door); /* the id is used up: whoever comes later is refused */
+    cecl_door_close(&root->door); /* the id is used up: ranks that come later are refused */
     if (root->failed == ceclSuccess) {
         root->deadline = deadline_in(root, root->timeout_ms);
-        if (begin_reply(root, 0)) /* that all have joined */
+        if (begin_reply(root, 0)) /* an empty reply tells them that all have joined */
             serve_rounds(root);
     }
     if (root->failed != ceclSuccess)

@@ -1,5 +1,5 @@
-/* The CUDA device: looking for a GPU, opening and closing it. What it does is in
- * cuda_memory.c, cuda_pointer.c, cuda_own.c, cuda_stream.c and cuda_local.c. */
+/* The CUDA device: finding a GPU, opening and closing it. Its operations are in cuda_memory.c,
+ * cuda_pointer.c, cuda_own.c, cuda_stream.c and cuda_local.c. */
 #include "device/cuda.h"
 
 #include <cuda_runtime_api.h>
@@ -28,7 +28,8 @@ void cuda_leave(struct cuda_device *cuda, bool pushed)
 static ceclResult_t close_inside(struct cuda_device *cuda)
 {
     const struct cecl_driver *cu = cuda->cu;
-    /* Freeing pinned memory waits for the GPU: with work left it is lost instead. */
+    /* Freeing pinned memory waits for the GPU. While work is pending, the
+     * memory is left unfreed. */
     const bool idle = cuda_streams_end(cuda) && !cuda->stuck;
     if (cuda->side)
         cu->cuStreamDestroy(cuda->side);
@@ -55,7 +56,7 @@ static void cuda_close(struct cecl_device *dev)
         CUDA_BESIDE(cuda, closed, close_inside(cuda));
         cuda->cu->cuDevicePrimaryCtxRelease(cuda->device);
     }
-    (void)closed; /* nothing can be done about it */
+    (void)closed; /* an error here cannot be repaired */
     pthread_mutex_destroy(&cuda->own.lock);
     free(cuda->own.streams);
     free(cuda);
@@ -97,7 +98,7 @@ static const struct cecl_device_ops cuda_ops = {
     .stream_id = cuda_stream_id,
 };
 
-/* ---- looking */
+/* ---- finding a GPU */
 
 static int attribute(const struct cecl_driver *cu, CUdevice device, CUdevice_attribute which)
 {
@@ -105,7 +106,7 @@ static int attribute(const struct cecl_driver *cu, CUdevice device, CUdevice_att
     return cu->cuDeviceGetAttribute(&value, which, device) == CUDA_SUCCESS ? value : 0;
 }
 
-/* What cecl needs of a GPU; NULL: all is there. */
+/* Names a feature that cecl needs and the GPU lacks; NULL when all are there. */
 static const char *lacks(const struct cecl_driver *cu, CUdevice device)
 {
     if (attribute(cu, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) < 8)
@@ -116,7 +117,8 @@ static const char *lacks(const struct cecl_driver *cu, CUdevice device)
         return "its memory cannot be shared by file descriptor";
     if (!attribute(cu, device, CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING))
         return "it has no unified addressing";
-    /* No attribute tells of 32-bit operations alone; where these are missing, so are the others. */
+    /* No attribute tells of 32-bit stream memory operations alone. A GPU without the 64-bit ones
+     * counts as having neither. */
     if (!attribute(cu, device, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS))
         return "it has no stream memory operations";
     if (attribute(cu, device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) == CU_COMPUTEMODE_PROHIBITED)
@@ -124,8 +126,8 @@ static const char *lacks(const struct cecl_driver *cu, CUdevice device)
     return NULL;
 }
 
-/* The ordinal that the caller means. The driver is asked what is current: the caller's runtime may
- * be another copy than ours, and this makes no context. */
+/* The ordinal that the caller means. The driver is asked for the current device, because the
+ * caller's CUDA runtime may be another copy than ours. Asking creates no context. */
 static int choose(const struct cecl_driver *cu, int which, int rank, int count)
 {
     CUcontext current = NULL;
@@ -137,7 +139,7 @@ static int choose(const struct cecl_driver *cu, int which, int rank, int count)
     if (cu->cuCtxGetCurrent(&current) == CUDA_SUCCESS && current &&
         cu->cuCtxGetDevice(&device) == CUDA_SUCCESS)
         return device;
-    return 0; /* what the CUDA runtime takes in a thread that has not chosen */
+    return 0; /* the CUDA runtime's own default in a thread that has not chosen */
 }
 
 ceclResult_t cecl_cuda_probe(int which, int rank, struct cecl_gpu_id *id, char *why, size_t bytes)
@@ -176,7 +178,7 @@ ceclResult_t cecl_cuda_probe(int which, int rank, struct cecl_gpu_id *id, char *
     return ceclSuccess;
 }
 
-/* ---- opening */
+/* ---- opening the device */
 
 static ceclResult_t open_inside(struct cuda_device *cuda)
 {
@@ -204,7 +206,8 @@ static ceclResult_t open_inside(struct cuda_device *cuda)
                          "GPU %d: allocation granularity %zu; a power of two is expected",
                          cuda->base.ordinal, granularity);
     cuda->base.granularity = granularity;
-    /* Now, while nothing of ours is pending: see sm/reduce.h. Once a process and GPU. */
+    /* Loads the kernels now, while no work of ours is pending (see sm/reduce.h). It happens once
+     * per process and GPU. */
     CECL_TRY(cecl_reduce_cuda_prepare());
     return cecl_small_cuda_prepare();
 }

@@ -1,4 +1,4 @@
-/* Inside the CUDA device: what its files share. */
+/* What the files of the CUDA device share. */
 #ifndef CECL_DEVICE_CUDA_H
 #define CECL_DEVICE_CUDA_H
 
@@ -9,17 +9,17 @@
 
 #define CUDA_SCRATCH_WORDS 1024
 
-/* A stream of stream_create that lives. The id tells it from another at the same address, should
- * the caller have destroyed it past us. */
+/* A living stream of stream_create. If the caller destroyed it behind our back, the id tells it
+ * from a new stream at the same address. */
 struct cuda_stream {
     CUstream stream;
     unsigned long long id;
 };
 
-/* All of those. The lock is not held while a stream is waited for. */
+/* All living streams of stream_create. The lock is not held during a wait for a stream. */
 struct cuda_own {
     pthread_mutex_t lock;
-    struct cuda_stream *streams; /* [room], in no order */
+    struct cuda_stream *streams; /* [room], unordered */
     size_t count, room;
 };
 
@@ -29,15 +29,15 @@ struct cuda_device {
     struct cecl_device base;
     const struct cecl_driver *cu;
     CUdevice device;
-    CUcontext context;        /* the primary one, retained */
-    CUstream side;            /* beside the callers' streams: init, and the watchdog */
-    CUstream legacy;          /* takes the work of callers' legacy default stream */
-    CUevent fork, join;       /* between those two */
-    CUevent order;            /* between any two */
-    uint32_t *scratch;        /* pinned words that `side` copies to */
-    bool rdma;                /* allocations may be made reachable for network cards */
-    bool stuck;               /* work of our own has not ended: nothing is to wait for the GPU */
-    struct cuda_local *local; /* words of cuda_local.c, once it took any */
+    CUcontext context;        /* the primary context, retained */
+    CUstream side;            /* for init and the watchdog, independent of callers' streams */
+    CUstream legacy;          /* runs work for the callers' legacy default stream */
+    CUevent fork, join;       /* order `legacy` behind the caller's stream and back */
+    CUevent order;            /* orders any two streams */
+    uint32_t *scratch;        /* pinned words to which `side` copies */
+    bool rdma;                /* network cards may reach allocations */
+    bool stuck;               /* our own work has not ended: nothing may wait for the GPU */
+    struct cuda_local *local; /* the words of cuda_local.c; NULL until it needs them */
     struct cuda_own own;
 };
 
@@ -56,15 +56,16 @@ static inline bool cuda_is_legacy(ceclStream_t stream)
     return stream == NULL || stream == CU_STREAM_LEGACY;
 }
 
-/* Calls the driver and turns its result into ours, naming the call. */
+/* Calls the driver and turns its result into a ceclResult_t, with the
+ * call's name in the message. */
 #define CUDA_CALL(cuda, function, ...)                                                             \
     cecl_driver_check((cuda)->cu, (cuda)->cu->function(__VA_ARGS__), #function)
 
-/* Makes the device's context current for this thread, if it is not. cuda_leave undoes it. */
+/* Makes the device's context current for this thread, if it is not. cuda_leave undoes that. */
 ceclResult_t cuda_enter(struct cuda_device *cuda, bool *pushed);
 void cuda_leave(struct cuda_device *cuda, bool pushed);
 
-/* Runs `expr` with the context current and keeps its result. */
+/* Runs `expr` with the context current and stores its result. */
 #define CUDA_WITHIN(cuda, result, expr)                                                            \
     do {                                                                                           \
         bool cuda_pushed_;                                                                         \
@@ -75,9 +76,9 @@ void cuda_leave(struct cuda_device *cuda, bool pushed);
         }                                                                                          \
     } while (0)
 
-/* As CUDA_WITHIN, for what the watchdog does: while any thread captures a graph in the global mode,
- * a call that waits or asks may be refused and spoil that capture. None of ours concerns it, and
- * the calling thread tells CUDA so for as long as `expr` takes. */
+/* CUDA_WITHIN for the watchdog. While any thread captures a graph in the global mode, CUDA may
+ * refuse a call that waits or queries, and the call may invalidate that capture. Our calls are no
+ * part of any capture, so the calling thread switches to the relaxed mode while `expr` runs. */
 #define CUDA_BESIDE(cuda, result, expr)                                                            \
     do {                                                                                           \
         CUstreamCaptureMode cuda_mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;                           \
@@ -119,8 +120,8 @@ ceclResult_t cuda_stream_create(struct cecl_device *dev, ceclStream_t *stream);
 ceclResult_t cuda_stream_create_urgent(struct cecl_device *dev, ceclStream_t *stream);
 ceclResult_t cuda_stream_destroy(struct cecl_device *dev, ceclStream_t stream);
 ceclResult_t cuda_streams_drain(struct cecl_device *dev, int64_t deadline);
-/* Destroys the streams that are left, without waiting; with the context current. False when work is
- * pending on one of them. */
+/* Destroys the streams that are left, without waiting. The context is current. Returns false when
+ * work is pending on one of them. */
 bool cuda_streams_end(struct cuda_device *cuda);
 
 /* cuda_stream.c */

@@ -1,4 +1,4 @@
-/* The CUDA device of a library built without CUDA: there is none, and it says so. */
+/* The CUDA device of a library built without CUDA: every call says that there is none. */
 #include <stdio.h>
 
 #include "device/device.h"

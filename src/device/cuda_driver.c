@@ -1,4 +1,4 @@
-/* Finding the CUDA driver's functions through the (statically linked) runtime. */
+/* Finds the CUDA driver's functions through the statically linked CUDA runtime. */
 #include "device/cuda_driver.h"
 
 #include <cuda_runtime_api.h>
@@ -11,10 +11,10 @@ static struct cecl_driver driver;
 static bool usable;
 static char reason[160];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static cudaError_t refusal; /* of the last look-up, where it was the runtime's */
+static cudaError_t refusal; /* the runtime's error at the last look-up */
 
-/* The function of that name with the signature of that CUDA version, or NULL. Always the one that
- * takes NULL for the legacy stream, however this file is compiled. */
+/* Finds the function `name` with the signature of CUDA `version`; NULL where there is none. It is
+ * always the variant in which NULL means the legacy stream, however this file is compiled. */
 static void *find(const char *name, unsigned version)
 {
     void *function = NULL;
@@ -22,7 +22,7 @@ static void *find(const char *name, unsigned version)
     refusal =
         cudaGetDriverEntryPointByVersion(name, &function, version, cudaEnableLegacyStream, &status);
     if (refusal != cudaSuccess)
-        cudaGetLastError(); /* ours; the caller's next check must not find it */
+        cudaGetLastError(); /* clears our error, so that the caller's next check does not see it */
     return refusal == cudaSuccess && status == cudaDriverEntryPointSuccess ? function : NULL;
 }
 
@@ -35,8 +35,8 @@ static void say_missing(const char *name)
                  cudaGetErrorString(refusal));
 }
 
-/* Finds a function that has two signatures. Asked for 13.0, an older driver must not hand out its
- * own: arguments would be read askew. */
+/* Finds a function that has two signatures. A driver older than 13.0 must not be asked for the 13.0
+ * one: it would return its own function, which reads the arguments differently. */
 static bool find_either(const char *name, int version, void *of_13000, void *of_12080)
 {
     void *function = version >= 13000 ? find(name, 13000) : NULL;
@@ -70,7 +70,8 @@ static void load(void)
 
     driver.version = version;
 
-    /* A data pointer becomes a function pointer by its bytes: ISO C has no cast for it. */
+    /* The data pointer is copied bytewise into the function pointer: ISO C
+     * has no cast between them. */
     void *function;
 #define CECL_DRIVER_FIND(name, since)                                                              \
     if (!(function = find(#name, since))) {                                                        \

@@ -1,5 +1,5 @@
 /* The CUDA driver's functions, found at run time, so that a libcecl built with CUDA also loads
- * where there is no driver. Knows nothing of devices. */
+ * where there is no driver. This file knows nothing of devices. */
 #ifndef CECL_DEVICE_CUDA_DRIVER_H
 #define CECL_DEVICE_CUDA_DRIVER_H
 
@@ -12,7 +12,7 @@
 #error "cecl needs CUDA 12.8 or later: cuMemcpyBatchAsync"
 #endif
 
-/* X(function, version of its signature): cudaTypedefs.h has the type PFN_<function>_v<version>. */
+/* X(function, version of its signature). cudaTypedefs.h has the types PFN_<function>_v<version>. */
 #define CECL_DRIVER_FUNCTIONS(X)                                                                   \
     X(cuInit, 2000)                                                                                \
     X(cuDeviceGet, 2000)                                                                           \
@@ -61,14 +61,14 @@
     X(cuEventDestroy, 4000)                                                                        \
     X(cuEventRecord, 2000)
 
-/* cuMemcpyBatchAsync has two signatures: of 12.8, and of 13.0 without failIdx, for which a toolkit
- * of 12.8 has no type. */
+/* cuMemcpyBatchAsync has two signatures: that of CUDA 12.8, and that of 13.0 without failIdx. The
+ * toolkit 12.8 has no type for the latter. */
 typedef CUresult(CUDAAPI *cecl_batch_13000_fn)(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
                                                size_t count, CUmemcpyAttributes *attributes,
                                                size_t *first_of_attribute, size_t nattributes,
                                                CUstream stream);
 
-/* So has cuMemcpy3DBatchAsync. */
+/* cuMemcpy3DBatchAsync has two signatures for the same reason. */
 typedef CUresult(CUDAAPI *cecl_batch_3d_13000_fn)(size_t count, CUDA_MEMCPY3D_BATCH_OP *ops,
                                                   unsigned long long flags, CUstream stream);
 
@@ -76,19 +76,19 @@ struct cecl_driver {
 #define CECL_DRIVER_FIELD(function, version) PFN_##function##_v##version function;
     CECL_DRIVER_FUNCTIONS(CECL_DRIVER_FIELD)
 #undef CECL_DRIVER_FIELD
-    int version;                               /* CUDA's that the driver is of: 13010 is 13.1 */
+    int version;                               /* the driver's CUDA version: 13010 is 13.1 */
     PFN_cuMemcpyBatchAsync_v12080 batch_12080; /* used where batch_13000 is NULL */
     cecl_batch_13000_fn batch_13000;
-    PFN_cuMemcpy3DBatchAsync_v12080 batch_3d_12080; /* likewise */
+    PFN_cuMemcpy3DBatchAsync_v12080 batch_3d_12080; /* used where batch_3d_13000 is NULL */
     cecl_batch_3d_13000_fn batch_3d_13000;
 };
 
-/* The driver, initialised; NULL where there is none that serves, with the reason in *why (kept for
- * good). Any thread. Makes no context. */
+/* The initialised driver, or NULL where there is none that can be used, with the reason in *why
+ * (never freed). Any thread may call it. It creates no context. */
 const struct cecl_driver *cecl_driver_get(const char **why);
 
-/* ceclSuccess, or ceclUnhandledCudaError naming the call and CUDA's reason; ceclOutOfMemory for
- * CUDA_ERROR_OUT_OF_MEMORY. */
+/* Returns ceclSuccess, ceclOutOfMemory for CUDA_ERROR_OUT_OF_MEMORY, or else
+ * ceclUnhandledCudaError. The message names the call and CUDA's reason. */
 ceclResult_t cecl_driver_check(const struct cecl_driver *cu, CUresult result, const char *call);
 
 #endif

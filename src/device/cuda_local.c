@@ -1,37 +1,40 @@
-/* Whether the driver runs this GPU's local copies on a copy engine: tried, with every SM held.
+/* Finds out whether the driver runs this GPU's local copies on a copy engine, by trying them while
+ * a kernel holds every SM.
  *
- *     legacy:  | the copies once, so that nothing of theirs has to be loaded later |
- *     side:    | the kernel that holds all SMs, until it is let go, or HOLD_MS by itself ... |
+ *     legacy:  | the copies once, so that everything they need is loaded |
+ *     side:    | the kernel that holds all SMs, until the host releases it or HOLD_MS pass ... |
  *     legacy:  | once all of its blocks run: the copies again, each kind with a word behind it |
  *
- * The copies have the priority that callers' streams have, the kernel a higher one.
+ * The copies have the priority of callers' streams, the kernel a higher one.
  *
- * A word that is written while all SMs are held tells that what stands before it needed none. A local
- * copy that runs on SMs, as all do with drivers up to CUDA 13.0, waits for the kernel's end. */
+ * A word that is written while all SMs are held shows that the copies before it needed none.
+ * A local copy that runs on SMs waits for the kernel's end. With drivers up to CUDA 13.0
+ * every local copy does. */
 #include <time.h>
 
 #include "device/cuda.h"
 #include "sm/hold.h"
 #include "util/clock.h"
 
-#define LAST_WITHOUT 13000 /* the last driver of which it is known that no local copy is so run */
+#define LAST_WITHOUT 13000 /* the newest driver known to run every local copy on SMs */
 #define HOLD_MS 50
-#define RESIDENT_MS 15 /* within which all blocks run, or somebody else has SMs */
-#define COPY_MS 15     /* within which the copies end: 2 MiB at 87 GB/s take 0.03 ms */
-#define END_MS 10000   /* within which the GPU comes to the end of it all */
+#define RESIDENT_MS 15 /* ms for all blocks to start; past it other work holds SMs */
+#define COPY_MS 15     /* ms for the copies to end: 2 MiB at 87 GB/s take 0.03 ms */
+#define END_MS 10000   /* ms for the GPU to finish everything that was tried */
 _Static_assert(RESIDENT_MS + COPY_MS < HOLD_MS, "held until the copies were waited for");
 
 #define COPY_MOST (2u << 20) /* bytes of the largest copy */
 #define SMALL_MOST (8u << 10)
 #define ROWS 8
 
-/* Pinned; it stays until the device is closed, for to free it waits for whatever the GPU does. */
+/* Pinned memory. It stays until the device is closed, because freeing it waits
+ * for all work of the GPU. */
 struct cuda_local {
     struct cecl_hold_words hold;
-    uint32_t done[2]; /* contiguous copies, and rows behind them */
+    uint32_t done[2]; /* the word behind the contiguous copies, and the word behind the rows */
 };
 
-/* One at a time in a process: to load kernels waits for what runs, on other GPUs too. */
+/* One thread of a process at a time: loading kernels waits for running work, on other GPUs too. */
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 
 static bool has_word(const uint32_t *word)
@@ -39,7 +42,7 @@ static bool has_word(const uint32_t *word)
     return __atomic_load_n(word, __ATOMIC_ACQUIRE) != 0;
 }
 
-/* An error is a no, and the caller's next check must not find it. */
+/* An error counts as a no. It is cleared, so that the caller's next check does not see it. */
 static bool works(cudaError_t error)
 {
     if (error != cudaSuccess)
@@ -59,8 +62,8 @@ static ceclResult_t tell_done(struct cuda_device *cuda, uint32_t *word)
     return cuda_memops(&cuda->base, cuda->legacy, &write, 1);
 }
 
-/* As calls have them: in a batch alone, in one with others, little, much, at odd addresses, and in
- * rows; from the first half of `room` to the second. */
+/* Issues copies as calls have them: one in a batch alone, several in one batch, large and small
+ * ones, at odd addresses, and rows. They go from the first half of `room` to the second. */
 static ceclResult_t copy_locally(struct cuda_device *cuda, char *room, size_t bytes)
 {
     const size_t half = bytes / 2, most = half < COPY_MOST ? half : COPY_MOST,
@@ -101,7 +104,8 @@ static bool all_run(const struct cuda_device *cuda, struct cecl_hold_size size)
     return cecl_hold_all_run(&cuda->local->hold, size);
 }
 
-/* Which copies end while the kernel holds all SMs, or 0 where it does not. */
+/* Returns the kinds of copies that end while the kernel holds all SMs; 0
+ * when it does not hold all. */
 static uint32_t copies_while_held(struct cuda_device *cuda, struct cecl_hold_size size, char *room,
                                   size_t bytes)
 {
@@ -132,7 +136,7 @@ static ceclResult_t wait_for(struct cuda_device *cuda, CUstream stream)
     return cecl_driver_check(cuda->cu, state, "cuStreamQuery");
 }
 
-/* Everything ends before this does, or the device is of no use. */
+/* Waits until everything that was tried has ended. If it does not end, the device is stuck. */
 static ceclResult_t settle(struct cuda_device *cuda)
 {
     ceclResult_t result = wait_for(cuda, cuda->legacy);

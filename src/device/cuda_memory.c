@@ -1,9 +1,9 @@
-/* The CUDA device's memory: virtual ranges, shareable allocations, and words. */
+/* The CUDA device's memory: address ranges, allocations that peers can map, and flag words. */
 #include <string.h>
 
 #include "device/cuda.h"
 
-#define RELEASE_BATCH 64 /* words in one batch of cuda_words_release */
+#define RELEASE_BATCH 64 /* most words that cuda_words_release writes in one batch */
 
 static CUmemAllocationProp properties(const struct cuda_device *cuda)
 {
@@ -185,7 +185,7 @@ void cuda_words_free(struct cecl_device *dev, uint32_t *words)
     ceclResult_t freed = ceclSuccess;
     if (words)
         CUDA_BESIDE(cuda, freed, CUDA_CALL(cuda, cuMemFreeHost, words));
-    (void)freed; /* nothing can be done about it */
+    (void)freed; /* an error here cannot be repaired */
 }
 
 static ceclResult_t release(struct cuda_device *cuda, uint32_t *words, size_t count, uint32_t value)
@@ -198,12 +198,13 @@ static ceclResult_t release(struct cuda_device *cuda, uint32_t *words, size_t co
         CECL_TRY(cuda_memops(&cuda->base, cuda->side, ops, n));
         done += n;
     }
-    /* Landed before this returns: `side` never waits for a flag, so this cannot hang on one. */
+    /* The words have landed before this returns. `side` never waits for a
+     * flag, so this wait ends. */
     return CUDA_CALL(cuda, cuStreamSynchronize, cuda->side);
 }
 
-/* By stream memory operations, not by memset: that may be a kernel, and the SMs may be held by what
- * waits for these very words. */
+/* Uses stream memory operations and no memset. A memset may be a kernel, and the kernels that hold
+ * the SMs may be waiting for these very words. */
 ceclResult_t cuda_words_release(struct cecl_device *dev, uint32_t *words, size_t count,
                                 uint32_t value)
 {

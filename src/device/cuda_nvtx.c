@@ -1,5 +1,5 @@
-/* Ranges in a domain of our own. The header brings all of NVTX: it looks for a profiler at the first
- * call, and without one a call is a look at a pointer. */
+/* Profilers' ranges in an NVTX domain of cecl's own. NVTX is header-only: it looks for a profiler
+ * at the first call. Without one, each later call only checks a pointer. */
 #include "device/nvtx.h"
 
 #include <nvtx3/nvToolsExt.h>

@@ -1,5 +1,5 @@
-/* The CUDA device's own streams: made, kept in a table while they live, waited for together, and
- * destroyed. */
+/* The CUDA device's own streams: creating them, keeping them in a table, waiting for all,
+ * destroying them. */
 #include <stdlib.h>
 
 #include "device/cuda.h"
@@ -7,9 +7,9 @@
 
 #define FIRST_ROOM 8
 
-/* ---- the table */
+/* ---- the table of living streams */
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static ceclResult_t make_room(struct cuda_own *own)
 {
     if (own->count < own->room)
@@ -36,7 +36,7 @@ static ceclResult_t keep(struct cuda_device *cuda, CUstream stream)
     return result;
 }
 
-/* With the lock held. A stream that the caller made elsewhere is not in it. */
+/* The caller holds the lock. The table does not hold streams that the caller made elsewhere. */
 static void forget(struct cuda_own *own, CUstream stream)
 {
     for (size_t i = own->count; i-- > 0;)
@@ -44,7 +44,7 @@ static void forget(struct cuda_own *own, CUstream stream)
             own->streams[i] = own->streams[--own->count];
 }
 
-/* ---- making and destroying */
+/* ---- creating and destroying */
 
 static ceclResult_t create(struct cuda_device *cuda, int priority, CUstream *stream)
 {
@@ -81,8 +81,9 @@ ceclResult_t cuda_stream_create_urgent(struct cecl_device *dev, ceclStream_t *st
     return result;
 }
 
-/* It leaves the table once it is done, so that a drain waits for it until then; and in one step
- * with its end, so that a drain never asks a stream that is gone. */
+/* The stream leaves the table after its work is done, so that a drain waits for it until
+ * then. It leaves the table and is destroyed under one lock, so that a drain never queries
+ * a stream that is gone. */
 static ceclResult_t destroy(struct cuda_device *cuda, CUstream stream)
 {
     ceclResult_t waited = CUDA_CALL(cuda, cuStreamSynchronize, stream);
@@ -104,9 +105,9 @@ ceclResult_t cuda_stream_destroy(struct cecl_device *dev, ceclStream_t stream)
     return result;
 }
 
-/* ---- waiting for all */
+/* ---- waiting for all streams */
 
-/* Any question but this one would spoil a capture: a stream in one is refused. */
+/* Refuses a stream that captures. This is the only query that does not invalidate a capture. */
 static ceclResult_t check_capture(struct cuda_device *cuda, CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -136,7 +137,8 @@ static ceclResult_t ask_kept(struct cuda_device *cuda, const struct cuda_stream 
     return id == kept->id ? ask(cuda, kept->stream, busy) : ceclSuccess;
 }
 
-/* A stream that cannot be asked holds up nobody: its error is kept, and the others are asked. */
+/* A stream that cannot be queried does not stop the others: its error is kept and
+ * the next one is queried. */
 static ceclResult_t count_busy(struct cecl_device *dev, size_t *busy)
 {
     struct cuda_device *cuda = cuda_of(dev);
@@ -146,7 +148,7 @@ static ceclResult_t count_busy(struct cecl_device *dev, size_t *busy)
     for (size_t i = 0; i < own->count; i++) {
         const ceclResult_t asked = ask_kept(cuda, &own->streams[i], busy);
         if (asked != ceclSuccess)
-            result = asked; /* the last one's, as the message is */
+            result = asked; /* the last error, to agree with the recorded message */
     }
     pthread_mutex_unlock(&own->lock);
     return result;
@@ -160,7 +162,7 @@ ceclResult_t cuda_streams_drain(struct cecl_device *dev, int64_t deadline)
     return result;
 }
 
-/* A busy stream's resources go when its work is done: CUDA does not wait here. */
+/* Destroying a busy stream does not wait: CUDA frees its resources when its work is done. */
 bool cuda_streams_end(struct cuda_device *cuda)
 {
     struct cuda_own *own = &cuda->own;

@@ -1,14 +1,14 @@
-/* What a pointer is to the CUDA device, and which it refuses. */
+/* What CUDA knows of a pointer, and which pointers the CUDA device refuses. */
 #include "device/cuda.h"
 
 struct pointer {
     unsigned type, managed, mapped;
     int ordinal;
-    CUdeviceptr start; /* of the allocation; of the whole reservation where memory is mapped */
-    size_t bytes;      /* 0: CUDA does not know */
+    CUdeviceptr start; /* start of the allocation, or of the whole reservation for mapped memory */
+    size_t bytes;      /* 0 when CUDA does not know */
 };
 
-/* An address that CUDA does not know is no error here: all is 0 then. */
+/* An address that CUDA does not know is no error here: all values are 0 then. */
 static ceclResult_t look(struct cuda_device *cuda, CUdeviceptr at, struct pointer *found)
 {
     CUpointer_attribute which[] = {
@@ -22,8 +22,8 @@ static ceclResult_t look(struct cuda_device *cuda, CUdeviceptr at, struct pointe
                      at);
 }
 
-/* Of the last byte only its being there is asked: memory mapped piece by piece, as PyTorch's
- * expandable segments are, is one buffer to its owner. */
+/* Checks only that the last byte exists. Memory that is mapped in parts, as PyTorch's expandable
+ * segments are, is one buffer to its owner. */
 static ceclResult_t check_end(struct cuda_device *cuda, const void *ptr, size_t bytes,
                               const struct pointer *first, const char *name)
 {

@@ -1,11 +1,12 @@
-/* What the CUDA device does with any stream, and the work on it: batched copies and stream memory
- * operations. The device's own streams are in cuda_own.c. */
+/* What the CUDA device does with any stream, and the work on streams: batches of copies and stream
+ * memory operations. cuda_own.c has the device's own streams. */
 #include <string.h>
 
 #include "device/cuda.h"
 
-#define MEMOPS_MAX 128    /* in one driver call; a batch must hold fewer than 256 */
-#define ROW_COPIES_MAX 64 /* likewise, of what is built on the stack */
+#define MEMOPS_MAX 128 /* operations in one driver call: CUDA needs fewer than 256 in a batch */
+/* copies of rows in one driver call: their descriptions are built on the stack */
+#define ROW_COPIES_MAX 64
 
 ceclResult_t cuda_stream_synchronize(struct cecl_device *dev, ceclStream_t stream)
 {
@@ -30,10 +31,10 @@ ceclResult_t cuda_stream_query(struct cecl_device *dev, ceclStream_t stream)
     return result;
 }
 
-/* ---- where a call's work goes. The legacy default stream takes no batches ("invalid argument"):
- * its work runs on an internal stream between two events. */
+/* ---- the stream that a call's work goes to. The legacy default stream refuses batches ("invalid
+ * argument"), so its work runs on an internal stream between two events. */
 
-/* What is wrong with a caller's stream; the usual answer costs two look-ups in the driver. */
+/* Names what is wrong with a caller's stream. A good stream costs two look-ups in the driver. */
 static ceclResult_t check_stream(struct cuda_device *cuda, CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -51,7 +52,7 @@ static ceclResult_t check_stream(struct cuda_device *cuda, CUstream stream)
                          "stream %p: captures a graph, which this version does not support; make "
                          "the call outside of the capture or on another stream",
                          (void *)stream);
-    /* The default streams are those of our context, which is current. */
+    /* The default streams belong to the current context, which is ours, so they need no check. */
     if (asked == CUDA_SUCCESS && !cuda_is_legacy(stream) && stream != CU_STREAM_PER_THREAD)
         asked = cuda->cu->cuStreamGetDevice(stream, &device);
     if (asked == CUDA_ERROR_INVALID_HANDLE || asked == CUDA_ERROR_CONTEXT_IS_DESTROYED)
@@ -109,7 +110,7 @@ ceclResult_t cuda_stream_join(struct cecl_device *dev, ceclStream_t stream, cecl
     return result;
 }
 
-/* Within the context: a per-thread default stream is another one in each. */
+/* The context must be current, because each context has its own per-thread default stream. */
 uint64_t cuda_stream_id(struct cecl_device *dev, ceclStream_t work)
 {
     struct cuda_device *cuda = cuda_of(dev);
@@ -122,9 +123,9 @@ uint64_t cuda_stream_id(struct cecl_device *dev, ceclStream_t work)
     return id;
 }
 
-/* ---- work */
+/* ---- work on a stream */
 
-/* The two signatures of the batch meet here. */
+/* Chooses between the two signatures of the batch. */
 static CUresult copy_batch(const struct cecl_driver *cu, const struct cecl_batch *batch,
                            CUstream stream)
 {
@@ -145,14 +146,14 @@ ceclResult_t cuda_copies(struct cecl_device *dev, ceclStream_t work, const struc
 {
     struct cuda_device *cuda = cuda_of(dev);
     ceclResult_t result = ceclSuccess;
-    if (batch->count > 0) /* CUDA takes no empty batch */
+    if (batch->count > 0) /* CUDA refuses an empty batch */
         CUDA_WITHIN(
             cuda, result,
             cecl_driver_check(cuda->cu, copy_batch(cuda->cu, batch, work), "cuMemcpyBatchAsync"));
     return result;
 }
 
-/* An operand of rows: bytes are its elements, and there is one layer. */
+/* An operand of rows: an element is a byte, and there is one layer. */
 static CUmemcpy3DOperand rows_at(void *address, size_t pitch, size_t rows)
 {
     CUmemcpy3DOperand operand = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER};
@@ -162,7 +163,7 @@ static CUmemcpy3DOperand rows_at(void *address, size_t pitch, size_t rows)
     return operand;
 }
 
-/* Again two signatures. */
+/* Chooses between the two signatures of the batch of row copies. */
 static CUresult row_batch(const struct cecl_driver *cu, CUDA_MEMCPY3D_BATCH_OP *ops, size_t count,
                           CUstream stream)
 {
@@ -242,7 +243,8 @@ static ceclResult_t issue_memops(struct cuda_device *cuda, CUstream stream,
         for (size_t i = 0; i < n; i++) {
             const CUdeviceptr address = cuda_address(ops[i].addr);
             if (ops[i].kind == CECL_MEMOP_WRITE) {
-                /* Default flags: with the memory barrier, so that earlier copies are seen first. */
+                /* The default flags include the memory barrier: peers see earlier
+                 * copies before the word. */
                 params[i].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
                 params[i].writeValue.address = address;
                 params[i].writeValue.value = ops[i].value;
@@ -251,7 +253,8 @@ static ceclResult_t issue_memops(struct cuda_device *cuda, CUstream stream,
                 params[i].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
                 params[i].waitValue.address = address;
                 params[i].waitValue.value = ops[i].value;
-                params[i].waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ; /* cyclic by its definition */
+                /* CUDA defines this comparison as cyclic */
+                params[i].waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
             }
         }
         CECL_TRY(CUDA_CALL(cuda, cuStreamBatchMemOp, stream, (unsigned)n, params, 0));

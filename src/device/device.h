@@ -1,14 +1,12 @@
-/* What a device does: memory that peers can map, streams, copies, and flag words that streams write
- * and wait for.
+/* The table of functions that a device is: memory that peers can map, streams, copies, and flag
+ * words that streams write and wait for.
  *
- * Two devices implement the table: cuda.c (a GPU) and host.c (shared memory and threads). A device
- * knows nothing of ranks,
- * collectives or plans; reductions are sm's. One cecl_device serves one rank; ranks may be threads of one process. Of
- * other folders only util is used.
+ * Two devices implement it: cuda.c (a GPU) and host.c (shared memory and threads). A device knows
+ * nothing of ranks, collectives or plans. It includes reductions and small calls from src/sm, and
+ * src/util. One cecl_device serves one rank; ranks may be threads of one process.
  *
- * Threads: memory calls and stream creation come from one thread at a time; words_release and
- * stream_query may come from a
- * second thread (the watchdog) at any time. */
+ * Threads: one thread at a time makes memory calls and creates streams. A second thread (the
+ * watchdog) may call words_release and stream_query at any time. */
 #ifndef CECL_DEVICE_DEVICE_H
 #define CECL_DEVICE_DEVICE_H
 
@@ -23,14 +21,13 @@ struct cecl_device;
 
 enum cecl_device_kind { CECL_KIND_CUDA, CECL_KIND_HOST };
 
-/* Physical memory: created here or imported from a peer. All zero: none. */
+/* Physical memory, created here or imported from a peer. All zero means none. */
 struct cecl_mem {
     uint64_t handle; /* CUDA: CUmemGenericAllocationHandle; host: file descriptor + 1 */
-    size_t bytes;    /* multiple of the granularity */
+    size_t bytes;    /* a multiple of the granularity */
 };
 
-/* Copies issued together, in no order among themselves. The arrays belong to whoever filled them.
- * */
+/* Copies issued together, without order among themselves. The arrays belong to the caller. */
 struct cecl_batch {
     void **dst;
     void **src;
@@ -38,171 +35,175 @@ struct cecl_batch {
     size_t count;
 };
 
-/* A copy of rows, each a pitch behind the one before; bytes. A pitch is `width` at least. */
+/* A copy of rows of `width` bytes. Pitches are the bytes from one row's start to the
+ * next, `width` at least. */
 struct cecl_row_copy {
     void *dst, *src;
-    size_t width, rows; /* >= 1 */
+    size_t width, rows; /* rows >= 1 */
     size_t dst_pitch, src_pitch;
 };
-/* Beyond this CUDA takes no pitch (cudaDevAttrMaxPitch). */
+/* CUDA's largest pitch in bytes (cudaDevAttrMaxPitch). */
 #define CECL_PITCH_MAX 2147483647u
 
-/* Kinds of copies within the device that need no SM, or'ed. */
+/* The kinds of copies within the device that need no SM; a set of these bits. */
 enum {
-    CECL_LOCAL_CONTIGUOUS = 1, /* of `copies` */
-    CECL_LOCAL_ROWS = 2        /* of `row_copies` */
+    CECL_LOCAL_CONTIGUOUS = 1, /* copies of the operation `copies` */
+    CECL_LOCAL_ROWS = 2        /* copies of the operation `row_copies` */
 };
-#define CECL_LOCAL_ROOM 4096u /* bytes that it takes to try them, at least */
+#define CECL_LOCAL_ROOM 4096u /* bytes that local_copies needs at least to try them */
 
 /* A stream operation on a 32-bit word. */
 enum cecl_memop_kind {
-    /* *addr = value; everything earlier in the stream is visible, system-wide, before the word is
-     * */
+    /* *addr = value. All earlier work of the stream is visible system-wide before the word is. */
     CECL_MEMOP_WRITE,
     CECL_MEMOP_WAIT /* holds the stream until (int32_t)(*addr - value) >= 0 */
 };
 struct cecl_memop {
-    uint32_t *
-        /* WRITE: own, peer-mapped or device-visible host memory; WAIT: own device or device-visible
-         * host memory */
-        addr;
+    /* WRITE: memory of this device, peer-mapped memory, or host memory that the device can
+     * address. WAIT: the same without peer-mapped memory. */
+    uint32_t *addr;
     uint32_t value;
     uint32_t kind;
 };
 
 struct cecl_device_ops {
-    /* Ends the device's streams too, without waiting for what a flag holds: see streams_drain. */
+    /* Closes the device and ends its streams, without waiting for flags. See streams_drain. */
     void (*close)(struct cecl_device *dev);
 
     /* -- memory. Addresses and sizes are multiples of dev->granularity. -- */
 
-    /* Reserves an address range; nothing is backed yet. */
+    /* Reserves an address range, with no memory behind it yet. */
     ceclResult_t (*reserve)(struct cecl_device *dev, size_t bytes, void **base);
     void (*unreserve)(struct cecl_device *dev, void *base, size_t bytes);
-    /* Physical memory of this device, shareable. ceclOutOfMemory when there is none left. */
+    /* Creates physical memory of this device that can be shared.
+     * ceclOutOfMemory when none is left. */
     ceclResult_t (*mem_create)(struct cecl_device *dev, size_t bytes, struct cecl_mem *mem);
-    /* A descriptor for `mem` that can be sent to a peer; the caller closes it. */
+    /* Makes a descriptor for `mem` that can be sent to a peer. The caller closes it. */
     ceclResult_t (*mem_export)(struct cecl_device *dev, const struct cecl_mem *mem, int *fd);
-    /* The peer's memory behind `fd`. `fd` stays the caller's. */
+    /* Opens the peer's memory behind `fd`, which stays the caller's. */
     ceclResult_t (*mem_import)(struct cecl_device *dev, int fd, size_t bytes, struct cecl_mem *mem);
-    /* Maps at `addr`, inside a reservation, readable and writable by this device. The mapping
-     * outlives mem_release. */
+    /* Maps `mem` at `addr`, inside a reservation, readable and writable by this device. The mapping
+     * stays after mem_release. */
     ceclResult_t (*mem_map)(struct cecl_device *dev, void *addr, const struct cecl_mem *mem);
     void (*mem_unmap)(struct cecl_device *dev, void *addr, size_t bytes);
-    /* Gives up the handle; a zeroed one is no effect. Zeroes it. */
+    /* Gives up the handle and zeroes it. A zeroed handle is left alone. */
     void (*mem_release)(struct cecl_device *dev, struct cecl_mem *mem);
-    /* Sets bytes, and waits. `addr` is mapped memory of this rank. */
+    /* Sets `bytes` bytes to `value` and waits for it. `addr` is mapped memory of this rank. */
     ceclResult_t (*mem_set)(struct cecl_device *dev, void *addr, int value, size_t bytes);
-    /* Words that both this process's host code and streams (memops) read and write. Zeroed. */
+    /* Allocates zeroed words that this process's host code and streams
+     * (memops) both read and write. */
     ceclResult_t (*words_alloc)(struct cecl_device *dev, size_t count, uint32_t **words);
     void (*words_free)(struct cecl_device *dev, uint32_t *words);
-    /* Refuses memory that this device's copies cannot reach: plain host memory or another GPU's on
-     * CUDA, NULL anywhere; on the host a range that wraps around, or whose first or last byte
-     * cannot be read. `name` is the argument's, for the message. */
+    /* Refuses memory that this device's copies cannot reach. On CUDA that is plain host memory,
+     * another GPU's memory and NULL; on the host it is NULL, a range that wraps around, and one
+     * whose first or last byte cannot be read. `name` is the argument's name, for the message. */
     ceclResult_t (*check_pointer)(struct cecl_device *dev, const void *ptr, size_t bytes,
                                   const char *name);
 
     /* -- streams -- */
 
     ceclResult_t (*stream_create)(struct cecl_device *dev, ceclStream_t *stream);
-    /* Likewise, for the device's own use: its kernels come before those of other streams that wait
-     * for an SM. */
+    /* Creates a stream for the device's own use. Its kernels get free SMs before
+     * kernels of other streams. */
     ceclResult_t (*stream_create_urgent)(struct cecl_device *dev, ceclStream_t *stream);
     ceclResult_t (*stream_destroy)(struct cecl_device *dev, ceclStream_t stream);
     ceclResult_t (*stream_synchronize)(struct cecl_device *dev, ceclStream_t stream);
-    /* ceclSuccess when all is done, ceclInProgress when not. */
+    /* ceclSuccess when all its work is done, ceclInProgress when not. */
     ceclResult_t (*stream_query)(struct cecl_device *dev, ceclStream_t stream);
-    /* Waits until everything enqueued on the device's own streams is done: those of stream_create
-     * that still live, and internal ones; on the host the default stream too. Nothing is enqueued
-     * meanwhile. ceclTimeout past `deadline` (util/clock.h). A stream that cannot be asked counts
-     * as done, and its error is the result once the others are. */
+    /* Waits until all work on the device's own streams is done: streams of stream_create that still
+     * live, and internal ones; on the host also the default stream. Nothing may be enqueued
+     * meanwhile. ceclTimeout past `deadline` (util/clock.h). A stream that cannot be queried counts
+     * as done; its error is returned once the others are done. */
     ceclResult_t (*streams_drain)(struct cecl_device *dev, int64_t deadline);
-    /* Refuses what stream_fork refuses (a stream that captures, was destroyed or is another
-     * device's), and enqueues nothing. */
+    /* Refuses what stream_fork refuses (a stream that captures, was destroyed or belongs to another
+     * device) and enqueues nothing. */
     ceclResult_t (*stream_check)(struct cecl_device *dev, ceclStream_t stream);
-    /* Where work for the caller's `stream` is enqueued: itself, or an internal stream forked from
-     * it where it cannot take
-     * batches (CUDA's legacy default stream). Refuses a capturing stream with ceclInvalidUsage.
-     * Every success is paired with
-     * stream_join, on failure of the work between as well. */
+    /* Finds the stream to which work for the caller's `stream` goes. That is `stream` itself, or an
+     * internal stream forked from it where `stream` takes no batches (CUDA's legacy default
+     * stream). Refuses a capturing stream with ceclInvalidUsage. Call stream_join after every
+     * success, also when the work between failed. */
     ceclResult_t (*stream_fork)(struct cecl_device *dev, ceclStream_t stream, ceclStream_t *work);
     ceclResult_t (*stream_join)(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work);
 
-    /* -- work on a stream; no allocation, no waiting in these -- */
+    /* -- work on a stream: none of these waits, and once queues are large enough only the host's
+     * `reduce` allocates -- */
 
     ceclResult_t (*copies)(struct cecl_device *dev, ceclStream_t work,
                            const struct cecl_batch *batch);
-    /* Likewise copies of rows: issued together, in no order among themselves. */
+    /* Copies of rows, issued together, without order among themselves. */
     ceclResult_t (*row_copies)(struct cecl_device *dev, ceclStream_t work,
                                const struct cecl_row_copy *copies, size_t count);
-    /* One reduction (sm/reduce.h), checked; with a meeting where dev->meets. What it points to may
-     * be reused at once. */
+    /* One reduction (sm/reduce.h), already checked. It may have a meeting where dev->meets. The
+     * caller may reuse what it points to at once. */
     ceclResult_t (*reduce)(struct cecl_device *dev, ceclStream_t work,
                            const struct cecl_reduction *reduction);
-    /* A small collective (sm/small.h), checked, where dev->meets; else NULL. What it points to may be
-     * reused at once. */
+    /* A small call (sm/small.h), already checked. NULL unless dev->meets. The caller may reuse what
+     * it points to at once. */
     ceclResult_t (*small)(struct cecl_device *dev, ceclStream_t work,
                           const struct cecl_small *small);
-    /* `later` goes on once `earlier` has done what is enqueued on it by now. */
+    /* `later` waits for all work that is enqueued on `earlier` now. */
     ceclResult_t (*stream_after)(struct cecl_device *dev, ceclStream_t later, ceclStream_t earlier);
-    /* In order. Any count; a device with a limit splits. */
+    /* Executes `ops` in order. `count` has no limit: a device that has one splits. */
     ceclResult_t (*memops)(struct cecl_device *dev, ceclStream_t work, const struct cecl_memop *ops,
                            size_t count);
-    /* One copy for users: any of device and host memory, any stream. On the host both ranges are
-     * checked as check_pointer does, and may overlap. */
+    /* One copy for users, between any device and host memory, on any stream. On the host device
+     * both ranges are checked as check_pointer does, and they may overlap. */
     ceclResult_t (*memcpy_async)(struct cecl_device *dev, void *dst, const void *src, size_t bytes,
                                  ceclStream_t stream);
 
-    /* Writes `value` to `count` words of this rank's device memory beside everything enqueued, so
-     * that streams held by waits on them go on. The words have landed when it returns: it waits
-     * for these writes alone, which stand behind no flag. For the watchdog. */
+    /* Writes `value` to `count` words of this rank's device memory without waiting for enqueued
+     * work, so that streams held by waits on these words go on. The words have landed when it
+     * returns. It waits only for these writes, and they wait for no flag. For the watchdog. */
     ceclResult_t (*words_release)(struct cecl_device *dev, uint32_t *words, size_t count,
                                   uint32_t value);
-    /* Reads `count` words of own or peer-mapped device memory beside everything enqueued. Waits for
-     * that copy alone. For the
-     * watchdog and for init. */
+    /* Reads `count` words of this rank's or peer-mapped device memory without waiting for enqueued
+     * work. It waits only for that copy. For the watchdog and for init. */
     ceclResult_t (*words_read)(struct cecl_device *dev, const uint32_t *words, size_t count,
                                uint32_t *out);
-    /* Finds which copies within this device need no SM: *ways. For init, once: `room` is memory of
-     * this rank that nobody else uses meanwhile, and may be overwritten. Waits, within bounds.
-     * always  false: only where it may be so, which is with drivers newer than CUDA 13.0, and not
-     *         on the host; true: everywhere. The host has no SMs, and says yes.
-     * CUDA: for some milliseconds a kernel holds all SMs. What goes wrong, and work of others that
-     * keeps an SM, come to no; ceclTimeout where the GPU does not even end what was tried. */
+    /* Finds which copies within this device need no SM, and sets *ways. Called once, at init.
+     * Waits, within bounds.
+     *
+     * room    memory of this rank that nobody else uses meanwhile; it is overwritten
+     * always  true: try it on any device. false: try it only on CUDA drivers newer than 13.0, where
+     *         such a copy may need no SM; elsewhere *ways is 0. The host device has no SMs, so it
+     *         says yes where `always` is true.
+     *
+     * On CUDA a kernel holds all SMs for some milliseconds. An error, or other work on the
+     * GPU that keeps an SM, gives *ways = 0. ceclTimeout when the GPU does not finish the
+     * copies that were tried. */
     ceclResult_t (*local_copies)(struct cecl_device *dev, void *room, size_t bytes, bool always,
                                  uint32_t *ways);
-    /* A number that no other stream of this process has had: addresses of streams are reused, ids
-     * are not. 0: unknown; it equals no other id, 0 included. */
+    /* An id that no other stream of this process has had; addresses of streams are reused, ids are
+     * not. 0 means unknown, and must not be taken as equal to any id, 0 included. */
     uint64_t (*stream_id)(struct cecl_device *dev, ceclStream_t work);
 };
 
-/* The head of every device; cuda.c and host.c extend it. */
+/* The first part of every device; cuda.c and host.c extend it. */
 struct cecl_device {
     const struct cecl_device_ops *ops;
     enum cecl_device_kind kind;
     int ordinal;          /* CUDA ordinal; -1 on the host */
-    size_t granularity;   /* of reserve, create, map: bytes, a power of two */
-    uint64_t total_bytes; /* memory of the device; host: 0 */
+    size_t granularity;   /* for reserve, mem_create and mem_map: bytes, a power of two */
+    uint64_t total_bytes; /* memory of the device; 0 on the host */
     bool meets;           /* its kernels send flags and wait for them (sm/meeting.h) */
 };
 
-/* What a rank tells its peers about the GPU it would take. All zero: none usable. */
+/* What a rank tells its peers about the GPU that it would use. All zero
+ * means that none is usable. */
 struct cecl_gpu_id {
     uint8_t uuid[16];
     int32_t ordinal;
-    int32_t usable; /* 1 if every feature needed is there */
+    int32_t usable; /* 1 if the GPU has every feature that cecl needs */
 };
 
-/* Looks at GPU `which` (an ordinal or CECL_CUDA_DEVICE_...; `rank` for BY_RANK) without keeping
- * anything. Success with
- * usable = 0 and the reason in `why` [bytes] when there is no driver, no GPU or a feature is
- * missing; BY_RANK makes the GPU current. */
+/* Looks at GPU `which` (an ordinal or CECL_CUDA_DEVICE_...; `rank` is used for BY_RANK) and keeps
+ * nothing open. When there is no driver, no GPU, or a feature is missing, the result is ceclSuccess
+ * with usable = 0 and the reason in `why` [bytes]. BY_RANK makes the GPU current. */
 ceclResult_t cecl_cuda_probe(int which, int rank, struct cecl_gpu_id *id, char *why, size_t bytes);
 /* Opens GPU `ordinal`. */
 ceclResult_t cecl_cuda_open(int ordinal, struct cecl_device **dev);
-/* Whether this device's copies reach memory of the GPU with this uuid (itself included). Unknown in
- * this process counts as reachable:
- * mapping will tell. */
+/* Whether this device's copies reach memory of the GPU with this uuid, which may be its own. A GPU
+ * that this process does not see counts as reachable: mapping its memory will show. */
 bool cecl_cuda_reaches(struct cecl_device *dev, const uint8_t uuid[16]);
 
 /* Opens a host device. */

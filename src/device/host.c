@@ -1,4 +1,4 @@
-/* The host device: a GPU's behaviour as device.h sees it, made of shared memory and threads. */
+/* The host device: it behaves as device.h demands of a GPU, with shared memory and threads. */
 #include "device/host.h"
 
 #include <stdlib.h>
@@ -12,7 +12,8 @@ static void host_close(struct cecl_device *dev)
     free(host);
 }
 
-/* No copy here needs an SM. But unless asked it says no, so that plans are those of today's GPUs. */
+/* No copy on this device needs an SM. It nevertheless says no unless asked, so that tests plan as
+ * today's GPUs do. */
 static ceclResult_t host_local_copies(struct cecl_device *dev, void *room, size_t bytes,
                                       bool always, uint32_t *ways)
 {

@@ -1,5 +1,5 @@
-/* Inside the host device: what its files share. Ranks may be processes or threads; memory is memfd
- * pages, streams are threads. */
+/* What the files of the host device share. Ranks may be processes or threads. Memory is memfd
+ * pages; a stream is a thread. */
 #ifndef CECL_DEVICE_HOST_H
 #define CECL_DEVICE_HOST_H
 
@@ -12,10 +12,11 @@ struct host_stream;
 
 struct host_device {
     struct cecl_device base;
-    pthread_mutex_t lock;         /* of the list of streams */
-    struct host_stream *streams;  /* all that live, the default one included */
-    struct host_stream *standard; /* the default stream: NULL and CUDA's two handles */
-    _Atomic bool closing;         /* waits are abandoned */
+    pthread_mutex_t lock;        /* guards the list of streams */
+    struct host_stream *streams; /* all that live, with the default stream */
+    /* the default stream, for NULL and CUDA's two handles of default streams */
+    struct host_stream *standard;
+    _Atomic bool closing; /* the device ends: waits give up */
 };
 
 static inline struct host_device *host_of(struct cecl_device *dev)
@@ -45,7 +46,7 @@ ceclResult_t host_words_read(struct cecl_device *dev, const uint32_t *words, siz
                              uint32_t *out);
 void host_word_write(uint32_t *word, uint32_t value);
 void host_word_copy(uint32_t *dst, const void *src); /* `src` may be unaligned */
-/* Sleeps until (int32_t)(*word - value) >= 0 or *abandon. */
+/* Waits until (int32_t)(*word - value) >= 0 or *abandon. */
 void host_word_wait(const uint32_t *word, uint32_t value, const _Atomic bool *abandon);
 
 /* host_stream.c */
@@ -69,9 +70,9 @@ ceclResult_t host_memops(struct cecl_device *dev, ceclStream_t work, const struc
                          size_t count);
 ceclResult_t host_memcpy_async(struct cecl_device *dev, void *dst, const void *src, size_t bytes,
                                ceclStream_t stream);
-/* Ends every stream of the device; what they wait for is abandoned. */
+/* Ends every stream of the device. Waits for flags are abandoned. */
 void host_streams_end(struct host_device *host);
-/* Entries for which a stream's queue has room; grows with need and stays. For tests. */
+/* Number of entries that a stream's queue can hold. For tests. */
 size_t host_stream_capacity(ceclStream_t stream);
 
 #endif

@@ -34,7 +34,7 @@ void host_unreserve(struct cecl_device *dev, void *base, size_t bytes)
     munmap(base, bytes);
 }
 
-/* What an errno of a call that gives memory means. */
+/* The result for an errno of a call that allocates memory. */
 static ceclResult_t result_of(int error)
 {
     return error == ENOMEM || error == ENOSPC || error == EFBIG ? ceclOutOfMemory : ceclSystemError;
@@ -47,8 +47,8 @@ static uint64_t meminfo_bytes(const char *text, const char *key)
     return line ? (uint64_t)strtoull(line + strlen(key), NULL, 10) * 1024 : 0;
 }
 
-/* What the machine could back now: unused and reclaimable memory, and swap. All of its memory where
- * the kernel does not tell. */
+/* Memory that the machine could give now, in bytes: unused, reclaimable and swap. Where the kernel
+ * does not say, all memory of the machine. */
 static uint64_t available_bytes(void)
 {
     char text[4096] = "";
@@ -66,8 +66,9 @@ static uint64_t available_bytes(void)
     return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : UINT64_MAX;
 }
 
-/* Pages stay sparse until touched, for many ranks share one machine's memory. What the machine
- * cannot back would be promised here and missing later, in somebody's copy: it is refused now. */
+/* Refuses memory that the machine cannot give. Pages stay sparse until they are touched, because
+ * many ranks share one machine's memory; without this check a rank would find memory missing later,
+ * within a copy. */
 static ceclResult_t check_available(size_t bytes)
 {
     const uint64_t available = available_bytes();
@@ -133,8 +134,8 @@ ceclResult_t host_mem_map(struct cecl_device *dev, void *addr, const struct cecl
 void host_mem_unmap(struct cecl_device *dev, void *addr, size_t bytes)
 {
     (void)dev;
-    /* The range stays reserved. Where the kernel cannot, the pages stay until unreserve: a hole
-     * could be given to somebody else, and unreserve would take it from them. */
+    /* Keeps the range reserved: if it were unmapped, another mapping could take it, and unreserve
+     * would remove that mapping. If mmap fails here, the pages stay until unreserve. */
     (void)mmap(addr, bytes, PROT_NONE, RESERVED | MAP_FIXED, -1, 0);
 }
 
@@ -153,8 +154,9 @@ ceclResult_t host_mem_set(struct cecl_device *dev, void *addr, int value, size_t
     return ceclSuccess;
 }
 
-/* Whether the first and the last byte can be read: the kernel is asked, so that no fault is needed
- * to know. Where it may not be asked (seccomp) or cannot answer, the range is taken as good. */
+/* Whether the first and the last byte can be read. The kernel is asked, so that a bad address
+ * gives an error and no fault. Where it may not be asked (seccomp) or cannot answer, the
+ * range counts as readable. */
 static bool ends_readable(const void *ptr, size_t bytes)
 {
     char seen[2];

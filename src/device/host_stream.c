@@ -1,6 +1,6 @@
-/* The host device's streams: a thread with a queue each. Work is copied into the queue, so callers
- * may reuse their arrays at once; the queue grows with need and keeps its size, so that a steady
- * state allocates nothing. */
+/* The host device's streams: each is a thread with a queue of work. Work is copied into the queue,
+ * so callers may reuse their arrays at once. The queue grows when it is full and never shrinks, so
+ * that calls allocate nothing once it is large enough. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,34 +11,34 @@
 
 #define FIRST_CAPACITY 64
 
-/* MOVE is a COPY whose ranges may overlap: a user's. In a plan's batch that is a fault, and memcpy
- * lets the address sanitizer see it. */
+/* MOVE is a copy by a user, whose ranges may overlap. In a plan's batch an overlap is a fault: COPY
+ * uses memcpy there, so that the address sanitizer reports it. */
 enum work_kind { WORK_COPY, WORK_MOVE, WORK_ROWS, WORK_REDUCE, WORK_WRITE, WORK_WAIT };
 
 struct work {
     enum work_kind kind;
     uint32_t value;
-    void *dst;                         /* WRITE: the word */
-    const void *src;                   /* WAIT: the word */
-    size_t bytes;                      /* ROWS: of one */
-    size_t rows, dst_pitch, src_pitch; /* ROWS */
-    struct cecl_reduction *reduction;  /* REDUCE: its own, sources behind it */
+    void *dst;                         /* WRITE: the word to write */
+    const void *src;                   /* WAIT: the word to wait for */
+    size_t bytes;                      /* ROWS: bytes in one row */
+    size_t rows, dst_pitch, src_pitch; /* used by ROWS only */
+    struct cecl_reduction *reduction; /* REDUCE: a copy owned by this work, its sources behind it */
 };
 
 struct host_stream {
     uint64_t id;
     struct host_device *host;
-    struct host_stream *next; /* in the device's list */
+    struct host_stream *next; /* the next one in the device's list */
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t filled;  /* there is work, or the end has come */
-    pthread_cond_t reached; /* finished has come to notify */
-    struct work *queue;     /* a ring */
+    pthread_cond_t filled;  /* signalled when work was added or `ending` was set */
+    pthread_cond_t reached; /* signalled when `finished` has reached `notify` */
+    struct work *queue;     /* a ring of `capacity` entries */
     size_t capacity, head, count;
-    uint64_t finished;    /* pieces of work so far */
-    uint64_t notify;      /* where `reached` is told: the nearest that somebody waits for */
-    uint64_t batches;     /* enqueued so far */
-    uint32_t marks, mark; /* given out for host_stream_after, and the last one that was reached */
+    uint64_t finished;    /* number of entries done so far */
+    uint64_t notify;      /* the smallest value of `finished` that a thread waits for */
+    uint64_t batches;     /* number of batches enqueued so far */
+    uint32_t marks, mark; /* host_stream_after: marks given out, and the last one reached */
     bool ending;
 };
 
@@ -47,8 +47,8 @@ static struct work *slot(struct host_stream *stream, size_t index)
     return &stream->queue[(stream->head + index) % stream->capacity];
 }
 
-/* An aligned word may be a flag: it arrives whole, after all that came before, and wakes who waits
- * for it. */
+/* An aligned 32-bit word may be a flag. It is stored in one piece, after everything that came
+ * before it, and the threads that wait for it are woken. */
 static void perform_copy(const struct work *work)
 {
     if (work->bytes == sizeof(uint32_t) && (uintptr_t)work->dst % sizeof(uint32_t) == 0)
@@ -78,7 +78,7 @@ static void perform(const struct work *work, const _Atomic bool *abandon)
     }
 }
 
-/* Work leaves the queue once it is done: an empty queue means that all is over. */
+/* Work leaves the queue only when it is done, so an empty queue means that all work has ended. */
 static void *serve(void *argument)
 {
     struct host_stream *stream = argument;
@@ -103,7 +103,7 @@ static void *serve(void *argument)
     return NULL;
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static ceclResult_t make_room(struct host_stream *stream, size_t more)
 {
     size_t capacity = stream->capacity;
@@ -123,7 +123,8 @@ static ceclResult_t make_room(struct host_stream *stream, size_t more)
     return ceclSuccess;
 }
 
-/* The stream behind a handle: NULL and CUDA's handles of default streams are the device's own. */
+/* Finds the stream of a handle. NULL and CUDA's two handles of default streams name the device's
+ * default stream. */
 static ceclResult_t find(struct cecl_device *dev, ceclStream_t handle, struct host_stream **out)
 {
     struct host_device *host = host_of(dev);
@@ -143,7 +144,7 @@ static ceclResult_t find(struct cecl_device *dev, ceclStream_t handle, struct ho
                               (void *)handle);
 }
 
-/* Frees a stream without a thread. */
+/* Frees a stream whose thread has ended or never began. */
 static void discard(struct host_stream *stream)
 {
     pthread_mutex_destroy(&stream->lock);
@@ -184,7 +185,7 @@ ceclResult_t host_stream_create(struct cecl_device *dev, ceclStream_t *out)
     return ceclSuccess;
 }
 
-/* Lets the thread finish what is queued, and frees. */
+/* Lets the thread finish what is queued, then frees the stream. */
 static void end(struct host_stream *stream)
 {
     pthread_mutex_lock(&stream->lock);
@@ -222,8 +223,7 @@ void host_streams_end(struct host_device *host)
     }
 }
 
-/* For what is enqueued by now, as on a GPU: work that another thread adds meanwhile is not waited
- * for. */
+/* Waits for what is enqueued now, as on a GPU; not for work that another thread adds meanwhile. */
 ceclResult_t host_stream_synchronize(struct cecl_device *dev, ceclStream_t handle)
 {
     struct host_stream *stream;
@@ -249,7 +249,7 @@ ceclResult_t host_stream_query(struct cecl_device *dev, ceclStream_t handle)
     return busy ? ceclInProgress : ceclSuccess;
 }
 
-/* With the list held, so that none of it ends meanwhile. */
+/* Holds the list's lock, so that no stream ends meanwhile. */
 static ceclResult_t count_busy(struct cecl_device *dev, size_t *busy)
 {
     struct host_device *host = host_of(dev);
@@ -301,7 +301,7 @@ size_t host_stream_capacity(ceclStream_t stream)
     return ((struct host_stream *)stream)->capacity;
 }
 
-/* Begins to add `count` pieces of work; on success the lock is held until finish_adding. */
+/* Makes room for `count` entries. On success the stream's lock is held until finish_adding. */
 static ceclResult_t begin_adding(struct cecl_device *dev, ceclStream_t handle, size_t count,
                                  struct host_stream **out)
 {
@@ -330,8 +330,8 @@ ceclResult_t host_copies(struct cecl_device *dev, ceclStream_t handle,
 {
     struct host_stream *stream;
     CECL_TRY(begin_adding(dev, handle, batch->count, &stream));
-    /* A batch promises no order: every other one runs backwards, so that nobody comes to rely on
-     * one. */
+    /* A batch promises no order. Every other batch runs backwards, so that no
+     * plan comes to rely on one. */
     const bool backwards = stream->batches++ % 2;
     for (size_t n = 0; n < batch->count; n++) {
         const size_t i = backwards ? batch->count - 1 - n : n;
@@ -349,7 +349,7 @@ ceclResult_t host_row_copies(struct cecl_device *dev, ceclStream_t handle,
 {
     struct host_stream *stream;
     CECL_TRY(begin_adding(dev, handle, count, &stream));
-    const bool backwards = stream->batches++ % 2; /* as above */
+    const bool backwards = stream->batches++ % 2; /* for the same reason as in host_copies */
     for (size_t n = 0; n < count; n++) {
         const struct cecl_row_copy *copy = &copies[backwards ? count - 1 - n : n];
         add(stream, (struct work){.kind = WORK_ROWS,
@@ -364,7 +364,8 @@ ceclResult_t host_row_copies(struct cecl_device *dev, ceclStream_t handle,
     return ceclSuccess;
 }
 
-/* Its sources are of unknown number, so here is an allocation on the way of a call. */
+/* Each reduction allocates its own copy: the sources differ in number and do not
+ * fit into a queue entry. */
 ceclResult_t host_reduce(struct cecl_device *dev, ceclStream_t handle,
                          const struct cecl_reduction *reduction)
 {
@@ -386,7 +387,8 @@ ceclResult_t host_reduce(struct cecl_device *dev, ceclStream_t handle,
     return ceclSuccess;
 }
 
-/* The earlier stream's work comes to an end before the stream is destroyed, and with it the wait. */
+/* `later` waits on a word inside `earlier`. That is safe: destroying `earlier` first finishes its
+ * work, which writes the word and so ends the wait. */
 ceclResult_t host_stream_after(struct cecl_device *dev, ceclStream_t later, ceclStream_t earlier)
 {
     struct host_stream *before, *after;

@@ -1,5 +1,5 @@
-/* Words that streams of several processes write and wait for. A waiter sleeps in the kernel: many
- * ranks share few cores. */
+/* 32-bit words that streams of several processes write and wait for. A waiter sleeps in the kernel,
+ * because many ranks share few cores. */
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -11,8 +11,8 @@
 
 #include "device/host.h"
 
-#define SPINS 100          /* before sleeping: a word often comes at once */
-#define SLICE_NS 50000000L /* after which an abandoned wait is noticed, at the latest */
+#define SPINS 100          /* looks before a waiter sleeps: a word often comes at once */
+#define SLICE_NS 50000000L /* ns of sleep at most; then `abandon` is looked at */
 
 static _Atomic uint32_t *atomic_of(const uint32_t *word)
 {
@@ -22,15 +22,16 @@ static _Atomic uint32_t *atomic_of(const uint32_t *word)
 void host_word_write(uint32_t *word, uint32_t value)
 {
     atomic_store_explicit(atomic_of(word), value, memory_order_seq_cst);
-    /* The shared form of the futex finds sleepers in other processes and at other mappings of the
-     * page. */
+    /* The shared form of the futex wakes waiters in other processes and at
+     * other mappings of the page. */
     syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 void host_word_copy(uint32_t *dst, const void *src)
 {
     uint32_t value;
-    if ((uintptr_t)src % sizeof(value) == 0) /* a flag's value, which may be changed meanwhile */
+    /* a flag's value, which the watchdog may change meanwhile */
+    if ((uintptr_t)src % sizeof(value) == 0)
         value = atomic_load_explicit(atomic_of(src), memory_order_relaxed);
     else
         memcpy(&value, src, sizeof(value));

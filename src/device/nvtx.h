@@ -1,11 +1,11 @@
-/* Ranges that NVIDIA's profilers show. Of a library built without CUDA: none. */
+/* Ranges that NVIDIA's profilers show. A library built without CUDA has none. */
 #ifndef CECL_DEVICE_NVTX_H
 #define CECL_DEVICE_NVTX_H
 
 #include <stdbool.h>
 
-bool cecl_nvtx_open(void); /* whether there can be any; before the first of them */
-/* Ranges of the calling thread, one inside the other. */
+bool cecl_nvtx_open(void); /* Whether ranges can be shown. Call it before the first push. */
+/* Ranges of the calling thread; they nest. */
 void cecl_nvtx_push(const char *name);
 void cecl_nvtx_pop(void);
 

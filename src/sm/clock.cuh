@@ -1,4 +1,4 @@
-/* The GPU's clock, which all SMs share. */
+/* The GPU's timer in ns. All SMs read the same one. */
 #ifndef CECL_SM_CLOCK_CUH
 #define CECL_SM_CLOCK_CUH
 

@@ -1,5 +1,6 @@
-/* What the hosts' parts of kernels share: the runtime's errors, and a word for each GPU that says
- * what is known of it once its kernels are loaded. Only where there is CUDA. */
+/* What the hosts' parts of kernels share: turning the CUDA runtime's errors into ours, and a
+ * word for each GPU with what is known of it once its kernels are loaded. Only builds with
+ * CUDA include this file. */
 #ifndef CECL_SM_GPUS_H
 #define CECL_SM_GPUS_H
 
@@ -8,12 +9,12 @@
 
 #include "sm/reduce.h"
 
-/* `who`: whose kernel, for the message. */
+/* `who` names the kernel's owner in the message. */
 static inline ceclResult_t cecl_gpu_result(const char *who, cudaError_t error, const char *what)
 {
     if (error == cudaSuccess)
         return ceclSuccess;
-    cudaGetLastError(); /* told once, here */
+    cudaGetLastError(); /* clears the error: it is reported here, once */
     return cecl_fail(error == cudaErrorMemoryAllocation ? ceclOutOfMemory : ceclUnhandledCudaError,
                      "%s: %s: %s", who, what, cudaGetErrorString(error));
 }
@@ -28,8 +29,9 @@ static inline ceclResult_t cecl_gpu_load(const char *who, const void *kernel)
     return ceclSuccess;
 }
 
-/* Kernels that wait for peers take no more than one in so many of a GPU's SMs: those of several
- * communicators, which wait for each other's ranks, are resident together then. */
+/* Kernels that wait for peers take at most one in CECL_GPU_WAITING_SHARE of a GPU's SMs.
+ * Kernels of several communicators may wait for each other's ranks, so they must all fit on
+ * the GPU at the same time. */
 #define CECL_GPU_WAITING_SHARE 4u
 
 static inline uint32_t cecl_gpu_waiting_sms(uint32_t sms)
@@ -37,7 +39,8 @@ static inline uint32_t cecl_gpu_waiting_sms(uint32_t sms)
     return sms < CECL_GPU_WAITING_SHARE ? 1 : sms / CECL_GPU_WAITING_SHARE;
 }
 
-/* 0: nothing is known yet. Words, so that threads need no lock; GPUs beyond are never known. */
+/* What is known of each GPU; 0 means nothing yet. Atomic words, so that threads need no lock. GPUs
+ * with ordinal 64 and above are looked up again each time. */
 #define CECL_GPUS_KEPT 64
 struct cecl_gpus {
     _Atomic uint32_t known[CECL_GPUS_KEPT];

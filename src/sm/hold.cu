@@ -1,9 +1,9 @@
-/* The kernel that holds every SM: see hold.h. */
+/* The kernel that holds every SM; see hold.h. */
 #include "sm/hold.h"
 
 #include "sm/clock.cuh"
 
-/* The threads that do not look wait at the barrier, and hold their places there. */
+/* Thread 0 polls. The other threads wait at the barrier, and so keep their places on the SM. */
 static __global__ void __launch_bounds__(1024, 2)
     hold(struct cecl_hold_words *words, uint64_t limit_ns)
 {

@@ -1,7 +1,7 @@
-/* A kernel that holds every SM of a GPU, so that it is seen what runs without one: for the device's
- * probe of local copies, and for the tests and tools that hold SMs. One block of 1024 threads an SM
- * would leave room for a second and prove nothing, so there are two, each with half of an SM's
- * threads. Whoever launches it has the words, the streams and the waiting. CUDA alone. */
+/* A kernel that holds every SM of a GPU, to see which work runs without one. The device's probe of
+ * local copies uses it, and so do tests and tools. It has two blocks of 1024 threads for each SM,
+ * which take all of the SM's threads. One block would leave room for another kernel's block and
+ * prove nothing. The caller provides the words and the stream, and waits. CUDA only. */
 #ifndef CECL_SM_HOLD_H
 #define CECL_SM_HOLD_H
 
@@ -15,27 +15,28 @@ extern "C" {
 
 #define CECL_HOLD_BLOCKS_MAX 1022
 
-/* Pinned, and zeroed before a launch. Each word is written by the host or by thread 0 of one block,
- * `gave_up` by any block but always the same value: atomic operations on host memory are not to be
- * had on every machine. */
+/* Pinned memory, zeroed before a launch. Every word has one writer, the host or thread 0 of one
+ * block, except `gave_up`: any block may write it, but always the same value. Atomic operations on
+ * host memory are not available on every machine. */
 struct cecl_hold_words {
-    volatile uint32_t let_go;  /* by the host: the kernel ends */
-    volatile uint32_t gave_up; /* by a block that ends since its time is over */
+    volatile uint32_t let_go;  /* set by the host: the kernel ends */
+    volatile uint32_t gave_up; /* set by a block that ends because its time is over */
     volatile uint32_t runs[CECL_HOLD_BLOCKS_MAX];
 };
 
-/* What it takes to hold a GPU. */
+/* The launch that holds a GPU. */
 struct cecl_hold_size {
-    int blocks; /* all at once: 2 for each SM */
+    int blocks; /* all resident at once: 2 for each SM */
     int threads;
 };
 
-/* Loads the kernel onto the current GPU, which is `ordinal`: a first launch would, and may wait then
- * for what runs there. cudaErrorNotSupported where it has more SMs than there are words. */
+/* Loads the kernel onto the current GPU, `ordinal`. Otherwise the first launch would load it, and
+ * loading may wait for work that runs there. cudaErrorNotSupported when the GPU has more SMs than
+ * there are words. */
 cudaError_t cecl_hold_prepare(int ordinal, struct cecl_hold_size *size);
 
-/* Enqueues it on `stream`, of the current GPU. Each block ends once the host has set let_go, and by
- * itself `limit_ns` after its start by the GPU's timer. */
+/* Enqueues the kernel on `stream` of the current GPU. Each block ends once the host has set let_go,
+ * or `limit_ns` after its start by the GPU's timer. */
 cudaError_t cecl_hold_launch(cudaStream_t stream, struct cecl_hold_size size,
                              struct cecl_hold_words *words, uint64_t limit_ns);
 
@@ -49,11 +50,13 @@ static inline bool cecl_hold_all_run(const struct cecl_hold_words *words,
     return true;
 }
 
-/* Whether every SM is held. A block that gives up says so before it makes room: what was seen
- * finished before this is asked, finished while all were held. */
+/* Whether every SM is held. A block that gives up writes `gave_up` before it leaves its SM. So
+ * when this returns true, all work that was seen to be finished before the call did finish
+ * while all SMs were held. */
 static inline bool cecl_hold_holds(const struct cecl_hold_words *words, struct cecl_hold_size size)
 {
-    __atomic_thread_fence(__ATOMIC_ACQUIRE); /* what was seen before stays before */
+    /* keeps what was seen before in front of these loads */
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
     return size.blocks > 0 && cecl_hold_all_run(words, size) && !words->gave_up && !words->let_go;
 }
 

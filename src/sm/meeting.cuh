@@ -1,4 +1,4 @@
-/* What kernels do at a meeting: see meeting.h. */
+/* What kernels do at a meeting; see meeting.h. */
 #ifndef CECL_SM_MEETING_CUH
 #define CECL_SM_MEETING_CUH
 
@@ -29,7 +29,7 @@ DEVICE void word_store(uint32_t *word, uint32_t value)
     asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
 }
 
-/* One more, and 0 again after `last`; what it was before. */
+/* Adds 1 to *word, or sets it to 0 if it was `last`. Returns the value before. */
 DEVICE uint32_t word_count(uint32_t *word, uint32_t last)
 {
     uint32_t before;
@@ -66,8 +66,8 @@ DEVICE uint32_t *meet_word(const cecl_meeting &m, uint32_t i)
     return (uint32_t *)((char *)m.word + meet_peer(m, i) * m.apart);
 }
 
-/* A warp tells peers how far this rank is, without order: it means nothing for what was written
- * before. */
+/* A warp writes `value` to its peers, without ordering earlier writes: the value says only how far
+ * this rank is. */
 DEVICE void meet_tell(const cecl_meeting &m, uint32_t value)
 {
 #pragma unroll 1
@@ -75,7 +75,7 @@ DEVICE void meet_tell(const cecl_meeting &m, uint32_t value)
         word_store(meet_word(m, i), value);
 }
 
-/* Threads [0, threads) of a block, one for each peer. */
+/* Signals all peers. Called by threads [0, threads) of a block; each takes some peers. */
 DEVICE void meet_signal(const cecl_meeting &m, uint32_t value, uint32_t threads)
 {
     if (word_load(m.ended) != 0)
@@ -84,7 +84,8 @@ DEVICE void meet_signal(const cecl_meeting &m, uint32_t value, uint32_t threads)
         word_release(meet_word(m, i), value);
 }
 
-/* Ends, too, when the communicator has failed: what was to be waited for is undefined then. */
+/* Waits for all peers' words. The wait also ends when the communicator has failed; the data waited
+ * for is undefined then. */
 DEVICE void meet_wait(const cecl_meeting &m, uint32_t value, uint32_t threads)
 {
     for (uint32_t i = 1 + threadIdx.x; i < m.nranks; i += threads) {
@@ -95,7 +96,7 @@ DEVICE void meet_wait(const cecl_meeting &m, uint32_t value, uint32_t threads)
     }
 }
 
-/* All threads of every block: before the work. */
+/* All threads of every block call this before the work. */
 DEVICE void meet_first(const cecl_meeting &m)
 {
     if ((m.does & (CECL_MEET_SIGNAL_FIRST | CECL_MEET_WAIT_FIRST)) == 0)
@@ -112,8 +113,8 @@ DEVICE bool meets_last(const cecl_meeting &m)
     return (m.does & (CECL_MEET_SIGNAL_LAST | CECL_MEET_WAIT_LAST | CECL_MEET_DONE)) != 0;
 }
 
-/* The first warp of every block, if meets_last, once all threads of the block have done their work
- * and met. */
+/* The first warp of every block calls this if meets_last, after all threads of the block have done
+ * their work and synchronized. */
 DEVICE void meet_last(const cecl_meeting &m)
 {
     uint32_t before = gridDim.x - 1;
@@ -121,7 +122,9 @@ DEVICE void meet_last(const cecl_meeting &m)
         if (threadIdx.x == 0)
             before = word_count(m.leaving, gridDim.x - 1);
         before = __shfl_sync(0xffffffffu, before, 0);
-        __syncwarp(); /* a shuffle orders no memory: what thread 0 acquired counts for all who signal */
+        /* a shuffle orders no memory: this passes what thread 0 acquired to
+         * all threads that signal */
+        __syncwarp();
     }
     if (before != gridDim.x - 1)
         return;
@@ -134,13 +137,14 @@ DEVICE void meet_last(const cecl_meeting &m)
         word_release(m.done, m.done_value);
 }
 
-/* All threads of every block, where DONE is all there is to do at the end.
+/* All threads of every block call this, when CECL_MEET_DONE is all that the meeting does at the
+ * end.
  *
- * Who sees `done` goes on with the next call, on another stream: what was read here has been used
- * before the block met, and what was written to memory of this GPU is there for all of it, and so for
- * its copies and for peers that come to read. That is less than a release for the whole system, which
- * would wait for what went to peers, too, and for the host's memory. So whoever writes there what the
- * next call may write again, or the host reads behind `done`, has fenced it before. */
+ * Whoever sees `done` starts the next call, on another stream. At that point everything the block
+ * read has been used, and everything it wrote to this GPU's memory is visible to the whole GPU: to
+ * its copies, and to peers that read there. This is less than a release for the whole system, which
+ * would also wait for writes to peers and to host memory. So a writer must fence by itself what it
+ * wrote there, if the next call may write it again or the host reads it after `done`. */
 DEVICE void meet_done(const cecl_meeting &m)
 {
     if ((m.does & CECL_MEET_DONE) == 0)

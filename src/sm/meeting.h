@@ -1,15 +1,16 @@
-/* A kernel that takes part in an exchange of flags: it sends them and waits for them itself, where
- * copies of flags and stream operations around it would take longer, or would stand behind other
- * copies in the queue of a copy engine.
+/* A meeting: a kernel takes part in an exchange of flags. It sends and waits for flags itself,
+ * where copies of flags or stream operations around the kernel would take longer, or would queue
+ * behind other copies of a copy engine.
  *
- * A leaf: words and values. Every rank has a row of words, one for each rank, which that one alone
- * writes, and which only grow (cyclically).
+ * This file knows only words and values. Every rank has a row of words, one for each rank. Only
+ * that rank writes its word, and the values only grow (cyclically).
  *
  *     first | block 0: value `first` to all peers | each block: until all peers' words are there |
  *           the kernel's work                                                                    |
  *     last  | the last block to end: value `last` to all peers | until theirs are there | `done` |
  *
- * The waits have no clock: whoever set up the words ends them, by `ended` or by writing them. */
+ * The waits have no time limit: whoever set up the words ends them, through `ended`
+ * or by writing the words. */
 #ifndef CECL_SM_MEETING_H
 #define CECL_SM_MEETING_H
 
@@ -24,15 +25,20 @@ enum {
 };
 
 struct cecl_meeting {
-    uint32_t does;        /* of CECL_MEET_...; 0: nothing, and nothing else here counts */
-    uint32_t first, last; /* values */
+    /* a set of CECL_MEET_... bits; 0: no meeting, and the other fields are ignored */
+    uint32_t does;
+    uint32_t first, last; /* the values of the two exchanges */
     uint32_t rank, nranks;
-    const uint32_t *row;   /* here: [nranks] */
-    uint32_t *word;        /* this rank's at rank 0; */
-    uint64_t apart;        /* bytes from it to that at the next rank */
-    const uint32_t *ended; /* a word here: once not 0, no peer is told anything or waited for */
-    uint32_t *leaving;     /* a word here for kernels that never run at once; 0 before and after */
-    uint32_t *done; /* DONE: becomes `done_value` when all blocks are through, the waits as well */
+    const uint32_t *row; /* this rank's row: [nranks], in its own memory */
+    uint32_t *word;      /* this rank's word in rank 0's row */
+    uint64_t apart;      /* bytes from there to its word in the next rank's row */
+    /* a word on this GPU; once it is not 0, the kernel signals no peer and waits for none */
+    const uint32_t *ended;
+    /* a word on this GPU in which leaving blocks are counted; 0 before and after a kernel. Kernels
+     * that never run at the same time may share it */
+    uint32_t *leaving;
+    /* DONE: set to `done_value` when all blocks have finished, their waits included */
+    uint32_t *done;
     uint32_t done_value;
 };
 

@@ -1,12 +1,12 @@
-/* Element types on the GPU: 16 bytes of elements to accumulators and back. The bits are those of
- * number.h; where the GPU has an instruction that gives them, that is used. */
+/* Element types on the GPU: turns 16 bytes of elements into accumulators and back. The bits are
+ * those of number.h; GPU instructions are used where they give the same bits. */
 #ifndef CECL_SM_NUMBER_CUH
 #define CECL_SM_NUMBER_CUH
 
 #include "sm/number.h"
 #include "sm/reduce.h"
 
-#define INLINE __device__ __forceinline__ /* a member */
+#define INLINE __device__ __forceinline__ /* for a member function */
 #define DEVICE static INLINE
 
 /* Sixteen bytes, as four registers. */
@@ -14,8 +14,8 @@ struct vector {
     uint32_t w[4];
 };
 
-/* Volatile, as the stores are: where dst is one of the sources, none of its loads may come after the
- * store. Nothing is read twice: L1 is left to others. */
+/* Loads and stores are volatile: where dst is one of the sources, no load of it may move behind the
+ * store. Nothing is read twice, so the loads leave L1 to others. */
 DEVICE vector vector_load(const unsigned char *at)
 {
     vector v;
@@ -32,7 +32,7 @@ DEVICE void vector_store(unsigned char *at, const vector &v)
                  : "memory");
 }
 
-/* One element, volatile for the same reason. */
+/* Loads and stores one element, volatile for the same reason. */
 #define SINGLE(type, width, letter, register_type)                                                 \
     DEVICE void single_load(const unsigned char *at, type *value)                                  \
     {                                                                                              \
@@ -78,7 +78,7 @@ DEVICE uint32_t bf16_pair_narrow(float low, float high)
     return pair;
 }
 
-/* `pair`: two e4m3 in the lower half. */
+/* `pair` holds two e4m3 in its lower 16 bits. */
 DEVICE void e4m3_pair_widen(uint32_t pair, float *low, float *high)
 {
 #if __CUDA_ARCH__ >= 890
@@ -102,27 +102,28 @@ DEVICE uint32_t e4m3_pair_narrow(float low, float high)
 #endif
 }
 
-/* The instruction gives the largest number for what overflows, 61440 and above. */
+/* Overflow must give infinity, but the instruction gives the largest number.
+ * Overflow begins at 61440. */
 DEVICE uint32_t e5m2_pair_narrow(float low, float high)
 {
 #if __CUDA_ARCH__ >= 890
     uint16_t pair;
     asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
     const uint32_t more = (fabsf(low) >= 61440.0f) | (uint32_t)(fabsf(high) >= 61440.0f) << 8;
-    return pair + more; /* 0x7b and 1: infinity */
+    return pair + more; /* 0x7b + 1 is infinity */
 #else
     return number_to_e5m2(low) | (uint32_t)number_to_e5m2(high) << 8;
 #endif
 }
 
-/* ---- element types: `raw` is how one lies in memory, `acc` what it is accumulated in */
+/* ---- element types: `raw` is the type in memory, `acc` the type it is accumulated in */
 
 template <int type> struct element;
 
 template <typename Raw, typename Acc> struct integer_element {
     typedef Raw raw;
     typedef Acc acc;
-    static const int per = 16 / sizeof(Raw); /* vector */
+    static const int per = 16 / sizeof(Raw); /* elements in a vector */
 
     static INLINE acc widen(raw x)
     {

@@ -1,4 +1,5 @@
-/* Small floating-point formats to fp32 and back, exactly; fp32 is rounded to nearest even.
+/* Conversions between small floating-point formats and fp32. Widening is exact; narrowing rounds to
+ * nearest even.
  *
  *            exponent  fraction  bias  largest  infinity  NaN
  *     fp16       5        10      15    65504     yes     as in IEEE 754
@@ -6,8 +7,8 @@
  *     e5m2       5         2      15    57344     yes     as in IEEE 754
  *     e4m3       4         3       7      448      no     0x7f and 0xff alone
  *
- * Plain C without a branch that a compiler could not turn into a choice of values, so that loops of
- * these become vector code. GPUs without instructions for fp8 run the same lines. */
+ * Plain C, in which compilers can turn every branch into a selection, so that loops become vector
+ * code. GPUs without instructions for fp8 run the same lines. */
 #ifndef CECL_SM_NUMBER_H
 #define CECL_SM_NUMBER_H
 
@@ -20,7 +21,7 @@
 #define CECL_NUMBER static inline
 #endif
 
-/* The NaN of every result. */
+/* The NaN that every NaN result has. */
 #define CECL_NAN_F64 0x7fffffffffffffffull
 #define CECL_NAN_F32 0x7fffffffu
 #define CECL_NAN_16 0x7fffu /* fp16 and bf16 */
@@ -42,22 +43,24 @@ CECL_NUMBER uint32_t number_bits(float value)
     return bits;
 }
 
-/* The finite number `magnitude`, in a format with `fraction` bits and `bias`, as bits of an fp32. A
- * subnormal one gets an exponent that it has not, and loses what that adds in a subtraction, which
- * is exact: no subnormal fp32 arises, so flushing them changes nothing. */
+/* Widens the finite number `magnitude` of a format with `fraction` bits and `bias` to the bits of
+ * an fp32. A subnormal number is given an implicit leading 1 that it does not have, and a
+ * subtraction removes it again. The subtraction is exact. No subnormal fp32 arises, so flushing
+ * subnormals changes nothing. */
 CECL_NUMBER uint32_t number_widen(uint32_t magnitude, unsigned fraction, unsigned bias)
 {
     const uint32_t shifted = magnitude << (23 - fraction);
-    const uint32_t least = (127 - bias + 1) << 23; /* the least normal one */
+    const uint32_t least = (127 - bias + 1) << 23; /* the smallest normal number */
     const uint32_t normal = shifted + ((127 - bias) << 23);
     const uint32_t subnormal =
         number_bits(number_from_bits(shifted + least) - number_from_bits(least));
     return magnitude >> fraction ? normal : subnormal;
 }
 
-/* The bits of an fp32 without sign, no NaN, rounded to `fraction` bits with `bias`; what is too
- * large gives `largest`. What the format has as subnormal is added to a number whose last bit weighs
- * as much as the format's, so that the addition rounds. */
+/* Rounds the bits of an fp32 without sign, which is no NaN, to a format with `fraction`
+ * bits and `bias`. Numbers too large become `largest`. A number that is subnormal in the
+ * format is added to a number whose last bit weighs as much as the format's last bit, so
+ * that the addition rounds it. */
 CECL_NUMBER uint32_t number_narrow(uint32_t magnitude, unsigned fraction, unsigned bias,
                                    uint32_t largest)
 {
@@ -126,7 +129,7 @@ CECL_NUMBER float number_from_e4m3(uint8_t bits)
         sign | (magnitude == CECL_NAN_F8 ? CECL_NAN_F32 : number_widen(magnitude, 3, 7)));
 }
 
-/* Saturates: an infinity too becomes 448 (0x7e). */
+/* Saturates: infinity also becomes 448 (0x7e). */
 CECL_NUMBER uint8_t number_to_e4m3(float value)
 {
     const uint32_t bits = number_bits(value), magnitude = bits & 0x7fffffffu;

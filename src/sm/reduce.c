@@ -1,4 +1,4 @@
-/* Which reductions there are. */
+/* Which element types and operations a reduction can have. */
 #include "sm/reduce.h"
 
 /* In the order of ceclDataType_t. */

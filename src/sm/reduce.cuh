@@ -1,5 +1,5 @@
-/* What the kernels of reductions share: operations, the end of an element's reduction, and elements
- * that no vector holds. */
+/* What the kernels of reductions share: the operations, the last step of an element's reduction,
+ * and the elements outside whole vectors. */
 #ifndef CECL_SM_REDUCE_CUH
 #define CECL_SM_REDUCE_CUH
 
@@ -7,7 +7,7 @@
 #include "sm/number.cuh"
 #include "sm/reduce_args.h"
 
-/* ---- a op x. The intrinsics are never fused. */
+/* ---- a op x. These intrinsics are never fused into others. */
 
 template <int op> DEVICE float combine(float a, float x)
 {
@@ -16,14 +16,14 @@ template <int op> DEVICE float combine(float a, float x)
         return __fadd_rn(a, x);
     if (op == ceclProd)
         return __fmul_rn(a, x);
-    if (op == ceclMax) /* these give a NaN for a NaN, and have -0 < +0 */
+    if (op == ceclMax) /* these give NaN for NaN, and order -0 before +0 */
         asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(x));
     else
         asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(x));
     return r;
 }
 
-/* Integers in the order of the numbers that the bits stand for. */
+/* An integer that orders as `value` does, made from its bits. */
 DEVICE long long key_f64(double value)
 {
     const long long bits = __double_as_longlong(value);
@@ -40,7 +40,7 @@ template <int op> DEVICE double combine(double a, double x)
     return a != a ? a : (x != x || other) ? x : a;
 }
 
-/* Sums and products are asked for of unsigned types alone. */
+/* Sums and products are only instantiated for unsigned types. */
 template <int op, typename Integer> DEVICE Integer combine(Integer a, Integer x)
 {
     if (op == ceclSum)
@@ -60,8 +60,8 @@ DEVICE double quotient(double a, double by)
     return __ddiv_rn(a, by);
 }
 
-/* ---- the average's division, of `n` elements: one question for all of them. To multiply by the
- * inverse of a power of two gives the same bits as to divide. */
+/* ---- the average's division of `n` elements, with one test for all of them. Multiplying by the
+ * inverse of a power of two gives the same bits as dividing. */
 
 template <int op, int n, typename Acc> DEVICE void divide(Acc a[n], const cecl_division &by)
 {
@@ -100,7 +100,8 @@ DEVICE vector vector_end(typename element<type>::acc acc[element<type>::per],
     return v;
 }
 
-/* To dst and wherever else: at so many bytes from the body's begin. */
+/* Stores a result vector at dst and at all other destinations; `at` is the offset in bytes from the
+ * body's begin. */
 DEVICE void result_store(const cecl_reduce_args &args, uint64_t at, const vector &v)
 {
     vector_store(args.dst + at, v);
@@ -113,8 +114,9 @@ DEVICE bool reduce_has_end(const cecl_reduce_args &args)
     return args.nalso > 0 || meets_last(args.meeting);
 }
 
-/* As meet_last, if reduce_has_end. What each block wrote at peers is there before the last one tells
- * them, and before the kernel ends: a copy behind it may tell them, too. */
+/* Ends the kernel, if reduce_has_end. What each block wrote at peers must be visible before the
+ * last block signals them, and before the kernel ends, because a copied flag behind the kernel may
+ * signal them too. */
 DEVICE void reduce_end(const cecl_reduce_args &args)
 {
     if (args.nalso > 0)
@@ -123,9 +125,10 @@ DEVICE void reduce_end(const cecl_reduce_args &args)
         meet_last(args.meeting);
 }
 
-/* ---- elements of head and tail: neighbouring threads take neighbouring elements, `strides` of them
- * a turn, so that many loads are on their way. All threads of the grid call it, in the bulk kernel
- * all readers: there head and tail are shorter than a warp. */
+/* ---- elements of head and tail. Neighbouring threads take neighbouring elements. A thread
+ * takes up to `strides` elements before it uses the first, so that many loads are in flight.
+ * All threads of the grid call it; in the bulk kernel all readers do, where head and tail
+ * are shorter than a warp. */
 
 template <int type, int op, int strides> DEVICE void reduce_singles(const cecl_reduce_args &args)
 {
@@ -174,8 +177,9 @@ template <int type, int op, int strides> DEVICE void reduce_singles(const cecl_r
     }
 }
 
-/* ---- which kernel: of those that give the same bits there is one. ceclAvg is a sum, and sums and
- * products of signed integers are those of unsigned ones. Calls PICK(type, op) for what is there. */
+/* ---- choosing a kernel. Combinations with the same bits share one kernel: ceclAvg uses the sum's,
+ * and sums and products of signed integers use the unsigned ones. Calls PICK(type, op) for each
+ * kernel that exists. */
 
 #define CECL_REDUCE_PICK(type, op, PICK)                                                           \
     do {                                                                                           \

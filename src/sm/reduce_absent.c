@@ -1,4 +1,4 @@
-/* Reductions on GPUs of a library built without CUDA: there are none, and it says so. */
+/* Reductions on GPUs in a library built without CUDA: every call says that there are none. */
 #include "sm/reduce.h"
 
 ceclResult_t cecl_reduce_cuda_prepare(void)

@@ -3,8 +3,9 @@
  *     one thread:    for each tile, for each source: wait until a place of the ring is free, copy
  *     all others:    for each tile: add up, source by source, what arrives; then write
  *
- * No register holds what is on its way, so a few SMs keep as many bytes in flight as the wide kernel
- * does with many. The ring goes on from tile to tile: while the readers write one, the next arrives. */
+ * Data in flight needs no registers, so a few SMs keep as many bytes in flight as the wide kernel
+ * does with many. The ring runs across tiles: while the readers write one tile's result, the next
+ * tile arrives. */
 #include "sm/reduce.cuh"
 
 #define READERS CECL_REDUCE_BULK_READERS
@@ -13,7 +14,7 @@
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-/* Where the ring stands. Its barriers change phase each time around. */
+/* A place in the ring. The phase of its mbarriers changes each time around. */
 struct ring {
     uint32_t place, phase;
 };
@@ -37,7 +38,8 @@ DEVICE void barrier_start(uint64_t *barrier, uint32_t arrivals)
                  : "memory");
 }
 
-/* Waits until the phase with this parity is over. Asking holds the thread for a while itself. */
+/* Waits until the mbarrier's phase with this parity is over. The instruction itself holds the
+ * thread for a while. */
 DEVICE void barrier_wait(uint64_t *barrier, uint32_t parity)
 {
     uint32_t over;
@@ -51,11 +53,13 @@ DEVICE void barrier_wait(uint64_t *barrier, uint32_t parity)
     while (!over);
 }
 
-/* Arrives once `brought`, a word of each load before, is there; `none` is 0.
+/* Arrives at the mbarrier once the loads before have arrived. `brought` combines a word of each
+ * load; `none` is 0.
  *
- * An arrival is issued behind loads but waits for none. Where they queue behind writes to a peer it is
- * first by microseconds: a copy then replaces the tile that they are still to read. So the arrival's
- * address is made of what they bring, out of the compiler's sight. */
+ * An arrival is issued behind the loads but does not wait for them. Where the loads queue behind
+ * writes to a peer, the arrival is microseconds earlier, and a copy then replaces the tile that
+ * they still have to read. So the arrival's address depends on the loaded words, in a way that the
+ * compiler cannot see through. */
 DEVICE void barrier_arrive_after(uint64_t *barrier, uint32_t brought, uint32_t none)
 {
     uint32_t zero;
@@ -64,7 +68,7 @@ DEVICE void barrier_arrive_after(uint64_t *barrier, uint32_t brought, uint32_t n
                  : "memory");
 }
 
-/* The barrier's phase is over when these bytes are there. */
+/* Copies `bytes` bytes to shared memory. The mbarrier's phase is over when they have arrived. */
 DEVICE void bulk_load(void *to, const unsigned char *from, uint32_t bytes, uint64_t *barrier)
 {
     asm volatile(
@@ -84,9 +88,10 @@ DEVICE vector shared_load(const unsigned char *at)
     return v;
 }
 
-/* This reader's part of the next tile, when it is there; its place is then free for another, as far
- * as this reader goes. Each says so itself: one for its warp would need the warp to meet first, and
- * is slower. The end of a short tile holds what was there before: the caller writes nothing of it. */
+/* Waits for the next tile, loads this reader's part of it, and frees the tile's place for this
+ * reader. Every reader arrives by itself: one arrival for a warp would first have to
+ * synchronize the warp, which is slower. The end of a short tile holds old data; the caller
+ * writes none of its results. */
 DEVICE void tile_take(const unsigned char *tiles, uint64_t *full, uint64_t *empty, ring &at,
                       vector v[TILE_VECTORS / READERS], uint32_t none)
 {
@@ -103,7 +108,8 @@ DEVICE void tile_take(const unsigned char *tiles, uint64_t *full, uint64_t *empt
     ring_advance(at);
 }
 
-/* All readers of the block; the thread that copies has gone. */
+/* Synchronizes the readers of the block. The thread that copies is not among
+ * them: it may have ended. */
 DEVICE void readers_meet(void)
 {
     asm volatile("bar.sync 1, %0;" ::"n"(READERS) : "memory");
@@ -122,9 +128,9 @@ __global__ void __launch_bounds__(CECL_REDUCE_BULK_THREADS, 1)
 {
 #if __CUDA_ARCH__ >= 900
     typedef element<type> E;
-    const int turn = TILE_VECTORS / READERS; /* vectors of a tile that a thread reduces */
+    const int turn = TILE_VECTORS / READERS; /* vectors of a tile that one thread reduces */
     const uint64_t stride = (uint64_t)gridDim.x * TILE_VECTORS;
-    const uint32_t none = args.nsrc >> 31; /* 0, which the compiler cannot know */
+    const uint32_t none = args.nsrc >> 31; /* always 0, which the compiler cannot know */
     extern __shared__ __align__(128) unsigned char shared[];
     uint64_t *const full = (uint64_t *)(shared + TILES * CECL_REDUCE_TILE_BYTES);
     uint64_t *const empty = full + TILES;
@@ -135,7 +141,8 @@ __global__ void __launch_bounds__(CECL_REDUCE_BULK_THREADS, 1)
             barrier_start(&full[i], 1);
             barrier_start(&empty[i], READERS);
         }
-        asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); /* copies use them too */
+        /* makes the mbarriers visible to the asynchronous copies */
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     }
     __syncthreads();
     meet_first(args.meeting);
@@ -143,12 +150,14 @@ __global__ void __launch_bounds__(CECL_REDUCE_BULK_THREADS, 1)
     if (threadIdx.x >= READERS) {
         if (threadIdx.x > READERS)
             return;
-        if (args.meeting.does & CECL_MEET_WAIT_FIRST) /* what was waited for is read by copies */
+        /* orders the copies behind what was waited for */
+        if (args.meeting.does & CECL_MEET_WAIT_FIRST)
             asm volatile("fence.proxy.async;" ::: "memory");
         for (uint64_t first = (uint64_t)blockIdx.x * TILE_VECTORS; first < args.vectors;
              first += stride)
             for (uint32_t s = 0; s < args.nsrc; s++) {
-                barrier_wait(&empty[at.place], at.phase ^ 1); /* at first all are free */
+                /* passes at once the first time around */
+                barrier_wait(&empty[at.place], at.phase ^ 1);
                 bulk_load(shared + at.place * CECL_REDUCE_TILE_BYTES, args.src[s] + first * 16,
                           tile_vectors(args, first) * 16, &full[at.place]);
                 ring_advance(at);

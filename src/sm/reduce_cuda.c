@@ -1,5 +1,5 @@
-/* Reductions on GPUs, the host's part: what is refused, which kernel runs on how many SMs, launch.
- * The kernels are in reduce_wide.cu and reduce_bulk.cu. */
+/* Reductions on GPUs, the host's part: checks, the choice of the kernel and of the number of SMs,
+ * and the launch. The kernels are in reduce_wide.cu and reduce_bulk.cu. */
 #include "sm/gpus.h"
 #include "sm/reduce_args.h"
 
@@ -7,9 +7,10 @@ _Static_assert(sizeof(struct cecl_reduce_args) <= 4096, "what a kernel's argumen
 
 #define WHO "reduction"
 
-/* The measured choice, for sources of at least so many bytes each. Two facts stand behind it: 12 bulk
- * blocks read from three peers at the speed of NVLink (320 GB/s of 323 with 16, on 4 H200), and what
- * a single block can read takes less time than starting many. The steps between are estimates. */
+/* The measured choice, for sources of at least `bytes` bytes each. Two measurements support it, on
+ * 4 x H200: 12 blocks of the bulk kernel read from three peers at the speed of NVLink (320 GB/s;
+ * 323 with 16 blocks), and starting many blocks takes longer than what a single block can read. The
+ * steps in between are estimates. */
 static const struct choice {
     uint64_t bytes;
     uint32_t sms;
@@ -20,14 +21,14 @@ static const struct choice {
     {0, 8, CECL_REDUCE_WIDE},
 };
 
-/* ---- GPUs: what they can do, and that their kernels are loaded */
+/* ---- GPUs: what they can do, with their kernels loaded */
 
 struct gpu {
     uint32_t sms;
     bool bulk;
 };
 
-/* 2 * SMs + bulk of those that are prepared. */
+/* 2 * SMs + bulk, for each GPU that is prepared. */
 static struct cecl_gpus known;
 
 static ceclResult_t load(const void *kernel, int shared)
@@ -68,7 +69,7 @@ static ceclResult_t gpu_prepare(int ordinal, struct gpu *gpu)
     return ceclSuccess;
 }
 
-/* The current GPU, prepared. */
+/* What is known of the current GPU. Prepares it if that was not done. */
 static ceclResult_t gpu_current(struct gpu *gpu)
 {
     int ordinal = 0;
@@ -125,7 +126,7 @@ static ceclResult_t check(const struct cecl_reduction *r)
     return ceclSuccess;
 }
 
-/* Whether all buffers lie alike between multiples of 16 bytes. */
+/* Whether all buffers have the same offset from a multiple of 16 bytes. */
 static bool aligned_alike(const struct cecl_reduction *r)
 {
     uintptr_t differ = 0;
@@ -167,7 +168,7 @@ static uint32_t fewest(uint64_t work, uint64_t each, uint32_t most)
 ceclResult_t cecl_reduce_cuda(ceclStream_t stream, const struct cecl_reduction *reduction)
 {
     const struct cecl_reduction *const r = reduction;
-    struct cecl_reduce_args args; /* only as many sources as there are get a value */
+    struct cecl_reduce_args args; /* left without a value beyond the sources that there are */
     void *arguments[] = {&args};
     struct gpu gpu;
     CECL_TRY(check(r));

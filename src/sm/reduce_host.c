@@ -1,8 +1,9 @@
-/* Reductions on the host, in blocks that stay in the cache: a block of the first source is widened
- * to the type in which it is accumulated, those of the other sources are combined with it one after
- * another, and the result is narrowed. Each of these is a loop that compilers turn into vector code.
+/* Reductions on the host, in blocks that stay in the cache. A block of the first source is widened
+ * to the type in which it is accumulated. The blocks of the other sources are combined with it one
+ * after another, and the result is narrowed. Each step is a loop that compilers turn into vector
+ * code.
  *
- * A block is read from all sources before it is written: dst may be one of them. */
+ * A block is read from all sources before it is written, so dst may be one of them. */
 #include <stddef.h>
 
 #include "sm/number.h"
@@ -10,7 +11,7 @@
 
 #define BLOCK 512 /* elements */
 
-/* Of the type that the accumulators are of. */
+/* A block of accumulators, in whichever type they have. */
 union block {
     int8_t i8[BLOCK];
     uint8_t u8[BLOCK];
@@ -38,8 +39,8 @@ typedef void narrow_function(unsigned char *restrict dst, const union block *res
         }                                                                                          \
     }
 
-/* Sums and products of integers are made in an unsigned type: there to wrap around is defined. Of
- * int8, in one that is not promoted to int. */
+/* Sums and products of integers use an unsigned type, in which wrapping around is defined. int8
+ * uses one that is not promoted to int. */
 #define COMBINE_INTEGERS(kind, type, wide)                                                         \
     COMBINE(sum, kind, type, (type)((wide)a + (wide)x))                                            \
     COMBINE(prod, kind, type, (type)((wide)a * (wide)x))                                           \
@@ -72,8 +73,8 @@ static inline double from_bits_f64(uint64_t bits)
     return value;
 }
 
-/* Integers in the order of the numbers that the bits stand for, -0 before +0. The comparisons of
- * floating-point numbers would take these two as equal. */
+/* Integers that order as the values do, with -0 before +0. Floating-point comparisons would take
+ * these two as equal. */
 static inline int32_t key_f32(float value)
 {
     const uint32_t bits = number_bits(value);
@@ -86,7 +87,7 @@ static inline int64_t key_f64(double value)
     return (int64_t)(bits ^ (-(bits >> 63) & 0x7fffffffffffffffu));
 }
 
-/* Which NaN it is does not matter: narrowing makes them one. */
+/* Any NaN will do here: narrowing makes all NaNs equal. */
 COMBINE(max, f32, float, a != a ? a : (x != x || key_f32(x) > key_f32(a)) ? x : a)
 COMBINE(min, f32, float, a != a ? a : (x != x || key_f32(x) < key_f32(a)) ? x : a)
 COMBINE(max, f64, double, a != a ? a : (x != x || key_f64(x) > key_f64(a)) ? x : a)
@@ -135,7 +136,7 @@ CONVERT(bf16, f32, uint16_t, number_from_bf16, number_to_bf16)
 CONVERT(e4m3, f32, uint8_t, number_from_e4m3, number_to_e4m3)
 CONVERT(e5m2, f32, uint8_t, number_from_e5m2, number_to_e5m2)
 
-/* ---- all of it */
+/* ---- the reduction */
 
 #define TYPE(name, kind)                                                                           \
     {                                                                                              \
@@ -145,7 +146,7 @@ CONVERT(e5m2, f32, uint8_t, number_from_e5m2, number_to_e5m2)
         }                                                                                          \
     }
 
-/* In the order of ceclDataType_t; `combine` in that of ceclRedOp_t. */
+/* In the order of ceclDataType_t; `combine` in the order of ceclRedOp_t. */
 static const struct {
     widen_function *widen;
     narrow_function *narrow;

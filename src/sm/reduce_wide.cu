@@ -1,8 +1,8 @@
 /* Reductions by 16-byte loads into registers: any GPU, any alignment, any number of sources.
  *
- * What limits such a kernel is how many bytes are on their way to an SM, above all over NVLink. So a
- * thread issues the loads of several vectors from several sources, 8 to 16 in all, before it uses the
- * first: 64 to 128 KiB an SM. */
+ * The number of bytes in flight to an SM limits such a kernel, above all over NVLink. So a thread
+ * issues the loads of several vectors from several sources, 8 to 16 in all, before it uses the
+ * first. That is 64 to 128 KiB in flight for each SM. */
 #include "sm/reduce.cuh"
 
 #define THREADS CECL_REDUCE_WIDE_THREADS
@@ -16,8 +16,8 @@ DEVICE void end(const cecl_reduce_args &args)
         reduce_end(args);
 }
 
-/* Just `nsrc` sources, vectors at a time so that 12 to 16 loads are issued together. Head and tail
- * are short. */
+/* Exactly `nsrc` sources. It takes so many vectors at a time that 12 to 16 loads are issued
+ * together. Head and tail are short. */
 template <int type, int op, int nsrc>
 __global__ void __launch_bounds__(THREADS, 1)
     reduce_wide(const __grid_constant__ cecl_reduce_args args)
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     end(args);
 }
 
-/* Any number of sources, four at a time of two vectors, and buffers of any alignment. */
+/* Any number of sources and any alignment. It takes two vectors of four sources at a time. */
 template <int type, int op>
 __global__ void __launch_bounds__(THREADS, 1)
     reduce_any(const __grid_constant__ cecl_reduce_args args)
@@ -96,8 +96,8 @@ extern "C" const void *cecl_reduce_any_kernel(ceclDataType_t type, ceclRedOp_t o
     return nullptr;
 }
 
-/* Sums of floating-point numbers are what is reduced in earnest: they have kernels of their own for
- * the numbers of ranks that are usual. */
+/* Sums of floating-point numbers are the usual reductions. They have kernels of their own for the
+ * usual numbers of ranks. */
 template <int type> static const void *sum_kernel(uint32_t nsrc)
 {
     switch (nsrc) {

@@ -1,4 +1,4 @@
-/* The kernels of small collectives; how they meet is told in small.h. */
+/* The kernels of small calls. small.h describes how they exchange data. */
 #include "sm/clock.cuh"
 #include "sm/meeting.cuh"
 #include "sm/reduce.cuh"
@@ -6,11 +6,11 @@
 
 #define PER CECL_SMALL_VECTORS
 #define LINES CECL_SMALL_LINES
-#define TOGETHER 4 /* ranks whose lines are polled at once */
-#define POLLS 64   /* between two looks at the clock and at the word that ends waits */
+#define TOGETHER 4 /* ranks whose lines a thread polls at once */
+#define POLLS 64   /* polls between two looks at the clock and at `end` */
 
-/* ---- lines: 12 bytes of data and the epoch, each written and read as one: relaxed accesses of 128
- * bits are single, for the whole system. */
+/* ---- lines: 12 bytes of data and the epoch. A line is written and read whole, because a relaxed
+ * access of 128 bits is indivisible for the whole system. */
 
 DEVICE void line_store(unsigned char *at, uint32_t a, uint32_t b, uint32_t c, uint32_t epoch)
 {
@@ -33,24 +33,27 @@ DEVICE void line_load(const unsigned char *at, uint32_t words[4])
                  : "memory");
 }
 
-/* Before the call is said to be done. */
+/* Tells the host that a wait ended early. The fence makes it visible before the call is done. */
 DEVICE void give_up(const cecl_small_args &args)
 {
     word_store(args.late, 1);
     fence_sys();
 }
 
-/* ---- what a thread moves at once: three vectors of 16 bytes, in four lines. What 32 threads load or
- * store together lies together: over NVLink whole packets go. */
+/* ---- what a thread moves at a time: three vectors of 16 bytes, in four lines. What the 32 threads
+ * of a warp load or store together lies together, so that NVLink carries whole packets. */
 
 struct share {
-    uint32_t vector;  /* the first; the others are 32 and 64 on */
-    uint32_t vectors; /* that the block has of them; so many and one more are the lines, or none */
-    uint32_t line;    /* where in a slot its first line begins; the others are LINE_APART on */
+    uint32_t vector; /* index of the first vector; the others are 32 and 64 further on */
+    /* how many of them the block has, 0 to 3; n vectors take n + 1 lines, 0 vectors take none */
+    uint32_t vectors;
+    /* offset in the slot of the first line; the others lie LINE_APART further on each */
+    uint32_t line;
 };
 #define LINE_APART CECL_SMALL_ROW
 
-/* Of the warp's lane, in groups of shares; a block has so many vectors. */
+/* The share of this thread in the warp's `group`-th group of shares, for a
+ * block of `vectors` vectors. */
 DEVICE share share_of(uint32_t group, uint32_t vectors)
 {
     const uint32_t lane = threadIdx.x % 32, first = group * (32 * PER) + lane;
@@ -58,10 +61,10 @@ DEVICE share share_of(uint32_t group, uint32_t vectors)
     return {first, there < PER ? there : PER, group * (LINES * LINE_APART) + lane * 16};
 }
 
-/* ---- the user's buffers: vectors of a block, as far as it has them, at any alignment */
+/* ---- the user's buffers: the vectors that a block has, at any alignment */
 
-/* So many bytes of one, or all. Functions of their own, since what calls usually run through is short
- * then. */
+/* Loads or stores the first `left` bytes of a vector, 16 at most. These are functions of their own
+ * to keep the usual path's code short. */
 static __device__ __noinline__ vector bytes_load(const unsigned char *at, uint32_t left)
 {
     vector v = {{0, 0, 0, 0}};
@@ -83,7 +86,7 @@ static __device__ __noinline__ void bytes_store(unsigned char *at, uint32_t left
             single_store(at + k, (uint8_t)(v.w[k / 4] >> (k % 4 * 8)));
 }
 
-/* Whether all vectors that the share has are whole ones, and aligned. */
+/* Whether all vectors of the share are whole and aligned. */
 DEVICE bool share_is_whole(const unsigned char *block, const share &s, uint32_t bytes)
 {
     return (uintptr_t)block % 16 == 0 && (s.vector + 32 * s.vectors - 31) * 16 <= bytes;
@@ -142,7 +145,7 @@ DEVICE void share_send(unsigned char *slot, const share &s, const vector v[PER],
                        epoch);
 }
 
-/* A share as it came. */
+/* A share as it arrived. */
 struct lines {
     uint32_t words[LINES][4];
 };
@@ -154,8 +157,8 @@ DEVICE void lines_open(const lines &from, vector v[PER])
         v[w / 4].w[w % 4] = from.words[w / 3][w % 3];
 }
 
-/* A share of ranks [first, first + TOGETHER), as far as there are so many, but not of this rank
- * itself. False: the wait has ended, some of it is undefined. */
+/* Receives a share from ranks [first, first + TOGETHER), except this rank and ranks that do not
+ * exist. Returns false when the wait has ended early; some of the share is undefined then. */
 DEVICE bool receive(const cecl_small_args &args, uint32_t first, const share &s,
                     lines got[TOGETHER])
 {
@@ -190,14 +193,14 @@ DEVICE bool receive(const cecl_small_args &args, uint32_t first, const share &s,
     }
 }
 
-/* The rank of args.to[k]. */
+/* The rank whose slot is args.to[k]. */
 DEVICE uint32_t peer_after(const cecl_small_args &args, uint32_t k)
 {
     return rank_after(args.rank, 1 + k, args.nranks);
 }
 
-/* A share of each rank's block, where all are whole vectors: those of several are loaded at once. As
- * below, false: nothing was sent. */
+/* Sends a share of each rank's block, when all vectors are whole. The loads for several ranks are
+ * issued together. Returns false when the communicator has failed; nothing was sent then. */
 DEVICE bool send_vectors(const cecl_small_args &args, const share &s, uint32_t ended)
 {
     for (uint32_t first = 0; first + 1 < args.nranks; first += TOGETHER) {
@@ -217,7 +220,8 @@ DEVICE bool send_vectors(const cecl_small_args &args, const share &s, uint32_t e
     return true;
 }
 
-/* A share of the one block for all, or of any blocks. */
+/* Sends a share of the one block that goes to all ranks, or of each rank's block at any alignment.
+ * Returns as send_vectors does. */
 DEVICE bool send_bytes(const cecl_small_args &args, const share &s, uint32_t ended)
 {
     vector v[PER];
@@ -234,11 +238,11 @@ DEVICE bool send_bytes(const cecl_small_args &args, const share &s, uint32_t end
     return true;
 }
 
-/* What peers are to have goes out before anything is waited for. False: the communicator has failed
- * before, and what stands in sendbuff is not to be told to anybody. */
+/* Sends all data before this rank waits for any. Returns false when the communicator had failed
+ * before; sendbuff must not reach any peer then. */
 DEVICE bool send_all(const cecl_small_args &args, uint32_t group, uint32_t step, uint32_t vectors)
 {
-    const uint32_t ended = word_load(args.end); /* on its way beside the first data */
+    const uint32_t ended = word_load(args.end); /* this load runs beside the first loads of data */
     const bool whole = args.send_stride != 0 && ((uintptr_t)args.send | args.bytes) % 16 == 0;
     for (share s = share_of(group, vectors); s.vectors > 0;
          group += step, s = share_of(group, vectors))
@@ -249,10 +253,12 @@ DEVICE bool send_all(const cecl_small_args &args, uint32_t group, uint32_t step,
     return true;
 }
 
-/* One warp of the grid, while others send and wait: peers see that this rank has begun, and some lines
- * of this half that the call leaves alone get an epoch that is far away: all of them by and by, calls
- * after calls. Nobody writes there before this kernel has ended. Fenced, for the next call writes the
- * same words, and nobody waits for these. */
+/* One warp of the grid does this while the others send and wait.
+ *
+ * First it tells peers that this rank has begun. Then it writes a far-away epoch into some lines of
+ * this slot half that the call does not use. Over many calls it renews every line that stays
+ * unused. Nobody else writes there before this kernel ends. The fence is needed because the next
+ * call writes the same words and no kernel waits for these stores. */
 DEVICE void tell(const cecl_small_args &args, uint32_t vectors)
 {
     const uint32_t lane = threadIdx.x % 32;
@@ -265,7 +271,7 @@ DEVICE void tell(const cecl_small_args &args, uint32_t vectors)
     fence_sys();
 }
 
-/* ---- what becomes of the ranks' shares, which come in the ranks' order */
+/* ---- what becomes of the ranks' shares. They are taken in rank order. */
 
 template <int type, int op> struct reduction {
     typedef element<type> E;
@@ -291,7 +297,8 @@ template <int type, int op> struct reduction {
     }
 };
 
-/* A thread has read its share of all blocks before it writes that of any: so it may be in place. */
+/* A thread reads its share of every block of sendbuff before it writes any of recvbuff, so the call
+ * may be in place. */
 struct move {
     INLINE void take(const cecl_small_args &args, uint32_t rank, const share &s,
                      const vector v[PER])
@@ -304,7 +311,7 @@ struct move {
     }
 };
 
-/* False: a wait has ended. */
+/* Receives and uses one share. Returns false when a wait has ended early. */
 template <typename Use> DEVICE bool take_share(const cecl_small_args &args, const share &s)
 {
     vector own[PER];
@@ -330,7 +337,7 @@ template <typename Use> DEVICE bool take_share(const cecl_small_args &args, cons
     return true;
 }
 
-/* All but the last warp of a block move data; that of block 0 tells of it. */
+/* All warps of a block but the last move data. The last warp of block 0 runs `tell`. */
 template <typename Use> DEVICE void exchange(const cecl_small_args &args)
 {
     const uint32_t warp = threadIdx.x / 32, warps = blockDim.x / 32 - 1;

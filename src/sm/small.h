@@ -1,29 +1,31 @@
-/* Small collectives by one kernel on each rank: an all-reduce, a reduce-scatter, an all-gather or an
- * all-to-all of so few bytes that the exchange of flags around copies would take longer than the bytes.
+/* Small calls in one kernel on each rank: an all-reduce, a reduce-scatter, an all-gather or an
+ * all-to-all of so few bytes that flags around copies would take longer than the bytes.
  *
- * A leaf, as reductions are: it knows pointers, ranks as numbers, and no communicator.
+ * This file stands alone, as reduce.h does: it knows pointers and rank numbers, but no
+ * communicator.
  *
- * Every rank has slots, which all ranks write: [2 halves][nranks senders] of `slot_bytes` data. Data
- * goes with its flag in one store: a line is 12 bytes of data and the call's epoch, 16 bytes that are
- * written and read as one. A reader polls the line itself, so there is no flag beside the data, and no
- * fence between. A thread moves 48 bytes in 4 lines:
+ * Every rank has slots, which all ranks write: [2 halves][nranks senders], each for `slot_bytes`
+ * bytes of data. Data and flag travel in one store. A line is 16 bytes that are written and read
+ * whole: 12 bytes of data and the call's epoch. The reader polls the line itself, so there is no
+ * separate flag and no fence between data and flag. A thread moves 48 bytes in 4 lines:
  *
  *     rank r, thread t:   lines of t of my block -> slot r at every peer
  *                         lines of t of every slot here, in rank order -> op -> recvbuff
  *
- * Halves take turns, by the epoch's lowest bit. That suffices: who writes for call k + 2 has had a
- * line of every peer for call k + 1, and a peer sends that once its kernel of call k has read the half:
- * when that has ended, or has said on another stream that it is done. So every call waits for
- * something of every peer, and calls are in order.
+ * The lowest bit of the epoch chooses the half. Two halves suffice: a rank writes for call k + 2
+ * only after it has a line of every peer for call k + 1. A peer sends that line only after its
+ * kernel of call k has read the half in question, because calls on a rank are in order: the next
+ * kernel starts when that kernel has ended, or when it has said on another stream that it is done.
+ * Every call waits for a line of every peer, so no rank can run further ahead.
  *
- * A call is done on its rank while its own last lines may still be on their way to peers: for as long
- * as a store takes, a microsecond or two. Before a communicator's end unmaps what peers lent, it has
- * ended a thread and freed its words and streams by the driver, which takes far longer.
+ * A call may be done on its rank while its own last lines are still on their way to peers, for the
+ * time of a store: 1 to 2 us. Before the end of a communicator unmaps peers' memory, it joins a
+ * thread and frees words and streams through the driver, which takes far longer.
  *
- * A line that no call used for 2^32 calls would hold an epoch that comes again: each call renews some
- * lines that it does not use.
+ * A line that no call used for 2^32 calls would hold an epoch that comes again. So each call renews
+ * some lines that it does not use.
  *
- * The bits of an all-reduce are those of cecl_reduce_host with the ranks' inputs in rank order. */
+ * An all-reduce gives the same bits as cecl_reduce_host with the ranks' inputs in rank order. */
 #ifndef CECL_SM_SMALL_H
 #define CECL_SM_SMALL_H
 
@@ -44,41 +46,47 @@ enum cecl_small_kind {
 
 struct cecl_small {
     enum cecl_small_kind kind;
-    int rank, nranks; /* 2 .. CECL_SMALL_RANKS_MAX */
-    /* As in ceclAllReduce, ceclReduceScatter, ceclAllGather, ceclAlltoAll: in place or apart; any
-     * alignment, but a reduction's to its elements. */
+    int rank, nranks; /* nranks is 2 .. CECL_SMALL_RANKS_MAX */
+    /* The buffers of ceclAllReduce, ceclReduceScatter, ceclAllGather or ceclAlltoAll, in place or
+     * not. Any alignment, but a reduction's buffers are aligned to their elements. */
     const void *send;
     void *recv;
-    uint64_t bytes; /* of an all-reduce all, else of one block; 1 .. slot_bytes */
+    uint64_t bytes; /* all bytes of an all-reduce, else those of one block; 1 .. slot_bytes */
     ceclDataType_t type;
     ceclRedOp_t op;
-    unsigned char *slots[CECL_SMALL_RANKS_MAX]; /* each rank's, cecl_small_slots_bytes, by 256 */
+    /* each rank's: cecl_small_slots_bytes, 256-byte aligned */
+    unsigned char *slots[CECL_SMALL_RANKS_MAX];
     uint64_t slot_bytes; /* a multiple of 512, at most 1 GiB, equal on all ranks */
-    /* Of this call: one more than that of the call before on these slots, equal on all ranks; it may
-     * wrap around. Slots are zeroed before the first, whose epoch is 1. */
+    /* The call's epoch: one more than that of the call before on these slots, equal on all ranks.
+     * It may wrap around. The slots are zeroed before the first call, whose epoch is 1. */
     uint32_t epoch;
-    const uint32_t *end; /* a word here: once it is not 0, the kernel waits for nobody, and one that
-                          * begins then sends nothing */
-    uint32_t *late;      /* a word here: becomes 1 where a wait ended, and recv is undefined */
-    uint64_t timeout_ns; /* of a wait, by the GPU's timer; 0: none but `end` */
+    /* a word on this GPU. Once it is not 0, the kernel waits for nobody, and a kernel that begins
+     * later sends nothing */
+    const uint32_t *end;
+    /* a word on this GPU; set to 1 when a wait ended early, and recv is undefined */
+    uint32_t *late;
+    uint64_t timeout_ns; /* limit of a wait in ns, by the GPU's timer; 0: only `end` ends it */
     uint32_t max_sms;    /* 0: the default */
-    /* Of this the kernel does CECL_MEET_SIGNAL_FIRST, beside sending its data, and without order: to
-     * be seen by who looks on; and CECL_MEET_DONE. NULL: neither. */
+    /* The kernel does two things of this meeting. With CECL_MEET_SIGNAL_FIRST it signals
+     * while it sends data, without order, so that the watchdog sees it; and it does
+     * CECL_MEET_DONE. NULL: neither. */
     const struct cecl_meeting *meeting;
 };
 
-/* Memory that each rank has for its slots. Lines take 4/3 of their data; a slot that is short, twice. */
+/* Bytes of memory that each rank needs for its slots. Lines take 4/3 of their data, in a short slot
+ * twice their data. */
 static inline uint64_t cecl_small_slots_bytes(int nranks, uint64_t slot_bytes)
 {
     return 2 * (uint64_t)nranks * 2 * slot_bytes;
 }
 
-/* Loads all kernels onto the calling thread's current GPU: see cecl_reduce_cuda_prepare. Local. */
+/* Loads all kernels onto the calling thread's current GPU, for the reason given at
+ * cecl_reduce_cuda_prepare. Local. */
 ceclResult_t cecl_small_cuda_prepare(void);
 
-/* Enqueues it on `stream`, of the calling thread's current GPU. Collective: every rank's kernel waits
- * for those of all others. Refuses, enqueuing nothing: what cecl_reduction_check refuses, and sizes
- * and ranks out of range. */
+/* Enqueues the call on `stream` of the calling thread's current GPU. Collective: every rank's
+ * kernel waits for the kernels of all others. Refuses what cecl_reduction_check refuses, and sizes
+ * and ranks out of range; a refused call has enqueued nothing. */
 ceclResult_t cecl_small_cuda(ceclStream_t stream, const struct cecl_small *small);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* Inside small collectives: what host and kernels agree upon. Plain C, for both. */
+/* What the host's part of small calls and their kernels agree upon. Plain C, for both. */
 #ifndef CECL_SM_SMALL_ARGS_H
 #define CECL_SM_SMALL_ARGS_H
 
@@ -9,30 +9,32 @@
 extern "C" {
 #endif
 
-#define CECL_SMALL_WARPS 7                               /* of a block, that move data; */
-#define CECL_SMALL_THREADS (32 * (CECL_SMALL_WARPS + 1)) /* and one more */
+#define CECL_SMALL_WARPS 7                               /* warps of a block that move data */
+#define CECL_SMALL_THREADS (32 * (CECL_SMALL_WARPS + 1)) /* and one warp more for `tell` */
 
-/* A slot is made of rows of lines: of 16 bytes, one of each thread of a warp. A warp's threads have
- * three vectors of 16 bytes each (vectors of a block go around among them), and so four rows. */
+/* A slot is made of rows of 512 bytes: one line of 16 bytes for each thread of a warp. Each thread
+ * of a warp has three vectors of 16 bytes, which fill four lines, so a warp fills four rows.
+ * Neighbouring threads take neighbouring vectors of a block. */
 #define CECL_SMALL_ROW 512
 #define CECL_SMALL_VECTORS 3
 #define CECL_SMALL_LINES 4
 
-/* Slots are not larger: places within them are numbers of 32 bits. */
+/* Slots are not larger, because offsets within them are 32-bit numbers. */
 #define CECL_SMALL_SLOT_MAX ((uint64_t)1 << 30)
 
 struct cecl_small_args {
     const unsigned char *send;
     unsigned char *recv;
-    uint32_t bytes;       /* of a block */
-    uint32_t send_stride; /* from the block for a rank to that for the next: 0, they are one */
-    /* Of this call: its slot at each peer, that of rank + 1 first; here, rank 0's, and bytes from it
-     * to the next rank's. */
+    uint32_t bytes; /* bytes of a block */
+    /* bytes from one rank's block to the next rank's; 0: one block goes to all ranks */
+    uint32_t send_stride;
+    /* The slots of this call. `to`: this rank's slot at each peer, beginning with rank + 1. `from`:
+     * rank 0's slot here. `slot`: bytes from one rank's slot to the next rank's. */
     unsigned char *to[CECL_SMALL_RANKS_MAX - 1];
     const unsigned char *from;
     uint64_t slot;
-    /* A row here that gets an epoch that is far away, but for the lines that have data of this call:
-     * those of threads whose vectors begin with this one, if the block has it. */
+    /* A row here that gets a far-away epoch, except in lines that hold data of this call. Those are
+     * the lines of threads for which the block has the vector `renewed_vector` + thread. */
     unsigned char *renewed;
     uint32_t renewed_vector;
     uint32_t rank, nranks;
@@ -44,7 +46,7 @@ struct cecl_small_args {
     struct cecl_division division;
 };
 
-/* To be launched with one argument, a struct cecl_small_args. */
+/* The kernels. Each is launched with one argument, a struct cecl_small_args. */
 const void *cecl_small_reduce_kernel(ceclDataType_t type, ceclRedOp_t op);
 const void *cecl_small_move_kernel(void);
 

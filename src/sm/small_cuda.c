@@ -1,16 +1,17 @@
-/* Small collectives, the host's part: what is refused, on how many SMs, launch. The kernels are in
- * small.cu. */
+/* Small calls, the host's part: checks, the number of SMs, and the launch. The
+ * kernels are in small.cu. */
 #include <inttypes.h>
 
 #include "sm/gpus.h"
 #include "sm/small_args.h"
 
-/* How the warps that a call takes, each of 1536 bytes of a block, are spread. The less an SM sends,
- * the sooner it has sent it; one block alone need not count with others at the end. Measured:
- * docs/measurements.md, "Small calls by one kernel". */
+/* How the warps of a call are spread over SMs; each warp moves 1536 bytes of a block. The less an
+ * SM sends, the sooner it has sent it. A call of one block of threads need not count its blocks at
+ * the end. Measured: docs/measurements.md, "Small calls by one kernel". */
 #define MOST_BLOCKS 32
-#define WARPS_ALONE 4 /* so many are one block; */
-#define WARPS_EACH 2  /* more are blocks of so many, as far as there may be blocks */
+#define WARPS_ALONE 4 /* up to this many warps make one block of threads */
+/* more warps are spread in blocks of this many, up to the greatest number of blocks */
+#define WARPS_EACH 2
 
 _Static_assert(WARPS_ALONE <= CECL_SMALL_WARPS && WARPS_EACH <= CECL_SMALL_WARPS, "in a block");
 _Static_assert(sizeof(struct cecl_small_args) <= 4096, "what a kernel's arguments may take");
@@ -22,7 +23,7 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* SMs that a call may take, of GPUs that are prepared. */
+/* SMs that a call may take, for each GPU that is prepared. */
 static struct cecl_gpus known;
 
 static ceclResult_t gpu_prepare(int ordinal, uint32_t *most)
@@ -39,7 +40,7 @@ static ceclResult_t gpu_prepare(int ordinal, uint32_t *most)
     return ceclSuccess;
 }
 
-/* Of the current GPU, prepared. */
+/* SMs that a call may take on the current GPU. Prepares the GPU if that was not done. */
 static ceclResult_t gpu_current(uint32_t *most)
 {
     int ordinal = 0;
@@ -59,7 +60,7 @@ static bool reduces(const struct cecl_small *small)
     return small->kind == CECL_SMALL_ALL_REDUCE || small->kind == CECL_SMALL_REDUCE_SCATTER;
 }
 
-/* Whether there is a block for each rank, and not one for all. */
+/* Whether sendbuff has a block for each rank, rather than one block for all ranks. */
 static bool has_blocks(const struct cecl_small *small)
 {
     return small->kind == CECL_SMALL_ALL_TO_ALL || small->kind == CECL_SMALL_REDUCE_SCATTER;
@@ -86,17 +87,18 @@ static ceclResult_t check(const struct cecl_small *small)
     return ceclSuccess;
 }
 
-/* Where what `sender` sends in this call lies at `holder`. */
+/* The slot at `holder` in which the data of `sender` lies in this call. */
 static unsigned char *slot_of(const struct cecl_small *small, int holder, int sender)
 {
     const uint64_t half = (small->epoch & 1) * (uint64_t)small->nranks;
     return small->slots[holder] + (half + (uint64_t)sender) * 2 * small->slot_bytes;
 }
 
-/* In so many calls of a half as it has rows, each row has its turn. With the largest slots that are
- * 2^27 calls, also twice in a row, as it may be where epochs wrap around: far from the 2^31 in which
- * an epoch comes near that of a line. A thread's line 0 begins with its vector 0, and line l > 0 with
- * some of its vector l - 1: without that the call does not use it. */
+/* Chooses the row that this call renews. The calls that use a half renew its rows one after
+ * another. With the largest slots all rows are renewed within 2^27 calls, or twice as many where
+ * epochs wrap around. That is far fewer than the 2^31 calls after which a call has the epoch that
+ * was written into a row. Line 0 of a thread begins with its vector 0; line l > 0 begins with part
+ * of its vector l - 1. A call whose block lacks that vector does not use the line. */
 static void args_renew(const struct cecl_small *small, struct cecl_small_args *args)
 {
     const uint32_t in_slot = (uint32_t)(2 * small->slot_bytes / CECL_SMALL_ROW);
@@ -141,7 +143,7 @@ ceclResult_t cecl_small_cuda(ceclStream_t stream, const struct cecl_small *small
     CECL_TRY(check(small));
     CECL_TRY(gpu_current(&most));
     args_make(small, &args);
-    const uint32_t each = 32 * CECL_SMALL_VECTORS * 16; /* bytes, a warp */
+    const uint32_t each = 32 * CECL_SMALL_VECTORS * 16; /* bytes that a warp moves */
     const uint32_t wanted = (args.bytes + each - 1) / each;
     if (small->max_sms > 0)
         most = least(small->max_sms, most);

@@ -1,4 +1,4 @@
-/* Monotonic time and deadlines. */
+/* Monotonic time in ms, and deadlines. */
 #ifndef CECL_UTIL_CLOCK_H
 #define CECL_UTIL_CLOCK_H
 
@@ -15,13 +15,14 @@ static inline int64_t cecl_now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* The moment `timeout_ms` from now; 0 or less means never. */
+/* The time `timeout_ms` from now. 0 or less means no deadline. */
 static inline int64_t cecl_deadline(int64_t timeout_ms)
 {
     return timeout_ms > 0 ? cecl_now_ms() + timeout_ms : CECL_NO_DEADLINE;
 }
 
-/* Milliseconds left, for poll(): 0 when past, -1 for no deadline. */
+/* Milliseconds left until `deadline`, in poll()'s form: 0 when it has passed,
+ * -1 when there is none. */
 static inline int cecl_ms_left(int64_t deadline)
 {
     if (deadline == CECL_NO_DEADLINE)

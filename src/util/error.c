@@ -1,4 +1,4 @@
-/* Results and their words: one message slot a thread. */
+/* Names of results, and the last message of each thread. */
 #include "util/error.h"
 
 #include <stdarg.h>
@@ -7,10 +7,10 @@
 
 static _Thread_local char message[CECL_MESSAGE_BYTES];
 
-/* Exported for libcecl_mpi, a library of its own. */
+/* Exported, because libcecl_mpi is a library of its own and calls it. */
 CECL_API void cecl_record(const char *format, ...)
 {
-    char text[CECL_MESSAGE_BYTES]; /* formatted apart: an argument may be the old message */
+    char text[CECL_MESSAGE_BYTES]; /* formatted here first: an argument may be the old message */
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);

@@ -1,4 +1,5 @@
-/* See fork.h. A load, where getpid is a system call: it is asked at every call. */
+/* See fork.h. Every call compares the number, so reading it is a load; getpid
+ * would be a system call. */
 #include "util/fork.h"
 
 #include <pthread.h>

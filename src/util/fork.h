@@ -1,12 +1,12 @@
-/* Telling a process from its children: threads and sockets of the library belong to the one that
- * made them. */
+/* Tells a process from its forked children. The library's threads and sockets belong to the process
+ * that made them. */
 #ifndef CECL_UTIL_FORK_H
 #define CECL_UTIL_FORK_H
 
-/* Begins to count; call it before the number is kept. */
+/* Starts counting forks. Call it before the first cecl_fork_generation. */
 void cecl_fork_watch(void);
 
-/* Differs between this process and any child that was forked after cecl_fork_watch. */
+/* A number that differs between this process and every child forked after cecl_fork_watch. */
 unsigned cecl_fork_generation(void);
 
 #endif

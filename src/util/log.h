@@ -1,4 +1,4 @@
-/* Lines on stderr, by level. Never on the hot path. */
+/* Lines on stderr, by level. Never used on the hot path. */
 #ifndef CECL_UTIL_LOG_H
 #define CECL_UTIL_LOG_H
 
@@ -9,12 +9,13 @@ enum cecl_log_level {
     CECL_LOG_WARN,
     CECL_LOG_INFO,
     CECL_LOG_PLAN
-}; /* order of CECL_DEBUG's choices */
+}; /* in the order of CECL_DEBUG's choices */
 
-/* Read from CECL_DEBUG once; a bad value counts as warn (cecl_setting_read reports it at init). */
+/* Whether lines of `level` are written. Reads CECL_DEBUG once. A bad value counts as warn;
+ * cecl_setting_read reports it at init. */
 bool cecl_log_on(enum cecl_log_level level);
 
-/* Writes one line, "cecl: ...". `rank` < 0 leaves the rank out. */
+/* Writes one line, "cecl: rank R: ...". With `rank` < 0 it leaves the rank out. */
 void cecl_log(enum cecl_log_level level, int rank, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -1,5 +1,5 @@
-/* Parsing of the environment's settings, by the one table in settings.h. Knows nothing of what they
- * are for. */
+/* Parses the environment's settings, following the table in settings.h. It does not
+ * know what they are for. */
 #include "util/settings.h"
 
 #include <ctype.h>
@@ -15,7 +15,7 @@ const struct cecl_setting cecl_settings[CECL_SETTING_COUNT] = {
 #undef CECL_SETTING_ROW
 };
 
-/* The position of `text` among the choices of `range`, in whatever case, or -1. */
+/* The position of `text` among the choices of `range`, ignoring case; -1 if it is none of them. */
 static int64_t choice_of(const char *range, const char *text)
 {
     size_t length = strlen(text);
@@ -29,8 +29,8 @@ static int64_t choice_of(const char *range, const char *text)
     return -1;
 }
 
-/* A number with an optional binary suffix; *end is where it stopped. False when there is no number
- * or it overflows. */
+/* Parses a number with an optional binary suffix. *end is the first character after it. Returns
+ * false when there is no number or it overflows. */
 static bool number_of(const char *text, bool suffixes, int64_t *value, const char **end)
 {
     if (!isdigit((unsigned char)*text))

@@ -1,4 +1,4 @@
-/* The environment's settings: one table feeds parsing, cecl_info and docs/env.md. */
+/* The environment's settings. One table feeds parsing, cecl_info and docs/env.md. */
 #ifndef CECL_UTIL_SETTINGS_H
 #define CECL_UTIL_SETTINGS_H
 
@@ -15,7 +15,8 @@ enum cecl_setting_kind {
     CECL_SETTING_TEXT
 };
 
-/* Whether a setting's values must be equal on all ranks (compare_config, src/comm/setup.c). */
+/* Whether all ranks must have equal values of a setting (checked by compare_config in
+ * src/comm/setup.c). */
 enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
 
 /* A setting: X(id, "NAME", kind, ranks, "default as text", "what holds where that is -", "range or
@@ -96,22 +97,22 @@ struct cecl_setting {
     const char *name;
     enum cecl_setting_kind kind;
     enum cecl_setting_ranks ranks;
-    const char *fallback;  /* "-": no default of its own */
-    const char *otherwise; /* then: what holds where ceclConfig_t says nothing either, in words */
+    const char *fallback;  /* default as text; "-" means that there is none */
+    const char *otherwise; /* in words: what holds then, if ceclConfig_t does not say either */
     const char *range;
     const char *doc;
 };
 extern const struct cecl_setting cecl_settings[CECL_SETTING_COUNT];
 
-/* Reads a number, byte size or choice. *is_set is false where the environment has nothing and there
- * is no default; then *value is untouched. A bad value is ceclInvalidArgument naming the variable,
- * the value and the range. */
+/* Reads a number, a byte size or a choice. When the environment does not set it and there is no
+ * default, *is_set is false and *value is untouched. A bad value gives ceclInvalidArgument; the
+ * message names the variable, the value and the range. */
 ceclResult_t cecl_setting_read(enum cecl_setting_id id, int64_t *value, bool *is_set);
 
-/* A text setting, or NULL. */
+/* The value of a text setting; NULL when it is not set. */
 const char *cecl_setting_text(enum cecl_setting_id id);
 
-/* What holds where nobody sets it, for people. */
+/* In words: what holds when nobody sets it. */
 const char *cecl_setting_default(enum cecl_setting_id id);
 
 /* Parses `text` as setting `id` would. For cecl_setting_read and its tests. */

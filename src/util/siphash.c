@@ -1,4 +1,4 @@
-/* SipHash-2-4, from its specification. */
+/* SipHash-2-4, written from its specification. */
 #include "util/siphash.h"
 
 static uint64_t rotate(uint64_t x, int by)

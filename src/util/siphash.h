@@ -1,5 +1,5 @@
-/* SipHash-2-4: a keyed 64-bit hash (Aumasson and Bernstein, 2012), used to prove knowledge of a
- * secret without sending it. */
+/* SipHash-2-4, a keyed 64-bit hash (Aumasson and Bernstein, 2012). A rank uses it to prove that it
+ * knows a secret without sending it. */
 #ifndef CECL_UTIL_SIPHASH_H
 #define CECL_UTIL_SIPHASH_H
 

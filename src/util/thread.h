@@ -1,12 +1,12 @@
-/* Threads of the library's own. */
+/* Starts threads of the library's own. */
 #ifndef CECL_UTIL_THREAD_H
 #define CECL_UTIL_THREAD_H
 
 #include <pthread.h>
 #include <signal.h>
 
-/* As pthread_create, with all signals blocked in the new thread: the program's handlers run on its
- * own threads. Returns 0 or an errno. */
+/* pthread_create with all signals blocked in the new thread, so that the program's handlers run on
+ * the program's threads. Returns 0 or an errno. */
 static inline int cecl_thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
 {
     sigset_t all, before;

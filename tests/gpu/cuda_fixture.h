@@ -1,5 +1,5 @@
-/* What the tests of the CUDA device share: devices, memory of one mapped by the other, bounded
- * waits. Each test program is one process and includes this once. */
+/* What the tests of the CUDA device share: devices, memory of one device that the other maps, and
+ * waits with a time limit. Each test program is one process and includes this once. */
 #ifndef CECL_TEST_CUDA_FIXTURE_H
 #define CECL_TEST_CUDA_FIXTURE_H
 
@@ -19,10 +19,10 @@
 #include "device/device.h"
 #include "util/clock.h"
 
-#define SOON_MS 5000        /* what must end, ends within */
-#define A_WHILE_MS 200      /* what must not end is watched for so long */
-#define PROGRAM_S 120       /* whatever hangs, the program ends */
-#define PATTERN_WORDS 65536 /* 256 KiB: a copy engine's work, and more than a packet */
+#define SOON_MS 5000        /* time in which what must end ends */
+#define A_WHILE_MS 200      /* time for which a test watches something that must not end */
+#define PROGRAM_S 120       /* after which the program ends, whatever hangs */
+#define PATTERN_WORDS 65536 /* 256 KiB: large enough for a copy engine, and more than one packet */
 
 #define must(expr)                                                                                 \
     do {                                                                                           \
@@ -37,7 +37,7 @@
             fail_msg("%s: %s", #expr, cudaGetErrorString(must_error_));                            \
     } while (0)
 
-/* `expr` fails with `result`, and its message has `words` in it. */
+/* Checks that `expr` fails with `result` and a message that contains `words`. */
 #define refused(result, words, expr)                                                               \
     do {                                                                                           \
         assert_int_equal((expr), (result));                                                        \
@@ -47,9 +47,10 @@
 
 #define OPS(device) ((device)->ops)
 
-static struct cecl_device *gpu[2]; /* gpu[1]: NULL where there is one GPU */
+static struct cecl_device *gpu[2]; /* gpu[1] is NULL where there is only one GPU */
 
-/* In each program's main: 77 where there is no GPU to test on. Keeps the program bounded. */
+/* Each program's main calls this. Returns 77 where there is no GPU to test on.
+ * Limits the program's time. */
 static inline int fixture_start(void)
 {
     struct cecl_gpu_id id;
@@ -91,7 +92,7 @@ static inline void need_two(void)
     skip();
 }
 
-/* Lets `from`, which is the current GPU then, reach memory of `to`; skips the test where it cannot. */
+/* Makes `from` the current GPU and lets it reach memory of `to`. Skips the test where it cannot. */
 static inline void reach(int from, int to)
 {
     int reaches = 0;
@@ -104,7 +105,7 @@ static inline void reach(int from, int to)
     cudaGetLastError();
 }
 
-/* A driver's function that only tests call. */
+/* A function of the driver that only tests call. */
 static inline void *driver_function(const char *name, unsigned version)
 {
     void *function = NULL;
@@ -121,7 +122,7 @@ static inline void pause_ms(int ms)
     nanosleep(&pause, NULL);
 }
 
-/* Whether the stream comes to its end within that time. */
+/* Whether the stream ends within `ms`. */
 static inline bool ends_within(struct cecl_device *dev, ceclStream_t stream, int ms)
 {
     const int64_t deadline = cecl_deadline(ms);
@@ -136,7 +137,7 @@ static inline bool ends_within(struct cecl_device *dev, ceclStream_t stream, int
     return result == ceclSuccess;
 }
 
-/* Ends a capture that must be in order still. */
+/* Ends a capture and checks that it is still valid. */
 static inline void end_capture_and_check_it(ceclStream_t stream)
 {
     cudaGraph_t graph = NULL;
@@ -145,10 +146,10 @@ static inline void end_capture_and_check_it(ceclStream_t stream)
     must_cuda(cudaGraphDestroy(graph));
 }
 
-/* ---- memory: a device's own, and a peer's view of it */
+/* ---- memory: a device's own, and the same memory mapped by a peer */
 
 struct memory {
-    struct cecl_device *dev; /* that maps it */
+    struct cecl_device *dev; /* the device that maps it */
     struct cecl_mem mem;
     uint32_t *at;
     size_t bytes;
@@ -171,7 +172,7 @@ static inline struct memory memory_make(struct cecl_device *dev, size_t bytes)
     return memory_map(dev, mem);
 }
 
-/* The memory of `theirs` as `dev` sees it. */
+/* Maps the memory of `theirs` on `dev`. */
 static inline struct memory memory_view(struct cecl_device *dev, const struct memory *theirs)
 {
     struct cecl_mem mem = {0};
@@ -191,7 +192,8 @@ static inline void memory_end(struct memory *memory)
     *memory = (struct memory){0};
 }
 
-/* ---- patterns of PATTERN_WORDS words, by copies from and to pinned memory: no SM is used */
+/* ---- patterns of PATTERN_WORDS words. They are copied from and to pinned
+ * memory, which uses no SM. */
 
 static inline uint32_t pattern_word(uint32_t seed, size_t i)
 {
@@ -254,18 +256,18 @@ static inline bool has_pattern(struct kit *kit, const uint32_t *at, uint32_t see
     return pattern_is(kit->host, seed);
 }
 
-/* ---- a crowd: copies from each GPU to the next, which keep the links full. Two GPUs or more. */
+/* ---- a crowd: copies from each GPU to the next, which keep the links busy. Two GPUs or more. */
 
 #define CROWD_MOST 16
 #define CROWD_BYTES (32 << 20)
 
 struct crowd {
     int gpus;
-    unsigned char *from[CROWD_MOST], *to[CROWD_MOST]; /* of that GPU */
+    unsigned char *from[CROWD_MOST], *to[CROWD_MOST]; /* index g is memory of GPU g */
     cudaStream_t streams[CROWD_MOST];
 };
 
-/* Skips the test where one cannot reach the next. The current GPU is another one afterwards. */
+/* Opens a crowd. Skips the test where a GPU cannot reach the next. Changes the current GPU. */
 static inline void crowd_open(struct crowd *crowd, int gpus)
 {
     crowd->gpus = gpus;
@@ -280,7 +282,7 @@ static inline void crowd_open(struct crowd *crowd, int gpus)
     }
 }
 
-/* `times` copies of each GPU, of some 90 us each; returns at once. */
+/* Enqueues `times` copies on each GPU, of about 90 us each, and returns at once. */
 static inline void crowd_come(const struct crowd *crowd, int times)
 {
     for (int i = 0; i < times; i++)
@@ -305,7 +307,7 @@ static inline void crowd_close(struct crowd *crowd)
     memset(crowd, 0, sizeof(*crowd));
 }
 
-/* ---- work in a line */
+/* ---- one-line forms of the device's operations */
 
 static inline ceclResult_t copy_one(struct cecl_device *dev, ceclStream_t stream, void *dst,
                                     void *src, size_t bytes)
@@ -328,7 +330,7 @@ static inline ceclResult_t wait_word(struct cecl_device *dev, ceclStream_t strea
     return OPS(dev)->memops(dev, stream, &op, 1);
 }
 
-/* As the host sets a word that a stream waits for. */
+/* Sets a word for which a stream waits, from the host. */
 static inline void host_writes(uint32_t *word, uint32_t value)
 {
     __atomic_store_n(word, value, __ATOMIC_SEQ_CST);

@@ -1,11 +1,10 @@
-/* What the multi-rank tests share. One MPI process a rank; the same programs run on the host device
- * and on GPUs, so device memory is
- * only touched by ceclMemcpyAsync. Random data comes from a hash of its place; expectations are
- * computed by plain loops. */
+/* What the multi-rank tests share. One MPI process is one rank. The same programs run on the host
+ * device and on GPUs, so only ceclMemcpyAsync touches device memory. Random data is a hash of its
+ * place; plain loops compute the expected results. */
 #ifndef CECL_TEST_MULTI_H
 #define CECL_TEST_MULTI_H
 
-/* cmocka wants these first. */
+/* cmocka needs these headers before its own. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,21 +19,20 @@
 
 extern int multi_rank, multi_nranks;
 
-/* Runs the tests on all ranks; only rank 0's output is shown unless another rank fails. Returns the
- * exit code, equal on all ranks. A
- * test that hangs ends the job after `seconds`. */
+/* Runs the tests on all ranks. Only rank 0's output is shown, unless another rank fails. A test
+ * that hangs ends the job after `seconds`. Returns the exit code, equal on all ranks. */
 int multi_main(int argc, char **argv, const struct CMUnitTest *tests, size_t count,
                unsigned seconds);
 
-/* A communicator of all ranks; fails the test if there is none. `config` may be NULL. */
+/* Makes a communicator of all ranks, and fails the test if that fails. `config` may be NULL. */
 ceclComm_t multi_comm(const ceclConfig_t *config);
-ceclConfig_t multi_config(void); /* defaults, GPU by rank */
+ceclConfig_t multi_config(void); /* the defaults, with the GPU chosen by rank */
 bool multi_on_gpus(ceclComm_t comm);
 
-/* Checks a result and shows the words when it is another one. */
+/* Checks that the result is ceclSuccess, and else shows the message. */
 #define multi_ok(comm, expr)                                                                       \
     multi_expect((comm), (expr), ceclSuccess, NULL, #expr, __FILE__, __LINE__)
-/* The call must fail with `result`, and its words must hold `words`. */
+/* Checks that the call fails with `result` and a message that contains `words`. */
 #define multi_refused(comm, expr, result, words)                                                   \
     multi_expect((comm), (expr), (result), (words), #expr, __FILE__, __LINE__)
 void multi_expect(ceclComm_t comm, ceclResult_t got, ceclResult_t want, const char *words,
@@ -43,24 +41,24 @@ void multi_expect(ceclComm_t comm, ceclResult_t got, ceclResult_t want, const ch
 /* Byte `index` of what rank `rank` contributes under `seed`. */
 unsigned char multi_byte(uint64_t seed, int rank, size_t index);
 void multi_fill(unsigned char *out, uint64_t seed, int rank, size_t bytes);
-/* Host to device and back, waiting. */
+/* Copy from host to device and back, and wait for it. */
 void multi_put(ceclComm_t comm, void *device, const void *host, size_t bytes);
 void multi_get(ceclComm_t comm, void *host, const void *device, size_t bytes);
 
-/* One collective with fresh input and poisoned output, all bytes and the guards around them checked
- * on this rank. */
+/* One collective with new input and output filled before. All bytes and the guards around them are
+ * checked on this rank. */
 struct multi_case {
     ceclOp_t op;
     size_t count; /* elements */
     ceclDataType_t type;
     bool in_place;
     ceclStream_t stream;
-    size_t shift; /* bytes into the allocations */
+    size_t shift; /* bytes from the begin of the allocations to the buffers */
 };
 void multi_check(ceclComm_t comm, const struct multi_case *c, uint64_t seed);
 
-/* A crowd: copies beside what is tested, which keep links and copy engines busy. All-gathers of `bytes`
- * a rank, of a communicator and on a stream of their own. Collective. */
+/* A crowd: copies that keep links and copy engines busy beside the tested calls. They are
+ * all-gathers of `bytes` a rank, on a communicator and a stream of their own. Collective. */
 struct multi_crowd {
     ceclComm_t comm;
     ceclStream_t stream;
@@ -69,12 +67,12 @@ struct multi_crowd {
 };
 void multi_crowd_open(struct multi_crowd *crowd, size_t bytes);
 void multi_crowd_come(const struct multi_crowd *crowd, int times); /* returns at once */
-void multi_crowd_close(struct multi_crowd *crowd); /* when all has come: every block is there */
+void multi_crowd_close(struct multi_crowd *crowd); /* waits for all copies and checks every block */
 
 size_t multi_type_bytes(ceclDataType_t type);
 void multi_setenv(const char *name, const char *value); /* NULL: unset */
 
-int multi_descriptors(void); /* that this process has open */
+int multi_descriptors(void); /* number of descriptors that this process has open */
 double multi_seconds(void);  /* monotonic */
 
 #endif

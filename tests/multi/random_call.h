@@ -1,4 +1,5 @@
-/* Calls that test_random.c makes: what one is, drawn alike on all ranks, and what it must leave. */
+/* The calls that test_random.c makes: what a call is, how all ranks draw the same one, and what
+ * result it must have. */
 #ifndef CECL_TEST_RANDOM_CALL_H
 #define CECL_TEST_RANDOM_CALL_H
 
@@ -14,55 +15,58 @@ enum kind {
     SCATTER,
     ALL_GATHER_STRIDED,
     ALL_TO_ALL_STRIDED,
-    ALL_REDUCE, /* sums of int32, as the next one */
+    ALL_REDUCE, /* a sum of int32, as is REDUCE_SCATTER */
     REDUCE_SCATTER,
     KINDS
 };
 #define RANKS 64
-#define MAX_BLOCK 6000 /* bytes, about; but see random_limits */
-/* Bytes that a rank's block takes at most in any buffer: rows, gaps and displacements included. */
+#define MAX_BLOCK 6000 /* bytes, about; see also random_limits */
+/* The most bytes that a rank's block takes in any buffer, with rows, gaps and displacements. */
 #define MAX_ROOM (MAX_BLOCK + 1600)
 
-/* Sizes of small calls end at these, on one device or the other: a block's bytes, of an all-reduce all
- * bytes. Calls are often drawn as large, or a bit less or more, as long as they are at most
- * random_largest, which is to be set: on the host device the last ones are no limits, but long. */
+/* The sizes in bytes at which small calls end, on one device or the other: of a block, or of a
+ * whole all-reduce. Calls often have such a size, or one a bit smaller or larger, up to
+ * random_largest. The test sets random_largest, because on the host device the last sizes are no
+ * limits and would only take long. */
 #define RANDOM_LIMITS 5
 extern const size_t random_limits[RANDOM_LIMITS];
 extern size_t random_largest;
 
-/* What a call is, in elements: what each rank sends to each, and where it is there and here. */
+/* A call, in elements: what each rank sends to each, and where that lies at the
+ * sender and at the receiver. */
 struct random_call {
     enum kind kind;
     ceclDataType_t type;
-    bool in_place; /* of rooted calls: on the root */
-    bool exchange; /* of a variable all-to-all: ranks tell each other the places */
+    bool in_place; /* for rooted calls: on the root */
+    bool exchange; /* for a variable all-to-all: ranks tell each other the places */
     int root;
-    size_t count, size; /* elements of a block, where all are equal; bytes of one */
+    size_t count, size; /* elements of a block, where all are equal; bytes of one element */
     size_t counts[RANKS][RANKS], sent_at[RANKS][RANKS], wanted_at[RANKS][RANKS]; /* [from][to] */
-    ceclStrided_t strided; /* as the call gets it: some fields 0, where the default is meant */
-    size_t rows, row; /* of a block, and bytes of one; what is not strided has one without end */
-    size_t send_pitch, recv_pitch; /* elements; 0 where there is one row */
+    ceclStrided_t strided; /* what is passed to the call; a field is 0 where its default is meant */
+    /* rows of a block, and bytes of one; a block that is not strided is one row without end */
+    size_t rows, row;
+    size_t send_pitch, recv_pitch; /* elements; 0 for a single row */
     ceclStream_t stream;
     unsigned char *send, *recv; /* allocations */
-    unsigned char *in, *out;    /* sendbuff, and recvbuff */
-    uint64_t seed;              /* of the input, whose byte i is multi_byte(seed, rank, i) */
+    unsigned char *in, *out;    /* sendbuff and recvbuff */
+    uint64_t seed;              /* byte i of the input is multi_byte(seed, rank, i) */
 };
 
 uint64_t random_next(uint64_t *x);
 
-/* Leaves buffers, stream and seed alone. */
+/* Draws a call. Leaves buffers, stream and seed unchanged. */
 void random_draw(struct random_call *c, uint64_t *x);
 
-/* Bytes that rank `r` reads, from the first to the last; and that a recvbuff needs. */
+/* Bytes from the first to the last that rank `r` reads, and bytes that its recvbuff needs. */
 size_t random_sent(const struct random_call *c, int r);
 size_t random_received(const struct random_call *c);
 
-/* Sets where this rank reads and where it receives, in its allocations; in place, both in recv. */
+/* Chooses where in its allocations this rank sends and receives. In place, both are in recv. */
 void random_set_places(struct random_call *c, size_t shift);
 
 ceclResult_t random_make(ceclComm_t comm, const struct random_call *c, bool grouped);
 
-/* Writes what this rank receives; `out` stands for recvbuff. */
+/* Writes what this rank must receive to `out`, in recvbuff's place. */
 void random_expect(const struct random_call *c, unsigned char *out);
 
 #endif

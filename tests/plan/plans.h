@@ -1,4 +1,5 @@
-/* What the plan tests share: calls, chance, and the plans of all ranks for a sequence of calls. */
+/* What the plan tests share: calls, random numbers, and the plans of all ranks
+ * for a sequence of calls. */
 #ifndef CECL_TEST_PLANS_H
 #define CECL_TEST_PLANS_H
 
@@ -26,7 +27,8 @@ static inline struct cecl_call call_of(ceclOp_t op, bool in_place, enum cecl_dir
                               .staging_bytes = 1 << 20};
 }
 
-/* Of `n` ranks: `elements` of all blocks together, of a reduce-scatter of each. */
+/* A reduction among `n` ranks: `elements` are those of all blocks together, or of each block for a
+ * reduce-scatter. */
 static inline struct cecl_call reduction_of(ceclOp_t op, uint64_t n, uint64_t elements,
                                             uint32_t element)
 {
@@ -39,14 +41,14 @@ static inline struct cecl_call reduction_of(ceclOp_t op, uint64_t n, uint64_t el
     return call;
 }
 
-/* 31 bits that a seed determines, which goes on. */
+/* The next 31 random bits of the sequence whose state is *x. */
 static inline uint64_t next(uint64_t *x)
 {
     *x = *x * 6364136223846793005u + 1442695040888963407u;
     return *x >> 33;
 }
 
-/* plans[c * nranks + r]; the caller frees with free_plans. */
+/* Lowers all calls for all ranks: plans[c * nranks + r]. The caller frees them with free_plans. */
 static inline struct cecl_plan *lower_all(const struct cecl_call *calls, int ncalls, int nranks)
 {
     struct cecl_plan *plans = calloc((size_t)(ncalls * nranks), sizeof(*plans));

@@ -1,4 +1,4 @@
-/* A host device for each test, and short names for what the tests of it do again and again. */
+/* A host device for each test, and short names for what its tests often do. */
 #ifndef CECL_TESTS_UNIT_HOST_FIXTURE_H
 #define CECL_TESTS_UNIT_HOST_FIXTURE_H
 
@@ -48,7 +48,7 @@ static inline void memop(ceclStream_t stream, enum cecl_memop_kind kind, uint32_
     assert_int_equal(dev->ops->memops(dev, stream, &op, 1), ceclSuccess);
 }
 
-/* A batch of one. */
+/* Enqueues a batch of one copy. */
 static inline void copy(ceclStream_t stream, void *dst, const void *src, size_t bytes)
 {
     void *from = (void *)(uintptr_t)src;
@@ -61,7 +61,7 @@ static inline void synchronize(ceclStream_t stream)
     assert_int_equal(dev->ops->stream_synchronize(dev, stream), ceclSuccess);
 }
 
-/* One granule of memory, mapped at a reservation of its own. */
+/* Maps one granule of memory at a reservation of its own. */
 static inline void *map_granule(const struct cecl_mem *mem)
 {
     void *base = NULL;
@@ -76,7 +76,7 @@ static inline void unmap_granule(void *base)
     dev->ops->unreserve(dev, base, dev->granularity);
 }
 
-/* Where the kernel may not be asked what is memory, every range is taken as good. */
+/* Skips the test where process_vm_readv is not allowed: every range counts as readable there. */
 static inline void need_probe(void)
 {
     char from = 1, to = 0;
