@@ -1,7 +1,7 @@
 #!/bin/sh
-# Fails when docs/env.md differs from the library's own table of settings, or when CMake, a test or a
-# script has a variable CECL_... that the table does not know, so that the library would warn of it:
-# check_env.sh cecl_info
+# Fails when docs/env.md differs from the library's table of settings. Also fails when CMake, a test or a
+# script uses a variable CECL_... that src/util/settings.h does not name: the library would warn of it.
+# check_env.sh CECL_INFO
 set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 "$1" --markdown | diff -u "$root/docs/env.md" - || {

@@ -249,7 +249,7 @@ static ceclResult_t receive_some(struct cecl_mesh *mesh, int rank, const struct 
 
 /* ---- all peers at the same time */
 
-/* The exchange has outlasted its time: names whom it waits for. */
+/* Fails with ceclTimeout and names the ranks that the exchange waits for. */
 static ceclResult_t name_who_is_late(const struct cecl_mesh *mesh, const struct exchange *x)
 {
     struct cecl_rank_list list = {0};
@@ -347,7 +347,7 @@ static ceclResult_t exchange(struct cecl_mesh *mesh, const char *kind, const voi
     atomic_fetch_add(&mesh->exchanges, 1);
 
     ceclResult_t result = move_frames(mesh, &x);
-    if (result != ceclSuccess) { /* a frame is cut: nothing after it can be understood */
+    if (result != ceclSuccess) { /* a frame is incomplete, so nothing after it can be understood */
         cecl_fail(result, "%s: %s", mesh->activity, cecl_message());
         mesh->broken = result;
         cecl_keep_message(mesh->broken_text);

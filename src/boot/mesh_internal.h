@@ -40,7 +40,7 @@ struct mesh_peer {
 struct cecl_mesh {
     int nranks, rank;
     int64_t timeout_ms;
-    int64_t init_deadline, init_timeout_ms; /* of all waits while `joining` */
+    int64_t init_deadline, init_timeout_ms; /* for all waits while `joining` */
     bool joining;
     const char *activity; /* the public call that this rank is in, for messages */
     uint32_t sequence;

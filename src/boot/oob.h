@@ -13,7 +13,7 @@
 struct cecl_oob {
     int nranks;
     int rank;
-    int64_t timeout_ms; /* how long this rank waits until it has joined, for messages */
+    int64_t timeout_ms; /* ms that this rank waits until it has joined, for messages */
     void *context;
     /* All-gathers; recv: [nranks * bytes] in rank order. Collective. */
     ceclResult_t (*allgather)(struct cecl_oob *oob, const void *send, void *recv, size_t bytes);
@@ -28,7 +28,7 @@ static inline void cecl_oob_close(struct cecl_oob *oob)
     *oob = (struct cecl_oob){0};
 }
 
-/* The caller's callbacks, which bound their own waits. Local. */
+/* Uses the caller's callbacks, which limit their own waits. Local. */
 void cecl_oob_from_callbacks(struct cecl_oob *oob, const ceclOob_t *callbacks, int nranks, int rank,
                              int64_t timeout_ms);
 
@@ -39,8 +39,8 @@ ceclResult_t cecl_oob_group_create(int nranks, int64_t timeout_ms, struct cecl_o
 void cecl_oob_from_group(struct cecl_oob *oob, struct cecl_oob_group *group, int rank);
 void cecl_oob_group_destroy(struct cecl_oob_group *group); /* after all its oobs are closed */
 
-/* TCP (tcp.c). The id carries an address and a 128-bit secret, proved by both sides without being
- * sent. Every wait ends timeout_ms after the join began. */
+/* TCP (tcp*.c). The id carries an address and a 128-bit secret. Both sides prove that they know the
+ * secret; it is never sent. Every wait ends `timeout_ms` after the join began. */
 ceclResult_t cecl_tcp_unique_id(ceclUniqueId *id);
 ceclResult_t cecl_tcp_join(struct cecl_oob *oob, const ceclUniqueId *id, int nranks, int rank,
                            int64_t timeout_ms);

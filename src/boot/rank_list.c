@@ -1,10 +1,10 @@
-/* Ranks in words, for messages. */
+/* The text of a list of ranks, for messages. */
 #include "boot/rank_list.h"
 
 #include <stddef.h>
 #include <stdio.h>
 
-/* What stands before the name of number `i`. */
+/* The text in front of the i-th number. */
 static const char *separator(const struct cecl_rank_list *list, int i)
 {
     if (i == 0)

@@ -1,4 +1,5 @@
-/* Ranks in words, for messages: "rank 0", "ranks 0, 3 and 5". A long list is cut: "and 984 more". */
+/* A list of ranks as text for messages: "rank 0", "ranks 0, 3 and 5". A long list
+ * is cut: "and 984 more". */
 #ifndef CECL_BOOT_RANK_LIST_H
 #define CECL_BOOT_RANK_LIST_H
 
@@ -6,7 +7,7 @@
 
 /* A zeroed list is empty. */
 struct cecl_rank_list {
-    int ranks[CECL_RANKS_NAMED]; /* the first of them */
+    int ranks[CECL_RANKS_NAMED]; /* the first ranks that were added */
     int count;
     char text[160];
 };
@@ -18,7 +19,7 @@ static inline void cecl_rank_list_add(struct cecl_rank_list *list, int rank)
     list->count++;
 }
 
-/* The text lives as long as the list. */
+/* The list as text, which lives as long as the list. */
 const char *cecl_rank_list_words(struct cecl_rank_list *list);
 
 #endif

@@ -18,7 +18,7 @@
 struct client {
     int fd;
     int64_t deadline;
-    int64_t timeout_ms; /* from the beginning to the deadline */
+    int64_t timeout_ms; /* ms from the beginning to the deadline */
 };
 
 static ceclResult_t nobody_listens(void)
@@ -27,7 +27,7 @@ static ceclResult_t nobody_listens(void)
                                        "process that made it has ended");
 }
 
-/* `result` of a wait for the root. */
+/* Names the wait's limit in the message, if `result` of a wait for the root is ceclTimeout. */
 static ceclResult_t in_time(const struct client *client, ceclResult_t result)
 {
     return result != ceclTimeout
@@ -47,7 +47,7 @@ static ceclResult_t hear(const struct client *client, void *data, size_t bytes)
     return in_time(client, cecl_net_recv(client->fd, data, bytes, client->deadline, ROOT));
 }
 
-/* Sets client->fd. */
+/* Connects to the root and sets client->fd. */
 static ceclResult_t connect_root(const struct cecl_tcp_id *id, struct client *client)
 {
     struct sockaddr_storage address;
@@ -140,7 +140,7 @@ static ceclResult_t shake_hands(const struct client *client, const struct cecl_t
 
     CECL_TRY(cecl_net_random(answer.nonce, sizeof(answer.nonce)));
     ceclResult_t result = hear(client, &challenge, sizeof(challenge));
-    if (result != ceclSuccess) /* it ended while we stood in its queue */
+    if (result != ceclSuccess) /* the root ended while this connection was in its queue */
         return result == ceclRemoteError ? nobody_listens() : result;
     if (challenge.magic != CECL_TCP_MAGIC)
         return cecl_fail(ceclInvalidUsage, "unique id: what listens at its address is not cecl");

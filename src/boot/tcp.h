@@ -40,9 +40,9 @@ struct cecl_tcp_answer {
     uint64_t magic;
     uint8_t nonce[16];
     int32_t rank, nranks;
-    int64_t patience_ms; /* how long it will still wait; 0: as long as the root does */
-    int64_t timeout_ms;  /* how long it waits in all, for messages */
-    uint64_t tag;        /* over "rank", both nonces and all of the above */
+    int64_t patience_ms; /* ms that it will still wait; 0: as long as the root does */
+    int64_t timeout_ms;  /* ms that it waits in all, for messages */
+    uint64_t tag;        /* over "rank", both nonces and all fields above */
 };
 
 struct cecl_tcp_proof {

@@ -37,8 +37,9 @@ struct root {
     struct cecl_door door;
     uint8_t secret[16];
     int64_t timeout_ms;
-    int64_t bound_ms; /* the least that the root or any rank waits in all, for messages */
-    int64_t deadline; /* of what is awaited now */
+    /* ms: the shortest time that the root or any rank waits in all, for messages */
+    int64_t bound_ms;
+    int64_t deadline; /* end of the current wait */
     int64_t patience; /* when the first of the ranks gives up */
     int nranks, joined;
     int expected;       /* the largest nranks that any rank has sent */
@@ -477,7 +478,7 @@ ceclResult_t cecl_tcp_serve(int listener, const uint8_t secret[16], int64_t time
     }
     memcpy(root->secret, secret, sizeof(root->secret));
     root->timeout_ms = root->bound_ms = timeout_ms;
-    root->deadline = cecl_deadline(timeout_ms); /* for the first rank to come */
+    root->deadline = cecl_deadline(timeout_ms); /* for the first rank */
     root->patience = CECL_NO_DEADLINE;
     ceclResult_t result =
         cecl_door_open(&root->door, listener, sizeof(struct cecl_tcp_answer), greet);

@@ -63,7 +63,7 @@ static bool in_range(const char *range, bool suffixes, int64_t value)
            number_of(end + 2, suffixes, &high, &end) && value >= low && value <= high;
 }
 
-/* A whole text that is a number in `range`. */
+/* Parses a whole text as a number within `range`. */
 static bool number_in(const char *range, bool suffixes, const char *text, int64_t *value)
 {
     const char *end;
@@ -71,7 +71,7 @@ static bool number_in(const char *range, bool suffixes, const char *text, int64_
            in_range(range, suffixes, *value);
 }
 
-/* `range` has words first and numbers last. */
+/* Parses a word or a number. `range` has the words first and the numbers last. */
 static bool ordinal_of(const char *range, const char *text, int64_t *value)
 {
     const char *numbers = strrchr(range, '|') + 1;

@@ -19,10 +19,11 @@ enum cecl_setting_kind {
  * src/comm/setup.c). */
 enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
 
-/* A setting: X(id, "NAME", kind, ranks, "default as text", "what holds where that is -", "range or
- * choices", "what it does"). Choices are separated by '|' and their value is their position;
- * CECL_SETTING_BYTES takes K, M, G and T; CECL_SETTING_ORDINAL has its words first and its numbers
- * last, and the words' values are -1, -2, ...; "-" as default means "not set". */
+/* The table. A setting is X(id, "NAME", kind, ranks, "default as text", "what holds when that is
+ * -", "range or choices", "what it does"). Choices are separated by '|', and a choice's value is
+ * its position. CECL_SETTING_BYTES accepts the suffixes K, M, G and T. A range of
+ * CECL_SETTING_ORDINAL has words first and numbers last; the words' values are -1, -2, ... "-" as
+ * default means that there is none. */
 #define CECL_SETTINGS(X)                                                                           \
     X(CHECK, "CECL_CHECK", INT, EQUAL, "0", "", "0..1",                                            \
       "1: every call compares its arguments with the peers' before it starts; blocks the host, "   \
@@ -78,9 +79,9 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "name is the rank (without it, .rank is appended), %p the process id; an older file is "     \
       "replaced. Written every 8192 calls, and when the communicator is destroyed or aborted")
 
-/* Names beside the settings that begin with CECL_ and may stand in the environment: options of CMake,
- * variables of tests and scripts, and where cecl is installed. A name that ends with _ stands for all
- * that begin so. scripts/check_env.sh finds one that is missing. */
+/* Other names that begin with CECL_ and may be in the environment: options of CMake, variables of
+ * tests and scripts, and where cecl is installed. A name that ends with _ covers all names that
+ * begin with it. scripts/check_env.sh finds a missing one. */
 #define CECL_OTHER_NAMES                                                                           \
     "CECL_BENCH", "CECL_CMOCKA_ROOT", "CECL_COMPUTE_SANITIZER", "CECL_CUDA", "CECL_DIR",           \
         "CECL_EXAMPLES", "CECL_HOME", "CECL_MPI", "CECL_NCCL", "CECL_ROOT", "CECL_SANITIZE",       \
@@ -118,12 +119,12 @@ const char *cecl_setting_default(enum cecl_setting_id id);
 /* Parses `text` as setting `id` would. For cecl_setting_read and its tests. */
 ceclResult_t cecl_setting_parse(enum cecl_setting_id id, const char *text, int64_t *value);
 
-/* settings_unknown.c. Warns of each variable in the environment that begins with CECL_ and is read by
- * nobody: once in a process, however many communicators it makes. */
+/* settings_unknown.c. Warns of each variable in the environment that begins with CECL_ and that
+ * nothing reads. It does so once in a process, however many communicators the process makes. */
 void cecl_settings_warn(void);
 bool cecl_setting_is_known(const char *name);
 
-/* The setting that somebody who wrote `name` may have meant, or NULL. */
+/* The setting that the writer of `name` may have meant; NULL when there is none. */
 const char *cecl_setting_nearest(const char *name);
 
 #endif

@@ -1,4 +1,5 @@
-/* Variables that look like settings and are none: a misspelt one would be ignored in silence. */
+/* Warns of variables that look like settings but are none, because a misspelt one would
+ * be ignored in silence. */
 #include <ctype.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -11,8 +12,8 @@
 
 #define PREFIX "CECL_"
 #define PREFIX_LENGTH (sizeof(PREFIX) - 1)
-#define LENGTH_MAX 40   /* of a name that is compared with others, without the prefix */
-#define BEGINNING_MIN 3 /* letters of a name that is cut short */
+#define LENGTH_MAX 40   /* characters of a name that is compared with others, without the prefix */
+#define BEGINNING_MIN 3 /* characters of a name that is cut short */
 
 static const char *const other_names[] = {CECL_OTHER_NAMES};
 
@@ -21,7 +22,8 @@ static bool differ(char a, char b)
     return toupper((unsigned char)a) != toupper((unsigned char)b);
 }
 
-/* Letters to insert, delete or replace to make `b` of `a` (Levenshtein), by rows. */
+/* The number of letters to insert, delete or replace to turn `a` into `b`
+ * (Levenshtein), computed row by row. */
 static size_t distance(const char *a, const char *b)
 {
     size_t row[LENGTH_MAX + 1];
@@ -42,8 +44,8 @@ static size_t distance(const char *a, const char *b)
     return row[width];
 }
 
-/* Whether somebody who wrote `name` may have meant `known`, `away` letters from it: one letter in three
- * is wrong at most, or the end is missing. */
+/* Whether the writer of `name` may have meant `known`, which is `away` letters from it: at most one
+ * letter in three is wrong, or the end is missing. */
 static bool is_near(const char *name, const char *known, size_t away)
 {
     const size_t length = strlen(name);
@@ -84,7 +86,7 @@ bool cecl_setting_is_known(const char *name)
     return false;
 }
 
-/* `variable`: NAME=VALUE. An empty value counts as not set. */
+/* Looks at one `variable`, "NAME=VALUE". An empty value counts as not set. */
 static void look_at(const char *variable)
 {
     char name[128];
