@@ -125,8 +125,9 @@ struct cecl_device_ops {
     ceclResult_t (*stream_fork)(struct cecl_device *dev, ceclStream_t stream, ceclStream_t *work);
     ceclResult_t (*stream_join)(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work);
 
-    /* -- work on a stream: none of these waits, and once queues are large enough only the host's
-     * `reduce` allocates -- */
+    /* -- work on a stream. None of these waits. Once queues are large enough, only the host's
+     * `reduce` and `small` allocate. The caller may reuse what a call points to as soon as it
+     * returns: a bound plan is filled with other values for the next call. -- */
 
     ceclResult_t (*copies)(struct cecl_device *dev, ceclStream_t work,
                            const struct cecl_batch *batch);
@@ -137,8 +138,8 @@ struct cecl_device_ops {
      * caller may reuse what it points to at once. */
     ceclResult_t (*reduce)(struct cecl_device *dev, ceclStream_t work,
                            const struct cecl_reduction *reduction);
-    /* A small call (sm/small.h), already checked. NULL unless dev->meets. The caller may reuse what
-     * it points to at once. */
+    /* This rank's part of a small call (sm/small.h), already checked. NULL unless dev->has_small.
+     * The caller may reuse what it points to at once, except words, slots and buffers. */
     ceclResult_t (*small)(struct cecl_device *dev, ceclStream_t work,
                           const struct cecl_small *small);
     /* `later` waits for all work that is enqueued on `earlier` now. */
@@ -185,7 +186,8 @@ struct cecl_device {
     int ordinal;          /* CUDA ordinal; -1 on the host */
     size_t granularity;   /* for reserve, mem_create and mem_map: bytes, a power of two */
     uint64_t total_bytes; /* memory of the device; 0 on the host */
-    bool meets;           /* its kernels send flags and wait for them (sm/meeting.h) */
+    bool meets;     /* its kernels of reductions send flags and wait for them (sm/meeting.h) */
+    bool has_small; /* it has ops->small */
 };
 
 /* What a rank tells its peers about the GPU that it would use. All zero

@@ -13,7 +13,7 @@
 
 /* MOVE is a copy by a user, whose ranges may overlap. In a plan's batch an overlap is a fault: COPY
  * uses memcpy there, so that the address sanitizer reports it. */
-enum work_kind { WORK_COPY, WORK_MOVE, WORK_ROWS, WORK_REDUCE, WORK_WRITE, WORK_WAIT };
+enum work_kind { WORK_COPY, WORK_MOVE, WORK_ROWS, WORK_REDUCE, WORK_SMALL, WORK_WRITE, WORK_WAIT };
 
 struct work {
     enum work_kind kind;
@@ -22,7 +22,14 @@ struct work {
     const void *src;                   /* WAIT: the word to wait for */
     size_t bytes;                      /* ROWS: bytes in one row */
     size_t rows, dst_pitch, src_pitch; /* used by ROWS only */
-    struct cecl_reduction *reduction; /* REDUCE: a copy owned by this work, its sources behind it */
+    /* REDUCE: a struct cecl_reduction with its sources behind it; SMALL: a struct small_work */
+    void *own;
+};
+
+/* A copy of a small call, with copies of what it points to. */
+struct small_work {
+    struct cecl_small small;
+    struct cecl_meeting meeting;
 };
 
 struct host_stream {
@@ -66,13 +73,22 @@ static void perform_rows(const struct work *work)
                (const char *)work->src + row * work->src_pitch, work->bytes);
 }
 
+/* Wakes the streams that may sleep until the call is done. */
+static void perform_small(const struct cecl_small *small, const _Atomic bool *abandon)
+{
+    cecl_small_host(small, (const bool *)abandon);
+    if (small->meeting && (small->meeting->does & CECL_MEET_DONE))
+        host_word_wake(small->meeting->done);
+}
+
 static void perform(const struct work *work, const _Atomic bool *abandon)
 {
     switch (work->kind) {
     case WORK_COPY:
     case WORK_MOVE: perform_copy(work); break;
     case WORK_ROWS: perform_rows(work); break;
-    case WORK_REDUCE: cecl_reduce_host(work->reduction); break;
+    case WORK_REDUCE: cecl_reduce_host(work->own); break;
+    case WORK_SMALL: perform_small(work->own, abandon); break;
     case WORK_WRITE: host_word_write(work->dst, work->value); break;
     case WORK_WAIT: host_word_wait(work->src, work->value, abandon); break;
     }
@@ -92,7 +108,7 @@ static void *serve(void *argument)
         pthread_mutex_unlock(&stream->lock);
         if (!atomic_load(&stream->host->closing))
             perform(&work, &stream->host->closing);
-        free(work.reduction);
+        free(work.own);
         pthread_mutex_lock(&stream->lock);
         stream->head = (stream->head + 1) % stream->capacity;
         stream->count--;
@@ -364,12 +380,27 @@ ceclResult_t host_row_copies(struct cecl_device *dev, ceclStream_t handle,
     return ceclSuccess;
 }
 
+/* Enqueues work that does not fit into a queue entry. It takes over `own`, which is freed when the
+ * work is done, or here on failure. */
+static ceclResult_t add_own(struct cecl_device *dev, ceclStream_t handle, enum work_kind kind,
+                            void *own)
+{
+    struct host_stream *stream;
+    const ceclResult_t result = begin_adding(dev, handle, 1, &stream);
+    if (result != ceclSuccess) {
+        free(own);
+        return result;
+    }
+    add(stream, (struct work){.kind = kind, .own = own});
+    finish_adding(stream);
+    return ceclSuccess;
+}
+
 /* Each reduction allocates its own copy: the sources differ in number and do not
  * fit into a queue entry. */
 ceclResult_t host_reduce(struct cecl_device *dev, ceclStream_t handle,
                          const struct cecl_reduction *reduction)
 {
-    struct host_stream *stream;
     const size_t bytes = reduction->nsrc * sizeof(*reduction->src);
     struct cecl_reduction *own = malloc(sizeof(*own) + bytes);
     if (!own)
@@ -377,14 +408,23 @@ ceclResult_t host_reduce(struct cecl_device *dev, ceclStream_t handle,
                          reduction->nsrc);
     *own = *reduction;
     own->src = memcpy(own + 1, reduction->src, bytes);
-    const ceclResult_t result = begin_adding(dev, handle, 1, &stream);
-    if (result != ceclSuccess) {
-        free(own);
-        return result;
+    return add_own(dev, handle, WORK_REDUCE, own);
+}
+
+/* Each small call allocates its own copy: it is several times as large as a queue entry. */
+ceclResult_t host_small(struct cecl_device *dev, ceclStream_t handle,
+                        const struct cecl_small *small)
+{
+    CECL_TRY(cecl_small_check(small));
+    struct small_work *own = calloc(1, sizeof(*own));
+    if (!own)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a small collective");
+    own->small = *small;
+    if (small->meeting) {
+        own->meeting = *small->meeting;
+        own->small.meeting = &own->meeting;
     }
-    add(stream, (struct work){.kind = WORK_REDUCE, .reduction = own});
-    finish_adding(stream);
-    return ceclSuccess;
+    return add_own(dev, handle, WORK_SMALL, own);
 }
 
 /* `later` waits on a word inside `earlier`. That is safe: destroying `earlier` first finishes its

@@ -1,5 +1,6 @@
 /* Small calls in one kernel on each rank: an all-reduce, a reduce-scatter, an all-gather or an
- * all-to-all of so few bytes that flags around copies would take longer than the bytes.
+ * all-to-all of so few bytes that flags around copies would take longer than the bytes. The host
+ * device has no kernels: there one function does the same by the same protocol.
  *
  * This file stands alone, as reduce.h does: it knows pointers and rank numbers, but no
  * communicator.
@@ -60,13 +61,14 @@ struct cecl_small {
     /* The call's epoch: one more than that of the call before on these slots, equal on all ranks.
      * It may wrap around. The slots are zeroed before the first call, whose epoch is 1. */
     uint32_t epoch;
-    /* a word on this GPU. Once it is not 0, the kernel waits for nobody, and a kernel that begins
-     * later sends nothing */
+    /* a word on this rank's device. Once it is not 0, the kernel waits for nobody, and a kernel
+     * that begins later sends nothing */
     const uint32_t *end;
-    /* a word on this GPU; set to 1 when a wait ended early, and recv is undefined */
+    /* a word on this rank's device; set to 1 when a wait ended early, and recv is undefined */
     uint32_t *late;
-    uint64_t timeout_ns; /* limit of a wait in ns, by the GPU's timer; 0: only `end` ends it */
-    uint32_t max_sms;    /* 0: the default */
+    /* limit of a wait in ns, by the GPU's timer or the host's clock; 0: only `end` ends it */
+    uint64_t timeout_ns;
+    uint32_t max_sms; /* CUDA: most SMs to use; 0: the default */
     /* The kernel does two things of this meeting. With CECL_MEET_SIGNAL_FIRST it signals
      * while it sends data, without order, so that the watchdog sees it; and it does
      * CECL_MEET_DONE. NULL: neither. */
@@ -80,13 +82,25 @@ static inline uint64_t cecl_small_slots_bytes(int nranks, uint64_t slot_bytes)
     return 2 * (uint64_t)nranks * 2 * slot_bytes;
 }
 
+/* Refuses what cecl_reduction_check refuses, and sizes and ranks out of range, with
+ * ceclInvalidArgument. */
+ceclResult_t cecl_small_check(const struct cecl_small *small);
+
+/* Does this rank's part of the call on the host. Returns when it is done or a wait has ended early.
+ * The call has passed cecl_small_check. Collective: it waits for data of every peer, as a kernel
+ * does.
+ *
+ * closing  one more word that ends waits, as `end` does. After it `late` and the meeting's `done`
+ *          stay unchanged, because nobody looks at them any more. NULL: none. */
+void cecl_small_host(const struct cecl_small *small, const bool *closing);
+
 /* Loads all kernels onto the calling thread's current GPU, for the reason given at
  * cecl_reduce_cuda_prepare. Local. */
 ceclResult_t cecl_small_cuda_prepare(void);
 
 /* Enqueues the call on `stream` of the calling thread's current GPU. Collective: every rank's
- * kernel waits for the kernels of all others. Refuses what cecl_reduction_check refuses, and sizes
- * and ranks out of range; a refused call has enqueued nothing. */
+ * kernel waits for the kernels of all others. Refuses what cecl_small_check refuses; a refused call
+ * has enqueued nothing. */
 ceclResult_t cecl_small_cuda(ceclStream_t stream, const struct cecl_small *small);
 
 #ifdef __cplusplus

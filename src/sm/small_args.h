@@ -1,4 +1,5 @@
-/* What the host's part of small calls and their kernels agree upon. Plain C, for both. */
+/* What the kernels of small calls and the host's function for them agree
+ * upon. Plain C, for both. */
 #ifndef CECL_SM_SMALL_ARGS_H
 #define CECL_SM_SMALL_ARGS_H
 
@@ -13,11 +14,18 @@ extern "C" {
 #define CECL_SMALL_THREADS (32 * (CECL_SMALL_WARPS + 1)) /* and one warp more for `tell` */
 
 /* A slot is made of rows of 512 bytes: one line of 16 bytes for each thread of a warp. Each thread
- * of a warp has three vectors of 16 bytes, which fill four lines, so a warp fills four rows.
- * Neighbouring threads take neighbouring vectors of a block. */
-#define CECL_SMALL_ROW 512
+ * of a warp has three vectors of 16 bytes, which fill four lines. Neighbouring threads take
+ * neighbouring vectors of a block. A group is what a warp moves at a time: 32 shares, which are
+ * 1536 bytes of a block, in 4 rows. */
+#define CECL_SMALL_SHARES 32
+#define CECL_SMALL_ROW (CECL_SMALL_SHARES * 16)
 #define CECL_SMALL_VECTORS 3
 #define CECL_SMALL_LINES 4
+#define CECL_SMALL_GROUP_BYTES (CECL_SMALL_SHARES * CECL_SMALL_VECTORS * 16)
+
+/* A call may renew a line that it does not use. It writes the call's epoch with this bit flipped
+ * into the line, which is half a cycle away from all epochs that come soon. */
+#define CECL_SMALL_FAR 0x80000000u
 
 /* Slots are not larger, because offsets within them are 32-bit numbers. */
 #define CECL_SMALL_SLOT_MAX ((uint64_t)1 << 30)
@@ -45,6 +53,11 @@ struct cecl_small_args {
     struct cecl_meeting meeting;
     struct cecl_division division;
 };
+
+/* small.c. Fills in `args` for a call that has passed cecl_small_check. */
+void cecl_small_args_make(const struct cecl_small *small, struct cecl_small_args *args);
+/* Whether the call is an all-reduce or a reduce-scatter. */
+bool cecl_small_reduces(const struct cecl_small *small);
 
 /* The kernels. Each is launched with one argument, a struct cecl_small_args. */
 const void *cecl_small_reduce_kernel(ceclDataType_t type, ceclRedOp_t op);
