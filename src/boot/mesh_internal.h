@@ -34,7 +34,8 @@ struct mesh_peer {
     int data, life;              /* sockets, or -1 (own rank) */
     int process;                 /* readable once the peer's process has ended, or -1 */
     _Atomic int state;           /* enum mesh_state */
-    char cause[MESH_TEXT_BYTES]; /* of MESH_ABORTED; under life_lock */
+    int origin;                  /* MESH_ABORTED: the rank that gave up first, */
+    char cause[MESH_TEXT_BYTES]; /* and why; both under life_lock */
     struct mesh_transfer transfer;
 };
 
