@@ -22,8 +22,9 @@ struct client {
 
 static ceclResult_t nobody_listens(void)
 {
-    return cecl_fail(ceclInvalidUsage, "unique id: nobody listens; it was used already, or the "
-                                       "process that made it has ended");
+    return cecl_fail(ceclInvalidUsage,
+                     "unique id: nobody listens; it was used already, or the process that made it "
+                     "has ended: make a new one with ceclGetUniqueId");
 }
 
 /* `result` of a wait for the root. */
@@ -128,7 +129,7 @@ static void client_close(struct cecl_oob *oob)
 
 /* What a root that hangs up during the handshake means is told by how far that had come. */
 static ceclResult_t shake_hands(const struct client *client, const struct cecl_tcp_id *id,
-                                int nranks, int rank)
+                                int nranks, int rank, bool *is_known)
 {
     struct cecl_tcp_challenge challenge;
     struct cecl_tcp_answer answer = {
@@ -159,6 +160,7 @@ static ceclResult_t shake_hands(const struct client *client, const struct cecl_t
     if (!cecl_net_equal(&proof.tag, &expected, sizeof(expected)))
         return cecl_fail(ceclInvalidUsage,
                          "unique id: what listens at its address has another secret");
+    *is_known = true;
     CECL_TRY(hear(client, &reply, sizeof(reply)));
     return reply.status == ceclSuccess ? ceclSuccess : take_words(client, &reply);
 }
@@ -177,7 +179,7 @@ ceclResult_t cecl_tcp_join(struct cecl_oob *oob, const ceclUniqueId *unique, int
     *client = (struct client){.deadline = cecl_deadline(timeout_ms), .timeout_ms = timeout_ms};
     ceclResult_t result = connect_root(&id, client);
     if (result == ceclSuccess) {
-        result = shake_hands(client, &id, nranks, rank);
+        result = shake_hands(client, &id, nranks, rank, &oob->is_known);
         if (result != ceclSuccess)
             close(client->fd);
     }
@@ -188,6 +190,7 @@ ceclResult_t cecl_tcp_join(struct cecl_oob *oob, const ceclUniqueId *unique, int
     *oob = (struct cecl_oob){.nranks = nranks,
                              .rank = rank,
                              .timeout_ms = timeout_ms,
+                             .is_known = true,
                              .context = client,
                              .allgather = client_allgather,
                              .close = client_close};
