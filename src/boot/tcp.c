@@ -23,8 +23,9 @@ struct client {
 
 static ceclResult_t nobody_listens(void)
 {
-    return cecl_fail(ceclInvalidUsage, "unique id: nobody listens; it was used already, or the "
-                                       "process that made it has ended");
+    return cecl_fail(ceclInvalidUsage,
+                     "unique id: nobody listens; it was used already, or the process that made it "
+                     "has ended: make a new one with ceclGetUniqueId");
 }
 
 /* Names the wait's limit in the message, if `result` of a wait for the root is ceclTimeout. */
@@ -129,7 +130,7 @@ static void client_close(struct cecl_oob *oob)
 
 /* If the root closes during the handshake, the step reached says what that means. */
 static ceclResult_t shake_hands(const struct client *client, const struct cecl_tcp_id *id,
-                                int nranks, int rank)
+                                int nranks, int rank, bool *is_known)
 {
     struct cecl_tcp_challenge challenge;
     struct cecl_tcp_answer answer = {
@@ -160,6 +161,7 @@ static ceclResult_t shake_hands(const struct client *client, const struct cecl_t
     if (!cecl_net_equal(&proof.tag, &expected, sizeof(expected)))
         return cecl_fail(ceclInvalidUsage,
                          "unique id: what listens at its address has another secret");
+    *is_known = true;
     CECL_TRY(hear(client, &reply, sizeof(reply)));
     return reply.status == ceclSuccess ? ceclSuccess : take_words(client, &reply);
 }
@@ -178,7 +180,7 @@ ceclResult_t cecl_tcp_join(struct cecl_oob *oob, const ceclUniqueId *unique, int
     *client = (struct client){.deadline = cecl_deadline(timeout_ms), .timeout_ms = timeout_ms};
     ceclResult_t result = connect_root(&id, client);
     if (result == ceclSuccess) {
-        result = shake_hands(client, &id, nranks, rank);
+        result = shake_hands(client, &id, nranks, rank, &oob->is_known);
         if (result != ceclSuccess)
             close(client->fd);
     }
@@ -189,6 +191,7 @@ ceclResult_t cecl_tcp_join(struct cecl_oob *oob, const ceclUniqueId *unique, int
     *oob = (struct cecl_oob){.nranks = nranks,
                              .rank = rank,
                              .timeout_ms = timeout_ms,
+                             .is_known = true,
                              .context = client,
                              .allgather = client_allgather,
                              .close = client_close};

@@ -416,6 +416,7 @@ static ceclResult_t make_call(struct cecl_item *item, ceclComm_t comm, ceclStrea
         *path = cecl_bound_path(bound);
     if (result != ceclSuccess || !bound)
         return result;
+    cecl_comm_called(comm, cecl_called_name(item->called));
     return cecl_items_issue(comm, bound, stream);
 }
 

@@ -162,6 +162,21 @@ static void a_late_rank_is_named_with_the_call_and_the_milliseconds(void **state
     drop_group();
 }
 
+/* Rank 1 gives up because rank 0 did, and rank 2 hears it from rank 1. */
+static void a_cause_that_is_passed_on_keeps_its_origin(void **state)
+{
+    (void)state;
+    open_all();
+    cecl_mesh_tell_abort(ranks[0].mesh, "out of paper");
+    assert_int_equal(cecl_mesh_news(ranks[1].mesh), ceclRemoteError);
+    assert_string_equal(cecl_message(), "rank 0 gave up: out of paper");
+    cecl_mesh_tell_abort(ranks[1].mesh, "rank 0 gave up: out of paper; pending here: ceclReduce");
+    assert_int_equal(mesh_read_life(ranks[2].mesh, 1), MESH_ABORTED);
+    assert_int_equal(mesh_peer_error(ranks[2].mesh, 1), ceclRemoteError);
+    assert_string_equal(cecl_message(), "rank 0 gave up: out of paper");
+    drop_group();
+}
+
 /* Rank 2 takes part in the exchange of names, but never connects. */
 static void a_rank_that_never_connects_is_named(void **state)
 {
@@ -269,6 +284,7 @@ int main(void)
         cmocka_unit_test(a_death_that_an_exchange_saw_is_seen_by_the_watch),
         cmocka_unit_test(a_broken_mesh_gives_its_first_reason_again),
         cmocka_unit_test(a_late_rank_is_named_with_the_call_and_the_milliseconds),
+        cmocka_unit_test(a_cause_that_is_passed_on_keeps_its_origin),
         cmocka_unit_test(ranks_are_listed_in_words),
         cmocka_unit_test(a_long_list_of_ranks_is_cut_and_counted),
         cmocka_unit_test(a_rank_that_never_connects_is_named),
