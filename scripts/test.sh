@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and runs all tests, in about 6 minutes on 2 cores. GPU tests are
-# skipped, and listed with the reason, where there is no GPU. The last line is the verdict. Arguments
-# go to ctest (-L unit, -R pool, ...). Each run keeps its output in build/test/logs.
+# Installs missing packages, builds, and runs all tests, in about 6 minutes on 2 cores. Without a GPU
+# the GPU tests are skipped, and listed with the reason. The last line is the verdict. Arguments go to
+# ctest (-L unit, -R pool, ...). The output of each run stays in build/test/logs.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build/test
@@ -19,7 +19,7 @@ status=0
 mkdir -p logs
 log=$build/logs/tests-$(date +%Y%m%d-%H%M%S).log
 ctest --output-on-failure -j"$test_jobs" "$@" | tee "$log" || status=$?
-# Now, for `ctest -N` below overwrites what it reads; told at the end.
+# The verdict is computed now, because `ctest -N` below overwrites the log. It is printed at the end.
 verdict=$("$root/scripts/verdict.sh" "$log" Testing/Temporary/LastTest.log) ||
     [ $status -ne 0 ] || status=1
 

@@ -2,12 +2,12 @@
 # Says how a run of ctest ended: why tests were skipped, then one line as a verdict.
 # verdict.sh OUTPUT LAST_TEST_LOG
 #   OUTPUT         what `ctest --output-on-failure` printed
-#   LAST_TEST_LOG  Testing/Temporary/LastTest.log of the same run: it has the words of skipped tests
-# Fails where a test failed, or none was run.
+#   LAST_TEST_LOG  Testing/Temporary/LastTest.log of the same run: it has the skipped tests' reasons
+# Fails when a test failed, or when none was run.
 set -euo pipefail
 awk -v kept="$1" '
     function add(list, word) { return list == "" ? word : list ", " word }
-    # What each test said of why it was skipped.
+    # The reason of each skipped test.
     FILENAME != kept && /^[0-9]+\/[0-9]+ Testing: / { name = $3 }
     FILENAME != kept && /^skipped: / && !(name in why) { why[name] = substr($0, length("skipped: ") + 1) }
     # How each test ended.

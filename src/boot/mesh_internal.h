@@ -30,11 +30,11 @@ struct mesh_transfer {
 };
 
 struct mesh_peer {
-    int data, life;              /* sockets, or -1 (own rank) */
-    int process;                 /* readable once the peer's process has ended, or -1 */
-    _Atomic int state;           /* enum mesh_state */
-    int origin;                  /* MESH_ABORTED: the rank that gave up first, */
-    char cause[MESH_TEXT_BYTES]; /* and why; both under life_lock */
+    int data, life;    /* sockets; -1 for this rank itself */
+    int process;       /* a descriptor that is readable once the peer's process has ended, or -1 */
+    _Atomic int state; /* enum mesh_state */
+    int origin; /* set with MESH_ABORTED: the rank that gave up first; guarded by life_lock */
+    char cause[MESH_TEXT_BYTES]; /* set with MESH_ABORTED: why it gave up; guarded by life_lock */
     struct mesh_transfer transfer;
 };
 

@@ -25,7 +25,8 @@ static void tell(struct cecl_mesh *mesh, const struct life_message *message)
                         MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* A peer whose words `cause` repeats: this rank gives up because that one did. */
+/* Finds a peer whose message `cause` repeats: this rank gives up because that peer did. NULL when
+ * there is none. */
 static const struct mesh_peer *find_source(const struct cecl_mesh *mesh, const char *cause)
 {
     for (int r = 0; r < mesh->nranks; r++) {
@@ -36,8 +37,8 @@ static const struct mesh_peer *find_source(const struct cecl_mesh *mesh, const c
     return NULL;
 }
 
-/* What another rank began is passed on as that rank said it. Otherwise words would nest: "rank 0 gave
- * up: rank 1 gave up: ...". */
+/* Passes on what another rank began in that rank's words. Otherwise messages would nest: "rank 0
+ * gave up: rank 1 gave up: ...". */
 void cecl_mesh_tell_abort(struct cecl_mesh *mesh, const char *cause)
 {
     const struct mesh_peer *source = find_source(mesh, cause);
@@ -86,7 +87,7 @@ ceclResult_t mesh_peer_error(struct cecl_mesh *mesh, int rank)
     switch ((enum mesh_state)atomic_load(&peer->state)) {
     case MESH_LEFT:
         return cecl_fail(ceclRemoteError, "rank %d has left: it destroyed its communicator", rank);
-    case MESH_ABORTED: /* the cause is written before the state and never again */
+    case MESH_ABORTED: /* the cause was written before the state, and is never written again */
         return cecl_fail(ceclRemoteError, "rank %d gave up: %s", peer->origin, peer->cause);
     case MESH_DEAD:
     case MESH_ALIVE: break;

@@ -14,8 +14,9 @@
 struct cecl_oob {
     int nranks;
     int rank;
-    int64_t timeout_ms; /* how long this rank waits until it has joined, for messages */
-    bool is_known;      /* others have heard of this rank's join, also where that failed */
+    int64_t timeout_ms; /* ms that this rank waits until it has joined, for messages */
+    /* set when other ranks have heard of this rank's join, also if the join failed */
+    bool is_known;
     void *context;
     /* All-gathers; recv: [nranks * bytes] in rank order. Collective. */
     ceclResult_t (*allgather)(struct cecl_oob *oob, const void *send, void *recv, size_t bytes);
@@ -41,9 +42,10 @@ ceclResult_t cecl_oob_group_create(int nranks, int64_t timeout_ms, struct cecl_o
 void cecl_oob_from_group(struct cecl_oob *oob, struct cecl_oob_group *group, int rank);
 void cecl_oob_group_destroy(struct cecl_oob_group *group); /* after all its oobs are closed */
 
-/* TCP (tcp.c). The id carries an address and a 128-bit secret, proved by both sides without being
- * sent. Every wait ends timeout_ms after the join began. A join that fails writes oob->is_known: then
- * the root has failed the job, and the id serves nobody any more. */
+/* TCP (tcp*.c). The id carries an address and a 128-bit secret. Both sides prove that they know the
+ * secret; it is never sent. Every wait ends `timeout_ms` after the join began. A join that fails
+ * sets oob->is_known when the root has heard of it. The root has then failed the job, and the id
+ * cannot be used any more. */
 ceclResult_t cecl_tcp_unique_id(ceclUniqueId *id);
 ceclResult_t cecl_tcp_join(struct cecl_oob *oob, const ceclUniqueId *id, int nranks, int rank,
                            int64_t timeout_ms);
