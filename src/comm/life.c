@@ -113,7 +113,7 @@ ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm)
 
 void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result)
 {
-    if (!cecl_engine_idle(&comm->engine))
+    if (!cecl_flags_idle(&comm->engine.flags))
         cecl_fail(result, "%s; pending here: %s", cecl_message(), cecl_comm_last_call(comm));
     cecl_comm_set_async(comm, result, cecl_message());
 }

@@ -178,7 +178,7 @@ ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline)
 {
     struct timespec pause = {.tv_nsec = 20000};
     const int64_t start = cecl_now_ms();
-    while (!cecl_engine_idle(&comm->engine)) {
+    while (!cecl_flags_idle(&comm->engine.flags)) {
         /* With an error the watchdog releases what is pending; the caller then waits for that, with
          * a deadline of its own. */
         if (deadline == CECL_NO_DEADLINE)
