@@ -19,7 +19,8 @@ fi
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then
     if ! command -v sudo >/dev/null; then
-        echo "Please run this as root, then again: apt-get install ${missing[*]}" >&2
+        echo "Needed, and only root may install it; as root: apt-get update &&" \
+            "apt-get install ${missing[*]}" >&2
         exit 1
     fi
     as_root=(sudo)
@@ -28,10 +29,29 @@ fi
 echo "Installing ${missing[*]} ..."
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-# If one of several package lists cannot be fetched, the others may still suffice.
-"${as_root[@]}" apt-get update >"$log" 2>&1 || true
+
+# Tells what to do after apt-get failed. apt-get update may end with 0 though it fetched nothing.
+explain() {
+    tail -n 20 "$log" >&2
+    echo >&2
+    echo "apt-get could not install ${missing[*]}." >&2
+    if [ "$updated" -ne 0 ] ||
+        grep -Eq '^Err:|^[EW]: (Failed to fetch|Some index files|The repository)' "$log"; then
+        echo "It could not fetch its package lists, or a package: is this machine offline, or does" \
+            "a server in /etc/apt not answer? Run this again once \`apt-get update\` ends without" \
+            "a warning, or install the packages in another way." >&2
+    elif grep -q '^E: Unable to locate package' "$log"; then
+        echo "Its package lists are fetched and do not name them: they are Debian 12's names." \
+            "Add Debian's section \`main\` to /etc/apt/sources.list, or install what your system" \
+            "has in their place." >&2
+    fi
+}
+
+# One unreachable list among several must not stop what the others can give.
+updated=0
+"${as_root[@]}" apt-get update >"$log" 2>&1 || updated=$?
 if ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
     apt-get install -y --no-install-recommends "${missing[@]}" >>"$log" 2>&1; then
-    tail -n 20 "$log" >&2
+    explain
     exit 1
 fi

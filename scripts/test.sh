@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs missing packages, builds, and runs all tests. Without a GPU the GPU tests are skipped, and
-# listed as skipped. Arguments go to ctest (-L unit, -R pool, ...).
+# Installs missing packages, builds, and runs all tests, in about 6 minutes on 2 cores. Without a GPU
+# the GPU tests are skipped, and listed with the reason. The last line is the verdict. Arguments go to
+# ctest (-L unit, -R pool, ...). The output of each run stays in build/test/logs.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build/test
@@ -8,14 +9,19 @@ build=$root/build/test
 . "$root/scripts/common.sh"
 "$root/scripts/setup.sh" "${test_packages[@]}"
 
-echo "Building ..."
+echo "Building, then testing; all tests take about 6 minutes on 2 cores (here: $(nproc)) ..."
 build "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCECL_WERROR=ON -DCECL_MPI=ON
 grep '^-- cecl ' "$build/build.log"
 
 cd "$build"
 # PROCESSORS in tests/CMakeLists.txt limits how many ranks run at a time.
 status=0
-ctest --output-on-failure -j"$test_jobs" "$@" | tee tests.log || status=$?
+mkdir -p logs
+log=$build/logs/tests-$(date +%Y%m%d-%H%M%S).log
+ctest --output-on-failure -j"$test_jobs" "$@" | tee "$log" || status=$?
+# The verdict is computed now, because `ctest -N` below overwrites the log. It is printed at the end.
+verdict=$("$root/scripts/verdict.sh" "$log" Testing/Temporary/LastTest.log) ||
+    [ $status -ne 0 ] || status=1
 
 # For each label: how many of its tests passed, failed and were skipped.
 printf '\n%-8s %8s %8s %8s\n' label passed failed skipped
@@ -32,6 +38,7 @@ for label in unit plan multi gpu; do
             else if (/ Passed /) passed++
             else failed++
         }
-        END { printf "%-8s %8d %8d %8d\n", label, passed, failed, skipped }' - tests.log
+        END { printf "%-8s %8d %8d %8d\n", label, passed, failed, skipped }' - "$log"
 done
+echo "$verdict"
 exit $status

@@ -253,7 +253,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * when it returns.
  * comm    [out] written on success only.
  * nranks  1 .. 1024, equal on all ranks.
- * id      from one call of ceclGetUniqueId on one rank.
+ * id      from one call of ceclGetUniqueId on one rank. A refused `nranks` leaves it good for another
+ *         call; so does any refusal where nranks is 1. A failure that peers heard of uses it up, and
+ *         the message says so.
  * rank    0 .. nranks - 1, each once.
  * config  NULL for defaults; read during the call only.
  * Collective, blocking; waits at most CECL_INIT_TIMEOUT_MS (default 60000). Ranks must be on one

@@ -35,6 +35,7 @@ ceclResult_t cecl_mesh_open(struct cecl_oob *oob, int64_t deadline, int64_t time
     mesh->rank = oob->rank;
     mesh->timeout_ms = timeout_ms;
     mesh->init_deadline = deadline;
+    mesh->init_timeout_ms = oob->timeout_ms;
     mesh->joining = true;
     mesh->activity = "joining";
     for (size_t r = 0; r < n; r++)
@@ -249,19 +250,24 @@ static ceclResult_t receive_some(struct cecl_mesh *mesh, int rank, const struct 
 /* ---- all peers at the same time */
 
 /* Fails with ceclTimeout and names the ranks that the exchange waits for. */
-static ceclResult_t name_who_is_late(const struct cecl_mesh *mesh)
+static ceclResult_t name_who_is_late(const struct cecl_mesh *mesh, const struct exchange *x)
 {
     struct cecl_rank_list list = {0};
-    for (int r = 0; r < mesh->nranks; r++)
-        if (r != mesh->rank && !has_all(&mesh->peers[r].transfer))
+    for (int r = 0; r < mesh->nranks; r++) {
+        const struct mesh_transfer *t = &mesh->peers[r].transfer;
+        if (r != mesh->rank && (!has_all(t) || t->sent < frame_bytes(&x->header)))
             cecl_rank_list_add(&list, r);
+    }
+    const char *words = cecl_rank_list_words(&list);
     if (mesh->joining)
-        return cecl_fail(ceclTimeout, "rank %s stopped joining: waited CECL_INIT_TIMEOUT_MS",
-                         list.text);
+        return cecl_fail(ceclTimeout,
+                         "%s did not come within %" PRId64 " ms (CECL_INIT_TIMEOUT_MS); has a "
+                         "process ended?",
+                         words, mesh->init_timeout_ms);
     return cecl_fail(ceclTimeout,
-                     "%s: rank %s did not come within %" PRId64 " ms (CECL_TIMEOUT_MS); did every "
-                     "rank make the call?",
-                     mesh->activity, list.text, mesh->timeout_ms);
+                     "%s did not come within %" PRId64 " ms (CECL_TIMEOUT_MS); did every rank make "
+                     "the call?",
+                     words, mesh->timeout_ms);
 }
 
 /* Waits until some peer's socket is ready. *through is set when no peer is left to wait for. */
@@ -289,12 +295,11 @@ static ceclResult_t wait_for_peers(struct cecl_mesh *mesh, const struct exchange
     if (ready < 0 && errno != EINTR)
         return cecl_fail(ceclSystemError, "poll: %s", strerror(errno));
     if (ready == 0)
-        return name_who_is_late(mesh);
+        return name_who_is_late(mesh, x);
     if (ready <= 0 || !mesh->polls[count].revents)
         return ceclSuccess;
     CECL_TRY(mesh_first_error(mesh));
-    return cecl_fail(ceclRemoteError, "%s: given up, for the communicator has failed",
-                     mesh->activity);
+    return cecl_fail(ceclRemoteError, "given up, for the communicator has failed");
 }
 
 /* Moves all frames. On success every peer's frame was received whole, whether it matched or not. */
@@ -343,6 +348,7 @@ static ceclResult_t exchange(struct cecl_mesh *mesh, const char *kind, const voi
 
     ceclResult_t result = move_frames(mesh, &x);
     if (result != ceclSuccess) { /* a frame is incomplete, so nothing after it can be understood */
+        cecl_fail(result, "%s: %s", mesh->activity, cecl_message());
         mesh->broken = result;
         cecl_keep_message(mesh->broken_text);
     }

@@ -2,6 +2,7 @@
  * accepts connections of higher ranks that show the secret. The door (door.h) keeps out anybody
  * else who finds the name. */
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -79,6 +80,13 @@ static bool same_user(int fd)
            credentials.uid == geteuid();
 }
 
+static ceclResult_t did_not_answer(const struct cecl_mesh *mesh, int peer)
+{
+    return cecl_fail(ceclTimeout,
+                     "rank %d took no connection within %" PRId64 " ms (CECL_INIT_TIMEOUT_MS)",
+                     peer, mesh->init_timeout_ms);
+}
+
 static ceclResult_t call_peer(const struct cecl_mesh *mesh, const struct invitation *theirs,
                               int peer, int channel, int64_t deadline, int *out)
 {
@@ -93,8 +101,9 @@ static ceclResult_t call_peer(const struct cecl_mesh *mesh, const struct invitat
     while (connect(fd, (struct sockaddr *)&address, length) != 0) {
         const bool full = errno == EAGAIN || errno == EINTR;
         if (!full || cecl_ms_left(deadline) == 0) {
-            ceclResult_t result = cecl_fail(full ? ceclTimeout : ceclRemoteError,
-                                            "connecting to rank %d: %s", peer, strerror(errno));
+            ceclResult_t result = full ? did_not_answer(mesh, peer)
+                                       : cecl_fail(ceclRemoteError, "connecting to rank %d: %s",
+                                                   peer, strerror(errno));
             close(fd);
             return result;
         }
@@ -110,7 +119,7 @@ static ceclResult_t call_peer(const struct cecl_mesh *mesh, const struct invitat
         *out = fd;
     else
         close(fd);
-    return result;
+    return result == ceclTimeout ? did_not_answer(mesh, peer) : result;
 }
 
 static int *place_of(struct cecl_mesh *mesh, int rank, int channel)
@@ -163,9 +172,9 @@ static ceclResult_t name_who_is_missing(struct cecl_mesh *mesh)
         if (mesh->peers[r].data < 0 || mesh->peers[r].life < 0)
             cecl_rank_list_add(&list, r);
     return cecl_fail(ceclTimeout,
-                     "no connection within CECL_INIT_TIMEOUT_MS from rank %s, which had joined: "
-                     "has it ended?",
-                     list.text);
+                     "no connection from %s within %" PRId64 " ms (CECL_INIT_TIMEOUT_MS), though "
+                     "all ranks had joined; has a process ended?",
+                     cecl_rank_list_words(&list), mesh->init_timeout_ms);
 }
 
 /* Accepts all expected connections. Takes over `listener`. */

@@ -33,14 +33,15 @@ struct mesh_peer {
     int data, life;    /* sockets; -1 for this rank itself */
     int process;       /* a descriptor that is readable once the peer's process has ended, or -1 */
     _Atomic int state; /* enum mesh_state */
-    char cause[MESH_TEXT_BYTES]; /* set with MESH_ABORTED; guarded by life_lock */
+    int origin; /* set with MESH_ABORTED: the rank that gave up first; guarded by life_lock */
+    char cause[MESH_TEXT_BYTES]; /* set with MESH_ABORTED: why it gave up; guarded by life_lock */
     struct mesh_transfer transfer;
 };
 
 struct cecl_mesh {
     int nranks, rank;
     int64_t timeout_ms;
-    int64_t init_deadline; /* ends all waits while `joining` */
+    int64_t init_deadline, init_timeout_ms; /* for all waits while `joining` */
     bool joining;
     const char *activity; /* the public call that this rank is in, for messages */
     uint32_t sequence;

@@ -13,6 +13,7 @@
 enum life_kind { LIFE_GOODBYE = 1, LIFE_ABORT = 2 };
 struct life_message {
     uint32_t kind;
+    int32_t origin; /* LIFE_ABORT: the rank that gave up first, and why */
     char cause[MESH_TEXT_BYTES];
 };
 
@@ -24,10 +25,26 @@ static void tell(struct cecl_mesh *mesh, const struct life_message *message)
                         MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+/* Finds a peer whose message `cause` repeats: this rank gives up because that peer did. NULL when
+ * there is none. */
+static const struct mesh_peer *find_source(const struct cecl_mesh *mesh, const char *cause)
+{
+    for (int r = 0; r < mesh->nranks; r++) {
+        const struct mesh_peer *peer = &mesh->peers[r];
+        if (atomic_load(&peer->state) == MESH_ABORTED && strstr(cause, peer->cause))
+            return peer;
+    }
+    return NULL;
+}
+
+/* Passes on what another rank began in that rank's words. Otherwise messages would nest: "rank 0
+ * gave up: rank 1 gave up: ...". */
 void cecl_mesh_tell_abort(struct cecl_mesh *mesh, const char *cause)
 {
-    struct life_message message = {.kind = LIFE_ABORT};
-    snprintf(message.cause, sizeof(message.cause), "%s", cause);
+    const struct mesh_peer *source = find_source(mesh, cause);
+    struct life_message message = {.kind = LIFE_ABORT,
+                                   .origin = source ? source->origin : mesh->rank};
+    snprintf(message.cause, sizeof(message.cause), "%s", source ? source->cause : cause);
     tell(mesh, &message);
 }
 
@@ -54,6 +71,7 @@ enum mesh_state mesh_read_life(struct cecl_mesh *mesh, int rank)
         } else if (got == (ssize_t)sizeof(message) && message.kind == LIFE_ABORT) {
             memcpy(peer->cause, message.cause, sizeof(peer->cause));
             peer->cause[sizeof(peer->cause) - 1] = '\0';
+            peer->origin = message.origin;
             atomic_store(&peer->state, MESH_ABORTED);
         } else {
             atomic_store(&peer->state, MESH_DEAD);
@@ -70,7 +88,7 @@ ceclResult_t mesh_peer_error(struct cecl_mesh *mesh, int rank)
     case MESH_LEFT:
         return cecl_fail(ceclRemoteError, "rank %d has left: it destroyed its communicator", rank);
     case MESH_ABORTED: /* the cause was written before the state, and is never written again */
-        return cecl_fail(ceclRemoteError, "rank %d gave up: %s", rank, peer->cause);
+        return cecl_fail(ceclRemoteError, "rank %d gave up: %s", peer->origin, peer->cause);
     case MESH_DEAD:
     case MESH_ALIVE: break;
     }

@@ -21,10 +21,12 @@ static ceclResult_t callbacks_allgather(struct cecl_oob *oob, const void *send, 
                   : ceclSuccess;
 }
 
-void cecl_oob_from_callbacks(struct cecl_oob *oob, const ceclOob_t *callbacks, int nranks, int rank)
+void cecl_oob_from_callbacks(struct cecl_oob *oob, const ceclOob_t *callbacks, int nranks, int rank,
+                             int64_t timeout_ms)
 {
     *oob = (struct cecl_oob){.nranks = nranks,
                              .rank = rank,
+                             .timeout_ms = timeout_ms,
                              .context = (void *)(uintptr_t)callbacks,
                              .allgather = callbacks_allgather};
 }
@@ -77,8 +79,8 @@ static ceclResult_t wait_for_news(struct cecl_oob_group *group, const struct tim
                           ? pthread_cond_timedwait(&group->changed, &group->lock, until)
                           : pthread_cond_wait(&group->changed, &group->lock);
     return error == ETIMEDOUT
-               ? cecl_fail(ceclTimeout, "%d of %d ranks came within %lld ms", group->arrived,
-                           group->nranks, (long long)group->timeout_ms)
+               ? cecl_fail(ceclTimeout, "%d of %d ranks came within %lld ms (CECL_INIT_TIMEOUT_MS)",
+                           group->arrived, group->nranks, (long long)group->timeout_ms)
                : ceclSuccess;
 }
 
@@ -157,6 +159,7 @@ void cecl_oob_from_group(struct cecl_oob *oob, struct cecl_oob_group *group, int
 {
     *oob = (struct cecl_oob){.nranks = group->nranks,
                              .rank = rank,
+                             .timeout_ms = group->timeout_ms,
                              .context = group,
                              .allgather = group_allgather,
                              .close = group_close};

@@ -6,6 +6,7 @@
 #ifndef CECL_BOOT_OOB_H
 #define CECL_BOOT_OOB_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "util/error.h"
@@ -13,6 +14,9 @@
 struct cecl_oob {
     int nranks;
     int rank;
+    int64_t timeout_ms; /* ms that this rank waits until it has joined, for messages */
+    /* set when other ranks have heard of this rank's join, also if the join failed */
+    bool is_known;
     void *context;
     /* All-gathers; recv: [nranks * bytes] in rank order. Collective. */
     ceclResult_t (*allgather)(struct cecl_oob *oob, const void *send, void *recv, size_t bytes);
@@ -27,9 +31,9 @@ static inline void cecl_oob_close(struct cecl_oob *oob)
     *oob = (struct cecl_oob){0};
 }
 
-/* Uses the caller's callbacks. Local. */
-void cecl_oob_from_callbacks(struct cecl_oob *oob, const ceclOob_t *callbacks, int nranks,
-                             int rank);
+/* Uses the caller's callbacks, which limit their own waits. Local. */
+void cecl_oob_from_callbacks(struct cecl_oob *oob, const ceclOob_t *callbacks, int nranks, int rank,
+                             int64_t timeout_ms);
 
 /* Threads of one process share a `group` of `nranks` oobs. A wait ends after `timeout_ms`, or when
  * a member has closed its oob. */
@@ -39,9 +43,11 @@ void cecl_oob_from_group(struct cecl_oob *oob, struct cecl_oob_group *group, int
 void cecl_oob_group_destroy(struct cecl_oob_group *group); /* after all its oobs are closed */
 
 /* TCP (tcp*.c). The id carries an address and a 128-bit secret. Both sides prove that they know the
- * secret; it is never sent. */
+ * secret; it is never sent. Every wait ends `timeout_ms` after the join began. A join that fails
+ * sets oob->is_known when the root has heard of it. The root has then failed the job, and the id
+ * cannot be used any more. */
 ceclResult_t cecl_tcp_unique_id(ceclUniqueId *id);
 ceclResult_t cecl_tcp_join(struct cecl_oob *oob, const ceclUniqueId *id, int nranks, int rank,
-                           int64_t deadline);
+                           int64_t timeout_ms);
 
 #endif

@@ -1,28 +1,25 @@
-/* A list of ranks as text for messages: "1, 2, 5", cut where it gets long. */
+/* A list of ranks as text for messages: "rank 0", "ranks 0, 3 and 5". A long list
+ * is cut: "and 984 more". */
 #ifndef CECL_BOOT_RANK_LIST_H
 #define CECL_BOOT_RANK_LIST_H
 
-#include <stdbool.h>
-#include <stdio.h>
+#define CECL_RANKS_NAMED 16
 
 /* A zeroed list is empty. */
 struct cecl_rank_list {
-    char text[200];
-    size_t used;
-    bool cut;
+    int ranks[CECL_RANKS_NAMED]; /* the first ranks that were added */
+    int count;
+    char text[160];
 };
 
 static inline void cecl_rank_list_add(struct cecl_rank_list *list, int rank)
 {
-    const size_t left = sizeof(list->text) - list->used;
-    if (list->cut)
-        return;
-    list->cut = left < 24; /* room for one rank and for the sign that there are more */
-    if (list->cut)
-        snprintf(list->text + list->used, left, ", ...");
-    else
-        list->used +=
-            (size_t)snprintf(list->text + list->used, left, "%s%d", list->used ? ", " : "", rank);
+    if (list->count < CECL_RANKS_NAMED)
+        list->ranks[list->count] = rank;
+    list->count++;
 }
+
+/* The list as text, which lives as long as the list. */
+const char *cecl_rank_list_words(struct cecl_rank_list *list);
 
 #endif

@@ -1,6 +1,7 @@
 /* A rank's side of the TCP bootstrap: connecting to the root, proving the secret,
  * taking part in all-gathers. */
 #include <errno.h>
+#include <inttypes.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -17,15 +18,38 @@
 struct client {
     int fd;
     int64_t deadline;
+    int64_t timeout_ms; /* ms from the beginning to the deadline */
 };
 
 static ceclResult_t nobody_listens(void)
 {
-    return cecl_fail(ceclInvalidUsage, "unique id: nobody listens; it was used already, or the "
-                                       "process that made it has ended");
+    return cecl_fail(ceclInvalidUsage,
+                     "unique id: nobody listens; it was used already, or the process that made it "
+                     "has ended: make a new one with ceclGetUniqueId");
 }
 
-static ceclResult_t connect_root(const struct cecl_tcp_id *id, int64_t deadline, int *out)
+/* Names the wait's limit in the message, if `result` of a wait for the root is ceclTimeout. */
+static ceclResult_t in_time(const struct client *client, ceclResult_t result)
+{
+    return result != ceclTimeout
+               ? result
+               : cecl_fail(ceclTimeout,
+                           "no answer from " ROOT " within %" PRId64 " ms (CECL_INIT_TIMEOUT_MS)",
+                           client->timeout_ms);
+}
+
+static ceclResult_t say(const struct client *client, const void *data, size_t bytes)
+{
+    return in_time(client, cecl_net_send(client->fd, data, bytes, client->deadline, ROOT));
+}
+
+static ceclResult_t hear(const struct client *client, void *data, size_t bytes)
+{
+    return in_time(client, cecl_net_recv(client->fd, data, bytes, client->deadline, ROOT));
+}
+
+/* Connects to the root and sets client->fd. */
+static ceclResult_t connect_root(const struct cecl_tcp_id *id, struct client *client)
 {
     struct sockaddr_storage address;
     const socklen_t length = cecl_tcp_address(id, &address);
@@ -35,15 +59,19 @@ static ceclResult_t connect_root(const struct cecl_tcp_id *id, int64_t deadline,
     int error = connect(fd, (struct sockaddr *)&address, length) == 0 ? 0 : errno;
     if (error == EINPROGRESS) {
         socklen_t size = sizeof(error);
-        if (cecl_net_wait(fd, POLLOUT, deadline, ROOT) != ceclSuccess)
-            error = ETIMEDOUT;
-        else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
+        const ceclResult_t waited =
+            in_time(client, cecl_net_wait(fd, POLLOUT, client->deadline, ROOT));
+        if (waited != ceclSuccess) {
+            close(fd);
+            return waited;
+        }
+        if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
             error = errno;
     }
     if (error == 0) {
         const int one = 1;
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-        *out = fd;
+        client->fd = fd;
         return ceclSuccess;
     }
     close(fd);
@@ -59,7 +87,7 @@ static ceclResult_t take_words(const struct client *client, const struct cecl_tc
     char words[CECL_MESSAGE_BYTES] = "";
     const size_t bytes =
         reply->bytes < sizeof(words) - 1 ? (size_t)reply->bytes : sizeof(words) - 1;
-    if (cecl_net_recv(client->fd, words, bytes, client->deadline, ROOT) != ceclSuccess)
+    if (hear(client, words, bytes) != ceclSuccess)
         return (ceclResult_t)reply->status;
     return cecl_fail((ceclResult_t)reply->status, "%s", words);
 }
@@ -67,8 +95,8 @@ static ceclResult_t take_words(const struct client *client, const struct cecl_tc
 static ceclResult_t send_part(const struct client *client, const void *part, size_t bytes)
 {
     const struct cecl_tcp_request request = {.bytes = bytes};
-    CECL_TRY(cecl_net_send(client->fd, &request, sizeof(request), client->deadline, ROOT));
-    return cecl_net_send(client->fd, part, bytes, client->deadline, ROOT);
+    CECL_TRY(say(client, &request, sizeof(request)));
+    return say(client, part, bytes);
 }
 
 static ceclResult_t client_allgather(struct cecl_oob *oob, const void *send, void *recv,
@@ -84,13 +112,13 @@ static ceclResult_t client_allgather(struct cecl_oob *oob, const void *send, voi
     const ceclResult_t sent = send_part(client, send, bytes);
     if (sent != ceclSuccess && sent != ceclRemoteError)
         return sent;
-    CECL_TRY(cecl_net_recv(client->fd, &reply, sizeof(reply), client->deadline, ROOT));
+    CECL_TRY(hear(client, &reply, sizeof(reply)));
     if (reply.status != ceclSuccess)
         return take_words(client, &reply);
     if (reply.bytes != (uint64_t)oob->nranks * bytes)
         return cecl_fail(ceclInternalError, "the root sent %llu bytes, %zu expected",
                          (unsigned long long)reply.bytes, (size_t)oob->nranks * bytes);
-    return cecl_net_recv(client->fd, recv, (size_t)reply.bytes, client->deadline, ROOT);
+    return hear(client, recv, (size_t)reply.bytes);
 }
 
 static void client_close(struct cecl_oob *oob)
@@ -102,17 +130,17 @@ static void client_close(struct cecl_oob *oob)
 
 /* If the root closes during the handshake, the step reached says what that means. */
 static ceclResult_t shake_hands(const struct client *client, const struct cecl_tcp_id *id,
-                                int nranks, int rank)
+                                int nranks, int rank, bool *is_known)
 {
     struct cecl_tcp_challenge challenge;
-    struct cecl_tcp_answer answer = {.magic = CECL_TCP_MAGIC, .rank = rank, .nranks = nranks};
+    struct cecl_tcp_answer answer = {
+        .magic = CECL_TCP_MAGIC, .rank = rank, .nranks = nranks, .timeout_ms = client->timeout_ms};
     struct cecl_tcp_proof proof;
     struct cecl_tcp_reply reply;
     const int left = cecl_ms_left(client->deadline);
 
     CECL_TRY(cecl_net_random(answer.nonce, sizeof(answer.nonce)));
-    ceclResult_t result =
-        cecl_net_recv(client->fd, &challenge, sizeof(challenge), client->deadline, ROOT);
+    ceclResult_t result = hear(client, &challenge, sizeof(challenge));
     if (result != ceclSuccess) /* the root ended while this connection was in its queue */
         return result == ceclRemoteError ? nobody_listens() : result;
     if (challenge.magic != CECL_TCP_MAGIC)
@@ -120,9 +148,9 @@ static ceclResult_t shake_hands(const struct client *client, const struct cecl_t
 
     answer.patience_ms = left > 0 ? left : 0;
     answer.tag = cecl_tcp_rank_tag(id->secret, challenge.nonce, &answer);
-    result = cecl_net_send(client->fd, &answer, sizeof(answer), client->deadline, ROOT);
+    result = say(client, &answer, sizeof(answer));
     if (result == ceclSuccess)
-        result = cecl_net_recv(client->fd, &proof, sizeof(proof), client->deadline, ROOT);
+        result = hear(client, &proof, sizeof(proof));
     if (result != ceclSuccess)
         return result != ceclRemoteError
                    ? result
@@ -133,12 +161,13 @@ static ceclResult_t shake_hands(const struct client *client, const struct cecl_t
     if (!cecl_net_equal(&proof.tag, &expected, sizeof(expected)))
         return cecl_fail(ceclInvalidUsage,
                          "unique id: what listens at its address has another secret");
-    CECL_TRY(cecl_net_recv(client->fd, &reply, sizeof(reply), client->deadline, ROOT));
+    *is_known = true;
+    CECL_TRY(hear(client, &reply, sizeof(reply)));
     return reply.status == ceclSuccess ? ceclSuccess : take_words(client, &reply);
 }
 
 ceclResult_t cecl_tcp_join(struct cecl_oob *oob, const ceclUniqueId *unique, int nranks, int rank,
-                           int64_t deadline)
+                           int64_t timeout_ms)
 {
     struct cecl_tcp_id id;
     memcpy(&id, unique, sizeof(id));
@@ -148,10 +177,10 @@ ceclResult_t cecl_tcp_join(struct cecl_oob *oob, const ceclUniqueId *unique, int
     struct client *client = malloc(sizeof(*client));
     if (!client)
         return cecl_fail(ceclOutOfMemory, "no host memory to join with");
-    client->deadline = deadline;
-    ceclResult_t result = connect_root(&id, deadline, &client->fd);
+    *client = (struct client){.deadline = cecl_deadline(timeout_ms), .timeout_ms = timeout_ms};
+    ceclResult_t result = connect_root(&id, client);
     if (result == ceclSuccess) {
-        result = shake_hands(client, &id, nranks, rank);
+        result = shake_hands(client, &id, nranks, rank, &oob->is_known);
         if (result != ceclSuccess)
             close(client->fd);
     }
@@ -161,6 +190,8 @@ ceclResult_t cecl_tcp_join(struct cecl_oob *oob, const ceclUniqueId *unique, int
     }
     *oob = (struct cecl_oob){.nranks = nranks,
                              .rank = rank,
+                             .timeout_ms = timeout_ms,
+                             .is_known = true,
                              .context = client,
                              .allgather = client_allgather,
                              .close = client_close};

@@ -17,7 +17,7 @@
 
 #include "util/error.h"
 
-#define CECL_TCP_MAGIC 0x6365636c74637031u /* "cecltcp1" */
+#define CECL_TCP_MAGIC 0x6365636c74637032u /* "cecltcp2" */
 #define CECL_TCP_MAX_PART (1u << 20)
 
 /* The content of a ceclUniqueId. */
@@ -40,7 +40,8 @@ struct cecl_tcp_answer {
     uint64_t magic;
     uint8_t nonce[16];
     int32_t rank, nranks;
-    int64_t patience_ms; /* ms that it will wait; 0: as long as the root does */
+    int64_t patience_ms; /* ms that it will still wait; 0: as long as the root does */
+    int64_t timeout_ms;  /* ms that it waits in all, for messages */
     uint64_t tag;        /* over "rank", both nonces and all fields above */
 };
 

@@ -17,12 +17,13 @@
 uint64_t cecl_tcp_rank_tag(const uint8_t secret[16], const uint8_t root_nonce[16],
                            const struct cecl_tcp_answer *answer)
 {
-    uint8_t text[4 + 16 + 16 + 4 + 4 + 8] = "rank";
+    uint8_t text[4 + 16 + 16 + 4 + 4 + 8 + 8] = "rank";
     memcpy(text + 4, root_nonce, 16);
     memcpy(text + 20, answer->nonce, 16);
     memcpy(text + 36, &answer->rank, 4);
     memcpy(text + 40, &answer->nranks, 4);
     memcpy(text + 44, &answer->patience_ms, 8);
+    memcpy(text + 52, &answer->timeout_ms, 8);
     return cecl_siphash(secret, text, sizeof(text));
 }
 

@@ -3,6 +3,7 @@
  * out: they get a challenge that they cannot answer, and hold up nobody. A rank that receives its
  * replies slowly holds up nobody either. */
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -36,6 +37,8 @@ struct root {
     struct cecl_door door;
     uint8_t secret[16];
     int64_t timeout_ms;
+    /* ms: the shortest time that the root or any rank waits in all, for messages */
+    int64_t bound_ms;
     int64_t deadline; /* end of the current wait */
     int64_t patience; /* when the first of the ranks gives up */
     int nranks, joined;
@@ -152,6 +155,8 @@ static void admit(struct root *root, int fd, const struct cecl_tcp_answer *answe
     root->seats[answer->rank].fd = fd;
     if (answer->patience_ms > 0 && cecl_deadline(answer->patience_ms) < root->patience)
         root->patience = cecl_deadline(answer->patience_ms);
+    if (answer->timeout_ms > 0 && answer->timeout_ms < root->bound_ms)
+        root->bound_ms = answer->timeout_ms;
     const int64_t end = deadline_in(root, root->timeout_ms);
     /* a rank that comes does not prolong the wait of another */
     if (root->joined++ == 0 || end < root->deadline)
@@ -210,11 +215,10 @@ static bool is_empty(const struct seat *seat)
 
 static void tell_who_is_missing(struct root *root)
 {
-    const struct cecl_rank_list list = list_ranks(root, is_empty);
+    struct cecl_rank_list list = list_ranks(root, is_empty);
     cecl_fail(ceclTimeout,
-              "%d of %d ranks joined within the CECL_INIT_TIMEOUT_MS of those that came; "
-              "missing: %s",
-              root->joined, root->nranks, list.text);
+              "%d of %d ranks joined within %" PRId64 " ms (CECL_INIT_TIMEOUT_MS); missing: %s",
+              root->joined, root->nranks, root->bound_ms, cecl_rank_list_words(&list));
     fail_job(root, ceclTimeout);
 }
 
@@ -373,11 +377,11 @@ static struct standing look(const struct root *root, struct pollfd *polls)
 
 static void name_who_is_late(struct root *root, int complete)
 {
-    const struct cecl_rank_list list = list_ranks(root, is_awaited);
+    struct cecl_rank_list list = list_ranks(root, is_awaited);
     cecl_fail(ceclTimeout,
-              "%d of %d ranks came to a bootstrap exchange within CECL_INIT_TIMEOUT_MS; "
-              "missing: %s",
-              complete, root->nranks, list.text);
+              "%d of %d ranks came to an exchange of joining within %" PRId64
+              " ms (CECL_INIT_TIMEOUT_MS); missing: %s",
+              complete, root->nranks, root->bound_ms, cecl_rank_list_words(&list));
     fail_job(root, ceclTimeout);
 }
 
@@ -473,7 +477,7 @@ ceclResult_t cecl_tcp_serve(int listener, const uint8_t secret[16], int64_t time
         return cecl_fail(ceclOutOfMemory, "no host memory to meet ranks");
     }
     memcpy(root->secret, secret, sizeof(root->secret));
-    root->timeout_ms = timeout_ms;
+    root->timeout_ms = root->bound_ms = timeout_ms;
     root->deadline = cecl_deadline(timeout_ms); /* for the first rank */
     root->patience = CECL_NO_DEADLINE;
     ceclResult_t result =

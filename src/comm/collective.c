@@ -212,7 +212,10 @@ static ceclResult_t make_call(const struct cecl_args *args, ceclComm_t comm, cec
         return cecl_check_calls(comm, call, 1, result);
     CECL_TRY(cecl_calls_prepare(comm, call, 1, stream, &bound));
     *path = cecl_bound_path(bound);
-    return bound ? cecl_calls_issue(comm, bound, stream) : ceclSuccess;
+    if (!bound)
+        return ceclSuccess;
+    cecl_comm_called(comm, op->name);
+    return cecl_calls_issue(comm, bound, stream);
 }
 
 ceclResult_t cecl_collective(enum cecl_op_index index, const struct cecl_args *args,

@@ -53,13 +53,14 @@ struct ceclComm {
     struct cecl_engine engine;
     struct cecl_watch watch;
     bool finalized;
-    bool shares_process;      /* another rank is in this process */
-    unsigned generation;      /* of the process that made it: see util/fork.h */
-    ceclComm_t next;          /* in life.c's list of those that are gone */
-    uint64_t *layout;         /* of the call that is made; room for the longest */
-    struct cecl_trace *trace; /* NULL: none is wanted */
-    void *check_room;         /* [nranks] signatures, for CECL_CHECK */
-    void *places_room;        /* [nranks + 1] layouts, for variable all-to-all */
+    bool shares_process;             /* another rank is in this process */
+    unsigned generation;             /* of the process that made it: see util/fork.h */
+    ceclComm_t next;                 /* in life.c's list of those that are gone */
+    uint64_t *layout;                /* of the call that is made; room for the longest */
+    _Atomic(const char *) last_call; /* the name of the call enqueued last, or NULL */
+    struct cecl_trace *trace;        /* NULL: none is wanted */
+    void *check_room;                /* [nranks] signatures, for CECL_CHECK */
+    void *places_room;               /* [nranks + 1] layouts, for variable all-to-all */
 
     /* The asynchronous error: written once, words first, under the lock. */
     pthread_mutex_t async_lock;
@@ -102,6 +103,19 @@ void cecl_comm_lose(ceclComm_t comm);
 /* Hears what peers have told by now; the asynchronous error, or success. What was seen of their
  * data before is good if this succeeds. */
 ceclResult_t cecl_comm_hear(ceclComm_t comm);
+/* Remembers the call that is enqueued now. The watchdog names it while work is pending: what is
+ * enqueued last ends last. */
+static inline void cecl_comm_called(ceclComm_t comm, const char *name)
+{
+    atomic_store_explicit(&comm->last_call, name, memory_order_relaxed);
+}
+static inline const char *cecl_comm_last_call(ceclComm_t comm)
+{
+    const char *name = atomic_load_explicit(&comm->last_call, memory_order_relaxed);
+    return name ? name : "no call";
+}
+/* A peer has gone, and the last message says how: sets the asynchronous error. */
+void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result);
 /* Hears of a small call's kernel that gave up; the asynchronous error, or success. */
 ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm);
 /* `result` of an exchange over the mesh. One that was cut cannot be followed by another: the

@@ -7,6 +7,9 @@
 
 #define DEFAULT_TIMEOUT_MS 30000
 
+_Static_assert(CECL_CUDA_DEVICE_CURRENT == -1 && CECL_CUDA_DEVICE_BY_RANK == -2,
+               "the words of CECL_CUDA_DEVICE have these values, in their order");
+
 ceclResult_t cecl_config_check_field(const char *of, const char *field, int64_t value, int64_t low,
                                      int64_t high)
 {
@@ -61,6 +64,7 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
     static const ceclConfig_t defaults = CECL_CONFIG_INITIALIZER;
     if (!config)
         config = &defaults;
+    cecl_settings_warn();
     /* Every field is settled also when one is bad: the rank still meets its peers, to tell them. */
     *out = (struct cecl_resolved){.device = CECL_DEVICE_AUTO,
                                   .cuda_device = CECL_CUDA_DEVICE_CURRENT,
@@ -99,11 +103,8 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
     CECL_TRY(override(CECL_SET_SEGMENT_BYTES, &out->segment_bytes));
     CECL_TRY(override(CECL_SET_STAGING_BYTES, &out->staging_bytes));
 
-    int64_t debug, which = CECL_UNDEF;
+    int64_t debug;
     CECL_TRY(
         override(CECL_SET_DEBUG, &debug)); /* log.c reads it too, but cannot say that it is bad */
-    CECL_TRY(override(CECL_SET_CUDA_DEVICE, &which));
-    if (which != CECL_UNDEF)
-        out->cuda_device = which == 1 ? CECL_CUDA_DEVICE_BY_RANK : CECL_CUDA_DEVICE_CURRENT;
-    return ceclSuccess;
+    return override32(CECL_SET_CUDA_DEVICE, &out->cuda_device);
 }

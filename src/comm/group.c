@@ -247,9 +247,11 @@ static ceclResult_t carry_out(struct group *group)
                                     &group->bound[i]));
     }
     for (uint32_t i = 0; i < group->count; i++)
-        if (group->bound[i])
+        if (group->bound[i]) {
+            cecl_comm_called(group->entries[i].comm, cecl_ops[CECL_OP_GROUP_END].name);
             CECL_TRY(cecl_calls_issue(group->entries[i].comm, group->bound[i],
                                       group->entries[i].stream));
+        }
     return ceclSuccess;
 }
 

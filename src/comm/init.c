@@ -27,6 +27,13 @@ static ceclResult_t check_rest(const ceclComm_t *comm, int nranks, int rank,
     return ceclSuccess;
 }
 
+/* The peers have heard of a join that failed: the message says what a new try needs. */
+static void say_used_up(ceclResult_t result)
+{
+    cecl_fail(result, "%s; this unique id is used up: make a new one with ceclGetUniqueId",
+              cecl_message());
+}
+
 CECL_API ceclResult_t ceclGetUniqueId(ceclUniqueId *id)
 {
     if (!id)
@@ -42,15 +49,20 @@ CECL_API ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int nranks, ceclU
 
     CECL_TRY(check_nranks(nranks));
     const ceclResult_t local = check_rest(comm, nranks, rank, config, &resolved);
+    if (local != ceclSuccess && nranks == 1) /* nobody else waits: the id stays good */
+        return local;
     const int64_t deadline = cecl_deadline(resolved.init_timeout_ms);
     char words[CECL_MESSAGE_BYTES];
     cecl_keep_message(words);
-    ceclResult_t result = cecl_tcp_join(&oob, &id, nranks, rank, deadline);
+    ceclResult_t result = cecl_tcp_join(&oob, &id, nranks, rank, resolved.init_timeout_ms);
     if (local != ceclSuccess) /* its own words are the best it has */
         cecl_fail_with(local, words);
     if (result != ceclSuccess)
-        return local != ceclSuccess ? local : result;
-    result = cecl_comm_setup(&oob, &resolved, deadline, local, comm);
+        result = local != ceclSuccess ? local : result;
+    else
+        result = cecl_comm_setup(&oob, &resolved, deadline, local, comm);
+    if (result != ceclSuccess && oob.is_known)
+        say_used_up(result);
     cecl_oob_close(&oob);
     return result;
 }
@@ -73,7 +85,7 @@ CECL_API ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank, co
                          : !oob->allGather ? "->allGather"
                                            : "->barrier");
     const ceclResult_t local = check_rest(comm, nranks, rank, config, &resolved);
-    cecl_oob_from_callbacks(&ours, oob, nranks, rank);
+    cecl_oob_from_callbacks(&ours, oob, nranks, rank, resolved.init_timeout_ms);
     ceclResult_t result =
         cecl_comm_setup(&ours, &resolved, cecl_deadline(resolved.init_timeout_ms), local, comm);
     cecl_oob_close(&ours);

@@ -111,12 +111,19 @@ ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm)
     return cecl_comm_async(comm);
 }
 
+void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result)
+{
+    if (!cecl_flags_idle(&comm->engine.flags))
+        cecl_fail(result, "%s; pending here: %s", cecl_message(), cecl_comm_last_call(comm));
+    cecl_comm_set_async(comm, result, cecl_message());
+}
+
 ceclResult_t cecl_comm_hear(ceclComm_t comm)
 {
     if (cecl_comm_hear_kernels(comm) == ceclSuccess) {
         const ceclResult_t news = cecl_mesh_news(comm->mesh);
         if (news != ceclSuccess)
-            cecl_comm_set_async(comm, news, cecl_message());
+            cecl_comm_lost_peer(comm, news);
     }
     return cecl_comm_async(comm);
 }

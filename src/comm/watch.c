@@ -77,16 +77,17 @@ static void look_after(ceclComm_t comm, struct watched *seen)
     if (gone >= 0) {
         cecl_fail(ceclRemoteError,
                   "rank %d destroyed its communicator while a collective waits for it", gone);
-        cecl_comm_set_async(comm, ceclRemoteError, cecl_message());
+        cecl_comm_lost_peer(comm, ceclRemoteError);
         return;
     }
     if (comm->config.timeout_ms > 0 && now - seen->since >= comm->config.timeout_ms) {
-        cecl_fail(
-            ceclTimeout,
-            "a collective waits for rank %d%s since %lld ms (CECL_TIMEOUT_MS=%d); did every rank "
-            "make the call?",
-            progress.late, progress.nlate > 1 ? " and others" : "", (long long)(now - seen->since),
-            comm->config.timeout_ms);
+        cecl_fail(ceclTimeout,
+                  "a collective waits for rank %d%s since %lld ms (CECL_TIMEOUT_MS=%d); pending "
+                  "here: %s; "
+                  "did every rank make the call?",
+                  progress.late, progress.nlate > 1 ? " and others" : "",
+                  (long long)(now - seen->since), comm->config.timeout_ms,
+                  cecl_comm_last_call(comm));
         cecl_comm_set_async(comm, ceclTimeout, cecl_message());
     }
 }
@@ -123,7 +124,7 @@ static void *watch(void *argument)
     while (!atomic_load(&comm->watch.stop)) {
         if (atomic_load(&comm->async_result) == ceclSuccess) {
             if (cecl_mesh_watch(comm->mesh, tick) != ceclSuccess)
-                cecl_comm_set_async(comm, ceclRemoteError, cecl_message());
+                cecl_comm_lost_peer(comm, ceclRemoteError);
             else
                 look_after(comm, &seen);
             continue;
@@ -159,28 +160,31 @@ void cecl_watch_stop(ceclComm_t comm)
     comm->watch.rows = NULL;
 }
 
-static ceclResult_t name_who_is_late(ceclComm_t comm)
+static ceclResult_t name_who_is_late(ceclComm_t comm, int64_t waited_ms)
 {
     struct cecl_progress progress;
     uint32_t *rows = calloc(CECL_LANES * (size_t)comm->nranks, sizeof(*rows));
     const bool known = rows && ask_progress(comm, rows, &progress) == ceclSuccess &&
                        progress.started && progress.late >= 0;
     free(rows);
-    return known ? cecl_fail(ceclTimeout, "collectives are still pending: one waits for rank %d",
+    cecl_fail(ceclTimeout, "%s is still pending after %lld ms", cecl_comm_last_call(comm),
+              (long long)waited_ms);
+    return known ? cecl_fail(ceclTimeout, "%s: a collective waits for rank %d", cecl_message(),
                              progress.late)
-                 : cecl_fail(ceclTimeout, "collectives are still pending");
+                 : ceclTimeout;
 }
 
 ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline)
 {
     struct timespec pause = {.tv_nsec = 20000};
+    const int64_t start = cecl_now_ms();
     while (!cecl_flags_idle(&comm->engine.flags)) {
         /* With an error the watchdog releases what is pending; the caller then waits for that, with
          * a deadline of its own. */
         if (deadline == CECL_NO_DEADLINE)
             CECL_TRY(cecl_comm_async(comm));
         if (cecl_ms_left(deadline) == 0)
-            return name_who_is_late(comm);
+            return name_who_is_late(comm, cecl_now_ms() - start);
         nanosleep(&pause, NULL);
         if (pause.tv_nsec < 1000000)
             pause.tv_nsec *= 2;

@@ -63,24 +63,51 @@ static bool in_range(const char *range, bool suffixes, int64_t value)
            number_of(end + 2, suffixes, &high, &end) && value >= low && value <= high;
 }
 
+/* Parses a whole text as a number within `range`. */
+static bool number_in(const char *range, bool suffixes, const char *text, int64_t *value)
+{
+    const char *end;
+    return number_of(text, suffixes, value, &end) && *end == '\0' &&
+           in_range(range, suffixes, *value);
+}
+
+/* Parses a word or a number. `range` has the words first and the numbers last. */
+static bool ordinal_of(const char *range, const char *text, int64_t *value)
+{
+    const char *numbers = strrchr(range, '|') + 1;
+    if (number_in(numbers, false, text, value))
+        return true;
+    const int64_t position = choice_of(range, text);
+    *value = -1 - position;
+    return position >= 0 && strcmp(text, numbers) != 0;
+}
+
+static bool value_of(const struct cecl_setting *setting, const char *text, int64_t *value)
+{
+    switch (setting->kind) {
+    case CECL_SETTING_CHOICE: *value = choice_of(setting->range, text); return *value >= 0;
+    case CECL_SETTING_ORDINAL: return ordinal_of(setting->range, text, value);
+    case CECL_SETTING_INT: return number_in(setting->range, false, text, value);
+    case CECL_SETTING_BYTES: return number_in(setting->range, true, text, value);
+    case CECL_SETTING_TEXT: break;
+    }
+    return false;
+}
+
 ceclResult_t cecl_setting_parse(enum cecl_setting_id id, const char *text, int64_t *value)
 {
+    static const char *const expected[] = {
+        [CECL_SETTING_INT] = "a number in",
+        [CECL_SETTING_BYTES] = "bytes with optional K, M, G, T in",
+        [CECL_SETTING_CHOICE] = "one of",
+        [CECL_SETTING_ORDINAL] = "one of",
+        [CECL_SETTING_TEXT] = "",
+    };
     const struct cecl_setting *setting = &cecl_settings[id];
-    bool bytes = setting->kind == CECL_SETTING_BYTES;
-    int64_t parsed = -1;
-
-    if (setting->kind == CECL_SETTING_CHOICE) {
-        parsed = choice_of(setting->range, text);
-        if (parsed < 0)
-            return cecl_fail(ceclInvalidArgument, "%s=%s: one of %s expected", setting->name, text,
-                             setting->range);
-    } else {
-        const char *end = text;
-        if (!number_of(text, bytes, &parsed, &end) || *end != '\0' ||
-            !in_range(setting->range, bytes, parsed))
-            return cecl_fail(ceclInvalidArgument, "%s=%s: %s in %s expected", setting->name, text,
-                             bytes ? "bytes with optional K, M, G, T" : "a number", setting->range);
-    }
+    int64_t parsed;
+    if (!value_of(setting, text, &parsed))
+        return cecl_fail(ceclInvalidArgument, "%s=%s: %s %s expected", setting->name, text,
+                         expected[setting->kind], setting->range);
     *value = parsed;
     return ceclSuccess;
 }

@@ -11,6 +11,7 @@ enum cecl_setting_kind {
     CECL_SETTING_INT,
     CECL_SETTING_BYTES,
     CECL_SETTING_CHOICE,
+    CECL_SETTING_ORDINAL, /* a number, or a word that stands for one */
     CECL_SETTING_TEXT
 };
 
@@ -20,15 +21,16 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
 
 /* The table. A setting is X(id, "NAME", kind, ranks, "default as text", "what holds when that is
  * -", "range or choices", "what it does"). Choices are separated by '|', and a choice's value is
- * its position. CECL_SETTING_BYTES accepts the suffixes K, M, G and T. "-" as default means that
- * there is none. */
+ * its position. CECL_SETTING_BYTES accepts the suffixes K, M, G and T. A range of
+ * CECL_SETTING_ORDINAL has words first and numbers last; the words' values are -1, -2, ... "-" as
+ * default means that there is none. */
 #define CECL_SETTINGS(X)                                                                           \
     X(CHECK, "CECL_CHECK", INT, EQUAL, "0", "", "0..1",                                            \
       "1: every call compares its arguments with the peers' before it starts; blocks the host, "   \
       "finds mismatches")                                                                          \
-    X(CUDA_DEVICE, "CECL_CUDA_DEVICE", CHOICE, OWN, "-", "current", "current|rank",                \
-      "which GPU a rank takes: the thread's current one, or rank modulo the number of visible "    \
-      "GPUs")                                                                                      \
+    X(CUDA_DEVICE, "CECL_CUDA_DEVICE", ORDINAL, OWN, "-", "current", "current|rank|0..65536",      \
+      "which GPU a rank takes: the thread's current one, rank modulo the number of visible GPUs, " \
+      "or the GPU with this number")                                                               \
     X(DEBUG, "CECL_DEBUG", CHOICE, OWN, "warn", "", "none|warn|info|plan",                         \
       "what is written to stderr; plan: info, and each plan when it is made; read once in a "      \
       "process")                                                                                   \
@@ -77,6 +79,14 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "name is the rank (without it, .rank is appended), %p the process id; an older file is "     \
       "replaced. Written every 8192 calls, and when the communicator is destroyed or aborted")
 
+/* Other names that begin with CECL_ and may be in the environment: options of CMake, variables of
+ * tests and scripts, and where cecl is installed. A name that ends with _ covers all names that
+ * begin with it. scripts/check_env.sh finds a missing one. */
+#define CECL_OTHER_NAMES                                                                           \
+    "CECL_BENCH", "CECL_CMOCKA_ROOT", "CECL_COMPUTE_SANITIZER", "CECL_CUDA", "CECL_DIR",           \
+        "CECL_EXAMPLES", "CECL_HOME", "CECL_MPI", "CECL_NCCL", "CECL_ROOT", "CECL_SANITIZE",       \
+        "CECL_TESTS", "CECL_TEST_", "CECL_WERROR"
+
 enum cecl_setting_id {
 #define CECL_SETTING_ENUM(id, name, kind, ranks, fallback, otherwise, range, doc) CECL_SET_##id,
     CECL_SETTINGS(CECL_SETTING_ENUM)
@@ -108,5 +118,13 @@ const char *cecl_setting_default(enum cecl_setting_id id);
 
 /* Parses `text` as setting `id` would. For cecl_setting_read and its tests. */
 ceclResult_t cecl_setting_parse(enum cecl_setting_id id, const char *text, int64_t *value);
+
+/* settings_unknown.c. Warns of each variable in the environment that begins with CECL_ and that
+ * nothing reads. It does so once in a process, however many communicators the process makes. */
+void cecl_settings_warn(void);
+bool cecl_setting_is_known(const char *name);
+
+/* The setting that the writer of `name` may have meant; NULL when there is none. */
+const char *cecl_setting_nearest(const char *name);
 
 #endif

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs a build to a place of its own, moves that elsewhere, and uses it from outside: by
-# find_package(cecl), with MPI and where MPI is not found, and by pkg-config. README's program is
-# built too.
+# Installs a build to a place of its own, moves that elsewhere, and uses it from outside, in C and in
+# C++: by find_package(cecl), with MPI and where MPI is not found, and by pkg-config. README's program
+# is built too.
 # test_install.sh BUILD_DIR SCRATCH_DIR
 set -eu
 build=$1 scratch=$2
@@ -45,26 +45,30 @@ refused() {
     }
 }
 
+cxx=$(command -v c++ || true)
 [ -f "$scratch/prefix/share/doc/cecl/LICENSE" ] || fail "LICENSE is not installed"
 
 no_mpi=-DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON
 ask_mpi=-DOUTSIDE_COMPONENTS=mpi
 outside without_mpi $no_mpi
-"$scratch/without_mpi/outside"
-[ ! -e "$scratch/without_mpi/outside_mpi" ] || fail "cecl::cecl_mpi is there without MPI"
+"$scratch/without_mpi/outside_c"
+[ ! -e "$scratch/without_mpi/outside_mpi_c" ] || fail "cecl::cecl_mpi is there without MPI"
 refused no_such "there is no component nccl" -DOUTSIDE_COMPONENTS=nccl
 if [ -e "$libdir/libcecl_mpi.so" ]; then
     refused mpi_missing "component mpi: MPI for C was not found" $ask_mpi $no_mpi
     refused no_language "component mpi: MPI is looked for in C or C++: enable language C" \
-        $ask_mpi -DOUTSIDE_LANGUAGE=NONE
+        $ask_mpi -DOUTSIDE_LANGUAGES=NONE
     outside with_mpi
-    "$scratch/with_mpi/outside_mpi"
-    if command -v c++ >/dev/null; then
-        outside in_cxx $ask_mpi -DOUTSIDE_LANGUAGE=CXX
-        "$scratch/in_cxx/outside"
-        "$scratch/in_cxx/outside_mpi"
+    "$scratch/with_mpi/outside_mpi_c"
+    if [ -n "$cxx" ]; then
+        outside in_both $ask_mpi "-DOUTSIDE_LANGUAGES=C;CXX" # what project() takes by default
+        "$scratch/in_both/outside_mpi_c"
+        "$scratch/in_both/outside_mpi_cxx"
+        outside in_cxx $ask_mpi -DOUTSIDE_LANGUAGES=CXX
+        "$scratch/in_cxx/outside_cxx"
+        "$scratch/in_cxx/outside_mpi_cxx"
         refused cxx_mpi_missing "MPI for CXX was not found: enable language C" \
-            $ask_mpi $no_mpi -DOUTSIDE_LANGUAGE=CXX
+            $ask_mpi $no_mpi -DOUTSIDE_LANGUAGES=CXX
     fi
 else
     refused built_without "component mpi: this cecl was built without MPI" $ask_mpi
@@ -75,6 +79,11 @@ flags=$(pkg-config --cflags --libs cecl)
 # shellcheck disable=SC2086
 ${CC:-cc} "$here/outside.c" $flags -o "$scratch/by_pkg_config"
 "$scratch/by_pkg_config"
+if [ -n "$cxx" ]; then
+    # shellcheck disable=SC2086
+    "$cxx" -x c++ "$here/outside.c" -x none $flags -o "$scratch/by_pkg_config_cxx"
+    "$scratch/by_pkg_config_cxx"
+fi
 if [ -e "$libdir/libcecl_mpi.so" ]; then
     mpicc=$(sed -n 's/^MPI_C_COMPILER:[^=]*=//p' "$build/CMakeCache.txt")
     flags=$(pkg-config --cflags --libs cecl_mpi)
@@ -84,4 +93,10 @@ if [ -e "$libdir/libcecl_mpi.so" ]; then
         "$mpicc" -std=c11 -Wall -Wextra -Werror "$source" $flags -o "$scratch/by_pkg_config_mpi"
         "$scratch/by_pkg_config_mpi"
     done
+    if [ -n "$cxx" ]; then # MPI's flags for C do not link its C++ bindings
+        # shellcheck disable=SC2086
+        OMPI_CC=$cxx MPICH_CC=$cxx "$mpicc" -x c++ -Wall -Wextra -Werror "$here/outside_mpi.c" \
+            -x none $flags -o "$scratch/by_pkg_config_mpi_cxx"
+        "$scratch/by_pkg_config_mpi_cxx"
+    fi
 fi

@@ -270,9 +270,59 @@ static void a_rank_that_never_joins_is_named_by_the_deadline(void **state)
     const double waited = multi_seconds() - start;
     multi_setenv("CECL_INIT_TIMEOUT_MS", NULL);
     MPI_Barrier(MPI_COMM_WORLD);
-    multi_refused(NULL, result, ceclTimeout, multi_rank == 1 ? NULL : "missing: 1");
+    multi_refused(NULL, result, ceclTimeout,
+                  multi_rank == 1 ? NULL
+                                  : "within 1000 ms (CECL_INIT_TIMEOUT_MS); missing: rank 1");
     assert_null(comm);
     assert_true(waited < PROMPT);
+}
+
+static ceclResult_t join_by(ceclUniqueId id, ceclComm_t *comm, int nranks, int rank)
+{
+    const ceclConfig_t config = multi_config();
+    return ceclCommInitRankConfig(comm, nranks, id, rank, &config);
+}
+
+static void a_refused_number_of_ranks_leaves_the_id_good(void **state)
+{
+    (void)state;
+    const ceclUniqueId id = one_id();
+    ceclComm_t comm = NULL;
+    multi_refused(NULL, join_by(id, &comm, 0, multi_rank), ceclInvalidArgument, "nranks 0");
+    multi_refused(NULL, join_by(id, &comm, 1025, multi_rank), ceclInvalidArgument, "nranks 1025");
+    assert_null(comm);
+    multi_ok(NULL, join_by(id, &comm, multi_nranks, multi_rank));
+    works(comm);
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+static void a_rank_alone_may_correct_any_argument(void **state)
+{
+    (void)state;
+    ceclUniqueId id;
+    ceclComm_t comm = NULL;
+    multi_ok(NULL, ceclGetUniqueId(&id));
+    multi_refused(NULL, join_by(id, NULL, 1, 0), ceclInvalidArgument, "comm: NULL");
+    multi_refused(NULL, join_by(id, &comm, 1, 1), ceclInvalidArgument, "rank 1: 0 to 0 expected");
+    assert_null(comm);
+    multi_ok(NULL, join_by(id, &comm, 1, 0));
+    multi_ok(NULL, ceclCommDestroy(comm));
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void a_refusal_that_peers_heard_of_says_that_the_id_is_used_up(void **state)
+{
+    (void)state;
+    const bool last = multi_rank == multi_nranks - 1;
+    ceclComm_t comm = NULL;
+    multi_refused(NULL, join_by(one_id(), &comm, multi_nranks, multi_rank + (last ? 7 : 0)),
+                  ceclInvalidArgument,
+                  "; this unique id is used up: make a new one with ceclGetUniqueId");
+    multi_refused(NULL, join_by(one_id(), last ? NULL : &comm, multi_nranks, multi_rank),
+                  ceclInvalidArgument,
+                  "comm: NULL; this unique id is used up: make a new one with ceclGetUniqueId");
+    assert_null(comm);
+    MPI_Barrier(MPI_COMM_WORLD);
 }
 
 #define JOIN(test) cmocka_unit_test_setup_teardown(test, count_before, count_after)
@@ -291,6 +341,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(differing_numbers_of_ranks_are_refused_on_every_rank),
         cmocka_unit_test(a_bad_setting_on_one_rank_is_told_to_all_who_join_by_id),
         cmocka_unit_test(a_rank_that_never_joins_is_named_by_the_deadline),
+        cmocka_unit_test(a_refused_number_of_ranks_leaves_the_id_good),
+        cmocka_unit_test(a_rank_alone_may_correct_any_argument),
+        cmocka_unit_test(a_refusal_that_peers_heard_of_says_that_the_id_is_used_up),
     };
     return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 120);
 }

@@ -180,7 +180,8 @@ static void an_abort_is_told_to_those_who_wait(void **state)
         pause_ms(100); /* the others wait by now */
         multi_ok(NULL, ceclCommAbort(comm));
     } else {
-        multi_refused(comm, gather_and_wait(comm, buffer), ceclRemoteError, "rank 0 gave up");
+        multi_refused(comm, gather_and_wait(comm, buffer), ceclRemoteError,
+                      "rank 0 gave up: ceclCommAbort was called; pending here: ceclAllGather");
         multi_refused(NULL, ceclCommDestroy(comm), ceclRemoteError, "rank 0 gave up");
     }
     assert_true(multi_seconds() - start < PROMPT);
@@ -253,7 +254,8 @@ static void growth_that_one_rank_makes_alone_is_a_timeout(void **state)
     const double start = multi_seconds();
     if (multi_rank == 0) {
         multi_refused(comm, ceclMemAlloc(comm, &ptr, (size_t)stats.mappedBytes * 2), ceclTimeout,
-                      "rank 1");
+                      multi_nranks == 2 ? "ceclMemAlloc: rank 1 did not come within 300 ms"
+                                        : "ceclMemAlloc: ranks 1");
         assert_null(ptr);
         assert_true(multi_seconds() - start > 0.25);
     }

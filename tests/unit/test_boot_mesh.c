@@ -17,6 +17,7 @@
 
 #include "boot/door.h"
 #include "boot/mesh_internal.h"
+#include "boot/rank_list.h"
 #include "util/clock.h"
 
 #define RANKS 3
@@ -65,6 +66,13 @@ static void *run_open(void *argument)
     me->result = cecl_mesh_open(&me->oob, cecl_deadline(me->timeout_ms), 300, &me->mesh);
     if (me->result != ceclSuccess)
         strcpy(me->words, cecl_message());
+    return NULL;
+}
+
+static void *run_exchange(void *argument)
+{
+    struct rank *me = argument;
+    me->result = cecl_mesh_allgather(me->mesh, "x", &me->index, me->all, sizeof(int));
     return NULL;
 }
 
@@ -131,8 +139,41 @@ static void a_broken_mesh_gives_its_first_reason_again(void **state)
     for (int tries = 0; tries < 2; tries++) {
         assert_int_equal(cecl_mesh_allgather(ranks[0].mesh, "x", &ranks[0].index, all, sizeof(int)),
                          ceclTimeout);
-        assert_non_null(strstr(cecl_message(), "rank 1"));
+        assert_string_equal(cecl_message(), "joining: ranks 1 and 2 did not come within 3000 ms "
+                                            "(CECL_INIT_TIMEOUT_MS); has a process ended?");
     }
+    drop_group();
+}
+
+static void a_late_rank_is_named_with_the_call_and_the_milliseconds(void **state)
+{
+    (void)state;
+    int all[RANKS];
+    open_all();
+    start(&ranks[1], run_exchange);
+    cecl_mesh_joined(ranks[0].mesh);
+    cecl_mesh_activity(ranks[0].mesh, "ceclMemAlloc");
+    assert_int_equal(cecl_mesh_allgather(ranks[0].mesh, "x", &ranks[0].index, all, sizeof(int)),
+                     ceclTimeout);
+    assert_string_equal(cecl_message(), "ceclMemAlloc: rank 2 did not come within 300 ms "
+                                        "(CECL_TIMEOUT_MS); did every rank make the call?");
+    cecl_mesh_interrupt(ranks[1].mesh);
+    pthread_join(ranks[1].thread, NULL);
+    drop_group();
+}
+
+/* Rank 1 gives up because rank 0 did, and rank 2 hears it from rank 1. */
+static void a_cause_that_is_passed_on_keeps_its_origin(void **state)
+{
+    (void)state;
+    open_all();
+    cecl_mesh_tell_abort(ranks[0].mesh, "out of paper");
+    assert_int_equal(cecl_mesh_news(ranks[1].mesh), ceclRemoteError);
+    assert_string_equal(cecl_message(), "rank 0 gave up: out of paper");
+    cecl_mesh_tell_abort(ranks[1].mesh, "rank 0 gave up: out of paper; pending here: ceclReduce");
+    assert_int_equal(mesh_read_life(ranks[2].mesh, 1), MESH_ABORTED);
+    assert_int_equal(mesh_peer_error(ranks[2].mesh, 1), ceclRemoteError);
+    assert_string_equal(cecl_message(), "rank 0 gave up: out of paper");
     drop_group();
 }
 
@@ -150,7 +191,7 @@ static void a_rank_that_never_connects_is_named(void **state)
     /* One of them gives up first, and the other may hear of that. */
     const int first = ranks[0].result == ceclTimeout ? 0 : 1;
     assert_int_equal(ranks[first].result, ceclTimeout);
-    assert_non_null(strstr(ranks[first].words, "from rank 2"));
+    assert_non_null(strstr(ranks[first].words, "from rank 2 within 400 ms (CECL_INIT_TIMEOUT_MS)"));
     assert_true(strstr(ranks[1 - first].words, "from rank 2") ||
                 strstr(ranks[1 - first].words, first == 0 ? "rank 0 left" : "rank 1 left"));
     drop_group();
@@ -214,12 +255,38 @@ static void strangers_at_the_mesh_disturb_nobody(void **state)
     drop_group();
 }
 
+static void ranks_are_listed_in_words(void **state)
+{
+    (void)state;
+    struct cecl_rank_list list = {0};
+    assert_string_equal(cecl_rank_list_words(&list), "no rank");
+    cecl_rank_list_add(&list, 0);
+    assert_string_equal(cecl_rank_list_words(&list), "rank 0");
+    cecl_rank_list_add(&list, 3);
+    assert_string_equal(cecl_rank_list_words(&list), "ranks 0 and 3");
+    cecl_rank_list_add(&list, 5);
+    assert_string_equal(cecl_rank_list_words(&list), "ranks 0, 3 and 5");
+}
+
+static void a_long_list_of_ranks_is_cut_and_counted(void **state)
+{
+    (void)state;
+    struct cecl_rank_list list = {0};
+    for (int r = 64000; r < 65000; r++)
+        cecl_rank_list_add(&list, r);
+    assert_non_null(strstr(cecl_rank_list_words(&list), ", 64014, 64015 and 984 more"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_round_succeeds_after_a_rank_gave_up),
         cmocka_unit_test(a_death_that_an_exchange_saw_is_seen_by_the_watch),
         cmocka_unit_test(a_broken_mesh_gives_its_first_reason_again),
+        cmocka_unit_test(a_late_rank_is_named_with_the_call_and_the_milliseconds),
+        cmocka_unit_test(a_cause_that_is_passed_on_keeps_its_origin),
+        cmocka_unit_test(ranks_are_listed_in_words),
+        cmocka_unit_test(a_long_list_of_ranks_is_cut_and_counted),
         cmocka_unit_test(a_rank_that_never_connects_is_named),
         cmocka_unit_test(strangers_at_the_mesh_disturb_nobody),
     };

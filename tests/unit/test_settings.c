@@ -8,6 +8,10 @@
 
 #include <cmocka.h>
 
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "util/settings.h"
 
 static void defaults_lie_within_their_own_ranges(void **state)
@@ -66,7 +70,12 @@ static void bad_values_are_refused_with_name_value_and_range(void **state)
                  {CECL_SET_DEVICE, "gpu"},
                  {CECL_SET_DEVICE, "cud"},
                  {CECL_SET_DEVICE, "auto|cuda"},
-                 {CECL_SET_FLAGS, " write"}};
+                 {CECL_SET_FLAGS, " write"},
+                 {CECL_SET_CUDA_DEVICE, "-1"},
+                 {CECL_SET_CUDA_DEVICE, "65537"},
+                 {CECL_SET_CUDA_DEVICE, "0..65536"},
+                 {CECL_SET_CUDA_DEVICE, "0x"},
+                 {CECL_SET_CUDA_DEVICE, "by"}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         int64_t value = 77;
         assert_int_equal(cecl_setting_parse(cases[i].id, cases[i].text, &value),
@@ -101,6 +110,116 @@ static void a_choice_is_its_position(void **state)
     assert_int_equal(value, 2);
 }
 
+static void a_cuda_device_is_a_word_or_an_ordinal(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t value;
+    } cases[] = {{"current", CECL_CUDA_DEVICE_CURRENT},
+                 {"Rank", CECL_CUDA_DEVICE_BY_RANK},
+                 {"0", 0},
+                 {"1", 1},
+                 {"65536", 65536}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        int64_t value = 77;
+        assert_int_equal(cecl_setting_parse(CECL_SET_CUDA_DEVICE, cases[i].text, &value),
+                         ceclSuccess);
+        assert_int_equal(value, cases[i].value);
+    }
+}
+
+static void a_misspelt_name_finds_the_setting_that_was_meant(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {{"CECL_TIMEOUT", "CECL_TIMEOUT_MS"},
+                                           {"CECL_TIMEOUT_SM", "CECL_TIMEOUT_MS"},
+                                           {"CECL_INIT_TIMEOUT", "CECL_INIT_TIMEOUT_MS"},
+                                           {"CECL_CUDA_DEVICES", "CECL_CUDA_DEVICE"},
+                                           {"CECL_DEVISE", "CECL_DEVICE"},
+                                           {"CECL_debug", "CECL_DEBUG"},
+                                           {"CECL_STAGING", "CECL_STAGING_BYTES"}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_false(cecl_setting_is_known(cases[i][0]));
+        assert_string_equal(cecl_setting_nearest(cases[i][0]), cases[i][1]);
+    }
+}
+
+static void a_name_like_no_setting_finds_none(void **state)
+{
+    (void)state;
+    assert_null(cecl_setting_nearest("CECL_RANK"));
+    assert_null(cecl_setting_nearest("CECL_"));
+    assert_null(cecl_setting_nearest("NCCL_DEBUG"));
+    assert_null(cecl_setting_nearest(
+        "CECL_A_NAME_THAT_IS_LONGER_THAN_ANY_THAT_THE_TABLE_OF_SETTINGS_WILL_EVER_HAVE"));
+}
+
+static void names_of_the_build_and_of_tests_are_known(void **state)
+{
+    (void)state;
+    assert_true(cecl_setting_is_known("CECL_TIMEOUT_MS"));
+    assert_true(cecl_setting_is_known("CECL_TEST_SEED"));
+    assert_true(cecl_setting_is_known("CECL_CMOCKA_ROOT"));
+    assert_true(cecl_setting_is_known("CECL_CUDA"));
+    assert_false(cecl_setting_is_known("CECL_CUDAS"));
+}
+
+static int make_and_destroy(void)
+{
+    ceclComm_t comm;
+    return ceclCommInitAll(&comm, 1, NULL) != ceclSuccess || ceclCommDestroy(comm) != ceclSuccess;
+}
+
+/* What a process writes to stderr that makes two communicators. */
+static void warnings_of(const char *name, const char *value, char *said, size_t room)
+{
+    int ends[2];
+    size_t used = 0;
+    ssize_t got;
+    assert_int_equal(pipe(ends), 0);
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], 2);
+        clearenv();
+        setenv(name, value, 1);
+        setenv("CECL_TEST_BIG", "1", 1);
+        setenv("CECL_DEVICE", "host", 1);
+        _exit(make_and_destroy() || make_and_destroy());
+    }
+    close(ends[1]);
+    while ((got = read(ends[0], said + used, room - 1 - used)) > 0)
+        used += (size_t)got;
+    said[used] = '\0';
+    close(ends[0]);
+    int status = -1;
+    waitpid(child, &status, 0);
+    assert_int_equal(status, 0);
+}
+
+static void an_unknown_variable_is_warned_of_once(void **state)
+{
+    (void)state;
+    char said[512];
+    warnings_of("CECL_TIMOUT_MS", "100", said, sizeof(said));
+    assert_string_equal(said, "cecl: CECL_TIMOUT_MS has no effect: there is no such setting; is "
+                              "CECL_TIMEOUT_MS meant?\n");
+    warnings_of("CECL_COLOUR", "red", said, sizeof(said));
+    assert_string_equal(said, "cecl: CECL_COLOUR has no effect: there is no such setting "
+                              "(docs/env.md lists them all)\n");
+}
+
+static void settings_and_empty_variables_are_not_warned_of(void **state)
+{
+    (void)state;
+    char said[512];
+    warnings_of("CECL_TIMEOUT_MS", "100", said, sizeof(said));
+    assert_string_equal(said, "");
+    warnings_of("CECL_TIMOUT_MS", "", said, sizeof(said));
+    assert_string_equal(said, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -110,6 +229,12 @@ int main(void)
         cmocka_unit_test(bad_values_are_refused_with_name_value_and_range),
         cmocka_unit_test(an_unset_variable_without_default_leaves_the_value),
         cmocka_unit_test(a_choice_is_its_position),
+        cmocka_unit_test(a_cuda_device_is_a_word_or_an_ordinal),
+        cmocka_unit_test(a_misspelt_name_finds_the_setting_that_was_meant),
+        cmocka_unit_test(a_name_like_no_setting_finds_none),
+        cmocka_unit_test(names_of_the_build_and_of_tests_are_known),
+        cmocka_unit_test(an_unknown_variable_is_warned_of_once),
+        cmocka_unit_test(settings_and_empty_variables_are_not_warned_of),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

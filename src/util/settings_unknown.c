@@ -1,0 +1,117 @@
+/* Warns of variables that look like settings but are none, because a misspelt one would
+ * be ignored in silence. */
+#include <ctype.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "util/log.h"
+#include "util/settings.h"
+
+#define PREFIX "CECL_"
+#define PREFIX_LENGTH (sizeof(PREFIX) - 1)
+#define LENGTH_MAX 40   /* characters of a name that is compared with others, without the prefix */
+#define BEGINNING_MIN 3 /* characters of a name that is cut short */
+
+static const char *const other_names[] = {CECL_OTHER_NAMES};
+
+static bool differ(char a, char b)
+{
+    return toupper((unsigned char)a) != toupper((unsigned char)b);
+}
+
+/* The number of letters to insert, delete or replace to turn `a` into `b`
+ * (Levenshtein), computed row by row. */
+static size_t distance(const char *a, const char *b)
+{
+    size_t row[LENGTH_MAX + 1];
+    const size_t width = strlen(b);
+    for (size_t j = 0; j <= width; j++)
+        row[j] = j;
+    for (size_t i = 1; a[i - 1]; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= width; j++) {
+            const size_t above = row[j];
+            size_t least = diagonal + differ(a[i - 1], b[j - 1]);
+            least = above + 1 < least ? above + 1 : least;
+            row[j] = row[j - 1] + 1 < least ? row[j - 1] + 1 : least;
+            diagonal = above;
+        }
+    }
+    return row[width];
+}
+
+/* Whether the writer of `name` may have meant `known`, which is `away` letters from it: at most one
+ * letter in three is wrong, or the end is missing. */
+static bool is_near(const char *name, const char *known, size_t away)
+{
+    const size_t length = strlen(name);
+    return away <= 1 || away <= length / 3 ||
+           (length >= BEGINNING_MIN && strncasecmp(name, known, length) == 0);
+}
+
+const char *cecl_setting_nearest(const char *name)
+{
+    const char *nearest = NULL;
+    size_t least = SIZE_MAX;
+    if (strncmp(name, PREFIX, PREFIX_LENGTH) != 0)
+        return NULL;
+    name += PREFIX_LENGTH;
+    for (int id = 0; id < CECL_SETTING_COUNT && strlen(name) <= LENGTH_MAX; id++) {
+        const char *known = cecl_settings[id].name + PREFIX_LENGTH;
+        const size_t away = distance(name, known);
+        if (away < least && is_near(name, known, away)) {
+            least = away;
+            nearest = cecl_settings[id].name;
+        }
+    }
+    return nearest;
+}
+
+bool cecl_setting_is_known(const char *name)
+{
+    for (int id = 0; id < CECL_SETTING_COUNT; id++)
+        if (strcmp(name, cecl_settings[id].name) == 0)
+            return true;
+    for (size_t i = 0; i < sizeof(other_names) / sizeof(other_names[0]); i++) {
+        const size_t length = strlen(other_names[i]);
+        const bool is_family = other_names[i][length - 1] == '_';
+        if (is_family ? strncmp(name, other_names[i], length) == 0
+                      : strcmp(name, other_names[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Looks at one `variable`, "NAME=VALUE". An empty value counts as not set. */
+static void look_at(const char *variable)
+{
+    char name[128];
+    const size_t length = strcspn(variable, "=");
+    if (strncmp(variable, PREFIX, PREFIX_LENGTH) != 0 || length >= sizeof(name) ||
+        variable[length] == '\0' || variable[length + 1] == '\0')
+        return;
+    memcpy(name, variable, length);
+    name[length] = '\0';
+    if (cecl_setting_is_known(name))
+        return;
+    const char *nearest = cecl_setting_nearest(name);
+    if (nearest)
+        cecl_log(CECL_LOG_WARN, -1, "%s has no effect: there is no such setting; is %s meant?",
+                 name, nearest);
+    else
+        cecl_log(CECL_LOG_WARN, -1,
+                 "%s has no effect: there is no such setting (docs/env.md lists them all)", name);
+}
+
+void cecl_settings_warn(void)
+{
+    static atomic_flag done = ATOMIC_FLAG_INIT;
+    if (atomic_flag_test_and_set(&done))
+        return;
+    for (char **variable = environ; variable && *variable; variable++)
+        look_at(*variable);
+}

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Runs ctest on tests made for this, and holds what scripts/verdict.sh says of them against what it
+# should say.
+# test_verdict.sh SCRATCH_DIR
+set -uo pipefail
+verdict=$(cd -- "$(dirname -- "$0")/../../scripts" && pwd)/verdict.sh
+scratch=$1
+failed=0
+
+# run NAME=EXIT_CODE[:WORDS] ...: ctest of such tests; leaves what the verdict says in $said, and its
+# exit status in $status. 77 is a skipped test.
+run() {
+    rm -rf "$scratch"
+    mkdir -p "$scratch"
+    cd "$scratch" || exit 1
+    for test in "$@"; do
+        local name=${test%%=*} rest=${test#*=}
+        local code=${rest%%:*} words=${rest#"${rest%%:*}"}
+        printf 'add_test(%s sh -c "echo \\"%s\\"; exit %s")\n' "$name" "${words#:}" "$code"
+        printf 'set_tests_properties(%s PROPERTIES SKIP_RETURN_CODE 77)\n' "$name"
+    done >CTestTestfile.cmake
+    ctest --output-on-failure >output 2>&1
+    said=$("$verdict" "$scratch/output" Testing/Temporary/LastTest.log)
+    status=$?
+}
+
+# expect STATUS WORDS: of the verdict's lines, one is WORDS.
+expect() {
+    [ "$status" -eq "$1" ] && grep -qxF -- "$2" <<<"$said" && return
+    printf 'expected, with status %s: %s\nsaid, with status %s: %s\n' "$1" "$2" "$status" "$said"
+    failed=1
+}
+
+# expect_last WORDS: the last line is WORDS.
+expect_last() {
+    [ "$(tail -n 1 <<<"$said")" = "$1" ] && return
+    printf 'expected as the last line: %s\nsaid: %s\n' "$1" "$said"
+    failed=1
+}
+
+run one=0 two=0
+expect 0 "all 2 tests passed"
+run one=0 two=77:"skipped: 2 GPUs are needed, 0 are here" three=77:"skipped: 2 GPUs are needed, 0 are here"
+expect 0 "skipped, 2 GPUs are needed, 0 are here: two, three"
+expect_last "all 1 tests that ran passed, 2 skipped: 2 GPUs are needed, 0 are here"
+run one=0 two=77:"skipped: no python3" three=77
+expect 0 "skipped, no reason given: three"
+expect_last "all 1 tests that ran passed, 2 skipped: no python3 (1), no reason given (1)"
+run one=0 two=1:"the reason of the failure" three=77:"skipped: no python3" four=3
+expect_last "2 of 4 tests failed: two, four; their output is in $scratch/output"
+expect 1 "skipped, no python3: three"
+grep -qF "the reason of the failure" "$scratch/output" || { echo "its output is not there"; failed=1; }
+run
+expect 1 "no test was run; what ctest said is in $scratch/output"
+exit $failed
