@@ -1,6 +1,6 @@
 /* The first program: every rank contributes four numbers, every rank gets all of them. Runs on
  * GPUs, and without any.
- * mpirun --oversubscribe -n 4 build/examples/example_allgather */
+ * mpirun --oversubscribe -n 4 build/examples/example_allgather (as root also --allow-run-as-root) */
 #include <cecl/cecl_mpi.h>
 #include <stdio.h>
 

@@ -8,6 +8,12 @@ test_packages=("${build_packages[@]}" libcmocka-dev)
 # shellcheck disable=SC2034 # .ci/run's
 ci_packages=("${test_packages[@]}" clang clang-format libclang-rt-dev spin)
 
+# Starts ranks on this machine, more than it has cores if need be: "${mpi_run[@]}" -n RANKS COMMAND.
+# Open MPI refuses root unless both variables are set; other users are not affected by them.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+# shellcheck disable=SC2034 # demo.sh's
+mpi_run=(mpirun --oversubscribe --bind-to none --mca btl "self,vader")
+
 # One job for each processor, at most 8: more compilers only cost memory.
 jobs=$(nproc)
 [ "$jobs" -le 8 ] || jobs=8

@@ -109,7 +109,7 @@ void report_table(const struct report *r, const struct fsdp *f)
     snprintf(value, sizeof(value), "%.2f ms", exposed.median);
     snprintf(remark, sizeof(remark), "%.1f %% of a step; %s", 100 * exposed.median / step.median,
              f->comm->device >= 0 ? "the rest was hidden behind compute"
-                                  : "with it for ranks that share its cores");
+                                  : "ranks share cores, and wait for these too");
     row("  of it waiting for communication", value, remark);
     snprintf(value, sizeof(value), "%.0f", step_tokens(f) / step.median * 1e3);
     row("tokens (bytes) a second, all ranks", value, "");
