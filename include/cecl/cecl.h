@@ -219,8 +219,8 @@ typedef struct ceclConfig {
     /* Address range of each rank's pool, bytes; default: the memory of the smallest GPU, on the
      * host device 4 GiB; CECL_POOL_BYTES. */
     int64_t poolBytes;
-    /* By how much the pool grows first, bytes; later growth doubles; default 64 MiB, on the host
-     * device 1 MiB; CECL_SEGMENT_BYTES. */
+    /* By how much the pool grows first, bytes; each later growth is twice the one before, up to 16
+     * times the first; default 64 MiB, on the host device 1 MiB; CECL_SEGMENT_BYTES. */
     int64_t segmentBytes;
     /* Staging for all-to-all, gather, scatter and reductions, bytes on each rank; default: 1/512 of
      * the smallest GPU's memory, but at most an eighth of the pool and at most 192 MiB (64 MiB with
