@@ -47,8 +47,9 @@
  * If a collective is refused by the device when part of it is enqueued already, it returns that
  * error, and the communicator fails.
  *
- * Agreement: ranks must make equal calls; the text of each call says in what. A difference in
- * count, type or order is not noticed: the result is wrong data without an error, or a timeout.
+ * Agreement: ranks must make equal calls. The text of each call says which arguments are equal on
+ * all ranks. A difference in count, type or order is not noticed: the result is wrong data without
+ * an error, or a timeout.
  * With CECL_CHECK=1 in the environment ranks compare every collective before it starts, by an
  * exchange among the hosts, and refuse on all ranks what differs (ceclInvalidUsage, naming the
  * difference). Run every new program with it once.
@@ -100,12 +101,12 @@ typedef struct ceclComm *ceclComm_t;
 /* A cudaStream_t; on the host device a stream of ceclStreamCreate. */
 typedef struct CUstream_st *ceclStream_t;
 
-/* What a call came to. The first eight have NCCL's numbers. */
+/* The result of a call. The first eight have NCCL's numbers. */
 typedef enum {
     ceclSuccess = 0,
     /* CUDA refused something; ceclGetLastError names the call and CUDA's reason. */
     ceclUnhandledCudaError = 1,
-    ceclSystemError = 2,     /* the operating system did: sockets, memory, descriptors */
+    ceclSystemError = 2,     /* the operating system refused sockets, memory, descriptors */
     ceclInternalError = 3,   /* a defect in cecl: please report it with ceclGetLastError's text */
     ceclInvalidArgument = 4, /* a parameter's value is wrong */
     /* The call does not fit the state: wrong order, memory not of ceclMemAlloc, ranks differ. */
@@ -157,13 +158,13 @@ typedef enum {
 typedef enum {
     /* Nothing: a call that needs an SM is refused with the reason. */
     CECL_SM_NEVER = 0,
-    /* Default. Reductions only. All other calls are zero SM: where a rank's own block has to move,
+    /* Default. Reductions only; all other calls are zero SM. Where a rank's own block has to move,
      * it goes to peers, who send it back. A communicator of one rank has no peers: there an
      * out-of-place call copies within the GPU, which needs an SM (but see CECL_LOCAL_COPY in
      * docs/env.md). */
     CECL_SM_REDUCE_ONLY = 1,
-    /* Also what SMs do faster: a rank's own block may be copied within its GPU, and a small
-     * all-gather or all-to-all may be one kernel, in place too. */
+    /* Reductions, and whatever SMs do faster: a rank's own block may be copied within its GPU, and
+     * a small all-gather or all-to-all may be one kernel, in place too. */
     CECL_SM_ALLOW = 2
 } ceclSmPolicy_t;
 
@@ -182,14 +183,14 @@ typedef enum {
 
 /* Where ranks run (ceclConfig_t.device). */
 typedef enum {
-    /* Default. CUDA where each rank has a GPU of its own, otherwise the host device. Then rank 0
-     * says so on stderr, once for each communicator. */
+    /* Default. CUDA where each rank has a GPU of its own, otherwise the host device. Where it is the
+     * host device, rank 0 says so on stderr, once for each communicator. */
     CECL_DEVICE_AUTO = 0,
     CECL_DEVICE_CUDA = 1, /* CUDA, or an error */
     CECL_DEVICE_HOST = 2  /* the host device, also where there are GPUs */
 } ceclDevice_t;
 
-/* Values of ceclConfig_t.cudaDevice, which says which GPU is this rank's; any other is a CUDA
+/* Values of ceclConfig_t.cudaDevice, which says which GPU is this rank's. From 0 on it is a CUDA
  * ordinal. */
 /* Default: the calling thread's current CUDA device, as in NCCL. */
 #define CECL_CUDA_DEVICE_CURRENT (-1)
@@ -204,16 +205,16 @@ typedef struct {
 } ceclUniqueId;
 
 /* Settings of one communicator. Start from CECL_CONFIG_INITIALIZER; a field left at CECL_UNDEF
- * takes its default. The environment variable named beside a field overrides it where it is set
- * (docs/env.md). All fields must be equal on all ranks, except cudaDevice. */
+ * takes its default. The environment variable named last beside a field overrides it where it is
+ * set (docs/env.md). All fields must be equal on all ranks, except cudaDevice. */
 #define CECL_UNDEF (-1)
 typedef struct ceclConfig {
     size_t size;          /* set by the initializer */
     unsigned int magic;   /* set by the initializer */
     unsigned int version; /* set by the initializer */
     int device;           /* ceclDevice_t; CECL_DEVICE */
-    int cudaDevice;       /* ordinal or CECL_CUDA_DEVICE_...; CECL_CUDA_DEVICE */
-    int smPolicy;         /* ceclSmPolicy_t; CECL_SM_POLICY */
+    int cudaDevice; /* an ordinal, or CECL_CUDA_DEVICE_CURRENT or _BY_RANK; CECL_CUDA_DEVICE */
+    int smPolicy;   /* ceclSmPolicy_t; CECL_SM_POLICY */
     /* Bound of every wait for peers, ms; 0: none; default 30000; CECL_TIMEOUT_MS. */
     int timeoutMs;
     /* Address range of each rank's pool, bytes; default: the memory of the smallest GPU, on the
@@ -227,8 +228,8 @@ typedef struct ceclConfig {
      * 6 ranks or more); on the host device 256 KiB; CECL_STAGING_BYTES. */
     int64_t stagingBytes;
     /* How many SMs a kernel of cecl's may take at most, 1 to 1024; default: what measurements
-     * chose; CECL_MAX_SMS. Results do not depend on it. The kernels wait for peers while they hold
-     * these SMs: see ceclReduceScatter. */
+     * chose. Results do not depend on it. The kernels wait for peers while they hold these SMs: see
+     * ceclReduceScatter. CECL_MAX_SMS. */
     int maxSms;
 } ceclConfig_t;
 #define CECL_CONFIG_MAGIC 0xcec1c0deu
@@ -249,7 +250,7 @@ typedef struct {
 } ceclOob_t;
 
 /* ------------------------------------------------------------------------------------------------
- * Words about errors and versions */
+ * Errors and versions */
 
 /* Tells the library's version in the form of CECL_VERSION (major * 10000 + minor * 100 + patch).
  * version  [out]
@@ -297,7 +298,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * host in this version.
  * Threads: ranks may be threads of one process, each calling for itself. Ownership: the
  * communicator is the caller's until ceclCommDestroy or ceclCommAbort.
- * Errors, on every rank that can know, with no communicator made: ceclInvalidArgument (NULL; a rank
+ * Errors, on every rank that can know, no communicator made: ceclInvalidArgument (NULL; a rank
  * out of range or taken twice; a setting or an environment variable out of range; nranks or
  * settings differ between ranks), ceclInvalidUsage (the id was used already or is none; ranks are
  * on different hosts or have different versions of cecl; GPUs that cannot reach each other's
