@@ -22,6 +22,7 @@ void cecl_bound_free(struct cecl_bound *bound)
     free(bound->sources);
     free(bound->meetings);
     free(bound->also);
+    free(bound->patches);
     free(bound);
 }
 
@@ -37,8 +38,11 @@ static uint32_t count_rows(const struct cecl_plan *plan)
     return count;
 }
 
+/* The most patches that a small call, or a reduction with a meeting, has. */
+#define PATCHES_A_KERNEL 3
+
 /* Room for the most that `plan` can come to: a step, or a mark, is at most an operation or copies,
- * and a piece. */
+ * a piece, and a patch; and a kernel has patches of its own. */
 static struct cecl_bound *bound_new(const struct cecl_plan *plan, uint32_t nrequests)
 {
     const uint32_t nrows = count_rows(plan);
@@ -60,9 +64,11 @@ static struct cecl_bound *bound_new(const struct cecl_plan *plan, uint32_t nrequ
     bound->sources = calloc(plan->nsources + 1, sizeof(*bound->sources));
     bound->meetings = calloc(plan->nreductions + 1, sizeof(*bound->meetings));
     bound->also = calloc(plan->ncopies + 1, sizeof(*bound->also));
-    if (bound->also && bound->meetings && bound->reductions && bound->sources && bound->rows &&
-        bound->requests && bound->pieces && bound->ops && bound->batch.dst && bound->batch.src &&
-        bound->batch.bytes)
+    bound->patches = calloc(nsteps + 1 + PATCHES_A_KERNEL * ((size_t)plan->nreductions + 1),
+                            sizeof(*bound->patches));
+    if (bound->patches && bound->also && bound->meetings && bound->reductions && bound->sources &&
+        bound->rows && bound->requests && bound->pieces && bound->ops && bound->batch.dst &&
+        bound->batch.src && bound->batch.bytes)
         return bound;
     cecl_bound_free(bound);
     return NULL;
@@ -110,14 +116,23 @@ static struct cecl_piece *piece_like(struct cecl_bound *bound, const struct cecl
     return last;
 }
 
-/* An operation on `lane`, on a flag of lane `flags`. */
-static void add_op(struct cecl_bound *bound, int lane, int flags, enum cecl_memop_kind kind,
-                   uint32_t *addr, uint32_t phase)
+void cecl_bound_patch(struct cecl_bound *bound, enum cecl_patch_kind kind, int lane, uint32_t phase,
+                      uint32_t *word)
+{
+    bound->patches[bound->npatches++] = (struct cecl_patch){
+        .at.word = word, .phase = phase, .kind = (uint8_t)kind, .lane = (uint8_t)lane};
+}
+
+/* An operation on `lane`, on a flag of lane `flags`. Its value, for a patch. */
+static uint32_t *add_op(struct cecl_bound *bound, int lane, int flags, enum cecl_memop_kind kind,
+                        uint32_t *addr)
 {
     const struct cecl_piece like = {
         .kind = CECL_PIECE_MEMOPS, .lane = (uint8_t)lane, .flags = (uint8_t)flags};
     piece_like(bound, &like)->count++;
-    bound->ops[bound->nops++] = (struct cecl_memop){addr, phase, kind};
+    struct cecl_memop *op = &bound->ops[bound->nops++];
+    *op = (struct cecl_memop){.addr = addr, .kind = kind};
+    return &op->value;
 }
 
 static void add_copy(struct cecl_bound *bound, struct cecl_piece *piece, void *dst, void *src,
@@ -235,25 +250,53 @@ static ceclResult_t bind_reductions(const struct cecl_engine *engine, const stru
 {
     struct cecl_piece *piece = new_piece(bound, CECL_PIECE_REDUCTIONS, step->lane);
     piece->count = step->count;
-    piece->flags = step->lane;
     piece->urgent = engine->dev->meets && step->lane == CECL_LANE_MAIN && is_urgent(plan, step);
     for (uint32_t i = 0; i < step->count; i++)
         CECL_TRY(bind_reduction(engine, plan, &plan->reductions[step->first + i], bound));
     return ceclSuccess;
 }
 
-/* Tells a peer. Copied flags of one phase share a batch, but never with data: a batch has no order.
- * */
+/* Copied flags of one phase share a batch, but never with data: a batch has no order. */
+static void add_flag_copy(struct cecl_bound *bound, const struct cecl_step *step, uint32_t *flag)
+{
+    const struct cecl_piece like = {
+        .kind = CECL_PIECE_FLAGS, .lane = step->lane, .phase = step->phase};
+    bound->patches[bound->npatches++] =
+        (struct cecl_patch){.at.source = &bound->batch.src[bound->ncopies],
+                            .phase = step->phase,
+                            .kind = CECL_PATCH_SOURCE,
+                            .lane = step->lane};
+    add_copy(bound, piece_like(bound, &like), flag, NULL, sizeof(*flag));
+}
+
+/* Tells a peer. */
 static void bind_signal(const struct cecl_engine *engine, const struct cecl_step *step,
                         struct cecl_bound *bound)
 {
-    uint32_t *flag = cecl_engine_flag(engine, step->peer, engine->rank, step->lane);
-    const struct cecl_piece like = {
-        .kind = CECL_PIECE_FLAGS, .lane = step->lane, .flags = step->lane, .phase = step->phase};
-    if (engine->flags == CECL_FLAGS_WRITE)
-        add_op(bound, step->lane, step->lane, CECL_MEMOP_WRITE, flag, step->phase);
+    uint32_t *flag = cecl_flags_word(&engine->flags, step->peer, engine->rank, step->lane);
+    if (engine->flags.way == CECL_FLAGS_WRITE)
+        cecl_bound_patch(bound, CECL_PATCH_FLAG, step->lane, step->phase,
+                         add_op(bound, step->lane, step->lane, CECL_MEMOP_WRITE, flag));
     else
-        add_copy(bound, piece_like(bound, &like), flag, NULL, sizeof(*flag));
+        add_flag_copy(bound, step, flag);
+}
+
+/* Waits for a lane of a peer. */
+static void bind_wait(const struct cecl_engine *engine, const struct cecl_step *step,
+                      struct cecl_bound *bound)
+{
+    const int lane = (int)step->first;
+    uint32_t *flag = cecl_flags_word(&engine->flags, engine->rank, step->peer, lane);
+    cecl_bound_patch(bound, CECL_PATCH_FLAG, lane, step->phase,
+                     add_op(bound, step->lane, lane, CECL_MEMOP_WAIT, flag));
+}
+
+/* Tells the host that the call is done up to a phase. */
+static void write_done(const struct cecl_engine *engine, uint32_t phase, struct cecl_bound *bound)
+{
+    cecl_bound_patch(
+        bound, CECL_PATCH_EPOCH, CECL_LANE_MAIN, phase,
+        add_op(bound, CECL_LANE_MAIN, CECL_LANE_MAIN, CECL_MEMOP_WRITE, engine->flags.done));
 }
 
 /* Whether the side lane is there already: on its stream runs the main lane's last piece. */
@@ -268,10 +311,7 @@ static ceclResult_t bind_step(const struct cecl_engine *engine, const struct cec
 {
     switch ((enum cecl_step_kind)step->kind) {
     case CECL_STEP_SIGNAL: bind_signal(engine, step, bound); break;
-    case CECL_STEP_WAIT:
-        add_op(bound, step->lane, (int)step->first, CECL_MEMOP_WAIT,
-               cecl_engine_flag(engine, engine->rank, step->peer, (int)step->first), step->phase);
-        break;
+    case CECL_STEP_WAIT: bind_wait(engine, step, bound); break;
     case CECL_STEP_COPY: return bind_copies(engine, plan, step, bound);
     case CECL_STEP_REDUCE: return bind_reductions(engine, plan, step, bound);
     case CECL_STEP_AFTER:
@@ -297,20 +337,6 @@ static ceclResult_t bind_also(const struct cecl_engine *engine, const struct cec
     return ceclSuccess;
 }
 
-struct cecl_meeting cecl_bound_meeting(const struct cecl_engine *engine, int lane)
-{
-    return (struct cecl_meeting){
-        .rank = (uint32_t)engine->rank,
-        .nranks = (uint32_t)engine->nranks,
-        .row = cecl_engine_flag(engine, engine->rank, 0, lane),
-        .word = cecl_engine_flag(engine, 0, engine->rank, lane),
-        .apart = engine->pool->slice,
-        .ended = cecl_pads_ended(engine),
-        .leaving = cecl_pads_leaving(engine, lane),
-        .done = engine->done,
-    };
-}
-
 /* A kernel that takes over the flags around its reduction. */
 static ceclResult_t bind_fused(const struct cecl_engine *engine, const struct cecl_plan *plan,
                                const struct cecl_fused *fused, const struct cecl_step *first,
@@ -318,10 +344,10 @@ static ceclResult_t bind_fused(const struct cecl_engine *engine, const struct ce
 {
     const struct cecl_step *step = first + fused->at;
     struct cecl_meeting *meeting = &bound->meetings[bound->nreductions];
-    *meeting = cecl_bound_meeting(engine, step->lane);
+    *meeting = cecl_flags_meeting(&engine->flags, step->lane);
     meeting->does = fused->does;
-    meeting->first = fused->first;
-    meeting->last = fused->last;
+    cecl_bound_patch(bound, CECL_PATCH_FLAG, step->lane, fused->first, &meeting->first);
+    cecl_bound_patch(bound, CECL_PATCH_FLAG, step->lane, fused->last, &meeting->last);
     struct cecl_reduction *reduction = &bound->reductions[bound->nreductions];
     CECL_TRY(bind_reductions(engine, plan, step, bound));
     reduction->meeting = meeting;
@@ -336,22 +362,23 @@ static void mark(const struct cecl_engine *engine, const struct cecl_step *step,
         step->phase <= *marked + PHASES_A_MARK)
         return;
     *marked = step->phase - 1;
-    add_op(bound, CECL_LANE_MAIN, CECL_LANE_MAIN, CECL_MEMOP_WRITE, engine->done, *marked);
+    write_done(engine, *marked, bound);
 }
 
 /* The end of the call is told by its last kernel, if that can, or by the stream. */
 static void bind_end(const struct cecl_engine *engine, struct cecl_bound *bound)
 {
+    const uint32_t phases = bound->advance.phases[CECL_LANE_MAIN];
     const struct cecl_piece *last = last_piece(bound);
     struct cecl_meeting *meeting =
         bound->nreductions > 0 ? &bound->meetings[bound->nreductions - 1] : NULL;
     if (last && last->kind == CECL_PIECE_REDUCTIONS && last->lane == CECL_LANE_MAIN &&
         meeting->nranks != 0) {
         meeting->does |= CECL_MEET_DONE;
-        meeting->done_value = bound->advance;
+        cecl_bound_patch(bound, CECL_PATCH_EPOCH, CECL_LANE_MAIN, phases, &meeting->done_value);
         return;
     }
-    add_op(bound, CECL_LANE_MAIN, CECL_LANE_MAIN, CECL_MEMOP_WRITE, engine->done, bound->advance);
+    write_done(engine, phases, bound);
 }
 
 static ceclResult_t bind_steps(const struct cecl_engine *engine, const struct cecl_plan *plan,
@@ -376,17 +403,18 @@ static ceclResult_t bind_steps(const struct cecl_engine *engine, const struct ce
 static ceclResult_t bind_plan(const struct cecl_engine *engine, const struct cecl_plan *plan,
                               struct cecl_bound *bound)
 {
-    bound->is_small = !plan->parts && plan->call.small;
+    struct cecl_advance *advance = &bound->advance;
+    advance->small = !plan->parts && plan->call.small;
     /* A call without phases (one rank) still counts, so that its end can be seen. */
-    bound->advance = plan->phases > 0 ? plan->phases : plan->nsteps > 0;
-    bound->side_advance = plan->side_phases;
-    if (bound->is_small && engine->dev->meets) {
+    advance->phases[CECL_LANE_MAIN] = plan->phases > 0 ? plan->phases : plan->nsteps > 0;
+    advance->phases[CECL_LANE_SIDE] = plan->side_phases;
+    if (advance->small && engine->dev->has_small) {
         new_piece(bound, CECL_PIECE_SMALL, CECL_LANE_MAIN);
         cecl_bind_small(engine, plan, bound);
         return ceclSuccess;
     }
     CECL_TRY(bind_steps(engine, plan, bound));
-    if (bound->advance > 0)
+    if (advance->phases[CECL_LANE_MAIN] > 0)
         bind_end(engine, bound);
     return ceclSuccess;
 }
@@ -498,22 +526,6 @@ static ceclResult_t make_side(struct cecl_engine *engine, const struct cecl_boun
     return engine->dev->ops->stream_create_urgent(engine->dev, &engine->side);
 }
 
-static ceclResult_t make_scratch(struct cecl_engine *engine, size_t count)
-{
-    if (count <= engine->scratch_count)
-        return ceclSuccess;
-    struct cecl_memop *scratch = realloc(engine->scratch, count * sizeof(*scratch));
-    if (scratch)
-        engine->scratch = scratch;
-    void **sources = realloc(engine->sources, count * sizeof(*sources));
-    if (sources)
-        engine->sources = sources;
-    if (!scratch || !sources)
-        return cecl_fail(ceclOutOfMemory, "no host memory for %zu flags", count);
-    engine->scratch_count = count;
-    return ceclSuccess;
-}
-
 /* The requests outlive their call, and so must what they point to. */
 static bool keep_requests(struct cecl_bound *bound, const struct cecl_request *requests,
                           uint32_t count, int nranks)
@@ -550,8 +562,6 @@ ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_requ
     ceclResult_t result = bind_plan(engine, plan, bound);
     if (result == ceclSuccess)
         result = make_side(engine, bound);
-    if (result == ceclSuccess)
-        result = make_scratch(engine, bound->nops > bound->ncopies ? bound->nops : bound->ncopies);
     if (result != ceclSuccess) {
         cecl_bound_free(bound);
         return result;

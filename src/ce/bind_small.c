@@ -1,5 +1,6 @@
 /* A small call as a device's kernel takes it. */
 #include "ce/bound.h"
+#include "flags/pads.h"
 
 _Static_assert(CECL_SMALL_RANKS <= CECL_SMALL_RANKS_MAX, "a kernel takes so many slots");
 _Static_assert(CECL_SLOT_FACTOR == 2, "as cecl_small_slots_bytes has it");
@@ -21,10 +22,8 @@ void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *p
     const uint64_t own = call->in_place ? (uint64_t)call->rank * call->bytes : 0;
     struct cecl_small *small = &bound->small;
 
-    bound->small_meeting = cecl_bound_meeting(engine, CECL_LANE_MAIN);
+    bound->small_meeting = cecl_flags_meeting(&engine->flags, CECL_LANE_MAIN);
     bound->small_meeting.does = CECL_MEET_SIGNAL_FIRST | CECL_MEET_DONE;
-    bound->small_meeting.first = 1;
-    bound->small_meeting.done_value = 1;
     *small = (struct cecl_small){
         .kind = kind_of(call->op),
         .rank = call->rank,
@@ -35,11 +34,15 @@ void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *p
         .type = (ceclDataType_t)call->type,
         .op = (ceclRedOp_t)call->red_op,
         .slot_bytes = engine->slot_bytes,
-        .end = cecl_pads_ended(engine),
-        .late = engine->done + 1,
+        .end = cecl_pads_ended(&engine->flags),
+        .late = engine->flags.late,
         .timeout_ns = engine->small_timeout_ns,
         .max_sms = request->choice.max_sms,
+        .meeting = &bound->small_meeting,
     };
+    cecl_bound_patch(bound, CECL_PATCH_FLAG, CECL_LANE_MAIN, 1, &bound->small_meeting.first);
+    cecl_bound_patch(bound, CECL_PATCH_EPOCH, CECL_LANE_MAIN, 1, &bound->small_meeting.done_value);
+    cecl_bound_patch(bound, CECL_PATCH_SMALL, CECL_LANE_MAIN, 1, &small->epoch);
     for (int r = 0; r < call->nranks; r++)
         small->slots[r] = (unsigned char *)cecl_pool_at(engine->pool, r, engine->staging_offset) +
                           engine->slots_offset;

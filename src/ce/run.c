@@ -10,58 +10,12 @@ static ceclResult_t follow_last_call(struct cecl_engine *engine, ceclStream_t wo
 {
     const uint64_t id = engine->dev->ops->stream_id(engine->dev, work);
     if (engine->used && (id == 0 || id != engine->last_stream)) { /* 0: unknown */
-        struct cecl_memop wait = {engine->done, engine->epoch, CECL_MEMOP_WAIT};
+        const struct cecl_memop wait = cecl_flags_wait_last(&engine->flags);
         CECL_TRY(engine->dev->ops->memops(engine->dev, work, &wait, 1));
     }
     engine->used = true;
     engine->last_stream = id;
     return ceclSuccess;
-}
-
-/* Where the flags of a lane stand before the call. */
-static uint32_t epoch_of(const struct cecl_engine *engine, int lane)
-{
-    return lane == CECL_LANE_MAIN ? engine->epoch : engine->side_epoch;
-}
-
-static ceclResult_t issue_memops(struct cecl_engine *engine, const struct cecl_bound *bound,
-                                 const struct cecl_piece *piece, ceclStream_t work)
-{
-    for (uint32_t i = 0; i < piece->count; i++) {
-        const uint32_t at = piece->first + i;
-        const uint32_t epoch = epoch_of(engine, piece->flags) + bound->ops[at].value;
-        engine->scratch[i] = bound->ops[at];
-        engine->scratch[i].value =
-            engine->scratch[i].addr == engine->done ? epoch : cecl_flag_value(epoch);
-    }
-    return engine->dev->ops->memops(engine->dev, work, engine->scratch, piece->count);
-}
-
-static ceclResult_t issue_flags(struct cecl_engine *engine, const struct cecl_piece *piece,
-                                struct cecl_batch *batch, ceclStream_t work)
-{
-    for (uint32_t i = 0; i < piece->count; i++)
-        engine->sources[i] =
-            cecl_engine_value(engine, piece->flags, epoch_of(engine, piece->flags) + piece->phase);
-    batch->src = engine->sources;
-    return engine->dev->ops->copies(engine->dev, work, batch);
-}
-
-/* The values of a kernel's flags are known now. */
-static ceclResult_t issue_reduction(struct cecl_engine *engine, const struct cecl_piece *piece,
-                                    const struct cecl_bound *bound, uint32_t at, ceclStream_t work)
-{
-    struct cecl_reduction reduction = bound->reductions[at];
-    struct cecl_meeting meeting;
-    if (reduction.meeting) {
-        const uint32_t epoch = epoch_of(engine, piece->flags);
-        meeting = *reduction.meeting;
-        meeting.first = cecl_flag_value(epoch + meeting.first);
-        meeting.last = cecl_flag_value(epoch + meeting.last);
-        meeting.done_value += engine->epoch;
-        reduction.meeting = &meeting;
-    }
-    return engine->dev->ops->reduce(engine->dev, work, &reduction);
 }
 
 /* Beside other kernels a reduction waits for SMs behind all blocks of those that came before, unless its
@@ -74,21 +28,8 @@ static ceclResult_t issue_reductions(struct cecl_engine *engine, const struct ce
     if (piece->urgent)
         CECL_TRY(ops->stream_after(engine->dev, work, lane));
     for (uint32_t i = 0; i < piece->count; i++)
-        CECL_TRY(issue_reduction(engine, piece, bound, piece->first + i, work));
+        CECL_TRY(ops->reduce(engine->dev, work, &bound->reductions[piece->first + i]));
     return piece->urgent ? ops->stream_after(engine->dev, lane, work) : ceclSuccess;
-}
-
-/* And so are its epoch and its flags of a small call. */
-static ceclResult_t issue_small(struct cecl_engine *engine, const struct cecl_bound *bound,
-                                ceclStream_t work)
-{
-    struct cecl_small small = bound->small;
-    struct cecl_meeting meeting = bound->small_meeting;
-    meeting.first = cecl_flag_value(engine->epoch + meeting.first);
-    meeting.done_value += engine->epoch;
-    small.epoch = engine->small_calls + 1;
-    small.meeting = &meeting;
-    return engine->dev->ops->small(engine->dev, work, &small);
 }
 
 static ceclResult_t issue_piece(struct cecl_engine *engine, const struct cecl_bound *bound,
@@ -100,13 +41,14 @@ static ceclResult_t issue_piece(struct cecl_engine *engine, const struct cecl_bo
     struct cecl_batch batch = {bound->batch.dst + piece->first, bound->batch.src + piece->first,
                                bound->batch.bytes + piece->first, piece->count};
     switch ((enum cecl_piece_kind)piece->kind) {
-    case CECL_PIECE_MEMOPS: return issue_memops(engine, bound, piece, work);
-    case CECL_PIECE_FLAGS: return issue_flags(engine, piece, &batch, work);
+    case CECL_PIECE_MEMOPS:
+        return ops->memops(engine->dev, work, bound->ops + piece->first, piece->count);
+    case CECL_PIECE_FLAGS:
     case CECL_PIECE_COPIES: return ops->copies(engine->dev, work, &batch);
     case CECL_PIECE_ROWS:
         return ops->row_copies(engine->dev, work, bound->rows + piece->first, piece->count);
     case CECL_PIECE_REDUCTIONS: return issue_reductions(engine, piece, bound, work);
-    case CECL_PIECE_SMALL: return issue_small(engine, bound, work);
+    case CECL_PIECE_SMALL: return ops->small(engine->dev, work, &bound->small);
     case CECL_PIECE_AFTER:
         return ops->stream_after(engine->dev, work, on_main ? engine->side : main);
     }
@@ -128,9 +70,9 @@ static ceclResult_t issue_pieces(struct cecl_engine *engine, const struct cecl_b
 /* After a failure in the middle the end is marked all the same, or nothing would ever be freed. What
  * the side lane has of the call comes before it: buffers are the caller's again then. Where the lanes
  * cannot be joined, it is marked on that one, which has come after the main one so far. */
-static void end_what_began(struct cecl_engine *engine, ceclStream_t work, uint32_t target)
+static void end_what_began(struct cecl_engine *engine, ceclStream_t work)
 {
-    const struct cecl_memop end = {engine->done, target, CECL_MEMOP_WRITE};
+    const struct cecl_memop end = cecl_flags_mark_end(&engine->flags);
     ceclStream_t last = work;
     if (engine->side &&
         engine->dev->ops->stream_after(engine->dev, work, engine->side) != ceclSuccess)
@@ -138,37 +80,36 @@ static void end_what_began(struct cecl_engine *engine, ceclStream_t work, uint32
     (void)!engine->dev->ops->memops(engine->dev, last, &end, 1);
 }
 
+/* The pieces of a call failed with `result`; *started as in cecl_engine_run. */
+static ceclResult_t give_up(struct cecl_engine *engine, const struct cecl_bound *bound,
+                            ceclStream_t stream, ceclStream_t work, bool started,
+                            ceclResult_t result)
+{
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
+    if (started) {
+        end_what_began(engine, work);
+        cecl_flags_commit(&engine->flags, &bound->advance);
+    } else {
+        cecl_flags_roll_back(&engine->flags);
+    }
+    (void)!engine->dev->ops->stream_join(engine->dev, stream, work);
+    return cecl_fail_with(result, words);
+}
+
 ceclResult_t cecl_engine_run(struct cecl_engine *engine, const struct cecl_bound *bound,
                              ceclStream_t stream, bool *started)
 {
     struct cecl_device *dev = engine->dev;
-    const uint32_t target = engine->epoch + bound->advance;
-    const uint32_t side_target = engine->side_epoch + bound->side_advance;
     ceclStream_t work;
 
     *started = false;
     CECL_TRY(dev->ops->stream_fork(dev, stream, &work));
-    /* The watchdog knows of the call before anything of it can wait, this thread included. */
-    atomic_store(&engine->side_target, side_target);
-    atomic_store(&engine->target, target);
+    cecl_flags_begin(&engine->flags, &bound->advance);
+    cecl_flags_fill(&engine->flags, bound->patches, bound->npatches);
     const ceclResult_t result = issue_pieces(engine, bound, work, started);
-    if (*started)
-        engine->small_calls += bound->is_small;
-    if (result != ceclSuccess) {
-        char words[CECL_MESSAGE_BYTES];
-        cecl_keep_message(words);
-        if (*started) {
-            end_what_began(engine, work, target);
-            engine->epoch = target;
-            engine->side_epoch = side_target;
-        } else {
-            atomic_store(&engine->target, engine->epoch);
-            atomic_store(&engine->side_target, engine->side_epoch);
-        }
-        (void)!dev->ops->stream_join(dev, stream, work);
-        return cecl_fail_with(result, words);
-    }
-    engine->epoch = target;
-    engine->side_epoch = side_target;
+    if (result != ceclSuccess)
+        return give_up(engine, bound, stream, work, *started, result);
+    cecl_flags_commit(&engine->flags, &bound->advance);
     return dev->ops->stream_join(dev, stream, work);
 }

@@ -1,12 +1,13 @@
 /* The public entry point for kernels of the caller's own. */
 #include "comm/comm.h"
+#include "flags/pads.h"
 
 CECL_API ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDeviceComm_t *dc)
 {
     CECL_TRY(cecl_comm_check(comm));
     if (!dc)
         return cecl_fail(ceclInvalidArgument, "dc: NULL");
-    cecl_pads_describe(&comm->engine, dc);
+    cecl_pads_describe(&comm->engine.flags, dc);
     dc->timeoutNs = (uint64_t)comm->config.timeout_ms * 1000000u;
     return ceclSuccess;
 }

@@ -100,7 +100,8 @@ ceclResult_t cecl_comm_async(ceclComm_t comm)
 
 ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm)
 {
-    if (atomic_load(&comm->async_result) == ceclSuccess && cecl_engine_gave_up(&comm->engine)) {
+    if (atomic_load(&comm->async_result) == ceclSuccess &&
+        cecl_flags_gave_up(&comm->engine.flags)) {
         cecl_fail(ceclTimeout,
                   "a small collective waited more than %d ms (CECL_TIMEOUT_MS) for data of a rank "
                   "that has begun one; did every rank make the same call?",
@@ -200,7 +201,7 @@ static void release_and_free(ceclComm_t comm)
     do {
         cecl_watch_release(comm);
         (void)!cecl_watch_drain(comm, cecl_deadline(20));
-        drained = cecl_engine_idle(&comm->engine);
+        drained = cecl_flags_idle(&comm->engine.flags);
     } while (!drained && cecl_now_ms() < deadline);
     drained = drained && comm->dev->ops->streams_drain(comm->dev, deadline) == ceclSuccess;
     if (!drained)

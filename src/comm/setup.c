@@ -336,7 +336,7 @@ ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *c
     comm->magic = CECL_COMM_MAGIC;
     cecl_log(CECL_LOG_INFO, comm->rank, "joined %d ranks on %s, flags by %s%s", comm->nranks,
              comm->dev->kind == CECL_KIND_CUDA ? "CUDA" : "the host device",
-             comm->engine.flags == CECL_FLAGS_WRITE ? "remote stream writes" : "copies",
+             comm->engine.flags.way == CECL_FLAGS_WRITE ? "remote stream writes" : "copies",
              comm->local_copies ? ", local copies by a copy engine (probed)" : "");
     *out = comm;
     return ceclSuccess;

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "comm/comm.h"
+#include "flags/pads.h"
 #include "util/clock.h"
 #include "util/thread.h"
 
@@ -26,7 +27,7 @@ struct watched {
 static ceclResult_t ask_progress(ceclComm_t comm, uint32_t *rows, struct cecl_progress *progress)
 {
     pthread_mutex_lock(&comm->watch.lock);
-    const ceclResult_t result = cecl_engine_progress(&comm->engine, rows, progress);
+    const ceclResult_t result = cecl_flags_progress(&comm->engine.flags, rows, progress);
     pthread_mutex_unlock(&comm->watch.lock);
     return result;
 }
@@ -40,7 +41,7 @@ static int missing_for_good(ceclComm_t comm)
     for (int r = 0; r < comm->nranks; r++)
         if (r != comm->rank && cecl_mesh_left(comm->mesh, r) &&
             ask_progress(comm, comm->watch.rows, &progress) == ceclSuccess && progress.started &&
-            cecl_engine_is_late(&comm->engine, comm->watch.rows, &progress, r))
+            cecl_flags_is_late(&comm->engine.flags, comm->watch.rows, &progress, r))
             return r;
     return -1;
 }
@@ -51,11 +52,11 @@ static void look_after(ceclComm_t comm, struct watched *seen)
 {
     const int64_t now = cecl_now_ms();
     struct cecl_progress progress;
-    const uint32_t done = cecl_engine_done(&comm->engine);
+    const uint32_t done = cecl_flags_done(&comm->engine.flags);
 
     if (cecl_comm_hear_kernels(comm) != ceclSuccess)
         return;
-    if (cecl_engine_idle(&comm->engine)) {
+    if (cecl_flags_idle(&comm->engine.flags)) {
         *seen = (struct watched){.since = now};
         return;
     }
@@ -100,15 +101,15 @@ void cecl_watch_release(ceclComm_t comm)
         cecl_mesh_tell_abort(comm->mesh, comm->async_message);
         comm->watch.told = true;
     }
-    const bool pending = !cecl_engine_idle(&comm->engine);
+    const bool pending = !cecl_flags_idle(&comm->engine.flags);
     if (pending && !comm->watch.silenced)
-        comm->watch.silenced = cecl_engine_silence(&comm->engine) == ceclSuccess;
+        comm->watch.silenced = cecl_flags_silence(&comm->engine.flags) == ceclSuccess;
     /* Kernels that wait end by this, and what is enqueued behind them goes on. */
     if (!comm->watch.kernels_ended)
-        comm->watch.kernels_ended = cecl_pads_end(&comm->engine) == ceclSuccess;
+        comm->watch.kernels_ended = cecl_pads_end(&comm->engine.flags) == ceclSuccess;
     /* What is released must not tell peers anything. */
     if (pending && comm->watch.silenced && comm->watch.kernels_ended)
-        (void)!cecl_engine_release(&comm->engine);
+        (void)!cecl_flags_release(&comm->engine.flags);
     pthread_mutex_unlock(&comm->watch.lock);
 }
 
@@ -173,7 +174,7 @@ static ceclResult_t name_who_is_late(ceclComm_t comm)
 ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline)
 {
     struct timespec pause = {.tv_nsec = 20000};
-    while (!cecl_engine_idle(&comm->engine)) {
+    while (!cecl_flags_idle(&comm->engine.flags)) {
         /* With an error the watchdog releases what is pending; the caller then waits for that, with
          * a deadline of its own. */
         if (deadline == CECL_NO_DEADLINE)

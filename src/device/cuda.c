@@ -218,8 +218,11 @@ ceclResult_t cecl_cuda_open(int ordinal, struct cecl_device **dev)
     struct cuda_device *cuda = calloc(1, sizeof(*cuda));
     if (!cuda)
         return cecl_fail(ceclOutOfMemory, "no host memory for a device");
-    cuda->base = (struct cecl_device){
-        .ops = &cuda_ops, .kind = CECL_KIND_CUDA, .ordinal = ordinal, .meets = true};
+    cuda->base = (struct cecl_device){.ops = &cuda_ops,
+                                      .kind = CECL_KIND_CUDA,
+                                      .ordinal = ordinal,
+                                      .meets = true,
+                                      .has_small = true};
     cuda->cu = cu;
     pthread_mutex_init(&cuda->own.lock, NULL);
 

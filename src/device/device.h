@@ -128,7 +128,8 @@ struct cecl_device_ops {
     ceclResult_t (*stream_fork)(struct cecl_device *dev, ceclStream_t stream, ceclStream_t *work);
     ceclResult_t (*stream_join)(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work);
 
-    /* -- work on a stream; no allocation, no waiting in these -- */
+    /* -- work on a stream; no allocation, no waiting in these. What a call points to may be reused as
+     * soon as it returns: a bound plan is filled with other values for the next call. -- */
 
     ceclResult_t (*copies)(struct cecl_device *dev, ceclStream_t work,
                            const struct cecl_batch *batch);
@@ -139,8 +140,8 @@ struct cecl_device_ops {
      * be reused at once. */
     ceclResult_t (*reduce)(struct cecl_device *dev, ceclStream_t work,
                            const struct cecl_reduction *reduction);
-    /* A small collective (sm/small.h), checked, where dev->meets; else NULL. What it points to may be
-     * reused at once. */
+    /* This rank's part of a small collective (sm/small.h), checked, where dev->has_small; else NULL.
+     * What it points to may be reused at once, but for words, slots and buffers. */
     ceclResult_t (*small)(struct cecl_device *dev, ceclStream_t work,
                           const struct cecl_small *small);
     /* `later` goes on once `earlier` has done what is enqueued on it by now. */
@@ -183,7 +184,8 @@ struct cecl_device {
     int ordinal;          /* CUDA ordinal; -1 on the host */
     size_t granularity;   /* of reserve, create, map: bytes, a power of two */
     uint64_t total_bytes; /* memory of the device; host: 0 */
-    bool meets;           /* its kernels send flags and wait for them (sm/meeting.h) */
+    bool meets;     /* its kernels of reductions send flags and wait for them (sm/meeting.h) */
+    bool has_small; /* it has ops->small */
 };
 
 /* What a rank tells its peers about the GPU it would take. All zero: none usable. */

@@ -49,6 +49,7 @@ static const struct cecl_device_ops host_ops = {
     .row_copies = host_row_copies,
     .memops = host_memops,
     .reduce = host_reduce,
+    .small = host_small,
     .stream_after = host_stream_after,
     .memcpy_async = host_memcpy_async,
     .words_release = host_words_release,
@@ -67,7 +68,8 @@ ceclResult_t cecl_host_open(struct cecl_device **dev)
     host->base = (struct cecl_device){.ops = &host_ops,
                                       .kind = CECL_KIND_HOST,
                                       .ordinal = -1,
-                                      .granularity = page > 4096 ? (size_t)page : 4096};
+                                      .granularity = page > 4096 ? (size_t)page : 4096,
+                                      .has_small = true};
     pthread_mutex_init(&host->lock, NULL);
     ceclResult_t result = host_stream_create(&host->base, &standard);
     if (result != ceclSuccess) {

@@ -43,8 +43,10 @@ ceclResult_t host_words_release(struct cecl_device *dev, uint32_t *words, size_t
                                 uint32_t value);
 ceclResult_t host_words_read(struct cecl_device *dev, const uint32_t *words, size_t count,
                              uint32_t *out);
-void host_word_write(uint32_t *word, uint32_t value);
-void host_word_copy(uint32_t *dst, const void *src); /* `src` may be unaligned */
+/* Wakes who sleeps in host_word_wait, to look at the word again. */
+void host_word_wake(const uint32_t *word);
+void host_word_write(uint32_t *word, uint32_t value); /* and wakes */
+void host_word_copy(uint32_t *dst, const void *src);  /* `src` may be unaligned */
 /* Sleeps until (int32_t)(*word - value) >= 0 or *abandon. */
 void host_word_wait(const uint32_t *word, uint32_t value, const _Atomic bool *abandon);
 
@@ -60,6 +62,7 @@ ceclResult_t host_stream_join(struct cecl_device *dev, ceclStream_t stream, cecl
 uint64_t host_stream_id(struct cecl_device *dev, ceclStream_t work);
 ceclResult_t host_reduce(struct cecl_device *dev, ceclStream_t work,
                          const struct cecl_reduction *reduction);
+ceclResult_t host_small(struct cecl_device *dev, ceclStream_t work, const struct cecl_small *small);
 ceclResult_t host_stream_after(struct cecl_device *dev, ceclStream_t later, ceclStream_t earlier);
 ceclResult_t host_row_copies(struct cecl_device *dev, ceclStream_t work,
                              const struct cecl_row_copy *copies, size_t count);

@@ -13,7 +13,7 @@
 
 /* MOVE is a COPY whose ranges may overlap: a user's. In a plan's batch that is a fault, and memcpy
  * lets the address sanitizer see it. */
-enum work_kind { WORK_COPY, WORK_MOVE, WORK_ROWS, WORK_REDUCE, WORK_WRITE, WORK_WAIT };
+enum work_kind { WORK_COPY, WORK_MOVE, WORK_ROWS, WORK_REDUCE, WORK_SMALL, WORK_WRITE, WORK_WAIT };
 
 struct work {
     enum work_kind kind;
@@ -22,7 +22,13 @@ struct work {
     const void *src;                   /* WAIT: the word */
     size_t bytes;                      /* ROWS: of one */
     size_t rows, dst_pitch, src_pitch; /* ROWS */
-    struct cecl_reduction *reduction;  /* REDUCE: its own, sources behind it */
+    void *own; /* REDUCE: struct cecl_reduction, its sources behind it; SMALL: struct small_work */
+};
+
+/* A small collective and what it points to, which is the work's own. */
+struct small_work {
+    struct cecl_small small;
+    struct cecl_meeting meeting;
 };
 
 struct host_stream {
@@ -66,13 +72,22 @@ static void perform_rows(const struct work *work)
                (const char *)work->src + row * work->src_pitch, work->bytes);
 }
 
+/* Another stream may sleep until the call is done. */
+static void perform_small(const struct cecl_small *small, const _Atomic bool *abandon)
+{
+    cecl_small_host(small, (const bool *)abandon);
+    if (small->meeting && (small->meeting->does & CECL_MEET_DONE))
+        host_word_wake(small->meeting->done);
+}
+
 static void perform(const struct work *work, const _Atomic bool *abandon)
 {
     switch (work->kind) {
     case WORK_COPY:
     case WORK_MOVE: perform_copy(work); break;
     case WORK_ROWS: perform_rows(work); break;
-    case WORK_REDUCE: cecl_reduce_host(work->reduction); break;
+    case WORK_REDUCE: cecl_reduce_host(work->own); break;
+    case WORK_SMALL: perform_small(work->own, abandon); break;
     case WORK_WRITE: host_word_write(work->dst, work->value); break;
     case WORK_WAIT: host_word_wait(work->src, work->value, abandon); break;
     }
@@ -92,7 +107,7 @@ static void *serve(void *argument)
         pthread_mutex_unlock(&stream->lock);
         if (!atomic_load(&stream->host->closing))
             perform(&work, &stream->host->closing);
-        free(work.reduction);
+        free(work.own);
         pthread_mutex_lock(&stream->lock);
         stream->head = (stream->head + 1) % stream->capacity;
         stream->count--;
@@ -364,11 +379,25 @@ ceclResult_t host_row_copies(struct cecl_device *dev, ceclStream_t handle,
     return ceclSuccess;
 }
 
+/* Work that is too large for the queue, `own`, which is freed once it is done, or here on failure. */
+static ceclResult_t add_own(struct cecl_device *dev, ceclStream_t handle, enum work_kind kind,
+                            void *own)
+{
+    struct host_stream *stream;
+    const ceclResult_t result = begin_adding(dev, handle, 1, &stream);
+    if (result != ceclSuccess) {
+        free(own);
+        return result;
+    }
+    add(stream, (struct work){.kind = kind, .own = own});
+    finish_adding(stream);
+    return ceclSuccess;
+}
+
 /* Its sources are of unknown number, so here is an allocation on the way of a call. */
 ceclResult_t host_reduce(struct cecl_device *dev, ceclStream_t handle,
                          const struct cecl_reduction *reduction)
 {
-    struct host_stream *stream;
     const size_t bytes = reduction->nsrc * sizeof(*reduction->src);
     struct cecl_reduction *own = malloc(sizeof(*own) + bytes);
     if (!own)
@@ -376,14 +405,23 @@ ceclResult_t host_reduce(struct cecl_device *dev, ceclStream_t handle,
                          reduction->nsrc);
     *own = *reduction;
     own->src = memcpy(own + 1, reduction->src, bytes);
-    const ceclResult_t result = begin_adding(dev, handle, 1, &stream);
-    if (result != ceclSuccess) {
-        free(own);
-        return result;
+    return add_own(dev, handle, WORK_REDUCE, own);
+}
+
+/* It is several times as large as a place in the queue: so it is allocated, too. */
+ceclResult_t host_small(struct cecl_device *dev, ceclStream_t handle,
+                        const struct cecl_small *small)
+{
+    CECL_TRY(cecl_small_check(small));
+    struct small_work *own = calloc(1, sizeof(*own));
+    if (!own)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a small collective");
+    own->small = *small;
+    if (small->meeting) {
+        own->meeting = *small->meeting;
+        own->small.meeting = &own->meeting;
     }
-    add(stream, (struct work){.kind = WORK_REDUCE, .reduction = own});
-    finish_adding(stream);
-    return ceclSuccess;
+    return add_own(dev, handle, WORK_SMALL, own);
 }
 
 /* The earlier stream's work comes to an end before the stream is destroyed, and with it the wait. */

@@ -19,12 +19,16 @@ static _Atomic uint32_t *atomic_of(const uint32_t *word)
     return (_Atomic uint32_t *)(uintptr_t)word;
 }
 
+/* The shared form of the futex finds sleepers in other processes and at other mappings of the page. */
+void host_word_wake(const uint32_t *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
 void host_word_write(uint32_t *word, uint32_t value)
 {
     atomic_store_explicit(atomic_of(word), value, memory_order_seq_cst);
-    /* The shared form of the futex finds sleepers in other processes and at other mappings of the
-     * page. */
-    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    host_word_wake(word);
 }
 
 void host_word_copy(uint32_t *dst, const void *src)

@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "util/error.h"
+#include "util/lane.h"
 
 #define CECL_MAX_RANKS 1024
 
@@ -57,10 +58,6 @@ struct cecl_reduce {
     uint64_t bytes;       /* of dst and of each source; whole elements, >= 1 */
     uint32_t first, nsrc; /* plan->sources [first, first + nsrc); one may be dst, to the byte */
 };
-
-/* Where steps run: the main lane is the caller's stream, the side lane one of the communicator's
- * own. */
-enum { CECL_LANE_MAIN, CECL_LANE_SIDE, CECL_LANES };
 
 /* One thing this rank does; steps of one lane run in order, and lanes know nothing of each other but
  * by AFTER. SIGNAL and WAIT are the two halves of an exchange of flags: every rank has, for each

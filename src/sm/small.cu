@@ -261,7 +261,7 @@ DEVICE void tell(const cecl_small_args &args, uint32_t vectors)
     if (args.meeting.does & CECL_MEET_SIGNAL_FIRST)
         meet_tell(args.meeting, args.meeting.first);
     if (args.renewed_vector + lane >= vectors)
-        line_store(args.renewed + lane * 16, 0, 0, 0, args.epoch ^ 0x80000000u);
+        line_store(args.renewed + lane * 16, 0, 0, 0, args.epoch ^ CECL_SMALL_FAR);
     fence_sys();
 }
 

@@ -1,5 +1,6 @@
 /* Small collectives by one kernel on each rank: an all-reduce, a reduce-scatter, an all-gather or an
  * all-to-all of so few bytes that the exchange of flags around copies would take longer than the bytes.
+ * The host device has no kernels: there one function does the same, by the same protocol.
  *
  * A leaf, as reductions are: it knows pointers, ranks as numbers, and no communicator.
  *
@@ -60,8 +61,8 @@ struct cecl_small {
     const uint32_t *end; /* a word here: once it is not 0, the kernel waits for nobody, and one that
                           * begins then sends nothing */
     uint32_t *late;      /* a word here: becomes 1 where a wait ended, and recv is undefined */
-    uint64_t timeout_ns; /* of a wait, by the GPU's timer; 0: none but `end` */
-    uint32_t max_sms;    /* 0: the default */
+    uint64_t timeout_ns; /* of a wait, by the GPU's timer or the host's clock; 0: none but `end` */
+    uint32_t max_sms;    /* CUDA; 0: the default */
     /* Of this the kernel does CECL_MEET_SIGNAL_FIRST, beside sending its data, and without order: to
      * be seen by who looks on; and CECL_MEET_DONE. NULL: neither. */
     const struct cecl_meeting *meeting;
@@ -73,12 +74,22 @@ static inline uint64_t cecl_small_slots_bytes(int nranks, uint64_t slot_bytes)
     return 2 * (uint64_t)nranks * 2 * slot_bytes;
 }
 
+/* Refuses, with ceclInvalidArgument, what cecl_reduction_check refuses, and sizes and ranks out of
+ * range. */
+ceclResult_t cecl_small_check(const struct cecl_small *small);
+
+/* Makes this rank's part of the call on the host, and returns when it is done or a wait has ended.
+ * cecl_small_check has passed the call. Collective: it waits for data of every peer, as a kernel does.
+ *
+ * closing  one more word that ends waits, as `end` does; but then `late` and the meeting's `done` stay
+ *          as they are, for nobody looks at them any more. NULL: none. */
+void cecl_small_host(const struct cecl_small *small, const bool *closing);
+
 /* Loads all kernels onto the calling thread's current GPU: see cecl_reduce_cuda_prepare. Local. */
 ceclResult_t cecl_small_cuda_prepare(void);
 
 /* Enqueues it on `stream`, of the calling thread's current GPU. Collective: every rank's kernel waits
- * for those of all others. Refuses, enqueuing nothing: what cecl_reduction_check refuses, and sizes
- * and ranks out of range. */
+ * for those of all others. Refuses, enqueuing nothing, what cecl_small_check refuses. */
 ceclResult_t cecl_small_cuda(ceclStream_t stream, const struct cecl_small *small);
 
 #ifdef __cplusplus

@@ -1,4 +1,5 @@
-/* Inside small collectives: what host and kernels agree upon. Plain C, for both. */
+/* Inside small collectives: what the GPU's kernels and the host's function agree upon. Plain C, for
+ * both. */
 #ifndef CECL_SM_SMALL_ARGS_H
 #define CECL_SM_SMALL_ARGS_H
 
@@ -13,10 +14,17 @@ extern "C" {
 #define CECL_SMALL_THREADS (32 * (CECL_SMALL_WARPS + 1)) /* and one more */
 
 /* A slot is made of rows of lines: of 16 bytes, one of each thread of a warp. A warp's threads have
- * three vectors of 16 bytes each (vectors of a block go around among them), and so four rows. */
-#define CECL_SMALL_ROW 512
+ * three vectors of 16 bytes each (vectors of a block go around among them), and so four rows. A group
+ * is what a warp moves at once: 32 shares, 1536 bytes of a block, in 4 rows. */
+#define CECL_SMALL_SHARES 32
+#define CECL_SMALL_ROW (CECL_SMALL_SHARES * 16)
 #define CECL_SMALL_VECTORS 3
 #define CECL_SMALL_LINES 4
+#define CECL_SMALL_GROUP_BYTES (CECL_SMALL_SHARES * CECL_SMALL_VECTORS * 16)
+
+/* A line that a call does not use may be renewed by it: the line's epoch becomes the call's epoch with
+ * this bit turned over, half a cycle away from all epochs that come soon. */
+#define CECL_SMALL_FAR 0x80000000u
 
 /* Slots are not larger: places within them are numbers of 32 bits. */
 #define CECL_SMALL_SLOT_MAX ((uint64_t)1 << 30)
@@ -43,6 +51,11 @@ struct cecl_small_args {
     struct cecl_meeting meeting;
     struct cecl_division division;
 };
+
+/* small.c: for a call that cecl_small_check has passed. */
+void cecl_small_args_make(const struct cecl_small *small, struct cecl_small_args *args);
+/* Whether the call is an all-reduce or a reduce-scatter. */
+bool cecl_small_reduces(const struct cecl_small *small);
 
 /* To be launched with one argument, a struct cecl_small_args. */
 const void *cecl_small_reduce_kernel(ceclDataType_t type, ceclRedOp_t op);

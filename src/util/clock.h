@@ -8,11 +8,16 @@
 
 #define CECL_NO_DEADLINE INT64_MAX
 
-static inline int64_t cecl_now_ms(void)
+static inline int64_t cecl_now_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static inline int64_t cecl_now_ms(void)
+{
+    return cecl_now_ns() / 1000000;
 }
 
 /* The moment `timeout_ms` from now; 0 or less means never. */

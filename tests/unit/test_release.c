@@ -17,7 +17,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "ce/bound.h"
 #include "comm/comm.h"
 #include "sm/reduce.h"
 #include "util/clock.h"
@@ -113,7 +112,7 @@ static void *stop_after(void *argument)
 {
     ceclComm_t comm = argument;
     const _Atomic uint32_t *flag =
-        (_Atomic uint32_t *)cecl_engine_flag(&comm->engine, 0, comm->rank, 0);
+        (_Atomic uint32_t *)cecl_flags_word(&comm->engine.flags, 0, comm->rank, 0);
     uint16_t last = (uint16_t)(*flag >> 16);
     for (uint32_t phases = 0; phases < 33500;) {
         const uint16_t now = (uint16_t)(*flag >> 16);
@@ -387,8 +386,8 @@ static void peers_hear_why_a_call_failed(void **state)
 /* How far the flag that `writer` has at `holder` has come, in phases. */
 static int phases_told(int holder, int writer, uint32_t first)
 {
-    const struct cecl_engine *engine = &comms[holder]->engine;
-    const uint32_t flag = *(_Atomic uint32_t *)cecl_engine_flag(engine, holder, writer, 0);
+    const struct cecl_flags *flags = &comms[holder]->engine.flags;
+    const uint32_t flag = *(_Atomic uint32_t *)cecl_flags_word(flags, holder, writer, 0);
     return (int16_t)(uint16_t)((flag >> 16) - (first & 0xffff));
 }
 
@@ -401,14 +400,14 @@ static void a_released_stream_tells_peers_nothing(void **state)
     set("CECL_SM_POLICY", "allow");
     set("CECL_FLAGS", "copy");
     open_ranks(RANKS * block, "200");
-    const uint32_t first = comms[0]->engine.epoch;
+    const uint32_t first = comms[0]->engine.flags.epoch[CECL_LANE_MAIN];
     assert_int_equal(ceclAlltoAll(buffers[0], buffers[0], block, ceclInt8, comms[0], NULL),
                      ceclSuccess);
     for (int i = 0; i < 1000 && phases_told(1, 0, first) < 1; i++)
         usleep(100);
     assert_int_equal(phases_told(1, 0, first), 1);
     assert_int_equal(ceclStreamSynchronize(comms[0], NULL), ceclTimeout);
-    assert_true(cecl_engine_idle(&comms[0]->engine));
+    assert_true(cecl_flags_idle(&comms[0]->engine.flags));
     assert_true(phases_told(1, 0, first) <= 1);
     close_ranks();
 }
@@ -437,7 +436,7 @@ static void who_asks_hears_of_a_kernel_that_gave_up(void **state)
     open_ranks(4096, "5000");
     assert_true(comms[0]->engine.small_timeout_ns > UINT64_C(5000000000));
     cecl_watch_stop(comms[0]);
-    *(_Atomic uint32_t *)(comms[0]->engine.done + 1) = 1;
+    *(_Atomic uint32_t *)comms[0]->engine.flags.late = 1;
     assert_int_equal(ceclCommGetAsyncError(comms[0], &async), ceclSuccess);
     assert_int_equal(async, ceclTimeout);
     assert_non_null(strstr(ceclGetLastError(comms[0]), "small collective"));
@@ -449,7 +448,7 @@ static void the_watchdog_hears_of_a_kernel_that_gave_up(void **state)
 {
     (void)state;
     open_ranks(4096, "200");
-    *(_Atomic uint32_t *)(comms[0]->engine.done + 1) = 1;
+    *(_Atomic uint32_t *)comms[0]->engine.flags.late = 1;
     for (int i = 0; i < 1000 && comms[1]->async_result == ceclSuccess; i++)
         usleep(5000);
     assert_int_equal(comms[0]->async_result, ceclTimeout);
@@ -462,7 +461,7 @@ static void finalize_hears_of_a_kernel_that_gave_up(void **state)
     (void)state;
     open_ranks(4096, "5000");
     cecl_watch_stop(comms[0]);
-    *(_Atomic uint32_t *)(comms[0]->engine.done + 1) = 1;
+    *(_Atomic uint32_t *)comms[0]->engine.flags.late = 1;
     assert_int_equal(ceclCommFinalize(comms[0]), ceclTimeout);
     (void)ceclCommAbort(comms[0]);
     (void)ceclCommAbort(comms[1]);
@@ -547,7 +546,8 @@ static void the_librarys_own_memory_is_nobodys(void **state)
     void *peer;
     open_ranks(4096, "5000");
     const struct cecl_engine *engine = &comms[0]->engine;
-    const uint64_t own[] = {engine->flags_offset, engine->values_offset, engine->staging_offset};
+    const uint64_t own[] = {engine->flags.rows_offset, engine->flags.values_offset,
+                            engine->flags.pads_offset, engine->staging_offset};
     for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
         char *at = cecl_pool_at(&comms[0]->pool, 0, own[i]);
         assert_int_equal(ceclMemFree(comms[0], at), ceclInvalidArgument);

@@ -1,0 +1,190 @@
+/* The life of flags: their memory, the way they travel, and where each word is. */
+#include "flags/flags.h"
+
+#include <stdlib.h>
+
+#include "flags/pads.h"
+
+/* Epochs start close to the wrap-around: every program crosses it soon, and no code can rely on it
+ * not happening. */
+#define FIRST_EPOCH 0xffffff00u
+
+uint32_t *cecl_flags_word(const struct cecl_flags *flags, int holder, int writer, int lane)
+{
+    return (uint32_t *)cecl_pool_at(flags->pool, holder, flags->rows_offset) +
+           lane * flags->nranks + writer;
+}
+
+struct cecl_meeting cecl_flags_meeting(const struct cecl_flags *flags, int lane)
+{
+    return (struct cecl_meeting){
+        .rank = (uint32_t)flags->rank,
+        .nranks = (uint32_t)flags->nranks,
+        .row = cecl_flags_word(flags, flags->rank, 0, lane),
+        .word = cecl_flags_word(flags, 0, flags->rank, lane),
+        .apart = flags->pool->slice,
+        .ended = cecl_pads_ended(flags),
+        .leaving = cecl_pads_leaving(flags, lane),
+        .done = flags->done,
+    };
+}
+
+/* ---- how flags travel */
+
+/* Sends a flag to every peer in the given way, and waits for the stream. */
+static ceclResult_t send_probe(const struct cecl_flags *flags, enum cecl_flag_way way,
+                               uint32_t epoch, ceclStream_t stream)
+{
+    struct cecl_device *dev = flags->dev;
+    ceclResult_t result = ceclSuccess;
+
+    for (int i = 1; i < flags->nranks && result == ceclSuccess; i++) {
+        uint32_t *flag =
+            cecl_flags_word(flags, (flags->rank + i) % flags->nranks, flags->rank, CECL_LANE_MAIN);
+        struct cecl_memop write = {flag, cecl_flag_value(epoch), CECL_MEMOP_WRITE};
+        void *dst = flag, *src = cecl_flags_source(flags, CECL_LANE_MAIN, epoch);
+        size_t bytes = sizeof(*flag);
+        struct cecl_batch batch = {&dst, &src, &bytes, 1};
+        result = way == CECL_FLAGS_WRITE ? dev->ops->memops(dev, stream, &write, 1)
+                                         : dev->ops->copies(dev, stream, &batch);
+    }
+    ceclResult_t waited = dev->ops->stream_synchronize(dev, stream);
+    return result != ceclSuccess ? result : waited;
+}
+
+/* Whether every peer's probe is in this rank's row. */
+static ceclResult_t check_probe(const struct cecl_flags *flags, uint32_t value)
+{
+    uint32_t *row = malloc((size_t)flags->nranks * sizeof(*row));
+    if (!row)
+        return cecl_fail(ceclOutOfMemory, "no host memory for %d flags", flags->nranks);
+    ceclResult_t result = flags->dev->ops->words_read(
+        flags->dev, cecl_flags_word(flags, flags->rank, 0, CECL_LANE_MAIN), (size_t)flags->nranks,
+        row);
+    for (int r = 0; r < flags->nranks && result == ceclSuccess; r++)
+        if (r != flags->rank && row[r] != value)
+            result = cecl_fail(ceclUnhandledCudaError,
+                               "a flag of rank %d did not arrive: %#x instead of %#x", r,
+                               (unsigned)row[r], (unsigned)value);
+    free(row);
+    return result;
+}
+
+/* Collective. Whether flags sent in this way arrive everywhere: tried, not asked. */
+static ceclResult_t probe_way(const struct cecl_flags *flags, enum cecl_flag_way way,
+                              ceclStream_t stream)
+{
+    const uint32_t epoch = FIRST_EPOCH - (way == CECL_FLAGS_COPY ? 1 : 0);
+
+    CECL_TRY(cecl_pool_agree(flags->pool, send_probe(flags, way, epoch, stream)));
+    return cecl_pool_agree(flags->pool, check_probe(flags, cecl_flag_value(epoch)));
+}
+
+/* Every value that a flag can have, in order. */
+static ceclResult_t write_values(const struct cecl_flags *flags, ceclStream_t stream)
+{
+    struct cecl_device *dev = flags->dev;
+    const size_t bytes = CECL_LANES * CECL_FLAG_VALUES * sizeof(uint32_t);
+    uint32_t *values = malloc(bytes);
+    if (!values)
+        return cecl_fail(ceclOutOfMemory, "no host memory for %zu bytes of flags", bytes);
+    for (uint32_t i = 0; i < CECL_LANES * CECL_FLAG_VALUES; i++)
+        values[i] = cecl_flag_value(i % CECL_FLAG_VALUES);
+    ceclResult_t result =
+        dev->ops->memcpy_async(dev, cecl_flags_source(flags, 0, 0), values, bytes, stream);
+    ceclResult_t waited = dev->ops->stream_synchronize(dev, stream);
+    free(values);
+    return result != ceclSuccess ? result : waited;
+}
+
+/* Collective. Chooses how flags travel. */
+static ceclResult_t choose_way(struct cecl_flags *flags, int wanted)
+{
+    struct cecl_device *dev = flags->dev;
+    ceclStream_t stream = NULL;
+    ceclResult_t result = dev->ops->stream_create(dev, &stream);
+
+    if (result == ceclSuccess)
+        result = write_values(flags, stream);
+    result = cecl_pool_agree(flags->pool, result);
+    if (result == ceclSuccess) {
+        /* Copied flags were the faster ones where measured (docs/measurements.md), and no driver
+         * refuses them. */
+        flags->way = wanted == 1 ? CECL_FLAGS_WRITE : CECL_FLAGS_COPY;
+        result = probe_way(flags, flags->way, stream);
+        if (result != ceclSuccess && wanted == 0) {
+            flags->way = CECL_FLAGS_WRITE;
+            result = probe_way(flags, flags->way, stream);
+        }
+    }
+    if (stream)
+        dev->ops->stream_destroy(dev, stream);
+    return result;
+}
+
+/* ---- life */
+
+/* Sets this rank's side flags to where they begin: nothing but a signal raises them. */
+static ceclResult_t begin_side_flags(const struct cecl_flags *flags)
+{
+    return flags->dev->ops->words_release(flags->dev,
+                                          cecl_flags_word(flags, flags->rank, 0, CECL_LANE_SIDE),
+                                          (size_t)flags->nranks, cecl_flag_value(FIRST_EPOCH));
+}
+
+static ceclResult_t make_host_words(struct cecl_flags *flags)
+{
+    CECL_TRY(flags->dev->ops->words_alloc(flags->dev, 2, &flags->done));
+    flags->late = flags->done + 1;
+    return ceclSuccess;
+}
+
+/* Collective. Clears flags and pads on every rank before any rank may write one. */
+static ceclResult_t clear_flags(struct cecl_flags *flags)
+{
+    struct cecl_device *dev = flags->dev;
+    ceclResult_t result =
+        dev->ops->mem_set(dev, cecl_flags_word(flags, flags->rank, 0, CECL_LANE_MAIN), 0,
+                          CECL_LANES * (size_t)flags->nranks * sizeof(uint32_t));
+    if (result == ceclSuccess)
+        result = begin_side_flags(flags);
+    if (result == ceclSuccess)
+        result = cecl_pads_clear(flags);
+    if (result == ceclSuccess)
+        result = make_host_words(flags);
+    return cecl_pool_agree(flags->pool, result);
+}
+
+static ceclResult_t take_memory(struct cecl_flags *flags)
+{
+    struct cecl_pool *pool = flags->pool;
+    CECL_TRY(cecl_pool_alloc_kept(pool, CECL_LANES * (uint64_t)pool->nranks * sizeof(uint32_t),
+                                  &flags->rows_offset));
+    CECL_TRY(cecl_pool_alloc_kept(pool, CECL_LANES * CECL_FLAG_VALUES * sizeof(uint32_t),
+                                  &flags->values_offset));
+    return cecl_pool_alloc_kept(pool, cecl_pads_bytes(pool->nranks), &flags->pads_offset);
+}
+
+ceclResult_t cecl_flags_open(struct cecl_flags *flags, struct cecl_pool *pool, int way)
+{
+    *flags = (struct cecl_flags){
+        .dev = pool->dev, .pool = pool, .rank = pool->rank, .nranks = pool->nranks};
+    CECL_TRY(take_memory(flags));
+    CECL_TRY(clear_flags(flags));
+    CECL_TRY(choose_way(flags, way));
+    for (int lane = 0; lane < CECL_LANES; lane++) {
+        flags->epoch[lane] = FIRST_EPOCH;
+        atomic_store(&flags->target[lane], FIRST_EPOCH);
+    }
+    atomic_store((_Atomic uint32_t *)flags->done, FIRST_EPOCH);
+    /* From here on flags hold FIRST_EPOCH or just below it on every rank: no wait is satisfied that
+     * was not signalled. */
+    return ceclSuccess;
+}
+
+void cecl_flags_close(struct cecl_flags *flags)
+{
+    if (flags->done)
+        flags->dev->ops->words_free(flags->dev, flags->done);
+    *flags = (struct cecl_flags){0};
+}

@@ -1,0 +1,51 @@
+/* Pads, in this order: [blocks][nranks] words of barriers, [signals][nranks] of signals, the word that
+ * ends all waits, and a word for each lane that cecl's own kernels count in. The library zeroes them
+ * and ends waits in them; it never waits for a barrier or a signal itself. */
+#include "flags/pads.h"
+
+static size_t end_at(int nranks)
+{
+    return (size_t)(CECL_DEVICE_BLOCKS + CECL_DEVICE_SIGNALS) * (size_t)nranks;
+}
+
+static uint32_t *pads_of(const struct cecl_flags *flags)
+{
+    return cecl_pool_at(flags->pool, flags->rank, flags->pads_offset);
+}
+
+uint64_t cecl_pads_bytes(int nranks)
+{
+    return (end_at(nranks) + 1 + CECL_LANES) * sizeof(uint32_t);
+}
+
+uint32_t *cecl_pads_ended(const struct cecl_flags *flags)
+{
+    return pads_of(flags) + end_at(flags->nranks);
+}
+
+uint32_t *cecl_pads_leaving(const struct cecl_flags *flags, int lane)
+{
+    return cecl_pads_ended(flags) + 1 + lane;
+}
+
+ceclResult_t cecl_pads_clear(const struct cecl_flags *flags)
+{
+    return flags->dev->ops->mem_set(flags->dev, pads_of(flags), 0,
+                                    (size_t)cecl_pads_bytes(flags->nranks));
+}
+
+ceclResult_t cecl_pads_end(const struct cecl_flags *flags)
+{
+    return flags->dev->ops->words_release(flags->dev, cecl_pads_ended(flags), 1, 1);
+}
+
+void cecl_pads_describe(const struct cecl_flags *flags, ceclDeviceComm_t *dc)
+{
+    *dc = (ceclDeviceComm_t){.rank = flags->rank,
+                             .nranks = flags->nranks,
+                             .blocks = CECL_DEVICE_BLOCKS,
+                             .signals = CECL_DEVICE_SIGNALS,
+                             .base = cecl_pool_at(flags->pool, flags->rank, 0),
+                             .sliceBytes = flags->pool->slice,
+                             .pads = pads_of(flags)};
+}

@@ -1,0 +1,24 @@
+/* The words by which kernels meet beside the rows of flags: those of the user's own kernels
+ * (ceclDeviceComm_t), and those that cecl's kernels need within one GPU. */
+#ifndef CECL_FLAGS_PADS_H
+#define CECL_FLAGS_PADS_H
+
+#include "flags/flags.h"
+
+/* What kernels of this rank need. The bound of their waits is the caller's to fill in. */
+void cecl_pads_describe(const struct cecl_flags *flags, ceclDeviceComm_t *dc);
+
+/* Ends the waits of all kernels in the pads of this rank, those that begin later too: one call is
+ * enough. */
+ceclResult_t cecl_pads_end(const struct cecl_flags *flags);
+
+/* The word that is not 0 once the communicator has failed. */
+uint32_t *cecl_pads_ended(const struct cecl_flags *flags);
+/* Where kernels of a lane count their blocks: see struct cecl_meeting. */
+uint32_t *cecl_pads_leaving(const struct cecl_flags *flags, int lane);
+
+/* -- for cecl_flags_open: how many bytes pads take, and zeroing them -- */
+uint64_t cecl_pads_bytes(int nranks);
+ceclResult_t cecl_pads_clear(const struct cecl_flags *flags);
+
+#endif

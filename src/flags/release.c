@@ -1,0 +1,80 @@
+/* What the watchdog and teardown ask of flags: how far calls are, who is late, and letting go what
+ * waits once the communicator has failed. */
+#include "flags/flags.h"
+
+/* A quarter of the flags' cycle: half of it counts as later, half as earlier. */
+#define QUARTER 0x4000u
+
+bool cecl_flags_idle(const struct cecl_flags *flags)
+{
+    return (int32_t)(cecl_flags_done(flags) - atomic_load(&flags->target[CECL_LANE_MAIN])) >= 0;
+}
+
+bool cecl_flags_is_late(const struct cecl_flags *flags, const uint32_t *rows,
+                        const struct cecl_progress *progress, int rank)
+{
+    bool late = false;
+    for (int lane = 0; lane < CECL_LANES; lane++)
+        late = late || (int32_t)(rows[lane * flags->nranks + rank] - progress->flags[lane]) < 0;
+    return rank != flags->rank && late;
+}
+
+static void name_late_ones(const struct cecl_flags *flags, const uint32_t *rows,
+                           struct cecl_progress *progress)
+{
+    for (int r = 0; r < flags->nranks; r++)
+        if (cecl_flags_is_late(flags, rows, progress, r)) {
+            progress->nlate++;
+            if (progress->late < 0)
+                progress->late = r;
+        }
+}
+
+ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,
+                                 struct cecl_progress *progress)
+{
+    struct cecl_device *dev = flags->dev;
+    const uint32_t done = cecl_flags_done(flags);
+
+    *progress = (struct cecl_progress){.late = -1};
+    if (flags->nranks == 1)
+        return ceclSuccess;
+    /* What this rank last told a peer stands at that peer. */
+    const int last = (flags->rank + flags->nranks - 1) % flags->nranks;
+    for (int lane = 0; lane < CECL_LANES; lane++)
+        CECL_TRY(dev->ops->words_read(dev, cecl_flags_word(flags, last, flags->rank, lane), 1,
+                                      &progress->flags[lane]));
+    CECL_TRY(dev->ops->words_read(dev, cecl_flags_word(flags, flags->rank, 0, CECL_LANE_MAIN),
+                                  CECL_LANES * (size_t)flags->nranks, rows));
+    progress->started = (int32_t)(progress->flags[CECL_LANE_MAIN] - cecl_flag_value(done)) > 0;
+    if (progress->started)
+        name_late_ones(flags, rows, progress);
+    return ceclSuccess;
+}
+
+/* The side lane has no word that says how far it is. Its values become earlier than the last half
+ * cycle of what may be pending. What is further back may still satisfy peers' waits. The main lane,
+ * on which every call ends, does not, and peers were told of the failure before. */
+ceclResult_t cecl_flags_silence(const struct cecl_flags *flags)
+{
+    if (flags->way != CECL_FLAGS_COPY)
+        return ceclSuccess; /* the values are in the stream */
+    const uint32_t earlier[CECL_LANES] = {cecl_flags_done(flags) - QUARTER,
+                                          atomic_load(&flags->target[CECL_LANE_SIDE]) -
+                                              2 * QUARTER + 1};
+    for (int lane = 0; lane < CECL_LANES; lane++)
+        CECL_TRY(flags->dev->ops->words_release(flags->dev, cecl_flags_source(flags, lane, 0),
+                                                CECL_FLAG_VALUES, cecl_flag_value(earlier[lane])));
+    return ceclSuccess;
+}
+
+/* More may be pending than half a cycle of flags: each call lets another quarter go. */
+ceclResult_t cecl_flags_release(struct cecl_flags *flags)
+{
+    const uint32_t quarters = atomic_fetch_add(&flags->releases, 1) + 1;
+    for (int lane = 0; lane < CECL_LANES; lane++)
+        CECL_TRY(flags->dev->ops->words_release(
+            flags->dev, cecl_flags_word(flags, flags->rank, 0, lane), (size_t)flags->nranks,
+            cecl_flag_value(atomic_load(&flags->target[lane]) + quarters * QUARTER)));
+    return ceclSuccess;
+}

@@ -1,0 +1,285 @@
+/* Small collectives on the host: what the kernel of small.cu does, by one thread for each rank. Ranks
+ * may be threads or processes; slots are memory that they share.
+ *
+ * A line is 12 bytes of data, and then its epoch by a release store. The reader sees the epoch by an
+ * acquire load, and so it sees the data. It needs no second look at the epoch: nobody overwrites a line
+ * before it was read. The same sender writes the line again for call k + 2. Before that, its call k + 1
+ * has seen a line of this reader, and the reader sends for call k + 1 after its call k has read all
+ * lines. That chain is made of release stores and acquire loads, too. Two waits in a row must end
+ * without data to break it; the communicator has failed long before.
+ *
+ * A GPU's warps each have a group of a block. Here the groups are done one after the other: all are
+ * sent before the first is waited for, so a peer never waits for what stands behind a wait of ours. */
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "sm/small_args.h"
+#include "util/clock.h"
+
+#define VECTOR_WORDS 4
+#define LINE_WORDS 3
+#define GROUP_WORDS (CECL_SMALL_GROUP_BYTES / sizeof(uint32_t))
+
+/* How a wait goes on while its line is not there. Peers often come at once, and may need this core.
+ * Where they do not come, naps grow from 16 us to 512 us, so that ranks which wait leave the cores to
+ * those that work. */
+#define YIELDS 64
+#define NAP_NS 16000L
+#define NAP_DOUBLINGS 5
+
+_Static_assert(sizeof(_Atomic uint32_t) == sizeof(uint32_t), "words of slots are read as atomics");
+_Static_assert(CECL_SMALL_VECTORS *VECTOR_WORDS == CECL_SMALL_LINES * LINE_WORDS,
+               "a thread's vectors fill its lines");
+
+static _Atomic uint32_t *atomic_of(const void *word)
+{
+    return (_Atomic uint32_t *)(uintptr_t)word;
+}
+
+static bool is_set(const uint32_t *word)
+{
+    return atomic_load_explicit(atomic_of(word), memory_order_acquire) != 0;
+}
+
+/* ---- lines */
+
+/* A wait that has ended leaves peers that may still write: so the data is atomic, too. */
+static void line_store(unsigned char *at, const uint32_t data[LINE_WORDS], uint32_t epoch)
+{
+    _Atomic uint32_t *line = atomic_of(at);
+    for (int w = 0; w < LINE_WORDS; w++)
+        atomic_store_explicit(&line[w], data[w], memory_order_relaxed);
+    atomic_store_explicit(&line[LINE_WORDS], epoch, memory_order_release);
+}
+
+static bool line_is_here(const unsigned char *at, uint32_t epoch)
+{
+    return atomic_load_explicit(atomic_of(at) + LINE_WORDS, memory_order_acquire) == epoch;
+}
+
+/* After line_is_here. */
+static void line_load(const unsigned char *at, uint32_t data[LINE_WORDS])
+{
+    for (int w = 0; w < LINE_WORDS; w++)
+        data[w] = atomic_load_explicit(atomic_of(at) + w, memory_order_relaxed);
+}
+
+/* ---- groups: 1536 bytes of a block, or what is left of it. A group has 32 shares, which are what one
+ * thread of a GPU moves: share i is vectors i, i + 32 and i + 64. Its words fill its lines one after the
+ * other. */
+
+struct group {
+    uint64_t offset;  /* in the block, bytes */
+    uint32_t bytes;   /* that the block has of it */
+    uint32_t vectors; /* begun by those bytes */
+    uint32_t line;    /* where in a slot its first row begins */
+};
+
+static struct group group_at(const struct cecl_small_args *args, uint32_t index)
+{
+    const uint64_t offset = (uint64_t)index * CECL_SMALL_GROUP_BYTES, left = args->bytes - offset;
+    const uint32_t bytes = left < CECL_SMALL_GROUP_BYTES ? (uint32_t)left : CECL_SMALL_GROUP_BYTES;
+    return (struct group){.offset = offset,
+                          .bytes = bytes,
+                          .vectors = (bytes + 15) / 16,
+                          .line = index * CECL_SMALL_LINES * CECL_SMALL_ROW};
+}
+
+static uint32_t group_count(const struct cecl_small_args *args)
+{
+    return (args->bytes + CECL_SMALL_GROUP_BYTES - 1) / CECL_SMALL_GROUP_BYTES;
+}
+
+/* As many lines as the share has vectors, and one more; none without vectors. */
+static uint32_t lines_of(const struct group *group, uint32_t share)
+{
+    if (share >= group->vectors)
+        return 0;
+    return (group->vectors - share + CECL_SMALL_SHARES - 1) / CECL_SMALL_SHARES + 1;
+}
+
+/* Where word `w` of a share lies among the group's. */
+static uint32_t word_at(uint32_t share, uint32_t w)
+{
+    return (w / VECTOR_WORDS * CECL_SMALL_SHARES + share) * VECTOR_WORDS + w % VECTOR_WORDS;
+}
+
+static void group_load(const unsigned char *block, const struct group *group,
+                       uint32_t words[GROUP_WORDS])
+{
+    memset(words, 0, CECL_SMALL_GROUP_BYTES);
+    memcpy(words, block + group->offset, group->bytes);
+}
+
+static void group_send(unsigned char *slot, const struct group *group,
+                       const uint32_t words[GROUP_WORDS], uint32_t epoch)
+{
+    for (uint32_t share = 0; share < CECL_SMALL_SHARES; share++)
+        for (uint32_t line = 0; line < lines_of(group, share); line++) {
+            uint32_t data[LINE_WORDS];
+            for (uint32_t w = 0; w < LINE_WORDS; w++)
+                data[w] = words[word_at(share, line * LINE_WORDS + w)];
+            line_store(slot + group->line + line * CECL_SMALL_ROW + share * 16, data, epoch);
+        }
+}
+
+/* ---- waiting */
+
+static void rest(uint32_t polls)
+{
+    if (polls < YIELDS) {
+        sched_yield();
+        return;
+    }
+    const uint32_t naps = polls - YIELDS;
+    const struct timespec nap = {.tv_nsec = NAP_NS
+                                            << (naps < NAP_DOUBLINGS ? naps : NAP_DOUBLINGS)};
+    nanosleep(&nap, NULL);
+}
+
+static bool closes(const bool *closing)
+{
+    return closing && atomic_load((const _Atomic bool *)closing);
+}
+
+/* False: the wait has ended, and the line is not here. */
+static bool line_await(const struct cecl_small_args *args, const bool *closing,
+                       const unsigned char *at)
+{
+    int64_t begin = 0;
+    for (uint32_t polls = 0; !line_is_here(at, args->epoch); polls++) {
+        const int64_t now = cecl_now_ns();
+        begin = polls == 0 ? now : begin;
+        if (is_set(args->end) || closes(closing) ||
+            (args->timeout_ns > 0 && now - begin >= (int64_t)args->timeout_ns))
+            return false;
+        rest(polls);
+    }
+    return true;
+}
+
+/* What a rank has sent of a group. False: the wait for it has ended. */
+static bool group_receive(const struct cecl_small_args *args, const bool *closing, uint32_t rank,
+                          const struct group *group, uint32_t words[GROUP_WORDS])
+{
+    const unsigned char *const rows = args->from + rank * args->slot + group->line;
+    for (uint32_t share = 0; share < CECL_SMALL_SHARES; share++)
+        for (uint32_t line = 0; line < lines_of(group, share); line++) {
+            const unsigned char *const at = rows + line * CECL_SMALL_ROW + share * 16;
+            uint32_t data[LINE_WORDS];
+            if (!line_await(args, closing, at))
+                return false;
+            line_load(at, data);
+            for (uint32_t w = 0; w < LINE_WORDS; w++)
+                words[word_at(share, line * LINE_WORDS + w)] = data[w];
+        }
+    return true;
+}
+
+/* ---- the call */
+
+/* Peers see that this rank has begun. Nobody waits for these words by futex: they are for whoever looks
+ * on. */
+static void tell(const struct cecl_meeting *meeting)
+{
+    if ((meeting->does & CECL_MEET_SIGNAL_FIRST) == 0)
+        return;
+    for (uint32_t i = 1; i < meeting->nranks; i++) {
+        const uint32_t peer = (meeting->rank + i) % meeting->nranks;
+        atomic_store_explicit(atomic_of((char *)meeting->word + peer * meeting->apart),
+                              meeting->first, memory_order_release);
+    }
+}
+
+/* A row of lines of this rank's half, but for lines that peers use in this call. Nobody else writes them
+ * before this call has ended. */
+static void renew(const struct cecl_small_args *args)
+{
+    static const uint32_t nothing[LINE_WORDS];
+    const uint32_t vectors = (args->bytes + 15) / 16;
+    for (uint32_t share = 0; share < CECL_SMALL_SHARES; share++)
+        if (args->renewed_vector + share >= vectors)
+            line_store(args->renewed + share * 16, nothing, args->epoch ^ CECL_SMALL_FAR);
+}
+
+static void send_all(const struct cecl_small_args *args)
+{
+    uint32_t words[GROUP_WORDS];
+    for (uint32_t g = 0; g < group_count(args); g++) {
+        const struct group group = group_at(args, g);
+        for (uint32_t k = 0; k + 1 < args->nranks; k++) {
+            const uint32_t peer = (args->rank + 1 + k) % args->nranks;
+            if (k == 0 || args->send_stride != 0)
+                group_load(args->send + (uint64_t)peer * args->send_stride, &group, words);
+            group_send(args->to[k], &group, words, args->epoch);
+        }
+    }
+}
+
+/* The ranks' data of a group becomes the result's. */
+static void group_use(const struct cecl_small *small, const struct cecl_small_args *args,
+                      const struct group *group, const uint32_t got[][GROUP_WORDS])
+{
+    const void *src[CECL_SMALL_RANKS_MAX];
+    for (uint32_t r = 0; r < args->nranks; r++) {
+        src[r] = got[r];
+        if (!cecl_small_reduces(small))
+            memcpy(args->recv + (uint64_t)r * args->bytes + group->offset, src[r], group->bytes);
+    }
+    if (!cecl_small_reduces(small))
+        return;
+    const struct cecl_reduction reduction = {.dst = args->recv + group->offset,
+                                             .src = src,
+                                             .nsrc = args->nranks,
+                                             .count = group->bytes /
+                                                      cecl_reduction_element_bytes(small->type),
+                                             .type = small->type,
+                                             .op = small->op,
+                                             .divisor = args->nranks};
+    cecl_reduce_host(&reduction);
+}
+
+/* A group is read from all ranks, this one included, before any of it is written: so it may be in
+ * place. False: a wait has ended. */
+static bool receive_all(const struct cecl_small *small, const struct cecl_small_args *args,
+                        const bool *closing)
+{
+    uint32_t got[CECL_SMALL_RANKS_MAX][GROUP_WORDS];
+    for (uint32_t g = 0; g < group_count(args); g++) {
+        const struct group group = group_at(args, g);
+        for (uint32_t r = 0; r < args->nranks; r++)
+            if (r == args->rank)
+                group_load(args->send + (uint64_t)r * args->send_stride, &group, got[r]);
+            else if (!group_receive(args, closing, r, &group, got[r]))
+                return false;
+        group_use(small, args, &group, (const uint32_t(*)[GROUP_WORDS])got);
+    }
+    return true;
+}
+
+/* False: the communicator has failed before, and peers are told nothing; or a wait has ended. */
+static bool exchange(const struct cecl_small *small, const struct cecl_small_args *args,
+                     const bool *closing)
+{
+    if (is_set(args->end))
+        return false;
+    tell(&args->meeting);
+    renew(args);
+    send_all(args);
+    return receive_all(small, args, closing);
+}
+
+void cecl_small_host(const struct cecl_small *small, const bool *closing)
+{
+    struct cecl_small_args args;
+    cecl_small_args_make(small, &args);
+    const bool whole = exchange(small, &args, closing);
+    if (!whole && closes(closing))
+        return;
+    if (!whole)
+        atomic_store_explicit(atomic_of(args.late), 1, memory_order_release);
+    if (args.meeting.does & CECL_MEET_DONE)
+        atomic_store_explicit(atomic_of(args.meeting.done), args.meeting.done_value,
+                              memory_order_release);
+}

@@ -1,0 +1,388 @@
+/* Flags without ranks: one rank's view of a pool of three, whose memory is this program's. What is
+ * filled into a plan, how calls move the epochs, and what the watchdog reads and releases. */
+#include "host_fixture.h"
+
+#include "flags/flags.h"
+#include "flags/pads.h"
+
+#define RANKS 3
+#define RANK 1
+#define SLICE ((size_t)1 << 20)
+#define MAIN CECL_LANE_MAIN
+#define SIDE CECL_LANE_SIDE
+#define HALF 0x8000u /* of a flag's cycle, in phases */
+
+static struct cecl_pool pool;
+static struct cecl_flags flags;
+
+static void set_epochs(uint32_t main_lane, uint32_t side_lane)
+{
+    const uint32_t epochs[CECL_LANES] = {main_lane, side_lane};
+    for (int lane = 0; lane < CECL_LANES; lane++) {
+        flags.epoch[lane] = epochs[lane];
+        flags.target[lane] = epochs[lane];
+        for (int holder = 0; holder < RANKS; holder++)
+            for (int writer = 0; writer < RANKS; writer++)
+                *cecl_flags_word(&flags, holder, writer, lane) = cecl_flag_value(epochs[lane]);
+    }
+    *flags.done = main_lane;
+}
+
+static int open_flags(void **state)
+{
+    if (set_up(state) != 0)
+        return 1;
+    pool = (struct cecl_pool){
+        .dev = dev, .rank = RANK, .nranks = RANKS, .base = calloc(RANKS, SLICE), .slice = SLICE};
+    flags = (struct cecl_flags){.dev = dev,
+                                .pool = &pool,
+                                .rank = RANK,
+                                .nranks = RANKS,
+                                .way = CECL_FLAGS_COPY,
+                                .rows_offset = 256,
+                                .values_offset = 4096,
+                                .pads_offset = SLICE - 65536};
+    if (!pool.base || dev->ops->words_alloc(dev, 2, &flags.done) != ceclSuccess)
+        return 1;
+    flags.late = flags.done + 1;
+    for (int lane = 0; lane < CECL_LANES; lane++)
+        for (uint32_t i = 0; i < CECL_FLAG_VALUES; i++)
+            *(uint32_t *)cecl_flags_source(&flags, lane, i) = cecl_flag_value(i);
+    set_epochs(1000, 50);
+    return 0;
+}
+
+static int close_flags(void **state)
+{
+    free(pool.base);
+    cecl_flags_close(&flags);
+    return tear_down(state);
+}
+
+static struct cecl_patch patch_of(enum cecl_patch_kind kind, int lane, uint32_t phase,
+                                  uint32_t *word)
+{
+    return (struct cecl_patch){
+        .at.word = word, .phase = phase, .kind = (uint8_t)kind, .lane = (uint8_t)lane};
+}
+
+/* What a patch of a word writes. */
+static uint32_t filled(enum cecl_patch_kind kind, int lane, uint32_t phase)
+{
+    uint32_t words[3] = {7, 7, 7};
+    const struct cecl_patch patch = patch_of(kind, lane, phase, &words[1]);
+    cecl_flags_fill(&flags, &patch, 1);
+    assert_int_equal(words[0], 7);
+    assert_int_equal(words[2], 7);
+    return words[1];
+}
+
+/* What a patch of a source writes. */
+static const uint32_t *filled_source(int lane, uint32_t phase)
+{
+    void *source = NULL;
+    const struct cecl_patch patch = {
+        .at.source = &source, .phase = phase, .kind = CECL_PATCH_SOURCE, .lane = (uint8_t)lane};
+    cecl_flags_fill(&flags, &patch, 1);
+    return source;
+}
+
+static void a_flag_is_filled_with_its_lanes_value_at_the_phase(void **state)
+{
+    (void)state;
+    assert_int_equal(filled(CECL_PATCH_FLAG, MAIN, 3), 1003u << 16);
+    assert_int_equal(filled(CECL_PATCH_FLAG, SIDE, 3), 53u << 16);
+}
+
+static void a_source_holds_what_a_written_flag_would_be(void **state)
+{
+    (void)state;
+    for (int lane = 0; lane < CECL_LANES; lane++)
+        for (uint32_t phase = 1; phase < 4; phase++)
+            assert_int_equal(*filled_source(lane, phase), filled(CECL_PATCH_FLAG, lane, phase));
+    assert_ptr_not_equal(filled_source(MAIN, 1), filled_source(SIDE, 951)); /* of equal values */
+}
+
+static void done_is_filled_with_the_whole_epoch(void **state)
+{
+    (void)state;
+    set_epochs(0x12345678, 0);
+    assert_int_equal(filled(CECL_PATCH_EPOCH, MAIN, 2), 0x1234567a);
+}
+
+static void small_calls_are_counted_beside_the_epochs(void **state)
+{
+    (void)state;
+    flags.small_calls = 41;
+    assert_int_equal(filled(CECL_PATCH_SMALL, MAIN, 1), 42);
+    flags.small_calls = UINT32_MAX;
+    assert_int_equal(filled(CECL_PATCH_SMALL, MAIN, 1), 0);
+}
+
+static void values_go_on_past_the_wrap(void **state)
+{
+    (void)state;
+    set_epochs(UINT32_MAX, 0xffff);
+    assert_int_equal(filled(CECL_PATCH_EPOCH, MAIN, 1), 0);
+    assert_int_equal(filled(CECL_PATCH_FLAG, MAIN, 1), 0);
+    assert_ptr_equal(filled_source(MAIN, 1), cecl_flags_source(&flags, MAIN, 0));
+    assert_int_equal(filled(CECL_PATCH_FLAG, SIDE, 2), 1u << 16);
+    assert_ptr_equal(filled_source(SIDE, 2), cecl_flags_source(&flags, SIDE, 1));
+    /* A value behind the wrap still counts as later than one before it. */
+    assert_true((int32_t)(filled(CECL_PATCH_FLAG, MAIN, 1) - cecl_flag_value(UINT32_MAX)) > 0);
+}
+
+static void every_patch_of_a_list_is_filled(void **state)
+{
+    (void)state;
+    uint32_t words[100];
+    struct cecl_patch patches[100];
+    for (uint32_t i = 0; i < 100; i++)
+        patches[i] = patch_of(CECL_PATCH_EPOCH, MAIN, i, &words[99 - i]);
+    cecl_flags_fill(&flags, patches, 100);
+    for (uint32_t i = 0; i < 100; i++)
+        assert_int_equal(words[99 - i], 1000 + i);
+}
+
+static const struct cecl_advance two_phases = {.phases = {2, 1}};
+
+static void a_call_that_is_committed_moves_what_is_filled_next(void **state)
+{
+    (void)state;
+    cecl_flags_begin(&flags, &two_phases);
+    assert_int_equal(filled(CECL_PATCH_EPOCH, MAIN, 1), 1001); /* the call's own values */
+    cecl_flags_commit(&flags, &two_phases);
+    assert_int_equal(filled(CECL_PATCH_EPOCH, MAIN, 1), 1003);
+    assert_int_equal(filled(CECL_PATCH_FLAG, SIDE, 1), 52u << 16);
+}
+
+static void a_call_that_is_rolled_back_leaves_no_trace(void **state)
+{
+    (void)state;
+    const struct cecl_advance small = {.phases = {1, 0}, .small = true};
+    const uint8_t turn = cecl_flags_turn(&flags);
+    cecl_flags_begin(&flags, &small);
+    assert_false(cecl_flags_idle(&flags));
+    cecl_flags_roll_back(&flags);
+    assert_true(cecl_flags_idle(&flags));
+    assert_int_equal(filled(CECL_PATCH_EPOCH, MAIN, 1), 1001);
+    assert_int_equal(cecl_flags_turn(&flags), turn);
+    assert_int_equal(cecl_flags_mark_end(&flags).value, 1000);
+}
+
+static void halves_of_slots_take_turns_with_small_calls_alone(void **state)
+{
+    (void)state;
+    const struct cecl_advance small = {.phases = {1, 0}, .small = true};
+    const uint8_t turn = cecl_flags_turn(&flags);
+    cecl_flags_commit(&flags, &two_phases);
+    assert_int_equal(cecl_flags_turn(&flags), turn);
+    cecl_flags_commit(&flags, &small);
+    assert_int_equal(cecl_flags_turn(&flags), !turn);
+}
+
+static void flags_are_idle_when_done_has_come_to_the_last_call(void **state)
+{
+    (void)state;
+    set_epochs(UINT32_MAX, 0); /* with a wrap on the way */
+    assert_true(cecl_flags_idle(&flags));
+    for (int i = 0; i < 2; i++) {
+        cecl_flags_begin(&flags, &two_phases);
+        cecl_flags_commit(&flags, &two_phases);
+    }
+    for (uint32_t done = UINT32_MAX; done != 3; done++) {
+        *flags.done = done;
+        assert_false(cecl_flags_idle(&flags));
+    }
+    *flags.done = 3;
+    assert_true(cecl_flags_idle(&flags));
+}
+
+static void another_stream_waits_for_calls_before_the_one_that_began(void **state)
+{
+    (void)state;
+    cecl_flags_begin(&flags, &two_phases);
+    const struct cecl_memop wait = cecl_flags_wait_last(&flags), end = cecl_flags_mark_end(&flags);
+    assert_ptr_equal(wait.addr, flags.done);
+    assert_int_equal(wait.kind, CECL_MEMOP_WAIT);
+    assert_int_equal(wait.value, 1000);
+    assert_ptr_equal(end.addr, flags.done);
+    assert_int_equal(end.kind, CECL_MEMOP_WRITE);
+    assert_int_equal(end.value, 1002);
+}
+
+/* This rank tells rank 0, which is looked at, that it has come to a phase of the call. */
+static void come_to(int lane, uint32_t phase)
+{
+    *cecl_flags_word(&flags, 0, RANK, lane) = cecl_flag_value(flags.epoch[lane] + phase);
+}
+
+static void hear_from(int peer, int lane, uint32_t phase)
+{
+    *cecl_flags_word(&flags, RANK, peer, lane) = cecl_flag_value(flags.epoch[lane] + phase);
+}
+
+static struct cecl_progress progress_now(uint32_t *rows)
+{
+    struct cecl_progress progress;
+    assert_int_equal(cecl_flags_progress(&flags, rows, &progress), ceclSuccess);
+    return progress;
+}
+
+static void a_call_that_told_nothing_waits_for_nobody(void **state)
+{
+    (void)state;
+    uint32_t rows[CECL_LANES * RANKS];
+    cecl_flags_begin(&flags, &two_phases);
+    const struct cecl_progress progress = progress_now(rows);
+    assert_false(progress.started);
+    assert_int_equal(progress.late, -1);
+}
+
+static void peers_that_have_not_come_are_named(void **state)
+{
+    (void)state;
+    uint32_t rows[CECL_LANES * RANKS];
+    set_epochs(UINT32_MAX, 50); /* flags wrap within the call */
+    cecl_flags_begin(&flags, &two_phases);
+    come_to(MAIN, 2);
+    hear_from(0, MAIN, 2);
+    hear_from(2, MAIN, 1);
+    const struct cecl_progress progress = progress_now(rows);
+    assert_true(progress.started);
+    assert_int_equal(progress.late, 2);
+    assert_int_equal(progress.nlate, 1);
+    assert_false(cecl_flags_is_late(&flags, rows, &progress, 0));
+    assert_false(cecl_flags_is_late(&flags, rows, &progress, RANK));
+}
+
+static void a_peer_whose_side_lane_stays_behind_is_late(void **state)
+{
+    (void)state;
+    uint32_t rows[CECL_LANES * RANKS];
+    cecl_flags_begin(&flags, &two_phases);
+    come_to(MAIN, 1);
+    come_to(SIDE, 1);
+    for (int peer = 0; peer < RANKS; peer += 2)
+        hear_from(peer, MAIN, 1);
+    hear_from(2, SIDE, 1);
+    const struct cecl_progress progress = progress_now(rows);
+    assert_int_equal(progress.late, 0);
+    assert_int_equal(progress.nlate, 1);
+}
+
+static void silenced_copies_satisfy_no_wait_that_may_be_pending(void **state)
+{
+    (void)state;
+    const struct cecl_advance many = {.phases = {300, 300}};
+    cecl_flags_begin(&flags, &many);
+    assert_int_equal(cecl_flags_silence(&flags), ceclSuccess);
+    for (int lane = 0; lane < CECL_LANES; lane++)
+        for (uint32_t phase = 1; phase <= 300; phase++)
+            assert_true(
+                (int32_t)(*filled_source(lane, phase) - filled(CECL_PATCH_FLAG, lane, phase)) < 0);
+}
+
+static void written_flags_are_not_silenced(void **state)
+{
+    (void)state;
+    flags.way = CECL_FLAGS_WRITE;
+    assert_int_equal(cecl_flags_silence(&flags), ceclSuccess);
+    assert_int_equal(*filled_source(MAIN, 1), filled(CECL_PATCH_FLAG, MAIN, 1));
+}
+
+/* A wait holds while its value is later than the flag: a cycle has a later half for each flag. */
+static void repeated_releases_let_every_pending_wait_go(void **state)
+{
+    (void)state;
+    const struct cecl_advance many = {.phases = {2 * HALF - 1, 0}};
+    static bool passed[2 * HALF];
+    uint32_t left = 2 * HALF - 1;
+    const uint32_t *flag = cecl_flags_word(&flags, RANK, 2, MAIN);
+    cecl_flags_begin(&flags, &many);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(cecl_flags_release(&flags), ceclSuccess);
+        for (uint32_t phase = 1; phase < 2 * HALF; phase++)
+            if (!passed[phase] && (int32_t)(*flag - filled(CECL_PATCH_FLAG, MAIN, phase)) >= 0) {
+                passed[phase] = true;
+                left--;
+            }
+        assert_true(i > 0 || left > 0); /* one release is not enough */
+    }
+    assert_int_equal(left, 0);
+}
+
+static void a_release_touches_no_peers_row(void **state)
+{
+    (void)state;
+    assert_int_equal(cecl_flags_release(&flags), ceclSuccess);
+    for (int writer = 0; writer < RANKS; writer++) {
+        assert_int_not_equal(*cecl_flags_word(&flags, RANK, writer, MAIN), 1000u << 16);
+        assert_int_equal(*cecl_flags_word(&flags, 0, writer, MAIN), 1000u << 16);
+        assert_int_equal(*cecl_flags_word(&flags, 2, writer, SIDE), 50u << 16);
+    }
+}
+
+static void a_kernel_that_gave_up_is_seen(void **state)
+{
+    (void)state;
+    assert_false(cecl_flags_gave_up(&flags));
+    *flags.late = 1;
+    assert_true(cecl_flags_gave_up(&flags));
+}
+
+static void kernels_meet_in_the_rows_of_their_lane(void **state)
+{
+    (void)state;
+    for (int lane = 0; lane < CECL_LANES; lane++) {
+        const struct cecl_meeting meeting = cecl_flags_meeting(&flags, lane);
+        assert_int_equal(meeting.does, 0);
+        assert_ptr_equal(meeting.row + 2, cecl_flags_word(&flags, RANK, 2, lane));
+        assert_ptr_equal((char *)meeting.word + 2 * meeting.apart,
+                         cecl_flags_word(&flags, 2, RANK, lane));
+    }
+    assert_ptr_not_equal(cecl_flags_meeting(&flags, MAIN).leaving,
+                         cecl_flags_meeting(&flags, SIDE).leaving);
+}
+
+static void ending_the_pads_sets_one_word_of_them(void **state)
+{
+    (void)state;
+    const uint32_t *ended = cecl_pads_ended(&flags);
+    const uint32_t *pads = cecl_pool_at(&pool, RANK, flags.pads_offset);
+    memset(cecl_pool_at(&pool, RANK, flags.pads_offset), 0xff, cecl_pads_bytes(RANKS));
+    assert_int_equal(cecl_pads_clear(&flags), ceclSuccess);
+    assert_int_equal(cecl_pads_end(&flags), ceclSuccess);
+    for (size_t i = 0; i < cecl_pads_bytes(RANKS) / sizeof(*pads); i++)
+        assert_int_equal(pads[i], &pads[i] == ended);
+    assert_ptr_equal(cecl_flags_meeting(&flags, MAIN).ended, ended);
+}
+
+#define FLAGS_TEST(test) cmocka_unit_test_setup_teardown(test, open_flags, close_flags)
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        FLAGS_TEST(a_flag_is_filled_with_its_lanes_value_at_the_phase),
+        FLAGS_TEST(a_source_holds_what_a_written_flag_would_be),
+        FLAGS_TEST(done_is_filled_with_the_whole_epoch),
+        FLAGS_TEST(small_calls_are_counted_beside_the_epochs),
+        FLAGS_TEST(values_go_on_past_the_wrap),
+        FLAGS_TEST(every_patch_of_a_list_is_filled),
+        FLAGS_TEST(a_call_that_is_committed_moves_what_is_filled_next),
+        FLAGS_TEST(a_call_that_is_rolled_back_leaves_no_trace),
+        FLAGS_TEST(halves_of_slots_take_turns_with_small_calls_alone),
+        FLAGS_TEST(flags_are_idle_when_done_has_come_to_the_last_call),
+        FLAGS_TEST(another_stream_waits_for_calls_before_the_one_that_began),
+        FLAGS_TEST(a_call_that_told_nothing_waits_for_nobody),
+        FLAGS_TEST(peers_that_have_not_come_are_named),
+        FLAGS_TEST(a_peer_whose_side_lane_stays_behind_is_late),
+        FLAGS_TEST(silenced_copies_satisfy_no_wait_that_may_be_pending),
+        FLAGS_TEST(written_flags_are_not_silenced),
+        FLAGS_TEST(repeated_releases_let_every_pending_wait_go),
+        FLAGS_TEST(a_release_touches_no_peers_row),
+        FLAGS_TEST(a_kernel_that_gave_up_is_seen),
+        FLAGS_TEST(kernels_meet_in_the_rows_of_their_lane),
+        FLAGS_TEST(ending_the_pads_sets_one_word_of_them),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

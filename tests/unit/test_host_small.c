@@ -1,0 +1,206 @@
+/* Small collectives as the host device has them: in the order of a stream, with arguments that are the
+ * stream's own, ended by the words that end waits. Two ranks are two streams of one device. */
+#include "host_fixture.h"
+
+#define RANKS 2
+#define SLOT 4096
+#define BLOCK 1000
+#define SOON_MS 3000 /* far above what is measured */
+
+/* What the ranks share. */
+static struct {
+    unsigned char *slots[RANKS];
+    uint32_t rows[RANKS][RANKS]; /* [holder][writer] */
+    uint32_t end[RANKS], late[RANKS], done[RANKS];
+    unsigned char send[RANKS][BLOCK], recv[RANKS][RANKS * BLOCK];
+    ceclStream_t streams[RANKS];
+} all;
+
+static int open_ranks(void **state)
+{
+    memset(&all, 0, sizeof(all));
+    if (set_up(state) != 0)
+        return 1;
+    for (int r = 0; r < RANKS; r++) {
+        const size_t bytes = (size_t)cecl_small_slots_bytes(RANKS, SLOT);
+        all.slots[r] = aligned_alloc(256, bytes);
+        assert_non_null(all.slots[r]);
+        memset(all.slots[r], 0, bytes);
+        all.streams[r] = new_stream();
+        memset(all.send[r], 11 * (r + 1), BLOCK);
+    }
+    return 0;
+}
+
+static int close_ranks(void **state)
+{
+    const int failed = tear_down(state); /* its streams are at rest then */
+    for (int r = 0; r < RANKS; r++)
+        free(all.slots[r]);
+    return failed;
+}
+
+static void set_word(uint32_t *word, uint32_t value)
+{
+    assert_int_equal(dev->ops->words_release(dev, word, 1, value), ceclSuccess);
+}
+
+static uint32_t word(const uint32_t *at)
+{
+    uint32_t value = 0;
+    assert_int_equal(dev->ops->words_read(dev, at, 1, &value), ceclSuccess);
+    return value;
+}
+
+static void await_word(const uint32_t *at, uint32_t value)
+{
+    const int64_t start = cecl_now_ms();
+    while (word(at) != value && cecl_now_ms() - start < SOON_MS)
+        usleep(1000);
+    assert_int_equal(word(at), value);
+}
+
+/* A rank's all-gather; its arguments do not outlive the call. */
+static void gather(int rank, uint32_t epoch)
+{
+    struct cecl_meeting meeting = {.does = CECL_MEET_SIGNAL_FIRST | CECL_MEET_DONE,
+                                   .first = epoch + 100,
+                                   .rank = (uint32_t)rank,
+                                   .nranks = RANKS,
+                                   .row = all.rows[rank],
+                                   .word = &all.rows[0][rank],
+                                   .apart = sizeof(all.rows[0]),
+                                   .ended = &all.end[rank],
+                                   .done = &all.done[rank],
+                                   .done_value = epoch};
+    struct cecl_small small = {.kind = CECL_SMALL_ALL_GATHER,
+                               .rank = rank,
+                               .nranks = RANKS,
+                               .send = all.send[rank],
+                               .recv = all.recv[rank],
+                               .bytes = BLOCK,
+                               .slot_bytes = SLOT,
+                               .epoch = epoch,
+                               .end = &all.end[rank],
+                               .late = &all.late[rank],
+                               .meeting = &meeting};
+    memcpy(small.slots, all.slots, sizeof(all.slots));
+    assert_int_equal(dev->ops->small(dev, all.streams[rank], &small), ceclSuccess);
+    memset(&small, 0xee, sizeof(small));
+    memset(&meeting, 0xee, sizeof(meeting));
+}
+
+static void blocks_are_there(int rank)
+{
+    for (int r = 0; r < RANKS; r++)
+        for (size_t i = 0; i < BLOCK; i++)
+            assert_int_equal(all.recv[rank][(size_t)r * BLOCK + i], 11 * (r + 1));
+}
+
+static void it_runs_in_the_order_of_its_stream(void **state)
+{
+    uint32_t go = 0, after[RANKS] = {0};
+    unsigned char late_data[BLOCK];
+    (void)state;
+    assert_true(dev->has_small);
+    memset(late_data, 11, BLOCK);
+    memset(all.send[0], 0, BLOCK);
+    memop(all.streams[0], CECL_MEMOP_WAIT, &go, 1);
+    copy(all.streams[0], all.send[0], late_data, BLOCK);
+    for (int r = 0; r < RANKS; r++) {
+        gather(r, 1);
+        memop(all.streams[r], CECL_MEMOP_WRITE, &after[r], 1);
+    }
+    await_word(&all.rows[0][1], 101);
+    usleep(20000);
+    assert_int_equal(word(&all.rows[1][0]), 0); /* rank 0 has not begun */
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(word(&after[r]), 0);
+    set_word(&go, 1);
+    for (int r = 0; r < RANKS; r++) {
+        synchronize(all.streams[r]);
+        blocks_are_there(r);
+        assert_int_equal(all.late[r], 0);
+        assert_int_equal(all.done[r], 1);
+        assert_int_equal(after[r], 1);
+    }
+}
+
+/* Behind each call of rank 0 its other stream waits for `done`, and what both wait for comes after
+ * that. An unwoken sleeper looks again after 50 ms, which would take ten seconds. */
+static void who_sleeps_until_it_is_done_is_woken(void **state)
+{
+    enum { ROUNDS = 200 };
+    uint32_t turn = 0;
+    ceclStream_t other = new_stream();
+    const int64_t start = cecl_now_ms();
+    (void)state;
+    for (uint32_t i = 1; i <= ROUNDS; i++) {
+        memop(all.streams[1], CECL_MEMOP_WAIT, &turn, i - 1);
+        gather(0, i);
+        gather(1, i);
+        memop(other, CECL_MEMOP_WAIT, &all.done[0], i);
+        memop(other, CECL_MEMOP_WRITE, &turn, i);
+    }
+    synchronize(other);
+    assert_true(cecl_now_ms() - start < SOON_MS);
+    for (int r = 0; r < RANKS; r++)
+        synchronize(all.streams[r]);
+}
+
+/* As a watchdog does it. */
+static void its_waits_end_by_a_word_that_is_released(void **state)
+{
+    (void)state;
+    for (uint32_t i = 1; i <= 5; i++) /* rank 1 never comes */
+        gather(0, i);
+    await_word(&all.rows[1][0], 101);
+    usleep(20000);
+    assert_int_equal(dev->ops->stream_query(dev, all.streams[0]), ceclInProgress);
+    const int64_t start = cecl_now_ms();
+    set_word(&all.end[0], 1);
+    synchronize(all.streams[0]);
+    assert_true(cecl_now_ms() - start < SOON_MS);
+    assert_int_equal(all.late[0], 1);
+    assert_int_equal(all.done[0], 5);
+    assert_int_equal(all.rows[1][0], 101); /* those that began later told nothing */
+}
+
+static void a_device_that_closes_does_not_wait_for_peers(void **state)
+{
+    (void)state;
+    for (uint32_t i = 1; i <= 3; i++)
+        gather(0, i);
+    await_word(&all.rows[1][0], 101);
+    const int64_t start = cecl_now_ms();
+    dev->ops->close(dev);
+    assert_true(cecl_now_ms() - start < SOON_MS);
+    assert_int_equal(all.late[0], 0);
+    assert_int_equal(all.done[0], 0);
+    assert_int_equal(set_up(state), 0);
+}
+
+static void what_cannot_be_is_refused_and_not_enqueued(void **state)
+{
+    const struct cecl_small small = {.nranks = RANKS, .bytes = SLOT + 1, .slot_bytes = SLOT};
+    struct cecl_small good = small;
+    (void)state;
+    assert_int_equal(dev->ops->small(dev, all.streams[0], &small), ceclInvalidArgument);
+    assert_int_equal(dev->ops->stream_query(dev, all.streams[0]), ceclSuccess);
+    good.bytes = SLOT;
+    assert_int_equal(dev->ops->stream_destroy(dev, all.streams[0]), ceclSuccess);
+    assert_int_equal(dev->ops->small(dev, all.streams[0], &good), ceclInvalidArgument);
+}
+
+#define SMALL(test) cmocka_unit_test_setup_teardown(test, open_ranks, close_ranks)
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        SMALL(it_runs_in_the_order_of_its_stream),
+        SMALL(who_sleeps_until_it_is_done_is_woken),
+        SMALL(its_waits_end_by_a_word_that_is_released),
+        SMALL(a_device_that_closes_does_not_wait_for_peers),
+        SMALL(what_cannot_be_is_refused_and_not_enqueued),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

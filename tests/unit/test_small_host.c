@@ -1,0 +1,669 @@
+/* Small collectives on the host (sm/small.h): every type and operation gives what plain loops give,
+ * blocks arrive whole at any alignment, ranks run ahead of each other, epochs wrap around, what a
+ * meeting asks for is done, waits end. Ranks are threads of this program, slots are its memory. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "../reduce_reference.h"
+#include "sm/small_args.h"
+#include "util/clock.h"
+
+#define MOST CECL_SMALL_RANKS_MAX
+#define SLOT ((size_t)4096)
+#define MARGIN 64 /* before and behind a buffer, looked at */
+#define ROOM (MOST * SLOT + 3 * MARGIN)
+#define GUARD 0x5a
+#define LONG_NS UINT64_C(100000000000) /* waits that must not come to their bound */
+#define SOON_MS 5000                   /* far above what is measured, far below LONG_NS */
+
+/* One call, equal on all ranks. */
+struct call {
+    enum cecl_small_kind kind;
+    size_t bytes, lie; /* buffers begin `lie` bytes off */
+    ceclDataType_t type;
+    ceclRedOp_t op;
+    bool in_place;
+};
+
+struct rank {
+    pthread_t thread;
+    int number;
+    unsigned char *send, *recv, *expected;
+    _Atomic uint32_t end, late, done;
+    _Atomic uint32_t row[MOST]; /* told by peers */
+    char failure[256];
+};
+
+static int n;
+static unsigned char *slots[MOST];
+static struct rank ranks[MOST];
+static uint32_t epoch; /* of the next call */
+static struct call calls[512];
+static uint32_t ncalls;
+static bool delays; /* ranks wait at times, so that others run ahead */
+
+static void *must_alloc(size_t bytes)
+{
+    void *memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
+    assert_non_null(memory);
+    memset(memory, 0, bytes);
+    return memory;
+}
+
+static void open_ranks(int count)
+{
+    n = count;
+    epoch = 1;
+    ncalls = 0;
+    delays = false;
+    for (int r = 0; r < n; r++) {
+        slots[r] = must_alloc((size_t)cecl_small_slots_bytes(n, SLOT));
+        ranks[r] = (struct rank){.number = r,
+                                 .send = must_alloc(ROOM),
+                                 .recv = must_alloc(ROOM),
+                                 .expected = must_alloc(ROOM)};
+    }
+}
+
+static int close_ranks(void **state)
+{
+    (void)state;
+    for (int r = 0; r < n; r++) {
+        free(slots[r]);
+        free(ranks[r].send);
+        free(ranks[r].recv);
+        free(ranks[r].expected);
+    }
+    n = 0;
+    return 0;
+}
+
+/* ---- what goes in, and what should come out */
+
+static bool reduces(const struct call *call)
+{
+    return call->kind == CECL_SMALL_ALL_REDUCE || call->kind == CECL_SMALL_REDUCE_SCATTER;
+}
+
+/* Whether a rank's input is a block for each. */
+static bool has_blocks(const struct call *call)
+{
+    return call->kind == CECL_SMALL_ALL_TO_ALL || call->kind == CECL_SMALL_REDUCE_SCATTER;
+}
+
+/* What `sender` has for `receiver` in the call of this epoch; the same for all where there is one
+ * block. */
+static void make_block(const struct call *call, uint32_t at, int sender, int receiver, void *out)
+{
+    uint64_t seed =
+        (uint64_t)at << 16 | (uint64_t)sender << 8 | (has_blocks(call) ? (uint64_t)receiver : 0xff);
+    seed = (seed + 1) * 0x9e3779b97f4a7c15u;
+    random_fill(out, call->type, call->bytes / formats[call->type].bytes, &seed);
+}
+
+static size_t input_bytes(const struct call *call)
+{
+    return (has_blocks(call) ? (size_t)n : 1) * call->bytes;
+}
+
+static void make_input(const struct call *call, uint32_t at, int sender, unsigned char *out)
+{
+    for (size_t offset = 0; offset < input_bytes(call); offset += call->bytes)
+        make_block(call, at, sender, (int)(offset / call->bytes), out + offset);
+}
+
+/* Where in the buffer a rank's input and result are that are in place. */
+static size_t input_within(const struct call *call, int r)
+{
+    return call->kind == CECL_SMALL_ALL_GATHER ? (size_t)r * call->bytes : 0;
+}
+
+static size_t result_within(const struct call *call, int r)
+{
+    return call->in_place && call->kind == CECL_SMALL_REDUCE_SCATTER ? (size_t)r * call->bytes : 0;
+}
+
+static void expect_reduced(const struct call *call, uint32_t at, int r, unsigned char *out)
+{
+    static _Thread_local unsigned char blocks[MOST][SLOT];
+    const void *src[MOST];
+    const unsigned bytes = formats[call->type].bytes;
+    const struct cecl_reduction reduction = {.src = src,
+                                             .nsrc = (uint32_t)n,
+                                             .type = call->type,
+                                             .op = call->op,
+                                             .divisor = (uint32_t)n};
+    for (int s = 0; s < n; s++) {
+        make_block(call, at, s, r, blocks[s]);
+        src[s] = blocks[s];
+    }
+    for (size_t i = 0; i < call->bytes / bytes; i++) {
+        const uint64_t element = expected_element(&reduction, i);
+        memcpy(out + i * bytes, &element, bytes);
+    }
+}
+
+/* Of recv's buffer: blocks and margins. */
+static size_t looked_at(const struct call *call)
+{
+    return 2 * MARGIN + call->lie + (size_t)n * call->bytes;
+}
+
+/* recv's buffer as it should be after the call. */
+static void expect(const struct call *call, uint32_t at, int r, unsigned char *image)
+{
+    unsigned char *const begin = image + MARGIN + call->lie;
+    memset(image, GUARD, looked_at(call));
+    if (call->in_place)
+        make_input(call, at, r, begin + input_within(call, r));
+    if (reduces(call))
+        expect_reduced(call, at, r, begin + result_within(call, r));
+    for (int s = 0; s < n && !reduces(call); s++)
+        make_block(call, at, s, r, begin + (size_t)s * call->bytes);
+}
+
+/* ---- a rank's part of a call */
+
+static struct cecl_meeting meeting_of(struct rank *me, uint32_t at)
+{
+    return (struct cecl_meeting){.does = CECL_MEET_SIGNAL_FIRST | CECL_MEET_DONE,
+                                 .first = at + 1000,
+                                 .rank = (uint32_t)me->number,
+                                 .nranks = (uint32_t)n,
+                                 .row = (const uint32_t *)me->row,
+                                 .word = (uint32_t *)&ranks[0].row[me->number],
+                                 .apart = sizeof(ranks[0]),
+                                 .ended = (const uint32_t *)&me->end,
+                                 .done = (uint32_t *)&me->done,
+                                 .done_value = at + 1};
+}
+
+/* As it is before the call; with the call's input, filled in. */
+static struct cecl_small small_of(struct rank *me, const struct call *call, uint32_t at)
+{
+    unsigned char *const begin = me->recv + MARGIN + call->lie;
+    struct cecl_small small = {.kind = call->kind,
+                               .rank = me->number,
+                               .nranks = n,
+                               .send = call->in_place ? begin + input_within(call, me->number)
+                                                      : me->send + MARGIN + call->lie,
+                               .recv = begin + result_within(call, me->number),
+                               .bytes = call->bytes,
+                               .type = call->type,
+                               .op = call->op,
+                               .slot_bytes = SLOT,
+                               .epoch = at,
+                               .end = (const uint32_t *)&me->end,
+                               .late = (uint32_t *)&me->late,
+                               .timeout_ns = LONG_NS};
+    memcpy(small.slots, slots, sizeof(slots));
+    memset(me->recv, GUARD, looked_at(call));
+    make_input(call, at, me->number, (unsigned char *)(uintptr_t)small.send);
+    return small;
+}
+
+static void fail_in(struct rank *me, const struct call *call, uint32_t at, const char *what)
+{
+    snprintf(me->failure, sizeof(me->failure),
+             "rank %d of %d, epoch %u: kind %d, %s %s, %zu bytes, lie %zu, in place %d: %s",
+             me->number, n, at, (int)call->kind, op_names[call->op], formats[call->type].name,
+             call->bytes, call->lie, call->in_place, what);
+}
+
+static void look_at_meeting(struct rank *me, const struct call *call, uint32_t at)
+{
+    if (me->done != at + 1)
+        fail_in(me, call, at, "its end was not told");
+    for (int p = 0; p < n; p++)
+        if (p != me->number && ranks[p].row[me->number] != at + 1000)
+            fail_in(me, call, at, "a peer has not been told of it");
+}
+
+static void make_call(struct rank *me, const struct call *call, uint32_t at)
+{
+    struct cecl_small small = small_of(me, call, at);
+    const struct cecl_meeting meeting = meeting_of(me, at);
+    char words[64];
+    small.meeting = &meeting;
+    cecl_small_host(&small, NULL);
+    if (me->late)
+        fail_in(me, call, at, "a wait has ended");
+    look_at_meeting(me, call, at);
+    expect(call, at, me->number, me->expected);
+    if (memcmp(me->recv, me->expected, looked_at(call)) == 0)
+        return;
+    size_t i = 0;
+    while (me->recv[i] == me->expected[i])
+        i++;
+    snprintf(words, sizeof(words), "byte %td of recv is %#x, %#x expected",
+             (ptrdiff_t)i - (ptrdiff_t)(MARGIN + call->lie), me->recv[i], me->expected[i]);
+    fail_in(me, call, at, words);
+}
+
+static void *live(void *argument)
+{
+    struct rank *me = argument;
+    uint64_t seed = (uint64_t)me->number + 77;
+    for (uint32_t c = 0; c < ncalls && !me->failure[0]; c++) {
+        if (delays && random_bits(&seed) % 8 == 0)
+            usleep((useconds_t)(random_bits(&seed) % 500));
+        make_call(me, &calls[c], epoch + c);
+    }
+    if (me->failure[0]) /* nobody need wait for this rank */
+        for (int r = 0; r < n; r++)
+            ranks[r].end = 1;
+    return NULL;
+}
+
+/* Makes `calls` on all ranks at once, one call behind the other. */
+static void run_calls(void)
+{
+    for (int r = 0; r < n; r++)
+        assert_int_equal(pthread_create(&ranks[r].thread, NULL, live, &ranks[r]), 0);
+    for (int r = 0; r < n; r++)
+        pthread_join(ranks[r].thread, NULL);
+    for (int r = 0; r < n; r++)
+        if (ranks[r].failure[0] && !strstr(ranks[r].failure, "a wait has ended"))
+            fail_msg("%s", ranks[r].failure);
+    for (int r = 0; r < n; r++)
+        if (ranks[r].failure[0])
+            fail_msg("%s", ranks[r].failure);
+    epoch += ncalls;
+    ncalls = 0;
+}
+
+static void add_call(struct call call)
+{
+    calls[ncalls++] = call;
+    if (ncalls == sizeof(calls) / sizeof(calls[0]))
+        run_calls();
+}
+
+/* ---- tests */
+
+static struct call random_call(uint64_t *seed)
+{
+    struct call call = {.kind = (enum cecl_small_kind)(random_bits(seed) % 4),
+                        .type = (ceclDataType_t)(random_bits(seed) % CECL_NUM_TYPES),
+                        .op = (ceclRedOp_t)(random_bits(seed) % CECL_NUM_RED_OPS),
+                        .in_place = random_bits(seed) % 2};
+    if (!reduces(&call))
+        call.type = ceclUint8;
+    else if (formats[call.type].fraction == 0 && call.op == ceclAvg)
+        call.op = ceclMax;
+    const unsigned element = formats[call.type].bytes;
+    const size_t most = SLOT >> random_bits(seed) % 8; /* mostly small ones */
+    call.bytes = (1 + random_bits(seed) % (most / element)) * element;
+    call.lie = random_bits(seed) % 3 * element;
+    return call;
+}
+
+static void any_calls_in_sequence_give_what_plain_loops_give(void **state)
+{
+    static const struct {
+        int nranks, ncalls;
+    } runs[] = {{2, 400}, {3, 400}, {5, 300}, {8, 200}, {16, 100}};
+    for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {
+        uint64_t seed = 1000 + i;
+        open_ranks(runs[i].nranks);
+        delays = true;
+        for (int c = 0; c < runs[i].ncalls; c++)
+            add_call(random_call(&seed));
+        run_calls();
+        close_ranks(state);
+    }
+}
+
+static void reductions_of_every_type_and_operation_give_what_plain_loops_give(void **state)
+{
+    static const size_t counts[] = {1, 13, 401};
+    (void)state;
+    open_ranks(3);
+    for (int type = 0; type < CECL_NUM_TYPES; type++)
+        for (int op = 0; op < CECL_NUM_RED_OPS; op++)
+            for (int k = 0; k < 12; k++)
+                if (op != ceclAvg || formats[type].fraction > 0)
+                    add_call((struct call){.kind = k % 2 ? CECL_SMALL_REDUCE_SCATTER
+                                                         : CECL_SMALL_ALL_REDUCE,
+                                           .bytes = counts[k / 4] * formats[type].bytes,
+                                           .type = (ceclDataType_t)type,
+                                           .op = (ceclRedOp_t)op,
+                                           .lie = (size_t)(op % 2) * formats[type].bytes,
+                                           .in_place = k / 2 % 2});
+    run_calls();
+}
+
+static void blocks_of_any_few_bytes_arrive_whole(void **state)
+{
+    (void)state;
+    open_ranks(2);
+    for (int kind = CECL_SMALL_ALL_REDUCE; kind <= CECL_SMALL_ALL_TO_ALL; kind++)
+        for (size_t bytes = 1; bytes <= 64; bytes++)
+            add_call((struct call){.kind = (enum cecl_small_kind)kind,
+                                   .bytes = bytes,
+                                   .type = ceclUint8,
+                                   .op = ceclMax,
+                                   .lie = bytes % 3 * 5,
+                                   .in_place = bytes % 2});
+    run_calls();
+}
+
+/* A share has one, two and three vectors; a block is one group, and several; a slot is full. */
+static void blocks_around_edges_arrive_whole_at_any_alignment(void **state)
+{
+    static const size_t edges[] = {512, 1024, 1536, 2048, 3072, SLOT - 1};
+    (void)state;
+    open_ranks(3);
+    for (int kind = CECL_SMALL_ALL_GATHER; kind <= CECL_SMALL_ALL_TO_ALL; kind++)
+        for (size_t i = 0; i < sizeof(edges) / sizeof(edges[0]); i++)
+            for (size_t k = 0; k < 6; k++) /* a byte less, and more */
+                add_call((struct call){.kind = (enum cecl_small_kind)kind,
+                                       .bytes = edges[i] - 1 + k / 2,
+                                       .type = ceclUint8,
+                                       .lie = k * 3,
+                                       .in_place = k % 2});
+    run_calls();
+}
+
+/* No rank sees the others' pace but by the calls themselves. */
+static void a_rank_that_is_always_late_is_waited_for(void **state)
+{
+    (void)state;
+    open_ranks(4);
+    for (int turn = 0; turn < 8; turn++) {
+        pthread_t late;
+        for (ncalls = 0; ncalls < 3; ncalls++)
+            calls[ncalls] = (struct call){
+                .kind = CECL_SMALL_ALL_GATHER, .bytes = turn % 2 ? 100 : SLOT, .type = ceclUint8};
+        for (int r = 0; r < n; r++)
+            if (r != turn % n)
+                assert_int_equal(pthread_create(&ranks[r].thread, NULL, live, &ranks[r]), 0);
+        usleep(3000); /* naps have grown by then */
+        for (int r = 0; r < n; r++)
+            if (r != turn % n)
+                assert_int_not_equal(ranks[r].done, epoch + 1);
+        assert_int_equal(pthread_create(&late, NULL, live, &ranks[turn % n]), 0);
+        ranks[turn % n].thread = late;
+        for (int r = 0; r < n; r++) {
+            pthread_join(ranks[r].thread, NULL);
+            assert_string_equal(ranks[r].failure, "");
+        }
+        epoch += ncalls;
+    }
+}
+
+static void slots_set(int byte)
+{
+    for (int r = 0; r < n; r++)
+        memset(slots[r], byte, (size_t)cecl_small_slots_bytes(n, SLOT));
+}
+
+/* 0 among them, which is what zeroed slots hold: they hold something else by then. */
+static void epochs_may_wrap_around(void **state)
+{
+    (void)state;
+    open_ranks(3);
+    slots_set(0x55);
+    epoch = 0u - 20;
+    for (int c = 0; c < 40; c++)
+        add_call((struct call){
+            .kind = CECL_SMALL_ALL_GATHER, .bytes = c % 3 == 0 ? SLOT : 1000, .type = ceclUint8});
+    run_calls();
+    assert_int_equal(epoch, 20);
+}
+
+/* By calls that use next to none of them. */
+static void all_lines_are_renewed_by_and_by(void **state)
+{
+    (void)state;
+    open_ranks(2);
+    slots_set(0x55);
+    const size_t half = (size_t)cecl_small_slots_bytes(n, SLOT) / 2;
+    const size_t rows = 2 * half / CECL_SMALL_ROW; /* of both halves; each call renews one */
+    for (size_t c = 0; c < rows; c++)
+        add_call((struct call){.kind = CECL_SMALL_ALL_GATHER, .bytes = 16, .type = ceclUint8});
+    run_calls();
+    for (int r = 0; r < n; r++)
+        for (size_t at = 0; at < 2 * half; at += 16) {
+            uint32_t last;
+            memcpy(&last, slots[r] + at + 12, sizeof(last));
+            if (last == 0x55555555 && at % half / (2 * SLOT) != (size_t)r) /* its own: nobody's */
+                fail_msg("rank %d: the line at %zu has not been renewed", r, at);
+        }
+}
+
+/* What stands in a line that nobody has used is far from every epoch that comes soon. */
+static void a_renewed_line_is_half_a_cycle_away(void **state)
+{
+    (void)state;
+    open_ranks(2);
+    epoch = 12; /* row 6 of that half: none of a group of one vector */
+    add_call((struct call){.kind = CECL_SMALL_ALL_GATHER, .bytes = 16, .type = ceclUint8});
+    run_calls();
+    for (int r = 0; r < n; r++)
+        for (size_t share = 0; share < CECL_SMALL_SHARES; share++) {
+            uint32_t last;
+            memcpy(&last, slots[r] + 6 * (size_t)CECL_SMALL_ROW + share * 16 + 12, sizeof(last));
+            assert_int_equal(last, 12u + (1u << 31));
+        }
+}
+
+/* As GPUs have it: kernels and this code share slots' layout, and plans describe it. */
+static void a_line_is_12_bytes_of_a_shares_vectors_and_the_epoch(void **state)
+{
+    unsigned char block[SLOT];
+    (void)state;
+    open_ranks(2);
+    epoch = 7;
+    add_call((struct call){.kind = CECL_SMALL_ALL_GATHER, .bytes = 3000, .type = ceclUint8});
+    run_calls();
+    memset(block, 0, sizeof(block));
+    make_block(&calls[0], 7, 1, 0, block);
+    /* at rank 0: the odd half, behind the even one's slots and rank 0's */
+    const unsigned char *slot = slots[0] + 3 * 2 * SLOT;
+    for (size_t group = 0; group < 2; group++)
+        for (size_t share = 0; share < 32; share++)
+            for (size_t w = 0; w < 12; w++) { /* share 31's third vector begins at byte 3056 */
+                const size_t vector = group * 96 + w / 4 * 32 + share;
+                const unsigned char *line = slot + group * 2048 + w / 3 * 512 + share * 16;
+                uint32_t last;
+                memcpy(&last, line + 12, sizeof(last));
+                if (vector * 16 >= 3000)
+                    continue;
+                assert_int_equal(last, 7);
+                assert_memory_equal(line + w % 3 * 4, block + vector * 16 + w % 4 * 4, 4);
+            }
+}
+
+/* ---- waits that end. Rank 0 does not come. */
+
+static const struct call waiting = {
+    .kind = CECL_SMALL_ALL_GATHER, .bytes = 1000, .type = ceclUint8};
+static uint64_t timeout_ns;
+static bool closing;
+
+static void *wait_in_vain(void *argument)
+{
+    struct rank *me = argument;
+    struct cecl_small small = small_of(me, &waiting, epoch);
+    const struct cecl_meeting meeting = meeting_of(me, epoch);
+    small.timeout_ns = timeout_ns;
+    small.meeting = &meeting;
+    cecl_small_host(&small, &closing);
+    return NULL;
+}
+
+static void begin_to_wait(uint64_t bound_ns)
+{
+    open_ranks(3);
+    timeout_ns = bound_ns;
+    closing = false;
+    for (int r = 1; r < n; r++)
+        assert_int_equal(pthread_create(&ranks[r].thread, NULL, wait_in_vain, &ranks[r]), 0);
+}
+
+/* All of them, and soon. */
+static void waits_ended(int64_t since_ms)
+{
+    for (int r = 1; r < n; r++)
+        pthread_join(ranks[r].thread, NULL);
+    assert_true(cecl_now_ms() - since_ms < SOON_MS);
+}
+
+static void peers_hear_that_ranks_began(void)
+{
+    const int64_t start = cecl_now_ms();
+    for (int r = 1; r < n; r++)
+        for (int p = 0; p < n; p++) {
+            while (p != r && ranks[p].row[r] == 0 && cecl_now_ms() - start < SOON_MS)
+                usleep(1000);
+            assert_int_equal(ranks[p].row[r], p == r ? 0 : epoch + 1000);
+        }
+}
+
+static void a_wait_ends_by_its_bound_and_sets_late(void **state)
+{
+    const int64_t start = cecl_now_ms();
+    (void)state;
+    begin_to_wait(50000000);
+    waits_ended(start);
+    assert_true(cecl_now_ms() - start >= 50);
+    for (int r = 1; r < n; r++) {
+        assert_int_equal(ranks[r].late, 1);
+        assert_int_equal(ranks[r].done, epoch + 1);
+    }
+    peers_hear_that_ranks_began();
+}
+
+/* 0 is no bound. */
+static void a_wait_ends_by_its_word_and_not_before(void **state)
+{
+    (void)state;
+    begin_to_wait(0);
+    peers_hear_that_ranks_began();
+    usleep(100000);
+    for (int r = 1; r < n; r++)
+        assert_int_equal(ranks[r].done, 0);
+    const int64_t start = cecl_now_ms();
+    for (int r = 1; r < n; r++)
+        ranks[r].end = 1;
+    waits_ended(start);
+    for (int r = 1; r < n; r++) {
+        assert_int_equal(ranks[r].late, 1);
+        assert_int_equal(ranks[r].done, epoch + 1);
+    }
+}
+
+static void a_wait_that_ends_as_the_device_closes_tells_nobody(void **state)
+{
+    (void)state;
+    begin_to_wait(0);
+    peers_hear_that_ranks_began();
+    const int64_t start = cecl_now_ms();
+    atomic_store((_Atomic bool *)&closing, true);
+    waits_ended(start);
+    for (int r = 1; r < n; r++) {
+        assert_int_equal(ranks[r].late, 0);
+        assert_int_equal(ranks[r].done, 0);
+    }
+}
+
+static void a_call_that_begins_after_the_end_sends_and_tells_nothing(void **state)
+{
+    (void)state;
+    for (int kind = CECL_SMALL_ALL_REDUCE; kind <= CECL_SMALL_ALL_TO_ALL; kind++) {
+        open_ranks(2);
+        const size_t bytes = (size_t)cecl_small_slots_bytes(n, SLOT);
+        unsigned char *before = must_alloc(bytes);
+        const struct call call = {
+            .kind = (enum cecl_small_kind)kind, .bytes = 2000, .type = ceclFloat32};
+        struct cecl_small small = small_of(&ranks[0], &call, epoch);
+        const struct cecl_meeting meeting = meeting_of(&ranks[0], epoch);
+        small.meeting = &meeting;
+        ranks[0].end = 1;
+        cecl_small_host(&small, NULL);
+        for (int r = 0; r < n; r++)
+            assert_memory_equal(slots[r], before, bytes);
+        assert_int_equal(ranks[1].row[0], 0);
+        assert_int_equal(ranks[0].late, 1);
+        assert_int_equal(ranks[0].done, epoch + 1);
+        free(before);
+        close_ranks(state);
+    }
+}
+
+static void without_a_meeting_nothing_is_told(void **state)
+{
+    (void)state;
+    open_ranks(2);
+    const struct cecl_small small = small_of(&ranks[0], &waiting, epoch);
+    ranks[0].end = 1;
+    cecl_small_host(&small, NULL);
+    assert_int_equal(ranks[0].late, 1);
+    assert_int_equal(ranks[0].done, 0);
+}
+
+static void refused(const struct cecl_small *small, const char *words)
+{
+    assert_int_equal(cecl_small_check(small), ceclInvalidArgument);
+    assert_non_null(strstr(cecl_message(), words));
+}
+
+static void what_cannot_be_is_refused(void **state)
+{
+    struct cecl_small small = {.nranks = 1, .bytes = 16, .slot_bytes = SLOT};
+    (void)state;
+    refused(&small, "rank 0 of 1: 2 to 16 ranks expected");
+    small.nranks = 17;
+    refused(&small, "2 to 16 ranks expected");
+    small.nranks = small.rank = 2;
+    refused(&small, "rank 2 of 2");
+    small.rank = 1;
+    assert_int_equal(cecl_small_check(&small), ceclSuccess);
+    small.bytes = 0;
+    refused(&small, "0 bytes for slots of 4096");
+    small.bytes = SLOT + 16;
+    refused(&small, "for slots of 4096");
+    small.bytes = 18;
+    small.type = ceclFloat32;
+    refused(&small, "no whole elements");
+    small.type = ceclInt32;
+    small.op = ceclAvg;
+    refused(&small, "ceclAvg of int32");
+    small.kind = CECL_SMALL_ALL_GATHER; /* takes no notice of either */
+    assert_int_equal(cecl_small_check(&small), ceclSuccess);
+}
+
+#define RANKS(test) cmocka_unit_test_teardown(test, close_ranks)
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_cannot_be_is_refused),
+        RANKS(any_calls_in_sequence_give_what_plain_loops_give),
+        RANKS(reductions_of_every_type_and_operation_give_what_plain_loops_give),
+        RANKS(blocks_of_any_few_bytes_arrive_whole),
+        RANKS(blocks_around_edges_arrive_whole_at_any_alignment),
+        RANKS(a_rank_that_is_always_late_is_waited_for),
+        RANKS(epochs_may_wrap_around),
+        RANKS(all_lines_are_renewed_by_and_by),
+        RANKS(a_renewed_line_is_half_a_cycle_away),
+        RANKS(a_line_is_12_bytes_of_a_shares_vectors_and_the_epoch),
+        RANKS(a_wait_ends_by_its_bound_and_sets_late),
+        RANKS(a_wait_ends_by_its_word_and_not_before),
+        RANKS(a_wait_that_ends_as_the_device_closes_tells_nobody),
+        RANKS(a_call_that_begins_after_the_end_sends_and_tells_nothing),
+        RANKS(without_a_meeting_nothing_is_told),
+    };
+    reference_start();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
