@@ -49,10 +49,9 @@
  *
  * Agreement: ranks must make equal calls. The text of each call says which arguments are equal on
  * all ranks. A difference in count, type or order is not noticed: the result is wrong data without
- * an error, or a timeout.
- * With CECL_CHECK=1 in the environment ranks compare every collective before it starts, by an
- * exchange among the hosts, and refuse on all ranks what differs (ceclInvalidUsage, naming the
- * difference). Run every new program with it once.
+ * an error, or a timeout. With CECL_CHECK=1 in the environment ranks compare every collective
+ * before it starts, by an exchange among the hosts, and refuse on all ranks what differs
+ * (ceclInvalidUsage, naming the difference). Run every new program with it once.
  *
  * Failure: the communicator fails on every rank when a rank dies, aborts, leaves while others wait
  * for it, or keeps a collective waiting longer than the timeout. Pending work on streams then ends
@@ -183,8 +182,8 @@ typedef enum {
 
 /* Where ranks run (ceclConfig_t.device). */
 typedef enum {
-    /* Default. CUDA where each rank has a GPU of its own, otherwise the host device. Where it is the
-     * host device, rank 0 says so on stderr, once for each communicator. */
+    /* Default. CUDA where each rank has a GPU of its own, otherwise the host device, which rank 0
+     * then says on stderr, once for each communicator. */
     CECL_DEVICE_AUTO = 0,
     CECL_DEVICE_CUDA = 1, /* CUDA, or an error */
     CECL_DEVICE_HOST = 2  /* the host device, also where there are GPUs */
