@@ -342,10 +342,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommUserRank(ceclComm_t comm, int *rank);
 CECL_API CECL_CHECKED ceclResult_t ceclCommCuDevice(ceclComm_t comm, int *device);
 
 /* Waits until this rank's collectives on `comm`, and all work on streams of ceclStreamCreate, are
- * done. Afterwards only the calls are allowed that a failed communicator still serves (see Failure
- * at the top).
- * Local, blocking. The timeout bounds waits for peers; work of the caller's that a collective
- * stands behind takes as long as it takes. Threads: one call at a time. Ownership: unchanged.
+ * done. After that only the calls may follow that Failure at the top lists.
+ * Local, blocking. The timeout bounds waits for peers, but not the caller's own work that comes
+ * before a collective in its stream. Threads: one call at a time. Ownership: unchanged.
  * Errors: ceclInvalidUsage (finalized before; a stream of ceclStreamCreate is capturing), and the
  * asynchronous error. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommFinalize(ceclComm_t comm);
@@ -381,8 +380,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetAsyncError(ceclComm_t comm, ceclRe
  * ptr    [out] address on this rank's device, 256-byte aligned; untouched on failure. Contents
  *        undefined.
  * bytes  size on each rank, equal on all; rounded up to 256. 0 gives *ptr = NULL.
- * Collective; blocks for one exchange when the pool must grow, which all ranks see alike; otherwise
- * it returns at once and exchanges nothing. Not capturable.
+ * Collective; blocks for one exchange when the pool must grow, which it does on all ranks in the
+ * same call; otherwise it returns at once and exchanges nothing. Not capturable.
  * Threads: one call at a time. Ownership: the caller's until ceclMemFree on every rank; what is
  * left is freed with comm.
  * Errors, nothing allocated: ceclInvalidArgument (NULL), ceclInvalidUsage (ranks differ in their
@@ -414,7 +413,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const voi
 /* What the pool of this rank holds. */
 typedef struct {
     uint64_t reservedBytes; /* address range of the pool */
-    uint64_t mappedBytes;   /* of it, backed by memory and mapped at every peer */
+    uint64_t mappedBytes;   /* the part that is backed by memory and mapped at every peer */
     uint64_t usedBytes;     /* in live allocations, cecl's own flags and staging included */
     uint64_t peakBytes;     /* largest usedBytes so far */
     uint64_t segments;      /* times the pool grew */
@@ -438,7 +437,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclPoolStats(ceclComm_t comm, ceclPoolStats_
 #define CECL_DEVICE_SIGNALS 64
 
 /* What a kernel needs to reach its peers. It is passed to the kernel by value; cecl/cecl_device.h
- * has the functions that take it. A copy whose timeoutNs was changed may be passed as well. */
+ * has the functions that take it. A program may change timeoutNs in its copy. */
 typedef struct ceclDeviceComm {
     int rank, nranks;
     int blocks, signals; /* CECL_DEVICE_BLOCKS and CECL_DEVICE_SIGNALS of the library */
@@ -615,11 +614,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclBroadcast(const void *sendbuff, void *rec
                                                  ceclDataType_t datatype, int root, ceclComm_t comm,
                                                  ceclStream_t stream);
 
-/* Sends a block of its own size to each rank, and receives one from each.
+/* Sends a block to each rank and receives one from each; all blocks may differ in size.
  *
- *     sendcounts on rank 0: {2, 1}    sendbuff on rank 0: [a a b]    recvbuff on rank 0: [a a c c
- *     c] sendcounts on rank 1: {3, 0}    sendbuff on rank 1: [c c c]    recvbuff on rank 1: [b]
- *     recvcounts on rank 0: {2, 3}, on rank 1: {1, 0}
+ *     rank 0: sendcounts {2, 1}  sendbuff [a a b]    recvcounts {2, 3}  recvbuff [a a c c c]
+ *     rank 1: sendcounts {3, 0}  sendbuff [c c c]    recvcounts {1, 0}  recvbuff [b]
  *
  * sendbuff    on this rank's device: symmetric memory or any other of the device. It and recvbuff
  *             must not overlap.
@@ -671,7 +669,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvAt(
 
 /* Gathers `count` elements from every rank, in rank order, on root alone.
  * sendbuff  [count] elements on this rank's device. In place on root when it is recvbuff + root *
- *           count elements; the other ranks need not know.
+ *           count elements, which makes no difference to the other ranks.
  * recvbuff  [nranks * count] elements inside one allocation of ceclMemAlloc, at the same offset on
  *           all ranks; written on root alone.
  * count     elements of one rank, equal on all; 0 is a call without effect.
@@ -685,8 +683,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclGather(const void *sendbuff, void *recvbu
 /* Sends block r of root's `sendbuff` to rank r.
  * sendbuff  [nranks * count] elements on root's device, read on root alone; others may pass NULL.
  * recvbuff  [count] elements inside one allocation of ceclMemAlloc, at the same offset on all
- *           ranks. In place on root when it is sendbuff + root * count elements; the other ranks
- *           need not know.
+ *           ranks. In place on root when it is sendbuff + root * count elements, which makes no
+ *           difference to the other ranks.
  * count     elements for one rank, equal on all; 0 is a call without effect.
  * root      0 .. nranks-1, equal on all ranks.
  * stream, collective, threads, ownership, errors: as ceclGather. Since 0.1. */
@@ -778,9 +776,9 @@ typedef struct ceclOptions {
             CECL_UNDEF                                                                             \
     }
 
-/* Sets the options of the calls on `comm` from here on; in a group each call has those that stood
- * when it was made. So a training loop can keep SMs free in gathers that compute hides, and take
- * the fastest way in those that nothing hides.
+/* Sets the options of the calls on `comm` from here on; in a group each call has those that were
+ * set when it was made. So a training loop can keep SMs free in gathers that compute hides, and
+ * take the fastest way in those that nothing hides.
  * options  read during the call; NULL: as the communicator has it.
  * Local, but ranks must make each collective with equal options. Cheap: plans are kept for each
  * choice. Threads: one call at a time. Ownership: the caller's.
@@ -833,7 +831,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff
                                                ceclExplanation_t *explanation);
 
 /* Ends a group as ceclGroupEnd does, but enqueues nothing: it tells how the calls would be carried
- * out together. Any call can be asked about in this way, as a group of one.
+ * out together. Any call that may be in a group can be asked about so, as a group of one.
  * comm         all calls of the group are on it.
  * explanation  [out] written on success only.
  * Local; exchanges nothing. Threads: the one that began the group. Ownership: none.
