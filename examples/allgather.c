@@ -1,6 +1,9 @@
-/* The first program: every rank contributes four numbers, every rank gets all of them. Runs on
+/* The first program: every rank contributes four numbers, and every rank gets all of them. Runs on
  * GPUs, and without any.
- * mpirun --oversubscribe -n 4 build/examples/example_allgather (as root also --allow-run-as-root) */
+ * mpirun --allow-run-as-root --oversubscribe -n 4 build/examples/example_allgather
+ *
+ * Ranks that call with different counts or types are not noticed, and get wrong data. Run a program
+ * of your own once with CECL_CHECK=1 in the environment: then ranks compare every call. */
 #include <cecl/cecl_mpi.h>
 #include <stdio.h>
 

@@ -1,5 +1,6 @@
-/* A kernel of one's own on cecl's symmetric memory: an all-reduce that reads all inputs at the peers.
- * One process with all GPUs; a program with a process for each GPU has the same kernel.
+/* A program's own kernel on cecl's symmetric memory: an all-reduce in which each GPU reads the
+ * inputs of all the others in their memory. One process drives all GPUs; the kernel would be the
+ * same with a process for each GPU.
  * build/examples/example_one_shot_all_reduce */
 #include <cecl/cecl_device.h>
 #include <cuda_runtime.h>

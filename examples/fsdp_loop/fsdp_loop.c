@@ -1,6 +1,6 @@
-/* The loop of docs/guide.md, "Fully sharded training", as a program that checks its numbers: a test
- * compares the two. mpirun --oversubscribe -n 4 build/examples/example_fsdp_loop (as root also
- * --allow-run-as-root) */
+/* The loop of docs/guide.md, "Fully sharded training", as a program that checks its numbers. A test
+ * fails unless the guide shows the same lines.
+ * mpirun --allow-run-as-root --oversubscribe -n 4 build/examples/example_fsdp_loop */
 #include "fsdp_loop.h"
 
 #include <cecl/cecl_mpi.h>

@@ -1,5 +1,6 @@
-/* What the loop of the guide is given: streams, events, and layers that compute. Two devices have it
- * (device_host.c, device_cuda.cu); on the host the few names of CUDA that the loop uses are here. */
+/* What the guide's loop needs from its surroundings: streams, events, and layers that compute. Two
+ * files provide it, device_host.c and device_cuda.cu. For the host this header also declares the
+ * few names of CUDA that the loop uses. */
 #ifndef CECL_FSDP_LOOP_H
 #define CECL_FSDP_LOOP_H
 
@@ -11,7 +12,8 @@
 
 #ifdef FSDP_LOOP_ON_HOST
 /* The compute stream is the calling thread (NULL), which has done all when it records an event.
- * Waiting for an event is waiting for all of its stream: that is later than CUDA would, and right. */
+ * Waiting for an event is waiting for all of its stream: that is later than CUDA would, and
+ * right. */
 #define ON_BOTH static inline
 typedef ceclStream_t cudaStream_t;
 typedef struct loop_event {

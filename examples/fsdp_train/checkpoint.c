@@ -1,4 +1,4 @@
-/* A rank's file, and the agreement of all. */
+/* Writes and reads a rank's file of a checkpoint, and has all ranks agree whether it succeeded. */
 #include "checkpoint.h"
 
 #include <errno.h>

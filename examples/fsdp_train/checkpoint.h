@@ -1,10 +1,11 @@
 /* Keeping a training in files, and going on from them.
  *
  *     DIR/step-00000100-rank-2-of-4    a rank's parameters and Adam state, with a checksum
- *     DIR/latest                       which step counts
+ *     DIR/latest                       the step to go on from
  *
- * A file is written under another name, synced and renamed, and `latest` names a step only after
- * every rank's file of it stands: whenever the writing breaks, the checkpoint before is whole. */
+ * A file is written under another name, synced, and then renamed. `latest` names a step only after
+ * the files of all ranks are complete. So whenever the writing breaks off, the checkpoint before is
+ * whole. */
 #ifndef CECL_FSDP_CHECKPOINT_H
 #define CECL_FSDP_CHECKPOINT_H
 

@@ -1,4 +1,4 @@
-/* Writing under another name, checksums. */
+/* Writes a file under another name before it is renamed, and checksums it. */
 #include "checkpoint_file.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* What the kinds of communication have in common: lanes, and waiting for them. */
+/* What all kinds of communication share: lanes, and waiting for them. */
 #include "comm.h"
 
 #include <mpi.h>

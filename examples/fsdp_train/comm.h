@@ -1,8 +1,10 @@
-/* All communication of the training, behind one table: cecl, or NCCL to compare with.
+/* All communication of the training, behind one table of functions: by cecl, or by NCCL to compare
+ * with.
  *
- * Calls lie on communication streams, in lanes: a lane is one buffer's queue. A call of a lane
- * begins when the compute that was enqueued before it is done, and comm_await makes the compute that
- * is enqueued after it wait for the lane's last call. Ranks make the same calls in the same order. */
+ * Calls are enqueued on communication streams, in lanes: each buffer has a lane, which is its queue
+ * of calls. A call begins when the compute that was enqueued before it is done. comm_await makes
+ * the compute that is enqueued after it wait for the last call of a lane. All ranks make the same
+ * calls in the same order. */
 #ifndef CECL_FSDP_COMM_H
 #define CECL_FSDP_COMM_H
 
@@ -35,7 +37,8 @@ struct comm {
     void (*close)(struct comm *c);
 };
 
-/* Joins all ranks of MPI_COMM_WORLD. kind: "cecl", "nccl", "nccl-ce". False with words on stderr. */
+/* Joins all ranks of MPI_COMM_WORLD. kind: "cecl", "nccl", "nccl-ce". False with words on
+ * stderr. */
 bool comm_open(struct comm *c, const char *kind, bool hidden);
 /* Why this build cannot have that kind; NULL: it can. */
 const char *comm_missing(const char *kind);

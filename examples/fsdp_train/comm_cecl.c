@@ -1,7 +1,7 @@
-/* Communication by cecl. On a GPU all lanes share one stream: calls of one communicator take their
- * turns anyway, and events order them with compute. On the host each lane has a stream of its own,
- * so that the host can wait for one call and not for those enqueued behind it; cecl keeps the order
- * of calls across streams. */
+/* Communication by cecl. On a GPU all lanes share one stream: calls of one communicator run one
+ * after the other anyway, and events order them with compute. On the host each lane has a stream of
+ * its own, so that the host can wait for one call without waiting for those enqueued after it; cecl
+ * keeps the order of calls across streams. */
 #include <cecl/cecl_mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* Communication by NCCL, to compare with: as it comes (on SMs), or with the zero-CTA policy and
- * registered windows, where its all-gather runs on copy engines. Its reduce-scatter needs SMs in
- * either case. */
+/* Communication by NCCL, to compare with: with its defaults (on SMs), or with the zero-CTA policy
+ * and registered windows, where its all-gather runs on copy engines. Its reduce-scatter needs SMs
+ * in both cases. */
 #include <cuda_runtime_api.h>
 #include <mpi.h>
 #include <nccl.h>

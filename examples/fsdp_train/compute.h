@@ -1,9 +1,9 @@
 /* What a device can compute: the table between the network and the device it runs on. The network
  * (model.c) is written once, out of these operations.
  *
- * All operations are enqueued in the order of the calls and need not be done when a call returns:
- * on a GPU they lie on one compute stream, on the host they are done at once. A failure is written
- * to stderr, kept, and told by wait() and read(). */
+ * Operations run in the order of the calls. On a GPU they are enqueued on one compute stream, and
+ * need not be done when the call returns; on the host they are done by then. A failure is written
+ * to stderr and remembered; wait() and read() return it. */
 #ifndef CECL_FSDP_COMPUTE_H
 #define CECL_FSDP_COMPUTE_H
 

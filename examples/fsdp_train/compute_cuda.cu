@@ -1,6 +1,6 @@
-/* Compute on a GPU: memory, matrix products by cuBLAS (bfloat16, sums in float), order with
- * communication streams and time by events, and the table. Nothing here is allocated in a step, and
- * the host waits only in what compute.h says blocks. */
+/* Compute on a GPU: memory, matrix products by cuBLAS (bfloat16, sums in float), and the table of
+ * operations. Events order compute with the communication streams, and measure time. A step
+ * allocates nothing, and the host waits only in the operations that compute.h says block. */
 #include "cuda_compute.h"
 
 #include <cstdio>
@@ -139,8 +139,8 @@ static void gpu_zero(struct compute *c, void *dst, size_t elements)
         GPU_CHECK(g, cudaMemsetAsync(dst, 0, elements * sizeof(element), g->stream));
 }
 
-/* Row-major C = A B is column-major C' = B' A', and a matrix that is turned in one view is turned in
- * the other. */
+/* Row-major C = A B is column-major C' = B' A', and a matrix that is turned in one view is turned
+ * in the other. */
 static void gpu_matmul(struct compute *c, const struct matmul *m)
 {
     struct gpu *g = gpu_of(c);

@@ -1,5 +1,5 @@
-/* Compute on the host: memory, shards, time, and the table. All of it is done when a call
- * returns. */
+/* Compute on the host: memory, shards, time, and the table of operations. Every operation is done
+ * when its call returns. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

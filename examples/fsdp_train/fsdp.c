@@ -1,4 +1,4 @@
-/* The steps: which group is gathered and reduced when. */
+/* The steps: when each group is gathered and reduced. */
 #include "fsdp.h"
 
 #include <math.h>

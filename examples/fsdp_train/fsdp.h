@@ -5,8 +5,9 @@
  *     streams:  | gather 1| gather 2| gather 3| ... | gather 1     | gather 0     |
  *                                                   | reduce 3     | reduce 2     | ...
  *
- * `prefetch` groups are gathered ahead, into prefetch + 1 buffers that take turns: the one that is
- * read, and those that fill. Gradients have two buffers: one fills while the other is reduced. */
+ * `prefetch` groups are gathered ahead, into prefetch + 1 buffers in rotation: compute reads one
+ * while the others are filled. Gradients have two buffers: one is filled while the other is
+ * reduced. */
 #ifndef CECL_FSDP_FSDP_H
 #define CECL_FSDP_FSDP_H
 

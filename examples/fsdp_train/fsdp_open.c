@@ -1,4 +1,4 @@
-/* Making a rank's part: shards, buffers, the first parameters. */
+/* Makes a rank's part of the training: shards, buffers, the first parameters. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* The network's operations on the host, as struct compute has them. */
+/* The network's operations on the host, with the signatures that struct compute asks for. */
 #ifndef CECL_FSDP_HOST_NETWORK_H
 #define CECL_FSDP_HOST_NETWORK_H
 

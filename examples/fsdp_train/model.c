@@ -1,4 +1,4 @@
-/* The network out of the operations of compute.h. */
+/* The network, made of the operations of compute.h. */
 #include "model.h"
 
 #include <math.h>

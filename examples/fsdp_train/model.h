@@ -1,5 +1,5 @@
-/* The network, forward and backward, one parameter group at a time: each call is given the group's
- * parameters, which need to be there for that call alone. */
+/* The network, forward and backward, one parameter group at a time. Each call is given the group's
+ * parameters, and uses them during that call only. */
 #ifndef CECL_FSDP_MODEL_H
 #define CECL_FSDP_MODEL_H
 

@@ -1,4 +1,4 @@
-/* The network's memory: all activations of a step are kept for the way back. */
+/* The network's memory: all activations of a step are kept for the backward pass. */
 #include <stdlib.h>
 
 #include "model.h"

@@ -1,4 +1,4 @@
-/* Options by one table: name, range, place. */
+/* One table describes all options: name, range, and where the value goes. */
 #include "options.h"
 
 #include <errno.h>

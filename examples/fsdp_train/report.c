@@ -1,4 +1,4 @@
-/* Reading losses and times, and telling them to a reader. */
+/* Collects losses and times, and prints them for people. */
 #include "report.h"
 
 #include <mpi.h>

@@ -1,4 +1,4 @@
-/* What a run has measured, and how it is told: progress, table, JSON. Rank 0 tells. */
+/* What a run has measured, and how rank 0 prints it: progress, a table, JSON. */
 #ifndef CECL_FSDP_REPORT_H
 #define CECL_FSDP_REPORT_H
 
@@ -19,8 +19,8 @@ bool report_open(struct report *r, const struct shape *s, int first, int steps);
 void report_close(struct report *r);
 int report_ticks(const struct shape *s); /* that compute->open has to have room for */
 
-/* After `count` steps that each began with a tick: reads their losses and times. Collective, and the
- * host waits. */
+/* After `count` steps that each began with a tick: reads their losses and times. Collective, and
+ * the host waits. */
 bool report_read(struct report *r, struct fsdp *f, int count);
 
 void report_head(const struct fsdp *f, const struct options *o, uint64_t text_bytes);

@@ -1,4 +1,4 @@
-/* Quartiles, and the report for programs. */
+/* Quartiles, and the report as JSON. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

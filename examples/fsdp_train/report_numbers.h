@@ -1,4 +1,4 @@
-/* Numbers that the table and the JSON share. */
+/* Numbers that both the table and the JSON show. */
 #ifndef CECL_FSDP_REPORT_NUMBERS_H
 #define CECL_FSDP_REPORT_NUMBERS_H
 

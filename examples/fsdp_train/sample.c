@@ -1,4 +1,5 @@
-/* A byte at a time: logits, a choice, and the choice is looked at with the next. */
+/* Writes one byte at a time: the network gives logits, a byte is chosen by them, and that byte is
+ * part of the input for the next. */
 #include "sample.h"
 
 #include <math.h>

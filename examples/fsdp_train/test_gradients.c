@@ -1,7 +1,7 @@
-/* Checks the way back against finite differences, in double, on a tiny network: for parameters of
- * every tensor of every group, (loss(p + h) - loss(p - h)) / 2h is what backward said, times the
- * number of ranks: each gives its part of the mean over all. There is one here, that of a training
- * of more. Exit code 1 where they differ. */
+/* Checks the backward pass against finite differences, in double, on a tiny network. For parameters
+ * of every tensor of every group, (loss(p + h) - loss(p - h)) / 2h must be the gradient times the
+ * number of ranks, since each rank computes its part of the mean over all ranks. The test runs one
+ * rank of a training of several. Exit code 1 where they differ. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Loading the text; hashing. */
+/* Loads the text, and hashes bytes. */
 #include "text.h"
 
 #include <errno.h>
@@ -9,8 +9,8 @@
 
 #include "random.h"
 
-/* Eight bytes at a time: shards of gigabytes pass through it. Each step is a bijection of the state,
- * so one changed word always changes the hash. */
+/* Eight bytes at a time: shards of gigabytes pass through it. Each step is a bijection of the
+ * state, so one changed word always changes the hash. */
 uint64_t hash_bytes(uint64_t from, const void *bytes, size_t count)
 {
     const unsigned char *p = bytes;

@@ -1,4 +1,4 @@
-/* The text that is learnt, whole in memory. */
+/* The text that the network learns, whole in memory. */
 #ifndef CECL_FSDP_TEXT_H
 #define CECL_FSDP_TEXT_H
 

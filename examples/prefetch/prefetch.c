@@ -1,13 +1,12 @@
-/* An FSDP-style forward pass over a real text: parameters are sharded over the ranks; while one
- * layer multiplies, the next layer's
- * shards are gathered into the other of two symmetric buffers, on a communication stream.
+/* An FSDP-style forward pass over a real text. The parameters are sharded over the ranks. While one
+ * layer computes, a communication stream gathers the shards of the next layer into the other of two
+ * symmetric buffers, A and B. A buffer is written again once compute has done with it:
  *
  *     compute:  | layer 0 from A | layer 1 from B | layer 2 from A | ...
- *     gather:   | layer 1 into B | layer 2 into A | layer 3 into B | ...      a buffer is gathered
- *     into once compute has left it
+ *     gather:   | layer 1 into B | layer 2 into A | layer 3 into B | ...
  *
- * It shows that the sharded network computes, bit for bit, what the whole one does, and what the
- * gathers cost beside the compute. */
+ * The program shows that the sharded network computes, bit for bit, what the whole one does, and
+ * what the gathers cost beside the compute. */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>

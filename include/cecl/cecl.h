@@ -1,9 +1,10 @@
 /* cecl: collectives on the GPU's copy engines.
  *
- * This header is the manual of the library. It needs nothing of CUDA: a stream is the same pointer
- * as a `cudaStream_t`.
+ * This header is the manual of the library. It needs nothing of CUDA: a ceclStream_t is the same
+ * pointer as a cudaStream_t.
  *
- * A program does four things (examples/allgather.c is the whole of one):
+ * A program does four things: it joins, allocates, communicates, and leaves (examples/allgather.c
+ * is a whole program):
  *
  *     ceclComm_t comm;
  *     ceclCommInitRank(&comm, nranks, id, rank); // or ...InitMpi, ...InitAll, ...InitOob
@@ -13,30 +14,61 @@
  *     ceclCommDestroy(comm);
  *
  * Words used below:
- *   rank        one participant: a process, or a thread of one; one GPU each (host device: none).
- *   collective  every rank of the communicator must make the call, in the same order.
- *   local       the call concerns this rank alone and exchanges nothing.
- *   symmetric   memory that every rank has at the same offset of its pool, so that a peer's address
- *               is arithmetic.
- *   in place    the rank's own part already lies where the result wants it.
- *   zero SM     no streaming multiprocessor is used: copy engines and stream memory operations do
- *               all of it.
+ *   rank         one participant of a communicator: a process, or a thread of one. Each rank has a
+ *                GPU of its own.
+ *   peer         another rank of the same communicator.
+ *   host device  what ranks run on where there are no GPUs: shared memory and threads. It carries
+ *                out the same plans.
+ *   collective   every rank of the communicator must make the call, and all ranks must make their
+ *                collective calls on it in the same order.
+ *   local        the call concerns this rank alone and exchanges nothing.
+ *   blocking     the calling host thread waits. A call that is not said to block only enqueues work
+ *                or reads a value.
+ *   symmetric    memory that every rank has at the same offset of its pool (ceclMemAlloc). The
+ *                address of a peer's copy of it is therefore known without asking.
+ *   block        what one rank sends to one rank. A rank's own block is what it sends to itself.
+ *   staging      symmetric memory of the communicator's own, through which some calls pass blocks.
+ *   chunk        a part of a block that is sent at a time.
+ *   in place     the rank's own block already lies where the result wants it.
+ *   zero SM      the call uses no streaming multiprocessor (SM): copy engines and stream memory
+ *                operations do all of it.
  *
- * Errors: every call returns a ceclResult_t. A call that is refused has enqueued nothing and
- * changed nothing, unless its text says otherwise. ceclGetLastError tells in words what was wrong:
- * the argument, its value, and what was expected.
+ * Errors: every call returns a ceclResult_t, except the two that return strings. A call that is
+ * refused has enqueued nothing and changed nothing, unless its text says otherwise.
+ * ceclGetLastError tells in words what was wrong: the argument, its value, and what was expected.
+ * The text of each call lists the errors of its own. Beside those, every call that takes a
+ * communicator may return
+ *   ceclInvalidArgument     the communicator is NULL, or was destroyed;
+ *   ceclInvalidUsage        the communicator was finalized, or was made by the process that this
+ *                           one was forked from;
+ *   ceclUnhandledCudaError, ceclSystemError, ceclOutOfMemory
+ *                           CUDA or the operating system refused what the call needs;
+ *   the asynchronous error  the communicator has failed (see Failure).
+ * If a collective is refused by the device when part of it is enqueued already, it returns that
+ * error, and the communicator fails.
  *
- * Failure: when a rank dies, aborts, or keeps a collective waiting beyond the timeout, the
- * communicator fails on every rank. Its streams go on, and every call on it then returns that
- * asynchronous error, beside those in its own text; queries, ceclStreamSynchronize and
- * ceclStreamDestroy still do their work, and ceclCommDestroy or ceclCommAbort ends it. A result is
- * good when the stream has come to it and ceclCommGetAsyncError, asked after that, gives
- * ceclSuccess, and stays so until the communicator fails: then the contents of every recvbuff that
- * is still allocated are undefined, on all ranks. Ask again after reading, or copy what must last.
+ * Agreement: ranks must make equal calls. The text of each call says which arguments are equal on
+ * all ranks. A difference in count, type or order is not noticed: the result is wrong data without
+ * an error, or a timeout. With CECL_CHECK=1 in the environment ranks compare every collective
+ * before it starts, by an exchange among the hosts, and refuse on all ranks what differs
+ * (ceclInvalidUsage, naming the difference). Run every new program with it once.
+ *
+ * Failure: the communicator fails on every rank when a rank dies, aborts, leaves while others wait
+ * for it, or keeps a collective waiting longer than the timeout. Pending work on streams then ends
+ * without having done what it should, so that no stream hangs. From then on calls return that
+ * asynchronous error. Only these still do their work: ceclCommCount, ceclCommUserRank,
+ * ceclCommCuDevice, ceclCommGetAsyncError, ceclStreamSynchronize, ceclStreamDestroy, and
+ * ceclCommDestroy or ceclCommAbort, which end it.
+ *
+ * Results: a result is good when the stream has reached the end of the call, and
+ * ceclCommGetAsyncError, asked after that, gives ceclSuccess. ceclStreamSynchronize does both. A
+ * result stays good until the communicator fails, for copies of a peer may still be on their way
+ * then: the contents of every recvbuff that is still allocated become undefined, on all ranks. What
+ * must last is therefore copied elsewhere, and ceclCommGetAsyncError is asked once more after that.
  *
  * Threads: communicators are independent of each other. On one communicator, make one call at a
- * time; those that say "Threads: any" may be made beside it. A communicator belongs to the process
- * that made it: a forked child is refused with ceclInvalidUsage. */
+ * time; calls that say "Threads: any" may be made beside that one. A communicator belongs to the
+ * process that made it. */
 #ifndef CECL_CECL_H
 #define CECL_CECL_H
 
@@ -63,27 +95,28 @@ extern "C" {
 /* ------------------------------------------------------------------------------------------------
  * Types */
 
-typedef struct ceclComm *ceclComm_t; /* one rank's end of a communicator */
-typedef struct CUstream_st
-    *ceclStream_t; /* a cudaStream_t; on the host device a stream of ceclStreamCreate */
+/* One rank's end of a communicator. */
+typedef struct ceclComm *ceclComm_t;
+/* A cudaStream_t; on the host device a stream of ceclStreamCreate. */
+typedef struct CUstream_st *ceclStream_t;
 
-/* What a call came to. The first eight have NCCL's numbers. */
+/* The result of a call. The first eight have NCCL's numbers. */
 typedef enum {
     ceclSuccess = 0,
-    ceclUnhandledCudaError =
-        1, /* CUDA refused something; ceclGetLastError names the call and CUDA's reason */
-    ceclSystemError = 2,     /* the operating system did: sockets, memory, descriptors */
+    /* CUDA refused something; ceclGetLastError names the call and CUDA's reason. */
+    ceclUnhandledCudaError = 1,
+    ceclSystemError = 2,     /* the operating system refused sockets, memory, descriptors */
     ceclInternalError = 3,   /* a defect in cecl: please report it with ceclGetLastError's text */
     ceclInvalidArgument = 4, /* a parameter's value is wrong */
-    ceclInvalidUsage =
-        5, /* the call does not fit the state: wrong order, memory in no window, ranks differ */
+    /* The call does not fit the state: wrong order, memory not of ceclMemAlloc, ranks differ. */
+    ceclInvalidUsage = 5,
     ceclRemoteError = 6, /* a peer failed, left, or aborted */
     ceclInProgress = 7,  /* not an error: not finished yet */
     ceclOutOfMemory = 8, /* device, host or pool memory is used up, here or on a peer */
     ceclTimeout = 9      /* a bounded wait ran out */
 } ceclResult_t;
 
-/* Element types; NCCL's names and numbers. fp8 types are moved as bytes. */
+/* Element types, with NCCL's names and numbers. */
 typedef enum {
     ceclInt8 = 0,
     ceclChar = 0,
@@ -105,12 +138,12 @@ typedef enum {
 } ceclDataType_t;
 #define CECL_NUM_TYPES 12
 
-/* What a reduction does with the elements of all ranks; NCCL's names and numbers. ceclAvg is the sum
- * divided by the number of ranks, of floating-point types alone. */
+/* What a reduction does with the elements of all ranks, with NCCL's names and numbers. ceclAvg is
+ * the sum divided by the number of ranks; it takes floating-point types only. */
 typedef enum { ceclSum = 0, ceclProd = 1, ceclMax = 2, ceclMin = 3, ceclAvg = 4 } ceclRedOp_t;
 #define CECL_NUM_RED_OPS 5
 
-/* Collectives; ceclExplain takes the first two. */
+/* Collectives. ceclExplain takes the first two. */
 typedef enum {
     ceclOpAllGather = 0,
     ceclOpAlltoAll = 1,
@@ -120,79 +153,82 @@ typedef enum {
 } ceclOp_t;
 #define CECL_NUM_OPS 5
 
-/* Which SM use the caller allows (ceclConfig_t.smPolicy). */
+/* What the caller allows SMs to be used for (ceclConfig_t.smPolicy). */
 typedef enum {
-    /* A call that would need an SM is refused with the reason. */
+    /* Nothing: a call that needs an SM is refused with the reason. */
     CECL_SM_NEVER = 0,
-    /* Default. SMs serve reductions alone. A communicator of one rank still copies its own block
-     * out of place, which needs an SM (but see CECL_LOCAL_COPY in docs/env.md): it has no peer that
-     * could return it. */
+    /* Default. Reductions only; all other calls are zero SM. Where a rank's own block has to move,
+     * it goes to peers, who send it back. A communicator of one rank has no peers: there an
+     * out-of-place call copies within the GPU, which needs an SM (but see CECL_LOCAL_COPY in
+     * docs/env.md). */
     CECL_SM_REDUCE_ONLY = 1,
-    /* A rank's own block may be copied within its GPU, on SMs, where that is faster; a small
-     * all-gather or all-to-all may be a kernel, in place too. */
+    /* Reductions, and whatever SMs do faster: a rank's own block may be copied within its GPU, and
+     * a small all-gather or all-to-all may be one kernel, in place too. */
     CECL_SM_ALLOW = 2
 } ceclSmPolicy_t;
 
-/* Who copies between two ranks. */
+/* Who moves the bytes between two ranks. A choice other than AUTO also keeps small calls from being
+ * one kernel. */
 typedef enum {
-    CECL_DIRECTION_AUTO = 0, /* what measurements say: push */
-    CECL_DIRECTION_PUSH = 1, /* the rank that has the bytes */
-    /* The rank that wants them: about 5 % slower alone, and gentler to some GEMMs. Where blocks of
-     * the call must go by way of peers (see CECL_SM_REDUCE_ONLY) it is pushed all the same. */
+    /* What measurements say: copies are pushed; a reduction goes the way that is faster. */
+    CECL_DIRECTION_AUTO = 0,
+    /* The rank that has the bytes copies them. Reductions go by way of staging. */
+    CECL_DIRECTION_PUSH = 1,
+    /* The rank that wants the bytes copies them: about 5 % slower alone, and gentler to some GEMMs.
+     * Blocks that peers send back (see CECL_SM_REDUCE_ONLY) are pushed all the same. SMs that
+     * reduce read symmetric inputs in the peers' memory (ceclReduce excepted). */
     CECL_DIRECTION_PULL = 2
 } ceclDirection_t;
 
 /* Where ranks run (ceclConfig_t.device). */
 typedef enum {
-    /* Default. CUDA where each rank has a GPU of its own, otherwise host: rank 0 says so on stderr,
-     * once a communicator. */
+    /* Default. CUDA where each rank has a GPU of its own, otherwise the host device, which rank 0
+     * then says on stderr, once for each communicator. */
     CECL_DEVICE_AUTO = 0,
-    CECL_DEVICE_CUDA = 1, /* CUDA or an error */
-    CECL_DEVICE_HOST = 2  /* no GPU: shared memory and threads, the same plans */
+    CECL_DEVICE_CUDA = 1, /* CUDA, or an error */
+    CECL_DEVICE_HOST = 2  /* the host device, also where there are GPUs */
 } ceclDevice_t;
 
-/* Which GPU is this rank's (ceclConfig_t.cudaDevice), beside an ordinal of CUDA's. */
-#define CECL_CUDA_DEVICE_CURRENT                                                                   \
-    (-1) /* default: the calling thread's current CUDA device, as in NCCL */
-#define CECL_CUDA_DEVICE_BY_RANK                                                                   \
-    (-2) /* rank modulo the number of visible GPUs; also made the caller's current device */
+/* Values of ceclConfig_t.cudaDevice, which says which GPU is this rank's. From 0 on it is a CUDA
+ * ordinal. */
+/* Default: the calling thread's current CUDA device, as in NCCL. */
+#define CECL_CUDA_DEVICE_CURRENT (-1)
+/* Rank modulo the number of visible GPUs. It also becomes the caller's current device. */
+#define CECL_CUDA_DEVICE_BY_RANK (-2)
 
-/* Created by one rank with ceclGetUniqueId and carried to all others by the caller; opaque. It
- * holds a secret: whoever has it can join. */
+/* By this id ranks find each other. One rank makes it with ceclGetUniqueId, and the caller carries
+ * it to all others. It holds a secret: whoever has it can join. */
 #define CECL_UNIQUE_ID_BYTES 128
 typedef struct {
     char internal[CECL_UNIQUE_ID_BYTES];
 } ceclUniqueId;
 
 /* Settings of one communicator. Start from CECL_CONFIG_INITIALIZER; a field left at CECL_UNDEF
- * takes its default. The
- * environment variable named beside a field, where set, overrides it (docs/env.md). All ranks must
- * agree on them. */
+ * takes its default. The environment variable named last beside a field overrides it where it is
+ * set (docs/env.md). All fields must be equal on all ranks, except cudaDevice. */
 #define CECL_UNDEF (-1)
 typedef struct ceclConfig {
     size_t size;          /* set by the initializer */
     unsigned int magic;   /* set by the initializer */
     unsigned int version; /* set by the initializer */
     int device;           /* ceclDevice_t; CECL_DEVICE */
-    /* ordinal or CECL_CUDA_DEVICE_...; CECL_CUDA_DEVICE. Alone in that ranks may differ */
-    int cudaDevice;
-    int smPolicy;  /* ceclSmPolicy_t; CECL_SM_POLICY */
-    int timeoutMs; /* bound of every wait on peers, ms; 0 = none; CECL_TIMEOUT_MS; default 30000 */
-    int64_t
-        /* address range for each rank's pool, bytes; CECL_POOL_BYTES; default: the smallest GPU's,
-         * host 4 GiB */
-        poolBytes;
-    int64_t
-        /* first growth step of the pool, bytes; doubles as it grows; CECL_SEGMENT_BYTES; default 64
-         * MiB, host 1 MiB */
-        segmentBytes;
-    /* staging for all-to-all, gather, scatter and reductions, bytes a rank; CECL_STAGING_BYTES;
-     * default 1/512 of the smallest GPU's memory, at most an eighth of the pool and 192 MiB (64 MiB
-     * from 6 ranks on); host 256 KiB */
+    int cudaDevice; /* an ordinal, or CECL_CUDA_DEVICE_CURRENT or _BY_RANK; CECL_CUDA_DEVICE */
+    int smPolicy;   /* ceclSmPolicy_t; CECL_SM_POLICY */
+    /* Bound of every wait for peers, ms; 0: none; default 30000; CECL_TIMEOUT_MS. */
+    int timeoutMs;
+    /* Address range of each rank's pool, bytes; default: the memory of the smallest GPU, on the
+     * host device 4 GiB; CECL_POOL_BYTES. */
+    int64_t poolBytes;
+    /* By how much the pool grows first, bytes; each later growth is twice the one before, up to 16
+     * times the first; default 64 MiB, on the host device 1 MiB; CECL_SEGMENT_BYTES. */
+    int64_t segmentBytes;
+    /* Staging for all-to-all, gather, scatter and reductions, bytes on each rank; default: 1/512 of
+     * the smallest GPU's memory, but at most an eighth of the pool and at most 192 MiB (64 MiB with
+     * 6 ranks or more); on the host device 256 KiB; CECL_STAGING_BYTES. */
     int64_t stagingBytes;
-    /* most SMs that a kernel of cecl's may take, 1 to 1024; CECL_MAX_SMS; default: what measurements
-     * chose. Results do not depend on it. Kernels wait for peers on them: leave some to whatever a
-     * peer may wait for (see ceclReduceScatter). */
+    /* How many SMs a kernel of cecl's may take at most, 1 to 1024; default: what measurements
+     * chose. Results do not depend on it. The kernels wait for peers while they hold these SMs: see
+     * ceclReduceScatter. CECL_MAX_SMS. */
     int maxSms;
 } ceclConfig_t;
 #define CECL_CONFIG_MAGIC 0xcec1c0deu
@@ -203,20 +239,19 @@ typedef struct ceclConfig {
             CECL_UNDEF                                                                             \
     }
 
-/* Caller's exchange for ceclCommInitOob. Both are collective over the ranks and used only until
- * init returns; both return 0 on
- * success. A callback bounds its own waits. */
+/* The caller's exchange for ceclCommInitOob. Both callbacks are collective over the ranks, return 0
+ * on success, and must bound their own waits. They are used only until init returns. */
 typedef struct {
     void *context; /* handed to both */
-    int (*allGather)(void *context, const void *send, void *recv,
-                     size_t bytes); /* recv: nranks * bytes, in rank order */
+    /* send: `bytes` bytes of this rank; recv: nranks * bytes, in rank order */
+    int (*allGather)(void *context, const void *send, void *recv, size_t bytes);
     int (*barrier)(void *context);
 } ceclOob_t;
 
 /* ------------------------------------------------------------------------------------------------
- * Words about errors and versions */
+ * Errors and versions */
 
-/* Tells the library's version as CECL_VERSION does (major * 10000 + minor * 100 + patch).
+/* Tells the library's version in the form of CECL_VERSION (major * 10000 + minor * 100 + patch).
  * version  [out]
  * Local. Threads: any. Ownership: none. Errors: ceclInvalidArgument (NULL). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclGetVersion(int *version);
@@ -226,31 +261,33 @@ CECL_API CECL_CHECKED ceclResult_t ceclGetVersion(int *version);
 CECL_API const char *ceclGetErrorString(ceclResult_t result);
 
 /* Tells in words what last went wrong; never NULL, empty if nothing did.
- * comm  the communicator whose asynchronous error is preferred when it has one; may be NULL.
- * Local. Threads: the text is the calling thread's own. Ownership: cecl's; valid until this
- * thread's next call. Errors: none. Since 0.1. */
+ * comm  may be NULL. If it has failed, the words are those of its asynchronous error; otherwise
+ *       they are those of this thread's last error.
+ * Local. Threads: any. Ownership: cecl's; valid until this thread's next call. Errors: none.
+ * Since 0.1. */
 CECL_API const char *ceclGetLastError(ceclComm_t comm);
 
 /* ------------------------------------------------------------------------------------------------
  * Communicators */
 
-/* Makes an id with which ranks find each other over TCP; the calling process listens until nranks
- * ranks have joined.
- * id  [out] carry it to every rank by any means (MPI, a file, an environment variable); it serves
- *     one attempt to make a communicator, also one that fails.
- * CECL_SOCKET_IFNAME names the network interface to listen on (default: the first one up that is
- * not loopback, else loopback).
- * Local. Threads: any. Ownership: the caller's; the listener ends with the job or with this
- * process.
- * Errors: ceclInvalidArgument (NULL), ceclSystemError (no interface, no socket). Since 0.1. */
+/* Makes an id by which ranks find each other over TCP. This process listens until all ranks have
+ * joined.
+ * id  [out] to be carried to every rank by any means (MPI, a file, an environment variable). It
+ *     serves one attempt to make a communicator, also one that fails.
+ * CECL_SOCKET_IFNAME names the network interface to listen on; default: the first that is up and
+ * not loopback, else loopback.
+ * Local. Threads: any. Ownership: the id is the caller's. Listening ends when the communicator is
+ * made or has failed, when no rank has come within CECL_INIT_TIMEOUT_MS, or with this process.
+ * Errors: ceclInvalidArgument (NULL; a bad CECL_INIT_TIMEOUT_MS), ceclSystemError (no interface, no
+ * socket), ceclOutOfMemory. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclGetUniqueId(ceclUniqueId *id);
 
 /* Joins a communicator with default settings; see ceclCommInitRankConfig. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks, ceclUniqueId id,
                                                     int rank);
 
-/* Joins a communicator of `nranks` ranks as `rank`. All flags, staging and peer connections exist
- * when it returns.
+/* Joins a communicator of `nranks` ranks as `rank`. All flags, staging and connections to peers
+ * exist when it returns.
  * comm    [out] written on success only.
  * nranks  1 .. 1024, equal on all ranks.
  * id      from one call of ceclGetUniqueId on one rank. A refused `nranks` leaves it good for another
@@ -260,141 +297,151 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * config  NULL for defaults; read during the call only.
  * Collective, blocking; waits at most CECL_INIT_TIMEOUT_MS (default 60000). Ranks must be on one
  * host in this version.
- * Threads: ranks may be threads of one process, each calling for itself. Ownership: the caller's
- * until ceclCommDestroy or ceclCommAbort.
- * Errors, on every rank that can know: ceclInvalidArgument (NULL, a rank out of range or taken
- * twice, nranks or settings differ, a
- * setting out of range), ceclInvalidUsage (id already used or not one; two ranks on one GPU; no GPU
- * under CECL_DEVICE_CUDA), ceclRemoteError, ceclTimeout,
- * ceclSystemError, ceclUnhandledCudaError, ceclOutOfMemory. Since 0.1. */
+ * Threads: ranks may be threads of one process, each calling for itself. Ownership: the
+ * communicator is the caller's until ceclCommDestroy or ceclCommAbort.
+ * Errors, on every rank that can know, no communicator made: ceclInvalidArgument (NULL; a rank
+ * out of range or taken twice; a setting or an environment variable out of range; nranks or
+ * settings differ between ranks), ceclInvalidUsage (the id was used already or is none; ranks are
+ * on different hosts or have different versions of cecl; GPUs that cannot reach each other's
+ * memory; under CECL_DEVICE_CUDA a rank without a GPU, or two ranks on one), ceclRemoteError,
+ * ceclTimeout, ceclSystemError, ceclUnhandledCudaError, ceclOutOfMemory. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int nranks,
                                                           ceclUniqueId id, int rank,
                                                           const ceclConfig_t *config);
 
-/* Makes a whole communicator in this process: one rank a device.
+/* Makes a whole communicator in this process, with one rank for each device.
  * comms    [out] ndev handles, comms[i] is rank i; written on success only.
- * ndev     1 .. 1024.
- * devlist  CUDA ordinals, one each; NULL for 0 .. ndev-1. Without a GPU a rank each on the host
- *          device, devlist ignored.
- * Local to the process, blocking. Each rank's calls that block need a thread of their own:
- * ceclMemAlloc when the pool grows, and under CECL_CHECK=1 ceclMemFree and the collectives too. In
- * one thread, make the first segment large enough: CECL_SEGMENT_BYTES.
+ * ndev     number of ranks, 1 .. 1024.
+ * devlist  [ndev] CUDA ordinals, each once; NULL for 0 .. ndev-1. Ignored on the host device.
+ * Local to the process, blocking. A program with one thread makes the ceclMemAlloc calls of all its
+ * ranks between ceclGroupStart and ceclGroupEnd. Other calls that wait for the other ranks need a
+ * thread for each rank: ceclAlltoAllv, and under CECL_CHECK=1 ceclMemFree and all collectives.
  * Ownership, errors: as ceclCommInitRankConfig. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *devlist);
 
 /* Joins a communicator through the caller's own exchange (a store, MPI, a test).
- * oob     callbacks; used until this call returns. Every rank's fields must be set.
- * Others as ceclCommInitRankConfig; a callback's failure is ceclSystemError. Collective, blocking.
- * Threads, ownership, errors: as ceclCommInitRankConfig. Since 0.1. */
+ * oob  both callbacks set, on every rank; used until this call returns.
+ * Other parameters as ceclCommInitRankConfig. Collective, blocking. Threads, ownership, errors: as
+ * ceclCommInitRankConfig; a callback's failure is ceclSystemError. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank,
                                                    const ceclOob_t *oob,
                                                    const ceclConfig_t *config);
 
-/* Tells the number of ranks. count [out]. Local. Threads: any. Ownership: none. Errors:
- * ceclInvalidArgument. Since 0.1. */
+/* Tells the number of ranks.
+ * count  [out]
+ * Local. Threads: any. Ownership: none. Errors: ceclInvalidArgument (NULL). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommCount(ceclComm_t comm, int *count);
 
-/* Tells this rank. rank [out]. Local. Threads: any. Ownership: none. Errors: ceclInvalidArgument.
- * Since 0.1. */
+/* Tells which rank this is.
+ * rank  [out]
+ * Local. Threads: any. Ownership: none. Errors: ceclInvalidArgument (NULL). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommUserRank(ceclComm_t comm, int *rank);
 
-/* Tells this rank's CUDA ordinal. device [out] -1 on the host device. Local. Threads: any.
- * Ownership: none. Errors: ceclInvalidArgument. Since 0.1. */
+/* Tells the CUDA ordinal of this rank's GPU.
+ * device  [out] -1 on the host device.
+ * Local. Threads: any. Ownership: none. Errors: ceclInvalidArgument (NULL). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommCuDevice(ceclComm_t comm, int *device);
 
 /* Waits until this rank's collectives on `comm`, and all work on streams of ceclStreamCreate, are
- * done; afterwards only ceclStreamDestroy, queries, ceclCommDestroy and ceclCommAbort are allowed.
- * Local, blocking: for as long as work of the caller's own takes that comes before a collective;
- * waits on peers end by the timeout. Threads: one call at a time. Ownership: unchanged.
- * Errors: ceclInvalidArgument, ceclInvalidUsage (finalized before), and the communicator's
- * asynchronous error. Since 0.1. */
+ * done. After that only the calls may follow that Failure at the top lists.
+ * Local, blocking. The timeout bounds waits for peers, but not the caller's own work that comes
+ * before a collective in its stream. Threads: one call at a time. Ownership: unchanged.
+ * Errors: ceclInvalidUsage (finalized before; a stream of ceclStreamCreate is capturing; this thread
+ * has calls on comm in a group that it has not ended), and the asynchronous error. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommFinalize(ceclComm_t comm);
 
 /* Finalizes if that was not done, then frees everything: pool, mappings, sockets, threads, streams
- * of ceclStreamCreate. Never hangs: collectives that do not end within the timeout are aborted.
- * Memory of ceclMemAlloc goes with it: copies and kernels on streams of the caller's own must be
- * over. `comm` is gone even when an error is returned.
+ * of ceclStreamCreate. Never hangs: collectives that do not end within the timeout (30 s where
+ * there is none) are aborted. Memory of ceclMemAlloc goes with it, so copies and kernels that use
+ * it on streams of the caller's own must be over. `comm` is gone even when an error is returned.
  * Local, blocking (bounded). Threads: the last call on comm. Ownership: ends the caller's.
- * Errors: ceclInvalidArgument, and what Finalize returns. Since 0.1. */
+ * Errors: ceclTimeout, ceclInvalidUsage (a stream of ceclStreamCreate is capturing; this thread has
+ * calls on comm in a group that it has not ended: none of that group is carried out), and the
+ * asynchronous error. Since 0.1. */
 CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm);
 
-/* Gives up: releases this rank's pending waits, tells the peers (whose communicators turn to
+/* Gives up: releases this rank's pending waits, tells the peers (their communicators fail with
  * ceclRemoteError), and frees everything. `comm` is gone in any case.
- * Local, blocking (bounded). Threads: the last call on comm; no other thread may be inside a call on
- * it. A thread that waits in cudaStreamSynchronize is inside none, and is let go.
+ * Local, blocking (bounded). Threads: the last call on comm; no other thread may be inside a call
+ * on it. A thread that waits in cudaStreamSynchronize is inside no call of cecl's; its wait ends.
  * Ownership: ends the caller's. Errors: ceclInvalidArgument. Since 0.1. */
 CECL_API ceclResult_t ceclCommAbort(ceclComm_t comm);
 
-/* Tells whether the communicator has failed asynchronously: a peer died or aborted, or a collective
- * outlasted the timeout.
- * asyncError  [out] ceclSuccess or the cause; ceclGetLastError(comm) has the words. Once set it
- *             stays. All that peers have told by now counts: what a stream brought before is good
- *             if this is ceclSuccess.
- * Local. Threads: any. Ownership: none. Errors: ceclInvalidArgument. Since 0.1. */
+/* Tells whether the communicator has failed (see Failure and Results at the top). It first takes in
+ * all that peers have told by now.
+ * asyncError  [out] ceclSuccess or the cause, which never changes once it is set;
+ *             ceclGetLastError(comm) has the words.
+ * Local. Threads: any. Ownership: none. Errors: ceclInvalidArgument (NULL). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommGetAsyncError(ceclComm_t comm, ceclResult_t *asyncError);
 
 /* ------------------------------------------------------------------------------------------------
  * Symmetric memory */
 
-/* Allocates `bytes` of symmetric device memory: the same offset on every rank, addressable by all.
+/* Allocates `bytes` of symmetric device memory: at the same offset on every rank, and reachable by
+ * all.
  * ptr    [out] address on this rank's device, 256-byte aligned; untouched on failure. Contents
  *        undefined.
- * bytes  wanted on each rank, equal on all; rounded up to 256. 0 gives *ptr = NULL.
- * Collective; blocks for one exchange when the pool must grow (ranks see that alike), otherwise
- * returns at once and exchanges nothing. Not capturable.
+ * bytes  size on each rank, equal on all; rounded up to 256. 0 gives *ptr = NULL.
+ * Collective; blocks for one exchange when the pool must grow, which it does on all ranks in the
+ * same call; otherwise it returns at once and exchanges nothing. In a group it is made at the
+ * outermost ceclGroupEnd, and only then is *ptr written: one thread may so allocate for several
+ * ranks. Not capturable.
  * Threads: one call at a time. Ownership: the caller's until ceclMemFree on every rank; what is
  * left is freed with comm.
- * Errors, nothing allocated: ceclInvalidArgument (NULL), ceclInvalidUsage (ranks' sequences of
- * ceclMemAlloc and ceclMemFree differ; found at
- * growth, or at every call under CECL_CHECK=1), ceclOutOfMemory (on any rank; the text says which),
- * ceclRemoteError, ceclTimeout (a rank did not come: the communicator has failed). Since 0.1. */
+ * Errors, nothing allocated: ceclInvalidArgument (NULL), ceclInvalidUsage (ranks differ in their
+ * sequence of ceclMemAlloc and ceclMemFree; noticed when the pool grows, and at every call under
+ * CECL_CHECK=1), ceclOutOfMemory (on any rank; the text says which), ceclRemoteError, ceclTimeout
+ * (a rank did not come: the communicator has failed). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, size_t bytes);
 
-/* Gives symmetric memory back to the pool; it stays mapped for the next ceclMemAlloc.
- * ptr  exactly what ceclMemAlloc gave, or NULL (no effect). Work on it must be over, or ordered
- *      before what reuses it.
- * Collective in order, exchanges nothing (except under CECL_CHECK=1). Threads: one call at a time.
+/* Gives symmetric memory back to the pool, where it stays mapped for the next ceclMemAlloc.
+ * ptr  exactly what ceclMemAlloc gave, or NULL (no effect). Work that uses it must be over, or be
+ *      ordered before the work of whoever gets the memory next.
+ * Collective in order; exchanges nothing, except under CECL_CHECK=1. Threads: one call at a time.
  * Ownership: ends the caller's.
- * Errors: ceclInvalidArgument (not an allocation's start, or freed before). Since 0.1. */
+ * Errors: ceclInvalidArgument (not the start of an allocation, or freed before), ceclInvalidUsage
+ * (under CECL_CHECK=1 ranks differ). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclMemFree(ceclComm_t comm, void *ptr);
 
-/* Translates a pointer into this rank's symmetric memory to the same place at a peer: usable in
- * kernels, copies, and on the host device as it is.
+/* Translates a pointer into this rank's symmetric memory to the same place at a peer. The result
+ * may be used in kernels and copies, and on the host device by the program itself.
  * ptr      inside an allocation of ceclMemAlloc on this rank.
- * peer     0 .. nranks-1; one's own rank gives ptr.
+ * peer     0 .. nranks-1; this rank's own number gives ptr.
  * peerPtr  [out]
  * Local. Threads: one call at a time. Ownership: the peer's; valid while the allocation lives on
- * both.
- * Errors: ceclInvalidArgument (outside every allocation, peer out of range). Since 0.1. */
+ * both ranks.
+ * Errors: ceclInvalidArgument (outside every allocation, peer out of range, NULL). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const void *ptr, int peer,
                                                       void **peerPtr);
 
-/* What a pool holds; bytes on this rank. */
+/* What the pool of this rank holds. */
 typedef struct {
-    uint64_t reservedBytes; /* address range of one rank's slice */
-    uint64_t mappedBytes;   /* backed by memory and mapped at every peer */
+    uint64_t reservedBytes; /* address range of the pool */
+    uint64_t mappedBytes;   /* the part that is backed by memory and mapped at every peer */
     uint64_t usedBytes;     /* in live allocations, cecl's own flags and staging included */
     uint64_t peakBytes;     /* largest usedBytes so far */
     uint64_t segments;      /* times the pool grew */
-    uint64_t allocations;   /* live, cecl's own included */
-    uint64_t
-        exchanges; /* rendezvous with the peers since init: growth, and checks under CECL_CHECK=1 */
+    uint64_t allocations;   /* live ones, cecl's own included */
+    /* exchanges with the peers since init: for growth, and for comparisons under CECL_CHECK=1 */
+    uint64_t exchanges;
 } ceclPoolStats_t;
 
-/* Reads the pool's counters. stats [out]. Local. Threads: one call at a time. Ownership: none.
- * Errors: ceclInvalidArgument. Since 0.1. */
+/* Reads the pool's counters.
+ * stats  [out]
+ * Local. Threads: one call at a time. Ownership: none. Errors: ceclInvalidArgument (NULL).
+ * Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclPoolStats(ceclComm_t comm, ceclPoolStats_t *stats);
 
 /* ------------------------------------------------------------------------------------------------
  * Kernels of the caller's own */
 
-/* Of each a communicator has so many, zeroed at init: barriers for a block of a kernel each, and
- * signals from every rank to every other. */
+/* Barriers and signals in each communicator, zeroed at init. A barrier is used by one block of a
+ * kernel on every rank; a signal goes from any rank to any other. */
 #define CECL_DEVICE_BLOCKS 64
 #define CECL_DEVICE_SIGNALS 64
 
-/* What a kernel needs to reach its peers. Passed to it by value; cecl/cecl_device.h has the functions
- * that a kernel calls with it. A copy whose timeoutNs was changed is as good. */
+/* What a kernel needs to reach its peers. It is passed to the kernel by value; cecl/cecl_device.h
+ * has the functions that take it. A program may change timeoutNs in its copy. */
 typedef struct ceclDeviceComm {
     int rank, nranks;
     int blocks, signals; /* CECL_DEVICE_BLOCKS and _SIGNALS of the library */
@@ -409,15 +456,18 @@ typedef struct ceclDeviceComm {
     uint64_t timeoutNs; /* bound of each wait: the communicator's timeoutMs; 0 = none */
 } ceclDeviceComm_t;
 
-/* Tells what this rank's kernels need to reach the peers' symmetric memory and to meet the peers'
- * kernels. Valid until comm is destroyed; memory that is allocated later is reached too.
+/* Tells what kernels of this rank need to reach the peers' symmetric memory and to wait for the
+ * peers' kernels. Valid until comm is destroyed; memory that is allocated later is reached too.
  * dc  [out] written on success only. On the host device it serves the same functions in host code.
  * Local. Threads: one call at a time. Ownership: plain data; what it points to is comm's.
- * Errors: ceclInvalidArgument (NULL), and comm's asynchronous error. Since 0.1. */
+ * Errors: ceclInvalidArgument (NULL). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDeviceComm_t *dc);
 
 /* ------------------------------------------------------------------------------------------------
- * Collectives */
+ * Collectives
+ *
+ * All of them enqueue their work and return; the host waits for nobody, except in ceclAlltoAllv and
+ * under CECL_CHECK=1. "Results" and "Agreement" at the top hold for all. */
 
 /* Gathers `sendcount` elements from every rank into `recvbuff`, in rank order, on copy engines.
  *
@@ -425,51 +475,52 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  *     rank 1: [b]
  *     rank 2: [c]      in place: sendbuff == recvbuff + rank * sendcount
  *
- * sendbuff   [sendcount] elements on this rank's device: symmetric memory or any other of this
+ * sendbuff   [sendcount] elements on this rank's device: symmetric memory or any other of the
  *            device.
  * recvbuff   [nranks * sendcount] elements inside one allocation of ceclMemAlloc, at the same
  *            offset on all ranks.
  * sendcount  elements, equal on all ranks; 0 is a call without effect.
- * stream     orders the call; the legacy default stream (0) too. Both buffers may be reused once
- *            `stream` reaches the end of the call.
+ * stream     orders the call; the legacy default stream (0) too. Both buffers may be reused by what
+ *            follows the call in `stream`. Calls on different streams of one communicator run in
+ *            the order in which they were made.
  *
- * Collective: all ranks call with equal sendcount and datatype, all in place or all not, in the
- * same order on `comm` (CECL_CHECK=1 verifies it, at the price of an exchange among the hosts;
- * otherwise the host does not wait). Calls on different streams of one communicator run in call
- * order.
+ * Collective: all ranks call with equal sendcount and datatype, all in place or all out of place,
+ * in the same order on `comm`.
  * Threads: one call at a time. Ownership: buffers stay the caller's.
- * Errors, nothing enqueued: ceclInvalidArgument (NULL, partly overlapping buffers, unknown
- * datatype, size overflow, memory of another device), ceclInvalidUsage (recvbuff in no allocation
- * of ceclMemAlloc, or past its end; sendbuff a peer's memory; stream is capturing; under
- * CECL_SM_NEVER out of place on one rank; ranks differ, under CECL_CHECK=1),
- * and the communicator's asynchronous error. Since 0.1. */
+ * Errors, nothing enqueued: ceclInvalidArgument (NULL; partly overlapping buffers; unknown
+ * datatype; size overflow; memory of another device; a stream of another device, or destroyed),
+ * ceclInvalidUsage (recvbuff in no allocation of ceclMemAlloc; symmetric memory past the end of its
+ * allocation; sendbuff in a peer's memory; stream is capturing; under CECL_SM_NEVER out of place on
+ * a communicator of one rank; under CECL_CHECK=1 ranks differ). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclAllGather(const void *sendbuff, void *recvbuff,
                                                  size_t sendcount, ceclDataType_t datatype,
                                                  ceclComm_t comm, ceclStream_t stream);
 
-/* Tells where this rank's own block lies in the recvbuff of an all-gather: what is written there is
- * gathered in place, without a copy of its own.
+/* Tells where this rank's own block lies in the recvbuff of an all-gather. A kernel that writes its
+ * shard there lets the all-gather run in place.
  * recvbuff  [nranks * count] elements inside one allocation of ceclMemAlloc.
  * count     elements of one rank; datatype their type.
  * shard     [out] recvbuff + rank * count elements; written on success only.
  * Local. Threads: one call at a time. Ownership: recvbuff's.
- * Errors: ceclInvalidArgument (NULL, unknown datatype, size overflow), ceclInvalidUsage (recvbuff in
- * no allocation, or past its end). Since 0.1. */
+ * Errors: ceclInvalidArgument (NULL, unknown datatype, size overflow), ceclInvalidUsage (recvbuff
+ * in no allocation, or past its end). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclShard(ceclComm_t comm, void *recvbuff, size_t count,
                                              ceclDataType_t datatype, void **shard);
 
-/* Blocks of rows, for gathering and exchanging along any dimension of a tensor. All in elements, equal
- * on all ranks; a field at 0 takes the default that the call names.
+/* Blocks of rows, for gathering and exchanging along any dimension of a tensor. All fields are in
+ * elements and equal on all ranks. A pitch or stride of 0 takes the default that the call names; a
+ * call with width 0 has no effect; a width without rows is refused.
  *
- * A tensor [a, b, c] in C order, cut along b into blocks of b / nranks: rows = a, and
- * width = b / nranks * c, what lies together. Rows of a whole tensor are then nranks * width apart. */
+ * Example: a tensor [a, b, c] in C order is cut along b into blocks of b / nranks. A block then has
+ * rows = a, and a row, which lies together, has width = b / nranks * c. In the whole tensor rows of
+ * a block are nranks * width apart. */
 typedef struct ceclStrided {
     size_t width;      /* of a row */
     size_t rows;       /* of a block */
     size_t sendPitch;  /* in sendbuff, from one row of a block to the next */
     size_t sendStride; /* in sendbuff, from one block to the next; ceclAllGatherStrided: not used */
-    size_t recvPitch;  /* in recvbuff */
-    size_t recvStride; /* in recvbuff */
+    size_t recvPitch;  /* in recvbuff, from one row of a block to the next */
+    size_t recvStride; /* in recvbuff, from one block to the next */
 } ceclStrided_t;
 
 /* Gathers blocks of rows from every rank: along the last dimension by default.
@@ -480,17 +531,17 @@ typedef struct ceclStrided {
  *             [B B]      width 2, rows 2, recvPitch 6, recvStride 2
  *     rank 2: [c c] ...
  *
- * Copy engines move rows of 256 bytes or more at 0.95 to 0.99 of the rate of contiguous bytes; nothing
- * is packed.
+ * Nothing is packed: copy engines move rows of 256 bytes or more at 0.95 to 0.99 of the rate of
+ * contiguous bytes.
  * sendbuff  [rows] rows of [width] elements, sendPitch apart (default: width).
- * recvbuff  [nranks] such blocks, recvStride apart (default: width), of rows that are recvPitch apart
- *           (default: nranks * width), inside one allocation of ceclMemAlloc, at the same offset on
- *           all ranks. What lies between rows is not touched. In place: sendbuff is
+ * recvbuff  [nranks] such blocks, recvStride apart (default: width), of rows that are recvPitch
+ *           apart (default: nranks * width), inside one allocation of ceclMemAlloc, at the same
+ *           offset on all ranks. What lies between rows is not touched. In place: sendbuff is
  *           recvbuff + rank * recvStride, and the pitches are equal.
- * strided   read during the call. Blocks of recvbuff must lie side by side (no wider in all than the
- *           pitch) or one behind the other; pitches of 2147483647 bytes at most.
- * stream, collective, threads, ownership, errors: as ceclAllGather; ceclInvalidArgument also for rows
- * or blocks that overlap. Since 0.1. */
+ * strided   read during the call. Blocks of recvbuff must lie side by side (together no wider than
+ *           the pitch) or one behind the other; a pitch is 2147483647 bytes at most.
+ * stream, collective, threads, ownership, errors: as ceclAllGather; ceclInvalidArgument also for
+ * rows or blocks that overlap. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclAllGatherStrided(const void *sendbuff, void *recvbuff,
                                                         const ceclStrided_t *strided,
                                                         ceclDataType_t datatype, ceclComm_t comm,
@@ -502,12 +553,15 @@ CECL_API CECL_CHECKED ceclResult_t ceclAllGatherStrided(const void *sendbuff, vo
  *     sendbuff on rank 1: [b0][b1][b2]     recvbuff on rank 1: [a1][b1][c1]
  *     sendbuff on rank 2: [c0][c1][c2]     recvbuff on rank 2: [a2][b2][c2]
  *
- * sendbuff  [nranks * count] elements on this rank's device; in place when it is recvbuff (then
- *           blocks pass through staging, in chunks).
+ * sendbuff  [nranks * count] elements on this rank's device; in place when it is recvbuff (blocks
+ *           then pass through staging, in chunks). Where the call is pulled (CECL_DIRECTION_PULL
+ *           under CECL_SM_ALLOW) it is symmetric memory, at the same offset on all ranks.
  * recvbuff  [nranks * count] elements inside one allocation of ceclMemAlloc, at the same offset on
  *           all ranks.
  * count     elements in one block, equal on all ranks; 0 is a call without effect.
- * stream, collective, threads, ownership, errors: as ceclAllGather. Since 0.1. */
+ * stream, collective, threads, ownership, errors: as ceclAllGather; ceclInvalidUsage also where
+ * staging is too small for so many ranks, or sendbuff is not symmetric in a call that is pulled.
+ * Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
                                                 ceclDataType_t datatype, ceclComm_t comm,
                                                 ceclStream_t stream);
@@ -522,11 +576,14 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAll(const void *sendbuff, void *recv
  * The way back (first dimension to last) has sendPitch = width, sendStride = rows * width,
  * recvPitch = nranks * width, recvStride = width.
  * sendbuff  [nranks] blocks, sendStride apart (default: width), of rows that are sendPitch apart
- *           (default: nranks * width). In place when it is recvbuff, with equal pitches and strides.
- * recvbuff  [nranks] blocks, recvStride apart (default: rows * recvPitch), of rows that are recvPitch
- *           apart (default: width), inside one allocation of ceclMemAlloc, at the same offset on all
- *           ranks. What lies between rows is not touched.
- * strided, stream, collective, threads, ownership, errors: as ceclAllGatherStrided. Since 0.1. */
+ *           (default: nranks * width). In place when it is recvbuff, with equal pitches and
+ *           strides.
+ * recvbuff  [nranks] blocks, recvStride apart (default: rows * recvPitch), of rows that are
+ *           recvPitch apart (default: width), inside one allocation of ceclMemAlloc, at the same
+ *           offset on all ranks. What lies between rows is not touched.
+ * strided   as in ceclAllGatherStrided.
+ * stream, collective, threads, ownership, errors: as ceclAlltoAll; ceclInvalidArgument also for
+ * rows or blocks that overlap. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllStrided(const void *sendbuff, void *recvbuff,
                                                        const ceclStrided_t *strided,
                                                        ceclDataType_t datatype, ceclComm_t comm,
@@ -544,7 +601,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllStrided(const void *sendbuff, voi
  * recvcounts  [nranks] elements of each rank, equal on all ranks; 0 allowed. Host memory, read
  *             during the call.
  * displs      [nranks] where each rank's block begins in recvbuff, in elements, equal on all ranks;
- *             NULL: one behind the other. Blocks must not overlap.
+ *             NULL: one behind the other. Blocks must not overlap. Host memory, as recvcounts.
  * stream, collective, threads, ownership, errors: as ceclAllGather. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclAllGatherv(const void *sendbuff, size_t sendcount,
                                                   void *recvbuff, const size_t recvcounts[],
@@ -552,25 +609,27 @@ CECL_API CECL_CHECKED ceclResult_t ceclAllGatherv(const void *sendbuff, size_t s
                                                   ceclComm_t comm, ceclStream_t stream);
 
 /* Copies root's elements to every rank.
- * sendbuff  [count] elements, read on root alone. In place when it is recvbuff: on all ranks or on
- *           none.
- * recvbuff  [count] elements inside one allocation of ceclMemAlloc, at the same offset on all ranks.
+ * sendbuff  [count] elements, read on root alone; others may pass NULL. In place when it is
+ *           recvbuff: on all ranks or on none.
+ * recvbuff  [count] elements inside one allocation of ceclMemAlloc, at the same offset on all
+ *           ranks.
+ * count     elements, equal on all ranks; 0 is a call without effect.
  * root      0 .. nranks-1, equal on all ranks.
- * stream, collective, threads, ownership, errors: as ceclAllGather. Since 0.1. */
+ * stream, collective, threads, ownership, errors: as ceclAllGather; ceclInvalidArgument also for a
+ * root that is no rank. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclBroadcast(const void *sendbuff, void *recvbuff, size_t count,
                                                  ceclDataType_t datatype, int root, ceclComm_t comm,
                                                  ceclStream_t stream);
 
-/* Sends a block of its own size to each rank, and receives one from each.
+/* Sends a block to each rank and receives one from each; all blocks may differ in size.
  *
- *     sendcounts on rank 0: {2, 1}     sendbuff on rank 0: [a a b]     recvbuff on rank 0: [a a c c c]
- *     sendcounts on rank 1: {3, 0}     sendbuff on rank 1: [c c c]     recvbuff on rank 1: [b]
- *     recvcounts on rank 0: {2, 3}, on rank 1: {1, 0}
+ *     rank 0: sendcounts {2, 1}  sendbuff [a a b]    recvcounts {2, 3}  recvbuff [a a c c c]
+ *     rank 1: sendcounts {3, 0}  sendbuff [c c c]    recvcounts {1, 0}  recvbuff [b]
  *
- * sendbuff    on this rank's device: symmetric memory or any other of this device. It and recvbuff
+ * sendbuff    on this rank's device: symmetric memory or any other of the device. It and recvbuff
  *             must not overlap.
- * sendcounts  [nranks] elements for each rank; 0 allowed. This and the other arrays are host memory,
- *             read during the call; ranks may differ in all of them.
+ * sendcounts  [nranks] elements for each rank; 0 allowed. This and the other arrays are host
+ *             memory, read during the call; ranks may differ in all of them.
  * sdispls     [nranks] where the block for each rank begins in sendbuff, in elements; NULL: one
  *             behind the other.
  * recvbuff    inside one allocation of ceclMemAlloc, at the same offset on all ranks, also on one
@@ -580,34 +639,36 @@ CECL_API CECL_CHECKED ceclResult_t ceclBroadcast(const void *sendbuff, void *rec
  *             behind the other. Blocks must not overlap.
  * stream      as in ceclAllGather.
  *
- * A rank must know where its blocks belong at its peers, so ranks tell each other at each call: the
- * host waits for the peers' hosts, but for no stream. A training loop that knows the places calls
- * ceclAlltoAllvAt, which does not wait. Not within a group, for the same reason.
+ * A rank must know where its blocks belong at its peers, so the hosts tell each other at each call:
+ * this host waits for the peers' hosts, but for no stream. For the same reason the call is refused
+ * within a group. Where the places are known beforehand, ceclAlltoAllvAt does the same without
+ * waiting.
  * Collective: all ranks call, with equal datatype, in the same order on `comm`.
  * Threads: one call at a time. Ownership: buffers stay the caller's.
- * Errors, nothing enqueued on any rank: as ceclAllGather, and ceclInvalidArgument (NULL; counts and
- * displacements beyond an address space; blocks of recvbuff overlap), ceclInvalidUsage (sendcounts of
- * one rank and recvcounts of another differ: the text names both; another rank refused its arguments;
- * within a group), ceclTimeout (a rank did not come: the communicator has failed). Since 0.1. */
+ * Errors, nothing enqueued on any rank: as ceclAllGather, and ceclInvalidArgument (counts or
+ * displacements beyond an address space; blocks of recvbuff that overlap), ceclInvalidUsage
+ * (sendcounts of one rank and recvcounts of another differ: the text names both; another rank
+ * refused its arguments; within a group), ceclTimeout (a rank did not come: the communicator has
+ * failed). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllv(const void *sendbuff, const size_t sendcounts[],
                                                  const size_t sdispls[], void *recvbuff,
                                                  const size_t recvcounts[], const size_t rdispls[],
                                                  ceclDataType_t datatype, ceclComm_t comm,
                                                  ceclStream_t stream);
 
-/* Does what ceclAlltoAllv does where the caller knows the places at the peers: nothing is exchanged,
- * the host does not wait, and it may be in a group.
- * peerdispls  [nranks] where this rank's block begins in the recvbuff of each rank, in elements: what
- *             that rank has in its rdispls for this one; of no account where the block is empty.
- * Others as in ceclAlltoAllv. Ranks whose counts or places do not fit one another get undefined
- * contents of recvbuff, within its allocation; CECL_CHECK=1 compares them, at the price of exchanges
- * among the hosts.
+/* Does what ceclAlltoAllv does, for a caller that knows where its blocks belong at the peers.
+ * Nothing is exchanged, the host does not wait, and the call may be in a group.
+ * peerdispls  [nranks] where this rank's block begins in the recvbuff of each rank, in elements:
+ *             what that rank has in its rdispls for this one. Ignored where the block is empty.
+ * Other parameters as in ceclAlltoAllv. Where counts or places of two ranks do not fit each other,
+ * the contents of recvbuff are undefined, but nothing outside its allocation is written;
+ * CECL_CHECK=1 compares them.
  * Collective: all ranks call, with equal datatype, in the same order on `comm`.
  * Threads: one call at a time. Ownership: buffers stay the caller's.
- * Errors, nothing enqueued: as ceclAllGather, and ceclInvalidArgument (NULL; counts and displacements
- * beyond an address space; blocks of recvbuff overlap; what this rank sends to itself is not what it
- * receives), ceclInvalidUsage (a block ends beyond a peer's allocation; under CECL_CHECK=1 ranks
- * differ). Since 0.1. */
+ * Errors, nothing enqueued: as ceclAllGather, and ceclInvalidArgument (counts or displacements
+ * beyond an address space; blocks of recvbuff that overlap; what this rank sends to itself is not
+ * what it receives from itself), ceclInvalidUsage (a block ends beyond a peer's allocation).
+ * Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvAt(
     const void *sendbuff, const size_t sendcounts[], const size_t sdispls[], void *recvbuff,
     const size_t recvcounts[], const size_t rdispls[], const size_t peerdispls[],
@@ -615,7 +676,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvAt(
 
 /* Gathers `count` elements from every rank, in rank order, on root alone.
  * sendbuff  [count] elements on this rank's device. In place on root when it is recvbuff + root *
- *           count elements; other ranks need not know.
+ *           count elements, which makes no difference to the other ranks.
  * recvbuff  [nranks * count] elements inside one allocation of ceclMemAlloc, at the same offset on
  *           all ranks; written on root alone.
  * count     elements of one rank, equal on all; 0 is a call without effect.
@@ -628,8 +689,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclGather(const void *sendbuff, void *recvbu
 
 /* Sends block r of root's `sendbuff` to rank r.
  * sendbuff  [nranks * count] elements on root's device, read on root alone; others may pass NULL.
- * recvbuff  [count] elements inside one allocation of ceclMemAlloc, at the same offset on all ranks.
- *           In place on root when it is sendbuff + root * count elements; other ranks need not know.
+ * recvbuff  [count] elements inside one allocation of ceclMemAlloc, at the same offset on all
+ *           ranks. In place on root when it is sendbuff + root * count elements, which makes no
+ *           difference to the other ranks.
  * count     elements for one rank, equal on all; 0 is a call without effect.
  * root      0 .. nranks-1, equal on all ranks.
  * stream, collective, threads, ownership, errors: as ceclGather. Since 0.1. */
@@ -642,43 +704,49 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  *     sendbuff on rank 0: [a0][a1]     recvbuff on rank 0: [a0 + b0]
  *     sendbuff on rank 1: [b0][b1]     recvbuff on rank 1: [a1 + b1]
  *
- * Arithmetic needs SMs, few of them (ceclConfig_t.maxSms): peers' blocks come by copy engine into
- * staging, in chunks, and a kernel reduces one while the next is on its way; or SMs read them at the
- * peers; small calls are one kernel. Such kernels wait for the peers' while they hold their SMs: a
- * kernel that a peer's call comes after must find room beside them, and so must those of other
- * communicators, whose calls may come in another order elsewhere; waiting for peers to begin, they take
- * a quarter of the GPU's SMs at most, whatever maxSms says, small calls 32 of them. Large ones run on
- * a stream of cecl's of the highest priority, between what stands in `stream` before and behind the
- * call. The same inputs give the same bits on every rank, in every run, whatever the way and the
- * number of SMs: elements are taken in rank order, 16-bit types and fp8 are accumulated in fp32 and
- * rounded once, at the end, to nearest even; a NaN of any rank gives a NaN, in minimum and maximum
- * too; integers wrap around; float8e4m3 overflows to 448. ceclAvg divides the sum by the number of
- * ranks, before that rounding.
- * sendbuff   [nranks * recvcount] elements on this rank's device. Where it is memory of ceclMemAlloc
- *            it must be so on all ranks, at the same offset: SMs may then read it at the peers.
- * recvbuff   [recvcount] elements on this rank's device: symmetric memory or any other. In place when
- *            it is sendbuff + rank * recvcount, on all ranks or on none; the other blocks of sendbuff
- *            are as they were.
+ * The arithmetic needs SMs, but few (ceclConfig_t.maxSms). A small call is one kernel. In a larger
+ * one SMs read the peers' blocks in the peers' memory, or copy engines bring the blocks to staging
+ * in chunks, and a kernel reduces one chunk while the next arrives. ceclGroupExplain tells which.
+ *
+ * These kernels wait for the peers' kernels while they hold their SMs. Leave enough SMs free for
+ * any kernel that a peer must finish before it makes the same call, and for the calls of other
+ * communicators, which may come in another order on a peer: otherwise the ranks wait for each other
+ * until the timeout. A kernel that waits for its peers to begin takes a quarter of the GPU's SMs at
+ * most, whatever maxSms says. Kernels of large blocks run on a stream of cecl's that has the
+ * highest priority, after what stands before the call in `stream` and before what follows it.
+ *
+ * The same inputs give the same bits on every rank and in every run, whichever way the call goes
+ * and however many SMs it takes: elements are taken in rank order; 16-bit types and fp8 are
+ * accumulated in fp32 and rounded once, at the end, to nearest even. A NaN of any rank gives a NaN,
+ * in minimum and maximum too; integers wrap around; float8e4m3 overflows to 448. ceclAvg divides
+ * the sum by the number of ranks before that rounding.
+ * sendbuff   [nranks * recvcount] elements on this rank's device. If it is memory of ceclMemAlloc
+ *            on one rank it must be so on all, at the same offset: SMs may then read it at the
+ *            peers.
+ * recvbuff   [recvcount] elements on this rank's device: symmetric memory or any other. In place
+ *            when it is sendbuff + rank * recvcount, on all ranks or on none; the other blocks of
+ *            sendbuff keep their contents.
  * recvcount  elements, equal on all ranks; 0 is a call without effect.
- * op         not ceclAvg for integers.
- * Buffers are aligned to their elements.
+ * op         not ceclAvg for integers; equal on all ranks.
+ * Both buffers are aligned to their elements.
  * stream, collective, threads, ownership: as ceclAllGather.
- * Errors, nothing enqueued: ceclInvalidArgument (NULL, unknown datatype or op, ceclAvg of integers,
- * a buffer that is not aligned, partly overlapping buffers, size overflow, memory of another device),
- * ceclInvalidUsage (under CECL_SM_NEVER; past the end of an allocation; stream is capturing; staging
- * too small for so many ranks; ranks differ, under CECL_CHECK=1), and the communicator's asynchronous
- * error. Since 0.1. */
+ * Errors, nothing enqueued: ceclInvalidArgument (NULL; unknown datatype or op; ceclAvg of integers;
+ * a buffer that is not aligned; partly overlapping buffers; size overflow; memory or a stream of
+ * another device), ceclInvalidUsage (under CECL_SM_NEVER; past the end of an allocation; stream is
+ * capturing; staging too small for so many ranks; under CECL_CHECK=1 ranks differ). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclReduceScatter(const void *sendbuff, void *recvbuff,
                                                      size_t recvcount, ceclDataType_t datatype,
                                                      ceclRedOp_t op, ceclComm_t comm,
                                                      ceclStream_t stream);
 
 /* Adds up (or multiplies, ...) the elements of all ranks; every rank receives the result. Each rank
- * reduces a part as in ceclReduceScatter, which goes to all others by copy engine, or from SMs; of a
- * small call each reduces all.
- * sendbuff  [count] elements on this rank's device; where it is memory of ceclMemAlloc, so on all
- *           ranks, at the same offset. In place when it is recvbuff, on all ranks or on none.
- * recvbuff  [count] elements inside one allocation of ceclMemAlloc, at the same offset on all ranks.
+ * reduces one part as in ceclReduceScatter, and copy engines or SMs bring the part to all others;
+ * in a small call each rank reduces everything.
+ * sendbuff  [count] elements on this rank's device. If it is memory of ceclMemAlloc on one rank it
+ *           must be so on all, at the same offset. In place when it is recvbuff, on all ranks or on
+ *           none.
+ * recvbuff  [count] elements inside one allocation of ceclMemAlloc, at the same offset on all
+ *           ranks.
  * count     elements, equal on all ranks; 0 is a call without effect.
  * op, stream, collective, threads, ownership, errors: as ceclReduceScatter; ceclInvalidUsage also
  * where recvbuff is in no allocation of ceclMemAlloc. Since 0.1. */
@@ -687,18 +755,19 @@ CECL_API CECL_CHECKED ceclResult_t ceclAllReduce(const void *sendbuff, void *rec
                                                  ceclComm_t comm, ceclStream_t stream);
 
 /* Adds up (or multiplies, ...) the elements of all ranks; root receives the result.
- * sendbuff  [count] elements on this rank's device. In place when it is recvbuff, on all ranks or on
- *           none.
- * recvbuff  [count] elements inside one allocation of ceclMemAlloc, at the same offset on all ranks;
- *           written on root alone.
+ * sendbuff  [count] elements on this rank's device. In place when it is recvbuff, on all ranks or
+ *           on none.
+ * recvbuff  [count] elements inside one allocation of ceclMemAlloc, at the same offset on all
+ *           ranks; written on root alone.
  * root      0 .. nranks-1, equal on all ranks.
- * count, op, stream, collective, threads, ownership, errors: as ceclAllReduce. Since 0.1. */
+ * count, op, stream, collective, threads, ownership, errors: as ceclAllReduce; ceclInvalidArgument
+ * also for a root that is no rank. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclReduce(const void *sendbuff, void *recvbuff, size_t count,
                                               ceclDataType_t datatype, ceclRedOp_t op, int root,
                                               ceclComm_t comm, ceclStream_t stream);
 
-/* How the calls that follow are to be carried out. Start from CECL_OPTIONS_INITIALIZER; a field left
- * at CECL_UNDEF is as the communicator has it (its configuration and the environment). */
+/* How the calls that follow are to be carried out. Start from CECL_OPTIONS_INITIALIZER; a field
+ * left at CECL_UNDEF is as the communicator has it (its configuration and the environment). */
 typedef struct ceclOptions {
     size_t size;          /* set by the initializer */
     unsigned int magic;   /* set by the initializer */
@@ -714,48 +783,55 @@ typedef struct ceclOptions {
             CECL_UNDEF                                                                             \
     }
 
-/* Sets the options of the calls on `comm` from here on, each call of a group having those that stood
- * when it was made: a training loop that mixes hidden and exposed gathers keeps SMs free in the one
- * and takes the fastest way in the other.
+/* Sets the options of the calls on `comm` from here on; in a group each call has those that were
+ * set when it was made. So a training loop can keep SMs free in gathers that compute hides, and
+ * take the fastest way in those that nothing hides.
  * options  read during the call; NULL: as the communicator has it.
- * Local, but ranks must make a call with equal options (CECL_CHECK=1 verifies it). Cheap: each call's
- * plan is kept for each choice. Threads: one call at a time. Ownership: the caller's.
- * Errors, nothing changed: ceclInvalidArgument (not initialised, a value out of range). Since 0.1. */
+ * Local, but ranks must make each collective with equal options. Cheap: plans are kept for each
+ * choice. Threads: one call at a time. Ownership: the caller's.
+ * Errors, nothing changed: ceclInvalidArgument (not initialised, a value out of range).
+ * Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclSetOptions(ceclComm_t comm, const ceclOptions_t *options);
 
-/* Begins a group: the collectives that this thread calls until the matching ceclGroupEnd are carried
- * out together, what only moves data in one batch of copies with one exchange of flags, reductions
- * one after the other behind it. Groups may be nested; the outermost end counts.
+/* Begins a group: the collectives that this thread calls until the matching ceclGroupEnd are
+ * carried out together. Those that only move data become one batch of copies with one exchange of
+ * flags; reductions follow, one after the other. ceclMemAlloc may stand in a group too. Groups may
+ * be nested; the outermost end counts.
  * Local. Threads: the group is the calling thread's. Ownership: none. Errors: ceclOutOfMemory.
  * Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
 
-/* Ends a group and enqueues its calls, as one for each communicator. Up to 4096 calls of any sizes
- * and types, all but ceclAlltoAllv, mixed; they have no order among themselves, so what one
- * writes no other may read or write. All calls on one communicator go to one stream.
+/* Ends a group and enqueues its calls, together for each communicator. A group has up to 4096
+ * calls, of any sizes and types, mixed; only ceclAlltoAllv cannot be among them. Calls of a group
+ * have no order among themselves, so what one writes no other may read or write. All calls on one
+ * communicator go to one stream. Allocations come first, those of each communicator in their order;
+ * if one fails, its communicator keeps none of them.
  * Collective: every rank's group has the same calls in the same order. The host does not wait.
  * Threads: the one that began it; one call at a time on each communicator in it. Ownership: as the
  * calls'.
- * Errors, nothing enqueued of any call: that of the first call that was refused, which the call
- * itself gave too; ceclInvalidArgument (buffers of two calls overlap), ceclInvalidUsage (no group was
- * begun; two streams; under CECL_CHECK=1 ranks differ), ceclOutOfMemory. Communicators stay as
- * usable as before. Since 0.1. */
+ * Errors, with none of the calls enqueued: that of the first call that was refused, which the call
+ * itself returned too; ceclInvalidArgument (buffers of two calls overlap), ceclInvalidUsage (no
+ * group was begun; two streams; too many calls; under CECL_CHECK=1 ranks differ), ceclOutOfMemory,
+ * and those of ceclMemAlloc. Communicators stay usable, unless an allocation's peer did not come.
+ * Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclGroupEnd(void);
 
 /* How a call would be carried out. */
 typedef struct {
-    int zeroSm;         /* 1: no SM is used */
-    int copies;         /* copies this rank issues */
-    int localCopies;    /* of these, within one GPU: each needs an SM, or is said to need none */
-    int reductions;     /* kernels that add up, on ceclConfig_t.maxSms SMs at most */
-    int barriers;       /* exchanges of flags with all peers */
-    uint64_t bytesSent; /* that this rank's copies move, bytes */
-    char path[64];      /* e.g. "push, one batch" */
-    char reason[192];   /* why this path, and what would make it zero-SM if it is not */
+    int zeroSm;      /* 1: no SM is used */
+    int copies;      /* copies this rank issues */
+    int localCopies; /* of these, within one GPU; `reason` says whether they need an SM */
+    int reductions;  /* kernels that add up, on ceclConfig_t.maxSms SMs at most */
+    int barriers;    /* times that all ranks signal and wait */
+    /* bytes that this rank's copies move, local ones included; what SMs read and write is not */
+    uint64_t bytesSent;
+    char path[64];    /* e.g. "push, one batch" */
+    char reason[192]; /* why this way, and what would make it zero SM if it is not */
 } ceclExplanation_t;
 
 /* Tells how an all-gather or an all-to-all with these arguments would be carried out, and why;
- * enqueues nothing. Arguments as in the call itself; for all other calls see ceclGroupExplain.
+ * enqueues nothing. Arguments are those of the call itself. For all other calls see
+ * ceclGroupExplain.
  * explanation  [out] written on success only.
  * Local. Threads: one call at a time. Ownership: none. Errors: those that the call itself would
  * return for its arguments, and ceclInvalidArgument (another op; NULL). Since 0.1. */
@@ -764,45 +840,48 @@ CECL_API CECL_CHECKED ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff
                                                ceclDataType_t datatype, ceclComm_t comm,
                                                ceclExplanation_t *explanation);
 
-/* Ends a group as ceclGroupEnd does, but enqueues nothing: tells how its calls would be carried out
- * together. So any call can be asked about, strided, variable and rooted ones too: as a group of one.
+/* Ends a group as ceclGroupEnd does, but enqueues nothing: it tells how the calls would be carried
+ * out together. Any call that may be in a group can be asked about so, as a group of one.
  * comm         all calls of the group are on it.
  * explanation  [out] written on success only.
  * Local; exchanges nothing. Threads: the one that began the group. Ownership: none.
- * Errors, the group ended all the same: those of ceclGroupEnd; ceclInvalidArgument (explanation NULL),
- * ceclInvalidUsage (a call on another communicator; an inner group). Since 0.1. */
+ * Errors, after which the group is ended too: those of ceclGroupEnd; ceclInvalidArgument
+ * (explanation NULL), ceclInvalidUsage (a call on another communicator; a group inside another).
+ * Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclGroupExplain(ceclComm_t comm,
                                                     ceclExplanation_t *explanation);
 
 /* ------------------------------------------------------------------------------------------------
- * Streams, for programs that run with and without a GPU */
-/* A CUDA program passes its own cudaStream_t to the collectives and needs none of these. */
+ * Streams, for programs that run with and without a GPU. A CUDA program passes its own cudaStream_t
+ * to the collectives and needs none of these. */
 
 /* Makes a stream on the communicator's device (CUDA: non-blocking with respect to the default
  * stream).
  * stream  [out] written on success only.
- * Local. Threads: any one at a time. Ownership: the caller's until ceclStreamDestroy, before comm
- * is destroyed.
- * Errors: ceclInvalidArgument, ceclUnhandledCudaError, ceclSystemError, ceclOutOfMemory. Since 0.1.
- * */
+ * Local. Threads: one call at a time. Ownership: the caller's until ceclStreamDestroy; what is left
+ * is destroyed with comm.
+ * Errors: ceclInvalidArgument (NULL), ceclUnhandledCudaError, ceclSystemError, ceclOutOfMemory.
+ * Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream);
 
 /* Blocks until everything enqueued on `stream` (0: the default stream) is done, also when comm has
- * failed. Pending waits on peers are bounded by the timeout. On success the results are good.
- * Local, blocking. Threads: any. Ownership: none. Errors: ceclInvalidArgument,
- * ceclUnhandledCudaError, and comm's asynchronous error. Since 0.1. */
+ * failed. The timeout bounds waits for peers. Success means that the results of the calls on
+ * `stream` are good (see Results at the top).
+ * Local, blocking. Threads: any. Ownership: none. Errors: ceclInvalidArgument (no such stream),
+ * ceclInvalidUsage (this thread has calls on comm in a group that it has not ended: they are not on
+ * the stream), ceclUnhandledCudaError, and the asynchronous error. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclStreamSynchronize(ceclComm_t comm, ceclStream_t stream);
 
-/* Destroys a stream of ceclStreamCreate; waits for its work first.
- * Local, blocking. Threads: any. Ownership: ends the caller's. Errors: ceclInvalidArgument,
- * ceclUnhandledCudaError. Since 0.1. */
+/* Destroys a stream of ceclStreamCreate, after waiting for its work.
+ * Local, blocking. Threads: any. Ownership: ends the caller's. Errors: ceclInvalidArgument (no such
+ * stream, or a default stream), ceclUnhandledCudaError. Since 0.1. */
 CECL_API ceclResult_t ceclStreamDestroy(ceclComm_t comm, ceclStream_t stream);
 
-/* Copies `bytes` from `src` to `dst` in the order of `stream`; each may be memory of the device or
+/* Copies `bytes` from `src` to `dst` in the order of `stream`. Both may be memory of the device or
  * of the host.
  * Local; the host does not wait when both are the device's. Threads: any. Ownership: the caller's;
- * keep host memory until the stream gets there.
- * Errors: ceclInvalidArgument, ceclUnhandledCudaError. Since 0.1. */
+ * host memory must be kept until the stream gets there.
+ * Errors: ceclInvalidArgument (NULL, no such stream), ceclUnhandledCudaError. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, const void *src,
                                                    size_t bytes, ceclStream_t stream);
 

@@ -1,32 +1,38 @@
-/* cecl in kernels: reaching the peers' symmetric memory, and meeting the peers' kernels.
+/* cecl in kernels: reaching the peers' symmetric memory, and waiting for the peers' kernels.
  *
  * Header only. The host asks ceclCommGetDeviceComm once and passes the ceclDeviceComm_t to its
- * kernels by value (examples/one_shot_all_reduce.cu is the whole of a program):
+ * kernels by value (examples/one_shot_all_reduce.cu is a whole program):
  *
  *     __global__ void neighbours(ceclDeviceComm_t dc, float *mine, float *out)
  *     {
  *         mine[threadIdx.x] = ...;
- *         if (!ceclBarrierBlock(dc, blockIdx.x)) // now all ranks' blocks have written
+ *         if (!ceclBarrierBlock(dc, blockIdx.x)) // then all ranks' blocks have written
  *             return;
- *         const float *theirs = (const float *)ceclPeerPointer(dc, mine, (dc.rank + 1) % dc.nranks);
+ *         const int next = (dc.rank + 1) % dc.nranks;
+ *         const float *theirs = (const float *)ceclPeerPointer(dc, mine, next);
  *         out[threadIdx.x] = theirs[threadIdx.x];
- *         ceclBarrierBlock(dc, blockIdx.x); // now all have read: mine may be written again
+ *         ceclBarrierBlock(dc, blockIdx.x); // then all have read: mine may be written again
  *     }
  *
- * Who waits for peers needs them to run: launch the kernel on every rank, and no more blocks than
- * can be resident together with what else runs, for a block that waits holds its place. Kernels that
- * use the same barriers or signals of a communicator run one after the other, on each rank in the
- * same order. They may be captured in graphs and replayed: what counts stands in memory. What peers
- * write is read through plain pointers: a `const __restrict__` one may be read from a cache that no
- * acquire empties.
+ * Launching: a kernel that waits for peers needs the peers' kernels to run. Launch it on every
+ * rank, with no more blocks than fit on the GPU beside whatever else runs: a block that waits keeps
+ * its place on its SM. Kernels that use the same barriers or signals of a communicator run one
+ * after the other, on each rank in the same order.
  *
- * Waits end: when dc.timeoutNs has passed (of the GPU's global timer), or soon after the communicator
- * has failed, which it does when a peer dies. Then they return false, and what was to be waited for
- * is undefined.
+ * Graphs: such kernels may be captured and replayed, for barriers are counted in memory and no
+ * launch has to pass a count.
  *
- * Compiled by a C or C++ compiler instead of nvcc, these are functions of the host, for the host
- * device: a thread of the host is then a block of one thread. Names that begin with cecl_ are inner
- * parts of this file. */
+ * Reading: read what peers write through plain pointers. What is read through a
+ * `const __restrict__` pointer may come from a cache that a barrier does not refresh.
+ *
+ * Ends of waits: a wait ends when dc.timeoutNs has passed on the GPU's global timer, or soon after
+ * the communicator has failed (it does when a peer dies). It then returns false, and the memory
+ * that it was to wait for has undefined contents.
+ *
+ * Host device: compiled by a C or C++ compiler instead of nvcc, these are functions of the host. A
+ * host thread then stands for a block of one thread.
+ *
+ * Names that begin with cecl_ are internal to this file. */
 #ifndef CECL_CECL_DEVICE_H
 #define CECL_CECL_DEVICE_H
 
@@ -83,7 +89,7 @@ CECL_DEVICE_API int cecl_device_threads(void)
     return (int)(blockDim.x * blockDim.y * blockDim.z);
 }
 
-/* All threads of the block have come; whether `all` is true for each of them. */
+/* Returns when all threads of the block have called it: whether `all` was true in each of them. */
 CECL_DEVICE_API bool cecl_device_meet(bool all)
 {
     return __syncthreads_and(all) != 0;
@@ -145,7 +151,7 @@ CECL_DEVICE_API void cecl_device_pause(void)
  * entries of dc.slices; nothing is checked. A loop that needs the pointer again and again keeps it.
  * dc    of ceclCommGetDeviceComm.
  * ptr   into memory of ceclMemAlloc on this rank.
- * peer  0 .. nranks-1; one's own rank gives ptr.
+ * peer  0 .. nranks-1; this rank's own number gives ptr.
  * Local. Threads: any. Ownership: the peer's. Errors: none. Since 0.1. */
 CECL_DEVICE_API void *ceclPeerPointer(ceclDeviceComm_t dc, const void *ptr, int peer)
 {
@@ -158,8 +164,8 @@ CECL_DEVICE_API uint32_t *cecl_device_word(ceclDeviceComm_t dc, int slot, int wr
     return dc.pads + slot * dc.nranks + writer;
 }
 
-/* Waits until an own word has come to `value`, counting cyclically. The clock and the word that ends
- * waits are looked at now and then: a wait is short as a rule. */
+/* Waits until a word of this rank has reached `value`, counting cyclically. Most waits are short,
+ * so it looks at the clock and at the word that ends all waits only once in 64 polls. */
 CECL_DEVICE_API bool cecl_device_await(ceclDeviceComm_t dc, const uint32_t *word, uint32_t value)
 {
     const uint32_t *end = dc.pads + (dc.blocks + dc.signals) * dc.nranks;
@@ -177,14 +183,16 @@ CECL_DEVICE_API bool cecl_device_await(ceclDeviceComm_t dc, const uint32_t *word
     return true;
 }
 
-/* Tells a peer that this rank has come to `value`. Release: whoever has seen it sees what the calling
- * thread wrote before, and what others wrote that it had met (__syncthreads).
+/* Signals `value` to a peer. Release: a thread of the peer that has seen the value also sees what
+ * the calling thread wrote before, and what other threads wrote before they met it in
+ * __syncthreads.
  * dc      of ceclCommGetDeviceComm.
  * peer    0 .. nranks-1.
- * signal  0 .. dc.signals-1. Each peer has a word for this rank in each; all are 0 after init.
- * value   larger than the one before, by less than 2^31: it may wrap around. Nothing resets it.
- * Local; does not wait. Threads: any, one at a time for each word. Ownership: comm's words.
- * Errors: none; a signal or peer out of range is the caller's to avoid. Since 0.1. */
+ * signal  0 .. dc.signals-1. Each signal has one word at the peer for this rank, 0 after init.
+ * value   greater than the last value signalled there, by less than 2^31; it may wrap around.
+ *         Nothing resets it.
+ * Local; does not wait. Threads: any, but one at a time for each word. Ownership: the words are
+ * comm's. Errors: none; a signal or peer out of range is not noticed. Since 0.1. */
 CECL_DEVICE_API void ceclSignal(ceclDeviceComm_t dc, int peer, int signal, uint32_t value)
 {
     uint32_t *own = cecl_device_word(dc, dc.blocks + signal, dc.rank);
@@ -192,30 +200,31 @@ CECL_DEVICE_API void ceclSignal(ceclDeviceComm_t dc, int peer, int signal, uint3
 }
 
 /* Waits until a peer has signalled `value` or a later one to this rank. Acquire: the calling thread
- * then sees what ceclSignal released, and so do those that meet it afterwards (__syncthreads).
+ * then sees what ceclSignal released, and so do threads that meet it afterwards in __syncthreads.
  * dc, peer, signal, value  as ceclSignal.
- * Returns true; false where the wait ended without it, and the signal may still come: the word is as
- * the peer leaves it.
- * Local; waits, within dc.timeoutNs. Threads: any. Ownership: comm's words. Errors: false, as told.
- * Since 0.1. */
+ * Returns true; false where the wait ended without the signal, which may still come later.
+ * Local; waits, at most dc.timeoutNs. Threads: any. Ownership: the words are comm's. Errors: false,
+ * as said. Since 0.1. */
 CECL_DEVICE_API bool ceclWaitSignal(ceclDeviceComm_t dc, int peer, int signal, uint32_t value)
 {
     return cecl_device_await(dc, cecl_device_word(dc, dc.blocks + signal, peer), value);
 }
 
-/* A barrier of one block of every rank: returns when all of them have come to it. Acquire and
- * release: what any thread of these blocks wrote before the barrier, also to a peer's memory, all of
- * them see after it. Other blocks are not in it; their writes are seen if this block had seen them.
+/* A barrier among one block of each rank: it returns when all these blocks have called it. Acquire
+ * and release: what any thread of these blocks wrote before the barrier, also to a peer's memory,
+ * all of them see after it. Other blocks take no part; what they wrote is seen too if
+ * one of these blocks had seen it before the barrier.
  * dc    of ceclCommGetDeviceComm.
- * slot  0 .. dc.blocks-1: which barrier. As a rule blockIdx.x, so that a block meets those of the
- *       same index. Blocks that run at the same time need slots of their own.
- * Returns true, to all threads of the block alike; false where a peer did not come within
- * dc.timeoutNs, where the communicator has failed, and at once for a slot out of range.
- * Barriers of a slot are counted in the words themselves, those that returned false too, so nothing
- * is to be reset between launches. After a false one ranks are in step again as soon as all of them
- * have made equally many of that slot; until then a barrier may end early on a late rank.
- * Collective: each rank makes equally many barriers of a slot. Threads: all of the block call it, with
- * equal arguments. Ownership: comm's words. Errors: false, as told. Since 0.1. */
+ * slot  0 .. dc.blocks-1: which barrier. Usually blockIdx.x, so that blocks of equal index wait for
+ *       each other. Blocks that run at the same time need slots of their own.
+ * Returns true, or false where a peer did not come within dc.timeoutNs, where the communicator has
+ * failed, and at once for a slot out of range; alike to all threads of the block.
+ * Nothing has to be reset between launches: each slot counts its barriers in memory, those that
+ * returned false too. After a false one the ranks are in step again once all of them have made
+ * equally many barriers of that slot; until then a barrier may end early on a rank that is behind.
+ * Collective: each rank makes equally many barriers of a slot. Threads: all threads of the block
+ * call it, with equal arguments. Ownership: the words are comm's. Errors: false, as said.
+ * Since 0.1. */
 CECL_DEVICE_API bool ceclBarrierBlock(ceclDeviceComm_t dc, int slot)
 {
     bool came = true;

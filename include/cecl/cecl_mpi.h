@@ -1,5 +1,5 @@
-/* Joining a cecl communicator through MPI. Lives in its own library (libcecl_mpi), so that the core
- * does not link MPI. */
+/* Joining a cecl communicator through MPI. The function is in a library of its own, libcecl_mpi, so
+ * that libcecl does not link MPI. The words are those of cecl.h. */
 #ifndef CECL_CECL_MPI_H
 #define CECL_CECL_MPI_H
 
@@ -10,13 +10,13 @@
 extern "C" {
 #endif
 
-/* Joins a communicator whose ranks are those of `mpiComm`. MPI is used until this call returns and
- * never after.
+/* Joins a communicator whose ranks are those of `mpiComm`. cecl uses MPI until this call returns,
+ * and never after.
  * comm     [out] written on success only.
  * mpiComm  an intracommunicator; its ranks must be on one host in this version.
- * config   NULL for defaults.
- * Collective over mpiComm, blocking. Threads, ownership, errors: as ceclCommInitRankConfig; MPI's
- * errors are ceclSystemError. Since 0.1. */
+ * config   NULL for defaults; read during the call only.
+ * Collective over mpiComm, blocking. Threads, ownership, errors: as ceclCommInitRankConfig; an
+ * error of MPI's is ceclSystemError. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitMpi(ceclComm_t *comm, MPI_Comm mpiComm,
                                                    const ceclConfig_t *config);
 
