@@ -4,6 +4,7 @@
 #define CECL_CE_LOWER_H
 
 #include "plan/plan.h"
+#include "tune/table.h"
 
 /* Fills `plan` for call->rank; the caller frees it. ceclOutOfMemory; ceclInvalidUsage when staging
  * is too small (named). */
@@ -16,12 +17,9 @@ ceclResult_t cecl_lower_group(struct cecl_call *calls, uint32_t ncalls, struct c
 /* Of a reduction by staging: one arrives, one is reduced. More, and smaller ones, were slower. */
 #define CECL_CHUNKS_UNDER_WAY 2u
 
-/* The tuning table: fills in how this call is carried out (direction, no_sm, piece_worth, spread), by
- * (op, in place, ranks, bytes a block) and what the caller chose.
+/* Fills in how this call is carried out (direction, no_sm, piece_worth, spread), by what it is, what the
+ * caller chose and `tuning`, the thresholds of this device and number of ranks.
  * Depends on nothing in which ranks may differ. */
-void cecl_tune(struct cecl_call *call, struct cecl_choice choice);
-
-/* Bytes to each peer of the largest call of so many ranks that is small on GPUs, where slots suffice. */
-uint64_t cecl_small_most(int nranks);
+void cecl_tune(struct cecl_call *call, struct cecl_choice choice, const struct cecl_tuning *tuning);
 
 #endif

@@ -158,7 +158,7 @@ static struct cecl_call call_of(ceclComm_t comm, const struct cecl_item *item)
         call.root = item->root;
         call.peers_read = cecl_pool_holds(&comm->pool, item->in_place ? item->recv : item->send);
     }
-    cecl_tune(&call, item->choice);
+    cecl_tune(&call, item->choice, &comm->tuning);
     return call;
 }
 

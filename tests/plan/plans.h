@@ -39,6 +39,13 @@ static inline struct cecl_call reduction_of(ceclOp_t op, uint64_t n, uint64_t el
     return call;
 }
 
+/* By the built-in table, as on GPUs. */
+static inline void tune(struct cecl_call *call, struct cecl_choice choice)
+{
+    const struct cecl_tuning tuning = cecl_tuning_default(CECL_TUNING_CUDA, call->nranks);
+    cecl_tune(call, choice, &tuning);
+}
+
 /* 31 bits that a seed determines, which goes on. */
 static inline uint64_t next(uint64_t *x)
 {

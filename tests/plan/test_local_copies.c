@@ -17,7 +17,7 @@ static struct cecl_call tuned(ceclOp_t op, bool in_place, uint64_t bytes, int nr
                              .bytes = bytes,
                              .staging_bytes = 64 << 20,
                              .engine_copies_locally = true};
-    cecl_tune(&call, (struct cecl_choice){(uint8_t)policy, (uint8_t)direction, 0});
+    tune(&call, (struct cecl_choice){(uint8_t)policy, (uint8_t)direction, 0});
     return call;
 }
 
@@ -43,7 +43,7 @@ static void larger_ones_go_as_without_an_engine(void **state)
                 struct cecl_call with = tuned((ceclOp_t)op, false, bytes, 4, policies[p], 0);
                 struct cecl_call without = with;
                 without.engine_copies_locally = false;
-                cecl_tune(&without, (struct cecl_choice){(uint8_t)policies[p], 0, 0});
+                tune(&without, (struct cecl_choice){(uint8_t)policies[p], 0, 0});
                 assert_int_equal(with.no_sm, without.no_sm);
                 assert_int_equal(with.side_copy, without.side_copy);
                 assert_int_equal(with.direction, without.direction);
@@ -85,7 +85,7 @@ static void a_variable_all_to_all_stays_with_the_next_rank(void **state)
                              .bytes = 1,
                              .layout = layout,
                              .engine_copies_locally = true};
-    cecl_tune(&call, (struct cecl_choice){CECL_SM_NEVER, 0, 0});
+    tune(&call, (struct cecl_choice){CECL_SM_NEVER, 0, 0});
     assert_true(call.no_sm);
 }
 
@@ -98,11 +98,11 @@ static void a_broadcast_that_peers_pass_on_brings_the_root_its_block_too(void **
                              .bytes = MOST,
                              .layout = layout,
                              .engine_copies_locally = true};
-    cecl_tune(&call, (struct cecl_choice){CECL_SM_NEVER, 0, 0});
+    tune(&call, (struct cecl_choice){CECL_SM_NEVER, 0, 0});
     assert_true(call.spread > 0);
     assert_true(call.no_sm);
     layout[0] = call.bytes = 4096;
-    cecl_tune(&call, (struct cecl_choice){CECL_SM_NEVER, 0, 0});
+    tune(&call, (struct cecl_choice){CECL_SM_NEVER, 0, 0});
     assert_int_equal(call.spread, 0);
     assert_false(call.no_sm);
 }
@@ -246,7 +246,7 @@ static void rows_are_right_too(void **state)
                           .recv_stride = 4},
                 .staging_bytes = 1 << 10,
                 .engine_copies_locally = true};
-            cecl_tune(&call, (struct cecl_choice){CECL_SM_NEVER, 0, 0});
+            tune(&call, (struct cecl_choice){CECL_SM_NEVER, 0, 0});
             assert_false(call.no_sm);
             const struct cecl_call calls[2] = {call, call};
             verify_calls(calls, 2, n);

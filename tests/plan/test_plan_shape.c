@@ -81,7 +81,7 @@ static struct cecl_call tuned(ceclOp_t op, bool in_place, uint64_t bytes, ceclSm
                               int direction)
 {
     struct cecl_call call = {.op = op, .in_place = in_place, .nranks = 4, .bytes = bytes};
-    cecl_tune(&call, (struct cecl_choice){(uint8_t)policy, (uint8_t)direction, 0});
+    tune(&call, (struct cecl_choice){(uint8_t)policy, (uint8_t)direction, 0});
     return call;
 }
 

@@ -261,7 +261,7 @@ static struct cecl_call tuned(ceclOp_t op, uint64_t bytes, uint64_t staging,
     call.nranks = 4;
     call.staging_bytes = staging;
     call.peers_read = true;
-    cecl_tune(&call, (struct cecl_choice){CECL_SM_REDUCE_ONLY, (uint8_t)direction, 0});
+    tune(&call, (struct cecl_choice){CECL_SM_REDUCE_ONLY, (uint8_t)direction, 0});
     return call;
 }
 
@@ -301,7 +301,7 @@ static void a_large_all_reduces_end_is_written_where_it_may_be(void **state)
         const bool may = n <= CECL_REDUCE_ALSO_MAX + 1;
         call.nranks = n;
         call.peers_read = true;
-        cecl_tune(&call, (struct cecl_choice){0});
+        tune(&call, (struct cecl_choice){0});
         assert_true(call.peers_read && call.urgent && !call.sms_send);
         assert_int_equal(call.sms_end, may ? (3 << 19) / (n - 1) : 0);
     }
@@ -339,7 +339,7 @@ static void one_rank_reduces_blocks_of_any_size(void **state)
         call.nranks = 1;
         call.peers_read = true;
         call.staging_bytes = 192 << 20;
-        cecl_tune(&call, (struct cecl_choice){CECL_SM_REDUCE_ONLY, CECL_DIRECTION_AUTO, 0});
+        tune(&call, (struct cecl_choice){CECL_SM_REDUCE_ONLY, CECL_DIRECTION_AUTO, 0});
         assert_int_equal(cecl_lower(&call, &plan), ceclSuccess);
         assert_int_equal(plan.nreductions, 1);
         cecl_plan_free(&plan);
@@ -354,7 +354,7 @@ static void sms_send_to_no_more_ranks_than_a_kernel_takes(void **state)
         struct cecl_call call = reduction_of(ceclOpAllReduce, (uint64_t)n, 1 << 20, 4);
         call.nranks = n;
         call.peers_read = true;
-        cecl_tune(&call, (struct cecl_choice){0});
+        tune(&call, (struct cecl_choice){0});
         assert_int_equal(call.sms_send, n <= CECL_REDUCE_ALSO_MAX + 1);
     }
 }

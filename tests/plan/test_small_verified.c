@@ -89,6 +89,12 @@ static void slots_without_turns_are_a_race(void **state)
     }
 }
 
+static uint64_t small_most(int n)
+{
+    const struct cecl_tuning tuning = cecl_tuning_default(CECL_TUNING_CUDA, n);
+    return cecl_tuning_largest_small(&tuning);
+}
+
 /* What is small is told by the call, the ranks and the choice alone. */
 static bool goes_small(ceclOp_t op, int n, uint64_t bytes, ceclSmPolicy_t policy,
                        ceclDirection_t direction)
@@ -96,8 +102,8 @@ static bool goes_small(ceclOp_t op, int n, uint64_t bytes, ceclSmPolicy_t policy
     struct cecl_call call = cecl_op_reduces(op) ? reduction_of(op, (uint64_t)n, bytes, 1)
                                                 : call_of(op, false, CECL_PUSH, bytes);
     call.nranks = n;
-    call.slot_bytes = cecl_small_most(n);
-    cecl_tune(&call, (struct cecl_choice){(uint8_t)policy, (uint8_t)direction, 0});
+    call.slot_bytes = small_most(n);
+    tune(&call, (struct cecl_choice){(uint8_t)policy, (uint8_t)direction, 0});
     return call.small;
 }
 
@@ -121,8 +127,8 @@ static void tuning_knows_what_is_small(void **state)
     assert_false(goes_small(ceclOpAllReduce, 3, 512 << 10, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
     assert_true(goes_small(ceclOpAllReduce, 2, 512 << 10, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
     assert_false(goes_small(ceclOpAllReduce, 2, 1 << 20, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
-    assert_int_equal(cecl_small_most(2), 1 << 20);
-    assert_int_equal(cecl_small_most(3), 256 << 10);
+    assert_int_equal(small_most(2), 1 << 20);
+    assert_int_equal(small_most(3), 256 << 10);
     assert_true(goes_small(ceclOpAlltoAll, 2, 1 << 20, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
     assert_false(goes_small(ceclOpAllGather, 2, (1 << 20) + 4, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
     assert_false(goes_small(ceclOpReduce, 4, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));

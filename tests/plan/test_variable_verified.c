@@ -264,10 +264,10 @@ static void a_whole_block_or_its_pieces_as_the_table_says(void **state)
                                  .layout = layout,
                                  .in_place = true};
         layout[1] = cases[i].bytes;
-        cecl_tune(&call, (struct cecl_choice){CECL_SM_NEVER, (uint8_t)cases[i].direction, 0});
+        tune(&call, (struct cecl_choice){CECL_SM_NEVER, (uint8_t)cases[i].direction, 0});
         assert_int_equal(call.spread, cases[i].rounds);
         layout[0] = 1; /* two contribute: no broadcast */
-        cecl_tune(&call, (struct cecl_choice){CECL_SM_NEVER, (uint8_t)cases[i].direction, 0});
+        tune(&call, (struct cecl_choice){CECL_SM_NEVER, (uint8_t)cases[i].direction, 0});
         assert_int_equal(call.spread, 0);
     }
 }
