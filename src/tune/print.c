@@ -42,7 +42,7 @@ const char *cecl_tuning_unit_text(enum cecl_tuning_unit unit)
                                         [CECL_TUNING_SMS] = "SMs",
                                         [CECL_TUNING_CHUNKS] = "chunks",
                                         [CECL_TUNING_ROUNDS] = "rounds",
-                                        [CECL_TUNING_SHARE] = "one part in"};
+                                        [CECL_TUNING_SHARE] = "parts"};
     return words[unit];
 }
 
