@@ -240,10 +240,12 @@ uint64_t crossing_size(const struct tuner *tuner, const struct crossing *crossin
 /* ---- all sizes */
 
 /* As rank 0 has it. */
-static bool is_late(const struct tuner *tuner)
+static bool is_late(const struct tuner *tuner, struct finding *finding)
 {
     int late = wall_us() - tuner->began > tuner->seconds * 1e6;
     MPI_Bcast(&late, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    if (late)
+        finding->kept = "there was no time left";
     return late;
 }
 
@@ -252,10 +254,8 @@ static bool measure_sizes(struct tuner *tuner, struct trial *trial, struct findi
     uint64_t bytes;
     for (int i = 0; i < MAX_POINTS && (bytes = crossing_size(tuner, trial->crossing, i)) > 0; i++) {
         progress_size(tuner, trial->crossing, bytes);
-        if (is_late(tuner)) {
-            finding->kept = "there was no time left";
+        if (is_late(tuner, finding))
             return true;
-        }
         if (!measure_size(tuner, trial, bytes, finding))
             return false;
         tuner->done++;
@@ -268,6 +268,8 @@ static bool measure_sizes(struct tuner *tuner, struct trial *trial, struct findi
 bool crossing_measure(struct tuner *tuner, const struct crossing *crossing, struct finding *finding)
 {
     struct trial trial = {.crossing = crossing};
+    if (is_late(tuner, finding))
+        return true;
     for (int way = 0; way < 2; way++)
         if (!way_open(tuner, crossing, way, &trial.ways[way]))
             return false;
