@@ -38,7 +38,7 @@ void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *p
         .end = cecl_pads_ended(engine),
         .late = engine->done + 1,
         .timeout_ns = engine->small_timeout_ns,
-        .max_sms = request->choice.max_sms,
+        .max_sms = call->max_sms,
     };
     for (int r = 0; r < call->nranks; r++)
         small->slots[r] = (unsigned char *)cecl_pool_at(engine->pool, r, engine->staging_offset) +

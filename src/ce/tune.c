@@ -131,13 +131,16 @@ static bool is_small(const struct cecl_call *call, struct cecl_choice choice,
     return false;
 }
 
-void cecl_tune(struct cecl_call *call, struct cecl_choice choice, const struct cecl_tuning *tuning)
+static uint32_t small_sms(struct cecl_choice choice, const struct cecl_tuning *tuning)
 {
-    call->small = is_small(call, choice, tuning);
-    if (cecl_op_reduces(call->op)) {
-        tune_reduction(call, choice, tuning);
-        return;
-    }
+    const uint32_t most = (uint32_t)GET(tuning, SMALL_SMS);
+    return choice.max_sms > 0 && choice.max_sms < most ? choice.max_sms : most;
+}
+
+/* A call that only moves data. */
+static void tune_copies(struct cecl_call *call, struct cecl_choice choice,
+                        const struct cecl_tuning *tuning)
+{
     const bool has_own_block = call->op == ceclOpAlltoAll || !call->in_place;
     call->no_sm = choice.sm_policy != CECL_SM_ALLOW || !local_copies_are_faster(call, tuning);
     call->piece_worth = GET(tuning, OWN_BLOCK_BYTES_PER_PEER);
@@ -152,4 +155,15 @@ void cecl_tune(struct cecl_call *call, struct cecl_choice choice, const struct c
     if (engine_is_worth_it(call, tuning))
         call->no_sm = false;
     call->side_copy = !call->no_sm && call->bytes >= GET(tuning, OWN_BLOCK_SIDE_COPY_MIN_BYTES);
+}
+
+void cecl_tune(struct cecl_call *call, struct cecl_choice choice, const struct cecl_tuning *tuning)
+{
+    call->small = is_small(call, choice, tuning);
+    if (cecl_op_reduces(call->op))
+        tune_reduction(call, choice, tuning);
+    else
+        tune_copies(call, choice, tuning);
+    if (call->small)
+        call->max_sms = small_sms(choice, tuning);
 }

@@ -61,7 +61,7 @@ struct cecl_small {
                           * begins then sends nothing */
     uint32_t *late;      /* a word here: becomes 1 where a wait ended, and recv is undefined */
     uint64_t timeout_ns; /* of a wait, by the GPU's timer; 0: none but `end` */
-    uint32_t max_sms;    /* 0: the default */
+    uint32_t max_sms;    /* 0: as many as kernels that wait may take of a GPU */
     /* Of this the kernel does CECL_MEET_SIGNAL_FIRST, beside sending its data, and without order: to
      * be seen by who looks on; and CECL_MEET_DONE. NULL: neither. */
     const struct cecl_meeting *meeting;

@@ -8,7 +8,6 @@
 /* How the warps that a call takes, each of 1536 bytes of a block, are spread. The less an SM sends,
  * the sooner it has sent it; one block alone need not count with others at the end. Measured:
  * docs/measurements.md, "Small calls by one kernel". */
-#define MOST_BLOCKS 32
 #define WARPS_ALONE 4 /* so many are one block; */
 #define WARPS_EACH 2  /* more are blocks of so many, as far as there may be blocks */
 
@@ -34,7 +33,7 @@ static ceclResult_t gpu_prepare(int ordinal, uint32_t *most)
         for (int o = 0; o < CECL_NUM_RED_OPS; o++)
             CECL_TRY(
                 cecl_gpu_load(WHO, cecl_small_reduce_kernel((ceclDataType_t)t, (ceclRedOp_t)o)));
-    *most = least(cecl_gpu_waiting_sms((uint32_t)sms), MOST_BLOCKS);
+    *most = cecl_gpu_waiting_sms((uint32_t)sms);
     cecl_gpus_keep(&known, ordinal, *most);
     return ceclSuccess;
 }

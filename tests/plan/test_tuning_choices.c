@@ -207,6 +207,27 @@ static void small_calls_end_where_they_were_measured(void **state)
         }
 }
 
+static uint32_t sms_of_a_small_call(ceclOp_t op, uint16_t max_sms)
+{
+    struct cecl_call call =
+        cecl_op_reduces(op) ? reduction_of(op, 4, 4096, 1) : call_of(op, false, CECL_PUSH, 4096);
+    call.nranks = 4;
+    call.slot_bytes = 256 * KIB;
+    tune(&call, (struct cecl_choice){CECL_SM_ALLOW, CECL_DIRECTION_AUTO, max_sms});
+    assert_true(call.small);
+    return call.max_sms;
+}
+
+static void small_calls_take_32_sms_or_fewer(void **state)
+{
+    (void)state;
+    for (int op = ceclOpAllGather; op <= ceclOpAllReduce; op++) {
+        assert_int_equal(sms_of_a_small_call((ceclOp_t)op, 0), 32);
+        assert_int_equal(sms_of_a_small_call((ceclOp_t)op, 7), 7);
+        assert_int_equal(sms_of_a_small_call((ceclOp_t)op, 64), 32);
+    }
+}
+
 /* ---- any table */
 
 static struct cecl_tuning draw_tuning(uint64_t *x)
@@ -277,6 +298,7 @@ int main(void)
         cmocka_unit_test(chunks_have_1_to_64_mib),
         cmocka_unit_test(reductions_are_urgent_from_blocks_of_2_mib_on),
         cmocka_unit_test(small_calls_end_where_they_were_measured),
+        cmocka_unit_test(small_calls_take_32_sms_or_fewer),
         cmocka_unit_test(any_allowed_table_gives_right_plans),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
