@@ -214,7 +214,9 @@ static ceclResult_t bind_reduction(const struct cecl_engine *engine, const struc
                                    .count = reduce->bytes / call->element,
                                    .type = (ceclDataType_t)call->type,
                                    .op = (ceclRedOp_t)call->red_op,
-                                   .divisor = (uint32_t)call->nranks};
+                                   .divisor = (uint32_t)call->nranks,
+                                   .kernel = reduce->bytes >= call->bulk_min ? CECL_REDUCE_BULK
+                                                                             : CECL_REDUCE_WIDE};
     for (uint32_t i = 0; i < reduce->nsrc; i++) {
         CECL_TRY(address_of(engine, bound, &plan->sources[reduce->first + i], &address));
         bound->sources[reduce->first + i] = address;

@@ -99,6 +99,7 @@ static void tune_reduction(struct cecl_call *call, struct cecl_choice choice,
     call->sms_end = writes && !call->sms_send
                         ? GET(tuning, ALL_REDUCE_SMS_END_BYTES) / ((uint64_t)call->nranks - 1)
                         : 0;
+    call->bulk_min = GET(tuning, REDUCTION_BULK_MIN_BYTES);
     call->urgent = call->bytes >= GET(tuning, REDUCTION_URGENT_MIN_BYTES);
     call->max_sms = choice.max_sms     ? choice.max_sms
                     : call->sms_send   ? (uint32_t)GET(tuning, REDUCTION_WRITING_SMS)

@@ -144,7 +144,8 @@ struct cecl_call {
     uint64_t chunk;    /* bytes of a block at a time, where it goes in chunks: cecl_tune */
     uint64_t halved;   /* the last of them is halved into parts of no less; 0: it is not */
     uint64_t one_shot; /* an all-reduce of no more bytes: everyone reduces all */
-    uint32_t max_sms;  /* 0: by measurement */
+    uint32_t max_sms;  /* 0: the device's default */
+    uint64_t bulk_min; /* kernels read sources of so many bytes by bulk copies */
     /* Equal on all ranks: by one exchange through slots, which lie in the STAGING window behind all
      * staging: [2 turns][nranks senders] of CECL_SLOT_FACTOR * slot_bytes. */
     bool small;

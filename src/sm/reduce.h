@@ -41,14 +41,14 @@ struct cecl_reduction {
     const void *const
         *src;         /* [nsrc] in the order in which they are reduced; read during the call */
     uint32_t nsrc;    /* 1 .. CECL_REDUCE_SOURCES_MAX, CUDA: .. _CUDA_SOURCES_MAX */
-    uint32_t max_sms; /* CUDA: most SMs that are used, one block each; 0: by measurement */
+    uint32_t max_sms; /* CUDA: most SMs that are used, one block each; 0: 16 */
     uint64_t count;   /* elements; 0: nothing is done */
     ceclDataType_t type;
     ceclRedOp_t op;
     /* ceclAvg: the number of ranks, in the last phase of a reduction. 0 or 1: not divided, as in the
      * phases before. Other operations do not look at it. */
     uint32_t divisor;
-    uint8_t kernel; /* enum cecl_reduce_kernel; for tests and measurements */
+    uint8_t kernel; /* CUDA: enum cecl_reduce_kernel */
     /* CUDA: where else the result is written, at peers as a rule; [nalso], read during the call. */
     void *const *also;
     uint32_t nalso; /* .. CECL_REDUCE_ALSO_MAX */
@@ -59,7 +59,7 @@ struct cecl_reduction {
 
 /* CUDA: which kernel reads the sources. All give the same bits. */
 enum cecl_reduce_kernel {
-    CECL_REDUCE_AUTO = 0, /* by measurement */
+    CECL_REDUCE_AUTO = 0, /* BULK; the tuning table says from which size on it pays */
     CECL_REDUCE_WIDE,     /* 16-byte loads into registers; any GPU, any alignment */
     CECL_REDUCE_BULK      /* bulk copies into shared memory; where they cannot be, WIDE */
 };

@@ -7,18 +7,7 @@ _Static_assert(sizeof(struct cecl_reduce_args) <= 4096, "what a kernel's argumen
 
 #define WHO "reduction"
 
-/* The measured choice, for sources of at least so many bytes each. Two facts stand behind it: 12 bulk
- * blocks read from three peers at the speed of NVLink (320 GB/s of 323 with 16, on 4 H200), and what
- * a single block can read takes less time than starting many. The steps between are estimates. */
-static const struct choice {
-    uint64_t bytes;
-    uint32_t sms;
-    enum cecl_reduce_kernel kernel;
-} choices[] = {
-    {1 << 20, 16, CECL_REDUCE_BULK},
-    {128 << 10, 16, CECL_REDUCE_WIDE},
-    {0, 8, CECL_REDUCE_WIDE},
-};
+#define DEFAULT_SMS 16 /* of callers that name no number */
 
 /* ---- GPUs: what they can do, and that their kernels are loaded */
 
@@ -176,17 +165,13 @@ ceclResult_t cecl_reduce_cuda(ceclStream_t stream, const struct cecl_reduction *
     CECL_TRY(gpu_current(&gpu));
     args_make(r, &args);
 
-    const struct choice *choice = choices;
-    while (args.vectors * 16 < choice->bytes)
-        choice++;
-    uint32_t most = r->max_sms ? r->max_sms : choice->sms;
+    uint32_t most = r->max_sms ? r->max_sms : DEFAULT_SMS;
     if (most > gpu.sms)
         most = gpu.sms;
     if (r->meeting && (r->meeting->does & CECL_MEET_WAIT_FIRST) &&
         most > cecl_gpu_waiting_sms(gpu.sms))
         most = cecl_gpu_waiting_sms(gpu.sms);
-    const int wanted = r->kernel == CECL_REDUCE_AUTO ? (int)choice->kernel : r->kernel;
-    const bool bulk = wanted == CECL_REDUCE_BULK && gpu.bulk && args.vectors > 0;
+    const bool bulk = r->kernel != CECL_REDUCE_WIDE && gpu.bulk && args.vectors > 0;
     const void *kernel = bulk           ? cecl_reduce_bulk_kernel(r->type, r->op)
                          : args.vectors ? cecl_reduce_wide_kernel(r->type, r->op, r->nsrc)
                                         : cecl_reduce_any_kernel(r->type, r->op);

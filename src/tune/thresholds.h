@@ -191,6 +191,14 @@ MEASURED(REDUCTION_URGENT_MIN_BYTES, 1, EVERY, ANY, 2 * MIB,
          H200_4 "reduce-scatter of 32 MiB beside a GEMM: before the GEMM's blocks 1.839 ms, behind "
                 "them 1.924. From which size on it pays was not measured.")
 
+THRESHOLD(REDUCTION_BULK_MIN_BYTES, "reduction.bulk_min_bytes", BYTES, 0, NEVER,
+          "A kernel that reduces at least so many bytes of each source reads by bulk copies into "
+          "shared memory, where the GPU has them; of fewer by wide loads.")
+RECKONED(REDUCTION_BULK_MIN_BYTES, 1, EVERY, ANY, 1 * MIB,
+         "Estimated between two facts: 12 SMs read from three peers at the speed of NVLink by bulk "
+         "copies (320 GB/s of 323 with 16, 4 x H200), and what a single SM can read takes less "
+         "time than starting many.")
+
 THRESHOLD(REDUCTION_READING_SMS, "reduction.reading_sms", SMS, 1, 1024,
           "So many SMs read inputs at the peers, unless CECL_MAX_SMS says otherwise.")
 MEASURED(REDUCTION_READING_SMS, 1, EVERY, ANY, 8,

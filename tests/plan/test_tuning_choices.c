@@ -112,6 +112,7 @@ static void all_reduces_are_written_by_sms_up_to_32_mib(void **state)
     assert_int_equal(above.sms_end, 512 * KIB);
     assert_int_equal(above.max_sms, 8);
     assert_int_equal(above.one_shot, 256 * KIB);
+    assert_int_equal(above.bulk_min, 1 * MIB);
 }
 
 static void all_reduces_go_by_staging_from_blocks_of_32_mib_on(void **state)
