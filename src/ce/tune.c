@@ -78,6 +78,13 @@ static bool goes_staged(const struct cecl_call *call, const struct chunking *by)
            call->staging_bytes / CECL_CHUNKS_UNDER_WAY / peers >= by->worth;
 }
 
+static uint32_t reduction_sms(const struct cecl_call *call, const struct cecl_tuning *tuning)
+{
+    return (uint32_t)(call->sms_send     ? GET(tuning, REDUCTION_WRITING_SMS)
+                      : call->peers_read ? GET(tuning, REDUCTION_READING_SMS)
+                                         : GET(tuning, REDUCTION_STAGED_SMS));
+}
+
 static void tune_reduction(struct cecl_call *call, struct cecl_choice choice,
                            const struct cecl_tuning *tuning)
 {
@@ -101,10 +108,7 @@ static void tune_reduction(struct cecl_call *call, struct cecl_choice choice,
                         : 0;
     call->bulk_min = GET(tuning, REDUCTION_BULK_MIN_BYTES);
     call->urgent = call->bytes >= GET(tuning, REDUCTION_URGENT_MIN_BYTES);
-    call->max_sms = choice.max_sms     ? choice.max_sms
-                    : call->sms_send   ? (uint32_t)GET(tuning, REDUCTION_WRITING_SMS)
-                    : call->peers_read ? (uint32_t)GET(tuning, REDUCTION_READING_SMS)
-                                       : (uint32_t)GET(tuning, REDUCTION_STAGED_SMS);
+    call->max_sms = choice.max_sms ? choice.max_sms : reduction_sms(call, tuning);
 }
 
 /* Calls of so few bytes to each peer that one exchange through slots takes less time than an exchange of
