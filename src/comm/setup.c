@@ -317,6 +317,16 @@ static ceclComm_t comm_new(int rank, int nranks, const struct cecl_resolved *con
     return NULL;
 }
 
+/* What a rank needs beside its peers. `local`: what went wrong before. */
+static ceclResult_t prepare(ceclResult_t local, bool has_room, int nranks,
+                            struct cecl_tuning tunings[CECL_TUNING_DEVICES])
+{
+    CECL_TRY(local);
+    if (!has_room)
+        return cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", nranks);
+    return cecl_config_tuning(nranks, tunings);
+}
+
 ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *config,
                              int64_t deadline, ceclResult_t local, ceclComm_t *out)
 {
@@ -325,10 +335,7 @@ ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *c
     ceclResult_t result = ceclSuccess;
     struct cecl_tuning tunings[CECL_TUNING_DEVICES] = {{{0}}};
 
-    if (local == ceclSuccess)
-        local = cecl_config_tuning(oob->nranks, tunings);
-    if (local == ceclSuccess && (!all || !comm))
-        local = cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", oob->nranks);
+    local = prepare(local, all && comm, oob->nranks, tunings);
     introduce(oob, config, local, &me);
     me.config.tuning = cecl_tuning_hash(tunings, CECL_TUNING_DEVICES);
     if (all) {
