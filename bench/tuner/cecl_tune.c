@@ -66,24 +66,33 @@ static bool measure_all(struct tuner *tuner, struct finding *findings)
     return true;
 }
 
-static int perform(struct tuner *tuner)
+static int measure_joined(struct tuner *tuner)
 {
     struct finding *findings = calloc((size_t)ncrossings, sizeof(*findings));
+    if (!findings) {
+        complain(&tuner->run, "findings", "no host memory");
+        return END_BROKEN;
+    }
+    tuner->device = tuner->run.cuda ? CECL_TUNING_CUDA : CECL_TUNING_HOST;
+    tuner->began = wall_us();
+    const bool fine = measure_all(tuner, findings) && tuner_write(tuner, findings);
+    free(findings);
+    return fine ? END_FINE : END_BROKEN;
+}
+
+static int perform(struct tuner *tuner)
+{
     struct run *run = &tuner->run;
-    if (!read_base(tuner) || !tuner_output_opens(tuner))
+    if (!tuner_output_opens(tuner))
         return END_USAGE;
     clear_settings();
     run->options.rounds = tuner->quick ? 7 : 21;
     run->options.op = crossings[0].op; /* run_join looks at it */
     run->options.type = type_named("bfloat16");
-    if (!findings || !run_join(run))
+    if (!run_join(run))
         return END_BROKEN;
-    tuner->device = run->cuda ? CECL_TUNING_CUDA : CECL_TUNING_HOST;
-    tuner->began = wall_us();
-    const bool fine = measure_all(tuner, findings) && tuner_write(tuner, findings);
-    free(findings);
-    cecl_tuning_forget(&tuner->base);
-    return fine && run_leave(run, END_FINE) ? END_FINE : END_BROKEN;
+    const int end = measure_joined(tuner);
+    return run_leave(run, end) ? end : END_BROKEN;
 }
 
 int main(int argc, char **argv)
@@ -94,7 +103,8 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &tuner.run.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &tuner.run.nranks);
     if (tuner_options(&tuner, argc, argv, &end))
-        end = perform(&tuner);
+        end = read_base(&tuner) ? perform(&tuner) : END_USAGE;
+    cecl_tuning_forget(&tuner.base);
     if (end == END_BROKEN) /* others may wait for this rank inside MPI */
         MPI_Abort(MPI_COMM_WORLD, END_BROKEN);
     MPI_Finalize();
