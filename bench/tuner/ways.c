@@ -92,7 +92,7 @@ static bool way_join(const struct tuner *tuner, const struct crossing *crossing,
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
     char path[] = "/tmp/cecl_tune_XXXXXX";
     config.cudaDevice = CECL_CUDA_DEVICE_BY_RANK;
-    config.smPolicy = crossing->policy;
+    config.smPolicy = (int)crossing->policy;
     if (!make_table(tuner, crossing, way, path))
         return false;
     setenv("CECL_TUNING", path, 1);
