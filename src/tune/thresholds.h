@@ -123,9 +123,10 @@ MEASURED(ALL_REDUCE_STAGED_MIN_BYTES, 1, EVERY, ANY, 32 * MIB,
          H200_4 "blocks of 16 MiB: staging in 2 chunks 325 to 330 us, read 321 to 324; of 64 MiB: "
                 "1105, read 1163.")
 
-THRESHOLD(ALL_REDUCE_STAGED_CHUNK_MIN_BYTES, "all_reduce.staged_chunk_min_bytes", BYTES, 1, TIB,
-          "It does so only if a chunk has so many bytes, and staging holds two such chunks of each "
-          "peer.")
+THRESHOLD(
+    ALL_REDUCE_STAGED_CHUNK_MIN_BYTES, "all_reduce.staged_chunk_min_bytes", BYTES, 1, TIB,
+    "An all-reduce whose inputs SMs could read goes by staging only if its chunks have so many "
+    "bytes, and staging holds two such chunks of each peer.")
 MEASURED(ALL_REDUCE_STAGED_CHUNK_MIN_BYTES, 1, EVERY, ANY, 16 * MIB,
          H200_4 "blocks of 64 MiB in chunks of 32, 21, 16, 8 MiB: 1105, 1131, 1147, 1214 us; read "
                 "at the peers 1163.")
@@ -137,8 +138,9 @@ MEASURED(ALL_REDUCE_CHUNKS, 1, EVERY, ANY, 2,
                 "hide the last reduction, so few chunks are enough.")
 
 THRESHOLD(ALL_REDUCE_HALVED_MIN_BYTES, "all_reduce.halved_min_bytes", BYTES, 0, TIB,
-          "The last of several chunks is halved again and again into parts of at least so many "
-          "bytes, so that the last reduction is short; 0: it stays whole.")
+          "When an all-reduce goes in several chunks, the last one is halved again and again into "
+          "parts of at least so many bytes, so that the last reduction is short; 0: it stays "
+          "whole.")
 RECKONED(ALL_REDUCE_HALVED_MIN_BYTES, 1, EVERY, ANY, 0,
          "The pushes of results hide the last reduction.")
 
@@ -151,8 +153,8 @@ MEASURED(REDUCE_SCATTER_STAGED_MIN_BYTES, 1, EVERY, ANY, 192 * MIB,
 
 THRESHOLD(REDUCE_SCATTER_STAGED_CHUNK_MIN_BYTES, "reduce_scatter.staged_chunk_min_bytes", BYTES, 1,
           TIB,
-          "It does so only if a chunk has so many bytes, and staging holds two such chunks of each "
-          "peer.")
+          "A reduce-scatter whose inputs SMs could read goes by staging only if its chunks have so "
+          "many bytes, and staging holds two such chunks of each peer.")
 MEASURED(REDUCE_SCATTER_STAGED_CHUNK_MIN_BYTES, 1, EVERY, ANY, 24 * MIB,
          H200_4 "256 MiB in 8, 16 and 24 chunks: 2327, 2385, 3107 us (24: with 64 MiB of staging); "
                 "read at the peers 2455.")
@@ -164,9 +166,11 @@ MEASURED(REDUCE_SCATTER_CHUNKS, 1, EVERY, ANY, 8,
          H200_4 "256 MiB with 16 SMs in 8 chunks 2327 us, in 16 2385; with 8 SMs in 16 2443, in 32 "
                 "2621.")
 
-THRESHOLD(REDUCE_SCATTER_HALVED_MIN_BYTES, "reduce_scatter.halved_min_bytes", BYTES, 0, TIB,
-          "The last of several chunks is halved again and again into parts of at least so many "
-          "bytes, so that the last reduction is short; 0: it stays whole.")
+THRESHOLD(
+    REDUCE_SCATTER_HALVED_MIN_BYTES, "reduce_scatter.halved_min_bytes", BYTES, 0, TIB,
+    "When a reduce-scatter or reduce goes in several chunks, the last one is halved again and "
+    "again into parts of at least so many bytes, so that the last reduction is short; 0: it "
+    "stays whole.")
 MEASURED(REDUCE_SCATTER_HALVED_MIN_BYTES, 1, EVERY, ANY, 8 * MIB,
          H200_4 "256 MiB, the last chunk whole 2344 us, halved down to 16, 8, 4 MiB 2312, 2302, "
                 "2309.")
