@@ -1,10 +1,11 @@
-/* Prints what this build of cecl is and which settings it knows. With --markdown
- * it prints docs/env.md. */
+/* Prints what this build of cecl is, which settings it knows and which thresholds are in force. With
+ * --markdown it prints docs/env.md. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "device/device.h"
+#include "info_tuning.h"
 #include "util/settings.h"
 
 static const char *ranks_word(const struct cecl_setting *s)
@@ -56,13 +57,24 @@ static void print_plain(void)
 
 int main(int argc, char **argv)
 {
-    if (argc == 2 && strcmp(argv[1], "--markdown") == 0) {
+    const char *what = argc > 1 ? argv[1] : "";
+    if (argc == 2 && strcmp(what, "--markdown") == 0)
         print_markdown();
-    } else if (argc == 1) {
+    else if (argc == 1)
         print_plain();
-    } else {
-        fprintf(stderr, "usage: cecl_info [--markdown]\n");
-        return 2;
+    else if (strcmp(what, "--tuning") == 0)
+        return info_tuning(argc - 1, argv + 1);
+    else if (strcmp(what, "--tuning-file") == 0)
+        return info_tuning_file(argc - 1, argv + 1);
+    else {
+        const bool asked = argc == 2 && strcmp(what, "--help") == 0;
+        fprintf(asked ? stdout : stderr,
+                "usage: cecl_info [--markdown | --tuning ... | --tuning-file ...]\n"
+                "  without an option  this build and its settings\n"
+                "  --markdown         docs/env.md\n"
+                "%s",
+                info_tuning_usage);
+        return asked ? 0 : 2;
     }
     return 0;
 }

@@ -9,6 +9,8 @@ run=("$perf" -b 1K -e 1K -n 1 -w 0 --rounds 1 --in-place)
 failed=0
 traces=$(mktemp -d)
 trap 'rm -rf "$traces"' EXIT
+printf 'cecl-tuning 1\nreduction.reading_sms * any 7\n' >"$traces/seven"
+printf 'cecl-tuning 1\nreduction.reading_sms * any 8\n' >"$traces/eight"
 
 # Two good values of each setting.
 values() {
@@ -24,6 +26,7 @@ values() {
     CECL_NVTX) echo 0 1 ;;
     CECL_SM_POLICY) echo never allow ;;
     CECL_SOCKET_IFNAME) echo lo none ;;
+    CECL_TUNING) echo "$traces/seven" "$traces/eight" ;;
     CECL_TRACE) echo "$traces/a%r" "$traces/b%r" ;;
     *_BYTES) echo 8M 16M ;;
     *_MS) echo 20000 21000 ;;

@@ -6,11 +6,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct cecl_tuning;
+
 enum cecl_direction { CECL_PUSH, CECL_PULL };
 
 /* All equal on all ranks. */
 struct cecl_way {
-    bool small; /* one exchange through slots, by one kernel where the device has kernels */
+    bool small;         /* one exchange through slots, by one kernel where the device has kernels */
+    uint32_t small_sms; /* which takes at most so many SMs */
 
     /* How blocks are moved by copies. */
     struct {
@@ -34,13 +37,15 @@ struct cecl_way {
         uint64_t chunk;     /* bytes of a share that go through staging at a time */
         uint64_t halved;    /* the last chunk is halved into parts of no less; 0: it is not */
         uint64_t one_shot;  /* up to so many bytes every rank reduces everything */
-        uint32_t max_sms;   /* of a kernel; 0: by measurement */
+        uint32_t max_sms;   /* of a kernel */
+        uint64_t bulk_min;  /* kernels read sources of so many bytes by bulk copies */
     } reduce;
 };
 
 /* What the communicator lends a call. Equal on all ranks. */
 struct cecl_means {
-    uint64_t staging_offset; /* the call's share of staging, on each rank */
+    const struct cecl_tuning *tuning; /* the thresholds in force; for choosing a way alone */
+    uint64_t staging_offset;          /* the call's share of staging, on each rank */
     uint64_t staging_bytes;
     uint64_t slots_offset; /* slots of small calls lie in staging, behind all shares */
     uint64_t slot_bytes;   /* of each; 0: there are none */

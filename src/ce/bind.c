@@ -210,13 +210,15 @@ static ceclResult_t bind_reduction(const struct cecl_engine *engine, const struc
     const struct cecl_call *call = &part->call;
     struct cecl_reduction *out = &bound->reductions[bound->nreductions++];
     char *address;
-    *out = (struct cecl_reduction){.src = &bound->sources[reduce->first],
-                                   .nsrc = reduce->nsrc,
-                                   .max_sms = part->way.reduce.max_sms,
-                                   .count = reduce->bytes / call->element,
-                                   .type = (ceclDataType_t)call->type,
-                                   .op = (ceclRedOp_t)call->red_op,
-                                   .divisor = (uint32_t)call->nranks};
+    *out = (struct cecl_reduction){
+        .src = &bound->sources[reduce->first],
+        .nsrc = reduce->nsrc,
+        .max_sms = part->way.reduce.max_sms,
+        .count = reduce->bytes / call->element,
+        .type = (ceclDataType_t)call->type,
+        .op = (ceclRedOp_t)call->red_op,
+        .divisor = (uint32_t)call->nranks,
+        .kernel = reduce->bytes >= part->way.reduce.bulk_min ? CECL_REDUCE_BULK : CECL_REDUCE_WIDE};
     for (uint32_t i = 0; i < reduce->nsrc; i++) {
         CECL_TRY(address_of(engine, bound, &plan->sources[reduce->first + i], &address));
         bound->sources[reduce->first + i] = address;

@@ -39,7 +39,7 @@ void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *p
         .end = cecl_pads_ended(&engine->flags),
         .late = engine->flags.late,
         .timeout_ns = engine->small_timeout_ns,
-        .max_sms = plan->part.call.options.max_sms,
+        .max_sms = plan->part.way.small_sms,
         .meeting = &bound->small_meeting,
     };
     cecl_bound_patch(bound, CECL_PATCH_FLAG, CECL_LANE_MAIN, 1, &bound->small_meeting.first);

@@ -25,7 +25,8 @@ struct cecl_part cecl_comm_part(ceclComm_t comm, const struct cecl_call *call)
 {
     struct cecl_part part = {
         .call = *call,
-        .means = {.staging_bytes = (uint64_t)comm->config.staging_bytes,
+        .means = {.tuning = &comm->tuning,
+                  .staging_bytes = (uint64_t)comm->config.staging_bytes,
                   .slots_offset = comm->engine.slots_offset,
                   .slot_bytes = comm->engine.slot_bytes,
                   .half = cecl_engine_half(&comm->engine),

@@ -9,6 +9,7 @@
 #include "boot/mesh.h"
 #include "ce/engine.h"
 #include "device/device.h"
+#include "tune/table.h"
 
 #define CECL_COMM_MAGIC 0x6365636cu
 
@@ -25,6 +26,7 @@ struct cecl_resolved {
     int32_t nvtx; /* 0 or 1; here too ranks may differ */
     int32_t timeout_ms, init_timeout_ms;
     int64_t pool_bytes, segment_bytes, staging_bytes;
+    int64_t tuning; /* a hash of the thresholds in force, which ranks compare */
 };
 
 /* The watchdog: a thread that notices peers that died, left, or do not come, and releases what
@@ -47,6 +49,7 @@ struct ceclComm {
     struct cecl_resolved config;
     struct cecl_options options; /* for the calls that follow */
     uint32_t local_copies;       /* CECL_LOCAL_...: what needs no SM, found on every rank */
+    struct cecl_tuning tuning;   /* the thresholds of its device and ranks */
     struct cecl_device *dev;
     struct cecl_mesh *mesh;
     struct cecl_pool pool;
@@ -78,6 +81,8 @@ static inline struct cecl_options cecl_config_options(const struct cecl_resolved
                                  (uint16_t)config->max_sms};
 }
 ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolved *out);
+/* The thresholds of so many ranks on each device, CECL_TUNING's file among them. */
+ceclResult_t cecl_config_tuning(int nranks, struct cecl_tuning tunings[CECL_TUNING_DEVICES]);
 
 /* setup.c. Collective over `oob`, which stays the caller's. `local`: what this rank already knows
  * to be wrong (with its message

@@ -3,12 +3,15 @@
 #include <inttypes.h>
 
 #include "comm/comm.h"
+#include "plan/plan.h"
+#include "tune/file.h"
 #include "util/settings.h"
 
 #define DEFAULT_TIMEOUT_MS 30000
 
 _Static_assert(CECL_CUDA_DEVICE_CURRENT == -1 && CECL_CUDA_DEVICE_BY_RANK == -2,
                "the words of CECL_CUDA_DEVICE have these values, in their order");
+_Static_assert(CECL_MAX_RANKS == CECL_TUNING_RANKS_MAX, "a file may name every number of ranks");
 
 ceclResult_t cecl_config_check_field(const char *of, const char *field, int64_t value, int64_t low,
                                      int64_t high)
@@ -107,4 +110,16 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
     CECL_TRY(
         override(CECL_SET_DEBUG, &debug)); /* log.c reads it too, but cannot say that it is bad */
     return override32(CECL_SET_CUDA_DEVICE, &out->cuda_device);
+}
+
+ceclResult_t cecl_config_tuning(int nranks, struct cecl_tuning tunings[CECL_TUNING_DEVICES])
+{
+    const char *path = cecl_setting_text(CECL_SET_TUNING);
+    struct cecl_tuning_file file = {0};
+    if (path)
+        CECL_TRY(cecl_tuning_read(path, &file));
+    for (int d = 0; d < CECL_TUNING_DEVICES; d++)
+        cecl_tuning_resolve(&file, (enum cecl_tuning_device)d, nranks, &tunings[d]);
+    cecl_tuning_forget(&file);
+    return ceclSuccess;
 }

@@ -88,6 +88,7 @@ static ceclResult_t compare_config(const struct cecl_resolved *a, const struct c
         {"poolBytes (CECL_POOL_BYTES)", a->pool_bytes, b->pool_bytes},
         {"segmentBytes (CECL_SEGMENT_BYTES)", a->segment_bytes, b->segment_bytes},
         {"stagingBytes (CECL_STAGING_BYTES)", a->staging_bytes, b->staging_bytes},
+        {"CECL_TUNING (a hash of the table)", a->tuning, b->tuning},
     };
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
         if (fields[i].a != fields[i].b)
@@ -175,13 +176,21 @@ static ceclResult_t open_device(ceclComm_t comm, const struct hello *all)
     return cecl_host_open(&comm->dev);
 }
 
-/* Large staging serves the largest reductions of few ranks (ce/tune.c): beyond, a chunk's part for each
- * peer would be too small. A small part of the memory, and of the pool. */
-static int64_t staging_of(int nranks, uint64_t memory, uint64_t pool)
+static uint64_t threshold(ceclComm_t comm, enum cecl_threshold which)
 {
-    const uint64_t megabytes = memory / 512 >> 20, most = nranks <= 5 ? 192 : 64;
-    const uint64_t wanted = (megabytes < 1 ? 1 : megabytes < most ? megabytes : most) << 20;
-    return (int64_t)(wanted < pool / 8 ? wanted : pool / 8);
+    return cecl_tuning_get(&comm->tuning, which);
+}
+
+/* A small part of the smallest GPU's memory, and of the pool. */
+static int64_t staging_of(ceclComm_t comm, uint64_t memory)
+{
+    const uint64_t part = memory / threshold(comm, CECL_TUNE_STAGING_MEMORY_SHARE) >> 20 << 20,
+                   least = threshold(comm, CECL_TUNE_STAGING_MIN_BYTES),
+                   most = threshold(comm, CECL_TUNE_STAGING_MAX_BYTES),
+                   room = (uint64_t)comm->config.pool_bytes /
+                          threshold(comm, CECL_TUNE_STAGING_POOL_SHARE);
+    const uint64_t wanted = part < least ? least : part < most ? part : most;
+    return (int64_t)(wanted < room ? wanted : room);
 }
 
 /* Device defaults for what nobody set. Ranks agree: the smallest GPU decides. */
@@ -199,23 +208,31 @@ static ceclResult_t settle_sizes(ceclComm_t comm)
     if (config->pool_bytes < 0)
         config->pool_bytes = (int64_t)least;
     if (config->segment_bytes < 0)
-        config->segment_bytes = host ? 1 << 20 : 64 << 20;
+        config->segment_bytes = (int64_t)threshold(comm, CECL_TUNE_POOL_FIRST_SEGMENT_BYTES);
     if (config->staging_bytes < 0)
         config->staging_bytes =
-            host ? 256 << 10 : staging_of(comm->nranks, least, (uint64_t)config->pool_bytes);
+            host ? (int64_t)threshold(comm, CECL_TUNE_STAGING_MAX_BYTES) : staging_of(comm, least);
     return result;
 }
 
-/* Of small calls: what a kernel may send to a peer, as far as that is a small part of the pool. */
+#define SLOT_UNIT 512u /* slots are multiples of it */
+
+/* A slot holds what a small call sends to a peer, as far as all slots are a small part of the pool. */
 static uint64_t slot_bytes(ceclComm_t comm)
 {
-    const bool host = comm->dev->kind == CECL_KIND_HOST;
-    const uint64_t least = host ? 4 << 10 : 256 << 10, room = (uint64_t)comm->config.pool_bytes / 8;
+    const uint64_t most = (cecl_tuning_largest_small(&comm->tuning) + SLOT_UNIT - 1) / SLOT_UNIT *
+                          SLOT_UNIT,
+                   fewest = threshold(comm, CECL_TUNE_SMALL_SLOT_MIN_BYTES),
+                   least = fewest < most ? fewest : most,
+                   room = (uint64_t)comm->config.pool_bytes /
+                          threshold(comm, CECL_TUNE_SMALL_SLOTS_POOL_SHARE);
     if (comm->nranks < 2 || comm->nranks > CECL_SMALL_RANKS)
         return 0;
-    for (uint64_t each = host ? least : cecl_small_most(comm->nranks); each >= least; each /= 2)
-        if (2 * CECL_SLOT_FACTOR * (uint64_t)comm->nranks * each <= room)
-            return each;
+    for (uint64_t each = most; each >= least && each >= SLOT_UNIT; each /= 2) {
+        const uint64_t slot = each / SLOT_UNIT * SLOT_UNIT;
+        if (2 * CECL_SLOT_FACTOR * (uint64_t)comm->nranks * slot <= room)
+            return slot;
+    }
     return 0;
 }
 
@@ -268,10 +285,12 @@ static bool shares_process(const struct hello *all, int rank, int nranks)
 }
 
 /* The stages after the introduction. */
-static ceclResult_t build(ceclComm_t comm, const struct hello *all)
+static ceclResult_t build(ceclComm_t comm, const struct hello *all,
+                          const struct cecl_tuning tunings[CECL_TUNING_DEVICES])
 {
     comm->shares_process = shares_process(all, comm->rank, comm->nranks);
     CECL_TRY(cecl_mesh_agree(comm->mesh, open_device(comm, all)));
+    comm->tuning = tunings[comm->dev->kind == CECL_KIND_HOST ? CECL_TUNING_HOST : CECL_TUNING_CUDA];
     CECL_TRY(settle_sizes(comm));
 
     const struct cecl_pool_config pool = {.slice_bytes = (uint64_t)comm->config.pool_bytes,
@@ -311,16 +330,27 @@ static ceclComm_t comm_new(int rank, int nranks, const struct cecl_resolved *con
     return NULL;
 }
 
+/* What a rank needs beside its peers. `local`: what went wrong before. */
+static ceclResult_t prepare(ceclResult_t local, bool has_room, int nranks,
+                            struct cecl_tuning tunings[CECL_TUNING_DEVICES])
+{
+    CECL_TRY(local);
+    if (!has_room)
+        return cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", nranks);
+    return cecl_config_tuning(nranks, tunings);
+}
+
 ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *config,
                              int64_t deadline, ceclResult_t local, ceclComm_t *out)
 {
     struct hello me, *all = calloc((size_t)oob->nranks, sizeof(*all));
     ceclComm_t comm = comm_new(oob->rank, oob->nranks, config);
     ceclResult_t result = ceclSuccess;
+    struct cecl_tuning tunings[CECL_TUNING_DEVICES] = {{{0}}};
 
-    if (local == ceclSuccess && (!all || !comm))
-        local = cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", oob->nranks);
+    local = prepare(local, all && comm, oob->nranks, tunings);
     introduce(oob, config, local, &me);
+    me.config.tuning = cecl_tuning_hash(tunings, CECL_TUNING_DEVICES);
     if (all) {
         result = oob->allgather(oob, &me, all, sizeof(me));
         if (result == ceclSuccess)
@@ -333,7 +363,7 @@ ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *c
     if (result == ceclSuccess)
         result = cecl_mesh_open(oob, deadline, config->timeout_ms, &comm->mesh);
     if (result == ceclSuccess)
-        result = build(comm, all);
+        result = build(comm, all, tunings);
     free(all);
     if (result != ceclSuccess) {
         char words[CECL_MESSAGE_BYTES];

@@ -41,14 +41,14 @@ struct cecl_reduction {
     void *dst;              /* [count]; equal to one of src (in place), or overlapping none */
     const void *const *src; /* [nsrc], reduced in this order; read during the call */
     uint32_t nsrc;    /* 1 .. CECL_REDUCE_SOURCES_MAX; on CUDA 1 .. CECL_REDUCE_CUDA_SOURCES_MAX */
-    uint32_t max_sms; /* CUDA: the most SMs to use, one block each; 0: chosen from measurements */
+    uint32_t max_sms; /* CUDA: the most SMs to use, one block each; 0: 16 */
     uint64_t count;   /* elements; with 0 nothing is done */
     ceclDataType_t type;
     ceclRedOp_t op;
     /* For ceclAvg: the number of ranks, in the last reduction that a call makes. 0 or 1 mean no
      * division, as in the reductions before. Other operations ignore it. */
     uint32_t divisor;
-    uint8_t kernel; /* enum cecl_reduce_kernel; for tests and measurements */
+    uint8_t kernel; /* CUDA: enum cecl_reduce_kernel */
     /* CUDA: further places, usually at peers, where the result is written;
      * [nalso], read during the call. */
     void *const *also;
@@ -60,7 +60,7 @@ struct cecl_reduction {
 
 /* CUDA: which kernel reads the sources. All kernels give the same bits. */
 enum cecl_reduce_kernel {
-    CECL_REDUCE_AUTO = 0, /* chosen from measurements */
+    CECL_REDUCE_AUTO = 0, /* BULK; the tuning table says from which size on it pays */
     CECL_REDUCE_WIDE,     /* 16-byte loads into registers; any GPU, any alignment */
     CECL_REDUCE_BULK      /* bulk copies into shared memory; WIDE where these are impossible */
 };

@@ -7,19 +7,7 @@ _Static_assert(sizeof(struct cecl_reduce_args) <= 4096, "what a kernel's argumen
 
 #define WHO "reduction"
 
-/* The measured choice, for sources of at least `bytes` bytes each. Two measurements support it, on
- * 4 x H200: 12 blocks of the bulk kernel read from three peers at the speed of NVLink (320 GB/s;
- * 323 with 16 blocks), and starting many blocks takes longer than what a single block can read. The
- * steps in between are estimates. */
-static const struct choice {
-    uint64_t bytes;
-    uint32_t sms;
-    enum cecl_reduce_kernel kernel;
-} choices[] = {
-    {1 << 20, 16, CECL_REDUCE_BULK},
-    {128 << 10, 16, CECL_REDUCE_WIDE},
-    {0, 8, CECL_REDUCE_WIDE},
-};
+#define DEFAULT_SMS 16 /* for callers that name no number */
 
 /* ---- GPUs: what they can do, with their kernels loaded */
 
@@ -177,17 +165,13 @@ ceclResult_t cecl_reduce_cuda(ceclStream_t stream, const struct cecl_reduction *
     CECL_TRY(gpu_current(&gpu));
     args_make(r, &args);
 
-    const struct choice *choice = choices;
-    while (args.vectors * 16 < choice->bytes)
-        choice++;
-    uint32_t most = r->max_sms ? r->max_sms : choice->sms;
+    uint32_t most = r->max_sms ? r->max_sms : DEFAULT_SMS;
     if (most > gpu.sms)
         most = gpu.sms;
     if (r->meeting && (r->meeting->does & CECL_MEET_WAIT_FIRST) &&
         most > cecl_gpu_waiting_sms(gpu.sms))
         most = cecl_gpu_waiting_sms(gpu.sms);
-    const int wanted = r->kernel == CECL_REDUCE_AUTO ? (int)choice->kernel : r->kernel;
-    const bool bulk = wanted == CECL_REDUCE_BULK && gpu.bulk && args.vectors > 0;
+    const bool bulk = r->kernel != CECL_REDUCE_WIDE && gpu.bulk && args.vectors > 0;
     const void *kernel = bulk           ? cecl_reduce_bulk_kernel(r->type, r->op)
                          : args.vectors ? cecl_reduce_wide_kernel(r->type, r->op, r->nsrc)
                                         : cecl_reduce_any_kernel(r->type, r->op);

@@ -69,7 +69,7 @@ struct cecl_small {
     uint32_t *late;
     /* limit of a wait in ns, by the GPU's timer or the host's clock; 0: only `end` ends it */
     uint64_t timeout_ns;
-    uint32_t max_sms; /* CUDA: most SMs to use; 0: the default */
+    uint32_t max_sms; /* CUDA: most SMs to use; 0: as many as kernels that wait may take */
     /* The kernel does two things of this meeting. With CECL_MEET_SIGNAL_FIRST it signals
      * while it sends data, without order, so that the watchdog sees it; and it does
      * CECL_MEET_DONE. NULL: neither. */

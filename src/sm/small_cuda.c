@@ -5,7 +5,6 @@
 /* How the warps of a call are spread over SMs; each warp moves 1536 bytes of a block. The less an
  * SM sends, the sooner it has sent it. A call of one block of threads need not count its blocks at
  * the end. Measured: docs/measurements.md, "Small calls by one kernel". */
-#define MOST_BLOCKS 32
 #define WARPS_ALONE 4 /* up to this many warps make one block of threads */
 /* more warps are spread in blocks of this many, up to the greatest number of blocks */
 #define WARPS_EACH 2
@@ -32,7 +31,7 @@ static ceclResult_t gpu_prepare(int ordinal, uint32_t *most)
         for (int o = 0; o < CECL_NUM_RED_OPS; o++)
             CECL_TRY(
                 cecl_gpu_load(WHO, cecl_small_reduce_kernel((ceclDataType_t)t, (ceclRedOp_t)o)));
-    *most = least(cecl_gpu_waiting_sms((uint32_t)sms), MOST_BLOCKS);
+    *most = cecl_gpu_waiting_sms((uint32_t)sms);
     cecl_gpus_keep(&known, ordinal, *most);
     return ceclSuccess;
 }

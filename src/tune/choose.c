@@ -1,108 +1,119 @@
-/* The choices. */
+/* The choices. The numbers that decide them stand in tune/thresholds.h. */
 #include "tune/choose.h"
 
 #include "sm/reduce.h"
+#include "tune/table.h"
 
 #define SHARE_ALIGN 256u /* shares of much data begin where wide loads can */
 
+/* CECL_TUNE_... in force for a call with these means. */
+#define GET(means, which) cecl_tuning_get((means)->tuning, CECL_TUNE_##which)
+
 /* ---- calls by copies */
 
-#define ENGINE_BYTES (2u << 20)
-#define LOCAL_COPY_MIN (4u << 20)
-#define SIDE_COPY_WORTH (256u << 10)
-#define PIECE_WORTH (256u << 10)
-static const struct {
-    int min_ranks;
-    uint64_t min_bytes, round_bytes, max_rounds;
-} spread = {3, 1 << 20, 16 << 20, 8};
-
-/* The caller's direction, or push, which is faster alone and needs no symmetric sendbuff. What peers
- * return was pushed to them. */
+/* Push is about 5 % faster alone (389.6 against 371 GB/s to one peer on H200) and needs no symmetric
+ * sendbuff. A block that peers return was pushed to them. */
 static enum cecl_direction direction_of(const struct cecl_call *call, bool returns_own_block)
 {
-    if (call->options.direction != CECL_DIRECTION_PULL || returns_own_block)
-        return CECL_PUSH;
-    return CECL_PULL;
+    const bool pull = call->options.direction == CECL_DIRECTION_PULL && !returns_own_block;
+    return pull ? CECL_PULL : CECL_PUSH;
 }
 
-/* Whether local copies are allowed and, at this size, faster; or run by a copy engine that brings the
- * block home sooner than peers do. */
+/* Where the own block of a call comes home by a local copy: on SMs, where that is allowed and faster than
+ * what peers return, or by a copy engine that brings it home sooner than peers do. */
+struct local {
+    uint64_t returned_most; /* blocks of no more bytes are better returned by peers */
+    uint64_t engine_most;   /* blocks of no more bytes are better copied by a copy engine */
+};
+
 static void choose_local_copies(const struct cecl_call *call, const struct cecl_means *means,
-                                uint64_t faster_from, uint64_t engine_most, struct cecl_way *way)
+                                const struct local *local, struct cecl_way *way)
 {
-    const bool allowed = call->options.sm_policy == CECL_SM_ALLOW && call->bytes >= faster_from;
-    const bool by_engine = means->engine_copies_locally && call->bytes <= engine_most;
+    const bool allowed =
+        call->options.sm_policy == CECL_SM_ALLOW && call->bytes > local->returned_most;
+    const bool by_engine = means->engine_copies_locally && call->bytes <= local->engine_most;
     way->move.no_sm = !allowed && !by_engine;
-    way->move.beside = !way->move.no_sm && call->bytes >= SIDE_COPY_WORTH;
-    way->move.piece_worth = PIECE_WORTH;
+    way->move.beside = !way->move.no_sm && call->bytes >= GET(means, OWN_BLOCK_SIDE_COPY_MIN_BYTES);
+    way->move.piece_worth = GET(means, OWN_BLOCK_BYTES_PER_PEER);
 }
 
-static uint64_t spread_of(const struct cecl_call *call, enum cecl_direction direction)
+/* When the only block of a call goes in pieces: it then passes its root's link once and not N-1 times,
+ * for one exchange of flags more. */
+static uint64_t spread_of(const struct cecl_call *call, const struct cecl_means *means,
+                          enum cecl_direction direction)
 {
-    if (call->nranks < spread.min_ranks || direction != CECL_PUSH ||
-        call->bytes < spread.min_bytes || cecl_only_contributor(call) < 0)
+    if (direction != CECL_PUSH || call->bytes < GET(means, BROADCAST_SPREAD_MIN_BYTES) ||
+        cecl_only_contributor(call) < 0)
         return 0;
-    const uint64_t rounds = call->bytes / spread.round_bytes + 1;
-    return rounds < spread.max_rounds ? rounds : spread.max_rounds;
+    const uint64_t rounds = call->bytes / GET(means, BROADCAST_BYTES_PER_ROUND) + 1,
+                   most = GET(means, BROADCAST_MAX_ROUNDS);
+    return rounds < most ? rounds : most;
 }
 
 void cecl_choose_gathered(const struct cecl_call *call, const struct cecl_means *means,
                           struct cecl_way *way)
 {
-    choose_local_copies(call, means, LOCAL_COPY_MIN + 1, 0, way);
+    struct local local = {.returned_most = GET(means, ALL_GATHER_RETURNED_MAX_BYTES)};
+    choose_local_copies(call, means, &local, way);
     const bool returned = way->move.no_sm && !call->in_place && call->nranks > 1;
     way->move.direction = direction_of(call, returned);
-    way->move.spread = spread_of(call, way->move.direction);
-    if (way->move.spread == 0) /* peers that pass pieces on need no exchange more for the root's */
-        choose_local_copies(call, means, LOCAL_COPY_MIN + 1, ENGINE_BYTES, way);
+    way->move.spread = spread_of(call, means, way->move.direction);
+    if (way->move.spread > 0) /* peers that pass pieces on bring the root its block at no cost */
+        return;
+    local.engine_most = GET(means, ALL_GATHER_ENGINE_COPY_MAX_BYTES);
+    choose_local_copies(call, means, &local, way);
 }
 
 void cecl_choose_exchanged(const struct cecl_call *call, const struct cecl_means *means,
                            struct cecl_way *way)
 {
-    choose_local_copies(call, means, 0, 0, way);
+    struct local local = {.returned_most = call->in_place
+                                               ? GET(means, ALL_TO_ALL_IN_PLACE_RETURNED_MAX_BYTES)
+                                               : GET(means, ALL_TO_ALL_RETURNED_MAX_BYTES)};
+    choose_local_copies(call, means, &local, way);
     way->move.direction = direction_of(call, way->move.no_sm && call->nranks > 1);
-    choose_local_copies(call, means, 0, call->in_place ? 0 : ENGINE_BYTES, way);
+    local.engine_most = call->in_place ? GET(means, ALL_TO_ALL_IN_PLACE_ENGINE_COPY_MAX_BYTES)
+                                       : GET(means, ALL_TO_ALL_ENGINE_COPY_MAX_BYTES);
+    choose_local_copies(call, means, &local, way);
 }
 
-/* Nobody but its owner knows of an own block, and all ranks must choose alike; only the sender knows
+/* Nobody but its owner knows of an own block, and all ranks must choose alike. Only the sender knows
  * where its blocks are. */
 void cecl_choose_per_rank(const struct cecl_call *call, const struct cecl_means *means,
                           struct cecl_way *way)
 {
-    (void)means;
     way->move.no_sm = call->options.sm_policy != CECL_SM_ALLOW;
-    way->move.piece_worth = PIECE_WORTH;
+    way->move.piece_worth = GET(means, OWN_BLOCK_BYTES_PER_PEER);
     way->move.direction = CECL_PUSH;
 }
 
 /* ---- reductions */
 
-static const struct {
-    uint64_t one_shot;
-    uint64_t sms_send;
-    uint64_t sms_end;
-    uint64_t least, largest;
-    uint64_t urgent;
-    uint32_t reading_sms, sending_sms, staged_sms;
-} reductions = {
-    .one_shot = 256 << 10,
-    .sms_send = 32 << 20,
-    .sms_end = 3 << 19,
-    .least = 1 << 20,
-    .largest = 64 << 20,
-    .urgent = 2 << 20,
-    .reading_sms = 8,
-    .sending_sms = 16,
-    .staged_sms = 16,
+/* The pushes of an all-reduce's results hide the last reduction, so it goes in fewer chunks than
+ * others. */
+struct chunking {
+    uint64_t chunks; /* so many at least */
+    uint64_t halved; /* the last chunk is halved into parts of so many bytes; 0: it is not */
+    uint64_t staged; /* shares of so many bytes go by staging, */
+    uint64_t worth;  /* if chunks have so many */
 };
 
-static const struct chunking {
-    uint64_t chunks;
-    uint64_t halved;
-    uint64_t staged;
-    uint64_t worth;
-} to_all = {2, 0, 32 << 20, 16 << 20}, others = {8, 8 << 20, 192 << 20, 24 << 20};
+static bool is_all_reduce(const struct cecl_call *call)
+{
+    return !call->op->each && !call->op->rooted;
+}
+
+static struct chunking chunking_of(const struct cecl_call *call, const struct cecl_means *means)
+{
+    if (is_all_reduce(call))
+        return (struct chunking){
+            GET(means, ALL_REDUCE_CHUNKS), GET(means, ALL_REDUCE_HALVED_MIN_BYTES),
+            GET(means, ALL_REDUCE_STAGED_MIN_BYTES), GET(means, ALL_REDUCE_STAGED_CHUNK_MIN_BYTES)};
+    return (struct chunking){GET(means, REDUCE_SCATTER_CHUNKS),
+                             GET(means, REDUCE_SCATTER_HALVED_MIN_BYTES),
+                             GET(means, REDUCE_SCATTER_STAGED_MIN_BYTES),
+                             GET(means, REDUCE_SCATTER_STAGED_CHUNK_MIN_BYTES)};
+}
 
 static uint64_t round_up(uint64_t value, uint64_t unit)
 {
@@ -119,12 +130,13 @@ static uint64_t share_of(const struct cecl_call *call)
     return least < SHARE_ALIGN ? least : round_up(least, SHARE_ALIGN);
 }
 
-static uint64_t chunk_of(uint64_t share, const struct chunking *by)
+static uint64_t chunk_of(uint64_t share, const struct cecl_means *means, const struct chunking *by)
 {
-    const uint64_t chunk = round_up(share / by->chunks, CECL_CHUNK_ALIGN);
-    return chunk < reductions.least     ? reductions.least
-           : chunk > reductions.largest ? reductions.largest
-                                        : chunk;
+    /* Rounded up, or there would be one more. */
+    const uint64_t chunk = round_up(share / by->chunks, CECL_CHUNK_ALIGN),
+                   least = GET(means, REDUCTION_CHUNK_MIN_BYTES),
+                   largest = GET(means, REDUCTION_CHUNK_MAX_BYTES);
+    return chunk < least ? least : chunk > largest ? largest : chunk;
 }
 
 /* Whether inputs go to staging though SMs could read them. */
@@ -148,78 +160,67 @@ static bool reads_at_peers(const struct cecl_call *call, const struct cecl_means
     return call->options.direction == CECL_DIRECTION_PULL || !goes_staged(call, means, way, by);
 }
 
+static uint64_t sms_of(const struct cecl_call *call, const struct cecl_means *means,
+                       const struct cecl_way *way)
+{
+    return call->options.max_sms       ? call->options.max_sms
+           : way->reduce.sms_send      ? GET(means, REDUCTION_WRITING_SMS)
+           : way->reduce.read_at_peers ? GET(means, REDUCTION_READING_SMS)
+                                       : GET(means, REDUCTION_STAGED_SMS);
+}
+
 void cecl_choose_reduction(const struct cecl_call *call, const struct cecl_means *means,
                            struct cecl_way *way)
 {
-    const bool all = !call->op->each && !call->op->rooted;
-    const struct chunking *const by = all ? &to_all : &others;
+    const struct chunking by = chunking_of(call, means);
     const uint64_t peers = (uint64_t)call->nranks - 1;
     way->reduce.share = share_of(call);
-    way->reduce.chunk = chunk_of(way->reduce.share, by);
-    way->reduce.halved = by->halved;
-    way->reduce.one_shot = reductions.one_shot;
-    way->reduce.read_at_peers = reads_at_peers(call, means, way, by);
-    const bool writes =
-        way->reduce.read_at_peers && all && peers > 0 && peers <= CECL_REDUCE_ALSO_MAX;
-    way->reduce.sms_send = writes && call->bytes <= reductions.sms_send;
-    way->reduce.sms_end = writes && !way->reduce.sms_send ? reductions.sms_end / peers : 0;
-    way->reduce.urgent = way->reduce.share >= reductions.urgent;
-    way->reduce.max_sms = call->options.max_sms       ? call->options.max_sms
-                          : way->reduce.sms_send      ? reductions.sending_sms
-                          : way->reduce.read_at_peers ? reductions.reading_sms
-                                                      : reductions.staged_sms;
+    way->reduce.chunk = chunk_of(way->reduce.share, means, &by);
+    way->reduce.halved = by.halved;
+    way->reduce.one_shot = GET(means, ALL_REDUCE_ONE_SHOT_MAX_BYTES);
+    way->reduce.read_at_peers = reads_at_peers(call, means, way, &by);
+    const bool writes = way->reduce.read_at_peers && is_all_reduce(call) && peers > 0 &&
+                        peers <= CECL_REDUCE_ALSO_MAX;
+    way->reduce.sms_send = writes && call->bytes <= GET(means, ALL_REDUCE_SMS_WRITE_MAX_BYTES);
+    way->reduce.sms_end =
+        writes && !way->reduce.sms_send ? GET(means, ALL_REDUCE_SMS_END_BYTES) / peers : 0;
+    way->reduce.urgent = way->reduce.share >= GET(means, REDUCTION_URGENT_MIN_BYTES);
+    way->reduce.max_sms = (uint32_t)sms_of(call, means, way);
+    way->reduce.bulk_min = GET(means, REDUCTION_BULK_MIN_BYTES);
 }
 
-/* ---- small calls */
+/* ---- small calls: so few bytes to each peer that one exchange through slots takes less time than an
+ * exchange of flags around copies */
 
-static const struct {
-    bool reduces, each;
-    uint64_t max_bytes, of_two;
-} smalls[] = {
-    {true, false, 256 << 10, 512 << 10},
-    {true, true, 256 << 10, 512 << 10},
-    {false, false, 256 << 10, 1 << 20},
-    {false, true, 256 << 10, 1 << 20},
-};
-
-static uint64_t small_most(int nranks, size_t i)
+static uint64_t small_most(const struct cecl_call *call, const struct cecl_means *means)
 {
-    return nranks == 2 ? smalls[i].of_two : smalls[i].max_bytes;
+    if (call->op->reduces)
+        return call->op->each ? GET(means, SMALL_REDUCE_SCATTER_MAX_BYTES)
+                              : GET(means, SMALL_ALL_REDUCE_MAX_BYTES);
+    return call->op->each ? GET(means, SMALL_ALL_TO_ALL_MAX_BYTES)
+                          : GET(means, SMALL_ALL_GATHER_MAX_BYTES);
 }
 
-uint64_t cecl_small_most(int nranks)
+/* Whether slots serve such a call at all. */
+static bool fits_slots(const struct cecl_call *call, const struct cecl_means *means)
 {
-    uint64_t most = 0;
-    for (size_t i = 0; i < sizeof(smalls) / sizeof(smalls[0]); i++)
-        if (small_most(nranks, i) > most)
-            most = small_most(nranks, i);
-    return most;
-}
-
-/* Whether slots serve such a call at all, and the caller allows it. */
-static bool may_be_small(const struct cecl_call *call, const struct cecl_means *means)
-{
-    const struct cecl_op *op = call->op;
     return call->nranks >= 2 && call->nranks <= CECL_SMALL_RANKS && call->bytes > 0 &&
            call->bytes <= means->slot_bytes && call->layout_words == 0 &&
-           call->view.shape.width == 0 && !op->rooted && !op->per_rank &&
-           call->options.direction == CECL_DIRECTION_AUTO &&
-           (call->options.sm_policy == CECL_SM_ALLOW || op->reduces);
+           call->view.shape.width == 0 && !call->op->rooted && !call->op->per_rank;
 }
 
 static bool is_small(const struct cecl_call *call, const struct cecl_means *means)
 {
-    if (!may_be_small(call, means))
-        return false;
-    for (size_t i = 0; i < sizeof(smalls) / sizeof(smalls[0]); i++)
-        if (smalls[i].reduces == call->op->reduces && smalls[i].each == call->op->each)
-            return call->bytes <= small_most(call->nranks, i);
-    return false;
+    return fits_slots(call, means) && call->bytes <= small_most(call, means) &&
+           call->options.direction == CECL_DIRECTION_AUTO &&
+           (call->options.sm_policy == CECL_SM_ALLOW || call->op->reduces);
 }
 
 void cecl_choose(const struct cecl_call *call, const struct cecl_means *means, struct cecl_way *way)
 {
-    *way = (struct cecl_way){.small = is_small(call, means)};
+    const uint32_t sms = (uint32_t)GET(means, SMALL_SMS), wanted = call->options.max_sms;
+    *way = (struct cecl_way){.small = is_small(call, means),
+                             .small_sms = wanted > 0 && wanted < sms ? wanted : sms};
     if (call->op->choose)
         call->op->choose(call, means, way);
 }

@@ -18,7 +18,4 @@ cecl_choose_fn cecl_choose_exchanged;
 cecl_choose_fn cecl_choose_per_rank;
 cecl_choose_fn cecl_choose_reduction;
 
-/* Bytes to each peer of the largest call of so many ranks that is small on GPUs, where slots suffice. */
-uint64_t cecl_small_most(int nranks);
-
 #endif

@@ -61,23 +61,24 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "take on the host; needs a library built with CUDA")                                         \
     X(POOL_BYTES, "CECL_POOL_BYTES", BYTES, EQUAL, "-", "the smallest GPU's memory; host 4G",      \
       "1M..16T", "address range reserved for one rank's symmetric pool, bytes")                    \
-    X(SEGMENT_BYTES, "CECL_SEGMENT_BYTES", BYTES, EQUAL, "-", "64M; host 1M", "4K..1T",            \
+    X(SEGMENT_BYTES, "CECL_SEGMENT_BYTES", BYTES, EQUAL, "-", "by the tuning table", "4K..1T",     \
       "first growth step of the pool, bytes; doubles with each growth")                            \
     X(SM_POLICY, "CECL_SM_POLICY", CHOICE, EQUAL, "-", "reduce_only", "never|reduce_only|allow",   \
       "which SM use is allowed; never: a call that needs an SM is refused")                        \
     X(SOCKET_IFNAME, "CECL_SOCKET_IFNAME", TEXT, OWN, "-",                                         \
       "the first that is up and no loopback, else that", "interface name",                         \
       "network interface on which the listener of ceclGetUniqueId is; only that call reads it")    \
-    X(STAGING_BYTES, "CECL_STAGING_BYTES", BYTES, EQUAL, "-",                                      \
-      "1/512 of the smallest GPU, at most 1/8 of the pool and 192M, from 6 ranks on 64M; host "    \
-      "256K",                                                                                      \
-      "4K..64G", "staging memory for all-to-all, gather, scatter and reductions, bytes a rank")    \
+    X(STAGING_BYTES, "CECL_STAGING_BYTES", BYTES, EQUAL, "-", "by the tuning table", "4K..64G",    \
+      "staging memory for all-to-all, gather, scatter and reductions, bytes a rank")               \
     X(TIMEOUT_MS, "CECL_TIMEOUT_MS", INT, EQUAL, "-", "30000", "0..86400000",                      \
       "bound of every wait on peers, ms; 0: none")                                                 \
     X(TRACE, "CECL_TRACE", TEXT, OWN, "-", "no trace", "file name",                                \
       "host times of calls, for chrome://tracing and Perfetto: a file for each rank; %r in the "   \
       "name is the rank (without it, .rank is appended), %p the process id; an older file is "     \
-      "replaced. Written every 8192 calls, and when the communicator is destroyed or aborted")
+      "replaced. Written every 8192 calls, and when the communicator is destroyed or aborted")     \
+    X(TUNING, "CECL_TUNING", TEXT, EQUAL, "-", "the built-in tuning table", "file name",           \
+      "file of thresholds that replace those of the built-in table, as cecl_tune writes it; "      \
+      "cecl_info --tuning prints the table in force, and what each threshold decides")
 
 /* Other names that begin with CECL_ and may be in the environment: options of CMake, variables of
  * tests and scripts, and where cecl is installed. A name that ends with _ covers all names that

@@ -16,6 +16,7 @@
 #include "ce/lower.h"
 #include "plan/verify.h"
 #include "tune/choose.h"
+#include "tune/table.h"
 
 /* A call that moves blocks of `bytes`, and a way for it; rank and nranks are lower_all's to fill in. */
 static inline struct cecl_part part_of(enum cecl_op_index op, bool in_place,
@@ -38,6 +39,15 @@ static inline struct cecl_part reduction_of(enum cecl_op_index op, uint64_t n, u
     part.way.reduce.share = (scatters ? elements : (elements + n - 1) / n) * element;
     part.way.reduce.chunk = part.way.reduce.share;
     return part;
+}
+
+/* Chooses the part's way by the built-in table, as on GPUs. */
+static inline void choose(struct cecl_part *part)
+{
+    const struct cecl_tuning tuning = cecl_tuning_default(CECL_TUNING_CUDA, part->call.nranks);
+    part->means.tuning = &tuning;
+    cecl_choose(&part->call, &part->means, &part->way);
+    part->means.tuning = NULL;
 }
 
 /* Gives a call a layout that is the caller's. */

@@ -8,11 +8,6 @@
 
 static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL};
 
-static void choose(struct cecl_part *part)
-{
-    cecl_choose(&part->call, &part->means, &part->way);
-}
-
 static struct cecl_part tuned(enum cecl_op_index op, bool in_place, uint64_t bytes, int nranks,
                               ceclSmPolicy_t policy, ceclDirection_t direction)
 {

@@ -81,16 +81,14 @@ static void staging_that_is_too_small_is_refused_with_what_is_needed(void **stat
 static struct cecl_way chosen(enum cecl_op_index op, bool in_place, uint64_t bytes,
                               ceclSmPolicy_t policy, ceclDirection_t direction)
 {
-    const struct cecl_call call = {
-        .op = &cecl_ops[op],
-        .in_place = in_place,
-        .nranks = 4,
-        .bytes = bytes,
-        .options = {.sm_policy = (uint8_t)policy, .direction = (uint8_t)direction}};
-    const struct cecl_means means = {0};
-    struct cecl_way way;
-    cecl_choose(&call, &means, &way);
-    return way;
+    struct cecl_part part = {
+        .call = {.op = &cecl_ops[op],
+                 .in_place = in_place,
+                 .nranks = 4,
+                 .bytes = bytes,
+                 .options = {.sm_policy = (uint8_t)policy, .direction = (uint8_t)direction}}};
+    choose(&part);
+    return part.way;
 }
 
 static void a_forced_direction_wins_over_the_table(void **state)

@@ -277,7 +277,7 @@ static struct cecl_way chosen(enum cecl_op_index op, uint64_t bytes, uint64_t st
     part.means.staging_bytes = staging;
     part.call.options.sm_policy = CECL_SM_REDUCE_ONLY;
     part.call.options.direction = (uint8_t)direction;
-    cecl_choose(&part.call, &part.means, &part.way);
+    choose(&part);
     return part.way;
 }
 
@@ -330,7 +330,7 @@ static void an_input_that_peers_cannot_reach_is_never_read_there(void **state)
                     part.call.recv.window = CECL_WINDOW_POOL;
                     input->window = (uint64_t)w;
                     part.call.options.direction = (uint8_t)direction;
-                    cecl_choose(&part.call, &part.means, &part.way);
+                    choose(&part);
                     assert_int_equal(part.way.reduce.read_at_peers,
                                      w == CECL_WINDOW_POOL && op != CECL_OP_REDUCE &&
                                          direction != CECL_DIRECTION_PUSH);
@@ -345,7 +345,7 @@ static void a_large_all_reduces_end_is_written_where_it_may_be(void **state)
     for (int n = 2; n <= CECL_REDUCE_ALSO_MAX + 2; n++) {
         struct cecl_part part = with_input(CECL_OP_ALL_REDUCE, n, 48 << 20, 4, CECL_WINDOW_POOL);
         const bool may = n <= CECL_REDUCE_ALSO_MAX + 1;
-        cecl_choose(&part.call, &part.means, &part.way);
+        choose(&part);
         assert_true(part.way.reduce.read_at_peers && part.way.reduce.urgent &&
                     !part.way.reduce.sms_send);
         assert_int_equal(part.way.reduce.sms_end, may ? (3 << 19) / (n - 1) : 0);
@@ -384,7 +384,7 @@ static void one_rank_reduces_blocks_of_any_size(void **state)
         struct cecl_plan plan;
         part.means.staging_bytes = 192 << 20;
         part.call.options.sm_policy = CECL_SM_REDUCE_ONLY;
-        cecl_choose(&part.call, &part.means, &part.way);
+        choose(&part);
         assert_int_equal(cecl_lower(&part, &plan), ceclSuccess);
         assert_int_equal(plan.nreductions, 1);
         cecl_plan_free(&plan);
@@ -397,7 +397,7 @@ static void sms_send_to_no_more_ranks_than_a_kernel_takes(void **state)
     (void)state;
     for (int n = CECL_REDUCE_ALSO_MAX; n <= CECL_REDUCE_ALSO_MAX + 2; n++) {
         struct cecl_part part = with_input(CECL_OP_ALL_REDUCE, n, 1 << 20, 4, CECL_WINDOW_POOL);
-        cecl_choose(&part.call, &part.means, &part.way);
+        choose(&part);
         assert_int_equal(part.way.reduce.sms_send, n <= CECL_REDUCE_ALSO_MAX + 1);
     }
 }

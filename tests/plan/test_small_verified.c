@@ -353,6 +353,12 @@ static void one_half_twice_in_a_row_is_a_race(void **state)
 
 /* ---- what is small */
 
+static uint64_t small_most(int n)
+{
+    const struct cecl_tuning tuning = cecl_tuning_default(CECL_TUNING_CUDA, n);
+    return cecl_tuning_largest_small(&tuning);
+}
+
 /* What is small is told by the call, the ranks and what the caller chose alone. */
 static bool goes_small(enum cecl_op_index op, int n, uint64_t bytes, ceclSmPolicy_t policy,
                        ceclDirection_t direction)
@@ -362,8 +368,8 @@ static bool goes_small(enum cecl_op_index op, int n, uint64_t bytes, ceclSmPolic
     part.call.nranks = n;
     part.call.options.sm_policy = (uint8_t)policy;
     part.call.options.direction = (uint8_t)direction;
-    part.means.slot_bytes = cecl_small_most(n);
-    cecl_choose(&part.call, &part.means, &part.way);
+    part.means.slot_bytes = small_most(n);
+    choose(&part);
     return part.way.small;
 }
 
@@ -387,8 +393,8 @@ static void tuning_knows_what_is_small(void **state)
     assert_false(goes_small(CECL_OP_ALL_REDUCE, 3, 512 << 10, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
     assert_true(goes_small(CECL_OP_ALL_REDUCE, 2, 512 << 10, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
     assert_false(goes_small(CECL_OP_ALL_REDUCE, 2, 1 << 20, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
-    assert_int_equal(cecl_small_most(2), 1 << 20);
-    assert_int_equal(cecl_small_most(3), 256 << 10);
+    assert_int_equal(small_most(2), 1 << 20);
+    assert_int_equal(small_most(3), 256 << 10);
     assert_true(goes_small(CECL_OP_ALL_TO_ALL, 2, 1 << 20, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
     assert_false(
         goes_small(CECL_OP_ALL_GATHER, 2, (1 << 20) + 4, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
@@ -413,7 +419,7 @@ static void what_does_not_fit_a_slot_is_not_small(void **state)
         drawn.call.view.shape.width = fault == 2 ? 3 : 0;
         if (fault == 3)
             set_layout(&drawn, layout, 4);
-        cecl_choose(&drawn.call, &drawn.means, &drawn.way);
+        choose(&drawn);
         assert_int_equal(drawn.way.small, fault == 0);
     }
 }

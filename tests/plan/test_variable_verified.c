@@ -478,11 +478,10 @@ static void a_broadcast_in_pieces_leaves_its_root_once(void **state)
 /* Rounds in which a call would go in pieces. */
 static uint64_t spread_of(const struct cecl_call *call)
 {
-    const struct cecl_means means = {.staging_bytes = 1 << 20};
-    struct cecl_way way;
-    cecl_choose(call, &means, &way);
-    assert_false(way.small);
-    return way.move.spread;
+    struct cecl_part part = {.call = *call, .means.staging_bytes = 1 << 20};
+    choose(&part);
+    assert_false(part.way.small);
+    return part.way.move.spread;
 }
 
 static void a_whole_block_or_its_pieces_as_the_table_says(void **state)

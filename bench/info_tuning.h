@@ -1,0 +1,11 @@
+/* cecl_info --tuning: the table of thresholds in force. */
+#ifndef CECL_BENCH_INFO_TUNING_H
+#define CECL_BENCH_INFO_TUNING_H
+
+/* Prints it, or says why not. argv: what stands behind --tuning or --tuning-file. */
+int info_tuning(int argc, char **argv);
+int info_tuning_file(int argc, char **argv);
+
+extern const char info_tuning_usage[];
+
+#endif

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Fails unless cecl_tune measures on the host device and writes a file that loads, and refuses what it must.
+# tune.sh CECL_TUNE CECL_PERF CECL_INFO MPIRUN... (for two ranks)
+tune=$1 perf=$2 info=$3
+shift 3
+mpi=("$@")
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+failed=0
+
+# fails WORDS: says what is wrong.
+fails() {
+    echo "$1"
+    failed=1
+}
+
+# refuses NAMED OPTIONS...: ends with 2, and NAMED is in what it says.
+refuses() {
+    local named=$1 output end
+    shift
+    output=$("${mpi[@]}" "$tune" "$@" 2>&1)
+    end=$?
+    { [ "$end" -eq 2 ] && grep -qF -- "cecl_tune: $named" <<<"$output"; } || fails "not refused: $* ($end): $output"
+}
+
+"${mpi[@]}" "$tune" --quick --seconds 40 --output "$dir/all" >"$dir/said" 2>&1 || fails "cecl_tune --quick: $(cat "$dir/said")"
+grep -q '100 %' "$dir/said" || fails "no progress: $(cat "$dir/said")"
+[ "$(grep -Ec '^[a-z_.]+ +2 +host +[0-9]' "$dir/all")" -ge 5 ] || fails "few rows: $(cat "$dir/all")"
+[ "$(grep -c '^# kept: ' "$dir/all")" -ge 10 ] || fails "kept rows are not told: $(cat "$dir/all")"
+CECL_TUNING=$dir/all "$info" --tuning --ranks 2 --device host | grep -q 'small.all_gather.max_bytes .*CECL_TUNING' ||
+    fails "cecl_info does not load what cecl_tune wrote"
+CECL_TUNING=$dir/all "${mpi[@]}" "$perf" -b 1K -e 64K -f 8 -n 2 -w 1 --rounds 1 >"$dir/said" 2>&1 ||
+    fails "cecl_perf does not load what cecl_tune wrote: $(cat "$dir/said")"
+
+# One operation, with rows from before: they stay, but for what is measured anew.
+printf 'cecl-tuning 1\nreduction.reading_sms * any 5\nall_gather.returned_max_bytes 2 host 3KiB\n' >"$dir/before"
+CECL_TUNING=$dir/before "${mpi[@]}" "$tune" --quick --seconds 20 --op all_gather --output "$dir/some" >"$dir/said" 2>&1 ||
+    fails "cecl_tune --op all_gather: $(cat "$dir/said")"
+grep -Eq '^reduction.reading_sms +[*] +any +5$' "$dir/some" || fails "a row of before is lost: $(cat "$dir/some")"
+[ "$(grep -c '^all_gather.returned_max_bytes' "$dir/some")" -eq 1 ] || fails "rows twice: $(cat "$dir/some")"
+grep -q '^small.all_reduce' "$dir/some" && fails "measured without being asked: $(cat "$dir/some")"
+CECL_TUNING=$dir/some "$info" --tuning >/dev/null || fails "cecl_info does not load the file of one operation"
+
+"${mpi[@]}" env CECL_TUNING="$dir/nowhere" "$tune" >"$dir/said" 2>&1
+[ $? -eq 2 ] && grep -q 'CECL_TUNING=.*No such file' "$dir/said" || fails "a missing file: $(cat "$dir/said")"
+refuses "gather: all_gather, alltoall" --op gather
+refuses "0: 1 to 86400" --seconds 0
+refuses "--output /: a file" --output /
+refuses "--fast: an option that --help lists" --fast
+refuses "more: no option" more
+exit $failed

@@ -1,0 +1,80 @@
+/* cecl_tune's options. */
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "parse.h"
+#include "tuner.h"
+
+static const char usage[] =
+    "usage: mpirun -n RANKS cecl_tune [options]\n"
+    "Measures, on this machine and with so many ranks, from which size on one way of a collective "
+    "is\n"
+    "faster than another, and writes a file that CECL_TUNING=FILE loads.\n"
+    "  --quick           fewer sizes and rounds: some seconds, on GPUs about a minute\n"
+    "  --op OP           only all_gather, alltoall, reduce_scatter, all_reduce or broadcast\n"
+    "  --output FILE     what is written; default cecl.tuning\n"
+    "  --seconds COUNT   begin no size later than that; default 600, with --quick 60\n"
+    "CECL_DEVICE=host measures the host device. Rows of a file that CECL_TUNING names are kept "
+    "where\n"
+    "they are not measured anew: so run it once for each number of ranks, each time with the file\n"
+    "before. Both ways take turns, round by round; a time is the median over rounds of the "
+    "slowest\n"
+    "rank. A way must win by 2 % to move a threshold. What cannot be measured here keeps its "
+    "value,\n"
+    "and the file says why.\n"
+    "Ends with 0, 2 where an option was wrong, 3 where a call failed.\n";
+
+static const struct option longs[] = {{"quick", 0, NULL, 'q'},  {"op", 1, NULL, 'p'},
+                                      {"output", 1, NULL, 'o'}, {"seconds", 1, NULL, 's'},
+                                      {"help", 0, NULL, 'h'},   {NULL, 0, NULL, 0}};
+
+/* NULL, or what was expected. */
+static const char *take(struct tuner *tuner, int option, const char *value)
+{
+    switch (option) {
+    case 'q': tuner->quick = true; return NULL;
+    case 'p':
+        tuner->op = crossing_op_named(value);
+        return tuner->op ? NULL : "all_gather, alltoall, reduce_scatter, all_reduce or broadcast";
+    case 'o': tuner->output = value; return *value ? NULL : "a file's name";
+    case 's': return parse_count(value, 1, 86400, &tuner->seconds) ? NULL : "1 to 86400";
+    default: return "an option that --help lists, with its value";
+    }
+}
+
+/* Where argv is wrong, or asks for help: *words is what to say. */
+static bool read_all(struct tuner *tuner, int argc, char **argv, char *words, size_t bytes)
+{
+    int option;
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, "", longs, NULL)) != -1) {
+        if (option == 'h')
+            return false;
+        const char *expected = take(tuner, option, optarg);
+        if (expected) {
+            snprintf(words, bytes, "%s: %s expected", argv[optind - 1], expected);
+            return false;
+        }
+    }
+    if (optind < argc)
+        snprintf(words, bytes, "%s: no option", argv[optind]);
+    else if (tuner->run.nranks < 2)
+        snprintf(words, bytes, "one rank has nothing to choose: 2 or more expected (mpirun -n)");
+    return !*words;
+}
+
+bool tuner_options(struct tuner *tuner, int argc, char **argv, int *code)
+{
+    char words[256] = "";
+    tuner->output = "cecl.tuning";
+    const bool fine = read_all(tuner, argc, argv, words, sizeof(words));
+    if (!tuner->seconds)
+        tuner->seconds = tuner->quick ? 60 : 600;
+    if (tuner->run.rank == 0 && *words)
+        fprintf(stderr, "cecl_tune: %s (--help lists the options)\n", words);
+    else if (tuner->run.rank == 0 && !fine)
+        fputs(usage, stdout);
+    *code = *words ? END_USAGE : END_FINE;
+    return fine;
+}

@@ -1,0 +1,21 @@
+/* Where one way becomes better than another. */
+#ifndef CECL_BENCH_SPLIT_H
+#define CECL_BENCH_SPLIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Both ways at one size. */
+struct point {
+    uint64_t bytes;
+    double us[2]; /* of the way below the threshold, and of the way above it */
+};
+
+/* The value that loses least time over all points, which are in order of size. A way that is less than
+ * 2 % slower loses nothing; among values that lose alike the one nearest to `current` is taken.
+ * Sizes beyond the last point change their way only if the other one
+ * wins at the last point. is_min: the second way begins at the value, else behind it. `least`: what says that it always holds. */
+uint64_t split_value(const struct point *points, int count, bool is_min, uint64_t current,
+                     uint64_t least);
+
+#endif

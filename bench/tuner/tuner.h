@@ -1,0 +1,73 @@
+/* What the files of cecl_tune share. */
+#ifndef CECL_BENCH_TUNER_H
+#define CECL_BENCH_TUNER_H
+
+#include "bench.h"
+#include "split.h"
+#include "tune/file.h"
+
+#define MAX_POINTS 32
+
+/* A threshold where one way becomes better than another, and calls that take both. */
+struct crossing {
+    enum cecl_threshold which;
+    const struct op *op;
+    bool is_min;     /* calls of at least so many bytes take the second way; else of more */
+    bool in_place;   /* the calls that are timed are */
+    bool of_block;   /* an all-reduce: the threshold is of a block, not of the whole */
+    bool look_alike; /* ceclExplain does not tell the ways apart */
+    int least_ranks;
+    struct {
+        uint64_t first, last;
+    } sizes[CECL_TUNING_DEVICES]; /* bytes */
+    ceclSmPolicy_t policy;
+    const char *variable, *setting; /* of the environment; NULL: none */
+    /* Other thresholds, so that none of these comes first; ended by CECL_TUNE_COUNT. */
+    struct forced {
+        enum cecl_threshold which;
+        uint64_t value;
+    } also[2];
+};
+extern const struct crossing crossings[];
+extern const int ncrossings;
+/* An operation's name as --op takes it; NULL: there is none. */
+const char *crossing_op_named(const char *name);
+
+/* What became of a crossing. */
+struct finding {
+    const char *kept; /* why it was not measured; NULL: it was */
+    uint64_t was, value;
+    struct point points[MAX_POINTS];
+    int npoints;
+};
+
+struct tuner {
+    struct run run; /* of all that is measured: comm and stream serve to meet */
+    bool quick;
+    int seconds; /* no size is begun later */
+    const char *op, *output;
+    struct cecl_tuning_file base; /* what CECL_TUNING named, or nothing */
+    enum cecl_tuning_device device;
+    double began;    /* us */
+    int done, total; /* sizes */
+};
+
+/* options.c: false when the program should end with *code. */
+bool tuner_options(struct tuner *tuner, int argc, char **argv, int *code);
+
+/* ways.c: times both ways at each size. False: a call failed, and was told. */
+bool crossing_measure(struct tuner *tuner, const struct crossing *crossing,
+                      struct finding *finding);
+/* The i-th size of a crossing; 0: past the last. */
+uint64_t crossing_size(const struct tuner *tuner, const struct crossing *crossing, int i);
+
+/* progress.c: on rank 0's stderr. */
+void progress_size(const struct tuner *tuner, const struct crossing *crossing, uint64_t bytes);
+void progress_finding(const struct tuner *tuner, const struct crossing *crossing,
+                      const struct finding *finding);
+
+/* write.c: the file, by rank 0. */
+bool tuner_output_opens(const struct tuner *tuner); /* collective */
+bool tuner_write(const struct tuner *tuner, const struct finding *findings);
+
+#endif

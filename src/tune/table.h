@@ -1,0 +1,107 @@
+/* Thresholds: numbers that measurements decide. thresholds.h holds all of them with their evidence; a
+ * communicator owns a `struct cecl_tuning`, the values that hold for its device and ranks. Knows
+ * nothing of what they are for. */
+#ifndef CECL_TUNE_TABLE_H
+#define CECL_TUNE_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* CECL_TUNE_..., one for each THRESHOLD in thresholds.h. */
+enum cecl_threshold {
+#define THRESHOLD(id, name, unit, least, most, decision) CECL_TUNE_##id,
+#define MEASURED(id, first, last, device, value, evidence)
+#define RECKONED(id, first, last, device, value, evidence)
+#include "tune/thresholds.h"
+#undef THRESHOLD
+#undef MEASURED
+#undef RECKONED
+    CECL_TUNE_COUNT
+};
+
+enum cecl_tuning_device {
+    CECL_TUNING_CUDA,
+    CECL_TUNING_HOST,
+    CECL_TUNING_DEVICES,
+    CECL_TUNING_ANY = CECL_TUNING_DEVICES
+};
+
+enum cecl_tuning_unit {
+    CECL_TUNING_BYTES,
+    CECL_TUNING_SMS,
+    CECL_TUNING_CHUNKS,
+    CECL_TUNING_ROUNDS,
+    CECL_TUNING_SHARE /* one part in so many */
+};
+
+#define CECL_TUNING_NEVER UINT64_MAX      /* a least size that no call has */
+#define CECL_TUNING_EVERY_RANK UINT16_MAX /* a row's last rank count: any number */
+#define CECL_TUNING_RANKS_MAX 1024        /* rank counts that a file may name */
+
+struct cecl_threshold_info {
+    const char *name;
+    enum cecl_tuning_unit unit;
+    uint64_t least, most; /* values that are allowed */
+    const char *decision; /* what it decides, a sentence */
+};
+extern const struct cecl_threshold_info cecl_thresholds[CECL_TUNE_COUNT];
+
+/* A value for some rank counts and one device or all. */
+struct cecl_tuning_row {
+    enum cecl_threshold which;
+    uint16_t first, last; /* rank counts */
+    enum cecl_tuning_device device;
+    uint64_t value;
+    const char *evidence; /* NULL: a file's row */
+    bool measured;        /* else reckoned */
+    int line;             /* in its file; 0: built in */
+};
+/* The built-in rows, those of one threshold one behind the other. */
+extern const struct cecl_tuning_row cecl_tuning_rows[];
+extern const size_t cecl_tuning_nrows;
+
+/* A list of rows that come before the built-in ones; what CECL_TUNING names, read. */
+struct cecl_tuning_file {
+    struct cecl_tuning_row *rows; /* NULL: none */
+    size_t nrows;
+};
+
+/* Whether a row holds there. */
+static inline bool cecl_tuning_fits(const struct cecl_tuning_row *row,
+                                    enum cecl_tuning_device device, int nranks)
+{
+    return nranks >= row->first && (row->last == CECL_TUNING_EVERY_RANK || nranks <= row->last) &&
+           (row->device == CECL_TUNING_ANY || row->device == device);
+}
+
+/* The row that is in force: the first of the file's that fits, else of the built-in ones. */
+const struct cecl_tuning_row *cecl_tuning_row_of(const struct cecl_tuning_file *file,
+                                                 enum cecl_threshold which,
+                                                 enum cecl_tuning_device device, int nranks);
+
+/* All values that hold for one device and number of ranks. */
+struct cecl_tuning {
+    uint64_t value[CECL_TUNE_COUNT];
+};
+
+/* `file`: NULL, or rows that replace built-in ones. */
+void cecl_tuning_resolve(const struct cecl_tuning_file *file, enum cecl_tuning_device device,
+                         int nranks, struct cecl_tuning *tuning);
+
+/* The built-in table's. */
+struct cecl_tuning cecl_tuning_default(enum cecl_tuning_device device, int nranks);
+
+/* A number that equal values share: ranks compare it. Never negative. */
+int64_t cecl_tuning_hash(const struct cecl_tuning *tunings, size_t count);
+
+/* The only look-up. */
+static inline uint64_t cecl_tuning_get(const struct cecl_tuning *tuning, enum cecl_threshold which)
+{
+    return tuning->value[which];
+}
+
+/* The most that a small call of any kind sends to a peer: what a slot is to hold. */
+uint64_t cecl_tuning_largest_small(const struct cecl_tuning *tuning);
+
+#endif

@@ -1,0 +1,175 @@
+/* CECL_TUNING: a file of thresholds changes what calls do, and ranks must have the same. */
+#include "multi.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#define BLOCK 1024
+
+/* A file of this rank's own, until the next one. */
+static void tuning_is(const char *rows)
+{
+    static char path[64];
+    if (*path)
+        unlink(path);
+    snprintf(path, sizeof(path), "/tmp/cecl_test_tuning_%d", (int)getpid());
+    FILE *out = fopen(path, "w");
+    assert_non_null(out);
+    fprintf(out, "cecl-tuning 1\n%s\n", rows);
+    assert_int_equal(fclose(out), 0);
+    multi_setenv("CECL_TUNING", path);
+}
+
+static int forget_tuning(void **state)
+{
+    (void)state;
+    const char *path = getenv("CECL_TUNING");
+    if (path)
+        unlink(path);
+    multi_setenv("CECL_TUNING", NULL);
+    return 0;
+}
+
+/* How an all-reduce of BLOCK bytes would go. */
+static void path_of_all_reduce(char path[64])
+{
+    ceclComm_t comm = multi_comm(NULL);
+    char *buffer = NULL;
+    ceclExplanation_t e = {.zeroSm = -1};
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, BLOCK));
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, ceclAllReduce(buffer, buffer, BLOCK, ceclInt8, ceclSum, comm, 0));
+    multi_ok(comm, ceclGroupExplain(comm, &e));
+    memcpy(path, e.path, sizeof(e.path));
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+static void a_file_changes_what_a_call_does(void **state)
+{
+    (void)state;
+    char path[64];
+    path_of_all_reduce(path);
+    assert_string_equal(path, "small, one exchange through slots");
+    tuning_is("small.all_reduce.max_bytes * any 1023");
+    path_of_all_reduce(path);
+    assert_string_equal(path, "SMs read at the peers and write to all");
+    tuning_is("small.all_reduce.max_bytes * any 0\nall_reduce.sms_write_max_bytes * any 0\n"
+              "all_reduce.sms_end_bytes * any 0");
+    path_of_all_reduce(path);
+    assert_string_equal(path, "SMs read at the peers, pushed to all");
+}
+
+static void rows_for_other_ranks_or_devices_change_nothing(void **state)
+{
+    (void)state;
+    char rows[200], path[64];
+    ceclComm_t comm = multi_comm(NULL);
+    snprintf(rows, sizeof(rows),
+             "small.all_reduce.max_bytes %d any 0\nsmall.all_reduce.max_bytes * %s 0",
+             multi_nranks + 1, multi_on_gpus(comm) ? "host" : "cuda");
+    multi_ok(NULL, ceclCommDestroy(comm));
+    tuning_is(rows);
+    path_of_all_reduce(path);
+    assert_string_equal(path, "small, one exchange through slots");
+}
+
+/* What is small follows the table, and so do the slots that it needs. */
+static void larger_small_calls_are_right(void **state)
+{
+    (void)state;
+    tuning_is("small.all_gather.max_bytes * any 5000\nsmall.all_to_all.max_bytes * any 40000\n"
+              "small.slot_min_bytes * any 512");
+    ceclConfig_t config = multi_config();
+    config.smPolicy = CECL_SM_ALLOW;
+    ceclComm_t comm = multi_comm(&config);
+    const struct multi_case cases[] = {{.op = ceclOpAllGather, .count = 5000, .type = ceclInt8},
+                                       {.op = ceclOpAllGather, .count = 5001, .type = ceclInt8},
+                                       {.op = ceclOpAlltoAll, .count = 40000, .type = ceclInt8},
+                                       {.op = ceclOpAlltoAll, .count = 40001, .type = ceclInt8}};
+    for (uint64_t turn = 0; turn < 3; turn++)
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+            multi_check(comm, &cases[i], 10 * turn + i);
+    char *recv = NULL;
+    ceclExplanation_t e;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv, (size_t)multi_nranks * 40001));
+    for (int above = 0; above < 2; above++) {
+        multi_ok(comm, ceclExplain(ceclOpAlltoAll, recv, recv, 40000 + (size_t)above, ceclInt8,
+                                   comm, &e));
+        assert_int_equal(strcmp(e.path, "small, one exchange through slots") != 0, above);
+    }
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+static ceclResult_t join(void)
+{
+    const ceclConfig_t config = multi_config();
+    ceclComm_t comm = NULL;
+    return ceclCommInitMpi(&comm, MPI_COMM_WORLD, &config);
+}
+
+static void ranks_with_different_tables_are_refused(void **state)
+{
+    (void)state;
+    tuning_is(multi_rank == multi_nranks - 1 ? "reduction.reading_sms * any 7"
+                                             : "reduction.reading_sms * any 6");
+    multi_refused(NULL, join(), ceclInvalidArgument,
+                  "ranks differ in CECL_TUNING (a hash of the table)");
+}
+
+/* Files need not be alike, only what they say of these ranks. */
+static void ranks_with_equal_tables_in_different_files_meet(void **state)
+{
+    (void)state;
+    tuning_is(multi_rank == 0 ? "reduction.reading_sms * any 8 # as built in" : "# nothing");
+    ceclComm_t comm = multi_comm(NULL);
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+static void a_bad_file_on_one_rank_is_told_to_all(void **state)
+{
+    (void)state;
+    tuning_is(multi_rank == 1 ? "\nreduction.reading_sms * any 0" : "# nothing");
+    multi_refused(NULL, join(), ceclInvalidArgument, "rank 1: CECL_TUNING: /tmp/cecl_test_tuning_");
+    multi_refused(NULL, join(), ceclInvalidArgument, ":3: \"0\": a whole number, 1 to 1024,");
+}
+
+static void a_missing_file_is_refused(void **state)
+{
+    (void)state;
+    multi_setenv("CECL_TUNING", "/nowhere/tuning");
+    multi_refused(NULL, join(), ceclInvalidArgument, "CECL_TUNING=/nowhere/tuning: No such file");
+}
+
+static void staging_and_segments_follow_the_table(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    const bool host = !multi_on_gpus(comm);
+    multi_ok(NULL, ceclCommDestroy(comm));
+    if (!host)
+        skip(); /* there the sizes depend on the GPU, too */
+    ceclPoolStats_t before, after;
+    comm = multi_comm(NULL);
+    multi_ok(comm, ceclPoolStats(comm, &before));
+    multi_ok(NULL, ceclCommDestroy(comm));
+    tuning_is("staging.max_bytes * host 512KiB");
+    comm = multi_comm(NULL);
+    multi_ok(comm, ceclPoolStats(comm, &after));
+    multi_ok(NULL, ceclCommDestroy(comm));
+    assert_int_equal(after.usedBytes - before.usedBytes, 256 << 10);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(a_file_changes_what_a_call_does, forget_tuning),
+        cmocka_unit_test_teardown(rows_for_other_ranks_or_devices_change_nothing, forget_tuning),
+        cmocka_unit_test_teardown(larger_small_calls_are_right, forget_tuning),
+        cmocka_unit_test_teardown(ranks_with_different_tables_are_refused, forget_tuning),
+        cmocka_unit_test_teardown(ranks_with_equal_tables_in_different_files_meet, forget_tuning),
+        cmocka_unit_test_teardown(a_bad_file_on_one_rank_is_told_to_all, forget_tuning),
+        cmocka_unit_test_teardown(a_missing_file_is_refused, forget_tuning),
+        cmocka_unit_test_teardown(staging_and_segments_follow_the_table, forget_tuning),
+    };
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 120);
+}

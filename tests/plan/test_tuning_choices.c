@@ -1,0 +1,331 @@
+/* What the built-in table chooses at and around each threshold, as literal values; and that any
+ * table a file may hold gives plans that are right. */
+#include "plans.h"
+
+#define KIB UINT64_C(1024)
+#define MIB (KIB * 1024)
+
+static struct cecl_part moving(enum cecl_op_index op, bool in_place, int n, uint64_t bytes,
+                               ceclSmPolicy_t policy)
+{
+    struct cecl_part part = part_of(op, in_place, CECL_PUSH, bytes);
+    part.call.nranks = n;
+    part.call.options = (struct cecl_options){(uint8_t)policy, CECL_DIRECTION_AUTO, 0};
+    choose(&part);
+    return part;
+}
+
+/* With room for 192 MiB of staging, and inputs that SMs could read at the peers. */
+static struct cecl_part reducing(enum cecl_op_index op, int n, uint64_t bytes, uint8_t direction)
+{
+    struct cecl_part part = reduction_of(op, (uint64_t)n, bytes, 1);
+    part.call.nranks = n;
+    part.call.send.window = CECL_WINDOW_POOL;
+    part.means.staging_bytes = 192 * MIB;
+    part.call.options = (struct cecl_options){CECL_SM_REDUCE_ONLY, direction, 0};
+    choose(&part);
+    return part;
+}
+
+/* ---- what only moves data */
+
+static void own_blocks_are_copied_locally_where_that_was_faster(void **state)
+{
+    (void)state;
+    const ceclSmPolicy_t allow = CECL_SM_ALLOW, never = CECL_SM_NEVER;
+    assert_true(moving(CECL_OP_ALL_GATHER, false, 4, 4 * MIB, allow).way.move.no_sm);
+    assert_false(moving(CECL_OP_ALL_GATHER, false, 4, 4 * MIB + 1, allow).way.move.no_sm);
+    assert_true(moving(CECL_OP_ALL_GATHER, false, 4, 4 * MIB + 1, never).way.move.no_sm);
+    assert_false(moving(CECL_OP_ALL_TO_ALL, false, 4, 1, allow).way.move.no_sm);
+    assert_false(moving(CECL_OP_ALL_TO_ALL, true, 4, 1, allow).way.move.no_sm);
+    assert_true(moving(CECL_OP_ALL_TO_ALL, true, 4, 1, CECL_SM_REDUCE_ONLY).way.move.no_sm);
+}
+
+static void a_variable_all_to_all_may_copy_locally_whatever_its_size(void **state)
+{
+    (void)state;
+    uint64_t layout[64] = {0};
+    struct cecl_part part = part_of(CECL_OP_ALL_TO_ALLV, false, CECL_PUSH, 0);
+    part.call.nranks = 4;
+    set_layout(&part, layout, 4);
+    part.call.options = (struct cecl_options){CECL_SM_ALLOW, CECL_DIRECTION_AUTO, 0};
+    choose(&part);
+    assert_false(part.way.move.no_sm);
+}
+
+static void local_copies_go_aside_from_256_kib_on(void **state)
+{
+    (void)state;
+    assert_false(
+        moving(CECL_OP_ALL_TO_ALL, false, 4, 256 * KIB - 1, CECL_SM_ALLOW).way.move.beside);
+    assert_true(moving(CECL_OP_ALL_TO_ALL, false, 4, 256 * KIB, CECL_SM_ALLOW).way.move.beside);
+    assert_int_equal(moving(CECL_OP_ALL_TO_ALL, false, 4, 1, CECL_SM_NEVER).way.move.piece_worth,
+                     256 * KIB);
+}
+
+static bool engine_copies(enum cecl_op_index op, bool in_place, uint64_t bytes)
+{
+    struct cecl_part part = part_of(op, in_place, CECL_PUSH, bytes);
+    part.call.nranks = 4;
+    part.means.engine_copies_locally = true;
+    part.call.options = (struct cecl_options){CECL_SM_NEVER, CECL_DIRECTION_AUTO, 0};
+    choose(&part);
+    return !part.way.move.no_sm;
+}
+
+static void copy_engines_copy_own_blocks_up_to_2_mib(void **state)
+{
+    (void)state;
+    assert_true(engine_copies(CECL_OP_ALL_GATHER, false, 2 * MIB));
+    assert_false(engine_copies(CECL_OP_ALL_GATHER, false, 2 * MIB + 1));
+    assert_true(engine_copies(CECL_OP_ALL_TO_ALL, false, 2 * MIB));
+    assert_false(engine_copies(CECL_OP_ALL_TO_ALL, false, 2 * MIB + 1));
+    assert_false(engine_copies(CECL_OP_ALL_TO_ALL, true, 1));
+}
+
+static uint64_t rounds_of_a_broadcast(int n, uint64_t bytes)
+{
+    uint64_t layout[2 * 8] = {0};
+    struct cecl_part part = part_of(CECL_OP_ALL_GATHERV, false, CECL_PUSH, bytes);
+    part.call.nranks = n;
+    set_layout(&part, layout, n);
+    layout[1] = bytes;
+    part.call.options = (struct cecl_options){CECL_SM_NEVER, CECL_DIRECTION_AUTO, 0};
+    choose(&part);
+    return part.way.move.spread;
+}
+
+static void broadcasts_spread_from_3_ranks_and_1_mib_on(void **state)
+{
+    (void)state;
+    assert_int_equal(rounds_of_a_broadcast(2, 64 * MIB), 0);
+    assert_int_equal(rounds_of_a_broadcast(3, 1 * MIB - 1), 0);
+    assert_int_equal(rounds_of_a_broadcast(3, 1 * MIB), 1);
+    assert_int_equal(rounds_of_a_broadcast(8, 16 * MIB - 1), 1);
+    assert_int_equal(rounds_of_a_broadcast(8, 16 * MIB), 2);
+    assert_int_equal(rounds_of_a_broadcast(8, 112 * MIB), 8);
+    assert_int_equal(rounds_of_a_broadcast(8, 1024 * MIB), 8);
+}
+
+/* ---- reductions */
+
+static void all_reduces_are_written_by_sms_up_to_32_mib(void **state)
+{
+    (void)state;
+    const struct cecl_part at = reducing(CECL_OP_ALL_REDUCE, 4, 32 * MIB, 0),
+                           above = reducing(CECL_OP_ALL_REDUCE, 4, 32 * MIB + 1, 0);
+    assert_true(at.way.reduce.sms_send);
+    assert_int_equal(at.way.reduce.sms_end, 0);
+    assert_int_equal(at.way.reduce.max_sms, 16);
+    assert_false(above.way.reduce.sms_send);
+    assert_int_equal(above.way.reduce.sms_end, 512 * KIB);
+    assert_int_equal(above.way.reduce.max_sms, 8);
+    assert_int_equal(above.way.reduce.one_shot, 256 * KIB);
+    assert_int_equal(above.way.reduce.bulk_min, 1 * MIB);
+}
+
+static void all_reduces_go_by_staging_from_blocks_of_32_mib_on(void **state)
+{
+    (void)state;
+    const struct cecl_part below = reducing(CECL_OP_ALL_REDUCE, 4, 128 * MIB - 1024, 0),
+                           at = reducing(CECL_OP_ALL_REDUCE, 4, 128 * MIB, 0);
+    assert_true(below.way.reduce.read_at_peers);
+    assert_false(at.way.reduce.read_at_peers);
+    assert_int_equal(at.way.reduce.max_sms, 16);
+    assert_int_equal(at.way.reduce.chunk, 16 * MIB);
+    assert_int_equal(at.way.reduce.halved, 0);
+}
+
+static void reduce_scatters_go_by_staging_from_192_mib_on(void **state)
+{
+    (void)state;
+    const struct cecl_part below = reducing(CECL_OP_REDUCE_SCATTER, 4, 192 * MIB - 1, 0),
+                           at = reducing(CECL_OP_REDUCE_SCATTER, 4, 192 * MIB, 0);
+    assert_true(below.way.reduce.read_at_peers);
+    assert_int_equal(below.way.reduce.max_sms, 8);
+    assert_false(at.way.reduce.read_at_peers);
+    assert_int_equal(at.way.reduce.chunk, 24 * MIB);
+    assert_int_equal(at.way.reduce.halved, 8 * MIB);
+}
+
+static bool reads_with_staging_of(enum cecl_op_index op, uint64_t bytes, uint64_t staging)
+{
+    struct cecl_part part = reduction_of(op, 4, bytes, 1);
+    part.call.nranks = 4;
+    part.call.send.window = CECL_WINDOW_POOL;
+    part.means.staging_bytes = staging;
+    part.call.options = (struct cecl_options){CECL_SM_REDUCE_ONLY, CECL_DIRECTION_AUTO, 0};
+    choose(&part);
+    return part.way.reduce.read_at_peers;
+}
+
+/* Two chunks of three peers. */
+static void staging_is_worth_it_where_chunks_are_large(void **state)
+{
+    (void)state;
+    assert_true(reads_with_staging_of(CECL_OP_REDUCE_SCATTER, 256 * MIB, 144 * MIB - 1));
+    assert_false(reads_with_staging_of(CECL_OP_REDUCE_SCATTER, 256 * MIB, 144 * MIB));
+    assert_true(reads_with_staging_of(CECL_OP_ALL_REDUCE, 256 * MIB, 96 * MIB - 1));
+    assert_false(reads_with_staging_of(CECL_OP_ALL_REDUCE, 256 * MIB, 96 * MIB));
+}
+
+static void chunks_have_1_to_64_mib(void **state)
+{
+    (void)state;
+    const uint8_t push = CECL_DIRECTION_PUSH;
+    assert_int_equal(reducing(CECL_OP_REDUCE_SCATTER, 4, 8 * MIB - 2048, push).way.reduce.chunk,
+                     1 * MIB);
+    assert_int_equal(reducing(CECL_OP_REDUCE_SCATTER, 4, 8 * MIB + 1, push).way.reduce.chunk,
+                     1 * MIB + 0);
+    assert_int_equal(reducing(CECL_OP_REDUCE_SCATTER, 4, 8 * MIB + 2048, push).way.reduce.chunk,
+                     1 * MIB + 256);
+    assert_int_equal(reducing(CECL_OP_REDUCE_SCATTER, 4, 512 * MIB, push).way.reduce.chunk,
+                     64 * MIB);
+    assert_int_equal(reducing(CECL_OP_REDUCE_SCATTER, 4, 1024 * MIB, push).way.reduce.chunk,
+                     64 * MIB);
+    assert_int_equal(reducing(CECL_OP_ALL_REDUCE, 4, 64 * MIB, push).way.reduce.chunk, 8 * MIB);
+}
+
+static void reductions_are_urgent_from_blocks_of_2_mib_on(void **state)
+{
+    (void)state;
+    assert_false(reducing(CECL_OP_REDUCE_SCATTER, 4, 2 * MIB - 1, 0).way.reduce.urgent);
+    assert_true(reducing(CECL_OP_REDUCE_SCATTER, 4, 2 * MIB, 0).way.reduce.urgent);
+}
+
+/* ---- small calls */
+
+static bool is_small(enum cecl_op_index op, int n, uint64_t bytes)
+{
+    struct cecl_part part = cecl_ops[op].reduces ? reduction_of(op, (uint64_t)n, bytes, 1)
+                                                 : part_of(op, false, CECL_PUSH, bytes);
+    part.call.nranks = n;
+    part.means.slot_bytes = 64 * MIB;
+    part.call.options = (struct cecl_options){CECL_SM_ALLOW, CECL_DIRECTION_AUTO, 0};
+    choose(&part);
+    return part.way.small;
+}
+
+static void small_calls_end_where_they_were_measured(void **state)
+{
+    (void)state;
+    static const struct {
+        enum cecl_op_index op;
+        uint64_t of_two, of_more;
+    } cases[] = {{CECL_OP_ALL_REDUCE, 512 * KIB, 256 * KIB},
+                 {CECL_OP_REDUCE_SCATTER, 512 * KIB, 256 * KIB},
+                 {CECL_OP_ALL_GATHER, 1 * MIB, 256 * KIB},
+                 {CECL_OP_ALL_TO_ALL, 1 * MIB, 256 * KIB}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        for (int n = 2; n <= 16; n++) {
+            const uint64_t most = n == 2 ? cases[i].of_two : cases[i].of_more;
+            assert_true(is_small(cases[i].op, n, most));
+            assert_false(is_small(cases[i].op, n, most + 1));
+        }
+}
+
+static uint32_t sms_of_a_small_call(enum cecl_op_index op, uint16_t max_sms)
+{
+    struct cecl_part part =
+        cecl_ops[op].reduces ? reduction_of(op, 4, 4096, 1) : part_of(op, false, CECL_PUSH, 4096);
+    part.call.nranks = 4;
+    part.means.slot_bytes = 256 * KIB;
+    part.call.options = (struct cecl_options){CECL_SM_ALLOW, CECL_DIRECTION_AUTO, max_sms};
+    choose(&part);
+    assert_true(part.way.small);
+    return part.way.small_sms;
+}
+
+static void small_calls_take_32_sms_or_fewer(void **state)
+{
+    (void)state;
+    static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL,
+                                             CECL_OP_REDUCE_SCATTER, CECL_OP_ALL_REDUCE};
+    for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
+        assert_int_equal(sms_of_a_small_call(ops[i], 0), 32);
+        assert_int_equal(sms_of_a_small_call(ops[i], 7), 7);
+        assert_int_equal(sms_of_a_small_call(ops[i], 64), 32);
+    }
+}
+
+/* ---- any table */
+
+static struct cecl_tuning draw_tuning(uint64_t *x)
+{
+    struct cecl_tuning tuning;
+    for (int t = 0; t < CECL_TUNE_COUNT; t++) {
+        const struct cecl_threshold_info *info = &cecl_thresholds[t];
+        const uint64_t wide = UINT64_C(1) << next(x) % 24, value = wide + next(x) % wide;
+        const uint64_t some = next(x) % 8 == 0 ? info->most : value;
+        tuning.value[t] = some < info->least ? info->least : some > info->most ? info->most : some;
+    }
+    return tuning;
+}
+
+static struct cecl_part draw_call(uint64_t *x, int n)
+{
+    static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL,
+                                             CECL_OP_REDUCE_SCATTER, CECL_OP_ALL_REDUCE,
+                                             CECL_OP_REDUCE};
+    const enum cecl_op_index op = ops[next(x) % (sizeof(ops) / sizeof(ops[0]))];
+    const uint64_t elements = 1 + next(x) % 4000;
+    struct cecl_part part = cecl_ops[op].reduces
+                                ? reduction_of(op, (uint64_t)n, elements, 4)
+                                : part_of(op, next(x) % 2, CECL_PUSH, 4 * elements);
+    part.call.nranks = n;
+    part.means.staging_bytes = 4 * KIB << next(x) % 4;
+    part.means.slots_offset = part.means.staging_bytes;
+    part.means.slot_bytes = 4 * KIB;
+    if (cecl_ops[op].reduces && next(x) % 2)
+        part.call.send.window = CECL_WINDOW_POOL;
+    part.means.engine_copies_locally = next(x) % 2;
+    return part;
+}
+
+static void any_allowed_table_gives_right_plans(void **state)
+{
+    (void)state;
+    uint64_t x = 14;
+    int ways[4] = {0};
+    for (int i = 0; i < 3000; i++) {
+        const int n = 2 + (int)(next(&x) % 5);
+        const struct cecl_tuning tuning = draw_tuning(&x);
+        struct cecl_part part = draw_call(&x, n);
+        uint64_t layout[2 * 6] = {0};
+        part.call.options.sm_policy = (uint8_t)(1 + next(&x) % 2);
+        if (part.call.op == &cecl_ops[CECL_OP_ALL_GATHER] && next(&x) % 2) { /* one contributor */
+            layout[1] = part.call.bytes;
+            set_layout(&part, layout, n);
+        }
+        part.means.tuning = &tuning;
+        cecl_choose(&part.call, &part.means, &part.way);
+        ways[0] += part.way.small;
+        ways[1] += part.way.move.spread > 0;
+        ways[2] += part.way.reduce.sms_end > 0;
+        ways[3] += part.way.move.no_sm;
+        verify_calls(&part, 1, n);
+    }
+    for (int w = 0; w < 4; w++)
+        assert_true(ways[w] > 50);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(own_blocks_are_copied_locally_where_that_was_faster),
+        cmocka_unit_test(a_variable_all_to_all_may_copy_locally_whatever_its_size),
+        cmocka_unit_test(local_copies_go_aside_from_256_kib_on),
+        cmocka_unit_test(copy_engines_copy_own_blocks_up_to_2_mib),
+        cmocka_unit_test(broadcasts_spread_from_3_ranks_and_1_mib_on),
+        cmocka_unit_test(all_reduces_are_written_by_sms_up_to_32_mib),
+        cmocka_unit_test(all_reduces_go_by_staging_from_blocks_of_32_mib_on),
+        cmocka_unit_test(reduce_scatters_go_by_staging_from_192_mib_on),
+        cmocka_unit_test(staging_is_worth_it_where_chunks_are_large),
+        cmocka_unit_test(chunks_have_1_to_64_mib),
+        cmocka_unit_test(reductions_are_urgent_from_blocks_of_2_mib_on),
+        cmocka_unit_test(small_calls_end_where_they_were_measured),
+        cmocka_unit_test(small_calls_take_32_sms_or_fewer),
+        cmocka_unit_test(any_allowed_table_gives_right_plans),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,337 @@
+/* Thresholds: which row holds, a file of them read and written, words for bad ones. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tune/file.h"
+#include "tune/nearest.h"
+
+#define HEAD CECL_TUNING_HEADER "\n"
+
+static ceclResult_t parse(const char *text, struct cecl_tuning_file *file)
+{
+    return cecl_tuning_parse("f", text, strlen(text), file);
+}
+
+static uint64_t value_of(const struct cecl_tuning_file *file, enum cecl_threshold which,
+                         enum cecl_tuning_device device, int nranks)
+{
+    struct cecl_tuning tuning;
+    cecl_tuning_resolve(file, device, nranks, &tuning);
+    return cecl_tuning_get(&tuning, which);
+}
+
+/* ---- the built-in table */
+
+static void every_threshold_has_a_value_everywhere(void **state)
+{
+    (void)state;
+    for (int t = 0; t < CECL_TUNE_COUNT; t++)
+        for (int d = 0; d < CECL_TUNING_DEVICES; d++)
+            for (int n = 1; n <= 70000; n += n < 20 ? 1 : 997)
+                assert_non_null(cecl_tuning_row_of(NULL, (enum cecl_threshold)t,
+                                                   (enum cecl_tuning_device)d, n));
+}
+
+static void built_in_values_lie_in_their_own_ranges(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < cecl_tuning_nrows; i++) {
+        const struct cecl_tuning_row *row = &cecl_tuning_rows[i];
+        assert_in_range(row->value, cecl_thresholds[row->which].least,
+                        cecl_thresholds[row->which].most);
+    }
+}
+
+static void every_row_has_words(void **state)
+{
+    (void)state;
+    for (int t = 0; t < CECL_TUNE_COUNT; t++) {
+        assert_true(strlen(cecl_thresholds[t].name) <= 42);
+        assert_true(strlen(cecl_thresholds[t].decision) > 20);
+        for (int other = 0; other < t; other++)
+            assert_string_not_equal(cecl_thresholds[t].name, cecl_thresholds[other].name);
+    }
+    for (size_t i = 0; i < cecl_tuning_nrows; i++)
+        assert_true(strlen(cecl_tuning_rows[i].evidence) > 10);
+}
+
+/* What is listed as one threshold's rows is read as one. */
+static void rows_of_a_threshold_stand_together_in_order(void **state)
+{
+    (void)state;
+    for (size_t i = 1; i < cecl_tuning_nrows; i++)
+        assert_in_range(cecl_tuning_rows[i].which - cecl_tuning_rows[i - 1].which, 0, 1);
+}
+
+static void the_first_row_that_fits_ranks_and_device_holds(void **state)
+{
+    (void)state;
+    const enum cecl_threshold small = CECL_TUNE_SMALL_ALL_REDUCE_MAX_BYTES,
+                              staging = CECL_TUNE_STAGING_MAX_BYTES;
+    assert_int_equal(value_of(NULL, small, CECL_TUNING_CUDA, 2), 512 << 10);
+    assert_int_equal(value_of(NULL, small, CECL_TUNING_CUDA, 3), 256 << 10);
+    assert_int_equal(value_of(NULL, small, CECL_TUNING_HOST, 2), 4 << 10);
+    assert_int_equal(value_of(NULL, staging, CECL_TUNING_CUDA, 5), 192 << 20);
+    assert_int_equal(value_of(NULL, staging, CECL_TUNING_CUDA, 6), 64 << 20);
+    assert_int_equal(value_of(NULL, staging, CECL_TUNING_HOST, 6), 256 << 10);
+}
+
+static void unequal_values_have_unequal_hashes(void **state)
+{
+    (void)state;
+    struct cecl_tuning a = cecl_tuning_default(CECL_TUNING_HOST, 4), b = a;
+    assert_true(cecl_tuning_hash(&a, 1) == cecl_tuning_hash(&b, 1));
+    assert_true(cecl_tuning_hash(&a, 1) >= 0);
+    b.value[CECL_TUNE_COUNT - 1]++;
+    assert_true(cecl_tuning_hash(&a, 1) != cecl_tuning_hash(&b, 1));
+}
+
+/* ---- good files */
+
+static void a_files_row_comes_before_the_built_in_ones(void **state)
+{
+    (void)state;
+    struct cecl_tuning_file file;
+    const enum cecl_threshold sms = CECL_TUNE_REDUCTION_READING_SMS,
+                              small = CECL_TUNE_SMALL_ALL_REDUCE_MAX_BYTES,
+                              spread = CECL_TUNE_BROADCAST_SPREAD_MIN_BYTES;
+    assert_int_equal(parse("# written by hand\n\n" HEAD "reduction.reading_sms 3-5 any 12 # so\n"
+                           "\treduction.reading_sms\t6-*\tany\t6\r\n"
+                           "small.all_reduce.max_bytes * host 3KiB\n"
+                           "broadcast.spread_min_bytes * any never",
+                           &file),
+                     ceclSuccess);
+    assert_int_equal(file.nrows, 4);
+    assert_int_equal(value_of(&file, sms, CECL_TUNING_CUDA, 2), 8);
+    assert_int_equal(value_of(&file, sms, CECL_TUNING_CUDA, 3), 12);
+    assert_int_equal(value_of(&file, sms, CECL_TUNING_HOST, 5), 12);
+    assert_int_equal(value_of(&file, sms, CECL_TUNING_CUDA, 1024), 6);
+    assert_int_equal(value_of(&file, small, CECL_TUNING_HOST, 4), 3072);
+    assert_int_equal(value_of(&file, small, CECL_TUNING_CUDA, 4), 256 << 10);
+    assert_true(value_of(&file, spread, CECL_TUNING_CUDA, 4) == CECL_TUNING_NEVER);
+    cecl_tuning_forget(&file);
+}
+
+static void of_a_files_rows_the_first_that_fits_holds(void **state)
+{
+    (void)state;
+    struct cecl_tuning_file file;
+    const enum cecl_threshold sms = CECL_TUNE_REDUCTION_READING_SMS;
+    assert_int_equal(
+        parse(HEAD "reduction.reading_sms 2 any 12\nreduction.reading_sms * cuda 4\n", &file),
+        ceclSuccess);
+    assert_int_equal(value_of(&file, sms, CECL_TUNING_CUDA, 2), 12);
+    assert_int_equal(value_of(&file, sms, CECL_TUNING_CUDA, 3), 4);
+    assert_int_equal(value_of(&file, sms, CECL_TUNING_HOST, 3), 8);
+    cecl_tuning_forget(&file);
+}
+
+static void a_header_alone_changes_nothing(void **state)
+{
+    (void)state;
+    struct cecl_tuning_file file;
+    assert_int_equal(parse(CECL_TUNING_HEADER, &file), ceclSuccess);
+    assert_int_equal(file.nrows, 0);
+    cecl_tuning_forget(&file);
+}
+
+static void what_is_printed_is_read_back_alike(void **state)
+{
+    (void)state;
+    static char text[64 << 10];
+    struct cecl_tuning_file file;
+    size_t used = (size_t)snprintf(text, sizeof(text), HEAD);
+    for (size_t i = 0; i < cecl_tuning_nrows; i++) {
+        char line[CECL_TUNING_TEXT];
+        cecl_tuning_row_text(&cecl_tuning_rows[i], line);
+        used += (size_t)snprintf(text + used, sizeof(text) - used, "%s\n", line);
+    }
+    if (parse(text, &file) != ceclSuccess)
+        fail_msg("%s", cecl_message());
+    assert_int_equal(file.nrows, cecl_tuning_nrows);
+    for (size_t i = 0; i < cecl_tuning_nrows; i++) {
+        const struct cecl_tuning_row *a = &cecl_tuning_rows[i], *b = &file.rows[i];
+        assert_int_equal(a->which, b->which);
+        assert_int_equal(a->first, b->first);
+        assert_int_equal(a->last, b->last);
+        assert_int_equal(a->device, b->device);
+        assert_true(a->value == b->value);
+    }
+    cecl_tuning_forget(&file);
+}
+
+/* ---- bad files */
+
+static void bad_lines_are_refused_with_their_number(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *line, *found, *expected;
+    } cases[] = {
+        {"", "f:1:", "\"\"", "the first line " CECL_TUNING_HEADER},
+        {"# only this\n", "f:2:", "\"\"", "the first line " CECL_TUNING_HEADER},
+        {"cecl-tuning 2\n", "f:1:", "cecl-tuning 2", "the first line " CECL_TUNING_HEADER},
+        {"reduction.reading_sms * any 8\n", "f:1:", "reduction.reading_sms", "the first line"},
+        {HEAD "\n# x\nreduction.reeding_sms * any 8\n", "f:4:", "\"reduction.reeding_sms\"",
+         "nearest: reduction.reading_sms"},
+        {HEAD "small.max_bytes * any 8\n", "f:2:", "small.max_bytes", "cecl_info --tuning"},
+        {HEAD "reduction.reading_sms * any\n", "f:2:", "reduction.reading_sms", "four words"},
+        {HEAD "reduction.reading_sms * any 8 8\n", "f:2:", "8 8", "four words"},
+        {HEAD "reduction.reading_sms 0 any 8\n", "f:2:", "\"0\"", "ranks as 2, 3-8, 6-* or *"},
+        {HEAD "reduction.reading_sms 1025 any 8\n", "f:2:", "\"1025\"", "ranks as"},
+        {HEAD "reduction.reading_sms 8-3 any 8\n", "f:2:", "\"8-3\"", "ranks as"},
+        {HEAD "reduction.reading_sms 3- any 8\n", "f:2:", "\"3-\"", "ranks as"},
+        {HEAD "reduction.reading_sms -3 any 8\n", "f:2:", "\"-3\"", "ranks as"},
+        {HEAD "reduction.reading_sms 3-8x any 8\n", "f:2:", "\"3-8x\"", "ranks as"},
+        {HEAD "reduction.reading_sms ** any 8\n", "f:2:", "\"**\"", "ranks as"},
+        {HEAD "reduction.reading_sms * gpu 8\n", "f:2:", "\"gpu\"", "any, cuda or host"},
+        {HEAD "reduction.reading_sms * any 0\n", "f:2:", "\"0\"", "1 to 1024"},
+        {HEAD "reduction.reading_sms * any 1025\n", "f:2:", "\"1025\"", "1 to 1024"},
+        {HEAD "reduction.reading_sms * any 1KiB\n", "f:2:", "\"1KiB\"", "a whole number"},
+        {HEAD "reduction.reading_sms * any never\n", "f:2:", "\"never\"", "1 to 1024"},
+        {HEAD "reduction.reading_sms * any -8\n", "f:2:", "\"-8\"", "1 to 1024"},
+        {HEAD "small.all_reduce.max_bytes * any 65MiB\n", "f:2:", "\"65MiB\"", "0 to 64MiB"},
+        {HEAD "small.all_reduce.max_bytes * any 1K\n", "f:2:", "\"1K\"", "KiB, MiB or GiB"},
+        {HEAD "small.all_reduce.max_bytes * any 1.5MiB\n", "f:2:", "\"1.5MiB\"", "bytes"},
+        {HEAD "all_reduce.staged_min_bytes * any 18446744073709551616\n",
+         "f:2:", "\"18446744073709551616\"", "0 to any, or never"},
+        {HEAD "all_reduce.staged_min_bytes * any 17179869184GiB\n", "f:2:", "\"17179869184GiB\"",
+         "bytes"},
+        {HEAD "reduction.reading_sms 2 any 8\nreduction.reading_sms 2 any 9\n",
+         "f:3:", "reduction.reading_sms", "which line 2 has"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct cecl_tuning_file file;
+        assert_int_equal(parse(cases[i].text, &file), ceclInvalidArgument);
+        assert_null(file.rows);
+        if (!strstr(cecl_message(), cases[i].line) || !strstr(cecl_message(), cases[i].found) ||
+            !strstr(cecl_message(), cases[i].expected))
+            fail_msg("case %zu: \"%s\" lacks %s, %s or %s", i, cecl_message(), cases[i].line,
+                     cases[i].found, cases[i].expected);
+    }
+}
+
+static void a_file_that_is_not_there_is_refused(void **state)
+{
+    (void)state;
+    struct cecl_tuning_file file;
+    assert_int_equal(cecl_tuning_read("/nowhere/at/all", &file), ceclInvalidArgument);
+    assert_non_null(strstr(cecl_message(), "CECL_TUNING=/nowhere/at/all: No such file"));
+    assert_int_equal(cecl_tuning_read("/", &file), ceclInvalidArgument);
+    assert_non_null(strstr(cecl_message(), "CECL_TUNING=/: "));
+}
+
+static void a_file_of_endless_bytes_is_refused(void **state)
+{
+    (void)state;
+    struct cecl_tuning_file file;
+    assert_int_equal(cecl_tuning_read("/dev/zero", &file), ceclInvalidArgument);
+    assert_non_null(strstr(cecl_message(), "at most"));
+}
+
+static void a_file_is_read(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/cecl_tuning_XXXXXX";
+    static const char text[] = HEAD "reduction.staged_sms * any 24\n";
+    struct cecl_tuning_file file;
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, sizeof(text) - 1), sizeof(text) - 1);
+    close(fd);
+    assert_int_equal(cecl_tuning_read(path, &file), ceclSuccess);
+    unlink(path);
+    assert_int_equal(value_of(&file, CECL_TUNE_REDUCTION_STAGED_SMS, CECL_TUNING_CUDA, 4), 24);
+    cecl_tuning_forget(&file);
+}
+
+static void the_nearest_name_is_found(void **state)
+{
+    (void)state;
+    assert_int_equal(cecl_tuning_nearest("all_reduce.chunk", 16), CECL_TUNE_ALL_REDUCE_CHUNKS);
+    assert_int_equal(cecl_tuning_nearest("stagingmax_bytes", 16), CECL_TUNE_STAGING_MAX_BYTES);
+    char long_word[5000];
+    memset(long_word, 'x', sizeof(long_word));
+    assert_in_range(cecl_tuning_nearest(long_word, sizeof(long_word)), 0, CECL_TUNE_COUNT - 1);
+}
+
+/* ---- chance */
+
+static uint64_t next(uint64_t *x)
+{
+    *x = *x * 6364136223846793005u + 1442695040888963407u;
+    return *x >> 33;
+}
+
+/* Bytes of a good file, some of them replaced, or any bytes at all. */
+static size_t draw(uint64_t *x, char *text, size_t room)
+{
+    static const char good[] =
+        HEAD "small.all_reduce.max_bytes 2-8 host 3KiB # c\nreduction.staged_sms * any 24\n"
+             "broadcast.spread_min_bytes 3-* cuda never\n";
+    size_t bytes = sizeof(good) - 1;
+    memcpy(text, good, bytes);
+    if (next(x) % 4 == 0) {
+        bytes = next(x) % room;
+        for (size_t i = 0; i < bytes; i++)
+            text[i] = (char)next(x);
+    }
+    for (uint64_t changes = next(x) % 4; changes > 0 && bytes > 0; changes--)
+        text[next(x) % bytes] = next(x) % 2 ? (char)next(x) : good[next(x) % (sizeof(good) - 1)];
+    return bytes;
+}
+
+static void any_bytes_are_read_or_refused_with_a_line(void **state)
+{
+    (void)state;
+    uint64_t x = 20261122;
+    int taken = 0, refused = 0;
+    for (int i = 0; i < 50000; i++) {
+        char room[400];
+        struct cecl_tuning_file file;
+        const size_t bytes = draw(&x, room, sizeof(room));
+        char *text = malloc(bytes + 1); /* just as large, for a sanitizer to see */
+        assert_non_null(text);
+        memcpy(text, room, bytes);
+        const ceclResult_t result = cecl_tuning_parse("f", text, bytes, &file);
+        free(text);
+        if (result != ceclSuccess &&
+            (result != ceclInvalidArgument || !strstr(cecl_message(), "f:")))
+            fail_msg("file %d: %s", i, cecl_message());
+        taken += result == ceclSuccess;
+        refused += result != ceclSuccess;
+        cecl_tuning_forget(&file);
+    }
+    assert_true(taken > 1000 && refused > 1000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_threshold_has_a_value_everywhere),
+        cmocka_unit_test(built_in_values_lie_in_their_own_ranges),
+        cmocka_unit_test(every_row_has_words),
+        cmocka_unit_test(rows_of_a_threshold_stand_together_in_order),
+        cmocka_unit_test(the_first_row_that_fits_ranks_and_device_holds),
+        cmocka_unit_test(unequal_values_have_unequal_hashes),
+        cmocka_unit_test(a_files_row_comes_before_the_built_in_ones),
+        cmocka_unit_test(of_a_files_rows_the_first_that_fits_holds),
+        cmocka_unit_test(a_header_alone_changes_nothing),
+        cmocka_unit_test(what_is_printed_is_read_back_alike),
+        cmocka_unit_test(bad_lines_are_refused_with_their_number),
+        cmocka_unit_test(a_file_that_is_not_there_is_refused),
+        cmocka_unit_test(a_file_of_endless_bytes_is_refused),
+        cmocka_unit_test(a_file_is_read),
+        cmocka_unit_test(the_nearest_name_is_found),
+        cmocka_unit_test(any_bytes_are_read_or_refused_with_a_line),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
