@@ -1,6 +1,6 @@
 /* Measures how fast the reduction kernels read, by kernel, type and number of SMs. All sources are
  * on this GPU, and, where there are peers, once more with all but the first at peers in turn. The
- * choices in src/sm/reduce_cuda.c come from this program's table.
+ * thresholds in src/tune/thresholds.h come from this program's table.
  *
  * cecl_reduce_perf [--kib N] [--sources N] [--avg]
  *     --kib      KiB of each source (32768)
