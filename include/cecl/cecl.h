@@ -766,6 +766,16 @@ CECL_API CECL_CHECKED ceclResult_t ceclReduce(const void *sendbuff, void *recvbu
                                               ceclDataType_t datatype, ceclRedOp_t op, int root,
                                               ceclComm_t comm, ceclStream_t stream);
 
+/* Makes all ranks meet: work in `stream` behind the call begins when the streams of all ranks have
+ * come to it. What ranks wrote before it, also to peers' memory, all ranks' work behind it sees. It
+ * moves no data and needs no SM.
+ * stream  as in ceclAllGather. The host does not wait.
+ * Collective: all ranks call, in the same order on `comm`; it may stand in a group.
+ * Threads: one call at a time. Ownership: none.
+ * Errors, nothing enqueued: ceclInvalidUsage (stream is capturing; ranks differ, under
+ * CECL_CHECK=1), and the asynchronous error. Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclBarrier(ceclComm_t comm, ceclStream_t stream);
+
 /* How the calls that follow are to be carried out. Start from CECL_OPTIONS_INITIALIZER; a field
  * left at CECL_UNDEF is as the communicator has it (its configuration and the environment). */
 typedef struct ceclOptions {

@@ -62,6 +62,7 @@ enum cecl_op_index {
     CECL_OP_REDUCE_SCATTER,
     CECL_OP_ALL_REDUCE,
     CECL_OP_REDUCE,
+    CECL_OP_BARRIER,
     CECL_OP_MEM_ALLOC, /* from here on: compared among ranks, and no plans */
     CECL_OP_MEM_FREE,
     CECL_OP_GROUP_END,

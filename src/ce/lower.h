@@ -19,5 +19,6 @@ cecl_lower_fn cecl_lower_gathered;  /* one block to all, by copies */
 cecl_lower_fn cecl_lower_exchanged; /* a block for each, by copies */
 cecl_lower_fn cecl_lower_per_rank;  /* blocks that each rank knows its own of */
 cecl_lower_fn cecl_lower_reduction;
+cecl_lower_fn cecl_lower_barrier;
 
 #endif

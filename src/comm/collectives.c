@@ -138,6 +138,11 @@ CECL_API ceclResult_t ceclReduce(const void *sendbuff, void *recvbuff, size_t co
     return cecl_collective(CECL_OP_REDUCE, &args, comm, stream);
 }
 
+CECL_API ceclResult_t ceclBarrier(ceclComm_t comm, ceclStream_t stream)
+{
+    return cecl_collective(CECL_OP_BARRIER, &(struct cecl_args){0}, comm, stream);
+}
+
 CECL_API ceclResult_t ceclShard(ceclComm_t comm, void *recvbuff, size_t count,
                                 ceclDataType_t datatype, void **shard)
 {

@@ -197,6 +197,41 @@ static void local_copies_wait_for_an_sm_where_explained_so(void **state)
     assert_int_equal(early, explained.zeroSm);
 }
 
+static void a_barrier_needs_no_sm(void **state)
+{
+    (void)state;
+    setenv("CECL_SM_POLICY", "never", 1);
+    open_all();
+    unsetenv("CECL_SM_POLICY");
+    hold_all();
+    for (int g = 0; g < gpus; g++)
+        OK(ceclBarrier(comms[g], streams[g]));
+    const bool early = done_within(500), held = all_held();
+    let_go();
+    close_all();
+    assert_true(held);
+    assert_true(early);
+}
+
+/* One thread allocates on all GPUs, in a group: pools grow on all of them at once. */
+static void one_thread_allocates_on_all_gpus_in_a_group(void **state)
+{
+    (void)state;
+    const size_t bytes = (size_t)256 << 20; /* more than the first segment */
+    void *buffers[MAX_GPUS] = {NULL};
+    open_all();
+    OK(ceclGroupStart());
+    for (int g = 0; g < gpus; g++)
+        OK(ceclMemAlloc(comms[g], &buffers[g], bytes));
+    OK(ceclGroupEnd());
+    for (int g = 0; g < gpus; g++)
+        OK(ceclAllGather((char *)buffers[g] + (size_t)g * BLOCK, buffers[g], BLOCK, ceclUint8,
+                         comms[g], streams[g]));
+    for (int g = 0; g < gpus; g++)
+        OK(ceclStreamSynchronize(comms[g], streams[g]));
+    close_all();
+}
+
 static void memory_that_is_not_this_gpus_is_refused(void **state)
 {
     (void)state;
@@ -296,6 +331,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(local_copies_wait_for_an_sm_where_explained_so),
+        cmocka_unit_test(a_barrier_needs_no_sm),
+        cmocka_unit_test(one_thread_allocates_on_all_gpus_in_a_group),
         cmocka_unit_test(memory_that_is_not_this_gpus_is_refused),
         cmocka_unit_test(plain_device_memory_may_be_sent),
         cmocka_unit_test(a_capturing_stream_is_refused),

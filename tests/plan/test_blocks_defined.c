@@ -158,6 +158,13 @@ static void reduce(const struct asked *asked, struct blocks *blocks)
         blocks->of[from][asked->root] = (struct cecl_block){asked->bytes, 0, 0};
 }
 
+/* Ranks meet, and nothing goes from one to another. */
+static void barrier(const struct asked *asked, struct blocks *blocks)
+{
+    (void)asked;
+    (void)blocks;
+}
+
 static void (*const meanings[CECL_OP_COUNT])(const struct asked *, struct blocks *) = {
     [CECL_OP_ALL_GATHER] = all_gather,
     [CECL_OP_ALL_GATHER_STRIDED] = all_gather_strided,
@@ -172,6 +179,7 @@ static void (*const meanings[CECL_OP_COUNT])(const struct asked *, struct blocks
     [CECL_OP_REDUCE_SCATTER] = reduce_scatter,
     [CECL_OP_ALL_REDUCE] = all_reduce,
     [CECL_OP_REDUCE] = reduce,
+    [CECL_OP_BARRIER] = barrier,
 };
 
 /* ---- what is asked */
@@ -359,6 +367,7 @@ BLOCKS_TEST(blocks_of_a_scatter, CECL_OP_SCATTER)
 BLOCKS_TEST(blocks_of_a_reduce_scatter, CECL_OP_REDUCE_SCATTER)
 BLOCKS_TEST(blocks_of_an_all_reduce, CECL_OP_ALL_REDUCE)
 BLOCKS_TEST(blocks_of_a_reduce, CECL_OP_REDUCE)
+BLOCKS_TEST(blocks_of_a_barrier, CECL_OP_BARRIER)
 
 /* A row that is new needs a meaning and a test above. */
 static void every_row_that_has_blocks_is_looked_at(void **state)
@@ -386,6 +395,7 @@ int main(void)
         cmocka_unit_test(blocks_of_a_reduce_scatter),
         cmocka_unit_test(blocks_of_an_all_reduce),
         cmocka_unit_test(blocks_of_a_reduce),
+        cmocka_unit_test(blocks_of_a_barrier),
         cmocka_unit_test(every_row_that_has_blocks_is_looked_at),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

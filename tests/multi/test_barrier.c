@@ -1,0 +1,141 @@
+/* ceclBarrier: no rank's stream passes before all have come, and what was written before it is seen
+ * behind it. */
+#include "multi.h"
+
+#include <unistd.h>
+
+#define ROUNDS 200
+#define WORDS 1024
+
+/* Each rank writes to all others, meets them, and reads what they wrote; then all meet again before the
+ * next round replaces it. */
+static void what_was_written_before_is_seen_behind(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    ceclStream_t stream;
+    uint32_t *words, *host = malloc((size_t)multi_nranks * WORDS * sizeof(*host));
+    assert_non_null(host);
+    const size_t block = WORDS * sizeof(*words);
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&words, (size_t)multi_nranks * block));
+    multi_ok(comm, ceclStreamCreate(comm, &stream));
+    for (uint32_t round = 1; round <= ROUNDS; round++) {
+        uint32_t mine[WORDS];
+        for (uint32_t i = 0; i < WORDS; i++)
+            mine[i] = round * 1000003u + (uint32_t)multi_rank * 131u + i;
+        for (int p = 0; p < multi_nranks; p++) {
+            void *there;
+            multi_ok(comm, ceclGetPeerPointer(comm, words + (size_t)multi_rank * WORDS, p, &there));
+            multi_ok(comm, ceclMemcpyAsync(comm, there, mine, block, stream));
+        }
+        multi_ok(comm, ceclBarrier(comm, stream));
+        multi_ok(comm, ceclMemcpyAsync(comm, host, words, (size_t)multi_nranks * block, stream));
+        multi_ok(comm, ceclBarrier(comm, stream));
+        multi_ok(comm, ceclStreamSynchronize(comm, stream));
+        for (int r = 0; r < multi_nranks; r++)
+            for (uint32_t i = 0; i < WORDS; i++)
+                assert_int_equal(host[(size_t)r * WORDS + i],
+                                 round * 1000003u + (uint32_t)r * 131u + i);
+    }
+    multi_ok(comm, ceclStreamDestroy(comm, stream));
+    multi_ok(NULL, ceclCommDestroy(comm));
+    free(host);
+}
+
+static void nobody_passes_before_the_last_has_come(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    for (int late = 0; late < multi_nranks; late++) {
+        double came = 0;
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (multi_rank == late) {
+            usleep(30000);
+            came = multi_seconds();
+        }
+        multi_ok(comm, ceclBarrier(comm, NULL));
+        multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+        const double passed = multi_seconds();
+        MPI_Bcast(&came, 1, MPI_DOUBLE, late, MPI_COMM_WORLD);
+        assert_true(passed >= came);
+    }
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+static void it_is_explained_as_one_exchange_without_sms_or_copies(void **state)
+{
+    (void)state;
+    ceclConfig_t config = multi_config();
+    config.smPolicy = CECL_SM_NEVER;
+    ceclComm_t comm = multi_comm(&config);
+    ceclExplanation_t e;
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, ceclBarrier(comm, NULL));
+    multi_ok(comm, ceclGroupExplain(comm, &e));
+    assert_int_equal(e.zeroSm, 1);
+    assert_int_equal(e.copies, 0);
+    assert_int_equal(e.barriers, 1);
+    assert_int_equal(e.bytesSent, 0);
+    assert_string_equal(e.path, "barrier");
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+static void it_may_stand_in_a_group_and_between_other_calls(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    const struct multi_case gather = {.op = ceclOpAllGather, .count = 5000, .type = ceclUint8};
+    for (uint64_t i = 0; i < 20; i++) {
+        multi_check(comm, &gather, i);
+        multi_ok(comm, ceclBarrier(comm, NULL));
+        multi_ok(comm, ceclGroupStart());
+        multi_ok(comm, ceclBarrier(comm, NULL));
+        multi_ok(comm, ceclBarrier(comm, NULL));
+        multi_ok(comm, ceclGroupEnd());
+    }
+    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+static void ranks_in_another_call_are_told_where_calls_are_compared(void **state)
+{
+    (void)state;
+    multi_setenv("CECL_CHECK", "1");
+    ceclComm_t comm = multi_comm(NULL);
+    multi_setenv("CECL_CHECK", NULL);
+    char *recv;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv, 4096));
+    const bool odd = multi_rank == multi_nranks - 1;
+    multi_refused(comm,
+                  odd ? ceclBroadcast(recv, recv, 16, ceclUint8, 0, comm, NULL)
+                      : ceclBarrier(comm, NULL),
+                  ceclInvalidUsage, "ceclBarrier on rank 0, ceclBroadcast on rank");
+    multi_ok(comm, ceclBarrier(comm, NULL));
+    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+static void a_single_rank_meets_itself(void **state)
+{
+    (void)state;
+    ceclComm_t one;
+    multi_setenv("CECL_DEVICE", "host");
+    multi_ok(NULL, ceclCommInitAll(&one, 1, NULL));
+    multi_ok(one, ceclBarrier(one, NULL));
+    multi_ok(one, ceclStreamSynchronize(one, NULL));
+    multi_refused(NULL, ceclBarrier(NULL, NULL), ceclInvalidArgument, "comm");
+    multi_ok(NULL, ceclCommDestroy(one));
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_written_before_is_seen_behind),
+        cmocka_unit_test(nobody_passes_before_the_last_has_come),
+        cmocka_unit_test(it_is_explained_as_one_exchange_without_sms_or_copies),
+        cmocka_unit_test(it_may_stand_in_a_group_and_between_other_calls),
+        cmocka_unit_test(ranks_in_another_call_are_told_where_calls_are_compared),
+        cmocka_unit_test(a_single_rank_meets_itself),
+    };
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 60);
+}
