@@ -1,4 +1,4 @@
-/* Binding: from a plan's symbolic steps to pieces that the device takes. */
+/* Binding: from a plan's symbolic steps to commands that the device takes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ void cecl_bound_free(struct cecl_bound *bound)
         return;
     free(bound->calls);
     free(bound->layouts);
-    free(bound->pieces);
+    free(bound->commands);
     free(bound->ops);
     free(bound->batch.dst);
     free(bound->batch.src);
@@ -40,19 +40,19 @@ static uint32_t count_rows(const struct cecl_plan *plan)
 #define PATCHES_A_KERNEL 3
 
 /* Room for the most that `plan` can come to: a step, or a mark, is at most an operation or copies,
- * a piece, and a patch; and a kernel has patches of its own. */
+ * a command, and a patch; and a kernel has patches of its own. */
 struct cecl_bound *cecl_bound_new(const struct cecl_plan *plan, uint32_t ncalls)
 {
     const uint32_t nrows = count_rows(plan);
     const size_t nsteps = (size_t)plan->nsteps + plan->phases[CECL_LANE_MAIN] / PHASES_A_MARK,
                  ncopies = plan->ncopies + nsteps,
-                 npieces = nrows > 0 ? 2 * nsteps : nsteps; /* a batch may become two */
+                 ncommands = nrows > 0 ? 2 * nsteps : nsteps; /* a batch may become two */
     struct cecl_bound *bound = calloc(1, sizeof(*bound));
     if (!bound)
         return NULL;
     bound->ncalls = ncalls;
     bound->calls = calloc(ncalls, sizeof(*bound->calls));
-    bound->pieces = calloc(npieces + 1, sizeof(*bound->pieces));
+    bound->commands = calloc(ncommands + 1, sizeof(*bound->commands));
     bound->ops = calloc(nsteps + 1, sizeof(*bound->ops));
     bound->batch.dst = calloc(ncopies + 1, sizeof(*bound->batch.dst));
     bound->batch.src = calloc(ncopies + 1, sizeof(*bound->batch.src));
@@ -65,50 +65,51 @@ struct cecl_bound *cecl_bound_new(const struct cecl_plan *plan, uint32_t ncalls)
     bound->patches = calloc(nsteps + 1 + PATCHES_A_KERNEL * ((size_t)plan->nreductions + 1),
                             sizeof(*bound->patches));
     if (bound->patches && bound->also && bound->meetings && bound->reductions && bound->sources &&
-        bound->rows && bound->calls && bound->pieces && bound->ops && bound->batch.dst &&
+        bound->rows && bound->calls && bound->commands && bound->ops && bound->batch.dst &&
         bound->batch.src && bound->batch.bytes)
         return bound;
     cecl_bound_free(bound);
     return NULL;
 }
 
-/* Where a piece of a kind begins. */
-static uint32_t next_of(const struct cecl_bound *bound, enum cecl_piece_kind kind)
+/* Where a command of a kind begins. */
+static uint32_t next_of(const struct cecl_bound *bound, enum cecl_command_kind kind)
 {
     switch (kind) {
-    case CECL_PIECE_MEMOPS: return bound->nops;
-    case CECL_PIECE_ROWS: return bound->nrows;
-    case CECL_PIECE_REDUCTIONS: return bound->nreductions;
-    case CECL_PIECE_COPIES:
-    case CECL_PIECE_FLAGS: return bound->ncopies;
-    case CECL_PIECE_AFTER:
-    case CECL_PIECE_SMALL: break;
+    case CECL_COMMAND_MEMOPS: return bound->nops;
+    case CECL_COMMAND_ROWS: return bound->nrows;
+    case CECL_COMMAND_REDUCTIONS: return bound->nreductions;
+    case CECL_COMMAND_COPIES:
+    case CECL_COMMAND_FLAGS: return bound->ncopies;
+    case CECL_COMMAND_AFTER:
+    case CECL_COMMAND_SMALL: break;
     }
     return 0;
 }
 
-static struct cecl_piece *new_piece(struct cecl_bound *bound, enum cecl_piece_kind kind, int lane)
+static struct cecl_command *new_command(struct cecl_bound *bound, enum cecl_command_kind kind,
+                                        int lane)
 {
-    struct cecl_piece *piece = &bound->pieces[bound->npieces++];
-    *piece = (struct cecl_piece){
+    struct cecl_command *command = &bound->commands[bound->ncommands++];
+    *command = (struct cecl_command){
         .kind = (uint8_t)kind, .lane = (uint8_t)lane, .first = next_of(bound, kind)};
-    return piece;
+    return command;
 }
 
 /* NULL: there is none yet. */
-static struct cecl_piece *last_piece(const struct cecl_bound *bound)
+static struct cecl_command *last_command(const struct cecl_bound *bound)
 {
-    return bound->npieces > 0 ? &bound->pieces[bound->npieces - 1] : NULL;
+    return bound->ncommands > 0 ? &bound->commands[bound->ncommands - 1] : NULL;
 }
 
-/* The last piece, if it is of this kind, and like it; or a new one. */
-static struct cecl_piece *piece_like(struct cecl_bound *bound, const struct cecl_piece *like)
+/* The last command, if it is of this kind, and like it; or a new one. */
+static struct cecl_command *command_like(struct cecl_bound *bound, const struct cecl_command *like)
 {
-    struct cecl_piece *last = last_piece(bound);
+    struct cecl_command *last = last_command(bound);
     if (last && last->kind == like->kind && last->lane == like->lane &&
         last->flags == like->flags && last->phase == like->phase)
         return last;
-    last = new_piece(bound, (enum cecl_piece_kind)like->kind, like->lane);
+    last = new_command(bound, (enum cecl_command_kind)like->kind, like->lane);
     last->flags = like->flags;
     last->phase = like->phase;
     return last;
@@ -125,18 +126,18 @@ void cecl_bound_patch(struct cecl_bound *bound, enum cecl_patch_kind kind, int l
 static uint32_t *add_op(struct cecl_bound *bound, int lane, int flags, enum cecl_memop_kind kind,
                         uint32_t *addr)
 {
-    const struct cecl_piece like = {
-        .kind = CECL_PIECE_MEMOPS, .lane = (uint8_t)lane, .flags = (uint8_t)flags};
-    piece_like(bound, &like)->count++;
+    const struct cecl_command like = {
+        .kind = CECL_COMMAND_MEMOPS, .lane = (uint8_t)lane, .flags = (uint8_t)flags};
+    command_like(bound, &like)->count++;
     struct cecl_memop *op = &bound->ops[bound->nops++];
     *op = (struct cecl_memop){.addr = addr, .kind = kind};
     return &op->value;
 }
 
-static void add_copy(struct cecl_bound *bound, struct cecl_piece *piece, void *dst, void *src,
+static void add_copy(struct cecl_bound *bound, struct cecl_command *command, void *dst, void *src,
                      size_t bytes)
 {
-    piece->count++;
+    command->count++;
     bound->batch.dst[bound->ncopies] = dst;
     bound->batch.src[bound->ncopies] = src;
     bound->batch.bytes[bound->ncopies] = bytes;
@@ -162,10 +163,10 @@ static ceclResult_t address_of(const struct cecl_engine *engine, const struct ce
                      cecl_window_at(engine->pool, buffer, engine->rank));
 }
 
-static void add_rows(struct cecl_bound *bound, struct cecl_piece *piece,
+static void add_rows(struct cecl_bound *bound, struct cecl_command *command,
                      const struct cecl_copy *copy, void *dst, void *src)
 {
-    piece->count++;
+    command->count++;
     bound->rows[bound->nrows++] = (struct cecl_row_copy){.dst = dst,
                                                          .src = src,
                                                          .width = (size_t)copy->bytes,
@@ -178,7 +179,7 @@ static void add_rows(struct cecl_bound *bound, struct cecl_piece *piece,
 static ceclResult_t bind_some(const struct cecl_engine *engine, const struct cecl_plan *plan,
                               const struct cecl_step *step, bool rows, struct cecl_bound *bound)
 {
-    struct cecl_piece *piece = NULL;
+    struct cecl_command *command = NULL;
     for (uint32_t i = 0; i < step->count; i++) {
         const struct cecl_copy *copy = &plan->copies[step->first + i];
         char *dst, *src;
@@ -186,12 +187,13 @@ static ceclResult_t bind_some(const struct cecl_engine *engine, const struct cec
             continue;
         CECL_TRY(address_of(engine, bound, &copy->dst, &dst));
         CECL_TRY(address_of(engine, bound, &copy->src, &src));
-        if (!piece)
-            piece = new_piece(bound, rows ? CECL_PIECE_ROWS : CECL_PIECE_COPIES, step->lane);
+        if (!command)
+            command =
+                new_command(bound, rows ? CECL_COMMAND_ROWS : CECL_COMMAND_COPIES, step->lane);
         if (rows)
-            add_rows(bound, piece, copy, dst, src);
+            add_rows(bound, command, copy, dst, src);
         else
-            add_copy(bound, piece, dst, src, (size_t)copy->bytes);
+            add_copy(bound, command, dst, src, (size_t)copy->bytes);
     }
     return ceclSuccess;
 }
@@ -237,9 +239,9 @@ static bool is_urgent(const struct cecl_plan *plan, const struct cecl_step *step
 static ceclResult_t bind_reductions(const struct cecl_engine *engine, const struct cecl_plan *plan,
                                     const struct cecl_step *step, struct cecl_bound *bound)
 {
-    struct cecl_piece *piece = new_piece(bound, CECL_PIECE_REDUCTIONS, step->lane);
-    piece->count = step->count;
-    piece->urgent = engine->dev->meets && step->lane == CECL_LANE_MAIN && is_urgent(plan, step);
+    struct cecl_command *command = new_command(bound, CECL_COMMAND_REDUCTIONS, step->lane);
+    command->count = step->count;
+    command->urgent = engine->dev->meets && step->lane == CECL_LANE_MAIN && is_urgent(plan, step);
     for (uint32_t i = 0; i < step->count; i++)
         CECL_TRY(bind_reduction(engine, plan, &plan->reductions[step->first + i], bound));
     return ceclSuccess;
@@ -248,14 +250,14 @@ static ceclResult_t bind_reductions(const struct cecl_engine *engine, const stru
 /* Copied flags of one phase share a batch, but never with data: a batch has no order. */
 static void add_flag_copy(struct cecl_bound *bound, const struct cecl_step *step, uint32_t *flag)
 {
-    const struct cecl_piece like = {
-        .kind = CECL_PIECE_FLAGS, .lane = step->lane, .phase = step->phase};
+    const struct cecl_command like = {
+        .kind = CECL_COMMAND_FLAGS, .lane = step->lane, .phase = step->phase};
     bound->patches[bound->npatches++] =
         (struct cecl_patch){.at.source = &bound->batch.src[bound->ncopies],
                             .phase = step->phase,
                             .kind = CECL_PATCH_SOURCE,
                             .lane = step->lane};
-    add_copy(bound, piece_like(bound, &like), flag, NULL, sizeof(*flag));
+    add_copy(bound, command_like(bound, &like), flag, NULL, sizeof(*flag));
 }
 
 /* Tells a peer. */
@@ -288,10 +290,10 @@ static void write_done(const struct cecl_engine *engine, uint32_t phase, struct 
         add_op(bound, CECL_LANE_MAIN, CECL_LANE_MAIN, CECL_MEMOP_WRITE, engine->flags.done));
 }
 
-/* Whether the side lane is there already: on its stream runs the main lane's last piece. */
+/* Whether the side lane is there already: on its stream runs the main lane's last command. */
 static bool follows_by_itself(const struct cecl_bound *bound, int lane)
 {
-    const struct cecl_piece *last = last_piece(bound);
+    const struct cecl_command *last = last_command(bound);
     return lane == CECL_LANE_SIDE && last && last->urgent;
 }
 
@@ -305,9 +307,9 @@ static ceclResult_t bind_step(const struct cecl_engine *engine, const struct cec
     case CECL_STEP_REDUCE: return bind_reductions(engine, plan, step, bound);
     case CECL_STEP_AFTER:
         if (!follows_by_itself(bound, step->lane))
-            new_piece(bound, CECL_PIECE_AFTER, step->lane);
+            new_command(bound, CECL_COMMAND_AFTER, step->lane);
         break;
-    case CECL_STEP_POST: /* small calls are one piece */
+    case CECL_STEP_POST: /* small calls are one command */
         return cecl_fail(ceclInternalError, "a post outside a small call");
     }
     return ceclSuccess;
@@ -360,10 +362,10 @@ static void mark(const struct cecl_engine *engine, const struct cecl_step *step,
 static void bind_end(const struct cecl_engine *engine, struct cecl_bound *bound)
 {
     const uint32_t end = cecl_advance_end(&bound->advance);
-    const struct cecl_piece *last = last_piece(bound);
+    const struct cecl_command *last = last_command(bound);
     struct cecl_meeting *meeting =
         bound->nreductions > 0 ? &bound->meetings[bound->nreductions - 1] : NULL;
-    if (last && last->kind == CECL_PIECE_REDUCTIONS && last->lane == CECL_LANE_MAIN &&
+    if (last && last->kind == CECL_COMMAND_REDUCTIONS && last->lane == CECL_LANE_MAIN &&
         meeting->nranks != 0) {
         meeting->does |= CECL_MEET_DONE;
         cecl_bound_patch(bound, CECL_PATCH_DONE, CECL_LANE_MAIN, end, &meeting->done_value);
@@ -421,7 +423,7 @@ ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_
     advance->phases[CECL_LANE_SIDE] = plan->phases[CECL_LANE_SIDE];
     advance->unsignalled = plan->phases[CECL_LANE_MAIN] == 0 && plan->nsteps > 0;
     if (advance->small) {
-        new_piece(bound, CECL_PIECE_SMALL, CECL_LANE_MAIN);
+        new_command(bound, CECL_COMMAND_SMALL, CECL_LANE_MAIN);
         cecl_bind_small(engine, plan, bound);
         return ceclSuccess;
     }

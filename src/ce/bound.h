@@ -6,17 +6,17 @@
 #include "ce/engine.h"
 
 /* A stretch of one kind, issued by one call to the device. */
-enum cecl_piece_kind {
-    CECL_PIECE_MEMOPS,
-    CECL_PIECE_COPIES,
-    CECL_PIECE_ROWS,
+enum cecl_command_kind {
+    CECL_COMMAND_MEMOPS,
+    CECL_COMMAND_COPIES,
+    CECL_COMMAND_ROWS,
     /* copies of flags of one phase: a batch has no order, and a peer must not see a later one first */
-    CECL_PIECE_FLAGS,
-    CECL_PIECE_REDUCTIONS,
-    CECL_PIECE_AFTER, /* its lane goes on after the other one */
-    CECL_PIECE_SMALL  /* bound->small */
+    CECL_COMMAND_FLAGS,
+    CECL_COMMAND_REDUCTIONS,
+    CECL_COMMAND_AFTER, /* its lane goes on after the other one */
+    CECL_COMMAND_SMALL  /* bound->small */
 };
-struct cecl_piece {
+struct cecl_command {
     uint8_t kind;
     uint8_t lane;          /* where it is issued */
     bool urgent;           /* REDUCTIONS: by way of the side lane's stream */
@@ -32,10 +32,10 @@ struct cecl_bound {
     uint32_t ncalls;
     uint64_t generation;         /* of the pool when it was bound */
     struct cecl_advance advance; /* of the flags by this call */
-    uint32_t npieces, nops, ncopies, nrows, nreductions;
-    struct cecl_piece *pieces;
+    uint32_t ncommands, nops, ncopies, nrows, nreductions;
+    struct cecl_command *commands;
     struct cecl_memop *ops;
-    struct cecl_batch batch;    /* all copies of all pieces, */
+    struct cecl_batch batch;    /* all copies of all commands, */
     struct cecl_row_copy *rows; /* and all of rows */
     struct cecl_reduction *reductions;
     const void **sources;          /* of reductions */

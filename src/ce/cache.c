@@ -55,8 +55,8 @@ static void keep(struct cecl_engine *engine, struct cecl_bound *bound)
 static ceclResult_t make_side(struct cecl_engine *engine, const struct cecl_bound *bound)
 {
     bool wanted = false;
-    for (uint32_t i = 0; i < bound->npieces; i++)
-        wanted = wanted || bound->pieces[i].lane == CECL_LANE_SIDE || bound->pieces[i].urgent;
+    for (uint32_t i = 0; i < bound->ncommands; i++)
+        wanted = wanted || bound->commands[i].lane == CECL_LANE_SIDE || bound->commands[i].urgent;
     if (!wanted || engine->side)
         return ceclSuccess;
     return engine->dev->ops->stream_create_urgent(engine->dev, &engine->side);

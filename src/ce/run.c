@@ -20,50 +20,50 @@ static ceclResult_t follow_last_call(struct cecl_engine *engine, ceclStream_t wo
 
 /* Beside other kernels a reduction waits for SMs behind all blocks of those that came before, unless its
  * stream comes first: the side lane's does. */
-static ceclResult_t issue_reductions(struct cecl_engine *engine, const struct cecl_piece *piece,
+static ceclResult_t issue_reductions(struct cecl_engine *engine, const struct cecl_command *command,
                                      const struct cecl_bound *bound, ceclStream_t lane)
 {
     const struct cecl_device_ops *ops = engine->dev->ops;
-    ceclStream_t work = piece->urgent ? engine->side : lane;
-    if (piece->urgent)
+    ceclStream_t work = command->urgent ? engine->side : lane;
+    if (command->urgent)
         CECL_TRY(ops->stream_after(engine->dev, work, lane));
-    for (uint32_t i = 0; i < piece->count; i++)
-        CECL_TRY(ops->reduce(engine->dev, work, &bound->reductions[piece->first + i]));
-    return piece->urgent ? ops->stream_after(engine->dev, lane, work) : ceclSuccess;
+    for (uint32_t i = 0; i < command->count; i++)
+        CECL_TRY(ops->reduce(engine->dev, work, &bound->reductions[command->first + i]));
+    return command->urgent ? ops->stream_after(engine->dev, lane, work) : ceclSuccess;
 }
 
-static ceclResult_t issue_piece(struct cecl_engine *engine, const struct cecl_bound *bound,
-                                const struct cecl_piece *piece, ceclStream_t main)
+static ceclResult_t issue_command(struct cecl_engine *engine, const struct cecl_bound *bound,
+                                  const struct cecl_command *command, ceclStream_t main)
 {
     const struct cecl_device_ops *ops = engine->dev->ops;
-    const bool on_main = piece->lane == CECL_LANE_MAIN;
+    const bool on_main = command->lane == CECL_LANE_MAIN;
     ceclStream_t work = on_main ? main : engine->side;
-    struct cecl_batch batch = {bound->batch.dst + piece->first, bound->batch.src + piece->first,
-                               bound->batch.bytes + piece->first, piece->count};
-    switch ((enum cecl_piece_kind)piece->kind) {
-    case CECL_PIECE_MEMOPS:
-        return ops->memops(engine->dev, work, bound->ops + piece->first, piece->count);
-    case CECL_PIECE_FLAGS:
-    case CECL_PIECE_COPIES: return ops->copies(engine->dev, work, &batch);
-    case CECL_PIECE_ROWS:
-        return ops->row_copies(engine->dev, work, bound->rows + piece->first, piece->count);
-    case CECL_PIECE_REDUCTIONS: return issue_reductions(engine, piece, bound, work);
-    case CECL_PIECE_SMALL: return ops->small(engine->dev, work, &bound->small);
-    case CECL_PIECE_AFTER:
+    struct cecl_batch batch = {bound->batch.dst + command->first, bound->batch.src + command->first,
+                               bound->batch.bytes + command->first, command->count};
+    switch ((enum cecl_command_kind)command->kind) {
+    case CECL_COMMAND_MEMOPS:
+        return ops->memops(engine->dev, work, bound->ops + command->first, command->count);
+    case CECL_COMMAND_FLAGS:
+    case CECL_COMMAND_COPIES: return ops->copies(engine->dev, work, &batch);
+    case CECL_COMMAND_ROWS:
+        return ops->row_copies(engine->dev, work, bound->rows + command->first, command->count);
+    case CECL_COMMAND_REDUCTIONS: return issue_reductions(engine, command, bound, work);
+    case CECL_COMMAND_SMALL: return ops->small(engine->dev, work, &bound->small);
+    case CECL_COMMAND_AFTER:
         return ops->stream_after(engine->dev, work, on_main ? engine->side : main);
     }
     return ceclSuccess;
 }
 
-static ceclResult_t issue_pieces(struct cecl_engine *engine, const struct cecl_bound *bound,
-                                 ceclStream_t work, bool *started)
+static ceclResult_t issue_commands(struct cecl_engine *engine, const struct cecl_bound *bound,
+                                   ceclStream_t work, bool *started)
 {
-    if (bound->npieces == 0)
+    if (bound->ncommands == 0)
         return ceclSuccess;
     CECL_TRY(follow_last_call(engine, work));
     *started = true; /* a driver call that fails may have enqueued a part */
-    for (uint32_t i = 0; i < bound->npieces; i++)
-        CECL_TRY(issue_piece(engine, bound, &bound->pieces[i], work));
+    for (uint32_t i = 0; i < bound->ncommands; i++)
+        CECL_TRY(issue_command(engine, bound, &bound->commands[i], work));
     return ceclSuccess;
 }
 
@@ -80,7 +80,7 @@ static void end_what_began(struct cecl_engine *engine, ceclStream_t work)
     (void)!engine->dev->ops->memops(engine->dev, last, &end, 1);
 }
 
-/* The pieces of a call failed with `result`; *started as in cecl_engine_run. */
+/* The commands of a call failed with `result`; *started as in cecl_engine_run. */
 static ceclResult_t give_up(struct cecl_engine *engine, const struct cecl_bound *bound,
                             ceclStream_t stream, ceclStream_t work, bool started,
                             ceclResult_t result)
@@ -107,7 +107,7 @@ ceclResult_t cecl_engine_run(struct cecl_engine *engine, const struct cecl_bound
     CECL_TRY(dev->ops->stream_fork(dev, stream, &work));
     cecl_flags_begin(&engine->flags, &bound->advance);
     cecl_flags_fill(&engine->flags, bound->patches, bound->npatches);
-    const ceclResult_t result = issue_pieces(engine, bound, work, started);
+    const ceclResult_t result = issue_commands(engine, bound, work, started);
     if (result != ceclSuccess)
         return give_up(engine, bound, stream, work, *started, result);
     cecl_flags_commit(&engine->flags, &bound->advance);
