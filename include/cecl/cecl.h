@@ -829,11 +829,13 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupEnd(void);
 /* How a call would be carried out. */
 typedef struct {
     int zeroSm;      /* 1: no SM is used */
-    int copies;      /* copies this rank issues */
+    int copies;      /* copies this rank issues; a small call's kernel stores data itself */
     int localCopies; /* of these, within one GPU; `reason` says whether they need an SM */
-    int reductions;  /* kernels that add up, on ceclConfig_t.maxSms SMs at most */
+    int reductions;  /* reductions this rank makes, on ceclConfig_t.maxSms SMs at most */
+    int kernels;     /* kernels this rank launches: a reduction each, or a small call's one */
     int barriers;    /* times that all ranks signal and wait */
-    /* bytes that this rank's copies move, local ones included; what SMs read and write is not */
+    /* bytes that this rank's copies move, local ones included; what SMs read and write is not,
+     * except what a small call's kernel sends to peers */
     uint64_t bytesSent;
     char path[64];    /* e.g. "push, one batch" */
     char reason[192]; /* why this way, and what would make it zero SM if it is not */

@@ -155,7 +155,7 @@ const char *cecl_bound_path(const struct cecl_bound *bound)
     return bound ? cecl_bound_explanation(bound)->path : "nothing to do";
 }
 
-ceclResult_t cecl_calls_issue(ceclComm_t comm, const struct cecl_bound *bound, ceclStream_t stream)
+ceclResult_t cecl_calls_issue(ceclComm_t comm, struct cecl_bound *bound, ceclStream_t stream)
 {
     bool started;
     const ceclResult_t result = cecl_engine_run(&comm->engine, bound, stream, &started);

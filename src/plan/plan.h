@@ -175,8 +175,6 @@ uint32_t cecl_plan_local_copies(const struct cecl_plan *plan);
 bool cecl_copy_needs_sm(const struct cecl_plan *plan, const struct cecl_copy *copy);
 uint32_t cecl_plan_sm_copies(const struct cecl_plan *plan);
 uint64_t cecl_plan_bytes(const struct cecl_plan *plan); /* that this rank's copies move */
-/* Copies of its COPY steps: what copy engines, or kernels for local ones, are given. */
-uint32_t cecl_plan_copies(const struct cecl_plan *plan);
 /* One line a step; for CECL_DEBUG=PLAN and for people. */
 void cecl_plan_print(const struct cecl_plan *plan, FILE *out);
 
