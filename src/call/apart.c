@@ -1,11 +1,12 @@
-/* Calls of a group have no order among themselves: what one writes, no other may use. */
+/* Calls of a group have no order among themselves. Therefore no call may use bytes that another
+ * call writes. */
 #include <stdlib.h>
 
 #include "call/call.h"
 
 /* Memory that a call of a group uses. */
 struct range {
-    uint64_t window, low, high; /* [low, high) of the window */
+    uint64_t window, low, high; /* bytes [low, high) of the window */
     uint64_t width, pitch;      /* as in struct cecl_touched */
     uint32_t call;
     bool written;
@@ -30,9 +31,9 @@ static bool ends_later(const struct range *now, const struct range *than)
     return !than || now->window != than->window || now->high > than->high;
 }
 
-/* What is known of the ranges so far, in the order of their low ends: which of those written ends last,
- * and which two, of different calls, end last among all. The written ones are apart as long as nothing
- * was found, so that is enough. */
+/* What the sweep knows of the ranges so far, which come in the order of their low ends. It keeps
+ * the written range that ends last, and, of all ranges, the two of different calls that end last.
+ * That is enough, because the written ranges are disjoint as long as no clash was found. */
 struct seen {
     const struct range *writer, *last, *second;
 };
@@ -59,7 +60,8 @@ static void remember(struct seen *seen, const struct range *now)
     }
 }
 
-/* A range that shares bytes with an earlier one, *other; one of them is written. */
+/* Returns a range that shares bytes with an earlier one, *other, where one of the two is
+ * written. */
 static const struct range *find_clash(const struct range *ranges, size_t count,
                                       const struct range **other)
 {
@@ -73,7 +75,8 @@ static const struct range *find_clash(const struct range *ranges, size_t count,
     return NULL;
 }
 
-/* Whether two ranges share a byte, as far as can be told from rows of equal pitch. */
+/* Whether two ranges may share a byte. Rows can be told apart only where both ranges have the same
+ * pitch. */
 static bool meet(const struct range *a, const struct range *b)
 {
     if (a->window != b->window || a->low >= b->high || b->low >= a->high)
@@ -85,7 +88,8 @@ static bool meet(const struct range *a, const struct range *b)
     return column < first->width || column + second->width > a->pitch;
 }
 
-/* Where there are rows: each with each, since ranges that interleave may be apart. */
+/* For ranges of rows: compares each with each, because ranges that interleave may still be
+ * disjoint. */
 static const struct range *find_clash_of_rows(const struct range *ranges, size_t count,
                                               const struct range **other)
 {

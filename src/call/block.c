@@ -1,7 +1,7 @@
 /* What each collective means, block by block. */
 #include "call/block.h"
 
-/* In place, the input stands where the result wants it. */
+/* A block of this rank's input. In place, the input lies where the result is to lie. */
 static struct cecl_block placed(const struct cecl_call *call, uint64_t bytes, uint64_t send_offset,
                                 uint64_t recv_offset)
 {
@@ -21,7 +21,7 @@ struct cecl_block cecl_block_gathered(const struct cecl_call *call, int from, in
     const uint64_t *layout = call->view.layout;
     const struct cecl_shape *shape = &call->view.shape;
     const uint64_t stride = shape->width ? shape->recv_stride : call->bytes;
-    (void)to; /* all receive the same */
+    (void)to; /* all ranks receive the same */
     if (layout)
         return placed(call, layout[from], 0, layout[call->nranks + from]);
     return placed(call, call->bytes, 0, (uint64_t)from * stride);
@@ -32,7 +32,8 @@ struct cecl_block cecl_block_exchanged(const struct cecl_call *call, int from, i
     const struct cecl_shape *shape = &call->view.shape;
     const uint64_t sent = shape->width ? shape->send_stride : call->bytes,
                    received = shape->width ? shape->recv_stride : call->bytes;
-    const uint64_t home = (uint64_t)to * received; /* in place, before the call */
+    /* where the block lies before the call, in place */
+    const uint64_t home = (uint64_t)to * received;
     return (struct cecl_block){.bytes = call->bytes,
                                .send_offset = call->in_place ? home : (uint64_t)to * sent,
                                .recv_offset = (uint64_t)from * received};

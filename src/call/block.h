@@ -1,5 +1,5 @@
-/* The block that goes from one rank to another, for each kind of call: what a collective means. Rows of
- * cecl_ops name these. */
+/* The block that goes from one rank to another, for each kind of call. These functions define what
+ * a collective means. Rows of cecl_ops name them. */
 #ifndef CECL_CALL_BLOCK_H
 #define CECL_CALL_BLOCK_H
 
@@ -8,13 +8,13 @@
 typedef struct cecl_block cecl_block_fn(const struct cecl_call *call, int from, int to);
 
 cecl_block_fn cecl_block_nothing;   /* ranks only meet */
-cecl_block_fn cecl_block_gathered;  /* one block to all: dense, strided, or by a layout */
-cecl_block_fn cecl_block_exchanged; /* a block for each: dense or strided */
-cecl_block_fn cecl_block_per_rank;  /* by layouts of each rank's own */
+cecl_block_fn cecl_block_gathered;  /* one block to all ranks: dense, strided, or by a layout */
+cecl_block_fn cecl_block_exchanged; /* a block for each rank: dense or strided */
+cecl_block_fn cecl_block_per_rank;  /* by a layout that each rank has of its own */
 cecl_block_fn cecl_block_broadcast;
 cecl_block_fn cecl_block_to_root;
 cecl_block_fn cecl_block_from_root;
-/* Of reductions: what `to` receives is the reduction of these blocks from all ranks. */
+/* For reductions: rank `to` receives the reduction of these blocks from all ranks. */
 cecl_block_fn cecl_block_reduced_to_each;
 cecl_block_fn cecl_block_reduced_to_all;
 cecl_block_fn cecl_block_reduced_to_root;

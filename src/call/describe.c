@@ -1,4 +1,4 @@
-/* Describing calls: what all of them share, and those of dense blocks. */
+/* Describing calls: what all calls share, and the calls of dense blocks. */
 #include "call/describe.h"
 
 static ceclResult_t check_root(int root, int nranks)
@@ -25,7 +25,8 @@ ceclResult_t cecl_call_describe(const struct cecl_op *op, const struct cecl_scop
                          (int)args->type, CECL_NUM_TYPES - 1);
     if (op->rooted)
         CECL_TRY(check_root(args->root, scope->nranks));
-    return op->describe ? op->describe(scope, args, call) : ceclSuccess; /* ranks only meet */
+    /* NULL: the call has no arguments to describe */
+    return op->describe ? op->describe(scope, args, call) : ceclSuccess;
 }
 
 ceclResult_t cecl_describe_bytes(const struct cecl_call *call, size_t count, size_t blocks,
@@ -41,7 +42,8 @@ ceclResult_t cecl_describe_bytes(const struct cecl_call *call, size_t count, siz
     return ceclSuccess;
 }
 
-/* Whether the rank's own block lies where the result wants it, and in place all else does. */
+/* Whether the rank's own block lies where its result is to lie. In a call that may be in place as a
+ * whole, the other blocks then do too. */
 static bool is_in_place(const struct cecl_call *call, struct cecl_buffer send,
                         struct cecl_buffer recv)
 {
@@ -57,7 +59,7 @@ static bool is_in_place(const struct cecl_call *call, struct cecl_buffer send,
                           cecl_buffer_at(recv, own.recv_offset));
 }
 
-/* Whether this rank has a block for anyone. */
+/* Whether this rank sends a block to any rank. */
 static bool sends(const struct cecl_call *call)
 {
     for (int to = 0; to < call->nranks && call->op->per_rank; to++)
@@ -69,7 +71,7 @@ static bool sends(const struct cecl_call *call)
 ceclResult_t cecl_describe_buffers(const struct cecl_scope *scope, const struct cecl_args *args,
                                    struct cecl_call *call)
 {
-    /* A reduction reads its input on all ranks, whoever gets the result. */
+    /* A reduction reads its input on every rank, whichever rank gets the result. */
     const bool has_input = call->op->reduces ? !cecl_call_is_empty(call) : sends(call);
     if (has_input && !args->send)
         return cecl_fail(ceclInvalidArgument, "sendbuff: NULL");
@@ -80,7 +82,7 @@ ceclResult_t cecl_describe_buffers(const struct cecl_scope *scope, const struct 
     call->recv = cecl_window_find(scope->pool, args->recv);
     call->in_place = is_in_place(call, send, call->recv);
     if (call->in_place && call->op->reduces && call->op->each)
-        call->recv = send; /* it holds all blocks, the result among them */
+        call->recv = send; /* sendbuff holds all blocks, and the result among them */
     else if (call->op->per_rank ? has_input : has_input && !call->in_place)
         call->send = send;
     return ceclSuccess;

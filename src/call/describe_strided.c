@@ -1,11 +1,11 @@
-/* Describing calls of strided blocks: their shape in bytes, with its defaults, and what is wrong with
- * it. */
+/* Describing calls of strided blocks: their shape in bytes, its defaults, and what may be wrong
+ * with it. */
 #include <inttypes.h>
 
 #include "call/describe.h"
 #include "device/device.h"
 
-/* A field of ceclStrided_t in bytes; `otherwise`: its default, in elements. */
+/* Converts a field of ceclStrided_t to bytes. `otherwise`: its default, in elements. */
 static ceclResult_t take(const char *name, size_t elements, size_t otherwise, size_t size,
                          uint64_t *bytes)
 {
@@ -45,7 +45,7 @@ static ceclResult_t check_pitch(const char *name, uint64_t pitch, uint64_t width
     return ceclSuccess;
 }
 
-/* Blocks of recvbuff lie side by side or one behind the other: otherwise they would overlap. */
+/* Blocks of recvbuff must lie side by side or one behind the other, or they would overlap. */
 static ceclResult_t check_blocks(const struct cecl_shape *s, uint64_t nranks, uint64_t block_extent)
 {
     uint64_t all_wide;
@@ -61,7 +61,7 @@ static ceclResult_t check_blocks(const struct cecl_shape *s, uint64_t nranks, ui
                      s->recv_stride, s->rows, s->width, s->recv_pitch);
 }
 
-/* The shape in bytes, by the defaults of the call. */
+/* Fills in the shape in bytes. A field that is not given has the default of the call. */
 static ceclResult_t fill_shape(const struct cecl_call *call, const ceclStrided_t *given,
                                struct cecl_shape *s)
 {
@@ -84,7 +84,7 @@ static ceclResult_t fill_shape(const struct cecl_call *call, const ceclStrided_t
     return check_pitch("recvPitch", s->recv_pitch, s->width, rows);
 }
 
-/* Whether all blocks fit an address space, and lie apart in recvbuff. */
+/* Checks that all blocks fit an address space, and do not overlap in recvbuff. */
 static ceclResult_t check_shape(const struct cecl_call *call, const struct cecl_shape *s)
 {
     const uint64_t nranks = (uint64_t)call->nranks;
@@ -103,7 +103,7 @@ ceclResult_t cecl_describe_strided(const struct cecl_scope *scope, const struct 
     struct cecl_shape shape = {0};
     if (!given)
         return cecl_fail(ceclInvalidArgument, "strided: NULL");
-    if (given->width == 0) /* a call without effect */
+    if (given->width == 0) /* the call has no effect */
         return ceclSuccess;
     if (given->rows == 0)
         return cecl_fail(ceclInvalidArgument,
@@ -111,9 +111,10 @@ ceclResult_t cecl_describe_strided(const struct cecl_scope *scope, const struct 
     CECL_TRY(fill_shape(call, given, &shape));
     CECL_TRY(check_shape(call, &shape));
     if (!call->op->each)
-        shape.send_stride = 0; /* it has one block: equal calls have equal bytes */
+        shape.send_stride = 0; /* there is one block; equal calls must have equal bytes */
     call->view.shape = shape;
-    call->count = given->width * given->rows; /* fits: all blocks do */
+    /* does not overflow: all blocks fit an address space */
+    call->count = given->width * given->rows;
     call->bytes = shape.width * shape.rows;
     return cecl_describe_buffers(scope, args, call);
 }

@@ -1,20 +1,20 @@
-/* Describing calls whose blocks differ: from counts and displacements in elements to a layout in
- * bytes, and whether its blocks lie apart. */
+/* Describing calls whose blocks differ: converts counts and displacements in elements to a layout
+ * in bytes, and checks that the blocks do not overlap. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "call/describe.h"
 
-/* Blocks as the caller gives them, in elements, and the names of the arguments. */
+/* Blocks as the caller gives them, in elements, and the names of the arguments for messages. */
 struct given {
-    const size_t *counts, *displs; /* [nranks]; displs NULL: one behind the other */
+    const size_t *counts, *displs; /* [nranks]; displs NULL: blocks lie one behind the other */
     const char *counts_name, *displs_name;
-    bool empty_anywhere; /* displs of empty blocks do not count: they become 0 */
+    bool empty_anywhere; /* displs of empty blocks have no meaning: they become 0 */
 };
 
-/* In bytes; refuses what ends beyond an address space. *in_order: each block lies behind those before
- * it, so none overlap. */
+/* Converts to bytes; refuses a block that ends beyond an address space. *in_order: each block lies
+ * behind those before it, so no two overlap. */
 static ceclResult_t to_bytes(const struct given *given, const struct cecl_call *call,
                              uint64_t *bytes, uint64_t *offsets, bool *in_order)
 {
@@ -48,7 +48,7 @@ static int by_offset(const void *a, const void *b)
     return (one->offset > other->offset) - (one->offset < other->offset);
 }
 
-/* Received blocks must not overlap: each byte has one writer. */
+/* Received blocks must not overlap, because each byte has one writer. */
 static ceclResult_t check_apart(const struct given *given, int nranks, const uint64_t *bytes,
                                 const uint64_t *offsets)
 {
@@ -91,12 +91,12 @@ ceclResult_t cecl_describe_gatherv(const struct cecl_scope *scope, const struct 
         CECL_TRY(check_apart(&given, n, layout, layout + n));
     for (int r = 0; r < n; r++)
         call->bytes = layout[r] > call->bytes ? layout[r] : call->bytes;
-    call->count = call->bytes / call->element; /* ranks differ in theirs */
+    call->count = call->bytes / call->element; /* ranks may have different counts */
     use_layout(scope, call);
     return cecl_describe_buffers(scope, args, call);
 }
 
-/* The layout from the arguments; where blocks belong at peers is left 0. */
+/* Fills in the layout from the arguments. Offsets in the peers' recvbuffs are left 0. */
 static ceclResult_t fill(const struct cecl_args *args, const struct cecl_call *call,
                          uint64_t *layout)
 {
@@ -113,7 +113,7 @@ static ceclResult_t fill(const struct cecl_args *args, const struct cecl_call *c
     return in_order ? ceclSuccess : check_apart(&receives, n, layout + 3 * n, layout + 4 * n);
 }
 
-/* Where the caller says that blocks belong at peers. */
+/* Fills in the offsets in the peers' recvbuffs that the caller gave. */
 static ceclResult_t fill_targets(const struct cecl_args *args, const struct cecl_call *call,
                                  uint64_t *layout)
 {

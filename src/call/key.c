@@ -1,4 +1,4 @@
-/* Descriptions as keys of the plans that are kept: their bytes. */
+/* Descriptions as keys of the kept plans: their bytes are hashed and compared. */
 #include <string.h>
 
 #include "call/call.h"

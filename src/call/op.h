@@ -1,6 +1,6 @@
-/* A row of the table of public calls: what distinguishes one collective from the others. All else in
- * the tree works from these fields and names no collective. The table itself, which names lowerings,
- * is in comm/ops.c. */
+/* A row of the table of public calls: what distinguishes one collective from the others. All other
+ * files work from these fields and name no collective. The table itself is in comm/ops.c, because
+ * it names lowerings. */
 #ifndef CECL_CALL_OP_H
 #define CECL_CALL_OP_H
 
@@ -19,31 +19,32 @@ struct cecl_scope;
 struct cecl_way;
 
 struct cecl_op {
-    const char *name; /* the public function's: messages, traces */
-    const char *noun; /* "all-gather": printed plans, messages */
+    const char *name; /* of the public function, for messages and traces */
+    const char *noun; /* "all-gather", for printed plans and messages */
     bool reduces;     /* blocks of all ranks become one, by arithmetic */
-    bool each;        /* a rank has a block of its own for each rank, not one for all */
+    bool each;        /* a rank has a block of its own for each rank, not one block for all */
     bool rooted;      /* has a root */
-    /* What a rank passes is known to it alone: counts, places, and whether its own block is in place
-     * (the only one that may be). */
+    /* Only a rank itself knows what it passes: counts, offsets, and whether its own block is in
+     * place (no other block may be). */
     bool per_rank;
-    bool always;          /* has an effect without bytes, too */
-    bool moves_nothing;   /* has no buffers */
-    bool recv_anywhere;   /* recvbuff may be private memory: no peer writes to it */
-    bool asks_places;     /* ranks tell each other where their blocks belong, at each call */
-    bool compares_places; /* under CECL_CHECK they compare what they think they know of that */
+    bool always;        /* the call has an effect even without bytes */
+    bool moves_nothing; /* the call has no buffers */
+    bool recv_anywhere; /* recvbuff may be private memory: no peer writes to it */
+    bool asks_places;   /* ranks exchange at each call where their blocks belong */
+    /* under CECL_CHECK ranks compare where they believe their blocks belong */
+    bool compares_places;
 
-    /* From arguments to a description: fills in `call`, or refuses, naming the argument. NULL: there is
-     * nothing to describe but the row. */
+    /* Makes a description from arguments: fills in `call`, or refuses and names the argument. NULL:
+     * the row is the whole description. */
     ceclResult_t (*describe)(const struct cecl_scope *scope, const struct cecl_args *args,
                              struct cecl_call *call);
-    /* What the collective means, block by block. NULL: the row makes no plan. */
+    /* Defines the collective, block by block. NULL: the row makes no plan. */
     struct cecl_block (*block)(const struct cecl_call *call, int from, int to);
-    /* How it goes, from the tuning table. Depends on nothing in which ranks may differ. NULL: there is
-     * one way. */
+    /* Chooses the way from the tuning table. It depends on nothing that may differ between ranks.
+     * NULL: there is one way. */
     void (*choose)(const struct cecl_call *call, const struct cecl_means *means,
                    struct cecl_way *way);
-    /* From a call and its way to a plan; pure. */
+    /* Makes a plan from a call and its way. Pure. */
     ceclResult_t (*lower)(const struct cecl_part *part, struct cecl_plan *plan);
 };
 
@@ -63,7 +64,7 @@ enum cecl_op_index {
     CECL_OP_ALL_REDUCE,
     CECL_OP_REDUCE,
     CECL_OP_BARRIER,
-    CECL_OP_MEM_ALLOC, /* from here on: compared among ranks, and no plans */
+    CECL_OP_MEM_ALLOC, /* from here on: ranks compare these calls, but they have no plan */
     CECL_OP_MEM_FREE,
     CECL_OP_GROUP_END,
     CECL_OP_COUNT

@@ -1,12 +1,12 @@
-/* Which memory a call uses on this rank, and whether it may. */
+/* Which memory a call uses on this rank, and whether it may use it. */
 #include <inttypes.h>
 
 #include "call/call.h"
 
-/* Bytes from the first of some blocks to the end of the last; empty: low == high. */
+/* From the first byte of some blocks to the end of the last; empty: low == high. */
 struct extent {
     uint64_t low, high;
-    int blocks; /* that are not empty */
+    int blocks; /* how many of them are not empty */
 };
 
 static void include(struct extent *extent, const struct cecl_call *call, uint64_t offset,
@@ -28,7 +28,7 @@ static uint64_t input_pitch(const struct cecl_call *call)
                                                  : call->view.shape.send_pitch;
 }
 
-/* The blocks that this rank gives: of sendbuff, or in place of recvbuff. */
+/* The blocks that this rank sends: in sendbuff, or in place in recvbuff. */
 static struct extent input_of(const struct cecl_call *call)
 {
     struct extent extent = {0};
@@ -39,7 +39,7 @@ static struct extent input_of(const struct cecl_call *call)
     return extent;
 }
 
-/* The blocks that it receives. */
+/* The blocks that this rank receives. */
 static struct extent output_of(const struct cecl_call *call)
 {
     struct extent extent = {0};
@@ -50,7 +50,7 @@ static struct extent output_of(const struct cecl_call *call)
     return extent;
 }
 
-/* In place both are one buffer, and both count as written. */
+/* In place, input and output are one buffer, and all of it counts as written. */
 static bool is_one_buffer(const struct cecl_call *call)
 {
     return call->in_place && !call->op->per_rank;
@@ -65,8 +65,9 @@ static struct extent union_of(struct extent a, struct extent b)
                            .blocks = a.blocks + b.blocks};
 }
 
-/* Blocks of rows from the first row's first byte on: side by side they are as wide as all of them, one
- * behind the other as wide as one, if all begin in the same column. */
+/* Sets the width and the pitch of blocks of rows, from the first byte of the first row on. Blocks
+ * that lie side by side are together as wide as all of them. Blocks that lie one behind the other
+ * are as wide as one, if all begin in the same column. */
 static void set_rows(struct cecl_touched *touched, const struct cecl_shape *s, uint64_t blocks,
                      uint64_t stride, uint64_t pitch)
 {
@@ -110,7 +111,7 @@ void cecl_call_sizes(const struct cecl_call *call, uint64_t *send_bytes, uint64_
     if (!call->op || !call->op->block || cecl_call_is_empty(call))
         return;
     const struct extent in = input_of(call), out = output_of(call);
-    /* In place the offsets are recvbuff's. */
+    /* in place the offsets are offsets in recvbuff */
     *send_bytes = is_one_buffer(call) ? in.high - in.low : in.high;
     *recv_bytes = out.high;
 }
@@ -129,8 +130,8 @@ uint64_t cecl_call_recv_needed(const struct cecl_call *call)
     return needed.high;
 }
 
-/* In place the own block is in both buffers. That no other block is can be told where one of them has
- * no other. */
+/* In place, the own block is in both buffers, and no other block may be. That is certain where the
+ * input or the output has no other block. */
 static ceclResult_t check_overlap(const struct cecl_call *call, const struct cecl_pool *pool,
                                   const struct extent *in, const struct extent *out)
 {

@@ -1,5 +1,5 @@
-/* How a call goes: what the tuning table chose for it. Facts about the call are in call.h, and what the
- * communicator lends it is in struct cecl_means: choices and facts never share a field. */
+/* How a call goes: what the tuning table chose for it. Facts about the call are in call.h, and what
+ * the communicator lends it is in struct cecl_means. A choice and a fact never share a field. */
 #ifndef CECL_CALL_WAY_H
 #define CECL_CALL_WAY_H
 
@@ -10,55 +10,63 @@ struct cecl_tuning;
 
 enum cecl_direction { CECL_PUSH, CECL_PULL };
 
-/* All equal on all ranks. */
+/* Equal on all ranks. */
 struct cecl_way {
     bool small;         /* one exchange through slots, by one kernel where the device has kernels */
-    uint32_t small_sms; /* which takes at most so many SMs */
+    uint32_t small_sms; /* how many SMs that kernel takes at most */
 
-    /* How blocks are moved by copies. */
+    /* How copies move blocks. */
     struct {
         enum cecl_direction direction;
-        bool no_sm;  /* nothing is copied within one GPU, unless a copy engine does it */
-        bool beside; /* a local copy goes on the side lane, beside what is pushed */
+        bool no_sm;  /* no copy stays within one GPU, unless a copy engine runs it */
+        bool beside; /* a local copy goes on the side lane, at the same time as the pushes */
         uint64_t
-            piece_worth; /* ask one more peer to return a piece of the own block for so many bytes */
-        /* Rounds in which the only block of a call goes in pieces that peers pass on; 0: it goes
-         * whole. */
+            /* ask one more peer to return a piece of the own block for every so many bytes */
+            piece_worth;
+        /* Number of rounds in which the only block of a call goes, in pieces that peers pass on. 0:
+         * the block goes whole. */
         uint64_t spread;
     } move;
 
-    /* How blocks are reduced. */
+    /* How SMs reduce blocks. */
     struct {
-        uint64_t share; /* bytes that each rank reduces for all, the last ones less or nothing */
-        bool read_at_peers; /* SMs read inputs at the peers */
-        bool urgent;        /* kernels come before others that wait for an SM */
-        bool sms_send;      /* SMs write what they reduced at the peers: all of it, */
-        uint64_t sms_end;   /* or the last so many bytes of a share alone; 0: none */
-        uint64_t chunk;     /* bytes of a share that go through staging at a time */
-        uint64_t halved;    /* the last chunk is halved into parts of no less; 0: it is not */
-        uint64_t one_shot;  /* up to so many bytes every rank reduces everything */
-        uint32_t max_sms;   /* of a kernel */
-        uint64_t bulk_min;  /* kernels read sources of so many bytes by bulk copies */
+        /* bytes that each rank reduces for all ranks; the last ranks may have less or nothing */
+        uint64_t share;
+        bool read_at_peers; /* SMs read the inputs in the peers' memory */
+        bool urgent;        /* kernels get SMs before other kernels that wait for them */
+        bool sms_send;      /* SMs write all that they reduced to the peers */
+        /* SMs write only the last so many bytes of a share to the peers; 0: none */
+        uint64_t sms_end;
+        uint64_t chunk; /* bytes of a share that go through staging at a time */
+        /* the last chunk is halved into chunks of at least so many bytes; 0: it is not halved */
+        uint64_t halved;
+        uint64_t one_shot; /* up to so many bytes, every rank reduces everything */
+        uint32_t max_sms;  /* of a kernel */
+        uint64_t bulk_min; /* kernels read sources of at least so many bytes by bulk copies */
     } reduce;
 };
 
-/* What the communicator lends a call. Equal on all ranks. */
+/* What the communicator lends to a call. Equal on all ranks. */
 struct cecl_means {
-    const struct cecl_tuning *tuning; /* the thresholds in force; for choosing a way alone */
-    uint64_t staging_offset;          /* the call's share of staging, on each rank */
+    const struct cecl_tuning *tuning; /* the thresholds in force, only for choosing a way */
+    uint64_t staging_offset;          /* where the call's part of staging begins, on each rank */
     uint64_t staging_bytes;
-    uint64_t slots_offset; /* slots of small calls lie in staging, behind all shares */
-    uint64_t slot_bytes;   /* of each; 0: there are none */
-    uint8_t half;          /* 0 or 1: which slots; another one than the small call before had */
-    /* A copy engine runs the copies within a GPU that this call would make: tried at init. */
+    /* where the slots of small calls begin in staging, behind the parts of all calls */
+    uint64_t slots_offset;
+    uint64_t slot_bytes; /* bytes of one slot; 0: there are no slots */
+    /* 0 or 1: which half of the slots; the small call before used the other half */
+    uint8_t half;
+    /* Whether a copy engine runs the copies within one GPU that this call would make. Init tries
+     * it. */
     bool engine_copies_locally;
 };
 
-/* A reduction by staging: one chunk arrives while another is reduced. */
+/* A reduction through staging: one chunk arrives while SMs reduce another. */
 #define CECL_CHUNKS_IN_FLIGHT 2u
 #define CECL_CHUNK_ALIGN 256u
 
-#define CECL_SMALL_RANKS 16 /* small calls have at most so many */
-#define CECL_SLOT_FACTOR 2  /* on a GPU flags stand between data; the shortest slots need this */
+#define CECL_SMALL_RANKS 16 /* the most ranks with which a call may be small */
+/* a GPU keeps flags between the data; the shortest slots need so many times the bytes */
+#define CECL_SLOT_FACTOR 2
 
 #endif
