@@ -1,5 +1,5 @@
-/* Building plans, and questions to a built one. Knows what steps are, nothing of what they are for.
- * */
+/* Building plans, and questions to a finished plan. This file knows what steps are, and not what
+ * they are for. */
 #include "plan/plan.h"
 
 #include <stdarg.h>
@@ -11,14 +11,15 @@ void cecl_plan_init(struct cecl_plan *plan, const struct cecl_part *part)
     *plan = (struct cecl_plan){.part = *part};
 }
 
-/* Makes room for one more element; false, and remembered, without memory. */
+/* Makes room for one more element. Without memory it returns false and marks the plan as failed. */
 static bool room(struct cecl_plan *plan, void **array, uint32_t used, uint32_t *capacity,
                  size_t element)
 {
     if (plan->failed || used < *capacity)
         return !plan->failed;
     const uint32_t wanted = *capacity ? *capacity * 2 : 16;
-    void *grown = wanted ? realloc(*array, (size_t)wanted * element) : NULL; /* 0: it wrapped */
+    /* 0: the capacity overflowed */
+    void *grown = wanted ? realloc(*array, (size_t)wanted * element) : NULL;
     if (!grown) {
         plan->failed = true;
         return false;
@@ -185,8 +186,8 @@ static void merge_batch(struct cecl_plan *merged, const struct cecl_plan *plan, 
     }
 }
 
-/* Adds the next batch of a part that stands before barrier `phase` + 1, from *step on, and moves
- * that; whether there was one. */
+/* Merges the next batch of a part that comes before barrier `phase` + 1, and advances *step past
+ * it. `step` says from where on to look. Returns whether there was such a batch. */
 static bool merge_next(struct cecl_plan *merged, const struct cecl_plan *plan, uint32_t part,
                        uint32_t phase, uint32_t *step)
 {
@@ -203,8 +204,8 @@ static bool merge_next(struct cecl_plan *merged, const struct cecl_plan *plan, u
     return false;
 }
 
-/* What stands before barrier `phase` + 1. Batches of one part have an order, which they keep: the
- * n-th of all parts become one. */
+/* Merges what comes before barrier `phase` + 1. The batches of one part keep their order: the n-th
+ * batches of all parts become one batch. */
 static void merge_segment(struct cecl_plan *merged, const struct cecl_plan *plans, uint32_t nplans,
                           uint32_t phase, uint32_t *steps)
 {
@@ -219,7 +220,8 @@ static void merge_segment(struct cecl_plan *merged, const struct cecl_plan *plan
 ceclResult_t cecl_plan_merge(const struct cecl_plan *plans, uint32_t nplans,
                              struct cecl_plan *merged)
 {
-    uint32_t phases = 0, *steps = calloc(nplans, sizeof(*steps)); /* how far each is merged */
+    /* how many steps of each part are merged */
+    uint32_t phases = 0, *steps = calloc(nplans, sizeof(*steps));
     cecl_plan_init(merged, &plans[0].part);
     merged->parts = malloc(nplans * sizeof(*merged->parts));
     merged->failed = !merged->parts || !steps;
@@ -265,7 +267,7 @@ void cecl_plan_append(struct cecl_plan *plan, const struct cecl_plan *other, uin
             add_step(plan, step);
             break;
         case CECL_STEP_AFTER: add_step(plan, step); break;
-        case CECL_STEP_POST: plan->failed = true; break; /* small calls are never in groups */
+        case CECL_STEP_POST: plan->failed = true; break; /* a small call is never in a group */
         case CECL_STEP_COPY:
             cecl_plan_close_batch(plan); /* batches keep their order */
             merge_batch(plan, other, part, &step);

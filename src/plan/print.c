@@ -1,11 +1,10 @@
-/* A plan in words, one line a step, each with the rank before it: for CECL_DEBUG=plan and for
- * people. */
+/* Prints a plan in words, for CECL_DEBUG=plan and for people. There is one line for each step. */
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "plan/plan.h"
 
-/* Every line by itself says whose it is: a launcher may mix the lines of ranks. */
+/* Every line begins with its rank, because a launcher may mix the lines of ranks. */
 static void begin_line(const struct cecl_plan *plan, FILE *out)
 {
     fprintf(out, "cecl: rank %d: ", plan->part.call.rank);
@@ -104,7 +103,8 @@ static void print_lines(const struct cecl_plan *plan, FILE *out)
     }
 }
 
-/* One write, so that ranks that share a terminal do not mix: stderr would write each piece. */
+/* Prints by one write, because ranks may share a terminal and stderr is not buffered: it would
+ * write each fragment of a line by itself. */
 void cecl_plan_print(const struct cecl_plan *plan, FILE *out)
 {
     char *text = NULL;
@@ -115,6 +115,7 @@ void cecl_plan_print(const struct cecl_plan *plan, FILE *out)
     if (room && fclose(room) == 0)
         fwrite(text, 1, bytes, out);
     else
-        print_lines(plan, out); /* no memory: in pieces rather than not at all */
+        /* no memory for the text: print line by line rather than not at all */
+        print_lines(plan, out);
     free(text);
 }

@@ -1,9 +1,9 @@
-/* The verifier's frame: sets up what the three examinations share, and runs them. */
+/* The verifier's frame: sets up what its examinations share, and runs them. */
 #include <stdlib.h>
 
 #include "plan/verify_internal.h"
 
-/* Where a block that begins at `offset` ends, if that is further. */
+/* Returns the larger of `end` and the end of a block that begins at `offset`. */
 static uint64_t further(const struct cecl_call *call, uint64_t end, uint64_t offset, uint64_t bytes,
                         uint64_t pitch)
 {
@@ -47,7 +47,8 @@ static void measure_copy(struct verifier *v, const struct cecl_copy *copy)
              copy->src.offset + cecl_rows_extent(copy->bytes, copy->rows, copy->src_pitch));
 }
 
-/* User buffers count whole; of staging, which may be large, only what a copy touches. */
+/* Sizes the areas. User buffers count whole. Staging may be large, so it counts only as far as a
+ * copy touches it. */
 static void measure_plan(struct verifier *v, const struct cecl_plan *plan)
 {
     for (uint32_t p = 0; p < cecl_plan_parts(plan); p++) {
@@ -89,7 +90,8 @@ static bool allocate(struct verifier *v)
     const size_t n = (size_t)v->nranks;
     uint32_t most = 0;
     for (size_t r = 0; r < n; r++) {
-        uint32_t events = 2 + (uint32_t)v->ncalls; /* nothing, the user's turns */
+        /* one for nothing, and one for each of the user's turns */
+        uint32_t events = 2 + (uint32_t)v->ncalls;
         for (int c = 0; c < v->ncalls; c++)
             events += verify_plan(v, c, (int)r)->nsteps;
         most = events > most ? events : most;
@@ -129,7 +131,7 @@ static void release(struct verifier *v)
     free(v->ranks);
 }
 
-/* What all examinations need to know of the plans, before their form is known. */
+/* Sets what all examinations need to know of the plans before their form is checked. */
 static bool begin(struct verifier *v)
 {
     for (int i = 0; i < v->ncalls * v->nranks; i++) {
@@ -141,14 +143,14 @@ static bool begin(struct verifier *v)
     }
     v->nactors = v->nranks * v->nlanes;
     if (v->nparts > CECL_GROUP_MAX)
-        v->nparts = CECL_GROUP_MAX; /* form refuses it */
+        v->nparts = CECL_GROUP_MAX; /* verify_form refuses the plan */
     v->nareas = CECL_AREA_COUNT * (int)v->nparts;
     v->area_bytes = calloc((size_t)v->nareas + 1, sizeof(*v->area_bytes));
     v->base = calloc(((size_t)v->ncalls + 1) * CECL_ROWS, sizeof(*v->base));
     return v->area_bytes && v->base;
 }
 
-/* Where flags stand after call `c`. */
+/* Counts where the flags stand after call `c`. */
 static void count_phases(struct verifier *v, int c)
 {
     const struct cecl_plan *plan = verify_plan(v, c, 0);
@@ -159,8 +161,8 @@ static void count_phases(struct verifier *v, int c)
     }
 }
 
-/* What must be known before memory for the examinations is taken. Form holds: no index is astray, no
- * size overflows. */
+/* Finds the sizes of the verifier's own tables. The form of the plans is checked before this: all
+ * indices are in range, and no size overflows. */
 static void measure(struct verifier *v)
 {
     for (int i = 0; i < v->ncalls * v->nranks; i++)

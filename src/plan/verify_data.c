@@ -1,11 +1,11 @@
-/* What the user gives and may expect: inputs as tags that stand for bytes, and what every byte of an
- * output must be. What a collective means comes from its blocks (cecl_call_block). */
+/* The data of the verifier: inputs, as tags that stand for bytes, and what every byte of an output
+ * must be. cecl_call_block defines what a collective means. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "plan/verify_internal.h"
 
-/* The tag of byte `offset` of rank's input to a part of a call; 0 is no byte. */
+/* The tag of byte `offset` of a rank's input to a part of a call. Tag 0 stands for no byte. */
 static uint32_t tag_of(const struct verifier *v, int call, uint32_t part, int rank, uint64_t offset)
 {
     const uint64_t input =
@@ -28,7 +28,8 @@ static uint32_t source_tag(const struct verifier *v, int call, uint32_t part, in
     return tag_of(v, call, part, from, at);
 }
 
-/* A byte of the output, which must have been written so many times; counts them off. */
+/* Checks that a byte of the output was written the expected number of times, and resets its
+ * count. */
 static ceclResult_t check_writes(const struct verifier *v, int call, uint32_t part, int rank,
                                  uint64_t at, uint32_t expected)
 {
@@ -41,7 +42,7 @@ static ceclResult_t check_writes(const struct verifier *v, int call, uint32_t pa
     return ceclSuccess;
 }
 
-/* The bytes of the output that come from rank `from`. */
+/* Checks the bytes of the output that come from rank `from`. */
 static ceclResult_t check_block(const struct verifier *v, int call, uint32_t part, int rank,
                                 int from)
 {
@@ -59,7 +60,7 @@ static ceclResult_t check_block(const struct verifier *v, int call, uint32_t par
     return ceclSuccess;
 }
 
-/* What the ranks' bytes `i` of their blocks for `rank` become, taken in order. */
+/* The tag of the reduction of bytes `i` of all ranks' blocks for `rank`, in rank order. */
 static uint32_t reduced_tag(const struct verifier *v, int call, uint32_t part, int rank, uint64_t i)
 {
     uint32_t tag = source_tag(v, call, part, 0, rank, i);
@@ -68,13 +69,14 @@ static uint32_t reduced_tag(const struct verifier *v, int call, uint32_t part, i
     return tag;
 }
 
-/* The result of a reduction, where this rank receives one. */
+/* Checks the result of a reduction, if this rank receives one. */
 static ceclResult_t check_reduced(const struct verifier *v, int call, uint32_t part, int rank)
 {
     const struct cecl_call *c = call_at(v, call, part, rank);
     const uint32_t *tags = verify_tags(v, cecl_area_of(CECL_AREA_RECV, part), rank);
     const struct cecl_block block = cecl_call_block(c, rank, rank);
-    const uint32_t expected = c->in_place && v->nranks == 1 ? 0 : 1; /* it stands there already */
+    /* in place on one rank, the result is there before the call */
+    const uint32_t expected = c->in_place && v->nranks == 1 ? 0 : 1;
     for (uint64_t i = 0; i < block.bytes; i++) {
         CECL_TRY(check_writes(v, call, part, rank, block.recv_offset + i, expected));
         if (tags[block.recv_offset + i] != reduced_tag(v, call, part, rank, i))
@@ -127,14 +129,14 @@ static void renew_input(const struct verifier *v, int call, uint32_t part, int r
     }
     if (!c->op->per_rank || !c->in_place)
         return;
-    /* The call has both buffers, and its own block stands in both. */
+    /* The call has both buffers, and the own block is in both. */
     uint32_t *recv = verify_tags(v, cecl_area_of(CECL_AREA_RECV, part), rank);
     const struct cecl_block own = cecl_call_block(c, rank, rank);
     for (uint64_t i = 0; i < own.bytes; i++)
         recv[own.recv_offset + i] = source_tag(v, call, part, rank, rank, i);
 }
 
-/* New input, and an output that holds nothing of worth. */
+/* Gives a rank new input, and an output whose bytes have no valid tag. */
 void verify_renew(const struct verifier *v, int call, int rank)
 {
     const struct cecl_plan *plan = verify_plan(v, call, rank);

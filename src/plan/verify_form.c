@@ -1,5 +1,5 @@
-/* The form of plans: every index, area and size within bounds, so that nothing after this can go
- * astray, whatever it was given. */
+/* Checks the form of plans: every index, area and size is within bounds. After this check, the rest
+ * of the verifier cannot read out of range, whatever plan it is given. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,17 +7,17 @@
 #include "plan/verify_internal.h"
 
 #define PHASES_MAX (1u << 20)
-/* Every byte of an area that is used costs a tag on every rank; one area of all ranks may have so
- * many. */
+/* The most bytes that an area may have on all ranks together, because each byte that is used costs
+ * a tag on every rank. */
 #define AREA_MAX (1u << 26)
 
-/* Whether an area of `bytes` on each rank can be tracked; the product does not overflow. */
+/* Whether an area of `bytes` on each rank can be tracked. The product must not overflow. */
 static bool trackable(const struct verifier *v, uint64_t bytes)
 {
     return bytes <= AREA_MAX / (uint64_t)v->nranks;
 }
 
-/* Whether what a rank alone knows of its call can be tracked. */
+/* Checks that a layout that one rank has of its own can be tracked. */
 static ceclResult_t check_own_layout(const struct cecl_call *mine)
 {
     for (uint32_t w = 0; w < mine->layout_words; w++)
@@ -28,7 +28,8 @@ static ceclResult_t check_own_layout(const struct cecl_call *mine)
     return ceclSuccess;
 }
 
-/* Whether ranks that know their own blocks alone say the same of what goes from one to another. */
+/* Checks that both ends of each block state the same size and place, where each rank has a layout
+ * of its own. */
 static ceclResult_t check_pairs(const struct verifier *v, const struct cecl_plan *plan,
                                 uint32_t part)
 {
@@ -44,14 +45,14 @@ static ceclResult_t check_pairs(const struct verifier *v, const struct cecl_plan
     return ceclSuccess;
 }
 
-/* Whether a layout is as long as it must be, and there where the call is nothing without one. */
+/* Whether a layout has the length that it must have, and is present where the call needs one. */
 static bool has_its_layout(const struct cecl_call *call)
 {
     const uint32_t words = call->view.layout ? cecl_layout_words(call->op, call->nranks) : 0;
     return call->layout_words == words && (words > 0 || call->op->rooted || !call->op->per_rank);
 }
 
-/* Blocks of a layout end within what can be tracked; alike on all ranks. */
+/* Checks that blocks of a layout end within what can be tracked, and are equal on all ranks. */
 static ceclResult_t check_layout(const struct cecl_call *mine, const struct cecl_call *zero)
 {
     if (!mine->view.layout != !zero->view.layout || mine->layout_words != zero->layout_words)
@@ -74,7 +75,8 @@ static ceclResult_t check_layout(const struct cecl_call *mine, const struct cecl
     return ceclSuccess;
 }
 
-/* Rows and blocks that are apart, and end within what can be tracked; alike on all ranks. */
+/* Checks that rows and blocks do not overlap, end within what can be tracked, and are equal on all
+ * ranks. */
 static ceclResult_t check_shape(const struct cecl_call *mine, const struct cecl_call *zero)
 {
     const struct cecl_shape *s = &mine->view.shape;
@@ -96,7 +98,7 @@ static ceclResult_t check_shape(const struct cecl_call *mine, const struct cecl_
 
 static ceclResult_t check_call(const struct verifier *v, const struct cecl_call *call)
 {
-    /* The last: a tag that wraps around would name two bytes. */
+    /* This check comes last: a tag that wraps around would stand for two bytes. */
     const uint64_t send = verify_send_bytes(call), recv = verify_recv_bytes(call);
     if ((call->bytes < 1 && !call->op->always) || call->bytes > AREA_MAX || !trackable(v, recv) ||
         !trackable(v, send) ||
@@ -108,7 +110,7 @@ static ceclResult_t check_call(const struct verifier *v, const struct cecl_call 
     return ceclSuccess;
 }
 
-/* Where the staging that a plan may use ends. */
+/* Where the part of staging that a plan may use ends. */
 static uint64_t staging_end(const struct cecl_plan *plan)
 {
     uint64_t end = 0;
@@ -171,7 +173,7 @@ static ceclResult_t check_place(const struct verifier *v, const struct cecl_plan
     return ceclSuccess;
 }
 
-/* Whether some of these bytes of recvbuff belong to the rank's own block. */
+/* Whether any of these bytes of recvbuff belong to the rank's own block. */
 static bool is_own(const struct cecl_call *call, int rank, uint64_t low, uint64_t bytes)
 {
     const struct cecl_shape *shape = &call->view.shape;
@@ -186,8 +188,8 @@ static bool is_own(const struct cecl_call *call, int rank, uint64_t low, uint64_
     return false;
 }
 
-/* Writing goes to the output and to staging: not to inputs, and in place not to the rank's own
- * part. */
+/* Checks that a copy writes to the output or to staging. It must not write to an input, nor, in
+ * place, to the rank's own block. */
 static ceclResult_t check_target(const struct verifier *v, const struct cecl_plan *plan,
                                  const struct cecl_copy *copy)
 {
@@ -204,7 +206,7 @@ static ceclResult_t check_target(const struct verifier *v, const struct cecl_pla
     return ceclSuccess;
 }
 
-/* Sources of a reduction are anywhere, and its result is at the rank that makes it. */
+/* Checks a reduction. Its sources may be on any rank; its result is on the rank that makes it. */
 static ceclResult_t check_reduction(const struct verifier *v, const struct cecl_plan *plan,
                                     int rank, const struct cecl_reduce *reduce)
 {
@@ -239,7 +241,7 @@ static ceclResult_t check_reductions(const struct verifier *v, const struct cecl
     return ceclSuccess;
 }
 
-/* A flag, or lanes that meet. */
+/* Checks a flag, or a step at which lanes meet. */
 static ceclResult_t check_meeting(const struct verifier *v, const struct cecl_plan *plan, int rank,
                                   const struct cecl_step *step)
 {
@@ -264,7 +266,7 @@ static ceclResult_t check_copy(const struct verifier *v, const struct cecl_plan 
     return check_target(v, plan, copy);
 }
 
-/* Data and its flag go to one peer's staging, from the main lane. */
+/* Checks that data and its flags go to one peer's staging, from the main lane. */
 static ceclResult_t check_post(const struct verifier *v, const struct cecl_plan *plan, int rank,
                                const struct cecl_step *step)
 {
@@ -300,7 +302,7 @@ static ceclResult_t check_step(const struct verifier *v, const struct cecl_plan 
     return ceclSuccess;
 }
 
-/* What all ranks must have alike, beside the shape of their blocks. */
+/* Whether all that ranks must have equal is equal, except the shape of their blocks. */
 static bool is_same_call(const struct cecl_part *mine, const struct cecl_part *zero)
 {
     const struct cecl_call *a = &mine->call, *b = &zero->call;
@@ -351,8 +353,8 @@ static ceclResult_t check_calls(const struct verifier *v, int call, int rank)
     return check_phases(plan, first);
 }
 
-/* What can be asked once all calls are known to be fine. *step: the step that is looked at; left
- * alone before the first. */
+/* Checks what can only be checked once all calls are known to be valid. *step: the step that is
+ * looked at; it is left alone before the first step. */
 static ceclResult_t check_plan(const struct verifier *v, int call, int rank, uint32_t *step)
 {
     const struct cecl_plan *plan = verify_plan(v, call, rank);
@@ -366,7 +368,8 @@ static ceclResult_t check_plan(const struct verifier *v, int call, int rank, uin
 ceclResult_t verify_form(const struct verifier *v)
 {
     for (int i = 0; i < 2 * v->ncalls * v->nranks; i++) {
-        const bool steps = i >= v->ncalls * v->nranks; /* all calls, then all steps */
+        /* the first pass checks all calls, the second all steps */
+        const bool steps = i >= v->ncalls * v->nranks;
         const int c = i / v->nranks % v->ncalls, r = i % v->nranks;
         uint32_t step = UINT32_MAX;
         if ((steps ? check_plan(v, c, r, &step) : check_calls(v, c, r)) == ceclSuccess)

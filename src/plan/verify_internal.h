@@ -1,14 +1,14 @@
-/* What the verifier's files share. Everything here is for verify*.c alone. */
+/* What the verifier's files share. Only verify*.c use it. */
 #ifndef CECL_PLAN_VERIFY_INTERNAL_H
 #define CECL_PLAN_VERIFY_INTERNAL_H
 
 #include "plan/verify.h"
 
-/* A use of some bytes of one rank's area. */
+/* An access to some bytes of one rank's area. */
 struct verify_access {
     uint64_t low, high; /* bytes [low, high) */
-    uint32_t actor;     /* that uses it */
-    uint32_t event;     /* its event, 1 .. */
+    uint32_t actor;     /* the actor that makes the access */
+    uint32_t event;     /* which event of that actor it is, from 1 on */
     bool write;
 };
 
@@ -17,21 +17,21 @@ struct verify_accesses {
     size_t count, capacity;
 };
 
-/* A rank's walk through its plans. */
+/* How far a rank is in its plans. */
 struct verify_rank {
-    int call;   /* the call it is in; ncalls: behind the last */
+    int call;   /* the call that the rank is in; ncalls: it has finished the last */
     bool begun; /* the user's turn before `call` is over */
     bool done;
 };
 
-/* That of one of its lanes. Event 0 stands for nothing. */
+/* How far an actor, one lane of a rank, is. Event 0 stands for nothing. */
 struct verify_actor {
-    uint32_t step;    /* next of the call's plan that it has to look at */
-    uint32_t nevents; /* so far */
-    uint32_t before;  /* likewise, when the call began */
+    uint32_t step;    /* the next step of the call's plan */
+    uint32_t nevents; /* events so far */
+    uint32_t before;  /* events so far when the call began */
 };
 
-/* What an event is. */
+/* Where an event comes from. */
 struct verify_origin {
     int call;
     uint32_t step; /* UINT32_MAX: the user's turn before the call */
@@ -40,25 +40,31 @@ struct verify_origin {
 struct verifier {
     const struct cecl_plan *plans;
     int ncalls, nranks;
-    int nlanes;                       /* 1 where no plan has a side lane */
-    int nactors;                      /* nranks * nlanes */
-    uint32_t nparts;                  /* the most of any plan */
-    int nareas;                       /* CECL_AREA_COUNT * nparts */
-    uint64_t *area_bytes;             /* [nareas] */
-    uint64_t input_bytes;             /* of the largest area of user's data: stride of tags */
-    uint64_t *base;                   /* [ncalls + 1][CECL_ROWS]: flags before each call */
-    uint64_t most_phases;             /* of any row, over all calls */
-    uint32_t max_events;              /* of any actor, and the stride of clocks */
-    uint32_t *clocks;                 /* [actor][event][nactors] */
-    struct verify_origin *origins;    /* [actor][event] */
-    uint32_t *signals;                /* [holder][writer][row][value]: the writer's event, or 0 */
-    uint64_t *highest;                /* [holder][writer][row]: value of the flag so far */
-    uint32_t **tags;                  /* [nareas][rank][byte]: which source byte is there */
-    uint32_t **writes;                /* [nareas][rank][byte], of RECV: in this call */
+    int nlanes;           /* 1 if no plan has a side lane */
+    int nactors;          /* nranks * nlanes */
+    uint32_t nparts;      /* the most parts of any plan */
+    int nareas;           /* CECL_AREA_COUNT * nparts */
+    uint64_t *area_bytes; /* [nareas] */
+    /* of the largest area of user data; tags of parts are this far apart */
+    uint64_t input_bytes;
+    /* [ncalls + 1][CECL_ROWS]: where flags stand before each call */
+    uint64_t *base;
+    uint64_t most_phases;          /* of any row, all calls together */
+    uint32_t max_events;           /* of any actor; also the stride of clocks */
+    uint32_t *clocks;              /* [actor][event][nactors] */
+    struct verify_origin *origins; /* [actor][event] */
+    uint32_t *signals;             /* [holder][writer][row][value]: the writer's event, or 0 */
+    /* [holder][writer][row]: the highest value of the flag so far */
+    uint64_t *highest;
+    uint32_t **tags; /* [nareas][rank][byte]: the source byte that is there */
+    /* [nareas][rank][byte], only for RECV: how often this call wrote it */
+    uint32_t **writes;
     struct verify_accesses *accesses; /* [area][rank] */
     struct verify_rank *ranks;
     struct verify_actor *actors;
-    bool wrong_data; /* the first wrong byte, in words; a race that caused it says more */
+    /* the first wrong byte is described in `words`; if a race caused it, the race is reported
+     * instead */
+    bool wrong_data;
     char words[CECL_MESSAGE_BYTES];
 };
 
@@ -88,13 +94,13 @@ static inline struct verify_origin *verify_origin(const struct verifier *v, int 
     return &v->origins[(size_t)actor * v->max_events + event];
 }
 
-/* Copies of a step, from its first on. */
+/* How many copies a step has, from its first on. */
 static inline uint32_t verify_step_copies(const struct cecl_step *step)
 {
     return step->kind == CECL_STEP_COPY ? step->count : step->kind == CECL_STEP_POST;
 }
 
-/* The tag of what two bytes become, the order told. */
+/* The tag of the reduction of two bytes. It depends on their order. */
 static inline uint32_t verify_combine(uint32_t first, uint32_t second)
 {
     return (first ^ (first >> 15)) * 0x9e3779b1u + second;
@@ -110,7 +116,8 @@ static inline uint32_t *verify_writes(const struct verifier *v, int area, int ra
     return &v->writes[area][(size_t)rank * v->area_bytes[area]];
 }
 
-/* The same part of the same call on another rank; only once all plans are known to have it. */
+/* The same part of the same call on another rank. To be called only once all plans are known to
+ * have that part. */
 static inline const struct cecl_part *
 verify_part_at(const struct verifier *v, const struct cecl_plan *plan, uint32_t part, int rank)
 {
@@ -118,11 +125,11 @@ verify_part_at(const struct verifier *v, const struct cecl_plan *plan, uint32_t 
     return cecl_plan_part(verify_plan(v, call, rank), part);
 }
 
-/* Where a call's input ends, and its recvbuff. */
+/* Where a call's input ends, and where its recvbuff ends. */
 uint64_t verify_send_bytes(const struct cecl_call *call);
 uint64_t verify_recv_bytes(const struct cecl_call *call);
 
-/* The area that a call's input lies in, and the pitch of its rows. */
+/* The area that holds a call's input, and the pitch of the input's rows. */
 static inline enum cecl_area verify_input_area(const struct cecl_call *call)
 {
     return call->in_place && !call->op->per_rank ? CECL_AREA_RECV : CECL_AREA_SEND;
@@ -133,17 +140,18 @@ static inline uint64_t verify_input_pitch(const struct cecl_call *call)
                                                      : call->view.shape.send_pitch;
 }
 
-/* verify_form.c: whether each plan is well formed: indices, areas and sizes within bounds.
- * Afterwards nothing can be out of range. */
+/* verify_form.c: checks that each plan is well formed: indices, areas and sizes are within bounds.
+ * Nothing can be out of range after it. */
 ceclResult_t verify_form(const struct verifier *v);
-/* verify_run.c: walks all plans in an order that flags allow; clocks and data come about on the
+/* verify_run.c: walks all plans in an order that the flags allow, and builds clocks and data on the
  * way. */
 ceclResult_t verify_run(struct verifier *v);
-/* verify_data.c: whether a call's output is right at a rank, which counts it off; and new input, with
- * an output that holds nothing of worth. */
+/* verify_data.c: checks a call's output on a rank, and resets its counts of writes. verify_renew
+ * gives new input, and an output without valid tags. */
 ceclResult_t verify_output(const struct verifier *v, int call, int rank);
 void verify_renew(const struct verifier *v, int call, int rank);
-/* verify_race.c: no two uses of a byte, one a write, without an order. */
+/* verify_race.c: checks that no two accesses to a byte, of which one is a write, are without an
+ * order. */
 ceclResult_t verify_races(const struct verifier *v);
 
 #define VERIFY_FAULT(...) cecl_fail(ceclInternalError, __VA_ARGS__)

@@ -1,5 +1,4 @@
-/* No two uses of a byte, one of them a write, without an order between them that flags or a stream
- * guarantee. */
+/* Checks that flags or a stream order any two accesses to a byte of which one is a write. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +11,7 @@ static bool before(const struct verifier *v, const struct verify_access *a,
     return verify_clock(v, (int)b->actor, b->event)[a->actor] >= a->event;
 }
 
-/* Copies of one batch are one event and have no order among themselves. */
+/* Copies of one batch are one event, and have no order among themselves. */
 static bool ordered(const struct verifier *v, const struct verify_access *a,
                     const struct verify_access *b)
 {
@@ -21,7 +20,7 @@ static bool ordered(const struct verifier *v, const struct verify_access *a,
     return before(v, a, b) || before(v, b, a);
 }
 
-/* Who uses the bytes. */
+/* Describes who makes an access. */
 static void describe(const struct verifier *v, const struct verify_access *a, char *out,
                      size_t bytes)
 {
@@ -55,7 +54,8 @@ static int by_low(const void *a, const void *b)
     return (one->low > other->low) - (one->low < other->low);
 }
 
-/* In the order of their first bytes, a use meets only those that begin before it ends. */
+/* Accesses are sorted by their first bytes. So an access can only overlap those that begin before
+ * it ends. */
 static ceclResult_t check_area(const struct verifier *v, int area, int rank)
 {
     const struct verify_accesses *all = &v->accesses[area * v->nranks + rank];

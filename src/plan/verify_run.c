@@ -1,11 +1,11 @@
-/* Walks the plans of all ranks in an order that the flags allow. On the way every event gets its
- * vector clock, every use of memory is noted, and tags that stand for source bytes are moved as the
- * copies would move bytes.
+/* Walks the plans of all ranks in an order that the flags allow. On the way, every event gets its
+ * vector clock, every access to memory is noted, and tags that stand for source bytes move as the
+ * copies would move the bytes.
  *
- * An actor is a lane of a rank: what it does has an order, and between actors only flags make one,
- * and AFTER. A wait is over, in every possible run, once the first signal of at least its value has
- * come: flags only grow and each has one writer. So what a wait guarantees does not depend on the
- * order of the walk, and neither do the clocks. */
+ * An actor is a lane of a rank. The events of one actor have an order. Between actors, only flags
+ * and AFTER make an order. In every possible run, a wait ends with the first signal of at least its
+ * value, because flags only grow and each flag has one writer. So what a wait guarantees does not
+ * depend on the order of the walk, and neither do the clocks. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,8 @@ static ceclResult_t note(struct verifier *v, const struct cecl_place *place, uin
     return ceclSuccess;
 }
 
-/* A new event of an actor: after its last one. `step`: which it is; UINT32_MAX: the user's turn. */
+/* Adds an event to an actor, after its last one. `step`: the step that it is; UINT32_MAX: the
+ * user's turn. */
 static uint32_t *new_event(struct verifier *v, int actor, uint32_t step)
 {
     struct verify_actor *me = &v->actors[actor];
@@ -44,7 +45,7 @@ static uint32_t *new_event(struct verifier *v, int actor, uint32_t step)
     return clock;
 }
 
-/* `clock` is after what is known at an event of another actor. */
+/* Orders `clock` after an event of another actor, and after all that precedes that event. */
 static void join(const struct verifier *v, uint32_t *clock, int actor, uint32_t event)
 {
     const uint32_t *theirs = verify_clock(v, actor, event);
@@ -55,8 +56,8 @@ static void join(const struct verifier *v, uint32_t *clock, int actor, uint32_t 
 
 /* ---- the user's turns: before the first call, between calls, after the last */
 
-/* The user, who knows of the main lane alone, may do with all buffers what they like: it counts as
- * writing all of them. */
+/* The user may do anything with all buffers between calls. This counts as a write to all of them.
+ * The user is ordered after the main lane alone. */
 static ceclResult_t users_turn(struct verifier *v, int rank)
 {
     struct verify_rank *me = &v->ranks[rank];
@@ -68,7 +69,8 @@ static ceclResult_t users_turn(struct verifier *v, int rank)
             CECL_TRY(note(v, &all, 0, v->area_bytes[w], actor, true));
         }
     if (me->call > 0 && verify_output(v, me->call - 1, rank) != ceclSuccess && !v->wrong_data) {
-        v->wrong_data = true; /* the walk goes on: the cause may be a race that shows later */
+        /* the walk goes on, because a race that shows later may be the cause */
+        v->wrong_data = true;
         cecl_keep_message(v->words);
     }
     if (me->call < v->ncalls)
@@ -86,7 +88,7 @@ static ceclResult_t users_turn(struct verifier *v, int rank)
 
 /* ---- steps */
 
-/* The flag at `holder` of a row that `writer` raises. */
+/* The index of the flag at `holder` of a row that `writer` raises. */
 static size_t flag_of(const struct verifier *v, int holder, int writer, uint32_t row)
 {
     return ((size_t)holder * (size_t)v->nranks + (size_t)writer) * CECL_ROWS + row;
@@ -114,7 +116,7 @@ static ceclResult_t do_signal(struct verifier *v, int rank, const struct cecl_st
     return ceclSuccess;
 }
 
-/* The event that ends the wait, or 0 while it has not come. */
+/* The event that ends the wait, or 0 if that event has not happened yet. */
 static uint32_t awaited(const struct verifier *v, int rank, const struct cecl_step *step)
 {
     const uint64_t value = verify_base(v, v->ranks[rank].call, (int)step->first) + step->phase;
@@ -125,8 +127,9 @@ static uint32_t awaited(const struct verifier *v, int rank, const struct cecl_st
     return 0;
 }
 
-/* The last event of the other lane of what stands before step `at`, or that before the call; false
- * while it has not come so far. */
+/* Finds the last event of the other lane among its steps before step `at`, or the lane's last event
+ * before the call if there are none. Returns false if the other lane has not reached that event
+ * yet. */
 static bool other_lane(const struct verifier *v, int rank, const struct cecl_plan *plan,
                        uint32_t at, uint32_t *event)
 {
@@ -167,7 +170,7 @@ static ceclResult_t do_copies(struct verifier *v, int actor, const struct cecl_p
     return ceclSuccess;
 }
 
-/* The data and its flag are one: who has seen the flag has the data. */
+/* The data and its flag arrive together: a rank that has seen the flag has the data. */
 static ceclResult_t do_post(struct verifier *v, int rank, const struct cecl_plan *plan, uint32_t at)
 {
     const struct cecl_step *step = &plan->steps[at];
@@ -187,7 +190,9 @@ static ceclResult_t do_reduction(struct verifier *v, int actor, const struct cec
     uint32_t *result = verify_tags(v, dst->area, dst->rank) + dst->offset;
     uint32_t *writes = verify_writes(v, dst->area, dst->rank) + dst->offset;
     for (uint32_t s = 0; s < reduce->nsrc; s++)
-        if (!is_same(&src[s], dst)) /* where it is, each element is read before it is written */
+        /* a source that is dst itself is no access of its own: each element is read before it is
+         * written */
+        if (!is_same(&src[s], dst))
             CECL_TRY(note(v, &src[s], src[s].offset, reduce->bytes, actor, false));
     CECL_TRY(note(v, dst, dst->offset, reduce->bytes, actor, true));
     for (uint64_t b = 0; b < reduce->bytes; b++) {
@@ -200,13 +205,14 @@ static ceclResult_t do_reduction(struct verifier *v, int actor, const struct cec
     return ceclSuccess;
 }
 
-/* Who raises the flags of a row: its lane, and the main lane those in slots. */
+/* The actor that raises the flags of a row: the row's lane, and the main lane for flags in
+ * slots. */
 static int row_actor(const struct verifier *v, int rank, uint32_t row)
 {
     return verify_actor(v, rank, row == CECL_ROW_SLOTS ? CECL_LANE_MAIN : (int)row);
 }
 
-/* One step of a rank; *stuck: it has to wait. */
+/* Does one step of a rank. *stuck: the step has to wait. */
 static ceclResult_t do_step(struct verifier *v, int rank, const struct cecl_plan *plan, uint32_t at,
                             bool *stuck)
 {
@@ -235,10 +241,10 @@ static ceclResult_t do_step(struct verifier *v, int rank, const struct cecl_plan
             CECL_TRY(do_reduction(v, actor, plan, &plan->reductions[step->first + i]));
         return ceclSuccess;
     }
-    return ceclSuccess; /* form knows of no other */
+    return ceclSuccess; /* verify_form refuses all other kinds */
 }
 
-/* Takes a lane as far as it can go in this call. */
+/* Walks a lane of a rank as far as it can go in this call. */
 static ceclResult_t advance_lane(struct verifier *v, int rank, int lane, bool *moved)
 {
     struct verify_actor *me = &v->actors[verify_actor(v, rank, lane)];
@@ -256,7 +262,7 @@ static ceclResult_t advance_lane(struct verifier *v, int rank, int lane, bool *m
     return ceclSuccess;
 }
 
-/* Takes `rank` as far as it can go. */
+/* Walks `rank` as far as it can go. */
 static ceclResult_t advance(struct verifier *v, int rank, bool *moved)
 {
     struct verify_rank *me = &v->ranks[rank];
@@ -280,7 +286,7 @@ static ceclResult_t advance(struct verifier *v, int rank, bool *moved)
     return ceclSuccess;
 }
 
-/* What a rank that did not come to its end is waiting for. */
+/* Reports what a rank that did not reach its end is waiting for. */
 static ceclResult_t report_deadlock(const struct verifier *v, int rank)
 {
     const struct cecl_plan *plan = verify_plan(v, v->ranks[rank].call, rank);
