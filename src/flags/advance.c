@@ -1,7 +1,7 @@
-/* How calls move the flags. On the way of every call: no allocation, no lock. */
+/* How calls move the flags. Every call runs this code, so it has no allocation and no lock. */
 #include "flags/flags.h"
 
-/* The main lane last: `idle` does not look at the side lane. */
+/* Sets the main lane last, because `idle` does not look at the side lane. */
 void cecl_flags_begin(struct cecl_flags *flags, const struct cecl_advance *advance)
 {
     atomic_store(&flags->unsignalled_target, flags->unsignalled + advance->unsignalled);
@@ -9,7 +9,8 @@ void cecl_flags_begin(struct cecl_flags *flags, const struct cecl_advance *advan
         atomic_store(&flags->target[lane], flags->epoch[lane] + advance->phases[lane]);
 }
 
-/* The compiler cannot know that no patch points into `flags`: what the loop reads is copied first. */
+/* Copies what the loop reads first, because the compiler cannot know that no patch points into
+ * `flags`. */
 void cecl_flags_fill(const struct cecl_flags *flags, const struct cecl_patch *patches,
                      uint32_t count)
 {

@@ -1,12 +1,12 @@
-/* The life of flags: their memory, the way they travel, and where each word is. */
+/* The life of flags: their memory, the way in which they travel, and the address of each word. */
 #include "flags/flags.h"
 
 #include <stdlib.h>
 
 #include "flags/pads.h"
 
-/* Epochs start close to the wrap-around: every program crosses it soon, and no code can rely on it
- * not happening. */
+/* Epochs start close to the wrap-around, so every program crosses it soon. No code can then rely on
+ * the wrap-around not happening. */
 #define FIRST_EPOCH 0xffffff00u
 
 uint32_t *cecl_flags_word(const struct cecl_flags *flags, int holder, int writer, int lane)
@@ -31,7 +31,7 @@ struct cecl_meeting cecl_flags_meeting(const struct cecl_flags *flags, int lane)
 
 /* ---- how flags travel */
 
-/* Sends a flag to every peer in the given way, and waits for the stream. */
+/* Sends a flag to every peer in the given way, and waits until the stream has done so. */
 static ceclResult_t send_probe(const struct cecl_flags *flags, enum cecl_flag_way way,
                                uint32_t epoch, ceclStream_t stream)
 {
@@ -52,7 +52,7 @@ static ceclResult_t send_probe(const struct cecl_flags *flags, enum cecl_flag_wa
     return result != ceclSuccess ? result : waited;
 }
 
-/* Whether every peer's probe is in this rank's row. */
+/* Checks that the probe of every peer is in this rank's row. */
 static ceclResult_t check_probe(const struct cecl_flags *flags, uint32_t value)
 {
     uint32_t *row = malloc((size_t)flags->nranks * sizeof(*row));
@@ -70,7 +70,8 @@ static ceclResult_t check_probe(const struct cecl_flags *flags, uint32_t value)
     return result;
 }
 
-/* Collective. Whether flags sent in this way arrive everywhere: tried, not asked. */
+/* Collective. Checks that flags sent in this way arrive at every rank, by sending some: the driver is
+ * not asked. */
 static ceclResult_t probe_way(const struct cecl_flags *flags, enum cecl_flag_way way,
                               ceclStream_t stream)
 {
@@ -80,7 +81,7 @@ static ceclResult_t probe_way(const struct cecl_flags *flags, enum cecl_flag_way
     return cecl_pool_agree(flags->pool, check_probe(flags, cecl_flag_value(epoch)));
 }
 
-/* Every value that a flag can have, in order. */
+/* Writes every value that a flag can have, in order. */
 static ceclResult_t write_values(const struct cecl_flags *flags, ceclStream_t stream)
 {
     struct cecl_device *dev = flags->dev;
@@ -97,7 +98,7 @@ static ceclResult_t write_values(const struct cecl_flags *flags, ceclStream_t st
     return result != ceclSuccess ? result : waited;
 }
 
-/* Collective. Writes the tables, and chooses how flags travel. */
+/* Collective. Writes the tables, and chooses the way in which flags travel. */
 static ceclResult_t choose_way(struct cecl_flags *flags, int wanted)
 {
     struct cecl_device *dev = flags->dev;
@@ -110,7 +111,7 @@ static ceclResult_t choose_way(struct cecl_flags *flags, int wanted)
         result = cecl_pads_write_slices(flags, stream);
     result = cecl_pool_agree(flags->pool, result);
     if (result == ceclSuccess) {
-        /* Copied flags were the faster ones where measured (docs/measurements.md), and no driver
+        /* Copied flags were faster where they were measured (docs/measurements.md), and no driver
          * refuses them. */
         flags->way = wanted == 1 ? CECL_FLAGS_WRITE : CECL_FLAGS_COPY;
         result = probe_way(flags, flags->way, stream);
@@ -126,7 +127,7 @@ static ceclResult_t choose_way(struct cecl_flags *flags, int wanted)
 
 /* ---- life */
 
-/* Sets this rank's side flags to where they begin: nothing but a signal raises them. */
+/* Sets this rank's side flags to their first value. Only signals raise them. */
 static ceclResult_t begin_side_flags(const struct cecl_flags *flags)
 {
     return flags->dev->ops->words_release(flags->dev,
@@ -141,7 +142,7 @@ static ceclResult_t make_host_words(struct cecl_flags *flags)
     return ceclSuccess;
 }
 
-/* Collective. Clears flags and pads on every rank before any rank may write one. */
+/* Collective. Clears flags and pads on every rank before any rank may write to them. */
 static ceclResult_t clear_flags(struct cecl_flags *flags)
 {
     struct cecl_device *dev = flags->dev;
@@ -181,8 +182,8 @@ ceclResult_t cecl_flags_open(struct cecl_flags *flags, struct cecl_pool *pool, i
         atomic_store(&flags->target[lane], FIRST_EPOCH);
     }
     atomic_store((_Atomic uint32_t *)flags->done, FIRST_EPOCH);
-    /* From here on flags hold FIRST_EPOCH or just below it on every rank: no wait is satisfied that
-     * was not signalled. */
+    /* From here on, flags on every rank hold FIRST_EPOCH or a value just below it. So no wait ends
+     * without its signal. */
     return ceclSuccess;
 }
 

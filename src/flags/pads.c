@@ -1,6 +1,6 @@
-/* Pads, in this order: [blocks][nranks] words of barriers, [signals][nranks] of signals, the word that
- * ends all waits, and a word for each lane that cecl's own kernels count in. The library zeroes them
- * and ends waits in them; it never waits for a barrier or a signal itself. */
+/* Pads lie in this order: [blocks][nranks] words of barriers, [signals][nranks] words of signals,
+ * the word that ends all waits, and a word for each lane in which cecl's own kernels count. The
+ * library zeroes them and ends waits for them. It never waits for a barrier or a signal itself. */
 #include "flags/pads.h"
 
 #include <stdlib.h>

@@ -1,15 +1,15 @@
-/* The words by which kernels meet beside the rows of flags: those of the user's own kernels
- * (ceclDeviceComm_t), and those that cecl's kernels need within one GPU. */
+/* The words by which kernels meet, beside the rows of flags: words for the user's own kernels
+ * (ceclDeviceComm_t), and words that cecl's kernels need within one GPU. */
 #ifndef CECL_FLAGS_PADS_H
 #define CECL_FLAGS_PADS_H
 
 #include "flags/flags.h"
 
-/* What kernels of this rank need. The bound of their waits is the caller's to fill in. */
+/* Describes what kernels of this rank need. The caller fills in the time limit of their waits. */
 void cecl_pads_describe(const struct cecl_flags *flags, ceclDeviceComm_t *dc);
 
-/* Ends the waits of all kernels in the pads of this rank, those that begin later too: one call is
- * enough. */
+/* Ends the waits of all kernels on the pads of this rank, also of kernels that begin later. One
+ * call is enough. */
 ceclResult_t cecl_pads_end(const struct cecl_flags *flags);
 
 /* The word that is not 0 once the communicator has failed. */
@@ -17,8 +17,8 @@ uint32_t *cecl_pads_ended(const struct cecl_flags *flags);
 /* Where kernels of a lane count their blocks: see struct cecl_meeting. */
 uint32_t *cecl_pads_leaving(const struct cecl_flags *flags, int lane);
 
-/* -- for cecl_flags_open: how many bytes pads take, zeroing them, and writing the table of slices,
- * which only this rank reads; `stream` is waited for -- */
+/* -- for cecl_flags_open: how many bytes pads take; zeroing them; writing the table of slices,
+ * which only this rank reads. These functions wait for `stream` -- */
 uint64_t cecl_pads_bytes(int nranks);
 ceclResult_t cecl_pads_clear(const struct cecl_flags *flags);
 ceclResult_t cecl_pads_write_slices(const struct cecl_flags *flags, ceclStream_t stream);

@@ -1,8 +1,8 @@
-/* What the watchdog and teardown ask of flags: how far calls are, who is late, and letting go what
- * waits once the communicator has failed. */
+/* What the watchdog and teardown need from flags: how far calls are, which peer is late, and how to
+ * end waits once the communicator has failed. */
 #include "flags/flags.h"
 
-/* A quarter of the flags' cycle: half of it counts as later, half as earlier. */
+/* A quarter of the flags' cycle. Half of the cycle counts as later, the other half as earlier. */
 #define QUARTER 0x4000u
 
 bool cecl_flags_idle(const struct cecl_flags *flags)
@@ -10,8 +10,9 @@ bool cecl_flags_idle(const struct cecl_flags *flags)
     return (int32_t)(cecl_flags_done(flags) - cecl_flags_done_target(flags)) >= 0;
 }
 
-/* The main epoch up to which calls are done. Calls without phases that are pending count as done
- * before all others: the epoch may be too early by so many, and is never too late. */
+/* The main epoch up to which calls are done. Pending calls without phases are counted as done
+ * before all others. So the epoch may be too early by the number of these calls, and is never too
+ * late. */
 static uint32_t epoch_done(const struct cecl_flags *flags)
 {
     return cecl_flags_done(flags) - atomic_load(&flags->unsignalled_target);
@@ -46,7 +47,7 @@ ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,
     *progress = (struct cecl_progress){.late = -1};
     if (flags->nranks == 1)
         return ceclSuccess;
-    /* What this rank last told a peer stands at that peer. */
+    /* A peer holds the flag that this rank last signalled to it. */
     const int last = (flags->rank + flags->nranks - 1) % flags->nranks;
     for (int lane = 0; lane < CECL_LANES; lane++)
         CECL_TRY(dev->ops->words_read(dev, cecl_flags_word(flags, last, flags->rank, lane), 1,
@@ -59,9 +60,10 @@ ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,
     return ceclSuccess;
 }
 
-/* The side lane has no word that says how far it is. Its values become earlier than the last half
- * cycle of what may be pending. What is further back may still satisfy peers' waits. The main lane,
- * on which every call ends, does not, and peers were told of the failure before. */
+/* No word says how far the side lane is. So its values become earlier than the last half cycle of
+ * what may be pending. Side flags further back may still end waits of peers. That does no harm: main
+ * flags end no wait, every call ends on the main lane, and peers were notified of the failure
+ * before. */
 ceclResult_t cecl_flags_silence(const struct cecl_flags *flags)
 {
     if (flags->way != CECL_FLAGS_COPY)
@@ -74,7 +76,8 @@ ceclResult_t cecl_flags_silence(const struct cecl_flags *flags)
     return ceclSuccess;
 }
 
-/* More may be pending than half a cycle of flags: each call lets another quarter go. */
+/* More calls may be pending than half a cycle of flags, so each release moves on by another
+ * quarter. */
 ceclResult_t cecl_flags_release(struct cecl_flags *flags)
 {
     const uint32_t quarters = atomic_fetch_add(&flags->releases, 1) + 1;
