@@ -1,4 +1,4 @@
-/* Binding: from a plan's symbolic steps to commands that the device takes. */
+/* Binding: turns a plan's symbolic steps into commands for the device. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,8 +24,8 @@ void cecl_bound_free(struct cecl_bound *bound)
     free(bound);
 }
 
-/* A long call tells how far it has come every so many phases: far less than half a cycle of flags,
- * beyond which nobody could say whether it has begun. */
+/* A long call writes `done` every so many phases. This is far less than half a cycle of flags. With
+ * more than half a cycle between two writes, nothing could tell whether the call has begun. */
 #define PHASES_A_MARK 4096u
 
 static uint32_t count_rows(const struct cecl_plan *plan)
@@ -36,11 +36,11 @@ static uint32_t count_rows(const struct cecl_plan *plan)
     return count;
 }
 
-/* The most patches that a small call, or a reduction with a meeting, has. */
+/* the most patches of a small call, or of a reduction whose kernel exchanges flags */
 #define PATCHES_A_KERNEL 3
 
-/* Room for the most that `plan` can come to: a step, or a mark, is at most an operation or copies,
- * a command, and a patch; and a kernel has patches of its own. */
+/* Allocates the most that `plan` can need. A step, or a write of `done`, needs at most an operation
+ * or copies, a command, and a patch. A kernel has patches of its own. */
 struct cecl_bound *cecl_bound_new(const struct cecl_plan *plan, uint32_t ncalls)
 {
     const uint32_t nrows = count_rows(plan);
@@ -72,7 +72,7 @@ struct cecl_bound *cecl_bound_new(const struct cecl_plan *plan, uint32_t ncalls)
     return NULL;
 }
 
-/* Where a command of a kind begins. */
+/* Where the next command of a kind begins in its array. */
 static uint32_t next_of(const struct cecl_bound *bound, enum cecl_command_kind kind)
 {
     switch (kind) {
@@ -96,13 +96,13 @@ static struct cecl_command *new_command(struct cecl_bound *bound, enum cecl_comm
     return command;
 }
 
-/* NULL: there is none yet. */
+/* NULL: there is no command yet. */
 static struct cecl_command *last_command(const struct cecl_bound *bound)
 {
     return bound->ncommands > 0 ? &bound->commands[bound->ncommands - 1] : NULL;
 }
 
-/* The last command, if it is of this kind, and like it; or a new one. */
+/* Returns the last command if it can take in what `like` stands for; otherwise a new command. */
 static struct cecl_command *command_like(struct cecl_bound *bound, const struct cecl_command *like)
 {
     struct cecl_command *last = last_command(bound);
@@ -122,7 +122,7 @@ void cecl_bound_patch(struct cecl_bound *bound, enum cecl_patch_kind kind, int l
         .at.word = word, .phase = phase, .kind = (uint8_t)kind, .lane = (uint8_t)lane};
 }
 
-/* An operation on `lane`, on a flag of lane `flags`. Its value, for a patch. */
+/* Adds an operation on `lane`, on a flag of lane `flags`. Returns its value, for a patch. */
 static uint32_t *add_op(struct cecl_bound *bound, int lane, int flags, enum cecl_memop_kind kind,
                         uint32_t *addr)
 {
@@ -144,7 +144,7 @@ static void add_copy(struct cecl_bound *bound, struct cecl_command *command, voi
     bound->batch.count = ++bound->ncopies;
 }
 
-/* Where a place is, as this rank addresses it. */
+/* The address of a place, as this rank reaches it. */
 static ceclResult_t address_of(const struct cecl_engine *engine, const struct cecl_bound *bound,
                                const struct cecl_place *place, char **address)
 {
@@ -175,7 +175,8 @@ static void add_rows(struct cecl_bound *bound, struct cecl_command *command,
                                                          .src_pitch = (size_t)copy->src_pitch};
 }
 
-/* The copies of a step that are rows, or those that are not: the device takes them apart. */
+/* Binds the copies of a step that are rows, or those that are not: they are separate arrays on the
+ * device. */
 static ceclResult_t bind_some(const struct cecl_engine *engine, const struct cecl_plan *plan,
                               const struct cecl_step *step, bool rows, struct cecl_bound *bound)
 {
@@ -247,7 +248,8 @@ static ceclResult_t bind_reductions(const struct cecl_engine *engine, const stru
     return ceclSuccess;
 }
 
-/* Copied flags of one phase share a batch, but never with data: a batch has no order. */
+/* Copied flags of one phase share a batch. They never share it with data, because a batch has no
+ * order. */
 static void add_flag_copy(struct cecl_bound *bound, const struct cecl_step *step, uint32_t *flag)
 {
     const struct cecl_command like = {
@@ -260,7 +262,7 @@ static void add_flag_copy(struct cecl_bound *bound, const struct cecl_step *step
     add_copy(bound, command_like(bound, &like), flag, NULL, sizeof(*flag));
 }
 
-/* Tells a peer. */
+/* Signals a peer. */
 static void bind_signal(const struct cecl_engine *engine, const struct cecl_step *step,
                         struct cecl_bound *bound)
 {
@@ -282,7 +284,7 @@ static void bind_wait(const struct cecl_engine *engine, const struct cecl_step *
                      add_op(bound, step->lane, lane, CECL_MEMOP_WAIT, flag));
 }
 
-/* Tells the host that the call is done up to a phase. */
+/* Writes for the host that the call is done up to a phase. */
 static void write_done(const struct cecl_engine *engine, uint32_t phase, struct cecl_bound *bound)
 {
     cecl_bound_patch(
@@ -290,7 +292,8 @@ static void write_done(const struct cecl_engine *engine, uint32_t phase, struct 
         add_op(bound, CECL_LANE_MAIN, CECL_LANE_MAIN, CECL_MEMOP_WRITE, engine->flags.done));
 }
 
-/* Whether the side lane is there already: on its stream runs the main lane's last command. */
+/* Whether the side lane already follows the main lane: the main lane's last command runs on the
+ * side lane's stream. */
 static bool follows_by_itself(const struct cecl_bound *bound, int lane)
 {
     const struct cecl_command *last = last_command(bound);
@@ -309,13 +312,13 @@ static ceclResult_t bind_step(const struct cecl_engine *engine, const struct cec
         if (!follows_by_itself(bound, step->lane))
             new_command(bound, CECL_COMMAND_AFTER, step->lane);
         break;
-    case CECL_STEP_POST: /* small calls are one command */
+    case CECL_STEP_POST: /* a small call is one command */
         return cecl_fail(ceclInternalError, "a post outside a small call");
     }
     return ceclSuccess;
 }
 
-/* Copies of a result, which its kernel makes. */
+/* Binds copies of a result, which the reduction's kernel makes. */
 static ceclResult_t bind_also(const struct cecl_engine *engine, const struct cecl_plan *plan,
                               const struct cecl_step *step, struct cecl_reduction *reduction,
                               struct cecl_bound *bound)
@@ -330,7 +333,7 @@ static ceclResult_t bind_also(const struct cecl_engine *engine, const struct cec
     return ceclSuccess;
 }
 
-/* A kernel that takes over the flags around its reduction. */
+/* Binds a reduction whose kernel takes over the flags around it. */
 static ceclResult_t bind_fused(const struct cecl_engine *engine, const struct cecl_plan *plan,
                                const struct cecl_fused *fused, const struct cecl_step *first,
                                struct cecl_bound *bound)
@@ -347,7 +350,7 @@ static ceclResult_t bind_fused(const struct cecl_engine *engine, const struct ce
     return fused->sends ? bind_also(engine, plan, step + 1, reduction, bound) : ceclSuccess;
 }
 
-/* Before a phase of the main lane that is far from the last mark. */
+/* Writes `done` before a phase of the main lane that is far from the last such write. */
 static void mark(const struct cecl_engine *engine, const struct cecl_step *step, uint32_t *marked,
                  struct cecl_bound *bound)
 {
@@ -358,7 +361,7 @@ static void mark(const struct cecl_engine *engine, const struct cecl_step *step,
     write_done(engine, *marked, bound);
 }
 
-/* The end of the call is told by its last kernel, if that can, or by the stream. */
+/* The call's last kernel marks the end of the call, if it can. Otherwise the stream does. */
 static void bind_end(const struct cecl_engine *engine, struct cecl_bound *bound)
 {
     const uint32_t end = cecl_advance_end(&bound->advance);
@@ -397,7 +400,9 @@ static void explain_small(const struct cecl_plan *plan, ceclExplanation_t *out)
 {
     const struct cecl_call *call = &plan->part.call;
     *out = (ceclExplanation_t){.reductions = (int)plan->nreductions,
-                               .kernels = 1, /* it posts, waits, and takes what came: no copies */
+                               /* the kernel posts, waits, and takes what arrived: there are no
+                                * copies */
+                               .kernels = 1,
                                .barriers = (int)plan->phases[CECL_LANE_MAIN],
                                .bytesSent = ((uint64_t)call->nranks - 1) * call->bytes};
 }

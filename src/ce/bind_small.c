@@ -1,4 +1,4 @@
-/* A small call as a device takes it: one operation that runs the whole plan of its protocol. */
+/* Binds a small call: one operation of the device runs the whole plan of its protocol. */
 #include "ce/bound.h"
 #include "flags/pads.h"
 
@@ -17,7 +17,8 @@ void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *p
 {
     const struct cecl_call *call = &bound->calls[0];
     const struct cecl_block own = cecl_call_block(call, call->rank, call->rank);
-    /* Where each rank is sent a block of its own, the operation counts from the first block on. */
+    /* where a rank has a block of its own for each rank, the operation needs the address of the
+     * first block */
     const struct cecl_buffer input = cecl_buffer_at(call->in_place ? call->recv : call->send,
                                                     call->op->each ? 0 : own.send_offset),
                              output = cecl_buffer_at(call->recv,

@@ -1,5 +1,5 @@
-/* The cache of bound plans: sets of a few ways, replaced in turn. The key of a plan is the descriptions
- * of its calls. */
+/* The cache of bound plans: sets of a few entries, replaced in turn. The key of a plan is the
+ * descriptions of its calls. */
 #include <stdlib.h>
 
 #include "ce/bound.h"
@@ -50,8 +50,8 @@ static void keep(struct cecl_engine *engine, struct cecl_bound *bound)
     engine->cache[s][way] = bound;
 }
 
-/* A plan with a side lane, or with kernels that come first, needs a stream for it; the first one makes
- * it. */
+/* Makes the side lane's stream when the first plan needs it: a plan with a side lane, or with
+ * urgent kernels. */
 static ceclResult_t make_side(struct cecl_engine *engine, const struct cecl_bound *bound)
 {
     bool wanted = false;
@@ -62,7 +62,7 @@ static ceclResult_t make_side(struct cecl_engine *engine, const struct cecl_boun
     return engine->dev->ops->stream_create_urgent(engine->dev, &engine->side);
 }
 
-/* The bound plan owns the descriptions, their layouts included: they outlive the call. */
+/* Copies the descriptions and their layouts into the bound plan, because they outlive the call. */
 static bool keep_calls(struct cecl_bound *bound, const struct cecl_call *calls)
 {
     size_t words = 0;

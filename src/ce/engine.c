@@ -1,4 +1,4 @@
-/* The engine's life: flags, staging and slots. Binding is in bind.c, issuing in run.c. */
+/* The engine's life: flags, staging and slots. bind.c binds, and run.c issues. */
 #include "ce/engine.h"
 
 #include "ce/bound.h"
@@ -10,7 +10,7 @@ static uint64_t slots_bytes(const struct cecl_engine *engine)
     return 2 * (uint64_t)engine->nranks * CECL_SLOT_FACTOR * engine->slot_bytes;
 }
 
-/* No line of a slot holds the flag of any call yet. */
+/* After this, no line of a slot holds a flag that any call could wait for. */
 static ceclResult_t clear_slots(const struct cecl_engine *engine)
 {
     char *staging = cecl_pool_at(engine->pool, engine->rank, engine->staging_offset);
@@ -33,7 +33,7 @@ ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool
                                    .slot_bytes = slot_bytes};
     CECL_TRY(cecl_flags_open(&engine->flags, pool, way));
     CECL_TRY(cecl_pool_alloc_kept(pool, before + slots_bytes(engine), &engine->staging_offset));
-    /* Slots are clear on every rank before any rank may write one. */
+    /* all ranks clear their slots before any rank may write to one */
     return cecl_pool_agree(pool, clear_slots(engine));
 }
 

@@ -1,14 +1,15 @@
-/* Which steps around a reduction its kernel does itself. A kernel signals to all peers at once and
- * waits for all of them; it writes its result at peers, where the call is tuned so:
+/* Finds the steps around a reduction that its kernel can do. A kernel signals to all peers at once
+ * and waits for all of them. It writes its result to the peers, where the call is tuned so:
  *
  *     signal all, wait for all | reduce | copies of the result | signal all | wait for all
  *
- * of which anything but the reduction may be missing. A wait without a signal of its own is left to the
- * stream: it may be long, and kernels that waited for copies made those slower. */
+ * Any of these may be missing, except the reduction. A wait without a signal just before it stays
+ * with the stream: it may be long, and kernels that waited while copies ran made the
+ * copies slower. */
 #include "ce/bound.h"
 
-/* Steps [at, at + nranks - 1) are of this kind, one for each peer, all alike: in the order in which
- * plans have them. */
+/* Whether steps [at, at + nranks - 1) are of this kind, alike, and one for each peer, in the order
+ * in which plans have them. */
 static bool is_for_all(const struct cecl_plan *plan, uint32_t at, enum cecl_step_kind kind,
                        uint8_t lane)
 {
@@ -24,7 +25,7 @@ static bool is_for_all(const struct cecl_plan *plan, uint32_t at, enum cecl_step
     return true;
 }
 
-/* A barrier that begins at `at`. */
+/* Whether a barrier begins at `at`. */
 static bool is_barrier(const struct cecl_plan *plan, uint32_t at, uint8_t lane)
 {
     const uint32_t peers = (uint32_t)plan->part.call.nranks - 1;
@@ -33,7 +34,7 @@ static bool is_barrier(const struct cecl_plan *plan, uint32_t at, uint8_t lane)
            plan->steps[at].phase == plan->steps[at + peers].phase;
 }
 
-/* The reduction that a kernel may do together with what is around it. */
+/* Whether a step is a reduction that a kernel may do together with the steps around it. */
 static bool is_reduction(const struct cecl_plan *plan, uint32_t at, uint8_t lane)
 {
     return at < plan->nsteps && plan->steps[at].kind == CECL_STEP_REDUCE &&
@@ -45,7 +46,7 @@ static bool is_place(const struct cecl_place *a, const struct cecl_place *b)
     return a->area == b->area && a->rank == b->rank && a->offset == b->offset;
 }
 
-/* Copies of all of what the step before has reduced. */
+/* Whether a step is copies of all that the step before has reduced. */
 static bool sends_result(const struct cecl_plan *plan, uint32_t at, uint8_t lane)
 {
     if (at >= plan->nsteps || plan->steps[at].kind != CECL_STEP_COPY ||

@@ -1,5 +1,5 @@
-/* From a call to a plan: its own lowering or that of small calls, and the reason that ceclExplain
- * gives; groups of calls. */
+/* Lowers a call to a plan, by the lowering of its op or of small calls, and states the reason that
+ * ceclExplain gives. Lowers groups of calls. */
 #include "ce/lower.h"
 
 #include <inttypes.h>
@@ -128,7 +128,8 @@ ceclResult_t cecl_lower(const struct cecl_part *part, struct cecl_plan *plan)
 
 /* ---- groups */
 
-/* Whether calls of a group share staging: reductions follow one after the other instead. */
+/* Whether a call shares staging with the other calls of its group. Reductions do not, because they
+ * follow one after the other. */
 static bool shares(const struct cecl_part *part)
 {
     const struct cecl_op *op = part->call.op;
@@ -168,7 +169,7 @@ static void explain_group(struct cecl_plan *plan)
                  plan->part.call.nranks == 1 ? "there is one rank" : "CECL_SM_ALLOW, where faster");
 }
 
-/* Calls that only move data share barriers; reductions, which have steps of more kinds, follow one
+/* Calls that only move data share barriers. Reductions have steps of more kinds, so they follow one
  * after the other. */
 static ceclResult_t join_plans(const struct cecl_plan *plans, uint32_t nplans,
                                struct cecl_plan *joined)
@@ -179,7 +180,8 @@ static ceclResult_t join_plans(const struct cecl_plan *plans, uint32_t nplans,
                          nplans);
     for (uint32_t i = 0; i < nplans; i++)
         if (plans[i].part.call.op->reduces)
-            moving[i].part = plans[i].part; /* without steps */
+            /* stands for this call in the merged plan, without steps */
+            moving[i].part = plans[i].part;
         else
             moving[i] = plans[i];
     ceclResult_t result = cecl_plan_merge(moving, nplans, joined);
@@ -203,8 +205,8 @@ ceclResult_t cecl_lower_group(struct cecl_part *parts, uint32_t nparts, struct c
     ceclResult_t result = ceclSuccess;
     share_staging(parts, nparts);
     for (uint32_t i = 0; i < nparts; i++) {
-        parts[i].way.move.beside = false; /* batches are merged, lanes are not */
-        parts[i].way.small = false;       /* a small call's kernel serves one call */
+        parts[i].way.move.beside = false; /* merging keeps batches, and not lanes */
+        parts[i].way.small = false;       /* the kernel of a small call serves one call */
     }
     for (uint32_t i = 0; i < nparts && result == ceclSuccess; i++)
         result = cecl_lower(&parts[i], &plans[i]);

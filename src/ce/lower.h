@@ -1,23 +1,23 @@
-/* Lowering: pure functions from a call and its way to a plan, one for each family of calls. No device,
- * no addresses, no state. */
+/* Lowering: pure functions that make a plan from a call and its way, one for each family of calls.
+ * They know no device and no addresses, and keep no state. */
 #ifndef CECL_CE_LOWER_H
 #define CECL_CE_LOWER_H
 
 #include "plan/plan.h"
 
-/* Fills `plan` for the part's rank; the caller frees it. ceclOutOfMemory; ceclInvalidUsage when staging
- * is too small (named). */
+/* Fills `plan` for the part's rank; the caller frees it. Returns ceclOutOfMemory, or
+ * ceclInvalidUsage when staging is too small (the message says so). */
 ceclResult_t cecl_lower(const struct cecl_part *part, struct cecl_plan *plan);
 
-/* Several calls of one rank, to be carried out as one: their barriers are shared. Gives each call that
- * goes by staging its share of it (parts[i].means). Errors as cecl_lower. */
+/* Lowers several calls of one rank to one plan, in which they share barriers. Gives each call that
+ * goes through staging a part of it (parts[i].means). Errors as cecl_lower. */
 ceclResult_t cecl_lower_group(struct cecl_part *parts, uint32_t nparts, struct cecl_plan *plan);
 
 /* Rows of cecl_ops name these. */
 typedef ceclResult_t cecl_lower_fn(const struct cecl_part *part, struct cecl_plan *plan);
 cecl_lower_fn cecl_lower_gathered;  /* one block to all, by copies */
 cecl_lower_fn cecl_lower_exchanged; /* a block for each, by copies */
-cecl_lower_fn cecl_lower_per_rank;  /* blocks that each rank knows its own of */
+cecl_lower_fn cecl_lower_per_rank;  /* blocks by a layout that each rank has of its own */
 cecl_lower_fn cecl_lower_reduction;
 cecl_lower_fn cecl_lower_barrier;
 

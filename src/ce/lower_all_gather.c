@@ -1,23 +1,24 @@
-/* One block from each rank to all. Block r of everyone's recvbuff is rank r's. Blocks may differ in
- * size and lie anywhere apart from each other; a broadcast has one block, its root's.
+/* One block from each rank to all ranks. Block r of every recvbuff is rank r's block. Blocks may
+ * differ in size, and lie anywhere as long as they do not overlap. A broadcast has one block, its
+ * root's.
  *
  *     push:  | barrier 1 | my block -> block r of every peer (own too, out of place) | barrier 2 |
  *
  *     pull:  | my block -> my block r (out of place)
  *            | barrier 1 | block p of each peer p -> my block p | barrier 2 |
  *
- *     own block beside it, where a local copy is large enough: on the side lane, and the main lane
- *     waits for that lane before barrier 2
+ *     where a local copy is large enough, it goes on the side lane, at the same time as the rest;
+ *     the main lane waits for the side lane before barrier 2
  *
- *     push, out of place without a local copy, for that runs on SMs, or is slower:
+ *     push, out of place without a local copy (a local copy would run on SMs, or be slower):
  *            | barrier 1 | my block -> block r of every peer | barrier 2
- *            | the piece that I return of each block before me -> its owner | barrier 3 |
+ *            | my piece of the block of each of the ranks before me -> that rank | barrier 3 |
  *
- * A large block that is the only one goes another way: lower_spread.c.
+ * A large block that is the only one of its call goes another way: lower_spread.c.
  *
- * Barrier 1 says "my recvbuff may be written" (push) or "my block stands" (pull); barrier 2 "my
- * data is with you" (push) or "I have read yours" (pull). Pull reads recvbuffs, never a peer's
- * sendbuff: that may be any memory. */
+ * Barrier 1 says "my recvbuff may be written" (push) or "my block is in my recvbuff" (pull).
+ * Barrier 2 says "my data is with you" (push) or "I have read your block" (pull). Pull reads
+ * recvbuffs and never a peer's sendbuff, because a sendbuff may be any memory. */
 #include "ce/lowering.h"
 
 static uint64_t bytes_from(const struct cecl_part *part, int rank)
@@ -58,7 +59,7 @@ static void push(const struct cecl_part *part, struct cecl_plan *plan)
                       : "one batch");
 }
 
-/* The piece that this rank returns to the `i`-th rank before it. */
+/* Returns this rank's piece to the `i`-th rank before it, from 0 on. */
 static void return_piece(const struct cecl_part *part, struct cecl_plan *plan, int i)
 {
     const int owner = cecl_peer_before(part, i + 1);

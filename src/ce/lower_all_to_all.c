@@ -1,33 +1,35 @@
-/* A block from each rank for each: all-to-all. Block p of rank r's sendbuff becomes block r of rank p's
- * recvbuff.
+/* A block from each rank for each rank: all-to-all. Block p of rank r's sendbuff becomes block r of
+ * rank p's recvbuff.
  *
- *     push:  | barrier 1 | my block p -> block r at p, for all p; my own block here | barrier 2 |
- *     pull:  | barrier 1 | block r at p -> my block p, for all p; my own block here | barrier 2 |
+ *     push: | barrier 1 | my block p -> block r at p, for all p; own block locally | barrier 2 |
+ *     pull: | barrier 1 | block r at p -> my block p, for all p; own block locally | barrier 2 |
  *
- *     my own block, where it is copied here, may go on the side lane, beside all others
+ *     a local copy of my own block may go on the side lane, at the same time as the others
  *
- *     without a local copy, in as many rounds as staging asks for, whose halves then take turns:
+ *     without a local copy, in as many rounds as staging requires, which alternate
+ *     between its halves:
  *            | barrier | for each round:
  *            | piece i of my own block -> staging of the i-th rank after me;
- *            | a part of my block p -> block r at p, for all p;
+ *            | a chunk of my block p -> block r at p, for all p;
  *            | the pieces of the round before, in my staging -> their owners | barrier |
  *            | the pieces of the last round -> their owners | barrier |
  *
- * Pull reads the peers' sendbuffs, which must then be symmetric. In place, a block's home is taken
- * by the block that is to leave it, so blocks pass through staging at the receiver, in chunks that
- * fit there:
+ * Pull reads the peers' sendbuffs, which must then be symmetric. In place, the block that is to
+ * leave still lies where the arriving block belongs. So blocks pass through staging at the
+ * receiver, in chunks that fit there:
  *
  *     for each chunk:
  *     | barrier | my block p -> staging place r at p | barrier | staging -> my blocks |
  *
- * and without SMs, where staging has two halves and a block comes home from its receiver first:
+ * Without SMs, staging has two halves. The receiver sends a block back to its owner before the
+ * owner sends it to its place:
  *     | barrier | for each chunk:
- *     | my block p -> first half at p | barrier | what is in my first half -> second half of its owner
- *     | barrier | my block p, in my second half -> its place at p | and a barrier at last |
+ *     | my block p -> first half at p | barrier | my first half -> second half at the owners
+ *     | barrier | my block p, in my second half -> its place at p | at last: barrier |
  *
- * The first barrier of a chunk says "my staging is free": it stands behind the copies out of it in
- * stream order. The second says "yours is there"; that my own blocks were read before they are
- * overwritten is stream order too, for it was this rank that sent them. */
+ * The first barrier of a chunk says "my staging is free": in stream order it follows the copies
+ * that read staging. The second barrier says "your data is there". Stream order also ensures that
+ * my own blocks are read before they are overwritten, because this rank itself sends them. */
 #include <inttypes.h>
 
 #include "ce/lowering.h"
@@ -63,14 +65,14 @@ static void out_of_place(const struct cecl_part *part, struct cecl_plan *plan)
                                                     : "one batch");
 }
 
-/* Bytes of a block from byte `from` on, in staging. */
+/* Bytes of a block from byte `from` on, where they lie in staging. */
 static struct cecl_extent staging_at(const struct cecl_part *part, int rank, uint64_t offset,
                                      uint64_t from)
 {
     return (struct cecl_extent){.at = cecl_staging_at(part, rank, offset), .from = from};
 }
 
-/* A part of every block, to its receiver. */
+/* Sends bytes of every block to its receiver. */
 static void push_parts(const struct cecl_part *part, struct cecl_plan *plan, uint64_t low,
                        uint64_t high)
 {
@@ -90,11 +92,11 @@ static ceclResult_t staging_too_small(const struct cecl_part *part, uint64_t lea
                      part->call.nranks, least);
 }
 
-/* The rounds in which a rank's own block goes by way of its peers. */
+/* The rounds in which a rank's own block goes through its peers' staging. */
 struct rounds {
     struct cecl_pieces pieces;
-    uint64_t bytes; /* of a round */
-    uint64_t half;  /* of staging, where rounds take turns; 0: one round has all of it */
+    uint64_t bytes; /* of the own block, in one round */
+    uint64_t half;  /* of staging, where rounds alternate; 0: the only round uses all of staging */
 };
 
 static struct rounds rounds_of(const struct cecl_part *part)
@@ -110,13 +112,13 @@ static struct rounds rounds_of(const struct cecl_part *part)
     return rounds;
 }
 
-/* Which byte of a block piece `i` of round `n` begins with. */
+/* The byte of the block at which piece `i` of round `n` begins. */
 static uint64_t piece_at(const struct rounds *rounds, uint64_t n, int i)
 {
     return n * rounds->bytes + (uint64_t)i * rounds->pieces.bytes;
 }
 
-/* It, in the staging of whoever returns it. */
+/* Where piece `i` of round `n` lies in the staging of the peer that returns it. */
 static struct cecl_extent staged(const struct cecl_part *part, const struct rounds *rounds,
                                  int holder, uint64_t n, int i)
 {
@@ -187,7 +189,8 @@ static void move_chunk(const struct cecl_part *part, struct cecl_plan *plan, uin
     cecl_plan_close_batch(plan);
 }
 
-/* No copy stays on one GPU: first half and second half of staging, see above. */
+/* Moves a chunk without a copy within one GPU, through the first and the second half of staging
+ * (see above). */
 static void move_chunk_without_sm(const struct cecl_part *part, struct cecl_plan *plan,
                                   uint64_t chunk, uint64_t done, uint64_t bytes)
 {

@@ -2,8 +2,8 @@
  *
  *     | signal all | wait for all |
  *
- * A rank's stream goes on when every rank's stream has come to the call. Zero SM: flags are stream
- * operations. */
+ * A rank's stream goes on when every rank's stream has reached the call. This is zero SM, because
+ * flags are stream operations. */
 #include "ce/lowering.h"
 
 ceclResult_t cecl_lower_barrier(const struct cecl_part *part, struct cecl_plan *plan)

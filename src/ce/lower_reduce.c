@@ -1,65 +1,70 @@
-/* Reduce-scatter, all-reduce, reduce. Every rank reduces one share for all ranks: its own. Peers'
- * parts of it come by copy engine into its staging, in chunks, and SMs do no more than add up what
- * lies in their own memory; while they do, the next chunk is on its way.
+/* Reduce-scatter, all-reduce, reduce. Every rank reduces one share for all ranks: its own. Copy
+ * engines bring the peers' parts of the share into its staging, in chunks. SMs only reduce what
+ * lies in their own memory; meanwhile the next chunk arrives.
  *
- *     main | barrier | for each chunk k: once peers have sent chunk k - 1 and reduced chunk k - IN_FLIGHT:
+ *     main | barrier | for each chunk k: once peers sent chunk k - 1, reduced chunk k - IN_FLIGHT:
  *          |   chunk k of my block p -> its room in p's staging, for all p; signal "it is there"
  *     side | for each chunk k: once it is there from all: reduce it; signal "its room is free"
  *
- * Ranks send each chunk in step: a rank that runs ahead sends to the same peer as another one, and
- * both get half of its link.
+ * Ranks send each chunk in step. A rank that ran ahead would send to the same peer as another rank,
+ * and each would get half of that peer's link.
  *
- * That is a reduce-scatter. The last chunk is cut into smaller and smaller ones, for nothing is sent
- * beside the last reduction. An all-reduce has something to send: what it has reduced till then, to
- * everyone's recvbuff, and then the rest. (All results behind the chunk that follows theirs would cost
- * an exchange more for each.) A reduce's result of a chunk goes to the root's behind the chunk after it:
+ * That is a reduce-scatter. Its last chunk is cut into smaller and smaller chunks, because nothing
+ * is sent while the last reduction runs. An all-reduce has something to send then: it first sends
+ * what it has reduced so far to every recvbuff, and then the rest. (Sending each result behind the
+ * chunk that follows it would cost one more exchange for each chunk.) A reduce sends a chunk's
+ * result to the root's recvbuff behind the next chunk:
  *
- *     main | ... chunk k + 1 -> staging | after side | reduced chunk k -> recvbuff | ... | barrier |
+ *     main | ... chunk k + 1 -> staging | after side | reduced chunk k -> root | ... | barrier |
  *
- * Lanes may share a queue of the hardware, which then takes their steps in the order in which they are
- * issued, that of the plan: so chunk k + 1 is sent before chunk k is reduced, and every wait stands
- * behind its signal.
+ * Lanes may share a queue of the hardware. The queue takes their steps in the order in which they
+ * are issued, which is the order of the plan. So chunk k + 1 is sent before chunk k is reduced, and
+ * every wait comes behind its signal.
  *
- * A reduced chunk stands in the rank's own recvbuff but for a reduce, whose recvbuff is the root's
- * alone: there it stands in staging until it is sent. With one chunk all of it is one lane:
+ * A reduced chunk lies in the rank's own recvbuff. Only in a reduce it lies in staging until it is
+ * sent, because only the root has a recvbuff. With one chunk, everything is on one lane:
  *
- *     main | barrier | my block p -> p's staging, for all p | barrier | reduce | -> recvbuffs | barrier |
+ *     main | barrier | my block p -> p's staging, for all p | barrier | reduce | -> recvbuffs | ...
  *
- * A small all-reduce sends all to all, and everyone reduces everything: one exchange less.
+ * In a small all-reduce every rank sends its input to all ranks and reduces everything. This takes
+ * one exchange less.
  *
- * Where sendbuff is symmetric, SMs may read it at the peers, all of it:
+ * Where sendbuff is symmetric, SMs may read all of it in the peers' memory:
  *
  *     main | barrier | reduce my block out of all sendbuffs | -> recvbuffs | barrier |
  *
- * Pushing the results of one chunk while the next is read gained nothing: both fill the same link. But
- * from SMs to copy engines it takes a while, in which the link is idle. The end of a large block may
- * be left for then (cecl_tune says whether), no more of it than SMs can read and send in that time:
+ * Pushing the results of one chunk while SMs read the next gained nothing, because both fill the
+ * same link. But the hand-over from SMs to copy engines takes a while, in which the link is idle.
+ * The end of a large block may be left for that time (src/tune decides whether). It is no larger
+ * than what SMs can read and send in that time:
  *
  *     main | barrier | reduce all but the end | -> recvbuffs             | after side | barrier |
  *     side |                                  | reduce the end | -> recvbuffs |
  *
- * In place the recvbuff is the input: what is pushed over a block p at a peer was its part of p's
- * block, which has arrived at p before p could reduce it. */
+ * In place, the recvbuff is the input. A push overwrites block p at a peer, which was that peer's
+ * part of p's block. This is safe, because the part arrived at p before p could reduce it. */
 #include <inttypes.h>
 
 #include "ce/lowering.h"
 
 #define IN_FLIGHT CECL_CHUNKS_IN_FLIGHT
 
-/* The last chunk may be halved so often. */
+/* how often the last chunk may be halved */
 #define HALVINGS 4
 
 /* How a call goes in chunks. */
 struct chunks {
-    uint64_t bytes; /* of a block at a time; the last ones may have less */
+    uint64_t bytes; /* the size of a chunk; the last ones may be smaller */
     uint64_t count;
-    uint64_t equal;               /* so many have `bytes`, then come */
-    uint64_t begin[HALVINGS + 2]; /* these: where each begins in a block, and where the last ends */
-    uint64_t room;                /* bytes of staging that a chunk takes, from all senders */
-    uint64_t results;             /* where in that room the reduced chunk of a reduce stands */
+    uint64_t equal; /* how many chunks have `bytes` */
+    /* where each chunk after those begins in a share, and where the last ends */
+    uint64_t begin[HALVINGS + 2];
+    /* bytes of staging that a chunk takes, from all senders together */
+    uint64_t room;
+    uint64_t results; /* where in that room the reduced chunk of a reduce lies */
 };
 
-/* Who receives what: each its own share, all everything, or the root everything. */
+/* Who receives what: each rank its own share, all ranks everything, or the root everything. */
 static bool scatters(const struct cecl_part *part)
 {
     return part->call.op->each;
@@ -79,13 +84,13 @@ static uint64_t total_of(const struct cecl_part *part)
     return part->call.op->each ? part->call.bytes * (uint64_t)part->call.nranks : part->call.bytes;
 }
 
-/* Where the share of a rank begins: what it reduces for all. */
+/* Where the share of a rank begins: the part that the rank reduces for all. */
 static uint64_t share_begin(const struct cecl_part *part, int rank)
 {
     return (uint64_t)rank * part->way.reduce.share;
 }
 
-/* Bytes [first, ...) of a block of which `most` are wanted, as far as it has them. */
+/* How many of the bytes [first, first + most) the block has. */
 static uint64_t bytes_of(const struct cecl_part *part, int block, uint64_t first, uint64_t most)
 {
     const uint64_t begin = share_begin(part, block) + first;
@@ -101,7 +106,8 @@ static struct cecl_place input_at(const struct cecl_part *part, int rank, int bl
                          share_begin(part, block) + first);
 }
 
-/* Where a rank's result stands: of a reduce-scatter out of place its recvbuff holds that block only. */
+/* Where a rank's result lies. Out of place, the recvbuff of a reduce-scatter holds that block
+ * only. */
 static struct cecl_place output_at(const struct cecl_part *part, int rank, int block,
                                    uint64_t first)
 {
@@ -114,27 +120,28 @@ static bool has_results(const struct cecl_part *part)
     return to_root(part) && part->call.rank != part->call.root;
 }
 
-/* Chunks of so many bytes are multiples of this. */
+/* Chunks of so many bytes are multiples of this unit. */
 static uint64_t unit_of(const struct cecl_part *part, uint64_t bytes)
 {
     return bytes >= CECL_CHUNK_ALIGN ? CECL_CHUNK_ALIGN : part->call.element;
 }
 
-/* The largest chunk of no more than `bytes`. */
+/* The largest chunk that has at most `bytes`. */
 static uint64_t aligned(const struct cecl_part *part, uint64_t bytes)
 {
     return bytes - bytes % unit_of(part, bytes);
 }
 
-/* The block in as few chunks as `most` allows, all about as large: none is for a small rest. */
+/* Cuts the block into as few chunks as `most` allows, of about equal size, so that none is a small
+ * rest. */
 static uint64_t even(const struct cecl_part *part, uint64_t most)
 {
     const uint64_t count = (part->way.reduce.share + most - 1) / most, unit = unit_of(part, most);
     return ((part->way.reduce.share + count - 1) / count + unit - 1) / unit * unit;
 }
 
-/* Cuts the share. The last of several chunks goes in parts, each half of what is left: its reduction,
- * beside which nothing is sent, is to be short. */
+/* Cuts the share into chunks. The last of several chunks is halved again and again, because nothing
+ * is sent while the last reduction runs: that reduction is to be short. */
 static void cut(const struct cecl_part *part, struct chunks *chunks)
 {
     const uint64_t share = part->way.reduce.share, least = part->way.reduce.halved;
@@ -162,7 +169,8 @@ static uint64_t chunk_bytes(const struct chunks *chunks, uint64_t k)
 
 static ceclResult_t chunks_of(const struct cecl_part *part, struct chunks *chunks)
 {
-    const uint64_t places = (uint64_t)part->call.nranks - !to_root(part); /* of a room */
+    /* in the room of a chunk */
+    const uint64_t places = (uint64_t)part->call.nranks - !to_root(part);
     const uint64_t whole = part->means.staging_bytes / places,
                    room = part->means.staging_bytes / IN_FLIGHT / places;
     uint64_t most = part->way.reduce.share;
@@ -186,7 +194,7 @@ static uint64_t room_at(const struct chunks *chunks, uint64_t k)
     return k % IN_FLIGHT * chunks->room;
 }
 
-/* Chunk k of my part of every peer's block, to its staging. */
+/* Sends chunk k of my part of every peer's block to that peer's staging. */
 static void send_parts(const struct cecl_part *part, struct cecl_plan *plan,
                        const struct chunks *chunks, uint64_t k)
 {
@@ -229,7 +237,7 @@ static void reduce_staged(const struct cecl_part *part, struct cecl_plan *plan,
                          bytes);
 }
 
-/* What this rank reduced, to those who want it: all, or the root. */
+/* Sends what this rank reduced to all ranks or to the root, as the call wants it. */
 static void send_result(const struct cecl_part *part, struct cecl_plan *plan,
                         struct cecl_place result, uint64_t first, uint64_t most)
 {
@@ -241,7 +249,7 @@ static void send_result(const struct cecl_part *part, struct cecl_plan *plan,
     }
 }
 
-/* Of an all-reduce, where it stands in the rank's own recvbuff. */
+/* Sends bytes of an all-reduce's result, which lie in the rank's own recvbuff. */
 static void send_own(const struct cecl_part *part, struct cecl_plan *plan, uint64_t first,
                      uint64_t most)
 {
@@ -255,7 +263,8 @@ static void send_chunk(const struct cecl_part *part, struct cecl_plan *plan,
                 chunk_bytes(chunks, k));
 }
 
-/* What an all-reduce has of its block so far; as soon as all have sent their last chunk. */
+/* Sends what an all-reduce has reduced of its block so far, as soon as all ranks have sent their
+ * last chunk. */
 static void send_reduced(const struct cecl_part *part, struct cecl_plan *plan, uint64_t bytes)
 {
     cecl_plan_wait_all(plan, CECL_LANE_MAIN, plan->phases[CECL_LANE_MAIN]);
@@ -263,14 +272,14 @@ static void send_reduced(const struct cecl_part *part, struct cecl_plan *plan, u
     send_own(part, plan, 0, bytes);
 }
 
-/* What the side lane does from here on comes after what the main lane did so far. */
+/* From here on, the side lane's steps come after what the main lane did so far. */
 static void side_follows(struct cecl_plan *plan)
 {
     cecl_begin_side(plan);
     cecl_end_side(plan);
 }
 
-/* The side lane's turn: chunk k has come from all by main phase `arrived`. */
+/* The side lane's steps for chunk k, which has arrived from all ranks by main phase `arrived`. */
 static void side_turn(const struct cecl_part *part, struct cecl_plan *plan,
                       const struct chunks *chunks, uint64_t k, uint32_t arrived)
 {
@@ -282,7 +291,8 @@ static void side_turn(const struct cecl_part *part, struct cecl_plan *plan,
     cecl_plan_on(plan, CECL_LANE_MAIN);
 }
 
-/* Chunk k goes to staging; the phase by which it is there. */
+/* The main lane's steps for chunk k: sends it to staging. Returns the phase by which it has
+ * arrived. */
 static uint32_t main_turn(const struct cecl_part *part, struct cecl_plan *plan,
                           const struct chunks *chunks, uint64_t k)
 {
@@ -299,9 +309,11 @@ static uint32_t main_turn(const struct cecl_part *part, struct cecl_plan *plan,
 static void in_chunks(const struct cecl_part *part, struct cecl_plan *plan,
                       const struct chunks *chunks)
 {
-    const bool each = to_root(part); /* its results stand in staging */
+    /* each chunk's result lies in staging, and is sent by itself */
+    const bool each = to_root(part);
     cecl_plan_barrier(plan);
-    side_follows(plan); /* flags would order the inputs too, but CUDA knows nothing of flags */
+    /* flags would order the inputs too, but CUDA does not see flags as dependencies */
+    side_follows(plan);
     uint32_t arrived = main_turn(part, plan, chunks, 0);
     for (uint64_t k = 0; k < chunks->count; k++) {
         const uint32_t next = main_turn(part, plan, chunks, k + 1);
@@ -313,9 +325,10 @@ static void in_chunks(const struct cecl_part *part, struct cecl_plan *plan,
         if (!each && !last)
             continue;
         cecl_plan_after_other(plan);
-        send_chunk(part, plan, chunks, k); /* of a reduce-scatter nobody wants it */
+        /* copies nothing in a reduce-scatter */
+        send_chunk(part, plan, chunks, k);
         if (each)
-            side_follows(plan); /* a result is replaced when it was sent */
+            side_follows(plan); /* a result may be replaced once it is sent */
     }
     if (!scatters(part))
         cecl_plan_barrier(plan);
@@ -334,7 +347,7 @@ static void at_once(const struct cecl_part *part, struct cecl_plan *plan,
     }
 }
 
-/* All of an input in every peer's staging; everyone reduces all. */
+/* Sends all of an input to every peer's staging; every rank reduces everything. */
 static void everyone_reduces(const struct cecl_part *part, struct cecl_plan *plan)
 {
     const int me = part->call.rank;
@@ -354,7 +367,8 @@ static void everyone_reduces(const struct cecl_part *part, struct cecl_plan *pla
                      total_of(part));
 }
 
-/* Bytes [first, first + most) of this rank's block, as far as it has them, out of all inputs. */
+/* Reduces bytes [first, first + most) of this rank's block, as far as it has them, reading all
+ * inputs where they are. */
 static void reduce_at_peers(const struct cecl_part *part, struct cecl_plan *plan, uint64_t first,
                             uint64_t most)
 {
@@ -389,7 +403,7 @@ static void read_in_two(const struct cecl_part *part, struct cecl_plan *plan, ui
     cecl_plan_barrier(plan);
 }
 
-/* ---- which way, and its words */
+/* ---- which way, and the words that describe it */
 
 static void alone(const struct cecl_part *part, struct cecl_plan *plan)
 {

@@ -1,15 +1,16 @@
-/* Small calls by a single exchange. Every rank has slots for what each rank sends to it, in two halves
- * that take turns from call to call:
+/* Small calls by a single exchange. Every rank has a slot for what each rank sends to it. Slots
+ * have two halves, between which calls alternate:
  *
  *     signal all | post my block for p into my slot at p, for all p | wait for the lines of all
- *     | slots here -> recvbuff, or reduced to it |
+ *     | my slots -> recvbuff, or reduced to it |
  *
- * This is the protocol itself (sm/small.h), on every device: data is posted line by line, and each line
- * carries its flag. The signals tell the watchdog alone that the rank has come; nobody waits for them.
+ * This is the protocol itself (sm/small.h), on every device: data is posted line by line, and each
+ * line carries its flag. The signals only inform the watchdog that the rank is in the call. No rank
+ * waits for them.
  *
- * No barrier stands in front: who writes a slot for call k + 2 has waited for the lines of call k + 1,
- * which every rank posts when it is through with the slots of call k. Nobody but a rank itself
- * touches its sendbuff and recvbuff. */
+ * There is no barrier in front. A rank that writes a slot for call k + 2 has waited for the lines
+ * of call k + 1, and every rank posts those only after it has finished with the slots of call k. No
+ * other rank touches a rank's sendbuff and recvbuff. */
 #include "ce/lowering.h"
 
 static struct cecl_place slot_at(const struct cecl_part *part, int holder, int sender)

@@ -1,23 +1,25 @@
-/* A large block that is the only one of its call: a broadcast of much data. Sent whole to each peer, it
- * would pass the root's link N-1 times. So the root sends each peer one piece, and the peers pass these
- * on among themselves. This goes in rounds: while the peers pass on one, the root sends the next:
+/* A large block that is the only one of its call: a broadcast of much data. If the root sent it
+ * whole to each peer, it would pass the root's link N-1 times. So the root sends each peer one
+ * piece, and the peers pass the pieces on among themselves. This goes in rounds: while the peers
+ * pass on one round, the root sends the next:
  *
  *     | barrier | root: piece i of round 0 -> the i-th peer after it
- *     | barrier | root: likewise round 1; i-th peer: piece i of round 0 -> all other peers
- *     | barrier | ... | i-th peer: piece i of the last round -> all other peers | barrier |
+ *     | barrier | root: piece i of round 1; i-th peer: piece i of round 0 -> all others
+ *     | barrier | ... | i-th peer: piece i of the last round -> all others | barrier |
  *
- * All go to their place in recvbuff. Out of place and without SMs peers pass their pieces on to the
- * root too, which so gets its own block; with SMs the root copies it. */
+ * All pieces go to their place in recvbuff. Out of place and without SMs, peers pass their pieces
+ * on to the root too, which so gets its own block. With SMs, the root copies its own block. */
 #include <inttypes.h>
 
 #include "ce/lowering.h"
 
 struct pieces {
     int root;
-    uint64_t all;    /* bytes */
-    uint64_t piece;  /* of each peer in a round, but the last ones may be less, or none */
-    uint64_t round;  /* of all peers */
-    uint64_t rounds; /* no more than were asked for */
+    uint64_t all; /* bytes of the block */
+    /* bytes of each peer's piece in a round; the last pieces may be smaller or empty */
+    uint64_t piece;
+    uint64_t round;  /* bytes of all peers' pieces in a round */
+    uint64_t rounds; /* at most as many as way.move.spread */
 };
 
 static struct pieces pieces_of(const struct cecl_part *part)
@@ -42,7 +44,7 @@ static struct cecl_place place_of(const struct cecl_part *part, const struct pie
                          cecl_call_block(&part->call, p->root, rank).recv_offset + at);
 }
 
-/* Where the root has it. */
+/* Where a byte of the block lies in the root's input. */
 static struct cecl_place source_of(const struct cecl_part *part, const struct pieces *p,
                                    uint64_t at)
 {
@@ -51,7 +53,8 @@ static struct cecl_place source_of(const struct cecl_part *part, const struct pi
     return place;
 }
 
-/* The piece of the `i`-th peer (from 0) after the root: where it begins, and its bytes. */
+/* The piece of the `i`-th peer (from 0) after the root. Returns where it begins, and sets its
+ * bytes. */
 static uint64_t piece_at(const struct pieces *p, uint64_t round, int i, uint64_t *bytes)
 {
     const uint64_t at = round * p->round + (uint64_t)i * p->piece;

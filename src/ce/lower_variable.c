@@ -1,18 +1,20 @@
-/* All-to-all whose blocks differ; gather, to which every rank sends but one block, and scatter, of
- * which only the root sends. Every rank knows where its blocks belong at the others:
+/* All-to-all whose blocks differ; gather, where each rank sends one block, to the root; and
+ * scatter, where only the root sends. Every rank knows where its blocks belong in the other ranks'
+ * recvbuffs:
  *
- *     | barrier 1 | my block p -> its place at p, for all p; my own block here | barrier 2 |
+ *     | barrier 1 | my block p -> its place at p, for all p; my own block locally | barrier 2 |
  *
- * and without SMs, where right is the rank after me, whose staging serves me alone in this call:
+ * Without SMs, `right` is the rank after me, whose staging only I use in this call:
  *
- *     | barrier 1 | my block p -> its place at p, for all p; round 0 of my own block -> right's staging
- *     | round 1 -> the other half there; round 0 -> its place here
- *     | round 2 -> the first half; round 1 -> its place here | ... | barrier 2 |
+ *     | barrier 1 | my block p -> its place at p, all p; round 0 of own block -> right's staging
+ *     | round 1 -> the other half there; round 0 -> its place in my recvbuff
+ *     | round 2 -> the first half; round 1 -> its place in my recvbuff | ... | barrier 2 |
  *
- * Nobody but its owner knows of an own block, so it is the owner that lends and fetches it. Between
- * two batches of one rank stands the order of its stream; no flag is needed, and so all ranks have two
- * barriers, whatever the sizes of their blocks. Barrier 1 says "my recvbuff and my staging may be
- * written", barrier 2 "my data is with you". Always pushed: sendbuff may be any memory. */
+ * Only its owner knows the size of an own block, so the owner both lends and fetches it. Stream
+ * order separates two batches of one rank, so no flag is needed. Therefore all ranks have two
+ * barriers, whatever the sizes of their blocks are. Barrier 1 says "my recvbuff and my staging may
+ * be written", barrier 2 "my data is with you". The direction is always push, because sendbuff may
+ * be any memory. */
 #include <inttypes.h>
 
 #include "ce/lowering.h"
@@ -22,7 +24,7 @@ static uint64_t own_bytes(const struct cecl_part *part)
     return cecl_call_block(&part->call, part->call.rank, part->call.rank).bytes;
 }
 
-/* Byte `at` of the own block. */
+/* Where byte `at` of the own block lies. */
 static struct cecl_place own_at(struct cecl_extent own, uint64_t at)
 {
     own.at.offset += at;
@@ -31,9 +33,9 @@ static struct cecl_place own_at(struct cecl_extent own, uint64_t at)
 
 /* The rounds in which a rank's own block goes to its neighbour and back. */
 struct rounds {
-    uint64_t bytes; /* of a round */
-    uint64_t count; /* 0: there is no block to lend */
-    uint64_t half;  /* of staging, where rounds take turns; 0: one round has all of it */
+    uint64_t bytes; /* of the own block, in one round */
+    uint64_t count; /* 0: there is no own block to lend */
+    uint64_t half;  /* of staging, where rounds alternate; 0: the only round uses all of staging */
 };
 
 static struct rounds rounds_of(const struct cecl_part *part)
@@ -87,7 +89,7 @@ static void push_and_lend(const struct cecl_part *part, struct cecl_plan *plan)
         lend(part, plan, &rounds, 0);
     push_to_peers(part, plan);
     for (uint64_t n = 0; n < rounds.count; n++) {
-        cecl_plan_close_batch(plan); /* what was lent is there */
+        cecl_plan_close_batch(plan); /* the bytes lent so far have arrived before the next batch */
         if (n + 1 < rounds.count)
             lend(part, plan, &rounds, n + 1);
         fetch(part, plan, &rounds, n);
@@ -109,7 +111,8 @@ ceclResult_t cecl_lower_per_rank(const struct cecl_part *part, struct cecl_plan 
         alone(part, plan);
         return ceclSuccess;
     }
-    /* Refused by all ranks or by none, so whether this rank has a block of its own does not count. */
+    /* All ranks refuse this or none does. So it does not depend on whether this rank has an own
+     * block. */
     if (lends && part->means.staging_bytes < 2)
         return cecl_fail(ceclInvalidUsage,
                          "stagingBytes (CECL_STAGING_BYTES) %" PRIu64

@@ -14,26 +14,27 @@ static inline struct cecl_place cecl_place_at(enum cecl_area area, int rank, uin
     return (struct cecl_place){.offset = offset, .area = (uint16_t)area, .rank = (uint16_t)rank};
 }
 
-/* In this call's share of a rank's staging. */
+/* A place in this call's part of a rank's staging. */
 static inline struct cecl_place cecl_staging_at(const struct cecl_part *part, int rank,
                                                 uint64_t offset)
 {
     return cecl_place_at(CECL_AREA_STAGING, rank, part->means.staging_offset + offset);
 }
-/* A sender's place in a receiver's staging, of `bytes` each: ranks but the receiver, in order. */
+/* Where a sender's place in a receiver's staging begins. Places have `bytes` each, in the order of
+ * the ranks, without the receiver. */
 static inline uint64_t cecl_sender_place(int sender, int receiver, uint64_t bytes)
 {
     return (uint64_t)(sender - (sender > receiver)) * bytes;
 }
 
-/* A block, or the part of it that is at hand, as it lies in memory. */
+/* A block, or a part of it, as it lies in memory. */
 struct cecl_extent {
     struct cecl_place at; /* where byte `from` of the block lies */
     uint64_t from;
-    uint64_t pitch; /* of its rows, where the call has any (`from` is then 0); 0: dense */
+    uint64_t pitch; /* of the block's rows, if the call has rows (`from` is then 0); 0: dense */
 };
-/* The block from rank `from` to rank `to` in the receiver's recvbuff. Gathered blocks lie alike on all
- * ranks. */
+/* The block from rank `from` to rank `to`, in the receiver's recvbuff. Gathered blocks lie alike on
+ * all ranks. */
 static inline struct cecl_extent cecl_received(const struct cecl_part *part, int from, int to)
 {
     const struct cecl_call *call = &part->call;
@@ -52,15 +53,16 @@ static inline struct cecl_extent cecl_sent(const struct cecl_part *part, int fro
                                                     cecl_call_block(call, from, to).send_offset),
                                 .pitch = shape->width ? pitch : 0};
 }
-/* Bytes [first, first + bytes) of a block: from where it lies in `src` to where it lies in `dst`.
- * None, one or up to three copies: a row that is begun, whole rows, a row that is not ended. */
+/* Copies bytes [first, first + bytes) of a block from where the block lies in `src` to where it
+ * lies in `dst`. This takes up to three copies: the rest of a row, whole rows, and the beginning of
+ * a row. */
 void cecl_lower_copy(const struct cecl_part *part, struct cecl_plan *plan, struct cecl_extent dst,
                      struct cecl_extent src, uint64_t first, uint64_t bytes);
-/* All of the block from one rank to another, directly. */
+/* Copies the whole block from one rank to another, directly. */
 void cecl_lower_block(const struct cecl_part *part, struct cecl_plan *plan, int from, int to);
 
-/* What stands between these two is on the side lane, behind what the main lane did so far; what follows
- * on the main lane is beside it until cecl_plan_after_other. */
+/* Steps between these two calls are on the side lane, behind all that the main lane did so far.
+ * Steps of the main lane that follow run at the same time, until cecl_plan_after_other. */
 static inline void cecl_begin_side(struct cecl_plan *plan)
 {
     cecl_plan_on(plan, CECL_LANE_SIDE);
@@ -71,16 +73,17 @@ static inline void cecl_end_side(struct cecl_plan *plan)
     cecl_plan_on(plan, CECL_LANE_MAIN);
 }
 
-/* How a rank's own block comes into its recvbuff without an SM: pieces of it go to the `count` ranks
- * after it, and each of these returns its piece from its own memory. Piece i is rank + 1 + i's. */
+/* How a rank's own block comes into its recvbuff without an SM. Pieces of it go to the `count`
+ * ranks after it, and each of them returns its piece from its own memory. Piece i goes to rank + 1
+ * + i. */
 struct cecl_pieces {
     int count;
-    uint64_t bytes; /* of each piece but the last, which may be less */
+    uint64_t bytes; /* of each piece; the last may be smaller */
 };
-/* `bytes` in pieces. All pieces together have `most` bytes at most; if that is too little, they are the
- * first round of several. */
+/* Divides `bytes` into pieces. All pieces together have at most `most` bytes. If that is too
+ * little, they are the first round of several. */
 struct cecl_pieces cecl_pieces_of(const struct cecl_part *part, uint64_t bytes, uint64_t most);
-/* Bytes of piece `i` of what begins at `first` of `bytes`. */
+/* Bytes of piece `i`, where the pieces begin at byte `first` of `bytes`. */
 static inline uint64_t cecl_piece_bytes(const struct cecl_pieces *pieces, uint64_t bytes,
                                         uint64_t first, int i)
 {
@@ -89,19 +92,19 @@ static inline uint64_t cecl_piece_bytes(const struct cecl_pieces *pieces, uint64
     return left < pieces->bytes ? left : pieces->bytes;
 }
 
-/* The i-th rank after `rank`: each starts with its right neighbour, so no GPU is everyone's target
- * at once. */
+/* The i-th rank after `rank`. Each rank starts with its right neighbour, so the ranks do not all
+ * send to the same GPU at once. */
 static inline int cecl_peer_after(const struct cecl_part *part, int i)
 {
     return (part->call.rank + i) % part->call.nranks;
 }
-/* The i-th before it. */
+/* The i-th rank before `rank`. */
 static inline int cecl_peer_before(const struct cecl_part *part, int i)
 {
     return (part->call.rank + part->call.nranks - i) % part->call.nranks;
 }
 
-/* What ceclExplain adds where a local copy is by a copy engine. */
+/* What ceclExplain adds where a copy engine makes a local copy. */
 #define CECL_SAY_BY_ENGINE "local copy by a copy engine (probed)"
 
 static inline const char *cecl_plural(uint64_t count)

@@ -2,10 +2,9 @@
 #include "ce/bound.h"
 
 /* Calls of one communicator share flags, so they must run in the order in which they were made. On
- * one stream they do; a call on another
- * stream first waits until the last call is done. The word it waits on is written by a stream,
- * which CUDA cannot see as a dependency:
- * it is safe because it always points back to work that was enqueued before. */
+ * one stream they do. A call on another stream first waits until the last call is done. A stream
+ * writes the word that this wait reads, and CUDA cannot see that as a dependency. It is safe,
+ * because the wait always refers to work that was enqueued before. */
 static ceclResult_t follow_last_call(struct cecl_engine *engine, ceclStream_t work)
 {
     const uint64_t id = engine->dev->ops->stream_id(engine->dev, work);
@@ -18,8 +17,8 @@ static ceclResult_t follow_last_call(struct cecl_engine *engine, ceclStream_t wo
     return ceclSuccess;
 }
 
-/* Beside other kernels a reduction waits for SMs behind all blocks of those that came before, unless its
- * stream comes first: the side lane's does. */
+/* Next to other kernels, a reduction waits for SMs behind all blocks of the kernels that came
+ * before. It does not if its stream has priority, as the side lane's stream has. */
 static ceclResult_t issue_reductions(struct cecl_engine *engine, const struct cecl_command *command,
                                      const struct cecl_bound *bound, ceclStream_t lane)
 {
@@ -61,15 +60,16 @@ static ceclResult_t issue_commands(struct cecl_engine *engine, const struct cecl
     if (bound->ncommands == 0)
         return ceclSuccess;
     CECL_TRY(follow_last_call(engine, work));
-    *started = true; /* a driver call that fails may have enqueued a part */
+    *started = true; /* a driver call that fails may have enqueued a part of its work */
     for (uint32_t i = 0; i < bound->ncommands; i++)
         CECL_TRY(issue_command(engine, bound, &bound->commands[i], work));
     return ceclSuccess;
 }
 
-/* After a failure in the middle the end is marked all the same, or nothing would ever be freed. What
- * the side lane has of the call comes before it: buffers are the caller's again then. Where the lanes
- * cannot be joined, it is marked on that one, which has come after the main one so far. */
+/* Marks the end of a call that failed while it was enqueued, because otherwise its memory would
+ * never be freed. The mark comes after what the side lane has of the call, because the buffers are
+ * the caller's again after the mark. Where the lanes cannot be joined, the mark goes on the side
+ * lane, which so far follows the main lane. */
 static void end_what_began(struct cecl_engine *engine, ceclStream_t work)
 {
     const struct cecl_memop end = cecl_flags_mark_end(&engine->flags);
@@ -80,7 +80,7 @@ static void end_what_began(struct cecl_engine *engine, ceclStream_t work)
     (void)!engine->dev->ops->memops(engine->dev, last, &end, 1);
 }
 
-/* The commands of a call failed with `result`; *started as in cecl_engine_run. */
+/* Cleans up after the commands of a call failed with `result`. `started`: see cecl_engine_run. */
 static ceclResult_t give_up(struct cecl_engine *engine, const struct cecl_bound *bound,
                             ceclStream_t stream, ceclStream_t work, bool started,
                             ceclResult_t result)
