@@ -1,29 +1,32 @@
-/* The choices. The numbers that decide them stand in tune/thresholds.h. */
+/* How a call goes: the choices themselves. The numbers that decide them are in
+ * tune/thresholds.h. */
 #include "tune/choose.h"
 
 #include "sm/reduce.h"
 #include "tune/table.h"
 
-#define SHARE_ALIGN 256u /* shares of much data begin where wide loads can */
+#define SHARE_ALIGN 256u /* shares of much data begin where wide loads can begin */
 
-/* CECL_TUNE_... in force for a call with these means. */
+/* The value of CECL_TUNE_... that is in force for a call with these means. */
 #define GET(means, which) cecl_tuning_get((means)->tuning, CECL_TUNE_##which)
 
 /* ---- calls by copies */
 
-/* Push is about 5 % faster alone (389.6 against 371 GB/s to one peer on H200) and needs no symmetric
- * sendbuff. A block that peers return was pushed to them. */
+/* Push alone is about 5 % faster (389.6 against 371 GB/s to one peer on H200), and needs no
+ * symmetric sendbuff. A block that peers return must have been pushed to them, so such a call
+ * always pushes. */
 static enum cecl_direction direction_of(const struct cecl_call *call, bool returns_own_block)
 {
     const bool pull = call->options.direction == CECL_DIRECTION_PULL && !returns_own_block;
     return pull ? CECL_PULL : CECL_PUSH;
 }
 
-/* Where the own block of a call comes home by a local copy: on SMs, where that is allowed and faster than
- * what peers return, or by a copy engine that brings it home sooner than peers do. */
+/* Bounds of a local copy of the own block. It may run on SMs, where that is allowed and faster than
+ * peers that return the block, or on a copy engine, where that is faster than peers. */
 struct local {
-    uint64_t returned_most; /* blocks of no more bytes are better returned by peers */
-    uint64_t engine_most;   /* blocks of no more bytes are better copied by a copy engine */
+    /* up to so many bytes, peers that return the block are faster than SMs */
+    uint64_t returned_most;
+    uint64_t engine_most; /* up to so many bytes, a copy engine is faster than peers */
 };
 
 static void choose_local_copies(const struct cecl_call *call, const struct cecl_means *means,
@@ -37,8 +40,9 @@ static void choose_local_copies(const struct cecl_call *call, const struct cecl_
     way->move.piece_worth = GET(means, OWN_BLOCK_BYTES_PER_PEER);
 }
 
-/* When the only block of a call goes in pieces: it then passes its root's link once and not N-1 times,
- * for one exchange of flags more. */
+/* The number of rounds in which the only block of a call goes in pieces; 0: it goes whole. In
+ * pieces, the block passes its root's link once and not N-1 times, and the call needs one more
+ * exchange of flags. */
 static uint64_t spread_of(const struct cecl_call *call, const struct cecl_means *means,
                           enum cecl_direction direction)
 {
@@ -58,7 +62,7 @@ void cecl_choose_gathered(const struct cecl_call *call, const struct cecl_means 
     const bool returned = way->move.no_sm && !call->in_place && call->nranks > 1;
     way->move.direction = direction_of(call, returned);
     way->move.spread = spread_of(call, means, way->move.direction);
-    if (way->move.spread > 0) /* peers that pass pieces on bring the root its block at no cost */
+    if (way->move.spread > 0) /* the peers pass pieces on to the root too, at no extra cost */
         return;
     local.engine_most = GET(means, ALL_GATHER_ENGINE_COPY_MAX_BYTES);
     choose_local_copies(call, means, &local, way);
@@ -77,8 +81,8 @@ void cecl_choose_exchanged(const struct cecl_call *call, const struct cecl_means
     choose_local_copies(call, means, &local, way);
 }
 
-/* Nobody but its owner knows of an own block, and all ranks must choose alike. Only the sender knows
- * where its blocks are. */
+/* Only its owner knows the size of an own block, and all ranks must choose alike. Only the sender
+ * knows where its blocks lie. */
 void cecl_choose_per_rank(const struct cecl_call *call, const struct cecl_means *means,
                           struct cecl_way *way)
 {
@@ -89,13 +93,14 @@ void cecl_choose_per_rank(const struct cecl_call *call, const struct cecl_means 
 
 /* ---- reductions */
 
-/* The pushes of an all-reduce's results hide the last reduction, so it goes in fewer chunks than
- * others. */
+/* In an all-reduce, the pushes of results run at the same time as the last reduction. So an
+ * all-reduce has fewer chunks than other reductions. */
 struct chunking {
-    uint64_t chunks; /* so many at least */
-    uint64_t halved; /* the last chunk is halved into parts of so many bytes; 0: it is not */
-    uint64_t staged; /* shares of so many bytes go by staging, */
-    uint64_t worth;  /* if chunks have so many */
+    uint64_t chunks; /* at least so many chunks */
+    /* the last chunk is halved into chunks of at least so many bytes; 0: it is not halved */
+    uint64_t halved;
+    uint64_t staged; /* shares of at least so many bytes go through staging, */
+    uint64_t worth;  /* if chunks have at least so many bytes */
 };
 
 static bool is_all_reduce(const struct cecl_call *call)
@@ -120,7 +125,7 @@ static uint64_t round_up(uint64_t value, uint64_t unit)
     return (value + unit - 1) / unit * unit;
 }
 
-/* What each rank reduces for all: whole elements. */
+/* What each rank reduces for all ranks, in whole elements. */
 static uint64_t share_of(const struct cecl_call *call)
 {
     const uint64_t nranks = (uint64_t)call->nranks;
@@ -132,14 +137,14 @@ static uint64_t share_of(const struct cecl_call *call)
 
 static uint64_t chunk_of(uint64_t share, const struct cecl_means *means, const struct chunking *by)
 {
-    /* Rounded up, or there would be one more. */
+    /* rounded up, because rounding down could add a chunk */
     const uint64_t chunk = round_up(share / by->chunks, CECL_CHUNK_ALIGN),
                    least = GET(means, REDUCTION_CHUNK_MIN_BYTES),
                    largest = GET(means, REDUCTION_CHUNK_MAX_BYTES);
     return chunk < least ? least : chunk > largest ? largest : chunk;
 }
 
-/* Whether inputs go to staging though SMs could read them. */
+/* Whether inputs go through staging although SMs could read them. */
 static bool goes_staged(const struct cecl_call *call, const struct cecl_means *means,
                         const struct cecl_way *way, const struct chunking *by)
 {
@@ -148,8 +153,8 @@ static bool goes_staged(const struct cecl_call *call, const struct cecl_means *m
            means->staging_bytes / CECL_CHUNKS_IN_FLIGHT / peers >= by->worth;
 }
 
-/* SMs can read an input at the peers where it is symmetric. A reduce's result is the root's alone, and
- * goes by staging. */
+/* SMs can read an input in the peers' memory where the input is symmetric. The result of a reduce
+ * is the root's alone, and goes through staging. */
 static bool reads_at_peers(const struct cecl_call *call, const struct cecl_means *means,
                            const struct cecl_way *way, const struct chunking *by)
 {
@@ -189,8 +194,8 @@ void cecl_choose_reduction(const struct cecl_call *call, const struct cecl_means
     way->reduce.bulk_min = GET(means, REDUCTION_BULK_MIN_BYTES);
 }
 
-/* ---- small calls: so few bytes to each peer that one exchange through slots takes less time than an
- * exchange of flags around copies */
+/* ---- small calls: a call has so few bytes for each peer that one exchange through slots takes
+ * less time than an exchange of flags around copies */
 
 static uint64_t small_most(const struct cecl_call *call, const struct cecl_means *means)
 {
@@ -201,7 +206,7 @@ static uint64_t small_most(const struct cecl_call *call, const struct cecl_means
                           : GET(means, SMALL_ALL_GATHER_MAX_BYTES);
 }
 
-/* Whether slots serve such a call at all. */
+/* Whether a call can go through slots at all. */
 static bool fits_slots(const struct cecl_call *call, const struct cecl_means *means)
 {
     return call->nranks >= 2 && call->nranks <= CECL_SMALL_RANKS && call->bytes > 0 &&

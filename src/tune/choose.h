@@ -1,12 +1,14 @@
-/* How a call goes: the choices that measurements decide, one function for each family of calls. A choice
- * depends on the call, the ranks and what the communicator has, never on what may differ between ranks. */
+/* How a call goes: the choices that measurements decide, one function for each family of calls. A
+ * choice depends on the call, on the ranks and on what the communicator has, and never on what may
+ * differ between ranks. */
 #ifndef CECL_TUNE_CHOOSE_H
 #define CECL_TUNE_CHOOSE_H
 
 #include "call/call.h"
 #include "call/way.h"
 
-/* Chooses by the row of the call's op, and by what all calls have in common: whether it is small. */
+/* Chooses by the function in the row of the call's op. It also decides whether the call is small,
+ * which is the same for all ops. */
 void cecl_choose(const struct cecl_call *call, const struct cecl_means *means,
                  struct cecl_way *way);
 

@@ -1,4 +1,5 @@
-/* Reading a file of thresholds: each line is taken whole or refused, with its number. */
+/* Reads a file of thresholds. A line is taken whole or refused, and the message names its
+ * number. */
 #include "tune/file.h"
 
 #include <ctype.h>
@@ -10,9 +11,9 @@
 
 #include "tune/nearest.h"
 
-#define MOST_BYTES ((size_t)1 << 20) /* of a file */
-#define WORDS 4                      /* of a row: name, ranks, device, value */
-#define SHOWN 60                     /* bytes of a bad word that a message shows */
+#define MOST_BYTES ((size_t)1 << 20) /* the most bytes of a file */
+#define WORDS 4                      /* words of a row: name, ranks, device, value */
+#define SHOWN 60                     /* the most bytes of a bad word that a message shows */
 
 struct word {
     const char *at;
@@ -20,14 +21,14 @@ struct word {
 };
 
 struct reader {
-    const char *name; /* the file's */
+    const char *name; /* the file's name */
     int line;
     bool begun; /* the header was read */
     struct cecl_tuning_file *file;
-    size_t room; /* rows that fit */
+    size_t room; /* for how many rows there is memory */
 };
 
-/* Says what was found in the line at hand, and what was expected. */
+/* Refuses the current line: the message says what was found and what was expected. */
 static ceclResult_t refuse(const struct reader *reader, struct word found, const char *expected)
 {
     char shown[SHOWN + 1];
@@ -51,7 +52,7 @@ static bool is_space(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* Splits a line; returns the number of words, WORDS + 1 for any more. */
+/* Splits a line into words. Returns how many there are; WORDS + 1 stands for any larger number. */
 static int split(const char *at, size_t length, struct word words[WORDS + 1])
 {
     const char *const end = at + length;
@@ -72,7 +73,8 @@ static int split(const char *at, size_t length, struct word words[WORDS + 1])
 
 /* ---- parts of a row */
 
-/* Digits at the beginning of `word`, which it loses. False: there are none, or too many. */
+/* Reads the digits at the beginning of `word`, and removes them from it. False: there are none, or
+ * too many. */
 static bool take_number(struct word *word, uint64_t *value)
 {
     const char *const begin = word->at;
@@ -102,7 +104,7 @@ static ceclResult_t parse_name(const struct reader *reader, struct word word,
     return refuse(reader, word, expected);
 }
 
-/* 2, 3-8, 6-* or *. */
+/* Reads 2, 3-8, 6-* or *. */
 static bool take_ranks(struct word word, uint64_t *first, uint64_t *last)
 {
     *first = 1;
@@ -147,7 +149,7 @@ static ceclResult_t parse_device(const struct reader *reader, struct word word,
     return refuse(reader, word, "a device, any, cuda or host,");
 }
 
-/* A number, with a suffix if there is one; false: it is none. */
+/* Reads a number, with a suffix if there is one. False: it is no number. */
 static bool take_value(struct word word, bool bytes, uint64_t *value)
 {
     static const char *const suffixes[] = {"", "KiB", "MiB", "GiB"};

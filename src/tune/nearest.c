@@ -1,9 +1,9 @@
-/* Names at the least distance: letters to insert, to delete and to replace. */
+/* Finds names at the smallest distance: letters to insert, to delete and to replace. */
 #include "tune/nearest.h"
 
 #include <string.h>
 
-#define LONGEST 64 /* letters of a name that count */
+#define LONGEST 64 /* how many letters of a name count */
 
 static size_t least_of(size_t a, size_t b, size_t c)
 {
@@ -11,7 +11,8 @@ static size_t least_of(size_t a, size_t b, size_t c)
     return ab < c ? ab : c;
 }
 
-/* The usual table, a row at a time: row[j] is the distance of what was read of `a` to j letters of b. */
+/* The usual dynamic programming, one row at a time: row[j] is the distance between the letters of
+ * `a` read so far and the first j letters of `b`. */
 static size_t distance(const char *a, size_t na, const char *b, size_t nb)
 {
     size_t row[LONGEST + 1];

@@ -1,4 +1,4 @@
-/* Thresholds and their values as text, which file.c reads. */
+/* Prints thresholds and their values as text, which file.c can read. */
 #include <inttypes.h>
 #include <stdio.h>
 

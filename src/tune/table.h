@@ -1,6 +1,6 @@
-/* Thresholds: numbers that measurements decide. thresholds.h holds all of them with their evidence; a
- * communicator owns a `struct cecl_tuning`, the values that hold for its device and ranks. Knows
- * nothing of what they are for. */
+/* Thresholds: numbers that measurements decide. thresholds.h has all of them with their evidence. A
+ * communicator owns a `struct cecl_tuning`, the values for its device and its number of ranks. This
+ * file does not know what the thresholds are for. */
 #ifndef CECL_TUNE_TABLE_H
 #define CECL_TUNE_TABLE_H
 
@@ -35,39 +35,39 @@ enum cecl_tuning_unit {
     CECL_TUNING_SHARE /* one part in so many */
 };
 
-#define CECL_TUNING_NEVER UINT64_MAX      /* a least size that no call has */
-#define CECL_TUNING_EVERY_RANK UINT16_MAX /* a row's last rank count: any number */
-#define CECL_TUNING_RANKS_MAX 1024        /* rank counts that a file may name */
+#define CECL_TUNING_NEVER UINT64_MAX      /* a smallest size that no call has */
+#define CECL_TUNING_EVERY_RANK UINT16_MAX /* as a row's last rank count: any number of ranks */
+#define CECL_TUNING_RANKS_MAX 1024        /* the largest rank count that a file may name */
 
 struct cecl_threshold_info {
     const char *name;
     enum cecl_tuning_unit unit;
-    uint64_t least, most; /* values that are allowed */
-    const char *decision; /* what it decides, a sentence */
+    uint64_t least, most; /* the smallest and the largest value that are allowed */
+    const char *decision; /* what it decides, in a sentence */
 };
 extern const struct cecl_threshold_info cecl_thresholds[CECL_TUNE_COUNT];
 
-/* A value for some rank counts and one device or all. */
+/* A value for some rank counts, and for one device or all devices. */
 struct cecl_tuning_row {
     enum cecl_threshold which;
     uint16_t first, last; /* rank counts */
     enum cecl_tuning_device device;
     uint64_t value;
-    const char *evidence; /* NULL: a file's row */
-    bool measured;        /* else reckoned */
-    int line;             /* in its file; 0: built in */
+    const char *evidence; /* NULL: the row is from a file */
+    bool measured;        /* false: the value is reckoned */
+    int line;             /* line number in its file; 0: built in */
 };
-/* The built-in rows, those of one threshold one behind the other. */
+/* The built-in rows. Rows of one threshold follow each other. */
 extern const struct cecl_tuning_row cecl_tuning_rows[];
 extern const size_t cecl_tuning_nrows;
 
-/* A list of rows that come before the built-in ones; what CECL_TUNING names, read. */
+/* Rows that come before the built-in ones: the file that CECL_TUNING names, as read. */
 struct cecl_tuning_file {
     struct cecl_tuning_row *rows; /* NULL: none */
     size_t nrows;
 };
 
-/* Whether a row holds there. */
+/* Whether a row is for this device and number of ranks. */
 static inline bool cecl_tuning_fits(const struct cecl_tuning_row *row,
                                     enum cecl_tuning_device device, int nranks)
 {
@@ -75,12 +75,13 @@ static inline bool cecl_tuning_fits(const struct cecl_tuning_row *row,
            (row->device == CECL_TUNING_ANY || row->device == device);
 }
 
-/* The row that is in force: the first of the file's that fits, else of the built-in ones. */
+/* The row that is in force: the first row of the file that fits, or else the first built-in row
+ * that fits. */
 const struct cecl_tuning_row *cecl_tuning_row_of(const struct cecl_tuning_file *file,
                                                  enum cecl_threshold which,
                                                  enum cecl_tuning_device device, int nranks);
 
-/* All values that hold for one device and number of ranks. */
+/* All values for one device and number of ranks. */
 struct cecl_tuning {
     uint64_t value[CECL_TUNE_COUNT];
 };
@@ -89,19 +90,19 @@ struct cecl_tuning {
 void cecl_tuning_resolve(const struct cecl_tuning_file *file, enum cecl_tuning_device device,
                          int nranks, struct cecl_tuning *tuning);
 
-/* The built-in table's. */
+/* The values of the built-in table. */
 struct cecl_tuning cecl_tuning_default(enum cecl_tuning_device device, int nranks);
 
-/* A number that equal values share: ranks compare it. Never negative. */
+/* A hash of the values, which ranks compare. Never negative. */
 int64_t cecl_tuning_hash(const struct cecl_tuning *tunings, size_t count);
 
-/* The only look-up. */
+/* All code reads thresholds through this function. */
 static inline uint64_t cecl_tuning_get(const struct cecl_tuning *tuning, enum cecl_threshold which)
 {
     return tuning->value[which];
 }
 
-/* The most that a small call of any kind sends to a peer: what a slot is to hold. */
+/* The largest block that a small call of any kind sends to a peer: what a slot must hold. */
 uint64_t cecl_tuning_largest_small(const struct cecl_tuning *tuning);
 
 #endif

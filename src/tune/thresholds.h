@@ -1,13 +1,14 @@
-/* All thresholds: numbers that measurements decide, each with its evidence. The one table; table.h
- * and table.c include it, each with macros of their own:
+/* All thresholds: numbers that measurements decide, each with its evidence. There is no other
+ * table. table.h and table.c include this file, each with its own macros:
  *
  *     THRESHOLD(id, "name", unit, least, most, "what it decides")
  *     MEASURED(id, first rank count, last, device, value, "evidence: machine, date, numbers")
  *     RECKONED(id, first rank count, last, device, value, "the reckoning")
  *
- * A threshold has one row or several; the first that fits device and rank count holds, and the last
- * must fit all that are left. Sizes are binary; GB/s are decimal. A file that CECL_TUNING names
- * replaces rows. Alignments and what a protocol needs are no thresholds. */
+ * A threshold has one row or several. The first row that fits the device and the rank count is in
+ * force, and the last row must fit all that are left. Sizes are binary; GB/s are decimal. A file
+ * that CECL_TUNING names replaces rows. An alignment, or what a protocol requires, is no
+ * threshold. */
 
 #define H200_4 "4 x H200, CUDA 13.0, 2026-11-21: "
 #define H200_2 "2 x H200, CUDA 13.0, 2026-11-21: "
