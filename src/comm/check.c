@@ -1,4 +1,5 @@
-/* CECL_CHECK: before a collective is enqueued, ranks compare its description. Slow, and meant to be. */
+/* CECL_CHECK: before a collective is enqueued, ranks compare their descriptions of it. This is slow
+ * on purpose: it is for finding faults. */
 #include "comm/check.h"
 
 #include <inttypes.h>
@@ -8,14 +9,14 @@
 
 #include "comm/collective.h"
 
-/* What a rank tells: its call as far as ranks must agree on it, without pointers. */
+/* What a rank sends to the others: its call as far as ranks must agree on it, without pointers. */
 struct told {
     struct cecl_call call;
     uint64_t op;         /* enum cecl_op_index */
     uint64_t peers_read; /* whether peers read this rank's input, which is then call.send */
-    uint64_t layout;     /* a hash of sizes and places that all ranks know */
+    uint64_t layout;     /* a hash of the sizes and offsets that all ranks know */
     int32_t status;      /* ceclResult_t: whether this rank's own checks passed */
-    char text[180];      /* why not */
+    char text[180];      /* the reason if they did not */
 };
 
 void *cecl_check_room(int nranks)
@@ -33,7 +34,7 @@ static uint64_t hash_of(const uint64_t *words, uint32_t count)
     return hash;
 }
 
-/* Whether peers read the rank's input: then it must lie at the same place on all ranks. */
+/* Whether peers read the rank's input. The input must then lie at the same offset on all ranks. */
 static bool peers_read(ceclComm_t comm, const struct cecl_call *call)
 {
     const struct cecl_part part = cecl_comm_part(comm, call);
@@ -42,7 +43,7 @@ static bool peers_read(ceclComm_t comm, const struct cecl_call *call)
     return call->op->each && part.way.move.direction == CECL_PULL;
 }
 
-/* Where the call's buffers are, as far as ranks must agree. */
+/* Fills in where the call's buffers are, as far as ranks must agree. */
 static void tell_buffers(ceclComm_t comm, const struct cecl_call *call, struct told *told)
 {
     if (!call->op->recv_anywhere)
@@ -93,7 +94,7 @@ static const char *const directions[] = {"CECL_DIRECTION_AUTO", "CECL_DIRECTION_
 static const char *const places[] = {"out of place", "in place"};
 static const char *const windows[] = {"nowhere", "in memory of its own", "in the pool"};
 
-/* A field of what is told: its words, and those of its values where these are names. */
+/* A field that ranks compare: its name, and the names of its values where they have names. */
 struct field {
     const char *name;
     size_t offset, bytes;
@@ -147,7 +148,7 @@ static const char *op_name(uint64_t op)
     return op < CECL_OP_COUNT ? cecl_ops[op].name : "?";
 }
 
-/* What a field is called in this call. */
+/* The name of a field in this call. */
 static const char *name_in(const struct field *field, uint64_t op)
 {
     if (op == CECL_OP_MEM_ALLOC && field->offset == offsetof(struct told, call.count))
@@ -194,7 +195,7 @@ ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, cecl
     cecl_mesh_activity(comm->mesh, call->op->name);
     ceclResult_t result = cecl_comm_exchanged(
         comm, cecl_mesh_allgather(comm->mesh, "call", &mine, all, sizeof(mine)));
-    if (local != ceclSuccess) /* its own words are the best it has */
+    if (local != ceclSuccess) /* this rank's own message says more than a peer's */
         return cecl_fail_with(local, mine.text);
     for (int r = 0; r < comm->nranks && result == ceclSuccess; r++)
         if (all[r].status != ceclSuccess)

@@ -1,18 +1,20 @@
-/* CECL_CHECK: ranks compare what they are about to do. */
+/* CECL_CHECK: ranks compare the calls that they are about to make. */
 #ifndef CECL_COMM_CHECK_H
 #define CECL_COMM_CHECK_H
 
 #include "comm/comm.h"
 
-/* Room for what the ranks tell, made when the communicator is; NULL without memory. */
+/* Allocates memory for what the ranks send, when the communicator is made. Returns NULL without
+ * memory. */
 void *cecl_check_room(int nranks);
 
-/* Collective under CECL_CHECK=1, otherwise no more than `local`: this rank's verdict on its own
- * arguments, its message recorded. All ranks go on, or all refuse: ceclInvalidUsage with both
- * ranks' values, or the words of the rank that refused. `call` may be described in part. */
+/* Collective under CECL_CHECK=1; otherwise returns `local`. `local` is this rank's verdict on its
+ * own arguments, with its message recorded. All ranks go on, or all refuse: with ceclInvalidUsage
+ * and both ranks' values, or with the message of the rank that refused. The description `call` may
+ * be incomplete. */
 ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local);
 
-/* What a peer's refusal, `status` with its words, is on this rank. */
+/* Converts a peer's refusal, `status` with its message, to the result on this rank. */
 ceclResult_t cecl_check_refused(int rank, int32_t status, const char *words);
 
 #endif

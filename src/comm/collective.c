@@ -1,5 +1,5 @@
 /* From the arguments of a public call to the stream: a call is described, checked, looked up or
- * lowered and bound, and issued. What a collective does is no matter of this file. */
+ * else lowered and bound, and issued. This file does not know what a collective does. */
 #include "comm/collective.h"
 
 #include <inttypes.h>
@@ -12,8 +12,8 @@
 #include "tune/choose.h"
 #include "util/log.h"
 
-/* Whether a copy engine runs the copies that this call would make within a GPU. Of rows some are
- * contiguous. */
+/* Whether a copy engine runs the copies that this call would make within a GPU. A copy of rows
+ * needs both: some of its parts are contiguous. */
 static bool engine_copies(ceclComm_t comm, const struct cecl_call *call)
 {
     const uint32_t wanted =
@@ -49,7 +49,8 @@ static ceclResult_t lower(ceclComm_t comm, const struct cecl_call *calls, uint32
     return result;
 }
 
-/* A reduction needs SMs on some rank: all ranks refuse it, those too that have nothing to reduce. */
+/* A reduction needs SMs on some rank. So all ranks refuse it, even ranks that have nothing to
+ * reduce. */
 static ceclResult_t check_arithmetic(const struct cecl_call *calls, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
@@ -97,7 +98,8 @@ static ceclResult_t check_buffers(ceclComm_t comm, const struct cecl_call *calls
     return count > 1 ? cecl_calls_check_apart(calls, count, &comm->pool) : ceclSuccess;
 }
 
-/* A call without effect moves nothing, alone or in a group: calls are sorted so. */
+/* Counts the calls that move data. Calls are sorted so that those without effect come last. A call
+ * without effect moves nothing, alone or in a group. */
 static uint32_t count_full(const struct cecl_call *calls, uint32_t count)
 {
     uint32_t full = 0;
@@ -106,8 +108,8 @@ static uint32_t count_full(const struct cecl_call *calls, uint32_t count)
     return full;
 }
 
-/* The kept plan, or a new one. Where buffers lie is checked when a plan is made, and again after memory
- * was freed. */
+/* Returns the kept plan, or a new one. The positions of buffers are checked when a plan is made,
+ * and again after memory was freed. */
 static ceclResult_t find_plan(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
                               struct cecl_bound **bound)
 {
@@ -132,7 +134,7 @@ ceclResult_t cecl_calls_prepare(ceclComm_t comm, const struct cecl_call *calls, 
     ceclResult_t result = find_plan(comm, calls, count_full(calls, count), bound);
     if (!comm->config.check)
         return result;
-    if (result == ceclSuccess) /* nobody enqueues unless everybody can */
+    if (result == ceclSuccess) /* no rank enqueues unless all ranks can */
         result = comm->dev->ops->stream_check(comm->dev, stream);
     return cecl_check_calls(comm, calls, count, result);
 }
@@ -159,14 +161,15 @@ ceclResult_t cecl_calls_issue(ceclComm_t comm, struct cecl_bound *bound, ceclStr
 {
     bool started;
     const ceclResult_t result = cecl_engine_run(&comm->engine, bound, stream, &started);
-    if (result != ceclSuccess && started) /* peers wait for what will not come */
+    if (result != ceclSuccess && started) /* peers now wait for signals that will not come */
         cecl_comm_set_async(comm, result, cecl_message());
     return result;
 }
 
 /* ---- one public call */
 
-/* All that this rank may refuse comes before ranks tell each other places, so that all hear of it. */
+/* Everything that this rank may refuse is checked before ranks exchange places, so that all ranks
+ * learn of a refusal. */
 static ceclResult_t learn_places(ceclComm_t comm, const struct cecl_call *call, ceclStream_t stream,
                                  ceclResult_t result)
 {
@@ -175,7 +178,7 @@ static ceclResult_t learn_places(ceclComm_t comm, const struct cecl_call *call, 
         result = cecl_call_check_buffers(call, &comm->pool);
     if (result == ceclSuccess)
         result = comm->dev->ops->stream_check(comm->dev, stream);
-    if (comm->config.check) /* ranks in other calls are found first */
+    if (comm->config.check) /* first find ranks that make another call */
         result = cecl_check_calls(comm, call, 1, result);
     if (!comm->config.check || result == ceclSuccess)
         result = cecl_places_exchange(comm, call, comm->layout, result);
@@ -192,7 +195,7 @@ static ceclResult_t refuse_in_group(const struct cecl_op *op)
                            : ceclSuccess;
 }
 
-/* Kept for the end of the group, or carried out; *path tells the timeline. */
+/* Keeps the call for the end of the group, or carries it out. *path: how, for the timeline. */
 static ceclResult_t make_call(const struct cecl_args *args, ceclComm_t comm, ceclStream_t stream,
                               struct cecl_call *call, const char **path)
 {
@@ -208,7 +211,7 @@ static ceclResult_t make_call(const struct cecl_args *args, ceclComm_t comm, cec
         return cecl_group_add(comm, call, stream, result);
     }
     if (op->asks_places)
-        CECL_TRY(learn_places(comm, call, stream, result)); /* every rank knows */
+        CECL_TRY(learn_places(comm, call, stream, result)); /* every rank knows the verdict */
     if (result != ceclSuccess)
         return cecl_check_calls(comm, call, 1, result);
     CECL_TRY(cecl_calls_prepare(comm, call, 1, stream, &bound));
@@ -226,7 +229,7 @@ ceclResult_t cecl_collective(enum cecl_op_index index, const struct cecl_args *a
     struct cecl_call call = {.op = op};
     const char *path;
     const ceclResult_t usable = cecl_comm_check(comm);
-    if (usable != ceclSuccess) /* a group with such a call in it is refused as a whole */
+    if (usable != ceclSuccess) /* a group that contains such a call is refused as a whole */
         return cecl_group_is_open() ? cecl_group_add(comm, &call, stream, usable) : usable;
     const struct cecl_traced traced = cecl_trace_begin(comm, op->name);
     const ceclResult_t result = make_call(args, comm, stream, &call, &path);

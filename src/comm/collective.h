@@ -1,62 +1,66 @@
-/* Collective calls between the public entry points and the engine. */
+/* Collective calls, between the public entry points and the engine. */
 #ifndef CECL_COMM_COLLECTIVE_H
 #define CECL_COMM_COLLECTIVE_H
 
 #include "call/describe.h"
 #include "comm/comm.h"
 
-/* What a description needs of the communicator, with the options that stand now. */
+/* What a description needs from the communicator, with the options that are set now. */
 static inline struct cecl_scope cecl_comm_scope(ceclComm_t comm)
 {
     return (struct cecl_scope){comm->rank, comm->nranks, &comm->pool, comm->options, comm->layout};
 }
 
-/* One public call from its arguments on: made now, or kept for the end of the group. Peers that compare
- * calls hear of a refusal. */
+/* Makes a public call from its arguments: carries it out now, or keeps it for the end of the group.
+ * Peers that compare calls learn of a refusal. */
 ceclResult_t cecl_collective(enum cecl_op_index op, const struct cecl_args *args, ceclComm_t comm,
                              ceclStream_t stream);
 
-/* What the communicator lends a call, and how the call then goes. */
+/* A call with its way, and with what the communicator lends it. */
 struct cecl_part cecl_comm_part(ceclComm_t comm, const struct cecl_call *call);
 
-/* Everything that can refuse calls that are to be carried out as one; those without effect come last.
- * On success *bound is the plan to issue; NULL when there is nothing to do. Collective under
- * CECL_CHECK=1. */
+/* Does everything that can refuse calls which are to be carried out as one. Calls without effect
+ * must come last. On success *bound is the plan to issue, or NULL if there is nothing to do.
+ * Collective under CECL_CHECK=1. */
 ceclResult_t cecl_calls_prepare(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
                                 ceclStream_t stream, struct cecl_bound **bound);
 
-/* How they would be carried out; enqueues and exchanges nothing. */
+/* Explains how the calls would be carried out. Enqueues and exchanges nothing. */
 ceclResult_t cecl_calls_explain(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
                                 ceclExplanation_t *explanation);
 
-/* How it goes, in words, for as long as the bound plan is kept; NULL: nothing to do. */
+/* Describes the way of a bound plan, for as long as the plan is kept. NULL: there is nothing to
+ * do. */
 const char *cecl_bound_path(const struct cecl_bound *bound);
 
-/* Enqueues; a failure on the way fails the communicator. */
+/* Enqueues a bound plan. A failure on the way fails the communicator. */
 ceclResult_t cecl_calls_issue(ceclComm_t comm, struct cecl_bound *bound, ceclStream_t stream);
 
-/* check.c. Under CECL_CHECK=1 ranks compare the calls they are about to make, and go on together or
- * not at all; `local` is this rank's own verdict. Otherwise no more than `local`. */
+/* check.c. Under CECL_CHECK=1, ranks compare the calls that they are about to make, and all go on
+ * or none does. `local` is this rank's own verdict. Without CECL_CHECK=1 this returns `local`. */
 ceclResult_t cecl_check_calls(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
                               ceclResult_t local);
 
-/* places.c. Room for what ranks tell each other of their blocks, made when the communicator is. */
+/* places.c. Allocates memory for what ranks exchange about their blocks, when the communicator is
+ * made. */
 void *cecl_places_room(int nranks);
-/* Collective. Ranks tell each other their layouts; fills in where this rank's blocks belong at its
- * peers, in `layout`, which is the call's. `local`: this rank's verdict on its own arguments, its
- * message recorded. All ranks go on or all refuse, with the ranks and both values where two of them
- * differ. */
+/* Collective. Ranks exchange their layouts. Fills in where this rank's blocks belong at its peers,
+ * in `layout`, which is the call's layout. `local`: this rank's verdict on its own arguments, with
+ * its message recorded. All ranks go on, or all refuse. Where two ranks differ, the message has
+ * both ranks and both values. */
 ceclResult_t cecl_places_exchange(ceclComm_t comm, const struct cecl_call *call, uint64_t *layout,
                                   ceclResult_t local);
-/* Collective. The same where the caller said where blocks belong: that is compared. */
+/* Collective. For callers that gave the places of their blocks: compares these with what peers
+ * expect. */
 ceclResult_t cecl_places_compare(ceclComm_t comm, const struct cecl_call *call);
 
-/* group.c. Whether this thread is between ceclGroupStart and ceclGroupEnd; the call is then kept for
- * the latter. `result`: whether it was refused, its message recorded: then the group is. */
+/* group.c. Whether this thread is between ceclGroupStart and ceclGroupEnd. cecl_group_add keeps a
+ * call for the latter. `result`: whether the call was refused, with its message recorded. A group
+ * with a refused call is refused. */
 bool cecl_group_is_open(void);
-/* Calls and allocations on `comm` that wait for the ceclGroupEnd of this thread. */
+/* How many calls and allocations on `comm` wait for the ceclGroupEnd of this thread. */
 uint32_t cecl_group_waiting(ceclComm_t comm);
-/* `comm` ends: a group in which something of it waits is refused. */
+/* To be called when `comm` ends: a group that holds anything on `comm` is refused. */
 void cecl_group_forget(ceclComm_t comm);
 ceclResult_t cecl_group_add(ceclComm_t comm, const struct cecl_call *call, ceclStream_t stream,
                             ceclResult_t result);

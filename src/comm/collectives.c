@@ -1,4 +1,4 @@
-/* The public collectives: each hands its arguments to the row that describes it. */
+/* The public collectives. Each passes its arguments to the row that describes it. */
 #include "comm/collective.h"
 
 CECL_API ceclResult_t ceclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount,
@@ -172,7 +172,8 @@ CECL_API ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff, const void 
     CECL_TRY(cecl_comm_check(comm));
     if (!explanation)
         return cecl_fail(ceclInvalidArgument, "explanation: NULL");
-    if (op != ceclOpAllGather && op != ceclOpAlltoAll) /* these arguments do not say all of it */
+    /* other calls have more arguments than this function */
+    if (op != ceclOpAllGather && op != ceclOpAlltoAll)
         return cecl_fail(
             ceclInvalidArgument,
             "op %d: ceclOpAllGather or ceclOpAlltoAll expected; ceclGroupExplain tells "

@@ -1,4 +1,4 @@
-/* A communicator: one rank's end of everything. Internal to src/comm. */
+/* A communicator: all that one rank has of it. Internal to src/comm. */
 #ifndef CECL_COMM_COMM_H
 #define CECL_COMM_COMM_H
 
@@ -13,32 +13,32 @@
 
 #define CECL_COMM_MAGIC 0x6365636cu
 
-/* Settings with configuration and environment taken together. Negative: the device's default. */
+/* Settings after configuration and environment were combined. Negative: the device's default. */
 struct cecl_resolved {
     int32_t device;      /* ceclDevice_t */
-    int32_t cuda_device; /* ordinal or CECL_CUDA_DEVICE_...; ranks may differ in it */
+    int32_t cuda_device; /* ordinal or CECL_CUDA_DEVICE_...; may differ between ranks */
     int32_t sm_policy;   /* ceclSmPolicy_t */
     int32_t direction;   /* CECL_DIRECTION's value */
     int32_t flags;       /* CECL_FLAGS's value */
-    int32_t max_sms;     /* 0: by measurement */
+    int32_t max_sms;     /* 0: the tuning table decides */
     int32_t local_copy;  /* CECL_LOCAL_COPY's value */
     int32_t check;
-    int32_t nvtx; /* 0 or 1; here too ranks may differ */
+    int32_t nvtx; /* 0 or 1; may differ between ranks */
     int32_t timeout_ms, init_timeout_ms;
     int64_t pool_bytes, segment_bytes, staging_bytes;
     int64_t tuning; /* a hash of the thresholds in force, which ranks compare */
 };
 
-/* The watchdog: a thread that notices peers that died, left, or do not come, and releases what
+/* The watchdog: a thread that notices peers that died, left, or do not come, and that ends the
  * waits for them. */
 struct cecl_watch {
     pthread_t thread;
     bool running;
     _Atomic bool stop;
     uint32_t *rows;       /* [CECL_LANES * nranks] */
-    pthread_mutex_t lock; /* of looking at words, and of giving up */
-    bool told, silenced;  /* peers know; this rank's signals no longer count */
-    bool kernels_ended;   /* no kernel waits for peers any more, the caller's or cecl's */
+    pthread_mutex_t lock; /* held while words are read, and while the communicator is given up */
+    bool told, silenced;  /* peers were notified; this rank's signals no longer count */
+    bool kernels_ended;   /* no kernel waits for peers any more, neither the caller's nor cecl's */
 };
 
 #define CECL_MOST_SMS 1024
@@ -47,32 +47,34 @@ struct ceclComm {
     uint32_t magic;
     int rank, nranks;
     struct cecl_resolved config;
-    struct cecl_options options; /* for the calls that follow */
-    uint32_t local_copies;       /* CECL_LOCAL_...: what needs no SM, found on every rank */
-    struct cecl_tuning tuning;   /* the thresholds of its device and ranks */
+    struct cecl_options options; /* of the calls that follow */
+    uint32_t local_copies;       /* CECL_LOCAL_...: copies that need no SM on any rank */
+    struct cecl_tuning tuning;   /* the thresholds for its device and ranks */
     struct cecl_device *dev;
     struct cecl_mesh *mesh;
     struct cecl_pool pool;
     struct cecl_engine engine;
     struct cecl_watch watch;
     bool finalized;
-    bool shares_process;             /* another rank is in this process */
-    unsigned generation;             /* of the process that made it: see util/fork.h */
-    ceclComm_t next;                 /* in life.c's list of those that are gone */
-    uint64_t *layout;                /* of the call that is made; room for the longest */
+    bool shares_process; /* another rank is in this process */
+    unsigned generation; /* generation of the process that made it: see util/fork.h */
+    ceclComm_t next;     /* next in life.c's list of ended communicators */
+    /* layout of the call that is being made; room for the longest */
+    uint64_t *layout;
     _Atomic(const char *) last_call; /* the name of the call enqueued last, or NULL */
-    struct cecl_trace *trace;        /* NULL: none is wanted */
+    struct cecl_trace *trace;        /* NULL: no trace is wanted */
     void *check_room;                /* [nranks] signatures, for CECL_CHECK */
     void *places_room;               /* [nranks + 1] layouts, for variable all-to-all */
 
-    /* The asynchronous error: written once, words first, under the lock. */
+    /* The asynchronous error is written once, under the lock. Its message is written first. */
     pthread_mutex_t async_lock;
     _Atomic int async_result;
     char async_message[CECL_MESSAGE_BYTES];
 };
 
-/* config.c: defaults, configuration and environment. */
-/* Refuses a field of the caller's struct `of` that is out of range; CECL_UNDEF is in all. */
+/* config.c: combines defaults, configuration and environment. */
+/* Refuses a field of the caller's struct `of` that is out of range. CECL_UNDEF is always in
+ * range. */
 ceclResult_t cecl_config_check_field(const char *of, const char *field, int64_t value, int64_t low,
                                      int64_t high);
 static inline struct cecl_options cecl_config_options(const struct cecl_resolved *config)
@@ -81,35 +83,36 @@ static inline struct cecl_options cecl_config_options(const struct cecl_resolved
                                  (uint16_t)config->max_sms};
 }
 ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolved *out);
-/* The thresholds of so many ranks on each device, CECL_TUNING's file among them. */
+/* The thresholds for so many ranks on each device, with the file that CECL_TUNING names. */
 ceclResult_t cecl_config_tuning(int nranks, struct cecl_tuning tunings[CECL_TUNING_DEVICES]);
 
-/* setup.c. Collective over `oob`, which stays the caller's. `local`: what this rank already knows
- * to be wrong (with its message
- * recorded); it takes part all the same, so that all ranks learn of it. Waits end at `deadline`. */
+/* setup.c. Collective over `oob`, which the caller keeps. `local`: a fault that this rank already
+ * knows of, with its message recorded. Such a rank takes part all the same, so that all ranks learn
+ * of the fault. Waits end at `deadline`. */
 ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *config,
                              int64_t deadline, ceclResult_t local, ceclComm_t *comm);
-/* Frees whatever of a communicator exists. `drained`: no work is pending on its memory; otherwise
- * mappings are left alone. */
+/* Frees all parts of a communicator that exist. `drained`: no work is pending on its memory.
+ * Otherwise mappings are left alone. */
 void cecl_comm_free(ceclComm_t comm, bool drained);
 
 /* life.c */
-/* Refuses NULL, foreign, destroyed and inherited handles. */
+/* Refuses a handle that is NULL, foreign, destroyed, or inherited through fork. */
 ceclResult_t cecl_comm_check_handle(ceclComm_t comm);
-/* Those, and finalized and failed communicators. */
+/* Refuses those handles, and communicators that are finalized or failed. */
 ceclResult_t cecl_comm_check(ceclComm_t comm);
-/* Whether it is good, and its ranks compare their calls (CECL_CHECK). Says nothing. */
+/* Whether the communicator is usable, and its ranks compare their calls (CECL_CHECK). Records no
+ * message. */
 bool cecl_comm_is_checked(ceclComm_t comm);
-/* Keeps what is left of a communicator for a while, so that its handle can be told from a live one;
- * then frees it. */
+/* Keeps an ended communicator for a while, so that its handle can be told apart from a live one.
+ * Then frees it. */
 void cecl_comm_bury(ceclComm_t comm);
-/* Keeps a communicator whose memory something may still touch, for good. */
+/* Never frees a communicator whose memory something may still touch. */
 void cecl_comm_lose(ceclComm_t comm);
-/* Hears what peers have told by now; the asynchronous error, or success. What was seen of their
- * data before is good if this succeeds. */
+/* Takes in what peers have reported by now. Returns the asynchronous error, or success. If it
+ * succeeds, the peers' data that this rank saw before is valid. */
 ceclResult_t cecl_comm_hear(ceclComm_t comm);
-/* Remembers the call that is enqueued now. The watchdog names it while work is pending: what is
- * enqueued last ends last. */
+/* Remembers the call that is enqueued now. The watchdog names it while work is pending, because the
+ * call that is enqueued last ends last. */
 static inline void cecl_comm_called(ceclComm_t comm, const char *name)
 {
     atomic_store_explicit(&comm->last_call, name, memory_order_relaxed);
@@ -119,26 +122,26 @@ static inline const char *cecl_comm_last_call(ceclComm_t comm)
     const char *name = atomic_load_explicit(&comm->last_call, memory_order_relaxed);
     return name ? name : "no call";
 }
-/* A peer has gone, and the last message says how: sets the asynchronous error. */
+/* To be called when a peer has gone, and the last message says how. Sets the asynchronous error. */
 void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result);
-/* Hears of a small call's kernel that gave up; the asynchronous error, or success. */
+/* Checks whether the kernel of a small call gave up. Returns the asynchronous error, or success. */
 ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm);
-/* `result` of an exchange over the mesh. One that was cut cannot be followed by another: the
- * communicator has failed. */
+/* Takes in the `result` of an exchange over the mesh. No exchange can follow one that was cut off,
+ * so the communicator has then failed. */
 ceclResult_t cecl_comm_exchanged(ceclComm_t comm, ceclResult_t result);
-/* Sets the asynchronous error; the first one stays. */
+/* Sets the asynchronous error, unless one is already set. */
 void cecl_comm_set_async(ceclComm_t comm, ceclResult_t result, const char *message);
-/* The asynchronous error as this thread's own, or success. */
+/* Returns the asynchronous error, with its message as this thread's own, or success. */
 ceclResult_t cecl_comm_async(ceclComm_t comm);
 
 /* watch.c */
-#define CECL_WATCH_SLACK_MS 1200 /* by which the watchdog may be late */
+#define CECL_WATCH_SLACK_MS 1200 /* by how much the watchdog may be late */
 ceclResult_t cecl_watch_start(ceclComm_t comm);
 void cecl_watch_stop(ceclComm_t comm);
-/* A failed communicator tells its peers, then lets go on whatever waits here. Again and again, for
- * a late signal of a peer may put a flag back. */
+/* Notifies the peers of a failed communicator, and then ends all waits on this rank. To be called
+ * again and again, because a late signal of a peer may set a flag back. */
 void cecl_watch_release(ceclComm_t comm);
-/* Waits until nothing of this communicator is pending, or `deadline`: ceclTimeout. */
+/* Waits until nothing of this communicator is pending. Returns ceclTimeout at `deadline`. */
 ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline);
 
 #endif

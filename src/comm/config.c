@@ -1,5 +1,4 @@
-/* From ceclConfig_t and the environment to settled numbers. A set environment variable wins over
- * the field. */
+/* Combines ceclConfig_t and the environment. A variable that is set wins over the field. */
 #include <inttypes.h>
 
 #include "comm/comm.h"
@@ -23,7 +22,7 @@ ceclResult_t cecl_config_check_field(const char *of, const char *field, int64_t 
                      low, high);
 }
 
-/* A field of ceclConfig_t held to the range of its variable. */
+/* Checks a field of ceclConfig_t against the range of its variable. */
 static ceclResult_t check_field(const char *field, int64_t value, int64_t low, int64_t high)
 {
     return cecl_config_check_field("config", field, value, low, high);
@@ -47,7 +46,7 @@ static ceclResult_t check_config(const ceclConfig_t *config)
     return check_field("stagingBytes", config->stagingBytes, 4 << 10, INT64_C(64) << 30);
 }
 
-/* *value: the variable where it is set, else what it held. */
+/* Sets *value to the variable's value if the variable is set. */
 static ceclResult_t override(enum cecl_setting_id id, int64_t *value)
 {
     bool is_set;
@@ -56,7 +55,7 @@ static ceclResult_t override(enum cecl_setting_id id, int64_t *value)
 
 static ceclResult_t override32(enum cecl_setting_id id, int32_t *value)
 {
-    int64_t wide = *value; /* ranges in the table keep it within 32 bits */
+    int64_t wide = *value; /* the table's ranges keep it within 32 bits */
     CECL_TRY(override(id, &wide));
     *value = (int32_t)wide;
     return ceclSuccess;
@@ -68,7 +67,8 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
     if (!config)
         config = &defaults;
     cecl_settings_warn();
-    /* Every field is settled also when one is bad: the rank still meets its peers, to tell them. */
+    /* Every field gets a value even when one is invalid, because the rank still meets its peers to
+     * notify them. */
     *out = (struct cecl_resolved){.device = CECL_DEVICE_AUTO,
                                   .cuda_device = CECL_CUDA_DEVICE_CURRENT,
                                   .sm_policy = CECL_SM_REDUCE_ONLY,
@@ -108,7 +108,8 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
 
     int64_t debug;
     CECL_TRY(
-        override(CECL_SET_DEBUG, &debug)); /* log.c reads it too, but cannot say that it is bad */
+        /* log.c reads it too, but cannot report an invalid value */
+        override(CECL_SET_DEBUG, &debug));
     return override32(CECL_SET_CUDA_DEVICE, &out->cuda_device);
 }
 

@@ -1,4 +1,4 @@
-/* The public entry point for kernels of the caller's own. */
+/* The public entry point for the caller's own kernels. */
 #include "comm/comm.h"
 #include "flags/pads.h"
 

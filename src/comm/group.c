@@ -1,5 +1,5 @@
-/* Groups: the calls between ceclGroupStart and ceclGroupEnd of a thread, kept until the end and then
- * carried out as one for each communicator. */
+/* Groups: a thread's calls between ceclGroupStart and ceclGroupEnd. They are kept until the end,
+ * and then carried out as one for each communicator. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,22 +14,23 @@
 struct entry {
     ceclComm_t comm;
     ceclStream_t stream;
-    struct cecl_call call; /* its layout lies in the group's layouts, which may move: */
+    struct cecl_call call; /* its layout lies in the group's layouts, which may move, */
     size_t layout;         /* at this word */
 };
 
-/* A thread's group. Its memory stays for the next one, until the thread ends. */
+/* A thread's group. Its memory is kept for the next group, until the thread ends. */
 struct group {
     int depth;
-    bool traced; /* a call is on a communicator with a trace */
+    bool traced; /* at least one call is on a communicator with a trace */
     uint32_t count, room;
     struct entry *entries;
-    struct cecl_call *calls;       /* [room] of one communicator */
-    struct cecl_bound **bound;     /* [room] of each communicator, at its first entry */
-    uint64_t *layouts;             /* [layouts_room] layouts of calls whose blocks differ */
-    size_t nlayouts, layouts_room; /* words */
+    struct cecl_call *calls; /* [room] the calls of one communicator */
+    /* [room] the plan of each communicator, at the index of its first entry */
+    struct cecl_bound **bound;
+    uint64_t *layouts;             /* [layouts_room] words: layouts of calls whose blocks differ */
+    size_t nlayouts, layouts_room; /* in words */
     struct cecl_wishes wishes;     /* allocations */
-    ceclResult_t failed;           /* the first call that was refused */
+    ceclResult_t failed;           /* the result of the first call that was refused */
     char words[CECL_MESSAGE_BYTES];
 };
 
@@ -54,7 +55,8 @@ static void make_key(void)
 static struct group *current(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    static _Thread_local struct group *mine; /* a look, where the key is a call */
+    /* a thread-local read is cheaper than pthread_getspecific, which is a function call */
+    static _Thread_local struct group *mine;
     if (mine)
         return mine;
     pthread_once(&once, make_key);
@@ -73,7 +75,7 @@ bool cecl_group_is_open(void)
     return is_open;
 }
 
-/* Twice the room in all three tables, or none more. */
+/* Doubles the room of all three tables, or of none. */
 static bool grow(struct group *group)
 {
     const uint32_t room = group->room ? group->room * 2 : 64;
@@ -92,7 +94,7 @@ static bool grow(struct group *group)
     return true;
 }
 
-/* One stream for a communicator: the calls become one. */
+/* Requires one stream for each communicator, because its calls become one. */
 static ceclResult_t check_stream(const struct group *group, ceclComm_t comm, ceclStream_t stream)
 {
     for (uint32_t i = 0; i < group->count; i++)
@@ -106,7 +108,7 @@ static ceclResult_t check_stream(const struct group *group, ceclComm_t comm, cec
     return ceclSuccess;
 }
 
-/* Room for so many more words of layouts. */
+/* Makes room for so many more words of layouts. */
 static bool layout_room(struct group *group, size_t words)
 {
     if (group->nlayouts + words <= group->layouts_room)
@@ -135,7 +137,7 @@ static ceclResult_t keep(struct group *group, ceclComm_t comm, const struct cecl
     return ceclSuccess;
 }
 
-/* The group is refused with the first call that was. */
+/* Refuses the group with the result of the first call that was refused. */
 static ceclResult_t remember(struct group *group, ceclResult_t result)
 {
     if (result != ceclSuccess && group->failed == ceclSuccess) {
@@ -156,7 +158,7 @@ ceclResult_t cecl_group_add(ceclComm_t comm, const struct cecl_call *call, ceclS
         result = keep(group, comm, call, stream);
     const bool first = result != ceclSuccess && group->failed == ceclSuccess;
     (void)!remember(group, result);
-    if (first && cecl_comm_is_checked(comm)) { /* its peers will compare */
+    if (first && cecl_comm_is_checked(comm)) { /* its peers will compare calls */
         (void)!keep(group, comm, call, stream);
         cecl_fail_with(result, group->words);
     }
@@ -218,7 +220,7 @@ static bool is_first(const struct group *group, uint32_t index)
     return true;
 }
 
-/* Collects the calls of the communicator of entry `first`, the empty ones last. */
+/* Collects the calls of entry `first`'s communicator; calls without effect come last. */
 static uint32_t collect(const struct group *group, uint32_t first)
 {
     uint32_t count = 0;
@@ -234,7 +236,7 @@ static uint32_t collect(const struct group *group, uint32_t first)
     return count;
 }
 
-/* All that can be refused comes before anything is enqueued. */
+/* Does everything that can be refused before anything is enqueued. */
 static ceclResult_t carry_out(struct group *group)
 {
     for (uint32_t i = 0; i < group->count; i++) {
@@ -255,7 +257,7 @@ static ceclResult_t carry_out(struct group *group)
     return ceclSuccess;
 }
 
-/* One call was refused, and with it the group. Peers that compare calls hear of it. */
+/* Refuses the group, because one call was refused. Peers that compare calls learn of it. */
 static ceclResult_t refuse(const struct group *group)
 {
     for (uint32_t i = 0; i < group->count; i++) {
@@ -275,7 +277,7 @@ static ceclResult_t end(struct group *group)
     return carry_out(group);
 }
 
-/* What the calls of entry `first`'s communicator have in all. */
+/* Ends the trace of all calls of entry `first`'s communicator, as one event. */
 static void trace_end(const struct group *group, uint32_t first, const struct cecl_traced *call,
                       ceclResult_t result)
 {
@@ -295,7 +297,7 @@ static void trace_end(const struct group *group, uint32_t first, const struct ce
                    result);
 }
 
-/* An event for each communicator; it is the calls' common time. */
+/* Writes one event for each communicator, with the time of all its calls. */
 static ceclResult_t end_traced(struct group *group)
 {
     struct cecl_traced call = {0};
@@ -327,7 +329,7 @@ CECL_API ceclResult_t ceclGroupEnd(void)
     return group->traced ? end_traced(group) : end(group);
 }
 
-/* What would be carried out, if all calls are on this communicator. */
+/* Explains what would be carried out, if all calls are on this communicator. */
 static ceclResult_t explain(const struct group *group, ceclComm_t comm,
                             ceclExplanation_t *explanation)
 {
@@ -356,7 +358,7 @@ CECL_API ceclResult_t ceclGroupExplain(ceclComm_t comm, ceclExplanation_t *expla
     if (--group->depth > 0) {
         const ceclResult_t result =
             cecl_fail(ceclInvalidUsage, "a group inside another is not carried out by itself");
-        if (group->failed == ceclSuccess) { /* calls that were only asked about must not be made */
+        if (group->failed == ceclSuccess) { /* calls that were only explained must not be made */
             group->failed = result;
             cecl_keep_message(group->words);
         }

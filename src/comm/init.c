@@ -1,5 +1,5 @@
-/* The ways to join: unique id over TCP, the caller's callbacks, all ranks in one process. All come
- * down to cecl_comm_setup. */
+/* The ways to join: a unique id over TCP, the caller's callbacks, and all ranks in one process. All
+ * of them call cecl_comm_setup. */
 #include <stdbool.h>
 #include <stdlib.h>
 
@@ -15,7 +15,8 @@ static ceclResult_t check_nranks(int nranks)
                            CECL_MAX_RANKS);
 }
 
-/* What may be wrong on one rank while others wait for it: it takes part, and they learn of it. */
+/* Checks what may be wrong on one rank while others wait for it. That rank still takes part, so
+ * that the others learn of it. */
 static ceclResult_t check_rest(const ceclComm_t *comm, int nranks, int rank,
                                const ceclConfig_t *config, struct cecl_resolved *resolved)
 {
@@ -27,7 +28,8 @@ static ceclResult_t check_rest(const ceclComm_t *comm, int nranks, int rank,
     return ceclSuccess;
 }
 
-/* The peers have heard of a join that failed: the message says what a new try needs. */
+/* Adds to the message what a new try needs, because the peers already know that this join
+ * failed. */
 static void say_used_up(ceclResult_t result)
 {
     cecl_fail(result, "%s; this unique id is used up: make a new one with ceclGetUniqueId",
@@ -49,13 +51,13 @@ CECL_API ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int nranks, ceclU
 
     CECL_TRY(check_nranks(nranks));
     const ceclResult_t local = check_rest(comm, nranks, rank, config, &resolved);
-    if (local != ceclSuccess && nranks == 1) /* nobody else waits: the id stays good */
+    if (local != ceclSuccess && nranks == 1) /* no other rank waits, so the id can be used again */
         return local;
     const int64_t deadline = cecl_deadline(resolved.init_timeout_ms);
     char words[CECL_MESSAGE_BYTES];
     cecl_keep_message(words);
     ceclResult_t result = cecl_tcp_join(&oob, &id, nranks, rank, resolved.init_timeout_ms);
-    if (local != ceclSuccess) /* its own words are the best it has */
+    if (local != ceclSuccess) /* this rank's own message says more than a peer's */
         cecl_fail_with(local, words);
     if (result != ceclSuccess)
         result = local != ceclSuccess ? local : result;
@@ -114,7 +116,7 @@ static void *join_as_member(void *argument)
     cecl_oob_from_group(&oob, me->group, me->rank);
     ceclResult_t local = cecl_config_resolve(&config, &resolved);
     resolved.cuda_device =
-        /* the list is the caller's word; CECL_CUDA_DEVICE is for ranks that choose alone */
+        /* the caller's list decides; CECL_CUDA_DEVICE is for ranks that choose alone */
         me->device;
     me->result =
         cecl_comm_setup(&oob, &resolved, cecl_deadline(resolved.init_timeout_ms), local, &me->comm);
@@ -123,7 +125,8 @@ static void *join_as_member(void *argument)
     return NULL;
 }
 
-/* The call's result: that of the member whose failure made others fail, as far as can be told. */
+/* The result of the call: as far as this can be known, that of the member whose failure made the
+ * others fail. */
 static ceclResult_t verdict(const struct member *members, int count)
 {
     const struct member *worst = NULL;
@@ -138,7 +141,7 @@ static ceclResult_t verdict(const struct member *members, int count)
     return worst ? cecl_fail_with(worst->result, worst->words) : ceclSuccess;
 }
 
-/* Runs one thread a member; waits for all. */
+/* Runs one thread for each member, and waits for all. */
 static ceclResult_t join_all(struct member *members, int nranks)
 {
     int started = 0;
@@ -151,7 +154,7 @@ static ceclResult_t join_all(struct member *members, int nranks)
                 cecl_fail(ceclSystemError, "pthread_create for rank %d: error %d", started, error);
         started += !error;
     }
-    for (int r = started; r < nranks; r++) { /* so that those who wait for them stop waiting */
+    for (int r = started; r < nranks; r++) { /* ends the waits of the members that run */
         struct cecl_oob oob = {0};
         cecl_oob_from_group(&oob, members[r].group, r);
         cecl_oob_close(&oob);

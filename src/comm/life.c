@@ -1,4 +1,4 @@
-/* A communicator's life after it is made: questions to it, its errors, and its end. */
+/* A communicator's life after it is made: queries, errors, and its end. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,9 +8,9 @@
 #include "util/fork.h"
 #include "util/log.h"
 
-#define TEARDOWN_MS 30000 /* bound of Destroy where the communicator itself has none */
-#define GRAVES 64         /* communicators that are gone and still told from live ones */
-#define RELEASED_MS 5000  /* how long released work may take to end */
+#define TEARDOWN_MS 30000 /* limit of Destroy in ms, where the communicator has none of its own */
+#define GRAVES 64         /* ended communicators whose handles are still recognized */
+#define RELEASED_MS 5000  /* how long released work may take to end, in ms */
 
 ceclResult_t cecl_comm_check_handle(ceclComm_t comm)
 {
@@ -86,14 +86,14 @@ void cecl_comm_set_async(ceclComm_t comm, ceclResult_t result, const char *messa
         snprintf(comm->async_message, sizeof(comm->async_message), "%s", message);
         atomic_store(&comm->async_result, (int)result);
         cecl_log(CECL_LOG_WARN, comm->rank, "communicator failed: %s", comm->async_message);
-        cecl_mesh_wake(comm->mesh); /* the watchdog does the rest */
+        cecl_mesh_wake(comm->mesh); /* the watchdog then notifies the peers and ends waits */
     }
     pthread_mutex_unlock(&comm->async_lock);
 }
 
 ceclResult_t cecl_comm_async(ceclComm_t comm)
 {
-    /* The words are written before the result and never again: reading them needs no lock. */
+    /* The message is written before the result and never again, so reading it needs no lock. */
     ceclResult_t result = (ceclResult_t)atomic_load(&comm->async_result);
     return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, comm->async_message);
 }
@@ -132,7 +132,8 @@ ceclResult_t cecl_comm_exchanged(ceclComm_t comm, ceclResult_t result)
 {
     if (result == ceclSuccess || !cecl_mesh_broken(comm->mesh))
         return result;
-    cecl_comm_set_async(comm, result, cecl_message()); /* unless the watchdog knew more, before */
+    /* no effect if the watchdog has set a better error before */
+    cecl_comm_set_async(comm, result, cecl_message());
     return cecl_comm_async(comm);
 }
 
@@ -188,7 +189,8 @@ CECL_API const char *ceclGetLastError(ceclComm_t comm)
 
 /* ---- the end */
 
-/* Calls that this thread made in a group and never ended are not carried out: that is no success. */
+/* Refuses when calls of a group that this thread began wait for its end: they would never be
+ * carried out. */
 static ceclResult_t check_group(ceclComm_t comm)
 {
     const uint32_t waiting = cecl_group_waiting(comm);
@@ -212,8 +214,8 @@ CECL_API ceclResult_t ceclCommFinalize(ceclComm_t comm)
     return result;
 }
 
-/* Lets what is pending go on, and frees. Memory that the device may still touch is left mapped: a
- * leak is better than a fault. */
+/* Ends the waits of what is pending, and frees. Memory that the device may still touch stays
+ * mapped, because a leak is better than a fault. */
 static void release_and_free(ceclComm_t comm)
 {
     const int64_t deadline = cecl_deadline(RELEASED_MS);
@@ -230,14 +232,14 @@ static void release_and_free(ceclComm_t comm)
     cecl_comm_free(comm, drained);
 }
 
-/* Ends `comm` in order, as far as it can. */
+/* Ends `comm` in order, as far as that is possible. */
 static ceclResult_t destroy(ceclComm_t comm)
 {
     const int64_t bound = comm->config.timeout_ms > 0 ? comm->config.timeout_ms : TEARDOWN_MS;
     const int64_t deadline = cecl_deadline(bound + CECL_WATCH_SLACK_MS);
     char words[CECL_MESSAGE_BYTES];
     ceclResult_t result = cecl_comm_async(comm);
-    if (result == ceclSuccess) /* the watchdog comes first, for it can say who is late */
+    if (result == ceclSuccess) /* the watchdog is asked first, because it can name a late peer */
         result = cecl_watch_drain(comm, deadline);
     if (result != ceclSuccess) {
         cecl_keep_message(words);
@@ -245,7 +247,7 @@ static ceclResult_t destroy(ceclComm_t comm)
         release_and_free(comm);
         return cecl_fail_with(result, words);
     }
-    /* Copies of this rank alone concern no peer. */
+    /* copies within this rank concern no peer */
     result = comm->dev->ops->streams_drain(comm->dev, deadline);
     cecl_keep_message(words);
     if (result != ceclSuccess)

@@ -22,7 +22,7 @@ static ceclResult_t allocate(ceclComm_t comm, void **ptr, size_t bytes)
     return ceclSuccess;
 }
 
-/* Ranks that are one thread cannot wait for each other: the message says what to do. */
+/* Ranks that share one thread cannot wait for each other. The message says what to do. */
 static ceclResult_t name_cure(ceclResult_t result)
 {
     char words[CECL_MESSAGE_BYTES];
@@ -56,7 +56,7 @@ CECL_API ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, size_t bytes)
 ceclResult_t cecl_memory_free(ceclComm_t comm, void *ptr)
 {
     struct cecl_call call = {.op = &cecl_ops[CECL_OP_MEM_FREE]};
-    uint64_t offset = UINT64_MAX; /* NULL's */
+    uint64_t offset = UINT64_MAX; /* stands for NULL */
     CECL_TRY(cecl_comm_check(comm));
     ceclResult_t local = ptr ? cecl_pool_allocation(&comm->pool, ptr, &offset) : ceclSuccess;
     call.recv.offset = offset;
@@ -80,7 +80,7 @@ CECL_API ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const void *ptr, int p
     if (peer < 0 || peer >= comm->nranks)
         return cecl_fail(ceclInvalidArgument, "peer %d: 0 to %d expected", peer, comm->nranks - 1);
     if (cecl_pool_locate(&comm->pool, ptr, 1, "ptr", &offset) != ceclSuccess)
-        return ceclInvalidArgument; /* with the words of cecl_pool_locate */
+        return ceclInvalidArgument; /* with the message of cecl_pool_locate */
     *peerPtr = cecl_pool_at(&comm->pool, peer, offset);
     return ceclSuccess;
 }

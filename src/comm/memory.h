@@ -1,14 +1,14 @@
-/* Symmetric memory between the public entry points and the pool. */
+/* Symmetric memory, between the public entry points and the pool. */
 #ifndef CECL_COMM_MEMORY_H
 #define CECL_COMM_MEMORY_H
 
 #include "comm/comm.h"
 
-/* ceclMemAlloc and ceclMemFree outside a group. */
+/* Do the work of ceclMemAlloc and ceclMemFree outside a group. */
 ceclResult_t cecl_memory_allocate(ceclComm_t comm, void **ptr, size_t bytes);
 ceclResult_t cecl_memory_free(ceclComm_t comm, void *ptr);
 
-/* group.c. Keeps an allocation for the end of the group that is open. */
+/* group.c. Keeps an allocation for the end of the open group. */
 ceclResult_t cecl_group_allocate(ceclComm_t comm, void **ptr, size_t bytes);
 
 #endif

@@ -1,6 +1,6 @@
-/* The table of public calls: a row each, and the only place that ties a call's name to its blocks, its
- * choices and its lowering. A new collective is one row here (call/op.h says what a row holds), a
- * lowering, and a public function in collectives.c. */
+/* The table of public calls, with a row for each. Only this file ties a call's name to its blocks,
+ * its choices and its lowering. A new collective is one row in this file (call/op.h says what a row
+ * holds), a lowering, and a public function in collectives.c. */
 #include "call/block.h"
 #include "call/describe.h"
 #include "ce/lower.h"

@@ -1,5 +1,6 @@
-/* Ranks tell each other what they send and where they want what they receive: before an all-to-all
- * whose senders do not know, and to compare what senders think they know (CECL_CHECK). */
+/* Ranks exchange what they send, and where they want what they receive. They do so before an
+ * all-to-all whose senders do not know the places, and to compare places that senders gave
+ * (CECL_CHECK). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,13 +9,13 @@
 #include "comm/check.h"
 #include "comm/collective.h"
 
-/* What a rank tells. */
+/* What a rank sends to the others. */
 struct places {
     int32_t status;   /* ceclResult_t: whether this rank's own checks passed */
     int32_t type;     /* ceclDataType_t */
-    uint64_t recv;    /* recvbuff's offset in the pool */
-    char text[180];   /* why they did not */
-    uint64_t words[]; /* its layout */
+    uint64_t recv;    /* offset of recvbuff in the pool */
+    char text[180];   /* the reason if they did not */
+    uint64_t words[]; /* the rank's layout */
 };
 
 static size_t bytes_of(int nranks)
@@ -24,7 +25,7 @@ static size_t bytes_of(int nranks)
 
 void *cecl_places_room(int nranks)
 {
-    return calloc((size_t)nranks + 1, bytes_of(nranks)); /* a rank's own comes last */
+    return calloc((size_t)nranks + 1, bytes_of(nranks)); /* one more, for this rank's own */
 }
 
 static struct places *told_by(ceclComm_t comm, int rank)
@@ -71,7 +72,7 @@ static ceclResult_t compare_blocks(ceclComm_t comm, int from, int to, size_t siz
     return ceclSuccess;
 }
 
-/* The same verdict on all ranks, but for one that has refused its own call. */
+/* Reaches the same verdict on all ranks, except on a rank that refused its own call. */
 static ceclResult_t judge(ceclComm_t comm, const struct cecl_call *call, bool targets)
 {
     const int n = comm->nranks;
@@ -103,7 +104,7 @@ static ceclResult_t tell(ceclComm_t comm, const struct cecl_call *call, bool tar
     const ceclResult_t result =
         cecl_comm_exchanged(comm, cecl_mesh_allgather(comm->mesh, "blocks", mine, told_by(comm, 0),
                                                       bytes_of(comm->nranks)));
-    if (local != ceclSuccess) /* its own words are the best it has */
+    if (local != ceclSuccess) /* this rank's own message says more than a peer's */
         return cecl_fail_with(local, mine->text);
     return result != ceclSuccess ? result : judge(comm, call, targets);
 }

@@ -1,6 +1,6 @@
-/* Making a communicator: ranks introduce themselves, agree on a device, connect, and set up pool
- * and flags. Every stage ends in a verdict
- * that all ranks share, so that either all have a communicator or none has. */
+/* Making a communicator: ranks introduce themselves, agree on a device, connect, and set up the
+ * pool and the flags. Every stage ends in a verdict that all ranks share. So either all ranks have
+ * a communicator or none has. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,19 +21,19 @@
 #define HELLO_MAGIC 0x6365636c68656c6cu
 #define TEXT_BYTES 200
 
-/* What a rank tells the others first. */
+/* What a rank first sends to the others. */
 struct hello {
     uint64_t magic;
     int32_t version, nranks, rank;
     int32_t process;
     uint64_t host;  /* ranks with equal numbers can reach each other's abstract sockets */
-    int32_t status; /* ceclResult_t of what this rank did so far; `text` says why */
+    int32_t status; /* ceclResult_t of what this rank did so far; `text` has the message */
     struct cecl_resolved config;
     struct cecl_gpu_id gpu;
-    char text[TEXT_BYTES]; /* with status success: why the GPU is not usable, or empty */
+    char text[TEXT_BYTES]; /* after success: why the GPU cannot be used, or empty */
 };
 
-/* This host as sockets see it: the boot of the kernel and the network namespace. */
+/* Identifies this host as sockets see it: by the boot of the kernel and the network namespace. */
 static uint64_t host_id(void)
 {
     uint64_t hash = 0xcbf29ce484222325u;
@@ -69,7 +69,7 @@ static void introduce(const struct cecl_oob *oob, const struct cecl_resolved *co
         snprintf(me->text, sizeof(me->text), "%s", cecl_message());
 }
 
-/* Settings that must be equal; the rest of `config` is a rank's own. */
+/* Compares the settings that must be equal. The rest of `config` may differ between ranks. */
 static ceclResult_t compare_config(const struct cecl_resolved *a, const struct cecl_resolved *b,
                                    int rank)
 {
@@ -98,7 +98,7 @@ static ceclResult_t compare_config(const struct cecl_resolved *a, const struct c
     return ceclSuccess;
 }
 
-/* A rank's word, which came through the caller's callbacks. */
+/* Checks a result that came from a peer through the caller's callbacks, so it may be any number. */
 static ceclResult_t known_result(int32_t status)
 {
     return status >= ceclUnhandledCudaError && status <= ceclTimeout ? (ceclResult_t)status
@@ -133,7 +133,7 @@ static ceclResult_t compare_hellos(const struct hello *all, int nranks)
     return ceclSuccess;
 }
 
-/* Whether every rank has a GPU of its own; the words say why not. Alike on all ranks. */
+/* Whether every rank has a GPU of its own; the message says why not. Equal on all ranks. */
 static ceclResult_t gpus_suffice(const struct hello *all, int nranks)
 {
     for (int r = 0; r < nranks; r++)
@@ -152,7 +152,7 @@ static ceclResult_t gpus_suffice(const struct hello *all, int nranks)
     return ceclSuccess;
 }
 
-/* Opens the device on which all ranks are. */
+/* Opens the device that all ranks use. */
 static ceclResult_t open_device(ceclComm_t comm, const struct hello *all)
 {
     ceclResult_t cuda = ceclInvalidUsage;
@@ -181,7 +181,7 @@ static uint64_t threshold(ceclComm_t comm, enum cecl_threshold which)
     return cecl_tuning_get(&comm->tuning, which);
 }
 
-/* A small part of the smallest GPU's memory, and of the pool. */
+/* The default size of staging: a small part of the smallest GPU's memory, and of the pool. */
 static int64_t staging_of(ceclComm_t comm, uint64_t memory)
 {
     const uint64_t part = memory / threshold(comm, CECL_TUNE_STAGING_MEMORY_SHARE) >> 20 << 20,
@@ -193,7 +193,8 @@ static int64_t staging_of(ceclComm_t comm, uint64_t memory)
     return (int64_t)(wanted < room ? wanted : room);
 }
 
-/* Device defaults for what nobody set. Ranks agree: the smallest GPU decides. */
+/* Sets sizes that are not configured to the device's defaults. Ranks agree, because the smallest
+ * GPU decides. */
 static ceclResult_t settle_sizes(ceclComm_t comm)
 {
     const bool host = comm->dev->kind == CECL_KIND_HOST;
@@ -215,9 +216,10 @@ static ceclResult_t settle_sizes(ceclComm_t comm)
     return result;
 }
 
-#define SLOT_UNIT 512u /* slots are multiples of it */
+#define SLOT_UNIT 512u /* slot sizes are multiples of so many bytes */
 
-/* A slot holds what a small call sends to a peer, as far as all slots are a small part of the pool. */
+/* A slot holds what a small call sends to a peer, unless all slots together would take too much of
+ * the pool. */
 static uint64_t slot_bytes(ceclComm_t comm)
 {
     const uint64_t most = (cecl_tuning_largest_small(&comm->tuning) + SLOT_UNIT - 1) / SLOT_UNIT *
@@ -236,21 +238,21 @@ static uint64_t slot_bytes(ceclComm_t comm)
     return 0;
 }
 
-/* What a kernel of a small call waits for, data, the watchdog cannot see. The kernel's own clock comes
- * later than the watchdog, which can say who is late. */
+/* The kernel of a small call waits for data, which the watchdog cannot see. The kernel's time limit
+ * is longer than the watchdog's, because the watchdog can name a late peer. */
 static uint64_t small_timeout_ns(ceclComm_t comm)
 {
     const uint64_t bound = (uint64_t)comm->config.timeout_ms;
     return bound > 0 ? (bound + CECL_WATCH_SLACK_MS) * UINT64_C(1000000) : 0;
 }
 
-/* CECL_LOCAL_COPY's values. */
+/* The values of CECL_LOCAL_COPY. */
 enum { LOCAL_COPY_AUTO, LOCAL_COPY_PROBE, LOCAL_COPY_OFF };
 
 #define TRIED_IN_VAIN UINT64_MAX
 
-/* Tries which copies within a GPU need no SM; what holds is what holds on every rank. The staging
- * area is nobody's before all ranks have their communicator. */
+/* Tries which copies within a GPU need no SM. A kind of copy counts only if it needs none on every
+ * rank. The trial uses the staging area, which is free until all ranks have their communicator. */
 static ceclResult_t find_local_copies(ceclComm_t comm)
 {
     const struct cecl_engine *engine = &comm->engine;
@@ -269,13 +271,13 @@ static ceclResult_t find_local_copies(ceclComm_t comm)
         held &= all[r];
     }
     if (failed)
-        return cecl_mesh_agree(comm->mesh, tried); /* all ranks hear why */
+        return cecl_mesh_agree(comm->mesh, tried); /* all ranks learn the reason */
     comm->local_copies = (uint32_t)held;
     return ceclSuccess;
 }
 
-/* Whether another rank is in this process. Ranks in containers of their own may have equal numbers:
- * it serves a message alone. */
+/* Whether another rank is in this process. Ranks in different containers may have equal process
+ * numbers, so the answer only serves a message. */
 static bool shares_process(const struct hello *all, int rank, int nranks)
 {
     for (int r = 0; r < nranks; r++)
@@ -284,7 +286,7 @@ static bool shares_process(const struct hello *all, int rank, int nranks)
     return false;
 }
 
-/* The stages after the introduction. */
+/* The stages that follow the introduction. */
 static ceclResult_t build(ceclComm_t comm, const struct hello *all,
                           const struct cecl_tuning tunings[CECL_TUNING_DEVICES])
 {
@@ -303,7 +305,7 @@ static ceclResult_t build(ceclComm_t comm, const struct hello *all,
     CECL_TRY(find_local_copies(comm));
     cecl_mesh_watch_processes(comm->mesh);
     const ceclResult_t result = cecl_mesh_agree(comm->mesh, cecl_watch_start(comm));
-    /* The watchdog, which ended this wait, knows who has gone and why. */
+    /* the watchdog ended this wait, and knows which peer has gone and why */
     return result != ceclSuccess && cecl_comm_async(comm) != ceclSuccess ? cecl_comm_async(comm)
                                                                          : result;
 }
@@ -330,7 +332,7 @@ static ceclComm_t comm_new(int rank, int nranks, const struct cecl_resolved *con
     return NULL;
 }
 
-/* What a rank needs beside its peers. `local`: what went wrong before. */
+/* Allocates what a rank needs besides its peers. `local`: what failed before. */
 static ceclResult_t prepare(ceclResult_t local, bool has_room, int nranks,
                             struct cecl_tuning tunings[CECL_TUNING_DEVICES])
 {
@@ -340,8 +342,8 @@ static ceclResult_t prepare(ceclResult_t local, bool has_room, int nranks,
     return cecl_config_tuning(nranks, tunings);
 }
 
-/* The introduction: what every rank knows of every other before they connect. `all`: NULL where there is
- * no memory for it. */
+/* The introduction: every rank learns what it must know of every other before they connect. `all`
+ * is NULL where there was no memory for it. */
 static ceclResult_t meet(struct cecl_oob *oob, const struct cecl_resolved *config,
                          const struct cecl_tuning tunings[CECL_TUNING_DEVICES], ceclResult_t local,
                          struct hello *all)
@@ -349,14 +351,15 @@ static ceclResult_t meet(struct cecl_oob *oob, const struct cecl_resolved *confi
     struct hello me;
     introduce(oob, config, local, &me);
     me.config.tuning = cecl_tuning_hash(tunings, CECL_TUNING_DEVICES);
-    if (!all) /* it has nowhere to receive: the peers' waits end by their deadline */
+    if (!all) /* without memory this rank cannot receive: the peers' waits end at their deadline */
         return local;
     CECL_TRY(oob->allgather(oob, &me, all, sizeof(me)));
     CECL_TRY(compare_hellos(all, oob->nranks));
     return config->device == CECL_DEVICE_CUDA ? gpus_suffice(all, oob->nranks) : ceclSuccess;
 }
 
-/* Init failed with `result`: peers hear why before the goodbye, and nothing is left. */
+/* Ends an init that failed with `result`. Peers learn the reason before this rank says goodbye.
+ * Nothing is left allocated. */
 static ceclResult_t give_up(ceclComm_t comm, ceclResult_t result)
 {
     char words[CECL_MESSAGE_BYTES];

@@ -11,9 +11,10 @@ CECL_API ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream)
 
 CECL_API ceclResult_t ceclStreamSynchronize(ceclComm_t comm, ceclStream_t stream)
 {
-    CECL_TRY(cecl_comm_check_handle(comm)); /* a failed one's work must have ended, too */
+    /* the work of a failed communicator must have ended, too */
+    CECL_TRY(cecl_comm_check_handle(comm));
     const uint32_t waiting = cecl_group_waiting(comm);
-    if (waiting > 0) /* they are not on the stream yet: success would be a lie */
+    if (waiting > 0) /* these calls are not on the stream yet, so success would be wrong */
         return cecl_fail(ceclInvalidUsage,
                          "%u calls on this communicator wait for ceclGroupEnd, which this thread "
                          "has not called",
@@ -24,7 +25,7 @@ CECL_API ceclResult_t ceclStreamSynchronize(ceclComm_t comm, ceclStream_t stream
 
 CECL_API ceclResult_t ceclStreamDestroy(ceclComm_t comm, ceclStream_t stream)
 {
-    /* A failed or finalized communicator still lets go of its streams. */
+    /* a failed or finalized communicator can still destroy its streams */
     CECL_TRY(cecl_comm_check_handle(comm));
     if (!stream)
         return cecl_fail(ceclInvalidArgument, "stream: the default stream is not the caller's");

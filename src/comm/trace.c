@@ -1,5 +1,6 @@
-/* The events of a communicator: kept in memory that is there from the start, written when that is full
- * and at the end. Calls on one communicator come one at a time, so nothing here is locked. */
+/* The events of a communicator. They are kept in memory that is allocated at the start, and written
+ * when that memory is full and at the end. Calls on one communicator come one at a time, so nothing
+ * is locked. */
 #include "comm/trace.h"
 
 #include <stdio.h>
@@ -19,7 +20,7 @@ struct cecl_trace {
     bool nvtx;
     int rank;
     size_t count;
-    struct cecl_trace_event *events; /* [CECL_TRACE_EVENTS], or NULL: no file */
+    struct cecl_trace_event *events; /* [CECL_TRACE_EVENTS]; NULL: no file is wanted */
     char file[NAME_BYTES];
 };
 
@@ -30,7 +31,7 @@ static int64_t now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* A system call, once a thread. */
+/* A system call, made once for each thread. */
 static int32_t thread_id(void)
 {
     static _Thread_local int32_t id;
@@ -39,7 +40,8 @@ static int32_t thread_id(void)
     return id;
 }
 
-/* %r is the rank and %p the process; without %r the rank comes last. False where it is too long. */
+/* Makes the file's name: %r is the rank and %p the process. Without %r, the rank comes last. False:
+ * the name is too long. */
 static bool name_file(const char *pattern, int rank, char out[NAME_BYTES])
 {
     size_t used = 0;
@@ -72,7 +74,7 @@ static void open_file(struct cecl_trace *trace, const char *pattern, int nranks)
         return;
     trace->events = malloc(bytes);
     if (trace->events)
-        memset(trace->events, 0, bytes); /* calls find the pages there */
+        memset(trace->events, 0, bytes); /* touches the pages, so that calls do not fault on them */
     else
         cecl_log(CECL_LOG_WARN, trace->rank, "CECL_TRACE: no host memory; no trace");
 }
@@ -99,7 +101,7 @@ struct cecl_trace *cecl_trace_open(const struct cecl_resolved *config, int rank,
     return NULL;
 }
 
-/* A file that cannot be written any more is given up: it has warned. */
+/* Writes the events. A file that can no longer be written is given up, after a warning. */
 static void flush(struct cecl_trace *trace)
 {
     if (trace->count > 0 &&

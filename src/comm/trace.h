@@ -1,38 +1,39 @@
-/* What calls leave for people who look at a timeline: NVTX ranges (CECL_NVTX), and a file of host times
- * that Chrome's viewers read (CECL_TRACE). A communicator without either pays a look at a pointer. */
+/* What calls record for people who look at a timeline: NVTX ranges (CECL_NVTX), and a file of host
+ * times that Chrome's viewers read (CECL_TRACE). A communicator without either only tests a pointer
+ * at each call. */
 #ifndef CECL_COMM_TRACE_H
 #define CECL_COMM_TRACE_H
 
 #include "comm/comm.h"
 #include "util/fork.h"
 
-#define CECL_TRACE_EVENTS 8192 /* kept in memory; then they are written */
+#define CECL_TRACE_EVENTS 8192 /* events kept in memory before they are written */
 
 struct cecl_trace;
 
-/* One call that is over. */
+/* A call that has ended. */
 struct cecl_trace_event {
     const char *name;
-    int64_t start_ns, end_ns; /* CLOCK_MONOTONIC: alike on all ranks of a host */
+    int64_t start_ns, end_ns; /* CLOCK_MONOTONIC: equal on all ranks of a host */
     uint64_t send_bytes, recv_bytes;
     int32_t thread;
     int32_t result; /* ceclResult_t */
     char path[sizeof(((ceclExplanation_t *)0)->path)];
 };
 
-/* One that is being made. Without a trace: nothing. */
+/* A call that is being made. Holds nothing where there is no trace. */
 struct cecl_traced {
     struct cecl_trace *trace;
     const char *name;
     int64_t start_ns;
 };
 
-/* NULL where neither is wanted, and where that cannot be had: a warning says so. */
+/* Returns NULL where neither is wanted, and where neither can be had; then a warning says so. */
 struct cecl_trace *cecl_trace_open(const struct cecl_resolved *config, int rank, int nranks);
 /* Writes what is left, and frees. NULL has no effect. */
 void cecl_trace_close(struct cecl_trace *trace);
 
-/* Of a handle that nothing has checked yet. */
+/* The trace of a handle that has not been checked yet. */
 static inline struct cecl_trace *cecl_trace_of(ceclComm_t comm)
 {
     return comm && comm->magic == CECL_COMM_MAGIC && comm->generation == cecl_fork_generation()
@@ -40,7 +41,7 @@ static inline struct cecl_trace *cecl_trace_of(ceclComm_t comm)
                : NULL;
 }
 
-/* `name` must stay; `bytes`: told to NVTX, 0 where they are not known yet. */
+/* `name` must stay valid. `bytes`: shown by NVTX; 0 where the size is not known yet. */
 void cecl_trace_start(struct cecl_traced *call);
 static inline struct cecl_traced cecl_trace_begin(ceclComm_t comm, const char *name)
 {
@@ -50,13 +51,14 @@ static inline struct cecl_traced cecl_trace_begin(ceclComm_t comm, const char *n
     return call;
 }
 
-/* `path`: how it was carried out. The thread's last error stays as it is. */
+/* `path`: how the call was carried out. The thread's last error does not change. */
 void cecl_trace_end(const struct cecl_traced *call, uint64_t send_bytes, uint64_t recv_bytes,
                     const char *path, ceclResult_t result);
 
-/* trace_file.c: one file for each name that the process has begun; every communicator of the name adds
- * to it. After each call the file is whole. */
-/* Begins it, or finds it begun. False with a warning where it cannot be written. */
+/* trace_file.c: one file for each name that the process has begun. Every communicator with that
+ * name adds to it. The file is complete after each write. */
+/* Begins the file, unless it has been begun. Returns false, with a warning, where it cannot be
+ * written. */
 bool cecl_trace_file_begin(const char *name, int rank, int nranks);
 bool cecl_trace_file_add(const char *name, int rank, const struct cecl_trace_event *events,
                          size_t count);

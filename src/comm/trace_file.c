@@ -1,5 +1,5 @@
-/* The file of a trace: events as Chrome's viewers read them, in an array that is closed after each
- * piece and opened again for the next. */
+/* The file of a trace: events as Chrome's viewers read them, in an array. The array is closed after
+ * each write, and opened again for the next. */
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -12,7 +12,7 @@
 
 #define CLOSING "\n]\n"
 
-/* Names that this process has begun; the first communicator of a name empties an older file. */
+/* Names that this process has begun. The first communicator of a name empties an older file. */
 struct begun {
     struct begun *next;
     char name[];
@@ -71,7 +71,7 @@ bool cecl_trace_file_begin(const char *name, int rank, int nranks)
     return result;
 }
 
-/* Times in us. All words are the library's own: nothing in them needs an escape. */
+/* Times are in us. The library makes all strings itself, so none needs an escape. */
 static void write_event(FILE *file, int rank, const struct cecl_trace_event *e)
 {
     fprintf(file,

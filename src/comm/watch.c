@@ -1,7 +1,6 @@
-/* The watchdog of a communicator: one thread that hears of peers' ends at once, looks after calls
- * that take too long, and releases
- * what waits once the communicator has failed. It never touches what a call in progress uses, only
- * flags and their counters. */
+/* The watchdog of a communicator: one thread that learns of peers' ends at once, checks for calls
+ * that take too long, and ends waits once the communicator has failed. It never touches what a call
+ * in progress uses, except flags and their counters. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,18 +11,18 @@
 #include "util/clock.h"
 #include "util/thread.h"
 
-#define TICK_MAX_MS 500 /* CECL_WATCH_SLACK_MS is beyond two of them */
+#define TICK_MAX_MS 500 /* in ms; CECL_WATCH_SLACK_MS is longer than two ticks */
 #define TICK_MIN_MS 5
 #define RELEASE_TICK_MS 5
 
-/* What was seen of the pending call when it last moved. */
+/* What was seen of the pending call when it last made progress. */
 struct watched {
     uint32_t done, flags[CECL_LANES];
-    int64_t since; /* of no movement while started */
+    int64_t since; /* in ms: since when the started call has made no progress */
     bool started;
 };
 
-/* The device looks at words for one thread at a time. */
+/* The device reads words for one thread at a time. */
 static ceclResult_t ask_progress(ceclComm_t comm, uint32_t *rows, struct cecl_progress *progress)
 {
     pthread_mutex_lock(&comm->watch.lock);
@@ -32,9 +31,8 @@ static ceclResult_t ask_progress(ceclComm_t comm, uint32_t *rows, struct cecl_pr
     return result;
 }
 
-/* A rank that is waited for and has left, or -1. It is known to have left before its flag is read:
- * what it signalled in its life
- * has arrived then. */
+/* Returns a rank that this rank waits for and that has left, or -1. Its flag is read after it is
+ * known to have left, so what it signalled before has arrived by then. */
 static int missing_for_good(ceclComm_t comm)
 {
     struct cecl_progress progress;
@@ -46,8 +44,8 @@ static int missing_for_good(ceclComm_t comm)
     return -1;
 }
 
-/* A pending call: who keeps it waiting, and for how long? Sets the asynchronous error when it is
- * too long, or when who is missing has left. */
+/* Checks a pending call: which peer keeps it waiting, and for how long. Sets the asynchronous error
+ * when that is too long, or when the missing peer has left. */
 static void look_after(ceclComm_t comm, struct watched *seen)
 {
     const int64_t now = cecl_now_ms();
@@ -64,8 +62,8 @@ static void look_after(ceclComm_t comm, struct watched *seen)
         cecl_comm_set_async(comm, ceclUnhandledCudaError, cecl_message());
         return;
     }
-    /* Work of the caller that comes before the call in its stream, however long, is no time of the
-     * call. */
+    /* The caller's work that comes before the call in its stream does not count as time of the
+     * call, however long it takes. */
     if (!progress.started || !seen->started || done != seen->done ||
         memcmp(progress.flags, seen->flags, sizeof(seen->flags)) != 0 || progress.late < 0) {
         *seen = (struct watched){.done = done, .since = now, .started = progress.started};
@@ -92,8 +90,9 @@ static void look_after(ceclComm_t comm, struct watched *seen)
     }
 }
 
-/* In this order: a released stream goes on copying and signalling, and no peer may take what it
- * gets then for good. Who has seen such a signal finds our words when it looks (cecl_comm_hear). */
+/* The order of these steps matters. A released stream goes on copying and signalling, and no peer
+ * may take the data that it then gets as valid. A peer that sees such a signal finds this rank's
+ * message when it looks (cecl_comm_hear). */
 void cecl_watch_release(ceclComm_t comm)
 {
     pthread_mutex_lock(&comm->watch.lock);
@@ -105,10 +104,10 @@ void cecl_watch_release(ceclComm_t comm)
     const bool pending = !cecl_flags_idle(&comm->engine.flags);
     if (pending && !comm->watch.silenced)
         comm->watch.silenced = cecl_flags_silence(&comm->engine.flags) == ceclSuccess;
-    /* Kernels that wait end by this, and what is enqueued behind them goes on. */
+    /* Ends kernels that wait, so that what is enqueued behind them goes on. */
     if (!comm->watch.kernels_ended)
         comm->watch.kernels_ended = cecl_pads_end(&comm->engine.flags) == ceclSuccess;
-    /* What is released must not tell peers anything. */
+    /* Nothing that is released may signal to peers. */
     if (pending && comm->watch.silenced && comm->watch.kernels_ended)
         (void)!cecl_flags_release(&comm->engine.flags);
     pthread_mutex_unlock(&comm->watch.lock);
@@ -179,8 +178,8 @@ ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline)
     struct timespec pause = {.tv_nsec = 20000};
     const int64_t start = cecl_now_ms();
     while (!cecl_flags_idle(&comm->engine.flags)) {
-        /* With an error the watchdog releases what is pending; the caller then waits for that, with
-         * a deadline of its own. */
+        /* With an error, the watchdog ends the waits of what is pending. The caller then waits for
+         * that, with a deadline of its own. */
         if (deadline == CECL_NO_DEADLINE)
             CECL_TRY(cecl_comm_async(comm));
         if (cecl_ms_left(deadline) == 0)

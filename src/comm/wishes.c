@@ -1,5 +1,6 @@
-/* Allocations of a group: a thread for each communicator but the first, which the caller's thread
- * serves. Growth of a pool waits for all ranks, and these may all be here. */
+/* Allocations of a group. The caller's thread serves the first communicator, and a thread each
+ * serves the others: a pool that grows waits for all ranks, and all ranks may be in this one
+ * thread. */
 #include "comm/wishes.h"
 
 #include <pthread.h>
@@ -33,7 +34,7 @@ static bool is_first(const struct cecl_wishes *wishes, uint32_t index)
     return true;
 }
 
-/* What a communicator wants, from its first wish on. */
+/* What one communicator wants, from its first wish on. */
 struct job {
     struct cecl_wishes *wishes;
     uint32_t first;
@@ -42,7 +43,7 @@ struct job {
     char words[CECL_MESSAGE_BYTES];
 };
 
-/* Gives back what was allocated before wish `end`: all ranks do so, for all of them fail alike. */
+/* Frees what was allocated before wish `end`. All ranks do so, because they all fail alike. */
 static void give_back(struct job *job, uint32_t end)
 {
     struct cecl_wish *list = job->wishes->list;
@@ -67,7 +68,7 @@ static void *serve(void *argument)
     return NULL;
 }
 
-/* The first communicator is served here, the others beside it. */
+/* Serves the first communicator on this thread, and the others at the same time on their own. */
 static ceclResult_t serve_all(struct job *jobs, uint32_t njobs)
 {
     uint32_t started = 1;
@@ -77,7 +78,7 @@ static ceclResult_t serve_all(struct job *jobs, uint32_t njobs)
         started++;
     if (started == njobs)
         serve(&jobs[0]);
-    else /* those that were started end by their timeout: a rank of theirs is missing */
+    else /* the started ones end by their timeout, because a rank of theirs is missing */
         result = cecl_fail(ceclSystemError, "no thread for %u communicators of a group", njobs);
     for (uint32_t j = 1; j < started; j++)
         pthread_join(jobs[j].thread, NULL);

@@ -1,5 +1,5 @@
-/* Allocations of a group: they wait for its end. There those of several communicators are made side by
- * side, so that one thread can allocate for many ranks. */
+/* Allocations of a group wait for the end of the group. There, those of several communicators are
+ * made at the same time, so that one thread can allocate for many ranks. */
 #ifndef CECL_COMM_WISHES_H
 #define CECL_COMM_WISHES_H
 
@@ -9,7 +9,7 @@ struct cecl_wish {
     ceclComm_t comm;
     void **ptr;
     size_t bytes;
-    void *got; /* carried out: what *ptr becomes */
+    void *got; /* what *ptr becomes once the allocation is carried out */
 };
 
 struct cecl_wishes {
@@ -17,11 +17,13 @@ struct cecl_wishes {
     uint32_t count, room;
 };
 
-/* Keeps an allocation for the end of the group; refuses NULL and communicators that are not usable. */
+/* Keeps an allocation for the end of the group. Refuses NULL, and communicators that are not
+ * usable. */
 ceclResult_t cecl_wishes_add(struct cecl_wishes *wishes, ceclComm_t comm, void **ptr, size_t bytes);
 
-/* Collective for each communicator among them, in the order in which they were wished. A communicator's
- * allocations are made all or none. Pointers are written when all of all communicators are there. */
+/* Collective for each communicator among them, in the order in which they were wished. A
+ * communicator gets all of its allocations or none. Pointers are written only when the allocations
+ * of all communicators exist. */
 ceclResult_t cecl_wishes_carry_out(struct cecl_wishes *wishes);
 
 #endif

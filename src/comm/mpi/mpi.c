@@ -1,5 +1,5 @@
-/* Joining through MPI: the callbacks of ceclCommInitOob over a communicator of MPI's. A library of
- * its own: libcecl_mpi. */
+/* Joining through MPI: the callbacks of ceclCommInitOob use an MPI communicator. This is a library
+ * of its own, libcecl_mpi. */
 #include <cecl/cecl_mpi.h>
 
 #include <limits.h>
