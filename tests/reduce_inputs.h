@@ -1,5 +1,5 @@
-/* Inputs for tests of reductions: bits of elements, a mixture of numbers near 1, of any bits, and of
- * what is special in the type. */
+/* Inputs for tests of reductions: the bits of elements. They are a mixture of numbers near 1, of
+ * random bits, and of the special values of the type. */
 #ifndef CECL_TEST_REDUCE_INPUTS_H
 #define CECL_TEST_REDUCE_INPUTS_H
 

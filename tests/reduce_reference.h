@@ -1,6 +1,6 @@
-/* What a reduction must come to, element by element, in plain loops: integers by their own rules,
- * floats step by step in the type that they are accumulated in, rounded by reference_number.h.
- * reference_start comes first. */
+/* The right result of a reduction, element by element, in plain loops. Integers follow their own
+ * rules. Floats are computed step by step in the type in which they are accumulated, and rounded by
+ * reference_number.h. reference_start must be called first. */
 #ifndef CECL_TEST_REDUCE_REFERENCE_H
 #define CECL_TEST_REDUCE_REFERENCE_H
 

@@ -1,5 +1,5 @@
-/* What small floating-point formats are, for tests: the list of their values, made with ldexp, and
- * rounding by a search for the nearest one. Nothing of src/sm. */
+/* A reference for small floating-point formats: the list of their values, made with ldexp, and
+ * rounding by a search for the nearest value. It uses nothing of src/sm. */
 #ifndef CECL_TEST_REFERENCE_NUMBER_H
 #define CECL_TEST_REFERENCE_NUMBER_H
 

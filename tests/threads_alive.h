@@ -1,5 +1,6 @@
-/* Threads of this process, but for those that are ending: one that was joined stays listed for a
- * moment, with its kernel's flag PF_EXITING (proc_pid_stat(5), field 9) set before the join returns. */
+/* Counts the threads of this process, except those that are ending. A thread that was joined stays
+ * listed for a moment, but its kernel flag PF_EXITING (proc_pid_stat(5), field 9) is set before the
+ * join returns. */
 #ifndef CECL_TESTS_THREADS_ALIVE_H
 #define CECL_TESTS_THREADS_ALIVE_H
 

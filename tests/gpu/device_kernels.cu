@@ -1,4 +1,4 @@
-/* Kernels on which tests/gpu/test_device_kernels.c looks. */
+/* The kernels of tests/gpu/test_device_kernels.c. */
 #include "device_kernels.h"
 
 #include <cecl/cecl_device.h>

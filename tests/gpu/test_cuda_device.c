@@ -1,4 +1,4 @@
-/* The CUDA device: opening, threads, memory, words, and what is left behind. */
+/* The CUDA device: opening, threads, memory, flag words, and what remains after closing. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>

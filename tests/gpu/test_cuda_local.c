@@ -1,5 +1,6 @@
-/* Whether local copies run on a copy engine: what the device finds, against what is seen by other
- * means; that finding it is bounded and leaves nothing behind. Holds on drivers of either kind. */
+/* Whether local copies run on a copy engine: the device's answer is compared with what other means
+ * show. The probe takes a bounded time and leaves nothing behind. The test is valid with drivers of
+ * either kind. */
 #include <pthread.h>
 
 #include "cuda_fixture.h"

@@ -1,4 +1,5 @@
-/* Which pointers the CUDA device takes as a user's buffer: its GPU's memory, to the last byte. */
+/* Which pointers the CUDA device accepts as a user's buffer: its GPU's memory, up to the last
+ * byte. */
 #include "cuda_fixture.h"
 
 #define BYTES ((size_t)8 << 20) /* large enough for allocations of their own */

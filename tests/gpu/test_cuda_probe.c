@@ -1,4 +1,4 @@
-/* Looking for a GPU, and opening one. The first test needs a process without any CUDA context. */
+/* Finding a GPU and opening it. The first test needs a process without any CUDA context. */
 #include <cuda.h>
 
 #include "cuda_fixture.h"

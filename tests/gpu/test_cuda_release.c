@@ -1,5 +1,5 @@
-/* What the watchdog does to the CUDA device, from its own thread: it reads words, asks streams, and
- * releases what waits, whatever the caller is doing. */
+/* What the watchdog does to the CUDA device from its own thread: it reads words, queries streams,
+ * and ends waits, whatever the caller does at the same time. */
 #include <pthread.h>
 #include <stdatomic.h>
 

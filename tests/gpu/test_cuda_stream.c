@@ -1,4 +1,5 @@
-/* The CUDA device's streams: order of copies and words, the legacy default stream, capture. */
+/* The CUDA device's streams: the order of copies and words, the legacy default stream, and
+ * capture. */
 #include <pthread.h>
 #include <stdatomic.h>
 

@@ -1,6 +1,6 @@
-/* What of the device runs while every SM of the GPUs is held, and what does not. Everything is made
- * before the SMs are held and freed after; nothing is asserted in between, so that no failure
- * leaves them held. */
+/* Which operations of the device run while every SM of the GPUs is held, and which do not. All
+ * objects are made before the SMs are held, and freed after. No assertion stands in between, so
+ * that a failure cannot leave the SMs held. */
 #include "cuda_fixture.h"
 #include "hold_sms.h"
 

@@ -1,5 +1,6 @@
-/* Kernels of a user's own meet their peers' by cecl_device.h: one process, as many GPUs as the first
- * argument says (default 2). What is pure logic is tested without GPUs in tests/multi. */
+/* Kernels of the user's own meet their peers' kernels through cecl_device.h. One process uses as
+ * many GPUs as the first argument says (default 2). tests/multi tests the logic alone, without
+ * GPUs. */
 #include "cuda_fixture.h"
 
 #include <cecl/cecl.h>

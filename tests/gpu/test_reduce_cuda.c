@@ -1,10 +1,11 @@
-/* Reductions on a GPU give the host's bits (tests/unit/test_reduce_host.c says that those are right):
- * every type and operation, any alignment, both kernels, any number of SMs, to several places; and
- * write nothing else. Flags around them are sent and waited for. Needs one GPU, where the host plays
- * the peers; with a second, sources lie there too, and results and flags go there.
+/* Reductions on a GPU give the same bits as the host (tests/unit/test_reduce_host.c shows that the
+ * host's are right): every type and operation, any alignment, both kernels, any number of SMs, one
+ * or several destinations. They write nothing else. They signal and await the flags around them.
+ * The test needs one GPU, where the host acts as the peers. With a second GPU, sources lie there
+ * too, and results and flags go there.
  *
- * CECL_TEST_SHORT=1: a few sizes, and no kernel waits for what comes after its launch, as tools that
- * watch kernels may want it. */
+ * CECL_TEST_SHORT=1: only a few sizes, and no kernel waits for something that comes after its
+ * launch, because tools that observe kernels may require that. */
 #include "../reduce_inputs.h"
 #include "cuda_fixture.h"
 

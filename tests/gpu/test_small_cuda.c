@@ -1,9 +1,11 @@
-/* Small collectives by one kernel on each GPU (sm/small.h): every type and operation gives the host's
- * bits, blocks arrive whole at any alignment, calls follow each other without a pause, what a meeting
- * asks for is done, waits end. One process, as many GPUs as the first argument says (default 2).
+/* Small collectives by one kernel on each GPU (sm/small.h): every type and operation gives the
+ * host's bits, blocks arrive whole at any alignment, calls follow each other without a pause, a
+ * kernel does all that its meeting asks for, and waits end. One process uses as many GPUs as the
+ * first argument says (default 2).
  *
- * CECL_TEST_SHORT=1: a few sizes, and kernels one after the other, as tools that watch kernels may run
- * them: each rank's but the last one's sends, waits in vain for a moment, and comes again. */
+ * CECL_TEST_SHORT=1: only a few sizes, and one kernel after the other, because tools that observe
+ * kernels may run them so. Each rank's kernel except the last one's sends, waits in vain for a
+ * moment, and is launched again. */
 #include "../reduce_inputs.h"
 #include "cuda_fixture.h"
 #include "sm/small.h"

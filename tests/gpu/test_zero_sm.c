@@ -1,7 +1,7 @@
-/* What only a communicator on GPUs shows, besides that zero-SM calls finish while every SM is held,
- * which is cecl_zerosm's (bench; the test zero_sm_cases): that other calls do not, which memory and
- * streams are refused, and what is left behind. One process, one communicator rank a GPU; a single
- * thread makes all calls, since none of them blocks the host. */
+/* What only a communicator on GPUs can show: calls that are not zero SM do not finish while every
+ * SM is held; which memory and streams are refused; what remains after the end. (bench/cecl_zerosm
+ * and its test zero_sm_cases show that zero-SM calls finish while every SM is held.) One process
+ * has one rank for each GPU. A single thread makes all calls, because none of them blocks the host. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* What the multi-rank tests share. One MPI process is one rank. The same programs run on the host
  * device and on GPUs, so only ceclMemcpyAsync touches device memory. Random data is a hash of its
- * place; plain loops compute the expected results. */
+ * position. Plain loops compute the expected results. */
 #ifndef CECL_TEST_MULTI_H
 #define CECL_TEST_MULTI_H
 

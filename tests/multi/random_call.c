@@ -1,4 +1,4 @@
-/* Calls that test_random.c makes; see random_call.h. */
+/* The calls that test_random.c makes; see random_call.h. */
 #include "random_call.h"
 
 const size_t random_limits[RANDOM_LIMITS] = {4 << 10, 64 << 10, 256 << 10, 512 << 10, 1 << 20};

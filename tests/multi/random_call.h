@@ -1,5 +1,5 @@
-/* The calls that test_random.c makes: what a call is, how all ranks draw the same one, and what
- * result it must have. */
+/* The calls that test_random.c makes: what such a call is, how all ranks draw the same call, and
+ * which result it must have. */
 #ifndef CECL_TEST_RANDOM_CALL_H
 #define CECL_TEST_RANDOM_CALL_H
 

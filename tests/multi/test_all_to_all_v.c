@@ -1,5 +1,5 @@
-/* Variable all-to-all, by exchange and with places that are known, gather and scatter: results, in
- * groups too, and what they refuse, on every rank and without harm. */
+/* Variable all-to-all (with places exchanged, and with places given), gather and scatter: results,
+ * in groups too, and refusals, which every rank makes and which do no harm. */
 #include "multi.h"
 
 #include <stdio.h>

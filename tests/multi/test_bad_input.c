@@ -1,5 +1,5 @@
-/* Bad input: the result and the words of each refusal, and that the communicator is as usable after
- * it as before. */
+/* Bad input: the result code and the message of each refusal. After each, the communicator works as
+ * before. */
 #include "multi.h"
 
 #include <limits.h>

@@ -1,5 +1,5 @@
-/* ceclBarrier: no rank's stream passes before all have come, and what was written before it is seen
- * behind it. */
+/* ceclBarrier: no rank's stream passes it before all ranks have reached it, and what was written
+ * before it is visible behind it. */
 #include "multi.h"
 
 #include <unistd.h>

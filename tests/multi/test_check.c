@@ -1,5 +1,5 @@
-/* CECL_CHECK=1: ranks that differ in a call are told so, all of them, with both values; nothing was
- * enqueued, and the communicator is as usable as before. */
+/* CECL_CHECK=1: if ranks differ in a call, all of them get an error with both values. Nothing is
+ * enqueued, and the communicator works as before. */
 #include "multi.h"
 
 static ceclComm_t checked_comm(void)

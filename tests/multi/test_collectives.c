@@ -1,5 +1,5 @@
-/* All-gather and all-to-all: every byte right, for sizes, types, placements, streams, directions
- * and flags. */
+/* All-gather and all-to-all: every byte is right, for all sizes, types, placements, streams,
+ * directions and ways of flags. */
 #include "multi.h"
 
 static const ceclOp_t ops[] = {ceclOpAllGather, ceclOpAlltoAll};

@@ -1,9 +1,10 @@
-/* A sum of floats whose result depends on the order has one result: the same bits on every rank, in
- * every run, on any number of SMs, in any direction, by every path. They are those of a plain loop
- * in rank order, and not further from the true sum than the documented accumulation allows.
+/* A sum of floats depends on the order of the additions. These tests show that cecl gives one
+ * result: the same bits on every rank, in every run, on any number of SMs, in any direction, by
+ * every path. The bits are those of a plain loop in rank order. They are not further from the true
+ * sum than the documented accumulation allows.
  *
- * Every path and type is run 1,000 times on GPUs, or with CECL_TEST_BIG=1; else 100 times a path (36
- * beyond 4 ranks). */
+ * Every path and type runs 1,000 times on GPUs, or with CECL_TEST_BIG=1. Otherwise each path runs
+ * 100 times (36 times with more than 4 ranks). */
 #include "multi.h"
 
 #include "../reduce_reference.h"

@@ -1,5 +1,6 @@
-/* What kernels of the caller's own need: that it says the truth, and, on the host device, where host
- * code may call the same functions, that barriers and signals do as they promise. Kernels: tests/gpu. */
+/* What kernels of the caller's own get from the communicator: the values are right. On the host
+ * device, host code may call the same functions, so barriers and signals are tested too. tests/gpu
+ * tests kernels. */
 #include <cecl/cecl_device.h>
 #include <sched.h>
 

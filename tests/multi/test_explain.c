@@ -1,5 +1,5 @@
-/* ceclExplain: what it tells of each shape, that it enqueues and exchanges nothing, and that it
- * refuses what the call refuses, in the same words. */
+/* ceclExplain: what it reports for each shape, that it enqueues and exchanges nothing, and that it
+ * refuses what the call refuses, with the same message. */
 #include "multi.h"
 
 #include <stdio.h>

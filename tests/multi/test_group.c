@@ -1,4 +1,5 @@
-/* Groups: many calls as one, and a group with a call that is refused: nothing of it happens. */
+/* Groups: many calls as one. If one call of a group is refused, no call of the group is carried
+ * out. */
 #include "multi.h"
 
 #include <stdio.h>

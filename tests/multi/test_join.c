@@ -1,5 +1,5 @@
-/* Ways into a communicator and what goes wrong there: the caller's callbacks, also when they fail
- * at any call, and ids whose ranks do not fit. No way leaves a descriptor or a thread behind. */
+/* Ways to join a communicator, and their failures: the caller's callbacks, which fail at any call,
+ * and ids whose ranks do not match. No way leaves a descriptor or a thread behind. */
 #include "../threads_alive.h"
 #include "multi.h"
 

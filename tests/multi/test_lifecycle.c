@@ -1,5 +1,5 @@
-/* Making and ending communicators: no leak over many cycles, several at once, every way to join,
- * the order of the end. */
+/* Making and ending communicators: no leak over many cycles, several communicators at once, every
+ * way to join, and the order in which ranks end. */
 #include "../threads_alive.h"
 #include "multi.h"
 

@@ -1,4 +1,4 @@
-/* Options of calls, seen by what ceclExplain and ceclGroupExplain tell of them, and by results. */
+/* Options of calls: what ceclExplain and ceclGroupExplain report, and the results of the calls. */
 #include "multi.h"
 
 #define BLOCK 1100000 /* too large for a small call */

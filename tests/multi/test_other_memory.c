@@ -1,5 +1,5 @@
-/* Sendbuffs that are not in the communicator's pool: another communicator's pool, and on the host
- * device any memory at all. Also inputs: that a collective leaves them as they were. */
+/* Sendbuffs outside the communicator's pool: in another communicator's pool, and on the host device
+ * in any memory. Also: a collective does not change its input. */
 #include "multi.h"
 
 #define COUNT 5001 /* odd, and more than a page */

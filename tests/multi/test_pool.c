@@ -1,5 +1,5 @@
-/* The symmetric pool across ranks: equal offsets, real peer pointers, growth, coalescing, no
- * exchange in a steady state, mismatches. */
+/* The symmetric pool across ranks: equal offsets, valid peer pointers, growth, coalescing, no
+ * exchange in a steady state, and calls that do not match. */
 #include "multi.h"
 
 static uint64_t exchanges(ceclComm_t comm)

@@ -1,9 +1,11 @@
-/* 10,000 random calls of all collectives but ceclReduce on one communicator: size, type, placement,
- * rows, stream, offset and options vary, memory comes and goes between them.
- * CECL_TEST_CALLS and CECL_TEST_SEED override. Calls run in bursts, so that several are in flight
- * at once; a third of the bursts are groups, in another third groups stand between calls that are
- * alone, small ones often. Beside half of the bursts other copies fill the links. Every byte of what
- * a call may write is checked, and those around it and between its blocks. */
+/* 10,000 random calls of all collectives except ceclReduce on one communicator. Size, type,
+ * placement, rows, stream, offset and options vary, and memory is allocated and freed between
+ * calls. CECL_TEST_CALLS and CECL_TEST_SEED override the number and the seed.
+ *
+ * Calls come in bursts, so that several are in flight at once. A third of the bursts are groups; in
+ * another third, groups stand between single calls, which are often small. During half of the
+ * bursts, other copies fill the links. Every byte that a call may write is checked, and so are the
+ * bytes around its blocks and between them. */
 #include "random_call.h"
 
 #define SLOTS 8

@@ -1,6 +1,6 @@
-/* Ranks that give up or stay away while their processes live on: the others are told who, soon;
- * everything can be ended; nothing is left behind; the same processes make a new communicator.
- * Ranks that die are tests/unit/test_failure.c's. */
+/* Ranks that give up or stay away while their processes live on. The other ranks soon learn which
+ * rank it was; everything can be ended; nothing is left behind; the same processes make a new
+ * communicator. tests/unit/test_failure.c has ranks that die. */
 #include "../threads_alive.h"
 #include "multi.h"
 

@@ -1,6 +1,6 @@
-/* Reduce-scatter, all-reduce, reduce: every type and operation, in place and out of it, at once, in
- * chunks and read at the peers, alone and in groups; compared to the bit with plain loops. And what
- * they refuse. */
+/* Reduce-scatter, all-reduce, reduce: every type and operation, in place and out of place, in one
+ * chunk, in several, and read at the peers, alone and in groups. Results are compared with plain
+ * loops bit for bit. Also: what these calls refuse. */
 #include "multi.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Strided all-gathers and all-to-alls: along the last dimension and back, shapes of all kinds, in
- * place and out of it, in groups that share rows; every byte checked, those between rows too. */
+ * place and out of place, in groups that share rows. Every byte is checked, also between rows. */
 #include "multi.h"
 
 #define MOST 6000 /* elements of a block, about */

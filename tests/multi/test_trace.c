@@ -1,5 +1,6 @@
-/* CECL_TRACE: a file for each rank that is JSON, with one event for each call; without it no file, and
- * where there can be none a warning and calls that work. CECL_NVTX: calls work. */
+/* CECL_TRACE: each rank writes a file that is JSON, with one event for each call. Without
+ * CECL_TRACE there is no file. Where no file can be written, there is a warning, and calls work.
+ * CECL_NVTX: calls work. */
 #include "multi.h"
 
 #include <ctype.h>

@@ -1,4 +1,5 @@
-/* CECL_TUNING: a file of thresholds changes what calls do, and ranks must have the same. */
+/* CECL_TUNING: a file of thresholds changes what calls do, and all ranks must have the same
+ * thresholds. */
 #include "multi.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Variable all-gather and broadcast: counts, places, roots, in place and out of place, alone and in
- * groups; and what they refuse. */
+/* Variable all-gather and broadcast: counts, offsets, roots, in place and out of place, alone and
+ * in groups. Also: what these calls refuse. */
 #include "multi.h"
 
 #include <stdio.h>

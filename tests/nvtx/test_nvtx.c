@@ -1,4 +1,4 @@
-/* CECL_NVTX=1: a tool hears of each call by its name. The tool's path is the only argument. */
+/* CECL_NVTX=1: a tool receives each call with its name. The tool's path is the only argument. */
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>

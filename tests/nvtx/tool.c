@@ -1,4 +1,5 @@
-/* What a profiler is to NVTX: a library that its environment names. It writes down what it is told. */
+/* Stands for a profiler: NVTX loads a library that the environment names. This one writes down what
+ * it receives. */
 #include <nvtx3/nvToolsExt.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
-/* What the plan tests share: calls, random numbers, and the plans of all ranks
- * for a sequence of calls. */
+/* What the plan tests share: calls, random numbers, and the plans of all ranks for a sequence of
+ * calls. */
 #ifndef CECL_TEST_PLANS_H
 #define CECL_TEST_PLANS_H
 

@@ -1,5 +1,5 @@
-/* A barrier's plan: each rank tells all others and waits for all of them, alone, among other calls and
- * in groups. */
+/* A barrier's plan: each rank signals to all other ranks and waits for all of them, alone, among
+ * other calls and in groups. */
 #include "plans.h"
 
 static struct cecl_part a_barrier(void)

@@ -1,5 +1,5 @@
-/* What each collective means, block by block: cecl_call_block against loops that say again what
- * cecl/cecl.h says of the call, from every rank's view; and no byte of recvbuff has two sources. */
+/* What each collective means, block by block. cecl_call_block is compared, from every rank's view,
+ * with loops that repeat what cecl/cecl.h says of the call. No byte of recvbuff has two sources. */
 #include "plans.h"
 
 #define RANKS_MAX 9

@@ -1,5 +1,5 @@
-/* What a reduction's kernel takes over of the steps around it (ce/fuse.c): barriers, signals to all,
- * copies of the very result; no other step, and none twice. */
+/* Which steps around a reduction its kernel takes over (ce/fuse.c): barriers, signals to all, and
+ * copies of exactly its result. It takes over no other step, and no step twice. */
 #include "plans.h"
 
 #include "ce/bound.h"

@@ -1,4 +1,4 @@
-/* Groups: several calls as one plan, verified over all ranks; and what their plans share. */
+/* Groups: several calls in one plan, verified over all ranks, and what the plans share. */
 #include "plans.h"
 
 #define GROUP_MAX 6

@@ -1,4 +1,5 @@
-/* All-gathers whose blocks differ: in size, also none, and in where they lie; broadcasts among them. */
+/* All-gathers whose blocks differ in size and place, also with empty blocks. Broadcasts are among
+ * them. */
 #include "plans.h"
 
 #define RANKS_MAX 16

@@ -1,5 +1,5 @@
-/* Own blocks where a copy engine was seen to run local copies: what is chosen, what the plans are and
- * what is said of them. */
+/* Own blocks where a copy engine was seen to run local copies: which way is chosen, what the plans
+ * are, and how they are described. */
 #include "plans.h"
 
 #include <stdio.h>

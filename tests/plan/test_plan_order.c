@@ -1,5 +1,5 @@
-/* In which order plans do things: every round of signals, waits and copies goes from the right
- * neighbour on; chunks fit staging; what a builder without memory hands back. */
+/* In which order plans do things: each series of signals, waits or copies starts with the right
+ * neighbour, and chunks fit staging. Also: what building returns without memory. */
 #include "plans.h"
 
 #define RANKS 7

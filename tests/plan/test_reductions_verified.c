@@ -1,5 +1,6 @@
-/* Reductions: every lowering over all ranks, whole and in chunks, blocks that are cut off or empty, in
- * sequences and groups with calls that only move data; and faults that the verifier must see. */
+/* Reductions: every lowering, verified over all ranks. Shares go whole and in chunks; blocks may be
+ * shorter or empty; sequences and groups include calls that only move data. Also: faults that the
+ * verifier must find. */
 #include "plans.h"
 #include "sm/reduce.h"
 

@@ -1,6 +1,6 @@
-/* Small calls: one exchange a call, none before it, and two halves of slots that calls use in turn.
- * That is enough for sequences of small calls and others on one buffer; one half alone is not.
- * What their plans look like, and faults in them that the verifier must find. */
+/* Small calls: each has one exchange and none before it, and calls alternate between two halves of
+ * the slots. That is enough for sequences of small and other calls on one buffer; one half alone is
+ * not. Also: what their plans look like, and faults in them that the verifier must find. */
 #include "plans.h"
 
 #define SLOT 512

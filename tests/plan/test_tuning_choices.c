@@ -1,5 +1,5 @@
-/* What the built-in table chooses at and around each threshold, as literal values; and that any
- * table a file may hold gives plans that are right. */
+/* What the built-in table chooses at and around each threshold, as literal values. Also: any table
+ * that a file can hold gives plans that are right. */
 #include "plans.h"
 
 #define KIB UINT64_C(1024)

@@ -1,6 +1,6 @@
-/* Calls of whose blocks each rank knows its own: all-to-alls whose blocks differ, by layouts in which
- * sizes and places are drawn at random, gathers and scatters; and broadcasts, whole and in pieces. Alone,
- * in sequences, and in groups with all other calls. */
+/* Calls in which each rank knows only its own blocks: all-to-alls with layouts of random sizes and
+ * places, gathers and scatters. Also broadcasts, whole and in pieces. Each alone, in sequences, and
+ * in groups with all other calls. */
 #include "plans.h"
 
 #define PARTS_MAX 4

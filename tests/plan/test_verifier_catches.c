@@ -1,5 +1,5 @@
-/* The verifier works: plans broken in each of many ways are caught, and the words say what is
- * wrong. Random breakage crashes nothing. */
+/* The verifier works: it finds the fault in plans that are broken in each of many ways, and its
+ * message says what is wrong. Random changes to plans do not crash it. */
 #include "plans.h"
 
 #define RANKS 4

@@ -1,5 +1,6 @@
-/* The verifier answers whatever it is given: calls that are none, sizes beyond any memory, ranks
- * that disagree; nothing is out of bounds (the sanitizers look) and nothing senseless is right. */
+/* The verifier gives an answer, whatever it is given: calls that are invalid, sizes beyond any
+ * memory, ranks that disagree. It never accesses memory out of bounds (the sanitizers check), and
+ * accepts nothing that is invalid. */
 #include "plans.h"
 
 #define RANKS 4

@@ -1,8 +1,8 @@
-/* Random harm to right plans of every lowering and mixed sequences: each kind below is a fault
- * wherever it strikes, so the verifier must catch every single one. What may be harmless is left
- * out, with the reason: a signal that a later one makes up for (only the very last are dropped), a
- * wait for more than is needed, and "staging is free" of an in-place all-to-all, which is true
- * anyway when nobody has used staging yet. */
+/* Random changes to right plans of every lowering and of mixed sequences. Each kind of change below
+ * is a fault wherever it strikes, so the verifier must find every one. Changes that may be harmless
+ * are left out, for these reasons. A later signal may make up for a missing one (so only the very
+ * last signals are dropped). A wait may be for more than is needed. The signal "staging is free" of
+ * an in-place all-to-all is true anyway while no rank has used staging yet. */
 #include "plans.h"
 
 #define CALLS 3

@@ -1,4 +1,5 @@
-/* What order the verifier derives from flags: through third ranks too, and no more than there is. */
+/* Which order the verifier derives from flags: also through third ranks, and no more order than
+ * there is. */
 #include "plans.h"
 
 #define RANKS 4

@@ -1,4 +1,4 @@
-/* A host device for each test, and short names for what its tests often do. */
+/* A host device for each test, and short names for common steps of tests. */
 #ifndef CECL_TESTS_UNIT_HOST_FIXTURE_H
 #define CECL_TESTS_UNIT_HOST_FIXTURE_H
 

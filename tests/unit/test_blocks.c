@@ -1,4 +1,5 @@
-/* Sub-allocation of the pool's address range: against a plain table of bytes, and its edges. */
+/* Sub-allocation of the pool's address range, compared with a plain table of bytes, and its
+ * limits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Meeting as threads and connecting: a rank that gives up, dies, stays away, or is one of many
- * callers. */
+/* Joining as threads, and connecting the mesh: a rank gives up, dies, stays away, or is one of many
+ * that connect. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Joining by a unique id: strangers, wrong secrets, missing and doubled ranks, used ids. Ranks are
- * processes of this test. */
+/* Joining by a unique id: strangers, wrong secrets, missing and duplicate ranks, used ids. Ranks
+ * are processes of this test. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Ranks that die, leave, never come or give up, while others are in a call of any kind: these learn
- * who and why, soon, and can end. Ranks are processes of this test. */
+/* Ranks that die, leave, never come or give up, while other ranks are in a call of any kind. The
+ * others soon learn which rank it was and why, and can end. Ranks are processes of this test. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
-/* Flags without ranks: one rank's view of a pool of three, whose memory is this program's. What is
- * filled into a plan, how calls move the epochs, and what the watchdog reads and releases. */
+/* Flags without peers: one rank's view of a pool of three ranks, whose memory is this program's.
+ * The tests cover the values that are filled into a plan, how calls move the epochs, and what the
+ * watchdog reads and releases. */
 #include "host_fixture.h"
 
 #include "flags/flags.h"

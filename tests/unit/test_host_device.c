@@ -1,5 +1,5 @@
-/* The host device as device.h describes it: streams in order and independent, words with cyclic
- * waits, memory shared by descriptor. */
+/* The host device does what device.h describes: streams are ordered and independent, words have
+ * cyclic waits, and memory is shared by descriptor. */
 #include "host_fixture.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* The host device's memory: shared by descriptor, mapped into reservations, refused where the
- * machine cannot back it, and gone without a trace afterwards. */
+/* The host device's memory: it is shared by descriptor and mapped into reservations, is refused
+ * where the machine has too little, and leaves nothing behind. */
 #include "../threads_alive.h"
 #include "host_fixture.h"
 

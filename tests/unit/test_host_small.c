@@ -1,5 +1,6 @@
-/* Small collectives as the host device has them: in the order of a stream, with arguments that are the
- * stream's own, ended by the words that end waits. Two ranks are two streams of one device. */
+/* Small collectives on the host device: they run in stream order, their arguments are copied when
+ * they are enqueued, and the words that end waits end them. Two ranks are two streams of one
+ * device. */
 #include "host_fixture.h"
 
 #define RANKS 2

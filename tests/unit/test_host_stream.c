@@ -1,5 +1,5 @@
-/* The host device's streams: which handles they have, that enqueueing neither waits nor keeps the
- * caller's arrays, and what becomes of work when a stream ends. */
+/* The host device's streams: which handles they have; enqueueing neither waits nor keeps the
+ * caller's arrays; what happens to work when a stream is destroyed. */
 #include "host_fixture.h"
 
 #include <pthread.h>

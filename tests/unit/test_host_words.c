@@ -1,5 +1,5 @@
-/* The host device's flag words: waits that sleep and are woken, by every way of writing a word and
- * through every mapping of it, in one process and between two. */
+/* The host device's flag words: waits sleep and are woken by every way of writing a word, through
+ * every mapping of it, in one process and between two. */
 #include "host_fixture.h"
 
 #include <sys/socket.h>

@@ -1,5 +1,6 @@
-/* Small floating-point formats: every bit pattern, every tie between two of them. The reference
- * knows a format as the list of its values, made with ldexp, and rounds by looking for the nearest. */
+/* Small floating-point formats: every bit pattern, and every tie between two of them. The reference
+ * knows a format as the list of its values, made with ldexp, and rounds by searching for the
+ * nearest. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

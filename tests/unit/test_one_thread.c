@@ -1,5 +1,5 @@
-/* One thread that is all ranks of a communicator, on the host device: allocations stand in a group, as
- * NCCL programs make them, and a group that was never ended is noticed. */
+/* One thread that has all ranks of a communicator, on the host device. Its allocations are in a
+ * group, as in NCCL programs. A group that was never ended is reported. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

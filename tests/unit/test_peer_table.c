@@ -1,5 +1,5 @@
 /* cecl_device.h as host code, without a communicator: peers are found through the table of slices,
- * wherever these lie. */
+ * wherever the slices lie. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
-/* Reductions on the host against plain loops: each element by itself, in the type that reduce.h
- * promises, rounded by reference_number.h. Results are equal to the bit: the reference accumulates
- * in fp32 where the library does, so there is no error to allow for. */
+/* Reductions on the host against plain loops. The loops compute each element by itself, in the type
+ * that reduce.h promises, and round it by reference_number.h. Results must be equal bit for bit:
+ * the reference accumulates in fp32 where the library does, so no tolerance is needed. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,6 @@
-/* What is pending when a communicator fails: it goes on, it is freed, and no peer takes what comes
- * of it for good. Ranks are threads of this process, or its children where one has to stop or die. */
+/* What happens to pending work when a communicator fails: its waits end, it is freed, and no peer
+ * takes its data as valid. Ranks are threads of this process, or its child processes where one must
+ * stop or die. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

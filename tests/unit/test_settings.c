@@ -1,4 +1,4 @@
-/* The environment's settings: numbers, sizes, choices, and words for bad ones. */
+/* The settings of the environment: numbers, sizes, choices, and the messages for invalid ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

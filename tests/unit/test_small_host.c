@@ -1,6 +1,7 @@
 /* Small collectives on the host (sm/small.h): every type and operation gives what plain loops give,
- * blocks arrive whole at any alignment, ranks run ahead of each other, epochs wrap around, what a
- * meeting asks for is done, waits end. Ranks are threads of this program, slots are its memory. */
+ * blocks arrive whole at any alignment, ranks run ahead of each other, epochs wrap around, a
+ * meeting does all that it is asked for, and waits end. Ranks are threads of this program, and
+ * slots are its memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
-/* A repeated collective is a look-up and a few calls to the device: no allocation, no new plan. Two
- * ranks as threads, host device.
- * The allocator is wrapped here, so sanitizers, which wrap it too, skip this program. */
+/* A repeated collective is a look-up and a few calls to the device, without an allocation or a new
+ * plan. Two ranks are threads on the host device. This program wraps the allocator. Sanitizers wrap
+ * it too, so they skip this program. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

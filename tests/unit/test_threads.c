@@ -1,5 +1,5 @@
-/* Ranks as threads of one process, host device: mixed collectives on several streams, every value
- * checked. The thread sanitizer sees it all. */
+/* Ranks as threads of one process, on the host device: mixed collectives on several streams, and
+ * every value is checked. The thread sanitizer can see all ranks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

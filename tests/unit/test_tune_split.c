@@ -1,4 +1,4 @@
-/* cecl_tune's decision: the threshold that times of two ways at some sizes ask for. */
+/* cecl_tune's decision: the threshold that follows from the times of two ways at some sizes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* Thresholds: which row holds, a file of them read and written, words for bad ones. */
+/* Thresholds: which row is in force, reading and writing a file of them, and messages for invalid
+ * files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
