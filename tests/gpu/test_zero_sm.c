@@ -1,7 +1,8 @@
 /* What only a communicator on GPUs can show: calls that are not zero SM do not finish while every
  * SM is held; which memory and streams are refused; what remains after the end. (bench/cecl_zerosm
  * and its test zero_sm_cases show that zero-SM calls finish while every SM is held.) One process
- * has one rank for each GPU. A single thread makes all calls, because none of them blocks the host. */
+ * has one rank for each GPU. A single thread makes all calls, because none of them blocks the
+ * host. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
