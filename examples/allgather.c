@@ -1,9 +1,10 @@
-/* The first program: every rank contributes four numbers, and every rank gets all of them. Runs on
- * GPUs, and without any.
- * mpirun --allow-run-as-root --oversubscribe -n 4 build/examples/example_allgather
+/* The first program: every rank contributes four numbers, and every rank gets all of them. It runs
+ * on GPUs, and without any.
  *
- * Ranks that call with different counts or types are not noticed, and get wrong data. Run a program
- * of your own once with CECL_CHECK=1 in the environment: then ranks compare every call. */
+ *     mpirun --allow-run-as-root --oversubscribe -n 4 build/examples/example_allgather
+ *
+ * If ranks call with different counts or types, cecl does not notice, and the data is wrong. Run a
+ * program of your own once with CECL_CHECK=1 in the environment: ranks then compare every call. */
 #include <cecl/cecl_mpi.h>
 #include <stdio.h>
 
@@ -22,7 +23,7 @@ int main(int argc, char **argv)
     int rank, nranks, wrong = 0, mine[COUNT], all[COUNT * 64], *recv;
 
     MPI_Init(&argc, &argv);
-    /* Rank i takes GPU i; without GPUs the host device serves. */
+    /* Rank i uses GPU i. Without GPUs, it uses the host device. */
     config.cudaDevice = CECL_CUDA_DEVICE_BY_RANK;
     CHECK(ceclCommInitMpi(&comm, MPI_COMM_WORLD, &config));
     CHECK(ceclCommUserRank(comm, &rank));
@@ -30,13 +31,13 @@ int main(int argc, char **argv)
     CHECK(nranks <= 64 ? ceclSuccess : ceclInvalidUsage);
     CHECK(ceclStreamCreate(comm, &stream));
     CHECK(ceclMemAlloc(comm, (void **)&recv,
-                       (size_t)nranks * sizeof(mine))); /* symmetric: peers write to it */
+                       (size_t)nranks * sizeof(mine))); /* symmetric, because peers write to it */
 
     for (int i = 0; i < COUNT; i++)
         mine[i] = 100 * rank + i;
     CHECK(ceclMemcpyAsync(comm, recv + rank * COUNT, mine, sizeof(mine), stream));
     CHECK(ceclAllGather(recv + rank * COUNT, recv, COUNT, ceclInt, comm,
-                        stream)); /* in place: zero SM */
+                        stream)); /* in place, so no SM is needed */
     CHECK(ceclMemcpyAsync(comm, all, recv, (size_t)nranks * sizeof(mine), stream));
     CHECK(ceclStreamSynchronize(comm, stream));
 

@@ -1,14 +1,15 @@
 /* A program's own kernel on cecl's symmetric memory: an all-reduce in which each GPU reads the
- * inputs of all the others in their memory. One process drives all GPUs; the kernel would be the
+ * inputs of all other GPUs in their memory. One process drives all GPUs. The kernel would be the
  * same with a process for each GPU.
- * build/examples/example_one_shot_all_reduce */
+ *
+ *     build/examples/example_one_shot_all_reduce */
 #include <cecl/cecl_device.h>
 #include <cuda_runtime.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #define COUNT (1 << 16)
-#define BLOCKS 16 /* at most CECL_DEVICE_BLOCKS: each has a barrier of its own */
+#define BLOCKS 16 /* at most CECL_DEVICE_BLOCKS: each block has its own barrier */
 #define MOST_GPUS 16
 #define LAUNCHES 10
 #define CHECK(call)                                                                                \
@@ -20,8 +21,8 @@
         }                                                                                          \
     } while (0)
 
-/* in: symmetric. The same block of every rank serves the same elements, so that a block need only
- * wait for its like. */
+/* in: symmetric. Block i of every rank works on the same elements, so a block only waits for block
+ * i of the other ranks. */
 __global__ void all_reduce(ceclDeviceComm_t dc, float *in, const float *fresh, float *out,
                            int *late)
 {
@@ -32,14 +33,15 @@ __global__ void all_reduce(ceclDeviceComm_t dc, float *in, const float *fresh, f
     const float *from[MOST_GPUS];
     for (int r = 0; r < dc.nranks; r++)
         from[r] = (const float *)ceclPeerPointer(dc, in, r);
-    bool came = ceclBarrierBlock(dc, (int)blockIdx.x); /* all inputs are there */
+    bool came = ceclBarrierBlock(dc, (int)blockIdx.x); /* all inputs are written */
     for (int i = first; i < COUNT && came; i += step) {
         float sum = 0;
-        for (int r = 0; r < dc.nranks; r++) /* in rank order: the same bits everywhere */
+        for (int r = 0; r < dc.nranks; r++) /* in rank order, so all ranks get the same bits */
             sum += from[r][i];
         out[i] = sum;
     }
-    came = came && ceclBarrierBlock(dc, (int)blockIdx.x); /* all have read: the next may write */
+    /* all have read, so the next call may write */
+    came = came && ceclBarrierBlock(dc, (int)blockIdx.x);
     if (!came && threadIdx.x == 0)
         *late = 1;
 }
@@ -59,13 +61,15 @@ int main(void)
         return 77;
     }
     n = n < MOST_GPUS ? n : MOST_GPUS;
-    setenv("CECL_SEGMENT_BYTES", "256M", 0); /* one thread: the pool must not have to grow */
+    /* one thread cannot grow the pool of several ranks, so it must begin large enough */
+    setenv("CECL_SEGMENT_BYTES", "256M", 0);
     CHECK(ceclCommInitAll(comms, n, NULL));
     CHECK(cudaMallocHost(&late, sizeof(*late)));
     *late = 0;
     for (int g = 0; g < n; g++) {
         CHECK(cudaSetDevice(g));
-        CHECK(cudaFuncGetAttributes(&attributes, all_reduce)); /* loads it before others wait */
+        /* loads the kernel before another kernel waits */
+        CHECK(cudaFuncGetAttributes(&attributes, all_reduce));
         CHECK(cudaStreamCreate(&streams[g]));
         CHECK(ceclMemAlloc(comms[g], (void **)&in[g], sizeof(host)));
         CHECK(cudaMalloc(&fresh[g], sizeof(host)));

@@ -1,6 +1,7 @@
 /* The loop of docs/guide.md, "Fully sharded training", as a program that checks its numbers. A test
  * fails unless the guide shows the same lines.
- * mpirun --allow-run-as-root --oversubscribe -n 4 build/examples/example_fsdp_loop */
+ *
+ *     mpirun --allow-run-as-root --oversubscribe -n 4 build/examples/example_fsdp_loop */
 #include "fsdp_loop.h"
 
 #include <cecl/cecl_mpi.h>
@@ -8,7 +9,7 @@
 
 enum { LAYERS = 5, STEPS = 2, SHARD = 20000 };
 
-/* What fails says so, and where it was called from. */
+/* Reports a call that fails, and where it was made. */
 #define CHECK(call)                                                                                \
     do {                                                                                           \
         if ((call) != 0) {                                                                         \
@@ -131,15 +132,16 @@ static void update_parameters(int layers, void *const shards[], void *const grad
         layer_update(shards[l], gradient_shards[l], count, stream);
 }
 
-/* ---- what is expected: plain loops over the same numbers, without shards */
+/* ---- the expected numbers: plain loops over the same numbers, without shards */
 
-/* Few bits, so that nothing is rounded; layers and places differ. */
+/* The values have few bits, so that nothing is rounded. Layers and places have different values. */
 static float first_parameter(int layer, size_t place)
 {
     return (float)((place / 3 + place % 7 + 3 * (size_t)layer) % 8);
 }
 
-/* Of `step`: each took the mean of (rank + 1) times the parameter off. */
+/* The parameter after `steps` steps. Each step subtracted the mean over the ranks of (rank + 1)
+ * times the parameter. */
 static float parameter(int layer, size_t place, int steps)
 {
     float value = first_parameter(layer, place);
@@ -159,7 +161,7 @@ static float activation(size_t place)
 
 /* ---- the program */
 
-/* To the device or from it, and waits. */
+/* Copies to the device or from it, and waits. */
 static int copy(void *dst, const void *src, size_t bytes)
 {
     CHECK(ceclMemcpyAsync(comm, dst, src, bytes, transfer));

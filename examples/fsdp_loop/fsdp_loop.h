@@ -1,6 +1,6 @@
 /* What the guide's loop needs from its surroundings: streams, events, and layers that compute. Two
- * files provide it, device_host.c and device_cuda.cu. For the host this header also declares the
- * few names of CUDA that the loop uses. */
+ * files provide it, device_host.c and device_cuda.cu. For the host, this header also declares the
+ * few CUDA names that the loop uses. */
 #ifndef CECL_FSDP_LOOP_H
 #define CECL_FSDP_LOOP_H
 
@@ -11,9 +11,9 @@
 #include <string.h>
 
 #ifdef FSDP_LOOP_ON_HOST
-/* The compute stream is the calling thread (NULL), which has done all when it records an event.
- * Waiting for an event is waiting for all of its stream: that is later than CUDA would, and
- * right. */
+/* The compute stream is the calling thread (NULL). When the thread records an event, it has done
+ * all work before the event. A wait for an event waits for the whole stream of the event. That is
+ * longer than a wait in CUDA, and still correct. */
 #define ON_BOTH static inline
 typedef ceclStream_t cudaStream_t;
 typedef struct loop_event {
@@ -36,7 +36,7 @@ extern "C" {
 
 typedef uint16_t element; /* a bfloat16: the upper half of a float */
 
-/* Exact for what this program computes with: few bits, none in the lower half. */
+/* Exact for the numbers of this program: they have few bits, and none in the lower half. */
 ON_BOTH element narrow(float value)
 {
     uint32_t bits;
@@ -54,16 +54,17 @@ ON_BOTH float widen(element value)
 
 extern ceclComm_t comm;
 
-/* False with words on stderr. Memory is the device's, and zeroed. */
+/* Returns false with a message on stderr. Memory is the device's, and zeroed. */
 bool device_open(cudaStream_t *compute, cudaStream_t *transfer, cudaEvent_t *events[], int count);
 void *device_alloc(size_t bytes);
 void device_free(void *memory);
 bool device_wait(cudaStream_t compute);
 void device_close(cudaStream_t compute, cudaStream_t transfer, cudaEvent_t *events[], int count);
 
-/* ---- a network as small as can be, whose results are known. All are enqueued on `compute`. */
+/* ---- a network that is as small as possible and has known results. All calls are enqueued on
+ * `compute`. */
 
-/* Of each layer: x = 2 x + parameters. */
+/* For each layer: x = 2 x + parameters. */
 void layer_forward(float *x, const element *whole, size_t count, cudaStream_t compute);
 /* gradient = (rank + 1) * parameters. */
 void layer_backward(element *gradient, const element *whole, size_t count, int rank,

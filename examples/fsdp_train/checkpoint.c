@@ -1,4 +1,4 @@
-/* Writes and reads a rank's file of a checkpoint, and has all ranks agree whether it succeeded. */
+/* Writes and reads a rank's file of a checkpoint. All ranks agree on whether it succeeded. */
 #include "checkpoint.h"
 
 #include <errno.h>
@@ -10,10 +10,10 @@
 
 #include "checkpoint_file.h"
 
-#define MAGIC 0x314b4354504b4346u /* also tells a file of the other byte order */
+#define MAGIC 0x314b4354504b4346u /* also detects a file of the other byte order */
 
 struct header {
-    uint64_t magic, step, elements; /* of one of the three arrays */
+    uint64_t magic, step, elements; /* elements: of one of the three arrays */
     struct identity identity;
 };
 
@@ -48,7 +48,7 @@ static void latest_path(char *path, const char *directory)
     snprintf(path, PATH_ROOM, "%s/latest", directory);
 }
 
-/* ---- a rank's arrays, in pieces through the host */
+/* ---- a rank's arrays, copied through the host in parts */
 
 enum { AT_ONCE = 1 << 20 }; /* elements */
 
@@ -137,7 +137,7 @@ bool checkpoint_save(struct fsdp *f, const char *directory, const struct identit
         return false;
     if (!all_agree(identity->rank != 0 || save_latest(directory, identity, step)))
         return false;
-    /* Nothing points to the old file any more. */
+    /* `latest` no longer names the old file */
     shard_path(old, directory, before.step, identity);
     if (replaces && before.step != step && before.ranks == identity->ranks)
         unlink(old);

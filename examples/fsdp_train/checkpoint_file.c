@@ -57,7 +57,7 @@ bool sum_file_read(struct sum_file *f, void *bytes, size_t count)
     return !f->failed;
 }
 
-/* The new name lasts only when the directory is synced too. */
+/* A new name survives a crash only when the directory is synced too. */
 static bool sync_directory(const char *path)
 {
     char copy[PATH_ROOM];

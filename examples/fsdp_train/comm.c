@@ -19,7 +19,7 @@ bool comm_open(struct comm *c, const char *kind, bool hidden)
     return strcmp(kind, "cecl") == 0 ? comm_cecl(c) : comm_nccl(c, strcmp(kind, "nccl-ce") == 0);
 }
 
-/* What compute has enqueued comes before the lane's next call. */
+/* The lane's next call waits for the compute that is enqueued so far. */
 static void lane_begin(struct comm *c, int lane)
 {
     if (c->compute->stream_after_compute)

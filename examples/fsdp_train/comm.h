@@ -1,7 +1,7 @@
-/* All communication of the training, behind one table of functions: by cecl, or by NCCL to compare
- * with.
+/* All communication of the training, behind one table of functions: by cecl, or by NCCL for
+ * comparison.
  *
- * Calls are enqueued on communication streams, in lanes: each buffer has a lane, which is its queue
+ * Calls are enqueued on communication streams, in lanes. Each buffer has a lane, which is its queue
  * of calls. A call begins when the compute that was enqueued before it is done. comm_await makes
  * the compute that is enqueued after it wait for the last call of a lane. All ranks make the same
  * calls in the same order. */
@@ -17,41 +17,43 @@ struct comm {
     const char *name;
     int rank, nranks;
     int device;  /* CUDA ordinal; -1: the host device */
-    bool hidden; /* calls are made to run beside compute, which then should lose little by them */
+    bool hidden; /* calls run at the same time as compute, which should lose little by them */
     struct compute *compute;
     void *state;
 
-    bool (*prepare)(struct comm *c, int lanes);                 /* streams for so many */
-    bool (*alloc)(struct comm *c, void **memory, size_t bytes); /* collective; until close */
+    /* makes streams for so many lanes */
+    bool (*prepare)(struct comm *c, int lanes);
+    bool (*alloc)(struct comm *c, void **memory, size_t bytes); /* collective; freed by close */
     ceclStream_t (*stream)(struct comm *c, int lane);
-    /* In place: buffer is [nranks * count], this rank's own part lies at rank * count. */
+    /* In place: buffer has [nranks * count] elements, and this rank's part begins at rank *
+     * count. */
     bool (*gather)(struct comm *c, int lane, void *buffer, size_t count);
-    /* gradients [nranks * count] of each rank; shard [count] gets the sum of the parts `rank`.
-     * Elements, as gather's, are compute's. */
+    /* gradients [nranks * count] of each rank; shard [count] gets the sum of part `rank`. Elements
+     * are compute's elements, as in gather. */
     bool (*reduce_scatter)(struct comm *c, int lane, const void *gradients, void *shard,
                            size_t count);
-    /* In place: each of the values becomes its mean over all ranks, the same bits on each. */
+    /* In place: each value becomes its mean over all ranks, with the same bits on each rank. */
     bool (*mean)(struct comm *c, int lane, double *values, size_t count);
     bool (*wait)(struct comm *c, int lane); /* the host waits for the lane */
-    bool (*healthy)(struct comm *c);        /* false with words on stderr: a peer has failed */
+    bool (*healthy)(struct comm *c);        /* false, with a message on stderr: a peer has failed */
     void (*close)(struct comm *c);
 };
 
-/* Joins all ranks of MPI_COMM_WORLD. kind: "cecl", "nccl", "nccl-ce". False with words on
- * stderr. */
+/* Joins all ranks of MPI_COMM_WORLD. kind: "cecl", "nccl", "nccl-ce". Returns false with a message
+ * on stderr. */
 bool comm_open(struct comm *c, const char *kind, bool hidden);
-/* Why this build cannot have that kind; NULL: it can. */
+/* The reason why this build does not have that kind, or NULL if it has. */
 const char *comm_missing(const char *kind);
 
 bool comm_gather(struct comm *c, int lane, void *buffer, size_t count);
 bool comm_reduce_scatter(struct comm *c, int lane, const void *gradients, void *shard,
                          size_t count);
 bool comm_mean(struct comm *c, int lane, double *values, size_t count);
-/* Compute goes on when the lane's last call is done. A tick before and one after: between them
- * compute waits, which is the time exposed to communication. */
+/* Makes compute wait until the lane's last call is done. Records a tick before the wait and one
+ * after. The time between them is communication that nothing hides. */
 bool comm_await(struct comm *c, int lane);
 
-/* Whether all ranks say yes. Between the hosts, blocking. */
+/* Whether all ranks say yes. It uses the hosts alone, and blocks. */
 bool all_agree(bool mine);
 
 /* The kinds. */

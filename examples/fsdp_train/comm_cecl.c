@@ -1,6 +1,6 @@
-/* Communication by cecl. On a GPU all lanes share one stream: calls of one communicator run one
- * after the other anyway, and events order them with compute. On the host each lane has a stream of
- * its own, so that the host can wait for one call without waiting for those enqueued after it; cecl
+/* Communication by cecl. On a GPU all lanes share one stream, because calls of one communicator run
+ * one after the other anyway, and events order them with compute. On the host each lane has its own
+ * stream, so that the host can wait for one call without waiting for those enqueued after it. cecl
  * keeps the order of calls across streams. */
 #include <cecl/cecl_mpi.h>
 #include <stdio.h>
@@ -8,10 +8,11 @@
 
 #include "comm.h"
 
-/* SMs for a reduction that runs beside matrix products. Under a dozen its speed goes with their
- * number (12 read from three peers as fast as the links of an H200 give), so fewer of them work for
- * longer, which hides, and none only waits for the links; of 132, these leave 94 % to compute. An
- * estimate: CECL_MAX_SMS overrides it. */
+/* SMs for a reduction that runs at the same time as matrix products. With fewer than a dozen SMs,
+ * its speed is proportional to their number. (12 SMs read from three peers as fast as the links of
+ * an H200 allow.) So fewer SMs work for longer, which compute hides, and none of them only waits
+ * for the links. 8 of 132 SMs leave 94 % to compute. The number is an estimate: CECL_MAX_SMS
+ * overrides it. */
 enum { HIDDEN_SMS = 8 };
 
 struct cecl {
@@ -102,7 +103,7 @@ static void close_cecl(struct comm *c)
         (void)!ceclStreamDestroy(s->comm, s->streams[--s->nstreams]);
     free(s->streams);
     if (s->comm)
-        (void)!ceclCommDestroy(s->comm); /* frees what alloc gave, too */
+        (void)!ceclCommDestroy(s->comm); /* also frees what alloc returned */
     free(s);
     c->state = NULL;
 }

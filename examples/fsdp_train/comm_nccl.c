@@ -1,4 +1,4 @@
-/* Communication by NCCL, to compare with: with its defaults (on SMs), or with the zero-CTA policy
+/* Communication by NCCL, for comparison: with its defaults (on SMs), or with the zero-CTA policy
  * and registered windows, where its all-gather runs on copy engines. Its reduce-scatter needs SMs
  * in both cases. */
 #include <cuda_runtime_api.h>
@@ -40,7 +40,7 @@ static bool complain(const struct comm *c, const char *what, const char *why)
             return complain((c), #expr, cudaGetErrorString(cuda_error_));                          \
     } while (0)
 
-/* cecl's types have NCCL's numbers. */
+/* cecl's types have the same numbers as NCCL's */
 _Static_assert((int)ceclFloat32 == (int)ncclFloat32 && (int)ceclBfloat16 == (int)ncclBfloat16,
                "a type is passed to NCCL as its number");
 static ncclDataType_t type_of(const struct comm *c)
@@ -60,7 +60,7 @@ static bool alloc(struct comm *c, void **memory, size_t bytes)
     struct nccl *n = c->state;
     if (n->nbuffers == BUFFERS)
         return complain(c, "--prefetch", "too many buffers for NCCL: a smaller number expected");
-    bytes = (bytes + PAGE - 1) / PAGE * PAGE; /* a window is whole pages of the GPU */
+    bytes = (bytes + PAGE - 1) / PAGE * PAGE; /* a window is a whole number of GPU pages */
     NCCL_TRY(c, ncclMemAlloc(memory, bytes));
     n->buffers[n->nbuffers++] = *memory;
     if (n->copy_engines) {
@@ -160,7 +160,8 @@ bool comm_nccl(struct comm *c, bool copy_engines)
     c->name = copy_engines ? "NCCL on copy engines" : "NCCL";
     c->state = n;
     c->close = close_nccl;
-    /* All find a GPU or none goes on: the ranks of a communicator wait for each other. */
+    /* Either all ranks find a GPU or none continues, because the ranks of a communicator wait for
+     * each other. */
     if (!all_agree(n && take_gpu(c)))
         return false;
     n->copy_engines = copy_engines;

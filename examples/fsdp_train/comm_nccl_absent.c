@@ -1,4 +1,4 @@
-/* A build without NCCL: comm_missing says so before anything is tried. */
+/* A build without NCCL. comm_missing reports that before anything is tried. */
 #include "comm.h"
 
 const bool comm_nccl_built = false;

@@ -1,9 +1,9 @@
-/* What a device can compute: the table between the network and the device it runs on. The network
- * (model.c) is written once, out of these operations.
+/* What a device can compute: the table between the network and the device that it runs on. The
+ * network (model.c) is written once, using these operations.
  *
  * Operations run in the order of the calls. On a GPU they are enqueued on one compute stream, and
- * need not be done when the call returns; on the host they are done by then. A failure is written
- * to stderr and remembered; wait() and read() return it. */
+ * may still run when the call returns. On the host they are done by then. A failure is written to
+ * stderr and remembered; wait() and read() return it. */
 #ifndef CECL_FSDP_COMPUTE_H
 #define CECL_FSDP_COMPUTE_H
 
@@ -16,11 +16,11 @@
 extern "C" {
 #endif
 
-/* `batch` times: C = alpha op(A) op(B) + beta C. Row-major, C is [m][n], leading dimensions and
- * strides in elements. */
+/* C = alpha op(A) op(B) + beta C, `batch` times. Row-major; C is [m][n]; leading dimensions and
+ * strides are in elements. */
 struct matmul {
     int m, n, k;
-    bool a_turned, b_turned; /* op is the transposition */
+    bool a_turned, b_turned; /* op transposes the matrix */
     const void *a, *b;
     void *c;
     int lda, ldb, ldc;
@@ -31,7 +31,7 @@ struct matmul {
 };
 
 /* rows = samples * sequence, each `width` elements. Tokens are [samples][sequence + 1]: the last
- * `sequence` of a sample are what is to be predicted. */
+ * `sequence` of a sample are to be predicted. */
 struct dims {
     int samples, sequence, width;
 };
@@ -45,12 +45,12 @@ struct compute {
     const char *name;
     size_t element;      /* bytes of a parameter, gradient or activation: bfloat16 or float */
     size_t wide;         /* bytes of a statistic or logit: float */
-    ceclDataType_t type; /* an element's */
+    ceclDataType_t type; /* the type of an element */
     void *state;
 
     bool (*open)(struct compute *c, int device, int lanes, int ticks);
     void (*close)(struct compute *c);
-    void *(*alloc)(struct compute *c, size_t bytes); /* zeroed; NULL with words on stderr */
+    void *(*alloc)(struct compute *c, size_t bytes); /* zeroed; NULL with a message on stderr */
     void (*free)(struct compute *c, void *memory);
     void (*write)(struct compute *c, void *dst, const void *host, size_t bytes); /* blocks */
     bool (*read)(struct compute *c, void *host, const void *src, size_t bytes);  /* blocks */
@@ -67,7 +67,7 @@ struct compute {
                   const unsigned char *tokens, struct dims d);
     void (*embed_back)(struct compute *c, void *dtable, void *dplaces, const void *dx,
                        const unsigned char *tokens, struct dims d);
-    /* Layer norm; mean and rstd are [rows], wide. The way back adds to dx. */
+    /* Layer norm; mean and rstd are [rows], wide. norm_back adds to dx. */
     void (*norm)(struct compute *c, void *y, void *mean, void *rstd, const void *x,
                  const void *gain, const void *bias, struct dims d);
     void (*norm_back)(struct compute *c, void *dx, void *dgain, void *dbias, const void *dy,
@@ -75,12 +75,12 @@ struct compute {
                       struct dims d);
     void (*gelu)(struct compute *c, void *y, const void *x, size_t count);
     void (*gelu_back)(struct compute *c, void *dy, const void *x, size_t count); /* dy becomes dx */
-    /* `count` matrices [size][size], in place; row i takes part up to column i. The way back turns
-     * dp into the gradient of what softmax was given, times `scale`. */
+    /* `count` matrices [size][size], in place; row i uses the columns up to i. softmax_back turns
+     * dp into the gradient of the input of softmax, times `scale`. */
     void (*softmax)(struct compute *c, void *p, size_t count, int size);
     void (*softmax_back)(struct compute *c, void *dp, const void *p, size_t count, int size,
                          float scale);
-    /* Mean of -ln p(next byte) over the rows; dlogits is that of the sum, times `scale`. */
+    /* Mean of -ln p(next byte) over the rows. dlogits is the gradient of the sum, times `scale`. */
     void (*loss)(struct compute *c, double *mean, void *dlogits, const void *logits,
                  const unsigned char *tokens, struct dims d, float scale);
 
@@ -90,13 +90,14 @@ struct compute {
                  const void *gradients, size_t count, const struct adam *a);
 
     /* ---- order between compute and communication streams, without the host. All three are NULL
-     * where compute is done at once: then the host waits for the stream (comm.h). */
+     * where compute is synchronous. The host then waits for the stream (comm.h). */
     void (*stream_after_compute)(struct compute *c, ceclStream_t stream, int lane);
-    void (*mark)(struct compute *c, ceclStream_t stream, int lane); /* what `stream` holds now */
+    /* records what `stream` holds now */
+    void (*mark)(struct compute *c, ceclStream_t stream, int lane);
     void (*compute_after_mark)(struct compute *c, int lane);
 
-    /* ---- time: tick() stamps this point of the compute stream; ticks() gives the `count` stamps
-     * since the last call, ms, and blocks. NULL and 0: it forgets them. */
+    /* ---- time: tick() records a time stamp at this point of the compute stream. ticks() returns
+     * the `count` stamps since the last call, in ms, and blocks. With NULL and 0 it drops them. */
     void (*tick)(struct compute *c);
     bool (*ticks)(struct compute *c, double *ms, int count);
 };

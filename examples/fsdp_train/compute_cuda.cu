@@ -139,8 +139,8 @@ static void gpu_zero(struct compute *c, void *dst, size_t elements)
         GPU_CHECK(g, cudaMemsetAsync(dst, 0, elements * sizeof(element), g->stream));
 }
 
-/* Row-major C = A B is column-major C' = B' A', and a matrix that is turned in one view is turned
- * in the other. */
+/* Row-major C = A B is column-major C' = B' A'. A matrix that is transposed in one view is
+ * transposed in the other too. */
 static void gpu_matmul(struct compute *c, const struct matmul *m)
 {
     struct gpu *g = gpu_of(c);

@@ -9,7 +9,7 @@
 #include "host_network.h"
 
 struct host {
-    double *stamps; /* ms */
+    double *stamps; /* in ms */
     int used, room;
 };
 

@@ -13,19 +13,20 @@
 typedef __nv_bfloat16 element;
 
 struct gpu {
-    cudaStream_t stream; /* the compute stream: everything lies on it, in the order of the calls */
+    /* the compute stream: all operations are enqueued on it, in the order of the calls */
+    cudaStream_t stream;
     cublasHandle_t blas;
-    void *workspace; /* cuBLAS' own, one for all calls: results repeat bit for bit */
+    void *workspace; /* of cuBLAS, one for all calls, so that results repeat bit for bit */
     float *scratch;  /* sums of blocks of rows */
     int lanes;
-    cudaEvent_t *ready; /* [lanes] compute has come so far */
-    cudaEvent_t *done;  /* [lanes] a stream has */
+    cudaEvent_t *ready; /* [lanes] how far compute was when a lane's stream waited for it */
+    cudaEvent_t *done;  /* [lanes] how far a lane's stream was when it was marked */
     cudaEvent_t *ticks; /* [room] */
     int used, room;
     bool failed;
 };
 
-/* Keeps the first failure and says what it was. */
+/* Keeps the first failure, and reports it. */
 bool gpu_check(struct gpu *g, cudaError_t error, const char *what);
 #define GPU_CHECK(g, expr) gpu_check((g), (expr), #expr)
 
@@ -34,10 +35,11 @@ static inline struct gpu *gpu_of(const struct compute *c)
     return (struct gpu *)c->state;
 }
 
-/* Sums over blocks of rows that one after the other adds up: no atomics, so that results repeat. */
+/* Blocks of rows have partial sums, which one thread adds in order. There are no atomics, so that
+ * results repeat. */
 enum { THREADS = 256, CHUNKS = 64, WIDEST = 65536, LOSS_BLOCKS = 1024 };
 
-/* Eight elements that are moved at once. */
+/* Eight elements that are moved at a time. */
 struct alignas(16) pack {
     element e[8];
 };
@@ -48,13 +50,13 @@ static inline unsigned blocks_for(size_t threads)
     return blocks < 8192 ? (unsigned)blocks : 8192; /* kernels stride over the rest */
 }
 
-/* The sum over a block of THREADS threads, for all of them. */
+/* The sum over a block of THREADS threads. Every thread gets it. */
 __device__ static inline float block_sum(float value)
 {
     __shared__ float parts[THREADS / 32];
     for (int lane = 16; lane > 0; lane /= 2)
         value += __shfl_xor_sync(0xffffffffu, value, lane);
-    __syncthreads(); /* a sum before this one was read by all */
+    __syncthreads(); /* all threads have read the sum before this one */
     if (threadIdx.x % 32 == 0)
         parts[threadIdx.x / 32] = value;
     __syncthreads();
@@ -79,7 +81,7 @@ __device__ static inline float block_max(float value)
     return most;
 }
 
-/* The operations of each file, put into the table. */
+/* Each puts the operations of its file into the table. */
 void cuda_network(struct compute *table);
 void cuda_loss(struct compute *table);
 void cuda_shards(struct compute *table);

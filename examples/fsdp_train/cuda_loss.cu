@@ -21,7 +21,7 @@ static void batch(struct compute *c, unsigned char *tokens, const unsigned char 
 
 static_assert(THREADS == SYMBOLS, "a thread takes a symbol");
 
-/* Block b takes the rows b, b + LOSS_BLOCKS, ...; a thread a symbol. */
+/* Block b works on the rows b, b + LOSS_BLOCKS, ..., with one thread for each symbol. */
 __global__ void loss_kernel(double *sums, element *dlogits, const float *logits,
                             const unsigned char *tokens, size_t rows, int sequence, float scale)
 {
@@ -43,7 +43,8 @@ __global__ void loss_kernel(double *sums, element *dlogits, const float *logits,
 __global__ void mean_kernel(double *mean, const double *sums, size_t rows)
 {
     double total = 0;
-    for (int b = 0; b < LOSS_BLOCKS; b++) /* one thread: few numbers, always in this order */
+    /* one thread adds the few numbers, always in this order */
+    for (int b = 0; b < LOSS_BLOCKS; b++)
         total += sums[b];
     *mean = total / (double)rows;
 }

@@ -7,7 +7,7 @@ static size_t rows_of(struct dims d)
     return (size_t)d.samples * (size_t)d.sequence;
 }
 
-/* ---- embedding; a row is a block */
+/* ---- embedding; one block for each row */
 
 __global__ void embed_kernel(element *x, const element *table, const element *places,
                              const unsigned char *tokens, int sequence, int width)
@@ -19,7 +19,7 @@ __global__ void embed_kernel(element *x, const element *table, const element *pl
         x[row * width + i] = __float2bfloat16(__bfloat162float(a[i]) + __bfloat162float(b[i]));
 }
 
-/* A symbol's row is one sum over all places where it stands, in their order. */
+/* A symbol's row is one sum over all places where the symbol occurs, in their order. */
 __global__ void table_back_kernel(element *dtable, const element *dx, const unsigned char *tokens,
                                   int samples, int sequence, int width)
 {
@@ -72,7 +72,7 @@ static void embed_back(struct compute *c, void *dtable, void *dplaces, const voi
     GPU_CHECK(g, cudaGetLastError());
 }
 
-/* ---- layer norm; a row is a block */
+/* ---- layer norm; one block for each row */
 
 __global__ void norm_kernel(element *y, float *mean, float *rstd, const element *x,
                             const element *gain, const element *bias, int width)
@@ -119,7 +119,8 @@ __global__ void norm_back_kernel(element *dx, const element *dy, const element *
     }
 }
 
-/* Gain and bias: a thread adds up a column's rows of one chunk; then the chunks. */
+/* Gain and bias: a thread first sums a column's rows of one chunk, and then the chunks are
+ * summed. */
 __global__ void norm_columns_kernel(float *sums, const element *dy, const element *x,
                                     const float *mean, const float *rstd, size_t rows, int width)
 {
@@ -180,7 +181,7 @@ static void norm_back(struct compute *c, void *dx, void *dgain, void *dbias, con
     GPU_CHECK(g, cudaGetLastError());
 }
 
-/* ---- gelu, by packs: counts are multiples of the width, which is one of 8 */
+/* ---- gelu, by packs: counts are multiples of the width, which is a multiple of 8 */
 
 __global__ void gelu_kernel(pack *y, const pack *x, size_t packs)
 {
@@ -229,7 +230,7 @@ static void gelu_back(struct compute *c, void *dy, const void *x, size_t count)
     GPU_CHECK(g, cudaGetLastError());
 }
 
-/* ---- softmax of attention weights; a row is a block */
+/* ---- softmax of attention weights; one block for each row */
 
 __global__ void softmax_kernel(element *p, int size)
 {

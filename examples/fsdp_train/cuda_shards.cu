@@ -1,4 +1,4 @@
-/* Shards on a GPU: to bfloat16, and Adam. Counts are multiples of 128. */
+/* Shards on a GPU: conversion to bfloat16, and Adam. Counts are multiples of 128. */
 #include "cuda_compute.h"
 
 __global__ void to_elements_kernel(pack *dst, const float4 *src, size_t packs)

@@ -8,10 +8,11 @@ static char *shard_gradients(const struct fsdp *f, int group)
     return f->gradients + f->offset[group] * f->compute->element;
 }
 
-/* ---- parameters: gathered ahead of their use */
+/* ---- parameters: gathered before they are used */
 
-/* A training pass uses the groups 0 .. head, then the blocks from the last to the first: the head
- * goes back right after it went there, and the embedding needs no parameters on the way back. */
+/* A training pass uses the groups 0 .. head, then the blocks from the last to the first. The head's
+ * backward pass follows its forward pass at once, and the backward pass of the embedding needs no
+ * parameters. */
 static int pass_length(const struct fsdp *f, bool back)
 {
     const int groups = group_count(&f->shape);
@@ -24,8 +25,9 @@ static int group_at(const struct fsdp *f, int position)
     return position < groups ? position : 2 * groups - 2 - position;
 }
 
-/* Enqueues the gather for a position. Its buffer was read by compute that is enqueued already: the
- * lane waits for that, so the host need not. The own part is written where it is gathered. */
+/* Enqueues the gather for a position. Compute that reads the gather's buffer is already enqueued,
+ * and the lane waits for it, so the host need not. This rank's own part is written where it is
+ * gathered. */
 static bool issue(struct fsdp *f)
 {
     const int position = f->issued++, group = group_at(f, position);
@@ -36,8 +38,8 @@ static bool issue(struct fsdp *f)
     return comm_gather(f->comm, lane, f->buffers[lane], count);
 }
 
-/* The whole parameters of the group at `position`, after enqueueing the gathers up to `prefetch`
- * positions ahead. They stay until prefetch + 1 positions later. */
+/* Returns the whole parameters of the group at `position`, after it has enqueued the gathers up to
+ * `prefetch` positions ahead. They stay valid for prefetch + 1 positions. */
 static const char *take(struct fsdp *f, int position, int length)
 {
     while (f->issued < length && f->issued <= position + f->prefetch)
@@ -47,18 +49,17 @@ static const char *take(struct fsdp *f, int position, int length)
     return comm_await(f->comm, lane) ? f->buffers[lane] : NULL;
 }
 
-/* ---- gradients: reduced behind the next group's way back
+/* ---- gradients: reduced during the next group's backward pass
  *
  * Gathers and reductions run one after the other, in the order of their calls (on one communicator
- * they do so on any streams). On the way back a position p enqueues
+ * they do so on any streams). In the backward pass, position p enqueues
  *
- *     gather of p + prefetch | reduction of p | gather of p + 1 + prefetch | reduction of p + 1 | ...
+ *    gather of p + prefetch | reduction of p | gather of p + 1 + prefetch | reduction of p + 1 | ...
  *
- * so the next group's parameters never stand behind p's gradients. Those of p + 1 + prefetch do, but
- * could begin no earlier than the reduction: both wait for p's way back, which writes the gradients
- * and reads the buffer that is gathered into. And the reduction is wanted first: before p + 2 writes
- * its gradients where it reads, and that is the time when those parameters are wanted, or sooner.
- */
+ * So the next group's parameters never wait behind p's gradients. Those of p + 1 + prefetch do, but
+ * they could not begin before the reduction: both wait for p's backward pass, which writes the
+ * gradients and reads the buffer of the gather. Besides, the reduction is needed first: p + 2
+ * writes its gradients where the reduction reads, and those parameters are needed then or later. */
 
 static int reduce_lane(const struct fsdp *f, int group)
 {
@@ -72,8 +73,9 @@ static bool finish_reduce(struct fsdp *f, int group)
     return comm_await(f->comm, reduce_lane(f, group));
 }
 
-/* `group`'s gradients are complete in their buffer. The reduction before it has had this group's way
- * back to hide behind; once it is done its buffer is free for the next group. */
+/* Enqueues the reduction of `group`'s gradients, which are complete in their buffer. The reduction
+ * before it ran during this group's backward pass; once it is done, its buffer is free for the next
+ * group. */
 static bool reduce(struct fsdp *f, int group)
 {
     const size_t count = shard_elements(&f->shape, group);
@@ -83,7 +85,8 @@ static bool reduce(struct fsdp *f, int group)
     return finish_reduce(f, f->prefetch > 0 ? group + 1 : group);
 }
 
-/* Where a group's way back writes: the part that fills the last shard up is no gradient. */
+/* Where a group's backward pass writes. The padding of the last shard is no gradient, and is
+ * zeroed. */
 static char *gradients_of(struct fsdp *f, int group)
 {
     char *whole = f->whole_gradients[group % 2];
@@ -143,8 +146,9 @@ static struct adam adam_of(const struct step *s)
                          .correction2 = (float)(1 / (1 - pow(beta2, n)))};
 }
 
-/* The second half of the groups first, behind which the last reduction hides; then from the first
- * on, each followed by its gather for the next step, which hides behind the rest. */
+/* Updates the second half of the groups first, while the last reduction runs. Then it updates the
+ * first half. Each of these is followed by its gather for the next step, which runs during the rest
+ * of the update. */
 static bool update(struct fsdp *f, const struct step *s)
 {
     const int groups = group_count(&f->shape);

@@ -14,58 +14,62 @@
 #include "comm.h"
 #include "model.h"
 
-enum { LOSSES = 10 }; /* the host reads losses at the latest after so many steps */
+enum { LOSSES = 10 }; /* the host reads losses after at most so many steps */
 
 struct fsdp {
     struct shape shape;
     struct compute *compute;
     struct comm *comm;
     struct model model;
-    int prefetch; /* 0: nothing overlaps */
+    int prefetch; /* 0: communication and compute do not overlap */
 
     /* The shards of all groups, one behind the other. */
     size_t *offset; /* [groups + 1], elements */
     float *parameters, *first, *second;
     char *gradients; /* elements */
 
-    char **buffers; /* [prefetch + 1], a whole group each */
+    char **buffers; /* [prefetch + 1], each with room for a whole group */
     char *whole_gradients[2];
-    double *losses; /* [LOSSES] of this rank; fsdp_losses makes means of them */
-    int issued;     /* gathers of this pass that are enqueued */
+    double *losses; /* [LOSSES] of this rank; fsdp_losses computes their means over the ranks */
+    int issued;     /* how many gathers of this pass are enqueued */
 };
 
-/* Where a step's samples come from, and how large a step it makes. */
+/* Where a step's samples come from, and its learning rate. */
 struct step {
     const unsigned char *text; /* on the device */
     size_t text_bytes;
     uint64_t seed;
     uint64_t number; /* from 0 */
     float rate;
-    bool last; /* no step follows that its gathers could be begun for */
-    int loss;  /* where in `losses` this step's goes */
+    bool last; /* no step follows whose gathers could begin */
+    int loss;  /* the index in `losses` of this step's loss */
 };
 
-/* Collective; parameters as initial_parameters makes them. False with words on stderr. */
+/* Collective. Parameters begin as initial_parameters makes them. Returns false with a message on
+ * stderr. */
 bool fsdp_open(struct fsdp *f, const struct shape *shape, struct compute *compute,
                struct comm *comm, int prefetch, uint64_t seed);
 void fsdp_close(struct fsdp *f);
-/* Waits of a step, each between two ticks: gathers there and back, and a reduction a group. */
+/* How often a step waits, each time between two ticks: for the gathers of both passes, and for one
+ * reduction of each group. */
 static inline int fsdp_waits(const struct shape *s)
 {
     return 3 * group_count(s) - 2;
 }
-/* Lanes in use: buffers, gradients, losses. */
+/* How many lanes are used: for buffers, gradients, and losses. */
 static inline int fsdp_lanes(int prefetch)
 {
     return prefetch + 1 + 2 + 1;
 }
-size_t fsdp_shard_elements(const struct fsdp *f); /* of all groups, of this rank */
+size_t fsdp_shard_elements(const struct fsdp *f); /* of all groups, on this rank */
 
-/* Enqueue a step. The host does not wait where compute does not. */
+/* Enqueues a step. The host waits only where compute is synchronous. */
 bool fsdp_step(struct fsdp *f, const struct step *step);
-/* Enqueue a way there alone, for the first sample of model.tokens; logits are in model.logits. */
+/* Enqueues a forward pass alone, for the first sample of model.tokens. The logits are in
+ * model.logits. */
 bool fsdp_forward(struct fsdp *f);
-/* Means over all ranks of the `count` losses since the last call; the host waits. Collective. */
+/* Collective. The means over all ranks of the `count` losses since the last call. The host
+ * waits. */
 bool fsdp_losses(struct fsdp *f, double *means, int count);
 
 #endif

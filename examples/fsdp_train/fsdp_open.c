@@ -28,7 +28,7 @@ static bool make_shards(struct fsdp *f)
     return f->parameters && f->first && f->second;
 }
 
-/* Symmetric memory: all ranks come here, and make the same calls. */
+/* Symmetric memory: all ranks must call this, and make the same calls in it. */
 static bool make_buffers(struct fsdp *f)
 {
     struct comm *comm = f->comm;
@@ -81,7 +81,7 @@ bool fsdp_open(struct fsdp *f, const struct shape *shape, struct compute *comput
                struct comm *comm, int prefetch, uint64_t seed)
 {
     *f = (struct fsdp){.shape = *shape, .compute = compute, .comm = comm, .prefetch = prefetch};
-    /* Every rank has what it needs by itself before all make what they share. */
+    /* Every rank first makes what it needs for itself. Then all make what they share. */
     const bool mine = make_shards(f) && model_open(&f->model, &f->shape, compute);
     return all_agree(mine) && make_buffers(f) && make_parameters(f, seed);
 }

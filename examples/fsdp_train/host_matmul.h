@@ -4,7 +4,7 @@
 
 #include "compute.h"
 
-/* The test of the gradients computes in double: finite differences need the digits. */
+/* The test of the gradients computes in double, because finite differences need the digits. */
 #ifdef FSDP_DOUBLE
 typedef double real;
 #else

@@ -1,4 +1,4 @@
-/* Matrix products by OpenBLAS, on one thread: ranks share the cores, and one thread always adds in
+/* Matrix products by OpenBLAS, on one thread. Ranks share the cores, and one thread always adds in
  * the same order, so results repeat bit for bit. */
 #include <cblas.h>
 

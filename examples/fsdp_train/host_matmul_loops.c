@@ -3,12 +3,12 @@
 
 const char host_matmul_name[] = "CPU (plain loops; OpenBLAS would be faster)";
 
-/* Row i of C. The inner loop runs along rows of B where it can. */
+/* Computes row i of C. The inner loop runs along rows of B where it can. */
 static void product_row(const struct matmul *m, const real *a, const real *b, real *c, int i)
 {
     const real alpha = (real)m->alpha, beta = (real)m->beta;
     real *row = c + (long long)i * m->ldc;
-    for (int j = 0; j < m->n; j++) /* beta = 0 must not read C: it may hold anything */
+    for (int j = 0; j < m->n; j++) /* with beta = 0, C must not be read: it may hold anything */
         row[j] = m->beta != 0 ? beta * row[j] : 0;
     for (int p = 0; p < m->k && !m->b_turned; p++) {
         const real x =

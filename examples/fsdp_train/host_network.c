@@ -1,5 +1,5 @@
 /* The network's operations on the host, by plain loops: embedding, layer norm, gelu, softmax, loss.
- * Statistics are added up in double. */
+ * Statistics are summed in double. */
 #include "host_network.h"
 
 #include <math.h>
@@ -158,7 +158,7 @@ void host_softmax_back(struct compute *c, void *dp, const void *p, size_t count,
         const real *row = (const real *)p + r * n;
         for (size_t j = 0; j <= r % n; j++)
             sum += d[j] * row[j];
-        for (size_t j = 0; j < n; j++) /* what was not seen has p = 0 */
+        for (size_t j = 0; j < n; j++) /* positions that a row does not see have p = 0 */
             d[j] = (real)scale * row[j] * (d[j] - sum);
     }
 }

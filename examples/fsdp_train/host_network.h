@@ -1,4 +1,4 @@
-/* The network's operations on the host, with the signatures that struct compute asks for. */
+/* The network's operations on the host, with the signatures of struct compute. */
 #ifndef CECL_FSDP_HOST_NETWORK_H
 #define CECL_FSDP_HOST_NETWORK_H
 

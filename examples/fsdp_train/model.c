@@ -13,7 +13,7 @@ static size_t cells_of(const struct model *m)
     return (size_t)rows_of(m) * (size_t)m->dims.width;
 }
 
-/* `elements` behind p. */
+/* The address `elements` behind p. */
 static void *at(const struct model *m, const void *p, size_t elements)
 {
     return (char *)p + elements * m->compute->element;
@@ -85,7 +85,7 @@ static void norm(const struct model *m, struct norm_memory *n, const void *x, co
                      at(m, gain, (size_t)m->dims.width), m->dims);
 }
 
-/* m->dx += what m->dy gives */
+/* Adds to m->dx the gradient that follows from m->dy. */
 static void norm_back(const struct model *m, const struct norm_memory *n, const void *x,
                       const void *gain, void *dgain)
 {
@@ -95,8 +95,9 @@ static void norm_back(const struct model *m, const struct norm_memory *n, const 
 
 /* ---- attention: for each sample, a product for each head */
 
-/* A product over all heads of a sample. Operands are [sequence][head] inside rows of `ld` elements
- * (a step of `head` from head to head), or [sequence][sequence] weights where ld is 0. */
+/* A product over all heads of a sample. Operands are [sequence][head] inside rows of `ld` elements,
+ * where the next head begins `head` elements further on. Where ld is 0, they are
+ * [sequence][sequence] weights. */
 struct operand {
     const void *base;
     int ld;
@@ -126,19 +127,21 @@ static void heads(const struct model *m, struct operand a, bool a_turned, struct
     m->compute->matmul(m->compute, &product);
 }
 
-/* Query, key or value (0, 1, 2) of a sample, and others of its parts. */
+/* Operands of `heads` for one sample: its query, key or value (`which` is 0, 1, 2). */
 static struct operand part(const struct model *m, const void *qkv, int sample, int which)
 {
     const size_t width = (size_t)m->dims.width, row = (size_t)sample * (size_t)m->dims.sequence;
     return (struct operand){at(m, qkv, row * 3 * width + (size_t)which * width), 3 * m->dims.width};
 }
 
+/* One sample's part of attention's output. */
 static struct operand result(const struct model *m, const void *attended, int sample)
 {
     const size_t row = (size_t)sample * (size_t)m->dims.sequence;
     return (struct operand){at(m, attended, row * (size_t)m->dims.width), m->dims.width};
 }
 
+/* One sample's attention weights. */
 static struct operand weights(const struct model *m, const void *base, int sample)
 {
     const size_t t = (size_t)m->dims.sequence;
@@ -162,7 +165,7 @@ static void attention(const struct model *m, const struct block_memory *b)
               result(m, b->attended, s), 1);
 }
 
-/* m->dy, the gradient of what attention gave, becomes m->dqkv. */
+/* Turns m->dy, the gradient of attention's output, into m->dqkv. */
 static void attention_back(const struct model *m, const struct block_memory *b)
 {
     struct compute *c = m->compute;

@@ -3,7 +3,7 @@
 
 #include "model.h"
 
-/* Where each buffer's pointer is, and its size: one list for opening, closing and counting. */
+/* Lists each buffer's pointer with its size. Opening, closing and counting use the same list. */
 typedef bool visit(struct model *m, void **buffer, size_t bytes);
 
 static bool visit_norm(struct model *m, visit *v, struct norm_memory *n, size_t rows, size_t e,

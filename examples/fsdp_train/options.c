@@ -139,7 +139,7 @@ bool options_parse(struct options *o, int argc, char **argv, char *words, int si
     memcpy(all + NUMBERS, others, sizeof(others));
     *o = (struct options){.comm = "cecl", .data = FSDP_TEXT, .seed = 1};
     opterr = 0;
-    /* ":": a missing value is told from an unknown option. */
+    /* ":" distinguishes a missing value from an unknown option. */
     while ((which = getopt_long(argc, argv, ":", all, NULL)) != -1) {
         if (which == ':' || which == '?') {
             snprintf(words, (size_t)size, "%s: %s", argv[optind - 1],
@@ -179,7 +179,8 @@ bool options_default(struct options *o, bool gpu, char *words, int size)
     else if (o->prefetch > o->layers)
         snprintf(words, (size_t)size, "--prefetch %d: at most --layers %d expected", o->prefetch,
                  o->layers);
-    else if ((double)o->batch * o->sequence * o->width * 4 > 2e9) /* indices of kernels and BLAS */
+    /* indices in kernels and BLAS are 32-bit */
+    else if ((double)o->batch * o->sequence * o->width * 4 > 2e9)
         snprintf(words, (size_t)size,
                  "--batch %d: batch x sequence x width up to 500000000 expected", o->batch);
     else if (o->resume && !o->checkpoint)

@@ -1,5 +1,5 @@
-/* Random numbers that are functions of their index: any rank and any device can make any of them,
- * so neither the parameters nor the order of the data depend on how many ranks there are. */
+/* Random numbers that are functions of their index. Any rank and any device can compute any of
+ * them, so neither the parameters nor the order of the data depend on the number of ranks. */
 #ifndef CECL_FSDP_RANDOM_H
 #define CECL_FSDP_RANDOM_H
 
@@ -20,8 +20,8 @@ ON_BOTH static inline uint64_t scramble(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* Where sample `index` of the whole training begins in the text. `index` counts samples of all
- * ranks: step * global batch + place in the global batch. */
+/* Where sample `index` of the whole training begins in the text. `index` counts the samples of all
+ * ranks: step * global batch + position in the global batch. */
 ON_BOTH static inline size_t sample_start(uint64_t seed, uint64_t index, size_t text_bytes,
                                           int sequence)
 {

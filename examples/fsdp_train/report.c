@@ -30,8 +30,8 @@ void report_close(struct report *r)
     *r = (struct report){0};
 }
 
-/* A step: one tick, and two around each wait; after the steps one more, and two around the wait for
- * the losses. */
+/* A step has one tick, and two around each wait. After the steps come one more tick, and two around
+ * the wait for the losses. */
 int report_ticks(const struct shape *s)
 {
     return LOSSES * (1 + 2 * fsdp_waits(s)) + 3;

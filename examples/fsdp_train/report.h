@@ -1,4 +1,4 @@
-/* What a run has measured, and how rank 0 prints it: progress, a table, JSON. */
+/* What a run measured, and how rank 0 prints it: progress, a table, JSON. */
 #ifndef CECL_FSDP_REPORT_H
 #define CECL_FSDP_REPORT_H
 
@@ -6,21 +6,22 @@
 #include "options.h"
 
 struct report {
-    int first; /* step that this run began with */
-    int steps; /* that it has made, and room for */
+    int first; /* the step with which this run began */
+    int steps; /* steps: how many this run made; room: how many fit */
     int room;
-    double *loss;       /* mean over all ranks' tokens, nats a byte */
-    double *step_ms;    /* the slowest rank's */
-    double *exposed_ms; /* of it, compute waiting for communication: mean over the ranks */
+    double *loss;    /* mean over the tokens of all ranks, in nats for each byte */
+    double *step_ms; /* of the slowest rank */
+    /* the part of a step in which compute waits for communication, in ms: mean over the ranks */
+    double *exposed_ms;
     double *ticks;
 };
 
 bool report_open(struct report *r, const struct shape *s, int first, int steps);
 void report_close(struct report *r);
-int report_ticks(const struct shape *s); /* that compute->open has to have room for */
+int report_ticks(const struct shape *s); /* for how many ticks compute->open needs room */
 
-/* After `count` steps that each began with a tick: reads their losses and times. Collective, and
- * the host waits. */
+/* Collective. Reads the losses and times of `count` steps, each of which began with a tick. The
+ * host waits. */
 bool report_read(struct report *r, struct fsdp *f, int count);
 
 void report_head(const struct fsdp *f, const struct options *o, uint64_t text_bytes);

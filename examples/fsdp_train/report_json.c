@@ -78,7 +78,7 @@ bool report_json(const struct report *r, const struct fsdp *f, const struct opti
     fprintf(file, "  \"exposed_share\": %.6f, \"tokens_per_second\": %.1f,\n  \"losses\": [",
             step.median > 0 ? exposed.median / step.median : 0,
             step.median > 0 ? step_tokens(f) / step.median * 1e3 : 0);
-    for (int i = 0; i < r->steps; i++) /* 17 digits: no bit is lost */
+    for (int i = 0; i < r->steps; i++) /* 17 digits keep every bit */
         fprintf(file, "%s\n    %.17g", i ? "," : "", r->loss[i]);
     fprintf(file, "\n  ]\n}\n");
     const bool failed = ferror(file);

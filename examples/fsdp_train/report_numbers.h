@@ -7,11 +7,11 @@
 struct spread {
     double low, median, high; /* quartiles */
 };
-/* Of a run's times, without the first steps, which make plans and warm up. */
+/* The spread of a run's times, without the first steps, which make plans and warm up. */
 struct spread spread_of(const struct report *r, const double *values);
-int steps_left_out(const struct report *r); /* 0 where there are hardly more */
+int steps_left_out(const struct report *r); /* 0 if there are too few steps */
 
 double step_tokens(const struct fsdp *f); /* of all ranks */
-double sent_bytes(const struct fsdp *f);  /* that a rank's peers send it in a step */
+double sent_bytes(const struct fsdp *f);  /* bytes that a rank receives from its peers in a step */
 
 #endif

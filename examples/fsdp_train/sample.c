@@ -1,5 +1,5 @@
-/* Writes one byte at a time: the network gives logits, a byte is chosen by them, and that byte is
- * part of the input for the next. */
+/* Writes one byte at a time. The network computes logits, one byte is chosen by them, and that byte
+ * is part of the input for the next. */
 #include "sample.h"
 
 #include <math.h>
@@ -10,9 +10,9 @@
 
 #include "random.h"
 
-static const double temperature = 0.7; /* below 1: likely bytes become likelier */
+static const double temperature = 0.7; /* below 1: likely bytes become even likelier */
 
-/* The byte at which a random place in the distribution falls. */
+/* Chooses the byte at which a random position in the distribution falls. */
 static unsigned char choose(const float *logits, uint64_t random)
 {
     double weight[SYMBOLS], sum = 0, most = logits[0];
@@ -27,7 +27,8 @@ static unsigned char choose(const float *logits, uint64_t random)
     return SYMBOLS - 1;
 }
 
-/* The last bytes of what is written, at the front: what comes behind them is not looked at. */
+/* Puts the last bytes of the text so far at the front of the sample. The network does not look at
+ * bytes behind them. */
 static bool next_byte(struct fsdp *f, const unsigned char *written, int length, uint64_t random,
                       unsigned char *next)
 {
@@ -39,7 +40,7 @@ static bool next_byte(struct fsdp *f, const unsigned char *written, int length, 
         return false;
     f->compute->ticks(f->compute, NULL, 0);
     *next = choose(logits, random);
-    /* One rank's choice for all: GPUs need not agree in the last bit. */
+    /* One rank chooses for all, because GPUs need not agree in the last bit. */
     MPI_Bcast(next, 1, MPI_BYTE, 0, MPI_COMM_WORLD);
     return true;
 }

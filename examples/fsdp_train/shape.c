@@ -6,7 +6,8 @@
 
 #include "random.h"
 
-/* Elements of a tensor. All are multiples of the width, so no gap is needed between them. */
+/* Elements of a tensor. Each number is a multiple of the width, so no gap between tensors is
+ * needed. */
 static size_t tensor_elements(const struct shape *s, int group, int tensor)
 {
     const size_t width = (size_t)s->width;
@@ -43,7 +44,7 @@ size_t group_elements(const struct shape *s, int group)
 
 size_t shard_elements(const struct shape *s, int group)
 {
-    const size_t n = (size_t)s->nranks, unit = 128; /* shards begin on 256 bytes */
+    const size_t n = (size_t)s->nranks, unit = 128; /* shards begin at multiples of 256 bytes */
     const size_t each = (group_elements(s, group) + n - 1) / n;
     return (each + unit - 1) / unit * unit;
 }
@@ -56,7 +57,7 @@ size_t parameter_count(const struct shape *s)
     return count;
 }
 
-/* Standard deviation of a tensor's first values; 0: all are `constant`. */
+/* Standard deviation of a tensor's initial values; 0: all are `constant`. */
 static float deviation_of(const struct shape *s, int group, int tensor, float *constant)
 {
     const int block = group > 0 && group <= s->layers, head = group > s->layers;
@@ -67,7 +68,8 @@ static float deviation_of(const struct shape *s, int group, int tensor, float *c
     if ((block && tensor >= BLOCK_GAIN1) || (head && tensor >= HEAD_GAIN))
         return 0;
     const float deviation = 0.5f / sqrtf((float)s->width);
-    /* What is added to x 2 * layers times is made smaller, so that x keeps its size with depth. */
+    /* These tensors' outputs are added to x 2 * layers times. Their initial values are smaller, so
+     * that x keeps its size in deep networks. */
     const int added = block && (tensor == BLOCK_OUT || tensor == BLOCK_DOWN);
     return added ? deviation / sqrtf(2.0f * (float)s->layers) : deviation;
 }

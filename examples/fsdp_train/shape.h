@@ -1,5 +1,5 @@
-/* The network: its sizes, its parameter groups, where each tensor lies in a group, and what the
- * parameters are before training. Knows no device and no communication. */
+/* The network: its sizes, its parameter groups, where each tensor lies in a group, and the values
+ * of the parameters before training. It knows no device and no communication. */
 #ifndef CECL_FSDP_SHAPE_H
 #define CECL_FSDP_SHAPE_H
 
@@ -19,8 +19,8 @@ struct shape {
     int layers;
     int width;    /* a multiple of 8, so that every tensor begins at a multiple of 8 elements */
     int heads;    /* divides width */
-    int sequence; /* bytes that the network looks at, at most */
-    int batch;    /* samples of one rank and step */
+    int sequence; /* the most bytes that the network looks at */
+    int batch;    /* samples of one rank in one step */
     int nranks;
 };
 
@@ -45,13 +45,15 @@ static inline int group_count(const struct shape *s)
     return s->layers + 2;
 }
 size_t group_elements(const struct shape *s, int group);
-/* Of one rank: a group is cut into nranks equal parts, the last of which is filled up. */
+/* Elements of one rank's shard. A group is cut into nranks equal parts, and the last part is
+ * padded. */
 size_t shard_elements(const struct shape *s, int group);
 size_t tensor_offset(const struct shape *s, int group, int tensor); /* in elements */
 size_t parameter_count(const struct shape *s);
 
-/* Parameters from .. from + count - 1 of a group, from the seed alone: the same for any number of
- * ranks, and each rank makes just its own. Beyond the group's end: 0. */
+/* Computes parameters from .. from + count - 1 of a group from the seed alone. They are the same
+ * for any number of ranks, and each rank computes only its own. Parameters beyond the group's end
+ * are 0. */
 void initial_parameters(const struct shape *s, uint64_t seed, int group, size_t from, size_t count,
                         float *out);
 

@@ -1,7 +1,7 @@
 /* Checks the backward pass against finite differences, in double, on a tiny network. For parameters
  * of every tensor of every group, (loss(p + h) - loss(p - h)) / 2h must be the gradient times the
- * number of ranks, since each rank computes its part of the mean over all ranks. The test runs one
- * rank of a training of several. Exit code 1 where they differ. */
+ * number of ranks, because each rank computes its part of the mean over all ranks. The test runs
+ * one rank of a training of several. The exit code is 1 where they differ. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "model.h"
 #include "random.h"
 
-enum { GROUPS = 4, TRIED = 6 }; /* parameters tried of each tensor */
+enum { GROUPS = 4, TRIED = 6 }; /* TRIED: how many parameters of each tensor are tried */
 static const struct shape shape = {
     .layers = GROUPS - 2, .width = 16, .heads = 2, .sequence = 8, .batch = 2, .nranks = 4};
 static const double step = 1e-5, tolerance = 1e-6;
@@ -35,14 +35,15 @@ static bool setup_open(struct setup *s)
         if (!first || !s->parameters[g] || !s->gradients[g])
             return false;
         initial_parameters(&shape, 7, g, 0, count, first);
-        /* Larger than for training: a gradient that hides in rounding proves nothing. No gain is
-         * exactly 1 and no bias 0. */
+        /* Values are larger than in training, because a gradient that is lost in rounding proves
+         * nothing. No gain is exactly 1, and no bias is 0. */
         for (size_t i = 0; i < count; i++)
             s->parameters[g][i] = 2 * (real)first[i] + 0.1 * (real)(scramble(i + 1) % 1000) / 1000;
         free(first);
     }
     for (int i = 0; i < shape.batch * (shape.sequence + 1); i++)
-        s->model.tokens[i] = (unsigned char)(scramble((uint64_t)i) % 5); /* some come twice */
+        /* some symbols occur twice */
+        s->model.tokens[i] = (unsigned char)(scramble((uint64_t)i) % 5);
     return true;
 }
 
@@ -75,7 +76,7 @@ static void backward(struct setup *s)
     model_embed_back(&s->model, s->gradients[0]);
 }
 
-/* Loss by differences, of parameter `index` of a group. */
+/* The gradient by finite differences, for parameter `index` of a group. */
 static double difference(struct setup *s, int group, size_t index)
 {
     real *p = &s->parameters[group][index], kept = *p;
@@ -87,14 +88,14 @@ static double difference(struct setup *s, int group, size_t index)
     return (above - below) / (2 * step);
 }
 
-/* Tries parameters of one tensor: the first, which symbols that do occur belong to, and others. */
+/* Tries parameters of one tensor: the first, which belongs to a symbol that occurs, and others. */
 static int check_tensor(struct setup *s, int group, int tensor, const char *name)
 {
     const size_t from = tensor_offset(&shape, group, tensor);
     const size_t count = tensor_offset(&shape, group, tensor + 1) - from;
     double worst = 0, largest = 0;
     for (int n = 0; n < TRIED; n++) {
-        /* Half of them among the first 64: rows of symbols that occur in the text. */
+        /* half of them are among the first 64: rows of symbols that occur in the text */
         const size_t room = n % 2 && count > 64 ? 64 : count;
         const size_t index = from + scramble((uint64_t)n + 100 * (uint64_t)tensor) % room;
         const double expected = difference(s, group, index);
@@ -119,7 +120,7 @@ int main(void)
         return 1;
     const double loss = loss_of(&s);
     backward(&s);
-    backward(&s); /* a second time: what the first left behind must not matter */
+    backward(&s); /* the second run must not depend on what the first left behind */
     printf("loss %.6f, width %d, %d blocks\n", loss, shape.width, shape.layers);
     for (int g = 0; g < GROUPS; g++) {
         const int tensors = g == 0 ? EMBED_TENSORS : g < GROUPS - 1 ? BLOCK_TENSORS : HEAD_TENSORS;

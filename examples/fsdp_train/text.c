@@ -9,7 +9,7 @@
 
 #include "random.h"
 
-/* Eight bytes at a time: shards of gigabytes pass through it. Each step is a bijection of the
+/* Hashes eight bytes at a time, because shards have gigabytes. Each step is a bijection of the
  * state, so one changed word always changes the hash. */
 uint64_t hash_bytes(uint64_t from, const void *bytes, size_t count)
 {
@@ -20,7 +20,8 @@ uint64_t hash_bytes(uint64_t from, const void *bytes, size_t count)
         hash = (hash ^ word) * 0x9fb21c651e98df25u;
         hash ^= hash >> 29;
     }
-    word = count; /* how many are left is part of it: a 0 more or less is seen */
+    /* the last word has the number of bytes left, so that a 0 more or less changes the hash */
+    word = count;
     for (size_t i = 0; i < count; i++)
         word = word << 8 | p[i];
     return scramble(hash ^ word);
@@ -32,7 +33,7 @@ static bool refuse(const char *path, const char *why)
     return false;
 }
 
-/* The file's size is asked first: a training text is a plain file. */
+/* Asks for the file's size first, because a training text must be a plain file. */
 static bool read_all(struct text *t, FILE *file, const char *path, size_t least)
 {
     struct stat status;

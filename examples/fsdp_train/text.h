@@ -1,4 +1,4 @@
-/* The text that the network learns, whole in memory. */
+/* The text that the network learns, all of it in memory. */
 #ifndef CECL_FSDP_TEXT_H
 #define CECL_FSDP_TEXT_H
 
@@ -9,14 +9,14 @@
 struct text {
     unsigned char *bytes;
     size_t count;
-    uint64_t hash; /* a checkpoint knows its text by it */
+    uint64_t hash; /* identifies the text of a checkpoint */
 };
 
-/* At least `least` bytes are expected. False with words on stderr. */
+/* The text must have at least `least` bytes. Returns false with a message on stderr. */
 bool text_load(struct text *t, const char *path, size_t least);
 void text_free(struct text *t);
 
-/* A hash of bytes; `from` is that of the bytes before them, or HASH_START. */
+/* A hash of bytes. `from` is the hash of the bytes before them, or HASH_START. */
 #define HASH_START 0xcbf29ce484222325u
 uint64_t hash_bytes(uint64_t from, const void *bytes, size_t count);
 

@@ -1,6 +1,6 @@
-/* FSDP-style training of a small language model on a real text, as a whole program: sharded
- * parameters, gradients and Adam state (fsdp.c), gathers ahead of the compute and reductions behind
- * it (comm.h), checkpoints (checkpoint.c). */
+/* FSDP-style training of a small language model on a real text, as a complete program: sharded
+ * parameters, gradients and Adam state (fsdp.c), gathers before the compute that needs them and
+ * reductions after it (comm.h), checkpoints (checkpoint.c). */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 enum end {
     END_WELL = 0,
-    END_FAILED = 1, /* all ranks know: they end together */
+    END_FAILED = 1, /* all ranks know, and end together */
     END_USAGE = 2,
     END_BROKEN = 3 /* others may wait for this rank */
 };
@@ -25,7 +25,7 @@ struct job {
     struct text text;
     unsigned char *device_text;
     struct report report;
-    int done; /* steps, those before a checkpoint included */
+    int done; /* steps, including those before a checkpoint */
 };
 
 static bool is_rank_0(const struct job *j)
@@ -33,7 +33,7 @@ static bool is_rank_0(const struct job *j)
     return j->comm.rank == 0;
 }
 
-/* ---- making it */
+/* ---- setup */
 
 static enum end take_device(struct job *j)
 {
@@ -86,7 +86,7 @@ static struct identity identity_of(const struct job *j)
 static bool load_text(struct job *j)
 {
     const struct options *o = &j->options;
-    /* A batch whose samples all begin at different places. */
+    /* long enough for a batch whose samples all begin at different places */
     const size_t least = (size_t)o->sequence + (size_t)o->batch * (size_t)j->comm.nranks;
     if (!text_load(&j->text, o->data, least))
         return false;
@@ -109,7 +109,7 @@ static bool make(struct job *j)
         return false;
     if (!all_agree(fsdp_open(&j->fsdp, &shape, &j->compute, &j->comm, prefetch, o->seed)))
         return false;
-    const struct identity identity = identity_of(j); /* the text is part of it */
+    const struct identity identity = identity_of(j); /* the text is part of the identity */
     uint64_t step = 0;
     if (o->resume && !checkpoint_load(&j->fsdp, o->checkpoint, &identity, &step))
         return false;
@@ -140,7 +140,7 @@ static void end_job(struct job *j)
 
 /* ---- training */
 
-/* The first steps are small: Adam's averages are still those of few gradients. */
+/* The first steps are small, because Adam's averages then stand for few gradients. */
 static float rate_of(const struct options *o, int step)
 {
     enum { RISE = 20 };
@@ -168,13 +168,13 @@ static bool saves_at(const struct options *o, int step)
     return o->checkpoint && (step == o->steps || (o->save_every && step % o->save_every == 0));
 }
 
-/* The host looks at the training after every tenth step, and where it ends or is kept. In between it
+/* The host reads losses after every tenth step, and at the end or at a checkpoint. In between it
  * only enqueues. */
 static enum end train(struct job *j)
 {
     const struct options *o = &j->options;
     const struct identity identity = identity_of(j);
-    const int every = LOSSES * (1 + o->steps / 200); /* a screen of lines, not more */
+    const int every = LOSSES * (1 + o->steps / 200); /* no more lines than a screen has */
     int unread = 0, untold = 0;
     while (j->done < o->steps) {
         const bool last = j->done + 1 == o->steps;

@@ -11,7 +11,7 @@
 
 struct gpu {
     cudaStream_t stream;
-    cudaEvent_t events[4]; /* two slots, each direction */
+    cudaEvent_t events[4]; /* two slots, in each direction */
     cublasHandle_t blas;
     __half *x, *y;
     float *logits, *host_logits;
@@ -83,7 +83,8 @@ static bool gpu_setup(struct gpu *g, const struct shape *s, int device)
     BLAS_TRY(cublasCreate(&g->blas));
     BLAS_TRY(cublasSetStream(g->blas, g->stream));
     BLAS_TRY(cublasSetWorkspace(g->blas, g->workspace,
-                                WORKSPACE)); /* one for all calls: results repeat bit for bit */
+                                /* one for all calls, so that results repeat bit for bit */
+                                WORKSPACE));
     return true;
 }
 

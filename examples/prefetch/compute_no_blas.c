@@ -1,4 +1,4 @@
-/* A build without OpenBLAS cannot compute on the host, and says so when it is asked to. */
+/* A build without OpenBLAS cannot compute on the host, and reports that when it is asked to. */
 #include <stdio.h>
 
 #include "prefetch.h"

@@ -17,7 +17,8 @@ size_t group_elements(const struct shape *s, int group)
 
 size_t shard_elements(const struct shape *s, int group)
 {
-    const size_t n = (size_t)s->nranks, unit = 256 / s->element; /* shards start on 256 bytes */
+    /* shards begin at multiples of 256 bytes */
+    const size_t n = (size_t)s->nranks, unit = 256 / s->element;
     const size_t each = (group_elements(s, group) + n - 1) / n;
     return (each + unit - 1) / unit * unit;
 }

@@ -1,12 +1,12 @@
 /* An FSDP-style forward pass over a real text. The parameters are sharded over the ranks. While one
  * layer computes, a communication stream gathers the shards of the next layer into the other of two
- * symmetric buffers, A and B. A buffer is written again once compute has done with it:
+ * symmetric buffers, A and B. A buffer is written again once compute has read it:
  *
  *     compute:  | layer 0 from A | layer 1 from B | layer 2 from A | ...
  *     gather:   | layer 1 into B | layer 2 into A | layer 3 into B | ...
  *
- * The program shows that the sharded network computes, bit for bit, what the whole one does, and
- * what the gathers cost beside the compute. */
+ * The program shows that the sharded network computes, bit for bit, what the whole network
+ * computes. It also shows what the gathers cost while compute runs. */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -31,8 +31,8 @@ struct job {
     int rank;
     ceclComm_t comm;
     ceclStream_t stream;
-    void **shards;    /* [groups] resident */
-    void **whole;     /* [groups] the reference's parameters */
+    void **shards;    /* [groups] this rank's shards */
+    void **whole;     /* [groups] parameters of the reference */
     char *buffers[2]; /* symmetric */
     unsigned char *text;
     size_t text_bytes;
@@ -75,7 +75,7 @@ static bool multiply(struct job *j, int group, const void *weights, const unsign
     return group <= j->shape.layers ? c->layer(c, weights) : c->output(c, weights);
 }
 
-/* One forward pass. Whole: the parameters are all here. */
+/* One forward pass. In mode WHOLE this rank has all parameters. */
 static bool forward(struct job *j, enum mode mode, const unsigned char *text)
 {
     struct compute *c = &j->compute;
@@ -87,9 +87,9 @@ static bool forward(struct job *j, enum mode mode, const unsigned char *text)
     for (int g = 0; g < groups; g++) {
         const int slot = g % 2;
         if (mode != WHOLE && !c->after_stream(c, j->comm, j->stream, slot))
-            return false; /* this group's parameters are there */
-        /* The other buffer was last read by group g - 1, which is enqueued: the gather of g + 1 may
-         * follow it. */
+            return false; /* this group's parameters have arrived */
+        /* Group g - 1, which is enqueued, was the last to read the other buffer. So the gather of g
+         * + 1 may follow it. */
         if (mode == PREFETCH && g + 1 < groups &&
             (!c->stream_after(c, j->stream, slot) || !gather(j, g + 1)))
             return false;
@@ -109,7 +109,7 @@ static const unsigned char *text_of(const struct job *j, int step)
     return j->text + ((size_t)step * (size_t)j->shape.nranks + (size_t)j->rank) * stride % places;
 }
 
-/* Loss and hash of a step in a mode; the loss is the mean over all ranks, summed in rank order so
+/* Loss and hash of a step in a mode. The loss is the mean over all ranks, summed in rank order so
  * that it repeats. */
 static bool evaluate(struct job *j, enum mode mode, double *loss, uint64_t *hash)
 {
@@ -124,7 +124,7 @@ static bool evaluate(struct job *j, enum mode mode, double *loss, uint64_t *hash
     return true;
 }
 
-/* ---- making it */
+/* ---- setup */
 
 static bool make_part(struct job *j, void **out, int group, size_t from, size_t count)
 {
@@ -208,9 +208,10 @@ static void end_job(struct job *j)
     (void)!ceclCommDestroy(j->comm);
 }
 
-/* ---- what it shows */
+/* ---- what the program shows */
 
-/* Every rank's logits, sharded against whole, bit for bit. */
+/* Compares the logits of the sharded network with those of the whole one on every rank, bit for
+ * bit. */
 static bool compare(struct job *j, double *loss, bool *equal)
 {
     uint64_t whole = 0, sharded = 0, serial = 0;
@@ -225,7 +226,7 @@ static bool compare(struct job *j, double *loss, bool *equal)
     return true;
 }
 
-/* Milliseconds of a step, the slowest rank's. */
+/* Duration of a step in ms, on the slowest rank. */
 static bool time_step(struct job *j, enum mode mode, int step, double *ms)
 {
     const unsigned char *text = text_of(j, step);
@@ -246,7 +247,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Medians; the modes take turns, so that a card that warms up slows all alike. */
+/* Medians of the durations. The modes alternate, so that a GPU that warms up slows all of them
+ * alike. */
 static bool time_modes(struct job *j, double medians[MODES])
 {
     const int steps = j->options.steps;

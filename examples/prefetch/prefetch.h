@@ -1,5 +1,5 @@
 /* What the files of the prefetch example share: the network's shape, its data, and the compute of
- * either device. */
+ * both devices. */
 #ifndef CECL_PREFETCH_H
 #define CECL_PREFETCH_H
 
@@ -13,14 +13,14 @@ extern "C" {
 #endif
 
 #define SYMBOLS 256 /* the network reads and predicts bytes */
-#define CONTEXT 8   /* bytes that it looks back */
+#define CONTEXT 8   /* how many bytes back it looks */
 
 /* embedding -> `layers` x (x = x + relu(x W)) -> output. Matrices are row-major: [width][width];
- * embedding [CONTEXT][SYMBOLS][width];
- * output [width][SYMBOLS]. An element is a half on GPUs and a float on the host. */
+ * embedding [CONTEXT][SYMBOLS][width]; output [width][SYMBOLS]. An element is a half on GPUs and a
+ * float on the host. */
 struct shape {
     int layers, width, batch;
-    size_t element; /* bytes */
+    size_t element; /* in bytes */
     int nranks;
 };
 
@@ -31,18 +31,20 @@ static inline int group_count(const struct shape *s)
     return s->layers + 2;
 }
 size_t group_elements(const struct shape *s, int group);
-size_t shard_elements(const struct shape *s, int group); /* of one rank; padded */
-/* Parameter `index` of a group: from the seed alone, so every rank can make any part. */
+size_t shard_elements(const struct shape *s, int group); /* of one rank, with padding */
+/* Parameter `index` of a group. It depends on the seed alone, so every rank can compute any
+ * part. */
 float parameter(const struct shape *s, uint64_t seed, int group, size_t index);
 
-/* Sum over the batch of -ln p(next byte), and a hash of all logits' bits. */
+/* Computes the sum over the batch of -ln p(next byte), and a hash of the bits of all logits. */
 void logits_loss(const struct shape *s, const float *logits, const unsigned char *text, double *sum,
                  uint64_t *hash);
 
-/* Text: `count` bytes. NULL with a message on stderr. */
+/* Loads a text of *count bytes. Returns NULL with a message on stderr. */
 unsigned char *text_load(const char *path, size_t least, size_t *count);
 
-/* A device's compute: one of two. All work is asynchronous where the device is; loss() waits. */
+/* The compute of one of the two devices. All work is asynchronous where the device is; loss()
+ * waits. */
 struct compute {
     const char *name;
     size_t element;
@@ -56,13 +58,12 @@ struct compute {
     bool (*embed)(struct compute *c, const void *weights, const unsigned char *text);
     bool (*layer)(struct compute *c, const void *weights);
     bool (*output)(struct compute *c, const void *weights);
-    /* logits_loss of this batch; waits. */
+    /* Runs logits_loss on this batch; waits. */
     bool (*loss)(struct compute *c, const unsigned char *text, double *sum, uint64_t *hash);
     bool (*wait)(struct compute *c); /* until all compute is done */
-    /* Order between compute and a communication stream, without the host: later compute runs after
-     * what `stream` holds now, and
-     * the reverse. On the host, where compute is synchronous, the first waits and the second is
-     * nothing. */
+    /* Orders compute and a communication stream, without the host: compute enqueued later runs
+     * after what `stream` holds now, and the reverse. On the host, where compute is synchronous,
+     * the first function waits and the second does nothing. */
     bool (*after_stream)(struct compute *c, ceclComm_t comm, ceclStream_t stream, int slot);
     bool (*stream_after)(struct compute *c, ceclStream_t stream, int slot);
     const struct shape *shape;
