@@ -116,7 +116,7 @@ static uint64_t piece_at(const struct rounds *rounds, uint64_t n, int i)
     return n * rounds->bytes + (uint64_t)i * rounds->pieces.bytes;
 }
 
-/* It, in the staging of whoever returns it. */
+/* Where piece i of round n lies in the staging of the peer that returns it. */
 static struct cecl_extent staged(const struct cecl_part *part, const struct rounds *rounds,
                                  int holder, uint64_t n, int i)
 {

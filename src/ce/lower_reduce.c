@@ -270,7 +270,7 @@ static void side_follows(struct cecl_plan *plan)
     cecl_end_side(plan);
 }
 
-/* The side lane's turn: chunk k has come from all by main phase `arrived`. */
+/* What the side lane does with chunk k, which has come from all ranks by main phase `arrived`. */
 static void side_turn(const struct cecl_part *part, struct cecl_plan *plan,
                       const struct chunks *chunks, uint64_t k, uint32_t arrived)
 {
