@@ -12,8 +12,8 @@
 #include "tune/choose.h"
 #include "util/log.h"
 
-/* Whether a copy engine runs the copies that this call would make within a GPU. Of rows some are
- * contiguous. */
+/* Whether a copy engine runs the copies that this call would make within a GPU. A call of
+ * strided blocks makes contiguous copies too. */
 static bool engine_copies(ceclComm_t comm, const struct cecl_call *call)
 {
     const uint32_t wanted =

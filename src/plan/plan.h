@@ -1,8 +1,8 @@
-/* A plan: what one rank does in one collective call, as data.
+/* A plan: what one rank does in one call, or in the calls of a group, as data.
  *
- * Addresses are symbolic (rank, window, offset) until the executor binds them, so plans are
- * compared, printed and verified without
- * a device. A plan knows no CUDA and no executor; nothing here moves a byte. */
+ * Places are symbolic (rank, area, offset) until binding makes them addresses, so plans are
+ * compared, printed and verified without a device. A plan knows no CUDA and no engine; nothing here
+ * moves a byte. */
 #ifndef CECL_PLAN_PLAN_H
 #define CECL_PLAN_PLAN_H
 
