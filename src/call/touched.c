@@ -39,12 +39,15 @@ static struct extent input_of(const struct cecl_call *call)
     return extent;
 }
 
-/* The blocks that it receives. */
+/* The blocks that it receives. Only the root of a reduction receives any, but all ranks pass both
+ * buffers whole: they must refuse the same ones, or the others would wait for a root that refused. */
 static struct extent output_of(const struct cecl_call *call)
 {
+    const bool all_alike = call->op->reduces && call->op->rooted;
+    const int to = all_alike ? call->root : call->rank;
     struct extent extent = {0};
     for (int from = 0; from < call->nranks; from++) {
-        const struct cecl_block block = cecl_call_block(call, from, call->rank);
+        const struct cecl_block block = cecl_call_block(call, from, to);
         include(&extent, call, block.recv_offset, block.bytes, call->view.shape.recv_pitch);
     }
     return extent;
