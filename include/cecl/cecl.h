@@ -815,7 +815,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
  * calls, of any sizes and types, mixed; only ceclAlltoAllv cannot be among them. Calls of a group
  * have no order among themselves, so what one writes no other may read or write. All calls on one
  * communicator go to one stream. Allocations come first, those of each communicator in their order;
- * if one fails, its communicator keeps none of them.
+ * if one fails, its communicator keeps none of them; other communicators keep theirs.
  * Collective: every rank's group has the same calls in the same order. The host does not wait.
  * Threads: the one that began it; one call at a time on each communicator in it. Ownership: as the
  * calls'.
