@@ -77,7 +77,8 @@ static ceclResult_t fill_shape(const struct cecl_call *call, const ceclStrided_t
     s->rows = rows;
     CECL_TRY(take("width", width, 0, size, &s->width));
     CECL_TRY(take("sendPitch", given->sendPitch, each ? whole : width, size, &s->send_pitch));
-    CECL_TRY(take("sendStride", given->sendStride, width, size, &s->send_stride));
+    if (each) /* otherwise there is one block, whatever the field says */
+        CECL_TRY(take("sendStride", given->sendStride, width, size, &s->send_stride));
     CECL_TRY(take("recvPitch", given->recvPitch, each ? width : whole, size, &s->recv_pitch));
     CECL_TRY(take("recvStride", given->recvStride, each ? stacked : width, size, &s->recv_stride));
     CECL_TRY(check_pitch("sendPitch", s->send_pitch, s->width, rows));
@@ -110,8 +111,6 @@ ceclResult_t cecl_describe_strided(const struct cecl_scope *scope, const struct 
                          "strided.rows: 0, with a width of %zu; 1 or more expected", given->width);
     CECL_TRY(fill_shape(call, given, &shape));
     CECL_TRY(check_shape(call, &shape));
-    if (!call->op->each)
-        shape.send_stride = 0; /* there is one block; equal calls must have equal bytes */
     call->view.shape = shape;
     /* does not overflow: all blocks fit an address space */
     call->count = given->width * given->rows;

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "sm/small.h"
 #include "util/error.h"
 
 struct cecl_args;
@@ -30,9 +31,17 @@ struct cecl_op {
     bool always;        /* the call has an effect even without bytes */
     bool moves_nothing; /* the call has no buffers */
     bool recv_anywhere; /* recvbuff may be private memory: no peer writes to it */
-    bool asks_places;   /* ranks exchange at each call where their blocks belong */
     /* under CECL_CHECK ranks compare where they believe their blocks belong */
     bool compares_places;
+    /* For calls at which ranks exchange where their blocks belong: the name of that exchange in a
+     * trace, and the call that may be in a group instead. NULL: ranks do not exchange that. */
+    const char *asks_places, *in_group;
+    /* Whether a call may be small, and the device's name for that kind of small call. */
+    bool may_be_small;
+    enum cecl_small_kind small_kind;
+    /* Under CECL_CHECK: what messages call the call's count, and the place of its recvbuff. NULL: the
+     * usual names. */
+    const char *count_name, *place_name;
 
     /* Makes a description from arguments: fills in `call`, or refuses and names the argument. NULL:
      * the row is the whole description. */

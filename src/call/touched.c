@@ -39,12 +39,16 @@ static struct extent input_of(const struct cecl_call *call)
     return extent;
 }
 
-/* The blocks that this rank receives. */
+/* The blocks that this rank receives. In a reduction to a root, only the root receives any. But all
+ * ranks pass both buffers whole, and all ranks must refuse the same buffers: otherwise the others
+ * would wait for a root that refused. So this is the root's extent on every rank. */
 static struct extent output_of(const struct cecl_call *call)
 {
+    const bool all_alike = call->op->reduces && call->op->rooted;
+    const int to = all_alike ? call->root : call->rank;
     struct extent extent = {0};
     for (int from = 0; from < call->nranks; from++) {
-        const struct cecl_block block = cecl_call_block(call, from, call->rank);
+        const struct cecl_block block = cecl_call_block(call, from, to);
         include(&extent, call, block.recv_offset, block.bytes, call->view.shape.recv_pitch);
     }
     return extent;

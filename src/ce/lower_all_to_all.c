@@ -249,14 +249,6 @@ static ceclResult_t in_place(const struct cecl_part *part, struct cecl_plan *pla
     return ceclSuccess;
 }
 
-static void alone(const struct cecl_part *part, struct cecl_plan *plan)
-{
-    if (!part->call.in_place)
-        copy_own_block(part, plan);
-    cecl_plan_say(plan, "%s",
-                  part->means.engine_copies_locally ? CECL_SAY_BY_ENGINE : "local copy");
-}
-
 ceclResult_t cecl_lower_exchanged(const struct cecl_part *part, struct cecl_plan *plan)
 {
     if (part->call.nranks > 1 && part->call.in_place)
@@ -266,6 +258,6 @@ ceclResult_t cecl_lower_exchanged(const struct cecl_part *part, struct cecl_plan
     if (part->call.nranks > 1)
         out_of_place(part, plan);
     else
-        alone(part, plan);
+        cecl_lower_alone(part, plan);
     return ceclSuccess;
 }

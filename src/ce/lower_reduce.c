@@ -35,7 +35,7 @@
  *
  * Pushing the results of one chunk while SMs read the next gained nothing, because both fill the
  * same link. But the hand-over from SMs to copy engines takes a while, in which the link is idle.
- * The end of a large block may be left for that time (src/tune decides whether). It is no larger
+ * The end of a large block may be left for that time (way.reduce.sms_end). It is no larger
  * than what SMs can read and send in that time:
  *
  *     main | barrier | reduce all but the end | -> recvbuffs             | after side | barrier |

@@ -61,6 +61,9 @@ void cecl_lower_copy(const struct cecl_part *part, struct cecl_plan *plan, struc
 /* Copies the whole block from one rank to another, directly. */
 void cecl_lower_block(const struct cecl_part *part, struct cecl_plan *plan, int from, int to);
 
+/* For the only rank of a communicator: copies its block, unless the call is in place. */
+void cecl_lower_alone(const struct cecl_part *part, struct cecl_plan *plan);
+
 /* Steps between these two calls are on the side lane, behind all that the main lane did so far.
  * Steps of the main lane that follow run at the same time, until cecl_plan_after_other. */
 static inline void cecl_begin_side(struct cecl_plan *plan)

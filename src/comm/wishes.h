@@ -21,9 +21,12 @@ struct cecl_wishes {
  * usable. */
 ceclResult_t cecl_wishes_add(struct cecl_wishes *wishes, ceclComm_t comm, void **ptr, size_t bytes);
 
+/* Drops the wishes of `comm`. */
+void cecl_wishes_forget(struct cecl_wishes *wishes, ceclComm_t comm);
+
 /* Collective for each communicator among them, in the order in which they were wished. A
- * communicator gets all of its allocations or none. Pointers are written only when the allocations
- * of all communicators exist. */
+ * communicator gets all of its allocations or none. Its pointers are written when it gets them, also
+ * if another communicator's allocations failed. */
 ceclResult_t cecl_wishes_carry_out(struct cecl_wishes *wishes);
 
 #endif

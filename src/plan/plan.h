@@ -1,4 +1,4 @@
-/* A plan: what one rank does in one collective call, as data.
+/* A plan: what one rank does in one call, or in the calls of a group, as data.
  *
  * Addresses are symbolic (rank, area, offset) until the engine binds them. So plans are compared,
  * printed and verified without a device. A plan knows neither CUDA nor the engine; nothing in these

@@ -416,6 +416,13 @@ static void bad_arguments_are_named(void **state)
                   ceclInvalidArgument, "recvbuff");
     multi_refused(comm, ceclAllReduce(recv + 4, recv, 4, ceclInt32, ceclSum, comm, NULL),
                   ceclInvalidArgument, "overlap");
+    /* Every rank refuses, not the root alone: otherwise the others would wait for it. */
+    multi_refused(comm, ceclReduce(recv + 4, recv, 4, ceclInt32, ceclSum, 0, comm, NULL),
+                  ceclInvalidArgument, "overlap");
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, ceclReduce(send, recv, 4, ceclInt32, ceclSum, 0, comm, NULL));
+    multi_ok(comm, ceclReduce(send, recv, 4, ceclInt32, ceclSum, 0, comm, NULL));
+    multi_refused(comm, ceclGroupEnd(), ceclInvalidArgument, "share memory");
     char words[64];
     snprintf(words, sizeof(words), "in place, sendbuff is %p", (void *)(recv + 64));
     multi_refused(comm,

@@ -227,6 +227,15 @@ static void there_and_back_is_where_it_was(void **state)
         assert_int_equal(host[i], i < bytes ? multi_byte(5, multi_rank, i) : POISON);
 }
 
+/* The header says that a gather does not use sendStride: so no value of it is refused. */
+static void a_gather_takes_any_send_stride(void **state)
+{
+    (void)state;
+    ceclStrided_t shape = {.width = 33, .rows = 3, .sendStride = SIZE_MAX};
+    multi_ok(comm, ceclAllGatherStrided(send_buffer, recv_buffer, &shape, ceclHalf, comm, NULL));
+    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+}
+
 /* Three gathers in one group whose rows lie side by side: queries, keys and values. */
 static void gathers_of_a_group_may_share_rows(void **state)
 {
@@ -323,6 +332,7 @@ int main(int argc, char **argv)
         STRIDED(random_shapes_are_right_where_sms_may_copy),
         STRIDED(rows_pass_through_a_small_staging),
         STRIDED(there_and_back_is_where_it_was),
+        STRIDED(a_gather_takes_any_send_stride),
         STRIDED(gathers_of_a_group_may_share_rows),
         STRIDED(bad_shapes_are_named),
         STRIDED(ranks_that_differ_are_told_where_calls_are_compared),
