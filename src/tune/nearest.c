@@ -1,4 +1,4 @@
-/* Finds names at the smallest distance: letters to insert, to delete and to replace. */
+/* The threshold whose name is nearest to a misspelt one. */
 #include "tune/nearest.h"
 
 #include <string.h>
