@@ -2,8 +2,8 @@
  * written by that peer alone, values that grow through all calls and wrap around. A call is:
  * barrier, a write into every peer, barrier. Between calls a rank uses its own buffer.
  *
- * Checked: no deadlock; no rank's buffer is written while its user has it; after a call every part
- * of it is there.
+ * Checked: no deadlock; no rank's buffer is written while its user has it; after a call all of
+ * its blocks are there.
  * Planted faults: NO_FIRST_BARRIER, NO_LAST_BARRIER leave one out; EQUAL_ONLY waits for an exact
  * value instead of "at least". */
 #ifndef RANKS
@@ -14,9 +14,9 @@
 #endif
 #define WRAP 16 /* epochs are counted modulo this; half of it is more than any rank can be ahead */
 
-byte flag[RANKS * RANKS]; /* [holder * RANKS + writer] */
-byte part[RANKS * RANKS]; /* [holder * RANKS + writer]: the call whose data is there */
-bool users[RANKS];        /* the user has the rank's buffer */
+byte flag[RANKS * RANKS];  /* [holder * RANKS + writer] */
+byte block[RANKS * RANKS]; /* [holder * RANKS + writer]: the call whose data is there */
+bool users[RANKS];         /* the user has the rank's buffer */
 
 #ifdef EQUAL_ONLY
 #define REACHED(have, want) ((have) == (want))
@@ -63,7 +63,7 @@ proctype rank(byte me)
         do
         :: p < RANKS ->
             assert(p == me || !users[p]);
-            part[p * RANKS + me] = call;
+            block[p * RANKS + me] = call;
             p++
         :: else -> break
         od;
@@ -72,7 +72,7 @@ proctype rank(byte me)
 #endif
         p = 0;
         do
-        :: p < RANKS -> assert(part[me * RANKS + p] == call); p++
+        :: p < RANKS -> assert(block[me * RANKS + p] == call); p++
         :: else -> break
         od;
         call++

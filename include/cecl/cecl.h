@@ -220,11 +220,11 @@ typedef struct ceclConfig {
      * host device 4 GiB; CECL_POOL_BYTES. */
     int64_t poolBytes;
     /* By how much the pool grows first, bytes; each later growth is twice the one before, up to 16
-     * times the first; default 64 MiB, on the host device 1 MiB; CECL_SEGMENT_BYTES. */
+     * times the first; default: by the tuning table (pool.first_segment_bytes); CECL_SEGMENT_BYTES. */
     int64_t segmentBytes;
-    /* Staging for all-to-all, gather, scatter and reductions, bytes on each rank; default: 1/512 of
-     * the smallest GPU's memory, but at most an eighth of the pool and at most 192 MiB (64 MiB with
-     * 6 ranks or more); on the host device 256 KiB; CECL_STAGING_BYTES. */
+    /* Staging for all-to-all, gather, scatter and reductions, bytes on each rank; default: a small
+     * part of the smallest GPU's memory, by the tuning table (the rows staging.* that
+     * `cecl_info --tuning` prints); CECL_STAGING_BYTES. */
     int64_t stagingBytes;
     /* How many SMs a kernel of cecl's may take at most, 1 to 1024; default: what measurements
      * chose. Results do not depend on it. The kernels wait for peers while they hold these SMs: see
@@ -815,7 +815,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
  * calls, of any sizes and types, mixed; only ceclAlltoAllv cannot be among them. Calls of a group
  * have no order among themselves, so what one writes no other may read or write. All calls on one
  * communicator go to one stream. Allocations come first, those of each communicator in their order;
- * if one fails, its communicator keeps none of them.
+ * if one fails, its communicator keeps none of them; other communicators keep theirs.
  * Collective: every rank's group has the same calls in the same order. The host does not wait.
  * Threads: the one that began it; one call at a time on each communicator in it. Ownership: as the
  * calls'.
@@ -829,11 +829,13 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupEnd(void);
 /* How a call would be carried out. */
 typedef struct {
     int zeroSm;      /* 1: no SM is used */
-    int copies;      /* copies this rank issues */
+    int copies;      /* copies this rank issues; a small call's kernel stores data itself */
     int localCopies; /* of these, within one GPU; `reason` says whether they need an SM */
-    int reductions;  /* kernels that add up, on ceclConfig_t.maxSms SMs at most */
+    int reductions;  /* reductions this rank makes, on ceclConfig_t.maxSms SMs at most */
+    int kernels;     /* kernels this rank launches: a reduction each, or a small call's one */
     int barriers;    /* times that all ranks signal and wait */
-    /* bytes that this rank's copies move, local ones included; what SMs read and write is not */
+    /* bytes that this rank's copies move, local ones included; what SMs read and write is not,
+     * except what a small call's kernel sends to peers */
     uint64_t bytesSent;
     char path[64];    /* e.g. "push, one batch" */
     char reason[192]; /* why this way, and what would make it zero SM if it is not */

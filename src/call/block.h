@@ -14,7 +14,7 @@ cecl_block_fn cecl_block_per_rank;  /* by layouts of each rank's own */
 cecl_block_fn cecl_block_broadcast;
 cecl_block_fn cecl_block_to_root;
 cecl_block_fn cecl_block_from_root;
-/* Of reductions: what `to` receives is the reduction of these blocks from all ranks. */
+/* Reductions: what `to` receives is the reduction of these blocks from all ranks. */
 cecl_block_fn cecl_block_reduced_to_each;
 cecl_block_fn cecl_block_reduced_to_all;
 cecl_block_fn cecl_block_reduced_to_root;

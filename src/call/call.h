@@ -3,7 +3,7 @@
  * A description is made once, from the arguments of the public function (describe.h), and everything
  * else is derived from it: the buffers it touches, the key under which its plan is kept, what ranks
  * must agree on, its name in a trace, its result. It does not change once it is made, and it is
- * canonical: what does not matter to a call is 0, so equal calls have equal bytes. How the call is
+ * canonical: what a call does not have is 0, so calls with equal arguments have equal bytes. How the call is
  * carried out is no part of it: see way.h. */
 #ifndef CECL_CALL_CALL_H
 #define CECL_CALL_CALL_H

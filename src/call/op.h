@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "sm/small.h"
 #include "util/error.h"
 
 struct cecl_args;
@@ -30,8 +31,15 @@ struct cecl_op {
     bool always;          /* has an effect without bytes, too */
     bool moves_nothing;   /* has no buffers */
     bool recv_anywhere;   /* recvbuff may be private memory: no peer writes to it */
-    bool asks_places;     /* ranks tell each other where their blocks belong, at each call */
-    bool compares_places; /* under CECL_CHECK they compare what they think they know of that */
+    bool compares_places; /* under CECL_CHECK ranks compare where they think that blocks belong */
+    /* Ranks tell each other where their blocks belong, at each call: what a trace calls that, and which
+     * call may stand in a group instead. NULL: they do not. */
+    const char *asks_places, *in_group;
+    /* Whether a call may be small, and how the device's operation for small calls names it. */
+    bool may_be_small;
+    enum cecl_small_kind small_kind;
+    /* Under CECL_CHECK: what is called its count, and where its recvbuff lies. NULL: just that. */
+    const char *count_name, *place_name;
 
     /* From arguments to a description: fills in `call`, or refuses, naming the argument. NULL: there is
      * nothing to describe but the row. */

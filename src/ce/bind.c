@@ -393,17 +393,27 @@ static ceclResult_t bind_steps(const struct cecl_engine *engine, const struct ce
     return ceclSuccess;
 }
 
-/* A small call is one kernel that makes no copies of its own: it posts, waits, and takes what came. */
+static void explain_small(const struct cecl_plan *plan, ceclExplanation_t *out)
+{
+    const struct cecl_call *call = &plan->part.call;
+    *out = (ceclExplanation_t){.reductions = (int)plan->nreductions,
+                               .kernels = 1, /* it posts, waits, and takes what came: no copies */
+                               .barriers = (int)plan->phases[CECL_LANE_MAIN],
+                               .bytesSent = ((uint64_t)call->nranks - 1) * call->bytes};
+}
+
 static void explain(const struct cecl_plan *plan, ceclExplanation_t *out)
 {
-    const bool small = !plan->parts && plan->part.way.small;
-    *out =
-        (ceclExplanation_t){.zeroSm = !small && cecl_plan_sm_copies(plan) + plan->nreductions == 0,
-                            .copies = small ? 0 : (int)cecl_plan_copies(plan),
-                            .localCopies = small ? 0 : (int)cecl_plan_local_copies(plan),
-                            .reductions = (int)plan->nreductions,
-                            .barriers = (int)plan->phases[CECL_LANE_MAIN],
-                            .bytesSent = cecl_plan_bytes(plan)};
+    if (!plan->parts && plan->part.way.small)
+        explain_small(plan, out);
+    else
+        *out = (ceclExplanation_t){.zeroSm = cecl_plan_sm_copies(plan) + plan->nreductions == 0,
+                                   .copies = (int)plan->ncopies,
+                                   .localCopies = (int)cecl_plan_local_copies(plan),
+                                   .reductions = (int)plan->nreductions,
+                                   .kernels = (int)plan->nreductions,
+                                   .barriers = (int)plan->phases[CECL_LANE_MAIN],
+                                   .bytesSent = cecl_plan_bytes(plan)};
     memcpy(out->path, plan->path, sizeof(out->path));
     memcpy(out->reason, plan->reason, sizeof(out->reason));
 }

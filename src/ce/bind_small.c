@@ -5,13 +5,6 @@
 _Static_assert(CECL_SMALL_RANKS <= CECL_SMALL_RANKS_MAX, "a kernel takes so many slots");
 _Static_assert(CECL_SLOT_FACTOR == 2, "as cecl_small_slots_bytes has it");
 
-static enum cecl_small_kind kind_of(const struct cecl_op *op)
-{
-    if (op->reduces)
-        return op->each ? CECL_SMALL_REDUCE_SCATTER : CECL_SMALL_ALL_REDUCE;
-    return op->each ? CECL_SMALL_ALL_TO_ALL : CECL_SMALL_ALL_GATHER;
-}
-
 void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *plan,
                      struct cecl_bound *bound)
 {
@@ -27,7 +20,7 @@ void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *p
     bound->small_meeting = cecl_flags_meeting(&engine->flags, CECL_LANE_MAIN);
     bound->small_meeting.does = CECL_MEET_SIGNAL_FIRST | CECL_MEET_DONE;
     *small = (struct cecl_small){
-        .kind = kind_of(call->op),
+        .kind = call->op->small_kind,
         .rank = call->rank,
         .nranks = call->nranks,
         .send = cecl_window_at(engine->pool, input, call->rank),

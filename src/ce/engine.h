@@ -59,7 +59,7 @@ static inline uint8_t cecl_engine_half(const struct cecl_engine *engine)
  * the driver's queue is full. After a failure
  * *started tells whether something of it may be enqueued: peers then wait for what will not come,
  * and the communicator has failed. */
-ceclResult_t cecl_engine_run(struct cecl_engine *engine, const struct cecl_bound *bound,
+ceclResult_t cecl_engine_run(struct cecl_engine *engine, struct cecl_bound *bound,
                              ceclStream_t stream, bool *started);
 
 /* What ceclExplain says of it. */

@@ -99,6 +99,14 @@ void cecl_lower_block(const struct cecl_part *part, struct cecl_plan *plan, int 
                     cecl_call_block(&part->call, from, to).bytes);
 }
 
+void cecl_lower_alone(const struct cecl_part *part, struct cecl_plan *plan)
+{
+    if (!part->call.in_place)
+        cecl_lower_block(part, plan, 0, 0);
+    cecl_plan_say(plan, "%s",
+                  part->means.engine_copies_locally ? CECL_SAY_BY_ENGINE : "local copy");
+}
+
 struct cecl_pieces cecl_pieces_of(const struct cecl_part *part, uint64_t bytes, uint64_t most)
 {
     const uint64_t width = part->call.view.shape.width, each = part->way.move.piece_worth;

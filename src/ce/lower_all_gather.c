@@ -96,17 +96,10 @@ static void pull(const struct cecl_part *part, struct cecl_plan *plan)
                       : "one batch");
 }
 
-static void alone(const struct cecl_part *part, struct cecl_plan *plan)
-{
-    copy_own_block(part, plan);
-    cecl_plan_say(plan, "%s",
-                  part->means.engine_copies_locally ? CECL_SAY_BY_ENGINE : "local copy");
-}
-
 ceclResult_t cecl_lower_gathered(const struct cecl_part *part, struct cecl_plan *plan)
 {
     if (part->call.nranks == 1)
-        alone(part, plan);
+        cecl_lower_alone(part, plan);
     else if (part->way.move.spread > 0)
         return cecl_lower_spread(part, plan);
     else if (part->way.move.no_sm && !part->call.in_place)

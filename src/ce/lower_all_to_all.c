@@ -116,7 +116,7 @@ static uint64_t piece_at(const struct rounds *rounds, uint64_t n, int i)
     return n * rounds->bytes + (uint64_t)i * rounds->pieces.bytes;
 }
 
-/* It, in the staging of whoever returns it. */
+/* Where piece i of round n lies in the staging of the peer that returns it. */
 static struct cecl_extent staged(const struct cecl_part *part, const struct rounds *rounds,
                                  int holder, uint64_t n, int i)
 {
@@ -246,14 +246,6 @@ static ceclResult_t in_place(const struct cecl_part *part, struct cecl_plan *pla
     return ceclSuccess;
 }
 
-static void alone(const struct cecl_part *part, struct cecl_plan *plan)
-{
-    if (!part->call.in_place)
-        copy_own_block(part, plan);
-    cecl_plan_say(plan, "%s",
-                  part->means.engine_copies_locally ? CECL_SAY_BY_ENGINE : "local copy");
-}
-
 ceclResult_t cecl_lower_exchanged(const struct cecl_part *part, struct cecl_plan *plan)
 {
     if (part->call.nranks > 1 && part->call.in_place)
@@ -263,6 +255,6 @@ ceclResult_t cecl_lower_exchanged(const struct cecl_part *part, struct cecl_plan
     if (part->call.nranks > 1)
         out_of_place(part, plan);
     else
-        alone(part, plan);
+        cecl_lower_alone(part, plan);
     return ceclSuccess;
 }

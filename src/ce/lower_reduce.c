@@ -33,7 +33,7 @@
  *
  * Pushing the results of one chunk while the next is read gained nothing: both fill the same link. But
  * from SMs to copy engines it takes a while, in which the link is idle. The end of a large block may
- * be left for then (cecl_tune says whether), no more of it than SMs can read and send in that time:
+ * be left for then (way.reduce.sms_end), no more of it than SMs can read and send in that time:
  *
  *     main | barrier | reduce all but the end | -> recvbuffs             | after side | barrier |
  *     side |                                  | reduce the end | -> recvbuffs |
@@ -101,7 +101,7 @@ static struct cecl_place input_at(const struct cecl_part *part, int rank, int bl
                          share_begin(part, block) + first);
 }
 
-/* Where a rank's result stands: of a reduce-scatter out of place its recvbuff holds that block only. */
+/* Where a rank's result stands. The recvbuff of a reduce-scatter out of place holds that block only. */
 static struct cecl_place output_at(const struct cecl_part *part, int rank, int block,
                                    uint64_t first)
 {
@@ -241,7 +241,7 @@ static void send_result(const struct cecl_part *part, struct cecl_plan *plan,
     }
 }
 
-/* Of an all-reduce, where it stands in the rank's own recvbuff. */
+/* An all-reduce's result, which stands in the rank's own recvbuff. */
 static void send_own(const struct cecl_part *part, struct cecl_plan *plan, uint64_t first,
                      uint64_t most)
 {
@@ -270,7 +270,7 @@ static void side_follows(struct cecl_plan *plan)
     cecl_end_side(plan);
 }
 
-/* The side lane's turn: chunk k has come from all by main phase `arrived`. */
+/* What the side lane does with chunk k, which has come from all ranks by main phase `arrived`. */
 static void side_turn(const struct cecl_part *part, struct cecl_plan *plan,
                       const struct chunks *chunks, uint64_t k, uint32_t arrived)
 {
@@ -313,7 +313,7 @@ static void in_chunks(const struct cecl_part *part, struct cecl_plan *plan,
         if (!each && !last)
             continue;
         cecl_plan_after_other(plan);
-        send_chunk(part, plan, chunks, k); /* of a reduce-scatter nobody wants it */
+        send_chunk(part, plan, chunks, k); /* nothing, for a reduce-scatter */
         if (each)
             side_follows(plan); /* a result is replaced when it was sent */
     }

@@ -94,19 +94,11 @@ static void push_and_lend(const struct cecl_part *part, struct cecl_plan *plan)
     }
 }
 
-static void alone(const struct cecl_part *part, struct cecl_plan *plan)
-{
-    if (!part->call.in_place)
-        cecl_lower_block(part, plan, part->call.rank, part->call.rank);
-    cecl_plan_say(plan, "%s",
-                  part->means.engine_copies_locally ? CECL_SAY_BY_ENGINE : "local copy");
-}
-
 ceclResult_t cecl_lower_per_rank(const struct cecl_part *part, struct cecl_plan *plan)
 {
     const bool lends = part->way.move.no_sm;
     if (part->call.nranks == 1) {
-        alone(part, plan);
+        cecl_lower_alone(part, plan);
         return ceclSuccess;
     }
     /* Refused by all ranks or by none, so whether this rank has a block of its own does not count. */

@@ -59,6 +59,9 @@ void cecl_lower_copy(const struct cecl_part *part, struct cecl_plan *plan, struc
 /* All of the block from one rank to another, directly. */
 void cecl_lower_block(const struct cecl_part *part, struct cecl_plan *plan, int from, int to);
 
+/* The only rank of a communicator: its block is copied, unless it is in place. */
+void cecl_lower_alone(const struct cecl_part *part, struct cecl_plan *plan);
+
 /* What stands between these two is on the side lane, behind what the main lane did so far; what follows
  * on the main lane is beside it until cecl_plan_after_other. */
 static inline void cecl_begin_side(struct cecl_plan *plan)

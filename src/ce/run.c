@@ -97,7 +97,7 @@ static ceclResult_t give_up(struct cecl_engine *engine, const struct cecl_bound 
     return cecl_fail_with(result, words);
 }
 
-ceclResult_t cecl_engine_run(struct cecl_engine *engine, const struct cecl_bound *bound,
+ceclResult_t cecl_engine_run(struct cecl_engine *engine, struct cecl_bound *bound,
                              ceclStream_t stream, bool *started)
 {
     struct cecl_device *dev = engine->dev;

@@ -150,16 +150,17 @@ static const char *op_name(uint64_t op)
 /* What a field is called in this call. */
 static const char *name_in(const struct field *field, uint64_t op)
 {
-    if (op == CECL_OP_MEM_ALLOC && field->offset == offsetof(struct told, call.count))
-        return "bytes";
-    if (op == CECL_OP_MEM_FREE && field->offset == offsetof(struct told, call.recv.offset))
-        return "ptr's offset in the pool";
+    const char *count = cecl_ops[op].count_name, *place = cecl_ops[op].place_name;
+    if (count && field->offset == offsetof(struct told, call.count))
+        return count;
+    if (place && field->offset == offsetof(struct told, call.recv.offset))
+        return place;
     return field->name;
 }
 
 static ceclResult_t compare(const struct told *a, const struct told *b, int rank)
 {
-    if (a->op != b->op)
+    if (a->op != b->op || a->op >= CECL_OP_COUNT)
         return cecl_fail(ceclInvalidUsage, "ranks differ in the call: %s on rank 0, %s on rank %d",
                          op_name(a->op), op_name(b->op), rank);
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {

@@ -12,8 +12,8 @@
 #include "tune/choose.h"
 #include "util/log.h"
 
-/* Whether a copy engine runs the copies that this call would make within a GPU. Of rows some are
- * contiguous. */
+/* Whether a copy engine runs the copies that this call would make within a GPU. A call of
+ * strided blocks makes contiguous copies too. */
 static bool engine_copies(ceclComm_t comm, const struct cecl_call *call)
 {
     const uint32_t wanted =
@@ -155,7 +155,7 @@ const char *cecl_bound_path(const struct cecl_bound *bound)
     return bound ? cecl_bound_explanation(bound)->path : "nothing to do";
 }
 
-ceclResult_t cecl_calls_issue(ceclComm_t comm, const struct cecl_bound *bound, ceclStream_t stream)
+ceclResult_t cecl_calls_issue(ceclComm_t comm, struct cecl_bound *bound, ceclStream_t stream)
 {
     bool started;
     const ceclResult_t result = cecl_engine_run(&comm->engine, bound, stream, &started);
@@ -170,7 +170,7 @@ ceclResult_t cecl_calls_issue(ceclComm_t comm, const struct cecl_bound *bound, c
 static ceclResult_t learn_places(ceclComm_t comm, const struct cecl_call *call, ceclStream_t stream,
                                  ceclResult_t result)
 {
-    const struct cecl_traced traced = cecl_trace_begin(comm, "ceclAlltoAllv: places");
+    const struct cecl_traced traced = cecl_trace_begin(comm, call->op->asks_places);
     if (result == ceclSuccess)
         result = cecl_call_check_buffers(call, &comm->pool);
     if (result == ceclSuccess)
@@ -187,8 +187,8 @@ static ceclResult_t refuse_in_group(const struct cecl_op *op)
 {
     return op->asks_places ? cecl_fail(ceclInvalidUsage,
                                        "%s waits for the peers' hosts, which a group cannot: "
-                                       "ceclAlltoAllvAt may be grouped",
-                                       op->name)
+                                       "%s may be grouped",
+                                       op->name, op->in_group)
                            : ceclSuccess;
 }
 
@@ -231,8 +231,9 @@ ceclResult_t cecl_collective(enum cecl_op_index index, const struct cecl_args *a
     const struct cecl_traced traced = cecl_trace_begin(comm, op->name);
     const ceclResult_t result = make_call(args, comm, stream, &call, &path);
     if (traced.trace) {
-        uint64_t send_bytes, recv_bytes;
-        cecl_call_sizes(&call, &send_bytes, &recv_bytes);
+        uint64_t send_bytes = 0, recv_bytes = 0;
+        if (result == ceclSuccess) /* a refused call may be described in part */
+            cecl_call_sizes(&call, &send_bytes, &recv_bytes);
         cecl_trace_end(&traced, send_bytes, recv_bytes, path, result);
     }
     return result;

@@ -33,7 +33,7 @@ ceclResult_t cecl_calls_explain(ceclComm_t comm, const struct cecl_call *calls, 
 const char *cecl_bound_path(const struct cecl_bound *bound);
 
 /* Enqueues; a failure on the way fails the communicator. */
-ceclResult_t cecl_calls_issue(ceclComm_t comm, const struct cecl_bound *bound, ceclStream_t stream);
+ceclResult_t cecl_calls_issue(ceclComm_t comm, struct cecl_bound *bound, ceclStream_t stream);
 
 /* check.c. Under CECL_CHECK=1 ranks compare the calls they are about to make, and go on together or
  * not at all; `local` is this rank's own verdict. Otherwise no more than `local`. */

@@ -191,8 +191,12 @@ void cecl_group_forget(ceclComm_t comm)
     cecl_fail(ceclInvalidUsage, "a communicator ended while calls of the group waited for "
                                 "ceclGroupEnd: none of the group is carried out");
     (void)!remember(group, ceclInvalidUsage);
-    group->count = 0; /* a refused group carries out nothing */
-    group->wishes.count = 0;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < group->count; i++)
+        if (group->entries[i].comm != comm) /* their peers may hear that the group is refused */
+            group->entries[kept++] = group->entries[i];
+    group->count = kept;
+    cecl_wishes_forget(&group->wishes, comm);
 }
 
 CECL_API ceclResult_t ceclGroupStart(void)
@@ -219,6 +223,15 @@ static bool is_first(const struct group *group, uint32_t index)
     return true;
 }
 
+/* A call of the group, with its layout where that lies now. */
+static struct cecl_call call_at(const struct group *group, uint32_t index)
+{
+    struct cecl_call call = group->entries[index].call;
+    if (call.layout_words > 0)
+        call.view.layout = group->layouts + group->entries[index].layout;
+    return call;
+}
+
 /* Collects the calls of the communicator of entry `first`, the empty ones last. */
 static uint32_t collect(const struct group *group, uint32_t first)
 {
@@ -226,12 +239,8 @@ static uint32_t collect(const struct group *group, uint32_t first)
     for (int empty = 0; empty < 2; empty++)
         for (uint32_t i = first; i < group->count; i++)
             if (group->entries[i].comm == group->entries[first].comm &&
-                cecl_call_is_empty(&group->entries[i].call) == empty) {
-                struct cecl_call *call = &group->calls[count++];
-                *call = group->entries[i].call;
-                if (call->layout_words > 0)
-                    call->view.layout = group->layouts + group->entries[i].layout;
-            }
+                cecl_call_is_empty(&group->entries[i].call) == empty)
+                group->calls[count++] = call_at(group, i);
     return count;
 }
 
@@ -288,12 +297,12 @@ static void trace_end(const struct group *group, uint32_t first, const struct ce
 {
     const struct entry *entry = &group->entries[first];
     uint64_t send_bytes = 0, recv_bytes = 0;
-    for (uint32_t i = first; i < group->count; i++)
+    /* A call of a refused group may be described in part. */
+    for (uint32_t i = first; i < group->count && result == ceclSuccess; i++)
         if (group->entries[i].comm == entry->comm) {
-            struct cecl_call call_of = group->entries[i].call;
+            const struct cecl_call each = call_at(group, i);
             uint64_t sent, received;
-            call_of.view.layout = group->layouts + group->entries[i].layout;
-            cecl_call_sizes(&call_of, &sent, &received);
+            cecl_call_sizes(&each, &sent, &received);
             send_bytes += sent;
             recv_bytes += received;
         }

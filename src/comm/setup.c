@@ -340,40 +340,50 @@ static ceclResult_t prepare(ceclResult_t local, bool has_room, int nranks,
     return cecl_config_tuning(nranks, tunings);
 }
 
+/* The introduction: what every rank knows of every other before they connect. `all`: NULL where there is
+ * no memory for it. */
+static ceclResult_t meet(struct cecl_oob *oob, const struct cecl_resolved *config,
+                         const struct cecl_tuning tunings[CECL_TUNING_DEVICES], ceclResult_t local,
+                         struct hello *all)
+{
+    struct hello me;
+    introduce(oob, config, local, &me);
+    me.config.tuning = cecl_tuning_hash(tunings, CECL_TUNING_DEVICES);
+    if (!all) /* it has nowhere to receive: the peers' waits end by their deadline */
+        return local;
+    CECL_TRY(oob->allgather(oob, &me, all, sizeof(me)));
+    CECL_TRY(compare_hellos(all, oob->nranks));
+    return config->device == CECL_DEVICE_CUDA ? gpus_suffice(all, oob->nranks) : ceclSuccess;
+}
+
+/* Init failed with `result`: peers hear why before the goodbye, and nothing is left. */
+static ceclResult_t give_up(ceclComm_t comm, ceclResult_t result)
+{
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
+    if (comm && comm->mesh)
+        cecl_mesh_tell_abort(comm->mesh, words);
+    if (comm)
+        cecl_comm_free(comm, true);
+    return cecl_fail_with(result, words);
+}
+
 ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *config,
                              int64_t deadline, ceclResult_t local, ceclComm_t *out)
 {
-    struct hello me, *all = calloc((size_t)oob->nranks, sizeof(*all));
+    struct hello *all = calloc((size_t)oob->nranks, sizeof(*all));
     ceclComm_t comm = comm_new(oob->rank, oob->nranks, config);
-    ceclResult_t result = ceclSuccess;
     struct cecl_tuning tunings[CECL_TUNING_DEVICES] = {{{0}}};
 
     local = prepare(local, all && comm, oob->nranks, tunings);
-    introduce(oob, config, local, &me);
-    me.config.tuning = cecl_tuning_hash(tunings, CECL_TUNING_DEVICES);
-    if (all) {
-        result = oob->allgather(oob, &me, all, sizeof(me));
-        if (result == ceclSuccess)
-            result = compare_hellos(all, oob->nranks);
-        if (result == ceclSuccess && config->device == CECL_DEVICE_CUDA)
-            result = gpus_suffice(all, oob->nranks); /* all ranks know it alike */
-    } else {
-        result = local; /* it has nowhere to receive: the peers' waits end by their deadline */
-    }
+    ceclResult_t result = meet(oob, config, tunings, local, all);
     if (result == ceclSuccess)
         result = cecl_mesh_open(oob, deadline, config->timeout_ms, &comm->mesh);
     if (result == ceclSuccess)
         result = build(comm, all, tunings);
     free(all);
-    if (result != ceclSuccess) {
-        char words[CECL_MESSAGE_BYTES];
-        cecl_keep_message(words);
-        if (comm && comm->mesh)
-            cecl_mesh_tell_abort(comm->mesh, words); /* before the goodbye: who waits hears why */
-        if (comm)
-            cecl_comm_free(comm, true);
-        return cecl_fail_with(result, words);
-    }
+    if (result != ceclSuccess)
+        return give_up(comm, result);
     cecl_mesh_joined(comm->mesh);
     comm->trace = cecl_trace_open(config, comm->rank, comm->nranks);
     comm->magic = CECL_COMM_MAGIC;

@@ -32,7 +32,7 @@ struct cecl_trace *cecl_trace_open(const struct cecl_resolved *config, int rank,
 /* Writes what is left, and frees. NULL has no effect. */
 void cecl_trace_close(struct cecl_trace *trace);
 
-/* Of a handle that nothing has checked yet. */
+/* The trace of a handle that nothing has checked yet; NULL: none. */
 static inline struct cecl_trace *cecl_trace_of(ceclComm_t comm)
 {
     return comm && comm->magic == CECL_COMM_MAGIC && comm->generation == cecl_fork_generation()

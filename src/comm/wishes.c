@@ -25,6 +25,15 @@ ceclResult_t cecl_wishes_add(struct cecl_wishes *wishes, ceclComm_t comm, void *
     return ceclSuccess;
 }
 
+void cecl_wishes_forget(struct cecl_wishes *wishes, ceclComm_t comm)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < wishes->count; i++)
+        if (wishes->list[i].comm != comm)
+            wishes->list[kept++] = wishes->list[i];
+    wishes->count = kept;
+}
+
 static bool is_first(const struct cecl_wishes *wishes, uint32_t index)
 {
     for (uint32_t i = 0; i < index; i++)
@@ -51,6 +60,15 @@ static void give_back(struct job *job, uint32_t end)
             (void)!cecl_memory_free(list[i].comm, list[i].got);
 }
 
+/* All that the communicator wanted is there. */
+static void hand_out(const struct job *job)
+{
+    const struct cecl_wish *list = job->wishes->list;
+    for (uint32_t i = job->first; i < job->wishes->count; i++)
+        if (list[i].comm == list[job->first].comm)
+            *list[i].ptr = list[i].got;
+}
+
 static void *serve(void *argument)
 {
     struct job *job = argument;
@@ -64,6 +82,8 @@ static void *serve(void *argument)
             give_back(job, i);
         }
     }
+    if (job->result == ceclSuccess)
+        hand_out(job);
     return NULL;
 }
 
@@ -101,7 +121,5 @@ ceclResult_t cecl_wishes_carry_out(struct cecl_wishes *wishes)
             jobs[njobs++] = (struct job){.wishes = wishes, .first = i};
     const ceclResult_t result = serve_all(jobs, njobs);
     free(jobs);
-    for (uint32_t i = 0; i < wishes->count && result == ceclSuccess; i++)
-        *wishes->list[i].ptr = wishes->list[i].got;
     return result;
 }

@@ -20,8 +20,12 @@ struct cecl_wishes {
 /* Keeps an allocation for the end of the group; refuses NULL and communicators that are not usable. */
 ceclResult_t cecl_wishes_add(struct cecl_wishes *wishes, ceclComm_t comm, void **ptr, size_t bytes);
 
+/* Drops those of `comm`. */
+void cecl_wishes_forget(struct cecl_wishes *wishes, ceclComm_t comm);
+
 /* Collective for each communicator among them, in the order in which they were wished. A communicator's
- * allocations are made all or none. Pointers are written when all of all communicators are there. */
+ * allocations are made all or none, and their pointers are written where they are made, also if
+ * another communicator's failed. */
 ceclResult_t cecl_wishes_carry_out(struct cecl_wishes *wishes);
 
 #endif

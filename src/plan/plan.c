@@ -333,14 +333,6 @@ uint32_t cecl_plan_sm_copies(const struct cecl_plan *plan)
     return count;
 }
 
-uint32_t cecl_plan_copies(const struct cecl_plan *plan)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < plan->nsteps; i++)
-        count += plan->steps[i].kind == CECL_STEP_COPY ? plan->steps[i].count : 0;
-    return count;
-}
-
 uint64_t cecl_plan_bytes(const struct cecl_plan *plan)
 {
     uint64_t bytes = 0;

@@ -1,8 +1,8 @@
-/* A plan: what one rank does in one collective call, as data.
+/* A plan: what one rank does in one call, or in the calls of a group, as data.
  *
- * Addresses are symbolic (rank, window, offset) until the executor binds them, so plans are
- * compared, printed and verified without
- * a device. A plan knows no CUDA and no executor; nothing here moves a byte. */
+ * Places are symbolic (rank, area, offset) until binding makes them addresses, so plans are
+ * compared, printed and verified without a device. A plan knows no CUDA and no engine; nothing here
+ * moves a byte. */
 #ifndef CECL_PLAN_PLAN_H
 #define CECL_PLAN_PLAN_H
 
@@ -175,8 +175,6 @@ uint32_t cecl_plan_local_copies(const struct cecl_plan *plan);
 bool cecl_copy_needs_sm(const struct cecl_plan *plan, const struct cecl_copy *copy);
 uint32_t cecl_plan_sm_copies(const struct cecl_plan *plan);
 uint64_t cecl_plan_bytes(const struct cecl_plan *plan); /* that this rank's copies move */
-/* Copies of its COPY steps: what copy engines, or kernels for local ones, are given. */
-uint32_t cecl_plan_copies(const struct cecl_plan *plan);
 /* One line a step; for CECL_DEBUG=PLAN and for people. */
 void cecl_plan_print(const struct cecl_plan *plan, FILE *out);
 

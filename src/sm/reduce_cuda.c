@@ -153,34 +153,52 @@ static uint32_t fewest(uint64_t work, uint64_t each, uint32_t most)
     return blocks < 1 ? 1 : blocks < most ? (uint32_t)blocks : most;
 }
 
+/* Most blocks that the kernel may have: one each SM. A kernel that waits for peers leaves SMs to
+ * others. */
+static uint32_t most_blocks(const struct cecl_reduction *r, const struct gpu *gpu)
+{
+    const bool waits = r->meeting && (r->meeting->does & CECL_MEET_WAIT_FIRST);
+    const uint32_t wanted = r->max_sms ? r->max_sms : DEFAULT_SMS,
+                   room = waits ? cecl_gpu_waiting_sms(gpu->sms) : gpu->sms;
+    return wanted < room ? wanted : room;
+}
+
+/* Which kernel reduces, and how it is launched. */
+struct launch {
+    const void *kernel;
+    uint32_t blocks, threads;
+    size_t shared;
+};
+
+static struct launch launch_of(const struct cecl_reduction *r, const struct cecl_reduce_args *args,
+                               const struct gpu *gpu)
+{
+    const uint32_t most = most_blocks(r, gpu);
+    if (args->vectors > 0 && r->kernel != CECL_REDUCE_WIDE && gpu->bulk)
+        return (struct launch){cecl_reduce_bulk_kernel(r->type, r->op),
+                               fewest(args->vectors, CECL_REDUCE_TILE_BYTES / 16, most),
+                               CECL_REDUCE_BULK_THREADS, CECL_REDUCE_BULK_SHARED};
+    if (args->vectors > 0)
+        return (struct launch){cecl_reduce_wide_kernel(r->type, r->op, r->nsrc),
+                               fewest(args->vectors, CECL_REDUCE_WIDE_THREADS, most),
+                               CECL_REDUCE_WIDE_THREADS, 0};
+    return (struct launch){cecl_reduce_any_kernel(r->type, r->op),
+                           fewest(r->count, CECL_REDUCE_WIDE_THREADS, most),
+                           CECL_REDUCE_WIDE_THREADS, 0};
+}
+
 ceclResult_t cecl_reduce_cuda(ceclStream_t stream, const struct cecl_reduction *reduction)
 {
-    const struct cecl_reduction *const r = reduction;
     struct cecl_reduce_args args; /* left without a value beyond the sources that there are */
     void *arguments[] = {&args};
     struct gpu gpu;
-    CECL_TRY(check(r));
-    if (r->count == 0)
+    CECL_TRY(check(reduction));
+    if (reduction->count == 0)
         return ceclSuccess;
     CECL_TRY(gpu_current(&gpu));
-    args_make(r, &args);
-
-    uint32_t most = r->max_sms ? r->max_sms : DEFAULT_SMS;
-    if (most > gpu.sms)
-        most = gpu.sms;
-    if (r->meeting && (r->meeting->does & CECL_MEET_WAIT_FIRST) &&
-        most > cecl_gpu_waiting_sms(gpu.sms))
-        most = cecl_gpu_waiting_sms(gpu.sms);
-    const bool bulk = r->kernel != CECL_REDUCE_WIDE && gpu.bulk && args.vectors > 0;
-    const void *kernel = bulk           ? cecl_reduce_bulk_kernel(r->type, r->op)
-                         : args.vectors ? cecl_reduce_wide_kernel(r->type, r->op, r->nsrc)
-                                        : cecl_reduce_any_kernel(r->type, r->op);
-    const uint32_t threads = bulk ? CECL_REDUCE_BULK_THREADS : CECL_REDUCE_WIDE_THREADS;
-    const uint32_t blocks =
-        bulk ? fewest(args.vectors, CECL_REDUCE_TILE_BYTES / 16, most)
-             : fewest(args.vectors ? args.vectors : r->count, CECL_REDUCE_WIDE_THREADS, most);
-    CECL_GPU_TRY(WHO, cudaLaunchKernel, kernel, (struct dim3){blocks, 1, 1},
-                 (struct dim3){threads, 1, 1}, arguments, bulk ? CECL_REDUCE_BULK_SHARED : 0,
-                 stream);
+    args_make(reduction, &args);
+    const struct launch l = launch_of(reduction, &args, &gpu);
+    CECL_GPU_TRY(WHO, cudaLaunchKernel, l.kernel, (struct dim3){l.blocks, 1, 1},
+                 (struct dim3){l.threads, 1, 1}, arguments, l.shared, stream);
     return ceclSuccess;
 }

@@ -194,19 +194,21 @@ void cecl_choose_reduction(const struct cecl_call *call, const struct cecl_means
 
 static uint64_t small_most(const struct cecl_call *call, const struct cecl_means *means)
 {
-    if (call->op->reduces)
-        return call->op->each ? GET(means, SMALL_REDUCE_SCATTER_MAX_BYTES)
-                              : GET(means, SMALL_ALL_REDUCE_MAX_BYTES);
-    return call->op->each ? GET(means, SMALL_ALL_TO_ALL_MAX_BYTES)
-                          : GET(means, SMALL_ALL_GATHER_MAX_BYTES);
+    switch (call->op->small_kind) {
+    case CECL_SMALL_ALL_REDUCE: return GET(means, SMALL_ALL_REDUCE_MAX_BYTES);
+    case CECL_SMALL_REDUCE_SCATTER: return GET(means, SMALL_REDUCE_SCATTER_MAX_BYTES);
+    case CECL_SMALL_ALL_GATHER: return GET(means, SMALL_ALL_GATHER_MAX_BYTES);
+    case CECL_SMALL_ALL_TO_ALL: return GET(means, SMALL_ALL_TO_ALL_MAX_BYTES);
+    }
+    return 0;
 }
 
 /* Whether slots serve such a call at all. */
 static bool fits_slots(const struct cecl_call *call, const struct cecl_means *means)
 {
-    return call->nranks >= 2 && call->nranks <= CECL_SMALL_RANKS && call->bytes > 0 &&
-           call->bytes <= means->slot_bytes && call->layout_words == 0 &&
-           call->view.shape.width == 0 && !call->op->rooted && !call->op->per_rank;
+    return call->op->may_be_small && call->nranks >= 2 && call->nranks <= CECL_SMALL_RANKS &&
+           call->bytes > 0 && call->bytes <= means->slot_bytes && call->layout_words == 0 &&
+           call->view.shape.width == 0;
 }
 
 static bool is_small(const struct cecl_call *call, const struct cecl_means *means)

@@ -6,7 +6,7 @@
  *     reduction.reading_sms       *      any     12
  *
  * ranks: 2, 3-8, 6-* (6 and more) or *; device: any, cuda or host; value: a whole number, of bytes
- * with KiB, MiB or GiB if wanted, or never. Of several rows that fit, the first holds. */
+ * with KiB, MiB or GiB if wanted, or never. The first row that fits holds. */
 #ifndef CECL_TUNE_FILE_H
 #define CECL_TUNE_FILE_H
 

@@ -1,12 +1,12 @@
 /* Warns of variables that look like settings but are none, because a misspelt one would
  * be ignored in silence. */
-#include <ctype.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
+#include "util/distance.h"
 #include "util/log.h"
 #include "util/settings.h"
 
@@ -16,33 +16,6 @@
 #define BEGINNING_MIN 3 /* characters of a name that is cut short */
 
 static const char *const other_names[] = {CECL_OTHER_NAMES};
-
-static bool differ(char a, char b)
-{
-    return toupper((unsigned char)a) != toupper((unsigned char)b);
-}
-
-/* The number of letters to insert, delete or replace to turn `a` into `b`
- * (Levenshtein), computed row by row. */
-static size_t distance(const char *a, const char *b)
-{
-    size_t row[LENGTH_MAX + 1];
-    const size_t width = strlen(b);
-    for (size_t j = 0; j <= width; j++)
-        row[j] = j;
-    for (size_t i = 1; a[i - 1]; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= width; j++) {
-            const size_t above = row[j];
-            size_t least = diagonal + differ(a[i - 1], b[j - 1]);
-            least = above + 1 < least ? above + 1 : least;
-            row[j] = row[j - 1] + 1 < least ? row[j - 1] + 1 : least;
-            diagonal = above;
-        }
-    }
-    return row[width];
-}
 
 /* Whether the writer of `name` may have meant `known`, which is `away` letters from it: at most one
  * letter in three is wrong, or the end is missing. */
@@ -62,7 +35,7 @@ const char *cecl_setting_nearest(const char *name)
     name += PREFIX_LENGTH;
     for (int id = 0; id < CECL_SETTING_COUNT && strlen(name) <= LENGTH_MAX; id++) {
         const char *known = cecl_settings[id].name + PREFIX_LENGTH;
-        const size_t away = distance(name, known);
+        const size_t away = cecl_distance(name, strlen(name), known, strlen(known));
         if (away < least && is_near(name, known, away)) {
             least = away;
             nearest = cecl_settings[id].name;

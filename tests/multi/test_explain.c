@@ -90,6 +90,9 @@ static void local_copies_are_told_where_they_are_allowed(void **state)
 
     const ceclExplanation_t small = explain(lax, ceclOpAlltoAll, send, recv, BLOCK);
     assert_int_equal(small.zeroSm, 0);
+    assert_int_equal(small.copies, 0);
+    assert_int_equal(small.kernels, 1);
+    assert_int_equal(small.bytesSent, (size_t)(multi_nranks - 1) * BLOCK);
     assert_int_equal(small.barriers, 1);
     assert_string_equal(small.path, "small, one exchange through slots");
     assert_non_null(strstr(small.reason, "CECL_SM_ALLOW"));

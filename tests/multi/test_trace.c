@@ -211,6 +211,55 @@ static void every_call_has_one_event_of_its_name(void **state)
     keep_for_the_viewer();
 }
 
+/* Each call of a group counts by its own blocks, whichever of them have layouts. */
+static void a_groups_bytes_are_those_of_its_calls(void **state)
+{
+    char pattern[128], words[64];
+    size_t counts[64];
+    (void)state;
+    const size_t n = (size_t)multi_nranks;
+    for (size_t r = 0; r < n; r++)
+        counts[r] = 3;
+    snprintf(pattern, sizeof(pattern), "%s/%%r.json", folder);
+    open_comm(pattern);
+    for (int round = 0; round < 3; round++) {
+        multi_ok(comm, ceclGroupStart());
+        multi_ok(comm,
+                 ceclAllGatherv(send_buffer, 3, recv_buffer, counts, NULL, ceclInt8, comm, 0));
+        multi_ok(comm, ceclAllGather(send_buffer + 64, recv_buffer + 64 * n, 8, ceclInt8, comm, 0));
+        multi_ok(comm, ceclGroupEnd());
+    }
+    multi_ok(comm, ceclStreamSynchronize(comm, 0));
+    close_comm();
+    char *text = text_of(file);
+    snprintf(words, sizeof(words), "\"bytes\": 11, \"recv_bytes\": %zu", n * 11);
+    if (count_of(text, words) != 3)
+        fail_msg("%s expected 3 times: %s", words, text);
+    free(text);
+}
+
+/* A call that is refused before its blocks are known has none to count. */
+static void refused_calls_of_blocks_that_differ_are_traced(void **state)
+{
+    char pattern[128];
+    size_t counts[64] = {0};
+    (void)state;
+    snprintf(pattern, sizeof(pattern), "%s/%%r.json", folder);
+    open_comm(pattern);
+    multi_refused(comm,
+                  ceclAlltoAllvAt(send_buffer, counts, NULL, recv_buffer, counts, NULL, counts,
+                                  (ceclDataType_t)99, comm, 0),
+                  ceclInvalidArgument, "datatype 99");
+    multi_refused(comm,
+                  ceclAlltoAllv(send_buffer, counts, NULL, recv_buffer, counts, NULL,
+                                (ceclDataType_t)99, comm, 0),
+                  ceclInvalidArgument, "datatype 99");
+    close_comm();
+    char *text = text_of(file);
+    assert_int_equal(count_of(text, "\"result\": \"invalid argument\""), 3); /* and of the places */
+    free(text);
+}
+
 static void more_calls_than_the_buffer_holds_are_all_there(void **state)
 {
     char pattern[128];
@@ -296,6 +345,8 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         TRACE(every_call_has_one_event_of_its_name),
+        TRACE(a_groups_bytes_are_those_of_its_calls),
+        TRACE(refused_calls_of_blocks_that_differ_are_traced),
         TRACE(more_calls_than_the_buffer_holds_are_all_there),
         TRACE(communicators_share_a_file_that_is_whole_between_them),
         TRACE(without_the_setting_there_is_no_file),

@@ -92,6 +92,27 @@ static void an_allocation_that_is_too_large_leaves_nothing_of_its_group(void **s
     assert_int_equal(after.allocations, before.allocations);
 }
 
+static void another_communicators_allocations_stay_where_one_fails(void **state)
+{
+    (void)state;
+    ceclComm_t one;
+    void *good = NULL, *bad = NULL;
+    assert_int_equal(ceclCommInitAll(&one, 1, NULL), ceclSuccess);
+    void *others[RANKS] = {NULL};
+    assert_int_equal(ceclGroupStart(), ceclSuccess);
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(ceclMemAlloc(comms[r], &others[r], 4096), ceclSuccess);
+    assert_int_equal(ceclMemAlloc(one, &good, 4096), ceclSuccess);
+    assert_int_equal(ceclMemAlloc(one, &bad, SIZE_MAX / 4), ceclSuccess);
+    assert_int_equal(ceclGroupEnd(), ceclOutOfMemory);
+    assert_true(!good && !bad);
+    for (int r = 0; r < RANKS; r++) {
+        assert_non_null(others[r]);
+        assert_int_equal(ceclMemFree(comms[r], others[r]), ceclSuccess);
+    }
+    assert_int_equal(ceclCommDestroy(one), ceclSuccess);
+}
+
 static void without_a_group_the_message_names_the_cure(void **state)
 {
     (void)state;
@@ -154,6 +175,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(one_thread_allocates_for_all_ranks_in_a_group_and_gathers),
         TEST(an_allocation_that_is_too_large_leaves_nothing_of_its_group),
+        TEST(another_communicators_allocations_stay_where_one_fails),
         TEST(without_a_group_the_message_names_the_cure),
         TEST(a_null_pointer_refuses_the_group),
         TEST(synchronize_tells_of_a_group_that_was_not_ended),

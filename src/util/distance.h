@@ -1,0 +1,13 @@
+/* How far two words are apart, for messages that name what a misspelt one may have meant. */
+#ifndef CECL_UTIL_DISTANCE_H
+#define CECL_UTIL_DISTANCE_H
+
+#include <stddef.h>
+
+#define CECL_DISTANCE_LETTERS 64 /* letters of a word that count */
+
+/* The number of letters to insert, delete or replace to turn one word into the other (Levenshtein),
+ * upper and lower case alike. */
+size_t cecl_distance(const char *a, size_t na, const char *b, size_t nb);
+
+#endif
