@@ -14,11 +14,12 @@
  *     ceclCommDestroy(comm);
  *
  * Words used below:
- *   rank         one participant of a communicator: a process, or a thread of one. Each rank has a
- *                GPU of its own.
+ *   rank         one participant of a communicator: a process, or a thread of one. On GPUs each rank
+ *                has a GPU of its own.
  *   peer         another rank of the same communicator.
  *   host device  what ranks run on where there are no GPUs: shared memory and threads. It carries
- *                out the same plans.
+ *                out the same plans. Its memory is ordinary memory: the program reads and writes
+ *                what ceclMemAlloc gives, and any memory of the process is memory of the device.
  *   collective   every rank of the communicator must make the call, and all ranks must make their
  *                collective calls on it in the same order.
  *   local        the call concerns this rank alone and exchanges nothing.
@@ -478,7 +479,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  * sendbuff   [sendcount] elements on this rank's device: symmetric memory or any other of the
  *            device.
  * recvbuff   [nranks * sendcount] elements inside one allocation of ceclMemAlloc, at the same
- *            offset on all ranks.
+ *            offset on all ranks. Peers write to it only once this rank's `stream` has come to the
+ *            call.
  * sendcount  elements, equal on all ranks; 0 is a call without effect.
  * stream     orders the call; the legacy default stream (0) too. Both buffers may be reused by what
  *            follows the call in `stream`. Calls on different streams of one communicator run in

@@ -185,6 +185,16 @@ ceclResult_t cecl_check_refused(int rank, int32_t status, const char *words)
                      "rank %d refused its call: %s", rank, words);
 }
 
+/* Ranks that are one thread cannot compare their calls: each waits for the others. */
+static ceclResult_t name_cure(ceclComm_t comm, ceclResult_t result)
+{
+    char words[CECL_MESSAGE_BYTES];
+    if (result != ceclTimeout || !comm->shares_process)
+        return result;
+    cecl_keep_message(words);
+    return cecl_fail(result, "%.400s CECL_CHECK=1 needs a thread for each rank", words);
+}
+
 ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local)
 {
     struct told mine, *all = comm->check_room;
@@ -194,8 +204,9 @@ ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, cecl
     tell(comm, call, local, &mine);
     comm->pool.exchanges++;
     cecl_mesh_activity(comm->mesh, call->op->name);
-    ceclResult_t result = cecl_comm_exchanged(
-        comm, cecl_mesh_allgather(comm->mesh, "call", &mine, all, sizeof(mine)));
+    ceclResult_t result =
+        name_cure(comm, cecl_comm_exchanged(comm, cecl_mesh_allgather(comm->mesh, "call", &mine,
+                                                                      all, sizeof(mine))));
     if (local != ceclSuccess) /* this rank's own message says more than a peer's */
         return cecl_fail_with(local, mine.text);
     for (int r = 0; r < comm->nranks && result == ceclSuccess; r++)

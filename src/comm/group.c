@@ -287,10 +287,9 @@ static ceclResult_t carry_out(struct group *group)
 
 static ceclResult_t end(struct group *group)
 {
-    if (group->failed != ceclSuccess)
-        return refuse(group, 0);
-    CECL_TRY(cecl_wishes_carry_out(&group->wishes));
-    return carry_out(group);
+    if (group->failed == ceclSuccess)
+        (void)!remember(group, cecl_wishes_carry_out(&group->wishes));
+    return group->failed == ceclSuccess ? carry_out(group) : refuse(group, 0);
 }
 
 /* Ends the trace of all calls of entry `first`'s communicator, as one event. */

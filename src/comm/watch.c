@@ -82,7 +82,7 @@ static void look_after(ceclComm_t comm, struct watched *seen)
         cecl_fail(ceclTimeout,
                   "a collective waits for rank %d%s since %lld ms (CECL_TIMEOUT_MS=%d); pending "
                   "here: %s; "
-                  "did every rank make the call?",
+                  "did every rank make the call? CECL_CHECK=1 compares them",
                   progress.late, progress.nlate > 1 ? " and others" : "",
                   (long long)(now - seen->since), comm->config.timeout_ms,
                   cecl_comm_last_call(comm));
