@@ -156,11 +156,12 @@ ceclResult_t cecl_group_add(ceclComm_t comm, const struct cecl_call *call, ceclS
         result = check_stream(group, comm, stream);
     if (result == ceclSuccess)
         result = keep(group, comm, call, stream);
-    const bool first = result != ceclSuccess && group->failed == ceclSuccess;
     (void)!remember(group, result);
-    if (first && cecl_comm_is_checked(comm)) { /* its peers will compare calls */
+    if (result != ceclSuccess && cecl_comm_is_checked(comm)) { /* its peers will compare */
+        char words[CECL_MESSAGE_BYTES];
+        cecl_keep_message(words);
         (void)!keep(group, comm, call, stream);
-        cecl_fail_with(result, group->words);
+        (void)!cecl_fail_with(result, words);
     }
     return result;
 }
@@ -245,17 +246,35 @@ static uint32_t collect(const struct group *group, uint32_t first)
     return count;
 }
 
-/* Does everything that can be refused before anything is enqueued. */
+/* The group is refused. Peers that compare calls hear of it, on the communicators of entry `from` and
+ * those behind it: they wait there for this rank. */
+static ceclResult_t refuse(const struct group *group, uint32_t from)
+{
+    for (uint32_t i = from; i < group->count; i++) {
+        ceclComm_t comm = group->entries[i].comm;
+        const struct cecl_call mine = {.op = &cecl_ops[CECL_OP_GROUP_END]};
+        if (is_first(group, i) && cecl_comm_is_checked(comm))
+            (void)!cecl_check_call(comm, &mine, cecl_fail_with(group->failed, group->words));
+    }
+    return cecl_fail_with(group->failed, group->words);
+}
+
+/* Makes the plan of all calls of entry `first`'s communicator. */
+static ceclResult_t prepare(struct group *group, uint32_t first)
+{
+    const struct entry *entry = &group->entries[first];
+    CECL_TRY(cecl_comm_check(entry->comm));
+    return cecl_calls_prepare(entry->comm, group->calls, collect(group, first), entry->stream,
+                              &group->bound[first]);
+}
+
+/* All that can be refused comes before anything is enqueued. */
 static ceclResult_t carry_out(struct group *group)
 {
     for (uint32_t i = 0; i < group->count; i++) {
-        const struct entry *entry = &group->entries[i];
         group->bound[i] = NULL;
-        if (!is_first(group, i))
-            continue;
-        CECL_TRY(cecl_comm_check(entry->comm));
-        CECL_TRY(cecl_calls_prepare(entry->comm, group->calls, collect(group, i), entry->stream,
-                                    &group->bound[i]));
+        if (is_first(group, i) && remember(group, prepare(group, i)) != ceclSuccess)
+            return refuse(group, i + 1);
     }
     for (uint32_t i = 0; i < group->count; i++)
         if (group->bound[i]) {
@@ -266,22 +285,10 @@ static ceclResult_t carry_out(struct group *group)
     return ceclSuccess;
 }
 
-/* Refuses the group, because one call was refused. Peers that compare calls learn of it. */
-static ceclResult_t refuse(const struct group *group)
-{
-    for (uint32_t i = 0; i < group->count; i++) {
-        ceclComm_t comm = group->entries[i].comm;
-        const struct cecl_call mine = {.op = &cecl_ops[CECL_OP_GROUP_END]};
-        if (is_first(group, i) && cecl_comm_is_checked(comm))
-            (void)!cecl_check_call(comm, &mine, cecl_fail_with(group->failed, group->words));
-    }
-    return cecl_fail_with(group->failed, group->words);
-}
-
 static ceclResult_t end(struct group *group)
 {
     if (group->failed != ceclSuccess)
-        return refuse(group);
+        return refuse(group, 0);
     CECL_TRY(cecl_wishes_carry_out(&group->wishes));
     return carry_out(group);
 }

@@ -115,6 +115,39 @@ static void a_call_that_one_rank_refuses_is_refused_by_all(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
+/* A gather in which root is no rank on the last rank. */
+static ceclResult_t gather_to(ceclComm_t comm, char *buffer, bool refused)
+{
+    return ceclGather(buffer, buffer + 1024, 8, ceclInt8, refused ? -1 : 0, comm, NULL);
+}
+
+/* Each rank compares on all communicators of a group, whichever one refuses. */
+static void a_group_that_one_rank_refuses_leaves_all_its_communicators_usable(void **state)
+{
+    (void)state;
+    ceclComm_t comms[2] = {checked_comm(), checked_comm()};
+    const bool odd = multi_rank == multi_nranks - 1;
+    char *buffer[2] = {NULL, NULL};
+    for (int i = 0; i < 2; i++)
+        multi_ok(comms[i], ceclMemAlloc(comms[i], (void **)&buffer[i], 1024 + 1024));
+    for (int refusing = 1; refusing < 4; refusing++) { /* the first, the second, both */
+        multi_ok(comms[0], ceclGroupStart());
+        for (int i = 0; i < 2; i++) {
+            const bool refused = odd && (refusing >> i & 1);
+            assert_int_equal(gather_to(comms[i], buffer[i], refused),
+                             refused ? ceclInvalidArgument : ceclSuccess);
+        }
+        multi_refused(NULL, ceclGroupEnd(), odd ? ceclInvalidArgument : ceclInvalidUsage,
+                      "root -1");
+        for (int i = 0; i < 2; i++)
+            multi_check(
+                comms[i],
+                &(struct multi_case){.op = ceclOpAllGather, .count = 1000, .type = ceclInt32}, 9);
+    }
+    for (int i = 0; i < 2; i++)
+        multi_ok(NULL, ceclCommDestroy(comms[i]));
+}
+
 static void a_refused_call_has_moved_nothing(void **state)
 {
     (void)state;
@@ -165,6 +198,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(an_allocation_that_meets_a_collective_is_refused_on_every_rank),
         cmocka_unit_test(an_empty_call_that_meets_a_full_one_is_refused_on_every_rank),
         cmocka_unit_test(a_call_that_one_rank_refuses_is_refused_by_all),
+        cmocka_unit_test(a_group_that_one_rank_refuses_leaves_all_its_communicators_usable),
         cmocka_unit_test(a_refused_call_has_moved_nothing),
         cmocka_unit_test(differing_sendbuffs_of_a_pulled_all_to_all_are_refused),
     };
