@@ -102,7 +102,7 @@ static struct cecl_command *last_command(const struct cecl_bound *bound)
     return bound->ncommands > 0 ? &bound->commands[bound->ncommands - 1] : NULL;
 }
 
-/* Returns the last command if it can take in what `like` stands for; otherwise a new command. */
+/* Returns the last command if it matches `like`; otherwise a new command. */
 static struct cecl_command *command_like(struct cecl_bound *bound, const struct cecl_command *like)
 {
     struct cecl_command *last = last_command(bound);

@@ -52,8 +52,8 @@ struct cecl_bound {
     ceclExplanation_t explanation;
 };
 
-/* bind.c: allocates all that `plan` can need, or returns NULL; then fills it, once bound->calls are
- * set. */
+/* bind.c: cecl_bound_new allocates all that `plan` can need, or returns NULL. cecl_bind_plan fills
+ * it, once bound->calls are set. */
 struct cecl_bound *cecl_bound_new(const struct cecl_plan *plan, uint32_t ncalls);
 ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_plan *plan,
                             struct cecl_bound *bound);

@@ -188,7 +188,7 @@ static ceclResult_t join_plans(const struct cecl_plan *plans, uint32_t nplans,
                          nplans);
     for (uint32_t i = 0; i < nplans; i++)
         if (plans[i].part.call.op->reduces)
-            /* stands for this call in the merged plan, without steps */
+            /* takes this call's place in the merged plan, without steps */
             moving[i].part = plans[i].part;
         else
             moving[i] = plans[i];

@@ -21,7 +21,7 @@
  * are issued, which is the order of the plan. So chunk k + 1 is sent before chunk k is reduced, and
  * every wait comes behind its signal.
  *
- * A reduced chunk lies in the rank's own recvbuff. Only in a reduce it lies in staging until it is
+ * A reduced chunk lies in the rank's own recvbuff. In a reduce it lies in staging until it is
  * sent, because only the root has a recvbuff. With one chunk, everything is on one lane:
  *
  *     main | barrier | my block p -> p's staging, for all p | barrier | reduce | -> recvbuffs | ...

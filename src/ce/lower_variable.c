@@ -10,7 +10,7 @@
  *     | round 1 -> the other half there; round 0 -> its place in my recvbuff
  *     | round 2 -> the first half; round 1 -> its place in my recvbuff | ... | barrier 2 |
  *
- * Only its owner knows the size of an own block, so the owner both lends and fetches it. Stream
+ * Only its owner knows the size of an own block, so the owner itself both sends and fetches it. Stream
  * order separates two batches of one rank, so no flag is needed. Therefore all ranks have two
  * barriers, whatever the sizes of their blocks are. Barrier 1 says "my recvbuff and my staging may
  * be written", barrier 2 "my data is with you". The direction is always push, because sendbuff may

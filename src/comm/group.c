@@ -195,7 +195,7 @@ void cecl_group_forget(ceclComm_t comm)
     (void)!remember(group, ceclInvalidUsage);
     uint32_t kept = 0;
     for (uint32_t i = 0; i < group->count; i++)
-        if (group->entries[i].comm != comm) /* their peers may hear that the group is refused */
+        if (group->entries[i].comm != comm) /* their peers may learn that the group is refused */
             group->entries[kept++] = group->entries[i];
     group->count = kept;
     cecl_wishes_forget(&group->wishes, comm);
@@ -360,7 +360,9 @@ static ceclResult_t explain(const struct group *group, ceclComm_t comm,
                              "asked",
                              i);
     if (group->wishes.count > 0)
-        return cecl_fail(ceclInvalidUsage, "ceclMemAlloc in a group that is only asked about");
+        return cecl_fail(
+            ceclInvalidUsage,
+            "a ceclMemAlloc is in the group: ceclGroupExplain explains collective calls alone");
     const uint32_t count = group->count > 0 ? collect(group, 0) : 0;
     return cecl_calls_explain(comm, group->calls, count, explanation);
 }

@@ -21,8 +21,8 @@ ceclResult_t cecl_comm_check_handle(ceclComm_t comm)
                          (void *)comm);
     if (comm->generation != cecl_fork_generation())
         return cecl_fail(ceclInvalidUsage,
-                         "comm %p: made by the process that this one was forked from, and of use "
-                         "only there",
+                         "comm %p: made before this process was forked; only the process that made "
+                         "it can use it",
                          (void *)comm);
     return ceclSuccess;
 }

@@ -117,7 +117,7 @@ static ceclResult_t compare_hellos(const struct hello *all, int nranks)
     }
     for (int r = 0; r < nranks; r++) {
         if (all[r].nranks != nranks)
-            return cecl_fail(ceclInvalidArgument, "nranks: %d on rank %d, %d here",
+            return cecl_fail(ceclInvalidArgument, "nranks: %d on rank %d, %d on this rank",
                              (int)all[r].nranks, r, nranks);
         if (all[r].rank != r)
             return cecl_fail(ceclInvalidArgument,

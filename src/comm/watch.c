@@ -90,9 +90,9 @@ static void look_after(ceclComm_t comm, struct watched *seen)
     }
 }
 
-/* The order of these steps matters. A released stream goes on copying and signalling, and no peer
- * may take the data that it then gets as valid. A peer that sees such a signal finds this rank's
- * message when it looks (cecl_comm_hear). */
+/* Peers are notified first, because a released stream goes on copying and signalling, and no peer may
+ * take the data that it then gets as valid. A peer that sees such a signal finds this rank's message
+ * when it looks (cecl_comm_hear). */
 void cecl_watch_release(ceclComm_t comm)
 {
     pthread_mutex_lock(&comm->watch.lock);

@@ -61,7 +61,7 @@ static void give_back(struct job *job, uint32_t end)
             (void)!cecl_memory_free(list[i].comm, list[i].got);
 }
 
-/* All that the communicator wanted is there. */
+/* Writes the pointers of a communicator, once all of its allocations exist. */
 static void hand_out(const struct job *job)
 {
     const struct cecl_wish *list = job->wishes->list;

@@ -58,7 +58,7 @@ enum { CECL_ROW_SLOTS = CECL_LANES, CECL_ROWS };
 
 /* One thing that this rank does. The steps of one lane run in order. Only AFTER orders the steps of
  * two lanes of one rank. SIGNAL and WAIT are the two sides of an exchange of flags. In each row a
- * rank has one flag from every peer, and the flag only grows. So one comparison tells whether that
+ * rank has one flag from every peer, and the flag only grows. So one comparison shows whether that
  * lane of the peer has reached phase p of this call. */
 enum cecl_step_kind {
     /* signal to `peer` that this lane has reached `phase`; the peer then sees what the lane's

@@ -1,10 +1,10 @@
 /* Proves that a sequence of calls is right, from the plans of all ranks, without running anything.
  *
  * It builds the happens-before order that flags and streams guarantee (vector clocks), then shows
- * the following. There is no deadlock. No two accesses of the same byte, of which one is a write,
- * are without an order: within a call, between calls, or with the user's own use of the buffers
- * before and after. Every output byte is written exactly once in a call, from the right source
- * byte. No byte outside the output and staging is written. */
+ * the following. There is no deadlock. Any two accesses to the same byte, of which one is a write,
+ * have an order: within a call, between calls, and with the user's own use of the buffers before and
+ * after. Every output byte is written exactly once in a call, from the right source byte. No byte
+ * outside the output and staging is written. */
 #ifndef CECL_PLAN_VERIFY_H
 #define CECL_PLAN_VERIFY_H
 

@@ -54,7 +54,8 @@ static void join(const struct verifier *v, uint32_t *clock, int actor, uint32_t 
             clock[a] = theirs[a];
 }
 
-/* ---- the user's turns: before the first call, between calls, after the last */
+/* ---- the user's turns: the user may use the buffers before the first call, between calls, and
+ * after the last */
 
 /* The user may do anything with all buffers between calls. This counts as a write to all of them.
  * The user is ordered after the main lane alone. */
