@@ -99,7 +99,7 @@ static const char *take(struct options *o, int option, const char *value)
     case OUT_OF_PLACE: o->out_of_place = true; return NULL;
     case BASELINE:
         if (!side_nccl_built)
-            return "nothing: this cecl_perf was built without NCCL";
+            return "a cecl_perf built with NCCL";
         return parse_baseline(value, o) ? NULL : "nccl, nccl-ce, or both with a comma";
     case ENQUEUE: o->enqueue = true; return NULL;
     case GROUP: return parse_count(value, 1, 4096, &o->group) ? NULL : "1 to 4096";
