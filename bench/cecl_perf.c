@@ -142,6 +142,16 @@ static bool measure_sides(const struct run *run, long long *wrong)
     return fine;
 }
 
+/* Says whether the bytes were right. */
+static int verdict(const struct run *run, long long wrong)
+{
+    if (run->rank == 0 && wrong)
+        printf("# WRONG BYTES: %lld\n", wrong);
+    else if (run->rank == 0)
+        puts(run->options.check ? "# every byte right" : "# not checked");
+    return wrong ? END_WRONG : END_FINE;
+}
+
 static int perform_joined(struct run *run)
 {
     long long wrong = 0;
@@ -161,13 +171,7 @@ static int perform_joined(struct run *run)
         if (end != END_FINE)
             return end;
     }
-    if (run->rank == 0) {
-        if (wrong)
-            printf("# WRONG BYTES: %lld\n", wrong);
-        else
-            puts(run->options.check ? "# every byte right" : "# not checked");
-    }
-    return wrong ? END_WRONG : END_FINE;
+    return verdict(run, wrong);
 }
 
 static int perform(struct run *run)

@@ -82,6 +82,20 @@ static const struct option longs[] = {OPTIONS_SHARED,
                                       {"alloc-bytes", 1, NULL, ALLOC_BYTES},
                                       {NULL, 0, NULL, 0}};
 
+/* Stores an option that asks for more than the plain sweep. Returns NULL, or what was expected. */
+static const char *take_extra(struct options *o, int option, const char *value)
+{
+    switch (option) {
+    case ENQUEUE: o->enqueue = true; return NULL;
+    case GROUP: return parse_count(value, 1, 4096, &o->group) ? NULL : "1 to 4096";
+    case ROWS: return parse_bytes(value, 1, &o->row_bytes) ? NULL : "1 to 1024G";
+    case ALLOC: o->alloc = true; return NULL;
+    case ALLOC_BYTES:
+        return parse_bytes(value, LEAST_ALLOC, &o->alloc_bytes) ? NULL : "1M to 1024G";
+    default: return take_shared(o, option, value);
+    }
+}
+
 /* Stores an option. Returns NULL, or what was expected. */
 static const char *take(struct options *o, int option, const char *value)
 {
@@ -101,13 +115,7 @@ static const char *take(struct options *o, int option, const char *value)
         if (!side_nccl_built)
             return "a cecl_perf built with NCCL";
         return parse_baseline(value, o) ? NULL : "nccl, nccl-ce, or both with a comma";
-    case ENQUEUE: o->enqueue = true; return NULL;
-    case GROUP: return parse_count(value, 1, 4096, &o->group) ? NULL : "1 to 4096";
-    case ROWS: return parse_bytes(value, 1, &o->row_bytes) ? NULL : "1 to 1024G";
-    case ALLOC: o->alloc = true; return NULL;
-    case ALLOC_BYTES:
-        return parse_bytes(value, LEAST_ALLOC, &o->alloc_bytes) ? NULL : "1M to 1024G";
-    default: return take_shared(o, option, value);
+    default: return take_extra(o, option, value);
     }
 }
 

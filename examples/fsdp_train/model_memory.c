@@ -13,6 +13,21 @@ static bool visit_norm(struct model *m, visit *v, struct norm_memory *n, size_t 
            v(m, &n->rstd, rows * wide);
 }
 
+/* What each layer keeps. `row`: bytes of one activation; `weights`: of attention's weights. */
+static bool visit_blocks(struct model *m, visit *v, size_t rows, size_t row, size_t weights)
+{
+    const size_t e = m->compute->element, wide = m->compute->wide;
+    bool fine = true;
+    for (int l = 0; l < m->shape->layers && fine; l++) {
+        struct block_memory *b = &m->blocks[l];
+        fine = v(m, &b->x, row) && visit_norm(m, v, &b->norm1, rows, e, wide) &&
+               v(m, &b->qkv, 3 * row) && v(m, &b->weights, weights) && v(m, &b->attended, row) &&
+               v(m, &b->middle, row) && visit_norm(m, v, &b->norm2, rows, e, wide) &&
+               v(m, &b->up, 4 * row) && v(m, &b->active, 4 * row);
+    }
+    return fine;
+}
+
 static bool visit_all(struct model *m, visit *v)
 {
     const struct shape *s = m->shape;
@@ -20,15 +35,7 @@ static bool visit_all(struct model *m, visit *v)
     const size_t sequence = (size_t)s->sequence, rows = (size_t)s->batch * sequence;
     const size_t row = rows * (size_t)s->width * e;
     const size_t square = (size_t)s->heads * sequence * sequence * e;
-    bool fine = true;
-    for (int l = 0; l < s->layers && fine; l++) {
-        struct block_memory *b = &m->blocks[l];
-        fine = v(m, &b->x, row) && visit_norm(m, v, &b->norm1, rows, e, wide) &&
-               v(m, &b->qkv, 3 * row) && v(m, &b->weights, (size_t)s->batch * square) &&
-               v(m, &b->attended, row) && v(m, &b->middle, row) &&
-               visit_norm(m, v, &b->norm2, rows, e, wide) && v(m, &b->up, 4 * row) &&
-               v(m, &b->active, 4 * row);
-    }
+    bool fine = visit_blocks(m, v, rows, row, (size_t)s->batch * square);
     void *tokens = m->tokens;
     fine = fine && v(m, &tokens, (size_t)s->batch * (sequence + 1));
     m->tokens = tokens;

@@ -154,7 +154,7 @@ bool options_parse(struct options *o, int argc, char **argv, char *words, int si
     return optind == argc;
 }
 
-bool options_default(struct options *o, bool gpu, char *words, int size)
+static void fill_in(struct options *o, bool gpu)
 {
     static const struct options on_gpu = {
         .layers = 20, .width = 2048, .heads = 16, .batch = 4, .sequence = 1024, .steps = 100};
@@ -170,6 +170,11 @@ bool options_default(struct options *o, bool gpu, char *words, int size)
     o->prefetch = o->prefetch ? o->prefetch : 1;
     if (o->rate == 0)
         o->rate = gpu ? 0.0003 : 0.003;
+}
+
+bool options_default(struct options *o, bool gpu, char *words, int size)
+{
+    fill_in(o, gpu);
     const char *why = NULL;
     if (o->width % 8)
         snprintf(words, (size_t)size, "--width %d: a multiple of 8 expected", o->width);

@@ -199,6 +199,14 @@ static enum end train(struct job *j)
     return END_WELL;
 }
 
+/* What rank 0 tells when all went well. */
+static bool report(struct job *j)
+{
+    if (j->report.steps > 0)
+        report_table(&j->report, &j->fsdp);
+    return !j->options.json || report_json(&j->report, &j->fsdp, &j->options);
+}
+
 static enum end perform(struct job *j)
 {
     const struct options *o = &j->options;
@@ -214,12 +222,7 @@ static enum end perform(struct job *j)
     end = train(j);
     if (end == END_WELL && o->sample && !sample_write(&j->fsdp, &j->text, o->sample, o->seed))
         end = END_BROKEN;
-    if (end == END_WELL && is_rank_0(j) && j->report.steps > 0)
-        report_table(&j->report, &j->fsdp);
-    bool fine = end == END_WELL;
-    if (fine && is_rank_0(j) && o->json)
-        fine = report_json(&j->report, &j->fsdp, o);
-    if (end == END_WELL && !all_agree(fine))
+    if (end == END_WELL && !all_agree(!is_rank_0(j) || report(j)))
         end = END_FAILED;
     return end;
 }

@@ -75,29 +75,32 @@ static bool multiply(struct job *j, int group, const void *weights, const unsign
     return group <= j->shape.layers ? c->layer(c, weights) : c->output(c, weights);
 }
 
+/* Gathers a group's parameters, if there is such a group, once the work so far is done: it was the
+ * last to read the buffer that the gather fills. */
+static bool gather_after(struct job *j, int group, int event)
+{
+    struct compute *c = &j->compute;
+    return group == group_count(&j->shape) ||
+           (c->stream_after(c, j->stream, event) && gather(j, group));
+}
+
 /* One forward pass. In mode WHOLE this rank has all parameters. */
 static bool forward(struct job *j, enum mode mode, const unsigned char *text)
 {
     struct compute *c = &j->compute;
     const int groups = group_count(&j->shape);
-    if (mode != WHOLE) {
-        if (!c->stream_after(c, j->stream, 0) || !gather(j, 0))
-            return false;
-    }
+    if (mode != WHOLE && !gather_after(j, 0, 0))
+        return false;
     for (int g = 0; g < groups; g++) {
         const int slot = g % 2;
         if (mode != WHOLE && !c->after_stream(c, j->comm, j->stream, slot))
             return false; /* this group's parameters have arrived */
-        /* Group g - 1, which is enqueued, was the last to read the other buffer. So the gather of g
-         * + 1 may follow it. */
-        if (mode == PREFETCH && g + 1 < groups &&
-            (!c->stream_after(c, j->stream, slot) || !gather(j, g + 1)))
-            return false;
+        if (mode == PREFETCH && !gather_after(j, g + 1, slot))
+            return false; /* beside this group's matmuls */
         if (!multiply(j, g, mode == WHOLE ? j->whole[g] : j->buffers[slot], text))
             return false;
-        if (mode == NO_OVERLAP && g + 1 < groups &&
-            (!c->stream_after(c, j->stream, slot) || !gather(j, g + 1)))
-            return false;
+        if (mode == NO_OVERLAP && !gather_after(j, g + 1, slot))
+            return false; /* after this group's matmuls */
     }
     return true;
 }
@@ -335,6 +338,26 @@ static bool take_number(const char *text, long least, long most, int *out)
     return true;
 }
 
+static bool take_width(const char *text, int *out)
+{
+    return take_number(text, 8, 65536, out) && *out % 8 == 0;
+}
+
+static bool help(bool quiet, int *code)
+{
+    *code = 0;
+    if (!quiet)
+        fputs(usage, stdout);
+    return false;
+}
+
+static void complain(const char *option)
+{
+    fprintf(stderr,
+            "prefetch: %s: not an option, or a value it cannot have (--width: a multiple of 8)\n%s",
+            option, usage);
+}
+
 static bool parse(struct options *o, int argc, char **argv, bool quiet, int *code)
 {
     static const struct option longs[] = {
@@ -348,27 +371,20 @@ static bool parse(struct options *o, int argc, char **argv, bool quiet, int *cod
     while (fine && (option = getopt_long(argc, argv, "", longs, NULL)) != -1)
         switch (option) {
         case 'l': fine = take_number(optarg, 1, 10000, &o->layers); break;
-        case 'w': fine = take_number(optarg, 8, 65536, &o->width) && o->width % 8 == 0; break;
+        case 'w': fine = take_width(optarg, &o->width); break;
         case 'b': fine = take_number(optarg, 1, 1 << 20, &o->batch); break;
         case 's': fine = take_number(optarg, 1, 100000, &o->steps); break;
         case 'e': fine = take_number(optarg, 0, 2147483647, &seed); break;
         case 'd': o->data = optarg; break;
         case 'i': o->in_place = true; break;
-        case 'h':
-            if (!quiet)
-                fputs(usage, stdout);
-            *code = 0;
-            return false;
+        case 'h': return help(quiet, code);
         default: fine = false;
         }
     o->seed = (uint64_t)seed;
     if (fine && optind == argc)
         return true;
     if (!quiet)
-        fprintf(
-            stderr,
-            "prefetch: %s: not an option, or a value it cannot have (--width: a multiple of 8)\n%s",
-            argv[optind - (fine ? 0 : 1)], usage);
+        complain(argv[optind - (fine ? 0 : 1)]);
     *code = 2;
     return false;
 }

@@ -22,7 +22,8 @@
  *                what ceclMemAlloc gives, and any memory of the process is memory of the device.
  *   collective   every rank of the communicator must make the call, and all ranks must make their
  *                collective calls on it in the same order.
- *   local        the call concerns this rank alone and exchanges nothing.
+ *   local        the peers need not make the call. Where it waits for them or tells them something,
+ *                its text says so.
  *   blocking     the calling host thread waits. A call that is not said to block only enqueues work
  *                or reads a value.
  *   symmetric    memory that every rank has at the same offset of its pool (ceclMemAlloc). The
@@ -40,8 +41,8 @@
  * The text of each call lists the errors of its own. Beside those, every call that takes a
  * communicator may return
  *   ceclInvalidArgument     the communicator is NULL, or was destroyed;
- *   ceclInvalidUsage        the communicator was finalized, or was made by the process that this
- *                           one was forked from;
+ *   ceclInvalidUsage        the communicator was finalized (the calls listed under Failure still
+ *                           work then), or was made by the process that this one was forked from;
  *   ceclUnhandledCudaError, ceclSystemError, ceclOutOfMemory
  *                           CUDA or the operating system refused what the call needs;
  *   the asynchronous error  the communicator has failed (see Failure).
@@ -51,21 +52,21 @@
  * Agreement: ranks must make equal calls. The text of each call says which arguments are equal on
  * all ranks. A difference in count, type or order is not noticed: the result is wrong data without
  * an error, or a timeout. With CECL_CHECK=1 in the environment ranks compare every collective
- * before it starts, by an exchange among the hosts, and refuse on all ranks what differs
+ * before it starts, by an exchange between their host threads, and refuse on all ranks what differs
  * (ceclInvalidUsage, naming the difference). Run every new program with it once.
  *
  * Failure: the communicator fails on every rank when a rank dies, aborts, leaves while others wait
- * for it, or keeps a collective waiting longer than the timeout. Pending work on streams then ends
- * without having done what it should, so that no stream hangs. From then on calls return that
- * asynchronous error. Only these still do their work: ceclCommCount, ceclCommUserRank,
- * ceclCommCuDevice, ceclCommGetAsyncError, ceclStreamSynchronize, ceclStreamDestroy, and
+ * for it, or keeps a collective waiting longer than the timeout. Pending collectives then end with
+ * undefined results, so that no stream hangs. From then on calls return that asynchronous error.
+ * Only these still do their work: ceclCommCount, ceclCommUserRank, ceclCommCuDevice,
+ * ceclCommGetAsyncError, ceclGetLastError, ceclStreamSynchronize, ceclStreamDestroy, and
  * ceclCommDestroy or ceclCommAbort, which end it.
  *
- * Results: a result is good when the stream has reached the end of the call, and
- * ceclCommGetAsyncError, asked after that, gives ceclSuccess. ceclStreamSynchronize does both. A
- * result stays good until the communicator fails, for copies of a peer may still be on their way
- * then: the contents of every recvbuff that is still allocated become undefined, on all ranks. What
- * must last is therefore copied elsewhere, and ceclCommGetAsyncError is asked once more after that.
+ * Results: a result is valid once the stream has passed the call and ceclCommGetAsyncError, called
+ * after that, gives ceclSuccess. ceclStreamSynchronize does both. If the communicator fails later,
+ * every recvbuff that is still allocated becomes undefined on all ranks, because a peer's copies
+ * may still arrive. To keep a result beyond a failure, copy it elsewhere; the copy is valid if
+ * ceclCommGetAsyncError, called once more after it, still gives ceclSuccess.
  *
  * Threads: communicators are independent of each other. On one communicator, make one call at a
  * time; calls that say "Threads: any" may be made beside that one. A communicator belongs to the
@@ -175,9 +176,9 @@ typedef enum {
     CECL_DIRECTION_AUTO = 0,
     /* The rank that has the bytes copies them. Reductions go by way of staging. */
     CECL_DIRECTION_PUSH = 1,
-    /* The rank that wants the bytes copies them: about 5 % slower alone, and gentler to some GEMMs.
-     * Blocks that peers send back (see CECL_SM_REDUCE_ONLY) are pushed all the same. SMs that
-     * reduce read symmetric inputs in the peers' memory (ceclReduce excepted). */
+    /* The rank that wants the bytes copies them. Alone this is about 5 % slower; it slows some GEMMs
+     * less. A call whose own block peers send back (see CECL_SM_REDUCE_ONLY) is pushed as a whole.
+     * In reductions, except ceclReduce, SMs read symmetric inputs in the peers' memory. */
     CECL_DIRECTION_PULL = 2
 } ceclDirection_t;
 
@@ -223,9 +224,9 @@ typedef struct ceclConfig {
     /* By how much the pool grows first, bytes; each later growth is twice the one before, up to 16
      * times the first; default: by the tuning table (pool.first_segment_bytes); CECL_SEGMENT_BYTES. */
     int64_t segmentBytes;
-    /* Staging for all-to-all, gather, scatter and reductions, bytes on each rank; default: a small
-     * part of the smallest GPU's memory, by the tuning table (the rows staging.* that
-     * `cecl_info --tuning` prints); CECL_STAGING_BYTES. */
+    /* Staging for all-to-all, gather, scatter, reductions and small calls, bytes on each rank;
+     * default: a small part of the smallest GPU's memory, by the tuning table (the rows staging.*
+     * that `cecl_info --tuning` prints); CECL_STAGING_BYTES. */
     int64_t stagingBytes;
     /* How many SMs a kernel of cecl's may take at most, 1 to 1024; default: what measurements
      * chose. Results do not depend on it. The kernels wait for peers while they hold these SMs: see
@@ -274,7 +275,7 @@ CECL_API const char *ceclGetLastError(ceclComm_t comm);
 /* Makes an id by which ranks find each other over TCP. This process listens until all ranks have
  * joined.
  * id  [out] to be carried to every rank by any means (MPI, a file, an environment variable). It
- *     serves one attempt to make a communicator, also one that fails.
+ *     serves to make one communicator; ceclCommInitRankConfig says when it may be used again.
  * CECL_SOCKET_IFNAME names the network interface to listen on; default: the first that is up and
  * not loopback, else loopback.
  * Local. Threads: any. Ownership: the id is the caller's. Listening ends when the communicator is
@@ -291,8 +292,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * exist when it returns.
  * comm    [out] written on success only.
  * nranks  1 .. 1024, equal on all ranks.
- * id      from one call of ceclGetUniqueId on one rank. A refused `nranks` leaves it good for another
- *         call; so does any refusal where nranks is 1. A failure that peers heard of uses it up, and
+ * id      from one call of ceclGetUniqueId on one rank. It stays usable if `nranks` is refused, and
+ *         after any refusal where nranks is 1. A failure that peers have heard of uses it up, and
  *         the message says so.
  * rank    0 .. nranks - 1, each once.
  * config  NULL for defaults; read during the call only.
@@ -344,17 +345,19 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommUserRank(ceclComm_t comm, int *rank);
 CECL_API CECL_CHECKED ceclResult_t ceclCommCuDevice(ceclComm_t comm, int *device);
 
 /* Waits until this rank's collectives on `comm`, and all work on streams of ceclStreamCreate, are
- * done. After that only the calls may follow that Failure at the top lists.
- * Local, blocking. The timeout bounds waits for peers, but not the caller's own work that comes
- * before a collective in its stream. Threads: one call at a time. Ownership: unchanged.
+ * done. After that only the calls that Failure at the top lists may follow.
+ * Local, blocking: waits for the peers' part in those collectives too. The timeout bounds waits for
+ * peers, but not the caller's own work that comes before a collective in its stream. Threads: one
+ * call at a time. Ownership: unchanged.
  * Errors: ceclInvalidUsage (finalized before; a stream of ceclStreamCreate is capturing; this thread
  * has calls on comm in a group that it has not ended), and the asynchronous error. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommFinalize(ceclComm_t comm);
 
 /* Finalizes if that was not done, then frees everything: pool, mappings, sockets, threads, streams
- * of ceclStreamCreate. Never hangs: collectives that do not end within the timeout (30 s where
- * there is none) are aborted. Memory of ceclMemAlloc goes with it, so copies and kernels that use
- * it on streams of the caller's own must be over. `comm` is gone even when an error is returned.
+ * of ceclStreamCreate. (After a failure, memory that pending work may still touch stays mapped.)
+ * Never hangs: collectives that do not end within the timeout (30 s where there is none) are
+ * aborted. Memory of ceclMemAlloc goes with it, so copies and kernels that use it on streams of the
+ * caller's own must be over. `comm` is gone even when an error is returned.
  * Local, blocking (bounded). Threads: the last call on comm. Ownership: ends the caller's.
  * Errors: ceclTimeout, ceclInvalidUsage (a stream of ceclStreamCreate is capturing; this thread has
  * calls on comm in a group that it has not ended: none of that group is carried out), and the
@@ -384,9 +387,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetAsyncError(ceclComm_t comm, ceclRe
  *        undefined.
  * bytes  size on each rank, equal on all; rounded up to 256. 0 gives *ptr = NULL.
  * Collective; blocks for one exchange when the pool must grow, which it does on all ranks in the
- * same call; otherwise it returns at once and exchanges nothing. In a group it is made at the
- * outermost ceclGroupEnd, and only then is *ptr written: one thread may so allocate for several
- * ranks. Not capturable.
+ * same call; otherwise it returns at once and exchanges nothing (except under CECL_CHECK=1). In a
+ * group it is made at the outermost ceclGroupEnd, and only then is *ptr written: one thread may so
+ * allocate for several ranks. Not capturable.
  * Threads: one call at a time. Ownership: the caller's until ceclMemFree on every rank; what is
  * left is freed with comm.
  * Errors, nothing allocated: ceclInvalidArgument (NULL), ceclInvalidUsage (ranks differ in their
@@ -533,8 +536,8 @@ typedef struct ceclStrided {
  *             [B B]      width 2, rows 2, recvPitch 6, recvStride 2
  *     rank 2: [c c] ...
  *
- * Nothing is packed: copy engines move rows of 256 bytes or more at 0.95 to 0.99 of the rate of
- * contiguous bytes.
+ * Nothing is packed: copy engines move rows of 256 bytes or more at about 0.95 of the rate of
+ * contiguous bytes, or faster.
  * sendbuff  [rows] rows of [width] elements, sendPitch apart (default: width).
  * recvbuff  [nranks] such blocks, recvStride apart (default: width), of rows that are recvPitch
  *           apart (default: nranks * width), inside one allocation of ceclMemAlloc, at the same
@@ -556,8 +559,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclAllGatherStrided(const void *sendbuff, vo
  *     sendbuff on rank 2: [c0][c1][c2]     recvbuff on rank 2: [a2][b2][c2]
  *
  * sendbuff  [nranks * count] elements on this rank's device; in place when it is recvbuff (blocks
- *           then pass through staging, in chunks). Where the call is pulled (CECL_DIRECTION_PULL
- *           under CECL_SM_ALLOW) it is symmetric memory, at the same offset on all ranks.
+ *           then pass through staging, in chunks). If the call is pulled (CECL_DIRECTION_PULL under
+ *           CECL_SM_ALLOW), it must be symmetric memory at the same offset on all ranks.
  * recvbuff  [nranks * count] elements inside one allocation of ceclMemAlloc, at the same offset on
  *           all ranks.
  * count     elements in one block, equal on all ranks; 0 is a call without effect.
@@ -641,10 +644,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclBroadcast(const void *sendbuff, void *rec
  *             behind the other. Blocks must not overlap.
  * stream      as in ceclAllGather.
  *
- * A rank must know where its blocks belong at its peers, so the hosts tell each other at each call:
- * this host waits for the peers' hosts, but for no stream. For the same reason the call is refused
- * within a group. Where the places are known beforehand, ceclAlltoAllvAt does the same without
- * waiting.
+ * A rank must know where its blocks belong at its peers, so the ranks' host threads exchange their
+ * layouts at each call: the calling thread waits for the peers' threads, but for no stream. For the
+ * same reason the call is refused within a group. Where the places are known beforehand,
+ * ceclAlltoAllvAt does the same without waiting.
  * Collective: all ranks call, with equal datatype, in the same order on `comm`.
  * Threads: one call at a time. Ownership: buffers stay the caller's.
  * Errors, nothing enqueued on any rank: as ceclAllGather, and ceclInvalidArgument (counts or
@@ -683,8 +686,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvAt(
  *           all ranks; written on root alone.
  * count     elements of one rank, equal on all; 0 is a call without effect.
  * root      0 .. nranks-1, equal on all ranks.
- * stream, collective, threads, ownership, errors: as ceclAllGather; ceclInvalidArgument also for a
- * root that is no rank. Since 0.1. */
+ * stream, collective (but root alone may be in place), threads, ownership, errors: as
+ * ceclAllGather; ceclInvalidArgument also for a root that is no rank. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclGather(const void *sendbuff, void *recvbuff, size_t count,
                                               ceclDataType_t datatype, int root, ceclComm_t comm,
                                               ceclStream_t stream);
@@ -710,12 +713,13 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  * one SMs read the peers' blocks in the peers' memory, or copy engines bring the blocks to staging
  * in chunks, and a kernel reduces one chunk while the next arrives. ceclGroupExplain tells which.
  *
- * These kernels wait for the peers' kernels while they hold their SMs. Leave enough SMs free for
- * any kernel that a peer must finish before it makes the same call, and for the calls of other
- * communicators, which may come in another order on a peer: otherwise the ranks wait for each other
- * until the timeout. A kernel that waits for its peers to begin takes a quarter of the GPU's SMs at
- * most, whatever maxSms says. Kernels of large blocks run on a stream of cecl's that has the
- * highest priority, after what stands before the call in `stream` and before what follows it.
+ * A reduction's kernel holds its SMs while it waits for the same call's kernels on the peers. Leave
+ * SMs free for two things, or the ranks wait for each other until the timeout: kernels that a peer
+ * must finish before it makes this call, and calls of other communicators, because a peer may run
+ * them in another order. A kernel that waits for its peers to begin takes a quarter of the GPU's
+ * SMs at most, whatever maxSms says. Kernels that reduce large blocks run on a stream of cecl's
+ * that has the highest priority, after what stands before the call in `stream` and before what
+ * follows it.
  *
  * The same inputs give the same bits on every rank and in every run, whichever way the call goes
  * and however many SMs it takes: elements are taken in rank order; 16-bit types and fp8 are
@@ -768,9 +772,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclReduce(const void *sendbuff, void *recvbu
                                               ceclDataType_t datatype, ceclRedOp_t op, int root,
                                               ceclComm_t comm, ceclStream_t stream);
 
-/* Makes all ranks meet: work in `stream` behind the call begins when the streams of all ranks have
- * come to it. What ranks wrote before it, also to peers' memory, all ranks' work behind it sees. It
- * moves no data and needs no SM.
+/* Makes all ranks meet: work after the call in `stream` begins only when every rank's stream has
+ * reached the call. That work sees everything that any rank wrote before the call, also to peers'
+ * memory. It moves no data and needs no SM.
  * stream  as in ceclAllGather. The host does not wait.
  * Collective: all ranks call, in the same order on `comm`; it may stand in a group.
  * Threads: one call at a time. Ownership: none.
@@ -818,7 +822,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
  * have no order among themselves, so what one writes no other may read or write. All calls on one
  * communicator go to one stream. Allocations come first, those of each communicator in their order;
  * if one fails, its communicator keeps none of them; other communicators keep theirs.
- * Collective: every rank's group has the same calls in the same order. The host does not wait.
+ * Collective: every rank's group has the same calls in the same order. The host waits only for
+ * allocations for which the pool must grow, and under CECL_CHECK=1.
  * Threads: the one that began it; one call at a time on each communicator in it. Ownership: as the
  * calls'.
  * Errors, with none of the calls enqueued: that of the first call that was refused, which the call

@@ -150,6 +150,19 @@ static ceclResult_t send_flag(struct pair *pair, int from, bool by_copy, uint32_
     return copy_one(gpu[from], stream, there, source, sizeof(*there));
 }
 
+/* One payload and flag from GPU 0, and GPU 1's answer. */
+static ceclResult_t ping_pong(const struct pair *pair, bool by_copy, uint32_t *payload,
+                              uint32_t *taken, uint32_t epoch)
+{
+    ceclStream_t zero = pair->kit[0].stream, one = pair->kit[1].stream;
+    CECL_TRY(copy_one(gpu[0], zero, pair->view[0].at + PATTERN_WORDS, payload, BYTES));
+    CECL_TRY(send_flag(pair, 0, by_copy, epoch));
+    CECL_TRY(wait_word(gpu[1], one, pair->own[1].at, epoch));
+    CECL_TRY(OPS(gpu[1])->memcpy_async(gpu[1], taken, pair->own[1].at + PATTERN_WORDS, BYTES, one));
+    CECL_TRY(send_flag(pair, 1, by_copy, epoch));
+    return wait_word(gpu[0], zero, pair->own[0].at, epoch);
+}
+
 /* GPU 0 sends a payload and then a flag, many times; GPU 1 waits for the flag, takes a copy of the
  * payload to pinned memory, and answers by a flag. Payload and flag never mix. */
 static void check_ping_pong(bool by_copy, bool hold)
@@ -169,23 +182,8 @@ static void check_ping_pong(bool by_copy, bool hold)
         must(OPS(gpu[i])->mem_set(gpu[i], pair.own[i].at, 0xff, 8));
     if (hold)
         pair_hold(&pair);
-    for (uint32_t r = 0; r < ROUNDS && result == ceclSuccess; r++) {
-        const uint32_t epoch = r;
-        ceclStream_t zero = pair.kit[0].stream, one = pair.kit[1].stream;
-        result = copy_one(gpu[0], zero, pair.view[0].at + PATTERN_WORDS,
-                          payload.at + r * PATTERN_WORDS, BYTES);
-        if (result == ceclSuccess)
-            result = send_flag(&pair, 0, by_copy, epoch);
-        if (result == ceclSuccess)
-            result = wait_word(gpu[1], one, pair.own[1].at, epoch);
-        if (result == ceclSuccess)
-            result = OPS(gpu[1])->memcpy_async(gpu[1], taken[r], pair.own[1].at + PATTERN_WORDS,
-                                               BYTES, one);
-        if (result == ceclSuccess)
-            result = send_flag(&pair, 1, by_copy, epoch);
-        if (result == ceclSuccess)
-            result = wait_word(gpu[0], zero, pair.own[0].at, epoch);
-    }
+    for (uint32_t r = 0; r < ROUNDS && result == ceclSuccess; r++)
+        result = ping_pong(&pair, by_copy, payload.at + r * PATTERN_WORDS, taken[r], r);
     for (int i = 0; i < 2; i++)
         ended = ends_within(gpu[i], pair.kit[i].stream, SOON_MS) && ended;
     if (hold)

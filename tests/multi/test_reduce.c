@@ -116,9 +116,8 @@ static ceclResult_t make(const struct test_call *c, ceclStream_t stream)
     return ceclReduce(send, recv, c->count, c->type, c->op, c->root, comm, stream);
 }
 
-/* The result, and that nothing beside it was touched. In place only what is nobody's result may be
- * looked at: parts of other ranks' blocks of an all-reduce are results too. */
-static void check(const struct test_call *c)
+/* The result at byte `at`; its first element is element `first` of the input. */
+static void check_result(const struct test_call *c, size_t at, size_t first)
 {
     const void *sources[64];
     const struct cecl_reduction rule = {.src = sources,
@@ -127,14 +126,9 @@ static void check(const struct test_call *c)
                                         .op = c->op,
                                         .divisor = (uint32_t)multi_nranks};
     const size_t size = bytes_of(c);
-    const bool scatters = c->which == ceclOpReduceScatter;
-    const bool receives = c->which != ceclOpReduce || c->root == multi_rank;
-    const size_t first = scatters ? (size_t)multi_rank * c->count : 0;
-    const size_t at = (size_t)(output_of(c) - recv_buffer);
     for (int r = 0; r < multi_nranks; r++)
         sources[r] = inputs[r];
-    multi_get(comm, host, recv_buffer, room);
-    for (size_t i = 0; receives && i < c->count; i++) {
+    for (size_t i = 0; i < c->count; i++) {
         const uint64_t want = expected_element(&rule, first + i);
         const uint64_t got = read_element(host + at + i * size, (unsigned)size);
         if (want != got)
@@ -143,8 +137,22 @@ static void check(const struct test_call *c)
                      c->in_place ? " in place" : "", i, (unsigned long long)got,
                      (unsigned long long)want);
     }
-    if (receives)
+}
+
+/* The result, and that nothing beside it was touched. In place only what is nobody's result may be
+ * looked at: parts of other ranks' blocks of an all-reduce are results too. */
+static void check(const struct test_call *c)
+{
+    const size_t size = bytes_of(c);
+    const bool scatters = c->which == ceclOpReduceScatter;
+    const bool receives = c->which != ceclOpReduce || c->root == multi_rank;
+    const size_t first = scatters ? (size_t)multi_rank * c->count : 0;
+    const size_t at = (size_t)(output_of(c) - recv_buffer);
+    multi_get(comm, host, recv_buffer, room);
+    if (receives) {
+        check_result(c, at, first);
         memset(host + at, POISON, c->count * size);
+    }
     if (c->in_place && (scatters || !receives)) { /* the rest of the input is as it was */
         const size_t begin = c->shift * size, own = first * size, end = sent(c) * size;
         for (size_t b = 0; b < end; b++)

@@ -84,22 +84,12 @@ static void misbehave(ceclComm_t comm, enum misdeed misdeed)
     }
 }
 
-/* One rank's life. Exit code 0: the failure came as it should. */
-static int live(const ceclUniqueId *id, int rank, enum misdeed misdeed, enum call call,
-                ceclResult_t expected, const char *words)
+/* Calls until one fails; the victim misbehaves halfway. */
+static ceclResult_t call_until_failure(ceclComm_t comm, int rank, enum misdeed misdeed,
+                                       enum call call, float *buffer, ceclStream_t stream)
 {
-    ceclComm_t comm;
-    float *buffer = NULL;
-    int code = 10;
     void *more = NULL;
-    ceclStream_t stream;
-    ceclResult_t result = ceclSuccess, async = ceclSuccess;
-    if (ceclCommInitRank(&comm, RANKS, *id, rank) ||
-        ceclMemAlloc(comm, (void **)&buffer, 2 * RANKS * READ_FLOATS * sizeof(float)) ||
-        ceclStreamCreate(comm, &stream)) {
-        fprintf(stderr, "rank %d: %s\n", rank, ceclGetLastError(NULL));
-        return 11;
-    }
+    ceclResult_t result = ceclSuccess;
     for (int i = 0; i < ROUNDS && result == ceclSuccess; i++) {
         if (rank == VICTIM && i == ROUNDS / 2)
             misbehave(comm, misdeed);
@@ -109,6 +99,25 @@ static int live(const ceclUniqueId *id, int rank, enum misdeed misdeed, enum cal
             result = make(call, comm, rank, buffer, stream);
         result = result == ceclSuccess ? ceclStreamSynchronize(comm, stream) : result;
     }
+    return result;
+}
+
+/* One rank's life. Exit code 0: the failure came as it should. */
+static int live(const ceclUniqueId *id, int rank, enum misdeed misdeed, enum call call,
+                ceclResult_t expected, const char *words)
+{
+    ceclComm_t comm;
+    float *buffer = NULL;
+    int code = 10;
+    ceclStream_t stream;
+    ceclResult_t async = ceclSuccess;
+    if (ceclCommInitRank(&comm, RANKS, *id, rank) ||
+        ceclMemAlloc(comm, (void **)&buffer, 2 * RANKS * READ_FLOATS * sizeof(float)) ||
+        ceclStreamCreate(comm, &stream)) {
+        fprintf(stderr, "rank %d: %s\n", rank, ceclGetLastError(NULL));
+        return 11;
+    }
+    const ceclResult_t result = call_until_failure(comm, rank, misdeed, call, buffer, stream);
     const double failed_at = now();
     /* A peer's timeout may come as its word that it gave up. */
     if (result == expected || (expected == ceclTimeout && result == ceclRemoteError))

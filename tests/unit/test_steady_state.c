@@ -54,6 +54,16 @@ struct worker {
     bool failed;
 };
 
+/* Two calls, and the same two in a group. */
+static bool call_all(struct worker *me, int *buffer, int *out, int *more, ceclStream_t stream)
+{
+    int *mine = buffer + me->comm->rank * COUNT;
+    return ceclAllGather(mine, buffer, COUNT, ceclInt32, me->comm, stream) ||
+           ceclAlltoAll(buffer, out, COUNT, ceclInt32, me->comm, stream) || ceclGroupStart() ||
+           ceclAllGather(buffer, more, COUNT, ceclInt32, me->comm, stream) ||
+           ceclAlltoAll(buffer, out, COUNT, ceclInt32, me->comm, stream) || ceclGroupEnd();
+}
+
 static void *repeat_calls(void *argument)
 {
     struct worker *me = argument;
@@ -67,13 +77,8 @@ static void *repeat_calls(void *argument)
         const unsigned long before = allocations;
         const uint64_t plans = me->comm->engine.plans_made;
         for (int i = 0; i < 200 && !me->failed; i++) {
-            me->failed =
-                ceclAllGather(buffer + me->comm->rank * COUNT, buffer, COUNT, ceclInt32, me->comm,
-                              stream) ||
-                ceclAlltoAll(buffer, out, COUNT, ceclInt32, me->comm, stream) || ceclGroupStart() ||
-                ceclAllGather(buffer, more, COUNT, ceclInt32, me->comm, stream) ||
-                ceclAlltoAll(buffer, out, COUNT, ceclInt32, me->comm, stream) || ceclGroupEnd() ||
-                (i % 20 == 19 && ceclStreamSynchronize(me->comm, stream));
+            me->failed = call_all(me, buffer, out, more, stream) ||
+                         (i % 20 == 19 && ceclStreamSynchronize(me->comm, stream));
         }
         me->allocations = allocations - before; /* the second round's stay */
         me->plans = me->comm->engine.plans_made - plans;
