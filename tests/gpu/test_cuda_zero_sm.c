@@ -151,8 +151,8 @@ static ceclResult_t send_flag(struct pair *pair, int from, bool by_copy, uint32_
 }
 
 /* One payload and flag from GPU 0, and GPU 1's answer. */
-static ceclResult_t ping_pong(const struct pair *pair, bool by_copy, uint32_t *payload,
-                              uint32_t *taken, uint32_t epoch)
+static ceclResult_t ping_pong(struct pair *pair, bool by_copy, uint32_t *payload, uint32_t *taken,
+                              uint32_t epoch)
 {
     ceclStream_t zero = pair->kit[0].stream, one = pair->kit[1].stream;
     CECL_TRY(copy_one(gpu[0], zero, pair->view[0].at + PATTERN_WORDS, payload, BYTES));
