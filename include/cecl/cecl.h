@@ -536,8 +536,8 @@ typedef struct ceclStrided {
  *             [B B]      width 2, rows 2, recvPitch 6, recvStride 2
  *     rank 2: [c c] ...
  *
- * Nothing is packed: copy engines move rows of 256 bytes or more at about 0.95 of the rate of
- * contiguous bytes, or faster.
+ * Nothing is packed: copy engines move rows of 256 bytes or more at 0.946 to 0.997 of the rate of
+ * contiguous bytes.
  * sendbuff  [rows] rows of [width] elements, sendPitch apart (default: width).
  * recvbuff  [nranks] such blocks, recvStride apart (default: width), of rows that are recvPitch
  *           apart (default: nranks * width), inside one allocation of ceclMemAlloc, at the same
