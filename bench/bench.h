@@ -29,6 +29,10 @@ struct op {
                          ceclComm_t comm, ceclStream_t stream);
 };
 
+/* Places in `collectives` (ops.c). */
+enum { OP_ALL_GATHER, OP_ALL_TO_ALL, OP_REDUCE_SCATTER, OP_ALL_REDUCE, OP_COUNT };
+extern const struct op collectives[OP_COUNT];
+
 struct type {
     const char *name;
     ceclDataType_t id;

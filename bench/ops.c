@@ -18,33 +18,33 @@ static ceclResult_t sum_to_all(const void *send, void *recv, size_t count, ceclD
     return ceclAllReduce(send, recv, count, type, ceclSum, comm, stream);
 }
 
-static const struct op ops[] = {
-    {.name = "all_gather",
-     .id = ceclOpAllGather,
-     .block_of_each = true,
-     .in_place_too = true,
-     .bus = 1,
-     .call = ceclAllGather},
+const struct op collectives[OP_COUNT] = {
+    [OP_ALL_GATHER] = {.name = "all_gather",
+                       .id = ceclOpAllGather,
+                       .block_of_each = true,
+                       .in_place_too = true,
+                       .bus = 1,
+                       .call = ceclAllGather},
     /* Not in place by default: cecl stages such an all-to-all, and NCCL has none. */
-    {.name = "alltoall",
-     .id = ceclOpAlltoAll,
-     .block_per_rank = true,
-     .block_of_each = true,
-     .size_of_all = true,
-     .bus = 1,
-     .call = ceclAlltoAll},
-    {.name = "reduce_scatter",
-     .id = ceclOpReduceScatter,
-     .block_per_rank = true,
-     .reduces = true,
-     .bus = 1,
-     .call = sum_and_scatter},
-    {.name = "all_reduce",
-     .id = ceclOpAllReduce,
-     .reduces = true,
-     .in_place_too = true,
-     .bus = 2,
-     .call = sum_to_all},
+    [OP_ALL_TO_ALL] = {.name = "alltoall",
+                       .id = ceclOpAlltoAll,
+                       .block_per_rank = true,
+                       .block_of_each = true,
+                       .size_of_all = true,
+                       .bus = 1,
+                       .call = ceclAlltoAll},
+    [OP_REDUCE_SCATTER] = {.name = "reduce_scatter",
+                           .id = ceclOpReduceScatter,
+                           .block_per_rank = true,
+                           .reduces = true,
+                           .bus = 1,
+                           .call = sum_and_scatter},
+    [OP_ALL_REDUCE] = {.name = "all_reduce",
+                       .id = ceclOpAllReduce,
+                       .reduces = true,
+                       .in_place_too = true,
+                       .bus = 2,
+                       .call = sum_to_all},
 };
 
 static const struct type types[] = {
@@ -65,9 +65,9 @@ _Static_assert(LENGTH(types) == CECL_NUM_TYPES, "every type of cecl.h has a name
 
 const struct op *op_named(const char *name)
 {
-    for (size_t i = 0; i < LENGTH(ops); i++)
-        if (strcmp(ops[i].name, name) == 0)
-            return &ops[i];
+    for (size_t i = 0; i < OP_COUNT; i++)
+        if (strcmp(collectives[i].name, name) == 0)
+            return &collectives[i];
     return NULL;
 }
 
