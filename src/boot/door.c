@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "boot/net.h"
 #include "util/clock.h"
 
 #define PATIENCE_MS 5000 /* ms in which a caller must send all its bytes */
@@ -31,10 +32,9 @@ void cecl_door_close(struct cecl_door *door)
 {
     if (door->bytes == 0)
         return;
-    shutdown(door->listener, SHUT_RDWR); /* this also closes it where a forked child holds a copy */
-    close(door->listener);
+    cecl_net_close(door->listener);
     for (int i = 0; i < door->count; i++)
-        close(door->callers[i].fd);
+        cecl_net_close(door->callers[i].fd);
     free(door->callers);
     free(door->polls);
     *door = (struct cecl_door){0};
@@ -58,7 +58,7 @@ static bool push_out(struct cecl_door *door)
         oldest++;
     if (oldest == door->count || cecl_now_ms() - door->callers[oldest].since < HEARING_MS)
         return false;
-    close(door->callers[oldest].fd);
+    cecl_net_close(door->callers[oldest].fd);
     remove_caller(door, oldest);
     return true;
 }
@@ -78,7 +78,7 @@ static void let_in(struct cecl_door *door)
             if (door->greet(one))
                 door->count++;
             else
-                close(fd);
+                cecl_net_close(fd);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
             /* The listener stays readable, so without a pause this would spin. */
             if (!door->trouble)
@@ -102,7 +102,7 @@ static bool hear(const struct cecl_door *door, struct cecl_caller *one)
             recv(one->fd, one->said + one->got, door->bytes - one->got, MSG_DONTWAIT);
         if (got > 0)
             one->got += (uint32_t)got;
-        else if (got == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
+        else if (got == 0 || cecl_net_is_closed(errno))
             return false;
         else if (errno != EINTR)
             return cecl_now_ms() - one->since < PATIENCE_MS;
@@ -130,7 +130,7 @@ void cecl_door_attend(struct cecl_door *door, int wait_ms)
         if (hear(door, &door->callers[i])) {
             i++;
         } else {
-            close(door->callers[i].fd);
+            cecl_net_close(door->callers[i].fd);
             remove_caller(door, i);
         }
     if (open)

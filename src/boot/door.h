@@ -15,7 +15,7 @@
 
 #include "util/error.h"
 
-#define CECL_DOOR_SAID_MAX 64
+#define CECL_DOOR_SAID_MAX 96
 #define CECL_DOOR_CALLERS 512 /* at a time */
 
 /* One connection. Whoever takes it with cecl_door_next owns `fd`. */

@@ -39,17 +39,16 @@ ceclResult_t cecl_mesh_open(struct cecl_oob *oob, int64_t deadline, int64_t time
     mesh->joining = true;
     mesh->activity = "joining";
     for (size_t r = 0; r < n; r++)
-        mesh->peers[r] = (struct mesh_peer){.data = -1, .life = -1, .process = -1};
+        mesh->peers[r] = (struct mesh_peer){.data = -1, .life = -1, .process = -1, .post = -1};
     pthread_mutex_init(&mesh->life_lock, NULL);
-    mesh->polls = calloc(n + 1, sizeof(*mesh->polls));
-    mesh->life_polls = calloc(2 * n + 1, sizeof(*mesh->life_polls));
-    mesh->poll_rank = calloc(n + 1, sizeof(*mesh->poll_rank));
+    mesh->polls = calloc(2 * n + 1, sizeof(*mesh->polls));
+    mesh->life_polls = calloc(MESH_WATCHED * n + 1, sizeof(*mesh->life_polls));
     mesh->verdicts = calloc(n, sizeof(int32_t) + MESH_TEXT_BYTES);
     mesh->interrupt_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     mesh->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 
     ceclResult_t result = ceclSuccess;
-    if (!mesh->polls || !mesh->life_polls || !mesh->poll_rank || !mesh->verdicts)
+    if (!mesh->polls || !mesh->life_polls || !mesh->verdicts)
         result = cecl_fail(ceclOutOfMemory, "no host memory for %zu ranks", n);
     else if (mesh->interrupt_fd < 0 || mesh->wake_fd < 0)
         result = cecl_fail(ceclSystemError, "eventfd: %s", strerror(errno));
@@ -81,13 +80,13 @@ void cecl_mesh_close(struct cecl_mesh *mesh)
         close_if_open(mesh->peers[r].data);
         close_if_open(mesh->peers[r].life);
         close_if_open(mesh->peers[r].process);
+        close_if_open(mesh->peers[r].post);
     }
     close_if_open(mesh->interrupt_fd);
     close_if_open(mesh->wake_fd);
     pthread_mutex_destroy(&mesh->life_lock);
     free(mesh->polls);
     free(mesh->life_polls);
-    free(mesh->poll_rank);
     free(mesh->verdicts);
     free(mesh);
 }
@@ -158,10 +157,8 @@ static ceclResult_t send_some(struct cecl_mesh *mesh, int rank, const struct exc
             peer->transfer.sent += (size_t)sent;
         else if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             return ceclSuccess;
-        else if (sent < 0 && errno != EINTR) {
-            mesh_read_life(mesh, rank);
-            return mesh_peer_error(mesh, rank);
-        }
+        else if (sent < 0 && errno != EINTR)
+            return mesh_io_error(mesh, rank, "sending to", errno);
     }
     return ceclSuccess;
 }
@@ -234,14 +231,14 @@ static ceclResult_t receive_some(struct cecl_mesh *mesh, int rank, const struct 
         const ssize_t got = recvmsg(peer->data, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
         if (got > 0) {
             keep_descriptors(&message, t);
+            t->fd_lost = t->fd_lost || (message.msg_flags & MSG_CTRUNC);
             t->received += (size_t)got;
             if (t->received == sizeof(t->header) && t->header.magic != FRAME_MAGIC)
                 return cecl_fail(ceclInternalError, "rank %d sent no frame of the mesh", rank);
         } else if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
             return ceclSuccess;
         } else if (got == 0 || errno != EINTR) {
-            mesh_read_life(mesh, rank);
-            return mesh_peer_error(mesh, rank);
+            return mesh_io_error(mesh, rank, "receiving from", got == 0 ? EPIPE : errno);
         }
     }
     return ceclSuccess;
@@ -270,24 +267,48 @@ static ceclResult_t name_who_is_late(const struct cecl_mesh *mesh, const struct 
                      words, mesh->timeout_ms);
 }
 
+/* Fills in what is polled of each peer: its socket, and its process. poll() skips -1. Returns the
+ * number of peers to wait for. */
+static int fill_polls(struct cecl_mesh *mesh, const struct exchange *x)
+{
+    int awaited = 0;
+    for (int r = 0; r < mesh->nranks; r++) {
+        struct mesh_peer *peer = &mesh->peers[r];
+        const bool sent = peer->transfer.sent == frame_bytes(&x->header),
+                   got = has_all(&peer->transfer), waits = r != mesh->rank && !(sent && got);
+        mesh->polls[2 * r] =
+            (struct pollfd){.fd = waits ? peer->data : -1,
+                            .events = (short)((got ? 0 : POLLIN) | (sent ? 0 : POLLOUT))};
+        mesh->polls[2 * r + 1] =
+            (struct pollfd){.fd = waits ? peer->process : -1, .events = POLLIN};
+        awaited += waits;
+    }
+    return awaited;
+}
+
+/* Finds an awaited peer whose process has ended. The first time that is noted only: what the peer
+ * sent before may have come after the last look at its socket. */
+static ceclResult_t notice_ends(struct cecl_mesh *mesh)
+{
+    for (int r = 0; r < mesh->nranks; r++) {
+        struct mesh_transfer *transfer = &mesh->peers[r].transfer;
+        if (!mesh->polls[2 * r + 1].revents)
+            continue;
+        if (transfer->ended) {
+            mesh_note_end(mesh, r);
+            return mesh_peer_error(mesh, r);
+        }
+        transfer->ended = true;
+    }
+    return ceclSuccess;
+}
+
 /* Waits until some peer's socket is ready. *through is set when no peer is left to wait for. */
 static ceclResult_t wait_for_peers(struct cecl_mesh *mesh, const struct exchange *x,
                                    int64_t deadline, bool *through)
 {
-    nfds_t count = 0;
-    for (int r = 0; r < mesh->nranks; r++) {
-        struct mesh_peer *peer = &mesh->peers[r];
-        if (r == mesh->rank)
-            continue;
-        const bool sent = peer->transfer.sent == frame_bytes(&x->header),
-                   got = has_all(&peer->transfer);
-        if (sent && got)
-            continue;
-        mesh->poll_rank[count] = r;
-        mesh->polls[count++] = (struct pollfd){
-            .fd = peer->data, .events = (short)((got ? 0 : POLLIN) | (sent ? 0 : POLLOUT))};
-    }
-    *through = count == 0;
+    const nfds_t count = 2 * (nfds_t)mesh->nranks;
+    *through = fill_polls(mesh, x) == 0;
     if (*through)
         return ceclSuccess;
     mesh->polls[count] = (struct pollfd){.fd = mesh->interrupt_fd, .events = POLLIN};
@@ -296,7 +317,10 @@ static ceclResult_t wait_for_peers(struct cecl_mesh *mesh, const struct exchange
         return cecl_fail(ceclSystemError, "poll: %s", strerror(errno));
     if (ready == 0)
         return name_who_is_late(mesh, x);
-    if (ready <= 0 || !mesh->polls[count].revents)
+    if (ready <= 0)
+        return ceclSuccess;
+    CECL_TRY(notice_ends(mesh));
+    if (!mesh->polls[count].revents)
         return ceclSuccess;
     CECL_TRY(mesh_first_error(mesh));
     return cecl_fail(ceclRemoteError, "given up, for the communicator has failed");
@@ -395,15 +419,25 @@ ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine)
     return ceclSuccess;
 }
 
+/* Whether a descriptor came from `rank` in the last exchange. */
+static ceclResult_t check_descriptor(const struct cecl_mesh *mesh, int rank)
+{
+    const struct mesh_transfer *transfer = &mesh->peers[rank].transfer;
+    if (rank == mesh->rank || transfer->fd >= 0)
+        return ceclSuccess;
+    return transfer->fd_lost
+               ? cecl_fail(ceclSystemError,
+                           "no descriptor is left here for the one that rank %d sent; is the limit "
+                           "of open files (ulimit -n) reached?",
+                           rank)
+               : cecl_fail(ceclRemoteError, "rank %d sent no descriptor", rank);
+}
+
 ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *fds)
 {
     ceclResult_t result = exchange(mesh, "fd", NULL, NULL, 0, fd);
     for (int r = 0; r < mesh->nranks && result == ceclSuccess; r++)
-        if (r != mesh->rank && mesh->peers[r].transfer.fd < 0)
-            result = cecl_fail(
-                ceclSystemError,
-                "no descriptor came from rank %d; is the limit of open files (ulimit -n) reached?",
-                r);
+        result = check_descriptor(mesh, r);
     if (result != ceclSuccess) {
         drop_descriptors(mesh);
         return result;
@@ -413,4 +447,18 @@ ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *fds)
         mesh->peers[r].transfer.fd = -1;
     }
     return ceclSuccess;
+}
+
+ceclResult_t cecl_mesh_share_fd(struct cecl_mesh *mesh, int root, int *fd)
+{
+    const bool is_root = mesh->rank == root;
+    ceclResult_t result = exchange(mesh, "share", NULL, NULL, 0, is_root ? *fd : -1);
+    if (result == ceclSuccess)
+        result = check_descriptor(mesh, root);
+    if (result == ceclSuccess && !is_root) {
+        *fd = mesh->peers[root].transfer.fd;
+        mesh->peers[root].transfer.fd = -1;
+    }
+    drop_descriptors(mesh);
+    return result;
 }

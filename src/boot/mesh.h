@@ -1,7 +1,7 @@
 /* The mesh: lasting connections among the ranks of one host, Unix sockets between every pair.
  *
- * They carry the small all-gathers of the rendezvous, descriptors of memory (SCM_RIGHTS), and the
- * news that a peer left, died or aborted. The sockets' names are abstract and random, and each rank
+ * They carry the small all-gathers of the rendezvous, descriptors of memory (SCM_RIGHTS), messages
+ * about memory that come at any time, and the news that a peer left, died or aborted. The sockets' names are abstract and random, and each rank
  * has a secret. A rank accepts a connection only from an expected rank, with the secret, and from
  * the same user id. */
 #ifndef CECL_BOOT_MESH_H
@@ -17,13 +17,15 @@ struct cecl_mesh;
 /* Connects all ranks of `oob`, which may be closed afterwards. Collective.
  *
  * deadline    ends every wait (see cecl_deadline), also those of later calls until cecl_mesh_joined
- * timeout_ms  limit of each wait after that, in ms; 0 or less: no limit */
+ * timeout_ms  limit of each wait after that, in ms; 0 or less: no limit
+ *
+ * From here on a peer's end is noticed even if a forked child of it keeps its sockets open. */
 ceclResult_t cecl_mesh_open(struct cecl_oob *oob, int64_t deadline, int64_t timeout_ms,
                             struct cecl_mesh **mesh);
 
-/* From now on, notices a peer's end even if a forked child of that peer keeps its sockets open. It
- * takes one descriptor for each peer, so call it last: the descriptors that are needed more come
- * first. Local. */
+/* Watches the processes of peers that cecl_mesh_open could not watch, because they are in namespaces
+ * below this one. So a peer's end is noticed even if a forked child of it keeps its sockets open. It
+ * takes one descriptor for each peer; where there are too few, it drops all of them. Local. */
 void cecl_mesh_watch_processes(struct cecl_mesh *mesh);
 
 /* Ends the time of init: the communicator is made. Local. */
@@ -58,21 +60,58 @@ ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine);
  * closes them, and keeps `fd`. On failure none of them is left open. Collective. */
 ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *fds);
 
-/* Number of collective exchanges so far. cecl_mesh_allgather, cecl_mesh_agree and
- * cecl_mesh_exchange_fd count 1 each. */
+/* Rank `root` sends *fd to every peer. On the others *fd becomes their descriptor of the same file,
+ * and is left alone on failure. The caller closes it. Where root's *fd is -1, the others fail.
+ * Collective. */
+ceclResult_t cecl_mesh_share_fd(struct cecl_mesh *mesh, int root, int *fd);
+
+/* Number of collective exchanges so far. cecl_mesh_allgather, cecl_mesh_agree,
+ * cecl_mesh_exchange_fd and cecl_mesh_share_fd count 1 each. */
 uint64_t cecl_mesh_exchanges(const struct cecl_mesh *mesh);
+
+/* -- messages to one peer, at any time: outside of exchanges, and during them. -- */
+
+#define CECL_MESH_POST_BYTES 4096 /* most bytes of a message */
+#define CECL_MESH_POST_FDS 64     /* most descriptors of a message */
+
+/* Sends a message to `peer`, whole or not at all. Messages to a peer arrive in order. One thread at
+ * a time posts. Local.
+ *
+ * bytes     at most CECL_MESH_POST_BYTES; 0 is a message too
+ * fds       [nfds] descriptors to send along, at most CECL_MESH_POST_FDS; they stay the caller's
+ * deadline  ends the wait while the peer takes no messages and the socket is full
+ *
+ * ceclInvalidArgument for a message that is too long. ceclTimeout at the deadline. ceclRemoteError
+ * when the peer has gone, or after cecl_mesh_interrupt. */
+ceclResult_t cecl_mesh_post(struct cecl_mesh *mesh, int peer, const void *message, size_t bytes,
+                            const int *fds, int nfds, int64_t deadline);
+
+/* Takes a message that has arrived, from any peer in turn, without waiting. One thread at a time
+ * takes. Local.
+ *
+ * room     bytes at `message`; CECL_MESH_POST_BYTES hold every message
+ * fds      [CECL_MESH_POST_FDS]; the *nfds received ones are the caller's, and close-on-exec
+ *
+ * ceclInProgress when there is no message. ceclRemoteError when a peer sent what is no message, or
+ * one too long for `room`, or when descriptors were lost on the way: it names the peer, from which
+ * no further message is taken. The outputs are set on success only. */
+ceclResult_t cecl_mesh_take(struct cecl_mesh *mesh, int *peer, void *message, size_t room,
+                            size_t *bytes, int *fds, int *nfds);
 
 /* -- for the watchdog thread. It may call these while another thread is in a call above. -- */
 
-/* Waits up to wait_ms (or until cecl_mesh_wake) for news. ceclSuccess: no news, or only
- * goodbyes, which cecl_mesh_left remembers. ceclRemoteError: a peer died or aborted;
- * cecl_message() names it. */
+/* Waits up to wait_ms (or until cecl_mesh_wake) for news, or for a message that cecl_mesh_take can
+ * take. ceclSuccess: no news, or only goodbyes, which cecl_mesh_left remembers. ceclRemoteError: a
+ * peer died or aborted; cecl_message() names it. */
 ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms);
 void cecl_mesh_wake(struct cecl_mesh *mesh);
 /* Reads the news that is there, without waiting; results as for cecl_mesh_watch. Any thread.
  * If a peer sent news before it wrote to this rank's memory, a thread that has seen that
  * write also gets the news. */
 ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh);
+/* Fails with ceclRemoteError if `peer` has died or destroyed its communicator; the message says
+ * which. A peer that gave up is there until then. This rank itself is always there. Any thread. */
+ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int peer);
 /* Whether `peer` has said goodbye. */
 int cecl_mesh_left(struct cecl_mesh *mesh, int peer);
 /* Tells all peers that this rank gives up, and why. Best effort; it never blocks. */

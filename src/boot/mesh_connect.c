@@ -9,25 +9,26 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "boot/door.h"
 #include "boot/mesh_internal.h"
 #include "boot/net.h"
+#include "boot/process.h"
 #include "boot/rank_list.h"
 #include "util/clock.h"
 
 #define HELLO_MAGIC 0x6d657368u
 #define BACKLOG 4096
-#define CHANNELS 2 /* one connection for data, one for life */
+#define CHANNELS 2 /* connections that are called: one for data, one for life */
 #define TICK_MS 50 /* ms after which a rank that gives up is noticed, at most */
 
 /* What a rank tells the others through the oob: where it listens, and what a caller must show. */
 struct invitation {
     char name[40];
     uint8_t secret[16];
+    struct cecl_process process;
 };
 
 /* The first bytes on a new connection. */
@@ -66,6 +67,7 @@ static ceclResult_t open_listener(struct invitation *mine, int *listener)
         close(fd);
         return result;
     }
+    mine->process = cecl_process_self();
     *listener = fd;
     return ceclSuccess;
 }
@@ -80,51 +82,69 @@ static bool same_user(int fd)
            credentials.uid == geteuid();
 }
 
-static ceclResult_t did_not_answer(const struct cecl_mesh *mesh, int peer)
+ceclResult_t mesh_no_connection(const struct cecl_mesh *mesh, int peer)
 {
     return cecl_fail(ceclTimeout,
                      "rank %d took no connection within %" PRId64 " ms (CECL_INIT_TIMEOUT_MS)",
                      peer, mesh->init_timeout_ms);
 }
 
-static ceclResult_t call_peer(const struct cecl_mesh *mesh, const struct invitation *theirs,
-                              int peer, int channel, int64_t deadline, int *out)
+/* Connects `fd` to a peer's listener, whose queue may be full for a while. */
+static ceclResult_t reach(struct cecl_mesh *mesh, const struct invitation *theirs, int peer, int fd,
+                          int64_t deadline)
 {
     struct sockaddr_un address;
     const socklen_t length = abstract_address(theirs->name, &address);
+    while (connect(fd, (struct sockaddr *)&address, length) != 0) {
+        if (!cecl_net_is_early(errno))
+            return cecl_fail(cecl_net_is_closed(errno) ? ceclRemoteError : ceclSystemError,
+                             "connecting to rank %d: %s", peer, strerror(errno));
+        if (cecl_ms_left(deadline) == 0)
+            return mesh_no_connection(mesh, peer);
+        CECL_TRY(mesh_notice_leavers(mesh));
+        poll(NULL, 0, 1);
+    }
+    return ceclSuccess;
+}
+
+static ceclResult_t call_peer(struct cecl_mesh *mesh, const struct invitation *theirs, int peer,
+                              int channel, int64_t deadline, int *out)
+{
     char who[32];
     snprintf(who, sizeof(who), "rank %d", peer);
 
     const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return cecl_fail(ceclSystemError, "no Unix socket: %s", strerror(errno));
-    while (connect(fd, (struct sockaddr *)&address, length) != 0) {
-        const bool full = errno == EAGAIN || errno == EINTR;
-        if (!full || cecl_ms_left(deadline) == 0) {
-            ceclResult_t result = full ? did_not_answer(mesh, peer)
-                                       : cecl_fail(ceclRemoteError, "connecting to rank %d: %s",
-                                                   peer, strerror(errno));
-            close(fd);
-            return result;
-        }
-        poll(NULL, 0, 1);
+    ceclResult_t result = reach(mesh, theirs, peer, fd, deadline);
+    if (result != ceclSuccess) {
+        close(fd);
+        return result;
     }
     struct hello hello = {
         .magic = HELLO_MAGIC, .rank = (uint16_t)mesh->rank, .channel = (uint16_t)channel};
     memcpy(hello.secret, theirs->secret, sizeof(hello.secret));
-    ceclResult_t result = same_user(fd)
-                              ? cecl_net_send(fd, &hello, sizeof(hello), deadline, who)
-                              : cecl_fail(ceclRemoteError, "rank %d runs as another user", peer);
+    result = same_user(fd) ? cecl_net_send(fd, &hello, sizeof(hello), deadline, who)
+                           : cecl_fail(ceclRemoteError, "rank %d runs as another user", peer);
     if (result == ceclSuccess)
         *out = fd;
     else
-        close(fd);
-    return result == ceclTimeout ? did_not_answer(mesh, peer) : result;
+        cecl_net_close(fd);
+    return result == ceclTimeout ? mesh_no_connection(mesh, peer) : result;
 }
 
 static int *place_of(struct cecl_mesh *mesh, int rank, int channel)
 {
     return channel == 0 ? &mesh->peers[rank].data : &mesh->peers[rank].life;
+}
+
+/* Makes all connections to a lower rank. */
+static ceclResult_t connect_to(struct cecl_mesh *mesh, const struct invitation *theirs, int peer,
+                               int64_t deadline)
+{
+    for (int c = 0; c < CHANNELS; c++)
+        CECL_TRY(call_peer(mesh, theirs, peer, c, deadline, place_of(mesh, peer, c)));
+    return mesh_offer_post(mesh, peer, deadline);
 }
 
 /* Judges a caller that has sent its hello: takes its connection, or turns it away. */
@@ -139,7 +159,7 @@ static bool admit(struct cecl_mesh *mesh, const struct invitation *mine,
         *place_of(mesh, hello.rank, hello.channel) = caller->fd;
         return true;
     }
-    close(caller->fd);
+    cecl_net_close(caller->fd);
     return false;
 }
 
@@ -149,18 +169,19 @@ static bool greet(struct cecl_caller *caller)
     return true;
 }
 
-/* Finds a rank that connected and closed again: it gave up. Data that it sent is not read. */
-static ceclResult_t notice_leavers(struct cecl_mesh *mesh)
+ceclResult_t mesh_notice_leavers(struct cecl_mesh *mesh)
 {
     for (int r = 0; r < mesh->nranks; r++) {
         char byte;
         const int fd = mesh->peers[r].data;
+        const bool ended = cecl_process_has_ended(mesh->peers[r].process);
         const ssize_t got = fd < 0 ? 1 : recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-        if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)))
+        if (!ended && (got > 0 || (got < 0 && !cecl_net_is_closed(errno))))
             continue;
         if (mesh->peers[r].life >= 0 && mesh_read_life(mesh, r) == MESH_ABORTED)
             return mesh_peer_error(mesh, r); /* it has sent the reason */
-        return cecl_fail(ceclRemoteError, "rank %d left while the communicator was made", r);
+        return cecl_fail(ceclRemoteError, "rank %d %s while the communicator was made", r,
+                         ended ? "ended" : "left");
     }
     return ceclSuccess;
 }
@@ -178,8 +199,8 @@ static ceclResult_t name_who_is_missing(struct cecl_mesh *mesh)
 }
 
 /* Accepts all expected connections. Takes over `listener`. */
-static ceclResult_t await_callers(struct cecl_mesh *mesh, const struct invitation *mine,
-                                  int listener, int64_t deadline)
+static ceclResult_t await_callers(struct cecl_mesh *mesh, struct cecl_oob *oob,
+                                  const struct invitation *mine, int listener, int64_t deadline)
 {
     const int expected = CHANNELS * (mesh->nranks - 1 - mesh->rank);
     struct cecl_door door;
@@ -198,7 +219,9 @@ static ceclResult_t await_callers(struct cecl_mesh *mesh, const struct invitatio
         result = trouble ? cecl_fail(ceclSystemError,
                                      "rank %d cannot take the connections of other ranks: %s",
                                      mesh->rank, strerror(trouble))
-                         : notice_leavers(mesh);
+                         : mesh_notice_leavers(mesh);
+        if (result == ceclSuccess && oob->check)
+            result = oob->check(oob);
         if (result == ceclSuccess && cecl_ms_left(deadline) == 0)
             result = name_who_is_missing(mesh);
     }
@@ -206,33 +229,61 @@ static ceclResult_t await_callers(struct cecl_mesh *mesh, const struct invitatio
     return result;
 }
 
-/* Returns -1 for peers in this process or in another process namespace: they have no descriptor. */
-static int open_process(const struct mesh_peer *peer)
+/* The peer's process as the kernel names it, also where that is in a namespace below this one. -1 as
+ * for cecl_process_watch. */
+static int watch_credentials(const struct mesh_peer *peer)
 {
     struct ucred credentials;
     socklen_t length = sizeof(credentials);
-    if (getsockopt(peer->data, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0 ||
-        credentials.pid <= 0 || credentials.pid == getpid())
-        return -1;
-    return (int)syscall(SYS_pidfd_open, credentials.pid, 0);
+    const bool known = getsockopt(peer->data, SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0;
+    return cecl_process_watch_pid(known ? (int32_t)credentials.pid : 0);
+}
+
+/* Watches no process any more: other uses need the descriptors more. */
+static void drop_processes(struct cecl_mesh *mesh)
+{
+    for (int r = 0; r < mesh->nranks; r++) {
+        if (mesh->peers[r].process >= 0)
+            close(mesh->peers[r].process);
+        mesh->peers[r].process = -1;
+    }
+}
+
+/* Watches the processes that are not watched yet: those in `all`, or those that have connected. */
+static void watch_processes(struct cecl_mesh *mesh, const struct invitation *all)
+{
+    for (int r = 0; r < mesh->nranks; r++) {
+        struct mesh_peer *peer = &mesh->peers[r];
+        if (r == mesh->rank || peer->process >= 0)
+            continue;
+        peer->process = all ? cecl_process_watch(&all[r].process) : watch_credentials(peer);
+        if (peer->process < 0 && (errno == EMFILE || errno == ENFILE)) {
+            drop_processes(mesh);
+            return;
+        }
+    }
 }
 
 void cecl_mesh_watch_processes(struct cecl_mesh *mesh)
 {
-    for (int r = 0; r < mesh->nranks; r++) {
-        errno = 0;
-        if (r != mesh->rank)
-            mesh->peers[r].process = open_process(&mesh->peers[r]);
-        if (errno != EMFILE && errno != ENFILE)
-            continue;
-        /* frees those opened before: other uses need the descriptors more */
-        for (int q = 0; q < r; q++) {
-            if (mesh->peers[q].process >= 0)
-                close(mesh->peers[q].process);
-            mesh->peers[q].process = -1;
-        }
-        return;
-    }
+    watch_processes(mesh, NULL);
+}
+
+/* Connects to all ranks, of which each has told its invitation. Takes over `listener`. */
+static ceclResult_t connect_all(struct cecl_mesh *mesh, struct cecl_oob *oob,
+                                const struct invitation *all, int listener, int64_t deadline)
+{
+    ceclResult_t result = ceclSuccess;
+    watch_processes(mesh, all);
+    for (int r = 0; r < mesh->rank && result == ceclSuccess; r++)
+        result = connect_to(mesh, &all[r], r, deadline);
+    if (result == ceclSuccess)
+        result = await_callers(mesh, oob, &all[mesh->rank], listener, deadline);
+    else
+        cecl_net_close(listener);
+    for (int r = mesh->rank + 1; r < mesh->nranks && result == ceclSuccess; r++)
+        result = mesh_accept_post(mesh, r, deadline);
+    return result;
 }
 
 ceclResult_t mesh_connect(struct cecl_mesh *mesh, struct cecl_oob *oob, int64_t deadline,
@@ -258,13 +309,10 @@ ceclResult_t mesh_connect(struct cecl_mesh *mesh, struct cecl_oob *oob, int64_t 
             result =
                 cecl_fail(ceclRemoteError,
                           "rank %d could not open what it listens with (descriptors, memory)", r);
-    for (int r = 0; r < mesh->rank && result == ceclSuccess; r++)
-        for (int c = 0; c < CHANNELS && result == ceclSuccess; c++)
-            result = call_peer(mesh, &all[r], r, c, deadline, place_of(mesh, r, c));
     if (result == ceclSuccess)
-        result = await_callers(mesh, &mine, listener, deadline);
+        result = connect_all(mesh, oob, all, listener, deadline);
     else if (listener >= 0)
-        close(listener);
+        cecl_net_close(listener);
     free(all);
     return result;
 }

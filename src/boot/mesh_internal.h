@@ -1,4 +1,5 @@
-/* What the mesh's files share: mesh_connect.c connects, mesh.c exchanges, mesh_watch.c watches. */
+/* What the mesh's files share: mesh_connect.c connects, mesh.c exchanges, mesh_post.c sends
+ * and takes messages, mesh_watch.c watches. */
 #ifndef CECL_BOOT_MESH_INTERNAL_H
 #define CECL_BOOT_MESH_INTERNAL_H
 
@@ -10,6 +11,7 @@
 #include "boot/mesh.h"
 
 #define MESH_TEXT_BYTES 256
+#define MESH_WATCHED 3 /* descriptors of each peer that are watched: life, process, post */
 
 /* What is known of a peer's end. */
 enum mesh_state { MESH_ALIVE, MESH_LEFT, MESH_ABORTED, MESH_DEAD };
@@ -27,10 +29,14 @@ struct mesh_transfer {
     size_t sent, received;     /* bytes so far, header and payload together */
     struct mesh_header header; /* the peer's */
     int fd;                    /* the descriptor that came along, or -1 */
+    bool ended;                /* its process has; what it sent before is still to be received */
+    bool fd_lost;              /* one came, and this process could have no more descriptors */
 };
 
 struct mesh_peer {
-    int data, life;    /* sockets; -1 for this rank itself */
+    int data, life;          /* sockets; -1 for this rank itself */
+    int post;                /* a socket that keeps message boundaries; -1 for this rank itself */
+    _Atomic bool post_ended; /* no further message comes by `post`; set once */
     int process;       /* a descriptor that is readable once the peer's process has ended, or -1 */
     _Atomic int state; /* enum mesh_state */
     int origin; /* set with MESH_ABORTED: the rank that gave up first; guarded by life_lock */
@@ -51,9 +57,9 @@ struct cecl_mesh {
     ceclResult_t broken; /* a frame was cut for this reason; no more exchanges are possible */
     char broken_text[CECL_MESSAGE_BYTES];
     pthread_mutex_t life_lock;
-    struct pollfd *polls;      /* [nranks + 1], for the thread that exchanges */
-    struct pollfd *life_polls; /* [2 * nranks + 1], for the thread that watches */
-    int *poll_rank;            /* [nranks + 1] */
+    struct pollfd *polls;      /* [2 * nranks + 1], for the thread that exchanges */
+    struct pollfd *life_polls; /* [MESH_WATCHED * nranks + 1], for the thread that watches */
+    int take_turn;             /* the rank that cecl_mesh_take asks first */
     void *verdicts;            /* [nranks], for cecl_mesh_agree */
     struct mesh_peer peers[];
 };
@@ -64,12 +70,30 @@ struct cecl_mesh {
 ceclResult_t mesh_connect(struct cecl_mesh *mesh, struct cecl_oob *oob, int64_t deadline,
                           ceclResult_t local);
 
+/* Finds a rank that connected and closed again, or whose process has ended. Data that it sent is not
+ * read. */
+ceclResult_t mesh_notice_leavers(struct cecl_mesh *mesh);
+/* The error for a peer that has not answered until the end of init. */
+ceclResult_t mesh_no_connection(const struct cecl_mesh *mesh, int peer);
+
+/* mesh_post.c: makes the connection for messages to a peer. One rank of a pair makes it and offers
+ * its other end over `data`, and the other rank accepts that. */
+ceclResult_t mesh_offer_post(struct cecl_mesh *mesh, int peer, int64_t deadline);
+ceclResult_t mesh_accept_post(struct cecl_mesh *mesh, int peer, int64_t deadline);
+/* Notes that no further message comes by a peer's `post`, if it is closed and read to its end. */
+void mesh_notice_post_end(struct cecl_mesh *mesh, int peer);
+
 /* mesh_watch.c: reads what has arrived on a peer's life connection, without waiting. Returns the
  * state after that. */
 enum mesh_state mesh_read_life(struct cecl_mesh *mesh, int peer);
+/* Notes that the peer's process has ended, even if a forked child still holds its sockets. */
+void mesh_note_end(struct cecl_mesh *mesh, int peer);
 void mesh_say_goodbye(struct cecl_mesh *mesh);
 /* The error for a peer that is not alive. */
 ceclResult_t mesh_peer_error(struct cecl_mesh *mesh, int peer);
+/* The error for a socket's call that failed with `error`, an errno. Only one that says that the
+ * other end has closed is the peer's. `doing`: "sending to", "receiving from". */
+ceclResult_t mesh_io_error(struct cecl_mesh *mesh, int peer, const char *doing, int error);
 /* The error for the first peer that aborted or died; ceclSuccess when there is none. */
 ceclResult_t mesh_first_error(struct cecl_mesh *mesh);
 

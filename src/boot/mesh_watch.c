@@ -1,4 +1,5 @@
-/* News of peers' ends: goodbye, abort, death. The life connections carry nothing else. */
+/* News of peers' ends: goodbye, abort, death. The life connections carry nothing else. Whoever waits
+ * for news also hears that a message has come by a connection for messages. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include <unistd.h>
 
 #include "boot/mesh_internal.h"
+#include "boot/net.h"
 
 /* A message on a life connection. It is always sent and received whole, because it is far smaller
  * than any socket buffer. */
@@ -64,8 +66,8 @@ enum mesh_state mesh_read_life(struct cecl_mesh *mesh, int rank)
         const ssize_t got = recv(peer->life, &message, sizeof(message), MSG_DONTWAIT);
         if (got < 0 && errno == EINTR)
             continue;
-        if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-            break;
+        if (got < 0 && !cecl_net_is_closed(errno))
+            break; /* nothing has come, or this process lacks memory: the next look will tell */
         if (got == (ssize_t)sizeof(message) && message.kind == LIFE_GOODBYE) {
             atomic_store(&peer->state, MESH_LEFT);
         } else if (got == (ssize_t)sizeof(message) && message.kind == LIFE_ABORT) {
@@ -95,6 +97,14 @@ ceclResult_t mesh_peer_error(struct cecl_mesh *mesh, int rank)
     return cecl_fail(ceclRemoteError, "rank %d ended unexpectedly", rank);
 }
 
+ceclResult_t mesh_io_error(struct cecl_mesh *mesh, int rank, const char *doing, int error)
+{
+    if (!cecl_net_is_closed(error))
+        return cecl_fail(ceclSystemError, "%s rank %d: %s", doing, rank, strerror(error));
+    mesh_read_life(mesh, rank);
+    return mesh_peer_error(mesh, rank);
+}
+
 ceclResult_t mesh_first_error(struct cecl_mesh *mesh)
 {
     for (int r = 0; r < mesh->nranks; r++) {
@@ -113,41 +123,84 @@ ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh)
     return mesh_first_error(mesh);
 }
 
-/* Notes that the peer's process has ended, even if a forked child still holds its sockets. */
-static void note_end(struct cecl_mesh *mesh, int rank)
+void mesh_note_end(struct cecl_mesh *mesh, int rank)
 {
     int alive = MESH_ALIVE;
     if (mesh_read_life(mesh, rank) == MESH_ALIVE)
         atomic_compare_exchange_strong(&mesh->peers[rank].state, &alive, MESH_DEAD);
 }
 
+/* What of peer `rank` is polled: its life and its process while it lives, its messages until they
+ * have ended. poll() skips -1. */
+static void watch_peer(const struct cecl_mesh *mesh, int rank, struct pollfd polls[MESH_WATCHED])
+{
+    const struct mesh_peer *peer = &mesh->peers[rank];
+    const bool lives = atomic_load(&peer->state) == MESH_ALIVE;
+    polls[0] = (struct pollfd){.fd = lives ? peer->life : -1, .events = POLLIN};
+    polls[1] = (struct pollfd){.fd = lives ? peer->process : -1, .events = POLLIN};
+    polls[2] =
+        (struct pollfd){.fd = atomic_load(&peer->post_ended) ? -1 : peer->post, .events = POLLIN};
+}
+
+static void hear_peer(struct cecl_mesh *mesh, int rank, const struct pollfd polls[MESH_WATCHED])
+{
+    if (polls[0].revents)
+        mesh_read_life(mesh, rank);
+    if (polls[1].revents)
+        mesh_note_end(mesh, rank);
+    if (polls[2].revents)
+        mesh_notice_post_end(mesh, rank); /* a closed socket stays readable */
+}
+
 ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms)
 {
-    nfds_t count = 0;
-    for (int r = 0; r < mesh->nranks; r++) {
-        const struct mesh_peer *peer = &mesh->peers[r];
-        if (r == mesh->rank || atomic_load(&peer->state) != MESH_ALIVE)
-            continue;
-        mesh->life_polls[count++] = (struct pollfd){.fd = peer->life, .events = POLLIN};
-        mesh->life_polls[count++] = (struct pollfd){.fd = peer->process, .events = POLLIN};
-    }
-    mesh->life_polls[count] = (struct pollfd){.fd = mesh->wake_fd, .events = POLLIN};
+    const nfds_t count = MESH_WATCHED * (nfds_t)mesh->nranks;
+    struct pollfd *wake = &mesh->life_polls[count];
+    for (int r = 0; r < mesh->nranks; r++) /* this rank's own are all -1 */
+        watch_peer(mesh, r, &mesh->life_polls[MESH_WATCHED * r]);
+    *wake = (struct pollfd){.fd = mesh->wake_fd, .events = POLLIN};
     if (poll(mesh->life_polls, count + 1, wait_ms) > 0) {
         eventfd_t events;
-        if (mesh->life_polls[count].revents)
+        if (wake->revents)
             (void)!eventfd_read(mesh->wake_fd, &events);
-        nfds_t at = 0;
-        for (int r = 0; r < mesh->nranks; r++) {
-            if (r == mesh->rank || mesh->life_polls[at].fd != mesh->peers[r].life)
-                continue;
-            if (mesh->life_polls[at].revents)
-                mesh_read_life(mesh, r);
-            if (mesh->life_polls[at + 1].revents)
-                note_end(mesh, r);
-            at += 2;
-        }
+        for (int r = 0; r < mesh->nranks; r++)
+            hear_peer(mesh, r, &mesh->life_polls[MESH_WATCHED * r]);
     }
     return mesh_first_error(mesh); /* an exchange may have learned of it before */
+}
+
+/* Whether more than its abort came from a peer that gave up: a goodbye, or the end of the
+ * connection. */
+static bool ended_after_abort(struct cecl_mesh *mesh, int rank)
+{
+    char byte;
+    ssize_t got;
+    do
+        got = recv(mesh->peers[rank].life, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    while (got < 0 && errno == EINTR);
+    return got >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
+}
+
+ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int rank)
+{
+    if (rank == mesh->rank)
+        return ceclSuccess;
+    struct pollfd process = {.fd = mesh->peers[rank].process, .events = POLLIN};
+    const bool has_ended = poll(&process, 1, 0) > 0;
+    switch (mesh_read_life(mesh, rank)) {
+    case MESH_LEFT: return mesh_peer_error(mesh, rank);
+    case MESH_ABORTED:
+        if (has_ended || ended_after_abort(mesh, rank))
+            return cecl_fail(ceclRemoteError,
+                             "rank %d gave up and then ended or destroyed its communicator", rank);
+        return ceclSuccess;
+    case MESH_ALIVE:
+        if (!has_ended)
+            return ceclSuccess;
+        break;
+    case MESH_DEAD: break;
+    }
+    return cecl_fail(ceclRemoteError, "rank %d ended unexpectedly", rank);
 }
 
 int cecl_mesh_left(struct cecl_mesh *mesh, int peer)

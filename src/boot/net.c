@@ -6,21 +6,57 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "util/clock.h"
 
-ceclResult_t cecl_net_wait(int fd, short events, int64_t deadline, const char *who)
+bool cecl_net_is_closed(int error)
+{
+    return error == EPIPE || error == ECONNRESET || error == ECONNREFUSED ||
+           error == ECONNABORTED || error == ENOTCONN || error == ETIMEDOUT;
+}
+
+bool cecl_net_is_early(int error)
+{
+    return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
+}
+
+void cecl_net_close(int fd)
+{
+    shutdown(fd, SHUT_RDWR);
+    close(fd);
+}
+
+/* poll() looks at the process first. If that has ended, all that it sent is there when poll() looks
+ * at `fd`. */
+static ceclResult_t wait_or_end(int fd, int process, short events, int64_t deadline,
+                                const char *who)
 {
     for (;;) {
-        struct pollfd poller = {.fd = fd, .events = events};
-        const int ready = poll(&poller, 1, cecl_ms_left(deadline));
+        struct pollfd pollers[] = {{.fd = process, .events = POLLIN}, {.fd = fd, .events = events}};
+        const int ready = poll(pollers, 2, cecl_ms_left(deadline));
         if (ready > 0)
-            return ceclSuccess;
+            return pollers[1].revents
+                       ? ceclSuccess
+                       : cecl_fail(ceclRemoteError, "the process of %s has ended", who);
         if (ready == 0)
             return cecl_fail(ceclTimeout, "no answer from %s in time", who);
         if (errno != EINTR)
             return cecl_fail(ceclSystemError, "poll: %s", strerror(errno));
     }
+}
+
+/* The error of a connection for `error`, an errno. */
+static ceclResult_t broken(int error, const char *doing, const char *who)
+{
+    return cecl_net_is_closed(error)
+               ? cecl_fail(ceclRemoteError, "%s closed the connection: %s", who, strerror(error))
+               : cecl_fail(ceclSystemError, "%s %s: %s", doing, who, strerror(error));
+}
+
+ceclResult_t cecl_net_wait(int fd, short events, int64_t deadline, const char *who)
+{
+    return wait_or_end(fd, -1, events, deadline, who);
 }
 
 ceclResult_t cecl_net_send(int fd, const void *data, size_t bytes, int64_t deadline,
@@ -35,13 +71,14 @@ ceclResult_t cecl_net_send(int fd, const void *data, size_t bytes, int64_t deadl
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             CECL_TRY(cecl_net_wait(fd, POLLOUT, deadline, who));
         } else if (errno != EINTR) {
-            return cecl_fail(ceclRemoteError, "%s closed the connection: %s", who, strerror(errno));
+            return broken(errno, "sending to", who);
         }
     }
     return ceclSuccess;
 }
 
-ceclResult_t cecl_net_recv(int fd, void *data, size_t bytes, int64_t deadline, const char *who)
+ceclResult_t cecl_net_recv(int fd, int process, void *data, size_t bytes, int64_t deadline,
+                           const char *who)
 {
     char *at = data;
     while (bytes > 0) {
@@ -52,9 +89,9 @@ ceclResult_t cecl_net_recv(int fd, void *data, size_t bytes, int64_t deadline, c
         } else if (got == 0) {
             return cecl_fail(ceclRemoteError, "%s closed the connection", who);
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-            CECL_TRY(cecl_net_wait(fd, POLLIN, deadline, who));
+            CECL_TRY(wait_or_end(fd, process, POLLIN, deadline, who));
         } else if (errno != EINTR) {
-            return cecl_fail(ceclRemoteError, "%s closed the connection: %s", who, strerror(errno));
+            return broken(errno, "receiving from", who);
         }
     }
     return ceclSuccess;

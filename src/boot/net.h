@@ -3,16 +3,30 @@
 #ifndef CECL_BOOT_NET_H
 #define CECL_BOOT_NET_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "util/error.h"
 
+/* Whether `error`, the errno of a socket's call, says that the other end has closed. Any other one
+ * (no memory, no descriptor) is this process's own trouble and says nothing of the other end. */
+bool cecl_net_is_closed(int error);
+/* Whether it says only that the call would have to wait. */
+bool cecl_net_is_early(int error);
+
 /* Send or receive exactly `bytes` bytes. ceclTimeout at `deadline`, ceclRemoteError when the other
- * end has closed. `who` names the other end in the message. */
+ * end has closed, ceclSystemError for this process's own trouble. `who` names the other end in the
+ * message. */
 ceclResult_t cecl_net_send(int fd, const void *data, size_t bytes, int64_t deadline,
                            const char *who);
-ceclResult_t cecl_net_recv(int fd, void *data, size_t bytes, int64_t deadline, const char *who);
+/* process  of the other end, from cecl_process_watch: its end ends the wait, with ceclRemoteError */
+ceclResult_t cecl_net_recv(int fd, int process, void *data, size_t bytes, int64_t deadline,
+                           const char *who);
+
+/* Ends the connection and closes `fd`. close() alone would leave the connection open where a forked
+ * child holds a copy of `fd`, and the other end would wait for nothing. */
+void cecl_net_close(int fd);
 
 /* Waits until `fd` is ready for `events` (poll's). ceclTimeout at `deadline`. */
 ceclResult_t cecl_net_wait(int fd, short events, int64_t deadline, const char *who);

@@ -20,6 +20,9 @@ struct cecl_oob {
     void *context;
     /* All-gathers; recv: [nranks * bytes] in rank order. Collective. */
     ceclResult_t (*allgather)(struct cecl_oob *oob, const void *send, void *recv, size_t bytes);
+    /* Fails if a rank can no longer come, as far as this is known; NULL when nothing is ever known.
+     * Local, and never waits. */
+    ceclResult_t (*check)(struct cecl_oob *oob);
     /* Frees the context; NULL when there is nothing to free. A zeroed oob may be closed. */
     void (*close)(struct cecl_oob *oob);
 };

@@ -2,7 +2,6 @@
  * taking part in all-gathers. */
 #include <errno.h>
 #include <inttypes.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,15 +16,27 @@
 
 struct client {
     int fd;
+    int process; /* the root's, watched, or -1 */
     int64_t deadline;
     int64_t timeout_ms; /* ms from the beginning to the deadline */
 };
 
-static ceclResult_t nobody_listens(void)
+/* What else may be the reason when the root does not answer at the id's address. */
+static const char *other_reason(const struct cecl_tcp_id *id)
+{
+    return cecl_tcp_is_loopback(id)
+               ? ". The id is for one host: if it was made on another host or in another "
+                 "container, "
+                 "set CECL_SOCKET_IFNAME there to an interface that all ranks reach"
+               : "";
+}
+
+static ceclResult_t nobody_listens(const struct cecl_tcp_id *id)
 {
     return cecl_fail(ceclInvalidUsage,
                      "unique id: nobody listens; it was used already, or the process that made it "
-                     "has ended: make a new one with ceclGetUniqueId");
+                     "has ended: make a new one with ceclGetUniqueId%s",
+                     other_reason(id));
 }
 
 /* Names the wait's limit in the message, if `result` of a wait for the root is ceclTimeout. */
@@ -45,7 +56,8 @@ static ceclResult_t say(const struct client *client, const void *data, size_t by
 
 static ceclResult_t hear(const struct client *client, void *data, size_t bytes)
 {
-    return in_time(client, cecl_net_recv(client->fd, data, bytes, client->deadline, ROOT));
+    return in_time(client,
+                   cecl_net_recv(client->fd, client->process, data, bytes, client->deadline, ROOT));
 }
 
 /* Connects to the root and sets client->fd. */
@@ -69,14 +81,13 @@ static ceclResult_t connect_root(const struct cecl_tcp_id *id, struct client *cl
             error = errno;
     }
     if (error == 0) {
-        const int one = 1;
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+        cecl_tcp_send_at_once(fd);
         client->fd = fd;
         return ceclSuccess;
     }
     close(fd);
     if (error == ECONNREFUSED)
-        return nobody_listens();
+        return nobody_listens(id);
     return cecl_fail(error == ETIMEDOUT ? ceclTimeout : ceclSystemError,
                      "connecting to " ROOT ": %s", strerror(error));
 }
@@ -121,11 +132,18 @@ static ceclResult_t client_allgather(struct cecl_oob *oob, const void *send, voi
     return hear(client, recv, (size_t)reply.bytes);
 }
 
+static void free_client(struct client *client)
+{
+    if (client->process >= 0)
+        close(client->process);
+    free(client);
+}
+
 static void client_close(struct cecl_oob *oob)
 {
     struct client *client = oob->context;
-    close(client->fd);
-    free(client);
+    cecl_net_close(client->fd);
+    free_client(client);
 }
 
 /* If the root closes during the handshake, the step reached says what that means. */
@@ -133,8 +151,11 @@ static ceclResult_t shake_hands(const struct client *client, const struct cecl_t
                                 int nranks, int rank, bool *is_known)
 {
     struct cecl_tcp_challenge challenge;
-    struct cecl_tcp_answer answer = {
-        .magic = CECL_TCP_MAGIC, .rank = rank, .nranks = nranks, .timeout_ms = client->timeout_ms};
+    struct cecl_tcp_answer answer = {.magic = CECL_TCP_MAGIC,
+                                     .rank = rank,
+                                     .nranks = nranks,
+                                     .timeout_ms = client->timeout_ms,
+                                     .process = cecl_process_self()};
     struct cecl_tcp_proof proof;
     struct cecl_tcp_reply reply;
     const int left = cecl_ms_left(client->deadline);
@@ -142,17 +163,23 @@ static ceclResult_t shake_hands(const struct client *client, const struct cecl_t
     CECL_TRY(cecl_net_random(answer.nonce, sizeof(answer.nonce)));
     ceclResult_t result = hear(client, &challenge, sizeof(challenge));
     if (result != ceclSuccess) /* the root ended while this connection was in its queue */
-        return result == ceclRemoteError ? nobody_listens() : result;
+        return result == ceclRemoteError ? nobody_listens(id) : result;
     if (challenge.magic != CECL_TCP_MAGIC)
-        return cecl_fail(ceclInvalidUsage, "unique id: what listens at its address is not cecl");
+        return cecl_fail(ceclInvalidUsage, "unique id: what listens at its address is not cecl%s",
+                         other_reason(id));
 
     answer.patience_ms = left > 0 ? left : 0;
     answer.tag = cecl_tcp_rank_tag(id->secret, challenge.nonce, &answer);
     result = say(client, &answer, sizeof(answer));
-    if (result == ceclSuccess)
-        result = hear(client, &proof, sizeof(proof));
+    if (result != ceclSuccess) /* what it closed on was not this rank's answer */
+        return result != ceclRemoteError || cecl_process_has_ended(client->process)
+                   ? result
+                   : cecl_fail(ceclInvalidUsage,
+                               "unique id: refused unheard; the job at its address has begun, or "
+                               "has ended");
+    result = hear(client, &proof, sizeof(proof));
     if (result != ceclSuccess)
-        return result != ceclRemoteError
+        return result != ceclRemoteError || cecl_process_has_ended(client->process)
                    ? result
                    : cecl_fail(ceclInvalidUsage,
                                "unique id: refused; its secret is not that of the job at its "
@@ -177,15 +204,17 @@ ceclResult_t cecl_tcp_join(struct cecl_oob *oob, const ceclUniqueId *unique, int
     struct client *client = malloc(sizeof(*client));
     if (!client)
         return cecl_fail(ceclOutOfMemory, "no host memory to join with");
-    *client = (struct client){.deadline = cecl_deadline(timeout_ms), .timeout_ms = timeout_ms};
+    *client = (struct client){.process = cecl_process_watch(&id.process),
+                              .deadline = cecl_deadline(timeout_ms),
+                              .timeout_ms = timeout_ms};
     ceclResult_t result = connect_root(&id, client);
     if (result == ceclSuccess) {
         result = shake_hands(client, &id, nranks, rank, &oob->is_known);
         if (result != ceclSuccess)
-            close(client->fd);
+            cecl_net_close(client->fd);
     }
     if (result != ceclSuccess) {
-        free(client);
+        free_client(client);
         return result;
     }
     *oob = (struct cecl_oob){.nranks = nranks,

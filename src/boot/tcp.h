@@ -12,12 +12,15 @@
 #define CECL_BOOT_TCP_H
 
 #include <netinet/in.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "boot/door.h"
+#include "boot/process.h"
 #include "util/error.h"
 
-#define CECL_TCP_MAGIC 0x6365636c74637032u /* "cecltcp2" */
+#define CECL_TCP_MAGIC 0x6365636c74637033u /* "cecltcp3" */
 #define CECL_TCP_MAX_PART (1u << 20)
 
 /* The content of a ceclUniqueId. */
@@ -28,6 +31,7 @@ struct cecl_tcp_id {
     uint32_t scope;
     uint8_t address[16];
     uint8_t secret[16];
+    struct cecl_process process; /* of the root */
 };
 _Static_assert(sizeof(struct cecl_tcp_id) <= CECL_UNIQUE_ID_BYTES, "the id must hold it");
 
@@ -42,8 +46,12 @@ struct cecl_tcp_answer {
     int32_t rank, nranks;
     int64_t patience_ms; /* ms that it will still wait; 0: as long as the root does */
     int64_t timeout_ms;  /* ms that it waits in all, for messages */
-    uint64_t tag;        /* over "rank", both nonces and all fields above */
+    struct cecl_process process;
+    uint64_t tag; /* over "rank", both nonces and all fields above */
 };
+
+_Static_assert(sizeof(struct cecl_tcp_answer) <= CECL_DOOR_SAID_MAX,
+               "a caller says it at the door");
 
 struct cecl_tcp_proof {
     uint64_t tag; /* over "root" and both nonces */
@@ -68,8 +76,15 @@ uint64_t cecl_tcp_rank_tag(const uint8_t secret[16], const uint8_t root_nonce[16
 uint64_t cecl_tcp_root_tag(const uint8_t secret[16], const uint8_t root_nonce[16],
                            const uint8_t rank_nonce[16]);
 
+/* Whether the address in `id` is loopback, so that only this host's ranks reach it. */
+bool cecl_tcp_is_loopback(const struct cecl_tcp_id *id);
+
 /* The socket address in `id`, for connect. */
 socklen_t cecl_tcp_address(const struct cecl_tcp_id *id, struct sockaddr_storage *address);
+
+/* Sends small messages at once (TCP_NODELAY). Otherwise the kernel holds each back until the one
+ * before it is acknowledged, up to 40 ms. */
+void cecl_tcp_send_at_once(int fd);
 
 /* tcp_root.c: serves one job on `listener`, which it takes over. Its thread ends by itself. */
 ceclResult_t cecl_tcp_serve(int listener, const uint8_t secret[16], int64_t timeout_ms);

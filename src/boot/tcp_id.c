@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <netinet/tcp.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -17,13 +18,14 @@
 uint64_t cecl_tcp_rank_tag(const uint8_t secret[16], const uint8_t root_nonce[16],
                            const struct cecl_tcp_answer *answer)
 {
-    uint8_t text[4 + 16 + 16 + 4 + 4 + 8 + 8] = "rank";
+    uint8_t text[4 + 16 + 16 + 4 + 4 + 8 + 8 + sizeof(answer->process)] = "rank";
     memcpy(text + 4, root_nonce, 16);
     memcpy(text + 20, answer->nonce, 16);
     memcpy(text + 36, &answer->rank, 4);
     memcpy(text + 40, &answer->nranks, 4);
     memcpy(text + 44, &answer->patience_ms, 8);
     memcpy(text + 52, &answer->timeout_ms, 8);
+    memcpy(text + 60, &answer->process, sizeof(answer->process));
     return cecl_siphash(secret, text, sizeof(text));
 }
 
@@ -52,6 +54,19 @@ socklen_t cecl_tcp_address(const struct cecl_tcp_id *id, struct sockaddr_storage
     return sizeof(*v6);
 }
 
+void cecl_tcp_send_at_once(int fd)
+{
+    const int one = 1;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* without it, only slower */
+}
+
+bool cecl_tcp_is_loopback(const struct cecl_tcp_id *id)
+{
+    struct in6_addr v6;
+    memcpy(&v6, id->address, sizeof(v6));
+    return id->family == AF_INET ? id->address[0] == 127 : IN6_IS_ADDR_LOOPBACK(&v6);
+}
+
 static void take_address(struct cecl_tcp_id *id, const struct sockaddr *address)
 {
     id->family = address->sa_family;
@@ -65,17 +80,16 @@ static void take_address(struct cecl_tcp_id *id, const struct sockaddr *address)
     }
 }
 
-/* How well an interface's address suits; 0: not at all. If an interface is named, no
- * other one is considered. */
+/* How well an interface's address suits; 0: not at all. Only the interface that is named is
+ * considered, or loopback: nobody on the network needs to reach a job on one host. */
 static int fitness(const struct ifaddrs *one, const char *wanted)
 {
     if (!one->ifa_addr || !(one->ifa_flags & IFF_UP))
         return 0;
     const int family = one->ifa_addr->sa_family;
-    if ((family != AF_INET && family != AF_INET6) || (wanted && strcmp(one->ifa_name, wanted) != 0))
+    if (wanted ? strcmp(one->ifa_name, wanted) != 0 : !(one->ifa_flags & IFF_LOOPBACK))
         return 0;
-    const int version = family == AF_INET ? 1 : 0;
-    return (one->ifa_flags & IFF_LOOPBACK ? 1 : 3) + version;
+    return family == AF_INET ? 2 : family == AF_INET6 ? 1 : 0;
 }
 
 static ceclResult_t choose_address(struct cecl_tcp_id *id)
@@ -95,7 +109,9 @@ static ceclResult_t choose_address(struct cecl_tcp_id *id)
         return cecl_fail(ceclSystemError,
                          "CECL_SOCKET_IFNAME=%s: no such interface is up with an IP address",
                          wanted);
-    return best > 0 ? ceclSuccess : cecl_fail(ceclSystemError, "no network interface is up");
+    return best > 0 ? ceclSuccess
+                    : cecl_fail(ceclSystemError,
+                                "no loopback interface is up; CECL_SOCKET_IFNAME may name another");
 }
 
 static ceclResult_t open_listener(struct cecl_tcp_id *id, int *listener)
@@ -119,7 +135,7 @@ static ceclResult_t open_listener(struct cecl_tcp_id *id, int *listener)
 
 ceclResult_t cecl_tcp_unique_id(ceclUniqueId *out)
 {
-    struct cecl_tcp_id id = {.magic = CECL_TCP_MAGIC};
+    struct cecl_tcp_id id = {.magic = CECL_TCP_MAGIC, .process = cecl_process_self()};
     int64_t timeout_ms = 0;
     bool is_set;
     int listener = -1;

@@ -20,10 +20,13 @@ static inline int64_t cecl_now_ms(void)
     return cecl_now_ns() / 1000000;
 }
 
-/* The time `timeout_ms` from now. 0 or less means no deadline. */
+/* The time `timeout_ms` from now. 0 or less means no deadline, and so does a time that int64_t does
+ * not hold: timeouts may come from the wire. */
 static inline int64_t cecl_deadline(int64_t timeout_ms)
 {
-    return timeout_ms > 0 ? cecl_now_ms() + timeout_ms : CECL_NO_DEADLINE;
+    const int64_t now = cecl_now_ms();
+    return timeout_ms > 0 && timeout_ms < CECL_NO_DEADLINE - now ? now + timeout_ms
+                                                                 : CECL_NO_DEADLINE;
 }
 
 /* Milliseconds left until `deadline`, in poll()'s form: 0 when it has passed,

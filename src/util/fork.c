@@ -3,16 +3,32 @@
 #include "util/fork.h"
 
 #include <pthread.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
 
 static unsigned generation;
+static uint64_t process;
+
+static void draw(void)
+{
+    struct timespec now = {0};
+    if (getrandom(&process, sizeof(process), 0) == (ssize_t)sizeof(process))
+        return;
+    /* The kernel gives no random bytes. Time and process id together are as good as unique. */
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    process = ((uint64_t)getpid() << 40) ^ ((uint64_t)now.tv_sec << 30) ^ (uint64_t)now.tv_nsec;
+}
 
 static void count(void)
 {
     generation++;
+    draw();
 }
 
 static void register_count(void)
 {
+    draw();
     pthread_atfork(NULL, NULL, count);
 }
 
@@ -25,4 +41,10 @@ void cecl_fork_watch(void)
 unsigned cecl_fork_generation(void)
 {
     return generation;
+}
+
+uint64_t cecl_fork_process(void)
+{
+    cecl_fork_watch();
+    return process;
 }

@@ -3,10 +3,15 @@
 #ifndef CECL_UTIL_FORK_H
 #define CECL_UTIL_FORK_H
 
+#include <stdint.h>
+
 /* Starts counting forks. Call it before the first cecl_fork_generation. */
 void cecl_fork_watch(void);
 
 /* A number that differs between this process and every child forked after cecl_fork_watch. */
 unsigned cecl_fork_generation(void);
+
+/* A random number of this process. A child that is forked later has another. */
+uint64_t cecl_fork_process(void);
 
 #endif

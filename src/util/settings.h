@@ -40,8 +40,7 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
     X(DIRECTION, "CECL_DIRECTION", CHOICE, EQUAL, "auto", "", "auto|push|pull",                    \
       "who moves a block: its owner (push) or its receiver (pull); auto: the tuning table "        \
       "decides. Blocks that peers return to their owner (see CECL_SM_POLICY) are always pushed; "  \
-      "where an all-to-all is pulled, sendbuff must be memory of ceclMemAlloc at the same offset " \
-      "on all ranks, which CECL_CHECK=1 verifies")                                                 \
+      "an all-to-all is pulled only where peers can reach every sendbuff")                         \
     X(FLAGS, "CECL_FLAGS", CHOICE, EQUAL, "auto", "", "auto|write|copy",                           \
       "how flags reach peers: remote stream writes, or copy-engine copies of a word (auto; falls " \
       "back to write)")                                                                            \
@@ -61,12 +60,14 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "take on the host; needs a library built with CUDA")                                         \
     X(POOL_BYTES, "CECL_POOL_BYTES", BYTES, EQUAL, "-", "the smallest GPU's memory; host 4G",      \
       "1M..16T", "address range reserved for one rank's symmetric pool, bytes")                    \
+    X(REGISTER_ON_USE, "CECL_REGISTER_ON_USE", INT, OWN, "-", "1", "0..1",                         \
+      "1: memory that a call uses is registered by itself; 0: only memory of ceclMemAlloc and "    \
+      "ceclCommRegister is within reach of peers")                                                 \
     X(SEGMENT_BYTES, "CECL_SEGMENT_BYTES", BYTES, EQUAL, "-", "by the tuning table", "4K..1T",     \
       "first growth step of the pool, bytes; doubles with each growth")                            \
     X(SM_POLICY, "CECL_SM_POLICY", CHOICE, EQUAL, "-", "reduce_only", "never|reduce_only|allow",   \
       "which SM use is allowed; never: a call that needs an SM is refused")                        \
-    X(SOCKET_IFNAME, "CECL_SOCKET_IFNAME", TEXT, OWN, "-",                                         \
-      "the first that is up and no loopback, else that", "interface name",                         \
+    X(SOCKET_IFNAME, "CECL_SOCKET_IFNAME", TEXT, OWN, "-", "loopback", "interface name",           \
       "network interface on which the listener of ceclGetUniqueId is; only that call reads it")    \
     X(STAGING_BYTES, "CECL_STAGING_BYTES", BYTES, EQUAL, "-", "by the tuning table", "4K..64G",    \
       "staging memory for all-to-all, gather, scatter and reductions, bytes a rank")               \

@@ -10,17 +10,22 @@
 #include <cmocka.h>
 
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "../left_child.h"
 #include "boot/door.h"
 #include "boot/mesh_internal.h"
+#include "boot/process.h"
 #include "boot/rank_list.h"
 #include "util/clock.h"
 
 #define RANKS 3
+#define INVITATION 72 /* bytes of what a rank first tells the others: name, secret, process */
 
 struct rank {
     pthread_t thread;
@@ -181,7 +186,7 @@ static void a_cause_that_is_passed_on_keeps_its_origin(void **state)
 static void a_rank_that_never_connects_is_named(void **state)
 {
     (void)state;
-    static char room[RANKS * 56], mine[56] = "cecl-of-a-test";
+    static char room[RANKS * INVITATION], mine[INVITATION] = "cecl-of-a-test";
     make_group(400);
     start(&ranks[0], run_open);
     start(&ranks[1], run_open);
@@ -195,6 +200,93 @@ static void a_rank_that_never_connects_is_named(void **state)
     assert_true(strstr(ranks[1 - first].words, "from rank 2") ||
                 strstr(ranks[1 - first].words, first == 0 ? "rank 0 left" : "rank 1 left"));
     drop_group();
+}
+
+/* ---- ranks as processes: rank 2 dies, and a forked child keeps its sockets open */
+
+enum death { BEFORE_CONNECTING, AFTER_CONNECTING };
+
+/* Exit code 0: rank 2's end was noticed, and `words` were said. HEARD_OF_ANOTHER: another rank gave up
+ * first, and had not connected so far that it could say why. */
+#define HEARD_OF_ANOTHER 10
+static int live(const ceclUniqueId *id, int rank, enum death death, const char *words)
+{
+    char room[RANKS * INVITATION], mine[INVITATION] = "cecl-of-a-test";
+    const struct cecl_process self = cecl_process_self();
+    struct cecl_mesh *mesh = NULL;
+    struct cecl_oob oob = {0};
+    int all[RANKS];
+    alarm(20);
+    if (cecl_tcp_join(&oob, id, RANKS, rank, 10000) != ceclSuccess)
+        return 1;
+    if (rank == 2 && death == BEFORE_CONNECTING) {
+        memcpy(mine + INVITATION - sizeof(self), &self, sizeof(self));
+        if (oob.allgather(&oob, mine, room, sizeof(mine)) == ceclSuccess)
+            die_and_leave_a_child();
+        return 2;
+    }
+    ceclResult_t result = cecl_mesh_open(&oob, cecl_deadline(10000), 10000, &mesh);
+    for (int i = 0; i < 2 && result == ceclSuccess; i++) {
+        if (rank == 2 && i == 1)
+            die_and_leave_a_child();
+        result = cecl_mesh_allgather(mesh, "x", &rank, all, sizeof(rank));
+    }
+    const bool is_said = result == ceclRemoteError && strstr(cecl_message(), words);
+    if (!is_said)
+        fprintf(stderr, "rank %d: result %d: %s\n", rank, (int)result, cecl_message());
+    if (mesh)
+        cecl_mesh_tell_abort(mesh, cecl_message());
+    cecl_mesh_close(mesh);
+    cecl_oob_close(&oob);
+    return is_said ? 0 : result == ceclRemoteError && !mesh ? HEARD_OF_ANOTHER : 4;
+}
+
+static void expect_the_end_of_rank_2(enum death death, const char *words)
+{
+    ceclUniqueId *id =
+        mmap(NULL, sizeof(*id), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(id, MAP_FAILED);
+    const int64_t start = cecl_now_ms();
+    pid_t processes[RANKS];
+    int made[2];
+    char byte;
+    assert_int_equal(pipe(made), 0);
+    assert_int_equal(left_child_prepare(), 0);
+    fflush(NULL);
+    for (int r = 0; r < RANKS; r++)
+        if ((processes[r] = fork()) == 0) {
+            if (r == 0 && (cecl_tcp_unique_id(id) != ceclSuccess || write(made[1], "xx", 2) != 2))
+                _exit(5);
+            if (r > 0 && read(made[0], &byte, 1) != 1)
+                _exit(6);
+            _exit(live(id, r, death, words));
+        }
+    int named = 0;
+    for (int r = 0; r < RANKS; r++) {
+        int status = -1;
+        waitpid(processes[r], &status, 0);
+        assert_true(WIFEXITED(status) &&
+                    (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == HEARD_OF_ANOTHER));
+        named += r < 2 && WEXITSTATUS(status) == 0;
+    }
+    assert_true(named == 2 || (death == BEFORE_CONNECTING && named == 1));
+    assert_true(cecl_now_ms() - start < 5000);
+    close(made[0]);
+    close(made[1]);
+    left_child_let_go();
+    munmap(id, sizeof(*id));
+}
+
+static void a_rank_that_died_before_it_connected_is_named_at_once(void **state)
+{
+    (void)state;
+    expect_the_end_of_rank_2(BEFORE_CONNECTING, "rank 2 ended while the communicator was made");
+}
+
+static void a_rank_that_died_before_an_exchange_is_named_at_once(void **state)
+{
+    (void)state;
+    expect_the_end_of_rank_2(AFTER_CONNECTING, "rank 2 ended unexpectedly");
 }
 
 /* Calls a cecl listener of this network namespace, as any process can. */
@@ -280,6 +372,8 @@ static void a_long_list_of_ranks_is_cut_and_counted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_rank_that_died_before_it_connected_is_named_at_once),
+        cmocka_unit_test(a_rank_that_died_before_an_exchange_is_named_at_once),
         cmocka_unit_test(no_round_succeeds_after_a_rank_gave_up),
         cmocka_unit_test(a_death_that_an_exchange_saw_is_seen_by_the_watch),
         cmocka_unit_test(a_broken_mesh_gives_its_first_reason_again),

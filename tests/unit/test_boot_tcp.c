@@ -11,7 +11,10 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -21,6 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../left_child.h"
 #include "boot/oob.h"
 #include "boot/tcp.h"
 #include "util/clock.h"
@@ -211,6 +215,64 @@ static void an_interface_that_is_not_there_is_named(void **state)
     assert_non_null(strstr(cecl_message(), "nosuch0"));
 }
 
+/* Makes an id whose job is over at once, and looks into it. */
+static struct cecl_tcp_id make_id(void)
+{
+    ceclUniqueId id;
+    struct cecl_tcp_id inside = {0};
+    int status = -1;
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    fflush(NULL);
+    const pid_t process = fork();
+    if (process == 0) {
+        const bool made = cecl_tcp_unique_id(&id) == ceclSuccess;
+        _exit(made && write(ends[1], &id, sizeof(id)) == (ssize_t)sizeof(id) ? 0 : 1);
+    }
+    waitpid(process, &status, 0);
+    assert_int_equal(status, 0);
+    assert_int_equal(read(ends[0], &id, sizeof(id)), (ssize_t)sizeof(id));
+    close(ends[0]);
+    close(ends[1]);
+    memcpy(&inside, &id, sizeof(inside));
+    return inside;
+}
+
+static void an_id_is_for_loopback_and_says_so_where_nobody_listens(void **state)
+{
+    (void)state;
+    ceclUniqueId id = {{0}};
+    struct cecl_oob oob = {0};
+    const struct cecl_tcp_id inside = make_id();
+    assert_true(cecl_tcp_is_loopback(&inside));
+    memcpy(&id, &inside, sizeof(inside));
+    assert_int_equal(cecl_tcp_join(&oob, &id, 2, 0, 1000), ceclInvalidUsage);
+    assert_non_null(strstr(cecl_message(), "nobody listens"));
+    assert_non_null(strstr(cecl_message(), "set CECL_SOCKET_IFNAME there"));
+}
+
+/* Skipped where there is loopback alone. */
+static void an_id_is_for_the_interface_that_is_named(void **state)
+{
+    (void)state;
+    struct ifaddrs *all, *one;
+    assert_int_equal(getifaddrs(&all), 0);
+    for (one = all; one; one = one->ifa_next)
+        if (one->ifa_addr && (one->ifa_flags & IFF_UP) && !(one->ifa_flags & IFF_LOOPBACK) &&
+            one->ifa_addr->sa_family == AF_INET)
+            break;
+    if (!one) {
+        freeifaddrs(all);
+        skip();
+    }
+    setenv("CECL_SOCKET_IFNAME", one->ifa_name, 1);
+    const struct cecl_tcp_id inside = make_id();
+    unsetenv("CECL_SOCKET_IFNAME");
+    const struct sockaddr_in *address = (const void *)one->ifa_addr;
+    assert_memory_equal(inside.address, &address->sin_addr, sizeof(address->sin_addr));
+    freeifaddrs(all);
+}
+
 /* More strangers than the root keeps: silent ones, and ones that talk nonsense. The job does not
  * notice. */
 static void strangers_do_not_disturb_the_job(void **state)
@@ -304,6 +366,50 @@ static void a_rank_of_little_patience_hears_who_is_missing(void **state)
     close_host(&host);
 }
 
+/* Joins with any patience and timeout, as another version of the library may. Returns its socket,
+ * after the proof. */
+static int join_by_hand(const ceclUniqueId *id, int nranks, int rank, int64_t patience_ms,
+                        int64_t timeout_ms)
+{
+    struct cecl_tcp_id inside;
+    struct sockaddr_storage address;
+    struct cecl_tcp_challenge challenge;
+    struct cecl_tcp_proof proof;
+    struct cecl_tcp_answer answer = {.magic = CECL_TCP_MAGIC,
+                                     .rank = rank,
+                                     .nranks = nranks,
+                                     .process = cecl_process_self(),
+                                     .patience_ms = patience_ms,
+                                     .timeout_ms = timeout_ms};
+    memcpy(&inside, id, sizeof(inside));
+    const socklen_t length = cecl_tcp_address(&inside, &address);
+    const int fd = socket(inside.family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, length), 0);
+    assert_int_equal(recv(fd, &challenge, sizeof(challenge), MSG_WAITALL), sizeof(challenge));
+    answer.tag = cecl_tcp_rank_tag(inside.secret, challenge.nonce, &answer);
+    assert_int_equal(send(fd, &answer, sizeof(answer), MSG_NOSIGNAL), sizeof(answer));
+    assert_int_equal(recv(fd, &proof, sizeof(proof), MSG_WAITALL), sizeof(proof));
+    return fd;
+}
+
+/* The longest and the shortest numbers that the wire carries: the root's own limit holds. */
+static void a_rank_of_any_patience_is_served(void **state)
+{
+    (void)state;
+    static const int64_t patience[] = {INT64_MAX, INT64_MAX - 1, INT64_MIN, -1, 0};
+    for (size_t i = 0; i < sizeof(patience) / sizeof(patience[0]); i++) {
+        struct host host;
+        struct cecl_tcp_reply reply = {0};
+        setenv("CECL_INIT_TIMEOUT_MS", "300", 1);
+        open_host(&host);
+        const int fd = join_by_hand(host.id, 2, 1, patience[i], patience[i]);
+        assert_int_equal(recv(fd, &reply, sizeof(reply), MSG_WAITALL), sizeof(reply));
+        assert_int_equal(reply.status, ceclTimeout); /* the other rank never came */
+        close(fd);
+        close_host(&host);
+    }
+}
+
 /* Ranks 0 and 1 are in a round when rank 2 goes: they hear of it at once. */
 static void a_rank_that_goes_before_a_round_is_named(void **state)
 {
@@ -337,6 +443,93 @@ static void a_rank_that_goes_before_a_round_is_named(void **state)
     }
     assert_true(cecl_now_ms() - start < 5000);
     close_host(&host);
+}
+
+/* Rank 2 of 3 dies: while the others still join, or in the rounds. Those who came hear of it. */
+static void expect_rank_2_named(bool while_joining, const char *words)
+{
+    struct host host;
+    pid_t ranks[RANKS] = {0};
+    setenv("CECL_INIT_TIMEOUT_MS", "20000", 1);
+    open_host(&host);
+    assert_int_equal(left_child_prepare(), 0);
+    fflush(NULL);
+    const int64_t start = cecl_now_ms();
+    for (int r = while_joining ? 1 : 0; r < RANKS; r++)
+        if ((ranks[r] = fork()) == 0) {
+            struct cecl_oob oob = {0};
+            int all[RANKS];
+            alarm(20);
+            if (r == 2 && while_joining) {
+                (void)!join_by_hand(host.id, RANKS, r, 15000, 15000);
+                die_and_leave_a_child();
+            }
+            ceclResult_t result = cecl_tcp_join(&oob, host.id, RANKS, r, 15000);
+            if (r == 2 && result == ceclSuccess)
+                die_and_leave_a_child();
+            if (result == ceclSuccess)
+                result = oob.allgather(&oob, &r, all, sizeof(r));
+            if (result != ceclRemoteError || !strstr(cecl_message(), words)) {
+                fprintf(stderr, "rank %d: result %d: %s\n", r, (int)result, cecl_message());
+                _exit(2);
+            }
+            _exit(0);
+        }
+    for (int r = while_joining ? 1 : 0; r < RANKS; r++) {
+        int status = -1;
+        waitpid(ranks[r], &status, 0);
+        assert_int_equal(status, 0);
+    }
+    assert_true(cecl_now_ms() - start < 5000);
+    left_child_let_go(); /* it has the host's pipe, too */
+    close_host(&host);
+}
+
+static void a_rank_that_dies_while_others_join_is_named_at_once(void **state)
+{
+    (void)state;
+    expect_rank_2_named(true, "rank 2 ended while ranks were joining");
+}
+
+static void a_rank_that_dies_before_a_round_is_named_at_once(void **state)
+{
+    (void)state;
+    expect_rank_2_named(false, "rank 2 left while the communicator was made");
+}
+
+/* The root's process dies when rank 0 of 2 has joined. */
+static void a_root_that_dies_is_told_at_once(void **state)
+{
+    (void)state;
+    ceclUniqueId *id =
+        mmap(NULL, sizeof(*id), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(id, MAP_FAILED);
+    int made[2], status = -1;
+    char byte;
+    setenv("CECL_INIT_TIMEOUT_MS", "20000", 1);
+    assert_int_equal(pipe(made), 0);
+    assert_int_equal(left_child_prepare(), 0);
+    fflush(NULL);
+    const pid_t root = fork();
+    if (root == 0) {
+        if (cecl_tcp_unique_id(id) != ceclSuccess || write(made[1], "x", 1) != 1)
+            _exit(1);
+        usleep(500000);
+        die_and_leave_a_child();
+    }
+    assert_int_equal(read(made[0], &byte, 1), 1);
+    struct cecl_oob oob = {0};
+    const int64_t start = cecl_now_ms();
+    assert_int_equal(cecl_tcp_join(&oob, id, 2, 0, 15000), ceclRemoteError);
+    assert_string_equal(cecl_message(),
+                        "the process of the rank that made the unique id has ended");
+    assert_true(cecl_now_ms() - start < 5000);
+    waitpid(root, &status, 0);
+    assert_int_equal(status, 0);
+    close(made[0]);
+    close(made[1]);
+    left_child_let_go();
+    munmap(id, sizeof(*id));
 }
 
 static long cpu_ms(void)
@@ -376,6 +569,58 @@ static void a_root_without_descriptors_rests(void **state)
     assert_int_equal(status, 0);
 }
 
+/* Whether every connected TCP socket of this process sends at once. Returns how many do, or -1. */
+static int sockets_that_send_at_once(void)
+{
+    int count = 0;
+    for (int fd = 0; fd < 256; fd++) {
+        struct sockaddr_storage peer;
+        socklen_t length = sizeof(peer);
+        int at_once = 0;
+        if (getpeername(fd, (struct sockaddr *)&peer, &length) != 0 ||
+            (peer.ss_family != AF_INET && peer.ss_family != AF_INET6))
+            continue;
+        length = sizeof(at_once);
+        if (getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &at_once, &length) != 0 || !at_once)
+            return -1;
+        count++;
+    }
+    return count;
+}
+
+static void *join_and_wait(void *id)
+{
+    struct cecl_oob oob = {0};
+    (void)!cecl_tcp_join(&oob, id, 2, 0, 5000);
+    return NULL;
+}
+
+/* Both ends of a rank's connection are in this process: the kernel holds back no small message. */
+static void both_ends_of_a_connection_send_at_once(void **state)
+{
+    (void)state;
+    fflush(NULL);
+    const pid_t process = fork();
+    if (process == 0) {
+        ceclUniqueId id;
+        pthread_t thread;
+        int count = 0;
+        alarm(20);
+        setenv("CECL_INIT_TIMEOUT_MS", "5000", 1);
+        if (cecl_tcp_unique_id(&id) != ceclSuccess ||
+            pthread_create(&thread, NULL, join_and_wait, &id) != 0)
+            _exit(1);
+        for (int tries = 0; tries < 200 && count != 2; tries++) {
+            usleep(10000);
+            count = sockets_that_send_at_once();
+        }
+        _exit(count == 2 ? 0 : 2);
+    }
+    int status = -1;
+    waitpid(process, &status, 0);
+    assert_int_equal(status, 0);
+}
+
 static int open_descriptors(void)
 {
     int count = 0;
@@ -384,6 +629,49 @@ static int open_descriptors(void)
         count++;
     closedir(dir);
     return count;
+}
+
+/* Looks whether this process comes back to so many descriptors: the root's thread closes its own when
+ * it ends. */
+static bool comes_back_to(int descriptors)
+{
+    for (int tries = 0; tries < 300; tries++) {
+        if (open_descriptors() == descriptors)
+            return true;
+        usleep(10000);
+    }
+    return false;
+}
+
+/* A process forks between its join and its end: the child has copies of all sockets. */
+static void a_child_forked_while_joining_keeps_no_connection_open(void **state)
+{
+    (void)state;
+    fflush(NULL);
+    const pid_t process = fork();
+    if (process == 0) {
+        ceclUniqueId id;
+        struct cecl_oob oob = {0};
+        const int descriptors = open_descriptors();
+        alarm(30);
+        setenv("CECL_INIT_TIMEOUT_MS", "20000", 1);
+        if (cecl_tcp_unique_id(&id) != ceclSuccess ||
+            cecl_tcp_join(&oob, &id, 1, 0, 20000) != ceclSuccess)
+            _exit(1);
+        const pid_t child = fork();
+        if (child == 0) {
+            alarm(30);
+            pause();
+        }
+        cecl_oob_close(&oob);
+        const bool ended = comes_back_to(descriptors);
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+        _exit(ended ? 0 : 2);
+    }
+    int status = -1;
+    waitpid(process, &status, 0);
+    assert_int_equal(status, 0);
 }
 
 struct member {
@@ -475,11 +763,19 @@ int main(void)
         cmocka_unit_test(a_used_id_is_refused),
         cmocka_unit_test(what_is_no_id_is_refused),
         cmocka_unit_test(an_interface_that_is_not_there_is_named),
+        cmocka_unit_test(an_id_is_for_loopback_and_says_so_where_nobody_listens),
+        cmocka_unit_test(an_id_is_for_the_interface_that_is_named),
         cmocka_unit_test(strangers_do_not_disturb_the_job),
         cmocka_unit_test(a_rank_behind_a_queue_of_strangers_joins),
         cmocka_unit_test(a_rank_of_little_patience_hears_who_is_missing),
+        cmocka_unit_test(a_rank_of_any_patience_is_served),
         cmocka_unit_test(a_rank_that_goes_before_a_round_is_named),
+        cmocka_unit_test(a_rank_that_dies_while_others_join_is_named_at_once),
+        cmocka_unit_test(a_rank_that_dies_before_a_round_is_named_at_once),
+        cmocka_unit_test(a_root_that_dies_is_told_at_once),
         cmocka_unit_test(a_root_without_descriptors_rests),
+        cmocka_unit_test(both_ends_of_a_connection_send_at_once),
+        cmocka_unit_test(a_child_forked_while_joining_keeps_no_connection_open),
         cmocka_unit_test(the_root_leaves_nothing_behind),
         cmocka_unit_test(many_ranks_come_at_once),
     };

@@ -1,0 +1,161 @@
+/* See boxes.h. A box has two halves, which rounds use in turn: a rank writes its part of round n + 2
+ * only when it has all parts of round n + 1, and a peer wrote that one after it had read all of
+ * round n. */
+#include "boot/boxes.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/clock.h"
+
+#define WORDS (CECL_BOXES_PART_BYTES / sizeof(uint64_t))
+#define ROUND_BITS 8 /* of a stamp; the rest is the token */
+#define PAUSE_MIN_NS 20000
+#define PAUSE_MAX_NS 1000000
+
+struct half {
+    _Atomic uint64_t stamp; /* token and round of the part that is here */
+    _Atomic uint64_t words[WORDS];
+};
+
+struct box {
+    _Atomic uint64_t closed; /* the token of the oob that this rank closed last */
+    struct half halves[2];
+};
+
+struct member {
+    struct cecl_boxes_plan plan;
+    uint64_t round;
+};
+
+size_t cecl_boxes_bytes(int nranks)
+{
+    return (size_t)nranks * sizeof(struct box);
+}
+
+static struct box *box_of(const struct cecl_boxes_plan *plan, int member)
+{
+    return (struct box *)plan->memory + plan->ranks[member];
+}
+
+static void write_part(struct half *half, uint64_t stamp, const void *part, size_t bytes)
+{
+    uint64_t words[WORDS] = {0};
+    memcpy(words, part, bytes);
+    /* No reader may take words of two parts for one. */
+    atomic_store_explicit(&half->stamp, 0, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    for (size_t i = 0; i < WORDS; i++)
+        atomic_store_explicit(&half->words[i], words[i], memory_order_relaxed);
+    atomic_store_explicit(&half->stamp, stamp, memory_order_release);
+}
+
+/* Copies the part with this stamp, if it is here. */
+static bool read_part(struct half *half, uint64_t stamp, void *part, size_t bytes)
+{
+    uint64_t words[WORDS];
+    if (atomic_load_explicit(&half->stamp, memory_order_acquire) != stamp)
+        return false;
+    for (size_t i = 0; i < WORDS; i++)
+        words[i] = atomic_load_explicit(&half->words[i], memory_order_relaxed);
+    atomic_thread_fence(memory_order_acquire);
+    if (atomic_load_explicit(&half->stamp, memory_order_relaxed) != stamp)
+        return false;
+    memcpy(part, words, bytes);
+    return true;
+}
+
+/* Fails if a member has died, or has left this oob or the old communicator. */
+static ceclResult_t check_member(const struct cecl_boxes_plan *plan, int member)
+{
+    const int rank = plan->ranks[member];
+    if (atomic_load(&box_of(plan, member)->closed) == plan->token)
+        return cecl_fail(ceclRemoteError, "rank %d of the parent gave up the new communicator",
+                         rank);
+    return cecl_mesh_check_peer(plan->mesh, rank);
+}
+
+/* Waits for the part of one member. */
+static ceclResult_t await_part(const struct cecl_boxes_plan *plan, int member, uint64_t round,
+                               void *part, size_t bytes)
+{
+    const uint64_t stamp = plan->token << ROUND_BITS | round;
+    struct half *half = &box_of(plan, member)->halves[round % 2];
+    struct timespec pause = {.tv_nsec = PAUSE_MIN_NS};
+
+    while (!read_part(half, stamp, part, bytes)) {
+        /* A part that the member wrote before its end is good, so its end is looked at first. */
+        const ceclResult_t there = check_member(plan, member);
+        if (read_part(half, stamp, part, bytes))
+            return ceclSuccess;
+        if (there != ceclSuccess)
+            return there;
+        if (cecl_ms_left(plan->deadline) == 0)
+            return cecl_fail(ceclTimeout,
+                             "rank %d of the parent did not come within %" PRId64
+                             " ms (CECL_INIT_TIMEOUT_MS)",
+                             plan->ranks[member], plan->timeout_ms);
+        nanosleep(&pause, NULL);
+        pause.tv_nsec = pause.tv_nsec * 2 < PAUSE_MAX_NS ? pause.tv_nsec * 2 : PAUSE_MAX_NS;
+    }
+    return ceclSuccess;
+}
+
+static ceclResult_t boxes_allgather(struct cecl_oob *oob, const void *send, void *recv,
+                                    size_t bytes)
+{
+    struct member *me = oob->context;
+    const struct cecl_boxes_plan *plan = &me->plan;
+    const uint64_t round = me->round++;
+
+    if (bytes > CECL_BOXES_PART_BYTES || round >= 1u << ROUND_BITS)
+        return cecl_fail(ceclInternalError,
+                         "bootstrap exchange %" PRIu64 " of %zu bytes: at most "
+                         "%u expected",
+                         round, bytes, CECL_BOXES_PART_BYTES);
+    write_part(&box_of(plan, plan->rank)->halves[round % 2], plan->token << ROUND_BITS | round,
+               send, bytes);
+    for (int m = 0; m < plan->nranks; m++)
+        CECL_TRY(await_part(plan, m, round, (char *)recv + (size_t)m * bytes, bytes));
+    return ceclSuccess;
+}
+
+void cecl_boxes_leave(void *memory, int rank, uint64_t token)
+{
+    atomic_store(&((struct box *)memory + rank)->closed, token);
+}
+
+static ceclResult_t boxes_check(struct cecl_oob *oob)
+{
+    const struct member *me = oob->context;
+    for (int m = 0; m < me->plan.nranks; m++)
+        CECL_TRY(check_member(&me->plan, m));
+    return ceclSuccess;
+}
+
+static void boxes_close(struct cecl_oob *oob)
+{
+    struct member *me = oob->context;
+    cecl_boxes_leave(me->plan.memory, me->plan.ranks[me->plan.rank], me->plan.token);
+    free(me);
+}
+
+ceclResult_t cecl_oob_from_boxes(struct cecl_oob *oob, const struct cecl_boxes_plan *plan)
+{
+    struct member *me = malloc(sizeof(*me));
+    if (!me) {
+        cecl_boxes_leave(plan->memory, plan->ranks[plan->rank], plan->token);
+        return cecl_fail(ceclOutOfMemory, "no host memory to join with");
+    }
+    *me = (struct member){.plan = *plan};
+    *oob = (struct cecl_oob){.nranks = plan->nranks,
+                             .rank = plan->rank,
+                             .timeout_ms = plan->timeout_ms,
+                             .context = me,
+                             .allgather = boxes_allgather,
+                             .check = boxes_check,
+                             .close = boxes_close};
+    return ceclSuccess;
+}

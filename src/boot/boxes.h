@@ -1,0 +1,36 @@
+/* An all-gather over shared memory, for ranks that make a new communicator out of an old one. Each
+ * rank has a box in the old communicator's shared memory (boot/shared.h). It writes its part there,
+ * and the others poll for it. The old communicator's mesh is only asked who has gone, so it may be
+ * broken. */
+#ifndef CECL_BOOT_BOXES_H
+#define CECL_BOOT_BOXES_H
+
+#include "boot/mesh.h"
+
+#define CECL_BOXES_PART_BYTES 512u /* most bytes of a rank's part */
+
+/* Bytes of shared memory for the boxes of so many ranks. */
+size_t cecl_boxes_bytes(int nranks);
+
+/* How ranks of the old communicator become an oob. */
+struct cecl_boxes_plan {
+    void *memory; /* the boxes */
+    struct cecl_mesh *mesh;
+    const int *ranks; /* [nranks] the member's ranks in the old communicator; kept until close */
+    int nranks, rank; /* of the new one */
+    /* Tells this use of the boxes from others: equal on all members, never used before, not 0, and
+     * less than 2^56. */
+    uint64_t token;
+    int64_t timeout_ms; /* until the deadline from the call's beginning, for messages */
+    int64_t deadline;
+};
+
+/* Makes an oob of the members. Every wait ends at the deadline, or when a member has died, has left
+ * the old communicator, or has closed its oob. Local. */
+ceclResult_t cecl_oob_from_boxes(struct cecl_oob *oob, const struct cecl_boxes_plan *plan);
+
+/* Rank `rank` of the old communicator takes no part, or no further part, in the use of the boxes that
+ * `token` names. Members that wait for it then fail. Closing the oob does it too. Local. */
+void cecl_boxes_leave(void *memory, int rank, uint64_t token);
+
+#endif

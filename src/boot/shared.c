@@ -1,0 +1,83 @@
+/* A memfd that rank 0 makes and hands to all. It is sealed, so no rank can take pages away that
+ * another has mapped. */
+#include "boot/shared.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAKER 0 /* the rank that makes the memory */
+#define LINE 64 /* bytes of a cache line */
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
+
+static ceclResult_t create(size_t bytes, int *out)
+{
+    const int fd = memfd_create("cecl-shared", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return cecl_fail(ceclSystemError, "memfd_create for %zu bytes: %s", bytes, strerror(errno));
+    if (ftruncate(fd, (off_t)bytes) != 0 || fcntl(fd, F_ADD_SEALS, SEALS) != 0) {
+        const ceclResult_t result =
+            cecl_fail(ceclSystemError, "sizing a memfd to %zu bytes and sealing it: %s", bytes,
+                      strerror(errno));
+        close(fd);
+        return result;
+    }
+    *out = fd;
+    return ceclSuccess;
+}
+
+/* Makes the memory on one rank and gives its descriptor to all. */
+static ceclResult_t hand_out(struct cecl_mesh *mesh, int rank, size_t bytes, int *fd)
+{
+    char words[CECL_MESSAGE_BYTES];
+    const ceclResult_t made = rank == MAKER ? create(bytes, fd) : ceclSuccess;
+    cecl_keep_message(words);
+    const ceclResult_t sent = cecl_mesh_share_fd(mesh, MAKER, fd);
+    return made != ceclSuccess ? cecl_fail_with(made, words) : sent;
+}
+
+static ceclResult_t map(int fd, size_t bytes, char **base)
+{
+    struct stat info;
+    const int seals = fcntl(fd, F_GET_SEALS);
+    if (fstat(fd, &info) != 0 || (size_t)info.st_size != bytes || (seals & SEALS) != SEALS)
+        return cecl_fail(ceclInternalError,
+                         "rank %d's shared memory: %lld bytes with seals %#x, %zu bytes with %#x "
+                         "expected",
+                         MAKER, (long long)info.st_size, (unsigned)seals, bytes, (unsigned)SEALS);
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+    if (at == MAP_FAILED)
+        return cecl_fail(ceclSystemError, "mmap of %zu shared bytes: %s", bytes, strerror(errno));
+    *base = at;
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_shared_open(struct cecl_mesh *mesh, int rank, const size_t *sizes, int count,
+                              struct cecl_shared *shared)
+{
+    int fd = -1;
+    *shared = (struct cecl_shared){0};
+    for (int i = 0; i < count; i++) {
+        shared->offsets[i] = shared->bytes;
+        shared->bytes += (sizes[i] + LINE - 1) / LINE * LINE;
+    }
+    ceclResult_t result = hand_out(mesh, rank, shared->bytes, &fd);
+    if (result == ceclSuccess)
+        result = map(fd, shared->bytes, &shared->base);
+    if (fd >= 0)
+        close(fd); /* the mapping keeps the memory */
+    result = cecl_mesh_agree(mesh, result);
+    if (result != ceclSuccess)
+        cecl_shared_close(shared);
+    return result;
+}
+
+void cecl_shared_close(struct cecl_shared *shared)
+{
+    if (shared->base)
+        munmap(shared->base, shared->bytes);
+    *shared = (struct cecl_shared){0};
+}

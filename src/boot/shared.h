@@ -1,0 +1,38 @@
+/* A small memory that all ranks of a communicator share. All ranks are on one host, so the memory
+ * can still be used when the mesh is broken.
+ *
+ * The memory has parts, each for one user. A user asks for bytes and finds its part by its number.
+ * To add a user, give its part a number and a size where cecl_shared_open is called. */
+#ifndef CECL_BOOT_SHARED_H
+#define CECL_BOOT_SHARED_H
+
+#include <stddef.h>
+
+#include "boot/mesh.h"
+
+#define CECL_SHARED_PARTS_MAX 8
+
+/* All zero: none. */
+struct cecl_shared {
+    char *base; /* this rank's mapping */
+    size_t bytes;
+    size_t offsets[CECL_SHARED_PARTS_MAX]; /* of the parts; each begins a cache line */
+};
+
+/* Rank 0 makes the memory, and all ranks map it, or all fail. It is zeroed and cannot be resized.
+ * Collective over `mesh`.
+ *
+ * sizes  [count] bytes of each part, equal on all ranks; at most CECL_SHARED_PARTS_MAX parts */
+ceclResult_t cecl_shared_open(struct cecl_mesh *mesh, int rank, const size_t *sizes, int count,
+                              struct cecl_shared *shared);
+
+/* Where part `part` is mapped on this rank. Local. */
+static inline void *cecl_shared_at(const struct cecl_shared *shared, int part)
+{
+    return shared->base + shared->offsets[part];
+}
+
+/* Removes this rank's mapping; the peers keep theirs. Zeroed memory may be closed. Local. */
+void cecl_shared_close(struct cecl_shared *shared);
+
+#endif

@@ -1,0 +1,50 @@
+/* What the root's files share: tcp_root.c lets ranks in and ends the job, tcp_rounds.c serves their
+ * all-gathers. Internal to src/boot. */
+#ifndef CECL_BOOT_TCP_ROOT_H
+#define CECL_BOOT_TCP_ROOT_H
+
+#include "boot/door.h"
+#include "boot/rank_list.h"
+#include "boot/tcp.h"
+
+struct seat {
+    int fd;
+    int process;  /* the rank's, watched, or -1 */
+    size_t got;   /* bytes of this request and its part received so far */
+    size_t taken; /* bytes of the reply sent so far */
+    struct cecl_tcp_request request;
+    char *part;
+};
+
+struct root {
+    struct cecl_door door;
+    uint8_t secret[16];
+    int64_t timeout_ms;
+    /* ms: the shortest time that the root or any rank waits in all, for messages */
+    int64_t bound_ms;
+    int64_t deadline; /* end of the current wait */
+    int64_t patience; /* when the first of the ranks gives up */
+    int nranks, joined;
+    int expected;       /* the largest nranks that any rank has sent */
+    int told;           /* number of ranks that came after the job had failed and were told why */
+    struct seat *seats; /* [nranks], from the first rank's coming on */
+    char *reply;        /* the last reply: header and all parts */
+    size_t reply_bytes;
+    ceclResult_t failed; /* the job is over, with `words` as the message */
+    char words[CECL_MESSAGE_BYTES];
+};
+
+/* tcp_root.c: ends the job with the message that was recorded last. Every rank that has joined is
+ * told, except those in the middle of a reply. Ranks that come later are told for a while. */
+void root_fail_job(struct root *root, ceclResult_t status);
+/* Closes a rank's connection. */
+void root_vacate(struct seat *seat);
+/* Lists the ranks for which `is_missing` holds. */
+struct cecl_rank_list root_list_ranks(const struct root *root,
+                                      bool (*is_missing)(const struct seat *seat));
+
+/* tcp_rounds.c: serves all-gathers until every rank has closed, or the job has failed. First it tells
+ * the ranks that all have joined. */
+void root_serve_rounds(struct root *root);
+
+#endif

@@ -1,0 +1,512 @@
+/* Messages between ranks of the mesh at any time: they arrive whole and in order, with working
+ * descriptors, wake whoever watches, and end with the peer. Ranks are threads of this test. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "boot/mesh_internal.h"
+#include "util/clock.h"
+
+#define RANKS 3
+
+struct rank {
+    pthread_t thread;
+    struct cecl_oob oob;
+    struct cecl_mesh *mesh;
+    ceclResult_t result;
+};
+
+/* What cecl_mesh_take gave. */
+struct taken {
+    int peer, nfds, fds[CECL_MESH_POST_FDS];
+    size_t bytes;
+    char text[CECL_MESH_POST_BYTES];
+};
+
+static struct cecl_oob_group *group;
+static struct rank ranks[RANKS];
+
+static void *run_open(void *argument)
+{
+    struct rank *me = argument;
+    me->result = cecl_mesh_open(&me->oob, cecl_deadline(3000), 300, &me->mesh);
+    return NULL;
+}
+
+static int open_ranks(void **state)
+{
+    (void)state;
+    assert_int_equal(cecl_oob_group_create(RANKS, 3000, &group), ceclSuccess);
+    for (int r = 0; r < RANKS; r++) {
+        ranks[r] = (struct rank){0};
+        cecl_oob_from_group(&ranks[r].oob, group, r);
+        assert_int_equal(pthread_create(&ranks[r].thread, NULL, run_open, &ranks[r]), 0);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        pthread_join(ranks[r].thread, NULL);
+        assert_int_equal(ranks[r].result, ceclSuccess);
+    }
+    return 0;
+}
+
+static int close_ranks(void **state)
+{
+    (void)state;
+    for (int r = 0; r < RANKS; r++) {
+        cecl_mesh_close(ranks[r].mesh);
+        cecl_oob_close(&ranks[r].oob);
+        ranks[r].mesh = NULL;
+    }
+    cecl_oob_group_destroy(group);
+    return 0;
+}
+
+static ceclResult_t post(int from, int to, const char *text, const int *fds, int nfds)
+{
+    return cecl_mesh_post(ranks[from].mesh, to, text, strlen(text) + 1, fds, nfds,
+                          cecl_deadline(100));
+}
+
+static ceclResult_t take(int rank, struct taken *taken)
+{
+    return cecl_mesh_take(ranks[rank].mesh, &taken->peer, taken->text, sizeof(taken->text),
+                          &taken->bytes, taken->fds, &taken->nfds);
+}
+
+static void expect_text(int rank, int peer, const char *text)
+{
+    struct taken taken;
+    assert_int_equal(take(rank, &taken), ceclSuccess);
+    assert_int_equal(taken.peer, peer);
+    assert_int_equal(taken.bytes, strlen(text) + 1);
+    assert_string_equal(taken.text, text);
+    assert_int_equal(taken.nfds, 0);
+}
+
+static void expect_nothing(int rank)
+{
+    struct taken taken;
+    assert_int_equal(take(rank, &taken), ceclInProgress);
+}
+
+static int open_descriptors(void)
+{
+    int count = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    while (readdir(dir))
+        count++;
+    closedir(dir);
+    return count;
+}
+
+/* The rank's own sockets to all peers, as its end closes them. */
+static void cut_off(int rank)
+{
+    for (int r = 0; r < RANKS; r++)
+        if (r != rank) {
+            shutdown(ranks[rank].mesh->peers[r].data, SHUT_RDWR);
+            shutdown(ranks[rank].mesh->peers[r].life, SHUT_RDWR);
+            shutdown(ranks[rank].mesh->peers[r].post, SHUT_RDWR);
+        }
+}
+
+static void messages_of_every_pair_arrive_in_order(void **state)
+{
+    (void)state;
+    for (int from = 0; from < RANKS; from++)
+        for (int to = 0; to < RANKS; to++) {
+            char text[32];
+            for (int i = 0; i < 5 && from != to; i++) {
+                snprintf(text, sizeof(text), "%d to %d: %d", from, to, i);
+                assert_int_equal(post(from, to, text, NULL, 0), ceclSuccess);
+            }
+            for (int i = 0; i < 5 && from != to; i++) {
+                snprintf(text, sizeof(text), "%d to %d: %d", from, to, i);
+                expect_text(to, from, text);
+            }
+        }
+    for (int r = 0; r < RANKS; r++)
+        expect_nothing(r);
+}
+
+static void lengths_from_none_to_the_most_are_kept(void **state)
+{
+    (void)state;
+    static const size_t lengths[] = {0, 1, CECL_MESH_POST_BYTES - 1, CECL_MESH_POST_BYTES};
+    char text[CECL_MESH_POST_BYTES];
+    for (size_t i = 0; i < sizeof(text); i++)
+        text[i] = (char)(i * 7);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(
+            cecl_mesh_post(ranks[0].mesh, 1, text, lengths[i], NULL, 0, cecl_deadline(100)),
+            ceclSuccess);
+    for (int i = 0; i < 4; i++) {
+        struct taken taken;
+        assert_int_equal(take(1, &taken), ceclSuccess);
+        assert_int_equal(taken.bytes, lengths[i]);
+        assert_memory_equal(taken.text, text, lengths[i]);
+    }
+}
+
+static void peers_are_taken_from_in_turn(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(post(0, 2, "a", NULL, 0), ceclSuccess);
+        assert_int_equal(post(1, 2, "b", NULL, 0), ceclSuccess);
+    }
+    for (int i = 0; i < 3; i++) {
+        expect_text(2, 0, "a");
+        expect_text(2, 1, "b");
+    }
+}
+
+static void descriptors_arrive_work_and_are_closed_on_exec(void **state)
+{
+    (void)state;
+    int pipes[CECL_MESH_POST_FDS][2], ends[CECL_MESH_POST_FDS];
+    struct taken taken;
+    const int before = open_descriptors();
+    for (int i = 0; i < CECL_MESH_POST_FDS; i++) {
+        assert_int_equal(pipe(pipes[i]), 0);
+        ends[i] = pipes[i][1];
+    }
+    assert_int_equal(post(1, 0, "pipes", ends, CECL_MESH_POST_FDS), ceclSuccess);
+    assert_int_equal(take(0, &taken), ceclSuccess);
+    assert_int_equal(taken.nfds, CECL_MESH_POST_FDS);
+    for (int i = 0; i < CECL_MESH_POST_FDS; i++) {
+        const char sent = (char)i;
+        char got = -1;
+        assert_true(fcntl(taken.fds[i], F_GETFD) & FD_CLOEXEC);
+        assert_int_equal(write(taken.fds[i], &sent, 1), 1);
+        assert_int_equal(read(pipes[i][0], &got, 1), 1);
+        assert_int_equal(got, sent);
+        close(taken.fds[i]);
+        close(pipes[i][0]);
+        close(pipes[i][1]);
+    }
+    assert_int_equal(open_descriptors(), before);
+}
+
+enum { MANY = 20000 };
+
+static void *post_many(void *argument)
+{
+    (void)argument;
+    char text[200];
+    for (int i = 0; i < MANY && ranks[0].result == ceclSuccess; i++) {
+        snprintf(text, sizeof(text), "%0*d", 1 + i % 190, i);
+        ranks[0].result = cecl_mesh_post(ranks[0].mesh, 1, text, strlen(text) + 1, &(int){2},
+                                         i % 3 == 0, cecl_deadline(10000));
+    }
+    return NULL;
+}
+
+/* The taker is asleep now and then, so the sender finds the socket full. */
+static void many_messages_are_neither_lost_nor_mixed(void **state)
+{
+    (void)state;
+    const int before = open_descriptors();
+    struct taken taken;
+    assert_int_equal(pthread_create(&ranks[0].thread, NULL, post_many, NULL), 0);
+    for (int i = 0; i < MANY;) {
+        char text[200];
+        assert_int_equal(cecl_mesh_watch(ranks[1].mesh, 5000), ceclSuccess);
+        if (take(1, &taken) == ceclInProgress)
+            continue;
+        snprintf(text, sizeof(text), "%0*d", 1 + i % 190, i);
+        assert_string_equal(taken.text, text);
+        assert_int_equal(taken.nfds, i % 3 == 0);
+        if (taken.nfds)
+            close(taken.fds[0]);
+        if (++i % 5000 == 0)
+            usleep(50000);
+    }
+    pthread_join(ranks[0].thread, NULL);
+    assert_int_equal(ranks[0].result, ceclSuccess);
+    expect_nothing(1);
+    assert_int_equal(open_descriptors(), before);
+}
+
+static void a_full_socket_times_out_and_goes_on_once_drained(void **state)
+{
+    (void)state;
+    char text[32];
+    int sent = 0;
+    for (;; sent++) {
+        snprintf(text, sizeof(text), "%d", sent);
+        const ceclResult_t result = post(0, 1, text, NULL, 0);
+        if (result != ceclSuccess) {
+            assert_int_equal(result, ceclTimeout);
+            break;
+        }
+    }
+    assert_string_equal(cecl_message(), "rank 1 took no message in time");
+    assert_true(sent > 0);
+    assert_int_equal(post(0, 2, "others are not held up", NULL, 0), ceclSuccess);
+    for (int i = 0; i < sent; i++) {
+        snprintf(text, sizeof(text), "%d", i);
+        expect_text(1, 0, text);
+    }
+    expect_nothing(1); /* nothing came of the message that timed out */
+    assert_int_equal(post(0, 1, "again", NULL, 0), ceclSuccess);
+    expect_text(1, 0, "again");
+}
+
+static void a_post_to_a_peer_that_left_or_died_says_so(void **state)
+{
+    (void)state;
+    assert_int_equal(post(1, 0, "farewell", NULL, 0), ceclSuccess);
+    assert_int_equal(post(0, 1, "not read", NULL, 0), ceclSuccess);
+    cecl_mesh_close(ranks[1].mesh);
+    ranks[1].mesh = NULL;
+    assert_int_equal(post(0, 1, "x", NULL, 0), ceclRemoteError);
+    assert_string_equal(cecl_message(), "rank 1 has left: it destroyed its communicator");
+    cut_off(2);
+    assert_int_equal(post(0, 2, "x", NULL, 0), ceclRemoteError);
+    assert_string_equal(cecl_message(), "rank 2 ended unexpectedly");
+    expect_text(0, 1, "farewell"); /* what a peer posted before it left is still there */
+    expect_nothing(0);
+}
+
+static void *fill(void *argument)
+{
+    (void)argument;
+    while (ranks[0].result == ceclSuccess)
+        ranks[0].result = cecl_mesh_post(ranks[0].mesh, 1, "x", 2, NULL, 0, cecl_deadline(10000));
+    return NULL;
+}
+
+/* A forked child may keep a dead rank's sockets open, and nobody would take the message. */
+static void a_peer_that_is_known_to_be_dead_is_sent_nothing(void **state)
+{
+    (void)state;
+    shutdown(ranks[2].mesh->peers[0].life, SHUT_RDWR);
+    assert_int_equal(post(0, 2, "x", NULL, 0), ceclRemoteError);
+    assert_string_equal(cecl_message(), "rank 2 ended unexpectedly");
+    expect_nothing(2);
+}
+
+static void a_waiting_post_ends_when_the_peer_does(void **state)
+{
+    (void)state;
+    const int64_t start = cecl_now_ms();
+    assert_int_equal(pthread_create(&ranks[0].thread, NULL, fill, NULL), 0);
+    usleep(50000);
+    cut_off(1);
+    pthread_join(ranks[0].thread, NULL);
+    assert_int_equal(ranks[0].result, ceclRemoteError);
+    assert_true(cecl_now_ms() - start < 3000);
+}
+
+static void a_waiting_post_ends_with_an_interrupt(void **state)
+{
+    (void)state;
+    const int64_t start = cecl_now_ms();
+    assert_int_equal(pthread_create(&ranks[0].thread, NULL, fill, NULL), 0);
+    usleep(50000);
+    cecl_mesh_interrupt(ranks[0].mesh);
+    pthread_join(ranks[0].thread, NULL);
+    assert_int_equal(ranks[0].result, ceclRemoteError);
+    assert_true(cecl_now_ms() - start < 3000);
+}
+
+static void a_message_beyond_the_limits_is_refused(void **state)
+{
+    (void)state;
+    static char text[CECL_MESH_POST_BYTES + 1];
+    static int fds[CECL_MESH_POST_FDS + 1];
+    struct cecl_mesh *mesh = ranks[0].mesh;
+    assert_int_equal(cecl_mesh_post(mesh, 1, text, sizeof(text), NULL, 0, cecl_deadline(100)),
+                     ceclInvalidArgument);
+    assert_string_equal(cecl_message(), "message of 4097 bytes: at most 4096 expected");
+    assert_int_equal(cecl_mesh_post(mesh, 1, text, 1, fds, CECL_MESH_POST_FDS + 1, 0),
+                     ceclInvalidArgument);
+    assert_string_equal(cecl_message(), "message with 65 descriptors: 0 to 64 expected");
+    assert_int_equal(cecl_mesh_post(mesh, 0, text, 1, NULL, 0, 0), ceclInvalidArgument);
+    assert_int_equal(cecl_mesh_post(mesh, RANKS, text, 1, NULL, 0, 0), ceclInvalidArgument);
+    expect_nothing(1);
+    assert_int_equal(post(0, 1, "good", NULL, 0), ceclSuccess);
+    expect_text(1, 0, "good");
+}
+
+/* Sends what cecl_mesh_post does not: `bytes` bytes with `nfds` descriptors, from rank 0 to 1. */
+static void send_raw(const void *bytes, size_t length, int nfds)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(100 * sizeof(int))];
+    } control = {0};
+    struct iovec part = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = length};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    if (nfds > 0) {
+        message.msg_control = control.bytes;
+        message.msg_controllen = CMSG_SPACE((size_t)nfds * sizeof(int));
+        struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
+        rights->cmsg_level = SOL_SOCKET;
+        rights->cmsg_type = SCM_RIGHTS;
+        rights->cmsg_len = CMSG_LEN((size_t)nfds * sizeof(int));
+        for (int i = 0; i < nfds; i++)
+            memcpy(CMSG_DATA(rights) + (size_t)i * sizeof(int), &(int){2}, sizeof(int));
+    }
+    assert_int_equal(sendmsg(ranks[0].mesh->peers[1].post, &message, MSG_NOSIGNAL),
+                     (ssize_t)length);
+}
+
+/* Rank 1 refuses what came from rank 0, closes its descriptors, and hears rank 2 as before. */
+static void expect_refusal(const char *words)
+{
+    struct taken taken = {.peer = -1};
+    const int before = open_descriptors();
+    assert_int_equal(post(0, 1, "too late", NULL, 0), ceclSuccess);
+    assert_int_equal(take(1, &taken), ceclRemoteError);
+    assert_non_null(strstr(cecl_message(), "a message of rank 0 cannot be taken: "));
+    assert_non_null(strstr(cecl_message(), words));
+    assert_int_equal(taken.peer, -1);
+    assert_int_equal(open_descriptors(), before);
+    expect_nothing(1);
+    assert_int_equal(post(0, 1, "x", NULL, 0), ceclRemoteError);
+    assert_string_equal(cecl_message(), "rank 1 has closed its connection for messages");
+    assert_int_equal(post(2, 1, "still here", NULL, 0), ceclSuccess);
+    expect_text(1, 2, "still here");
+}
+
+static const char no_message[8000];
+
+static void what_is_no_message_ends_its_connection(void **state)
+{
+    (void)state;
+    send_raw(no_message, 100, 3);
+    expect_refusal("it is not one of cecl");
+}
+
+static void a_received_message_that_is_too_long_ends_its_connection(void **state)
+{
+    (void)state;
+    send_raw(no_message, sizeof(no_message), 5);
+    expect_refusal("it is too long");
+}
+
+static void too_many_descriptors_end_their_connection(void **state)
+{
+    (void)state;
+    const uint32_t good_header[] = {0x74736f70u, 100u << 16};
+    send_raw(good_header, sizeof(good_header), 100);
+    expect_refusal("descriptors were lost");
+}
+
+/* The limit of open files leaves room for some of them. */
+static void lost_descriptors_end_their_connection(void **state)
+{
+    (void)state;
+    struct rlimit limit;
+    struct taken taken;
+    const int fds[] = {0, 1, 2, 2, 2, 2, 2, 2}, next = dup(2), before = open_descriptors();
+    assert_int_equal(post(0, 1, "many", fds, 8), ceclSuccess);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const struct rlimit low = {.rlim_cur = (rlim_t)next + 3, .rlim_max = limit.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    const ceclResult_t result = take(1, &taken);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(result, ceclRemoteError);
+    assert_non_null(strstr(cecl_message(), "rank 0"));
+    assert_non_null(strstr(cecl_message(), "ulimit -n"));
+    assert_int_equal(open_descriptors(), before);
+    close(next);
+}
+
+static void *post_later(void *argument)
+{
+    (void)argument;
+    usleep(50000);
+    ranks[0].result = post(0, 1, "wake up", NULL, 0);
+    return NULL;
+}
+
+static void a_message_wakes_the_watch(void **state)
+{
+    (void)state;
+    const int64_t start = cecl_now_ms();
+    assert_int_equal(pthread_create(&ranks[0].thread, NULL, post_later, NULL), 0);
+    assert_int_equal(cecl_mesh_watch(ranks[1].mesh, 10000), ceclSuccess);
+    assert_true(cecl_now_ms() - start < 5000);
+    pthread_join(ranks[0].thread, NULL);
+    expect_text(1, 0, "wake up");
+}
+
+/* A closed socket is always readable. */
+static void the_watch_rests_when_a_connection_has_ended(void **state)
+{
+    (void)state;
+    shutdown(ranks[0].mesh->peers[1].post, SHUT_RDWR);
+    assert_int_equal(cecl_mesh_watch(ranks[1].mesh, 1000), ceclSuccess); /* learns of it */
+    const int64_t start = cecl_now_ms();
+    assert_int_equal(cecl_mesh_watch(ranks[1].mesh, 100), ceclSuccess);
+    assert_true(cecl_now_ms() - start >= 100);
+}
+
+static void the_watch_hears_a_message_of_a_peer_that_left(void **state)
+{
+    (void)state;
+    assert_int_equal(post(0, 1, "farewell", NULL, 0), ceclSuccess);
+    cecl_mesh_close(ranks[0].mesh);
+    ranks[0].mesh = NULL;
+    const int64_t start = cecl_now_ms();
+    for (int i = 0; i < 2; i++) /* the first one hears the goodbye, too */
+        assert_int_equal(cecl_mesh_watch(ranks[1].mesh, 5000), ceclSuccess);
+    assert_true(cecl_now_ms() - start < 3000);
+    assert_true(cecl_mesh_left(ranks[1].mesh, 0));
+    expect_text(1, 0, "farewell");
+}
+
+static void opening_and_closing_leaves_no_descriptor(void **state)
+{
+    (void)state;
+    const int before = open_descriptors();
+    for (int i = 0; i < 20; i++) {
+        open_ranks(NULL);
+        assert_int_equal(post(0, 1, "never taken", &(int){2}, 1), ceclSuccess);
+        close_ranks(NULL);
+        assert_int_equal(open_descriptors(), before);
+    }
+}
+
+#define WITH_RANKS(test) cmocka_unit_test_setup_teardown(test, open_ranks, close_ranks)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WITH_RANKS(messages_of_every_pair_arrive_in_order),
+        WITH_RANKS(lengths_from_none_to_the_most_are_kept),
+        WITH_RANKS(peers_are_taken_from_in_turn),
+        WITH_RANKS(descriptors_arrive_work_and_are_closed_on_exec),
+        WITH_RANKS(many_messages_are_neither_lost_nor_mixed),
+        WITH_RANKS(a_full_socket_times_out_and_goes_on_once_drained),
+        WITH_RANKS(a_post_to_a_peer_that_left_or_died_says_so),
+        WITH_RANKS(a_peer_that_is_known_to_be_dead_is_sent_nothing),
+        WITH_RANKS(a_waiting_post_ends_when_the_peer_does),
+        WITH_RANKS(a_waiting_post_ends_with_an_interrupt),
+        WITH_RANKS(a_message_beyond_the_limits_is_refused),
+        WITH_RANKS(what_is_no_message_ends_its_connection),
+        WITH_RANKS(a_received_message_that_is_too_long_ends_its_connection),
+        WITH_RANKS(too_many_descriptors_end_their_connection),
+        WITH_RANKS(lost_descriptors_end_their_connection),
+        WITH_RANKS(a_message_wakes_the_watch),
+        WITH_RANKS(the_watch_rests_when_a_connection_has_ended),
+        WITH_RANKS(the_watch_hears_a_message_of_a_peer_that_left),
+        cmocka_unit_test(opening_and_closing_leaves_no_descriptor),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,292 @@
+/* The system refuses a socket's call for lack of memory or descriptors: whoever met that says so, and
+ * no peer is blamed for it. Ranks are threads of this test. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "boot/mesh_internal.h"
+#include "boot/tcp.h"
+#include "util/clock.h"
+
+#define RANKS 2
+
+/* ---- a system that refuses */
+
+enum call { NONE, CONNECT, SEND, SENDMSG, RECV, RECVMSG };
+
+/* What is refused, and why: to this thread, and to threads that the library started. */
+static _Thread_local struct {
+    enum call call;
+    int error;
+} refused;
+static _Thread_local bool is_ours;
+static _Atomic int refused_to_others;
+
+static bool refuses(enum call call)
+{
+    if (is_ours ? refused.call != call : atomic_load(&refused_to_others) != (int)call)
+        return false;
+    errno = is_ours ? refused.error : ENOMEM;
+    return true;
+}
+
+#define WRAP(type, name, which, parameters, arguments)                                             \
+    type __real_##name parameters;                                                                 \
+    type __wrap_##name parameters;                                                                 \
+    type __wrap_##name parameters                                                                  \
+    {                                                                                              \
+        return refuses(which) ? -1 : __real_##name arguments;                                      \
+    }
+WRAP(int, connect, CONNECT, (int fd, const struct sockaddr *to, socklen_t length), (fd, to, length))
+WRAP(ssize_t, send, SEND, (int fd, const void *data, size_t bytes, int flags),
+     (fd, data, bytes, flags))
+WRAP(ssize_t, sendmsg, SENDMSG, (int fd, const struct msghdr *message, int flags),
+     (fd, message, flags))
+WRAP(ssize_t, recv, RECV, (int fd, void *data, size_t bytes, int flags), (fd, data, bytes, flags))
+WRAP(ssize_t, recvmsg, RECVMSG, (int fd, struct msghdr *message, int flags), (fd, message, flags))
+
+static void refuse(enum call call, int error)
+{
+    is_ours = true;
+    refused.call = call;
+    refused.error = error;
+}
+
+/* ---- ranks */
+
+struct rank {
+    pthread_t thread;
+    int index;
+    struct cecl_oob oob;
+    struct cecl_mesh *mesh;
+    enum call refused; /* while it opens the mesh, or joins */
+    ceclResult_t result;
+    char words[CECL_MESSAGE_BYTES];
+};
+
+static struct cecl_oob_group *group;
+static struct rank ranks[RANKS];
+
+static void *run_open(void *argument)
+{
+    struct rank *me = argument;
+    refuse(me->refused, ENOBUFS);
+    me->result = cecl_mesh_open(&me->oob, cecl_deadline(3000), 300, &me->mesh);
+    refuse(NONE, 0);
+    cecl_keep_message(me->words);
+    return NULL;
+}
+
+/* Opens the mesh, in which `call` is refused to rank 1. */
+static void open_ranks(enum call call)
+{
+    refuse(NONE, 0);
+    assert_int_equal(cecl_oob_group_create(RANKS, 3000, &group), ceclSuccess);
+    for (int r = 0; r < RANKS; r++) {
+        ranks[r] = (struct rank){.index = r, .refused = r == 1 ? call : NONE};
+        cecl_oob_from_group(&ranks[r].oob, group, r);
+        assert_int_equal(pthread_create(&ranks[r].thread, NULL, run_open, &ranks[r]), 0);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        pthread_join(ranks[r].thread, NULL);
+        assert_true(call != NONE || ranks[r].result == ceclSuccess);
+    }
+}
+
+static void close_ranks(void)
+{
+    for (int r = 0; r < RANKS; r++) {
+        cecl_mesh_close(ranks[r].mesh);
+        cecl_oob_close(&ranks[r].oob);
+    }
+    cecl_oob_group_destroy(group);
+}
+
+static ceclResult_t exchange(int rank)
+{
+    int all[RANKS];
+    return cecl_mesh_allgather(ranks[rank].mesh, "x", &rank, all, sizeof(rank));
+}
+
+static void a_refused_send_of_an_exchange_is_told_as_that(void **state)
+{
+    (void)state;
+    open_ranks(NONE);
+    refuse(SENDMSG, ENOBUFS);
+    assert_int_equal(exchange(0), ceclSystemError);
+    assert_string_equal(cecl_message(), "joining: sending to rank 1: No buffer space available");
+    refuse(NONE, 0);
+    close_ranks();
+}
+
+static void a_refused_receive_of_an_exchange_is_told_as_that(void **state)
+{
+    (void)state;
+    open_ranks(NONE);
+    refuse(RECVMSG, ENOMEM);
+    assert_int_equal(exchange(0), ceclSystemError);
+    assert_string_equal(cecl_message(), "joining: receiving from rank 1: Cannot allocate memory");
+    refuse(NONE, 0);
+    close_ranks();
+}
+
+static void a_refused_look_at_the_news_kills_nobody(void **state)
+{
+    (void)state;
+    open_ranks(NONE);
+    refuse(RECV, ENOMEM);
+    assert_int_equal(cecl_mesh_news(ranks[0].mesh), ceclSuccess);
+    refuse(NONE, 0);
+    assert_int_equal(cecl_mesh_news(ranks[0].mesh), ceclSuccess);
+    cecl_mesh_tell_abort(ranks[1].mesh, "the real reason");
+    assert_int_equal(cecl_mesh_news(ranks[0].mesh), ceclRemoteError);
+    assert_string_equal(cecl_message(), "rank 1 gave up: the real reason");
+    close_ranks();
+}
+
+static void a_refused_post_is_told_as_that(void **state)
+{
+    (void)state;
+    open_ranks(NONE);
+    refuse(SENDMSG, ENOBUFS);
+    assert_int_equal(cecl_mesh_post(ranks[0].mesh, 1, "x", 1, NULL, 0, cecl_deadline(100)),
+                     ceclSystemError);
+    assert_string_equal(cecl_message(), "sending a message to rank 1: No buffer space available");
+    refuse(NONE, 0);
+    close_ranks();
+}
+
+static void a_refused_connection_of_the_mesh_is_told_as_that(void **state)
+{
+    (void)state;
+    open_ranks(CONNECT);
+    assert_int_equal(ranks[1].result, ceclSystemError);
+    assert_string_equal(ranks[1].words, "connecting to rank 0: No buffer space available");
+    close_ranks();
+}
+
+static void a_refused_hello_of_the_mesh_is_told_as_that(void **state)
+{
+    (void)state;
+    open_ranks(SEND);
+    assert_int_equal(ranks[1].result, ceclSystemError);
+    assert_string_equal(ranks[1].words, "sending to rank 0: No buffer space available");
+    close_ranks();
+}
+
+static void *send_descriptor(void *argument)
+{
+    struct rank *me = argument;
+    int fds[RANKS];
+    me->result = cecl_mesh_exchange_fd(me->mesh, 2, fds);
+    if (me->result == ceclSuccess)
+        close(fds[0]);
+    return NULL;
+}
+
+/* Rank 0 has no descriptor left for the one that rank 1 sends. */
+static void a_descriptor_too_many_is_told_as_that(void **state)
+{
+    (void)state;
+    struct rlimit limit;
+    int fds[RANKS];
+    open_ranks(NONE);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const int next = dup(2);
+    close(next);
+    const struct rlimit low = {.rlim_cur = (rlim_t)next, .rlim_max = limit.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    assert_int_equal(pthread_create(&ranks[1].thread, NULL, send_descriptor, &ranks[1]), 0);
+    const ceclResult_t result = cecl_mesh_exchange_fd(ranks[0].mesh, 2, fds);
+    pthread_join(ranks[1].thread, NULL);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(result, ceclSystemError);
+    assert_non_null(strstr(cecl_message(), "no descriptor is left here"));
+    close_ranks();
+}
+
+/* ---- TCP */
+
+static ceclUniqueId id;
+
+static void *join(void *argument)
+{
+    struct rank *me = argument;
+    int all[RANKS];
+    refuse(me->refused, ENOBUFS);
+    me->result = cecl_tcp_join(&me->oob, &id, RANKS, me->index, 2000);
+    if (me->result == ceclSuccess) {
+        if (me->index == 0) { /* from now on the root cannot receive */
+            usleep(50000);
+            atomic_store(&refused_to_others, RECV);
+        }
+        usleep(100000);
+        me->result = me->oob.allgather(&me->oob, &me->index, all, sizeof(int));
+    }
+    cecl_keep_message(me->words);
+    cecl_oob_close(&me->oob);
+    return NULL;
+}
+
+static void join_ranks(enum call call)
+{
+    is_ours = true;
+    setenv("CECL_INIT_TIMEOUT_MS", "2000", 1);
+    assert_int_equal(cecl_tcp_unique_id(&id), ceclSuccess);
+    for (int r = 0; r < RANKS; r++) {
+        ranks[r] = (struct rank){.index = r, .refused = r == 1 ? call : NONE};
+        assert_int_equal(pthread_create(&ranks[r].thread, NULL, join, &ranks[r]), 0);
+    }
+    for (int r = 0; r < RANKS; r++)
+        pthread_join(ranks[r].thread, NULL);
+    atomic_store(&refused_to_others, NONE);
+}
+
+static void a_refused_answer_is_not_told_as_a_wrong_secret(void **state)
+{
+    (void)state;
+    join_ranks(SEND);
+    assert_int_equal(ranks[1].result, ceclSystemError);
+    assert_string_equal(ranks[1].words, "sending to the rank that made the unique id: "
+                                        "No buffer space available");
+}
+
+static void a_root_that_cannot_receive_says_so(void **state)
+{
+    (void)state;
+    join_ranks(NONE);
+    for (int r = 0; r < RANKS; r++) {
+        assert_int_equal(ranks[r].result, ceclSystemError);
+        assert_non_null(strstr(ranks[r].words, "the root, receiving from rank"));
+        assert_non_null(strstr(ranks[r].words, "Cannot allocate memory"));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_refused_send_of_an_exchange_is_told_as_that),
+        cmocka_unit_test(a_refused_receive_of_an_exchange_is_told_as_that),
+        cmocka_unit_test(a_refused_look_at_the_news_kills_nobody),
+        cmocka_unit_test(a_refused_post_is_told_as_that),
+        cmocka_unit_test(a_refused_connection_of_the_mesh_is_told_as_that),
+        cmocka_unit_test(a_refused_hello_of_the_mesh_is_told_as_that),
+        cmocka_unit_test(a_descriptor_too_many_is_told_as_that),
+        cmocka_unit_test(a_refused_answer_is_not_told_as_a_wrong_secret),
+        cmocka_unit_test(a_root_that_cannot_receive_says_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
