@@ -1,5 +1,5 @@
 /* The CUDA device: finding a GPU, opening and closing it. Its operations are in cuda_memory.c,
- * cuda_pointer.c, cuda_own.c, cuda_stream.c and cuda_local.c. */
+ * cuda_pointer.c, cuda_region.c, cuda_own.c, cuda_stream.c and cuda_local.c. */
 #include "device/cuda.h"
 
 #include <cuda_runtime_api.h>
@@ -76,6 +76,12 @@ static const struct cecl_device_ops cuda_ops = {
     .words_alloc = cuda_words_alloc,
     .words_free = cuda_words_free,
     .check_pointer = cuda_check_pointer,
+    .region_find = cuda_region_find,
+    .region_id = cuda_region_id,
+    .region_export = cuda_region_export,
+    .region_import = cuda_region_import,
+    .region_access = cuda_region_access,
+    .region_close = cuda_region_close,
     .stream_create = cuda_stream_create,
     .stream_create_urgent = cuda_stream_create_urgent,
     .stream_destroy = cuda_stream_destroy,
@@ -157,6 +163,7 @@ ceclResult_t cecl_cuda_probe(int which, int rank, struct cecl_gpu_id *id, char *
         return ceclSuccess;
     }
     const int ordinal = choose(cu, which, rank, count);
+    id->ordinal = ordinal;
     CUdevice device;
     CUuuid uuid;
     if (cu->cuDeviceGet(&device, ordinal) != CUDA_SUCCESS) {
@@ -173,7 +180,6 @@ ceclResult_t cecl_cuda_probe(int which, int rank, struct cecl_gpu_id *id, char *
         return cecl_fail(ceclUnhandledCudaError, "cudaSetDevice(%d): %s", ordinal,
                          cudaGetErrorString(cudaGetLastError()));
     memcpy(id->uuid, uuid.bytes, sizeof(id->uuid));
-    id->ordinal = ordinal;
     id->usable = 1;
     return ceclSuccess;
 }

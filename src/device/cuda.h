@@ -115,6 +115,17 @@ ceclResult_t cuda_local_copies(struct cecl_device *dev, void *room, size_t bytes
 ceclResult_t cuda_check_pointer(struct cecl_device *dev, const void *ptr, size_t bytes,
                                 const char *name);
 
+/* cuda_region.c */
+ceclResult_t cuda_region_find(struct cecl_device *dev, const void *ptr, struct cecl_region *region);
+ceclResult_t cuda_region_id(struct cecl_device *dev, const void *ptr, uint64_t *id);
+ceclResult_t cuda_region_export(struct cecl_device *dev, const struct cecl_region *region,
+                                struct cecl_region_export *exported);
+ceclResult_t cuda_region_access(struct cecl_device *dev, void *addr, size_t bytes);
+ceclResult_t cuda_region_import(struct cecl_device *dev, const struct cecl_region_export *exported,
+                                void *at, void **addr);
+void cuda_region_close(struct cecl_device *dev, const struct cecl_region_export *exported,
+                       void *addr);
+
 /* cuda_own.c */
 ceclResult_t cuda_stream_create(struct cecl_device *dev, ceclStream_t *stream);
 ceclResult_t cuda_stream_create_urgent(struct cecl_device *dev, ceclStream_t *stream);

@@ -8,7 +8,7 @@ ceclResult_t cecl_cuda_probe(int which, int rank, struct cecl_gpu_id *id, char *
 {
     (void)which;
     (void)rank;
-    *id = (struct cecl_gpu_id){0};
+    *id = (struct cecl_gpu_id){.ordinal = -1};
     snprintf(why, bytes, "this libcecl was built without CUDA");
     return ceclSuccess;
 }

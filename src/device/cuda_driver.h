@@ -27,6 +27,7 @@
     X(cuCtxPushCurrent, 4000)                                                                      \
     X(cuCtxPopCurrent, 4000)                                                                       \
     X(cuCtxGetDevice, 2000)                                                                        \
+    X(cuCtxEnablePeerAccess, 4000)                                                                 \
     X(cuCtxGetStreamPriorityRange, 5050)                                                           \
     X(cuGetErrorName, 6000)                                                                        \
     X(cuGetErrorString, 6000)                                                                      \
@@ -40,6 +41,11 @@
     X(cuMemSetAccess, 10020)                                                                       \
     X(cuMemExportToShareableHandle, 10020)                                                         \
     X(cuMemImportFromShareableHandle, 10020)                                                       \
+    X(cuMemRetainAllocationHandle, 11000)                                                          \
+    X(cuMemGetAddressRange, 3020)                                                                  \
+    X(cuIpcGetMemHandle, 4010)                                                                     \
+    X(cuIpcOpenMemHandle, 11000)                                                                   \
+    X(cuIpcCloseMemHandle, 4010)                                                                   \
     X(cuMemGetInfo, 3020)                                                                          \
     X(cuMemHostAlloc, 2020)                                                                        \
     X(cuMemHostGetDevicePointer, 3020)                                                             \
@@ -47,6 +53,7 @@
     X(cuMemsetD8Async, 3020)                                                                       \
     X(cuMemcpyAsync, 4000)                                                                         \
     X(cuPointerGetAttributes, 7000)                                                                \
+    X(cuPointerGetAttribute, 4000)                                                                 \
     X(cuStreamCreateWithPriority, 5050)                                                            \
     X(cuStreamDestroy, 4000)                                                                       \
     X(cuStreamSynchronize, 2000)                                                                   \

@@ -27,6 +27,36 @@ struct cecl_mem {
     size_t bytes;    /* a multiple of the granularity */
 };
 
+/* How a region is shared. */
+enum cecl_region_kind {
+    CECL_REGION_NONE,   /* not at all */
+    CECL_REGION_HANDLE, /* by bytes; the importer gets an address of the driver's choice */
+    CECL_REGION_FILE /* by a descriptor; the importer maps it into a reservation, where it wants */
+};
+
+/* Memory of the program, not of cecl's pool, that is shared as one piece: one allocation, or what
+ * one handle or one mapping of a file holds. */
+struct cecl_region {
+    uint64_t base, bytes; /* its addresses in this process */
+    /* The addresses within which regions may lie side by side. For mapped CUDA memory it is the
+     * whole reservation, which may be far larger than what is mapped; else it is the region. */
+    uint64_t home, home_bytes;
+    uint64_t id;   /* what region_id returns here; not 0 if the region can be shared */
+    uint32_t kind; /* enum cecl_region_kind */
+};
+
+/* What a peer needs to import a region. Plain data but for `fd`, which must be sent as a
+ * descriptor. */
+struct cecl_region_export {
+    uint32_t kind;            /* enum cecl_region_kind */
+    int32_t ordinal;          /* the exporter's device, as its process counts */
+    uint64_t process;         /* the exporter's cecl_fork_process */
+    uint64_t base, bytes;     /* the region's addresses in the exporter's process */
+    uint64_t offset;          /* FILE: where the region begins in the file; 0 on CUDA */
+    unsigned char handle[64]; /* HANDLE */
+    int fd;                   /* FILE: the exporter closes it; else -1 */
+};
+
 /* Copies issued together, without order among themselves. The arrays belong to the caller. */
 struct cecl_batch {
     void **dst;
@@ -99,6 +129,45 @@ struct cecl_device_ops {
      * whose first or last byte cannot be read. `name` is the argument's name, for the message. */
     ceclResult_t (*check_pointer)(struct cecl_device *dev, const void *ptr, size_t bytes,
                                   const char *name);
+
+    /* -- memory that the program already has. It lies as the program wants, so granularity does not
+     * bind it, except in region_import. cecl's own pool is no part of this. -- */
+
+    /* Finds the region that holds the byte at `ptr`. Memory that copies may use but peers cannot
+     * share is ceclSuccess with the kind NONE: on CUDA memory of stream-ordered pools and of handles
+     * that were made without a file descriptor; on the host all but shared mappings of files that
+     * this process holds open for reading and writing. Memory that check_pointer refuses is refused,
+     * as "buffer". Makes several calls of the driver or the system. */
+    ceclResult_t (*region_find)(struct cecl_device *dev, const void *ptr,
+                                struct cecl_region *region);
+    /* Sets *id to a number for the memory at `ptr`; 0 where there is none. While it is the same,
+     * a region that was found at `ptr` still holds the same memory. Memory that was freed and
+     * allocated anew, or mapped anew from other memory, has another id at the same address. Cheap
+     * on CUDA: callers ask on every call. Ids mean nothing in other processes. */
+    ceclResult_t (*region_id)(struct cecl_device *dev, const void *ptr, uint64_t *id);
+    /* Makes what peers need to import `region`. ceclInvalidUsage for a region of the kind NONE, and
+     * for one whose memory was freed since region_find. The caller closes exported->fd. On CUDA a
+     * handle of a small allocation opens the whole 2 MiB block that the driver cut it from. */
+    ceclResult_t (*region_export)(struct cecl_device *dev, const struct cecl_region *region,
+                                  struct cecl_region_export *exported);
+    /* Opens a region for this device, and sets *addr to where `exported->base` lies for it. A FILE
+     * can be used after region_access. The exporter may be this rank, another rank of this process,
+     * or a peer.
+     *
+     * at  FILE: the address, inside a reservation of `reserve` with nothing mapped there. The region
+     *     keeps it until region_close. HANDLE: ignored
+     *
+     * A HANDLE of this very process gives exported->base itself, and this GPU's access to the
+     * exporter's memory stays enabled. The exporter may free the memory only once all imports
+     * are closed, as far as the driver promises; a FILE import keeps the memory alive. */
+    ceclResult_t (*region_import)(struct cecl_device *dev,
+                                  const struct cecl_region_export *exported, void *at, void **addr);
+    /* Makes FILE regions that were imported side by side readable and writable. One call for many
+     * takes little longer than for one. */
+    ceclResult_t (*region_access)(struct cecl_device *dev, void *addr, size_t bytes);
+    /* Undoes region_import, which returned `addr`. exported->fd is not used. */
+    void (*region_close)(struct cecl_device *dev, const struct cecl_region_export *exported,
+                         void *addr);
 
     /* -- streams -- */
 
@@ -194,8 +263,8 @@ struct cecl_device {
  * means that none is usable. */
 struct cecl_gpu_id {
     uint8_t uuid[16];
-    int32_t ordinal;
-    int32_t usable; /* 1 if the GPU has every feature that cecl needs */
+    int32_t ordinal; /* -1 if there is no GPU at all */
+    int32_t usable;  /* 1 if the GPU has every feature that cecl needs */
 };
 
 /* Looks at GPU `which` (an ordinal or CECL_CUDA_DEVICE_...; `rank` is used for BY_RANK) and keeps

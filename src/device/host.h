@@ -37,6 +37,17 @@ ceclResult_t host_mem_set(struct cecl_device *dev, void *addr, int value, size_t
 ceclResult_t host_check_pointer(struct cecl_device *dev, const void *ptr, size_t bytes,
                                 const char *name);
 
+/* host_region.c */
+ceclResult_t host_region_find(struct cecl_device *dev, const void *ptr, struct cecl_region *region);
+ceclResult_t host_region_id(struct cecl_device *dev, const void *ptr, uint64_t *id);
+ceclResult_t host_region_export(struct cecl_device *dev, const struct cecl_region *region,
+                                struct cecl_region_export *exported);
+ceclResult_t host_region_access(struct cecl_device *dev, void *addr, size_t bytes);
+ceclResult_t host_region_import(struct cecl_device *dev, const struct cecl_region_export *exported,
+                                void *at, void **addr);
+void host_region_close(struct cecl_device *dev, const struct cecl_region_export *exported,
+                       void *addr);
+
 /* host_words.c: words that streams write and wait for, across processes. */
 ceclResult_t host_words_alloc(struct cecl_device *dev, size_t count, uint32_t **words);
 void host_words_free(struct cecl_device *dev, uint32_t *words);

@@ -1,0 +1,448 @@
+/* Memory that a program already has, on the host device: shared mappings of open files are shared,
+ * other memory is found to be private, and ids tell memory from what was there before. */
+#include "host_fixture.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "util/fork.h"
+
+#define PAGES 3
+
+static size_t page(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* A file of PAGES pages. */
+static int new_file(void)
+{
+    const int fd = memfd_create("program", MFD_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, (off_t)(PAGES * page())), 0);
+    return fd;
+}
+
+/* Maps `pages` pages of a file from page `first` on. `at` is NULL, or an address to map over. */
+static char *map_shared(int fd, void *at, size_t first, size_t pages)
+{
+    char *mapped = mmap(at, pages * page(), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | (at ? MAP_FIXED : 0), fd, (off_t)(first * page()));
+    assert_ptr_not_equal(mapped, MAP_FAILED);
+    return mapped;
+}
+
+static struct cecl_region region_at(const void *ptr)
+{
+    struct cecl_region region = {0};
+    if (dev->ops->region_find(dev, ptr, &region) != ceclSuccess)
+        fail_msg("region_find: %s", cecl_message());
+    return region;
+}
+
+static uint64_t id_at(const void *ptr)
+{
+    uint64_t id = 1;
+    assert_int_equal(dev->ops->region_id(dev, ptr, &id), ceclSuccess);
+    return id;
+}
+
+static struct cecl_region_export export_of(const void *ptr)
+{
+    const struct cecl_region region = region_at(ptr);
+    struct cecl_region_export exported = {.fd = -1};
+    if (dev->ops->region_export(dev, &region, &exported) != ceclSuccess)
+        fail_msg("region_export: %s", cecl_message());
+    return exported;
+}
+
+/* Imports into a reservation of the region's size, and returns it. */
+static char *import_of(const struct cecl_region_export *exported)
+{
+    void *base = NULL, *addr = NULL;
+    assert_int_equal(dev->ops->reserve(dev, exported->bytes, &base), ceclSuccess);
+    if (dev->ops->region_import(dev, exported, base, &addr) != ceclSuccess)
+        fail_msg("region_import: %s", cecl_message());
+    assert_int_equal(dev->ops->region_access(dev, addr, exported->bytes), ceclSuccess);
+    assert_ptr_equal(addr, base);
+    return addr;
+}
+
+static void end_import(const struct cecl_region_export *exported, char *addr)
+{
+    dev->ops->region_close(dev, exported, addr);
+    dev->ops->unreserve(dev, addr, exported->bytes);
+}
+
+/* ---- finding */
+
+static void a_shared_mapping_is_one_region_from_any_of_its_bytes(void **state)
+{
+    (void)state;
+    const int fd = new_file();
+    char *memory = map_shared(fd, NULL, 0, PAGES);
+    const char *bytes[] = {memory, memory + page() + 5, memory + PAGES * page() - 1};
+    for (size_t i = 0; i < sizeof(bytes) / sizeof(bytes[0]); i++) {
+        const struct cecl_region region = region_at(bytes[i]);
+        assert_int_equal(region.kind, CECL_REGION_FILE);
+        assert_int_equal(region.base, (uintptr_t)memory);
+        assert_int_equal(region.bytes, PAGES * page());
+        assert_int_equal(region.home, region.base);
+        assert_int_equal(region.home_bytes, region.bytes);
+        assert_int_not_equal(region.id, 0);
+        assert_int_equal(region.id, id_at(bytes[i]));
+    }
+    munmap(memory, PAGES * page());
+    close(fd);
+}
+
+static void assert_private(const void *ptr)
+{
+    struct cecl_region region = region_at(ptr);
+    struct cecl_region_export exported;
+    assert_int_equal(region.kind, CECL_REGION_NONE);
+    assert_true(region.base <= (uintptr_t)ptr && (uintptr_t)ptr - region.base < region.bytes);
+    assert_int_equal(dev->ops->region_export(dev, &region, &exported), ceclInvalidUsage);
+}
+
+static void memory_of_malloc_and_of_the_stack_is_private(void **state)
+{
+    (void)state;
+    const int here = 0;
+    char *small = malloc(100), *large = malloc((size_t)8 << 20);
+    assert_non_null(small);
+    assert_non_null(large);
+    assert_private(small);
+    assert_private(large + 12345);
+    assert_private(&here);
+    free(small);
+    free(large);
+}
+
+static void private_and_anonymous_mappings_are_private(void **state)
+{
+    (void)state;
+    const int fd = new_file();
+    char *copy = mmap(NULL, page(), PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+    char *nameless = mmap(NULL, page(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(copy, MAP_FAILED);
+    assert_ptr_not_equal(nameless, MAP_FAILED);
+    assert_private(copy);
+    assert_private(nameless);
+    munmap(copy, page());
+    munmap(nameless, page());
+    close(fd);
+}
+
+static void a_mapping_whose_file_was_closed_is_private(void **state)
+{
+    (void)state;
+    const int fd = new_file();
+    char *memory = map_shared(fd, NULL, 0, PAGES);
+    struct cecl_region region = region_at(memory);
+    struct cecl_region_export exported;
+    assert_int_equal(region.kind, CECL_REGION_FILE);
+    close(fd);
+    assert_private(memory);
+    /* A region that was found before is refused too. */
+    assert_int_equal(dev->ops->region_export(dev, &region, &exported), ceclInvalidUsage);
+    munmap(memory, PAGES * page());
+}
+
+static void a_file_open_for_reading_alone_is_private(void **state)
+{
+    (void)state;
+    char path[64];
+    const int fd = new_file();
+    char *memory = map_shared(fd, NULL, 0, 1);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    const int reader = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(reader >= 0);
+    close(fd);
+    assert_private(memory);
+    close(reader);
+    munmap(memory, page());
+}
+
+static void assert_no_memory(const void *ptr)
+{
+    struct cecl_region region;
+    char place[32];
+    snprintf(place, sizeof(place), "%p", ptr);
+    assert_int_equal(dev->ops->region_find(dev, ptr, &region), ceclInvalidArgument);
+    assert_non_null(strstr(cecl_message(), place));
+}
+
+static void an_address_without_memory_is_refused_by_its_address(void **state)
+{
+    (void)state;
+    void *reserved = NULL;
+    char *gone = mmap(NULL, page(), PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(gone, MAP_FAILED);
+    munmap(gone, page());
+    assert_int_equal(dev->ops->reserve(dev, page(), &reserved), ceclSuccess);
+    assert_no_memory(NULL);
+    assert_no_memory(gone);
+    assert_no_memory(reserved);
+    assert_no_memory((const void *)UINTPTR_MAX);
+    dev->ops->unreserve(dev, reserved, page());
+}
+
+/* ---- ids */
+
+static void an_id_stays_while_the_memory_stays(void **state)
+{
+    (void)state;
+    const int fd = new_file(), other = new_file();
+    char *memory = map_shared(fd, NULL, 0, PAGES);
+    const uint64_t id = id_at(memory);
+    memory[0] = 1;
+    char *second = map_shared(other, NULL, 0, PAGES);
+    close(other);
+    assert_int_equal(id_at(memory), id);
+    assert_int_not_equal(id_at(second), id);
+    munmap(memory, PAGES * page());
+    munmap(second, PAGES * page());
+    close(fd);
+}
+
+static void memory_mapped_anew_has_another_id(void **state)
+{
+    (void)state;
+    const int fd = new_file(), other = new_file();
+    char *memory = map_shared(fd, NULL, 0, 1);
+    const uint64_t id = id_at(memory);
+    munmap(memory, page());
+    assert_int_equal(id_at(memory), 0);
+    map_shared(other, memory, 0, 1); /* another file at the same address */
+    const uint64_t second = id_at(memory);
+    assert_int_not_equal(second, 0);
+    assert_int_not_equal(second, id);
+    map_shared(fd, memory, 1, 1); /* another page of the first file */
+    assert_int_not_equal(id_at(memory), id);
+    munmap(memory, page());
+    close(fd);
+    close(other);
+}
+
+static void a_region_is_refused_once_other_memory_is_in_its_place(void **state)
+{
+    (void)state;
+    const int fd = new_file(), other = new_file();
+    struct cecl_region_export exported;
+    char *memory = map_shared(fd, NULL, 0, 1);
+    const struct cecl_region region = region_at(memory);
+    map_shared(other, memory, 0, 1);
+    assert_int_equal(dev->ops->region_export(dev, &region, &exported), ceclInvalidUsage);
+    munmap(memory, page());
+    close(fd);
+    close(other);
+}
+
+/* More mappings than one read of /proc/self/maps returns, with
+ * a path longer than what is kept of a line. */
+static void regions_are_found_behind_many_mappings(void **state)
+{
+    enum { MANY = 200 };
+    (void)state;
+    char name[200], *many[MANY];
+    memset(name, 'n', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    const int fd = memfd_create(name, MFD_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, (off_t)page()), 0);
+    for (int i = 0; i < MANY; i++)
+        many[i] = map_shared(fd, NULL, 0, 1);
+    for (int i = 0; i < MANY; i++) {
+        const struct cecl_region region = region_at(many[i]);
+        assert_int_equal(region.base, (uintptr_t)many[i]);
+        assert_int_equal(region.bytes, page());
+        assert_int_equal(region.kind, CECL_REGION_FILE);
+    }
+    for (int i = 0; i < MANY; i++)
+        munmap(many[i], page());
+    close(fd);
+}
+
+/* ---- sharing */
+
+static void an_import_is_the_memory_of_the_export(void **state)
+{
+    (void)state;
+    const int fd = new_file();
+    char *memory = map_shared(fd, NULL, 0, PAGES);
+    const struct cecl_region_export exported = export_of(memory + 7);
+    assert_int_equal(exported.base, (uintptr_t)memory);
+    assert_int_equal(exported.process, cecl_fork_process());
+    assert_int_equal(fcntl(exported.fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+    char *there = import_of(&exported);
+    assert_ptr_not_equal(there, memory);
+    strcpy(memory + page() + 9, "one memory");
+    assert_string_equal(there + page() + 9, "one memory");
+    strcpy(there, "both ways");
+    assert_string_equal(memory, "both ways");
+    end_import(&exported, there);
+    assert_string_equal(memory, "both ways");
+    close(exported.fd);
+    munmap(memory, PAGES * page());
+    close(fd);
+}
+
+static void a_mapping_of_a_part_of_a_file_is_imported_at_that_part(void **state)
+{
+    (void)state;
+    const int fd = new_file();
+    char *whole = map_shared(fd, NULL, 0, PAGES), *part = map_shared(fd, NULL, 2, 1);
+    const struct cecl_region_export exported = export_of(part);
+    assert_int_equal(exported.bytes, page());
+    assert_int_equal(exported.offset, 2 * page());
+    strcpy(whole + 2 * page(), "the third page");
+    char *there = import_of(&exported);
+    assert_string_equal(there, "the third page");
+    end_import(&exported, there);
+    close(exported.fd);
+    munmap(part, page());
+    munmap(whole, PAGES * page());
+    close(fd);
+}
+
+static void a_closed_import_leaves_its_range_reserved(void **state)
+{
+    (void)state;
+    const int fd = new_file();
+    char *memory = map_shared(fd, NULL, 0, 1);
+    const struct cecl_region_export exported = export_of(memory);
+    char *there = import_of(&exported);
+    dev->ops->region_close(dev, &exported, there);
+    assert_no_memory(there);
+    assert_ptr_equal(
+        mmap(there, page(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0),
+        MAP_FAILED);
+    assert_int_equal(errno, EEXIST);
+    dev->ops->unreserve(dev, there, page());
+    close(exported.fd);
+    munmap(memory, page());
+    close(fd);
+}
+
+static void an_export_of_another_kind_is_refused(void **state)
+{
+    (void)state;
+    const struct cecl_region_export exported = {
+        .kind = CECL_REGION_HANDLE, .bytes = 4096, .fd = -1};
+    void *addr = NULL;
+    assert_int_equal(dev->ops->region_import(dev, &exported, NULL, &addr), ceclInvalidUsage);
+    assert_null(addr);
+}
+
+/* The descriptor's number is sent apart, as a descriptor; it means nothing in another process. */
+static void send_export(int socket, const struct cecl_region_export *exported)
+{
+    union {
+        struct cmsghdr head;
+        char room[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    struct iovec vector = {(void *)(uintptr_t)exported, sizeof(*exported)};
+    struct msghdr message = {.msg_iov = &vector,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof(control)};
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(head), &exported->fd, sizeof(exported->fd));
+    assert_int_equal(sendmsg(socket, &message, 0), sizeof(*exported));
+}
+
+/* The child's part: imports what it receives, checks the words there and adds its own. Returns its
+ * exit status. No asserts here: cmocka's jump home must not leave the child. */
+static int import_in_child(int socket, uint64_t parent)
+{
+    struct cecl_region_export exported;
+    struct cecl_device *mine = NULL;
+    void *base = NULL, *addr = NULL;
+    union {
+        struct cmsghdr head;
+        char room[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    struct iovec vector = {&exported, sizeof(exported)};
+    struct msghdr message = {.msg_iov = &vector,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof(control)};
+    alarm(60);
+    if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof(exported) ||
+        !CMSG_FIRSTHDR(&message))
+        return 1;
+    memcpy(&exported.fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(exported.fd));
+    if (exported.process != parent || cecl_fork_process() == parent)
+        return 2;
+    if (cecl_host_open(&mine) != ceclSuccess ||
+        mine->ops->reserve(mine, exported.bytes, &base) != ceclSuccess ||
+        mine->ops->region_import(mine, &exported, base, &addr) != ceclSuccess ||
+        mine->ops->region_access(mine, addr, exported.bytes) != ceclSuccess)
+        return 3;
+    if (strcmp((char *)addr + 100, "from the parent") != 0)
+        return 4;
+    strcpy((char *)addr + 200, "from the child");
+    mine->ops->region_close(mine, &exported, addr);
+    mine->ops->close(mine);
+    return 0;
+}
+
+/* The device is opened after the fork, so that no thread is there when it happens. */
+static void another_process_imports_memory_that_was_mapped_after_the_fork(void **state)
+{
+    int sockets[2], status = -1;
+    (void)state;
+    const uint64_t parent = cecl_fork_process();
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        _exit(import_in_child(sockets[1], parent));
+    set_up(NULL);
+    const int fd = new_file();
+    char *memory = map_shared(fd, NULL, 0, PAGES);
+    strcpy(memory + 100, "from the parent");
+    const struct cecl_region_export exported = export_of(memory);
+    send_export(sockets[0], &exported);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_string_equal(memory + 200, "from the child");
+    assert_int_equal(cecl_fork_process(), parent);
+    close(exported.fd);
+    munmap(memory, PAGES * page());
+    close(fd);
+    close(sockets[0]);
+    close(sockets[1]);
+    tear_down(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(another_process_imports_memory_that_was_mapped_after_the_fork),
+        DEVICE_TEST(a_shared_mapping_is_one_region_from_any_of_its_bytes),
+        DEVICE_TEST(memory_of_malloc_and_of_the_stack_is_private),
+        DEVICE_TEST(private_and_anonymous_mappings_are_private),
+        DEVICE_TEST(a_mapping_whose_file_was_closed_is_private),
+        DEVICE_TEST(a_file_open_for_reading_alone_is_private),
+        DEVICE_TEST(an_address_without_memory_is_refused_by_its_address),
+        DEVICE_TEST(an_id_stays_while_the_memory_stays),
+        DEVICE_TEST(memory_mapped_anew_has_another_id),
+        DEVICE_TEST(a_region_is_refused_once_other_memory_is_in_its_place),
+        DEVICE_TEST(regions_are_found_behind_many_mappings),
+        DEVICE_TEST(an_import_is_the_memory_of_the_export),
+        DEVICE_TEST(a_mapping_of_a_part_of_a_file_is_imported_at_that_part),
+        DEVICE_TEST(a_closed_import_leaves_its_range_reserved),
+        DEVICE_TEST(an_export_of_another_kind_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
