@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the model of the flag protocol (docs/models/flags.pml) exhaustively, and checks that Spin finds
-# each fault planted in it. Also fails when a search was cut short or Spin itself failed.
+# Checks the models in docs/models exhaustively, and checks that Spin finds each fault planted in them.
+# Also fails when a search was cut short or Spin itself failed.
 set -euo pipefail
 shopt -s inherit_errexit
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
@@ -9,41 +9,57 @@ trap 'rm -rf "$work"' EXIT
 cd "$work"
 
 fail() {
-    echo "flags.pml, $1" >&2
+    echo "$model.pml, $1" >&2
     cat spin.log pan.log >&2 2>/dev/null || true
     exit 1
 }
 
-# search DEFINES...: searches the model's states; the checker's output is in pan.log.
+# search DEFINES...: searches the states of $model; the checker's output is in pan.log.
 search() {
     rm -f pan pan.c pan.log
-    spin -a "$@" "$root/docs/models/flags.pml" >spin.log 2>&1 || fail "$*: spin refused it"
+    spin -a "$@" "$root/docs/models/$model.pml" >spin.log 2>&1 || fail "$*: spin refused it"
     gcc -O2 -w -DSAFETY -DMEMLIM=4096 -o pan pan.c || fail "$*: gcc refused it"
     ./pan -m200000 >pan.log 2>&1 || fail "$*: the checker broke"
 }
 
-# prove RANKS CALLS: fails unless every state was visited and none is wrong.
+# prove RANKS CALLS [DEFINES...]: fails unless every state was visited and none is wrong.
 prove() {
-    search -DRANKS="$1" -DCALLS="$2"
-    grep -q 'errors: 0$' pan.log || fail "$1 ranks, $2 calls: a fault"
+    local what="$1 ranks, $2 calls${3:+ with ${*:3}}" states
+    search -DRANKS="$1" -DCALLS="$2" "${@:3}"
+    grep -q 'errors: 0$' pan.log || fail "$what: a fault"
     ! grep -Eqi 'not completed|too small|reached -DMEMLIM|resizing' pan.log ||
-        fail "$1 ranks, $2 calls: the search was cut"
+        fail "$what: the search was cut"
     states=$(sed -n 's/ *\([0-9.e+]*\) states, stored.*/\1/p' pan.log)
-    [ -n "$states" ] || fail "$1 ranks, $2 calls: no states"
-    echo "flags.pml, $1 ranks, $2 calls: no error, $states states"
+    [ -n "$states" ] || fail "$what: no states"
+    echo "$model.pml, $what: no error, $states states"
 }
 
-# catch FAULT WORDS: fails unless the search ends at a wrong state, with WORDS in the checker's output.
+# catch CALLS FAULT WORDS: fails unless the search for 2 ranks ends at a wrong state, with WORDS in the
+# checker's output.
 catch() {
-    search -DRANKS=2 -DCALLS=3 "-D$1"
-    grep -q 'errors: 1$' pan.log || fail "$1: the planted fault was not found"
-    grep -q "$2" pan.log || fail "$1: found, but not as '$2'"
-    echo "flags.pml with $1: found"
+    search -DRANKS=2 -DCALLS="$1" "-D$2"
+    grep -q 'errors: 1$' pan.log || fail "$2: the planted fault was not found"
+    grep -q "$3" pan.log || fail "$2: found, but not as '$3'"
+    echo "$model.pml with $2: found"
 }
 
+model=flags
 prove 2 9 # epochs wrap around and reach values that they had before
 prove 3 4
 prove 4 2
-catch NO_FIRST_BARRIER 'assertion violated'
-catch NO_LAST_BARRIER 'assertion violated'
-catch EQUAL_ONLY 'invalid end state' # when a rank is ahead, the other waits for ever
+catch 3 NO_FIRST_BARRIER 'assertion violated'
+catch 3 NO_LAST_BARRIER 'assertion violated'
+catch 3 EQUAL_ONLY 'invalid end state' # when a rank is ahead, the other waits for ever
+
+model=places
+prove 2 7 # the ring goes round three times
+prove 3 3
+prove 2 7 -DCOUNTED
+prove 3 5 -DCOUNTED
+catch 4 LATE_RECORD 'assertion violated.*record'
+catch 4 SPLIT_ARRIVAL 'assertion violated.*earlier'
+catch 4 STORED_DECISION 'assertion violated.*outcome'
+catch 4 NUMBERLESS 'assertion violated.*record'
+catch 4 NO_ROOM 'assertion violated.*record'
+catch 4 EARLY_FINISH 'assertion violated.*record'
+catch 4 LARGE_GROUPS 'invalid end state' # the first rank waits for itself

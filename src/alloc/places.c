@@ -1,0 +1,356 @@
+/* Where ranks' buffers lie in each call, told through shared memory; see places.h. */
+#include "alloc/places.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "util/clock.h"
+#include "util/fork.h"
+
+#define LINE 64u /* bytes of a cache line */
+#define RING_BYTES (UINT64_C(8) << 20)
+#define MOST_ENTRIES 8192u
+#define FEWEST_ENTRIES 4u
+
+_Static_assert(ATOMIC_LLONG_LOCK_FREE == 2,
+               "a lock of the library would not reach other processes");
+
+/* What one rank writes and all may read. It has a cache line of its own, so a rank that writes there
+ * for each call does not disturb others. */
+struct rank_words {
+    _Alignas(LINE) _Atomic uint64_t published; /* number of its last published call */
+    _Atomic uint64_t thread;                   /* the thread that published it */
+    _Atomic uint64_t finished;                 /* number of its last finished call */
+};
+
+/* What all ranks write, at the start of each entry. Both words share a cache line, because whoever
+ * arrives last writes both. */
+struct agreement {
+    /* Up to 64 ranks: a bit for each, which a rank flips as it arrives. Between two groups that use
+     * the entry all bits are equal. More ranks: how many have arrived, in all groups so far. */
+    _Alignas(LINE) _Atomic uint64_t arrivals;
+    /* The group's last call and how it was decided; an older call's before. */
+    _Atomic uint64_t decision;
+};
+
+static uint64_t decision_word(uint64_t call, enum cecl_places_outcome outcome)
+{
+    return call << 1 | (outcome == CECL_PLACES_LATE);
+}
+
+/* ---- where things lie */
+
+static size_t record_stride(int nranks)
+{
+    return (cecl_place_record_bytes(nranks) + LINE - 1) / LINE * LINE;
+}
+
+static size_t entry_stride(int nranks)
+{
+    return sizeof(struct agreement) + (size_t)nranks * record_stride(nranks);
+}
+
+static uint32_t entries_for(int nranks)
+{
+    uint32_t entries = MOST_ENTRIES;
+    while (entries > FEWEST_ENTRIES && entries * entry_stride(nranks) > RING_BYTES)
+        entries /= 2;
+    return entries;
+}
+
+static struct rank_words *words_of(const struct cecl_places *places, int rank)
+{
+    return (struct rank_words *)(void *)places->shared + rank;
+}
+
+static struct agreement *agreement_of(const struct cecl_places *places, uint64_t call)
+{
+    char *ring = places->shared + (size_t)places->nranks * sizeof(struct rank_words);
+    return (void *)(ring + (call & (places->nentries - 1)) * places->entry_bytes);
+}
+
+static struct cecl_place_record *record_of(const struct cecl_places *places, uint64_t call,
+                                           int rank)
+{
+    char *records = (char *)(agreement_of(places, call) + 1);
+    return (void *)(records + (size_t)rank * places->record_bytes);
+}
+
+static uint64_t last_call(const struct cecl_places_group *group)
+{
+    return group->first + group->count - 1;
+}
+
+static bool has_order(const struct cecl_places *places)
+{
+    return places->nranks <= CECL_PLACES_ORDERED_RANKS;
+}
+
+size_t cecl_places_bytes(int nranks)
+{
+    return (size_t)nranks * sizeof(struct rank_words) + entries_for(nranks) * entry_stride(nranks);
+}
+
+void cecl_places_open(struct cecl_places *places, void *shared, int rank, int nranks,
+                      uint32_t nentries)
+{
+    *places = (struct cecl_places){.shared = shared,
+                                   .rank = rank,
+                                   .nranks = nranks,
+                                   .nentries = nentries > 0 ? nentries : entries_for(nranks),
+                                   .entry_bytes = entry_stride(nranks),
+                                   .record_bytes = record_stride(nranks)};
+    if (has_order(places))
+        places->others = ~UINT64_C(0) >> (64 - nranks) & ~(UINT64_C(1) << rank);
+    places->room_for = places->nentries;
+}
+
+uint32_t cecl_places_entries(const struct cecl_places *places)
+{
+    return places->nentries;
+}
+
+/* ---- waiting */
+
+/* Peers usually come within microseconds. A wait that is longer leaves the core to others. */
+#define POLLS_BEFORE_YIELD 2048u
+#define POLLS_PER_QUESTION 64u
+
+static void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Waits a little. Returns false once the wait is to end. */
+static bool linger(uint32_t *polls, cecl_places_go_on *go_on, void *context)
+{
+    if (*polls < POLLS_BEFORE_YIELD)
+        relax();
+    else
+        sched_yield();
+    ++*polls;
+    return *polls % POLLS_PER_QUESTION != 0 || go_on(context);
+}
+
+/* ---- publishing */
+
+/* The numbers of a process and of a thread may be used again, and differ between containers only by
+ * chance. So the time is mixed in. */
+static uint64_t new_thread_number(void)
+{
+    uint64_t number = (uint64_t)cecl_now_ns() ^ (uint64_t)getpid() << 42 ^ (uint64_t)gettid() << 20;
+    number = (number ^ (number >> 30)) * 0xbf58476d1ce4e5b9u;
+    number = (number ^ (number >> 27)) * 0x94d049bb133111ebu;
+    return (number ^ (number >> 31)) | 1; /* 0 is no thread */
+}
+
+/* A number of the calling thread, unlike any other thread's of any process. A forked child makes a
+ * new one. */
+static uint64_t this_thread(void)
+{
+    static _Thread_local uint64_t number;
+    static _Thread_local unsigned generation;
+    if (number == 0 || generation != cecl_fork_generation()) {
+        number = new_thread_number();
+        generation = cecl_fork_generation();
+    }
+    return number;
+}
+
+/* The last call that all ranks have finished, but never one that this rank has not finished,
+ * whatever peers wrote. */
+static uint64_t finished_by_all(const struct cecl_places *places)
+{
+    uint64_t least = places->finished;
+    for (int r = 0; r < places->nranks; r++) {
+        /* Acquire: the peer's reads of its calls' entries come before what this rank writes there.
+         * Its arrivals and the decisions come before this rank's next arrival, too. */
+        const uint64_t finished =
+            atomic_load_explicit(&words_of(places, r)->finished, memory_order_acquire);
+        if (finished < least)
+            least = finished;
+    }
+    return least;
+}
+
+/* Waits until the entries of calls up to `last` are free. The peers' words are read about once in
+ * each round of the ring. */
+static bool wait_for_room(struct cecl_places *places, uint64_t last, cecl_places_go_on *go_on,
+                          void *context)
+{
+    uint32_t polls = 0;
+    while (last > places->room_for) {
+        places->room_for = finished_by_all(places) + places->nentries;
+        if (last > places->room_for && !linger(&polls, go_on, context))
+            return false;
+    }
+    return true;
+}
+
+static void write_record(const struct cecl_places *places, uint64_t call,
+                         const struct cecl_place_record *record)
+{
+    const uint32_t most = (uint32_t)places->nranks;
+    const size_t told = record->nper_peer < most ? record->nper_peer : most;
+    memcpy(record_of(places, call, places->rank), record,
+           sizeof(*record) + told * sizeof(*record->per_peer));
+}
+
+/* Decides a group, unless somebody has decided it before. The word changes once for each group,
+ * from an older call's decision: a rank that came here has read all older groups' decisions, or
+ * has acquired the word of a rank that did. */
+static void decide(const struct cecl_places *places, uint64_t call,
+                   enum cecl_places_outcome outcome)
+{
+    _Atomic uint64_t *decision = &agreement_of(places, call)->decision;
+    uint64_t before = atomic_load_explicit(decision, memory_order_relaxed);
+    /* Compare and swap: only the first decision stands. Release: whoever reads FULL sees all that
+     * this rank has seen, which is the records of all ranks. */
+    if (before >> 1 != call)
+        atomic_compare_exchange_strong_explicit(decision, &before, decision_word(call, outcome),
+                                                memory_order_release, memory_order_relaxed);
+}
+
+/* The ranks whose bits differ from this rank's. */
+static uint64_t differing(const struct cecl_places *places, uint64_t arrivals)
+{
+    const bool own = arrivals >> places->rank & 1;
+    return (own ? ~arrivals : arrivals) & places->others;
+}
+
+/* Arrives, and returns who came before. Release: whoever comes later sees this rank's records.
+ * Acquire: this rank sees the records of those that came before, also of those before the last,
+ * because every change of the word is such an operation. */
+static uint64_t arrive(const struct cecl_places *places, uint64_t call)
+{
+    _Atomic uint64_t *arrivals = &agreement_of(places, call)->arrivals;
+    uint64_t earlier = 0;
+    bool is_last;
+    if (has_order(places)) {
+        const uint64_t bit = UINT64_C(1) << places->rank;
+        /* Before anybody arrived all bits were equal, so bits that differ from this rank's own,
+         * which is not flipped yet, are of ranks that came before. */
+        earlier = differing(places, atomic_fetch_xor_explicit(arrivals, bit, memory_order_acq_rel));
+        is_last = earlier == places->others;
+    } else {
+        const uint64_t nranks = (uint64_t)places->nranks;
+        is_last =
+            atomic_fetch_add_explicit(arrivals, 1, memory_order_acq_rel) % nranks == nranks - 1;
+    }
+    if (is_last)
+        decide(places, call, CECL_PLACES_FULL);
+    return earlier;
+}
+
+bool cecl_places_publish(struct cecl_places *places, const struct cecl_place_record *records,
+                         uint32_t count, cecl_places_go_on *go_on, void *context,
+                         struct cecl_places_group *group)
+{
+    const uint64_t first = places->published + 1, last = places->published + count;
+    if (count < 1 || count > places->nentries || !wait_for_room(places, last, go_on, context))
+        return false;
+    const char *record = (const char *)records;
+    for (uint64_t call = first; call <= last; call++) {
+        write_record(places, call, (const void *)record);
+        record += cecl_place_record_bytes(places->nranks);
+    }
+    struct rank_words *own = words_of(places, places->rank);
+    /* Relaxed: peers only guess by it whether to wait. */
+    atomic_store_explicit(&own->thread, this_thread(), memory_order_relaxed);
+    /* Release: whoever reads the number sees the records. */
+    atomic_store_explicit(&own->published, last, memory_order_release);
+    places->published = last;
+    *group = (struct cecl_places_group){first, count, arrive(places, last)};
+    return true;
+}
+
+bool cecl_places_all_published(const struct cecl_places *places, uint64_t call)
+{
+    for (int r = 0; r < places->nranks; r++)
+        /* Acquire: the records up to that number are there. */
+        if (atomic_load_explicit(&words_of(places, r)->published, memory_order_acquire) < call)
+            return false;
+    return true;
+}
+
+/* ---- meeting */
+
+static bool is_decided(const struct cecl_places *places, uint64_t call,
+                       enum cecl_places_outcome *outcome)
+{
+    /* Acquire: after FULL this rank sees the records of all ranks. */
+    const uint64_t word =
+        atomic_load_explicit(&agreement_of(places, call)->decision, memory_order_acquire);
+    *outcome = word & 1 ? CECL_PLACES_LATE : CECL_PLACES_FULL;
+    return word >> 1 == call;
+}
+
+/* Whether a rank that has not arrived cannot be expected soon. This is a guess, so the loads are
+ * relaxed: it costs a wait, or a FULL, but never the agreement. */
+static bool is_hopeless(const struct cecl_places *places, const struct cecl_places_group *group)
+{
+    /* This rank has flipped its bit, so the bits that differ are of ranks that have not. */
+    uint64_t missing =
+        differing(places, atomic_load_explicit(&agreement_of(places, last_call(group))->arrivals,
+                                               memory_order_relaxed));
+    const uint64_t thread = this_thread();
+    for (; missing != 0; missing &= missing - 1) {
+        const struct rank_words *peer = words_of(places, __builtin_ctzll(missing));
+        if (atomic_load_explicit(&peer->published, memory_order_relaxed) + 1 < group->first ||
+            atomic_load_explicit(&peer->thread, memory_order_relaxed) == thread)
+            return true;
+    }
+    return false;
+}
+
+/* For a group that was not decided yet when this rank looked. */
+static enum cecl_places_outcome wait_for_decision(const struct cecl_places *places,
+                                                  const struct cecl_places_group *group,
+                                                  uint64_t wait_ns, cecl_places_go_on *go_on,
+                                                  void *context)
+{
+    const uint64_t call = last_call(group), start = (uint64_t)cecl_now_ns();
+    const uint64_t patience = has_order(places) && is_hopeless(places, group) ? 0 : wait_ns;
+    uint32_t polls = 0;
+    enum cecl_places_outcome outcome;
+    while (!is_decided(places, call, &outcome)) {
+        if (has_order(places) && (uint64_t)cecl_now_ns() - start >= patience)
+            decide(places, call, CECL_PLACES_LATE);
+        /* Also after a decision: a hostile peer may overwrite it again and again. */
+        if (!linger(&polls, go_on, context))
+            return CECL_PLACES_STOPPED;
+    }
+    return outcome;
+}
+
+enum cecl_places_outcome cecl_places_meet(struct cecl_places *places,
+                                          struct cecl_places_group *group, uint64_t wait_ns,
+                                          cecl_places_go_on *go_on, void *context)
+{
+    enum cecl_places_outcome outcome;
+    if (!is_decided(places, last_call(group), &outcome))
+        outcome = wait_for_decision(places, group, wait_ns, go_on, context);
+    if (outcome == CECL_PLACES_FULL)
+        group->earlier = places->others;
+    return outcome;
+}
+
+const struct cecl_place_record *cecl_places_of(const struct cecl_places *places, uint64_t call,
+                                               int rank)
+{
+    return record_of(places, call, rank);
+}
+
+void cecl_places_finish(struct cecl_places *places, const struct cecl_places_group *group)
+{
+    places->finished = last_call(group);
+    /* Release: this rank's reads of the entries come before anybody writes them again. */
+    atomic_store_explicit(&words_of(places, places->rank)->finished, places->finished,
+                          memory_order_release);
+}

@@ -1,0 +1,147 @@
+/* Places: ranks of one host tell each other, for each call, where their buffers lie. This file knows
+ * memory that all ranks of a communicator share, and nothing else: no device and no collective.
+ *
+ * Ranks make the same calls at different times, and a caller may not wait long for a late peer. So
+ * each call has one of two outcomes, on which all ranks agree:
+ * - FULL: all ranks have published in time. Everybody knows the places of all ranks.
+ * - LATE: somebody was too late. Ranks arrived one after the other, and each knows the places of
+ *   those that came before it. So of each pair of ranks the one that came later knows both places.
+ *
+ * The shared memory is a ring of entries, one for each call:
+ *
+ *     arrivals, decision | record of rank 0 | record of rank 1 | ...
+ *
+ * A rank publishes the calls of a group together: it writes its records, then it arrives, by one
+ * atomic operation on the word `arrivals`. The order of these operations is the order of the ranks.
+ * The rank that comes last decides FULL, a rank whose wait is over decides LATE, and the first
+ * decision stands. A group has one decision, in the entry of its last call. A rank arrives when it
+ * publishes, so one thread may publish for several ranks, and then let each of them meet.
+ *
+ * An entry is used again once all ranks have finished the call, which they do after they arrived.
+ * So the records of a late rank stay away until the early ranks are done with the entry.
+ *
+ * A peer may write anything into the shared memory, or die: a rank then learns wrong places, or waits
+ * until its `go_on` ends the wait. No index or size is taken from the shared memory.
+ *
+ * docs/models/places.pml is the model of this protocol.
+ * Threads: one at a time for each struct cecl_places. */
+#ifndef CECL_ALLOC_PLACES_H
+#define CECL_ALLOC_PLACES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "util/error.h"
+
+/* Up to so many ranks have an order of arrival, one bit for each. With more ranks nobody decides
+ * LATE: all wait for all. */
+#define CECL_PLACES_ORDERED_RANKS 64
+
+/* What a rank tells of one call. The words mean what the caller wants them to mean. */
+struct cecl_place_record {
+    uint64_t send_window, send_offset;
+    uint64_t recv_window, recv_offset;
+    uint64_t version;
+    uint32_t flags;
+    uint32_t nper_peer; /* words in `per_peer` that are told, at most nranks */
+    uint64_t spare[2];
+    uint64_t per_peer[]; /* room for nranks words */
+};
+_Static_assert(sizeof(struct cecl_place_record) == 64, "a record starts with eight words");
+
+/* From one record to the next in what cecl_places_publish takes. */
+static inline size_t cecl_place_record_bytes(int nranks)
+{
+    return sizeof(struct cecl_place_record) + (size_t)nranks * sizeof(uint64_t);
+}
+
+/* A rank's view of the shared memory. */
+struct cecl_places {
+    char *shared;
+    int rank, nranks;
+    uint32_t nentries;   /* of the ring, a power of two */
+    size_t entry_bytes;  /* from one entry to the next */
+    size_t record_bytes; /* from one rank's record to the next within an entry */
+    uint64_t others;     /* the bits of all other ranks; 0 with more ranks than bits */
+    uint64_t published;  /* number of the last call that this rank published */
+    uint64_t finished;   /* number of the last call that this rank finished */
+    uint64_t room_for;   /* entries are known to be free for calls up to this number */
+};
+
+/* Calls that a rank published together. */
+struct cecl_places_group {
+    uint64_t first; /* number of its first call; the next calls follow */
+    uint32_t count;
+    uint64_t earlier; /* bit r: rank r arrived before this rank; see cecl_places_knows */
+};
+
+enum cecl_places_outcome {
+    CECL_PLACES_FULL,   /* everybody knows the places of all */
+    CECL_PLACES_LATE,   /* each rank knows the places of those that came before it */
+    CECL_PLACES_STOPPED /* `go_on` said no: this rank has no outcome */
+};
+
+/* Asked now and then during a wait. Returns false to end the wait. */
+typedef bool cecl_places_go_on(void *context);
+
+/* Bytes of the memory that ranks share. It starts zeroed, and at a cache line. The ring takes about
+ * 8 MiB, or more where 4 entries need more. */
+size_t cecl_places_bytes(int nranks);
+
+/* Takes this rank's view of the shared memory. There is nothing to close.
+ *
+ * nentries  0; or a power of two for tests, no more than cecl_places_entries says for 0. Equal on
+ *           all ranks. */
+void cecl_places_open(struct cecl_places *places, void *shared, int rank, int nranks,
+                      uint32_t nentries);
+
+/* How many calls may be published together. */
+uint32_t cecl_places_entries(const struct cecl_places *places);
+
+/* Publishes this rank's records of its next calls, and arrives. Ranks count calls alike, and put the
+ * same calls together. Waits while a rank, this one included, has not finished the calls that had
+ * these entries one round of the ring ago; usually there is no wait.
+ *
+ * records  [count] of cecl_place_record_bytes each; copied.
+ * count    1 to cecl_places_entries.
+ * group    [out] the calls' numbers, for the functions below; unset on failure.
+ *
+ * Returns false when `go_on` ended the wait, or `count` is out of range. Nothing is published then. */
+bool cecl_places_publish(struct cecl_places *places, const struct cecl_place_record *records,
+                         uint32_t count, cecl_places_go_on *go_on, void *context,
+                         struct cecl_places_group *group);
+
+/* Whether the records of all ranks are there for a call, though its outcome may still be LATE. */
+bool cecl_places_all_published(const struct cecl_places *places, uint64_t call);
+
+/* Waits for the outcome of a group, or brings it about. Groups are met in the order in which they
+ * were published.
+ *
+ * wait_ns  how long to wait for late ranks before LATE is decided. The wait is shorter when it
+ *          is hopeless: a late rank has not even published the call before this group, or this very
+ *          thread makes its calls. With more than CECL_PLACES_ORDERED_RANKS ranks there is no limit.
+ * go_on    is asked during long waits. */
+enum cecl_places_outcome cecl_places_meet(struct cecl_places *places,
+                                          struct cecl_places_group *group, uint64_t wait_ns,
+                                          cecl_places_go_on *go_on, void *context);
+
+/* Whether this rank knows `rank`'s places after it met a group. In LATE this says which rank of a
+ * pair came later: exactly one of the two knows the other's places. A rank knows its own. */
+static inline bool cecl_places_knows(const struct cecl_places *places,
+                                     const struct cecl_places_group *group, int rank)
+{
+    return places->nranks > CECL_PLACES_ORDERED_RANKS || rank == places->rank ||
+           (group->earlier >> rank & 1) != 0;
+}
+
+/* A rank's record of a call in a group that this rank has met, where cecl_places_knows. Valid until
+ * cecl_places_finish. A hostile peer may change it at any time: copy a word, then check the copy. */
+const struct cecl_place_record *cecl_places_of(const struct cecl_places *places, uint64_t call,
+                                               int rank);
+
+/* This rank has read what it needs of a group. Groups are finished in the order in which they were
+ * published, and after they were met. */
+void cecl_places_finish(struct cecl_places *places, const struct cecl_places_group *group);
+
+#endif

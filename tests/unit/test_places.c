@@ -1,0 +1,651 @@
+/* Ranks that tell each other where their buffers lie: the outcome of each call, what each rank knows
+ * after it, and that no record is overwritten while somebody may read it. Ranks are threads, or
+ * views that one thread uses in turn. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "alloc/places.h"
+#include "util/clock.h"
+#include "util/fork.h"
+
+#define MOST_RANKS 80
+#define GUARD 64 /* bytes behind the shared memory that nobody may write */
+#define AT_ONCE 0
+#define FOR_EVER UINT64_MAX
+
+/* ---- the shared memory, and records whose words anybody can tell */
+
+static void *new_shared(int nranks, int value)
+{
+    const size_t bytes = cecl_places_bytes(nranks);
+    assert_int_equal(bytes % 64, 0);
+    char *shared = aligned_alloc(64, bytes + GUARD);
+    assert_non_null(shared);
+    memset(shared, value, bytes);
+    memset(shared + bytes, 0x5a, GUARD);
+    return shared;
+}
+
+static void free_shared(void *shared, int nranks)
+{
+    const char *guard = (char *)shared + cecl_places_bytes(nranks);
+    for (int i = 0; i < GUARD; i++)
+        assert_int_equal(guard[i], 0x5a);
+    free(shared);
+}
+
+static void open_all(struct cecl_places *places, void *shared, int nranks, uint32_t nentries)
+{
+    for (int r = 0; r < nranks; r++)
+        cecl_places_open(&places[r], shared, r, nranks, nentries);
+}
+
+static uint64_t word_of(uint64_t call, int rank, int i)
+{
+    return call * 1000003 + (uint64_t)rank * 8191 + (uint64_t)i * 127;
+}
+
+static void fill(struct cecl_place_record *record, int nranks, uint64_t call, int rank)
+{
+    record->send_window = word_of(call, rank, 0);
+    record->send_offset = word_of(call, rank, 1);
+    record->recv_window = word_of(call, rank, 2);
+    record->recv_offset = word_of(call, rank, 3);
+    record->version = word_of(call, rank, 4);
+    record->flags = (uint32_t)word_of(call, rank, 5);
+    record->nper_peer = (uint32_t)nranks;
+    for (int i = 0; i < nranks; i++)
+        record->per_peer[i] = word_of(call, rank, 6 + i);
+}
+
+static bool is_right(const struct cecl_place_record *record, int nranks, uint64_t call, int rank)
+{
+    bool right = record->send_window == word_of(call, rank, 0) &&
+                 record->send_offset == word_of(call, rank, 1) &&
+                 record->recv_window == word_of(call, rank, 2) &&
+                 record->recv_offset == word_of(call, rank, 3) &&
+                 record->version == word_of(call, rank, 4) &&
+                 record->flags == (uint32_t)word_of(call, rank, 5) &&
+                 record->nper_peer == (uint32_t)nranks;
+    for (int i = 0; i < nranks; i++)
+        right = right && record->per_peer[i] == word_of(call, rank, 6 + i);
+    return right;
+}
+
+static bool go_on_always(void *context)
+{
+    (void)context;
+    return true;
+}
+
+static bool stop(void *context)
+{
+    (void)context;
+    return false;
+}
+
+/* Publishes a rank's next calls. */
+static bool publish(struct cecl_places *places, uint32_t count, cecl_places_go_on *go_on,
+                    void *context, struct cecl_places_group *group)
+{
+    const size_t bytes = cecl_place_record_bytes(places->nranks);
+    char *records = calloc(count + 1, bytes);
+    for (uint32_t i = 0; i < count; i++)
+        fill((void *)(records + i * bytes), places->nranks, places->published + 1 + i,
+             places->rank);
+    const bool published =
+        cecl_places_publish(places, (void *)records, count, go_on, context, group);
+    free(records);
+    return published;
+}
+
+/* How many records are wrong of those that a rank knows after it met a group. */
+static int count_wrong(const struct cecl_places *places, const struct cecl_places_group *group)
+{
+    int wrong = 0;
+    for (uint64_t call = group->first; call < group->first + group->count; call++)
+        for (int r = 0; r < places->nranks; r++)
+            if (cecl_places_knows(places, group, r))
+                wrong += !is_right(cecl_places_of(places, call, r), places->nranks, call, r);
+    return wrong;
+}
+
+/* ---- ranks as views that one thread uses in turn */
+
+static void a_thread_that_publishes_for_all_ranks_first_meets_fully(void **state)
+{
+    (void)state;
+    struct cecl_places places[3];
+    struct cecl_places_group groups[3];
+    void *shared = new_shared(3, 0);
+    open_all(places, shared, 3, 4);
+    for (int round = 0; round < 20; round++) {
+        for (int r = 0; r < 3; r++)
+            assert_true(publish(&places[r], 1 + (uint32_t)round % 4, stop, NULL, &groups[r]));
+        for (int r = 0; r < 3; r++) {
+            assert_int_equal(cecl_places_meet(&places[r], &groups[r], AT_ONCE, stop, NULL),
+                             CECL_PLACES_FULL);
+            assert_int_equal(groups[r].earlier, 7 & ~(1 << r));
+            assert_int_equal(count_wrong(&places[r], &groups[r]), 0);
+        }
+        for (int r = 0; r < 3; r++)
+            cecl_places_finish(&places[r], &groups[r]);
+    }
+    free_shared(shared, 3);
+}
+
+static void a_rank_whose_wait_is_over_makes_the_call_late_for_all(void **state)
+{
+    (void)state;
+    struct cecl_places places[3];
+    struct cecl_places_group groups[3];
+    static const int order[3] = {1, 2, 0};
+    void *shared = new_shared(3, 0);
+    open_all(places, shared, 3, 0);
+    for (int i = 0; i < 3; i++) {
+        const int r = order[i];
+        assert_true(publish(&places[r], 2, stop, NULL, &groups[r]));
+        assert_int_equal(cecl_places_meet(&places[r], &groups[r], AT_ONCE, go_on_always, NULL),
+                         CECL_PLACES_LATE);
+        assert_int_equal(count_wrong(&places[r], &groups[r]), 0);
+    }
+    assert_int_equal(groups[1].earlier, 0);
+    assert_int_equal(groups[2].earlier, 1 << 1);
+    assert_int_equal(groups[0].earlier, 1 << 1 | 1 << 2);
+    assert_true(cecl_places_knows(&places[1], &groups[1], 1));
+    assert_false(cecl_places_knows(&places[1], &groups[1], 0));
+    free_shared(shared, 3);
+}
+
+static void a_single_rank_meets_itself(void **state)
+{
+    (void)state;
+    struct cecl_places alone;
+    struct cecl_places_group group;
+    void *shared = new_shared(1, 0);
+    cecl_places_open(&alone, shared, 0, 1, 0);
+    for (uint32_t call = 0; call < 3 * cecl_places_entries(&alone); call++) {
+        assert_true(publish(&alone, 1, stop, NULL, &group));
+        assert_int_equal(cecl_places_meet(&alone, &group, FOR_EVER, stop, NULL), CECL_PLACES_FULL);
+        assert_int_equal(count_wrong(&alone, &group), 0);
+        cecl_places_finish(&alone, &group);
+    }
+    free_shared(shared, 1);
+}
+
+static void records_are_there_once_all_ranks_published(void **state)
+{
+    (void)state;
+    struct cecl_places places[2];
+    struct cecl_places_group group;
+    void *shared = new_shared(2, 0);
+    open_all(places, shared, 2, 4);
+    assert_true(publish(&places[0], 2, stop, NULL, &group));
+    assert_false(cecl_places_all_published(&places[0], 1));
+    assert_true(publish(&places[1], 2, stop, NULL, &group));
+    assert_true(cecl_places_all_published(&places[0], 1));
+    assert_true(cecl_places_all_published(&places[0], 2));
+    assert_false(cecl_places_all_published(&places[0], 3));
+    free_shared(shared, 2);
+}
+
+static void more_calls_than_the_ring_has_entries_are_refused(void **state)
+{
+    (void)state;
+    struct cecl_places places[2];
+    struct cecl_places_group group;
+    void *shared = new_shared(2, 0);
+    open_all(places, shared, 2, 4);
+    assert_int_equal(cecl_places_entries(&places[0]), 4);
+    assert_false(publish(&places[0], 0, go_on_always, NULL, &group));
+    assert_false(publish(&places[0], 5, go_on_always, NULL, &group));
+    assert_true(publish(&places[0], 4, go_on_always, NULL, &group));
+    assert_int_equal(group.first, 1);
+    free_shared(shared, 2);
+}
+
+/* The early rank has finished, and the late one has not even come: it must still find the record. */
+static void an_entry_is_not_used_again_before_the_late_rank_is_done(void **state)
+{
+    (void)state;
+    struct cecl_places places[2];
+    struct cecl_places_group group, late;
+    void *shared = new_shared(2, 0);
+    open_all(places, shared, 2, 4);
+    for (int call = 0; call < 4; call++) {
+        assert_true(publish(&places[0], 1, stop, NULL, &group));
+        assert_int_equal(cecl_places_meet(&places[0], &group, AT_ONCE, go_on_always, NULL),
+                         CECL_PLACES_LATE);
+        cecl_places_finish(&places[0], &group);
+    }
+    assert_false(publish(&places[0], 1, stop, NULL, &group));
+    assert_true(publish(&places[1], 1, stop, NULL, &late));
+    assert_int_equal(cecl_places_meet(&places[1], &late, FOR_EVER, stop, NULL), CECL_PLACES_LATE);
+    assert_false(publish(&places[0], 1, stop, NULL, &group));
+    assert_int_equal(late.earlier, 1);
+    assert_int_equal(count_wrong(&places[1], &late), 0);
+    cecl_places_finish(&places[1], &late);
+    assert_true(publish(&places[0], 1, stop, NULL, &group));
+    assert_int_equal(group.first, 5);
+    assert_false(publish(&places[0], 1, stop, NULL, &group));
+    free_shared(shared, 2);
+}
+
+/* ---- when to wait. A wait asks `stop`, so STOPPED says that the rank waited. */
+
+struct other {
+    struct cecl_places *places;
+    int calls;
+};
+
+static void *publish_and_finish(void *argument)
+{
+    struct other *other = argument;
+    struct cecl_places_group group;
+    for (int i = 0; i < other->calls; i++)
+        if (publish(other->places, 1, stop, NULL, &group))
+            cecl_places_finish(other->places, &group);
+    return NULL;
+}
+
+static void in_another_thread(struct cecl_places *places, int calls)
+{
+    pthread_t thread;
+    struct other other = {places, calls};
+    assert_int_equal(pthread_create(&thread, NULL, publish_and_finish, &other), 0);
+    pthread_join(thread, NULL);
+}
+
+/* Rank 0's outcome in its call number `call`, when rank 1 has made `peer_calls` calls. */
+static enum cecl_places_outcome outcome_of(int call, int peer_calls, bool same_thread)
+{
+    struct cecl_places places[2];
+    struct cecl_places_group group;
+    enum cecl_places_outcome outcome = CECL_PLACES_STOPPED;
+    void *shared = new_shared(2, 0);
+    open_all(places, shared, 2, 0);
+    struct other other = {&places[1], peer_calls};
+    if (same_thread)
+        publish_and_finish(&other);
+    else
+        in_another_thread(&places[1], peer_calls);
+    for (int i = 0; i < call; i++) {
+        assert_true(publish(&places[0], 1, stop, NULL, &group));
+        outcome = i < call - 1 ? cecl_places_meet(&places[0], &group, AT_ONCE, go_on_always, NULL)
+                               : cecl_places_meet(&places[0], &group, FOR_EVER, stop, NULL);
+        cecl_places_finish(&places[0], &group);
+    }
+    free_shared(shared, 2);
+    return outcome;
+}
+
+static void a_rank_waits_for_a_peer_that_is_one_call_behind(void **state)
+{
+    (void)state;
+    assert_int_equal(outcome_of(1, 0, false), CECL_PLACES_STOPPED);
+    assert_int_equal(outcome_of(4, 3, false), CECL_PLACES_STOPPED);
+}
+
+static void a_rank_does_not_wait_for_a_peer_that_is_two_calls_behind(void **state)
+{
+    (void)state;
+    assert_int_equal(outcome_of(2, 0, false), CECL_PLACES_LATE);
+    assert_int_equal(outcome_of(5, 3, false), CECL_PLACES_LATE);
+}
+
+static void a_rank_does_not_wait_for_a_peer_of_its_own_thread(void **state)
+{
+    (void)state;
+    assert_int_equal(outcome_of(4, 3, true), CECL_PLACES_LATE);
+}
+
+/* The child has the parent's thread-local variables, but is another thread. */
+static void a_rank_waits_for_a_forked_peer(void **state)
+{
+    (void)state;
+    struct cecl_places places[2];
+    struct cecl_places_group group;
+    cecl_fork_watch();
+    void *shared =
+        mmap(NULL, cecl_places_bytes(2), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(shared, MAP_FAILED);
+    open_all(places, shared, 2, 0);
+    assert_true(publish(&places[0], 1, stop, NULL, &group));
+    const pid_t child = fork();
+    if (child == 0)
+        _exit(publish(&places[1], 1, stop, NULL, &group) ? 0 : 1);
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(cecl_places_meet(&places[0], &group, FOR_EVER, stop, NULL), CECL_PLACES_FULL);
+    assert_int_equal(count_wrong(&places[0], &group), 0);
+    cecl_places_finish(&places[0], &group);
+    assert_true(publish(&places[0], 1, stop, NULL, &group));
+    assert_int_equal(cecl_places_meet(&places[0], &group, FOR_EVER, stop, NULL),
+                     CECL_PLACES_STOPPED);
+    munmap(shared, cecl_places_bytes(2));
+}
+
+static void a_wait_lasts_as_long_as_the_caller_says(void **state)
+{
+    (void)state;
+    struct cecl_places places[2];
+    struct cecl_places_group group;
+    void *shared = new_shared(2, 0);
+    open_all(places, shared, 2, 0);
+    assert_true(publish(&places[0], 1, stop, NULL, &group));
+    const int64_t start = cecl_now_ns();
+    assert_int_equal(cecl_places_meet(&places[0], &group, 3000000, go_on_always, NULL),
+                     CECL_PLACES_LATE);
+    const int64_t took = cecl_now_ns() - start;
+    assert_true(took >= 3000000);
+    assert_true(took < 2000000000);
+    free_shared(shared, 2);
+}
+
+/* ---- sizes, and what peers may write */
+
+static void the_ring_fits_its_memory_for_every_number_of_ranks(void **state)
+{
+    (void)state;
+    static const int counts[] = {1, 2, 3, 8, 63, 64, 65, 200, 1024};
+    for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++) {
+        const int nranks = counts[i];
+        struct cecl_places last;
+        struct cecl_places_group group;
+        void *shared = new_shared(nranks, 0);
+        cecl_places_open(&last, shared, nranks - 1, nranks, 0);
+        const uint32_t entries = cecl_places_entries(&last);
+        assert_true(entries >= 4 && entries <= 8192);
+        assert_int_equal(entries & (entries - 1), 0);
+        assert_true(entries == 4 ||
+                    cecl_places_bytes(nranks) <= ((size_t)8 << 20) + (size_t)nranks * 64);
+        assert_true(entries == 8192 || 2 * cecl_places_bytes(nranks) > 8 << 20);
+        assert_true(publish(&last, entries, stop, NULL, &group)); /* up to the last byte */
+        assert_true(is_right(cecl_places_of(&last, entries - 1, nranks - 1), nranks, entries - 1,
+                             nranks - 1));
+        free_shared(shared, nranks);
+    }
+}
+
+static void a_record_that_claims_too_many_words_is_cut(void **state)
+{
+    (void)state;
+    struct cecl_places last;
+    struct cecl_places_group group;
+    char room[4096] = {0};
+    struct cecl_place_record *record = (void *)room;
+    void *shared = new_shared(2, 0);
+    cecl_places_open(&last, shared, 1, 2, 0);
+    record->nper_peer = 400;
+    memset(record->per_peer, 0x77, 400 * sizeof(uint64_t));
+    assert_true(cecl_places_publish(&last, record, 1, stop, NULL, &group));
+    const struct cecl_place_record *told = cecl_places_of(&last, group.first, 1);
+    assert_int_equal(told->per_peer[1], UINT64_C(0x7777777777777777));
+    /* The next entry starts with its arrivals, behind the record's padding. */
+    assert_int_equal(told->per_peer[8], 0);
+    free_shared(shared, 2);
+}
+
+static bool thirty_times(void *context)
+{
+    return ++*(int *)context < 30;
+}
+
+static void no_word_of_a_peer_leads_out_of_the_memory_or_into_an_endless_wait(void **state)
+{
+    (void)state;
+    static const int counts[] = {2, 5, 70};
+    srand(1);
+    for (int round = 0; round < 90; round++) {
+        const int nranks = counts[round % 3];
+        struct cecl_places places;
+        struct cecl_places_group group;
+        int asked = 0;
+        unsigned char *shared = new_shared(nranks, 0xff);
+        cecl_places_open(&places, shared, rand() % nranks, nranks, 4);
+        for (int call = 0; call < 8; call++) {
+            for (size_t i = 0; i < 20000; i++)
+                shared[i] = (unsigned char)(round % 2 ? rand() : 0xff);
+            if (!publish(&places, 1, thirty_times, &asked, &group))
+                continue;
+            cecl_places_all_published(&places, group.first);
+            cecl_places_meet(&places, &group, 1000, thirty_times, &asked);
+            cecl_places_finish(&places, &group);
+        }
+        free_shared(shared, nranks);
+    }
+}
+
+/* ---- ranks as threads, at random */
+
+struct seen {
+    enum cecl_places_outcome outcome;
+    struct cecl_places_group group;
+};
+
+struct crowd {
+    void *shared;
+    int nranks, ngroups;
+    uint32_t nentries;
+    unsigned seed;
+    uint64_t wait_ns;
+    _Atomic int stopped, left; /* somebody gave up; ranks that stopped coming */
+    struct seen *seen;         /* [ngroups][nranks] */
+};
+
+struct member {
+    pthread_t thread;
+    struct crowd *crowd;
+    int rank, quits_after, wrong;
+    _Atomic int done; /* groups */
+};
+
+static void dawdle(unsigned *seed)
+{
+    const int kind = rand_r(seed) % 16;
+    if (kind == 0)
+        usleep((unsigned)rand_r(seed) % 300);
+    else if (kind < 4)
+        sched_yield();
+    else if (kind < 8)
+        for (volatile int i = 0; i < rand_r(seed) % 3000; i++) {
+        }
+}
+
+static bool nobody_stopped(void *context)
+{
+    const struct crowd *crowd = context;
+    return !crowd->stopped;
+}
+
+/* One group: what a rank saw goes to `seen`. Returns false when it was stopped. */
+static bool take_part(struct member *me, struct cecl_places *places, uint32_t count, unsigned *seed,
+                      struct seen *seen)
+{
+    struct crowd *crowd = me->crowd;
+    dawdle(seed);
+    if (!publish(places, count, nobody_stopped, crowd, &seen->group))
+        return false;
+    dawdle(seed);
+    seen->outcome = cecl_places_meet(places, &seen->group, crowd->wait_ns, nobody_stopped, crowd);
+    if (seen->outcome == CECL_PLACES_STOPPED)
+        return false;
+    me->wrong += count_wrong(places, &seen->group);
+    dawdle(seed);
+    me->wrong += count_wrong(places, &seen->group); /* it lasts until the rank has finished */
+    cecl_places_finish(places, &seen->group);
+    return true;
+}
+
+static void *be_rank(void *argument)
+{
+    struct member *me = argument;
+    struct crowd *crowd = me->crowd;
+    struct cecl_places places;
+    unsigned sizes = crowd->seed, seed = crowd->seed * 977 + (unsigned)me->rank;
+    cecl_places_open(&places, crowd->shared, me->rank, crowd->nranks, crowd->nentries);
+    for (int g = 0; g < crowd->ngroups && me->done < me->quits_after; g++) {
+        const uint32_t count =
+            rand_r(&sizes) % 3 ? 1 : 1 + (uint32_t)rand_r(&sizes) % places.nentries;
+        if (!take_part(me, &places, count, &seed, &crowd->seen[g * crowd->nranks + me->rank]))
+            break;
+        me->done++;
+    }
+    crowd->left++;
+    return NULL;
+}
+
+/* Pairs of which not exactly one knows the other, and ranks that disagree on an outcome. */
+static int count_disputes(const struct crowd *crowd, const struct seen *seen)
+{
+    int disputes = 0;
+    for (int a = 0; a < crowd->nranks; a++)
+        for (int b = 0; b < a; b++) {
+            const bool a_first = seen[b].group.earlier >> a & 1;
+            const bool b_first = seen[a].group.earlier >> b & 1;
+            disputes += seen[a].outcome != seen[b].outcome;
+            disputes += seen[a].outcome == CECL_PLACES_LATE && a_first == b_first;
+            disputes += seen[a].outcome == CECL_PLACES_FULL && !(a_first && b_first);
+        }
+    return disputes;
+}
+
+static void start(struct crowd *crowd, struct member *members, int quitter, int quits_after)
+{
+    crowd->shared = new_shared(crowd->nranks, 0);
+    crowd->seen = calloc((size_t)crowd->ngroups * (size_t)crowd->nranks, sizeof(struct seen));
+    for (int r = 0; r < crowd->nranks; r++) {
+        members[r] = (struct member){.crowd = crowd, .rank = r, .quits_after = INT_MAX};
+        if (r == quitter)
+            members[r].quits_after = quits_after;
+    }
+    for (int r = 0; r < crowd->nranks; r++)
+        assert_int_equal(pthread_create(&members[r].thread, NULL, be_rank, &members[r]), 0);
+}
+
+static void end(struct crowd *crowd, struct member *members)
+{
+    for (int r = 0; r < crowd->nranks; r++) {
+        pthread_join(members[r].thread, NULL);
+        assert_int_equal(members[r].wrong, 0);
+    }
+    free_shared(crowd->shared, crowd->nranks);
+}
+
+static void run_crowd(int nranks, uint32_t nentries, int ngroups, uint64_t wait_ns,
+                      int full_late[2])
+{
+    struct crowd crowd = {.nranks = nranks,
+                          .ngroups = ngroups,
+                          .nentries = nentries,
+                          .seed = 15 + (unsigned)nranks + nentries,
+                          .wait_ns = wait_ns};
+    struct member members[MOST_RANKS];
+    start(&crowd, members, -1, 0);
+    end(&crowd, members);
+    for (int g = 0; g < ngroups; g++) {
+        const struct seen *seen = &crowd.seen[g * nranks];
+        full_late[seen->outcome == CECL_PLACES_LATE]++;
+        if (nranks <= CECL_PLACES_ORDERED_RANKS)
+            assert_int_equal(count_disputes(&crowd, seen), 0);
+        else
+            for (int r = 0; r < nranks; r++)
+                assert_int_equal(seen[r].outcome, CECL_PLACES_FULL);
+    }
+    for (int r = 0; r < nranks; r++)
+        assert_int_equal(members[r].done, ngroups);
+    free(crowd.seen);
+}
+
+static void ranks_agree_and_know_what_they_should(void **state)
+{
+    (void)state;
+    static const int counts[] = {2, 3, 5, 8};
+    static const uint64_t waits[] = {0, 5000, 30000, 1000000};
+    int full_late[2] = {0, 0};
+    for (int i = 0; i < 4; i++)
+        for (int w = 0; w < 4; w++) {
+            run_crowd(counts[i], 4, 150, waits[w], full_late);
+            run_crowd(counts[i], 16, 150, waits[w], full_late);
+        }
+    print_message("full: %d, late: %d\n", full_late[0], full_late[1]);
+    assert_true(full_late[0] > 50); /* otherwise the test has shown nothing */
+    assert_true(full_late[1] > 50);
+}
+
+static void more_ranks_than_bits_always_meet_fully(void **state)
+{
+    (void)state;
+    int full_late[2] = {0, 0};
+    run_crowd(70, 4, 25, AT_ONCE, full_late);
+    assert_int_equal(full_late[0], 25);
+}
+
+/* The others go on alone until the ring is full, or wait for the one that is missed. */
+static void waits_for_a_rank_that_stopped_coming_end(int nranks, int most_alone)
+{
+    struct crowd crowd = {.nranks = nranks, .ngroups = 50, .nentries = 4, .seed = 3};
+    struct member members[MOST_RANKS];
+    start(&crowd, members, 1, 10);
+    for (int r = 0; r < nranks; r++)
+        while (members[r].done < 10)
+            usleep(1000);
+    usleep(20000);
+    assert_int_equal(crowd.left, 1); /* the others wait, and no time limit ends that */
+    crowd.stopped = 1;
+    end(&crowd, members);
+    for (int r = 0; r < nranks; r++)
+        assert_in_range(members[r].done, 10, r == 1 ? 10 : 10 + most_alone);
+    free(crowd.seen);
+}
+
+static void waits_for_a_rank_that_stopped_coming_end_when_the_caller_says_so(void **state)
+{
+    (void)state;
+    waits_for_a_rank_that_stopped_coming_end(3, 4);
+}
+
+static void with_more_ranks_than_bits_they_end_so_too(void **state)
+{
+    (void)state;
+    waits_for_a_rank_that_stopped_coming_end(70, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_thread_that_publishes_for_all_ranks_first_meets_fully),
+        cmocka_unit_test(a_rank_whose_wait_is_over_makes_the_call_late_for_all),
+        cmocka_unit_test(a_single_rank_meets_itself),
+        cmocka_unit_test(records_are_there_once_all_ranks_published),
+        cmocka_unit_test(more_calls_than_the_ring_has_entries_are_refused),
+        cmocka_unit_test(an_entry_is_not_used_again_before_the_late_rank_is_done),
+        cmocka_unit_test(a_rank_waits_for_a_peer_that_is_one_call_behind),
+        cmocka_unit_test(a_rank_does_not_wait_for_a_peer_that_is_two_calls_behind),
+        cmocka_unit_test(a_rank_does_not_wait_for_a_peer_of_its_own_thread),
+        cmocka_unit_test(a_rank_waits_for_a_forked_peer),
+        cmocka_unit_test(a_wait_lasts_as_long_as_the_caller_says),
+        cmocka_unit_test(the_ring_fits_its_memory_for_every_number_of_ranks),
+        cmocka_unit_test(a_record_that_claims_too_many_words_is_cut),
+        cmocka_unit_test(no_word_of_a_peer_leads_out_of_the_memory_or_into_an_endless_wait),
+        cmocka_unit_test(ranks_agree_and_know_what_they_should),
+        cmocka_unit_test(more_ranks_than_bits_always_meet_fully),
+        cmocka_unit_test(waits_for_a_rank_that_stopped_coming_end_when_the_caller_says_so),
+        cmocka_unit_test(with_more_ranks_than_bits_they_end_so_too),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
