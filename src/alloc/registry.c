@@ -1,0 +1,391 @@
+/* This rank's own windows: making them, telling peers of them, noticing that memory is gone. */
+#include "alloc/registry.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "alloc/registry_internal.h"
+#include "util/clock.h"
+
+#define POST_MS 10000 /* limit of a message to a peer where the communicator has none */
+
+ceclResult_t cecl_registry_open(struct cecl_registry *registry, struct cecl_device *dev,
+                                struct cecl_mesh *mesh, int rank, int nranks, int64_t timeout_ms,
+                                const struct cecl_registry_clock *clock)
+{
+    *registry = (struct cecl_registry){.dev = dev,
+                                       .mesh = mesh,
+                                       .rank = rank,
+                                       .nranks = nranks,
+                                       .clock = *clock,
+                                       .next_number = CECL_WINDOW_FIRST,
+                                       .timeout_ms = timeout_ms};
+    registry->peers = calloc((size_t)nranks, sizeof(*registry->peers));
+    if (!registry->peers) {
+        *registry = (struct cecl_registry){0};
+        return cecl_fail(ceclOutOfMemory, "no host memory for the windows of %d ranks", nranks);
+    }
+    pthread_mutex_init(&registry->lock, NULL);
+    pthread_cond_init(&registry->news, NULL);
+    return ceclSuccess;
+}
+
+void cecl_registry_close(struct cecl_registry *registry)
+{
+    if (!registry->peers)
+        return;
+    registry_close_peers(registry);
+    for (size_t i = 0; i < registry->nown; i++)
+        free(registry->own[i].regions);
+    free(registry->own);
+    free(registry->peers);
+    pthread_mutex_destroy(&registry->lock);
+    pthread_cond_destroy(&registry->news);
+    *registry = (struct cecl_registry){0};
+}
+
+/* ---- finding */
+
+/* The number of windows whose home begins at `address` or before. */
+static size_t windows_up_to(const struct cecl_registry *registry, uint64_t address)
+{
+    size_t low = 0, high = registry->nown;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (registry->own[middle].home <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Homes of windows do not overlap: see make_room_for. */
+static struct cecl_own_window *window_of(const struct cecl_registry *registry, uint64_t address)
+{
+    const size_t count = windows_up_to(registry, address);
+    struct cecl_own_window *window = count > 0 ? &registry->own[count - 1] : NULL;
+    return window && address - window->home < window->bytes ? window : NULL;
+}
+
+const struct cecl_own_window *cecl_registry_find(const struct cecl_registry *registry,
+                                                 const void *ptr)
+{
+    return window_of(registry, (uint64_t)(uintptr_t)ptr);
+}
+
+struct cecl_own_window *cecl_registry_own(const struct cecl_registry *registry, uint64_t number)
+{
+    for (size_t i = 0; i < registry->nown && number != 0; i++)
+        if (registry->own[i].number == number)
+            return &registry->own[i];
+    return NULL;
+}
+
+static struct cecl_registered *region_of(const struct cecl_own_window *window, uint64_t address)
+{
+    size_t low = 0, high = window->nregions;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (window->regions[middle].base <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    struct cecl_registered *region = low > 0 ? &window->regions[low - 1] : NULL;
+    return region && address - region->base < region->bytes ? region : NULL;
+}
+
+/* ---- telling peers */
+
+static ceclResult_t post(struct cecl_registry *registry, const struct registry_message *message,
+                         const int *fds, int nfds)
+{
+    const size_t bytes = sizeof(*message) + message->count * sizeof(message->regions[0]);
+    const int64_t bound = registry->timeout_ms > 0 ? registry->timeout_ms : POST_MS,
+                  deadline = cecl_deadline(bound);
+    registry->posted = message->message; /* also after a failure: some peers may have it */
+    for (int i = 1; i < registry->nranks; i++)
+        CECL_TRY(cecl_mesh_post(registry->mesh, (registry->rank + i) % registry->nranks, message,
+                                bytes, fds, nfds, deadline));
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_registry_drop(struct cecl_registry *registry, uint64_t number)
+{
+    struct cecl_own_window *window = cecl_registry_own(registry, number);
+    const struct registry_message message = {
+        .kind = REGISTRY_DROP, .number = number, .message = registry->posted + 1};
+    if (!window)
+        return ceclSuccess;
+    free(window->regions);
+    memmove(window, window + 1,
+            (size_t)(registry->own + registry->nown - (window + 1)) * sizeof(*window));
+    registry->nown--;
+    registry->changes++;
+    return post(registry, &message, NULL, 0);
+}
+
+/* Forgets a window, whether peers know of it or not. */
+static ceclResult_t forget(struct cecl_registry *registry, struct cecl_own_window *window)
+{
+    if (window->number != 0)
+        return cecl_registry_drop(registry, window->number);
+    free(window->regions);
+    memmove(window, window + 1,
+            (size_t)(registry->own + registry->nown - (window + 1)) * sizeof(*window));
+    registry->nown--;
+    registry->changes++;
+    return ceclSuccess;
+}
+
+static void close_all(const struct cecl_region_export *exports, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (exports[i].fd >= 0)
+            close(exports[i].fd);
+}
+
+/* Tells peers of some regions of a window, in one message. */
+static ceclResult_t tell_some(struct cecl_registry *registry, const struct cecl_own_window *window,
+                              const struct cecl_region *regions, size_t count)
+{
+    union {
+        struct registry_message message;
+        char room[CECL_MESH_POST_BYTES];
+    } u = {.message = {.kind = REGISTRY_ADD,
+                       .number = window->number,
+                       .home = window->home,
+                       .bytes = window->bytes,
+                       .message = registry->posted + 1}};
+    struct registry_message *message = &u.message;
+    int fds[CECL_MESH_POST_FDS], nfds = 0;
+    ceclResult_t result = ceclSuccess;
+    for (size_t i = 0; i < count && result == ceclSuccess; i++) {
+        result = registry->dev->ops->region_export(registry->dev, &regions[i],
+                                                   &message->regions[message->count]);
+        if (result != ceclSuccess)
+            break;
+        if (message->regions[message->count].fd >= 0)
+            fds[nfds++] = message->regions[message->count].fd;
+        message->count++;
+    }
+    if (result == ceclSuccess)
+        result = post(registry, message, fds, nfds);
+    close_all(message->regions, message->count);
+    return result;
+}
+
+/* ---- making windows */
+
+static bool room_for_region(struct cecl_own_window *window)
+{
+    if (window->nregions < window->room)
+        return true;
+    const size_t room = window->room ? 2 * window->room : 1;
+    struct cecl_registered *regions = realloc(window->regions, room * sizeof(*regions));
+    if (!regions)
+        return false;
+    window->regions = regions;
+    window->room = room;
+    return true;
+}
+
+static void insert_region(struct cecl_own_window *window, const struct cecl_region *region)
+{
+    size_t at = 0;
+    while (at < window->nregions && window->regions[at].base < region->base)
+        at++;
+    memmove(&window->regions[at + 1], &window->regions[at],
+            (window->nregions - at) * sizeof(window->regions[0]));
+    window->regions[at] = (struct cecl_registered){region->base, region->bytes, region->id};
+    window->nregions++;
+}
+
+/* Whether all memory of a window is still what it was. */
+static bool is_alive(const struct cecl_registry *registry, const struct cecl_own_window *window)
+{
+    for (size_t i = 0; i < window->nregions; i++) {
+        const struct cecl_registered *region = &window->regions[i];
+        uint64_t id = 0;
+        if (registry->dev->ops->region_id(registry->dev, (void *)(uintptr_t)region->base, &id) !=
+                ceclSuccess ||
+            id != region->id)
+            return false;
+    }
+    return true;
+}
+
+/* Forgets windows whose memory is gone. So there are never more windows than the program has
+ * allocations, and none overlaps the new one. */
+static ceclResult_t make_room_for(struct cecl_registry *registry, const struct cecl_region *region)
+{
+    for (size_t i = 0; i < registry->nown;) {
+        struct cecl_own_window *window = &registry->own[i];
+        const bool overlaps = window->home < region->home + region->home_bytes &&
+                              region->home < window->home + window->bytes;
+        if (!overlaps && is_alive(registry, window))
+            i++;
+        else
+            CECL_TRY(forget(registry, window));
+    }
+    if (registry->nown < registry->room)
+        return ceclSuccess;
+    const size_t room = registry->room ? 2 * registry->room : 16;
+    struct cecl_own_window *own = realloc(registry->own, room * sizeof(*own));
+    if (!own)
+        return cecl_fail(ceclOutOfMemory, "no host memory for %zu windows", room);
+    registry->own = own;
+    registry->room = room;
+    return ceclSuccess;
+}
+
+/* Makes a window without regions. */
+static ceclResult_t make_window(struct cecl_registry *registry, const struct cecl_region *region,
+                                struct cecl_own_window **made)
+{
+    CECL_TRY(make_room_for(registry, region));
+    const size_t at = windows_up_to(registry, region->home);
+    memmove(&registry->own[at + 1], &registry->own[at],
+            (registry->nown - at) * sizeof(registry->own[0]));
+    registry->nown++;
+    registry->changes++;
+    *made = &registry->own[at];
+    **made = (struct cecl_own_window){
+        .number = region->kind == CECL_REGION_NONE ? 0 : registry->next_number++,
+        .home = region->home,
+        .bytes = region->home_bytes};
+    return ceclSuccess;
+}
+
+/* ---- settling */
+
+/* Regions that are added to a window. */
+struct added {
+    struct cecl_region regions[REGISTRY_REGIONS];
+    size_t count;
+    bool lost; /* peers could not be told of some of them */
+};
+
+static ceclResult_t flush(struct cecl_registry *registry, struct cecl_own_window *window,
+                          struct added *added)
+{
+    if (added->count == 0 || window->number == 0)
+        return ceclSuccess;
+    const ceclResult_t result = tell_some(registry, window, added->regions, added->count);
+    added->count = 0;
+    added->lost = added->lost || result != ceclSuccess;
+    return result;
+}
+
+static ceclResult_t add_region(struct cecl_registry *registry, struct cecl_own_window *window,
+                               const struct cecl_region *region, struct added *added)
+{
+    if (!room_for_region(window))
+        return cecl_fail(ceclOutOfMemory, "no host memory for %zu regions", window->nregions + 1);
+    insert_region(window, region);
+    added->regions[added->count++] = *region;
+    return added->count == REGISTRY_REGIONS ? flush(registry, window, added) : ceclSuccess;
+}
+
+/* What a look at the memory of a window says. */
+enum verdict { SETTLED, GONE };
+
+/* Looks at all memory from `at` to `end`. Finds regions that the window does not have yet. */
+static ceclResult_t look(struct cecl_registry *registry, struct cecl_own_window *window,
+                         uint64_t at, uint64_t end, struct added *added, enum verdict *verdict)
+{
+    struct cecl_device *dev = registry->dev;
+    *verdict = SETTLED;
+    while (at < end) {
+        const struct cecl_registered *known = region_of(window, at);
+        struct cecl_region region;
+        if (known) {
+            uint64_t id = 0;
+            CECL_TRY(dev->ops->region_id(dev, (void *)(uintptr_t)at, &id));
+            *verdict = id == known->id ? SETTLED : GONE;
+            if (*verdict == GONE)
+                return ceclSuccess;
+            at = known->base + known->bytes;
+            continue;
+        }
+        if (at - window->home >= window->bytes)
+            return cecl_fail(ceclInvalidArgument,
+                             "memory ends at %#" PRIx64 ", %" PRIu64 " bytes before its range does",
+                             at, end - at);
+        CECL_TRY(dev->ops->region_find(dev, (void *)(uintptr_t)at, &region));
+        if (region.home != window->home || region.home_bytes != window->bytes ||
+            (region.kind == CECL_REGION_NONE) != (window->number == 0)) {
+            *verdict = GONE;
+            return ceclSuccess;
+        }
+        CECL_TRY(add_region(registry, window, &region, added));
+        at = region.base + region.bytes;
+    }
+    return ceclSuccess;
+}
+
+/* Memory that cannot be shared needs no look: nobody else relies on it. */
+static uint64_t end_of(const struct cecl_own_window *window, uint64_t at, uint64_t bytes)
+{
+    const bool is_new = window->nregions == 0;
+    if (window->number == 0)
+        return is_new ? at + 1 : at;
+    return at + (bytes > 0 ? bytes : 1);
+}
+
+/* An error with new memory leaves no window. An error with a window that peers know leaves it as it
+ * is: pending calls and registrations may rely on it. Peers then hear of what was found so far. */
+static ceclResult_t settle_window(struct cecl_registry *registry, struct cecl_own_window *window,
+                                  uint64_t at, uint64_t bytes, enum verdict *verdict)
+{
+    struct added added;
+    const bool is_new = window->nregions == 0;
+    char words[CECL_MESSAGE_BYTES];
+    added.count = 0;
+    added.lost = false;
+    const ceclResult_t result =
+        look(registry, window, at, end_of(window, at, bytes), &added, verdict);
+    cecl_keep_message(words);
+    const bool gone = *verdict == GONE || added.lost || (result != ceclSuccess && is_new);
+    ceclResult_t told = gone ? ceclSuccess : flush(registry, window, &added);
+    if (told != ceclSuccess) { /* peers do not know all regions that the window has here */
+        cecl_keep_message(words);
+        (void)!forget(registry, window);
+        return cecl_fail_with(told, words);
+    }
+    if (gone)
+        CECL_TRY(forget(registry, window));
+    return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, words);
+}
+
+/* Memory that changes while it is looked at is freed by another thread of the program. */
+#define TRIES 4
+
+ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const void *ptr, uint64_t bytes,
+                                  bool make, const char *name)
+{
+    const uint64_t at = (uint64_t)(uintptr_t)ptr;
+    for (int i = 0; i < TRIES; i++) {
+        struct cecl_own_window *window = window_of(registry, at);
+        enum verdict verdict;
+        if (!window) {
+            struct cecl_region region;
+            if (!make)
+                return ceclSuccess;
+            CECL_TRY(registry->dev->ops->check_pointer(registry->dev, ptr, (size_t)bytes, name));
+            CECL_TRY(registry->dev->ops->region_find(registry->dev, ptr, &region));
+            CECL_TRY(make_window(registry, &region, &window));
+        }
+        CECL_TRY(settle_window(registry, window, at, bytes, &verdict));
+        if (verdict == SETTLED)
+            return ceclSuccess;
+    }
+    return cecl_fail(ceclInvalidArgument,
+                     "%s %p: %" PRIu64
+                     " bytes that lie over memory of several ranges of addresses, "
+                     "or that another thread frees meanwhile",
+                     name, ptr, bytes);
+}

@@ -1,0 +1,118 @@
+/* Registered memory: memory that the program already has and that peers can reach.
+ *
+ * Each rank has windows of its own, one for each allocation, or for each range of addresses in
+ * which the program maps memory piece by piece. It tells its peers of a window by messages, and of
+ * each piece (a region) that is added. A peer imports what it is told of, so that it has the same
+ * bytes at the same distances in its own addresses. Registering is local: no rank waits for another
+ * to register anything.
+ *
+ * Windows have numbers that a rank never uses twice. So a kept plan that names a window of a peer
+ * can never reach other memory that came to the same address later. Memory that was freed, or
+ * replaced, is noticed by the region's id when a call uses it: the rank then tells its peers to drop
+ * the old window, and makes a new one.
+ *
+ * Messages are counted. A rank tells its count along with the places of a call, and a peer imports
+ * up to that count before it copies.
+ *
+ * Threads: cecl_registry_take and cecl_registry_sweep run on one thread (the watchdog). All other
+ * functions run on the caller's, one at a time. A lock guards what both use. */
+#ifndef CECL_ALLOC_REGISTRY_H
+#define CECL_ALLOC_REGISTRY_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "boot/mesh.h"
+#include "device/device.h"
+
+/* A rank's own windows have numbers from this one on. */
+#define CECL_WINDOW_FIRST 16u
+
+/* A region that peers were told of. */
+struct cecl_registered {
+    uint64_t base, bytes, id;
+};
+
+/* A window of this rank's own memory. */
+struct cecl_own_window {
+    uint64_t number; /* 0: the memory cannot be shared, and peers do not know of it */
+    uint64_t home, bytes;
+    struct cecl_registered *regions; /* [nregions] by address */
+    size_t nregions, room;
+    uint32_t pins;     /* how many registrations of the caller's cover it */
+    uint32_t last_use; /* the flags' `done` after the last call that used it */
+    bool used;
+};
+
+struct cecl_import; /* a peer's window, as this rank reaches it */
+
+/* What this rank knows of one peer's windows. */
+struct cecl_peer_windows {
+    struct cecl_import *imports; /* a list */
+    _Atomic uint64_t taken;      /* how many of the peer's messages are carried out */
+    ceclResult_t failed;         /* the reason for which no further message can be carried out */
+    char words[CECL_MESSAGE_BYTES];
+};
+
+/* Tells the flags' word `done`: how far this rank's calls are done. */
+struct cecl_registry_clock {
+    uint32_t (*done)(void *context);
+    void *context;
+};
+
+struct cecl_registry {
+    struct cecl_device *dev;
+    struct cecl_mesh *mesh;
+    int rank, nranks;
+    struct cecl_registry_clock clock;
+    /* -- of the caller's thread -- */
+    struct cecl_own_window *own; /* [nown] by home */
+    size_t nown, room;
+    uint64_t next_number;
+    uint64_t posted;  /* messages to each peer so far */
+    uint64_t changes; /* how often a window came or went */
+    int64_t timeout_ms;
+    /* -- of both threads -- */
+    pthread_mutex_t lock;
+    pthread_cond_t news;             /* a peer's `taken` or `failed` has changed */
+    struct cecl_peer_windows *peers; /* [nranks] */
+    uint64_t nimports, nregions;     /* that live, of all peers */
+};
+
+ceclResult_t cecl_registry_open(struct cecl_registry *registry, struct cecl_device *dev,
+                                struct cecl_mesh *mesh, int rank, int nranks, int64_t timeout_ms,
+                                const struct cecl_registry_clock *clock);
+/* No work may be pending. A zeroed registry may be closed. */
+void cecl_registry_close(struct cecl_registry *registry);
+
+/* The window that holds `ptr`, as far as this rank has made one; NULL otherwise. Does not ask
+ * whether the memory is still what it was. */
+const struct cecl_own_window *cecl_registry_find(const struct cecl_registry *registry,
+                                                 const void *ptr);
+/* The window with this number, or NULL. */
+struct cecl_own_window *cecl_registry_own(const struct cecl_registry *registry, uint64_t number);
+
+/* Makes sure that the window of [ptr, ptr + bytes) is of the memory that is there now, and that
+ * peers were told of all regions in that range. Where there is no window it makes one, if `make`.
+ * `name` is the argument's, for messages. registry->changes tells whether something changed. */
+ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const void *ptr, uint64_t bytes,
+                                  bool make, const char *name);
+/* Drops a window, here and at the peers. */
+ceclResult_t cecl_registry_drop(struct cecl_registry *registry, uint64_t number);
+
+/* Where byte `offset` of a peer's window lies for this rank; NULL if it has no such window. */
+void *cecl_registry_at(struct cecl_registry *registry, int peer, uint64_t number, uint64_t offset);
+/* Notes that a call uses a peer's window: it is done once `done` has come to `target`. */
+void cecl_registry_used(struct cecl_registry *registry, int peer, uint64_t number, uint32_t target);
+/* Waits until this rank has carried out so many messages of a peer. Bounded: `go_on` is asked now
+ * and then, and ends the wait by returning false (ceclRemoteError). */
+ceclResult_t cecl_registry_await(struct cecl_registry *registry, int peer, uint64_t messages,
+                                 bool (*go_on)(void *), void *context);
+
+/* Carries out all messages that have arrived; *any: there were some. An error that hits a single
+ * peer's windows is kept for cecl_registry_await. */
+ceclResult_t cecl_registry_take(struct cecl_registry *registry, bool *any);
+/* Closes imports that were dropped, once the calls that may still use them are done. */
+void cecl_registry_sweep(struct cecl_registry *registry);
+
+#endif
