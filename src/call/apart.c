@@ -119,7 +119,7 @@ static size_t add_ranges(const struct cecl_call *call, uint32_t index, struct ra
 }
 
 ceclResult_t cecl_calls_check_apart(const struct cecl_call *calls, uint32_t count,
-                                    const struct cecl_pool *pool)
+                                    const struct cecl_windows *windows)
 {
     struct range *ranges = calloc(2 * (size_t)count, sizeof(*ranges));
     size_t n = 0;
@@ -140,7 +140,8 @@ ceclResult_t cecl_calls_check_apart(const struct cecl_call *calls, uint32_t coun
             "calls %u and %u of the group share memory at %p, which one of them writes: they have "
             "no order",
             other->call, clash->call,
-            cecl_window_at(pool, (struct cecl_buffer){clash->window, clash->low}, pool->rank));
+            cecl_window_at(windows, (struct cecl_buffer){clash->window, clash->low},
+                           windows->pool->rank));
     free(ranges);
     return result;
 }

@@ -57,6 +57,11 @@ struct cecl_block cecl_block_broadcast(const struct cecl_call *call, int from, i
     return (struct cecl_block){.bytes = from == call->root ? call->bytes : 0};
 }
 
+struct cecl_block cecl_block_own(const struct cecl_call *call, int from, int to)
+{
+    return (struct cecl_block){.bytes = from == to ? call->bytes : 0};
+}
+
 struct cecl_block cecl_block_to_root(const struct cecl_call *call, int from, int to)
 {
     return (struct cecl_block){.bytes = to == call->root ? call->bytes : 0,

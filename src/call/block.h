@@ -12,6 +12,7 @@ cecl_block_fn cecl_block_gathered;  /* one block to all ranks: dense, strided, o
 cecl_block_fn cecl_block_exchanged; /* a block for each rank: dense or strided */
 cecl_block_fn cecl_block_per_rank;  /* by a layout that each rank has of its own */
 cecl_block_fn cecl_block_broadcast;
+cecl_block_fn cecl_block_own; /* from a rank to itself */
 cecl_block_fn cecl_block_to_root;
 cecl_block_fn cecl_block_from_root;
 /* For reductions: rank `to` receives the reduction of these blocks from all ranks. */

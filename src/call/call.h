@@ -114,9 +114,20 @@ int cecl_only_contributor(const struct cecl_call *call);
 
 /* -- key.c: descriptions as keys. All fields count, nranks too -- */
 uint64_t cecl_call_hash(uint64_t seed, const struct cecl_call *call);
+/* A number of what must be equal on all ranks that make the call. */
+uint32_t cecl_call_signature(const struct cecl_call *call);
 bool cecl_call_equal(const struct cecl_call *a, const struct cecl_call *b);
 /* Copies a description to *kept, and its layout to `layout` [call->layout_words]. */
 void cecl_call_keep(struct cecl_call *kept, const struct cecl_call *call, uint64_t *layout);
+
+/* -- peer.c: the same call, as far as this rank knows how `rank` describes it. The blocks between the
+ * two ranks are right; a layout has no others.
+ *
+ * send_at  [nranks] where each rank has its block for this rank; used with a layout of each rank's
+ *          own, else NULL
+ * layout   room for CECL_LAYOUT_WORDS_MAX words, zeroed; of use as long as *peer's */
+void cecl_call_of_peer(const struct cecl_call *call, int rank, const uint64_t *send_at,
+                       uint64_t *layout, struct cecl_call *peer);
 
 /* -- touched.c: which memory a call uses on this rank -- */
 struct cecl_touched {
@@ -129,14 +140,16 @@ struct cecl_touched {
 int cecl_call_touched(const struct cecl_call *call, struct cecl_touched touched[2]);
 /* Bytes of sendbuff and of recvbuff up to the last byte that is used. Traces show them. */
 void cecl_call_sizes(const struct cecl_call *call, uint64_t *send_bytes, uint64_t *recv_bytes);
-/* Bytes of recvbuff, from its start on, that the call needs on every rank, also where this rank
- * does not write them. */
+/* Bytes of recvbuff and of sendbuff, from their start on, that the call needs on this rank. In place
+ * all of them are recvbuff's. */
 uint64_t cecl_call_recv_needed(const struct cecl_call *call);
+uint64_t cecl_call_send_needed(const struct cecl_call *call);
 /* Refuses buffers of other devices, buffers that pass the end of their allocation, and buffers that
  * overlap partly. */
-ceclResult_t cecl_call_check_buffers(const struct cecl_call *call, const struct cecl_pool *pool);
+ceclResult_t cecl_call_check_buffers(const struct cecl_call *call,
+                                     const struct cecl_windows *windows);
 /* apart.c: refuses calls of a group that share memory which one of them writes. */
 ceclResult_t cecl_calls_check_apart(const struct cecl_call *calls, uint32_t count,
-                                    const struct cecl_pool *pool);
+                                    const struct cecl_windows *windows);
 
 #endif

@@ -78,8 +78,8 @@ ceclResult_t cecl_describe_buffers(const struct cecl_scope *scope, const struct 
     if (!cecl_call_is_empty(call) && !args->recv)
         return cecl_fail(ceclInvalidArgument, "recvbuff: NULL");
 
-    const struct cecl_buffer send = cecl_window_find(scope->pool, args->send);
-    call->recv = cecl_window_find(scope->pool, args->recv);
+    const struct cecl_buffer send = cecl_window_find(scope->windows, args->send);
+    call->recv = cecl_window_find(scope->windows, args->recv);
     call->in_place = is_in_place(call, send, call->recv);
     if (call->in_place && call->op->reduces && call->op->each)
         call->recv = send; /* sendbuff holds all blocks, and the result among them */

@@ -20,7 +20,7 @@ struct cecl_args {
 /* What a description needs from the communicator. */
 struct cecl_scope {
     int rank, nranks;
-    const struct cecl_pool *pool;
+    const struct cecl_windows *windows;
     struct cecl_options options;
     /* room for CECL_LAYOUT_WORDS_MAX(nranks) words; the call's layout is written there */
     uint64_t *layout;

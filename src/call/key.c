@@ -22,6 +22,32 @@ uint64_t cecl_call_hash(uint64_t seed, const struct cecl_call *call)
     return hash;
 }
 
+/* Where ranks have their buffers, and what each has of its own, does not count. */
+uint32_t cecl_call_signature(const struct cecl_call *call)
+{
+    const bool own = call->op->per_rank;
+    const struct cecl_shape *shape = &call->view.shape;
+    const uint64_t words[] = {
+        (uint64_t)(call->op - cecl_ops) << 8 | call->type,
+        own && call->layout_words > 0 ? 0 : call->count,
+        (uint64_t)call->red_op << 32 | (uint32_t)call->root,
+        (uint64_t)call->options.sm_policy << 40 | (uint64_t)call->options.direction << 32 |
+            (uint64_t)call->options.max_sms << 8 | (call->in_place && !own),
+        shape->width,
+        shape->rows,
+        shape->recv_pitch,
+        shape->recv_stride,
+        shape->send_pitch,
+        shape->send_stride,
+    };
+    uint64_t hash = 0;
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        hash = mix(hash, words[i]);
+    for (uint32_t i = 0; i < call->layout_words && !own; i++)
+        hash = mix(hash, call->view.layout[i]);
+    return (uint32_t)(hash >> 32);
+}
+
 bool cecl_call_equal(const struct cecl_call *a, const struct cecl_call *b)
 {
     return memcmp(a, b, CECL_CALL_KEY_BYTES) == 0 &&

@@ -30,7 +30,8 @@ struct cecl_op {
     bool per_rank;
     bool always;        /* the call has an effect even without bytes */
     bool moves_nothing; /* the call has no buffers */
-    bool recv_anywhere; /* recvbuff may be private memory: no peer writes to it */
+    bool recv_anywhere; /* no peer writes to recvbuff, so it may be memory that none reaches */
+    bool carries; /* within this rank, by the part of the next rank's staging that is its own */
     /* under CECL_CHECK ranks compare where they believe their blocks belong */
     bool compares_places;
     /* For calls at which ranks exchange where their blocks belong: the name of that exchange in a
@@ -39,9 +40,7 @@ struct cecl_op {
     /* Whether a call may be small, and the device's name for that kind of small call. */
     bool may_be_small;
     enum cecl_small_kind small_kind;
-    /* Under CECL_CHECK: what messages call the call's count, and the place of its recvbuff. NULL: the
-     * usual names. */
-    const char *count_name, *place_name;
+    const char *count_name; /* under CECL_CHECK, what messages call its count; NULL: count */
 
     /* Makes a description from arguments: fills in `call`, or refuses and names the argument. NULL:
      * the row is the whole description. */
@@ -73,6 +72,7 @@ enum cecl_op_index {
     CECL_OP_ALL_REDUCE,
     CECL_OP_REDUCE,
     CECL_OP_BARRIER,
+    CECL_OP_CARRY,     /* the library's own: see comm/carry.h */
     CECL_OP_MEM_ALLOC, /* from here on: ranks compare these calls, but they have no plan */
     CECL_OP_MEM_FREE,
     CECL_OP_GROUP_END,

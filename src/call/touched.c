@@ -122,21 +122,19 @@ void cecl_call_sizes(const struct cecl_call *call, uint64_t *send_bytes, uint64_
 
 uint64_t cecl_call_recv_needed(const struct cecl_call *call)
 {
-    struct extent needed = is_one_buffer(call) ? input_of(call) : (struct extent){0};
-    const uint64_t pitch = call->view.shape.recv_pitch;
-    for (int r = 0; r < call->nranks; r++) {
-        const struct cecl_block blocks[] = {cecl_call_block(call, r, call->rank),
-                                            cecl_call_block(call, call->rank, r),
-                                            cecl_call_block(call, r, call->root)};
-        for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++)
-            include(&needed, call, blocks[i].recv_offset, blocks[i].bytes, pitch);
-    }
-    return needed.high;
+    const struct extent out =
+        is_one_buffer(call) ? union_of(input_of(call), output_of(call)) : output_of(call);
+    return out.high;
+}
+
+uint64_t cecl_call_send_needed(const struct cecl_call *call)
+{
+    return is_one_buffer(call) ? 0 : input_of(call).high;
 }
 
 /* In place, the own block is in both buffers, and no other block may be. That is certain where the
  * input or the output has no other block. */
-static ceclResult_t check_overlap(const struct cecl_call *call, const struct cecl_pool *pool,
+static ceclResult_t check_overlap(const struct cecl_call *call, const struct cecl_windows *windows,
                                   const struct extent *in, const struct extent *out)
 {
     const struct cecl_block own = cecl_call_block(call, call->rank, call->rank);
@@ -148,10 +146,11 @@ static ceclResult_t check_overlap(const struct cecl_call *call, const struct cec
         return ceclSuccess;
     if (call->in_place && (in->blocks == 1 || out->blocks == 1))
         return ceclSuccess;
-    const void *const from = cecl_window_at(pool, call->send, call->rank), *const to =
-                                                                               cecl_window_at(
-                                                                                   pool, call->recv,
-                                                                                   call->rank);
+    const void *const from = cecl_window_at(windows, call->send, call->rank), *const to =
+                                                                                  cecl_window_at(
+                                                                                      windows,
+                                                                                      call->recv,
+                                                                                      call->rank);
     if (call->op->per_rank && call->layout_words > 0)
         return cecl_fail(ceclInvalidArgument,
                          "sendbuff %p and recvbuff %p overlap: bytes %" PRIu64 " to %" PRIu64
@@ -161,22 +160,20 @@ static ceclResult_t check_overlap(const struct cecl_call *call, const struct cec
                      "sendbuff %p and recvbuff %p overlap (%" PRIu64 " and %" PRIu64
                      " bytes); in place, %ssendbuff is %p",
                      from, to, in->high, out->high, call->op->per_rank ? "on root, " : "",
-                     cecl_window_at(pool, in_place, call->rank));
+                     cecl_window_at(windows, in_place, call->rank));
 }
 
-ceclResult_t cecl_call_check_buffers(const struct cecl_call *call, const struct cecl_pool *pool)
+ceclResult_t cecl_call_check_buffers(const struct cecl_call *call,
+                                     const struct cecl_windows *windows)
 {
-    const uint64_t needed = cecl_call_recv_needed(call);
     if (call->op->moves_nothing)
         return ceclSuccess;
-    if (call->op->recv_anywhere)
-        CECL_TRY(cecl_window_check(pool, call->recv, needed, "recvbuff"));
-    else
-        CECL_TRY(cecl_window_check_symmetric(pool, call->recv, needed, "recvbuff"));
     const struct extent in = input_of(call), out = output_of(call);
+    if (out.blocks > 0)
+        CECL_TRY(cecl_window_check(windows, call->recv, cecl_call_recv_needed(call), "recvbuff"));
     if (is_one_buffer(call) || in.blocks == 0)
         return ceclSuccess;
-    CECL_TRY(
-        cecl_window_check(pool, cecl_buffer_at(call->send, in.low), in.high - in.low, "sendbuff"));
-    return check_overlap(call, pool, &in, &out);
+    CECL_TRY(cecl_window_check(windows, cecl_buffer_at(call->send, in.low), in.high - in.low,
+                               "sendbuff"));
+    return check_overlap(call, windows, &in, &out);
 }

@@ -41,6 +41,9 @@ struct cecl_way {
         /* the last chunk is halved into chunks of at least so many bytes; 0: it is not halved */
         uint64_t halved;
         uint64_t one_shot; /* up to so many bytes, every rank reduces everything */
+        /* Ranks meet between the last reduction and the copies of results, because the receivers
+         * may be those that copy. */
+        bool meet_first;
         uint32_t max_sms;  /* of a kernel */
         uint64_t bulk_min; /* kernels read sources of at least so many bytes by bulk copies */
     } reduce;
@@ -59,6 +62,11 @@ struct cecl_means {
     /* Whether a copy engine runs the copies within one GPU that this call would make. Init tries
      * it. */
     bool engine_copies_locally;
+    /* Whether every rank's input is where kernels of its peers can read it. */
+    bool inputs_readable;
+    /* Whether some rank came late to the call: ranks that came before it do not know where its
+     * buffers lie. See route.c. */
+    bool late;
 };
 
 /* A reduction through staging: one chunk arrives while SMs reduce another. */

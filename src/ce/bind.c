@@ -10,6 +10,8 @@ void cecl_bound_free(struct cecl_bound *bound)
         return;
     free(bound->calls);
     free(bound->layouts);
+    free(bound->buffers);
+    free(bound->send_at);
     free(bound->commands);
     free(bound->ops);
     free(bound->batch.dst);
@@ -144,23 +146,32 @@ static void add_copy(struct cecl_bound *bound, struct cecl_command *command, voi
     bound->batch.count = ++bound->ncopies;
 }
 
+/* The buffer of the user's that a rank has as its sendbuff or recvbuff in a call. */
+static struct cecl_buffer users_buffer(const struct cecl_bound *bound, uint32_t part, int rank,
+                                       uint32_t kind)
+{
+    const struct cecl_call *call = &bound->calls[part];
+    if (rank == call->rank || bound->told.nbuffers == 0)
+        return kind == CECL_AREA_SEND ? call->send : call->recv;
+    const size_t at = (size_t)part * (size_t)call->nranks + (size_t)rank;
+    return bound->told.buffers[2 * at + (kind == CECL_AREA_RECV)];
+}
+
 /* The address of a place, as this rank reaches it. */
 static ceclResult_t address_of(const struct cecl_engine *engine, const struct cecl_bound *bound,
                                const struct cecl_place *place, char **address)
 {
-    const struct cecl_call *call = &bound->calls[place->area / CECL_AREA_COUNT];
-    const uint32_t kind = place->area % CECL_AREA_COUNT;
+    const uint32_t kind = place->area % CECL_AREA_COUNT, part = place->area / CECL_AREA_COUNT;
     const struct cecl_buffer staging = {CECL_WINDOW_POOL, engine->staging_offset},
-                             buffer = kind == CECL_AREA_STAGING ? staging
-                                      : kind == CECL_AREA_SEND  ? call->send
-                                                                : call->recv;
-    *address = cecl_window_at(engine->pool, cecl_buffer_at(buffer, place->offset), place->rank);
+                             buffer = kind == CECL_AREA_STAGING
+                                          ? staging
+                                          : users_buffer(bound, part, place->rank, kind);
+    *address = cecl_window_at(engine->windows, cecl_buffer_at(buffer, place->offset), place->rank);
     if (*address)
         return ceclSuccess;
-    return cecl_fail(ceclInvalidUsage,
-                     "sendbuff %p: peers read it under CECL_DIRECTION=pull, so it must be memory "
-                     "of ceclMemAlloc, at the same offset on all ranks",
-                     cecl_window_at(engine->pool, buffer, engine->rank));
+    return cecl_fail(ceclInternalError, "%s of rank %d is in window %llu, which is not known here",
+                     kind == CECL_AREA_SEND ? "sendbuff" : "recvbuff", (int)place->rank,
+                     (unsigned long long)buffer.window);
 }
 
 static void add_rows(struct cecl_bound *bound, struct cecl_command *command,
@@ -407,7 +418,7 @@ static void explain_small(const struct cecl_plan *plan, ceclExplanation_t *out)
                                .bytesSent = ((uint64_t)call->nranks - 1) * call->bytes};
 }
 
-static void explain(const struct cecl_plan *plan, ceclExplanation_t *out)
+void cecl_plan_explain(const struct cecl_plan *plan, ceclExplanation_t *out)
 {
     if (!plan->parts && plan->part.way.small)
         explain_small(plan, out);
@@ -432,7 +443,7 @@ ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_
                             struct cecl_bound *bound)
 {
     struct cecl_advance *advance = &bound->advance;
-    explain(plan, &bound->explanation);
+    cecl_plan_explain(plan, &bound->explanation);
     advance->small = !plan->parts && plan->part.way.small;
     advance->phases[CECL_LANE_MAIN] = plan->phases[CECL_LANE_MAIN];
     advance->phases[CECL_LANE_SIDE] = plan->phases[CECL_LANE_SIDE];

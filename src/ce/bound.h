@@ -31,7 +31,11 @@ struct cecl_bound {
     struct cecl_call *calls; /* [ncalls] the descriptions; also the key in the cache */
     uint64_t *layouts;       /* the layouts of these calls */
     uint32_t ncalls;
-    uint64_t generation;         /* the pool's generation when the plan was bound */
+    struct cecl_told told; /* also a part of the key; its arrays are these: */
+    struct cecl_buffer *buffers;
+    uint64_t *send_at;
+    /* of the memory (cecl_engine_generation) when the calls' buffers were last checked */
+    uint64_t generation;
     struct cecl_advance advance; /* by how much this call moves the flags */
     uint32_t ncommands, nops, ncopies, nrows, nreductions;
     struct cecl_command *commands;

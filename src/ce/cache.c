@@ -1,6 +1,7 @@
 /* The cache of bound plans: sets of a few entries, replaced in turn. The key of a plan is the
  * descriptions of its calls. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "ce/bound.h"
 
@@ -12,7 +13,7 @@ static size_t set_of(const struct cecl_call *calls, uint32_t count)
     return (size_t)(hash >> 40) % CECL_CACHE_SETS;
 }
 
-static bool is_for(const struct cecl_bound *bound, const struct cecl_call *calls, uint32_t count)
+static bool is_of(const struct cecl_bound *bound, const struct cecl_call *calls, uint32_t count)
 {
     if (bound->ncalls != count)
         return false;
@@ -22,27 +23,61 @@ static bool is_for(const struct cecl_bound *bound, const struct cecl_call *calls
     return true;
 }
 
+static bool was_told(const struct cecl_bound *bound, const struct cecl_told *told)
+{
+    const struct cecl_told *mine = &bound->told;
+    return mine->late == told->late && mine->inputs_readable == told->inputs_readable &&
+           mine->earlier == told->earlier && mine->nbuffers == told->nbuffers &&
+           mine->nsend_at == told->nsend_at &&
+           (told->nbuffers == 0 ||
+            memcmp(mine->buffers, told->buffers, told->nbuffers * sizeof(*told->buffers)) == 0) &&
+           (told->nsend_at == 0 ||
+            memcmp(mine->send_at, told->send_at, told->nsend_at * sizeof(*told->send_at)) == 0);
+}
+
 struct cecl_bound *cecl_engine_lookup(const struct cecl_engine *engine,
-                                      const struct cecl_call *calls, uint32_t count, bool *stale)
+                                      const struct cecl_call *calls, uint32_t count,
+                                      const struct cecl_told *told)
 {
     struct cecl_bound *const *set = engine->cache[set_of(calls, count)];
     for (int w = 0; w < CECL_CACHE_WAYS; w++)
-        if (set[w] && is_for(set[w], calls, count)) {
-            *stale = set[w]->generation != engine->pool->generation;
+        if (set[w] && is_of(set[w], calls, count) && was_told(set[w], told))
             return set[w];
-        }
     return NULL;
 }
 
-void cecl_engine_refresh(const struct cecl_engine *engine, struct cecl_bound *bound)
+/* Grows whenever memory that was checked may be gone. */
+static uint64_t generation_of(const struct cecl_engine *engine)
 {
-    bound->generation = engine->pool->generation;
+    const struct cecl_registry *registry = engine->windows->registry;
+    return engine->pool->generation + (registry ? registry->changes : 0);
+}
+
+bool cecl_engine_has_checked(const struct cecl_engine *engine, const struct cecl_call *calls,
+                             uint32_t count)
+{
+    struct cecl_bound *const *set = engine->cache[set_of(calls, count)];
+    for (int w = 0; w < CECL_CACHE_WAYS; w++)
+        if (set[w] && is_of(set[w], calls, count))
+            return set[w]->generation == generation_of(engine);
+    return false;
+}
+
+void cecl_engine_checked(const struct cecl_engine *engine, const struct cecl_call *calls,
+                         uint32_t count)
+{
+    struct cecl_bound *const *set = engine->cache[set_of(calls, count)];
+    for (int w = 0; w < CECL_CACHE_WAYS; w++)
+        if (set[w] && is_of(set[w], calls, count))
+            set[w]->generation = generation_of(engine);
 }
 
 static void keep(struct cecl_engine *engine, struct cecl_bound *bound)
 {
     const size_t s = set_of(bound->calls, bound->ncalls);
     unsigned way = engine->victim[s]++ % CECL_CACHE_WAYS;
+    if (engine->cache[s][way] && engine->cache[s][way] == engine->held)
+        way = engine->victim[s]++ % CECL_CACHE_WAYS;
     for (unsigned w = 0; w < CECL_CACHE_WAYS; w++)
         if (!engine->cache[s][w])
             way = w;
@@ -77,18 +112,35 @@ static bool keep_calls(struct cecl_bound *bound, const struct cecl_call *calls)
     return bound->layouts != NULL;
 }
 
+static bool keep_told(struct cecl_bound *bound, const struct cecl_told *told)
+{
+    bound->told = *told;
+    bound->buffers = malloc((told->nbuffers + 1) * sizeof(*bound->buffers));
+    bound->send_at = malloc((told->nsend_at + 1) * sizeof(*bound->send_at));
+    if (!bound->buffers || !bound->send_at)
+        return false;
+    if (told->nbuffers > 0)
+        memcpy(bound->buffers, told->buffers, told->nbuffers * sizeof(*bound->buffers));
+    if (told->nsend_at > 0)
+        memcpy(bound->send_at, told->send_at, told->nsend_at * sizeof(*bound->send_at));
+    bound->told.buffers = bound->buffers;
+    bound->told.send_at = bound->send_at;
+    return true;
+}
+
 ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_call *calls,
-                              uint32_t count, const struct cecl_plan *plan, struct cecl_bound **out)
+                              uint32_t count, const struct cecl_told *told,
+                              const struct cecl_plan *plan, struct cecl_bound **out)
 {
     struct cecl_bound *bound = cecl_bound_new(plan, count);
     if (!bound)
         return cecl_fail(ceclOutOfMemory, "no host memory for a plan of %u steps", plan->nsteps);
 
-    if (!keep_calls(bound, calls)) {
+    if (!keep_calls(bound, calls) || !keep_told(bound, told)) {
         cecl_bound_free(bound);
         return cecl_fail(ceclOutOfMemory, "no host memory for a plan of %u calls", count);
     }
-    bound->generation = engine->pool->generation;
+    bound->generation = generation_of(engine);
     ceclResult_t result = cecl_bind_plan(engine, plan, bound);
     if (result == ceclSuccess)
         result = make_side(engine, bound);
@@ -100,4 +152,15 @@ ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_call
     engine->plans_made++;
     *out = bound;
     return ceclSuccess;
+}
+
+const struct cecl_call *cecl_bound_calls(const struct cecl_bound *bound, uint32_t *count)
+{
+    *count = bound->ncalls;
+    return bound->calls;
+}
+
+const struct cecl_told *cecl_bound_told(const struct cecl_bound *bound)
+{
+    return &bound->told;
 }

@@ -4,11 +4,24 @@
 #ifndef CECL_CE_ENGINE_H
 #define CECL_CE_ENGINE_H
 
-#include "alloc/pool.h"
+#include "alloc/window.h"
 #include "flags/flags.h"
 #include "plan/plan.h"
 
 struct cecl_bound;
+
+/* What ranks told each other of the calls that are carried out as one. */
+struct cecl_told {
+    bool inputs_readable, late; /* as in struct cecl_means; equal on all ranks */
+    uint64_t earlier;           /* as in struct cecl_part */
+    /* [ncalls][nranks][2] where sendbuff and recvbuff lie on each rank. Ranks that came later, and
+     * what no peer touches, have none. nbuffers 0: as on this rank, in the pool */
+    const struct cecl_buffer *buffers;
+    size_t nbuffers;
+    /* [ncalls][nranks] as in struct cecl_part; nsend_at 0: no call needs it */
+    const uint64_t *send_at;
+    size_t nsend_at;
+};
 
 #define CECL_CACHE_SETS 64
 #define CECL_CACHE_WAYS 4
@@ -16,12 +29,15 @@ struct cecl_bound;
 struct cecl_engine {
     struct cecl_device *dev;
     struct cecl_pool *pool;
+    const struct cecl_windows *windows; /* the opener sets it */
     int rank, nranks;
     struct cecl_flags flags;
     uint64_t staging_offset, staging_bytes;
     /* slots of small calls: bytes from the start of staging to the first, and bytes of each; 0:
      * none */
     uint64_t slots_offset, slot_bytes;
+    /* bytes from the start of staging to what only the rank before this one uses, and bytes of it */
+    uint64_t carry_offset, carry_bytes;
     /* limit of the waits of small calls' kernels; 0: none; the opener sets it */
     uint64_t small_timeout_ns;
     ceclStream_t side; /* the side lane's stream, made when a plan first needs it */
@@ -30,31 +46,37 @@ struct cecl_engine {
     uint64_t last_stream;
     struct cecl_bound *cache[CECL_CACHE_SETS][CECL_CACHE_WAYS];
     unsigned victim[CECL_CACHE_SETS]; /* which entry of each set is replaced next */
+    const struct cecl_bound *held;    /* a kept plan that is about to be issued; never replaced */
     /* cache misses: a test checks that repeated calls cause none */
     uint64_t plans_made;
 };
 
-/* Collective. Opens the flags (`way`: see cecl_flags_open), and takes staging and slots
- * (slot_bytes: a multiple of 512) from the pool. A zeroed engine, or one that failed to open, may
+/* Collective. Opens the flags (`way`: see cecl_flags_open), and takes staging, slots (slot_bytes: a
+ * multiple of 512) and what private memory is carried through from the pool. A zeroed engine, or one that failed to open, may
  * be closed. */
 ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool,
-                              uint64_t staging_bytes, uint64_t slot_bytes, int way);
+                              uint64_t staging_bytes, uint64_t slot_bytes, uint64_t carry_bytes,
+                              int way);
 
 /* Local. No work may be pending. */
 void cecl_engine_close(struct cecl_engine *engine);
 
-/* Returns the kept plan for these calls (one call, or a group's), or NULL. *stale: memory was freed
- * since the plan was last checked. The buffers must then be checked again, and cecl_engine_refresh
- * marks the plan as checked. */
+/* Returns the kept plan for these calls (one call, or a group's) and what ranks told of them, or
+ * NULL. */
 struct cecl_bound *cecl_engine_lookup(const struct cecl_engine *engine,
-                                      const struct cecl_call *calls, uint32_t count, bool *stale);
-void cecl_engine_refresh(const struct cecl_engine *engine, struct cecl_bound *bound);
+                                      const struct cecl_call *calls, uint32_t count,
+                                      const struct cecl_told *told);
+/* Whether these calls' buffers were checked, and no memory was freed since. */
+bool cecl_engine_has_checked(const struct cecl_engine *engine, const struct cecl_call *calls,
+                             uint32_t count);
+/* Notes that they were checked, in the plans that are kept of these calls. */
+void cecl_engine_checked(const struct cecl_engine *engine, const struct cecl_call *calls,
+                         uint32_t count);
 
-/* Binds `plan` and keeps it; another plan may be dropped for it. Returns ceclInvalidUsage when the
- * plan reads a peer's sendbuff that is not symmetric. */
+/* Binds `plan` and keeps it; another plan may be dropped for it. */
 ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_call *calls,
-                              uint32_t count, const struct cecl_plan *plan,
-                              struct cecl_bound **bound);
+                              uint32_t count, const struct cecl_told *told,
+                              const struct cecl_plan *plan, struct cecl_bound **bound);
 
 /* Which half of the slots the next small call uses. */
 static inline uint8_t cecl_engine_half(const struct cecl_engine *engine)
@@ -68,7 +90,13 @@ static inline uint8_t cecl_engine_half(const struct cecl_engine *engine)
 ceclResult_t cecl_engine_run(struct cecl_engine *engine, struct cecl_bound *bound,
                              ceclStream_t stream, bool *started);
 
-/* What ceclExplain reports of a bound plan. */
+/* What ceclExplain reports of a plan, and of a bound plan. */
+void cecl_plan_explain(const struct cecl_plan *plan, ceclExplanation_t *explanation);
 const ceclExplanation_t *cecl_bound_explanation(const struct cecl_bound *bound);
+
+/* The calls of a bound plan. */
+const struct cecl_call *cecl_bound_calls(const struct cecl_bound *bound, uint32_t *count);
+/* What ranks had told of them. */
+const struct cecl_told *cecl_bound_told(const struct cecl_bound *bound);
 
 #endif

@@ -5,8 +5,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ce/lowering.h"
+#include "ce/route.h"
 
 /* ---- why a plan needs SMs, or none */
 
@@ -155,7 +157,7 @@ static void share_staging(struct cecl_part *parts, uint32_t nparts)
             if (share > CECL_PIECE_ALIGN)
                 share -= share % CECL_PIECE_ALIGN;
             parts[i].means.staging_bytes = share;
-            parts[i].means.staging_offset = before++ * share;
+            parts[i].means.staging_offset += before++ * share;
         }
 }
 
@@ -202,7 +204,7 @@ static ceclResult_t join_plans(const struct cecl_plan *plans, uint32_t nplans,
     return cecl_plan_finish(joined);
 }
 
-ceclResult_t cecl_lower_group(struct cecl_part *parts, uint32_t nparts, struct cecl_plan *plan)
+ceclResult_t cecl_lower_alike(struct cecl_part *parts, uint32_t nparts, struct cecl_plan *plan)
 {
     if (nparts == 1)
         return cecl_lower(&parts[0], plan);
@@ -225,5 +227,24 @@ ceclResult_t cecl_lower_group(struct cecl_part *parts, uint32_t nparts, struct c
     for (uint32_t i = 0; i < nparts; i++)
         cecl_plan_free(&plans[i]);
     free(plans);
+    return result;
+}
+
+ceclResult_t cecl_lower_group(struct cecl_part *parts, uint32_t nparts, struct cecl_plan *plan)
+{
+    if (!parts[0].means.late)
+        return cecl_lower_alike(parts, nparts, plan);
+    struct cecl_part *before = malloc(nparts * sizeof(*before)); /* lowering changes `parts` */
+    if (!before)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a group of %" PRIu32 " calls",
+                         nparts);
+    memcpy(before, parts, nparts * sizeof(*before));
+    ceclResult_t result = cecl_lower_alike(parts, nparts, plan);
+    if (result == ceclSuccess) {
+        result = cecl_route(before, nparts, plan);
+        if (result != ceclSuccess)
+            cecl_plan_free(plan);
+    }
+    free(before);
     return result;
 }

@@ -10,8 +10,12 @@
 ceclResult_t cecl_lower(const struct cecl_part *part, struct cecl_plan *plan);
 
 /* Lowers several calls of one rank to one plan, in which they share barriers. Gives each call that
- * goes through staging a part of it (parts[i].means). Errors as cecl_lower. */
+ * goes through staging a part of it (parts[i].means). Where a rank came late, copies go to the rank
+ * that knows where they belong (route.c). Errors as cecl_lower. */
 ceclResult_t cecl_lower_group(struct cecl_part *parts, uint32_t nparts, struct cecl_plan *plan);
+
+/* The same as if no rank had come late: each rank pushes. For route.c. */
+ceclResult_t cecl_lower_alike(struct cecl_part *parts, uint32_t nparts, struct cecl_plan *plan);
 
 /* Rows of cecl_ops name these. */
 typedef ceclResult_t cecl_lower_fn(const struct cecl_part *part, struct cecl_plan *plan);
@@ -20,5 +24,6 @@ cecl_lower_fn cecl_lower_exchanged; /* a block for each, by copies */
 cecl_lower_fn cecl_lower_per_rank;  /* blocks by a layout that each rank has of its own */
 cecl_lower_fn cecl_lower_reduction;
 cecl_lower_fn cecl_lower_barrier;
+cecl_lower_fn cecl_lower_carry; /* between two buffers of one rank */
 
 #endif

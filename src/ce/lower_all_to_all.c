@@ -14,7 +14,7 @@
  *            | the pieces of the round before, in my staging -> their owners | barrier |
  *            | the pieces of the last round -> their owners | barrier |
  *
- * Pull reads the peers' sendbuffs, which must then be symmetric. In place, the block that is to
+ * Pull reads the peers' sendbuffs, so peers must reach all of them. In place, the block that is to
  * leave still lies where the arriving block belongs. So blocks pass through staging at the
  * receiver, in chunks that fit there:
  *

@@ -29,7 +29,7 @@
  * In a small all-reduce every rank sends its input to all ranks and reduces everything. This takes
  * one exchange less.
  *
- * Where sendbuff is symmetric, SMs may read all of it in the peers' memory:
+ * Where peers can reach every sendbuff, SMs may read all of it in the peers' memory:
  *
  *     main | barrier | reduce my block out of all sendbuffs | -> recvbuffs | barrier |
  *
@@ -40,6 +40,12 @@
  *
  *     main | barrier | reduce all but the end | -> recvbuffs             | after side | barrier |
  *     side |                                  | reduce the end | -> recvbuffs |
+ *
+ * Where a rank came late to the call (way.reduce.meet_first), the receiver of a result may have to
+ * fetch it. So all ranks meet before results are copied: an all-reduce copies all of them at the
+ * end, and a reduce goes through these steps once for each chunk:
+ *
+ *     main | barrier | my block p -> p's staging, for all p | barrier | reduce | barrier | result -> root |
  *
  * In place, the recvbuff is the input. A push overwrites block p at a peer, which was that peer's
  * part of p's block. This is safe, because the part arrived at p before p could reduce it. */
@@ -310,7 +316,7 @@ static void in_chunks(const struct cecl_part *part, struct cecl_plan *plan,
                       const struct chunks *chunks)
 {
     /* each chunk's result lies in staging, and is sent by itself */
-    const bool each = to_root(part);
+    const bool each = to_root(part), meet = part->way.reduce.meet_first;
     cecl_plan_barrier(plan);
     /* flags would order the inputs too, but CUDA does not see flags as dependencies */
     side_follows(plan);
@@ -318,17 +324,23 @@ static void in_chunks(const struct cecl_part *part, struct cecl_plan *plan,
     for (uint64_t k = 0; k < chunks->count; k++) {
         const uint32_t next = main_turn(part, plan, chunks, k + 1);
         const bool last = k + 1 == chunks->count;
-        if (last && to_all(part))
+        if (last && to_all(part) && !meet)
             send_reduced(part, plan, chunk_begin(chunks, k));
         side_turn(part, plan, chunks, k, arrived);
         arrived = next;
         if (!each && !last)
             continue;
         cecl_plan_after_other(plan);
+        if (meet)
+            break;
         /* copies nothing in a reduce-scatter */
         send_chunk(part, plan, chunks, k);
         if (each)
             side_follows(plan); /* a result may be replaced once it is sent */
+    }
+    if (meet) {
+        cecl_plan_barrier(plan);
+        send_own(part, plan, 0, UINT64_MAX);
     }
     if (!scatters(part))
         cecl_plan_barrier(plan);
@@ -341,10 +353,27 @@ static void at_once(const struct cecl_part *part, struct cecl_plan *plan,
     send_parts(part, plan, chunks, 0);
     cecl_plan_barrier(plan);
     reduce_staged(part, plan, chunks, 0);
+    if (part->way.reduce.meet_first)
+        cecl_plan_barrier(plan);
     if (!scatters(part)) {
         send_chunk(part, plan, chunks, 0);
         cecl_plan_barrier(plan);
     }
+}
+
+/* A reduce in which receivers may fetch results. The next chunk uses the other half of staging. */
+static void in_rounds(const struct cecl_part *part, struct cecl_plan *plan,
+                      const struct chunks *chunks)
+{
+    for (uint64_t k = 0; k < chunks->count; k++) {
+        cecl_plan_barrier(plan);
+        send_parts(part, plan, chunks, k);
+        cecl_plan_barrier(plan);
+        reduce_staged(part, plan, chunks, k);
+        cecl_plan_barrier(plan);
+        send_chunk(part, plan, chunks, k);
+    }
+    cecl_plan_barrier(plan);
 }
 
 /* Sends all of an input to every peer's staging; every rank reduces everything. */
@@ -434,6 +463,8 @@ static ceclResult_t by_staging(const struct cecl_part *part, struct cecl_plan *p
     CECL_TRY(chunks_of(part, &chunks));
     if (chunks.count == 1)
         at_once(part, plan, &chunks);
+    else if (to_root(part) && part->way.reduce.meet_first)
+        in_rounds(part, plan, &chunks);
     else
         in_chunks(part, plan, &chunks);
     cecl_plan_say(plan, "push to staging, %" PRIu32 " chunk%s%s", plan->nreductions,

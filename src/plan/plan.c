@@ -240,6 +240,12 @@ ceclResult_t cecl_plan_merge(const struct cecl_plan *plans, uint32_t nplans,
     return cecl_plan_finish(merged);
 }
 
+void cecl_plan_repeat(struct cecl_plan *plan, const struct cecl_step *step)
+{
+    cecl_plan_on(plan, step->lane);
+    add_step(plan, *step);
+}
+
 static void append_reduction(struct cecl_plan *plan, const struct cecl_plan *other, uint32_t part,
                              const struct cecl_reduce *reduction)
 {

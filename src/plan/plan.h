@@ -91,6 +91,12 @@ struct cecl_part {
     struct cecl_call call;
     struct cecl_way way;
     struct cecl_means means;
+    /* means.late: bit r is set if rank r came before this rank, which therefore knows where rank
+     * r's buffers lie. Ranks differ in it: of two ranks, one has the other's bit */
+    uint64_t earlier;
+    /* [nranks] late, and blocks lie by a layout of each rank's own: where each rank that came before
+     * has its block for this rank, from its sendbuff on; NULL otherwise */
+    const uint64_t *send_at;
 };
 
 struct cecl_plan {
@@ -152,6 +158,8 @@ __attribute__((format(printf, 2, 3))) void cecl_plan_say(struct cecl_plan *plan,
  * of one rank, and have barriers and copies alone. The caller keeps the plans. */
 ceclResult_t cecl_plan_merge(const struct cecl_plan *plans, uint32_t nplans,
                              struct cecl_plan *merged);
+/* Adds a step of another plan of this rank, which is no COPY, as it stands. */
+void cecl_plan_repeat(struct cecl_plan *plan, const struct cecl_step *step);
 /* Appends all steps of `other`, as part `part` of a group. */
 void cecl_plan_append(struct cecl_plan *plan, const struct cecl_plan *other, uint32_t part);
 /* Returns ceclOutOfMemory if any step was lost, and then frees the plan. */

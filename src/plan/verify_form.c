@@ -49,7 +49,8 @@ static ceclResult_t check_pairs(const struct verifier *v, const struct cecl_plan
 static bool has_its_layout(const struct cecl_call *call)
 {
     const uint32_t words = call->view.layout ? cecl_layout_words(call->op, call->nranks) : 0;
-    return call->layout_words == words && (words > 0 || call->op->rooted || !call->op->per_rank);
+    const bool needs_one = call->op->per_rank && call->op->always; /* its blocks have any size */
+    return call->layout_words == words && (words > 0 || !needs_one);
 }
 
 /* Checks that blocks of a layout end within what can be tracked, and are equal on all ranks. */
@@ -206,6 +207,18 @@ static ceclResult_t check_target(const struct verifier *v, const struct cecl_pla
     return ceclSuccess;
 }
 
+/* Where a rank came late, a rank knows its own buffers, and those of ranks that came before it. */
+static ceclResult_t check_known(const struct cecl_plan *plan, const struct cecl_place *place)
+{
+    const struct cecl_part *part = &plan->part;
+    const bool is_users = place->area % CECL_AREA_COUNT != CECL_AREA_STAGING;
+    if (part->means.late && is_users && place->rank != part->call.rank &&
+        (place->rank >= 64 || (part->earlier >> place->rank & 1) == 0))
+        return VERIFY_FAULT("rank %d touches a buffer of rank %u, which comes later",
+                            part->call.rank, place->rank);
+    return ceclSuccess;
+}
+
 /* Checks a reduction. Its sources may be on any rank; its result is on the rank that makes it. */
 static ceclResult_t check_reduction(const struct verifier *v, const struct cecl_plan *plan,
                                     int rank, const struct cecl_reduce *reduce)
@@ -218,8 +231,10 @@ static ceclResult_t check_reduction(const struct verifier *v, const struct cecl_
                             reduce->nsrc, reduce->first, plan->nsources);
     CECL_TRY(check_place(v, plan, &reduce->dst, &result, 0, "the result"));
     CECL_TRY(check_target(v, plan, &result));
-    for (uint32_t i = 0; i < reduce->nsrc; i++)
+    for (uint32_t i = 0; i < reduce->nsrc; i++) {
+        CECL_TRY(check_known(plan, &plan->sources[reduce->first + i]));
         CECL_TRY(check_place(v, plan, &plan->sources[reduce->first + i], &result, 0, "a source"));
+    }
     const struct cecl_call *call = &cecl_plan_part(plan, cecl_reduce_part(plan, reduce))->call;
     if (reduce->dst.rank != rank || call->element == 0 || reduce->bytes % call->element != 0)
         return VERIFY_FAULT("a reduction writes %" PRIu64 " bytes, in elements of %" PRIu32
@@ -261,6 +276,8 @@ static ceclResult_t check_meeting(const struct verifier *v, const struct cecl_pl
 static ceclResult_t check_copy(const struct verifier *v, const struct cecl_plan *plan,
                                const struct cecl_copy *copy)
 {
+    CECL_TRY(check_known(plan, &copy->dst));
+    CECL_TRY(check_known(plan, &copy->src));
     CECL_TRY(check_place(v, plan, &copy->dst, copy, copy->dst_pitch, "the target"));
     CECL_TRY(check_place(v, plan, &copy->src, copy, copy->src_pitch, "the source"));
     return check_target(v, plan, copy);
@@ -311,7 +328,7 @@ static bool is_same_call(const struct cecl_part *mine, const struct cecl_part *z
            (a->in_place == b->in_place || a->op->per_rank) && a->root == b->root &&
            a->element == b->element && mine->way.small == zero->way.small &&
            m->staging_bytes == n->staging_bytes && m->staging_offset == n->staging_offset &&
-           m->half == n->half && m->slots_offset == n->slots_offset &&
+           m->half == n->half && m->late == n->late && m->slots_offset == n->slots_offset &&
            m->slot_bytes == n->slot_bytes;
 }
 

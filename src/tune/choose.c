@@ -12,12 +12,17 @@
 
 /* ---- calls by copies */
 
-/* Push alone is about 5 % faster (389.6 against 371 GB/s to one peer on H200), and needs no
- * symmetric sendbuff. A block that peers return must have been pushed to them, so such a call
+/* Push alone is about 5 % faster (389.6 against 371 GB/s to one peer on H200), and sendbuff may be
+ * private. A block that peers return must have been pushed to them, so such a call
  * always pushes. */
-static enum cecl_direction direction_of(const struct cecl_call *call, bool returns_own_block)
+static enum cecl_direction direction_of(const struct cecl_call *call,
+                                        const struct cecl_means *means, bool returns_own_block)
 {
-    const bool pull = call->options.direction == CECL_DIRECTION_PULL && !returns_own_block;
+    /* A gathered block is pulled out of its owner's recvbuff. Where ranks came late, each pair of
+     * ranks has its own direction: see route.c. */
+    const bool readable = means->inputs_readable || !call->op->each;
+    const bool pull = call->options.direction == CECL_DIRECTION_PULL && !returns_own_block &&
+                      readable && !means->late;
     return pull ? CECL_PULL : CECL_PUSH;
 }
 
@@ -36,7 +41,8 @@ static void choose_local_copies(const struct cecl_call *call, const struct cecl_
         call->options.sm_policy == CECL_SM_ALLOW && call->bytes > local->returned_most;
     const bool by_engine = means->engine_copies_locally && call->bytes <= local->engine_most;
     way->move.no_sm = !allowed && !by_engine;
-    way->move.beside = !way->move.no_sm && call->bytes >= GET(means, OWN_BLOCK_SIDE_COPY_MIN_BYTES);
+    way->move.beside = !way->move.no_sm && !means->late &&
+                       call->bytes >= GET(means, OWN_BLOCK_SIDE_COPY_MIN_BYTES);
     way->move.piece_worth = GET(means, OWN_BLOCK_BYTES_PER_PEER);
 }
 
@@ -60,7 +66,7 @@ void cecl_choose_gathered(const struct cecl_call *call, const struct cecl_means 
     struct local local = {.returned_most = GET(means, ALL_GATHER_RETURNED_MAX_BYTES)};
     choose_local_copies(call, means, &local, way);
     const bool returned = way->move.no_sm && !call->in_place && call->nranks > 1;
-    way->move.direction = direction_of(call, returned);
+    way->move.direction = direction_of(call, means, returned);
     way->move.spread = spread_of(call, means, way->move.direction);
     if (way->move.spread > 0) /* the peers pass pieces on to the root too, at no extra cost */
         return;
@@ -75,7 +81,7 @@ void cecl_choose_exchanged(const struct cecl_call *call, const struct cecl_means
                                                ? GET(means, ALL_TO_ALL_IN_PLACE_RETURNED_MAX_BYTES)
                                                : GET(means, ALL_TO_ALL_RETURNED_MAX_BYTES)};
     choose_local_copies(call, means, &local, way);
-    way->move.direction = direction_of(call, way->move.no_sm && call->nranks > 1);
+    way->move.direction = direction_of(call, means, way->move.no_sm && call->nranks > 1);
     local.engine_most = call->in_place ? GET(means, ALL_TO_ALL_IN_PLACE_ENGINE_COPY_MAX_BYTES)
                                        : GET(means, ALL_TO_ALL_ENGINE_COPY_MAX_BYTES);
     choose_local_copies(call, means, &local, way);
@@ -89,6 +95,13 @@ void cecl_choose_per_rank(const struct cecl_call *call, const struct cecl_means 
     way->move.no_sm = call->options.sm_policy != CECL_SM_ALLOW;
     way->move.piece_worth = GET(means, OWN_BLOCK_BYTES_PER_PEER);
     way->move.direction = CECL_PUSH;
+}
+
+/* Other ranks take no part. So what is cheaper here need not be known to them. */
+void cecl_choose_carry(const struct cecl_call *call, const struct cecl_means *means,
+                       struct cecl_way *way)
+{
+    way->move.no_sm = call->options.sm_policy != CECL_SM_ALLOW && !means->engine_copies_locally;
 }
 
 /* ---- reductions */
@@ -153,13 +166,12 @@ static bool goes_staged(const struct cecl_call *call, const struct cecl_means *m
            means->staging_bytes / CECL_CHUNKS_IN_FLIGHT / peers >= by->worth;
 }
 
-/* SMs can read an input in the peers' memory where the input is symmetric. The result of a reduce
- * is the root's alone, and goes through staging. */
+/* SMs can read the inputs in the peers' memory where all ranks know their places and can reach them.
+ * The result of a reduce is the root's alone, and goes through staging. */
 static bool reads_at_peers(const struct cecl_call *call, const struct cecl_means *means,
                            const struct cecl_way *way, const struct chunking *by)
 {
-    const struct cecl_buffer input = call->in_place ? call->recv : call->send;
-    if (input.window != CECL_WINDOW_POOL || call->op->rooted ||
+    if (!means->inputs_readable || means->late || call->op->rooted ||
         call->options.direction == CECL_DIRECTION_PUSH)
         return false;
     return call->options.direction == CECL_DIRECTION_PULL || !goes_staged(call, means, way, by);
@@ -184,6 +196,7 @@ void cecl_choose_reduction(const struct cecl_call *call, const struct cecl_means
     way->reduce.halved = by.halved;
     way->reduce.one_shot = GET(means, ALL_REDUCE_ONE_SHOT_MAX_BYTES);
     way->reduce.read_at_peers = reads_at_peers(call, means, way, &by);
+    way->reduce.meet_first = means->late && (!call->op->each || call->op->rooted);
     const bool writes = way->reduce.read_at_peers && is_all_reduce(call) && peers > 0 &&
                         peers <= CECL_REDUCE_ALSO_MAX;
     way->reduce.sms_send = writes && call->bytes <= GET(means, ALL_REDUCE_SMS_WRITE_MAX_BYTES);

@@ -19,5 +19,6 @@ cecl_choose_fn cecl_choose_gathered;
 cecl_choose_fn cecl_choose_exchanged;
 cecl_choose_fn cecl_choose_per_rank;
 cecl_choose_fn cecl_choose_reduction;
+cecl_choose_fn cecl_choose_carry;
 
 #endif

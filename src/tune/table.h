@@ -32,7 +32,8 @@ enum cecl_tuning_unit {
     CECL_TUNING_SMS,
     CECL_TUNING_CHUNKS,
     CECL_TUNING_ROUNDS,
-    CECL_TUNING_SHARE /* one part in so many */
+    CECL_TUNING_SHARE, /* one part in so many */
+    CECL_TUNING_NANOSECONDS
 };
 
 #define CECL_TUNING_NEVER UINT64_MAX      /* a smallest size that no call has */

@@ -73,6 +73,26 @@ THRESHOLD(OWN_BLOCK_BYTES_PER_PEER, "own_block.bytes_per_peer", BYTES, 1, TIB,
           "Ask one more peer to return a chunk of the own block for every so many bytes of it.")
 RECKONED(OWN_BLOCK_BYTES_PER_PEER, 1, EVERY, ANY, 256 * KIB, "No reckoning is on record.")
 
+/* ---- ranks that come late to a call */
+
+THRESHOLD(LATE_WAIT_NS, "late.wait_ns", NANOSECONDS, 0, 1000000000,
+          "A call waits so long for late ranks to tell where their buffers lie; then, of each pair "
+          "of ranks, the one that comes later moves the bytes of both.")
+RECKONED(LATE_WAIT_NS, 1, EVERY, ANY, 20000,
+         "A few times what a call takes its host thread (3 to 10 us), and less than 50 us, which a "
+         "late rank may cost its peers' host threads.")
+
+/* ---- private memory */
+
+THRESHOLD(
+    CARRY_BYTES, "carry.bytes", BYTES, 1 * KIB, 1 * GIB,
+    "Memory that peers cannot reach is carried by way of the next rank's staging, in chunks of "
+    "half of so many bytes.")
+RECKONED(CARRY_BYTES, 1, EVERY, HOST, 64 * KIB, "No reckoning is on record.")
+RECKONED(CARRY_BYTES, 1, EVERY, CUDA, 16 * MIB,
+         "A chunk of 8 MiB takes 21 us over the link at 390 GB/s, and a batch of two copies costs "
+         "about 5 us.")
+
 /* ---- broadcast */
 
 THRESHOLD(BROADCAST_SPREAD_MIN_BYTES, "broadcast.spread_min_bytes", BYTES, 1, NEVER,

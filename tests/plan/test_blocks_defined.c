@@ -111,6 +111,13 @@ static void all_to_allv(const struct asked *asked, struct blocks *blocks)
 }
 
 /* "Gathers `count` elements from every rank, in rank order, on root alone." */
+/* Within each rank, from one buffer to the other. */
+static void carry(const struct asked *asked, struct blocks *blocks)
+{
+    for (int rank = 0; rank < asked->nranks; rank++)
+        blocks->of[rank][rank] = (struct cecl_block){asked->bytes, 0, 0};
+}
+
 static void gather(const struct asked *asked, struct blocks *blocks)
 {
     uint64_t behind = 0;
@@ -180,6 +187,7 @@ static void (*const meanings[CECL_OP_COUNT])(const struct asked *, struct blocks
     [CECL_OP_ALL_REDUCE] = all_reduce,
     [CECL_OP_REDUCE] = reduce,
     [CECL_OP_BARRIER] = barrier,
+    [CECL_OP_CARRY] = carry,
 };
 
 /* ---- what is asked */
@@ -368,6 +376,7 @@ BLOCKS_TEST(blocks_of_a_reduce_scatter, CECL_OP_REDUCE_SCATTER)
 BLOCKS_TEST(blocks_of_an_all_reduce, CECL_OP_ALL_REDUCE)
 BLOCKS_TEST(blocks_of_a_reduce, CECL_OP_REDUCE)
 BLOCKS_TEST(blocks_of_a_barrier, CECL_OP_BARRIER)
+BLOCKS_TEST(blocks_that_are_carried, CECL_OP_CARRY)
 
 /* A row that is new needs a meaning and a test above. */
 static void every_row_that_has_blocks_is_looked_at(void **state)
@@ -396,6 +405,7 @@ int main(void)
         cmocka_unit_test(blocks_of_an_all_reduce),
         cmocka_unit_test(blocks_of_a_reduce),
         cmocka_unit_test(blocks_of_a_barrier),
+        cmocka_unit_test(blocks_that_are_carried),
         cmocka_unit_test(every_row_that_has_blocks_is_looked_at),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

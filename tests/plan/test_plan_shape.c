@@ -86,7 +86,8 @@ static struct cecl_way chosen(enum cecl_op_index op, bool in_place, uint64_t byt
                  .in_place = in_place,
                  .nranks = 4,
                  .bytes = bytes,
-                 .options = {.sm_policy = (uint8_t)policy, .direction = (uint8_t)direction}}};
+                 .options = {.sm_policy = (uint8_t)policy, .direction = (uint8_t)direction}},
+        .means.inputs_readable = true};
     choose(&part);
     return part.way;
 }

@@ -260,13 +260,13 @@ static void too_little_staging_is_named(void **state)
     cecl_plan_free(&plan);
 }
 
-/* A reduction whose input peers can read, or cannot. */
+/* A reduction whose inputs peers can read, or cannot. */
 static struct cecl_part with_input(enum cecl_op_index op, int n, uint64_t elements,
-                                   uint32_t element, enum cecl_window window)
+                                   uint32_t element, bool readable)
 {
     struct cecl_part part = reduction_of(op, (uint64_t)n, elements, element);
     part.call.nranks = n;
-    part.call.send.window = window;
+    part.means.inputs_readable = readable;
     return part;
 }
 
@@ -274,7 +274,7 @@ static struct cecl_part with_input(enum cecl_op_index op, int n, uint64_t elemen
 static struct cecl_way chosen(enum cecl_op_index op, uint64_t bytes, uint64_t staging,
                               ceclDirection_t direction)
 {
-    struct cecl_part part = with_input(op, 4, bytes, 1, CECL_WINDOW_POOL);
+    struct cecl_part part = with_input(op, 4, bytes, 1, true);
     part.means.staging_bytes = staging;
     part.call.options.sm_policy = CECL_SM_REDUCE_ONLY;
     part.call.options.direction = (uint8_t)direction;
@@ -316,25 +316,24 @@ static void tuning_takes_the_way_that_was_measured(void **state)
     assert_false(chosen(all, 1 << 20, ample, push).reduce.sms_send);
 }
 
-/* Even where the caller asks for it. A call in place has no sendbuff: its recvbuff counts. */
+/* Even where the caller asks for it. Nor is one whose place some rank does not know. */
 static void an_input_that_peers_cannot_reach_is_never_read_there(void **state)
 {
     (void)state;
     for (int op = CECL_OP_REDUCE_SCATTER; op <= CECL_OP_REDUCE; op++)
         for (int direction = CECL_DIRECTION_AUTO; direction <= CECL_DIRECTION_PULL; direction++)
-            for (int in_place = 0; in_place < 2; in_place++)
-                for (int w = CECL_WINDOW_PRIVATE; w <= CECL_WINDOW_POOL; w++) {
+            for (int readable = 0; readable < 2; readable++)
+                for (int late = 0; late < 2; late++) {
                     struct cecl_part part =
-                        with_input((enum cecl_op_index)op, 4, 1 << 20, 1, CECL_WINDOW_NONE);
-                    struct cecl_buffer *input = in_place ? &part.call.recv : &part.call.send;
-                    part.call.in_place = in_place;
-                    part.call.recv.window = CECL_WINDOW_POOL;
-                    input->window = (uint64_t)w;
+                        with_input((enum cecl_op_index)op, 4, 1 << 20, 1, readable);
+                    part.means.late = late;
                     part.call.options.direction = (uint8_t)direction;
                     choose(&part);
                     assert_int_equal(part.way.reduce.read_at_peers,
-                                     w == CECL_WINDOW_POOL && op != CECL_OP_REDUCE &&
+                                     readable && !late && op != CECL_OP_REDUCE &&
                                          direction != CECL_DIRECTION_PUSH);
+                    assert_int_equal(part.way.reduce.meet_first,
+                                     late && op != CECL_OP_REDUCE_SCATTER);
                 }
 }
 
@@ -344,7 +343,7 @@ static void a_large_all_reduces_end_is_written_where_it_may_be(void **state)
 {
     (void)state;
     for (int n = 2; n <= CECL_REDUCE_ALSO_MAX + 2; n++) {
-        struct cecl_part part = with_input(CECL_OP_ALL_REDUCE, n, 48 << 20, 4, CECL_WINDOW_POOL);
+        struct cecl_part part = with_input(CECL_OP_ALL_REDUCE, n, 48 << 20, 4, true);
         const bool may = n <= CECL_REDUCE_ALSO_MAX + 1;
         choose(&part);
         assert_true(part.way.reduce.read_at_peers && part.way.reduce.urgent &&
@@ -381,7 +380,7 @@ static void one_rank_reduces_blocks_of_any_size(void **state)
     static const enum cecl_op_index ops[] = {CECL_OP_REDUCE_SCATTER, CECL_OP_ALL_REDUCE,
                                              CECL_OP_REDUCE};
     for (int i = 0; i < 3; i++) {
-        struct cecl_part part = with_input(ops[i], 1, UINT64_C(1) << 30, 4, CECL_WINDOW_POOL);
+        struct cecl_part part = with_input(ops[i], 1, UINT64_C(1) << 30, 4, true);
         struct cecl_plan plan;
         part.means.staging_bytes = 192 << 20;
         part.call.options.sm_policy = CECL_SM_REDUCE_ONLY;
@@ -397,7 +396,7 @@ static void sms_send_to_no_more_ranks_than_a_kernel_takes(void **state)
 {
     (void)state;
     for (int n = CECL_REDUCE_ALSO_MAX; n <= CECL_REDUCE_ALSO_MAX + 2; n++) {
-        struct cecl_part part = with_input(CECL_OP_ALL_REDUCE, n, 1 << 20, 4, CECL_WINDOW_POOL);
+        struct cecl_part part = with_input(CECL_OP_ALL_REDUCE, n, 1 << 20, 4, true);
         choose(&part);
         assert_int_equal(part.way.reduce.sms_send, n <= CECL_REDUCE_ALSO_MAX + 1);
     }

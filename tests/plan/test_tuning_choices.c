@@ -20,7 +20,7 @@ static struct cecl_part reducing(enum cecl_op_index op, int n, uint64_t bytes, u
 {
     struct cecl_part part = reduction_of(op, (uint64_t)n, bytes, 1);
     part.call.nranks = n;
-    part.call.send.window = CECL_WINDOW_POOL;
+    part.means.inputs_readable = true;
     part.means.staging_bytes = 192 * MIB;
     part.call.options = (struct cecl_options){CECL_SM_REDUCE_ONLY, direction, 0};
     choose(&part);
@@ -152,7 +152,7 @@ static bool reads_with_staging_of(enum cecl_op_index op, uint64_t bytes, uint64_
 {
     struct cecl_part part = reduction_of(op, 4, bytes, 1);
     part.call.nranks = 4;
-    part.call.send.window = CECL_WINDOW_POOL;
+    part.means.inputs_readable = true;
     part.means.staging_bytes = staging;
     part.call.options = (struct cecl_options){CECL_SM_REDUCE_ONLY, CECL_DIRECTION_AUTO, 0};
     choose(&part);
@@ -277,7 +277,7 @@ static struct cecl_part draw_call(uint64_t *x, int n)
     part.means.slots_offset = part.means.staging_bytes;
     part.means.slot_bytes = 4 * KIB;
     if (cecl_ops[op].reduces && next(x) % 2)
-        part.call.send.window = CECL_WINDOW_POOL;
+        part.means.inputs_readable = true;
     part.means.engine_copies_locally = next(x) % 2;
     return part;
 }

@@ -171,7 +171,47 @@ static void drop(struct drawn *d)
     free(d->layouts);
 }
 
-static struct cecl_part part_at(const struct drawn *d, int n, int rank)
+/* When ranks come to a call, and what they then tell. */
+struct arrivals {
+    bool late;
+    int turn[64];                    /* [n] how many ranks come before each rank */
+    uint64_t send_at[PARTS_MAX][64]; /* room for struct cecl_part's */
+};
+
+static struct arrivals on_time;
+
+/* All orders are equally likely. */
+static struct arrivals draw_arrivals(uint64_t *x, int n)
+{
+    struct arrivals arrivals = {.late = n > 1};
+    for (int r = 0; r < n; r++) {
+        const int other = (int)(next(x) % (uint64_t)(r + 1));
+        arrivals.turn[r] = arrivals.turn[other];
+        arrivals.turn[other] = r;
+    }
+    return arrivals;
+}
+
+/* What choosing a way does for a call to which ranks come late. */
+static void be_late(struct cecl_part *part, const struct drawn *d, int n, struct arrivals *arrivals,
+                    uint64_t *send_at)
+{
+    const int me = part->call.rank;
+    part->means.late = true;
+    part->way.move.direction = CECL_PUSH;
+    part->way.reduce.meet_first = !part->call.op->each || part->call.op->rooted;
+    for (int r = 0; r < n; r++)
+        if (arrivals->turn[r] < arrivals->turn[me])
+            part->earlier |= UINT64_C(1) << r;
+    if (!part->call.op->per_rank || !d->layouts)
+        return;
+    for (int r = 0; r < n; r++)
+        send_at[r] = part->earlier >> r & 1 ? *word(d, n, r, SENT_AT, me) : UINT64_MAX;
+    part->send_at = send_at;
+}
+
+static struct cecl_part part_at(const struct drawn *d, int n, int rank, struct arrivals *arrivals,
+                                uint64_t *send_at)
 {
     struct cecl_part part = d->part;
     part.call.nranks = n;
@@ -180,11 +220,13 @@ static struct cecl_part part_at(const struct drawn *d, int n, int rank)
         set_layout(&part, part.call.op->per_rank ? word(d, n, rank, SENT, 0) : d->layouts, n);
     if (d->in_place_at != -2)
         part.call.in_place = d->in_place_at == rank;
+    if (arrivals->late)
+        be_late(&part, d, n, arrivals, send_at);
     return part;
 }
 
 static struct cecl_plan *lower_groups_of(struct drawn groups[][PARTS_MAX], const uint32_t *sizes,
-                                         int ncalls, int n)
+                                         int ncalls, int n, struct arrivals *arrivals)
 {
     struct cecl_plan *plans = calloc((size_t)(ncalls * n), sizeof(*plans));
     assert_non_null(plans);
@@ -192,7 +234,7 @@ static struct cecl_plan *lower_groups_of(struct drawn groups[][PARTS_MAX], const
         for (int r = 0; r < n; r++) {
             struct cecl_part parts[PARTS_MAX];
             for (uint32_t i = 0; i < sizes[c]; i++)
-                parts[i] = part_at(&groups[c][i], n, r);
+                parts[i] = part_at(&groups[c][i], n, r, &arrivals[c], arrivals[c].send_at[i]);
             struct cecl_plan *plan = &plans[c * n + r];
             assert_int_equal(cecl_lower_group(parts, sizes[c], plan), ceclSuccess);
             for (uint32_t i = 0; n > 1 && i < plan->ncopies && sizes[c] == 1; i++)
@@ -202,17 +244,24 @@ static struct cecl_plan *lower_groups_of(struct drawn groups[][PARTS_MAX], const
     return plans;
 }
 
-static void verify_groups(struct drawn groups[][PARTS_MAX], const uint32_t *sizes, int n,
-                          const char *what)
+static void verify_arrivals(struct drawn groups[][PARTS_MAX], const uint32_t *sizes, int n,
+                            struct arrivals *arrivals, const char *what)
 {
-    struct cecl_plan *plans = lower_groups_of(groups, sizes, CALLS, n);
+    struct cecl_plan *plans = lower_groups_of(groups, sizes, CALLS, n, arrivals);
     if (cecl_verify(plans, CALLS, n) != ceclSuccess)
         fail_msg("%s, %d ranks: %s", what, n, cecl_message());
     free_plans(plans, CALLS * n);
 }
 
+static void verify_groups(struct drawn groups[][PARTS_MAX], const uint32_t *sizes, int n,
+                          const char *what)
+{
+    struct arrivals arrivals[CALLS] = {{.late = false}};
+    verify_arrivals(groups, sizes, n, arrivals, what);
+}
+
 /* `kind`: KINDS for all mixed. */
-static void verify_random(int n, int rounds, enum kind kind, uint32_t most)
+static void verify_random(int n, int rounds, enum kind kind, uint32_t most, bool late)
 {
     uint64_t x = 20261121 + (uint64_t)n;
     for (int round = 0; round < rounds; round++) {
@@ -231,7 +280,11 @@ static void verify_random(int n, int rounds, enum kind kind, uint32_t most)
             }
         }
         snprintf(what, sizeof(what), "round %d, kind %d", round, (int)kind);
-        verify_groups(groups, sizes, n, what);
+        struct arrivals arrivals[CALLS] = {{.late = false}};
+        for (int c = 0; c < CALLS; c++)
+            if (late && next(&x) % 4 != 0)
+                arrivals[c] = draw_arrivals(&x, n);
+        verify_arrivals(groups, sizes, n, arrivals, what);
         for (int c = 0; c < CALLS; c++)
             for (uint32_t i = 0; i < sizes[c]; i++)
                 drop(&groups[c][i]);
@@ -241,7 +294,7 @@ static void verify_random(int n, int rounds, enum kind kind, uint32_t most)
 static void verify_everywhere(enum kind kind, uint32_t most)
 {
     for (size_t i = 0; i < sizeof(rank_counts) / sizeof(rank_counts[0]); i++)
-        verify_random(rank_counts[i], rank_counts[i] > 16 ? 3 : 25, kind, most);
+        verify_random(rank_counts[i], rank_counts[i] > 16 ? 3 : 25, kind, most, false);
 }
 
 static void blocks_of_any_size_reach_their_places(void **state)
@@ -278,6 +331,40 @@ static void groups_of_all_calls_are_right(void **state)
 {
     (void)state;
     verify_everywhere(KINDS, PARTS_MAX);
+}
+
+/* Ranks come in any order: to each call of each kind alone, and to groups of all kinds. */
+static void calls_that_ranks_come_late_to_are_right(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= 9; n++)
+        for (int kind = EXCHANGE; kind < KINDS; kind++)
+            verify_random(n, 25, (enum kind)kind, 1, true);
+}
+
+static void groups_that_ranks_come_late_to_are_right(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= 9; n++)
+        verify_random(n, 60, KINDS, PARTS_MAX, true);
+    verify_random(32, 2, KINDS, PARTS_MAX, true);
+}
+
+/* Each rank carries a block by way of the staging of the next one, in any number of chunks. */
+static void carried_blocks_arrive(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 9; n++)
+        for (uint64_t staging = 2; staging <= 64; staging *= 2)
+            for (int no_sm = 0; no_sm < 2; no_sm++) {
+                struct cecl_part parts[3];
+                for (int c = 0; c < 3; c++) {
+                    parts[c] = part_of(CECL_OP_CARRY, false, CECL_PUSH, 1 + 13 * (uint64_t)c);
+                    parts[c].way.move.no_sm = no_sm;
+                    parts[c].means.staging_bytes = staging;
+                }
+                verify_calls(parts, 3, n);
+            }
 }
 
 /* ---- every root */
@@ -448,7 +535,7 @@ static void the_roots_own_block_goes_in_rounds(void **state)
         const bool in_place = at / 4 % 2, gathers = at / 8, is_root = rank == root;
         const struct drawn d =
             as(rooted(gathers ? CECL_OP_GATHER : CECL_OP_SCATTER, root, in_place, 20), NO_SM, 7);
-        const struct cecl_part part = part_at(&d, 4, rank);
+        const struct cecl_part part = part_at(&d, 4, rank, &on_time, NULL);
         const uint32_t sent = gathers ? !is_root : is_root ? peers : 0;
         struct cecl_plan plan;
         assert_int_equal(cecl_lower(&part, &plan), ceclSuccess);
@@ -466,7 +553,7 @@ static void a_broadcast_in_pieces_leaves_its_root_once(void **state)
     for (uint64_t spread = 0; spread < 3; spread++)
         for (int how = IN_PLACE; how < HOWS; how++) {
             const struct drawn d = as(broadcast(1, how & IN_PLACE, 60, spread), how, 4096);
-            const struct cecl_part part = part_at(&d, 4, 1);
+            const struct cecl_part part = part_at(&d, 4, 1, &on_time, NULL);
             struct cecl_plan plan;
             assert_int_equal(cecl_lower(&part, &plan), ceclSuccess);
             assert_int_equal(cecl_plan_bytes(&plan), spread ? 60 : 3 * 60);
@@ -632,6 +719,9 @@ int main(void)
         cmocka_unit_test(broadcasts_in_pieces_are_right),
         cmocka_unit_test(only_blocks_in_pieces_are_right),
         cmocka_unit_test(groups_of_all_calls_are_right),
+        cmocka_unit_test(calls_that_ranks_come_late_to_are_right),
+        cmocka_unit_test(carried_blocks_arrive),
+        cmocka_unit_test(groups_that_ranks_come_late_to_are_right),
         cmocka_unit_test(a_gather_to_every_root_is_right),
         cmocka_unit_test(a_scatter_from_every_root_is_right),
         cmocka_unit_test(a_broadcast_from_every_root_is_right),

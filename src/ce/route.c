@@ -1,0 +1,212 @@
+/* Who moves which bytes, where a rank came late to a call.
+ *
+ * A rank can copy from or to a peer's buffer if it knows where that buffer lies. Ranks tell each
+ * other when they make the call (alloc/places.h), and no rank waits long for another. So of two
+ * ranks only the one that came later may know the other's buffers. It then moves what goes between
+ * the two, in both directions.
+ *
+ * Lowerings know nothing of that: a lowered plan lets each rank push. From the plans of this rank
+ * and of those that came before, this file makes the plan in which
+ *
+ *     a copy that touches the buffer of a rank that comes later  is left to that rank,
+ *     a copy that a rank that came before leaves to this rank    is made here, in the same phase.
+ *
+ * All ranks meet at the same barriers as before, and the copies of a phase have no order. So the
+ * rank that makes a copy can change within its phase. Copies to and from staging stay with their
+ * rank, because everybody knows where staging lies.
+ *
+ * What this rank takes over it mostly pulls, in the batch of what it pushes. It pushes and pulls one
+ * after the other, whichever streams they are on, because one copy engine of a GPU makes all of its
+ * copies over links.
+ */
+#include "ce/route.h"
+
+#include <stdlib.h>
+
+#include "ce/lower.h"
+
+static bool came_before(const struct cecl_plan *plan, int rank)
+{
+    return rank < 64 && (plan->part.earlier >> rank & 1) != 0;
+}
+
+static bool is_users(const struct cecl_place *place, int mine)
+{
+    return place->rank != mine && place->area % CECL_AREA_COUNT != CECL_AREA_STAGING;
+}
+
+/* The rank whose buffer a copy of rank `mine` touches, or -1: it touches no other rank's. */
+static int foreign_rank(const struct cecl_copy *copy, int mine)
+{
+    return is_users(&copy->dst, mine)   ? copy->dst.rank
+           : is_users(&copy->src, mine) ? copy->src.rank
+                                        : -1;
+}
+
+/* A plan that is read phase by phase. Phases are those of the main lane. */
+struct reader {
+    const struct cecl_plan *plan;
+    uint32_t at;
+};
+
+/* Adds the copies of a phase that `reader`'s rank leaves to `rank`. */
+static void take_phase(struct reader *reader, uint32_t phase, int rank, struct cecl_plan *out)
+{
+    const struct cecl_plan *plan = reader->plan;
+    const int owner = plan->part.call.rank;
+    for (; reader->at < plan->nsteps; reader->at++) {
+        const struct cecl_step *step = &plan->steps[reader->at];
+        if (step->kind == CECL_STEP_SIGNAL && step->lane == CECL_LANE_MAIN && step->phase > phase)
+            break;
+        if (step->kind != CECL_STEP_COPY)
+            continue;
+        for (uint32_t i = 0; i < step->count; i++) {
+            const struct cecl_copy *copy = &plan->copies[step->first + i];
+            if (foreign_rank(copy, owner) == rank)
+                cecl_plan_copy_rows(out, copy);
+        }
+    }
+}
+
+/* The plans of the ranks that came before, and how far they are read. */
+struct others {
+    struct cecl_plan *plans;
+    struct reader *readers;
+    int count;
+};
+
+static void free_others(struct others *others)
+{
+    for (int i = 0; i < others->count; i++)
+        cecl_plan_free(&others->plans[i]);
+    free(others->plans);
+    free(others->readers);
+}
+
+/* How far a plan is rewritten. */
+struct route {
+    const struct cecl_plan *plan;
+    const struct others *others;
+    struct cecl_plan *out;
+    uint32_t phase;
+    bool taken; /* what others leave to this rank in this phase is in `out` */
+};
+
+static bool keeps(const struct route *route, const struct cecl_copy *copy)
+{
+    const int rank = foreign_rank(copy, route->plan->part.call.rank);
+    return rank < 0 || came_before(route->plan, rank);
+}
+
+/* Adds what others leave to this rank in this phase to the open batch, unless it is there. */
+static void take(struct route *route)
+{
+    for (int i = 0; i < route->others->count && !route->taken; i++)
+        take_phase(&route->others->readers[i], route->phase, route->plan->part.call.rank,
+                   route->out);
+    route->taken = true;
+}
+
+static void end_phase(struct route *route)
+{
+    cecl_plan_on(route->out, CECL_LANE_MAIN);
+    take(route);
+    cecl_plan_close_batch(route->out);
+    route->taken = false;
+}
+
+static void route_copies(struct route *route, const struct cecl_step *step)
+{
+    bool kept = false;
+    cecl_plan_on(route->out, step->lane);
+    for (uint32_t i = 0; i < step->count; i++) {
+        const struct cecl_copy *copy = &route->plan->copies[step->first + i];
+        if (!keeps(route, copy))
+            continue;
+        kept = true;
+        cecl_plan_copy_rows(route->out, copy);
+    }
+    if (kept && step->lane == CECL_LANE_MAIN)
+        take(route);
+    cecl_plan_close_batch(route->out);
+}
+
+static void route_step(struct route *route, const struct cecl_step *step)
+{
+    if (step->kind == CECL_STEP_COPY) {
+        route_copies(route, step);
+        return;
+    }
+    if (step->kind == CECL_STEP_SIGNAL && step->lane == CECL_LANE_MAIN &&
+        step->phase > route->phase) {
+        end_phase(route);
+        route->phase = step->phase;
+    }
+    cecl_plan_repeat(route->out, step);
+}
+
+/* The plan of rank `rank`, as far as this rank must know it: what goes between the two. `parts` are
+ * this rank's, before they were lowered. */
+static ceclResult_t lower_other(const struct cecl_part *parts, uint32_t nparts, int rank,
+                                struct cecl_plan *out)
+{
+    const size_t words = CECL_LAYOUT_WORDS_MAX(parts[0].call.nranks);
+    struct cecl_part *theirs = calloc(nparts, sizeof(*theirs));
+    uint64_t *layouts = calloc(nparts * words, sizeof(*layouts));
+    ceclResult_t result =
+        theirs && layouts
+            ? ceclSuccess
+            : cecl_fail(ceclOutOfMemory, "no host memory for a plan of %u calls", nparts);
+    for (uint32_t i = 0; i < nparts && result == ceclSuccess; i++) {
+        theirs[i] = parts[i];
+        cecl_call_of_peer(&parts[i].call, rank, parts[i].send_at, layouts + i * words,
+                          &theirs[i].call);
+    }
+    if (result == ceclSuccess)
+        result = cecl_lower_alike(theirs, nparts, out);
+    free(theirs);
+    free(layouts);
+    return result;
+}
+
+static ceclResult_t lower_others(const struct cecl_part *parts, uint32_t nparts,
+                                 struct others *others)
+{
+    const int nranks = parts[0].call.nranks;
+    ceclResult_t result = ceclSuccess;
+    *others = (struct others){.plans = calloc((size_t)nranks, sizeof(*others->plans)),
+                              .readers = calloc((size_t)nranks, sizeof(*others->readers))};
+    if (!others->plans || !others->readers)
+        result = cecl_fail(ceclOutOfMemory, "no host memory for the plans of %d ranks", nranks);
+    for (int r = 0; r < nranks && result == ceclSuccess; r++) {
+        if (r >= 64 || (parts[0].earlier >> r & 1) == 0)
+            continue;
+        struct cecl_plan *plan = &others->plans[others->count];
+        result = lower_other(parts, nparts, r, plan);
+        if (result == ceclSuccess)
+            others->readers[others->count++].plan = plan;
+    }
+    return result;
+}
+
+ceclResult_t cecl_route(const struct cecl_part *parts, uint32_t nparts, struct cecl_plan *plan)
+{
+    struct others others;
+    ceclResult_t result = lower_others(parts, nparts, &others);
+    if (result == ceclSuccess) {
+        struct cecl_plan routed = *plan;
+        struct route route = {.plan = plan, .others = &others, .out = &routed};
+        routed.steps = NULL;
+        routed.copies = NULL;
+        routed.nsteps = routed.steps_capacity = routed.ncopies = routed.copies_capacity = 0;
+        for (uint32_t i = 0; i < plan->nsteps; i++)
+            route_step(&route, &plan->steps[i]);
+        end_phase(&route);
+        free(plan->steps);
+        free(plan->copies);
+        *plan = routed;
+        result = cecl_plan_finish(plan);
+    }
+    free_others(&others);
+    return result;
+}
