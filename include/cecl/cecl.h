@@ -9,13 +9,13 @@
  *     ceclComm_t comm;
  *     ceclCommInitRank(&comm, nranks, id, rank); // or ...InitMpi, ...InitAll, ...InitOob
  *     float *recv;
- *     ceclMemAlloc(comm, (void **)&recv, nranks * count * 4); // symmetric: peers write to it
+ *     ceclMemAlloc(comm, (void **)&recv, nranks * count * 4); // or cudaMalloc: see Buffers
  *     ceclAllGather(recv + rank * count, recv, count, ceclFloat, comm, stream);
  *     ceclCommDestroy(comm);
  *
  * Words used below:
- *   rank         one participant of a communicator: a process, or a thread of one. On GPUs each rank
- *                has a GPU of its own.
+ *   rank         one participant of a communicator: a process, or a thread of one. On GPUs each
+ *                rank has a GPU of its own.
  *   peer         another rank of the same communicator.
  *   host device  what ranks run on where there are no GPUs: shared memory and threads. It carries
  *                out the same plans. Its memory is ordinary memory: the program reads and writes
@@ -28,6 +28,8 @@
  *                or reads a value.
  *   symmetric    memory that every rank has at the same offset of its pool (ceclMemAlloc). The
  *                address of a peer's copy of it is therefore known without asking.
+ *   registered   other memory of the program's that peers have opened (see Buffers).
+ *   private      memory that peers cannot open (see Buffers).
  *   block        what one rank sends to one rank. A rank's own block is what it sends to itself.
  *   staging      symmetric memory of the communicator's own, through which some calls pass blocks.
  *   chunk        a part of a block that is sent at a time.
@@ -46,12 +48,37 @@
  *   ceclUnhandledCudaError, ceclSystemError, ceclOutOfMemory
  *                           CUDA or the operating system refused what the call needs;
  *   the asynchronous error  the communicator has failed (see Failure).
- * If a collective is refused by the device when part of it is enqueued already, it returns that
- * error, and the communicator fails.
+ * A collective that passed its checks tells its peers of its buffers, and they rely on it. If it
+ * then cannot be carried out (memory is used up, a peer's memory cannot be opened, the device
+ * refuses a part of it), it returns that error, and the communicator fails.
+ *
+ * Buffers: a collective takes any memory of the rank's device. On GPUs that is memory of this
+ * rank's GPU, but not managed memory, and not memory of the host. A buffer lies within one
+ * allocation. Ranks may pass different kinds of memory, at different offsets. How a peer reaches a
+ * buffer depends on its kind:
+ *   symmetric    of ceclMemAlloc. Peers find it by arithmetic.
+ *   registered   memory that other processes can open: cudaMalloc, ncclMemAlloc, and ranges that
+ *                are mapped from handles which can be exported as file descriptors (cuMemCreate).
+ *                One range may have any number of handles, as PyTorch's expandable segments have.
+ *                On the host device: shared mappings of files that the process has open for reading
+ *                and writing, memfd among them. A call registers what it uses by itself, unless
+ *                ceclConfig_t.registerOnUse is 0; ceclCommRegister does it ahead. Once peers have
+ *                opened it, calls make the same copies as on symmetric memory.
+ *   private      all other memory: that of cudaMallocAsync; malloc on the host device; with
+ *                registerOnUse 0, whatever was not registered. Peers write to a bounce buffer in
+ *                its place: registered memory that the communicator makes for it, as large as the
+ *                buffer. This rank carries the bytes from there to recvbuff, and before that the
+ *                input of a call in place. They go by way of a peer's staging, which needs no SM
+ *                but crosses the links twice more; under CECL_SM_ALLOW an SM copies them. A private
+ *                sendbuff is sent from where it lies. It is carried only if a peer comes late to
+ *                the call (see Collectives). ceclReduceScatter needs no bounce buffer.
+ * Memory that was freed, and memory that was allocated at the same address later, are not taken for
+ * each other: each call looks at what is there.
  *
  * Agreement: ranks must make equal calls. The text of each call says which arguments are equal on
- * all ranks. A difference in count, type or order is not noticed: the result is wrong data without
- * an error, or a timeout. With CECL_CHECK=1 in the environment ranks compare every collective
+ * all ranks; where buffers lie is never among them. A difference in count, type or order is not
+ * noticed: the result is wrong data without an error, also behind the end of a peer's shorter
+ * buffer, or a timeout. With CECL_CHECK=1 in the environment ranks compare every collective
  * before it starts, by an exchange between their host threads, and refuse on all ranks what differs
  * (ceclInvalidUsage, naming the difference). Run every new program with it once.
  *
@@ -59,14 +86,16 @@
  * for it, or keeps a collective waiting longer than the timeout. Pending collectives then end with
  * undefined results, so that no stream hangs. From then on calls return that asynchronous error.
  * Only these still do their work: ceclCommCount, ceclCommUserRank, ceclCommCuDevice,
- * ceclCommGetAsyncError, ceclGetLastError, ceclStreamSynchronize, ceclStreamDestroy, and
- * ceclCommDestroy or ceclCommAbort, which end it.
+ * ceclCommGetAsyncError, ceclGetLastError, ceclStreamSynchronize, ceclStreamDestroy, ceclCommShrink,
+ * which makes a new communicator of the ranks that are left, and ceclCommDestroy or ceclCommAbort,
+ * which end it.
  *
  * Results: a result is valid once the stream has passed the call and ceclCommGetAsyncError, called
  * after that, gives ceclSuccess. ceclStreamSynchronize does both. If the communicator fails later,
  * every recvbuff that is still allocated becomes undefined on all ranks, because a peer's copies
  * may still arrive. To keep a result beyond a failure, copy it elsewhere; the copy is valid if
- * ceclCommGetAsyncError, called once more after it, still gives ceclSuccess.
+ * ceclCommGetAsyncError, called once more after it, still gives ceclSuccess. Registered memory
+ * should have no other use before the failed communicator has ended on all ranks.
  *
  * Threads: communicators are independent of each other. On one communicator, make one call at a
  * time; calls that say "Threads: any" may be made beside that one. A communicator belongs to the
@@ -110,7 +139,7 @@ typedef enum {
     ceclSystemError = 2,     /* the operating system refused sockets, memory, descriptors */
     ceclInternalError = 3,   /* a defect in cecl: please report it with ceclGetLastError's text */
     ceclInvalidArgument = 4, /* a parameter's value is wrong */
-    /* The call does not fit the state: wrong order, memory not of ceclMemAlloc, ranks differ. */
+    /* The call does not fit the state: wrong order, memory that cannot serve, ranks differ. */
     ceclInvalidUsage = 5,
     ceclRemoteError = 6, /* a peer failed, left, or aborted */
     ceclInProgress = 7,  /* not an error: not finished yet */
@@ -170,15 +199,17 @@ typedef enum {
 } ceclSmPolicy_t;
 
 /* Who moves the bytes between two ranks. A choice other than AUTO also keeps small calls from being
- * one kernel. */
+ * one kernel. Where a rank comes late to a call (see Collectives), it moves the bytes of both
+ * directions, whatever is chosen here. */
 typedef enum {
     /* What measurements say: copies are pushed; a reduction goes the way that is faster. */
     CECL_DIRECTION_AUTO = 0,
     /* The rank that has the bytes copies them. Reductions go by way of staging. */
     CECL_DIRECTION_PUSH = 1,
-    /* The rank that wants the bytes copies them. Alone this is about 5 % slower; it slows some GEMMs
-     * less. A call whose own block peers send back (see CECL_SM_REDUCE_ONLY) is pushed as a whole.
-     * In reductions, except ceclReduce, SMs read symmetric inputs in the peers' memory. */
+    /* The rank that wants the bytes copies them. Alone this is about 5 % slower; it slows some
+     * GEMMs less. A call whose own block peers send back (see CECL_SM_REDUCE_ONLY) is pushed as a
+     * whole, and so is an all-to-all with a private sendbuff on any rank. In reductions, except
+     * ceclReduce, SMs read inputs in the peers' memory, unless one is private. */
     CECL_DIRECTION_PULL = 2
 } ceclDirection_t;
 
@@ -207,7 +238,7 @@ typedef struct {
 
 /* Settings of one communicator. Start from CECL_CONFIG_INITIALIZER; a field left at CECL_UNDEF
  * takes its default. The environment variable named last beside a field overrides it where it is
- * set (docs/env.md). All fields must be equal on all ranks, except cudaDevice. */
+ * set (docs/env.md). All fields must be equal on all ranks, except cudaDevice and registerOnUse. */
 #define CECL_UNDEF (-1)
 typedef struct ceclConfig {
     size_t size;          /* set by the initializer */
@@ -222,7 +253,8 @@ typedef struct ceclConfig {
      * host device 4 GiB; CECL_POOL_BYTES. */
     int64_t poolBytes;
     /* By how much the pool grows first, bytes; each later growth is twice the one before, up to 16
-     * times the first; default: by the tuning table (pool.first_segment_bytes); CECL_SEGMENT_BYTES. */
+     * times the first; default: by the tuning table (pool.first_segment_bytes); CECL_SEGMENT_BYTES.
+     * */
     int64_t segmentBytes;
     /* Staging for all-to-all, gather, scatter, reductions and small calls, bytes on each rank;
      * default: a small part of the smallest GPU's memory, by the tuning table (the rows staging.*
@@ -232,13 +264,16 @@ typedef struct ceclConfig {
      * chose. Results do not depend on it. The kernels wait for peers while they hold these SMs: see
      * ceclReduceScatter. CECL_MAX_SMS. */
     int maxSms;
+    /* 1: a call registers the memory that it uses, as ceclCommRegister does. 0: memory that was not
+     * registered is private (see Buffers). Default 1; CECL_REGISTER_ON_USE. */
+    int registerOnUse;
 } ceclConfig_t;
 #define CECL_CONFIG_MAGIC 0xcec1c0deu
 #define CECL_CONFIG_INITIALIZER                                                                    \
     {                                                                                              \
         sizeof(ceclConfig_t), CECL_CONFIG_MAGIC, CECL_VERSION, CECL_UNDEF,                         \
             CECL_CUDA_DEVICE_CURRENT, CECL_UNDEF, CECL_UNDEF, CECL_UNDEF, CECL_UNDEF, CECL_UNDEF,  \
-            CECL_UNDEF                                                                             \
+            CECL_UNDEF, CECL_UNDEF                                                                 \
     }
 
 /* The caller's exchange for ceclCommInitOob. Both callbacks are collective over the ranks, return 0
@@ -276,8 +311,8 @@ CECL_API const char *ceclGetLastError(ceclComm_t comm);
  * joined.
  * id  [out] to be carried to every rank by any means (MPI, a file, an environment variable). It
  *     serves to make one communicator; ceclCommInitRankConfig says when it may be used again.
- * CECL_SOCKET_IFNAME names the network interface to listen on; default: the first that is up and
- * not loopback, else loopback.
+ * CECL_SOCKET_IFNAME names the network interface to listen on; default: loopback, which only ranks
+ * on this host, in the same network namespace (container), reach.
  * Local. Threads: any. Ownership: the id is the caller's. Listening ends when the communicator is
  * made or has failed, when no rank has come within CECL_INIT_TIMEOUT_MS, or with this process.
  * Errors: ceclInvalidArgument (NULL; a bad CECL_INIT_TIMEOUT_MS), ceclSystemError (no interface, no
@@ -290,7 +325,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
 
 /* Joins a communicator of `nranks` ranks as `rank`. All flags, staging and connections to peers
  * exist when it returns.
- * comm    [out] written on success only.
+ * comm    [out] written on success only; in a group at the outermost ceclGroupEnd.
  * nranks  1 .. 1024, equal on all ranks.
  * id      from one call of ceclGetUniqueId on one rank. It stays usable if `nranks` is refused, and
  *         after any refusal where nranks is 1. A failure that peers have heard of uses it up, and
@@ -299,8 +334,12 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * config  NULL for defaults; read during the call only.
  * Collective, blocking; waits at most CECL_INIT_TIMEOUT_MS (default 60000). Ranks must be on one
  * host in this version.
- * Threads: ranks may be threads of one process, each calling for itself. Ownership: the
- * communicator is the caller's until ceclCommDestroy or ceclCommAbort.
+ * Threads: ranks may be threads of one process, each calling for itself. One thread may call for
+ * several ranks in a group: arguments are read and checked at the call, CECL_CUDA_DEVICE_CURRENT
+ * means the device that is current then, and all ranks join at the outermost ceclGroupEnd. If one of
+ * them cannot, this process keeps no communicator of the group, and the peers learn why. Calls on
+ * the communicator belong in a later group.
+ * Ownership: the communicator is the caller's until ceclCommDestroy or ceclCommAbort.
  * Errors, on every rank that can know, no communicator made: ceclInvalidArgument (NULL; a rank
  * out of range or taken twice; a setting or an environment variable out of range; nranks or
  * settings differ between ranks), ceclInvalidUsage (the id was used already or is none; ranks are
@@ -316,18 +355,73 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int 
  * ndev     number of ranks, 1 .. 1024.
  * devlist  [ndev] CUDA ordinals, each once; NULL for 0 .. ndev-1. Ignored on the host device.
  * Local to the process, blocking. A program with one thread makes the ceclMemAlloc calls of all its
- * ranks between ceclGroupStart and ceclGroupEnd. Other calls that wait for the other ranks need a
- * thread for each rank: ceclAlltoAllv, and under CECL_CHECK=1 ceclMemFree and all collectives.
+ * ranks between ceclGroupStart and ceclGroupEnd. It should make collectives so, too: outside a
+ * group every rank but the first comes late to each of them (see Collectives). Other calls that
+ * wait for the other ranks need a thread for each rank: ceclCommSplit, ceclCommShrink,
+ * ceclAlltoAllv, under CECL_CHECK=1
+ * ceclMemFree and all collectives, and among more than 64 ranks collectives outside a group.
  * Ownership, errors: as ceclCommInitRankConfig. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *devlist);
 
 /* Joins a communicator through the caller's own exchange (a store, MPI, a test).
  * oob  both callbacks set, on every rank; used until this call returns.
- * Other parameters as ceclCommInitRankConfig. Collective, blocking. Threads, ownership, errors: as
- * ceclCommInitRankConfig; a callback's failure is ceclSystemError. Since 0.1. */
+ * Other parameters as ceclCommInitRankConfig. Collective, blocking; refused in a group
+ * (ceclInvalidUsage). Threads, ownership, errors: as ceclCommInitRankConfig; a callback's failure is
+ * ceclSystemError. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank,
                                                    const ceclOob_t *oob,
                                                    const ceclConfig_t *config);
+
+/* The color of a rank that wants no new communicator from ceclCommSplit. NCCL's value. */
+#define CECL_SPLIT_NOCOLOR (-1)
+
+/* Splits a communicator: ranks with equal colors form a new one. `comm` stays as it is. From then on
+ * the communicators are independent: each has its own memory, streams and threads of cecl's, they
+ * may be destroyed in any order, and the failure of one is no failure of another. (A rank that dies
+ * fails all that it is in.) Memory of ceclMemAlloc belongs to the communicator that allocated it.
+ * color    0 or more, or CECL_SPLIT_NOCOLOR.
+ * key      any number. New ranks are in the order of their keys, and with equal keys in the order of
+ *          their ranks in `comm`.
+ * newcomm  [out] written on success only; NULL with CECL_SPLIT_NOCOLOR.
+ * config   NULL for the settings that `comm` has now in use, its options (ceclSetOptions) left out.
+ *          Otherwise as in ceclCommInitRankConfig, equal on all ranks of a color, except that the
+ *          rank keeps its GPU, whatever cudaDevice says. device is AUTO, or the kind that `comm`
+ *          runs on. Read during the call only.
+ * Collective over `comm`: all ranks call, those without a color too. It is not in a group. Blocking;
+ * waits for ranks that have not come to the call for at most the timeout of `comm`, and then for
+ * CECL_INIT_TIMEOUT_MS at most while the new communicators are made.
+ * Threads: one call at a time on `comm`; ranks that are threads call each for itself.
+ * Ownership: as ceclCommInitRankConfig; `comm` stays the caller's.
+ * Errors: ceclInvalidArgument (newcomm NULL; another negative color; config; device of another
+ * kind), which is every rank's result if it is one's, and ceclInvalidUsage (between ceclGroupStart
+ * and ceclGroupEnd; a rank is in another call): no communicator is made, and `comm` stays usable. If
+ * a new communicator cannot be made, its ranks alone get an error, which is one of
+ * ceclCommInitRankConfig; `comm` stays usable. ceclRemoteError and ceclTimeout where a rank did not
+ * come: `comm` has failed. Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int key,
+                                                 ceclComm_t *newcomm, const ceclConfig_t *config);
+
+/* Makes a new communicator of the ranks of `comm` that stay, in their order. It serves above all to
+ * go on when ranks have died: it works on a communicator that has failed, in the same processes, as
+ * well as on one that has not. It changes nothing on `comm`, which the caller still destroys, and
+ * whose memory is still there until then.
+ * excludeRanks  [excludeCount] ranks of `comm` that do not stay, each once, in any order; the same
+ *               ranks on every rank that stays. NULL where excludeCount is 0.
+ * excludeCount  0 .. nranks-1. With 0 all ranks stay, for example after a timeout.
+ * newcomm       [out] written on success only.
+ * config        as in ceclCommSplit.
+ * Collective over the ranks that stay; excluded ranks, dead or alive, do not call. It is not in a
+ * group. Blocking; waits for CECL_INIT_TIMEOUT_MS at most.
+ * Threads, ownership: as ceclCommSplit.
+ * Errors, on all ranks that stay, no communicator made: ceclInvalidArgument (newcomm NULL; a rank
+ * out of range, twice on the list, or this one; config), ceclInvalidUsage (ranks exclude different
+ * ranks: the message has both lists; between ceclGroupStart and ceclGroupEnd), ceclRemoteError (a
+ * rank that should stay has died or destroyed `comm`: the message names it), ceclTimeout (it did not
+ * come: likewise), and those of ceclCommInitRankConfig. The call may then be made again, with
+ * another list for example. Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclCommShrink(ceclComm_t comm, const int *excludeRanks,
+                                                  int excludeCount, ceclComm_t *newcomm,
+                                                  const ceclConfig_t *config);
 
 /* Tells the number of ranks.
  * count  [out]
@@ -349,15 +443,17 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommCuDevice(ceclComm_t comm, int *device
  * Local, blocking: waits for the peers' part in those collectives too. The timeout bounds waits for
  * peers, but not the caller's own work that comes before a collective in its stream. Threads: one
  * call at a time. Ownership: unchanged.
- * Errors: ceclInvalidUsage (finalized before; a stream of ceclStreamCreate is capturing; this thread
- * has calls on comm in a group that it has not ended), and the asynchronous error. Since 0.1. */
+ * Errors: ceclInvalidUsage (finalized before; a stream of ceclStreamCreate is capturing; this
+ * thread has calls on comm in a group that it has not ended), and the asynchronous error. Since
+ * 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommFinalize(ceclComm_t comm);
 
 /* Finalizes if that was not done, then frees everything: pool, mappings, sockets, threads, streams
  * of ceclStreamCreate. (After a failure, memory that pending work may still touch stays mapped.)
  * Never hangs: collectives that do not end within the timeout (30 s where there is none) are
  * aborted. Memory of ceclMemAlloc goes with it, so copies and kernels that use it on streams of the
- * caller's own must be over. `comm` is gone even when an error is returned.
+ * caller's own must be over. Registered memory stays the caller's; a peer keeps it open until that
+ * peer destroys its communicator. `comm` is gone even when an error is returned.
  * Local, blocking (bounded). Threads: the last call on comm. Ownership: ends the caller's.
  * Errors: ceclTimeout, ceclInvalidUsage (a stream of ceclStreamCreate is capturing; this thread has
  * calls on comm in a group that it has not ended: none of that group is carried out), and the
@@ -418,6 +514,44 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemFree(ceclComm_t comm, void *ptr);
 CECL_API CECL_CHECKED ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const void *ptr, int peer,
                                                       void **peerPtr);
 
+/* ------------------------------------------------------------------------------------------------
+ * Registered memory: see Buffers at the top. No program needs these calls. They say when peers open
+ * and close memory, which otherwise happens by itself.
+ *
+ * Peers open memory at the first call that uses it. Each of them waits for that in its own call.
+ * They keep it open until this rank finds that it was freed. It finds out at a call that uses the
+ * address again, or when it registers other memory. Until then the GPU may keep memory that the
+ * program has freed. To give memory back at once, register it, deregister it, and free it then. */
+
+/* One registration. */
+typedef struct ceclRegistration *ceclRegistration_t;
+
+/* Registers memory of the caller's ahead of its first use, so that no call waits until peers have
+ * opened it.
+ * ptr     start of the range, anywhere inside an allocation of this rank's device. The allocation
+ *         is registered as a whole; of a range of many handles only the handles that the range
+ *         touches.
+ * bytes   1 or more; the range must be memory throughout.
+ * handle  [out] for ceclCommDeregister; written on success only.
+ * Local: tells the peers, which need not call; a thread of theirs opens the memory in the
+ * background. Ranges may overlap, and be registered several times; memory of ceclMemAlloc may be
+ * registered, without effect.
+ * Threads: one call at a time. Ownership: the memory stays the caller's; it may be freed before
+ * ceclCommDeregister once no call uses it. What is left ends with comm.
+ * Errors, nothing registered: ceclInvalidArgument (NULL, 0 bytes; host memory, managed memory,
+ * memory of another device, freed memory; a range that passes the end of its allocation),
+ * ceclInvalidUsage (memory that other processes cannot open; symmetric memory past the end of its
+ * allocation), ceclTimeout (a peer takes no messages). Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclCommRegister(ceclComm_t comm, void *ptr, size_t bytes,
+                                                    ceclRegistration_t *handle);
+
+/* Ends a registration. With the last one that covers it, peers close the memory, also memory that a
+ * call registered by itself. A later call registers it anew.
+ * Local: tells the peers. Threads: one call at a time. Ownership: handle is gone on success.
+ * Errors, nothing changed: ceclInvalidArgument (no such registration), ceclInvalidUsage (a pending
+ * call uses the memory). Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclCommDeregister(ceclComm_t comm, ceclRegistration_t handle);
+
 /* What the pool of this rank holds. */
 typedef struct {
     uint64_t reservedBytes; /* address range of the pool */
@@ -426,7 +560,8 @@ typedef struct {
     uint64_t peakBytes;     /* largest usedBytes so far */
     uint64_t segments;      /* times the pool grew */
     uint64_t allocations;   /* live ones, cecl's own included */
-    /* exchanges with the peers since init: for growth, and for comparisons under CECL_CHECK=1 */
+    /* exchanges with the peers since init: for growth, for splits, and for comparisons under
+     * CECL_CHECK=1 */
     uint64_t exchanges;
 } ceclPoolStats_t;
 
@@ -450,12 +585,12 @@ typedef struct ceclDeviceComm {
     int rank, nranks;
     int blocks, signals; /* CECL_DEVICE_BLOCKS and _SIGNALS of the library */
     /* [nranks] where the slice of symmetric memory of each rank begins, as this rank maps it. There
-     * may be gaps between slices. The table is the device's memory: on CUDA kernels read it, the host
-     * does not (ceclGetPeerPointer is for the host); on the host device host code reads it. */
+     * may be gaps between slices. The table is the device's memory: on CUDA kernels read it, the
+     * host does not (ceclGetPeerPointer is for the host); on the host device host code reads it. */
     char *const *slices;
     /* This rank's words, in its slice: [blocks][nranks] of barriers, [signals][nranks] of signals,
-     * each written by the rank that is its second index, and one that ends all waits. They lie at the
-     * same place in the slice of every rank. */
+     * each written by the rank that is its second index, and one that ends all waits. They lie at
+     * the same place in the slice of every rank. */
     uint32_t *pads;
     uint64_t timeoutNs; /* bound of each wait: the communicator's timeoutMs; 0 = none */
 } ceclDeviceComm_t;
@@ -470,8 +605,23 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
 /* ------------------------------------------------------------------------------------------------
  * Collectives
  *
- * All of them enqueue their work and return; the host waits for nobody, except in ceclAlltoAllv and
- * under CECL_CHECK=1. "Results" and "Agreement" at the top hold for all. */
+ * All of them enqueue all of their work and return. Their streams wait for the peers. "Results",
+ * "Buffers" and "Agreement" at the top hold for all.
+ *
+ * At each call, or group, ranks tell each other where their buffers lie, in memory that they share.
+ * (Small calls, ceclBarrier and calls without effect do not need it, nor does a single rank.) A
+ * rank that comes more than 20 us after another one comes late to the call (cecl_info --tuning
+ * prints this time as late.wait_ns). Then, of each pair of ranks, the one that came later moves the
+ * bytes of both directions, because the other one does not know its buffers. Results are the same,
+ * and so is the use of SMs in calls that only move data.
+ *
+ * So the calling thread waits for
+ *   - a peer that is late: 20 us at most. A peer that has not even made the call before is not
+ *     waited for. Among more than 64 ranks nobody is late, and all wait for all.
+ *   - memory that peers use for the first time: until this rank has opened it.
+ *   - a peer that is 8192 calls behind (fewer among more than 7 ranks): until it has made one more.
+ *   - the peers' threads in ceclAlltoAllv, and under CECL_CHECK=1.
+ * The timeout bounds these waits. After it the communicator fails. */
 
 /* Gathers `sendcount` elements from every rank into `recvbuff`, in rank order, on copy engines.
  *
@@ -479,11 +629,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  *     rank 1: [b]
  *     rank 2: [c]      in place: sendbuff == recvbuff + rank * sendcount
  *
- * sendbuff   [sendcount] elements on this rank's device: symmetric memory or any other of the
- *            device.
- * recvbuff   [nranks * sendcount] elements inside one allocation of ceclMemAlloc, at the same
- *            offset on all ranks. Peers write to it only once this rank's `stream` has come to the
- *            call.
+ * sendbuff   [sendcount] elements, in any memory of this rank's device (see Buffers).
+ * recvbuff   [nranks * sendcount] elements, likewise. Peers use both buffers only once this rank's
+ *            `stream` has come to the call.
  * sendcount  elements, equal on all ranks; 0 is a call without effect.
  * stream     orders the call; the legacy default stream (0) too. Both buffers may be reused by what
  *            follows the call in `stream`. Calls on different streams of one communicator run in
@@ -493,22 +641,25 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  * in the same order on `comm`.
  * Threads: one call at a time. Ownership: buffers stay the caller's.
  * Errors, nothing enqueued: ceclInvalidArgument (NULL; partly overlapping buffers; unknown
- * datatype; size overflow; memory of another device; a stream of another device, or destroyed),
- * ceclInvalidUsage (recvbuff in no allocation of ceclMemAlloc; symmetric memory past the end of its
- * allocation; sendbuff in a peer's memory; stream is capturing; under CECL_SM_NEVER out of place on
- * a communicator of one rank; under CECL_CHECK=1 ranks differ). Since 0.1. */
+ * datatype; size overflow; memory of the host or of another device, managed memory, freed memory; a
+ * buffer that passes the end of its allocation; a stream of another device, or destroyed),
+ * ceclInvalidUsage (symmetric memory past the end of its allocation, or a peer's; stream is
+ * capturing; under CECL_SM_NEVER out of place on a communicator of one rank; under CECL_CHECK=1
+ * ranks differ), ceclOutOfMemory (also where a private buffer needs as much memory again).
+ * Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclAllGather(const void *sendbuff, void *recvbuff,
                                                  size_t sendcount, ceclDataType_t datatype,
                                                  ceclComm_t comm, ceclStream_t stream);
 
 /* Tells where this rank's own block lies in the recvbuff of an all-gather. A kernel that writes its
  * shard there lets the all-gather run in place.
- * recvbuff  [nranks * count] elements inside one allocation of ceclMemAlloc.
+ * recvbuff  [nranks * count] elements, as in ceclAllGather.
  * count     elements of one rank; datatype their type.
  * shard     [out] recvbuff + rank * count elements; written on success only.
  * Local. Threads: one call at a time. Ownership: recvbuff's.
- * Errors: ceclInvalidArgument (NULL, unknown datatype, size overflow), ceclInvalidUsage (recvbuff
- * in no allocation, or past its end). Since 0.1. */
+ * Errors: ceclInvalidArgument (NULL, unknown datatype, size overflow, memory that is not this
+ * device's), ceclInvalidUsage (symmetric memory past the end of its allocation, or a peer's).
+ * Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclShard(ceclComm_t comm, void *recvbuff, size_t count,
                                              ceclDataType_t datatype, void **shard);
 
@@ -540,9 +691,8 @@ typedef struct ceclStrided {
  * contiguous bytes.
  * sendbuff  [rows] rows of [width] elements, sendPitch apart (default: width).
  * recvbuff  [nranks] such blocks, recvStride apart (default: width), of rows that are recvPitch
- *           apart (default: nranks * width), inside one allocation of ceclMemAlloc, at the same
- *           offset on all ranks. What lies between rows is not touched. In place: sendbuff is
- *           recvbuff + rank * recvStride, and the pitches are equal.
+ *           apart (default: nranks * width). What lies between rows is not touched. In place:
+ *           sendbuff is recvbuff + rank * recvStride, and the pitches are equal.
  * strided   read during the call. Blocks of recvbuff must lie side by side (together no wider than
  *           the pitch) or one behind the other; a pitch is 2147483647 bytes at most.
  * stream, collective, threads, ownership, errors: as ceclAllGather; ceclInvalidArgument also for
@@ -558,15 +708,12 @@ CECL_API CECL_CHECKED ceclResult_t ceclAllGatherStrided(const void *sendbuff, vo
  *     sendbuff on rank 1: [b0][b1][b2]     recvbuff on rank 1: [a1][b1][c1]
  *     sendbuff on rank 2: [c0][c1][c2]     recvbuff on rank 2: [a2][b2][c2]
  *
- * sendbuff  [nranks * count] elements on this rank's device; in place when it is recvbuff (blocks
- *           then pass through staging, in chunks). If the call is pulled (CECL_DIRECTION_PULL under
- *           CECL_SM_ALLOW), it must be symmetric memory at the same offset on all ranks.
- * recvbuff  [nranks * count] elements inside one allocation of ceclMemAlloc, at the same offset on
- *           all ranks.
+ * sendbuff  [nranks * count] elements; in place when it is recvbuff (blocks then pass through
+ *           staging, in chunks).
+ * recvbuff  [nranks * count] elements.
  * count     elements in one block, equal on all ranks; 0 is a call without effect.
- * stream, collective, threads, ownership, errors: as ceclAllGather; ceclInvalidUsage also where
- * staging is too small for so many ranks, or sendbuff is not symmetric in a call that is pulled.
- * Since 0.1. */
+ * buffers, stream, collective, threads, ownership, errors: as ceclAllGather; ceclInvalidUsage also
+ * where staging is too small for so many ranks. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
                                                 ceclDataType_t datatype, ceclComm_t comm,
                                                 ceclStream_t stream);
@@ -584,8 +731,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAll(const void *sendbuff, void *recv
  *           (default: nranks * width). In place when it is recvbuff, with equal pitches and
  *           strides.
  * recvbuff  [nranks] blocks, recvStride apart (default: rows * recvPitch), of rows that are
- *           recvPitch apart (default: width), inside one allocation of ceclMemAlloc, at the same
- *           offset on all ranks. What lies between rows is not touched.
+ *           recvPitch apart (default: width). What lies between rows is not touched.
  * strided   as in ceclAllGatherStrided.
  * stream, collective, threads, ownership, errors: as ceclAlltoAll; ceclInvalidArgument also for
  * rows or blocks that overlap. Since 0.1. */
@@ -601,8 +747,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllStrided(const void *sendbuff, voi
  * sendbuff    [sendcount] elements. In place when it is recvbuff + displs[rank] elements: on all
  *             ranks or on none, those that contribute nothing included.
  * sendcount   recvcounts[rank].
- * recvbuff    elements inside one allocation of ceclMemAlloc, at the same offset on all ranks. What
- *             no block covers is not touched.
+ * recvbuff    what the blocks cover of it is written, and nothing else is touched.
  * recvcounts  [nranks] elements of each rank, equal on all ranks; 0 allowed. Host memory, read
  *             during the call.
  * displs      [nranks] where each rank's block begins in recvbuff, in elements, equal on all ranks;
@@ -616,12 +761,11 @@ CECL_API CECL_CHECKED ceclResult_t ceclAllGatherv(const void *sendbuff, size_t s
 /* Copies root's elements to every rank.
  * sendbuff  [count] elements, read on root alone; others may pass NULL. In place when it is
  *           recvbuff: on all ranks or on none.
- * recvbuff  [count] elements inside one allocation of ceclMemAlloc, at the same offset on all
- *           ranks.
+ * recvbuff  [count] elements.
  * count     elements, equal on all ranks; 0 is a call without effect.
  * root      0 .. nranks-1, equal on all ranks.
- * stream, collective, threads, ownership, errors: as ceclAllGather; ceclInvalidArgument also for a
- * root that is no rank. Since 0.1. */
+ * buffers, stream, collective, threads, ownership, errors: as ceclAllGather; ceclInvalidArgument
+ * also for a root that is no rank. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclBroadcast(const void *sendbuff, void *recvbuff, size_t count,
                                                  ceclDataType_t datatype, int root, ceclComm_t comm,
                                                  ceclStream_t stream);
@@ -631,14 +775,14 @@ CECL_API CECL_CHECKED ceclResult_t ceclBroadcast(const void *sendbuff, void *rec
  *     rank 0: sendcounts {2, 1}  sendbuff [a a b]    recvcounts {2, 3}  recvbuff [a a c c c]
  *     rank 1: sendcounts {3, 0}  sendbuff [c c c]    recvcounts {1, 0}  recvbuff [b]
  *
- * sendbuff    on this rank's device: symmetric memory or any other of the device. It and recvbuff
+ * sendbuff    memory as in ceclAllGather; a rank that sends nothing may pass NULL. It and recvbuff
  *             must not overlap.
  * sendcounts  [nranks] elements for each rank; 0 allowed. This and the other arrays are host
  *             memory, read during the call; ranks may differ in all of them.
  * sdispls     [nranks] where the block for each rank begins in sendbuff, in elements; NULL: one
  *             behind the other.
- * recvbuff    inside one allocation of ceclMemAlloc, at the same offset on all ranks, also on one
- *             that receives nothing. What no block covers is not touched.
+ * recvbuff    memory as in ceclAllGather; a rank that receives nothing may pass any address but
+ *             NULL. What no block covers is not touched.
  * recvcounts  [nranks] elements from each rank: what that rank has in its sendcounts for this one.
  * rdispls     [nranks] where the block from each rank begins in recvbuff, in elements; NULL: one
  *             behind the other. Blocks must not overlap.
@@ -661,29 +805,29 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllv(const void *sendbuff, const siz
                                                  ceclDataType_t datatype, ceclComm_t comm,
                                                  ceclStream_t stream);
 
-/* Does what ceclAlltoAllv does, for a caller that knows where its blocks belong at the peers.
- * Nothing is exchanged, the host does not wait, and the call may be in a group.
+/* Does what ceclAlltoAllv does, for a caller that knows where its blocks belong at the peers. So
+ * ranks exchange no layouts, the host waits no longer than in other calls, and the call may be in a
+ * group.
  * peerdispls  [nranks] where this rank's block begins in the recvbuff of each rank, in elements:
  *             what that rank has in its rdispls for this one. Ignored where the block is empty.
  * Other parameters as in ceclAlltoAllv. Where counts or places of two ranks do not fit each other,
- * the contents of recvbuff are undefined, but nothing outside its allocation is written;
+ * the contents of recvbuff are undefined, but nothing behind its last block is written;
  * CECL_CHECK=1 compares them.
  * Collective: all ranks call, with equal datatype, in the same order on `comm`.
  * Threads: one call at a time. Ownership: buffers stay the caller's.
  * Errors, nothing enqueued: as ceclAllGather, and ceclInvalidArgument (counts or displacements
  * beyond an address space; blocks of recvbuff that overlap; what this rank sends to itself is not
- * what it receives from itself), ceclInvalidUsage (a block ends beyond a peer's allocation).
- * Since 0.1. */
+ * what it receives from itself), ceclInvalidUsage (a block ends behind all blocks that the peer
+ * receives or sends: the communicator fails, because peers were told of the call). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvAt(
     const void *sendbuff, const size_t sendcounts[], const size_t sdispls[], void *recvbuff,
     const size_t recvcounts[], const size_t rdispls[], const size_t peerdispls[],
     ceclDataType_t datatype, ceclComm_t comm, ceclStream_t stream);
 
 /* Gathers `count` elements from every rank, in rank order, on root alone.
- * sendbuff  [count] elements on this rank's device. In place on root when it is recvbuff + root *
- *           count elements, which makes no difference to the other ranks.
- * recvbuff  [nranks * count] elements inside one allocation of ceclMemAlloc, at the same offset on
- *           all ranks; written on root alone.
+ * sendbuff  [count] elements. In place on root when it is recvbuff + root * count elements, which
+ *           makes no difference to the other ranks.
+ * recvbuff  [nranks * count] elements on root; other ranks may pass any address but NULL.
  * count     elements of one rank, equal on all; 0 is a call without effect.
  * root      0 .. nranks-1, equal on all ranks.
  * stream, collective (but root alone may be in place), threads, ownership, errors: as
@@ -694,9 +838,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclGather(const void *sendbuff, void *recvbu
 
 /* Sends block r of root's `sendbuff` to rank r.
  * sendbuff  [nranks * count] elements on root's device, read on root alone; others may pass NULL.
- * recvbuff  [count] elements inside one allocation of ceclMemAlloc, at the same offset on all
- *           ranks. In place on root when it is sendbuff + root * count elements, which makes no
- *           difference to the other ranks.
+ * recvbuff  [count] elements. In place on root when it is sendbuff + root * count elements, which
+ *           makes no difference to the other ranks.
  * count     elements for one rank, equal on all; 0 is a call without effect.
  * root      0 .. nranks-1, equal on all ranks.
  * stream, collective, threads, ownership, errors: as ceclGather. Since 0.1. */
@@ -711,7 +854,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  *
  * The arithmetic needs SMs, but few (ceclConfig_t.maxSms). A small call is one kernel. In a larger
  * one SMs read the peers' blocks in the peers' memory, or copy engines bring the blocks to staging
- * in chunks, and a kernel reduces one chunk while the next arrives. ceclGroupExplain tells which.
+ * in chunks, and a kernel reduces one chunk while the next arrives. SMs read at the peers only if
+ * no rank's sendbuff is private, and no rank comes late to the call. ceclGroupExplain tells which.
  *
  * A reduction's kernel holds its SMs while it waits for the same call's kernels on the peers. Leave
  * SMs free for two things, or the ranks wait for each other until the timeout: kernels that a peer
@@ -726,20 +870,16 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  * accumulated in fp32 and rounded once, at the end, to nearest even. A NaN of any rank gives a NaN,
  * in minimum and maximum too; integers wrap around; float8e4m3 overflows to 448. ceclAvg divides
  * the sum by the number of ranks before that rounding.
- * sendbuff   [nranks * recvcount] elements on this rank's device. If it is memory of ceclMemAlloc
- *            on one rank it must be so on all, at the same offset: SMs may then read it at the
- *            peers.
- * recvbuff   [recvcount] elements on this rank's device: symmetric memory or any other. In place
- *            when it is sendbuff + rank * recvcount, on all ranks or on none; the other blocks of
- *            sendbuff keep their contents.
+ * sendbuff   [nranks * recvcount] elements.
+ * recvbuff   [recvcount] elements. In place when it is sendbuff + rank * recvcount, on all ranks or
+ *            on none; the other blocks of sendbuff keep their contents.
  * recvcount  elements, equal on all ranks; 0 is a call without effect.
  * op         not ceclAvg for integers; equal on all ranks.
  * Both buffers are aligned to their elements.
- * stream, collective, threads, ownership: as ceclAllGather.
- * Errors, nothing enqueued: ceclInvalidArgument (NULL; unknown datatype or op; ceclAvg of integers;
- * a buffer that is not aligned; partly overlapping buffers; size overflow; memory or a stream of
- * another device), ceclInvalidUsage (under CECL_SM_NEVER; past the end of an allocation; stream is
- * capturing; staging too small for so many ranks; under CECL_CHECK=1 ranks differ). Since 0.1. */
+ * memory of the buffers, stream, collective, threads, ownership: as ceclAllGather.
+ * Errors, nothing enqueued: as ceclAllGather, and ceclInvalidArgument (unknown op; ceclAvg of
+ * integers; a buffer that is not aligned), ceclInvalidUsage (under CECL_SM_NEVER; staging too small
+ * for so many ranks). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclReduceScatter(const void *sendbuff, void *recvbuff,
                                                      size_t recvcount, ceclDataType_t datatype,
                                                      ceclRedOp_t op, ceclComm_t comm,
@@ -748,26 +888,20 @@ CECL_API CECL_CHECKED ceclResult_t ceclReduceScatter(const void *sendbuff, void 
 /* Adds up (or multiplies, ...) the elements of all ranks; every rank receives the result. Each rank
  * reduces one part as in ceclReduceScatter, and copy engines or SMs bring the part to all others;
  * in a small call each rank reduces everything.
- * sendbuff  [count] elements on this rank's device. If it is memory of ceclMemAlloc on one rank it
- *           must be so on all, at the same offset. In place when it is recvbuff, on all ranks or on
- *           none.
- * recvbuff  [count] elements inside one allocation of ceclMemAlloc, at the same offset on all
- *           ranks.
+ * sendbuff  [count] elements. In place when it is recvbuff, on all ranks or on none.
+ * recvbuff  [count] elements.
  * count     elements, equal on all ranks; 0 is a call without effect.
- * op, stream, collective, threads, ownership, errors: as ceclReduceScatter; ceclInvalidUsage also
- * where recvbuff is in no allocation of ceclMemAlloc. Since 0.1. */
+ * buffers, op, stream, collective, threads, ownership, errors: as ceclReduceScatter. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclAllReduce(const void *sendbuff, void *recvbuff, size_t count,
                                                  ceclDataType_t datatype, ceclRedOp_t op,
                                                  ceclComm_t comm, ceclStream_t stream);
 
 /* Adds up (or multiplies, ...) the elements of all ranks; root receives the result.
- * sendbuff  [count] elements on this rank's device. In place when it is recvbuff, on all ranks or
- *           on none.
- * recvbuff  [count] elements inside one allocation of ceclMemAlloc, at the same offset on all
- *           ranks; written on root alone.
+ * sendbuff  [count] elements. In place when it is recvbuff, on all ranks or on none.
+ * recvbuff  [count] elements on every rank; written on root alone.
  * root      0 .. nranks-1, equal on all ranks.
- * count, op, stream, collective, threads, ownership, errors: as ceclAllReduce; ceclInvalidArgument
- * also for a root that is no rank. Since 0.1. */
+ * buffers, count, op, stream, collective, threads, ownership, errors: as ceclAllReduce;
+ * ceclInvalidArgument also for a root that is no rank. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclReduce(const void *sendbuff, void *recvbuff, size_t count,
                                               ceclDataType_t datatype, ceclRedOp_t op, int root,
                                               ceclComm_t comm, ceclStream_t stream);
@@ -811,25 +945,31 @@ CECL_API CECL_CHECKED ceclResult_t ceclSetOptions(ceclComm_t comm, const ceclOpt
 
 /* Begins a group: the collectives that this thread calls until the matching ceclGroupEnd are
  * carried out together. Those that only move data become one batch of copies with one exchange of
- * flags; reductions follow, one after the other. ceclMemAlloc may stand in a group too. Groups may
- * be nested; the outermost end counts.
+ * flags; reductions follow, one after the other. ceclCommInitRank and ceclMemAlloc may stand in a
+ * group too, so that one thread can make them for several ranks. Groups may be nested; the
+ * outermost end counts.
  * Local. Threads: the group is the calling thread's. Ownership: none. Errors: ceclOutOfMemory.
  * Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
 
 /* Ends a group and enqueues its calls, together for each communicator. A group has up to 4096
- * calls, of any sizes and types, mixed; only ceclAlltoAllv cannot be among them. Calls of a group
- * have no order among themselves, so what one writes no other may read or write. All calls on one
- * communicator go to one stream. Allocations come first, those of each communicator in their order;
- * if one fails, its communicator keeps none of them; other communicators keep theirs.
- * Collective: every rank's group has the same calls in the same order. The host waits only for
- * allocations for which the pool must grow, and under CECL_CHECK=1.
+ * calls (among more than 10 ranks fewer; the refusal names the number), of any sizes and types,
+ * mixed; only ceclAlltoAllv cannot be among them. Calls of a group have no order among themselves,
+ * so what one writes no other may read or write. All calls on one communicator go to one stream.
+ * Communicators are made first; if one fails, none is made. Then come allocations, those of each
+ * communicator in their order; if one fails, its communicator keeps none of them; other
+ * communicators keep theirs.
+ * Collective: every rank's group has the same calls in the same order. The host waits as in
+ * collectives (once for all calls on a communicator), for ranks that join, and for allocations for
+ * which the pool must grow. One thread may make the calls of several ranks in one group: none of
+ * them is late then.
  * Threads: the one that began it; one call at a time on each communicator in it. Ownership: as the
  * calls'.
  * Errors, with none of the calls enqueued: that of the first call that was refused, which the call
  * itself returned too; ceclInvalidArgument (buffers of two calls overlap), ceclInvalidUsage (no
  * group was begun; two streams; too many calls; under CECL_CHECK=1 ranks differ), ceclOutOfMemory,
- * and those of ceclMemAlloc. Communicators stay usable, unless an allocation's peer did not come.
+ * and those of ceclCommInitRankConfig and ceclMemAlloc. Communicators stay usable, unless an
+ * allocation's peer did not come, or peers were told of calls already (see Errors at the top).
  * Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclGroupEnd(void);
 
@@ -848,10 +988,11 @@ typedef struct {
     char reason[192]; /* why this way, and what would make it zero SM if it is not */
 } ceclExplanation_t;
 
-/* Tells how an all-gather or an all-to-all with these arguments would be carried out, and why;
- * enqueues nothing. Arguments are those of the call itself. For all other calls see
- * ceclGroupExplain.
- * explanation  [out] written on success only.
+/* Tells how an all-gather or an all-to-all with these arguments would be carried out, and why, if
+ * all ranks came in time and their buffers were of the kinds that this rank's are. Enqueues
+ * nothing, but registers memory as the call would. Arguments are those of the call itself. For all
+ * other calls see ceclGroupExplain.
+ * explanation  [out] written on success only. What is carried of private buffers counts.
  * Local. Threads: one call at a time. Ownership: none. Errors: those that the call itself would
  * return for its arguments, and ceclInvalidArgument (another op; NULL). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff,
@@ -860,12 +1001,14 @@ CECL_API CECL_CHECKED ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff
                                                ceclExplanation_t *explanation);
 
 /* Ends a group as ceclGroupEnd does, but enqueues nothing: it tells how the calls would be carried
- * out together. Any call that may be in a group can be asked about so, as a group of one.
+ * out together, under the same assumptions as ceclExplain. Any call that may be in a group can be
+ * asked about so, as a group of one.
  * comm         all calls of the group are on it.
  * explanation  [out] written on success only.
- * Local; exchanges nothing. Threads: the one that began the group. Ownership: none.
+ * Local; waits for no peer. Threads: the one that began the group. Ownership: none.
  * Errors, after which the group is ended too: those of ceclGroupEnd; ceclInvalidArgument
- * (explanation NULL), ceclInvalidUsage (a call on another communicator; a group inside another).
+ * (explanation NULL), ceclInvalidUsage (a call on another communicator; a join or an allocation; a
+ * group inside another).
  * Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclGroupExplain(ceclComm_t comm,
                                                     ceclExplanation_t *explanation);

@@ -15,8 +15,8 @@ extern "C" {
  * comm     [out] written on success only.
  * mpiComm  an intracommunicator; its ranks must be on one host in this version.
  * config   NULL for defaults; read during the call only.
- * Collective over mpiComm, blocking. Threads, ownership, errors: as ceclCommInitRankConfig; an
- * error of MPI's is ceclSystemError. Since 0.1. */
+ * Collective over mpiComm, blocking; not in a group. Threads, ownership, errors: as
+ * ceclCommInitOob; an error of MPI's is ceclSystemError. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitMpi(ceclComm_t *comm, MPI_Comm mpiComm,
                                                    const ceclConfig_t *config);
 

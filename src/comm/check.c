@@ -12,12 +12,12 @@
 /* What a rank sends to the others: its call as far as ranks must agree on it, without pointers. */
 struct told {
     struct cecl_call call;
-    uint64_t op;         /* enum cecl_op_index */
-    uint64_t peers_read; /* whether peers read this rank's input, which is then call.send */
-    uint64_t layout;     /* a hash of the sizes and offsets that all ranks know */
-    int32_t status;      /* ceclResult_t: whether this rank's own checks passed */
-    char text[180];      /* the reason if they did not */
+    uint64_t op;     /* enum cecl_op_index */
+    uint64_t layout; /* a hash of the sizes and offsets that all ranks know */
+    int32_t status;  /* ceclResult_t: whether this rank's own checks passed */
+    char text[180];  /* the reason if they did not */
 };
+_Static_assert(sizeof(struct told) >= CECL_CHECK_ROOM_BYTES, "others count on so much");
 
 void *cecl_check_room(int nranks)
 {
@@ -34,28 +34,7 @@ static uint64_t hash_of(const uint64_t *words, uint32_t count)
     return hash;
 }
 
-/* Whether peers read the rank's input. The input must then lie at the same offset on all ranks. */
-static bool peers_read(ceclComm_t comm, const struct cecl_call *call)
-{
-    const struct cecl_part part = cecl_comm_part(comm, call);
-    if (call->op->reduces)
-        return part.way.reduce.read_at_peers;
-    return call->op->each && part.way.move.direction == CECL_PULL;
-}
-
-/* Fills in where the call's buffers are, as far as ranks must agree. */
-static void tell_buffers(ceclComm_t comm, const struct cecl_call *call, struct told *told)
-{
-    if (!call->op->recv_anywhere)
-        told->call.recv = call->recv;
-    told->call.in_place = call->in_place && !call->op->per_rank;
-    told->peers_read = !call->op->moves_nothing && peers_read(comm, call);
-    if (told->peers_read)
-        told->call.send = call->in_place ? call->recv : call->send;
-}
-
-static void tell(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local,
-                 struct told *told)
+static void tell(const struct cecl_call *call, ceclResult_t local, struct told *told)
 {
     memset(told, 0, sizeof(*told));
     told->op = (uint64_t)(call->op - cecl_ops);
@@ -73,7 +52,7 @@ static void tell(ceclComm_t comm, const struct cecl_call *call, ceclResult_t loc
     if (call->layout_words > 0 && !call->op->per_rank)
         told->layout = hash_of(call->view.layout, call->layout_words);
     if (call->op->block && !cecl_call_is_empty(call))
-        tell_buffers(comm, call, told);
+        told->call.in_place = call->in_place && !call->op->per_rank;
     else if (!call->op->block)
         told->call.recv = call->recv;
 }
@@ -92,7 +71,6 @@ static const char *const policies[] = {"CECL_SM_NEVER", "CECL_SM_REDUCE_ONLY", "
 static const char *const directions[] = {"CECL_DIRECTION_AUTO", "CECL_DIRECTION_PUSH",
                                          "CECL_DIRECTION_PULL"};
 static const char *const places[] = {"out of place", "in place"};
-static const char *const windows[] = {"nowhere", "in memory of its own", "in the pool"};
 
 /* A field that ranks compare: its name, and the names of its values where they have names. */
 struct field {
@@ -108,10 +86,7 @@ static const struct field fields[] = {
     {"datatype", FIELD(call.type), NAMES(types)},
     {"count", FIELD(call.count), NUMBER},
     {"placement", FIELD(call.in_place), NAMES(places)},
-    {"where recvbuff lies", FIELD(call.recv.window), NAMES(windows)},
-    {"recvbuff's offset in the pool", FIELD(call.recv.offset), NUMBER},
-    {"whether peers can read sendbuff (1) or not (0)", FIELD(peers_read), NUMBER},
-    {"sendbuff's offset in the pool", FIELD(call.send.offset), NUMBER},
+    {"ptr's offset in the pool", FIELD(call.recv.offset), NUMBER},
     {"root", FIELD(call.root), NUMBER},
     {"op", FIELD(call.red_op), NAMES(red_ops)},
     {"options.smPolicy", FIELD(call.options.sm_policy), NAMES(policies)},
@@ -151,11 +126,9 @@ static const char *op_name(uint64_t op)
 /* The name of a field in this call. */
 static const char *name_in(const struct field *field, uint64_t op)
 {
-    const char *count = cecl_ops[op].count_name, *place = cecl_ops[op].place_name;
+    const char *count = cecl_ops[op].count_name;
     if (count && field->offset == offsetof(struct told, call.count))
         return count;
-    if (place && field->offset == offsetof(struct told, call.recv.offset))
-        return place;
     return field->name;
 }
 
@@ -201,7 +174,7 @@ ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, cecl
 
     if (!comm->config.check)
         return local;
-    tell(comm, call, local, &mine);
+    tell(call, local, &mine);
     comm->pool.exchanges++;
     cecl_mesh_activity(comm->mesh, call->op->name);
     ceclResult_t result =

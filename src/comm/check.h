@@ -4,8 +4,9 @@
 
 #include "comm/comm.h"
 
-/* Allocates memory for what the ranks send, when the communicator is made. Returns NULL without
- * memory. */
+/* Allocates memory for what the ranks send, when the communicator is made. Other exchanges may use
+ * it too. Returns NULL without memory. */
+#define CECL_CHECK_ROOM_BYTES 64 /* of each rank, at least */
 void *cecl_check_room(int nranks);
 
 /* Collective under CECL_CHECK=1; otherwise returns `local`. `local` is this rank's verdict on its

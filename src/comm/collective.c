@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ce/lower.h"
 #include "comm/check.h"
@@ -21,7 +22,8 @@ static bool engine_copies(ceclComm_t comm, const struct cecl_call *call)
     return (comm->local_copies & wanted) == wanted;
 }
 
-struct cecl_part cecl_comm_part(ceclComm_t comm, const struct cecl_call *call)
+struct cecl_part cecl_comm_part(ceclComm_t comm, const struct cecl_call *call,
+                                const struct cecl_told *told, uint32_t index)
 {
     struct cecl_part part = {
         .call = *call,
@@ -30,20 +32,29 @@ struct cecl_part cecl_comm_part(ceclComm_t comm, const struct cecl_call *call)
                   .slots_offset = comm->engine.slots_offset,
                   .slot_bytes = comm->engine.slot_bytes,
                   .half = cecl_engine_half(&comm->engine),
-                  .engine_copies_locally = engine_copies(comm, call)},
+                  .engine_copies_locally = engine_copies(comm, call),
+                  .inputs_readable = told && told->inputs_readable,
+                  .late = told && told->late},
+        .earlier = told ? told->earlier : 0,
+        .send_at = told && told->nsend_at > 0 ? told->send_at + (size_t)index * (size_t)comm->nranks
+                                              : NULL,
     };
+    if (call->op->carries) {
+        part.means.staging_offset = comm->engine.carry_offset;
+        part.means.staging_bytes = comm->engine.carry_bytes;
+    }
     cecl_choose(call, &part.means, &part.way);
     return part;
 }
 
 static ceclResult_t lower(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
-                          struct cecl_plan *plan)
+                          const struct cecl_told *told, struct cecl_plan *plan)
 {
     struct cecl_part *parts = calloc(count, sizeof(*parts));
     if (!parts)
         return cecl_fail(ceclOutOfMemory, "no host memory for a plan of %u calls", count);
     for (uint32_t i = 0; i < count; i++)
-        parts[i] = cecl_comm_part(comm, &calls[i]);
+        parts[i] = cecl_comm_part(comm, &calls[i], told, i);
     const ceclResult_t result = cecl_lower_group(parts, count, plan);
     free(parts);
     return result;
@@ -72,30 +83,65 @@ static bool needs_forbidden_sm(const struct cecl_plan *plan)
     return false;
 }
 
+/* Makes a plan that the caller frees. */
 static ceclResult_t make_plan(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
-                              struct cecl_bound **bound)
+                              const struct cecl_told *told, struct cecl_plan *plan)
+{
+    CECL_TRY(check_arithmetic(calls, count));
+    CECL_TRY(lower(comm, calls, count, told, plan));
+    if (!needs_forbidden_sm(plan))
+        return ceclSuccess;
+    const ceclResult_t result =
+        cecl_fail(ceclInvalidUsage, "CECL_SM_NEVER: this call needs an SM: %s", plan->reason);
+    cecl_plan_free(plan);
+    return result;
+}
+
+static ceclResult_t bind_new(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
+                             const struct cecl_told *told, struct cecl_bound **bound)
 {
     struct cecl_plan plan;
-
-    CECL_TRY(check_arithmetic(calls, count));
-    CECL_TRY(lower(comm, calls, count, &plan));
-    ceclResult_t result = ceclSuccess;
-    if (needs_forbidden_sm(&plan))
-        result =
-            cecl_fail(ceclInvalidUsage, "CECL_SM_NEVER: this call needs an SM: %s", plan.reason);
-    if (result == ceclSuccess)
-        result = cecl_engine_bind(&comm->engine, calls, count, &plan, bound);
+    CECL_TRY(make_plan(comm, calls, count, told, &plan));
+    const ceclResult_t result = cecl_engine_bind(&comm->engine, calls, count, told, &plan, bound);
     if (result == ceclSuccess && cecl_log_on(CECL_LOG_PLAN))
         cecl_plan_print(&plan, stderr);
     cecl_plan_free(&plan);
     return result;
 }
 
+/* Calls of a group must be apart where peers write, and where this rank carries what they wrote. */
+static ceclResult_t check_apart(ceclComm_t comm, const struct cecl_call *calls, uint32_t count)
+{
+    const struct cecl_carried *after = &comm->carrier.after;
+    struct cecl_call *all;
+    CECL_TRY(cecl_calls_check_apart(calls, count, &comm->windows));
+    if (after->count == 0)
+        return ceclSuccess;
+    all = calloc((size_t)count + after->count, sizeof(*all));
+    if (!all)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a group of %u calls", count);
+    memcpy(all, calls, count * sizeof(*all));
+    for (uint32_t i = 0; i < after->count; i++) {
+        all[count + i] = after->calls[i];
+        all[count + i].send = (struct cecl_buffer){CECL_WINDOW_NONE, 0}; /* a bounce buffer */
+    }
+    const ceclResult_t result = cecl_calls_check_apart(all, count + after->count, &comm->windows);
+    free(all);
+    return result;
+}
+
+/* The positions of buffers are checked when the calls are new, and again after memory was freed. */
 static ceclResult_t check_buffers(ceclComm_t comm, const struct cecl_call *calls, uint32_t count)
 {
+    if (count == 0 || cecl_engine_has_checked(&comm->engine, calls, count))
+        return ceclSuccess;
     for (uint32_t i = 0; i < count; i++)
-        CECL_TRY(cecl_call_check_buffers(&calls[i], &comm->pool));
-    return count > 1 ? cecl_calls_check_apart(calls, count, &comm->pool) : ceclSuccess;
+        CECL_TRY(cecl_call_check_buffers(&calls[i], &comm->windows));
+    if (count > 1)
+        CECL_TRY(check_apart(comm, calls, count));
+    CECL_TRY(check_arithmetic(calls, count));
+    cecl_engine_checked(&comm->engine, calls, count);
+    return ceclSuccess;
 }
 
 /* Counts the calls that move data. Calls are sorted so that those without effect come last. A call
@@ -108,48 +154,87 @@ static uint32_t count_full(const struct cecl_call *calls, uint32_t count)
     return full;
 }
 
-/* Returns the kept plan, or a new one. The positions of buffers are checked when a plan is made,
- * and again after memory was freed. */
-static ceclResult_t find_plan(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
-                              struct cecl_bound **bound)
+ceclResult_t cecl_calls_check(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
+                              ceclStream_t stream)
 {
-    bool stale = false;
+    ceclResult_t result = check_buffers(comm, calls, count_full(calls, count));
+    if (result == ceclSuccess && comm->nranks > 1 &&
+        count > cecl_places_entries(&comm->teller.places))
+        result = cecl_fail(ceclInvalidUsage, "a group of %u calls among %d ranks: %u at most",
+                           count, comm->nranks, cecl_places_entries(&comm->teller.places));
+    if (result == ceclSuccess) /* peers rely on a call once they were told of it */
+        result = comm->dev->ops->stream_check(comm->dev, stream);
+    return comm->config.check ? cecl_check_calls(comm, calls, count, result) : result;
+}
+
+ceclResult_t cecl_calls_tell(ceclComm_t comm, const struct cecl_call *calls, uint32_t count)
+{
+    const uint32_t full = count_full(calls, count);
+    return full > 0 ? cecl_tell_publish(comm, calls, full) : ceclSuccess;
+}
+
+ceclResult_t cecl_calls_plan(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
+                             struct cecl_bound **bound)
+{
+    const uint32_t full = count_full(calls, count);
+    struct cecl_told told;
     *bound = NULL;
-    if (count == 0)
+    if (full == 0)
         return ceclSuccess;
-    struct cecl_bound *found = cecl_engine_lookup(&comm->engine, calls, count, &stale);
-    if (!found || stale)
-        CECL_TRY(check_buffers(comm, calls, count));
-    if (!found)
-        return make_plan(comm, calls, count, bound);
-    if (stale)
-        cecl_engine_refresh(&comm->engine, found);
-    *bound = found;
+    CECL_TRY(cecl_tell_learn(comm, calls, full, &told));
+    *bound = cecl_engine_lookup(&comm->engine, calls, full, &told);
+    if (!*bound)
+        CECL_TRY(bind_new(comm, calls, full, &told, bound));
+    comm->engine.held = *bound; /* plans of what is carried must not replace it */
     return ceclSuccess;
 }
 
-ceclResult_t cecl_calls_prepare(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
-                                ceclStream_t stream, struct cecl_bound **bound)
+/* Adds what is carried for the calls to their explanation. */
+static ceclResult_t explain_carried(ceclComm_t comm, const struct cecl_carried *carried,
+                                    ceclExplanation_t *explanation)
 {
-    ceclResult_t result = find_plan(comm, calls, count_full(calls, count), bound);
-    if (!comm->config.check)
-        return result;
-    if (result == ceclSuccess) /* no rank enqueues unless all ranks can */
-        result = comm->dev->ops->stream_check(comm->dev, stream);
-    return cecl_check_calls(comm, calls, count, result);
+    const struct cecl_told told = {0};
+    for (uint32_t i = 0; i < carried->count; i++) {
+        struct cecl_plan plan;
+        ceclExplanation_t more;
+        CECL_TRY(make_plan(comm, &carried->calls[i], 1, &told, &plan));
+        cecl_plan_explain(&plan, &more);
+        cecl_plan_free(&plan);
+        explanation->copies += more.copies;
+        explanation->localCopies += more.localCopies;
+        explanation->bytesSent += more.bytesSent;
+        if (explanation->zeroSm && !more.zeroSm)
+            memcpy(explanation->reason, more.reason, sizeof(explanation->reason));
+        explanation->zeroSm = explanation->zeroSm && more.zeroSm;
+    }
+    if (carried->count > 0 && !strstr(explanation->path, "private")) {
+        const size_t length = strlen(explanation->path);
+        snprintf(explanation->path + length, sizeof(explanation->path) - length,
+                 ", private buffer carried");
+    }
+    return ceclSuccess;
 }
 
 ceclResult_t cecl_calls_explain(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
                                 ceclExplanation_t *explanation)
 {
-    struct cecl_bound *bound;
-    CECL_TRY(find_plan(comm, calls, count_full(calls, count), &bound));
-    if (bound)
-        *explanation = *cecl_bound_explanation(bound);
-    else
+    const uint32_t full = count_full(calls, count);
+    const struct cecl_told told = cecl_tell_alone(calls, full);
+    struct cecl_plan plan;
+    CECL_TRY(check_buffers(comm, calls, full));
+    if (full == 0) {
         *explanation =
             (ceclExplanation_t){.zeroSm = 1, .path = "nothing to do", .reason = "count is 0"};
-    return ceclSuccess;
+        return ceclSuccess;
+    }
+    CECL_TRY(make_plan(comm, calls, full, &told, &plan));
+    cecl_plan_explain(&plan, explanation);
+    cecl_plan_free(&plan);
+    ceclResult_t result = explain_carried(comm, &comm->carrier.before, explanation);
+    if (result == ceclSuccess)
+        result = explain_carried(comm, &comm->carrier.after, explanation);
+    cecl_carry_reset(comm);
+    return result;
 }
 
 const char *cecl_bound_path(const struct cecl_bound *bound)
@@ -157,13 +242,64 @@ const char *cecl_bound_path(const struct cecl_bound *bound)
     return bound ? cecl_bound_explanation(bound)->path : "nothing to do";
 }
 
-ceclResult_t cecl_calls_issue(ceclComm_t comm, struct cecl_bound *bound, ceclStream_t stream)
+/* Enqueues a bound plan. */
+static ceclResult_t run(ceclComm_t comm, struct cecl_bound *bound, ceclStream_t stream)
 {
     bool started;
     const ceclResult_t result = cecl_engine_run(&comm->engine, bound, stream, &started);
+    cecl_registrations_use(comm, bound);
     if (result != ceclSuccess && started) /* peers now wait for signals that will not come */
         cecl_comm_set_async(comm, result, cecl_message());
     return result;
+}
+
+/* Most blocks that are carried by one plan. */
+#define CARRIED_MOST 64u
+
+/* Carries blocks between buffers of this rank. */
+static ceclResult_t carry(ceclComm_t comm, const struct cecl_carried *carried, ceclStream_t stream)
+{
+    const struct cecl_told told = {0};
+    for (uint32_t first = 0; first < carried->count; first += CARRIED_MOST) {
+        const struct cecl_call *calls = &carried->calls[first];
+        const uint32_t left = carried->count - first,
+                       count = left < CARRIED_MOST ? left : CARRIED_MOST;
+        struct cecl_bound *bound = cecl_engine_lookup(&comm->engine, calls, count, &told);
+        if (!bound)
+            CECL_TRY(bind_new(comm, calls, count, &told, &bound));
+        CECL_TRY(run(comm, bound, stream));
+    }
+    return ceclSuccess;
+}
+
+/* Peers rely on the call: a part of it that cannot be enqueued fails the communicator. */
+static ceclResult_t carry_or_fail(ceclComm_t comm, const struct cecl_carried *carried,
+                                  ceclStream_t stream)
+{
+    const ceclResult_t result = carry(comm, carried, stream);
+    if (result != ceclSuccess)
+        cecl_comm_set_async(comm, result, cecl_message());
+    return result;
+}
+
+ceclResult_t cecl_calls_issue(ceclComm_t comm, struct cecl_bound *bound, ceclStream_t stream)
+{
+    const struct cecl_carrier *carrier = &comm->carrier;
+    if (carrier->before.count > 0)
+        CECL_TRY(carry_or_fail(comm, &carrier->before, stream));
+    const bool owed = comm->teller.owes;
+    comm->teller.owes = false;
+    const ceclResult_t result = run(comm, bound, stream);
+    if (result != ceclSuccess) {
+        if (owed) /* peers were told of the call, and rely on it */
+            cecl_comm_set_async(comm, result, cecl_message());
+        return result;
+    }
+    if (carrier->after.count > 0)
+        CECL_TRY(carry_or_fail(comm, &carrier->after, stream));
+    cecl_carry_reset(comm);
+    comm->engine.held = NULL;
+    return ceclSuccess;
 }
 
 /* ---- one public call */
@@ -175,7 +311,7 @@ static ceclResult_t learn_places(ceclComm_t comm, const struct cecl_call *call, 
 {
     const struct cecl_traced traced = cecl_trace_begin(comm, call->op->asks_places);
     if (result == ceclSuccess)
-        result = cecl_call_check_buffers(call, &comm->pool);
+        result = cecl_call_check_buffers(call, &comm->windows);
     if (result == ceclSuccess)
         result = comm->dev->ops->stream_check(comm->dev, stream);
     if (comm->config.check) /* first find ranks that make another call */
@@ -195,15 +331,33 @@ static ceclResult_t refuse_in_group(const struct cecl_op *op)
                            : ceclSuccess;
 }
 
+/* Describes a call whose windows are of the memory that is there now. */
+ceclResult_t cecl_comm_describe(ceclComm_t comm, const struct cecl_args *args,
+                                struct cecl_call *call)
+{
+    const struct cecl_scope scope = cecl_comm_scope(comm);
+    const struct cecl_op *op = call->op;
+    struct cecl_args used = *args;
+    bool changed = true, replaced = false;
+    while (changed || replaced) {
+        CECL_TRY(cecl_call_describe(op, &scope, &used, call));
+        CECL_TRY(cecl_tell_settle(comm, call, &changed));
+        if (!changed)
+            CECL_TRY(cecl_carry_replace(comm, call, &used, &replaced));
+    }
+    return ceclSuccess;
+}
+
 /* Keeps the call for the end of the group, or carries it out. *path: how, for the timeline. */
 static ceclResult_t make_call(const struct cecl_args *args, ceclComm_t comm, ceclStream_t stream,
                               struct cecl_call *call, const char **path)
 {
-    const struct cecl_scope scope = cecl_comm_scope(comm);
     struct cecl_bound *bound = NULL;
     const struct cecl_op *op = call->op;
     *path = "refused";
-    ceclResult_t result = cecl_call_describe(op, &scope, args, call);
+    if (!cecl_group_has_calls(comm)) /* what an earlier call left that was refused */
+        cecl_carry_reset(comm);
+    ceclResult_t result = cecl_comm_describe(comm, args, call);
     if (cecl_group_is_open()) {
         if (result == ceclSuccess)
             result = refuse_in_group(op);
@@ -214,7 +368,15 @@ static ceclResult_t make_call(const struct cecl_args *args, ceclComm_t comm, cec
         CECL_TRY(learn_places(comm, call, stream, result)); /* every rank knows the verdict */
     if (result != ceclSuccess)
         return cecl_check_calls(comm, call, 1, result);
-    CECL_TRY(cecl_calls_prepare(comm, call, 1, stream, &bound));
+    CECL_TRY(cecl_calls_check(comm, call, 1, stream));
+    CECL_TRY(cecl_calls_tell(comm, call, 1));
+    result = cecl_calls_plan(comm, call, 1, &bound);
+    if (result != ceclSuccess) {
+        char words[CECL_MESSAGE_BYTES];
+        cecl_keep_message(words);
+        cecl_tell_break(comm, result, words);
+        return cecl_fail_with(result, words);
+    }
     *path = cecl_bound_path(bound);
     if (!bound)
         return ceclSuccess;

@@ -8,7 +8,8 @@
 /* What a description needs from the communicator, with the options that are set now. */
 static inline struct cecl_scope cecl_comm_scope(ceclComm_t comm)
 {
-    return (struct cecl_scope){comm->rank, comm->nranks, &comm->pool, comm->options, comm->layout};
+    return (struct cecl_scope){comm->rank, comm->nranks, &comm->windows, comm->options,
+                               comm->layout};
 }
 
 /* Makes a public call from its arguments: carries it out now, or keeps it for the end of the group.
@@ -16,14 +17,29 @@ static inline struct cecl_scope cecl_comm_scope(ceclComm_t comm)
 ceclResult_t cecl_collective(enum cecl_op_index op, const struct cecl_args *args, ceclComm_t comm,
                              ceclStream_t stream);
 
-/* A call with its way, and with what the communicator lends it. */
-struct cecl_part cecl_comm_part(ceclComm_t comm, const struct cecl_call *call);
+/* Describes the public call of row call->op. Registers the memory it uses, and replaces private
+ * memory by bounce buffers (carry.h). */
+ceclResult_t cecl_comm_describe(ceclComm_t comm, const struct cecl_args *args,
+                                struct cecl_call *call);
 
-/* Does everything that can refuse calls which are to be carried out as one. Calls without effect
- * must come last. On success *bound is the plan to issue, or NULL if there is nothing to do.
- * Collective under CECL_CHECK=1. */
-ceclResult_t cecl_calls_prepare(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
-                                ceclStream_t stream, struct cecl_bound **bound);
+/* Call `index` of some calls, with its way and with what the communicator lends it. `told`: what
+ * ranks told of these calls; NULL if nothing. */
+struct cecl_part cecl_comm_part(ceclComm_t comm, const struct cecl_call *call,
+                                const struct cecl_told *told, uint32_t index);
+
+/* Calls that are to be carried out as one go through these three, in this order. Calls without effect
+ * must come last.
+ *
+ * Refuses calls that this rank must not make. Collective under CECL_CHECK=1: all ranks go on, or all
+ * refuse. */
+ceclResult_t cecl_calls_check(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
+                              ceclStream_t stream);
+/* Tells the peers where this rank's buffers lie. */
+ceclResult_t cecl_calls_tell(ceclComm_t comm, const struct cecl_call *calls, uint32_t count);
+/* Learns where the peers' buffers lie. On success *bound is the plan to issue, or NULL if there is
+ * nothing to do. */
+ceclResult_t cecl_calls_plan(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
+                             struct cecl_bound **bound);
 
 /* Explains how the calls would be carried out. Enqueues and exchanges nothing. */
 ceclResult_t cecl_calls_explain(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
@@ -35,6 +51,11 @@ const char *cecl_bound_path(const struct cecl_bound *bound);
 
 /* Enqueues a bound plan. A failure on the way fails the communicator. */
 ceclResult_t cecl_calls_issue(ceclComm_t comm, struct cecl_bound *bound, ceclStream_t stream);
+
+/* register.c: notes that calls which were enqueued use their windows and the peers', and frees what the caller has
+ * not deregistered. */
+void cecl_registrations_use(ceclComm_t comm, const struct cecl_bound *bound);
+void cecl_registrations_free(ceclComm_t comm);
 
 /* check.c. Under CECL_CHECK=1, ranks compare the calls that they are about to make, and all go on
  * or none does. `local` is this rank's own verdict. Without CECL_CHECK=1 this returns `local`. */
@@ -58,11 +79,16 @@ ceclResult_t cecl_places_compare(ceclComm_t comm, const struct cecl_call *call);
  * call for the latter. `result`: whether the call was refused, with its message recorded. A group
  * with a refused call is refused. */
 bool cecl_group_is_open(void);
+/* Whether that group has calls on this communicator. */
+bool cecl_group_has_calls(ceclComm_t comm);
 /* How many calls and allocations on `comm` wait for the ceclGroupEnd of this thread. */
 uint32_t cecl_group_waiting(ceclComm_t comm);
 /* To be called when `comm` ends: a group that holds anything on `comm` is refused. */
 void cecl_group_forget(ceclComm_t comm);
 ceclResult_t cecl_group_add(ceclComm_t comm, const struct cecl_call *call, ceclStream_t stream,
                             ceclResult_t result);
+/* Refuses the open group, with `result` of a call in it, whose message is recorded. Returns
+ * `result`. */
+ceclResult_t cecl_group_refuse(ceclResult_t result);
 
 #endif

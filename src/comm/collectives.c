@@ -154,8 +154,8 @@ CECL_API ceclResult_t ceclShard(ceclComm_t comm, void *recvbuff, size_t count,
         return cecl_fail(ceclInvalidArgument, "%s: NULL", recvbuff ? "shard" : "recvbuff");
     const struct cecl_scope scope = cecl_comm_scope(comm);
     CECL_TRY(cecl_call_describe(&cecl_ops[CECL_OP_ALL_GATHER], &scope, &args, &call));
-    CECL_TRY(cecl_window_check_symmetric(&comm->pool, call.recv, cecl_call_recv_needed(&call),
-                                         "recvbuff"));
+    CECL_TRY(
+        cecl_window_check(&comm->windows, call.recv, cecl_call_recv_needed(&call), "recvbuff"));
     *shard = (char *)recvbuff + cecl_call_block(&call, comm->rank, comm->rank).recv_offset;
     return ceclSuccess;
 }
@@ -179,7 +179,12 @@ CECL_API ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff, const void 
             "op %d: ceclOpAllGather or ceclOpAlltoAll expected; ceclGroupExplain tells "
             "of all other calls",
             (int)op);
-    const struct cecl_scope scope = cecl_comm_scope(comm);
-    CECL_TRY(cecl_call_describe(&cecl_ops[index], &scope, &args, &call));
+    if (cecl_group_has_calls(comm))
+        return cecl_fail(ceclInvalidUsage,
+                         "this thread has calls on comm in a group that it has not ended; "
+                         "ceclGroupExplain explains them");
+    call.op = &cecl_ops[index];
+    cecl_carry_reset(comm);
+    CECL_TRY(cecl_comm_describe(comm, &args, &call));
     return cecl_calls_explain(comm, &call, 1, explanation);
 }

@@ -7,7 +7,10 @@
 
 #include "alloc/pool.h"
 #include "boot/mesh.h"
+#include "boot/shared.h"
 #include "ce/engine.h"
+#include "comm/carry.h"
+#include "comm/tell.h"
 #include "device/device.h"
 #include "tune/table.h"
 
@@ -23,10 +26,12 @@ struct cecl_resolved {
     int32_t max_sms;     /* 0: the tuning table decides */
     int32_t local_copy;  /* CECL_LOCAL_COPY's value */
     int32_t check;
-    int32_t nvtx; /* 0 or 1; may differ between ranks */
+    int32_t register_on_use; /* 0 or 1; may differ between ranks */
+    int32_t nvtx;            /* 0 or 1; may differ between ranks */
     int32_t timeout_ms, init_timeout_ms;
     int64_t pool_bytes, segment_bytes, staging_bytes;
-    int64_t tuning; /* a hash of the thresholds in force, which ranks compare */
+    int64_t tuning;     /* a hash of the thresholds in force, which ranks compare */
+    int32_t trace_rank; /* names the trace's file; negative: this communicator's rank */
 };
 
 /* The watchdog: a thread that notices peers that died, left, or do not come, and that ends the
@@ -36,12 +41,21 @@ struct cecl_watch {
     bool running;
     _Atomic bool stop;
     uint32_t *rows;       /* [CECL_LANES * nranks] */
+    uint32_t messages;    /* how often in a row peers had told of their memory */
     pthread_mutex_t lock; /* held while words are read, and while the communicator is given up */
     bool told, silenced;  /* peers were notified; this rank's signals no longer count */
     bool kernels_ended;   /* no kernel waits for peers any more, neither the caller's nor cecl's */
 };
 
 #define CECL_MOST_SMS 1024
+
+/* The parts of the shared memory of a communicator's ranks. setup.c has their sizes. */
+enum cecl_shared_part {
+    CECL_SHARED_PLACES,   /* alloc/places.h: ranks tell each other where buffers lie */
+    CECL_SHARED_BOXES,    /* boot/boxes.h: ranks join a new communicator */
+    CECL_SHARED_MEETINGS, /* boot/meeting.h: ranks agree on who joins */
+    CECL_SHARED_PARTS
+};
 
 struct ceclComm {
     uint32_t magic;
@@ -52,8 +66,15 @@ struct ceclComm {
     struct cecl_tuning tuning;   /* the thresholds for its device and ranks */
     struct cecl_device *dev;
     struct cecl_mesh *mesh;
+    struct cecl_shared shared;
+    int *parent_ranks; /* [nranks] ranks in the communicator that this one was made of; or NULL */
     struct cecl_pool pool;
+    struct cecl_registry registry;
+    struct cecl_windows windows;      /* of the pool and the registry */
+    ceclRegistration_t registrations; /* the caller's, a list */
     struct cecl_engine engine;
+    struct cecl_teller teller;
+    struct cecl_carrier carrier;
     struct cecl_watch watch;
     bool finalized;
     bool shares_process; /* another rank is in this process */

@@ -43,6 +43,7 @@ static ceclResult_t check_config(const ceclConfig_t *config)
     CECL_TRY(check_field("poolBytes", config->poolBytes, 1 << 20, INT64_C(16) << 40));
     CECL_TRY(check_field("segmentBytes", config->segmentBytes, 4 << 10, INT64_C(1) << 40));
     CECL_TRY(check_field("maxSms", config->maxSms, 1, CECL_MOST_SMS));
+    CECL_TRY(check_field("registerOnUse", config->registerOnUse, 0, 1));
     return check_field("stagingBytes", config->stagingBytes, 4 << 10, INT64_C(64) << 30);
 }
 
@@ -72,11 +73,13 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
     *out = (struct cecl_resolved){.device = CECL_DEVICE_AUTO,
                                   .cuda_device = CECL_CUDA_DEVICE_CURRENT,
                                   .sm_policy = CECL_SM_REDUCE_ONLY,
+                                  .register_on_use = 1,
                                   .timeout_ms = DEFAULT_TIMEOUT_MS,
                                   .init_timeout_ms = 60000,
                                   .pool_bytes = CECL_UNDEF,
                                   .segment_bytes = CECL_UNDEF,
-                                  .staging_bytes = CECL_UNDEF};
+                                  .staging_bytes = CECL_UNDEF,
+                                  .trace_rank = CECL_UNDEF};
     CECL_TRY(override32(CECL_SET_INIT_TIMEOUT_MS, &out->init_timeout_ms));
     CECL_TRY(check_config(config));
 
@@ -88,6 +91,8 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
         out->timeout_ms = config->timeoutMs;
     if (config->maxSms != CECL_UNDEF)
         out->max_sms = config->maxSms;
+    if (config->registerOnUse != CECL_UNDEF)
+        out->register_on_use = config->registerOnUse;
     out->cuda_device = config->cudaDevice;
     out->pool_bytes = config->poolBytes;
     out->segment_bytes = config->segmentBytes;
@@ -100,6 +105,7 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
     CECL_TRY(override32(CECL_SET_FLAGS, &out->flags));
     CECL_TRY(override32(CECL_SET_LOCAL_COPY, &out->local_copy));
     CECL_TRY(override32(CECL_SET_CHECK, &out->check));
+    CECL_TRY(override32(CECL_SET_REGISTER_ON_USE, &out->register_on_use));
     CECL_TRY(override32(CECL_SET_NVTX, &out->nvtx));
     CECL_TRY(override32(CECL_SET_TIMEOUT_MS, &out->timeout_ms));
     CECL_TRY(override(CECL_SET_POOL_BYTES, &out->pool_bytes));

@@ -6,6 +6,7 @@
 
 #include "comm/check.h"
 #include "comm/collective.h"
+#include "comm/joins.h"
 #include "comm/memory.h"
 #include "comm/trace.h"
 #include "comm/wishes.h"
@@ -29,8 +30,9 @@ struct group {
     struct cecl_bound **bound;
     uint64_t *layouts;             /* [layouts_room] words: layouts of calls whose blocks differ */
     size_t nlayouts, layouts_room; /* in words */
-    struct cecl_wishes wishes;     /* allocations */
-    ceclResult_t failed;           /* the result of the first call that was refused */
+    struct cecl_joins joins;
+    struct cecl_wishes wishes; /* allocations */
+    ceclResult_t failed;       /* the result of the first call that was refused */
     char words[CECL_MESSAGE_BYTES];
 };
 
@@ -43,6 +45,7 @@ static void drop(void *argument)
     free(group->calls);
     free(group->bound);
     free(group->layouts);
+    free(group->joins.list);
     free(group->wishes.list);
     free(group);
 }
@@ -132,7 +135,9 @@ static ceclResult_t keep(struct group *group, ceclComm_t comm, const struct cecl
                          group->count + 1);
     struct entry *entry = &group->entries[group->count++];
     *entry = (struct entry){.comm = comm, .stream = stream, .layout = group->nlayouts};
-    cecl_call_keep(&entry->call, call, group->layouts + group->nlayouts);
+    /* where no call has a layout there is no array: nothing may be added to NULL, not even 0 */
+    cecl_call_keep(&entry->call, call,
+                   call->layout_words > 0 ? group->layouts + group->nlayouts : NULL);
     group->nlayouts += call->layout_words;
     return ceclSuccess;
 }
@@ -172,6 +177,30 @@ ceclResult_t cecl_group_allocate(ceclComm_t comm, void **ptr, size_t bytes)
     return remember(group, cecl_wishes_add(&group->wishes, comm, ptr, bytes));
 }
 
+ceclResult_t cecl_group_refuse(ceclResult_t result)
+{
+    return remember(current(), result);
+}
+
+ceclResult_t cecl_group_join(const struct cecl_join *join)
+{
+    struct group *group = current();
+    ceclResult_t result = cecl_joins_add(&group->joins, join);
+    if (result == ceclSuccess && join->local != ceclSuccess)
+        result = cecl_fail_with(join->local, join->words);
+    return remember(group, result);
+}
+
+/* The last call is looked at first: most groups have one communicator. */
+bool cecl_group_has_calls(ceclComm_t comm)
+{
+    const struct group *group = is_open ? current() : NULL;
+    for (uint32_t i = group ? group->count : 0; i > 0; i--)
+        if (group->entries[i - 1].comm == comm)
+            return true;
+    return false;
+}
+
 uint32_t cecl_group_waiting(ceclComm_t comm)
 {
     uint32_t waiting = 0;
@@ -209,6 +238,7 @@ CECL_API ceclResult_t ceclGroupStart(void)
     if (group->depth++ == 0) {
         group->count = 0;
         group->nlayouts = 0;
+        group->joins.count = 0;
         group->wishes.count = 0;
         group->traced = false;
         group->failed = ceclSuccess;
@@ -250,6 +280,11 @@ static uint32_t collect(const struct group *group, uint32_t first)
  * those behind it: they wait there for this rank. */
 static ceclResult_t refuse(const struct group *group, uint32_t from)
 {
+    for (uint32_t i = 0; i < group->count; i++)
+        if (cecl_comm_check_handle(group->entries[i].comm) == ceclSuccess) {
+            cecl_carry_reset(group->entries[i].comm);
+            cecl_tell_break(group->entries[i].comm, group->failed, group->words);
+        }
     for (uint32_t i = from; i < group->count; i++) {
         ceclComm_t comm = group->entries[i].comm;
         const struct cecl_call mine = {.op = &cecl_ops[CECL_OP_GROUP_END]};
@@ -259,34 +294,49 @@ static ceclResult_t refuse(const struct group *group, uint32_t from)
     return cecl_fail_with(group->failed, group->words);
 }
 
-/* Makes the plan of all calls of entry `first`'s communicator. */
-static ceclResult_t prepare(struct group *group, uint32_t first)
+/* What is done for the calls of entry `first`'s communicator, one after the other. */
+enum stage { CHECK, TELL, PLAN, STAGES };
+
+static ceclResult_t go_through(struct group *group, uint32_t first, enum stage stage)
 {
     const struct entry *entry = &group->entries[first];
-    CECL_TRY(cecl_comm_check(entry->comm));
-    return cecl_calls_prepare(entry->comm, group->calls, collect(group, first), entry->stream,
-                              &group->bound[first]);
+    const uint32_t count = collect(group, first);
+    switch (stage) {
+    case CHECK:
+        CECL_TRY(cecl_comm_check(entry->comm));
+        return cecl_calls_check(entry->comm, group->calls, count, entry->stream);
+    case TELL: return cecl_calls_tell(entry->comm, group->calls, count);
+    default: return cecl_calls_plan(entry->comm, group->calls, count, &group->bound[first]);
+    }
 }
 
-/* All that can be refused comes before anything is enqueued. */
+/* All that can be refused comes before peers are told, and before anything is enqueued. All
+ * communicators tell before one of them waits for its peers, because they may be ranks of one
+ * communicator. */
 static ceclResult_t carry_out(struct group *group)
 {
-    for (uint32_t i = 0; i < group->count; i++) {
+    for (uint32_t i = 0; i < group->count; i++)
         group->bound[i] = NULL;
-        if (is_first(group, i) && remember(group, prepare(group, i)) != ceclSuccess)
-            return refuse(group, i + 1);
-    }
+    for (int stage = CHECK; stage < STAGES; stage++)
+        for (uint32_t i = 0; i < group->count; i++)
+            if (is_first(group, i) &&
+                remember(group, go_through(group, i, (enum stage)stage)) != ceclSuccess)
+                return refuse(group, stage == CHECK ? i + 1 : group->count);
     for (uint32_t i = 0; i < group->count; i++)
         if (group->bound[i]) {
             cecl_comm_called(group->entries[i].comm, cecl_ops[CECL_OP_GROUP_END].name);
-            CECL_TRY(cecl_calls_issue(group->entries[i].comm, group->bound[i],
-                                      group->entries[i].stream));
+            if (remember(group, cecl_calls_issue(group->entries[i].comm, group->bound[i],
+                                                 group->entries[i].stream)) != ceclSuccess)
+                return refuse(group, group->count);
         }
     return ceclSuccess;
 }
 
+/* Joins come first, then allocations, then calls. A failure ends the group, but peers of the joins
+ * learn of an earlier one. */
 static ceclResult_t end(struct group *group)
 {
+    (void)!remember(group, cecl_joins_carry_out(&group->joins, group->failed, group->words));
     if (group->failed == ceclSuccess)
         (void)!remember(group, cecl_wishes_carry_out(&group->wishes));
     return group->failed == ceclSuccess ? carry_out(group) : refuse(group, 0);
@@ -359,10 +409,10 @@ static ceclResult_t explain(const struct group *group, ceclComm_t comm,
                              "call %u of the group is on another communicator than the one that is "
                              "asked",
                              i);
-    if (group->wishes.count > 0)
-        return cecl_fail(
-            ceclInvalidUsage,
-            "a ceclMemAlloc is in the group: ceclGroupExplain explains collective calls alone");
+    if (group->wishes.count > 0 || group->joins.count > 0)
+        return cecl_fail(ceclInvalidUsage,
+                         "a %s is in the group: ceclGroupExplain explains collective calls alone",
+                         group->joins.count > 0 ? "ceclCommInitRank" : "ceclMemAlloc");
     const uint32_t count = group->count > 0 ? collect(group, 0) : 0;
     return cecl_calls_explain(comm, group->calls, count, explanation);
 }

@@ -3,7 +3,9 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "comm/comm.h"
+#include "comm/collective.h"
+#include "comm/joins.h"
+#include "comm/together.h"
 #include "plan/plan.h"
 #include "util/clock.h"
 
@@ -43,30 +45,60 @@ CECL_API ceclResult_t ceclGetUniqueId(ceclUniqueId *id)
     return cecl_tcp_unique_id(id);
 }
 
-CECL_API ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int nranks, ceclUniqueId id,
-                                             int rank, const ceclConfig_t *config)
+ceclResult_t cecl_join_carry_out(struct cecl_join *join)
 {
-    struct cecl_resolved resolved;
     struct cecl_oob oob = {0};
-
-    CECL_TRY(check_nranks(nranks));
-    const ceclResult_t local = check_rest(comm, nranks, rank, config, &resolved);
-    if (local != ceclSuccess && nranks == 1) /* no other rank waits, so the id can be used again */
-        return local;
-    const int64_t deadline = cecl_deadline(resolved.init_timeout_ms);
-    char words[CECL_MESSAGE_BYTES];
-    cecl_keep_message(words);
-    ceclResult_t result = cecl_tcp_join(&oob, &id, nranks, rank, resolved.init_timeout_ms);
+    const ceclResult_t local = join->local;
+    if (local != ceclSuccess && join->nranks == 1) /* no peer waits: the id can be used again */
+        return cecl_fail_with(local, join->words);
+    const int timeout = join->config.init_timeout_ms;
+    const int64_t deadline = cecl_deadline(timeout);
+    ceclResult_t result = cecl_tcp_join(&oob, &join->id, join->nranks, join->rank, timeout);
     if (local != ceclSuccess) /* this rank's own message says more than a peer's */
-        cecl_fail_with(local, words);
+        (void)!cecl_fail_with(local, join->words);
     if (result != ceclSuccess)
         result = local != ceclSuccess ? local : result;
     else
-        result = cecl_comm_setup(&oob, &resolved, deadline, local, comm);
+        result = cecl_comm_setup(&oob, &join->config, deadline, local, &join->comm);
     if (result != ceclSuccess && oob.is_known)
         say_used_up(result);
     cecl_oob_close(&oob);
     return result;
+}
+
+/* Settles which GPU the caller means. The join itself runs on another thread, which has no current
+ * device. */
+static ceclResult_t settle_gpu(struct cecl_resolved *config, int rank)
+{
+    struct cecl_gpu_id gpu;
+    char why[CECL_MESSAGE_BYTES];
+    if (config->device == CECL_DEVICE_HOST)
+        return ceclSuccess;
+    CECL_TRY(cecl_cuda_probe(config->cuda_device, rank, &gpu, why, sizeof(why)));
+    if (gpu.ordinal >= 0)
+        config->cuda_device = gpu.ordinal;
+    return ceclSuccess;
+}
+
+CECL_API ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int nranks, ceclUniqueId id,
+                                             int rank, const ceclConfig_t *config)
+{
+    struct cecl_join join = {.out = comm, .nranks = nranks, .rank = rank, .id = id};
+    const bool grouped = cecl_group_is_open();
+    const ceclResult_t counted = check_nranks(nranks);
+
+    if (counted != ceclSuccess) /* with a wrong number this rank cannot even meet the others */
+        return grouped ? cecl_group_refuse(counted) : counted;
+    join.local = check_rest(comm, nranks, rank, config, &join.config);
+    if (join.local == ceclSuccess && grouped)
+        join.local = settle_gpu(&join.config, rank);
+    if (join.local != ceclSuccess)
+        cecl_keep_message(join.words);
+    if (grouped)
+        return cecl_group_join(&join);
+    CECL_TRY(cecl_join_carry_out(&join));
+    *comm = join.comm;
+    return ceclSuccess;
 }
 
 CECL_API ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks, ceclUniqueId id, int rank)
@@ -80,6 +112,11 @@ CECL_API ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank, co
     struct cecl_resolved resolved;
     struct cecl_oob ours = {0};
 
+    if (cecl_group_is_open())
+        return cecl_group_refuse(cecl_fail(
+            ceclInvalidUsage, "ceclCommInitOob (and ceclCommInitMpi) in a group: it uses callbacks "
+                              "of the calling thread at once; call it outside the group, or "
+                              "ceclCommInitRank, which may be grouped"));
     CECL_TRY(check_nranks(nranks));
     if (!oob || !oob->allGather || !oob->barrier)
         return cecl_fail(ceclInvalidArgument, "oob%s: NULL",
@@ -97,15 +134,12 @@ CECL_API ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank, co
 /* ---- all ranks in one process */
 
 struct member {
-    pthread_t thread;
     struct cecl_oob_group *group;
     int rank, device;
     ceclComm_t comm;
-    ceclResult_t result;
-    char words[CECL_MESSAGE_BYTES];
 };
 
-static void *join_as_member(void *argument)
+static ceclResult_t join_as_member(void *argument)
 {
     struct member *me = argument;
     struct cecl_oob oob = {0};
@@ -118,50 +152,22 @@ static void *join_as_member(void *argument)
     resolved.cuda_device =
         /* the caller's list decides; CECL_CUDA_DEVICE is for ranks that choose alone */
         me->device;
-    me->result =
+    const ceclResult_t result =
         cecl_comm_setup(&oob, &resolved, cecl_deadline(resolved.init_timeout_ms), local, &me->comm);
     cecl_oob_close(&oob);
-    cecl_keep_message(me->words);
-    return NULL;
+    return result;
 }
 
-/* The result of the call: as far as this can be known, that of the member whose failure made the
- * others fail. */
-static ceclResult_t verdict(const struct member *members, int count)
-{
-    const struct member *worst = NULL;
-    for (int r = 0; r < count; r++) {
-        const ceclResult_t result = members[r].result;
-        const bool is_cause = result != ceclRemoteError && result != ceclTimeout;
-        if (result != ceclSuccess && is_cause)
-            return cecl_fail_with(result, members[r].words);
-        if (result != ceclSuccess && !worst)
-            worst = &members[r];
-    }
-    return worst ? cecl_fail_with(worst->result, worst->words) : ceclSuccess;
-}
-
-/* Runs one thread for each member, and waits for all. */
 static ceclResult_t join_all(struct member *members, int nranks)
 {
-    int started = 0;
-    ceclResult_t result = ceclSuccess;
-    while (started < nranks && result == ceclSuccess) {
-        const int error =
-            pthread_create(&members[started].thread, NULL, join_as_member, &members[started]);
-        if (error)
-            result =
-                cecl_fail(ceclSystemError, "pthread_create for rank %d: error %d", started, error);
-        started += !error;
-    }
-    for (int r = started; r < nranks; r++) { /* ends the waits of the members that run */
-        struct cecl_oob oob = {0};
-        cecl_oob_from_group(&oob, members[r].group, r);
-        cecl_oob_close(&oob);
-    }
-    for (int r = 0; r < started; r++)
-        pthread_join(members[r].thread, NULL);
-    return result != ceclSuccess ? result : verdict(members, started);
+    struct cecl_task *tasks = calloc((size_t)nranks, sizeof(*tasks));
+    if (!tasks)
+        return cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", nranks);
+    for (int r = 0; r < nranks; r++)
+        tasks[r] = (struct cecl_task){.run = join_as_member, .argument = &members[r]};
+    const ceclResult_t result = cecl_together(tasks, (uint32_t)nranks);
+    free(tasks);
+    return result;
 }
 
 CECL_API ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *devlist)

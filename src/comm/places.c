@@ -13,7 +13,6 @@
 struct places {
     int32_t status;   /* ceclResult_t: whether this rank's own checks passed */
     int32_t type;     /* ceclDataType_t */
-    uint64_t recv;    /* offset of recvbuff in the pool */
     char text[180];   /* the reason if they did not */
     uint64_t words[]; /* the rank's layout */
 };
@@ -46,11 +45,6 @@ static ceclResult_t compare_buffers(ceclComm_t comm, int rank)
         return cecl_fail(ceclInvalidUsage,
                          "ranks differ in datatype: %d on rank 0, %d on rank %d (ceclDataType_t)",
                          (int)a->type, (int)b->type, rank);
-    if (a->recv != b->recv)
-        return cecl_fail(ceclInvalidUsage,
-                         "ranks differ in recvbuff's offset in the pool: %" PRIu64
-                         " on rank 0, %" PRIu64 " on rank %d",
-                         a->recv, b->recv, rank);
     return ceclSuccess;
 }
 
@@ -94,7 +88,6 @@ static ceclResult_t tell(ceclComm_t comm, const struct cecl_call *call, bool tar
     mine->status = (int32_t)local;
     mine->type = (int32_t)call->type;
     if (local == ceclSuccess) {
-        mine->recv = call->recv.offset;
         memcpy(mine->words, call->view.layout, call->layout_words * sizeof(*mine->words));
     } else {
         snprintf(mine->text, sizeof(mine->text), "%s", cecl_message());

@@ -1,14 +1,15 @@
 /* Making a communicator: ranks introduce themselves, agree on a device, connect, and set up the
  * pool and the flags. Every stage ends in a verdict that all ranks share. So either all ranks have
  * a communicator or none has. */
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "boot/boxes.h"
+#include "boot/meeting.h"
+#include "boot/process.h"
 #include "comm/check.h"
 #include "comm/collective.h"
 #include "comm/comm.h"
@@ -32,24 +33,7 @@ struct hello {
     struct cecl_gpu_id gpu;
     char text[TEXT_BYTES]; /* after success: why the GPU cannot be used, or empty */
 };
-
-/* Identifies this host as sockets see it: by the boot of the kernel and the network namespace. */
-static uint64_t host_id(void)
-{
-    uint64_t hash = 0xcbf29ce484222325u;
-    char id[64] = "";
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        ssize_t got = read(fd, id, sizeof(id) - 1);
-        close(fd);
-        for (ssize_t i = 0; i < got; i++)
-            hash = (hash ^ (unsigned char)id[i]) * 0x100000001b3u;
-    }
-    struct stat space;
-    if (stat("/proc/self/ns/net", &space) == 0)
-        hash = (hash ^ (uint64_t)space.st_ino) * 0x100000001b3u;
-    return hash;
-}
+_Static_assert(sizeof(struct hello) <= CECL_BOXES_PART_BYTES, "a box holds it");
 
 static void introduce(const struct cecl_oob *oob, const struct cecl_resolved *config,
                       ceclResult_t local, struct hello *me)
@@ -59,7 +43,7 @@ static void introduce(const struct cecl_oob *oob, const struct cecl_resolved *co
                          .nranks = oob->nranks,
                          .rank = oob->rank,
                          .process = (int32_t)getpid(),
-                         .host = host_id(),
+                         .host = cecl_namespace_id("net"),
                          .config = *config};
     if (local == ceclSuccess && config->device != CECL_DEVICE_HOST)
         local =
@@ -286,12 +270,43 @@ static bool shares_process(const struct hello *all, int rank, int nranks)
     return false;
 }
 
+static ceclResult_t open_shared(ceclComm_t comm)
+{
+    const size_t sizes[CECL_SHARED_PARTS] = {
+        [CECL_SHARED_PLACES] = cecl_places_bytes(comm->nranks),
+        [CECL_SHARED_BOXES] = cecl_boxes_bytes(comm->nranks),
+        [CECL_SHARED_MEETINGS] = cecl_meetings_bytes(),
+    };
+    return cecl_shared_open(comm->mesh, comm->rank, sizes, CECL_SHARED_PARTS, &comm->shared);
+}
+
+static uint32_t flags_done(void *context)
+{
+    return cecl_flags_done(context);
+}
+
+/* Opens what lets calls use memory that is not the pool's. */
+static ceclResult_t open_windows(ceclComm_t comm)
+{
+    comm->windows = (struct cecl_windows){.pool = &comm->pool,
+                                          .registry = &comm->registry,
+                                          .register_on_use = comm->config.register_on_use != 0};
+    const struct cecl_registry_clock clock = {flags_done, &comm->engine.flags};
+    comm->engine.windows = &comm->windows;
+    cecl_places_open(&comm->teller.places, cecl_shared_at(&comm->shared, CECL_SHARED_PLACES),
+                     comm->rank, comm->nranks, 0);
+    return cecl_mesh_agree(comm->mesh,
+                           cecl_registry_open(&comm->registry, comm->dev, comm->mesh, comm->rank,
+                                              comm->nranks, comm->config.timeout_ms, &clock));
+}
+
 /* The stages that follow the introduction. */
 static ceclResult_t build(ceclComm_t comm, const struct hello *all,
                           const struct cecl_tuning tunings[CECL_TUNING_DEVICES])
 {
     comm->shares_process = shares_process(all, comm->rank, comm->nranks);
     CECL_TRY(cecl_mesh_agree(comm->mesh, open_device(comm, all)));
+    CECL_TRY(open_shared(comm));
     comm->tuning = tunings[comm->dev->kind == CECL_KIND_HOST ? CECL_TUNING_HOST : CECL_TUNING_CUDA];
     CECL_TRY(settle_sizes(comm));
 
@@ -300,8 +315,10 @@ static ceclResult_t build(ceclComm_t comm, const struct hello *all,
     CECL_TRY(cecl_mesh_agree(comm->mesh, cecl_pool_open(&comm->pool, comm->dev, comm->mesh,
                                                         comm->rank, comm->nranks, &pool)));
     CECL_TRY(cecl_engine_open(&comm->engine, &comm->pool, (uint64_t)comm->config.staging_bytes,
-                              slot_bytes(comm), comm->config.flags));
+                              slot_bytes(comm), threshold(comm, CECL_TUNE_CARRY_BYTES),
+                              comm->config.flags));
     comm->engine.small_timeout_ns = small_timeout_ns(comm);
+    CECL_TRY(open_windows(comm));
     CECL_TRY(find_local_copies(comm));
     cecl_mesh_watch_processes(comm->mesh);
     const ceclResult_t result = cecl_mesh_agree(comm->mesh, cecl_watch_start(comm));
@@ -405,10 +422,17 @@ void cecl_comm_free(ceclComm_t comm, bool drained)
     cecl_trace_close(comm->trace);
     if (drained) {
         cecl_engine_close(&comm->engine);
+        if (comm->dev)
+            cecl_carrier_close(comm);
+        cecl_registry_close(&comm->registry);
         cecl_pool_close(&comm->pool);
         if (comm->dev)
             comm->dev->ops->close(comm->dev);
+        cecl_shared_close(&comm->shared);
     }
+    cecl_teller_close(&comm->teller);
+    cecl_registrations_free(comm);
+    free(comm->parent_ranks);
     free(comm->check_room);
     free(comm->places_room);
     free(comm->layout);

@@ -89,7 +89,9 @@ struct cecl_trace *cecl_trace_open(const struct cecl_resolved *config, int rank,
         cecl_log(CECL_LOG_WARN, rank, "CECL_TRACE, CECL_NVTX: no host memory; none of them");
         return NULL;
     }
-    trace->rank = rank;
+    /* The file of a communicator that was made of another is that of the other. Ranks of the new
+     * one may have the numbers of other processes' files. */
+    trace->rank = config->trace_rank >= 0 ? config->trace_rank : rank;
     trace->nvtx = config->nvtx && cecl_nvtx_open();
     if (config->nvtx && !trace->nvtx && rank == 0)
         cecl_log(CECL_LOG_WARN, -1, "CECL_NVTX=1: this libcecl was built without CUDA; no ranges");

@@ -14,6 +14,7 @@
 #define TICK_MAX_MS 500 /* in ms; CECL_WATCH_SLACK_MS is longer than two ticks */
 #define TICK_MIN_MS 5
 #define RELEASE_TICK_MS 5
+#define MESSAGES_A_SWEEP 32
 
 /* What was seen of the pending call when it last made progress. */
 struct watched {
@@ -113,6 +114,19 @@ void cecl_watch_release(ceclComm_t comm)
     pthread_mutex_unlock(&comm->watch.lock);
 }
 
+/* Carries out what peers tell about their memory. Closing what they dropped takes as long as opening,
+ * and a call may wait for what comes next. So it comes when no message has come for a while, or many
+ * have. */
+static void look_after_memory(ceclComm_t comm)
+{
+    bool any;
+    if (cecl_registry_take(&comm->registry, &any) != ceclSuccess)
+        cecl_comm_set_async(comm, ceclRemoteError, cecl_message());
+    comm->watch.messages = any ? comm->watch.messages + 1 : 0;
+    if (comm->watch.messages % MESSAGES_A_SWEEP == 0)
+        cecl_registry_sweep(&comm->registry);
+}
+
 static void *watch(void *argument)
 {
     ceclComm_t comm = argument;
@@ -126,6 +140,7 @@ static void *watch(void *argument)
                 cecl_comm_lost_peer(comm, ceclRemoteError);
             else
                 look_after(comm, &seen);
+            look_after_memory(comm);
             continue;
         }
         cecl_watch_release(comm);

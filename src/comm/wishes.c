@@ -1,12 +1,11 @@
-/* Allocations of a group. The caller's thread serves the first communicator, and a thread each
- * serves the others: a pool that grows waits for all ranks, and all ranks may be in this one
- * thread. */
+/* Allocations of a group. Each communicator gets its own in a task of its own: a pool that grows
+ * waits for all ranks, and all ranks may be in this one thread. */
 #include "comm/wishes.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "comm/memory.h"
+#include "comm/together.h"
 
 ceclResult_t cecl_wishes_add(struct cecl_wishes *wishes, ceclComm_t comm, void **ptr, size_t bytes)
 {
@@ -47,9 +46,6 @@ static bool is_first(const struct cecl_wishes *wishes, uint32_t index)
 struct job {
     struct cecl_wishes *wishes;
     uint32_t first;
-    pthread_t thread;
-    ceclResult_t result;
-    char words[CECL_MESSAGE_BYTES];
 };
 
 /* Frees what was allocated before wish `end`. All ranks do so, because they all fail alike. */
@@ -70,57 +66,45 @@ static void hand_out(const struct job *job)
             *list[i].ptr = list[i].got;
 }
 
-static void *serve(void *argument)
+static ceclResult_t serve(void *argument)
 {
     struct job *job = argument;
     struct cecl_wish *list = job->wishes->list;
-    for (uint32_t i = job->first; i < job->wishes->count && job->result == ceclSuccess; i++) {
+    for (uint32_t i = job->first; i < job->wishes->count; i++) {
         if (list[i].comm != list[job->first].comm)
             continue;
-        job->result = cecl_memory_allocate(list[i].comm, &list[i].got, list[i].bytes);
-        if (job->result != ceclSuccess) {
-            cecl_keep_message(job->words);
+        const ceclResult_t result = cecl_memory_allocate(list[i].comm, &list[i].got, list[i].bytes);
+        if (result != ceclSuccess) {
+            char words[CECL_MESSAGE_BYTES];
+            cecl_keep_message(words);
             give_back(job, i);
+            return cecl_fail_with(result, words);
         }
     }
-    if (job->result == ceclSuccess)
-        hand_out(job);
-    return NULL;
-}
-
-/* Serves the first communicator on this thread, and the others at the same time on their own. */
-static ceclResult_t serve_all(struct job *jobs, uint32_t njobs)
-{
-    uint32_t started = 1;
-    ceclResult_t result = ceclSuccess;
-    while (started < njobs &&
-           pthread_create(&jobs[started].thread, NULL, serve, &jobs[started]) == 0)
-        started++;
-    if (started == njobs)
-        serve(&jobs[0]);
-    else /* the started ones end by their timeout, because a rank of theirs is missing */
-        result = cecl_fail(ceclSystemError, "no thread for %u communicators of a group", njobs);
-    for (uint32_t j = 1; j < started; j++)
-        pthread_join(jobs[j].thread, NULL);
-    for (uint32_t j = 0; j < started && result == ceclSuccess; j++)
-        if (jobs[j].result != ceclSuccess)
-            result = cecl_fail_with(jobs[j].result, jobs[j].words);
-    return result;
+    hand_out(job);
+    return ceclSuccess;
 }
 
 ceclResult_t cecl_wishes_carry_out(struct cecl_wishes *wishes)
 {
-    uint32_t njobs = 0;
+    uint32_t count = 0;
     if (wishes->count == 0)
         return ceclSuccess;
     struct job *jobs = calloc(wishes->count, sizeof(*jobs));
-    if (!jobs)
-        return cecl_fail(ceclOutOfMemory, "no host memory for a group of %u allocations",
-                         wishes->count);
-    for (uint32_t i = 0; i < wishes->count; i++)
-        if (is_first(wishes, i))
-            jobs[njobs++] = (struct job){.wishes = wishes, .first = i};
-    const ceclResult_t result = serve_all(jobs, njobs);
+    struct cecl_task *tasks = calloc(wishes->count, sizeof(*tasks));
+    ceclResult_t result =
+        jobs && tasks ? ceclSuccess
+                      : cecl_fail(ceclOutOfMemory, "no host memory for a group of %u allocations",
+                                  wishes->count);
+    for (uint32_t i = 0; i < wishes->count && result == ceclSuccess; i++)
+        if (is_first(wishes, i)) {
+            jobs[count] = (struct job){.wishes = wishes, .first = i};
+            tasks[count] = (struct cecl_task){.run = serve, .argument = &jobs[count]};
+            count++;
+        }
+    if (result == ceclSuccess)
+        result = cecl_together(tasks, count);
+    free(tasks);
     free(jobs);
     return result;
 }

@@ -1,5 +1,7 @@
-/* The calls that test_random.c makes; see random_call.h. */
+/* Random calls; see random_call.h. */
 #include "random_call.h"
+
+#define POISON 0x5A
 
 const size_t random_limits[RANDOM_LIMITS] = {4 << 10, 64 << 10, 256 << 10, 512 << 10, 1 << 20};
 size_t random_largest = 4 << 10;
@@ -16,7 +18,7 @@ uint64_t random_next(uint64_t *x)
 static bool repeats(const struct random_call *c)
 {
     return c->kind == ALL_GATHER || c->kind == ALL_GATHERV || c->kind == BROADCAST ||
-           c->kind == ALL_GATHER_STRIDED || c->kind == ALL_REDUCE;
+           c->kind == ALL_GATHER_STRIDED || c->kind == ALL_REDUCE || c->kind == REDUCE;
 }
 
 static bool differ(const struct random_call *c)
@@ -24,9 +26,9 @@ static bool differ(const struct random_call *c)
     return c->kind == ALL_GATHERV || c->kind == ALL_TO_ALLV;
 }
 
-static bool reduces(const struct random_call *c)
+bool random_reduces(const struct random_call *c)
 {
-    return c->kind == ALL_REDUCE || c->kind == REDUCE_SCATTER;
+    return c->kind == ALL_REDUCE || c->kind == REDUCE_SCATTER || c->kind == REDUCE;
 }
 
 static bool is_strided(const struct random_call *c)
@@ -58,7 +60,7 @@ static void place_blocks(struct random_call *c, uint64_t *x)
             c->sent_at[r][p] = repeats(c) ? 0 : sent;
             c->wanted_at[p][r] = as_first ? c->wanted_at[p][0] : wanted;
             sent += c->counts[r][p];
-            wanted += reduces(c) ? 0 : c->counts[p][r];
+            wanted += random_reduces(c) ? 0 : c->counts[p][r];
         }
     }
 }
@@ -124,7 +126,7 @@ static void draw_strided(struct random_call *c, uint64_t *x, size_t most)
 /* What may be small: the larger the limit, the seldomer it is drawn. 0: not on a limit. */
 static size_t drawn_on_a_limit(const struct random_call *c, uint64_t *x)
 {
-    const bool may_be_small = c->kind == ALL_GATHER || c->kind == ALL_TO_ALL || reduces(c);
+    const bool may_be_small = c->kind == ALL_GATHER || c->kind == ALL_TO_ALL || random_reduces(c);
     const uint64_t which = random_next(x) % 32, beside = random_next(x) % 5;
     const size_t limit = random_limits[which < 3 ? 4 - which : which < 5 ? 1 : 0];
     if (!may_be_small || which >= 11 || limit > random_largest)
@@ -132,12 +134,12 @@ static size_t drawn_on_a_limit(const struct random_call *c, uint64_t *x)
     return limit / c->size + beside - 2;
 }
 
-void random_draw(struct random_call *c, uint64_t *x)
+void random_draw_of(struct random_call *c, enum kind kind, uint64_t *x)
 {
     const int n = multi_nranks;
-    c->kind = (enum kind)(random_next(x) % KINDS);
+    c->kind = kind;
     c->type = (ceclDataType_t)(random_next(x) % CECL_NUM_TYPES);
-    if (reduces(c))
+    if (random_reduces(c))
         c->type = ceclInt32;
     c->size = multi_type_bytes(c->type);
     c->in_place = random_next(x) % 2 && c->kind != ALL_TO_ALLV;
@@ -159,6 +161,11 @@ void random_draw(struct random_call *c, uint64_t *x)
         for (int to = 0; to < n; to++)
             c->counts[from][to] = drawn_count(c, x, from, to, most);
     place_blocks(c, x);
+}
+
+void random_draw(struct random_call *c, uint64_t *x)
+{
+    random_draw_of(c, (enum kind)(random_next(x) % KINDS), x);
 }
 
 /* ---- places */
@@ -255,6 +262,7 @@ ceclResult_t random_make(ceclComm_t comm, const struct random_call *c, bool grou
     case ALL_REDUCE: return ceclAllReduce(c->in, c->out, count, type, ceclSum, comm, c->stream);
     case REDUCE_SCATTER:
         return ceclReduceScatter(c->in, c->out, count, type, ceclSum, comm, c->stream);
+    case REDUCE: return ceclReduce(c->in, c->out, count, type, ceclSum, c->root, comm, c->stream);
     default: return make_variable(comm, c, grouped);
     }
 }
@@ -277,6 +285,8 @@ static void expect_block(const struct random_call *c, int from, unsigned char *o
 
 static void expect_sums(const struct random_call *c, unsigned char *out)
 {
+    if (c->kind == REDUCE && c->root != multi_rank)
+        return;
     for (size_t i = 0; i < c->count; i++) {
         uint32_t sum = 0; /* integers wrap around */
         for (int from = 0; from < multi_nranks; from++) {
@@ -292,12 +302,50 @@ static void expect_sums(const struct random_call *c, unsigned char *out)
     }
 }
 
-void random_expect(const struct random_call *c, unsigned char *out)
+/* Writes what this rank must receive to `out`, in recvbuff's place. */
+static void expect(const struct random_call *c, unsigned char *out)
 {
-    if (reduces(c)) {
+    if (random_reduces(c)) {
         expect_sums(c, out);
         return;
     }
     for (int from = 0; from < multi_nranks; from++)
         expect_block(c, from, out);
+}
+
+/* ---- buffers */
+
+void random_put(ceclComm_t comm, struct random_slot *s, unsigned char *host)
+{
+    const struct random_call *c = &s->call;
+    const size_t mine = random_sent(c, multi_rank);
+    const bool inside = c->in >= c->recv && c->in < c->recv + s->bytes;
+    memset(s->want, POISON, s->bytes);
+    if (inside)
+        multi_fill(s->want + (c->in - c->recv), c->seed, multi_rank, mine);
+    multi_put(comm, c->recv, s->want, s->bytes);
+    expect(c, s->want + (c->out - c->recv));
+    if (inside)
+        return;
+    multi_fill(host, c->seed, multi_rank, mine);
+    multi_put(comm, c->in, host, mine);
+}
+
+static void fail_at(const struct random_slot *s, const unsigned char *host)
+{
+    const struct random_call *c = &s->call;
+    size_t i = 0;
+    while (host[i] == s->want[i])
+        i++;
+    fail_msg("rank %d: kind %d type %d count %zu rows %zu root %d in place %d: byte %td from "
+             "recvbuff on is %02x, not %02x",
+             multi_rank, (int)c->kind, (int)c->type, c->count, c->rows, c->root, c->in_place,
+             c->recv + i - c->out, host[i], s->want[i]);
+}
+
+void random_compare(ceclComm_t comm, const struct random_slot *s, unsigned char *host)
+{
+    multi_get(comm, host, s->call.recv, s->bytes);
+    if (memcmp(host, s->want, s->bytes) != 0)
+        fail_at(s, host);
 }

@@ -1,4 +1,4 @@
-/* The calls that test_random.c makes: what such a call is, how all ranks draw the same call, and
+/* Random calls: what such a call is, how all ranks draw the same call, and
  * which result it must have. */
 #ifndef CECL_TEST_RANDOM_CALL_H
 #define CECL_TEST_RANDOM_CALL_H
@@ -15,8 +15,9 @@ enum kind {
     SCATTER,
     ALL_GATHER_STRIDED,
     ALL_TO_ALL_STRIDED,
-    ALL_REDUCE, /* a sum of int32, as is REDUCE_SCATTER */
+    ALL_REDUCE, /* a sum of int32, as are the next two */
     REDUCE_SCATTER,
+    REDUCE,
     KINDS
 };
 #define RANKS 64
@@ -56,6 +57,8 @@ uint64_t random_next(uint64_t *x);
 
 /* Draws a call. Leaves buffers, stream and seed unchanged. */
 void random_draw(struct random_call *c, uint64_t *x);
+void random_draw_of(struct random_call *c, enum kind kind, uint64_t *x);
+bool random_reduces(const struct random_call *c); /* and so needs aligned buffers */
 
 /* Bytes from the first to the last that rank `r` reads, and bytes that its recvbuff needs. */
 size_t random_sent(const struct random_call *c, int r);
@@ -66,7 +69,17 @@ void random_set_places(struct random_call *c, size_t shift);
 
 ceclResult_t random_make(ceclComm_t comm, const struct random_call *c, bool grouped);
 
-/* Writes what this rank must receive to `out`, in recvbuff's place. */
-void random_expect(const struct random_call *c, unsigned char *out);
+/* A call with what its buffers must hold in the end. */
+struct random_slot {
+    struct random_call call;
+    size_t bytes;        /* from call.recv on: all that is compared */
+    unsigned char *want; /* [bytes] what must be there in the end */
+};
+
+/* Puts a call's input, and poison into the rest of [recv, recv + bytes). Writes the expected result
+ * to `want`. `host` has room for the input. */
+void random_put(ceclComm_t comm, struct random_slot *s, unsigned char *host);
+/* Compares every byte of [recv, recv + bytes) with `want`. `host` has room for them. */
+void random_compare(ceclComm_t comm, const struct random_slot *s, unsigned char *host);
 
 #endif

@@ -1,6 +1,6 @@
 /* Bad input: the result code and the message of each refusal. After each, the communicator works as
  * before. */
-#include "multi.h"
+#include "memory.h"
 
 #include <limits.h>
 
@@ -115,13 +115,12 @@ static void counts_that_overflow_are_refused(void **state)
     refused(send_buffer, recv_buffer, SIZE_MAX / 8 + 1, ceclDouble, ceclInvalidArgument, "count");
 }
 
-static void buffers_outside_of_windows_are_refused(void **state)
+static void buffers_that_leave_their_memory_are_refused(void **state)
 {
     (void)state;
     static char plain[BYTES * 16];
     void *peer = NULL;
     char *freed = NULL;
-    refused(send_buffer, plain, 1, ceclInt8, ceclInvalidUsage, "allocate it with ceclMemAlloc");
     refused(send_buffer, recv_buffer, BYTES + 1, ceclInt8, ceclInvalidUsage,
             "left in its allocation");
     refused(send_buffer, recv_buffer + 1, BYTES, ceclInt8, ceclInvalidUsage,
@@ -135,8 +134,10 @@ static void buffers_outside_of_windows_are_refused(void **state)
     multi_ok(comm, ceclStreamSynchronize(comm, 0));
     multi_ok(comm, ceclMemFree(comm, freed));
     refused(send_buffer, freed, 64, ceclInt8, ceclInvalidUsage, "freed before?");
-    if (multi_on_gpus(comm))
+    if (multi_on_gpus(comm)) {
         refused(plain, recv_buffer, 1, ceclInt8, ceclInvalidArgument, "is expected");
+        refused(send_buffer, plain, 1, ceclInt8, ceclInvalidArgument, "is expected");
+    }
 }
 
 static void overlapping_buffers_are_refused(void **state)
@@ -355,20 +356,34 @@ static void never_lets_one_rank_copy_by_a_copy_engine(void **state)
     multi_ok(NULL, ceclCommDestroy(alone));
 }
 
-static void pull_needs_a_symmetric_sendbuff_for_all_to_all(void **state)
+static void pull_of_a_sendbuff_out_of_reach_goes_as_a_push(void **state)
 {
     (void)state;
-    static char plain[BYTES * 16];
+    const size_t block = 64, all = (size_t)multi_nranks * block;
+    unsigned char bytes[64 * 64];
+    ceclExplanation_t e;
     ceclConfig_t config = multi_config();
     config.smPolicy = CECL_SM_ALLOW; /* otherwise it is pushed */
     multi_setenv("CECL_DIRECTION", "pull");
     ceclComm_t pulling = multi_comm(&config);
     multi_setenv("CECL_DIRECTION", NULL);
     char *recv = NULL;
-    multi_ok(pulling, ceclMemAlloc(pulling, (void **)&recv, (size_t)multi_nranks * 64));
-    if (!multi_on_gpus(pulling)) /* on a GPU plain memory is refused before that */
-        multi_refused(pulling, ceclAlltoAll(plain, recv, 64, ceclInt8, pulling, 0),
-                      ceclInvalidUsage, "CECL_DIRECTION=pull");
+    multi_ok(pulling, ceclMemAlloc(pulling, (void **)&recv, all));
+    /* on one rank alone: all know of it */
+    struct memory send = memory_new(pulling, multi_rank == 0 ? MEMORY_PRIVATE : MEMORY_SHARED, all);
+    multi_fill(bytes, 5, multi_rank, all);
+    multi_put(pulling, send.at, bytes, all);
+    for (int i = 0; i < 3; i++) {
+        multi_ok(pulling, ceclAlltoAll(send.at, recv, block, ceclInt8, pulling, 0));
+        multi_ok(pulling, ceclStreamSynchronize(pulling, 0));
+        multi_get(pulling, bytes, recv, all);
+        for (size_t b = 0; b < all; b++)
+            assert_int_equal(
+                bytes[b], multi_byte(5, (int)(b / block), (size_t)multi_rank * block + b % block));
+    }
+    multi_ok(pulling, ceclExplain(ceclOpAlltoAll, send.at, recv, block, ceclInt8, pulling, &e));
+    assert_non_null(strstr(e.path, multi_rank == 0 ? "push" : "pull"));
+    memory_free(pulling, &send);
     multi_ok(NULL, ceclCommDestroy(pulling));
 }
 
@@ -380,7 +395,7 @@ int main(int argc, char **argv)
         REFUSAL(foreign_handles_are_refused),
         REFUSAL(unknown_types_are_named),
         REFUSAL(counts_that_overflow_are_refused),
-        REFUSAL(buffers_outside_of_windows_are_refused),
+        REFUSAL(buffers_that_leave_their_memory_are_refused),
         REFUSAL(overlapping_buffers_are_refused),
         REFUSAL(peers_out_of_range_are_named),
         REFUSAL(ranks_and_sizes_out_of_range_are_refused_before_anyone_waits),
@@ -389,7 +404,7 @@ int main(int argc, char **argv)
         REFUSAL(differing_fields_are_named_on_every_rank),
         cmocka_unit_test(calls_that_need_an_sm_are_refused_under_never),
         cmocka_unit_test(never_lets_one_rank_copy_by_a_copy_engine),
-        cmocka_unit_test(pull_needs_a_symmetric_sendbuff_for_all_to_all),
+        cmocka_unit_test(pull_of_a_sendbuff_out_of_reach_goes_as_a_push),
     };
     return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 120);
 }

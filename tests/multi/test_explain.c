@@ -259,7 +259,8 @@ static void what_the_call_refuses_is_refused_in_the_same_words(void **state)
     refused_alike(comm, send_buffer, NULL, 1, ceclInt8, ceclInvalidArgument);
     refused_alike(comm, send_buffer, recv_buffer, 1, -1, ceclInvalidArgument);
     refused_alike(comm, send_buffer, recv_buffer, SIZE_MAX / 2, ceclInt64, ceclInvalidArgument);
-    refused_alike(comm, send_buffer, plain, 1, ceclInt8, ceclInvalidUsage);
+    if (multi_on_gpus(comm))
+        refused_alike(comm, send_buffer, plain, 1, ceclInt8, ceclInvalidArgument);
     refused_alike(comm, send_buffer, recv_buffer, 2 * BLOCK, ceclInt8, ceclInvalidUsage);
     refused_alike(comm, send_buffer + all - 1, recv_buffer, BLOCK, ceclInt8, ceclInvalidUsage);
     refused_alike(comm, recv_buffer + multi_rank * 64 + 1, recv_buffer, 64, ceclInt8,

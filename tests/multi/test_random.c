@@ -1,6 +1,6 @@
-/* 10,000 random calls of all collectives except ceclReduce on one communicator. Size, type,
- * placement, rows, stream, offset and options vary, and memory is allocated and freed between
- * calls. CECL_TEST_CALLS and CECL_TEST_SEED override the number and the seed.
+/* 10,000 random calls of all collectives on one communicator. Size, type, placement, rows, stream,
+ * offset and options vary, and memory is allocated and freed between calls. CECL_TEST_CALLS and
+ * CECL_TEST_SEED override the number and the seed.
  *
  * Calls come in bursts, so that several are in flight at once. A third of the bursts are groups; in
  * another third, groups stand between single calls, which are often small. During half of the
@@ -11,14 +11,7 @@
 #define SLOTS 8
 #define MOST_SHIFT 70
 #define GUARD 16
-#define POISON 0x5A
 #define CROWD_TIMES 4
-
-struct slot {
-    struct random_call call;
-    size_t bytes;        /* of its recv */
-    unsigned char *want; /* what must be there in the end; [room()] */
-};
 
 /* Bytes that any allocation needs at most. */
 static size_t room(void)
@@ -27,33 +20,16 @@ static size_t room(void)
     return (size_t)multi_nranks * block + MOST_SHIFT + GUARD;
 }
 
-/* Puts the input, and works out what recv must hold in the end. */
-static void fill(ceclComm_t comm, struct slot *s, unsigned char *host)
-{
-    struct random_call *c = &s->call;
-    const size_t mine = random_sent(c, multi_rank);
-    const bool inside = c->in >= c->recv && c->in < c->recv + s->bytes;
-    memset(s->want, POISON, s->bytes);
-    if (inside)
-        multi_fill(s->want + (c->in - c->recv), c->seed, multi_rank, mine);
-    multi_put(comm, c->recv, s->want, s->bytes);
-    random_expect(c, s->want + (c->out - c->recv));
-    if (inside)
-        return;
-    multi_fill(host, c->seed, multi_rank, mine);
-    multi_put(comm, c->in, host, mine);
-}
-
 /* Draws a call, and readies its buffers, allocated alike on all ranks. */
-static void prepare(ceclComm_t comm, struct slot *s, uint64_t *x, const ceclStream_t *streams,
-                    unsigned char *host)
+static void prepare(ceclComm_t comm, struct random_slot *s, uint64_t *x,
+                    const ceclStream_t *streams, unsigned char *host)
 {
     struct random_call *c = &s->call;
     size_t shift = random_next(x) % MOST_SHIFT, most = 0;
     c->stream = streams[random_next(x) % 3];
     c->seed = random_next(x);
     random_draw(c, x);
-    if (c->kind == ALL_REDUCE || c->kind == REDUCE_SCATTER)
+    if (random_reduces(c))
         shift -= shift % c->size; /* they need aligned buffers */
     for (int r = 0; r < multi_nranks; r++)
         if (random_sent(c, r) > most)
@@ -63,26 +39,12 @@ static void prepare(ceclComm_t comm, struct slot *s, uint64_t *x, const ceclStre
     multi_ok(comm, ceclMemAlloc(comm, (void **)&c->recv, s->bytes));
     multi_ok(comm, ceclMemAlloc(comm, (void **)&c->send, most + 1 + shift));
     random_set_places(c, shift);
-    fill(comm, s, host);
+    random_put(comm, s, host);
 }
 
-static void fail_at(const struct slot *s, const unsigned char *host)
+static void check(ceclComm_t comm, const struct random_slot *s, unsigned char *host)
 {
-    const struct random_call *c = &s->call;
-    size_t i = 0;
-    while (host[i] == s->want[i])
-        i++;
-    fail_msg("rank %d: kind %d type %d count %zu rows %zu root %d in place %d: byte %zu from "
-             "recvbuff on is %02x, not %02x",
-             multi_rank, (int)c->kind, (int)c->type, c->count, c->rows, c->root, c->in_place,
-             i - (size_t)(c->out - c->recv), host[i], s->want[i]);
-}
-
-static void check(ceclComm_t comm, const struct slot *s, unsigned char *host)
-{
-    multi_get(comm, host, s->call.recv, s->bytes);
-    if (memcmp(host, s->want, s->bytes) != 0)
-        fail_at(s, host);
+    random_compare(comm, s, host);
     multi_ok(comm, ceclMemFree(comm, s->call.send));
     multi_ok(comm, ceclMemFree(comm, s->call.recv));
 }
@@ -100,7 +62,7 @@ static void choose(ceclComm_t comm, uint64_t *x)
 }
 
 /* Calls [first, end), as a group of their own, or alone. */
-static void make_calls(ceclComm_t comm, struct slot *slots, uint64_t *x, int first, int end)
+static void make_calls(ceclComm_t comm, struct random_slot *slots, uint64_t *x, int first, int end)
 {
     const bool grouped = end - first > 1;
     if (grouped)
@@ -116,7 +78,7 @@ static void make_calls(ceclComm_t comm, struct slot *slots, uint64_t *x, int fir
 
 enum burst { ALONE, ONE_GROUP, GROUPS_BETWEEN, BURSTS };
 
-static void run_burst(ceclComm_t comm, struct slot *slots, const ceclStream_t *streams,
+static void run_burst(ceclComm_t comm, struct random_slot *slots, const ceclStream_t *streams,
                       const struct multi_crowd *crowd, uint64_t *x)
 {
     multi_crowd_come(crowd, random_next(x) % 2 ? CROWD_TIMES : 0);
@@ -136,7 +98,7 @@ static void random_calls_in_bursts_are_right(void **state)
     const char *calls = getenv("CECL_TEST_CALLS"), *given = getenv("CECL_TEST_SEED");
     const int total = calls ? atoi(calls) : 10000;
     uint64_t x = given ? strtoull(given, NULL, 10) : 88172645463325252u;
-    static struct slot slots[SLOTS];
+    static struct random_slot slots[SLOTS];
     ceclComm_t comm = multi_comm(NULL);
     ceclStream_t streams[3] = {NULL};
     struct multi_crowd crowd;

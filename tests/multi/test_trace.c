@@ -294,6 +294,36 @@ static void communicators_share_a_file_that_is_whole_between_them(void **state)
     }
 }
 
+/* The ranks have other numbers in it, and so would write to each other's files. */
+static void a_split_off_communicator_writes_to_its_parents_file(void **state)
+{
+    (void)state;
+    char name[160];
+    snprintf(name, sizeof(name), "%s/%%r.json", folder);
+    open_comm(name);
+    gather(BLOCK);
+    ceclComm_t child = NULL;
+    multi_setenv("CECL_TRACE", name);
+    multi_ok(comm, ceclCommSplit(comm, 0, -multi_rank, &child, NULL));
+    multi_setenv("CECL_TRACE", NULL);
+    char *in = NULL, *out = NULL;
+    multi_ok(child, ceclMemAlloc(child, (void **)&out, (size_t)multi_nranks * BLOCK));
+    multi_ok(child, ceclMemAlloc(child, (void **)&in, (size_t)multi_nranks * BLOCK));
+    multi_ok(child, ceclAlltoAll(in, out, BLOCK, ceclInt8, child, 0));
+    for (int i = 0; i < multi_rank; i++) { /* without effect; so often on no other rank */
+        void *none = NULL;
+        multi_ok(child, ceclMemAlloc(child, &none, 0));
+    }
+    multi_ok(NULL, ceclCommDestroy(child));
+    close_comm();
+    char *text = text_of(file);
+    assert_json(text);
+    assert_int_equal(count_of(text, "\"ceclAllGather\""), 1);
+    assert_int_equal(count_of(text, "\"ceclAlltoAll\""), 1);
+    assert_int_equal(count_of(text, "\"ceclMemAlloc\""), 4 + multi_rank);
+    free(text);
+}
+
 static void without_the_setting_there_is_no_file(void **state)
 {
     (void)state;
@@ -350,6 +380,7 @@ int main(int argc, char **argv)
         TRACE(refused_calls_of_blocks_that_differ_are_traced),
         TRACE(more_calls_than_the_buffer_holds_are_all_there),
         TRACE(communicators_share_a_file_that_is_whole_between_them),
+        TRACE(a_split_off_communicator_writes_to_its_parents_file),
         TRACE(without_the_setting_there_is_no_file),
         TRACE(a_file_that_cannot_be_written_is_a_warning_and_calls_work),
         TRACE(calls_in_nvtx_ranges_work),

@@ -1,5 +1,5 @@
-/* One thread that has all ranks of a communicator, on the host device. Its allocations are in a
- * group, as in NCCL programs. A group that was never ended is reported. */
+/* One thread that has all ranks of a communicator, on the host device. It joins and allocates in a
+ * group, as NCCL programs do. A group that was never ended is reported. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,10 @@
 
 #include <cmocka.h>
 
+#include "../threads_alive.h"
+
 #include <cecl/cecl.h>
+#include <unistd.h>
 
 #define RANKS 3
 #define COUNT 1000
@@ -169,6 +172,217 @@ static void destroy_tells_of_a_group_that_was_not_ended(void **state)
     assert_null(ptr);
 }
 
+/* ---- joining */
+
+static ceclUniqueId new_id(void)
+{
+    ceclUniqueId id;
+    assert_int_equal(ceclGetUniqueId(&id), ceclSuccess);
+    return id;
+}
+
+/* Calls ceclCommInitRank for all ranks of a communicator, in an open group. */
+static void join_in_group(ceclComm_t *joined, int nranks)
+{
+    const ceclUniqueId id = new_id();
+    for (int r = 0; r < nranks; r++) {
+        joined[r] = NULL;
+        assert_int_equal(ceclCommInitRank(&joined[r], nranks, id, r), ceclSuccess);
+        assert_null(joined[r]); /* until the end */
+    }
+}
+
+static void destroy_all(ceclComm_t *joined, int nranks)
+{
+    for (int r = 0; r < nranks; r++)
+        assert_int_equal(ceclCommDestroy(joined[r]), ceclSuccess);
+}
+
+static void must_be_rank(ceclComm_t comm, int rank, int nranks)
+{
+    int count = 0, mine = -1;
+    assert_int_equal(ceclCommCount(comm, &count), ceclSuccess);
+    assert_int_equal(ceclCommUserRank(comm, &mine), ceclSuccess);
+    assert_true(count == nranks && mine == rank);
+}
+
+/* The thread that listens for an id ends by itself, soon after its last rank has left. */
+static void must_come_to(int threads)
+{
+    for (int ms = 0; ms < 5000 && threads_alive() != threads; ms += 5)
+        usleep(5000);
+    assert_int_equal(threads_alive(), threads);
+}
+
+static void one_thread_joins_as_all_ranks_in_a_group(void **state)
+{
+    (void)state;
+    ceclComm_t joined[8];
+    int *words[8];
+    const int threads = threads_alive();
+    assert_int_equal(ceclGroupStart(), ceclSuccess);
+    assert_int_equal(ceclGroupStart(), ceclSuccess);
+    join_in_group(joined, 8);
+    assert_int_equal(ceclGroupEnd(), ceclSuccess);
+    assert_null(joined[0]); /* the outermost end counts */
+    assert_int_equal(ceclGroupEnd(), ceclSuccess);
+    assert_int_equal(ceclGroupStart(), ceclSuccess);
+    for (int r = 0; r < 8; r++) {
+        must_be_rank(joined[r], r, 8);
+        assert_int_equal(ceclMemAlloc(joined[r], (void **)&words[r], 8 * sizeof(int)), ceclSuccess);
+    }
+    assert_int_equal(ceclGroupEnd(), ceclSuccess);
+    assert_int_equal(ceclGroupStart(), ceclSuccess);
+    for (int r = 0; r < 8; r++) {
+        words[r][r] = 100 + r;
+        assert_int_equal(ceclAllGather(words[r] + r, words[r], 1, ceclInt, joined[r], NULL),
+                         ceclSuccess);
+    }
+    assert_int_equal(ceclGroupEnd(), ceclSuccess);
+    for (int r = 0; r < 8; r++) {
+        assert_int_equal(ceclStreamSynchronize(joined[r], NULL), ceclSuccess);
+        for (int q = 0; q < 8; q++)
+            assert_int_equal(words[r][q], 100 + q);
+    }
+    destroy_all(joined, 8);
+    must_come_to(threads);
+}
+
+static void a_group_joins_several_communicators_and_goes_on_with_an_older_one(void **state)
+{
+    (void)state;
+    ceclComm_t two[2], three[3];
+    void *ptrs[RANKS] = {NULL};
+    assert_int_equal(ceclGroupStart(), ceclSuccess);
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(ceclMemAlloc(comms[r], &ptrs[r], 4096), ceclSuccess);
+    join_in_group(two, 2);
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(ceclBarrier(comms[r], NULL), ceclSuccess);
+    join_in_group(three, 3);
+    assert_int_equal(ceclGroupEnd(), ceclSuccess);
+    for (int r = 0; r < RANKS; r++) {
+        must_be_rank(three[r], r, 3);
+        assert_non_null(ptrs[r]);
+        assert_int_equal(ceclStreamSynchronize(comms[r], NULL), ceclSuccess);
+    }
+    must_be_rank(two[1], 1, 2);
+    destroy_all(two, 2);
+    destroy_all(three, 3);
+}
+
+/* Arguments are read when the call is made. */
+static void a_config_is_copied(void **state)
+{
+    (void)state;
+    ceclComm_t joined[2];
+    const ceclUniqueId id = new_id();
+    assert_int_equal(ceclGroupStart(), ceclSuccess);
+    for (int r = 0; r < 2; r++) {
+        ceclConfig_t config = CECL_CONFIG_INITIALIZER;
+        config.poolBytes = 64 << 20;
+        assert_int_equal(ceclCommInitRankConfig(&joined[r], 2, id, r, &config), ceclSuccess);
+        memset(&config, 0x5a, sizeof(config));
+    }
+    assert_int_equal(ceclGroupEnd(), ceclSuccess);
+    ceclPoolStats_t stats;
+    assert_int_equal(ceclPoolStats(joined[1], &stats), ceclSuccess);
+    assert_int_equal(stats.reservedBytes, 64 << 20);
+    destroy_all(joined, 2);
+}
+
+/* Other communicators of the group are not made either, and nothing else of it is carried out. */
+static void a_refused_rank_refuses_the_group(void **state)
+{
+    (void)state;
+    ceclComm_t joined[2] = {NULL, NULL}, others[2];
+    ceclConfig_t config = CECL_CONFIG_INITIALIZER;
+    void *ptr = NULL;
+    const int threads = threads_alive();
+    const ceclUniqueId id = new_id();
+    config.smPolicy = 77;
+    assert_int_equal(ceclGroupStart(), ceclSuccess);
+    assert_int_equal(ceclMemAlloc(comms[0], &ptr, 4096), ceclSuccess);
+    join_in_group(others, 2);
+    assert_int_equal(ceclCommInitRank(&joined[0], 2, id, 0), ceclSuccess);
+    must_say(ceclCommInitRankConfig(&joined[1], 2, id, 1, &config), ceclInvalidArgument,
+             "config.smPolicy = 77");
+    must_say(ceclGroupEnd(), ceclInvalidArgument, "config.smPolicy = 77");
+    assert_true(!joined[0] && !joined[1] && !others[0] && !others[1] && !ptr);
+    must_come_to(threads); /* nobody waits for a rank that does not come */
+}
+
+static void ranks_that_differ_leave_no_communicator_of_the_group(void **state)
+{
+    (void)state;
+    ceclComm_t joined[2] = {NULL, NULL}, good[2];
+    ceclConfig_t config = CECL_CONFIG_INITIALIZER;
+    void *ptr = NULL;
+    const int threads = threads_alive();
+    const ceclUniqueId id = new_id();
+    config.timeoutMs = 4321;
+    assert_int_equal(ceclGroupStart(), ceclSuccess);
+    join_in_group(good, 2);
+    assert_int_equal(ceclCommInitRank(&joined[0], 2, id, 0), ceclSuccess);
+    assert_int_equal(ceclCommInitRankConfig(&joined[1], 2, id, 1, &config), ceclSuccess);
+    assert_int_equal(ceclMemAlloc(comms[0], &ptr, 4096), ceclSuccess);
+    must_say(ceclGroupEnd(), ceclInvalidArgument, "timeoutMs (CECL_TIMEOUT_MS): 30000 on rank 0");
+    assert_true(!joined[0] && !joined[1] && !good[0] && !good[1] && !ptr);
+    must_come_to(threads);
+}
+
+static void a_number_of_ranks_out_of_range_refuses_the_group_and_leaves_the_id_good(void **state)
+{
+    (void)state;
+    ceclComm_t joined = NULL;
+    const ceclUniqueId id = new_id();
+    assert_int_equal(ceclGroupStart(), ceclSuccess);
+    must_say(ceclCommInitRank(&joined, 0, id, 0), ceclInvalidArgument, "nranks 0");
+    assert_int_equal(ceclCommInitRank(&joined, 1, id, 0), ceclSuccess);
+    must_say(ceclGroupEnd(), ceclInvalidArgument, "nranks 0");
+    assert_null(joined);
+    assert_int_equal(ceclCommInitRank(&joined, 1, id, 0), ceclSuccess);
+    destroy_all(&joined, 1);
+}
+
+static int no_gather(void *context, const void *send, void *recv, size_t bytes)
+{
+    (void)context;
+    (void)send;
+    (void)recv;
+    return bytes == 0;
+}
+
+static int no_barrier(void *context)
+{
+    return context != NULL;
+}
+
+static void callbacks_are_refused_in_a_group(void **state)
+{
+    (void)state;
+    ceclComm_t joined = NULL;
+    const ceclOob_t oob = {NULL, no_gather, no_barrier};
+    assert_int_equal(ceclGroupStart(), ceclSuccess);
+    must_say(ceclCommInitOob(&joined, 1, 0, &oob, NULL), ceclInvalidUsage, "outside the group");
+    must_say(ceclGroupEnd(), ceclInvalidUsage, "outside the group");
+    assert_null(joined);
+}
+
+static void a_join_cannot_be_explained(void **state)
+{
+    (void)state;
+    ceclComm_t joined = NULL;
+    ceclExplanation_t explanation;
+    assert_int_equal(ceclGroupStart(), ceclSuccess);
+    assert_int_equal(ceclCommInitRank(&joined, 1, new_id(), 0), ceclSuccess);
+    must_say(ceclGroupExplain(comms[0], &explanation), ceclInvalidUsage,
+             "a ceclCommInitRank is in");
+    assert_int_equal(ceclGroupStart(), ceclSuccess);
+    assert_int_equal(ceclGroupEnd(), ceclSuccess);
+    assert_null(joined); /* the next group does not have it */
+}
+
 #define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 int main(void)
 {
@@ -180,6 +394,14 @@ int main(void)
         TEST(a_null_pointer_refuses_the_group),
         TEST(synchronize_tells_of_a_group_that_was_not_ended),
         TEST(destroy_tells_of_a_group_that_was_not_ended),
+        TEST(one_thread_joins_as_all_ranks_in_a_group),
+        TEST(a_group_joins_several_communicators_and_goes_on_with_an_older_one),
+        TEST(a_config_is_copied),
+        TEST(a_refused_rank_refuses_the_group),
+        TEST(ranks_that_differ_leave_no_communicator_of_the_group),
+        TEST(a_number_of_ranks_out_of_range_refuses_the_group_and_leaves_the_id_good),
+        TEST(callbacks_are_refused_in_a_group),
+        TEST(a_join_cannot_be_explained),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,127 @@
+/* Public entry points to registered memory. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "comm/collective.h"
+
+/* A registration of the caller's. Several may cover one window. */
+struct ceclRegistration {
+    uint64_t window; /* 0: memory of the pool, which needs no registration */
+    struct ceclRegistration *next;
+};
+
+static ceclResult_t check_range(ceclComm_t comm, const void *ptr, size_t bytes)
+{
+    if (!ptr)
+        return cecl_fail(ceclInvalidArgument, "ptr: NULL");
+    if (bytes == 0 || (uintptr_t)ptr + bytes < (uintptr_t)ptr)
+        return cecl_fail(ceclInvalidArgument,
+                         "bytes %zu at %p: 1 or more, and no more than there "
+                         "are addresses",
+                         bytes, ptr);
+    const struct cecl_buffer buffer = cecl_window_find(&comm->windows, ptr);
+    return buffer.window == CECL_WINDOW_POOL || cecl_pool_holds(&comm->pool, ptr)
+               ? cecl_window_check_symmetric(&comm->windows, buffer, bytes, "ptr")
+               : ceclSuccess;
+}
+
+static ceclResult_t cannot_share(const void *ptr)
+{
+    return cecl_fail(ceclInvalidUsage,
+                     "ptr %p: memory that other processes cannot open; cudaMalloc, ceclMemAlloc, "
+                     "and cuMemCreate with handles of file descriptors give memory that they can "
+                     "(calls may use this memory all the same, by way of a peer's staging)",
+                     ptr);
+}
+
+CECL_API ceclResult_t ceclCommRegister(ceclComm_t comm, void *ptr, size_t bytes,
+                                       ceclRegistration_t *handle)
+{
+    struct cecl_registry *registry;
+    CECL_TRY(cecl_comm_check(comm));
+    if (!handle)
+        return cecl_fail(ceclInvalidArgument, "handle: NULL");
+    CECL_TRY(check_range(comm, ptr, bytes));
+    struct ceclRegistration *made = calloc(1, sizeof(*made));
+    if (!made)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a registration");
+    registry = &comm->registry;
+    ceclResult_t result = ceclSuccess;
+    if (!cecl_pool_owns(&comm->pool, ptr)) {
+        result = cecl_registry_settle(registry, ptr, bytes, true, "ptr");
+        const struct cecl_own_window *window =
+            result == ceclSuccess ? cecl_registry_find(registry, ptr) : NULL;
+        if (result == ceclSuccess && (!window || window->number == 0))
+            result = cannot_share(ptr);
+        if (result == ceclSuccess) {
+            made->window = window->number;
+            cecl_registry_own(registry, made->window)->pins++;
+        }
+    }
+    if (result != ceclSuccess) {
+        free(made);
+        return result;
+    }
+    made->next = comm->registrations;
+    comm->registrations = made;
+    *handle = made;
+    return ceclSuccess;
+}
+
+/* Whether pending calls of this rank use a window. */
+static bool is_in_use(ceclComm_t comm, const struct cecl_own_window *window)
+{
+    return window->used && !cecl_flags_idle(&comm->engine.flags) &&
+           (int32_t)(cecl_flags_done(&comm->engine.flags) - window->last_use) < 0;
+}
+
+CECL_API ceclResult_t ceclCommDeregister(ceclComm_t comm, ceclRegistration_t handle)
+{
+    CECL_TRY(cecl_comm_check_handle(comm));
+    struct ceclRegistration **at = &comm->registrations;
+    while (*at && *at != handle)
+        at = &(*at)->next;
+    if (!handle || !*at)
+        return cecl_fail(ceclInvalidArgument,
+                         "handle %p: no registration of this communicator (deregistered before?)",
+                         (void *)handle);
+    struct cecl_own_window *window = cecl_registry_own(&comm->registry, handle->window);
+    if (window && window->pins == 1 && is_in_use(comm, window))
+        return cecl_fail(ceclInvalidUsage,
+                         "handle %p: a pending call uses this memory; synchronize its stream first",
+                         (void *)handle);
+    *at = handle->next;
+    free(handle);
+    if (window && --window->pins == 0 && cecl_comm_async(comm) == ceclSuccess)
+        return cecl_registry_drop(&comm->registry, window->number);
+    return ceclSuccess;
+}
+
+void cecl_registrations_free(ceclComm_t comm)
+{
+    while (comm->registrations) {
+        struct ceclRegistration *first = comm->registrations;
+        comm->registrations = first->next;
+        free(first);
+    }
+}
+
+void cecl_registrations_use(ceclComm_t comm, const struct cecl_bound *bound)
+{
+    const uint32_t target = cecl_flags_done_target(&comm->engine.flags);
+    const struct cecl_told *told = cecl_bound_told(bound);
+    uint32_t count;
+    const struct cecl_call *calls = cecl_bound_calls(bound, &count);
+    for (uint32_t i = 0; i < 2 * count; i++) {
+        const struct cecl_buffer buffer = i % 2 ? calls[i / 2].recv : calls[i / 2].send;
+        struct cecl_own_window *window = cecl_registry_own(&comm->registry, buffer.window);
+        if (!window)
+            continue;
+        window->used = true;
+        window->last_use = target;
+    }
+    for (size_t i = 0; i < told->nbuffers; i++)
+        if (told->buffers[i].window >= CECL_WINDOW_FIRST)
+            cecl_registry_used(&comm->registry, (int)(i / 2 % (size_t)comm->nranks),
+                               told->buffers[i].window, target);
+}

@@ -1,0 +1,367 @@
+/* Ranks tell each other where the buffers of a call lie: publishing, learning, and what follows from
+ * it for this rank. */
+#include "comm/tell.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/collective.h"
+#include "tune/choose.h"
+#include "util/clock.h"
+
+/* A record's flags: this bit, and above it what ranks must have equal, as a number. */
+enum { INPUT_READABLE = 1 };
+static uint32_t signature_of(const struct cecl_call *call, uint32_t count)
+{
+    return (cecl_call_signature(call) + count * 0x9e3779b1u) & ~(uint32_t)INPUT_READABLE;
+}
+/* A record's spare words: bytes of the buffers that peers may touch, from their start on. */
+enum { RECV_ROOM, SEND_ROOM };
+
+void cecl_teller_close(struct cecl_teller *teller)
+{
+    free(teller->records);
+    free(teller->buffers);
+    free(teller->send_at);
+    *teller = (struct cecl_teller){0};
+}
+
+/* Whether ranks must know each other's places: alike on all ranks. */
+static bool is_told(ceclComm_t comm, const struct cecl_call *calls, uint32_t count)
+{
+    if (comm->nranks == 1)
+        return false;
+    for (uint32_t i = 0; i < count; i++)
+        if (!calls[i].op->moves_nothing &&
+            !(count == 1 && cecl_comm_part(comm, &calls[i], NULL, 0).way.small))
+            return true;
+    return false;
+}
+
+/* ---- settling */
+
+static ceclResult_t settle(ceclComm_t comm, struct cecl_buffer buffer, uint64_t bytes,
+                           const char *name)
+{
+    const struct cecl_windows *windows = &comm->windows;
+    if (buffer.window == CECL_WINDOW_NONE || buffer.window == CECL_WINDOW_POOL || bytes == 0)
+        return ceclSuccess;
+    const void *ptr = cecl_window_at(windows, buffer, comm->rank);
+    if (cecl_pool_holds(windows->pool, ptr)) /* a peer's memory: checking buffers refuses it */
+        return ceclSuccess;
+    return cecl_registry_settle(windows->registry, ptr, bytes, windows->register_on_use, name);
+}
+
+ceclResult_t cecl_tell_settle(ceclComm_t comm, const struct cecl_call *call, bool *changed)
+{
+    const uint64_t before = comm->registry.changes;
+    *changed = false;
+    if (comm->nranks == 1 || call->op->moves_nothing || cecl_call_is_empty(call))
+        return ceclSuccess;
+    CECL_TRY(settle(comm, call->recv, cecl_call_recv_needed(call), "recvbuff"));
+    if (comm->registry.changes == before)
+        CECL_TRY(settle(comm, call->send, cecl_call_send_needed(call), "sendbuff"));
+    *changed = comm->registry.changes != before;
+    return ceclSuccess;
+}
+
+/* ---- publishing */
+
+static bool make_room(struct cecl_teller *teller, int nranks, uint32_t count)
+{
+    if (count <= teller->room)
+        return true;
+    const size_t words = (size_t)count * (size_t)nranks;
+    void *records = realloc(teller->records, count * cecl_place_record_bytes(nranks));
+    teller->records = records ? records : teller->records;
+    void *buffers = realloc(teller->buffers, 2 * words * sizeof(*teller->buffers));
+    teller->buffers = buffers ? buffers : teller->buffers;
+    void *send_at = realloc(teller->send_at, words * sizeof(*teller->send_at));
+    teller->send_at = send_at ? send_at : teller->send_at;
+    if (!records || !buffers || !send_at)
+        return false;
+    teller->room = count;
+    return true;
+}
+
+static struct cecl_place_record *record_at(const struct cecl_teller *teller, int nranks,
+                                           uint32_t call)
+{
+    return (void *)((char *)teller->records + call * cecl_place_record_bytes(nranks));
+}
+
+static struct cecl_buffer input_of(const struct cecl_call *call)
+{
+    return call->in_place && !call->op->per_rank ? call->recv : call->send;
+}
+
+/* Each rank has a layout of its own: only the sender knows where a block lies in its sendbuff. */
+static bool has_own_layout(const struct cecl_call *call)
+{
+    return call->op->per_rank && call->layout_words > 0;
+}
+
+static ceclResult_t fill(ceclComm_t comm, const struct cecl_call *call, uint32_t count,
+                         struct cecl_place_record *record)
+{
+    struct cecl_buffer input = input_of(call);
+    const bool readable = input.window == CECL_WINDOW_NONE || cecl_buffer_is_shared(input);
+    memset(record, 0, cecl_place_record_bytes(comm->nranks));
+    if (!call->in_place || call->op->per_rank)
+        CECL_TRY(cecl_carry_lend(comm, call, &input));
+    record->send_window = input.window;
+    record->send_offset = input.offset;
+    record->recv_window = call->recv.window;
+    record->recv_offset = call->recv.offset;
+    record->flags = signature_of(call, count) | (readable ? INPUT_READABLE : 0);
+    record->spare[RECV_ROOM] = cecl_call_recv_needed(call);
+    record->spare[SEND_ROOM] = cecl_call_send_needed(call);
+    if (!has_own_layout(call))
+        return ceclSuccess;
+    record->nper_peer = (uint32_t)comm->nranks;
+    for (int r = 0; r < comm->nranks; r++)
+        record->per_peer[r] = cecl_call_block(call, comm->rank, r).send_offset;
+    return ceclSuccess;
+}
+
+/* Whether waits for peers go on. */
+static bool go_on(void *context)
+{
+    ceclComm_t comm = context;
+    return atomic_load(&comm->async_result) == ceclSuccess &&
+           cecl_ms_left(comm->teller.deadline) != 0;
+}
+
+/* The error of a wait that go_on ended. */
+static ceclResult_t ended(ceclComm_t comm, const struct cecl_call *calls)
+{
+    CECL_TRY(cecl_comm_async(comm));
+    cecl_fail(ceclTimeout,
+              "%s: a rank did not make the calls before this one within %d ms (CECL_TIMEOUT_MS)",
+              calls[0].op->name, comm->config.timeout_ms);
+    cecl_comm_set_async(comm, ceclTimeout, cecl_message());
+    return cecl_comm_async(comm);
+}
+
+ceclResult_t cecl_tell_publish(ceclComm_t comm, const struct cecl_call *calls, uint32_t count)
+{
+    struct cecl_teller *teller = &comm->teller;
+    teller->is_open = false;
+    if (!is_told(comm, calls, count))
+        return ceclSuccess;
+    if (!make_room(teller, comm->nranks, count))
+        return cecl_fail(ceclOutOfMemory, "no host memory for the places of %u calls", count);
+    for (uint32_t i = 0; i < count; i++)
+        CECL_TRY(fill(comm, &calls[i], count, record_at(teller, comm->nranks, i)));
+    for (uint32_t i = 0; i < count; i++) /* lending may have registered memory */
+        record_at(teller, comm->nranks, i)->version = comm->registry.posted;
+    teller->deadline =
+        comm->config.timeout_ms > 0 ? cecl_deadline(comm->config.timeout_ms) : CECL_NO_DEADLINE;
+    if (!cecl_places_publish(&teller->places, teller->records, count, go_on, comm, &teller->group))
+        return ended(comm, calls);
+    teller->is_open = teller->owes = true;
+    return ceclSuccess;
+}
+
+void cecl_tell_break(ceclComm_t comm, ceclResult_t result, const char *words)
+{
+    if (comm->teller.owes)
+        cecl_comm_set_async(comm, result, words);
+    comm->teller.owes = comm->teller.is_open = false;
+}
+
+/* ---- learning */
+
+static ceclResult_t check_block(int from, int to, uint64_t at, uint64_t bytes, uint64_t room,
+                                const char *buffer, int owner)
+{
+    if (bytes == 0 || (bytes <= room && at <= room - bytes))
+        return ceclSuccess;
+    return cecl_fail(ceclInvalidUsage,
+                     "the block from rank %d to rank %d: %" PRIu64 " bytes from byte %" PRIu64
+                     " on end beyond %s of rank %d, of which %" PRIu64 " bytes are in use; do "
+                     "counts and displacements agree? CECL_CHECK=1 compares them",
+                     from, to, bytes, at, buffer, owner, room);
+}
+
+/* Each rank has its own counts: a block must not leave the peer's buffer. */
+static ceclResult_t check_blocks(const struct cecl_call *call, int peer,
+                                 const struct cecl_place_record *record, bool fetched)
+{
+    const int me = call->rank;
+    const struct cecl_block there = cecl_call_block(call, me, peer),
+                            here = cecl_call_block(call, peer, me);
+    CECL_TRY(check_block(me, peer, there.recv_offset, there.bytes, record->spare[RECV_ROOM],
+                         "recvbuff", peer));
+    return fetched ? check_block(peer, me, record->per_peer[me], here.bytes,
+                                 record->spare[SEND_ROOM], "sendbuff", peer)
+                   : ceclSuccess;
+}
+
+/* What of a rank's record this rank uses. A copy, because a broken peer may change it. */
+static void note_buffers(const struct cecl_place_record *record, bool wants_input,
+                         struct cecl_buffer buffers[2])
+{
+    buffers[0] = wants_input ? (struct cecl_buffer){record->send_window, record->send_offset}
+                             : (struct cecl_buffer){0, 0};
+    buffers[1] = (struct cecl_buffer){record->recv_window, record->recv_offset};
+}
+
+/* Ranks that make different calls would write where they must not. */
+static ceclResult_t check_same(const struct cecl_call *call, uint32_t count, int rank,
+                               uint32_t flags)
+{
+    if ((flags & ~(uint32_t)INPUT_READABLE) == signature_of(call, count))
+        return ceclSuccess;
+    return cecl_fail(ceclInvalidUsage,
+                     "%s: rank %d makes another call, or this one with another count, type, root, "
+                     "options, placement or group; CECL_CHECK=1 names the difference",
+                     call->op->name, rank);
+}
+
+/* A rank's record of each call. */
+static ceclResult_t learn_rank(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
+                               int rank, struct cecl_told *told)
+{
+    struct cecl_teller *teller = &comm->teller;
+    uint64_t version = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct cecl_place_record *record =
+            cecl_places_of(&teller->places, teller->group.first + i, rank);
+        const size_t at = (size_t)i * (size_t)comm->nranks + (size_t)rank;
+        note_buffers(record, told->late || told->inputs_readable, &teller->buffers[2 * at]);
+        version = record->version;
+        CECL_TRY(check_same(&calls[i], count, rank, record->flags));
+        if (!has_own_layout(&calls[i]))
+            continue;
+        if (told->late)
+            teller->send_at[at] = record->per_peer[comm->rank];
+        CECL_TRY(check_blocks(&calls[i], rank, record, told->late));
+    }
+    return cecl_registry_await(&comm->registry, rank, version, go_on, comm);
+}
+
+static bool are_readable(ceclComm_t comm, uint32_t count)
+{
+    const struct cecl_teller *teller = &comm->teller;
+    bool readable = true;
+    for (uint32_t i = 0; i < count; i++)
+        for (int r = 0; r < comm->nranks; r++)
+            readable =
+                readable && (cecl_places_of(&teller->places, teller->group.first + i, r)->flags &
+                             INPUT_READABLE) != 0;
+    return readable;
+}
+
+/* Whether all ranks that this one knows have the buffers of a call where it has its own, in the
+ * pool. */
+static bool is_symmetric(ceclComm_t comm, const struct cecl_call *call, uint32_t index,
+                         const struct cecl_told *told)
+{
+    const struct cecl_teller *teller = &comm->teller;
+    const struct cecl_buffer input = input_of(call);
+    const bool wants_input = told->late || told->inputs_readable;
+    for (int r = 0; r < comm->nranks; r++) {
+        const size_t at = (size_t)index * (size_t)comm->nranks + (size_t)r;
+        const struct cecl_buffer *theirs = &teller->buffers[2 * at];
+        if (r == comm->rank || !cecl_places_knows(&teller->places, &teller->group, r))
+            continue;
+        if (call->recv.window != CECL_WINDOW_POOL || !cecl_buffer_is(theirs[1], call->recv))
+            return false;
+        if (wants_input && (input.window != CECL_WINDOW_POOL || !cecl_buffer_is(theirs[0], input)))
+            return false;
+    }
+    return true;
+}
+
+static bool all_symmetric(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
+                          const struct cecl_told *told)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (!calls[i].op->moves_nothing && !is_symmetric(comm, &calls[i], i, told))
+            return false;
+    return true;
+}
+
+static ceclResult_t learn(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
+                          struct cecl_told *told)
+{
+    struct cecl_teller *teller = &comm->teller;
+    const size_t words = (size_t)count * (size_t)comm->nranks;
+    bool own_layouts = false;
+    memset(teller->buffers, 0, 2 * words * sizeof(*teller->buffers));
+    memset(teller->send_at, 0, words * sizeof(*teller->send_at));
+    for (int r = 0; r < comm->nranks; r++)
+        if (r != comm->rank && cecl_places_knows(&teller->places, &teller->group, r))
+            CECL_TRY(learn_rank(comm, calls, count, r, told));
+    for (uint32_t i = 0; i < count; i++)
+        own_layouts = own_layouts || has_own_layout(&calls[i]);
+    if (!all_symmetric(comm, calls, count, told)) {
+        told->buffers = teller->buffers;
+        told->nbuffers = 2 * words;
+    }
+    if (told->late && own_layouts) {
+        told->send_at = teller->send_at;
+        told->nsend_at = words;
+    }
+    return ceclSuccess;
+}
+
+/* Ranks that come later fetch what this rank sends, out of bounce buffers where it is private. */
+static ceclResult_t lend(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
+                         const struct cecl_told *told)
+{
+    const uint64_t all = comm->nranks < 64 ? (UINT64_C(1) << comm->nranks) - 1 : UINT64_MAX,
+                   others = all & ~(UINT64_C(1) << comm->rank);
+    if (!told->late || (told->earlier & others) == others)
+        return ceclSuccess;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct cecl_place_record *mine = record_at(&comm->teller, comm->nranks, i);
+        const struct cecl_buffer lent = {mine->send_window, mine->send_offset};
+        if (calls[i].send.window == CECL_WINDOW_PRIVATE && !calls[i].op->reduces)
+            CECL_TRY(cecl_carry_sent(comm, &calls[i], lent));
+    }
+    return ceclSuccess;
+}
+
+/* Peers rely on a call that was published. */
+static ceclResult_t fail(ceclComm_t comm, ceclResult_t result)
+{
+    cecl_comm_set_async(comm, result, cecl_message());
+    return cecl_comm_async(comm);
+}
+
+ceclResult_t cecl_tell_learn(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
+                             struct cecl_told *told)
+{
+    struct cecl_teller *teller = &comm->teller;
+    *told = cecl_tell_alone(calls, count);
+    if (!teller->is_open)
+        return ceclSuccess;
+    teller->is_open = false;
+    const enum cecl_places_outcome outcome =
+        cecl_places_meet(&teller->places, &teller->group,
+                         cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_WAIT_NS), go_on, comm);
+    if (outcome == CECL_PLACES_STOPPED)
+        return ended(comm, calls);
+    *told = (struct cecl_told){.late = outcome == CECL_PLACES_LATE};
+    told->earlier = told->late ? teller->group.earlier : 0;
+    told->inputs_readable = !told->late && are_readable(comm, count);
+    ceclResult_t result = learn(comm, calls, count, told);
+    if (result == ceclSuccess)
+        result = lend(comm, calls, count, told);
+    cecl_places_finish(&teller->places, &teller->group);
+    return result == ceclSuccess ? ceclSuccess : fail(comm, result);
+}
+
+struct cecl_told cecl_tell_alone(const struct cecl_call *calls, uint32_t count)
+{
+    struct cecl_told told = {.inputs_readable = true};
+    for (uint32_t i = 0; i < count; i++) {
+        const struct cecl_buffer input = input_of(&calls[i]);
+        told.inputs_readable = told.inputs_readable &&
+                               (input.window == CECL_WINDOW_NONE || cecl_buffer_is_shared(input));
+    }
+    return told;
+}

@@ -1,0 +1,85 @@
+#include "comm/together.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Threads wait here until all of them exist. A task that is missing would let its peers wait until
+ * their timeout. */
+struct cecl_gate {
+    pthread_mutex_t lock;
+    pthread_cond_t decided;
+    enum { CLOSED, OPEN, CALLED_OFF } state;
+};
+
+static void decide(struct cecl_gate *gate, bool open)
+{
+    pthread_mutex_lock(&gate->lock);
+    gate->state = open ? OPEN : CALLED_OFF;
+    pthread_cond_broadcast(&gate->decided);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+/* Returns whether the tasks are run. */
+static bool pass(struct cecl_gate *gate)
+{
+    pthread_mutex_lock(&gate->lock);
+    while (gate->state == CLOSED)
+        pthread_cond_wait(&gate->decided, &gate->lock);
+    const bool open = gate->state == OPEN;
+    pthread_mutex_unlock(&gate->lock);
+    return open;
+}
+
+static void run(struct cecl_task *task)
+{
+    task->result = task->run(task->argument);
+    if (task->result != ceclSuccess)
+        cecl_keep_message(task->words);
+}
+
+static void *run_behind_gate(void *argument)
+{
+    struct cecl_task *task = argument;
+    if (pass(task->gate))
+        run(task);
+    return NULL;
+}
+
+static ceclResult_t verdict(const struct cecl_task *tasks, uint32_t count)
+{
+    const struct cecl_task *consequence = NULL;
+    for (uint32_t t = 0; t < count; t++) {
+        const ceclResult_t result = tasks[t].result;
+        const bool is_cause = result != ceclRemoteError && result != ceclTimeout;
+        if (result != ceclSuccess && is_cause)
+            return cecl_fail_with(result, tasks[t].words);
+        if (result != ceclSuccess && !consequence)
+            consequence = &tasks[t];
+    }
+    return consequence ? cecl_fail_with(consequence->result, consequence->words) : ceclSuccess;
+}
+
+ceclResult_t cecl_together(struct cecl_task *tasks, uint32_t count)
+{
+    struct cecl_gate gate = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, CLOSED};
+    uint32_t started = 1;
+    int error = 0;
+    if (count == 0)
+        return ceclSuccess;
+    while (started < count && error == 0) {
+        tasks[started].gate = &gate;
+        error = pthread_create(&tasks[started].thread, NULL, run_behind_gate, &tasks[started]);
+        started += error == 0;
+    }
+    decide(&gate, error == 0);
+    if (error == 0)
+        run(&tasks[0]);
+    for (uint32_t t = 1; t < started; t++)
+        pthread_join(tasks[t].thread, NULL);
+    pthread_cond_destroy(&gate.decided);
+    pthread_mutex_destroy(&gate.lock);
+    return error == 0 ? verdict(tasks, count)
+                      : cecl_fail(ceclSystemError,
+                                  "pthread_create: error %d: no thread for each of %u ranks", error,
+                                  count);
+}

@@ -1,0 +1,29 @@
+/* Work that waits for peers, where several of the peers may be in this one thread: each piece of
+ * work gets a thread of its own, and all of them run at the same time. */
+#ifndef CECL_COMM_TOGETHER_H
+#define CECL_COMM_TOGETHER_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "util/error.h"
+
+struct cecl_gate;
+
+struct cecl_task {
+    /* Set by the caller. An error's message is recorded before it is returned. */
+    ceclResult_t (*run)(void *argument);
+    void *argument;
+    /* together.c's own */
+    struct cecl_gate *gate;
+    pthread_t thread;
+    ceclResult_t result;
+    char words[CECL_MESSAGE_BYTES];
+};
+
+/* Runs all tasks at the same time, the first one on the calling thread, and waits for all. Without
+ * a thread for each of the others none is run: ceclSystemError. If tasks fail, the result is that
+ * of a task that failed by itself, as far as this can be known, and not because a peer failed. */
+ceclResult_t cecl_together(struct cecl_task *tasks, uint32_t count);
+
+#endif

@@ -1,0 +1,133 @@
+/* One thread that has a rank on each of two GPUs. It sets the current device before each call of
+ * ceclCommInitRank, as NCCL programs do, and the ranks join at the end of the group. */
+#include "cuda_fixture.h"
+
+#define BYTES (1 << 20)
+
+static ceclComm_t comms[2];
+
+static void must_be_current(int ordinal)
+{
+    int current = -1;
+    must_cuda(cudaGetDevice(&current));
+    assert_int_equal(current, ordinal);
+}
+
+static void must_be_on(int rank, int ordinal)
+{
+    int device = -1;
+    must(ceclCommCuDevice(comms[rank], &device));
+    assert_int_equal(device, ordinal);
+}
+
+static void destroy_both(void)
+{
+    for (int r = 0; r < 2; r++)
+        must(ceclCommDestroy(comms[r]));
+}
+
+static void join_on_current_devices(int of_rank_0, int of_rank_1)
+{
+    ceclUniqueId id;
+    must(ceclGetUniqueId(&id));
+    must(ceclGroupStart());
+    must_cuda(cudaSetDevice(of_rank_0));
+    must(ceclCommInitRank(&comms[0], 2, id, 0));
+    must_cuda(cudaSetDevice(of_rank_1));
+    must(ceclCommInitRank(&comms[1], 2, id, 1));
+    must_be_current(of_rank_1);
+}
+
+static void a_rank_has_the_device_that_was_current_at_its_call(void **state)
+{
+    (void)state;
+    for (int turned = 0; turned < 2; turned++) {
+        join_on_current_devices(turned, 1 - turned);
+        must_cuda(cudaSetDevice(turned));
+        must(ceclGroupEnd());
+        must_be_current(turned);
+        must_be_on(0, turned);
+        must_be_on(1, 1 - turned);
+        destroy_both();
+    }
+}
+
+static void by_rank_leaves_the_device_of_the_last_call_current(void **state)
+{
+    ceclUniqueId id;
+    ceclConfig_t config = CECL_CONFIG_INITIALIZER;
+    (void)state;
+    config.cudaDevice = CECL_CUDA_DEVICE_BY_RANK;
+    must_cuda(cudaSetDevice(0));
+    must(ceclGetUniqueId(&id));
+    must(ceclGroupStart());
+    for (int r = 0; r < 2; r++)
+        must(ceclCommInitRankConfig(&comms[r], 2, id, r, &config));
+    must(ceclGroupEnd());
+    must_be_current(1);
+    must_be_on(0, 0);
+    must_be_on(1, 1);
+    destroy_both();
+}
+
+static void one_device_for_two_ranks_is_refused(void **state)
+{
+    (void)state;
+    comms[0] = comms[1] = NULL;
+    setenv("CECL_DEVICE", "cuda", 1);
+    join_on_current_devices(1, 1);
+    refused(ceclInvalidUsage, "ranks 0 and 1 are on one GPU (CUDA device 1)", ceclGroupEnd());
+    unsetenv("CECL_DEVICE");
+    assert_true(!comms[0] && !comms[1]);
+}
+
+/* Allocates, and gathers in a group. */
+static void both_ranks_exchange(void **state)
+{
+    unsigned char *buffers[2], *host = malloc(2 * BYTES);
+    (void)state;
+    assert_non_null(host);
+    join_on_current_devices(0, 1);
+    must(ceclGroupEnd());
+    must(ceclGroupStart());
+    for (int r = 0; r < 2; r++)
+        must(ceclMemAlloc(comms[r], (void **)&buffers[r], 2 * BYTES));
+    must(ceclGroupEnd());
+    for (int r = 0; r < 2; r++) {
+        must_cuda(cudaSetDevice(r));
+        must_cuda(cudaMemset(buffers[r], 0, 2 * BYTES));
+        must_cuda(cudaMemset(buffers[r] + r * BYTES, 0x41 + r, BYTES));
+        must_cuda(cudaDeviceSynchronize());
+    }
+    must(ceclGroupStart());
+    for (int r = 0; r < 2; r++)
+        must(ceclAllGather(buffers[r] + r * BYTES, buffers[r], BYTES, ceclUint8, comms[r], NULL));
+    must(ceclGroupEnd());
+    for (int r = 0; r < 2; r++) {
+        must(ceclStreamSynchronize(comms[r], NULL));
+        must_cuda(cudaSetDevice(r)); /* whose memory it is */
+        must_cuda(cudaMemcpy(host, buffers[r], 2 * BYTES, cudaMemcpyDefault));
+        for (int i = 0; i < 2 * BYTES; i++)
+            assert_int_equal(host[i], 0x41 + i / BYTES);
+    }
+    destroy_both();
+    free(host);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_rank_has_the_device_that_was_current_at_its_call),
+        cmocka_unit_test(by_rank_leaves_the_device_of_the_last_call_current),
+        cmocka_unit_test(one_device_for_two_ranks_is_refused),
+        cmocka_unit_test(both_ranks_exchange),
+    };
+    int count = 0;
+    if (fixture_start() != 0)
+        return 77;
+    if (cudaGetDeviceCount(&count) != cudaSuccess || count < 2) {
+        printf("skipped: two GPUs are needed\n");
+        return 77;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

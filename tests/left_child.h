@@ -1,0 +1,34 @@
+/* A process of a test dies and leaves a forked child, which keeps its sockets open until the test
+ * lets it go. */
+#ifndef CECL_TESTS_LEFT_CHILD_H
+#define CECL_TESTS_LEFT_CHILD_H
+
+#include <unistd.h>
+
+/* The children wait until no process has its second end any more. Made before ranks are forked. */
+static int left_child_leash[2];
+
+static inline int left_child_prepare(void)
+{
+    return pipe(left_child_leash);
+}
+
+static inline void die_and_leave_a_child(void)
+{
+    char byte;
+    if (fork() == 0) {
+        close(left_child_leash[1]);
+        alarm(15);
+        (void)!read(left_child_leash[0], &byte, 1);
+    }
+    _exit(0);
+}
+
+/* After the ranks have ended. */
+static inline void left_child_let_go(void)
+{
+    close(left_child_leash[0]);
+    close(left_child_leash[1]);
+}
+
+#endif

@@ -1,0 +1,425 @@
+/* Registration of memory: what is accepted, what is refused, and what it changes. */
+#include "memory.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define BLOCK 3000
+#define POISON 0x77
+
+static ceclComm_t comm;
+static unsigned char *host, *pool;
+static struct memory memory;
+static size_t bytes; /* of each */
+
+static void open_comm(const ceclConfig_t *config)
+{
+    comm = multi_comm(config);
+    bytes = (size_t)multi_nranks * BLOCK;
+    host = malloc(bytes);
+    assert_non_null(host);
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&pool, bytes));
+    memory = memory_new(comm, MEMORY_SHARED, bytes);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    open_comm(NULL);
+    return 0;
+}
+
+/* Nothing is registered on use, and peers read inputs where they can. */
+static int set_up_manual(void **state)
+{
+    (void)state;
+    ceclConfig_t config = multi_config();
+    config.registerOnUse = 0;
+    config.smPolicy = CECL_SM_ALLOW;
+    multi_setenv("CECL_DIRECTION", "pull");
+    open_comm(&config);
+    multi_setenv("CECL_DIRECTION", NULL);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    MPI_Barrier(MPI_COMM_WORLD); /* local calls too fail once a peer has left */
+    memory_free(comm, &memory);
+    multi_ok(NULL, ceclCommDestroy(comm));
+    free(host);
+    return 0;
+}
+
+static ceclRegistration_t registered(void *ptr, size_t size)
+{
+    ceclRegistration_t handle = NULL;
+    multi_ok(comm, ceclCommRegister(comm, ptr, size, &handle));
+    assert_non_null(handle);
+    return handle;
+}
+
+static void deregistered(ceclRegistration_t handle)
+{
+    multi_ok(comm, ceclCommDeregister(comm, handle));
+}
+
+static ceclResult_t gather(unsigned char *recv)
+{
+    return ceclAllGather(recv + multi_rank * BLOCK, recv, BLOCK, ceclUint8, comm, NULL);
+}
+
+/* Readies `recv` for gather. */
+static void fill(unsigned char *recv, uint64_t seed)
+{
+    memset(host, POISON, bytes);
+    multi_fill(host + multi_rank * BLOCK, seed, multi_rank, BLOCK);
+    multi_put(comm, recv, host, bytes);
+}
+
+static void check(const unsigned char *recv, uint64_t seed)
+{
+    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+    multi_get(comm, host, recv, bytes);
+    for (size_t i = 0; i < bytes; i++)
+        if (host[i] != multi_byte(seed, (int)(i / BLOCK), i % BLOCK))
+            fail_msg("rank %d: byte %zu is %#x", multi_rank, i, host[i]);
+}
+
+static void run(unsigned char *recv, uint64_t seed)
+{
+    fill(recv, seed);
+    multi_ok(comm, gather(recv));
+    check(recv, seed);
+}
+
+/* ---- what is accepted */
+
+static void ranges_may_overlap_and_repeat(void **state)
+{
+    (void)state;
+    ceclRegistration_t handles[4];
+    handles[0] = registered(memory.at, bytes);
+    handles[1] = registered(memory.at, bytes);
+    handles[2] = registered(memory.at + 100, 1);
+    handles[3] = registered(memory.at + bytes / 2, bytes - bytes / 2);
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < i; j++)
+            assert_true(handles[i] != handles[j]);
+    for (int i = 0; i < 4; i++) {
+        run(memory.at, (uint64_t)i);
+        deregistered(handles[(i + multi_rank) % 4]);
+    }
+    run(memory.at, 9); /* it registers itself again */
+}
+
+static void memory_of_the_pool_may_be_registered(void **state)
+{
+    (void)state;
+    ceclRegistration_t handle = registered(pool, bytes), part = registered(pool + 1, 1);
+    deregistered(handle);
+    run(pool, 1);
+    deregistered(part);
+    run(pool, 2);
+}
+
+static void ranks_need_not_register_alike(void **state)
+{
+    (void)state;
+    ceclRegistration_t handles[3] = {NULL};
+    const int count = multi_rank % 4;
+    for (int i = 0; i < count; i++)
+        handles[i] = registered(memory.at, bytes);
+    run(memory.at, 3);
+    for (int i = 0; i < count; i++)
+        deregistered(handles[i]);
+    run(memory.at, 4);
+}
+
+static void registered_memory_may_be_freed_before_deregister(void **state)
+{
+    (void)state;
+    for (uint64_t round = 0; round < 20; round++) {
+        ceclRegistration_t handle = registered(memory.at, bytes);
+        run(memory.at, 2 * round);
+        memory_renew(comm, &memory, MEMORY_SHARED);
+        run(memory.at, 2 * round + 1);
+        deregistered(handle);
+    }
+}
+
+/* What is left goes with the communicator. */
+static void registrations_may_be_left(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 10; i++)
+        registered(memory.at + i, 10);
+    run(memory.at, 6);
+}
+
+/* ---- what is refused */
+
+static void refused(void *ptr, size_t size, ceclResult_t result, const char *words)
+{
+    ceclRegistration_t handle = (ceclRegistration_t)(void *)host;
+    multi_refused(comm, ceclCommRegister(comm, ptr, size, &handle), result, words);
+    assert_ptr_equal(handle, host);
+}
+
+static void bad_arguments_are_named(void **state)
+{
+    (void)state;
+    ceclRegistration_t handle;
+    refused(NULL, 1, ceclInvalidArgument, "ptr: NULL");
+    refused(memory.at, 0, ceclInvalidArgument, "bytes 0");
+    refused(memory.at, SIZE_MAX, ceclInvalidArgument, "bytes");
+    refused(pool, bytes + 256, ceclInvalidUsage, "left in its allocation");
+    multi_refused(comm, ceclCommRegister(comm, memory.at, 1, NULL), ceclInvalidArgument,
+                  "handle: NULL");
+    multi_refused(NULL, ceclCommRegister(NULL, memory.at, 1, &handle), ceclInvalidArgument,
+                  "comm: NULL");
+    multi_refused(NULL, ceclCommDeregister(NULL, NULL), ceclInvalidArgument, "comm: NULL");
+    multi_refused(comm, ceclCommDeregister(comm, NULL), ceclInvalidArgument, "no registration");
+    run(memory.at, 1);
+}
+
+static void a_handle_serves_once(void **state)
+{
+    (void)state;
+    ceclRegistration_t kept = registered(memory.at, bytes), handle = registered(memory.at, 1);
+    deregistered(handle);
+    multi_refused(comm, ceclCommDeregister(comm, handle), ceclInvalidArgument, "no registration");
+    multi_refused(comm, ceclCommDeregister(comm, (ceclRegistration_t)(void *)host),
+                  ceclInvalidArgument, "no registration");
+    run(memory.at, 1);
+    deregistered(kept);
+}
+
+/* Frees memory so that no other thread's memory can come to its address before the caller unmaps the
+ * hole. On GPUs there is no such way; the barrier makes it unlikely. */
+static void make_hole(struct memory *m)
+{
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (multi_on_gpus(comm)) {
+        memory_free(comm, m);
+        return;
+    }
+    assert_ptr_equal(
+        mmap(m->at, m->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), m->at);
+    close(m->fd);
+    m->fd = -1;
+}
+
+static void freed_memory_is_refused(void **state)
+{
+    (void)state;
+    struct memory other = memory_new(comm, MEMORY_SHARED, bytes);
+    unsigned char *at = other.at;
+    deregistered(registered(at, bytes));
+    ceclRegistration_t kept = registered(at, bytes);
+    make_hole(&other);
+    refused(at, bytes, ceclInvalidArgument, multi_on_gpus(comm) ? "" : "no memory of this process");
+    deregistered(kept);
+    memory_free(comm, &other);
+    run(memory.at, 1);
+}
+
+/* On the host device: with a hole behind the memory, and with other memory. */
+static void a_range_past_the_end_of_its_memory_is_refused(void **state)
+{
+    (void)state;
+    if (multi_on_gpus(comm)) {
+        refused(memory.at, (size_t)1 << 46, ceclInvalidArgument, "");
+        return;
+    }
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    unsigned char *at = mmap(NULL, 3 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(at != MAP_FAILED);
+    const int file = memfd_create("cecl test", 0), other = memfd_create("cecl test", 0);
+    assert_true(file >= 0 && ftruncate(file, (off_t)page) == 0);
+    assert_true(other >= 0 && ftruncate(other, (off_t)page) == 0);
+    const int rights = PROT_READ | PROT_WRITE, flags = MAP_SHARED | MAP_FIXED;
+    assert_ptr_equal(mmap(at, page, rights, flags, file, 0), at);
+    refused(at, 2 * page, ceclInvalidArgument, "no memory of this process");
+    refused(at + page, 1, ceclInvalidArgument, "no memory of this process");
+    assert_ptr_equal(mmap(at + page, page, rights, flags, other, 0), at + page);
+    refused(at, page + 1, ceclInvalidArgument, "before its range does");
+    deregistered(registered(at, page));
+    deregistered(registered(at + page, page));
+    munmap(at, 3 * page);
+    close(file);
+    close(other);
+    run(memory.at, 1);
+}
+
+static void private_memory_is_refused(void **state)
+{
+    (void)state;
+    struct memory private = memory_new(comm, MEMORY_PRIVATE, bytes);
+    refused(private.at, bytes, ceclInvalidUsage, "cannot open");
+    memory_free(comm, &private);
+    if (multi_on_gpus(comm))
+        refused(host, bytes, ceclInvalidArgument, "");
+    run(memory.at, 1);
+}
+
+/* The last rank keeps the call of the others pending. */
+static void memory_of_a_pending_call_stays_registered(void **state)
+{
+    (void)state;
+    const bool late = multi_rank == multi_nranks - 1;
+    for (uint64_t round = 0; round < 5; round++) {
+        ceclRegistration_t handle = registered(memory.at, bytes),
+                           other = registered(memory.at, bytes);
+        fill(memory.at, round);
+        if (!late) {
+            multi_ok(comm, gather(memory.at));
+            deregistered(other);
+            multi_refused(comm, ceclCommDeregister(comm, handle), ceclInvalidUsage, "pending call");
+        }
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (late)
+            multi_ok(comm, gather(memory.at));
+        check(memory.at, round);
+        deregistered(handle);
+        if (late)
+            deregistered(other);
+    }
+}
+
+/* ---- what it changes */
+
+static void explained(const unsigned char *send, const unsigned char *recv, ceclExplanation_t *e)
+{
+    memset(e, 0, sizeof(*e));
+    multi_ok(comm, ceclExplain(ceclOpAlltoAll, send, recv, BLOCK, ceclUint8, comm, e));
+}
+
+static void expect_same(const ceclExplanation_t *a, const ceclExplanation_t *b)
+{
+    assert_string_equal(a->path, b->path);
+    assert_string_equal(a->reason, b->reason);
+    assert_int_equal(a->zeroSm, b->zeroSm);
+    assert_int_equal(a->copies, b->copies);
+    assert_int_equal(a->localCopies, b->localCopies);
+    assert_int_equal(a->barriers, b->barriers);
+    assert_int_equal(a->bytesSent, b->bytesSent);
+}
+
+/* The pull path reads the peers' sendbuffs, so it tells memory that peers can open from other. */
+static void registered_memory_is_explained_as_the_pool_is(void **state)
+{
+    (void)state;
+    unsigned char *other = NULL;
+    ceclExplanation_t on_pool, on_memory;
+    struct memory send = memory_new(comm, MEMORY_SHARED, bytes);
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&other, bytes));
+    explained(other, pool, &on_pool);
+    assert_non_null(strstr(on_pool.path, "pull"));
+    explained(send.at, memory.at, &on_memory); /* not registered yet: private */
+    assert_null(strstr(on_memory.path, "pull"));
+    ceclRegistration_t handles[] = {registered(send.at, bytes), registered(memory.at, bytes)};
+    explained(send.at, memory.at, &on_memory);
+    expect_same(&on_memory, &on_pool);
+    deregistered(handles[0]);
+    deregistered(handles[1]);
+    explained(send.at, memory.at, &on_memory);
+    assert_null(strstr(on_memory.path, "pull"));
+    multi_ok(comm, ceclMemFree(comm, other));
+    memory_free(comm, &send);
+}
+
+/* Memory of the host device with a hole behind it. */
+static struct memory memory_before_a_hole(void)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    struct memory m = memory_new(comm, MEMORY_SHARED, (bytes + page - 1) / page * page);
+    unsigned char *at = mmap(NULL, m.bytes + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(at != MAP_FAILED);
+    assert_ptr_equal(mremap(m.at, m.bytes, m.bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at), at);
+    m.at = at;
+    return m;
+}
+
+/* A refusal leaves earlier registrations of the same memory as they are. */
+static void a_refused_registration_ends_no_other(void **state)
+{
+    (void)state;
+    ceclExplanation_t before, after;
+    if (multi_on_gpus(comm))
+        skip(); /* no hole can be put behind memory */
+    struct memory m = memory_before_a_hole();
+    ceclRegistration_t handle = registered(m.at, m.bytes);
+    explained(m.at, pool, &before);
+    refused(m.at, m.bytes + 1, ceclInvalidArgument, "before its range does");
+    explained(m.at, pool, &after);
+    expect_same(&after, &before);
+    deregistered(handle);
+    memory_free(comm, &m);
+}
+
+/* The last rank makes the call after the others were refused something on the same memory. */
+static void what_is_refused_leaves_a_pending_call_as_it_is(void **state)
+{
+    (void)state;
+    const bool late = multi_rank == multi_nranks - 1;
+    if (multi_on_gpus(comm))
+        skip(); /* no hole can be put behind memory */
+    struct memory m = memory_before_a_hole();
+    run(m.at, 1);
+    fill(m.at, 2);
+    if (!late) {
+        multi_ok(comm, gather(m.at));
+        refused(m.at, m.bytes + 1, ceclInvalidArgument, "before its range does");
+        multi_refused(comm, ceclAllGather(m.at, m.at, m.bytes, ceclUint8, comm, NULL),
+                      ceclInvalidArgument, "before its range does");
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    usleep(20000); /* so that the peers' messages have arrived */
+    if (late)
+        multi_ok(comm, gather(m.at));
+    check(m.at, 2);
+    memory_free(comm, &m);
+}
+
+/* Whichever way it goes, the result is right. */
+static void calls_use_memory_whether_it_is_registered_or_not(void **state)
+{
+    (void)state;
+    if (!MEMORY_WITH_PRIVATE)
+        skip();
+    run(memory.at, 1);
+    ceclRegistration_t handle = NULL;
+    for (int who = 0; who < multi_nranks; who++) { /* one rank after the other */
+        if (who == multi_rank)
+            handle = registered(memory.at, bytes);
+        MPI_Barrier(MPI_COMM_WORLD);
+        run(memory.at, 2 + (uint64_t)who);
+    }
+    deregistered(handle);
+    run(memory.at, 1000);
+}
+
+#define WITH(setup, test) cmocka_unit_test_setup_teardown(test, setup, tear_down)
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        WITH(set_up, ranges_may_overlap_and_repeat),
+        WITH(set_up, memory_of_the_pool_may_be_registered),
+        WITH(set_up, ranks_need_not_register_alike),
+        WITH(set_up, registered_memory_may_be_freed_before_deregister),
+        WITH(set_up, registrations_may_be_left),
+        WITH(set_up, bad_arguments_are_named),
+        WITH(set_up, a_handle_serves_once),
+        WITH(set_up, freed_memory_is_refused),
+        WITH(set_up, a_range_past_the_end_of_its_memory_is_refused),
+        WITH(set_up, private_memory_is_refused),
+        WITH(set_up, memory_of_a_pending_call_stays_registered),
+        WITH(set_up, what_is_refused_leaves_a_pending_call_as_it_is),
+        WITH(set_up_manual, registered_memory_is_explained_as_the_pool_is),
+        WITH(set_up_manual, a_refused_registration_ends_no_other),
+        WITH(set_up_manual, calls_use_memory_whether_it_is_registered_or_not),
+    };
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 60);
+}

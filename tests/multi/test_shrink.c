@@ -1,0 +1,428 @@
+/* Communicators that ranks make of those that stay of another one, which has failed or has not.
+ * Ranks that die are in tests/unit/test_survivors.c: MPI would end the job. */
+#include "../threads_alive.h"
+#include "multi.h"
+
+#include <stdio.h>
+#include <time.h>
+
+#define COUNT 1000
+#define SHORT_WAIT "700" /* ms, where a call ends by its deadline */
+#define PROMPT 8.0       /* seconds: far above what is measured, far below the default deadline */
+
+static void pause_ms(long ms)
+{
+    const struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+    nanosleep(&pause, NULL);
+}
+
+/* Members are the ranks of the world that `excluded` does not name, in their order. */
+static void works(ceclComm_t comm, const int *excluded, int nexcluded)
+{
+    int world[64], n = 0, rank = -1, count = 0, *in = NULL, *out = NULL, *sum = NULL;
+    int host[COUNT], sums[COUNT] = {0};
+    for (int r = 0; r < multi_nranks; r++) {
+        bool is_out = false;
+        for (int i = 0; i < nexcluded; i++)
+            is_out = is_out || excluded[i] == r;
+        if (!is_out)
+            world[n++] = r;
+    }
+    multi_ok(comm, ceclCommCount(comm, &count));
+    multi_ok(comm, ceclCommUserRank(comm, &rank));
+    assert_int_equal(count, n);
+    assert_int_equal(world[rank], multi_rank);
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&in, sizeof(host)));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&out, (size_t)n * sizeof(host)));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&sum, sizeof(host)));
+    for (int i = 0; i < COUNT; i++)
+        host[i] = multi_rank * 10000 + i;
+    multi_put(comm, in, host, sizeof(host));
+    multi_ok(comm, ceclAllGather(in, out, COUNT, ceclInt, comm, 0));
+    multi_ok(comm, ceclAllReduce(in, sum, COUNT, ceclInt, ceclSum, comm, 0));
+    multi_ok(comm, ceclStreamSynchronize(comm, 0));
+    for (int r = 0; r < n; r++) {
+        multi_get(comm, host, out + (size_t)r * COUNT, sizeof(host));
+        for (int i = 0; i < COUNT; i++) {
+            assert_int_equal(host[i], world[r] * 10000 + i);
+            sums[i] += host[i];
+        }
+    }
+    multi_get(comm, host, sum, sizeof(host));
+    assert_memory_equal(host, sums, sizeof(sums));
+}
+
+static void shrink_works(ceclComm_t comm, const int *excluded, int count)
+{
+    ceclComm_t rest = NULL;
+    multi_ok(NULL, ceclCommShrink(comm, excluded, count, &rest, NULL));
+    works(rest, excluded, count);
+    multi_ok(NULL, ceclCommDestroy(rest));
+}
+
+static ceclComm_t joined(int timeout_ms)
+{
+    ceclConfig_t config = multi_config();
+    config.timeoutMs = timeout_ms;
+    ceclComm_t comm = multi_comm(&config);
+    MPI_Barrier(MPI_COMM_WORLD);
+    return comm;
+}
+
+static ceclResult_t async_within(ceclComm_t comm, double seconds)
+{
+    const double start = multi_seconds();
+    ceclResult_t async = ceclSuccess;
+    while (async == ceclSuccess && multi_seconds() - start < seconds) {
+        multi_ok(NULL, ceclCommGetAsyncError(comm, &async));
+        pause_ms(1);
+    }
+    return async;
+}
+
+static void end(ceclComm_t comm)
+{
+    MPI_Barrier(MPI_COMM_WORLD);
+    multi_ok(NULL, ceclCommAbort(comm));
+}
+
+static void an_excluded_rank_does_not_call_and_the_parent_works_on(void **state)
+{
+    (void)state;
+    ceclComm_t comm = joined(CECL_UNDEF), rest = NULL;
+    const int last = multi_nranks - 1;
+    if (multi_rank != last) {
+        multi_ok(NULL, ceclCommShrink(comm, &last, 1, &rest, NULL));
+        works(rest, &last, 1);
+    }
+    works(comm, NULL, 0);
+    if (rest) {
+        works(rest, &last, 1);
+        multi_ok(NULL, ceclCommDestroy(comm));
+        works(rest, &last, 1);
+        multi_ok(NULL, ceclCommDestroy(rest));
+    } else {
+        multi_ok(NULL, ceclCommDestroy(comm));
+    }
+}
+
+/* Each rank is out once. Nobody waits for the others between two calls, so a rank that was out may be
+ * in the next call while the others are still in this one. */
+static void each_rank_may_be_out_in_turn(void **state)
+{
+    (void)state;
+    ceclComm_t comm = joined(CECL_UNDEF);
+    for (int round = 0; round < 3; round++)
+        for (int out = 0; out < multi_nranks; out++)
+            if (out != multi_rank)
+                shrink_works(comm, &out, 1);
+    works(comm, NULL, 0);
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+static void the_order_of_the_list_does_not_matter(void **state)
+{
+    (void)state;
+    if (multi_nranks < 4)
+        return;
+    ceclComm_t comm = joined(CECL_UNDEF);
+    const int one[3] = {3, 0, 1}, other[3] = {1, 3, 0};
+    if (multi_rank != 0 && multi_rank != 1 && multi_rank != 3)
+        shrink_works(comm, multi_rank % 2 ? one : other, 3);
+    end(comm);
+}
+
+static void a_rank_may_stay_alone(void **state)
+{
+    (void)state;
+    ceclComm_t comm = joined(CECL_UNDEF);
+    int others[64], count = 0;
+    for (int r = 0; r < multi_nranks; r++)
+        if (r != multi_rank)
+            others[count++] = r;
+    shrink_works(comm, others, count);
+    end(comm);
+}
+
+static void what_is_left_shrinks_again(void **state)
+{
+    (void)state;
+    ceclComm_t comm = joined(CECL_UNDEF);
+    const int first = 0;
+    int world[64];
+    for (int n = multi_nranks; n > 1; n--) {
+        ceclComm_t rest = NULL;
+        for (int r = 0; r < multi_nranks - n + 1; r++)
+            world[r] = r;
+        if (multi_rank == multi_nranks - n)
+            break;
+        multi_ok(NULL, ceclCommShrink(comm, &first, 1, &rest, NULL));
+        multi_ok(NULL, ceclCommDestroy(comm));
+        comm = rest;
+        works(comm, world, multi_nranks - n + 1);
+    }
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+/* ---- communicators that have failed */
+
+static void after_a_timeout_all_may_stay(void **state)
+{
+    (void)state;
+    ceclComm_t comm = joined(300);
+    int *buffer = NULL;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, (size_t)multi_nranks * COUNT * 4));
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (multi_rank > 0 &&
+        ceclAllGather(buffer + multi_rank * COUNT, buffer, COUNT, ceclInt, comm, 0) == ceclSuccess)
+        assert_int_not_equal(ceclStreamSynchronize(comm, 0), ceclSuccess);
+    assert_int_not_equal(async_within(comm, PROMPT), ceclSuccess);
+    shrink_works(comm, NULL, 0);
+    shrink_works(comm, NULL, 0);
+    assert_int_not_equal(ceclCommDestroy(comm), ceclSuccess);
+}
+
+/* No frame of the mesh can be understood any more. */
+static void after_an_exchange_that_was_cut_off_all_may_stay(void **state)
+{
+    (void)state;
+    ceclComm_t comm = joined(300);
+    ceclPoolStats_t stats;
+    void *ptr = NULL;
+    multi_ok(comm, ceclPoolStats(comm, &stats));
+    if (multi_rank > 0)
+        assert_int_not_equal(ceclMemAlloc(comm, &ptr, (size_t)stats.mappedBytes * 2), ceclSuccess);
+    assert_int_not_equal(async_within(comm, PROMPT), ceclSuccess);
+    shrink_works(comm, NULL, 0);
+    assert_int_not_equal(ceclCommDestroy(comm), ceclSuccess);
+}
+
+static void after_an_abort_the_others_go_on(void **state)
+{
+    (void)state;
+    ceclComm_t comm = joined(CECL_UNDEF);
+    const int gone = multi_nranks / 2;
+    const double start = multi_seconds();
+    if (multi_rank == gone) {
+        multi_ok(NULL, ceclCommAbort(comm));
+    } else {
+        ceclComm_t rest = (ceclComm_t)8;
+        assert_int_equal(async_within(comm, PROMPT), ceclRemoteError);
+        multi_refused(NULL, ceclCommShrink(comm, NULL, 0, &rest, NULL), ceclRemoteError,
+                      "it is not excluded");
+        assert_ptr_equal(rest, (ceclComm_t)8);
+        shrink_works(comm, &gone, 1);
+        assert_int_equal(ceclCommDestroy(comm), ceclRemoteError);
+    }
+    assert_true(multi_seconds() - start < PROMPT);
+}
+
+static void a_finalized_communicator_shrinks(void **state)
+{
+    (void)state;
+    ceclComm_t comm = joined(CECL_UNDEF);
+    multi_ok(comm, ceclCommFinalize(comm));
+    shrink_works(comm, NULL, 0);
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+/* ---- what cannot be */
+
+/* With a configuration the environment counts, as it is at the call. */
+static ceclResult_t shrink_impatiently(ceclComm_t comm, const int *excluded, int count,
+                                       ceclComm_t *rest)
+{
+    const ceclConfig_t config = CECL_CONFIG_INITIALIZER;
+    multi_setenv("CECL_INIT_TIMEOUT_MS", SHORT_WAIT);
+    const ceclResult_t result = ceclCommShrink(comm, excluded, count, rest, &config);
+    multi_setenv("CECL_INIT_TIMEOUT_MS", NULL);
+    return result;
+}
+
+/* In turn each rank comes last: it is told too. */
+static void another_list_on_one_rank_is_told_to_all(void **state)
+{
+    (void)state;
+    if (multi_nranks < 3)
+        return;
+    ceclComm_t comm = joined(CECL_UNDEF), rest = (ceclComm_t)8;
+    const int last = multi_nranks - 1;
+    for (int late = 0; late < multi_nranks; late++) {
+        const double start = multi_seconds();
+        if (multi_rank == late)
+            pause_ms(50);
+        multi_refused(NULL, ceclCommShrink(comm, &last, multi_rank == 0, &rest, NULL),
+                      ceclInvalidUsage, "ranks differ in whom they exclude: ");
+        char words[32];
+        snprintf(words, sizeof(words), "rank %d on rank 0", last);
+        assert_non_null(strstr(ceclGetLastError(NULL), words));
+        assert_true(multi_seconds() - start < PROMPT);
+        assert_ptr_equal(rest, (ceclComm_t)8);
+        MPI_Barrier(MPI_COMM_WORLD);
+        shrink_works(comm, NULL, 0);
+    }
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+/* Rank 0 waits for rank 1, which waits for rank 2, which does not call. */
+static void a_rank_whose_list_has_this_one_is_named(void **state)
+{
+    (void)state;
+    if (multi_nranks < 3)
+        return;
+    ceclComm_t comm = joined(CECL_UNDEF), rest = (ceclComm_t)8;
+    int list[64], count = 0; /* rank 0: ranks 0 and 1 stay; rank 1: ranks 1 and 2 */
+    for (int r = 0; r < multi_nranks; r++)
+        if (r != 1 && r != 2 * multi_rank)
+            list[count++] = r;
+    if (multi_rank == 0)
+        pause_ms(50);
+    if (multi_rank == 0)
+        multi_refused(NULL, shrink_impatiently(comm, list, count, &rest), ceclTimeout,
+                      "rank 1 did not come within " SHORT_WAIT
+                      " ms (CECL_INIT_TIMEOUT_MS); rank 1 last made the call without rank");
+    else if (multi_rank == 1)
+        multi_refused(NULL, shrink_impatiently(comm, list, count, &rest), ceclTimeout,
+                      "rank 2 did not come within " SHORT_WAIT " ms (CECL_INIT_TIMEOUT_MS)");
+    assert_ptr_equal(rest, (ceclComm_t)8);
+    end(comm);
+}
+
+/* It learns of its lateness at once, and the next call is a new try. */
+static void a_rank_that_does_not_come_is_named_by_the_deadline(void **state)
+{
+    (void)state;
+    ceclComm_t comm = joined(CECL_UNDEF), rest = (ceclComm_t)8;
+    const int away = multi_nranks - 1;
+    char words[96];
+    snprintf(words, sizeof(words), "rank %d did not come within " SHORT_WAIT " ms", away);
+    const double start = multi_seconds();
+    if (multi_rank != away) {
+        multi_refused(NULL, shrink_impatiently(comm, NULL, 0, &rest), ceclTimeout, words);
+        assert_true(multi_seconds() - start > 0.5 && multi_seconds() - start < PROMPT);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (multi_rank == away) {
+        const double late = multi_seconds();
+        multi_refused(NULL, ceclCommShrink(comm, NULL, 0, &rest, NULL), ceclTimeout, words);
+        assert_true(multi_seconds() - late < 0.5);
+    }
+    assert_ptr_equal(rest, (ceclComm_t)8);
+    MPI_Barrier(MPI_COMM_WORLD);
+    shrink_works(comm, NULL, 0);
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+struct refusal {
+    int list[2], count;
+    bool no_list, no_handle, bad_config;
+    const char *words;
+};
+
+static ceclResult_t shrink_as(const struct refusal *one, ceclComm_t comm, ceclComm_t *rest)
+{
+    ceclConfig_t config = CECL_CONFIG_INITIALIZER;
+    config.smPolicy = one->bad_config ? 9 : CECL_UNDEF;
+    return ceclCommShrink(comm, one->no_list ? NULL : one->list, one->count,
+                          one->no_handle ? NULL : rest, &config);
+}
+
+/* The rank that refuses comes first, and then last. */
+static void what_one_rank_refuses_all_refuse(void **state)
+{
+    (void)state;
+    const int last = multi_nranks - 1;
+    const struct refusal refusals[] = {
+        {{0}, 0, false, true, false, "newcomm: NULL"},
+        {{0}, 0, false, false, true, "config.smPolicy = 9: 0 to 2 expected"},
+        {{0}, -1, false, false, false, "excludeCount -1: 0 to "},
+        {{0}, 1000, false, false, false, "excludeCount 1000: 0 to "},
+        {{0}, 1, true, false, false, "excludeRanks: NULL with excludeCount 1"},
+        {{1000}, 1, false, false, false, "excludeRanks[0] = 1000: 0 to "},
+        {{-1}, 1, false, false, false, "excludeRanks[0] = -1: 0 to "},
+        {{0, 0}, 2, false, false, false, "excludeRanks[1] = 0: each rank once expected"},
+        {{last}, 1, false, false, false, "which makes this call"},
+    };
+    ceclComm_t comm = joined(CECL_UNDEF), rest = (ceclComm_t)8;
+    for (size_t i = 0; i < 2 * sizeof(refusals) / sizeof(refusals[0]); i++) {
+        const struct refusal *one = &refusals[i / 2];
+        const double start = multi_seconds();
+        if (one->count == 2 && multi_nranks == 2)
+            continue; /* so many ranks are too many to begin with */
+        /* A rank that excludes itself is waited for if others have come before it. */
+        if ((multi_rank == last) == (i % 2 == 1 || one->words[0] == 'w'))
+            pause_ms(50);
+        if (multi_rank == last)
+            multi_refused(NULL, shrink_as(one, comm, &rest), ceclInvalidArgument, one->words);
+        else
+            multi_refused(NULL, ceclCommShrink(comm, NULL, 0, &rest, NULL), ceclInvalidArgument,
+                          one->words);
+        assert_ptr_equal(rest, (ceclComm_t)8);
+        assert_true(multi_seconds() - start < PROMPT);
+        MPI_Barrier(MPI_COMM_WORLD);
+        shrink_works(comm, NULL, 0);
+    }
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+/* A rank that all others exclude does them no harm. */
+static void an_excluded_rank_that_calls_is_refused_alone(void **state)
+{
+    (void)state;
+    ceclComm_t comm = joined(CECL_UNDEF), rest = (ceclComm_t)8;
+    const int last = multi_nranks - 1;
+    for (int i = 0; i < 10; i++)
+        if (multi_rank == last)
+            multi_refused(NULL, ceclCommShrink(comm, &last, 1, &rest, NULL), ceclInvalidArgument,
+                          "which makes this call");
+        else
+            shrink_works(comm, &last, 1);
+    MPI_Barrier(MPI_COMM_WORLD);
+    shrink_works(comm, NULL, 0);
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+static void many_shrinks_leave_nothing_behind(void **state)
+{
+    (void)state;
+    ceclComm_t comm = joined(CECL_UNDEF);
+    int fds = 0, threads = 0;
+    for (int i = 0; i < 50; i++) {
+        ceclComm_t rest = NULL;
+        const int out = i % multi_nranks;
+        if (multi_rank != out) {
+            multi_ok(NULL, ceclCommShrink(comm, &out, 1, &rest, NULL));
+            multi_ok(NULL, ceclCommDestroy(rest));
+        }
+        if (i == 10) { /* what is set up once is there by now */
+            fds = multi_descriptors();
+            threads = threads_alive();
+        }
+    }
+    assert_int_equal(multi_descriptors(), fds);
+    assert_int_equal(threads_alive(), threads);
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+int main(int argc, char **argv)
+{
+    multi_setenv("CECL_DEBUG", "none"); /* failures on purpose need no warning */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_excluded_rank_does_not_call_and_the_parent_works_on),
+        cmocka_unit_test(each_rank_may_be_out_in_turn),
+        cmocka_unit_test(the_order_of_the_list_does_not_matter),
+        cmocka_unit_test(a_rank_may_stay_alone),
+        cmocka_unit_test(what_is_left_shrinks_again),
+        cmocka_unit_test(after_a_timeout_all_may_stay),
+        cmocka_unit_test(after_an_exchange_that_was_cut_off_all_may_stay),
+        cmocka_unit_test(after_an_abort_the_others_go_on),
+        cmocka_unit_test(a_finalized_communicator_shrinks),
+        cmocka_unit_test(another_list_on_one_rank_is_told_to_all),
+        cmocka_unit_test(a_rank_whose_list_has_this_one_is_named),
+        cmocka_unit_test(a_rank_that_does_not_come_is_named_by_the_deadline),
+        cmocka_unit_test(what_one_rank_refuses_all_refuse),
+        cmocka_unit_test(an_excluded_rank_that_calls_is_refused_alone),
+        cmocka_unit_test(many_shrinks_leave_nothing_behind),
+    };
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 220);
+}

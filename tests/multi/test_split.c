@@ -1,0 +1,453 @@
+/* Communicators that ranks split off from another: who is in them and in which order, collectives in
+ * them and in their parent at the same time, every order of their ends, and refusals. */
+#include "../threads_alive.h"
+#include "multi.h"
+
+#include <stdio.h>
+
+#define COUNT 1000
+#define PROMPT 8.0 /* seconds: far above what is measured, far below the default limits */
+
+/* Fails the test unless `comm` has `count` ranks, and this one is `rank`. */
+static void is_rank(ceclComm_t comm, int rank, int count)
+{
+    int is = -1, of = -1;
+    multi_ok(comm, ceclCommUserRank(comm, &is));
+    multi_ok(comm, ceclCommCount(comm, &of));
+    assert_int_equal(is, rank);
+    assert_int_equal(of, count);
+}
+
+/* What the members of a communicator compute with: in and out have COUNT ints of each rank. */
+struct work {
+    ceclComm_t comm;
+    ceclStream_t stream;
+    int rank, n, *in, *out, *sum;
+};
+
+static struct work work_of(ceclComm_t comm)
+{
+    struct work w = {.comm = comm};
+    multi_ok(comm, ceclCommUserRank(comm, &w.rank));
+    multi_ok(comm, ceclCommCount(comm, &w.n));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&w.in, COUNT * sizeof(int)));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&w.out, (size_t)w.n * COUNT * sizeof(int)));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&w.sum, COUNT * sizeof(int)));
+    multi_ok(comm, ceclStreamCreate(comm, &w.stream));
+    return w;
+}
+
+static int value(int seed, int world, int i)
+{
+    return seed * 1000000 + world * 10000 + i;
+}
+
+static void fill(const struct work *w, int seed)
+{
+    int host[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        host[i] = value(seed, multi_rank, i);
+    multi_put(w->comm, w->in, host, sizeof(host));
+}
+
+static void enqueue(const struct work *w)
+{
+    multi_ok(w->comm, ceclAllGather(w->in, w->out, COUNT, ceclInt, w->comm, w->stream));
+    multi_ok(w->comm, ceclAllReduce(w->in, w->sum, COUNT, ceclInt, ceclSum, w->comm, w->stream));
+}
+
+/* `world` has the rank in MPI_COMM_WORLD of each member. */
+static void check(const struct work *w, int seed, const int *world)
+{
+    int *host = malloc((size_t)w->n * COUNT * sizeof(int)), sums[COUNT] = {0};
+    assert_non_null(host);
+    multi_ok(w->comm, ceclStreamSynchronize(w->comm, w->stream));
+    multi_get(w->comm, host, w->out, (size_t)w->n * COUNT * sizeof(int));
+    for (int r = 0; r < w->n; r++)
+        for (int i = 0; i < COUNT; i++) {
+            assert_int_equal(host[r * COUNT + i], value(seed, world[r], i));
+            sums[i] += value(seed, world[r], i);
+        }
+    multi_get(w->comm, host, w->sum, COUNT * sizeof(int));
+    assert_memory_equal(host, sums, sizeof(sums));
+    free(host);
+}
+
+static void works(ceclComm_t comm, int seed, const int *world)
+{
+    const struct work w = work_of(comm);
+    fill(&w, seed);
+    enqueue(&w);
+    check(&w, seed, world);
+}
+
+/* Splits and checks that the members are `world` [count], in this order. */
+static ceclComm_t split_into(ceclComm_t comm, int color, int key, const int *world, int count)
+{
+    ceclComm_t child = NULL;
+    int rank = 0;
+    multi_ok(comm, ceclCommSplit(comm, color, key, &child, NULL));
+    assert_non_null(child);
+    while (world[rank] != multi_rank)
+        rank++;
+    is_rank(child, rank, count);
+    works(child, color + 1, world);
+    return child;
+}
+
+/* The ranks of the world from `first` on, by steps, in rising or falling order. */
+static int ranks_by(int *world, int first, int end, int step)
+{
+    int count = 0;
+    for (int r = first; step > 0 ? r < end : r > end; r += step)
+        world[count++] = r;
+    return count;
+}
+
+static void the_whole_splits_into_halves(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    const int middle = (multi_nranks + 1) / 2, upper = multi_rank >= middle;
+    int world[64];
+    const int count = ranks_by(world, upper ? middle : 0, upper ? multi_nranks : middle, 1);
+    multi_ok(NULL, ceclCommDestroy(split_into(comm, upper, 0, world, count)));
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+static void the_whole_splits_into_odd_and_even_ranks(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    int world[64];
+    const int count = ranks_by(world, multi_rank % 2, multi_nranks, 2);
+    multi_ok(NULL, ceclCommDestroy(split_into(comm, 7 + multi_rank % 2, 3, world, count)));
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+static void keys_reverse_the_order(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    int world[64];
+    const int count = ranks_by(world, multi_nranks - 1, -1, -1);
+    multi_ok(NULL, ceclCommDestroy(split_into(comm, 0, -multi_rank, world, count)));
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+/* Keys 1, 0, 1, 0, ...: even ranks come last, and keep their order among themselves. */
+static void equal_keys_keep_the_order_of_ranks(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    int world[64];
+    int count = ranks_by(world, 1, multi_nranks, 2);
+    count += ranks_by(world + count, 0, multi_nranks, 2);
+    multi_ok(NULL, ceclCommDestroy(split_into(comm, 0, multi_rank % 2 ? 0 : 1, world, count)));
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+static void every_rank_may_be_alone(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    multi_ok(NULL, ceclCommDestroy(split_into(comm, multi_rank, 0, &multi_rank, 1)));
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+static void a_rank_without_a_color_gets_none(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL), child = (ceclComm_t)8;
+    const int last = multi_nranks - 1;
+    int world[64];
+    const int count = ranks_by(world, 0, last, 1);
+    if (multi_rank == last) {
+        multi_ok(comm, ceclCommSplit(comm, CECL_SPLIT_NOCOLOR, 0, &child, NULL));
+        assert_null(child);
+    } else {
+        child = split_into(comm, 0, 0, world, count);
+        multi_ok(NULL, ceclCommDestroy(child));
+    }
+    multi_ok(comm, ceclCommSplit(comm, CECL_SPLIT_NOCOLOR, 0, &child, NULL));
+    assert_null(child);
+    multi_check(comm, &(struct multi_case){.op = ceclOpAlltoAll, .count = 9, .type = ceclInt}, 3);
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+/* Each generation leaves out the lowest rank, until one is left. */
+static void children_have_children(void **state)
+{
+    (void)state;
+    ceclComm_t line[64] = {multi_comm(NULL)};
+    int world[64], depth = 0;
+    for (int first = 1; first < multi_nranks; first++) {
+        const int count = ranks_by(world, first, multi_nranks, 1);
+        if (multi_rank < first) {
+            multi_ok(line[depth],
+                     ceclCommSplit(line[depth], CECL_SPLIT_NOCOLOR, 0, &line[depth + 1], NULL));
+            break;
+        }
+        line[depth + 1] = split_into(line[depth], first, multi_rank, world, count);
+        depth++;
+    }
+    for (int i = 0; i <= depth; i++) /* the oldest first */
+        multi_ok(NULL, ceclCommDestroy(line[i]));
+}
+
+static void parent_and_children_work_beside_each_other(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL), child;
+    int all[64], world[64];
+    ranks_by(all, 0, multi_nranks, 1);
+    const int count = ranks_by(world, multi_rank % 2, multi_nranks, 2);
+    child = split_into(comm, multi_rank % 2, 0, world, count);
+    const struct work one = work_of(comm), other = work_of(child);
+    for (int round = 0; round < 20; round++) {
+        fill(&one, 2 * round);
+        fill(&other, 2 * round + 1);
+        enqueue(round % 2 ? &one : &other);
+        enqueue(round % 2 ? &other : &one);
+        check(&one, 2 * round, all);
+        check(&other, 2 * round + 1, world);
+    }
+    multi_ok(NULL, ceclCommDestroy(child));
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+/* Three children, destroyed in all orders with their parent; what is left works on. */
+static void ends_come_in_any_order(void **state)
+{
+    (void)state;
+    int all[64], world[64];
+    const int n = ranks_by(all, 0, multi_nranks, 1);
+    const int count = ranks_by(world, multi_rank % 2, multi_nranks, 2);
+    for (int first = 0; first < 3; first++) {
+        ceclComm_t comms[3] = {multi_comm(NULL), NULL, NULL};
+        comms[1] = split_into(comms[0], 0, 0, all, n);
+        comms[2] = split_into(comms[0], multi_rank % 2, 0, world, count);
+        for (int i = 0; i < 3; i++) {
+            multi_ok(NULL, ceclCommDestroy(comms[(first + i) % 3]));
+            for (int j = i + 1; j < 3; j++)
+                works(comms[(first + j) % 3], 5, (first + j) % 3 == 2 ? world : all);
+        }
+    }
+}
+
+static void a_child_fails_alone(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    int all[64];
+    const int n = ranks_by(all, 0, multi_nranks, 1);
+    ceclComm_t child = split_into(comm, 0, 0, all, n), other = split_into(comm, 0, 0, all, n);
+    MPI_Barrier(MPI_COMM_WORLD);
+    multi_ok(NULL, ceclCommAbort(child));
+    MPI_Barrier(MPI_COMM_WORLD);
+    works(comm, 1, all);
+    works(other, 2, all);
+    multi_ok(NULL, ceclCommAbort(comm));
+    MPI_Barrier(MPI_COMM_WORLD);
+    works(other, 3, all);
+    multi_ok(NULL, ceclCommDestroy(other));
+}
+
+static void a_config_is_the_childs_alone(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL), child = NULL;
+    ceclConfig_t config = CECL_CONFIG_INITIALIZER;
+    ceclPoolStats_t mine, theirs;
+    config.poolBytes = 64 << 20;
+    config.stagingBytes = 1 << 20;
+    config.cudaDevice = 999; /* the rank keeps its GPU */
+    multi_ok(comm, ceclCommSplit(comm, 0, 0, &child, &config));
+    multi_ok(comm, ceclPoolStats(comm, &mine));
+    multi_ok(child, ceclPoolStats(child, &theirs));
+    assert_int_equal(theirs.reservedBytes, 64 << 20);
+    assert_int_not_equal(mine.reservedBytes, 64 << 20);
+    multi_ok(NULL, ceclCommDestroy(child));
+    multi_ok(comm, ceclCommSplit(comm, 0, 0, &child, NULL));
+    multi_ok(child, ceclPoolStats(child, &theirs));
+    assert_int_equal(theirs.reservedBytes, mine.reservedBytes);
+    multi_ok(NULL, ceclCommDestroy(child));
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+/* ---- refusals */
+
+struct refusal {
+    int color;
+    bool no_handle, bad_config, other_device;
+    const char *words;
+};
+
+static ceclResult_t split_as(const struct refusal *one, ceclComm_t comm, ceclComm_t *child)
+{
+    const char *device = getenv("CECL_DEVICE");
+    char before[16] = "";
+    ceclConfig_t config = CECL_CONFIG_INITIALIZER;
+    snprintf(before, sizeof(before), "%s", device ? device : "auto");
+    config.smPolicy = one->bad_config ? 9 : CECL_UNDEF;
+    if (one->other_device) /* it wins over the field */
+        multi_setenv("CECL_DEVICE", multi_on_gpus(comm) ? "host" : "cuda");
+    const ceclResult_t result =
+        ceclCommSplit(comm, one->color, 0, one->no_handle ? NULL : child, &config);
+    multi_setenv("CECL_DEVICE", before);
+    return result;
+}
+
+/* What one rank refuses all refuse, at once, and the parent works on. */
+static void what_one_rank_refuses_all_refuse(void **state)
+{
+    (void)state;
+    const struct refusal refusals[] = {
+        {-2, false, false, false, "color -2: 0 or more, or CECL_SPLIT_NOCOLOR (-1) expected"},
+        {0, true, false, false, "newcomm: NULL"},
+        {0, false, true, false, "config.smPolicy = 9: 0 to 2 expected"},
+        {0, false, false, true, "config.device (CECL_DEVICE) = "},
+    };
+    ceclComm_t comm = multi_comm(NULL), child = (ceclComm_t)8;
+    const int last = multi_nranks - 1;
+    for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
+        const double start = multi_seconds();
+        char words[128];
+        snprintf(words, sizeof(words), "rank %d: %s", last, refusals[i].words);
+        if (multi_rank == last)
+            multi_refused(comm, split_as(&refusals[i], comm, &child), ceclInvalidArgument,
+                          refusals[i].words);
+        else
+            multi_refused(comm, ceclCommSplit(comm, 0, 0, &child, NULL), ceclInvalidArgument,
+                          words);
+        assert_ptr_equal(child, (ceclComm_t)8);
+        assert_true(multi_seconds() - start < PROMPT);
+        multi_check(comm, &(struct multi_case){.op = ceclOpAlltoAll, .count = 9, .type = ceclInt},
+                    3);
+    }
+    multi_ok(comm, ceclCommSplit(comm, 0, 0, &child, NULL));
+    multi_ok(NULL, ceclCommDestroy(child));
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+/* The colors' configurations differ: that is allowed. Within a color it is not. */
+static void members_whose_settings_differ_are_refused(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL), child = (ceclComm_t)8;
+    ceclConfig_t config = CECL_CONFIG_INITIALIZER;
+    config.timeoutMs = 1000 + multi_rank;
+    multi_refused(comm, ceclCommSplit(comm, 0, 0, &child, &config), ceclInvalidArgument,
+                  "ranks differ in timeoutMs");
+    assert_ptr_equal(child, (ceclComm_t)8);
+    multi_ok(comm, ceclCommSplit(comm, multi_rank, 0, &child, &config));
+    multi_ok(NULL, ceclCommDestroy(child));
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+static void a_split_is_not_in_a_group(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL), child = (ceclComm_t)8;
+    multi_ok(comm, ceclGroupStart());
+    multi_refused(comm, ceclCommSplit(comm, 0, 0, &child, NULL), ceclInvalidUsage,
+                  "ceclCommSplit between ceclGroupStart and ceclGroupEnd");
+    multi_refused(comm, ceclCommShrink(comm, NULL, 0, &child, NULL), ceclInvalidUsage,
+                  "ceclCommShrink between ceclGroupStart and ceclGroupEnd");
+    assert_ptr_equal(child, (ceclComm_t)8);
+    multi_ok(comm, ceclGroupEnd());
+    multi_ok(comm, ceclCommSplit(comm, 0, 0, &child, NULL));
+    multi_ok(NULL, ceclCommDestroy(child));
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+static void a_failed_or_finalized_communicator_is_not_split(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL), child = (ceclComm_t)8;
+    multi_refused(NULL, ceclCommSplit(NULL, 0, 0, &child, NULL), ceclInvalidArgument, "comm: NULL");
+    multi_ok(comm, ceclCommFinalize(comm));
+    multi_refused(comm, ceclCommSplit(comm, 0, 0, &child, NULL), ceclInvalidUsage, "finalized");
+    multi_ok(NULL, ceclCommDestroy(comm));
+    assert_ptr_equal(child, (ceclComm_t)8);
+}
+
+/* The parent has failed then, like after any call that a rank does not make. */
+static void a_rank_that_does_not_come_is_named(void **state)
+{
+    (void)state;
+    ceclConfig_t config = multi_config();
+    config.timeoutMs = 300;
+    ceclComm_t comm = multi_comm(&config), child = (ceclComm_t)8;
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (multi_rank > 0) {
+        const ceclResult_t result = ceclCommSplit(comm, 0, 0, &child, NULL);
+        multi_refused(comm, result, result == ceclTimeout ? ceclTimeout : ceclRemoteError,
+                      "ceclCommSplit: rank 0 did not come within 300 ms");
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    assert_ptr_equal(child, (ceclComm_t)8);
+    multi_ok(NULL, ceclCommAbort(comm));
+}
+
+/* ---- what is left behind */
+
+static int count_lines(const char *path)
+{
+    int count = 0, c;
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    while ((c = getc(file)) != EOF)
+        count += c == '\n';
+    fclose(file);
+    return count;
+}
+
+static void many_splits_leave_nothing_behind(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    int fds = 0, threads = 0, maps = 0;
+    for (int i = 0; i < 50; i++) {
+        ceclComm_t child = NULL;
+        const int color = (multi_rank + i) % 3 == 2 ? CECL_SPLIT_NOCOLOR : (multi_rank + i) % 3;
+        multi_ok(comm, ceclCommSplit(comm, color, -multi_rank, &child, NULL));
+        if (child)
+            multi_ok(NULL, ceclCommDestroy(child));
+        if (i == 10) { /* what is set up once is there by now */
+            fds = multi_descriptors();
+            threads = threads_alive();
+            maps = count_lines("/proc/self/maps");
+        }
+    }
+    assert_int_equal(multi_descriptors(), fds);
+    assert_int_equal(threads_alive(), threads);
+    if (!multi_on_gpus(comm)) /* the C library's arenas may come and go */
+        assert_in_range(count_lines("/proc/self/maps"), 1, (unsigned)maps + 20);
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+int main(int argc, char **argv)
+{
+    multi_setenv("CECL_DEBUG", "none"); /* failures on purpose need no warning */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_whole_splits_into_halves),
+        cmocka_unit_test(the_whole_splits_into_odd_and_even_ranks),
+        cmocka_unit_test(keys_reverse_the_order),
+        cmocka_unit_test(equal_keys_keep_the_order_of_ranks),
+        cmocka_unit_test(every_rank_may_be_alone),
+        cmocka_unit_test(a_rank_without_a_color_gets_none),
+        cmocka_unit_test(children_have_children),
+        cmocka_unit_test(parent_and_children_work_beside_each_other),
+        cmocka_unit_test(ends_come_in_any_order),
+        cmocka_unit_test(a_child_fails_alone),
+        cmocka_unit_test(a_config_is_the_childs_alone),
+        cmocka_unit_test(what_one_rank_refuses_all_refuse),
+        cmocka_unit_test(members_whose_settings_differ_are_refused),
+        cmocka_unit_test(a_split_is_not_in_a_group),
+        cmocka_unit_test(a_failed_or_finalized_communicator_is_not_split),
+        cmocka_unit_test(a_rank_that_does_not_come_is_named),
+        cmocka_unit_test(many_splits_leave_nothing_behind),
+    };
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 220);
+}

@@ -1,0 +1,368 @@
+/* Ranks that die, and survivors that make a new communicator of what is left and go on. Ranks are
+ * processes of this test; the dead ones were killed, so they could tell nobody. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <cecl/cecl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "comm/comm.h"
+
+#define MOST_RANKS 8
+#define COUNT 1000
+#define PROMPT 6.0 /* seconds: far above what is measured, far below the default deadline */
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* What the processes share. Rank 0 makes the id, which starts a thread: the test's own process must
+ * have none when it forks. */
+struct meeting {
+    _Atomic int ready;
+    _Atomic int passed; /* ranks that have come to a barrier, of all barriers together */
+    ceclUniqueId id;
+};
+
+/* What a rank is and has. `world` names the ranks that are left, by their numbers in the first
+ * communicator. */
+struct life {
+    int me, n, world[MOST_RANKS];
+    struct meeting *meeting;
+    int awaited; /* what `passed` must reach at the last barrier */
+    ceclComm_t comm;
+    int *in, *out, *sum;
+};
+
+static void die(void)
+{
+    kill(getpid(), SIGKILL);
+    pause();
+}
+
+#define STEP(expr, code)                                                                           \
+    do {                                                                                           \
+        const ceclResult_t step_ = (expr);                                                         \
+        if (step_ != ceclSuccess) {                                                                \
+            fprintf(stderr, "rank %d: %s: %d: %s\n", life->me, #expr, (int)step_,                  \
+                    ceclGetLastError(NULL));                                                       \
+            _exit(code);                                                                           \
+        }                                                                                          \
+    } while (0)
+#define HOLDS(expr, code)                                                                          \
+    do {                                                                                           \
+        if (!(expr)) {                                                                             \
+            fprintf(stderr, "rank %d: not so: %s; %s\n", life->me, #expr, ceclGetLastError(NULL)); \
+            _exit(code);                                                                           \
+        }                                                                                          \
+    } while (0)
+
+static void allocate(struct life *life)
+{
+    const size_t bytes = COUNT * sizeof(int);
+    STEP(ceclMemAlloc(life->comm, (void **)&life->in, bytes), 20);
+    STEP(ceclMemAlloc(life->comm, (void **)&life->out, (size_t)life->n * bytes), 20);
+    STEP(ceclMemAlloc(life->comm, (void **)&life->sum, bytes), 20);
+}
+
+static ceclResult_t collectives(struct life *life)
+{
+    ceclResult_t result = ceclAllGather(life->in, life->out, COUNT, ceclInt, life->comm, 0);
+    if (result == ceclSuccess)
+        result = ceclAllReduce(life->in, life->sum, COUNT, ceclInt, ceclSum, life->comm, 0);
+    return result == ceclSuccess ? ceclStreamSynchronize(life->comm, 0) : result;
+}
+
+static void copy(struct life *life, void *dst, const void *src)
+{
+    STEP(ceclMemcpyAsync(life->comm, dst, src, COUNT * sizeof(int), 0), 21);
+    STEP(ceclStreamSynchronize(life->comm, 0), 21);
+}
+
+/* All who are left are here before one goes on, which may mean to die. */
+static void barrier(struct life *life)
+{
+    life->awaited += life->n;
+    life->meeting->passed++;
+    while (life->meeting->passed < life->awaited)
+        usleep(200);
+}
+
+/* Collectives among those who are left, with all their results. */
+static void works(struct life *life)
+{
+    int host[COUNT], sums[COUNT] = {0}, count = 0, rank = -1;
+    STEP(ceclCommCount(life->comm, &count), 22);
+    STEP(ceclCommUserRank(life->comm, &rank), 22);
+    HOLDS(count == life->n && life->world[rank] == life->me, 23);
+    for (int i = 0; i < COUNT; i++)
+        host[i] = life->me * 10000 + i;
+    copy(life, life->in, host);
+    STEP(collectives(life), 24);
+    for (int r = 0; r < life->n; r++) {
+        copy(life, host, life->out + (size_t)r * COUNT);
+        for (int i = 0; i < COUNT; i++) {
+            HOLDS(host[i] == life->world[r] * 10000 + i, 25);
+            sums[i] += host[i];
+        }
+    }
+    copy(life, host, life->sum);
+    HOLDS(memcmp(host, sums, sizeof(sums)) == 0, 26);
+    barrier(life);
+}
+
+/* Calls until one fails because a rank is gone. */
+static void see_death(struct life *life)
+{
+    const double start = now();
+    while (collectives(life) == ceclSuccess)
+        HOLDS(now() - start < PROMPT, 30);
+    HOLDS(strstr(ceclGetLastError(life->comm), "ended unexpectedly"), 31);
+}
+
+/* Goes on without the ranks `dead` [count]. */
+static void go_on(struct life *life, const int *dead, int count)
+{
+    ceclComm_t rest = NULL;
+    const double start = now();
+    STEP(ceclCommShrink(life->comm, dead, count, &rest, NULL), 32);
+    HOLDS(now() - start < PROMPT, 33);
+    (void)!ceclCommDestroy(life->comm);
+    life->comm = rest;
+    for (int i = 0, n = 0; i < life->n; i++) {
+        bool is_dead = false;
+        for (int d = 0; d < count; d++)
+            is_dead = is_dead || dead[d] == i;
+        if (!is_dead)
+            life->world[n++] = life->world[i];
+    }
+    life->n -= count;
+    allocate(life);
+    works(life);
+}
+
+/* ---- lives; each ends with exit code 0, or by its own hand */
+
+static void one_after_the_other_dies(struct life *life)
+{
+    while (life->n > 1) {
+        const int dead = life->n % 3 == 0 ? 0 : life->n % 3 == 1 ? life->n / 2 : life->n - 1;
+        if (life->world[dead] == life->me)
+            die();
+        see_death(life);
+        go_on(life, &dead, 1);
+        works(life);
+    }
+}
+
+static void several_die_at_once(struct life *life)
+{
+    int dead[MOST_RANKS], count = 0;
+    for (int r = life->n - 1; r >= 0; r -= 2)
+        dead[count++] = r;
+    if ((life->n - 1 - life->me) % 2 == 0)
+        die();
+    see_death(life);
+    go_on(life, dead, count);
+}
+
+static void a_dead_rank_that_is_not_excluded_is_named(struct life *life)
+{
+    const int dead = life->n / 2;
+    const double start = now();
+    ceclComm_t rest = (ceclComm_t)8;
+    char words[64];
+    if (life->me == dead)
+        die();
+    snprintf(words, sizeof(words), "rank %d ended unexpectedly; it is not excluded", dead);
+    HOLDS(ceclCommShrink(life->comm, NULL, 0, &rest, NULL) == ceclRemoteError, 40);
+    HOLDS(strstr(ceclGetLastError(NULL), words), 41);
+    HOLDS(rest == (ceclComm_t)8 && now() - start < PROMPT, 42);
+    go_on(life, &dead, 1);
+}
+
+static void *kill_soon(void *argument)
+{
+    const long us = *(const long *)argument;
+    const struct timespec delay = {.tv_nsec = us * 1000};
+    nanosleep(&delay, NULL);
+    die();
+    return NULL;
+}
+
+static long delay_us; /* set by the test before it forks */
+
+/* It dies somewhere in the call, or just behind it. Then some survivors may have a communicator. */
+static void a_rank_dies_inside_the_call(struct life *life)
+{
+    const int dead = life->n - 1;
+    const double start = now();
+    ceclComm_t rest = NULL;
+    pthread_t thread;
+    if (life->me == dead && pthread_create(&thread, NULL, kill_soon, &delay_us) != 0)
+        _exit(50);
+    const ceclResult_t result = ceclCommShrink(life->comm, NULL, 0, &rest, NULL);
+    if (life->me == dead)
+        pause();
+    HOLDS(now() - start < PROMPT, 51);
+    HOLDS(result == ceclSuccess || result == ceclRemoteError, 52);
+    if (result == ceclSuccess)
+        (void)!ceclCommDestroy(rest);
+    go_on(life, &dead, 1);
+}
+
+/* It dies somewhere in a split. Ranks of the other color have theirs, or the parent had failed. */
+static void a_rank_dies_inside_a_split(struct life *life)
+{
+    const int dead = life->n - 1;
+    const double start = now();
+    ceclComm_t child = NULL;
+    pthread_t thread;
+    if (life->me == dead && pthread_create(&thread, NULL, kill_soon, &delay_us) != 0)
+        _exit(50);
+    const ceclResult_t result = ceclCommSplit(life->comm, life->me % 2, -life->me, &child, NULL);
+    if (life->me == dead)
+        pause();
+    HOLDS(now() - start < PROMPT, 53);
+    HOLDS(result == ceclSuccess || result == ceclRemoteError, 54);
+    if (result == ceclSuccess)
+        (void)!ceclCommDestroy(child);
+    go_on(life, &dead, 1);
+}
+
+/* The first word of the table is its lock. */
+static void a_rank_dies_with_the_lock(struct life *life)
+{
+    const int dead = 0;
+    if (life->me == dead) {
+        uint32_t *holder = cecl_shared_at(&life->comm->shared, CECL_SHARED_MEETINGS);
+        *holder = (uint32_t)dead + 1;
+        die();
+    }
+    see_death(life);
+    go_on(life, &dead, 1);
+}
+
+/* ---- the test's own process */
+
+static void live(struct meeting *meeting, int rank, int n, void (*run)(struct life *life))
+{
+    struct life here = {.me = rank, .n = n, .meeting = meeting}, *life = &here;
+    for (int r = 0; r < n; r++)
+        life->world[r] = r;
+    alarm(60);
+    if (rank == 0) {
+        STEP(ceclGetUniqueId(&meeting->id), 10);
+        meeting->ready = 1;
+    }
+    while (!meeting->ready)
+        usleep(1000);
+    STEP(ceclCommInitRank(&life->comm, n, meeting->id, rank), 11);
+    allocate(life);
+    works(life);
+    run(life);
+    STEP(ceclCommDestroy(life->comm), 12);
+    _exit(0);
+}
+
+static void run_with(int n, void (*run)(struct life *life))
+{
+    pid_t children[MOST_RANKS];
+    struct meeting *meeting =
+        mmap(NULL, sizeof(*meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(meeting, MAP_FAILED);
+    const char *device = getenv("CECL_TEST_DEVICE"); /* cuda: the same on GPUs, one a rank */
+    int ended = 0, killed = 0;
+    setenv("CECL_DEVICE", device ? device : "host", 1);
+    setenv("CECL_CUDA_DEVICE", "rank", 1);
+    setenv("CECL_DEBUG", "none", 1);
+    fflush(NULL);
+    for (int r = 0; r < n; r++)
+        if ((children[r] = fork()) == 0)
+            live(meeting, r, n, run);
+    for (int r = 0; r < n; r++) {
+        int status = -1;
+        assert_int_equal(waitpid(children[r], &status, 0), children[r]);
+        ended += WIFEXITED(status) && WEXITSTATUS(status) == 0;
+        killed += WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    }
+    munmap(meeting, sizeof(*meeting));
+    assert_int_equal(ended + killed, n);
+    assert_in_range(ended, 1, n - 1);
+}
+
+/* Rank counts; fewer on GPUs, where each rank needs one. */
+static int most(void)
+{
+    const char *device = getenv("CECL_TEST_DEVICE");
+    return device && strcmp(device, "cuda") == 0 ? 4 : MOST_RANKS;
+}
+
+static void survivors_go_on_until_one_is_left(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= most(); n++)
+        run_with(n, one_after_the_other_dies);
+}
+
+static void half_of_the_ranks_may_die_at_once(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= most(); n++)
+        run_with(n, several_die_at_once);
+}
+
+static void a_list_that_lacks_the_dead_names_it(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= most(); n++)
+        run_with(n, a_dead_rank_that_is_not_excluded_is_named);
+}
+
+static void a_death_inside_the_call_keeps_nobody(void **state)
+{
+    (void)state;
+    for (delay_us = 0; delay_us < 8000; delay_us += 400)
+        run_with(4, a_rank_dies_inside_the_call);
+}
+
+static void a_death_inside_a_split_keeps_nobody(void **state)
+{
+    (void)state;
+    for (delay_us = 0; delay_us < 8000; delay_us += 400)
+        run_with(4, a_rank_dies_inside_a_split);
+}
+
+static void a_death_inside_the_lock_keeps_nobody(void **state)
+{
+    (void)state;
+    run_with(3, a_rank_dies_with_the_lock);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(survivors_go_on_until_one_is_left),
+        cmocka_unit_test(half_of_the_ranks_may_die_at_once),
+        cmocka_unit_test(a_list_that_lacks_the_dead_names_it),
+        cmocka_unit_test(a_death_inside_the_call_keeps_nobody),
+        cmocka_unit_test(a_death_inside_a_split_keeps_nobody),
+        cmocka_unit_test(a_death_inside_the_lock_keeps_nobody),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
