@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MAX_SIDES 3
+#define MAX_SIDES 6
 #define MAX_ROUNDS 201
 #define MAX_SIZES 64
 #define MAX_RESULTS (2 * MAX_SIZES) /* every size in place and out of place */
@@ -51,6 +51,9 @@ struct options {
     bool check, in_place, out_of_place;
     bool nccl, nccl_ce;
     bool enqueue, alloc;
+    unsigned memory; /* bits of kinds of memory (memory.h) that are sides of their own */
+    bool first_use;
+    int late_us;      /* 0: not asked for */
     int group;        /* calls in a group; 0: not asked for */
     size_t row_bytes; /* bytes of a row; 0: not asked for */
     enum corruption corrupt;
@@ -75,6 +78,9 @@ struct side {
     const char *name;
     void *send, *recv;
     void *state;
+    int memory;                    /* for side_memory_make: the kind, */
+    size_t send_bytes, recv_bytes; /* sizes, */
+    const struct run *run;         /* and the run */
     bool (*open)(struct side *side, const struct run *run, size_t send_bytes, size_t recv_bytes);
     /* Enqueues one collective with blocks of `block` bytes. */
     bool (*call)(struct side *side, const struct run *run, const void *send, size_t block);

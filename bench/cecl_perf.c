@@ -2,7 +2,7 @@
  * and checks every byte. */
 #include <stdio.h>
 
-#include "bench.h"
+#include "memory.h"
 
 /* One round of one side. *us is the slowest rank's time for a call. */
 static bool time_round(struct side *side, const struct run *run, const void *send, size_t block,
@@ -152,6 +152,14 @@ static int verdict(const struct run *run, long long wrong)
     return wrong ? END_WRONG : END_FINE;
 }
 
+/* What was asked for besides the sweep. */
+static bool measure_extras(const struct run *run)
+{
+    const struct options *o = &run->options;
+    return (o->row_bytes == 0 || extra_rows(run)) && (!o->first_use || extra_first_use(run)) &&
+           (o->late_us == 0 || extra_late(run)) && (o->group == 0 || extra_group(run));
+}
+
 static int perform_joined(struct run *run)
 {
     long long wrong = 0;
@@ -162,9 +170,7 @@ static int perform_joined(struct run *run)
     }
     if (!measure_sides(run, &wrong))
         return END_BROKEN;
-    if (run->options.row_bytes > 0 && !extra_rows(run))
-        return END_BROKEN;
-    if (run->options.group > 0 && !extra_group(run))
+    if (!measure_extras(run))
         return END_BROKEN;
     if (run->options.alloc) {
         const int end = extra_alloc(run);

@@ -45,24 +45,36 @@ static const char usage[] =
         __VA_ARGS__                                                                                \
     }
 #define EACH_WAY(...)                                                                              \
-    CASE(__VA_ARGS__, "never", "push", "copy", OWN_STREAM, "off"),                                 \
-        CASE(__VA_ARGS__, "never", "push", "copy", LEGACY, "off"),                                 \
-        CASE(__VA_ARGS__, "never", "push", "write", OWN_STREAM, "off"),                            \
-        CASE(__VA_ARGS__, "never", "push", "write", LEGACY, "off")
+    CASE(__VA_ARGS__, "never", "push", "copy", OWN_STREAM, "off", ZEROSM_POOL, false),             \
+        CASE(__VA_ARGS__, "never", "push", "copy", LEGACY, "off", ZEROSM_POOL, false),             \
+        CASE(__VA_ARGS__, "never", "push", "write", OWN_STREAM, "off", ZEROSM_POOL, false),        \
+        CASE(__VA_ARGS__, "never", "push", "write", LEGACY, "off", ZEROSM_POOL, false)
 
 /* Few bytes in one go, and many bytes in chunks where a rank's own
  * block goes through staging. */
 #define EACH_SIZE(op, place)                                                                       \
-    {op, place, 4u << 10, AMPLE, "never", "push", "copy", OWN_STREAM, "off"},                      \
-        {op, place, 1u << 20, SCANT, "never", "push", "copy", OWN_STREAM, "off"},                  \
+    {op, place, 4u << 10, AMPLE, "never", "push", "copy", OWN_STREAM, "off", ZEROSM_POOL, false},  \
+        {op,     place,      1u << 20, SCANT,       "never", "push",                               \
+         "copy", OWN_STREAM, "off",    ZEROSM_POOL, false},                                        \
     {                                                                                              \
-        op, place, 1u << 20, SCANT, "never", "push", "write", LEGACY, "off"                        \
+        op, place, 1u << 20, SCANT, "never", "push", "write", LEGACY, "off", ZEROSM_POOL, false    \
     }
 
 #define TRIED(op, bytes, stream)                                                                   \
     {                                                                                              \
-        op, OUT_OF_PLACE, bytes, AMPLE, "never", "push", "copy", stream, "probe"                   \
+        op, OUT_OF_PLACE, bytes, AMPLE, "never", "push", "copy", stream, "probe", ZEROSM_POOL,     \
+            false                                                                                  \
     }
+
+/* A rank that comes late moves what goes both ways. */
+#define IN_MEMORY(op, place, memory, late)                                                         \
+    {                                                                                              \
+        op, place, 1u << 20, AMPLE, "never", "push", "copy", OWN_STREAM, "off", memory, late       \
+    }
+#define EACH_ORDER(op, place, memory)                                                              \
+    IN_MEMORY(op, place, memory, false), IN_MEMORY(op, place, memory, true)
+#define EACH_MEMORY(op, place)                                                                     \
+    EACH_ORDER(op, place, ZEROSM_MALLOC), EACH_ORDER(op, place, ZEROSM_PRIVATE)
 
 /* No call may have so many copies that a stream's queue gets full; see zerosm_run.c. */
 static const struct zerosm_case cases[] = {
@@ -96,9 +108,12 @@ static const struct zerosm_case cases[] = {
     EACH_SIZE(ZEROSM_GROUP, IN_PLACE),
     EACH_SIZE(ZEROSM_GROUP, OUT_OF_PLACE),
     /* Pulling is tried in place only: what peers return to a block's owner is always pushed. */
-    {ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "copy", OWN_STREAM, "off"},
-    {ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "write", OWN_STREAM, "off"},
-    {ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "copy", LEGACY, "off"},
+    {ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "copy", OWN_STREAM, "off",
+     ZEROSM_POOL, false},
+    {ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "write", OWN_STREAM, "off",
+     ZEROSM_POOL, false},
+    {ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "copy", LEGACY, "off",
+     ZEROSM_POOL, false},
     /* A rank copies its own block locally if the driver was seen to do that without an SM. */
     TRIED(ZEROSM_ALL_GATHER, 4u << 10, OWN_STREAM),
     TRIED(ZEROSM_ALL_GATHER, 1u << 20, LEGACY),
@@ -107,12 +122,28 @@ static const struct zerosm_case cases[] = {
     TRIED(ZEROSM_ALL_GATHER_STRIDED, 1u << 20, OWN_STREAM),
     TRIED(ZEROSM_ALL_TO_ALL_STRIDED, 4u << 10, OWN_STREAM),
     TRIED(ZEROSM_GROUP, 1u << 20, OWN_STREAM),
+    EACH_ORDER(ZEROSM_ALL_GATHER, IN_PLACE, ZEROSM_POOL),
+    EACH_ORDER(ZEROSM_ALL_GATHER, OUT_OF_PLACE, ZEROSM_POOL),
+    EACH_ORDER(ZEROSM_ALL_TO_ALL, OUT_OF_PLACE, ZEROSM_POOL),
+    EACH_ORDER(ZEROSM_GROUP, OUT_OF_PLACE, ZEROSM_POOL),
+    EACH_MEMORY(ZEROSM_ALL_GATHER, IN_PLACE),
+    EACH_MEMORY(ZEROSM_ALL_GATHER, OUT_OF_PLACE),
+    EACH_MEMORY(ZEROSM_ALL_TO_ALL, IN_PLACE),
+    EACH_MEMORY(ZEROSM_ALL_TO_ALL, OUT_OF_PLACE),
+    EACH_MEMORY(ZEROSM_ALL_GATHERV, OUT_OF_PLACE),
+    EACH_MEMORY(ZEROSM_ALL_TO_ALLV, OUT_OF_PLACE),
+    EACH_MEMORY(ZEROSM_BROADCAST, OUT_OF_PLACE),
+    EACH_MEMORY(ZEROSM_GATHER, OUT_OF_PLACE),
+    EACH_MEMORY(ZEROSM_SCATTER, OUT_OF_PLACE),
+    EACH_MEMORY(ZEROSM_ALL_GATHER_STRIDED, OUT_OF_PLACE),
+    EACH_MEMORY(ZEROSM_GROUP, OUT_OF_PLACE),
 };
 #define CASES ((int)(sizeof(cases) / sizeof(cases[0])))
 
 /* The counter-check: a rank copies its own block within its GPU, which needs SMs. */
 static const struct zerosm_case counter_case = {
-    ZEROSM_ALL_TO_ALL, OUT_OF_PLACE, 1u << 20, AMPLE, "allow", "push", "copy", OWN_STREAM, "off"};
+    ZEROSM_ALL_TO_ALL, OUT_OF_PLACE, 1u << 20,    AMPLE, "allow", "push", "copy",
+    OWN_STREAM,        "off",        ZEROSM_POOL, false};
 
 static const char *const op_names[] = {"all-gather",
                                        "all-to-all",
@@ -127,12 +158,14 @@ static const char *const op_names[] = {"all-gather",
 
 static const char *name_of(const struct zerosm_case *c)
 {
-    static char name[160];
-    snprintf(name, sizeof(name), "%s %s, %zu bytes a rank%s, flags by %s, %s%s", op_names[c->op],
-             c->in_place ? "in place" : "out of place", c->bytes,
+    static const char *const memories[] = {"", ", cudaMalloc", ", private memory"};
+    static char name[200];
+    snprintf(name, sizeof(name), "%s %s, %zu bytes a rank%s, flags by %s, %s%s%s%s",
+             op_names[c->op], c->in_place ? "in place" : "out of place", c->bytes,
              strcmp(c->direction, "pull") == 0 ? ", pulled" : "", c->flags,
              c->legacy ? "legacy default stream" : "own stream",
-             strcmp(c->local, "probe") == 0 ? ", local copies tried" : "");
+             strcmp(c->local, "probe") == 0 ? ", local copies tried" : "", memories[c->memory],
+             c->late ? ", late" : "");
     return name;
 }
 

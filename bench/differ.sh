@@ -23,7 +23,7 @@ values() {
     CECL_FLAGS) echo write Copy ;;
     CECL_LOCAL_COPY) echo off Probe ;;
     CECL_MAX_SMS) echo 4 8 ;;
-    CECL_NVTX) echo 0 1 ;;
+    CECL_NVTX | CECL_REGISTER_ON_USE) echo 0 1 ;;
     CECL_SM_POLICY) echo never allow ;;
     CECL_SOCKET_IFNAME) echo lo none ;;
     CECL_TUNING) echo "$traces/seven" "$traces/eight" ;;

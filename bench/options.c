@@ -1,6 +1,7 @@
 /* cecl_perf's options. Each is parsed whole, or refused with what it may be. */
 #include <string.h>
 
+#include "memory.h"
 #include "parse.h"
 
 #define LEAST_ALLOC ((size_t)1 << 20) /* bytes: room for the allocations inside the pool */
@@ -23,6 +24,13 @@ static const char usage[] =
     "  --baseline LIST    of nccl and nccl-ce (zero-CTA policy, registered windows; for "
     "reductions\n"
     "                     symmetric kernels, on registered windows), with commas\n"
+    "  --memory LIST      also: cecl on buffers of other kinds than ceclMemAlloc's, with commas:\n"
+    "                     malloc (cudaMalloc; on the host device a shared mapping), pieces "
+    "(mapped\n"
+    "                     handles of 20 MiB), private (cudaMallocAsync; malloc)\n"
+    "  --first-use        also: host time of the first call on new memory of each of these kinds,\n"
+    "                     all-gathers in place of the last size\n"
+    "  --late US          also: what it costs when the last rank comes so much later to a call\n"
     "  --enqueue          also: host time to enqueue one call of the first size\n"
     "  --group COUNT      also: so many all-gathers of the first size in place, one by one "
     "against\n"
@@ -58,6 +66,20 @@ static bool parse_baseline(const char *text, struct options *o)
     }
 }
 
+static bool parse_memory(const char *text, struct options *o)
+{
+    for (;;) {
+        const size_t length = strcspn(text, ",");
+        const int kind = memory_named(text, length);
+        if (kind < 0)
+            return false;
+        o->memory |= 1u << kind;
+        if (!text[length])
+            return true;
+        text += length + 1;
+    }
+}
+
 enum {
     TYPE = OPTION_OWN,
     IN_PLACE,
@@ -67,7 +89,10 @@ enum {
     GROUP,
     ROWS,
     ALLOC,
-    ALLOC_BYTES
+    ALLOC_BYTES,
+    MEMORY,
+    FIRST_USE,
+    LATE
 };
 
 static const struct option longs[] = {OPTIONS_SHARED,
@@ -80,6 +105,9 @@ static const struct option longs[] = {OPTIONS_SHARED,
                                       {"rows", 1, NULL, ROWS},
                                       {"alloc", 0, NULL, ALLOC},
                                       {"alloc-bytes", 1, NULL, ALLOC_BYTES},
+                                      {"memory", 1, NULL, MEMORY},
+                                      {"first-use", 0, NULL, FIRST_USE},
+                                      {"late", 1, NULL, LATE},
                                       {NULL, 0, NULL, 0}};
 
 /* Stores an option that asks for more than the plain sweep. Returns NULL, or what was expected. */
@@ -92,6 +120,9 @@ static const char *take_extra(struct options *o, int option, const char *value)
     case ALLOC: o->alloc = true; return NULL;
     case ALLOC_BYTES:
         return parse_bytes(value, LEAST_ALLOC, &o->alloc_bytes) ? NULL : "1M to 1024G";
+    case MEMORY: return parse_memory(value, o) ? NULL : "malloc, pieces, private, with commas";
+    case FIRST_USE: o->first_use = true; return NULL;
+    case LATE: return parse_count(value, 1, 1000000, &o->late_us) ? NULL : "1 to 1000000";
     default: return take_shared(o, option, value);
     }
 }

@@ -1,5 +1,5 @@
 /* The sides of a measurement: cecl's, and the list of all. */
-#include "bench.h"
+#include "memory.h"
 
 static bool cecl_open(struct side *side, const struct run *run, size_t send_bytes,
                       size_t recv_bytes)
@@ -35,6 +35,9 @@ int sides_make(const struct run *run, struct side sides[MAX_SIDES])
 {
     int count = 0;
     sides[count++] = side_cecl_make("cecl", run->comm);
+    for (int kind = 0; kind < MEMORY_KINDS; kind++)
+        if (run->options.memory >> kind & 1)
+            sides[count++] = side_memory_make(run, kind);
     const bool wanted[2] = {run->options.nccl, run->options.nccl_ce};
     for (int ce = 0; ce < 2; ce++) {
         if (!wanted[ce])

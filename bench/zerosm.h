@@ -23,6 +23,13 @@ enum zerosm_op {
     ZEROSM_GROUP /* one call of each operation */
 };
 
+/* Where the buffers of a case are. */
+enum zerosm_memory {
+    ZEROSM_POOL,   /* ceclMemAlloc */
+    ZEROSM_MALLOC, /* cudaMalloc */
+    ZEROSM_PRIVATE /* cudaMallocAsync: memory that no peer can open */
+};
+
 /* A collective and the settings of its communicator. */
 struct zerosm_case {
     enum zerosm_op op;
@@ -36,6 +43,8 @@ struct zerosm_case {
     const char *flags;     /* CECL_FLAGS: copy, write */
     bool legacy;           /* on the legacy default stream, else on a stream of its own */
     const char *local;     /* CECL_LOCAL_COPY: probe, off */
+    enum zerosm_memory memory;
+    bool late; /* each rank but the first comes late to each call */
 };
 
 struct zerosm_outcome {

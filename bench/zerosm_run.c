@@ -90,12 +90,38 @@ static void set_environment(const struct stage *s)
     unsetenv("CECL_POOL_BYTES");
 }
 
+static bool take_buffer(struct stage *s, int g, unsigned char **buffer)
+{
+    void *taken = NULL;
+    bool fine = cuda(s, g, cudaSetDevice(g), "cudaSetDevice");
+    if (s->c->memory == ZEROSM_POOL)
+        fine = called(s, g, ceclMemAlloc(s->comms[g], &taken, s->all), "ceclMemAlloc");
+    else if (s->c->memory == ZEROSM_MALLOC)
+        fine = fine && cuda(s, g, cudaMalloc(&taken, s->all), "cudaMalloc");
+    else
+        fine = fine && cuda(s, g, cudaMallocAsync(&taken, s->all, NULL), "cudaMallocAsync") &&
+               cuda(s, g, cudaStreamSynchronize(NULL), "cudaStreamSynchronize");
+    *buffer = taken;
+    return fine;
+}
+
+/* Memory of ceclMemAlloc is freed with its communicator. */
+static void give_buffers(struct stage *s, int g)
+{
+    unsigned char *buffers[] = {s->recv[g], s->send[g]};
+    for (int i = 0; i < 2 && buffers[i] && s->c->memory != ZEROSM_POOL; i++) {
+        cuda(s, g, cudaSetDevice(g), "cudaSetDevice");
+        if (s->c->memory == ZEROSM_MALLOC)
+            cuda(s, g, cudaFree(buffers[i]), "cudaFree");
+        else
+            cuda(s, g, cudaFreeAsync(buffers[i], NULL), "cudaFreeAsync");
+    }
+}
+
 static bool open_rank(struct stage *s, int g)
 {
-    ceclComm_t comm = s->comms[g];
-    return called(s, g, ceclStreamCreate(comm, &s->streams[g]), "ceclStreamCreate") &&
-           called(s, g, ceclMemAlloc(comm, (void **)&s->recv[g], s->all), "ceclMemAlloc") &&
-           called(s, g, ceclMemAlloc(comm, (void **)&s->send[g], s->all), "ceclMemAlloc");
+    return called(s, g, ceclStreamCreate(s->comms[g], &s->streams[g]), "ceclStreamCreate") &&
+           take_buffer(s, g, &s->recv[g]) && take_buffer(s, g, &s->send[g]);
 }
 
 static bool open_all(struct stage *s)
@@ -122,6 +148,8 @@ static void close_all(struct stage *s, bool fine)
             called(s, g, ceclCommDestroy(s->comms[g]), "ceclCommDestroy");
         else if (s->comms[g])
             ceclCommAbort(s->comms[g]);
+    for (int g = 0; g < s->gpus; g++)
+        give_buffers(s, g);
     free(s->want);
     free(s->got);
 }
@@ -279,13 +307,21 @@ static bool call_one(struct stage *s, int g)
     return groups ? called(s, g, ceclGroupEnd(), "ceclGroupEnd") && fine : fine;
 }
 
+/* All ranks make a call. In one group none is late to it. */
+static bool call_once(struct stage *s)
+{
+    bool fine = s->c->late || called(s, 0, ceclGroupStart(), "ceclGroupStart");
+    for (int g = 0; g < s->gpus && fine; g++)
+        fine = call_one(s, g);
+    return (s->c->late || called(s, 0, ceclGroupEnd(), "ceclGroupEnd")) && fine;
+}
+
 static bool call_all(struct stage *s)
 {
-    for (int i = 0; i < CALLS; i++)
-        for (int g = 0; g < s->gpus; g++)
-            if (!call_one(s, g))
-                return false;
-    return true;
+    bool fine = true;
+    for (int i = 0; i < CALLS && fine; i++)
+        fine = call_once(s);
+    return fine;
 }
 
 /* ---- waiting */
