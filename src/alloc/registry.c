@@ -48,18 +48,29 @@ void cecl_registry_close(struct cecl_registry *registry)
 
 /* ---- finding */
 
-/* The number of windows whose home begins at `address` or before. */
-static size_t windows_up_to(const struct cecl_registry *registry, uint64_t address)
+/* The number of elements that begin at `address` or before. Windows and regions begin with their
+ * first address, and lie in this order. */
+static size_t begin_up_to(const void *list, size_t count, size_t each, uint64_t address)
 {
-    size_t low = 0, high = registry->nown;
+    size_t low = 0, high = count;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
-        if (registry->own[middle].home <= address)
+        uint64_t begin;
+        memcpy(&begin, (const char *)list + middle * each, sizeof(begin));
+        if (begin <= address)
             low = middle + 1;
         else
             high = middle;
     }
     return low;
+}
+_Static_assert(offsetof(struct cecl_own_window, home) == 0 &&
+                   offsetof(struct cecl_registered, base) == 0,
+               "they begin with their first address");
+
+static size_t windows_up_to(const struct cecl_registry *registry, uint64_t address)
+{
+    return begin_up_to(registry->own, registry->nown, sizeof(registry->own[0]), address);
 }
 
 /* Homes of windows do not overlap: see make_room_for. */
@@ -86,15 +97,9 @@ struct cecl_own_window *cecl_registry_own(const struct cecl_registry *registry, 
 
 static struct cecl_registered *region_of(const struct cecl_own_window *window, uint64_t address)
 {
-    size_t low = 0, high = window->nregions;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (window->regions[middle].base <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    struct cecl_registered *region = low > 0 ? &window->regions[low - 1] : NULL;
+    const size_t count =
+        begin_up_to(window->regions, window->nregions, sizeof(window->regions[0]), address);
+    struct cecl_registered *region = count > 0 ? &window->regions[count - 1] : NULL;
     return region && address - region->base < region->bytes ? region : NULL;
 }
 
@@ -113,32 +118,23 @@ static ceclResult_t post(struct cecl_registry *registry, const struct registry_m
     return ceclSuccess;
 }
 
+/* Forgets a window, here and, if peers know of it, there. */
+static ceclResult_t forget(struct cecl_registry *registry, struct cecl_own_window *window)
+{
+    const struct registry_message message = {
+        .kind = REGISTRY_DROP, .number = window->number, .message = registry->posted + 1};
+    free(window->regions);
+    memmove(window, window + 1,
+            (size_t)(registry->own + registry->nown - (window + 1)) * sizeof(*window));
+    registry->nown--;
+    registry->changes++;
+    return message.number != 0 ? post(registry, &message, NULL, 0) : ceclSuccess;
+}
+
 ceclResult_t cecl_registry_drop(struct cecl_registry *registry, uint64_t number)
 {
     struct cecl_own_window *window = cecl_registry_own(registry, number);
-    const struct registry_message message = {
-        .kind = REGISTRY_DROP, .number = number, .message = registry->posted + 1};
-    if (!window)
-        return ceclSuccess;
-    free(window->regions);
-    memmove(window, window + 1,
-            (size_t)(registry->own + registry->nown - (window + 1)) * sizeof(*window));
-    registry->nown--;
-    registry->changes++;
-    return post(registry, &message, NULL, 0);
-}
-
-/* Forgets a window, whether peers know of it or not. */
-static ceclResult_t forget(struct cecl_registry *registry, struct cecl_own_window *window)
-{
-    if (window->number != 0)
-        return cecl_registry_drop(registry, window->number);
-    free(window->regions);
-    memmove(window, window + 1,
-            (size_t)(registry->own + registry->nown - (window + 1)) * sizeof(*window));
-    registry->nown--;
-    registry->changes++;
-    return ceclSuccess;
+    return window ? forget(registry, window) : ceclSuccess;
 }
 
 static void close_all(const struct cecl_region_export *exports, size_t count)
@@ -195,9 +191,8 @@ static bool room_for_region(struct cecl_own_window *window)
 
 static void insert_region(struct cecl_own_window *window, const struct cecl_region *region)
 {
-    size_t at = 0;
-    while (at < window->nregions && window->regions[at].base < region->base)
-        at++;
+    const size_t at =
+        begin_up_to(window->regions, window->nregions, sizeof(window->regions[0]), region->base);
     memmove(&window->regions[at + 1], &window->regions[at],
             (window->nregions - at) * sizeof(window->regions[0]));
     window->regions[at] = (struct cecl_registered){region->base, region->bytes, region->id};

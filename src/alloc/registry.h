@@ -35,8 +35,8 @@ struct cecl_registered {
 
 /* A window of this rank's own memory. */
 struct cecl_own_window {
-    uint64_t number; /* 0: the memory cannot be shared, and peers do not know of it */
     uint64_t home, bytes;
+    uint64_t number; /* 0: the memory cannot be shared, and peers do not know of it */
     struct cecl_registered *regions; /* [nregions] by address */
     size_t nregions, room;
     uint32_t pins;     /* how many registrations of the caller's cover it */
@@ -54,10 +54,10 @@ struct cecl_peer_windows {
     char words[CECL_MESSAGE_BYTES];
 };
 
-/* Tells the flags' word `done`: how far this rank's calls are done. */
+/* Tells whether this rank's calls are done up to a target of the flags' word `done`. */
 struct cecl_registry_clock {
-    uint32_t (*done)(void *context);
-    void *context;
+    bool (*reached)(const void *context, uint32_t target);
+    const void *context;
 };
 
 struct cecl_registry {
@@ -76,7 +76,6 @@ struct cecl_registry {
     pthread_mutex_t lock;
     pthread_cond_t news;             /* a peer's `taken` or `failed` has changed */
     struct cecl_peer_windows *peers; /* [nranks] */
-    uint64_t nimports, nregions;     /* that live, of all peers */
 };
 
 ceclResult_t cecl_registry_open(struct cecl_registry *registry, struct cecl_device *dev,

@@ -49,12 +49,10 @@ static void close_import(struct cecl_registry *registry, struct cecl_import *imp
         import->regions = region->next;
         dev->ops->region_close(dev, &region->exported, region->addr);
         free(region);
-        registry->nregions--;
     }
     if (import->reserved)
         dev->ops->unreserve(dev, import->mirror, (size_t)import->bytes);
     free(import);
-    registry->nimports--;
 }
 
 void registry_close_peers(struct cecl_registry *registry)
@@ -83,7 +81,7 @@ static bool overlaps(const struct cecl_import *import, struct addresses range)
 static bool is_unused(const struct cecl_registry *registry, const struct cecl_import *import)
 {
     const struct cecl_registry_clock *clock = &registry->clock;
-    return !import->used || (int32_t)(clock->done(clock->context) - import->last_use) >= 0;
+    return !import->used || clock->reached(clock->context, import->last_use);
 }
 
 /* Takes a peer's dropped imports out of its list, so that they are closed without the lock. *busy:
@@ -166,7 +164,6 @@ static ceclResult_t begin_import(struct cecl_registry *registry,
         import->mirror = mirror;
         import->reserved = true;
     }
-    registry->nimports++;
     *made = import;
     return ceclSuccess;
 }
@@ -191,7 +188,6 @@ static ceclResult_t import_region(struct cecl_registry *registry, struct cecl_im
     *region = (struct imported){.exported = *exported, .addr = addr, .next = import->regions};
     region->exported.fd = -1;
     import->regions = region;
-    registry->nregions++;
     return ceclSuccess;
 }
 
@@ -269,10 +265,10 @@ static ceclResult_t add(struct cecl_registry *registry, int rank, struct registr
     import = find(peer, message->number);
     pthread_mutex_unlock(&registry->lock);
     const bool is_new = !import;
-    if (is_new)
+    if (is_new) {
         make_way(registry, rank, message);
-    if (is_new)
         CECL_TRY(begin_import(registry, message, by_file, &import));
+    }
     if (import->reserved != by_file || message->home != import->home ||
         message->bytes != import->bytes)
         return cecl_fail(ceclInternalError, "a message about another window of this number");

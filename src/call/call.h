@@ -102,6 +102,13 @@ static inline bool cecl_call_is_empty(const struct cecl_call *call)
     return call->bytes == 0 && !call->op->always;
 }
 
+/* In place, recvbuff is also the input, and the call has no sendbuff. Where each rank knows only its
+ * own blocks, no more than the own block is in place, and sendbuff stays. */
+static inline bool cecl_call_is_one_buffer(const struct cecl_call *call)
+{
+    return call->in_place && !call->op->per_rank;
+}
+
 /* How many words the layout of a call has, if the call has a layout. */
 static inline uint32_t cecl_layout_words(const struct cecl_op *op, int nranks)
 {

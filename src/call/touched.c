@@ -24,8 +24,8 @@ static void include(struct extent *extent, const struct cecl_call *call, uint64_
 
 static uint64_t input_pitch(const struct cecl_call *call)
 {
-    return call->in_place && !call->op->per_rank ? call->view.shape.recv_pitch
-                                                 : call->view.shape.send_pitch;
+    return cecl_call_is_one_buffer(call) ? call->view.shape.recv_pitch
+                                         : call->view.shape.send_pitch;
 }
 
 /* The blocks that this rank sends: in sendbuff, or in place in recvbuff. */
@@ -52,12 +52,6 @@ static struct extent output_of(const struct cecl_call *call)
         include(&extent, call, block.recv_offset, block.bytes, call->view.shape.recv_pitch);
     }
     return extent;
-}
-
-/* In place, input and output are one buffer, and all of it counts as written. */
-static bool is_one_buffer(const struct cecl_call *call)
-{
-    return call->in_place && !call->op->per_rank;
 }
 
 static struct extent union_of(struct extent a, struct extent b)
@@ -89,7 +83,7 @@ int cecl_call_touched(const struct cecl_call *call, struct cecl_touched touched[
 {
     const struct cecl_shape *shape = &call->view.shape;
     const uint64_t nranks = (uint64_t)call->nranks;
-    const bool one = is_one_buffer(call);
+    const bool one = cecl_call_is_one_buffer(call);
     const struct extent in = input_of(call),
                         out = one ? union_of(in, output_of(call)) : output_of(call);
     int n = 0;
@@ -116,20 +110,20 @@ void cecl_call_sizes(const struct cecl_call *call, uint64_t *send_bytes, uint64_
         return;
     const struct extent in = input_of(call), out = output_of(call);
     /* in place the offsets are offsets in recvbuff */
-    *send_bytes = is_one_buffer(call) ? in.high - in.low : in.high;
+    *send_bytes = cecl_call_is_one_buffer(call) ? in.high - in.low : in.high;
     *recv_bytes = out.high;
 }
 
 uint64_t cecl_call_recv_needed(const struct cecl_call *call)
 {
     const struct extent out =
-        is_one_buffer(call) ? union_of(input_of(call), output_of(call)) : output_of(call);
+        cecl_call_is_one_buffer(call) ? union_of(input_of(call), output_of(call)) : output_of(call);
     return out.high;
 }
 
 uint64_t cecl_call_send_needed(const struct cecl_call *call)
 {
-    return is_one_buffer(call) ? 0 : input_of(call).high;
+    return cecl_call_is_one_buffer(call) ? 0 : input_of(call).high;
 }
 
 /* In place, the own block is in both buffers, and no other block may be. That is certain where the
@@ -171,7 +165,7 @@ ceclResult_t cecl_call_check_buffers(const struct cecl_call *call,
     const struct extent in = input_of(call), out = output_of(call);
     if (out.blocks > 0)
         CECL_TRY(cecl_window_check(windows, call->recv, cecl_call_recv_needed(call), "recvbuff"));
-    if (is_one_buffer(call) || in.blocks == 0)
+    if (cecl_call_is_one_buffer(call) || in.blocks == 0)
         return ceclSuccess;
     CECL_TRY(cecl_window_check(windows, cecl_buffer_at(call->send, in.low), in.high - in.low,
                                "sendbuff"));

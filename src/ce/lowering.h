@@ -47,7 +47,7 @@ static inline struct cecl_extent cecl_sent(const struct cecl_part *part, int fro
 {
     const struct cecl_call *call = &part->call;
     const struct cecl_shape *shape = &call->view.shape;
-    const bool in_recv = call->in_place && !call->op->per_rank;
+    const bool in_recv = cecl_call_is_one_buffer(call);
     const uint64_t pitch = in_recv ? shape->recv_pitch : shape->send_pitch;
     return (struct cecl_extent){.at = cecl_place_at(in_recv ? CECL_AREA_RECV : CECL_AREA_SEND, from,
                                                     cecl_call_block(call, from, to).send_offset),

@@ -65,7 +65,7 @@ static ceclResult_t free_replaced(ceclComm_t comm)
     struct cecl_bounce **at = &comm->carrier.memory;
     while (*at && (*at)->next) {
         struct cecl_bounce *old = (*at)->next;
-        if (old->replaced || (int32_t)(cecl_flags_done(&comm->engine.flags) - old->last_use) < 0) {
+        if (old->replaced || !cecl_flags_reached(&comm->engine.flags, old->last_use)) {
             at = &old->next;
             continue;
         }
@@ -234,11 +234,11 @@ ceclResult_t cecl_carry_replace(ceclComm_t comm, const struct cecl_call *call,
     CECL_TRY(cecl_call_check_buffers(call, &comm->windows)); /* of the caller's memory */
     CECL_TRY(take(comm, cecl_call_recv_needed(call), &bounce));
     const struct cecl_buffer there = cecl_window_find(&comm->windows, bounce);
-    if (call->in_place && !call->op->per_rank)
+    if (cecl_call_is_one_buffer(call))
         CECL_TRY(
             carry_input(&carrier->before, call, call->recv, there, call->view.shape.recv_pitch));
     CECL_TRY(carry_output(&carrier->after, call, there, call->recv));
-    if (call->in_place && !call->op->per_rank) /* else the root sends out of the caller's memory */
+    if (cecl_call_is_one_buffer(call)) /* else the root sends out of the caller's memory */
         args->send = bounce + ((const char *)args->send - (const char *)args->recv);
     args->recv = bounce;
     *replaced = true;

@@ -72,7 +72,7 @@ CECL_API ceclResult_t ceclCommRegister(ceclComm_t comm, void *ptr, size_t bytes,
 static bool is_in_use(ceclComm_t comm, const struct cecl_own_window *window)
 {
     return window->used && !cecl_flags_idle(&comm->engine.flags) &&
-           (int32_t)(cecl_flags_done(&comm->engine.flags) - window->last_use) < 0;
+           !cecl_flags_reached(&comm->engine.flags, window->last_use);
 }
 
 CECL_API ceclResult_t ceclCommDeregister(ceclComm_t comm, ceclRegistration_t handle)

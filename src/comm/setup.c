@@ -280,9 +280,9 @@ static ceclResult_t open_shared(ceclComm_t comm)
     return cecl_shared_open(comm->mesh, comm->rank, sizes, CECL_SHARED_PARTS, &comm->shared);
 }
 
-static uint32_t flags_done(void *context)
+static bool flags_reached(const void *context, uint32_t target)
 {
-    return cecl_flags_done(context);
+    return cecl_flags_reached(context, target);
 }
 
 /* Opens what lets calls use memory that is not the pool's. */
@@ -291,7 +291,7 @@ static ceclResult_t open_windows(ceclComm_t comm)
     comm->windows = (struct cecl_windows){.pool = &comm->pool,
                                           .registry = &comm->registry,
                                           .register_on_use = comm->config.register_on_use != 0};
-    const struct cecl_registry_clock clock = {flags_done, &comm->engine.flags};
+    const struct cecl_registry_clock clock = {flags_reached, &comm->engine.flags};
     comm->engine.windows = &comm->windows;
     cecl_places_open(&comm->teller.places, cecl_shared_at(&comm->shared, CECL_SHARED_PLACES),
                      comm->rank, comm->nranks, 0);

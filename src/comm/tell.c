@@ -93,7 +93,7 @@ static struct cecl_place_record *record_at(const struct cecl_teller *teller, int
 
 static struct cecl_buffer input_of(const struct cecl_call *call)
 {
-    return call->in_place && !call->op->per_rank ? call->recv : call->send;
+    return cecl_call_is_one_buffer(call) ? call->recv : call->send;
 }
 
 /* Each rank has a layout of its own: only the sender knows where a block lies in its sendbuff. */
@@ -108,7 +108,7 @@ static ceclResult_t fill(ceclComm_t comm, const struct cecl_call *call, uint32_t
     struct cecl_buffer input = input_of(call);
     const bool readable = input.window == CECL_WINDOW_NONE || cecl_buffer_is_shared(input);
     memset(record, 0, cecl_place_record_bytes(comm->nranks));
-    if (!call->in_place || call->op->per_rank)
+    if (!cecl_call_is_one_buffer(call))
         CECL_TRY(cecl_carry_lend(comm, call, &input));
     record->send_window = input.window;
     record->send_offset = input.offset;

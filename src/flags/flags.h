@@ -157,6 +157,12 @@ static inline uint32_t cecl_flags_done(const struct cecl_flags *flags)
 {
     return atomic_load_explicit((_Atomic uint32_t *)flags->done, memory_order_acquire);
 }
+/* Whether `done` has come to `target`. Counts wrap around: a target more than 2^31 behind reads as
+ * not reached. */
+static inline bool cecl_flags_reached(const struct cecl_flags *flags, uint32_t target)
+{
+    return (int32_t)(cecl_flags_done(flags) - target) >= 0;
+}
 /* Whether no call of this rank is pending. */
 bool cecl_flags_idle(const struct cecl_flags *flags);
 /* Whether the kernel of a small call gave up a wait. A thread that has seen that the call is done

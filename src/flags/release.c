@@ -7,7 +7,7 @@
 
 bool cecl_flags_idle(const struct cecl_flags *flags)
 {
-    return (int32_t)(cecl_flags_done(flags) - cecl_flags_done_target(flags)) >= 0;
+    return cecl_flags_reached(flags, cecl_flags_done_target(flags));
 }
 
 /* The main epoch up to which calls are done. Pending calls without phases are counted as done

@@ -132,7 +132,7 @@ uint64_t verify_recv_bytes(const struct cecl_call *call);
 /* The area that holds a call's input, and the pitch of the input's rows. */
 static inline enum cecl_area verify_input_area(const struct cecl_call *call)
 {
-    return call->in_place && !call->op->per_rank ? CECL_AREA_RECV : CECL_AREA_SEND;
+    return cecl_call_is_one_buffer(call) ? CECL_AREA_RECV : CECL_AREA_SEND;
 }
 static inline uint64_t verify_input_pitch(const struct cecl_call *call)
 {
