@@ -64,21 +64,35 @@ static bool call_all(struct worker *me, int *buffer, int *out, int *more, ceclSt
            ceclAlltoAll(buffer, out, COUNT, ceclInt32, me->comm, stream) || ceclGroupEnd();
 }
 
+/* Holds the stream until `gate` is opened, so that its queue takes every call made meanwhile. */
+static bool hold(struct worker *me, uint32_t *gate, ceclStream_t stream)
+{
+    const struct cecl_memop wait = {gate, 1, CECL_MEMOP_WAIT};
+    return me->comm->dev->ops->memops(me->comm->dev, stream, &wait, 1);
+}
+
+static bool open_gate(struct worker *me, uint32_t *gate)
+{
+    return me->comm->dev->ops->words_release(me->comm->dev, gate, 1, 1);
+}
+
 static void *repeat_calls(void *argument)
 {
+    uint32_t gate = 0;
     struct worker *me = argument;
     int *buffer = NULL, *out = NULL, *more = NULL;
     ceclStream_t stream = NULL;
     me->failed = ceclMemAlloc(me->comm, (void **)&buffer, RANKS * COUNT * sizeof(int)) ||
                  ceclMemAlloc(me->comm, (void **)&out, RANKS * COUNT * sizeof(int)) ||
                  ceclMemAlloc(me->comm, (void **)&more, RANKS * COUNT * sizeof(int)) ||
-                 ceclStreamCreate(me->comm, &stream);
-    /* queues get as long in the first round as they ever will */
+                 ceclStreamCreate(me->comm, &stream) || hold(me, &gate, stream);
+    /* The first round is enqueued whole before any of it runs: queues never get longer later. */
     for (int round = 0; round < 4 && !me->failed; round++) {
         const unsigned long before = allocations;
         const uint64_t plans = me->comm->engine.plans_made;
         for (int i = 0; i < 200 && !me->failed; i++) {
             me->failed = call_all(me, buffer, out, more, stream) ||
+                         (i == 199 && open_gate(me, &gate)) ||
                          (i % 20 == 19 && (round > 0 || i == 199) &&
                           ceclStreamSynchronize(me->comm, stream));
         }
