@@ -13,13 +13,13 @@
 
 ceclResult_t cecl_registry_open(struct cecl_registry *registry, struct cecl_device *dev,
                                 struct cecl_mesh *mesh, int rank, int nranks, int64_t timeout_ms,
-                                const struct cecl_registry_clock *clock)
+                                const struct cecl_registry_asks *asks)
 {
     *registry = (struct cecl_registry){.dev = dev,
                                        .mesh = mesh,
                                        .rank = rank,
                                        .nranks = nranks,
-                                       .clock = *clock,
+                                       .asks = *asks,
                                        .next_number = CECL_WINDOW_FIRST,
                                        .timeout_ms = timeout_ms};
     registry->peers = calloc((size_t)nranks, sizeof(*registry->peers));

@@ -11,8 +11,12 @@
  * replaced, is noticed by the region's id when a call uses it: the rank then tells its peers to drop
  * the old window, and makes a new one.
  *
- * Messages are counted. A rank tells its count along with the places of a call, and a peer imports
- * up to that count before it copies.
+ * Messages are counted. A rank tells its count along with the places of a call, so a peer knows
+ * whether memory that it cannot reach yet is still to come.
+ *
+ * A call waits only for the regions that its own plan touches. One thread imports all regions, and
+ * takes those first for which a call waits. In an all-gather a rank touches no more than one block
+ * of each peer's recvbuff, and to import a buffer of many regions takes milliseconds.
  *
  * Threads: cecl_registry_take and cecl_registry_sweep run on one thread (the watchdog). All other
  * functions run on the caller's, one at a time. A lock guards what both use. */
@@ -46,25 +50,34 @@ struct cecl_own_window {
 
 struct cecl_import; /* a peer's window, as this rank reaches it */
 
+/* Bytes of a peer's window. */
+struct cecl_stretch {
+    uint64_t number, low, high; /* low == high: none */
+};
+
 /* What this rank knows of one peer's windows. */
 struct cecl_peer_windows {
     struct cecl_import *imports; /* a list */
-    _Atomic uint64_t taken;      /* how many of the peer's messages are carried out */
+    uint64_t taken;              /* how many of the peer's messages are carried out */
+    struct cecl_stretch wanted;  /* what the call that is being made waits for */
+    uint64_t promised;           /* how many messages the peer said it had sent; the caller's */
     ceclResult_t failed;         /* the reason for which no further message can be carried out */
     char words[CECL_MESSAGE_BYTES];
 };
 
-/* Tells whether this rank's calls are done up to a target of the flags' word `done`. */
-struct cecl_registry_clock {
+/* What a registry asks its communicator. */
+struct cecl_registry_asks {
+    /* whether this rank's calls are done up to a target of the flags' word `done` */
     bool (*reached)(const void *context, uint32_t target);
-    const void *context;
+    bool (*go_on)(void *context); /* false: waits for peers end now */
+    void *context;
 };
 
 struct cecl_registry {
     struct cecl_device *dev;
     struct cecl_mesh *mesh;
     int rank, nranks;
-    struct cecl_registry_clock clock;
+    struct cecl_registry_asks asks;
     /* -- of the caller's thread -- */
     struct cecl_own_window *own; /* [nown] by home */
     size_t nown, room;
@@ -74,13 +87,13 @@ struct cecl_registry {
     int64_t timeout_ms;
     /* -- of both threads -- */
     pthread_mutex_t lock;
-    pthread_cond_t news;             /* a peer's `taken` or `failed` has changed */
+    pthread_cond_t news;             /* something of a peer's is imported, or failed */
     struct cecl_peer_windows *peers; /* [nranks] */
 };
 
 ceclResult_t cecl_registry_open(struct cecl_registry *registry, struct cecl_device *dev,
                                 struct cecl_mesh *mesh, int rank, int nranks, int64_t timeout_ms,
-                                const struct cecl_registry_clock *clock);
+                                const struct cecl_registry_asks *asks);
 /* No work may be pending. A zeroed registry may be closed. */
 void cecl_registry_close(struct cecl_registry *registry);
 
@@ -99,17 +112,18 @@ ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const void *pt
 /* Drops a window, here and at the peers. */
 ceclResult_t cecl_registry_drop(struct cecl_registry *registry, uint64_t number);
 
-/* Where byte `offset` of a peer's window lies for this rank; NULL if it has no such window. */
-void *cecl_registry_at(struct cecl_registry *registry, int peer, uint64_t number, uint64_t offset);
+/* Notes how many messages a peer had sent when it told the places of a call. */
+void cecl_registry_promised(struct cecl_registry *registry, int peer, uint64_t messages);
+/* Finds where `bytes` bytes of a peer's window from `offset` on lie for this rank, and waits until
+ * they are imported. The wait is bounded: asks.go_on ends it (ceclTimeout). An error of the import
+ * is returned here. */
+ceclResult_t cecl_registry_reach(struct cecl_registry *registry, int peer, uint64_t number,
+                                 uint64_t offset, uint64_t bytes, void **at);
 /* Notes that a call uses a peer's window: it is done once `done` has come to `target`. */
 void cecl_registry_used(struct cecl_registry *registry, int peer, uint64_t number, uint32_t target);
-/* Waits until this rank has carried out so many messages of a peer. Bounded: `go_on` is asked now
- * and then, and ends the wait by returning false (ceclRemoteError). */
-ceclResult_t cecl_registry_await(struct cecl_registry *registry, int peer, uint64_t messages,
-                                 bool (*go_on)(void *), void *context);
 
-/* Carries out all messages that have arrived; *any: there were some. An error that hits a single
- * peer's windows is kept for cecl_registry_await. */
+/* Carries out all messages that have arrived; *any: there were some. An import that fails is kept,
+ * with its error, for the call that needs it. */
 ceclResult_t cecl_registry_take(struct cecl_registry *registry, bool *any);
 /* Closes imports that were dropped, once the calls that may still use them are done. */
 void cecl_registry_sweep(struct cecl_registry *registry);

@@ -1,4 +1,5 @@
-/* What registry.c (this rank's windows) and registry_peers.c (the peers') share. */
+/* What registry.c (this rank's windows), registry_peers.c (the peers', as calls use them) and
+ * registry_import.c (the messages that make them) share. */
 #ifndef CECL_ALLOC_REGISTRY_INTERNAL_H
 #define CECL_ALLOC_REGISTRY_INTERNAL_H
 
@@ -18,6 +19,36 @@ struct registry_message {
 _Static_assert(REGISTRY_REGIONS >= 8 && REGISTRY_REGIONS <= CECL_MESH_POST_FDS,
                "each region may bring a descriptor");
 
+/* A region of a peer's window. */
+struct imported {
+    struct cecl_region_export exported;
+    void *addr;
+    bool open; /* it may be used */
+    struct imported *next;
+};
+
+struct cecl_import {
+    uint64_t number, home, bytes; /* as the peer has them */
+    char *mirror;                 /* where `home` lies for this rank */
+    bool reserved;                /* the mirror is a reservation of this rank's */
+    bool dropped;
+    bool used;
+    uint32_t last_use; /* the flags' `done` after the last call that used it */
+    struct imported *regions;
+    ceclResult_t failed; /* why a region is missing; no further one comes */
+    char words[CECL_MESSAGE_BYTES];
+    struct cecl_import *next;
+};
+
+/* The import of this number, or NULL. The caller holds the lock, or is the thread that imports. */
+struct cecl_import *registry_find_import(const struct cecl_peer_windows *peer, uint64_t number);
+
+/* A stretch of a peer's addresses. */
+struct addresses {
+    uint64_t low, high;
+};
+/* Closes what `rank` dropped in a range of its addresses. Returns false if some is in use. */
+bool registry_close_dropped(struct cecl_registry *registry, int rank, struct addresses range);
 void registry_close_peers(struct cecl_registry *registry);
 
 #endif

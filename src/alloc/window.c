@@ -1,6 +1,8 @@
 /* Windows: from a pointer to {window, offset}, and back to an address. */
 #include "alloc/window.h"
 
+#include <inttypes.h>
+
 struct cecl_buffer cecl_window_find(const struct cecl_windows *windows, const void *ptr)
 {
     const struct cecl_pool *pool = windows->pool;
@@ -18,31 +20,36 @@ struct cecl_buffer cecl_window_find(const struct cecl_windows *windows, const vo
     return (struct cecl_buffer){CECL_WINDOW_PRIVATE, address};
 }
 
-/* Where this rank has a byte of its own windows. */
-static void *own_at(const struct cecl_windows *windows, struct cecl_buffer buffer)
+void *cecl_window_own(const struct cecl_windows *windows, struct cecl_buffer buffer)
 {
+    if (buffer.window == CECL_WINDOW_POOL)
+        return cecl_pool_at(windows->pool, windows->pool->rank, buffer.offset);
     if (buffer.window < CECL_WINDOW_FIRST)
         return (void *)(uintptr_t)buffer.offset;
     const struct cecl_own_window *window = cecl_registry_own(windows->registry, buffer.window);
     return window ? (void *)(uintptr_t)(window->home + buffer.offset) : NULL;
 }
 
-void *cecl_window_at(const struct cecl_windows *windows, struct cecl_buffer buffer, int rank)
+ceclResult_t cecl_window_reach(const struct cecl_windows *windows, struct cecl_buffer buffer,
+                               uint64_t bytes, int rank, void **at)
 {
+    if (rank != windows->pool->rank && buffer.window >= CECL_WINDOW_FIRST)
+        return cecl_registry_reach(windows->registry, rank, buffer.window, buffer.offset, bytes,
+                                   at);
     if (buffer.window == CECL_WINDOW_POOL)
-        return cecl_pool_at(windows->pool, rank, buffer.offset);
-    if (rank == windows->pool->rank)
-        return own_at(windows, buffer);
-    return buffer.window >= CECL_WINDOW_FIRST
-               ? cecl_registry_at(windows->registry, rank, buffer.window, buffer.offset)
-               : NULL;
+        *at = cecl_pool_at(windows->pool, rank, buffer.offset);
+    else
+        *at = rank == windows->pool->rank ? cecl_window_own(windows, buffer) : NULL;
+    return *at ? ceclSuccess
+               : cecl_fail(ceclInternalError, "window %" PRIu64 " of rank %d is not known here",
+                           buffer.window, rank);
 }
 
 ceclResult_t cecl_window_check(const struct cecl_windows *windows, struct cecl_buffer buffer,
                                uint64_t bytes, const char *name)
 {
     const struct cecl_pool *pool = windows->pool;
-    const void *ptr = cecl_window_at(windows, buffer, pool->rank);
+    const void *ptr = cecl_window_own(windows, buffer);
     if (buffer.window == CECL_WINDOW_POOL || cecl_pool_holds(pool, ptr))
         return cecl_window_check_symmetric(windows, buffer, bytes, name);
     if ((uintptr_t)ptr + bytes < (uintptr_t)ptr)
@@ -56,6 +63,5 @@ ceclResult_t cecl_window_check_symmetric(const struct cecl_windows *windows,
                                          const char *name)
 {
     uint64_t offset;
-    return cecl_pool_locate(windows->pool, cecl_window_at(windows, buffer, windows->pool->rank),
-                            bytes, name, &offset);
+    return cecl_pool_locate(windows->pool, cecl_window_own(windows, buffer), bytes, name, &offset);
 }

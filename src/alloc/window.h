@@ -39,9 +39,12 @@ static inline bool cecl_buffer_is_shared(struct cecl_buffer buffer)
 /* Where `ptr` is; NULL is in no window. Checks nothing: see cecl_window_check. */
 struct cecl_buffer cecl_window_find(const struct cecl_windows *windows, const void *ptr);
 
-/* Where `rank` has byte `buffer.offset` of its window, as this rank addresses it. NULL: this rank
- * cannot reach it. */
-void *cecl_window_at(const struct cecl_windows *windows, struct cecl_buffer buffer, int rank);
+/* Where this rank has a buffer. */
+void *cecl_window_own(const struct cecl_windows *windows, struct cecl_buffer buffer);
+/* Finds where `rank` has `bytes` bytes from `buffer` on, as this rank addresses them. Waits for
+ * memory of a peer's that is still being imported; see cecl_registry_reach. */
+ceclResult_t cecl_window_reach(const struct cecl_windows *windows, struct cecl_buffer buffer,
+                               uint64_t bytes, int rank, void **at);
 
 /* Refuses `bytes` at `buffer` that are not this device's, or leave their allocation; `name` is the
  * argument's. */

@@ -140,8 +140,7 @@ ceclResult_t cecl_calls_check_apart(const struct cecl_call *calls, uint32_t coun
             "calls %u and %u of the group share memory at %p, which one of them writes: they have "
             "no order",
             other->call, clash->call,
-            cecl_window_at(windows, (struct cecl_buffer){clash->window, clash->low},
-                           windows->pool->rank));
+            cecl_window_own(windows, (struct cecl_buffer){clash->window, clash->low}));
     free(ranges);
     return result;
 }

@@ -140,11 +140,8 @@ static ceclResult_t check_overlap(const struct cecl_call *call, const struct cec
         return ceclSuccess;
     if (call->in_place && (in->blocks == 1 || out->blocks == 1))
         return ceclSuccess;
-    const void *const from = cecl_window_at(windows, call->send, call->rank), *const to =
-                                                                                  cecl_window_at(
-                                                                                      windows,
-                                                                                      call->recv,
-                                                                                      call->rank);
+    const void *const from = cecl_window_own(windows, call->send), *const to = cecl_window_own(
+                                                                       windows, call->recv);
     if (call->op->per_rank && call->layout_words > 0)
         return cecl_fail(ceclInvalidArgument,
                          "sendbuff %p and recvbuff %p overlap: bytes %" PRIu64 " to %" PRIu64
@@ -154,7 +151,7 @@ static ceclResult_t check_overlap(const struct cecl_call *call, const struct cec
                      "sendbuff %p and recvbuff %p overlap (%" PRIu64 " and %" PRIu64
                      " bytes); in place, %ssendbuff is %p",
                      from, to, in->high, out->high, call->op->per_rank ? "on root, " : "",
-                     cecl_window_at(windows, in_place, call->rank));
+                     cecl_window_own(windows, in_place));
 }
 
 ceclResult_t cecl_call_check_buffers(const struct cecl_call *call,

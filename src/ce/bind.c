@@ -157,21 +157,27 @@ static struct cecl_buffer users_buffer(const struct cecl_bound *bound, uint32_t 
     return bound->told.buffers[2 * at + (kind == CECL_AREA_RECV)];
 }
 
-/* The address of a place, as this rank reaches it. */
+/* The address of so many bytes at a place, as this rank reaches them. Memory that is new may have to
+ * be imported first. */
 static ceclResult_t address_of(const struct cecl_engine *engine, const struct cecl_bound *bound,
-                               const struct cecl_place *place, char **address)
+                               const struct cecl_place *place, uint64_t bytes, char **address)
 {
     const uint32_t kind = place->area % CECL_AREA_COUNT, part = place->area / CECL_AREA_COUNT;
     const struct cecl_buffer staging = {CECL_WINDOW_POOL, engine->staging_offset},
                              buffer = kind == CECL_AREA_STAGING
                                           ? staging
                                           : users_buffer(bound, part, place->rank, kind);
-    *address = cecl_window_at(engine->windows, cecl_buffer_at(buffer, place->offset), place->rank);
-    if (*address)
-        return ceclSuccess;
-    return cecl_fail(ceclInternalError, "%s of rank %d is in window %llu, which is not known here",
-                     kind == CECL_AREA_SEND ? "sendbuff" : "recvbuff", (int)place->rank,
-                     (unsigned long long)buffer.window);
+    void *at = NULL;
+    CECL_TRY(cecl_window_reach(engine->windows, cecl_buffer_at(buffer, place->offset), bytes,
+                               place->rank, &at));
+    *address = at;
+    return ceclSuccess;
+}
+
+/* Bytes from the first to the last of a copy, at an end of it where rows are so far apart. */
+static uint64_t span_of(const struct cecl_copy *copy, uint64_t pitch)
+{
+    return copy->rows > 1 ? (copy->rows - 1) * pitch + copy->bytes : copy->bytes;
 }
 
 static void add_rows(struct cecl_bound *bound, struct cecl_command *command,
@@ -197,8 +203,8 @@ static ceclResult_t bind_some(const struct cecl_engine *engine, const struct cec
         char *dst, *src;
         if ((copy->rows > 1) != rows)
             continue;
-        CECL_TRY(address_of(engine, bound, &copy->dst, &dst));
-        CECL_TRY(address_of(engine, bound, &copy->src, &src));
+        CECL_TRY(address_of(engine, bound, &copy->dst, span_of(copy, copy->dst_pitch), &dst));
+        CECL_TRY(address_of(engine, bound, &copy->src, span_of(copy, copy->src_pitch), &src));
         if (!command)
             command =
                 new_command(bound, rows ? CECL_COMMAND_ROWS : CECL_COMMAND_COPIES, step->lane);
@@ -234,10 +240,11 @@ static ceclResult_t bind_reduction(const struct cecl_engine *engine, const struc
         .divisor = (uint32_t)call->nranks,
         .kernel = reduce->bytes >= part->way.reduce.bulk_min ? CECL_REDUCE_BULK : CECL_REDUCE_WIDE};
     for (uint32_t i = 0; i < reduce->nsrc; i++) {
-        CECL_TRY(address_of(engine, bound, &plan->sources[reduce->first + i], &address));
+        CECL_TRY(
+            address_of(engine, bound, &plan->sources[reduce->first + i], reduce->bytes, &address));
         bound->sources[reduce->first + i] = address;
     }
-    CECL_TRY(address_of(engine, bound, &reduce->dst, &address));
+    CECL_TRY(address_of(engine, bound, &reduce->dst, reduce->bytes, &address));
     out->dst = address;
     return ceclSuccess;
 }
@@ -338,7 +345,8 @@ static ceclResult_t bind_also(const struct cecl_engine *engine, const struct cec
     reduction->also = &bound->also[bound->nalso];
     reduction->nalso = step->count;
     for (uint32_t i = 0; i < step->count; i++) {
-        CECL_TRY(address_of(engine, bound, &plan->copies[step->first + i].dst, &address));
+        const struct cecl_copy *copy = &plan->copies[step->first + i];
+        CECL_TRY(address_of(engine, bound, &copy->dst, copy->bytes, &address));
         bound->also[bound->nalso++] = address;
     }
     return ceclSuccess;

@@ -183,8 +183,9 @@ ceclResult_t cecl_calls_plan(ceclComm_t comm, const struct cecl_call *calls, uin
         return ceclSuccess;
     CECL_TRY(cecl_tell_learn(comm, calls, full, &told));
     *bound = cecl_engine_lookup(&comm->engine, calls, full, &told);
-    if (!*bound)
-        CECL_TRY(bind_new(comm, calls, full, &told, bound));
+    const ceclResult_t result = *bound ? ceclSuccess : bind_new(comm, calls, full, &told, bound);
+    if (result != ceclSuccess)
+        return cecl_tell_break(comm, result);
     comm->engine.held = *bound; /* plans of what is carried must not replace it */
     return ceclSuccess;
 }
@@ -370,13 +371,7 @@ static ceclResult_t make_call(const struct cecl_args *args, ceclComm_t comm, cec
         return cecl_check_calls(comm, call, 1, result);
     CECL_TRY(cecl_calls_check(comm, call, 1, stream));
     CECL_TRY(cecl_calls_tell(comm, call, 1));
-    result = cecl_calls_plan(comm, call, 1, &bound);
-    if (result != ceclSuccess) {
-        char words[CECL_MESSAGE_BYTES];
-        cecl_keep_message(words);
-        cecl_tell_break(comm, result, words);
-        return cecl_fail_with(result, words);
-    }
+    CECL_TRY(cecl_calls_plan(comm, call, 1, &bound));
     *path = cecl_bound_path(bound);
     if (!bound)
         return ceclSuccess;

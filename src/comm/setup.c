@@ -282,7 +282,8 @@ static ceclResult_t open_shared(ceclComm_t comm)
 
 static bool flags_reached(const void *context, uint32_t target)
 {
-    return cecl_flags_reached(context, target);
+    const struct ceclComm *comm = context;
+    return cecl_flags_reached(&comm->engine.flags, target);
 }
 
 /* Opens what lets calls use memory that is not the pool's. */
@@ -291,13 +292,13 @@ static ceclResult_t open_windows(ceclComm_t comm)
     comm->windows = (struct cecl_windows){.pool = &comm->pool,
                                           .registry = &comm->registry,
                                           .register_on_use = comm->config.register_on_use != 0};
-    const struct cecl_registry_clock clock = {flags_reached, &comm->engine.flags};
+    const struct cecl_registry_asks asks = {flags_reached, cecl_tell_goes_on, comm};
     comm->engine.windows = &comm->windows;
     cecl_places_open(&comm->teller.places, cecl_shared_at(&comm->shared, CECL_SHARED_PLACES),
                      comm->rank, comm->nranks, 0);
     return cecl_mesh_agree(comm->mesh,
                            cecl_registry_open(&comm->registry, comm->dev, comm->mesh, comm->rank,
-                                              comm->nranks, comm->config.timeout_ms, &clock));
+                                              comm->nranks, comm->config.timeout_ms, &asks));
 }
 
 /* The stages that follow the introduction. */

@@ -47,7 +47,7 @@ static ceclResult_t settle(ceclComm_t comm, struct cecl_buffer buffer, uint64_t 
     const struct cecl_windows *windows = &comm->windows;
     if (buffer.window == CECL_WINDOW_NONE || buffer.window == CECL_WINDOW_POOL || bytes == 0)
         return ceclSuccess;
-    const void *ptr = cecl_window_at(windows, buffer, comm->rank);
+    const void *ptr = cecl_window_own(windows, buffer);
     if (cecl_pool_holds(windows->pool, ptr)) /* a peer's memory: checking buffers refuses it */
         return ceclSuccess;
     return cecl_registry_settle(windows->registry, ptr, bytes, windows->register_on_use, name);
@@ -125,15 +125,14 @@ static ceclResult_t fill(ceclComm_t comm, const struct cecl_call *call, uint32_t
     return ceclSuccess;
 }
 
-/* Whether waits for peers go on. */
-static bool go_on(void *context)
+bool cecl_tell_goes_on(void *context)
 {
     ceclComm_t comm = context;
     return atomic_load(&comm->async_result) == ceclSuccess &&
            cecl_ms_left(comm->teller.deadline) != 0;
 }
 
-/* The error of a wait that go_on ended. */
+/* The error of a wait that cecl_tell_goes_on ended. */
 static ceclResult_t ended(ceclComm_t comm, const struct cecl_call *calls)
 {
     CECL_TRY(cecl_comm_async(comm));
@@ -158,17 +157,23 @@ ceclResult_t cecl_tell_publish(ceclComm_t comm, const struct cecl_call *calls, u
         record_at(teller, comm->nranks, i)->version = comm->registry.posted;
     teller->deadline =
         comm->config.timeout_ms > 0 ? cecl_deadline(comm->config.timeout_ms) : CECL_NO_DEADLINE;
-    if (!cecl_places_publish(&teller->places, teller->records, count, go_on, comm, &teller->group))
+    if (!cecl_places_publish(&teller->places, teller->records, count, cecl_tell_goes_on, comm,
+                             &teller->group))
         return ended(comm, calls);
     teller->is_open = teller->owes = true;
     return ceclSuccess;
 }
 
-void cecl_tell_break(ceclComm_t comm, ceclResult_t result, const char *words)
+ceclResult_t cecl_tell_break(ceclComm_t comm, ceclResult_t result)
 {
-    if (comm->teller.owes)
-        cecl_comm_set_async(comm, result, words);
+    const bool owed = comm->teller.owes;
     comm->teller.owes = comm->teller.is_open = false;
+    if (!owed)
+        return result;
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
+    cecl_comm_set_async(comm, result, words);
+    return cecl_comm_async(comm);
 }
 
 /* ---- learning */
@@ -239,7 +244,8 @@ static ceclResult_t learn_rank(ceclComm_t comm, const struct cecl_call *calls, u
             teller->send_at[at] = record->per_peer[comm->rank];
         CECL_TRY(check_blocks(&calls[i], rank, record, told->late));
     }
-    return cecl_registry_await(&comm->registry, rank, version, go_on, comm);
+    cecl_registry_promised(&comm->registry, rank, version);
+    return ceclSuccess;
 }
 
 static bool are_readable(ceclComm_t comm, uint32_t count)
@@ -325,13 +331,6 @@ static ceclResult_t lend(ceclComm_t comm, const struct cecl_call *calls, uint32_
     return ceclSuccess;
 }
 
-/* Peers rely on a call that was published. */
-static ceclResult_t fail(ceclComm_t comm, ceclResult_t result)
-{
-    cecl_comm_set_async(comm, result, cecl_message());
-    return cecl_comm_async(comm);
-}
-
 ceclResult_t cecl_tell_learn(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
                              struct cecl_told *told)
 {
@@ -340,9 +339,9 @@ ceclResult_t cecl_tell_learn(ceclComm_t comm, const struct cecl_call *calls, uin
     if (!teller->is_open)
         return ceclSuccess;
     teller->is_open = false;
-    const enum cecl_places_outcome outcome =
-        cecl_places_meet(&teller->places, &teller->group,
-                         cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_WAIT_NS), go_on, comm);
+    const enum cecl_places_outcome outcome = cecl_places_meet(
+        &teller->places, &teller->group, cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_WAIT_NS),
+        cecl_tell_goes_on, comm);
     if (outcome == CECL_PLACES_STOPPED)
         return ended(comm, calls);
     *told = (struct cecl_told){.late = outcome == CECL_PLACES_LATE};
@@ -352,7 +351,7 @@ ceclResult_t cecl_tell_learn(ceclComm_t comm, const struct cecl_call *calls, uin
     if (result == ceclSuccess)
         result = lend(comm, calls, count, told);
     cecl_places_finish(&teller->places, &teller->group);
-    return result == ceclSuccess ? ceclSuccess : fail(comm, result);
+    return result == ceclSuccess ? ceclSuccess : cecl_tell_break(comm, result);
 }
 
 struct cecl_told cecl_tell_alone(const struct cecl_call *calls, uint32_t count)

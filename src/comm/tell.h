@@ -36,9 +36,13 @@ ceclResult_t cecl_tell_publish(ceclComm_t comm, const struct cecl_call *calls, u
 ceclResult_t cecl_tell_learn(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
                              struct cecl_told *told);
 
-/* The calls that were published will not be carried out: the communicator fails. No effect where
- * nothing was published. */
-void cecl_tell_break(ceclComm_t comm, ceclResult_t result, const char *words);
+/* The calls that were published will not be carried out, because of an error whose message is
+ * recorded: the communicator fails. No effect where nothing was published. Returns the
+ * communicator's error, or this one. */
+ceclResult_t cecl_tell_break(ceclComm_t comm, ceclResult_t result);
+
+/* Whether this communicator's waits for peers go on: it has not failed, and it is in time. */
+bool cecl_tell_goes_on(void *comm);
 
 /* What this rank would tell, for explaining calls: as if all ranks' buffers lay as this one's. */
 struct cecl_told cecl_tell_alone(const struct cecl_call *calls, uint32_t count);

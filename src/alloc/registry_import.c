@@ -1,0 +1,300 @@
+/* Carrying out what peers tell of their windows: importing regions, and noting what is dropped. All of
+ * this runs on one thread, which alone changes the list of imports. It does so under the lock, which
+ * it does not hold while it imports: that takes as long as the driver likes. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "alloc/registry_internal.h"
+
+#define MAKE_WAY_TRIES 1000 /* of 0.1 ms each */
+/* Allocations that are smaller share a block of so many bytes with others. */
+#define BLOCK_BYTES UINT64_C(0x200000)
+
+/* CUDA opens no memory at addresses of the owner's that another import still holds. The calls that
+ * used it are over for the owner, and so they end here at once. */
+static void make_way(struct cecl_registry *registry, int rank,
+                     const struct registry_message *message)
+{
+    const struct addresses range = {message->home / BLOCK_BYTES * BLOCK_BYTES,
+                                    (message->home + message->bytes + BLOCK_BYTES - 1) /
+                                        BLOCK_BYTES * BLOCK_BYTES};
+    for (int i = 0; i < MAKE_WAY_TRIES && !registry_close_dropped(registry, rank, range); i++) {
+        const struct timespec pause = {.tv_nsec = 100000};
+        nanosleep(&pause, NULL);
+    }
+}
+
+/* ---- regions */
+
+/* Regions of one message. */
+struct work {
+    struct cecl_registry *registry;
+    struct cecl_peer_windows *peer;
+    struct cecl_import *import;
+    struct registry_message *message;
+    uint64_t left; /* a bit for each region that is not imported yet */
+    /* regions that are imported side by side, and that are to be made accessible together: the
+     * peer's addresses of them */
+    struct addresses beside;
+};
+_Static_assert(REGISTRY_REGIONS <= 64, "a word has a bit for each region of a message");
+
+/* Adds a region to the import. */
+static ceclResult_t import_region(struct work *work, const struct cecl_region_export *exported)
+{
+    struct cecl_device *dev = work->registry->dev;
+    struct cecl_import *import = work->import;
+    struct imported *region = calloc(1, sizeof(*region));
+    const uint64_t offset = exported->base - import->home;
+    void *addr = NULL;
+    if (!region)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a region");
+    const ceclResult_t result = dev->ops->region_import(
+        dev, exported, import->reserved ? import->mirror + offset : NULL, &addr);
+    if (result != ceclSuccess) {
+        free(region);
+        return result;
+    }
+    *region = (struct imported){.exported = *exported, .addr = addr};
+    region->exported.fd = -1;
+    pthread_mutex_lock(&work->registry->lock);
+    if (!import->reserved) { /* its only region */
+        import->mirror = (char *)addr - offset;
+        region->open = true;
+        pthread_cond_broadcast(&work->registry->news);
+    }
+    region->next = import->regions;
+    import->regions = region;
+    pthread_mutex_unlock(&work->registry->lock);
+    return ceclSuccess;
+}
+
+/* Makes regions accessible that lie side by side. */
+static ceclResult_t open_regions(struct work *work)
+{
+    struct cecl_registry *registry = work->registry;
+    const struct addresses range = work->beside;
+    work->beside = (struct addresses){0};
+    if (range.low == range.high)
+        return ceclSuccess;
+    CECL_TRY(registry->dev->ops->region_access(
+        registry->dev, work->import->mirror + (range.low - work->import->home),
+        (size_t)(range.high - range.low)));
+    pthread_mutex_lock(&registry->lock);
+    for (struct imported *region = work->import->regions; region; region = region->next)
+        if (region->exported.base >= range.low && region->exported.base < range.high)
+            region->open = true;
+    pthread_cond_broadcast(&registry->news);
+    pthread_mutex_unlock(&registry->lock);
+    return ceclSuccess;
+}
+
+/* The peer's addresses for which a call waits. */
+static struct addresses wanted_of(const struct work *work)
+{
+    const struct cecl_import *import = work->import;
+    pthread_mutex_lock(&work->registry->lock);
+    const struct cecl_stretch wanted = work->peer->wanted;
+    pthread_mutex_unlock(&work->registry->lock);
+    return wanted.number == import->number
+               ? (struct addresses){import->home + wanted.low, import->home + wanted.high}
+               : (struct addresses){0};
+}
+
+static bool overlap(struct addresses a, struct addresses b)
+{
+    return a.low < b.high && b.low < a.high;
+}
+
+static struct addresses addresses_of(const struct cecl_region_export *exported)
+{
+    return (struct addresses){exported->base, exported->base + exported->bytes};
+}
+
+/* The next region to import: one that is wanted, if there is one. */
+static uint32_t choose(const struct work *work, struct addresses wanted)
+{
+    const uint32_t first = (uint32_t)__builtin_ctzll(work->left);
+    for (uint32_t i = first; i < work->message->count; i++)
+        if ((work->left >> i & 1) != 0 && overlap(addresses_of(&work->message->regions[i]), wanted))
+            return i;
+    return first;
+}
+
+/* Imports one region beside those before it. Opens them first where this one does not follow them,
+ * or where a call waits for them and not for this one. */
+static ceclResult_t import_beside(struct work *work)
+{
+    const struct addresses wanted = wanted_of(work);
+    const uint32_t next = choose(work, wanted);
+    const struct cecl_region_export *exported = &work->message->regions[next];
+    const struct addresses range = addresses_of(exported);
+    if (work->beside.high != range.low ||
+        (overlap(work->beside, wanted) && !overlap(range, wanted)))
+        CECL_TRY(open_regions(work));
+    work->left &= ~(UINT64_C(1) << next);
+    CECL_TRY(import_region(work, exported));
+    work->beside.low = work->beside.high == range.low ? work->beside.low : range.low;
+    work->beside.high = range.high;
+    return ceclSuccess;
+}
+
+/* Imports the regions of a message. Files: descriptors of those that have one, in order. */
+static ceclResult_t import_all(struct work *work, const int *fds)
+{
+    struct registry_message *message = work->message;
+    for (uint32_t i = 0, f = 0; i < message->count; i++)
+        message->regions[i].fd = message->regions[i].kind == CECL_REGION_FILE ? fds[f++] : -1;
+    if (!work->import->reserved) {
+        for (uint32_t i = 0; i < message->count; i++)
+            CECL_TRY(import_region(work, &message->regions[i]));
+        return ceclSuccess;
+    }
+    work->left = message->count < 64 ? (UINT64_C(1) << message->count) - 1 : UINT64_MAX;
+    while (work->left != 0)
+        CECL_TRY(import_beside(work));
+    return open_regions(work);
+}
+
+/* ---- messages */
+
+/* Checks a message of a peer. Another user's process cannot send one, and a peer's may be broken. */
+static ceclResult_t check(const struct registry_message *message, size_t bytes, int nfds)
+{
+    uint64_t files = 0;
+    if (bytes < sizeof(*message) || message->count > REGISTRY_REGIONS ||
+        bytes != sizeof(*message) + message->count * sizeof(message->regions[0]) ||
+        (message->kind != REGISTRY_ADD && message->kind != REGISTRY_DROP))
+        return cecl_fail(ceclInternalError, "a message about memory of %zu bytes is none", bytes);
+    for (uint32_t i = 0; i < message->count; i++) {
+        const struct cecl_region_export *exported = &message->regions[i];
+        files += exported->kind == CECL_REGION_FILE;
+        if (exported->kind != message->regions[0].kind || exported->base < message->home ||
+            exported->bytes > message->bytes ||
+            exported->base - message->home > message->bytes - exported->bytes)
+            return cecl_fail(ceclInternalError, "a message about memory outside its window");
+    }
+    if (files != (uint64_t)nfds)
+        return cecl_fail(ceclInternalError, "a message about memory brings %d descriptors, not %d",
+                         nfds, (int)files);
+    return ceclSuccess;
+}
+
+/* Makes an import without regions, in the peer's list. NULL: no host memory. */
+static struct cecl_import *new_import(struct cecl_registry *registry, int rank,
+                                      const struct registry_message *message)
+{
+    struct cecl_peer_windows *peer = &registry->peers[rank];
+    struct cecl_import *import = calloc(1, sizeof(*import));
+    if (!import)
+        return NULL;
+    *import = (struct cecl_import){
+        .number = message->number, .home = message->home, .bytes = message->bytes};
+    pthread_mutex_lock(&registry->lock);
+    import->next = peer->imports;
+    peer->imports = import;
+    pthread_mutex_unlock(&registry->lock);
+    return import;
+}
+
+/* Reserves addresses for a window whose regions are files: they keep their distances there. */
+static ceclResult_t reserve(struct cecl_registry *registry, struct cecl_import *import)
+{
+    void *mirror = NULL;
+    CECL_TRY(registry->dev->ops->reserve(registry->dev, (size_t)import->bytes, &mirror));
+    pthread_mutex_lock(&registry->lock);
+    import->mirror = mirror;
+    import->reserved = true;
+    pthread_mutex_unlock(&registry->lock);
+    return ceclSuccess;
+}
+
+static void note_failure(struct cecl_registry *registry, struct cecl_import *import,
+                         ceclResult_t result)
+{
+    pthread_mutex_lock(&registry->lock);
+    cecl_keep_message(import->words);
+    import->failed = result;
+    pthread_mutex_unlock(&registry->lock);
+}
+
+/* Imports regions. An error stays with their window, because its owner may have freed the memory
+ * after calls that did not need it here. Other errors are of the peer: nothing that it says counts
+ * from then on. */
+static ceclResult_t add(struct cecl_registry *registry, int rank, struct registry_message *message,
+                        const int *fds)
+{
+    struct cecl_peer_windows *peer = &registry->peers[rank];
+    const bool by_file = message->count > 0 && message->regions[0].kind == CECL_REGION_FILE;
+    struct cecl_import *import = registry_find_import(peer, message->number);
+    const bool is_new = !import;
+    ceclResult_t result = ceclSuccess;
+    if (is_new) {
+        make_way(registry, rank, message);
+        import = new_import(registry, rank, message);
+        if (!import)
+            return cecl_fail(ceclOutOfMemory, "no host memory for a window");
+        result = by_file ? reserve(registry, import) : ceclSuccess;
+    } else if (message->home != import->home || message->bytes != import->bytes ||
+               (import->failed == ceclSuccess && import->reserved != by_file)) {
+        return cecl_fail(ceclInternalError, "a message about another window of this number");
+    }
+    struct work work = {.registry = registry, .peer = peer, .import = import, .message = message};
+    if (result == ceclSuccess && import->failed == ceclSuccess)
+        result = import_all(&work, fds);
+    if (result != ceclSuccess)
+        note_failure(registry, import, result);
+    return ceclSuccess;
+}
+
+static void drop(struct cecl_registry *registry, struct cecl_peer_windows *peer, uint64_t number)
+{
+    pthread_mutex_lock(&registry->lock);
+    struct cecl_import *import = registry_find_import(peer, number);
+    if (import)
+        import->dropped = true;
+    pthread_mutex_unlock(&registry->lock);
+}
+
+static void carry_out(struct cecl_registry *registry, int rank, struct registry_message *message,
+                      size_t bytes, const int *fds, int nfds)
+{
+    struct cecl_peer_windows *peer = &registry->peers[rank];
+    ceclResult_t result = peer->failed != ceclSuccess ? peer->failed : check(message, bytes, nfds);
+    if (result == ceclSuccess && message->kind == REGISTRY_ADD)
+        result = add(registry, rank, message, fds);
+    else if (result == ceclSuccess)
+        drop(registry, peer, message->number);
+    for (int i = 0; i < nfds; i++)
+        close(fds[i]);
+    pthread_mutex_lock(&registry->lock);
+    if (result == ceclSuccess) {
+        peer->taken = message->message;
+    } else if (peer->failed == ceclSuccess) {
+        peer->failed = result;
+        cecl_keep_message(peer->words);
+    }
+    pthread_cond_broadcast(&registry->news);
+    pthread_mutex_unlock(&registry->lock);
+}
+
+ceclResult_t cecl_registry_take(struct cecl_registry *registry, bool *any)
+{
+    union {
+        struct registry_message message;
+        char room[CECL_MESH_POST_BYTES];
+    } u;
+    int fds[CECL_MESH_POST_FDS], nfds, rank;
+    size_t bytes;
+    *any = false;
+    for (;;) {
+        const ceclResult_t result =
+            cecl_mesh_take(registry->mesh, &rank, u.room, sizeof(u.room), &bytes, fds, &nfds);
+        if (result != ceclSuccess)
+            return result == ceclInProgress ? ceclSuccess : result;
+        *any = true;
+        carry_out(registry, rank, &u.message, bytes, fds, nfds);
+    }
+}

@@ -1,0 +1,401 @@
+/* Registered memory of many regions, on a device that only notes what it is asked: in which order a
+ * peer imports regions, what a call waits for, and what an error leaves. Messages go through a queue
+ * in place of the mesh. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include "alloc/registry.h"
+#include "util/clock.h"
+#include "util/error.h"
+
+#define HOME UINT64_C(0x700000000000)
+#define OTHER UINT64_C(0x710000000000)
+#define PIECE UINT64_C(0x100000)
+#define PIECES 100 /* of each home: more than two messages hold */
+#define MIRROR ((char *)0x500000000000)
+#define PATIENCE_MS 20000
+
+/* ---- a device that moves nothing */
+
+static struct fake {
+    uint64_t ids[PIECES];          /* of the memory at HOME */
+    uint64_t imported[2 * PIECES]; /* bases, in the order of their imports */
+    _Atomic int nimported;
+    _Atomic int allowed;   /* imports that may go on; the others wait */
+    uint64_t broken;       /* the region that cannot be imported */
+    size_t opened[PIECES]; /* bytes of each region_access */
+    int nopened, nclosed, nreserved;
+} fake;
+
+static uint64_t piece_of(uint64_t address)
+{
+    return (address & (HOME - 1) & 0xffffffffff) / PIECE;
+}
+
+static ceclResult_t fake_check_pointer(struct cecl_device *dev, const void *ptr, size_t bytes,
+                                       const char *name)
+{
+    (void)dev, (void)ptr, (void)bytes, (void)name;
+    return ceclSuccess;
+}
+
+static ceclResult_t fake_find(struct cecl_device *dev, const void *ptr, struct cecl_region *region)
+{
+    const uint64_t at = (uintptr_t)ptr, home = at < OTHER ? HOME : OTHER;
+    (void)dev;
+    *region = (struct cecl_region){.base = home + piece_of(at) * PIECE,
+                                   .bytes = PIECE,
+                                   .home = home,
+                                   .home_bytes = PIECES * PIECE,
+                                   .id = fake.ids[piece_of(at)],
+                                   .kind = CECL_REGION_FILE};
+    return ceclSuccess;
+}
+
+static ceclResult_t fake_id(struct cecl_device *dev, const void *ptr, uint64_t *id)
+{
+    (void)dev;
+    *id = fake.ids[piece_of((uintptr_t)ptr)];
+    return ceclSuccess;
+}
+
+static ceclResult_t fake_export(struct cecl_device *dev, const struct cecl_region *region,
+                                struct cecl_region_export *exported)
+{
+    (void)dev;
+    *exported = (struct cecl_region_export){.kind = CECL_REGION_FILE,
+                                            .base = region->base,
+                                            .bytes = region->bytes,
+                                            .fd = open("/dev/null", O_RDONLY | O_CLOEXEC)};
+    return ceclSuccess;
+}
+
+static ceclResult_t fake_import(struct cecl_device *dev, const struct cecl_region_export *exported,
+                                void *at, void **addr)
+{
+    const int64_t deadline = cecl_deadline(PATIENCE_MS);
+    (void)dev;
+    fake.imported[fake.nimported] = exported->base;
+    const int mine = ++fake.nimported;
+    while (mine > fake.allowed && cecl_ms_left(deadline) != 0)
+        sched_yield();
+    if (exported->base == fake.broken)
+        return cecl_fail(ceclOutOfMemory, "this region is broken");
+    *addr = at;
+    return ceclSuccess;
+}
+
+static ceclResult_t fake_access(struct cecl_device *dev, void *addr, size_t bytes)
+{
+    (void)dev, (void)addr;
+    fake.opened[fake.nopened++] = bytes;
+    return ceclSuccess;
+}
+
+static void fake_close(struct cecl_device *dev, const struct cecl_region_export *exported,
+                       void *addr)
+{
+    (void)dev, (void)exported, (void)addr;
+    fake.nclosed++;
+}
+
+static ceclResult_t fake_reserve(struct cecl_device *dev, size_t bytes, void **base)
+{
+    (void)dev;
+    *base = MIRROR + (size_t)fake.nreserved++ * 2 * bytes;
+    return ceclSuccess;
+}
+
+static void fake_unreserve(struct cecl_device *dev, void *base, size_t bytes)
+{
+    (void)dev, (void)base, (void)bytes;
+    fake.nreserved--;
+}
+
+static const struct cecl_device_ops fake_ops = {.check_pointer = fake_check_pointer,
+                                                .region_find = fake_find,
+                                                .region_id = fake_id,
+                                                .region_export = fake_export,
+                                                .region_import = fake_import,
+                                                .region_access = fake_access,
+                                                .region_close = fake_close,
+                                                .reserve = fake_reserve,
+                                                .unreserve = fake_unreserve};
+static struct cecl_device device = {.ops = &fake_ops};
+
+/* ---- messages, in place of the mesh's */
+
+static struct {
+    char bytes[CECL_MESH_POST_BYTES];
+    size_t length;
+    int fds[CECL_MESH_POST_FDS], nfds;
+} queue[16];
+static int nposted, ntaken;
+
+ceclResult_t __wrap_cecl_mesh_post(struct cecl_mesh *mesh, int peer, const void *message,
+                                   size_t bytes, const int *fds, int nfds, int64_t deadline);
+ceclResult_t __wrap_cecl_mesh_take(struct cecl_mesh *mesh, int *peer, void *message, size_t room,
+                                   size_t *bytes, int *fds, int *nfds);
+
+ceclResult_t __wrap_cecl_mesh_post(struct cecl_mesh *mesh, int peer, const void *message,
+                                   size_t bytes, const int *fds, int nfds, int64_t deadline)
+{
+    (void)mesh, (void)peer, (void)deadline;
+    memcpy(queue[nposted].bytes, message, bytes);
+    queue[nposted].length = bytes;
+    queue[nposted].nfds = nfds;
+    for (int i = 0; i < nfds; i++)
+        queue[nposted].fds[i] = dup(fds[i]);
+    nposted++;
+    return ceclSuccess;
+}
+
+ceclResult_t __wrap_cecl_mesh_take(struct cecl_mesh *mesh, int *peer, void *message, size_t room,
+                                   size_t *bytes, int *fds, int *nfds)
+{
+    (void)mesh, (void)room;
+    if (ntaken == nposted)
+        return ceclInProgress;
+    *peer = 0;
+    *bytes = queue[ntaken].length;
+    memcpy(message, queue[ntaken].bytes, *bytes);
+    *nfds = queue[ntaken].nfds;
+    for (int i = 0; i < *nfds; i++)
+        fds[i] = queue[ntaken].fds[i];
+    ntaken++;
+    return ceclSuccess;
+}
+
+/* ---- two ranks: 0 has memory, 1 imports it */
+
+static struct cecl_registry owner, user;
+static uint32_t done;         /* how far the user's calls are done */
+static _Atomic int asks_left; /* how often a wait goes on */
+
+static bool reached(const void *context, uint32_t target)
+{
+    (void)context;
+    return done >= target;
+}
+
+static bool goes_on(void *context)
+{
+    (void)context;
+    return asks_left-- > 0;
+}
+
+static int set_up(void **state)
+{
+    const struct cecl_registry_asks asks = {reached, goes_on, NULL};
+    (void)state;
+    fake = (struct fake){.allowed = 2 * PIECES, .broken = UINT64_MAX};
+    for (uint64_t i = 0; i < PIECES; i++)
+        fake.ids[i] = 1 + i;
+    nposted = ntaken = 0;
+    done = 0;
+    asks_left = PATIENCE_MS / 2;
+    return cecl_registry_open(&owner, &device, NULL, 0, 2, 1000, &asks) != ceclSuccess ||
+           cecl_registry_open(&user, &device, NULL, 1, 2, 1000, &asks) != ceclSuccess;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    cecl_registry_close(&owner);
+    cecl_registry_close(&user);
+    return 0;
+}
+
+/* The owner has a call on pieces from `first` on. Returns the window's number. */
+static uint64_t tell_of(uint64_t home, uint64_t first, uint64_t count)
+{
+    void *ptr = (void *)(uintptr_t)(home + first * PIECE);
+    assert_int_equal(cecl_registry_settle(&owner, ptr, count * PIECE, true, "ptr"), ceclSuccess);
+    cecl_registry_promised(&user, 0, owner.posted);
+    return cecl_registry_find(&owner, ptr)->number;
+}
+
+static void take_all(void)
+{
+    bool any;
+    assert_int_equal(cecl_registry_take(&user, &any), ceclSuccess);
+}
+
+static void *take_on_another_thread(void *argument)
+{
+    bool any;
+    (void)argument;
+    return cecl_registry_take(&user, &any) == ceclSuccess ? NULL : (void *)1;
+}
+
+static ceclResult_t reach(uint64_t number, uint64_t first, uint64_t count)
+{
+    void *at = NULL;
+    return cecl_registry_reach(&user, 0, number, first * PIECE, count * PIECE, &at);
+}
+
+static void wait_for_imports(int count)
+{
+    const int64_t deadline = cecl_deadline(PATIENCE_MS);
+    while (fake.nimported < count && cecl_ms_left(deadline) != 0)
+        sched_yield();
+    assert_int_equal(fake.nimported, count);
+}
+
+static void *let_imports_go_once_a_call_waits(void *argument)
+{
+    const int64_t deadline = cecl_deadline(PATIENCE_MS);
+    bool waits = false;
+    while (!waits && cecl_ms_left(deadline) != 0) {
+        pthread_mutex_lock(&user.lock);
+        waits = user.peers[0].wanted.high != 0;
+        pthread_mutex_unlock(&user.lock);
+        sched_yield();
+    }
+    fake.allowed = *(const int *)argument;
+    return NULL;
+}
+
+/* Pieces 12 to 14 are wanted while piece 0 is imported. They come next, and the call goes on while
+ * piece 1 still has to come. */
+static void a_call_waits_only_for_the_regions_that_it_touches(void **state)
+{
+    pthread_t taker, gate;
+    int allowed = 4;
+    void *failed;
+    (void)state;
+    const uint64_t window = tell_of(HOME, 0, 20);
+    fake.allowed = 0;
+    pthread_create(&taker, NULL, take_on_another_thread, NULL);
+    wait_for_imports(1);
+    pthread_create(&gate, NULL, let_imports_go_once_a_call_waits, &allowed);
+    assert_int_equal(reach(window, 12, 3), ceclSuccess);
+    const uint64_t expected[] = {0, 12, 13, 14};
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(fake.imported[i], HOME + expected[i] * PIECE);
+    assert_true(fake.nimported <= 5); /* the fifth waits to be allowed */
+    fake.allowed = PIECES;
+    pthread_join(gate, NULL);
+    pthread_join(taker, &failed);
+    assert_null(failed);
+    assert_int_equal(fake.nimported, 20);
+    assert_int_equal(reach(window, 0, 20), ceclSuccess);
+}
+
+static void regions_side_by_side_are_opened_at_once(void **state)
+{
+    void *at = NULL;
+    (void)state;
+    const uint64_t window = tell_of(HOME, 3, 20);
+    take_all();
+    assert_int_equal(fake.nopened, 1);
+    assert_int_equal(fake.opened[0], 20 * PIECE);
+    assert_int_equal(cecl_registry_reach(&user, 0, window, 5 * PIECE + 7, 9 * PIECE, &at),
+                     ceclSuccess);
+    assert_ptr_equal(at, MIRROR + 5 * PIECE + 7);
+}
+
+static void a_window_may_take_more_than_one_message(void **state)
+{
+    (void)state;
+    const uint64_t window = tell_of(HOME, 0, PIECES);
+    assert_true(nposted > 1);
+    take_all();
+    assert_int_equal(fake.nimported, PIECES);
+    assert_int_equal(reach(window, 0, PIECES), ceclSuccess);
+}
+
+/* The owner may have freed memory that no call here needed. */
+static void an_import_that_fails_stays_with_its_window(void **state)
+{
+    (void)state;
+    fake.broken = HOME + 7 * PIECE;
+    const uint64_t before = tell_of(HOME, 0, 5);
+    take_all();
+    const uint64_t broken = tell_of(HOME, 5, 5), other = tell_of(OTHER, 0, 5);
+    take_all();
+    assert_int_equal(before, broken); /* one window, in two messages */
+    assert_int_equal(reach(before, 0, 5), ceclSuccess);
+    assert_int_equal(reach(broken, 5, 5), ceclOutOfMemory);
+    assert_non_null(strstr(cecl_message(), "memory of rank 0: this region is broken"));
+    assert_int_equal(reach(other, 0, 5), ceclSuccess);
+}
+
+static void a_wait_for_a_message_is_bounded(void **state)
+{
+    (void)state;
+    const uint64_t window = tell_of(HOME, 0, 5);
+    asks_left = 3;
+    assert_int_equal(reach(window, 0, 5), ceclTimeout);
+    assert_int_equal(user.peers[0].wanted.high, 0);
+}
+
+static void memory_that_no_message_told_of_is_an_error_at_once(void **state)
+{
+    (void)state;
+    const uint64_t window = tell_of(HOME, 0, 5);
+    take_all();
+    asks_left = 0; /* a wait would end with ceclTimeout */
+    assert_int_equal(reach(window, 3, 3), ceclInternalError);
+    assert_int_equal(reach(window + 1, 0, 1), ceclInternalError);
+    assert_int_equal(reach(window, PIECES - 1, 2), ceclInternalError);
+}
+
+static void replaced_memory_is_a_new_window_and_the_old_one_is_closed_after_its_calls(void **state)
+{
+    (void)state;
+    const uint64_t old = tell_of(HOME, 0, 5);
+    take_all();
+    cecl_registry_used(&user, 0, old, 9);
+    fake.ids[2] = 1000;
+    const uint64_t young = tell_of(HOME, 0, 5);
+    assert_int_not_equal(old, young);
+    done = 9; /* the importing thread waits for this before it takes the same addresses */
+    take_all();
+    assert_int_equal(fake.nclosed, 5);
+    assert_int_equal(reach(young, 0, 5), ceclSuccess);
+    assert_int_equal(reach(old, 0, 5), ceclInternalError);
+}
+
+static void a_dropped_window_that_a_call_uses_stays_open(void **state)
+{
+    (void)state;
+    const uint64_t window = tell_of(HOME, 0, 5);
+    take_all();
+    cecl_registry_used(&user, 0, window, 9);
+    assert_int_equal(cecl_registry_drop(&owner, window), ceclSuccess);
+    take_all();
+    cecl_registry_sweep(&user);
+    assert_int_equal(fake.nclosed, 0);
+    done = 9;
+    cecl_registry_sweep(&user);
+    assert_int_equal(fake.nclosed, 5);
+    assert_int_equal(fake.nreserved, 0);
+}
+
+#define REGISTRY_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        REGISTRY_TEST(a_call_waits_only_for_the_regions_that_it_touches),
+        REGISTRY_TEST(regions_side_by_side_are_opened_at_once),
+        REGISTRY_TEST(a_window_may_take_more_than_one_message),
+        REGISTRY_TEST(an_import_that_fails_stays_with_its_window),
+        REGISTRY_TEST(a_wait_for_a_message_is_bounded),
+        REGISTRY_TEST(memory_that_no_message_told_of_is_an_error_at_once),
+        REGISTRY_TEST(replaced_memory_is_a_new_window_and_the_old_one_is_closed_after_its_calls),
+        REGISTRY_TEST(a_dropped_window_that_a_call_uses_stays_open),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
