@@ -158,6 +158,23 @@ static void registrations_may_be_left(void **state)
     run(memory.at, 6);
 }
 
+/* Programs end without waiting for each other. */
+static void a_peer_that_has_left_does_not_hinder_deregister(void **state)
+{
+    (void)state;
+    ceclComm_t other = multi_comm(NULL);
+    ceclRegistration_t handle = NULL;
+    multi_ok(other, ceclCommRegister(other, memory.at, bytes, &handle));
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (multi_rank == 0)
+        multi_ok(NULL, ceclCommDestroy(other));
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (multi_rank == 0)
+        return;
+    multi_ok(other, ceclCommDeregister(other, handle));
+    multi_ok(NULL, ceclCommDestroy(other));
+}
+
 /* ---- what is refused */
 
 static void refused(void *ptr, size_t size, ceclResult_t result, const char *words)
@@ -410,6 +427,7 @@ int main(int argc, char **argv)
         WITH(set_up, ranks_need_not_register_alike),
         WITH(set_up, registered_memory_may_be_freed_before_deregister),
         WITH(set_up, registrations_may_be_left),
+        WITH(set_up, a_peer_that_has_left_does_not_hinder_deregister),
         WITH(set_up, bad_arguments_are_named),
         WITH(set_up, a_handle_serves_once),
         WITH(set_up, freed_memory_is_refused),
