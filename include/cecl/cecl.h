@@ -378,7 +378,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks,
 /* Splits a communicator: ranks with equal colors form a new one. `comm` stays as it is. From then on
  * the communicators are independent: each has its own memory, streams and threads of cecl's, they
  * may be destroyed in any order, and the failure of one is no failure of another. (A rank that dies
- * fails all that it is in.) Memory of ceclMemAlloc belongs to the communicator that allocated it.
+ * fails all that it is in.) Memory of ceclMemAlloc belongs to the communicator that allocated it;
+ * calls of the others may use it as any other memory. What is registered with `comm` is registered
+ * with the new communicator too, until that one ends or finds the memory freed.
  * color    0 or more, or CECL_SPLIT_NOCOLOR.
  * key      any number. New ranks are in the order of their keys, and with equal keys in the order of
  *          their ranks in `comm`.

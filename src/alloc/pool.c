@@ -48,7 +48,7 @@ void cecl_pool_close(struct cecl_pool *pool)
 {
     if (pool->base) {
         while (pool->nsegments > 0)
-            cecl_segment_unmap(pool, &pool->segments[--pool->nsegments], pool->nranks);
+            cecl_segment_close(pool, &pool->segments[--pool->nsegments], pool->nranks);
         pool->dev->ops->unreserve(pool->dev, pool->base,
                                   (size_t)(pool->slice * (uint64_t)pool->nranks));
     }

@@ -15,6 +15,8 @@
 
 struct cecl_segment {
     uint64_t offset, bytes; /* equal in every slice */
+    /* This rank's memory. It is held open, so that other communicators of this rank can share it. */
+    struct cecl_mem own;
 };
 
 struct cecl_proposal;

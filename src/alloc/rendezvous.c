@@ -31,11 +31,12 @@ static ceclResult_t compare(struct cecl_pool *pool, uint64_t asked, uint64_t byt
     return result;
 }
 
-void cecl_segment_unmap(struct cecl_pool *pool, const struct cecl_segment *segment, int nmapped)
+void cecl_segment_close(struct cecl_pool *pool, struct cecl_segment *segment, int nmapped)
 {
     while (nmapped > 0)
         pool->dev->ops->mem_unmap(pool->dev, cecl_pool_at(pool, --nmapped, segment->offset),
                                   (size_t)segment->bytes);
+    pool->dev->ops->mem_release(pool->dev, &segment->own);
 }
 
 /* Creates this rank's memory for a segment of `bytes`; all ranks succeed or all fail. */
@@ -48,15 +49,14 @@ static ceclResult_t create_everywhere(struct cecl_pool *pool, uint64_t bytes, st
     return result;
 }
 
-/* Maps rank `peer`'s memory of a segment: `own` on this rank, else the
- * peer's memory behind `fd`. */
+/* Maps rank `peer`'s memory of a segment. A peer's is behind `fd`. */
 static ceclResult_t map_one(struct cecl_pool *pool, const struct cecl_segment *segment, int peer,
-                            const struct cecl_mem *own, int fd)
+                            int fd)
 {
     struct cecl_device *dev = pool->dev;
     void *addr = cecl_pool_at(pool, peer, segment->offset);
     if (peer == pool->rank)
-        return dev->ops->mem_map(dev, addr, own);
+        return dev->ops->mem_map(dev, addr, &segment->own);
 
     struct cecl_mem mem = {0};
     CECL_TRY(dev->ops->mem_import(dev, fd, (size_t)segment->bytes, &mem));
@@ -65,13 +65,13 @@ static ceclResult_t map_one(struct cecl_pool *pool, const struct cecl_segment *s
     return result;
 }
 
-/* Shares `own` with all ranks and maps the memory of all. *nmapped ranks are
- * mapped, also on failure. */
+/* Shares this rank's memory with all ranks and maps the memory of all. *nmapped ranks are mapped,
+ * also on failure. */
 static ceclResult_t map_everywhere(struct cecl_pool *pool, const struct cecl_segment *segment,
-                                   const struct cecl_mem *own, int *nmapped)
+                                   int *nmapped)
 {
     int fd = -1, *fds = pool->fds;
-    ceclResult_t result = pool->dev->ops->mem_export(pool->dev, own, &fd);
+    ceclResult_t result = pool->dev->ops->mem_export(pool->dev, &segment->own, &fd);
 
     *nmapped = 0;
     result = cecl_mesh_agree(pool->mesh, result); /* no rank sends unless every rank can */
@@ -79,7 +79,7 @@ static ceclResult_t map_everywhere(struct cecl_pool *pool, const struct cecl_seg
         result = cecl_mesh_exchange_fd(pool->mesh, fd, fds);
         const bool received = result == ceclSuccess;
         for (int r = 0; r < pool->nranks && result == ceclSuccess; r++) {
-            result = map_one(pool, segment, r, own, fds[r]);
+            result = map_one(pool, segment, r, fds[r]);
             *nmapped += result == ceclSuccess;
         }
         for (int r = 0; r < pool->nranks && received; r++)
@@ -110,7 +110,6 @@ ceclResult_t cecl_rendezvous_grow(struct cecl_pool *pool, uint64_t asked, uint64
     const uint64_t least = bytes > left ? bytes : (bytes + unit - 1) / unit * unit;
     uint64_t want = least > pool->growth ? least : pool->growth;
     struct cecl_segment segment = {.offset = pool->mapped};
-    struct cecl_mem mem = {0};
     int nmapped = 0;
 
     CECL_TRY(compare(pool, asked, bytes));
@@ -125,19 +124,18 @@ ceclResult_t cecl_rendezvous_grow(struct cecl_pool *pool, uint64_t asked, uint64
 
     /* Tries the generous size first. If a rank has no room for it, only what was asked. */
     segment.bytes = want;
-    ceclResult_t result = create_everywhere(pool, segment.bytes, &mem);
+    ceclResult_t result = create_everywhere(pool, segment.bytes, &segment.own);
     if (result == ceclOutOfMemory && want > least) {
         segment.bytes = least;
-        result = create_everywhere(pool, segment.bytes, &mem);
+        result = create_everywhere(pool, segment.bytes, &segment.own);
     }
     CECL_TRY(result);
 
-    result = map_everywhere(pool, &segment, &mem, &nmapped);
-    pool->dev->ops->mem_release(pool->dev, &mem); /* the mappings keep the memory */
+    result = map_everywhere(pool, &segment, &nmapped);
     if (result == ceclSuccess)
         result = cecl_blocks_add_region(&pool->blocks, segment.offset, segment.bytes);
     if (result != ceclSuccess) {
-        cecl_segment_unmap(pool, &segment, nmapped);
+        cecl_segment_close(pool, &segment, nmapped);
         return result;
     }
     pool->segments[pool->nsegments++] = segment;

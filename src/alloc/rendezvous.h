@@ -18,7 +18,7 @@ struct cecl_proposal {
  * ask for the same after the same sequence of calls. `asked` is for messages. Collective. */
 ceclResult_t cecl_rendezvous_grow(struct cecl_pool *pool, uint64_t asked, uint64_t bytes);
 
-/* Unmaps the memory of the first `nmapped` ranks of a segment. */
-void cecl_segment_unmap(struct cecl_pool *pool, const struct cecl_segment *segment, int nmapped);
+/* Unmaps the memory of the first `nmapped` ranks of a segment, and gives up this rank's. */
+void cecl_segment_close(struct cecl_pool *pool, struct cecl_segment *segment, int nmapped);
 
 #endif

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "comm/collective.h"
+#include "util/log.h"
 
 /* A registration of the caller's. Several may cover one window. */
 struct ceclRegistration {
@@ -95,6 +96,20 @@ CECL_API ceclResult_t ceclCommDeregister(ceclComm_t comm, ceclRegistration_t han
     if (window && --window->pins == 0 && cecl_comm_async(comm) == ceclSuccess)
         return cecl_registry_drop(&comm->registry, window->number);
     return ceclSuccess;
+}
+
+/* A child that registers memory on use needs nothing: it does so at its first call. */
+void cecl_registrations_inherit(ceclComm_t child, ceclComm_t parent)
+{
+    for (size_t i = 0; i < parent->registry.nown && !child->windows.register_on_use; i++) {
+        const struct cecl_own_window *window = &parent->registry.own[i];
+        for (size_t r = 0; r < window->nregions && window->pins > 0; r++)
+            if (cecl_registry_settle(&child->registry,
+                                     (const void *)(uintptr_t)window->regions[r].base,
+                                     window->regions[r].bytes, true, "ptr") != ceclSuccess)
+                cecl_log(CECL_LOG_INFO, child->rank, "not registered, as the parent has it: %s",
+                         cecl_message());
+    }
 }
 
 void cecl_registrations_free(ceclComm_t comm)

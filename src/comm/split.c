@@ -101,6 +101,7 @@ static ceclResult_t join(ceclComm_t parent, const struct members *members,
         return result;
     }
     child->parent_ranks = members->parent_ranks;
+    cecl_registrations_inherit(child, parent);
     *newcomm = child;
     return ceclSuccess;
 }

@@ -1,7 +1,7 @@
 /* Communicators that ranks split off from another: who is in them and in which order, collectives in
  * them and in their parent at the same time, every order of their ends, and refusals. */
 #include "../threads_alive.h"
-#include "multi.h"
+#include "memory.h"
 
 #include <stdio.h>
 
@@ -253,6 +253,70 @@ static void a_child_fails_alone(void **state)
     multi_ok(NULL, ceclCommDestroy(other));
 }
 
+/* An in-place all-gather reaches the buffer of each rank directly, and is right. */
+static void gathers_directly(ceclComm_t comm, ceclStream_t stream, int *buffer, const int *world)
+{
+    ceclExplanation_t how;
+    int rank, count, host[COUNT];
+    multi_ok(comm, ceclCommUserRank(comm, &rank));
+    multi_ok(comm, ceclCommCount(comm, &count));
+    int *mine = buffer + (size_t)rank * COUNT;
+    for (int i = 0; i < COUNT; i++)
+        host[i] = value(3, multi_rank, i);
+    multi_put(comm, mine, host, sizeof(host));
+    multi_ok(comm, ceclExplain(ceclOpAllGather, mine, buffer, COUNT, ceclInt, comm, &how));
+    assert_null(strstr(how.path, "private"));
+    multi_ok(comm, ceclAllGather(mine, buffer, COUNT, ceclInt, comm, stream));
+    multi_ok(comm, ceclStreamSynchronize(comm, stream));
+    for (int r = 0; r < count; r++) {
+        multi_get(comm, host, buffer + (size_t)r * COUNT, sizeof(host));
+        for (int i = 0; i < COUNT; i++)
+            assert_int_equal(host[i], value(3, world[r], i));
+    }
+}
+
+/* Splits off all ranks, in the opposite order, and gathers there in `buffer`. */
+static void a_child_gathers_directly(ceclComm_t parent, int *buffer)
+{
+    ceclComm_t child = NULL;
+    ceclStream_t stream = NULL;
+    int reversed[64];
+    ranks_by(reversed, multi_nranks - 1, -1, -1);
+    multi_ok(parent, ceclCommSplit(parent, 0, -multi_rank, &child, NULL));
+    multi_ok(child, ceclStreamCreate(child, &stream));
+    gathers_directly(child, stream, buffer, reversed);
+    multi_ok(child, ceclStreamDestroy(child, stream));
+    multi_ok(NULL, ceclCommDestroy(child));
+}
+
+static void a_child_uses_its_parents_memory(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    int *buffer = NULL;
+    const size_t bytes = (size_t)multi_nranks * COUNT * sizeof(int);
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, bytes));
+    a_child_gathers_directly(comm, buffer);
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+/* The child does not register what it uses. So what it reaches was registered with its parent. */
+static void a_child_has_its_parents_registrations(void **state)
+{
+    (void)state;
+    ceclConfig_t config = CECL_CONFIG_INITIALIZER;
+    config.registerOnUse = 0;
+    ceclComm_t comm = multi_comm(&config);
+    ceclRegistration_t handle = NULL;
+    const size_t bytes = (size_t)multi_nranks * COUNT * sizeof(int);
+    struct memory memory = memory_new(comm, MEMORY_SHARED, bytes);
+    multi_ok(comm, ceclCommRegister(comm, memory.at, bytes, &handle));
+    a_child_gathers_directly(comm, (int *)(void *)memory.at);
+    multi_ok(comm, ceclCommDeregister(comm, handle));
+    memory_free(comm, &memory);
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
 static void a_config_is_the_childs_alone(void **state)
 {
     (void)state;
@@ -441,6 +505,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(parent_and_children_work_beside_each_other),
         cmocka_unit_test(ends_come_in_any_order),
         cmocka_unit_test(a_child_fails_alone),
+        cmocka_unit_test(a_child_uses_its_parents_memory),
+        cmocka_unit_test(a_child_has_its_parents_registrations),
         cmocka_unit_test(a_config_is_the_childs_alone),
         cmocka_unit_test(what_one_rank_refuses_all_refuse),
         cmocka_unit_test(members_whose_settings_differ_are_refused),
