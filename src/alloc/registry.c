@@ -296,6 +296,15 @@ static ceclResult_t add_region(struct cecl_registry *registry, struct cecl_own_w
     return added->count == REGISTRY_REGIONS ? flush(registry, window, added) : ceclSuccess;
 }
 
+/* Whether a region lies over one that the window has. Then that one's memory is gone. */
+static bool covers_another(const struct cecl_own_window *window, const struct cecl_region *region)
+{
+    const size_t count = begin_up_to(window->regions, window->nregions, sizeof(window->regions[0]),
+                                     region->base + region->bytes - 1);
+    const struct cecl_registered *last = count > 0 ? &window->regions[count - 1] : NULL;
+    return last && last->base + last->bytes > region->base;
+}
+
 /* What a look at the memory of a window says. */
 enum verdict { SETTLED, GONE };
 
@@ -323,7 +332,8 @@ static ceclResult_t look(struct cecl_registry *registry, struct cecl_own_window 
                              at, end - at);
         CECL_TRY(dev->ops->region_find(dev, (void *)(uintptr_t)at, &region));
         if (region.home != window->home || region.home_bytes != window->bytes ||
-            (region.kind == CECL_REGION_NONE) != (window->number == 0)) {
+            (region.kind == CECL_REGION_NONE) != (window->number == 0) ||
+            covers_another(window, &region)) {
             *verdict = GONE;
             return ceclSuccess;
         }

@@ -28,8 +28,9 @@
 /* ---- a device that moves nothing */
 
 static struct fake {
-    uint64_t ids[PIECES];          /* of the memory at HOME */
-    uint64_t imported[2 * PIECES]; /* bases, in the order of their imports */
+    uint64_t ids[PIECES];             /* of the memory at HOME */
+    uint64_t merged_low, merged_high; /* pieces that are one region now */
+    uint64_t imported[2 * PIECES];    /* bases, in the order of their imports */
     _Atomic int nimported;
     _Atomic int allowed;   /* imports that may go on; the others wait */
     uint64_t broken;       /* the region that cannot be imported */
@@ -59,6 +60,10 @@ static ceclResult_t fake_find(struct cecl_device *dev, const void *ptr, struct c
                                    .home_bytes = PIECES * PIECE,
                                    .id = fake.ids[piece_of(at)],
                                    .kind = CECL_REGION_FILE};
+    if (piece_of(at) >= fake.merged_low && piece_of(at) < fake.merged_high) {
+        region->base = home + fake.merged_low * PIECE;
+        region->bytes = (fake.merged_high - fake.merged_low) * PIECE;
+    }
     return ceclSuccess;
 }
 
@@ -367,6 +372,19 @@ static void replaced_memory_is_a_new_window_and_the_old_one_is_closed_after_its_
     assert_int_equal(reach(old, 0, 5), ceclInternalError);
 }
 
+/* A call that touches none of the old regions finds one that lies over them. */
+static void memory_over_old_regions_is_a_new_window(void **state)
+{
+    (void)state;
+    const uint64_t old = tell_of(HOME, 4, 2);
+    fake.merged_low = 2;
+    fake.merged_high = 8;
+    const uint64_t young = tell_of(HOME, 2, 1);
+    assert_int_not_equal(old, young);
+    take_all();
+    assert_int_equal(reach(young, 2, 6), ceclSuccess);
+}
+
 static void a_dropped_window_that_a_call_uses_stays_open(void **state)
 {
     (void)state;
@@ -395,6 +413,7 @@ int main(void)
         REGISTRY_TEST(a_wait_for_a_message_is_bounded),
         REGISTRY_TEST(memory_that_no_message_told_of_is_an_error_at_once),
         REGISTRY_TEST(replaced_memory_is_a_new_window_and_the_old_one_is_closed_after_its_calls),
+        REGISTRY_TEST(memory_over_old_regions_is_a_new_window),
         REGISTRY_TEST(a_dropped_window_that_a_call_uses_stays_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
