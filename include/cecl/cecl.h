@@ -551,7 +551,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommRegister(ceclComm_t comm, void *ptr, 
  * call registered by itself. A later call registers it anew.
  * Local: tells the peers. Threads: one call at a time. Ownership: handle is gone on success.
  * Errors, nothing changed: ceclInvalidArgument (no such registration), ceclInvalidUsage (a pending
- * call uses the memory). Since 0.1. */
+ * call uses the memory; calls of comm are in a group that has not ended). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommDeregister(ceclComm_t comm, ceclRegistration_t handle);
 
 /* What the pool of this rank holds. */

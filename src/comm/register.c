@@ -86,6 +86,11 @@ CECL_API ceclResult_t ceclCommDeregister(ceclComm_t comm, ceclRegistration_t han
         return cecl_fail(ceclInvalidArgument,
                          "handle %p: no registration of this communicator (deregistered before?)",
                          (void *)handle);
+    if (cecl_group_has_calls(comm))
+        return cecl_fail(ceclInvalidUsage,
+                         "handle %p: calls of this communicator wait for ceclGroupEnd, and may use "
+                         "the memory; deregister after it",
+                         (void *)handle);
     struct cecl_own_window *window = cecl_registry_own(&comm->registry, handle->window);
     if (window && window->pins == 1 && is_in_use(comm, window))
         return cecl_fail(ceclInvalidUsage,

@@ -307,6 +307,22 @@ static void memory_of_a_pending_call_stays_registered(void **state)
 
 /* ---- what it changes */
 
+/* The calls of a group have looked their memory up. */
+static void memory_of_an_open_group_stays_registered(void **state)
+{
+    (void)state;
+    ceclRegistration_t handle = registered(memory.at, bytes);
+    fill(memory.at, 3);
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, gather(memory.at));
+    multi_refused(comm, ceclCommDeregister(comm, handle), ceclInvalidUsage,
+                  "wait for ceclGroupEnd");
+    multi_ok(comm, ceclGroupEnd());
+    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+    check(memory.at, 3);
+    deregistered(handle);
+}
+
 static void explained(const unsigned char *send, const unsigned char *recv, ceclExplanation_t *e)
 {
     memset(e, 0, sizeof(*e));
@@ -434,6 +450,7 @@ int main(int argc, char **argv)
         WITH(set_up, a_range_past_the_end_of_its_memory_is_refused),
         WITH(set_up, private_memory_is_refused),
         WITH(set_up, memory_of_a_pending_call_stays_registered),
+        WITH(set_up, memory_of_an_open_group_stays_registered),
         WITH(set_up, what_is_refused_leaves_a_pending_call_as_it_is),
         WITH(set_up_manual, registered_memory_is_explained_as_the_pool_is),
         WITH(set_up_manual, a_refused_registration_ends_no_other),
