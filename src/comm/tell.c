@@ -190,18 +190,19 @@ static ceclResult_t check_block(int from, int to, uint64_t at, uint64_t bytes, u
                      from, to, bytes, at, buffer, owner, room);
 }
 
-/* Each rank has its own counts: a block must not leave the peer's buffer. */
+/* Each rank has its own counts: a block must not leave the peer's buffer. `fetched_at`: where in the
+ * peer's sendbuff this rank's block lies, if this rank fetches it; else NULL. */
 static ceclResult_t check_blocks(const struct cecl_call *call, int peer,
-                                 const struct cecl_place_record *record, bool fetched)
+                                 const struct cecl_place_record *record, const uint64_t *fetched_at)
 {
     const int me = call->rank;
     const struct cecl_block there = cecl_call_block(call, me, peer),
                             here = cecl_call_block(call, peer, me);
     CECL_TRY(check_block(me, peer, there.recv_offset, there.bytes, record->spare[RECV_ROOM],
                          "recvbuff", peer));
-    return fetched ? check_block(peer, me, record->per_peer[me], here.bytes,
-                                 record->spare[SEND_ROOM], "sendbuff", peer)
-                   : ceclSuccess;
+    return fetched_at ? check_block(peer, me, *fetched_at, here.bytes, record->spare[SEND_ROOM],
+                                    "sendbuff", peer)
+                      : ceclSuccess;
 }
 
 /* What of a rank's record this rank uses. A copy, because a broken peer may change it. */
@@ -242,7 +243,7 @@ static ceclResult_t learn_rank(ceclComm_t comm, const struct cecl_call *calls, u
             continue;
         if (told->late)
             teller->send_at[at] = record->per_peer[comm->rank];
-        CECL_TRY(check_blocks(&calls[i], rank, record, told->late));
+        CECL_TRY(check_blocks(&calls[i], rank, record, told->late ? &teller->send_at[at] : NULL));
     }
     cecl_registry_promised(&comm->registry, rank, version);
     return ceclSuccess;
