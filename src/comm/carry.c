@@ -115,7 +115,7 @@ static ceclResult_t grow(ceclComm_t comm, uint64_t bytes)
     bounce->next = carrier->memory;
     carrier->memory = bounce;
     carrier->used = 0;
-    return free_replaced(comm);
+    return ceclSuccess;
 }
 
 static ceclResult_t take(ceclComm_t comm, uint64_t bytes, char **ptr)
@@ -271,6 +271,8 @@ void cecl_carry_reset(ceclComm_t comm)
             bounce->replaced = false;
             bounce->last_use = cecl_flags_done_target(&comm->engine.flags);
         }
+    if (comm->carrier.memory && comm->carrier.memory->next)
+        (void)!free_replaced(comm); /* what cannot be freed now is tried again */
     comm->carrier.used = 0;
     comm->carrier.before.count = comm->carrier.after.count = 0;
 }
