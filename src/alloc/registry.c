@@ -40,6 +40,7 @@ void cecl_registry_close(struct cecl_registry *registry)
     for (size_t i = 0; i < registry->nown; i++)
         free(registry->own[i].regions);
     free(registry->own);
+    free(registry->leaving);
     free(registry->peers);
     pthread_mutex_destroy(&registry->lock);
     pthread_cond_destroy(&registry->news);
@@ -129,17 +130,64 @@ static ceclResult_t post(struct cecl_registry *registry, const struct registry_m
     return first == ceclSuccess ? ceclSuccess : cecl_fail_with(first, words);
 }
 
+static ceclResult_t tell_drop(struct cecl_registry *registry, uint64_t number)
+{
+    const struct registry_message message = {
+        .kind = REGISTRY_DROP, .number = number, .message = registry->posted + 1};
+    return post(registry, &message, NULL, 0);
+}
+
+/* Whether a call that is not done yet uses a window. */
+static bool is_pending(const struct cecl_registry *registry, uint32_t last_use)
+{
+    return !registry->asks.reached(registry->asks.context, last_use);
+}
+
+/* Keeps a number until its drop can be told. Without host memory for it peers keep the window until
+ * the communicator ends, which is safe. */
+static void tell_later(struct cecl_registry *registry, uint64_t number, uint32_t last_use)
+{
+    if (registry->nleaving == registry->leaving_room) {
+        const size_t room = registry->leaving_room ? 2 * registry->leaving_room : 8;
+        struct cecl_leaving_window *leaving = realloc(registry->leaving, room * sizeof(*leaving));
+        if (!leaving)
+            return;
+        registry->leaving = leaving;
+        registry->leaving_room = room;
+    }
+    registry->leaving[registry->nleaving++] = (struct cecl_leaving_window){number, last_use};
+}
+
+/* Tells peers to drop the forgotten windows that no pending call uses any more. */
+static ceclResult_t tell_left(struct cecl_registry *registry)
+{
+    for (size_t i = 0; i < registry->nleaving;) {
+        const struct cecl_leaving_window left = registry->leaving[i];
+        if (is_pending(registry, left.last_use)) {
+            i++;
+            continue;
+        }
+        registry->leaving[i] = registry->leaving[--registry->nleaving];
+        CECL_TRY(tell_drop(registry, left.number));
+    }
+    return ceclSuccess;
+}
+
 /* Forgets a window, here and, if peers know of it, there. */
 static ceclResult_t forget(struct cecl_registry *registry, struct cecl_own_window *window)
 {
-    const struct registry_message message = {
-        .kind = REGISTRY_DROP, .number = window->number, .message = registry->posted + 1};
-    free(window->regions);
+    const struct cecl_own_window gone = *window;
+    free(gone.regions);
     memmove(window, window + 1,
             (size_t)(registry->own + registry->nown - (window + 1)) * sizeof(*window));
     registry->nown--;
     registry->changes++;
-    return message.number != 0 ? post(registry, &message, NULL, 0) : ceclSuccess;
+    if (gone.number == 0)
+        return ceclSuccess;
+    if (!gone.used || !is_pending(registry, gone.last_use))
+        return tell_drop(registry, gone.number);
+    tell_later(registry, gone.number, gone.last_use);
+    return ceclSuccess;
 }
 
 ceclResult_t cecl_registry_drop(struct cecl_registry *registry, uint64_t number)
@@ -384,6 +432,7 @@ ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const void *pt
                                   bool make, const char *name)
 {
     const uint64_t at = (uint64_t)(uintptr_t)ptr;
+    CECL_TRY(tell_left(registry));
     for (int i = 0; i < TRIES; i++) {
         struct cecl_own_window *window = window_of(registry, at);
         enum verdict verdict;

@@ -9,7 +9,9 @@
  * Windows have numbers that a rank never uses twice. So a kept plan that names a window of a peer
  * can never reach other memory that came to the same address later. Memory that was freed, or
  * replaced, is noticed by the region's id when a call uses it: the rank then tells its peers to drop
- * the old window, and makes a new one.
+ * the old window, and makes a new one. One region may be replaced while a pending call uses another
+ * of the same window. Then the rank tells them later, once its calls with that window are done,
+ * because a peer may still come late to such a call.
  *
  * Messages are counted. A rank tells its count along with the places of a call, so a peer knows
  * whether memory that it cannot reach yet is still to come.
@@ -48,6 +50,13 @@ struct cecl_own_window {
     bool used;
 };
 
+/* A window that this rank has forgotten while a pending call used it. Peers still have it: one that
+ * comes late to that call needs it. They are told to drop it once the call is done. */
+struct cecl_leaving_window {
+    uint64_t number;
+    uint32_t last_use; /* as in struct cecl_own_window */
+};
+
 struct cecl_import; /* a peer's window, as this rank reaches it */
 
 /* Bytes of a peer's window. */
@@ -81,6 +90,8 @@ struct cecl_registry {
     /* -- of the caller's thread -- */
     struct cecl_own_window *own; /* [nown] by home */
     size_t nown, room;
+    struct cecl_leaving_window *leaving; /* [nleaving] */
+    size_t nleaving, leaving_room;
     uint64_t next_number;
     uint64_t posted;  /* messages to each peer so far */
     uint64_t changes; /* how often a window came or went */
@@ -109,7 +120,7 @@ struct cecl_own_window *cecl_registry_own(const struct cecl_registry *registry, 
  * `name` is the argument's, for messages. registry->changes tells whether something changed. */
 ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const void *ptr, uint64_t bytes,
                                   bool make, const char *name);
-/* Drops a window, here and at the peers. */
+/* Drops a window, here and, once no pending call uses it, at the peers. */
 ceclResult_t cecl_registry_drop(struct cecl_registry *registry, uint64_t number);
 
 /* Notes how many messages a peer had sent when it told the places of a call. */

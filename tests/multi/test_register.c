@@ -416,6 +416,35 @@ static void what_is_refused_leaves_a_pending_call_as_it_is(void **state)
     memory_free(comm, &m);
 }
 
+/* The last rank makes each call after the others. Before its second call they unmap a part of the
+ * same window that the call does not use, and register other memory. */
+static void a_window_stays_open_while_a_pending_call_uses_it(void **state)
+{
+    (void)state;
+    const bool late = multi_rank == multi_nranks - 1;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    if (multi_on_gpus(comm))
+        skip(); /* memory.h has no memory of which a part can be freed */
+    struct memory m = memory_new(comm, MEMORY_SHARED, page + bytes);
+    unsigned char *recv = m.at + page;
+    for (uint64_t round = 0; round < 2; round++) { /* the second call has a kept plan */
+        fill(recv, round);
+        if (!late)
+            multi_ok(comm, gather(recv));
+        if (!late && round == 1) {
+            assert_int_equal(munmap(m.at, page), 0);
+            deregistered(registered(memory.at, bytes));
+        }
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (round == 1)
+            usleep(600000); /* so that the last rank closes what it takes for unused */
+        if (late)
+            multi_ok(comm, gather(recv));
+        check(recv, round);
+    }
+    memory_free(comm, &m);
+}
+
 /* Whichever way it goes, the result is right. */
 static void calls_use_memory_whether_it_is_registered_or_not(void **state)
 {
@@ -452,6 +481,7 @@ int main(int argc, char **argv)
         WITH(set_up, memory_of_a_pending_call_stays_registered),
         WITH(set_up, memory_of_an_open_group_stays_registered),
         WITH(set_up, what_is_refused_leaves_a_pending_call_as_it_is),
+        WITH(set_up, a_window_stays_open_while_a_pending_call_uses_it),
         WITH(set_up_manual, registered_memory_is_explained_as_the_pool_is),
         WITH(set_up_manual, a_refused_registration_ends_no_other),
         WITH(set_up_manual, calls_use_memory_whether_it_is_registered_or_not),
