@@ -74,6 +74,25 @@ int multi_descriptors(void)
     return count;
 }
 
+int multi_mappings(void)
+{
+    FILE *file = fopen("/proc/self/maps", "r");
+    int lines = 0, byte;
+    assert_non_null(file);
+    while ((byte = fgetc(file)) != EOF)
+        lines += byte == '\n';
+    fclose(file);
+    return lines;
+}
+
+void multi_no_growth(int (*count)(void), int before, int slack, const char *what)
+{
+    for (int i = 0; count() > before + slack && i < 500; i++)
+        usleep(10000);
+    if (count() > before + slack)
+        fail_msg("rank %d: %d %s, %d before", multi_rank, count(), what, before);
+}
+
 double multi_seconds(void)
 {
     struct timespec now;

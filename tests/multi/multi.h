@@ -73,6 +73,10 @@ size_t multi_type_bytes(ceclDataType_t type);
 void multi_setenv(const char *name, const char *value); /* NULL: unset */
 
 int multi_descriptors(void); /* number of descriptors that this process has open */
-double multi_seconds(void);  /* monotonic */
+int multi_mappings(void);    /* lines of /proc/self/maps */
+/* Fails the test if `count` still gives more than `before` + `slack` after 5 s: threads of the
+ * library close a bit later what peers have dropped. `what` names what is counted. */
+void multi_no_growth(int (*count)(void), int before, int slack, const char *what);
+double multi_seconds(void); /* monotonic */
 
 #endif

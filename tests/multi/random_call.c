@@ -3,8 +3,19 @@
 
 #define POISON 0x5A
 
-const size_t random_limits[RANDOM_LIMITS] = {4 << 10, 64 << 10, 256 << 10, 512 << 10, 1 << 20};
+static const size_t limits[] = {4 << 10, 64 << 10, 256 << 10, 512 << 10, 1 << 20};
 size_t random_largest = 4 << 10;
+
+void random_take_limits_of(ceclComm_t comm)
+{
+    random_largest = limits[!multi_on_gpus(comm) ? 0 : multi_nranks == 2 ? 4 : 2];
+}
+
+size_t random_room(void)
+{
+    const size_t block = random_largest + 64 > MAX_ROOM ? random_largest + 64 : MAX_ROOM;
+    return (size_t)multi_nranks * block + 2 * RANDOM_GUARD;
+}
 
 uint64_t random_next(uint64_t *x)
 {
@@ -52,9 +63,9 @@ static size_t drawn_count(const struct random_call *c, uint64_t *x, int from, in
 /* Blocks one behind the other, and with gaps where they differ; those that are added up meet. */
 static void place_blocks(struct random_call *c, uint64_t *x)
 {
-    for (int r = 0; r < multi_nranks; r++) {
+    for (int r = 0; r < c->nranks; r++) {
         size_t sent = 0, wanted = 0;
-        for (int p = 0; p < multi_nranks; p++) {
+        for (int p = 0; p < c->nranks; p++) {
             const bool as_first = c->kind == ALL_GATHERV && r > 0;
             wanted += differ(c) && !as_first ? random_next(x) % 3 : 0;
             c->sent_at[r][p] = repeats(c) ? 0 : sent;
@@ -66,9 +77,10 @@ static void place_blocks(struct random_call *c, uint64_t *x)
 }
 
 /* Side by side, or stacked; gaps in half of them. */
-static void draw_layout(uint64_t *x, const ceclStrided_t *s, size_t *pitch, size_t *stride)
+static void draw_layout(const struct random_call *c, uint64_t *x, size_t *pitch, size_t *stride)
 {
-    const size_t n = (size_t)multi_nranks, gaps = random_next(x) % 2;
+    const ceclStrided_t *s = &c->strided;
+    const size_t n = (size_t)c->nranks, gaps = random_next(x) % 2;
     const size_t gap = gaps * (random_next(x) % 5), end = gaps * (random_next(x) % 5);
     const bool beside = random_next(x) % 2;
     *pitch = s->width + gap;
@@ -90,7 +102,7 @@ static void leave_defaults_out(struct random_call *c, uint64_t *x)
 {
     const bool gathers = c->kind == ALL_GATHER_STRIDED;
     ceclStrided_t *s = &c->strided;
-    const size_t width = s->width, whole = (size_t)multi_nranks * width;
+    const size_t width = s->width, whole = (size_t)c->nranks * width;
     const size_t stacked = s->rows * s->recvPitch;
     leave_out(x, &s->sendPitch, gathers ? width : whole);
     leave_out(x, &s->sendStride, width);
@@ -103,8 +115,8 @@ static void draw_strided(struct random_call *c, uint64_t *x, size_t most)
     ceclStrided_t *s = &c->strided;
     s->rows = 1 + random_next(x) % 20;
     s->width = random_next(x) % (most / s->rows + 5);
-    draw_layout(x, s, &s->recvPitch, &s->recvStride);
-    draw_layout(x, s, &s->sendPitch, &s->sendStride);
+    draw_layout(c, x, &s->recvPitch, &s->recvStride);
+    draw_layout(c, x, &s->sendPitch, &s->sendStride);
     if (c->in_place) {
         s->sendPitch = s->recvPitch;
         s->sendStride = s->recvStride;
@@ -114,8 +126,8 @@ static void draw_strided(struct random_call *c, uint64_t *x, size_t most)
     c->row = s->width * c->size;
     c->send_pitch = s->sendPitch;
     c->recv_pitch = s->recvPitch;
-    for (int from = 0; from < multi_nranks; from++)
-        for (int to = 0; to < multi_nranks; to++) {
+    for (int from = 0; from < c->nranks; from++)
+        for (int to = 0; to < c->nranks; to++) {
             c->counts[from][to] = c->count;
             c->sent_at[from][to] = repeats(c) ? 0 : (size_t)to * s->sendStride;
             c->wanted_at[from][to] = (size_t)from * s->recvStride;
@@ -128,7 +140,7 @@ static size_t drawn_on_a_limit(const struct random_call *c, uint64_t *x)
 {
     const bool may_be_small = c->kind == ALL_GATHER || c->kind == ALL_TO_ALL || random_reduces(c);
     const uint64_t which = random_next(x) % 32, beside = random_next(x) % 5;
-    const size_t limit = random_limits[which < 3 ? 4 - which : which < 5 ? 1 : 0];
+    const size_t limit = limits[which < 3 ? 4 - which : which < 5 ? 1 : 0];
     if (!may_be_small || which >= 11 || limit > random_largest)
         return 0;
     return limit / c->size + beside - 2;
@@ -136,7 +148,7 @@ static size_t drawn_on_a_limit(const struct random_call *c, uint64_t *x)
 
 void random_draw_of(struct random_call *c, enum kind kind, uint64_t *x)
 {
-    const int n = multi_nranks;
+    const int n = c->nranks;
     c->kind = kind;
     c->type = (ceclDataType_t)(random_next(x) % CECL_NUM_TYPES);
     if (random_reduces(c))
@@ -179,7 +191,7 @@ static size_t span(const struct random_call *c, size_t count, size_t pitch)
 size_t random_sent(const struct random_call *c, int r)
 {
     size_t end = 0;
-    for (int p = 0; p < multi_nranks; p++) {
+    for (int p = 0; p < c->nranks; p++) {
         const size_t count = span(c, c->counts[r][p], c->send_pitch);
         if (c->sent_at[r][p] + count > end)
             end = c->sent_at[r][p] + count;
@@ -189,9 +201,9 @@ size_t random_sent(const struct random_call *c, int r)
 
 size_t random_received(const struct random_call *c)
 {
-    size_t end = (size_t)multi_nranks * c->count;
-    for (int from = 0; from < multi_nranks; from++)
-        for (int to = 0; to < multi_nranks; to++) {
+    size_t end = (size_t)c->nranks * c->count;
+    for (int from = 0; from < c->nranks; from++)
+        for (int to = 0; to < c->nranks; to++) {
             const size_t count = span(c, c->counts[from][to], c->recv_pitch);
             if (c->wanted_at[from][to] + count > end)
                 end = c->wanted_at[from][to] + count;
@@ -201,8 +213,8 @@ size_t random_received(const struct random_call *c)
 
 void random_set_places(struct random_call *c, size_t shift)
 {
-    const size_t own = (size_t)multi_rank * c->count * c->size;
-    const bool on_root = multi_rank == c->root;
+    const size_t own = (size_t)c->rank * c->count * c->size;
+    const bool on_root = c->rank == c->root;
     c->out = c->recv + shift;
     c->in = c->send + shift;
     if (!c->in_place)
@@ -215,7 +227,7 @@ void random_set_places(struct random_call *c, size_t shift)
     case GATHER: c->in = on_root ? c->out + own : c->in; break;
     case ALL_GATHER:
     case ALL_GATHERV:
-    case ALL_GATHER_STRIDED: c->in = c->out + c->wanted_at[multi_rank][multi_rank] * c->size; break;
+    case ALL_GATHER_STRIDED: c->in = c->out + c->wanted_at[c->rank][c->rank] * c->size; break;
     case REDUCE_SCATTER:
         c->in = c->out;
         c->out += own;
@@ -228,9 +240,9 @@ void random_set_places(struct random_call *c, size_t shift)
 
 static ceclResult_t make_variable(ceclComm_t comm, const struct random_call *c, bool grouped)
 {
-    const int me = multi_rank;
+    const int me = c->rank;
     size_t sends[RANKS], from[RANKS], receives[RANKS], to[RANKS], at_peers[RANKS];
-    for (int p = 0; p < multi_nranks; p++) {
+    for (int p = 0; p < c->nranks; p++) {
         sends[p] = c->counts[me][p];
         from[p] = c->sent_at[me][p];
         receives[p] = c->counts[p][me];
@@ -277,7 +289,7 @@ static size_t place(const struct random_call *c, size_t at, size_t pitch, size_t
 
 static void expect_block(const struct random_call *c, int from, unsigned char *out)
 {
-    const int me = multi_rank;
+    const int me = c->rank;
     for (size_t i = 0; i < c->counts[from][me] * c->size; i++)
         out[place(c, c->wanted_at[from][me], c->recv_pitch, i)] =
             multi_byte(c->seed, from, place(c, c->sent_at[from][me], c->send_pitch, i));
@@ -285,16 +297,16 @@ static void expect_block(const struct random_call *c, int from, unsigned char *o
 
 static void expect_sums(const struct random_call *c, unsigned char *out)
 {
-    if (c->kind == REDUCE && c->root != multi_rank)
+    if (c->kind == REDUCE && c->root != c->rank)
         return;
     for (size_t i = 0; i < c->count; i++) {
         uint32_t sum = 0; /* integers wrap around */
-        for (int from = 0; from < multi_nranks; from++) {
+        for (int from = 0; from < c->nranks; from++) {
             unsigned char bytes[sizeof(uint32_t)];
             uint32_t value;
             for (size_t b = 0; b < sizeof(bytes); b++)
-                bytes[b] = multi_byte(c->seed, from,
-                                      (c->sent_at[from][multi_rank] + i) * sizeof(bytes) + b);
+                bytes[b] =
+                    multi_byte(c->seed, from, (c->sent_at[from][c->rank] + i) * sizeof(bytes) + b);
             memcpy(&value, bytes, sizeof(value));
             sum += value;
         }
@@ -309,7 +321,7 @@ static void expect(const struct random_call *c, unsigned char *out)
         expect_sums(c, out);
         return;
     }
-    for (int from = 0; from < multi_nranks; from++)
+    for (int from = 0; from < c->nranks; from++)
         expect_block(c, from, out);
 }
 
@@ -318,17 +330,51 @@ static void expect(const struct random_call *c, unsigned char *out)
 void random_put(ceclComm_t comm, struct random_slot *s, unsigned char *host)
 {
     const struct random_call *c = &s->call;
-    const size_t mine = random_sent(c, multi_rank);
+    const size_t mine = random_sent(c, c->rank);
     const bool inside = c->in >= c->recv && c->in < c->recv + s->bytes;
     memset(s->want, POISON, s->bytes);
     if (inside)
-        multi_fill(s->want + (c->in - c->recv), c->seed, multi_rank, mine);
+        multi_fill(s->want + (c->in - c->recv), c->seed, c->rank, mine);
     multi_put(comm, c->recv, s->want, s->bytes);
     expect(c, s->want + (c->out - c->recv));
     if (inside)
         return;
-    multi_fill(host, c->seed, multi_rank, mine);
+    multi_fill(host, c->seed, c->rank, mine);
     multi_put(comm, c->in, host, mine);
+}
+
+/* A place for `bytes`: half the time at a multiple of 16, otherwise at one of `align`. Where the
+ * memory has pieces, often across two. */
+static unsigned char *place_in(const struct memory *m, size_t bytes, size_t align, uint64_t *y)
+{
+    size_t at = random_next(y) % (m->bytes - bytes + 1);
+    if (m->seam > 0 && random_next(y) % 2)
+        at = m->seam - random_next(y) % (bytes < m->seam ? bytes : m->seam);
+    at = at + bytes > m->bytes ? m->bytes - bytes : at;
+    return m->at + at - at % (random_next(y) % 2 ? 16 : align);
+}
+
+size_t random_bytes_sent(const struct random_call *c, int r)
+{
+    return random_sent(c, r) + RANDOM_GUARD;
+}
+
+size_t random_bytes_received(const struct random_call *c)
+{
+    return random_received(c) + 2 * RANDOM_GUARD;
+}
+
+void random_prepare(ceclComm_t comm, struct random_slot *s, const struct memory *send,
+                    const struct memory *recv, uint64_t *y, unsigned char *host)
+{
+    struct random_call *c = &s->call;
+    const size_t align = random_reduces(c) ? c->size : 1, sent = random_bytes_sent(c, c->rank);
+    s->bytes = random_bytes_received(c);
+    assert_true(s->bytes <= random_room() && sent <= random_room());
+    c->send = place_in(send, sent, align, y);
+    c->recv = place_in(recv, s->bytes, align, y);
+    random_set_places(c, RANDOM_GUARD);
+    random_put(comm, s, host);
 }
 
 static void fail_at(const struct random_slot *s, const unsigned char *host)
@@ -337,10 +383,10 @@ static void fail_at(const struct random_slot *s, const unsigned char *host)
     size_t i = 0;
     while (host[i] == s->want[i])
         i++;
-    fail_msg("rank %d: kind %d type %d count %zu rows %zu root %d in place %d: byte %td from "
-             "recvbuff on is %02x, not %02x",
-             multi_rank, (int)c->kind, (int)c->type, c->count, c->rows, c->root, c->in_place,
-             c->recv + i - c->out, host[i], s->want[i]);
+    fail_msg("rank %d of %d (%d in the world): kind %d type %d count %zu rows %zu root %d in place "
+             "%d seed %llu: byte %td from recvbuff on is %02x, not %02x",
+             c->rank, c->nranks, multi_rank, (int)c->kind, (int)c->type, c->count, c->rows, c->root,
+             c->in_place, (unsigned long long)c->seed, c->recv + i - c->out, host[i], s->want[i]);
 }
 
 void random_compare(ceclComm_t comm, const struct random_slot *s, unsigned char *host)

@@ -3,7 +3,7 @@
 #ifndef CECL_TEST_RANDOM_CALL_H
 #define CECL_TEST_RANDOM_CALL_H
 
-#include "multi.h"
+#include "memory.h"
 
 enum kind {
     ALL_GATHER,
@@ -21,21 +21,26 @@ enum kind {
     KINDS
 };
 #define RANKS 64
-#define MAX_BLOCK 6000 /* bytes, about; see also random_limits */
+#define MAX_BLOCK 6000 /* bytes, about; see also random_largest */
 /* The most bytes that a rank's block takes in any buffer, with rows, gaps and displacements. */
 #define MAX_ROOM (MAX_BLOCK + 1600)
 
-/* The sizes in bytes at which small calls end, on one device or the other: of a block, or of a
- * whole all-reduce. Calls often have such a size, or one a bit smaller or larger, up to
- * random_largest. The test sets random_largest, because on the host device the last sizes are no
- * limits and would only take long. */
-#define RANDOM_LIMITS 5
-extern const size_t random_limits[RANDOM_LIMITS];
+/* Bytes on each side of a recvbuff that a call must leave alone. */
+#define RANDOM_GUARD 16
+
+/* Calls often have a size at which small calls end, on one device or the other, or a bit less or
+ * more. random_largest is the largest such size that is drawn, in bytes of a block, or of a whole
+ * all-reduce. random_take_limits_of sets it for comm's device: on the host device the larger sizes
+ * are no limits and would only take long. */
 extern size_t random_largest;
+void random_take_limits_of(ceclComm_t comm);
+/* Bytes that any buffer of a call among all ranks needs at most, with its guards. */
+size_t random_room(void);
 
 /* A call, in elements: what each rank sends to each, and where that lies at the
  * sender and at the receiver. */
 struct random_call {
+    int rank, nranks; /* of its communicator; the test sets them before it draws the call */
     enum kind kind;
     ceclDataType_t type;
     bool in_place; /* for rooted calls: on the root */
@@ -55,7 +60,7 @@ struct random_call {
 
 uint64_t random_next(uint64_t *x);
 
-/* Draws a call. Leaves buffers, stream and seed unchanged. */
+/* Draws a call. Leaves ranks, buffers, stream and seed unchanged. */
 void random_draw(struct random_call *c, uint64_t *x);
 void random_draw_of(struct random_call *c, enum kind kind, uint64_t *x);
 bool random_reduces(const struct random_call *c); /* and so needs aligned buffers */
@@ -79,6 +84,13 @@ struct random_slot {
 /* Puts a call's input, and poison into the rest of [recv, recv + bytes). Writes the expected result
  * to `want`. `host` has room for the input. */
 void random_put(ceclComm_t comm, struct random_slot *s, unsigned char *host);
+/* Bytes of the two allocations that random_prepare needs at least: on rank `r`, and on any rank. */
+size_t random_bytes_sent(const struct random_call *c, int r);
+size_t random_bytes_received(const struct random_call *c);
+/* Chooses the buffers of a drawn call, at places in `send` and `recv` that are drawn from `y`, and
+ * does random_put. */
+void random_prepare(ceclComm_t comm, struct random_slot *s, const struct memory *send,
+                    const struct memory *recv, uint64_t *y, unsigned char *host);
 /* Compares every byte of [recv, recv + bytes) with `want`. `host` has room for them. */
 void random_compare(ceclComm_t comm, const struct random_slot *s, unsigned char *host);
 

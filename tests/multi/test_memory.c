@@ -7,11 +7,9 @@
 #include "memory.h"
 #include "random_call.h"
 
-#include <stdio.h>
 #include <unistd.h>
 
 #define SLOTS 8
-#define GUARD 16
 #define SPREAD 5000 /* bytes beyond what a buffer needs: offsets differ by as much */
 #define LATE_US 2000
 
@@ -23,27 +21,22 @@ struct slot {
 
 static ceclComm_t comm;
 static struct slot slots[SLOTS];
-static unsigned char *host; /* [room()] */
+static unsigned char *host; /* [random_room()] */
 static uint64_t y;
-
-/* Bytes that any buffer needs at most, with its guards. */
-static size_t room(void)
-{
-    const size_t block = random_largest + 64 > MAX_ROOM ? random_largest + 64 : MAX_ROOM;
-    return (size_t)multi_nranks * block + 2 * GUARD;
-}
 
 static void open_slots(void)
 {
     comm = multi_comm(NULL);
-    host = malloc(room());
+    host = malloc(random_room());
     assert_non_null(host);
     y = 0x9e3779b97f4a7c15u + 77u * (uint64_t)multi_rank;
     for (int i = 0; i < SLOTS; i++) {
-        assert_non_null(slots[i].random.want = malloc(room()));
+        slots[i].random.call.rank = multi_rank;
+        slots[i].random.call.nranks = multi_nranks;
+        assert_non_null(slots[i].random.want = malloc(random_room()));
         for (int kind = 0; kind < MEMORY_KINDS; kind++) {
-            slots[i].send[kind] = memory_new(comm, (enum memory_kind)kind, room() + SPREAD);
-            slots[i].recv[kind] = memory_new(comm, (enum memory_kind)kind, room() + SPREAD);
+            slots[i].send[kind] = memory_new(comm, (enum memory_kind)kind, random_room() + SPREAD);
+            slots[i].recv[kind] = memory_new(comm, (enum memory_kind)kind, random_room() + SPREAD);
         }
     }
 }
@@ -81,28 +74,11 @@ static int tear_down(void **state)
 
 /* ---- buffers */
 
-/* A place for `bytes`: half the time at a multiple of 16, otherwise at one of `align`. Where the
- * memory has pieces, often across two. */
-static unsigned char *place_in(const struct memory *m, size_t bytes, size_t align)
-{
-    size_t at = random_next(&y) % (m->bytes - bytes + 1);
-    if (m->seam > 0 && random_next(&y) % 2)
-        at = m->seam - random_next(&y) % (bytes < m->seam ? bytes : m->seam);
-    at = at + bytes > m->bytes ? m->bytes - bytes : at;
-    return m->at + at - at % (random_next(&y) % 2 ? 16 : align);
-}
-
 /* Chooses the buffers of a call that is drawn, in memory of these kinds, and puts its input. */
 static void prepare(struct slot *s, int send_kind, int recv_kind)
 {
-    struct random_call *c = &s->random.call;
-    const size_t align = random_reduces(c) ? c->size : 1;
-    s->random.bytes = random_received(c) + 2 * GUARD;
-    assert_true(s->random.bytes <= room() && random_sent(c, multi_rank) + GUARD <= room());
-    c->send = place_in(&s->send[memory_kind(send_kind)], random_sent(c, multi_rank) + GUARD, align);
-    c->recv = place_in(&s->recv[memory_kind(recv_kind)], s->random.bytes, align);
-    random_set_places(c, GUARD);
-    random_put(comm, &s->random, host);
+    random_prepare(comm, &s->random, &s->send[memory_kind(send_kind)],
+                   &s->recv[memory_kind(recv_kind)], &y, host);
 }
 
 /* Options of the next call; equal on all ranks. */
@@ -172,7 +148,7 @@ static void renew_some(void)
     case 0: memory_renew(comm, m, m->kind); break;
     case 1:
         memory_free(comm, m);
-        *m = memory_new(comm, (enum memory_kind)kind, room() + SPREAD);
+        *m = memory_new(comm, (enum memory_kind)kind, random_room() + SPREAD);
         break;
     default: break;
     }
@@ -236,33 +212,12 @@ static void random_calls_with_late_ranks_are_right(void **state)
 
 /* ---- memory that comes and goes */
 
-static int lines_of_maps(void)
-{
-    FILE *file = fopen("/proc/self/maps", "r");
-    int lines = 0, byte;
-    assert_non_null(file);
-    while ((byte = fgetc(file)) != EOF)
-        lines += byte == '\n';
-    fclose(file);
-    return lines;
-}
-
-/* What peers have dropped goes a bit later, on a thread of the library. */
-static void expect_no_growth(int (*count)(void), int before, const char *what)
-{
-    enum { SLACK = 10 };
-    for (int i = 0; count() > before + SLACK && i < 500; i++)
-        usleep(10000);
-    if (count() > before + SLACK)
-        fail_msg("rank %d: %d %s, %d before", multi_rank, count(), what, before);
-}
-
 /* The same calls with the same pointers again and again, so that plans are kept. One rank after the
  * other has other memory at these addresses. */
 static void memory_allocated_anew_at_the_same_address_is_used(void **state)
 {
     (void)state;
-    enum { ROUNDS = 300, WARM = 60, CALLS = 4 };
+    enum { ROUNDS = 300, WARM = 60, CALLS = 4, SLACK = 10 };
     static const enum kind kinds[CALLS] = {ALL_GATHER, ALL_TO_ALL, ALL_REDUCE, BROADCAST};
     uint64_t x = 7;
     int descriptors = 0, lines = 0;
@@ -283,20 +238,20 @@ static void memory_allocated_anew_at_the_same_address_is_used(void **state)
         c->seed = random_next(&x);
         c->send = send->at + 256;
         c->recv = recv->at + 512 + 256 * multi_rank;
-        s->random.bytes = random_received(c) + 2 * GUARD;
-        random_set_places(c, GUARD);
+        s->random.bytes = random_bytes_received(c);
+        random_set_places(c, RANDOM_GUARD);
         random_put(comm, &s->random, host);
         run_one(s);
         if (round == WARM) {
             descriptors = multi_descriptors();
-            lines = lines_of_maps();
+            lines = multi_mappings();
         }
     }
-    expect_no_growth(multi_descriptors, descriptors, "descriptors");
-    expect_no_growth(lines_of_maps, lines, "lines of /proc/self/maps");
+    multi_no_growth(multi_descriptors, descriptors, SLACK, "descriptors");
+    multi_no_growth(multi_mappings, lines, SLACK, "mappings");
 }
 
-static size_t random_bytes(size_t least)
+static size_t some_bytes(size_t least)
 {
     return least + random_next(&y) % 100000;
 }
@@ -315,10 +270,10 @@ static void ranks_whose_allocators_diverge_understand_each_other(void **state)
         if (multi_rank == 1) {
             struct memory *m = &extra[random_next(&y) % EXTRA];
             memory_free(comm, m);
-            *m = memory_new(comm, MEMORY_SHARED, random_bytes(1));
+            *m = memory_new(comm, MEMORY_SHARED, some_bytes(1));
         }
-        fresh.send[MEMORY_SHARED] = memory_new(comm, MEMORY_SHARED, random_bytes(room()));
-        fresh.recv[MEMORY_SHARED] = memory_new(comm, MEMORY_SHARED, random_bytes(room()));
+        fresh.send[MEMORY_SHARED] = memory_new(comm, MEMORY_SHARED, some_bytes(random_room()));
+        fresh.recv[MEMORY_SHARED] = memory_new(comm, MEMORY_SHARED, some_bytes(random_room()));
         random_draw(&fresh.random.call, &x);
         fresh.random.call.stream = NULL;
         fresh.random.call.seed = random_next(&x);

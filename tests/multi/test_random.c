@@ -10,14 +10,12 @@
 
 #define SLOTS 8
 #define MOST_SHIFT 70
-#define GUARD 16
 #define CROWD_TIMES 4
 
 /* Bytes that any allocation needs at most. */
 static size_t room(void)
 {
-    const size_t block = random_largest + 64 > MAX_ROOM ? random_largest + 64 : MAX_ROOM;
-    return (size_t)multi_nranks * block + MOST_SHIFT + GUARD;
+    return random_room() + MOST_SHIFT;
 }
 
 /* Draws a call, and readies its buffers, allocated alike on all ranks. */
@@ -26,6 +24,8 @@ static void prepare(ceclComm_t comm, struct random_slot *s, uint64_t *x,
 {
     struct random_call *c = &s->call;
     size_t shift = random_next(x) % MOST_SHIFT, most = 0;
+    c->rank = multi_rank;
+    c->nranks = multi_nranks;
     c->stream = streams[random_next(x) % 3];
     c->seed = random_next(x);
     random_draw(c, x);
@@ -34,7 +34,7 @@ static void prepare(ceclComm_t comm, struct random_slot *s, uint64_t *x,
     for (int r = 0; r < multi_nranks; r++)
         if (random_sent(c, r) > most)
             most = random_sent(c, r);
-    s->bytes = shift + random_received(c) + GUARD;
+    s->bytes = shift + random_received(c) + RANDOM_GUARD;
     assert_true(s->bytes <= room() && most <= room());
     multi_ok(comm, ceclMemAlloc(comm, (void **)&c->recv, s->bytes));
     multi_ok(comm, ceclMemAlloc(comm, (void **)&c->send, most + 1 + shift));
@@ -103,7 +103,7 @@ static void random_calls_in_bursts_are_right(void **state)
     ceclStream_t streams[3] = {NULL};
     struct multi_crowd crowd;
     multi_crowd_open(&crowd, multi_on_gpus(comm) ? 8 << 20 : 16 << 10);
-    random_largest = random_limits[!multi_on_gpus(comm) ? 0 : multi_nranks == 2 ? 4 : 2];
+    random_take_limits_of(comm);
     unsigned char *host = malloc(room());
     assert_non_null(host);
     for (int i = 0; i < SLOTS; i++)
