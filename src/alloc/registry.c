@@ -106,23 +106,30 @@ static struct cecl_registered *region_of(const struct cecl_own_window *window, u
 
 /* ---- telling peers */
 
-/* Sends a message to all peers, also where one cannot be told. Returns the first error. A peer that
- * has gone needs not hear that a window is dropped. */
+/* A peer that has left makes no further call, so it need not be told. */
+static ceclResult_t post_to(struct cecl_registry *registry, int peer,
+                            const struct registry_message *message, const int *fds, int nfds,
+                            int64_t deadline)
+{
+    const size_t bytes = sizeof(*message) + message->count * sizeof(message->regions[0]);
+    const ceclResult_t result =
+        cecl_mesh_post(registry->mesh, peer, message, bytes, fds, nfds, deadline);
+    return result == ceclRemoteError && cecl_mesh_left(registry->mesh, peer) ? ceclSuccess : result;
+}
+
+/* Tells all peers, also where one cannot be told. Returns the first error. */
 static ceclResult_t post(struct cecl_registry *registry, const struct registry_message *message,
                          const int *fds, int nfds)
 {
-    char words[CECL_MESSAGE_BYTES];
-    ceclResult_t first = ceclSuccess;
-    const size_t bytes = sizeof(*message) + message->count * sizeof(message->regions[0]);
     const int64_t bound = registry->timeout_ms > 0 ? registry->timeout_ms : POST_MS,
                   deadline = cecl_deadline(bound);
+    char words[CECL_MESSAGE_BYTES];
+    ceclResult_t first = ceclSuccess;
     registry->posted = message->message; /* also after a failure: some peers may have it */
     for (int i = 1; i < registry->nranks; i++) {
-        const ceclResult_t result =
-            cecl_mesh_post(registry->mesh, (registry->rank + i) % registry->nranks, message, bytes,
-                           fds, nfds, deadline);
-        if (result == ceclSuccess || first != ceclSuccess ||
-            (result == ceclRemoteError && message->kind == REGISTRY_DROP))
+        const ceclResult_t result = post_to(registry, (registry->rank + i) % registry->nranks,
+                                            message, fds, nfds, deadline);
+        if (result == ceclSuccess || first != ceclSuccess)
             continue;
         first = result;
         cecl_keep_message(words);
