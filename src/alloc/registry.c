@@ -223,6 +223,7 @@ static ceclResult_t tell_some(struct cecl_registry *registry, const struct cecl_
                        .bytes = window->bytes,
                        .message = registry->posted + 1}};
     struct registry_message *message = &u.message;
+    const int64_t begin = cecl_now_ns();
     int fds[CECL_MESH_POST_FDS], nfds = 0;
     ceclResult_t result = ceclSuccess;
     for (size_t i = 0; i < count && result == ceclSuccess; i++) {
@@ -237,6 +238,7 @@ static ceclResult_t tell_some(struct cecl_registry *registry, const struct cecl_
     if (result == ceclSuccess)
         result = post(registry, message, fds, nfds);
     close_all(message->regions, message->count);
+    registry->telling_ns += (uint64_t)(cecl_now_ns() - begin);
     return result;
 }
 

@@ -93,8 +93,9 @@ struct cecl_registry {
     struct cecl_leaving_window *leaving; /* [nleaving] */
     size_t nleaving, leaving_room;
     uint64_t next_number;
-    uint64_t posted;  /* messages to each peer so far */
-    uint64_t changes; /* how often a window came or went */
+    uint64_t posted;     /* messages to each peer so far */
+    uint64_t changes;    /* how often a window came or went */
+    uint64_t telling_ns; /* time spent so far on telling peers of regions */
     int64_t timeout_ms;
     /* -- of both threads -- */
     pthread_mutex_t lock;

@@ -63,6 +63,7 @@ CECL_API ceclResult_t ceclCommRegister(ceclComm_t comm, void *ptr, size_t bytes,
         free(made);
         return result;
     }
+    (void)cecl_tell_registering_ns(comm); /* the next call's peers are not behind for this */
     made->next = comm->registrations;
     comm->registrations = made;
     *handle = made;

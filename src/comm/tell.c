@@ -66,6 +66,13 @@ ceclResult_t cecl_tell_settle(ceclComm_t comm, const struct cecl_call *call, boo
     return ceclSuccess;
 }
 
+uint64_t cecl_tell_registering_ns(ceclComm_t comm)
+{
+    const uint64_t before = comm->teller.telling_ns;
+    comm->teller.telling_ns = comm->registry.telling_ns;
+    return comm->teller.telling_ns - before;
+}
+
 /* ---- publishing */
 
 static bool make_room(struct cecl_teller *teller, int nranks, uint32_t count)
@@ -332,6 +339,13 @@ static ceclResult_t lend(ceclComm_t comm, const struct cecl_call *calls, uint32_
     return ceclSuccess;
 }
 
+/* How long this rank waits for late ones. Where it has just registered memory it waits as long again:
+ * its peers often have new memory at the same call, and take more or less time to register it. */
+static uint64_t patience(ceclComm_t comm)
+{
+    return cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_WAIT_NS) + cecl_tell_registering_ns(comm);
+}
+
 ceclResult_t cecl_tell_learn(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
                              struct cecl_told *told)
 {
@@ -340,9 +354,8 @@ ceclResult_t cecl_tell_learn(ceclComm_t comm, const struct cecl_call *calls, uin
     if (!teller->is_open)
         return ceclSuccess;
     teller->is_open = false;
-    const enum cecl_places_outcome outcome = cecl_places_meet(
-        &teller->places, &teller->group, cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_WAIT_NS),
-        cecl_tell_goes_on, comm);
+    const enum cecl_places_outcome outcome =
+        cecl_places_meet(&teller->places, &teller->group, patience(comm), cecl_tell_goes_on, comm);
     if (outcome == CECL_PLACES_STOPPED)
         return ended(comm, calls);
     *told = (struct cecl_told){.late = outcome == CECL_PLACES_LATE};
