@@ -20,6 +20,7 @@
  * takes those first for which a call waits. In an all-gather a rank touches no more than one block
  * of each peer's recvbuff, and to import a buffer of many regions takes milliseconds.
  *
+ * docs/models/windows.pml is the model of this protocol.
  * Threads: cecl_registry_take and cecl_registry_sweep run on one thread (the watchdog). All other
  * functions run on the caller's, one at a time. A lock guards what both use. */
 #ifndef CECL_ALLOC_REGISTRY_H

@@ -1,0 +1,622 @@
+/* How windows of registered memory come and go (src/alloc/registry.c, registry_peers.c, and
+ * src/comm/tell.c, register.c), for Spin. Each rank has a caller, a watchdog, and a stream that
+ * carries out the rank's calls in order. Its memory is one range of addresses with PIECES regions.
+ * In each call it has its buffer in one of them. Before a call the program may put other memory at
+ * the addresses of a region that no pending call uses, register a region, or deregister the window.
+ *
+ * The model takes for granted what places.pml and flags.pml show: of each pair of ranks the one
+ * that tells later knows both places, and a call ends after all copies of the call.
+ *
+ * Checked: each copy goes through an open import, to the memory that its owner meant by the call; a
+ * window that a call names is there; all waits end, also when a rank dies or an import fails; what
+ * owners dropped is closed in the end; no allocation is opened while an import holds its addresses.
+ * OWNERS: so many ranks have registered memory, and the others' buffers are in the pool. PIECES 1:
+ * an allocation that peers open by its handle. DEATH: a rank may die. FAILURES: an import may fail.
+ * CLOSE_AT_ONCE: a peer closes dropped imports without a look at its own calls.
+ * Planted faults: SAME_NUMBER uses a number again; NO_IDS does not ask for ids; NO_COUNT copies
+ * before the messages are carried out; EARLY_DROP tells peers to drop a window that pending calls
+ * use; NO_LATER_DROP never tells them; LATE_DROP tells them after the next window; NO_SWEEP closes
+ * nothing; COUNT_FAILED counts a message whose import failed; NO_END goes on with the wait for
+ * imports after the communicator has failed, and POST_NO_END with the wait for room to post. */
+#ifndef RANKS
+#define RANKS 2
+#endif
+#ifndef CALLS
+#define CALLS 3
+#endif
+#ifndef OWNERS
+#define OWNERS RANKS
+#endif
+#ifndef PIECES
+#define PIECES 2
+#endif
+#ifndef CHANGES
+#define CHANGES 2 /* how often a rank's program changes something about its memory; at most 3 */
+#endif
+#define WINDOWS (CHANGES + 2) /* a rank makes fewer, numbered from 1 */
+
+#define ALL ((1 << RANKS) - 1)
+#define ADD 1
+#define DROP 2
+
+#define REGION(rank, piece) ((rank) * PIECES + (piece))
+#define TOLD(call, rank) ((call) * RANKS + (rank))
+#define PAIR(me, peer) ((me) * RANKS + (peer))
+#define LEAVING(rank, number) ((rank) * WINDOWS + (number))
+#define IMPORT(me, peer, which) (PAIR(me, peer) * WINDOWS + (which))
+#define THROUGH(call, me, peer) through[TOLD(call, me) * RANKS + (peer)]
+#define MIRROR(me, peer, which, piece) (IMPORT(me, peer, which) * PIECES + (piece))
+
+#ifdef DEATH
+#define MAY_DIE                                                                                    \
+    if                                                                                             \
+    :: !somebody_died -> goto death                                                                \
+    :: true                                                                                        \
+    fi
+#else
+#define MAY_DIE skip
+#endif
+
+/* The program's memory: its id, which is never used again, and the last call with it. */
+byte there[RANKS * PIECES];
+byte busy[RANKS * PIECES];
+
+/* A rank's own window. Number 0: there is none. A region's id 0: peers were not told of it. */
+byte number[RANKS];
+byte region[RANKS * PIECES];
+byte last_use[RANKS];
+byte next_number[RANKS];
+byte posted[RANKS];
+byte leaving[RANKS * WINDOWS]; /* the last call that uses the forgotten window; 0: not leaving */
+
+/* What ranks tell of a call. `meant` is the id of the memory that the rank means. */
+byte window[(CALLS + 1) * RANKS];
+byte piece[(CALLS + 1) * RANKS];
+byte meant[(CALLS + 1) * RANKS];
+byte version[(CALLS + 1) * RANKS];
+byte arrived[CALLS + 1]; /* bits of the ranks that have told */
+bool late[CALLS + 1];    /* it was decided not to wait for all */
+
+/* Imports, in the order in which they are made. A kept plan holds the import, not the number. */
+byte imports[RANKS * RANKS];
+byte import_number[RANKS * RANKS * WINDOWS];
+byte mirror[RANKS * RANKS * WINDOWS * PIECES]; /* the id of the memory there; 0: none */
+bool dropped[RANKS * RANKS * WINDOWS];
+bool closed[RANKS * RANKS * WINDOWS];
+byte import_use[RANKS * RANKS * WINDOWS];
+byte taken[RANKS * RANKS];
+bool failed_import[RANKS * RANKS];
+byte kept[RANKS * RANKS * WINDOWS]; /* 1 + the import to which the kept plan copies */
+
+/* The imports through which a rank's stream copies: 1 + import, 0: no copy. */
+byte through[(CALLS + 1) * RANKS * RANKS];
+byte enqueued[RANKS];
+byte begun[RANKS];
+byte copied[RANKS];
+byte done[RANKS];
+
+bool failed[RANKS]; /* the rank's communicator */
+bool dead[RANKS];
+bool ended[RANKS]; /* the rank's caller */
+bool an_import_failed, somebody_died; /* each happens once at most */
+
+/* From each rank to each other one. */
+chan messages[RANKS * RANKS] = [1] of { byte, byte, byte, byte, byte };
+
+/* ---- the caller: this rank's own windows */
+
+/* Posts a message to each peer. The wait for room ends when the peer or the communicator does. */
+inline post(kind, which, what)
+{
+    posted[me]++;
+    p = 0;
+    do
+    :: p == RANKS || stop -> break
+    :: p == me -> p++
+    :: p < RANKS && p != me && !stop ->
+        if
+        :: messages[PAIR(me, p)]!kind, which, what, region[REGION(me, what)], posted[me]
+#ifndef POST_NO_END
+        :: dead[p] || failed[me] -> stop = true
+#endif
+        fi;
+        p++
+    od;
+    p = 0
+}
+
+inline forget()
+{
+    gone = number[me];
+    d_step {
+        number[me] = 0;
+        what = 0;
+        do
+        :: what < PIECES -> region[REGION(me, what)] = 0; what++
+        :: else -> what = 0; break
+        od
+    }
+    if
+#ifndef EARLY_DROP
+    :: last_use[me] > done[me] -> leaving[LEAVING(me, gone)] = last_use[me]
+#endif
+#ifndef LATE_DROP
+    :: else -> post(DROP, gone, 0)
+#else
+    :: else -> leaving[LEAVING(me, gone)] = 1
+#endif
+    fi;
+    last_use[me] = 0;
+    gone = 0
+}
+
+#ifdef NO_LATER_DROP
+#define MAY_TELL(which) false
+#else
+#define MAY_TELL(which)                                                                            \
+    (leaving[LEAVING(me, which)] != 0 && leaving[LEAVING(me, which)] <= done[me])
+#endif
+inline tell_left()
+{
+    w = 1;
+    do
+    :: w < WINDOWS && MAY_TELL(w) -> leaving[LEAVING(me, w)] = 0; post(DROP, w, 0); w++
+    :: w < WINDOWS && !MAY_TELL(w) -> w++
+    :: w == WINDOWS -> w = 0; break
+    od
+}
+
+/* Makes sure that peers were told of the memory that is there now. */
+inline settle(which)
+{
+    tell_left();
+    if
+#ifndef NO_IDS
+    :: !stop && region[REGION(me, which)] != 0 &&
+       region[REGION(me, which)] != there[REGION(me, which)] ->
+        forget()
+#endif
+    :: else
+    fi;
+    if
+    :: !stop && number[me] == 0 ->
+        d_step {
+            next_number[me]++;
+#ifdef SAME_NUMBER
+            number[me] = 1
+#else
+            number[me] = next_number[me]
+#endif
+        }
+    :: else
+    fi;
+    if
+    :: !stop && region[REGION(me, which)] == 0 ->
+        region[REGION(me, which)] = there[REGION(me, which)];
+        post(ADD, number[me], which)
+    :: else
+    fi
+}
+
+/* ---- the caller: the program, and a call */
+
+inline select_piece()
+{
+    if
+    :: q = 0
+    :: PIECES == 2 && number[me] != 0 -> q = 1 /* before that, both are alike */
+    fi
+}
+
+/* What the program does next: it makes a call, or changes something first. It changes no memory
+ * that a pending call uses. */
+inline program()
+{
+    select_piece();
+    if
+    :: calls = true
+    :: changes < CHANGES ->
+        changes++;
+        if
+        :: region[REGION(me, q)] != 0 && busy[REGION(me, q)] <= done[me] ->
+            newest++; /* frees the memory, and gets the address again */
+            there[REGION(me, q)] = newest
+        :: region[REGION(me, q)] != there[REGION(me, q)] -> registers = true
+        :: number[me] != 0 && last_use[me] <= done[me] -> forget() /* deregisters the window */
+        fi
+    fi
+}
+
+inline tell()
+{
+    d_step {
+        window[TOLD(call, me)] = number[me];
+        piece[TOLD(call, me)] = q;
+        meant[TOLD(call, me)] = there[REGION(me, q)];
+        version[TOLD(call, me)] = posted[me];
+        busy[REGION(me, q)] = call;
+        earlier = arrived[call];
+        arrived[call] = arrived[call] | (1 << me)
+    }
+}
+
+/* Decides that it was too late, or finds that all have told. */
+inline meet()
+{
+    atomic {
+        if
+        :: arrived[call] == ALL && !late[call] -> earlier = ALL
+        :: arrived[call] != ALL -> late[call] = true
+        :: late[call]
+        fi
+    }
+}
+
+/* The open import with a number, or the next one to make. */
+inline find(peer, which)
+{
+    i = 0;
+    do
+    :: i < imports[PAIR(me, peer)] &&
+       (import_number[IMPORT(me, peer, i)] != which || closed[IMPORT(me, peer, i)]) -> i++
+    :: else -> break
+    od
+}
+
+/* Waits for a peer's messages, then finds its window. */
+inline learn(peer)
+{
+#ifndef NO_COUNT
+    if
+    :: taken[PAIR(me, peer)] >= version[TOLD(call, peer)]
+    :: taken[PAIR(me, peer)] < version[TOLD(call, peer)] && failed_import[PAIR(me, peer)] ->
+        failed[me] = true;
+        stop = true
+#ifndef NO_END
+    :: taken[PAIR(me, peer)] < version[TOLD(call, peer)] && failed[me] -> stop = true
+#endif
+    fi;
+#endif
+    if
+    :: !stop ->
+        d_step {
+            i = kept[IMPORT(me, peer, window[TOLD(call, peer)])];
+            if
+            :: i == 0 ->
+                find(peer, window[TOLD(call, peer)]);
+                assert(i < imports[PAIR(me, peer)]); /* the window is known here */
+                i++;
+                kept[IMPORT(me, peer, window[TOLD(call, peer)])] = i
+            :: else
+            fi;
+            THROUGH(call, me, peer) = i;
+            used[peer] = i;
+            i = 0
+        }
+    :: stop
+    fi
+}
+
+/* Notes that the call uses the windows, after it was enqueued. */
+inline note_use()
+{
+    d_step {
+        last_use[me] = (number[me] != 0 -> call : 0);
+        p = 0;
+        do
+        :: p < RANKS ->
+            if
+            :: used[p] != 0 && !closed[IMPORT(me, p, used[p] - 1)] ->
+                import_use[IMPORT(me, p, used[p] - 1)] = call
+            :: else
+            fi;
+            used[p] = 0;
+            p++
+        :: else -> p = 0; break
+        od
+    }
+}
+
+proctype caller(byte me)
+{
+    byte call = 1, p, q, w, i, what, gone, earlier, changes, newest = PIECES, used[RANKS];
+    bool stop, calls, registers;
+    do
+    :: call <= CALLS && !stop && !failed[me] ->
+        do
+        :: atomic {
+                if
+                :: me < OWNERS -> program()
+                :: else -> calls = true
+                fi;
+                if
+                :: me < OWNERS && (calls || registers) -> settle(q)
+                :: else
+                fi;
+                if
+                :: calls && !stop -> tell()
+                :: else
+                fi;
+                registers = false;
+                if
+                :: calls || stop -> calls = false; break
+                :: else -> q = 0
+                fi
+            }
+        od;
+        if
+        :: stop -> break
+        :: else
+        fi;
+        MAY_DIE;
+        meet();
+        do
+        :: p < OWNERS && p != me && ((earlier >> p) & 1) && !stop -> learn(p); p++
+        :: p < OWNERS && !(p != me && ((earlier >> p) & 1)) && !stop -> p++
+        :: p == OWNERS || stop -> break
+        od;
+        p = 0;
+        if
+        :: !stop -> enqueued[me] = call; note_use()
+        :: else -> failed[me] = true /* peers were told */
+        fi;
+        atomic {
+            q = 0;
+            earlier = 0;
+            call++
+        }
+        MAY_DIE
+    :: call > CALLS || stop || failed[me] -> break
+    od;
+    atomic {
+        done[me] == CALLS || failed[me] || stop;
+        if
+        :: !stop && !failed[me] -> tell_left() /* the next call would */
+        :: else
+        fi;
+        ended[me] = true
+    }
+    goto end;
+death:
+    skip;
+    d_step {
+        somebody_died = true;
+        dead[me] = true;
+        call = 0;
+        q = 0;
+        earlier = 0;
+        changes = 0;
+        newest = 0
+    }
+end:
+    skip
+}
+
+/* ---- the watchdog: imports */
+
+#ifdef CLOSE_AT_ONCE
+#define UNUSED(me, peer, which) true
+#else
+#define UNUSED(me, peer, which) (import_use[IMPORT(me, peer, which)] <= done[me])
+#endif
+#ifdef NO_SWEEP
+#define MAY_CLOSE(me, peer, which) false
+#else
+#define MAY_CLOSE(me, peer, which)                                                                 \
+    (which <= CHANGES && dropped[IMPORT(me, peer, which)] &&                                       \
+     !closed[IMPORT(me, peer, which)] && UNUSED(me, peer, which))
+#endif
+
+inline close(peer, which)
+{
+    closed[IMPORT(me, peer, which)] = true;
+    dropped[IMPORT(me, peer, which)] = false;
+    import_use[IMPORT(me, peer, which)] = 0;
+    mirror[MIRROR(me, peer, which, 0)] = 0;
+    mirror[MIRROR(me, peer, which, PIECES - 1)] = 0
+}
+
+/* Closes what was dropped, and waits for the calls that use it. The wait is bounded in the library,
+ * where the import would then fail. */
+inline make_way(peer)
+{
+    j = 0;
+    do
+    :: j < imports[PAIR(me, peer)] && MAY_CLOSE(me, peer, j) -> close(peer, j)
+    :: j < imports[PAIR(me, peer)] && closed[IMPORT(me, peer, j)] -> j++
+    :: j < imports[PAIR(me, peer)] && !closed[IMPORT(me, peer, j)] && !MAY_CLOSE(me, peer, j) ->
+        assert(dropped[IMPORT(me, peer, j)]); /* otherwise nothing ever closes it */
+        MAY_CLOSE(me, peer, j) || failed[me]
+    :: failed[me] -> break
+    :: j == imports[PAIR(me, peer)] -> break
+    od;
+    j = 0
+}
+
+inline add(peer)
+{
+    d_step { find(peer, which) }
+    if
+    :: i == imports[PAIR(me, peer)] ->
+#if PIECES == 1
+        make_way(peer);
+#endif
+        d_step {
+            import_number[IMPORT(me, peer, i)] = which;
+            imports[PAIR(me, peer)]++
+        }
+    :: else
+    fi;
+    if
+    :: mirror[MIRROR(me, peer, i, what)] = id
+#ifdef FAILURES
+    :: !an_import_failed ->
+        an_import_failed = true;
+#ifndef COUNT_FAILED
+        failed_import[PAIR(me, peer)] = true
+#endif
+#endif
+    fi
+}
+
+inline drop(peer)
+{
+    d_step {
+        find(peer, which);
+        if
+        :: i < imports[PAIR(me, peer)] -> dropped[IMPORT(me, peer, i)] = true
+        :: else
+        fi
+    }
+}
+
+inline carry_out(peer)
+{
+    if
+    :: !failed_import[PAIR(me, peer)] && kind == ADD -> add(peer)
+    :: !failed_import[PAIR(me, peer)] && kind == DROP -> drop(peer)
+    :: failed_import[PAIR(me, peer)]
+    fi;
+    d_step {
+        if
+        :: !failed_import[PAIR(me, peer)] -> taken[PAIR(me, peer)] = count
+        :: else
+        fi;
+        i = 0;
+        kind = 0;
+        which = 0;
+        what = 0;
+        id = 0;
+        count = 0
+    }
+}
+
+#define IS_ALIVE (!failed[me] && !dead[me])
+
+/* One for each peer, so that Spin tries all orders. */
+proctype watchdog(byte me; byte peer)
+{
+    byte kind, which, what, id, count, i, j;
+end:
+    do
+    :: atomic {
+            IS_ALIVE && nempty(messages[PAIR(peer, me)]) ->
+                messages[PAIR(peer, me)]?kind, which, what, id, count;
+                carry_out(peer)
+        }
+    :: d_step { IS_ALIVE && MAY_CLOSE(me, peer, 0) -> close(peer, 0) }
+    :: d_step { IS_ALIVE && MAY_CLOSE(me, peer, 1) -> close(peer, 1) }
+    :: d_step { IS_ALIVE && MAY_CLOSE(me, peer, 2) -> close(peer, 2) }
+    :: d_step { IS_ALIVE && MAY_CLOSE(me, peer, 3) -> close(peer, 3) }
+    :: d_step { IS_ALIVE && (failed[peer] || dead[peer]) -> failed[me] = true }
+    od
+}
+
+/* ---- the stream */
+
+#if RANKS == 2
+#define ALL_REACHED(words) (words[0] >= call && words[1] >= call)
+#else
+#define ALL_REACHED(words) (words[0] >= call && words[1] >= call && words[2] >= call)
+#endif
+
+/* Once the communicator has failed, waits end, and what is enqueued goes on. A dead rank's stream
+ * stays where it is. */
+proctype stream(byte me)
+{
+    byte call = 1, p;
+end:
+    do
+    :: d_step { call <= CALLS && enqueued[me] >= call && !dead[me] -> begun[me] = call }
+end_begun:
+        d_step {
+            (ALL_REACHED(begun) || failed[me]) && !dead[me];
+            do
+            :: p < RANKS ->
+                if
+                :: THROUGH(call, me, p) != 0 ->
+                    assert(!closed[IMPORT(me, p, THROUGH(call, me, p) - 1)]); /* open */
+                    assert(mirror[MIRROR(me, p, THROUGH(call, me, p) - 1,
+                                         piece[TOLD(call, p)])] == meant[TOLD(call, p)]);
+                    THROUGH(call, me, p) = 0
+                :: else
+                fi;
+                p++
+            :: else -> p = 0; break
+            od;
+            copied[me] = call
+        }
+end_copied:
+        d_step {
+            (ALL_REACHED(copied) || failed[me]) && !dead[me];
+            if
+            :: ALL_REACHED(copied) -> /* nobody needs to know any more */
+                window[TOLD(call, me)] = 0;
+                piece[TOLD(call, me)] = 0;
+                meant[TOLD(call, me)] = 0;
+                version[TOLD(call, me)] = 0
+            :: else
+            fi;
+            done[me] = call;
+            call++
+        }
+    od
+}
+
+/* ---- the end */
+
+/* Nothing can go on. All imports of a rank that are open are of the window that its owner has. */
+proctype monitor()
+{
+    byte r, p, i;
+    timeout;
+    do
+    :: r < RANKS ->
+        assert(ended[r] || dead[r]);
+        p = 0;
+        do
+        :: p < RANKS ->
+            i = 0;
+            do
+            :: i < imports[PAIR(r, p)] ->
+                assert(failed[r] || dead[r] || dead[p] || failed_import[PAIR(r, p)] ||
+                       closed[IMPORT(r, p, i)] || import_number[IMPORT(r, p, i)] == number[p]);
+                i++
+            :: else -> break
+            od;
+            p++
+        :: else -> break
+        od;
+        r++
+    :: else -> break
+    od
+}
+
+init {
+    byte r, p;
+    atomic {
+        do
+        :: r < RANKS ->
+            p = 0;
+            do
+            :: p < PIECES -> there[REGION(r, p)] = p + 1; p++
+            :: else -> break
+            od;
+            p = 0;
+            do
+            :: p < RANKS ->
+                if
+                :: p != r -> run watchdog(r, p)
+                :: else
+                fi;
+                p++
+            :: else -> break
+            od;
+            run caller(r);
+            run stream(r);
+            r++
+        :: else -> break
+        od;
+        run monitor()
+    }
+}
