@@ -23,7 +23,9 @@ values() {
     CECL_FLAGS) echo write Copy ;;
     CECL_LOCAL_COPY) echo off Probe ;;
     CECL_MAX_SMS) echo 4 8 ;;
-    CECL_NVTX | CECL_REGISTER_ON_USE) echo 0 1 ;;
+    CECL_NCCL) echo off all ;;
+    CECL_NCCL_PATH) echo libnccl.so.2 other.so ;;
+    CECL_NCCL_STATS | CECL_NVTX | CECL_REGISTER_ON_USE) echo 0 1 ;;
     CECL_SM_POLICY) echo never allow ;;
     CECL_SOCKET_IFNAME) echo lo none ;;
     CECL_TUNING) echo "$traces/seven" "$traces/eight" ;;

@@ -55,6 +55,17 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "rank's own are copied so, where peers would return them")                                   \
     X(MAX_SMS, "CECL_MAX_SMS", INT, EQUAL, "-", "what measurements chose", "1..1024",              \
       "most SMs that a kernel of cecl's may take; results do not depend on it")                    \
+    X(NCCL, "CECL_NCCL", CHOICE, OWN, "auto", "", "off|auto|all|strict",                           \
+      "read by cecl's libnccl.so.2 at a process's first call of NCCL, as are the next two: "       \
+      "which calls of NCCL cecl carries out. This version carries out none, so off, auto and "     \
+      "all pass every call to NCCL. strict: a call that only moves data returns "                  \
+      "ncclInvalidUsage if it would not be zero SM")                                               \
+    X(NCCL_PATH, "CECL_NCCL_PATH", TEXT, OWN, "-", "searched for", "file name",                    \
+      "the NCCL to which calls are passed. Otherwise it is the one of a Python wheel beside a "    \
+      "library of the process, then that of LD_LIBRARY_PATH, then the system's")                   \
+    X(NCCL_STATS, "CECL_NCCL_STATS", INT, OWN, "0", "", "0..1",                                    \
+      "1: a process that called collectives of NCCL prints what became of them to stderr when "    \
+      "it ends")                                                                                   \
     X(NVTX, "CECL_NVTX", INT, OWN, "0", "", "0..1",                                                \
       "1: calls are NVTX ranges of the domain cecl, for NVIDIA's profilers, for as long as they "  \
       "take on the host; needs a library built with CUDA")                                         \
@@ -86,8 +97,8 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
  * begin with it. scripts/check_env.sh finds a missing one. */
 #define CECL_OTHER_NAMES                                                                           \
     "CECL_BENCH", "CECL_CMOCKA_ROOT", "CECL_COMPUTE_SANITIZER", "CECL_CUDA", "CECL_DIR",           \
-        "CECL_EXAMPLES", "CECL_HOME", "CECL_MPI", "CECL_NCCL", "CECL_ROOT", "CECL_SANITIZE",       \
-        "CECL_TESTS", "CECL_TEST_", "CECL_WERROR"
+        "CECL_EXAMPLES", "CECL_HOME", "CECL_MPI", "CECL_ROOT", "CECL_SANITIZE", "CECL_TESTS",      \
+        "CECL_TEST_", "CECL_WERROR"
 
 enum cecl_setting_id {
 #define CECL_SETTING_ENUM(id, name, kind, ranks, fallback, otherwise, range, doc) CECL_SET_##id,

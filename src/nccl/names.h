@@ -1,0 +1,107 @@
+/* Every symbol of NCCL up to 2.31, once. No other place repeats the list.
+ *
+ * COUNTED(name): collectives.c has a C function of that name, which decides on each call.
+ * JUMP(name, answer): jump.c passes the call on as it comes. `answer` is what the symbol returns
+ * (enum cecl_nccl_answer), for a call that cannot be passed on. */
+#ifndef CECL_NCCL_NAMES_H
+#define CECL_NCCL_NAMES_H
+
+#define CECL_NCCL_NAMES(COUNTED, JUMP)                                                             \
+    COUNTED(ncclAllGather)                                                                         \
+    JUMP(ncclAllGatherConfig, RESULT)                                                              \
+    COUNTED(ncclAllReduce)                                                                         \
+    JUMP(ncclAllReduceConfig, RESULT)                                                              \
+    COUNTED(ncclAlltoAll)                                                                          \
+    JUMP(ncclAlltoAllConfig, RESULT)                                                               \
+    COUNTED(ncclBcast)                                                                             \
+    COUNTED(ncclBroadcast)                                                                         \
+    JUMP(ncclBroadcastConfig, RESULT)                                                              \
+    JUMP(ncclCommAbort, RESULT)                                                                    \
+    JUMP(ncclCommCount, RESULT)                                                                    \
+    JUMP(ncclCommCuDevice, RESULT)                                                                 \
+    JUMP(ncclCommDeregister, RESULT)                                                               \
+    JUMP(ncclCommDestroy, RESULT)                                                                  \
+    JUMP(ncclCommFinalize, RESULT)                                                                 \
+    JUMP(ncclCommGetAsyncError, RESULT)                                                            \
+    JUMP(ncclCommGetUniqueId, RESULT)                                                              \
+    JUMP(ncclCommGrow, RESULT)                                                                     \
+    JUMP(ncclCommInitAll, RESULT)                                                                  \
+    JUMP(ncclCommInitRank, RESULT)                                                                 \
+    JUMP(ncclCommInitRankConfig, RESULT)                                                           \
+    JUMP(ncclCommInitRankScalable, RESULT)                                                         \
+    JUMP(ncclCommMemStats, RESULT)                                                                 \
+    JUMP(ncclCommQueryProperties, RESULT)                                                          \
+    JUMP(ncclCommRegister, RESULT)                                                                 \
+    JUMP(ncclCommResume, RESULT)                                                                   \
+    JUMP(ncclCommRevoke, RESULT)                                                                   \
+    JUMP(ncclCommShrink, RESULT)                                                                   \
+    JUMP(ncclCommSplit, RESULT)                                                                    \
+    JUMP(ncclCommSuspend, RESULT)                                                                  \
+    JUMP(ncclCommUserRank, RESULT)                                                                 \
+    JUMP(ncclCommWindowDeregister, RESULT)                                                         \
+    JUMP(ncclCommWindowRegister, RESULT)                                                           \
+    JUMP(ncclDevCommCreate, RESULT)                                                                \
+    JUMP(ncclDevCommDestroy, RESULT)                                                               \
+    COUNTED(ncclGather)                                                                            \
+    JUMP(ncclGatherConfig, RESULT)                                                                 \
+    JUMP(ncclGetCftDeviceLeInfo, RESULT)                                                           \
+    JUMP(ncclGetErrorString, WORDS)                                                                \
+    JUMP(ncclGetLastError, WORDS)                                                                  \
+    JUMP(ncclGetLsaDevicePointer, RESULT)                                                          \
+    JUMP(ncclGetLsaMultimemDevicePointer, RESULT)                                                  \
+    JUMP(ncclGetMultimemDeviceLeInfo, RESULT)                                                      \
+    JUMP(ncclGetMultimemDevicePointer, RESULT)                                                     \
+    JUMP(ncclGetPeerDeviceLeInfo, RESULT)                                                          \
+    JUMP(ncclGetPeerDevicePointer, RESULT)                                                         \
+    JUMP(ncclGetUniqueId, RESULT)                                                                  \
+    JUMP(ncclGetVersion, RESULT)                                                                   \
+    JUMP(ncclGinBarrierCreateRequirement, RESULT)                                                  \
+    JUMP(ncclGinInboxA2ACreateRequirement, RESULT)                                                 \
+    JUMP(ncclGinOutboxCreateRequirement, RESULT)                                                   \
+    JUMP(ncclGroupEnd, RESULT)                                                                     \
+    JUMP(ncclGroupSimulateEnd, RESULT)                                                             \
+    JUMP(ncclGroupStart, RESULT)                                                                   \
+    JUMP(ncclLLA2ACalcSlots, NUMBER)                                                               \
+    JUMP(ncclLLA2ACreateRequirement, RESULT)                                                       \
+    JUMP(ncclLsaBarrierCreateRequirement, RESULT)                                                  \
+    JUMP(ncclMemAlloc, RESULT)                                                                     \
+    JUMP(ncclMemFree, RESULT)                                                                      \
+    JUMP(ncclParamBind, RESULT)                                                                    \
+    JUMP(ncclParamDumpAll, NOTHING)                                                                \
+    JUMP(ncclParamGet, RESULT)                                                                     \
+    JUMP(ncclParamGetAllParameterKeys, RESULT)                                                     \
+    JUMP(ncclParamGetI16, RESULT)                                                                  \
+    JUMP(ncclParamGetI32, RESULT)                                                                  \
+    JUMP(ncclParamGetI64, RESULT)                                                                  \
+    JUMP(ncclParamGetI8, RESULT)                                                                   \
+    JUMP(ncclParamGetParameter, RESULT)                                                            \
+    JUMP(ncclParamGetStr, RESULT)                                                                  \
+    JUMP(ncclParamGetU16, RESULT)                                                                  \
+    JUMP(ncclParamGetU32, RESULT)                                                                  \
+    JUMP(ncclParamGetU64, RESULT)                                                                  \
+    JUMP(ncclParamGetU8, RESULT)                                                                   \
+    JUMP(ncclPutSignal, RESULT)                                                                    \
+    COUNTED(ncclRecv)                                                                              \
+    JUMP(ncclRedOpCreatePreMulSum, RESULT)                                                         \
+    JUMP(ncclRedOpDestroy, RESULT)                                                                 \
+    COUNTED(ncclReduce)                                                                            \
+    JUMP(ncclReduceConfig, RESULT)                                                                 \
+    COUNTED(ncclReduceScatter)                                                                     \
+    JUMP(ncclReduceScatterConfig, RESULT)                                                          \
+    JUMP(ncclResetDebugInit, NOTHING)                                                              \
+    JUMP(ncclResetDebugInitInternal, NOTHING)                                                      \
+    COUNTED(ncclScatter)                                                                           \
+    JUMP(ncclScatterConfig, RESULT)                                                                \
+    COUNTED(ncclSend)                                                                              \
+    JUMP(ncclSignal, RESULT)                                                                       \
+    JUMP(ncclTeamCft, TEAM)                                                                        \
+    JUMP(ncclTeamCftMultimem, TEAM)                                                                \
+    JUMP(ncclTeamLsa, TEAM)                                                                        \
+    JUMP(ncclTeamRail, TEAM)                                                                       \
+    JUMP(ncclTeamRankToLsa, NUMBER)                                                                \
+    JUMP(ncclTeamRankToWorld, NUMBER)                                                              \
+    JUMP(ncclTeamWorld, TEAM)                                                                      \
+    JUMP(ncclWaitSignal, RESULT)                                                                   \
+    JUMP(ncclWinGetUserPtr, RESULT)
+
+#endif

@@ -1,0 +1,23 @@
+/* What this process knows from its first call of NCCL on: its settings and the real NCCL. Nothing is
+ * opened or read before, because a preloaded library is also in every shell and helper of a job. */
+#ifndef CECL_NCCL_PROCESS_H
+#define CECL_NCCL_PROCESS_H
+
+#include "nccl/real.h"
+
+/* In the order of CECL_NCCL's choices. */
+enum cecl_nccl_policy { CECL_NCCL_OFF, CECL_NCCL_AUTO, CECL_NCCL_ALL, CECL_NCCL_STRICT };
+
+struct cecl_nccl_process {
+    struct cecl_nccl_real real;
+    ceclResult_t result;          /* why there is no real NCCL: what calls answer */
+    char why[CECL_MESSAGE_BYTES]; /* the same in words */
+    enum cecl_nccl_policy policy;
+    bool counts;    /* CECL_NCCL_STATS=1 */
+    bool is_old;    /* the real NCCL is older than cecl needs */
+    bool is_forked; /* from a process that called NCCL before */
+};
+
+const struct cecl_nccl_process *cecl_nccl_process(void);
+
+#endif

@@ -1,0 +1,34 @@
+/* The real NCCL: the library to which calls are passed on. */
+#ifndef CECL_NCCL_REAL_H
+#define CECL_NCCL_REAL_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "util/error.h"
+
+struct cecl_nccl_real {
+    void *handle;         /* NULL: none is open */
+    uintptr_t begin, end; /* where it lies in this process */
+    int version;          /* as ncclGetVersion gives it */
+    char path[PATH_MAX];
+};
+
+/* Finds the real NCCL and opens it, in this order: the file that CECL_NCCL_PATH names, and no other;
+ * the Python wheel's, beside a library of this process; the folders of LD_LIBRARY_PATH; the folders
+ * in which systems keep it. This library itself, and copies of it, are passed by.
+ * Errors: ceclSystemError; the message says where it looked. */
+ceclResult_t cecl_nccl_real_open(struct cecl_nccl_real *real);
+
+/* The first other NCCL in this process, found when `real` was opened. Returns false if there is
+ * none. */
+bool cecl_nccl_real_other(const struct cecl_nccl_real *real, char path[PATH_MAX]);
+
+/* Whether code at `address` is the real NCCL's own. */
+static inline bool cecl_nccl_real_has(const struct cecl_nccl_real *real, const void *address)
+{
+    return (uintptr_t)address - real->begin < real->end - real->begin;
+}
+
+#endif

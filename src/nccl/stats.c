@@ -1,0 +1,160 @@
+/* Counts calls by function, size and outcome. Counting is two atomic additions: threads of one
+ * process share the counters, and no lock is held when a program aborts. */
+#include "nccl/stats.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Classes of sizes: up to so many bytes. The last one has what is larger. */
+static const struct {
+    size_t most;
+    const char *words;
+} classes[] = {
+    {0, "0"},
+    {(size_t)4 << 10, "to 4 KiB"},
+    {(size_t)64 << 10, "to 64 KiB"},
+    {(size_t)1 << 20, "to 1 MiB"},
+    {(size_t)16 << 20, "to 16 MiB"},
+    {(size_t)256 << 20, "to 256 MiB"},
+    {SIZE_MAX, "more"},
+};
+#define CLASSES (sizeof(classes) / sizeof(classes[0]))
+
+struct counter {
+    _Atomic uint64_t calls;
+    _Atomic uint64_t bytes;
+};
+static struct counter counters[CECL_NCCL_OPS][CLASSES][CECL_NCCL_REASON_COUNT][2]; /* refused */
+
+/* Communicators that calls were made on, so that the table can name this process's rank. Those that
+ * find no place are left out. */
+#define MEMBERS 64
+static struct member {
+    _Atomic(ncclComm_t) comm;
+    _Atomic int nranks; /* 0: not known */
+    _Atomic int rank;
+} members[MEMBERS];
+
+__typeof__(ncclCommCount) cecl_nccl_pass_ncclCommCount;
+__typeof__(ncclCommUserRank) cecl_nccl_pass_ncclCommUserRank;
+
+/* ---- counting */
+
+static void ask(struct member *member, ncclComm_t comm)
+{
+    int rank, nranks;
+    if (cecl_nccl_pass_ncclCommUserRank(comm, &rank) == (ncclResult_t)ceclSuccess &&
+        cecl_nccl_pass_ncclCommCount(comm, &nranks) == (ncclResult_t)ceclSuccess) {
+        atomic_store(&member->rank, rank);
+        atomic_store(&member->nranks, nranks);
+    }
+}
+
+static void note_member(ncclComm_t comm)
+{
+    for (int i = 0; i < MEMBERS; i++) {
+        ncclComm_t there = atomic_load_explicit(&members[i].comm, memory_order_relaxed);
+        if (there == comm)
+            return;
+        if (!there && atomic_compare_exchange_strong(&members[i].comm, &there, comm)) {
+            ask(&members[i], comm);
+            return;
+        }
+        if (there == comm) /* another thread was first */
+            return;
+    }
+}
+
+static size_t class_of(size_t bytes)
+{
+    size_t class = 0;
+    while (bytes > classes[class].most)
+        class ++;
+    return class;
+}
+
+void cecl_nccl_stats_count(const struct cecl_nccl_call *call, enum cecl_nccl_reason reason,
+                           bool is_refused)
+{
+    const size_t bytes = cecl_nccl_call_bytes(call);
+    struct counter *counter = &counters[call->op][class_of(bytes)][reason][is_refused];
+    atomic_fetch_add_explicit(&counter->calls, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&counter->bytes, bytes, memory_order_relaxed);
+    if (call->comm)
+        note_member(call->comm);
+}
+
+void cecl_nccl_stats_forget(void)
+{
+    memset(counters, 0, sizeof(counters));
+    memset(members, 0, sizeof(members));
+}
+
+/* ---- printing */
+
+/* "rank 3 of 8", or "ranks 0 1 of 2" where threads are ranks: of the largest communicator. */
+static void print_ranks(FILE *out)
+{
+    int most = 0, count = 0;
+    for (int i = 0; i < MEMBERS; i++)
+        most = members[i].nranks > most ? members[i].nranks : most;
+    for (int i = 0; i < MEMBERS && most > 0; i++)
+        count += members[i].nranks == most;
+    fprintf(out, count == 0 ? "rank unknown" : count == 1 ? "rank" : "ranks");
+    for (int i = 0; i < MEMBERS && most > 0; i++)
+        if (members[i].nranks == most)
+            fprintf(out, " %d", members[i].rank);
+    if (count > 0)
+        fprintf(out, " of %d", most);
+}
+
+/* The first row brings the heading with it. */
+static void print_row(FILE *out, bool is_first, size_t op, size_t class, size_t reason,
+                      bool is_refused)
+{
+    const struct counter *counter = &counters[op][class][reason][is_refused];
+    if (is_first) {
+        fprintf(out, "cecl: ");
+        print_ranks(out);
+        fprintf(out, ", process %d: calls of NCCL\n", (int)getpid());
+        fprintf(out, "cecl: %-18s %-10s %8s %16s  %-7s %-8s %s\n", "function", "bytes", "calls",
+                "bytes in all", "by", "zero SM", "why");
+    }
+    fprintf(out, "cecl: %-18s %-10s %8" PRIu64 " %16" PRIu64 "  %-7s %-8s %s\n",
+            cecl_nccl_op_names[op], classes[class].words, counter->calls, counter->bytes,
+            is_refused ? "refused" : "NCCL", is_refused ? "-" : "unknown",
+            cecl_nccl_reason_words[reason]);
+}
+
+static void print_table(FILE *out)
+{
+    const struct counter *all = &counters[0][0][0][0];
+    bool is_first = true;
+    for (size_t i = 0; i < sizeof(counters) / sizeof(*all); i++) {
+        const size_t reason = i / 2 % CECL_NCCL_REASON_COUNT;
+        const size_t class = i / 2 / CECL_NCCL_REASON_COUNT % CLASSES;
+        const size_t op = i / 2 / CECL_NCCL_REASON_COUNT / CLASSES;
+        if (all[i].calls == 0)
+            continue;
+        print_row(out, is_first, op, class, reason, i % 2 == 1);
+        is_first = false;
+    }
+}
+
+void cecl_nccl_stats_print(void)
+{
+    char *text = NULL;
+    size_t length = 0;
+    FILE *out = open_memstream(&text, &length);
+    if (!out)
+        return;
+    print_table(out);
+    fclose(out);
+    if (length > 0)
+        (void)!write(STDERR_FILENO, text, length);
+    free(text);
+}

@@ -1,0 +1,46 @@
+/* See echo.h. */
+#include "echo.h"
+
+#include <string.h>
+
+#include "nccl/names.h"
+
+#define EXPORT __attribute__((visibility("default")))
+#define VERSION 23102
+
+static _Thread_local struct echo last;
+
+EXPORT echo_last_function echo_last;
+const struct echo *echo_last(void)
+{
+    return &last;
+}
+
+#define EIGHT(x) x##0, x##1, x##2, x##3, x##4, x##5, x##6, x##7
+
+static uint64_t note(const char *name, const uint64_t words[ECHO_WORDS],
+                     const double numbers[ECHO_NUMBERS])
+{
+    last.name = name;
+    memcpy(last.words, words, sizeof(last.words));
+    memcpy(last.numbers, numbers, sizeof(last.numbers));
+    return ECHO_RETURNS;
+}
+
+/* The only function that does what NCCL's does, because its answer is used. */
+static void tell_version(const char *name, uint64_t address)
+{
+    if (strcmp(name, "ncclGetVersion") == 0)
+        *(int *)(uintptr_t)address = VERSION;
+}
+
+#define COUNTED(name) JUMP(name, RESULT)
+#define JUMP(name, answer)                                                                         \
+    EXPORT echo_function name;                                                                     \
+    uint64_t name(ECHO_PARAMETERS)                                                                 \
+    {                                                                                              \
+        tell_version(#name, a0);                                                                   \
+        return note(#name, (const uint64_t[]){EIGHT(a), EIGHT(b), EIGHT(c)},                       \
+                    (const double[]){EIGHT(x)});                                                   \
+    }
+CECL_NCCL_NAMES(COUNTED, JUMP)

@@ -1,0 +1,34 @@
+/* A library of NCCL's name whose every function only notes its arguments. */
+#ifndef CECL_TESTS_NCCL_ECHO_H
+#define CECL_TESTS_NCCL_ECHO_H
+
+#include <stdint.h>
+
+/* More arguments than registers hold, on x86-64 and on aarch64: integers in registers and on the
+ * stack, and vector registers. */
+#define ECHO_WORDS 24
+#define ECHO_NUMBERS 8
+#define ECHO_WORD_PARAMETERS(x)                                                                    \
+    uint64_t x##0, uint64_t x##1, uint64_t x##2, uint64_t x##3, uint64_t x##4, uint64_t x##5,      \
+        uint64_t x##6, uint64_t x##7
+#define ECHO_NUMBER_PARAMETERS(x)                                                                  \
+    double x##0, double x##1, double x##2, double x##3, double x##4, double x##5, double x##6,     \
+        double x##7
+#define ECHO_PARAMETERS                                                                            \
+    ECHO_WORD_PARAMETERS(a), ECHO_NUMBER_PARAMETERS(x), ECHO_WORD_PARAMETERS(b),                   \
+        ECHO_WORD_PARAMETERS(c)
+
+typedef uint64_t echo_function(ECHO_PARAMETERS);
+
+/* What the last call of a thread was. */
+struct echo {
+    const char *name;
+    uint64_t words[ECHO_WORDS];
+    double numbers[ECHO_NUMBERS];
+};
+
+/* The library's own, beside NCCL's names: this thread's last call, and what every call returns. */
+typedef const struct echo *echo_last_function(void);
+#define ECHO_RETURNS UINT64_C(0x1234567800000000)
+
+#endif
