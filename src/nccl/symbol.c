@@ -72,23 +72,25 @@ static const cecl_nccl_target lacking[CECL_NCCL_ANSWERS] = {
 
 /* ---- */
 
-static cecl_nccl_target find(const struct cecl_nccl_real *real,
-                             const struct cecl_nccl_symbol *symbol)
+/* The real NCCL's function; NULL if it lacks it. */
+static cecl_nccl_target find(const struct cecl_nccl_real *real, const char *name)
 {
     cecl_nccl_target target = NULL;
-    *(void **)&target = dlsym(real->handle, symbol->name);
-    return target ? target : lacking[symbol->answer];
+    *(void **)&target = dlsym(real->handle, name);
+    return target;
 }
 
 __attribute__((used)) /* by jump.c */
 cecl_nccl_target
 cecl_nccl_resolve(struct cecl_nccl_symbol *symbol)
 {
-    const struct cecl_nccl_process *process = cecl_nccl_process();
-    const cecl_nccl_target target =
-        process->real.handle ? find(&process->real, symbol) : no_nccl[symbol->answer];
+    const struct cecl_nccl_real *real = &cecl_nccl_process()->real;
+    const cecl_nccl_target found = real->handle ? find(real, symbol->name) : NULL;
+    const cecl_nccl_target instead = (real->handle ? lacking : no_nccl)[symbol->answer];
+    const cecl_nccl_target target = found ? found : instead;
     /* Two threads may come here at once. The first one warns. */
-    if (atomic_exchange(&symbol->target, target) != target && target == lacking[symbol->answer])
-        cecl_log(CECL_LOG_WARN, -1, "%s: %s lacks it", symbol->name, process->real.path);
+    const bool is_first = atomic_exchange(&symbol->target, target) != target;
+    if (real->handle && !found && is_first)
+        cecl_log(CECL_LOG_WARN, -1, "%s: %s lacks it", symbol->name, real->path);
     return target;
 }

@@ -1,6 +1,6 @@
 /* Each symbol's arguments arrive at NCCL as the caller gave them, in every register and on the stack,
  * at the first call and at later ones.
- * test_pass LIBRARY   CECL_NCCL_PATH names the library of echo.h */
+ * test_nccl_pass LIBRARY   CECL_NCCL_PATH names the library of echo.h */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -151,7 +151,7 @@ int main(int argc, char **argv)
     setenv("CECL_NCCL_STATS", "0", 1); /* to count, it would make calls of its own */
     ours = echo ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : NULL;
     if (!ours) {
-        print_error("test_pass LIBRARY, and CECL_NCCL_PATH: %s\n", dlerror());
+        print_error("test_nccl_pass LIBRARY, and CECL_NCCL_PATH: %s\n", dlerror());
         return 2;
     }
     *(void **)&echo_last = dlsym(echo, "echo_last");

@@ -1,0 +1,60 @@
+/* The calls of NCCL that tests make, beside those of nccl/abi.h, and the words that the stand-in has
+ * for tests. abi_check.c holds the former against NCCL's own header. */
+#ifndef CECL_TESTS_NCCL_CALLS_H
+#define CECL_TESTS_NCCL_CALLS_H
+
+#include <stdint.h>
+
+#include "nccl/abi.h"
+
+#ifndef CECL_NCCL_TYPES_GIVEN
+typedef struct {
+    char internal[128];
+} ncclUniqueId;
+typedef struct ncclConfig ncclConfig_t;
+
+enum { ncclInt8 = 0, ncclUint8, ncclInt32, ncclUint32, ncclInt64, ncclUint64, ncclFloat16 };
+enum { ncclFloat32 = 7, ncclFloat64, ncclBfloat16 };
+enum { ncclSum = 0, ncclProd, ncclMax, ncclMin, ncclAvg };
+#endif
+
+#define STANDIN_API CECL_NCCL_API
+
+STANDIN_API ncclResult_t ncclGetVersion(int *version);
+STANDIN_API ncclResult_t ncclGetUniqueId(ncclUniqueId *id);
+STANDIN_API const char *ncclGetErrorString(ncclResult_t result);
+STANDIN_API const char *ncclGetLastError(ncclComm_t comm);
+STANDIN_API ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank);
+STANDIN_API ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId id,
+                                                int rank, ncclConfig_t *config);
+STANDIN_API ncclResult_t ncclCommInitAll(ncclComm_t *comms, int count, const int *devices);
+STANDIN_API ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *split,
+                                       ncclConfig_t *config);
+STANDIN_API ncclResult_t ncclCommFinalize(ncclComm_t comm);
+STANDIN_API ncclResult_t ncclCommDestroy(ncclComm_t comm);
+STANDIN_API ncclResult_t ncclCommAbort(ncclComm_t comm);
+STANDIN_API ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error);
+STANDIN_API ncclResult_t ncclCommCount(const ncclComm_t comm, int *count);
+STANDIN_API ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank);
+STANDIN_API ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *device);
+STANDIN_API ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t size,
+                                          void **handle);
+STANDIN_API ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle);
+STANDIN_API ncclResult_t ncclMemAlloc(void **pointer, size_t size);
+STANDIN_API ncclResult_t ncclMemFree(void *pointer);
+STANDIN_API ncclResult_t ncclGroupStart(void);
+STANDIN_API ncclResult_t ncclGroupEnd(void);
+
+/* A call as the stand-in received it. */
+struct standin_record {
+    const char *name;
+    uint64_t words[8]; /* its arguments, in order; a unique id is left out */
+};
+
+/* How many calls of `name` came to the stand-in in this process. */
+STANDIN_API size_t standin_calls(const char *name);
+
+/* The last call that this thread made. */
+STANDIN_API struct standin_record standin_last(void);
+
+#endif

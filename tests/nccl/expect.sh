@@ -1,0 +1,32 @@
+# shellcheck shell=bash
+# What the tests in this folder share. They source it.
+
+failed=0
+
+# run COMMAND...: leaves its output, what it wrote to stderr, and its exit status.
+run() {
+    output=$("$@" 2>"$scratch/stderr")
+    status=$?
+    errors=$(cat "$scratch/stderr")
+}
+
+wrong() {
+    printf '%s: %s\nstatus %s, output:\n%s\nstderr:\n%s\n\n' "$case" "$1" "$status" "$output" "$errors"
+    failed=1
+}
+
+# expect_status N, expect_output WORDS, expect_error WORDS: of the last run
+expect_status() {
+    [ "$status" -eq "$1" ] || wrong "status $1 expected"
+}
+expect_output() {
+    [[ $output == *"$1"* ]] || wrong "output expected: $1"
+}
+expect_error() {
+    [[ $errors == *"$1"* ]] || wrong "stderr expected: $1"
+}
+
+# expect_lines N: so many lines on stderr
+expect_lines() {
+    [ "$(grep -c . <<<"$errors")" -eq "$1" ] || wrong "$1 lines on stderr expected"
+}

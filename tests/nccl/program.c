@@ -1,0 +1,102 @@
+/* A program that is linked to NCCL. Its ranks are processes or threads, and make the same calls.
+ * nccl_program processes|threads|children NRANKS
+ *   children  processes whose parent has made the calls as well, before it forked
+ * It writes the name of each call that did not succeed, with its result. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ranks.h"
+
+#define MOST 40000 /* elements of a buffer */
+
+static bool succeeds(const char *name, ncclResult_t result)
+{
+    if (result != 0)
+        printf("%s %d\n", name, result);
+    return result == 0;
+}
+#define CALL(name, ...) succeeds(#name, name(__VA_ARGS__))
+
+/* What test_nccl_stats.sh expects in the table. */
+static bool make_calls(struct rank *rank)
+{
+    static _Thread_local int in[MOST], out[MAX_RANKS * MOST];
+    bool is_right = true;
+    for (int i = 0; i < 3; i++) /* 4 KiB each, the most of its class */
+        is_right = CALL(ncclAllGather, in, out, 1024, ncclInt32, rank->comm, NULL) && is_right;
+    is_right = CALL(ncclAllGather, in, out, 1025, ncclInt32, rank->comm, NULL) && is_right;
+    for (int i = 0; i < 2; i++)
+        is_right =
+            CALL(ncclAllReduce, in, out, 40000, ncclInt32, ncclSum, rank->comm, NULL) && is_right;
+    is_right = CALL(ncclAllGather, in, out, 0, ncclInt32, rank->comm, NULL) && is_right;
+    return CALL(ncclBcast, in, 8, ncclFloat64, 0, rank->comm, NULL) && is_right;
+}
+
+/* The first rank makes the id, and tells the others through a pipe. */
+static ncclUniqueId agree_on_id(int rank, int nranks, const int pipe[2])
+{
+    ncclUniqueId id;
+    if (rank > 0) {
+        if (read(pipe[0], &id, sizeof(id)) != (ssize_t)sizeof(id))
+            _exit(9);
+        return id;
+    }
+    ncclGetUniqueId(&id);
+    for (int i = 1; i < nranks; i++)
+        if (write(pipe[1], &id, sizeof(id)) != (ssize_t)sizeof(id))
+            _exit(9);
+    return id;
+}
+
+static void run_process(struct rank *rank)
+{
+    run_rank(rank);
+    exit(rank->is_right ? 0 : 1);
+}
+
+static int await_processes(void)
+{
+    int status, failed = 0;
+    while (wait(&status) > 0)
+        failed |= status;
+    return failed != 0;
+}
+
+static int run_processes(int nranks)
+{
+    int ids[2];
+    if (pipe(ids) != 0)
+        return 9;
+    for (int i = 0; i < nranks; i++) {
+        if (fork() == 0) {
+            struct rank rank = {.rank = i, .nranks = nranks, .run = make_calls};
+            rank.id = agree_on_id(i, nranks, ids);
+            run_process(&rank);
+        }
+    }
+    return await_processes();
+}
+
+static int run_children(int nranks)
+{
+    struct rank rank = {.nranks = nranks, .run = make_calls};
+    if (!run_ranks(1, make_calls) || ncclGetUniqueId(&rank.id) != 0)
+        return 1;
+    for (rank.rank = 0; rank.rank < nranks; rank.rank++)
+        if (fork() == 0)
+            run_process(&rank);
+    return await_processes();
+}
+
+int main(int argc, char **argv)
+{
+    const int nranks = argc == 3 ? atoi(argv[2]) : 0;
+    if (nranks < 1 || nranks > MAX_RANKS)
+        return 2;
+    if (strcmp(argv[1], "processes") == 0)
+        return run_processes(nranks);
+    return strcmp(argv[1], "children") == 0 ? run_children(nranks) : !run_ranks(nranks, make_calls);
+}

@@ -1,0 +1,46 @@
+/* Ranks as threads of a test, on NCCL's calls. */
+#ifndef CECL_TESTS_NCCL_RANKS_H
+#define CECL_TESTS_NCCL_RANKS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "calls.h"
+
+#define MAX_RANKS 8
+
+struct rank {
+    int rank, nranks;
+    ncclUniqueId id;
+    ncclComm_t comm;
+    bool (*run)(struct rank *); /* returns whether all went well */
+    bool is_right;
+};
+
+static inline void *run_rank(void *argument)
+{
+    struct rank *rank = argument;
+    rank->is_right = ncclCommInitRank(&rank->comm, rank->nranks, rank->id, rank->rank) == 0 &&
+                     rank->run(rank) && ncclCommDestroy(rank->comm) == 0;
+    return NULL;
+}
+
+/* Runs `run` on `nranks` threads, each with a communicator. Returns whether all went well. */
+static inline bool run_ranks(int nranks, bool (*run)(struct rank *))
+{
+    struct rank ranks[MAX_RANKS];
+    pthread_t threads[MAX_RANKS];
+    ncclUniqueId id;
+    bool is_right = ncclGetUniqueId(&id) == 0;
+    for (int i = 0; i < nranks; i++) {
+        ranks[i] = (struct rank){.rank = i, .nranks = nranks, .id = id, .run = run};
+        pthread_create(&threads[i], NULL, run_rank, &ranks[i]);
+    }
+    for (int i = 0; i < nranks; i++) {
+        pthread_join(threads[i], NULL);
+        is_right = is_right && ranks[i].is_right;
+    }
+    return is_right;
+}
+
+#endif

@@ -1,0 +1,175 @@
+/* Collectives of the stand-in, as transfers between pairs of ranks. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "standin.h"
+
+static size_t bytes_of(size_t count, ncclDataType_t datatype)
+{
+    static const unsigned char type_bytes[] = CECL_NCCL_TYPE_BYTES;
+    return count * type_bytes[datatype];
+}
+
+static const unsigned char *block(const void *buff, int index, size_t bytes)
+{
+    return (const unsigned char *)buff + (size_t)index * bytes;
+}
+
+static struct op *op_of(ncclComm_t comm, void *out, size_t count, ncclDataType_t datatype)
+{
+    struct op *op = standin_op(comm);
+    op->out = out;
+    op->count = count;
+    op->datatype = datatype;
+    op->bytes = bytes_of(count, datatype);
+    return op;
+}
+
+/* Receives a block from every rank into staging, out of which `finish` takes them. */
+static void receive_staged(struct op *op, void (*finish)(struct op *))
+{
+    op->staging = calloc((size_t)op->comm->nranks, op->bytes ? op->bytes : 1);
+    op->finish = finish;
+    for (int peer = 0; peer < op->comm->nranks; peer++)
+        standin_receive(op, peer, op->staging + (size_t)peer * op->bytes, op->bytes);
+}
+
+static void copy_out(struct op *op)
+{
+    if (op->bytes > 0)
+        memcpy(op->out, op->staging, (size_t)op->comm->nranks * op->bytes);
+}
+
+/* Sends every rank the same block, or each a block of its own. */
+static void send_all(struct op *op, const void *sendbuff, bool is_own)
+{
+    for (int peer = 0; peer < op->comm->nranks; peer++)
+        standin_send(op, peer, block(sendbuff, is_own ? peer : 0, op->bytes), op->bytes);
+}
+
+ncclResult_t ncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount,
+                           ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
+{
+    NOTE(WORD(sendbuff), WORD(recvbuff), sendcount, (uint64_t)datatype, WORD(comm), WORD(stream));
+    struct op *op = op_of(comm, recvbuff, sendcount, datatype);
+    send_all(op, sendbuff, false);
+    receive_staged(op, copy_out);
+    return standin_enqueue(op);
+}
+
+ncclResult_t ncclAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
+                          ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
+{
+    NOTE(WORD(sendbuff), WORD(recvbuff), count, (uint64_t)datatype, WORD(comm), WORD(stream));
+    struct op *op = op_of(comm, recvbuff, count, datatype);
+    send_all(op, sendbuff, true);
+    receive_staged(op, copy_out);
+    return standin_enqueue(op);
+}
+
+ncclResult_t ncclBroadcast(const void *sendbuff, void *recvbuff, size_t count,
+                           ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
+{
+    NOTE(WORD(sendbuff), WORD(recvbuff), count, (uint64_t)datatype, (uint64_t)root, WORD(comm),
+         WORD(stream));
+    struct op *op = op_of(comm, recvbuff, count, datatype);
+    if (comm->rank == root)
+        send_all(op, sendbuff, false);
+    standin_receive(op, root, recvbuff, op->bytes);
+    return standin_enqueue(op);
+}
+
+/* As NCCL's, it calls the other function by its exported name. */
+ncclResult_t ncclBcast(void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
+                       cudaStream_t stream)
+{
+    NOTE(WORD(buff), count, (uint64_t)datatype, (uint64_t)root, WORD(comm), WORD(stream));
+    return ncclBroadcast(buff, buff, count, datatype, root, comm, stream);
+}
+
+ncclResult_t ncclGather(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
+                        int root, ncclComm_t comm, cudaStream_t stream)
+{
+    NOTE(WORD(sendbuff), WORD(recvbuff), count, (uint64_t)datatype, (uint64_t)root, WORD(comm),
+         WORD(stream));
+    struct op *op = op_of(comm, recvbuff, count, datatype);
+    standin_send(op, root, sendbuff, op->bytes);
+    if (comm->rank == root)
+        receive_staged(op, copy_out);
+    return standin_enqueue(op);
+}
+
+ncclResult_t ncclScatter(const void *sendbuff, void *recvbuff, size_t count,
+                         ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
+{
+    NOTE(WORD(sendbuff), WORD(recvbuff), count, (uint64_t)datatype, (uint64_t)root, WORD(comm),
+         WORD(stream));
+    struct op *op = op_of(comm, recvbuff, count, datatype);
+    if (comm->rank == root)
+        send_all(op, sendbuff, true);
+    standin_receive(op, root, recvbuff, op->bytes);
+    return standin_enqueue(op);
+}
+
+ncclResult_t ncclSend(const void *sendbuff, size_t count, ncclDataType_t datatype, int peer,
+                      ncclComm_t comm, cudaStream_t stream)
+{
+    NOTE(WORD(sendbuff), count, (uint64_t)datatype, (uint64_t)peer, WORD(comm), WORD(stream));
+    struct op *op = standin_op(comm);
+    standin_send(op, peer, sendbuff, bytes_of(count, datatype));
+    return standin_enqueue(op);
+}
+
+ncclResult_t ncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int peer,
+                      ncclComm_t comm, cudaStream_t stream)
+{
+    NOTE(WORD(recvbuff), count, (uint64_t)datatype, (uint64_t)peer, WORD(comm), WORD(stream));
+    struct op *op = standin_op(comm);
+    standin_receive(op, peer, recvbuff, bytes_of(count, datatype));
+    return standin_enqueue(op);
+}
+
+ncclResult_t ncclReduce(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
+                        ncclRedOp_t redop, int root, ncclComm_t comm, cudaStream_t stream)
+{
+    NOTE(WORD(sendbuff), WORD(recvbuff), count, (uint64_t)datatype, (uint64_t)redop, (uint64_t)root,
+         WORD(comm), WORD(stream));
+    if (!standin_reduces(datatype, redop))
+        return ceclInvalidArgument;
+    struct op *op = op_of(comm, recvbuff, count, datatype);
+    op->redop = redop;
+    standin_send(op, root, sendbuff, op->bytes);
+    if (comm->rank == root)
+        receive_staged(op, standin_reduce);
+    return standin_enqueue(op);
+}
+
+ncclResult_t ncclAllReduce(const void *sendbuff, void *recvbuff, size_t count,
+                           ncclDataType_t datatype, ncclRedOp_t redop, ncclComm_t comm,
+                           cudaStream_t stream)
+{
+    NOTE(WORD(sendbuff), WORD(recvbuff), count, (uint64_t)datatype, (uint64_t)redop, WORD(comm),
+         WORD(stream));
+    if (!standin_reduces(datatype, redop))
+        return ceclInvalidArgument;
+    struct op *op = op_of(comm, recvbuff, count, datatype);
+    op->redop = redop;
+    send_all(op, sendbuff, false);
+    receive_staged(op, standin_reduce);
+    return standin_enqueue(op);
+}
+
+ncclResult_t ncclReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount,
+                               ncclDataType_t datatype, ncclRedOp_t redop, ncclComm_t comm,
+                               cudaStream_t stream)
+{
+    NOTE(WORD(sendbuff), WORD(recvbuff), recvcount, (uint64_t)datatype, (uint64_t)redop, WORD(comm),
+         WORD(stream));
+    if (!standin_reduces(datatype, redop))
+        return ceclInvalidArgument;
+    struct op *op = op_of(comm, recvbuff, recvcount, datatype);
+    op->redop = redop;
+    send_all(op, sendbuff, true);
+    receive_staged(op, standin_reduce);
+    return standin_enqueue(op);
+}

@@ -1,0 +1,251 @@
+/* Communicators of the stand-in, and its other calls that move no data. The ranks of a communicator
+ * meet in shared memory, whose name is in the unique id. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "standin.h"
+
+#define VERSION "22809"
+
+static size_t shared_bytes(int nranks)
+{
+    return sizeof(struct shared) + (size_t)(nranks * nranks) * sizeof(struct channel);
+}
+
+/* New shared memory is zeroed, so it does not matter which rank comes first. The last one takes the
+ * name away. */
+static struct shared *map_shared(const char *name, int nranks)
+{
+    const int file = shm_open(name, O_RDWR | O_CREAT, 0600);
+    void *memory = MAP_FAILED;
+    if (file >= 0 && ftruncate(file, (off_t)shared_bytes(nranks)) == 0)
+        memory = mmap(NULL, shared_bytes(nranks), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (file >= 0)
+        close(file);
+    if (memory == MAP_FAILED)
+        return NULL;
+    struct shared *shared = memory;
+    if (atomic_fetch_add(&shared->joined, 1) == nranks - 1)
+        shm_unlink(name);
+    return shared;
+}
+
+ncclResult_t standin_open(ncclComm_t *comm, const char *name, int nranks, int rank)
+{
+    if (nranks < 1 || nranks > STANDIN_MAX_RANKS || rank < 0 || rank >= nranks)
+        return ceclInvalidArgument;
+    ncclComm_t made = calloc(1, sizeof(*made));
+    snprintf(made->name, sizeof(made->name), "%s", name);
+    made->rank = rank;
+    made->nranks = nranks;
+    made->shared = map_shared(name, nranks);
+    if (!made->shared) {
+        free(made);
+        return ceclSystemError;
+    }
+    *comm = made;
+    return ceclSuccess;
+}
+
+static void close_comm(ncclComm_t comm)
+{
+    munmap(comm->shared, shared_bytes(comm->nranks));
+    free(comm);
+}
+
+static ncclResult_t join(ncclComm_t *comm, int nranks, const ncclUniqueId *id, int rank)
+{
+    const ncclResult_t result = standin_open(comm, id->internal, nranks, rank);
+    if (result != (ncclResult_t)ceclSuccess)
+        return result;
+    struct op *op = standin_op(*comm);
+    op->waits_for_all = true;
+    return standin_enqueue(op);
+}
+
+static void name_id(ncclUniqueId *id)
+{
+    static _Atomic unsigned made;
+    memset(id, 0, sizeof(*id));
+    snprintf(id->internal, sizeof(id->internal), "/cecl-test-nccl-%d-%u", (int)getpid(),
+             atomic_fetch_add(&made, 1));
+    shm_unlink(id->internal); /* an earlier process of this number may have left it */
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
+{
+    NOTE(WORD(id));
+    name_id(id);
+    return ceclSuccess;
+}
+
+ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank)
+{
+    NOTE(WORD(comm), (uint64_t)nranks, (uint64_t)rank);
+    return join(comm, nranks, &id, rank);
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t *config)
+{
+    NOTE(WORD(comm), (uint64_t)nranks, (uint64_t)rank, WORD(config));
+    return join(comm, nranks, &id, rank);
+}
+
+ncclResult_t ncclCommInitAll(ncclComm_t *comms, int count, const int *devices)
+{
+    NOTE(WORD(comms), (uint64_t)count, WORD(devices));
+    ncclUniqueId id;
+    name_id(&id);
+    ncclResult_t result = ceclSuccess;
+    for (int i = 0; i < count && result == (ncclResult_t)ceclSuccess; i++)
+        result = standin_open(&comms[i], id.internal, count, i);
+    return result;
+}
+
+/* ---- splitting: all ranks tell each other their colors and keys */
+
+struct wish {
+    int color, key;
+};
+
+static bool is_before(const struct wish *wishes, int a, int b)
+{
+    return wishes[a].key < wishes[b].key || (wishes[a].key == wishes[b].key && a < b);
+}
+
+static void finish_split(struct op *op)
+{
+    const struct wish *wishes = (const void *)op->staging;
+    const int me = op->comm->rank, color = wishes[me].color;
+    int nranks = 0, rank = 0;
+    char name[64];
+    *op->split = NULL;
+    for (int i = 0; i < op->comm->nranks; i++) {
+        nranks += wishes[i].color == color;
+        rank += wishes[i].color == color && is_before(wishes, i, me);
+    }
+    snprintf(name, sizeof(name), "%.40s.%d.%d", op->comm->name, op->comm->splits++, color);
+    if (color >= 0)
+        standin_open(op->split, name, nranks, rank);
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *split,
+                           ncclConfig_t *config)
+{
+    NOTE(WORD(comm), (uint64_t)color, (uint64_t)key, WORD(split), WORD(config));
+    struct op *op = standin_op(comm);
+    struct wish *wishes = calloc((size_t)comm->nranks + 1, sizeof(*wishes));
+    struct wish *mine = &wishes[comm->nranks];
+    *mine = (struct wish){color, key};
+    for (int peer = 0; peer < comm->nranks; peer++) {
+        standin_send(op, peer, mine, sizeof(*mine));
+        standin_receive(op, peer, &wishes[peer], sizeof(*mine));
+    }
+    op->staging = (unsigned char *)wishes;
+    op->split = split;
+    op->finish = finish_split;
+    return standin_enqueue(op);
+}
+
+/* ---- the rest of a communicator's life */
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm)
+{
+    NOTE(WORD(comm));
+    return ceclSuccess;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm)
+{
+    NOTE(WORD(comm));
+    close_comm(comm);
+    return ceclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm)
+{
+    NOTE(WORD(comm));
+    atomic_store(&comm->shared->is_aborted, 1);
+    close_comm(comm);
+    return ceclSuccess;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
+{
+    NOTE(WORD(comm), WORD(error));
+    *error = atomic_load(&comm->shared->is_aborted) ? ceclRemoteError : ceclSuccess;
+    return ceclSuccess;
+}
+
+ncclResult_t ncclCommCount(const ncclComm_t comm, int *count)
+{
+    NOTE(WORD(comm), WORD(count));
+    *count = comm->nranks;
+    return ceclSuccess;
+}
+
+ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank)
+{
+    NOTE(WORD(comm), WORD(rank));
+    *rank = comm->rank;
+    return ceclSuccess;
+}
+
+ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *device)
+{
+    NOTE(WORD(comm), WORD(device));
+    *device = comm->rank;
+    return ceclSuccess;
+}
+
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t size, void **handle)
+{
+    NOTE(WORD(comm), WORD(buff), size, WORD(handle));
+    *handle = buff;
+    return ceclSuccess;
+}
+
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
+{
+    NOTE(WORD(comm), WORD(handle));
+    return ceclSuccess;
+}
+
+ncclResult_t ncclMemAlloc(void **pointer, size_t size)
+{
+    NOTE(WORD(pointer), size);
+    *pointer = malloc(size);
+    return *pointer ? ceclSuccess : ceclSystemError;
+}
+
+ncclResult_t ncclMemFree(void *pointer)
+{
+    NOTE(WORD(pointer));
+    free(pointer);
+    return ceclSuccess;
+}
+
+ncclResult_t ncclGetVersion(int *version)
+{
+    const char *lowered = getenv("CECL_TEST_NCCL_VERSION");
+    NOTE(WORD(version));
+    *version = atoi(lowered ? lowered : VERSION);
+    return ceclSuccess;
+}
+
+const char *ncclGetErrorString(ncclResult_t result)
+{
+    NOTE((uint64_t)result);
+    return "a result of the stand-in";
+}
+
+const char *ncclGetLastError(ncclComm_t comm)
+{
+    NOTE(WORD(comm));
+    return "the stand-in's last error";
+}

@@ -1,0 +1,171 @@
+/* Carries out calls of the stand-in, those of a group at the same time. One thread may be several
+ * ranks, so nothing here waits for one transfer alone. */
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "standin.h"
+
+#define TIMEOUT_S 30
+
+static _Thread_local int depth;
+static _Thread_local struct op *first;
+
+struct op *standin_op(ncclComm_t comm)
+{
+    struct op *op = calloc(1, sizeof(*op));
+    op->comm = comm;
+    return op;
+}
+
+static void add(struct op *op, int sender, int receiver, bool sends, void *bytes, size_t count)
+{
+    op->transfers[op->ntransfers++] = (struct transfer){
+        .channel = &op->comm->shared->channels[sender * op->comm->nranks + receiver],
+        .sends = sends,
+        .at = bytes,
+        .left = count,
+    };
+}
+
+void standin_send(struct op *op, int peer, const void *bytes, size_t count)
+{
+    add(op, op->comm->rank, peer, true, (void *)(uintptr_t)bytes, count);
+}
+
+void standin_receive(struct op *op, int peer, void *bytes, size_t count)
+{
+    add(op, peer, op->comm->rank, false, bytes, count);
+}
+
+/* Moves as many bytes as lie at one end of the ring without a gap. */
+static size_t move(struct transfer *transfer)
+{
+    struct channel *channel = transfer->channel;
+    const uint64_t written = atomic_load(&channel->written), read = atomic_load(&channel->read);
+    const uint64_t from = transfer->sends ? written : read;
+    const uint64_t there = transfer->sends ? STANDIN_RING - (written - read) : written - read;
+    const uint64_t place = from % STANDIN_RING;
+    size_t bytes = there < STANDIN_RING - place ? there : STANDIN_RING - place;
+    bytes = bytes < transfer->left ? bytes : transfer->left;
+    if (bytes == 0) /* there is no address where nothing is moved */
+        return 0;
+    if (transfer->sends)
+        memcpy(channel->bytes + place, transfer->at, bytes);
+    else
+        memcpy(transfer->at, channel->bytes + place, bytes);
+    atomic_fetch_add(transfer->sends ? &channel->written : &channel->read, bytes);
+    transfer->at += bytes;
+    transfer->left -= bytes;
+    return bytes;
+}
+
+static bool is_same_end(const struct transfer *a, const struct transfer *b)
+{
+    return a->channel == b->channel && a->sends == b->sends;
+}
+
+/* Whether an earlier transfer at this end of the channel is not complete. */
+static bool must_wait(const struct op *op, int index)
+{
+    const struct transfer *mine = &op->transfers[index];
+    for (const struct op *other = first; other; other = other->next) {
+        for (int i = 0; i < other->ntransfers; i++) {
+            if (&other->transfers[i] == mine)
+                return false;
+            if (is_same_end(&other->transfers[i], mine) && other->transfers[i].left > 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+static size_t move_all(struct op *op)
+{
+    size_t moved = 0;
+    for (int i = 0; i < op->ntransfers; i++)
+        if (op->transfers[i].left > 0 && !must_wait(op, i))
+            moved += move(&op->transfers[i]);
+    return moved;
+}
+
+static bool is_complete(const struct op *op)
+{
+    size_t left = 0;
+    for (int i = 0; i < op->ntransfers; i++)
+        left += op->transfers[i].left;
+    return left == 0 &&
+           (!op->waits_for_all || atomic_load(&op->comm->shared->joined) == op->comm->nranks);
+}
+
+/* One round over all calls. Returns what it moved; `*is_done` says whether all are complete. */
+static size_t advance(bool *is_done)
+{
+    size_t moved = 0;
+    *is_done = true;
+    for (struct op *op = first; op; op = op->next) {
+        moved += move_all(op);
+        *is_done = *is_done && is_complete(op);
+    }
+    return moved;
+}
+
+static bool is_aborted(void)
+{
+    bool is = false;
+    for (const struct op *op = first; op; op = op->next)
+        is = is || atomic_load(&op->comm->shared->is_aborted);
+    return is;
+}
+
+static ncclResult_t move_until_done(void)
+{
+    bool is_done = false;
+    time_t limit = time(NULL) + TIMEOUT_S;
+    while (!is_done) {
+        if (advance(&is_done) > 0)
+            limit = time(NULL) + TIMEOUT_S;
+        else if (is_aborted() || time(NULL) > limit)
+            return ceclRemoteError;
+        else
+            sched_yield();
+    }
+    return ceclSuccess;
+}
+
+static ncclResult_t carry_out(void)
+{
+    const ncclResult_t result = move_until_done();
+    while (first) {
+        struct op *op = first;
+        first = op->next;
+        if (op->finish && result == (ncclResult_t)ceclSuccess)
+            op->finish(op);
+        free(op->staging);
+        free(op);
+    }
+    return result;
+}
+
+ncclResult_t standin_enqueue(struct op *op)
+{
+    struct op **end = &first;
+    while (*end)
+        end = &(*end)->next;
+    *end = op;
+    return depth > 0 ? ceclSuccess : carry_out();
+}
+
+ncclResult_t ncclGroupStart(void)
+{
+    NOTE(0);
+    depth++;
+    return ceclSuccess;
+}
+
+ncclResult_t ncclGroupEnd(void)
+{
+    NOTE(0);
+    return depth == 0 ? ceclInvalidUsage : --depth > 0 ? ceclSuccess : carry_out();
+}

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# The table of what became of calls, and calls that are refused.
+# test_nccl_stats.sh PROGRAM STANDIN SCRATCH
+#   PROGRAM  nccl_program, linked to the library in NCCL's place
+set -uo pipefail
+program=$1 scratch=$3
+export CECL_NCCL_PATH=$2
+# shellcheck source=tests/nccl/expect.sh
+. "$(dirname -- "$0")/expect.sh"
+rm -rf "$scratch"
+mkdir -p "$scratch"
+unserved="this version of cecl serves no call"
+
+# expect_row FUNCTION BYTES CALLS TOTAL BY WHY: so often as there are tables, a row in each
+expect_row() {
+    local rows
+    rows=$(tr -s ' ' <<<"$errors" | grep -cxF "cecl: $1 $2 $3 $4 $5 $6")
+    [ "$rows" -eq "$tables" ] || wrong "$tables rows expected: $*"
+}
+
+# expect_table TIMES WHY: of nccl_program, whose calls were made TIMES in a process
+expect_table() {
+    expect_row ncclAllGather 0 "$1" 0 "NCCL unknown" "$2"
+    expect_row ncclAllGather "to 4 KiB" $((3 * $1)) $((12288 * $1)) "NCCL unknown" "$2"
+    expect_row ncclAllGather "to 64 KiB" "$1" $((4100 * $1)) "NCCL unknown" "$2"
+    expect_row ncclAllReduce "to 1 MiB" $((2 * $1)) $((320000 * $1)) "NCCL unknown" "$2"
+    expect_row ncclBcast "to 4 KiB" "$1" $((64 * $1)) "NCCL unknown" "$2"
+    expect_lines $((7 * tables)) # heading included: the broadcast that Bcast makes is NCCL's own
+}
+
+case="no table without the setting"
+run "$program" processes 3
+expect_status 0
+[ -z "$errors" ] || wrong "nothing on stderr expected"
+
+case="a table for each process"
+export CECL_NCCL_STATS=1
+tables=3
+run "$program" processes 3
+expect_status 0
+expect_table 1 "$unserved"
+for rank in 0 1 2; do
+    expect_error "cecl: rank $rank of 3, process "
+done
+
+case="one table for threads"
+tables=1
+run "$program" threads 2
+expect_status 0
+expect_table 2 "$unserved"
+grep -qE '^cecl: ranks (0 1|1 0) of 2, process [0-9]+: calls of NCCL$' <<<"$errors" ||
+    wrong "the heading names both ranks"
+
+case="children of a process that called NCCL count their own calls"
+run "$program" children 2
+expect_status 0
+expect_lines 21
+tables=2
+expect_row ncclAllReduce "to 1 MiB" 2 320000 "NCCL unknown" \
+    "this process was forked after its parent called NCCL"
+tables=1
+expect_row ncclAllReduce "to 1 MiB" 2 320000 "NCCL unknown" "$unserved"
+
+case="the reason is the setting"
+run env CECL_NCCL=off "$program" threads 1
+expect_table 1 "CECL_NCCL=off"
+
+case="the reason is an old NCCL"
+run env CECL_TEST_NCCL_VERSION=21805 CECL_DEBUG=none "$program" threads 1
+expect_table 1 "NCCL is older than 2.19"
+
+case="strict refuses what only moves data, and says why once for each function"
+run env CECL_NCCL=strict CECL_NCCL_STATS=0 "$program" threads 1
+expect_status 1
+expect_lines 2
+for name in ncclAllGather ncclBcast; do
+    expect_error "CECL_NCCL=strict: $name is refused, because it would not be zero SM: $unserved"
+done
+[ "$(grep -c 'ncclAllGather 5' <<<"$output")" -eq 4 ] || wrong "4 refused all-gathers expected"
+expect_output "ncclBcast 5"
+[[ $output != *ncclAllReduce* ]] || wrong "a reduction is not refused"
+
+case="refused calls are in the table"
+run env CECL_NCCL=strict CECL_DEBUG=none "$program" threads 1
+expect_row ncclAllGather "to 4 KiB" 3 12288 "refused -" "$unserved"
+expect_row ncclAllGather 0 1 0 "NCCL unknown" "$unserved"
+expect_row ncclAllReduce "to 1 MiB" 2 320000 "NCCL unknown" "$unserved"
+
+if [ -x "${program}_own_malloc" ]; then
+    case="with an allocator of the program's own, NCCL's own calls are not counted"
+    run "${program}_own_malloc" threads 1
+    expect_status 0
+    expect_table 1 "$unserved"
+fi
+exit $failed
