@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs a build to a place of its own, moves that elsewhere, and uses it from outside, in C and in
 # C++: by find_package(cecl), with MPI and where MPI is not found, and by pkg-config. README's program
-# is built too.
+# is built too. cecl-run finds the library in NCCL's place where both were moved to.
 # test_install.sh BUILD_DIR SCRATCH_DIR
 set -eu
 build=$1 scratch=$2
@@ -47,6 +47,12 @@ refused() {
 
 cxx=$(command -v c++ || true)
 [ -f "$scratch/prefix/share/doc/cecl/LICENSE" ] || fail "LICENSE is not installed"
+
+if [ -e "$build/bin/cecl-run" ]; then # not on every processor
+    preloaded=$("$scratch/prefix/bin/cecl-run" env 2>"$scratch/cecl-run.log" | grep '^LD_PRELOAD=')
+    [ "$preloaded" = "LD_PRELOAD=$libdir/cecl/libnccl.so.2" ] || fail "cecl-run: $preloaded"
+    ! grep -q "ERROR: ld.so" "$scratch/cecl-run.log" || fail "cecl-run: the loader took no library"
+fi
 
 no_mpi=-DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON
 ask_mpi=-DOUTSIDE_COMPONENTS=mpi

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# What cecl-run does to a command, and what it refuses.
+# test_cecl_run.sh CECL_RUN PROBE STANDIN SCRATCH
+set -uo pipefail
+run=$1 probe=$2 standin=$3 scratch=$4
+here=$(cd -- "$(dirname -- "$0")" && pwd)
+# shellcheck source=tests/nccl/expect.sh
+. "$here/expect.sh"
+rm -rf "$scratch"
+mkdir -p "$scratch"
+unset LD_PRELOAD LD_LIBRARY_PATH CECL_NCCL CECL_NCCL_PATH CECL_NCCL_STATS
+library=$(cd -- "$(dirname -- "$run")/../lib/cecl" && pwd)/libnccl.so.2
+
+case="it sets the environment, and says so in one line"
+run "$run" env
+expect_status 0
+expect_lines 1
+expect_error "cecl-run: preloads $library; CECL_NCCL=auto; the real NCCL: looked for by each process"
+expect_output "LD_PRELOAD=$library"
+[[ $output != *CECL_NCCL* ]] || wrong "no setting is set that was not asked for"
+
+case="options become settings"
+run "$run" --stats --policy all --nccl "$standin" env
+expect_output "CECL_NCCL_STATS=1"
+expect_output "CECL_NCCL=all"
+expect_output "CECL_NCCL_PATH=$standin"
+expect_error "CECL_NCCL=all; the real NCCL: $standin"
+cd "$(dirname "$standin")" || exit 1
+run "$run" --policy=strict --nccl=libnccl.so.2 -- env
+expect_output "CECL_NCCL=strict"
+expect_output "CECL_NCCL_PATH=$standin"
+
+case="it keeps what was preloaded"
+run env LD_PRELOAD="$standin" "$run" env
+expect_output "LD_PRELOAD=$library:$standin"
+
+case="it works through a link and by a relative path"
+ln -s "$run" "$scratch/by-link"
+cd "$scratch" || exit 1
+run ./by-link env
+expect_output "LD_PRELOAD=$library"
+
+case="the exit status and the arguments are the command's"
+run "$run" sh -c 'echo "$1 and $2"; exit 41' sh "two words" --stats
+expect_status 41
+expect_output "two words and --stats"
+
+case="a command that is not found"
+run "$run" no-such-command-here
+expect_status 127
+expect_error "no-such-command-here"
+
+case="bad options"
+for options in "--policy none true" "--policy" "--nccl $scratch/none true" "--nccl" "--what true" "" \
+    "--stats"; do
+    # shellcheck disable=SC2086
+    run "$run" $options
+    expect_status 2
+    expect_error "usage: cecl-run"
+done
+run "$run" --policy none true
+expect_error "--policy none: one of off, auto, all, strict expected"
+
+case="the library is missing, or cannot be preloaded"
+mkdir -p "$scratch/alone/bin" "$scratch/a space/bin" "$scratch/a space/lib/cecl"
+cp "$run" "$scratch/alone/bin"
+run "$scratch/alone/bin/cecl-run" true
+expect_status 1
+expect_error "is missing"
+cp "$run" "$scratch/a space/bin"
+cp "$library" "$scratch/a space/lib/cecl"
+run "$scratch/a space/bin/cecl-run" true
+expect_status 1
+expect_error "has a space or a colon"
+
+case="help"
+run "$run" --help
+expect_status 0
+expect_output "usage: cecl-run"
+exit $failed
