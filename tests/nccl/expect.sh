@@ -1,5 +1,7 @@
 # shellcheck shell=bash
-# What the tests in this folder share. They source it.
+# What the tests in this folder share. They source it, set `scratch` before, and `case` as they go on;
+# they end with `exit $failed`.
+# shellcheck disable=SC2154,SC2034
 
 failed=0
 

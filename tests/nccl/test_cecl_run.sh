@@ -2,7 +2,7 @@
 # What cecl-run does to a command, and what it refuses.
 # test_cecl_run.sh CECL_RUN PROBE STANDIN SCRATCH
 set -uo pipefail
-run=$1 probe=$2 standin=$3 scratch=$4
+run=$1 standin=$3 scratch=$4 # as test_nccl_preload.sh takes them
 here=$(cd -- "$(dirname -- "$0")" && pwd)
 # shellcheck source=tests/nccl/expect.sh
 . "$here/expect.sh"
@@ -41,6 +41,7 @@ run ./by-link env
 expect_output "LD_PRELOAD=$library"
 
 case="the exit status and the arguments are the command's"
+# shellcheck disable=SC2016
 run "$run" sh -c 'echo "$1 and $2"; exit 41' sh "two words" --stats
 expect_status 41
 expect_output "two words and --stats"

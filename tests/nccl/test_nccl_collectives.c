@@ -229,6 +229,65 @@ static void a_split_communicator_has_the_ranks_of_its_color(void **state)
     assert_true(run_ranks(RANKS, split_and_gather));
 }
 
+/* Each op on 1, 2, 3 and 4, which the ranks have. */
+static bool reduce_by_each_op(struct rank *rank)
+{
+    static const float expected[] = {
+        [ncclSum] = 10, [ncclProd] = 24, [ncclMax] = 4, [ncclMin] = 1, [ncclAvg] = 2.5F};
+    const float mine = (float)rank->rank + 1;
+    bool is_right = true;
+    for (ncclRedOp_t op = ncclSum; op <= ncclAvg; op++) {
+        float result = 0;
+        is_right = ncclAllReduce(&mine, &result, 1, ncclFloat32, op, rank->comm, NULL) == 0 &&
+                   result == expected[op] && is_right;
+    }
+    return is_right;
+}
+
+static void reductions_give_what_their_op_says(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(RANKS, reduce_by_each_op));
+}
+
+/* Rank 0 leaves in the middle of what the others wait for. */
+static bool abort_or_wait(struct rank *rank)
+{
+    int word = 0;
+    ncclResult_t error = ceclSuccess;
+    if (rank->rank > 0)
+        return ncclAllReduce(&word, &word, 1, ncclInt32, ncclSum, rank->comm, NULL) ==
+                   ceclRemoteError &&
+               ncclCommGetAsyncError(rank->comm, &error) == 0 && error == ceclRemoteError;
+    usleep(10000);
+    const bool is_aborted = ncclCommAbort(rank->comm) == 0;
+    rank->comm = NULL;
+    return is_aborted;
+}
+
+static void an_abort_ends_the_waits_of_peers(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(RANKS, abort_or_wait));
+}
+
+static bool register_memory(struct rank *rank)
+{
+    void *memory, *handle;
+    const bool is_registered = ncclMemAlloc(&memory, 4096) == 0 &&
+                               ncclCommRegister(rank->comm, memory, 4096, &handle) == 0;
+    const struct standin_record got = last();
+    const uint64_t given[] = {(uintptr_t)rank->comm, (uintptr_t)memory, 4096, (uintptr_t)&handle};
+    return is_registered && memcmp(got.words, given, sizeof(given)) == 0 &&
+           ncclCommDeregister(rank->comm, handle) == 0 && ncclMemFree(memory) == 0;
+}
+
+static void memory_is_allocated_and_registered_by_nccl(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(1, register_memory));
+}
+
 static void run_child(int rank, ncclUniqueId id)
 {
     struct rank mine = {.rank = rank, .nranks = RANKS, .id = id, .run = run_collectives};
@@ -267,6 +326,9 @@ int main(void)
         cmocka_unit_test(all_arguments_of_a_collective_arrive),
         cmocka_unit_test(one_thread_makes_the_calls_of_many_ranks_in_a_group),
         cmocka_unit_test(a_split_communicator_has_the_ranks_of_its_color),
+        cmocka_unit_test(reductions_give_what_their_op_says),
+        cmocka_unit_test(an_abort_ends_the_waits_of_peers),
+        cmocka_unit_test(memory_is_allocated_and_registered_by_nccl),
         cmocka_unit_test(children_of_a_fork_pass_their_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

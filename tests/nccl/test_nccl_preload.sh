@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Programs under cecl-run, with the library in NCCL's place preloaded.
-# test_nccl_preload.sh CECL_RUN PROBE STANDIN SCRATCH
+# test_nccl_preload.sh CECL_RUN PROBE STANDIN SCRATCH TORCH
+#   TORCH  linked to NCCL as PyTorch is (torch.c)
 set -uo pipefail
-run=$1 probe=$2 standin=$3 scratch=$4
+run=$1 probe=$2 standin=$3 scratch=$4 torch=$5
 here=$(cd -- "$(dirname -- "$0")" && pwd)
 # shellcheck source=tests/nccl/expect.sh
 . "$here/expect.sh"
@@ -21,6 +22,25 @@ run "$run" --stats env CECL_NCCL=bad CECL_NCCL_PATH=/none CECL_DEBUG=info sh -c 
 expect_status 0
 expect_lines 1 # cecl-run's own
 
+# As installed by pip: PyTorch's library names the folder of the wheel's NCCL by a DT_RPATH.
+site=$scratch/site
+mkdir -p "$site/torch/lib" "$site/nvidia/nccl/lib"
+cp "$torch" "$site/torch/lib/libtorch_cuda.so"
+cp "$standin" "$site/nvidia/nccl/lib/libnccl.so.2"
+case="PyTorch gets the library in NCCL's place, which finds the wheel's NCCL"
+run env CECL_DEBUG=info "$run" "$probe" "$site/torch/lib/libtorch_cuda.so" torch_nccl_version \
+    torch_group
+expect_status 0
+expect_error "calls of NCCL are passed to $site/nvidia/nccl/lib/libnccl.so.2"
+expect_output "torch_nccl_version 22809"
+expect_output "torch_group 0"
+expect_lines 2
+
+case="without cecl-run PyTorch gets the wheel's NCCL"
+run env CECL_DEBUG=info "$probe" "$site/torch/lib/libtorch_cuda.so" torch_nccl_version
+expect_output "torch_nccl_version 22809"
+[ -z "$errors" ] || wrong "nothing on stderr expected"
+
 case="vLLM's way: handles of one communicator, in and beside the library in NCCL's place"
 if command -v python3 >/dev/null; then
     run "$run" --stats --nccl "$standin" python3 "$here/vllm_way.py" "$standin"
@@ -28,5 +48,7 @@ if command -v python3 >/dev/null; then
     expect_output "both handles took the communicator"
     expect_error "cecl: rank 0 of 1, process "
     expect_error "ncclAllReduce      to 4 KiB          1                8  NCCL"
+else
+    echo "no python3: not tried: $case"
 fi
 exit $failed
