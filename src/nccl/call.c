@@ -57,7 +57,7 @@ bool cecl_nccl_admit(const struct cecl_nccl_call *call)
         return true;
     const enum cecl_nccl_reason reason = reason_to_pass(process);
     const bool is_refused =
-        process->policy == CECL_NCCL_STRICT && !call->reduces && cecl_nccl_call_bytes(call) > 0;
+        process->policy == CECL_NCCL_STRICT && !call->reduces && call->count > 0;
     if (process->counts)
         cecl_nccl_stats_count(call, reason, is_refused);
     if (is_refused)

@@ -71,10 +71,10 @@ static void note_member(ncclComm_t comm)
 
 static size_t class_of(size_t bytes)
 {
-    size_t class = 0;
-    while (bytes > classes[class].most)
-        class ++;
-    return class;
+    size_t which = 0;
+    while (bytes > classes[which].most)
+        which++;
+    return which;
 }
 
 void cecl_nccl_stats_count(const struct cecl_nccl_call *call, enum cecl_nccl_reason reason,
@@ -112,49 +112,57 @@ static void print_ranks(FILE *out)
         fprintf(out, " of %d", most);
 }
 
-/* The first row brings the heading with it. */
-static void print_row(FILE *out, bool is_first, size_t op, size_t class, size_t reason,
-                      bool is_refused)
+static void print_heading(FILE *out)
 {
-    const struct counter *counter = &counters[op][class][reason][is_refused];
-    if (is_first) {
-        fprintf(out, "cecl: ");
-        print_ranks(out);
-        fprintf(out, ", process %d: calls of NCCL\n", (int)getpid());
-        fprintf(out, "cecl: %-18s %-10s %8s %16s  %-7s %-8s %s\n", "function", "bytes", "calls",
-                "bytes in all", "by", "zero SM", "why");
-    }
-    fprintf(out, "cecl: %-18s %-10s %8" PRIu64 " %16" PRIu64 "  %-7s %-8s %s\n",
-            cecl_nccl_op_names[op], classes[class].words, counter->calls, counter->bytes,
-            is_refused ? "refused" : "NCCL", is_refused ? "-" : "unknown",
-            cecl_nccl_reason_words[reason]);
+    fprintf(out, "cecl: ");
+    print_ranks(out);
+    fprintf(out, ", process %d: calls of NCCL\n", (int)getpid());
+    fprintf(out, "cecl: %-18s %-10s %8s %16s  %-7s %-8s %s\n", "function", "bytes", "calls",
+            "bytes in all", "by", "zero SM", "why");
+}
+
+/* Whether NCCL's calls used SMs is NCCL's to know. */
+static void print_row(FILE *out, size_t op, size_t which, size_t reason, bool is_refused)
+{
+    const struct counter *counter = &counters[op][which][reason][is_refused];
+    if (counter->calls > 0)
+        fprintf(out, "cecl: %-18s %-10s %8" PRIu64 " %16" PRIu64 "  %-7s %-8s %s\n",
+                cecl_nccl_op_names[op], classes[which].words, counter->calls, counter->bytes,
+                is_refused ? "refused" : "NCCL", is_refused ? "-" : "unknown",
+                cecl_nccl_reason_words[reason]);
 }
 
 static void print_table(FILE *out)
 {
-    const struct counter *all = &counters[0][0][0][0];
-    bool is_first = true;
-    for (size_t i = 0; i < sizeof(counters) / sizeof(*all); i++) {
-        const size_t reason = i / 2 % CECL_NCCL_REASON_COUNT;
-        const size_t class = i / 2 / CECL_NCCL_REASON_COUNT % CLASSES;
-        const size_t op = i / 2 / CECL_NCCL_REASON_COUNT / CLASSES;
-        if (all[i].calls == 0)
-            continue;
-        print_row(out, is_first, op, class, reason, i % 2 == 1);
-        is_first = false;
+    print_heading(out);
+    for (size_t op = 0; op < CECL_NCCL_OPS; op++) {
+        for (size_t which = 0; which < CLASSES; which++) {
+            for (size_t reason = 0; reason < CECL_NCCL_REASON_COUNT; reason++) {
+                print_row(out, op, which, reason, false);
+                print_row(out, op, which, reason, true);
+            }
+        }
     }
+}
+
+static bool is_empty(void)
+{
+    const struct counter *all = &counters[0][0][0][0];
+    size_t i = 0;
+    while (i < sizeof(counters) / sizeof(*all) && all[i].calls == 0)
+        i++;
+    return i == sizeof(counters) / sizeof(*all);
 }
 
 void cecl_nccl_stats_print(void)
 {
     char *text = NULL;
     size_t length = 0;
-    FILE *out = open_memstream(&text, &length);
+    FILE *out = is_empty() ? NULL : open_memstream(&text, &length);
     if (!out)
         return;
     print_table(out);
     fclose(out);
-    if (length > 0)
-        (void)!write(STDERR_FILENO, text, length);
+    (void)!write(STDERR_FILENO, text, length);
     free(text);
 }
