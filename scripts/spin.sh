@@ -74,13 +74,13 @@ prove 3 1 -DOWNERS=1 -DCHANGES=1
 prove 2 2 -DOWNERS=1 -DCHANGES=1 -DFAILURES
 prove 2 2 -DOWNERS=1 -DCHANGES=1 -DDEATH
 prove 2 2 -DOWNERS=1 -DCLOSE_AT_ONCE
-catch 2 SAME_NUMBER 'assertion violated.*closed' -DOWNERS=1
+catch 2 SAME_NUMBER 'assertion violated.*meant' -DOWNERS=1
 catch 2 NO_IDS 'assertion violated.*meant' -DOWNERS=1
-catch 2 NO_COUNT 'assertion violated.*imports' -DOWNERS=1
+catch 2 NO_WAIT 'assertion violated.*known' -DOWNERS=1
 catch 2 EARLY_DROP 'assertion violated.*closed' -DOWNERS=1
 catch 2 NO_LATER_DROP 'assertion violated.*number' -DOWNERS=1
 catch 2 LATE_DROP 'assertion violated.*dropped' -DOWNERS=1 -DPIECES=1
 catch 2 NO_SWEEP 'assertion violated.*number' -DOWNERS=1
-catch 2 COUNT_FAILED 'assertion violated.*meant' -DOWNERS=1 -DFAILURES
+catch 2 FORGET_FAILED 'assertion violated.*known' -DOWNERS=1 -DFAILURES
 catch 2 NO_END 'assertion violated.*ended' -DOWNERS=1 -DDEATH
 catch 2 POST_NO_END 'assertion violated.*ended' -DOWNERS=1 -DDEATH

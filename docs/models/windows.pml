@@ -1,8 +1,9 @@
-/* How windows of registered memory come and go (src/alloc/registry.c, registry_peers.c, and
- * src/comm/tell.c, register.c), for Spin. Each rank has a caller, a watchdog, and a stream that
- * carries out the rank's calls in order. Its memory is one range of addresses with PIECES regions.
- * In each call it has its buffer in one of them. Before a call the program may put other memory at
- * the addresses of a region that no pending call uses, register a region, or deregister the window.
+/* How windows of registered memory come and go (src/alloc/registry.c, registry_peers.c,
+ * registry_import.c, and src/comm/tell.c, register.c), for Spin. Each rank has a caller, a watchdog,
+ * and a stream that carries out the rank's calls in order. Its memory is one range of addresses with
+ * PIECES regions. In each call it has its buffer in one of them. Before a call the program may put
+ * other memory at the addresses of a region that no pending call uses, register a region, or
+ * deregister the window.
  *
  * The model takes for granted what places.pml and flags.pml show: of each pair of ranks the one
  * that tells later knows both places, and a call ends after all copies of the call.
@@ -13,10 +14,10 @@
  * OWNERS: so many ranks have registered memory, and the others' buffers are in the pool. PIECES 1:
  * an allocation that peers open by its handle. DEATH: a rank may die. FAILURES: an import may fail.
  * CLOSE_AT_ONCE: a peer closes dropped imports without a look at its own calls.
- * Planted faults: SAME_NUMBER uses a number again; NO_IDS does not ask for ids; NO_COUNT copies
- * before the messages are carried out; EARLY_DROP tells peers to drop a window that pending calls
+ * Planted faults: SAME_NUMBER uses a number again; NO_IDS does not ask for ids; NO_WAIT copies
+ * before the region is imported; EARLY_DROP tells peers to drop a window that pending calls
  * use; NO_LATER_DROP never tells them; LATE_DROP tells them after the next window; NO_SWEEP closes
- * nothing; COUNT_FAILED counts a message whose import failed; NO_END goes on with the wait for
+ * nothing; FORGET_FAILED does not keep that an import failed; NO_END goes on with the wait for
  * imports after the communicator has failed, and POST_NO_END with the wait for room to post. */
 #ifndef RANKS
 #define RANKS 2
@@ -46,6 +47,13 @@
 #define IMPORT(me, peer, which) (PAIR(me, peer) * WINDOWS + (which))
 #define THROUGH(call, me, peer) through[TOLD(call, me) * RANKS + (peer)]
 #define MIRROR(me, peer, which, piece) (IMPORT(me, peer, which) * PIECES + (piece))
+#define KEPT(me, peer, number, piece) kept[IMPORT(me, peer, number) * PIECES + (piece)]
+#define IS_OPEN(me, peer, number, piece)                                                           \
+    (import_of[IMPORT(me, peer, number)] != 0 &&                                                   \
+     mirror[MIRROR(me, peer, import_of[IMPORT(me, peer, number)] - 1, piece)] != 0)
+#define HAS_FAILED(me, peer, number)                                                               \
+    (import_of[IMPORT(me, peer, number)] != 0 &&                                                   \
+     failed_import[IMPORT(me, peer, import_of[IMPORT(me, peer, number)] - 1)])
 
 #ifdef DEATH
 #define MAY_DIE                                                                                    \
@@ -84,9 +92,10 @@ byte mirror[RANKS * RANKS * WINDOWS * PIECES]; /* the id of the memory there; 0:
 bool dropped[RANKS * RANKS * WINDOWS];
 bool closed[RANKS * RANKS * WINDOWS];
 byte import_use[RANKS * RANKS * WINDOWS];
+byte import_of[RANKS * RANKS * WINDOWS]; /* 1 + the import that got the number last */
+bool failed_import[RANKS * RANKS * WINDOWS];
 byte taken[RANKS * RANKS];
-bool failed_import[RANKS * RANKS];
-byte kept[RANKS * RANKS * WINDOWS]; /* 1 + the import to which the kept plan copies */
+byte kept[RANKS * RANKS * WINDOWS * PIECES]; /* 1 + the import to which the kept plan copies */
 
 /* The imports through which a rank's stream copies: 1 + import, 0: no copy. */
 byte through[(CALLS + 1) * RANKS * RANKS];
@@ -263,30 +272,41 @@ inline find(peer, which)
     od
 }
 
-/* Waits for a peer's messages, then finds its window. */
+/* Finds a peer's window, and waits until the region that the peer told of is imported. A kept plan has
+ * done so before. An import that failed fails the call. */
 inline learn(peer)
 {
-#ifndef NO_COUNT
+    d_step {
+        w = window[TOLD(call, peer)];
+        what = piece[TOLD(call, peer)]
+    }
+#ifndef NO_WAIT
     if
-    :: taken[PAIR(me, peer)] >= version[TOLD(call, peer)]
-    :: taken[PAIR(me, peer)] < version[TOLD(call, peer)] && failed_import[PAIR(me, peer)] ->
+    :: KEPT(me, peer, w, what) != 0
+    :: KEPT(me, peer, w, what) == 0 && IS_OPEN(me, peer, w, what)
+    :: KEPT(me, peer, w, what) == 0 && !IS_OPEN(me, peer, w, what) &&
+       HAS_FAILED(me, peer, w) ->
         failed[me] = true;
         stop = true
+    :: KEPT(me, peer, w, what) == 0 && !IS_OPEN(me, peer, w, what) &&
+       !HAS_FAILED(me, peer, w) && taken[PAIR(me, peer)] >= version[TOLD(call, peer)] ->
+        window_is_known = false;
+        assert(window_is_known)
 #ifndef NO_END
-    :: taken[PAIR(me, peer)] < version[TOLD(call, peer)] && failed[me] -> stop = true
+    :: KEPT(me, peer, w, what) == 0 && !IS_OPEN(me, peer, w, what) && failed[me] -> stop = true
 #endif
     fi;
 #endif
     if
     :: !stop ->
         d_step {
-            i = kept[IMPORT(me, peer, window[TOLD(call, peer)])];
+            i = KEPT(me, peer, w, what);
             if
             :: i == 0 ->
-                find(peer, window[TOLD(call, peer)]);
-                assert(i < imports[PAIR(me, peer)]); /* the window is known here */
-                i++;
-                kept[IMPORT(me, peer, window[TOLD(call, peer)])] = i
+                i = import_of[IMPORT(me, peer, w)];
+                window_is_known = (i != 0);
+                assert(window_is_known);
+                KEPT(me, peer, w, what) = i
             :: else
             fi;
             THROUGH(call, me, peer) = i;
@@ -294,7 +314,11 @@ inline learn(peer)
             i = 0
         }
     :: stop
-    fi
+    fi;
+    d_step {
+        w = 0;
+        what = 0
+    }
 }
 
 /* Notes that the call uses the windows, after it was enqueued. */
@@ -320,7 +344,7 @@ inline note_use()
 proctype caller(byte me)
 {
     byte call = 1, p, q, w, i, what, gone, earlier, changes, newest = PIECES, used[RANKS];
-    bool stop, calls, registers;
+    bool stop, calls, registers, window_is_known;
     do
     :: call <= CALLS && !stop && !failed[me] ->
         do
@@ -443,17 +467,19 @@ inline add(peer)
 #endif
         d_step {
             import_number[IMPORT(me, peer, i)] = which;
+            import_of[IMPORT(me, peer, which)] = i + 1;
             imports[PAIR(me, peer)]++
         }
     :: else
     fi;
     if
-    :: mirror[MIRROR(me, peer, i, what)] = id
+    :: !failed_import[IMPORT(me, peer, i)] -> mirror[MIRROR(me, peer, i, what)] = id
+    :: failed_import[IMPORT(me, peer, i)]
 #ifdef FAILURES
     :: !an_import_failed ->
         an_import_failed = true;
-#ifndef COUNT_FAILED
-        failed_import[PAIR(me, peer)] = true
+#ifndef FORGET_FAILED
+        failed_import[IMPORT(me, peer, i)] = true
 #endif
 #endif
     fi
@@ -473,15 +499,11 @@ inline drop(peer)
 inline carry_out(peer)
 {
     if
-    :: !failed_import[PAIR(me, peer)] && kind == ADD -> add(peer)
-    :: !failed_import[PAIR(me, peer)] && kind == DROP -> drop(peer)
-    :: failed_import[PAIR(me, peer)]
+    :: kind == ADD -> add(peer)
+    :: kind == DROP -> drop(peer)
     fi;
     d_step {
-        if
-        :: !failed_import[PAIR(me, peer)] -> taken[PAIR(me, peer)] = count
-        :: else
-        fi;
+        taken[PAIR(me, peer)] = count;
         i = 0;
         kind = 0;
         which = 0;
@@ -579,7 +601,7 @@ proctype monitor()
             i = 0;
             do
             :: i < imports[PAIR(r, p)] ->
-                assert(failed[r] || dead[r] || dead[p] || failed_import[PAIR(r, p)] ||
+                assert(failed[r] || dead[r] || dead[p] ||
                        closed[IMPORT(r, p, i)] || import_number[IMPORT(r, p, i)] == number[p]);
                 i++
             :: else -> break
