@@ -51,7 +51,7 @@ struct options {
     bool check, in_place, out_of_place;
     bool nccl, nccl_ce;
     bool enqueue, alloc;
-    unsigned memory; /* bits of kinds of memory (memory.h) that are sides of their own */
+    unsigned memory; /* bits of kinds of memory (kinds.h) that are sides of their own */
     bool first_use;
     int late_us;      /* 0: not asked for */
     int group;        /* calls in a group; 0: not asked for */
@@ -78,9 +78,10 @@ struct side {
     const char *name;
     void *send, *recv;
     void *state;
-    int memory;                    /* for side_memory_make: the kind, */
-    size_t send_bytes, recv_bytes; /* sizes, */
-    const struct run *run;         /* and the run */
+    /* of cecl's sides: the kind of memory of their buffers, the buffers' sizes, and the run */
+    int memory;
+    size_t send_bytes, recv_bytes;
+    const struct run *run;
     bool (*open)(struct side *side, const struct run *run, size_t send_bytes, size_t recv_bytes);
     /* Enqueues one collective with blocks of `block` bytes. */
     bool (*call)(struct side *side, const struct run *run, const void *send, size_t block);
@@ -114,8 +115,9 @@ const void *send_place(const struct side *side, const struct run *run, size_t bl
 bool options_parse(struct options *options, int argc, char **argv, const struct run *run,
                    int *code);
 
-/* sides.c. The side that calls cecl on `comm`, which is its state. */
-struct side side_cecl_make(const char *name, ceclComm_t comm);
+/* sides.c. The side that calls cecl on `comm`, which is its state, with buffers of a kind of memory
+ * (kinds.h). */
+struct side side_cecl_make(const char *name, ceclComm_t comm, int memory);
 /* Makes all sides of cecl_perf. Returns 0 when one that was asked for is not available. */
 int sides_make(const struct run *run, struct side sides[MAX_SIDES]);
 /* side_nccl.c or side_nccl_absent.c. side_nccl_built: whether this build has NCCL. side_nccl_make

@@ -1,87 +1,27 @@
-/* Kinds of memory on the host device, the sides of --memory, and what first use and lateness cost. */
+/* Memory of several kinds: taking it, and what first use and lateness cost. */
 #include "memory.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "clock_wall.h"
 
 #define REPEATS 15
 
-/* ---- the host device: a shared mapping is what cudaMalloc is on GPUs */
-
-static bool take_shared(const struct run *run, size_t bytes, void **ptr)
+bool memory_take(const struct run *run, ceclComm_t comm, int kind, size_t bytes, void **ptr)
 {
-    const int fd = memfd_create("cecl-bench", MFD_CLOEXEC); /* stays open: peers open it by this */
-    if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0)
-        return complain(run, "memfd_create", "no memory");
-    *ptr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    return *ptr != MAP_FAILED || complain(run, "mmap", "no memory");
+    const struct memory_failure failure = memory_of(run, kind)->take(comm, bytes, ptr);
+    return !failure.call || complain(run, failure.call, failure.why);
 }
-
-static void give_shared(const struct run *run, size_t bytes, void *ptr)
-{
-    (void)run;
-    munmap(ptr, bytes);
-}
-
-static bool take_private(const struct run *run, size_t bytes, void **ptr)
-{
-    *ptr = malloc(bytes);
-    return *ptr || complain(run, "malloc", "no memory");
-}
-
-static void give_private(const struct run *run, size_t bytes, void *ptr)
-{
-    (void)run;
-    (void)bytes;
-    free(ptr);
-}
-
-const struct memory_kind memory_on_host[MEMORY_KINDS] = {
-    [MEMORY_MALLOC] = {"malloc", "a shared mapping", take_shared, give_shared},
-    [MEMORY_PIECES] = {"pieces", "a shared mapping", take_shared, give_shared},
-    [MEMORY_PRIVATE] = {"private", "malloc", take_private, give_private},
-};
 
 int memory_named(const char *name, size_t length)
 {
-    for (int i = 0; i < MEMORY_KINDS; i++)
+    for (int i = MEMORY_NAMED; i < MEMORY_KINDS; i++)
         if (strlen(memory_on_host[i].name) == length &&
             memcmp(memory_on_host[i].name, name, length) == 0)
             return i;
     return -1;
-}
-
-/* ---- sides */
-
-static bool memory_open(struct side *side, const struct run *run, size_t send_bytes,
-                        size_t recv_bytes)
-{
-    const struct memory_kind *kind = memory_of(run, side->memory);
-    side->send_bytes = send_bytes;
-    side->recv_bytes = recv_bytes;
-    side->run = run;
-    return kind->take(run, send_bytes, &side->send) && kind->take(run, recv_bytes, &side->recv);
-}
-
-static void memory_close(struct side *side)
-{
-    const struct memory_kind *kind = memory_of(side->run, side->memory);
-    kind->give(side->run, side->recv_bytes, side->recv);
-    kind->give(side->run, side->send_bytes, side->send);
-}
-
-struct side side_memory_make(const struct run *run, int kind)
-{
-    struct side side = side_cecl_make(memory_of(run, kind)->name, run->comm);
-    side.memory = kind;
-    side.open = memory_open;
-    side.close = memory_close;
-    return side;
 }
 
 /* ---- what first use costs */
@@ -103,7 +43,7 @@ static bool time_first_use(const struct run *run, int kind, void **recv, double 
     const size_t block = block_of(&run->options, run->nranks, run->options.last),
                  bytes = block * (size_t)run->nranks;
     double later[REPEATS];
-    if (!memory_of(run, kind)->take(run, bytes, recv))
+    if (!memory_take(run, run->comm, kind, bytes, recv))
         return false;
     MPI_Barrier(MPI_COMM_WORLD);
     if (!gather_in_place(run, *recv, block, &us[0]))
@@ -121,7 +61,7 @@ bool extra_first_use(const struct run *run)
 {
     const size_t whole =
         block_of(&run->options, run->nranks, run->options.last) * (size_t)run->nranks;
-    for (int kind = 0; kind < MEMORY_KINDS; kind++) {
+    for (int kind = MEMORY_NAMED; kind < MEMORY_KINDS; kind++) {
         double first[REPEATS], later[REPEATS];
         void *memory[REPEATS];
         for (int i = 0; i < REPEATS; i++) {
@@ -133,7 +73,7 @@ bool extra_first_use(const struct run *run)
             later[i] = slowest[1];
         }
         for (int i = 0; i < REPEATS; i++)
-            memory_of(run, kind)->give(run, whole, memory[i]);
+            memory_of(run, kind)->give(run->comm, whole, memory[i]);
         const double typical = median_of(first, REPEATS), after = median_of(later, REPEATS);
         if (run->rank == 0)
             printf("# first use of %zu bytes of %s memory: host %.0f us (most %.0f); later calls "
@@ -190,7 +130,7 @@ static bool late_row(const struct run *run, struct side *side, size_t size, int 
 
 bool extra_late(const struct run *run)
 {
-    struct side side = side_cecl_make("cecl", run->comm);
+    struct side side = side_cecl_make("cecl", run->comm, MEMORY_POOL);
     const size_t largest = block_of(&run->options, run->nranks, run->options.last);
     if (!side.open(&side, run, send_bytes_of(run, largest), recv_bytes_of(run, largest)))
         return false;

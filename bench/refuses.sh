@@ -30,6 +30,7 @@ refuses "-c 2: 0 or 1" -c 2
 refuses "--op gather: " --op gather
 refuses "--type int7: " --type int7
 refuses "--baseline rccl: " --baseline rccl
+refuses "--memory pool: malloc, pieces, private, with commas" --memory pool
 refuses "--rounds 0: " --rounds 0
 refuses "--alloc-bytes 4K: " --alloc-bytes 4K
 refuses "--json /: a file" --json /

@@ -4,10 +4,11 @@
 static bool cecl_open(struct side *side, const struct run *run, size_t send_bytes,
                       size_t recv_bytes)
 {
-    if (ceclMemAlloc(side->state, &side->send, send_bytes) != ceclSuccess ||
-        ceclMemAlloc(side->state, &side->recv, recv_bytes) != ceclSuccess)
-        return complain(run, "ceclMemAlloc", ceclGetLastError(side->state));
-    return true;
+    side->send_bytes = send_bytes;
+    side->recv_bytes = recv_bytes;
+    side->run = run;
+    return memory_take(run, side->state, side->memory, send_bytes, &side->send) &&
+           memory_take(run, side->state, side->memory, recv_bytes, &side->recv);
 }
 
 static bool cecl_call(struct side *side, const struct run *run, const void *send, size_t block)
@@ -21,23 +22,28 @@ static bool cecl_call(struct side *side, const struct run *run, const void *send
 
 static void cecl_close(struct side *side)
 {
-    (void)!ceclMemFree(side->state, side->recv);
-    (void)!ceclMemFree(side->state, side->send);
+    const struct memory_kind *kind = memory_of(side->run, side->memory);
+    kind->give(side->state, side->recv_bytes, side->recv);
+    kind->give(side->state, side->send_bytes, side->send);
 }
 
-struct side side_cecl_make(const char *name, ceclComm_t comm)
+struct side side_cecl_make(const char *name, ceclComm_t comm, int memory)
 {
-    return (struct side){
-        .name = name, .state = comm, .open = cecl_open, .call = cecl_call, .close = cecl_close};
+    return (struct side){.name = name,
+                         .state = comm,
+                         .memory = memory,
+                         .open = cecl_open,
+                         .call = cecl_call,
+                         .close = cecl_close};
 }
 
 int sides_make(const struct run *run, struct side sides[MAX_SIDES])
 {
     int count = 0;
-    sides[count++] = side_cecl_make("cecl", run->comm);
-    for (int kind = 0; kind < MEMORY_KINDS; kind++)
+    sides[count++] = side_cecl_make("cecl", run->comm, MEMORY_POOL);
+    for (int kind = MEMORY_NAMED; kind < MEMORY_KINDS; kind++)
         if (run->options.memory >> kind & 1)
-            sides[count++] = side_memory_make(run, kind);
+            sides[count++] = side_cecl_make(memory_of(run, kind)->name, run->comm, kind);
     const bool wanted[2] = {run->options.nccl, run->options.nccl_ce};
     for (int ce = 0; ce < 2; ce++) {
         if (!wanted[ce])

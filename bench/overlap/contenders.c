@@ -2,6 +2,7 @@
  * SMs allowed. A reduction has fewer contenders, all out of place, because its arithmetic
  * needs SMs in any case. NCCL with windows stands in for NCCL's copy engines there: windows
  * allow its symmetric kernels. */
+#include "kinds.h"
 #include "overlap.h"
 
 enum { CECL, CECL_ALLOW, NCCL, NCCL_CE };
@@ -39,8 +40,8 @@ static bool join_allowing(struct contenders *c, const struct run *run)
 
 static bool make_sides(struct contenders *c, const struct run *run)
 {
-    c->sides[c->nsides++] = side_cecl_make("cecl", run->comm);
-    c->sides[c->nsides++] = side_cecl_make("cecl, SM allowed", c->allow);
+    c->sides[c->nsides++] = side_cecl_make("cecl", run->comm, MEMORY_POOL);
+    c->sides[c->nsides++] = side_cecl_make("cecl, SM allowed", c->allow, MEMORY_POOL);
     for (int ce = 0; ce < 2 && side_nccl_built; ce++) {
         if (!side_nccl_make(&c->sides[c->nsides], ce))
             return complain(run, "NCCL", "no host memory");

@@ -1,4 +1,4 @@
 /* Without CUDA there is no GPU memory of any kind. */
-#include "memory.h"
+#include "kinds.h"
 
 const struct memory_kind memory_on_gpus[MEMORY_KINDS];

@@ -1,0 +1,15 @@
+/* Memory of ceclMemAlloc, as one of the kinds of memory. */
+#include "kinds.h"
+
+struct memory_failure memory_take_pool(ceclComm_t comm, size_t bytes, void **ptr)
+{
+    if (ceclMemAlloc(comm, ptr, bytes) == ceclSuccess)
+        return (struct memory_failure){NULL, NULL};
+    return (struct memory_failure){"ceclMemAlloc", ceclGetLastError(comm)};
+}
+
+void memory_give_pool(ceclComm_t comm, size_t bytes, void *ptr)
+{
+    (void)bytes;
+    (void)!ceclMemFree(comm, ptr);
+}
