@@ -17,12 +17,16 @@ enum { END_FINE, END_FAILED, END_USAGE, END_SKIPPED = 77 };
 static const char usage[] =
     "usage: cecl_zerosm [options]\n"
     "  --case N   only case N, after the counter-check\n"
+    "  --split    only cases on communicators out of ceclCommSplit, after the counter-check\n"
     "  --list     the cases; needs no GPU\n"
     "  --gpus N   GPUs 0 to N-1, 2 to 16; default all\n"
     "  --help     this\n"
     "Proves that collectives need no SM: one process with a rank a GPU makes them while a kernel\n"
     "holds every SM of every GPU, and checks every byte. Before, a counter-check: what is said to\n"
     "need an SM does not finish. \"bytes a rank\": a block, what one rank gets from another.\n"
+    "\"split\": GPUs with even and with odd numbers make the calls at the same time, each on a\n"
+    "communicator of their own; of two GPUs, or of an odd number, all on one. Ranks are in the\n"
+    "reverse order of GPUs.\n"
     "Settings are those of the case: CECL_... variables are replaced, but for CECL_DEBUG.\n"
     "Ends with 0 if all is well, 1 if anything failed, 2 where an option was wrong, 77 where "
     "there\n"
@@ -34,6 +38,7 @@ static const char usage[] =
 #define OUT_OF_PLACE false
 #define OWN_STREAM false
 #define LEGACY true
+#define IN_POOL MEMORY_POOL, false, false /* no rank is late, and nothing is split */
 
 #define AMPLE (32u << 20)  /* staging for all of a block at a time */
 #define SCANT (256u << 10) /* staging for a part of a block: it goes in chunks */
@@ -45,36 +50,41 @@ static const char usage[] =
         __VA_ARGS__                                                                                \
     }
 #define EACH_WAY(...)                                                                              \
-    CASE(__VA_ARGS__, "never", "push", "copy", OWN_STREAM, "off", ZEROSM_POOL, false),             \
-        CASE(__VA_ARGS__, "never", "push", "copy", LEGACY, "off", ZEROSM_POOL, false),             \
-        CASE(__VA_ARGS__, "never", "push", "write", OWN_STREAM, "off", ZEROSM_POOL, false),        \
-        CASE(__VA_ARGS__, "never", "push", "write", LEGACY, "off", ZEROSM_POOL, false)
+    CASE(__VA_ARGS__, "never", "push", "copy", OWN_STREAM, "off", IN_POOL),                        \
+        CASE(__VA_ARGS__, "never", "push", "copy", LEGACY, "off", IN_POOL),                        \
+        CASE(__VA_ARGS__, "never", "push", "write", OWN_STREAM, "off", IN_POOL),                   \
+        CASE(__VA_ARGS__, "never", "push", "write", LEGACY, "off", IN_POOL)
 
 /* Few bytes in one go, and many bytes in chunks where a rank's own
  * block goes through staging. */
 #define EACH_SIZE(op, place)                                                                       \
-    {op, place, 4u << 10, AMPLE, "never", "push", "copy", OWN_STREAM, "off", ZEROSM_POOL, false},  \
-        {op,     place,      1u << 20, SCANT,       "never", "push",                               \
-         "copy", OWN_STREAM, "off",    ZEROSM_POOL, false},                                        \
+    {op, place, 4u << 10, AMPLE, "never", "push", "copy", OWN_STREAM, "off", IN_POOL},             \
+        {op, place, 1u << 20, SCANT, "never", "push", "copy", OWN_STREAM, "off", IN_POOL},         \
     {                                                                                              \
-        op, place, 1u << 20, SCANT, "never", "push", "write", LEGACY, "off", ZEROSM_POOL, false    \
+        op, place, 1u << 20, SCANT, "never", "push", "write", LEGACY, "off", IN_POOL               \
     }
 
 #define TRIED(op, bytes, stream)                                                                   \
     {                                                                                              \
-        op, OUT_OF_PLACE, bytes, AMPLE, "never", "push", "copy", stream, "probe", ZEROSM_POOL,     \
-            false                                                                                  \
+        op, OUT_OF_PLACE, bytes, AMPLE, "never", "push", "copy", stream, "probe", IN_POOL          \
     }
 
 /* A rank that comes late moves what goes both ways. */
-#define IN_MEMORY(op, place, memory, late)                                                         \
+#define IN_MEMORY(op, place, bytes, memory, late, split)                                           \
     {                                                                                              \
-        op, place, 1u << 20, AMPLE, "never", "push", "copy", OWN_STREAM, "off", memory, late       \
+        op, place, bytes, AMPLE, "never", "push", "copy", OWN_STREAM, "off", memory, late, split   \
     }
-#define EACH_ORDER(op, place, memory)                                                              \
-    IN_MEMORY(op, place, memory, false), IN_MEMORY(op, place, memory, true)
+#define EACH_ORDER(op, place, bytes, memory, split)                                                \
+    IN_MEMORY(op, place, bytes, memory, false, split),                                             \
+        IN_MEMORY(op, place, bytes, memory, true, split)
 #define EACH_MEMORY(op, place)                                                                     \
-    EACH_ORDER(op, place, ZEROSM_MALLOC), EACH_ORDER(op, place, ZEROSM_PRIVATE)
+    EACH_ORDER(op, place, 1u << 20, MEMORY_MALLOC, false),                                         \
+        EACH_ORDER(op, place, 1u << 20, MEMORY_PRIVATE, false)
+#define EACH_SPLIT(op, place)                                                                      \
+    EACH_ORDER(op, place, 1u << 20, MEMORY_POOL, true),                                            \
+        EACH_ORDER(op, place, 1u << 20, MEMORY_MALLOC, true),                                      \
+        EACH_ORDER(op, place, 1u << 20, MEMORY_PRIVATE, true)
+#define PIECES (12u << 20) /* of two GPUs: a buffer has more than one handle */
 
 /* No call may have so many copies that a stream's queue gets full; see zerosm_run.c. */
 static const struct zerosm_case cases[] = {
@@ -109,11 +119,10 @@ static const struct zerosm_case cases[] = {
     EACH_SIZE(ZEROSM_GROUP, OUT_OF_PLACE),
     /* Pulling is tried in place only: what peers return to a block's owner is always pushed. */
     {ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "copy", OWN_STREAM, "off",
-     ZEROSM_POOL, false},
+     IN_POOL},
     {ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "write", OWN_STREAM, "off",
-     ZEROSM_POOL, false},
-    {ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "copy", LEGACY, "off",
-     ZEROSM_POOL, false},
+     IN_POOL},
+    {ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "copy", LEGACY, "off", IN_POOL},
     /* A rank copies its own block locally if the driver was seen to do that without an SM. */
     TRIED(ZEROSM_ALL_GATHER, 4u << 10, OWN_STREAM),
     TRIED(ZEROSM_ALL_GATHER, 1u << 20, LEGACY),
@@ -122,10 +131,10 @@ static const struct zerosm_case cases[] = {
     TRIED(ZEROSM_ALL_GATHER_STRIDED, 1u << 20, OWN_STREAM),
     TRIED(ZEROSM_ALL_TO_ALL_STRIDED, 4u << 10, OWN_STREAM),
     TRIED(ZEROSM_GROUP, 1u << 20, OWN_STREAM),
-    EACH_ORDER(ZEROSM_ALL_GATHER, IN_PLACE, ZEROSM_POOL),
-    EACH_ORDER(ZEROSM_ALL_GATHER, OUT_OF_PLACE, ZEROSM_POOL),
-    EACH_ORDER(ZEROSM_ALL_TO_ALL, OUT_OF_PLACE, ZEROSM_POOL),
-    EACH_ORDER(ZEROSM_GROUP, OUT_OF_PLACE, ZEROSM_POOL),
+    EACH_ORDER(ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, MEMORY_POOL, false),
+    EACH_ORDER(ZEROSM_ALL_GATHER, OUT_OF_PLACE, 1u << 20, MEMORY_POOL, false),
+    EACH_ORDER(ZEROSM_ALL_TO_ALL, OUT_OF_PLACE, 1u << 20, MEMORY_POOL, false),
+    EACH_ORDER(ZEROSM_GROUP, OUT_OF_PLACE, 1u << 20, MEMORY_POOL, false),
     EACH_MEMORY(ZEROSM_ALL_GATHER, IN_PLACE),
     EACH_MEMORY(ZEROSM_ALL_GATHER, OUT_OF_PLACE),
     EACH_MEMORY(ZEROSM_ALL_TO_ALL, IN_PLACE),
@@ -137,13 +146,21 @@ static const struct zerosm_case cases[] = {
     EACH_MEMORY(ZEROSM_SCATTER, OUT_OF_PLACE),
     EACH_MEMORY(ZEROSM_ALL_GATHER_STRIDED, OUT_OF_PLACE),
     EACH_MEMORY(ZEROSM_GROUP, OUT_OF_PLACE),
+    EACH_ORDER(ZEROSM_ALL_GATHER, IN_PLACE, PIECES, MEMORY_PIECES, false),
+    EACH_ORDER(ZEROSM_ALL_TO_ALL, OUT_OF_PLACE, PIECES, MEMORY_PIECES, false),
+    EACH_SPLIT(ZEROSM_ALL_GATHER, IN_PLACE),
+    EACH_ORDER(ZEROSM_ALL_GATHER, OUT_OF_PLACE, 1u << 20, MEMORY_POOL, true),
+    EACH_ORDER(ZEROSM_ALL_TO_ALL, IN_PLACE, 1u << 20, MEMORY_POOL, true),
+    EACH_SPLIT(ZEROSM_ALL_TO_ALL, OUT_OF_PLACE),
+    EACH_SPLIT(ZEROSM_GROUP, OUT_OF_PLACE),
+    EACH_ORDER(ZEROSM_ALL_GATHER, IN_PLACE, PIECES, MEMORY_PIECES, true),
 };
 #define CASES ((int)(sizeof(cases) / sizeof(cases[0])))
 
 /* The counter-check: a rank copies its own block within its GPU, which needs SMs. */
-static const struct zerosm_case counter_case = {
-    ZEROSM_ALL_TO_ALL, OUT_OF_PLACE, 1u << 20,    AMPLE, "allow", "push", "copy",
-    OWN_STREAM,        "off",        ZEROSM_POOL, false};
+static const struct zerosm_case counter_case =
+    CASE(ZEROSM_ALL_TO_ALL, OUT_OF_PLACE, 1u << 20, AMPLE, "allow", "push", "copy", OWN_STREAM,
+         "off", IN_POOL);
 
 static const char *const op_names[] = {"all-gather",
                                        "all-to-all",
@@ -158,14 +175,15 @@ static const char *const op_names[] = {"all-gather",
 
 static const char *name_of(const struct zerosm_case *c)
 {
-    static const char *const memories[] = {"", ", cudaMalloc", ", private memory"};
     static char name[200];
-    snprintf(name, sizeof(name), "%s %s, %zu bytes a rank%s, flags by %s, %s%s%s%s",
+    const bool pool = c->memory == MEMORY_POOL;
+    snprintf(name, sizeof(name), "%s %s, %zu bytes a rank%s, flags by %s, %s%s%s%s%s%s",
              op_names[c->op], c->in_place ? "in place" : "out of place", c->bytes,
              strcmp(c->direction, "pull") == 0 ? ", pulled" : "", c->flags,
              c->legacy ? "legacy default stream" : "own stream",
-             strcmp(c->local, "probe") == 0 ? ", local copies tried" : "", memories[c->memory],
-             c->late ? ", late" : "");
+             strcmp(c->local, "probe") == 0 ? ", local copies tried" : "", pool ? "" : ", ",
+             pool ? "" : memory_on_gpus[c->memory].what, c->late ? ", late" : "",
+             c->split ? ", split" : "");
     return name;
 }
 
@@ -178,8 +196,9 @@ static void list(void)
 /* ---- options */
 
 struct options {
-    int only; /* number of the only case to run, from 1; 0: all */
-    int gpus; /* number of GPUs to use; 0: all */
+    int only;   /* number of the only case to run, from 1; 0: all */
+    int gpus;   /* number of GPUs to use; 0: all */
+    bool split; /* only cases that split */
 };
 
 static bool parse_count(const char *name, const char *text, int least, int most, int *count)
@@ -197,11 +216,9 @@ static bool parse_count(const char *name, const char *text, int least, int most,
 /* Returns false when the program should end; *code is the exit code. */
 static bool parse_options(struct options *o, int argc, char **argv, int *code)
 {
-    static const struct option longs[] = {{"case", 1, NULL, 'c'},
-                                          {"list", 0, NULL, 'l'},
-                                          {"gpus", 1, NULL, 'g'},
-                                          {"help", 0, NULL, 'h'},
-                                          {NULL, 0, NULL, 0}};
+    static const struct option longs[] = {{"case", 1, NULL, 'c'}, {"split", 0, NULL, 's'},
+                                          {"list", 0, NULL, 'l'}, {"gpus", 1, NULL, 'g'},
+                                          {"help", 0, NULL, 'h'}, {NULL, 0, NULL, 0}};
     bool fine = true;
     int option;
     *code = END_FINE;
@@ -209,6 +226,7 @@ static bool parse_options(struct options *o, int argc, char **argv, int *code)
         switch (option) {
         case 'c': fine = parse_count("case", optarg, 1, CASES, &o->only); break;
         case 'g': fine = parse_count("gpus", optarg, 2, ZEROSM_MAX_GPUS, &o->gpus); break;
+        case 's': o->split = true; break;
         case 'l': list(); return false;
         case 'h': fputs(usage, stdout); return false;
         default: fine = false; /* getopt has printed the reason */
@@ -264,7 +282,7 @@ static int run_all(const struct options *o, int gpus)
 {
     int failed = !run_counter_check(gpus), ran = 1;
     for (int number = 1; number <= CASES; number++)
-        if (!o->only || o->only == number) {
+        if ((!o->only || o->only == number) && (!o->split || cases[number - 1].split)) {
             failed += !run_case(number, gpus);
             ran++;
         }

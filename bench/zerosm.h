@@ -1,5 +1,5 @@
 /* cecl_zerosm: what a case and its outcome are. cecl_zerosm.c has the table of cases and the
- * output, zerosm_run.c runs a case, zerosm_ops.c has the operations. */
+ * output, zerosm_run.c runs a case, zerosm_ops.c has the operations, zerosm_split.c splits. */
 #ifndef CECL_ZEROSM_H
 #define CECL_ZEROSM_H
 
@@ -7,6 +7,8 @@
 #include <stddef.h>
 
 #include <cecl/cecl.h>
+
+#include "kinds.h"
 
 #define ZEROSM_MAX_GPUS 16 /* as many as hold_sms holds at the same time */
 
@@ -23,13 +25,6 @@ enum zerosm_op {
     ZEROSM_GROUP /* one call of each operation */
 };
 
-/* Where the buffers of a case are. */
-enum zerosm_memory {
-    ZEROSM_POOL,   /* ceclMemAlloc */
-    ZEROSM_MALLOC, /* cudaMalloc */
-    ZEROSM_PRIVATE /* cudaMallocAsync: memory that no peer can open */
-};
-
 /* A collective and the settings of its communicator. */
 struct zerosm_case {
     enum zerosm_op op;
@@ -43,8 +38,9 @@ struct zerosm_case {
     const char *flags;     /* CECL_FLAGS: copy, write */
     bool legacy;           /* on the legacy default stream, else on a stream of its own */
     const char *local;     /* CECL_LOCAL_COPY: probe, off */
-    enum zerosm_memory memory;
-    bool late; /* each rank but the first comes late to each call */
+    int memory;            /* the kind of both buffers (kinds.h) */
+    bool late;             /* each rank but the first comes late to each call */
+    bool split;            /* on communicators out of ceclCommSplit (zerosm_split.h) */
 };
 
 struct zerosm_outcome {
@@ -59,7 +55,7 @@ struct zerosm_outcome {
  * *gpu could not be held; stderr says why. */
 bool zerosm_hold_each_once(int gpus, int *gpu);
 
-/* Runs `c` on GPUs 0 .. gpus-1 with a communicator of its own. It fills the input from `seed`,
+/* Runs `c` on GPUs 0 .. gpus-1 with communicators of its own. It fills the input from `seed`,
  * holds every SM, makes the calls, and gives their streams `patience_ms` to end. Then it releases
  * the SMs, lets unfinished calls end, and checks every byte.
  *

@@ -1,4 +1,4 @@
-/* cecl_zerosm: one case, from making its communicator to checking its last byte.
+/* cecl_zerosm: one case, from making its communicators to checking its last byte.
  *
  * One thread makes all calls, so no call may wait for a peer. Therefore all memory is in the first
  * segment, CECL_CHECK is off, and each call is made on all ranks before the next one. Calls have
@@ -15,6 +15,7 @@
 
 #include "hold_sms.h"
 #include "zerosm_ops.h"
+#include "zerosm_split.h"
 
 /* Odd, because in place an all-to-all's result is the next one's input, and
  * two of them cancel out. */
@@ -25,15 +26,17 @@
 /* ms: longer than SMs are held, so that it ends only a call that hangs */
 #define COLLECTIVE_TIMEOUT "10000"
 
-/* A case in progress. Index g is GPU g, which is rank g. */
+/* A case in progress. Index g is GPU g. */
 struct stage {
     const struct zerosm_case *c;
     int gpus;
+    int ranks;                 /* of each communicator */
+    int rank[ZEROSM_MAX_GPUS]; /* which of them a GPU is */
     unsigned seed;
     struct zerosm_part parts[ZEROSM_PARTS];
     int nparts;
-    size_t all; /* bytes of all ranks' blocks */
-    ceclComm_t comms[ZEROSM_MAX_GPUS];
+    size_t all;                                                  /* bytes of all ranks' blocks */
+    ceclComm_t comms[ZEROSM_MAX_GPUS], parents[ZEROSM_MAX_GPUS]; /* parents: where it is split */
     /* for calls that are not on the legacy stream, and for filling and checking */
     ceclStream_t streams[ZEROSM_MAX_GPUS];
     unsigned char *recv[ZEROSM_MAX_GPUS], *send[ZEROSM_MAX_GPUS];
@@ -93,28 +96,21 @@ static void set_environment(const struct stage *s)
 static bool take_buffer(struct stage *s, int g, unsigned char **buffer)
 {
     void *taken = NULL;
-    bool fine = cuda(s, g, cudaSetDevice(g), "cudaSetDevice");
-    if (s->c->memory == ZEROSM_POOL)
-        fine = called(s, g, ceclMemAlloc(s->comms[g], &taken, s->all), "ceclMemAlloc");
-    else if (s->c->memory == ZEROSM_MALLOC)
-        fine = fine && cuda(s, g, cudaMalloc(&taken, s->all), "cudaMalloc");
-    else
-        fine = fine && cuda(s, g, cudaMallocAsync(&taken, s->all, NULL), "cudaMallocAsync") &&
-               cuda(s, g, cudaStreamSynchronize(NULL), "cudaStreamSynchronize");
+    if (!cuda(s, g, cudaSetDevice(g), "cudaSetDevice"))
+        return false;
+    const struct memory_failure failure =
+        memory_on_gpus[s->c->memory].take(s->comms[g], s->all, &taken);
     *buffer = taken;
-    return fine;
+    return !failure.call || tell(s, "GPU %d: %s: %s", g, failure.call, failure.why);
 }
 
 /* Memory of ceclMemAlloc is freed with its communicator. */
 static void give_buffers(struct stage *s, int g)
 {
     unsigned char *buffers[] = {s->recv[g], s->send[g]};
-    for (int i = 0; i < 2 && buffers[i] && s->c->memory != ZEROSM_POOL; i++) {
+    for (int i = 0; i < 2 && buffers[i] && s->c->memory != MEMORY_POOL; i++) {
         cuda(s, g, cudaSetDevice(g), "cudaSetDevice");
-        if (s->c->memory == ZEROSM_MALLOC)
-            cuda(s, g, cudaFree(buffers[i]), "cudaFree");
-        else
-            cuda(s, g, cudaFreeAsync(buffers[i], NULL), "cudaFreeAsync");
+        memory_on_gpus[s->c->memory].give(NULL, s->all, buffers[i]);
     }
 }
 
@@ -124,6 +120,15 @@ static bool open_rank(struct stage *s, int g)
            take_buffer(s, g, &s->recv[g]) && take_buffer(s, g, &s->send[g]);
 }
 
+static bool open_comms(struct stage *s)
+{
+    ceclComm_t *made = s->c->split ? s->parents : s->comms;
+    if (ceclCommInitAll(made, s->gpus, NULL) != ceclSuccess)
+        return tell(s, "ceclCommInitAll: %s", ceclGetLastError(NULL));
+    return !s->c->split ||
+           zerosm_split(s->parents, s->gpus, s->comms, s->out->why, sizeof(s->out->why));
+}
+
 static bool open_all(struct stage *s)
 {
     set_environment(s);
@@ -131,23 +136,29 @@ static bool open_all(struct stage *s)
     s->got = malloc(s->all);
     if (!s->want || !s->got)
         return tell(s, "no host memory for 2 x %zu bytes", s->all);
-    if (ceclCommInitAll(s->comms, s->gpus, NULL) != ceclSuccess)
-        return tell(s, "ceclCommInitAll: %s", ceclGetLastError(NULL));
+    if (!open_comms(s))
+        return false;
     for (int g = 0; g < s->gpus; g++)
         if (!open_rank(s, g))
             return false;
     return true;
 }
 
+static void close_comms(struct stage *s, const ceclComm_t *comms, bool fine)
+{
+    for (int g = 0; g < s->gpus; g++)
+        if (comms[g] && fine)
+            called(s, g, ceclCommDestroy(comms[g]), "ceclCommDestroy");
+        else if (comms[g])
+            ceclCommAbort(comms[g]);
+}
+
 /* Streams and memory are freed with their communicator. After a failure it is aborted, because
  * ranks may wait for each other. */
 static void close_all(struct stage *s, bool fine)
 {
-    for (int g = 0; g < s->gpus; g++)
-        if (s->comms[g] && fine)
-            called(s, g, ceclCommDestroy(s->comms[g]), "ceclCommDestroy");
-        else if (s->comms[g])
-            ceclCommAbort(s->comms[g]);
+    close_comms(s, s->comms, fine);
+    close_comms(s, s->parents, fine);
     for (int g = 0; g < s->gpus; g++)
         give_buffers(s, g);
     free(s->want);
@@ -164,7 +175,7 @@ static inline unsigned char byte_of(unsigned seed, int r, size_t i)
     return (unsigned char)(x >> 20);
 }
 
-/* Writes `bytes` bytes of GPU r's input from `from` on, for this operation of the case. */
+/* Writes `bytes` bytes of rank r's input from `from` on, for this operation of the case. */
 static void put_input(const struct stage *s, int part, int r, size_t from, size_t bytes,
                       unsigned char *out)
 {
@@ -176,16 +187,17 @@ static void put_input(const struct stage *s, int part, int r, size_t from, size_
 static void lay_input(const struct stage *s, int part, int g, unsigned char *out)
 {
     const struct zerosm_part *p = &s->parts[part];
-    if (zerosm_input_is_recv(p, g))
-        put_input(s, part, g, 0, zerosm_input_bytes(p, g), out + zerosm_input_at(p, g));
+    const int me = s->rank[g];
+    if (zerosm_input_is_recv(p, me))
+        put_input(s, part, me, 0, zerosm_input_bytes(p, me), out + zerosm_input_at(p, me));
 }
 
 static void lay_blocks(const struct stage *s, int part, int g, unsigned char *out,
                        unsigned char mask)
 {
     const struct zerosm_part *p = &s->parts[part];
-    for (int r = 0; r < s->gpus; r++) {
-        const struct zerosm_block block = zerosm_block(p, r, g);
+    for (int r = 0; r < s->ranks; r++) {
+        const struct zerosm_block block = zerosm_block(p, r, s->rank[g]);
         const size_t width = zerosm_width(&block);
         for (size_t row = 0; row < zerosm_rows(&block); row++) {
             unsigned char *at = out + p->at + block.wanted_at + row * block.wanted_pitch;
@@ -217,6 +229,7 @@ static bool copy(struct stage *s, int g, void *dst, const void *src, size_t byte
  * unless it is their input. */
 static bool fill(struct stage *s, int g)
 {
+    const int me = s->rank[g];
     memset(s->got, 0x5A, s->all);
     for (int i = 0; i < s->nparts; i++) {
         lay_blocks(s, i, g, s->got, 0xFF);
@@ -226,9 +239,9 @@ static bool fill(struct stage *s, int g)
         return false;
     memset(s->got, 0x5A, s->all);
     for (int i = 0; i < s->nparts; i++)
-        if (!zerosm_input_is_recv(&s->parts[i], g))
-            put_input(s, i, g, 0, zerosm_input_bytes(&s->parts[i], g),
-                      s->got + zerosm_input_at(&s->parts[i], g));
+        if (!zerosm_input_is_recv(&s->parts[i], me))
+            put_input(s, i, me, 0, zerosm_input_bytes(&s->parts[i], me),
+                      s->got + zerosm_input_at(&s->parts[i], me));
     return copy(s, g, s->send[g], s->got, s->all);
 }
 
@@ -270,9 +283,10 @@ static bool call_parts(struct stage *s, int g)
     const ceclStream_t stream = s->c->legacy ? NULL : s->streams[g];
     bool fine = true;
     for (int i = 0; i < s->nparts && fine; i++)
-        fine =
-            called(s, g, zerosm_call(&s->parts[i], g, s->send[g], s->recv[g], s->comms[g], stream),
-                   "the collective");
+        fine = called(
+            s, g,
+            zerosm_call(&s->parts[i], s->rank[g], s->send[g], s->recv[g], s->comms[g], stream),
+            "the collective");
     return fine;
 }
 
@@ -425,10 +439,17 @@ static bool carry_out(struct stage *s, int patience_ms)
 bool zerosm_run(const struct zerosm_case *c, int gpus, unsigned seed, int patience_ms,
                 struct zerosm_outcome *out)
 {
-    struct stage s = {
-        .c = c, .gpus = gpus, .seed = seed, .all = c->bytes * (size_t)gpus, .out = out};
+    const int ranks = c->split ? zerosm_split_ranks(gpus) : gpus;
+    struct stage s = {.c = c,
+                      .gpus = gpus,
+                      .ranks = ranks,
+                      .seed = seed,
+                      .all = c->bytes * (size_t)ranks,
+                      .out = out};
+    for (int g = 0; g < gpus; g++)
+        s.rank[g] = c->split ? zerosm_split_rank(gpus, g) : g;
     *out = (struct zerosm_outcome){0};
-    s.nparts = zerosm_parts(c, gpus, s.parts);
+    s.nparts = zerosm_parts(c, ranks, s.parts);
     close_all(&s, open_all(&s) && carry_out(&s, patience_ms));
     return !out->why[0];
 }

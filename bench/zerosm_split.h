@@ -1,0 +1,20 @@
+/* Cases of cecl_zerosm on communicators out of ceclCommSplit. An even number of GPUs from four on
+ * is split into those with even and those with odd numbers; otherwise there is one new communicator
+ * of all. In each, ranks are in the reverse order of GPUs. */
+#ifndef CECL_ZEROSM_SPLIT_H
+#define CECL_ZEROSM_SPLIT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <cecl/cecl.h>
+
+/* Ranks of each new communicator, and which of them is GPU g. */
+int zerosm_split_ranks(int gpus);
+int zerosm_split_rank(int gpus, int g);
+
+/* Splits the communicator of all GPUs, of which parents[g] is GPU g's. Every comms[g] is written:
+ * the new communicator, or NULL. Returns false if one is NULL; `why`, of `room` bytes, says why. */
+bool zerosm_split(const ceclComm_t *parents, int gpus, ceclComm_t *comms, char *why, size_t room);
+
+#endif
