@@ -99,6 +99,7 @@ static const struct cecl_device_ops cuda_ops = {
     .stream_after = cuda_stream_after,
     .memcpy_async = cuda_memcpy_async,
     .words_release = cuda_words_release,
+    .words_overwrite = cuda_words_release,
     .words_read = cuda_words_read,
     .local_copies = cuda_local_copies,
     .stream_id = cuda_stream_id,

@@ -226,6 +226,9 @@ struct cecl_device_ops {
      * returns. It waits only for these writes, and they wait for no flag. For the watchdog. */
     ceclResult_t (*words_release)(struct cecl_device *dev, uint32_t *words, size_t count,
                                   uint32_t value);
+    /* The same for words that nobody waits for: where waiters sleep, none is woken. */
+    ceclResult_t (*words_overwrite)(struct cecl_device *dev, uint32_t *words, size_t count,
+                                    uint32_t value);
     /* Reads `count` words of this rank's or peer-mapped device memory without waiting for enqueued
      * work. It waits only for that copy. For the watchdog and for init. */
     ceclResult_t (*words_read)(struct cecl_device *dev, const uint32_t *words, size_t count,

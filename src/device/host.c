@@ -60,6 +60,7 @@ static const struct cecl_device_ops host_ops = {
     .stream_after = host_stream_after,
     .memcpy_async = host_memcpy_async,
     .words_release = host_words_release,
+    .words_overwrite = host_words_overwrite,
     .words_read = host_words_read,
     .local_copies = host_local_copies,
     .stream_id = host_stream_id,

@@ -53,6 +53,8 @@ ceclResult_t host_words_alloc(struct cecl_device *dev, size_t count, uint32_t **
 void host_words_free(struct cecl_device *dev, uint32_t *words);
 ceclResult_t host_words_release(struct cecl_device *dev, uint32_t *words, size_t count,
                                 uint32_t value);
+ceclResult_t host_words_overwrite(struct cecl_device *dev, uint32_t *words, size_t count,
+                                  uint32_t value);
 ceclResult_t host_words_read(struct cecl_device *dev, const uint32_t *words, size_t count,
                              uint32_t *out);
 /* Wakes the threads that sleep in host_word_wait, so that they look at the word again. */

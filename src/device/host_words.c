@@ -78,6 +78,16 @@ ceclResult_t host_words_release(struct cecl_device *dev, uint32_t *words, size_t
     return ceclSuccess;
 }
 
+ceclResult_t host_words_overwrite(struct cecl_device *dev, uint32_t *words, size_t count,
+                                  uint32_t value)
+{
+    (void)dev;
+    for (size_t i = 0; i < count; i++)
+        atomic_store_explicit(atomic_of(&words[i]), value, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst); /* before what the caller does next */
+    return ceclSuccess;
+}
+
 ceclResult_t host_words_read(struct cecl_device *dev, const uint32_t *words, size_t count,
                              uint32_t *out)
 {

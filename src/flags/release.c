@@ -71,8 +71,9 @@ ceclResult_t cecl_flags_silence(const struct cecl_flags *flags)
     const uint32_t earlier[CECL_LANES] = {
         epoch_done(flags) - QUARTER, atomic_load(&flags->target[CECL_LANE_SIDE]) - 2 * QUARTER + 1};
     for (int lane = 0; lane < CECL_LANES; lane++)
-        CECL_TRY(flags->dev->ops->words_release(flags->dev, cecl_flags_source(flags, lane, 0),
-                                                CECL_FLAG_VALUES, cecl_flag_value(earlier[lane])));
+        CECL_TRY(flags->dev->ops->words_overwrite(flags->dev, cecl_flags_source(flags, lane, 0),
+                                                  CECL_FLAG_VALUES,
+                                                  cecl_flag_value(earlier[lane])));
     return ceclSuccess;
 }
 
