@@ -76,10 +76,12 @@
  * each other: each call looks at what is there.
  *
  * Agreement: ranks must make equal calls. The text of each call says which arguments are equal on
- * all ranks; where buffers lie is never among them. A difference in count, type or order is not
- * noticed: the result is wrong data without an error, also behind the end of a peer's shorter
- * buffer, or a timeout. With CECL_CHECK=1 in the environment ranks compare every collective
- * before it starts, by an exchange between their host threads, and refuse on all ranks what differs
+ * all ranks; where buffers lie is never among them. Along with the places of their buffers ranks
+ * tell each other a number that stands for the call. Where it differs, no byte of the call moves,
+ * a rank gets ceclInvalidUsage, and the communicator fails. Small calls (ceclExplain tells) and
+ * barriers are not told: if one of the calls is among these, the result is wrong data without an
+ * error, or a timeout. With CECL_CHECK=1 in the environment ranks compare every collective before
+ * it starts, by an exchange between their host threads, and refuse on all ranks what differs
  * (ceclInvalidUsage, naming the difference). Run every new program with it once.
  *
  * Failure: the communicator fails on every rank when a rank dies, aborts, leaves while others wait
