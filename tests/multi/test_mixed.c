@@ -195,13 +195,16 @@ static void draw(struct slot *s, uint64_t *x)
         prepare(s);
 }
 
-/* A call, with options that are equal on all ranks, and now and then after a barrier. */
+/* A call, with options that are equal on all ranks, and now and then after a barrier. Kernels of
+ * several communicators wait for peers at the same time, so each takes few SMs of a GPU. */
 static void call(struct slot *s, int stream, bool grouped, uint64_t *x)
 {
+    static const int sms[] = {1, 2, 8};
     ceclComm_t comm = s->team->comm;
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
     options.smPolicy = random_next(x) % 2 ? CECL_SM_ALLOW : CECL_SM_REDUCE_ONLY;
     options.direction = (int)(random_next(x) % 3);
+    options.maxSms = sms[random_next(x) % 3];
     const bool barrier = random_next(x) % 16 == 0;
     if (s->team->me < 0)
         return;
