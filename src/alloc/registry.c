@@ -281,19 +281,45 @@ static bool is_alive(const struct cecl_registry *registry, const struct cecl_own
     return true;
 }
 
-/* Forgets windows whose memory is gone. So there are never more windows than the program has
- * allocations, and none overlaps the new one. */
-static ceclResult_t make_room_for(struct cecl_registry *registry, const struct cecl_region *region)
+/* Forgets windows that the new one overlaps: their memory is gone. */
+static ceclResult_t forget_overlapped(struct cecl_registry *registry,
+                                      const struct cecl_region *region)
 {
     for (size_t i = 0; i < registry->nown;) {
         struct cecl_own_window *window = &registry->own[i];
-        const bool overlaps = window->home < region->home + region->home_bytes &&
-                              region->home < window->home + window->bytes;
-        if (!overlaps && is_alive(registry, window))
+        if (window->home < region->home + region->home_bytes &&
+            region->home < window->home + window->bytes)
+            CECL_TRY(forget(registry, window));
+        else
             i++;
+    }
+    return ceclSuccess;
+}
+
+/* At each new window so many others are looked at, in turn. */
+#define LOOKS 8
+
+/* Forgets windows whose memory is gone, among the next few. If each new window takes the place of one
+ * that has gone, one window in LOOKS is of memory that is gone. To look at all of them each time
+ * would make the first use of memory longer the more windows there are. */
+static ceclResult_t forget_gone(struct cecl_registry *registry)
+{
+    for (int i = 0; i < LOOKS && registry->nown > 0; i++) {
+        if (registry->looked >= registry->nown)
+            registry->looked = 0;
+        struct cecl_own_window *window = &registry->own[registry->looked];
+        if (is_alive(registry, window))
+            registry->looked++;
         else
             CECL_TRY(forget(registry, window));
     }
+    return ceclSuccess;
+}
+
+static ceclResult_t make_room_for(struct cecl_registry *registry, const struct cecl_region *region)
+{
+    CECL_TRY(forget_overlapped(registry, region));
+    CECL_TRY(forget_gone(registry));
     if (registry->nown < registry->room)
         return ceclSuccess;
     const size_t room = registry->room ? 2 * registry->room : 16;

@@ -91,6 +91,7 @@ struct cecl_registry {
     /* -- of the caller's thread -- */
     struct cecl_own_window *own; /* [nown] by home */
     size_t nown, room;
+    size_t looked;                       /* which window is to be looked at next, if there is one */
     struct cecl_leaving_window *leaving; /* [nleaving] */
     size_t nleaving, leaving_room;
     uint64_t next_number;

@@ -1,6 +1,7 @@
 /* Registered memory of many regions, on a device that only notes what it is asked: in which order a
  * peer imports regions, what a call waits for, and what an error leaves. Messages go through a queue
  * in place of the mesh. */
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,7 +31,9 @@
 static struct fake {
     uint64_t ids[PIECES];             /* of the memory at HOME */
     uint64_t merged_low, merged_high; /* pieces that are one region now */
-    uint64_t imported[2 * PIECES];    /* bases, in the order of their imports */
+    bool apart;                    /* each piece is an allocation by itself; their number is free */
+    uint64_t freed;                /* of these the first are freed */
+    uint64_t imported[2 * PIECES]; /* bases, in the order of their imports */
     _Atomic int nimported;
     _Atomic int allowed;   /* imports that may go on; the others wait */
     uint64_t broken;       /* the region that cannot be imported */
@@ -41,6 +44,11 @@ static struct fake {
 static uint64_t piece_of(uint64_t address)
 {
     return (address & (HOME - 1) & 0xffffffffff) / PIECE;
+}
+
+static uint64_t id_of(uint64_t piece)
+{
+    return !fake.apart ? fake.ids[piece] : piece < fake.freed ? 0 : piece + 1;
 }
 
 static ceclResult_t fake_check_pointer(struct cecl_device *dev, const void *ptr, size_t bytes,
@@ -58,8 +66,12 @@ static ceclResult_t fake_find(struct cecl_device *dev, const void *ptr, struct c
                                    .bytes = PIECE,
                                    .home = home,
                                    .home_bytes = PIECES * PIECE,
-                                   .id = fake.ids[piece_of(at)],
+                                   .id = id_of(piece_of(at)),
                                    .kind = CECL_REGION_FILE};
+    if (fake.apart) {
+        region->home = region->base;
+        region->home_bytes = region->bytes;
+    }
     if (piece_of(at) >= fake.merged_low && piece_of(at) < fake.merged_high) {
         region->base = home + fake.merged_low * PIECE;
         region->bytes = (fake.merged_high - fake.merged_low) * PIECE;
@@ -70,7 +82,7 @@ static ceclResult_t fake_find(struct cecl_device *dev, const void *ptr, struct c
 static ceclResult_t fake_id(struct cecl_device *dev, const void *ptr, uint64_t *id)
 {
     (void)dev;
-    *id = fake.ids[piece_of((uintptr_t)ptr)];
+    *id = id_of(piece_of((uintptr_t)ptr));
     return ceclSuccess;
 }
 
@@ -90,7 +102,7 @@ static ceclResult_t fake_import(struct cecl_device *dev, const struct cecl_regio
 {
     const int64_t deadline = cecl_deadline(PATIENCE_MS);
     (void)dev;
-    fake.imported[fake.nimported] = exported->base;
+    fake.imported[fake.nimported % (2 * PIECES)] = exported->base;
     const int mine = ++fake.nimported;
     while (mine > fake.allowed && cecl_ms_left(deadline) != 0)
         sched_yield();
@@ -103,7 +115,7 @@ static ceclResult_t fake_import(struct cecl_device *dev, const struct cecl_regio
 static ceclResult_t fake_access(struct cecl_device *dev, void *addr, size_t bytes)
 {
     (void)dev, (void)addr;
-    fake.opened[fake.nopened++] = bytes;
+    fake.opened[fake.nopened++ % PIECES] = bytes;
     return ceclSuccess;
 }
 
@@ -140,11 +152,13 @@ static struct cecl_device device = {.ops = &fake_ops};
 
 /* ---- messages, in place of the mesh's */
 
+#define QUEUE 16
+
 static struct {
     char bytes[CECL_MESH_POST_BYTES];
     size_t length;
     int fds[CECL_MESH_POST_FDS], nfds;
-} queue[16];
+} queue[QUEUE];
 static int nposted, ntaken;
 
 ceclResult_t __wrap_cecl_mesh_post(struct cecl_mesh *mesh, int peer, const void *message,
@@ -156,12 +170,12 @@ ceclResult_t __wrap_cecl_mesh_post(struct cecl_mesh *mesh, int peer, const void 
                                    size_t bytes, const int *fds, int nfds, int64_t deadline)
 {
     (void)mesh, (void)peer, (void)deadline;
-    memcpy(queue[nposted].bytes, message, bytes);
-    queue[nposted].length = bytes;
-    queue[nposted].nfds = nfds;
+    const int at = nposted++ % QUEUE;
+    memcpy(queue[at].bytes, message, bytes);
+    queue[at].length = bytes;
+    queue[at].nfds = nfds;
     for (int i = 0; i < nfds; i++)
-        queue[nposted].fds[i] = dup(fds[i]);
-    nposted++;
+        queue[at].fds[i] = dup(fds[i]);
     return ceclSuccess;
 }
 
@@ -171,13 +185,13 @@ ceclResult_t __wrap_cecl_mesh_take(struct cecl_mesh *mesh, int *peer, void *mess
     (void)mesh, (void)room;
     if (ntaken == nposted)
         return ceclInProgress;
+    const int at = ntaken++ % QUEUE;
     *peer = 0;
-    *bytes = queue[ntaken].length;
-    memcpy(message, queue[ntaken].bytes, *bytes);
-    *nfds = queue[ntaken].nfds;
+    *bytes = queue[at].length;
+    memcpy(message, queue[at].bytes, *bytes);
+    *nfds = queue[at].nfds;
     for (int i = 0; i < *nfds; i++)
-        fds[i] = queue[ntaken].fds[i];
-    ntaken++;
+        fds[i] = queue[at].fds[i];
     return ceclSuccess;
 }
 
@@ -203,7 +217,7 @@ static int set_up(void **state)
 {
     const struct cecl_registry_asks asks = {reached, goes_on, NULL};
     (void)state;
-    fake = (struct fake){.allowed = 2 * PIECES, .broken = UINT64_MAX};
+    fake = (struct fake){.allowed = INT_MAX, .broken = UINT64_MAX};
     for (uint64_t i = 0; i < PIECES; i++)
         fake.ids[i] = 1 + i;
     nposted = ntaken = 0;
@@ -372,6 +386,20 @@ static void replaced_memory_is_a_new_window_and_the_old_one_is_closed_after_its_
     assert_int_equal(reach(old, 0, 5), ceclInternalError);
 }
 
+/* The program frees what it had before each new allocation, and uses none of it again. */
+static void windows_of_freed_memory_do_not_pile_up(void **state)
+{
+    enum { ALIVE = 40, ROUNDS = 400 };
+    (void)state;
+    fake.apart = true;
+    for (uint64_t i = 0; i < ALIVE + ROUNDS; i++) {
+        fake.freed = i < ALIVE ? 0 : i - ALIVE + 1;
+        tell_of(HOME, i, 1);
+        take_all();
+    }
+    assert_in_range(owner.nown, ALIVE, ALIVE + ALIVE / 4);
+}
+
 /* A call that touches none of the old regions finds one that lies over them. */
 static void memory_over_old_regions_is_a_new_window(void **state)
 {
@@ -413,6 +441,7 @@ int main(void)
         REGISTRY_TEST(a_wait_for_a_message_is_bounded),
         REGISTRY_TEST(memory_that_no_message_told_of_is_an_error_at_once),
         REGISTRY_TEST(replaced_memory_is_a_new_window_and_the_old_one_is_closed_after_its_calls),
+        REGISTRY_TEST(windows_of_freed_memory_do_not_pile_up),
         REGISTRY_TEST(memory_over_old_regions_is_a_new_window),
         REGISTRY_TEST(a_dropped_window_that_a_call_uses_stays_open),
     };
