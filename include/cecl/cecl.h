@@ -79,8 +79,9 @@
  * all ranks; where buffers lie is never among them. Along with the places of their buffers ranks
  * tell each other a number that stands for the call. Where it differs, no byte of the call moves,
  * a rank gets ceclInvalidUsage, and the communicator fails. Small calls (ceclExplain tells) and
- * barriers are not told: if one of the calls is among these, the result is wrong data without an
- * error, or a timeout. With CECL_CHECK=1 in the environment ranks compare every collective before
+ * barriers are compared after the fact: ceclStreamSynchronize, ceclCommGetAsyncError and the
+ * watchdog find the difference, and the communicator fails with ceclInvalidUsage. They find none
+ * with a rank that is more than 64 calls ahead, until its peers have come closer. With CECL_CHECK=1 in the environment ranks compare every collective before
  * it starts, by an exchange between their host threads, and refuse on all ranks what differs
  * (ceclInvalidUsage, naming the difference). Run every new program with it once.
  *

@@ -123,6 +123,8 @@ int cecl_only_contributor(const struct cecl_call *call);
 uint64_t cecl_call_hash(uint64_t seed, const struct cecl_call *call);
 /* A number of what must be equal on all ranks that make the call. */
 uint32_t cecl_call_signature(const struct cecl_call *call);
+/* The same of calls that are carried out as one. Whether they are in place does not count. */
+uint32_t cecl_calls_signature(const struct cecl_call *calls, uint32_t count);
 bool cecl_call_equal(const struct cecl_call *a, const struct cecl_call *b);
 /* Copies a description to *kept, and its layout to `layout` [call->layout_words]. */
 void cecl_call_keep(struct cecl_call *kept, const struct cecl_call *call, uint64_t *layout);

@@ -48,6 +48,17 @@ uint32_t cecl_call_signature(const struct cecl_call *call)
     return (uint32_t)(hash >> 32);
 }
 
+uint32_t cecl_calls_signature(const struct cecl_call *calls, uint32_t count)
+{
+    uint64_t hash = count;
+    for (uint32_t i = 0; i < count; i++) {
+        struct cecl_call call = calls[i];
+        call.in_place = false;
+        hash = mix(hash, cecl_call_signature(&call));
+    }
+    return (uint32_t)(hash >> 32);
+}
+
 bool cecl_call_equal(const struct cecl_call *a, const struct cecl_call *b)
 {
     return memcmp(a, b, CECL_CALL_KEY_BYTES) == 0 &&

@@ -31,6 +31,7 @@ struct cecl_bound {
     struct cecl_call *calls; /* [ncalls] the descriptions; also the key in the cache */
     uint64_t *layouts;       /* the layouts of these calls */
     uint32_t ncalls;
+    uint32_t signature;    /* of these calls: cecl_calls_signature */
     struct cecl_told told; /* also a part of the key; its arrays are these: */
     struct cecl_buffer *buffers;
     uint64_t *send_at;

@@ -140,6 +140,7 @@ ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_call
         cecl_bound_free(bound);
         return cecl_fail(ceclOutOfMemory, "no host memory for a plan of %u calls", count);
     }
+    bound->signature = cecl_calls_signature(calls, count);
     bound->generation = generation_of(engine);
     ceclResult_t result = cecl_bind_plan(engine, plan, bound);
     if (result == ceclSuccess)
@@ -158,6 +159,11 @@ const struct cecl_call *cecl_bound_calls(const struct cecl_bound *bound, uint32_
 {
     *count = bound->ncalls;
     return bound->calls;
+}
+
+uint32_t cecl_bound_signature(const struct cecl_bound *bound)
+{
+    return bound->signature;
 }
 
 const struct cecl_told *cecl_bound_told(const struct cecl_bound *bound)

@@ -96,6 +96,7 @@ const ceclExplanation_t *cecl_bound_explanation(const struct cecl_bound *bound);
 
 /* The calls of a bound plan. */
 const struct cecl_call *cecl_bound_calls(const struct cecl_bound *bound, uint32_t *count);
+uint32_t cecl_bound_signature(const struct cecl_bound *bound);
 /* What ranks had told of them. */
 const struct cecl_told *cecl_bound_told(const struct cecl_bound *bound);
 

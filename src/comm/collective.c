@@ -290,6 +290,7 @@ ceclResult_t cecl_calls_issue(ceclComm_t comm, struct cecl_bound *bound, ceclStr
         CECL_TRY(carry_or_fail(comm, &carrier->before, stream));
     const bool owed = comm->teller.owes;
     comm->teller.owes = false;
+    cecl_history_note(&comm->history, cecl_bound_signature(bound), cecl_comm_last_call(comm));
     const ceclResult_t result = run(comm, bound, stream);
     if (result != ceclSuccess) {
         if (owed) /* peers were told of the call, and rely on it */

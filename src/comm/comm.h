@@ -10,6 +10,7 @@
 #include "boot/shared.h"
 #include "ce/engine.h"
 #include "comm/carry.h"
+#include "comm/history.h"
 #include "comm/tell.h"
 #include "device/device.h"
 #include "tune/table.h"
@@ -54,6 +55,7 @@ enum cecl_shared_part {
     CECL_SHARED_PLACES,   /* alloc/places.h: ranks tell each other where buffers lie */
     CECL_SHARED_BOXES,    /* boot/boxes.h: ranks join a new communicator */
     CECL_SHARED_MEETINGS, /* boot/meeting.h: ranks agree on who joins */
+    CECL_SHARED_HISTORY,  /* comm/history.h: what calls each rank has made */
     CECL_SHARED_PARTS
 };
 
@@ -74,6 +76,7 @@ struct ceclComm {
     ceclRegistration_t registrations; /* the caller's, a list */
     struct cecl_engine engine;
     struct cecl_teller teller;
+    struct cecl_history history;
     struct cecl_carrier carrier;
     struct cecl_watch watch;
     bool finalized;
@@ -145,6 +148,8 @@ static inline const char *cecl_comm_last_call(ceclComm_t comm)
 }
 /* To be called when a peer has gone, and the last message says how. Sets the asynchronous error. */
 void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result);
+/* Compares which calls this rank and its peers have made. A difference fails the communicator. */
+void cecl_comm_compare_calls(ceclComm_t comm);
 /* Checks whether the kernel of a small call gave up. Returns the asynchronous error, or success. */
 ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm);
 /* Takes in the `result` of an exchange over the mesh. No exchange can follow one that was cut off,

@@ -119,12 +119,27 @@ void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result)
     cecl_comm_set_async(comm, result, cecl_message());
 }
 
+void cecl_comm_compare_calls(ceclComm_t comm)
+{
+    struct cecl_history_difference difference;
+    if (!cecl_history_differs(&comm->history, &difference))
+        return;
+    cecl_fail(ceclInvalidUsage,
+              "rank %d made another call than this rank, or this one with another count, type, "
+              "operation, root, options or group: call %u of this communicator, %s here; "
+              "CECL_CHECK=1 names the difference",
+              difference.rank, difference.call, difference.name);
+    cecl_comm_set_async(comm, ceclInvalidUsage, cecl_message());
+}
+
 ceclResult_t cecl_comm_hear(ceclComm_t comm)
 {
     if (cecl_comm_hear_kernels(comm) == ceclSuccess) {
         const ceclResult_t news = cecl_mesh_news(comm->mesh);
         if (news != ceclSuccess)
             cecl_comm_lost_peer(comm, news);
+        else
+            cecl_comm_compare_calls(comm);
     }
     return cecl_comm_async(comm);
 }

@@ -276,14 +276,16 @@ static ceclResult_t open_shared(ceclComm_t comm)
         [CECL_SHARED_PLACES] = cecl_places_bytes(comm->nranks),
         [CECL_SHARED_BOXES] = cecl_boxes_bytes(comm->nranks),
         [CECL_SHARED_MEETINGS] = cecl_meetings_bytes(),
+        [CECL_SHARED_HISTORY] = cecl_history_bytes(comm->nranks),
     };
     return cecl_shared_open(comm->mesh, comm->rank, sizes, CECL_SHARED_PARTS, &comm->shared);
 }
 
 static bool flags_reached(const void *context, uint32_t target)
 {
-    const struct ceclComm *comm = context;
-    return cecl_flags_reached(&comm->engine.flags, target);
+    const struct cecl_flags *flags = &((const struct ceclComm *)context)->engine.flags;
+    /* A target may be so old that it counts as one to come. With no call pending it is past. */
+    return cecl_flags_reached(flags, target) || cecl_flags_idle(flags);
 }
 
 /* Opens what lets calls use memory that is not the pool's. */
@@ -296,6 +298,8 @@ static ceclResult_t open_windows(ceclComm_t comm)
     comm->engine.windows = &comm->windows;
     cecl_places_open(&comm->teller.places, cecl_shared_at(&comm->shared, CECL_SHARED_PLACES),
                      comm->rank, comm->nranks, 0);
+    cecl_history_open(&comm->history, cecl_shared_at(&comm->shared, CECL_SHARED_HISTORY),
+                      comm->rank, comm->nranks);
     return cecl_mesh_agree(comm->mesh,
                            cecl_registry_open(&comm->registry, comm->dev, comm->mesh, comm->rank,
                                               comm->nranks, comm->config.timeout_ms, &asks));

@@ -140,6 +140,7 @@ static void *watch(void *argument)
                 cecl_comm_lost_peer(comm, ceclRemoteError);
             else
                 look_after(comm, &seen);
+            cecl_comm_compare_calls(comm);
             look_after_memory(comm);
             continue;
         }

@@ -1,0 +1,72 @@
+/* A running hash of each rank's calls: noting and comparing. */
+#include "comm/history.h"
+
+size_t cecl_history_bytes(int nranks)
+{
+    return (size_t)nranks * CECL_HISTORY_CALLS * sizeof(uint64_t);
+}
+
+void cecl_history_open(struct cecl_history *history, void *memory, int rank, int nranks)
+{
+    *history = (struct cecl_history){.words = memory, .rank = rank, .nranks = nranks};
+}
+
+static _Atomic uint64_t *word_of(const struct cecl_history *history, int rank, uint32_t call)
+{
+    return &history->words[(size_t)rank * CECL_HISTORY_CALLS + call % CECL_HISTORY_CALLS];
+}
+
+void cecl_history_note(struct cecl_history *history, uint32_t signature, const char *name)
+{
+    const uint32_t call = atomic_load_explicit(&history->calls, memory_order_relaxed) + 1;
+    history->hash = (history->hash ^ signature) * 0x9e3779b1u;
+    history->hash ^= history->hash >> 15;
+    atomic_store_explicit(&history->names[call % CECL_HISTORY_CALLS], name, memory_order_relaxed);
+    atomic_store_explicit(word_of(history, history->rank, call),
+                          (uint64_t)call << 32 | history->hash, memory_order_release);
+    atomic_store_explicit(&history->calls, call, memory_order_release);
+}
+
+/* What is known of a call that two ranks may have made. */
+enum verdict { UNKNOWN, EQUAL, DIFFERENT };
+
+static enum verdict compare(const struct cecl_history *history, int rank, uint32_t call)
+{
+    const uint64_t mine = atomic_load_explicit(word_of(history, history->rank, call),
+                                               memory_order_acquire),
+                   theirs =
+                       atomic_load_explicit(word_of(history, rank, call), memory_order_acquire);
+    if (mine >> 32 != call || theirs >> 32 != call)
+        return UNKNOWN; /* it is still to come, or its word was taken by a later call */
+    return mine == theirs ? EQUAL : DIFFERENT;
+}
+
+/* Hashes that are equal at one call are equal at all before it. So the latest call that both have
+ * reached decides, and of those that differ the first one is named. */
+static bool differs_from(const struct cecl_history *history, int rank,
+                         struct cecl_history_difference *difference)
+{
+    const uint32_t latest = atomic_load_explicit(&history->calls, memory_order_acquire);
+    enum verdict verdict = UNKNOWN;
+    uint32_t first = 0;
+    for (uint32_t i = 0; i < CECL_HISTORY_CALLS && i < latest && verdict != EQUAL; i++) {
+        verdict = compare(history, rank, latest - i);
+        if (verdict == DIFFERENT)
+            first = latest - i;
+    }
+    if (first == 0)
+        return false;
+    *difference = (struct cecl_history_difference){
+        rank, first,
+        atomic_load_explicit(&history->names[first % CECL_HISTORY_CALLS], memory_order_relaxed)};
+    return true;
+}
+
+bool cecl_history_differs(const struct cecl_history *history,
+                          struct cecl_history_difference *difference)
+{
+    for (int r = 0; r < history->nranks; r++)
+        if (r != history->rank && differs_from(history, r, difference))
+            return true;
+    return false;
+}

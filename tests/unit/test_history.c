@@ -1,0 +1,141 @@
+/* The running hash of each rank's calls: what differs is found, and what is equal or still to come
+ * is not. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "comm/history.h"
+
+#define RANKS 3
+static struct cecl_history ranks[RANKS];
+static void *memory;
+
+static int set_up(void **state)
+{
+    (void)state;
+    memory = calloc(1, cecl_history_bytes(RANKS));
+    for (int r = 0; r < RANKS; r++)
+        cecl_history_open(&ranks[r], memory, r, RANKS);
+    return memory == NULL;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    free(memory);
+    return 0;
+}
+
+/* A rank makes calls `first` to `last`; `other` is a call that it makes in another way. */
+static void makes(int rank, uint32_t first, uint32_t last, uint32_t other)
+{
+    for (uint32_t call = first; call <= last; call++)
+        cecl_history_note(&ranks[rank], call == other ? 77 : 1000 + call, "the call");
+}
+
+static void all_make(uint32_t first, uint32_t last)
+{
+    for (int r = 0; r < RANKS; r++)
+        makes(r, first, last, 0);
+}
+
+static void agree(void)
+{
+    struct cecl_history_difference difference;
+    for (int r = 0; r < RANKS; r++)
+        assert_false(cecl_history_differs(&ranks[r], &difference));
+}
+
+static void finds(int rank, int other, uint32_t call)
+{
+    struct cecl_history_difference difference = {-1, 0, NULL};
+    assert_true(cecl_history_differs(&ranks[rank], &difference));
+    assert_int_equal(difference.rank, other);
+    assert_int_equal(difference.call, call);
+    assert_string_equal(difference.name, "the call");
+}
+
+static void equal_calls_do_not_differ(void **state)
+{
+    (void)state;
+    agree();
+    for (uint32_t call = 1; call <= 3 * CECL_HISTORY_CALLS; call++) {
+        all_make(call, call);
+        agree();
+    }
+}
+
+static void calls_that_one_rank_has_not_come_to_do_not_differ(void **state)
+{
+    (void)state;
+    all_make(1, 10);
+    makes(1, 11, 10 + CECL_HISTORY_CALLS - 1, 0);
+    agree();
+    makes(1, 10 + CECL_HISTORY_CALLS, 10 + 3 * CECL_HISTORY_CALLS, 0); /* no common call is kept */
+    agree();
+    makes(0, 11, 10 + 3 * CECL_HISTORY_CALLS, 0);
+    makes(2, 11, 10 + 3 * CECL_HISTORY_CALLS, 0);
+    agree();
+}
+
+static void the_first_different_call_is_named(void **state)
+{
+    (void)state;
+    all_make(1, 100);
+    makes(0, 101, 110, 0);
+    makes(1, 101, 110, 104);
+    makes(2, 101, 110, 0);
+    finds(0, 1, 104);
+    finds(1, 0, 104);
+    finds(2, 1, 104);
+}
+
+static void a_difference_is_found_long_after_it(void **state)
+{
+    (void)state;
+    makes(0, 1, 1000, 0);
+    makes(1, 1, 1000, 3);
+    makes(2, 1, 1000, 0);
+    finds(0, 1, 1000 - CECL_HISTORY_CALLS + 1); /* the first that is still kept */
+}
+
+static void a_rank_that_is_ahead_is_compared_where_both_are(void **state)
+{
+    (void)state;
+    makes(0, 1, 20, 5);
+    makes(1, 1, 7, 0);
+    makes(2, 1, 4, 0);
+    finds(0, 1, 5);
+    finds(1, 0, 5);
+    struct cecl_history_difference difference;
+    assert_false(cecl_history_differs(&ranks[2], &difference));
+}
+
+static void a_call_that_one_rank_leaves_out_differs(void **state)
+{
+    (void)state;
+    all_make(1, 5);
+    makes(0, 6, 9, 0);
+    makes(1, 7, 10, 0);
+    finds(0, 1, 6);
+}
+
+#define HISTORY_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        HISTORY_TEST(equal_calls_do_not_differ),
+        HISTORY_TEST(calls_that_one_rank_has_not_come_to_do_not_differ),
+        HISTORY_TEST(the_first_different_call_is_named),
+        HISTORY_TEST(a_difference_is_found_long_after_it),
+        HISTORY_TEST(a_rank_that_is_ahead_is_compared_where_both_are),
+        HISTORY_TEST(a_call_that_one_rank_leaves_out_differs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
