@@ -27,8 +27,12 @@ ceclResult_t cecl_registry_open(struct cecl_registry *registry, struct cecl_devi
         *registry = (struct cecl_registry){0};
         return cecl_fail(ceclOutOfMemory, "no host memory for the windows of %d ranks", nranks);
     }
+    pthread_condattr_t monotonic; /* waits must not grow when somebody sets the clock */
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&registry->lock, NULL);
-    pthread_cond_init(&registry->news, NULL);
+    pthread_cond_init(&registry->news, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     return ceclSuccess;
 }
 
@@ -267,28 +271,43 @@ static void insert_region(struct cecl_own_window *window, const struct cecl_regi
     window->nregions++;
 }
 
-/* Whether all memory of a window is still what it was. */
+/* Whether any memory of a window is still what it was. Calls that are being made may use it, so the
+ * window stays. */
 static bool is_alive(const struct cecl_registry *registry, const struct cecl_own_window *window)
 {
     for (size_t i = 0; i < window->nregions; i++) {
         const struct cecl_registered *region = &window->regions[i];
         uint64_t id = 0;
-        if (registry->dev->ops->region_id(registry->dev, (void *)(uintptr_t)region->base, &id) !=
-                ceclSuccess ||
-            id != region->id)
-            return false;
+        if (registry->dev->ops->region_id(registry->dev, (void *)(uintptr_t)region->base, &id) ==
+                ceclSuccess &&
+            id == region->id)
+            return true;
     }
-    return true;
+    return false;
 }
 
-/* Forgets windows that the new one overlaps: their memory is gone. */
+static bool overlap(uint64_t a, uint64_t a_bytes, uint64_t b, uint64_t b_bytes)
+{
+    return a < b + b_bytes && b < a + a_bytes;
+}
+
+/* Whether two ranges touch one block of addresses: see REGISTRY_BLOCK_BYTES. */
+static bool share_block(uint64_t a, uint64_t a_bytes, uint64_t b, uint64_t b_bytes)
+{
+    const uint64_t block = REGISTRY_BLOCK_BYTES;
+    return a / block <= (b + b_bytes - 1) / block && b / block <= (a + a_bytes - 1) / block;
+}
+
+/* Forgets windows that are in the way of a new one. What it overlaps is gone. Of a block that they
+ * share peers must close what is gone before they open what is new. */
 static ceclResult_t forget_overlapped(struct cecl_registry *registry,
                                       const struct cecl_region *region)
 {
     for (size_t i = 0; i < registry->nown;) {
         struct cecl_own_window *window = &registry->own[i];
-        if (window->home < region->home + region->home_bytes &&
-            region->home < window->home + window->bytes)
+        if (overlap(window->home, window->bytes, region->home, region->home_bytes) ||
+            (share_block(window->home, window->bytes, region->home, region->home_bytes) &&
+             !is_alive(registry, window)))
             CECL_TRY(forget(registry, window));
         else
             i++;

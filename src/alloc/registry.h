@@ -16,9 +16,10 @@
  * Messages are counted. A rank tells its count along with the places of a call, so a peer knows
  * whether memory that it cannot reach yet is still to come.
  *
- * A call waits only for the regions that its own plan touches. One thread imports all regions, and
- * takes those first for which a call waits. In an all-gather a rank touches no more than one block
- * of each peer's recvbuff, and to import a buffer of many regions takes milliseconds.
+ * A call waits only for the regions that its own plan touches. One thread imports all regions,
+ * message by message, and of a message takes those first for which a call waits. In an all-gather a
+ * rank touches no more than one block of each peer's recvbuff, and to import a buffer of many
+ * regions takes milliseconds.
  *
  * docs/models/windows.pml is the model of this protocol.
  * Threads: cecl_registry_take and cecl_registry_sweep run on one thread (the watchdog). All other
@@ -136,8 +137,9 @@ ceclResult_t cecl_registry_reach(struct cecl_registry *registry, int peer, uint6
 /* Notes that a call uses a peer's window: it is done once `done` has come to `target`. */
 void cecl_registry_used(struct cecl_registry *registry, int peer, uint64_t number, uint32_t target);
 
-/* Carries out all messages that have arrived; *any: there were some. An import that fails is kept,
- * with its error, for the call that needs it. */
+/* Carries out one message, if one has arrived (*any). To import its regions takes some milliseconds,
+ * and the watchdog has other work too. An import that fails is kept, with its error, for the call
+ * that needs it. */
 ceclResult_t cecl_registry_take(struct cecl_registry *registry, bool *any);
 /* Closes imports that were dropped, once the calls that may still use them are done. */
 void cecl_registry_sweep(struct cecl_registry *registry);

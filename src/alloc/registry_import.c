@@ -9,17 +9,15 @@
 #include "alloc/registry_internal.h"
 
 #define MAKE_WAY_TRIES 1000 /* of 0.1 ms each */
-/* Allocations that are smaller share a block of so many bytes with others. */
-#define BLOCK_BYTES UINT64_C(0x200000)
 
 /* CUDA opens no memory at addresses of the owner's that another import still holds. The calls that
  * used it are over for the owner, and so they end here at once. */
 static void make_way(struct cecl_registry *registry, int rank,
                      const struct registry_message *message)
 {
-    const struct addresses range = {message->home / BLOCK_BYTES * BLOCK_BYTES,
-                                    (message->home + message->bytes + BLOCK_BYTES - 1) /
-                                        BLOCK_BYTES * BLOCK_BYTES};
+    const struct addresses range = {message->home / REGISTRY_BLOCK_BYTES * REGISTRY_BLOCK_BYTES,
+                                    (message->home + message->bytes + REGISTRY_BLOCK_BYTES - 1) /
+                                        REGISTRY_BLOCK_BYTES * REGISTRY_BLOCK_BYTES};
     for (int i = 0; i < MAKE_WAY_TRIES && !registry_close_dropped(registry, rank, range); i++) {
         const struct timespec pause = {.tv_nsec = 100000};
         nanosleep(&pause, NULL);
@@ -145,6 +143,7 @@ static ceclResult_t import_beside(struct work *work)
 static ceclResult_t import_all(struct work *work, const int *fds)
 {
     struct registry_message *message = work->message;
+    char words[CECL_MESSAGE_BYTES];
     for (uint32_t i = 0, f = 0; i < message->count; i++)
         message->regions[i].fd = message->regions[i].kind == CECL_REGION_FILE ? fds[f++] : -1;
     if (!work->import->reserved) {
@@ -153,9 +152,14 @@ static ceclResult_t import_all(struct work *work, const int *fds)
         return ceclSuccess;
     }
     work->left = message->count < 64 ? (UINT64_C(1) << message->count) - 1 : UINT64_MAX;
-    while (work->left != 0)
-        CECL_TRY(import_beside(work));
-    return open_regions(work);
+    ceclResult_t result = ceclSuccess;
+    while (work->left != 0 && result == ceclSuccess)
+        result = import_beside(work);
+    if (result == ceclSuccess)
+        return open_regions(work);
+    cecl_keep_message(words);
+    (void)!open_regions(work); /* calls that need only these can go on */
+    return cecl_fail_with(result, words);
 }
 
 /* ---- messages */
@@ -288,13 +292,10 @@ ceclResult_t cecl_registry_take(struct cecl_registry *registry, bool *any)
     } u;
     int fds[CECL_MESH_POST_FDS], nfds, rank;
     size_t bytes;
-    *any = false;
-    for (;;) {
-        const ceclResult_t result =
-            cecl_mesh_take(registry->mesh, &rank, u.room, sizeof(u.room), &bytes, fds, &nfds);
-        if (result != ceclSuccess)
-            return result == ceclInProgress ? ceclSuccess : result;
-        *any = true;
+    const ceclResult_t result =
+        cecl_mesh_take(registry->mesh, &rank, u.room, sizeof(u.room), &bytes, fds, &nfds);
+    *any = result == ceclSuccess;
+    if (*any)
         carry_out(registry, rank, &u.message, bytes, fds, nfds);
-    }
+    return result == ceclInProgress ? ceclSuccess : result;
 }

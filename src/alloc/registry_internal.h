@@ -49,6 +49,10 @@ struct addresses {
 };
 /* Closes what `rank` dropped in a range of its addresses. Returns false if some is in use. */
 bool registry_close_dropped(struct cecl_registry *registry, int rank, struct addresses range);
+/* CUDA puts allocations that are smaller into a block of so many bytes with others, and opens no memory
+ * of a block while an import of the block's former memory is open. */
+#define REGISTRY_BLOCK_BYTES UINT64_C(0x200000)
+
 void registry_close_peers(struct cecl_registry *registry);
 
 #endif

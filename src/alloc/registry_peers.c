@@ -120,7 +120,7 @@ void cecl_registry_used(struct cecl_registry *registry, int peer, uint64_t numbe
 static void sleep_for_news(struct cecl_registry *registry)
 {
     struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += ASK_MS * 1000000L;
     if (until.tv_nsec >= 1000000000L) {
         until.tv_sec++;

@@ -50,6 +50,11 @@ ceclResult_t cecl_window_check(const struct cecl_windows *windows, struct cecl_b
 {
     const struct cecl_pool *pool = windows->pool;
     const void *ptr = cecl_window_own(windows, buffer);
+    if (!ptr && buffer.window >= CECL_WINDOW_FIRST)
+        return cecl_fail(ceclInvalidUsage,
+                         "%s: its memory was freed or replaced after the call was made and before "
+                         "ceclGroupEnd",
+                         name);
     if (buffer.window == CECL_WINDOW_POOL || cecl_pool_holds(pool, ptr))
         return cecl_window_check_symmetric(windows, buffer, bytes, name);
     if ((uintptr_t)ptr + bytes < (uintptr_t)ptr)

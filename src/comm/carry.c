@@ -70,9 +70,9 @@ static ceclResult_t free_replaced(ceclComm_t comm)
             continue;
         }
         const struct cecl_buffer buffer = cecl_window_find(&comm->windows, old->base);
-        (*at)->next = old->next;
         if (buffer.window >= CECL_WINDOW_FIRST)
             CECL_TRY(cecl_registry_drop(&comm->registry, buffer.window));
+        (*at)->next = old->next;
         free_bounce(comm, old);
     }
     return ceclSuccess;

@@ -104,18 +104,28 @@ CECL_API ceclResult_t ceclCommDeregister(ceclComm_t comm, ceclRegistration_t han
     return ceclSuccess;
 }
 
+/* Registers the regions of a window, those that lie side by side at once. */
+static void inherit(ceclComm_t child, const struct cecl_own_window *window)
+{
+    for (size_t r = 0, next; r < window->nregions; r = next) {
+        const uint64_t base = window->regions[r].base;
+        uint64_t end = base + window->regions[r].bytes;
+        for (next = r + 1; next < window->nregions && window->regions[next].base == end; next++)
+            end += window->regions[next].bytes;
+        if (cecl_registry_settle(&child->registry, (const void *)(uintptr_t)base, end - base, true,
+                                 "ptr") != ceclSuccess)
+            cecl_log(CECL_LOG_INFO, child->rank, "not registered, as the parent has it: %s",
+                     cecl_message());
+    }
+}
+
 /* A child that registers memory on use needs nothing: it does so at its first call. */
 void cecl_registrations_inherit(ceclComm_t child, ceclComm_t parent)
 {
-    for (size_t i = 0; i < parent->registry.nown && !child->windows.register_on_use; i++) {
-        const struct cecl_own_window *window = &parent->registry.own[i];
-        for (size_t r = 0; r < window->nregions && window->pins > 0; r++)
-            if (cecl_registry_settle(&child->registry,
-                                     (const void *)(uintptr_t)window->regions[r].base,
-                                     window->regions[r].bytes, true, "ptr") != ceclSuccess)
-                cecl_log(CECL_LOG_INFO, child->rank, "not registered, as the parent has it: %s",
-                         cecl_message());
-    }
+    for (size_t i = 0; i < parent->registry.nown && !child->windows.register_on_use; i++)
+        if (parent->registry.own[i].pins > 0)
+            inherit(child, &parent->registry.own[i]);
+    (void)cecl_tell_registering_ns(child);
 }
 
 void cecl_registrations_free(ceclComm_t comm)

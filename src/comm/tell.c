@@ -341,9 +341,12 @@ static ceclResult_t lend(ceclComm_t comm, const struct cecl_call *calls, uint32_
 
 /* How long this rank waits for late ones. Where it has just registered memory it waits as long again:
  * its peers often have new memory at the same call, and take more or less time to register it. */
+#define PATIENCE_MAX_NS UINT64_C(100000000) /* registering may have waited for a peer */
 static uint64_t patience(ceclComm_t comm)
 {
-    return cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_WAIT_NS) + cecl_tell_registering_ns(comm);
+    const uint64_t took = cecl_tell_registering_ns(comm);
+    return cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_WAIT_NS) +
+           (took < PATIENCE_MAX_NS ? took : PATIENCE_MAX_NS);
 }
 
 ceclResult_t cecl_tell_learn(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,

@@ -147,13 +147,22 @@ ceclResult_t host_region_export(struct cecl_device *dev, const struct cecl_regio
 {
     struct mapping mapping;
     CECL_TRY(look((const void *)(uintptr_t)region->base, &mapping));
-    const int fd = descriptor_of(&mapping);
-    if (region->kind != CECL_REGION_FILE || id_of(&mapping) != region->id || fd < 0)
+    int fd, copy = -1;
+    /* Another thread may close the descriptor between the two steps, and open another file. */
+    do {
+        if (copy >= 0)
+            close(copy);
+        fd = descriptor_of(&mapping);
+        copy = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    } while (fd >= 0 && (copy < 0 ? errno == EBADF : !opens(copy, &mapping)));
+    if (region->kind != CECL_REGION_FILE || id_of(&mapping) != region->id || fd < 0) {
+        if (copy >= 0)
+            close(copy);
         return cecl_fail(ceclInvalidUsage,
                          "memory at %#llx: private, unmapped since it was found, or its file was "
                          "closed; a shared mapping of an open file is expected",
                          (unsigned long long)region->base);
-    const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    }
     if (copy < 0)
         return cecl_fail(ceclSystemError, "no descriptor to share memory with: %s",
                          strerror(errno));

@@ -246,8 +246,9 @@ static uint64_t tell_of(uint64_t home, uint64_t first, uint64_t count)
 
 static void take_all(void)
 {
-    bool any;
-    assert_int_equal(cecl_registry_take(&user, &any), ceclSuccess);
+    bool any = true;
+    while (any)
+        assert_int_equal(cecl_registry_take(&user, &any), ceclSuccess);
 }
 
 static void *take_on_another_thread(void *argument)
@@ -345,6 +346,7 @@ static void an_import_that_fails_stays_with_its_window(void **state)
     take_all();
     assert_int_equal(before, broken); /* one window, in two messages */
     assert_int_equal(reach(before, 0, 5), ceclSuccess);
+    assert_int_equal(reach(broken, 5, 2), ceclSuccess); /* they came before it */
     assert_int_equal(reach(broken, 5, 5), ceclOutOfMemory);
     assert_non_null(strstr(cecl_message(), "memory of rank 0: this region is broken"));
     assert_int_equal(reach(other, 0, 5), ceclSuccess);
@@ -400,6 +402,32 @@ static void windows_of_freed_memory_do_not_pile_up(void **state)
     assert_in_range(owner.nown, ALIVE, ALIVE + ALIVE / 4);
 }
 
+/* A call that is being made may use the region that is still there. */
+static void a_window_with_a_live_region_stays(void **state)
+{
+    (void)state;
+    const uint64_t window = tell_of(HOME, 0, 5);
+    fake.ids[2] = 1000;
+    tell_of(OTHER, 0, 1);
+    assert_non_null(cecl_registry_own(&owner, window));
+}
+
+/* Peers must close what is gone before they open what is new in the same block of addresses. */
+static void what_is_gone_makes_way_in_its_block(void **state)
+{
+    (void)state;
+    fake.apart = true;
+    const uint64_t window = tell_of(HOME, 0, 1);
+    for (uint64_t i = 10; i < 50; i++) {
+        tell_of(HOME, i, 1);
+        take_all();
+    }
+    fake.freed = 1;
+    owner.looked = 20; /* so that it is not found by chance */
+    tell_of(HOME, 1, 1);
+    assert_null(cecl_registry_own(&owner, window));
+}
+
 /* A call that touches none of the old regions finds one that lies over them. */
 static void memory_over_old_regions_is_a_new_window(void **state)
 {
@@ -442,6 +470,8 @@ int main(void)
         REGISTRY_TEST(memory_that_no_message_told_of_is_an_error_at_once),
         REGISTRY_TEST(replaced_memory_is_a_new_window_and_the_old_one_is_closed_after_its_calls),
         REGISTRY_TEST(windows_of_freed_memory_do_not_pile_up),
+        REGISTRY_TEST(a_window_with_a_live_region_stays),
+        REGISTRY_TEST(what_is_gone_makes_way_in_its_block),
         REGISTRY_TEST(memory_over_old_regions_is_a_new_window),
         REGISTRY_TEST(a_dropped_window_that_a_call_uses_stays_open),
     };
