@@ -85,13 +85,13 @@
  * it starts, by an exchange between their host threads, and refuse on all ranks what differs
  * (ceclInvalidUsage, naming the difference). Run every new program with it once.
  *
- * Failure: the communicator fails on every rank when a rank dies, aborts, leaves while others wait
- * for it, or keeps a collective waiting longer than the timeout. Pending collectives then end with
- * undefined results, so that no stream hangs. From then on calls return that asynchronous error.
- * Only these still do their work: ceclCommCount, ceclCommUserRank, ceclCommCuDevice,
- * ceclCommGetAsyncError, ceclGetLastError, ceclStreamSynchronize, ceclStreamDestroy, ceclCommShrink,
- * which makes a new communicator of the ranks that are left, and ceclCommDestroy or ceclCommAbort,
- * which end it.
+ * Failure: the communicator fails on every rank when a rank dies, aborts, revokes it, leaves while
+ * others wait for it, or keeps a collective waiting longer than the timeout. Pending collectives
+ * then end with undefined results, so that no stream hangs. From then on calls return that
+ * asynchronous error. Only these still do their work: ceclCommCount, ceclCommUserRank,
+ * ceclCommCuDevice, ceclCommGetAsyncError, ceclGetLastError, ceclStreamSynchronize,
+ * ceclStreamDestroy, ceclCommShrink, which makes a new communicator of the ranks that are left, and
+ * ceclCommDestroy or ceclCommAbort, which end it.
  *
  * Results: a result is valid once the stream has passed the call and ceclCommGetAsyncError, called
  * after that, gives ceclSuccess. ceclStreamSynchronize does both. If the communicator fails later,
@@ -471,6 +471,14 @@ CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm);
  * on it. A thread that waits in cudaStreamSynchronize is inside no call of cecl's; its wait ends.
  * Ownership: ends the caller's. Errors: ceclInvalidArgument. Since 0.1. */
 CECL_API ceclResult_t ceclCommAbort(ceclComm_t comm);
+
+/* Makes the communicator fail, here and on all peers, as a rank's death would: pending collectives
+ * end, and a thread that is inside a call on `comm` gets an error soon. So a thread that must end a
+ * communicator which another thread uses can get that one out of its call, and then call
+ * ceclCommAbort.
+ * Local; does not wait. Threads: any. Ownership: unchanged. Errors: ceclInvalidArgument.
+ * Since 0.1. */
+CECL_API ceclResult_t ceclCommRevoke(ceclComm_t comm);
 
 /* Tells whether the communicator has failed (see Failure and Results at the top). It first takes in
  * all that peers have told by now.

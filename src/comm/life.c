@@ -283,6 +283,13 @@ CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm)
     return grouped == ceclSuccess ? ceclSuccess : cecl_fail_with(grouped, words);
 }
 
+CECL_API ceclResult_t ceclCommRevoke(ceclComm_t comm)
+{
+    CECL_TRY(cecl_comm_check_handle(comm));
+    cecl_comm_set_async(comm, ceclRemoteError, "ceclCommRevoke was called");
+    return ceclSuccess;
+}
+
 CECL_API ceclResult_t ceclCommAbort(ceclComm_t comm)
 {
     CECL_TRY(cecl_comm_check_handle(comm));

@@ -4,6 +4,7 @@
 #include "../threads_alive.h"
 #include "multi.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -184,6 +185,31 @@ static void an_abort_is_told_to_those_who_wait(void **state)
                       "rank 0 gave up: ceclCommAbort was called; pending here: ceclAllGather");
         multi_refused(NULL, ceclCommDestroy(comm), ceclRemoteError, "rank 0 gave up");
     }
+    assert_true(multi_seconds() - start < PROMPT);
+}
+
+static void *revoke_soon(void *comm)
+{
+    pause_ms(100); /* the other thread waits by now */
+    multi_ok(NULL, ceclCommRevoke(comm));
+    return NULL;
+}
+
+static void a_thread_inside_a_call_is_let_out_by_another_that_revokes(void **state)
+{
+    (void)state;
+    ceclComm_t comm = joined(NULL);
+    int *buffer = buffer_of(comm);
+    pthread_t revoker;
+    const double start = multi_seconds();
+    if (multi_rank == 0) {
+        assert_int_equal(pthread_create(&revoker, NULL, revoke_soon, comm), 0);
+        multi_refused(comm, gather_and_wait(comm, buffer), ceclRemoteError, "ceclCommRevoke");
+        pthread_join(revoker, NULL);
+    } else {
+        assert_int_equal(async_within(comm, PROMPT), ceclRemoteError);
+    }
+    multi_ok(NULL, ceclCommAbort(comm));
     assert_true(multi_seconds() - start < PROMPT);
 }
 
@@ -437,6 +463,7 @@ int main(int argc, char **argv)
     multi_setenv("CECL_DEBUG", "none"); /* failures on purpose need no warning */
     const struct CMUnitTest tests[] = {
         FAILURE(an_abort_is_told_to_those_who_wait),
+        FAILURE(a_thread_inside_a_call_is_let_out_by_another_that_revokes),
         FAILURE(a_failed_communicator_refuses_every_call_with_the_cause),
         FAILURE(a_rank_that_stays_away_is_a_timeout),
         FAILURE(growth_that_one_rank_makes_alone_is_a_timeout),
