@@ -8,7 +8,7 @@ shift 2
 exported=$(nm -D --defined-only "$library" | awk '{ print $3 }' | sort)
 public=$({
     sed -n 's/^CECL_API.*\b\(cecl[A-Za-z]*\)(.*/\1/p' "$header"
-    sed -n 's/^ *\(COUNTED\|JUMP\)(\(nccl[A-Za-z0-9]*\).*/\2/p' "$header"
+    sed -n 's/^ *\(COUNTED\|FOLLOWED\|JUMP\)(\(nccl[A-Za-z0-9]*\).*/\2/p' "$header"
     [ $# -eq 0 ] || printf '%s\n' "$@"
 } | sort)
 [ -n "$public" ] || { echo "$header: no public function found"; exit 1; }

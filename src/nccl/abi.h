@@ -1,5 +1,5 @@
-/* What this library says of NCCL's binary interface: the calls that it has C functions for, and those
- * that it makes itself. The values of ncclResult_t are those of ceclResult_t. tests/nccl/abi_check.c
+/* What this library says of NCCL's binary interface: the calls that it has C functions for, those that
+ * it makes itself, and one field of a configuration. The values of ncclResult_t are those of ceclResult_t. tests/nccl/abi_check.c
  * holds both against NCCL's own header. */
 #ifndef CECL_NCCL_ABI_H
 #define CECL_NCCL_ABI_H
@@ -14,7 +14,17 @@ typedef int ncclDataType_t;
 typedef int ncclRedOp_t;
 typedef struct ncclComm *ncclComm_t;
 typedef struct CUstream_st *cudaStream_t;
+typedef struct {
+    char internal[128];
+} ncclUniqueId;
+typedef struct ncclConfig ncclConfig_t; /* its size differs between versions of NCCL */
 #endif
+
+/* Where ncclConfig_t has the int `blocking`, in every version that has the type. 0: calls on the
+ * communicator do not wait. */
+#define CECL_NCCL_CONFIG_BLOCKING_AT 16
+
+enum { CECL_NCCL_INT8 = 0, CECL_NCCL_BFLOAT16 = 9 }; /* of ncclDataType_t */
 
 /* Bytes of an element, by the number of its ncclDataType_t. */
 #define CECL_NCCL_TYPE_BYTES                                                                       \
@@ -58,7 +68,30 @@ CECL_NCCL_API ncclResult_t ncclScatter(const void *sendbuff, void *recvbuff, siz
 CECL_NCCL_API ncclResult_t ncclSend(const void *sendbuff, size_t count, ncclDataType_t datatype,
                                     int peer, ncclComm_t comm, cudaStream_t stream);
 
+CECL_NCCL_API ncclResult_t ncclCommAbort(ncclComm_t comm);
+CECL_NCCL_API ncclResult_t ncclCommDestroy(ncclComm_t comm);
+CECL_NCCL_API ncclResult_t ncclCommFinalize(ncclComm_t comm);
+CECL_NCCL_API ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error);
+CECL_NCCL_API ncclResult_t ncclCommInitAll(ncclComm_t *comms, int count, const int *devices);
+CECL_NCCL_API ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id,
+                                            int rank);
+CECL_NCCL_API ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId id,
+                                                  int rank, ncclConfig_t *config);
+CECL_NCCL_API ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *split,
+                                         ncclConfig_t *config);
+CECL_NCCL_API ncclResult_t ncclGroupEnd(void);
+CECL_NCCL_API ncclResult_t ncclGroupStart(void);
+#if !defined(CECL_NCCL_TYPES_GIVEN) || NCCL_VERSION_CODE >= CECL_NCCL_VERSION(2, 23)
+CECL_NCCL_API ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int nranks, int rank,
+                                                    int nids, ncclUniqueId *ids,
+                                                    ncclConfig_t *config);
+#endif
+#ifndef CECL_NCCL_TYPES_GIVEN
+CECL_NCCL_API ncclResult_t ncclGroupSimulateEnd(void *info);
+#endif
+
 ncclResult_t ncclCommCount(const ncclComm_t comm, int *count);
+ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *device);
 ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank);
 ncclResult_t ncclGetVersion(int *version);
 

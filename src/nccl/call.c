@@ -4,7 +4,12 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "nccl/comms.h"
+#include "nccl/gains.h"
+#include "nccl/gpu.h"
+#include "nccl/group.h"
 #include "nccl/process.h"
+#include "nccl/serve.h"
 #include "nccl/stats.h"
 #include "util/log.h"
 
@@ -16,9 +21,11 @@ const char *const cecl_nccl_reason_words[CECL_NCCL_REASON_COUNT] = {
 
 const char *const cecl_nccl_op_names[CECL_NCCL_OPS] = {
 #define COUNTED(name) #name,
+#define FOLLOWED(name)
 #define JUMP(name, answer)
-    CECL_NCCL_NAMES(COUNTED, JUMP)
+    CECL_NCCL_NAMES(COUNTED, FOLLOWED, JUMP)
 #undef COUNTED
+#undef FOLLOWED
 #undef JUMP
 };
 
@@ -29,15 +36,70 @@ size_t cecl_nccl_call_bytes(const struct cecl_nccl_call *call)
     return type < sizeof(type_bytes) ? call->count * type_bytes[type] : 0;
 }
 
-/* Serve or pass: the only function that decides it. Ranks must decide alike, so it may look at what
- * is equal on all ranks of the communicator, and never at where buffers lie. */
-static enum cecl_nccl_reason reason_to_pass(const struct cecl_nccl_process *process)
+/* ---- serve or pass. Ranks must decide alike, so what follows may look at what is equal on all ranks
+ * of the communicator, and never at where buffers lie. */
+
+static bool is_served_op(enum cecl_nccl_op op)
+{
+    return op != CECL_NCCL_OP_ncclSend && op != CECL_NCCL_OP_ncclRecv;
+}
+
+/* Whether cecl knows the datatype and the reduction, and the size is no overflow. Premultiplied sums
+ * have numbers behind those of the reductions that both libraries have. */
+static bool is_served_type(const struct cecl_nccl_call *call, int nranks)
+{
+    size_t bytes;
+    const bool is_integer = call->datatype < (ncclDataType_t)ceclFloat16;
+    if (call->datatype < 0 || call->datatype >= CECL_NUM_TYPES)
+        return false;
+    if (call->reduces && (call->redop < 0 || call->redop >= CECL_NUM_RED_OPS ||
+                          (is_integer && call->redop == (ncclRedOp_t)ceclAvg)))
+        return false;
+    return !__builtin_mul_overflow(call->count, 8 * (size_t)nranks, &bytes);
+}
+
+static enum cecl_nccl_reason reason_of_policy(const struct cecl_nccl_process *process,
+                                              const struct cecl_nccl_call *call, int nranks)
+{
+    if (call->reduces && process->sm_policy == CECL_SM_NEVER)
+        return CECL_NCCL_SMS_FORBIDDEN;
+    return process->policy == CECL_NCCL_AUTO && !cecl_nccl_gains(call, nranks)
+               ? CECL_NCCL_NO_GAIN
+               : CECL_NCCL_NO_REASON;
+}
+
+static enum cecl_nccl_reason reason_of_call(const struct cecl_nccl_process *process,
+                                            const struct cecl_nccl_call *call,
+                                            const struct cecl_nccl_comm *comm)
+{
+    if (!is_served_op(call->op))
+        return CECL_NCCL_NO_SUCH_OP;
+    if (cecl_nccl_group_depth() > 0)
+        return CECL_NCCL_IN_GROUP;
+    if (call->count == 0)
+        return CECL_NCCL_EMPTY;
+    if (!is_served_type(call, comm->nranks))
+        return CECL_NCCL_TYPE;
+    const enum cecl_nccl_reason reason = reason_of_policy(process, call, comm->nranks);
+    if (reason == CECL_NCCL_NO_REASON && comm->on_gpu && cecl_nccl_gpu_captures(call->stream))
+        return CECL_NCCL_CAPTURED;
+    return reason;
+}
+
+/* The only function that decides it. */
+static enum cecl_nccl_reason reason_to_pass(const struct cecl_nccl_process *process,
+                                            const struct cecl_nccl_call *call,
+                                            const struct cecl_nccl_comm *comm)
 {
     if (process->is_forked)
         return CECL_NCCL_FORKED;
     if (process->is_old)
         return CECL_NCCL_OLD;
-    return process->policy == CECL_NCCL_OFF ? CECL_NCCL_BY_SETTING : CECL_NCCL_UNSERVED;
+    if (process->policy == CECL_NCCL_OFF)
+        return CECL_NCCL_BY_SETTING;
+    if (!comm)
+        return CECL_NCCL_UNKNOWN;
+    return comm->reason == CECL_NCCL_NO_REASON ? reason_of_call(process, call, comm) : comm->reason;
 }
 
 static void warn_of_refusal(enum cecl_nccl_op op, enum cecl_nccl_reason reason)
@@ -50,17 +112,39 @@ static void warn_of_refusal(enum cecl_nccl_op op, enum cecl_nccl_reason reason)
                  cecl_nccl_op_names[op], cecl_nccl_reason_words[reason]);
 }
 
-bool cecl_nccl_admit(const struct cecl_nccl_call *call)
+static bool is_refused(const struct cecl_nccl_process *process, const struct cecl_nccl_call *call)
 {
+    return process->policy == CECL_NCCL_STRICT && !call->reduces && call->count > 0;
+}
+
+/* Whether an abort has begun is no reason to pass, as ranks do not know it of each other. NCCL gives
+ * the call its error. */
+static bool serve(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
+                  ncclResult_t *result)
+{
+    if (!cecl_nccl_comm_enter(comm))
+        return false;
+    if (cecl_nccl_process()->counts)
+        cecl_nccl_stats_count(call, CECL_NCCL_NO_REASON, cecl_nccl_serve_uses_sms(call, comm));
+    *result = cecl_nccl_comm_result(comm, cecl_nccl_serve(call, comm));
+    cecl_nccl_comm_leave(comm);
+    return true;
+}
+
+bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result)
+{
+    if (cecl_nccl_is_own(call->caller))
+        return false;
     const struct cecl_nccl_process *process = cecl_nccl_process();
-    if (!process->real.handle || cecl_nccl_real_has(&process->real, call->caller))
-        return true;
-    const enum cecl_nccl_reason reason = reason_to_pass(process);
-    const bool is_refused =
-        process->policy == CECL_NCCL_STRICT && !call->reduces && call->count > 0;
+    struct cecl_nccl_comm *comm = cecl_nccl_comm_find(call->comm);
+    const enum cecl_nccl_reason reason = reason_to_pass(process, call, comm);
+    if (reason == CECL_NCCL_NO_REASON)
+        return serve(call, comm, result);
+    const bool refused = is_refused(process, call);
     if (process->counts)
-        cecl_nccl_stats_count(call, reason, is_refused);
-    if (is_refused)
+        cecl_nccl_stats_count(call, reason, refused);
+    if (refused)
         warn_of_refusal(call->op, reason);
-    return !is_refused;
+    *result = ceclInvalidUsage;
+    return refused;
 }

@@ -7,13 +7,16 @@
 
 #include "nccl/abi.h"
 #include "nccl/names.h"
+#include "nccl/reason.h"
 
 /* CECL_NCCL_OP_ncclAllGather and so on: the functions of collectives.c. */
 enum cecl_nccl_op {
 #define COUNTED(name) CECL_NCCL_OP_##name,
+#define FOLLOWED(name)
 #define JUMP(name, answer)
-    CECL_NCCL_NAMES(COUNTED, JUMP)
+    CECL_NCCL_NAMES(COUNTED, FOLLOWED, JUMP)
 #undef COUNTED
+#undef FOLLOWED
 #undef JUMP
         CECL_NCCL_OPS
 };
@@ -21,31 +24,22 @@ extern const char *const cecl_nccl_op_names[CECL_NCCL_OPS];
 
 struct cecl_nccl_call {
     enum cecl_nccl_op op;
-    bool reduces; /* computes, which needs SMs; otherwise the call only moves data */
-    ncclDataType_t datatype;
-    size_t count;    /* elements, as the call names them */
-    ncclComm_t comm; /* NCCL's own, never a wrapper: programs hand it to NCCL by other ways too */
+    bool reduces;       /* computes, which needs SMs; otherwise the call only moves data */
     const void *caller; /* the code that the call returns to */
+    ncclComm_t comm; /* NCCL's own, never a wrapper: programs hand it to NCCL by other ways too */
+    size_t count;    /* elements, as the call names them */
+    ncclDataType_t datatype;
+    ncclRedOp_t redop; /* where it reduces */
+    int root;          /* where it has one */
+    const void *sendbuff;
+    void *recvbuff;
+    cudaStream_t stream;
 };
 
-/* Why a call is passed to NCCL: X(id, "in words"). */
-#define CECL_NCCL_REASONS(X)                                                                       \
-    X(FORKED, "this process was forked after its parent called NCCL")                              \
-    X(OLD, "NCCL is older than 2.19")                                                              \
-    X(BY_SETTING, "CECL_NCCL=off")                                                                 \
-    X(UNSERVED, "this version of cecl serves no call")
-
-enum cecl_nccl_reason {
-#define REASON(id, words) CECL_NCCL_##id,
-    CECL_NCCL_REASONS(REASON)
-#undef REASON
-        CECL_NCCL_REASON_COUNT
-};
-extern const char *const cecl_nccl_reason_words[CECL_NCCL_REASON_COUNT];
-
-/* Decides on `call`, and counts it. Returns whether the call is passed to NCCL; otherwise it is
- * refused, which happens under CECL_NCCL=strict alone. */
-bool cecl_nccl_admit(const struct cecl_nccl_call *call);
+/* Decides on `call`, and counts it. Returns whether the call is done: served, with what that gave in
+ * `*result`, or refused, which happens under CECL_NCCL=strict alone. Otherwise it is to be passed to
+ * NCCL. */
+bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result);
 
 /* `count` elements, in bytes. */
 size_t cecl_nccl_call_bytes(const struct cecl_nccl_call *call);

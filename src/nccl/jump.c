@@ -3,7 +3,7 @@
  * down here that NCCL could change.
  *
  * For each name there is cecl_nccl_pass_NAME, which this library calls itself. The name as such is
- * the same place, or a function of collectives.c.
+ * the same place, or a function of collectives.c or follow.c.
  *
  * The stubs leave the symbol's address in a register that no calling convention uses for arguments,
  * where cecl_nccl_lazy finds it. */
@@ -129,7 +129,8 @@
 
 #define PASS(name) HIDDEN("cecl_nccl_pass_" #name)
 #define COUNTED(name) CODE(PASS(name), "cecl_nccl_pass_" #name, STUB_CODE(#name))
+#define FOLLOWED(name) COUNTED(name)
 #define JUMP(name, answer) CODE(PASS(name) LABEL(#name), #name, STUB_CODE(#name))
 
 CODE(HIDDEN("cecl_nccl_lazy"), "cecl_nccl_lazy", LAZY_CODE)
-CECL_NCCL_NAMES(COUNTED, JUMP)
+CECL_NCCL_NAMES(COUNTED, FOLLOWED, JUMP)

@@ -1,12 +1,14 @@
 /* Every symbol of NCCL up to 2.31, once. No other place repeats the list.
  *
  * COUNTED(name): collectives.c has a C function of that name, which decides on each call.
+ * FOLLOWED(name): follow.c has a C function of that name, which passes the call on and keeps track of
+ * communicators and groups. Both kinds return an ncclResult_t.
  * JUMP(name, answer): jump.c passes the call on as it comes. `answer` is what the symbol returns
  * (enum cecl_nccl_answer), for a call that cannot be passed on. */
 #ifndef CECL_NCCL_NAMES_H
 #define CECL_NCCL_NAMES_H
 
-#define CECL_NCCL_NAMES(COUNTED, JUMP)                                                             \
+#define CECL_NCCL_NAMES(COUNTED, FOLLOWED, JUMP)                                                   \
     COUNTED(ncclAllGather)                                                                         \
     JUMP(ncclAllGatherConfig, RESULT)                                                              \
     COUNTED(ncclAllReduce)                                                                         \
@@ -16,26 +18,26 @@
     COUNTED(ncclBcast)                                                                             \
     COUNTED(ncclBroadcast)                                                                         \
     JUMP(ncclBroadcastConfig, RESULT)                                                              \
-    JUMP(ncclCommAbort, RESULT)                                                                    \
+    FOLLOWED(ncclCommAbort)                                                                        \
     JUMP(ncclCommCount, RESULT)                                                                    \
     JUMP(ncclCommCuDevice, RESULT)                                                                 \
     JUMP(ncclCommDeregister, RESULT)                                                               \
-    JUMP(ncclCommDestroy, RESULT)                                                                  \
-    JUMP(ncclCommFinalize, RESULT)                                                                 \
-    JUMP(ncclCommGetAsyncError, RESULT)                                                            \
+    FOLLOWED(ncclCommDestroy)                                                                      \
+    FOLLOWED(ncclCommFinalize)                                                                     \
+    FOLLOWED(ncclCommGetAsyncError)                                                                \
     JUMP(ncclCommGetUniqueId, RESULT)                                                              \
     JUMP(ncclCommGrow, RESULT)                                                                     \
-    JUMP(ncclCommInitAll, RESULT)                                                                  \
-    JUMP(ncclCommInitRank, RESULT)                                                                 \
-    JUMP(ncclCommInitRankConfig, RESULT)                                                           \
-    JUMP(ncclCommInitRankScalable, RESULT)                                                         \
+    FOLLOWED(ncclCommInitAll)                                                                      \
+    FOLLOWED(ncclCommInitRank)                                                                     \
+    FOLLOWED(ncclCommInitRankConfig)                                                               \
+    FOLLOWED(ncclCommInitRankScalable)                                                             \
     JUMP(ncclCommMemStats, RESULT)                                                                 \
     JUMP(ncclCommQueryProperties, RESULT)                                                          \
     JUMP(ncclCommRegister, RESULT)                                                                 \
     JUMP(ncclCommResume, RESULT)                                                                   \
     JUMP(ncclCommRevoke, RESULT)                                                                   \
     JUMP(ncclCommShrink, RESULT)                                                                   \
-    JUMP(ncclCommSplit, RESULT)                                                                    \
+    FOLLOWED(ncclCommSplit)                                                                        \
     JUMP(ncclCommSuspend, RESULT)                                                                  \
     JUMP(ncclCommUserRank, RESULT)                                                                 \
     JUMP(ncclCommWindowDeregister, RESULT)                                                         \
@@ -58,9 +60,9 @@
     JUMP(ncclGinBarrierCreateRequirement, RESULT)                                                  \
     JUMP(ncclGinInboxA2ACreateRequirement, RESULT)                                                 \
     JUMP(ncclGinOutboxCreateRequirement, RESULT)                                                   \
-    JUMP(ncclGroupEnd, RESULT)                                                                     \
-    JUMP(ncclGroupSimulateEnd, RESULT)                                                             \
-    JUMP(ncclGroupStart, RESULT)                                                                   \
+    FOLLOWED(ncclGroupEnd)                                                                         \
+    FOLLOWED(ncclGroupSimulateEnd)                                                                 \
+    FOLLOWED(ncclGroupStart)                                                                       \
     JUMP(ncclLLA2ACalcSlots, NUMBER)                                                               \
     JUMP(ncclLLA2ACreateRequirement, RESULT)                                                       \
     JUMP(ncclLsaBarrierCreateRequirement, RESULT)                                                  \

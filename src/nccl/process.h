@@ -13,11 +13,20 @@ struct cecl_nccl_process {
     ceclResult_t result;          /* why there is no real NCCL: what calls answer */
     char why[CECL_MESSAGE_BYTES]; /* the same in words */
     enum cecl_nccl_policy policy;
+    int sm_policy;  /* ceclSmPolicy_t; CECL_SM_POLICY, CECL_UNDEF where it is not set */
     bool counts;    /* CECL_NCCL_STATS=1 */
     bool is_old;    /* the real NCCL is older than cecl needs */
     bool is_forked; /* from a process that called NCCL before */
 };
 
 const struct cecl_nccl_process *cecl_nccl_process(void);
+
+/* Whether `caller`, the code that a call returns to, is the real NCCL's: then the call is a part of
+ * another one. */
+static inline bool cecl_nccl_is_own(const void *caller)
+{
+    const struct cecl_nccl_process *process = cecl_nccl_process();
+    return !process->real.handle || cecl_nccl_real_has(&process->real, caller);
+}
 
 #endif

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "nccl/make.h"
+
 /* Classes of sizes: up to so many bytes. The last one has what is larger. */
 static const struct {
     size_t most;
@@ -28,7 +30,7 @@ struct counter {
     _Atomic uint64_t calls;
     _Atomic uint64_t bytes;
 };
-static struct counter counters[CECL_NCCL_OPS][CLASSES][CECL_NCCL_REASON_COUNT][2]; /* refused */
+static struct counter counters[CECL_NCCL_OPS][CLASSES][CECL_NCCL_REASON_COUNT][2]; /* mark */
 
 /* Communicators that calls were made on, so that the table can name this process's rank. Those that
  * find no place are left out. */
@@ -78,10 +80,10 @@ static size_t class_of(size_t bytes)
 }
 
 void cecl_nccl_stats_count(const struct cecl_nccl_call *call, enum cecl_nccl_reason reason,
-                           bool is_refused)
+                           bool mark)
 {
     const size_t bytes = cecl_nccl_call_bytes(call);
-    struct counter *counter = &counters[call->op][class_of(bytes)][reason][is_refused];
+    struct counter *counter = &counters[call->op][class_of(bytes)][reason][mark];
     atomic_fetch_add_explicit(&counter->calls, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&counter->bytes, bytes, memory_order_relaxed);
     if (call->comm)
@@ -121,15 +123,30 @@ static void print_heading(FILE *out)
             "bytes in all", "by", "zero SM", "why");
 }
 
-/* Whether NCCL's calls used SMs is NCCL's to know. */
-static void print_row(FILE *out, size_t op, size_t which, size_t reason, bool is_refused)
+static const char *by_words(size_t reason, bool mark)
 {
-    const struct counter *counter = &counters[op][which][reason][is_refused];
-    if (counter->calls > 0)
-        fprintf(out, "cecl: %-18s %-10s %8" PRIu64 " %16" PRIu64 "  %-7s %-8s %s\n",
-                cecl_nccl_op_names[op], classes[which].words, counter->calls, counter->bytes,
-                is_refused ? "refused" : "NCCL", is_refused ? "-" : "unknown",
-                cecl_nccl_reason_words[reason]);
+    return reason == CECL_NCCL_NO_REASON ? "cecl" : mark ? "refused" : "NCCL";
+}
+
+/* Whether NCCL's calls used SMs is NCCL's to know. */
+static const char *zero_sm_words(size_t reason, bool mark)
+{
+    if (reason == CECL_NCCL_NO_REASON)
+        return mark ? "no" : "yes";
+    return mark ? "-" : "unknown";
+}
+
+static void print_row(FILE *out, size_t op, size_t which, size_t reason, bool mark)
+{
+    const struct counter *counter = &counters[op][which][reason][mark];
+    if (counter->calls == 0)
+        return;
+    fprintf(out, "cecl: %-18s %-10s %8" PRIu64 " %16" PRIu64 "  %-7s %-8s %s",
+            cecl_nccl_op_names[op], classes[which].words, counter->calls, counter->bytes,
+            by_words(reason, mark), zero_sm_words(reason, mark), cecl_nccl_reason_words[reason]);
+    if (reason == CECL_NCCL_NOT_MADE)
+        fprintf(out, ": %s", cecl_nccl_make_failure());
+    fprintf(out, "\n");
 }
 
 static void print_table(FILE *out)

@@ -4,8 +4,10 @@
 
 #include "nccl/call.h"
 
+/* `mark` says of a call that was served whether it used SMs, and of another one whether it was refused
+ * instead of passed. */
 void cecl_nccl_stats_count(const struct cecl_nccl_call *call, enum cecl_nccl_reason reason,
-                           bool is_refused);
+                           bool mark);
 
 /* In a child of fork: the calls so far were its parent's. */
 void cecl_nccl_stats_forget(void);

@@ -10,9 +10,10 @@
 #include "util/log.h"
 
 #define COUNTED(name) JUMP(name, RESULT)
+#define FOLLOWED(name) JUMP(name, RESULT)
 #define JUMP(name, answer)                                                                         \
     struct cecl_nccl_symbol cecl_nccl_at_##name = {cecl_nccl_lazy, #name, CECL_NCCL_##answer};
-CECL_NCCL_NAMES(COUNTED, JUMP)
+CECL_NCCL_NAMES(COUNTED, FOLLOWED, JUMP)
 
 /* ---- answers to calls that cannot be passed on; they take no notice of their arguments */
 

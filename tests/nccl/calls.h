@@ -8,11 +8,6 @@
 #include "nccl/abi.h"
 
 #ifndef CECL_NCCL_TYPES_GIVEN
-typedef struct {
-    char internal[128];
-} ncclUniqueId;
-typedef struct ncclConfig ncclConfig_t;
-
 enum { ncclInt8 = 0, ncclUint8, ncclInt32, ncclUint32, ncclInt64, ncclUint64, ncclFloat16 };
 enum { ncclFloat32 = 7, ncclFloat64, ncclBfloat16 };
 enum { ncclSum = 0, ncclProd, ncclMax, ncclMin, ncclAvg };

@@ -27,8 +27,9 @@ struct echo {
     double numbers[ECHO_NUMBERS];
 };
 
-/* The library's own, beside NCCL's names: this thread's last call, and what every call returns. */
+/* The library's own, beside NCCL's names: this thread's last call, and what a call returns. */
 typedef const struct echo *echo_last_function(void);
 #define ECHO_RETURNS UINT64_C(0x1234567800000000)
+#define ECHO_FAILS UINT64_C(0x1234567800000003) /* ncclInternalError, where it is an ncclResult_t */
 
 #endif

@@ -1,0 +1,56 @@
+/* The side table: what cecl has beside each communicator of NCCL's. An ncclComm_t is never wrapped,
+ * so every call looks its communicator up here. */
+#ifndef CECL_NCCL_COMMS_H
+#define CECL_NCCL_COMMS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "nccl/abi.h"
+#include "nccl/reason.h"
+
+/* One communicator. Entries are never freed, so a look-up needs no lock; a later communicator may get
+ * the entry of one that has ended. All fields but the atomic ones are written before `nccl`. */
+struct cecl_nccl_comm {
+    _Atomic(ncclComm_t) nccl; /* NULL: the entry is free */
+    struct cecl_nccl_comm *next;
+    ceclComm_t ours;              /* NULL: there is none, for `reason` */
+    enum cecl_nccl_reason reason; /* why all calls on it are passed; NO_REASON where ours is */
+    int nranks, rank;
+    bool on_gpu;           /* otherwise on memory of the host, with a stand-in for NCCL */
+    _Atomic int inside;    /* threads that use `ours` now */
+    _Atomic bool ends;     /* no thread may begin to use it */
+    _Atomic bool has_told; /* an error of it was printed */
+};
+
+/* What is to be made beside one new communicator of NCCL's. */
+struct cecl_nccl_new {
+    ncclComm_t comm;
+    bool is_blocking;
+};
+
+/* Finds what there is beside `comm`; NULL: the table does not know it. */
+struct cecl_nccl_comm *cecl_nccl_comm_find(ncclComm_t comm);
+
+/* Makes a communicator of cecl's beside each new one of NCCL's. Collective over the ranks of each,
+ * blocking. If one cannot be made, it is made on no rank, and the table says why. Returns an error
+ * if ranks could not even exchange that: then NCCL's communicator is of no use either. */
+ncclResult_t cecl_nccl_comms_make(const struct cecl_nccl_new *made, int count);
+
+/* Begins to use `comm->ours`. False: it is about to end. Ends with cecl_nccl_comm_leave. */
+bool cecl_nccl_comm_enter(struct cecl_nccl_comm *comm);
+void cecl_nccl_comm_leave(struct cecl_nccl_comm *comm);
+
+/* End what there is beside `comm`, if the table knows it. The last one may be called while another
+ * thread is inside a call: that thread gets an error, and this one waits until it is out. */
+ceclResult_t cecl_nccl_comm_finalize(ncclComm_t comm);
+ceclResult_t cecl_nccl_comm_destroy(ncclComm_t comm);
+void cecl_nccl_comm_abort(ncclComm_t comm);
+
+/* The asynchronous error of `comm->ours`, by NCCL's numbers. */
+ncclResult_t cecl_nccl_comm_error(ncclComm_t comm);
+
+/* Of a result of cecl's, NCCL's number; prints the message of the first error on `comm`. */
+ncclResult_t cecl_nccl_comm_result(struct cecl_nccl_comm *comm, ceclResult_t result);
+
+#endif

@@ -1,0 +1,232 @@
+/* The functions of NCCL that make communicators, end them and group calls. They are passed on. Beside
+ * each communicator that NCCL has made, one of cecl's is made at once: at the first collective ranks
+ * could not agree whether to make it. In a group NCCL makes communicators at the outermost end, and
+ * so it is here. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "nccl/abi.h"
+#include "nccl/comms.h"
+#include "nccl/group.h"
+#include "nccl/names.h"
+#include "nccl/process.h"
+
+/* cecl_nccl_pass_ncclCommInitRank and so on: the same functions of the real NCCL (jump.c). */
+#define COUNTED(name)
+#define FOLLOWED(name) __typeof__(name) cecl_nccl_pass_##name;
+#define JUMP(name, answer)
+CECL_NCCL_NAMES(COUNTED, FOLLOWED, JUMP)
+
+#define SUCCESS ((ncclResult_t)ceclSuccess)
+
+/* Whether NCCL itself makes the call that is at hand: it is no call of the program's. A macro,
+ * because the address that the exported function returns to is asked for. */
+#define IS_NCCLS_OWN() cecl_nccl_is_own(__builtin_return_address(0))
+
+/* ---- the calling thread's group */
+
+struct wish {
+    ncclComm_t *comm; /* where NCCL writes it */
+    bool is_blocking;
+};
+
+static _Thread_local struct {
+    int depth;
+    struct wish *wishes;
+    int count, room;
+} group;
+
+int cecl_nccl_group_depth(void)
+{
+    return group.depth;
+}
+
+static ncclResult_t keep(struct wish wish)
+{
+    if (group.count == group.room) {
+        const int room = 2 * group.room + 8;
+        struct wish *wishes = realloc(group.wishes, (size_t)room * sizeof(*wishes));
+        if (!wishes)
+            return ceclSystemError;
+        group.wishes = wishes;
+        group.room = room;
+    }
+    group.wishes[group.count++] = wish;
+    return SUCCESS;
+}
+
+static void forget_wishes(void)
+{
+    free(group.wishes);
+    group.wishes = NULL;
+    group.count = group.room = 0;
+}
+
+/* A rank that ncclCommSplit left out has no communicator. */
+static ncclResult_t make(const struct wish *wishes, int count)
+{
+    int made = 0;
+    struct cecl_nccl_new *comms = calloc((size_t)count + 1, sizeof(*comms));
+    if (!comms)
+        return ceclSystemError;
+    for (int i = 0; i < count; i++)
+        if (*wishes[i].comm)
+            comms[made++] = (struct cecl_nccl_new){*wishes[i].comm, wishes[i].is_blocking};
+    const ncclResult_t result = cecl_nccl_comms_make(comms, made);
+    free(comms);
+    return result;
+}
+
+/* What a call that makes communicators returns after NCCL has returned `result`. */
+static ncclResult_t follow(ncclResult_t result, const struct wish *wishes, int count)
+{
+    if (result != SUCCESS && result != (ncclResult_t)ceclInProgress)
+        return result;
+    ncclResult_t ours = SUCCESS;
+    if (group.depth == 0)
+        ours = make(wishes, count);
+    for (int i = 0; i < count && group.depth > 0 && ours == SUCCESS; i++)
+        ours = keep(wishes[i]);
+    return ours == SUCCESS ? result : ours;
+}
+
+/* NCCL's variable decides over the configuration. */
+static bool is_blocking(const ncclConfig_t *config)
+{
+    const char *variable = getenv("NCCL_COMM_BLOCKING");
+    int blocking = 1;
+    if (config)
+        memcpy(&blocking, (const char *)config + CECL_NCCL_CONFIG_BLOCKING_AT, sizeof(blocking));
+    if (variable && (variable[0] == '0' || variable[0] == '1'))
+        blocking = variable[0] == '1';
+    return blocking != 0;
+}
+
+/* The configuration is read only where NCCL found it good. */
+static ncclResult_t follow_one(ncclResult_t result, ncclComm_t *comm, const ncclConfig_t *config)
+{
+    if (result != SUCCESS && result != (ncclResult_t)ceclInProgress)
+        return result;
+    const struct wish wish = {comm, result == SUCCESS && is_blocking(config)};
+    return follow(result, &wish, 1);
+}
+
+ncclResult_t ncclGroupStart(void)
+{
+    const ncclResult_t result = cecl_nccl_pass_ncclGroupStart();
+    if (!IS_NCCLS_OWN() && result == SUCCESS)
+        group.depth++;
+    return result;
+}
+
+static ncclResult_t end_group(ncclResult_t result)
+{
+    if (group.depth > 0 && --group.depth == 0) {
+        result = follow(result, group.wishes, group.count);
+        forget_wishes();
+    }
+    return result;
+}
+
+ncclResult_t ncclGroupEnd(void)
+{
+    const ncclResult_t result = cecl_nccl_pass_ncclGroupEnd();
+    return IS_NCCLS_OWN() ? result : end_group(result);
+}
+
+/* It ends the group, too. */
+ncclResult_t ncclGroupSimulateEnd(void *info)
+{
+    const ncclResult_t result = cecl_nccl_pass_ncclGroupSimulateEnd(info);
+    return IS_NCCLS_OWN() ? result : end_group(result);
+}
+
+/* ---- making communicators */
+
+ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank)
+{
+    const ncclResult_t result = cecl_nccl_pass_ncclCommInitRank(comm, nranks, id, rank);
+    return IS_NCCLS_OWN() ? result : follow_one(result, comm, NULL);
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t *config)
+{
+    const ncclResult_t result =
+        cecl_nccl_pass_ncclCommInitRankConfig(comm, nranks, id, rank, config);
+    return IS_NCCLS_OWN() ? result : follow_one(result, comm, config);
+}
+
+ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int nranks, int rank, int nids,
+                                      ncclUniqueId *ids, ncclConfig_t *config)
+{
+    const ncclResult_t result =
+        cecl_nccl_pass_ncclCommInitRankScalable(comm, nranks, rank, nids, ids, config);
+    return IS_NCCLS_OWN() ? result : follow_one(result, comm, config);
+}
+
+ncclResult_t ncclCommInitAll(ncclComm_t *comms, int count, const int *devices)
+{
+    const ncclResult_t result = cecl_nccl_pass_ncclCommInitAll(comms, count, devices);
+    struct wish *wishes = calloc((size_t)(count > 0 ? count : 1), sizeof(*wishes));
+    if (IS_NCCLS_OWN() || result != SUCCESS || !wishes) {
+        free(wishes);
+        return result;
+    }
+    for (int i = 0; i < count; i++)
+        wishes[i] = (struct wish){&comms[i], is_blocking(NULL)};
+    const ncclResult_t followed = follow(result, wishes, count);
+    free(wishes);
+    return followed;
+}
+
+/* Without a configuration it is as `comm` is. */
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *split,
+                           ncclConfig_t *config)
+{
+    const struct cecl_nccl_comm *parent = cecl_nccl_comm_find(comm);
+    const bool inherits = !config && parent && parent->reason == CECL_NCCL_NON_BLOCKING;
+    const struct wish inherited = {split, false};
+    const ncclResult_t result = cecl_nccl_pass_ncclCommSplit(comm, color, key, split, config);
+    if (IS_NCCLS_OWN())
+        return result;
+    return inherits ? follow(result, &inherited, 1) : follow_one(result, split, config);
+}
+
+/* ---- ending them: ours first, because its calls may be on the communicator's streams */
+
+static ncclResult_t first_failure(ceclResult_t ours, ncclResult_t result)
+{
+    return ours == ceclSuccess ? result : (ncclResult_t)ours;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm)
+{
+    if (IS_NCCLS_OWN())
+        return cecl_nccl_pass_ncclCommFinalize(comm);
+    const ceclResult_t ours = cecl_nccl_comm_finalize(comm);
+    return first_failure(ours, cecl_nccl_pass_ncclCommFinalize(comm));
+}
+
+/* An error of ours was told by the call that it came from, or is by ncclCommGetAsyncError. */
+ncclResult_t ncclCommDestroy(ncclComm_t comm)
+{
+    if (!IS_NCCLS_OWN())
+        (void)!cecl_nccl_comm_destroy(comm);
+    return cecl_nccl_pass_ncclCommDestroy(comm);
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm)
+{
+    if (!IS_NCCLS_OWN())
+        cecl_nccl_comm_abort(comm);
+    return cecl_nccl_pass_ncclCommAbort(comm);
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
+{
+    const ncclResult_t result = cecl_nccl_pass_ncclCommGetAsyncError(comm, error);
+    if (!IS_NCCLS_OWN() && result == SUCCESS && *error == SUCCESS)
+        *error = cecl_nccl_comm_error(comm);
+    return result;
+}

@@ -1,0 +1,135 @@
+/* See gpu.h. The driver's functions are looked up by name, so that this library needs no part of
+ * CUDA where there is none. */
+#include "nccl/gpu.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+#define NOT_READY 600  /* CUDA_ERROR_NOT_READY */
+#define NON_BLOCKING 1 /* CU_STREAM_NON_BLOCKING */
+
+typedef unsigned long long address; /* CUdeviceptr */
+
+/* X(the driver's symbol, field, parameters) */
+#define DRIVER(X)                                                                                  \
+    X("cuCtxPopCurrent_v2", pop, (void **))                                                        \
+    X("cuCtxPushCurrent_v2", push, (void *))                                                       \
+    X("cuDevicePrimaryCtxGetState", state, (int, unsigned *, int *))                               \
+    X("cuDevicePrimaryCtxRelease_v2", release, (int))                                              \
+    X("cuDevicePrimaryCtxRetain", retain, (void **, int))                                          \
+    X("cuMemAlloc_v2", alloc, (address *, size_t))                                                 \
+    X("cuMemFree_v2", free, (address))                                                             \
+    X("cuMemcpyDtoHAsync_v2", get, (void *, address, size_t, cudaStream_t))                        \
+    X("cuMemcpyHtoDAsync_v2", put, (address, const void *, size_t, cudaStream_t))                  \
+    X("cuStreamCreate", stream_create, (cudaStream_t *, unsigned))                                 \
+    X("cuStreamDestroy_v2", stream_destroy, (cudaStream_t))                                        \
+    X("cuStreamIsCapturing", is_capturing, (cudaStream_t, int *))                                  \
+    X("cuStreamQuery", query, (cudaStream_t))                                                      \
+    X("cuStreamSynchronize", synchronize, (cudaStream_t))
+
+static struct {
+    bool is_loaded;
+#define FIELD(symbol, field, parameters) int(*field) parameters;
+    DRIVER(FIELD)
+#undef FIELD
+} driver;
+
+/* A process that uses a GPU has loaded the driver before it makes a communicator. */
+static void find_driver(void)
+{
+    void *handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    driver.is_loaded = handle;
+#define FIND(symbol, field, parameters)                                                            \
+    if (handle)                                                                                    \
+        *(void **)&driver.field = dlsym(handle, symbol);                                           \
+    driver.is_loaded = driver.is_loaded && driver.field;
+    DRIVER(FIND)
+#undef FIND
+}
+
+static bool has_driver(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, find_driver);
+    return driver.is_loaded;
+}
+
+static ceclResult_t check(int error, const char *what)
+{
+    return error == 0 ? ceclSuccess
+                      : cecl_fail(ceclUnhandledCudaError, "%s: CUDA error %d", what, error);
+}
+#define TRY(field, ...) CECL_TRY(check(driver.field(__VA_ARGS__), #field))
+
+/* CUDA's runtime, and so NCCL, uses the primary context. */
+bool cecl_nccl_gpu_is_used(int ordinal)
+{
+    unsigned flags;
+    int is_active = 0;
+    return has_driver() && driver.state(ordinal, &flags, &is_active) == 0 && is_active;
+}
+
+bool cecl_nccl_gpu_captures(cudaStream_t stream)
+{
+    int status = 0;
+    return has_driver() && (driver.is_capturing(stream, &status) != 0 || status != 0);
+}
+
+ceclResult_t cecl_nccl_gpu_enter(struct cecl_nccl_gpu *gpu, int ordinal)
+{
+    void *context;
+    TRY(retain, &context, ordinal);
+    const ceclResult_t result = check(driver.push(context), "push");
+    if (result != ceclSuccess)
+        driver.release(ordinal);
+    else
+        *gpu = (struct cecl_nccl_gpu){.ordinal = ordinal, .context = context};
+    return result;
+}
+
+void cecl_nccl_gpu_leave(struct cecl_nccl_gpu *gpu)
+{
+    void *context;
+    if (gpu->memory)
+        driver.free(gpu->memory);
+    if (gpu->stream)
+        driver.stream_destroy(gpu->stream);
+    driver.pop(&context);
+    driver.release(gpu->ordinal);
+    *gpu = (struct cecl_nccl_gpu){0};
+}
+
+ceclResult_t cecl_nccl_gpu_reserve(struct cecl_nccl_gpu *gpu, size_t bytes)
+{
+    if (!gpu->stream)
+        TRY(stream_create, &gpu->stream, NON_BLOCKING);
+    if (bytes <= gpu->bytes)
+        return ceclSuccess;
+    if (gpu->memory)
+        TRY(free, gpu->memory);
+    gpu->memory = 0;
+    gpu->bytes = 0;
+    TRY(alloc, &gpu->memory, bytes);
+    gpu->bytes = bytes;
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_nccl_gpu_put(struct cecl_nccl_gpu *gpu, size_t at, const void *from, size_t bytes)
+{
+    TRY(put, gpu->memory + at, from, bytes, gpu->stream);
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_nccl_gpu_get(struct cecl_nccl_gpu *gpu, size_t at, void *to, size_t bytes)
+{
+    TRY(get, to, gpu->memory + at, bytes, gpu->stream);
+    TRY(synchronize, gpu->stream);
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_nccl_gpu_is_done(struct cecl_nccl_gpu *gpu, bool *is_done)
+{
+    const int error = driver.query(gpu->stream);
+    *is_done = error == 0;
+    return error == NOT_READY ? ceclSuccess : check(error, "query");
+}

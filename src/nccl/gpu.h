@@ -1,0 +1,43 @@
+/* The GPU of a rank of NCCL's, through the CUDA driver that the process has loaded. Where it has
+ * loaded none, NCCL is a stand-in on memory of the host. */
+#ifndef CECL_NCCL_GPU_H
+#define CECL_NCCL_GPU_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "nccl/abi.h"
+#include "util/error.h"
+
+/* Memory on a GPU and a stream, by which a rank exchanges bytes of the host through NCCL. */
+struct cecl_nccl_gpu {
+    int ordinal;
+    void *context;
+    cudaStream_t stream;
+    unsigned long long memory; /* as CUDA's driver names it */
+    size_t bytes;
+};
+
+/* Whether this process uses the GPU with this number. */
+bool cecl_nccl_gpu_is_used(int ordinal);
+
+/* Whether a CUDA graph is being captured from `stream`, or no call can tell because another stream
+ * of this process is captured. NCCL's own rules make that alike on all ranks. */
+bool cecl_nccl_gpu_captures(cudaStream_t stream);
+
+/* Makes the GPU the calling thread's current one until cecl_nccl_gpu_leave. On failure the thread
+ * has the device that it had. */
+ceclResult_t cecl_nccl_gpu_enter(struct cecl_nccl_gpu *gpu, int ordinal);
+void cecl_nccl_gpu_leave(struct cecl_nccl_gpu *gpu);
+
+/* Makes at least `bytes` of memory, and a stream at the first call. */
+ceclResult_t cecl_nccl_gpu_reserve(struct cecl_nccl_gpu *gpu, size_t bytes);
+
+ceclResult_t cecl_nccl_gpu_put(struct cecl_nccl_gpu *gpu, size_t at, const void *from,
+                               size_t bytes);
+ceclResult_t cecl_nccl_gpu_get(struct cecl_nccl_gpu *gpu, size_t at, void *to, size_t bytes);
+
+/* Whether the stream has done all its work. Errors: ceclUnhandledCudaError. */
+ceclResult_t cecl_nccl_gpu_is_done(struct cecl_nccl_gpu *gpu, bool *is_done);
+
+#endif

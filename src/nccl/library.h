@@ -1,0 +1,41 @@
+/* cecl's own library, libcecl.so, through its public calls. It is opened when the first communicator
+ * is made, so that other processes of a job, where this library is preloaded too, do not load it. */
+#ifndef CECL_NCCL_LIBRARY_H
+#define CECL_NCCL_LIBRARY_H
+
+#include "util/error.h"
+
+/* The calls that are made. */
+#define CECL_NCCL_LIBRARY_CALLS(X)                                                                 \
+    X(ceclAllGather)                                                                               \
+    X(ceclAllReduce)                                                                               \
+    X(ceclAlltoAll)                                                                                \
+    X(ceclBroadcast)                                                                               \
+    X(ceclCommAbort)                                                                               \
+    X(ceclCommCuDevice)                                                                            \
+    X(ceclCommDestroy)                                                                             \
+    X(ceclCommFinalize)                                                                            \
+    X(ceclCommGetAsyncError)                                                                       \
+    X(ceclCommInitOob)                                                                             \
+    X(ceclCommRevoke)                                                                              \
+    X(ceclGather)                                                                                  \
+    X(ceclGetErrorString)                                                                          \
+    X(ceclGetLastError)                                                                            \
+    X(ceclGroupExplain)                                                                            \
+    X(ceclGroupStart)                                                                              \
+    X(ceclReduce)                                                                                  \
+    X(ceclReduceScatter)                                                                           \
+    X(ceclScatter)                                                                                 \
+    X(ceclSetOptions)                                                                              \
+    X(ceclStreamSynchronize)
+
+struct cecl_nccl_library {
+#define CALL(name) __typeof__(name) *name;
+    CECL_NCCL_LIBRARY_CALLS(CALL)
+#undef CALL
+};
+
+/* Opens the library, once. NULL: it cannot be opened; the message says why. */
+const struct cecl_nccl_library *cecl_nccl_library(void);
+
+#endif

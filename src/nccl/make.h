@@ -1,0 +1,23 @@
+/* Makes a communicator of cecl's beside one of NCCL's, through NCCL's own communicator. */
+#ifndef CECL_NCCL_MAKE_H
+#define CECL_NCCL_MAKE_H
+
+#include "nccl/comms.h"
+
+struct cecl_nccl_made {
+    ceclComm_t ours; /* NULL: none, for `reason` */
+    enum cecl_nccl_reason reason;
+    int nranks, rank;
+    bool on_gpu;
+};
+
+/* Collective over the ranks of the communicator. All ranks get one of cecl's, or none does, with
+ * equal reasons. `together` is how many ranks this thread makes at once. Returns an error only if
+ * ranks could not exchange what each of them can do. */
+ncclResult_t cecl_nccl_make(const struct cecl_nccl_new *wanted, int together,
+                            struct cecl_nccl_made *made);
+
+/* Why the first communicator could not be made; empty: none has failed. */
+const char *cecl_nccl_make_failure(void);
+
+#endif

@@ -1,0 +1,33 @@
+/* Why a call is passed to NCCL. */
+#ifndef CECL_NCCL_REASON_H
+#define CECL_NCCL_REASON_H
+
+/* X(id, "in words"). NO_REASON: it is served. */
+#define CECL_NCCL_REASONS(X)                                                                       \
+    X(NO_REASON, "")                                                                               \
+    X(FORKED, "this process was forked after its parent called NCCL")                              \
+    X(OLD, "NCCL is older than 2.19")                                                              \
+    X(BY_SETTING, "CECL_NCCL=off")                                                                 \
+    X(SETTINGS_DIFFER, "CECL_NCCL differs between ranks")                                          \
+    X(UNEVEN, "some threads are more ranks than others")                                           \
+    X(NOT_MADE, "cecl could make no communicator")                                                 \
+    X(NON_BLOCKING, "the communicator is non-blocking")                                            \
+    X(UNKNOWN, "the communicator was made by a call that cecl does not follow")                    \
+    X(ONE_RANK, "the communicator has one rank")                                                   \
+    X(IN_GROUP, "the call is in a group")                                                          \
+    X(NO_SUCH_OP, "cecl does not serve this function")                                             \
+    X(EMPTY, "the call moves no bytes")                                                            \
+    X(TYPE, "cecl lacks the datatype, the reduction, or the size")                                 \
+    X(SMS_FORBIDDEN, "CECL_SM_POLICY=never: a reduction needs SMs")                                \
+    X(NO_GAIN, "no measurement says that cecl is faster")                                          \
+    X(CAPTURED, "the stream is captured")
+
+enum cecl_nccl_reason {
+#define REASON(id, words) CECL_NCCL_##id,
+    CECL_NCCL_REASONS(REASON)
+#undef REASON
+        CECL_NCCL_REASON_COUNT
+};
+extern const char *const cecl_nccl_reason_words[CECL_NCCL_REASON_COUNT];
+
+#endif

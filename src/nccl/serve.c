@@ -1,0 +1,85 @@
+/* See serve.h. */
+#include "nccl/serve.h"
+
+#include "nccl/library.h"
+
+/* NCCL lets ranks other than root pass NULL for what they do not use. cecl wants an address of a
+ * gather's recvbuff, which it does not use either. */
+static void *gathered(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
+{
+    return call->recvbuff || comm->rank == call->root ? call->recvbuff
+                                                      : (void *)(uintptr_t)call->sendbuff;
+}
+
+static ceclResult_t move(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm,
+                         ceclStream_t stream)
+{
+    const struct cecl_nccl_library *cecl = cecl_nccl_library();
+    const ceclDataType_t type = (ceclDataType_t)call->datatype;
+    const ceclComm_t ours = comm->ours;
+    switch (call->op) {
+    case CECL_NCCL_OP_ncclAllGather:
+        return cecl->ceclAllGather(call->sendbuff, call->recvbuff, call->count, type, ours, stream);
+    case CECL_NCCL_OP_ncclAlltoAll:
+        return cecl->ceclAlltoAll(call->sendbuff, call->recvbuff, call->count, type, ours, stream);
+    case CECL_NCCL_OP_ncclBcast:
+    case CECL_NCCL_OP_ncclBroadcast:
+        return cecl->ceclBroadcast(call->sendbuff, call->recvbuff, call->count, type, call->root,
+                                   ours, stream);
+    case CECL_NCCL_OP_ncclGather:
+        return cecl->ceclGather(call->sendbuff, gathered(call, comm), call->count, type, call->root,
+                                ours, stream);
+    case CECL_NCCL_OP_ncclScatter:
+        return cecl->ceclScatter(call->sendbuff, call->recvbuff, call->count, type, call->root,
+                                 ours, stream);
+    default: return cecl_fail(ceclInternalError, "%s is not served", cecl_nccl_op_names[call->op]);
+    }
+}
+
+static ceclResult_t reduce(const struct cecl_nccl_call *call, ceclComm_t ours, ceclStream_t stream)
+{
+    const struct cecl_nccl_library *cecl = cecl_nccl_library();
+    const ceclDataType_t type = (ceclDataType_t)call->datatype;
+    const ceclRedOp_t redop = (ceclRedOp_t)call->redop;
+    switch (call->op) {
+    case CECL_NCCL_OP_ncclAllReduce:
+        return cecl->ceclAllReduce(call->sendbuff, call->recvbuff, call->count, type, redop, ours,
+                                   stream);
+    case CECL_NCCL_OP_ncclReduce:
+        return cecl->ceclReduce(call->sendbuff, call->recvbuff, call->count, type, redop,
+                                call->root, ours, stream);
+    case CECL_NCCL_OP_ncclReduceScatter:
+        return cecl->ceclReduceScatter(call->sendbuff, call->recvbuff, call->count, type, redop,
+                                       ours, stream);
+    default: return cecl_fail(ceclInternalError, "%s is not served", cecl_nccl_op_names[call->op]);
+    }
+}
+
+/* A stream of the host device is not the program's: the stand-in for NCCL completes each call before
+ * it returns, and takes no notice of streams. */
+static ceclResult_t enqueue(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
+{
+    const ceclStream_t stream = comm->on_gpu ? (ceclStream_t)call->stream : NULL;
+    return call->reduces ? reduce(call, comm->ours, stream) : move(call, comm, stream);
+}
+
+ceclResult_t cecl_nccl_serve(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
+{
+    CECL_TRY(enqueue(call, comm));
+    return comm->on_gpu ? ceclSuccess
+                        : cecl_nccl_library()->ceclStreamSynchronize(comm->ours, NULL);
+}
+
+/* A call that is refused is refused again when it is made, and gives its error then. */
+bool cecl_nccl_serve_uses_sms(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
+{
+    const struct cecl_nccl_library *cecl = cecl_nccl_library();
+    ceclExplanation_t told = {.zeroSm = 1};
+    if (call->reduces)
+        return true;
+    if (cecl->ceclGroupStart() != ceclSuccess)
+        return false;
+    (void)!enqueue(call, comm);
+    (void)!cecl->ceclGroupExplain(comm->ours, &told);
+    return !told.zeroSm;
+}

@@ -1,0 +1,693 @@
+/* What cecl serves in NCCL's place, on the host device: results, what is passed instead, and what
+ * becomes of a communicator that cannot be made, that is split, aborted, or that loses a rank.
+ * test_nccl_serve POLICY [SEED]   POLICY is CECL_NCCL's value; CECL_NCCL_PATH names the stand-in */
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "ranks.h"
+
+#define RANKS 4
+#define MOST 20000 /* elements of a block */
+#define PROMPT 10  /* seconds: far below every default timeout */
+
+static __typeof__(standin_last) *last;
+static uint64_t seed;
+
+/* ---- whether a call came to NCCL */
+
+/* Makes a call that always comes to NCCL, as this thread's last one. */
+static void mark(const struct rank *r)
+{
+    int count;
+    ncclCommCount(r->comm, &count);
+}
+
+static bool is_served(void)
+{
+    return strcmp(last().name, "ncclCommCount") == 0;
+}
+
+/* ---- a plain model. Element i of what a rank sends in a call is a number drawn from all three. */
+
+enum op {
+    ALL_GATHER,
+    ALL_TO_ALL,
+    REDUCE_SCATTER,
+    ALL_REDUCE,
+    REDUCE,
+    BROADCAST,
+    BCAST,
+    GATHER,
+    SCATTER,
+    OPS
+};
+
+struct call {
+    enum op op;
+    uint64_t number; /* of the call in its sequence */
+    size_t count;    /* elements of a block */
+    int root;
+    ncclRedOp_t redop;
+    bool is_in_place;
+    bool is_grouped;
+};
+
+static uint64_t mix(uint64_t x)
+{
+    x = (x ^ (x >> 31)) * UINT64_C(0x7fb5d329728ea185);
+    x = (x ^ (x >> 27)) * UINT64_C(0x81dadef4bc2dd44d);
+    return x ^ (x >> 33);
+}
+
+static uint32_t element(const struct call *c, int rank, size_t i)
+{
+    return (uint32_t)mix(mix(seed + c->number) + (uint64_t)rank * MOST * RANKS + i);
+}
+
+static uint32_t combine(ncclRedOp_t redop, uint32_t a, uint32_t b)
+{
+    switch (redop) {
+    case ncclProd: return a * b;
+    case ncclMax: return a > b ? a : b;
+    case ncclMin: return a < b ? a : b;
+    default: return a + b;
+    }
+}
+
+/* Element i of the reduction over all ranks. */
+static uint32_t reduced(const struct call *c, int nranks, size_t i)
+{
+    uint32_t sum = element(c, 0, i);
+    for (int rank = 1; rank < nranks; rank++)
+        sum = combine(c->redop, sum, element(c, rank, i));
+    return sum;
+}
+
+/* How many blocks a rank sends and receives. */
+static int sent_blocks(enum op op, int nranks)
+{
+    return op == ALL_TO_ALL || op == REDUCE_SCATTER || op == SCATTER ? nranks : 1;
+}
+
+static int received_blocks(enum op op, int nranks)
+{
+    return op == ALL_GATHER || op == ALL_TO_ALL || op == GATHER ? nranks : 1;
+}
+
+/* Element i of block `block` of what `rank` receives. */
+static uint32_t expected(const struct call *c, int nranks, int rank, int block, size_t i)
+{
+    switch (c->op) {
+    case ALL_GATHER:
+    case GATHER: return element(c, block, i);
+    case ALL_TO_ALL: return element(c, block, (size_t)rank * c->count + i);
+    case REDUCE_SCATTER: return reduced(c, nranks, (size_t)rank * c->count + i);
+    case ALL_REDUCE:
+    case REDUCE: return reduced(c, nranks, i);
+    case SCATTER: return element(c, c->root, (size_t)rank * c->count + i);
+    default: return element(c, c->root, i);
+    }
+}
+
+/* Where each side lies in memory of RANKS blocks at `recv`, and of as many behind it. */
+struct places {
+    uint32_t *send, *recv;
+};
+
+static struct places places_of(const struct call *c, const struct rank *r, uint32_t *memory)
+{
+    struct places at = {memory + RANKS * MOST, memory};
+    if (!c->is_in_place)
+        return at;
+    if (received_blocks(c->op, r->nranks) > 1)
+        at.send = at.recv + (size_t)r->rank * c->count;
+    else if (sent_blocks(c->op, r->nranks) > 1)
+        at.recv = (at.send = memory) + (size_t)r->rank * c->count;
+    else
+        at.send = at.recv;
+    return at;
+}
+
+static ncclResult_t make_call(const struct call *c, const struct rank *r, struct places at)
+{
+    const ncclDataType_t type = ncclUint32;
+    switch (c->op) {
+    case ALL_GATHER: return ncclAllGather(at.send, at.recv, c->count, type, r->comm, NULL);
+    case ALL_TO_ALL: return ncclAlltoAll(at.send, at.recv, c->count, type, r->comm, NULL);
+    case REDUCE_SCATTER:
+        return ncclReduceScatter(at.send, at.recv, c->count, type, c->redop, r->comm, NULL);
+    case ALL_REDUCE:
+        return ncclAllReduce(at.send, at.recv, c->count, type, c->redop, r->comm, NULL);
+    case REDUCE:
+        return ncclReduce(at.send, at.recv, c->count, type, c->redop, c->root, r->comm, NULL);
+    case BROADCAST: return ncclBroadcast(at.send, at.recv, c->count, type, c->root, r->comm, NULL);
+    case BCAST: return ncclBcast(at.recv, c->count, type, c->root, r->comm, NULL);
+    case GATHER: return ncclGather(at.send, at.recv, c->count, type, c->root, r->comm, NULL);
+    default: return ncclScatter(at.send, at.recv, c->count, type, c->root, r->comm, NULL);
+    }
+}
+
+static bool receives(const struct call *c, int rank)
+{
+    return (c->op != REDUCE && c->op != GATHER) || rank == c->root;
+}
+
+/* Makes the call and compares what came with the model. */
+static bool is_right(const struct call *c, const struct rank *r, uint32_t *memory)
+{
+    const struct places at = places_of(c, r, memory);
+    for (size_t i = 0; i < (size_t)sent_blocks(c->op, r->nranks) * c->count; i++)
+        at.send[i] = element(c, r->rank, i);
+    if (c->op == BCAST)
+        memmove(at.recv, at.send, c->count * sizeof(*at.recv));
+    if (c->is_grouped && ncclGroupStart() != 0)
+        return false;
+    bool is = make_call(c, r, at) == 0;
+    is = (!c->is_grouped || ncclGroupEnd() == 0) && is;
+    for (int block = 0; block < received_blocks(c->op, r->nranks) && receives(c, r->rank); block++)
+        for (size_t i = 0; i < c->count; i++)
+            is = is &&
+                 at.recv[(size_t)block * c->count + i] == expected(c, r->nranks, r->rank, block, i);
+    return is;
+}
+
+static uint32_t *memory_new(void)
+{
+    return calloc(2 * RANKS * MOST, sizeof(uint32_t));
+}
+
+/* ---- tests with threads as ranks */
+
+static bool serve_each_op(struct rank *r)
+{
+    uint32_t *memory = memory_new();
+    bool is = true;
+    for (int i = 0; i < 2 * OPS; i++) {
+        const struct call c = {.op = i % OPS,
+                               .number = (uint64_t)i,
+                               .count = 999,
+                               .root = 1,
+                               .is_in_place = i >= OPS && i % OPS != ALL_TO_ALL};
+        mark(r);
+        is = is_right(&c, r, memory) && is_served() && is;
+    }
+    free(memory);
+    return is;
+}
+
+static void each_op_is_served_and_gives_what_plain_loops_give(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(RANKS, serve_each_op));
+    assert_true(run_ranks(2, serve_each_op));
+}
+
+static struct call draw(uint64_t number, int nranks)
+{
+    uint64_t word = mix(seed ^ mix(number + 77));
+    struct call c = {.op = (enum op)(word % OPS), .number = number};
+    c.root = (int)((word >> 8) % (uint64_t)nranks);
+    c.redop = (ncclRedOp_t)((word >> 16) % 4);
+    c.is_in_place = (word >> 20) % 2 && c.op != ALL_TO_ALL; /* which NCCL does not take in place */
+    c.is_grouped = (word >> 24) % 4 == 0;
+    const size_t most = (word >> 28) % 3 == 0 ? MOST : (word >> 28) % 3 == 1 ? 300 : 3;
+    c.count = (size_t)(word >> 32) % (most + 1);
+    return c;
+}
+
+/* To the next rank, which NCCL carries out. */
+static bool pass_around(const struct rank *r, uint64_t number)
+{
+    uint64_t mine = number * RANKS + (uint64_t)r->rank, theirs = 0;
+    const int next = (r->rank + 1) % r->nranks, before = (r->rank + r->nranks - 1) % r->nranks;
+    return ncclGroupStart() == 0 && ncclSend(&mine, 1, ncclUint64, next, r->comm, NULL) == 0 &&
+           ncclRecv(&theirs, 1, ncclUint64, before, r->comm, NULL) == 0 && ncclGroupEnd() == 0 &&
+           theirs == number * RANKS + (uint64_t)before;
+}
+
+static bool make_random_calls(struct rank *r)
+{
+    uint32_t *memory = memory_new();
+    const struct timespec *now = &(struct timespec){0};
+    bool is = memory && now;
+    for (uint64_t number = 1000; is && number < 1300; number++) {
+        const struct call c = draw(number, r->nranks);
+        is = is_right(&c, r, memory) && (number % 7 || pass_around(r, number));
+        if (!is)
+            print_error("rank %d of %d, call %d: op %d, %zu elements, root %d, reduction %d%s%s\n",
+                        r->rank, r->nranks, (int)number, (int)c.op, c.count, c.root, (int)c.redop,
+                        c.is_in_place ? ", in place" : "", c.is_grouped ? ", grouped" : "");
+    }
+    free(memory);
+    return is;
+}
+
+static void random_calls_served_and_passed_give_what_a_plain_model_gives(void **state)
+{
+    (void)state;
+    print_message("seed %llu\n", (unsigned long long)seed);
+    for (int nranks = 2; nranks <= RANKS; nranks++)
+        assert_true(run_ranks(nranks, make_random_calls));
+}
+
+static bool pass_what_cecl_lacks(struct rank *r)
+{
+    float in = 1, out = 0;
+    int ints[2] = {3, 5};
+    mark(r);
+    const bool is_empty_passed =
+        ncclAllGather(&in, &out, 0, ncclFloat32, r->comm, NULL) == 0 && !is_served();
+    mark(r);
+    const bool is_average_passed =
+        ncclAllReduce(&ints[0], &ints[1], 1, ncclInt32, ncclAvg, r->comm, NULL) == 0 &&
+        !is_served();
+    mark(r); /* the stand-in refuses a user's reduction */
+    const bool is_user_op_passed =
+        ncclAllReduce(&in, &out, 1, ncclFloat32, ncclAvg + 1, r->comm, NULL) == 4 && !is_served();
+    return is_empty_passed && is_average_passed && is_user_op_passed;
+}
+
+static void calls_that_cecl_lacks_are_passed(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(RANKS, pass_what_cecl_lacks));
+}
+
+static bool refuse_null(struct rank *r)
+{
+    int in = 0;
+    mark(r);
+    return ncclAllGather(&in, NULL, 1, ncclInt32, r->comm, NULL) == ceclInvalidArgument &&
+           is_served();
+}
+
+static void a_served_call_that_fails_returns_nccls_number(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(2, refuse_null));
+}
+
+/* Halves of 2 ranks each; every second rank destroys the parent first. */
+static bool split_and_destroy(struct rank *r)
+{
+    uint32_t *memory = memory_new();
+    struct rank half = {.nranks = RANKS / 2, .rank = r->rank / 2};
+    const struct call c = {.op = ALL_GATHER, .number = 5, .count = 500};
+    bool is = ncclCommSplit(r->comm, r->rank % 2, r->rank, &half.comm, NULL) == 0;
+    mark(r);
+    is = is && is_right(&c, &half, memory) && is_served() && is_right(&c, r, memory) && is_served();
+    if (r->rank % 2) {
+        is = ncclCommDestroy(r->comm) == 0 && is;
+        r->comm = NULL;
+    }
+    mark(&half);
+    is = is && is_right(&c, &half, memory) && is_served();
+    free(memory);
+    return ncclCommDestroy(half.comm) == 0 && is;
+}
+
+static void a_split_is_served_and_outlives_its_parent(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(RANKS, split_and_destroy));
+}
+
+/* Rank 3 is in no new communicator. */
+static bool split_without_one(struct rank *r)
+{
+    ncclComm_t three = NULL;
+    int in = r->rank, out[3] = {-1, -1, -1};
+    bool is = ncclCommSplit(r->comm, r->rank < 3 ? 0 : -1, 0, &three, NULL) == 0;
+    if (r->rank == 3)
+        return is && !three;
+    is = is && ncclAllGather(&in, out, 1, ncclInt32, three, NULL) == 0 && out[2] == 2;
+    return ncclCommDestroy(three) == 0 && is;
+}
+
+static void a_rank_without_a_color_gets_no_communicator(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(RANKS, split_without_one));
+}
+
+struct aborter {
+    ncclComm_t comm;
+    ncclResult_t result;
+};
+
+static void *abort_soon(void *argument)
+{
+    struct aborter *aborter = argument;
+    usleep(100000); /* the other thread is inside a call by now */
+    aborter->result = ncclCommAbort(aborter->comm);
+    return NULL;
+}
+
+/* Rank 0 waits for the others, which do not come. */
+static bool abort_from_another_thread(struct rank *r)
+{
+    int in = 1, out[RANKS];
+    ncclResult_t error = 0;
+    bool is = true;
+    if (r->rank == 0) {
+        struct aborter aborter = {.comm = r->comm};
+        pthread_t thread;
+        pthread_create(&thread, NULL, abort_soon, &aborter);
+        is = ncclAllGather(&in, out, 1, ncclInt32, r->comm, NULL) == ceclRemoteError;
+        pthread_join(thread, NULL);
+        is = is && aborter.result == 0;
+    } else {
+        for (int i = 0; i < 100 * PROMPT && error == 0; i++) {
+            is = is && ncclCommGetAsyncError(r->comm, &error) == 0;
+            usleep(10000);
+        }
+        is = is && error == ceclRemoteError && ncclCommAbort(r->comm) == 0;
+    }
+    r->comm = NULL;
+    return is;
+}
+
+static void an_abort_from_another_thread_ends_a_call(void **state)
+{
+    (void)state;
+    const time_t start = time(NULL);
+    assert_true(run_ranks(RANKS, abort_from_another_thread));
+    assert_true(time(NULL) - start < PROMPT);
+}
+
+/* One thread makes all ranks; then each rank has a thread of its own. */
+static struct rank many[RANKS];
+
+static void *serve_one_of_many(void *argument)
+{
+    struct rank *r = argument;
+    r->is_right = serve_each_op(r) && ncclCommDestroy(r->comm) == 0;
+    return NULL;
+}
+
+static void serve_many(void)
+{
+    pthread_t threads[RANKS];
+    for (int i = 0; i < RANKS; i++)
+        pthread_create(&threads[i], NULL, serve_one_of_many, &many[i]);
+    for (int i = 0; i < RANKS; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < RANKS; i++)
+        assert_true(many[i].is_right);
+}
+
+static void ranks_that_one_thread_makes_in_a_group_are_served(void **state)
+{
+    (void)state;
+    ncclUniqueId id;
+    assert_int_equal(ncclGetUniqueId(&id), 0);
+    assert_int_equal(ncclGroupStart(), 0);
+    assert_int_equal(ncclGroupStart(), 0);
+    for (int i = 0; i < RANKS; i++) {
+        many[i] = (struct rank){.rank = i, .nranks = RANKS};
+        assert_int_equal(ncclCommInitRank(&many[i].comm, RANKS, id, i), 0);
+    }
+    assert_int_equal(ncclGroupEnd(), 0);
+    assert_int_equal(ncclGroupEnd(), 0);
+    serve_many();
+}
+
+static void ranks_of_ncclCommInitAll_are_served(void **state)
+{
+    (void)state;
+    ncclComm_t comms[RANKS];
+    assert_int_equal(ncclCommInitAll(comms, RANKS, NULL), 0);
+    for (int i = 0; i < RANKS; i++)
+        many[i] = (struct rank){.rank = i, .nranks = RANKS, .comm = comms[i]};
+    serve_many();
+}
+
+/* The field that NCCL's configuration has behind its size, magic number and version. */
+static bool pass_non_blocking(struct rank *r)
+{
+    struct {
+        size_t size;
+        unsigned magic, version;
+        int blocking;
+        char rest[256];
+    } config = {.size = sizeof(config)};
+    ncclComm_t comm, split;
+    int in = r->rank, out[RANKS];
+    bool is =
+        ncclCommInitRankConfig(&comm, r->nranks, r->id, r->rank, (ncclConfig_t *)&config) == 0;
+    r->comm = comm;
+    is = is && ncclAllGather(&in, out, 1, ncclInt32, comm, NULL) == 0 && !is_served();
+    is = is && ncclCommSplit(comm, 0, 0, &split, NULL) == 0;
+    mark(r);
+    is = is && ncclAllGather(&in, out, 1, ncclInt32, split, NULL) == 0 && !is_served();
+    return ncclCommDestroy(split) == 0 && ncclCommDestroy(comm) == 0 && is;
+}
+
+static void *run_non_blocking(void *argument)
+{
+    struct rank *r = argument;
+    r->is_right = pass_non_blocking(r);
+    return NULL;
+}
+
+static void calls_on_a_non_blocking_communicator_and_its_splits_are_passed(void **state)
+{
+    (void)state;
+    pthread_t threads[2];
+    ncclUniqueId id;
+    assert_int_equal(ncclGetUniqueId(&id), 0);
+    for (int i = 0; i < 2; i++) {
+        many[i] = (struct rank){.rank = i, .nranks = 2, .id = id};
+        pthread_create(&threads[i], NULL, run_non_blocking, &many[i]);
+    }
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    assert_true(many[0].is_right && many[1].is_right);
+}
+
+/* ---- tests with processes as ranks. The parent has not called NCCL, so children do not inherit a
+ * library that is in use. */
+
+struct meeting {
+    _Atomic bool is_ready;
+    ncclUniqueId id;
+};
+
+static struct meeting *meeting_new(void)
+{
+    void *memory = mmap(NULL, sizeof(struct meeting), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(memory, MAP_FAILED);
+    return memory;
+}
+
+static void agree_on_id(struct meeting *meeting, struct rank *r)
+{
+    if (r->rank == 0) {
+        ncclGetUniqueId(&meeting->id);
+        atomic_store(&meeting->is_ready, true);
+    }
+    while (!atomic_load(&meeting->is_ready))
+        usleep(100);
+    r->id = meeting->id;
+}
+
+/* Runs `run` in a process for each rank, where `name` has the value values[rank]. Returns whether all
+ * of them ended well; one that was killed did so if it had to. */
+static bool run_processes(bool (*run)(struct rank *), int nranks, const char *name,
+                          const char *const *values)
+{
+    struct meeting *meeting = meeting_new();
+    bool is = true;
+    int status;
+    for (int i = 0; i < nranks; i++) {
+        struct rank r = {.rank = i, .nranks = nranks, .run = run};
+        if (fork() != 0)
+            continue;
+        if (name)
+            setenv(name, values[i], 1);
+        agree_on_id(meeting, &r);
+        run_rank(&r);
+        _exit(r.is_right ? 0 : 1);
+    }
+    for (int i = 0; i < nranks; i++)
+        is = wait(&status) > 0 && (status == 0 || WIFSIGNALED(status)) && is;
+    munmap(meeting, sizeof(*meeting));
+    return is;
+}
+
+static void each_op_of_processes_is_served(void **state)
+{
+    (void)state;
+    assert_true(run_processes(serve_each_op, 3, NULL, NULL));
+}
+
+static bool pass_each_op(struct rank *r)
+{
+    uint32_t *memory = memory_new();
+    bool is = true;
+    for (int i = 0; i < OPS; i++) {
+        const struct call c = {.op = (enum op)i, .number = (uint64_t)i, .count = 100};
+        mark(r);
+        is = is_right(&c, r, memory) && !is_served() && is;
+    }
+    free(memory);
+    return is;
+}
+
+static void all_calls_are_passed_where_ranks_differ_in_CECL_NCCL(void **state)
+{
+    (void)state;
+    static const char *const policies[] = {"all", "auto", "all"};
+    static const char *const one_off[] = {"all", "all", "off"};
+    assert_true(run_processes(pass_each_op, 3, "CECL_NCCL", policies));
+    assert_true(run_processes(pass_each_op, 3, "CECL_NCCL", one_off));
+}
+
+static void all_calls_are_passed_soon_where_one_rank_cannot_make_a_communicator(void **state)
+{
+    (void)state;
+    static const char *const pools[] = {"64M", "1", "64M"};
+    static const char *const devices[] = {"host", "cuda", "host"};
+    const time_t start = time(NULL);
+    assert_true(run_processes(pass_each_op, 3, "CECL_POOL_BYTES", pools));
+    assert_true(run_processes(pass_each_op, 3, "CECL_DEVICE", devices));
+    assert_true(time(NULL) - start < PROMPT);
+}
+
+static bool lose_rank_1(struct rank *r)
+{
+    ncclResult_t error = 0;
+    bool is = true;
+    if (r->rank == 1)
+        raise(SIGKILL);
+    for (int i = 0; i < 100 * PROMPT && error == 0; i++) {
+        is = is && ncclCommGetAsyncError(r->comm, &error) == 0;
+        usleep(10000);
+    }
+    is = is && error == ceclRemoteError && ncclCommAbort(r->comm) == 0;
+    r->comm = NULL;
+    return is;
+}
+
+static void the_death_of_a_rank_is_an_asynchronous_error(void **state)
+{
+    (void)state;
+    assert_true(run_processes(lose_rank_1, 3, NULL, NULL));
+}
+
+/* ---- CECL_NCCL=auto: the table of gains.c */
+
+static bool gather_by_size(struct rank *r)
+{
+    static const struct {
+        size_t bytes;
+        bool is_served;
+    } sizes[] = {{4 << 10, false}, {256 << 10, true}, {1 << 20, true}, {2 << 20, false}};
+    bool is = true;
+    char *memory = calloc(3, 2 << 20);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        mark(r);
+        is = ncclAllGather(memory, memory + (2 << 20), sizes[i].bytes / 2, ncclBfloat16, r->comm,
+                           NULL) == 0 &&
+             is_served() == sizes[i].is_served && is;
+    }
+    free(memory);
+    return is;
+}
+
+static void auto_serves_the_sizes_at_which_cecl_was_measured_faster(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(2, gather_by_size));
+}
+
+static bool reduce_by_type(struct rank *r)
+{
+    static uint16_t zeros[2048];
+    static float floats[2048];
+    uint16_t out[2048];
+    float results[2048];
+    mark(r);
+    const bool is_bfloat16_served =
+        ncclAllReduce(zeros, out, 2048, ncclBfloat16, ncclSum, r->comm, NULL) == 0 && is_served();
+    mark(r);
+    return ncclAllReduce(floats, results, 2048, ncclFloat32, ncclSum, r->comm, NULL) == 0 &&
+           !is_served() && is_bfloat16_served;
+}
+
+static void auto_serves_reductions_of_the_type_that_was_measured(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(2, reduce_by_type));
+}
+
+/* ---- */
+
+static int run_all(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_op_of_processes_is_served),
+        cmocka_unit_test(all_calls_are_passed_where_ranks_differ_in_CECL_NCCL),
+        cmocka_unit_test(all_calls_are_passed_soon_where_one_rank_cannot_make_a_communicator),
+        cmocka_unit_test(the_death_of_a_rank_is_an_asynchronous_error),
+        cmocka_unit_test(each_op_is_served_and_gives_what_plain_loops_give),
+        cmocka_unit_test(random_calls_served_and_passed_give_what_a_plain_model_gives),
+        cmocka_unit_test(calls_that_cecl_lacks_are_passed),
+        cmocka_unit_test(a_served_call_that_fails_returns_nccls_number),
+        cmocka_unit_test(a_split_is_served_and_outlives_its_parent),
+        cmocka_unit_test(a_rank_without_a_color_gets_no_communicator),
+        cmocka_unit_test(an_abort_from_another_thread_ends_a_call),
+        cmocka_unit_test(ranks_that_one_thread_makes_in_a_group_are_served),
+        cmocka_unit_test(ranks_of_ncclCommInitAll_are_served),
+        cmocka_unit_test(calls_on_a_non_blocking_communicator_and_its_splits_are_passed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+/* Calls that only move data are served without SMs, reductions with them. */
+static int run_strict(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_op_is_served_and_gives_what_plain_loops_give),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+static int run_auto(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(auto_serves_the_sizes_at_which_cecl_was_measured_faster),
+        cmocka_unit_test(auto_serves_reductions_of_the_type_that_was_measured),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(int argc, char **argv)
+{
+    const char *real = getenv("CECL_NCCL_PATH");
+    void *standin = real ? dlopen(real, RTLD_NOW | RTLD_LOCAL) : NULL;
+    if (!standin || argc < 2) {
+        print_error("test_nccl_serve POLICY, and CECL_NCCL_PATH: %s\n", dlerror());
+        return 2;
+    }
+    *(void **)&last = dlsym(standin, "standin_last");
+    seed = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)time(NULL);
+    if (strcmp(argv[1], "all") == 0)
+        return run_all();
+    return strcmp(argv[1], "auto") == 0 ? run_auto() : run_strict();
+}
