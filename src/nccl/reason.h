@@ -4,7 +4,7 @@
 
 /* X(id, "in words"). NO_REASON: it is served. */
 #define CECL_NCCL_REASONS(X)                                                                       \
-    X(NO_REASON, "")                                                                               \
+    X(NO_REASON, "-")                                                                              \
     X(FORKED, "this process was forked after its parent called NCCL")                              \
     X(OLD, "NCCL is older than 2.19")                                                              \
     X(BY_SETTING, "CECL_NCCL=off")                                                                 \

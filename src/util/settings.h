@@ -57,9 +57,11 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "most SMs that a kernel of cecl's may take; results do not depend on it")                    \
     X(NCCL, "CECL_NCCL", CHOICE, OWN, "auto", "", "off|auto|all|strict",                           \
       "read by cecl's libnccl.so.2 at a process's first call of NCCL, as are the next two: "       \
-      "which calls of NCCL cecl carries out. This version carries out none, so off, auto and "     \
-      "all pass every call to NCCL. strict: a call that only moves data returns "                  \
-      "ncclInvalidUsage if it would not be zero SM")                                               \
+      "which calls of NCCL cecl carries out. off: none; auto: those that measurements say it "     \
+      "does "                                                                                      \
+      "faster; all: all that it can; strict: as all, but a call that only moves data returns "     \
+      "ncclInvalidUsage if it would not be zero SM. Where ranks differ, all pass all calls to "    \
+      "NCCL")                                                                                      \
     X(NCCL_PATH, "CECL_NCCL_PATH", TEXT, OWN, "-", "searched for", "file name",                    \
       "the NCCL to which calls are passed. Otherwise it is the one of a Python wheel beside a "    \
       "library of the process, then that of LD_LIBRARY_PATH, then the system's")                   \

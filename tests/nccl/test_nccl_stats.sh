@@ -87,6 +87,36 @@ expect_row ncclAllGather "to 4 KiB" 3 12288 "refused -" "$one"
 expect_row ncclAllGather 0 1 0 "NCCL unknown" "$one"
 expect_row ncclAllReduce "to 1 MiB" 2 320000 "NCCL unknown" "$one"
 
+case="calls that cecl serves are in the table, with whether they used SMs"
+tables=2
+run env CECL_NCCL=all "$program" processes 2
+expect_status 0
+expect_row ncclAllGather "to 4 KiB" 3 12288 "cecl yes" -
+expect_row ncclAllReduce "to 1 MiB" 2 320000 "cecl no" -
+expect_row ncclBcast "to 4 KiB" 1 64 "cecl yes" -
+expect_row ncclAllGather 0 1 0 "NCCL unknown" "the call moves no bytes"
+run env CECL_NCCL=strict "$program" processes 2
+expect_status 0
+expect_row ncclAllGather "to 64 KiB" 1 4100 "cecl yes" -
+
+case="under strict no setting lets SMs into calls that only move data"
+run env CECL_NCCL=strict CECL_SM_POLICY=allow "$program" processes 2
+expect_status 0
+expect_row ncclAllGather "to 4 KiB" 3 12288 "cecl yes" -
+
+case="without SMs reductions are passed"
+run env CECL_NCCL=all CECL_SM_POLICY=never "$program" processes 2
+expect_status 0
+expect_row ncclAllReduce "to 1 MiB" 2 320000 "NCCL unknown" "CECL_SM_POLICY=never: a reduction needs SMs"
+expect_row ncclAllGather "to 4 KiB" 3 12288 "cecl yes" -
+
+case="the reason is that cecl could make no communicator, in its words"
+run env CECL_NCCL=all CECL_POOL_BYTES=1 CECL_DEBUG=none "$program" processes 2
+expect_status 0
+why="cecl could make no communicator: rank 0: CECL_POOL_BYTES=1: bytes with optional K, M, G, T in "
+expect_row ncclAllGather "to 4 KiB" 3 12288 "NCCL unknown" "${why}1M..16T expected"
+tables=1
+
 if [ -x "${program}_own_malloc" ]; then
     case="with an allocator of the program's own, NCCL's own calls are not counted"
     run "${program}_own_malloc" threads 1
