@@ -177,6 +177,8 @@ static bool is_right(const struct call *c, const struct rank *r, uint32_t *memor
     if (c->is_grouped && ncclGroupStart() != 0)
         return false;
     bool is = make_call(c, r, at) == 0;
+    if (c->is_grouped) /* it came to NCCL, behind the group's start */
+        is = is && strcmp(last().name, "ncclGroupStart") != 0;
     is = (!c->is_grouped || ncclGroupEnd() == 0) && is;
     for (int block = 0; block < received_blocks(c->op, r->nranks) && receives(c, r->rank); block++)
         for (size_t i = 0; i < c->count; i++)
