@@ -199,7 +199,7 @@ static bool serve_each_op(struct rank *r)
     uint32_t *memory = memory_new();
     bool is = true;
     for (int i = 0; i < 2 * OPS; i++) {
-        const struct call c = {.op = i % OPS,
+        const struct call c = {.op = (enum op)(i % OPS),
                                .number = (uint64_t)i,
                                .count = 999,
                                .root = 1,
@@ -447,7 +447,7 @@ static bool pass_non_blocking(struct rank *r)
         int blocking;
         char rest[256];
     } config = {.size = sizeof(config)};
-    ncclComm_t comm, split;
+    ncclComm_t comm, split = NULL;
     int in = r->rank, out[RANKS];
     bool is =
         ncclCommInitRankConfig(&comm, r->nranks, r->id, r->rank, (ncclConfig_t *)&config) == 0;
