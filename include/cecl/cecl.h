@@ -81,9 +81,10 @@
  * a rank gets ceclInvalidUsage, and the communicator fails. Small calls (ceclExplain tells) and
  * barriers are compared after the fact: ceclStreamSynchronize, ceclCommGetAsyncError and the
  * watchdog find the difference, and the communicator fails with ceclInvalidUsage. They find none
- * with a rank that is more than 64 calls ahead, until its peers have come closer. With CECL_CHECK=1 in the environment ranks compare every collective before
- * it starts, by an exchange between their host threads, and refuse on all ranks what differs
- * (ceclInvalidUsage, naming the difference). Run every new program with it once.
+ * with a rank that is more than 64 calls ahead, until its peers have come closer. With CECL_CHECK=1
+ * in the environment ranks compare every collective before it starts, by an exchange between their
+ * host threads, and refuse on all ranks what differs (ceclInvalidUsage, naming the difference). Run
+ * every new program with it once.
  *
  * Failure: the communicator fails on every rank when a rank dies, aborts, revokes it, leaves while
  * others wait for it, or keeps a collective waiting longer than the timeout. Pending collectives

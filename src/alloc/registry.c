@@ -286,28 +286,18 @@ static bool is_alive(const struct cecl_registry *registry, const struct cecl_own
     return false;
 }
 
-static bool overlap(uint64_t a, uint64_t a_bytes, uint64_t b, uint64_t b_bytes)
-{
-    return a < b + b_bytes && b < a + a_bytes;
-}
-
-/* Whether two ranges touch one block of addresses: see REGISTRY_BLOCK_BYTES. */
-static bool share_block(uint64_t a, uint64_t a_bytes, uint64_t b, uint64_t b_bytes)
-{
-    const uint64_t block = REGISTRY_BLOCK_BYTES;
-    return a / block <= (b + b_bytes - 1) / block && b / block <= (a + a_bytes - 1) / block;
-}
-
 /* Forgets windows that are in the way of a new one. What it overlaps is gone. Of a block that they
  * share peers must close what is gone before they open what is new. */
 static ceclResult_t forget_overlapped(struct cecl_registry *registry,
                                       const struct cecl_region *region)
 {
+    const struct addresses taken = addresses_of(region->home, region->home_bytes),
+                           blocks = addresses_of_blocks(taken);
     for (size_t i = 0; i < registry->nown;) {
         struct cecl_own_window *window = &registry->own[i];
-        if (overlap(window->home, window->bytes, region->home, region->home_bytes) ||
-            (share_block(window->home, window->bytes, region->home, region->home_bytes) &&
-             !is_alive(registry, window)))
+        const struct addresses home = addresses_of(window->home, window->bytes);
+        if (addresses_overlap(home, taken) ||
+            (addresses_overlap(home, blocks) && !is_alive(registry, window)))
             CECL_TRY(forget(registry, window));
         else
             i++;

@@ -22,6 +22,7 @@
  * regions takes milliseconds.
  *
  * docs/models/windows.pml is the model of this protocol.
+ *
  * Threads: cecl_registry_take and cecl_registry_sweep run on one thread (the watchdog). All other
  * functions run on the caller's, one at a time. A lock guards what both use. */
 #ifndef CECL_ALLOC_REGISTRY_H
@@ -98,7 +99,7 @@ struct cecl_registry {
     uint64_t next_number;
     uint64_t posted;     /* messages to each peer so far */
     uint64_t changes;    /* how often a window came or went */
-    uint64_t telling_ns; /* time spent so far on telling peers of regions */
+    uint64_t telling_ns; /* time spent on telling peers of regions; the caller sets it back to 0 */
     int64_t timeout_ms;
     /* -- of both threads -- */
     pthread_mutex_t lock;

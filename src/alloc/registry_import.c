@@ -1,6 +1,6 @@
-/* Carrying out what peers tell of their windows: importing regions, and noting what is dropped. All of
- * this runs on one thread, which alone changes the list of imports. It does so under the lock, which
- * it does not hold while it imports: that takes as long as the driver likes. */
+/* Carrying out what peers tell of their windows: importing regions, and noting what is dropped. All
+ * of this runs on one thread, which alone changes the list of imports. It changes the list under the
+ * lock, and does not hold the lock while it imports, which takes as long as the driver likes. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <time.h>
@@ -15,9 +15,7 @@
 static void make_way(struct cecl_registry *registry, int rank,
                      const struct registry_message *message)
 {
-    const struct addresses range = {message->home / REGISTRY_BLOCK_BYTES * REGISTRY_BLOCK_BYTES,
-                                    (message->home + message->bytes + REGISTRY_BLOCK_BYTES - 1) /
-                                        REGISTRY_BLOCK_BYTES * REGISTRY_BLOCK_BYTES};
+    const struct addresses range = addresses_of_blocks(addresses_of(message->home, message->bytes));
     for (int i = 0; i < MAKE_WAY_TRIES && !registry_close_dropped(registry, rank, range); i++) {
         const struct timespec pause = {.tv_nsec = 100000};
         nanosleep(&pause, NULL);
@@ -101,14 +99,9 @@ static struct addresses wanted_of(const struct work *work)
                : (struct addresses){0};
 }
 
-static bool overlap(struct addresses a, struct addresses b)
+static struct addresses region_of(const struct cecl_region_export *exported)
 {
-    return a.low < b.high && b.low < a.high;
-}
-
-static struct addresses addresses_of(const struct cecl_region_export *exported)
-{
-    return (struct addresses){exported->base, exported->base + exported->bytes};
+    return addresses_of(exported->base, exported->bytes);
 }
 
 /* The next region to import: one that is wanted, if there is one. */
@@ -116,7 +109,8 @@ static uint32_t choose(const struct work *work, struct addresses wanted)
 {
     const uint32_t first = (uint32_t)__builtin_ctzll(work->left);
     for (uint32_t i = first; i < work->message->count; i++)
-        if ((work->left >> i & 1) != 0 && overlap(addresses_of(&work->message->regions[i]), wanted))
+        if ((work->left >> i & 1) != 0 &&
+            addresses_overlap(region_of(&work->message->regions[i]), wanted))
             return i;
     return first;
 }
@@ -128,9 +122,9 @@ static ceclResult_t import_beside(struct work *work)
     const struct addresses wanted = wanted_of(work);
     const uint32_t next = choose(work, wanted);
     const struct cecl_region_export *exported = &work->message->regions[next];
-    const struct addresses range = addresses_of(exported);
+    const struct addresses range = region_of(exported);
     if (work->beside.high != range.low ||
-        (overlap(work->beside, wanted) && !overlap(range, wanted)))
+        (addresses_overlap(work->beside, wanted) && !addresses_overlap(range, wanted)))
         CECL_TRY(open_regions(work));
     work->left &= ~(UINT64_C(1) << next);
     CECL_TRY(import_region(work, exported));

@@ -43,16 +43,32 @@ struct cecl_import {
 /* The import of this number, or NULL. The caller holds the lock, or is the thread that imports. */
 struct cecl_import *registry_find_import(const struct cecl_peer_windows *peer, uint64_t number);
 
-/* A stretch of a peer's addresses. */
+/* A stretch of addresses. */
 struct addresses {
     uint64_t low, high;
 };
+static inline struct addresses addresses_of(uint64_t base, uint64_t bytes)
+{
+    return (struct addresses){base, base + bytes};
+}
+static inline bool addresses_overlap(struct addresses a, struct addresses b)
+{
+    return a.low < b.high && b.low < a.high;
+}
+
+/* CUDA puts small allocations into a block of so many bytes with others. It opens no memory of a block
+ * while an import of the block's former memory is open. */
+#define REGISTRY_BLOCK_BYTES UINT64_C(0x200000)
+/* The blocks that a stretch touches, whole. */
+static inline struct addresses addresses_of_blocks(struct addresses range)
+{
+    return (struct addresses){range.low & ~(REGISTRY_BLOCK_BYTES - 1),
+                              (range.high + REGISTRY_BLOCK_BYTES - 1) &
+                                  ~(REGISTRY_BLOCK_BYTES - 1)};
+}
+
 /* Closes what `rank` dropped in a range of its addresses. Returns false if some is in use. */
 bool registry_close_dropped(struct cecl_registry *registry, int rank, struct addresses range);
-/* CUDA puts allocations that are smaller into a block of so many bytes with others, and opens no memory
- * of a block while an import of the block's former memory is open. */
-#define REGISTRY_BLOCK_BYTES UINT64_C(0x200000)
-
 void registry_close_peers(struct cecl_registry *registry);
 
 #endif

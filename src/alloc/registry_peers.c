@@ -43,11 +43,6 @@ void registry_close_peers(struct cecl_registry *registry)
         }
 }
 
-static bool overlaps(const struct cecl_import *import, struct addresses range)
-{
-    return import->home < range.high && range.low < import->home + import->bytes;
-}
-
 /* Whether a dropped import is out of use. Its owner drops it after the calls that name it, so no call
  * that is being made names it. */
 static bool is_unused(const struct cecl_registry *registry, const struct cecl_import *import)
@@ -65,7 +60,8 @@ static struct cecl_import *take_dropped(struct cecl_registry *registry, int rank
     pthread_mutex_lock(&registry->lock);
     while (*at) {
         struct cecl_import *import = *at;
-        const bool wanted = import->dropped && overlaps(import, range),
+        const bool wanted = import->dropped &&
+                            addresses_overlap(addresses_of(import->home, import->bytes), range),
                    unused = wanted && is_unused(registry, import);
         *busy = *busy || (wanted && !unused);
         if (!unused) {

@@ -1,9 +1,9 @@
 /* The mesh: lasting connections among the ranks of one host, Unix sockets between every pair.
  *
  * They carry the small all-gathers of the rendezvous, descriptors of memory (SCM_RIGHTS), messages
- * about memory that come at any time, and the news that a peer left, died or aborted. The sockets' names are abstract and random, and each rank
- * has a secret. A rank accepts a connection only from an expected rank, with the secret, and from
- * the same user id. */
+ * about memory that come at any time, and the news that a peer left, died or aborted. The sockets'
+ * names are abstract and random, and each rank has a secret. A rank accepts a connection only from
+ * an expected rank, with the secret, and from the same user id. */
 #ifndef CECL_BOOT_MESH_H
 #define CECL_BOOT_MESH_H
 

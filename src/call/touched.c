@@ -140,8 +140,8 @@ static ceclResult_t check_overlap(const struct cecl_call *call, const struct cec
         return ceclSuccess;
     if (call->in_place && (in->blocks == 1 || out->blocks == 1))
         return ceclSuccess;
-    const void *const from = cecl_window_own(windows, call->send), *const to = cecl_window_own(
-                                                                       windows, call->recv);
+    const void *from = cecl_window_own(windows, call->send);
+    const void *to = cecl_window_own(windows, call->recv);
     if (call->op->per_rank && call->layout_words > 0)
         return cecl_fail(ceclInvalidArgument,
                          "sendbuff %p and recvbuff %p overlap: bytes %" PRIu64 " to %" PRIu64

@@ -52,8 +52,8 @@ struct cecl_engine {
 };
 
 /* Collective. Opens the flags (`way`: see cecl_flags_open), and takes staging, slots (slot_bytes: a
- * multiple of 512) and what private memory is carried through from the pool. A zeroed engine, or one that failed to open, may
- * be closed. */
+ * multiple of 512) and what private memory is carried through from the pool. A zeroed engine, or one
+ * that failed to open, may be closed. */
 ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool,
                               uint64_t staging_bytes, uint64_t slot_bytes, uint64_t carry_bytes,
                               int way);

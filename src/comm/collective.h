@@ -52,11 +52,11 @@ const char *cecl_bound_path(const struct cecl_bound *bound);
 /* Enqueues a bound plan. A failure on the way fails the communicator. */
 ceclResult_t cecl_calls_issue(ceclComm_t comm, struct cecl_bound *bound, ceclStream_t stream);
 
-/* register.c: notes that calls which were enqueued use their windows and the peers', and frees what the caller has
- * not deregistered. */
+/* register.c: notes that calls which were enqueued use their windows and the peers'. */
 void cecl_registrations_use(ceclComm_t comm, const struct cecl_bound *bound);
 /* Registers with a new communicator what is registered with its parent. */
 void cecl_registrations_inherit(ceclComm_t child, ceclComm_t parent);
+/* Frees what the caller has not deregistered. */
 void cecl_registrations_free(ceclComm_t comm);
 
 /* check.c. Under CECL_CHECK=1, ranks compare the calls that they are about to make, and all go on

@@ -63,7 +63,7 @@ CECL_API ceclResult_t ceclCommRegister(ceclComm_t comm, void *ptr, size_t bytes,
         free(made);
         return result;
     }
-    (void)cecl_tell_registering_ns(comm); /* the next call's peers are not behind for this */
+    registry->telling_ns = 0; /* the next call's peers are not behind for this */
     made->next = comm->registrations;
     comm->registrations = made;
     *handle = made;
@@ -125,7 +125,7 @@ void cecl_registrations_inherit(ceclComm_t child, ceclComm_t parent)
     for (size_t i = 0; i < parent->registry.nown && !child->windows.register_on_use; i++)
         if (parent->registry.own[i].pins > 0)
             inherit(child, &parent->registry.own[i]);
-    (void)cecl_tell_registering_ns(child);
+    child->registry.telling_ns = 0;
 }
 
 void cecl_registrations_free(ceclComm_t comm)

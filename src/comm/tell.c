@@ -66,13 +66,6 @@ ceclResult_t cecl_tell_settle(ceclComm_t comm, const struct cecl_call *call, boo
     return ceclSuccess;
 }
 
-uint64_t cecl_tell_registering_ns(ceclComm_t comm)
-{
-    const uint64_t before = comm->teller.telling_ns;
-    comm->teller.telling_ns = comm->registry.telling_ns;
-    return comm->teller.telling_ns - before;
-}
-
 /* ---- publishing */
 
 static bool make_room(struct cecl_teller *teller, int nranks, uint32_t count)
@@ -339,12 +332,14 @@ static ceclResult_t lend(ceclComm_t comm, const struct cecl_call *calls, uint32_
     return ceclSuccess;
 }
 
+#define PATIENCE_MAX_NS UINT64_C(100000000) /* registering may have waited for a peer */
+
 /* How long this rank waits for late ones. Where it has just registered memory it waits as long again:
  * its peers often have new memory at the same call, and take more or less time to register it. */
-#define PATIENCE_MAX_NS UINT64_C(100000000) /* registering may have waited for a peer */
 static uint64_t patience(ceclComm_t comm)
 {
-    const uint64_t took = cecl_tell_registering_ns(comm);
+    const uint64_t took = comm->registry.telling_ns;
+    comm->registry.telling_ns = 0;
     return cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_WAIT_NS) +
            (took < PATIENCE_MAX_NS ? took : PATIENCE_MAX_NS);
 }

@@ -16,7 +16,6 @@ struct cecl_teller {
     bool is_open;                   /* they are published, and their outcome is not known yet */
     bool owes;                      /* they are published, and not enqueued yet */
     int64_t deadline;               /* of the waits for them */
-    uint64_t telling_ns;            /* of the registry, after the call before */
     struct cecl_place_record *records;
     struct cecl_buffer *buffers;
     uint64_t *send_at;
@@ -24,9 +23,6 @@ struct cecl_teller {
 };
 
 void cecl_teller_close(struct cecl_teller *teller);
-
-/* How long registering has taken since this was last asked, in ns. */
-uint64_t cecl_tell_registering_ns(ceclComm_t comm);
 
 /* Makes sure that the call's windows are of the memory that is there now, and registers memory that
  * no window holds, where the communicator does that. *changed: the call must be described again. */

@@ -1,6 +1,6 @@
-/* What this library says of NCCL's binary interface: the calls that it has C functions for, those that
- * it makes itself, and one field of a configuration. The values of ncclResult_t are those of ceclResult_t. tests/nccl/abi_check.c
- * holds both against NCCL's own header. */
+/* What this library says of NCCL's binary interface: the calls that it has C functions for, those
+ * that it makes itself, and one field of a configuration. The values of ncclResult_t are those of
+ * ceclResult_t. tests/nccl/abi_check.c holds all of it against NCCL's own header. */
 #ifndef CECL_NCCL_ABI_H
 #define CECL_NCCL_ABI_H
 
