@@ -1,10 +1,11 @@
 /* What the multi-rank tests share; see multi.h. */
 #include "multi.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "../open_descriptors.h"
 
 #define GUARD 64
 #define POISON 0xA5
@@ -65,12 +66,8 @@ void multi_setenv(const char *name, const char *value)
 
 int multi_descriptors(void)
 {
-    int count = 0;
-    DIR *dir = opendir("/proc/self/fd");
-    assert_non_null(dir);
-    while (readdir(dir))
-        count++;
-    closedir(dir);
+    const int count = open_descriptors();
+    assert_true(count >= 0);
     return count;
 }
 
@@ -98,6 +95,23 @@ double multi_seconds(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+void multi_pause_ms(long ms)
+{
+    const struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+    nanosleep(&pause, NULL);
+}
+
+ceclResult_t multi_async_within(ceclComm_t comm, double seconds)
+{
+    const double start = multi_seconds();
+    ceclResult_t async = ceclSuccess;
+    while (async == ceclSuccess && multi_seconds() - start < seconds) {
+        multi_ok(NULL, ceclCommGetAsyncError(comm, &async));
+        multi_pause_ms(1);
+    }
+    return async;
 }
 
 ceclConfig_t multi_config(void)

@@ -78,5 +78,8 @@ int multi_mappings(void);    /* lines of /proc/self/maps */
  * library close a bit later what peers have dropped. `what` names what is counted. */
 void multi_no_growth(int (*count)(void), int before, int slack, const char *what);
 double multi_seconds(void); /* monotonic */
+void multi_pause_ms(long ms);
+/* The asynchronous error, for which this rank waits so long; ceclSuccess: there is none. */
+ceclResult_t multi_async_within(ceclComm_t comm, double seconds);
 
 #endif

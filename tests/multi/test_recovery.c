@@ -6,7 +6,6 @@
 
 #include <pthread.h>
 #include <stdio.h>
-#include <time.h>
 
 #define COUNT 1000
 #define PROMPT 5.0 /* seconds: far above what is measured, far below every default timeout */
@@ -125,23 +124,6 @@ static ceclComm_t comm_of_chunks(int ms)
     return joined(&config);
 }
 
-static void pause_ms(long ms)
-{
-    const struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
-    nanosleep(&pause, NULL);
-}
-
-static ceclResult_t async_within(ceclComm_t comm, double seconds)
-{
-    const double start = multi_seconds();
-    ceclResult_t async = ceclSuccess;
-    while (async == ceclSuccess && multi_seconds() - start < seconds) {
-        multi_ok(NULL, ceclCommGetAsyncError(comm, &async));
-        pause_ms(1);
-    }
-    return async;
-}
-
 static void works_as_new(void)
 {
     ceclComm_t comm = multi_comm(NULL);
@@ -178,7 +160,7 @@ static void an_abort_is_told_to_those_who_wait(void **state)
     multi_ok(comm, gather_and_wait(comm, buffer));
     const double start = multi_seconds();
     if (multi_rank == 0) {
-        pause_ms(100); /* the others wait by now */
+        multi_pause_ms(100); /* the others wait by now */
         multi_ok(NULL, ceclCommAbort(comm));
     } else {
         multi_refused(comm, gather_and_wait(comm, buffer), ceclRemoteError,
@@ -190,7 +172,7 @@ static void an_abort_is_told_to_those_who_wait(void **state)
 
 static void *revoke_soon(void *comm)
 {
-    pause_ms(100); /* the other thread waits by now */
+    multi_pause_ms(100); /* the other thread waits by now */
     multi_ok(NULL, ceclCommRevoke(comm));
     return NULL;
 }
@@ -207,7 +189,7 @@ static void a_thread_inside_a_call_is_let_out_by_another_that_revokes(void **sta
         multi_refused(comm, gather_and_wait(comm, buffer), ceclRemoteError, "ceclCommRevoke");
         pthread_join(revoker, NULL);
     } else {
-        assert_int_equal(async_within(comm, PROMPT), ceclRemoteError);
+        assert_int_equal(multi_async_within(comm, PROMPT), ceclRemoteError);
     }
     multi_ok(NULL, ceclCommAbort(comm));
     assert_true(multi_seconds() - start < PROMPT);
@@ -225,7 +207,7 @@ static void a_failed_communicator_refuses_every_call_with_the_cause(void **state
     if (multi_rank == 0) {
         multi_ok(NULL, ceclCommAbort(comm));
     } else {
-        assert_int_equal(async_within(comm, PROMPT), ceclRemoteError);
+        assert_int_equal(multi_async_within(comm, PROMPT), ceclRemoteError);
 #define GIVEN_UP(expr) multi_refused(comm, (expr), ceclRemoteError, "gave up")
         GIVEN_UP(ceclAllGather(buffer, buffer, 0, ceclInt8, comm, 0));
         GIVEN_UP(ceclAlltoAll(buffer, buffer, 1, ceclInt8, comm, 0));
@@ -262,7 +244,7 @@ static void a_rank_that_stays_away_is_a_timeout(void **state)
         assert_non_null(strstr(ceclGetLastError(comm), "pending here: ceclAllGather"));
         assert_true(waited > 0.25 && waited < PROMPT);
     } else {
-        assert_int_equal(async_within(comm, PROMPT), ceclRemoteError);
+        assert_int_equal(multi_async_within(comm, PROMPT), ceclRemoteError);
         assert_non_null(strstr(ceclGetLastError(comm), "gave up: a collective waits for rank"));
     }
     const double end = multi_seconds();
@@ -297,7 +279,7 @@ static void a_late_rank_within_the_timeout_is_waited_for(void **state)
     (void)state;
     ceclComm_t comm = comm_with_timeout(10000);
     if (multi_rank == 0)
-        pause_ms(700);
+        multi_pause_ms(700);
     multi_check(comm, &(struct multi_case){.op = ceclOpAllGather, .count = 99, .type = ceclInt8},
                 1);
     multi_ok(NULL, ceclCommDestroy(comm));
@@ -308,7 +290,7 @@ static void without_a_timeout_a_late_rank_is_waited_for(void **state)
     (void)state;
     ceclComm_t comm = comm_with_timeout(0);
     if (multi_rank == 0)
-        pause_ms(700);
+        multi_pause_ms(700);
     multi_check(comm, &(struct multi_case){.op = ceclOpAllGather, .count = 99, .type = ceclInt8},
                 1);
     multi_ok(NULL, ceclCommDestroy(comm));
@@ -336,7 +318,7 @@ static void one_communicator_fails_and_another_does_not(void **state)
     if (multi_rank == multi_nranks - 1)
         multi_ok(NULL, ceclCommAbort(failing));
     else
-        assert_int_equal(async_within(failing, PROMPT), ceclRemoteError);
+        assert_int_equal(multi_async_within(failing, PROMPT), ceclRemoteError);
     multi_check(other,
                 &(struct multi_case){.op = ceclOpAlltoAll, .count = 500, .type = ceclFloat16}, 2);
     if (multi_rank != multi_nranks - 1)
@@ -362,7 +344,7 @@ static void a_rank_that_stays_away_from_any_call_is_a_timeout(void **state)
                           words);
             assert_true(multi_seconds() - start < PROMPT);
         } else {
-            assert_int_equal(async_within(comm, PROMPT), ceclRemoteError);
+            assert_int_equal(multi_async_within(comm, PROMPT), ceclRemoteError);
             assert_non_null(strstr(ceclGetLastError(comm), "gave up: a collective waits for rank"));
         }
         assert_int_not_equal(ceclCommDestroy(comm), ceclSuccess);
@@ -377,7 +359,7 @@ static void a_late_rank_is_waited_for_by_any_call(void **state)
         const struct call_buffers buffers = call_buffers_of(comm);
         for (int turn = 0; turn < 4; turn++) {
             if (multi_rank == turn % multi_nranks)
-                pause_ms(100);
+                multi_pause_ms(100);
             call_is_right((enum call)call, comm, &buffers);
         }
         multi_ok(NULL, ceclCommDestroy(comm));
@@ -393,7 +375,7 @@ static void an_abort_in_any_call_is_told_to_those_who_wait(void **state)
         call_is_right((enum call)call, comm, &buffers);
         const double start = multi_seconds();
         if (multi_rank == 0) {
-            pause_ms(100); /* the others wait by now */
+            multi_pause_ms(100); /* the others wait by now */
             multi_ok(NULL, ceclCommAbort(comm));
         } else {
             multi_refused(comm, call_and_wait((enum call)call, comm, &buffers), ceclRemoteError,

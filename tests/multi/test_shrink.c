@@ -4,17 +4,10 @@
 #include "multi.h"
 
 #include <stdio.h>
-#include <time.h>
 
 #define COUNT 1000
 #define SHORT_WAIT "700" /* ms, where a call ends by its deadline */
 #define PROMPT 8.0       /* seconds: far above what is measured, far below the default deadline */
-
-static void pause_ms(long ms)
-{
-    const struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
-    nanosleep(&pause, NULL);
-}
 
 /* Members are the ranks of the world that `excluded` does not name, in their order. */
 static void works(ceclComm_t comm, const int *excluded, int nexcluded)
@@ -67,17 +60,6 @@ static ceclComm_t joined(int timeout_ms)
     ceclComm_t comm = multi_comm(&config);
     MPI_Barrier(MPI_COMM_WORLD);
     return comm;
-}
-
-static ceclResult_t async_within(ceclComm_t comm, double seconds)
-{
-    const double start = multi_seconds();
-    ceclResult_t async = ceclSuccess;
-    while (async == ceclSuccess && multi_seconds() - start < seconds) {
-        multi_ok(NULL, ceclCommGetAsyncError(comm, &async));
-        pause_ms(1);
-    }
-    return async;
 }
 
 static void end(ceclComm_t comm)
@@ -176,7 +158,7 @@ static void after_a_timeout_all_may_stay(void **state)
     if (multi_rank > 0 &&
         ceclAllGather(buffer + multi_rank * COUNT, buffer, COUNT, ceclInt, comm, 0) == ceclSuccess)
         assert_int_not_equal(ceclStreamSynchronize(comm, 0), ceclSuccess);
-    assert_int_not_equal(async_within(comm, PROMPT), ceclSuccess);
+    assert_int_not_equal(multi_async_within(comm, PROMPT), ceclSuccess);
     shrink_works(comm, NULL, 0);
     shrink_works(comm, NULL, 0);
     assert_int_not_equal(ceclCommDestroy(comm), ceclSuccess);
@@ -192,7 +174,7 @@ static void after_an_exchange_that_was_cut_off_all_may_stay(void **state)
     multi_ok(comm, ceclPoolStats(comm, &stats));
     if (multi_rank > 0)
         assert_int_not_equal(ceclMemAlloc(comm, &ptr, (size_t)stats.mappedBytes * 2), ceclSuccess);
-    assert_int_not_equal(async_within(comm, PROMPT), ceclSuccess);
+    assert_int_not_equal(multi_async_within(comm, PROMPT), ceclSuccess);
     shrink_works(comm, NULL, 0);
     assert_int_not_equal(ceclCommDestroy(comm), ceclSuccess);
 }
@@ -207,7 +189,7 @@ static void after_an_abort_the_others_go_on(void **state)
         multi_ok(NULL, ceclCommAbort(comm));
     } else {
         ceclComm_t rest = (ceclComm_t)8;
-        assert_int_equal(async_within(comm, PROMPT), ceclRemoteError);
+        assert_int_equal(multi_async_within(comm, PROMPT), ceclRemoteError);
         multi_refused(NULL, ceclCommShrink(comm, NULL, 0, &rest, NULL), ceclRemoteError,
                       "it is not excluded");
         assert_ptr_equal(rest, (ceclComm_t)8);
@@ -250,7 +232,7 @@ static void another_list_on_one_rank_is_told_to_all(void **state)
     for (int late = 0; late < multi_nranks; late++) {
         const double start = multi_seconds();
         if (multi_rank == late)
-            pause_ms(50);
+            multi_pause_ms(50);
         multi_refused(NULL, ceclCommShrink(comm, &last, multi_rank == 0, &rest, NULL),
                       ceclInvalidUsage, "ranks differ in whom they exclude: ");
         char words[32];
@@ -276,7 +258,7 @@ static void a_rank_whose_list_has_this_one_is_named(void **state)
         if (r != 1 && r != 2 * multi_rank)
             list[count++] = r;
     if (multi_rank == 0)
-        pause_ms(50);
+        multi_pause_ms(50);
     if (multi_rank == 0)
         multi_refused(NULL, shrink_impatiently(comm, list, count, &rest), ceclTimeout,
                       "rank 1 did not come within " SHORT_WAIT
@@ -351,7 +333,7 @@ static void what_one_rank_refuses_all_refuse(void **state)
             continue; /* so many ranks are too many to begin with */
         /* A rank that excludes itself is waited for if others have come before it. */
         if ((multi_rank == last) == (i % 2 == 1 || one->words[0] == 'w'))
-            pause_ms(50);
+            multi_pause_ms(50);
         if (multi_rank == last)
             multi_refused(NULL, shrink_as(one, comm, &rest), ceclInvalidArgument, one->words);
         else

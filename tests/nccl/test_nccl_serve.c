@@ -359,12 +359,23 @@ static void *abort_soon(void *argument)
     return NULL;
 }
 
+/* The loss of another rank comes as the asynchronous error. Ends the communicator. */
+static bool hears_of_a_loss(const struct rank *r)
+{
+    ncclResult_t error = 0;
+    bool is = true;
+    for (int i = 0; i < 100 * PROMPT && error == 0; i++) {
+        is = is && ncclCommGetAsyncError(r->comm, &error) == 0;
+        usleep(10000);
+    }
+    return is && error == ceclRemoteError && ncclCommAbort(r->comm) == 0;
+}
+
 /* Rank 0 waits for the others, which do not come. */
 static bool abort_from_another_thread(struct rank *r)
 {
     int in = 1, out[RANKS];
-    ncclResult_t error = 0;
-    bool is = true;
+    bool is;
     if (r->rank == 0) {
         struct aborter aborter = {.comm = r->comm};
         pthread_t thread;
@@ -373,11 +384,7 @@ static bool abort_from_another_thread(struct rank *r)
         pthread_join(thread, NULL);
         is = is && aborter.result == 0;
     } else {
-        for (int i = 0; i < 100 * PROMPT && error == 0; i++) {
-            is = is && ncclCommGetAsyncError(r->comm, &error) == 0;
-            usleep(10000);
-        }
-        is = is && error == ceclRemoteError && ncclCommAbort(r->comm) == 0;
+        is = hears_of_a_loss(r);
     }
     r->comm = NULL;
     return is;
@@ -573,15 +580,9 @@ static void all_calls_are_passed_soon_where_one_rank_cannot_make_a_communicator(
 
 static bool lose_rank_1(struct rank *r)
 {
-    ncclResult_t error = 0;
-    bool is = true;
     if (r->rank == 1)
         raise(SIGKILL);
-    for (int i = 0; i < 100 * PROMPT && error == 0; i++) {
-        is = is && ncclCommGetAsyncError(r->comm, &error) == 0;
-        usleep(10000);
-    }
-    is = is && error == ceclRemoteError && ncclCommAbort(r->comm) == 0;
+    const bool is = hears_of_a_loss(r);
     r->comm = NULL;
     return is;
 }

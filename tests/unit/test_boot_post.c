@@ -9,13 +9,13 @@
 
 #include <cmocka.h>
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "../open_descriptors.h"
 #include "boot/mesh_internal.h"
 #include "util/clock.h"
 
@@ -99,16 +99,6 @@ static void expect_nothing(int rank)
 {
     struct taken taken;
     assert_int_equal(take(rank, &taken), ceclInProgress);
-}
-
-static int open_descriptors(void)
-{
-    int count = 0;
-    DIR *dir = opendir("/proc/self/fd");
-    while (readdir(dir))
-        count++;
-    closedir(dir);
-    return count;
 }
 
 /* The rank's own sockets to all peers, as its end closes them. */

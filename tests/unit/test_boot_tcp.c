@@ -10,7 +10,6 @@
 
 #include <cmocka.h>
 
-#include <dirent.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -25,6 +24,7 @@
 #include <unistd.h>
 
 #include "../left_child.h"
+#include "../open_descriptors.h"
 #include "boot/oob.h"
 #include "boot/tcp.h"
 #include "util/clock.h"
@@ -619,16 +619,6 @@ static void both_ends_of_a_connection_send_at_once(void **state)
     int status = -1;
     waitpid(process, &status, 0);
     assert_int_equal(status, 0);
-}
-
-static int open_descriptors(void)
-{
-    int count = 0;
-    DIR *dir = opendir("/proc/self/fd");
-    while (readdir(dir))
-        count++;
-    closedir(dir);
-    return count;
 }
 
 /* Looks whether this process comes back to so many descriptors: the root's thread closes its own when

@@ -1,9 +1,9 @@
 /* The host device's memory: it is shared by descriptor and mapped into reservations, is refused
  * where the machine has too little, and leaves nothing behind. */
+#include "../open_descriptors.h"
 #include "../threads_alive.h"
 #include "host_fixture.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -273,18 +273,6 @@ static void a_range_that_begins_or_ends_in_no_memory_is_refused(void **state)
     assert_pointer_refused(middle, granule); /* gone since */
     dev->ops->unreserve(dev, base, 3 * granule);
     dev->ops->mem_release(dev, &mem);
-}
-
-/* Entries of a folder of /proc/self. */
-static int open_descriptors(void)
-{
-    int count = 0;
-    DIR *folder = opendir("/proc/self/fd");
-    assert_non_null(folder);
-    while (readdir(folder))
-        count++;
-    closedir(folder);
-    return count;
 }
 
 static size_t address_space_pages(void)
