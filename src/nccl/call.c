@@ -20,13 +20,9 @@ const char *const cecl_nccl_reason_words[CECL_NCCL_REASON_COUNT] = {
 };
 
 const char *const cecl_nccl_op_names[CECL_NCCL_OPS] = {
-#define COUNTED(name) #name,
-#define FOLLOWED(name)
-#define JUMP(name, answer)
-    CECL_NCCL_NAMES(COUNTED, FOLLOWED, JUMP)
-#undef COUNTED
-#undef FOLLOWED
-#undef JUMP
+#define NAME(name) #name,
+    CECL_NCCL_NAMES(NAME, CECL_NCCL_SKIP, CECL_NCCL_SKIP)
+#undef NAME
 };
 
 size_t cecl_nccl_call_bytes(const struct cecl_nccl_call *call)

@@ -11,13 +11,9 @@
 
 /* CECL_NCCL_OP_ncclAllGather and so on: the functions of collectives.c. */
 enum cecl_nccl_op {
-#define COUNTED(name) CECL_NCCL_OP_##name,
-#define FOLLOWED(name)
-#define JUMP(name, answer)
-    CECL_NCCL_NAMES(COUNTED, FOLLOWED, JUMP)
-#undef COUNTED
-#undef FOLLOWED
-#undef JUMP
+#define OP(name) CECL_NCCL_OP_##name,
+    CECL_NCCL_NAMES(OP, CECL_NCCL_SKIP, CECL_NCCL_SKIP)
+#undef OP
         CECL_NCCL_OPS
 };
 extern const char *const cecl_nccl_op_names[CECL_NCCL_OPS];

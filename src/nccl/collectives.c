@@ -4,9 +4,7 @@
 
 /* cecl_nccl_pass_ncclAllGather and so on: the same functions of the real NCCL (jump.c). */
 #define COUNTED(name) __typeof__(name) cecl_nccl_pass_##name;
-#define FOLLOWED(name)
-#define JUMP(name, answer)
-CECL_NCCL_NAMES(COUNTED, FOLLOWED, JUMP)
+CECL_NCCL_NAMES(COUNTED, CECL_NCCL_SKIP, CECL_NCCL_SKIP)
 
 #define MOVES .reduces = false
 #define REDUCES .reduces = true, .redop = op

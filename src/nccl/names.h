@@ -8,6 +8,8 @@
 #ifndef CECL_NCCL_NAMES_H
 #define CECL_NCCL_NAMES_H
 
+#define CECL_NCCL_SKIP(...) /* for a kind that is left out */
+
 #define CECL_NCCL_NAMES(COUNTED, FOLLOWED, JUMP)                                                   \
     COUNTED(ncclAllGather)                                                                         \
     JUMP(ncclAllGatherConfig, RESULT)                                                              \
