@@ -15,8 +15,10 @@
 struct entry {
     ceclComm_t comm;
     ceclStream_t stream;
-    struct cecl_call call; /* its layout lies in the group's layouts, which may move, */
-    size_t layout;         /* at this word */
+    struct cecl_call call;   /* its layout lies in the group's layouts, which may move, */
+    size_t layout;           /* at this word */
+    const void *send, *recv; /* where this rank has the call's buffers */
+    uint64_t changes;        /* of the registry, when their windows were found */
 };
 
 /* A thread's group. Its memory is kept for the next group, until the thread ends. */
@@ -134,7 +136,12 @@ static ceclResult_t keep(struct group *group, ceclComm_t comm, const struct cecl
         return cecl_fail(ceclOutOfMemory, "no host memory for a group of %u calls",
                          group->count + 1);
     struct entry *entry = &group->entries[group->count++];
-    *entry = (struct entry){.comm = comm, .stream = stream, .layout = group->nlayouts};
+    *entry = (struct entry){.comm = comm,
+                            .stream = stream,
+                            .layout = group->nlayouts,
+                            .send = cecl_window_own(&comm->windows, call->send),
+                            .recv = cecl_window_own(&comm->windows, call->recv),
+                            .changes = comm->registry.changes};
     /* where no call has a layout there is no array: nothing may be added to NULL, not even 0 */
     cecl_call_keep(&entry->call, call,
                    call->layout_words > 0 ? group->layouts + group->nlayouts : NULL);
@@ -276,6 +283,44 @@ static uint32_t collect(const struct group *group, uint32_t first)
     return count;
 }
 
+/* Finds the windows of a call's buffers again. */
+static ceclResult_t find_again(struct entry *entry)
+{
+    const struct cecl_windows *windows = &entry->comm->windows;
+    const bool was_private = entry->call.recv.window == CECL_WINDOW_PRIVATE;
+    bool changed = true;
+    while (changed) {
+        entry->call.send = cecl_window_find(windows, entry->send);
+        entry->call.recv = cecl_window_find(windows, entry->recv);
+        entry->changes = entry->comm->registry.changes;
+        CECL_TRY(cecl_tell_settle(entry->comm, &entry->call, &changed));
+    }
+    if (!was_private && entry->call.recv.window == CECL_WINDOW_PRIVATE) /* it has no bounce */
+        return cecl_fail(ceclInvalidUsage,
+                         "recvbuff %p: its memory was replaced within the group by memory that "
+                         "peers cannot reach",
+                         entry->recv);
+    return ceclSuccess;
+}
+
+/* Memory that changes each time is freed by another thread of the program: checking refuses it. */
+#define TRIES 4
+
+/* A later call of the group may have found that memory was replaced, and the window of an earlier
+ * call with it: a window holds many pieces of memory, and a call looks at its own alone. The earlier
+ * call's own memory is there still, in another window. */
+static ceclResult_t settle_again(struct group *group, ceclComm_t comm)
+{
+    uint64_t changes = comm->registry.changes + 1;
+    for (int i = 0; i < TRIES && comm->registry.changes != changes; i++) {
+        changes = comm->registry.changes;
+        for (uint32_t j = 0; j < group->count; j++)
+            if (group->entries[j].comm == comm && group->entries[j].changes != changes)
+                CECL_TRY(find_again(&group->entries[j]));
+    }
+    return ceclSuccess;
+}
+
 /* The group is refused. Peers that compare calls hear of it, on the communicators of entry `from` and
  * those behind it: they wait there for this rank. */
 static ceclResult_t refuse(const struct group *group, uint32_t from)
@@ -301,11 +346,13 @@ enum stage { CHECK, TELL, PLAN, STAGES };
 static ceclResult_t go_through(struct group *group, uint32_t first, enum stage stage)
 {
     const struct entry *entry = &group->entries[first];
+    if (stage == CHECK) {
+        CECL_TRY(cecl_comm_check(entry->comm));
+        CECL_TRY(settle_again(group, entry->comm));
+    }
     const uint32_t count = collect(group, first);
     switch (stage) {
-    case CHECK:
-        CECL_TRY(cecl_comm_check(entry->comm));
-        return cecl_calls_check(entry->comm, group->calls, count, entry->stream);
+    case CHECK: return cecl_calls_check(entry->comm, group->calls, count, entry->stream);
     case TELL: return cecl_calls_tell(entry->comm, group->calls, count);
     default: return cecl_calls_plan(entry->comm, group->calls, count, &group->bound[first]);
     }
@@ -396,8 +443,7 @@ CECL_API ceclResult_t ceclGroupEnd(void)
 }
 
 /* Explains what would be carried out, if all calls are on this communicator. */
-static ceclResult_t explain(const struct group *group, ceclComm_t comm,
-                            ceclExplanation_t *explanation)
+static ceclResult_t explain(struct group *group, ceclComm_t comm, ceclExplanation_t *explanation)
 {
     CECL_TRY(cecl_comm_check(comm));
     if (!explanation)
@@ -414,6 +460,7 @@ static ceclResult_t explain(const struct group *group, ceclComm_t comm,
         return cecl_fail(ceclInvalidUsage,
                          "a %s is in the group: ceclGroupExplain explains collective calls alone",
                          group->joins.count > 0 ? "ceclCommInitRank" : "ceclMemAlloc");
+    CECL_TRY(settle_again(group, comm));
     const uint32_t count = group->count > 0 ? collect(group, 0) : 0;
     return cecl_calls_explain(comm, group->calls, count, explanation);
 }

@@ -69,12 +69,17 @@ static ceclResult_t gather(unsigned char *recv)
     return ceclAllGather(recv + multi_rank * BLOCK, recv, BLOCK, ceclUint8, comm, NULL);
 }
 
-/* Readies `recv` for gather. */
-static void fill(unsigned char *recv, uint64_t seed)
+/* Readies `recv` for gather, by a communicator that no group has calls of. */
+static void ready(ceclComm_t by, unsigned char *recv, uint64_t seed)
 {
     memset(host, POISON, bytes);
     multi_fill(host + multi_rank * BLOCK, seed, multi_rank, BLOCK);
-    multi_put(comm, recv, host, bytes);
+    multi_put(by, recv, host, bytes);
+}
+
+static void fill(unsigned char *recv, uint64_t seed)
+{
+    ready(comm, recv, seed);
 }
 
 static void check(const unsigned char *recv, uint64_t seed)
@@ -323,6 +328,27 @@ static void memory_of_an_open_group_stays_registered(void **state)
     deregistered(handle);
 }
 
+/* The second call finds that the memory of the first one was replaced, and with it its window. */
+static void memory_may_be_replaced_between_calls_of_a_group(void **state)
+{
+    (void)state;
+    ceclComm_t other = multi_comm(NULL); /* synchronizes, which `comm` may not in its group */
+    struct memory both = memory_new(comm, MEMORY_SHARED, 2 * bytes);
+    run(both.at, 3);
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, gather(both.at));
+    memory_renew(comm, &both, MEMORY_SHARED);
+    ready(other, both.at, 4);
+    ready(other, both.at + bytes, 5);
+    multi_ok(comm, gather(both.at + bytes));
+    multi_ok(comm, ceclGroupEnd());
+    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+    check(both.at, 4);
+    check(both.at + bytes, 5);
+    memory_free(comm, &both);
+    multi_ok(NULL, ceclCommDestroy(other));
+}
+
 static void explained(const unsigned char *send, const unsigned char *recv, ceclExplanation_t *e)
 {
     memset(e, 0, sizeof(*e));
@@ -480,6 +506,7 @@ int main(int argc, char **argv)
         WITH(set_up, private_memory_is_refused),
         WITH(set_up, memory_of_a_pending_call_stays_registered),
         WITH(set_up, memory_of_an_open_group_stays_registered),
+        WITH(set_up, memory_may_be_replaced_between_calls_of_a_group),
         WITH(set_up, what_is_refused_leaves_a_pending_call_as_it_is),
         WITH(set_up, a_window_stays_open_while_a_pending_call_uses_it),
         WITH(set_up_manual, registered_memory_is_explained_as_the_pool_is),
