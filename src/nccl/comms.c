@@ -158,7 +158,7 @@ void cecl_nccl_comm_leave(struct cecl_nccl_comm *comm)
 static struct cecl_nccl_comm *find_own(ncclComm_t comm)
 {
     struct cecl_nccl_comm *entry = cecl_nccl_comm_find(comm);
-    return entry && entry->ours && !cecl_nccl_process()->is_forked ? entry : NULL;
+    return entry && entry->ours.moves && !cecl_nccl_process()->is_forked ? entry : NULL;
 }
 
 ceclResult_t cecl_nccl_comm_finalize(ncclComm_t comm)
@@ -166,7 +166,9 @@ ceclResult_t cecl_nccl_comm_finalize(ncclComm_t comm)
     struct cecl_nccl_comm *entry = find_own(comm);
     if (!entry || !cecl_nccl_comm_enter(entry))
         return ceclSuccess;
-    const ceclResult_t result = cecl_nccl_library()->ceclCommFinalize(entry->ours);
+    const ceclResult_t moves = cecl_nccl_library()->ceclCommFinalize(entry->ours.moves);
+    const ceclResult_t result =
+        moves == ceclSuccess ? cecl_nccl_library()->ceclCommFinalize(entry->ours.reduces) : moves;
     cecl_nccl_comm_leave(entry);
     return (ceclResult_t)cecl_nccl_comm_result(entry, result);
 }
@@ -182,8 +184,11 @@ ceclResult_t cecl_nccl_comm_destroy(ncclComm_t comm)
 {
     struct cecl_nccl_comm *entry = find_own(comm);
     ceclResult_t result = ceclSuccess;
-    if (entry && !atomic_exchange(&entry->ends, true))
-        result = cecl_nccl_library()->ceclCommDestroy(entry->ours);
+    if (entry && !atomic_exchange(&entry->ends, true)) {
+        result = cecl_nccl_library()->ceclCommDestroy(entry->ours.moves);
+        const ceclResult_t other = cecl_nccl_library()->ceclCommDestroy(entry->ours.reduces);
+        result = result == ceclSuccess ? other : result;
+    }
     forget(comm, NULL);
     return result;
 }
@@ -205,9 +210,11 @@ void cecl_nccl_comm_abort(ncclComm_t comm)
     ncclComm_t instead = NULL;
     if (entry && !atomic_exchange(&entry->ends, true)) {
         const struct cecl_nccl_library *cecl = cecl_nccl_library();
-        cecl->ceclCommRevoke(entry->ours);
+        cecl->ceclCommRevoke(entry->ours.moves);
+        cecl->ceclCommRevoke(entry->ours.reduces);
         if (close_door(entry)) {
-            cecl->ceclCommAbort(entry->ours);
+            cecl->ceclCommAbort(entry->ours.moves);
+            cecl->ceclCommAbort(entry->ours.reduces);
         } else {
             instead = LOST;
             cecl_log(CECL_LOG_WARN, entry->rank,
@@ -229,15 +236,23 @@ static ncclResult_t number_of(ceclResult_t result)
                                      : (ncclResult_t)result;
 }
 
-/* cecl has printed an asynchronous error itself. */
-static void tell(struct cecl_nccl_comm *comm)
+/* The first of the two asynchronous errors. */
+static ceclResult_t error_of(const struct cecl_nccl_ours *ours)
 {
     const struct cecl_nccl_library *cecl = cecl_nccl_library();
     ceclResult_t error = ceclSuccess;
+    ceclResult_t asked = cecl->ceclCommGetAsyncError(ours->moves, &error);
+    if (asked == ceclSuccess && error == ceclSuccess)
+        asked = cecl->ceclCommGetAsyncError(ours->reduces, &error);
+    return asked != ceclSuccess ? asked : error;
+}
+
+/* cecl has printed an asynchronous error itself. */
+static void tell(struct cecl_nccl_comm *comm)
+{
     char words[CECL_MESSAGE_BYTES];
-    snprintf(words, sizeof(words), "%s", cecl->ceclGetLastError(NULL));
-    if (cecl->ceclCommGetAsyncError(comm->ours, &error) == ceclSuccess && error == ceclSuccess &&
-        !atomic_exchange(&comm->has_told, true))
+    snprintf(words, sizeof(words), "%s", cecl_nccl_library()->ceclGetLastError(NULL));
+    if (error_of(&comm->ours) == ceclSuccess && !atomic_exchange(&comm->has_told, true))
         cecl_log(CECL_LOG_WARN, comm->rank, "%s", words);
 }
 
@@ -251,10 +266,9 @@ ncclResult_t cecl_nccl_comm_result(struct cecl_nccl_comm *comm, ceclResult_t res
 ncclResult_t cecl_nccl_comm_error(ncclComm_t comm)
 {
     struct cecl_nccl_comm *entry = find_own(comm);
-    ceclResult_t error = ceclSuccess;
     if (!entry || !cecl_nccl_comm_enter(entry))
         return ceclSuccess;
-    const ceclResult_t asked = cecl_nccl_library()->ceclCommGetAsyncError(entry->ours, &error);
+    const ceclResult_t error = error_of(&entry->ours);
     cecl_nccl_comm_leave(entry);
-    return number_of(asked != ceclSuccess ? asked : error);
+    return number_of(error);
 }

@@ -9,12 +9,21 @@
 #include "nccl/abi.h"
 #include "nccl/reason.h"
 
+/* What cecl has beside one communicator: two of its own over the same ranks. Calls on one communicator
+ * of cecl's run in the order in which they are made, on whatever streams. A training gathers on one
+ * stream and reduces on another, and a reduction waits for SMs: until a GEMM ends. No gather is to
+ * wait for that. */
+struct cecl_nccl_ours {
+    ceclComm_t moves,
+        reduces; /* for calls that move data, and for reductions; NULL: there is none */
+};
+
 /* One communicator. Entries are never freed, so a look-up needs no lock; a later communicator may get
  * the entry of one that has ended. All fields but the atomic ones are written before `nccl`. */
 struct cecl_nccl_comm {
     _Atomic(ncclComm_t) nccl; /* NULL: the entry is free */
     struct cecl_nccl_comm *next;
-    ceclComm_t ours;              /* NULL: there is none, for `reason` */
+    struct cecl_nccl_ours ours;   /* none, for `reason` */
     enum cecl_nccl_reason reason; /* why all calls on it are passed; NO_REASON where ours is */
     int nranks, rank;
     bool on_gpu;           /* otherwise on memory of the host, with a stand-in for NCCL */
@@ -47,7 +56,7 @@ ceclResult_t cecl_nccl_comm_finalize(ncclComm_t comm);
 ceclResult_t cecl_nccl_comm_destroy(ncclComm_t comm);
 void cecl_nccl_comm_abort(ncclComm_t comm);
 
-/* The asynchronous error of `comm->ours`, by NCCL's numbers. */
+/* The asynchronous error of `comm->ours`, of either, by NCCL's numbers. */
 ncclResult_t cecl_nccl_comm_error(ncclComm_t comm);
 
 /* Of a result of cecl's, NCCL's number; prints the message of the first error on `comm`. */

@@ -18,6 +18,7 @@
     X(ceclCommGetAsyncError)                                                                       \
     X(ceclCommInitOob)                                                                             \
     X(ceclCommRevoke)                                                                              \
+    X(ceclCommSplit)                                                                               \
     X(ceclGather)                                                                                  \
     X(ceclGetErrorString)                                                                          \
     X(ceclGetLastError)                                                                            \

@@ -171,16 +171,26 @@ static ceclResult_t check_made(const struct cecl_nccl_exchange *exchange, ceclCo
                : ceclSuccess;
 }
 
-static ceclResult_t make_here(struct cecl_nccl_exchange *exchange, ceclComm_t *ours)
+/* Staging of the communicator that moves data. The default serves large reductions. With more than
+ * this, calls that move data gain nothing (staging.max_bytes in tune/thresholds.h). */
+#define MOVES_STAGING ((int64_t)64 << 20)
+
+/* Each of the two is made on all ranks or on none. What one rank alone may refuse comes behind. */
+static ceclResult_t make_here(struct cecl_nccl_exchange *exchange, struct cecl_nccl_ours *ours)
 {
     const struct cecl_nccl_library *cecl = cecl_nccl_library();
     const ceclOob_t oob = {.context = exchange, .allGather = gather, .barrier = meet};
-    const ceclConfig_t config = config_for(exchange);
+    ceclConfig_t config = config_for(exchange);
     ceclResult_t result =
-        cecl->ceclCommInitOob(ours, exchange->nranks, exchange->rank, &oob, &config);
+        cecl->ceclCommInitOob(&ours->reduces, exchange->nranks, exchange->rank, &oob, &config);
+    if (exchange->on_gpu)
+        config.stagingBytes = MOVES_STAGING;
+    if (result == ceclSuccess)
+        result = cecl->ceclCommSplit(ours->reduces, 0, exchange->rank, &ours->moves, &config);
     if (result != ceclSuccess)
         return cecl_fail_with(result, cecl->ceclGetLastError(NULL));
-    return check_made(exchange, *ours);
+    CECL_TRY(check_made(exchange, ours->reduces));
+    return check_made(exchange, ours->moves);
 }
 
 /* Whether all ranks have it. A rank that has failed keeps its words; the others name that rank. */
@@ -204,7 +214,8 @@ static ceclResult_t agree(struct cecl_nccl_exchange *exchange, ceclResult_t mine
 
 static ceclResult_t make_on_all(struct cecl_nccl_exchange *exchange, struct cecl_nccl_made *made)
 {
-    ceclComm_t ours = NULL;
+    const struct cecl_nccl_library *cecl = cecl_nccl_library();
+    struct cecl_nccl_ours ours = {NULL, NULL};
     ceclResult_t common = ceclSuccess;
     const ceclResult_t mine = make_here(exchange, &ours);
     ceclResult_t result = exchange->result;
@@ -216,8 +227,10 @@ static ceclResult_t make_on_all(struct cecl_nccl_exchange *exchange, struct cecl
     }
     made->reason = CECL_NCCL_NOT_MADE;
     note_failure(exchange->rank, cecl_message());
-    if (ours)
-        cecl_nccl_library()->ceclCommAbort(ours);
+    if (ours.moves)
+        cecl->ceclCommAbort(ours.moves);
+    if (ours.reduces)
+        cecl->ceclCommAbort(ours.reduces);
     return result;
 }
 

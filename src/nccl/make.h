@@ -5,7 +5,7 @@
 #include "nccl/comms.h"
 
 struct cecl_nccl_made {
-    ceclComm_t ours; /* NULL: none, for `reason` */
+    struct cecl_nccl_ours ours; /* none, for `reason` */
     enum cecl_nccl_reason reason;
     int nranks, rank;
     bool on_gpu;

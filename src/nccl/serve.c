@@ -16,7 +16,7 @@ static ceclResult_t move(const struct cecl_nccl_call *call, const struct cecl_nc
 {
     const struct cecl_nccl_library *cecl = cecl_nccl_library();
     const ceclDataType_t type = (ceclDataType_t)call->datatype;
-    const ceclComm_t ours = comm->ours;
+    const ceclComm_t ours = comm->ours.moves;
     switch (call->op) {
     case CECL_NCCL_OP_ncclAllGather:
         return cecl->ceclAllGather(call->sendbuff, call->recvbuff, call->count, type, ours, stream);
@@ -60,14 +60,14 @@ static ceclResult_t reduce(const struct cecl_nccl_call *call, ceclComm_t ours, c
 static ceclResult_t enqueue(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
 {
     const ceclStream_t stream = comm->on_gpu ? (ceclStream_t)call->stream : NULL;
-    return call->reduces ? reduce(call, comm->ours, stream) : move(call, comm, stream);
+    return call->reduces ? reduce(call, comm->ours.reduces, stream) : move(call, comm, stream);
 }
 
 ceclResult_t cecl_nccl_serve(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
 {
     CECL_TRY(enqueue(call, comm));
-    return comm->on_gpu ? ceclSuccess
-                        : cecl_nccl_library()->ceclStreamSynchronize(comm->ours, NULL);
+    const ceclComm_t ours = call->reduces ? comm->ours.reduces : comm->ours.moves;
+    return comm->on_gpu ? ceclSuccess : cecl_nccl_library()->ceclStreamSynchronize(ours, NULL);
 }
 
 /* A call that is refused is refused again when it is made, and gives its error then. */
@@ -80,6 +80,6 @@ bool cecl_nccl_serve_uses_sms(const struct cecl_nccl_call *call, const struct ce
     if (cecl->ceclGroupStart() != ceclSuccess)
         return false;
     (void)!enqueue(call, comm);
-    (void)!cecl->ceclGroupExplain(comm->ours, &told);
+    (void)!cecl->ceclGroupExplain(comm->ours.moves, &told);
     return !told.zeroSm;
 }
