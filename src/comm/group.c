@@ -284,22 +284,26 @@ static uint32_t collect(const struct group *group, uint32_t first)
 }
 
 /* Finds the windows of a call's buffers again. */
-static ceclResult_t find_again(struct entry *entry)
+static ceclResult_t find_again(struct group *group, uint32_t index)
 {
+    struct entry *entry = &group->entries[index];
     const struct cecl_windows *windows = &entry->comm->windows;
     const bool was_private = entry->call.recv.window == CECL_WINDOW_PRIVATE;
+    struct cecl_call call = call_at(group, index);
     bool changed = true;
     while (changed) {
-        entry->call.send = cecl_window_find(windows, entry->send);
-        entry->call.recv = cecl_window_find(windows, entry->recv);
+        call.send = cecl_window_find(windows, entry->send);
+        call.recv = cecl_window_find(windows, entry->recv);
         entry->changes = entry->comm->registry.changes;
-        CECL_TRY(cecl_tell_settle(entry->comm, &entry->call, &changed));
+        CECL_TRY(cecl_tell_settle(entry->comm, &call, &changed));
     }
-    if (!was_private && entry->call.recv.window == CECL_WINDOW_PRIVATE) /* it has no bounce */
+    if (!was_private && call.recv.window == CECL_WINDOW_PRIVATE) /* it has no bounce buffer */
         return cecl_fail(ceclInvalidUsage,
                          "recvbuff %p: its memory was replaced within the group by memory that "
                          "peers cannot reach",
                          entry->recv);
+    entry->call.send = call.send;
+    entry->call.recv = call.recv;
     return ceclSuccess;
 }
 
@@ -316,7 +320,7 @@ static ceclResult_t settle_again(struct group *group, ceclComm_t comm)
         changes = comm->registry.changes;
         for (uint32_t j = 0; j < group->count; j++)
             if (group->entries[j].comm == comm && group->entries[j].changes != changes)
-                CECL_TRY(find_again(&group->entries[j]));
+                CECL_TRY(find_again(group, j));
     }
     return ceclSuccess;
 }

@@ -328,24 +328,40 @@ static void memory_of_an_open_group_stays_registered(void **state)
     deregistered(handle);
 }
 
-/* The second call finds that the memory of the first one was replaced, and with it its window. */
+/* As gather, with a layout, which a group keeps apart from the call. */
+static ceclResult_t gather_variable(unsigned char *recv)
+{
+    size_t counts[64], displacements[64];
+    assert_true(multi_nranks <= 64);
+    for (int r = 0; r < multi_nranks; r++) {
+        counts[r] = BLOCK;
+        displacements[r] = (size_t)r * BLOCK;
+    }
+    return ceclAllGatherv(recv + multi_rank * BLOCK, BLOCK, recv, counts, displacements, ceclUint8,
+                          comm, NULL);
+}
+
+/* The last call finds that the memory of the earlier ones was replaced, and with it their window.
+ * Layouts of many calls do not stay where they are. */
 static void memory_may_be_replaced_between_calls_of_a_group(void **state)
 {
+    enum { CALLS = 40 };
     (void)state;
     ceclComm_t other = multi_comm(NULL); /* synchronizes, which `comm` may not in its group */
-    struct memory both = memory_new(comm, MEMORY_SHARED, 2 * bytes);
-    run(both.at, 3);
+    struct memory all = memory_new(comm, MEMORY_SHARED, (CALLS + 1) * bytes);
+    run(all.at, 3);
     multi_ok(comm, ceclGroupStart());
-    multi_ok(comm, gather(both.at));
-    memory_renew(comm, &both, MEMORY_SHARED);
-    ready(other, both.at, 4);
-    ready(other, both.at + bytes, 5);
-    multi_ok(comm, gather(both.at + bytes));
+    for (size_t i = 0; i < CALLS; i++)
+        multi_ok(comm, i % 2 ? gather(all.at + i * bytes) : gather_variable(all.at + i * bytes));
+    memory_renew(comm, &all, MEMORY_SHARED);
+    for (size_t i = 0; i <= CALLS; i++)
+        ready(other, all.at + i * bytes, i);
+    multi_ok(comm, gather(all.at + CALLS * bytes));
     multi_ok(comm, ceclGroupEnd());
     multi_ok(comm, ceclStreamSynchronize(comm, NULL));
-    check(both.at, 4);
-    check(both.at + bytes, 5);
-    memory_free(comm, &both);
+    for (size_t i = 0; i <= CALLS; i++)
+        check(all.at + i * bytes, i);
+    memory_free(comm, &all);
     multi_ok(NULL, ceclCommDestroy(other));
 }
 
