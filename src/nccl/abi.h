@@ -77,6 +77,11 @@ CECL_NCCL_API ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUn
                                             int rank);
 CECL_NCCL_API ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId id,
                                                   int rank, ncclConfig_t *config);
+CECL_NCCL_API ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id,
+                                        int rank, ncclComm_t *grown, ncclConfig_t *config);
+CECL_NCCL_API ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags);
+CECL_NCCL_API ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int count,
+                                          ncclComm_t *shrunk, ncclConfig_t *config, int flags);
 CECL_NCCL_API ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *split,
                                          ncclConfig_t *config);
 CECL_NCCL_API ncclResult_t ncclGroupEnd(void);

@@ -70,8 +70,6 @@ static enum cecl_nccl_reason reason_of_call(const struct cecl_nccl_process *proc
 {
     if (!is_served_op(call->op))
         return CECL_NCCL_NO_SUCH_OP;
-    if (cecl_nccl_group_depth() > 0)
-        return CECL_NCCL_IN_GROUP;
     if (call->count == 0)
         return CECL_NCCL_EMPTY;
     if (!is_served_type(call, comm->nranks))
@@ -122,7 +120,9 @@ static bool serve(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm
         return false;
     if (cecl_nccl_process()->counts)
         cecl_nccl_stats_count(call, CECL_NCCL_NO_REASON, cecl_nccl_serve_uses_sms(call, comm));
-    *result = cecl_nccl_comm_result(comm, cecl_nccl_serve(call, comm));
+    *result = cecl_nccl_group_depth() > 0
+                  ? cecl_nccl_group_keep(call)
+                  : cecl_nccl_comm_result(comm, cecl_nccl_serve(call, comm));
     cecl_nccl_comm_leave(comm);
     return true;
 }

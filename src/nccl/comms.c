@@ -63,6 +63,7 @@ static void fill(struct cecl_nccl_comm *entry, ncclComm_t comm, const struct cec
     entry->nranks = made->nranks;
     entry->rank = made->rank;
     entry->on_gpu = made->on_gpu;
+    entry->ordinal = made->ordinal;
     atomic_store(&entry->inside, 0);
     atomic_store(&entry->ends, false);
     atomic_store(&entry->has_told, false);

@@ -27,6 +27,7 @@ struct cecl_nccl_comm {
     enum cecl_nccl_reason reason; /* why all calls on it are passed; NO_REASON where ours is */
     int nranks, rank;
     bool on_gpu;           /* otherwise on memory of the host, with a stand-in for NCCL */
+    int ordinal;           /* which GPU */
     _Atomic int inside;    /* threads that use `ours` now */
     _Atomic bool ends;     /* no thread may begin to use it */
     _Atomic bool has_told; /* an error of it was printed */

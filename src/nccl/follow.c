@@ -21,7 +21,7 @@ CECL_NCCL_NAMES(CECL_NCCL_SKIP, FOLLOWED, CECL_NCCL_SKIP)
  * because the address that the exported function returns to is asked for. */
 #define IS_NCCLS_OWN() cecl_nccl_is_own(__builtin_return_address(0))
 
-/* ---- the calling thread's group */
+/* ---- what the calling thread's group makes at its end */
 
 struct wish {
     ncclComm_t *comm; /* where NCCL writes it */
@@ -29,15 +29,9 @@ struct wish {
 };
 
 static _Thread_local struct {
-    int depth;
     struct wish *wishes;
     int count, room;
 } group;
-
-int cecl_nccl_group_depth(void)
-{
-    return group.depth;
-}
 
 static ncclResult_t keep(struct wish wish)
 {
@@ -81,9 +75,9 @@ static ncclResult_t follow(ncclResult_t result, const struct wish *wishes, int c
     if (result != SUCCESS && result != (ncclResult_t)ceclInProgress)
         return result;
     ncclResult_t ours = SUCCESS;
-    if (group.depth == 0)
+    if (cecl_nccl_group_depth() == 0)
         ours = make(wishes, count);
-    for (int i = 0; i < count && group.depth > 0 && ours == SUCCESS; i++)
+    for (int i = 0; i < count && cecl_nccl_group_depth() > 0 && ours == SUCCESS; i++)
         ours = keep(wishes[i]);
     return ours == SUCCESS ? result : ours;
 }
@@ -113,17 +107,23 @@ ncclResult_t ncclGroupStart(void)
 {
     const ncclResult_t result = cecl_nccl_pass_ncclGroupStart();
     if (!IS_NCCLS_OWN() && result == SUCCESS)
-        group.depth++;
+        cecl_nccl_group_opened();
     return result;
 }
 
+/* NCCL has carried out its part, or returned an error: then cecl carries nothing out either. */
 static ncclResult_t end_group(ncclResult_t result)
 {
-    if (group.depth > 0 && --group.depth == 0) {
-        result = follow(result, group.wishes, group.count);
-        forget_wishes();
+    if (!cecl_nccl_group_ended())
+        return result;
+    result = follow(result, group.wishes, group.count);
+    forget_wishes();
+    if (result != SUCCESS && result != (ncclResult_t)ceclInProgress) {
+        cecl_nccl_group_forget();
+        return result;
     }
-    return result;
+    const ncclResult_t served = cecl_nccl_group_serve();
+    return served == SUCCESS ? result : served;
 }
 
 ncclResult_t ncclGroupEnd(void)
@@ -132,11 +132,14 @@ ncclResult_t ncclGroupEnd(void)
     return IS_NCCLS_OWN() ? result : end_group(result);
 }
 
-/* It ends the group, too. */
+/* It ends the group, too, and carries out no collective. */
 ncclResult_t ncclGroupSimulateEnd(void *info)
 {
     const ncclResult_t result = cecl_nccl_pass_ncclGroupSimulateEnd(info);
-    return IS_NCCLS_OWN() ? result : end_group(result);
+    if (IS_NCCLS_OWN())
+        return result;
+    cecl_nccl_group_forget();
+    return end_group(result);
 }
 
 /* ---- making communicators */
@@ -178,17 +181,45 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comms, int count, const int *devices)
     return followed;
 }
 
-/* Without a configuration it is as `comm` is. */
+/* Whether a child without a configuration is non-blocking, as its parent is. It is asked before NCCL
+ * makes the child, which may end the parent. */
+static bool inherits_non_blocking(ncclComm_t parent, const ncclConfig_t *config)
+{
+    const struct cecl_nccl_comm *entry = cecl_nccl_comm_find(parent);
+    return !config && entry && entry->reason == CECL_NCCL_NON_BLOCKING;
+}
+
+static ncclResult_t follow_child(ncclResult_t result, ncclComm_t *child, const ncclConfig_t *config,
+                                 bool inherits)
+{
+    const struct wish inherited = {child, false};
+    return inherits ? follow(result, &inherited, 1) : follow_one(result, child, config);
+}
+
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *split,
                            ncclConfig_t *config)
 {
-    const struct cecl_nccl_comm *parent = cecl_nccl_comm_find(comm);
-    const bool inherits = !config && parent && parent->reason == CECL_NCCL_NON_BLOCKING;
-    const struct wish inherited = {split, false};
+    const bool inherits = inherits_non_blocking(comm, config);
     const ncclResult_t result = cecl_nccl_pass_ncclCommSplit(comm, color, key, split, config);
-    if (IS_NCCLS_OWN())
-        return result;
-    return inherits ? follow(result, &inherited, 1) : follow_one(result, split, config);
+    return IS_NCCLS_OWN() ? result : follow_child(result, split, config, inherits);
+}
+
+ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int count, ncclComm_t *shrunk,
+                            ncclConfig_t *config, int flags)
+{
+    const bool inherits = inherits_non_blocking(comm, config);
+    const ncclResult_t result =
+        cecl_nccl_pass_ncclCommShrink(comm, excluded, count, shrunk, config, flags);
+    return IS_NCCLS_OWN() ? result : follow_child(result, shrunk, config, inherits);
+}
+
+/* `comm` is NULL at a rank that joins. */
+ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, int rank,
+                          ncclComm_t *grown, ncclConfig_t *config)
+{
+    const bool inherits = inherits_non_blocking(comm, config);
+    const ncclResult_t result = cecl_nccl_pass_ncclCommGrow(comm, nranks, id, rank, grown, config);
+    return IS_NCCLS_OWN() ? result : follow_child(result, grown, config, inherits);
 }
 
 /* ---- ending them: ours first, because its calls may be on the communicator's streams */
@@ -219,6 +250,14 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     if (!IS_NCCLS_OWN())
         cecl_nccl_comm_abort(comm);
     return cecl_nccl_pass_ncclCommAbort(comm);
+}
+
+/* No collective may follow, so nothing of cecl's is needed any more. NCCL answers what comes. */
+ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags)
+{
+    if (!IS_NCCLS_OWN())
+        cecl_nccl_comm_abort(comm);
+    return cecl_nccl_pass_ncclCommRevoke(comm, flags);
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)

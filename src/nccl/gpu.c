@@ -7,6 +7,7 @@
 
 #define NOT_READY 600  /* CUDA_ERROR_NOT_READY */
 #define NON_BLOCKING 1 /* CU_STREAM_NON_BLOCKING */
+#define NO_TIMING 2    /* CU_EVENT_DISABLE_TIMING */
 
 typedef unsigned long long address; /* CUdeviceptr */
 
@@ -17,6 +18,9 @@ typedef unsigned long long address; /* CUdeviceptr */
     X("cuDevicePrimaryCtxGetState", state, (int, unsigned *, int *))                               \
     X("cuDevicePrimaryCtxRelease_v2", release, (int))                                              \
     X("cuDevicePrimaryCtxRetain", retain, (void **, int))                                          \
+    X("cuEventCreate", event_create, (void **, unsigned))                                          \
+    X("cuEventDestroy_v2", event_destroy, (void *))                                                \
+    X("cuEventRecord", event_record, (void *, cudaStream_t))                                       \
     X("cuMemAlloc_v2", alloc, (address *, size_t))                                                 \
     X("cuMemFree_v2", free, (address))                                                             \
     X("cuMemcpyDtoHAsync_v2", get, (void *, address, size_t, cudaStream_t))                        \
@@ -25,7 +29,8 @@ typedef unsigned long long address; /* CUdeviceptr */
     X("cuStreamDestroy_v2", stream_destroy, (cudaStream_t))                                        \
     X("cuStreamIsCapturing", is_capturing, (cudaStream_t, int *))                                  \
     X("cuStreamQuery", query, (cudaStream_t))                                                      \
-    X("cuStreamSynchronize", synchronize, (cudaStream_t))
+    X("cuStreamSynchronize", synchronize, (cudaStream_t))                                          \
+    X("cuStreamWaitEvent", event_wait, (cudaStream_t, void *, unsigned))
 
 static struct {
     bool is_loaded;
@@ -97,6 +102,26 @@ void cecl_nccl_gpu_leave(struct cecl_nccl_gpu *gpu)
     driver.pop(&context);
     driver.release(gpu->ordinal);
     *gpu = (struct cecl_nccl_gpu){0};
+}
+
+static ceclResult_t order(cudaStream_t first, cudaStream_t then)
+{
+    void *event;
+    TRY(event_create, &event, NO_TIMING);
+    ceclResult_t result = check(driver.event_record(event, first), "event_record");
+    if (result == ceclSuccess)
+        result = check(driver.event_wait(then, event, 0), "event_wait");
+    driver.event_destroy(event); /* the driver keeps it until it has happened */
+    return result;
+}
+
+ceclResult_t cecl_nccl_gpu_order(int ordinal, cudaStream_t first, cudaStream_t then)
+{
+    struct cecl_nccl_gpu gpu;
+    CECL_TRY(cecl_nccl_gpu_enter(&gpu, ordinal));
+    const ceclResult_t result = order(first, then);
+    cecl_nccl_gpu_leave(&gpu);
+    return result;
 }
 
 ceclResult_t cecl_nccl_gpu_reserve(struct cecl_nccl_gpu *gpu, size_t bytes)

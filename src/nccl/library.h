@@ -22,6 +22,7 @@
     X(ceclGather)                                                                                  \
     X(ceclGetErrorString)                                                                          \
     X(ceclGetLastError)                                                                            \
+    X(ceclGroupEnd)                                                                                \
     X(ceclGroupExplain)                                                                            \
     X(ceclGroupStart)                                                                              \
     X(ceclReduce)                                                                                  \

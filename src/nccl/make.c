@@ -242,6 +242,7 @@ static ceclResult_t make(struct cecl_nccl_exchange *exchange, int together,
     made->nranks = exchange->nranks;
     made->rank = exchange->rank;
     made->on_gpu = exchange->on_gpu;
+    made->ordinal = exchange->on_gpu ? exchange->gpu.ordinal : -1;
     if (exchange->nranks == 1)
         made->reason = CECL_NCCL_ONE_RANK;
     else

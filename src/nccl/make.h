@@ -9,6 +9,7 @@ struct cecl_nccl_made {
     enum cecl_nccl_reason reason;
     int nranks, rank;
     bool on_gpu;
+    int ordinal; /* which GPU */
 };
 
 /* Collective over the ranks of the communicator. All ranks get one of cecl's, or none does, with

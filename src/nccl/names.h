@@ -28,7 +28,7 @@
     FOLLOWED(ncclCommFinalize)                                                                     \
     FOLLOWED(ncclCommGetAsyncError)                                                                \
     JUMP(ncclCommGetUniqueId, RESULT)                                                              \
-    JUMP(ncclCommGrow, RESULT)                                                                     \
+    FOLLOWED(ncclCommGrow)                                                                         \
     FOLLOWED(ncclCommInitAll)                                                                      \
     FOLLOWED(ncclCommInitRank)                                                                     \
     FOLLOWED(ncclCommInitRankConfig)                                                               \
@@ -37,8 +37,8 @@
     JUMP(ncclCommQueryProperties, RESULT)                                                          \
     JUMP(ncclCommRegister, RESULT)                                                                 \
     JUMP(ncclCommResume, RESULT)                                                                   \
-    JUMP(ncclCommRevoke, RESULT)                                                                   \
-    JUMP(ncclCommShrink, RESULT)                                                                   \
+    FOLLOWED(ncclCommRevoke)                                                                       \
+    FOLLOWED(ncclCommShrink)                                                                       \
     FOLLOWED(ncclCommSplit)                                                                        \
     JUMP(ncclCommSuspend, RESULT)                                                                  \
     JUMP(ncclCommUserRank, RESULT)                                                                 \

@@ -14,7 +14,6 @@
     X(NON_BLOCKING, "the communicator is non-blocking")                                            \
     X(UNKNOWN, "the communicator was made by a call that cecl does not follow")                    \
     X(ONE_RANK, "the communicator has one rank")                                                   \
-    X(IN_GROUP, "the call is in a group")                                                          \
     X(NO_SUCH_OP, "cecl does not serve this function")                                             \
     X(EMPTY, "the call moves no bytes")                                                            \
     X(TYPE, "cecl lacks the datatype, the reduction, or the size")                                 \

@@ -55,19 +55,30 @@ static ceclResult_t reduce(const struct cecl_nccl_call *call, ceclComm_t ours, c
     }
 }
 
+ceclComm_t cecl_nccl_serve_comm(const struct cecl_nccl_call *call,
+                                const struct cecl_nccl_comm *comm)
+{
+    return call->reduces ? comm->ours.reduces : comm->ours.moves;
+}
+
 /* A stream of the host device is not the program's: the stand-in for NCCL completes each call before
  * it returns, and takes no notice of streams. */
-static ceclResult_t enqueue(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
+ceclResult_t cecl_nccl_serve_enqueue(const struct cecl_nccl_call *call,
+                                     const struct cecl_nccl_comm *comm, cudaStream_t stream)
 {
-    const ceclStream_t stream = comm->on_gpu ? (ceclStream_t)call->stream : NULL;
-    return call->reduces ? reduce(call, comm->ours.reduces, stream) : move(call, comm, stream);
+    const ceclStream_t used = comm->on_gpu ? (ceclStream_t)stream : NULL;
+    return call->reduces ? reduce(call, comm->ours.reduces, used) : move(call, comm, used);
+}
+
+ceclResult_t cecl_nccl_serve_complete(const struct cecl_nccl_comm *comm, ceclComm_t ours)
+{
+    return comm->on_gpu ? ceclSuccess : cecl_nccl_library()->ceclStreamSynchronize(ours, NULL);
 }
 
 ceclResult_t cecl_nccl_serve(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
 {
-    CECL_TRY(enqueue(call, comm));
-    const ceclComm_t ours = call->reduces ? comm->ours.reduces : comm->ours.moves;
-    return comm->on_gpu ? ceclSuccess : cecl_nccl_library()->ceclStreamSynchronize(ours, NULL);
+    CECL_TRY(cecl_nccl_serve_enqueue(call, comm, call->stream));
+    return cecl_nccl_serve_complete(comm, cecl_nccl_serve_comm(call, comm));
 }
 
 /* A call that is refused is refused again when it is made, and gives its error then. */
@@ -79,7 +90,7 @@ bool cecl_nccl_serve_uses_sms(const struct cecl_nccl_call *call, const struct ce
         return true;
     if (cecl->ceclGroupStart() != ceclSuccess)
         return false;
-    (void)!enqueue(call, comm);
+    (void)!cecl_nccl_serve_enqueue(call, comm, call->stream);
     (void)!cecl->ceclGroupExplain(comm->ours.moves, &told);
     return !told.zeroSm;
 }

@@ -7,6 +7,14 @@
 
 ceclResult_t cecl_nccl_serve(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm);
 
+/* The same in parts, for groups. First: the communicator of cecl's that the call goes to. Then the
+ * call is enqueued. At last what was enqueued on a communicator is completed, on the host device. */
+ceclComm_t cecl_nccl_serve_comm(const struct cecl_nccl_call *call,
+                                const struct cecl_nccl_comm *comm);
+ceclResult_t cecl_nccl_serve_enqueue(const struct cecl_nccl_call *call,
+                                     const struct cecl_nccl_comm *comm, cudaStream_t stream);
+ceclResult_t cecl_nccl_serve_complete(const struct cecl_nccl_comm *comm, ceclComm_t ours);
+
 /* Whether the call uses SMs, as ceclGroupExplain tells. It is asked only where calls are counted. */
 bool cecl_nccl_serve_uses_sms(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm);
 

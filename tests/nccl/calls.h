@@ -29,6 +29,7 @@ STANDIN_API ncclResult_t ncclCommFinalize(ncclComm_t comm);
 STANDIN_API ncclResult_t ncclCommDestroy(ncclComm_t comm);
 STANDIN_API ncclResult_t ncclCommAbort(ncclComm_t comm);
 STANDIN_API ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error);
+STANDIN_API ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id);
 STANDIN_API ncclResult_t ncclCommCount(const ncclComm_t comm, int *count);
 STANDIN_API ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank);
 STANDIN_API ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *device);

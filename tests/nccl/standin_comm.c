@@ -60,14 +60,19 @@ static void close_comm(ncclComm_t comm)
     free(comm);
 }
 
-static ncclResult_t join(ncclComm_t *comm, int nranks, const ncclUniqueId *id, int rank)
+static ncclResult_t open_and_meet(ncclComm_t *comm, const char *name, int nranks, int rank)
 {
-    const ncclResult_t result = standin_open(comm, id->internal, nranks, rank);
+    const ncclResult_t result = standin_open(comm, name, nranks, rank);
     if (result != (ncclResult_t)ceclSuccess)
         return result;
     struct op *op = standin_op(*comm);
     op->waits_for_all = true;
     return standin_enqueue(op);
+}
+
+static ncclResult_t join(ncclComm_t *comm, int nranks, const ncclUniqueId *id, int rank)
+{
+    return open_and_meet(comm, id->internal, nranks, rank);
 }
 
 static void name_id(ncclUniqueId *id)
@@ -155,7 +160,64 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *spli
     return standin_enqueue(op);
 }
 
+/* ---- other ranks than before */
+
+static bool is_in(const int *list, int count, int rank)
+{
+    bool is = false;
+    for (int i = 0; i < count; i++)
+        is = is || list[i] == rank;
+    return is;
+}
+
+ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int count, ncclComm_t *shrunk,
+                            ncclConfig_t *config, int flags)
+{
+    NOTE(WORD(comm), WORD(excluded), (uint64_t)count, WORD(shrunk), WORD(config), (uint64_t)flags);
+    int rank = 0, nranks = 0;
+    char name[64];
+    for (int i = 0; i < comm->nranks; i++) {
+        rank += i < comm->rank && !is_in(excluded, count, i);
+        nranks += !is_in(excluded, count, i);
+    }
+    snprintf(name, sizeof(name), "%.40s.shrink.%d", comm->name, comm->splits++);
+    return open_and_meet(shrunk, name, nranks, rank);
+}
+
+/* Ranks that are there already can name it by themselves. */
+static void name_grown(ncclComm_t comm, ncclUniqueId *id)
+{
+    memset(id, 0, sizeof(*id));
+    snprintf(id->internal, sizeof(id->internal), "%.40s.grown", comm->name);
+}
+
+ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id)
+{
+    NOTE(WORD(comm), WORD(id));
+    name_grown(comm, id);
+    return ceclSuccess;
+}
+
+ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, int rank,
+                          ncclComm_t *grown, ncclConfig_t *config)
+{
+    NOTE(WORD(comm), (uint64_t)nranks, WORD(id), (uint64_t)rank, WORD(grown), WORD(config));
+    ncclUniqueId own;
+    if (comm)
+        name_grown(comm, &own);
+    else
+        own = *id;
+    return open_and_meet(grown, own.internal, nranks, comm ? comm->rank : rank);
+}
+
 /* ---- the rest of a communicator's life */
+
+ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags)
+{
+    NOTE(WORD(comm), (uint64_t)flags);
+    atomic_store(&comm->shared->is_aborted, 1);
+    return ceclSuccess;
+}
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {

@@ -164,6 +164,19 @@ ncclResult_t ncclGroupStart(void)
     return ceclSuccess;
 }
 
+/* Ends the group, and carries nothing out. */
+ncclResult_t ncclGroupSimulateEnd(void *info)
+{
+    NOTE(WORD(info));
+    while (depth == 1 && first) {
+        struct op *op = first;
+        first = op->next;
+        free(op->staging);
+        free(op);
+    }
+    return depth == 0 ? ceclInvalidUsage : (depth--, ceclSuccess);
+}
+
 ncclResult_t ncclGroupEnd(void)
 {
     NOTE(0);

@@ -63,7 +63,6 @@ struct call {
     int root;
     ncclRedOp_t redop;
     bool is_in_place;
-    bool is_grouped;
 };
 
 static uint64_t mix(uint64_t x)
@@ -166,25 +165,31 @@ static bool receives(const struct call *c, int rank)
     return (c->op != REDUCE && c->op != GATHER) || rank == c->root;
 }
 
-/* Makes the call and compares what came with the model. */
-static bool is_right(const struct call *c, const struct rank *r, uint32_t *memory)
+static void prepare(const struct call *c, const struct rank *r, uint32_t *memory)
 {
     const struct places at = places_of(c, r, memory);
     for (size_t i = 0; i < (size_t)sent_blocks(c->op, r->nranks) * c->count; i++)
         at.send[i] = element(c, r->rank, i);
     if (c->op == BCAST)
         memmove(at.recv, at.send, c->count * sizeof(*at.recv));
-    if (c->is_grouped && ncclGroupStart() != 0)
-        return false;
-    bool is = make_call(c, r, at) == 0;
-    if (c->is_grouped) /* it came to NCCL, behind the group's start */
-        is = is && strcmp(last().name, "ncclGroupStart") != 0;
-    is = (!c->is_grouped || ncclGroupEnd() == 0) && is;
+}
+
+/* Whether what came is what the model says. */
+static bool has_come(const struct call *c, const struct rank *r, uint32_t *memory)
+{
+    const struct places at = places_of(c, r, memory);
+    bool is = true;
     for (int block = 0; block < received_blocks(c->op, r->nranks) && receives(c, r->rank); block++)
         for (size_t i = 0; i < c->count; i++)
             is = is &&
                  at.recv[(size_t)block * c->count + i] == expected(c, r->nranks, r->rank, block, i);
     return is;
+}
+
+static bool is_right(const struct call *c, const struct rank *r, uint32_t *memory)
+{
+    prepare(c, r, memory);
+    return make_call(c, r, places_of(c, r, memory)) == 0 && has_come(c, r, memory);
 }
 
 static uint32_t *memory_new(void)
@@ -225,34 +230,79 @@ static struct call draw(uint64_t number, int nranks)
     c.root = (int)((word >> 8) % (uint64_t)nranks);
     c.redop = (ncclRedOp_t)((word >> 16) % 4);
     c.is_in_place = (word >> 20) % 2 && c.op != ALL_TO_ALL; /* which NCCL does not take in place */
-    c.is_grouped = (word >> 24) % 4 == 0;
     const size_t most = (word >> 28) % 3 == 0 ? MOST : (word >> 28) % 3 == 1 ? 300 : 3;
     c.count = (size_t)(word >> 32) % (most + 1);
     return c;
 }
 
-/* To the next rank, which NCCL carries out. */
+/* A word for the next rank, and one from the rank before, which NCCL carries out. */
+struct words {
+    uint64_t mine, theirs;
+};
+
+static bool pass_on(const struct rank *r, uint64_t number, struct words *words)
+{
+    const int next = (r->rank + 1) % r->nranks, before = (r->rank + r->nranks - 1) % r->nranks;
+    *words = (struct words){.mine = number * RANKS + (uint64_t)r->rank};
+    return ncclGroupStart() == 0 &&
+           ncclSend(&words->mine, 1, ncclUint64, next, r->comm, NULL) == 0 &&
+           ncclRecv(&words->theirs, 1, ncclUint64, before, r->comm, NULL) == 0 &&
+           ncclGroupEnd() == 0;
+}
+
+static bool is_passed_on(const struct rank *r, uint64_t number, const struct words *words)
+{
+    return words->theirs == number * RANKS + (uint64_t)((r->rank + r->nranks - 1) % r->nranks);
+}
+
 static bool pass_around(const struct rank *r, uint64_t number)
 {
-    uint64_t mine = number * RANKS + (uint64_t)r->rank, theirs = 0;
-    const int next = (r->rank + 1) % r->nranks, before = (r->rank + r->nranks - 1) % r->nranks;
-    return ncclGroupStart() == 0 && ncclSend(&mine, 1, ncclUint64, next, r->comm, NULL) == 0 &&
-           ncclRecv(&theirs, 1, ncclUint64, before, r->comm, NULL) == 0 && ncclGroupEnd() == 0 &&
-           theirs == number * RANKS + (uint64_t)before;
+    struct words words;
+    return pass_on(r, number, &words) && is_passed_on(r, number, &words);
+}
+
+static void print_call(const struct call *c, const struct rank *r)
+{
+    print_error("rank %d of %d, call %d: op %d, %zu elements, root %d, reduction %d%s\n", r->rank,
+                r->nranks, (int)c->number, (int)c->op, c->count, c->root, (int)c->redop,
+                c->is_in_place ? ", in place" : "");
+}
+
+/* A group of calls, some of which NCCL carries out, and a group within it. */
+static bool group_is_right(struct rank *r, uint64_t number, int count)
+{
+    uint32_t *memory[8];
+    struct words words;
+    bool is = ncclGroupStart() == 0;
+    for (int i = 0; i < count; i++) {
+        const struct call c = draw(number + (uint64_t)i, r->nranks);
+        prepare(&c, r, memory[i] = memory_new());
+        mark(r);
+        is = is && make_call(&c, r, places_of(&c, r, memory[i])) == 0;
+        is = is && is_served() == (c.count > 0) && (i != 2 || pass_on(r, number, &words));
+    }
+    is = ncclGroupEnd() == 0 && is && (count <= 2 || is_passed_on(r, number, &words));
+    for (int i = 0; i < count; i++) {
+        const struct call c = draw(number + (uint64_t)i, r->nranks);
+        const bool has = has_come(&c, r, memory[i]);
+        if (!has)
+            print_call(&c, r);
+        is = is && has;
+        free(memory[i]);
+    }
+    return is;
 }
 
 static bool make_random_calls(struct rank *r)
 {
     uint32_t *memory = memory_new();
-    const struct timespec *now = &(struct timespec){0};
-    bool is = memory && now;
+    bool is = memory;
     for (uint64_t number = 1000; is && number < 1300; number++) {
         const struct call c = draw(number, r->nranks);
         is = is_right(&c, r, memory) && (number % 7 || pass_around(r, number));
         if (!is)
-            print_error("rank %d of %d, call %d: op %d, %zu elements, root %d, reduction %d%s%s\n",
-                        r->rank, r->nranks, (int)number, (int)c.op, c.count, c.root, (int)c.redop,
-                        c.is_in_place ? ", in place" : "", c.is_grouped ? ", grouped" : "");
+            print_call(&c, r);
+        is = is && (number % 5 || group_is_right(r, 10 * number, 1 + (int)(number / 5 % 8)));
     }
     free(memory);
     return is;
@@ -344,6 +394,81 @@ static void a_rank_without_a_color_gets_no_communicator(void **state)
 {
     (void)state;
     assert_true(run_ranks(RANKS, split_without_one));
+}
+
+/* A call ends at one rank before it ends at another. Revoked meanwhile, it would fail there. */
+static void wait_for_all(_Atomic int *come)
+{
+    atomic_fetch_add(come, 1);
+    while (atomic_load(come) < RANKS)
+        usleep(100);
+}
+
+/* All ranks but rank 1 go on, after the communicator was revoked. */
+static bool shrink(struct rank *r)
+{
+    uint32_t *memory = memory_new();
+    struct rank fewer = {.nranks = RANKS - 1, .rank = r->rank > 1 ? r->rank - 1 : r->rank};
+    const struct call c = {.op = ALL_GATHER, .number = 7, .count = 400};
+    int excluded[] = {1};
+    static _Atomic int come;
+    bool is = is_right(&c, r, memory);
+    wait_for_all(&come);
+    is = ncclCommRevoke(r->comm, 0) == 0 && is;
+    if (r->rank != 1) {
+        is = is && ncclCommShrink(r->comm, excluded, 1, &fewer.comm, NULL, 0) == 0;
+        mark(&fewer);
+        is = is && is_right(&c, &fewer, memory) && is_served() && ncclCommDestroy(fewer.comm) == 0;
+    }
+    free(memory);
+    return is;
+}
+
+static void what_a_shrink_leaves_is_served(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(RANKS, shrink));
+}
+
+/* Rank 0 takes the newcomer in by a thread. */
+static void *join_grown(void *argument)
+{
+    struct rank *r = argument;
+    uint32_t *memory = memory_new();
+    const struct call c = {.op = ALL_REDUCE, .number = 9, .count = 300};
+    r->is_right = ncclCommGrow(NULL, r->nranks, &r->id, r->rank, &r->comm, NULL) == 0;
+    mark(r);
+    r->is_right =
+        r->is_right && is_right(&c, r, memory) && is_served() && ncclCommDestroy(r->comm) == 0;
+    free(memory);
+    return NULL;
+}
+
+static bool grow(struct rank *r)
+{
+    uint32_t *memory = memory_new();
+    struct rank more = {.nranks = r->nranks + 1, .rank = r->rank}, joins = {.is_right = true};
+    const struct call c = {.op = ALL_REDUCE, .number = 9, .count = 300};
+    pthread_t thread;
+    bool is = true;
+    if (r->rank == 0) {
+        joins = (struct rank){.nranks = r->nranks + 1, .rank = r->nranks};
+        is = ncclCommGetUniqueId(r->comm, &joins.id) == 0;
+        pthread_create(&thread, NULL, join_grown, &joins);
+    }
+    is = is && ncclCommGrow(r->comm, more.nranks, NULL, -1, &more.comm, NULL) == 0;
+    mark(&more);
+    is = is && is_right(&c, &more, memory) && is_served() && ncclCommDestroy(more.comm) == 0;
+    if (r->rank == 0)
+        pthread_join(thread, NULL);
+    free(memory);
+    return is && joins.is_right;
+}
+
+static void a_communicator_that_has_grown_is_served(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(2, grow));
 }
 
 struct aborter {
@@ -486,6 +611,97 @@ static void calls_on_a_non_blocking_communicator_and_its_splits_are_passed(void 
     for (int i = 0; i < 2; i++)
         pthread_join(threads[i], NULL);
     assert_true(many[0].is_right && many[1].is_right);
+}
+
+/* ---- groups. A group within another one ends with it. */
+
+/* One call of each rank, made by one thread. */
+static void group_of_all_ranks(const ncclComm_t *comms, const struct call *c)
+{
+    uint32_t *memory[RANKS];
+    assert_int_equal(ncclGroupStart(), 0);
+    for (int i = 0; i < RANKS; i++) {
+        const struct rank r = {.rank = i, .nranks = RANKS, .comm = comms[i]};
+        prepare(c, &r, memory[i] = memory_new());
+        mark(&r);
+        assert_int_equal(make_call(c, &r, places_of(c, &r, memory[i])), 0);
+        assert_true(is_served());
+    }
+    assert_int_equal(ncclGroupEnd(), 0);
+    for (int i = 0; i < RANKS; i++) {
+        const struct rank r = {.rank = i, .nranks = RANKS, .comm = comms[i]};
+        assert_true(has_come(c, &r, memory[i]));
+        free(memory[i]);
+    }
+}
+
+static void one_thread_makes_the_calls_of_all_ranks_in_groups(void **state)
+{
+    (void)state;
+    ncclComm_t comms[RANKS];
+    assert_int_equal(ncclCommInitAll(comms, RANKS, NULL), 0);
+    for (uint64_t number = 0; number < 100; number++) {
+        struct call c = draw(number, RANKS);
+        c.count++;
+        group_of_all_ranks(comms, &c);
+    }
+    for (int i = 0; i < RANKS; i++)
+        assert_int_equal(ncclCommDestroy(comms[i]), 0);
+}
+
+#define MANY_CALLS 300 /* in a group, more than cecl takes at once */
+
+static bool group_many(struct rank *r)
+{
+    int *memory = calloc((1 + RANKS) * MANY_CALLS, sizeof(*memory)), *out = memory + MANY_CALLS;
+    bool is = memory && ncclGroupStart() == 0;
+    for (int i = 0; is && i < MANY_CALLS; i++) {
+        memory[i] = 1000 * r->rank + i;
+        is = (i % 3 ? ncclAllGather(&memory[i], &out[i * RANKS], 1, ncclInt32, r->comm, NULL)
+                    : ncclAllReduce(&memory[i], &out[i * RANKS], 1, ncclInt32, ncclMax, r->comm,
+                                    NULL)) == 0;
+    }
+    is = ncclGroupEnd() == 0 && is;
+    for (int i = 0; is && i < MANY_CALLS; i++)
+        is = out[i * RANKS] == (i % 3 ? i : 1000 * (RANKS - 1) + i);
+    free(memory);
+    return is;
+}
+
+static void a_group_may_have_many_calls(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(RANKS, group_many));
+}
+
+static bool simulate(struct rank *r)
+{
+    int in = r->rank, out[RANKS] = {-1, -1, -1, -1};
+    bool is = ncclGroupStart() == 0 && ncclAllGather(&in, out, 1, ncclInt32, r->comm, NULL) == 0 &&
+              ncclGroupSimulateEnd(NULL) == 0 && out[0] == -1;
+    is = is && ncclGroupStart() == 0 && ncclGroupEnd() == 0 && out[0] == -1;
+    return is && ncclAllGather(&in, out, 1, ncclInt32, r->comm, NULL) == 0 && out[3] == 3;
+}
+
+static void a_group_that_is_only_simulated_carries_nothing_out(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(RANKS, simulate));
+}
+
+static bool refuse_in_a_group(struct rank *r)
+{
+    int in = 0;
+    const bool is = ncclGroupStart() == 0 &&
+                    ncclAllGather(&in, NULL, 1, ncclInt32, r->comm, NULL) == 0 &&
+                    ncclAllGather(&in, NULL, 1, ncclInt32, r->comm, NULL) == 0;
+    return ncclGroupEnd() == ceclInvalidArgument && is;
+}
+
+static void a_group_with_a_call_that_is_refused_returns_its_error(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(2, refuse_in_a_group));
 }
 
 /* ---- tests with processes as ranks. The parent has not called NCCL, so children do not inherit a
@@ -654,9 +870,15 @@ static int run_all(void)
         cmocka_unit_test(a_served_call_that_fails_returns_nccls_number),
         cmocka_unit_test(a_split_is_served_and_outlives_its_parent),
         cmocka_unit_test(a_rank_without_a_color_gets_no_communicator),
+        cmocka_unit_test(what_a_shrink_leaves_is_served),
+        cmocka_unit_test(a_communicator_that_has_grown_is_served),
         cmocka_unit_test(an_abort_from_another_thread_ends_a_call),
         cmocka_unit_test(ranks_that_one_thread_makes_in_a_group_are_served),
         cmocka_unit_test(ranks_of_ncclCommInitAll_are_served),
+        cmocka_unit_test(one_thread_makes_the_calls_of_all_ranks_in_groups),
+        cmocka_unit_test(a_group_may_have_many_calls),
+        cmocka_unit_test(a_group_that_is_only_simulated_carries_nothing_out),
+        cmocka_unit_test(a_group_with_a_call_that_is_refused_returns_its_error),
         cmocka_unit_test(calls_on_a_non_blocking_communicator_and_its_splits_are_passed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
