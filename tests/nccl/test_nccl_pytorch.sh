@@ -1,0 +1,46 @@
+#!/bin/sh
+# PyTorch with cecl in NCCL's place, on two GPUs, where this machine has PyTorch.
+# test_nccl_pytorch.sh CECL_RUN
+set -u
+run=$1
+program=$(dirname -- "$0")/pytorch.py
+log=$(mktemp -d)
+trap 'rm -rf "$log"' EXIT
+export OMP_NUM_THREADS=4
+
+if ! python3 -c 'import torch.distributed' 2>"$log/torch"; then
+    echo "skipped: python3 has no PyTorch: $(tail -n 1 "$log/torch")"
+    exit 77
+fi
+
+fail() {
+    echo "FAILED: $1"
+    cat "$log"/*
+    exit 1
+}
+
+# parts MEMORY_SETTING: all parts, with these settings of PyTorch's allocator
+parts() {
+    PYTORCH_CUDA_ALLOC_CONF=$1 "$run" --policy all --stats python3 -m torch.distributed.run \
+        --nproc-per-node 2 "$program" >"$log/out" 2>&1 || fail "pytorch.py with '$1'"
+    grep '^ok' "$log/out"
+    for op in ncclAllGather ncclAlltoAll ncclReduceScatter ncclAllReduce; do
+        grep -q "$op .* cecl " "$log/out" || fail "$op was never served with '$1'"
+    done
+    grep 'ncclAllGather .* cecl ' "$log/out" | grep -vq ' yes ' && fail "a gather took SMs"
+}
+
+# A rank that dies. Its peers do not wait for NCCL's or PyTorch's own limits, which are minutes.
+lose() {
+    export MASTER_ADDR=127.0.0.1 MASTER_PORT=29577 WORLD_SIZE=2
+    LOCAL_RANK=1 RANK=1 "$run" --policy all python3 "$program" lose >"$log/dead" 2>&1 &
+    LOCAL_RANK=0 RANK=0 timeout 50 "$run" --policy all python3 "$program" lose >"$log/left" 2>&1
+    [ $? -ne 124 ] || fail "the rank that is left hangs"
+    wait
+    grep -q 'rank 1 ended unexpectedly' "$log/left" || fail "nobody says that rank 1 ended"
+    grep '^ok' "$log/left"
+}
+
+parts 'expandable_segments:False'
+parts 'expandable_segments:True'
+lose
