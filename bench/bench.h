@@ -54,6 +54,7 @@ struct options {
     unsigned memory; /* bits of kinds of memory (kinds.h) that are sides of their own */
     bool first_use;
     int late_us;      /* 0: not asked for */
+    size_t beside;    /* bytes a rank of bulk calls; 0: not asked for */
     int group;        /* calls in a group; 0: not asked for */
     size_t row_bytes; /* bytes of a row; 0: not asked for */
     enum corruption corrupt;
@@ -129,6 +130,18 @@ bool side_nccl_make(struct side *side, bool copy_engine);
  * stream; negative on failure. */
 double clock_time(struct side *side, const struct run *run, const void *send, size_t block,
                   int iterations);
+/* A place on the run's stream. clock_between takes two that the stream has passed, gives up both, and
+ * returns the us between them; negative on failure. Streams of the host device have no such places:
+ * there it is the time from the first mark until now. */
+struct clock_mark {
+    void *event;
+    double us;
+};
+bool clock_mark(const struct run *run, struct clock_mark *mark);
+double clock_between(const struct run *run, struct clock_mark *from, struct clock_mark *to);
+/* A stream whose work comes before that of other streams, where the device has such streams. */
+bool clock_urgent_stream(const struct run *run, ceclStream_t *stream);
+void clock_free_stream(const struct run *run, ceclStream_t stream);
 
 /* check.c. Runs one call on new random input, with output filled before. Returns the number of
  * wrong bytes on this rank, or -1. */
@@ -152,6 +165,9 @@ bool report_json(const struct run *run, const struct result *results, int count)
 /* extras.c. --enqueue returns false on failure, --alloc one of END_... */
 bool extra_enqueue(const struct run *run, struct side *side);
 int extra_alloc(const struct run *run);
+
+/* beside.c. --beside, for one side. Returns false on failure. */
+bool extra_beside(const struct run *run, struct side *small);
 
 /* groups.c has --group, rows.c has --rows. Both return false on failure. */
 bool extra_group(const struct run *run);

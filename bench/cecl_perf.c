@@ -135,6 +135,8 @@ static bool measure_sides(const struct run *run, long long *wrong)
     fine = count >= 0 && report_json(run, results, count);
     for (int s = 0; s < nsides && run->options.enqueue && fine; s++)
         fine = extra_enqueue(run, &sides[s]);
+    for (int s = 0; s < nsides && run->options.beside > 0 && fine; s++)
+        fine = extra_beside(run, &sides[s]);
     for (int s = nsides - 1; s >= 0; s--)
         sides[s].close(&sides[s]);
     for (int i = 0; i < count; i++)

@@ -6,3 +6,27 @@ double clock_time(struct side *side, const struct run *run, const void *send, si
 {
     return wall_time(side, run, send, block, iterations);
 }
+
+bool clock_mark(const struct run *run, struct clock_mark *mark)
+{
+    (void)run;
+    *mark = (struct clock_mark){NULL, wall_us()};
+    return true;
+}
+
+double clock_between(const struct run *run, struct clock_mark *from, struct clock_mark *to)
+{
+    (void)run;
+    (void)to;
+    return wall_us() - from->us;
+}
+
+bool clock_urgent_stream(const struct run *run, ceclStream_t *stream)
+{
+    return ceclStreamCreate(run->comm, stream) == ceclSuccess;
+}
+
+void clock_free_stream(const struct run *run, ceclStream_t stream)
+{
+    (void)!ceclStreamDestroy(run->comm, stream);
+}

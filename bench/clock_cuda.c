@@ -22,3 +22,48 @@ double clock_time(struct side *side, const struct run *run, const void *send, si
     cudaEventDestroy(stop);
     return fine ? (double)ms * 1e3 : -1;
 }
+
+bool clock_mark(const struct run *run, struct clock_mark *mark)
+{
+    cudaEvent_t event = NULL;
+    *mark = (struct clock_mark){NULL, wall_us()};
+    if (!run->cuda)
+        return true;
+    if (cudaEventCreate(&event) != cudaSuccess)
+        return false;
+    mark->event = event;
+    return cudaEventRecord(event, (cudaStream_t)run->stream) == cudaSuccess;
+}
+
+double clock_between(const struct run *run, struct clock_mark *from, struct clock_mark *to)
+{
+    float ms = -1;
+    if (!run->cuda)
+        return wall_us() - from->us;
+    const cudaEvent_t first = from->event, last = to->event;
+    const bool fine = cudaEventElapsedTime(&ms, first, last) == cudaSuccess;
+    cudaEventDestroy(first);
+    cudaEventDestroy(last);
+    return fine ? (double)ms * 1e3 : -1;
+}
+
+bool clock_urgent_stream(const struct run *run, ceclStream_t *stream)
+{
+    int least, most;
+    cudaStream_t made;
+    if (!run->cuda)
+        return ceclStreamCreate(run->comm, stream) == ceclSuccess;
+    if (cudaDeviceGetStreamPriorityRange(&least, &most) != cudaSuccess ||
+        cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, most) != cudaSuccess)
+        return false;
+    *stream = made;
+    return true;
+}
+
+void clock_free_stream(const struct run *run, ceclStream_t stream)
+{
+    if (run->cuda)
+        cudaStreamDestroy((cudaStream_t)stream);
+    else
+        (void)!ceclStreamDestroy(run->comm, stream);
+}

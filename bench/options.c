@@ -31,6 +31,9 @@ static const char usage[] =
     "  --first-use        also: host time of the first call on new memory of each of these kinds,\n"
     "                     all-gathers in place of the last size\n"
     "  --late US          also: what it costs when the last rank comes so much later to a call\n"
+    "  --beside BYTES     also: calls one by one while another communicator makes 4 all-gathers "
+    "of\n"
+    "                     so many bytes a rank, in place: the times of each, and of the latter\n"
     "  --enqueue          also: host time to enqueue one call of the first size\n"
     "  --group COUNT      also: so many all-gathers of the first size in place, one by one "
     "against\n"
@@ -92,7 +95,8 @@ enum {
     ALLOC_BYTES,
     MEMORY,
     FIRST_USE,
-    LATE
+    LATE,
+    BESIDE
 };
 
 static const struct option longs[] = {OPTIONS_SHARED,
@@ -108,6 +112,7 @@ static const struct option longs[] = {OPTIONS_SHARED,
                                       {"memory", 1, NULL, MEMORY},
                                       {"first-use", 0, NULL, FIRST_USE},
                                       {"late", 1, NULL, LATE},
+                                      {"beside", 1, NULL, BESIDE},
                                       {NULL, 0, NULL, 0}};
 
 /* Stores an option that asks for more than the plain sweep. Returns NULL, or what was expected. */
@@ -123,6 +128,7 @@ static const char *take_extra(struct options *o, int option, const char *value)
     case MEMORY: return parse_memory(value, o) ? NULL : "malloc, pieces, private, with commas";
     case FIRST_USE: o->first_use = true; return NULL;
     case LATE: return parse_count(value, 1, 1000000, &o->late_us) ? NULL : "1 to 1000000";
+    case BESIDE: return parse_bytes(value, 1, &o->beside) ? NULL : "1 to 1024G";
     default: return take_shared(o, option, value);
     }
 }

@@ -1,0 +1,157 @@
+/* --beside: how long small calls take while another communicator of the same library moves much. Each
+ * small call is timed by itself, so that one that waits for a bulk copy shows. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bench.h"
+
+#define BURSTS 40
+#define BULK 4   /* bulk calls in flight in a burst */
+#define SMALL 24 /* small calls meanwhile, one after the other */
+#define SAMPLES (BURSTS * SMALL)
+
+/* One library: its small calls, and its bulk calls on a communicator and a stream of their own. */
+struct pair {
+    struct side *small;
+    struct side bulk;
+    struct run small_run, bulk_run;
+    size_t bulk_block;
+};
+
+/* What is measured of a pair and a size. */
+struct burst_times {
+    double small[SAMPLES]; /* us, of the slowest rank */
+    double bulk[BURSTS];   /* us for the bulk calls of a burst, of the slowest rank */
+};
+
+/* ---- opening */
+
+static bool open_bulk_comm(const struct run *run, ceclComm_t *comm)
+{
+    ceclConfig_t config = CECL_CONFIG_INITIALIZER;
+    config.cudaDevice = CECL_CUDA_DEVICE_BY_RANK;
+    return ceclCommInitMpi(comm, MPI_COMM_WORLD, &config) == ceclSuccess ||
+           complain(run, "ceclCommInitMpi", ceclGetLastError(NULL));
+}
+
+/* The bulk calls are all-gathers in place, as those of FSDP. They end before `pair` is closed, and
+ * its communicator frees the stream and the memory. */
+static bool open_pair(const struct run *run, struct side *small, ceclComm_t bulk_comm,
+                      struct pair *pair)
+{
+    *pair = (struct pair){.small = small, .small_run = *run, .bulk_run = *run};
+    struct run *bulk = &pair->bulk_run;
+    bulk->comm = bulk_comm;
+    bulk->options.op = &collectives[OP_ALL_GATHER];
+    pair->bulk_block = block_of(&bulk->options, bulk->nranks, run->options.beside);
+    BENCH_TRY(bulk, ceclStreamCreate(bulk->comm, &bulk->stream));
+    if (!clock_urgent_stream(run, &pair->small_run.stream))
+        return complain(run, "--beside", "no stream");
+    if (small->state == run->comm)
+        pair->bulk = side_cecl_make(small->name, bulk_comm, small->memory);
+    else if (!side_nccl_make(&pair->bulk, small->name[4] != '\0'))
+        return complain(run, "--beside", "no host memory");
+    return pair->bulk.open(&pair->bulk, bulk, send_bytes_of(bulk, pair->bulk_block),
+                           recv_bytes_of(bulk, pair->bulk_block));
+}
+
+/* ---- measuring */
+
+static bool call_bulk(struct pair *pair)
+{
+    const struct run *run = &pair->bulk_run;
+    const void *send = send_place(&pair->bulk, run, pair->bulk_block, true);
+    for (int i = 0; i < BULK; i++)
+        if (!pair->bulk.call(&pair->bulk, run, send, pair->bulk_block))
+            return false;
+    return true;
+}
+
+/* Where `with_small` is not set, only the bulk calls are made, and where `with_bulk` is not, only the
+ * small ones. */
+static bool run_burst(struct pair *pair, size_t block, bool with_bulk, bool with_small,
+                      double small_us[SMALL], double *bulk_us)
+{
+    const struct run *run = &pair->small_run, *bulk = &pair->bulk_run;
+    const void *send = send_place(pair->small, run, block, run->options.in_place);
+    struct clock_mark begin, end;
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (!clock_mark(bulk, &begin) || (with_bulk && !call_bulk(pair)) || !clock_mark(bulk, &end))
+        return false;
+    for (int i = 0; i < SMALL && with_small; i++) {
+        small_us[i] = clock_time(pair->small, run, send, block, 1);
+        if (small_us[i] < 0)
+            return complain(run, pair->small->name, ceclGetLastError(run->comm));
+    }
+    BENCH_TRY(bulk, ceclStreamSynchronize(bulk->comm, bulk->stream));
+    *bulk_us = clock_between(bulk, &begin, &end);
+    BENCH_TRY(run, ceclStreamSynchronize(run->comm, run->stream));
+    return *bulk_us >= 0 || complain(run, "--beside", "no time");
+}
+
+static bool run_bursts(struct pair *pair, size_t block, bool with_bulk, bool with_small,
+                       struct burst_times *times)
+{
+    double unused[SMALL], most;
+    if (!run_burst(pair, block, with_bulk, with_small, unused, &most)) /* warms up */
+        return false;
+    for (int i = 0; i < BURSTS; i++)
+        if (!run_burst(pair, block, with_bulk, with_small, &times->small[(size_t)i * SMALL],
+                       &times->bulk[i]))
+            return false;
+    MPI_Allreduce(MPI_IN_PLACE, times->small, SAMPLES, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    MPI_Allreduce(MPI_IN_PLACE, times->bulk, BURSTS, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return true;
+}
+
+static void print_small(const char *what, double us[SAMPLES])
+{
+    qsort(us, SAMPLES, sizeof(*us), compare_doubles);
+    printf(" %s %.1f / %.1f / %.1f / %.1f,", what, us[SAMPLES / 2], us[SAMPLES * 90 / 100],
+           us[SAMPLES * 99 / 100], us[SAMPLES - 1]);
+}
+
+static bool measure_size(struct pair *pair, size_t size)
+{
+    static struct burst_times alone, bulk, both;
+    const struct run *run = &pair->small_run;
+    const size_t block = block_of(&run->options, run->nranks, size);
+    if (!run_bursts(pair, block, false, true, &alone) ||
+        !run_bursts(pair, block, true, false, &bulk) || !run_bursts(pair, block, true, true, &both))
+        return false;
+    const double before = median_of(bulk.bulk, BURSTS), meanwhile = median_of(both.bulk, BURSTS);
+    if (run->rank == 0) {
+        printf("# %s, %s of %zu bytes a rank, us median / p90 / p99 / most:", pair->small->name,
+               run->options.op->name, size);
+        print_small("alone", alone.small);
+        print_small("beside", both.small);
+        printf(" %d bulk all-gathers of %zu bytes a rank: alone %.0f us, beside %.0f\n", BULK,
+               run->options.beside, before, meanwhile);
+    }
+    return true;
+}
+
+/* All sizes. The side's own buffers hold the largest one. */
+static bool measure_pair(struct pair *pair)
+{
+    size_t size;
+    for (int i = 0; i < MAX_SIZES && (size = size_at(&pair->small_run.options, i)) != 0; i++)
+        if (!measure_size(pair, size))
+            return false;
+    return true;
+}
+
+bool extra_beside(const struct run *run, struct side *small)
+{
+    struct pair pair;
+    ceclComm_t bulk_comm;
+    if (small->supports && !small->supports(run, run->options.in_place))
+        return true;
+    if (!open_bulk_comm(run, &bulk_comm) || !open_pair(run, small, bulk_comm, &pair) ||
+        !measure_pair(&pair))
+        return false;
+    pair.bulk.close(&pair.bulk);
+    clock_free_stream(run, pair.small_run.stream);
+    BENCH_TRY(run, ceclCommDestroy(bulk_comm));
+    return true;
+}
