@@ -9,6 +9,7 @@ blocks in the forward pass and again in the backward pass, and reduces and scatt
 """
 
 import argparse
+import json
 import os
 import statistics
 
@@ -101,6 +102,7 @@ def main():
         action="store_true",
         help="communicate from memory of ncclMemAlloc (set_allocate_memory_from_process_group_for_comm)",
     )
+    parser.add_argument("--json", metavar="FILE", help="the slower rank's times, and the losses")
     args = parser.parse_args()
 
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
@@ -109,6 +111,13 @@ def main():
     rank = dist.get_rank()
     times, losses = run(args, rank, device)
     dist.all_reduce(losses, op=dist.ReduceOp.AVG)
+    slowest = torch.tensor(times, device=device)
+    dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
+    times = slowest.tolist()
+    if rank == 0 and args.json:
+        with open(args.json, "w", encoding="utf-8") as file:
+            measured = {"step_ms": times, "losses": losses.tolist(), "ranks": dist.get_world_size()}
+            json.dump({**measured, **vars(args)}, file)
     if rank == 0:
         shown = ", ".join(f"{loss:.5f}" for loss in losses[:: max(1, len(losses) // 5)].tolist())
         print(f"a step: {statistics.median(times):.1f} ms (median of {len(times)}); losses: {shown}")

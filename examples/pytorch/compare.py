@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Runs a training step with NCCL and with cecl in its place, by turns, and compares the times.
+
+    examples/pytorch/compare.py --cecl-run /opt/cecl/bin/cecl-run --ranks 2 -- --batch 1
+
+What stands behind -- goes to fsdp2.py. Each run is a process of its own, so rounds are many seconds
+apart: GPUs that grow warm meanwhile count for both sides alike.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fsdp2.py")
+
+
+def run_once(prefix, args, rest, folder):
+    result = os.path.join(folder, "step.json")
+    command = [*prefix, sys.executable, "-m", "torch.distributed.run"]
+    command += ["--nproc-per-node", str(args.ranks), PROGRAM, "--json", result, *rest]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}: ended with {done.returncode}\n{done.stdout}{done.stderr}")
+    with open(result, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def summary(runs):
+    medians = [statistics.median(run["step_ms"]) for run in runs]
+    return {
+        "median": statistics.median(medians),
+        "least": min(medians),
+        "most": max(medians),
+        "rounds": medians,
+        "last_loss": runs[-1]["losses"][-1],
+    }
+
+
+def parse():
+    own, rest = sys.argv[1:], []
+    if "--" in own:
+        own, rest = own[: own.index("--")], own[own.index("--") + 1 :]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cecl-run", default="cecl-run", help="the command")
+    parser.add_argument("--policy", default="all", help="of cecl-run")
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", metavar="FILE", help="the results")
+    return parser.parse_args(own), rest
+
+
+def main():
+    args, rest = parse()
+    sides = {"nccl": [], "cecl": []}
+    prefixes = {"nccl": [], "cecl": [args.cecl_run, "--policy", args.policy]}
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(args.rounds):
+            for side, runs in sides.items():
+                runs.append(run_once(prefixes[side], args, rest, folder))
+    results = {side: summary(runs) for side, runs in sides.items()}
+    one = sides["nccl"][0]
+    kept = {key: one[key] for key in ("ranks", "blocks", "width", "sequence", "batch")}
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as file:
+            json.dump({"fsdp2": kept, "step_ms": results}, file, indent=1)
+    for side, got in results.items():
+        print(
+            f"{side}: a step {got['median']:.1f} ms ({got['least']:.1f} .. {got['most']:.1f}), "
+            f"last loss {got['last_loss']:.5f}"
+        )
+    print(f"ratio {results['nccl']['median'] / results['cecl']['median']:.3f}")
+
+
+if __name__ == "__main__":
+    main()
