@@ -347,19 +347,26 @@ static ceclResult_t refuse(const struct group *group, uint32_t from)
 /* What is done for the calls of entry `first`'s communicator, one after the other. */
 enum stage { CHECK, TELL, PLAN, STAGES };
 
+/* Peers that compare calls hear of what is refused here. */
+static ceclResult_t check(struct group *group, uint32_t first)
+{
+    const struct entry *entry = &group->entries[first];
+    CECL_TRY(cecl_comm_check(entry->comm));
+    const ceclResult_t settled = settle_again(group, entry->comm);
+    const uint32_t count = collect(group, first);
+    return settled == ceclSuccess
+               ? cecl_calls_check(entry->comm, group->calls, count, entry->stream)
+               : cecl_check_calls(entry->comm, group->calls, count, settled);
+}
+
 static ceclResult_t go_through(struct group *group, uint32_t first, enum stage stage)
 {
     const struct entry *entry = &group->entries[first];
-    if (stage == CHECK) {
-        CECL_TRY(cecl_comm_check(entry->comm));
-        CECL_TRY(settle_again(group, entry->comm));
-    }
+    if (stage == CHECK)
+        return check(group, first);
     const uint32_t count = collect(group, first);
-    switch (stage) {
-    case CHECK: return cecl_calls_check(entry->comm, group->calls, count, entry->stream);
-    case TELL: return cecl_calls_tell(entry->comm, group->calls, count);
-    default: return cecl_calls_plan(entry->comm, group->calls, count, &group->bound[first]);
-    }
+    return stage == TELL ? cecl_calls_tell(entry->comm, group->calls, count)
+                         : cecl_calls_plan(entry->comm, group->calls, count, &group->bound[first]);
 }
 
 /* All that can be refused comes before peers are told, and before anything is enqueued. All

@@ -42,6 +42,15 @@ static int set_up_manual(void **state)
     return 0;
 }
 
+static int set_up_checked(void **state)
+{
+    (void)state;
+    multi_setenv("CECL_CHECK", "1");
+    open_comm(NULL);
+    multi_setenv("CECL_CHECK", NULL);
+    return 0;
+}
+
 static int tear_down(void **state)
 {
     (void)state;
@@ -365,6 +374,24 @@ static void memory_may_be_replaced_between_calls_of_a_group(void **state)
     multi_ok(NULL, ceclCommDestroy(other));
 }
 
+/* Rank 0 alone finds it, when its group ends. Its peers compare calls then, and wait for it. */
+static void all_ranks_hear_of_memory_that_was_replaced_by_private_memory_in_a_group(void **state)
+{
+    (void)state;
+    if (!MEMORY_WITH_PRIVATE)
+        skip();
+    struct memory both = memory_new(comm, MEMORY_SHARED, 2 * bytes);
+    run(both.at, 3);
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, gather(both.at));
+    if (multi_rank == 0)
+        memory_renew(comm, &both, MEMORY_PRIVATE);
+    multi_ok(comm, gather(both.at + bytes));
+    multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "memory that peers cannot reach");
+    run(memory.at, 4);
+    memory_free(comm, &both);
+}
+
 static void explained(const unsigned char *send, const unsigned char *recv, ceclExplanation_t *e)
 {
     memset(e, 0, sizeof(*e));
@@ -523,6 +550,8 @@ int main(int argc, char **argv)
         WITH(set_up, memory_of_a_pending_call_stays_registered),
         WITH(set_up, memory_of_an_open_group_stays_registered),
         WITH(set_up, memory_may_be_replaced_between_calls_of_a_group),
+        WITH(set_up_checked,
+             all_ranks_hear_of_memory_that_was_replaced_by_private_memory_in_a_group),
         WITH(set_up, what_is_refused_leaves_a_pending_call_as_it_is),
         WITH(set_up, a_window_stays_open_while_a_pending_call_uses_it),
         WITH(set_up_manual, registered_memory_is_explained_as_the_pool_is),
