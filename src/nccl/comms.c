@@ -227,6 +227,12 @@ void cecl_nccl_comm_abort(ncclComm_t comm)
     forget(comm, instead);
 }
 
+void cecl_nccl_comm_revoke(ncclComm_t comm)
+{
+    if (find_own(comm))
+        cecl_nccl_comm_abort(comm);
+}
+
 /* ---- errors */
 
 /* NCCL has no number for two of them. */

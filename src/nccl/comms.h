@@ -57,6 +57,10 @@ ceclResult_t cecl_nccl_comm_finalize(ncclComm_t comm);
 ceclResult_t cecl_nccl_comm_destroy(ncclComm_t comm);
 void cecl_nccl_comm_abort(ncclComm_t comm);
 
+/* The same where NCCL keeps its communicator, which may get children. The table then still says that
+ * a non-blocking one is non-blocking. */
+void cecl_nccl_comm_revoke(ncclComm_t comm);
+
 /* The asynchronous error of `comm->ours`, of either, by NCCL's numbers. */
 ncclResult_t cecl_nccl_comm_error(ncclComm_t comm);
 

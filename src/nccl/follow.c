@@ -256,7 +256,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags)
 {
     if (!IS_NCCLS_OWN())
-        cecl_nccl_comm_abort(comm);
+        cecl_nccl_comm_revoke(comm);
     return cecl_nccl_pass_ncclCommRevoke(comm, flags);
 }
 

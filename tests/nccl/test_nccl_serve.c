@@ -397,10 +397,10 @@ static void a_rank_without_a_color_gets_no_communicator(void **state)
 }
 
 /* A call ends at one rank before it ends at another. Revoked meanwhile, it would fail there. */
-static void wait_for_all(_Atomic int *come)
+static void wait_for_all(_Atomic int *come, int nranks)
 {
     atomic_fetch_add(come, 1);
-    while (atomic_load(come) < RANKS)
+    while (atomic_load(come) < nranks)
         usleep(100);
 }
 
@@ -413,7 +413,7 @@ static bool shrink(struct rank *r)
     int excluded[] = {1};
     static _Atomic int come;
     bool is = is_right(&c, r, memory);
-    wait_for_all(&come);
+    wait_for_all(&come, RANKS);
     is = ncclCommRevoke(r->comm, 0) == 0 && is;
     if (r->rank != 1) {
         is = is && ncclCommShrink(r->comm, excluded, 1, &fewer.comm, NULL, 0) == 0;
@@ -570,6 +570,26 @@ static void ranks_of_ncclCommInitAll_are_served(void **state)
     serve_many();
 }
 
+static bool gather_is_passed(const struct rank *r, ncclComm_t comm)
+{
+    int in = r->rank, out[RANKS];
+    mark(r);
+    return ncclAllGather(&in, out, 1, ncclInt32, comm, NULL) == 0 && !is_served();
+}
+
+/* A communicator that was revoked has children, too. */
+static bool pass_children(const struct rank *r)
+{
+    static _Atomic int come;
+    ncclComm_t split = NULL, shrunk = NULL;
+    bool is = ncclCommSplit(r->comm, 0, 0, &split, NULL) == 0 && gather_is_passed(r, split);
+    wait_for_all(&come, 2);
+    is = ncclCommRevoke(r->comm, 0) == 0 && is;
+    is = ncclCommShrink(r->comm, NULL, 0, &shrunk, NULL, 0) == 0 && is;
+    is = is && gather_is_passed(r, shrunk);
+    return ncclCommDestroy(split) == 0 && ncclCommDestroy(shrunk) == 0 && is;
+}
+
 /* The field that NCCL's configuration has behind its size, magic number and version. */
 static bool pass_non_blocking(struct rank *r)
 {
@@ -579,16 +599,10 @@ static bool pass_non_blocking(struct rank *r)
         int blocking;
         char rest[256];
     } config = {.size = sizeof(config)};
-    ncclComm_t comm, split = NULL;
-    int in = r->rank, out[RANKS];
     bool is =
-        ncclCommInitRankConfig(&comm, r->nranks, r->id, r->rank, (ncclConfig_t *)&config) == 0;
-    r->comm = comm;
-    is = is && ncclAllGather(&in, out, 1, ncclInt32, comm, NULL) == 0 && !is_served();
-    is = is && ncclCommSplit(comm, 0, 0, &split, NULL) == 0;
-    mark(r);
-    is = is && ncclAllGather(&in, out, 1, ncclInt32, split, NULL) == 0 && !is_served();
-    return ncclCommDestroy(split) == 0 && ncclCommDestroy(comm) == 0 && is;
+        ncclCommInitRankConfig(&r->comm, r->nranks, r->id, r->rank, (ncclConfig_t *)&config) == 0;
+    is = is && gather_is_passed(r, r->comm) && pass_children(r);
+    return ncclCommDestroy(r->comm) == 0 && is;
 }
 
 static void *run_non_blocking(void *argument)
@@ -598,7 +612,7 @@ static void *run_non_blocking(void *argument)
     return NULL;
 }
 
-static void calls_on_a_non_blocking_communicator_and_its_splits_are_passed(void **state)
+static void calls_on_a_non_blocking_communicator_and_its_children_are_passed(void **state)
 {
     (void)state;
     pthread_t threads[2];
@@ -879,7 +893,7 @@ static int run_all(void)
         cmocka_unit_test(a_group_may_have_many_calls),
         cmocka_unit_test(a_group_that_is_only_simulated_carries_nothing_out),
         cmocka_unit_test(a_group_with_a_call_that_is_refused_returns_its_error),
-        cmocka_unit_test(calls_on_a_non_blocking_communicator_and_its_splits_are_passed),
+        cmocka_unit_test(calls_on_a_non_blocking_communicator_and_its_children_are_passed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
