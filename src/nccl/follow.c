@@ -204,10 +204,14 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *spli
     return IS_NCCLS_OWN() ? result : follow_child(result, split, config, inherits);
 }
 
+/* A shrink may end the parent's calls first, because a rank that it leaves out has died: then ours,
+ * too, wait for that rank. */
 ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int count, ncclComm_t *shrunk,
                             ncclConfig_t *config, int flags)
 {
     const bool inherits = inherits_non_blocking(comm, config);
+    if (!IS_NCCLS_OWN() && (flags & CECL_NCCL_SHRINK_ABORT))
+        cecl_nccl_comm_revoke(comm);
     const ncclResult_t result =
         cecl_nccl_pass_ncclCommShrink(comm, excluded, count, shrunk, config, flags);
     return IS_NCCLS_OWN() ? result : follow_child(result, shrunk, config, inherits);

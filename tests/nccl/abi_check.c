@@ -41,6 +41,10 @@ SAME(10, ncclFloat8e4m3);
 SAME(11, ncclFloat8e5m2);
 #endif
 
+#ifdef NCCL_SHRINK_ABORT
+SAME(CECL_NCCL_SHRINK_ABORT, NCCL_SHRINK_ABORT);
+#endif
+
 /* The reductions that calls.h names. */
 SAME(0, ncclSum);
 SAME(1, ncclProd);

@@ -430,6 +430,50 @@ static void what_a_shrink_leaves_is_served(void **state)
     assert_true(run_ranks(RANKS, shrink));
 }
 
+/* Waits in a call for rank 1, until the shrink ends it. */
+static void *gather_in_vain(void *argument)
+{
+    struct rank *r = argument;
+    int in = 1, out[RANKS];
+    r->is_right = ncclAllGather(&in, out, 1, ncclInt32, r->comm, NULL) == ceclRemoteError;
+    return NULL;
+}
+
+/* Rank 1 neither comes nor leaves. */
+static bool shrink_with_abort(struct rank *r)
+{
+    static _Atomic int done;
+    uint32_t *memory = memory_new();
+    struct rank fewer = {.nranks = RANKS - 1, .rank = r->rank > 1 ? r->rank - 1 : r->rank};
+    struct rank waits = *r;
+    const struct call c = {.op = ALL_GATHER, .number = 7, .count = 400};
+    int excluded[] = {1};
+    bool is = true;
+    pthread_t thread;
+    if (r->rank != 1) {
+        pthread_create(&thread, NULL, gather_in_vain, &waits);
+        usleep(100000); /* the thread is inside the call by now */
+        is = ncclCommShrink(r->comm, excluded, 1, &fewer.comm, NULL, CECL_NCCL_SHRINK_ABORT) == 0;
+        pthread_join(thread, NULL);
+        mark(&fewer);
+        is = is && waits.is_right && is_right(&c, &fewer, memory) && is_served() &&
+             ncclCommDestroy(fewer.comm) == 0;
+        atomic_fetch_add(&done, 1);
+    }
+    for (int i = 0; i < 1000 * PROMPT && atomic_load(&done) < RANKS - 1; i++)
+        usleep(1000);
+    free(memory);
+    return is;
+}
+
+static void a_shrink_that_aborts_ends_the_parents_calls(void **state)
+{
+    (void)state;
+    const time_t start = time(NULL);
+    assert_true(run_ranks(RANKS, shrink_with_abort));
+    assert_true(time(NULL) - start < PROMPT);
+}
+
 /* Rank 0 takes the newcomer in by a thread. */
 static void *join_grown(void *argument)
 {
@@ -885,6 +929,7 @@ static int run_all(void)
         cmocka_unit_test(a_split_is_served_and_outlives_its_parent),
         cmocka_unit_test(a_rank_without_a_color_gets_no_communicator),
         cmocka_unit_test(what_a_shrink_leaves_is_served),
+        cmocka_unit_test(a_shrink_that_aborts_ends_the_parents_calls),
         cmocka_unit_test(a_communicator_that_has_grown_is_served),
         cmocka_unit_test(an_abort_from_another_thread_ends_a_call),
         cmocka_unit_test(ranks_that_one_thread_makes_in_a_group_are_served),
