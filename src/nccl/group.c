@@ -15,7 +15,8 @@
 struct kept {
     struct cecl_nccl_call call;
     int number; /* of the kept call */
-    int nth;    /* how many were kept before on the same communicator of cecl's */
+    int turn;   /* which of cecl's groups it goes into */
+    int nth;    /* how many of the turn were kept before on the same communicator of cecl's */
     /* -- while its turn is carried out -- */
     struct cecl_nccl_comm *comm; /* NULL: it was aborted within the group */
     ceclComm_t ours;
@@ -26,6 +27,7 @@ static _Thread_local struct {
     int depth;
     struct kept *kept;
     int count, room;
+    int last_turn; /* of all kept calls */
 } group;
 
 int cecl_nccl_group_depth(void)
@@ -48,12 +50,47 @@ static bool is_of_one(const struct cecl_nccl_call *a, const struct cecl_nccl_cal
     return a->comm == b->comm && a->reduces == b->reduces;
 }
 
-static int count_before(const struct cecl_nccl_call *call)
+/* The last kept call on the same communicator of cecl's, from `index` back; -1: there is none. */
+static int last_of(const struct cecl_nccl_call *call, int index)
 {
-    int last = group.count - 1;
-    while (last >= 0 && !is_of_one(&group.kept[last].call, call))
-        last--;
-    return last < 0 ? 0 : group.kept[last].nth + 1;
+    while (index >= 0 && !is_of_one(&group.kept[index].call, call))
+        index--;
+    return index;
+}
+
+static bool has_result_on_all_ranks(const struct cecl_nccl_call *call)
+{
+    return call->op != CECL_NCCL_OP_ncclGather && call->op != CECL_NCCL_OP_ncclReduce;
+}
+
+static bool have_one_result(const struct cecl_nccl_call *a, const struct cecl_nccl_call *b)
+{
+    return a->recvbuff == b->recvbuff && has_result_on_all_ranks(a) && has_result_on_all_ranks(b);
+}
+
+/* Whether the turn of the kept call `last` has no room for another one. cecl refuses a group that
+ * writes twice to the same memory, and NCCL does not: a benchmark repeats its call in a group. So that
+ * ranks decide alike, only equal recvbuffs count, where all ranks have one. */
+static bool is_full(int last, const struct cecl_nccl_call *call)
+{
+    if (group.kept[last].nth + 1 == AT_ONCE)
+        return true;
+    while (group.kept[last].nth > 0 && !have_one_result(&group.kept[last].call, call))
+        last = last_of(call, last - 1);
+    return have_one_result(&group.kept[last].call, call);
+}
+
+static struct kept place(const struct cecl_nccl_call *call)
+{
+    struct kept kept = {.call = *call, .number = group.count};
+    const int last = last_of(call, group.count - 1);
+    if (last >= 0 && is_full(last, call)) {
+        kept.turn = group.kept[last].turn + 1;
+    } else if (last >= 0) {
+        kept.turn = group.kept[last].turn;
+        kept.nth = group.kept[last].nth + 1;
+    }
+    return kept;
 }
 
 ncclResult_t cecl_nccl_group_keep(const struct cecl_nccl_call *call)
@@ -66,9 +103,9 @@ ncclResult_t cecl_nccl_group_keep(const struct cecl_nccl_call *call)
         group.kept = kept;
         group.room = room;
     }
-    group.kept[group.count] =
-        (struct kept){.call = *call, .number = group.count, .nth = count_before(call)};
-    group.count++;
+    const struct kept kept = place(call);
+    group.last_turn = kept.turn > group.last_turn ? kept.turn : group.last_turn;
+    group.kept[group.count++] = kept;
     return ceclSuccess;
 }
 
@@ -76,7 +113,7 @@ void cecl_nccl_group_forget(void)
 {
     free(group.kept);
     group.kept = NULL;
-    group.count = group.room = 0;
+    group.count = group.room = group.last_turn = 0;
 }
 
 /* ---- one turn: [count] calls */
@@ -180,23 +217,17 @@ static ncclResult_t serve_one(struct kept *kept)
     return result;
 }
 
-/* Which of cecl's groups a call goes into. */
-static int turn_of(const struct kept *kept)
-{
-    return kept->nth / AT_ONCE;
-}
-
 static int by_turn(const void *left, const void *right)
 {
     const struct kept *a = left, *b = right;
-    return turn_of(a) != turn_of(b) ? turn_of(a) - turn_of(b) : a->number - b->number;
+    return a->turn != b->turn ? a->turn - b->turn : a->number - b->number;
 }
 
 /* The calls of a turn, which are next to each other. */
 static int length_of_turn(const struct kept *kept, int count)
 {
     int length = 0;
-    while (length < count && turn_of(&kept[length]) == turn_of(kept))
+    while (length < count && kept[length].turn == kept->turn)
         length++;
     return length;
 }
@@ -206,7 +237,7 @@ ncclResult_t cecl_nccl_group_serve(void)
     ncclResult_t result = ceclSuccess;
     if (group.count == 1)
         result = serve_one(group.kept);
-    else if (group.count > AT_ONCE)
+    else if (group.last_turn > 0)
         qsort(group.kept, (size_t)group.count, sizeof(*group.kept), by_turn);
     for (int i = 0; group.count > 1 && i < group.count && result == (ncclResult_t)ceclSuccess;) {
         const int length = length_of_turn(group.kept + i, group.count - i);

@@ -732,6 +732,29 @@ static void a_group_may_have_many_calls(void **state)
     assert_true(run_ranks(RANKS, group_many));
 }
 
+/* As benchmarks do it, whose calls are all alike. */
+static bool repeat_in_a_group(struct rank *r)
+{
+    int in = r->rank, all[RANKS] = {0}, sum = 0, most = 0, other = 0;
+    bool is = ncclGroupStart() == 0;
+    for (int i = 0; i < 3; i++) {
+        is = is && ncclAllGather(&in, all, 1, ncclInt32, r->comm, NULL) == 0;
+        is = is && ncclAllReduce(&in, &sum, 1, ncclInt32, ncclSum, r->comm, NULL) == 0;
+    }
+    /* ranks that are not root may pass any recvbuff */
+    is = is && ncclReduce(&in, &most, 1, ncclInt32, ncclMax, 1, r->comm, NULL) == 0;
+    is = is && ncclReduce(&in, r->rank == 1 ? &other : &most, 1, ncclInt32, ncclMin, 1, r->comm,
+                          NULL) == 0;
+    is = ncclGroupEnd() == 0 && is;
+    return is && all[3] == 3 && sum == 6 && (r->rank != 1 || (most == 3 && other == 0));
+}
+
+static void calls_of_a_group_may_have_one_recvbuff(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(RANKS, repeat_in_a_group));
+}
+
 static bool simulate(struct rank *r)
 {
     int in = r->rank, out[RANKS] = {-1, -1, -1, -1};
@@ -936,6 +959,7 @@ static int run_all(void)
         cmocka_unit_test(ranks_of_ncclCommInitAll_are_served),
         cmocka_unit_test(one_thread_makes_the_calls_of_all_ranks_in_groups),
         cmocka_unit_test(a_group_may_have_many_calls),
+        cmocka_unit_test(calls_of_a_group_may_have_one_recvbuff),
         cmocka_unit_test(a_group_that_is_only_simulated_carries_nothing_out),
         cmocka_unit_test(a_group_with_a_call_that_is_refused_returns_its_error),
         cmocka_unit_test(calls_on_a_non_blocking_communicator_and_its_children_are_passed),
