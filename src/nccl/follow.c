@@ -132,13 +132,14 @@ ncclResult_t ncclGroupEnd(void)
     return IS_NCCLS_OWN() ? result : end_group(result);
 }
 
-/* It ends the group, too, and carries out no collective. */
+/* It ends the group, too, and carries out no collective. Within another group it simulates nothing. */
 ncclResult_t ncclGroupSimulateEnd(void *info)
 {
     const ncclResult_t result = cecl_nccl_pass_ncclGroupSimulateEnd(info);
     if (IS_NCCLS_OWN())
         return result;
-    cecl_nccl_group_forget();
+    if (cecl_nccl_group_depth() == 1)
+        cecl_nccl_group_forget();
     return end_group(result);
 }
 

@@ -770,6 +770,21 @@ static void a_group_that_is_only_simulated_carries_nothing_out(void **state)
     assert_true(run_ranks(RANKS, simulate));
 }
 
+static bool simulate_within(struct rank *r)
+{
+    int in = r->rank, out[RANKS] = {-1, -1, -1, -1};
+    const bool is = ncclGroupStart() == 0 && ncclGroupStart() == 0 &&
+                    ncclAllGather(&in, out, 1, ncclInt32, r->comm, NULL) == 0 &&
+                    ncclGroupSimulateEnd(NULL) == 0;
+    return ncclGroupEnd() == 0 && is && out[3] == 3;
+}
+
+static void a_simulated_group_within_another_is_carried_out_with_it(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(RANKS, simulate_within));
+}
+
 static bool refuse_in_a_group(struct rank *r)
 {
     int in = 0;
@@ -961,6 +976,7 @@ static int run_all(void)
         cmocka_unit_test(a_group_may_have_many_calls),
         cmocka_unit_test(calls_of_a_group_may_have_one_recvbuff),
         cmocka_unit_test(a_group_that_is_only_simulated_carries_nothing_out),
+        cmocka_unit_test(a_simulated_group_within_another_is_carried_out_with_it),
         cmocka_unit_test(a_group_with_a_call_that_is_refused_returns_its_error),
         cmocka_unit_test(calls_on_a_non_blocking_communicator_and_its_children_are_passed),
     };
