@@ -283,6 +283,12 @@ static uint32_t collect(const struct group *group, uint32_t first)
     return count;
 }
 
+/* A recvbuff of no use to the call may be of memory that is gone. */
+static bool peers_write(ceclComm_t comm, const struct cecl_call *call)
+{
+    return comm->nranks > 1 && !call->op->recv_anywhere && cecl_call_recv_needed(call) > 0;
+}
+
 /* Finds the windows of a call's buffers again. */
 static ceclResult_t find_again(struct group *group, uint32_t index)
 {
@@ -297,7 +303,8 @@ static ceclResult_t find_again(struct group *group, uint32_t index)
         entry->changes = entry->comm->registry.changes;
         CECL_TRY(cecl_tell_settle(entry->comm, &call, &changed));
     }
-    if (!was_private && call.recv.window == CECL_WINDOW_PRIVATE) /* it has no bounce buffer */
+    if (!was_private && call.recv.window == CECL_WINDOW_PRIVATE && /* it has no bounce buffer */
+        peers_write(entry->comm, &call))
         return cecl_fail(ceclInvalidUsage,
                          "recvbuff %p: its memory was replaced within the group by memory that "
                          "peers cannot reach",

@@ -392,6 +392,30 @@ static void all_ranks_hear_of_memory_that_was_replaced_by_private_memory_in_a_gr
     memory_free(comm, &both);
 }
 
+/* Only the root has a recvbuff. The other ranks pass one that was freed, whose window goes when the
+ * group's next call makes a new one. */
+static void a_group_does_not_look_at_a_recvbuff_without_use(void **state)
+{
+    (void)state;
+    const bool is_root = multi_rank == 0;
+    struct memory old = memory_new(comm, MEMORY_SHARED, bytes),
+                  new = memory_new(comm, MEMORY_SHARED, bytes);
+    run(memory.at, 2);
+    run(old.at, 3);
+    unsigned char *const unused = old.at;
+    memory_free(comm, &old);
+    fill(memory.at, 4);
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, ceclGather(memory.at + multi_rank * BLOCK, is_root ? memory.at : unused, BLOCK,
+                              ceclUint8, 0, comm, NULL));
+    multi_ok(comm, gather(new.at));
+    multi_ok(comm, ceclGroupEnd());
+    if (is_root)
+        check(memory.at, 4);
+    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+    memory_free(comm, &new);
+}
+
 static void explained(const unsigned char *send, const unsigned char *recv, ceclExplanation_t *e)
 {
     memset(e, 0, sizeof(*e));
@@ -550,6 +574,7 @@ int main(int argc, char **argv)
         WITH(set_up, memory_of_a_pending_call_stays_registered),
         WITH(set_up, memory_of_an_open_group_stays_registered),
         WITH(set_up, memory_may_be_replaced_between_calls_of_a_group),
+        WITH(set_up, a_group_does_not_look_at_a_recvbuff_without_use),
         WITH(set_up_checked,
              all_ranks_hear_of_memory_that_was_replaced_by_private_memory_in_a_group),
         WITH(set_up, what_is_refused_leaves_a_pending_call_as_it_is),
