@@ -207,6 +207,12 @@ ceclResult_t cecl_registry_drop(struct cecl_registry *registry, uint64_t number)
     return window ? forget(registry, window) : ceclSuccess;
 }
 
+ceclResult_t cecl_registry_forget(struct cecl_registry *registry, const void *ptr)
+{
+    struct cecl_own_window *window = window_of(registry, (uint64_t)(uintptr_t)ptr);
+    return window ? forget(registry, window) : ceclSuccess;
+}
+
 static void close_all(const struct cecl_region_export *exports, size_t count)
 {
     for (size_t i = 0; i < count; i++)

@@ -103,7 +103,9 @@ static ceclResult_t grow(ceclComm_t comm, uint64_t bytes)
                          "again: register it, or take it from ceclMemAlloc",
                          words);
     }
-    result = cecl_registry_settle(&comm->registry, bounce->base, bounce->bytes, true, "bounce");
+    result = cecl_registry_forget(&comm->registry, bounce->base);
+    if (result == ceclSuccess)
+        result = cecl_registry_settle(&comm->registry, bounce->base, bounce->bytes, true, "bounce");
     if (result != ceclSuccess) {
         char words[CECL_MESSAGE_BYTES];
         cecl_keep_message(words);

@@ -42,6 +42,15 @@ static int set_up_manual(void **state)
     return 0;
 }
 
+static int set_up_pull(void **state)
+{
+    (void)state;
+    multi_setenv("CECL_DIRECTION", "pull");
+    open_comm(NULL);
+    multi_setenv("CECL_DIRECTION", NULL);
+    return 0;
+}
+
 static int set_up_checked(void **state)
 {
     (void)state;
@@ -392,6 +401,28 @@ static void all_ranks_hear_of_memory_that_was_replaced_by_private_memory_in_a_gr
     memory_free(comm, &both);
 }
 
+/* The last call needs a larger bounce buffer than those before. It is mapped where the private memory
+ * of the first call was: that is the first hole that has room for it. */
+static void a_bounce_buffer_may_lie_where_private_memory_was(void **state)
+{
+    (void)state;
+    if (!MEMORY_WITH_PRIVATE)
+        skip();
+    const size_t block = (size_t)8 << 20;
+    struct memory old = memory_new(comm, MEMORY_PRIVATE, (size_t)64 << 20),
+                  send = memory_new(comm, MEMORY_PRIVATE, block),
+                  recv = memory_new(comm, MEMORY_SHARED, (size_t)multi_nranks * block);
+    run(old.at, 3);
+    run(send.at, 3);
+    run(recv.at, 3);
+    memory_free(comm, &old);
+    multi_ok(comm, ceclAllGather(send.at, recv.at, block, ceclUint8, comm, NULL));
+    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+    run(recv.at, 4);
+    memory_free(comm, &send);
+    memory_free(comm, &recv);
+}
+
 /* Only the root has a recvbuff. The other ranks pass one that was freed, whose window goes when the
  * group's next call makes a new one. */
 static void a_group_does_not_look_at_a_recvbuff_without_use(void **state)
@@ -574,6 +605,7 @@ int main(int argc, char **argv)
         WITH(set_up, memory_of_a_pending_call_stays_registered),
         WITH(set_up, memory_of_an_open_group_stays_registered),
         WITH(set_up, memory_may_be_replaced_between_calls_of_a_group),
+        WITH(set_up_pull, a_bounce_buffer_may_lie_where_private_memory_was),
         WITH(set_up, a_group_does_not_look_at_a_recvbuff_without_use),
         WITH(set_up_checked,
              all_ranks_hear_of_memory_that_was_replaced_by_private_memory_in_a_group),
