@@ -64,7 +64,6 @@ static void fill(struct cecl_nccl_comm *entry, ncclComm_t comm, const struct cec
     entry->rank = made->rank;
     entry->on_gpu = made->on_gpu;
     entry->ordinal = made->ordinal;
-    atomic_store(&entry->inside, 0);
     atomic_store(&entry->ends, false);
     atomic_store(&entry->has_told, false);
     atomic_store_explicit(&entry->nccl, comm, memory_order_release);

@@ -20,7 +20,7 @@ struct kept {
     /* -- while its turn is carried out -- */
     struct cecl_nccl_comm *comm; /* NULL: it was aborted within the group */
     ceclComm_t ours;
-    cudaStream_t stream; /* where all calls of `ours` go */
+    cudaStream_t stream; /* where all calls on `comm` go */
 };
 
 static _Thread_local struct {
@@ -145,13 +145,22 @@ static const struct kept *first_of(const struct kept *kept, int index)
     return &kept[first];
 }
 
+/* The stream of the turn's first call on the same communicator of NCCL's. */
+static cudaStream_t stream_of(const struct kept *kept, int index)
+{
+    int first = 0;
+    while (kept[first].call.comm != kept[index].call.comm)
+        first++;
+    return kept[first].call.stream;
+}
+
 /* cecl's groups have one stream for each communicator. NCCL lets the calls of one go to several, and
- * then all of these streams wait for each other: so they do here. */
+ * then all of these streams wait for each other: so do those of served calls here. */
 static ceclResult_t join_streams(struct kept *kept, int count)
 {
     ceclResult_t result = ceclSuccess;
     for (int i = 0; i < count && result == ceclSuccess; i++) {
-        kept[i].stream = first_of(kept, i)->call.stream;
+        kept[i].stream = stream_of(kept, i);
         if (kept[i].comm && kept[i].comm->on_gpu && kept[i].stream != kept[i].call.stream)
             result =
                 cecl_nccl_gpu_order(kept[i].comm->ordinal, kept[i].call.stream, kept[i].stream);
