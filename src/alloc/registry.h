@@ -125,8 +125,8 @@ struct cecl_own_window *cecl_registry_own(const struct cecl_registry *registry, 
  * `name` is the argument's, for messages. registry->changes tells whether something changed. */
 ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const void *ptr, uint64_t bytes,
                                   bool make, const char *name);
-/* Forgets what this rank knows of the memory at `ptr`, where new memory was mapped since. A settled
- * window of private memory is not looked at again. */
+/* Forgets the window that holds `ptr`, for a caller that has mapped new memory there. Settling would
+ * keep a window of private memory without a look at the memory. */
 ceclResult_t cecl_registry_forget(struct cecl_registry *registry, const void *ptr);
 /* Drops a window, here and, once no pending call uses it, at the peers. */
 ceclResult_t cecl_registry_drop(struct cecl_registry *registry, uint64_t number);

@@ -17,8 +17,8 @@ struct entry {
     ceclStream_t stream;
     struct cecl_call call;   /* its layout lies in the group's layouts, which may move, */
     size_t layout;           /* at this word */
-    const void *send, *recv; /* where this rank has the call's buffers */
-    uint64_t changes;        /* of the registry, when their windows were found */
+    const void *send, *recv; /* the call's buffers on this rank */
+    uint64_t changes;        /* the registry's `changes` when the buffers' windows were found */
 };
 
 /* A thread's group. Its memory is kept for the next group, until the thread ends. */
@@ -283,13 +283,13 @@ static uint32_t collect(const struct group *group, uint32_t first)
     return count;
 }
 
-/* A recvbuff of no use to the call may be of memory that is gone. */
+/* Where the call makes no use of recvbuff, its memory may be gone, which is no error. */
 static bool peers_write(ceclComm_t comm, const struct cecl_call *call)
 {
     return comm->nranks > 1 && !call->op->recv_anywhere && cecl_call_recv_needed(call) > 0;
 }
 
-/* Finds the windows of a call's buffers again. */
+/* Finds the windows of a call's buffers again, until a look at their memory changes nothing. */
 static ceclResult_t find_again(struct group *group, uint32_t index)
 {
     struct entry *entry = &group->entries[index];
@@ -314,12 +314,13 @@ static ceclResult_t find_again(struct group *group, uint32_t index)
     return ceclSuccess;
 }
 
-/* Memory that changes each time is freed by another thread of the program: checking refuses it. */
+/* If memory changes at every try, another thread of the program frees it. The check that follows
+ * refuses such a call. */
 #define TRIES 4
 
-/* A later call of the group may have found that memory was replaced, and the window of an earlier
- * call with it: a window holds many pieces of memory, and a call looks at its own alone. The earlier
- * call's own memory is there still, in another window. */
+/* A window holds many pieces of memory, and a call looks only at those that it touches. So a later
+ * call of the group may find a piece replaced and drop the window that an earlier call uses, too. The
+ * earlier call's own pieces still exist: another window holds them now. */
 static ceclResult_t settle_again(struct group *group, ceclComm_t comm)
 {
     uint64_t changes = comm->registry.changes + 1;
@@ -354,7 +355,7 @@ static ceclResult_t refuse(const struct group *group, uint32_t from)
 /* What is done for the calls of entry `first`'s communicator, one after the other. */
 enum stage { CHECK, TELL, PLAN, STAGES };
 
-/* Peers that compare calls hear of what is refused here. */
+/* Tells peers that compare calls what is refused here. */
 static ceclResult_t check(struct group *group, uint32_t first)
 {
     const struct entry *entry = &group->entries[first];

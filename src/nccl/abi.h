@@ -32,7 +32,7 @@ enum { CECL_NCCL_INT8 = 0, CECL_NCCL_BFLOAT16 = 9 }; /* of ncclDataType_t */
         1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1                                                         \
     }
 
-#define CECL_NCCL_SHRINK_ABORT 1 /* of ncclCommShrink's flags: the parent's calls end first */
+#define CECL_NCCL_SHRINK_ABORT 1 /* a flag of ncclCommShrink: the parent's calls end first */
 
 /* ncclGetVersion gives 10000 * major + 100 * minor + patch. */
 #define CECL_NCCL_VERSION(major, minor) (10000 * (major) + 100 * (minor))

@@ -242,7 +242,7 @@ static ncclResult_t number_of(ceclResult_t result)
                                      : (ncclResult_t)result;
 }
 
-/* The first of the two asynchronous errors. */
+/* The asynchronous error of `moves`; without one that of `reduces`. */
 static ceclResult_t error_of(const struct cecl_nccl_ours *ours)
 {
     const struct cecl_nccl_library *cecl = cecl_nccl_library();

@@ -9,13 +9,13 @@
 #include "nccl/abi.h"
 #include "nccl/reason.h"
 
-/* What cecl has beside one communicator: two of its own over the same ranks. Calls on one communicator
- * of cecl's run in the order in which they are made, on whatever streams. A training gathers on one
- * stream and reduces on another, and a reduction waits for SMs: until a GEMM ends. No gather is to
- * wait for that. */
+/* cecl's two communicators beside one of NCCL's, over the same ranks. Calls on one communicator of
+ * cecl's run in the order in which they are made, whatever their streams. A training gathers on one
+ * stream and reduces on another, and a reduction waits until a GEMM ends and leaves SMs to it. With
+ * two communicators no gather waits for that. */
 struct cecl_nccl_ours {
-    ceclComm_t moves,
-        reduces; /* for calls that move data, and for reductions; NULL: there is none */
+    ceclComm_t moves;   /* for calls that move data; NULL: there is none */
+    ceclComm_t reduces; /* for reductions; NULL: there is none */
 };
 
 /* One communicator. Entries are never freed, so a look-up needs no lock; a later communicator may get
@@ -23,11 +23,11 @@ struct cecl_nccl_ours {
 struct cecl_nccl_comm {
     _Atomic(ncclComm_t) nccl; /* NULL: the entry is free */
     struct cecl_nccl_comm *next;
-    struct cecl_nccl_ours ours;   /* none, for `reason` */
+    struct cecl_nccl_ours ours;   /* both NULL: calls are passed, for `reason` */
     enum cecl_nccl_reason reason; /* why all calls on it are passed; NO_REASON where ours is */
     int nranks, rank;
     bool on_gpu;           /* otherwise on memory of the host, with a stand-in for NCCL */
-    int ordinal;           /* which GPU */
+    int ordinal;           /* which GPU; -1: the host device */
     _Atomic int inside;    /* threads that use `ours` now */
     _Atomic bool ends;     /* no thread may begin to use it */
     _Atomic bool has_told; /* an error of it was printed */
@@ -57,11 +57,11 @@ ceclResult_t cecl_nccl_comm_finalize(ncclComm_t comm);
 ceclResult_t cecl_nccl_comm_destroy(ncclComm_t comm);
 void cecl_nccl_comm_abort(ncclComm_t comm);
 
-/* The same where NCCL keeps its communicator, which may get children. The table then still says that
- * a non-blocking one is non-blocking. */
+/* Aborts cecl's communicators beside `comm`, where NCCL keeps `comm`, which may still get children.
+ * If cecl has none beside it, the entry stays and still says whether `comm` is non-blocking. */
 void cecl_nccl_comm_revoke(ncclComm_t comm);
 
-/* The asynchronous error of `comm->ours`, of either, by NCCL's numbers. */
+/* The asynchronous error of either communicator of cecl's beside `comm`, by NCCL's numbers. */
 ncclResult_t cecl_nccl_comm_error(ncclComm_t comm);
 
 /* Of a result of cecl's, NCCL's number; prints the message of the first error on `comm`. */

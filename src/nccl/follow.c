@@ -111,7 +111,7 @@ ncclResult_t ncclGroupStart(void)
     return result;
 }
 
-/* NCCL has carried out its part, or returned an error: then cecl carries nothing out either. */
+/* Runs when NCCL has carried out its part. If NCCL returned an error, cecl carries nothing out. */
 static ncclResult_t end_group(ncclResult_t result)
 {
     if (!cecl_nccl_group_ended())
@@ -132,7 +132,8 @@ ncclResult_t ncclGroupEnd(void)
     return IS_NCCLS_OWN() ? result : end_group(result);
 }
 
-/* It ends the group, too, and carries out no collective. Within another group it simulates nothing. */
+/* It ends the group, too, but carries out no collective. Within another group it only ends the inner
+ * one: the calls stay in the outer group. */
 ncclResult_t ncclGroupSimulateEnd(void *info)
 {
     const ncclResult_t result = cecl_nccl_pass_ncclGroupSimulateEnd(info);
@@ -182,8 +183,8 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comms, int count, const int *devices)
     return followed;
 }
 
-/* Whether a child without a configuration is non-blocking, as its parent is. It is asked before NCCL
- * makes the child, which may end the parent. */
+/* A child without a configuration is non-blocking if its parent is. This is asked before NCCL makes
+ * the child, because making it may end the parent. */
 static bool inherits_non_blocking(ncclComm_t parent, const ncclConfig_t *config)
 {
     const struct cecl_nccl_comm *entry = cecl_nccl_comm_find(parent);
@@ -205,8 +206,8 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *spli
     return IS_NCCLS_OWN() ? result : follow_child(result, split, config, inherits);
 }
 
-/* A shrink may end the parent's calls first, because a rank that it leaves out has died: then ours,
- * too, wait for that rank. */
+/* With NCCL_SHRINK_ABORT, NCCL first ends the parent's calls, because a rank that the shrink leaves
+ * out has died. cecl's calls on the parent may wait for that rank, too, so they are ended as well. */
 ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int count, ncclComm_t *shrunk,
                             ncclConfig_t *config, int flags)
 {
@@ -218,7 +219,7 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int count, ncclComm_
     return IS_NCCLS_OWN() ? result : follow_child(result, shrunk, config, inherits);
 }
 
-/* `comm` is NULL at a rank that joins. */
+/* `comm` is NULL on a rank that joins. */
 ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, int rank,
                           ncclComm_t *grown, ncclConfig_t *config)
 {
@@ -257,7 +258,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     return cecl_nccl_pass_ncclCommAbort(comm);
 }
 
-/* No collective may follow, so nothing of cecl's is needed any more. NCCL answers what comes. */
+/* No collective may follow, so cecl's communicators are no longer needed. NCCL answers further calls. */
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags)
 {
     if (!IS_NCCLS_OWN())

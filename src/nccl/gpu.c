@@ -111,7 +111,7 @@ static ceclResult_t order(cudaStream_t first, cudaStream_t then)
     ceclResult_t result = check(driver.event_record(event, first), "event_record");
     if (result == ceclSuccess)
         result = check(driver.event_wait(then, event, 0), "event_wait");
-    driver.event_destroy(event); /* the driver keeps it until it has happened */
+    driver.event_destroy(event); /* the driver frees it once it has happened */
     return result;
 }
 

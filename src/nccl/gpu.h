@@ -25,8 +25,8 @@ bool cecl_nccl_gpu_is_used(int ordinal);
  * of this process is captured. NCCL's own rules make that alike on all ranks. */
 bool cecl_nccl_gpu_captures(cudaStream_t stream);
 
-/* Work that is put on stream `then` from now on waits for what is on stream `first` now. Both are of
- * GPU `ordinal`. */
+/* Work that is enqueued on stream `then` from now on waits for what is on stream `first` now. Both
+ * streams are of GPU `ordinal`. */
 ceclResult_t cecl_nccl_gpu_order(int ordinal, cudaStream_t first, cudaStream_t then);
 
 /* Makes the GPU the calling thread's current one until cecl_nccl_gpu_leave. On failure the thread

@@ -1,4 +1,5 @@
-/* See group.h. cecl carries out a group of calls as one for each communicator. */
+/* See group.h. A turn is a group of cecl's; mostly a group of NCCL's is carried out in one turn. Calls
+ * that cecl refuses to have in one group go into turns that follow each other. */
 #include "nccl/group.h"
 
 #include <stdlib.h>
@@ -8,19 +9,19 @@
 #include "nccl/library.h"
 #include "nccl/serve.h"
 
-/* Calls on one communicator of cecl's that go into one group of cecl's. Groups of NCCL's may have any
- * number. Ranks divide them alike, because they count the calls of each communicator by itself. */
+/* Calls on one communicator of cecl's that a turn may have; a group of NCCL's may have any number.
+ * Ranks divide calls into turns alike, because each communicator's calls are counted separately. */
 #define AT_ONCE 64
 
 struct kept {
     struct cecl_nccl_call call;
-    int number; /* of the kept call */
-    int turn;   /* which of cecl's groups it goes into */
-    int nth;    /* how many of the turn were kept before on the same communicator of cecl's */
+    int number; /* the order in which calls were kept */
+    int turn;   /* from 0 */
+    int nth;    /* how many calls of the turn came before on the same communicator of cecl's */
     /* -- while its turn is carried out -- */
-    struct cecl_nccl_comm *comm; /* NULL: it was aborted within the group */
+    struct cecl_nccl_comm *comm; /* NULL: it was aborted; the call is dropped */
     ceclComm_t ours;
-    cudaStream_t stream; /* where all calls on `comm` go */
+    cudaStream_t stream; /* where all of the turn's calls on `comm` go */
 };
 
 static _Thread_local struct {
@@ -45,6 +46,7 @@ bool cecl_nccl_group_ended(void)
     return group.depth > 0 && --group.depth == 0;
 }
 
+/* Whether both go to the same communicator of cecl's. */
 static bool is_of_one(const struct cecl_nccl_call *a, const struct cecl_nccl_call *b)
 {
     return a->comm == b->comm && a->reduces == b->reduces;
@@ -68,9 +70,9 @@ static bool have_one_result(const struct cecl_nccl_call *a, const struct cecl_nc
     return a->recvbuff == b->recvbuff && has_result_on_all_ranks(a) && has_result_on_all_ranks(b);
 }
 
-/* Whether the turn of the kept call `last` has no room for another one. cecl refuses a group that
- * writes twice to the same memory, and NCCL does not: a benchmark repeats its call in a group. So that
- * ranks decide alike, only equal recvbuffs count, where all ranks have one. */
+/* Whether `call` does not fit into the turn of the kept call `last`. cecl refuses a group that writes
+ * twice to the same memory. NCCL takes such a group, and benchmarks repeat their call in one. Ranks
+ * must decide alike, so only equal recvbuffs count, and only of calls that use recvbuff on all ranks. */
 static bool is_full(int last, const struct cecl_nccl_call *call)
 {
     if (group.kept[last].nth + 1 == AT_ONCE)
@@ -116,9 +118,9 @@ void cecl_nccl_group_forget(void)
     group.count = group.room = group.last_turn = 0;
 }
 
-/* ---- one turn: [count] calls */
+/* ---- one turn: `count` calls from `kept` on */
 
-/* Finds each call's communicator, which no other thread can end from then on. */
+/* Finds each call's communicator. No other thread can end it until leave. */
 static void enter(struct kept *kept, int count)
 {
     for (int i = 0; i < count; i++) {
@@ -136,7 +138,7 @@ static void leave(const struct kept *kept, int count)
             cecl_nccl_comm_leave(kept[i].comm);
 }
 
-/* The first call of the turn on the same communicator of cecl's; itself, if there is none before. */
+/* The turn's first call on the same communicator of cecl's; it may be the call itself. */
 static const struct kept *first_of(const struct kept *kept, int index)
 {
     int first = 0;
@@ -154,8 +156,9 @@ static cudaStream_t stream_of(const struct kept *kept, int index)
     return kept[first].call.stream;
 }
 
-/* cecl's groups have one stream for each communicator. NCCL lets the calls of one go to several, and
- * then all of these streams wait for each other: so do those of served calls here. */
+/* A group of cecl's has one stream for each communicator. With NCCL the calls on one communicator may go
+ * to several streams, which then wait for each other. So all calls go to the stream of the first one,
+ * which waits for the others. */
 static ceclResult_t join_streams(struct kept *kept, int count)
 {
     ceclResult_t result = ceclSuccess;
@@ -168,6 +171,7 @@ static ceclResult_t join_streams(struct kept *kept, int count)
     return result;
 }
 
+/* The other streams wait for the calls. */
 static ceclResult_t part_streams(const struct kept *kept, int count)
 {
     ceclResult_t result = ceclSuccess;
@@ -178,7 +182,7 @@ static ceclResult_t part_streams(const struct kept *kept, int count)
     return result;
 }
 
-/* The group has the error of a call that is refused. */
+/* ceclGroupEnd returns the error of a call that was refused. */
 static ceclResult_t enqueue(const struct kept *kept, int count)
 {
     const struct cecl_nccl_library *cecl = cecl_nccl_library();
@@ -214,7 +218,7 @@ static ncclResult_t serve_turn(struct kept *kept, int count)
     return number;
 }
 
-/* A single call is no group for cecl, because a small call by itself is faster. */
+/* A single call is made without a group of cecl's, because a small call alone is faster. */
 static ncclResult_t serve_one(struct kept *kept)
 {
     enter(kept, 1);
@@ -232,7 +236,7 @@ static int by_turn(const void *left, const void *right)
     return a->turn != b->turn ? a->turn - b->turn : a->number - b->number;
 }
 
-/* The calls of a turn, which are next to each other. */
+/* The number of calls in the first call's turn. Calls are sorted by turn. */
 static int length_of_turn(const struct kept *kept, int count)
 {
     int length = 0;

@@ -171,11 +171,12 @@ static ceclResult_t check_made(const struct cecl_nccl_exchange *exchange, ceclCo
                : ceclSuccess;
 }
 
-/* Staging of the communicator that moves data. The default serves large reductions. With more than
- * this, calls that move data gain nothing (staging.max_bytes in tune/thresholds.h). */
+/* Staging of the communicator that moves data. The default is larger, for large reductions; calls that
+ * move data would gain nothing by it (staging.max_bytes in tune/thresholds.h). */
 #define MOVES_STAGING ((int64_t)64 << 20)
 
-/* Each of the two is made on all ranks or on none. What one rank alone may refuse comes behind. */
+/* Each of the two is made on all ranks or on none. check_made, which one rank alone may refuse, comes
+ * when both are made. */
 static ceclResult_t make_here(struct cecl_nccl_exchange *exchange, struct cecl_nccl_ours *ours)
 {
     const struct cecl_nccl_library *cecl = cecl_nccl_library();

@@ -5,11 +5,11 @@
 #include "nccl/comms.h"
 
 struct cecl_nccl_made {
-    struct cecl_nccl_ours ours; /* none, for `reason` */
+    struct cecl_nccl_ours ours; /* both NULL: calls are passed, for `reason` */
     enum cecl_nccl_reason reason;
     int nranks, rank;
     bool on_gpu;
-    int ordinal; /* which GPU */
+    int ordinal; /* which GPU; -1: the host device */
 };
 
 /* Collective over the ranks of the communicator. All ranks get one of cecl's, or none does, with

@@ -7,8 +7,9 @@
 
 ceclResult_t cecl_nccl_serve(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm);
 
-/* The same in parts, for groups. First: the communicator of cecl's that the call goes to. Then the
- * call is enqueued. At last what was enqueued on a communicator is completed, on the host device. */
+/* The same in three steps, for groups: tells the communicator of cecl's that the call goes to;
+ * enqueues the call; and waits on the host device for what was enqueued on a communicator, which on
+ * GPUs returns at once. */
 ceclComm_t cecl_nccl_serve_comm(const struct cecl_nccl_call *call,
                                 const struct cecl_nccl_comm *comm);
 ceclResult_t cecl_nccl_serve_enqueue(const struct cecl_nccl_call *call,
