@@ -130,16 +130,16 @@ bool side_nccl_make(struct side *side, bool copy_engine);
  * stream; negative on failure. */
 double clock_time(struct side *side, const struct run *run, const void *send, size_t block,
                   int iterations);
-/* A place on the run's stream. clock_between takes two that the stream has passed, gives up both, and
- * returns the us between them; negative on failure. Streams of the host device have no such places:
- * there it is the time from the first mark until now. */
+/* A mark on the run's stream: under CUDA an event. clock_between takes two marks that the stream has
+ * passed, frees both, and returns the us between them; negative on failure. Streams of the host device
+ * have no events: there it returns the us from the first mark until now. */
 struct clock_mark {
     void *event;
     double us;
 };
 bool clock_mark(const struct run *run, struct clock_mark *mark);
 double clock_between(const struct run *run, struct clock_mark *from, struct clock_mark *to);
-/* A stream whose work comes before that of other streams, where the device has such streams. */
+/* Makes a stream of the highest priority, where the device has priorities. */
 bool clock_urgent_stream(const struct run *run, ceclStream_t *stream);
 void clock_free_stream(const struct run *run, ceclStream_t stream);
 
@@ -166,7 +166,7 @@ bool report_json(const struct run *run, const struct result *results, int count)
 bool extra_enqueue(const struct run *run, struct side *side);
 int extra_alloc(const struct run *run);
 
-/* beside.c. --beside, for one side. Returns false on failure. */
+/* beside.c. Carries out --beside for one side. Returns false on failure. */
 bool extra_beside(const struct run *run, struct side *small);
 
 /* groups.c has --group, rows.c has --rows. Both return false on failure. */

@@ -1,5 +1,5 @@
-/* --beside: how long small calls take while another communicator of the same library moves much. Each
- * small call is timed by itself, so that one that waits for a bulk copy shows. */
+/* --beside: how long small calls take while another communicator of the same library makes large (bulk)
+ * calls. Each small call is timed by itself, so that a single call that waits for a bulk copy shows. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -7,7 +7,7 @@
 
 #define BURSTS 40
 #define BULK 4   /* bulk calls in flight in a burst */
-#define SMALL 24 /* small calls meanwhile, one after the other */
+#define SMALL 24 /* small calls in a burst, one after the other */
 #define SAMPLES (BURSTS * SMALL)
 
 /* One library: its small calls, and its bulk calls on a communicator and a stream of their own. */
@@ -18,10 +18,10 @@ struct pair {
     size_t bulk_block;
 };
 
-/* What is measured of a pair and a size. */
+/* What is measured for a pair and a size. */
 struct burst_times {
     double small[SAMPLES]; /* us, of the slowest rank */
-    double bulk[BURSTS];   /* us for the bulk calls of a burst, of the slowest rank */
+    double bulk[BURSTS];   /* us, all bulk calls of a burst, of the slowest rank */
 };
 
 /* ---- opening */
@@ -34,8 +34,8 @@ static bool open_bulk_comm(const struct run *run, ceclComm_t *comm)
            complain(run, "ceclCommInitMpi", ceclGetLastError(NULL));
 }
 
-/* The bulk calls are all-gathers in place, as those of FSDP. They end before `pair` is closed, and
- * its communicator frees the stream and the memory. */
+/* The bulk calls are all-gathers in place, as FSDP makes them. Destroying `bulk_comm` frees their stream
+ * and memory. */
 static bool open_pair(const struct run *run, struct side *small, ceclComm_t bulk_comm,
                       struct pair *pair)
 {
@@ -67,8 +67,7 @@ static bool call_bulk(struct pair *pair)
     return true;
 }
 
-/* Where `with_small` is not set, only the bulk calls are made, and where `with_bulk` is not, only the
- * small ones. */
+/* Makes bulk calls and, while they run, small calls; without `with_bulk` or `with_small` not those. */
 static bool run_burst(struct pair *pair, size_t block, bool with_bulk, bool with_small,
                       double small_us[SMALL], double *bulk_us)
 {
@@ -131,7 +130,7 @@ static bool measure_size(struct pair *pair, size_t size)
     return true;
 }
 
-/* All sizes. The side's own buffers hold the largest one. */
+/* Measures all sizes. The side's buffers are large enough for the largest one. */
 static bool measure_pair(struct pair *pair)
 {
     size_t size;
