@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs a training step with NCCL and with cecl in its place, by turns, and compares the times.
+"""Runs a training step with NCCL and with cecl in its place, in turn, and compares the times.
 
     examples/pytorch/compare.py --cecl-run /opt/cecl/bin/cecl-run --ranks 2 -- --batch 1
 
-What stands behind -- goes to fsdp2.py. Each run is a process of its own, so rounds are many seconds
-apart: GPUs that grow warm meanwhile count for both sides alike.
+Arguments after -- go to fsdp2.py. Each run starts torchrun anew, so runs are many seconds apart. The
+sides take turns, so GPUs that grow warm meanwhile slow both alike.
 """
 
 import argparse
@@ -45,11 +45,11 @@ def parse():
     if "--" in own:
         own, rest = own[: own.index("--")], own[own.index("--") + 1 :]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cecl-run", default="cecl-run", help="the command")
-    parser.add_argument("--policy", default="all", help="of cecl-run")
+    parser.add_argument("--cecl-run", default="cecl-run", help="where cecl-run is")
+    parser.add_argument("--policy", default="all", help="the policy that cecl-run gets")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", metavar="FILE", help="the results")
+    parser.add_argument("--json", metavar="FILE", help="write the results")
     return parser.parse_args(own), rest
 
 

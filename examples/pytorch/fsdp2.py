@@ -1,7 +1,7 @@
-"""Times the training step of a sharded transformer (FSDP2), and knows nothing of cecl.
+"""Times the training step of a transformer that PyTorch's FSDP2 shards. It knows nothing of cecl.
 
     torchrun --nproc-per-node 2 examples/pytorch/fsdp2.py
-    cecl-run --stats torchrun --nproc-per-node 2 examples/pytorch/fsdp2.py
+    cecl-run --policy all --stats torchrun --nproc-per-node 2 examples/pytorch/fsdp2.py
 
 The first line runs it with NCCL, the second one with cecl in NCCL's place. The model has 12 blocks of
 width 4096, 2.4 billion parameters, in bfloat16. Each block is sharded on its own, so a step gathers 12
@@ -92,9 +92,9 @@ def main():
     parser.add_argument("--width", type=int, default=4096)
     parser.add_argument("--heads", type=int, default=32)
     parser.add_argument("--sequence", type=int, default=2048, help="tokens in a sequence")
-    parser.add_argument("--batch", type=int, default=2, help="sequences a rank")
+    parser.add_argument("--batch", type=int, default=2, help="sequences on each rank")
     parser.add_argument("--steps", type=int, default=20, help="steps that are timed")
-    parser.add_argument("--warm", type=int, default=5, help="steps before them")
+    parser.add_argument("--warm", type=int, default=5, help="steps before the timed ones")
     parser.add_argument("--rate", type=float, default=0.1, help="learning rate")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
@@ -102,7 +102,7 @@ def main():
         action="store_true",
         help="communicate from memory of ncclMemAlloc (set_allocate_memory_from_process_group_for_comm)",
     )
-    parser.add_argument("--json", metavar="FILE", help="the slower rank's times, and the losses")
+    parser.add_argument("--json", metavar="FILE", help="write the slowest rank's times, and the losses")
     args = parser.parse_args()
 
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))

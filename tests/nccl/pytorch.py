@@ -1,8 +1,9 @@
-"""PyTorch's ways to communicate, with cecl in NCCL's place. Each is compared with plain arithmetic.
+"""PyTorch's ways to communicate, with cecl in NCCL's place. Results of calls are compared with plain
+arithmetic, and losses of trainings with those that one rank computes from all data.
 
     cecl-run --policy all torchrun --nproc-per-node 2 tests/nccl/pytorch.py [NAME ...]
 
-Without names all parts run but `lose`. A process ends with 1 where anything is wrong.
+Without names all parts run but `lose`. A process ends with status 1 if anything is wrong.
 """
 
 import copy
@@ -31,7 +32,7 @@ def ranks():
 
 
 def draw(count, seed, dtype=torch.bfloat16):
-    """Small whole numbers, whose sums are exact in every type."""
+    """Returns small whole numbers, whose sums are exact in every type."""
     generator = torch.Generator(device=DEVICE).manual_seed(seed)
     return torch.randint(-8, 8, (count,), generator=generator, device=DEVICE).to(dtype)
 
@@ -167,7 +168,7 @@ def calls():
     check_subgroup()
 
 
-# ---- training: all ranks together must learn what one rank alone learns from all of the data
+# ---- training: all ranks together must have the losses that one rank has with all of the data
 
 WIDTH = 256
 

@@ -184,7 +184,7 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int count, ncclComm_
     return open_and_meet(shrunk, name, nranks, rank);
 }
 
-/* Ranks that are there already can name it by themselves. */
+/* The ranks of `comm` derive the name by themselves, and need no id. */
 static void name_grown(ncclComm_t comm, ncclUniqueId *id)
 {
     memset(id, 0, sizeof(*id));

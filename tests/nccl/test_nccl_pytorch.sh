@@ -19,7 +19,7 @@ fail() {
     exit 1
 }
 
-# parts MEMORY_SETTING: all parts, with these settings of PyTorch's allocator
+# parts MEMORY_SETTING: runs all parts but `lose`, with this setting of PyTorch's allocator
 parts() {
     PYTORCH_CUDA_ALLOC_CONF=$1 "$run" --policy all --stats python3 -m torch.distributed.run \
         --nproc-per-node 2 "$program" >"$log/out" 2>&1 || fail "pytorch.py with '$1'"
@@ -30,7 +30,7 @@ parts() {
     grep 'ncclAllGather .* cecl ' "$log/out" | grep -vq ' yes ' && fail "a gather took SMs"
 }
 
-# A rank that dies. Its peers do not wait for NCCL's or PyTorch's own limits, which are minutes.
+# Kills a rank. Its peer must end before the limits of NCCL and PyTorch, which are minutes.
 lose() {
     export MASTER_ADDR=127.0.0.1 MASTER_PORT=29577 WORLD_SIZE=2
     LOCAL_RANK=1 RANK=1 "$run" --policy all python3 "$program" lose >"$log/dead" 2>&1 &

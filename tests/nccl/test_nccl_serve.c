@@ -235,7 +235,7 @@ static struct call draw(uint64_t number, int nranks)
     return c;
 }
 
-/* A word for the next rank, and one from the rank before, which NCCL carries out. */
+/* A word for the next rank, and one from the rank before, which NCCL moves. */
 struct words {
     uint64_t mine, theirs;
 };
@@ -268,7 +268,7 @@ static void print_call(const struct call *c, const struct rank *r)
                 c->is_in_place ? ", in place" : "");
 }
 
-/* A group of calls, some of which NCCL carries out, and a group within it. */
+/* Makes a group of calls, some of which NCCL carries out, with a group within it. */
 static bool group_is_right(struct rank *r, uint64_t number, int count)
 {
     uint32_t *memory[8];
@@ -396,7 +396,8 @@ static void a_rank_without_a_color_gets_no_communicator(void **state)
     assert_true(run_ranks(RANKS, split_without_one));
 }
 
-/* A call ends at one rank before it ends at another. Revoked meanwhile, it would fail there. */
+/* A call ends on one rank before it ends on another. A rank that revokes the communicator in between
+ * would make the call fail on the other. */
 static void wait_for_all(_Atomic int *come, int nranks)
 {
     atomic_fetch_add(come, 1);
@@ -404,7 +405,7 @@ static void wait_for_all(_Atomic int *come, int nranks)
         usleep(100);
 }
 
-/* All ranks but rank 1 go on, after the communicator was revoked. */
+/* Revokes the communicator, then goes on with all ranks but rank 1. */
 static bool shrink(struct rank *r)
 {
     uint32_t *memory = memory_new();
@@ -430,7 +431,7 @@ static void what_a_shrink_leaves_is_served(void **state)
     assert_true(run_ranks(RANKS, shrink));
 }
 
-/* Waits in a call for rank 1, until the shrink ends it. */
+/* Waits in a call for rank 1, until the shrink ends the call. */
 static void *gather_in_vain(void *argument)
 {
     struct rank *r = argument;
@@ -474,7 +475,7 @@ static void a_shrink_that_aborts_ends_the_parents_calls(void **state)
     assert_true(time(NULL) - start < PROMPT);
 }
 
-/* Rank 0 takes the newcomer in by a thread. */
+/* A thread of rank 0's process is the rank that joins. */
 static void *join_grown(void *argument)
 {
     struct rank *r = argument;
@@ -732,7 +733,7 @@ static void a_group_may_have_many_calls(void **state)
     assert_true(run_ranks(RANKS, group_many));
 }
 
-/* As benchmarks do it, whose calls are all alike. */
+/* Benchmarks repeat one call in a group. */
 static bool repeat_in_a_group(struct rank *r)
 {
     int in = r->rank, all[RANKS] = {0}, sum = 0, most = 0, other = 0;
