@@ -15,7 +15,7 @@ static const struct gain {
      * block copied by a kernel (CECL_SM_ALLOW): 1.15, 1.18 and 1.18 x. At 1 and 4 MiB out of place
      * was not compared so. */
     {CECL_NCCL_OP_ncclAllGather, 4, MIB(16), MIB(256)},
-    /* "2 GPUs, CECL_SM_ALLOW": 1.24 to 1.75 x in place, 1.36 to 1.75 x out of place. At 4 MiB
+    /* "2 GPUs, CECL_SM_ALLOW": 1.24 to 1.74 x in place, 1.36 to 1.75 x out of place. At 4 MiB
      * out of place that table has a time from before the own block was copied locally; with that it
      * takes 26.2 us ("What cecl_tune finds on 2 GPUs"), and NCCL 36.6. */
     {CECL_NCCL_OP_ncclAllGather, 2, 256, MIB(256)},
