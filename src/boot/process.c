@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define HASH_PRIME 0x100000001b3u
+#define ENDING_MS 50
 
 uint64_t cecl_namespace_id(const char *kind)
 {
@@ -56,8 +57,18 @@ int cecl_process_watch(const struct cecl_process *process)
                : -1;
 }
 
-bool cecl_process_has_ended(int watched)
+static bool ends_within(int watched, int ms)
 {
     struct pollfd poller = {.fd = watched, .events = POLLIN};
-    return watched >= 0 && poll(&poller, 1, 0) > 0;
+    return watched >= 0 && poll(&poller, 1, ms) > 0;
+}
+
+bool cecl_process_has_ended(int watched)
+{
+    return ends_within(watched, 0);
+}
+
+bool cecl_process_is_ending(int watched)
+{
+    return ends_within(watched, ENDING_MS);
 }

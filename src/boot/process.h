@@ -30,5 +30,8 @@ int cecl_process_watch_pid(int32_t pid);
 
 /* Whether the watched process has ended. -1: false. */
 bool cecl_process_has_ended(int watched);
+/* Waits for the process's end, for a moment only: a process that ends closes its sockets a little
+ * before its descriptor tells. Asked once a socket of it has closed. */
+bool cecl_process_is_ending(int watched);
 
 #endif

@@ -86,7 +86,8 @@ static ceclResult_t connect_root(const struct cecl_tcp_id *id, struct client *cl
         return ceclSuccess;
     }
     close(fd);
-    if (error == ECONNREFUSED)
+    /* Reset: the root ended while this connection was in its queue. */
+    if (error == ECONNREFUSED || error == ECONNRESET)
         return nobody_listens(id);
     return cecl_fail(error == ETIMEDOUT ? ceclTimeout : ceclSystemError,
                      "connecting to " ROOT ": %s", strerror(error));
@@ -172,14 +173,14 @@ static ceclResult_t shake_hands(const struct client *client, const struct cecl_t
     answer.tag = cecl_tcp_rank_tag(id->secret, challenge.nonce, &answer);
     result = say(client, &answer, sizeof(answer));
     if (result != ceclSuccess) /* what it closed on was not this rank's answer */
-        return result != ceclRemoteError || cecl_process_has_ended(client->process)
+        return result != ceclRemoteError || cecl_process_is_ending(client->process)
                    ? result
                    : cecl_fail(ceclInvalidUsage,
                                "unique id: refused unheard; the job at its address has begun, or "
                                "has ended");
     result = hear(client, &proof, sizeof(proof));
     if (result != ceclSuccess)
-        return result != ceclRemoteError || cecl_process_has_ended(client->process)
+        return result != ceclRemoteError || cecl_process_is_ending(client->process)
                    ? result
                    : cecl_fail(ceclInvalidUsage,
                                "unique id: refused; its secret is not that of the job at its "
