@@ -97,8 +97,7 @@ static ceclResult_t reach(struct cecl_mesh *mesh, const struct invitation *their
     const socklen_t length = abstract_address(theirs->name, &address);
     while (connect(fd, (struct sockaddr *)&address, length) != 0) {
         if (!cecl_net_is_early(errno))
-            return cecl_fail(cecl_net_is_closed(errno) ? ceclRemoteError : ceclSystemError,
-                             "connecting to rank %d: %s", peer, strerror(errno));
+            return mesh_io_error(mesh, peer, "connecting to", errno);
         if (cecl_ms_left(deadline) == 0)
             return mesh_no_connection(mesh, peer);
         CECL_TRY(mesh_notice_leavers(mesh));
@@ -124,8 +123,12 @@ static ceclResult_t call_peer(struct cecl_mesh *mesh, const struct invitation *t
     struct hello hello = {
         .magic = HELLO_MAGIC, .rank = (uint16_t)mesh->rank, .channel = (uint16_t)channel};
     memcpy(hello.secret, theirs->secret, sizeof(hello.secret));
-    result = same_user(fd) ? cecl_net_send(fd, &hello, sizeof(hello), deadline, who)
-                           : cecl_fail(ceclRemoteError, "rank %d runs as another user", peer);
+    if (same_user(fd)) {
+        result = cecl_net_send(fd, &hello, sizeof(hello), deadline, who);
+        result = result == ceclRemoteError ? mesh_peer_error(mesh, peer) : result;
+    } else {
+        result = cecl_fail(ceclRemoteError, "rank %d runs as another user", peer);
+    }
     if (result == ceclSuccess)
         *out = fd;
     else
@@ -180,8 +183,9 @@ ceclResult_t mesh_notice_leavers(struct cecl_mesh *mesh)
             continue;
         if (mesh->peers[r].life >= 0 && mesh_read_life(mesh, r) == MESH_ABORTED)
             return mesh_peer_error(mesh, r); /* it has sent the reason */
-        return cecl_fail(ceclRemoteError, "rank %d %s while the communicator was made", r,
-                         ended ? "ended" : "left");
+        return ended
+                   ? cecl_fail(ceclRemoteError, "rank %d ended while the communicator was made", r)
+                   : mesh_peer_error(mesh, r);
     }
     return ceclSuccess;
 }

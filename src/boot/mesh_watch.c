@@ -1,6 +1,7 @@
 /* News of peers' ends: goodbye, abort, death. The life connections carry nothing else. Whoever waits
  * for news also hears that a message has come by a connection for messages. */
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -9,6 +10,9 @@
 
 #include "boot/mesh_internal.h"
 #include "boot/net.h"
+#include "boot/process.h"
+
+#define END_MS 50 /* ms in which a process that has closed its sockets ends */
 
 /* A message on a life connection. It is always sent and received whole, because it is far smaller
  * than any socket buffer. */
@@ -83,6 +87,34 @@ enum mesh_state mesh_read_life(struct cecl_mesh *mesh, int rank)
     return (enum mesh_state)atomic_load(&peer->state);
 }
 
+/* Returns a rank whose process has ended: `rank` if that is one; -1: there is none. When a process
+ * ends, its sockets close a moment before its descriptor tells. */
+static int find_ended(const struct cecl_mesh *mesh, int rank)
+{
+    for (int ms = 0; ms < END_MS; ms++) {
+        if (cecl_process_has_ended(mesh->peers[rank].process))
+            return rank;
+        for (int r = 0; r < mesh->nranks; r++)
+            if (cecl_process_has_ended(mesh->peers[r].process))
+                return r;
+        poll(NULL, 0, 1);
+    }
+    return -1;
+}
+
+/* The error for a peer that has closed without a word. While ranks join, a rank that gives up closes
+ * connections over which it cannot tell why yet. Then its process lives, and the one whose process
+ * has ended is the reason. */
+static ceclResult_t closed_error(const struct cecl_mesh *mesh, int rank)
+{
+    int ended = rank;
+    if (mesh->joining && mesh->peers[rank].process >= 0)
+        ended = find_ended(mesh, rank);
+    return ended >= 0
+               ? cecl_fail(ceclRemoteError, "rank %d ended unexpectedly", ended)
+               : cecl_fail(ceclRemoteError, "rank %d left while the communicator was made", rank);
+}
+
 ceclResult_t mesh_peer_error(struct cecl_mesh *mesh, int rank)
 {
     const struct mesh_peer *peer = &mesh->peers[rank];
@@ -94,7 +126,7 @@ ceclResult_t mesh_peer_error(struct cecl_mesh *mesh, int rank)
     case MESH_DEAD:
     case MESH_ALIVE: break;
     }
-    return cecl_fail(ceclRemoteError, "rank %d ended unexpectedly", rank);
+    return closed_error(mesh, rank);
 }
 
 ceclResult_t mesh_io_error(struct cecl_mesh *mesh, int rank, const char *doing, int error)
