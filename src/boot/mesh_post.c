@@ -11,9 +11,11 @@
 
 #include "boot/mesh_internal.h"
 #include "boot/net.h"
+#include "boot/process.h"
 #include "util/clock.h"
 
 #define POST_MAGIC 0x74736f70u
+#define NEWS_MS 50 /* ms in which a process that has closed a socket tells more, or ends */
 #define TICK_MS 50 /* ms after which a full socket's peer is looked at again */
 
 /* What a message begins with. So no message is empty, and 0 bytes are the end. */
@@ -180,10 +182,23 @@ static ceclResult_t check_post(const struct cecl_mesh *mesh, int peer, size_t by
     return ceclSuccess;
 }
 
+/* A process that ends closes its sockets one by one. So what its life connection tells may come a
+ * moment after the end of this one. */
+static enum mesh_state await_news(struct cecl_mesh *mesh, int peer)
+{
+    for (int ms = 0; ms < NEWS_MS && mesh_read_life(mesh, peer) == MESH_ALIVE; ms++) {
+        if (cecl_process_has_ended(mesh->peers[peer].process))
+            mesh_note_end(mesh, peer);
+        else
+            poll(NULL, 0, 1);
+    }
+    return mesh_read_life(mesh, peer);
+}
+
 /* The error for a message that could not be sent for `error`, an errno. */
 static ceclResult_t no_post(struct cecl_mesh *mesh, int peer, int error)
 {
-    return cecl_net_is_closed(error) && mesh_read_life(mesh, peer) == MESH_ALIVE
+    return cecl_net_is_closed(error) && await_news(mesh, peer) == MESH_ALIVE
                ? cecl_fail(ceclRemoteError, "rank %d has closed its connection for messages", peer)
                : mesh_io_error(mesh, peer, "sending a message to", error);
 }
