@@ -71,10 +71,11 @@ static bool read_part(struct half *half, uint64_t stamp, void *part, size_t byte
 static ceclResult_t check_member(const struct cecl_boxes_plan *plan, int member)
 {
     const int rank = plan->ranks[member];
-    if (atomic_load(&box_of(plan, member)->closed) == plan->token)
-        return cecl_fail(ceclRemoteError, "rank %d of the parent gave up the new communicator",
-                         rank);
-    return cecl_mesh_check_peer(plan->mesh, rank);
+    if (atomic_load(&box_of(plan, member)->closed) != plan->token)
+        return cecl_mesh_check_peer(plan->mesh, rank);
+    for (int m = 0; m < plan->nranks; m++) /* perhaps it gave up because of another one's end */
+        CECL_TRY(cecl_mesh_check_peer(plan->mesh, plan->ranks[m]));
+    return cecl_fail(ceclRemoteError, "rank %d of the parent gave up the new communicator", rank);
 }
 
 /* Waits for the part of one member. */
