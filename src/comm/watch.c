@@ -45,6 +45,21 @@ static int missing_for_good(ceclComm_t comm)
     return -1;
 }
 
+/* A peer that has just given up signals flags that look late. It told so before, and is not blamed. */
+static void time_out(ceclComm_t comm, const struct cecl_progress *progress, int64_t waited_ms)
+{
+    if (cecl_mesh_news(comm->mesh) != ceclSuccess) {
+        cecl_comm_lost_peer(comm, ceclRemoteError);
+        return;
+    }
+    cecl_fail(ceclTimeout,
+              "a collective waits for rank %d%s since %lld ms (CECL_TIMEOUT_MS=%d); pending here: "
+              "%s; did every rank make the call? CECL_CHECK=1 compares them",
+              progress->late, progress->nlate > 1 ? " and others" : "", (long long)waited_ms,
+              comm->config.timeout_ms, cecl_comm_last_call(comm));
+    cecl_comm_set_async(comm, ceclTimeout, cecl_message());
+}
+
 /* Checks a pending call: which peer keeps it waiting, and for how long. Sets the asynchronous error
  * when that is too long, or when the missing peer has left. */
 static void look_after(ceclComm_t comm, struct watched *seen)
@@ -79,16 +94,8 @@ static void look_after(ceclComm_t comm, struct watched *seen)
         cecl_comm_lost_peer(comm, ceclRemoteError);
         return;
     }
-    if (comm->config.timeout_ms > 0 && now - seen->since >= comm->config.timeout_ms) {
-        cecl_fail(ceclTimeout,
-                  "a collective waits for rank %d%s since %lld ms (CECL_TIMEOUT_MS=%d); pending "
-                  "here: %s; "
-                  "did every rank make the call? CECL_CHECK=1 compares them",
-                  progress.late, progress.nlate > 1 ? " and others" : "",
-                  (long long)(now - seen->since), comm->config.timeout_ms,
-                  cecl_comm_last_call(comm));
-        cecl_comm_set_async(comm, ceclTimeout, cecl_message());
-    }
+    if (comm->config.timeout_ms > 0 && now - seen->since >= comm->config.timeout_ms)
+        time_out(comm, &progress, now - seen->since);
 }
 
 /* Peers are notified first, because a released stream goes on copying and signalling, and no peer may
