@@ -176,8 +176,8 @@ static inline bool cecl_flags_gave_up(const struct cecl_flags *flags)
 struct cecl_progress {
     bool started;               /* this rank has signalled to its peers that it is in the call */
     uint32_t flags[CECL_LANES]; /* the values that it last signalled to them */
-    int late;                   /* a peer that has not reached one of those values, or -1 */
-    int nlate;
+    int late;                   /* the peer that is furthest behind those values, or -1 */
+    int nlate;                  /* peers that are as far behind */
 };
 /* rows  [out] [CECL_LANES][nranks] the flags that peers have signalled to this rank. */
 ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,

@@ -18,24 +18,38 @@ static uint32_t epoch_done(const struct cecl_flags *flags)
     return cecl_flags_done(flags) - atomic_load(&flags->unsignalled_target);
 }
 
+/* By how much a peer's flags are behind what this rank signalled: the larger value of both lanes. */
+static int32_t behind(const struct cecl_flags *flags, const uint32_t *rows,
+                      const struct cecl_progress *progress, int rank)
+{
+    int32_t most = 0;
+    for (int lane = 0; lane < CECL_LANES && rank != flags->rank; lane++) {
+        const int32_t by = (int32_t)(progress->flags[lane] - rows[lane * flags->nranks + rank]);
+        most = by > most ? by : most;
+    }
+    return most;
+}
+
 bool cecl_flags_is_late(const struct cecl_flags *flags, const uint32_t *rows,
                         const struct cecl_progress *progress, int rank)
 {
-    bool late = false;
-    for (int lane = 0; lane < CECL_LANES; lane++)
-        late = late || (int32_t)(rows[lane * flags->nranks + rank] - progress->flags[lane]) < 0;
-    return rank != flags->rank && late;
+    return behind(flags, rows, progress, rank) > 0;
 }
 
+/* A peer that is a little behind may itself wait for the one that is furthest behind. */
 static void name_late_ones(const struct cecl_flags *flags, const uint32_t *rows,
                            struct cecl_progress *progress)
 {
-    for (int r = 0; r < flags->nranks; r++)
-        if (cecl_flags_is_late(flags, rows, progress, r)) {
-            progress->nlate++;
-            if (progress->late < 0)
-                progress->late = r;
+    int32_t most = 0;
+    for (int r = 0; r < flags->nranks; r++) {
+        const int32_t by = behind(flags, rows, progress, r);
+        if (by > most) {
+            most = by;
+            progress->late = r;
+            progress->nlate = 0;
         }
+        progress->nlate += by > 0 && by == most;
+    }
 }
 
 ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,

@@ -287,6 +287,20 @@ static void peers_that_have_not_come_are_named(void **state)
     assert_false(cecl_flags_is_late(&flags, rows, &progress, RANK));
 }
 
+static void of_two_late_peers_the_one_further_behind_is_named(void **state)
+{
+    (void)state;
+    uint32_t rows[CECL_LANES * RANKS];
+    set_epochs(UINT32_MAX, 50);
+    cecl_flags_begin(&flags, &two_phases);
+    come_to(MAIN, 2);
+    hear_from(0, MAIN, 1); /* it may wait for rank 2, as this rank does */
+    hear_from(2, MAIN, 0);
+    const struct cecl_progress progress = progress_now(rows);
+    assert_int_equal(progress.late, 2);
+    assert_int_equal(progress.nlate, 1);
+}
+
 static void a_peer_whose_side_lane_stays_behind_is_late(void **state)
 {
     (void)state;
@@ -438,6 +452,7 @@ int main(void)
         FLAGS_TEST(another_stream_waits_for_calls_before_the_one_that_began),
         FLAGS_TEST(a_call_that_told_nothing_waits_for_nobody),
         FLAGS_TEST(peers_that_have_not_come_are_named),
+        FLAGS_TEST(of_two_late_peers_the_one_further_behind_is_named),
         FLAGS_TEST(a_peer_whose_side_lane_stays_behind_is_late),
         FLAGS_TEST(calls_without_phases_hide_no_late_peer),
         FLAGS_TEST(silenced_copies_satisfy_no_wait_that_may_be_pending),
