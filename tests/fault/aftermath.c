@@ -1,0 +1,289 @@
+/* What ranks find after the fault. */
+#include "aftermath.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "attempt.h"
+#include "blame.h"
+#include "join.h"
+#include "misdeed.h"
+
+/* ---- the error */
+
+static double limit_of(const struct life *life)
+{
+    return fault_case_is_seen(life->c) ? PROMPT : PROMPT + TIMEOUT_MS / 1000.0;
+}
+
+void aftermath_check_time(struct life *life)
+{
+    const struct meeting *meeting = life->meeting;
+    if (!life->is_back && atomic_load(&meeting->fault_began) &&
+        now() - meeting->fault_at > limit_of(life))
+        life_fail(life, "no error %.1f s after the fault", now() - meeting->fault_at);
+}
+
+static bool is_joining(const struct life *life)
+{
+    return life->comm == NULL && (life->op == JOIN || life->op == JOIN_BY_CALLBACKS);
+}
+
+#define TELLING 5
+/* Words one of which an error has, by fault; the rest is NULL. */
+static const char *const telling[FAULTS][TELLING] = {
+    [KILLED] = {"ended", "left", "closed the connection", "Connection refused"},
+    [EXITS] = {"ended", "left", "closed the connection", "Connection refused"},
+    [LEAVES_CHILD] = {"ended", "left", "closed the connection", "Connection refused"},
+    [STOPPED] = {"waits for", "did not come", "missing: ", "no answer", "no connection from"},
+    [NEVER_CALLS] = {"waits for", "did not come", "missing: ", "no answer", "no connection from"},
+    [ABORTS] = {"ceclCommAbort was called", "gave up and then ended"},
+    [REVOKES] = {"ceclCommRevoke was called", "gave up the new communicator"},
+    [LEAVES] = {"destroyed its communicator"},
+};
+
+static bool has_one_of(const char *words, const char *const *list)
+{
+    bool any = list[0] == NULL;
+    for (int i = 0; i < TELLING && list[i]; i++)
+        any = any || strstr(words, list[i]);
+    return any;
+}
+
+static bool tells(const struct fault_case *c, const char *words)
+{
+    return has_one_of(words, telling[c->fault]) ||
+           (!fault_case_is_seen(c) && has_one_of(words, telling[NEVER_CALLS]));
+}
+
+static bool is_expected(const struct life *life, ceclResult_t result)
+{
+    if (is_joining(life) && life->c->fault == OTHER_CALL)
+        return result == ceclInvalidArgument || result == ceclRemoteError;
+    if (life->c->fault == OTHER_CALL)
+        return result == ceclInvalidUsage || result == ceclRemoteError;
+    if (!fault_case_is_seen(life->c) && result == ceclTimeout)
+        return true;
+    /* The process that made an id may end before a rank has come to it. */
+    return result == ceclRemoteError || (is_joining(life) && result == ceclInvalidUsage);
+}
+
+/* The caller's exchange failed, not the library's: it names nobody. */
+static bool is_callbacks(const struct life *life, ceclResult_t result)
+{
+    return is_joining(life) && life->op == JOIN_BY_CALLBACKS && result == ceclSystemError;
+}
+
+static void check_blame(struct life *life, const char *words)
+{
+    const bool made_id = fault_case_maker(life->c) == life->c->faulty && is_joining(life);
+    const struct blame blame = blame_of(words, life->c->faulty, made_id);
+    if (life->is_faulty || life->c->fault == OTHER_CALL)
+        return; /* two ranks that differ name each other */
+    if (blame.wrongly >= 0)
+        life_fail(life, "rank %d is blamed: %s", blame.wrongly, words);
+    if (!blame.names_faulty)
+        life_fail(life, "rank %d is not named: %s", life->c->faulty, words);
+}
+
+/* These calls may fail and leave the communicator usable: where they are refused, and a split also
+ * where ranks had agreed on it before. */
+static bool leaves_usable(const struct life *life)
+{
+    return life->op == SHRINK || (life->op == ALLOCATE && life->c->fault == OTHER_CALL) ||
+           (life->op == SPLIT && (life->c->fault == OTHER_CALL || life->c->when == AMID));
+}
+
+void aftermath_check_error(struct life *life, ceclResult_t result)
+{
+    ceclResult_t async = ceclSuccess;
+    char *words = life->report->heard;
+    snprintf(words, sizeof(life->report->heard), "%s", ceclGetLastError(life->comm));
+    if (!atomic_load(&life->meeting->fault_began))
+        life_fail(life, "an error before the fault: %d: %s", (int)result, words);
+    life->report->took = now() - life->meeting->fault_at;
+    aftermath_check_time(life);
+    if (life->is_back || is_callbacks(life, result))
+        return;
+    if (!is_expected(life, result))
+        life_fail(life, "result %d was not expected: %s", (int)result, words);
+    if (!tells(life->c, words))
+        life_fail(life, "the reason is not told: %s", words);
+    check_blame(life, words);
+    if (life->comm && !leaves_usable(life) &&
+        (ceclCommGetAsyncError(life->comm, &async) != ceclSuccess || async == ceclSuccess))
+        life_fail(life, "result %d, but no asynchronous error: %s", (int)result, words);
+}
+
+#define IDLE_MS 20
+
+void aftermath_watch_idle(struct life *life)
+{
+    const bool is_heard = fault_case_is_seen(life->c) && life->c->fault != LEAVES;
+    ceclResult_t async = ceclSuccess;
+    for (int ms = 0; is_heard ? async == ceclSuccess : ms < IDLE_MS; ms++) {
+        if (ceclCommGetAsyncError(life->comm, &async) != ceclSuccess)
+            life_fail(life, "no answer: %s", ceclGetLastError(NULL));
+        if (async != ceclSuccess && !is_heard)
+            life_fail(life, "an error without a reason: %s", ceclGetLastError(life->comm));
+        aftermath_check_time(life);
+        usleep(1000);
+    }
+    if (is_heard)
+        aftermath_check_error(life, async);
+}
+
+/* ---- those who are left */
+
+static void allocate(struct life *life, ceclComm_t comm, int **ptr, int count)
+{
+    if (ceclMemAlloc(comm, (void **)ptr, (size_t)count * sizeof(int)) != ceclSuccess)
+        life_fail(life, "the new communicator does not allocate: %s", ceclGetLastError(comm));
+}
+
+#define NEW_BLOCK 1000
+
+/* What rank `r` of the first communicator is in that of those who are left, or -1. */
+static int new_rank(const struct fault_case *c, int rank)
+{
+    int place = 0;
+    for (int r = 0; r < rank; r++)
+        place += fault_case_stays(c, r);
+    return fault_case_stays(c, rank) ? place : -1;
+}
+
+static void check_new(struct life *life, const int *gathered, const int *sum)
+{
+    for (int i = 0; i < NEW_BLOCK; i++) {
+        int total = 0;
+        for (int r = 0; r < life->n; r++) {
+            const int place = new_rank(life->c, r), value = attempt_value(r, 99, i);
+            if (place >= 0 && gathered[place * NEW_BLOCK + i] != value)
+                life_fail(life, "the new communicator gathers %d, not %d",
+                          gathered[place * NEW_BLOCK + i], value);
+            total += place >= 0 ? value : 0;
+        }
+        if (sum[i] != total)
+            life_fail(life, "the new communicator adds up to %d, not %d", sum[i], total);
+    }
+}
+
+static void new_one_works(struct life *life, ceclComm_t comm)
+{
+    int *in, *gathered, *sum;
+    allocate(life, comm, &in, NEW_BLOCK);
+    allocate(life, comm, &gathered, NEW_BLOCK * MOST_RANKS);
+    allocate(life, comm, &sum, NEW_BLOCK);
+    for (int i = 0; i < NEW_BLOCK; i++)
+        in[i] = attempt_value(life->me, 99, i);
+    ceclResult_t result = ceclAllGather(in, gathered, NEW_BLOCK, ceclInt32, comm, 0);
+    if (result == ceclSuccess)
+        result = ceclAllReduce(in, sum, NEW_BLOCK, ceclInt32, ceclSum, comm, 0);
+    if (result == ceclSuccess)
+        result = ceclStreamSynchronize(comm, 0);
+    if (result != ceclSuccess)
+        life_fail(life, "the new communicator fails: %s", ceclGetLastError(comm));
+    check_new(life, gathered, sum);
+    result = ceclCommDestroy(comm);
+    if (result != ceclSuccess)
+        life_fail(life, "the new communicator does not end: %s", ceclGetLastError(NULL));
+}
+
+/* Ranks that shrink with one list while a peer still does with another would refuse each other. */
+static void meet_left(struct life *life, int count)
+{
+    struct meeting *meeting = life->meeting;
+    atomic_fetch_add(&meeting->left, 1);
+    while (atomic_load(&meeting->left) < count) {
+        for (int r = 0; r < life->n; r++)
+            if (atomic_load(&meeting->reports[r].failed))
+                life_fail(life, "rank %d has failed", r);
+        usleep(200);
+    }
+}
+
+static void go_on(struct life *life)
+{
+    const struct fault_case *c = life->c;
+    const bool excludes = !fault_case_stays(c, c->faulty);
+    const int count = excludes ? life->n - 1 : life->n;
+    ceclComm_t made = NULL;
+    ceclResult_t result;
+    STEP(life, "making a new communicator");
+    join_set_limits(LONG_TIMEOUT_MS);
+    const ceclConfig_t config = join_config(c, LONG_TIMEOUT_MS);
+    if (c->op == SHRINK)
+        meet_left(life, count);
+    /* Some ranks may have joined, or destroyed it, when others could not. */
+    if (life->comm && c->op != JOIN && c->op != DESTROY)
+        result = ceclCommShrink(life->comm, &c->faulty, excludes, &made, &config);
+    else
+        result = join_by_id(life, 1, count, new_rank(c, life->me), &config, &made);
+    if (result != ceclSuccess)
+        life_fail(life, "no new communicator: %d: %s", (int)result, ceclGetLastError(NULL));
+    STEP(life, "using the new communicator");
+    new_one_works(life, made);
+}
+
+/* ---- the end */
+
+static void end_old(struct life *life)
+{
+    STEP(life, "ending the old communicator");
+    const double start = now();
+    if (life->comm && life->c->seed / 11 % 2)
+        (void)!ceclCommAbort(life->comm);
+    else if (life->comm)
+        (void)!ceclCommDestroy(life->comm);
+    life->comm = NULL;
+    if (now() - start > PROMPT)
+        life_fail(life, "the end of the old communicator took %.1f s", now() - start);
+}
+
+static _Noreturn void finish(struct life *life)
+{
+    struct census left;
+    attempt_clean(life);
+    STEP(life, "looking for what is left");
+    if (!census_is_back(&life->start, &left))
+        life_fail(life,
+                  "left are %d descriptors (%d before), %d threads (%d), %d large or shared "
+                  "mappings (%d)",
+                  left.descriptors, life->start.descriptors, left.threads, life->start.threads,
+                  left.mappings, life->start.mappings);
+    STEP(life, "done");
+    atomic_store(&life->report->done, 1);
+    _exit(0);
+}
+
+_Noreturn void aftermath_of_survivors(struct life *life)
+{
+    misdeed_forget(life);
+    if (fault_case_stays(life->c, life->me))
+        go_on(life);
+    end_old(life);
+    finish(life);
+}
+
+_Noreturn void aftermath_of_leaving(struct life *life)
+{
+    STEP(life, "leaving");
+    (void)!(life->c->fault == ABORTS ? ceclCommAbort(life->comm) : ceclCommDestroy(life->comm));
+    life->comm = NULL;
+    finish(life);
+}
+
+/* Its peers gave up on it, unless they had no reason to. Its next call must then fail too. */
+_Noreturn void aftermath_of_the_late(struct life *life)
+{
+    ceclResult_t async = ceclSuccess;
+    STEP(life, "coming back");
+    if (ceclCommGetAsyncError(life->comm, &async) != ceclSuccess)
+        life_fail(life, "no answer: %s", ceclGetLastError(NULL));
+    if (async != ceclSuccess && !life->is_over && ceclBarrier(life->comm, 0) != async)
+        life_fail(life, "a call on a failed communicator gave another result");
+    end_old(life);
+    finish(life);
+}

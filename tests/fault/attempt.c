@@ -1,0 +1,366 @@
+/* One attempt of each call. Inputs differ from attempt to attempt and from rank to rank, so what an
+ * earlier attempt left is never right by chance. */
+#include "attempt.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "misdeed.h"
+
+#define BLOCK 4000 /* ints of a gather's block; no small call, no large one */
+#define SMALL 500
+#define LARGE 30000
+#define STAGED 20000
+#define SCATTERED 10000
+#define GROWTH (20 << 20) /* bytes: more than a segment of this suite's pools */
+
+int attempt_value(int rank, int attempt, int index)
+{
+    return rank * 1000003 + attempt * 7919 + index;
+}
+
+/* ---- looking into a success */
+
+static void expect(struct life *life, const int *at, int index, int wanted)
+{
+    if (at[index] != wanted)
+        life_fail(life, "success in attempt %d, but element %d is %d and not %d", life->attempt,
+                  index, at[index], wanted);
+}
+
+static void check_gathered(struct life *life, const int *out)
+{
+    for (int r = 0; r < life->n; r++)
+        for (int i = 0; i < BLOCK; i++)
+            expect(life, out, r * BLOCK + i, attempt_value(r, life->attempt, i));
+}
+
+static void check_exchanged(struct life *life, const int *out)
+{
+    for (int r = 0; r < life->n; r++)
+        for (int i = 0; i < BLOCK; i++)
+            expect(life, out, r * BLOCK + i, attempt_value(r, life->attempt, life->me * BLOCK + i));
+}
+
+static void check_sums(struct life *life, const int *out, int first, int count)
+{
+    for (int i = 0; i < count; i++) {
+        int sum = 0;
+        for (int r = 0; r < life->n; r++)
+            sum += attempt_value(r, life->attempt, first + i);
+        expect(life, out, i, sum);
+    }
+}
+
+static int root_of(const struct life *life)
+{
+    return life->attempt % life->n;
+}
+
+static void check_received(struct life *life, const int *out)
+{
+    for (int i = 0; i < LARGE; i++)
+        expect(life, out, i, attempt_value(root_of(life), life->attempt, i));
+}
+
+static void check_group(struct life *life, const int *out)
+{
+    check_gathered(life, out);
+    check_exchanged(life, out + life->n * BLOCK);
+}
+
+static void check_small(struct life *life, const int *out)
+{
+    check_sums(life, out, 0, SMALL);
+}
+
+static void check_large(struct life *life, const int *out)
+{
+    check_sums(life, out, 0, LARGE);
+}
+
+static void check_staged(struct life *life, const int *out)
+{
+    check_sums(life, out, 0, STAGED);
+}
+
+static void check_scattered(struct life *life, const int *out)
+{
+    check_sums(life, out, life->me * SCATTERED, SCATTERED);
+}
+
+/* ---- calls that only enqueue */
+
+static ceclResult_t gather(struct life *life)
+{
+    return life->gets_wrong ? ceclAlltoAll(life->in, life->out, BLOCK, ceclInt32, life->comm, 0)
+                            : ceclAllGather(life->in, life->out, BLOCK, ceclInt32, life->comm, 0);
+}
+
+static ceclResult_t all_to_all(struct life *life)
+{
+    return life->gets_wrong ? ceclAllGather(life->in, life->out, BLOCK, ceclInt32, life->comm, 0)
+                            : ceclAlltoAll(life->in, life->out, BLOCK, ceclInt32, life->comm, 0);
+}
+
+static ceclResult_t small_reduction(struct life *life)
+{
+    return ceclAllReduce(life->in, life->out, SMALL, ceclInt32,
+                         life->gets_wrong ? ceclMax : ceclSum, life->comm, 0);
+}
+
+static ceclResult_t large_reduction(struct life *life)
+{
+    return ceclAllReduce(life->in, life->out, life->gets_wrong ? LARGE - 1 : LARGE, ceclInt32,
+                         ceclSum, life->comm, 0);
+}
+
+static ceclResult_t staged_reduction(struct life *life)
+{
+    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+    options.direction = CECL_DIRECTION_PUSH;
+    const ceclResult_t set = ceclSetOptions(life->comm, &options);
+    return set != ceclSuccess ? set
+                              : ceclAllReduce(life->in, life->out, STAGED, ceclInt32,
+                                              life->gets_wrong ? ceclMax : ceclSum, life->comm, 0);
+}
+
+static ceclResult_t reduce_scatter(struct life *life)
+{
+    return life->gets_wrong
+               ? ceclAllReduce(life->in, life->out, SCATTERED, ceclInt32, ceclSum, life->comm, 0)
+               : ceclReduceScatter(life->in, life->out, SCATTERED, ceclInt32, ceclSum, life->comm,
+                                   0);
+}
+
+static ceclResult_t broadcast(struct life *life)
+{
+    const int root = root_of(life), other = (root + 1) % life->n;
+    return ceclBroadcast(life->in, life->out, LARGE, ceclInt32, life->gets_wrong ? other : root,
+                         life->comm, 0);
+}
+
+static ceclResult_t barrier(struct life *life)
+{
+    return life->gets_wrong ? small_reduction(life) : ceclBarrier(life->comm, 0);
+}
+
+/* The fault within comes while the group is open. */
+static ceclResult_t group(struct life *life)
+{
+    ceclResult_t result = ceclGroupStart();
+    if (result == ceclSuccess)
+        result = ceclAllGather(life->in, life->out, BLOCK, ceclInt32, life->comm, 0);
+    if (result == ceclSuccess && !life->gets_wrong)
+        result =
+            ceclAlltoAll(life->in, life->out + life->n * BLOCK, BLOCK, ceclInt32, life->comm, 0);
+    misdeed_at(life, WITHIN);
+    const ceclResult_t ended = ceclGroupEnd();
+    return result == ceclSuccess ? ended : result;
+}
+
+/* ---- memory that is registered */
+
+static struct memory memory_open(struct life *life, size_t bytes)
+{
+    struct memory memory = {.fd = memfd_create("registered", MFD_CLOEXEC), .bytes = bytes};
+    if (memory.fd < 0 || ftruncate(memory.fd, (off_t)bytes) != 0)
+        life_fail(life, "no memory to register");
+    memory.ptr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd, 0);
+    if (memory.ptr == MAP_FAILED)
+        life_fail(life, "no mapping to register");
+    return memory;
+}
+
+static void memory_close(const struct memory *memory)
+{
+    munmap(memory->ptr, memory->bytes);
+    close(memory->fd);
+}
+
+void attempt_clean(struct life *life)
+{
+    while (life->nkept > 0)
+        memory_close(&life->kept[--life->nkept]);
+}
+
+/* Every other attempt registers the memory ahead. The fault within comes between that and the use. */
+static ceclResult_t gather_registered(struct life *life, int *in, int *out)
+{
+    ceclRegistration_t handle;
+    if (life->attempt % 2) {
+        const ceclResult_t result =
+            ceclCommRegister(life->comm, out, (size_t)life->n * BLOCK * sizeof(int), &handle);
+        if (result != ceclSuccess)
+            return result;
+    }
+    misdeed_at(life, WITHIN);
+    return life->gets_wrong ? ceclAlltoAll(in, out, BLOCK, ceclInt32, life->comm, 0)
+                            : ceclAllGather(in, out, BLOCK, ceclInt32, life->comm, 0);
+}
+
+static ceclResult_t finish(struct life *life, const int *out,
+                           void (*check)(struct life *life, const int *out));
+
+/* The memory is kept first, because a fault may end the attempt at any point. */
+static ceclResult_t attempt_registered(struct life *life)
+{
+    const size_t bytes = (size_t)life->n * BLOCK * sizeof(int);
+    struct memory *in = &life->kept[0], *out = &life->kept[1];
+    *in = memory_open(life, bytes);
+    *out = memory_open(life, bytes);
+    life->nkept = 2;
+    memcpy(in->ptr, life->in, bytes);
+    ceclResult_t result = gather_registered(life, in->ptr, out->ptr);
+    if (result == ceclSuccess)
+        result = finish(life, out->ptr, check_gathered);
+    if (result == ceclSuccess)
+        attempt_clean(life);
+    return result;
+}
+
+/* ---- calls that block */
+
+static ceclResult_t async_of(struct life *life)
+{
+    ceclResult_t async = ceclSuccess;
+    return ceclCommGetAsyncError(life->comm, &async) == ceclSuccess ? async : ceclInternalError;
+}
+
+static ceclResult_t attempt_growth(struct life *life)
+{
+    int *ptr = NULL;
+    const size_t bytes = life->gets_wrong ? 2 * GROWTH : GROWTH;
+    const ceclResult_t result = ceclMemAlloc(life->comm, (void **)&ptr, bytes);
+    if (result == ceclSuccess)
+        ptr[0] = ptr[GROWTH / (int)sizeof(int) - 1] = life->me;
+    else if (ptr)
+        life_fail(life, "a failed allocation gave %p", (void *)ptr);
+    return result;
+}
+
+/* A new communicator that was made is of use only if all its ranks live; here it only ends. */
+static ceclResult_t end_new(struct life *life, ceclResult_t result, ceclComm_t made)
+{
+    int count = 0;
+    if (result != ceclSuccess) {
+        if (made)
+            life_fail(life, "a failed call gave a communicator");
+        return result;
+    }
+    if (ceclCommCount(made, &count) != ceclSuccess || count != life->n)
+        life_fail(life, "%d ranks in the new communicator", count);
+    (void)!ceclCommDestroy(made);
+    return ceclSuccess;
+}
+
+static ceclResult_t attempt_split(struct life *life)
+{
+    ceclComm_t made = NULL;
+    if (life->gets_wrong)
+        return attempt_growth(life);
+    const ceclResult_t result = ceclCommSplit(life->comm, 0, life->me, &made, NULL);
+    return end_new(life, result, made);
+}
+
+static ceclResult_t attempt_shrink(struct life *life)
+{
+    ceclComm_t made = NULL;
+    const int other = (life->me + 1) % life->n;
+    const ceclResult_t result = ceclCommShrink(life->comm, &other, life->gets_wrong, &made, NULL);
+    return end_new(life, result, made);
+}
+
+/* The gather is pending when the communicator is finalized or destroyed. */
+static ceclResult_t attempt_end(struct life *life)
+{
+    ceclResult_t result = gather(life);
+    if (result != ceclSuccess || life->attempt != life->c->round)
+        return result == ceclSuccess ? finish(life, life->out, check_gathered) : result;
+    misdeed_at(life, WITHIN);
+    life->is_over = true;
+    if (life->op == FINALIZE) {
+        result = ceclCommFinalize(life->comm);
+        if (result == ceclSuccess)
+            check_gathered(life, life->out);
+        return result;
+    }
+    misdeed_forget(life);
+    result = ceclCommDestroy(life->comm);
+    life->comm = NULL;
+    return result;
+}
+
+/* ---- any call */
+
+/* By the manual a result is valid if the communicator has not failed after it was copied. */
+static ceclResult_t finish(struct life *life, const int *out,
+                           void (*check)(struct life *life, const int *out))
+{
+    static int copy[INTS];
+    ceclResult_t result = ceclStreamSynchronize(life->comm, 0);
+    if (result != ceclSuccess)
+        return result;
+    if (out)
+        memcpy(copy, out,
+               life->op == REGISTER ? (size_t)life->n * BLOCK * sizeof(int) : sizeof(copy));
+    result = async_of(life);
+    if (result == ceclSuccess && check && !life->gets_wrong)
+        check(life, copy);
+    return result;
+}
+
+struct row {
+    ceclResult_t (*whole)(struct life *life);   /* the attempt, or */
+    ceclResult_t (*enqueue)(struct life *life); /* its first part, and */
+    void (*check)(struct life *life, const int *out);
+    bool has_own_point; /* it says itself where a fault within comes */
+};
+static const struct row rows[OPS] = {
+    [JOIN] = {.enqueue = barrier},
+    [JOIN_BY_CALLBACKS] = {.enqueue = barrier},
+    [ALLOCATE] = {.whole = attempt_growth},
+    [REGISTER] = {.whole = attempt_registered},
+    [GATHER] = {.enqueue = gather, .check = check_gathered},
+    [ALL_TO_ALL] = {.enqueue = all_to_all, .check = check_exchanged},
+    [SMALL_REDUCTION] = {.enqueue = small_reduction, .check = check_small},
+    [LARGE_REDUCTION] = {.enqueue = large_reduction, .check = check_large},
+    [STAGED_REDUCTION] = {.enqueue = staged_reduction, .check = check_staged},
+    [REDUCE_SCATTER] = {.enqueue = reduce_scatter, .check = check_scattered},
+    [BROADCAST] = {.enqueue = broadcast, .check = check_received},
+    [BARRIER] = {.enqueue = barrier},
+    [GROUP] = {.enqueue = group, .check = check_group, .has_own_point = true},
+    [SPLIT] = {.whole = attempt_split},
+    [SHRINK] = {.whole = attempt_shrink},
+    [FINALIZE] = {.whole = attempt_end},
+    [DESTROY] = {.whole = attempt_end},
+};
+
+static void check_begun(struct life *life)
+{
+    const int begun = atomic_load(&life->meeting->reports[life->c->faulty].begun);
+    if (begun <= life->attempt)
+        life_fail(life, "success in attempt %d, but rank %d began only %d", life->attempt,
+                  life->c->faulty, begun);
+}
+
+ceclResult_t attempt_make(struct life *life)
+{
+    const struct row *row = &rows[life->op];
+    for (int i = 0; i < INTS && life->in; i++)
+        life->in[i] = attempt_value(life->me, life->attempt, i);
+    misdeed_at(life, BEFORE);
+    if (!life->gets_wrong)
+        atomic_store(&life->report->begun, life->attempt + 1);
+    ceclResult_t result = row->whole ? row->whole(life) : row->enqueue(life);
+    if (result == ceclSuccess && row->enqueue) {
+        if (!row->has_own_point)
+            misdeed_at(life, WITHIN);
+        result = finish(life, life->out, row->check);
+    }
+    if (result == ceclSuccess)
+        check_begun(life);
+    return result;
+}

@@ -1,0 +1,61 @@
+/* Reads the ranks out of an error's words. */
+#include "blame.h"
+
+#include <ctype.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void blame_rank(struct blame *blame, int rank, int faulty)
+{
+    if (rank == faulty)
+        blame->names_faulty = true;
+    else
+        blame->wrongly = rank;
+}
+
+/* Reads a list such as "1, 2 and 3". Returns where it ends. */
+static const char *read_list(const char *at, struct blame *blame, int faulty)
+{
+    while (isdigit((unsigned char)*at)) {
+        char *end;
+        blame_rank(blame, (int)strtol(at, &end, 10), faulty);
+        at = end;
+        if (strncmp(at, ", ", 2) == 0)
+            at += 2;
+        else if (strncmp(at, " and ", 5) == 0)
+            at += 5;
+    }
+    return at;
+}
+
+/* Skips what comes before "rank N gave up: ", and that: rank N passes on a reason. The faulty rank's own
+ * word is evidence, so everything after it is its own story. */
+static const char *skip_messengers(const char *words, struct blame *blame, int faulty)
+{
+    static const char gave_up[] = " gave up: ";
+    const char *told;
+    while ((told = strstr(words, gave_up))) {
+        const char *number = told;
+        while (number > words && isdigit((unsigned char)number[-1]))
+            number--;
+        blame->names_faulty = blame->names_faulty || atoi(number) == faulty;
+        words = atoi(number) == faulty ? words + strlen(words) : told + strlen(gave_up);
+    }
+    return words;
+}
+
+struct blame blame_of(const char *words, int faulty, bool made_id)
+{
+    struct blame blame = {.names_faulty = false, .wrongly = -1};
+    const char *at = skip_messengers(words, &blame, faulty);
+    if (made_id && (strstr(at, "made the unique id") || strstr(at, "the process that made it")))
+        blame.names_faulty = true;
+    while ((at = strstr(at, "rank"))) {
+        at += strlen("rank");
+        at += *at == 's';
+        if (*at == ' ')
+            at = read_list(at + 1, &blame, faulty);
+    }
+    return blame;
+}

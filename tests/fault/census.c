@@ -1,0 +1,46 @@
+/* Counts descriptors, threads and mappings of this process. */
+#include "census.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../open_descriptors.h"
+#include "../threads_alive.h"
+
+#define WAITS 3000 /* of 1 ms */
+/* Larger than a thread's stack and what malloc takes at a time, smaller than a pool. */
+#define LARGE_BYTES (96ul << 20)
+
+static int count_mappings(void)
+{
+    char line[512];
+    int count = 0;
+    FILE *file = fopen("/proc/self/maps", "r");
+    while (file && fgets(line, sizeof(line), file)) {
+        unsigned long from = 0, to = 0;
+        char rights[8] = "";
+        if (sscanf(line, "%lx-%lx %7s", &from, &to, rights) == 3)
+            count += rights[3] == 's' || to - from >= LARGE_BYTES;
+    }
+    if (file)
+        fclose(file);
+    return count;
+}
+
+struct census census_take(void)
+{
+    return (struct census){open_descriptors(), threads_alive(), count_mappings()};
+}
+
+bool census_is_back(const struct census *start, struct census *now)
+{
+    for (int i = 0; i < WAITS; i++) {
+        *now = census_take();
+        if (now->descriptors <= start->descriptors && now->threads <= start->threads &&
+            now->mappings <= start->mappings)
+            return true;
+        usleep(1000);
+    }
+    return false;
+}

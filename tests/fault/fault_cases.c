@@ -1,0 +1,303 @@
+/* The fault suite: one rank of a small communicator does something wrong at one point of one call,
+ * and each other rank is looked at: its calls end in time, its error names that rank and no other, no
+ * result is called good that is not, everything is given back, and a new communicator of those who
+ * are left works.
+ *
+ *     fault_cases [--list] [--case N] [--part I/P] [--jobs J] [--seed S]
+ */
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "life.h"
+
+#define CASE_SECONDS 30.0 /* then a case counts as hung */
+#define MOST_JOBS 32
+
+struct options {
+    int only, part, parts, jobs;
+    uint32_t seed;
+    bool lists;
+};
+
+struct tally {
+    int passed, failed, known;
+    double slowest; /* s from a fault to an error, where there is evidence */
+};
+
+/* A case that runs: the process that leads it, and what its ranks share. */
+struct run {
+    pid_t leader;
+    const struct fault_case *c;
+    struct meeting *meeting;
+};
+
+/* ---- leading a case, in a process of its own */
+
+/* A rank of which nothing is awaited any more before its peers are done. */
+static bool is_done(const struct fault_case *c, const struct meeting *meeting, int rank)
+{
+    const bool goes = rank == c->faulty && !fault_case_stays(c, rank);
+    return goes || atomic_load(&meeting->reports[rank].done);
+}
+
+static bool all_done(const struct fault_case *c, const struct meeting *meeting)
+{
+    bool all = true;
+    for (int r = 0; r < c->nranks; r++)
+        all = all && is_done(c, meeting, r);
+    return all;
+}
+
+/* The peers are done: a rank that stayed away comes back, or dies, and nobody keeps descriptors. */
+static void release(const struct fault_case *c, struct meeting *meeting, const pid_t *ranks)
+{
+    atomic_store(&meeting->released, 1);
+    if (c->fault == STOPPED)
+        kill(ranks[c->faulty], c->seed % 2 ? SIGCONT : SIGKILL);
+    if (atomic_load(&meeting->child) > 0)
+        kill(atomic_load(&meeting->child), SIGKILL);
+}
+
+/* Waits for all ranks, and notes those that ended without a word. */
+static void reap(const struct fault_case *c, struct meeting *meeting, pid_t *ranks, int *left)
+{
+    for (int r = 0; r < c->nranks; r++) {
+        int status = 0;
+        if (ranks[r] == 0 || waitpid(ranks[r], &status, WNOHANG) != ranks[r])
+            continue;
+        ranks[r] = 0;
+        --*left;
+        struct report *report = &meeting->reports[r];
+        if (atomic_load(&report->done) || is_done(c, meeting, r))
+            continue;
+        snprintf(report->words, sizeof(report->words), "ended with status %#x", (unsigned)status);
+        report->failed_at = now();
+        atomic_store(&report->failed, 1);
+        atomic_store(&report->done, 1);
+    }
+}
+
+static void give_up(const struct fault_case *c, struct meeting *meeting, const pid_t *ranks)
+{
+    for (int r = 0; r < c->nranks; r++) {
+        struct report *report = &meeting->reports[r];
+        if (ranks[r] == 0)
+            continue;
+        kill(ranks[r], SIGKILL);
+        report->failed_at = now();
+        snprintf(report->words, sizeof(report->words), "hung");
+        atomic_store(&report->failed, 1);
+    }
+    if (atomic_load(&meeting->child) > 0)
+        kill(atomic_load(&meeting->child), SIGKILL);
+}
+
+static _Noreturn void lead(const struct fault_case *c, struct meeting *meeting)
+{
+    pid_t ranks[MOST_RANKS];
+    int left = c->nranks;
+    bool released = false;
+    const double start = now();
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (int r = 0; r < c->nranks; r++)
+        if ((ranks[r] = fork()) == 0)
+            life_run(c, meeting, r);
+    while (left > 0) {
+        reap(c, meeting, ranks, &left);
+        if (!released && all_done(c, meeting)) {
+            release(c, meeting, ranks);
+            released = true;
+        }
+        if (now() - start > CASE_SECONDS) {
+            give_up(c, meeting, ranks);
+            break;
+        }
+        usleep(1000);
+    }
+    _exit(0);
+}
+
+/* ---- judging */
+
+/* Prints what each rank found, those that failed first. */
+static void print_ranks(const struct run *run)
+{
+    for (int r = 0; r < run->c->nranks; r++) {
+        const struct report *report = &run->meeting->reports[r];
+        if (atomic_load(&report->failed))
+            printf("    rank %d, at \"%s\", t = %.3f s after the fault: %s\n", r,
+                   report->step ? report->step : "start",
+                   report->failed_at - run->meeting->fault_at, report->words);
+        else
+            printf("    rank %d, at \"%s\": %s (%.3f s)\n", r,
+                   report->step ? report->step : "start", report->heard, report->took);
+    }
+}
+
+/* The report of the rank that failed first, or NULL. */
+static const struct report *first_failure(const struct run *run)
+{
+    const struct report *first = NULL;
+    for (int r = 0; r < run->c->nranks; r++) {
+        const struct report *report = &run->meeting->reports[r];
+        if (atomic_load(&report->failed) && (!first || report->failed_at < first->failed_at))
+            first = report;
+    }
+    return first;
+}
+
+static void note_slowest(const struct run *run, struct tally *tally)
+{
+    for (int r = 0; r < run->c->nranks && fault_case_is_seen(run->c); r++)
+        if (run->meeting->reports[r].took > tally->slowest)
+            tally->slowest = run->meeting->reports[r].took;
+}
+
+static void judge(const struct run *run, const struct options *options, struct tally *tally)
+{
+    const struct fault_case *c = run->c;
+    const struct report *failure = first_failure(run);
+    const char *known = failure ? fault_case_known(c, failure->words) : NULL;
+    char name[128];
+    fault_case_name(c, name, sizeof(name));
+    tally->passed += !failure;
+    tally->known += known != NULL;
+    tally->failed += failure && !known;
+    note_slowest(run, tally);
+    if (failure || options->only >= 0)
+        printf("case %d (%s; seed %u) %s%s\n", c->number, name, c->seed,
+               !failure ? "passed"
+               : known  ? "failed, as is known: "
+                        : "FAILED",
+               known ? known : "");
+    if ((failure && !known) || options->only >= 0)
+        print_ranks(run);
+    fflush(stdout);
+}
+
+/* ---- running several cases at a time */
+
+static void start(struct run *run, const struct fault_case *c)
+{
+    *run = (struct run){.c = c};
+    run->meeting = mmap(NULL, sizeof(*run->meeting), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (run->meeting == MAP_FAILED) {
+        perror("mmap");
+        exit(2);
+    }
+    fflush(NULL);
+    run->leader = fork();
+    if (run->leader == 0)
+        lead(c, run->meeting);
+}
+
+static void end_one(struct run *runs, const struct options *options, struct tally *tally)
+{
+    const pid_t ended = waitpid(-1, NULL, 0);
+    for (int j = 0; j < options->jobs; j++)
+        if (runs[j].leader == ended && ended > 0) {
+            judge(&runs[j], options, tally);
+            munmap(runs[j].meeting, sizeof(*runs[j].meeting));
+            runs[j].leader = 0;
+        }
+}
+
+static struct run *find_free(struct run *runs, int jobs)
+{
+    for (int j = 0; j < jobs; j++)
+        if (runs[j].leader == 0)
+            return &runs[j];
+    return NULL;
+}
+
+static bool is_chosen(const struct fault_case *c, const struct options *options)
+{
+    return options->only >= 0 ? c->number == options->only
+                              : c->number % options->parts == options->part;
+}
+
+static void run_all(const struct fault_case *cases, int count, const struct options *options,
+                    struct tally *tally)
+{
+    struct run runs[MOST_JOBS] = {0};
+    for (int i = 0; i < count; i++) {
+        if (!is_chosen(&cases[i], options))
+            continue;
+        while (!find_free(runs, options->jobs))
+            end_one(runs, options, tally);
+        start(find_free(runs, options->jobs), &cases[i]);
+    }
+    for (int j = 0; j < options->jobs; j++)
+        while (runs[j].leader)
+            end_one(runs, options, tally);
+}
+
+static void list_all(const struct fault_case *cases, int count)
+{
+    char name[128];
+    for (int i = 0; i < count; i++) {
+        fault_case_name(&cases[i], name, sizeof(name));
+        printf("%d  %s; seed %u\n", cases[i].number, name, cases[i].seed);
+    }
+}
+
+/* ---- the program */
+
+static bool is_sound(const struct options *o)
+{
+    return o->parts >= 1 && o->part >= 0 && o->part < o->parts && o->jobs >= 1 &&
+           o->jobs <= MOST_JOBS;
+}
+
+static bool read_options(int argc, char **argv, struct options *out)
+{
+    static const struct option names[] = {
+        {"list", no_argument, NULL, 'l'},       {"case", required_argument, NULL, 'c'},
+        {"part", required_argument, NULL, 'p'}, {"jobs", required_argument, NULL, 'j'},
+        {"seed", required_argument, NULL, 's'}, {NULL, 0, NULL, 0}};
+    *out = (struct options){.only = -1, .parts = 1, .jobs = 4, .seed = 1};
+    bool good = true;
+    for (int o; (o = getopt_long(argc, argv, "", names, NULL)) != -1;)
+        switch (o) {
+        case 'l': out->lists = true; break;
+        case 'c': out->only = atoi(optarg); break;
+        case 'p': good = good && sscanf(optarg, "%d/%d", &out->part, &out->parts) == 2; break;
+        case 'j': out->jobs = atoi(optarg); break;
+        case 's': out->seed = (uint32_t)strtoul(optarg, NULL, 10); break;
+        default: good = false;
+        }
+    return good && optind == argc && is_sound(out);
+}
+
+int main(int argc, char **argv)
+{
+    struct options options;
+    struct tally tally = {0};
+    int count = 0;
+    if (!read_options(argc, argv, &options)) {
+        fprintf(stderr, "usage: %s [--list] [--case N] [--part I/P] [--jobs J] [--seed S]\n",
+                argv[0]);
+        return 2;
+    }
+    const struct fault_case *cases = fault_cases(options.seed, &count);
+    if (options.lists) {
+        list_all(cases, count);
+        return 0;
+    }
+    const double began = now();
+    printf("part %d of %d of %d cases, seed %u\n", options.part, options.parts, count,
+           options.seed);
+    run_all(cases, count, &options, &tally);
+    printf("%d passed, %d failed, %d failed as is known; %.1f s; slowest error %.3f s after its "
+           "fault\n",
+           tally.passed, tally.failed, tally.known, now() - began, tally.slowest);
+    return tally.failed > 0 || tally.passed + tally.known == 0;
+}

@@ -1,0 +1,134 @@
+/* Joining: by an id, or by an exchange of this suite's own, which has points for faults. */
+#include "join.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "aftermath.h"
+#include "misdeed.h"
+
+#define STAGING_BYTES 16384 /* a reduction by staging then has several chunks */
+#define SEGMENT_BYTES (1 << 20)
+#define GRACE 0.2 /* seconds for what the faulty rank may have sent before its fault */
+
+void join_set_limits(int init_timeout_ms)
+{
+    char text[16];
+    snprintf(text, sizeof(text), "%d", init_timeout_ms);
+    setenv("CECL_INIT_TIMEOUT_MS", text, 1);
+}
+
+ceclConfig_t join_config(const struct fault_case *c, int timeout_ms)
+{
+    ceclConfig_t config = CECL_CONFIG_INITIALIZER;
+    config.device = CECL_DEVICE_HOST;
+    config.timeoutMs = timeout_ms;
+    config.segmentBytes = SEGMENT_BYTES;
+    if (c->op == STAGED_REDUCTION)
+        config.stagingBytes = STAGING_BYTES;
+    return config;
+}
+
+static void make_id(struct life *life, struct id *id)
+{
+    const bool made = ceclGetUniqueId(&id->id) == ceclSuccess;
+    atomic_store(&id->ready, made ? 1 : -1);
+    if (!made)
+        life_fail(life, "no id: %s", ceclGetLastError(NULL));
+}
+
+static void await_id(struct life *life, struct id *id)
+{
+    while (atomic_load(&id->ready) == 0)
+        usleep(200);
+    if (atomic_load(&id->ready) < 0)
+        life_fail(life, "no id");
+}
+
+ceclResult_t join_by_id(struct life *life, int which, int nranks, int rank,
+                        const ceclConfig_t *config, ceclComm_t *comm)
+{
+    struct id *id = &life->meeting->ids[which];
+    if (which > 0 && rank == 0)
+        make_id(life, id);
+    await_id(life, id);
+    return ceclCommInitRankConfig(comm, nranks, id->id, rank, config);
+}
+
+/* ---- by callbacks */
+
+static bool all_brought(struct meeting *meeting, int round, int n)
+{
+    int count = 0;
+    for (int r = 0; r < n; r++)
+        count += atomic_load(&meeting->brought[round][r]);
+    return count == n;
+}
+
+/* Fails once the faulty rank had time enough after its fault. */
+static bool await_all(struct life *life, int round)
+{
+    struct meeting *meeting = life->meeting;
+    while (!all_brought(meeting, round, life->n)) {
+        if (atomic_load(&meeting->fault_began) && now() - meeting->fault_at > GRACE)
+            return false;
+        usleep(100);
+    }
+    return true;
+}
+
+/* The fault comes when this rank has brought its part, so its peers go on without it. */
+static int exchange(void *context, const void *send, void *recv, size_t bytes)
+{
+    struct life *life = context;
+    struct meeting *meeting = life->meeting;
+    const int round = life->oob_round++;
+    if (bytes > PART_BYTES || round >= OOB_EXCHANGES)
+        life_fail(life, "exchange %d of %zu bytes", round, bytes);
+    memcpy(meeting->parts[round][life->me], send, bytes);
+    atomic_store(&meeting->brought[round][life->me], 1);
+    life->attempt = round;
+    misdeed_at(life, WITHIN);
+    if (!await_all(life, round))
+        return 1;
+    for (int r = 0; r < life->n; r++)
+        memcpy((char *)recv + (size_t)r * bytes, meeting->parts[round][r], bytes);
+    return 0;
+}
+
+static int meet(void *context)
+{
+    const char nothing = 0;
+    char all[MOST_RANKS];
+    return exchange(context, &nothing, all, 1);
+}
+
+/* ---- the first one */
+
+/* A rank that joins wrongly takes another one's place. */
+static int rank_to_join_as(const struct life *life)
+{
+    return life->gets_wrong ? (life->me + 1) % life->n : life->me;
+}
+
+ceclResult_t join_first(struct life *life)
+{
+    const int limit = fault_case_is_seen(life->c) ? LONG_TIMEOUT_MS : TIMEOUT_MS;
+    const ceclConfig_t config = join_config(life->c, limit);
+    join_set_limits(limit);
+    if (life->op == JOIN_BY_CALLBACKS) {
+        const ceclOob_t oob = {.context = life, .allGather = exchange, .barrier = meet};
+        return ceclCommInitOob(&life->comm, life->n, life->me, &oob, &config);
+    }
+    if (fault_case_maker(life->c) == life->me)
+        make_id(life, &life->meeting->ids[0]);
+    await_id(life, &life->meeting->ids[0]);
+    if (life->op == JOIN) {
+        life->attempt = life->c->round;
+        misdeed_prepare(life);
+        misdeed_at(life, BEFORE);
+    }
+    return join_by_id(life, 0, life->n, rank_to_join_as(life), &config, &life->comm);
+}

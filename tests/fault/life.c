@@ -1,0 +1,137 @@
+/* A rank's life: it joins, makes calls, meets the fault, and goes on with those who are left. */
+#include "life.h"
+
+#include <malloc.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "aftermath.h"
+#include "attempt.h"
+#include "join.h"
+#include "misdeed.h"
+
+double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+_Noreturn void life_fail(struct life *life, const char *format, ...)
+{
+    struct report *report = life->report;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(report->words, sizeof(report->words), format, arguments);
+    va_end(arguments);
+    report->failed_at = now();
+    atomic_store(&report->failed, 1);
+    atomic_store(&report->done, 1);
+    _exit(1);
+}
+
+/* All ranks come here before one goes on. */
+static void meet(struct life *life)
+{
+    life->awaited += life->n;
+    atomic_fetch_add(&life->meeting->passed, 1);
+    while (atomic_load(&life->meeting->passed) < life->awaited)
+        usleep(100);
+}
+
+static void open_buffers(struct life *life)
+{
+    const size_t bytes = INTS * sizeof(int);
+    if (ceclMemAlloc(life->comm, (void **)&life->in, bytes) != ceclSuccess ||
+        ceclMemAlloc(life->comm, (void **)&life->out, bytes) != ceclSuccess)
+        life_fail(life, "no buffers: %s", ceclGetLastError(NULL));
+    meet(life);
+}
+
+/* A fault before or within joining makes it fail on all ranks. */
+static void join_or_end(struct life *life)
+{
+    const struct fault_case *c = life->c;
+    STEP(life, "joining");
+    const ceclResult_t result = join_first(life);
+    const bool joins = c->op == JOIN || c->op == JOIN_BY_CALLBACKS;
+    if (result == ceclSuccess && joins && (c->when == BEFORE || c->when == WITHIN))
+        life_fail(life, "joined in spite of the fault");
+    if (result == ceclSuccess)
+        return;
+    if (!joins)
+        life_fail(life, "cannot join: %s", ceclGetLastError(NULL));
+    if (life->comm)
+        life_fail(life, "a failed call gave a communicator");
+    aftermath_check_error(life, result);
+    aftermath_of_survivors(life);
+}
+
+/* Once all ranks have made the call, the fault comes while nobody waits. Then a barrier shows it to
+ * those who have not heard of it. */
+static void come_after(struct life *life)
+{
+    STEP(life, "idle");
+    meet(life);
+    misdeed_at(life, AFTER);
+    while (!atomic_load(&life->meeting->fault_began))
+        usleep(100);
+    if (life->is_over && !fault_case_is_seen(life->c))
+        aftermath_of_survivors(life);
+    aftermath_watch_idle(life);
+    if (life->is_over)
+        aftermath_of_survivors(life);
+    life->op = BARRIER;
+    life->attempt++;
+}
+
+/* Makes calls until one fails. */
+static ceclResult_t attempt_until_failure(struct life *life)
+{
+    const struct fault_case *c = life->c;
+    for (life->attempt = 0;; life->attempt++) {
+        STEP(life, "the call");
+        const ceclResult_t result = attempt_make(life);
+        if (result != ceclSuccess)
+            return result;
+        if (c->when == AFTER && life->attempt == c->round)
+            come_after(life);
+        else if (life->is_over)
+            aftermath_of_survivors(life); /* it ended well, as it may */
+        aftermath_check_time(life);
+    }
+}
+
+static void prepare(struct life *life)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    alarm(60);
+    mallopt(M_ARENA_MAX, 1); /* an arena is as large as a pool, and is not given back */
+    setenv("CECL_DEBUG", "none", 1);
+    life->start = census_take();
+}
+
+_Noreturn void life_run(const struct fault_case *c, struct meeting *meeting, int rank)
+{
+    struct life life = {.c = c,
+                        .meeting = meeting,
+                        .report = &meeting->reports[rank],
+                        .me = rank,
+                        .n = c->nranks,
+                        .op = c->op,
+                        .is_faulty = rank == c->faulty};
+    prepare(&life);
+    join_or_end(&life);
+    if (c->op != JOIN) {
+        open_buffers(&life);
+        misdeed_prepare(&life);
+    }
+    const ceclResult_t result = attempt_until_failure(&life);
+    aftermath_check_error(&life, result);
+    aftermath_of_survivors(&life);
+}

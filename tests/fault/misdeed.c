@@ -1,0 +1,112 @@
+/* The faults themselves. */
+#include "misdeed.h"
+
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "aftermath.h"
+
+#define JOIN_SPREAD_US 8000 /* in which a fault amid joining comes */
+#define CALL_SPREAD_US 3000 /* in which a fault amid other calls comes */
+
+static _Noreturn void die(void)
+{
+    kill(getpid(), SIGKILL);
+    for (;;)
+        pause();
+}
+
+static _Noreturn void leave_a_child(struct life *life)
+{
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(30);
+        for (;;)
+            pause();
+    }
+    atomic_store(&life->meeting->child, (int)child);
+    _exit(0);
+}
+
+static void note(struct life *life)
+{
+    life->meeting->fault_at = now();
+    atomic_store(&life->meeting->fault_began, 1);
+}
+
+/* A fault by which the rank goes on, once its peers are done. */
+static void stay_away(struct life *life)
+{
+    life->is_back = true;
+    if (life->c->fault == STOPPED)
+        raise(SIGSTOP);
+    STEP(life, "staying away");
+    while (!atomic_load(&life->meeting->released))
+        usleep(500);
+}
+
+static void commit(struct life *life)
+{
+    STEP(life, "the fault");
+    note(life);
+    switch (life->c->fault) {
+    case KILLED: die();
+    case EXITS: _exit(0);
+    case LEAVES_CHILD: leave_a_child(life);
+    case STOPPED:
+    case NEVER_CALLS:
+        stay_away(life);
+        if (!life->comm)
+            break; /* it goes on to join */
+        aftermath_of_the_late(life);
+    case OTHER_CALL: life->gets_wrong = true; break;
+    case REVOKES: (void)!ceclCommRevoke(life->comm); break;
+    case ABORTS:
+    case LEAVES: aftermath_of_leaving(life);
+    default: break;
+    }
+}
+
+void misdeed_at(struct life *life, enum when when)
+{
+    if (life->is_faulty && life->c->when == when && life->attempt == life->c->round)
+        commit(life);
+}
+
+static void *commit_soon(void *argument)
+{
+    struct life *life = argument;
+    const uint32_t spread = life->c->op == JOIN ? JOIN_SPREAD_US : CALL_SPREAD_US;
+    const struct timespec delay = {.tv_nsec = (long)(life->c->seed / 7 % spread) * 1000};
+    nanosleep(&delay, NULL);
+    note(life);
+    switch (life->c->fault) {
+    case KILLED: die();
+    case EXITS: _exit(0);
+    case LEAVES_CHILD: leave_a_child(life);
+    case STOPPED:
+        life->is_back = true;
+        kill(getpid(), SIGSTOP);
+        break;
+    case REVOKES: (void)!ceclCommRevoke(life->comm); break;
+    default: break;
+    }
+    return NULL;
+}
+
+void misdeed_prepare(struct life *life)
+{
+    if (!life->is_faulty || life->c->when != AMID)
+        return;
+    if (pthread_create(&life->thread, NULL, commit_soon, life) != 0)
+        life_fail(life, "no thread for the fault");
+    life->has_thread = true;
+}
+
+void misdeed_forget(struct life *life)
+{
+    if (life->has_thread)
+        pthread_join(life->thread, NULL);
+    life->has_thread = false;
+}
