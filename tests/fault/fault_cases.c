@@ -29,6 +29,7 @@ struct options {
 struct tally {
     int passed, failed, known;
     double slowest; /* s from a fault to an error, where there is evidence */
+    int slowest_case;
 };
 
 /* A case that runs: the process that leads it, and what its ranks share. */
@@ -156,8 +157,10 @@ static const struct report *first_failure(const struct run *run)
 static void note_slowest(const struct run *run, struct tally *tally)
 {
     for (int r = 0; r < run->c->nranks && fault_case_is_seen(run->c); r++)
-        if (run->meeting->reports[r].took > tally->slowest)
+        if (run->meeting->reports[r].took > tally->slowest) {
             tally->slowest = run->meeting->reports[r].took;
+            tally->slowest_case = run->c->number;
+        }
 }
 
 static void judge(const struct run *run, const struct options *options, struct tally *tally)
@@ -297,7 +300,8 @@ int main(int argc, char **argv)
            options.seed);
     run_all(cases, count, &options, &tally);
     printf("%d passed, %d failed, %d failed as is known; %.1f s; slowest error %.3f s after its "
-           "fault\n",
-           tally.passed, tally.failed, tally.known, now() - began, tally.slowest);
+           "fault (case %d)\n",
+           tally.passed, tally.failed, tally.known, now() - began, tally.slowest,
+           tally.slowest_case);
     return tally.failed > 0 || tally.passed + tally.known == 0;
 }
