@@ -27,6 +27,11 @@ parts() {
     for op in ncclAllGather ncclAlltoAll ncclReduceScatter ncclAllReduce; do
         grep -q "$op .* cecl " "$log/out" || fail "$op was never served with '$1'"
     done
+    for op in ncclSend ncclRecv; do
+        grep -q "$op .* NCCL " "$log/out" || fail "$op was not passed with '$1'"
+    done
+    grep -q 'ncclAllReduce .* NCCL .*the stream is captured' "$log/out" ||
+        fail "no captured call was passed with '$1'"
     grep 'ncclAllGather .* cecl ' "$log/out" | grep -vq ' yes ' && fail "a gather took SMs"
 }
 
