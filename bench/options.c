@@ -115,6 +115,19 @@ static const struct option longs[] = {OPTIONS_SHARED,
                                       {"beside", 1, NULL, BESIDE},
                                       {NULL, 0, NULL, 0}};
 
+/* Stores an option that asks for other memory, or for other calls or ranks meanwhile. Returns NULL, or
+ * what was expected. */
+static const char *take_setting(struct options *o, int option, const char *value)
+{
+    switch (option) {
+    case MEMORY: return parse_memory(value, o) ? NULL : "malloc, pieces, private, with commas";
+    case FIRST_USE: o->first_use = true; return NULL;
+    case LATE: return parse_count(value, 1, 1000000, &o->late_us) ? NULL : "1 to 1000000";
+    case BESIDE: return parse_bytes(value, 1, &o->beside) ? NULL : "1 to 1024G";
+    default: return take_shared(o, option, value);
+    }
+}
+
 /* Stores an option that asks for more than the plain sweep. Returns NULL, or what was expected. */
 static const char *take_extra(struct options *o, int option, const char *value)
 {
@@ -125,11 +138,7 @@ static const char *take_extra(struct options *o, int option, const char *value)
     case ALLOC: o->alloc = true; return NULL;
     case ALLOC_BYTES:
         return parse_bytes(value, LEAST_ALLOC, &o->alloc_bytes) ? NULL : "1M to 1024G";
-    case MEMORY: return parse_memory(value, o) ? NULL : "malloc, pieces, private, with commas";
-    case FIRST_USE: o->first_use = true; return NULL;
-    case LATE: return parse_count(value, 1, 1000000, &o->late_us) ? NULL : "1 to 1000000";
-    case BESIDE: return parse_bytes(value, 1, &o->beside) ? NULL : "1 to 1024G";
-    default: return take_shared(o, option, value);
+    default: return take_setting(o, option, value);
     }
 }
 
