@@ -15,7 +15,6 @@
 #include "util/clock.h"
 
 #define POST_MAGIC 0x74736f70u
-#define NEWS_MS 50 /* ms in which a process that has closed a socket tells more, or ends */
 #define TICK_MS 50 /* ms after which a full socket's peer is looked at again */
 
 /* What a message begins with. So no message is empty, and 0 bytes are the end. */
@@ -186,7 +185,8 @@ static ceclResult_t check_post(const struct cecl_mesh *mesh, int peer, size_t by
  * moment after the end of this one. */
 static enum mesh_state await_news(struct cecl_mesh *mesh, int peer)
 {
-    for (int ms = 0; ms < NEWS_MS && mesh_read_life(mesh, peer) == MESH_ALIVE; ms++) {
+    for (int ms = 0; ms < CECL_PROCESS_ENDING_MS && mesh_read_life(mesh, peer) == MESH_ALIVE;
+         ms++) {
         if (cecl_process_has_ended(mesh->peers[peer].process))
             mesh_note_end(mesh, peer);
         else

@@ -12,8 +12,6 @@
 #include "boot/net.h"
 #include "boot/process.h"
 
-#define END_MS 50 /* ms in which a process that has closed its sockets ends */
-
 /* A message on a life connection. It is always sent and received whole, because it is far smaller
  * than any socket buffer. */
 enum life_kind { LIFE_GOODBYE = 1, LIFE_ABORT = 2 };
@@ -91,7 +89,7 @@ enum mesh_state mesh_read_life(struct cecl_mesh *mesh, int rank)
  * ends, its sockets close a moment before its descriptor tells. */
 static int find_ended(const struct cecl_mesh *mesh, int rank)
 {
-    for (int ms = 0; ms < END_MS; ms++) {
+    for (int ms = 0; ms < CECL_PROCESS_ENDING_MS; ms++) {
         if (cecl_process_has_ended(mesh->peers[rank].process))
             return rank;
         for (int r = 0; r < mesh->nranks; r++)

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #define HASH_PRIME 0x100000001b3u
-#define ENDING_MS 50
 
 uint64_t cecl_namespace_id(const char *kind)
 {
@@ -70,5 +69,5 @@ bool cecl_process_has_ended(int watched)
 
 bool cecl_process_is_ending(int watched)
 {
-    return ends_within(watched, ENDING_MS);
+    return ends_within(watched, CECL_PROCESS_ENDING_MS);
 }

@@ -30,8 +30,10 @@ int cecl_process_watch_pid(int32_t pid);
 
 /* Whether the watched process has ended. -1: false. */
 bool cecl_process_has_ended(int watched);
-/* Waits for the process's end, for a moment only: a process that ends closes its sockets a little
- * before its descriptor tells. Asked once a socket of it has closed. */
+/* A process that ends closes its sockets a little before its descriptor tells of the end. Whoever has
+ * seen a socket close waits so many ms for that. */
+#define CECL_PROCESS_ENDING_MS 50
+/* Waits for the process's end, but no longer. */
 bool cecl_process_is_ending(int watched);
 
 #endif

@@ -120,11 +120,21 @@ void cecl_nccl_group_forget(void)
 
 /* ---- one turn: `count` calls from `kept` on */
 
-/* Finds each call's communicator. No other thread can end it until leave. */
+/* The stream of the turn's first call on the same communicator of NCCL's. */
+static cudaStream_t stream_of(const struct kept *kept, int index)
+{
+    int first = 0;
+    while (kept[first].call.comm != kept[index].call.comm)
+        first++;
+    return kept[first].call.stream;
+}
+
+/* Finds each call's communicator and stream. No other thread can end it until leave. */
 static void enter(struct kept *kept, int count)
 {
     for (int i = 0; i < count; i++) {
         struct cecl_nccl_comm *comm = cecl_nccl_comm_find(kept[i].call.comm);
+        kept[i].stream = stream_of(kept, i);
         kept[i].comm = comm && comm->ours.moves && cecl_nccl_comm_enter(comm) ? comm : NULL;
         if (kept[i].comm)
             kept[i].ours = cecl_nccl_serve_comm(&kept[i].call, comm);
@@ -147,38 +157,18 @@ static const struct kept *first_of(const struct kept *kept, int index)
     return &kept[first];
 }
 
-/* The stream of the turn's first call on the same communicator of NCCL's. */
-static cudaStream_t stream_of(const struct kept *kept, int index)
-{
-    int first = 0;
-    while (kept[first].call.comm != kept[index].call.comm)
-        first++;
-    return kept[first].call.stream;
-}
-
 /* A group of cecl's has one stream for each communicator. With NCCL the calls on one communicator may go
- * to several streams, which then wait for each other. So all calls go to the stream of the first one,
- * which waits for the others. */
-static ceclResult_t join_streams(struct kept *kept, int count)
+ * to several streams, which then wait for each other. So all calls go to the stream of the first one.
+ * Before the calls that stream waits for the others, and behind the calls the others wait for it. */
+static ceclResult_t order_streams(const struct kept *kept, int count, bool before)
 {
     ceclResult_t result = ceclSuccess;
     for (int i = 0; i < count && result == ceclSuccess; i++) {
-        kept[i].stream = stream_of(kept, i);
-        if (kept[i].comm && kept[i].comm->on_gpu && kept[i].stream != kept[i].call.stream)
-            result =
-                cecl_nccl_gpu_order(kept[i].comm->ordinal, kept[i].call.stream, kept[i].stream);
+        const cudaStream_t common = kept[i].stream, own = kept[i].call.stream;
+        if (kept[i].comm && kept[i].comm->on_gpu && own != common)
+            result = cecl_nccl_gpu_order(kept[i].comm->ordinal, before ? own : common,
+                                         before ? common : own);
     }
-    return result;
-}
-
-/* The other streams wait for the calls. */
-static ceclResult_t part_streams(const struct kept *kept, int count)
-{
-    ceclResult_t result = ceclSuccess;
-    for (int i = 0; i < count && result == ceclSuccess; i++)
-        if (kept[i].comm && kept[i].comm->on_gpu && kept[i].stream != kept[i].call.stream)
-            result =
-                cecl_nccl_gpu_order(kept[i].comm->ordinal, kept[i].stream, kept[i].call.stream);
     return result;
 }
 
@@ -205,11 +195,11 @@ static ceclResult_t complete(const struct kept *kept, int count)
 static ncclResult_t serve_turn(struct kept *kept, int count)
 {
     enter(kept, count);
-    ceclResult_t result = join_streams(kept, count);
+    ceclResult_t result = order_streams(kept, count, true);
     if (result == ceclSuccess)
         result = enqueue(kept, count);
     if (result == ceclSuccess)
-        result = part_streams(kept, count);
+        result = order_streams(kept, count, false);
     if (result == ceclSuccess)
         result = complete(kept, count);
     const ncclResult_t number =

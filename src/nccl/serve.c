@@ -11,12 +11,18 @@ static void *gathered(const struct cecl_nccl_call *call, const struct cecl_nccl_
                                                       : (void *)(uintptr_t)call->sendbuff;
 }
 
+ceclComm_t cecl_nccl_serve_comm(const struct cecl_nccl_call *call,
+                                const struct cecl_nccl_comm *comm)
+{
+    return call->reduces ? comm->ours.reduces : comm->ours.moves;
+}
+
 static ceclResult_t move(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm,
                          ceclStream_t stream)
 {
     const struct cecl_nccl_library *cecl = cecl_nccl_library();
     const ceclDataType_t type = (ceclDataType_t)call->datatype;
-    const ceclComm_t ours = comm->ours.moves;
+    const ceclComm_t ours = cecl_nccl_serve_comm(call, comm);
     switch (call->op) {
     case CECL_NCCL_OP_ncclAllGather:
         return cecl->ceclAllGather(call->sendbuff, call->recvbuff, call->count, type, ours, stream);
@@ -55,19 +61,14 @@ static ceclResult_t reduce(const struct cecl_nccl_call *call, ceclComm_t ours, c
     }
 }
 
-ceclComm_t cecl_nccl_serve_comm(const struct cecl_nccl_call *call,
-                                const struct cecl_nccl_comm *comm)
-{
-    return call->reduces ? comm->ours.reduces : comm->ours.moves;
-}
-
 /* A stream of the host device is not the program's: the stand-in for NCCL completes each call before
  * it returns, and takes no notice of streams. */
 ceclResult_t cecl_nccl_serve_enqueue(const struct cecl_nccl_call *call,
                                      const struct cecl_nccl_comm *comm, cudaStream_t stream)
 {
     const ceclStream_t used = comm->on_gpu ? (ceclStream_t)stream : NULL;
-    return call->reduces ? reduce(call, comm->ours.reduces, used) : move(call, comm, used);
+    return call->reduces ? reduce(call, cecl_nccl_serve_comm(call, comm), used)
+                         : move(call, comm, used);
 }
 
 ceclResult_t cecl_nccl_serve_complete(const struct cecl_nccl_comm *comm, ceclComm_t ours)

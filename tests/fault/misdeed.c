@@ -29,6 +29,17 @@ static _Noreturn void leave_a_child(struct life *life)
     _exit(0);
 }
 
+/* Ends the process, if that is the fault. */
+static void end_if_it_does(struct life *life)
+{
+    if (life->c->fault == KILLED)
+        die();
+    if (life->c->fault == LEAVES_CHILD)
+        leave_a_child(life);
+    if (life->c->fault == EXITS)
+        _exit(0);
+}
+
 static void note(struct life *life)
 {
     life->meeting->fault_at = now();
@@ -50,10 +61,8 @@ static void commit(struct life *life)
 {
     STEP(life, "the fault");
     note(life);
+    end_if_it_does(life);
     switch (life->c->fault) {
-    case KILLED: die();
-    case EXITS: _exit(0);
-    case LEAVES_CHILD: leave_a_child(life);
     case STOPPED:
     case NEVER_CALLS:
         stay_away(life);
@@ -81,10 +90,8 @@ static void *commit_soon(void *argument)
     const struct timespec delay = {.tv_nsec = (long)(life->c->seed / 7 % spread) * 1000};
     nanosleep(&delay, NULL);
     note(life);
+    end_if_it_does(life);
     switch (life->c->fault) {
-    case KILLED: die();
-    case EXITS: _exit(0);
-    case LEAVES_CHILD: leave_a_child(life);
     case STOPPED:
         life->is_back = true;
         kill(getpid(), SIGSTOP);
