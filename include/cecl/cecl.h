@@ -348,8 +348,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * out of range or taken twice; a setting or an environment variable out of range; nranks or
  * settings differ between ranks), ceclInvalidUsage (the id was used already or is none; ranks are
  * on different hosts or have different versions of cecl; GPUs that cannot reach each other's
- * memory; under CECL_DEVICE_CUDA a rank without a GPU, or two ranks on one), ceclRemoteError,
- * ceclTimeout, ceclSystemError, ceclUnhandledCudaError, ceclOutOfMemory. Since 0.1. */
+ * memory; under CECL_DEVICE_CUDA a rank without a GPU, or two ranks on one unless
+ * CECL_SHARE_GPU=1), ceclRemoteError, ceclTimeout, ceclSystemError, ceclUnhandledCudaError,
+ * ceclOutOfMemory. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int nranks,
                                                           ceclUniqueId id, int rank,
                                                           const ceclConfig_t *config);

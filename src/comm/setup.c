@@ -67,6 +67,7 @@ static ceclResult_t compare_config(const struct cecl_resolved *a, const struct c
         {"maxSms (CECL_MAX_SMS)", a->max_sms, b->max_sms},
         {"CECL_FLAGS", a->flags, b->flags},
         {"CECL_LOCAL_COPY", a->local_copy, b->local_copy},
+        {"CECL_SHARE_GPU", a->share_gpu, b->share_gpu},
         {"CECL_CHECK", a->check, b->check},
         {"timeoutMs (CECL_TIMEOUT_MS)", a->timeout_ms, b->timeout_ms},
         {"poolBytes (CECL_POOL_BYTES)", a->pool_bytes, b->pool_bytes},
@@ -117,7 +118,28 @@ static ceclResult_t compare_hellos(const struct hello *all, int nranks)
     return ceclSuccess;
 }
 
-/* Whether every rank has a GPU of its own; the message says why not. Equal on all ranks. */
+/* Whether two ranks may take the GPUs that they found. In one process, streams of two ranks may
+ * share one of the GPU's hardware queues, and then a wait of one rank holds up what it waits for. */
+static ceclResult_t may_have_gpus(const struct hello *a, const struct hello *b)
+{
+    if (memcmp(a->gpu.uuid, b->gpu.uuid, sizeof(a->gpu.uuid)) != 0)
+        return ceclSuccess;
+    if (!a->config.share_gpu)
+        return cecl_fail(ceclInvalidUsage,
+                         "ranks %d and %d are on one GPU (CUDA device %d); each needs its own: "
+                         "call cudaSetDevice first, or take config.cudaDevice = "
+                         "CECL_CUDA_DEVICE_BY_RANK; to try a program on fewer GPUs, set "
+                         "CECL_SHARE_GPU=1",
+                         a->rank, b->rank, (int)b->gpu.ordinal);
+    if (a->process == b->process)
+        return cecl_fail(ceclInvalidUsage,
+                         "ranks %d and %d are on one GPU (CUDA device %d) and in one process; with "
+                         "CECL_SHARE_GPU=1 each needs a process of its own",
+                         a->rank, b->rank, (int)b->gpu.ordinal);
+    return ceclSuccess;
+}
+
+/* Whether the ranks have GPUs that they may take; the message says why not. Equal on all ranks. */
 static ceclResult_t gpus_suffice(const struct hello *all, int nranks)
 {
     for (int r = 0; r < nranks; r++)
@@ -126,14 +148,17 @@ static ceclResult_t gpus_suffice(const struct hello *all, int nranks)
                              all[r].text);
     for (int r = 0; r < nranks; r++)
         for (int q = 0; q < r; q++)
-            if (memcmp(all[r].gpu.uuid, all[q].gpu.uuid, sizeof(all[r].gpu.uuid)) == 0)
-                return cecl_fail(
-                    ceclInvalidUsage,
-                    "ranks %d and %d are on one GPU (CUDA device %d); each needs its own: "
-                    "call cudaSetDevice first, or take config.cudaDevice = "
-                    "CECL_CUDA_DEVICE_BY_RANK",
-                    q, r, (int)all[r].gpu.ordinal);
+            CECL_TRY(may_have_gpus(&all[q], &all[r]));
     return ceclSuccess;
+}
+
+static bool gpu_is_shared(const struct hello *all, int nranks)
+{
+    for (int r = 0; r < nranks; r++)
+        for (int q = 0; q < r; q++)
+            if (memcmp(all[r].gpu.uuid, all[q].gpu.uuid, sizeof(all[r].gpu.uuid)) == 0)
+                return true;
+    return false;
 }
 
 /* Opens the device that all ranks use. */
@@ -144,6 +169,11 @@ static ceclResult_t open_device(ceclComm_t comm, const struct hello *all)
         cuda = gpus_suffice(all, comm->nranks);
     if (cuda == ceclSuccess) {
         CECL_TRY(cecl_cuda_open(all[comm->rank].gpu.ordinal, &comm->dev));
+        if (comm->rank == 0 && gpu_is_shared(all, comm->nranks))
+            cecl_log(
+                CECL_LOG_WARN, -1,
+                "ranks share a GPU, as CECL_SHARE_GPU=1 allows: copies between them run on its "
+                "SMs, so no call is zero SM, whatever ceclExplain says");
         for (int r = 0; r < comm->nranks; r++)
             if (!cecl_cuda_reaches(comm->dev, all[r].gpu.uuid))
                 return cecl_fail(

@@ -78,6 +78,11 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "ceclCommRegister is within reach of peers")                                                 \
     X(SEGMENT_BYTES, "CECL_SEGMENT_BYTES", BYTES, EQUAL, "-", "by the tuning table", "4K..1T",     \
       "first growth step of the pool, bytes; doubles with each growth")                            \
+    X(SHARE_GPU, "CECL_SHARE_GPU", INT, EQUAL, "0", "", "0..1",                                    \
+      "1: ranks may be on one GPU, each in a process of its own, to try programs where there are " \
+      "fewer GPUs than ranks. Copies then stay within the GPU and run on its SMs: nothing is "     \
+      "zero "                                                                                      \
+      "SM, and times say nothing")                                                                 \
     X(SM_POLICY, "CECL_SM_POLICY", CHOICE, EQUAL, "-", "reduce_only", "never|reduce_only|allow",   \
       "which SM use is allowed; never: a call that needs an SM is refused")                        \
     X(SOCKET_IFNAME, "CECL_SOCKET_IFNAME", TEXT, OWN, "-", "loopback", "interface name",           \

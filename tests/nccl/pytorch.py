@@ -4,6 +4,8 @@ arithmetic, and losses of trainings with those that one rank computes from all d
     cecl-run --policy all torchrun --nproc-per-node 2 tests/nccl/pytorch.py [NAME ...]
 
 Without names all parts run but `lose`. A process ends with status 1 if anything is wrong.
+
+With CECL_SHARE_GPU=1 ranks may share a GPU. NCCL takes that if they seem to be on different hosts.
 """
 
 import copy
@@ -24,7 +26,9 @@ from torch.distributed.tensor.parallel import (
 )
 
 RANK = int(os.environ["LOCAL_RANK"])
-DEVICE = torch.device("cuda", RANK)
+DEVICE = torch.device("cuda", RANK % torch.cuda.device_count())
+if os.environ.get("CECL_SHARE_GPU") == "1":
+    os.environ["NCCL_HOSTID"] = f"rank {RANK}"
 
 
 def ranks():
