@@ -104,6 +104,8 @@ ceclResult_t cuda_words_alloc(struct cecl_device *dev, size_t count, uint32_t **
 void cuda_words_free(struct cecl_device *dev, uint32_t *words);
 ceclResult_t cuda_words_release(struct cecl_device *dev, uint32_t *words, size_t count,
                                 uint32_t value);
+ceclResult_t cuda_words_overwrite(struct cecl_device *dev, uint32_t *words, size_t count,
+                                  uint32_t value);
 ceclResult_t cuda_words_read(struct cecl_device *dev, const uint32_t *words, size_t count,
                              uint32_t *out);
 

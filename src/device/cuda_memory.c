@@ -214,6 +214,32 @@ ceclResult_t cuda_words_release(struct cecl_device *dev, uint32_t *words, size_t
     return result;
 }
 
+/* Copies out of pinned host memory take no SM, and 4 KiB in 3 us; as stream operations that many words
+ * take 0.7 ms. */
+static ceclResult_t overwrite(struct cuda_device *cuda, uint32_t *words, size_t count,
+                              uint32_t value)
+{
+    const size_t most = count < CUDA_SCRATCH_WORDS ? count : CUDA_SCRATCH_WORDS;
+    for (size_t i = 0; i < most; i++)
+        cuda->scratch[i] = value;
+    for (size_t done = 0; done < count;) {
+        const size_t n = count - done < most ? count - done : most;
+        CECL_TRY(CUDA_CALL(cuda, cuMemcpyAsync, cuda_address(words + done),
+                           cuda_address(cuda->scratch), n * sizeof(*words), cuda->side));
+        done += n;
+    }
+    return CUDA_CALL(cuda, cuStreamSynchronize, cuda->side);
+}
+
+ceclResult_t cuda_words_overwrite(struct cecl_device *dev, uint32_t *words, size_t count,
+                                  uint32_t value)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t result;
+    CUDA_BESIDE(cuda, result, overwrite(cuda, words, count, value));
+    return result;
+}
+
 static ceclResult_t read_words(struct cuda_device *cuda, const uint32_t *words, size_t count,
                                uint32_t *out)
 {

@@ -63,6 +63,20 @@ static void release_of_many_words_writes_them_alone(void **state)
     memory_end(&memory);
 }
 
+static void overwriting_many_words_writes_them_alone(void **state)
+{
+    enum { COUNT = 5000 };
+    static uint32_t seen[COUNT + 2];
+    (void)state;
+    struct memory memory = memory_make(gpu[0], sizeof(seen));
+    must(OPS(gpu[0])->mem_set(gpu[0], memory.at, 0, sizeof(seen)));
+    must(OPS(gpu[0])->words_overwrite(gpu[0], memory.at + 1, COUNT, 78));
+    must(OPS(gpu[0])->words_read(gpu[0], memory.at, COUNT + 2, seen));
+    for (size_t i = 0; i < COUNT + 2; i++)
+        assert_int_equal(seen[i], i == 0 || i == COUNT + 1 ? 0 : 78);
+    memory_end(&memory);
+}
+
 /* Read by the host, past the device's order: pinned words, so that no copy stands between. */
 static void released_words_have_landed_when_release_returns(void **state)
 {
@@ -150,6 +164,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(release_from_another_thread_frees_a_held_stream),
         cmocka_unit_test(release_of_many_words_writes_them_alone),
+        cmocka_unit_test(overwriting_many_words_writes_them_alone),
         cmocka_unit_test(released_words_have_landed_when_release_returns),
         cmocka_unit_test(watchdog_beside_a_global_capture_is_served_and_spoils_nothing),
         cmocka_unit_test(release_frees_a_caller_stuck_in_a_full_queue),
