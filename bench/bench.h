@@ -53,10 +53,12 @@ struct options {
     bool enqueue, alloc;
     unsigned memory; /* bits of kinds of memory (kinds.h) that are sides of their own */
     bool first_use;
-    int late_us;      /* 0: not asked for */
-    size_t beside;    /* bytes a rank of bulk calls; 0: not asked for */
-    int group;        /* calls in a group; 0: not asked for */
-    size_t row_bytes; /* bytes of a row; 0: not asked for */
+    int late_us;           /* 0: not asked for */
+    size_t beside;         /* bytes a rank of bulk calls; 0: not asked for */
+    const struct op *bulk; /* what those do */
+    bool urgent;           /* cecl's communicator, that of the bulk calls apart */
+    int group;             /* calls in a group; 0: not asked for */
+    size_t row_bytes;      /* bytes of a row; 0: not asked for */
     enum corruption corrupt;
     size_t alloc_bytes;
     const char *json;
@@ -139,6 +141,8 @@ struct clock_mark {
 };
 bool clock_mark(const struct run *run, struct clock_mark *mark);
 double clock_between(const struct run *run, struct clock_mark *from, struct clock_mark *to);
+/* Whether the stream has passed the mark. It has not, as far as the host device knows. */
+bool clock_passed(const struct run *run, const struct clock_mark *mark);
 /* Makes a stream of the highest priority, where the device has priorities. */
 bool clock_urgent_stream(const struct run *run, ceclStream_t *stream);
 void clock_free_stream(const struct run *run, ceclStream_t stream);

@@ -1,5 +1,6 @@
 /* --beside: how long small calls take while another communicator of the same library makes large (bulk)
- * calls. Each small call is timed by itself, so that a single call that waits for a bulk copy shows. */
+ * calls. Each small call is timed by itself, so that a single call that waits for a bulk copy shows.
+ * Only those count that begin while the bulk calls run, on all ranks. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -7,7 +8,7 @@
 
 #define BURSTS 40
 #define BULK 4   /* bulk calls in flight in a burst */
-#define SMALL 24 /* small calls in a burst, one after the other */
+#define SMALL 96 /* small calls in a burst, one after the other */
 #define SAMPLES (BURSTS * SMALL)
 
 /* One library: its small calls, and its bulk calls on a communicator and a stream of their own. */
@@ -21,6 +22,7 @@ struct pair {
 /* What is measured for a pair and a size. */
 struct burst_times {
     double small[SAMPLES]; /* us, of the slowest rank */
+    int alone[SAMPLES];    /* 1: on some rank the bulk calls were over before this one began */
     double bulk[BURSTS];   /* us, all bulk calls of a burst, of the slowest rank */
 };
 
@@ -34,7 +36,7 @@ static bool open_bulk_comm(const struct run *run, ceclComm_t *comm)
            complain(run, "ceclCommInitMpi", ceclGetLastError(NULL));
 }
 
-/* The bulk calls are all-gathers in place, as FSDP makes them. Destroying `bulk_comm` frees their stream
+/* All-gathers among the bulk calls are in place, as FSDP makes them. Destroying `bulk_comm` frees their stream
  * and memory. */
 static bool open_pair(const struct run *run, struct side *small, ceclComm_t bulk_comm,
                       struct pair *pair)
@@ -42,7 +44,7 @@ static bool open_pair(const struct run *run, struct side *small, ceclComm_t bulk
     *pair = (struct pair){.small = small, .small_run = *run, .bulk_run = *run};
     struct run *bulk = &pair->bulk_run;
     bulk->comm = bulk_comm;
-    bulk->options.op = &collectives[OP_ALL_GATHER];
+    bulk->options.op = run->options.bulk;
     pair->bulk_block = block_of(&bulk->options, bulk->nranks, run->options.beside);
     BENCH_TRY(bulk, ceclStreamCreate(bulk->comm, &bulk->stream));
     if (!clock_urgent_stream(run, &pair->small_run.stream))
@@ -60,7 +62,8 @@ static bool open_pair(const struct run *run, struct side *small, ceclComm_t bulk
 static bool call_bulk(struct pair *pair)
 {
     const struct run *run = &pair->bulk_run;
-    const void *send = send_place(&pair->bulk, run, pair->bulk_block, true);
+    const bool in_place = run->options.bulk == &collectives[OP_ALL_GATHER];
+    const void *send = send_place(&pair->bulk, run, pair->bulk_block, in_place);
     for (int i = 0; i < BULK; i++)
         if (!pair->bulk.call(&pair->bulk, run, send, pair->bulk_block))
             return false;
@@ -69,7 +72,7 @@ static bool call_bulk(struct pair *pair)
 
 /* Makes bulk calls and, while they run, small calls; without `with_bulk` or `with_small` not those. */
 static bool run_burst(struct pair *pair, size_t block, bool with_bulk, bool with_small,
-                      double small_us[SMALL], double *bulk_us)
+                      double small_us[SMALL], int alone[SMALL], double *bulk_us)
 {
     const struct run *run = &pair->small_run, *bulk = &pair->bulk_run;
     const void *send = send_place(pair->small, run, block, run->options.in_place);
@@ -78,6 +81,7 @@ static bool run_burst(struct pair *pair, size_t block, bool with_bulk, bool with
     if (!clock_mark(bulk, &begin) || (with_bulk && !call_bulk(pair)) || !clock_mark(bulk, &end))
         return false;
     for (int i = 0; i < SMALL && with_small; i++) {
+        alone[i] = with_bulk && clock_passed(bulk, &end);
         small_us[i] = clock_time(pair->small, run, send, block, 1);
         if (small_us[i] < 0)
             return complain(run, pair->small->name, ceclGetLastError(run->comm));
@@ -92,22 +96,30 @@ static bool run_bursts(struct pair *pair, size_t block, bool with_bulk, bool wit
                        struct burst_times *times)
 {
     double unused[SMALL], most;
-    if (!run_burst(pair, block, with_bulk, with_small, unused, &most)) /* warms up */
+    int alone[SMALL];
+    if (!run_burst(pair, block, with_bulk, with_small, unused, alone, &most)) /* warms up */
         return false;
     for (int i = 0; i < BURSTS; i++)
         if (!run_burst(pair, block, with_bulk, with_small, &times->small[(size_t)i * SMALL],
-                       &times->bulk[i]))
+                       &times->alone[(size_t)i * SMALL], &times->bulk[i]))
             return false;
     MPI_Allreduce(MPI_IN_PLACE, times->small, SAMPLES, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    MPI_Allreduce(MPI_IN_PLACE, times->alone, SAMPLES, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
     MPI_Allreduce(MPI_IN_PLACE, times->bulk, BURSTS, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     return true;
 }
 
-static void print_small(const char *what, double us[SAMPLES])
+static void print_small(const char *what, struct burst_times *times)
 {
-    qsort(us, SAMPLES, sizeof(*us), compare_doubles);
-    printf(" %s %.1f / %.1f / %.1f / %.1f,", what, us[SAMPLES / 2], us[SAMPLES * 90 / 100],
-           us[SAMPLES * 99 / 100], us[SAMPLES - 1]);
+    double *us = times->small;
+    size_t n = 0;
+    for (size_t i = 0; i < SAMPLES; i++)
+        if (!times->alone[i])
+            us[n++] = us[i];
+    qsort(us, n, sizeof(*us), compare_doubles);
+    if (n > 0)
+        printf(" %s %.1f / %.1f / %.1f / %.1f (%zu calls),", what, us[n / 2], us[n * 90 / 100],
+               us[n * 99 / 100], us[n - 1], n);
 }
 
 static bool measure_size(struct pair *pair, size_t size)
@@ -122,10 +134,10 @@ static bool measure_size(struct pair *pair, size_t size)
     if (run->rank == 0) {
         printf("# %s, %s of %zu bytes a rank, us median / p90 / p99 / most:", pair->small->name,
                run->options.op->name, size);
-        print_small("alone", alone.small);
-        print_small("beside", both.small);
-        printf(" %d bulk all-gathers of %zu bytes a rank: alone %.0f us, beside %.0f\n", BULK,
-               run->options.beside, before, meanwhile);
+        print_small("alone", &alone);
+        print_small("beside", &both);
+        printf(" %d bulk %s of %zu bytes a rank: alone %.0f us, beside %.0f\n", BULK,
+               run->options.bulk->name, run->options.beside, before, meanwhile);
     }
     return true;
 }

@@ -47,6 +47,11 @@ double clock_between(const struct run *run, struct clock_mark *from, struct cloc
     return fine ? (double)ms * 1e3 : -1;
 }
 
+bool clock_passed(const struct run *run, const struct clock_mark *mark)
+{
+    return run->cuda && cudaEventQuery((cudaEvent_t)mark->event) == cudaSuccess;
+}
+
 bool clock_urgent_stream(const struct run *run, ceclStream_t *stream)
 {
     int least, most;

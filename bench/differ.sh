@@ -15,7 +15,7 @@ printf 'cecl-tuning 1\nreduction.reading_sms * any 8\n' >"$traces/eight"
 # Two good values of each setting.
 values() {
     case $1 in
-    CECL_CHECK | CECL_SHARE_GPU) echo 0 1 ;;
+    CECL_CHECK | CECL_SHARE_GPU | CECL_URGENT) echo 0 1 ;;
     CECL_CUDA_DEVICE) echo current rank ;;
     CECL_DEBUG) echo none warn ;;
     CECL_DEVICE) echo host auto ;;

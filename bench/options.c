@@ -32,8 +32,11 @@ static const char usage[] =
     "                     all-gathers in place of the last size\n"
     "  --late US          also: what it costs when the last rank comes so much later to a call\n"
     "  --beside BYTES     also: the times of single calls, alone and while another communicator\n"
-    "                     makes 4 all-gathers of so many bytes a rank in place; and the time of\n"
-    "                     those, alone and beside the calls\n"
+    "                     makes 4 bulk calls of so many bytes a rank; and the time of those, "
+    "alone\n"
+    "                     and beside the calls\n"
+    "  --bulk OP          what these bulk calls do, as --op; default all_gather (in place)\n"
+    "  --urgent           cecl's communicator is urgent, but not that of the bulk calls\n"
     "  --enqueue          also: host time to enqueue one call of the first size\n"
     "  --group COUNT      also: so many all-gathers of the first size in place, one by one "
     "against\n"
@@ -96,7 +99,9 @@ enum {
     MEMORY,
     FIRST_USE,
     LATE,
-    BESIDE
+    BESIDE,
+    BULK,
+    URGENT
 };
 
 static const struct option longs[] = {OPTIONS_SHARED,
@@ -113,6 +118,8 @@ static const struct option longs[] = {OPTIONS_SHARED,
                                       {"first-use", 0, NULL, FIRST_USE},
                                       {"late", 1, NULL, LATE},
                                       {"beside", 1, NULL, BESIDE},
+                                      {"bulk", 1, NULL, BULK},
+                                      {"urgent", 0, NULL, URGENT},
                                       {NULL, 0, NULL, 0}};
 
 /* Stores an option that asks for other memory, or for other calls or ranks meanwhile. Returns NULL, or
@@ -124,6 +131,8 @@ static const char *take_setting(struct options *o, int option, const char *value
     case FIRST_USE: o->first_use = true; return NULL;
     case LATE: return parse_count(value, 1, 1000000, &o->late_us) ? NULL : "1 to 1000000";
     case BESIDE: return parse_bytes(value, 1, &o->beside) ? NULL : "1 to 1024G";
+    case BULK: o->bulk = op_named(value); return o->bulk ? NULL : "an op that --help names";
+    case URGENT: o->urgent = true; return NULL;
     default: return take_shared(o, option, value);
     }
 }
@@ -170,6 +179,7 @@ static const struct grammar grammar = {usage, ":b:e:f:n:w:c:", longs, take};
 bool options_parse(struct options *o, int argc, char **argv, const struct run *run, int *code)
 {
     *o = (struct options){.op = op_named("all_gather"),
+                          .bulk = op_named("all_gather"),
                           .type = type_named("int32"),
                           .first = 1 << 20,
                           .last = 256 << 20,

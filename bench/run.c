@@ -43,6 +43,7 @@ bool run_join(struct run *run)
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
     int device = -1;
     config.cudaDevice = CECL_CUDA_DEVICE_BY_RANK;
+    config.urgent = run->options.urgent;
     BENCH_TRY(run, ceclCommInitMpi(&run->comm, MPI_COMM_WORLD, &config));
     BENCH_TRY(run, ceclCommCuDevice(run->comm, &device));
     BENCH_TRY(run, ceclStreamCreate(run->comm, &run->stream));

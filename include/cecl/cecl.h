@@ -271,13 +271,20 @@ typedef struct ceclConfig {
     /* 1: a call registers the memory that it uses, as ceclCommRegister does. 0: memory that was not
      * registered is private (see Buffers). Default 1; CECL_REGISTER_ON_USE. */
     int registerOnUse;
+    /* 1: this communicator is urgent. Its small calls (the tuning table's row urgent.max_bytes) that
+     * only move data go through pinned memory of the host, and its flags lie there. A GPU makes all
+     * copies to and from other GPUs one after the other, whatever their streams' priorities, so a
+     * small call that is not urgent waits for large copies of other communicators, such as a
+     * prefetch. In an urgent communicator it waits for none of them, and it is still zero SM. Calls in
+     * groups, of strided blocks and of ceclAlltoAllv go the usual way. Default 0; CECL_URGENT. */
+    int urgent;
 } ceclConfig_t;
 #define CECL_CONFIG_MAGIC 0xcec1c0deu
 #define CECL_CONFIG_INITIALIZER                                                                    \
     {                                                                                              \
         sizeof(ceclConfig_t), CECL_CONFIG_MAGIC, CECL_VERSION, CECL_UNDEF,                         \
             CECL_CUDA_DEVICE_CURRENT, CECL_UNDEF, CECL_UNDEF, CECL_UNDEF, CECL_UNDEF, CECL_UNDEF,  \
-            CECL_UNDEF, CECL_UNDEF                                                                 \
+            CECL_UNDEF, CECL_UNDEF, CECL_UNDEF                                                     \
     }
 
 /* The caller's exchange for ceclCommInitOob. Both callbacks are collective over the ranks, return 0

@@ -14,6 +14,7 @@ enum cecl_direction { CECL_PUSH, CECL_PULL };
 struct cecl_way {
     bool small;         /* one exchange through slots, by one kernel where the device has kernels */
     uint32_t small_sms; /* how many SMs that kernel takes at most */
+    bool by_host;       /* the call goes through memory of the host */
 
     /* How copies move blocks. */
     struct {
@@ -49,6 +50,12 @@ struct cecl_way {
     } reduce;
 };
 
+/* Whether no rank touches a buffer of its peers, so that ranks need not know where these lie. */
+static inline bool cecl_way_keeps_to_own_buffers(const struct cecl_way *way)
+{
+    return way->small || way->by_host;
+}
+
 /* What the communicator lends to a call. Equal on all ranks. */
 struct cecl_means {
     const struct cecl_tuning *tuning; /* the thresholds in force, only for choosing a way */
@@ -57,7 +64,10 @@ struct cecl_means {
     /* where the slots of small calls begin in staging, behind the parts of all calls */
     uint64_t slots_offset;
     uint64_t slot_bytes; /* bytes of one slot; 0: there are no slots */
-    /* 0 or 1: which half of the slots; the small call before used the other half */
+    /* what a rank may put into memory of the host at a time: one half of its part; 0: there is none */
+    uint64_t host_bytes;
+    /* 0 or 1: which half of the slots, or of the rank's part of host memory; the call before that
+     * used one of the two used the other half */
     uint8_t half;
     /* Whether a copy engine runs the copies within one GPU that this call would make. Init tries
      * it. */

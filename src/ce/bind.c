@@ -22,6 +22,7 @@ void cecl_bound_free(struct cecl_bound *bound)
     free(bound->sources);
     free(bound->meetings);
     free(bound->also);
+    free(bound->halves);
     free(bound->patches);
     free(bound);
 }
@@ -64,11 +65,12 @@ struct cecl_bound *cecl_bound_new(const struct cecl_plan *plan, uint32_t ncalls)
     bound->sources = calloc(plan->nsources + 1, sizeof(*bound->sources));
     bound->meetings = calloc(plan->nreductions + 1, sizeof(*bound->meetings));
     bound->also = calloc(plan->ncopies + 1, sizeof(*bound->also));
-    bound->patches = calloc(nsteps + 1 + PATCHES_A_KERNEL * ((size_t)plan->nreductions + 1),
+    bound->halves = calloc(plan->ncopies + 1, sizeof(*bound->halves));
+    bound->patches = calloc(nsteps + 2 + PATCHES_A_KERNEL * ((size_t)plan->nreductions + 1),
                             sizeof(*bound->patches));
-    if (bound->patches && bound->also && bound->meetings && bound->reductions && bound->sources &&
-        bound->rows && bound->calls && bound->commands && bound->ops && bound->batch.dst &&
-        bound->batch.src && bound->batch.bytes)
+    if (bound->patches && bound->halves && bound->also && bound->meetings && bound->reductions &&
+        bound->sources && bound->rows && bound->calls && bound->commands && bound->ops &&
+        bound->batch.dst && bound->batch.src && bound->batch.bytes)
         return bound;
     cecl_bound_free(bound);
     return NULL;
@@ -136,6 +138,19 @@ static uint32_t *add_op(struct cecl_bound *bound, int lane, int flags, enum cecl
     return &op->value;
 }
 
+/* Lists a pointer into host memory, where the half that is used changes from call to call. */
+static void add_half(const struct cecl_engine *engine, const struct cecl_place *place,
+                     struct cecl_bound *bound, void **at)
+{
+    const struct cecl_hosted *hosted = engine->hosted;
+    if (place->area == CECL_AREA_HOST)
+        bound->halves[bound->nhalves++] = (struct cecl_half_place){
+            .at = at,
+            .first = hosted->halves + 2 * place->rank * hosted->half_bytes +
+                     place->offset % hosted->half_bytes,
+            .apart = hosted->half_bytes};
+}
+
 static void add_copy(struct cecl_bound *bound, struct cecl_command *command, void *dst, void *src,
                      size_t bytes)
 {
@@ -163,6 +178,11 @@ static ceclResult_t address_of(const struct cecl_engine *engine, const struct ce
                                const struct cecl_place *place, uint64_t bytes, char **address)
 {
     const uint32_t kind = place->area % CECL_AREA_COUNT, part = place->area / CECL_AREA_COUNT;
+    if (kind == CECL_AREA_HOST) {
+        *address =
+            engine->hosted->halves + 2 * place->rank * engine->hosted->half_bytes + place->offset;
+        return ceclSuccess;
+    }
     const struct cecl_buffer staging = {CECL_WINDOW_POOL, engine->staging_offset},
                              buffer = kind == CECL_AREA_STAGING
                                           ? staging
@@ -208,10 +228,13 @@ static ceclResult_t bind_some(const struct cecl_engine *engine, const struct cec
         if (!command)
             command =
                 new_command(bound, rows ? CECL_COMMAND_ROWS : CECL_COMMAND_COPIES, step->lane);
-        if (rows)
+        if (rows) {
             add_rows(bound, command, copy, dst, src);
-        else
+        } else {
+            add_half(engine, &copy->dst, bound, &bound->batch.dst[bound->ncopies]);
+            add_half(engine, &copy->src, bound, &bound->batch.src[bound->ncopies]);
             add_copy(bound, command, dst, src, (size_t)copy->bytes);
+        }
     }
     return ceclSuccess;
 }
@@ -285,11 +308,11 @@ static void bind_signal(const struct cecl_engine *engine, const struct cecl_step
                         struct cecl_bound *bound)
 {
     uint32_t *flag = cecl_flags_word(&engine->flags, step->peer, engine->rank, step->lane);
-    if (engine->flags.way == CECL_FLAGS_WRITE)
+    if (engine->flags.way == CECL_FLAGS_COPY)
+        add_flag_copy(bound, step, flag);
+    else
         cecl_bound_patch(bound, CECL_PATCH_FLAG, step->lane, step->phase,
                          add_op(bound, step->lane, step->lane, CECL_MEMOP_WRITE, flag));
-    else
-        add_flag_copy(bound, step, flag);
 }
 
 /* Waits for a lane of a peer. */
@@ -452,16 +475,20 @@ ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_
 {
     struct cecl_advance *advance = &bound->advance;
     cecl_plan_explain(plan, &bound->explanation);
-    advance->small = !plan->parts && plan->part.way.small;
+    const bool small = !plan->parts && plan->part.way.small;
+    advance->small = small || (!plan->parts && plan->part.way.by_host);
     advance->phases[CECL_LANE_MAIN] = plan->phases[CECL_LANE_MAIN];
     advance->phases[CECL_LANE_SIDE] = plan->phases[CECL_LANE_SIDE];
     advance->unsignalled = plan->phases[CECL_LANE_MAIN] == 0 && plan->nsteps > 0;
-    if (advance->small) {
+    if (small) {
         new_command(bound, CECL_COMMAND_SMALL, CECL_LANE_MAIN);
         cecl_bind_small(engine, plan, bound);
         return ceclSuccess;
     }
     CECL_TRY(bind_steps(engine, plan, bound));
+    if (bound->nhalves > 0)
+        bound->patches[bound->npatches++] = (struct cecl_patch){
+            .at.halves = bound->halves, .phase = bound->nhalves, .kind = CECL_PATCH_HALVES};
     if (cecl_advance_end(advance) > 0)
         bind_end(engine, bound);
     return ceclSuccess;

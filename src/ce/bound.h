@@ -49,6 +49,8 @@ struct cecl_bound {
     struct cecl_meeting *meetings;
     void **also; /* further places to which reductions write */
     uint32_t nalso;
+    struct cecl_half_place *halves; /* the pointers into host memory in `batch` */
+    uint32_t nhalves;
     /* Places in these arrays, and in `small`, whose values differ from call to call. */
     struct cecl_patch *patches;
     uint32_t npatches;

@@ -22,11 +22,12 @@ static ceclResult_t clear_slots(const struct cecl_engine *engine)
 
 ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool,
                               uint64_t staging_bytes, uint64_t slot_bytes, uint64_t carry_bytes,
-                              int way)
+                              const struct cecl_hosted *hosted, enum cecl_flags_wish wish)
 {
     const uint64_t before = (staging_bytes + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN;
     *engine = (struct cecl_engine){.dev = pool->dev,
                                    .pool = pool,
+                                   .hosted = hosted,
                                    .rank = pool->rank,
                                    .nranks = pool->nranks,
                                    .staging_bytes = staging_bytes,
@@ -34,7 +35,7 @@ ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool
                                    .slot_bytes = slot_bytes,
                                    .carry_bytes = pool->nranks > 1 ? carry_bytes : 0};
     engine->carry_offset = before + slots_bytes(engine);
-    CECL_TRY(cecl_flags_open(&engine->flags, pool, way));
+    CECL_TRY(cecl_flags_open(&engine->flags, pool, hosted, wish));
     CECL_TRY(cecl_pool_alloc_kept(pool, engine->carry_offset + engine->carry_bytes,
                                   &engine->staging_offset));
     /* all ranks clear their slots before any rank may write to one */

@@ -31,6 +31,7 @@ struct cecl_engine {
     struct cecl_pool *pool;
     const struct cecl_windows *windows; /* the opener sets it */
     int rank, nranks;
+    const struct cecl_hosted *hosted; /* the opener keeps it */
     struct cecl_flags flags;
     uint64_t staging_offset, staging_bytes;
     /* slots of small calls: bytes from the start of staging to the first, and bytes of each; 0:
@@ -51,12 +52,12 @@ struct cecl_engine {
     uint64_t plans_made;
 };
 
-/* Collective. Opens the flags (`way`: see cecl_flags_open), and takes staging, slots (slot_bytes: a
+/* Collective. Opens the flags (see cecl_flags_open), and takes staging, slots (slot_bytes: a
  * multiple of 512) and what private memory is carried through from the pool. A zeroed engine, or one
  * that failed to open, may be closed. */
 ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool,
                               uint64_t staging_bytes, uint64_t slot_bytes, uint64_t carry_bytes,
-                              int way);
+                              const struct cecl_hosted *hosted, enum cecl_flags_wish wish);
 
 /* Local. No work may be pending. */
 void cecl_engine_close(struct cecl_engine *engine);

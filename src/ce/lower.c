@@ -18,6 +18,10 @@ static const char zero_sm_by_engine[] = "zero SM: a copy engine runs copies with
                                         "(probed when the communicator was made), and "
                                         "flags are stream operations";
 
+static const char zero_sm_by_host[] = "zero SM: every copy goes to or from host memory, where it "
+                                      "waits for no copy between GPUs, and flags are stream "
+                                      "operations";
+
 static const char *reason_of_small(const struct cecl_call *call)
 {
     return call->op->reduces
@@ -45,6 +49,8 @@ static const char *reason_of(const struct cecl_plan *plan)
     const struct cecl_call *call = &plan->part.call;
     if (plan->part.way.small)
         return reason_of_small(call);
+    if (plan->part.way.by_host)
+        return zero_sm_by_host;
     if (plan->nreductions > 0)
         return "arithmetic needs SMs: as few as ceclConfig_t.maxSms says";
     if (call->op->reduces)
@@ -123,8 +129,9 @@ struct cecl_pieces cecl_pieces_of(const struct cecl_part *part, uint64_t bytes, 
 ceclResult_t cecl_lower(const struct cecl_part *part, struct cecl_plan *plan)
 {
     cecl_plan_init(plan, part);
-    const ceclResult_t result =
-        part->way.small ? cecl_lower_small(part, plan) : part->call.op->lower(part, plan);
+    const ceclResult_t result = part->way.small     ? cecl_lower_small(part, plan)
+                                : part->way.by_host ? cecl_lower_host(part, plan)
+                                                    : part->call.op->lower(part, plan);
     if (result != ceclSuccess) {
         cecl_plan_free(plan);
         return result;
@@ -217,6 +224,7 @@ ceclResult_t cecl_lower_alike(struct cecl_part *parts, uint32_t nparts, struct c
     for (uint32_t i = 0; i < nparts; i++) {
         parts[i].way.move.beside = false; /* merging keeps batches, and not lanes */
         parts[i].way.small = false;       /* the kernel of a small call serves one call */
+        parts[i].way.by_host = false;     /* a half serves one call */
     }
     for (uint32_t i = 0; i < nparts && result == ceclSuccess; i++)
         result = cecl_lower(&parts[i], &plans[i]);

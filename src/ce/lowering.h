@@ -8,6 +8,7 @@
 
 cecl_lower_fn cecl_lower_spread; /* the only block of a call, in pieces that peers pass on */
 cecl_lower_fn cecl_lower_small;
+cecl_lower_fn cecl_lower_host; /* through memory of the host */
 
 static inline struct cecl_place cecl_place_at(enum cecl_area area, int rank, uint64_t offset)
 {

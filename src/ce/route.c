@@ -32,7 +32,7 @@ static bool came_before(const struct cecl_plan *plan, int rank)
 
 static bool is_users(const struct cecl_place *place, int mine)
 {
-    return place->rank != mine && place->area % CECL_AREA_COUNT != CECL_AREA_STAGING;
+    return place->rank != mine && cecl_area_is_users(place->area);
 }
 
 /* The rank whose buffer a copy of rank `mine` touches, or -1: it touches no other rank's. */

@@ -210,10 +210,10 @@ static ceclResult_t carry_output(struct cecl_carried *carried, const struct cecl
     return ceclSuccess;
 }
 
-/* A small call by itself goes through slots. */
-static bool goes_through_slots(ceclComm_t comm, const struct cecl_call *call)
+/* In a group, calls go other ways. */
+static bool reaches_recvbuff(ceclComm_t comm, const struct cecl_call *call)
 {
-    return !cecl_group_is_open() && cecl_comm_part(comm, call, NULL, 0).way.small;
+    return cecl_group_is_open() || !cecl_keeps_to_own_buffers(comm, call);
 }
 
 /* Whether peers write to a recvbuff that they cannot reach. */
@@ -221,7 +221,7 @@ static bool needs_bounce(ceclComm_t comm, const struct cecl_call *call)
 {
     return comm->nranks > 1 && !call->op->moves_nothing && !cecl_call_is_empty(call) &&
            !call->op->recv_anywhere && call->recv.window == CECL_WINDOW_PRIVATE &&
-           cecl_call_recv_needed(call) > 0 && !goes_through_slots(comm, call) &&
+           cecl_call_recv_needed(call) > 0 && reaches_recvbuff(comm, call) &&
            !cecl_pool_holds(&comm->pool, (const void *)(uintptr_t)call->recv.offset);
 }
 

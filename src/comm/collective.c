@@ -31,6 +31,7 @@ struct cecl_part cecl_comm_part(ceclComm_t comm, const struct cecl_call *call,
                   .staging_bytes = (uint64_t)comm->config.staging_bytes,
                   .slots_offset = comm->engine.slots_offset,
                   .slot_bytes = comm->engine.slot_bytes,
+                  .host_bytes = comm->hosted.half_bytes,
                   .half = cecl_engine_half(&comm->engine),
                   .engine_copies_locally = engine_copies(comm, call),
                   .inputs_readable = told && told->inputs_readable,
@@ -45,6 +46,12 @@ struct cecl_part cecl_comm_part(ceclComm_t comm, const struct cecl_call *call,
     }
     cecl_choose(call, &part.means, &part.way);
     return part;
+}
+
+bool cecl_keeps_to_own_buffers(ceclComm_t comm, const struct cecl_call *call)
+{
+    const struct cecl_part part = cecl_comm_part(comm, call, NULL, 0);
+    return cecl_way_keeps_to_own_buffers(&part.way);
 }
 
 static ceclResult_t lower(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,

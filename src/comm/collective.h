@@ -22,6 +22,9 @@ ceclResult_t cecl_collective(enum cecl_op_index op, const struct cecl_args *args
 ceclResult_t cecl_comm_describe(ceclComm_t comm, const struct cecl_args *args,
                                 struct cecl_call *call);
 
+/* Whether no rank touches a buffer of its peers in this call, when it is made by itself. */
+bool cecl_keeps_to_own_buffers(ceclComm_t comm, const struct cecl_call *call);
+
 /* Call `index` of some calls, with its way and with what the communicator lends it. `told`: what
  * ranks told of these calls; NULL if nothing. */
 struct cecl_part cecl_comm_part(ceclComm_t comm, const struct cecl_call *call,

@@ -24,6 +24,7 @@ struct cecl_resolved {
     int32_t sm_policy;   /* ceclSmPolicy_t */
     int32_t direction;   /* CECL_DIRECTION's value */
     int32_t flags;       /* CECL_FLAGS's value */
+    int32_t urgent;      /* 0 or 1 */
     int32_t max_sms;     /* 0: the tuning table decides */
     int32_t local_copy;  /* CECL_LOCAL_COPY's value */
     int32_t share_gpu;   /* CECL_SHARE_GPU's value */
@@ -57,6 +58,7 @@ enum cecl_shared_part {
     CECL_SHARED_BOXES,    /* boot/boxes.h: ranks join a new communicator */
     CECL_SHARED_MEETINGS, /* boot/meeting.h: ranks agree on who joins */
     CECL_SHARED_HISTORY,  /* comm/history.h: what calls each rank has made */
+    CECL_SHARED_HOSTED,   /* alloc/hosted.h: flags and blocks in memory of the host */
     CECL_SHARED_PARTS
 };
 
@@ -70,6 +72,7 @@ struct ceclComm {
     struct cecl_device *dev;
     struct cecl_mesh *mesh;
     struct cecl_shared shared;
+    struct cecl_hosted hosted;
     int *parent_ranks; /* [nranks] ranks in the communicator that this one was made of; or NULL */
     struct cecl_pool pool;
     struct cecl_registry registry;

@@ -44,6 +44,7 @@ static ceclResult_t check_config(const ceclConfig_t *config)
     CECL_TRY(check_field("segmentBytes", config->segmentBytes, 4 << 10, INT64_C(1) << 40));
     CECL_TRY(check_field("maxSms", config->maxSms, 1, CECL_MOST_SMS));
     CECL_TRY(check_field("registerOnUse", config->registerOnUse, 0, 1));
+    CECL_TRY(check_field("urgent", config->urgent, 0, 1));
     return check_field("stagingBytes", config->stagingBytes, 4 << 10, INT64_C(64) << 30);
 }
 
@@ -91,6 +92,8 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
         out->timeout_ms = config->timeoutMs;
     if (config->maxSms != CECL_UNDEF)
         out->max_sms = config->maxSms;
+    if (config->urgent != CECL_UNDEF)
+        out->urgent = config->urgent;
     if (config->registerOnUse != CECL_UNDEF)
         out->register_on_use = config->registerOnUse;
     out->cuda_device = config->cudaDevice;
@@ -104,6 +107,7 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
     CECL_TRY(override32(CECL_SET_MAX_SMS, &out->max_sms));
     CECL_TRY(override32(CECL_SET_FLAGS, &out->flags));
     CECL_TRY(override32(CECL_SET_LOCAL_COPY, &out->local_copy));
+    CECL_TRY(override32(CECL_SET_URGENT, &out->urgent));
     CECL_TRY(override32(CECL_SET_SHARE_GPU, &out->share_gpu));
     CECL_TRY(override32(CECL_SET_CHECK, &out->check));
     CECL_TRY(override32(CECL_SET_REGISTER_ON_USE, &out->register_on_use));

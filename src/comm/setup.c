@@ -68,6 +68,7 @@ static ceclResult_t compare_config(const struct cecl_resolved *a, const struct c
         {"CECL_FLAGS", a->flags, b->flags},
         {"CECL_LOCAL_COPY", a->local_copy, b->local_copy},
         {"CECL_SHARE_GPU", a->share_gpu, b->share_gpu},
+        {"urgent (CECL_URGENT)", a->urgent, b->urgent},
         {"CECL_CHECK", a->check, b->check},
         {"timeoutMs (CECL_TIMEOUT_MS)", a->timeout_ms, b->timeout_ms},
         {"poolBytes (CECL_POOL_BYTES)", a->pool_bytes, b->pool_bytes},
@@ -300,6 +301,35 @@ static bool shares_process(const struct hello *all, int rank, int nranks)
     return false;
 }
 
+static enum cecl_flags_wish flags_wish(ceclComm_t comm)
+{
+    const enum cecl_flags_wish wish = (enum cecl_flags_wish)comm->config.flags;
+    return comm->config.urgent && wish == CECL_FLAGS_BY_AUTO ? CECL_FLAGS_BY_HOST : wish;
+}
+
+/* Bytes of the two halves that urgent calls use. */
+static uint64_t half_bytes(ceclComm_t comm)
+{
+    const uint64_t most = threshold(comm, CECL_TUNE_URGENT_MAX_BYTES);
+    return comm->config.urgent ? (most + 4095) / 4096 * 4096 : 0;
+}
+
+static bool needs_hosted(ceclComm_t comm)
+{
+    return comm->config.urgent || flags_wish(comm) == CECL_FLAGS_BY_HOST;
+}
+
+/* Opens the memory of the host that devices use. */
+static ceclResult_t open_hosted(ceclComm_t comm)
+{
+    ceclResult_t result = ceclSuccess;
+    if (needs_hosted(comm))
+        result = cecl_hosted_open(&comm->hosted, comm->dev,
+                                  cecl_shared_at(&comm->shared, CECL_SHARED_HOSTED), comm->nranks,
+                                  half_bytes(comm));
+    return cecl_mesh_agree(comm->mesh, result);
+}
+
 static ceclResult_t open_shared(ceclComm_t comm)
 {
     const size_t sizes[CECL_SHARED_PARTS] = {
@@ -307,6 +337,8 @@ static ceclResult_t open_shared(ceclComm_t comm)
         [CECL_SHARED_BOXES] = cecl_boxes_bytes(comm->nranks),
         [CECL_SHARED_MEETINGS] = cecl_meetings_bytes(),
         [CECL_SHARED_HISTORY] = cecl_history_bytes(comm->nranks),
+        [CECL_SHARED_HOSTED] =
+            needs_hosted(comm) ? cecl_hosted_bytes(comm->nranks, half_bytes(comm)) : 0,
     };
     return cecl_shared_open(comm->mesh, comm->rank, sizes, CECL_SHARED_PARTS, &comm->shared);
 }
@@ -341,8 +373,9 @@ static ceclResult_t build(ceclComm_t comm, const struct hello *all,
 {
     comm->shares_process = shares_process(all, comm->rank, comm->nranks);
     CECL_TRY(cecl_mesh_agree(comm->mesh, open_device(comm, all)));
-    CECL_TRY(open_shared(comm));
     comm->tuning = tunings[comm->dev->kind == CECL_KIND_HOST ? CECL_TUNING_HOST : CECL_TUNING_CUDA];
+    CECL_TRY(open_shared(comm));
+    CECL_TRY(open_hosted(comm));
     CECL_TRY(settle_sizes(comm));
 
     const struct cecl_pool_config pool = {.slice_bytes = (uint64_t)comm->config.pool_bytes,
@@ -351,7 +384,7 @@ static ceclResult_t build(ceclComm_t comm, const struct hello *all,
                                                         comm->rank, comm->nranks, &pool)));
     CECL_TRY(cecl_engine_open(&comm->engine, &comm->pool, (uint64_t)comm->config.staging_bytes,
                               slot_bytes(comm), threshold(comm, CECL_TUNE_CARRY_BYTES),
-                              comm->config.flags));
+                              &comm->hosted, flags_wish(comm)));
     comm->engine.small_timeout_ns = small_timeout_ns(comm);
     CECL_TRY(open_windows(comm));
     CECL_TRY(find_local_copies(comm));
@@ -423,6 +456,10 @@ static ceclResult_t give_up(ceclComm_t comm, ceclResult_t result)
     return cecl_fail_with(result, words);
 }
 
+static const char *const flag_ways[] = {[CECL_FLAGS_WRITE] = "remote stream writes",
+                                        [CECL_FLAGS_COPY] = "copies",
+                                        [CECL_FLAGS_HOST] = "words in host memory"};
+
 ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *config,
                              int64_t deadline, ceclResult_t local, ceclComm_t *out)
 {
@@ -444,7 +481,7 @@ ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *c
     comm->magic = CECL_COMM_MAGIC;
     cecl_log(CECL_LOG_INFO, comm->rank, "joined %d ranks on %s, flags by %s%s", comm->nranks,
              comm->dev->kind == CECL_KIND_CUDA ? "CUDA" : "the host device",
-             comm->engine.flags.way == CECL_FLAGS_WRITE ? "remote stream writes" : "copies",
+             flag_ways[comm->engine.flags.way],
              comm->local_copies ? ", local copies by a copy engine (probed)" : "");
     *out = comm;
     return ceclSuccess;
@@ -461,6 +498,7 @@ void cecl_comm_free(ceclComm_t comm, bool drained)
             cecl_carrier_close(comm);
         cecl_registry_close(&comm->registry);
         cecl_pool_close(&comm->pool);
+        cecl_hosted_close(&comm->hosted);
         if (comm->dev)
             comm->dev->ops->close(comm->dev);
         cecl_shared_close(&comm->shared);

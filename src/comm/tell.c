@@ -34,7 +34,7 @@ static bool is_told(ceclComm_t comm, const struct cecl_call *calls, uint32_t cou
         return false;
     for (uint32_t i = 0; i < count; i++)
         if (!calls[i].op->moves_nothing &&
-            !(count == 1 && cecl_comm_part(comm, &calls[i], NULL, 0).way.small))
+            !(count == 1 && cecl_keeps_to_own_buffers(comm, &calls[i])))
             return true;
     return false;
 }

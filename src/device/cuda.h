@@ -102,6 +102,8 @@ ceclResult_t cuda_mem_set(struct cecl_device *dev, void *addr, int value, size_t
 ceclResult_t cuda_granularity(struct cuda_device *cuda, size_t *bytes);
 ceclResult_t cuda_words_alloc(struct cecl_device *dev, size_t count, uint32_t **words);
 void cuda_words_free(struct cecl_device *dev, uint32_t *words);
+ceclResult_t cuda_host_share(struct cecl_device *dev, void *addr, size_t bytes);
+void cuda_host_unshare(struct cecl_device *dev, void *addr, size_t bytes);
 ceclResult_t cuda_words_release(struct cecl_device *dev, uint32_t *words, size_t count,
                                 uint32_t value);
 ceclResult_t cuda_words_overwrite(struct cecl_device *dev, uint32_t *words, size_t count,

@@ -50,6 +50,8 @@
     X(cuMemHostAlloc, 2020)                                                                        \
     X(cuMemHostGetDevicePointer, 3020)                                                             \
     X(cuMemFreeHost, 2000)                                                                         \
+    X(cuMemHostRegister, 6050)                                                                     \
+    X(cuMemHostUnregister, 4000)                                                                   \
     X(cuMemsetD8Async, 3020)                                                                       \
     X(cuMemcpyAsync, 4000)                                                                         \
     X(cuPointerGetAttributes, 7000)                                                                \

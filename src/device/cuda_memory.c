@@ -151,16 +151,23 @@ ceclResult_t cuda_mem_set(struct cecl_device *dev, void *addr, int value, size_t
 
 /* ---- words */
 
-static ceclResult_t alloc_words(struct cuda_device *cuda, size_t count, void **words)
+/* Checks that the GPU has pinned memory of the host at the address that the host has. */
+static ceclResult_t check_address(struct cuda_device *cuda, void *addr)
 {
     CUdeviceptr seen = 0;
+    CECL_TRY(CUDA_CALL(cuda, cuMemHostGetDevicePointer, &seen, addr, 0));
+    if (seen != cuda_address(addr))
+        return cecl_fail(ceclUnhandledCudaError,
+                         "pinned memory %p is at %#llx for GPU %d; one address is expected", addr,
+                         (unsigned long long)seen, cuda->base.ordinal);
+    return ceclSuccess;
+}
+
+static ceclResult_t alloc_words(struct cuda_device *cuda, size_t count, void **words)
+{
     CECL_TRY(CUDA_CALL(cuda, cuMemHostAlloc, words, count * sizeof(uint32_t),
                        CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
-    ceclResult_t result = CUDA_CALL(cuda, cuMemHostGetDevicePointer, &seen, *words, 0);
-    if (result == ceclSuccess && seen != cuda_address(*words))
-        result = cecl_fail(ceclUnhandledCudaError,
-                           "pinned words %p are at %#llx for GPU %d; one address is expected",
-                           *words, (unsigned long long)seen, cuda->base.ordinal);
+    const ceclResult_t result = check_address(cuda, *words);
     if (result == ceclSuccess)
         memset(*words, 0, count * sizeof(uint32_t));
     else
@@ -186,6 +193,33 @@ void cuda_words_free(struct cecl_device *dev, uint32_t *words)
     if (words)
         CUDA_BESIDE(cuda, freed, CUDA_CALL(cuda, cuMemFreeHost, words));
     (void)freed; /* an error here cannot be repaired */
+}
+
+static ceclResult_t host_share(struct cuda_device *cuda, void *addr, size_t bytes)
+{
+    CECL_TRY(CUDA_CALL(cuda, cuMemHostRegister, addr, bytes,
+                       CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP));
+    const ceclResult_t result = check_address(cuda, addr);
+    if (result != ceclSuccess)
+        cuda->cu->cuMemHostUnregister(addr);
+    return result;
+}
+
+ceclResult_t cuda_host_share(struct cecl_device *dev, void *addr, size_t bytes)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t result;
+    CUDA_WITHIN(cuda, result, host_share(cuda, addr, bytes));
+    return result;
+}
+
+void cuda_host_unshare(struct cecl_device *dev, void *addr, size_t bytes)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t undone;
+    (void)bytes;
+    CUDA_BESIDE(cuda, undone, CUDA_CALL(cuda, cuMemHostUnregister, addr));
+    (void)undone; /* an error here cannot be repaired */
 }
 
 static ceclResult_t release(struct cuda_device *cuda, uint32_t *words, size_t count, uint32_t value)

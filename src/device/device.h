@@ -124,6 +124,10 @@ struct cecl_device_ops {
      * (memops) both read and write. */
     ceclResult_t (*words_alloc)(struct cecl_device *dev, size_t count, uint32_t **words);
     void (*words_free)(struct cecl_device *dev, uint32_t *words);
+    /* Lets copies, words and kernels of this device use memory of the host, whole pages, at the
+     * address that the host has. Other processes may share the memory. */
+    ceclResult_t (*host_share)(struct cecl_device *dev, void *addr, size_t bytes);
+    void (*host_unshare)(struct cecl_device *dev, void *addr, size_t bytes);
     /* Refuses memory that this device's copies cannot reach. On CUDA that is plain host memory,
      * another GPU's memory and NULL; on the host it is NULL, a range that wraps around, and one
      * whose first or last byte cannot be read. `name` is the argument's name, for the message. */

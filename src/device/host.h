@@ -37,6 +37,9 @@ ceclResult_t host_mem_set(struct cecl_device *dev, void *addr, int value, size_t
 ceclResult_t host_check_pointer(struct cecl_device *dev, const void *ptr, size_t bytes,
                                 const char *name);
 
+ceclResult_t host_host_share(struct cecl_device *dev, void *addr, size_t bytes);
+void host_host_unshare(struct cecl_device *dev, void *addr, size_t bytes);
+
 /* host_region.c */
 ceclResult_t host_region_find(struct cecl_device *dev, const void *ptr, struct cecl_region *region);
 ceclResult_t host_region_id(struct cecl_device *dev, const void *ptr, uint64_t *id);

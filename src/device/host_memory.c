@@ -184,3 +184,19 @@ ceclResult_t host_check_pointer(struct cecl_device *dev, const void *ptr, size_t
                          ptr, bytes);
     return ceclSuccess;
 }
+
+/* Memory of the host is this device's own. */
+ceclResult_t host_host_share(struct cecl_device *dev, void *addr, size_t bytes)
+{
+    (void)dev;
+    (void)addr;
+    (void)bytes;
+    return ceclSuccess;
+}
+
+void host_host_unshare(struct cecl_device *dev, void *addr, size_t bytes)
+{
+    (void)dev;
+    (void)addr;
+    (void)bytes;
+}

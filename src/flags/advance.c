@@ -9,6 +9,12 @@ void cecl_flags_begin(struct cecl_flags *flags, const struct cecl_advance *advan
         atomic_store(&flags->target[lane], flags->epoch[lane] + advance->phases[lane]);
 }
 
+static void fill_halves(const struct cecl_half_place *places, uint32_t count, uint8_t half)
+{
+    for (uint32_t i = 0; i < count; i++)
+        *places[i].at = places[i].first + half * places[i].apart;
+}
+
 /* Copies what the loop reads first, because the compiler cannot know that no patch points into
  * `flags`. */
 void cecl_flags_fill(const struct cecl_flags *flags, const struct cecl_patch *patches,
@@ -19,6 +25,7 @@ void cecl_flags_fill(const struct cecl_flags *flags, const struct cecl_patch *pa
     uint32_t *const values[CECL_LANES] = {cecl_flags_source(flags, CECL_LANE_MAIN, 0),
                                           cecl_flags_source(flags, CECL_LANE_SIDE, 0)};
     const uint32_t unsignalled = flags->unsignalled, small_calls = flags->small_calls;
+    const uint8_t half = cecl_flags_half(flags);
     for (const struct cecl_patch *patch = patches; patch < patches + count; patch++) {
         const uint32_t epoch = epochs[patch->lane] + patch->phase;
         switch ((enum cecl_patch_kind)patch->kind) {
@@ -28,6 +35,7 @@ void cecl_flags_fill(const struct cecl_flags *flags, const struct cecl_patch *pa
             break;
         case CECL_PATCH_DONE: *patch->at.word = epoch + unsignalled; break;
         case CECL_PATCH_SMALL: *patch->at.word = small_calls + patch->phase; break;
+        case CECL_PATCH_HALVES: fill_halves(patch->at.halves, patch->phase, half); break;
         }
     }
 }

@@ -11,7 +11,7 @@
 
 uint32_t *cecl_flags_word(const struct cecl_flags *flags, int holder, int writer, int lane)
 {
-    return (uint32_t *)cecl_pool_at(flags->pool, holder, flags->rows_offset) +
+    return (uint32_t *)(void *)(flags->rows + (uint64_t)holder * flags->apart) +
            lane * flags->nranks + writer;
 }
 
@@ -22,7 +22,7 @@ struct cecl_meeting cecl_flags_meeting(const struct cecl_flags *flags, int lane)
         .nranks = (uint32_t)flags->nranks,
         .row = cecl_flags_word(flags, flags->rank, 0, lane),
         .word = cecl_flags_word(flags, 0, flags->rank, lane),
-        .apart = flags->pool->slice,
+        .apart = flags->apart,
         .ended = cecl_pads_ended(flags),
         .leaving = cecl_pads_leaving(flags, lane),
         .done = flags->done,
@@ -45,8 +45,8 @@ static ceclResult_t send_probe(const struct cecl_flags *flags, enum cecl_flag_wa
         void *dst = flag, *src = cecl_flags_source(flags, CECL_LANE_MAIN, epoch);
         size_t bytes = sizeof(*flag);
         struct cecl_batch batch = {&dst, &src, &bytes, 1};
-        result = way == CECL_FLAGS_WRITE ? dev->ops->memops(dev, stream, &write, 1)
-                                         : dev->ops->copies(dev, stream, &batch);
+        result = way == CECL_FLAGS_COPY ? dev->ops->copies(dev, stream, &batch)
+                                        : dev->ops->memops(dev, stream, &write, 1);
     }
     ceclResult_t waited = dev->ops->stream_synchronize(dev, stream);
     return result != ceclSuccess ? result : waited;
@@ -99,7 +99,7 @@ static ceclResult_t write_values(const struct cecl_flags *flags, ceclStream_t st
 }
 
 /* Collective. Writes the tables, and chooses the way in which flags travel. */
-static ceclResult_t choose_way(struct cecl_flags *flags, int wanted)
+static ceclResult_t choose_way(struct cecl_flags *flags, enum cecl_flags_wish wish)
 {
     struct cecl_device *dev = flags->dev;
     ceclStream_t stream = NULL;
@@ -113,9 +113,11 @@ static ceclResult_t choose_way(struct cecl_flags *flags, int wanted)
     if (result == ceclSuccess) {
         /* Copied flags were faster where they were measured (docs/measurements.md), and no driver
          * refuses them. */
-        flags->way = wanted == 1 ? CECL_FLAGS_WRITE : CECL_FLAGS_COPY;
+        flags->way = wish == CECL_FLAGS_BY_HOST    ? CECL_FLAGS_HOST
+                     : wish == CECL_FLAGS_BY_WRITE ? CECL_FLAGS_WRITE
+                                                   : CECL_FLAGS_COPY;
         result = probe_way(flags, flags->way, stream);
-        if (result != ceclSuccess && wanted == 0) {
+        if (result != ceclSuccess && wish == CECL_FLAGS_BY_AUTO) {
             flags->way = CECL_FLAGS_WRITE;
             result = probe_way(flags, flags->way, stream);
         }
@@ -143,12 +145,13 @@ static ceclResult_t make_host_words(struct cecl_flags *flags)
 }
 
 /* Collective. Clears flags and pads on every rank before any rank may write to them. */
-static ceclResult_t clear_flags(struct cecl_flags *flags)
+static ceclResult_t clear_flags(struct cecl_flags *flags, bool hosted)
 {
     struct cecl_device *dev = flags->dev;
     ceclResult_t result =
-        dev->ops->mem_set(dev, cecl_flags_word(flags, flags->rank, 0, CECL_LANE_MAIN), 0,
-                          CECL_LANES * (size_t)flags->nranks * sizeof(uint32_t));
+        hosted ? ceclSuccess
+               : dev->ops->mem_set(dev, cecl_flags_word(flags, flags->rank, 0, CECL_LANE_MAIN), 0,
+                                   CECL_LANES * (size_t)flags->nranks * sizeof(uint32_t));
     if (result == ceclSuccess)
         result = begin_side_flags(flags);
     if (result == ceclSuccess)
@@ -158,11 +161,26 @@ static ceclResult_t clear_flags(struct cecl_flags *flags)
     return cecl_pool_agree(flags->pool, result);
 }
 
-static ceclResult_t take_memory(struct cecl_flags *flags)
+static ceclResult_t take_rows(struct cecl_flags *flags, const struct cecl_hosted *hosted)
 {
     struct cecl_pool *pool = flags->pool;
+    uint64_t offset;
+    if (hosted) {
+        flags->rows = hosted->words;
+        flags->apart = hosted->apart;
+        return ceclSuccess;
+    }
     CECL_TRY(cecl_pool_alloc_kept(pool, CECL_LANES * (uint64_t)pool->nranks * sizeof(uint32_t),
-                                  &flags->rows_offset));
+                                  &offset));
+    flags->rows = cecl_pool_at(pool, 0, offset);
+    flags->apart = pool->slice;
+    return ceclSuccess;
+}
+
+static ceclResult_t take_memory(struct cecl_flags *flags, const struct cecl_hosted *hosted)
+{
+    struct cecl_pool *pool = flags->pool;
+    CECL_TRY(take_rows(flags, hosted));
     CECL_TRY(cecl_pool_alloc_kept(pool, CECL_LANES * CECL_FLAG_VALUES * sizeof(uint32_t),
                                   &flags->values_offset));
     CECL_TRY(cecl_pool_alloc_kept(pool, cecl_pads_bytes(pool->nranks), &flags->pads_offset));
@@ -170,13 +188,15 @@ static ceclResult_t take_memory(struct cecl_flags *flags)
                                 &flags->slices_offset);
 }
 
-ceclResult_t cecl_flags_open(struct cecl_flags *flags, struct cecl_pool *pool, int way)
+ceclResult_t cecl_flags_open(struct cecl_flags *flags, struct cecl_pool *pool,
+                             const struct cecl_hosted *hosted, enum cecl_flags_wish wish)
 {
+    const bool on_host = wish == CECL_FLAGS_BY_HOST;
     *flags = (struct cecl_flags){
         .dev = pool->dev, .pool = pool, .rank = pool->rank, .nranks = pool->nranks};
-    CECL_TRY(take_memory(flags));
-    CECL_TRY(clear_flags(flags));
-    CECL_TRY(choose_way(flags, way));
+    CECL_TRY(take_memory(flags, on_host ? hosted : NULL));
+    CECL_TRY(clear_flags(flags, on_host));
+    CECL_TRY(choose_way(flags, wish));
     for (int lane = 0; lane < CECL_LANES; lane++) {
         flags->epoch[lane] = FIRST_EPOCH;
         atomic_store(&flags->target[lane], FIRST_EPOCH);

@@ -7,8 +7,9 @@
  * lane's epoch says where the lane's flags stand when every call so far is done. A call with n
  * phases on a lane moves the lane's epoch by n, on all ranks alike.
  *
- * Flags travel in one of two ways: a stream writes the word at the peer, or copies it there from a
- * table that holds every value a flag can have. The way is tried when the communicator is made.
+ * Flags travel in one of three ways: a stream writes the word at the peer, or copies it there from a
+ * table that holds every value a flag can have, or writes it into memory of the host, where the rows
+ * then lie. The way is tried when the communicator is made.
  *
  * The host reads the word `done`: the stream that runs a call writes there how far this rank's
  * calls are done. It counts the phases of the main lane. A call without phases signals nothing to
@@ -22,6 +23,7 @@
 
 #include <stdatomic.h>
 
+#include "alloc/hosted.h"
 #include "alloc/pool.h"
 #include "util/lane.h"
 
@@ -36,7 +38,9 @@ static inline uint32_t cecl_flag_value(uint32_t epoch)
 enum cecl_flag_way {
     CECL_FLAGS_WRITE, /* remote stream writes */
     /* copies of a word by a copy engine, for drivers that refuse remote stream writes */
-    CECL_FLAGS_COPY
+    CECL_FLAGS_COPY,
+    /* stream writes to memory of the host: no driver refuses them, and no copy engine has them wait */
+    CECL_FLAGS_HOST
 };
 
 struct cecl_flags {
@@ -44,7 +48,9 @@ struct cecl_flags {
     struct cecl_pool *pool;
     int rank, nranks;
     enum cecl_flag_way way;
-    uint64_t rows_offset; /* offset in the pool of [CECL_LANES][nranks] words */
+    /* [CECL_LANES][nranks] words of each rank, so many bytes apart */
+    char *rows;
+    uint64_t apart;
     /* offset of [CECL_LANES][CECL_FLAG_VALUES] words, the sources of copied flags */
     uint64_t values_offset;
     uint64_t pads_offset; /* offset of the words that kernels use: see pads.h */
@@ -60,10 +66,20 @@ struct cecl_flags {
     uint32_t *late; /* host-visible: not 0 once the kernel of a small call gave up a wait */
 };
 
+/* The values of CECL_FLAGS. */
+enum cecl_flags_wish {
+    CECL_FLAGS_BY_AUTO,
+    CECL_FLAGS_BY_WRITE,
+    CECL_FLAGS_BY_COPY,
+    CECL_FLAGS_BY_HOST
+};
+
 /* Collective. Takes flags, pads and the table of slices from the pool, and tries how flags travel.
- * `way`: the value of CECL_FLAGS (0 auto, 1 write, 2 copy). Flags that are zeroed, or that failed
- * to open, may be closed. */
-ceclResult_t cecl_flags_open(struct cecl_flags *flags, struct cecl_pool *pool, int way);
+ * Flags that are zeroed, or that failed to open, may be closed.
+ *
+ * hosted  for CECL_FLAGS_BY_HOST: the words there must be zero, on every rank */
+ceclResult_t cecl_flags_open(struct cecl_flags *flags, struct cecl_pool *pool,
+                             const struct cecl_hosted *hosted, enum cecl_flags_wish wish);
 
 /* Local. No work may be pending. */
 void cecl_flags_close(struct cecl_flags *flags);
@@ -88,7 +104,8 @@ static inline void *cecl_flags_source(const struct cecl_flags *flags, int lane, 
 struct cecl_advance {
     uint32_t phases[CECL_LANES];
     bool unsignalled; /* no phases: only `done` reports its end. Ranks may differ in it */
-    bool small;       /* uses slots; small calls alternate between the two halves */
+    /* uses slots or memory of the host; these calls alternate between the two halves */
+    bool small;
 };
 
 /* By how much the call moves `done`, in phases from the call's start to its end. */
@@ -111,7 +128,16 @@ enum cecl_patch_kind {
     CECL_PATCH_SOURCE, /* a pointer: where that value is stored, for a flag that is copied */
     /* a word: the value of `done` at a phase of the main lane, or after the last */
     CECL_PATCH_DONE,
-    CECL_PATCH_SMALL /* a word: the number of a small call, `phase` behind those so far */
+    CECL_PATCH_SMALL, /* a word: the number of a small call, `phase` behind those so far */
+    /* `phase` pointers into host memory: the half that the next small call uses */
+    CECL_PATCH_HALVES
+};
+
+/* A pointer to a byte of a half. */
+struct cecl_half_place {
+    void **at;
+    char *first;    /* that byte in half 0 */
+    uint64_t apart; /* bytes from half 0 to half 1 */
 };
 
 /* A place in a kept plan whose value depends on where the flags stand. The value is only known when
@@ -120,8 +146,9 @@ struct cecl_patch {
     union {
         uint32_t *word;
         void **source;
+        const struct cecl_half_place *halves;
     } at;
-    uint32_t phase; /* of the call; the first phase is 1 */
+    uint32_t phase; /* of the call; the first phase is 1. HALVES: how many */
     uint8_t kind;   /* enum cecl_patch_kind */
     uint8_t lane;
 };

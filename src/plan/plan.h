@@ -19,15 +19,23 @@ enum cecl_area {
     CECL_AREA_SEND,    /* sendbuff; not used in place, where RECV is both */
     CECL_AREA_RECV,    /* recvbuff */
     CECL_AREA_STAGING, /* the communicator's own symmetric buffer */
+    /* memory of the host that all ranks map: a rank writes its own, and its peers read it */
+    CECL_AREA_HOST,
     CECL_AREA_COUNT
 };
 
+/* Whether an area is a buffer of the caller's. */
+static inline bool cecl_area_is_users(uint32_t area)
+{
+    return area % CECL_AREA_COUNT < CECL_AREA_STAGING;
+}
+
 /* A plan of several calls (a group) has areas for each of them: the areas of call i begin at
- * CECL_AREA_COUNT * i. All calls share the staging area of call 0. */
+ * CECL_AREA_COUNT * i. All calls share the areas of call 0 that are not the caller's. */
 #define CECL_GROUP_MAX 4096
 static inline uint16_t cecl_area_of(enum cecl_area area, uint32_t part)
 {
-    return (uint16_t)(area == CECL_AREA_STAGING ? area : area + CECL_AREA_COUNT * part);
+    return (uint16_t)(cecl_area_is_users(area) ? area + CECL_AREA_COUNT * part : area);
 }
 
 /* A place in memory. */
@@ -185,7 +193,7 @@ static inline uint32_t cecl_copy_part(const struct cecl_copy *copy)
 }
 /* The part that a reduction belongs to. At least one of its sources is not in staging. */
 uint32_t cecl_reduce_part(const struct cecl_plan *plan, const struct cecl_reduce *reduce);
-/* How many copies stay within one rank's memory. */
+/* How many copies stay within the memory of one rank's device. */
 uint32_t cecl_plan_local_copies(const struct cecl_plan *plan);
 /* Whether such a copy needs an SM. It does, unless a copy engine was seen to run it. */
 bool cecl_copy_needs_sm(const struct cecl_plan *plan, const struct cecl_copy *copy);

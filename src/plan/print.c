@@ -12,7 +12,7 @@ static void begin_line(const struct cecl_plan *plan, FILE *out)
 
 static void print_place(const struct cecl_place *place, FILE *out)
 {
-    static const char *const names[CECL_AREA_COUNT] = {"send", "recv", "staging"};
+    static const char *const names[CECL_AREA_COUNT] = {"send", "recv", "staging", "host"};
     fputs(names[place->area % CECL_AREA_COUNT], out);
     if (place->area >= CECL_AREA_COUNT)
         fprintf(out, " of call %u", place->area / CECL_AREA_COUNT);
@@ -34,7 +34,9 @@ static void print_copies(const struct cecl_plan *plan, const struct cecl_step *s
                     "  %" PRIu64 " rows, %" PRIu64 " bytes apart there and %" PRIu64 " here, of",
                     copy->rows, copy->dst_pitch, copy->src_pitch);
         fprintf(out, "  %" PRIu64 " bytes%s\n", copy->bytes,
-                copy->src.rank != copy->dst.rank ? ""
+                copy->src.rank != copy->dst.rank || copy->src.area == CECL_AREA_HOST ||
+                        copy->dst.area == CECL_AREA_HOST
+                    ? ""
                 : cecl_copy_needs_sm(plan, copy) ? " (local: needs an SM)"
                                                  : " (local: by a copy engine)");
     }

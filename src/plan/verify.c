@@ -168,7 +168,7 @@ static void measure(struct verifier *v)
     for (int i = 0; i < v->ncalls * v->nranks; i++)
         measure_plan(v, &v->plans[i]);
     for (int w = 0; w < v->nareas; w++)
-        if (w % CECL_AREA_COUNT != CECL_AREA_STAGING)
+        if (cecl_area_is_users((uint32_t)w))
             at_least(&v->input_bytes, v->area_bytes[w]);
     for (int c = 0; c < v->ncalls; c++)
         count_phases(v, c);

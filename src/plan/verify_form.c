@@ -144,6 +144,7 @@ static uint64_t size_of_area(const struct cecl_plan *plan, const struct cecl_cal
 {
     return kind == CECL_AREA_SEND   ? verify_send_bytes(call)
            : kind == CECL_AREA_RECV ? verify_recv_bytes(call)
+           : kind == CECL_AREA_HOST ? 2 * plan->part.means.host_bytes
                                     : staging_end(plan);
 }
 
@@ -155,7 +156,7 @@ static ceclResult_t check_place(const struct verifier *v, const struct cecl_plan
     CECL_TRY(check_rows(copy, pitch, what));
     const uint64_t bytes = copy->bytes ? cecl_rows_extent(copy->bytes, copy->rows, pitch) : 0;
     if (place->rank >= v->nranks || part >= cecl_plan_parts(plan) ||
-        (part > 0 && kind == CECL_AREA_STAGING))
+        (part > 0 && kind >= CECL_AREA_STAGING))
         return VERIFY_FAULT("%s of a copy is in area %u of rank %u: there is none", what,
                             place->area, place->rank);
     const struct cecl_call *call = &verify_part_at(v, plan, part, place->rank)->call;
@@ -211,7 +212,7 @@ static ceclResult_t check_target(const struct verifier *v, const struct cecl_pla
 static ceclResult_t check_known(const struct cecl_plan *plan, const struct cecl_place *place)
 {
     const struct cecl_part *part = &plan->part;
-    const bool is_users = place->area % CECL_AREA_COUNT != CECL_AREA_STAGING;
+    const bool is_users = cecl_area_is_users(place->area);
     if (part->means.late && is_users && place->rank != part->call.rank &&
         (place->rank >= 64 || (part->earlier >> place->rank & 1) == 0))
         return VERIFY_FAULT("rank %d touches a buffer of rank %u, which comes later",
@@ -327,6 +328,7 @@ static bool is_same_call(const struct cecl_part *mine, const struct cecl_part *z
     return a->op == b->op && a->bytes == b->bytes &&
            (a->in_place == b->in_place || a->op->per_rank) && a->root == b->root &&
            a->element == b->element && mine->way.small == zero->way.small &&
+           mine->way.by_host == zero->way.by_host && m->host_bytes == n->host_bytes &&
            m->staging_bytes == n->staging_bytes && m->staging_offset == n->staging_offset &&
            m->half == n->half && m->late == n->late && m->slots_offset == n->slots_offset &&
            m->slot_bytes == n->slot_bytes;

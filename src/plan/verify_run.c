@@ -65,7 +65,7 @@ static ceclResult_t users_turn(struct verifier *v, int rank)
     const int actor = verify_actor(v, rank, CECL_LANE_MAIN);
     new_event(v, actor, UINT32_MAX);
     for (int w = 0; w < v->nareas; w++)
-        if (w % CECL_AREA_COUNT != CECL_AREA_STAGING && v->area_bytes[w] > 0) {
+        if (cecl_area_is_users((uint32_t)w) && v->area_bytes[w] > 0) {
             const struct cecl_place all = {.area = (uint16_t)w, .rank = (uint16_t)rank};
             CECL_TRY(note(v, &all, 0, v->area_bytes[w], actor, true));
         }

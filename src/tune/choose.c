@@ -236,11 +236,26 @@ static bool is_small(const struct cecl_call *call, const struct cecl_means *mean
            (call->options.sm_policy == CECL_SM_ALLOW || call->op->reduces);
 }
 
+/* ---- urgent calls */
+
+/* Whether a call goes through memory of the host. */
+static bool is_by_host(const struct cecl_call *call, const struct cecl_means *means)
+{
+    const uint64_t blocks = call->op->each ? (uint64_t)call->nranks : 1,
+                   most = GET(means, URGENT_MAX_BYTES);
+    const bool fits = call->bytes > 0 && call->bytes <= means->host_bytes / blocks &&
+                      call->bytes <= most / blocks && call->nranks >= 2,
+               moves = !call->op->reduces && !call->op->carries && !call->op->moves_nothing,
+               is_plain = !call->op->per_rank && call->view.shape.width == 0;
+    return fits && moves && is_plain && call->options.direction == CECL_DIRECTION_AUTO;
+}
+
 void cecl_choose(const struct cecl_call *call, const struct cecl_means *means, struct cecl_way *way)
 {
     const uint32_t sms = (uint32_t)GET(means, SMALL_SMS), wanted = call->options.max_sms;
     *way = (struct cecl_way){.small = is_small(call, means),
                              .small_sms = wanted > 0 && wanted < sms ? wanted : sms};
+    way->by_host = !way->small && is_by_host(call, means);
     if (call->op->choose)
         call->op->choose(call, means, way);
 }

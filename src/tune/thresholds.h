@@ -306,6 +306,18 @@ THRESHOLD(SMALL_SLOTS_POOL_SHARE, "small.slots_pool_share", SHARE, 2, 64,
           "All slots of a rank together take at most one part in so many of the pool.")
 RECKONED(SMALL_SLOTS_POOL_SHARE, 1, EVERY, ANY, 8, "A small part of the pool.")
 
+/* ---- urgent communicators */
+
+THRESHOLD(
+    URGENT_MAX_BYTES, "urgent.max_bytes", BYTES, 0, 64 * MIB,
+    "In an urgent communicator, calls go through memory of the host that only move data, and "
+    "in which a rank sends at most so many bytes. Each rank has twice as much of that memory.")
+MEASURED(URGENT_MAX_BYTES, 1, EVERY, CUDA, 1 * MIB,
+         "2 x H200, CUDA 13.0, 2026-11-22: all-gather in place through host memory / between GPUs, "
+         "beside all-gathers of 256 MiB: 4 KiB 56 / 705 us, 1 MiB 96 / 709. With nothing beside: "
+         "4 KiB 22 / 12, 1 MiB 60 / 15; larger ones would cost more than they save.")
+RECKONED(URGENT_MAX_BYTES, 1, EVERY, HOST, 64 * KIB, "Small, so that tests reach larger calls.")
+
 /* ---- sizes of a communicator that neither configuration nor environment sets */
 
 THRESHOLD(STAGING_MEMORY_SHARE, "staging.memory_share", SHARE, 1, 65536,

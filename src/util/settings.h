@@ -41,9 +41,9 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "who moves a block: its owner (push) or its receiver (pull); auto: the tuning table "        \
       "decides. Blocks that peers return to their owner (see CECL_SM_POLICY) are always pushed; "  \
       "an all-to-all is pulled only where peers can reach every sendbuff")                         \
-    X(FLAGS, "CECL_FLAGS", CHOICE, EQUAL, "auto", "", "auto|write|copy",                           \
-      "how flags reach peers: remote stream writes, or copy-engine copies of a word (auto; falls " \
-      "back to write)")                                                                            \
+    X(FLAGS, "CECL_FLAGS", CHOICE, EQUAL, "auto", "", "auto|write|copy|host",                      \
+      "how flags reach peers: remote stream writes, copy-engine copies of a word (auto; falls "    \
+      "back to write), or stream writes to memory of the host (auto with CECL_URGENT=1)")          \
     X(INIT_TIMEOUT_MS, "CECL_INIT_TIMEOUT_MS", INT, OWN, "60000", "", "1..86400000",               \
       "bound of every wait while a communicator is made, ms; read by ceclGetUniqueId too")         \
     X(LOCAL_COPY, "CECL_LOCAL_COPY", CHOICE, EQUAL, "auto", "", "auto|probe|off",                  \
@@ -97,7 +97,10 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "replaced. Written every 8192 calls, and when the communicator is destroyed or aborted")     \
     X(TUNING, "CECL_TUNING", TEXT, EQUAL, "-", "the built-in tuning table", "file name",           \
       "file of thresholds that replace those of the built-in table, as cecl_tune writes it; "      \
-      "cecl_info --tuning prints the table in force, and what each threshold decides")
+      "cecl_info --tuning prints the table in force, and what each threshold decides")             \
+    X(URGENT, "CECL_URGENT", INT, EQUAL, "-", "0", "0..1",                                         \
+      "1: small calls that only move data go through memory of the host, and flags lie there, so " \
+      "that they do not wait behind large copies of other communicators")
 
 /* Other names that begin with CECL_ and may be in the environment: options of CMake, variables of
  * tests and scripts, and where cecl is installed. A name that ends with _ covers all names that

@@ -40,7 +40,8 @@ static int open_flags(void **state)
                                 .rank = RANK,
                                 .nranks = RANKS,
                                 .way = CECL_FLAGS_COPY,
-                                .rows_offset = 256,
+                                .rows = pool.base + 256,
+                                .apart = SLICE,
                                 .values_offset = 4096,
                                 .pads_offset = SLICE - 65536,
                                 .slices_offset = SLICE - 256};

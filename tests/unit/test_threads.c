@@ -97,6 +97,14 @@ static void collectives_among_threads_are_right_with_written_flags_and_pull(void
     run("write", "pull");
 }
 
+static void collectives_among_threads_are_right_in_an_urgent_communicator(void **state)
+{
+    (void)state;
+    setenv("CECL_URGENT", "1", 1);
+    run("auto", "auto");
+    unsetenv("CECL_URGENT");
+}
+
 static void a_missing_gpu_list_entry_is_refused(void **state)
 {
     (void)state;
@@ -128,6 +136,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(collectives_among_threads_are_right_with_copied_flags),
         cmocka_unit_test(collectives_among_threads_are_right_with_written_flags_and_pull),
+        cmocka_unit_test(collectives_among_threads_are_right_in_an_urgent_communicator),
         cmocka_unit_test(a_missing_gpu_list_entry_is_refused),
         cmocka_unit_test(cuda_without_a_gpu_for_each_rank_is_refused),
     };

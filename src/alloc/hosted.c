@@ -1,0 +1,56 @@
+/* How the ranks' memory of the host is laid out. Devices take whole pages. */
+#include "alloc/hosted.h"
+
+#include "util/lane.h"
+
+#define PAGE 4096u
+#define LINE 64u /* bytes of a cache line: two ranks' flags never share one */
+
+static uint64_t round_up(uint64_t value, uint64_t unit)
+{
+    return (value + unit - 1) / unit * unit;
+}
+
+static uint64_t row_bytes(int nranks)
+{
+    return round_up(CECL_LANES * (uint64_t)nranks * sizeof(uint32_t), LINE);
+}
+
+static uint64_t words_bytes(int nranks)
+{
+    return round_up(row_bytes(nranks) * (uint64_t)nranks, PAGE);
+}
+
+static size_t used_bytes(int nranks, uint64_t half_bytes)
+{
+    return (size_t)(words_bytes(nranks) + 2 * (uint64_t)nranks * half_bytes);
+}
+
+size_t cecl_hosted_bytes(int nranks, uint64_t half_bytes)
+{
+    return used_bytes(nranks, half_bytes) + PAGE; /* it may begin anywhere in a page */
+}
+
+ceclResult_t cecl_hosted_open(struct cecl_hosted *hosted, struct cecl_device *dev, void *memory,
+                              int nranks, uint64_t half_bytes)
+{
+    char *const first = (char *)(uintptr_t)round_up((uintptr_t)memory, PAGE);
+    const size_t bytes = used_bytes(nranks, half_bytes);
+    *hosted = (struct cecl_hosted){0};
+    CECL_TRY(dev->ops->host_share(dev, first, bytes));
+    *hosted = (struct cecl_hosted){.dev = dev,
+                                   .shared = first,
+                                   .bytes = bytes,
+                                   .words = first,
+                                   .apart = row_bytes(nranks),
+                                   .halves = first + words_bytes(nranks),
+                                   .half_bytes = half_bytes};
+    return ceclSuccess;
+}
+
+void cecl_hosted_close(struct cecl_hosted *hosted)
+{
+    if (hosted->shared)
+        hosted->dev->ops->host_unshare(hosted->dev, hosted->shared, hosted->bytes);
+    *hosted = (struct cecl_hosted){0};
+}

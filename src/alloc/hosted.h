@@ -1,0 +1,35 @@
+/* Memory of the host that all ranks of a communicator map, and that their devices can use: words for
+ * flags, and for each rank a part through which its blocks go in small urgent calls.
+ *
+ * The memory itself is a part of the ranks' shared memory (boot/shared.h). */
+#ifndef CECL_ALLOC_HOSTED_H
+#define CECL_ALLOC_HOSTED_H
+
+#include <stddef.h>
+
+#include "device/device.h"
+
+/* All zero: there is none. */
+struct cecl_hosted {
+    struct cecl_device *dev;
+    void *shared; /* what the device was told of */
+    size_t bytes;
+    char *words;    /* flags: the row of rank r is at words + r * apart */
+    uint64_t apart; /* bytes */
+    /* blocks: the part of rank r is at halves + 2 * r * half_bytes; half_bytes 0: there are none */
+    char *halves;
+    uint64_t half_bytes;
+};
+
+/* Bytes of shared memory for so many ranks. */
+size_t cecl_hosted_bytes(int nranks, uint64_t half_bytes);
+
+/* Lays it out in `memory`, zeroed memory of so many bytes, and lets the device use it. Local. Memory
+ * that is zeroed, or failed to open, may be closed. */
+ceclResult_t cecl_hosted_open(struct cecl_hosted *hosted, struct cecl_device *dev, void *memory,
+                              int nranks, uint64_t half_bytes);
+
+/* No work that uses the memory may be pending. */
+void cecl_hosted_close(struct cecl_hosted *hosted);
+
+#endif

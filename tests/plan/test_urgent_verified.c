@@ -1,0 +1,163 @@
+/* Urgent calls go through memory of the host: one exchange and none before it, and calls alternate
+ * between two halves of that memory. That is enough for sequences of urgent, small and
+ * other calls; one half alone is not. Also: which calls go this way, and what their plans look like. */
+#include "plans.h"
+
+#define HALF 4096
+#define SLOT 512
+#define CALLS 6
+
+static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL, CECL_OP_BROADCAST,
+                                         CECL_OP_GATHER, CECL_OP_SCATTER};
+#define OPS (sizeof(ops) / sizeof(ops[0]))
+
+static struct cecl_part urgent_of(enum cecl_op_index op, bool in_place, uint64_t bytes,
+                                  bool by_host, uint8_t half)
+{
+    struct cecl_part part = part_of(op, in_place, CECL_PUSH, bytes);
+    part.way.by_host = by_host;
+    part.means = (struct cecl_means){.staging_bytes = 8192,
+                                     .slots_offset = 8192,
+                                     .slot_bytes = SLOT,
+                                     .host_bytes = HALF,
+                                     .half = half};
+    return part;
+}
+
+enum kind { URGENT, SMALL, OTHER, KINDS };
+
+/* A call of `n` ranks that goes through host memory, through slots, or by copies between devices. */
+static struct cecl_part draw(uint64_t *x, uint64_t n, enum kind kind, uint8_t half)
+{
+    const uint64_t bytes = 1 + next(x) % (SLOT / 8);
+    const enum cecl_op_index op = ops[next(x) % (kind == SMALL ? 2 : OPS)];
+    struct cecl_part part = urgent_of(op, next(x) % 2, bytes, kind == URGENT, half);
+    part.way.small = kind == SMALL;
+    part.way.move.no_sm = next(x) % 2;
+    if (cecl_ops[op].rooted)
+        part.call.root = (int32_t)(next(x) % n);
+    return part;
+}
+
+/* Urgent and small calls use both halves in turn, or one alone. */
+static void draw_all(uint64_t seed, uint64_t n, unsigned kinds, bool both,
+                     struct cecl_part parts[CALLS])
+{
+    uint8_t half = 0;
+    for (int c = 0; c < CALLS; c++) {
+        const enum kind kind = (enum kind)(next(&seed) % kinds);
+        parts[c] = draw(&seed, n, kind, half);
+        if (kind != OTHER && both)
+            half ^= 1;
+    }
+}
+
+static void verify_sequences(unsigned count, unsigned kinds)
+{
+    for (unsigned seed = 1; seed <= count; seed++) {
+        const int n = 2 + (int)(seed % 7);
+        struct cecl_part parts[CALLS];
+        draw_all(seed, (uint64_t)n, kinds, true, parts);
+        verify_calls(parts, CALLS, n);
+    }
+}
+
+static void urgent_calls_follow_each_other(void **state)
+{
+    (void)state;
+    verify_sequences(300, URGENT + 1);
+}
+
+static void urgent_small_and_other_calls_follow_each_other(void **state)
+{
+    (void)state;
+    verify_sequences(300, KINDS);
+}
+
+static void one_half_is_not_enough(void **state)
+{
+    int wrong = 0;
+    (void)state;
+    for (unsigned seed = 1; seed <= 20; seed++) {
+        struct cecl_part parts[CALLS];
+        draw_all(seed, 3, URGENT + 1, false, parts);
+        struct cecl_plan *plans = lower_all(parts, CALLS, 3);
+        wrong += cecl_verify(plans, CALLS, 3) != ceclSuccess;
+        free_plans(plans, CALLS * 3);
+    }
+    assert_int_not_equal(wrong, 0);
+}
+
+static void no_copy_goes_between_devices(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < OPS; i++) {
+        const struct cecl_part part = urgent_of(ops[i], false, 100, true, 1);
+        struct cecl_plan *plans = lower_all(&part, 1, 4);
+        for (int r = 0; r < 4; r++) {
+            assert_int_equal(cecl_plan_sm_copies(&plans[r]), 0);
+            assert_int_equal(cecl_plan_local_copies(&plans[r]), 0);
+            for (uint32_t c = 0; c < plans[r].ncopies; c++) {
+                const struct cecl_copy *copy = &plans[r].copies[c];
+                assert_true((copy->dst.area == CECL_AREA_HOST) !=
+                            (copy->src.area == CECL_AREA_HOST));
+                /* a rank writes its own part alone, and its own recvbuff */
+                assert_int_equal(copy->dst.rank, r);
+            }
+        }
+        free_plans(plans, 4);
+    }
+}
+
+static void a_block_for_all_ranks_is_sent_once(void **state)
+{
+    (void)state;
+    const struct cecl_part part = urgent_of(CECL_OP_ALL_GATHER, true, 100, true, 0);
+    struct cecl_plan *plans = lower_all(&part, 1, 4);
+    uint64_t sent = 0;
+    for (uint32_t c = 0; c < plans[0].ncopies; c++)
+        sent += plans[0].copies[c].dst.area == CECL_AREA_HOST ? plans[0].copies[c].bytes : 0;
+    assert_int_equal(sent, 100);
+    free_plans(plans, 4);
+}
+
+/* ---- which calls go this way */
+
+static bool goes_by_host(struct cecl_part part, int nranks)
+{
+    part.call.nranks = nranks;
+    part.way = (struct cecl_way){0};
+    part.means.host_bytes = 1 << 20;
+    choose(&part);
+    return part.way.by_host;
+}
+
+static void only_small_calls_that_move_data_go_through_host_memory(void **state)
+{
+    (void)state;
+    struct cecl_part part = urgent_of(CECL_OP_ALL_GATHER, true, 1 << 20, false, 0);
+    assert_true(goes_by_host(part, 4));
+    part.call.bytes++;
+    assert_false(goes_by_host(part, 4));
+    part = urgent_of(CECL_OP_ALL_TO_ALL, false, 1 << 18, false, 0);
+    assert_true(goes_by_host(part, 4));
+    assert_false(goes_by_host(part, 5)); /* it sends a block to each rank */
+    part = urgent_of(CECL_OP_ALL_GATHER, true, 4096, false, 0);
+    part.call.options.direction = CECL_DIRECTION_PULL;
+    assert_false(goes_by_host(part, 4));
+    assert_false(goes_by_host(urgent_of(CECL_OP_ALL_REDUCE, true, 4096, false, 0), 4));
+    assert_false(goes_by_host(urgent_of(CECL_OP_BARRIER, false, 0, false, 0), 4));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(urgent_calls_follow_each_other),
+        cmocka_unit_test(urgent_small_and_other_calls_follow_each_other),
+        cmocka_unit_test(one_half_is_not_enough),
+        cmocka_unit_test(no_copy_goes_between_devices),
+        cmocka_unit_test(a_block_for_all_ranks_is_sent_once),
+        cmocka_unit_test(only_small_calls_that_move_data_go_through_host_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
