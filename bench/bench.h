@@ -55,7 +55,7 @@ struct options {
     bool first_use;
     int late_us;           /* 0: not asked for */
     size_t beside;         /* bytes a rank of bulk calls; 0: not asked for */
-    const struct op *bulk; /* what those do */
+    const struct op *bulk; /* what those do; NULL: copies to and from the host */
     bool urgent;           /* cecl's communicator, that of the bulk calls apart */
     int group;             /* calls in a group; 0: not asked for */
     size_t row_bytes;      /* bytes of a row; 0: not asked for */

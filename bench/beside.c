@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "bench.h"
+#include "host_copies.h"
 
 #define BURSTS 40
 #define BULK 4   /* bulk calls in flight in a burst */
@@ -44,12 +44,15 @@ static bool open_pair(const struct run *run, struct side *small, ceclComm_t bulk
     *pair = (struct pair){.small = small, .small_run = *run, .bulk_run = *run};
     struct run *bulk = &pair->bulk_run;
     bulk->comm = bulk_comm;
-    bulk->options.op = run->options.bulk;
+    bulk->options.op = run->options.bulk ? run->options.bulk : &collectives[OP_ALL_GATHER];
     pair->bulk_block = block_of(&bulk->options, bulk->nranks, run->options.beside);
     BENCH_TRY(bulk, ceclStreamCreate(bulk->comm, &bulk->stream));
     if (!clock_urgent_stream(run, &pair->small_run.stream))
         return complain(run, "--beside", "no stream");
-    if (small->state == run->comm)
+    if (!run->options.bulk) {
+        if (!run->cuda || !side_host_copies_make(&pair->bulk))
+            return complain(run, "--bulk copies", "GPUs are needed");
+    } else if (small->state == run->comm)
         pair->bulk = side_cecl_make(small->name, bulk_comm, small->memory);
     else if (!side_nccl_make(&pair->bulk, small->name[4] != '\0'))
         return complain(run, "--beside", "no host memory");
@@ -137,7 +140,8 @@ static bool measure_size(struct pair *pair, size_t size)
         print_small("alone", &alone);
         print_small("beside", &both);
         printf(" %d bulk %s of %zu bytes a rank: alone %.0f us, beside %.0f\n", BULK,
-               run->options.bulk->name, run->options.beside, before, meanwhile);
+               run->options.bulk ? run->options.bulk->name : "copies each way", run->options.beside,
+               before, meanwhile);
     }
     return true;
 }

@@ -35,7 +35,8 @@ static const char usage[] =
     "                     makes 4 bulk calls of so many bytes a rank; and the time of those, "
     "alone\n"
     "                     and beside the calls\n"
-    "  --bulk OP          what these bulk calls do, as --op; default all_gather (in place)\n"
+    "  --bulk OP          what these bulk calls do, as --op; default all_gather (in place);\n"
+    "                     copies: a copy to the host and one from there, at the same time\n"
     "  --urgent           cecl's communicator is urgent, but not that of the bulk calls\n"
     "  --enqueue          also: host time to enqueue one call of the first size\n"
     "  --group COUNT      also: so many all-gathers of the first size in place, one by one "
@@ -131,7 +132,9 @@ static const char *take_setting(struct options *o, int option, const char *value
     case FIRST_USE: o->first_use = true; return NULL;
     case LATE: return parse_count(value, 1, 1000000, &o->late_us) ? NULL : "1 to 1000000";
     case BESIDE: return parse_bytes(value, 1, &o->beside) ? NULL : "1 to 1024G";
-    case BULK: o->bulk = op_named(value); return o->bulk ? NULL : "an op that --help names";
+    case BULK:
+        o->bulk = op_named(value);
+        return o->bulk || strcmp(value, "copies") == 0 ? NULL : "an op that --help names, copies";
     case URGENT: o->urgent = true; return NULL;
     default: return take_shared(o, option, value);
     }
