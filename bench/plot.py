@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Draws measurements as SVG or PNG: bus bandwidth over size (cecl_perf --json), times beside a GEMM divided by
-the GEMM's alone (cecl_overlap --json), a training's steps (training.json of scripts/compare_training.sh).
+the GEMM's alone (cecl_overlap --json), a training's steps (training.json of scripts/compare_training.sh),
+small calls beside bulk ones (docs/data/beside.json), steps of PyTorch's FSDP2 (examples/pytorch/compare.py --json).
 Exits with 0, with 2 for a wrong argument or file, with 3 when matplotlib is missing."""
 import argparse
 import json
@@ -17,7 +18,7 @@ BUS = {
     "all_reduce": lambda n: 2 * (n - 1) / n,
 }
 # Colours by the beginning of a side's name, the longest first. Colour-blind readers can tell them apart.
-COLOURS = [("nccl-ce", "#009e73"), ("nccl windows", "#009e73"), ("nccl", "#d55e00"),
+COLOURS = [("cecl, urgent", "#56b4e9"), ("cecl, CECL_SM_ALLOW", "#cc79a7"), ("nccl-ce", "#009e73"), ("nccl windows", "#009e73"), ("nccl", "#d55e00"),
            ("cecl out, SM", "#56b4e9"), ("cecl", "#0072b2")]
 NAMES = [("nccl-ce", "NCCL on copy engines"), ("nccl windows", "NCCL on windows"), ("nccl", "NCCL"),
          ("cecl", "cecl")]
@@ -210,7 +211,48 @@ def draw_training(data, figure):
     axes.legend(fontsize=8, loc="upper right", ncols=2)
 
 
-KINDS = {"rows": draw_bandwidth, "sizes": draw_overlap, "sides": draw_training}
+def draw_beside(data, figure):
+    what, axes = data["beside"], figure.subplots()
+    for place, call in enumerate(data["calls"]):
+        width = 0.8 / len(call["sides"])
+        for i, side in enumerate(call["sides"]):
+            x, median, p99 = place - 0.4 + (i + 0.5) * width, side["median_us"], side["p99_us"]
+            label = side["side"].replace("cecl, urgent", "cecl, urgent communicator")
+            axes.bar(x, median, width=0.9 * width, color=colour_of(side["side"]),
+                     label=label.replace("nccl", "NCCL") if place == 0 else None)
+            axes.errorbar(x, median, yerr=[[0], [p99 - median]], color="black", capsize=3, linewidth=0.8)
+            axes.annotate(f"{median:.0f}", (x, p99), xytext=(0, 3), textcoords="offset points", ha="center",
+                          fontsize=8)
+    axes.set_yscale("log")
+    axes.set_ylim(5, 10000)
+    axes.set_ylabel("us: median, and line to the 99th percentile")
+    axes.set_xticks(range(len(data["calls"])), [bytes_word(call["bytes"]) + " a rank" for call in data["calls"]])
+    axes.set_title(f"Small all-gathers beside all-gathers of {bytes_word(what['bulk_bytes'])} a rank, "
+                   f"{what['ranks']} GPUs", fontsize=11)
+    axes.grid(True, axis="y", color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.legend(fontsize=8, loc="upper right", ncols=2)
+
+
+def draw_fsdp2(data, figure):
+    what, axes = data["fsdp2"], figure.subplots()
+    figure.set_size_inches(5, 3.2)
+    sides = list(data["step_ms"].items())
+    for place, (side, ms) in enumerate(sides):
+        axes.bar(place, ms["median"], width=0.55, color=colour_of(side),
+                 yerr=[[ms["median"] - ms["least"]], [ms["most"] - ms["median"]]], capsize=3)
+        axes.annotate(f"{ms['median']:.1f} ms", (place, ms["most"]), xytext=(0, 4), textcoords="offset points",
+                      ha="center", fontsize=9)
+    axes.set_xticks(range(len(sides)), [{"cecl": "cecl in NCCL's place"}.get(side, name_of(side)) for side, _ in sides])
+    axes.set_ylim(0, 1.2 * max(ms["most"] for _, ms in sides))
+    axes.set_ylabel("ms a step, median; all rounds")
+    axes.set_title(f"FSDP2: {what['blocks']} blocks of width {what['width']}, batch {what['batch']}, "
+                   f"{what['ranks']} GPUs", fontsize=11)
+    axes.grid(True, axis="y", color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+
+
+KINDS = {"fsdp2": draw_fsdp2, "rows": draw_bandwidth, "sizes": draw_overlap, "sides": draw_training, "calls": draw_beside}
 
 
 def load_pyplot():

@@ -31,6 +31,19 @@ cat >training.json <<'END'
 ]}
 END
 
+cat >beside.json <<'END'
+{"beside": {"device": "cuda", "ranks": 2, "op": "all_gather", "bulk": "all_gather", "bulk_bytes": 1048576}, "calls": [
+  {"bytes": 4096, "sides": [{"side": "cecl, urgent", "median_us": 55.5, "p99_us": 74, "alone_us": 20, "calls": 9},
+   {"side": "nccl", "median_us": 20.9, "p99_us": 31, "alone_us": 12, "calls": 9}]}
+]}
+END
+
+cat >fsdp2.json <<'END'
+{"fsdp2": {"ranks": 2, "blocks": 12, "width": 4096, "sequence": 2048, "batch": 1}, "step_ms": {
+  "nccl": {"median": 78.16, "least": 77.9, "most": 78.4, "rounds": [78.16], "last_loss": 2.4},
+  "cecl": {"median": 69.68, "least": 69.5, "most": 69.9, "rounds": [69.68], "last_loss": 2.4}}}
+END
+
 # drawn NAME WORDS...: NAME.svg must contain all WORDS and no date, and a second drawing must give the
 # same bytes. It must have a white ground, because its text is black and the page may be dark.
 drawn() {
@@ -53,6 +66,8 @@ draws() {
     drawn overlap "cecl, in place" "NCCL on copy engines, out of place" ">2.100<" ">2.500<" "1 MiB a rank"
     [ "$(grep -c ">after the GEMM<" overlap.svg)" -eq 1 ] || fail "a bar that was not measured, or none"
     grep -q ">2.400<" overlap.svg || fail "not the median of the sequence's ratios"
+    drawn beside ">56<" ">21<" ">cecl, urgent communicator<" ">NCCL<" "4 KiB a rank"
+    drawn fsdp2 "78.2 ms" "69.7 ms" "cecl in NCCL" "batch 1, 2 GPUs"
     drawn training "1.50 billion parameters" "50.2 ms, 2.0 % waiting" "60.0 ms, 3.0 % waiting" ">NCCL on copy engines<"
     python3 "$plot" overlap.json -o overlap.png || fail "no chart as PNG"
     [ "$(head -c 4 overlap.png | tail -c 3)" = PNG ] || fail "overlap.png is no PNG"

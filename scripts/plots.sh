@@ -5,7 +5,7 @@
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 data=$root/docs/data images=$root/docs/images
-names=$(sed -n 's/^| `\([a-z_]*\)\.json` .*/\1/p' "$data/README.md")
+names=$(sed -n 's/^| `\([a-z0-9_]*\)\.json` .*/\1/p' "$data/README.md")
 drawn=0
 mkdir -p "$images"
 for name in $names; do
