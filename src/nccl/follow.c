@@ -258,12 +258,18 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     return cecl_nccl_pass_ncclCommAbort(comm);
 }
 
-/* No collective may follow, so cecl's communicators are no longer needed. NCCL answers further calls. */
+/* No collective may follow, so cecl's communicators are no longer needed. NCCL answers further calls. It
+ * refuses flags that it does not know; the communicator then stands. */
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags)
 {
-    if (!IS_NCCLS_OWN())
+    if (IS_NCCLS_OWN())
+        return cecl_nccl_pass_ncclCommRevoke(comm, flags);
+    if (flags == 0)
         cecl_nccl_comm_revoke(comm);
-    return cecl_nccl_pass_ncclCommRevoke(comm, flags);
+    const ncclResult_t result = cecl_nccl_pass_ncclCommRevoke(comm, flags);
+    if (flags != 0 && result == SUCCESS)
+        cecl_nccl_comm_revoke(comm);
+    return result;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)

@@ -215,6 +215,8 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, i
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags)
 {
     NOTE(WORD(comm), (uint64_t)flags);
+    if (flags != 0)
+        return ceclInvalidArgument;
     atomic_store(&comm->shared->is_aborted, 1);
     return ceclSuccess;
 }

@@ -431,6 +431,26 @@ static void what_a_shrink_leaves_is_served(void **state)
     assert_true(run_ranks(RANKS, shrink));
 }
 
+/* NCCL refuses the flags, so the communicator stands. */
+static bool revoke_in_vain(struct rank *r)
+{
+    uint32_t *memory = memory_new();
+    const struct call c = {.op = ALL_GATHER, .number = 3, .count = 400};
+    static _Atomic int come;
+    bool is = ncclCommRevoke(r->comm, 1) == ceclInvalidArgument;
+    wait_for_all(&come, RANKS);
+    mark(r);
+    is = is && is_right(&c, r, memory) && is_served();
+    free(memory);
+    return is;
+}
+
+static void what_nccl_does_not_revoke_is_served(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(RANKS, revoke_in_vain));
+}
+
 /* Waits in a call for rank 1, until the shrink ends the call. */
 static void *gather_in_vain(void *argument)
 {
@@ -968,6 +988,7 @@ static int run_all(void)
         cmocka_unit_test(a_split_is_served_and_outlives_its_parent),
         cmocka_unit_test(a_rank_without_a_color_gets_no_communicator),
         cmocka_unit_test(what_a_shrink_leaves_is_served),
+        cmocka_unit_test(what_nccl_does_not_revoke_is_served),
         cmocka_unit_test(a_shrink_that_aborts_ends_the_parents_calls),
         cmocka_unit_test(a_communicator_that_has_grown_is_served),
         cmocka_unit_test(an_abort_from_another_thread_ends_a_call),
