@@ -1,6 +1,7 @@
 /* How the mesh is made. Every rank listens under a secret name, connects to all lower ranks, and
  * accepts connections of higher ranks that show the secret. The door (door.h) keeps out anybody
- * else who finds the name. */
+ * else who finds the name. A rank that gives up meanwhile also calls the ranks to which it has no
+ * connection yet, to tell them why; they would otherwise wait for it until the end of init. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -21,8 +22,10 @@
 
 #define HELLO_MAGIC 0x6d657368u
 #define BACKLOG 4096
-#define CHANNELS 2 /* connections that are called: one for data, one for life */
-#define TICK_MS 50 /* ms after which a rank that gives up is noticed, at most */
+#define CHANNELS 2      /* connections that are called: one for data, one for life */
+#define REASON CHANNELS /* the channel of a call that only tells why a rank gives up */
+#define REASON_MS 50    /* ms in which the reason is awaited once a peer has closed */
+#define TICK_MS 50      /* ms after which a rank that gives up is noticed, at most */
 
 /* What a rank tells the others through the oob: where it listens, and what a caller must show. */
 struct invitation {
@@ -150,18 +153,28 @@ static ceclResult_t connect_to(struct cecl_mesh *mesh, const struct invitation *
     return mesh_offer_post(mesh, peer, deadline);
 }
 
-/* Judges a caller that has sent its hello: takes its connection, or turns it away. */
+/* Whether a hello is that of another rank. */
+static bool is_of_rank(const struct cecl_mesh *mesh, const struct invitation *mine,
+                       const struct hello *hello, int fd)
+{
+    return hello->magic == HELLO_MAGIC && hello->rank < mesh->nranks && hello->rank != mesh->rank &&
+           cecl_net_equal(hello->secret, mine->secret, sizeof(mine->secret)) && same_user(fd);
+}
+
+/* Judges a caller that has sent its hello: takes its connection, or hears it and turns it away. */
 static bool admit(struct cecl_mesh *mesh, const struct invitation *mine,
                   const struct cecl_caller *caller)
 {
     struct hello hello;
     memcpy(&hello, caller->said, sizeof(hello));
-    if (hello.magic == HELLO_MAGIC && hello.rank > mesh->rank && hello.rank < mesh->nranks &&
-        hello.channel < CHANNELS && *place_of(mesh, hello.rank, hello.channel) < 0 &&
-        cecl_net_equal(hello.secret, mine->secret, sizeof(mine->secret)) && same_user(caller->fd)) {
+    const bool known = is_of_rank(mesh, mine, &hello, caller->fd);
+    if (known && hello.rank > mesh->rank && hello.channel < CHANNELS &&
+        *place_of(mesh, hello.rank, hello.channel) < 0) {
         *place_of(mesh, hello.rank, hello.channel) = caller->fd;
         return true;
     }
+    if (known && hello.channel == REASON)
+        mesh_hear_reason(mesh, hello.rank, caller->fd);
     cecl_net_close(caller->fd);
     return false;
 }
@@ -202,36 +215,106 @@ static ceclResult_t name_who_is_missing(struct cecl_mesh *mesh)
                      cecl_rank_list_words(&list), mesh->init_timeout_ms);
 }
 
-/* Accepts all expected connections. Takes over `listener`. */
-static ceclResult_t await_callers(struct cecl_mesh *mesh, struct cecl_oob *oob,
-                                  const struct invitation *mine, int listener, int64_t deadline)
+/* Waits for callers for a while. Returns how many were admitted. */
+static int attend(struct cecl_mesh *mesh, const struct invitation *mine, struct cecl_door *door,
+                  int wait_ms)
 {
-    const int expected = CHANNELS * (mesh->nranks - 1 - mesh->rank);
-    struct cecl_door door;
     struct cecl_caller caller;
     int admitted = 0;
+    cecl_door_attend(door, wait_ms);
+    while (cecl_door_next(door, &caller))
+        admitted += admit(mesh, mine, &caller);
+    return admitted;
+}
 
-    ceclResult_t result = cecl_door_open(&door, listener, sizeof(struct hello), greet);
+/* Accepts all expected connections. */
+static ceclResult_t await_callers(struct cecl_mesh *mesh, struct cecl_oob *oob,
+                                  const struct invitation *mine, struct cecl_door *door,
+                                  int64_t deadline)
+{
+    const int expected = CHANNELS * (mesh->nranks - 1 - mesh->rank);
+    ceclResult_t result = ceclSuccess;
+    int admitted = 0;
+
     while (result == ceclSuccess && admitted < expected) {
         const int left = cecl_ms_left(deadline);
-        cecl_door_attend(&door, left < 0 || left > TICK_MS ? TICK_MS : left);
-        while (cecl_door_next(&door, &caller))
-            admitted += admit(mesh, mine, &caller);
+        admitted += attend(mesh, mine, door, left < 0 || left > TICK_MS ? TICK_MS : left);
         if (admitted == expected)
             break;
-        const int trouble = cecl_door_trouble(&door);
+        const int trouble = cecl_door_trouble(door);
         result = trouble ? cecl_fail(ceclSystemError,
                                      "rank %d cannot take the connections of other ranks: %s",
                                      mesh->rank, strerror(trouble))
-                         : mesh_notice_leavers(mesh);
+                         : mesh_first_reason(mesh);
+        if (result == ceclSuccess)
+            result = mesh_notice_leavers(mesh);
         if (result == ceclSuccess && oob->check)
             result = oob->check(oob);
         if (result == ceclSuccess && cecl_ms_left(deadline) == 0)
             result = name_who_is_missing(mesh);
     }
-    cecl_door_close(&door);
     return result;
 }
+
+/* ---- giving up */
+
+/* A peer has closed, or is said to have gone. Perhaps it has told why, by a call that is not heard
+ * yet. Returns the error with that reason, or the one that is known. */
+static ceclResult_t find_reason(struct cecl_mesh *mesh, const struct invitation *mine,
+                                struct cecl_door *door, ceclResult_t known)
+{
+    const int64_t deadline = cecl_deadline(REASON_MS);
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
+    ceclResult_t told = mesh_first_reason(mesh);
+    while (told == ceclSuccess && cecl_ms_left(deadline) > 0) {
+        (void)attend(mesh, mine, door, cecl_ms_left(deadline));
+        told = mesh_first_reason(mesh);
+    }
+    return told != ceclSuccess ? told : cecl_fail_with(known, words);
+}
+
+/* Calls a rank that listens, and tells it why this one gives up. Returns false where there is no
+ * descriptor for it. */
+static bool call_with_reason(const struct invitation *theirs, int rank,
+                             const struct mesh_life *reason)
+{
+    struct {
+        struct hello hello;
+        struct mesh_life reason;
+    } call = {.hello = {.magic = HELLO_MAGIC, .rank = (uint16_t)rank, .channel = REASON},
+              .reason = *reason};
+    struct sockaddr_un address;
+    const socklen_t length = abstract_address(theirs->name, &address);
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return false;
+    memcpy(call.hello.secret, theirs->secret, sizeof(call.hello.secret));
+    if (connect(fd, (struct sockaddr *)&address, length) == 0 && same_user(fd))
+        (void)!send(fd, &call, sizeof(call), MSG_NOSIGNAL | MSG_DONTWAIT);
+    close(fd);
+    return true;
+}
+
+/* Tells the ranks to which there is no connection yet why this one gives up. Those that have called
+ * are let in before, because they may not listen any more; then they hear it by that connection. */
+static void tell_unconnected(struct cecl_mesh *mesh, const struct invitation *all,
+                             struct cecl_door *door)
+{
+    for (int looks = 0; looks < 2 && door->bytes > 0; looks++) /* accepting, then hearing */
+        (void)attend(mesh, &all[mesh->rank], door, 0);
+    const struct mesh_life reason = mesh_abort_message(mesh, cecl_message());
+    for (int r = 0; r < mesh->nranks; r++) {
+        if (r == mesh->rank || mesh->peers[r].life >= 0)
+            continue;
+        if (!call_with_reason(&all[r], mesh->rank, &reason)) {
+            cecl_door_close(door); /* gives back its descriptors */
+            (void)call_with_reason(&all[r], mesh->rank, &reason);
+        }
+    }
+}
+
+/* ---- the whole */
 
 /* The peer's process as the kernel names it, also where that is in a namespace below this one. -1 as
  * for cecl_process_watch. */
@@ -277,16 +360,21 @@ void cecl_mesh_watch_processes(struct cecl_mesh *mesh)
 static ceclResult_t connect_all(struct cecl_mesh *mesh, struct cecl_oob *oob,
                                 const struct invitation *all, int listener, int64_t deadline)
 {
-    ceclResult_t result = ceclSuccess;
+    const struct invitation *mine = &all[mesh->rank];
+    struct cecl_door door;
     watch_processes(mesh, all);
+    ceclResult_t result = cecl_door_open(&door, listener, sizeof(struct hello), greet);
     for (int r = 0; r < mesh->rank && result == ceclSuccess; r++)
         result = connect_to(mesh, &all[r], r, deadline);
     if (result == ceclSuccess)
-        result = await_callers(mesh, oob, &all[mesh->rank], listener, deadline);
-    else
-        cecl_net_close(listener);
+        result = await_callers(mesh, oob, mine, &door, deadline);
     for (int r = mesh->rank + 1; r < mesh->nranks && result == ceclSuccess; r++)
         result = mesh_accept_post(mesh, r, deadline);
+    if (result == ceclRemoteError)
+        result = find_reason(mesh, mine, &door, result);
+    if (result != ceclSuccess)
+        tell_unconnected(mesh, all, &door);
+    cecl_door_close(&door);
     return result;
 }
 

@@ -16,6 +16,15 @@
 /* What is known of a peer's end. */
 enum mesh_state { MESH_ALIVE, MESH_LEFT, MESH_ABORTED, MESH_DEAD };
 
+/* A message on a life connection. It is always sent and received whole, because it is far smaller
+ * than any socket buffer. */
+enum mesh_life_kind { LIFE_GOODBYE = 1, LIFE_ABORT = 2 };
+struct mesh_life {
+    uint32_t kind;
+    int32_t origin; /* LIFE_ABORT: the rank that gave up first, and why */
+    char cause[MESH_TEXT_BYTES];
+};
+
 /* A frame on a data connection: this header, then `bytes` bytes. */
 struct mesh_header {
     uint32_t magic;
@@ -86,6 +95,12 @@ void mesh_notice_post_end(struct cecl_mesh *mesh, int peer);
 /* mesh_watch.c: reads what has arrived on a peer's life connection, without waiting. Returns the
  * state after that. */
 enum mesh_state mesh_read_life(struct cecl_mesh *mesh, int peer);
+/* What this rank tells its peers when it gives up because of `cause`. */
+struct mesh_life mesh_abort_message(const struct cecl_mesh *mesh, const char *cause);
+/* Reads from another connection of a peer why it gives up, without waiting. */
+void mesh_hear_reason(struct cecl_mesh *mesh, int peer, int fd);
+/* The error for the first peer that has told why it gives up; ceclSuccess when there is none. */
+ceclResult_t mesh_first_reason(struct cecl_mesh *mesh);
 /* Notes that the peer's process has ended, even if a forked child still holds its sockets. */
 void mesh_note_end(struct cecl_mesh *mesh, int peer);
 void mesh_say_goodbye(struct cecl_mesh *mesh);

@@ -12,16 +12,7 @@
 #include "boot/net.h"
 #include "boot/process.h"
 
-/* A message on a life connection. It is always sent and received whole, because it is far smaller
- * than any socket buffer. */
-enum life_kind { LIFE_GOODBYE = 1, LIFE_ABORT = 2 };
-struct life_message {
-    uint32_t kind;
-    int32_t origin; /* LIFE_ABORT: the rank that gave up first, and why */
-    char cause[MESH_TEXT_BYTES];
-};
-
-static void tell(struct cecl_mesh *mesh, const struct life_message *message)
+static void tell(struct cecl_mesh *mesh, const struct mesh_life *message)
 {
     for (int r = 0; r < mesh->nranks; r++)
         if (mesh->peers[r].life >= 0)
@@ -43,25 +34,52 @@ static const struct mesh_peer *find_source(const struct cecl_mesh *mesh, const c
 
 /* Passes on what another rank began in that rank's words. Otherwise messages would nest: "rank 0
  * gave up: rank 1 gave up: ...". */
-void cecl_mesh_tell_abort(struct cecl_mesh *mesh, const char *cause)
+struct mesh_life mesh_abort_message(const struct cecl_mesh *mesh, const char *cause)
 {
     const struct mesh_peer *source = find_source(mesh, cause);
-    struct life_message message = {.kind = LIFE_ABORT,
-                                   .origin = source ? source->origin : mesh->rank};
+    struct mesh_life message = {.kind = LIFE_ABORT, .origin = source ? source->origin : mesh->rank};
     snprintf(message.cause, sizeof(message.cause), "%s", source ? source->cause : cause);
+    return message;
+}
+
+void cecl_mesh_tell_abort(struct cecl_mesh *mesh, const char *cause)
+{
+    const struct mesh_life message = mesh_abort_message(mesh, cause);
     tell(mesh, &message);
 }
 
 void mesh_say_goodbye(struct cecl_mesh *mesh)
 {
-    const struct life_message message = {.kind = LIFE_GOODBYE};
+    const struct mesh_life message = {.kind = LIFE_GOODBYE};
     tell(mesh, &message);
+}
+
+/* The caller holds life_lock. */
+static void note_abort(struct mesh_peer *peer, const struct mesh_life *message)
+{
+    memcpy(peer->cause, message->cause, sizeof(peer->cause));
+    peer->cause[sizeof(peer->cause) - 1] = '\0';
+    peer->origin = message->origin;
+    atomic_store(&peer->state, MESH_ABORTED);
+}
+
+void mesh_hear_reason(struct cecl_mesh *mesh, int rank, int fd)
+{
+    struct mesh_peer *peer = &mesh->peers[rank];
+    struct mesh_life message;
+    const ssize_t got = recv(fd, &message, sizeof(message), MSG_DONTWAIT);
+    if (got != (ssize_t)sizeof(message) || message.kind != LIFE_ABORT)
+        return;
+    pthread_mutex_lock(&mesh->life_lock);
+    if (atomic_load(&peer->state) == MESH_ALIVE)
+        note_abort(peer, &message);
+    pthread_mutex_unlock(&mesh->life_lock);
 }
 
 enum mesh_state mesh_read_life(struct cecl_mesh *mesh, int rank)
 {
     struct mesh_peer *peer = &mesh->peers[rank];
-    struct life_message message;
+    struct mesh_life message;
 
     pthread_mutex_lock(&mesh->life_lock);
     while (atomic_load(&peer->state) == MESH_ALIVE) {
@@ -73,10 +91,7 @@ enum mesh_state mesh_read_life(struct cecl_mesh *mesh, int rank)
         if (got == (ssize_t)sizeof(message) && message.kind == LIFE_GOODBYE) {
             atomic_store(&peer->state, MESH_LEFT);
         } else if (got == (ssize_t)sizeof(message) && message.kind == LIFE_ABORT) {
-            memcpy(peer->cause, message.cause, sizeof(peer->cause));
-            peer->cause[sizeof(peer->cause) - 1] = '\0';
-            peer->origin = message.origin;
-            atomic_store(&peer->state, MESH_ABORTED);
+            note_abort(peer, &message);
         } else {
             atomic_store(&peer->state, MESH_DEAD);
         }
@@ -102,15 +117,16 @@ static int find_ended(const struct cecl_mesh *mesh, int rank)
 
 /* The error for a peer that has closed without a word. While ranks join, a rank that gives up closes
  * connections over which it cannot tell why yet. Then its process lives, and the one whose process
- * has ended is the reason. */
-static ceclResult_t closed_error(const struct cecl_mesh *mesh, int rank)
+ * has ended is the reason, or the one that has told why it gave up. */
+static ceclResult_t closed_error(struct cecl_mesh *mesh, int rank)
 {
-    int ended = rank;
-    if (mesh->joining && mesh->peers[rank].process >= 0)
-        ended = find_ended(mesh, rank);
-    return ended >= 0
-               ? cecl_fail(ceclRemoteError, "rank %d ended unexpectedly", ended)
-               : cecl_fail(ceclRemoteError, "rank %d left while the communicator was made", rank);
+    const bool watched = mesh->peers[rank].process >= 0;
+    const int ended = mesh->joining && watched ? find_ended(mesh, rank) : -1;
+    if (mesh->joining && ended < 0)
+        CECL_TRY(mesh_first_reason(mesh));
+    if (mesh->joining && watched && ended < 0)
+        return cecl_fail(ceclRemoteError, "rank %d left while the communicator was made", rank);
+    return cecl_fail(ceclRemoteError, "rank %d ended unexpectedly", ended < 0 ? rank : ended);
 }
 
 ceclResult_t mesh_peer_error(struct cecl_mesh *mesh, int rank)
@@ -140,6 +156,17 @@ ceclResult_t mesh_first_error(struct cecl_mesh *mesh)
     for (int r = 0; r < mesh->nranks; r++) {
         const enum mesh_state state = (enum mesh_state)atomic_load(&mesh->peers[r].state);
         if (state == MESH_ABORTED || state == MESH_DEAD)
+            return mesh_peer_error(mesh, r);
+    }
+    return ceclSuccess;
+}
+
+ceclResult_t mesh_first_reason(struct cecl_mesh *mesh)
+{
+    for (int r = 0; r < mesh->nranks; r++) {
+        if (mesh->peers[r].life >= 0)
+            mesh_read_life(mesh, r);
+        if (atomic_load(&mesh->peers[r].state) == MESH_ABORTED)
             return mesh_peer_error(mesh, r);
     }
     return ceclSuccess;
