@@ -13,6 +13,8 @@
 #include "util/clock.h"
 
 #define ROOT "the rank that made the unique id"
+#define BEAR_MS 1000 /* ms of trying again where this process lacks descriptors or memory */
+#define REST_MS 20   /* ms between two tries */
 
 struct client {
     int fd;
@@ -60,15 +62,39 @@ static ceclResult_t hear(const struct client *client, void *data, size_t bytes)
                    cecl_net_recv(client->fd, client->process, data, bytes, client->deadline, ROOT));
 }
 
-/* Connects to the root and sets client->fd. */
-static ceclResult_t connect_root(const struct cecl_tcp_id *id, struct client *client)
+static bool is_scarcity(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+/* Begins a connection to the root. Until the root knows of this rank, nobody can be told that it
+ * gives up, and all wait for it. So what is scarce is asked for again for a while. *error: of
+ * connect(). Returns -1, with errno set, where there is no socket. */
+static int begin_connection(const struct cecl_tcp_id *id, int64_t deadline, int *error)
 {
     struct sockaddr_storage address;
     const socklen_t length = cecl_tcp_address(id, &address);
-    const int fd = socket(id->family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const int64_t bear = cecl_deadline(BEAR_MS);
+    for (;;) {
+        const int fd = socket(id->family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        *error = fd >= 0 && connect(fd, (struct sockaddr *)&address, length) == 0 ? 0 : errno;
+        if (!is_scarcity(*error) || cecl_ms_left(bear) == 0 || cecl_ms_left(deadline) == 0) {
+            errno = *error;
+            return fd;
+        }
+        if (fd >= 0)
+            close(fd);
+        poll(NULL, 0, REST_MS);
+    }
+}
+
+/* Connects to the root and sets client->fd. */
+static ceclResult_t connect_root(const struct cecl_tcp_id *id, struct client *client)
+{
+    int error;
+    const int fd = begin_connection(id, client->deadline, &error);
     if (fd < 0)
         return cecl_fail(ceclSystemError, "no TCP socket: %s", strerror(errno));
-    int error = connect(fd, (struct sockaddr *)&address, length) == 0 ? 0 : errno;
     if (error == EINPROGRESS) {
         socklen_t size = sizeof(error);
         const ceclResult_t waited =
@@ -133,18 +159,18 @@ static ceclResult_t client_allgather(struct cecl_oob *oob, const void *send, voi
     return hear(client, recv, (size_t)reply.bytes);
 }
 
-static void free_client(struct client *client)
+static void end_client(const struct client *client)
 {
+    if (client->fd >= 0)
+        cecl_net_close(client->fd);
     if (client->process >= 0)
         close(client->process);
-    free(client);
 }
 
 static void client_close(struct cecl_oob *oob)
 {
-    struct client *client = oob->context;
-    cecl_net_close(client->fd);
-    free_client(client);
+    end_client(oob->context);
+    free(oob->context);
 }
 
 /* If the root closes during the handshake, the step reached says what that means. */
@@ -202,27 +228,27 @@ ceclResult_t cecl_tcp_join(struct cecl_oob *oob, const ceclUniqueId *unique, int
     if (id.magic != CECL_TCP_MAGIC || (id.family != AF_INET && id.family != AF_INET6))
         return cecl_fail(ceclInvalidUsage, "unique id: not one of ceclGetUniqueId");
 
-    struct client *client = malloc(sizeof(*client));
-    if (!client)
-        return cecl_fail(ceclOutOfMemory, "no host memory to join with");
-    *client = (struct client){.process = cecl_process_watch(&id.process),
-                              .deadline = cecl_deadline(timeout_ms),
-                              .timeout_ms = timeout_ms};
-    ceclResult_t result = connect_root(&id, client);
-    if (result == ceclSuccess) {
-        result = shake_hands(client, &id, nranks, rank, &oob->is_known);
-        if (result != ceclSuccess)
-            cecl_net_close(client->fd);
-    }
+    struct client client = {.fd = -1,
+                            .process = cecl_process_watch(&id.process),
+                            .deadline = cecl_deadline(timeout_ms),
+                            .timeout_ms = timeout_ms};
+    struct client *kept = NULL;
+    ceclResult_t result = connect_root(&id, &client);
+    if (result == ceclSuccess)
+        result = shake_hands(&client, &id, nranks, rank, &oob->is_known);
+    /* Asked for last: the root notices now if this rank leaves, and tells the others. */
+    if (result == ceclSuccess && !(kept = malloc(sizeof(*kept))))
+        result = cecl_fail(ceclOutOfMemory, "no host memory to join with");
     if (result != ceclSuccess) {
-        free_client(client);
+        end_client(&client);
         return result;
     }
+    *kept = client;
     *oob = (struct cecl_oob){.nranks = nranks,
                              .rank = rank,
                              .timeout_ms = timeout_ms,
                              .is_known = true,
-                             .context = client,
+                             .context = kept,
                              .allgather = client_allgather,
                              .close = client_close};
     return ceclSuccess;
