@@ -1,6 +1,7 @@
 /* Making a communicator: ranks introduce themselves, agree on a device, connect, and set up the
  * pool and the flags. Every stage ends in a verdict that all ranks share. So either all ranks have
  * a communicator or none has. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,8 +44,12 @@ static void introduce(const struct cecl_oob *oob, const struct cecl_resolved *co
                          .nranks = oob->nranks,
                          .rank = oob->rank,
                          .process = (int32_t)getpid(),
-                         .host = cecl_namespace_id("net"),
                          .config = *config};
+    errno = 0;
+    me->host = cecl_namespace_id("net");
+    if (local == ceclSuccess && me->host == 0 && (errno == EMFILE || errno == ENFILE))
+        local = cecl_fail(ceclSystemError, "no descriptor to find out which host this is: %s",
+                          strerror(errno));
     if (local == ceclSuccess && config->device != CECL_DEVICE_HOST)
         local =
             cecl_cuda_probe(config->cuda_device, oob->rank, &me->gpu, me->text, sizeof(me->text));
