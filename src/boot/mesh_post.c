@@ -277,8 +277,8 @@ static const char *find_fault(const struct post_header *header, size_t got, int 
     if (got < sizeof(*header) || header->magic != POST_MAGIC ||
         header->bytes != got - sizeof(*header))
         return "it is not one of cecl";
-    if ((flags & MSG_CTRUNC) || nfds != header->nfds)
-        return "descriptors were lost; is the limit of open files (ulimit -n) reached?";
+    if (header->nfds > CECL_MESH_POST_FDS || (nfds != header->nfds && !(flags & MSG_CTRUNC)))
+        return "descriptors were lost: there are more, or fewer, than a message has";
     return NULL;
 }
 
@@ -307,6 +307,14 @@ static ceclResult_t take_from(struct cecl_mesh *mesh, int rank, void *message, s
         close_all(received, count);
         end_post(peer);
         return cecl_fail(ceclRemoteError, "a message of rank %d cannot be taken: %s", rank, fault);
+    }
+    if (flags & MSG_CTRUNC) { /* this process's own trouble; what is lost cannot be sent again */
+        close_all(received, count);
+        end_post(peer);
+        return cecl_fail(ceclSystemError,
+                         "no descriptor is left here for those that rank %d sent with a message; is "
+                         "the limit of open files (ulimit -n) reached?",
+                         rank);
     }
     *bytes = header.bytes;
     *nfds = count;

@@ -127,8 +127,9 @@ void cecl_watch_release(ceclComm_t comm)
 static void look_after_memory(ceclComm_t comm)
 {
     bool any;
-    if (cecl_registry_take(&comm->registry, &any) != ceclSuccess)
-        cecl_comm_set_async(comm, ceclRemoteError, cecl_message());
+    const ceclResult_t taken = cecl_registry_take(&comm->registry, &any);
+    if (taken != ceclSuccess)
+        cecl_comm_set_async(comm, taken, cecl_message());
     comm->watch.messages = any ? comm->watch.messages + 1 : 0;
     if (comm->watch.messages % MESSAGES_A_SWEEP == 0)
         cecl_registry_sweep(&comm->registry);
