@@ -52,19 +52,26 @@ static void drop(void *argument)
     free(group);
 }
 
-static void make_key(void)
+/* Once in a process, unless it fails: then the next group tries again. */
+static bool make_key(void)
 {
-    pthread_key_create(&key, drop);
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static bool made;
+    pthread_mutex_lock(&lock);
+    made = made || pthread_key_create(&key, drop) == 0;
+    const bool is_made = made;
+    pthread_mutex_unlock(&lock);
+    return is_made;
 }
 
 static struct group *current(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     /* a thread-local read is cheaper than pthread_getspecific, which is a function call */
     static _Thread_local struct group *mine;
     if (mine)
         return mine;
-    pthread_once(&once, make_key);
+    if (!make_key())
+        return NULL;
     mine = calloc(1, sizeof(*mine));
     if (mine && pthread_setspecific(key, mine) != 0) {
         free(mine);
