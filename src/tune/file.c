@@ -291,9 +291,11 @@ ceclResult_t cecl_tuning_read(const char *path, struct cecl_tuning_file *file)
         fclose(in);
     ceclResult_t result;
     if (error != 0)
-        result =
-            cecl_fail(ceclInvalidArgument, "CECL_TUNING=%.150s: %s: a file of thresholds expected",
-                      path, strerror(error));
+        result = cecl_fail(error == EMFILE || error == ENFILE ? ceclSystemError
+                           : error == ENOMEM                  ? ceclOutOfMemory
+                                                              : ceclInvalidArgument,
+                           "CECL_TUNING=%.150s: %s: a file of thresholds expected", path,
+                           strerror(error));
     else if (bytes > MOST_BYTES)
         result =
             cecl_fail(ceclInvalidArgument,
