@@ -171,13 +171,19 @@ ceclResult_t cecl_calls_check(ceclComm_t comm, const struct cecl_call *calls, ui
                            count, comm->nranks, cecl_places_entries(&comm->teller.places));
     if (result == ceclSuccess) /* peers rely on a call once they were told of it */
         result = comm->dev->ops->stream_check(comm->dev, stream);
+    if (result == ceclSuccess)
+        result = cecl_tell_reserve(comm, count);
     return comm->config.check ? cecl_check_calls(comm, calls, count, result) : result;
 }
 
 ceclResult_t cecl_calls_tell(ceclComm_t comm, const struct cecl_call *calls, uint32_t count)
 {
     const uint32_t full = count_full(calls, count);
-    return full > 0 ? cecl_tell_publish(comm, calls, full) : ceclSuccess;
+    const ceclResult_t result = full > 0 ? cecl_tell_publish(comm, calls, full) : ceclSuccess;
+    /* Peers that have agreed to the call will not make it again beside this rank. */
+    if (result != ceclSuccess && (comm->config.check || calls[0].op->asks_places))
+        cecl_comm_set_async(comm, result, cecl_message());
+    return result;
 }
 
 ceclResult_t cecl_calls_plan(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
@@ -323,6 +329,8 @@ static ceclResult_t learn_places(ceclComm_t comm, const struct cecl_call *call, 
         result = cecl_call_check_buffers(call, &comm->windows);
     if (result == ceclSuccess)
         result = comm->dev->ops->stream_check(comm->dev, stream);
+    if (result == ceclSuccess)
+        result = cecl_tell_reserve(comm, 1);
     if (comm->config.check) /* first find ranks that make another call */
         result = cecl_check_calls(comm, call, 1, result);
     if (!comm->config.check || result == ceclSuccess)

@@ -143,14 +143,20 @@ static ceclResult_t ended(ceclComm_t comm, const struct cecl_call *calls)
     return cecl_comm_async(comm);
 }
 
+ceclResult_t cecl_tell_reserve(ceclComm_t comm, uint32_t count)
+{
+    return comm->nranks == 1 || make_room(&comm->teller, comm->nranks, count)
+               ? ceclSuccess
+               : cecl_fail(ceclOutOfMemory, "no host memory for the places of %u calls", count);
+}
+
 ceclResult_t cecl_tell_publish(ceclComm_t comm, const struct cecl_call *calls, uint32_t count)
 {
     struct cecl_teller *teller = &comm->teller;
     teller->is_open = false;
     if (!is_told(comm, calls, count))
         return ceclSuccess;
-    if (!make_room(teller, comm->nranks, count))
-        return cecl_fail(ceclOutOfMemory, "no host memory for the places of %u calls", count);
+    CECL_TRY(cecl_tell_reserve(comm, count));
     for (uint32_t i = 0; i < count; i++)
         CECL_TRY(fill(comm, &calls[i], count, record_at(teller, comm->nranks, i)));
     for (uint32_t i = 0; i < count; i++) /* lending may have registered memory */

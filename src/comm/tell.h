@@ -28,6 +28,8 @@ void cecl_teller_close(struct cecl_teller *teller);
  * no window holds, where the communicator does that. *changed: the call must be described again. */
 ceclResult_t cecl_tell_settle(ceclComm_t comm, const struct cecl_call *call, bool *changed);
 
+/* Makes room to publish so many calls. It is asked for before ranks agree that nobody refuses. */
+ceclResult_t cecl_tell_reserve(ceclComm_t comm, uint32_t count);
 /* Publishes this rank's places of calls that are carried out as one. After that the calls must be
  * carried out, or the communicator fails: peers rely on them. A call that is not told has the
  * result success. */
