@@ -310,11 +310,13 @@ static ceclResult_t take_from(struct cecl_mesh *mesh, int rank, void *message, s
     }
     if (flags & MSG_CTRUNC) { /* this process's own trouble; what is lost cannot be sent again */
         close_all(received, count);
-        end_post(peer);
-        return cecl_fail(ceclSystemError,
-                         "no descriptor is left here for those that rank %d sent with a message; is "
-                         "the limit of open files (ulimit -n) reached?",
-                         rank);
+        atomic_store(&peer->post_ended, true);
+        shutdown(peer->post, SHUT_RD); /* what this rank has to tell may still go */
+        return cecl_fail(
+            ceclSystemError,
+            "no descriptor is left here for those that rank %d sent with a message; is "
+            "the limit of open files (ulimit -n) reached?",
+            rank);
     }
     *bytes = header.bytes;
     *nfds = count;

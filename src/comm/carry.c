@@ -108,6 +108,7 @@ static ceclResult_t grow(ceclComm_t comm, uint64_t bytes)
         result = cecl_registry_settle(&comm->registry, bounce->base, bounce->bytes, true, "bounce");
     if (result != ceclSuccess) {
         char words[CECL_MESSAGE_BYTES];
+        result = cecl_comm_cause(comm, result);
         cecl_keep_message(words);
         free_bounce(comm, bounce);
         return cecl_fail_with(result, words);

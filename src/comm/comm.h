@@ -163,6 +163,9 @@ ceclResult_t cecl_comm_exchanged(ceclComm_t comm, ceclResult_t result);
 void cecl_comm_set_async(ceclComm_t comm, ceclResult_t result, const char *message);
 /* Returns the asynchronous error, with its message as this thread's own, or success. */
 ceclResult_t cecl_comm_async(ceclComm_t comm);
+/* `result`, or the communicator's error if `result` is a peer's that follows from it: peers that were
+ * told of a failure take no messages. */
+ceclResult_t cecl_comm_cause(ceclComm_t comm, ceclResult_t result);
 
 /* watch.c */
 #define CECL_WATCH_SLACK_MS 1200 /* by how much the watchdog may be late */

@@ -98,6 +98,12 @@ ceclResult_t cecl_comm_async(ceclComm_t comm)
     return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, comm->async_message);
 }
 
+ceclResult_t cecl_comm_cause(ceclComm_t comm, ceclResult_t result)
+{
+    const bool has_failed = atomic_load(&comm->async_result) != ceclSuccess;
+    return result == ceclRemoteError && has_failed ? cecl_comm_async(comm) : result;
+}
+
 ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm)
 {
     if (atomic_load(&comm->async_result) == ceclSuccess &&

@@ -49,7 +49,7 @@ CECL_API ceclResult_t ceclCommRegister(ceclComm_t comm, void *ptr, size_t bytes,
     registry = &comm->registry;
     ceclResult_t result = ceclSuccess;
     if (!cecl_pool_owns(&comm->pool, ptr)) {
-        result = cecl_registry_settle(registry, ptr, bytes, true, "ptr");
+        result = cecl_comm_cause(comm, cecl_registry_settle(registry, ptr, bytes, true, "ptr"));
         const struct cecl_own_window *window =
             result == ceclSuccess ? cecl_registry_find(registry, ptr) : NULL;
         if (result == ceclSuccess && (!window || window->number == 0))

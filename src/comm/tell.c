@@ -50,7 +50,8 @@ static ceclResult_t settle(ceclComm_t comm, struct cecl_buffer buffer, uint64_t 
     const void *ptr = cecl_window_own(windows, buffer);
     if (cecl_pool_holds(windows->pool, ptr)) /* a peer's memory: checking buffers refuses it */
         return ceclSuccess;
-    return cecl_registry_settle(windows->registry, ptr, bytes, windows->register_on_use, name);
+    return cecl_comm_cause(
+        comm, cecl_registry_settle(windows->registry, ptr, bytes, windows->register_on_use, name));
 }
 
 ceclResult_t cecl_tell_settle(ceclComm_t comm, const struct cecl_call *call, bool *changed)
