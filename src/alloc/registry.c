@@ -277,15 +277,15 @@ static void insert_region(struct cecl_own_window *window, const struct cecl_regi
     window->nregions++;
 }
 
-/* Whether any memory of a window is still what it was. Calls that are being made may use it, so the
- * window stays. */
+/* Whether any memory of a window is still what it was, or may be. Calls that are being made may use
+ * it, so the window stays. */
 static bool is_alive(const struct cecl_registry *registry, const struct cecl_own_window *window)
 {
     for (size_t i = 0; i < window->nregions; i++) {
         const struct cecl_registered *region = &window->regions[i];
         uint64_t id = 0;
-        if (registry->dev->ops->region_id(registry->dev, (void *)(uintptr_t)region->base, &id) ==
-                ceclSuccess &&
+        if (registry->dev->ops->region_id(registry->dev, (void *)(uintptr_t)region->base, &id) !=
+                ceclSuccess ||
             id == region->id)
             return true;
     }
