@@ -98,38 +98,39 @@ static bool opens(int fd, const struct mapping *mapping)
            (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR;
 }
 
-/* A descriptor of this process for the mapping's file; -1 where there is none. */
-static int descriptor_of(const struct mapping *mapping)
+/* A descriptor of this process for the mapping's file; *fd is -1 where there is none. */
+static ceclResult_t descriptor_of(const struct mapping *mapping, int *fd)
 {
     const struct dirent *entry;
-    int fd = -1;
+    *fd = -1;
     if (mapping->rights[3] != 's' || mapping->inode == 0)
-        return -1;
+        return ceclSuccess;
     DIR *folder = opendir("/proc/self/fd");
     if (!folder)
-        return -1;
-    while (fd < 0 && (entry = readdir(folder)))
+        return cecl_fail(ceclSystemError, "opendir /proc/self/fd: %s", strerror(errno));
+    while (*fd < 0 && (entry = readdir(folder)))
         if (entry->d_name[0] != '.' && opens(atoi(entry->d_name), mapping))
-            fd = atoi(entry->d_name);
+            *fd = atoi(entry->d_name);
     closedir(folder);
-    return fd;
+    return ceclSuccess;
 }
 
 ceclResult_t host_region_find(struct cecl_device *dev, const void *ptr, struct cecl_region *region)
 {
     struct mapping mapping;
+    int fd;
     (void)dev;
     CECL_TRY(look(ptr, &mapping));
     if (mapping.end == 0 || mapping.rights[0] != 'r')
         return cecl_fail(ceclInvalidArgument,
                          "buffer %p: no memory of this process that can be read", ptr);
+    CECL_TRY(descriptor_of(&mapping, &fd));
     *region = (struct cecl_region){.base = mapping.start,
                                    .bytes = mapping.end - mapping.start,
                                    .home = mapping.start,
                                    .home_bytes = mapping.end - mapping.start,
                                    .id = id_of(&mapping),
-                                   .kind = descriptor_of(&mapping) < 0 ? CECL_REGION_NONE
-                                                                       : CECL_REGION_FILE};
+                                   .kind = fd < 0 ? CECL_REGION_NONE : CECL_REGION_FILE};
     return ceclSuccess;
 }
 
@@ -152,7 +153,7 @@ ceclResult_t host_region_export(struct cecl_device *dev, const struct cecl_regio
     do {
         if (copy >= 0)
             close(copy);
-        fd = descriptor_of(&mapping);
+        CECL_TRY(descriptor_of(&mapping, &fd));
         copy = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
     } while (fd >= 0 && (copy < 0 ? errno == EBADF : !opens(copy, &mapping)));
     if (region->kind != CECL_REGION_FILE || id_of(&mapping) != region->id || fd < 0) {
