@@ -1,0 +1,397 @@
+/* A rank's life: it comes to the step, makes it while one request of one rank is refused, says what it
+ * found, makes the step again where that failed, and goes on. */
+#include "life.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../fault/blame.h"
+#include "steps.h"
+
+/* Seconds within which all ranks hear of a refusal. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define LIMIT 4.0
+#else
+#define LIMIT 2.0
+#endif
+
+double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+_Noreturn void life_fail(struct life *life, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(life->report->fault, sizeof(life->report->fault), format, arguments);
+    va_end(arguments);
+    atomic_store(&life->report->failed, 1);
+    atomic_store(&life->report->done, 1);
+    _exit(1);
+}
+
+/* All ranks come here before one goes on. */
+void life_meet(struct life *life)
+{
+    life->awaited += life->n;
+    atomic_fetch_add(&life->meeting->passed, 1);
+    while (atomic_load(&life->meeting->passed) < life->awaited) {
+        for (int r = 0; r < life->n; r++)
+            if (atomic_load(&life->meeting->reports[r].failed))
+                _exit(1); /* that one has said why */
+        usleep(50);
+    }
+}
+
+/* ---- before the step */
+
+static void set_environment(const struct step *step)
+{
+    char text[64];
+    setenv("CECL_DEBUG", "none", 1);
+    setenv("CECL_DEVICE", "host", 1);
+    snprintf(text, sizeof(text), "%d", TIMEOUT_MS);
+    setenv("CECL_INIT_TIMEOUT_MS", text, 1);
+    snprintf(text, sizeof(text), "/tmp/cecl-exhaust-trace-%d", (int)getpid());
+    if (step->traced)
+        setenv("CECL_TRACE", text, 1);
+    if (!step->tuned)
+        unsetenv("CECL_TUNING"); /* the process that leads has set it */
+    if (step->compared)
+        setenv("CECL_CHECK", "1", 1);
+    if (step->urgent)
+        setenv("CECL_URGENT", "1", 1);
+}
+
+static void remove_trace(const struct life *life)
+{
+    const char *name = getenv("CECL_TRACE");
+    char path[96];
+    for (int r = 0; r < RANKS && name; r++) {
+        snprintf(path, sizeof(path), "%s.%d", name, life->n > 1 ? life->me : r);
+        unlink(path);
+    }
+}
+
+static void open_buffers(struct life *life)
+{
+    const size_t bytes = INTS * sizeof(int);
+    if (ceclMemAlloc(life->comm, (void **)&life->in, bytes) != ceclSuccess ||
+        ceclMemAlloc(life->comm, (void **)&life->out, bytes) != ceclSuccess)
+        life_fail(life, "no buffers: %s", ceclGetLastError(NULL));
+}
+
+static void begin(struct life *life)
+{
+    const struct step *step = life->step;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    alarm(60);
+    mallopt(M_ARENA_MAX, 1); /* an arena is as large as a pool, and is not given back */
+    set_environment(step);
+    refuse_in(life->ledger);
+    life->start = census_take();
+    AT(life, "coming to the step");
+    if (!step->joins && !step->one_process) {
+        if (step_join(life) != ceclSuccess)
+            life_fail(life, "cannot join: %s", ceclGetLastError(NULL));
+        open_buffers(life);
+        if (step->prepare)
+            step->prepare(life);
+    }
+    life_meet(life);
+}
+
+/* ---- the step */
+
+static ceclResult_t async_of(const struct life *life)
+{
+    ceclResult_t async = ceclSuccess;
+    if (!life->comm)
+        return ceclSuccess;
+    return ceclCommGetAsyncError(life->comm, &async) == ceclSuccess ? async : ceclInternalError;
+}
+
+static bool was_refused(const struct life *life)
+{
+    return atomic_load(&life->ledger->refused) > 0;
+}
+
+static void keep_words(struct life *life)
+{
+    snprintf(life->report->words, WORDS_BYTES, "%s", ceclGetLastError(life->comm));
+}
+
+#define HEARING_MS 200 /* ms in which peers fail that were not only waiting */
+
+static bool all_have_errors(const struct life *life)
+{
+    for (int ms = 0; ms < HEARING_MS; ms++) {
+        if (atomic_load(&life->meeting->errors) == life->n)
+            return true;
+        usleep(1000);
+    }
+    return false;
+}
+
+static bool calls_alone(const struct life *life)
+{
+    if (life->step->ends || !was_refused(life) || async_of(life) != ceclSuccess)
+        return false;
+    return life->step->outcome == ALONE ||
+           (life->step->outcome == EITHER && !all_have_errors(life));
+}
+
+/* A rank that was refused alone, and whose communicator has not failed, calls again by itself. */
+static ceclResult_t run(struct life *life)
+{
+    ceclResult_t result = life->step->run(life);
+    if (result == ceclSuccess)
+        return result;
+    keep_words(life);
+    atomic_fetch_add(&life->meeting->errors, 1);
+    if (!calls_alone(life))
+        return result;
+    life->report->result = result;
+    result = life->step->run(life);
+    if (result != ceclSuccess && async_of(life) == ceclSuccess)
+        life_fail(life, "refused, and once more without a refusal: %s; before: %s",
+                  ceclGetLastError(life->comm), life->report->words);
+    return result;
+}
+
+static bool any_failed(const struct life *life)
+{
+    bool any = false;
+    for (int r = 0; r < life->n; r++)
+        any = any || life->meeting->reports[r].async != ceclSuccess;
+    return any;
+}
+
+static void make_step(struct life *life)
+{
+    struct report *report = life->report;
+    AT(life, "the step");
+    refuse_arm(true);
+    const double start = now();
+    const ceclResult_t result = run(life);
+    report->took = now() - start;
+    if (result != ceclSuccess || report->result == ceclSuccess)
+        report->result = result;
+    report->async = async_of(life);
+    life_meet(life);
+    refuse_arm(false);
+    /* What fails a communicator reaches all ranks, also those whose call was over. */
+    while (any_failed(life) && async_of(life) == ceclSuccess && life->comm)
+        if (now() - start > LIMIT + report->took)
+            life_fail(life, "a peer's communicator has failed, but not this one");
+    if (any_failed(life) && report->result == ceclSuccess)
+        keep_words(life);
+    life_meet(life);
+    report->async = async_of(life);
+    life_meet(life);
+}
+
+/* ---- looking at how it went */
+
+/* Words of which a refused rank's own message has one. */
+static bool names_cause(const struct life *life, const char *words)
+{
+    const int call = life->ledger->refused_call;
+    return strstr(words, strerror(refuse_errno(call))) || strstr(words, "memory") ||
+           strstr(words, "descriptor") || strstr(words, "thread");
+}
+
+static void check_own(struct life *life)
+{
+    const struct report *report = life->report;
+    const bool is_peers = life->n == 1 && report->result == ceclRemoteError; /* in this process */
+    if (report->result != ceclOutOfMemory && report->result != ceclSystemError && !is_peers)
+        life_fail(life, "refused a resource, but the result is %d: %s", (int)report->result,
+                  report->words);
+    if (!names_cause(life, report->words))
+        life_fail(life, "the cause is not told: %s", report->words);
+    if (strstr(report->words, "ended") || strstr(report->words, "left while"))
+        life_fail(life, "a peer is blamed: %s", report->words);
+}
+
+/* The exchange by callbacks failed, not the library's: it names nobody. */
+static bool is_callbacks(const struct report *report)
+{
+    return report->result == ceclSystemError && strstr(report->words, "the caller's allGather");
+}
+
+/* Whether the words are the refused rank's own, which a peer repeats behind "rank N: ". */
+static bool repeats_refused(const struct life *life, const char *words)
+{
+    char prefix[16];
+    snprintf(prefix, sizeof(prefix), "rank %d: ", life->faulty);
+    return strstr(words, prefix) != NULL;
+}
+
+static void check_peers(struct life *life)
+{
+    const struct report *report = life->report;
+    const struct blame blame = blame_of(report->words, life->faulty, life->faulty == 0);
+    if (is_callbacks(report) || repeats_refused(life, report->words))
+        return;
+    if (report->result != ceclRemoteError && report->result != ceclOutOfMemory &&
+        report->result != ceclSystemError)
+        life_fail(life, "a peer was refused something, but the result is %d: %s",
+                  (int)report->result, report->words);
+    if (blame.wrongly >= 0)
+        life_fail(life, "rank %d is blamed: %s", blame.wrongly, report->words);
+    if (!blame.names_faulty && !strstr(report->words, "the root"))
+        life_fail(life, "rank %d is not named: %s", life->faulty, report->words);
+    if (strstr(report->words, "ended"))
+        life_fail(life, "a rank is said to have ended: %s", report->words);
+}
+
+static void check_words(struct life *life)
+{
+    const bool heard = life->report->result != ceclSuccess || life->report->words[0] != '\0';
+    if (life->report->result == ceclSuccess && heard)
+        life->report->result = life->report->async;
+    if (life->report->result == ceclSuccess || life->faulty < 0)
+        return;
+    if (life->me == life->faulty)
+        check_own(life);
+    else
+        check_peers(life);
+}
+
+static void check_time(struct life *life)
+{
+    if (life->report->took > LIMIT)
+        life_fail(life, "%.2f s until result %d: %s", life->report->took, (int)life->report->result,
+                  life->report->words);
+}
+
+/* How many ranks failed, apart from those that called again by themselves. */
+static int count_failed(const struct life *life)
+{
+    int count = 0;
+    for (int r = 0; r < life->n; r++)
+        count += life->meeting->reports[r].result != ceclSuccess;
+    return count;
+}
+
+static void check_alike(struct life *life)
+{
+    const int failed = count_failed(life);
+    if (life->faulty < 0 && failed > 0)
+        life_fail(life, "an error without a refusal: %d: %s", (int)life->report->result,
+                  life->report->words);
+    if (life->step->outcome == TOGETHER && failed > 0 && failed < life->n)
+        life_fail(life, "%d of %d ranks failed; this one: %d: %s", failed, life->n,
+                  (int)life->report->result, life->report->words);
+    if (life->step->outcome == EITHER && failed > 1 && failed < life->n)
+        life_fail(life, "%d of %d ranks failed", failed, life->n);
+    if (life->step->outcome == ALONE && life->me != life->faulty && !any_failed(life) &&
+        !life->step->ends && life->report->result != ceclSuccess)
+        life_fail(life, "a peer was refused something, and this rank fails alone: %d: %s",
+                  (int)life->report->result, life->report->words);
+}
+
+/* ---- afterwards */
+
+static void join_anew(struct life *life)
+{
+    AT(life, "joining anew");
+    if (step_join(life) != ceclSuccess)
+        life_fail(life, "no new communicator: %s", ceclGetLastError(NULL));
+}
+
+static void shrink_failed(struct life *life)
+{
+    ceclComm_t made = NULL;
+    AT(life, "making a new communicator of the failed one");
+    if (ceclCommShrink(life->comm, NULL, 0, &made, NULL) != ceclSuccess)
+        life_fail(life, "no new communicator: %s", ceclGetLastError(NULL));
+    (void)!ceclCommDestroy(life->comm);
+    life->comm = made;
+}
+
+static void call_again(struct life *life)
+{
+    AT(life, "the step once more");
+    life->attempt++;
+    const ceclResult_t result = life->step->run(life);
+    if (result != ceclSuccess)
+        life_fail(life, "once more, without a refusal: %d: %s", (int)result,
+                  ceclGetLastError(life->comm));
+}
+
+static void go_on(struct life *life)
+{
+    const bool failed = any_failed(life);
+    const int wants = count_failed(life);
+    life_meet(life); /* nobody changes its report while another one looks */
+    if (life->step->one_process)
+        return;
+    if (life->step->ends) {
+        if (life->comm)
+            (void)!ceclCommDestroy(life->comm);
+        join_anew(life);
+    } else if (failed && life->comm) {
+        shrink_failed(life);
+    } else if (wants == life->n && life->step->outcome != ALONE) {
+        call_again(life);
+    }
+    AT(life, "a gather afterwards");
+    step_prove(life, life->comm);
+}
+
+/* What stays for the process: words on a communicator that has ended, a thread's group. */
+static void list_left(struct life *life)
+{
+    uintptr_t *left = life->report->left, at;
+    for (int i = 0; i < MOST_LEFT && refuse_live(left, &at) > 0; i++)
+        left[i] = at;
+}
+
+static _Noreturn void finish(struct life *life)
+{
+    struct census left;
+    uintptr_t at;
+    step_clean(life);
+    remove_trace(life);
+    AT(life, "looking for what is left");
+    if (!census_is_back(&life->start, &left))
+        life_fail(life,
+                  "left are %d descriptors (%d before), %d threads (%d), %d large or shared "
+                  "mappings (%d)",
+                  left.descriptors, life->start.descriptors, left.threads, life->start.threads,
+                  left.mappings, life->start.mappings);
+    if (life->faulty < 0)
+        list_left(life);
+    const int count = refuse_live(life->faulty < 0 ? life->report->left : life->kept, &at);
+    if (count > 0)
+        life_fail(life, "left are %d allocations; `addr2line -e exhaust_cases %#lx` tells one",
+                  count, (unsigned long)at - 1);
+    AT(life, "done");
+    atomic_store(&life->report->done, 1);
+    _exit(0);
+}
+
+_Noreturn void life_run(struct life *life)
+{
+    begin(life);
+    make_step(life);
+    check_words(life);
+    check_time(life);
+    life_meet(life);
+    check_alike(life);
+    go_on(life);
+    finish(life);
+}

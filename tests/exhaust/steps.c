@@ -1,0 +1,630 @@
+/* The steps. Inputs differ from attempt to attempt and from rank to rank. */
+#include "steps.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define BLOCK 4000 /* ints of a rank's block; no small call, no large one */
+#define SMALL 500
+#define LARGE 30000
+#define LATE_US 3000
+
+static int private_in[INTS], private_out[INTS]; /* memory that peers cannot open */
+
+int step_value(int rank, int attempt, int index)
+{
+    return rank * 1000003 + attempt * 7919 + index;
+}
+
+static void fill(struct life *life, int *in)
+{
+    for (int i = 0; i < INTS; i++)
+        in[i] = step_value(life->me, life->attempt, i);
+}
+
+/* ---- looking at results */
+
+static void expect(struct life *life, const int *out, int index, int wanted)
+{
+    if (out[index] != wanted)
+        life_fail(life, "called good, but element %d is %d and not %d", index, out[index], wanted);
+}
+
+static void check_gathered(struct life *life, const int *out)
+{
+    for (int r = 0; r < life->n; r++)
+        for (int i = 0; i < BLOCK; i++)
+            expect(life, out, r * BLOCK + i, step_value(r, life->attempt, i));
+}
+
+static void check_exchanged(struct life *life, const int *out)
+{
+    for (int r = 0; r < life->n; r++)
+        for (int i = 0; i < BLOCK; i++)
+            expect(life, out, r * BLOCK + i, step_value(r, life->attempt, life->me * BLOCK + i));
+}
+
+static void check_sums(struct life *life, const int *out, int first, int count)
+{
+    for (int i = 0; i < count; i++) {
+        int sum = 0;
+        for (int r = 0; r < life->n; r++)
+            sum += step_value(r, life->attempt, first + i);
+        expect(life, out, i, sum);
+    }
+}
+
+/* Waits for a call that returned `result`, and looks at what it made. */
+#define FINISH(life, result, look)                                                                 \
+    do {                                                                                           \
+        if ((result) == ceclSuccess)                                                               \
+            (result) = ceclStreamSynchronize((life)->comm, 0);                                     \
+        if ((result) == ceclSuccess)                                                               \
+            look;                                                                                  \
+        return (result);                                                                           \
+    } while (0)
+
+/* ---- joining */
+
+ceclConfig_t step_config(void)
+{
+    ceclConfig_t config = CECL_CONFIG_INITIALIZER;
+    config.device = CECL_DEVICE_HOST;
+    config.timeoutMs = TIMEOUT_MS;
+    config.poolBytes = 64 << 20;
+    config.segmentBytes = 1 << 20;
+    config.stagingBytes = 16384;
+    return config;
+}
+
+/* Rank 0 makes an id. If that is refused, it calls again. */
+static void bring_id(struct life *life)
+{
+    struct meeting *meeting = life->meeting;
+    ceclResult_t made = ceclGetUniqueId(&meeting->id);
+    if (made != ceclSuccess && atomic_load(&life->ledger->refused))
+        made = ceclGetUniqueId(&meeting->id);
+    if (made != ceclSuccess)
+        life_fail(life, "no id: %s", ceclGetLastError(NULL));
+    atomic_fetch_add(&meeting->ids, 1);
+}
+
+static void await_id(struct life *life)
+{
+    while (atomic_load(&life->meeting->ids) < life->joined) {
+        for (int r = 0; r < life->n; r++)
+            if (atomic_load(&life->meeting->reports[r].failed))
+                _exit(1);
+        usleep(100);
+    }
+}
+
+ceclResult_t step_join(struct life *life)
+{
+    const ceclConfig_t config = step_config();
+    life->joined++;
+    if (life->me == 0)
+        bring_id(life);
+    await_id(life);
+    return ceclCommInitRankConfig(&life->comm, life->n, life->meeting->id, life->me, &config);
+}
+
+/* Callbacks that fail once a rank has left. */
+static int exchange(void *context, const void *send, void *recv, size_t bytes)
+{
+    struct life *life = context;
+    struct meeting *meeting = life->meeting;
+    const int round = life->oob_round++;
+    if (round >= OOB_EXCHANGES || bytes > OOB_PART_BYTES)
+        life_fail(life, "exchange %d of %zu bytes", round, bytes);
+    memcpy(meeting->parts[round][life->me], send, bytes);
+    atomic_fetch_add(&meeting->brought[round], 1);
+    while (atomic_load(&meeting->brought[round]) < life->n) {
+        if (atomic_load(&meeting->gave_up))
+            return 1;
+        usleep(100);
+    }
+    for (int r = 0; r < life->n; r++)
+        memcpy((char *)recv + (size_t)r * bytes, meeting->parts[round][r], bytes);
+    return 0;
+}
+
+static int oob_barrier(void *context)
+{
+    char nothing = 0, all[RANKS];
+    return exchange(context, &nothing, all, 1);
+}
+
+/* A second attempt begins when all ranks have left the first. */
+static ceclResult_t join_by_callbacks(struct life *life)
+{
+    const ceclConfig_t config = step_config();
+    const ceclOob_t oob = {.context = life, .allGather = exchange, .barrier = oob_barrier};
+    if (life->attempt > 0) {
+        life_meet(life);
+        for (int i = 0; i < OOB_EXCHANGES && life->me == 0; i++)
+            atomic_store(&life->meeting->brought[i], 0);
+        atomic_store(&life->meeting->gave_up, 0);
+        life_meet(life);
+    }
+    life->oob_round = 0;
+    const ceclResult_t result = ceclCommInitOob(&life->comm, life->n, life->me, &oob, &config);
+    if (result != ceclSuccess)
+        atomic_store(&life->meeting->gave_up, 1);
+    return result;
+}
+
+/* ---- all ranks in one process */
+
+/* One all-gather of all ranks, in a group of this thread. */
+static ceclResult_t gather_all(struct life *life)
+{
+    static int in[RANKS][SMALL], out[RANKS][RANKS * SMALL];
+    ceclResult_t result = ceclGroupStart();
+    for (int r = 0; r < RANKS && result == ceclSuccess; r++) {
+        for (int i = 0; i < SMALL; i++)
+            in[r][i] = step_value(r, life->attempt, i);
+        result = ceclAllGather(in[r], out[r], SMALL, ceclInt32, life->all[r], 0);
+    }
+    const ceclResult_t ended = ceclGroupEnd();
+    result = result == ceclSuccess ? ended : result;
+    for (int r = 0; r < RANKS && result == ceclSuccess; r++)
+        result = ceclStreamSynchronize(life->all[r], 0);
+    for (int i = 0; i < RANKS * RANKS * SMALL && result == ceclSuccess; i++)
+        expect(life, &out[0][0], i, step_value(i / SMALL % RANKS, life->attempt, i % SMALL));
+    return result;
+}
+
+static ceclResult_t end_all(struct life *life, ceclResult_t result)
+{
+    for (int r = 0; r < RANKS; r++) {
+        const ceclResult_t ended = life->all[r] ? ceclCommDestroy(life->all[r]) : ceclSuccess;
+        result = result == ceclSuccess ? ended : result;
+        life->all[r] = NULL;
+    }
+    return result;
+}
+
+static ceclResult_t join_all(struct life *life)
+{
+    return ceclCommInitAll(life->all, RANKS, NULL);
+}
+
+static ceclResult_t join_in_group(struct life *life)
+{
+    const ceclConfig_t config = step_config();
+    static ceclUniqueId id;
+    static bool has_id;
+    /* An id that nobody has come to listens on, and may be used again. */
+    ceclResult_t result = has_id ? ceclSuccess : ceclGetUniqueId(&id);
+    if (result != ceclSuccess)
+        return result;
+    has_id = true;
+    result = ceclGroupStart();
+    if (result != ceclSuccess)
+        return result;
+    for (int r = 0; r < RANKS && result == ceclSuccess; r++)
+        result = ceclCommInitRankConfig(&life->all[r], RANKS, id, r, &config);
+    const ceclResult_t ended = ceclGroupEnd();
+    has_id = ended != ceclSuccess && !strstr(ceclGetLastError(NULL), "used up");
+    return result == ceclSuccess ? ended : result;
+}
+
+/* ---- memory */
+
+#define GROWTH (8u << 20) /* more than there is left */
+
+static ceclResult_t grow(struct life *life)
+{
+    int *ptr = NULL;
+    const ceclResult_t result = ceclMemAlloc(life->comm, (void **)&ptr, GROWTH);
+    if (result != ceclSuccess && ptr)
+        life_fail(life, "a failed allocation gave %p", (void *)ptr);
+    if (result == ceclSuccess)
+        ptr[0] = ptr[GROWTH / sizeof(int) - 1] = life->me;
+    return result;
+}
+
+/* Less than a growth: where that is refused, all ranks try with what is asked for. */
+static ceclResult_t grow_generously(struct life *life)
+{
+    void *ptr;
+    return ceclMemAlloc(life->comm, &ptr, 3u << 20);
+}
+
+static ceclResult_t allocate(struct life *life)
+{
+    return ceclMemAlloc(life->comm, (void **)&life->extra, 1000);
+}
+
+static void prepare_give(struct life *life)
+{
+    if (allocate(life) != ceclSuccess)
+        life_fail(life, "no memory: %s", ceclGetLastError(NULL));
+}
+
+static ceclResult_t give(struct life *life)
+{
+    return ceclMemFree(life->comm, life->extra);
+}
+
+static ceclResult_t allocate_in_group(struct life *life)
+{
+    void *a = NULL, *b = NULL;
+    ceclResult_t result = ceclGroupStart();
+    if (result != ceclSuccess)
+        return result;
+    result = ceclMemAlloc(life->comm, &a, GROWTH);
+    if (result == ceclSuccess)
+        result = ceclMemAlloc(life->comm, &b, 1000);
+    const ceclResult_t ended = ceclGroupEnd();
+    return result == ceclSuccess ? ended : result;
+}
+
+/* Memory that peers can open: shared mappings of files. */
+static void open_files(struct life *life)
+{
+    const size_t bytes = INTS * sizeof(int);
+    for (int i = 0; i < 2; i++) {
+        life->fds[i] = memfd_create("exhaust", MFD_CLOEXEC);
+        if (life->fds[i] < 0 || ftruncate(life->fds[i], (off_t)bytes) != 0)
+            life_fail(life, "no file to register");
+        life->files[i] = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, life->fds[i], 0);
+        if (life->files[i] == MAP_FAILED)
+            life_fail(life, "no mapping to register");
+    }
+}
+
+void step_clean(struct life *life)
+{
+    for (int i = 0; i < 2; i++)
+        if (life->files[i]) {
+            munmap(life->files[i], INTS * sizeof(int));
+            close(life->fds[i]);
+            life->files[i] = NULL;
+        }
+}
+
+/* Registers ahead, and uses what was registered. */
+static ceclResult_t use_registered(struct life *life)
+{
+    fill(life, life->files[0]);
+    ceclResult_t result =
+        ceclCommRegister(life->comm, life->files[1], INTS * sizeof(int), &life->registration);
+    if (result != ceclSuccess)
+        return result;
+    result = ceclAllGather(life->files[0], life->files[1], BLOCK, ceclInt32, life->comm, 0);
+    if (result == ceclSuccess)
+        result = ceclStreamSynchronize(life->comm, 0);
+    if (result == ceclSuccess)
+        check_gathered(life, life->files[1]);
+    const ceclResult_t ended = ceclCommDeregister(life->comm, life->registration);
+    return result == ceclSuccess ? ended : result;
+}
+
+static ceclResult_t registers(struct life *life)
+{
+    return ceclCommRegister(life->comm, life->files[1], INTS * sizeof(int), &life->registration);
+}
+
+static void prepare_deregister(struct life *life)
+{
+    open_files(life);
+    if (registers(life) != ceclSuccess)
+        life_fail(life, "no registration: %s", ceclGetLastError(NULL));
+}
+
+static ceclResult_t deregister(struct life *life)
+{
+    return ceclCommDeregister(life->comm, life->registration);
+}
+
+/* ---- calls */
+
+static ceclResult_t gather_between(struct life *life, int *in, int *out)
+{
+    fill(life, in);
+    ceclResult_t result = ceclAllGather(in, out, BLOCK, ceclInt32, life->comm, 0);
+    FINISH(life, result, check_gathered(life, out));
+}
+
+static ceclResult_t gather(struct life *life)
+{
+    return gather_between(life, life->in, life->out);
+}
+
+static ceclResult_t gather_small(struct life *life)
+{
+    fill(life, life->in);
+    ceclResult_t result = ceclAllGather(life->in, life->out, 100, ceclInt32, life->comm, 0);
+    if (result == ceclSuccess)
+        result = ceclStreamSynchronize(life->comm, 0);
+    for (int i = 0; i < 100 * RANKS && result == ceclSuccess; i++)
+        expect(life, life->out, i, step_value(i / 100, life->attempt, i % 100));
+    return result;
+}
+
+static ceclResult_t gather_files(struct life *life)
+{
+    return gather_between(life, life->files[0], life->files[1]);
+}
+
+static ceclResult_t gather_private(struct life *life)
+{
+    return gather_between(life, private_in, private_out);
+}
+
+static void come_late(struct life *life)
+{
+    if (life->me == RANKS - 1)
+        usleep(LATE_US);
+}
+
+static ceclResult_t gather_late(struct life *life)
+{
+    come_late(life);
+    return gather_between(life, life->in, life->out);
+}
+
+static ceclResult_t exchange_private_late(struct life *life)
+{
+    come_late(life);
+    fill(life, private_in);
+    ceclResult_t result = ceclAlltoAll(private_in, private_out, BLOCK, ceclInt32, life->comm, 0);
+    FINISH(life, result, check_exchanged(life, private_out));
+}
+
+static ceclResult_t exchange_sizes(struct life *life)
+{
+    size_t counts[RANKS];
+    for (int r = 0; r < RANKS; r++)
+        counts[r] = BLOCK;
+    fill(life, life->in);
+    ceclResult_t result =
+        ceclAlltoAllv(life->in, counts, NULL, life->out, counts, NULL, ceclInt32, life->comm, 0);
+    FINISH(life, result, check_exchanged(life, life->out));
+}
+
+static ceclResult_t reduce_small(struct life *life)
+{
+    fill(life, life->in);
+    ceclResult_t result =
+        ceclAllReduce(life->in, life->out, SMALL, ceclInt32, ceclSum, life->comm, 0);
+    FINISH(life, result, check_sums(life, life->out, 0, SMALL));
+}
+
+static ceclResult_t reduce_large(struct life *life)
+{
+    fill(life, life->in);
+    ceclResult_t result =
+        ceclAllReduce(life->in, life->out, LARGE, ceclInt32, ceclSum, life->comm, 0);
+    FINISH(life, result, check_sums(life, life->out, 0, LARGE));
+}
+
+static ceclResult_t reduce_staged(struct life *life)
+{
+    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+    options.direction = CECL_DIRECTION_PUSH;
+    fill(life, life->in);
+    ceclResult_t result = ceclSetOptions(life->comm, &options);
+    if (result == ceclSuccess)
+        result = ceclReduceScatter(life->in, life->out, BLOCK, ceclInt32, ceclSum, life->comm, 0);
+    FINISH(life, result, check_sums(life, life->out, life->me * BLOCK, BLOCK));
+}
+
+static ceclResult_t reduce_to_one(struct life *life)
+{
+    const int root = 1;
+    fill(life, life->in);
+    ceclResult_t result =
+        ceclReduce(life->in, life->out, LARGE, ceclInt32, ceclSum, root, life->comm, 0);
+    FINISH(life, result, life->me == root ? check_sums(life, life->out, 0, LARGE) : (void)0);
+}
+
+static ceclResult_t broadcast(struct life *life)
+{
+    const int root = 2;
+    fill(life, life->in);
+    ceclResult_t result = ceclBroadcast(life->in, life->out, LARGE, ceclInt32, root, life->comm, 0);
+    if (result == ceclSuccess)
+        result = ceclStreamSynchronize(life->comm, 0);
+    for (int i = 0; i < LARGE && result == ceclSuccess; i++)
+        expect(life, life->out, i, step_value(root, life->attempt, i));
+    return result;
+}
+
+static ceclResult_t barrier(struct life *life)
+{
+    ceclResult_t result = ceclBarrier(life->comm, 0);
+    FINISH(life, result, (void)0);
+}
+
+static ceclResult_t group(struct life *life)
+{
+    int *second = life->out + life->n * BLOCK, *third = second + life->n * BLOCK;
+    fill(life, life->in);
+    ceclResult_t result = ceclGroupStart();
+    if (result != ceclSuccess)
+        return result;
+    result = ceclAllGather(life->in, life->out, BLOCK, ceclInt32, life->comm, 0);
+    if (result == ceclSuccess)
+        result = ceclAlltoAll(life->in, second, BLOCK, ceclInt32, life->comm, 0);
+    if (result == ceclSuccess)
+        result = ceclAllReduce(life->in, third, SMALL, ceclInt32, ceclSum, life->comm, 0);
+    const ceclResult_t ended = ceclGroupEnd();
+    result = result == ceclSuccess ? ended : result;
+    FINISH(life, result,
+           (check_gathered(life, life->out), check_exchanged(life, second),
+            check_sums(life, third, 0, SMALL)));
+}
+
+static ceclResult_t explain(struct life *life)
+{
+    ceclExplanation_t alone, grouped;
+    ceclResult_t result =
+        ceclExplain(ceclOpAllGather, private_in, private_out, BLOCK, ceclInt32, life->comm, &alone);
+    if (result == ceclSuccess)
+        result = ceclGroupStart();
+    if (result != ceclSuccess)
+        return result;
+    result = ceclAllReduce(life->in, life->out, LARGE, ceclInt32, ceclSum, life->comm, 0);
+    const ceclResult_t ended = ceclGroupExplain(life->comm, &grouped);
+    return result == ceclSuccess ? ended : result;
+}
+
+static ceclResult_t streams(struct life *life)
+{
+    ceclStream_t stream;
+    ceclDeviceComm_t dc;
+    fill(life, life->in);
+    ceclResult_t result = ceclStreamCreate(life->comm, &stream);
+    if (result != ceclSuccess)
+        return result;
+    result = ceclMemcpyAsync(life->comm, life->out, life->in, SMALL * sizeof(int), stream);
+    if (result == ceclSuccess)
+        result = ceclStreamSynchronize(life->comm, stream);
+    for (int i = 0; i < SMALL && result == ceclSuccess; i++)
+        expect(life, life->out, i, life->in[i]);
+    const ceclResult_t ended = ceclStreamDestroy(life->comm, stream);
+    result = result == ceclSuccess ? ended : result;
+    return result == ceclSuccess ? ceclCommGetDeviceComm(life->comm, &dc) : result;
+}
+
+/* ---- communicators out of communicators, and ends */
+
+static ceclResult_t end_made(struct life *life, ceclResult_t result, ceclComm_t made)
+{
+    if (result != ceclSuccess) {
+        if (made)
+            life_fail(life, "a failed call gave a communicator");
+        return result;
+    }
+    refuse_arm(false);
+    step_prove(life, made);
+    return ceclSuccess;
+}
+
+static ceclResult_t split(struct life *life)
+{
+    ceclComm_t made = NULL;
+    const ceclResult_t result = ceclCommSplit(life->comm, 0, life->me, &made, NULL);
+    return end_made(life, result, made);
+}
+
+static ceclResult_t shrink(struct life *life)
+{
+    ceclComm_t made = NULL;
+    const ceclResult_t result = ceclCommShrink(life->comm, NULL, 0, &made, NULL);
+    return end_made(life, result, made);
+}
+
+static ceclResult_t destroy(struct life *life)
+{
+    const ceclResult_t result = ceclCommDestroy(life->comm);
+    life->comm = NULL;
+    return result;
+}
+
+static ceclResult_t abandon(struct life *life)
+{
+    const ceclResult_t result = ceclCommAbort(life->comm);
+    life->comm = NULL;
+    return result;
+}
+
+/* The gather is pending then. */
+static ceclResult_t gather_and_finalize(struct life *life)
+{
+    fill(life, life->in);
+    ceclResult_t result = ceclAllGather(life->in, life->out, BLOCK, ceclInt32, life->comm, 0);
+    if (result != ceclSuccess && atomic_load(&life->ledger->refused))
+        result = ceclAllGather(life->in, life->out, BLOCK, ceclInt32, life->comm, 0);
+    if (result == ceclSuccess)
+        result = ceclCommFinalize(life->comm);
+    if (result == ceclSuccess)
+        check_gathered(life, life->out);
+    return result;
+}
+
+static ceclResult_t all_in_one(struct life *life)
+{
+    ceclResult_t result = join_all(life);
+    if (result == ceclSuccess)
+        result = gather_all(life);
+    return end_all(life, result);
+}
+
+static ceclResult_t group_in_one(struct life *life)
+{
+    ceclResult_t result = join_in_group(life);
+    if (result == ceclSuccess)
+        result = gather_all(life);
+    return end_all(life, result);
+}
+
+void step_prove(struct life *life, ceclComm_t comm)
+{
+    int *in, *out;
+    ceclResult_t result = ceclMemAlloc(comm, (void **)&in, BLOCK * sizeof(int));
+    if (result == ceclSuccess)
+        result = ceclMemAlloc(comm, (void **)&out, RANKS * BLOCK * sizeof(int));
+    life->attempt += 100;
+    for (int i = 0; i < BLOCK && result == ceclSuccess; i++)
+        in[i] = step_value(life->me, life->attempt, i);
+    if (result == ceclSuccess)
+        result = ceclAllGather(in, out, BLOCK, ceclInt32, comm, 0);
+    if (result == ceclSuccess)
+        result = ceclStreamSynchronize(comm, 0);
+    if (result != ceclSuccess)
+        life_fail(life, "no gather afterwards: %s", ceclGetLastError(comm));
+    check_gathered(life, out);
+    result = ceclCommDestroy(comm);
+    if (result != ceclSuccess)
+        life_fail(life, "the end afterwards: %s", ceclGetLastError(NULL));
+}
+
+const struct step steps[] = {
+    {.name = "join", .outcome = TOGETHER, .run = step_join, .joins = true},
+    {.name = "join-callbacks", .outcome = TOGETHER, .run = join_by_callbacks, .joins = true},
+    {.name = "join-tuned", .outcome = TOGETHER, .run = step_join, .joins = true, .tuned = true},
+    {.name = "join-traced", .outcome = TOGETHER, .run = step_join, .joins = true, .traced = true},
+    {.name = "join-all", .outcome = ALONE, .run = all_in_one, .one_process = true},
+    {.name = "join-group", .outcome = ALONE, .run = group_in_one, .one_process = true},
+    {.name = "grow", .outcome = TOGETHER, .run = grow},
+    {.name = "grow-generously", .outcome = TOGETHER, .run = grow_generously},
+    {.name = "allocate", .outcome = ALONE, .run = allocate},
+    {.name = "allocate-group", .outcome = EITHER, .run = allocate_in_group},
+    {.name = "free", .outcome = ALONE, .prepare = prepare_give, .run = give},
+    {.name = "register", .outcome = ALONE, .prepare = open_files, .run = registers},
+    {.name = "deregister", .outcome = ALONE, .prepare = prepare_deregister, .run = deregister},
+    {.name = "use-registered", .outcome = ALONE, .prepare = open_files, .run = use_registered},
+    {.name = "gather", .outcome = ALONE, .run = gather},
+    {.name = "gather-late", .outcome = ALONE, .run = gather_late},
+    {.name = "gather-files", .outcome = ALONE, .prepare = open_files, .run = gather_files},
+    {.name = "gather-private", .outcome = ALONE, .run = gather_private},
+    {.name = "exchange-private-late", .outcome = ALONE, .run = exchange_private_late},
+    {.name = "exchange-sizes", .outcome = TOGETHER, .run = exchange_sizes},
+    {.name = "reduce-small", .outcome = ALONE, .run = reduce_small},
+    {.name = "reduce-large", .outcome = ALONE, .run = reduce_large},
+    {.name = "reduce-staged", .outcome = ALONE, .run = reduce_staged},
+    {.name = "reduce-to-one", .outcome = ALONE, .run = reduce_to_one},
+    {.name = "broadcast", .outcome = ALONE, .run = broadcast},
+    {.name = "barrier", .outcome = ALONE, .run = barrier},
+    {.name = "group", .outcome = ALONE, .run = group},
+    {.name = "gather-compared", .outcome = TOGETHER, .run = gather, .compared = true},
+    {.name = "gather-traced", .outcome = ALONE, .run = gather, .traced = true},
+    {.name = "join-urgent", .outcome = TOGETHER, .run = step_join, .joins = true, .urgent = true},
+    {.name = "reduce-urgent", .outcome = ALONE, .run = reduce_small, .urgent = true},
+    {.name = "gather-urgent", .outcome = ALONE, .run = gather_small, .urgent = true},
+    {.name = "explain", .outcome = ALONE, .run = explain},
+    {.name = "streams", .outcome = ALONE, .run = streams},
+    {.name = "split", .outcome = TOGETHER, .run = split},
+    {.name = "shrink", .outcome = TOGETHER, .run = shrink},
+    {.name = "finalize", .outcome = ALONE, .run = gather_and_finalize, .ends = true},
+    {.name = "destroy", .outcome = ALONE, .run = destroy, .ends = true, .traced = true},
+    {.name = "abort", .outcome = ALONE, .run = abandon, .ends = true},
+};
+const int nsteps = sizeof(steps) / sizeof(steps[0]);
