@@ -1,6 +1,8 @@
 /* Random calls; see random_call.h. */
 #include "random_call.h"
 
+#include "../reduce_reference.h"
+
 #define POISON 0x5A
 
 static const size_t limits[] = {4 << 10, 64 << 10, 256 << 10, 512 << 10, 1 << 20};
@@ -146,13 +148,20 @@ static size_t drawn_on_a_limit(const struct random_call *c, uint64_t *x)
     return limit / c->size + beside - 2;
 }
 
+/* Integers have no average. */
+static void draw_type(struct random_call *c, uint64_t *x)
+{
+    c->type = (ceclDataType_t)(random_next(x) % CECL_NUM_TYPES);
+    c->op = (ceclRedOp_t)(random_next(x) % CECL_NUM_RED_OPS);
+    if (c->op == ceclAvg && formats[c->type].fraction == 0)
+        c->op = ceclSum;
+}
+
 void random_draw_of(struct random_call *c, enum kind kind, uint64_t *x)
 {
     const int n = c->nranks;
     c->kind = kind;
-    c->type = (ceclDataType_t)(random_next(x) % CECL_NUM_TYPES);
-    if (random_reduces(c))
-        c->type = ceclInt32;
+    draw_type(c, x);
     c->size = multi_type_bytes(c->type);
     c->in_place = random_next(x) % 2 && c->kind != ALL_TO_ALLV;
     c->exchange = random_next(x) % 2;
@@ -271,10 +280,10 @@ ceclResult_t random_make(ceclComm_t comm, const struct random_call *c, bool grou
         return ceclAllGatherStrided(c->in, c->out, &c->strided, type, comm, c->stream);
     case ALL_TO_ALL_STRIDED:
         return ceclAlltoAllStrided(c->in, c->out, &c->strided, type, comm, c->stream);
-    case ALL_REDUCE: return ceclAllReduce(c->in, c->out, count, type, ceclSum, comm, c->stream);
+    case ALL_REDUCE: return ceclAllReduce(c->in, c->out, count, type, c->op, comm, c->stream);
     case REDUCE_SCATTER:
-        return ceclReduceScatter(c->in, c->out, count, type, ceclSum, comm, c->stream);
-    case REDUCE: return ceclReduce(c->in, c->out, count, type, ceclSum, c->root, comm, c->stream);
+        return ceclReduceScatter(c->in, c->out, count, type, c->op, comm, c->stream);
+    case REDUCE: return ceclReduce(c->in, c->out, count, type, c->op, c->root, comm, c->stream);
     default: return make_variable(comm, c, grouped);
     }
 }
@@ -295,30 +304,51 @@ static void expect_block(const struct random_call *c, int from, unsigned char *o
             multi_byte(c->seed, from, place(c, c->sent_at[from][me], c->send_pitch, i));
 }
 
-static void expect_sums(const struct random_call *c, unsigned char *out)
+/* Fills `inputs` with what each rank contributes to this rank's part of a reduction. */
+static void fill_inputs(const struct random_call *c, unsigned char *inputs, const void **src)
 {
-    if (c->kind == REDUCE && c->root != c->rank)
-        return;
-    for (size_t i = 0; i < c->count; i++) {
-        uint32_t sum = 0; /* integers wrap around */
-        for (int from = 0; from < c->nranks; from++) {
-            unsigned char bytes[sizeof(uint32_t)];
-            uint32_t value;
-            for (size_t b = 0; b < sizeof(bytes); b++)
-                bytes[b] =
-                    multi_byte(c->seed, from, (c->sent_at[from][c->rank] + i) * sizeof(bytes) + b);
-            memcpy(&value, bytes, sizeof(value));
-            sum += value;
-        }
-        memcpy(out + i * sizeof(sum), &sum, sizeof(sum));
+    const size_t bytes = c->count * c->size;
+    for (int from = 0; from < c->nranks; from++) {
+        unsigned char *input = inputs + (size_t)from * bytes;
+        src[from] = input;
+        for (size_t i = 0; i < bytes; i++)
+            input[i] = multi_byte(c->seed, from, c->sent_at[from][c->rank] * c->size + i);
     }
+}
+
+static void expect_reduced(const struct random_call *c, unsigned char *out)
+{
+    static bool started;
+    const void *src[RANKS];
+    const struct cecl_reduction reduction = {.src = src,
+                                             .nsrc = (uint32_t)c->nranks,
+                                             .type = c->type,
+                                             .op = c->op,
+                                             .divisor = (uint32_t)c->nranks};
+    const unsigned size = (unsigned)c->size;
+    if (c->count == 0 || (c->kind == REDUCE && c->root != c->rank))
+        return;
+    if (!started)
+        reference_start();
+    started = true;
+    unsigned char *inputs = malloc((size_t)c->nranks * c->count * c->size);
+    assert_non_null(inputs);
+    fill_inputs(c, inputs, src);
+    for (size_t i = 0; i < c->count; i++) {
+        /* In place a single rank's call has no effect; any other gives a NaN other bits. */
+        const uint64_t element = c->nranks == 1 && c->in_place
+                                     ? read_element(inputs + i * c->size, size)
+                                     : expected_element(&reduction, i);
+        memcpy(out + i * c->size, &element, c->size);
+    }
+    free(inputs);
 }
 
 /* Writes what this rank must receive to `out`, in recvbuff's place. */
 static void expect(const struct random_call *c, unsigned char *out)
 {
     if (random_reduces(c)) {
-        expect_sums(c, out);
+        expect_reduced(c, out);
         return;
     }
     for (int from = 0; from < c->nranks; from++)
@@ -377,21 +407,23 @@ void random_prepare(ceclComm_t comm, struct random_slot *s, const struct memory 
     random_put(comm, s, host);
 }
 
-static void fail_at(const struct random_slot *s, const unsigned char *host)
+void random_check(const struct random_slot *s, const unsigned char *host)
 {
     const struct random_call *c = &s->call;
     size_t i = 0;
+    if (memcmp(host, s->want, s->bytes) == 0)
+        return;
     while (host[i] == s->want[i])
         i++;
-    fail_msg("rank %d of %d (%d in the world): kind %d type %d count %zu rows %zu root %d in place "
-             "%d seed %llu: byte %td from recvbuff on is %02x, not %02x",
-             c->rank, c->nranks, multi_rank, (int)c->kind, (int)c->type, c->count, c->rows, c->root,
-             c->in_place, (unsigned long long)c->seed, c->recv + i - c->out, host[i], s->want[i]);
+    fail_msg("rank %d of %d (%d in the world): kind %d type %d op %d count %zu rows %zu root %d in "
+             "place %d seed %llu: byte %td from recvbuff on is %02x, not %02x",
+             c->rank, c->nranks, multi_rank, (int)c->kind, (int)c->type, (int)c->op, c->count,
+             c->rows, c->root, c->in_place, (unsigned long long)c->seed, c->recv + i - c->out,
+             host[i], s->want[i]);
 }
 
 void random_compare(ceclComm_t comm, const struct random_slot *s, unsigned char *host)
 {
     multi_get(comm, host, s->call.recv, s->bytes);
-    if (memcmp(host, s->want, s->bytes) != 0)
-        fail_at(s, host);
+    random_check(s, host);
 }

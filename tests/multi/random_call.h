@@ -15,7 +15,7 @@ enum kind {
     SCATTER,
     ALL_GATHER_STRIDED,
     ALL_TO_ALL_STRIDED,
-    ALL_REDUCE, /* a sum of int32, as are the next two */
+    ALL_REDUCE, /* of any type by any operation, as the next two */
     REDUCE_SCATTER,
     REDUCE,
     KINDS
@@ -43,8 +43,9 @@ struct random_call {
     int rank, nranks; /* of its communicator; the test sets them before it draws the call */
     enum kind kind;
     ceclDataType_t type;
-    bool in_place; /* for rooted calls: on the root */
-    bool exchange; /* for a variable all-to-all: ranks tell each other the places */
+    ceclRedOp_t op; /* of a reduction */
+    bool in_place;  /* for rooted calls: on the root */
+    bool exchange;  /* for a variable all-to-all: ranks tell each other the places */
     int root;
     size_t count, size; /* elements of a block, where all are equal; bytes of one element */
     size_t counts[RANKS][RANKS], sent_at[RANKS][RANKS], wanted_at[RANKS][RANKS]; /* [from][to] */
@@ -91,7 +92,9 @@ size_t random_bytes_received(const struct random_call *c);
  * does random_put. */
 void random_prepare(ceclComm_t comm, struct random_slot *s, const struct memory *send,
                     const struct memory *recv, uint64_t *y, unsigned char *host);
-/* Compares every byte of [recv, recv + bytes) with `want`. `host` has room for them. */
+/* Compares every byte of [recv, recv + bytes) with `want`. `host` has room for them. random_check
+ * compares what is in `host` already. */
+void random_check(const struct random_slot *s, const unsigned char *host);
 void random_compare(ceclComm_t comm, const struct random_slot *s, unsigned char *host);
 
 #endif
