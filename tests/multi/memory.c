@@ -64,6 +64,7 @@ static void host_renew(struct memory *m, enum memory_kind kind)
     X(cuStreamSynchronize)                                                                         \
     X(cuMemAlloc)                                                                                  \
     X(cuMemFree)                                                                                   \
+    X(cuMemGetInfo)                                                                                \
     X(cuMemAllocAsync)                                                                             \
     X(cuMemFreeAsync)                                                                              \
     X(cuMemGetAllocationGranularity)                                                               \
@@ -178,7 +179,20 @@ static void gpu_free(ceclComm_t comm, struct memory *m)
         TRY(cuMemAddressFree, address(m), m->bytes);
     }
 }
+
+int memory_gpu_mib(void)
+{
+    size_t left = 0, all = 0;
+    if (driver.cuMemGetInfo)
+        TRY(cuMemGetInfo, &left, &all);
+    return (int)((all - left) >> 20);
+}
 #else
+int memory_gpu_mib(void)
+{
+    return 0;
+}
+
 static void gpu_new(ceclComm_t comm, struct memory *m)
 {
     (void)comm;

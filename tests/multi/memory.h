@@ -37,6 +37,9 @@ void memory_renew(ceclComm_t comm, struct memory *memory, enum memory_kind kind)
 /* No work may use the memory any more. Zeroed memory may be freed. */
 void memory_free(ceclComm_t comm, struct memory *memory);
 
+/* MiB in use on the GPU for which memory was allocated before, by whomever; 0 without a GPU. */
+int memory_gpu_mib(void);
+
 /* The kind to use where a test would take `kind`. */
 static inline enum memory_kind memory_kind(int kind)
 {

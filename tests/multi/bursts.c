@@ -1,0 +1,237 @@
+/* Bursts of random calls; see bursts.h. */
+#include "bursts.h"
+
+#define BANKS 2
+#define PARTS (2 * BURST_CALLS) /* of each bank: one for each buffer of a burst */
+#define SPREAD 5000             /* bytes beyond what a buffer needs: offsets differ by as much */
+#define SPREAD_LARGE (1 << 20)  /* now and then; pools grow */
+
+/* Kinds of memory beyond those of enum memory_kind: pool memory of any communicator. */
+enum { LENT = MEMORY_KINDS, SOURCES };
+
+static ceclComm_t home; /* of all ranks: it only serves to allocate memory */
+uint64_t bursts_own;
+struct burst_call burst[BURST_CALLS];
+/* Memory of each kind but the pool. No two buffers of a burst use the same part. */
+static struct memory banks[MEMORY_KINDS][BANKS];
+static unsigned char *host; /* [random_room()] */
+
+static size_t room(void)
+{
+    return random_room() + SPREAD;
+}
+
+static uint64_t own(void)
+{
+    return random_next(&bursts_own);
+}
+
+void bursts_open(ceclComm_t all, uint64_t x)
+{
+    home = all;
+    random_take_limits_of(home);
+    teams_lent = PARTS * room();
+    bursts_own = 0x9e3779b97f4a7c15u + 77u * (uint64_t)multi_rank;
+    bursts_own ^= x << 7;
+    assert_non_null(host = malloc(random_room()));
+    for (int i = 0; i < BURST_CALLS; i++)
+        assert_non_null(burst[i].random.want = malloc(random_room()));
+    for (int kind = MEMORY_POOL + 1; kind < MEMORY_KINDS; kind++)
+        for (int i = 0; i < BANKS; i++)
+            banks[kind][i] = memory_new(home, (enum memory_kind)kind, PARTS * room());
+}
+
+void bursts_close(void)
+{
+    for (int i = 0; i < BURST_CALLS; i++)
+        free(burst[i].random.want);
+    for (int kind = MEMORY_POOL + 1; kind < MEMORY_KINDS; kind++)
+        for (int i = 0; i < BANKS; i++)
+            memory_free(home, &banks[kind][i]);
+    free(host);
+}
+
+/* ---- memory that comes and goes */
+
+/* Now and then a rank has other memory than before, at the same address or elsewhere. */
+static void renew_some(void)
+{
+    const int kinds = MEMORY_KINDS - 1;
+    const enum memory_kind kind = (enum memory_kind)(MEMORY_POOL + 1 + own() % (uint64_t)kinds);
+    struct memory *m = &banks[kind][own() % BANKS];
+    const uint64_t what = own() % 8;
+    if (what == 0 && kind != MEMORY_PRIVATE) {
+        memory_renew(home, m, kind);
+    } else if (what < 2) {
+        memory_free(home, m);
+        *m = memory_new(home, kind, PARTS * room());
+    }
+}
+
+/* Ends a registration if there is one, and else registers a part of some memory. */
+static void register_or_not(struct team *t)
+{
+    ceclRegistration_t *r = &t->registrations[own() % TEAM_REGISTRATIONS];
+    const int kind = own() % 2 ? MEMORY_SHARED : MEMORY_PIECES;
+    const struct memory *m = &banks[kind][own() % BANKS];
+    const size_t at = own() % m->bytes;
+    if (*r) {
+        multi_ok(t->comm, ceclCommDeregister(t->comm, *r));
+        *r = NULL;
+        return;
+    }
+    multi_ok(t->comm, ceclCommRegister(t->comm, m->at + at, 1 + own() % (m->bytes - at), r));
+}
+
+static void register_some(void)
+{
+    struct team *t = &teams[own() % TEAMS];
+    if (t->alive && t->me >= 0 && own() % 2)
+        register_or_not(t);
+}
+
+/* ---- buffers */
+
+/* Memory of the call's own in its communicator's pool: as much on all members. */
+static struct memory fresh(const struct team *t, size_t bytes, uint64_t *x)
+{
+    const size_t most = random_next(x) % 64 == 0 ? SPREAD_LARGE : SPREAD;
+    const size_t spread = random_next(x) % most;
+    struct memory none = {.fd = -1};
+    return t->me < 0 ? none : memory_new(t->comm, MEMORY_POOL, bytes + spread);
+}
+
+static void allocate(struct burst_call *s, uint64_t *x)
+{
+    const struct random_call *c = &s->random.call;
+    size_t most = 0;
+    for (int r = 0; r < c->nranks; r++)
+        if (random_bytes_sent(c, r) > most)
+            most = random_bytes_sent(c, r);
+    s->send = fresh(s->team, most, x);
+    s->recv = fresh(s->team, random_bytes_received(c), x);
+}
+
+/* Memory of any communicator's pool. */
+static const struct memory *lent(void)
+{
+    const struct team *t;
+    do
+        t = &teams[own() % TEAMS];
+    while (!t->alive || t->me < 0);
+    return &t->lent;
+}
+
+/* A part of memory, with its first seam. */
+static struct memory part_of(const struct memory *m, size_t index)
+{
+    const size_t at = index * room();
+    struct memory part = {.kind = m->kind, .at = m->at + at, .bytes = room(), .fd = -1};
+    const size_t seam = m->seam > 0 ? m->seam - at % m->seam : 0;
+    part.seam = seam < part.bytes ? seam : 0;
+    return part;
+}
+
+/* Memory for buffer `index` of the burst: `fresh`, or a part of any other. */
+static struct memory choose(const struct memory *fresh, size_t index)
+{
+    const uint64_t source = own() % SOURCES;
+    if (source == MEMORY_POOL)
+        return *fresh;
+    return part_of(source == LENT ? lent() : &banks[source][own() % BANKS], index);
+}
+
+static void prepare(struct burst_call *s)
+{
+    const size_t index = 2 * (size_t)(s - burst);
+    const struct memory send = choose(&s->send, index), recv = choose(&s->recv, index + 1);
+    random_prepare(s->team->comm, &s->random, &send, &recv, &bursts_own, host);
+}
+
+/* ---- calls */
+
+/* Options that are equal on all ranks. Kernels of several communicators wait for peers at the same
+ * time, so each takes few SMs of a GPU. */
+static ceclOptions_t draw_options(uint64_t *x)
+{
+    static const int sms[] = {1, 2, 8};
+    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+    options.smPolicy = random_next(x) % 2 ? CECL_SM_ALLOW : CECL_SM_REDUCE_ONLY;
+    options.direction = (int)(random_next(x) % 3);
+    options.maxSms = sms[random_next(x) % 3];
+    return options;
+}
+
+void burst_draw(struct burst_call *s, const struct team *team, uint64_t *x)
+{
+    struct random_call *c = &s->random.call;
+    s->team = team;
+    s->options = draw_options(x);
+    s->after_barrier = random_next(x) % 16 == 0;
+    c->rank = team->me;
+    c->nranks = team->n;
+    c->seed = random_next(x);
+    random_draw(c, x);
+    allocate(s, x);
+    if (team->me >= 0)
+        prepare(s);
+}
+
+ceclResult_t burst_make(struct burst_call *s, int stream, bool grouped)
+{
+    ceclComm_t comm = s->team->comm;
+    struct random_call *c = &s->random.call;
+    c->stream = s->team->streams[stream];
+    ceclResult_t result = ceclSetOptions(comm, &s->options);
+    if (result == ceclSuccess && s->after_barrier)
+        result = ceclBarrier(comm, c->stream);
+    return result != ceclSuccess ? result : random_make(comm, c, grouped);
+}
+
+/* Calls [first, end), as a group of their own, or alone. */
+static void make_calls(int first, int end, uint64_t *x)
+{
+    const bool grouped = end - first > 1;
+    const int stream = (int)(random_next(x) % TEAM_STREAMS);
+    teams_come_late(&bursts_own, 8);
+    if (grouped)
+        multi_ok(NULL, ceclGroupStart());
+    for (int i = first; i < end; i++)
+        if (burst[i].team->me >= 0)
+            multi_ok(burst[i].team->comm, burst_make(&burst[i], stream, grouped));
+    if (grouped)
+        multi_ok(NULL, ceclGroupEnd());
+}
+
+static void finish(struct burst_call *s)
+{
+    ceclComm_t comm = s->team->comm;
+    if (s->team->me < 0)
+        return;
+    multi_ok(comm, ceclStreamSynchronize(comm, s->random.call.stream));
+    random_compare(comm, &s->random, host);
+    memory_free(comm, &s->send);
+    memory_free(comm, &s->recv);
+}
+
+static void run_burst(uint64_t *x)
+{
+    const bool grouped = random_next(x) % 2;
+    for (int i = 0; i < BURST_CALLS; i++)
+        burst_draw(&burst[i], teams_pick(x), x);
+    for (int first = 0, end; first < BURST_CALLS; first = end) {
+        end = first + (grouped ? 1 + (int)(random_next(x) % 5) : 1);
+        end = end < BURST_CALLS ? end : BURST_CALLS;
+        make_calls(first, end, x);
+    }
+    for (int i = 0; i < BURST_CALLS; i++)
+        finish(&burst[i]);
+}
+
+void bursts_step(uint64_t *x)
+{
+    teams_change(x, &bursts_own);
+    renew_some();
+    register_some();
+    run_burst(x);
+}

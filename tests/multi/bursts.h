@@ -1,0 +1,41 @@
+/* Bursts of random calls on the communicators of teams.h, for tests. The calls of a burst go to any
+ * communicators and to two streams of each, one by one or in groups, which may have calls on several
+ * communicators. Each rank draws the kinds of memory of its buffers and their places by itself, frees
+ * memory and allocates it anew, registers some, and comes late. Every byte that a call may write is
+ * checked, and so are the bytes around its blocks and between them. */
+#ifndef CECL_TEST_BURSTS_H
+#define CECL_TEST_BURSTS_H
+
+#include "teams.h"
+
+#define BURST_CALLS 8
+
+/* A call, and memory in its communicator's pool that is allocated for this call. */
+struct burst_call {
+    struct random_slot random;
+    const struct team *team;
+    ceclOptions_t options;
+    bool after_barrier; /* a ceclBarrier comes before it */
+    struct memory send, recv;
+};
+extern struct burst_call burst[BURST_CALLS];
+
+/* This rank's own generator of random numbers, for what may differ between ranks. What must be alike
+ * is drawn from a generator `x`, with equal numbers on all ranks. */
+extern uint64_t bursts_own;
+
+/* Takes memory for bursts. `all` is a communicator of all ranks, which only serves to allocate
+ * memory of each kind. `x` is where both generators begin. */
+void bursts_open(ceclComm_t all, uint64_t x);
+void bursts_close(void);
+
+/* Changes communicators and memory, or leaves them, and makes a burst. */
+void bursts_step(uint64_t *x);
+
+/* For calls outside bursts: draws a call on `team`, with its buffers. All ranks draw it, and memory of
+ * a pool is allocated on members. */
+void burst_draw(struct burst_call *s, const struct team *team, uint64_t *x);
+/* Makes the call, on stream `stream` of its team. Members alone do. */
+ceclResult_t burst_make(struct burst_call *s, int stream, bool grouped);
+
+#endif

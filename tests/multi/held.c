@@ -1,0 +1,61 @@
+/* What this process holds; see held.h. */
+#include "held.h"
+
+#include <malloc.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "../threads_alive.h"
+#include "memory.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED true
+#else
+#define SANITIZED false
+#endif
+
+/* What may be more. Drivers of GPUs and sanitizers have mappings, threads and memory of their own;
+ * in a long test one mapping left by each communicator would still be more. */
+static const struct held spare = {.descriptors = 2, .mappings = 10, .resident_mib = 16};
+static const struct held spare_beside_others = {
+    .descriptors = 2, .threads = 4, .mappings = 200, .resident_mib = 128, .gpu_mib = 64};
+
+static int count_threads(void)
+{
+    const int count = threads_alive();
+    assert_true(count > 0);
+    return count;
+}
+
+/* Sanitizers keep freed memory back: there it is not looked at. */
+static int count_resident_mib(void)
+{
+    long pages = 0;
+    malloc_trim(0);
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_non_null(file);
+    const int found = fscanf(file, "%*s %ld", &pages);
+    fclose(file);
+    assert_int_equal(found, 1);
+    return SANITIZED ? 0 : (int)(pages * (sysconf(_SC_PAGESIZE) >> 10) >> 10);
+}
+
+struct held held_now(void)
+{
+    return (struct held){.descriptors = multi_descriptors(),
+                         .threads = count_threads(),
+                         .mappings = multi_mappings(),
+                         .resident_mib = count_resident_mib(),
+                         .gpu_mib = memory_gpu_mib()};
+}
+
+void held_no_more(const struct held *before)
+{
+    const struct held *more = SANITIZED || before->gpu_mib > 0 ? &spare_beside_others : &spare;
+    multi_no_growth(multi_descriptors, before->descriptors, more->descriptors, "descriptors");
+    multi_no_growth(count_threads, before->threads, more->threads, "threads");
+    multi_no_growth(multi_mappings, before->mappings, more->mappings, "mappings");
+    multi_no_growth(count_resident_mib, before->resident_mib, more->resident_mib,
+                    "MiB of resident memory");
+    multi_no_growth(memory_gpu_mib, before->gpu_mib, more->gpu_mib, "MiB of the GPU");
+}
