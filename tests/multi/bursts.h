@@ -37,5 +37,8 @@ void bursts_step(uint64_t *x);
 void burst_draw(struct burst_call *s, const struct team *team, uint64_t *x);
 /* Makes the call, on stream `stream` of its team. Members alone do. */
 ceclResult_t burst_make(struct burst_call *s, int stream, bool grouped);
+/* Waits for the call. Returns what the library says of it, and checks the result if that is
+ * ceclSuccess. The communicator may fail meanwhile. */
+ceclResult_t burst_finish(struct burst_call *s);
 
 #endif

@@ -16,7 +16,7 @@
 
 /* What may be more. Drivers of GPUs and sanitizers have mappings, threads and memory of their own;
  * in a long test one mapping left by each communicator would still be more. */
-static const struct held spare = {.descriptors = 2, .mappings = 10, .resident_mib = 16};
+static const struct held spare = {.mappings = 10, .resident_mib = 4};
 static const struct held spare_beside_others = {
     .descriptors = 2, .threads = 4, .mappings = 200, .resident_mib = 128, .gpu_mib = 64};
 

@@ -33,6 +33,11 @@ static int count_alive(void)
     return count;
 }
 
+bool teams_full(void)
+{
+    return count_alive() == TEAMS;
+}
+
 static struct team *vacant(void)
 {
     int i = 0;
@@ -81,23 +86,38 @@ static void begin(struct team *t, ceclComm_t comm)
     t->lent = memory_new(comm, MEMORY_POOL, teams_lent);
 }
 
-static void end(struct team *t)
+static void end(struct team *t, uint64_t *x)
 {
+    const bool finalizes = random_next(x) % 2;
+    if (t->me >= 0 && finalizes)
+        multi_ok(t->comm, ceclCommFinalize(t->comm));
     if (t->me >= 0)
         multi_ok(NULL, ceclCommDestroy(t->comm));
     t->alive = false;
 }
 
-static struct team *world(void)
+static ceclComm_t joined_by_id(const ceclConfig_t *config)
+{
+    ceclUniqueId id;
+    ceclComm_t comm = NULL;
+    if (multi_rank == 0)
+        multi_ok(NULL, ceclGetUniqueId(&id));
+    MPI_Bcast(&id, sizeof(id), MPI_BYTE, 0, MPI_COMM_WORLD);
+    multi_ok(NULL, ceclCommInitRankConfig(&comm, multi_nranks, id, multi_rank, config));
+    return comm;
+}
+
+static struct team *world(uint64_t *x)
 {
     const ceclConfig_t config = teams_config();
+    const bool by_id = random_next(x) % 4 == 0;
     struct team *t = vacant();
     t->alive = true;
     t->n = multi_nranks;
     t->me = multi_rank;
     for (int r = 0; r < t->n; r++)
         t->world[r] = r;
-    begin(t, multi_comm(&config));
+    begin(t, by_id ? joined_by_id(&config) : multi_comm(&config));
     teams_worlds++;
     return t;
 }
@@ -105,7 +125,7 @@ static struct team *world(void)
 void teams_end_all(uint64_t *x)
 {
     while (count_alive() > 0)
-        end(any(x));
+        end(any(x), x);
 }
 
 /* ---- dividing */
@@ -179,20 +199,18 @@ static void split(struct team *parent, uint64_t *x, uint64_t *y)
         assert_null(comm);
 }
 
-/* A communicator of those that stay; the others do not call. */
-static void shrink(struct team *parent, uint64_t *x, uint64_t *y)
+void teams_shrink(struct team *parent, const bool *leaves, uint64_t *x, uint64_t *y)
 {
-    const int stays = (int)(random_next(x) % (uint64_t)parent->n);
-    int leaves[RANKS], excluded[RANKS], count = 0;
+    int colors[RANKS], excluded[RANKS], count = 0;
     const int keys[RANKS] = {0};
     ceclComm_t comm = NULL;
     ceclConfig_t config;
     for (int r = 0; r < parent->n; r++) {
-        leaves[r] = r != stays && random_next(x) % 4 == 0;
+        colors[r] = leaves[r];
         if (leaves[r])
             excluded[count++] = r;
     }
-    struct team *t = child_of(parent, leaves, keys, 0);
+    struct team *t = child_of(parent, colors, keys, 0);
     const ceclConfig_t *settings = draw_config(&config, x, y);
     teams_shrinks++;
     if (t->me < 0)
@@ -202,11 +220,20 @@ static void shrink(struct team *parent, uint64_t *x, uint64_t *y)
     begin(t, comm);
 }
 
+static void shrink(struct team *parent, uint64_t *x, uint64_t *y)
+{
+    const int stays = (int)(random_next(x) % (uint64_t)parent->n);
+    bool leaves[RANKS];
+    for (int r = 0; r < parent->n; r++)
+        leaves[r] = r != stays && random_next(x) % 4 == 0;
+    teams_shrink(parent, leaves, x, y);
+}
+
 static void divide(uint64_t *x, uint64_t *y)
 {
     while (count_alive() > TEAMS - COLORS - 1)
-        end(any(x));
-    struct team *parent = has_all_ranks() ? teams_pick(x) : world();
+        end(any(x), x);
+    struct team *parent = has_all_ranks() ? teams_pick(x) : world(x);
     if (random_next(x) % 4 == 0)
         shrink(parent, x, y);
     else
@@ -217,9 +244,9 @@ void teams_change(uint64_t *x, uint64_t *y)
 {
     const uint64_t which = random_next(x) % 16;
     if (count_alive() == 0)
-        world();
+        world(x);
     if (which < 4)
         divide(x, y);
     else if (which < 5 && count_alive() > 1)
-        end(any(x));
+        end(any(x), x);
 }

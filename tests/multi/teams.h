@@ -38,6 +38,11 @@ struct team *teams_pick(uint64_t *x);
  * communicator at least. */
 void teams_change(uint64_t *x, uint64_t *y);
 
+/* A communicator of those of t's ranks that do not leave: one at least. They alone call. There must be
+ * room for it; t may have failed. */
+void teams_shrink(struct team *t, const bool *leaves, uint64_t *x, uint64_t *y);
+bool teams_full(void);
+
 /* Ends all, in any order. */
 void teams_end_all(uint64_t *x);
 

@@ -1,0 +1,156 @@
+/* cecl_soak [SECONDS [SEED [EPOCH]]]: random calls on random communicators for a given time, under
+ * MPI, on the host device or on GPUs.
+ *
+ * Time is divided into epochs. Each draws its settings, makes bursts of calls (bursts.h) on
+ * communicators that are made, divided, ended, aborted and revoked, and ends everything that it made.
+ * What the process holds after an epoch is compared with what it held after the first ones. An epoch
+ * depends on nothing but the seed and its number, so one that failed can be made again: SEED and the
+ * EPOCH to begin with are in the output. Without SEED the clock gives it.
+ *
+ * The time is CECL_SOAK_SECONDS if no argument gives it, and else 10 seconds. */
+#include <malloc.h>
+#include <unistd.h>
+
+#include "bursts.h"
+#include "held.h"
+#include "trouble.h"
+
+#define EPOCH_STEPS 64
+#define EPOCH_SECONDS 120 /* after so many seconds an epoch hangs */
+#define EPOCHS_WARM 2     /* what is set up once is there after so many */
+#define LATE_MS 40
+
+static double seconds = 10;
+static uint64_t seed;
+static uint64_t first_epoch;
+static uint64_t bursts_made;
+
+/* ---- settings of an epoch. Where one is NULL the environment has none. */
+
+static const struct {
+    const char *name, *values[4];
+} settings[] = {
+    {"CECL_CHECK", {NULL, NULL, NULL, "1"}},
+    {"CECL_FLAGS", {NULL, NULL, "copy", "write"}},
+    {"CECL_LOCAL_COPY", {NULL, NULL, "probe", "off"}},
+    {"CECL_SEGMENT_BYTES", {NULL, "4K", "64K", "16M"}},
+    {"CECL_STAGING_BYTES", {NULL, NULL, "64K", "1M"}},
+};
+#define SETTINGS (sizeof(settings) / sizeof(settings[0]))
+
+static void draw_settings(uint64_t *x)
+{
+    for (size_t i = 0; i < SETTINGS; i++)
+        multi_setenv(settings[i].name, settings[i].values[random_next(x) % 4]);
+}
+
+static void clear_settings(void)
+{
+    for (size_t i = 0; i < SETTINGS; i++)
+        multi_setenv(settings[i].name, NULL);
+}
+
+/* ---- epochs */
+
+/* One rank is late by far more than ranks usually are. */
+static void dawdle(uint64_t *x)
+{
+    const uint64_t who = random_next(x) % (uint64_t)multi_nranks, ms = random_next(x) % LATE_MS;
+    if (who == (uint64_t)multi_rank)
+        multi_pause_ms((long)ms);
+}
+
+static void step(uint64_t *x)
+{
+    bursts_step(x);
+    bursts_made++;
+    switch (random_next(x) % 16) {
+    case 0: trouble_breaks(x); break;
+    case 1: trouble_refuses(x); break;
+    case 2: dawdle(x); break;
+    default: break;
+    }
+}
+
+static void live(uint64_t x)
+{
+    const ceclConfig_t config = teams_config();
+    draw_settings(&x);
+    ceclComm_t home = multi_comm(&config);
+    bursts_open(home, x);
+    for (int i = 0; i < EPOCH_STEPS; i++)
+        step(&x);
+    teams_end_all(&x);
+    bursts_close();
+    multi_ok(NULL, ceclCommDestroy(home));
+    clear_settings();
+}
+
+/* Where the generator of an epoch begins: never 0, which it would not leave. */
+static uint64_t begin_of(uint64_t epoch)
+{
+    uint64_t x = seed + epoch * 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x | 1;
+}
+
+/* What rank 0 says holds for all. */
+static uint64_t agreed(uint64_t mine)
+{
+    MPI_Bcast(&mine, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
+    return mine;
+}
+
+static void tell_held(const char *when, const struct held *held)
+{
+    print_message("held %s: %d descriptors, %d threads, %d mappings, %d MiB, %d MiB of the GPU\n",
+                  when, held->descriptors, held->threads, held->mappings, held->resident_mib,
+                  held->gpu_mib);
+}
+
+static void tell(uint64_t epochs, const struct held *warm)
+{
+    const struct held now = held_now();
+    print_message(
+        "%llu epochs: %llu bursts; communicators: %d of all ranks, %d by %d splits and %d "
+        "shrinks; %d aborted, %d revoked; %d refusals\n",
+        (unsigned long long)epochs, (unsigned long long)bursts_made, teams_worlds, teams_children,
+        teams_splits, teams_shrinks, trouble_aborts, trouble_revokes, trouble_refusals);
+    tell_held("at first", warm);
+    tell_held("in the end", &now);
+}
+
+static void everything_is_right_for_as_long_as_asked(void **state)
+{
+    (void)state;
+    const double end = multi_seconds() + seconds;
+    struct held warm = {0};
+    uint64_t epochs = 0;
+    seed = agreed(seed);
+    while (agreed(epochs <= EPOCHS_WARM || multi_seconds() < end)) {
+        const uint64_t epoch = first_epoch + epochs;
+        print_message("epoch %llu of seed %llu\n", (unsigned long long)epoch,
+                      (unsigned long long)seed);
+        alarm(EPOCH_SECONDS);
+        live(begin_of(epoch));
+        if (++epochs == EPOCHS_WARM)
+            warm = held_now();
+        if (epochs > EPOCHS_WARM)
+            held_no_more(&warm);
+    }
+    tell(epochs, &warm);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(everything_is_right_for_as_long_as_asked)};
+    const char *given = argc > 1 ? argv[1] : getenv("CECL_SOAK_SECONDS");
+    seconds = given ? strtod(given, NULL) : seconds;
+    seed = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)(multi_seconds() * 1e6);
+    first_epoch = argc > 3 ? strtoull(argv[3], NULL, 10) : 0;
+    unsetenv("CECL_SOAK_SECONDS");   /* it is no setting of the library */
+    setenv("CECL_DEBUG", "none", 0); /* failures that are wanted are not told */
+    mallopt(M_ARENA_MAX, 2); /* otherwise arenas come and go with threads, and are mappings */
+    return multi_main(argc, argv, tests, 1, EPOCH_SECONDS);
+}
