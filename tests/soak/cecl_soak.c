@@ -34,7 +34,7 @@ static const struct {
     {"CECL_FLAGS", {NULL, NULL, "copy", "write"}},
     {"CECL_LOCAL_COPY", {NULL, NULL, "probe", "off"}},
     {"CECL_SEGMENT_BYTES", {NULL, "4K", "64K", "16M"}},
-    {"CECL_STAGING_BYTES", {NULL, NULL, "64K", "1M"}},
+    {"CECL_STAGING_BYTES", {NULL, "4K", "16K", "1M"}},
 };
 #define SETTINGS (sizeof(settings) / sizeof(settings[0]))
 
