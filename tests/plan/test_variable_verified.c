@@ -247,6 +247,8 @@ static struct cecl_plan *lower_groups_of(struct drawn groups[][PARTS_MAX], const
 static void verify_arrivals(struct drawn groups[][PARTS_MAX], const uint32_t *sizes, int n,
                             struct arrivals *arrivals, const char *what)
 {
+    if (!verifies_this_time())
+        return;
     struct cecl_plan *plans = lower_groups_of(groups, sizes, CALLS, n, arrivals);
     if (cecl_verify(plans, CALLS, n) != ceclSuccess)
         fail_msg("%s, %d ranks: %s", what, n, cecl_message());
