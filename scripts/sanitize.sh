@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the tests under sanitizers, without CUDA. Needs the packages that test.sh installs.
-# sanitize.sh [address|thread]   default: both
+# sanitize.sh [--build] [address|thread]   default: both; --build: builds, and runs nothing
 #   address  also finds leaks and undefined behaviour; all tests that need no GPU, with 3 ranks under MPI
 #   thread   only tests whose ranks are threads and processes of the test itself. MPI is not built for
 #            this sanitizer, and one thread alone makes plans.
@@ -9,13 +9,19 @@ root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=scripts/common.sh
 . "$root/scripts/common.sh"
 
+only_build=0
+if [ "${1:-}" = --build ]; then
+    only_build=1
+    shift
+fi
 export CECL_TEST_CALLS=2000 CECL_TEST_CYCLES=200
 export UBSAN_OPTIONS=print_stacktrace=1
 for kind in ${1:-address thread}; do
-    echo "== $kind sanitizer"
+    [ $only_build = 1 ] || echo "== $kind sanitizer"
     build=$root/build/$kind
     build "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCECL_WERROR=ON -DCECL_CUDA=OFF \
         -DCECL_SANITIZE="$kind" -DCECL_TEST_RANKS=3
+    [ $only_build = 0 ] || continue
     # Some tests are left out:
     # - install_ and guide_ build a program of their own, which would need the same sanitizer;
     # - example_prefetch computes on 4 ranks and covers nothing that tests with 3 ranks do not;

@@ -25,7 +25,7 @@ verdict=$("$root/scripts/verdict.sh" "$log" Testing/Temporary/LastTest.log) ||
 
 # For each label: how many of its tests passed, failed and were skipped.
 printf '\n%-8s %8s %8s %8s\n' label passed failed skipped
-for label in unit plan multi fault exhaust gpu; do
+for label in unit plan multi fault exhaust soak gpu; do
     ctest -N -L "^$label\$" | awk -v label="$label" '
         FNR == 1 { file++ }
         file == 1 && /^ *Test +#[0-9]+: / { bears[$3] = 1 }
