@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs missing packages, builds, and runs all tests, in about 6 minutes on 2 cores. Without a GPU
+# Installs missing packages, builds, and runs all tests, in about 8 minutes on 2 cores. Without a GPU
 # the GPU tests are skipped, and listed with the reason. The last line is the verdict. Arguments go to
 # ctest (-L unit, -R pool, ...). The output of each run stays in build/test/logs.
 set -euo pipefail
@@ -9,7 +9,7 @@ build=$root/build/test
 . "$root/scripts/common.sh"
 "$root/scripts/setup.sh" "${test_packages[@]}"
 
-echo "Building, then testing; all tests take about 6 minutes on 2 cores (here: $(nproc)) ..."
+echo "Building, then testing; all tests take about 8 minutes on 2 cores (here: $(nproc)) ..."
 build "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCECL_WERROR=ON -DCECL_MPI=ON
 grep '^-- cecl ' "$build/build.log"
 
