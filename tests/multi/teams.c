@@ -164,6 +164,7 @@ static const ceclConfig_t *draw_config(ceclConfig_t *config, uint64_t *x, uint64
 {
     const uint64_t which = random_next(x) % 4;
     *config = teams_config();
+    config->urgent = random_next(x) % 4 == 0;
     config->registerOnUse = random_next(y) % 4 != 0;
     if (which == 1)
         config->stagingBytes = 8 << 20;

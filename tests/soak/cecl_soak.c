@@ -31,10 +31,11 @@ static const struct {
     const char *name, *values[4];
 } settings[] = {
     {"CECL_CHECK", {NULL, NULL, NULL, "1"}},
-    {"CECL_FLAGS", {NULL, NULL, "copy", "write"}},
+    {"CECL_FLAGS", {NULL, "copy", "write", "host"}},
     {"CECL_LOCAL_COPY", {NULL, NULL, "probe", "off"}},
     {"CECL_SEGMENT_BYTES", {NULL, "4K", "64K", "16M"}},
     {"CECL_STAGING_BYTES", {NULL, "4K", "16K", "1M"}},
+    {"CECL_URGENT", {NULL, NULL, "0", "1"}},
 };
 #define SETTINGS (sizeof(settings) / sizeof(settings[0]))
 
