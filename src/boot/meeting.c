@@ -19,12 +19,14 @@
 
 enum state { OPEN, COMPLETE, FAILED };
 
+/* A rank may die between any two stores. So `serial` is the last that is stored of a new meeting, and
+ * `state` of one that has failed. */
 struct meeting {
-    uint64_t serial; /* 0: never used */
-    int32_t state;   /* enum state */
-    int32_t result;  /* FAILED: ceclResult_t, with `words` */
-    int32_t by;      /* FAILED: the rank that found the reason */
-    uint64_t cause;  /* FAILED: a number of the reason; two meetings may fail for one */
+    _Atomic uint64_t serial; /* 0: not in use */
+    _Atomic int32_t state;   /* enum state */
+    int32_t result;          /* FAILED: ceclResult_t, with `words` */
+    int32_t by;              /* FAILED: the rank that found the reason */
+    uint64_t cause;          /* FAILED: a number of the reason; two meetings may fail for one */
     struct cecl_rank_set members;
     struct cecl_rank_set came;   /* members that have come, or have been told of the failure */
     struct cecl_rank_set inside; /* members that wait for the outcome, or died waiting */
@@ -87,11 +89,11 @@ static void nap(struct timespec *pause)
 /* Fails an open meeting. Its reason is the last message. */
 static void fail(struct meeting *meeting, int by, ceclResult_t result)
 {
-    meeting->state = FAILED;
     meeting->result = (int32_t)result;
     meeting->by = by;
     meeting->cause = meeting->serial;
     snprintf(meeting->words, sizeof(meeting->words), "%s", cecl_message());
+    atomic_store(&meeting->state, FAILED);
 }
 
 /* Locks the table. A holder that died may have left a meeting half written, so all that are open
@@ -141,7 +143,12 @@ static struct meeting *create(const struct cecl_meeting_plan *plan)
         if (is_used(m) != is_used(oldest) ? is_used(oldest) : m->serial < oldest->serial)
             oldest = m;
     }
-    *oldest = (struct meeting){.serial = ++table->last, .state = OPEN, .members = plan->members};
+    atomic_store(&oldest->serial, 0);
+    oldest->state = OPEN;
+    oldest->members = plan->members;
+    oldest->came = nobody;
+    oldest->inside = nobody;
+    atomic_store(&oldest->serial, ++table->last);
     return oldest;
 }
 
