@@ -157,9 +157,21 @@ static struct meeting *create(const struct cecl_meeting_plan *plan)
 /* What a rank that comes finds. */
 struct found {
     struct meeting *same;     /* open, with the same members */
-    struct meeting *conflict; /* open, of a rank that both lists have, with other members */
+    struct meeting *conflict; /* one of those that are in conflict with the rank's list */
     struct meeting *failed;   /* the first that failed and that this rank has not been told of */
 };
+
+static bool is_of(const struct meeting *meeting, int rank)
+{
+    return meeting->serial != 0 && cecl_rank_set_has(&meeting->members, rank);
+}
+
+/* Whether a meeting waits for this rank with other members, and a rank of this rank's list is there. */
+static bool is_in_conflict(const struct cecl_meeting_plan *plan, const struct meeting *meeting)
+{
+    return is_of(meeting, plan->rank) && meeting->state == OPEN &&
+           !equal(&meeting->members, &plan->members) && intersect(&meeting->came, &plan->members);
+}
 
 /* Whether a failure concerns a rank that comes: it is a member, it does not know yet, and does not
  * exclude the rank that found the reason. */
@@ -175,11 +187,11 @@ static struct found look(const struct cecl_meeting_plan *plan)
     struct found found = {0};
     for (int i = 0; i < MEETINGS; i++) {
         struct meeting *m = &table->list[i];
-        if (m->serial == 0 || !cecl_rank_set_has(&m->members, plan->rank))
+        if (!is_of(m, plan->rank))
             continue;
         if (m->state == OPEN && equal(&m->members, &plan->members))
             found.same = m;
-        else if (m->state == OPEN && intersect(&m->came, &plan->members))
+        else if (is_in_conflict(plan, m))
             found.conflict = m;
         else if (is_news(plan, m) && (!found.failed || m->serial < found.failed->serial))
             found.failed = m;
@@ -198,8 +210,27 @@ static void know_failures(const struct cecl_meeting_plan *plan, uint64_t cause)
             cecl_rank_set_add(&table->list[i].came, plan->rank);
 }
 
-/* Fails both meetings, so that all ranks that came to either, or still come, have the reason. */
-static ceclResult_t fail_both(const struct cecl_meeting_plan *plan, struct found *found)
+/* Fails the meetings in conflict for the reason of `same`. */
+static void fail_conflicts(const struct cecl_meeting_plan *plan, struct meeting *same)
+{
+    struct table *table = plan->memory;
+    for (int i = 0; i < MEETINGS; i++) /* all who came to any of them have the reason */
+        if (is_in_conflict(plan, &table->list[i]))
+            unite(&same->came, &table->list[i].came);
+    fail(same, plan->rank, ceclInvalidUsage);
+    for (int i = 0; i < MEETINGS; i++) {
+        struct meeting *m = &table->list[i];
+        if (!is_in_conflict(plan, m))
+            continue;
+        m->came = same->came;
+        fail(m, plan->rank, ceclInvalidUsage);
+        m->cause = same->cause;
+    }
+}
+
+/* Fails the meeting of this rank's list and all in conflict with it, so that all ranks that came to
+ * one of them, or still come, have the reason. */
+static ceclResult_t fail_all(const struct cecl_meeting_plan *plan, const struct found *found)
 {
     struct cecl_rank_list mine = list_of(&plan->members, plan->nranks, false),
                           theirs = list_of(&found->conflict->members, plan->nranks, false);
@@ -210,11 +241,7 @@ static ceclResult_t fail_both(const struct cecl_meeting_plan *plan, struct found
               cecl_rank_list_words(&theirs), other, cecl_rank_list_words(&mine), plan->rank);
     struct meeting *same = found->same ? found->same : create(plan);
     cecl_rank_set_add(&same->came, plan->rank);
-    unite(&same->came, &found->conflict->came);
-    found->conflict->came = same->came;
-    fail(same, plan->rank, ceclInvalidUsage);
-    fail(found->conflict, plan->rank, ceclInvalidUsage);
-    found->conflict->cause = same->cause;
+    fail_conflicts(plan, same);
     return ceclInvalidUsage;
 }
 
@@ -228,7 +255,7 @@ static ceclResult_t enter(const struct cecl_meeting_plan *plan, struct meeting *
         return cecl_fail_with((ceclResult_t)found.failed->result, found.failed->words);
     }
     if (found.conflict)
-        return fail_both(plan, &found);
+        return fail_all(plan, &found);
     know_failures(plan, ANY_CAUSE); /* those before the meeting are over */
     *meeting = found.same ? found.same : create(plan);
     cecl_rank_set_add(&(*meeting)->came, plan->rank);

@@ -246,6 +246,31 @@ static void another_list_on_one_rank_is_told_to_all(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
+/* Ranks 0 and 1 exclude each other, so both wait for rank 2. It excludes neither. The rest stay out. */
+static void another_list_is_told_to_two_meetings(void **state)
+{
+    (void)state;
+    if (multi_nranks < 3)
+        return;
+    ceclComm_t comm = joined(CECL_UNDEF), rest = (ceclComm_t)8;
+    int list[64], count = 0;
+    for (int r = 3; r < multi_nranks; r++)
+        list[count++] = r;
+    if (multi_rank < 2)
+        list[count++] = 1 - multi_rank;
+    const double start = multi_seconds();
+    if (multi_rank == 2)
+        multi_pause_ms(50);
+    if (multi_rank < 3)
+        multi_refused(NULL, ceclCommShrink(comm, list, count, &rest, NULL), ceclInvalidUsage,
+                      "ranks differ in whom they exclude: ");
+    assert_true(multi_seconds() - start < PROMPT);
+    assert_ptr_equal(rest, (ceclComm_t)8);
+    MPI_Barrier(MPI_COMM_WORLD);
+    shrink_works(comm, NULL, 0);
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
 /* Rank 0 waits for rank 1, which waits for rank 2, which does not call. */
 static void a_rank_whose_list_has_this_one_is_named(void **state)
 {
@@ -400,6 +425,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(after_an_abort_the_others_go_on),
         cmocka_unit_test(a_finalized_communicator_shrinks),
         cmocka_unit_test(another_list_on_one_rank_is_told_to_all),
+        cmocka_unit_test(another_list_is_told_to_two_meetings),
         cmocka_unit_test(a_rank_whose_list_has_this_one_is_named),
         cmocka_unit_test(a_rank_that_does_not_come_is_named_by_the_deadline),
         cmocka_unit_test(what_one_rank_refuses_all_refuse),
