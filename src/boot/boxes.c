@@ -21,8 +21,11 @@ struct half {
 };
 
 struct box {
-    _Atomic uint64_t closed; /* the token of the oob that this rank closed last */
     struct half halves[2];
+    /* [nranks of the old communicator] the token of the oob that this rank closed last, of those with
+     * the other rank in them. It stays there as long as that rank may look for it: the two can use no
+     * further token together before. */
+    _Atomic uint64_t closed[];
 };
 
 struct member {
@@ -30,14 +33,24 @@ struct member {
     uint64_t round;
 };
 
+static size_t box_bytes(int nranks)
+{
+    return sizeof(struct box) + (size_t)nranks * sizeof(_Atomic uint64_t);
+}
+
 size_t cecl_boxes_bytes(int nranks)
 {
-    return (size_t)nranks * sizeof(struct box);
+    return (size_t)nranks * box_bytes(nranks);
+}
+
+static struct box *box_at(void *memory, int nranks, int rank)
+{
+    return (void *)((char *)memory + (size_t)rank * box_bytes(nranks));
 }
 
 static struct box *box_of(const struct cecl_boxes_plan *plan, int member)
 {
-    return (struct box *)plan->memory + plan->ranks[member];
+    return box_at(plan->memory, plan->old_nranks, plan->ranks[member]);
 }
 
 static void write_part(struct half *half, uint64_t stamp, const void *part, size_t bytes)
@@ -71,7 +84,7 @@ static bool read_part(struct half *half, uint64_t stamp, void *part, size_t byte
 static ceclResult_t check_member(const struct cecl_boxes_plan *plan, int member)
 {
     const int rank = plan->ranks[member];
-    if (atomic_load(&box_of(plan, member)->closed) != plan->token)
+    if (atomic_load(&box_of(plan, member)->closed[plan->ranks[plan->rank]]) != plan->token)
         return cecl_mesh_check_peer(plan->mesh, rank);
     for (int m = 0; m < plan->nranks; m++) /* perhaps it gave up because of another one's end */
         CECL_TRY(cecl_mesh_check_peer(plan->mesh, plan->ranks[m]));
@@ -123,9 +136,17 @@ static ceclResult_t boxes_allgather(struct cecl_oob *oob, const void *send, void
     return ceclSuccess;
 }
 
-void cecl_boxes_leave(void *memory, int rank, uint64_t token)
+void cecl_boxes_leave(void *memory, int nranks, int rank, uint64_t token)
 {
-    atomic_store(&((struct box *)memory + rank)->closed, token);
+    for (int r = 0; r < nranks; r++)
+        atomic_store(&box_at(memory, nranks, rank)->closed[r], token);
+}
+
+/* Only members are told: others may still look for an earlier token. */
+static void leave_members(const struct cecl_boxes_plan *plan)
+{
+    for (int m = 0; m < plan->nranks; m++)
+        atomic_store(&box_of(plan, plan->rank)->closed[plan->ranks[m]], plan->token);
 }
 
 static ceclResult_t boxes_check(struct cecl_oob *oob)
@@ -139,7 +160,7 @@ static ceclResult_t boxes_check(struct cecl_oob *oob)
 static void boxes_close(struct cecl_oob *oob)
 {
     struct member *me = oob->context;
-    cecl_boxes_leave(me->plan.memory, me->plan.ranks[me->plan.rank], me->plan.token);
+    leave_members(&me->plan);
     free(me);
 }
 
@@ -147,7 +168,7 @@ ceclResult_t cecl_oob_from_boxes(struct cecl_oob *oob, const struct cecl_boxes_p
 {
     struct member *me = malloc(sizeof(*me));
     if (!me) {
-        cecl_boxes_leave(plan->memory, plan->ranks[plan->rank], plan->token);
+        leave_members(plan);
         return cecl_fail(ceclOutOfMemory, "no host memory to join with");
     }
     *me = (struct member){.plan = *plan};

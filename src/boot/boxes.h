@@ -17,6 +17,7 @@ struct cecl_boxes_plan {
     void *memory; /* the boxes */
     struct cecl_mesh *mesh;
     const int *ranks; /* [nranks] the member's ranks in the old communicator; kept until close */
+    int old_nranks;   /* of the old communicator */
     int nranks, rank; /* of the new one */
     /* Tells this use of the boxes from others: equal on all members, never used before, not 0, and
      * less than 2^56. */
@@ -29,8 +30,9 @@ struct cecl_boxes_plan {
  * the old communicator, or has closed its oob. Local. */
 ceclResult_t cecl_oob_from_boxes(struct cecl_oob *oob, const struct cecl_boxes_plan *plan);
 
-/* Rank `rank` of the old communicator takes no part, or no further part, in the use of the boxes that
- * `token` names. Members that wait for it then fail. Closing the oob does it too. Local. */
-void cecl_boxes_leave(void *memory, int rank, uint64_t token);
+/* Rank `rank` of the old communicator takes no part in the use of the boxes that `token` names.
+ * Members that wait for it then fail, as they do when it closes the oob. Every rank of the old
+ * communicator must have ended what it did with this rank before. Local. */
+void cecl_boxes_leave(void *memory, int nranks, int rank, uint64_t token);
 
 #endif

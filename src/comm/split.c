@@ -84,6 +84,7 @@ static ceclResult_t join(ceclComm_t parent, const struct members *members,
                                              cecl_shared_at(&parent->shared, CECL_SHARED_BOXES),
                                          .mesh = parent->mesh,
                                          .ranks = members->parent_ranks,
+                                         .old_nranks = parent->nranks,
                                          .nranks = members->count,
                                          .rank = members->rank,
                                          .token = members->token,
@@ -176,6 +177,18 @@ static ceclResult_t agree(ceclComm_t comm, ceclResult_t mine)
     return cecl_comm_exchanged(comm, cecl_mesh_agree(comm->mesh, mine));
 }
 
+/* The second exchange. A rank that died in it may have let some peers go on, and they wait for this
+ * one. If it died in the first, nobody goes on, and peers may still be at an earlier use of the boxes. */
+static ceclResult_t agree_on_members(ceclComm_t comm, ceclResult_t mine, struct members *out)
+{
+    const ceclResult_t result = agree(comm, mine);
+    out->token = token_of_split(cecl_mesh_exchanges(comm->mesh));
+    if (result != ceclSuccess)
+        cecl_boxes_leave(cecl_shared_at(&comm->shared, CECL_SHARED_BOXES), comm->nranks, comm->rank,
+                         out->token);
+    return result;
+}
+
 /* Finds this rank's members, in two exchanges on every rank. `local`: this rank's verdict on its own
  * arguments, with its message recorded. */
 static ceclResult_t find_members(ceclComm_t comm, int color, int key, ceclResult_t local,
@@ -187,13 +200,10 @@ static ceclResult_t find_members(ceclComm_t comm, int color, int key, ceclResult
 
     cecl_keep_message(words);
     ceclResult_t result = exchange_choices(comm, &mine, all);
-    if (result == ceclSuccess)
-        result = agree(comm, local == ceclSuccess ? list_members(comm, all, out)
-                                                  : cecl_fail_with(local, words));
-    out->token = token_of_split(cecl_mesh_exchanges(comm->mesh));
-    if (result !=
-        ceclSuccess) /* a rank that died may have let peers go on, which wait for this one */
-        cecl_boxes_leave(cecl_shared_at(&comm->shared, CECL_SHARED_BOXES), comm->rank, out->token);
+    if (result == ceclSuccess) {
+        result = local == ceclSuccess ? list_members(comm, all, out) : cecl_fail_with(local, words);
+        result = agree_on_members(comm, result, out);
+    }
     return local == ceclSuccess ? result : cecl_fail_with(local, words);
 }
 
