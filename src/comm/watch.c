@@ -212,5 +212,5 @@ ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline)
         if (pause.tv_nsec < 1000000)
             pause.tv_nsec *= 2;
     }
-    return cecl_comm_hear_kernels(comm);
+    return cecl_comm_hear(comm); /* a peer that gave up may have ended these calls, and told so */
 }

@@ -468,6 +468,17 @@ static void finalize_hears_of_a_kernel_that_gave_up(void **state)
     (void)ceclCommAbort(comms[1]);
 }
 
+/* A peer that gave up may have ended this rank's calls by wrong flags. It told so before. */
+static void finalize_hears_of_a_peer_that_gave_up(void **state)
+{
+    (void)state;
+    open_ranks(4096, "5000");
+    cecl_watch_stop(comms[0]);
+    assert_int_equal(ceclCommAbort(comms[1]), ceclSuccess);
+    assert_int_equal(ceclCommFinalize(comms[0]), ceclRemoteError);
+    (void)ceclCommAbort(comms[0]);
+}
+
 /* Its own copies concern no peer. */
 static void destroy_beside_long_copies_fails_nobody_else(void **state)
 {
@@ -604,6 +615,7 @@ int main(void)
         RELEASE(who_asks_hears_of_a_kernel_that_gave_up),
         RELEASE(the_watchdog_hears_of_a_kernel_that_gave_up),
         RELEASE(finalize_hears_of_a_kernel_that_gave_up),
+        RELEASE(finalize_hears_of_a_peer_that_gave_up),
         RELEASE(more_calls_than_flags_can_tell_are_released),
         RELEASE(a_call_of_more_phases_than_flags_can_tell_is_released),
         RELEASE(destroy_waits_for_copies),
