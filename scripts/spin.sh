@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # Checks the models in docs/models exhaustively, and checks that Spin finds each fault planted in them.
-# Also fails when a search was cut short or Spin itself failed.
+# Also fails when a search was cut short or Spin itself failed. Two searches run at a time.
 set -euo pipefail
 shopt -s inherit_errexit
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
+trap 'wait; rm -rf "$work"' EXIT
+at_once=2
+searches=()
 
 fail() {
     echo "$model.pml, $1" >&2
     cat spin.log pan.log >&2 2>/dev/null || true
+    touch "$work/failed"
     exit 1
 }
 
@@ -19,14 +21,31 @@ fail() {
 search() {
     local level=$1
     shift
-    rm -f pan pan.c pan.log
     spin -a "$@" "$root/docs/models/$model.pml" >spin.log 2>&1 || fail "$*: spin refused it"
-    gcc "$level" -w -DSAFETY -DMEMLIM=4096 -o pan pan.c || fail "$*: gcc refused it"
+    gcc "$level" -w -DSAFETY -DMEMLIM=2000 -o pan pan.c || fail "$*: gcc refused it"
     ./pan -m200000 >pan.log 2>&1 || fail "$*: the checker broke"
 }
 
-# prove RANKS CALLS [DEFINES...]: fails unless every state was visited and none is wrong.
-prove() {
+# begin COMMAND...: runs a search in a folder of its own, once less than $at_once others run. None is
+# begun after one has failed.
+begin() {
+    local folder
+    while [ "$(jobs -rp | wc -l)" -ge "$at_once" ]; do
+        wait -n || true
+    done
+    [ ! -e "$work/failed" ] || exit 1
+    folder=$(mktemp -d -p "$work")
+    (
+        trap - EXIT
+        cd "$folder"
+        "$@"
+        rm -rf "$folder"
+    ) &
+    searches+=($!)
+}
+
+# shows RANKS CALLS [DEFINES...]: fails unless every state was visited and none is wrong.
+shows() {
     local what="$1 ranks, $2 calls${3:+ with ${*:3}}" states
     search -O1 -DRANKS="$1" -DCALLS="$2" "${@:3}"
     grep -q 'errors: 0$' pan.log || fail "$what: a fault"
@@ -37,14 +56,18 @@ prove() {
     echo "$model.pml, $what: no error, $states states"
 }
 
-# catch CALLS FAULT WORDS [DEFINES...]: fails unless the search for 2 ranks ends at a wrong state, with
-# WORDS in the checker's output. Few states are searched, so gcc takes longer than the checker.
-catch() {
-    search -O0 -DRANKS=2 -DCALLS="$1" "-D$2" "${@:4}"
-    grep -q 'errors: 1$' pan.log || fail "$2: the planted fault was not found"
-    grep -q "$3" pan.log || fail "$2: found, but not as '$3'"
-    echo "$model.pml with $2: found"
+# finds RANKS CALLS FAULT WORDS [DEFINES...]: fails unless the search ends at a wrong state, with WORDS
+# in the checker's output. Few states are searched, so gcc takes longer than the checker.
+finds() {
+    search -O0 -DRANKS="$1" -DCALLS="$2" "-D$3" "${@:5}"
+    grep -q 'errors: 1$' pan.log || fail "$3: the planted fault was not found"
+    grep -q "$4" pan.log || fail "$3: found, but not as '$4'"
+    echo "$model.pml with $3: found"
 }
+
+prove() { begin shows "$@"; }
+catch() { begin finds 2 "$@"; }       # with 2 ranks
+catch_among() { begin finds "$@"; }
 
 model=flags
 prove 2 9 # epochs wrap around and reach values that they had before
@@ -84,3 +107,62 @@ catch 2 NO_SWEEP 'assertion violated.*number' -DOWNERS=1
 catch 2 FORGET_FAILED 'assertion violated.*known' -DOWNERS=1 -DFAILURES
 catch 2 NO_END 'assertion violated.*ended' -DOWNERS=1 -DDEATH
 catch 2 POST_NO_END 'assertion violated.*ended' -DOWNERS=1 -DDEATH
+
+model=group
+prove 2 2
+prove 2 2 -DCOUNTED
+prove 2 3 -DSTREAMS=1
+prove 3 1
+prove 2 2 -DONE_THREAD -DCOUNTED
+prove 2 2 -DANY_ORDER -DOWN_STREAMS
+prove 2 1 -DFAILURE
+catch 2 ANY_ORDER 'assertion violated.*told'
+catch 2 NO_FOLLOW 'assertion violated.*call-1'
+catch 2 TELL_AND_LEARN 'assertion violated.*told' -DONE_THREAD -DCOUNTED
+catch 1 NO_BREAK 'assertion violated.*told' -DFAILURE
+
+model=release
+prove 2 2
+prove 2 1 -DFAULTS=2
+prove 2 2 -DWRITES
+prove 2 1 -DWRITES -DFAULTS=2
+prove 2 2 -DKERNELS
+prove 2 1 -DFINALIZE -DWRITES
+prove 2 2 -DDEATHS=1 -DFAULTS=0
+prove 3 1 -DDEATHS=1 -DFAULTS=0
+catch 1 RELEASE_FIRST 'assertion violated.*wrong' -DWRITES
+catch 1 NO_SILENCE 'assertion violated.*has_come'
+catch 1 KERNELS_LAST 'assertion violated.*has_come' -DKERNELS
+catch 1 NO_QUESTION 'assertion violated.*wrong' -DWRITES -DFINALIZE
+catch 2 SAME_QUARTER 'assertion violated.*in_vain'
+catch 1 ONE_RELEASE 'invalid end state'
+catch 1 LATE_TARGET 'invalid end state'
+catch 1 NO_END_MARK 'invalid end state'
+
+model=boxes
+prove 3 2
+prove 3 2 -DDEATHS=1
+prove 3 2 -DREFUSALS=1 -DROUNDS=1
+catch 2 ONE_HALF 'invalid end state' # a rank waits for a part that is overwritten
+catch 2 NO_TOKEN 'assertion violated.*word'
+catch 2 EARLY_CLOSE 'assertion violated.*fails'
+catch 2 NO_LEAVE 'invalid end state' -DREFUSALS=1
+catch_among 3 2 NO_CLEAR 'assertion violated.*word' -DREFUSALS=1 -DROUNDS=1
+catch_among 3 2 NO_RECHECK 'assertion violated.*word' -DREFUSALS=1 -DROUNDS=1
+catch_among 3 2 NO_LEAVE_SPLIT 'invalid end state' -DDEATHS=1 -DROUNDS=1
+catch_among 3 2 ONE_WORD 'invalid end state' -DREFUSALS=1 -DROUNDS=1
+
+model=meeting
+prove 3 1
+prove 3 1 -DDEATHS=1
+catch 1 STATE_FIRST 'invalid end state' -DDEATHS=1
+catch 1 NO_TAKEOVER 'assertion violated.*members' -DDEATHS=1
+catch 1 NO_LOOK 'assertion violated.*members' -DDEATHS=1
+catch 1 DEAF 'assertion violated.*was_told'
+catch_among 3 1 HALF_MADE 'assertion violated.*reason' -DDEATHS=1 -DMEETINGS=3
+catch_among 3 1 ONE_CONFLICT 'assertion violated.*somebody_waits'
+catch_among 3 1 REPLACE_ANY 'assertion violated.*inside'
+
+for search in "${searches[@]}"; do
+    wait "$search" || exit 1
+done
