@@ -1,0 +1,570 @@
+/* The messages of the TCP bootstrap: what a root reads from its callers, and what a rank reads from
+ * whoever listens at the address of its id. The fuzzer plays the other side, with the right secret or
+ * without it, in pieces, out of order, with bytes of its own. Nobody without the secret may learn
+ * anything; whoever has joined gets exactly what all ranks brought; all waits end. */
+#include "world.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <unistd.h>
+
+#include "boot/oob.h"
+#include "boot/tcp.h"
+#include "input.h"
+#include "util/clock.h"
+
+#define CLIENTS 6
+#define SENT_MOST 8192
+#define RECEIVED_MOST (1u << 18)
+#define WORDS_MOST 512
+
+static struct input in;
+static const uint8_t secret[16] = "a secret of many";
+
+/* ---- the root under test. Clients are the fuzzer's. */
+
+static struct client {
+    int fd;
+    bool right;     /* its first bytes are a right answer to its challenge */
+    bool is_silent; /* it sends nothing more */
+    int rank, nranks;
+    uint64_t proof; /* what the root must prove to it */
+    uint8_t challenge[16];
+    uint8_t sent[SENT_MOST]; /* after the answer, or from the first byte if there is none */
+    size_t nsent;
+    uint8_t *received; /* [RECEIVED_MOST] */
+    size_t nreceived;
+} clients[CLIENTS];
+static int nclients;
+static int joiners; /* so many ranks join before the script begins */
+
+static void hear(struct client *c)
+{
+    if (c->fd >= 0)
+        c->nreceived +=
+            world_drain(c->fd, c->received + c->nreceived, RECEIVED_MOST - c->nreceived);
+}
+
+static void say(struct client *c, const void *data, size_t bytes)
+{
+    if (c->fd < 0 || c->is_silent || c->nsent + bytes > SENT_MOST)
+        return;
+    const size_t sent = world_send(c->fd, data, bytes);
+    memcpy(c->sent + c->nsent, data, sent);
+    c->nsent += sent;
+    c->is_silent = sent < bytes; /* what is lost cannot be followed */
+}
+
+/* Forgets an earlier client. The new one has no connection yet. */
+static struct client *begin_client(void)
+{
+    struct client *c = &clients[nclients++];
+    uint8_t *received = c->received;
+    memset(c, 0, offsetof(struct client, sent));
+    c->nsent = c->nreceived = 0;
+    memset(c->sent, 0, sizeof(c->sent));
+    c->received = received;
+    c->fd = -1;
+    return c;
+}
+
+/* Makes an answer to the challenge that came first. */
+static struct cecl_tcp_answer answer_of(struct client *c, int rank, int nranks)
+{
+    struct cecl_tcp_challenge challenge;
+    struct cecl_tcp_answer a = {
+        .magic = CECL_TCP_MAGIC, .rank = rank, .nranks = nranks, .timeout_ms = 1000};
+    memcpy(&challenge, c->received, sizeof(challenge));
+    memcpy(c->challenge, challenge.nonce, sizeof(c->challenge));
+    return a;
+}
+
+/* Shows that the client knows the secret. */
+static void sign(struct client *c, struct cecl_tcp_answer *a)
+{
+    a->tag = cecl_tcp_rank_tag(secret, c->challenge, a);
+    c->proof = cecl_tcp_root_tag(secret, c->challenge, a->nonce);
+    c->rank = a->rank;
+    c->nranks = a->nranks;
+    c->right = true;
+}
+
+static bool may_answer(struct client *c)
+{
+    hear(c);
+    return c->nreceived >= sizeof(struct cecl_tcp_challenge) && c->nsent == 0 && !c->right;
+}
+
+/* Joins without tricks. */
+static void join(struct client *c, int rank, int nranks)
+{
+    struct cecl_tcp_answer a = answer_of(c, rank, nranks);
+    sign(c, &a);
+    say(c, &a, sizeof(a));
+    c->nsent = 0;
+}
+
+/* Joins, or does not: a tag that is wrong is so in one bit. */
+static void answer(struct client *c)
+{
+    const unsigned flags = take_byte(&in);
+    if (!may_answer(c))
+        return;
+    struct cecl_tcp_answer a =
+        answer_of(c, (int)(take_byte(&in) % 5) - (flags >> 6 == 1), (int)(take_byte(&in) % 5));
+    take_bytes(&in, a.nonce, 4);
+    if (flags & 1)
+        a.patience_ms = (int64_t)take_word(&in);
+    if (flags & 2)
+        a.timeout_ms = (int64_t)take_word(&in);
+    if (flags & 4)
+        a.nranks = (int32_t)take_word(&in);
+    sign(c, &a);
+    if (flags & 8) {
+        const unsigned bit = take_below(&in, 8 * (unsigned)sizeof(a));
+        ((uint8_t *)&a)[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        c->right = false;
+    }
+    const size_t first = flags & 16 ? take_below(&in, sizeof(a)) : sizeof(a);
+    say(c, &a, first);
+    if (flags & 32)
+        world_pass(take_byte(&in) * 20);
+    say(c, (uint8_t *)&a + first, sizeof(a) - first);
+    if (c->right && c->nsent == sizeof(a))
+        c->nsent = 0;
+    else
+        c->right = false;
+}
+
+/* Brings a part of an all-gather: its size, and as many bytes. */
+static void request(struct client *c)
+{
+    const unsigned size = take_byte(&in);
+    struct cecl_tcp_request head = {.bytes = size < 200 ? size : (size - 199) * 60};
+    uint8_t part[4096];
+    for (size_t i = 0; i < head.bytes; i++)
+        part[i] = (uint8_t)(i * 7 + c->nsent + (size_t)(c - clients) * 31 + size);
+    say(c, &head, sizeof(head));
+    say(c, part, head.bytes);
+}
+
+/* A part that is larger than any, and may never come. */
+static void claim(struct client *c)
+{
+    struct cecl_tcp_request head = {.bytes = take_word(&in)};
+    say(c, &head, sizeof(head));
+}
+
+static void say_anything(struct client *c)
+{
+    uint8_t bytes[64];
+    const size_t count = 1 + take_below(&in, sizeof(bytes) - 1);
+    take_bytes(&in, bytes, count);
+    say(c, bytes, count);
+}
+
+static void leave(struct client *c)
+{
+    if (c->fd < 0)
+        return;
+    hear(c);
+    close(c->fd);
+    c->fd = -1;
+}
+
+/* All ranks that have joined bring equal parts. */
+static void request_all(void)
+{
+    const struct input before = in;
+    for (int i = 0; i < nclients; i++) {
+        in = before;
+        if (clients[i].right)
+            request(&clients[i]);
+    }
+}
+
+static void act_one(unsigned what, struct client *c)
+{
+    switch (what) {
+    case 0:
+    case 1: answer(c); break;
+    case 2: request(c); break;
+    case 3: claim(c); break;
+    case 4: say_anything(c); break;
+    case 5: leave(c); break;
+    case 6: request_all(); break;
+    default: world_pass(take_byte(&in) * 8);
+    }
+}
+
+static bool act_as_clients(void)
+{
+    for (int i = 0; i < nclients; i++)
+        hear(&clients[i]);
+    if (nclients < joiners) {
+        begin_client()->fd = world_call();
+        return true;
+    }
+    for (int i = 0; i < joiners; i++)
+        if (may_answer(&clients[i])) {
+            join(&clients[i], i, joiners);
+            return true;
+        }
+    if (in.left > 0) {
+        const unsigned what = take_below(&in, 10);
+        if (nclients == 0 || (what >= 8 && nclients < CLIENTS))
+            begin_client()->fd = world_call();
+        else if (what < 8)
+            act_one(what, &clients[take_below(&in, (unsigned)nclients)]);
+        return true;
+    }
+    bool acted = false; /* the script is over: all leave, and hear what comes */
+    for (int i = 0; i < nclients; i++)
+        if (clients[i].fd >= 0 && shutdown(clients[i].fd, SHUT_WR) == 0 && !clients[i].is_silent)
+            acted = clients[i].is_silent = true;
+    return acted;
+}
+
+/* ---- what a client received */
+
+/* The k-th part that a client brought whole. False: there is none. */
+static bool find_part(const struct client *c, int k, const uint8_t **part, uint64_t *bytes)
+{
+    size_t at = 0;
+    for (int i = 0; at + sizeof(*bytes) <= c->nsent; i++) {
+        memcpy(bytes, c->sent + at, sizeof(*bytes));
+        at += sizeof(*bytes);
+        if (*bytes > c->nsent - at)
+            return false;
+        *part = c->sent + at;
+        if (i == k)
+            return true;
+        at += *bytes;
+    }
+    return false;
+}
+
+/* The only client that may have the seat of `rank`; NULL if there are several. */
+static const struct client *holder_of(int rank, int nranks)
+{
+    const struct client *holder = NULL;
+    for (int i = 0; i < nclients; i++) {
+        const struct client *c = &clients[i];
+        if (!c->right || c->rank != rank || c->nranks != nranks)
+            continue;
+        if (holder)
+            return NULL;
+        holder = c;
+    }
+    REQUIRE(holder, "rank %d of %d had joined, but nobody proved to be it", rank, nranks);
+    return holder;
+}
+
+/* Round k of the all-gathers, as a client received it. */
+static void check_round(const struct client *c, int k, const uint8_t *data, uint64_t bytes)
+{
+    const uint64_t each = bytes / (uint64_t)c->nranks;
+    REQUIRE(each * (uint64_t)c->nranks == bytes, "%llu bytes for %d ranks",
+            (unsigned long long)bytes, c->nranks);
+    for (int r = 0; r < c->nranks; r++) {
+        const struct client *holder = holder_of(r, c->nranks);
+        const uint8_t *part;
+        uint64_t brought;
+        if (!holder)
+            continue;
+        REQUIRE(find_part(holder, k, &part, &brought) && brought == each,
+                "round %d was answered, but rank %d brought no %llu bytes", k, r,
+                (unsigned long long)each);
+        REQUIRE(memcmp(data + (size_t)r * each, part, each) == 0,
+                "round %d: the part of rank %d is not what it brought", k, r);
+    }
+}
+
+/* The message of a failed job is the last thing that a rank hears. */
+static void check_words(const uint8_t *words, uint64_t bytes, size_t left, int32_t status)
+{
+    REQUIRE(status > 0 && status <= ceclTimeout && bytes > 0 && bytes < WORDS_MOST,
+            "status %d with %llu bytes", status, (unsigned long long)bytes);
+    REQUIRE(left <= bytes && !memchr(words, 0, left), "%zu bytes of a message of %llu", left,
+            (unsigned long long)bytes);
+}
+
+static void check_replies(const struct client *c, size_t at)
+{
+    for (int k = -1;; k++) { /* -1: all have joined */
+        struct cecl_tcp_reply reply;
+        if (c->nreceived - at < sizeof(reply))
+            return; /* the client or the root left */
+        memcpy(&reply, c->received + at, sizeof(reply));
+        at += sizeof(reply);
+        const size_t left = c->nreceived - at;
+        if (reply.status != ceclSuccess) {
+            check_words(c->received + at, reply.bytes, left, reply.status);
+            return;
+        }
+        REQUIRE(k >= 0 || reply.bytes == 0, "%llu bytes before the first round",
+                (unsigned long long)reply.bytes);
+        if (k < 0)
+            for (int r = 0; r < c->nranks; r++)
+                holder_of(r, c->nranks);
+        if (reply.bytes > left)
+            return;
+        if (k >= 0)
+            check_round(c, k, c->received + at, reply.bytes);
+        at += (size_t)reply.bytes;
+    }
+}
+
+static void check_client(const struct client *c)
+{
+    size_t at = sizeof(struct cecl_tcp_challenge);
+    if (!c->right)
+        REQUIRE(c->nreceived <= at, "a stranger received %zu bytes", c->nreceived);
+    if (c->nreceived < at + sizeof(c->proof))
+        return;
+    REQUIRE(memcmp(c->received + at, &c->proof, sizeof(c->proof)) == 0, "no proof of the root");
+    check_replies(c, at + sizeof(c->proof));
+}
+
+static int reach_nobody(int fd, const struct sockaddr *to, socklen_t length)
+{
+    (void)fd, (void)to, (void)length;
+    errno = ECONNREFUSED;
+    return -1;
+}
+
+static void fuzz_root(void)
+{
+    static const struct world_script script = {act_as_clients, reach_nobody};
+    static const int64_t timeouts[] = {1000, 60000, 1, 100};
+    nclients = 0;
+    joiners = (int)take_below(&in, 5);
+    world_begin(&script);
+    const ceclResult_t result =
+        cecl_tcp_serve(world_listener(), secret, timeouts[take_below(&in, 4)]);
+    REQUIRE(result == ceclSuccess, "result %d", (int)result);
+    for (int i = 0; i < nclients; i++)
+        leave(&clients[i]);
+    world_end();
+    for (int i = 0; i < nclients; i++)
+        check_client(&clients[i]);
+}
+
+/* ---- the rank under test. The root is the fuzzer's, and `clients[0]` is how it sees the rank. */
+
+static struct {
+    int nranks, rank;
+    size_t part;       /* bytes of the current all-gather; 0: there is none */
+    bool is_disturbed; /* time has passed, or the root has left: any wait may fail */
+} job;
+
+#define PROOF_AT sizeof(struct cecl_tcp_challenge)
+#define REPLY_AT (PROOF_AT + sizeof(struct cecl_tcp_proof))
+#define ROUNDS_AT (REPLY_AT + sizeof(struct cecl_tcp_reply))
+
+static void challenge_rank(struct client *c)
+{
+    const unsigned flags = take_byte(&in);
+    struct cecl_tcp_challenge challenge = {.magic = CECL_TCP_MAGIC + (flags & 1)};
+    take_bytes(&in, challenge.nonce, 2);
+    say(c, &challenge, flags & 2 ? take_below(&in, sizeof(challenge)) : sizeof(challenge));
+}
+
+/* What a root proves to the rank, as far as the rank has answered. */
+static uint64_t proof_for(const struct client *c)
+{
+    struct cecl_tcp_challenge challenge;
+    struct cecl_tcp_answer a = {0};
+    memcpy(&challenge, c->sent, sizeof(challenge));
+    if (c->nreceived >= sizeof(a))
+        memcpy(&a, c->received, sizeof(a));
+    return cecl_tcp_root_tag(secret, challenge.nonce, a.nonce);
+}
+
+static void prove_to_rank(struct client *c)
+{
+    struct cecl_tcp_proof proof = {proof_for(c)};
+    if (take_byte(&in) & 1)
+        proof.tag ^= UINT64_C(1) << take_below(&in, 64);
+    say(c, &proof, sizeof(proof));
+}
+
+static void reply_to_rank(struct client *c)
+{
+    const unsigned flags = take_byte(&in);
+    uint8_t data[1024];
+    struct cecl_tcp_reply reply = {.bytes = (uint64_t)job.nranks * job.part};
+    if (flags & 1)
+        reply.status = (int32_t)take_byte(&in);
+    if (flags & 2)
+        reply.bytes = flags & 4 ? take_word(&in) : take_below(&in, 600);
+    const size_t follow = reply.bytes < sizeof(data) ? (size_t)reply.bytes : sizeof(data);
+    for (size_t i = 0; i < follow; i++)
+        data[i] = (uint8_t)(1 + (i + c->nsent) % 250);
+    say(c, &reply, sizeof(reply));
+    say(c, data, flags & 8 ? take_below(&in, (unsigned)follow + 1) : follow);
+}
+
+/* ---- what the rank makes of it */
+
+static void check_answer(const struct client *c)
+{
+    struct cecl_tcp_challenge challenge;
+    struct cecl_tcp_answer a;
+    if (c->nreceived < sizeof(a))
+        return;
+    memcpy(&a, c->received, sizeof(a));
+    memcpy(&challenge, c->sent, sizeof(challenge));
+    REQUIRE(c->nsent >= sizeof(challenge) && challenge.magic == CECL_TCP_MAGIC,
+            "it answers something else than a challenge");
+    REQUIRE(a.magic == CECL_TCP_MAGIC && a.rank == job.rank && a.nranks == job.nranks,
+            "the rank says that it is %d of %d", a.rank, a.nranks);
+    REQUIRE(a.tag == cecl_tcp_rank_tag(secret, challenge.nonce, &a), "its tag is wrong");
+}
+
+/* Whether the root has shown that it knows the secret, and then that all have joined. */
+static void read_handshake(const struct client *c, bool *proved, bool *let_in)
+{
+    struct cecl_tcp_reply reply;
+    const uint64_t proof = proof_for(c);
+    *proved = c->nsent >= REPLY_AT && memcmp(c->sent + PROOF_AT, &proof, sizeof(proof)) == 0;
+    memcpy(&reply, c->sent + REPLY_AT, sizeof(reply));
+    *let_in = *proved && c->nsent >= ROUNDS_AT && reply.status == ceclSuccess;
+}
+
+/* Whether the reply to the current all-gather is there, at byte `at` of what the root sent. */
+static bool find_reply(const struct client *c, size_t at)
+{
+    const uint64_t bytes = (uint64_t)job.nranks * job.part;
+    struct cecl_tcp_reply reply;
+    if (c->nsent < at + sizeof(reply))
+        return false;
+    memcpy(&reply, c->sent + at, sizeof(reply));
+    return reply.status == ceclSuccess && reply.bytes == bytes &&
+           c->nsent >= at + sizeof(reply) + bytes;
+}
+
+static bool act_as_root(void)
+{
+    struct client *c = &clients[0];
+    if (c->fd < 0)
+        return false;
+    hear(c);
+    if (in.left == 0) {
+        job.is_disturbed = true;
+        leave(c);
+        return true;
+    }
+    switch (take_below(&in, 8)) {
+    case 0: challenge_rank(c); break;
+    case 1:
+    case 2: prove_to_rank(c); break;
+    case 3:
+    case 4: reply_to_rank(c); break;
+    case 5: say_anything(c); break;
+    case 6:
+        job.is_disturbed = true;
+        leave(c);
+        break;
+    default: job.is_disturbed = true; world_pass(take_byte(&in) * 8);
+    }
+    return true;
+}
+
+static int reach_root(int fd, const struct sockaddr *to, socklen_t length)
+{
+    const unsigned how = take_below(&in, 16);
+    (void)to, (void)length;
+    errno = how == 1 ? ECONNREFUSED : how == 2 ? ECONNRESET : how == 3 ? ETIMEDOUT : EINPROGRESS;
+    if (how >= 1 && how <= 3)
+        return -1;
+    clients[0].fd = world_connect(fd);
+    return how == 4 ? -1 : 0;
+}
+
+/* Gathers once; the reply is expected at byte *at of what the root sent. Returns whether to go on. */
+static bool gather(struct cecl_oob *oob, size_t *at)
+{
+    const struct client *c = &clients[0];
+    uint8_t part[64] = "what this rank brings";
+    job.part = 1 + take_below(&in, sizeof(part));
+    const size_t bytes = (size_t)job.nranks * job.part;
+    uint8_t *all = malloc(bytes); /* exactly as large as it must be */
+    REQUIRE(all, "no memory");
+    const ceclResult_t result = oob->allgather(oob, part, all, job.part);
+    const bool replied = find_reply(c, *at);
+    REQUIRE(result != ceclSuccess || replied, "an all-gather succeeds without a reply");
+    REQUIRE(result == ceclSuccess || !replied || job.is_disturbed, "a reply is refused: %s",
+            cecl_message());
+    *at += sizeof(struct cecl_tcp_reply);
+    REQUIRE(result != ceclSuccess || memcmp(all, c->sent + *at, bytes) == 0,
+            "an all-gather gives what the root did not send");
+    *at += bytes;
+    free(all);
+    return result == ceclSuccess;
+}
+
+static void make_id(ceclUniqueId *unique)
+{
+    struct cecl_tcp_id id = {.magic = CECL_TCP_MAGIC, .family = AF_INET, .port = htons(1)};
+    const unsigned flags = take_byte(&in);
+    id.address[0] = 127;
+    id.address[3] = 1;
+    id.family = flags & 1 ? AF_INET6 : AF_INET;
+    memcpy(id.secret, secret, sizeof(secret));
+    if (flags >> 4 == 1)
+        ((uint8_t *)&id)[take_below(&in, offsetof(struct cecl_tcp_id, secret))] ^= take_byte(&in);
+    memset(unique, 0, sizeof(*unique));
+    memcpy(unique, &id, sizeof(id));
+}
+
+static void fuzz_rank(void)
+{
+    static const struct world_script script = {act_as_root, reach_root};
+    struct cecl_oob oob = {0};
+    ceclUniqueId unique;
+    bool proved, let_in;
+    size_t at = ROUNDS_AT;
+    memset(&job, 0, sizeof(job));
+    job.nranks = 1 + (int)take_below(&in, 4);
+    job.rank = (int)take_below(&in, (unsigned)job.nranks);
+    nclients = 0;
+    begin_client();
+    make_id(&unique);
+    world_begin(&script);
+    const ceclResult_t result = cecl_tcp_join(&oob, &unique, job.nranks, job.rank, 1000);
+    hear(&clients[0]);
+    check_answer(&clients[0]);
+    read_handshake(&clients[0], &proved, &let_in);
+    REQUIRE((result == ceclSuccess) == (oob.context != NULL), "result %d", (int)result);
+    REQUIRE(result != ceclSuccess || let_in, "it joined, but was not let in");
+    REQUIRE(result == ceclSuccess || !let_in || job.is_disturbed, "result %d: %s", (int)result,
+            cecl_message());
+    REQUIRE(!oob.is_known || proved, "it is known to a root without the secret");
+    while (oob.context && gather(&oob, &at))
+        continue;
+    cecl_oob_close(&oob);
+    leave(&clients[0]);
+    world_end();
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    (void)argc;
+    (void)argv;
+    for (int i = 0; i < CLIENTS; i++) {
+        clients[i].received = malloc(RECEIVED_MOST);
+        REQUIRE(clients[i].received, "no memory");
+    }
+    return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    in = (struct input){data, bytes < 4096 ? bytes : 4096};
+    if (take_below(&in, 2) == 0)
+        fuzz_root();
+    else
+        fuzz_rank();
+    return 0;
+}

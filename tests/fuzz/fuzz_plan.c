@@ -1,0 +1,385 @@
+/* Lowering, held against the verifier. An input gives a tuning table and a sequence of calls and groups
+ * that could be made with it. The plans of all ranks must be right, or be refused on all ranks. Then one
+ * number in them is changed: the verifier may find that or not, but must bear it. */
+#include "input.h"
+
+#include "ce/lower.h"
+#include "plan/verify.h"
+#include "tune/choose.h"
+#include "tune/table.h"
+
+#define RANKS_MOST 7
+#define PARTS_MOST 3
+#define CALLS_MOST 3
+#define SLOT 64
+
+/* What one call is, for all ranks. */
+struct drawn {
+    struct cecl_part part;
+    /* [n][5 * n] of each rank's own, [2 * n] alike for all, or none */
+    uint64_t layouts[5 * RANKS_MOST * RANKS_MOST];
+    bool has_layout;
+    int in_place_at; /* the one rank whose own block stays in place; -1: none; -2: as `part` says */
+};
+
+struct group {
+    uint32_t size;
+    bool late;
+    int turn[RANKS_MOST]; /* how many ranks come before each rank */
+    uint64_t send_at[PARTS_MOST][RANKS_MOST];
+    struct drawn drawn[PARTS_MOST];
+};
+
+/* Equal for all calls of an input. */
+struct setting {
+    int n;
+    struct cecl_tuning tuning;
+    uint64_t staging;
+    bool has_slots, engine, short_chunks;
+};
+
+/* ---- drawing */
+
+enum { SENT, SENT_AT, TARGET, RECEIVED, RECEIVED_AT };
+
+static uint64_t *word(struct drawn *d, int n, int rank, int kind, int peer)
+{
+    return &d->layouts[(rank * 5 + kind) * n + peer];
+}
+
+/* Blocks one after the other from some rank on, with gaps. */
+static void place_exchange(struct input *in, struct drawn *d, int n)
+{
+    const unsigned gaps = 1 + take_below(in, 3);
+    const int first = (int)take_below(in, (unsigned)n);
+    for (int r = 0; r < n; r++) {
+        uint64_t sent = take_below(in, gaps), received = take_below(in, gaps);
+        for (int i = 0; i < n; i++) {
+            const int p = (first + i) % n;
+            *word(d, n, r, SENT_AT, p) = sent;
+            *word(d, n, r, RECEIVED_AT, p) = received;
+            *word(d, n, r, RECEIVED, p) = *word(d, n, p, SENT, r);
+            sent += *word(d, n, r, SENT, p) + take_below(in, gaps);
+            received += *word(d, n, r, RECEIVED, p) + take_below(in, gaps);
+        }
+    }
+    for (int r = 0; r < n; r++)
+        for (int p = 0; p < n; p++)
+            *word(d, n, r, TARGET, p) = *word(d, n, p, RECEIVED_AT, r);
+}
+
+static void draw_exchange(struct input *in, struct drawn *d, int n)
+{
+    const unsigned most = 1 + take_below(in, 30);
+    for (int r = 0; r < n; r++)
+        for (int p = 0; p < n; p++) {
+            uint64_t *bytes = word(d, n, r, SENT, p);
+            *bytes = take_below(in, most);
+            d->part.call.bytes = *bytes > d->part.call.bytes ? *bytes : d->part.call.bytes;
+        }
+    place_exchange(in, d, n);
+    d->has_layout = true;
+    d->in_place_at = -1;
+}
+
+static void draw_gather(struct input *in, struct drawn *d, int n)
+{
+    const unsigned most = 1 + take_below(in, 60);
+    const int only = take_below(in, 2) ? (int)take_below(in, (unsigned)n) : -1;
+    uint64_t at = take_below(in, 3);
+    d->part.call.bytes = 0;
+    for (int r = 0; r < n; r++) {
+        d->layouts[r] = only < 0 || only == r ? take_below(in, most) : 0;
+        d->layouts[n + r] = at;
+        at += d->layouts[r] + take_below(in, 3);
+        if (d->layouts[r] > d->part.call.bytes)
+            d->part.call.bytes = d->layouts[r];
+    }
+    if (d->part.call.bytes == 0) /* a call without effect has no plan */
+        d->layouts[n - 1] = d->part.call.bytes = 1;
+    d->has_layout = true;
+}
+
+/* Side by side, or one behind the other. */
+static void draw_rows(struct input *in, int n, uint64_t width, uint64_t rows, uint64_t *pitch,
+                      uint64_t *stride)
+{
+    const uint64_t gap = take_below(in, 3), end = take_below(in, 3);
+    if (take_below(in, 2)) {
+        *stride = width + gap;
+        *pitch = (uint64_t)(n - 1) * *stride + width + end;
+    } else {
+        *pitch = width + gap;
+        *stride = rows * *pitch + end;
+    }
+}
+
+static void draw_strided(struct input *in, struct cecl_call *call, int n)
+{
+    struct cecl_shape *s = &call->view.shape;
+    s->width = 1 + take_below(in, 8);
+    s->rows = 1 + take_below(in, 5);
+    draw_rows(in, n, s->width, s->rows, &s->recv_pitch, &s->recv_stride);
+    draw_rows(in, n, s->width, s->rows, &s->send_pitch, &s->send_stride);
+    if (call->in_place) {
+        s->send_pitch = s->recv_pitch;
+        s->send_stride = s->recv_stride;
+    }
+    if (!call->op->each)
+        s->send_stride = 0;
+    call->bytes = s->width * s->rows;
+}
+
+static void draw_call(struct input *in, int n, struct drawn *d)
+{
+    const unsigned op = take_below(in, CECL_OP_BARRIER + 1), flags = take_byte(in);
+    const uint64_t blocks = cecl_ops[op].reduces ? 1 + take_below(in, 90) : 1 + take_below(in, 40);
+    struct cecl_call *call = &d->part.call;
+    d->part = (struct cecl_part){.call.op = &cecl_ops[op]};
+    d->has_layout = false;
+    d->in_place_at = -2;
+    call->options = (struct cecl_options){.sm_policy = (uint8_t)(flags & 3) % 3,
+                                          .direction = (uint8_t)(flags >> 2 & 3) % 3};
+    call->in_place = flags >> 4 & 1;
+    call->element = (uint8_t)(cecl_ops[op].reduces ? 1u << (flags >> 5 & 3) % 3 : 1);
+    call->bytes = blocks * call->element;
+    if (call->op->rooted)
+        call->root = (int)take_below(in, (unsigned)n);
+    if (call->op->rooted && call->op->per_rank)
+        d->in_place_at = call->in_place ? call->root : -1;
+    if (op == CECL_OP_ALL_TO_ALLV || op == CECL_OP_ALL_TO_ALLV_AT)
+        draw_exchange(in, d, n);
+    else if (op == CECL_OP_ALL_GATHERV)
+        draw_gather(in, d, n);
+    else if (op == CECL_OP_ALL_GATHER_STRIDED || op == CECL_OP_ALL_TO_ALL_STRIDED)
+        draw_strided(in, call, n);
+    else if (op == CECL_OP_BARRIER)
+        *call = (struct cecl_call){.op = &cecl_ops[op], .element = 1};
+}
+
+/* All orders of ranks are possible. */
+static void draw_group(struct input *in, const struct setting *setting, struct group *group)
+{
+    const unsigned flags = take_byte(in);
+    memset(group, 0, sizeof(*group));
+    group->size = 1 + flags % PARTS_MOST;
+    group->late = flags >> 4 & 1 && setting->n > 1;
+    for (int r = 0; r < setting->n && group->late; r++) {
+        const int other = (int)take_below(in, (unsigned)r + 1);
+        group->turn[r] = group->turn[other];
+        group->turn[other] = r;
+    }
+    for (uint32_t i = 0; i < group->size; i++)
+        draw_call(in, setting->n, &group->drawn[i]);
+}
+
+/* Thresholds of a few bytes, of which some decide otherwise than the built-in ones. */
+static void draw_setting(struct input *in, struct setting *setting)
+{
+    static const uint64_t values[] = {0, 1, 5, 24, 60, 256, 1024, UINT64_MAX};
+    const unsigned flags = take_byte(in);
+    setting->n = 1 + (int)take_below(in, RANKS_MOST);
+    setting->has_slots = flags & 1;
+    setting->engine = flags >> 1 & 1;
+    setting->short_chunks = flags >> 2 & 1;
+    const uint64_t least = flags >> 3 & 1 ? 4096 : 2 * PARTS_MOST * (uint64_t)setting->n;
+    setting->staging = least + take_below(in, 256);
+    setting->tuning = cecl_tuning_default(CECL_TUNING_HOST, setting->n);
+    const unsigned changes = take_below(in, CECL_TUNE_COUNT + 1);
+    for (unsigned i = 0; i < changes; i++) {
+        const unsigned which = take_below(in, CECL_TUNE_COUNT);
+        const struct cecl_threshold_info *info = &cecl_thresholds[which];
+        uint64_t value = values[take_below(in, 8)];
+        value = value < info->least ? info->least : value > info->most ? info->most : value;
+        setting->tuning.value[which] = value;
+    }
+}
+
+/* ---- parts, as a communicator makes them */
+
+static void be_late(struct cecl_part *part, struct drawn *d, int n, const int *turn,
+                    uint64_t *send_at)
+{
+    const int me = part->call.rank;
+    for (int r = 0; r < n; r++)
+        if (turn[r] < turn[me])
+            part->earlier |= UINT64_C(1) << r;
+    if (!part->call.op->per_rank || !d->has_layout)
+        return;
+    for (int r = 0; r < n; r++)
+        send_at[r] = part->earlier >> r & 1 ? *word(d, n, r, SENT_AT, me) : UINT64_MAX;
+    part->send_at = send_at;
+}
+
+static struct cecl_part part_at(struct group *group, uint32_t index, const struct setting *setting,
+                                int rank, uint8_t half)
+{
+    struct drawn *d = &group->drawn[index];
+    struct cecl_part part = d->part;
+    const int n = setting->n;
+    part.call.nranks = n;
+    part.call.rank = rank;
+    if (d->has_layout) {
+        part.call.view.layout = part.call.op->per_rank ? word(d, n, rank, SENT, 0) : d->layouts;
+        part.call.layout_words = cecl_layout_words(part.call.op, n);
+    }
+    if (d->in_place_at != -2)
+        part.call.in_place = d->in_place_at == rank;
+    part.means = (struct cecl_means){.tuning = &setting->tuning,
+                                     .staging_bytes = setting->staging,
+                                     .slots_offset = setting->staging,
+                                     .slot_bytes = setting->has_slots ? SLOT : 0,
+                                     .half = half,
+                                     .engine_copies_locally = setting->engine,
+                                     .inputs_readable = true,
+                                     .late = group->late};
+    if (group->late)
+        be_late(&part, d, n, group->turn, group->send_at[index]);
+    cecl_choose(&part.call, &part.means, &part.way);
+    if (group->late || group->size > 1) /* ranks that know each other's places are not asked for */
+        part.way.small = false;
+    if (setting->short_chunks && part.way.reduce.chunk > 0) {
+        part.way.reduce.chunk = 3 * part.call.element;
+        part.way.reduce.halved = part.call.element;
+    }
+    part.means.tuning = NULL;
+    return part;
+}
+
+/* Returns the result, which must be the same on all ranks. */
+static ceclResult_t lower_group(struct group *group, const struct setting *setting, uint8_t *half,
+                                struct cecl_plan *plans)
+{
+    ceclResult_t first = ceclSuccess;
+    bool small = false;
+    for (int r = 0; r < setting->n; r++) {
+        struct cecl_part parts[PARTS_MOST];
+        for (uint32_t i = 0; i < group->size; i++)
+            parts[i] = part_at(group, i, setting, r, *half);
+        small = parts[0].way.small;
+        const ceclResult_t result = cecl_lower_group(parts, group->size, &plans[r]);
+        REQUIRE(result == ceclSuccess || result == ceclInvalidUsage, "result %d: %s", (int)result,
+                cecl_message());
+        first = r == 0 ? result : first;
+        REQUIRE(result == first, "rank %d: result %d, that of rank 0 is %d", r, (int)result,
+                (int)first);
+        REQUIRE(plans[r].phases[0] == plans[0].phases[0] &&
+                    plans[r].phases[1] == plans[0].phases[1],
+                "ranks 0 and %d have other numbers of phases", r);
+    }
+    if (small)
+        *half ^= 1;
+    return first;
+}
+
+/* ---- one number in a plan is changed */
+
+static void change(struct input *in, void *number, size_t bytes)
+{
+    const unsigned how = take_below(in, 4);
+    const uint64_t big = take_word(in);
+    uint64_t value = 0;
+    memcpy(&value, number, bytes);
+    value = how == 0 ? value + 1 : how == 1 ? value - 1 : how == 2 ? big % 64 : big;
+    memcpy(number, &value, bytes);
+}
+
+static void change_copy(struct input *in, struct cecl_copy *copy)
+{
+    struct cecl_place *place = take_below(in, 2) ? &copy->dst : &copy->src;
+    switch (take_below(in, 7)) {
+    case 0: change(in, &place->offset, sizeof(place->offset)); break;
+    case 1: change(in, &place->area, sizeof(place->area)); break;
+    case 2: change(in, &place->rank, sizeof(place->rank)); break;
+    case 3: change(in, &copy->bytes, sizeof(copy->bytes)); break;
+    case 4: change(in, &copy->rows, sizeof(copy->rows)); break;
+    case 5: change(in, &copy->dst_pitch, sizeof(copy->dst_pitch)); break;
+    default: change(in, &copy->src_pitch, sizeof(copy->src_pitch));
+    }
+}
+
+static void change_step(struct input *in, struct cecl_step *step)
+{
+    switch (take_below(in, 6)) {
+    case 0: change(in, &step->kind, sizeof(step->kind)); break;
+    case 1: change(in, &step->lane, sizeof(step->lane)); break;
+    case 2: change(in, &step->peer, sizeof(step->peer)); break;
+    case 3: change(in, &step->phase, sizeof(step->phase)); break;
+    case 4: change(in, &step->first, sizeof(step->first)); break;
+    default: change(in, &step->count, sizeof(step->count));
+    }
+}
+
+static void change_reduction(struct input *in, struct cecl_plan *plan, struct cecl_reduce *reduce)
+{
+    struct cecl_place *source = &plan->sources[take_below(in, 256) % plan->nsources];
+    switch (take_below(in, 6)) {
+    case 0: change(in, &reduce->bytes, sizeof(reduce->bytes)); break;
+    case 1: change(in, &reduce->first, sizeof(reduce->first)); break;
+    case 2: change(in, &reduce->nsrc, sizeof(reduce->nsrc)); break;
+    case 3: change(in, &reduce->dst.offset, sizeof(reduce->dst.offset)); break;
+    case 4: change(in, &source->offset, sizeof(source->offset)); break;
+    default: change(in, &source->area, sizeof(source->area));
+    }
+}
+
+static void break_plan(struct input *in, struct cecl_plan *plan)
+{
+    const unsigned at = take_below(in, 65536);
+    switch (take_below(in, 4)) {
+    case 0:
+        if (plan->ncopies > 0)
+            change_copy(in, &plan->copies[at % plan->ncopies]);
+        break;
+    case 1:
+        if (plan->nreductions > 0)
+            change_reduction(in, plan, &plan->reductions[at % plan->nreductions]);
+        break;
+    case 2: change(in, &plan->phases[at % CECL_ROWS], sizeof(plan->phases[0])); break;
+    default:
+        if (plan->nsteps > 0)
+            change_step(in, &plan->steps[at % plan->nsteps]);
+    }
+}
+
+/* ---- */
+
+static void verify(struct input *in, struct cecl_plan *plans, int ncalls, int n)
+{
+    const ceclResult_t result = cecl_verify(plans, ncalls, n);
+    REQUIRE(result == ceclSuccess, "%d ranks, %d calls: %s", n, ncalls, cecl_message());
+    if (ncalls == 0 || take_below(in, 2))
+        return;
+    break_plan(in, &plans[take_below(in, (unsigned)(ncalls * n))]);
+    const ceclResult_t broken = cecl_verify(plans, ncalls, n);
+    REQUIRE(broken == ceclSuccess || broken == ceclInternalError, "result %d", (int)broken);
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    (void)argc;
+    (void)argv;
+    return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    static struct group groups[CALLS_MOST];
+    static struct cecl_plan plans[CALLS_MOST * RANKS_MOST];
+    struct input in = {data, bytes};
+    struct setting setting;
+    uint8_t half = 0;
+    int made = 0;
+    draw_setting(&in, &setting);
+    const int ncalls = 1 + (int)take_below(&in, CALLS_MOST);
+    for (int c = 0; c < ncalls; c++) {
+        draw_group(&in, &setting, &groups[c]);
+        if (lower_group(&groups[c], &setting, &half, &plans[made * setting.n]) == ceclSuccess)
+            made++;
+    }
+    verify(&in, plans, made, setting.n);
+    for (int i = 0; i < made * setting.n; i++)
+        cecl_plan_free(&plans[i]);
+    memset(plans, 0, sizeof(plans));
+    return 0;
+}

@@ -1,0 +1,62 @@
+/* What all fuzzers share: values taken from an input, and the end of a run that found something. */
+#ifndef CECL_TESTS_FUZZ_INPUT_H
+#define CECL_TESTS_FUZZ_INPUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The bytes that are left. Behind the last one all bytes are 0. */
+struct input {
+    const uint8_t *at;
+    size_t left;
+};
+
+static inline uint8_t take_byte(struct input *in)
+{
+    if (in->left == 0)
+        return 0;
+    in->left--;
+    return *in->at++;
+}
+
+/* A number below `end`, which is at most 65536. */
+static inline unsigned take_below(struct input *in, unsigned end)
+{
+    const unsigned byte = take_byte(in);
+    return end <= 256 ? byte % end : (byte << 8 | take_byte(in)) % end;
+}
+
+static inline uint64_t take_word(struct input *in)
+{
+    uint64_t word = 0;
+    for (int i = 0; i < 8; i++)
+        word = word << 8 | take_byte(in);
+    return word;
+}
+
+static inline void take_bytes(struct input *in, void *to, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        ((uint8_t *)to)[i] = take_byte(in);
+}
+
+/* Ends the run as a finding unless `holds`. The words say what was expected. */
+#define REQUIRE(holds, ...)                                                                        \
+    do {                                                                                           \
+        if (!(holds)) {                                                                            \
+            fprintf(stderr, "%s:%d: ", __FILE__, __LINE__);                                        \
+            fprintf(stderr, __VA_ARGS__);                                                          \
+            fprintf(stderr, "\n");                                                                 \
+            abort();                                                                               \
+        }                                                                                          \
+    } while (0)
+
+/* What libFuzzer calls. The second is optional there, but not here. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+
+#endif
