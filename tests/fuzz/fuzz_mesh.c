@@ -1,0 +1,761 @@
+/* The messages of the mesh: hellos, frames of exchanges, messages between two ranks with descriptors, and
+ * news of peers' ends. One rank is the code under test; the fuzzer plays all others, rightly or not. What
+ * an exchange gives must be what the peers sent; strangers must not get in; no descriptor may be left;
+ * all waits end. */
+#include "world.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "boot/mesh.h"
+#include "boot/process.h"
+#include "input.h"
+#include "util/clock.h"
+
+#define RANKS_MOST 4
+#define PART_MOST 300
+#define POSTS_MOST 16
+#define FILES 8
+#define ROOM (CECL_MESH_POST_BYTES + 64)
+
+/* ---- the messages, as they are on the wire */
+
+struct invitation {
+    char name[40];
+    uint8_t secret[16];
+    struct cecl_process process;
+};
+
+struct hello {
+    uint32_t magic;
+    uint16_t rank, channel;
+    uint8_t secret[16];
+};
+#define HELLO_MAGIC 0x6d657368u
+
+struct frame {
+    uint32_t magic, sequence;
+    uint64_t bytes;
+    char kind[8];
+};
+#define FRAME_MAGIC 0x6365636cu
+
+struct post_head {
+    uint32_t magic;
+    uint16_t bytes, nfds;
+};
+#define POST_MAGIC 0x74736f70u
+
+struct news {
+    uint32_t kind;
+    int32_t origin;
+    char cause[256];
+};
+enum { GOODBYE = 1, ABORT = 2 };
+
+/* ---- the peers, which the fuzzer plays */
+
+/* A message that was posted, and is still to be taken. */
+struct letter {
+    unsigned seed;
+    size_t bytes;
+    int nfds;
+    bool is_bad;
+};
+
+struct peer {
+    int data, life, post; /* the fuzzer's ends; -1: there is none yet, or no more */
+    int called;           /* how often this rank has called it */
+    bool greeted[2];      /* it has shown the secret for this connection */
+    bool offered;         /* it has sent its end for messages, with that descriptor alone */
+    bool is_silent;       /* what it sent or left has no meaning any more */
+    bool told, left;      /* news of its end is under way; it is a goodbye */
+    bool post_ended;      /* a message was bad */
+    struct letter letters[POSTS_MOST];
+    int first, count;                                /* of the letters */
+    uint8_t later[sizeof(struct frame) + PART_MOST]; /* the rest of a frame */
+    size_t nlater;
+};
+
+static struct input in;
+static struct cecl_mesh *mesh;
+static struct invitation mine;
+static struct peer peers[RANKS_MOST];
+static int nranks, rank, files[FILES];
+static ino_t inodes[FILES];
+static bool is_easy; /* the peers connect by themselves, rightly */
+static bool is_disturbed, is_broken, is_interrupted;
+static uint32_t sequence;
+static int64_t init_deadline;
+
+static uint8_t part_byte(unsigned seed, int from, size_t i)
+{
+    return (uint8_t)(seed * 17 + (unsigned)from * 59 + i * 7 + 3);
+}
+
+static ssize_t send_with(int socket, const void *data, size_t bytes, const int *fds, int nfds)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(80 * sizeof(int))];
+    } control;
+    struct iovec part = {.iov_base = (void *)(uintptr_t)data, .iov_len = bytes};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    memset(&control, 0, sizeof(control));
+    if (nfds > 0) {
+        message.msg_control = control.bytes;
+        message.msg_controllen = CMSG_SPACE((size_t)nfds * sizeof(int));
+        struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
+        rights->cmsg_level = SOL_SOCKET;
+        rights->cmsg_type = SCM_RIGHTS;
+        rights->cmsg_len = CMSG_LEN((size_t)nfds * sizeof(int));
+        memcpy(CMSG_DATA(rights), fds, (size_t)nfds * sizeof(int));
+    }
+    return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* Receives bytes, and descriptors, which become the caller's. */
+static ssize_t receive_with(int socket, void *data, size_t room, int *fds, int *nfds)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(CECL_MESH_POST_FDS * sizeof(int))];
+    } control;
+    struct iovec part = {.iov_base = data, .iov_len = room};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof(control.bytes)};
+    const ssize_t got = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    *nfds = 0;
+    if (got < 0)
+        return got;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
+        const size_t bytes = c->cmsg_len - CMSG_LEN(0);
+        memcpy(fds + *nfds, CMSG_DATA(c), bytes);
+        *nfds += (int)(bytes / sizeof(int));
+    }
+    return got;
+}
+
+static void close_all(const int *fds, int count)
+{
+    for (int i = 0; i < count; i++)
+        close(fds[i]);
+}
+
+static void hang_up(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+/* ---- meeting */
+
+/* A lower rank is called: for data first, then for life. */
+static int reach_peer(int fd, const struct sockaddr *to, socklen_t length)
+{
+    const struct sockaddr_un *address = (const struct sockaddr_un *)(const void *)to;
+    const unsigned how = is_easy ? 0 : take_below(&in, 24);
+    const int who = length > 3 ? address->sun_path[1] - 'a' : -1;
+    REQUIRE(who >= 0 && who < rank, "it calls rank %d", who);
+    errno = how == 1 ? EAGAIN : how == 2 ? ECONNREFUSED : ENOMEM;
+    if (how >= 1 && how <= 3)
+        return -1;
+    struct peer *p = &peers[who];
+    *(p->called++ == 0 ? &p->data : &p->life) = world_connect(fd);
+    return 0;
+}
+
+/* Takes the end for messages that a lower rank is sent. */
+static void accept_post(struct peer *p)
+{
+    uint8_t bytes[64];
+    int fds[CECL_MESH_POST_FDS], nfds = 0;
+    while (p->post < 0 && p->data >= 0 &&
+           receive_with(p->data, bytes, sizeof(struct hello), fds, &nfds) > 0) {
+        if (nfds > 0)
+            p->post = fds[0];
+        close_all(fds + 1, nfds > 1 ? nfds - 1 : 0);
+    }
+}
+
+/* Calls the rank under test, as a higher rank does. */
+static void greet(int who, unsigned channel, unsigned flags)
+{
+    struct peer *p = &peers[who];
+    struct hello hello = {
+        .magic = HELLO_MAGIC, .rank = (uint16_t)who, .channel = (uint16_t)channel};
+    int *place = channel == 0 ? &p->data : &p->life;
+    memcpy(hello.secret, mine.secret, sizeof(hello.secret));
+    const unsigned bit = take_below(&in, 8 * (unsigned)sizeof(hello));
+    if (flags & 1)
+        ((uint8_t *)&hello)[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    const int fd = world_call();
+    const size_t bytes = flags & 2 ? take_below(&in, sizeof(hello)) : sizeof(hello);
+    if (fd < 0)
+        return;
+    world_send(fd, &hello, bytes);
+    if ((flags & 3) == 0 && channel < 2 && who > rank && who < nranks && !p->greeted[channel]) {
+        p->greeted[channel] = true;
+        *place = fd;
+    } else {
+        close(fd); /* a stranger */
+    }
+}
+
+/* Sends a higher rank's end for messages. */
+static void offer_post(struct peer *p, int nfds)
+{
+    int ends[2], fds[4];
+    const char byte = 0;
+    if (p - peers <= rank || p->data < 0 || p->offered || p->is_silent)
+        return;
+    REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0,
+            "socketpair: %s", strerror(errno));
+    for (int i = 0; i < 4; i++)
+        fds[i] = ends[1];
+    p->is_silent = send_with(p->data, &byte, 1, fds, nfds) != 1 || nfds != 1;
+    p->offered = !p->is_silent;
+    p->post = ends[0];
+    close(ends[1]);
+}
+
+/* What the peers do while ranks connect, if all goes well. False: they have done it. */
+static bool connect_easily(void)
+{
+    for (int p = rank + 1; p < nranks; p++)
+        for (unsigned channel = 0; channel < 2; channel++)
+            if (!peers[p].greeted[channel]) {
+                greet(p, channel, 0);
+                return true;
+            }
+    for (int p = rank + 1; p < nranks; p++)
+        if (!peers[p].offered) {
+            offer_post(&peers[p], 1);
+            return peers[p].offered;
+        }
+    return false;
+}
+
+static void say_anything(struct peer *p)
+{
+    uint8_t bytes[64];
+    const size_t count = 1 + take_below(&in, sizeof(bytes) - 1);
+    take_bytes(&in, bytes, count);
+    if (p->data >= 0)
+        world_send(p->data, bytes, count);
+    p->is_silent = is_disturbed = true;
+}
+
+static void act_while_meeting(void)
+{
+    const int who = (int)take_below(&in, RANKS_MOST);
+    struct peer *p = &peers[who];
+    switch (take_below(&in, 8)) {
+    case 0:
+    case 1:
+    case 2: greet(who, take_below(&in, 3), take_byte(&in) & 3); break;
+    case 3: offer_post(p, (int)take_below(&in, 4)); break;
+    case 4: say_anything(p); break;
+    case 5:
+        p->is_silent = true;
+        hang_up(&p->data);
+        break;
+    case 6: connect_easily(); break;
+    default: world_pass(take_byte(&in) * 8);
+    }
+}
+
+/* Sends what is left of the frames. */
+static bool send_later(void)
+{
+    bool sent = false;
+    for (int r = 0; r < nranks; r++)
+        if (peers[r].nlater > 0 && peers[r].data >= 0) {
+            world_send(peers[r].data, peers[r].later, peers[r].nlater);
+            peers[r].nlater = 0;
+            sent = true;
+        }
+    return sent;
+}
+
+static bool act(void)
+{
+    if (mesh)
+        return send_later();
+    if (is_easy)
+        return connect_easily();
+    if (in.left == 0)
+        return false;
+    act_while_meeting();
+    return true;
+}
+
+/* ---- the oob, which gives every rank's invitation */
+
+static ceclResult_t invite(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
+{
+    struct invitation *all = recv;
+    (void)oob;
+    REQUIRE(bytes == sizeof(mine), "an invitation of %zu bytes", bytes);
+    memcpy(&mine, send, sizeof(mine));
+    REQUIRE(memchr(mine.name, 0, sizeof(mine.name)), "its name has no end");
+    for (int r = 0; r < nranks; r++) {
+        all[r] = (struct invitation){.name = {(char)('a' + r)}};
+        memset(all[r].name + 1, 'x', sizeof(all[r].name) - 1); /* to the last byte */
+        memset(all[r].secret, 'a' + r, sizeof(all[r].secret));
+    }
+    all[rank] = mine;
+    return ceclSuccess;
+}
+
+/* The hello on a connection to a lower rank must show that rank's secret. */
+static void check_hello(const struct peer *p, int fd, unsigned channel)
+{
+    struct hello hello;
+    uint8_t expected[16];
+    if (fd < 0)
+        return;
+    int fds[CECL_MESH_POST_FDS], nfds;
+    const ssize_t got = receive_with(fd, &hello, sizeof(hello), fds, &nfds);
+    close_all(fds, nfds);
+    memset(expected, 'a' + (int)(p - peers), sizeof(expected));
+    REQUIRE(got == (ssize_t)sizeof(hello) && hello.magic == HELLO_MAGIC && hello.rank == rank &&
+                hello.channel == channel && memcmp(hello.secret, expected, 16) == 0,
+            "a wrong hello");
+}
+
+static bool open_mesh(void)
+{
+    struct cecl_oob oob = {.nranks = nranks, .rank = rank, .timeout_ms = 1000, .allgather = invite};
+    struct cecl_mesh *made = NULL;
+    init_deadline = cecl_deadline(1000);
+    const ceclResult_t result = cecl_mesh_open(&oob, init_deadline, 1000, &made);
+    for (int r = 0; r < rank && result == ceclSuccess; r++) {
+        check_hello(&peers[r], peers[r].data, 0);
+        check_hello(&peers[r], peers[r].life, 1);
+        accept_post(&peers[r]);
+        REQUIRE(peers[r].post >= 0 || peers[r].is_silent, "rank %d was sent no descriptor", r);
+    }
+    for (int r = rank + 1; r < nranks && result == ceclSuccess; r++)
+        REQUIRE(peers[r].greeted[0] && peers[r].greeted[1], "rank %d has not shown the secret", r);
+    REQUIRE(result == ceclSuccess || !is_easy, "result %d: %s", (int)result, cecl_message());
+    REQUIRE((result == ceclSuccess) == (made != NULL), "result %d", (int)result);
+    mesh = made;
+    return made;
+}
+
+/* ---- exchanges */
+
+enum how {
+    RIGHT,
+    OTHER_SEQUENCE, /* these three: whole, but of another exchange */
+    OTHER_BYTES,
+    OTHER_KIND,
+    NO_FRAME, /* nothing that comes after these three can be understood */
+    CUT,
+    NOTHING,
+    HOWS
+};
+
+/* What all peers do in one exchange. */
+struct plan {
+    struct frame head; /* a right one */
+    unsigned seed;
+    enum how worst;
+    bool sends_fds, all_send_fds;
+    int nfds[RANKS_MOST];
+    int file[RANKS_MOST]; /* the file of which each sends a descriptor */
+};
+
+static void play_peer(struct plan *plan, int who)
+{
+    struct peer *p = &peers[who];
+    const unsigned flags = take_byte(&in);
+    const enum how how = flags % 16 < HOWS ? (enum how)(flags % 16) : RIGHT;
+    uint8_t frame[sizeof(struct frame) + PART_MOST];
+    struct frame head = plan->head;
+    head.sequence += how == OTHER_SEQUENCE;
+    head.bytes = how == OTHER_BYTES ? take_below(&in, PART_MOST) : head.bytes;
+    head.kind[0] = (char)(head.kind[0] ^ (how == OTHER_KIND));
+    head.magic ^= how == NO_FRAME;
+    memcpy(frame, &head, sizeof(head));
+    for (size_t i = 0; i < head.bytes; i++)
+        frame[sizeof(head) + i] = part_byte(plan->seed, who, i);
+    const size_t all = sizeof(head) + head.bytes;
+    const size_t first = how == CUT || flags & 16 ? 1 + take_below(&in, (unsigned)all - 1) : all;
+    plan->nfds[who] = flags & 32 ? (int)take_below(&in, 7) : plan->sends_fds;
+    plan->file[who] = (int)take_below(&in, FILES);
+    int fds[8];
+    for (int i = 0; i < 8; i++)
+        fds[i] = files[plan->file[who]];
+    const enum how real = how == OTHER_BYTES && head.bytes == plan->head.bytes ? RIGHT : how;
+    plan->worst = real > plan->worst ? real : plan->worst;
+    if (how == NOTHING || p->data < 0 || p->is_silent) {
+        plan->worst = NOTHING;
+        plan->nfds[who] = 0;
+        return;
+    }
+    send_with(p->data, frame, first, fds, plan->nfds[who]);
+    if (how == CUT) {
+        hang_up(&p->data);
+    } else if (first < all) {
+        memcpy(p->later, frame + first, all - first);
+        p->nlater = all - first;
+    }
+}
+
+static struct plan play_peers(const char *kind, size_t bytes, bool sends_fds)
+{
+    struct plan plan = {.head = {.magic = FRAME_MAGIC, .sequence = sequence, .bytes = bytes},
+                        .seed = sequence,
+                        .sends_fds = sends_fds};
+    memcpy(plan.head.kind, kind, strlen(kind));
+    for (int r = 0; r < nranks; r++)
+        if (r != rank)
+            play_peer(&plan, r);
+    return plan;
+}
+
+/* Peers read what this rank sent, so that nothing is ever full; the frame must be right. */
+static void check_sent(const struct plan *plan, const uint8_t *part)
+{
+    uint8_t got[sizeof(struct frame) + 4096];
+    int fds[CECL_MESH_POST_FDS], nfds;
+    for (int r = 0; r < nranks; r++) {
+        if (r == rank || peers[r].data < 0)
+            continue;
+        const ssize_t bytes = receive_with(peers[r].data, got, sizeof(got), fds, &nfds);
+        close_all(fds, nfds);
+        if (bytes < (ssize_t)(sizeof(plan->head) + plan->head.bytes))
+            continue;
+        REQUIRE(memcmp(got, &plan->head, sizeof(plan->head)) == 0, "rank %d: a wrong header", r);
+        REQUIRE(!part || memcmp(got + sizeof(plan->head), part, plan->head.bytes) == 0,
+                "rank %d was sent another part", r);
+    }
+}
+
+/* Whether the result fits what the peers did. */
+static void check_result(const struct plan *plan, ceclResult_t result)
+{
+    const bool was_broken = is_broken;
+    is_broken = cecl_mesh_broken(mesh);
+    for (int r = 0; r < nranks; r++)
+        peers[r].nlater = 0;
+    if (was_broken) {
+        REQUIRE(result != ceclSuccess && is_broken, "a broken mesh was mended");
+        return;
+    }
+    sequence++;
+    if (is_broken && (is_interrupted || cecl_ms_left(init_deadline) == 0))
+        return;
+    REQUIRE(plan->worst != RIGHT || !is_broken, "right frames break the mesh: %s", cecl_message());
+    REQUIRE(plan->worst == RIGHT || result != ceclSuccess,
+            "a wrong frame is taken for a right one");
+    REQUIRE(plan->worst < NO_FRAME || is_broken, "the mesh is still used after half a frame");
+    if (plan->worst > RIGHT && plan->worst < NO_FRAME)
+        REQUIRE(result == ceclInvalidUsage && !is_broken, "result %d: %s", (int)result,
+                cecl_message());
+}
+
+static void gather(void)
+{
+    static const char *const kinds[] = {"a", "alloc", "seventh", "free"};
+    const char *kind = kinds[take_below(&in, 4)];
+    const size_t bytes = take_below(&in, PART_MOST);
+    uint8_t part[PART_MOST];
+    uint8_t *all = malloc((size_t)nranks * bytes + 1);
+    REQUIRE(all, "no memory");
+    const struct plan plan = play_peers(kind, bytes, false);
+    for (size_t i = 0; i < bytes; i++)
+        part[i] = part_byte(plan.seed, rank, i);
+    const ceclResult_t result = cecl_mesh_allgather(mesh, kind, part, all, bytes);
+    check_result(&plan, result);
+    REQUIRE(result == ceclSuccess || plan.worst != RIGHT || is_broken || is_interrupted,
+            "right frames give %d: %s", (int)result, cecl_message());
+    for (int r = 0; r < nranks && result == ceclSuccess; r++)
+        for (size_t i = 0; i < bytes; i++)
+            REQUIRE(all[(size_t)r * bytes + i] == part_byte(plan.seed, r, i),
+                    "byte %zu of rank %d is wrong", i, r);
+    check_sent(&plan, part);
+    free(all);
+}
+
+/* Peers' verdicts are the bytes of their frames: whatever they are, one that fails makes all fail. */
+static void agree(void)
+{
+    const ceclResult_t own = (ceclResult_t)(take_below(&in, 12) % 10);
+    const struct plan plan = play_peers("agree", 4 + 256, false);
+    const ceclResult_t result = cecl_mesh_agree(mesh, own);
+    check_result(&plan, result);
+    REQUIRE(result != ceclSuccess || (nranks == 1 && own == ceclSuccess),
+            "it agrees on success, and its peers do not");
+    check_sent(&plan, NULL);
+}
+
+/* A descriptor that came must be of the file that was sent. */
+static void check_descriptor(int fd, int file)
+{
+    struct stat status;
+    REQUIRE(fd >= 0 && fstat(fd, &status) == 0 && status.st_ino == inodes[file],
+            "descriptor %d is not of file %d", fd, file);
+    REQUIRE(fcntl(fd, F_GETFD) & FD_CLOEXEC, "descriptor %d lives on after exec", fd);
+    close(fd);
+}
+
+static void exchange_descriptors(void)
+{
+    int fds[RANKS_MOST];
+    const struct plan plan = play_peers("fd", 0, true);
+    const ceclResult_t result = cecl_mesh_exchange_fd(mesh, files[0], fds);
+    check_result(&plan, result);
+    for (int r = 0; r < nranks && result == ceclSuccess; r++)
+        if (r != rank)
+            check_descriptor(fds[r], plan.file[r]);
+    check_sent(&plan, NULL);
+}
+
+static void share_descriptor(void)
+{
+    const int root = (int)take_below(&in, (unsigned)nranks);
+    int fd = root == rank ? files[1] : -1;
+    const struct plan plan = play_peers("share", 0, true);
+    const ceclResult_t result = cecl_mesh_share_fd(mesh, root, &fd);
+    check_result(&plan, result);
+    if (root != rank && result == ceclSuccess)
+        check_descriptor(fd, plan.file[root]);
+    REQUIRE(root == rank || result == ceclSuccess || fd == -1, "a failed call changes *fd");
+    check_sent(&plan, NULL);
+}
+
+/* ---- messages between two ranks */
+
+static int other_rank(void)
+{
+    const int who = (int)take_below(&in, (unsigned)nranks);
+    return who != rank ? who : nranks > 1 ? (rank + 1) % nranks : -1;
+}
+
+/* A peer posts: rightly, or with a head that does not fit what follows. */
+static void peer_posts(void)
+{
+    const int who = other_rank();
+    const unsigned flags = take_byte(&in);
+    uint8_t message[sizeof(struct post_head) + ROOM];
+    int fds[80];
+    if (who < 0 || peers[who].post < 0 || peers[who].count == POSTS_MOST)
+        return;
+    struct peer *p = &peers[who];
+    struct letter letter = {.seed = flags, .bytes = take_below(&in, 1000) % 300, .nfds = 0};
+    letter.bytes = flags & 1 ? CECL_MESH_POST_BYTES - letter.bytes % 3 : letter.bytes;
+    letter.nfds = flags & 2 ? (int)take_below(&in, CECL_MESH_POST_FDS + 1) : 0;
+    struct post_head head = {
+        .magic = POST_MAGIC, .bytes = (uint16_t)letter.bytes, .nfds = (uint16_t)letter.nfds};
+    switch (flags >> 4) {
+    case 1: head.magic ^= 1u << take_below(&in, 32); break;
+    case 2: head.bytes = (uint16_t)(head.bytes + 1 + take_byte(&in)); break;
+    case 3: head.nfds = (uint16_t)(head.nfds + 1 + take_byte(&in)); break;
+    case 4: letter.bytes = CECL_MESH_POST_BYTES + 1 + take_below(&in, 60); break;
+    default: break;
+    }
+    letter.is_bad = flags >> 4 >= 1 && flags >> 4 <= 4;
+    memcpy(message, &head, sizeof(head));
+    for (size_t i = 0; i < letter.bytes; i++)
+        message[sizeof(head) + i] = part_byte(letter.seed, who, i);
+    for (int i = 0; i < letter.nfds; i++)
+        fds[i] = files[(letter.seed + (unsigned)i) % FILES];
+    const size_t bytes = flags >> 4 == 5 ? take_below(&in, sizeof(head)) : 0;
+    letter.is_bad = letter.is_bad || bytes > 0;
+    if (send_with(p->post, message, bytes ? bytes : sizeof(head) + letter.bytes, fds, letter.nfds) >
+        0)
+        p->letters[(p->first + p->count++) % POSTS_MOST] = letter;
+}
+
+/* The next message of some peer, or the news that it is none. */
+static void take(void)
+{
+    uint8_t *message = malloc(CECL_MESH_POST_BYTES);
+    int fds[CECL_MESH_POST_FDS], nfds = -1, who = -1;
+    size_t bytes = 0;
+    bool waits = false, is_bad = false;
+    REQUIRE(message, "no memory");
+    for (int r = 0; r < nranks; r++) {
+        waits = waits || (peers[r].count > 0 && !peers[r].post_ended);
+        is_bad = is_bad || (peers[r].count > 0 && peers[r].letters[peers[r].first].is_bad);
+    }
+    const ceclResult_t result =
+        cecl_mesh_take(mesh, &who, message, CECL_MESH_POST_BYTES, &bytes, fds, &nfds);
+    if (result == ceclSuccess) {
+        struct peer *p = &peers[who];
+        const struct letter letter = p->letters[p->first];
+        REQUIRE(p->count-- > 0 && !letter.is_bad && !p->post_ended, "rank %d sent no message", who);
+        p->first = (p->first + 1) % POSTS_MOST;
+        REQUIRE(bytes == letter.bytes && nfds == letter.nfds, "%zu bytes, %d descriptors", bytes,
+                nfds);
+        for (size_t i = 0; i < bytes; i++)
+            REQUIRE(message[i] == part_byte(letter.seed, who, i), "byte %zu is wrong", i);
+        for (int i = 0; i < nfds; i++)
+            check_descriptor(fds[i], (int)((letter.seed + (unsigned)i) % FILES));
+    } else if (result == ceclRemoteError) {
+        REQUIRE(is_bad, "a message is refused: %s", cecl_message());
+        for (int r = 0; r < nranks; r++)
+            peers[r].post_ended = peers[r].post_ended ||
+                                  (peers[r].count > 0 && peers[r].letters[peers[r].first].is_bad &&
+                                   cecl_message()[18] == '0' + r);
+    } else {
+        REQUIRE(result == ceclInProgress && !waits, "result %d", (int)result);
+    }
+    free(message);
+}
+
+static void post(void)
+{
+    const int who = other_rank();
+    const size_t bytes = take_below(&in, 1200) * 4;
+    const int nfds = (int)take_below(&in, CECL_MESH_POST_FDS + 2) - 1;
+    uint8_t message[1200 * 4], got[ROOM];
+    int fds[CECL_MESH_POST_FDS + 1], came[CECL_MESH_POST_FDS], ncame;
+    for (size_t i = 0; i < bytes; i++)
+        message[i] = part_byte(5, rank, i);
+    for (int i = 0; i <= CECL_MESH_POST_FDS; i++)
+        fds[i] = files[i % FILES];
+    const ceclResult_t result =
+        cecl_mesh_post(mesh, who, message, bytes, fds, nfds, cecl_deadline(100));
+    if (who < 0 || nfds < 0 || bytes > CECL_MESH_POST_BYTES) {
+        REQUIRE(result == ceclInvalidArgument, "result %d of a bad call", (int)result);
+        return;
+    }
+    REQUIRE(result == ceclSuccess || peers[who].told || peers[who].post < 0 || is_disturbed ||
+                peers[who].post_ended || is_interrupted,
+            "result %d: %s", (int)result, cecl_message());
+    if (result != ceclSuccess || peers[who].post < 0)
+        return;
+    const ssize_t size = receive_with(peers[who].post, got, sizeof(got), came, &ncame);
+    REQUIRE(size == (ssize_t)(sizeof(struct post_head) + bytes) && ncame == nfds,
+            "%zd bytes and %d descriptors came", size, ncame);
+    REQUIRE(memcmp(got + sizeof(struct post_head), message, bytes) == 0, "other bytes came");
+    for (int i = 0; i < ncame; i++)
+        check_descriptor(came[i], i % FILES);
+}
+
+/* ---- news */
+
+static void peer_tells(void)
+{
+    const int who = other_rank();
+    const unsigned flags = take_byte(&in);
+    struct news news = {.kind = flags % 4, .origin = (int32_t)take_byte(&in)};
+    memset(news.cause, 'c', take_below(&in, sizeof(news.cause) + 1));
+    if (who < 0 || peers[who].life < 0)
+        return;
+    world_send(peers[who].life, &news, flags & 16 ? take_below(&in, sizeof(news)) : sizeof(news));
+    if (!peers[who].told)
+        peers[who].left = news.kind == GOODBYE && !(flags & 16);
+    peers[who].told = true;
+    if (flags & 48) /* nothing completes half a message */
+        hang_up(&peers[who].life);
+}
+
+static void hear_news(void)
+{
+    bool lost = false, told = false;
+    const ceclResult_t result =
+        take_below(&in, 2) ? cecl_mesh_news(mesh) : cecl_mesh_watch(mesh, (int)take_below(&in, 2));
+    for (int r = 0; r < nranks; r++) {
+        told = told || peers[r].told;
+        lost = lost || (peers[r].told && !peers[r].left);
+    }
+    REQUIRE(result == ceclSuccess || result == ceclRemoteError, "result %d", (int)result);
+    REQUIRE(result == ceclSuccess || told || is_broken, "news of nothing: %s", cecl_message());
+    REQUIRE(result != ceclSuccess || !lost, "the end of a peer is not heard");
+    REQUIRE(strlen(cecl_message()) < CECL_MESSAGE_BYTES, "a message without an end");
+    for (int r = 0; r < nranks; r++)
+        if (r != rank && cecl_mesh_left(mesh, r))
+            REQUIRE(peers[r].told && peers[r].left, "rank %d has not left", r);
+    const int who = (int)take_below(&in, (unsigned)nranks);
+    const ceclResult_t checked = cecl_mesh_check_peer(mesh, who);
+    REQUIRE(checked == ceclSuccess || peers[who].told || is_broken, "rank %d has gone: %s", who,
+            cecl_message());
+}
+
+static void step(void)
+{
+    switch (take_below(&in, 14)) {
+    case 0:
+    case 1: gather(); break;
+    case 2: agree(); break;
+    case 3: exchange_descriptors(); break;
+    case 4: share_descriptor(); break;
+    case 5:
+    case 6: peer_posts(); break;
+    case 7:
+    case 8: take(); break;
+    case 9: post(); break;
+    case 10: peer_tells(); break;
+    case 11: hear_news(); break;
+    case 12: cecl_mesh_joined(mesh); break;
+    default:
+        if (take_byte(&in) < 20) {
+            is_interrupted = true;
+            cecl_mesh_interrupt(mesh);
+        }
+    }
+}
+
+/* ---- */
+
+static void forget_peers(void)
+{
+    memset(peers, 0, sizeof(peers));
+    for (int r = 0; r < RANKS_MOST; r++)
+        peers[r].data = peers[r].life = peers[r].post = -1;
+    mesh = NULL;
+    is_disturbed = is_broken = is_interrupted = false;
+    sequence = 0;
+}
+
+static void hang_all_up(void)
+{
+    for (int r = 0; r < RANKS_MOST; r++) {
+        hang_up(&peers[r].data);
+        hang_up(&peers[r].life);
+        hang_up(&peers[r].post);
+    }
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    (void)argc;
+    (void)argv;
+    for (int i = 0; i < FILES; i++) {
+        struct stat status;
+        files[i] = memfd_create("fuzz", MFD_CLOEXEC);
+        REQUIRE(files[i] >= 0 && fstat(files[i], &status) == 0, "memfd: %s", strerror(errno));
+        inodes[i] = status.st_ino;
+    }
+    return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    static const struct world_script script = {act, reach_peer};
+    in = (struct input){data, bytes < 2048 ? bytes : 2048};
+    forget_peers();
+    nranks = 1 + (int)take_below(&in, RANKS_MOST);
+    rank = (int)take_below(&in, (unsigned)nranks);
+    is_easy = take_below(&in, 4) != 0;
+    world_begin(&script);
+    if (open_mesh())
+        while (in.left > 0)
+            step();
+    cecl_mesh_close(mesh);
+    hang_all_up();
+    world_end();
+    return 0;
+}
