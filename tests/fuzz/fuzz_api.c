@@ -1,0 +1,599 @@
+/* Sequences of calls of cecl.h on the host device. All ranks are in this process: one thread makes the
+ * calls of all of them, in a group or rank after rank, or each rank has a thread. After each batch every
+ * byte of all memory is compared with a plain model. Between batches come calls with one thing wrong:
+ * they must be refused, and change nothing. */
+#include <errno.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "model.h"
+
+#define CALLS_MOST 6
+#define BATCHES_MOST 8
+#define OWN_MOST 6 /* allocations beside the ranks' memory */
+
+enum memory { POOL, PRIVATE, MAPPED, MEMORIES };
+enum mode { RANK_AFTER_RANK, ONE_GROUP, THREADS, THREADS_WITH_GROUPS, MODES };
+
+static struct input in;
+static struct model model;
+static ceclComm_t comms[MODEL_RANKS];
+static ceclStream_t streams[MODEL_RANKS];
+static enum memory memories[MODEL_RANKS];
+static int files[MODEL_RANKS];
+static bool checks; /* ranks compare every call, so each needs a thread */
+static struct {
+    size_t bytes;
+    char *at[MODEL_RANKS];
+} own[OWN_MOST];
+static int nown;
+
+#define OK(expr)                                                                                   \
+    do {                                                                                           \
+        const ceclResult_t result_ = (expr);                                                       \
+        REQUIRE(result_ == ceclSuccess, "%s: %d: %s", #expr, (int)result_,                         \
+                ceclGetLastError(NULL));                                                           \
+    } while (0)
+
+/* ---- settings, by the environment */
+
+/* Sets one of some variables, or none. The C library keeps what setenv sets; this it does not. */
+static void draw_settings(void)
+{
+    static const char *const names[] = {
+        "CECL_STAGING_BYTES", "CECL_SM_POLICY", "CECL_DIRECTION", "CECL_LOCAL_COPY",
+        "CECL_FLAGS",         "CECL_MAX_SMS",   "CECL_CHECK",     "CECL_REGISTER_ON_USE"};
+    static const char *const values[][4] = {{"4K", "16K", "64K", "1M"},
+                                            {"reduce_only", "allow", "allow", "reduce_only"},
+                                            {"auto", "push", "pull", "auto"},
+                                            {"auto", "probe", "off", "probe"},
+                                            {"auto", "write", "copy", "auto"},
+                                            {"1", "2", "8", "1024"},
+                                            {"0", "0", "0", "1"},
+                                            {"1", "1", "0", "1"}};
+    static char texts[8][64];
+    const unsigned which = take_byte(&in);
+    for (unsigned i = 0; i < 8; i++) {
+        const unsigned value = which >> i & 1 ? take_below(&in, 4) : 4;
+        if (value == 4) {
+            unsetenv(names[i]);
+            continue;
+        }
+        snprintf(texts[i], sizeof(texts[i]), "%s=%s", names[i], values[i][value]);
+        putenv(texts[i]);
+    }
+    checks = getenv("CECL_CHECK") && *getenv("CECL_CHECK") == '1';
+}
+
+/* ---- memory */
+
+/* Memory that peers can open, for as long as the file is open. */
+static uint8_t *map_file(int rank)
+{
+    const int file = files[rank] = memfd_create("fuzz", MFD_CLOEXEC);
+    REQUIRE(file >= 0 && ftruncate(file, MODEL_BYTES) == 0, "memfd: %s", strerror(errno));
+    void *at = mmap(NULL, MODEL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    REQUIRE(at != MAP_FAILED, "mmap: %s", strerror(errno));
+    return at;
+}
+
+/* All ranks allocate alike in the pool, though some use other memory. */
+static void allocate(size_t bytes, char *at[MODEL_RANKS])
+{
+    OK(ceclGroupStart());
+    for (int r = 0; r < model.nranks; r++)
+        OK(ceclMemAlloc(comms[r], (void **)&at[r], bytes));
+    OK(ceclGroupEnd());
+}
+
+static void open_memory(void)
+{
+    char *pool[MODEL_RANKS];
+    allocate(MODEL_BYTES, pool);
+    for (int r = 0; r < model.nranks; r++) {
+        memories[r] = (enum memory)take_below(&in, MEMORIES);
+        model.memory[r] = memories[r] == POOL      ? (uint8_t *)pool[r]
+                          : memories[r] == PRIVATE ? malloc(MODEL_BYTES)
+                                                   : map_file(r);
+        REQUIRE(model.memory[r], "no memory");
+    }
+}
+
+static void close_memory(void)
+{
+    for (int r = 0; r < model.nranks; r++) {
+        if (memories[r] == PRIVATE)
+            free(model.memory[r]);
+        if (memories[r] != MAPPED)
+            continue;
+        munmap(model.memory[r], MODEL_BYTES);
+        close(files[r]);
+    }
+}
+
+/* Allocates, or frees; what one rank writes by the address of a peer's copy must arrive there. */
+static void change_pool(void)
+{
+    const int which = (int)take_below(&in, OWN_MOST),
+              r = (int)take_below(&in, (unsigned)model.nranks);
+    const int peer = (int)take_below(&in, (unsigned)model.nranks);
+    void *there = NULL;
+    if (checks)
+        return;
+    if (which < nown) {
+        for (int i = 0; i < model.nranks; i++)
+            OK(ceclMemFree(comms[i], own[which].at[i]));
+        own[which] = own[--nown];
+        return;
+    }
+    own[nown].bytes = 1 + 64 * take_below(&in, 4096);
+    allocate(own[nown].bytes, own[nown].at);
+    const size_t at = own[nown].bytes - 1;
+    OK(ceclGetPeerPointer(comms[r], own[nown].at[r] + at, peer, &there));
+    own[nown].at[peer][at] = 1;
+    *(char *)there = 77;
+    REQUIRE(own[nown].at[peer][at] == 77, "a peer's pointer points elsewhere");
+    REQUIRE((uintptr_t)own[nown].at[r] % 256 == 0, "an allocation is not aligned");
+    nown++;
+}
+
+static void change_registration(void)
+{
+    const int r = (int)take_below(&in, (unsigned)model.nranks);
+    const size_t at = take_below(&in, 4096), bytes = 1 + take_below(&in, 4096);
+    ceclRegistration_t handle = NULL;
+    if (memories[r] == PRIVATE)
+        return;
+    OK(ceclCommRegister(comms[r], model.memory[r] + at, bytes, &handle));
+    if (take_below(&in, 2))
+        OK(ceclCommDeregister(comms[r], handle));
+}
+
+/* ---- calls */
+
+static ceclResult_t call_variable(const struct model_call *c, int rank, ceclStream_t stream,
+                                  bool asks)
+{
+    size_t sends[MODEL_RANKS], from[MODEL_RANKS], receives[MODEL_RANKS], to[MODEL_RANKS],
+        at_peers[MODEL_RANKS];
+    const void *send = model_send(&model, c, rank);
+    void *recv = model_recv(&model, c, rank);
+    for (int p = 0; p < model.nranks; p++) {
+        sends[p] = c->counts[rank][p];
+        from[p] = c->sent_at[rank][p];
+        receives[p] = c->counts[p][rank];
+        to[p] = c->wanted_at[p][rank];
+        at_peers[p] = c->wanted_at[rank][p];
+    }
+    if (c->kind == MODEL_ALL_GATHERV)
+        return ceclAllGatherv(send, receives[rank], recv, receives, to, c->type, comms[rank],
+                              stream);
+    return asks ? ceclAlltoAllv(send, sends, from, recv, receives, to, c->type, comms[rank], stream)
+                : ceclAlltoAllvAt(send, sends, from, recv, receives, to, at_peers, c->type,
+                                  comms[rank], stream);
+}
+
+static ceclResult_t call(const struct model_call *c, int rank, ceclStream_t stream, bool asks)
+{
+    const void *send = model_send(&model, c, rank);
+    void *recv = model_recv(&model, c, rank);
+    ceclComm_t comm = comms[rank];
+    switch (c->kind) {
+    case MODEL_ALL_GATHER: return ceclAllGather(send, recv, c->count, c->type, comm, stream);
+    case MODEL_ALL_TO_ALL: return ceclAlltoAll(send, recv, c->count, c->type, comm, stream);
+    case MODEL_BROADCAST:
+        return ceclBroadcast(send, recv, c->count, c->type, c->root, comm, stream);
+    case MODEL_GATHER: return ceclGather(send, recv, c->count, c->type, c->root, comm, stream);
+    case MODEL_SCATTER: return ceclScatter(send, recv, c->count, c->type, c->root, comm, stream);
+    case MODEL_ALL_REDUCE: return ceclAllReduce(send, recv, c->count, c->type, c->op, comm, stream);
+    case MODEL_REDUCE_SCATTER:
+        return ceclReduceScatter(send, recv, c->count, c->type, c->op, comm, stream);
+    case MODEL_REDUCE:
+        return ceclReduce(send, recv, c->count, c->type, c->op, c->root, comm, stream);
+    case MODEL_ALL_GATHER_STRIDED:
+        return ceclAllGatherStrided(send, recv, &c->strided, c->type, comm, stream);
+    case MODEL_ALL_TO_ALL_STRIDED:
+        return ceclAlltoAllStrided(send, recv, &c->strided, c->type, comm, stream);
+    case MODEL_BARRIER: return ceclBarrier(comm, stream);
+    default: return call_variable(c, rank, stream, asks);
+    }
+}
+
+/* ---- batches */
+
+static struct batch {
+    enum mode mode;
+    int ncalls;
+    bool on_stream;
+    ceclOptions_t options;
+    struct model_call calls[CALLS_MOST];
+} batch;
+
+static ceclStream_t stream_of(int rank)
+{
+    return batch.on_stream ? streams[rank] : NULL;
+}
+
+static void make(int i, int rank, bool grouped)
+{
+    OK(call(&batch.calls[i], rank, stream_of(rank), !grouped && batch.mode >= THREADS));
+}
+
+static void *run_rank(void *argument)
+{
+    const int rank = (int)(intptr_t)argument;
+    const bool grouped = batch.mode == THREADS_WITH_GROUPS;
+    if (grouped)
+        OK(ceclGroupStart());
+    for (int i = 0; i < batch.ncalls; i++)
+        make(i, rank, grouped);
+    if (grouped)
+        OK(ceclGroupEnd());
+    return NULL;
+}
+
+static void run_threads(void *(*run)(void *))
+{
+    pthread_t threads[MODEL_RANKS];
+    for (int r = 0; r < model.nranks; r++)
+        REQUIRE(pthread_create(&threads[r], NULL, run, (void *)(intptr_t)r) == 0, "no thread");
+    for (int r = 0; r < model.nranks; r++)
+        pthread_join(threads[r], NULL);
+}
+
+static void run_alone(void)
+{
+    const bool grouped = batch.mode == ONE_GROUP;
+    if (grouped)
+        OK(ceclGroupStart());
+    for (int i = 0; i < batch.ncalls; i++)
+        for (int r = 0; r < model.nranks; r++)
+            make(i, (r + i) % model.nranks, grouped);
+    if (grouped)
+        OK(ceclGroupEnd());
+}
+
+static void draw_batch(void)
+{
+    static const int sms[] = {CECL_UNDEF, 1, 3, 1024};
+    const unsigned flags = take_byte(&in), ncalls = 1 + take_below(&in, CALLS_MOST);
+    batch.mode = (enum mode)(flags % MODES);
+    if (checks && batch.mode < THREADS)
+        batch.mode = THREADS;
+    batch.on_stream = flags >> 2 & 1;
+    batch.options = (ceclOptions_t)CECL_OPTIONS_INITIALIZER;
+    batch.options.smPolicy = flags >> 3 & 1 ? CECL_SM_ALLOW : CECL_SM_REDUCE_ONLY;
+    batch.options.direction = (int)(flags >> 4 & 3) - 1;
+    batch.options.maxSms = sms[flags >> 6 & 3];
+    batch.ncalls = 0;
+    model_begin(&model, take_byte(&in));
+    while (batch.ncalls < (int)ncalls &&
+           model_draw(&in, &model, MODEL_KINDS, &batch.calls[batch.ncalls]))
+        batch.ncalls++;
+}
+
+static void synchronize(void)
+{
+    for (int r = 0; r < model.nranks; r++) {
+        ceclResult_t error = ceclInternalError;
+        OK(ceclStreamSynchronize(comms[r], NULL));
+        OK(ceclStreamSynchronize(comms[r], streams[r]));
+        OK(ceclCommGetAsyncError(comms[r], &error));
+        REQUIRE(error == ceclSuccess, "asynchronous error %d: %s", (int)error,
+                ceclGetLastError(comms[r]));
+    }
+}
+
+static void run_batch(void)
+{
+    char what[80];
+    draw_batch();
+    for (int r = 0; r < model.nranks; r++)
+        OK(ceclSetOptions(comms[r], &batch.options));
+    if (batch.mode < THREADS)
+        run_alone();
+    else
+        run_threads(run_rank);
+    for (int i = 0; i < batch.ncalls; i++)
+        model_apply(&model, &batch.calls[i]);
+    synchronize();
+    snprintf(what, sizeof(what), "mode %d, %d calls, the first of kind %d", (int)batch.mode,
+             batch.ncalls, (int)batch.calls[0].kind);
+    model_compare(&model, what);
+}
+
+/* ---- calls with one thing wrong, on one rank */
+
+static const ceclDataType_t no_type = (ceclDataType_t)CECL_NUM_TYPES;
+
+static ceclResult_t misuse_numbers(unsigned which, ceclComm_t comm, char *send, char *recv)
+{
+    const int n = model.nranks;
+    switch (which) {
+    case 0: return ceclAllGather(send, recv, 1, no_type, comm, NULL);
+    case 1: return ceclAllReduce(send, recv, 1, (ceclDataType_t)-1, ceclSum, comm, NULL);
+    case 2: return ceclAllReduce(send, recv, 1, ceclInt, (ceclRedOp_t)CECL_NUM_RED_OPS, comm, NULL);
+    case 3: return ceclReduceScatter(send, recv, 1, ceclUint64, ceclAvg, comm, NULL);
+    case 4: return ceclBroadcast(send, recv, 1, ceclInt, n, comm, NULL);
+    case 5: return ceclGather(send, recv, 1, ceclInt, -1, comm, NULL);
+    case 6: return ceclReduce(send, recv, 1, ceclInt, ceclSum, n, comm, NULL);
+    case 7: return ceclAllGather(send, recv, SIZE_MAX / 4 + 2, ceclInt, comm, NULL);
+    case 8: return ceclAlltoAll(send, recv, SIZE_MAX, ceclInt8, comm, NULL);
+    default: return ceclScatter(send, recv, SIZE_MAX / 8, ceclDouble, 0, comm, NULL);
+    }
+}
+
+static ceclResult_t misuse_buffers(unsigned which, ceclComm_t comm, char *send, char *recv)
+{
+    uint64_t stranger[64] = {0};
+    int rank;
+    OK(ceclCommUserRank(comm, &rank));
+    switch (which) {
+    case 0: return ceclAllGather(NULL, recv, 1, ceclInt, comm, NULL);
+    case 1: return ceclAllGather(send, NULL, 1, ceclInt, comm, NULL);
+    case 2: return ceclAlltoAll(send, NULL, 4, ceclInt, comm, NULL);
+    case 3: return ceclReduce(NULL, recv, 1, ceclInt, ceclSum, 0, comm, NULL);
+    case 4: return ceclAllGather(recv + 64 * rank + 1, recv, 64, ceclInt8, comm, NULL);
+    case 5: return ceclAllReduce(recv + 8, recv, 8, ceclInt64, ceclMax, comm, NULL);
+    case 6: return ceclAlltoAll(recv + 1, recv, 64, ceclInt8, comm, NULL);
+    case 7: return ceclAllReduce(send + 1, recv, 8, ceclInt, ceclSum, comm, NULL);
+    case 8: return ceclReduceScatter(send, recv + 2, 8, ceclFloat, ceclMin, comm, NULL);
+    case 9: /* past the end, where cecl can know the end */
+        if (memories[rank] == PRIVATE)
+            break;
+        return ceclAllGather(send, recv, MODEL_BYTES, ceclInt8, comm, NULL);
+    default: return ceclAllGather(send, recv, 1, ceclInt8, comm, (ceclStream_t)(void *)stranger);
+    }
+    return ceclInvalidArgument;
+}
+
+static ceclResult_t misuse_layouts(unsigned which, ceclComm_t comm, char *send, char *recv)
+{
+    const size_t twos[MODEL_RANKS] = {2, 2, 2, 2}, near[MODEL_RANKS] = {0, 1, 5, 9};
+    const size_t huge[MODEL_RANKS] = {SIZE_MAX, SIZE_MAX, 2, 2};
+    const ceclStrided_t none = {.width = 2, .rows = 0};
+    const ceclStrided_t close = {.width = 4, .rows = 3, .recvPitch = 3};
+    const ceclStrided_t wide = {.width = SIZE_MAX / 2, .rows = 3};
+    switch (which) {
+    case 0: return ceclAllGatherStrided(send, recv, &none, ceclInt, comm, NULL);
+    case 1: return ceclAlltoAllStrided(send, recv, &close, ceclInt, comm, NULL);
+    case 2: return ceclAlltoAllStrided(send, recv, NULL, ceclInt, comm, NULL);
+    case 3: return ceclAllGatherStrided(send, recv, &wide, ceclInt, comm, NULL);
+    case 4: return ceclAllGatherv(send, 3, recv, twos, NULL, ceclInt, comm, NULL);
+    case 5: return ceclAllGatherv(send, 2, recv, NULL, NULL, ceclInt, comm, NULL);
+    case 6: return ceclAllGatherv(send, huge[0], recv, huge, NULL, ceclInt, comm, NULL);
+    case 7:
+        if (model.nranks == 1)
+            break;
+        return ceclAllGatherv(send, 2, recv, twos, near, ceclInt, comm, NULL);
+    default: return ceclAlltoAllvAt(send, NULL, NULL, recv, twos, NULL, twos, ceclInt, comm, NULL);
+    }
+    return ceclInvalidArgument;
+}
+
+/* Calls that are no collectives. */
+static ceclResult_t misuse_handles(unsigned which, ceclComm_t comm, char *send, char *recv)
+{
+    ceclUniqueId id = {{0}};
+    ceclComm_t made = (ceclComm_t)(void *)send;
+    ceclRegistration_t handle = NULL;
+    uint64_t stranger[64] = {0};
+    void *there = NULL;
+    int count = 0;
+    switch (which) {
+    case 0: return ceclMemAlloc(comm, NULL, 1);
+    case 1: return ceclMemFree(comm, stranger);
+    case 2: return ceclGetPeerPointer(comm, stranger, 0, &there);
+    case 3: return ceclGetPeerPointer(comm, recv, model.nranks, &there);
+    case 4: return ceclCommRegister(comm, NULL, 1, &handle);
+    case 5: return ceclCommRegister(comm, recv, 0, &handle);
+    case 6: return ceclCommRegister(comm, recv, 1, NULL);
+    case 7: return ceclCommDeregister(comm, (ceclRegistration_t)(void *)stranger);
+    case 8: return ceclStreamDestroy(comm, NULL);
+    case 9: return ceclStreamSynchronize(comm, (ceclStream_t)(void *)stranger);
+    case 10: return ceclCommCount((ceclComm_t)(void *)stranger, &count);
+    case 11: return ceclCommInitRank(&made, 0, id, 0);
+    case 12: return ceclCommInitRank(&made, 2, id, 2);
+    case 13: return ceclCommInitAll(&made, -1, NULL);
+    case 14: return ceclShard(comm, NULL, 1, ceclInt, &there);
+    default: return ceclMemcpyAsync(comm, NULL, send, 1, NULL);
+    }
+}
+
+static ceclResult_t misuse_options(unsigned which, ceclComm_t comm)
+{
+    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+    switch (which) {
+    case 0: options.magic ^= 1; break;
+    case 1: options.smPolicy = CECL_SM_ALLOW + 1; break;
+    case 2: options.direction = -2; break;
+    case 3: options.maxSms = 0; break;
+    case 4: options.maxSms = 1025; break;
+    default: options.size = 7;
+    }
+    return ceclSetOptions(comm, &options);
+}
+
+/* Makes such a call, a collective or not. */
+static ceclResult_t misuse(int rank, bool collective)
+{
+    const unsigned family = take_below(&in, collective ? 3 : 2), which = take_below(&in, 16);
+    char *const recv = (char *)model.memory[rank] + 8, *const send = recv + MODEL_BYTES / 2;
+    if (!collective)
+        return family == 0 ? misuse_handles(which, comms[rank], send, recv)
+                           : misuse_options(which % 6, comms[rank]);
+    return family == 0   ? misuse_numbers(which % 10, comms[rank], send, recv)
+           : family == 1 ? misuse_buffers(which % 11, comms[rank], send, recv)
+                         : misuse_layouts(which % 9, comms[rank], send, recv);
+}
+
+static void require_refusal(ceclResult_t result)
+{
+    REQUIRE(result == ceclInvalidArgument || result == ceclInvalidUsage,
+            "a bad call returns %d: %s", (int)result, ceclGetLastError(NULL));
+    REQUIRE(*ceclGetLastError(NULL), "a refusal without words");
+}
+
+/* A group with a call that is refused: none of its calls is carried out, on any rank. */
+static void misuse_in_group(int rank)
+{
+    const int bad = (int)take_below(&in, (unsigned)batch.ncalls + 1);
+    ceclResult_t refusal = ceclSuccess;
+    OK(ceclGroupStart());
+    for (int i = 0; i <= batch.ncalls; i++) {
+        if (i == bad)
+            refusal = misuse(rank, true);
+        for (int r = 0; r < model.nranks && i < batch.ncalls; r++)
+            OK(call(&batch.calls[i], r, stream_of(r), false));
+    }
+    require_refusal(refusal);
+    const ceclResult_t result = ceclGroupEnd();
+    REQUIRE(result == refusal, "a group returns %d, its call %d", (int)result, (int)refusal);
+}
+
+/* Two calls of a group that write the same memory. */
+static void overlap_in_group(void)
+{
+    const struct model_call *c = &batch.calls[0];
+    if (batch.ncalls == 0 || c->kind == MODEL_BARRIER || c->count == 0 || c->root != 0)
+        return;
+    OK(ceclGroupStart());
+    for (int i = 0; i < 2; i++)
+        for (int r = 0; r < model.nranks; r++)
+            OK(call(c, r, stream_of(r), false));
+    const ceclResult_t result = ceclGroupEnd();
+    const bool writes = c->kind != MODEL_ALL_GATHERV && c->kind != MODEL_ALL_TO_ALLV;
+    REQUIRE(result == ceclInvalidArgument || (!writes && result == ceclSuccess),
+            "calls that overlap return %d", (int)result);
+    if (result == ceclSuccess) {
+        model_apply(&model, c);
+        model_apply(&model, c);
+    }
+}
+
+static void run_misuse(void)
+{
+    const int rank = (int)take_below(&in, (unsigned)model.nranks);
+    const unsigned how = take_below(&in, 8);
+    if (checks)
+        return;
+    draw_batch();
+    batch.on_stream = false; /* a group's calls go to one stream, and bad calls to this one */
+    if (how < 3)
+        require_refusal(misuse(rank, true));
+    else if (how < 5)
+        require_refusal(misuse(rank, false));
+    else if (how < 6)
+        misuse_in_group(rank);
+    else if (how < 7)
+        overlap_in_group();
+    else
+        require_refusal(ceclGroupEnd());
+    synchronize();
+    model_compare(&model, "after a bad call");
+}
+
+/* ---- new communicators out of the old one */
+
+static int colors[MODEL_RANKS];
+static bool excluded[MODEL_RANKS], shrinks;
+
+/* Gathers the ranks of a new communicator, which must be those of one color, in order. */
+static void check_child(ceclComm_t child, int rank)
+{
+    int32_t mine = rank, all[MODEL_RANKS] = {-1, -1, -1, -1};
+    int count = 0, at = 0;
+    OK(ceclCommCount(child, &count));
+    OK(ceclAllGather(&mine, all, 1, ceclInt, child, NULL));
+    OK(ceclStreamSynchronize(child, NULL));
+    for (int r = 0; r < model.nranks; r++)
+        if (shrinks ? !excluded[r] : colors[r] == colors[rank])
+            REQUIRE(at < count && all[at++] == r, "rank %d is missing in the new communicator", r);
+    REQUIRE(at == count, "%d ranks, %d expected", count, at);
+    OK(ceclCommDestroy(child));
+}
+
+static void *split_rank(void *argument)
+{
+    const int rank = (int)(intptr_t)argument;
+    ceclComm_t child = NULL;
+    int list[MODEL_RANKS], count = 0;
+    for (int r = 0; r < model.nranks; r++)
+        if (excluded[r])
+            list[count++] = r;
+    if (shrinks && excluded[rank])
+        return NULL;
+    if (shrinks)
+        OK(ceclCommShrink(comms[rank], list, count, &child, NULL));
+    else
+        OK(ceclCommSplit(comms[rank], colors[rank], 0, &child, NULL));
+    REQUIRE((child == NULL) == (!shrinks && colors[rank] == CECL_SPLIT_NOCOLOR),
+            "rank %d: a communicator for nobody", rank);
+    if (child)
+        check_child(child, rank);
+    return NULL;
+}
+
+static void run_split(void)
+{
+    shrinks = take_below(&in, 2);
+    for (int r = 0; r < model.nranks; r++) {
+        colors[r] = (int)take_below(&in, 3) - 1;
+        excluded[r] = take_below(&in, 4) == 0;
+    }
+    run_threads(split_rank);
+}
+
+/* ---- */
+
+static void step(void)
+{
+    switch (take_below(&in, 12)) {
+    case 0: change_pool(); break;
+    case 1: change_registration(); break;
+    case 2:
+        if (take_byte(&in) < 64) /* it takes longer than all others */
+            run_split();
+        break;
+    case 3:
+    case 4:
+    case 5: run_misuse(); break;
+    default: run_batch();
+    }
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    (void)argc;
+    (void)argv;
+    setenv("CECL_DEVICE", "host", 1);
+    setenv("CECL_TIMEOUT_MS", "15000", 1);
+    setenv("CECL_INIT_TIMEOUT_MS", "15000", 1);
+    setenv("CECL_POOL_BYTES", "64M", 1);
+    setenv("CECL_SEGMENT_BYTES", "256K", 1);
+    model_start();
+    for (int r = 0; r < MODEL_RANKS; r++) {
+        model.mirror[r] = malloc(MODEL_BYTES);
+        REQUIRE(model.mirror[r], "no memory");
+    }
+    return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    in = (struct input){data, bytes < 1024 ? bytes : 1024};
+    model.nranks = 1 + (int)take_below(&in, MODEL_RANKS);
+    nown = 0;
+    draw_settings();
+    OK(ceclCommInitAll(comms, model.nranks, NULL));
+    open_memory();
+    for (int r = 0; r < model.nranks; r++)
+        OK(ceclStreamCreate(comms[r], &streams[r]));
+    for (int i = 0; i < BATCHES_MOST && in.left > 0; i++)
+        step();
+    for (int r = 0; r < model.nranks; r++)
+        OK(ceclCommDestroy(comms[r]));
+    close_memory();
+    return 0;
+}
