@@ -198,8 +198,11 @@ bool model_draw(struct input *in, struct model *model, enum model_kind kinds, st
     c->size = formats[c->type].bytes;
     c->op = (ceclRedOp_t)take_below(in, formats[c->type].fraction ? CECL_NUM_RED_OPS : 4);
     c->root = (int)take_below(in, (unsigned)model->nranks);
-    c->in_place = take_below(in, 2) && c->kind != MODEL_ALL_TO_ALLV;
+    c->in_place = take_below(in, 2) && c->kind != MODEL_ALL_TO_ALLV &&
+                  (c->kind != MODEL_ALL_TO_ALL || kinds > MODEL_NCCL_KINDS); /* NCCL has none */
     c->count = drawn_count(in, c->size);
+    if (kinds == MODEL_NCCL_KINDS && c->count == 0) /* NCCL's stand-in lacks most types */
+        c->count = !model_reduces(c->kind) ? 0 : 1;
     if (is_strided(c->kind))
         place_rows(in, model->nranks, c);
     else
