@@ -373,14 +373,11 @@ static ceclResult_t misuse_layouts(unsigned which, ceclComm_t comm, char *send, 
 }
 
 /* Calls that are no collectives. */
-static ceclResult_t misuse_handles(unsigned which, ceclComm_t comm, char *send, char *recv)
+static ceclResult_t misuse_memory(unsigned which, ceclComm_t comm, char *recv)
 {
-    ceclUniqueId id = {{0}};
-    ceclComm_t made = (ceclComm_t)(void *)send;
     ceclRegistration_t handle = NULL;
     uint64_t stranger[64] = {0};
     void *there = NULL;
-    int count = 0;
     switch (which) {
     case 0: return ceclMemAlloc(comm, NULL, 1);
     case 1: return ceclMemFree(comm, stranger);
@@ -390,14 +387,26 @@ static ceclResult_t misuse_handles(unsigned which, ceclComm_t comm, char *send, 
     case 5: return ceclCommRegister(comm, recv, 0, &handle);
     case 6: return ceclCommRegister(comm, recv, 1, NULL);
     case 7: return ceclCommDeregister(comm, (ceclRegistration_t)(void *)stranger);
-    case 8: return ceclStreamDestroy(comm, NULL);
-    case 9: return ceclStreamSynchronize(comm, (ceclStream_t)(void *)stranger);
-    case 10: return ceclCommCount((ceclComm_t)(void *)stranger, &count);
-    case 11: return ceclCommInitRank(&made, 0, id, 0);
-    case 12: return ceclCommInitRank(&made, 2, id, 2);
-    case 13: return ceclCommInitAll(&made, -1, NULL);
-    case 14: return ceclShard(comm, NULL, 1, ceclInt, &there);
-    default: return ceclMemcpyAsync(comm, NULL, send, 1, NULL);
+    case 8: return ceclShard(comm, NULL, 1, ceclInt, &there);
+    default: return ceclMemcpyAsync(comm, NULL, recv, 1, NULL);
+    }
+}
+
+static ceclResult_t misuse_handles(unsigned which, ceclComm_t comm)
+{
+    ceclUniqueId id = {{0}};
+    ceclComm_t made = NULL;
+    uint64_t stranger[64] = {0};
+    int count = 0;
+    switch (which) {
+    case 0: return ceclStreamDestroy(comm, NULL);
+    case 1: return ceclStreamSynchronize(comm, (ceclStream_t)(void *)stranger);
+    case 2: return ceclCommCount((ceclComm_t)(void *)stranger, &count);
+    case 3: return ceclCommInitRank(&made, 0, id, 0);
+    case 4: return ceclCommInitRank(&made, 2, id, 2);
+    case 5: return ceclCommInitAll(&made, -1, NULL);
+    case 6: return ceclPoolStats(comm, NULL);
+    default: return ceclCommGetAsyncError(comm, NULL);
     }
 }
 
@@ -418,11 +427,12 @@ static ceclResult_t misuse_options(unsigned which, ceclComm_t comm)
 /* Makes such a call, a collective or not. */
 static ceclResult_t misuse(int rank, bool collective)
 {
-    const unsigned family = take_below(&in, collective ? 3 : 2), which = take_below(&in, 16);
+    const unsigned family = take_below(&in, 3), which = take_below(&in, 16);
     char *const recv = (char *)model.memory[rank] + 8, *const send = recv + MODEL_BYTES / 2;
     if (!collective)
-        return family == 0 ? misuse_handles(which, comms[rank], send, recv)
-                           : misuse_options(which % 6, comms[rank]);
+        return family == 0   ? misuse_memory(which % 10, comms[rank], recv)
+               : family == 1 ? misuse_handles(which % 8, comms[rank])
+                             : misuse_options(which % 6, comms[rank]);
     return family == 0   ? misuse_numbers(which % 10, comms[rank], send, recv)
            : family == 1 ? misuse_buffers(which % 11, comms[rank], send, recv)
                          : misuse_layouts(which % 9, comms[rank], send, recv);

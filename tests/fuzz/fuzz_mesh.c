@@ -369,17 +369,14 @@ struct plan {
     struct frame head; /* a right one */
     unsigned seed;
     enum how worst;
-    bool sends_fds, all_send_fds;
-    int nfds[RANKS_MOST];
+    bool sends_fds;
     int file[RANKS_MOST]; /* the file of which each sends a descriptor */
 };
 
-static void play_peer(struct plan *plan, int who)
+/* Makes a frame. Returns how it is to be taken. */
+static enum how frame_of(const struct plan *plan, enum how how, int who, uint8_t *frame,
+                         size_t *all)
 {
-    struct peer *p = &peers[who];
-    const unsigned flags = take_byte(&in);
-    const enum how how = flags % 16 < HOWS ? (enum how)(flags % 16) : RIGHT;
-    uint8_t frame[sizeof(struct frame) + PART_MOST];
     struct frame head = plan->head;
     head.sequence += how == OTHER_SEQUENCE;
     head.bytes = how == OTHER_BYTES ? take_below(&in, PART_MOST) : head.bytes;
@@ -388,26 +385,41 @@ static void play_peer(struct plan *plan, int who)
     memcpy(frame, &head, sizeof(head));
     for (size_t i = 0; i < head.bytes; i++)
         frame[sizeof(head) + i] = part_byte(plan->seed, who, i);
-    const size_t all = sizeof(head) + head.bytes;
-    const size_t first = how == CUT || flags & 16 ? 1 + take_below(&in, (unsigned)all - 1) : all;
-    plan->nfds[who] = flags & 32 ? (int)take_below(&in, 7) : plan->sends_fds;
-    plan->file[who] = (int)take_below(&in, FILES);
+    *all = sizeof(head) + head.bytes;
+    return how == OTHER_BYTES && head.bytes == plan->head.bytes ? RIGHT : how;
+}
+
+/* Sends `first` bytes with descriptors, and keeps the rest for later. */
+static void send_frame(struct peer *p, const uint8_t *frame, size_t first, size_t all, int file,
+                       int nfds)
+{
     int fds[8];
     for (int i = 0; i < 8; i++)
-        fds[i] = files[plan->file[who]];
-    const enum how real = how == OTHER_BYTES && head.bytes == plan->head.bytes ? RIGHT : how;
-    plan->worst = real > plan->worst ? real : plan->worst;
-    if (how == NOTHING || p->data < 0 || p->is_silent) {
-        plan->worst = NOTHING;
-        plan->nfds[who] = 0;
-        return;
-    }
-    send_with(p->data, frame, first, fds, plan->nfds[who]);
+        fds[i] = files[file];
+    send_with(p->data, frame, first, fds, nfds);
+    memcpy(p->later, frame + first, all - first);
+    p->nlater = all - first;
+}
+
+static void play_peer(struct plan *plan, int who)
+{
+    struct peer *p = &peers[who];
+    const unsigned flags = take_byte(&in);
+    uint8_t frame[sizeof(struct frame) + PART_MOST];
+    size_t all;
+    enum how how = flags % 16 < HOWS ? (enum how)(flags % 16) : RIGHT;
+    how = frame_of(plan, how, who, frame, &all);
+    const size_t first = how == CUT || flags & 16 ? 1 + take_below(&in, (unsigned)all - 1) : all;
+    const int nfds = flags & 32 ? (int)take_below(&in, 7) : plan->sends_fds;
+    plan->file[who] = (int)take_below(&in, FILES);
+    if (p->data < 0 || p->is_silent)
+        how = NOTHING;
+    plan->worst = how > plan->worst ? how : plan->worst;
+    if (how != NOTHING)
+        send_frame(p, frame, first, all, plan->file[who], nfds);
     if (how == CUT) {
+        p->nlater = 0;
         hang_up(&p->data);
-    } else if (first < all) {
-        memcpy(p->later, frame + first, all - first);
-        p->nlater = all - first;
     }
 }
 
@@ -542,39 +554,76 @@ static int other_rank(void)
     return who != rank ? who : nranks > 1 ? (rank + 1) % nranks : -1;
 }
 
-/* A peer posts: rightly, or with a head that does not fit what follows. */
+/* A message, and a head that fits it or not. */
+static struct letter draw_letter(unsigned flags, struct post_head *head)
+{
+    const unsigned fault = flags >> 4;
+    struct letter letter = {.seed = flags, .bytes = take_below(&in, 1000) % 300, .nfds = 0};
+    letter.bytes = flags & 1 ? CECL_MESH_POST_BYTES - letter.bytes % 3 : letter.bytes;
+    letter.nfds = flags & 2 ? (int)take_below(&in, CECL_MESH_POST_FDS + 1) : 0;
+    letter.is_bad = fault >= 1 && fault <= 4;
+    *head = (struct post_head){
+        .magic = POST_MAGIC, .bytes = (uint16_t)letter.bytes, .nfds = (uint16_t)letter.nfds};
+    switch (fault) {
+    case 1: head->magic ^= 1u << take_below(&in, 32); break;
+    case 2: head->bytes = (uint16_t)(head->bytes + 1 + take_byte(&in)); break;
+    case 3: head->nfds = (uint16_t)(head->nfds + 1 + take_byte(&in)); break;
+    case 4: letter.bytes = CECL_MESH_POST_BYTES + 1 + take_below(&in, 60); break;
+    default: break;
+    }
+    return letter;
+}
+
 static void peer_posts(void)
 {
     const int who = other_rank();
     const unsigned flags = take_byte(&in);
     uint8_t message[sizeof(struct post_head) + ROOM];
-    int fds[80];
+    struct post_head head;
+    int fds[CECL_MESH_POST_FDS];
     if (who < 0 || peers[who].post < 0 || peers[who].count == POSTS_MOST)
         return;
     struct peer *p = &peers[who];
-    struct letter letter = {.seed = flags, .bytes = take_below(&in, 1000) % 300, .nfds = 0};
-    letter.bytes = flags & 1 ? CECL_MESH_POST_BYTES - letter.bytes % 3 : letter.bytes;
-    letter.nfds = flags & 2 ? (int)take_below(&in, CECL_MESH_POST_FDS + 1) : 0;
-    struct post_head head = {
-        .magic = POST_MAGIC, .bytes = (uint16_t)letter.bytes, .nfds = (uint16_t)letter.nfds};
-    switch (flags >> 4) {
-    case 1: head.magic ^= 1u << take_below(&in, 32); break;
-    case 2: head.bytes = (uint16_t)(head.bytes + 1 + take_byte(&in)); break;
-    case 3: head.nfds = (uint16_t)(head.nfds + 1 + take_byte(&in)); break;
-    case 4: letter.bytes = CECL_MESH_POST_BYTES + 1 + take_below(&in, 60); break;
-    default: break;
-    }
-    letter.is_bad = flags >> 4 >= 1 && flags >> 4 <= 4;
+    struct letter letter = draw_letter(flags, &head);
     memcpy(message, &head, sizeof(head));
     for (size_t i = 0; i < letter.bytes; i++)
         message[sizeof(head) + i] = part_byte(letter.seed, who, i);
     for (int i = 0; i < letter.nfds; i++)
         fds[i] = files[(letter.seed + (unsigned)i) % FILES];
-    const size_t bytes = flags >> 4 == 5 ? take_below(&in, sizeof(head)) : 0;
-    letter.is_bad = letter.is_bad || bytes > 0;
-    if (send_with(p->post, message, bytes ? bytes : sizeof(head) + letter.bytes, fds, letter.nfds) >
-        0)
+    const size_t cut = flags >> 4 == 5 ? take_below(&in, sizeof(head)) : 0;
+    letter.is_bad = letter.is_bad || cut > 0;
+    if (send_with(p->post, message, cut ? cut : sizeof(head) + letter.bytes, fds, letter.nfds) > 0)
         p->letters[(p->first + p->count++) % POSTS_MOST] = letter;
+}
+
+/* A message that was taken must be the peer's next one. */
+static void check_letter(int who, const uint8_t *message, size_t bytes, const int *fds, int nfds)
+{
+    struct peer *p = &peers[who];
+    const struct letter letter = p->letters[p->first];
+    REQUIRE(p->count > 0 && !letter.is_bad && !p->post_ended, "rank %d sent no message", who);
+    p->count--;
+    p->first = (p->first + 1) % POSTS_MOST;
+    REQUIRE(bytes == letter.bytes && nfds == letter.nfds, "%zu bytes, %d descriptors", bytes, nfds);
+    for (size_t i = 0; i < bytes; i++)
+        REQUIRE(message[i] == part_byte(letter.seed, who, i), "byte %zu is wrong", i);
+    for (int i = 0; i < nfds; i++)
+        check_descriptor(fds[i], (int)((letter.seed + (unsigned)i) % FILES));
+}
+
+static bool has_bad_letter(const struct peer *p)
+{
+    return p->count > 0 && p->letters[p->first].is_bad && !p->post_ended;
+}
+
+/* Somebody's next message is bad; the error names that rank, and no more is taken from it. */
+static void check_bad_letter(void)
+{
+    int named = -1;
+    REQUIRE(sscanf(cecl_message(), "a message of rank %d ", &named) == 1 && named >= 0 &&
+                named < nranks && has_bad_letter(&peers[named]),
+            "a message is refused: %s", cecl_message());
+    peers[named].post_ended = true;
 }
 
 /* The next message of some peer, or the news that it is none. */
@@ -583,34 +632,18 @@ static void take(void)
     uint8_t *message = malloc(CECL_MESH_POST_BYTES);
     int fds[CECL_MESH_POST_FDS], nfds = -1, who = -1;
     size_t bytes = 0;
-    bool waits = false, is_bad = false;
+    bool waits = false;
     REQUIRE(message, "no memory");
-    for (int r = 0; r < nranks; r++) {
+    for (int r = 0; r < nranks; r++)
         waits = waits || (peers[r].count > 0 && !peers[r].post_ended);
-        is_bad = is_bad || (peers[r].count > 0 && peers[r].letters[peers[r].first].is_bad);
-    }
     const ceclResult_t result =
         cecl_mesh_take(mesh, &who, message, CECL_MESH_POST_BYTES, &bytes, fds, &nfds);
-    if (result == ceclSuccess) {
-        struct peer *p = &peers[who];
-        const struct letter letter = p->letters[p->first];
-        REQUIRE(p->count-- > 0 && !letter.is_bad && !p->post_ended, "rank %d sent no message", who);
-        p->first = (p->first + 1) % POSTS_MOST;
-        REQUIRE(bytes == letter.bytes && nfds == letter.nfds, "%zu bytes, %d descriptors", bytes,
-                nfds);
-        for (size_t i = 0; i < bytes; i++)
-            REQUIRE(message[i] == part_byte(letter.seed, who, i), "byte %zu is wrong", i);
-        for (int i = 0; i < nfds; i++)
-            check_descriptor(fds[i], (int)((letter.seed + (unsigned)i) % FILES));
-    } else if (result == ceclRemoteError) {
-        REQUIRE(is_bad, "a message is refused: %s", cecl_message());
-        for (int r = 0; r < nranks; r++)
-            peers[r].post_ended = peers[r].post_ended ||
-                                  (peers[r].count > 0 && peers[r].letters[peers[r].first].is_bad &&
-                                   cecl_message()[18] == '0' + r);
-    } else {
+    if (result == ceclSuccess)
+        check_letter(who, message, bytes, fds, nfds);
+    else if (result == ceclRemoteError)
+        check_bad_letter();
+    else
         REQUIRE(result == ceclInProgress && !waits, "result %d", (int)result);
-    }
     free(message);
 }
 
@@ -662,11 +695,9 @@ static void peer_tells(void)
         hang_up(&peers[who].life);
 }
 
-static void hear_news(void)
+static void check_news(ceclResult_t result)
 {
     bool lost = false, told = false;
-    const ceclResult_t result =
-        take_below(&in, 2) ? cecl_mesh_news(mesh) : cecl_mesh_watch(mesh, (int)take_below(&in, 2));
     for (int r = 0; r < nranks; r++) {
         told = told || peers[r].told;
         lost = lost || (peers[r].told && !peers[r].left);
@@ -674,7 +705,12 @@ static void hear_news(void)
     REQUIRE(result == ceclSuccess || result == ceclRemoteError, "result %d", (int)result);
     REQUIRE(result == ceclSuccess || told || is_broken, "news of nothing: %s", cecl_message());
     REQUIRE(result != ceclSuccess || !lost, "the end of a peer is not heard");
-    REQUIRE(strlen(cecl_message()) < CECL_MESSAGE_BYTES, "a message without an end");
+}
+
+static void hear_news(void)
+{
+    check_news(take_below(&in, 2) ? cecl_mesh_news(mesh)
+                                  : cecl_mesh_watch(mesh, (int)take_below(&in, 2)));
     for (int r = 0; r < nranks; r++)
         if (r != rank && cecl_mesh_left(mesh, r))
             REQUIRE(peers[r].told && peers[r].left, "rank %d has not left", r);
