@@ -20,6 +20,7 @@
 #define PART_MOST 300
 #define POSTS_MOST 16
 #define FILES 8
+#define STRANGERS_MOST 16
 #define ROOM (CECL_MESH_POST_BYTES + 64)
 
 /* ---- the messages, as they are on the wire */
@@ -85,6 +86,7 @@ static struct input in;
 static struct cecl_mesh *mesh;
 static struct invitation mine;
 static struct peer peers[RANKS_MOST];
+static int strangers[STRANGERS_MOST], nstrangers; /* said hello, and are none of the ranks */
 static int nranks, rank, files[FILES];
 static ino_t inodes[FILES];
 static bool is_easy; /* the peers connect by themselves, rightly */
@@ -194,6 +196,7 @@ static void greet(int who, unsigned channel, unsigned flags)
     int *place = channel == 0 ? &p->data : &p->life;
     memcpy(hello.secret, mine.secret, sizeof(hello.secret));
     const unsigned bit = take_below(&in, 8 * (unsigned)sizeof(hello));
+    const bool is_other = (flags & 1) && bit >= 32 && bit < 64; /* another rank, perhaps */
     if (flags & 1)
         ((uint8_t *)&hello)[bit / 8] ^= (uint8_t)(1u << bit % 8);
     const int fd = world_call();
@@ -204,8 +207,20 @@ static void greet(int who, unsigned channel, unsigned flags)
     if ((flags & 3) == 0 && channel < 2 && who > rank && who < nranks && !p->greeted[channel]) {
         p->greeted[channel] = true;
         *place = fd;
+    } else if (bytes == sizeof(hello) && !is_other && nstrangers < STRANGERS_MOST) {
+        strangers[nstrangers++] = fd;
     } else {
-        close(fd); /* a stranger */
+        close(fd);
+    }
+}
+
+/* The rank has heard all who have called and said hello: it must have turned strangers away. */
+static void check_strangers(void)
+{
+    for (int i = 0; i < nstrangers && world_waiting() == 0; i++) {
+        char byte;
+        const ssize_t got = recv(strangers[i], &byte, 1, MSG_DONTWAIT);
+        REQUIRE(got == 0 || (got < 0 && errno == ECONNRESET), "a stranger was let in");
     }
 }
 
@@ -291,6 +306,7 @@ static bool act(void)
         return send_later();
     if (is_easy)
         return connect_easily();
+    check_strangers();
     if (in.left == 0)
         return false;
     act_while_meeting();
@@ -763,6 +779,8 @@ static void hang_all_up(void)
         hang_up(&peers[r].life);
         hang_up(&peers[r].post);
     }
+    close_all(strangers, nstrangers);
+    nstrangers = 0;
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)

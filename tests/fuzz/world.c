@@ -92,6 +92,11 @@ int world_call(void)
     return ends[1];
 }
 
+int world_waiting(void)
+{
+    return world.ncallers;
+}
+
 int world_connect(int fd)
 {
     int ends[2];

@@ -30,6 +30,8 @@ void world_pass(int64_t ms);
 int world_listener(void);
 /* Connects to the listener. Returns the caller's end. */
 int world_call(void);
+/* How many callers the code has not accepted yet. */
+int world_waiting(void);
 /* Makes `fd` one end of a connection, and returns the other end. */
 int world_connect(int fd);
 
