@@ -28,7 +28,8 @@ static ncclComm_t comms[MODEL_RANKS];
 
 /* ---- calls */
 
-/* Ranks that are not root may pass NULL for what they do not use. */
+/* Ranks that are not root may pass NULL for what they do not use. The recvbuff of a reduce is left out:
+ * cecl still wants it on every rank. */
 static void leave_out(const struct model_call *c, int rank, void **send, void **recv)
 {
     if (rank == c->root || c->in_place || c->count % 2)
