@@ -36,7 +36,7 @@ static int run_folder(const char *path)
 int main(int argc, char **argv)
 {
     int files = 0;
-    alarm(60);
+    alarm(115);
     LLVMFuzzerInitialize(&argc, &argv);
     for (int i = 1; i < argc; i++)
         files += run_folder(argv[i]);
