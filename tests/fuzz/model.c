@@ -241,7 +241,7 @@ static void apply_reduction(struct model *model, const struct model_call *c, int
         sources[r] = inputs[r] + c->send[r] + c->sent_at[r][to] * c->size;
     for (size_t i = 0; i < c->count; i++) {
         uint64_t element = expected_element(&reduction, i);
-        if (model->nranks == 1) /* nothing is added, so a NaN keeps its bits */
+        if (model->nranks == 1 && c->in_place) /* nothing is written, so a NaN keeps its bits */
             memcpy(&element, (const uint8_t *)sources[0] + i * c->size, c->size);
         memcpy(model->mirror[to] + c->recv[to] + i * c->size, &element, c->size);
     }
