@@ -9,7 +9,11 @@
 
 #include <cmocka.h>
 
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -18,6 +22,7 @@
 #include <unistd.h>
 
 #include "../left_child.h"
+#include "../open_descriptors.h"
 #include "boot/door.h"
 #include "boot/mesh_internal.h"
 #include "boot/process.h"
@@ -26,6 +31,15 @@
 
 #define RANKS 3
 #define INVITATION 72 /* bytes of what a rank first tells the others: name, secret, process */
+#define SECRET 40     /* where the secret begins there */
+
+/* The first bytes on a connection of the mesh. */
+struct hello {
+    uint32_t magic;
+    uint16_t rank, channel;
+    uint8_t secret[16];
+};
+#define HELLO_MAGIC 0x6d657368u
 
 struct rank {
     pthread_t thread;
@@ -136,17 +150,107 @@ static void a_death_that_an_exchange_saw_is_seen_by_the_watch(void **state)
     drop_group();
 }
 
+/* A frame was cut, so nothing that comes after it could be understood. */
 static void a_broken_mesh_gives_its_first_reason_again(void **state)
 {
     (void)state;
+    static const char words[] = "joining: ranks 1 and 2 did not come within 3000 ms "
+                                "(CECL_INIT_TIMEOUT_MS); has a process ended?";
     int all[RANKS];
     open_all();
-    for (int tries = 0; tries < 2; tries++) {
-        assert_int_equal(cecl_mesh_allgather(ranks[0].mesh, "x", &ranks[0].index, all, sizeof(int)),
-                         ceclTimeout);
-        assert_string_equal(cecl_message(), "joining: ranks 1 and 2 did not come within 3000 ms "
-                                            "(CECL_INIT_TIMEOUT_MS); has a process ended?");
+    assert_int_equal(cecl_mesh_allgather(ranks[0].mesh, "x", &ranks[0].index, all, sizeof(int)),
+                     ceclTimeout);
+    assert_string_equal(cecl_message(), words);
+    const uint64_t exchanges = cecl_mesh_exchanges(ranks[0].mesh);
+    cecl_mesh_joined(ranks[0].mesh);
+    cecl_mesh_activity(ranks[0].mesh, "ceclMemAlloc"); /* another call, with a limit of its own */
+    const int64_t start = cecl_now_ms();
+    assert_int_equal(cecl_mesh_allgather(ranks[0].mesh, "x", &ranks[0].index, all, sizeof(int)),
+                     ceclTimeout);
+    assert_true(cecl_now_ms() - start < 250);
+    assert_string_equal(cecl_message(), words);
+    assert_int_equal(cecl_mesh_exchanges(ranks[0].mesh), exchanges); /* nothing was tried */
+    drop_group();
+}
+
+static void *run_fds(void *argument)
+{
+    struct rank *me = argument;
+    int fds[RANKS];
+    me->result = cecl_mesh_exchange_fd(me->mesh, 2, fds);
+    for (int r = 0; r < RANKS && me->result == ceclSuccess; r++) {
+        me->all[r] = r == me->index ? 0 : fcntl(fds[r], F_GETFD);
+        if (r != me->index)
+            close(fds[r]);
     }
+    return NULL;
+}
+
+/* Ranks 1 and 2 send descriptors, while rank 0 exchanges bytes. */
+static void descriptors_of_another_call_are_closed(void **state)
+{
+    (void)state;
+    open_all();
+    const int before = open_descriptors();
+    start(&ranks[0], run_exchange);
+    start(&ranks[1], run_fds);
+    start(&ranks[2], run_fds);
+    for (int r = 0; r < RANKS; r++) {
+        pthread_join(ranks[r].thread, NULL);
+        assert_int_equal(ranks[r].result, ceclInvalidUsage);
+    }
+    assert_int_equal(open_descriptors(), before);
+    drop_group();
+}
+
+static void *run_share(void *argument)
+{
+    struct rank *me = argument;
+    int fd = me->index == 1 ? 2 : -1;
+    me->result = cecl_mesh_share_fd(me->mesh, 1, &fd);
+    me->all[0] = me->result == ceclSuccess && me->index != 1 ? fcntl(fd, F_GETFD) : FD_CLOEXEC;
+    if (me->result == ceclSuccess && me->index != 1)
+        close(fd);
+    return NULL;
+}
+
+/* A program that this process starts must not inherit memory of peers. */
+static void received_descriptors_are_closed_on_exec(void **state)
+{
+    (void)state;
+    open_all();
+    for (int r = 0; r < RANKS; r++)
+        start(&ranks[r], run_fds);
+    for (int r = 0; r < RANKS; r++) {
+        pthread_join(ranks[r].thread, NULL);
+        assert_int_equal(ranks[r].result, ceclSuccess);
+        for (int from = 0; from < RANKS; from++)
+            assert_int_equal(ranks[r].all[from], from == r ? 0 : FD_CLOEXEC);
+    }
+    for (int r = 0; r < RANKS; r++)
+        start(&ranks[r], run_share);
+    for (int r = 0; r < RANKS; r++) {
+        pthread_join(ranks[r].thread, NULL);
+        assert_int_equal(ranks[r].all[0], FD_CLOEXEC);
+    }
+    drop_group();
+}
+
+/* Rank 2 leaves when the others wait for it, long before their time is over. */
+static void a_round_ends_when_a_rank_leaves(void **state)
+{
+    (void)state;
+    make_group(20000);
+    const int64_t begin = cecl_now_ms();
+    start(&ranks[0], run_round);
+    start(&ranks[1], run_round);
+    usleep(20000);
+    cecl_oob_close(&ranks[2].oob);
+    for (int r = 0; r < 2; r++) {
+        pthread_join(ranks[r].thread, NULL);
+        assert_int_equal(ranks[r].result, ceclRemoteError);
+    }
+    assert_true(cecl_now_ms() - begin < 10000);
     drop_group();
 }
 
@@ -199,6 +303,75 @@ static void a_rank_that_never_connects_is_named(void **state)
     assert_non_null(strstr(ranks[first].words, "from rank 2 within 400 ms (CECL_INIT_TIMEOUT_MS)"));
     assert_true(strstr(ranks[1 - first].words, "from rank 2") ||
                 strstr(ranks[1 - first].words, first == 0 ? "rank 0 left" : "rank 1 left"));
+    drop_group();
+}
+
+/* ---- callers that are no rank */
+
+static ceclResult_t (*true_allgather)(struct cecl_oob *, const void *, void *, size_t);
+static int turned_away;
+
+/* Where the rank with this invitation listens. */
+static socklen_t address_of(const char *invitation, struct sockaddr_un *address)
+{
+    const size_t length = strnlen(invitation, SECRET);
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    memcpy(address->sun_path + 1, invitation, length);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
+}
+
+/* Says `hello` to the listener that `invitation` names. Whether it hangs up, while it still waits for
+ * ranks. */
+static bool is_turned_away(const char *invitation, const struct hello *hello)
+{
+    const struct timeval patience = {.tv_sec = 1};
+    struct sockaddr_un address;
+    const socklen_t length = address_of(invitation, &address);
+    char byte;
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    const bool away = connect(fd, (struct sockaddr *)&address, length) == 0 &&
+                      send(fd, hello, sizeof(*hello), MSG_NOSIGNAL) == (ssize_t)sizeof(*hello) &&
+                      recv(fd, &byte, 1, 0) <= 0 && errno != EAGAIN;
+    close(fd);
+    return away;
+}
+
+/* Rank 2 has heard where rank 0 listens. Before it connects, others call there, who know everything
+ * but one byte. */
+static ceclResult_t allgather_and_lie(struct cecl_oob *oob, const void *send, void *recv,
+                                      size_t bytes)
+{
+    CECL_TRY(true_allgather(oob, send, recv, bytes));
+    const char *zero = recv;
+    struct hello right = {.magic = HELLO_MAGIC, .rank = 2};
+    memcpy(right.secret, zero + SECRET, sizeof(right.secret));
+    const size_t lies[] = {offsetof(struct hello, magic), offsetof(struct hello, rank),
+                           offsetof(struct hello, channel)};
+    for (size_t i = 0; i < sizeof(right.secret) + 3; i++) {
+        struct hello hello = right;
+        const size_t at = i < 3 ? lies[i] : offsetof(struct hello, secret) + i - 3;
+        ((unsigned char *)&hello)[at] ^= 2; /* rank 0, channel 2 */
+        errno = 0;
+        turned_away += is_turned_away(zero, &hello);
+    }
+    return ceclSuccess;
+}
+
+static void callers_that_know_all_but_one_byte_are_turned_away(void **state)
+{
+    (void)state;
+    make_group(20000);
+    turned_away = 0;
+    true_allgather = ranks[2].oob.allgather;
+    ranks[2].oob.allgather = allgather_and_lie;
+    for (int r = 0; r < RANKS; r++)
+        start(&ranks[r], run_open);
+    for (int r = 0; r < RANKS; r++) {
+        pthread_join(ranks[r].thread, NULL);
+        assert_int_equal(ranks[r].result, ceclSuccess);
+    }
+    assert_int_equal(turned_away, 16 + 3);
     drop_group();
 }
 
@@ -289,60 +462,50 @@ static void a_rank_that_died_before_an_exchange_is_named_at_once(void **state)
     expect_the_end_of_rank_2(AFTER_CONNECTING, "rank 2 ended unexpectedly");
 }
 
-/* Calls a cecl listener of this network namespace, as any process can. */
-static int call_a_listener(int *sockets, int count)
+/* The first bytes that rank 0 tells: where it listens. */
+static char heard[INVITATION];
+static _Atomic bool is_heard;
+
+static ceclResult_t allgather_aloud(struct cecl_oob *oob, const void *send, void *recv,
+                                    size_t bytes)
 {
-    char line[512];
-    int called = 0;
-    FILE *table = fopen("/proc/net/unix", "r");
-    assert_non_null(table);
-    while (called < count && fgets(line, sizeof(line), table)) {
-        const char *name = strstr(line, "@cecl-");
-        struct sockaddr_un address = {.sun_family = AF_UNIX};
-        if (!name)
-            continue;
-        const size_t length = strcspn(name + 1, "\n");
-        memcpy(address.sun_path + 1, name + 1, length);
-        while (called < count) { /* all at one */
-            const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-            if (fd >= 0 &&
-                connect(fd, (struct sockaddr *)&address,
-                        (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length)) == 0)
-                sockets[called++] = fd;
-            else {
-                if (fd >= 0)
-                    close(fd);
-                break;
-            }
-        }
-    }
-    fclose(table);
-    return called;
+    assert_int_equal(bytes, INVITATION);
+    memcpy(heard, send, bytes);
+    atomic_store(&is_heard, true);
+    return true_allgather(oob, send, recv, bytes);
 }
 
 static void strangers_at_the_mesh_disturb_nobody(void **state)
 {
     (void)state;
-    static int sockets[600];
+    enum { STRANGERS = 600 };
+    static int sockets[STRANGERS];
+    struct sockaddr_un address;
     struct rlimit limit;
-    int called = 0;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
     limit.rlim_cur = limit.rlim_max < 4096 ? limit.rlim_max : 4096;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
     make_group(8000);
+    atomic_store(&is_heard, false);
+    true_allgather = ranks[0].oob.allgather;
+    ranks[0].oob.allgather = allgather_aloud;
     start(&ranks[0], run_open);
     start(&ranks[1], run_open);
-    for (int tries = 0; tries < 200 && called == 0; tries++) {
+    for (int tries = 0; tries < 1000 && !atomic_load(&is_heard); tries++)
         usleep(5000);
-        called = call_a_listener(sockets, 600);
+    assert_true(atomic_load(&is_heard));
+    _Static_assert(STRANGERS > CECL_DOOR_CALLERS, "more than the door keeps");
+    const socklen_t length = address_of(heard, &address);
+    for (int i = 0; i < STRANGERS; i++) {
+        sockets[i] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        assert_int_equal(connect(sockets[i], (struct sockaddr *)&address, length), 0);
     }
-    assert_true(called > CECL_DOOR_CALLERS);
     start(&ranks[2], run_open);
     for (int r = 0; r < RANKS; r++) {
         pthread_join(ranks[r].thread, NULL);
         assert_int_equal(ranks[r].result, ceclSuccess);
     }
-    for (int i = 0; i < called; i++)
+    for (int i = 0; i < STRANGERS; i++)
         close(sockets[i]);
     drop_group();
 }
@@ -378,6 +541,10 @@ int main(void)
         cmocka_unit_test(a_death_that_an_exchange_saw_is_seen_by_the_watch),
         cmocka_unit_test(a_broken_mesh_gives_its_first_reason_again),
         cmocka_unit_test(a_late_rank_is_named_with_the_call_and_the_milliseconds),
+        cmocka_unit_test(descriptors_of_another_call_are_closed),
+        cmocka_unit_test(received_descriptors_are_closed_on_exec),
+        cmocka_unit_test(a_round_ends_when_a_rank_leaves),
+        cmocka_unit_test(callers_that_know_all_but_one_byte_are_turned_away),
         cmocka_unit_test(a_cause_that_is_passed_on_keeps_its_origin),
         cmocka_unit_test(ranks_are_listed_in_words),
         cmocka_unit_test(a_long_list_of_ranks_is_cut_and_counted),

@@ -25,6 +25,7 @@
 
 #include "../left_child.h"
 #include "../open_descriptors.h"
+#include "boot/net.h"
 #include "boot/oob.h"
 #include "boot/tcp.h"
 #include "util/clock.h"
@@ -183,6 +184,58 @@ static void a_wrong_secret_is_refused_and_counts_as_missing(void **state)
     run(lives, (const ceclResult_t[]){ceclTimeout, ceclTimeout, ceclInvalidUsage}, NULL);
 }
 
+static void secrets_that_differ_in_any_byte_are_not_equal(void **state)
+{
+    (void)state;
+    uint8_t one[16], other[16];
+    memset(one, 0x5a, sizeof(one));
+    memcpy(other, one, sizeof(one));
+    assert_true(cecl_net_equal(one, other, sizeof(one)));
+    for (size_t i = 0; i < sizeof(one); i++) {
+        other[i] ^= 1;
+        assert_false(cecl_net_equal(one, other, sizeof(one)));
+        other[i] = one[i];
+    }
+}
+
+/* Nobody on the way can change what a rank says of itself, or use its tag for another secret or
+ * another connection. The magic number has one value, and needs no tag. */
+static void a_ranks_tag_covers_all_that_it_says(void **state)
+{
+    (void)state;
+    struct cecl_tcp_answer answer = {.magic = CECL_TCP_MAGIC};
+    uint8_t secret[16] = {0}, nonce[16] = {0};
+    unsigned char *said = (unsigned char *)&answer;
+    const uint64_t tag = cecl_tcp_rank_tag(secret, nonce, &answer);
+    for (size_t i = offsetof(struct cecl_tcp_answer, nonce);
+         i < offsetof(struct cecl_tcp_answer, tag); i++) {
+        said[i] ^= 1;
+        if (cecl_tcp_rank_tag(secret, nonce, &answer) == tag)
+            fail_msg("byte %zu of the answer is not in the tag", i);
+        said[i] ^= 1;
+    }
+    for (size_t i = 0; i < 16; i++) {
+        secret[i] ^= 1;
+        assert_true(cecl_tcp_rank_tag(secret, nonce, &answer) != tag);
+        secret[i] ^= 1;
+        nonce[i] ^= 1;
+        assert_true(cecl_tcp_rank_tag(secret, nonce, &answer) != tag);
+        nonce[i] ^= 1;
+    }
+}
+
+static void the_roots_tag_covers_both_challenges(void **state)
+{
+    (void)state;
+    uint8_t secret[16] = {0}, text[2][16] = {{0}};
+    const uint64_t tag = cecl_tcp_root_tag(secret, text[0], text[1]);
+    for (int i = 0; i < 32; i++) {
+        text[i / 16][i % 16] ^= 1;
+        assert_true(cecl_tcp_root_tag(secret, text[0], text[1]) != tag);
+        text[i / 16][i % 16] ^= 1;
+    }
+}
+
 static void a_used_id_is_refused(void **state)
 {
     (void)state;
@@ -292,10 +345,11 @@ static void strangers_do_not_disturb_the_job(void **state)
         assert_true(sockets[i] >= 0);
         assert_int_equal(connect(sockets[i], (struct sockaddr *)&address, length), 0);
         if (i % 3 == 0)
-            assert_true(
+            assert_int_equal(
                 send(sockets[i],
                      "GET / HTTP/1.1\r\nHost: somewhere.invalid\r\n\r\nand so on and on and on", 60,
-                     MSG_NOSIGNAL) != 0);
+                     MSG_NOSIGNAL),
+                60);
     }
     const int64_t start = cecl_now_ms();
     run_with(host.id, good, all_succeed, NULL);
@@ -750,6 +804,9 @@ int main(void)
         cmocka_unit_test(differing_nranks_are_told_to_all),
         cmocka_unit_test(a_missing_rank_is_named_to_those_who_came),
         cmocka_unit_test(a_wrong_secret_is_refused_and_counts_as_missing),
+        cmocka_unit_test(secrets_that_differ_in_any_byte_are_not_equal),
+        cmocka_unit_test(a_ranks_tag_covers_all_that_it_says),
+        cmocka_unit_test(the_roots_tag_covers_both_challenges),
         cmocka_unit_test(a_used_id_is_refused),
         cmocka_unit_test(what_is_no_id_is_refused),
         cmocka_unit_test(an_interface_that_is_not_there_is_named),
