@@ -63,12 +63,18 @@ static bool push_out(struct cecl_door *door)
     return true;
 }
 
+static bool somebody_waits(const struct cecl_door *door)
+{
+    struct pollfd listener = {.fd = door->listener, .events = POLLIN};
+    return poll(&listener, 1, 0) > 0;
+}
+
 /* Bounded, so that a flood of callers that are turned away cannot keep the
  * others from being read. */
 static void let_in(struct cecl_door *door)
 {
     for (int tries = 0; tries < CECL_DOOR_CALLERS; tries++) {
-        if (door->count == CECL_DOOR_CALLERS && !push_out(door))
+        if (door->count == CECL_DOOR_CALLERS && !(somebody_waits(door) && push_out(door)))
             return;
         const int fd = accept4(door->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0) {

@@ -1,0 +1,150 @@
+/* The door hears callers side by side, and keeps none for ever. Callers are sockets of this test, and
+ * time passes by moving back when they came. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "boot/door.h"
+
+#define BYTES 8 /* that a caller must send */
+
+static struct cecl_door door;
+static struct sockaddr_un address;
+static socklen_t length;
+
+static bool welcome(struct cecl_caller *caller)
+{
+    (void)caller;
+    return true;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    length = sizeof(sa_family_t); /* the kernel chooses a name */
+    assert_int_equal(bind(listener, (struct sockaddr *)&address, length), 0);
+    length = sizeof(address);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &length), 0);
+    assert_int_equal(listen(listener, 600), 0);
+    assert_int_equal(cecl_door_open(&door, listener, BYTES, welcome), ceclSuccess);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    cecl_door_close(&door);
+    return 0;
+}
+
+/* A caller that has sent so many bytes, and has been looked at. */
+static int call(size_t bytes)
+{
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, length), 0);
+    if (bytes > 0)
+        assert_int_equal(send(fd, "12345678", bytes, MSG_NOSIGNAL), (ssize_t)bytes);
+    cecl_door_attend(&door, 0); /* lets it in */
+    cecl_door_attend(&door, 0); /* hears it */
+    return fd;
+}
+
+/* Whether the door has hung up. */
+static bool is_closed(int fd)
+{
+    char byte;
+    return recv(fd, &byte, 1, MSG_DONTWAIT) == 0;
+}
+
+static void let_time_pass(int64_t ms)
+{
+    for (int i = 0; i < door.count; i++)
+        door.callers[i].since -= ms;
+    cecl_door_attend(&door, 0);
+}
+
+static void a_silent_caller_is_dropped_after_its_patience(void **state)
+{
+    (void)state;
+    const int fd = call(0);
+    let_time_pass(4000);
+    assert_false(is_closed(fd));
+    let_time_pass(1001);
+    assert_true(is_closed(fd));
+    assert_int_equal(door.count, 0);
+    close(fd);
+}
+
+static void a_caller_that_stops_halfway_is_dropped_too(void **state)
+{
+    (void)state;
+    const int fd = call(BYTES - 1);
+    let_time_pass(5001);
+    assert_true(is_closed(fd));
+    close(fd);
+}
+
+static void a_caller_that_has_said_all_waits_as_long_as_it_must(void **state)
+{
+    (void)state;
+    struct cecl_caller caller = {.fd = -1};
+    const int fd = call(BYTES);
+    let_time_pass(60000);
+    assert_true(cecl_door_next(&door, &caller));
+    assert_memory_equal(caller.said, "12345678", BYTES);
+    assert_false(is_closed(fd));
+    assert_false(cecl_door_next(&door, &caller));
+    close(caller.fd);
+    close(fd);
+}
+
+/* The door is full: the newcomer takes the place of the first one that has not said all. */
+static void a_newcomer_pushes_out_the_oldest_that_was_heard(void **state)
+{
+    (void)state;
+    static int fds[CECL_DOOR_CALLERS];
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = limit.rlim_max < 4096 ? limit.rlim_max : 4096;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    for (int i = 0; i < CECL_DOOR_CALLERS; i++)
+        fds[i] = call(i == 0 ? BYTES : 1);
+    assert_int_equal(door.count, CECL_DOOR_CALLERS);
+    const int newcomer = call(0);
+    assert_false(is_closed(fds[1])); /* it is not heard long enough yet */
+    let_time_pass(1001);
+    assert_false(is_closed(fds[0]));
+    assert_true(is_closed(fds[1]));
+    assert_false(is_closed(fds[2]));
+    assert_false(is_closed(newcomer));
+    assert_int_equal(door.count, CECL_DOOR_CALLERS);
+    close(newcomer);
+    for (int i = 0; i < CECL_DOOR_CALLERS; i++)
+        close(fds[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_silent_caller_is_dropped_after_its_patience, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_caller_that_stops_halfway_is_dropped_too, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_caller_that_has_said_all_waits_as_long_as_it_must, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_newcomer_pushes_out_the_oldest_that_was_heard, set_up,
+                                        tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
