@@ -1,0 +1,159 @@
+/* Calls of a group may not share a byte that one of them writes. What the sweep says of random groups
+ * is compared with a table of bytes. */
+#include "plans.h"
+
+#define RANKS 2
+#define CALLS_MAX 5
+#define BYTES 96 /* of each window */
+
+/* One call of a group, and the bytes that this rank uses of each window for it. */
+struct used {
+    bool reads[CECL_WINDOW_POOL + 1][BYTES], writes[CECL_WINDOW_POOL + 1][BYTES];
+};
+
+static char room[BYTES];
+static struct cecl_pool pool = {.nranks = 1, .base = room, .slice = BYTES};
+static const struct cecl_windows windows = {.pool = &pool};
+
+static void mark(bool used[][BYTES], const struct cecl_call *call, struct cecl_buffer buffer,
+                 uint64_t offset, uint64_t bytes, uint64_t pitch)
+{
+    for (uint64_t i = 0; i < bytes; i++)
+        used[buffer.window][buffer.offset + offset + cecl_offset_within(call, pitch, i)] = true;
+}
+
+/* In place, a call's only buffer counts as written. */
+static struct used used_by(const struct cecl_call *call)
+{
+    struct used used = {0};
+    const bool one = cecl_call_is_one_buffer(call);
+    for (int peer = 0; peer < RANKS; peer++) {
+        const struct cecl_block sent = cecl_call_block(call, call->rank, peer),
+                                got = cecl_call_block(call, peer, call->rank);
+        mark(one ? used.writes : used.reads, call, one ? call->recv : call->send, sent.send_offset,
+             sent.bytes, one ? call->view.shape.recv_pitch : call->view.shape.send_pitch);
+        mark(used.writes, call, call->recv, got.recv_offset, got.bytes,
+             call->view.shape.recv_pitch);
+    }
+    return used;
+}
+
+static bool clash(const struct used *a, const struct used *b)
+{
+    for (int w = 0; w <= CECL_WINDOW_POOL; w++)
+        for (int i = 0; i < BYTES; i++)
+            if ((a->writes[w][i] && (b->reads[w][i] || b->writes[w][i])) ||
+                (a->reads[w][i] && b->writes[w][i]))
+                return true;
+    return false;
+}
+
+static bool any_clash(const struct cecl_call *calls, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t j = 0; j < i; j++) {
+            const struct used a = used_by(&calls[i]), b = used_by(&calls[j]);
+            if (clash(&a, &b))
+                return true;
+        }
+    return false;
+}
+
+static struct cecl_buffer any_place(uint64_t *x)
+{
+    return (struct cecl_buffer){next(x) % 4 ? CECL_WINDOW_POOL : CECL_WINDOW_PRIVATE, next(x) % 60};
+}
+
+/* A call whose own buffers lie as they may. */
+static struct cecl_call any_call(uint64_t *x)
+{
+    static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL, CECL_OP_GATHER,
+                                             CECL_OP_SCATTER};
+    struct cecl_call call = part_of(ops[next(x) % 4], next(x) % 2, CECL_PUSH, 1 + next(x) % 8).call;
+    call.nranks = RANKS;
+    call.rank = (int32_t)(next(x) % RANKS);
+    call.root = (int32_t)(next(x) % RANKS);
+    if (call.op->rooted && call.rank != call.root)
+        call.in_place = false;
+    call.recv = any_place(x);
+    const uint64_t own = (uint64_t)call.rank * call.bytes;
+    if (call.in_place && call.op == &cecl_ops[CECL_OP_GATHER])
+        call.send = cecl_buffer_at(call.recv, own);
+    else if (call.in_place && call.op == &cecl_ops[CECL_OP_SCATTER])
+        call.send = call.recv, call.recv.offset += own;
+    else if (!call.in_place) {
+        call.send = any_place(x);
+        if (call.send.window == call.recv.window) /* apart, side by side */
+            call.recv.offset = call.send.offset + (call.op->each ? RANKS : 1) * call.bytes;
+    }
+    return call;
+}
+
+/* The same row length in all calls: rows of one may lie between those of another. */
+static struct cecl_call any_rows(uint64_t *x)
+{
+    struct cecl_call call = part_of(CECL_OP_ALL_GATHER_STRIDED, true, CECL_PUSH, 0).call;
+    struct cecl_shape *shape = &call.view.shape;
+    call.nranks = RANKS;
+    call.rank = (int32_t)(next(x) % RANKS);
+    shape->width = 1 + next(x) % 3;
+    shape->rows = 2 + next(x) % 3;
+    shape->recv_stride = shape->width; /* side by side */
+    shape->send_pitch = shape->recv_pitch = 12;
+    call.bytes = shape->width * shape->rows;
+    call.recv = (struct cecl_buffer){CECL_WINDOW_POOL, next(x) % 40};
+    return call;
+}
+
+static void compare_with_bytes(struct cecl_call (*any)(uint64_t *x), uint64_t seed)
+{
+    uint64_t x = seed;
+    int refused = 0;
+    print_message("seed %llu\n", (unsigned long long)seed);
+    for (int round = 0; round < 20000; round++) {
+        struct cecl_call calls[CALLS_MAX];
+        const uint32_t count = 2 + (uint32_t)(next(&x) % (CALLS_MAX - 1));
+        for (uint32_t i = 0; i < count; i++)
+            calls[i] = any(&x);
+        const ceclResult_t expected = any_clash(calls, count) ? ceclInvalidArgument : ceclSuccess;
+        if (cecl_calls_check_apart(calls, count, &windows) != expected)
+            fail_msg("round %d, %u calls: result %d expected", round, count, (int)expected);
+        refused += expected != ceclSuccess;
+    }
+    assert_in_range(refused, 2000, 18000); /* neither is rare */
+}
+
+static void groups_are_refused_where_calls_share_a_byte(void **state)
+{
+    (void)state;
+    compare_with_bytes(any_call, 20261122);
+}
+
+static void rows_between_rows_are_told_apart(void **state)
+{
+    (void)state;
+    compare_with_bytes(any_rows, 20261123);
+}
+
+static void the_message_names_both_calls(void **state)
+{
+    (void)state;
+    struct cecl_call calls[3];
+    for (int i = 0; i < 3; i++) {
+        calls[i] = part_of(CECL_OP_ALL_GATHER, true, CECL_PUSH, 4).call;
+        calls[i].nranks = RANKS;
+        calls[i].recv = (struct cecl_buffer){CECL_WINDOW_POOL, i == 1 ? 40 : 7};
+    }
+    assert_int_equal(cecl_calls_check_apart(calls, 3, &windows), ceclInvalidArgument);
+    assert_non_null(strstr(cecl_message(), "calls 0 and 2 of the group"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(groups_are_refused_where_calls_share_a_byte),
+        cmocka_unit_test(rows_between_rows_are_told_apart),
+        cmocka_unit_test(the_message_names_both_calls),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
