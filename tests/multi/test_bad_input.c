@@ -208,6 +208,9 @@ static void a_field_out_of_range_is_named_on_every_rank(void **state)
         {"config.device = -7: ", -7},
         {"config.cudaDevice = -3: -2 to 65536 expected", -3},
         {"config.smPolicy = 3: ", 3},
+        {"config.maxSms = 0: 1 to 1024 expected", 0},
+        {"config.maxSms = 1025: ", 1025},
+        {"config.registerOnUse = 2: 0 to 1 expected", 2},
         {"config.timeoutMs = -2: 0 to 86400000 expected", -2},
         {"config.timeoutMs = 86400001: ", 86400001},
         {"config.poolBytes = 1048575: ", (1 << 20) - 1},
@@ -227,6 +230,10 @@ static void a_field_out_of_range_is_named_on_every_rank(void **state)
                 config.cudaDevice = small;
             else if (strncmp(field, "smPolicy", 8) == 0)
                 config.smPolicy = small;
+            else if (strncmp(field, "maxSms", 6) == 0)
+                config.maxSms = small;
+            else if (strncmp(field, "registerOnUse", 13) == 0)
+                config.registerOnUse = small;
             else if (strncmp(field, "timeoutMs", 9) == 0)
                 config.timeoutMs = small;
             else if (strncmp(field, "poolBytes", 9) == 0)

@@ -92,6 +92,20 @@ ceclResult_t __wrap_host_copies(struct cecl_device *dev, ceclStream_t work,
     return __real_host_copies(dev, work, batch);
 }
 
+/* Likewise, before its waits for and writes of words. */
+static _Thread_local bool refuse_memops;
+ceclResult_t __real_host_memops(struct cecl_device *dev, ceclStream_t work,
+                                const struct cecl_memop *ops, size_t count);
+ceclResult_t __wrap_host_memops(struct cecl_device *dev, ceclStream_t work,
+                                const struct cecl_memop *ops, size_t count);
+ceclResult_t __wrap_host_memops(struct cecl_device *dev, ceclStream_t work,
+                                const struct cecl_memop *ops, size_t count)
+{
+    if (refuse_memops)
+        return cecl_fail(ceclUnhandledCudaError, "a driver's failure");
+    return __real_host_memops(dev, work, ops, count);
+}
+
 /* Likewise, before the host's arithmetic: what a reduction is held up by. */
 enum hold { NO_HOLD, HOLD_A_WHILE, HOLD_FOREVER };
 static _Atomic enum hold hold;
@@ -373,6 +387,55 @@ static void a_call_that_fails_in_the_middle_leaves_no_side_lane_behind(void **st
     close_ranks();
 }
 
+/* Both ranks, on rank 0's stream `stream`. */
+static ceclResult_t gather_on(ceclStream_t stream)
+{
+    const ceclResult_t result =
+        ceclAllGather(buffers[0], buffers[0], 100, ceclInt8, comms[0], stream);
+    if (result == ceclSuccess)
+        assert_int_equal(ceclAllGather(buffers[1] + 100, buffers[1], 100, ceclInt8, comms[1], NULL),
+                         ceclSuccess);
+    return result;
+}
+
+/* The call's first command is the wait for the call before it, on another stream. Nothing may look
+ * pending afterwards: the watchdog would blame a peer for it, and no memory would be freed. */
+static void a_call_that_fails_before_it_begins_leaves_nothing_pending(void **state)
+{
+    (void)state;
+    ceclStream_t other;
+    open_ranks(4096, "5000");
+    assert_int_equal(ceclStreamCreate(comms[0], &other), ceclSuccess);
+    assert_int_equal(gather_on(NULL), ceclSuccess);
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(ceclStreamSynchronize(comms[r], NULL), ceclSuccess);
+    const struct cecl_flags *flags = &comms[0]->engine.flags;
+    const uint32_t before[] = {flags->target[CECL_LANE_MAIN], flags->target[CECL_LANE_SIDE],
+                               flags->epoch[CECL_LANE_MAIN], flags->epoch[CECL_LANE_SIDE]};
+    refuse_memops = true;
+    assert_int_equal(gather_on(other), ceclUnhandledCudaError);
+    refuse_memops = false;
+    const uint32_t after[] = {flags->target[CECL_LANE_MAIN], flags->target[CECL_LANE_SIDE],
+                              flags->epoch[CECL_LANE_MAIN], flags->epoch[CECL_LANE_SIDE]};
+    assert_memory_equal(after, before, sizeof(before));
+    assert_true(cecl_flags_idle(flags));
+    close_ranks();
+}
+
+static void the_first_error_stays(void **state)
+{
+    (void)state;
+    ceclResult_t async = ceclSuccess;
+    open_ranks(4096, "0");
+    fail_in_the_middle();
+    cecl_comm_set_async(comms[0], ceclTimeout, "what came of it");
+    assert_int_equal(ceclCommRevoke(comms[0]), ceclSuccess);
+    assert_int_equal(ceclCommGetAsyncError(comms[0], &async), ceclSuccess);
+    assert_int_equal(async, ceclUnhandledCudaError);
+    assert_string_equal(ceclGetLastError(comms[0]), "a driver's failure");
+    close_ranks();
+}
+
 static void peers_hear_why_a_call_failed(void **state)
 {
     (void)state;
@@ -522,9 +585,8 @@ static void a_call_of_more_phases_than_flags_can_tell_is_released(void **state)
     close_ranks();
 }
 
-static void destroy_waits_for_copies(void **state)
+static void wait_for_copies_in(ceclResult_t (*end)(ceclComm_t))
 {
-    (void)state;
     const size_t bytes = (size_t)64 << 20;
     char *host = malloc(bytes);
     assert_non_null(host);
@@ -533,10 +595,24 @@ static void destroy_waits_for_copies(void **state)
     host[bytes - 1] = 0;
     for (int i = 0; i < 4; i++)
         assert_int_equal(ceclMemcpyAsync(comms[0], host, buffers[0], bytes, NULL), ceclSuccess);
-    assert_int_equal(ceclCommDestroy(comms[0]), ceclSuccess);
+    assert_int_equal(end(comms[0]), ceclSuccess);
     assert_int_equal(host[bytes - 1], 7);
+    if (end == ceclCommFinalize)
+        assert_int_equal(ceclCommDestroy(comms[0]), ceclSuccess);
     assert_int_equal(ceclCommDestroy(comms[1]), ceclSuccess);
     free(host);
+}
+
+static void destroy_waits_for_copies(void **state)
+{
+    (void)state;
+    wait_for_copies_in(ceclCommDestroy);
+}
+
+static void finalize_waits_for_copies(void **state)
+{
+    (void)state;
+    wait_for_copies_in(ceclCommFinalize);
 }
 
 static void a_destroyed_handle_is_refused(void **state)
@@ -584,6 +660,7 @@ static int calm(void **state)
         unsetenv(names[i]);
     hold = NO_HOLD;
     fail_at = 0;
+    refuse_memops = false;
     for (int i = 0; i < 4; i++) {
         if (children[i] > 0) {
             kill(children[i], SIGKILL);
@@ -609,6 +686,8 @@ int main(void)
         RELEASE(a_call_that_fails_in_the_middle_holds_no_stream),
         RELEASE(a_call_that_fails_in_the_middle_may_be_destroyed),
         RELEASE(a_call_that_fails_in_the_middle_leaves_no_side_lane_behind),
+        RELEASE(a_call_that_fails_before_it_begins_leaves_nothing_pending),
+        RELEASE(the_first_error_stays),
         RELEASE(peers_hear_why_a_call_failed),
         RELEASE(a_released_stream_tells_peers_nothing),
         RELEASE(who_asks_hears_of_a_failure),
@@ -619,6 +698,7 @@ int main(void)
         RELEASE(more_calls_than_flags_can_tell_are_released),
         RELEASE(a_call_of_more_phases_than_flags_can_tell_is_released),
         RELEASE(destroy_waits_for_copies),
+        RELEASE(finalize_waits_for_copies),
         RELEASE(a_destroyed_handle_is_refused),
         RELEASE(the_librarys_own_memory_is_nobodys),
         RELEASE(destroy_beside_long_copies_fails_nobody_else),
