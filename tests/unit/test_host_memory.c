@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -194,6 +195,27 @@ static void without_a_descriptor_left_memory_is_refused(void **state)
     dev->ops->mem_release(dev, &mine);
 }
 
+/* Files of this process may not grow so far: the memory has its file, but not its size. */
+static void memory_that_cannot_have_its_size_leaves_no_descriptor(void **state)
+{
+    (void)state;
+    struct cecl_mem mem = {0};
+    struct rlimit before, low;
+    const int descriptors = open_descriptors();
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    low = before;
+    low.rlim_cur = 4096;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+    const ceclResult_t result = dev->ops->mem_create(dev, 1 << 20, &mem);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, SIG_DFL);
+    assert_int_equal(result, ceclOutOfMemory);
+    assert_non_null(strstr(cecl_message(), "1048576 bytes"));
+    assert_int_equal(mem.handle, 0);
+    assert_int_equal(open_descriptors(), descriptors);
+}
+
 static void an_import_of_what_is_no_memory_is_refused(void **state)
 {
     (void)state;
@@ -333,6 +355,7 @@ int main(void)
         DEVICE_TEST(more_than_is_available_is_out_of_memory_and_says_how_much),
         DEVICE_TEST(an_address_range_too_large_is_out_of_memory),
         DEVICE_TEST(without_a_descriptor_left_memory_is_refused),
+        DEVICE_TEST(memory_that_cannot_have_its_size_leaves_no_descriptor),
         DEVICE_TEST(an_import_of_what_is_no_memory_is_refused),
         DEVICE_TEST(mem_set_sets_its_bytes_and_no_others),
         DEVICE_TEST(a_null_pointer_is_refused_by_its_name),

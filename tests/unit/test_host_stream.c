@@ -2,6 +2,8 @@
  * caller's arrays; what happens to work when a stream is destroyed. */
 #include "host_fixture.h"
 
+#include <errno.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/syscall.h>
@@ -88,6 +90,61 @@ static void a_stream_of_another_device_is_refused_by_every_call(void **state)
     assert_int_equal(other->ops->stream_create(other, &foreign), ceclSuccess);
     assert_refused_everywhere(foreign);
     other->ops->close(other);
+}
+
+/* Stands before the system's own (by the linker, see CMakeLists.txt). */
+static bool refuse_threads;
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *argument);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *argument);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *argument)
+{
+    return refuse_threads ? EAGAIN : __real_pthread_create(thread, attributes, run, argument);
+}
+
+/* Bytes that this process has from the C library. A sanitizer has none to tell, and finds leaks
+ * itself. */
+static size_t allocated(void)
+{
+    return mallinfo2().uordblks;
+}
+
+/* A leak at each of so many refusals would show. */
+#define REFUSALS 1000
+#define SLACK 20000 /* bytes that the C library may keep for itself */
+
+static void a_stream_without_a_thread_leaves_no_memory(void **state)
+{
+    (void)state;
+    ceclStream_t stream = NULL;
+    const size_t before = allocated();
+    refuse_threads = true;
+    for (int i = 0; i < REFUSALS; i++)
+        if (dev->ops->stream_create(dev, &stream) != ceclSystemError)
+            break;
+    refuse_threads = false;
+    assert_non_null(strstr(cecl_message(), "no thread for a stream"));
+    assert_null(stream);
+    assert_true(allocated() < before + SLACK);
+    synchronize(NULL); /* the other streams are as they were */
+}
+
+static void a_reduction_on_a_stream_that_is_none_leaves_no_memory(void **state)
+{
+    (void)state;
+    float one = 1, sum = 0;
+    const void *sources[] = {&one, &one};
+    const struct cecl_reduction reduction = {
+        .dst = &sum, .src = sources, .nsrc = 2, .count = 1, .type = ceclFloat};
+    ceclStream_t stream = new_stream();
+    assert_int_equal(dev->ops->stream_destroy(dev, stream), ceclSuccess);
+    const size_t before = allocated();
+    for (int i = 0; i < REFUSALS; i++)
+        assert_int_equal(dev->ops->reduce(dev, stream, &reduction), ceclInvalidArgument);
+    assert_true(allocated() < before + SLACK);
+    assert_true(sum == 0);
 }
 
 static void check_takes_every_stream_of_the_device(void **state)
@@ -434,6 +491,8 @@ int main(void)
         DEVICE_TEST(default_streams_cannot_be_destroyed),
         DEVICE_TEST(a_destroyed_stream_is_refused_by_every_call),
         DEVICE_TEST(a_stream_of_another_device_is_refused_by_every_call),
+        DEVICE_TEST(a_stream_without_a_thread_leaves_no_memory),
+        DEVICE_TEST(a_reduction_on_a_stream_that_is_none_leaves_no_memory),
         DEVICE_TEST(check_takes_every_stream_of_the_device),
         DEVICE_TEST(enqueued_arrays_may_be_reused_at_once),
         DEVICE_TEST(every_second_batch_runs_in_another_order),

@@ -1,0 +1,215 @@
+/* The pool grows on all ranks or on none: one rank cannot create, import or map its memory. Ranks are
+ * threads on the host device, and one of them is refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+
+#include "../open_descriptors.h"
+#include "comm/comm.h"
+
+#define RANKS 3
+
+/* ---- a device that refuses this thread: functions that stand before the host device's own (by the
+ * linker, see CMakeLists.txt) */
+
+static _Thread_local struct {
+    size_t create_above; /* memory of more bytes; 0: none is refused */
+    int nth_import, nth_map;
+} refuse;
+
+static bool is_nth(int *nth)
+{
+    return *nth > 0 && --*nth == 0;
+}
+
+ceclResult_t __real_host_mem_create(struct cecl_device *dev, size_t bytes, struct cecl_mem *mem);
+ceclResult_t __wrap_host_mem_create(struct cecl_device *dev, size_t bytes, struct cecl_mem *mem);
+ceclResult_t __wrap_host_mem_create(struct cecl_device *dev, size_t bytes, struct cecl_mem *mem)
+{
+    if (refuse.create_above > 0 && bytes > refuse.create_above)
+        return cecl_fail(ceclOutOfMemory, "%zu bytes: refused", bytes);
+    return __real_host_mem_create(dev, bytes, mem);
+}
+
+ceclResult_t __real_host_mem_import(struct cecl_device *dev, int fd, size_t bytes,
+                                    struct cecl_mem *mem);
+ceclResult_t __wrap_host_mem_import(struct cecl_device *dev, int fd, size_t bytes,
+                                    struct cecl_mem *mem);
+ceclResult_t __wrap_host_mem_import(struct cecl_device *dev, int fd, size_t bytes,
+                                    struct cecl_mem *mem)
+{
+    if (is_nth(&refuse.nth_import))
+        return cecl_fail(ceclSystemError, "an import: refused");
+    return __real_host_mem_import(dev, fd, bytes, mem);
+}
+
+ceclResult_t __real_host_mem_map(struct cecl_device *dev, void *addr, const struct cecl_mem *mem);
+ceclResult_t __wrap_host_mem_map(struct cecl_device *dev, void *addr, const struct cecl_mem *mem);
+ceclResult_t __wrap_host_mem_map(struct cecl_device *dev, void *addr, const struct cecl_mem *mem)
+{
+    if (is_nth(&refuse.nth_map))
+        return cecl_fail(ceclOutOfMemory, "a mapping: refused");
+    return __real_host_mem_map(dev, addr, mem);
+}
+
+/* ---- ranks */
+
+struct rank {
+    pthread_t thread;
+    ceclComm_t comm;
+    size_t wanted, create_above;
+    int nth_import, nth_map;
+    void *got;
+    ceclResult_t result;
+    char words[CECL_MESSAGE_BYTES];
+};
+
+static struct rank ranks[RANKS];
+
+static int open_ranks(void **state)
+{
+    ceclComm_t comms[RANKS];
+    (void)state;
+    setenv("CECL_DEVICE", "host", 1);
+    setenv("CECL_SEGMENT_BYTES", "32M", 1);
+    setenv("CECL_STAGING_BYTES", "4096", 1);
+    assert_int_equal(ceclCommInitAll(comms, RANKS, NULL), ceclSuccess);
+    for (int r = 0; r < RANKS; r++)
+        ranks[r] = (struct rank){.comm = comms[r]};
+    return 0;
+}
+
+static int close_ranks(void **state)
+{
+    (void)state;
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(ceclCommDestroy(ranks[r].comm), ceclSuccess);
+    return 0;
+}
+
+static void *allocate(void *argument)
+{
+    struct rank *me = argument;
+    refuse.create_above = me->create_above;
+    refuse.nth_import = me->nth_import;
+    refuse.nth_map = me->nth_map;
+    me->result = ceclMemAlloc(me->comm, &me->got, me->wanted);
+    cecl_keep_message(me->words);
+    return NULL;
+}
+
+/* More than the pool has left, by so many bytes. */
+static size_t more_than_is_left(size_t bytes)
+{
+    ceclPoolStats_t stats;
+    assert_int_equal(ceclPoolStats(ranks[0].comm, &stats), ceclSuccess);
+    return (size_t)(stats.mappedBytes - stats.usedBytes) + bytes;
+}
+
+/* All ranks allocate, and one of them is refused what its struct says. */
+static void allocate_on_all(size_t bytes)
+{
+    for (int r = 0; r < RANKS; r++) {
+        ranks[r].wanted = bytes;
+        ranks[r].got = NULL;
+        assert_int_equal(pthread_create(&ranks[r].thread, NULL, allocate, &ranks[r]), 0);
+    }
+    for (int r = 0; r < RANKS; r++)
+        pthread_join(ranks[r].thread, NULL);
+    ranks[1].create_above = 0;
+    ranks[1].nth_import = ranks[1].nth_map = 0;
+}
+
+/* Mappings of the device's memory in this process. */
+static int mappings(void)
+{
+    char line[512];
+    int count = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    assert_non_null(maps);
+    while (fgets(line, sizeof(line), maps))
+        count += strstr(line, "memfd:cecl") != NULL;
+    fclose(maps);
+    return count;
+}
+
+/* Rank 1 is refused something: all ranks say so, have what they had, and can go on. */
+static void expect_nothing_left(ceclResult_t expected)
+{
+    const int descriptors = open_descriptors(), mapped = mappings();
+    allocate_on_all(more_than_is_left(4096));
+    for (int r = 0; r < RANKS; r++) {
+        assert_int_equal(ranks[r].result, expected);
+        assert_non_null(strstr(ranks[r].words, "rank 1: "));
+        assert_non_null(strstr(ranks[r].words, "refused"));
+        assert_null(ranks[r].got);
+    }
+    assert_int_equal(open_descriptors(), descriptors);
+    assert_int_equal(mappings(), mapped);
+    allocate_on_all(more_than_is_left(4096));
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(ranks[r].result, ceclSuccess);
+}
+
+static void memory_that_one_rank_cannot_create_leaves_nothing(void **state)
+{
+    (void)state;
+    ranks[1].create_above = 1;
+    expect_nothing_left(ceclOutOfMemory);
+}
+
+static void memory_that_one_rank_cannot_import_leaves_nothing(void **state)
+{
+    (void)state;
+    for (int nth = 1; nth < RANKS; nth++) { /* its own is not imported */
+        ranks[1].nth_import = nth;
+        expect_nothing_left(ceclSystemError);
+    }
+}
+
+static void memory_that_one_rank_cannot_map_leaves_nothing(void **state)
+{
+    (void)state;
+    for (int nth = 1; nth <= RANKS; nth++) {
+        ranks[1].nth_map = nth;
+        expect_nothing_left(ceclOutOfMemory);
+    }
+}
+
+/* The pool grows by more than was asked, where all ranks have room for it, and otherwise by what was
+ * asked. */
+static void growth_that_one_rank_has_no_room_for_is_tried_smaller(void **state)
+{
+    (void)state;
+    ceclPoolStats_t before, after;
+    const size_t wanted = more_than_is_left(4096);
+    assert_int_equal(ceclPoolStats(ranks[0].comm, &before), ceclSuccess);
+    ranks[1].create_above = wanted + 65536;
+    assert_true(ranks[1].create_above < ranks[1].comm->pool.growth);
+    allocate_on_all(wanted);
+    for (int r = 0; r < RANKS; r++) {
+        assert_int_equal(ranks[r].result, ceclSuccess);
+        assert_int_equal(ceclPoolStats(ranks[r].comm, &after), ceclSuccess);
+        assert_in_range(after.mappedBytes - before.mappedBytes, wanted, wanted + 65536);
+    }
+}
+
+#define RENDEZVOUS(test) cmocka_unit_test_setup_teardown(test, open_ranks, close_ranks)
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RENDEZVOUS(memory_that_one_rank_cannot_create_leaves_nothing),
+        RENDEZVOUS(memory_that_one_rank_cannot_import_leaves_nothing),
+        RENDEZVOUS(memory_that_one_rank_cannot_map_leaves_nothing),
+        RENDEZVOUS(growth_that_one_rank_has_no_room_for_is_tried_smaller),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
