@@ -93,12 +93,39 @@ static void the_verifier_tells_calls_of_a_group_apart(void **state)
     free_plans(plans, 3);
 }
 
+static void give_to_second_call(struct cecl_place *place)
+{
+    if (place->area == CECL_AREA_STAGING)
+        place->area = CECL_AREA_COUNT + CECL_AREA_STAGING;
+}
+
+/* All calls of a group share one staging: that of its first call. */
+static void staging_of_a_later_call_of_a_group_is_refused(void **state)
+{
+    (void)state;
+    struct cecl_part groups[1][GROUP_MAX];
+    const uint32_t sizes[1] = {2};
+    for (int i = 0; i < GROUP_MAX; i++)
+        groups[0][i] = part_of(CECL_OP_ALL_TO_ALL, true, CECL_PUSH, 8);
+    struct cecl_plan *plans = lower_groups(groups, sizes, 1, 3);
+    assert_int_equal(cecl_verify(plans, 1, 3), ceclSuccess);
+    for (int r = 0; r < 3; r++) /* alike on all ranks, so that nothing else is wrong */
+        for (uint32_t i = 0; i < plans[r].ncopies; i++) {
+            give_to_second_call(&plans[r].copies[i].dst);
+            give_to_second_call(&plans[r].copies[i].src);
+        }
+    assert_int_equal(cecl_verify(plans, 1, 3), ceclInternalError);
+    assert_non_null(strstr(cecl_message(), "there is none"));
+    free_plans(plans, 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_groups_are_right),
         cmocka_unit_test(gathers_share_their_barriers),
         cmocka_unit_test(the_verifier_tells_calls_of_a_group_apart),
+        cmocka_unit_test(staging_of_a_later_call_of_a_group_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

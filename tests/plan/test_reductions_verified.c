@@ -228,6 +228,51 @@ static void broken_reductions_are_refused(void **state)
     free_plans(plans, 3);
 }
 
+static void expect_refusal(struct cecl_plan *plans, const char *words)
+{
+    assert_int_equal(cecl_verify(plans, 1, 3), ceclInternalError);
+    if (!strstr(cecl_message(), words))
+        fail_msg("'%s' expected in '%s'", words, cecl_message());
+}
+
+/* Sums of these numbers are small again. */
+static void reductions_whose_bounds_wrap_around_are_refused(void **state)
+{
+    (void)state;
+    struct cecl_part part;
+    struct cecl_plan *plans = all_reduce_in_chunks(&part);
+    struct cecl_plan *plan = &plans[2];
+    struct cecl_step *step = &plan->steps[find_step(plan, CECL_STEP_REDUCE, CECL_LANE_SIDE, 0)];
+    const struct cecl_step right = *step;
+    step->first = UINT32_MAX;
+    step->count = 2;
+    assert_true(plan->nreductions > 1);
+    expect_refusal(plans, "out of the plan's reductions");
+    *step = right;
+    const struct cecl_reduce kept = plan->reductions[0];
+    plan->reductions[0].first = UINT32_MAX - 1;
+    expect_refusal(plans, "out of the plan's sources");
+    plan->reductions[0] = kept;
+    plan->reductions[0].dst.offset = UINT64_MAX - 1;
+    expect_refusal(plans, "out of its area");
+    plan->reductions[0] = kept;
+    assert_int_equal(cecl_verify(plans, 1, 3), ceclSuccess);
+    free_plans(plans, 3);
+}
+
+/* Right byte by byte, but no arithmetic is done on a part of an element. */
+static void a_reduction_of_a_part_of_an_element_is_refused(void **state)
+{
+    (void)state;
+    const struct cecl_part part = reduction_of(CECL_OP_REDUCE_SCATTER, 3, 6, 1);
+    struct cecl_plan *plans = lower_all(&part, 1, 3);
+    assert_int_equal(cecl_verify(plans, 1, 3), ceclSuccess);
+    for (int r = 0; r < 3; r++)
+        plans[r].part.call.element = 4;
+    expect_refusal(plans, "in elements of 4");
+    free_plans(plans, 3);
+}
+
 /* Sizes around those where staging has room for one block of all senders, no multiples of anything. */
 static void no_reduction_leaves_its_staging(void **state)
 {
@@ -415,6 +460,8 @@ int main(void)
         cmocka_unit_test(tuning_takes_the_way_that_was_measured),
         cmocka_unit_test(a_wrong_order_of_sources_is_found),
         cmocka_unit_test(broken_reductions_are_refused),
+        cmocka_unit_test(reductions_whose_bounds_wrap_around_are_refused),
+        cmocka_unit_test(a_reduction_of_a_part_of_an_element_is_refused),
         cmocka_unit_test(no_reduction_leaves_its_staging),
         cmocka_unit_test(too_little_staging_is_named),
         cmocka_unit_test(an_input_that_peers_cannot_reach_is_never_read_there),

@@ -151,6 +151,21 @@ static void a_copy_to_the_senders_own_part_in_place_is_caught(void **state)
     expect_fault(plans, "own part");
 }
 
+/* There is a byte between any two blocks of the output, and each rank's own block ends before one. */
+static void one_stray_write_between_blocks_is_caught(void **state)
+{
+    (void)state;
+    const uint64_t layout[2 * RANKS] = {6, 6, 6, 6, 0, 7, 14, 21};
+    struct cecl_part parts[2] = {part_of(CECL_OP_ALL_GATHERV, true, CECL_PUSH, 6),
+                                 part_of(CECL_OP_ALL_GATHERV, true, CECL_PUSH, 6)};
+    for (int i = 0; i < 2; i++)
+        set_layout(&parts[i], layout, RANKS);
+    struct cecl_plan *plans = lower_all(parts, 2, RANKS);
+    assert_int_equal(cecl_verify(plans, 2, RANKS), ceclSuccess);
+    plans[1].copies[0].bytes++;
+    expect_fault(plans, "is no output, but was written 1 times");
+}
+
 static void waits_before_signals_are_caught_as_a_deadlock(void **state)
 {
     (void)state;
@@ -280,6 +295,7 @@ int main(void)
         cmocka_unit_test(a_copy_to_the_wrong_area_is_caught),
         cmocka_unit_test(a_copy_into_a_sendbuff_is_caught),
         cmocka_unit_test(a_copy_to_the_senders_own_part_in_place_is_caught),
+        cmocka_unit_test(one_stray_write_between_blocks_is_caught),
         cmocka_unit_test(waits_before_signals_are_caught_as_a_deadlock),
         cmocka_unit_test(a_missing_first_barrier_is_caught),
         cmocka_unit_test(a_missing_last_barrier_is_caught),

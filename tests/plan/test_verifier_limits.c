@@ -97,12 +97,76 @@ static void a_layout_of_another_length_is_refused(void **state)
     }
 }
 
-static void ranks_that_disagree_on_staging_are_caught(void **state)
+/* Changes one field in which ranks must agree. */
+static bool disagree(struct cecl_part *part, int field)
+{
+    switch (field) {
+    case 0: part->means.staging_bytes++; return true;
+    case 1: part->means.staging_offset += 256; return true;
+    case 2: part->means.half ^= 1; return true;
+    case 3: part->means.late = !part->means.late; return true;
+    case 4: part->means.slots_offset += 512; return true;
+    case 5: part->means.slot_bytes += 512; return true;
+    case 6: part->way.small = !part->way.small; return true;
+    case 7: part->call.op = &cecl_ops[CECL_OP_ALL_GATHER]; return true;
+    case 8: part->call.bytes++; return true;
+    case 9: part->call.in_place = !part->call.in_place; return true;
+    case 10: part->call.root++; return true;
+    case 11: part->call.element = 2; return true;
+    default: return false;
+    }
+}
+
+static void ranks_that_disagree_are_caught(void **state)
 {
     (void)state;
-    struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, true);
-    plans[2].part.means.staging_bytes++;
-    expect_fault(plans, "different calls");
+    for (int field = 0;; field++) {
+        struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, true);
+        if (!disagree(&plans[2].part, field)) {
+            free_plans(plans, 2 * RANKS);
+            return;
+        }
+        expect_fault(plans, "different calls");
+    }
+}
+
+/* Sums of these numbers are small again, or 0. */
+static void numbers_whose_sum_wraps_around_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t offset, bytes, rows, pitch;
+    } wrong[] = {{UINT64_MAX - 2, 6, 1, 0},
+                 {0, UINT64_MAX, 1, 0},
+                 {1, UINT64_MAX, 1, 0},
+                 {0, 6, 3, (uint64_t)1 << 63},
+                 {0, 6, ((uint64_t)1 << 61) + 1, 8},
+                 {0, 6, 0, 0},
+                 {0, 0, 1, 0}};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+        for (int is_source = 0; is_source < 2; is_source++) {
+            struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, false);
+            struct cecl_copy *copy = &plans[1].copies[0];
+            *(is_source ? &copy->src.offset : &copy->dst.offset) = wrong[i].offset;
+            copy->bytes = wrong[i].bytes;
+            copy->rows = wrong[i].rows;
+            copy->dst_pitch = copy->src_pitch = 8;
+            *(is_source ? &copy->src_pitch : &copy->dst_pitch) = wrong[i].pitch;
+            expect_fault(plans, "of a copy");
+        }
+}
+
+static void a_batch_whose_end_wraps_around_is_refused(void **state)
+{
+    (void)state;
+    struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true);
+    struct cecl_step *step = plans[1].steps;
+    while (step->kind != CECL_STEP_COPY)
+        step++;
+    assert_true(plans[1].ncopies > 1);
+    step->first = UINT32_MAX;
+    step->count = 2;
+    expect_fault(plans, "out of the plan's copies");
 }
 
 static void no_calls_and_no_ranks_are_refused(void **state)
@@ -199,7 +263,9 @@ int main(void)
         cmocka_unit_test(an_op_that_nobody_defined_is_refused),
         cmocka_unit_test(a_call_without_the_layout_that_it_needs_is_refused),
         cmocka_unit_test(a_layout_of_another_length_is_refused),
-        cmocka_unit_test(ranks_that_disagree_on_staging_are_caught),
+        cmocka_unit_test(ranks_that_disagree_are_caught),
+        cmocka_unit_test(numbers_whose_sum_wraps_around_are_refused),
+        cmocka_unit_test(a_batch_whose_end_wraps_around_is_refused),
         cmocka_unit_test(no_calls_and_no_ranks_are_refused),
         cmocka_unit_test(a_fault_of_form_names_call_rank_and_step),
         cmocka_unit_test(a_race_names_both_uses_and_their_steps),
