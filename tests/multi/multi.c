@@ -103,6 +103,13 @@ void multi_pause_ms(long ms)
     nanosleep(&pause, NULL);
 }
 
+int multi_how_many(bool so)
+{
+    int mine = so, all = 0;
+    MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    return all;
+}
+
 ceclResult_t multi_async_within(ceclComm_t comm, double seconds)
 {
     const double start = multi_seconds();

@@ -77,7 +77,8 @@ int multi_mappings(void);    /* lines of /proc/self/maps */
 /* Fails the test if `count` still gives more than `before` + `slack` after 5 s: threads of the
  * library close a bit later what peers have dropped. `what` names what is counted. */
 void multi_no_growth(int (*count)(void), int before, int slack, const char *what);
-double multi_seconds(void); /* monotonic */
+int multi_how_many(bool so); /* number of ranks for which it is so. Collective */
+double multi_seconds(void);  /* monotonic */
 void multi_pause_ms(long ms);
 /* The asynchronous error, for which this rank waits so long; ceclSuccess: there is none. */
 ceclResult_t multi_async_within(ceclComm_t comm, double seconds);
