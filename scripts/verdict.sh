@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Says how a run of ctest ended: why tests were skipped, then one line as a verdict.
+# Says how a run of ctest ended: why tests were skipped, which parts of tests that passed were
+# skipped, then one line as a verdict.
 # verdict.sh OUTPUT LAST_TEST_LOG
 #   OUTPUT         what `ctest --output-on-failure` printed
 #   LAST_TEST_LOG  Testing/Temporary/LastTest.log of the same run: it has the skipped tests' reasons
@@ -10,6 +11,14 @@ awk -v kept="$1" '
     # The reason of each skipped test.
     FILENAME != kept && /^[0-9]+\/[0-9]+ Testing: / { name = $3 }
     FILENAME != kept && /^skipped: / && !(name in why) { why[name] = substr($0, length("skipped: ") + 1) }
+    # Parts of a test that cmocka skipped: to ctest the test passes. Ranks say it one by one, and
+    # cmocka says it again at the end.
+    FILENAME != kept && /\[  SKIPPED \] [a-z_0-9]+$/ && !((name, $NF) in part) {
+        part[name, $NF]
+        if (!($NF in within))
+            parts[++nparts] = $NF
+        within[$NF] = add(within[$NF], name)
+    }
     # How each test ended.
     FILENAME == kept && /^ *[0-9]+\/[0-9]+ Test +#[0-9]+: / {
         name = $0
@@ -34,6 +43,8 @@ awk -v kept="$1" '
             printf "%sskipped, %s: %s\n", k == 1 ? "\n" : "", reasons[k], names[reasons[k]]
             told = add(told, reasons[k] (kinds > 1 ? " (" count[reasons[k]] ")" : ""))
         }
+        for (p = 1; p <= nparts; p++)
+            printf "%sskipped within %s: %s\n", p == 1 ? "\n" : "", within[parts[p]], parts[p]
         print ""
         if (passed + skipped + failed == 0)
             print "no test was run; what ctest said is in " kept

@@ -46,6 +46,9 @@ expect_last "all 1 tests that ran passed, 2 skipped: 2 GPUs are needed, 0 are he
 run one=0 two=77:"skipped: no python3" three=77
 expect 0 "skipped, no reason given: three"
 expect_last "all 1 tests that ran passed, 2 skipped: no python3 (1), no reason given (1)"
+run one=0:"[  SKIPPED ] a_part" two=0:"[       OK ] a_part" three=0:"[  SKIPPED ] a_part"
+expect 0 "skipped within one, three: a_part"
+expect_last "all 3 tests passed"
 run one=0 two=1:"the reason of the failure" three=77:"skipped: no python3" four=3
 expect_last "2 of 4 tests failed: two, four; their output is in $scratch/output"
 expect 1 "skipped, no python3: three"
