@@ -65,6 +65,10 @@ static void print_reductions(const struct cecl_plan *plan, const struct cecl_ste
 {
     for (uint32_t i = 0; i < step->count; i++) {
         const struct cecl_reduce *reduce = &plan->reductions[step->first + i];
+        if (i > 0) {
+            begin_line(plan, out);
+            fprintf(out, "        ");
+        }
         fprintf(out, "reduce %" PRIu32 " sources of %" PRIu64 " bytes, on SMs\n", reduce->nsrc,
                 reduce->bytes);
         for (uint32_t s = 0; s <= reduce->nsrc; s++) {

@@ -127,6 +127,18 @@ static void only_one_policy_lets_copies_stay_within_a_gpu(void **state)
     assert_false(chosen(CECL_OP_ALL_GATHER, false, 1 << 30, CECL_SM_ALLOW, any).move.no_sm);
 }
 
+static void expect_print(const struct cecl_plan *plan, const char *expected)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    assert_non_null(out);
+    cecl_plan_print(plan, out);
+    fclose(out);
+    assert_string_equal(text, expected);
+    free(text);
+}
+
 static void a_plan_prints_one_line_a_step(void **state)
 {
     (void)state;
@@ -142,15 +154,70 @@ static void a_plan_prints_one_line_a_step(void **state)
         "cecl: rank 1:      3  signal rank 0: phase 2\n"
         "cecl: rank 1:      4  wait for rank 0: phase 2\n";
     struct cecl_plan plan = lower_one(CECL_OP_ALL_GATHER, false, CECL_PUSH, 2, 1);
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *out = open_memstream(&text, &bytes);
-    assert_non_null(out);
-    cecl_plan_print(&plan, out);
-    fclose(out);
-    assert_string_equal(text, expected);
-    free(text);
+    expect_print(&plan, expected);
     cecl_plan_free(&plan);
+}
+
+/* A plan that nothing lowers to, of two calls, with one step of each kind that the test above has
+ * not. */
+static void every_kind_of_step_is_printed(void **state)
+{
+    (void)state;
+    static const char expected[] =
+        "cecl: rank 1: plan, 3 ranks: all-gather, 8 bytes a block: any way\n"
+        "cecl: rank 1:     and, 3 ranks: all-to-all in place, 6 bytes a block: any way\n"
+        "cecl: rank 1:     any reason\n"
+        "cecl: rank 1:      0  side: after what the other lane did\n"
+        "cecl: rank 1:      1  wait for the lines of rank 2\n"
+        "cecl: rank 1:      2  post 8 bytes to rank 2, each line with its flag: send[1]+4 -> "
+        "staging[2]+64\n"
+        "cecl: rank 1:      3  copy 1 in one batch\n"
+        "cecl: rank 1:         recv of call 1[0]+5 -> recv[1]+7  2 rows, 10 bytes apart there and "
+        "20 "
+        "here, of  3 bytes\n"
+        "cecl: rank 1:      4  reduce 2 sources of 12 bytes, on SMs\n"
+        "cecl: rank 1:         staging[0]+1\n"
+        "cecl: rank 1:         staging[1]+2\n"
+        "cecl: rank 1:         -> recv[1]+3\n"
+        "cecl: rank 1:         reduce 1 sources of 16 bytes, on SMs\n"
+        "cecl: rank 1:         staging[2]+4\n"
+        "cecl: rank 1:         -> recv[1]+5\n";
+    struct cecl_step steps[] = {
+        {.kind = CECL_STEP_AFTER, .lane = CECL_LANE_SIDE},
+        {.kind = CECL_STEP_WAIT, .peer = 2, .first = CECL_ROW_SLOTS, .phase = 1},
+        {.kind = CECL_STEP_POST, .peer = 2, .first = 0, .phase = 1},
+        {.kind = CECL_STEP_COPY, .first = 1, .count = 1},
+        {.kind = CECL_STEP_REDUCE, .first = 0, .count = 2}};
+    struct cecl_copy copies[] = {
+        {.src = {4, CECL_AREA_SEND, 1}, .dst = {64, CECL_AREA_STAGING, 2}, .bytes = 8, .rows = 1},
+        {.src = {5, CECL_AREA_COUNT + CECL_AREA_RECV, 0},
+         .dst = {7, CECL_AREA_RECV, 1},
+         .bytes = 3,
+         .rows = 2,
+         .dst_pitch = 10,
+         .src_pitch = 20}};
+    struct cecl_place sources[] = {
+        {1, CECL_AREA_STAGING, 0}, {2, CECL_AREA_STAGING, 1}, {4, CECL_AREA_STAGING, 2}};
+    struct cecl_reduce reductions[] = {
+        {.dst = {3, CECL_AREA_RECV, 1}, .bytes = 12, .first = 0, .nsrc = 2},
+        {.dst = {5, CECL_AREA_RECV, 1}, .bytes = 16, .first = 2, .nsrc = 1}};
+    struct cecl_part parts[] = {part_of(CECL_OP_ALL_GATHER, false, CECL_PUSH, 8),
+                                part_of(CECL_OP_ALL_TO_ALL, true, CECL_PUSH, 6)};
+    struct cecl_plan plan = {.parts = parts,
+                             .nparts = 2,
+                             .steps = steps,
+                             .nsteps = 5,
+                             .copies = copies,
+                             .ncopies = 2,
+                             .sources = sources,
+                             .nsources = 3,
+                             .reductions = reductions,
+                             .nreductions = 2,
+                             .path = "any way",
+                             .reason = "any reason"};
+    parts[0].call.nranks = parts[1].call.nranks = 3;
+    plan.part.call.rank = 1;
+    expect_print(&plan, expected);
 }
 
 static ssize_t count_write(void *writes, const char *text, size_t bytes)
@@ -186,6 +253,7 @@ int main(void)
         cmocka_unit_test(a_forced_direction_wins_over_the_table),
         cmocka_unit_test(only_one_policy_lets_copies_stay_within_a_gpu),
         cmocka_unit_test(a_plan_prints_one_line_a_step),
+        cmocka_unit_test(every_kind_of_step_is_printed),
         cmocka_unit_test(a_plan_is_written_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
