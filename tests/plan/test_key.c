@@ -60,14 +60,15 @@ static bool change(struct cecl_call *call, int field)
     case 6: call->options.direction ^= 1; return true;
     case 7: call->options.max_sms ^= 1; return true;
     case 8: call->in_place = !call->in_place; return true;
-    case 9: call->view.shape.width ^= 1; return true;
-    case 10: call->view.shape.rows ^= 1; return true;
-    case 11: call->view.shape.recv_pitch ^= 1; return true;
-    case 12: call->view.shape.recv_stride ^= 1; return true;
-    case 13: call->view.shape.send_pitch ^= 1; return true;
-    case 14: call->view.shape.send_stride ^= 1; return true;
-    default: return false;
+    default: break;
     }
+    uint64_t shape[sizeof(call->view.shape) / sizeof(uint64_t)];
+    if (field - 9 >= (int)(sizeof(shape) / sizeof(shape[0])))
+        return false;
+    memcpy(shape, &call->view.shape, sizeof(shape));
+    shape[field - 9] ^= 1;
+    memcpy(&call->view.shape, shape, sizeof(shape));
+    return true;
 }
 
 static void what_ranks_must_have_equal_is_in_the_signature(void **state)
