@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Which lines and branches of src/ the tests run, without a GPU: the lines that no test runs, file by
+# file, and the sums. Fails below 92 % of lines, or when a test fails. Arguments go to ctest.
+# By hand: it takes about twice as long as test.sh. Everything is kept in build/coverage, and
+# mutate.sh takes the lines that it changes from coverage.json there.
+set -euo pipefail
+shopt -s inherit_errexit
+root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
+build=$root/build/coverage
+# shellcheck source=scripts/common.sh
+. "$root/scripts/common.sh"
+"$root/scripts/setup.sh" "${test_packages[@]}" gcovr
+least=92 # % of lines
+
+# Processes that end by _exit, as ranks that the tests fork do, would lose their counts: see the file.
+mkdir -p "$build"
+gcc -O1 -Wall -c -fPIC -o "$build/keep_counts.o" "$root/scripts/keep_counts.c"
+build "$build" -DCMAKE_BUILD_TYPE=None -DCECL_CUDA=OFF -DCECL_MPI=ON "-DCECL_TEST_RANKS=2;3;5" \
+    -DCMAKE_C_FLAGS="-g -O1 --coverage -fprofile-update=atomic" \
+    -DCMAKE_EXE_LINKER_FLAGS="$build/keep_counts.o -rdynamic" \
+    -DCMAKE_SHARED_LINKER_FLAGS="$build/keep_counts.o"
+
+# Counts add up over runs: those of older objects do not fit, and none of an earlier run count.
+find "$build" -name '*.gcda' -delete
+export CECL_TEST_CALLS=2000 CECL_TEST_CYCLES=200 # as under the sanitizers
+status=0
+# install_ and guide_ build programs of their own, and exports_ would find what coverage adds.
+(cd "$build" && ctest --output-on-failure -j"$test_jobs" -E '^install_|^guide_|^plot_|^exports_' "$@") ||
+    status=$?
+
+cd "$root"
+gcovr -r . --object-directory "$build" --filter src/ --exclude-unreachable-branches \
+    -j "$jobs" --json "$build/coverage.json" "$build"
+echo
+gcovr -r . -a "$build/coverage.json" --txt "$build/coverage.txt" --print-summary \
+    --fail-under-line "$least" || status=1
+# The files with lines that no test runs, and these lines.
+awk '/^src\// && NF > 4 { print }' "$build/coverage.txt"
+printf '\nNot in this build, because they need a GPU (scripts/measure.sh runs them):\n'
+find src -name 'cuda*.[ch]' ! -name cuda_absent.c -o -name '*_cuda.c' -o -name '*.cu' | sort | xargs wc -l
+exit $status
