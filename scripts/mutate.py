@@ -156,9 +156,10 @@ def lines_run():
         return inside_functions
     with open(COVERED) as f:
         files = json.load(f)["files"]
-    run = {(f["file"], l["line_number"]) for f in files for l in f["lines"] if l["count"] > 0}
+    lines = [(f["file"], l) for f in files for l in f["lines"] if not l.get("gcovr/noncode")]
+    run = {(file, l["line_number"]) for file, l in lines if l["count"] > 0}
     # A statement's later lines have no count of their own.
-    counted = {(f["file"], l["line_number"]) for f in files for l in f["lines"]}
+    counted = {(file, l["line_number"]) for file, l in lines}
 
     def is_run(file, line):
         while line > 0 and (file, line) not in counted and not source_line(file, line).startswith("}"):

@@ -481,6 +481,63 @@ static void a_rank_of_any_patience_is_served(void **state)
         close_host(&hosts[i]);
 }
 
+#define LARGE (1 << 20) /* bytes of a part: no socket takes so many at once */
+
+/* Takes part in one round. Whether it got all parts. */
+static bool exchange_large_parts(const ceclUniqueId *id, int rank)
+{
+    struct cecl_oob oob = {0};
+    char *part = malloc(LARGE), *all = malloc(RANKS * LARGE);
+    bool right = part && all && cecl_tcp_join(&oob, id, RANKS, rank, 15000) == ceclSuccess;
+    if (right)
+        memset(part, 'a' + rank, LARGE);
+    right = right && oob.allgather(&oob, part, all, LARGE) == ceclSuccess;
+    for (size_t i = 0; i < RANKS * LARGE && right; i += 1000)
+        right = all[i] == (char)('a' + i / LARGE);
+    cecl_oob_close(&oob);
+    free(part);
+    free(all);
+    return right;
+}
+
+/* Rank 2 reads nothing of the reply until the others have all of theirs. */
+static void a_rank_that_reads_slowly_holds_up_nobody(void **state)
+{
+    (void)state;
+    const struct cecl_tcp_request request = {.bytes = LARGE};
+    struct cecl_tcp_reply reply = {0};
+    static char part[LARGE], all[RANKS * LARGE];
+    struct host host;
+    pid_t ranks[2];
+    setenv("CECL_INIT_TIMEOUT_MS", "20000", 1);
+    open_host(&host);
+    fflush(NULL);
+    for (int r = 0; r < 2; r++)
+        if ((ranks[r] = fork()) == 0) {
+            alarm(30);
+            _exit(exchange_large_parts(host.id, r) ? 0 : 1);
+        }
+    const int fd = join_by_hand(host.id, RANKS, 2, 15000, 15000);
+    assert_int_equal(recv(fd, &reply, sizeof(reply), MSG_WAITALL), sizeof(reply));
+    assert_int_equal(reply.status, ceclSuccess); /* all have joined */
+    memset(part, 'c', sizeof(part));
+    assert_int_equal(send(fd, &request, sizeof(request), MSG_NOSIGNAL), sizeof(request));
+    assert_int_equal(send(fd, part, sizeof(part), MSG_NOSIGNAL), sizeof(part));
+    for (int r = 0; r < 2; r++) {
+        int status = -1;
+        waitpid(ranks[r], &status, 0);
+        assert_int_equal(status, 0);
+    }
+    assert_int_equal(recv(fd, &reply, sizeof(reply), MSG_WAITALL), sizeof(reply));
+    assert_int_equal(reply.status, ceclSuccess);
+    assert_int_equal(reply.bytes, sizeof(all));
+    assert_int_equal(recv(fd, all, sizeof(all), MSG_WAITALL), sizeof(all));
+    for (size_t i = 0; i < sizeof(all); i += 1000)
+        assert_int_equal(all[i], 'a' + i / LARGE);
+    close(fd);
+    close_host(&host);
+}
+
 /* Ranks 0 and 1 are in a round when rank 2 goes: they hear of it at once. */
 static void a_rank_that_goes_before_a_round_is_named(void **state)
 {
@@ -833,6 +890,7 @@ int main(void)
         cmocka_unit_test(a_rank_behind_a_queue_of_strangers_joins),
         cmocka_unit_test(a_rank_of_little_patience_hears_who_is_missing),
         cmocka_unit_test(a_rank_of_any_patience_is_served),
+        cmocka_unit_test(a_rank_that_reads_slowly_holds_up_nobody),
         cmocka_unit_test(a_rank_that_goes_before_a_round_is_named),
         cmocka_unit_test(a_rank_that_dies_while_others_join_is_named_at_once),
         cmocka_unit_test(a_rank_that_dies_before_a_round_is_named_at_once),

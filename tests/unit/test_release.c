@@ -80,6 +80,7 @@ static int exit_code(int rank)
 /* Stands before the host device's own (by the linker, see CMakeLists.txt): fails at one of a
  * thread's batches. */
 static _Thread_local int batches, fail_at;
+static _Atomic bool no_batches; /* on any thread */
 ceclResult_t __real_host_copies(struct cecl_device *dev, ceclStream_t work,
                                 const struct cecl_batch *batch);
 ceclResult_t __wrap_host_copies(struct cecl_device *dev, ceclStream_t work,
@@ -87,7 +88,7 @@ ceclResult_t __wrap_host_copies(struct cecl_device *dev, ceclStream_t work,
 ceclResult_t __wrap_host_copies(struct cecl_device *dev, ceclStream_t work,
                                 const struct cecl_batch *batch)
 {
-    if (++batches == fail_at)
+    if (++batches == fail_at || no_batches)
         return cecl_fail(ceclUnhandledCudaError, "a driver's failure");
     return __real_host_copies(dev, work, batch);
 }
@@ -436,6 +437,35 @@ static void the_first_error_stays(void **state)
     close_ranks();
 }
 
+/* A communicator tries which way works when it is made. */
+static void flags_are_written_where_none_can_be_copied(void **state)
+{
+    (void)state;
+    no_batches = true;
+    open_ranks(4096, "5000");
+    no_batches = false;
+    for (int r = 0; r < RANKS; r++) {
+        assert_int_equal(comms[r]->engine.flags.way, CECL_FLAGS_WRITE);
+        memset(buffers[r] + 100 * r, 7 + r, 100);
+    }
+    assert_int_equal(gather_on(NULL), ceclSuccess);
+    for (int r = 0; r < RANKS; r++) {
+        assert_int_equal(ceclStreamSynchronize(comms[r], NULL), ceclSuccess);
+        for (int i = 0; i < 200; i++)
+            assert_int_equal(buffers[r][i], 7 + i / 100);
+    }
+    close_ranks();
+}
+
+static void flags_that_must_be_copied_and_cannot_fail_the_init(void **state)
+{
+    (void)state;
+    set("CECL_FLAGS", "copy");
+    no_batches = true;
+    assert_int_equal(ceclCommInitAll(comms, RANKS, NULL), ceclUnhandledCudaError);
+    assert_non_null(strstr(ceclGetLastError(NULL), "a driver's failure"));
+}
+
 static void peers_hear_why_a_call_failed(void **state)
 {
     (void)state;
@@ -658,6 +688,7 @@ static int calm(void **state)
     hold = NO_HOLD;
     fail_at = 0;
     refuse_memops = false;
+    no_batches = false;
     for (int i = 0; i < 4; i++) {
         if (children[i] > 0) {
             kill(children[i], SIGKILL);
@@ -685,6 +716,8 @@ int main(void)
         RELEASE(a_call_that_fails_in_the_middle_leaves_no_side_lane_behind),
         RELEASE(a_call_that_fails_before_it_begins_leaves_nothing_pending),
         RELEASE(the_first_error_stays),
+        RELEASE(flags_are_written_where_none_can_be_copied),
+        RELEASE(flags_that_must_be_copied_and_cannot_fail_the_init),
         RELEASE(peers_hear_why_a_call_failed),
         RELEASE(a_released_stream_tells_peers_nothing),
         RELEASE(who_asks_hears_of_a_failure),
