@@ -225,12 +225,16 @@ def diff_of(mutant):
     return "\n".join("    " + l for l in lines)
 
 
-def limits():
-    """Of a test's process: a mutant may allocate or compute for ever."""
+def limits_of_a_sanitizer():
     os.setsid()
-    resource.setrlimit(resource.RLIMIT_DATA, (8 << 30, 8 << 30))
     resource.setrlimit(resource.RLIMIT_CPU, (300, 300))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def limits():
+    """Of a test's process: a mutant may allocate or compute for ever."""
+    limits_of_a_sanitizer()
+    resource.setrlimit(resource.RLIMIT_DATA, (8 << 30, 8 << 30))
 
 
 def end_orphans():
@@ -251,14 +255,16 @@ class Worker:
     """A copy of the tree with a build. A process of its own runs it."""
 
     def __init__(self, number, options):
-        self.tree = os.path.join(WORK, "tree%d" % number)
+        self.tree = os.path.join(WORK, "tree%d%s" % (number, "-sanitized" if options.sanitize else ""))
         self.build = os.path.join(self.tree, "build")
         self.folder_only = options.folder_only
+        self.limits = limits_of_a_sanitizer if options.sanitize else limits
         ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
         self.copy_tree()
         self.call(["cmake", "-S", self.tree, "-B", self.build, "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
                    "-DCECL_CUDA=OFF", "-DCECL_MPI=ON", "-DCECL_EXAMPLES=OFF", "-DCECL_BENCH=OFF",
-                   "-DCECL_TEST_RANKS=3", "-DCECL_TEST_TIMEOUT=%d" % options.limit])
+                   "-DCECL_TEST_RANKS=3", "-DCECL_TEST_TIMEOUT=%d" % options.limit,
+                   "-DCECL_SANITIZE=" + ("address" if options.sanitize else "")])
         if self.make().returncode != 0:
             sys.exit("the tree does not build: " + self.build)
 
@@ -287,7 +293,7 @@ class Worker:
     def run(self, pattern, *more):
         """None when all tests passed; else what became of the first one that did not."""
         out = self.call(["ctest", "--stop-on-failure", "-j2", "-R", pattern, "-E", LEFT_OUT, *more],
-                        preexec_fn=limits).stdout
+                        preexec_fn=self.limits).stdout
         end_orphans()
         bad = re.search(r"Test +#\d+: (\S+) \.*(\*\*\*\S+)", re.sub(r"[^\n]*\*\*\*Skipped[^\n]*", "", out))
         if not bad:
@@ -373,6 +379,8 @@ def main():
     parser.add_argument("--only", type=int, default=0, help="only mutant number ONLY of the seed")
     parser.add_argument("--folder-only", action="store_true",
                         help="a survivor of its folder's tests does not meet the other tests")
+    parser.add_argument("--sanitize", action="store_true",
+                        help="under the address sanitizer, as CI does too: finds memory that is lost")
     parser.add_argument("--limit", type=int, default=90, help="of each test, in seconds (90)")
     parser.add_argument("--list", action="store_true", help="show the mutants, and run nothing")
     options = parser.parse_args()
