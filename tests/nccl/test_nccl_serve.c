@@ -18,6 +18,8 @@
 
 #include <cmocka.h>
 
+#include "../open_descriptors.h"
+#include "../threads_alive.h"
 #include "ranks.h"
 
 #define RANKS 4
@@ -403,6 +405,104 @@ static void wait_for_all(_Atomic int *come, int nranks)
     atomic_fetch_add(come, 1);
     while (atomic_load(come) < nranks)
         usleep(100);
+}
+
+static bool serve_one(struct rank *r)
+{
+    uint32_t *memory = memory_new();
+    const struct call c = {.op = ALL_GATHER, .number = 8, .count = 400};
+    mark(r);
+    const bool is = is_right(&c, r, memory) && is_served();
+    free(memory);
+    return is;
+}
+
+/* The last root's thread may still be ending. */
+static bool comes_back_to(int descriptors, int threads)
+{
+    for (int tries = 0; tries < 500; tries++) {
+        if (open_descriptors() <= descriptors && threads_alive() <= threads)
+            return true;
+        usleep(10000);
+    }
+    return false;
+}
+
+struct ending {
+    struct rank rank;
+    ncclResult_t (*end)(ncclComm_t);
+    _Atomic int *come;
+};
+
+static void *serve_and_end(void *argument)
+{
+    struct ending *me = argument;
+    struct rank *r = &me->rank;
+    r->is_right = ncclCommInitRank(&r->comm, r->nranks, r->id, r->rank) == 0 && serve_one(r);
+    wait_for_all(me->come, r->nranks);
+    r->is_right = me->end(r->comm) == 0 && r->is_right;
+    return NULL;
+}
+
+static bool end_by(ncclResult_t (*end)(ncclComm_t))
+{
+    struct ending endings[2];
+    pthread_t threads[2];
+    _Atomic int come = 0;
+    ncclUniqueId id;
+    bool is = ncclGetUniqueId(&id) == 0;
+    for (int i = 0; i < 2; i++) {
+        endings[i] =
+            (struct ending){.rank = {.rank = i, .nranks = 2, .id = id}, .end = end, .come = &come};
+        pthread_create(&threads[i], NULL, serve_and_end, &endings[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        pthread_join(threads[i], NULL);
+        is = is && endings[i].rank.is_right;
+    }
+    return is;
+}
+
+static void leaves_nothing_behind(ncclResult_t (*end)(ncclComm_t))
+{
+    assert_true(end_by(end)); /* what is set up once is there now */
+    usleep(100000);
+    const int descriptors = open_descriptors(), threads = threads_alive();
+    for (int i = 0; i < 3; i++)
+        assert_true(end_by(end));
+    assert_true(comes_back_to(descriptors, threads));
+}
+
+static void a_destroyed_communicator_leaves_no_descriptor_and_no_thread(void **state)
+{
+    (void)state;
+    leaves_nothing_behind(ncclCommDestroy);
+}
+
+static void an_aborted_communicator_leaves_no_descriptor_and_no_thread(void **state)
+{
+    (void)state;
+    leaves_nothing_behind(ncclCommAbort);
+}
+
+/* NCCL's communicator is still there then. */
+static bool serve_and_revoke(struct rank *r)
+{
+    static _Atomic int come, gone;
+    static int before;
+    bool is = serve_one(r);
+    if (r->rank == 0)
+        before = threads_alive();
+    wait_for_all(&come, 2);
+    is = ncclCommRevoke(r->comm, 0) == 0 && is;
+    wait_for_all(&gone, 2);
+    return is && (r->rank > 0 || comes_back_to(open_descriptors(), before - 2));
+}
+
+static void a_revoked_communicator_gives_up_what_serves_it(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(2, serve_and_revoke));
 }
 
 /* Revokes the communicator, then goes on with all ranks but rank 1. */
@@ -987,6 +1087,9 @@ static int run_all(void)
         cmocka_unit_test(a_served_call_that_fails_returns_nccls_number),
         cmocka_unit_test(a_split_is_served_and_outlives_its_parent),
         cmocka_unit_test(a_rank_without_a_color_gets_no_communicator),
+        cmocka_unit_test(a_destroyed_communicator_leaves_no_descriptor_and_no_thread),
+        cmocka_unit_test(an_aborted_communicator_leaves_no_descriptor_and_no_thread),
+        cmocka_unit_test(a_revoked_communicator_gives_up_what_serves_it),
         cmocka_unit_test(what_a_shrink_leaves_is_served),
         cmocka_unit_test(what_nccl_does_not_revoke_is_served),
         cmocka_unit_test(a_shrink_that_aborts_ends_the_parents_calls),
