@@ -1,8 +1,8 @@
 """Changes src/ in one place at a time, and sees whether a test notices. mutate.sh calls it.
 
-A mutant is drawn from the lines that the tests run (coverage.json of coverage.sh; without it, from all
-lines inside functions). Comments, texts, and the arguments of messages are never changed. Each worker
-has a copy of the tree and a build of its own, so that nothing here touches the working tree.
+A mutant is drawn from the lines that the tests run (coverage.json of coverage.sh; without it, from
+all lines inside functions). Comments, texts, and the arguments of messages are never changed. Each
+worker has a copy of the tree and a build of its own: nothing here touches the working tree.
 """
 import argparse
 import collections
@@ -26,8 +26,8 @@ WORK = os.path.join(ROOT, "build", "mutate")
 KNOWN = os.path.join(ROOT, "scripts", "mutants_known.txt")
 COVERED = os.path.join(ROOT, "build", "coverage", "coverage.json")
 
-# Which tests are likely to notice a change of a folder: ctest's names, as a regular expression. They
-# run first. What survives them meets all other tests.
+# Which tests are likely to notice a change of a folder: ctest's names, as a regular expression.
+# They run first. What survives them meets all other tests.
 TESTS = {
     "util": "^test_(settings|siphash|failure|tuning|bad_input_3|trace_3)$",
     "boot": "^test_(boot_.*|join_3|lifecycle_3|recovery_3|survivors)$",
@@ -56,7 +56,7 @@ Mutant = collections.namedtuple("Mutant", "file start end text kind")
 # ---- what may be changed
 
 def masked(source):
-    """The source, with blanks for comments, texts, preprocessor lines and what messages are told."""
+    """The source, with blanks for comments, texts, the preprocessor's lines and messages."""
     def blank(match):
         return re.sub(r"[^\n]", " ", match.group())
     code = re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', blank, source,
@@ -124,8 +124,8 @@ def statements(code):
 
 def returns(code):
     """Functions that return a result, or whether something is so, return early."""
-    for m in re.finditer(r"^(?:static )?(?:inline )?(?:CECL_API )?(ceclResult_t|bool) \**\w+\([^;{]*\)\n{",
-                         code, re.M):
+    for m in re.finditer(r"^(?:static )?(?:inline )?(?:CECL_API )?(ceclResult_t|bool) \**\w+"
+                         r"\([^;{]*\)\n{", code, re.M):
         end = code.find("\n}", m.end())
         for r in re.finditer(r"\breturn ([^;]+);", code[m.end():end]):
             at, value = m.end() + r.start(1), r.group(1)
@@ -162,7 +162,7 @@ def lines_run():
     counted = {(file, l["line_number"]) for file, l in lines}
 
     def is_run(file, line):
-        while line > 0 and (file, line) not in counted and not source_line(file, line).startswith("}"):
+        while line > 0 and (file, line) not in counted and source_line(file, line)[:1] != "}":
             line -= 1
         return (file, line) in run
     return is_run
@@ -215,7 +215,8 @@ def line_of(mutant):
 
 
 def function_of(mutant):
-    heads = re.findall(r"^\w[^\n;=]*?(\w+)\([^;{]*\)\n{", source_of(mutant.file)[:mutant.start], re.M)
+    before = source_of(mutant.file)[:mutant.start]
+    heads = re.findall(r"^\w[^\n;=]*?(\w+)\([^;{]*\)\n{", before, re.M)
     return heads[-1] if heads else ""
 
 
@@ -255,16 +256,17 @@ class Worker:
     """A copy of the tree with a build. A process of its own runs it."""
 
     def __init__(self, number, options):
-        self.tree = os.path.join(WORK, "tree%d%s" % (number, "-sanitized" if options.sanitize else ""))
+        self.tree = os.path.join(WORK, "tree%d%s" % (number, options.sanitize))
         self.build = os.path.join(self.tree, "build")
         self.folder_only = options.folder_only
         self.limits = limits_of_a_sanitizer if options.sanitize else limits
+        self.labels = "unit" if options.sanitize == "thread" else REST_LABELS  # as in sanitize.sh
         ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
         self.copy_tree()
         self.call(["cmake", "-S", self.tree, "-B", self.build, "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
                    "-DCECL_CUDA=OFF", "-DCECL_MPI=ON", "-DCECL_EXAMPLES=OFF", "-DCECL_BENCH=OFF",
                    "-DCECL_TEST_RANKS=3", "-DCECL_TEST_TIMEOUT=%d" % options.limit,
-                   "-DCECL_SANITIZE=" + ("address" if options.sanitize else "")])
+                   "-DCECL_SANITIZE=" + options.sanitize])
         if self.make().returncode != 0:
             sys.exit("the tree does not build: " + self.build)
 
@@ -290,18 +292,19 @@ class Worker:
     def make(self):
         return self.call(["cmake", "--build", self.build, "-j2"])
 
-    def run(self, pattern, *more):
+    def run(self, pattern):
         """None when all tests passed; else what became of the first one that did not."""
-        out = self.call(["ctest", "--stop-on-failure", "-j2", "-R", pattern, "-E", LEFT_OUT, *more],
-                        preexec_fn=self.limits).stdout
+        out = self.call(["ctest", "--stop-on-failure", "-j2", "-R", pattern, "-E", LEFT_OUT,
+                         "-L", self.labels], preexec_fn=self.limits).stdout
         end_orphans()
-        bad = re.search(r"Test +#\d+: (\S+) \.*(\*\*\*\S+)", re.sub(r"[^\n]*\*\*\*Skipped[^\n]*", "", out))
+        out = re.sub(r"[^\n]*\*\*\*Skipped[^\n]*", "", out)
+        bad = re.search(r"Test +#\d+: (\S+) \.*(\*\*\*\S+)", out)
         if not bad:
             return None
         return ("timed out in " if "Timeout" in bad.group(2) else "killed by ") + bad.group(1)
 
     def run_all(self):
-        return self.run(REST, "-L", REST_LABELS)
+        return self.run(REST)
 
     def judge(self, mutant):
         path = os.path.join(self.tree, mutant.file)
@@ -379,8 +382,8 @@ def main():
     parser.add_argument("--only", type=int, default=0, help="only mutant number ONLY of the seed")
     parser.add_argument("--folder-only", action="store_true",
                         help="a survivor of its folder's tests does not meet the other tests")
-    parser.add_argument("--sanitize", action="store_true",
-                        help="under the address sanitizer, as CI does too: finds memory that is lost")
+    parser.add_argument("--sanitize", choices=["address", "thread"], default="",
+                        help="with a sanitizer, as in CI; it finds lost memory or locks")
     parser.add_argument("--limit", type=int, default=90, help="of each test, in seconds (90)")
     parser.add_argument("--list", action="store_true", help="show the mutants, and run nothing")
     options = parser.parse_args()
@@ -418,8 +421,9 @@ def main():
                 sys.exit("the tree as it is: " + end)
             continue
         ends[index] = end
-        print("#%-3d %s:%d %s: %s, %.0f s" % (index + 1, mutants[index].file, line_of(mutants[index]),
-                                              mutants[index].kind, end, seconds))
+        mutant = mutants[index]
+        print("#%-3d %s:%d %s: %s, %.0f s" % (index + 1, mutant.file, line_of(mutant), mutant.kind,
+                                              end, seconds))
     return 1 if report(mutants, ends) else 0
 
 
