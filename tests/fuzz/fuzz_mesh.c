@@ -159,17 +159,22 @@ static void hang_up(int *fd)
 
 /* ---- meeting */
 
-/* A lower rank is called: for data first, then for life. */
+/* A lower rank is called: for data first, then for life. A rank that gives up calls those to which it
+ * has no connection, and tells them why. */
 static int reach_peer(int fd, const struct sockaddr *to, socklen_t length)
 {
     const struct sockaddr_un *address = (const struct sockaddr_un *)(const void *)to;
     const unsigned how = is_easy ? 0 : take_below(&in, 24);
     const int who = length > 3 ? address->sun_path[1] - 'a' : -1;
-    REQUIRE(who >= 0 && who < rank, "it calls rank %d", who);
+    REQUIRE(who >= 0 && who < nranks && who != rank, "it calls rank %d", who);
     errno = how == 1 ? EAGAIN : how == 2 ? ECONNREFUSED : ENOMEM;
     if (how >= 1 && how <= 3)
         return -1;
     struct peer *p = &peers[who];
+    if (who > rank || p->called == 2) {
+        close(world_connect(fd));
+        return 0;
+    }
     *(p->called++ == 0 ? &p->data : &p->life) = world_connect(fd);
     return 0;
 }
