@@ -246,7 +246,8 @@ static bool is_by_host(const struct cecl_call *call, const struct cecl_means *me
     const bool fits = call->bytes > 0 && call->bytes <= means->host_bytes / blocks &&
                       call->bytes <= most / blocks && call->nranks >= 2,
                moves = !call->op->reduces && !call->op->carries && !call->op->moves_nothing,
-               is_plain = !call->op->per_rank && call->view.shape.width == 0;
+               has_own_layout = call->op->per_rank && call->layout_words > 0,
+               is_plain = !has_own_layout && call->view.shape.width == 0;
     return fits && moves && is_plain && call->options.direction == CECL_DIRECTION_AUTO;
 }
 

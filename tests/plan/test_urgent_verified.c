@@ -142,6 +142,10 @@ static void only_small_calls_that_move_data_go_through_host_memory(void **state)
     part = urgent_of(CECL_OP_ALL_TO_ALL, false, 1 << 18, false, 0);
     assert_true(goes_by_host(part, 4));
     assert_false(goes_by_host(part, 5)); /* it sends a block to each rank */
+    /* the root of a scatter sends a block to each rank; each rank of a gather sends one */
+    assert_true(goes_by_host(urgent_of(CECL_OP_GATHER, false, 1 << 20, false, 0), 4));
+    assert_true(goes_by_host(urgent_of(CECL_OP_SCATTER, false, 1 << 18, false, 0), 4));
+    assert_false(goes_by_host(urgent_of(CECL_OP_SCATTER, false, 1 << 18, false, 0), 5));
     part = urgent_of(CECL_OP_ALL_GATHER, true, 4096, false, 0);
     part.call.options.direction = CECL_DIRECTION_PULL;
     assert_false(goes_by_host(part, 4));
