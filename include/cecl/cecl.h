@@ -275,8 +275,10 @@ typedef struct ceclConfig {
      * only move data go through pinned memory of the host, and its flags lie there. A GPU makes all
      * copies to and from other GPUs one after the other, whatever their streams' priorities, so a
      * small call that is not urgent waits for large copies of other communicators, such as a
-     * prefetch. In an urgent communicator it waits for none of them, and it is still zero SM. Calls in
-     * groups, of strided blocks and of ceclAlltoAllv go the usual way. Default 0; CECL_URGENT. */
+     * prefetch. In an urgent communicator it waits for none of them, and it is still zero SM. It does
+     * wait for large copies to and from the host. Calls that share a group with others, calls with a
+     * direction chosen, calls of strided blocks and ceclAlltoAllv go the usual way. Calls that
+     * CECL_SM_ALLOW lets be one kernel are one. Default 0; CECL_URGENT. */
     int urgent;
 } ceclConfig_t;
 #define CECL_CONFIG_MAGIC 0xcec1c0deu
