@@ -30,6 +30,7 @@ enum call {
     READING_SCATTER, /* SMs read at the peers */
     READING_REDUCTION,
     STAGED_REDUCTION, /* in chunks, on two lanes */
+    URGENT_GATHER,    /* flags and blocks are in memory of the host */
     CALLS
 };
 static const char *const call_names[CALLS] = {"gather",
@@ -37,7 +38,8 @@ static const char *const call_names[CALLS] = {"gather",
                                               "small reduction",
                                               "reading reduce-scatter",
                                               "reading reduction",
-                                              "staged reduction"};
+                                              "staged reduction",
+                                              "urgent gather"};
 #define READ_FLOATS 100000 /* of a block: not small on any device */
 #define STAGED_FLOATS 40000
 #define STAGING_BYTES "16384"
@@ -172,6 +174,7 @@ static void run_in(enum call call, enum misdeed misdeed, ceclResult_t expected, 
     setenv("CECL_CUDA_DEVICE", "rank", 1);
     setenv("CECL_TIMEOUT_MS", misdeed == NEVER_CALLS ? "300" : "20000", 1);
     setenv("CECL_DEBUG", "none", 1);
+    setenv("CECL_URGENT", call == URGENT_GATHER ? "1" : "0", 1);
     if (call == STAGED_REDUCTION)
         setenv("CECL_STAGING_BYTES", STAGING_BYTES, 1);
     else
