@@ -11,8 +11,10 @@
  * each time, and a call of 1 MiB took longer in 2 or 4 chunks.
  *
  * There is no barrier in front. A rank that writes a half in call k + 2 has waited for all ranks in
- * call k + 1, and every rank signals there only after it has taken what it wants of call k. No rank
- * touches a peer's buffers. */
+ * call k + 1, and every rank signals there only after it has taken what it wants of call k. Calls
+ * through slots count as well (lower_small.c): in those a rank waits for the lines of all ranks. Any
+ * other call between them changes nothing, because a rank's calls run in order. No rank touches a
+ * peer's buffers. */
 #include "ce/lowering.h"
 
 /* Where the block from rank `from` to rank `to` lies between the two. */
