@@ -9,6 +9,8 @@
  *
  * The time is CECL_SOAK_SECONDS if no argument gives it, and else 10 seconds. */
 #include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "bursts.h"
@@ -61,26 +63,46 @@ static void dawdle(uint64_t *x)
         multi_pause_ms((long)ms);
 }
 
+/* Where this rank is; SIGALRM tells it where an epoch hangs. */
+static struct {
+    unsigned long long epoch;
+    int step;
+    const char *doing;
+} here;
+
+/* Not safe in a signal handler, as a rule; here the process hangs, and ends. */
+static void tell_hang(int signal)
+{
+    fprintf(stderr, "rank %d hangs: epoch %llu of seed %llu, step %d, %s\n", multi_rank, here.epoch,
+            (unsigned long long)seed, here.step, here.doing);
+    _exit(128 + signal);
+}
+
 static void step(uint64_t *x)
 {
+    here.doing = "burst of calls";
     bursts_step(x);
     bursts_made++;
-    switch (random_next(x) % 16) {
-    case 0: trouble_breaks(x); break;
-    case 1: trouble_refuses(x); break;
-    case 2: dawdle(x); break;
-    default: break;
-    }
+    const uint64_t what = random_next(x) % 16;
+    here.doing = what == 0 ? "abort or revoke" : what == 1 ? "refused calls" : "late rank";
+    if (what == 0)
+        trouble_breaks(x);
+    else if (what == 1)
+        trouble_refuses(x);
+    else if (what == 2)
+        dawdle(x);
 }
 
 static void live(uint64_t x)
 {
     const ceclConfig_t config = teams_config();
     draw_settings(&x);
+    here.doing = "init";
     ceclComm_t home = multi_comm(&config);
     bursts_open(home, x);
-    for (int i = 0; i < EPOCH_STEPS; i++)
+    for (here.step = 0; here.step < EPOCH_STEPS; here.step++)
         step(&x);
+    here.doing = "end of all communicators";
     teams_end_all(&x);
     bursts_close();
     multi_ok(NULL, ceclCommDestroy(home));
@@ -133,6 +155,8 @@ static void everything_is_right_for_as_long_as_asked(void **state)
         const uint64_t epoch = first_epoch + epochs;
         print_message("epoch %llu of seed %llu\n", (unsigned long long)epoch,
                       (unsigned long long)seed);
+        here.epoch = epoch;
+        signal(SIGALRM, tell_hang);
         alarm(EPOCH_SECONDS);
         live(begin_of(epoch));
         if (++epochs == EPOCHS_WARM)
