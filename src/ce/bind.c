@@ -42,6 +42,18 @@ static uint32_t count_rows(const struct cecl_plan *plan)
 /* the most patches of a small call, or of a reduction whose kernel exchanges flags */
 #define PATCHES_A_KERNEL 3
 
+static bool has_all(const struct cecl_bound *bound)
+{
+    const void *const arrays[] = {
+        bound->calls,       bound->commands, bound->ops,        bound->batch.dst, bound->batch.src,
+        bound->batch.bytes, bound->rows,     bound->reductions, bound->sources,   bound->meetings,
+        bound->also,        bound->halves,   bound->patches};
+    for (size_t i = 0; i < sizeof(arrays) / sizeof(arrays[0]); i++)
+        if (!arrays[i])
+            return false;
+    return true;
+}
+
 /* Allocates the most that `plan` can need. A step, or a write of `done`, needs at most an operation
  * or copies, a command, and a patch. A kernel has patches of its own. */
 struct cecl_bound *cecl_bound_new(const struct cecl_plan *plan, uint32_t ncalls)
@@ -68,9 +80,7 @@ struct cecl_bound *cecl_bound_new(const struct cecl_plan *plan, uint32_t ncalls)
     bound->halves = calloc(plan->ncopies + 1, sizeof(*bound->halves));
     bound->patches = calloc(nsteps + 2 + PATCHES_A_KERNEL * ((size_t)plan->nreductions + 1),
                             sizeof(*bound->patches));
-    if (bound->patches && bound->halves && bound->also && bound->meetings && bound->reductions &&
-        bound->sources && bound->rows && bound->calls && bound->commands && bound->ops &&
-        bound->batch.dst && bound->batch.src && bound->batch.bytes)
+    if (has_all(bound))
         return bound;
     cecl_bound_free(bound);
     return NULL;
