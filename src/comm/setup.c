@@ -316,7 +316,7 @@ static enum cecl_flags_wish flags_wish(ceclComm_t comm)
 static uint64_t half_bytes(ceclComm_t comm)
 {
     const uint64_t most = threshold(comm, CECL_TUNE_URGENT_MAX_BYTES);
-    return comm->config.urgent ? (most + 4095) / 4096 * 4096 : 0;
+    return comm->config.urgent && comm->nranks > 1 ? (most + 4095) / 4096 * 4096 : 0;
 }
 
 static bool needs_hosted(ceclComm_t comm)
