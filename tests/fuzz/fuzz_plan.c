@@ -346,9 +346,11 @@ static void break_plan(struct input *in, struct cecl_plan *plan)
 
 static void verify(struct input *in, struct cecl_plan *plans, int ncalls, int n)
 {
+    if (ncalls == 0) /* lowering has refused every group: there is nothing to verify */
+        return;
     const ceclResult_t result = cecl_verify(plans, ncalls, n);
     REQUIRE(result == ceclSuccess, "%d ranks, %d calls: %s", n, ncalls, cecl_message());
-    if (ncalls == 0 || take_below(in, 2))
+    if (take_below(in, 2))
         return;
     break_plan(in, &plans[take_below(in, (unsigned)(ncalls * n))]);
     const ceclResult_t broken = cecl_verify(plans, ncalls, n);
