@@ -192,16 +192,29 @@ static void accept_post(struct peer *p)
     }
 }
 
-/* Calls the rank under test, as a higher rank does. */
+/* Whether the hello is one with which that peer connects. A peer's second one is refused. */
+static bool is_greeting(const struct hello *hello)
+{
+    return hello->magic == HELLO_MAGIC && hello->rank > rank && hello->rank < nranks &&
+           hello->channel < 2 && !peers[hello->rank].greeted[hello->channel] &&
+           memcmp(hello->secret, mine.secret, sizeof(hello->secret)) == 0;
+}
+
+static void note_greeting(const struct hello *hello, int fd)
+{
+    struct peer *p = &peers[hello->rank];
+    p->greeted[hello->channel] = true;
+    *(hello->channel == 0 ? &p->data : &p->life) = fd;
+}
+
+/* Calls the rank under test, as a higher rank does. One bit may be changed: then the hello may be as
+ * good as that of another rank, or of the other connection. */
 static void greet(int who, unsigned channel, unsigned flags)
 {
-    struct peer *p = &peers[who];
     struct hello hello = {
         .magic = HELLO_MAGIC, .rank = (uint16_t)who, .channel = (uint16_t)channel};
-    int *place = channel == 0 ? &p->data : &p->life;
     memcpy(hello.secret, mine.secret, sizeof(hello.secret));
     const unsigned bit = take_below(&in, 8 * (unsigned)sizeof(hello));
-    const bool is_other = (flags & 1) && bit >= 32 && bit < 64; /* another rank, perhaps */
     if (flags & 1)
         ((uint8_t *)&hello)[bit / 8] ^= (uint8_t)(1u << bit % 8);
     const int fd = world_call();
@@ -209,14 +222,12 @@ static void greet(int who, unsigned channel, unsigned flags)
     if (fd < 0)
         return;
     world_send(fd, &hello, bytes);
-    if ((flags & 3) == 0 && channel < 2 && who > rank && who < nranks && !p->greeted[channel]) {
-        p->greeted[channel] = true;
-        *place = fd;
-    } else if (bytes == sizeof(hello) && !is_other && nstrangers < STRANGERS_MOST) {
+    if (bytes == sizeof(hello) && is_greeting(&hello))
+        note_greeting(&hello, fd);
+    else if (bytes == sizeof(hello) && nstrangers < STRANGERS_MOST)
         strangers[nstrangers++] = fd;
-    } else {
+    else
         close(fd);
-    }
 }
 
 /* The rank has heard all who have called and said hello: it must have turned strangers away. */
