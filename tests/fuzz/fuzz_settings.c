@@ -20,28 +20,20 @@ static char *copy_of(const uint8_t *data, size_t bytes)
 
 /* ---- the second reader: numbers */
 
-#define TOO_LARGE UINT64_MAX
-
 static bool is_digit(char c)
 {
     return c >= '0' && c <= '9';
 }
 
-/* The number of `length` digits, or TOO_LARGE. */
-static uint64_t number_of(const char *at, size_t length)
+/* The number of `length` digits, in units. False: it is too large. */
+static bool number_of(const char *at, size_t length, uint64_t unit, uint64_t *value)
 {
-    uint64_t value = 0;
-    for (size_t i = 0; i < length; i++) {
-        if (value > (TOO_LARGE - 9) / 10)
-            return TOO_LARGE;
-        value = 10 * value + (uint64_t)(at[i] - '0');
-    }
-    return value;
-}
-
-static uint64_t times(uint64_t value, uint64_t unit)
-{
-    return value > TOO_LARGE / unit ? TOO_LARGE : value * unit;
+    *value = 0;
+    for (size_t i = 0; i < length; i++)
+        if (__builtin_mul_overflow(*value, UINT64_C(10), value) ||
+            __builtin_add_overflow(*value, (uint64_t)(at[i] - '0'), value))
+            return false;
+    return !__builtin_mul_overflow(*value, unit, value);
 }
 
 static size_t digits_of(const char *at, size_t length)
@@ -66,8 +58,7 @@ static bool read_number(const char *text, size_t length, bool suffixes, uint64_t
                 unit = UINT64_C(1) << 10 * (i % 4 + 1);
     if (digits == 0 || digits + (unit > 1) != length)
         return false;
-    *value = times(number_of(text, digits), unit);
-    return *value <= INT64_MAX;
+    return number_of(text, digits, unit, value) && *value <= INT64_MAX;
 }
 
 static bool read_in_range(const char *range, const char *text, bool suffixes, int64_t *result)
@@ -235,10 +226,9 @@ static int words_of(struct span line, struct span words[5])
 
 static bool read_count(struct span word, uint64_t *count)
 {
-    *count = word.length > 0 && digits_of(word.at, word.length) == word.length
-                 ? number_of(word.at, word.length)
-                 : 0;
-    return *count >= 1 && *count <= CECL_TUNING_RANKS_MAX;
+    return word.length > 0 && digits_of(word.at, word.length) == word.length &&
+           number_of(word.at, word.length, 1, count) && *count >= 1 &&
+           *count <= CECL_TUNING_RANKS_MAX;
 }
 
 static bool read_ranks(struct span word, struct cecl_tuning_row *row)
@@ -279,10 +269,9 @@ static bool read_value(struct span word, struct cecl_tuning_row *row)
     if (is_text(word, "never"))
         return info->most == CECL_TUNING_NEVER;
     for (int i = 0; i < (info->unit == CECL_TUNING_BYTES ? 4 : 1); i++)
-        if (digits > 0 && is_text(unit, units[i])) {
-            row->value = times(number_of(word.at, digits), UINT64_C(1) << 10 * i);
-            return row->value >= info->least && row->value <= info->most;
-        }
+        if (digits > 0 && is_text(unit, units[i]))
+            return number_of(word.at, digits, UINT64_C(1) << 10 * i, &row->value) &&
+                   row->value >= info->least && row->value <= info->most;
     return false;
 }
 
