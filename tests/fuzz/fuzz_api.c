@@ -339,13 +339,11 @@ static ceclResult_t misuse_buffers(unsigned which, ceclComm_t comm, char *send, 
     case 6: return ceclAlltoAll(recv + 1, recv, 64, ceclInt8, comm, NULL);
     case 7: return ceclAllReduce(send + 1, recv, 8, ceclInt, ceclSum, comm, NULL);
     case 8: return ceclReduceScatter(send, recv + 2, 8, ceclFloat, ceclMin, comm, NULL);
-    case 9: /* past the end, where cecl can know the end */
-        if (memories[rank] == PRIVATE)
-            break;
-        return ceclAllGather(send, recv, MODEL_BYTES, ceclInt8, comm, NULL);
+    case 9: /* past the end; cecl cannot know where private memory ends */
+        return ceclAllGather(send, memories[rank] == PRIVATE ? NULL : recv, MODEL_BYTES, ceclInt8,
+                             comm, NULL);
     default: return ceclAllGather(send, recv, 1, ceclInt8, comm, (ceclStream_t)(void *)stranger);
     }
-    return ceclInvalidArgument;
 }
 
 static ceclResult_t misuse_layouts(unsigned which, ceclComm_t comm, char *send, char *recv)
@@ -363,13 +361,11 @@ static ceclResult_t misuse_layouts(unsigned which, ceclComm_t comm, char *send, 
     case 4: return ceclAllGatherv(send, 3, recv, twos, NULL, ceclInt, comm, NULL);
     case 5: return ceclAllGatherv(send, 2, recv, NULL, NULL, ceclInt, comm, NULL);
     case 6: return ceclAllGatherv(send, huge[0], recv, huge, NULL, ceclInt, comm, NULL);
-    case 7:
-        if (model.nranks == 1)
-            break;
-        return ceclAllGatherv(send, 2, recv, twos, near, ceclInt, comm, NULL);
+    case 7: /* blocks that overlap; one block alone overlaps none */
+        return ceclAllGatherv(send, 2, recv, model.nranks == 1 ? NULL : twos, near, ceclInt, comm,
+                              NULL);
     default: return ceclAlltoAllvAt(send, NULL, NULL, recv, twos, NULL, twos, ceclInt, comm, NULL);
     }
-    return ceclInvalidArgument;
 }
 
 /* Calls that are no collectives. */
