@@ -893,7 +893,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  * and however many SMs it takes: elements are taken in rank order; 16-bit types and fp8 are
  * accumulated in fp32 and rounded once, at the end, to nearest even. A NaN of any rank gives a NaN,
  * in minimum and maximum too; integers wrap around; float8e4m3 overflows to 448. ceclAvg divides
- * the sum by the number of ranks before that rounding.
+ * the sum by the number of ranks before that rounding. A NaN of the result has the same bits
+ * whichever NaN it comes from, except on a communicator of one rank in place: that call writes
+ * nothing, so a NaN keeps its bits.
  * sendbuff   [nranks * recvcount] elements.
  * recvbuff   [recvcount] elements. In place when it is sendbuff + rank * recvcount, on all ranks or
  *            on none; the other blocks of sendbuff keep their contents.
@@ -989,11 +991,14 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
  * them is late then.
  * Threads: the one that began it; one call at a time on each communicator in it. Ownership: as the
  * calls'.
- * Errors, with none of the calls enqueued: that of the first call that was refused, which the call
- * itself returned too; ceclInvalidArgument (buffers of two calls overlap), ceclInvalidUsage (no
- * group was begun; two streams; too many calls; under CECL_CHECK=1 ranks differ), ceclOutOfMemory,
- * and those of ceclCommInitRankConfig and ceclMemAlloc. Communicators stay usable, unless an
- * allocation's peer did not come, or peers were told of calls already (see Errors at the top).
+ * Errors, with none of the calls enqueued: that of the first call that is refused. A call returns
+ * its error too if its arguments alone show it. Only ceclGroupEnd looks at the rest: where buffers
+ * end (one that passes the end of its allocation is refused here, and its call has returned
+ * success), whose device the stream is, and CECL_SM_NEVER. Also ceclInvalidArgument (buffers of two
+ * calls overlap), ceclInvalidUsage (no group was begun; two streams; too many calls; under
+ * CECL_CHECK=1 ranks differ), ceclOutOfMemory, and those of ceclCommInitRankConfig and
+ * ceclMemAlloc. Communicators stay usable, unless an allocation's peer did not come, or peers were
+ * told of calls already (see Errors at the top).
  * Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclGroupEnd(void);
 
