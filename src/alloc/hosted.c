@@ -11,6 +11,11 @@ static uint64_t round_up(uint64_t value, uint64_t unit)
     return (value + unit - 1) / unit * unit;
 }
 
+uint64_t cecl_hosted_half(uint64_t most)
+{
+    return round_up(most, PAGE);
+}
+
 static uint64_t row_bytes(int nranks)
 {
     return round_up(CECL_LANES * (uint64_t)nranks * sizeof(uint32_t), LINE);

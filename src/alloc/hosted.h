@@ -21,6 +21,14 @@ struct cecl_hosted {
     uint64_t half_bytes;
 };
 
+/* Both halves of a rank's part. */
+static inline char *cecl_hosted_part(const struct cecl_hosted *hosted, int rank)
+{
+    return hosted->halves + 2 * (uint64_t)rank * hosted->half_bytes;
+}
+
+/* Bytes of a half into which `most` bytes fit: whole pages. */
+uint64_t cecl_hosted_half(uint64_t most);
 /* Bytes of shared memory for so many ranks. */
 size_t cecl_hosted_bytes(int nranks, uint64_t half_bytes);
 

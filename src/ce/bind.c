@@ -156,8 +156,7 @@ static void add_half(const struct cecl_engine *engine, const struct cecl_place *
     if (place->area == CECL_AREA_HOST)
         bound->halves[bound->nhalves++] = (struct cecl_half_place){
             .at = at,
-            .first = hosted->halves + 2 * place->rank * hosted->half_bytes +
-                     place->offset % hosted->half_bytes,
+            .first = cecl_hosted_part(hosted, place->rank) + place->offset % hosted->half_bytes,
             .apart = hosted->half_bytes};
 }
 
@@ -189,8 +188,7 @@ static ceclResult_t address_of(const struct cecl_engine *engine, const struct ce
 {
     const uint32_t kind = place->area % CECL_AREA_COUNT, part = place->area / CECL_AREA_COUNT;
     if (kind == CECL_AREA_HOST) {
-        *address =
-            engine->hosted->halves + 2 * place->rank * engine->hosted->half_bytes + place->offset;
+        *address = cecl_hosted_part(engine->hosted, place->rank) + place->offset;
         return ceclSuccess;
     }
     const struct cecl_buffer staging = {CECL_WINDOW_POOL, engine->staging_offset},

@@ -124,11 +124,16 @@ static ceclResult_t compare_hellos(const struct hello *all, int nranks)
     return ceclSuccess;
 }
 
+static bool have_one_gpu(const struct hello *a, const struct hello *b)
+{
+    return memcmp(a->gpu.uuid, b->gpu.uuid, sizeof(a->gpu.uuid)) == 0;
+}
+
 /* Whether two ranks may take the GPUs that they found. In one process, streams of two ranks may
  * share one of the GPU's hardware queues, and then a wait of one rank holds up what it waits for. */
 static ceclResult_t may_have_gpus(const struct hello *a, const struct hello *b)
 {
-    if (memcmp(a->gpu.uuid, b->gpu.uuid, sizeof(a->gpu.uuid)) != 0)
+    if (!have_one_gpu(a, b))
         return ceclSuccess;
     if (!a->config.share_gpu)
         return cecl_fail(ceclInvalidUsage,
@@ -162,7 +167,7 @@ static bool gpu_is_shared(const struct hello *all, int nranks)
 {
     for (int r = 0; r < nranks; r++)
         for (int q = 0; q < r; q++)
-            if (memcmp(all[r].gpu.uuid, all[q].gpu.uuid, sizeof(all[r].gpu.uuid)) == 0)
+            if (have_one_gpu(&all[q], &all[r]))
                 return true;
     return false;
 }
@@ -312,11 +317,12 @@ static enum cecl_flags_wish flags_wish(ceclComm_t comm)
     return comm->config.urgent && wish == CECL_FLAGS_BY_AUTO ? CECL_FLAGS_BY_HOST : wish;
 }
 
-/* Bytes of the two halves that urgent calls use. */
+/* Bytes of each of the two halves that urgent calls use. */
 static uint64_t half_bytes(ceclComm_t comm)
 {
-    const uint64_t most = threshold(comm, CECL_TUNE_URGENT_MAX_BYTES);
-    return comm->config.urgent && comm->nranks > 1 ? (most + 4095) / 4096 * 4096 : 0;
+    return comm->config.urgent && comm->nranks > 1
+               ? cecl_hosted_half(threshold(comm, CECL_TUNE_URGENT_MAX_BYTES))
+               : 0;
 }
 
 static bool needs_hosted(ceclComm_t comm)

@@ -318,24 +318,18 @@ uint32_t cecl_reduce_part(const struct cecl_plan *plan, const struct cecl_reduce
     return part;
 }
 
-static bool is_local(const struct cecl_copy *copy)
-{
-    return copy->dst.rank == copy->src.rank && copy->dst.area != CECL_AREA_HOST &&
-           copy->src.area != CECL_AREA_HOST;
-}
-
 uint32_t cecl_plan_local_copies(const struct cecl_plan *plan)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < plan->ncopies; i++)
-        count += is_local(&plan->copies[i]);
+        count += cecl_copy_is_local(&plan->copies[i]);
     return count;
 }
 
 bool cecl_copy_needs_sm(const struct cecl_plan *plan, const struct cecl_copy *copy)
 {
     const struct cecl_part *part = cecl_plan_part(plan, cecl_copy_part(copy));
-    return is_local(copy) && (part->way.small || !part->means.engine_copies_locally);
+    return cecl_copy_is_local(copy) && (part->way.small || !part->means.engine_copies_locally);
 }
 
 uint32_t cecl_plan_sm_copies(const struct cecl_plan *plan)

@@ -193,7 +193,13 @@ static inline uint32_t cecl_copy_part(const struct cecl_copy *copy)
 }
 /* The part that a reduction belongs to. At least one of its sources is not in staging. */
 uint32_t cecl_reduce_part(const struct cecl_plan *plan, const struct cecl_reduce *reduce);
-/* How many copies stay within the memory of one rank's device. */
+/* Whether a copy stays within the memory of one rank's device. */
+static inline bool cecl_copy_is_local(const struct cecl_copy *copy)
+{
+    return copy->dst.rank == copy->src.rank && copy->dst.area != CECL_AREA_HOST &&
+           copy->src.area != CECL_AREA_HOST;
+}
+/* How many such copies there are. */
 uint32_t cecl_plan_local_copies(const struct cecl_plan *plan);
 /* Whether such a copy needs an SM. It does, unless a copy engine was seen to run it. */
 bool cecl_copy_needs_sm(const struct cecl_plan *plan, const struct cecl_copy *copy);

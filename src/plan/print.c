@@ -34,9 +34,7 @@ static void print_copies(const struct cecl_plan *plan, const struct cecl_step *s
                     "  %" PRIu64 " rows, %" PRIu64 " bytes apart there and %" PRIu64 " here, of",
                     copy->rows, copy->dst_pitch, copy->src_pitch);
         fprintf(out, "  %" PRIu64 " bytes%s\n", copy->bytes,
-                copy->src.rank != copy->dst.rank || copy->src.area == CECL_AREA_HOST ||
-                        copy->dst.area == CECL_AREA_HOST
-                    ? ""
+                !cecl_copy_is_local(copy)        ? ""
                 : cecl_copy_needs_sm(plan, copy) ? " (local: needs an SM)"
                                                  : " (local: by a copy engine)");
     }
