@@ -8,6 +8,7 @@
 
 #include "alloc/registry_internal.h"
 #include "util/clock.h"
+#include "util/thread.h"
 
 #define POST_MS 10000 /* limit of a message to a peer where the communicator has none */
 
@@ -27,12 +28,9 @@ ceclResult_t cecl_registry_open(struct cecl_registry *registry, struct cecl_devi
         *registry = (struct cecl_registry){0};
         return cecl_fail(ceclOutOfMemory, "no host memory for the windows of %d ranks", nranks);
     }
-    pthread_condattr_t monotonic; /* waits must not grow when somebody sets the clock */
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&registry->lock, NULL);
-    pthread_cond_init(&registry->news, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    cecl_cond_init(&registry->news);
+    registry_enlist(registry);
     return ceclSuccess;
 }
 
@@ -40,6 +38,7 @@ void cecl_registry_close(struct cecl_registry *registry)
 {
     if (!registry->peers)
         return;
+    registry_delist(registry);
     registry_close_peers(registry);
     for (size_t i = 0; i < registry->nown; i++)
         free(registry->own[i].regions);

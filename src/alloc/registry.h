@@ -23,7 +23,7 @@
  *
  * docs/models/windows.pml is the model of this protocol.
  *
- * Threads: cecl_registry_take and cecl_registry_sweep run on one thread (the watchdog). All other
+ * Threads: cecl_registry_take and cecl_registry_sweep run on one thread (the worker's). All other
  * functions run on the caller's, one at a time. A lock guards what both use. */
 #ifndef CECL_ALLOC_REGISTRY_H
 #define CECL_ALLOC_REGISTRY_H
@@ -81,7 +81,8 @@ struct cecl_peer_windows {
 struct cecl_registry_asks {
     /* whether this rank's calls are done up to a target of the flags' word `done` */
     bool (*reached)(const void *context, uint32_t target);
-    bool (*go_on)(void *context); /* false: waits for peers end now */
+    bool (*go_on)(void *context);      /* false: waits for peers end now */
+    bool (*idle)(const void *context); /* whether no call of this rank's is pending */
     void *context;
 };
 
@@ -105,6 +106,7 @@ struct cecl_registry {
     pthread_mutex_t lock;
     pthread_cond_t news;             /* something of a peer's is imported, or failed */
     struct cecl_peer_windows *peers; /* [nranks] */
+    struct cecl_registry *next;      /* of this process's; see registry_process.c */
 };
 
 ceclResult_t cecl_registry_open(struct cecl_registry *registry, struct cecl_device *dev,
@@ -142,10 +144,12 @@ ceclResult_t cecl_registry_reach(struct cecl_registry *registry, int peer, uint6
 void cecl_registry_used(struct cecl_registry *registry, int peer, uint64_t number, uint32_t target);
 
 /* Carries out one message, if one has arrived (*any). To import its regions takes some milliseconds,
- * and the watchdog has other work too. An import that fails is kept, with its error, for the call
+ * and the worker has other work too. An import that fails is kept, with its error, for the call
  * that needs it. */
 ceclResult_t cecl_registry_take(struct cecl_registry *registry, bool *any);
-/* Closes imports that were dropped, once the calls that may still use them are done. */
+/* Closes imports that were dropped, once the calls that may still use them are done. CUDA holds up
+ * other threads while it closes memory, until all of the GPU's work is done. So it comes when no
+ * communicator of the process has a call pending, or a second after the drop. */
 void cecl_registry_sweep(struct cecl_registry *registry);
 
 #endif

@@ -1,26 +1,17 @@
 /* Carrying out what peers tell of their windows: importing regions, and noting what is dropped. All
- * of this runs on one thread, which alone changes the list of imports. It changes the list under the
- * lock, and does not hold the lock while it imports, which takes as long as the driver likes. */
+ * of this runs on one thread. It changes the list of imports under the lock, and does not hold the
+ * lock while it imports, which takes as long as the driver likes. Another registry's thread may take
+ * out an import of a handle that is open: see registry_close_stale. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "alloc/registry_internal.h"
+#include "util/clock.h"
 
-#define MAKE_WAY_TRIES 1000 /* of 0.1 ms each */
-
-/* CUDA opens no memory at addresses of the owner's that another import still holds. The calls that
- * used it are over for the owner, and so they end here at once. */
-static void make_way(struct cecl_registry *registry, int rank,
-                     const struct registry_message *message)
-{
-    const struct addresses range = addresses_of_blocks(addresses_of(message->home, message->bytes));
-    for (int i = 0; i < MAKE_WAY_TRIES && !registry_close_dropped(registry, rank, range); i++) {
-        const struct timespec pause = {.tv_nsec = 100000};
-        nanosleep(&pause, NULL);
-    }
-}
+/* How long memory that is gone may be in use here after its owner has replaced it. */
+#define OPEN_MS 2000
 
 /* ---- regions */
 
@@ -37,18 +28,45 @@ struct work {
 };
 _Static_assert(REGISTRY_REGIONS <= 64, "a word has a bit for each region of a message");
 
+/* Imports a region. What this process still has open of memory that lay there before is closed first:
+ * its owner has freed it, so the calls that used it are over for the owner, and end here at once. */
+static ceclResult_t import_fresh(const struct work *work, const struct cecl_region_export *exported,
+                                 void *at, void **addr)
+{
+    struct cecl_registry *registry = work->registry;
+    const struct timespec pause = {.tv_nsec = 100000};
+    const int64_t deadline = cecl_deadline(OPEN_MS);
+    ceclResult_t result = ceclInProgress;
+    bool refused = false, late = false;
+    while (result == ceclInProgress && !late) {
+        late = cecl_ms_left(deadline) == 0;
+        if (exported->kind == CECL_REGION_FILE ||
+            registry_close_stale(registry, exported, refused) || late) {
+            result = registry->dev->ops->region_import(registry->dev, exported, at, addr);
+            refused = result == ceclInProgress;
+        }
+        if (result == ceclInProgress)
+            nanosleep(&pause, NULL);
+    }
+    return result != ceclInProgress
+               ? result
+               : cecl_fail(ceclSystemError,
+                           "memory at %#" PRIx64 " cannot be opened, because memory that was there "
+                           "before is still in use here",
+                           exported->base);
+}
+
 /* Adds a region to the import. */
 static ceclResult_t import_region(struct work *work, const struct cecl_region_export *exported)
 {
-    struct cecl_device *dev = work->registry->dev;
     struct cecl_import *import = work->import;
     struct imported *region = calloc(1, sizeof(*region));
     const uint64_t offset = exported->base - import->home;
     void *addr = NULL;
     if (!region)
         return cecl_fail(ceclOutOfMemory, "no host memory for a region");
-    const ceclResult_t result = dev->ops->region_import(
-        dev, exported, import->reserved ? import->mirror + offset : NULL, &addr);
+    const ceclResult_t result =
+        import_fresh(work, exported, import->reserved ? import->mirror + offset : NULL, &addr);
     if (result != ceclSuccess) {
         free(region);
         return result;
@@ -174,6 +192,9 @@ static ceclResult_t check(const struct registry_message *message, size_t bytes, 
             exported->base - message->home > message->bytes - exported->bytes)
             return cecl_fail(ceclInternalError, "a message about memory outside its window");
     }
+    if (message->count > 1 && message->regions[0].kind == CECL_REGION_HANDLE)
+        return cecl_fail(ceclInternalError, "a message about %u allocations in one window",
+                         message->count);
     if (files != (uint64_t)nfds)
         return cecl_fail(ceclInternalError, "a message about memory brings %d descriptors, not %d",
                          nfds, (int)files);
@@ -226,17 +247,17 @@ static ceclResult_t add(struct cecl_registry *registry, int rank, struct registr
 {
     struct cecl_peer_windows *peer = &registry->peers[rank];
     const bool by_file = message->count > 0 && message->regions[0].kind == CECL_REGION_FILE;
+    pthread_mutex_lock(&registry->lock); /* another registry may close imports of handles */
     struct cecl_import *import = registry_find_import(peer, message->number);
-    const bool is_new = !import;
+    pthread_mutex_unlock(&registry->lock);
     ceclResult_t result = ceclSuccess;
-    if (is_new) {
-        make_way(registry, rank, message);
+    if (!import) {
         import = new_import(registry, rank, message);
         if (!import)
             return cecl_fail(ceclOutOfMemory, "no host memory for a window");
         result = by_file ? reserve(registry, import) : ceclSuccess;
-    } else if (message->home != import->home || message->bytes != import->bytes ||
-               (import->failed == ceclSuccess && import->reserved != by_file)) {
+    } else if (message->home != import->home || message->bytes != import->bytes || !by_file ||
+               (import->failed == ceclSuccess && !import->reserved)) {
         return cecl_fail(ceclInternalError, "a message about another window of this number");
     }
     struct work work = {.registry = registry, .peer = peer, .import = import, .message = message};
@@ -251,8 +272,10 @@ static void drop(struct cecl_registry *registry, struct cecl_peer_windows *peer,
 {
     pthread_mutex_lock(&registry->lock);
     struct cecl_import *import = registry_find_import(peer, number);
-    if (import)
+    if (import) {
         import->dropped = true;
+        import->dropped_ms = cecl_now_ms();
+    }
     pthread_mutex_unlock(&registry->lock);
 }
 

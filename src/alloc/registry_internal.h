@@ -32,6 +32,7 @@ struct cecl_import {
     char *mirror;                 /* where `home` lies for this rank */
     bool reserved;                /* the mirror is a reservation of this rank's */
     bool dropped;
+    int64_t dropped_ms; /* when */
     bool used;
     uint32_t last_use; /* the flags' `done` after the last call that used it */
     struct imported *regions;
@@ -57,7 +58,8 @@ static inline bool addresses_overlap(struct addresses a, struct addresses b)
 }
 
 /* CUDA puts small allocations into a block of so many bytes with others. It opens no memory of a block
- * while an import of the block's former memory is open. */
+ * while an import of the block's former memory is open. Memory that lies beside it in the block may be
+ * of the block that is there now, or of the former one. */
 #define REGISTRY_BLOCK_BYTES UINT64_C(0x200000)
 /* The blocks that a stretch touches, whole. */
 static inline struct addresses addresses_of_blocks(struct addresses range)
@@ -67,8 +69,22 @@ static inline struct addresses addresses_of_blocks(struct addresses range)
                                   ~(REGISTRY_BLOCK_BYTES - 1)};
 }
 
-/* Closes what `rank` dropped in a range of its addresses. Returns false if some is in use. */
-bool registry_close_dropped(struct cecl_registry *registry, int rank, struct addresses range);
+/* Whether a peer's import may be closed: no call of this rank uses it any more. */
+bool registry_is_unused(const struct cecl_registry *registry, const struct cecl_import *import);
+void registry_close_import(struct cecl_registry *registry, struct cecl_import *import);
 void registry_close_peers(struct cecl_registry *registry);
+
+/* -- registry_process.c: what the registries of this process know of each other -- */
+
+void registry_enlist(struct cecl_registry *registry);
+void registry_delist(struct cecl_registry *registry);
+/* Whether no call is pending on any communicator of this process. */
+bool registry_all_idle(void);
+/* Closes what this process has open of memory that lay where `exported` lies now, in any registry of
+ * the same GPU as `by`. Returns false if a pending call uses some of it.
+ *
+ * refused  the device has refused to open `exported`, because of such memory */
+bool registry_close_stale(struct cecl_registry *by, const struct cecl_region_export *exported,
+                          bool refused);
 
 #endif

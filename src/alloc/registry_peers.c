@@ -5,9 +5,13 @@
 #include <time.h>
 
 #include "alloc/registry_internal.h"
+#include "util/clock.h"
 
 /* How long a wait sleeps before it asks go_on again. */
 #define ASK_MS 2
+
+/* How long dropped memory may stay open while calls are pending. */
+#define PATIENCE_MS 1000
 
 struct cecl_import *registry_find_import(const struct cecl_peer_windows *peer, uint64_t number)
 {
@@ -19,7 +23,7 @@ struct cecl_import *registry_find_import(const struct cecl_peer_windows *peer, u
 
 /* ---- closing */
 
-static void close_import(struct cecl_registry *registry, struct cecl_import *import)
+void registry_close_import(struct cecl_registry *registry, struct cecl_import *import)
 {
     struct cecl_device *dev = registry->dev;
     while (import->regions) {
@@ -39,32 +43,28 @@ void registry_close_peers(struct cecl_registry *registry)
         while (registry->peers[r].imports) {
             struct cecl_import *import = registry->peers[r].imports;
             registry->peers[r].imports = import->next;
-            close_import(registry, import);
+            registry_close_import(registry, import);
         }
 }
 
-/* Whether a dropped import is out of use. Its owner drops it after the calls that name it, so no call
- * that is being made names it. */
-static bool is_unused(const struct cecl_registry *registry, const struct cecl_import *import)
+/* Memory is dropped, or replaced, after the calls that name it, so no call that is being made names
+ * it. */
+bool registry_is_unused(const struct cecl_registry *registry, const struct cecl_import *import)
 {
     const struct cecl_registry_asks *asks = &registry->asks;
     return !import->used || asks->reached(asks->context, import->last_use);
 }
 
-/* Takes a peer's dropped imports out of its list, so that they are closed without the lock. *busy:
- * some are still in use. */
-static struct cecl_import *take_dropped(struct cecl_registry *registry, int rank,
-                                        struct addresses range, bool *busy)
+/* Takes imports that a peer has dropped by `latest`, and that are out of use, out of its list. So they
+ * are closed without the lock. */
+static struct cecl_import *take_dropped(struct cecl_registry *registry, int rank, int64_t latest)
 {
     struct cecl_import *dropped = NULL, **at = &registry->peers[rank].imports;
     pthread_mutex_lock(&registry->lock);
     while (*at) {
         struct cecl_import *import = *at;
-        const bool wanted = import->dropped &&
-                            addresses_overlap(addresses_of(import->home, import->bytes), range),
-                   unused = wanted && is_unused(registry, import);
-        *busy = *busy || (wanted && !unused);
-        if (!unused) {
+        if (!import->dropped || import->dropped_ms > latest ||
+            !registry_is_unused(registry, import)) {
             at = &import->next;
             continue;
         }
@@ -76,23 +76,17 @@ static struct cecl_import *take_dropped(struct cecl_registry *registry, int rank
     return dropped;
 }
 
-bool registry_close_dropped(struct cecl_registry *registry, int rank, struct addresses range)
-{
-    bool busy = false;
-    struct cecl_import *dropped = take_dropped(registry, rank, range, &busy);
-    while (dropped) {
-        struct cecl_import *import = dropped;
-        dropped = import->next;
-        close_import(registry, import);
-    }
-    return !busy;
-}
-
 void cecl_registry_sweep(struct cecl_registry *registry)
 {
-    const struct addresses everywhere = {0, UINT64_MAX};
-    for (int r = 0; r < registry->nranks; r++)
-        registry_close_dropped(registry, r, everywhere);
+    const int64_t latest = registry_all_idle() ? INT64_MAX : cecl_now_ms() - PATIENCE_MS;
+    for (int r = 0; r < registry->nranks; r++) {
+        struct cecl_import *dropped = take_dropped(registry, r, latest);
+        while (dropped) {
+            struct cecl_import *import = dropped;
+            dropped = import->next;
+            registry_close_import(registry, import);
+        }
+    }
 }
 
 /* ---- using */
@@ -115,13 +109,7 @@ void cecl_registry_used(struct cecl_registry *registry, int peer, uint64_t numbe
 
 static void sleep_for_news(struct cecl_registry *registry)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += ASK_MS * 1000000L;
-    if (until.tv_nsec >= 1000000000L) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000L;
-    }
+    const struct timespec until = cecl_time_in(ASK_MS);
     pthread_cond_timedwait(&registry->news, &registry->lock, &until);
 }
 

@@ -43,14 +43,16 @@ ceclResult_t cecl_mesh_open(struct cecl_oob *oob, int64_t deadline, int64_t time
     pthread_mutex_init(&mesh->life_lock, NULL);
     mesh->polls = calloc(2 * n + 1, sizeof(*mesh->polls));
     mesh->life_polls = calloc(MESH_WATCHED * n + 1, sizeof(*mesh->life_polls));
+    mesh->post_polls = calloc(n + 1, sizeof(*mesh->post_polls));
     mesh->verdicts = calloc(n, sizeof(int32_t) + MESH_TEXT_BYTES);
     mesh->interrupt_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     mesh->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    mesh->rouse_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 
     ceclResult_t result = ceclSuccess;
-    if (!mesh->polls || !mesh->life_polls || !mesh->verdicts)
+    if (!mesh->polls || !mesh->life_polls || !mesh->post_polls || !mesh->verdicts)
         result = cecl_fail(ceclOutOfMemory, "no host memory for %zu ranks", n);
-    else if (mesh->interrupt_fd < 0 || mesh->wake_fd < 0)
+    else if (mesh->interrupt_fd < 0 || mesh->wake_fd < 0 || mesh->rouse_fd < 0)
         result = cecl_fail(ceclSystemError, "eventfd: %s", strerror(errno));
     result = mesh_connect(mesh, oob, deadline, result);
     if (result == ceclSuccess) {
@@ -84,9 +86,11 @@ void cecl_mesh_close(struct cecl_mesh *mesh)
     }
     close_if_open(mesh->interrupt_fd);
     close_if_open(mesh->wake_fd);
+    close_if_open(mesh->rouse_fd);
     pthread_mutex_destroy(&mesh->life_lock);
     free(mesh->polls);
     free(mesh->life_polls);
+    free(mesh->post_polls);
     free(mesh->verdicts);
     free(mesh);
 }

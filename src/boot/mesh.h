@@ -98,10 +98,14 @@ ceclResult_t cecl_mesh_post(struct cecl_mesh *mesh, int peer, const void *messag
 ceclResult_t cecl_mesh_take(struct cecl_mesh *mesh, int *peer, void *message, size_t room,
                             size_t *bytes, int *fds, int *nfds);
 
+/* Waits up to wait_ms, or until cecl_mesh_rouse, for a message that cecl_mesh_take can take. For the
+ * thread that takes messages. Local. */
+void cecl_mesh_await(struct cecl_mesh *mesh, int wait_ms);
+void cecl_mesh_rouse(struct cecl_mesh *mesh);
+
 /* -- for the watchdog thread. It may call these while another thread is in a call above. -- */
 
-/* Waits up to wait_ms (or until cecl_mesh_wake) for news, or for a message that cecl_mesh_take can
- * take. ceclSuccess: no news, or only goodbyes, which cecl_mesh_left remembers. ceclRemoteError: a
+/* Waits up to wait_ms (or until cecl_mesh_wake) for news. ceclSuccess: no news, or only goodbyes, which cecl_mesh_left remembers. ceclRemoteError: a
  * peer died or aborted; cecl_message() names it. */
 ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms);
 void cecl_mesh_wake(struct cecl_mesh *mesh);

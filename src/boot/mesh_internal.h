@@ -11,7 +11,7 @@
 #include "boot/mesh.h"
 
 #define MESH_TEXT_BYTES 256
-#define MESH_WATCHED 3 /* descriptors of each peer that are watched: life, process, post */
+#define MESH_WATCHED 2 /* descriptors of each peer that are watched: life, process */
 
 /* What is known of a peer's end. */
 enum mesh_state { MESH_ALIVE, MESH_LEFT, MESH_ABORTED, MESH_DEAD };
@@ -63,11 +63,13 @@ struct cecl_mesh {
     _Atomic uint64_t exchanges;
     int interrupt_fd;    /* eventfd: ends waits for data */
     int wake_fd;         /* eventfd: makes cecl_mesh_watch return */
+    int rouse_fd;        /* eventfd: makes cecl_mesh_await return */
     ceclResult_t broken; /* a frame was cut for this reason; no more exchanges are possible */
     char broken_text[CECL_MESSAGE_BYTES];
     pthread_mutex_t life_lock;
     struct pollfd *polls;      /* [2 * nranks + 1], for the thread that exchanges */
     struct pollfd *life_polls; /* [MESH_WATCHED * nranks + 1], for the thread that watches */
+    struct pollfd *post_polls; /* [nranks + 1], for the thread that takes messages */
     int take_turn;             /* the rank that cecl_mesh_take asks first */
     void *verdicts;            /* [nranks], for cecl_mesh_agree */
     struct mesh_peer peers[];
@@ -89,8 +91,6 @@ ceclResult_t mesh_no_connection(const struct cecl_mesh *mesh, int peer);
  * its other end over `data`, and the other rank accepts that. */
 ceclResult_t mesh_offer_post(struct cecl_mesh *mesh, int peer, int64_t deadline);
 ceclResult_t mesh_accept_post(struct cecl_mesh *mesh, int peer, int64_t deadline);
-/* Notes that no further message comes by a peer's `post`, if it is closed and read to its end. */
-void mesh_notice_post_end(struct cecl_mesh *mesh, int peer);
 
 /* mesh_watch.c: reads what has arrived on a peer's life connection, without waiting. Returns the
  * state after that. */

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -257,7 +258,9 @@ static void end_post(struct mesh_peer *peer)
     shutdown(peer->post, SHUT_RDWR);
 }
 
-void mesh_notice_post_end(struct cecl_mesh *mesh, int rank)
+/* Notes that no further message comes by a peer's `post`, if it is closed and read to its end. A
+ * closed socket stays readable. */
+static void notice_end(struct cecl_mesh *mesh, int rank)
 {
     struct mesh_peer *peer = &mesh->peers[rank];
     char byte;
@@ -267,6 +270,31 @@ void mesh_notice_post_end(struct cecl_mesh *mesh, int rank)
     while (receives_more(got));
     if (got == 0 || (got < 0 && cecl_net_is_closed(errno)))
         end_post(peer);
+}
+
+void cecl_mesh_await(struct cecl_mesh *mesh, int wait_ms)
+{
+    const nfds_t count = (nfds_t)mesh->nranks;
+    struct pollfd *rouse = &mesh->post_polls[count];
+    for (int r = 0; r < mesh->nranks; r++) { /* this rank's own is -1, which poll() skips */
+        const struct mesh_peer *peer = &mesh->peers[r];
+        mesh->post_polls[r] = (struct pollfd){
+            .fd = atomic_load(&peer->post_ended) ? -1 : peer->post, .events = POLLIN};
+    }
+    *rouse = (struct pollfd){.fd = mesh->rouse_fd, .events = POLLIN};
+    if (poll(mesh->post_polls, count + 1, wait_ms) <= 0)
+        return;
+    eventfd_t events;
+    if (rouse->revents)
+        (void)!eventfd_read(mesh->rouse_fd, &events);
+    for (int r = 0; r < mesh->nranks; r++)
+        if (mesh->post_polls[r].revents)
+            notice_end(mesh, r);
+}
+
+void cecl_mesh_rouse(struct cecl_mesh *mesh)
+{
+    (void)!eventfd_write(mesh->rouse_fd, 1);
 }
 
 /* Why what was received is no message, or NULL. */

@@ -1,5 +1,4 @@
-/* News of peers' ends: goodbye, abort, death. The life connections carry nothing else. Whoever waits
- * for news also hears that a message has come by a connection for messages. */
+/* News of peers' ends: goodbye, abort, death. The life connections carry nothing else. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -187,16 +186,13 @@ void mesh_note_end(struct cecl_mesh *mesh, int rank)
         atomic_compare_exchange_strong(&mesh->peers[rank].state, &alive, MESH_DEAD);
 }
 
-/* What of peer `rank` is polled: its life and its process while it lives, its messages until they
- * have ended. poll() skips -1. */
+/* What of peer `rank` is polled: its life and its process while it lives. poll() skips -1. */
 static void watch_peer(const struct cecl_mesh *mesh, int rank, struct pollfd polls[MESH_WATCHED])
 {
     const struct mesh_peer *peer = &mesh->peers[rank];
     const bool lives = atomic_load(&peer->state) == MESH_ALIVE;
     polls[0] = (struct pollfd){.fd = lives ? peer->life : -1, .events = POLLIN};
     polls[1] = (struct pollfd){.fd = lives ? peer->process : -1, .events = POLLIN};
-    polls[2] =
-        (struct pollfd){.fd = atomic_load(&peer->post_ended) ? -1 : peer->post, .events = POLLIN};
 }
 
 static void hear_peer(struct cecl_mesh *mesh, int rank, const struct pollfd polls[MESH_WATCHED])
@@ -205,8 +201,6 @@ static void hear_peer(struct cecl_mesh *mesh, int rank, const struct pollfd poll
         mesh_read_life(mesh, rank);
     if (polls[1].revents)
         mesh_note_end(mesh, rank);
-    if (polls[2].revents)
-        mesh_notice_post_end(mesh, rank); /* a closed socket stays readable */
 }
 
 ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms)

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "util/thread.h"
+
 /* ---- callbacks */
 
 static ceclResult_t callbacks_allgather(struct cecl_oob *oob, const void *send, void *recv,
@@ -52,11 +54,7 @@ ceclResult_t cecl_oob_group_create(int nranks, int64_t timeout_ms, struct cecl_o
     struct cecl_oob_group *group = calloc(1, sizeof(*group));
     if (!group)
         return cecl_fail(ceclOutOfMemory, "no host memory for a group of ranks");
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&group->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    cecl_cond_init(&group->changed);
     pthread_mutex_init(&group->lock, NULL);
     group->nranks = nranks;
     group->timeout_ms = timeout_ms;

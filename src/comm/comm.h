@@ -44,10 +44,28 @@ struct cecl_watch {
     bool running;
     _Atomic bool stop;
     uint32_t *rows;       /* [CECL_LANES * nranks] */
-    uint32_t messages;    /* how often in a row peers had told of their memory */
-    pthread_mutex_t lock; /* held while words are read, and while the communicator is given up */
+    pthread_mutex_t lock; /* held while the communicator is given up */
     bool told, silenced;  /* peers were notified; this rank's signals no longer count */
     bool kernels_ended;   /* no kernel waits for peers any more, neither the caller's nor cecl's */
+};
+
+/* The communicator's second thread: see worker.c. */
+struct cecl_worker {
+    pthread_t thread;
+    bool running;
+    _Atomic bool stop;
+    uint32_t messages; /* how often in a row peers had told of their memory */
+    uint32_t *rows;    /* [CECL_LANES * nranks] */
+    /* -- guarded by `lock` -- */
+    pthread_mutex_t lock;
+    pthread_cond_t news; /* an answer is there, or the thread has ended */
+    bool ended;
+    uint64_t asked, answered; /* how many questions about progress there were; which is answered */
+    /* the last answer */
+    ceclResult_t result;
+    char words[CECL_MESSAGE_BYTES];
+    struct cecl_progress progress;
+    uint32_t *answer; /* [CECL_LANES * nranks] */
 };
 
 #define CECL_MOST_SMS 1024
@@ -83,6 +101,7 @@ struct ceclComm {
     struct cecl_history history;
     struct cecl_carrier carrier;
     struct cecl_watch watch;
+    struct cecl_worker worker;
     bool finalized;
     bool shares_process; /* another rank is in this process */
     unsigned generation; /* generation of the process that made it: see util/fork.h */
@@ -176,5 +195,17 @@ void cecl_watch_stop(ceclComm_t comm);
 void cecl_watch_release(ceclComm_t comm);
 /* Waits until nothing of this communicator is pending. Returns ceclTimeout at `deadline`. */
 ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline);
+
+/* worker.c */
+void cecl_worker_init(struct cecl_worker *worker);
+ceclResult_t cecl_worker_start(ceclComm_t comm);
+/* Returns false if the thread is still inside a call of the driver after some seconds. It then goes on
+ * using the communicator, which must not be freed. */
+bool cecl_worker_stop(ceclComm_t comm);
+/* Frees what the worker has. It must not run. */
+void cecl_worker_close(struct cecl_worker *worker);
+/* How far the pending call is; results as for cecl_flags_progress. ceclInProgress: the driver has
+ * not answered in time. Any thread. */
+ceclResult_t cecl_worker_ask(ceclComm_t comm, uint32_t *rows, struct cecl_progress *progress);
 
 #endif

@@ -361,13 +361,18 @@ static bool flags_reached(const void *context, uint32_t target)
     return cecl_flags_reached(flags, target) || cecl_flags_idle(flags);
 }
 
+static bool flags_idle(const void *context)
+{
+    return cecl_flags_idle(&((const struct ceclComm *)context)->engine.flags);
+}
+
 /* Opens what lets calls use memory that is not the pool's. */
 static ceclResult_t open_windows(ceclComm_t comm)
 {
     comm->windows = (struct cecl_windows){.pool = &comm->pool,
                                           .registry = &comm->registry,
                                           .register_on_use = comm->config.register_on_use != 0};
-    const struct cecl_registry_asks asks = {flags_reached, cecl_tell_goes_on, comm};
+    const struct cecl_registry_asks asks = {flags_reached, cecl_tell_goes_on, flags_idle, comm};
     comm->engine.windows = &comm->windows;
     cecl_places_open(&comm->teller.places, cecl_shared_at(&comm->shared, CECL_SHARED_PLACES),
                      comm->rank, comm->nranks, 0);
@@ -376,6 +381,12 @@ static ceclResult_t open_windows(ceclComm_t comm)
     return cecl_mesh_agree(comm->mesh,
                            cecl_registry_open(&comm->registry, comm->dev, comm->mesh, comm->rank,
                                               comm->nranks, comm->config.timeout_ms, &asks));
+}
+
+static ceclResult_t start_threads(ceclComm_t comm)
+{
+    CECL_TRY(cecl_worker_start(comm)); /* the watchdog asks it */
+    return cecl_watch_start(comm);
 }
 
 /* The stages that follow the introduction. */
@@ -400,7 +411,7 @@ static ceclResult_t build(ceclComm_t comm, const struct hello *all,
     CECL_TRY(open_windows(comm));
     CECL_TRY(find_local_copies(comm));
     cecl_mesh_watch_processes(comm->mesh);
-    const ceclResult_t result = cecl_mesh_agree(comm->mesh, cecl_watch_start(comm));
+    const ceclResult_t result = cecl_mesh_agree(comm->mesh, start_threads(comm));
     /* the watchdog ended this wait, and knows which peer has gone and why */
     return result != ceclSuccess && cecl_comm_async(comm) != ceclSuccess ? cecl_comm_async(comm)
                                                                          : result;
@@ -419,6 +430,7 @@ static ceclComm_t comm_new(int rank, int nranks, const struct cecl_resolved *con
     comm->generation = cecl_fork_generation();
     pthread_mutex_init(&comm->async_lock, NULL);
     pthread_mutex_init(&comm->watch.lock, NULL);
+    cecl_worker_init(&comm->worker);
     comm->check_room = cecl_check_room(nranks);
     comm->places_room = cecl_places_room(nranks);
     comm->layout = calloc(CECL_LAYOUT_WORDS_MAX(nranks), sizeof(*comm->layout));
@@ -501,13 +513,20 @@ ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *c
 void cecl_comm_free(ceclComm_t comm, bool drained)
 {
     cecl_watch_stop(comm);
+    if (!cecl_worker_stop(comm)) { /* it goes on using the communicator */
+        cecl_log(
+            CECL_LOG_WARN, comm->rank,
+            "the GPU's driver keeps a thread of an ended communicator; its memory stays mapped");
+        cecl_comm_lose(comm);
+        return;
+    }
     cecl_mesh_close(comm->mesh);
     cecl_trace_close(comm->trace);
     if (drained) {
+        cecl_registry_close(&comm->registry); /* other communicators ask it about the flags */
         cecl_engine_close(&comm->engine);
         if (comm->dev)
             cecl_carrier_close(comm);
-        cecl_registry_close(&comm->registry);
         cecl_pool_close(&comm->pool);
         cecl_hosted_close(&comm->hosted);
         if (comm->dev)
@@ -522,6 +541,7 @@ void cecl_comm_free(ceclComm_t comm, bool drained)
     free(comm->layout);
     pthread_mutex_destroy(&comm->async_lock);
     pthread_mutex_destroy(&comm->watch.lock);
+    cecl_worker_close(&comm->worker);
     if (drained)
         cecl_comm_bury(comm);
     else

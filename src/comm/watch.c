@@ -1,6 +1,7 @@
 /* The watchdog of a communicator: one thread that learns of peers' ends at once, checks for calls
  * that take too long, and ends waits once the communicator has failed. It never touches what a call
- * in progress uses, except flags and their counters. */
+ * in progress uses, except flags and their counters. It makes no call of the driver but stream memory
+ * operations: see worker.c. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,23 +15,15 @@
 #define TICK_MAX_MS 500 /* in ms; CECL_WATCH_SLACK_MS is longer than two ticks */
 #define TICK_MIN_MS 5
 #define RELEASE_TICK_MS 5
-#define MESSAGES_A_SWEEP 32
 
 /* What was seen of the pending call when it last made progress. */
 struct watched {
     uint32_t done, flags[CECL_LANES];
     int64_t since; /* in ms: since when the started call has made no progress */
     bool started;
+    bool blind;          /* the driver answers no question */
+    int64_t blind_since; /* in ms */
 };
-
-/* The device reads words for one thread at a time. */
-static ceclResult_t ask_progress(ceclComm_t comm, uint32_t *rows, struct cecl_progress *progress)
-{
-    pthread_mutex_lock(&comm->watch.lock);
-    const ceclResult_t result = cecl_flags_progress(&comm->engine.flags, rows, progress);
-    pthread_mutex_unlock(&comm->watch.lock);
-    return result;
-}
 
 /* Returns a rank that this rank waits for and that has left, or -1. Its flag is read after it is
  * known to have left, so what it signalled before has arrived by then. */
@@ -39,7 +32,7 @@ static int missing_for_good(ceclComm_t comm)
     struct cecl_progress progress;
     for (int r = 0; r < comm->nranks; r++)
         if (r != comm->rank && cecl_mesh_left(comm->mesh, r) &&
-            ask_progress(comm, comm->watch.rows, &progress) == ceclSuccess && progress.started &&
+            cecl_worker_ask(comm, comm->watch.rows, &progress) == ceclSuccess && progress.started &&
             cecl_flags_is_late(&comm->engine.flags, comm->watch.rows, &progress, r))
             return r;
     return -1;
@@ -60,6 +53,29 @@ static void time_out(ceclComm_t comm, const struct cecl_progress *progress, int6
     cecl_comm_set_async(comm, ceclTimeout, cecl_message());
 }
 
+/* The driver does not answer how far the pending call is, as while the program frees memory and that
+ * waits for the call. Peers' deaths are heard without it. Here only the time limit is kept: whether
+ * the caller's work that comes before the call has ended is not known, so that work's time counts. */
+static void look_on_blindly(ceclComm_t comm, struct watched *seen, uint32_t done)
+{
+    const int64_t now = cecl_now_ms();
+    if (!seen->blind || done != seen->done) {
+        seen->blind = true;
+        seen->blind_since = now;
+        seen->done = done;
+    }
+    const int64_t waited_ms = now - seen->blind_since;
+    if (comm->config.timeout_ms <= 0 || waited_ms < comm->config.timeout_ms)
+        return;
+    cecl_fail(
+        ceclTimeout,
+        "%s is pending since more than %lld ms (CECL_TIMEOUT_MS=%d), and the GPU's driver does "
+        "not say for whom it waits: does a thread free memory meanwhile (cudaFree)? That waits "
+        "for all pending work",
+        cecl_comm_last_call(comm), (long long)waited_ms, comm->config.timeout_ms);
+    cecl_comm_set_async(comm, ceclTimeout, cecl_message());
+}
+
 /* Checks a pending call: which peer keeps it waiting, and for how long. Sets the asynchronous error
  * when that is too long, or when the missing peer has left. */
 static void look_after(ceclComm_t comm, struct watched *seen)
@@ -74,7 +90,13 @@ static void look_after(ceclComm_t comm, struct watched *seen)
         *seen = (struct watched){.since = now};
         return;
     }
-    if (ask_progress(comm, comm->watch.rows, &progress) != ceclSuccess) {
+    const ceclResult_t asked = cecl_worker_ask(comm, comm->watch.rows, &progress);
+    if (asked == ceclInProgress) {
+        look_on_blindly(comm, seen, done);
+        return;
+    }
+    seen->blind = false;
+    if (asked != ceclSuccess) {
         cecl_comm_set_async(comm, ceclUnhandledCudaError, cecl_message());
         return;
     }
@@ -110,7 +132,7 @@ void cecl_watch_release(ceclComm_t comm)
         comm->watch.told = true;
     }
     const bool pending = !cecl_flags_idle(&comm->engine.flags);
-    if (pending && !comm->watch.silenced)
+    if (pending)
         comm->watch.silenced = cecl_flags_silence(&comm->engine.flags) == ceclSuccess;
     /* Ends kernels that wait, so that what is enqueued behind them goes on. */
     if (!comm->watch.kernels_ended)
@@ -119,20 +141,6 @@ void cecl_watch_release(ceclComm_t comm)
     if (pending && comm->watch.silenced && comm->watch.kernels_ended)
         (void)!cecl_flags_release(&comm->engine.flags);
     pthread_mutex_unlock(&comm->watch.lock);
-}
-
-/* Carries out what peers tell about their memory. Closing what they dropped takes as long as opening,
- * and a call may wait for what comes next. So it comes when no message has come for a while, or many
- * have. */
-static void look_after_memory(ceclComm_t comm)
-{
-    bool any;
-    const ceclResult_t taken = cecl_registry_take(&comm->registry, &any);
-    if (taken != ceclSuccess)
-        cecl_comm_set_async(comm, taken, cecl_message());
-    comm->watch.messages = any ? comm->watch.messages + 1 : 0;
-    if (comm->watch.messages % MESSAGES_A_SWEEP == 0)
-        cecl_registry_sweep(&comm->registry);
 }
 
 static void *watch(void *argument)
@@ -149,7 +157,6 @@ static void *watch(void *argument)
             else
                 look_after(comm, &seen);
             cecl_comm_compare_calls(comm);
-            look_after_memory(comm);
             continue;
         }
         cecl_watch_release(comm);
@@ -187,7 +194,7 @@ static ceclResult_t name_who_is_late(ceclComm_t comm, int64_t waited_ms)
 {
     struct cecl_progress progress;
     uint32_t *rows = calloc(CECL_LANES * (size_t)comm->nranks, sizeof(*rows));
-    const bool known = rows && ask_progress(comm, rows, &progress) == ceclSuccess &&
+    const bool known = rows && cecl_worker_ask(comm, rows, &progress) == ceclSuccess &&
                        progress.started && progress.late >= 0;
     free(rows);
     cecl_fail(ceclTimeout, "%s is still pending after %lld ms", cecl_comm_last_call(comm),

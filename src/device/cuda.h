@@ -106,8 +106,6 @@ ceclResult_t cuda_host_share(struct cecl_device *dev, void *addr, size_t bytes);
 void cuda_host_unshare(struct cecl_device *dev, void *addr, size_t bytes);
 ceclResult_t cuda_words_release(struct cecl_device *dev, uint32_t *words, size_t count,
                                 uint32_t value);
-ceclResult_t cuda_words_overwrite(struct cecl_device *dev, uint32_t *words, size_t count,
-                                  uint32_t value);
 ceclResult_t cuda_words_read(struct cecl_device *dev, const uint32_t *words, size_t count,
                              uint32_t *out);
 

@@ -237,40 +237,15 @@ static ceclResult_t release(struct cuda_device *cuda, uint32_t *words, size_t co
     return CUDA_CALL(cuda, cuStreamSynchronize, cuda->side);
 }
 
-/* Uses stream memory operations and no memset. A memset may be a kernel, and the kernels that hold
- * the SMs may be waiting for these very words. */
+/* Uses stream memory operations alone. A memset may be a kernel, and the kernels that hold the SMs may
+ * be waiting for these very words. A copy is held up while the program frees memory, and that may
+ * wait for these very words, too. */
 ceclResult_t cuda_words_release(struct cecl_device *dev, uint32_t *words, size_t count,
                                 uint32_t value)
 {
     struct cuda_device *cuda = cuda_of(dev);
     ceclResult_t result;
     CUDA_BESIDE(cuda, result, release(cuda, words, count, value));
-    return result;
-}
-
-/* Copies out of pinned host memory take no SM, and 4 KiB in 3 us; as stream operations that many words
- * take 0.7 ms. */
-static ceclResult_t overwrite(struct cuda_device *cuda, uint32_t *words, size_t count,
-                              uint32_t value)
-{
-    const size_t most = count < CUDA_SCRATCH_WORDS ? count : CUDA_SCRATCH_WORDS;
-    for (size_t i = 0; i < most; i++)
-        cuda->scratch[i] = value;
-    for (size_t done = 0; done < count;) {
-        const size_t n = count - done < most ? count - done : most;
-        CECL_TRY(CUDA_CALL(cuda, cuMemcpyAsync, cuda_address(words + done),
-                           cuda_address(cuda->scratch), n * sizeof(*words), cuda->side));
-        done += n;
-    }
-    return CUDA_CALL(cuda, cuStreamSynchronize, cuda->side);
-}
-
-ceclResult_t cuda_words_overwrite(struct cecl_device *dev, uint32_t *words, size_t count,
-                                  uint32_t value)
-{
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
-    CUDA_BESIDE(cuda, result, overwrite(cuda, words, count, value));
     return result;
 }
 

@@ -155,6 +155,7 @@ ceclResult_t cuda_region_export(struct cecl_device *dev, const struct cecl_regio
                                       .process = cecl_fork_process(),
                                       .base = region->base,
                                       .bytes = region->bytes,
+                                      .id = region->id,
                                       .fd = -1};
     ceclResult_t result;
     CECL_TRY(check_unchanged(dev, region));
@@ -195,8 +196,12 @@ static ceclResult_t open_handle(struct cuda_device *cuda, const struct cecl_regi
     CUipcMemHandle handle;
     CUdeviceptr opened = 0;
     memcpy(&handle, exported->handle, sizeof(handle));
-    CECL_TRY(
-        CUDA_CALL(cuda, cuIpcOpenMemHandle, &opened, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+    const CUresult error =
+        cuda->cu->cuIpcOpenMemHandle(&opened, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    const ceclResult_t result = cecl_driver_check(cuda->cu, error, "cuIpcOpenMemHandle");
+    if (error == CUDA_ERROR_ALREADY_MAPPED)
+        return ceclInProgress;
+    CECL_TRY(result);
     if ((opened - exported->base) % BLOCK_BYTES != 0) {
         cuda->cu->cuIpcCloseMemHandle(opened);
         return cecl_fail(ceclUnhandledCudaError,

@@ -52,6 +52,7 @@ struct cecl_region_export {
     int32_t ordinal;          /* the exporter's device, as its process counts */
     uint64_t process;         /* the exporter's cecl_fork_process */
     uint64_t base, bytes;     /* the region's addresses in the exporter's process */
+    uint64_t id;              /* the exporter's region_id of it */
     uint64_t offset;          /* FILE: where the region begins in the file; 0 on CUDA */
     unsigned char handle[64]; /* HANDLE */
     int fd;                   /* FILE: the exporter closes it; else -1 */
@@ -161,6 +162,9 @@ struct cecl_device_ops {
      * at  FILE: the address, inside a reservation of `reserve` with nothing mapped there. The region
      *     keeps it until region_close. HANDLE: ignored
      *
+     * ceclInProgress: this process has a HANDLE open of memory that lay at these addresses of the
+     * exporter's before. CUDA opens none meanwhile.
+     *
      * A HANDLE of this very process gives exported->base itself, and this GPU's access to the
      * exporter's memory stays enabled. The exporter may free the memory only once all imports
      * are closed, as far as the driver promises; a FILE import keeps the memory alive. */
@@ -169,7 +173,9 @@ struct cecl_device_ops {
     /* Makes FILE regions that were imported side by side readable and writable. One call for many
      * takes little longer than for one. */
     ceclResult_t (*region_access)(struct cecl_device *dev, void *addr, size_t bytes);
-    /* Undoes region_import, which returned `addr`. exported->fd is not used. */
+    /* Undoes region_import, which returned `addr`. exported->fd is not used. On CUDA closing a HANDLE
+     * waits for all work of the GPU that any thread has enqueued, and for what comes meanwhile. Until
+     * then other threads' copies are not enqueued. */
     void (*region_close)(struct cecl_device *dev, const struct cecl_region_export *exported,
                          void *addr);
 
@@ -227,14 +233,16 @@ struct cecl_device_ops {
 
     /* Writes `value` to `count` words of this rank's device memory without waiting for enqueued
      * work, so that streams held by waits on these words go on. The words have landed when it
-     * returns. It waits only for these writes, and they wait for no flag. For the watchdog. */
+     * returns. It waits only for these writes, and they wait for no flag, and not for a driver that
+     * frees memory. For the watchdog. */
     ceclResult_t (*words_release)(struct cecl_device *dev, uint32_t *words, size_t count,
                                   uint32_t value);
     /* The same for words that nobody waits for: where waiters sleep, none is woken. */
     ceclResult_t (*words_overwrite)(struct cecl_device *dev, uint32_t *words, size_t count,
                                     uint32_t value);
     /* Reads `count` words of this rank's or peer-mapped device memory without waiting for enqueued
-     * work. It waits only for that copy. For the watchdog and for init. */
+     * work. It waits only for that copy; on CUDA also while another thread frees memory and that
+     * waits for enqueued work. */
     ceclResult_t (*words_read)(struct cecl_device *dev, const uint32_t *words, size_t count,
                                uint32_t *out);
     /* Finds which copies within this device need no SM, and sets *ways. Called once, at init.

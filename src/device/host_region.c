@@ -172,6 +172,7 @@ ceclResult_t host_region_export(struct cecl_device *dev, const struct cecl_regio
                                             .process = cecl_fork_process(),
                                             .base = region->base,
                                             .bytes = region->bytes,
+                                            .id = region->id,
                                             .offset = mapping.offset,
                                             .fd = copy};
     return ceclSuccess;

@@ -1,9 +1,18 @@
 /* How calls move the flags. Every call runs this code, so it has no allocation and no lock. */
 #include "flags/flags.h"
 
+/* Every call with side phases has main ones, because it ends on the main lane. */
+static void note_side_phases(struct cecl_flags *flags, const struct cecl_advance *advance)
+{
+    const uint32_t main = advance->phases[CECL_LANE_MAIN], side = advance->phases[CECL_LANE_SIDE];
+    if (side > 0 && side > main * atomic_load_explicit(&flags->side_a_main, memory_order_relaxed))
+        atomic_store(&flags->side_a_main, main > 0 ? (side + main - 1) / main : side);
+}
+
 /* Sets the main lane last, because `idle` does not look at the side lane. */
 void cecl_flags_begin(struct cecl_flags *flags, const struct cecl_advance *advance)
 {
+    note_side_phases(flags, advance);
     atomic_store(&flags->unsignalled_target, flags->unsignalled + advance->unsignalled);
     for (int lane = CECL_LANES - 1; lane >= CECL_LANE_MAIN; lane--)
         atomic_store(&flags->target[lane], flags->epoch[lane] + advance->phases[lane]);

@@ -61,7 +61,12 @@ struct cecl_flags {
     uint32_t unsignalled; /* calls without phases so far: `done` counts them, epochs do not */
     _Atomic uint32_t unsignalled_target; /* like `target`, of such calls */
     uint32_t small_calls;                /* small calls so far, cyclically */
-    _Atomic uint32_t releases;           /* how often waits were released so far */
+    /* most phases of the side lane for each of the main lane, of all calls so far */
+    _Atomic uint32_t side_a_main;
+    /* -- once the communicator has failed; the watchdog's -- */
+    _Atomic uint32_t releases;      /* how often waits were released so far */
+    bool silent;                    /* values of copied flags are overwritten: */
+    uint32_t silent_to[CECL_LANES]; /* up to this epoch */
     uint32_t *done; /* host-visible: how far calls are done, in main phases and unsignalled calls */
     uint32_t *late; /* host-visible: not 0 once the kernel of a small call gave up a wait */
 };
@@ -215,9 +220,10 @@ bool cecl_flags_is_late(const struct cecl_flags *flags, const uint32_t *rows,
                         const struct cecl_progress *progress, int rank);
 
 /* After this call, a release lets copied flags that are enqueued go without signalling anything to
- * peers. Flags by stream writes cannot be taken back, because their values are in the stream. With
+ * peers. To be called again before each release, for calls that were enqueued meanwhile. Flags by
+ * stream writes cannot be taken back, because their values are in the stream. With
  * these, peers learn of the failure from the mesh alone. */
-ceclResult_t cecl_flags_silence(const struct cecl_flags *flags);
+ceclResult_t cecl_flags_silence(struct cecl_flags *flags);
 /* Ends the waits for flags. To be called again until nothing is pending. */
 ceclResult_t cecl_flags_release(struct cecl_flags *flags);
 

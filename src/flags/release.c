@@ -5,6 +5,10 @@
 /* A quarter of the flags' cycle. Half of the cycle counts as later, the other half as earlier. */
 #define QUARTER 0x4000u
 
+/* So many epochs beyond the last call are silenced with it: a call, or a group of them, may be
+ * enqueued while the watchdog works. */
+#define AHEAD 512u
+
 bool cecl_flags_idle(const struct cecl_flags *flags)
 {
     return cecl_flags_reached(flags, cecl_flags_done_target(flags));
@@ -74,20 +78,53 @@ ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,
     return ceclSuccess;
 }
 
-/* No word says how far the side lane is. So its values become earlier than the last half cycle of
- * what may be pending. Side flags further back may still end waits of peers. That does no harm: main
- * flags end no wait, every call ends on the main lane, and peers were notified of the failure
- * before. */
-ceclResult_t cecl_flags_silence(const struct cecl_flags *flags)
+/* Overwrites the values of epochs after `first`, `count` of them, in a lane's table. */
+static ceclResult_t overwrite(const struct cecl_flags *flags, int lane, uint32_t first,
+                              uint32_t count, uint32_t value)
+{
+    const struct cecl_device_ops *ops = flags->dev->ops;
+    while (count > 0) {
+        const uint32_t at = (first + 1) % CECL_FLAG_VALUES;
+        const uint32_t run = count < CECL_FLAG_VALUES - at ? count : CECL_FLAG_VALUES - at;
+        CECL_TRY(ops->words_overwrite(flags->dev, cecl_flags_source(flags, lane, at), run, value));
+        first += run;
+        count -= run;
+    }
+    return ceclSuccess;
+}
+
+/* Silences the epochs of a lane up to `end`, from where the last call came to, or from `first` on.
+ * Their values become that of an `earlier` epoch. */
+static ceclResult_t silence_lane(struct cecl_flags *flags, int lane, uint32_t first, uint32_t end,
+                                 uint32_t earlier)
+{
+    const uint32_t begin = flags->silent ? flags->silent_to[lane] : first, count = end - begin;
+    if (flags->silent && (int32_t)count < (int32_t)(AHEAD / 2))
+        return ceclSuccess;
+    CECL_TRY(overwrite(flags, lane, begin, count < CECL_FLAG_VALUES ? count : CECL_FLAG_VALUES,
+                       cecl_flag_value(earlier)));
+    flags->silent_to[lane] = end;
+    return ceclSuccess;
+}
+
+/* Writes only the values that pending calls may copy: a stream memory operation takes about 1 us, and
+ * copies, which are faster, are held up while the program frees memory.
+ *
+ * No word says how far the side lane is, so its pending epochs follow from those of the main lane. Its
+ * values become earlier than the last half cycle of what may be pending. Side flags further back may
+ * still end waits of peers. That does no harm: main flags end no wait, every call ends on the main
+ * lane, and peers were notified of the failure before. */
+ceclResult_t cecl_flags_silence(struct cecl_flags *flags)
 {
     if (flags->way != CECL_FLAGS_COPY)
         return ceclSuccess; /* the values are in the stream */
-    const uint32_t earlier[CECL_LANES] = {
-        epoch_done(flags) - QUARTER, atomic_load(&flags->target[CECL_LANE_SIDE]) - 2 * QUARTER + 1};
-    for (int lane = 0; lane < CECL_LANES; lane++)
-        CECL_TRY(flags->dev->ops->words_overwrite(flags->dev, cecl_flags_source(flags, lane, 0),
-                                                  CECL_FLAG_VALUES,
-                                                  cecl_flag_value(earlier[lane])));
+    const uint32_t done = epoch_done(flags), main = atomic_load(&flags->target[CECL_LANE_MAIN]),
+                   side = atomic_load(&flags->target[CECL_LANE_SIDE]),
+                   pending = (main - done) * atomic_load(&flags->side_a_main);
+    CECL_TRY(silence_lane(flags, CECL_LANE_MAIN, done, main + AHEAD, done - QUARTER));
+    CECL_TRY(silence_lane(flags, CECL_LANE_SIDE, side - pending, side + AHEAD,
+                          side + AHEAD - 2 * QUARTER + 1));
+    flags->silent = true;
     return ceclSuccess;
 }
 

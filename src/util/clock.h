@@ -29,6 +29,13 @@ static inline int64_t cecl_deadline(int64_t timeout_ms)
                                                                  : CECL_NO_DEADLINE;
 }
 
+/* The monotonic time in `ms` ms, in the form that pthread_cond_timedwait takes. */
+static inline struct timespec cecl_time_in(int64_t ms)
+{
+    const int64_t then = cecl_now_ns() + ms * 1000000;
+    return (struct timespec){.tv_sec = (time_t)(then / 1000000000), .tv_nsec = then % 1000000000};
+}
+
 /* Milliseconds left until `deadline`, in poll()'s form: 0 when it has passed,
  * -1 when there is none. */
 static inline int cecl_ms_left(int64_t deadline)

@@ -668,6 +668,7 @@ static void take(void)
     REQUIRE(message, "no memory");
     for (int r = 0; r < nranks; r++)
         waits = waits || (peers[r].count > 0 && !peers[r].post_ended);
+    cecl_mesh_await(mesh, 0);
     const ceclResult_t result =
         cecl_mesh_take(mesh, &who, message, CECL_MESH_POST_BYTES, &bytes, fds, &nfds);
     if (result == ceclSuccess)

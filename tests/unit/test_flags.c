@@ -347,6 +347,49 @@ static void silenced_copies_satisfy_no_wait_that_may_be_pending(void **state)
                 (int32_t)(*filled_source(lane, phase) - filled(CECL_PATCH_FLAG, lane, phase)) < 0);
 }
 
+/* Calls of another thread may be enqueued while the watchdog silences, and between two releases. */
+static void calls_that_come_after_a_silence_are_silenced_too(void **state)
+{
+    (void)state;
+    const struct cecl_advance some = {.phases = {200, 400}};
+    for (int calls = 0; calls < 10; calls++) {
+        cecl_flags_begin(&flags, &some);
+        assert_int_equal(cecl_flags_silence(&flags), ceclSuccess);
+        for (int lane = 0; lane < CECL_LANES; lane++)
+            for (uint32_t phase = 1; phase <= some.phases[lane]; phase++)
+                assert_true((int32_t)(*filled_source(lane, phase) -
+                                      filled(CECL_PATCH_FLAG, lane, phase)) < 0);
+        cecl_flags_commit(&flags, &some);
+    }
+}
+
+/* How many phases of the side lane are pending follows from the calls' own ratio. */
+static void all_side_flags_of_pending_calls_are_silenced(void **state)
+{
+    (void)state;
+    const struct cecl_advance steep = {.phases = {2, 9}}, flat = {.phases = {5, 0}};
+    cecl_flags_begin(&flags, &steep);
+    cecl_flags_commit(&flags, &steep);
+    cecl_flags_begin(&flags, &flat);
+    assert_int_equal(cecl_flags_silence(&flags), ceclSuccess);
+    for (uint32_t back = 0; back < 9; back++) {
+        const uint32_t epoch = flags.epoch[SIDE] - back;
+        assert_true((int32_t)(*(uint32_t *)cecl_flags_source(&flags, SIDE, epoch) -
+                              cecl_flag_value(epoch)) < 0);
+    }
+}
+
+/* A stream memory operation for each of 131,072 words would take 0.1 s. */
+static void silence_leaves_values_that_no_pending_call_copies(void **state)
+{
+    (void)state;
+    cecl_flags_begin(&flags, &two_phases);
+    assert_int_equal(cecl_flags_silence(&flags), ceclSuccess);
+    for (int lane = 0; lane < CECL_LANES; lane++)
+        for (uint32_t phase = 2000; phase < 60000; phase++)
+            assert_int_equal(*filled_source(lane, phase), filled(CECL_PATCH_FLAG, lane, phase));
+}
+
 static void written_flags_are_not_silenced(void **state)
 {
     (void)state;
@@ -457,6 +500,9 @@ int main(void)
         FLAGS_TEST(a_peer_whose_side_lane_stays_behind_is_late),
         FLAGS_TEST(calls_without_phases_hide_no_late_peer),
         FLAGS_TEST(silenced_copies_satisfy_no_wait_that_may_be_pending),
+        FLAGS_TEST(calls_that_come_after_a_silence_are_silenced_too),
+        FLAGS_TEST(all_side_flags_of_pending_calls_are_silenced),
+        FLAGS_TEST(silence_leaves_values_that_no_pending_call_copies),
         FLAGS_TEST(written_flags_are_not_silenced),
         FLAGS_TEST(repeated_releases_let_every_pending_wait_go),
         FLAGS_TEST(a_release_touches_no_peers_row),

@@ -15,7 +15,7 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include "alloc/registry.h"
+#include "alloc/registry_internal.h"
 #include "util/clock.h"
 #include "util/error.h"
 
@@ -39,6 +39,9 @@ static struct fake {
     uint64_t broken;       /* the region that cannot be imported */
     size_t opened[PIECES]; /* bytes of each region_access */
     int nopened, nclosed, nreserved;
+    bool handles;     /* allocations are shared by handles, each in a window of its own */
+    uint32_t renewed; /* added to the ids of memory that is apart: all of it is replaced */
+    int refusals;     /* so many imports are refused, as CUDA does while old memory is open */
 } fake;
 
 static uint64_t piece_of(uint64_t address)
@@ -48,7 +51,7 @@ static uint64_t piece_of(uint64_t address)
 
 static uint64_t id_of(uint64_t piece)
 {
-    return !fake.apart ? fake.ids[piece] : piece < fake.freed ? 0 : piece + 1;
+    return !fake.apart ? fake.ids[piece] : piece < fake.freed ? 0 : fake.renewed + piece + 1;
 }
 
 static ceclResult_t fake_check_pointer(struct cecl_device *dev, const void *ptr, size_t bytes,
@@ -67,7 +70,7 @@ static ceclResult_t fake_find(struct cecl_device *dev, const void *ptr, struct c
                                    .home = home,
                                    .home_bytes = PIECES * PIECE,
                                    .id = id_of(piece_of(at)),
-                                   .kind = CECL_REGION_FILE};
+                                   .kind = fake.handles ? CECL_REGION_HANDLE : CECL_REGION_FILE};
     if (fake.apart) {
         region->home = region->base;
         region->home_bytes = region->bytes;
@@ -90,10 +93,12 @@ static ceclResult_t fake_export(struct cecl_device *dev, const struct cecl_regio
                                 struct cecl_region_export *exported)
 {
     (void)dev;
-    *exported = (struct cecl_region_export){.kind = CECL_REGION_FILE,
-                                            .base = region->base,
-                                            .bytes = region->bytes,
-                                            .fd = open("/dev/null", O_RDONLY | O_CLOEXEC)};
+    *exported = (struct cecl_region_export){
+        .kind = region->kind,
+        .base = region->base,
+        .bytes = region->bytes,
+        .id = region->id,
+        .fd = fake.handles ? -1 : open("/dev/null", O_RDONLY | O_CLOEXEC)};
     return ceclSuccess;
 }
 
@@ -106,9 +111,13 @@ static ceclResult_t fake_import(struct cecl_device *dev, const struct cecl_regio
     const int mine = ++fake.nimported;
     while (mine > fake.allowed && cecl_ms_left(deadline) != 0)
         sched_yield();
+    if (fake.refusals > 0) {
+        fake.refusals--;
+        return ceclInProgress;
+    }
     if (exported->base == fake.broken)
         return cecl_fail(ceclOutOfMemory, "this region is broken");
-    *addr = at;
+    *addr = fake.handles ? MIRROR : at;
     return ceclSuccess;
 }
 
@@ -198,8 +207,9 @@ ceclResult_t __wrap_cecl_mesh_take(struct cecl_mesh *mesh, int *peer, void *mess
 /* ---- two ranks: 0 has memory, 1 imports it */
 
 static struct cecl_registry owner, user;
-static uint32_t done;         /* how far the user's calls are done */
+static _Atomic uint32_t done; /* how far the user's calls are done */
 static _Atomic int asks_left; /* how often a wait goes on */
+static bool calls_pending;
 
 static bool reached(const void *context, uint32_t target)
 {
@@ -213,15 +223,22 @@ static bool goes_on(void *context)
     return asks_left-- > 0;
 }
 
+static bool idle(const void *context)
+{
+    (void)context;
+    return !calls_pending;
+}
+
 static int set_up(void **state)
 {
-    const struct cecl_registry_asks asks = {reached, goes_on, NULL};
+    const struct cecl_registry_asks asks = {reached, goes_on, idle, NULL};
     (void)state;
     fake = (struct fake){.allowed = INT_MAX, .broken = UINT64_MAX};
     for (uint64_t i = 0; i < PIECES; i++)
         fake.ids[i] = 1 + i;
     nposted = ntaken = 0;
     done = 0;
+    calls_pending = false;
     asks_left = PATIENCE_MS / 2;
     return cecl_registry_open(&owner, &device, NULL, 0, 2, 1000, &asks) != ceclSuccess ||
            cecl_registry_open(&user, &device, NULL, 1, 2, 1000, &asks) != ceclSuccess;
@@ -381,8 +398,11 @@ static void replaced_memory_is_a_new_window_and_the_old_one_is_closed_after_its_
     fake.ids[2] = 1000;
     const uint64_t young = tell_of(HOME, 0, 5);
     assert_int_not_equal(old, young);
-    done = 9; /* the importing thread waits for this before it takes the same addresses */
     take_all();
+    cecl_registry_sweep(&user);
+    assert_int_equal(fake.nclosed, 0);
+    done = 9;
+    cecl_registry_sweep(&user);
     assert_int_equal(fake.nclosed, 5);
     assert_int_equal(reach(young, 0, 5), ceclSuccess);
     assert_int_equal(reach(old, 0, 5), ceclInternalError);
@@ -457,6 +477,143 @@ static void a_dropped_window_that_a_call_uses_stays_open(void **state)
     assert_int_equal(fake.nreserved, 0);
 }
 
+/* The driver holds up other threads while it closes memory, until the GPU's work is done. */
+static void dropped_memory_stays_open_for_a_second_while_calls_are_pending(void **state)
+{
+    (void)state;
+    const uint64_t window = tell_of(HOME, 0, 5);
+    take_all();
+    assert_int_equal(cecl_registry_drop(&owner, window), ceclSuccess);
+    take_all();
+    calls_pending = true; /* of any communicator; none uses this memory */
+    cecl_registry_sweep(&user);
+    assert_int_equal(fake.nclosed, 0);
+    user.peers[0].imports->dropped_ms -= 1000;
+    cecl_registry_sweep(&user);
+    assert_int_equal(fake.nclosed, 5);
+}
+
+/* ---- two communicators of one process: `user` and `second` have the owner's memory open */
+
+static struct cecl_registry second;
+
+static int set_up_second(void **state)
+{
+    const struct cecl_registry_asks asks = {reached, goes_on, idle, NULL};
+    const int result = set_up(state);
+    fake.apart = fake.handles = true;
+    return result || cecl_registry_open(&second, &device, NULL, 1, 2, 1000, &asks) != ceclSuccess;
+}
+
+static int tear_down_second(void **state)
+{
+    cecl_registry_close(&second);
+    return tear_down(state);
+}
+
+/* The owner tells both of one piece, by one communicator each. */
+static void tell_both(uint64_t piece)
+{
+    const int before = ntaken;
+    bool any;
+    tell_of(HOME, piece, 1);
+    take_all();
+    ntaken = before;
+    assert_int_equal(cecl_registry_take(&second, &any), ceclSuccess);
+    assert_int_equal(fake.nimported, 2);
+    assert_int_equal(fake.nclosed, 0);
+}
+
+/* The owner replaces all of its memory, and tells `user` alone of one piece. */
+static void replace_and_tell(uint64_t piece)
+{
+    fake.renewed += PIECES;
+    tell_of(HOME, piece, 1);
+    take_all();
+}
+
+static void memory_that_was_replaced_is_closed_on_all_communicators(void **state)
+{
+    (void)state;
+    tell_both(3);
+    replace_and_tell(3);
+    assert_int_equal(fake.nclosed, 2);
+    assert_null(second.peers[0].imports);
+    assert_int_equal(reach(cecl_registry_find(&owner, (void *)(HOME + 3 * PIECE))->number, 0, 1),
+                     ceclSuccess);
+}
+
+static void memory_that_another_communicator_has_open_too_stays(void **state)
+{
+    (void)state;
+    tell_both(3);
+    const int before = ntaken;
+    bool any;
+    tell_of(HOME, 4, 1); /* beside it, in the same block of addresses */
+    take_all();
+    ntaken = before;
+    assert_int_equal(cecl_registry_take(&second, &any), ceclSuccess);
+    assert_int_equal(fake.nclosed, 0);
+}
+
+/* Of what lies beside it in its block, only the device's refusal tells that it is gone. */
+static void a_refusal_closes_what_lay_in_the_same_block(void **state)
+{
+    (void)state;
+    tell_both(2);
+    fake.refusals = 1;
+    replace_and_tell(3);
+    assert_int_equal(fake.nclosed, 2);
+    assert_int_equal(reach(cecl_registry_find(&owner, (void *)(HOME + 3 * PIECE))->number, 0, 1),
+                     ceclSuccess);
+}
+
+static void a_refusal_closes_nothing_in_other_blocks(void **state)
+{
+    (void)state;
+    tell_both(7);
+    fake.refusals = 3;
+    replace_and_tell(3);
+    assert_int_equal(fake.nclosed, 0);
+    assert_int_equal(fake.refusals, 0);
+}
+
+static void *finish_calls_soon(void *argument)
+{
+    (void)argument;
+    usleep(50000);
+    done = 9;
+    return NULL;
+}
+
+static void replaced_memory_is_closed_once_pending_calls_are_done(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    tell_both(3);
+    cecl_registry_used(&second, 0, second.peers[0].imports->number, 9);
+    pthread_create(&thread, NULL, finish_calls_soon, NULL);
+    const int64_t begin = cecl_now_ms();
+    replace_and_tell(3);
+    assert_true(cecl_now_ms() - begin >= 40);
+    pthread_join(thread, NULL);
+    assert_int_equal(fake.nclosed, 2);
+}
+
+static void replaced_memory_that_stays_in_use_is_an_error_of_the_new_window(void **state)
+{
+    (void)state;
+    tell_both(3);
+    fake.refusals = INT_MAX;
+    cecl_registry_used(&second, 0, second.peers[0].imports->number, 9);
+    replace_and_tell(3);
+    assert_int_equal(reach(cecl_registry_find(&owner, (void *)(HOME + 3 * PIECE))->number, 0, 1),
+                     ceclSystemError);
+    assert_non_null(strstr(cecl_message(), "memory that was there before is still in use here"));
+    assert_non_null(second.peers[0].imports);
+}
+
+#define SECOND_TEST(name) cmocka_unit_test_setup_teardown(name, set_up_second, tear_down_second)
 #define REGISTRY_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -474,6 +631,13 @@ int main(void)
         REGISTRY_TEST(what_is_gone_makes_way_in_its_block),
         REGISTRY_TEST(memory_over_old_regions_is_a_new_window),
         REGISTRY_TEST(a_dropped_window_that_a_call_uses_stays_open),
+        REGISTRY_TEST(dropped_memory_stays_open_for_a_second_while_calls_are_pending),
+        SECOND_TEST(memory_that_was_replaced_is_closed_on_all_communicators),
+        SECOND_TEST(memory_that_another_communicator_has_open_too_stays),
+        SECOND_TEST(a_refusal_closes_what_lay_in_the_same_block),
+        SECOND_TEST(a_refusal_closes_nothing_in_other_blocks),
+        SECOND_TEST(replaced_memory_is_closed_once_pending_calls_are_done),
+        SECOND_TEST(replaced_memory_that_stays_in_use_is_an_error_of_the_new_window),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -107,6 +107,20 @@ ceclResult_t __wrap_host_memops(struct cecl_device *dev, ceclStream_t work,
     return __real_host_memops(dev, work, ops, count);
 }
 
+/* Likewise, before its reads of words, which CUDA holds up while the program frees memory. */
+static _Atomic bool hold_reads;
+ceclResult_t __real_host_words_read(struct cecl_device *dev, const uint32_t *words, size_t count,
+                                    uint32_t *out);
+ceclResult_t __wrap_host_words_read(struct cecl_device *dev, const uint32_t *words, size_t count,
+                                    uint32_t *out);
+ceclResult_t __wrap_host_words_read(struct cecl_device *dev, const uint32_t *words, size_t count,
+                                    uint32_t *out)
+{
+    while (hold_reads)
+        usleep(1000);
+    return __real_host_words_read(dev, words, count, out);
+}
+
 /* Likewise, before the host's arithmetic: what a reduction is held up by. */
 enum hold { NO_HOLD, HOLD_A_WHILE, HOLD_FOREVER };
 static _Atomic enum hold hold;
@@ -220,6 +234,37 @@ static void a_death_is_noticed_though_a_forked_child_lives(void **state)
     assert_int_equal(exit_code(0), 0);
     assert_true(cecl_now_ms() - start < 4000);
     meeting->done = 1;
+    assert_int_equal(exit_code(1), 0);
+    munmap(meeting, sizeof(*meeting));
+}
+
+/* While a thread of the program frees memory and that waits for the call, the driver answers no
+ * question. */
+static void a_death_is_noticed_while_the_driver_is_held_up(void **state)
+{
+    (void)state;
+    struct meeting *meeting = new_meeting();
+    set("CECL_TIMEOUT_MS", "0");
+    for (int r = 0; r < RANKS; r++)
+        if ((children[r] = fork()) == 0) {
+            char *buffer;
+            ceclComm_t comm = meet(meeting, r, &buffer, 4096);
+            if (r == 1) {
+                usleep(1000000); /* meanwhile rank 0's watchdog asks in vain */
+                _exit(0);
+            }
+            hold_reads = true;
+            ceclResult_t result = ceclAllGather(buffer, buffer, 4, ceclInt8, comm, NULL);
+            if (result == ceclSuccess)
+                result = ceclStreamSynchronize(comm, NULL);
+            _exit(result == ceclRemoteError &&
+                          strstr(ceclGetLastError(comm), "rank 1 ended unexpectedly")
+                      ? 0
+                      : 1);
+        }
+    const int64_t start = cecl_now_ms();
+    assert_int_equal(exit_code(0), 0);
+    assert_true(cecl_now_ms() - start < 4000);
     assert_int_equal(exit_code(1), 0);
     munmap(meeting, sizeof(*meeting));
 }
@@ -522,6 +567,36 @@ static void who_asks_hears_of_a_failure(void **state)
     (void)ceclCommAbort(comms[1]);
 }
 
+static void a_call_times_out_while_the_driver_is_held_up(void **state)
+{
+    (void)state;
+    open_ranks(4096, "300");
+    hold_reads = true;
+    assert_int_equal(ceclAllGather(buffers[0], buffers[0], 4, ceclInt8, comms[0], NULL),
+                     ceclSuccess);
+    assert_int_equal(ceclStreamSynchronize(comms[0], NULL), ceclTimeout);
+    assert_non_null(strstr(ceclGetLastError(comms[0]), "ceclAllGather is pending"));
+    assert_non_null(strstr(ceclGetLastError(comms[0]), "cudaFree"));
+    hold_reads = false;
+    close_ranks();
+}
+
+/* Its memory cannot be freed under it. */
+static void a_worker_that_the_driver_keeps_does_not_hold_up_an_abort(void **state)
+{
+    (void)state;
+    open_ranks(4096, "200");
+    hold_reads = true;
+    assert_int_equal(ceclAllGather(buffers[0], buffers[0], 4, ceclInt8, comms[0], NULL),
+                     ceclSuccess);
+    assert_int_equal(ceclStreamSynchronize(comms[0], NULL), ceclTimeout);
+    const int64_t start = cecl_now_ms();
+    assert_int_equal(ceclCommAbort(comms[0]), ceclSuccess);
+    assert_in_range(cecl_now_ms() - start, 5000, 30000);
+    hold_reads = false;
+    (void)ceclCommAbort(comms[1]);
+}
+
 /* As a small call's kernel does on a GPU: the call is done, and what it left is not good. */
 static void who_asks_hears_of_a_kernel_that_gave_up(void **state)
 {
@@ -686,6 +761,7 @@ static int calm(void **state)
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         unsetenv(names[i]);
     hold = NO_HOLD;
+    hold_reads = false;
     fail_at = 0;
     refuse_memops = false;
     no_batches = false;
@@ -709,6 +785,7 @@ int main(void)
         RELEASE(a_peer_that_stops_deep_inside_a_call_is_noticed),
         RELEASE(a_peer_that_stops_in_its_side_lane_is_noticed),
         RELEASE(a_death_is_noticed_though_a_forked_child_lives),
+        RELEASE(a_death_is_noticed_while_the_driver_is_held_up),
         RELEASE(a_forked_child_is_refused),
         RELEASE(a_rank_without_descriptors_says_so),
         RELEASE(a_call_that_fails_in_the_middle_holds_no_stream),
@@ -721,6 +798,8 @@ int main(void)
         RELEASE(peers_hear_why_a_call_failed),
         RELEASE(a_released_stream_tells_peers_nothing),
         RELEASE(who_asks_hears_of_a_failure),
+        RELEASE(a_call_times_out_while_the_driver_is_held_up),
+        RELEASE(a_worker_that_the_driver_keeps_does_not_hold_up_an_abort),
         RELEASE(who_asks_hears_of_a_kernel_that_gave_up),
         RELEASE(the_watchdog_hears_of_a_kernel_that_gave_up),
         RELEASE(finalize_hears_of_a_kernel_that_gave_up),

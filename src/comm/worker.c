@@ -1,0 +1,160 @@
+/* The worker of a communicator: a thread for what the driver may do slowly. It opens and closes the
+ * memory that peers tell of, and reads flags.
+ *
+ * The watchdog must not do this itself. While the program frees memory (cudaFree, cudaFreeHost) and
+ * that waits for pending work, the driver lets other threads wait that copy, allocate or map; so does
+ * cuIpcCloseMemHandle, which waits for all work of the GPU. Only stream memory operations and
+ * questions go on (measured, docs/measurements.md). If the pending work is a call whose peer has died,
+ * it ends when the watchdog releases it, which takes stream memory operations alone. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "comm/comm.h"
+#include "util/clock.h"
+#include "util/thread.h"
+
+#define REST_MS 500 /* between two looks for memory that can be closed */
+#define FAILED_REST_MS 5
+#define MESSAGES_A_SWEEP 32 /* most messages between two such looks */
+#define ANSWER_MS 100       /* the driver takes microseconds unless it is held up */
+#define END_MS 10000
+
+void cecl_worker_init(struct cecl_worker *worker)
+{
+    pthread_mutex_init(&worker->lock, NULL);
+    cecl_cond_init(&worker->news);
+}
+
+void cecl_worker_close(struct cecl_worker *worker)
+{
+    free(worker->rows);
+    free(worker->answer);
+    pthread_mutex_destroy(&worker->lock);
+    pthread_cond_destroy(&worker->news);
+}
+
+/* Carries out what peers tell about their memory. Closing what they dropped takes as long as opening,
+ * and a call may wait for what comes next. So it comes when no message has come for a while, or many
+ * have. */
+static void look_after_memory(ceclComm_t comm)
+{
+    struct cecl_worker *worker = &comm->worker;
+    bool any = true;
+    while (any && atomic_load(&comm->async_result) == ceclSuccess &&
+           worker->messages < MESSAGES_A_SWEEP) {
+        const ceclResult_t taken = cecl_registry_take(&comm->registry, &any);
+        if (taken != ceclSuccess)
+            cecl_comm_set_async(comm, taken, cecl_message());
+        worker->messages += any;
+    }
+    worker->messages = 0;
+    cecl_registry_sweep(&comm->registry);
+}
+
+static void answer(ceclComm_t comm)
+{
+    struct cecl_worker *worker = &comm->worker;
+    struct cecl_progress progress;
+    pthread_mutex_lock(&worker->lock);
+    const uint64_t question = worker->asked;
+    const bool waits = question != worker->answered;
+    pthread_mutex_unlock(&worker->lock);
+    if (!waits)
+        return;
+    const ceclResult_t result = cecl_flags_progress(&comm->engine.flags, worker->rows, &progress);
+    pthread_mutex_lock(&worker->lock);
+    worker->result = result;
+    worker->progress = progress;
+    memcpy(worker->answer, worker->rows,
+           CECL_LANES * (size_t)comm->nranks * sizeof(*worker->answer));
+    cecl_keep_message(worker->words);
+    worker->answered = question;
+    pthread_cond_broadcast(&worker->news);
+    pthread_mutex_unlock(&worker->lock);
+}
+
+static void *work(void *argument)
+{
+    ceclComm_t comm = argument;
+    struct cecl_worker *worker = &comm->worker;
+    const struct timespec pause = {.tv_nsec = FAILED_REST_MS * 1000000L};
+    while (!atomic_load(&worker->stop)) {
+        const bool failed = atomic_load(&comm->async_result) != ceclSuccess;
+        if (failed) /* messages stay where they are, and would end each wait for one */
+            nanosleep(&pause, NULL);
+        else
+            cecl_mesh_await(comm->mesh, REST_MS);
+        answer(comm);
+        if (!failed)
+            look_after_memory(comm);
+    }
+    pthread_mutex_lock(&worker->lock);
+    worker->ended = true;
+    pthread_cond_broadcast(&worker->news);
+    pthread_mutex_unlock(&worker->lock);
+    return NULL;
+}
+
+ceclResult_t cecl_worker_start(ceclComm_t comm)
+{
+    struct cecl_worker *worker = &comm->worker;
+    const size_t words = CECL_LANES * (size_t)comm->nranks;
+    worker->rows = calloc(words, sizeof(*worker->rows));
+    worker->answer = calloc(words, sizeof(*worker->answer));
+    if (!worker->rows || !worker->answer)
+        return cecl_fail(ceclOutOfMemory, "no host memory for %d flags", comm->nranks);
+    const int error = cecl_thread_start(&worker->thread, work, comm);
+    if (error)
+        return cecl_fail(ceclSystemError, "pthread_create for the worker: error %d", error);
+    worker->running = true;
+    return ceclSuccess;
+}
+
+/* Waits for news up to a time; false: there was none. The caller holds the lock. */
+static bool wait_for_news(struct cecl_worker *worker, const struct timespec *until)
+{
+    return pthread_cond_timedwait(&worker->news, &worker->lock, until) != ETIMEDOUT;
+}
+
+bool cecl_worker_stop(ceclComm_t comm)
+{
+    struct cecl_worker *worker = &comm->worker;
+    const struct timespec until = cecl_time_in(END_MS);
+    if (!worker->running)
+        return true;
+    atomic_store(&worker->stop, true);
+    cecl_mesh_rouse(comm->mesh);
+    pthread_mutex_lock(&worker->lock);
+    while (!worker->ended && wait_for_news(worker, &until))
+        ;
+    const bool ended = worker->ended;
+    pthread_mutex_unlock(&worker->lock);
+    if (ended)
+        pthread_join(worker->thread, NULL);
+    else
+        pthread_detach(worker->thread);
+    worker->running = false;
+    return ended;
+}
+
+ceclResult_t cecl_worker_ask(ceclComm_t comm, uint32_t *rows, struct cecl_progress *progress)
+{
+    struct cecl_worker *worker = &comm->worker;
+    const struct timespec until = cecl_time_in(ANSWER_MS);
+    ceclResult_t result = ceclInProgress;
+    pthread_mutex_lock(&worker->lock);
+    const uint64_t question = ++worker->asked;
+    cecl_mesh_rouse(comm->mesh);
+    while (worker->answered < question && wait_for_news(worker, &until))
+        ;
+    if (worker->answered >= question) {
+        *progress = worker->progress;
+        memcpy(rows, worker->answer, CECL_LANES * (size_t)comm->nranks * sizeof(*rows));
+        result = worker->result == ceclSuccess ? ceclSuccess
+                                               : cecl_fail_with(worker->result, worker->words);
+    }
+    pthread_mutex_unlock(&worker->lock);
+    return result;
+}
