@@ -2,8 +2,9 @@
  * made again and again, with others between them, take nothing from the calls before or after. */
 #include "multi.h"
 
-#define COUNT 300   /* ints of a block */
-#define LARGE 40000 /* ints of a block that does not go through memory of the host */
+#define COUNT 300 /* ints of a block */
+/* ints of a block that does not go through memory of the host, on no device */
+#define LARGE 300000
 #define ROUNDS 150
 
 static const char by_host[] = "urgent, through host memory";
