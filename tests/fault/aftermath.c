@@ -172,20 +172,27 @@ static void check_new(struct life *life, const int *gathered, const int *sum)
 
 static void new_one_works(struct life *life, ceclComm_t comm)
 {
+    static int values[NEW_BLOCK], got[NEW_BLOCK * MOST_RANKS], total[NEW_BLOCK];
     int *in, *gathered, *sum;
     allocate(life, comm, &in, NEW_BLOCK);
     allocate(life, comm, &gathered, NEW_BLOCK * MOST_RANKS);
     allocate(life, comm, &sum, NEW_BLOCK);
     for (int i = 0; i < NEW_BLOCK; i++)
-        in[i] = attempt_value(life->me, 99, i);
-    ceclResult_t result = ceclAllGather(in, gathered, NEW_BLOCK, ceclInt32, comm, 0);
+        values[i] = attempt_value(life->me, 99, i);
+    ceclResult_t result = life_put(comm, in, values, NEW_BLOCK);
+    if (result == ceclSuccess)
+        result = ceclAllGather(in, gathered, NEW_BLOCK, ceclInt32, comm, 0);
     if (result == ceclSuccess)
         result = ceclAllReduce(in, sum, NEW_BLOCK, ceclInt32, ceclSum, comm, 0);
     if (result == ceclSuccess)
         result = ceclStreamSynchronize(comm, 0);
+    if (result == ceclSuccess)
+        result = life_get(comm, got, gathered, NEW_BLOCK * MOST_RANKS);
+    if (result == ceclSuccess)
+        result = life_get(comm, total, sum, NEW_BLOCK);
     if (result != ceclSuccess)
         life_fail(life, "the new communicator fails: %s", ceclGetLastError(comm));
-    check_new(life, gathered, sum);
+    check_new(life, got, total);
     result = ceclCommDestroy(comm);
     if (result != ceclSuccess)
         life_fail(life, "the new communicator does not end: %s", ceclGetLastError(NULL));

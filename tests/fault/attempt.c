@@ -234,11 +234,13 @@ static ceclResult_t attempt_growth(struct life *life)
     int *ptr = NULL;
     const size_t bytes = life->gets_wrong ? 2 * GROWTH : GROWTH;
     const ceclResult_t result = ceclMemAlloc(life->comm, (void **)&ptr, bytes);
-    if (result == ceclSuccess)
-        ptr[0] = ptr[GROWTH / (int)sizeof(int) - 1] = life->me;
-    else if (ptr)
+    if (result != ceclSuccess && ptr)
         life_fail(life, "a failed allocation gave %p", (void *)ptr);
-    return result;
+    const ceclResult_t first =
+        result == ceclSuccess ? life_put(life->comm, ptr, &life->me, 1) : result;
+    return first == ceclSuccess
+               ? life_put(life->comm, ptr + GROWTH / (int)sizeof(int) - 1, &life->me, 1)
+               : first;
 }
 
 /* A new communicator that was made is of use only if all its ranks live; here it only ends. */
@@ -283,7 +285,7 @@ static ceclResult_t attempt_end(struct life *life)
     life->is_over = true;
     if (life->op == FINALIZE) {
         result = ceclCommFinalize(life->comm);
-        if (result == ceclSuccess)
+        if (result == ceclSuccess && !life_on_gpus()) /* there a finalized one copies nothing */
             check_gathered(life, life->out);
         return result;
     }
@@ -301,11 +303,11 @@ static ceclResult_t finish(struct life *life, const int *out,
 {
     static int copy[INTS];
     ceclResult_t result = ceclStreamSynchronize(life->comm, 0);
+    if (result == ceclSuccess && out)
+        result =
+            life_get(life->comm, copy, out, life->op == REGISTER ? (size_t)life->n * BLOCK : INTS);
     if (result != ceclSuccess)
         return result;
-    if (out)
-        memcpy(copy, out,
-               life->op == REGISTER ? (size_t)life->n * BLOCK * sizeof(int) : sizeof(copy));
     result = async_of(life);
     if (result == ceclSuccess && check && !life->gets_wrong)
         check(life, copy);
@@ -346,15 +348,23 @@ static void check_begun(struct life *life)
                   life->c->faulty, begun);
 }
 
+static ceclResult_t fill(struct life *life)
+{
+    static int values[INTS];
+    for (int i = 0; i < INTS && life->in; i++)
+        values[i] = attempt_value(life->me, life->attempt, i);
+    return life->in ? life_put(life->comm, life->in, values, INTS) : ceclSuccess;
+}
+
 ceclResult_t attempt_make(struct life *life)
 {
     const struct row *row = &rows[life->op];
-    for (int i = 0; i < INTS && life->in; i++)
-        life->in[i] = attempt_value(life->me, life->attempt, i);
+    ceclResult_t result = fill(life);
     misdeed_at(life, BEFORE);
     if (!life->gets_wrong)
         atomic_store(&life->report->begun, life->attempt + 1);
-    ceclResult_t result = row->whole ? row->whole(life) : row->enqueue(life);
+    if (result == ceclSuccess)
+        result = row->whole ? row->whole(life) : row->enqueue(life);
     if (result == ceclSuccess && row->enqueue) {
         if (!row->has_own_point)
             misdeed_at(life, WITHIN);

@@ -4,7 +4,9 @@
  * are left works.
  *
  *     fault_cases [--list] [--case N] [--part I/P] [--jobs J] [--seed S]
- */
+ *
+ * With CECL_TEST_DEVICE=cuda on GPUs, without registered memory; CECL_SHARE_GPU=1 where there are fewer
+ * GPUs than ranks. */
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
@@ -221,8 +223,11 @@ static struct run *find_free(struct run *runs, int jobs)
     return NULL;
 }
 
+/* Memory that is registered is a file's here, which a GPU has none of. */
 static bool is_chosen(const struct fault_case *c, const struct options *options)
 {
+    if (c->op == REGISTER && life_on_gpus())
+        return false;
     return options->only >= 0 ? c->number == options->only
                               : c->number % options->parts == options->part;
 }

@@ -23,7 +23,7 @@ void join_set_limits(int init_timeout_ms)
 ceclConfig_t join_config(const struct fault_case *c, int timeout_ms)
 {
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
-    config.device = CECL_DEVICE_HOST;
+    config.device = life_on_gpus() ? CECL_DEVICE_CUDA : CECL_DEVICE_HOST;
     config.timeoutMs = timeout_ms;
     config.segmentBytes = SEGMENT_BYTES;
     if (c->op == STAGED_REDUCTION)

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
@@ -34,6 +35,64 @@ _Noreturn void life_fail(struct life *life, const char *format, ...)
     atomic_store(&report->done, 1);
     _exit(1);
 }
+
+/* ---- the device */
+
+bool life_on_gpus(void)
+{
+    const char *device = getenv("CECL_TEST_DEVICE");
+    return device && strcmp(device, "cuda") == 0;
+}
+
+static ceclResult_t copy(ceclComm_t comm, void *to, const void *from, size_t bytes)
+{
+    if (!life_on_gpus()) {
+        memcpy(to, from, bytes);
+        return ceclSuccess;
+    }
+    const ceclResult_t result = ceclMemcpyAsync(comm, to, from, bytes, 0);
+    return result == ceclSuccess ? ceclStreamSynchronize(comm, 0) : result;
+}
+
+ceclResult_t life_put(ceclComm_t comm, int *device, const int *host, size_t count)
+{
+    return copy(comm, device, host, count * sizeof(int));
+}
+
+ceclResult_t life_get(ceclComm_t comm, int *host, const int *device, size_t count)
+{
+    return copy(comm, host, device, count * sizeof(int));
+}
+
+static int count_gpus(void)
+{
+    char path[32];
+    int count = 0;
+    for (int i = 0; i < 16; i++) { /* a container may have any of them */
+        snprintf(path, sizeof(path), "/dev/nvidia%d", i);
+        count += access(path, F_OK) == 0;
+    }
+    return count;
+}
+
+/* Opens this rank's GPU before anything is timed or counted: that takes seconds, and the driver keeps
+ * descriptors and threads. */
+static void warm_up(struct life *life)
+{
+    const int gpus = count_gpus();
+    ceclUniqueId id;
+    char which[16];
+    if (gpus == 0)
+        life_fail(life, "no GPU: no /dev/nvidia0 to 15");
+    snprintf(which, sizeof(which), "%d", life->me % gpus);
+    setenv("CECL_CUDA_DEVICE", which, 1);
+    setenv("CECL_DEVICE", "cuda", 1);
+    if (ceclGetUniqueId(&id) != ceclSuccess ||
+        ceclCommInitRank(&life->warm, 1, id, 0) != ceclSuccess)
+        life_fail(life, "no GPU: %s", ceclGetLastError(NULL));
+}
+
+/* ---- */
 
 /* All ranks come here before one goes on. */
 static void meet(struct life *life)
@@ -113,6 +172,8 @@ static void prepare(struct life *life)
     alarm(60);
     mallopt(M_ARENA_MAX, 1); /* an arena is as large as a pool, and is not given back */
     setenv("CECL_DEBUG", "none", 1);
+    if (life_on_gpus())
+        warm_up(life);
     life->start = census_take();
 }
 

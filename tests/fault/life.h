@@ -59,7 +59,7 @@ struct life {
     bool is_faulty;
     enum op op; /* what the attempts are of now */
     ceclComm_t comm;
-    int *in, *out;        /* symmetric memory of INTS ints each */
+    int *in, *out;        /* symmetric memory of INTS ints each, of the device */
     int attempt;          /* the number of the current one */
     bool gets_wrong;      /* it makes another call than its peers, from now on */
     bool is_over;         /* the communicator is finalized or destroyed: no attempt can follow */
@@ -71,7 +71,14 @@ struct life {
     int awaited; /* of meeting->passed */
     int oob_round;
     struct census start;
+    ceclComm_t warm; /* on GPUs, of this rank alone: it keeps the GPU open */
 };
+
+/* Whether ranks are on GPUs: with CECL_TEST_DEVICE=cuda. Otherwise they are on the host device. */
+bool life_on_gpus(void);
+/* Copy ints to and from memory of the device, and wait for it. */
+ceclResult_t life_put(ceclComm_t comm, int *device, const int *host, size_t count);
+ceclResult_t life_get(ceclComm_t comm, int *host, const int *device, size_t count);
 
 double now(void);
 /* Records what is not as it should be, and ends the process. */
