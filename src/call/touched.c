@@ -72,7 +72,7 @@ static void set_rows(struct cecl_touched *touched, const struct cecl_shape *s, u
     const uint64_t beside = (blocks - 1) * stride + s->width;
     if (s->rows > 1 && beside <= pitch)
         touched->width = beside;
-    else if (s->rows > 1 && (blocks == 1 || stride % pitch == 0))
+    else if (s->rows > 1 && stride % pitch == 0)
         touched->width = s->width;
     else
         return;

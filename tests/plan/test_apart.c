@@ -105,6 +105,18 @@ static struct cecl_call any_rows(uint64_t *x)
     return call;
 }
 
+/* Blocks one behind the other, each of two rows. */
+static struct cecl_call any_stack(uint64_t *x)
+{
+    struct cecl_call call = any_rows(x);
+    struct cecl_shape *shape = &call.view.shape;
+    shape->rows = 2;
+    shape->send_pitch = shape->recv_pitch = 6;
+    shape->recv_stride = 12;
+    call.bytes = shape->width * shape->rows;
+    return call;
+}
+
 static void compare_with_bytes(struct cecl_call (*any)(uint64_t *x), uint64_t seed)
 {
     uint64_t x = seed;
@@ -135,6 +147,28 @@ static void rows_between_rows_are_told_apart(void **state)
     compare_with_bytes(any_rows, 20261123);
 }
 
+static void stacks_of_rows_are_told_apart(void **state)
+{
+    (void)state;
+    compare_with_bytes(any_stack, 20261124);
+}
+
+/* The second block's rows lie in other columns than the first's, so columns tell nothing apart. */
+static void rows_in_another_column_than_the_first_blocks_are_found(void **state)
+{
+    (void)state;
+    uint64_t x = 1;
+    struct cecl_call calls[2] = {any_stack(&x), any_stack(&x)};
+    for (int i = 0; i < 2; i++) {
+        calls[i].view.shape.width = 2;
+        calls[i].bytes = 4;
+        calls[i].recv = (struct cecl_buffer){CECL_WINDOW_POOL, i == 0 ? 0 : 8};
+    }
+    calls[0].view.shape.recv_stride = 8;
+    assert_true(any_clash(calls, 2));
+    assert_int_equal(cecl_calls_check_apart(calls, 2, &windows), ceclInvalidArgument);
+}
+
 static void the_message_names_both_calls(void **state)
 {
     (void)state;
@@ -153,6 +187,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(groups_are_refused_where_calls_share_a_byte),
         cmocka_unit_test(rows_between_rows_are_told_apart),
+        cmocka_unit_test(stacks_of_rows_are_told_apart),
+        cmocka_unit_test(rows_in_another_column_than_the_first_blocks_are_found),
         cmocka_unit_test(the_message_names_both_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -268,6 +268,44 @@ static void an_interface_that_is_not_there_is_named(void **state)
     assert_non_null(strstr(cecl_message(), "nosuch0"));
 }
 
+/* Stand before the system's own (by the linker, see CMakeLists.txt): tell of these interfaces, if
+ * there are any. */
+static struct ifaddrs *told;
+int __real_getifaddrs(struct ifaddrs **all);
+int __wrap_getifaddrs(struct ifaddrs **all);
+int __wrap_getifaddrs(struct ifaddrs **all)
+{
+    *all = told;
+    return told ? 0 : __real_getifaddrs(all);
+}
+void __real_freeifaddrs(struct ifaddrs *all);
+void __wrap_freeifaddrs(struct ifaddrs *all);
+void __wrap_freeifaddrs(struct ifaddrs *all)
+{
+    if (all != told)
+        __real_freeifaddrs(all);
+}
+
+static void interfaces_that_are_down_or_have_no_address_are_passed_over(void **state)
+{
+    (void)state;
+    ceclUniqueId id;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct ifaddrs down = {.ifa_name = (char *)"lo",
+                           .ifa_flags = IFF_LOOPBACK,
+                           .ifa_addr = (struct sockaddr *)&address};
+    struct ifaddrs bare = {
+        .ifa_next = &down, .ifa_name = (char *)"lo", .ifa_flags = IFF_UP | IFF_LOOPBACK};
+    told = &bare;
+    assert_int_equal(cecl_tcp_unique_id(&id), ceclSystemError);
+    assert_non_null(strstr(cecl_message(), "no loopback interface is up"));
+    setenv("CECL_SOCKET_IFNAME", "lo", 1);
+    assert_int_equal(cecl_tcp_unique_id(&id), ceclSystemError);
+    assert_non_null(strstr(cecl_message(), "CECL_SOCKET_IFNAME=lo"));
+    unsetenv("CECL_SOCKET_IFNAME");
+    told = NULL;
+}
+
 /* Makes an id whose job is over at once, and looks into it. */
 static struct cecl_tcp_id make_id(void)
 {
@@ -884,6 +922,7 @@ int main(void)
         cmocka_unit_test(a_used_id_is_refused),
         cmocka_unit_test(what_is_no_id_is_refused),
         cmocka_unit_test(an_interface_that_is_not_there_is_named),
+        cmocka_unit_test(interfaces_that_are_down_or_have_no_address_are_passed_over),
         cmocka_unit_test(an_id_is_for_loopback_and_says_so_where_nobody_listens),
         cmocka_unit_test(an_id_is_for_the_interface_that_is_named),
         cmocka_unit_test(strangers_do_not_disturb_the_job),
