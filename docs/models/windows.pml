@@ -1,5 +1,5 @@
 /* How windows of registered memory come and go (src/alloc/registry.c, registry_peers.c,
- * registry_import.c, and src/comm/tell.c, register.c), for Spin. Each rank has a caller, a watchdog,
+ * registry_import.c, and src/comm/tell.c, register.c), for Spin. Each rank has a caller, a worker,
  * and a stream that carries out the rank's calls in order. Its memory is one range of addresses with
  * PIECES regions. In each call it has its buffer in one of them. Before a call the program may put
  * other memory at the addresses of a region that no pending call uses, register a region, or
@@ -416,7 +416,7 @@ end:
     skip
 }
 
-/* ---- the watchdog: imports */
+/* ---- the worker: imports */
 
 #ifdef CLOSE_AT_ONCE
 #define UNUSED(me, peer, which) true
@@ -516,7 +516,7 @@ inline carry_out(peer)
 #define IS_ALIVE (!failed[me] && !dead[me])
 
 /* One for each peer, so that Spin tries all orders. */
-proctype watchdog(byte me; byte peer)
+proctype worker(byte me; byte peer)
 {
     byte kind, which, what, id, count, i, j;
 end:
@@ -628,7 +628,7 @@ init {
             do
             :: p < RANKS ->
                 if
-                :: p != r -> run watchdog(r, p)
+                :: p != r -> run worker(r, p)
                 :: else
                 fi;
                 p++

@@ -457,8 +457,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommCuDevice(ceclComm_t comm, int *device
 /* Waits until this rank's collectives on `comm`, and all work on streams of ceclStreamCreate, are
  * done. After that only the calls that Failure at the top lists may follow.
  * Local, blocking: waits for the peers' part in those collectives too. The timeout bounds waits for
- * peers, but not the caller's own work that comes before a collective in its stream. Threads: one
- * call at a time. Ownership: unchanged.
+ * peers, but not the caller's own work that comes before a collective in its stream (unless another
+ * thread frees memory meanwhile, because the GPU's driver then does not tell the two apart). Threads:
+ * one call at a time. Ownership: unchanged.
  * Errors: ceclInvalidUsage (finalized before; a stream of ceclStreamCreate is capturing; this
  * thread has calls on comm in a group that it has not ended), and the asynchronous error. Since
  * 0.1. */
@@ -469,8 +470,11 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommFinalize(ceclComm_t comm);
  * Never hangs: collectives that do not end within the timeout (30 s where there is none) are
  * aborted. Memory of ceclMemAlloc goes with it, so copies and kernels that use it on streams of the
  * caller's own must be over. Registered memory stays the caller's; a peer keeps it open until that
- * peer destroys its communicator. `comm` is gone even when an error is returned.
- * Local, blocking (bounded). Threads: the last call on comm. Ownership: ends the caller's.
+ * peer destroys its communicator, or has a moment without a pending call. `comm` is gone even when an
+ * error is returned.
+ * Local, blocking (bounded, but on GPUs also until other work of this process that is pending there is
+ * done: CUDA waits for that as it frees memory). Threads: the last call on comm. Ownership: ends the
+ * caller's.
  * Errors: ceclTimeout, ceclInvalidUsage (a stream of ceclStreamCreate is capturing; this thread has
  * calls on comm in a group that it has not ended: none of that group is carried out), and the
  * asynchronous error. Since 0.1. */

@@ -240,6 +240,7 @@ static ceclResult_t tell_some(struct cecl_registry *registry, const struct cecl_
                                                    &message->regions[message->count]);
         if (result != ceclSuccess)
             break;
+        message->regions[message->count].stamp = registry_stamp();
         if (message->regions[message->count].fd >= 0)
             fds[nfds++] = message->regions[message->count].fd;
         message->count++;

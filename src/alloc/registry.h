@@ -102,11 +102,14 @@ struct cecl_registry {
     uint64_t changes;    /* how often a window came or went */
     uint64_t telling_ns; /* time spent on telling peers of regions; the caller sets it back to 0 */
     int64_t timeout_ms;
+    _Atomic bool hurried; /* see cecl_registry_hurry */
     /* -- of both threads -- */
     pthread_mutex_t lock;
     pthread_cond_t news;             /* something of a peer's is imported, or failed */
     struct cecl_peer_windows *peers; /* [nranks] */
-    struct cecl_registry *next;      /* of this process's; see registry_process.c */
+    bool calling;                    /* a call is being made: what it may use stays open */
+    _Atomic uint64_t replaced;  /* how often memory was closed that a peer had not dropped here */
+    struct cecl_registry *next; /* of this process's; see registry_process.c */
 };
 
 ceclResult_t cecl_registry_open(struct cecl_registry *registry, struct cecl_device *dev,
@@ -140,6 +143,10 @@ void cecl_registry_promised(struct cecl_registry *registry, int peer, uint64_t m
  * is returned here. */
 ceclResult_t cecl_registry_reach(struct cecl_registry *registry, int peer, uint64_t number,
                                  uint64_t offset, uint64_t bytes, void **at);
+/* Begins or ends the making of a call that uses memory of peers. Meanwhile no import is closed that a
+ * call has used, so a kept plan may rely on those that it names if registry->replaced is the same as when
+ * the plan was made. */
+void cecl_registry_calling(struct cecl_registry *registry, bool calling);
 /* Notes that a call uses a peer's window: it is done once `done` has come to `target`. */
 void cecl_registry_used(struct cecl_registry *registry, int peer, uint64_t number, uint32_t target);
 
@@ -148,8 +155,13 @@ void cecl_registry_used(struct cecl_registry *registry, int peer, uint64_t numbe
  * that needs it. */
 ceclResult_t cecl_registry_take(struct cecl_registry *registry, bool *any);
 /* Closes imports that were dropped, once the calls that may still use them are done. CUDA holds up
- * other threads while it closes memory, until all of the GPU's work is done. So it comes when no
- * communicator of the process has a call pending, or a second after the drop. */
+ * other threads while it closes memory, until all of the GPU's work is done. A call that is pending may
+ * wait for a peer which waits for one of those threads. So imports are closed when no communicator of
+ * this process has a call pending, and stay open otherwise. */
 void cecl_registry_sweep(struct cecl_registry *registry);
+/* Whether an import that was dropped is still open. */
+bool cecl_registry_has_dropped(struct cecl_registry *registry);
+/* Ends waits of cecl_registry_take, from now on. Any thread. */
+void cecl_registry_hurry(struct cecl_registry *registry);
 
 #endif

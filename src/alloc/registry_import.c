@@ -9,9 +9,11 @@
 
 #include "alloc/registry_internal.h"
 #include "util/clock.h"
+#include "util/fork.h"
 
-/* How long memory that is gone may be in use here after its owner has replaced it. */
-#define OPEN_MS 2000
+/* Where there is no time limit: how long memory that is gone may be in use here after its owner has
+ * replaced it. */
+#define OPEN_MS 30000
 
 /* ---- regions */
 
@@ -28,22 +30,28 @@ struct work {
 };
 _Static_assert(REGISTRY_REGIONS <= 64, "a word has a bit for each region of a message");
 
-/* Imports a region. What this process still has open of memory that lay there before is closed first:
- * its owner has freed it, so the calls that used it are over for the owner, and end here at once. */
-static ceclResult_t import_fresh(const struct work *work, const struct cecl_region_export *exported,
-                                 void *at, void **addr)
+void cecl_registry_hurry(struct cecl_registry *registry)
 {
-    struct cecl_registry *registry = work->registry;
+    atomic_store(&registry->hurried, true);
+}
+
+/* Opens a handle. What this process still has open of memory that lay there before is closed first: its
+ * owner has freed it, so the calls that used it are over for the owner, and end here at once. */
+static ceclResult_t open_handle(struct cecl_registry *registry,
+                                const struct cecl_region_export *exported, void **addr)
+{
     const struct timespec pause = {.tv_nsec = 100000};
-    const int64_t deadline = cecl_deadline(OPEN_MS);
+    const int64_t deadline =
+        cecl_deadline(registry->timeout_ms > 0 ? registry->timeout_ms : OPEN_MS);
     ceclResult_t result = ceclInProgress;
-    bool refused = false, late = false;
+    uint64_t before = 0;
+    bool late = false;
     while (result == ceclInProgress && !late) {
-        late = cecl_ms_left(deadline) == 0;
-        if (exported->kind == CECL_REGION_FILE ||
-            registry_close_stale(registry, exported, refused) || late) {
-            result = registry->dev->ops->region_import(registry->dev, exported, at, addr);
-            refused = result == ceclInProgress;
+        late = cecl_ms_left(deadline) == 0 || atomic_load(&registry->hurried);
+        result = registry_close_stale(registry, exported, before);
+        if (result == ceclSuccess || (result == ceclInProgress && late)) {
+            before = registry_last_import();
+            result = registry->dev->ops->region_import(registry->dev, exported, NULL, addr);
         }
         if (result == ceclInProgress)
             nanosleep(&pause, NULL);
@@ -56,6 +64,16 @@ static ceclResult_t import_fresh(const struct work *work, const struct cecl_regi
                            exported->base);
 }
 
+/* Memory of this very process needs no opening, so nothing is in its way. */
+static ceclResult_t open_region(const struct work *work, const struct cecl_region_export *exported,
+                                void *at, void **addr)
+{
+    struct cecl_device *dev = work->registry->dev;
+    return exported->kind == CECL_REGION_HANDLE && exported->process != cecl_fork_process()
+               ? open_handle(work->registry, exported, addr)
+               : dev->ops->region_import(dev, exported, at, addr);
+}
+
 /* Adds a region to the import. */
 static ceclResult_t import_region(struct work *work, const struct cecl_region_export *exported)
 {
@@ -66,12 +84,13 @@ static ceclResult_t import_region(struct work *work, const struct cecl_region_ex
     if (!region)
         return cecl_fail(ceclOutOfMemory, "no host memory for a region");
     const ceclResult_t result =
-        import_fresh(work, exported, import->reserved ? import->mirror + offset : NULL, &addr);
+        open_region(work, exported, import->reserved ? import->mirror + offset : NULL, &addr);
     if (result != ceclSuccess) {
         free(region);
         return result;
     }
-    *region = (struct imported){.exported = *exported, .addr = addr};
+    *region =
+        (struct imported){.exported = *exported, .addr = addr, .opened = registry_next_import()};
     region->exported.fd = -1;
     pthread_mutex_lock(&work->registry->lock);
     if (!import->reserved) { /* its only region */
@@ -249,6 +268,9 @@ static ceclResult_t add(struct cecl_registry *registry, int rank, struct registr
     const bool by_file = message->count > 0 && message->regions[0].kind == CECL_REGION_FILE;
     pthread_mutex_lock(&registry->lock); /* another registry may close imports of handles */
     struct cecl_import *import = registry_find_import(peer, message->number);
+    const bool fits =
+        !import || (message->home == import->home && message->bytes == import->bytes && by_file &&
+                    (import->failed != ceclSuccess || import->reserved));
     pthread_mutex_unlock(&registry->lock);
     ceclResult_t result = ceclSuccess;
     if (!import) {
@@ -256,8 +278,7 @@ static ceclResult_t add(struct cecl_registry *registry, int rank, struct registr
         if (!import)
             return cecl_fail(ceclOutOfMemory, "no host memory for a window");
         result = by_file ? reserve(registry, import) : ceclSuccess;
-    } else if (message->home != import->home || message->bytes != import->bytes || !by_file ||
-               (import->failed == ceclSuccess && !import->reserved)) {
+    } else if (!fits) {
         return cecl_fail(ceclInternalError, "a message about another window of this number");
     }
     struct work work = {.registry = registry, .peer = peer, .import = import, .message = message};
@@ -272,10 +293,8 @@ static void drop(struct cecl_registry *registry, struct cecl_peer_windows *peer,
 {
     pthread_mutex_lock(&registry->lock);
     struct cecl_import *import = registry_find_import(peer, number);
-    if (import) {
+    if (import)
         import->dropped = true;
-        import->dropped_ms = cecl_now_ms();
-    }
     pthread_mutex_unlock(&registry->lock);
 }
 

@@ -23,7 +23,8 @@ _Static_assert(REGISTRY_REGIONS >= 8 && REGISTRY_REGIONS <= CECL_MESH_POST_FDS,
 struct imported {
     struct cecl_region_export exported;
     void *addr;
-    bool open; /* it may be used */
+    uint64_t opened; /* as what number, of all imports of this process */
+    bool open;       /* it may be used */
     struct imported *next;
 };
 
@@ -32,7 +33,6 @@ struct cecl_import {
     char *mirror;                 /* where `home` lies for this rank */
     bool reserved;                /* the mirror is a reservation of this rank's */
     bool dropped;
-    int64_t dropped_ms; /* when */
     bool used;
     uint32_t last_use; /* the flags' `done` after the last call that used it */
     struct imported *regions;
@@ -80,11 +80,19 @@ void registry_enlist(struct cecl_registry *registry);
 void registry_delist(struct cecl_registry *registry);
 /* Whether no call is pending on any communicator of this process. */
 bool registry_all_idle(void);
+/* A number for each time that this process shares a region, in order. */
+uint64_t registry_stamp(void);
+/* A number for each import of this process, in order; and the last one so far. */
+uint64_t registry_next_import(void);
+uint64_t registry_last_import(void);
+
 /* Closes what this process has open of memory that lay where `exported` lies now, in any registry of
- * the same GPU as `by`. Returns false if a pending call uses some of it.
+ * the same GPU as `by`. ceclInProgress: a pending call uses some of it. ceclInvalidUsage: `exported` was
+ * freed itself, and newer memory lies there.
  *
- * refused  the device has refused to open `exported`, because of such memory */
-bool registry_close_stale(struct cecl_registry *by, const struct cecl_region_export *exported,
-                          bool refused);
+ * before  if not 0: the device has refused to open `exported` when this was the last import, because
+ *         former memory of its block was open */
+ceclResult_t registry_close_stale(struct cecl_registry *by,
+                                  const struct cecl_region_export *exported, uint64_t before);
 
 #endif

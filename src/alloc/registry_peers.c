@@ -10,9 +10,6 @@
 /* How long a wait sleeps before it asks go_on again. */
 #define ASK_MS 2
 
-/* How long dropped memory may stay open while calls are pending. */
-#define PATIENCE_MS 1000
-
 struct cecl_import *registry_find_import(const struct cecl_peer_windows *peer, uint64_t number)
 {
     struct cecl_import *import = peer->imports;
@@ -47,24 +44,30 @@ void registry_close_peers(struct cecl_registry *registry)
         }
 }
 
-/* Memory is dropped, or replaced, after the calls that name it, so no call that is being made names
- * it. */
+/* Memory is dropped, or replaced, after the calls that name it. But where a communicator has failed, a
+ * call may still be made that names memory which its owner has replaced. */
 bool registry_is_unused(const struct cecl_registry *registry, const struct cecl_import *import)
 {
     const struct cecl_registry_asks *asks = &registry->asks;
-    return !import->used || asks->reached(asks->context, import->last_use);
+    return !import->used || (!registry->calling && asks->reached(asks->context, import->last_use));
 }
 
-/* Takes imports that a peer has dropped by `latest`, and that are out of use, out of its list. So they
- * are closed without the lock. */
-static struct cecl_import *take_dropped(struct cecl_registry *registry, int rank, int64_t latest)
+void cecl_registry_calling(struct cecl_registry *registry, bool calling)
+{
+    pthread_mutex_lock(&registry->lock);
+    registry->calling = calling;
+    pthread_mutex_unlock(&registry->lock);
+}
+
+/* Takes imports that a peer has dropped, and that are out of use, out of its list. So they are closed
+ * without the lock. */
+static struct cecl_import *take_dropped(struct cecl_registry *registry, int rank)
 {
     struct cecl_import *dropped = NULL, **at = &registry->peers[rank].imports;
     pthread_mutex_lock(&registry->lock);
     while (*at) {
         struct cecl_import *import = *at;
-        if (!import->dropped || import->dropped_ms > latest ||
-            !registry_is_unused(registry, import)) {
+        if (!import->dropped || !registry_is_unused(registry, import)) {
             at = &import->next;
             continue;
         }
@@ -78,15 +81,25 @@ static struct cecl_import *take_dropped(struct cecl_registry *registry, int rank
 
 void cecl_registry_sweep(struct cecl_registry *registry)
 {
-    const int64_t latest = registry_all_idle() ? INT64_MAX : cecl_now_ms() - PATIENCE_MS;
     for (int r = 0; r < registry->nranks; r++) {
-        struct cecl_import *dropped = take_dropped(registry, r, latest);
+        struct cecl_import *dropped = registry_all_idle() ? take_dropped(registry, r) : NULL;
         while (dropped) {
             struct cecl_import *import = dropped;
             dropped = import->next;
             registry_close_import(registry, import);
         }
     }
+}
+
+bool cecl_registry_has_dropped(struct cecl_registry *registry)
+{
+    bool has = false;
+    pthread_mutex_lock(&registry->lock);
+    for (int r = 0; r < registry->nranks; r++)
+        for (const struct cecl_import *i = registry->peers[r].imports; i && !has; i = i->next)
+            has = i->dropped;
+    pthread_mutex_unlock(&registry->lock);
+    return has;
 }
 
 /* ---- using */
@@ -144,8 +157,9 @@ static ceclResult_t state_of(const struct cecl_registry *registry, int rank,
                              const struct cecl_stretch *stretch, void **at)
 {
     const struct cecl_peer_windows *peer = &registry->peers[rank];
-    const struct cecl_import *import = registry_find_import(peer, stretch->number);
+    struct cecl_import *import = registry_find_import(peer, stretch->number);
     if (import && is_open(import, stretch)) {
+        import->used = true;
         *at = import->mirror + stretch->low;
         return ceclSuccess;
     }

@@ -2,6 +2,9 @@
  * one peer may have the peer's memory open for each. When the peer frees the memory and allocates anew
  * at the same addresses, it tells of that by the communicator on which it uses the new memory. CUDA
  * opens the new memory only once the old one is closed, on all of them. */
+#include <inttypes.h>
+#include <stdatomic.h>
+
 #include "alloc/registry_internal.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -51,61 +54,107 @@ bool registry_all_idle(void)
     return idle;
 }
 
-/* Whether an import is of memory that lay where `exported` lies now, and is gone. Of memory in the same
- * block as `exported` that is certain once CUDA has `refused` to open that: see addresses_of_blocks. */
-static bool is_stale(const struct cecl_import *import, const struct cecl_region_export *exported,
-                     bool refused)
+uint64_t registry_stamp(void)
 {
-    if (import->reserved || !import->regions) /* files do no harm; or it is not open yet */
-        return false;
-    const struct cecl_region_export *old = &import->regions->exported;
-    const struct addresses range = addresses_of(exported->base, exported->bytes);
-    return old->process == exported->process && old->ordinal == exported->ordinal &&
-           old->id != exported->id &&
-           addresses_overlap(addresses_of(old->base, old->bytes),
-                             refused ? addresses_of_blocks(range) : range);
+    static _Atomic uint64_t stamps;
+    return atomic_fetch_add(&stamps, 1);
 }
 
-/* Takes stale imports of one registry out of its lists, and puts them before *taken. Returns false if
- * a pending call uses some. */
-static bool take_stale(struct cecl_registry *registry, const struct cecl_region_export *exported,
-                       bool refused, struct cecl_import **taken)
+static _Atomic uint64_t imports;
+
+uint64_t registry_next_import(void)
 {
-    bool all_taken = true;
+    return atomic_fetch_add(&imports, 1) + 1;
+}
+
+uint64_t registry_last_import(void)
+{
+    return atomic_load(&imports);
+}
+
+/* ---- memory that was replaced */
+
+/* How an import stands to memory that is to be opened. */
+enum standing { APART, OLDER, NEWER };
+
+/* Messages of several communicators come in any order. But memory lives while it is shared, so of two
+ * regions in one place the one that was shared first was also freed first.
+ *
+ * Of memory in the same block as `exported` it is not known whether it is of the block that is there
+ * now, or of a former one. But if CUDA refused to open `exported`, what was open then is of another
+ * block (see addresses_of_blocks). */
+static enum standing standing_of(const struct cecl_import *import,
+                                 const struct cecl_region_export *exported, uint64_t before)
+{
+    if (import->reserved || !import->regions) /* files do no harm; or it is not open yet */
+        return APART;
+    const struct cecl_region_export *other = &import->regions->exported;
+    const struct addresses range = addresses_of(exported->base, exported->bytes),
+                           place = addresses_of(other->base, other->bytes);
+    if (other->process != exported->process || other->ordinal != exported->ordinal ||
+        other->id == exported->id)
+        return APART;
+    if (!addresses_overlap(place, range) && (before == 0 || import->regions->opened > before ||
+                                             !addresses_overlap(place, addresses_of_blocks(range))))
+        return APART;
+    return other->stamp < exported->stamp ? OLDER : NEWER;
+}
+
+/* What registry_close_stale looks for, and finds. */
+struct search {
+    const struct cecl_region_export *exported;
+    uint64_t before;
+    struct cecl_import *taken; /* older ones, out of their lists */
+    bool busy, outdated;
+};
+
+static void search_imports(struct cecl_registry *registry, struct cecl_import **at,
+                           struct search *search)
+{
+    while (*at) {
+        struct cecl_import *import = *at;
+        const enum standing standing = standing_of(import, search->exported, search->before);
+        const bool busy = standing == OLDER && !registry_is_unused(registry, import);
+        search->outdated = search->outdated || standing == NEWER;
+        search->busy = search->busy || busy;
+        if (standing != OLDER || busy) {
+            at = &import->next;
+            continue;
+        }
+        atomic_fetch_add(&registry->replaced, 1);
+        *at = import->next;
+        import->next = search->taken;
+        search->taken = import;
+    }
+}
+
+static void search_registry(struct cecl_registry *registry, struct search *search)
+{
     pthread_mutex_lock(&registry->lock);
     for (int r = 0; r < registry->nranks; r++)
-        for (struct cecl_import **at = &registry->peers[r].imports; *at;) {
-            struct cecl_import *import = *at;
-            const bool stale = is_stale(import, exported, refused);
-            if (stale && registry_is_unused(registry, import)) {
-                *at = import->next;
-                import->next = *taken;
-                *taken = import;
-            } else {
-                all_taken = all_taken && !stale;
-                at = &import->next;
-            }
-        }
+        search_imports(registry, &registry->peers[r].imports, search);
     pthread_mutex_unlock(&registry->lock);
-    return all_taken;
 }
 
 /* Closing may take long, so it is done without the lock, by the caller's device: other registries may
  * end meanwhile. Devices of one GPU share its context. */
-bool registry_close_stale(struct cecl_registry *by, const struct cecl_region_export *exported,
-                          bool refused)
+ceclResult_t registry_close_stale(struct cecl_registry *by,
+                                  const struct cecl_region_export *exported, uint64_t before)
 {
-    struct cecl_import *taken = NULL;
-    bool all_taken = true;
+    struct search search = {.exported = exported, .before = before};
     pthread_mutex_lock(&lock);
     for (struct cecl_registry *registry = all; registry; registry = registry->next)
         if (registry->dev->kind == by->dev->kind && registry->dev->ordinal == by->dev->ordinal)
-            all_taken = take_stale(registry, exported, refused, &taken) && all_taken;
+            search_registry(registry, &search);
     pthread_mutex_unlock(&lock);
-    while (taken) {
-        struct cecl_import *import = taken;
-        taken = import->next;
+    while (search.taken) {
+        struct cecl_import *import = search.taken;
+        search.taken = import->next;
         registry_close_import(by, import);
     }
-    return all_taken;
+    if (search.outdated)
+        return cecl_fail(ceclInvalidUsage,
+                         "memory at %#" PRIx64 " was freed before it was opened here",
+                         exported->base);
+    return search.busy ? ceclInProgress : ceclSuccess;
 }

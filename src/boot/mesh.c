@@ -77,7 +77,7 @@ void cecl_mesh_close(struct cecl_mesh *mesh)
 {
     if (!mesh)
         return;
-    mesh_say_goodbye(mesh);
+    cecl_mesh_say_goodbye(mesh);
     for (int r = 0; r < mesh->nranks; r++) {
         close_if_open(mesh->peers[r].data);
         close_if_open(mesh->peers[r].life);

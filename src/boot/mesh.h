@@ -37,8 +37,11 @@ void cecl_mesh_activity(struct cecl_mesh *mesh, const char *call);
 /* Whether an exchange was cut short, so that no further one can succeed. Local. */
 bool cecl_mesh_broken(const struct cecl_mesh *mesh);
 
-/* Says goodbye to the peers (so that they do not take this for a death), closes and frees. NULL has
- * no effect. Local. */
+/* Gives the goodbye to the peers a word to carry. Local. */
+void cecl_mesh_last_word(struct cecl_mesh *mesh, uint32_t word);
+/* Says goodbye to the peers, so that they do not take what follows for a death. Local. */
+void cecl_mesh_say_goodbye(struct cecl_mesh *mesh);
+/* Says goodbye, closes and frees. NULL has no effect. Local. */
 void cecl_mesh_close(struct cecl_mesh *mesh);
 
 /* All-gathers `bytes` bytes of each rank. Collective, blocking; one thread at a time.
@@ -98,9 +101,12 @@ ceclResult_t cecl_mesh_post(struct cecl_mesh *mesh, int peer, const void *messag
 ceclResult_t cecl_mesh_take(struct cecl_mesh *mesh, int *peer, void *message, size_t room,
                             size_t *bytes, int *fds, int *nfds);
 
-/* Waits up to wait_ms, or until cecl_mesh_rouse, for a message that cecl_mesh_take can take. For the
- * thread that takes messages. Local. */
-void cecl_mesh_await(struct cecl_mesh *mesh, int wait_ms);
+/* Waits up to wait_ms, or until cecl_mesh_rouse, for a message that cecl_mesh_take can take. Returns
+ * whether there is one, or a connection for messages has ended. For the thread that takes messages.
+ * Local. */
+bool cecl_mesh_await(struct cecl_mesh *mesh, int wait_ms);
+/* The same without an eye to messages. */
+void cecl_mesh_rest(struct cecl_mesh *mesh, int wait_ms);
 void cecl_mesh_rouse(struct cecl_mesh *mesh);
 
 /* -- for the watchdog thread. It may call these while another thread is in a call above. -- */
@@ -118,6 +124,8 @@ ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh);
 ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int peer);
 /* Whether `peer` has said goodbye. */
 int cecl_mesh_left(struct cecl_mesh *mesh, int peer);
+/* Whether `peer` has said goodbye with a last word, which is then in *word. */
+bool cecl_mesh_left_with(struct cecl_mesh *mesh, int peer, uint32_t *word);
 /* Tells all peers that this rank gives up, and why. Best effort; it never blocks. */
 void cecl_mesh_tell_abort(struct cecl_mesh *mesh, const char *cause);
 /* Makes calls in which another thread of this rank waits return ceclRemoteError soon. */

@@ -21,7 +21,9 @@ enum mesh_state { MESH_ALIVE, MESH_LEFT, MESH_ABORTED, MESH_DEAD };
 enum mesh_life_kind { LIFE_GOODBYE = 1, LIFE_ABORT = 2 };
 struct mesh_life {
     uint32_t kind;
-    int32_t origin; /* LIFE_ABORT: the rank that gave up first, and why */
+    /* LIFE_ABORT: the rank that gave up first, and why. LIFE_GOODBYE: whether `word` was given */
+    int32_t origin;
+    uint32_t word; /* LIFE_GOODBYE: see cecl_mesh_last_word */
     char cause[MESH_TEXT_BYTES];
 };
 
@@ -48,6 +50,8 @@ struct mesh_peer {
     _Atomic bool post_ended; /* no further message comes by `post`; set once */
     int process;       /* a descriptor that is readable once the peer's process has ended, or -1 */
     _Atomic int state; /* enum mesh_state */
+    bool has_word;     /* set before MESH_LEFT, as is `word` */
+    uint32_t word;
     int origin; /* set with MESH_ABORTED: the rank that gave up first; guarded by life_lock */
     char cause[MESH_TEXT_BYTES]; /* set with MESH_ABORTED: why it gave up; guarded by life_lock */
     struct mesh_transfer transfer;
@@ -70,8 +74,10 @@ struct cecl_mesh {
     struct pollfd *polls;      /* [2 * nranks + 1], for the thread that exchanges */
     struct pollfd *life_polls; /* [MESH_WATCHED * nranks + 1], for the thread that watches */
     struct pollfd *post_polls; /* [nranks + 1], for the thread that takes messages */
-    int take_turn;             /* the rank that cecl_mesh_take asks first */
-    void *verdicts;            /* [nranks], for cecl_mesh_agree */
+    bool has_word;             /* `word` is the last word */
+    uint32_t word;
+    int take_turn;  /* the rank that cecl_mesh_take asks first */
+    void *verdicts; /* [nranks], for cecl_mesh_agree */
     struct mesh_peer peers[];
 };
 
@@ -103,7 +109,6 @@ void mesh_hear_reason(struct cecl_mesh *mesh, int peer, int fd);
 ceclResult_t mesh_first_reason(struct cecl_mesh *mesh);
 /* Notes that the peer's process has ended, even if a forked child still holds its sockets. */
 void mesh_note_end(struct cecl_mesh *mesh, int peer);
-void mesh_say_goodbye(struct cecl_mesh *mesh);
 /* The error for a peer that is not alive. */
 ceclResult_t mesh_peer_error(struct cecl_mesh *mesh, int peer);
 /* The error for a socket's call that failed with `error`, an errno. Only one that says that the

@@ -272,7 +272,7 @@ static void notice_end(struct cecl_mesh *mesh, int rank)
         end_post(peer);
 }
 
-void cecl_mesh_await(struct cecl_mesh *mesh, int wait_ms)
+bool cecl_mesh_await(struct cecl_mesh *mesh, int wait_ms)
 {
     const nfds_t count = (nfds_t)mesh->nranks;
     struct pollfd *rouse = &mesh->post_polls[count];
@@ -283,13 +283,25 @@ void cecl_mesh_await(struct cecl_mesh *mesh, int wait_ms)
     }
     *rouse = (struct pollfd){.fd = mesh->rouse_fd, .events = POLLIN};
     if (poll(mesh->post_polls, count + 1, wait_ms) <= 0)
-        return;
+        return false;
     eventfd_t events;
+    bool any = false;
     if (rouse->revents)
         (void)!eventfd_read(mesh->rouse_fd, &events);
     for (int r = 0; r < mesh->nranks; r++)
-        if (mesh->post_polls[r].revents)
+        if (mesh->post_polls[r].revents) {
             notice_end(mesh, r);
+            any = true;
+        }
+    return any;
+}
+
+void cecl_mesh_rest(struct cecl_mesh *mesh, int wait_ms)
+{
+    struct pollfd rouse = {.fd = mesh->rouse_fd, .events = POLLIN};
+    eventfd_t events;
+    if (poll(&rouse, 1, wait_ms) > 0)
+        (void)!eventfd_read(mesh->rouse_fd, &events);
 }
 
 void cecl_mesh_rouse(struct cecl_mesh *mesh)

@@ -47,10 +47,17 @@ void cecl_mesh_tell_abort(struct cecl_mesh *mesh, const char *cause)
     tell(mesh, &message);
 }
 
-void mesh_say_goodbye(struct cecl_mesh *mesh)
+void cecl_mesh_say_goodbye(struct cecl_mesh *mesh)
 {
-    const struct mesh_life message = {.kind = LIFE_GOODBYE};
+    const struct mesh_life message = {
+        .kind = LIFE_GOODBYE, .origin = mesh->has_word, .word = mesh->word};
     tell(mesh, &message);
+}
+
+void cecl_mesh_last_word(struct cecl_mesh *mesh, uint32_t word)
+{
+    mesh->has_word = true;
+    mesh->word = word;
 }
 
 /* The caller holds life_lock. */
@@ -88,6 +95,8 @@ enum mesh_state mesh_read_life(struct cecl_mesh *mesh, int rank)
         if (got < 0 && !cecl_net_is_closed(errno))
             break; /* nothing has come, or this process lacks memory: the next look will tell */
         if (got == (ssize_t)sizeof(message) && message.kind == LIFE_GOODBYE) {
+            peer->has_word = message.origin != 0;
+            peer->word = message.word;
             atomic_store(&peer->state, MESH_LEFT);
         } else if (got == (ssize_t)sizeof(message) && message.kind == LIFE_ABORT) {
             note_abort(peer, &message);
@@ -257,6 +266,14 @@ ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int rank)
 int cecl_mesh_left(struct cecl_mesh *mesh, int peer)
 {
     return atomic_load(&mesh->peers[peer].state) == MESH_LEFT;
+}
+
+bool cecl_mesh_left_with(struct cecl_mesh *mesh, int peer, uint32_t *word)
+{
+    if (!cecl_mesh_left(mesh, peer) || !mesh->peers[peer].has_word)
+        return false;
+    *word = mesh->peers[peer].word;
+    return true;
 }
 
 void cecl_mesh_wake(struct cecl_mesh *mesh)

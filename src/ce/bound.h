@@ -37,6 +37,7 @@ struct cecl_bound {
     uint64_t *send_at;
     /* of the memory (cecl_engine_generation) when the calls' buffers were last checked */
     uint64_t generation;
+    uint64_t replaced;           /* the registry's when the plan was bound */
     struct cecl_advance advance; /* by how much this call moves the flags */
     uint32_t ncommands, nops, ncopies, nrows, nreductions;
     struct cecl_command *commands;

@@ -35,13 +35,21 @@ static bool was_told(const struct cecl_bound *bound, const struct cecl_told *tol
             memcmp(mine->send_at, told->send_at, told->nsend_at * sizeof(*told->send_at)) == 0);
 }
 
+/* How often memory of peers was closed because other memory has come to its place. */
+static uint64_t replaced_in(const struct cecl_engine *engine)
+{
+    struct cecl_registry *registry = engine->windows->registry;
+    return registry ? atomic_load(&registry->replaced) : 0;
+}
+
 struct cecl_bound *cecl_engine_lookup(const struct cecl_engine *engine,
                                       const struct cecl_call *calls, uint32_t count,
                                       const struct cecl_told *told)
 {
     struct cecl_bound *const *set = engine->cache[set_of(calls, count)];
     for (int w = 0; w < CECL_CACHE_WAYS; w++)
-        if (set[w] && is_of(set[w], calls, count) && was_told(set[w], told))
+        if (set[w] && is_of(set[w], calls, count) && was_told(set[w], told) &&
+            set[w]->replaced == replaced_in(engine))
             return set[w];
     return NULL;
 }
@@ -74,6 +82,7 @@ void cecl_engine_checked(const struct cecl_engine *engine, const struct cecl_cal
 
 static void keep(struct cecl_engine *engine, struct cecl_bound *bound)
 {
+    bound->replaced = replaced_in(engine);
     const size_t s = set_of(bound->calls, bound->ncalls);
     unsigned way = engine->victim[s]++ % CECL_CACHE_WAYS;
     if (engine->cache[s][way] && engine->cache[s][way] == engine->held)

@@ -186,6 +186,13 @@ ceclResult_t cecl_calls_tell(ceclComm_t comm, const struct cecl_call *calls, uin
     return result;
 }
 
+/* What the call has used is noted, or it will not be used. */
+static void end_call(ceclComm_t comm)
+{
+    if (comm->registry.calling)
+        cecl_registry_calling(&comm->registry, false);
+}
+
 ceclResult_t cecl_calls_plan(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
                              struct cecl_bound **bound)
 {
@@ -195,10 +202,14 @@ ceclResult_t cecl_calls_plan(ceclComm_t comm, const struct cecl_call *calls, uin
     if (full == 0)
         return ceclSuccess;
     CECL_TRY(cecl_tell_learn(comm, calls, full, &told));
+    if (told.nbuffers > 0)
+        cecl_registry_calling(&comm->registry, true);
     *bound = cecl_engine_lookup(&comm->engine, calls, full, &told);
     const ceclResult_t result = *bound ? ceclSuccess : bind_new(comm, calls, full, &told, bound);
-    if (result != ceclSuccess)
+    if (result != ceclSuccess) {
+        end_call(comm);
         return cecl_tell_break(comm, result);
+    }
     comm->engine.held = *bound; /* plans of what is carried must not replace it */
     return ceclSuccess;
 }
@@ -262,6 +273,8 @@ static ceclResult_t run(ceclComm_t comm, struct cecl_bound *bound, ceclStream_t 
     bool started;
     const ceclResult_t result = cecl_engine_run(&comm->engine, bound, stream, &started);
     cecl_registrations_use(comm, bound);
+    if (result != ceclSuccess && !started && cecl_comm_async(comm) != ceclSuccess)
+        return cecl_comm_async(comm);     /* the watchdog came in between */
     if (result != ceclSuccess && started) /* peers now wait for signals that will not come */
         cecl_comm_set_async(comm, result, cecl_message());
     return result;
@@ -296,7 +309,7 @@ static ceclResult_t carry_or_fail(ceclComm_t comm, const struct cecl_carried *ca
     return result;
 }
 
-ceclResult_t cecl_calls_issue(ceclComm_t comm, struct cecl_bound *bound, ceclStream_t stream)
+static ceclResult_t issue(ceclComm_t comm, struct cecl_bound *bound, ceclStream_t stream)
 {
     const struct cecl_carrier *carrier = &comm->carrier;
     if (carrier->before.count > 0)
@@ -315,6 +328,13 @@ ceclResult_t cecl_calls_issue(ceclComm_t comm, struct cecl_bound *bound, ceclStr
     cecl_carry_reset(comm);
     comm->engine.held = NULL;
     return ceclSuccess;
+}
+
+ceclResult_t cecl_calls_issue(ceclComm_t comm, struct cecl_bound *bound, ceclStream_t stream)
+{
+    const ceclResult_t result = issue(comm, bound, stream);
+    end_call(comm);
+    return result;
 }
 
 /* ---- one public call */

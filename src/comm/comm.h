@@ -54,12 +54,14 @@ struct cecl_worker {
     pthread_t thread;
     bool running;
     _Atomic bool stop;
-    uint32_t messages; /* how often in a row peers had told of their memory */
-    uint32_t *rows;    /* [CECL_LANES * nranks] */
+    uint32_t *rows; /* [CECL_LANES * nranks] */
+    /* frees the communicator, where the thread ends after it */
+    void (*free_parts)(ceclComm_t comm, bool drained);
+    bool drained;
     /* -- guarded by `lock` -- */
     pthread_mutex_t lock;
     pthread_cond_t news; /* an answer is there, or the thread has ended */
-    bool ended;
+    bool ended, abandoned;
     uint64_t asked, answered; /* how many questions about progress there were; which is answered */
     /* the last answer */
     ceclResult_t result;
@@ -199,8 +201,8 @@ ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline);
 /* worker.c */
 void cecl_worker_init(struct cecl_worker *worker);
 ceclResult_t cecl_worker_start(ceclComm_t comm);
-/* Returns false if the thread is still inside a call of the driver after some seconds. It then goes on
- * using the communicator, which must not be freed. */
+/* Returns false if the thread is still inside a call of the driver after some seconds. Then it frees the
+ * communicator (worker.free_parts) when it comes back, and the caller does not touch it again. */
 bool cecl_worker_stop(ceclComm_t comm);
 /* Frees what the worker has. It must not run. */
 void cecl_worker_close(struct cecl_worker *worker);

@@ -510,18 +510,10 @@ ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *c
     return ceclSuccess;
 }
 
-void cecl_comm_free(ceclComm_t comm, bool drained)
+/* What is left of a communicator whose threads have ended. */
+static void free_parts(ceclComm_t comm, bool drained)
 {
-    cecl_watch_stop(comm);
-    if (!cecl_worker_stop(comm)) { /* it goes on using the communicator */
-        cecl_log(
-            CECL_LOG_WARN, comm->rank,
-            "the GPU's driver keeps a thread of an ended communicator; its memory stays mapped");
-        cecl_comm_lose(comm);
-        return;
-    }
     cecl_mesh_close(comm->mesh);
-    cecl_trace_close(comm->trace);
     if (drained) {
         cecl_registry_close(&comm->registry); /* other communicators ask it about the flags */
         cecl_engine_close(&comm->engine);
@@ -546,4 +538,23 @@ void cecl_comm_free(ceclComm_t comm, bool drained)
         cecl_comm_bury(comm);
     else
         cecl_comm_lose(comm);
+}
+
+void cecl_comm_free(ceclComm_t comm, bool drained)
+{
+    cecl_watch_stop(comm);
+    cecl_trace_close(comm->trace);
+    comm->trace = NULL;
+    if (comm->mesh && comm->engine.flags.done)
+        cecl_mesh_last_word(comm->mesh, comm->engine.flags.epoch[CECL_LANE_MAIN]);
+    comm->worker.free_parts = free_parts;
+    comm->worker.drained = drained;
+    const int rank = comm->rank;
+    if (cecl_worker_stop(comm)) {
+        free_parts(comm, drained);
+        return;
+    }
+    cecl_log(CECL_LOG_WARN, rank,
+             "the GPU's driver keeps a thread of an ended communicator, whose memory stays mapped "
+             "until that thread comes back");
 }

@@ -25,17 +25,28 @@ struct watched {
     int64_t blind_since; /* in ms */
 };
 
-/* Returns a rank that this rank waits for and that has left, or -1. Its flag is read after it is
- * known to have left, so what it signalled before has arrived by then. */
+/* Returns a rank that has left without a call that is pending here, or -1. A goodbye carries how far
+ * the main lane's epochs have come there, which every call moves alike on all ranks. */
 static int missing_for_good(ceclComm_t comm)
 {
-    struct cecl_progress progress;
+    const uint32_t target = atomic_load(&comm->engine.flags.target[CECL_LANE_MAIN]);
+    uint32_t last;
     for (int r = 0; r < comm->nranks; r++)
-        if (r != comm->rank && cecl_mesh_left(comm->mesh, r) &&
-            cecl_worker_ask(comm, comm->watch.rows, &progress) == ceclSuccess && progress.started &&
-            cecl_flags_is_late(&comm->engine.flags, comm->watch.rows, &progress, r))
+        if (r != comm->rank && cecl_mesh_left_with(comm->mesh, r, &last) &&
+            (int32_t)(target - last) > 0)
             return r;
     return -1;
+}
+
+static bool has_lost_a_leaver(ceclComm_t comm)
+{
+    const int gone = missing_for_good(comm);
+    if (gone < 0)
+        return false;
+    cecl_fail(ceclRemoteError, "rank %d destroyed its communicator while a collective waits for it",
+              gone);
+    cecl_comm_lost_peer(comm, ceclRemoteError);
+    return true;
 }
 
 /* A peer that has just given up signals flags that look late. It told so before, and is not blamed. */
@@ -53,9 +64,9 @@ static void time_out(ceclComm_t comm, const struct cecl_progress *progress, int6
     cecl_comm_set_async(comm, ceclTimeout, cecl_message());
 }
 
-/* The driver does not answer how far the pending call is, as while the program frees memory and that
- * waits for the call. Peers' deaths are heard without it. Here only the time limit is kept: whether
- * the caller's work that comes before the call has ended is not known, so that work's time counts. */
+/* The driver does not answer how far the pending call is, as while memory is freed and that waits for
+ * the call. Peers' ends are heard without it. Here only the time limit is kept: whether the caller's
+ * work that comes before the call has ended is not known, so that work's time counts. */
 static void look_on_blindly(ceclComm_t comm, struct watched *seen, uint32_t done)
 {
     const int64_t now = cecl_now_ms();
@@ -69,9 +80,10 @@ static void look_on_blindly(ceclComm_t comm, struct watched *seen, uint32_t done
         return;
     cecl_fail(
         ceclTimeout,
-        "%s is pending since more than %lld ms (CECL_TIMEOUT_MS=%d), and the GPU's driver does "
-        "not say for whom it waits: does a thread free memory meanwhile (cudaFree)? That waits "
-        "for all pending work",
+        "%s has been pending for more than %lld ms (CECL_TIMEOUT_MS=%d). For whom it waits is not "
+        "known, because the GPU's driver does not answer: does a thread free memory (cudaFree)? "
+        "That "
+        "waits for all pending work",
         cecl_comm_last_call(comm), (long long)waited_ms, comm->config.timeout_ms);
     cecl_comm_set_async(comm, ceclTimeout, cecl_message());
 }
@@ -90,6 +102,8 @@ static void look_after(ceclComm_t comm, struct watched *seen)
         *seen = (struct watched){.since = now};
         return;
     }
+    if (has_lost_a_leaver(comm))
+        return;
     const ceclResult_t asked = cecl_worker_ask(comm, comm->watch.rows, &progress);
     if (asked == ceclInProgress) {
         look_on_blindly(comm, seen, done);
@@ -109,13 +123,6 @@ static void look_after(ceclComm_t comm, struct watched *seen)
         if (!progress.started || progress.late < 0)
             return;
     }
-    const int gone = missing_for_good(comm);
-    if (gone >= 0) {
-        cecl_fail(ceclRemoteError,
-                  "rank %d destroyed its communicator while a collective waits for it", gone);
-        cecl_comm_lost_peer(comm, ceclRemoteError);
-        return;
-    }
     if (comm->config.timeout_ms > 0 && now - seen->since >= comm->config.timeout_ms)
         time_out(comm, &progress, now - seen->since);
 }
@@ -132,7 +139,7 @@ void cecl_watch_release(ceclComm_t comm)
         comm->watch.told = true;
     }
     const bool pending = !cecl_flags_idle(&comm->engine.flags);
-    if (pending)
+    if (pending && !comm->watch.silenced)
         comm->watch.silenced = cecl_flags_silence(&comm->engine.flags) == ceclSuccess;
     /* Ends kernels that wait, so that what is enqueued behind them goes on. */
     if (!comm->watch.kernels_ended)

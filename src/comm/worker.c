@@ -2,9 +2,9 @@
  * memory that peers tell of, and reads flags.
  *
  * The watchdog must not do this itself. While the program frees memory (cudaFree, cudaFreeHost) and
- * that waits for pending work, the driver lets other threads wait that copy, allocate or map; so does
- * cuIpcCloseMemHandle, which waits for all work of the GPU. Only stream memory operations and
- * questions go on (measured, docs/measurements.md). If the pending work is a call whose peer has died,
+ * that waits for pending work, the driver makes other threads wait that copy, allocate or launch.
+ * cuIpcCloseMemHandle does the same, and waits for all work of the GPU. Only stream memory operations
+ * and questions go on (measured, docs/measurements.md). If the pending work is a call whose peer has died,
  * it ends when the watchdog releases it, which takes stream memory operations alone. */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #include "util/thread.h"
 
 #define REST_MS 500 /* between two looks for memory that can be closed */
-#define FAILED_REST_MS 5
+#define CLOSE_MS 5  /* likewise, while there is some: moments without a pending call are short */
 #define MESSAGES_A_SWEEP 32 /* most messages between two such looks */
 #define ANSWER_MS 100       /* the driver takes microseconds unless it is held up */
 #define END_MS 10000
@@ -35,22 +35,20 @@ void cecl_worker_close(struct cecl_worker *worker)
     pthread_cond_destroy(&worker->news);
 }
 
-/* Carries out what peers tell about their memory. Closing what they dropped takes as long as opening,
- * and a call may wait for what comes next. So it comes when no message has come for a while, or many
- * have. */
-static void look_after_memory(ceclComm_t comm)
+/* Carries out what peers tell about their memory: one message, so that questions are answered in
+ * between. Closing what they dropped takes as long as opening, and a call may wait for what comes next.
+ * So it comes when no message has come for a while, or many have. Returns how many messages have come
+ * since then. */
+static uint32_t look_after_memory(ceclComm_t comm, bool comes, uint32_t messages)
 {
-    struct cecl_worker *worker = &comm->worker;
-    bool any = true;
-    while (any && atomic_load(&comm->async_result) == ceclSuccess &&
-           worker->messages < MESSAGES_A_SWEEP) {
-        const ceclResult_t taken = cecl_registry_take(&comm->registry, &any);
-        if (taken != ceclSuccess)
-            cecl_comm_set_async(comm, taken, cecl_message());
-        worker->messages += any;
-    }
-    worker->messages = 0;
+    bool any = false;
+    const ceclResult_t taken = comes ? cecl_registry_take(&comm->registry, &any) : ceclSuccess;
+    if (taken != ceclSuccess)
+        cecl_comm_set_async(comm, taken, cecl_message());
+    if (any && messages + 1 < MESSAGES_A_SWEEP)
+        return messages + 1;
     cecl_registry_sweep(&comm->registry);
+    return 0;
 }
 
 static void answer(ceclComm_t comm)
@@ -79,21 +77,26 @@ static void *work(void *argument)
 {
     ceclComm_t comm = argument;
     struct cecl_worker *worker = &comm->worker;
-    const struct timespec pause = {.tv_nsec = FAILED_REST_MS * 1000000L};
+    uint32_t messages = 0;
     while (!atomic_load(&worker->stop)) {
         const bool failed = atomic_load(&comm->async_result) != ceclSuccess;
+        bool comes = false;
         if (failed) /* messages stay where they are, and would end each wait for one */
-            nanosleep(&pause, NULL);
+            cecl_mesh_rest(comm->mesh, REST_MS);
         else
-            cecl_mesh_await(comm->mesh, REST_MS);
+            comes = cecl_mesh_await(
+                comm->mesh, cecl_registry_has_dropped(&comm->registry) ? CLOSE_MS : REST_MS);
         answer(comm);
         if (!failed)
-            look_after_memory(comm);
+            messages = look_after_memory(comm, comes, messages);
     }
     pthread_mutex_lock(&worker->lock);
     worker->ended = true;
+    const bool frees = worker->abandoned;
     pthread_cond_broadcast(&worker->news);
     pthread_mutex_unlock(&worker->lock);
+    if (frees)
+        worker->free_parts(comm, worker->drained);
     return NULL;
 }
 
@@ -125,18 +128,24 @@ bool cecl_worker_stop(ceclComm_t comm)
     if (!worker->running)
         return true;
     atomic_store(&worker->stop, true);
+    cecl_registry_hurry(&comm->registry);
     cecl_mesh_rouse(comm->mesh);
     pthread_mutex_lock(&worker->lock);
     while (!worker->ended && wait_for_news(worker, &until))
         ;
-    const bool ended = worker->ended;
-    pthread_mutex_unlock(&worker->lock);
-    if (ended)
+    if (worker->ended) {
+        pthread_mutex_unlock(&worker->lock);
         pthread_join(worker->thread, NULL);
-    else
-        pthread_detach(worker->thread);
-    worker->running = false;
-    return ended;
+        worker->running = false;
+        return true;
+    }
+    worker->abandoned = true;
+    comm->magic = 0;
+    cecl_mesh_say_goodbye(
+        comm->mesh); /* peers hear of it now, and not when the thread comes back */
+    pthread_detach(worker->thread);
+    pthread_mutex_unlock(&worker->lock);
+    return false;
 }
 
 ceclResult_t cecl_worker_ask(ceclComm_t comm, uint32_t *rows, struct cecl_progress *progress)

@@ -53,6 +53,7 @@ struct cecl_region_export {
     uint64_t process;         /* the exporter's cecl_fork_process */
     uint64_t base, bytes;     /* the region's addresses in the exporter's process */
     uint64_t id;              /* the exporter's region_id of it */
+    uint64_t stamp;           /* the registry's; see alloc/registry_process.c */
     uint64_t offset;          /* FILE: where the region begins in the file; 0 on CUDA */
     unsigned char handle[64]; /* HANDLE */
     int fd;                   /* FILE: the exporter closes it; else -1 */

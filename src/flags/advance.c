@@ -9,13 +9,19 @@ static void note_side_phases(struct cecl_flags *flags, const struct cecl_advance
         atomic_store(&flags->side_a_main, main > 0 ? (side + main - 1) / main : side);
 }
 
-/* Sets the main lane last, because `idle` does not look at the side lane. */
-void cecl_flags_begin(struct cecl_flags *flags, const struct cecl_advance *advance)
+/* Sets the main lane last, because `idle` does not look at the side lane. A call that begins while the
+ * watchdog silences flags either finds that here, or the watchdog finds the call's target: each of the
+ * two writes its own word before it reads the other's. */
+bool cecl_flags_begin(struct cecl_flags *flags, const struct cecl_advance *advance)
 {
     note_side_phases(flags, advance);
     atomic_store(&flags->unsignalled_target, flags->unsignalled + advance->unsignalled);
     for (int lane = CECL_LANES - 1; lane >= CECL_LANE_MAIN; lane--)
         atomic_store(&flags->target[lane], flags->epoch[lane] + advance->phases[lane]);
+    if (!atomic_load(&flags->silent))
+        return true;
+    cecl_flags_roll_back(flags);
+    return false;
 }
 
 static void fill_halves(const struct cecl_half_place *places, uint32_t count, uint8_t half)

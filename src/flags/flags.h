@@ -64,9 +64,8 @@ struct cecl_flags {
     /* most phases of the side lane for each of the main lane, of all calls so far */
     _Atomic uint32_t side_a_main;
     /* -- once the communicator has failed; the watchdog's -- */
-    _Atomic uint32_t releases;      /* how often waits were released so far */
-    bool silent;                    /* values of copied flags are overwritten: */
-    uint32_t silent_to[CECL_LANES]; /* up to this epoch */
+    _Atomic uint32_t releases; /* how often waits were released so far */
+    _Atomic bool silent;       /* no call may begin any more */
     uint32_t *done; /* host-visible: how far calls are done, in main phases and unsignalled calls */
     uint32_t *late; /* host-visible: not 0 once the kernel of a small call gave up a wait */
 };
@@ -120,8 +119,8 @@ static inline uint32_t cecl_advance_end(const struct cecl_advance *advance)
 }
 
 /* Must be called before anything is enqueued: the watchdog must know of the call before anything of
- * the call can wait. */
-void cecl_flags_begin(struct cecl_flags *flags, const struct cecl_advance *advance);
+ * the call can wait. Returns false if flags are silent: then nothing may be enqueued. */
+bool cecl_flags_begin(struct cecl_flags *flags, const struct cecl_advance *advance);
 /* To be called when the call is enqueued, in whole or in part. */
 void cecl_flags_commit(struct cecl_flags *flags, const struct cecl_advance *advance);
 /* To be called when nothing of the call is enqueued. */
@@ -214,14 +213,8 @@ struct cecl_progress {
 /* rows  [out] [CECL_LANES][nranks] the flags that peers have signalled to this rank. */
 ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,
                                  struct cecl_progress *progress);
-/* Whether a peer is behind. Both lanes count, because a side lane signals only where main lanes
- * wait for it. */
-bool cecl_flags_is_late(const struct cecl_flags *flags, const uint32_t *rows,
-                        const struct cecl_progress *progress, int rank);
-
-/* After this call, a release lets copied flags that are enqueued go without signalling anything to
- * peers. To be called again before each release, for calls that were enqueued meanwhile. Flags by
- * stream writes cannot be taken back, because their values are in the stream. With
+/* After this call no call can begin, and a release lets copied flags that are enqueued go without
+ * signalling anything to peers. Flags by stream writes cannot be taken back, because their values are in the stream. With
  * these, peers learn of the failure from the mesh alone. */
 ceclResult_t cecl_flags_silence(struct cecl_flags *flags);
 /* Ends the waits for flags. To be called again until nothing is pending. */

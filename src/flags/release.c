@@ -5,10 +5,6 @@
 /* A quarter of the flags' cycle. Half of the cycle counts as later, the other half as earlier. */
 #define QUARTER 0x4000u
 
-/* So many epochs beyond the last call are silenced with it: a call, or a group of them, may be
- * enqueued while the watchdog works. */
-#define AHEAD 512u
-
 bool cecl_flags_idle(const struct cecl_flags *flags)
 {
     return cecl_flags_reached(flags, cecl_flags_done_target(flags));
@@ -32,12 +28,6 @@ static int32_t behind(const struct cecl_flags *flags, const uint32_t *rows,
         most = by > most ? by : most;
     }
     return most;
-}
-
-bool cecl_flags_is_late(const struct cecl_flags *flags, const uint32_t *rows,
-                        const struct cecl_progress *progress, int rank)
-{
-    return behind(flags, rows, progress, rank) > 0;
 }
 
 /* A peer that is a little behind may itself wait for the one that is furthest behind. */
@@ -78,32 +68,21 @@ ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,
     return ceclSuccess;
 }
 
-/* Overwrites the values of epochs after `first`, `count` of them, in a lane's table. */
+/* Overwrites the values of a lane's epochs after `first`, `count` of them, with that of an `earlier`
+ * epoch. */
 static ceclResult_t overwrite(const struct cecl_flags *flags, int lane, uint32_t first,
-                              uint32_t count, uint32_t value)
+                              uint32_t count, uint32_t earlier)
 {
     const struct cecl_device_ops *ops = flags->dev->ops;
-    while (count > 0) {
+    uint32_t left = count < CECL_FLAG_VALUES ? count : CECL_FLAG_VALUES;
+    while (left > 0) {
         const uint32_t at = (first + 1) % CECL_FLAG_VALUES;
-        const uint32_t run = count < CECL_FLAG_VALUES - at ? count : CECL_FLAG_VALUES - at;
-        CECL_TRY(ops->words_overwrite(flags->dev, cecl_flags_source(flags, lane, at), run, value));
+        const uint32_t run = left < CECL_FLAG_VALUES - at ? left : CECL_FLAG_VALUES - at;
+        CECL_TRY(ops->words_overwrite(flags->dev, cecl_flags_source(flags, lane, at), run,
+                                      cecl_flag_value(earlier)));
         first += run;
-        count -= run;
+        left -= run;
     }
-    return ceclSuccess;
-}
-
-/* Silences the epochs of a lane up to `end`, from where the last call came to, or from `first` on.
- * Their values become that of an `earlier` epoch. */
-static ceclResult_t silence_lane(struct cecl_flags *flags, int lane, uint32_t first, uint32_t end,
-                                 uint32_t earlier)
-{
-    const uint32_t begin = flags->silent ? flags->silent_to[lane] : first, count = end - begin;
-    if (flags->silent && (int32_t)count < (int32_t)(AHEAD / 2))
-        return ceclSuccess;
-    CECL_TRY(overwrite(flags, lane, begin, count < CECL_FLAG_VALUES ? count : CECL_FLAG_VALUES,
-                       cecl_flag_value(earlier)));
-    flags->silent_to[lane] = end;
     return ceclSuccess;
 }
 
@@ -116,16 +95,14 @@ static ceclResult_t silence_lane(struct cecl_flags *flags, int lane, uint32_t fi
  * lane, and peers were notified of the failure before. */
 ceclResult_t cecl_flags_silence(struct cecl_flags *flags)
 {
+    atomic_store(&flags->silent, true); /* before targets are read: see cecl_flags_begin */
     if (flags->way != CECL_FLAGS_COPY)
         return ceclSuccess; /* the values are in the stream */
-    const uint32_t done = epoch_done(flags), main = atomic_load(&flags->target[CECL_LANE_MAIN]),
-                   side = atomic_load(&flags->target[CECL_LANE_SIDE]),
-                   pending = (main - done) * atomic_load(&flags->side_a_main);
-    CECL_TRY(silence_lane(flags, CECL_LANE_MAIN, done, main + AHEAD, done - QUARTER));
-    CECL_TRY(silence_lane(flags, CECL_LANE_SIDE, side - pending, side + AHEAD,
-                          side + AHEAD - 2 * QUARTER + 1));
-    flags->silent = true;
-    return ceclSuccess;
+    const uint32_t done = epoch_done(flags), side = atomic_load(&flags->target[CECL_LANE_SIDE]),
+                   pending = atomic_load(&flags->target[CECL_LANE_MAIN]) - done,
+                   beside = pending * atomic_load(&flags->side_a_main);
+    CECL_TRY(overwrite(flags, CECL_LANE_MAIN, done, pending, done - QUARTER));
+    return overwrite(flags, CECL_LANE_SIDE, side - beside, beside, side - 2 * QUARTER + 1);
 }
 
 /* More calls may be pending than half a cycle of flags, so each release moves on by another

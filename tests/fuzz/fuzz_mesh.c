@@ -54,6 +54,7 @@ struct post_head {
 struct news {
     uint32_t kind;
     int32_t origin;
+    uint32_t word;
     char cause[256];
 };
 enum { GOODBYE = 1, ABORT = 2 };

@@ -42,6 +42,8 @@ static struct fake {
     bool handles;     /* allocations are shared by handles, each in a window of its own */
     uint32_t renewed; /* added to the ids of memory that is apart: all of it is replaced */
     int refusals;     /* so many imports are refused, as CUDA does while old memory is open */
+    void (*at_refusal)(void);
+    uint64_t process; /* that exports */
 } fake;
 
 static uint64_t piece_of(uint64_t address)
@@ -95,6 +97,7 @@ static ceclResult_t fake_export(struct cecl_device *dev, const struct cecl_regio
     (void)dev;
     *exported = (struct cecl_region_export){
         .kind = region->kind,
+        .process = fake.process,
         .base = region->base,
         .bytes = region->bytes,
         .id = region->id,
@@ -113,6 +116,8 @@ static ceclResult_t fake_import(struct cecl_device *dev, const struct cecl_regio
         sched_yield();
     if (fake.refusals > 0) {
         fake.refusals--;
+        if (fake.at_refusal)
+            fake.at_refusal();
         return ceclInProgress;
     }
     if (exported->base == fake.broken)
@@ -478,19 +483,22 @@ static void a_dropped_window_that_a_call_uses_stays_open(void **state)
 }
 
 /* The driver holds up other threads while it closes memory, until the GPU's work is done. */
-static void dropped_memory_stays_open_for_a_second_while_calls_are_pending(void **state)
+static void dropped_memory_stays_open_while_any_call_is_pending(void **state)
 {
     (void)state;
     const uint64_t window = tell_of(HOME, 0, 5);
     take_all();
+    assert_false(cecl_registry_has_dropped(&user));
     assert_int_equal(cecl_registry_drop(&owner, window), ceclSuccess);
     take_all();
     calls_pending = true; /* of any communicator; none uses this memory */
     cecl_registry_sweep(&user);
     assert_int_equal(fake.nclosed, 0);
-    user.peers[0].imports->dropped_ms -= 1000;
+    assert_true(cecl_registry_has_dropped(&user));
+    calls_pending = false;
     cecl_registry_sweep(&user);
     assert_int_equal(fake.nclosed, 5);
+    assert_false(cecl_registry_has_dropped(&user));
 }
 
 /* ---- two communicators of one process: `user` and `second` have the owner's memory open */
@@ -578,6 +586,83 @@ static void a_refusal_closes_nothing_in_other_blocks(void **state)
     assert_int_equal(fake.refusals, 0);
 }
 
+/* The messages of two communicators come in any order. */
+static void a_late_message_about_memory_that_is_gone_closes_nothing(void **state)
+{
+    (void)state;
+    bool any;
+    tell_of(HOME, 3, 1); /* for `second`, which is slow */
+    fake.renewed += PIECES;
+    const uint64_t young = tell_of(HOME, 3, 1);
+    ntaken = nposted - 1;
+    take_all();
+    ntaken = 0;
+    assert_int_equal(cecl_registry_take(&second, &any), ceclSuccess);
+    ntaken = nposted;
+    assert_int_equal(fake.nclosed, 0);
+    assert_int_equal(reach(young, 0, 1), ceclSuccess);
+    assert_int_equal(second.peers[0].imports->failed, ceclInvalidUsage);
+    assert_non_null(strstr(second.peers[0].imports->words, "was freed before it was opened here"));
+}
+
+static void take_beside(void)
+{
+    bool any;
+    const int before = ntaken;
+    fake.at_refusal = NULL;
+    ntaken = 0;
+    assert_int_equal(cecl_registry_take(&second, &any), ceclSuccess);
+    ntaken = before;
+}
+
+/* `second` opens memory of the new block between the refusal and what follows from it. */
+static void a_refusal_closes_nothing_that_was_opened_after_it(void **state)
+{
+    (void)state;
+    tell_of(HOME, 2, 1);
+    const uint64_t beside = tell_of(HOME, 3, 1);
+    ntaken = nposted - 1;
+    fake.refusals = 1;
+    fake.at_refusal = take_beside;
+    take_all();
+    assert_int_equal(fake.nclosed, 0);
+    assert_non_null(second.peers[0].imports->regions);
+    assert_int_equal(reach(beside, 0, 1), ceclSuccess);
+}
+
+static void memory_of_another_process_at_the_same_addresses_stays(void **state)
+{
+    (void)state;
+    tell_both(3);
+    fake.process = 77;
+    replace_and_tell(3);
+    assert_non_null(second.peers[0].imports);
+}
+
+static void memory_that_another_gpu_has_open_stays(void **state)
+{
+    (void)state;
+    struct cecl_device other = device;
+    other.ordinal = 5;
+    tell_both(3);
+    second.dev = &other;
+    replace_and_tell(3);
+    assert_non_null(second.peers[0].imports);
+    second.dev = &device;
+}
+
+static void the_wait_for_calls_that_use_replaced_memory_can_be_ended(void **state)
+{
+    (void)state;
+    tell_both(3);
+    fake.refusals = INT_MAX;
+    cecl_registry_used(&second, 0, second.peers[0].imports->number, 9);
+    cecl_registry_hurry(&user);
+    const int64_t begin = cecl_now_ms();
+    replace_and_tell(3);
+    assert_true(cecl_now_ms() - begin < 900); /* the limit is 1000 ms */
+}
+
 static void *finish_calls_soon(void *argument)
 {
     (void)argument;
@@ -631,11 +716,16 @@ int main(void)
         REGISTRY_TEST(what_is_gone_makes_way_in_its_block),
         REGISTRY_TEST(memory_over_old_regions_is_a_new_window),
         REGISTRY_TEST(a_dropped_window_that_a_call_uses_stays_open),
-        REGISTRY_TEST(dropped_memory_stays_open_for_a_second_while_calls_are_pending),
+        REGISTRY_TEST(dropped_memory_stays_open_while_any_call_is_pending),
         SECOND_TEST(memory_that_was_replaced_is_closed_on_all_communicators),
         SECOND_TEST(memory_that_another_communicator_has_open_too_stays),
         SECOND_TEST(a_refusal_closes_what_lay_in_the_same_block),
         SECOND_TEST(a_refusal_closes_nothing_in_other_blocks),
+        SECOND_TEST(a_late_message_about_memory_that_is_gone_closes_nothing),
+        SECOND_TEST(a_refusal_closes_nothing_that_was_opened_after_it),
+        SECOND_TEST(memory_of_another_process_at_the_same_addresses_stays),
+        SECOND_TEST(memory_that_another_gpu_has_open_stays),
+        SECOND_TEST(the_wait_for_calls_that_use_replaced_memory_can_be_ended),
         SECOND_TEST(replaced_memory_is_closed_once_pending_calls_are_done),
         SECOND_TEST(replaced_memory_that_stays_in_use_is_an_error_of_the_new_window),
     };

@@ -575,24 +575,69 @@ static void a_call_times_out_while_the_driver_is_held_up(void **state)
     assert_int_equal(ceclAllGather(buffers[0], buffers[0], 4, ceclInt8, comms[0], NULL),
                      ceclSuccess);
     assert_int_equal(ceclStreamSynchronize(comms[0], NULL), ceclTimeout);
-    assert_non_null(strstr(ceclGetLastError(comms[0]), "ceclAllGather is pending"));
+    assert_non_null(strstr(ceclGetLastError(comms[0]), "ceclAllGather has been pending"));
     assert_non_null(strstr(ceclGetLastError(comms[0]), "cudaFree"));
     hold_reads = false;
     close_ranks();
 }
 
-/* Its memory cannot be freed under it. */
-static void a_worker_that_the_driver_keeps_does_not_hold_up_an_abort(void **state)
+static ceclResult_t async_within(ceclComm_t comm, int ms)
+{
+    ceclResult_t result = ceclSuccess;
+    for (int i = 0; i < ms / 10 && result == ceclSuccess; i++) {
+        usleep(10000);
+        (void)!ceclCommGetAsyncError(comm, &result);
+    }
+    return result;
+}
+
+static void a_peer_that_leaves_is_noticed_while_the_driver_is_held_up(void **state)
 {
     (void)state;
-    open_ranks(4096, "200");
+    open_ranks(4096, "0");
     hold_reads = true;
     assert_int_equal(ceclAllGather(buffers[0], buffers[0], 4, ceclInt8, comms[0], NULL),
                      ceclSuccess);
-    assert_int_equal(ceclStreamSynchronize(comms[0], NULL), ceclTimeout);
+    usleep(700000); /* meanwhile the watchdog asks in vain */
+    assert_int_equal(ceclCommDestroy(comms[1]), ceclSuccess);
+    assert_int_equal(async_within(comms[0], 4000), ceclRemoteError);
+    assert_non_null(strstr(ceclGetLastError(comms[0]), "rank 1 destroyed its communicator"));
+    hold_reads = false;
+    (void)ceclCommAbort(comms[0]);
+}
+
+/* It made all calls that are pending here. */
+static void a_peer_that_leaves_in_order_fails_nothing(void **state)
+{
+    (void)state;
+    open_ranks(4096, "0");
+    hold = HOLD_A_WHILE; /* of the host's arithmetic */
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(
+            ceclAllReduce(buffers[r], buffers[r], 1000, ceclInt8, ceclSum, comms[r], NULL),
+            ceclSuccess);
+    assert_int_equal(ceclCommDestroy(comms[1]), ceclSuccess);
+    assert_int_equal(ceclStreamSynchronize(comms[0], NULL), ceclSuccess);
+    assert_int_equal(ceclCommDestroy(comms[0]), ceclSuccess);
+}
+
+/* Its memory cannot be freed under it, and is freed when it comes back. */
+static void a_worker_that_the_driver_keeps_does_not_hold_up_an_end(void **state)
+{
+    (void)state;
+    open_ranks(4096, "0");
+    hold_reads = true;
+    assert_int_equal(ceclAllGather(buffers[0], buffers[0], 4, ceclInt8, comms[0], NULL),
+                     ceclSuccess);
+    usleep(700000); /* meanwhile the watchdog asks in vain */
+    assert_int_equal(ceclAllGather(buffers[1] + 4, buffers[1], 4, ceclInt8, comms[1], NULL),
+                     ceclSuccess);
     const int64_t start = cecl_now_ms();
-    assert_int_equal(ceclCommAbort(comms[0]), ceclSuccess);
+    assert_int_equal(ceclCommDestroy(comms[0]), ceclSuccess);
     assert_in_range(cecl_now_ms() - start, 5000, 30000);
+    assert_int_equal(ceclAllGather(buffers[1] + 4, buffers[1], 4, ceclInt8, comms[1], NULL),
+                     ceclSuccess);
+    assert_int_equal(async_within(comms[1], 4000), ceclRemoteError); /* the goodbye came */
     hold_reads = false;
     (void)ceclCommAbort(comms[1]);
 }
@@ -799,7 +844,9 @@ int main(void)
         RELEASE(a_released_stream_tells_peers_nothing),
         RELEASE(who_asks_hears_of_a_failure),
         RELEASE(a_call_times_out_while_the_driver_is_held_up),
-        RELEASE(a_worker_that_the_driver_keeps_does_not_hold_up_an_abort),
+        RELEASE(a_peer_that_leaves_is_noticed_while_the_driver_is_held_up),
+        RELEASE(a_peer_that_leaves_in_order_fails_nothing),
+        RELEASE(a_worker_that_the_driver_keeps_does_not_hold_up_an_end),
         RELEASE(who_asks_hears_of_a_kernel_that_gave_up),
         RELEASE(the_watchdog_hears_of_a_kernel_that_gave_up),
         RELEASE(finalize_hears_of_a_kernel_that_gave_up),
