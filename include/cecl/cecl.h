@@ -927,7 +927,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAllReduce(const void *sendbuff, void *rec
                                                  ceclComm_t comm, ceclStream_t stream);
 
 /* Adds up (or multiplies, ...) the elements of all ranks; root receives the result.
- * sendbuff  [count] elements. In place when it is recvbuff, on all ranks or on none.
+ * sendbuff  [count] elements. In place when it is recvbuff; each rank decides that by itself.
  * recvbuff  [count] elements on every rank; written on root alone.
  * root      0 .. nranks-1, equal on all ranks.
  * buffers, count, op, stream, collective, threads, ownership, errors: as ceclAllReduce;

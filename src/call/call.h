@@ -109,6 +109,13 @@ static inline bool cecl_call_is_one_buffer(const struct cecl_call *call)
     return call->in_place && !call->op->per_rank;
 }
 
+/* Whether ranks must agree on being in place. In a reduction to root they need not: copies of inputs
+ * go from each rank's own memory to staging, and only root's recvbuff is written. */
+static inline bool cecl_call_is_in_place_on_all(const struct cecl_call *call)
+{
+    return cecl_call_is_one_buffer(call) && !(call->op->reduces && call->op->rooted);
+}
+
 /* How many words the layout of a call has, if the call has a layout. */
 static inline uint32_t cecl_layout_words(const struct cecl_op *op, int nranks)
 {

@@ -32,7 +32,7 @@ uint32_t cecl_call_signature(const struct cecl_call *call)
         own && call->layout_words > 0 ? 0 : call->count,
         (uint64_t)call->red_op << 32 | (uint32_t)call->root,
         (uint64_t)call->options.sm_policy << 40 | (uint64_t)call->options.direction << 32 |
-            (uint64_t)call->options.max_sms << 8 | (call->in_place && !own),
+            (uint64_t)call->options.max_sms << 8 | cecl_call_is_in_place_on_all(call),
         shape->width,
         shape->rows,
         shape->recv_pitch,

@@ -52,7 +52,7 @@ static void tell(const struct cecl_call *call, ceclResult_t local, struct told *
     if (call->layout_words > 0 && !call->op->per_rank)
         told->layout = hash_of(call->view.layout, call->layout_words);
     if (call->op->block && !cecl_call_is_empty(call))
-        told->call.in_place = cecl_call_is_one_buffer(call);
+        told->call.in_place = cecl_call_is_in_place_on_all(call);
     else if (!call->op->block)
         told->call.recv = call->recv;
 }

@@ -3,9 +3,9 @@
 
 #include "nccl/library.h"
 
-/* NCCL lets ranks other than root pass NULL for what they do not use. cecl wants an address of a
- * gather's recvbuff, which it does not use either. */
-static void *gathered(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
+/* NCCL lets ranks other than root pass NULL for what they do not use. cecl wants an address of the
+ * recvbuff of a gather and of a reduction to root, which it does not write to either. */
+static void *at_root(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
 {
     return call->recvbuff || comm->rank == call->root ? call->recvbuff
                                                       : (void *)(uintptr_t)call->sendbuff;
@@ -33,7 +33,7 @@ static ceclResult_t move(const struct cecl_nccl_call *call, const struct cecl_nc
         return cecl->ceclBroadcast(call->sendbuff, call->recvbuff, call->count, type, call->root,
                                    ours, stream);
     case CECL_NCCL_OP_ncclGather:
-        return cecl->ceclGather(call->sendbuff, gathered(call, comm), call->count, type, call->root,
+        return cecl->ceclGather(call->sendbuff, at_root(call, comm), call->count, type, call->root,
                                 ours, stream);
     case CECL_NCCL_OP_ncclScatter:
         return cecl->ceclScatter(call->sendbuff, call->recvbuff, call->count, type, call->root,
@@ -42,8 +42,10 @@ static ceclResult_t move(const struct cecl_nccl_call *call, const struct cecl_nc
     }
 }
 
-static ceclResult_t reduce(const struct cecl_nccl_call *call, ceclComm_t ours, ceclStream_t stream)
+static ceclResult_t reduce(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm,
+                           ceclStream_t stream)
 {
+    const ceclComm_t ours = cecl_nccl_serve_comm(call, comm);
     const struct cecl_nccl_library *cecl = cecl_nccl_library();
     const ceclDataType_t type = (ceclDataType_t)call->datatype;
     const ceclRedOp_t redop = (ceclRedOp_t)call->redop;
@@ -52,7 +54,7 @@ static ceclResult_t reduce(const struct cecl_nccl_call *call, ceclComm_t ours, c
         return cecl->ceclAllReduce(call->sendbuff, call->recvbuff, call->count, type, redop, ours,
                                    stream);
     case CECL_NCCL_OP_ncclReduce:
-        return cecl->ceclReduce(call->sendbuff, call->recvbuff, call->count, type, redop,
+        return cecl->ceclReduce(call->sendbuff, at_root(call, comm), call->count, type, redop,
                                 call->root, ours, stream);
     case CECL_NCCL_OP_ncclReduceScatter:
         return cecl->ceclReduceScatter(call->sendbuff, call->recvbuff, call->count, type, redop,
@@ -67,8 +69,7 @@ ceclResult_t cecl_nccl_serve_enqueue(const struct cecl_nccl_call *call,
                                      const struct cecl_nccl_comm *comm, cudaStream_t stream)
 {
     const ceclStream_t used = comm->on_gpu ? (ceclStream_t)stream : NULL;
-    return call->reduces ? reduce(call, cecl_nccl_serve_comm(call, comm), used)
-                         : move(call, comm, used);
+    return call->reduces ? reduce(call, comm, used) : move(call, comm, used);
 }
 
 ceclResult_t cecl_nccl_serve_complete(const struct cecl_nccl_comm *comm, ceclComm_t ours)

@@ -28,13 +28,12 @@ static ncclComm_t comms[MODEL_RANKS];
 
 /* ---- calls */
 
-/* Ranks that are not root may pass NULL for what they do not use. The recvbuff of a reduce is left out:
- * cecl still wants it on every rank. */
+/* Ranks that are not root may pass NULL for what they do not use. */
 static void leave_out(const struct model_call *c, int rank, void **send, void **recv)
 {
     if (rank == c->root || c->in_place || c->count % 2)
         return;
-    if (c->kind == MODEL_GATHER)
+    if (c->kind == MODEL_GATHER || c->kind == MODEL_REDUCE)
         *recv = NULL;
     else if (c->kind == MODEL_SCATTER || c->kind == MODEL_BROADCAST)
         *send = NULL;
