@@ -10,6 +10,7 @@
 #include "nccl/group.h"
 #include "nccl/names.h"
 #include "nccl/process.h"
+#include "util/thread.h"
 
 /* cecl_nccl_pass_ncclCommInitRank and so on: the same functions of the real NCCL (jump.c). */
 #define FOLLOWED(name) __typeof__(name) cecl_nccl_pass_##name;
@@ -33,6 +34,20 @@ static _Thread_local struct {
     int count, room;
 } group;
 
+static void forget_wishes(void)
+{
+    free(group.wishes);
+    group.wishes = NULL;
+    group.count = group.room = 0;
+}
+
+/* A thread may end with an open group. */
+static void forget_at_end(void *unused)
+{
+    (void)unused;
+    forget_wishes();
+}
+
 static ncclResult_t keep(struct wish wish)
 {
     if (group.count == group.room) {
@@ -40,18 +55,13 @@ static ncclResult_t keep(struct wish wish)
         struct wish *wishes = realloc(group.wishes, (size_t)room * sizeof(*wishes));
         if (!wishes)
             return ceclSystemError;
+        static struct cecl_thread_end end = CECL_THREAD_END_NONE;
+        cecl_thread_at_end(&end, forget_at_end, &group);
         group.wishes = wishes;
         group.room = room;
     }
     group.wishes[group.count++] = wish;
     return SUCCESS;
-}
-
-static void forget_wishes(void)
-{
-    free(group.wishes);
-    group.wishes = NULL;
-    group.count = group.room = 0;
 }
 
 /* A rank that ncclCommSplit left out has no communicator. */

@@ -8,6 +8,7 @@
 #include "nccl/gpu.h"
 #include "nccl/library.h"
 #include "nccl/serve.h"
+#include "util/thread.h"
 
 /* Calls on one communicator of cecl's that a turn may have; a group of NCCL's may have any number.
  * Ranks divide calls into turns alike, because each communicator's calls are counted separately. */
@@ -95,6 +96,13 @@ static struct kept place(const struct cecl_nccl_call *call)
     return kept;
 }
 
+/* A thread may end with an open group. */
+static void forget_at_end(void *unused)
+{
+    (void)unused;
+    cecl_nccl_group_forget();
+}
+
 ncclResult_t cecl_nccl_group_keep(const struct cecl_nccl_call *call)
 {
     if (group.count == group.room) {
@@ -102,6 +110,8 @@ ncclResult_t cecl_nccl_group_keep(const struct cecl_nccl_call *call)
         struct kept *kept = realloc(group.kept, (size_t)room * sizeof(*kept));
         if (!kept)
             return ceclSystemError;
+        static struct cecl_thread_end end = CECL_THREAD_END_NONE;
+        cecl_thread_at_end(&end, forget_at_end, &group);
         group.kept = kept;
         group.room = room;
     }

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <time.h>
 
 /* pthread_create with all signals blocked in the new thread, so that the program's handlers run on
@@ -27,6 +28,30 @@ static inline void cecl_cond_init(pthread_cond_t *condition)
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(condition, &monotonic);
     pthread_condattr_destroy(&monotonic);
+}
+
+/* Calls a function when a thread ends. CECL_THREAD_END_NONE at first. */
+struct cecl_thread_end {
+    pthread_mutex_t lock;
+    pthread_key_t key;
+    bool has_key;
+};
+#define CECL_THREAD_END_NONE                                                                       \
+    {                                                                                              \
+        .lock = PTHREAD_MUTEX_INITIALIZER                                                          \
+    }
+
+/* When the calling thread ends, `run` gets `argument`, which is not NULL. `run` is the same function
+ * at each call with this `end`. Without room for a key nothing is called. */
+static inline void cecl_thread_at_end(struct cecl_thread_end *end, void (*run)(void *),
+                                      void *argument)
+{
+    pthread_mutex_lock(&end->lock);
+    end->has_key = end->has_key || pthread_key_create(&end->key, run) == 0;
+    const bool has_key = end->has_key;
+    pthread_mutex_unlock(&end->lock);
+    if (has_key)
+        pthread_setspecific(end->key, argument);
 }
 
 #endif

@@ -2,6 +2,7 @@
  * becomes of a communicator that cannot be made, that is split, aborted, or that loses a rank.
  * test_nccl_serve POLICY [SEED]   POLICY is CECL_NCCL's value; CECL_NCCL_PATH names the stand-in */
 #include <dlfcn.h>
+#include <malloc.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -339,6 +340,44 @@ static void calls_that_cecl_lacks_are_passed(void **state)
 {
     (void)state;
     assert_true(run_ranks(RANKS, pass_what_cecl_lacks));
+}
+
+/* Ranks other than root pass NULL for what NCCL does not use there; root may be in place. */
+static bool leave_out(const struct call *c, const struct rank *r, uint32_t *memory)
+{
+    const bool is_root = r->rank == c->root, sends = c->op == GATHER || c->op == REDUCE;
+    struct call mine = *c;
+    mine.is_in_place = c->is_in_place && is_root;
+    struct places at = places_of(&mine, r, memory);
+    prepare(&mine, r, memory);
+    at.send = is_root || sends ? at.send : NULL;
+    at.recv = is_root || !sends ? at.recv : NULL;
+    mark(r);
+    return make_call(&mine, r, at) == 0 && is_served() && has_come(&mine, r, memory);
+}
+
+static bool leave_out_what_is_not_used(struct rank *r)
+{
+    static const enum op rooted[] = {GATHER, REDUCE, SCATTER, BROADCAST};
+    uint32_t *memory = memory_new();
+    bool is = memory;
+    for (int i = 0; is && i < 64; i++) {
+        struct call c = {.op = rooted[i % 4], .number = (uint64_t)i, .root = i / 4 % r->nranks};
+        c.count = i / 16 % 2 ? MOST : 5;
+        c.is_in_place = i / 32 && c.op != BROADCAST; /* whose ranks must agree on that */
+        is = leave_out(&c, r, memory);
+        if (!is)
+            print_call(&c, r);
+    }
+    free(memory);
+    return is;
+}
+
+static void ranks_that_are_not_root_may_pass_NULL_for_what_they_do_not_use(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(2, leave_out_what_is_not_used));
+    assert_true(run_ranks(RANKS, leave_out_what_is_not_used));
 }
 
 static bool refuse_null(struct rank *r)
@@ -921,6 +960,43 @@ static void a_group_with_a_call_that_is_refused_returns_its_error(void **state)
     assert_true(run_ranks(2, refuse_in_a_group));
 }
 
+#define THREADS 200
+#define FEW_BYTES 100000 /* far less than what so many threads would leave */
+
+/* Ends with a call and a communicator in an open group. */
+static void *end_in_a_group(void *argument)
+{
+    struct rank *r = argument;
+    int in = 0, out[2];
+    ncclComm_t comm = NULL;
+    r->is_right = ncclGroupStart() == 0 &&
+                  ncclAllGather(&in, out, 1, ncclInt32, r->comm, NULL) == 0 &&
+                  ncclCommInitAll(&comm, 1, NULL) == 0 && ncclCommDestroy(comm) == 0;
+    return NULL;
+}
+
+static bool leave_groups_open(struct rank *r)
+{
+    bool is = true;
+    for (int i = 0; i < THREADS; i++) {
+        struct rank ends = *r;
+        pthread_t thread;
+        pthread_create(&thread, NULL, end_in_a_group, &ends);
+        pthread_join(thread, NULL);
+        is = is && ends.is_right;
+    }
+    return is;
+}
+
+static void a_thread_that_ends_in_a_group_leaves_no_memory(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(2, leave_groups_open)); /* what is set up once is there now */
+    const size_t before = mallinfo2().uordblks;
+    assert_true(run_ranks(2, leave_groups_open));
+    assert_true(mallinfo2().uordblks < before + FEW_BYTES);
+}
+
 /* ---- tests with processes as ranks. The parent has not called NCCL, so children do not inherit a
  * library that is in use. */
 
@@ -1084,6 +1160,7 @@ static int run_all(void)
         cmocka_unit_test(each_op_is_served_and_gives_what_plain_loops_give),
         cmocka_unit_test(random_calls_served_and_passed_give_what_a_plain_model_gives),
         cmocka_unit_test(calls_that_cecl_lacks_are_passed),
+        cmocka_unit_test(ranks_that_are_not_root_may_pass_NULL_for_what_they_do_not_use),
         cmocka_unit_test(a_served_call_that_fails_returns_nccls_number),
         cmocka_unit_test(a_split_is_served_and_outlives_its_parent),
         cmocka_unit_test(a_rank_without_a_color_gets_no_communicator),
@@ -1103,6 +1180,7 @@ static int run_all(void)
         cmocka_unit_test(a_group_that_is_only_simulated_carries_nothing_out),
         cmocka_unit_test(a_simulated_group_within_another_is_carried_out_with_it),
         cmocka_unit_test(a_group_with_a_call_that_is_refused_returns_its_error),
+        cmocka_unit_test(a_thread_that_ends_in_a_group_leaves_no_memory),
         cmocka_unit_test(calls_on_a_non_blocking_communicator_and_its_children_are_passed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
@@ -1134,6 +1212,7 @@ int main(int argc, char **argv)
         print_error("test_nccl_serve POLICY, and CECL_NCCL_PATH: %s\n", dlerror());
         return 2;
     }
+    mallopt(M_ARENA_MAX, 1); /* mallinfo2 counts the first arena alone */
     *(void **)&last = dlsym(standin, "standin_last");
     seed = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)time(NULL);
     if (strcmp(argv[1], "all") == 0)
