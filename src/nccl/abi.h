@@ -1,5 +1,5 @@
 /* What this library says of NCCL's binary interface: the calls that it has C functions for, those
- * that it makes itself, and one field of a configuration. The values of ncclResult_t are those of
+ * that it makes itself. The values of ncclResult_t are those of
  * ceclResult_t. tests/nccl/abi_check.c holds all of it against NCCL's own header. */
 #ifndef CECL_NCCL_ABI_H
 #define CECL_NCCL_ABI_H
@@ -19,10 +19,6 @@ typedef struct {
 } ncclUniqueId;
 typedef struct ncclConfig ncclConfig_t; /* its size differs between versions of NCCL */
 #endif
-
-/* Where ncclConfig_t has the int `blocking`, in every version that has the type. 0: calls on the
- * communicator do not wait. */
-#define CECL_NCCL_CONFIG_BLOCKING_AT 16
 
 enum { CECL_NCCL_INT8 = 0, CECL_NCCL_BFLOAT16 = 9 }; /* of ncclDataType_t */
 

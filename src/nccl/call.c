@@ -93,6 +93,8 @@ static enum cecl_nccl_reason reason_to_pass(const struct cecl_nccl_process *proc
         return CECL_NCCL_BY_SETTING;
     if (!comm)
         return CECL_NCCL_UNKNOWN;
+    if (atomic_load_explicit(&comm->stage, memory_order_acquire) != CECL_NCCL_READY)
+        return CECL_NCCL_IN_PROGRESS;
     return comm->reason == CECL_NCCL_NO_REASON ? reason_of_call(process, call, comm) : comm->reason;
 }
 
@@ -106,9 +108,22 @@ static void warn_of_refusal(enum cecl_nccl_op op, enum cecl_nccl_reason reason)
                  cecl_nccl_op_names[op], cecl_nccl_reason_words[reason]);
 }
 
-static bool is_refused(const struct cecl_nccl_process *process, const struct cecl_nccl_call *call)
+static bool is_refused(const struct cecl_nccl_process *process, const struct cecl_nccl_call *call,
+                       enum cecl_nccl_reason reason)
 {
+    if (reason == CECL_NCCL_IN_PROGRESS)
+        return true;
     return process->policy == CECL_NCCL_STRICT && !call->reduces && call->count > 0;
+}
+
+static ncclResult_t refuse(const struct cecl_nccl_call *call, enum cecl_nccl_reason reason)
+{
+    if (reason == CECL_NCCL_IN_PROGRESS) {
+        (void)cecl_nccl_comm_refuses(call->comm, cecl_nccl_op_names[call->op]);
+        return CECL_NCCL_REFUSED;
+    }
+    warn_of_refusal(call->op, reason);
+    return ceclInvalidUsage;
 }
 
 /* Whether an abort has begun is no reason to pass, as ranks do not know it of each other. NCCL gives
@@ -136,11 +151,12 @@ bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result)
     const enum cecl_nccl_reason reason = reason_to_pass(process, call, comm);
     if (reason == CECL_NCCL_NO_REASON)
         return serve(call, comm, result);
-    const bool refused = is_refused(process, call);
+    const bool refused = is_refused(process, call, reason);
     if (process->counts)
         cecl_nccl_stats_count(call, reason, refused);
     if (refused)
-        warn_of_refusal(call->op, reason);
-    *result = ceclInvalidUsage;
+        *result = refuse(call, reason);
+    else if (cecl_nccl_group_depth() > 0)
+        cecl_nccl_group_passed(call->comm);
     return refused;
 }

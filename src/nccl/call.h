@@ -33,7 +33,7 @@ struct cecl_nccl_call {
 };
 
 /* Decides on `call`, and counts it. Returns whether the call is done: served, with what that gave in
- * `*result`, or refused, which happens under CECL_NCCL=strict alone. Otherwise it is to be passed to
+ * `*result`, or refused, because of CECL_NCCL=strict or as it comes too early. Otherwise it is to be passed to
  * NCCL. */
 bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result);
 

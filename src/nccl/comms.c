@@ -56,81 +56,152 @@ static struct cecl_nccl_comm *entry_for(ncclComm_t comm)
     return entry;
 }
 
-static void fill(struct cecl_nccl_comm *entry, ncclComm_t comm, const struct cecl_nccl_made *made)
-{
-    entry->ours = made->ours;
-    entry->reason = made->reason;
-    entry->nranks = made->nranks;
-    entry->rank = made->rank;
-    entry->on_gpu = made->on_gpu;
-    entry->ordinal = made->ordinal;
-    atomic_store(&entry->ends, false);
-    atomic_store(&entry->has_told, false);
-    atomic_store_explicit(&entry->nccl, comm, memory_order_release);
-}
-
 /* NCCL may give a communicator the address of one that ended by another way, whose entry is still
- * here. */
-static ncclResult_t add(ncclComm_t comm, const struct cecl_nccl_made *made)
+ * here. Nobody finds the new entry before it is published. */
+static struct cecl_nccl_comm *reserve(ncclComm_t comm)
 {
     cecl_nccl_comm_abort(comm);
     pthread_mutex_lock(&adding);
     struct cecl_nccl_comm *entry = entry_for(comm);
-    if (entry)
-        fill(entry, comm, made);
+    if (entry) {
+        atomic_store(&entry->nccl, LOST);
+        atomic_store(&entry->stage, CECL_NCCL_MAKING);
+        atomic_store(&entry->ends, false);
+        atomic_store(&entry->has_told, false);
+    }
     pthread_mutex_unlock(&adding);
-    return entry ? ceclSuccess : ceclSystemError;
+    return entry;
+}
+
+static void publish(struct cecl_nccl_comm *entry, ncclComm_t comm)
+{
+    atomic_store_explicit(&entry->nccl, comm, memory_order_release);
 }
 
 /* ---- making */
 
 struct making {
-    struct cecl_nccl_new wanted;
+    ncclComm_t comm;
+    struct cecl_nccl_comm
+        *entry; /* its own, before it begins: nothing can fail when ours is made */
     int together;
     pthread_t thread;
     bool has_thread;
     ncclResult_t result;
 };
 
+/* Returns whether the entry is ready; otherwise the communicator was given up. */
+static bool fill(struct making *making, const struct cecl_nccl_made *made)
+{
+    struct cecl_nccl_comm *entry = making->entry;
+    enum cecl_nccl_stage stage = CECL_NCCL_MAKING;
+    entry->ours = made->ours;
+    entry->reason = made->reason;
+    entry->result = making->result;
+    entry->nranks = made->nranks;
+    entry->rank = made->rank;
+    entry->on_gpu = made->on_gpu;
+    entry->ordinal = made->ordinal;
+    return atomic_compare_exchange_strong(&entry->stage, &stage, CECL_NCCL_READY);
+}
+
+static void drop(const struct cecl_nccl_ours *ours)
+{
+    if (!ours->moves)
+        return;
+    cecl_nccl_library()->ceclCommAbort(ours->moves);
+    cecl_nccl_library()->ceclCommAbort(ours->reduces);
+}
+
 static void *make_one(void *argument)
 {
     struct making *making = argument;
     struct cecl_nccl_made made;
-    making->result = cecl_nccl_make(&making->wanted, making->together, &made);
-    if (making->result == (ncclResult_t)ceclSuccess)
-        making->result = add(making->wanted.comm, &made);
+    making->result = cecl_nccl_make(making->comm, NULL, making->together, &made);
+    const bool is_made = making->result == (ncclResult_t)ceclSuccess && fill(making, &made);
+    publish(making->entry, is_made ? making->comm : NULL);
     return NULL;
 }
 
-static void make_on_threads(struct making *makings, int count)
+static void *make_one_later(void *argument)
 {
+    struct making making = *(struct making *)argument;
+    struct cecl_nccl_made made;
+    free(argument);
+    making.result = cecl_nccl_make(making.comm, making.entry, making.together, &made);
+    if (!fill(&making, &made)) {
+        drop(&made.ours);
+        publish(making.entry, NULL);
+    }
+    return NULL;
+}
+
+/* Ranks of one thread wait for each other, so they get a thread each. */
+static void make_all(struct making *makings, int count)
+{
+    if (count == 1) {
+        make_one(makings);
+        return;
+    }
     for (int i = 0; i < count; i++)
         makings[i].has_thread = cecl_thread_start(&makings[i].thread, make_one, &makings[i]) == 0;
     for (int i = 0; i < count; i++) {
-        if (makings[i].has_thread)
+        if (makings[i].has_thread) {
             pthread_join(makings[i].thread, NULL);
-        else
+        } else {
             makings[i].result = ceclSystemError;
+            publish(makings[i].entry, NULL);
+        }
     }
 }
 
-/* Each rank waits for the others, so ranks of one thread get a thread each. */
-ncclResult_t cecl_nccl_comms_make(const struct cecl_nccl_new *made, int count)
+static bool reserve_all(struct making *makings, int count)
+{
+    int reserved = 0;
+    while (reserved < count && (makings[reserved].entry = reserve(makings[reserved].comm)))
+        reserved++;
+    for (int i = 0; i < reserved && reserved < count; i++)
+        publish(makings[i].entry, NULL);
+    return reserved == count;
+}
+
+ncclResult_t cecl_nccl_comms_make(const ncclComm_t *comms, int count)
 {
     ncclResult_t result = ceclSuccess;
     struct making *makings = calloc((size_t)count + 1, sizeof(*makings));
     if (!makings)
         return ceclSystemError;
     for (int i = 0; i < count; i++)
-        makings[i] = (struct making){.wanted = made[i], .together = count};
-    if (count == 1)
-        make_one(makings);
+        makings[i] = (struct making){.comm = comms[i], .together = count};
+    if (!reserve_all(makings, count))
+        result = ceclSystemError;
     else
-        make_on_threads(makings, count);
+        make_all(makings, count);
     for (int i = 0; i < count && result == (ncclResult_t)ceclSuccess; i++)
         result = makings[i].result;
     free(makings);
     return result;
+}
+
+/* The thread ends by itself, soon after an abort at the latest. */
+ncclResult_t cecl_nccl_comm_make_later(ncclComm_t comm, int together)
+{
+    struct making *making = malloc(sizeof(*making));
+    struct cecl_nccl_comm *entry = making ? reserve(comm) : NULL;
+    pthread_t thread;
+    if (!entry) {
+        free(making);
+        return ceclSystemError;
+    }
+    *making = (struct making){.comm = comm, .entry = entry, .together = together};
+    publish(entry, comm);
+    if (cecl_thread_start(&thread, make_one_later, making) != 0) {
+        publish(entry, NULL);
+        free(making);
+        return ceclSystemError;
+    }
+    pthread_detach(thread);
+    return ceclSuccess;
 }
 
 /* ---- using */
@@ -153,12 +224,33 @@ void cecl_nccl_comm_leave(struct cecl_nccl_comm *comm)
 
 /* ---- the end */
 
-/* What of the table may be used: a child of fork has its parent's entries, whose communicators belong
- * to the parent. */
-static struct cecl_nccl_comm *find_own(ncclComm_t comm)
+/* What of the table may be used, and is at this stage: a child of fork has its parent's entries, whose
+ * communicators and threads belong to the parent. */
+static struct cecl_nccl_comm *find_at(ncclComm_t comm, enum cecl_nccl_stage stage)
 {
     struct cecl_nccl_comm *entry = cecl_nccl_comm_find(comm);
-    return entry && entry->ours.moves && !cecl_nccl_process()->is_forked ? entry : NULL;
+    return entry && atomic_load(&entry->stage) == stage && !cecl_nccl_process()->is_forked ? entry
+                                                                                           : NULL;
+}
+
+static struct cecl_nccl_comm *find_own(ncclComm_t comm)
+{
+    struct cecl_nccl_comm *entry = find_at(comm, CECL_NCCL_READY);
+    return entry && entry->ours.moves ? entry : NULL;
+}
+
+bool cecl_nccl_comm_is_in_progress(ncclComm_t comm)
+{
+    return find_at(comm, CECL_NCCL_MAKING) != NULL;
+}
+
+bool cecl_nccl_comm_refuses(ncclComm_t comm, const char *function)
+{
+    if (!cecl_nccl_comm_is_in_progress(comm))
+        return false;
+    cecl_log(CECL_LOG_WARN, -1, "%s is refused: %s", function,
+             cecl_nccl_reason_words[CECL_NCCL_IN_PROGRESS]);
+    return true;
 }
 
 ceclResult_t cecl_nccl_comm_finalize(ncclComm_t comm)
@@ -193,26 +285,48 @@ ceclResult_t cecl_nccl_comm_destroy(ncclComm_t comm)
     return result;
 }
 
-/* Waits until no thread is inside. Returns whether that is so. */
-static bool close_door(struct cecl_nccl_comm *entry)
+/* Waits until no thread is inside, or the entry is no longer at this stage. Returns whether none is. */
+static bool close_door(struct cecl_nccl_comm *entry, enum cecl_nccl_stage stage)
 {
     const struct timespec pause = {.tv_nsec = 100000};
     const int64_t deadline = cecl_deadline(OUT_MS);
-    while (atomic_load(&entry->inside) > 0 && cecl_ms_left(deadline) != 0)
+    while (atomic_load(&entry->inside) > 0 && atomic_load(&entry->stage) == stage &&
+           cecl_ms_left(deadline) != 0)
         nanosleep(&pause, NULL);
     return atomic_load(&entry->inside) == 0;
+}
+
+/* Gives up what is being made. Afterwards its thread no longer uses `comm`, which NCCL may free.
+ * Returns false if nothing is being made; it may have been completed just now. */
+static bool give_up(ncclComm_t comm)
+{
+    enum cecl_nccl_stage stage = CECL_NCCL_MAKING;
+    struct cecl_nccl_comm *entry = find_at(comm, stage);
+    if (!entry)
+        return false;
+    atomic_store(&entry->ends, true);
+    close_door(entry, CECL_NCCL_MAKING);
+    if (!atomic_compare_exchange_strong(&entry->stage, &stage, CECL_NCCL_GIVEN_UP)) {
+        atomic_store(&entry->ends, false);
+        return false;
+    }
+    /* the thread may already have freed the entry, and another communicator may have it */
+    atomic_compare_exchange_strong(&entry->nccl, &comm, LOST);
+    return true;
 }
 
 /* The communicator fails first: that ends what a thread inside waits for. */
 void cecl_nccl_comm_abort(ncclComm_t comm)
 {
+    if (give_up(comm))
+        return;
     struct cecl_nccl_comm *entry = find_own(comm);
     ncclComm_t instead = NULL;
     if (entry && !atomic_exchange(&entry->ends, true)) {
         const struct cecl_nccl_library *cecl = cecl_nccl_library();
         cecl->ceclCommRevoke(entry->ours.moves);
         cecl->ceclCommRevoke(entry->ours.reduces);
-        if (close_door(entry)) {
+        if (close_door(entry, CECL_NCCL_READY)) {
             cecl->ceclCommAbort(entry->ours.moves);
             cecl->ceclCommAbort(entry->ours.reduces);
         } else {
@@ -228,7 +342,7 @@ void cecl_nccl_comm_abort(ncclComm_t comm)
 
 void cecl_nccl_comm_revoke(ncclComm_t comm)
 {
-    if (find_own(comm))
+    if (find_own(comm) || cecl_nccl_comm_is_in_progress(comm))
         cecl_nccl_comm_abort(comm);
 }
 
@@ -271,8 +385,10 @@ ncclResult_t cecl_nccl_comm_result(struct cecl_nccl_comm *comm, ceclResult_t res
 
 ncclResult_t cecl_nccl_comm_error(ncclComm_t comm)
 {
-    struct cecl_nccl_comm *entry = find_own(comm);
-    if (!entry || !cecl_nccl_comm_enter(entry))
+    struct cecl_nccl_comm *entry = find_at(comm, CECL_NCCL_READY);
+    if (entry && entry->result != (ncclResult_t)ceclSuccess)
+        return entry->result;
+    if (!entry || !entry->ours.moves || !cecl_nccl_comm_enter(entry))
         return ceclSuccess;
     const ceclResult_t error = error_of(&entry->ours);
     cecl_nccl_comm_leave(entry);

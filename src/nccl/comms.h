@@ -18,25 +18,28 @@ struct cecl_nccl_ours {
     ceclComm_t reduces; /* for reductions; NULL: there is none */
 };
 
+/* How far an entry is. */
+enum cecl_nccl_stage {
+    CECL_NCCL_READY,    /* all fields may be read */
+    CECL_NCCL_MAKING,   /* a thread of this library makes what the entry is to hold */
+    CECL_NCCL_GIVEN_UP, /* the communicator has ended before that; the thread frees the entry */
+};
+
 /* One communicator. Entries are never freed, so a look-up needs no lock; a later communicator may get
- * the entry of one that has ended. All fields but the atomic ones are written before `nccl`. */
+ * the entry of one that has ended. All fields but the atomic ones are written before `stage`. */
 struct cecl_nccl_comm {
     _Atomic(ncclComm_t) nccl; /* NULL: the entry is free */
     struct cecl_nccl_comm *next;
+    _Atomic(enum cecl_nccl_stage) stage;
     struct cecl_nccl_ours ours;   /* both NULL: calls are passed, for `reason` */
     enum cecl_nccl_reason reason; /* why all calls on it are passed; NO_REASON where ours is */
+    ncclResult_t result;          /* an error: ranks could not even exchange what they can do */
     int nranks, rank;
     bool on_gpu;           /* otherwise on memory of the host, with a stand-in for NCCL */
     int ordinal;           /* which GPU; -1: the host device */
-    _Atomic int inside;    /* threads that use `ours` now */
+    _Atomic int inside;    /* threads that use `ours` now, or NCCL's while ours is being made */
     _Atomic bool ends;     /* no thread may begin to use it */
     _Atomic bool has_told; /* an error of it was printed */
-};
-
-/* What is to be made beside one new communicator of NCCL's. */
-struct cecl_nccl_new {
-    ncclComm_t comm;
-    bool is_blocking;
 };
 
 /* Finds what there is beside `comm`; NULL: the table does not know it. */
@@ -45,7 +48,18 @@ struct cecl_nccl_comm *cecl_nccl_comm_find(ncclComm_t comm);
 /* Makes a communicator of cecl's beside each new one of NCCL's. Collective over the ranks of each,
  * blocking. If one cannot be made, it is made on no rank, and the table says why. Returns an error
  * if ranks could not even exchange that: then NCCL's communicator is of no use either. */
-ncclResult_t cecl_nccl_comms_make(const struct cecl_nccl_new *made, int count);
+ncclResult_t cecl_nccl_comms_make(const ncclComm_t *comms, int count);
+
+/* The same without waiting, for a communicator that NCCL itself makes in the background: a thread waits
+ * for NCCL, and makes ours. `together` is how many communicators the caller makes at once. */
+ncclResult_t cecl_nccl_comm_make_later(ncclComm_t comm, int together);
+
+/* Whether that thread still makes ours. It has `comm` to itself then, and all calls but an abort are
+ * refused, as NCCL refuses calls on a communicator that is not ready. The second one also prints
+ * that. */
+bool cecl_nccl_comm_is_in_progress(ncclComm_t comm);
+bool cecl_nccl_comm_refuses(ncclComm_t comm, const char *function);
+#define CECL_NCCL_REFUSED ((ncclResult_t)ceclInvalidArgument) /* NCCL's answer to such a call */
 
 /* Begins to use `comm->ours`. False: it is about to end. Ends with cecl_nccl_comm_leave. */
 bool cecl_nccl_comm_enter(struct cecl_nccl_comm *comm);
@@ -58,10 +72,11 @@ ceclResult_t cecl_nccl_comm_destroy(ncclComm_t comm);
 void cecl_nccl_comm_abort(ncclComm_t comm);
 
 /* Aborts cecl's communicators beside `comm`, where NCCL keeps `comm`, which may still get children.
- * If cecl has none beside it, the entry stays and still says whether `comm` is non-blocking. */
+ * If cecl has none beside it, the entry stays and still says why. */
 void cecl_nccl_comm_revoke(ncclComm_t comm);
 
-/* The asynchronous error of either communicator of cecl's beside `comm`, by NCCL's numbers. */
+/* The asynchronous error of either communicator of cecl's beside `comm`, by NCCL's numbers, or the
+ * error with which cecl_nccl_comm_make_later ended. */
 ncclResult_t cecl_nccl_comm_error(ncclComm_t comm);
 
 /* Of a result of cecl's, NCCL's number; prints the message of the first error on `comm`. */

@@ -6,6 +6,8 @@
 #include "util/clock.h"
 #include "util/settings.h"
 
+#define IDLE_MS 2000 /* how long a stream may take to end after NCCL's communicator was ended */
+
 __typeof__(ncclAllGather) cecl_nccl_pass_ncclAllGather;
 __typeof__(ncclCommCount) cecl_nccl_pass_ncclCommCount;
 __typeof__(ncclCommCuDevice) cecl_nccl_pass_ncclCommCuDevice;
@@ -19,34 +21,111 @@ static ceclResult_t check(ncclResult_t result, const char *what)
                : cecl_fail((ceclResult_t)result, "%s of NCCL returned %d", what, (int)result);
 }
 
-ceclResult_t cecl_nccl_exchange_open(struct cecl_nccl_exchange *exchange, ncclComm_t comm)
+bool cecl_nccl_exchange_is_ended(const struct cecl_nccl_exchange *exchange)
 {
-    int device;
-    *exchange = (struct cecl_nccl_exchange){.comm = comm};
+    return exchange->entry && atomic_load(&exchange->entry->ends);
+}
+
+/* ---- one use of the communicator, which another thread may want to end */
+
+static ceclResult_t enter(const struct cecl_nccl_exchange *exchange)
+{
+    return !exchange->entry || cecl_nccl_comm_enter(exchange->entry)
+               ? ceclSuccess
+               : cecl_fail(ceclInvalidUsage, "the communicator was ended while it was being made");
+}
+
+static void leave(const struct cecl_nccl_exchange *exchange)
+{
+    if (exchange->entry)
+        cecl_nccl_comm_leave(exchange->entry);
+}
+
+static ceclResult_t ask(struct cecl_nccl_exchange *exchange, int *device)
+{
+    const ncclComm_t comm = exchange->comm;
     CECL_TRY(check(cecl_nccl_pass_ncclCommCount(comm, &exchange->nranks), "ncclCommCount"));
     CECL_TRY(check(cecl_nccl_pass_ncclCommUserRank(comm, &exchange->rank), "ncclCommUserRank"));
-    CECL_TRY(check(cecl_nccl_pass_ncclCommCuDevice(comm, &device), "ncclCommCuDevice"));
+    return check(cecl_nccl_pass_ncclCommCuDevice(comm, device), "ncclCommCuDevice");
+}
+
+/* Whether NCCL has done what it does in the background: it has made the communicator, or enqueued the
+ * call. */
+static ceclResult_t look(struct cecl_nccl_exchange *exchange, bool *is_done)
+{
+    ncclResult_t error = ceclSuccess;
+    CECL_TRY(enter(exchange));
+    const ncclResult_t asked = cecl_nccl_pass_ncclCommGetAsyncError(exchange->comm, &error);
+    leave(exchange);
+    CECL_TRY(check(asked, "ncclCommGetAsyncError"));
+    *is_done = error != (ncclResult_t)ceclInProgress;
+    return *is_done ? check(error, "a call") : ceclSuccess;
+}
+
+static ceclResult_t gather(struct cecl_nccl_exchange *exchange, const void *mine, void *all,
+                           size_t bytes, cudaStream_t stream, bool *is_enqueued)
+{
+    CECL_TRY(enter(exchange));
+    const ncclResult_t result =
+        cecl_nccl_pass_ncclAllGather(mine, all, bytes, CECL_NCCL_INT8, exchange->comm, stream);
+    leave(exchange);
+    *is_enqueued = result != (ncclResult_t)ceclInProgress;
+    return *is_enqueued ? check(result, "ncclAllGather") : ceclSuccess;
+}
+
+/* ---- */
+
+/* NCCL limits by itself how long it waits for a rank. */
+static ceclResult_t await_nccl(struct cecl_nccl_exchange *exchange)
+{
+    const struct timespec pause = {.tv_nsec = 200000};
+    bool is_done = false;
+    while (!is_done) {
+        CECL_TRY(look(exchange, &is_done));
+        if (!is_done)
+            nanosleep(&pause, NULL);
+    }
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_nccl_exchange_open(struct cecl_nccl_exchange *exchange, ncclComm_t comm,
+                                     struct cecl_nccl_comm *entry)
+{
+    int device;
+    *exchange = (struct cecl_nccl_exchange){.comm = comm, .entry = entry};
+    if (entry)
+        CECL_TRY(await_nccl(exchange));
+    CECL_TRY(enter(exchange));
+    const ceclResult_t result = ask(exchange, &device);
+    leave(exchange);
+    CECL_TRY(result);
     exchange->on_gpu = cecl_nccl_gpu_is_used(device);
     return exchange->on_gpu ? cecl_nccl_gpu_enter(&exchange->gpu, device) : ceclSuccess;
 }
 
-void cecl_nccl_exchange_close(struct cecl_nccl_exchange *exchange)
+/* Whether the stream is done soon. NCCL's abort ends its kernels. */
+static bool is_idle_soon(struct cecl_nccl_exchange *exchange)
 {
-    if (!exchange->on_gpu)
-        return;
-    if (exchange->result != ceclSuccess) { /* freeing would wait for work that may never end */
-        exchange->gpu.memory = 0;
-        exchange->gpu.stream = NULL;
-    }
-    cecl_nccl_gpu_leave(&exchange->gpu);
+    const struct timespec pause = {.tv_nsec = 1000000};
+    const int64_t deadline = cecl_deadline(IDLE_MS);
+    bool is_done = false;
+    while (!is_done && cecl_nccl_gpu_is_done(&exchange->gpu, &is_done) == ceclSuccess && !is_done &&
+           cecl_ms_left(deadline) != 0)
+        nanosleep(&pause, NULL);
+    return is_done;
 }
 
-static ceclResult_t gather(struct cecl_nccl_exchange *exchange, const void *mine, void *all,
-                           size_t bytes, cudaStream_t stream)
+void cecl_nccl_exchange_close(struct cecl_nccl_exchange *exchange)
 {
-    return check(
-        cecl_nccl_pass_ncclAllGather(mine, all, bytes, CECL_NCCL_INT8, exchange->comm, stream),
-        "ncclAllGather");
+    struct cecl_nccl_gpu *gpu = &exchange->gpu;
+    if (!exchange->on_gpu)
+        return;
+    /* freeing would wait for work that may never end */
+    if (exchange->result != ceclSuccess && !(exchange->entry && is_idle_soon(exchange))) {
+        gpu->memory = 0;
+        gpu->stream = NULL;
+    }
+    cecl_nccl_gpu_leave(gpu);
 }
 
 /* Waits by asking, because a stream whose peers have died would never be done. */
@@ -59,11 +138,9 @@ static ceclResult_t await(struct cecl_nccl_exchange *exchange)
     (void)!cecl_setting_read(CECL_SET_INIT_TIMEOUT_MS, &limit_ms, &is_set);
     const int64_t deadline = cecl_deadline(limit_ms);
     while (!is_done) {
-        ncclResult_t error = ceclSuccess;
-        CECL_TRY(cecl_nccl_gpu_is_done(&exchange->gpu, &is_done));
-        CECL_TRY(check(cecl_nccl_pass_ncclCommGetAsyncError(exchange->comm, &error),
-                       "ncclCommGetAsyncError"));
-        CECL_TRY(check(error, "ncclAllGather"));
+        CECL_TRY(look(exchange, &is_done));
+        if (is_done && exchange->on_gpu)
+            CECL_TRY(cecl_nccl_gpu_is_done(&exchange->gpu, &is_done));
         if (!is_done && cecl_ms_left(deadline) == 0)
             return cecl_fail(ceclRemoteError,
                              "a rank did not come within %lld ms (CECL_INIT_TIMEOUT_MS); do all "
@@ -79,13 +156,23 @@ static ceclResult_t gather_by_gpu(struct cecl_nccl_exchange *exchange, const voi
                                   size_t bytes)
 {
     struct cecl_nccl_gpu *gpu = &exchange->gpu;
+    bool is_enqueued;
     const size_t total = (size_t)exchange->nranks * bytes;
     CECL_TRY(cecl_nccl_gpu_reserve(gpu, bytes + total));
     CECL_TRY(cecl_nccl_gpu_put(gpu, 0, mine, bytes));
     CECL_TRY(gather(exchange, (const void *)(uintptr_t)gpu->memory,
-                    (void *)(uintptr_t)(gpu->memory + bytes), bytes, gpu->stream));
+                    (void *)(uintptr_t)(gpu->memory + bytes), bytes, gpu->stream, &is_enqueued));
     CECL_TRY(await(exchange));
     return cecl_nccl_gpu_get(gpu, bytes, all, total);
+}
+
+/* Without a GPU a call is complete when NCCL has done with it. */
+static ceclResult_t gather_by_host(struct cecl_nccl_exchange *exchange, const void *mine, void *all,
+                                   size_t bytes)
+{
+    bool is_done;
+    CECL_TRY(gather(exchange, mine, all, bytes, NULL, &is_done));
+    return is_done ? ceclSuccess : await(exchange);
 }
 
 ceclResult_t cecl_nccl_exchange(struct cecl_nccl_exchange *exchange, const void *mine, void *all,
@@ -94,6 +181,6 @@ ceclResult_t cecl_nccl_exchange(struct cecl_nccl_exchange *exchange, const void 
     if (exchange->result != ceclSuccess)
         return exchange->result;
     exchange->result = exchange->on_gpu ? gather_by_gpu(exchange, mine, all, bytes)
-                                        : gather(exchange, mine, all, bytes, NULL);
+                                        : gather_by_host(exchange, mine, all, bytes);
     return exchange->result;
 }

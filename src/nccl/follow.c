@@ -1,11 +1,11 @@
 /* The functions of NCCL that make communicators, end them and group calls. They are passed on. Beside
  * each communicator that NCCL has made, one of cecl's is made at once: at the first collective ranks
  * could not agree whether to make it. In a group NCCL makes communicators at the outermost end, and
- * so it is here. */
+ * so it is here. Where NCCL returns ncclInProgress, it makes them in the background, and so is ours. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "nccl/abi.h"
+#include "nccl/birth.h"
 #include "nccl/comms.h"
 #include "nccl/group.h"
 #include "nccl/names.h"
@@ -22,11 +22,16 @@ CECL_NCCL_NAMES(CECL_NCCL_SKIP, FOLLOWED, CECL_NCCL_SKIP)
  * because the address that the exported function returns to is asked for. */
 #define IS_NCCLS_OWN() cecl_nccl_is_own(__builtin_return_address(0))
 
+/* Refuses a call of the program's on a communicator beside which ours is still being made. */
+#define REFUSE_EARLY(name)                                                                         \
+    if (!IS_NCCLS_OWN() && cecl_nccl_comm_refuses(comm, #name))                                    \
+    return CECL_NCCL_REFUSED
+
 /* ---- what the calling thread's group makes at its end */
 
 struct wish {
-    ncclComm_t *comm; /* where NCCL writes it */
-    bool is_blocking;
+    ncclComm_t *comm;  /* where NCCL writes it */
+    ncclComm_t parent; /* NULL: it has none */
 };
 
 static _Thread_local struct {
@@ -68,14 +73,28 @@ static ncclResult_t keep(struct wish wish)
 static ncclResult_t make(const struct wish *wishes, int count)
 {
     int made = 0;
-    struct cecl_nccl_new *comms = calloc((size_t)count + 1, sizeof(*comms));
+    ncclComm_t *comms = calloc((size_t)count + 1, sizeof(ncclComm_t));
     if (!comms)
         return ceclSystemError;
     for (int i = 0; i < count; i++)
         if (*wishes[i].comm)
-            comms[made++] = (struct cecl_nccl_new){*wishes[i].comm, wishes[i].is_blocking};
+            comms[made++] = *wishes[i].comm;
     const ncclResult_t result = cecl_nccl_comms_make(comms, made);
     free(comms);
+    return result;
+}
+
+/* Where NCCL works in the background, it may still have to write the handle of a child. */
+static ncclResult_t make_later(const struct wish *wishes, int count)
+{
+    ncclResult_t result = SUCCESS;
+    for (int i = 0; i < count && result == SUCCESS; i++) {
+        const ncclComm_t comm = __atomic_load_n(wishes[i].comm, __ATOMIC_ACQUIRE);
+        if (comm)
+            result = cecl_nccl_comm_make_later(comm, count);
+        else if (wishes[i].parent)
+            result = cecl_nccl_birth_expect(wishes[i].parent, wishes[i].comm, count);
+    }
     return result;
 }
 
@@ -86,30 +105,15 @@ static ncclResult_t follow(ncclResult_t result, const struct wish *wishes, int c
         return result;
     ncclResult_t ours = SUCCESS;
     if (cecl_nccl_group_depth() == 0)
-        ours = make(wishes, count);
+        ours = result == SUCCESS ? make(wishes, count) : make_later(wishes, count);
     for (int i = 0; i < count && cecl_nccl_group_depth() > 0 && ours == SUCCESS; i++)
         ours = keep(wishes[i]);
     return ours == SUCCESS ? result : ours;
 }
 
-/* NCCL's variable decides over the configuration. */
-static bool is_blocking(const ncclConfig_t *config)
+static ncclResult_t follow_one(ncclResult_t result, ncclComm_t *comm, ncclComm_t parent)
 {
-    const char *variable = getenv("NCCL_COMM_BLOCKING");
-    int blocking = 1;
-    if (config)
-        memcpy(&blocking, (const char *)config + CECL_NCCL_CONFIG_BLOCKING_AT, sizeof(blocking));
-    if (variable && (variable[0] == '0' || variable[0] == '1'))
-        blocking = variable[0] == '1';
-    return blocking != 0;
-}
-
-/* The configuration is read only where NCCL found it good. */
-static ncclResult_t follow_one(ncclResult_t result, ncclComm_t *comm, const ncclConfig_t *config)
-{
-    if (result != SUCCESS && result != (ncclResult_t)ceclInProgress)
-        return result;
-    const struct wish wish = {comm, result == SUCCESS && is_blocking(config)};
+    const struct wish wish = {comm, parent};
     return follow(result, &wish, 1);
 }
 
@@ -132,6 +136,8 @@ static ncclResult_t end_group(ncclResult_t result)
         cecl_nccl_group_forget();
         return result;
     }
+    if (result != SUCCESS)
+        cecl_nccl_group_await_passed();
     const ncclResult_t served = cecl_nccl_group_serve();
     return served == SUCCESS ? result : served;
 }
@@ -167,7 +173,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId i
 {
     const ncclResult_t result =
         cecl_nccl_pass_ncclCommInitRankConfig(comm, nranks, id, rank, config);
-    return IS_NCCLS_OWN() ? result : follow_one(result, comm, config);
+    return IS_NCCLS_OWN() ? result : follow_one(result, comm, NULL);
 }
 
 ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int nranks, int rank, int nids,
@@ -175,45 +181,30 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int nranks, int rank, in
 {
     const ncclResult_t result =
         cecl_nccl_pass_ncclCommInitRankScalable(comm, nranks, rank, nids, ids, config);
-    return IS_NCCLS_OWN() ? result : follow_one(result, comm, config);
+    return IS_NCCLS_OWN() ? result : follow_one(result, comm, NULL);
 }
 
 ncclResult_t ncclCommInitAll(ncclComm_t *comms, int count, const int *devices)
 {
     const ncclResult_t result = cecl_nccl_pass_ncclCommInitAll(comms, count, devices);
     struct wish *wishes = calloc((size_t)(count > 0 ? count : 1), sizeof(*wishes));
-    if (IS_NCCLS_OWN() || result != SUCCESS || !wishes) {
+    if (IS_NCCLS_OWN() || !wishes) {
         free(wishes);
         return result;
     }
     for (int i = 0; i < count; i++)
-        wishes[i] = (struct wish){&comms[i], is_blocking(NULL)};
+        wishes[i] = (struct wish){.comm = &comms[i]};
     const ncclResult_t followed = follow(result, wishes, count);
     free(wishes);
     return followed;
 }
 
-/* A child without a configuration is non-blocking if its parent is. This is asked before NCCL makes
- * the child, because making it may end the parent. */
-static bool inherits_non_blocking(ncclComm_t parent, const ncclConfig_t *config)
-{
-    const struct cecl_nccl_comm *entry = cecl_nccl_comm_find(parent);
-    return !config && entry && entry->reason == CECL_NCCL_NON_BLOCKING;
-}
-
-static ncclResult_t follow_child(ncclResult_t result, ncclComm_t *child, const ncclConfig_t *config,
-                                 bool inherits)
-{
-    const struct wish inherited = {child, false};
-    return inherits ? follow(result, &inherited, 1) : follow_one(result, child, config);
-}
-
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *split,
                            ncclConfig_t *config)
 {
-    const bool inherits = inherits_non_blocking(comm, config);
+    REFUSE_EARLY(ncclCommSplit);
     const ncclResult_t result = cecl_nccl_pass_ncclCommSplit(comm, color, key, split, config);
-    return IS_NCCLS_OWN() ? result : follow_child(result, split, config, inherits);
+    return IS_NCCLS_OWN() ? result : follow_one(result, split, comm);
 }
 
 /* With NCCL_SHRINK_ABORT, NCCL first ends the parent's calls, because a rank that the shrink leaves
@@ -221,21 +212,21 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *spli
 ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int count, ncclComm_t *shrunk,
                             ncclConfig_t *config, int flags)
 {
-    const bool inherits = inherits_non_blocking(comm, config);
     if (!IS_NCCLS_OWN() && (flags & CECL_NCCL_SHRINK_ABORT))
         cecl_nccl_comm_revoke(comm);
+    REFUSE_EARLY(ncclCommShrink);
     const ncclResult_t result =
         cecl_nccl_pass_ncclCommShrink(comm, excluded, count, shrunk, config, flags);
-    return IS_NCCLS_OWN() ? result : follow_child(result, shrunk, config, inherits);
+    return IS_NCCLS_OWN() ? result : follow_one(result, shrunk, comm);
 }
 
 /* `comm` is NULL on a rank that joins. */
 ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, int rank,
                           ncclComm_t *grown, ncclConfig_t *config)
 {
-    const bool inherits = inherits_non_blocking(comm, config);
+    REFUSE_EARLY(ncclCommGrow);
     const ncclResult_t result = cecl_nccl_pass_ncclCommGrow(comm, nranks, id, rank, grown, config);
-    return IS_NCCLS_OWN() ? result : follow_child(result, grown, config, inherits);
+    return IS_NCCLS_OWN() ? result : follow_one(result, grown, comm);
 }
 
 /* ---- ending them: ours first, because its calls may be on the communicator's streams */
@@ -249,6 +240,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
     if (IS_NCCLS_OWN())
         return cecl_nccl_pass_ncclCommFinalize(comm);
+    REFUSE_EARLY(ncclCommFinalize);
     const ceclResult_t ours = cecl_nccl_comm_finalize(comm);
     return first_failure(ours, cecl_nccl_pass_ncclCommFinalize(comm));
 }
@@ -256,15 +248,20 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
 /* An error of ours was told by the call that it came from, or is by ncclCommGetAsyncError. */
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
-    if (!IS_NCCLS_OWN())
-        (void)!cecl_nccl_comm_destroy(comm);
+    if (IS_NCCLS_OWN())
+        return cecl_nccl_pass_ncclCommDestroy(comm);
+    REFUSE_EARLY(ncclCommDestroy);
+    cecl_nccl_birth_forget(comm);
+    (void)!cecl_nccl_comm_destroy(comm);
     return cecl_nccl_pass_ncclCommDestroy(comm);
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
-    if (!IS_NCCLS_OWN())
+    if (!IS_NCCLS_OWN()) {
+        cecl_nccl_birth_forget(comm);
         cecl_nccl_comm_abort(comm);
+    }
     return cecl_nccl_pass_ncclCommAbort(comm);
 }
 
@@ -282,10 +279,19 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags)
     return result;
 }
 
+/* While ours is being made, its thread alone asks NCCL: when NCCL's background work is done, the call
+ * that first says so also cleans up, and two threads must not do that at once. */
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
+    if (!IS_NCCLS_OWN() && error && cecl_nccl_comm_is_in_progress(comm)) {
+        *error = ceclInProgress;
+        return SUCCESS;
+    }
     const ncclResult_t result = cecl_nccl_pass_ncclCommGetAsyncError(comm, error);
-    if (!IS_NCCLS_OWN() && result == SUCCESS && *error == SUCCESS)
+    if (IS_NCCLS_OWN() || result != SUCCESS || *error != SUCCESS)
+        return result;
+    *error = cecl_nccl_birth_look(comm);
+    if (*error == SUCCESS)
         *error = cecl_nccl_comm_error(comm);
     return result;
 }

@@ -3,6 +3,7 @@
 #include "nccl/group.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 #include "nccl/comms.h"
 #include "nccl/gpu.h"
@@ -29,8 +30,11 @@ static _Thread_local struct {
     int depth;
     struct kept *kept;
     int count, room;
-    int last_turn; /* of all kept calls */
+    int last_turn;     /* of all kept calls */
+    ncclComm_t passed; /* of the last call that went into NCCL's group; NULL: there was none */
 } group;
+
+__typeof__(ncclCommGetAsyncError) cecl_nccl_pass_ncclCommGetAsyncError;
 
 int cecl_nccl_group_depth(void)
 {
@@ -126,6 +130,34 @@ void cecl_nccl_group_forget(void)
     free(group.kept);
     group.kept = NULL;
     group.count = group.room = group.last_turn = 0;
+    group.passed = NULL;
+}
+
+/* ---- NCCL's part */
+
+void cecl_nccl_group_passed(ncclComm_t comm)
+{
+    group.passed = comm;
+}
+
+/* NCCL calls a group done on all of its communicators at once. */
+static bool is_passed_enqueued(void)
+{
+    struct cecl_nccl_comm *entry = cecl_nccl_comm_find(group.passed);
+    ncclResult_t error = ceclSuccess;
+    if (entry && !cecl_nccl_comm_enter(entry)) /* it is being aborted */
+        return true;
+    const ncclResult_t asked = cecl_nccl_pass_ncclCommGetAsyncError(group.passed, &error);
+    if (entry)
+        cecl_nccl_comm_leave(entry);
+    return asked != (ncclResult_t)ceclSuccess || error != (ncclResult_t)ceclInProgress;
+}
+
+void cecl_nccl_group_await_passed(void)
+{
+    const struct timespec pause = {.tv_nsec = 20000};
+    while (group.count > 0 && group.passed && !is_passed_enqueued())
+        nanosleep(&pause, NULL);
 }
 
 /* ---- one turn: `count` calls from `kept` on */

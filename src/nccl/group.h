@@ -17,6 +17,13 @@ bool cecl_nccl_group_ended(void);
 /* Keeps a call for the end of the outermost group. */
 ncclResult_t cecl_nccl_group_keep(const struct cecl_nccl_call *call);
 
+/* Notes a call that goes into NCCL's own group. */
+void cecl_nccl_group_passed(ncclComm_t comm);
+
+/* Waits until NCCL has enqueued its part of the group, if it does so in the background, and if calls
+ * were kept. Ranks must enqueue both parts in the same order, or they wait for each other. */
+void cecl_nccl_group_await_passed(void);
+
 /* Carries out the calls that were kept, turn by turn (see group.c), until a turn fails. No call is
  * kept afterwards. */
 ncclResult_t cecl_nccl_group_serve(void);

@@ -227,7 +227,8 @@ static ceclResult_t make_on_all(struct cecl_nccl_exchange *exchange, struct cecl
         return ceclSuccess;
     }
     made->reason = CECL_NCCL_NOT_MADE;
-    note_failure(exchange->rank, cecl_message());
+    if (!cecl_nccl_exchange_is_ended(exchange))
+        note_failure(exchange->rank, cecl_message());
     if (ours.moves)
         cecl->ceclCommAbort(ours.moves);
     if (ours.reduces)
@@ -251,23 +252,29 @@ static ceclResult_t make(struct cecl_nccl_exchange *exchange, int together,
     return made->reason == CECL_NCCL_NO_REASON ? make_on_all(exchange, made) : ceclSuccess;
 }
 
-ncclResult_t cecl_nccl_make(const struct cecl_nccl_new *wanted, int together,
+/* What ranks could not even settle is of no use. */
+static void tell_of_error(const struct cecl_nccl_exchange *exchange, struct cecl_nccl_made *made)
+{
+    made->reason = CECL_NCCL_NOT_MADE;
+    if (!cecl_nccl_exchange_is_ended(exchange))
+        cecl_log(CECL_LOG_WARN, -1, "a communicator of NCCL's cannot be used: %s", cecl_message());
+}
+
+ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int together,
                             struct cecl_nccl_made *made)
 {
     struct cecl_nccl_exchange exchange;
     *made = (struct cecl_nccl_made){.reason = CECL_NCCL_NO_REASON};
-    if (cecl_nccl_process()->is_old)
+    if (cecl_nccl_process()->is_old) {
         made->reason = CECL_NCCL_OLD;
-    else if (!wanted->is_blocking)
-        made->reason = CECL_NCCL_NON_BLOCKING;
-    if (made->reason != CECL_NCCL_NO_REASON)
         return ceclSuccess;
-    ceclResult_t result = cecl_nccl_exchange_open(&exchange, wanted->comm);
+    }
+    ceclResult_t result = cecl_nccl_exchange_open(&exchange, comm, entry);
     if (result == ceclSuccess) {
         result = make(&exchange, together, made);
         cecl_nccl_exchange_close(&exchange);
     }
     if (result != ceclSuccess)
-        cecl_log(CECL_LOG_WARN, -1, "a communicator of NCCL's cannot be used: %s", cecl_message());
+        tell_of_error(&exchange, made);
     return (ncclResult_t)result;
 }

@@ -13,9 +13,11 @@ struct cecl_nccl_made {
 };
 
 /* Collective over the ranks of the communicator. All ranks get one of cecl's, or none does, with
- * equal reasons. `together` is how many ranks this thread makes at once. Returns an error only if
- * ranks could not exchange what each of them can do. */
-ncclResult_t cecl_nccl_make(const struct cecl_nccl_new *wanted, int together,
+ * equal reasons. `together` is how many ranks the thread makes at once. Returns an error only if
+ * ranks could not exchange what each of them can do.
+ * Where NCCL makes `comm` in the background, `entry` is what stands beside it; otherwise NULL. Then
+ * this first waits for NCCL, and ends with an error soon after entry->ends was set. */
+ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int together,
                             struct cecl_nccl_made *made);
 
 /* Why the first communicator could not be made; empty: none has failed. */

@@ -11,7 +11,7 @@
     X(SETTINGS_DIFFER, "CECL_NCCL differs between ranks")                                          \
     X(UNEVEN, "some threads are more ranks than others")                                           \
     X(NOT_MADE, "cecl could make no communicator")                                                 \
-    X(NON_BLOCKING, "the communicator is non-blocking")                                            \
+    X(IN_PROGRESS, "the communicator was not ready: ncclCommGetAsyncError says ncclInProgress")    \
     X(UNKNOWN, "the communicator was made by a call that cecl does not follow")                    \
     X(ONE_RANK, "the communicator has one rank")                                                   \
     X(NO_SUCH_OP, "cecl does not serve this function")                                             \

@@ -86,7 +86,7 @@ void cecl_nccl_stats_count(const struct cecl_nccl_call *call, enum cecl_nccl_rea
     struct counter *counter = &counters[call->op][class_of(bytes)][reason][mark];
     atomic_fetch_add_explicit(&counter->calls, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&counter->bytes, bytes, memory_order_relaxed);
-    if (call->comm)
+    if (call->comm && reason != CECL_NCCL_IN_PROGRESS) /* then NCCL would not answer */
         note_member(call->comm);
 }
 

@@ -19,8 +19,8 @@ SAME(ceclRemoteError, ncclRemoteError);
 SAME(ceclInProgress, ncclInProgress);
 SAME(CECL_NCCL_VERSION(NCCL_MAJOR, NCCL_MINOR) + NCCL_PATCH, NCCL_VERSION_CODE);
 _Static_assert(sizeof(ncclUniqueId) == 128, "calls.h has an id of 128 bytes");
-_Static_assert(offsetof(ncclConfig_t, blocking) == CECL_NCCL_CONFIG_BLOCKING_AT,
-               "abi.h has another place of ncclConfig_t's field `blocking`");
+_Static_assert(offsetof(ncclConfig_t, blocking) == CONFIG_BLOCKING_AT,
+               "calls.h has another place of ncclConfig_t's field `blocking`");
 _Static_assert(sizeof(ncclResult_t) == sizeof(int), "abi.h takes results for ints");
 _Static_assert(sizeof(ncclDataType_t) == sizeof(int), "abi.h takes datatypes for ints");
 _Static_assert(sizeof(ncclRedOp_t) == sizeof(int), "abi.h takes reductions for ints");

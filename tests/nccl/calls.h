@@ -13,6 +13,10 @@ enum { ncclFloat32 = 7, ncclFloat64, ncclBfloat16 };
 enum { ncclSum = 0, ncclProd, ncclMax, ncclMin, ncclAvg };
 #endif
 
+/* Where ncclConfig_t has the int `blocking`, in every version that has the type. 0: calls on the
+ * communicator do not wait. */
+#define CONFIG_BLOCKING_AT 16
+
 #define STANDIN_API CECL_NCCL_API
 
 STANDIN_API ncclResult_t ncclGetVersion(int *version);

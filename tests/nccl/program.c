@@ -12,13 +12,14 @@
 
 #define MOST 40000 /* elements of a buffer */
 
-static bool succeeds(const char *name, ncclResult_t result)
+static bool succeeds(const char *name, const struct rank *rank, ncclResult_t made)
 {
+    const ncclResult_t result = outcome_of(rank->comm, made);
     if (result != 0)
         printf("%s %d\n", name, result);
     return result == 0;
 }
-#define CALL(name, ...) succeeds(#name, name(__VA_ARGS__))
+#define CALL(name, ...) succeeds(#name, rank, name(__VA_ARGS__))
 
 /* What test_nccl_stats.sh expects in the table. */
 static bool make_calls(struct rank *rank)

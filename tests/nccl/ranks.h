@@ -4,6 +4,8 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "calls.h"
 
@@ -17,11 +19,34 @@ struct rank {
     bool is_right;
 };
 
+#define IN_PROGRESS ((ncclResult_t)ceclInProgress)
+#define AWAIT_S 30
+
+/* Polls a non-blocking communicator until it is no longer in progress. Returns what it became. */
+static inline ncclResult_t await_comm(ncclComm_t comm)
+{
+    ncclResult_t error = IN_PROGRESS;
+    const time_t limit = time(NULL) + AWAIT_S;
+    while (error == IN_PROGRESS && time(NULL) < limit) {
+        if (ncclCommGetAsyncError(comm, &error) != 0)
+            return -1;
+        usleep(500);
+    }
+    return error;
+}
+
+/* What a call on `comm` comes to that returned `result`. */
+static inline ncclResult_t outcome_of(ncclComm_t comm, ncclResult_t result)
+{
+    return result == IN_PROGRESS ? await_comm(comm) : result;
+}
+
 static inline void *run_rank(void *argument)
 {
     struct rank *rank = argument;
-    rank->is_right = ncclCommInitRank(&rank->comm, rank->nranks, rank->id, rank->rank) == 0 &&
-                     rank->run(rank) && ncclCommDestroy(rank->comm) == 0;
+    const ncclResult_t result = ncclCommInitRank(&rank->comm, rank->nranks, rank->id, rank->rank);
+    rank->is_right =
+        outcome_of(rank->comm, result) == 0 && rank->run(rank) && ncclCommDestroy(rank->comm) == 0;
     return NULL;
 }
 

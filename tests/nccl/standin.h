@@ -34,6 +34,8 @@ struct ncclComm {
     int nranks;
     int splits; /* so far, for the names of new communicators */
     struct shared *shared;
+    bool is_non_blocking;
+    struct job *job; /* what it does in the background; NULL: it is ready. Under a lock */
 };
 
 struct transfer {
@@ -58,6 +60,7 @@ struct op {
     ncclDataType_t datatype;
     ncclRedOp_t redop;
     ncclComm_t *split;
+    bool splits_non_blocking;
 };
 
 /* standin_record.c */
@@ -70,11 +73,17 @@ void standin_note(const char *name, const uint64_t *words, size_t nwords);
 /* standin_comm.c */
 ncclResult_t standin_open(ncclComm_t *comm, const char *name, int nranks, int rank);
 
-/* standin_group.c. Carries `op` out now, or at the end of the group. */
+/* standin_group.c. Carries `op` out now, or at the end of the group. On a non-blocking communicator it is
+ * carried out by later calls of standin_look, and at the third of them at the earliest. */
 struct op *standin_op(ncclComm_t comm);
 void standin_send(struct op *op, int peer, const void *bytes, size_t count);
 void standin_receive(struct op *op, int peer, void *bytes, size_t count);
 ncclResult_t standin_enqueue(struct op *op);
+
+/* Goes on with what `comm` does in the background. Returns ncclInProgress, or what came of it. */
+ncclResult_t standin_look(ncclComm_t comm);
+bool standin_is_ready(ncclComm_t comm);
+void standin_give_up(ncclComm_t comm);
 
 /* standin_reduce.c. Makes op->out of the blocks in op->staging. */
 void standin_reduce(struct op *op);

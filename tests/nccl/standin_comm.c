@@ -51,28 +51,60 @@ ncclResult_t standin_open(ncclComm_t *comm, const char *name, int nranks, int ra
     return ceclSuccess;
 }
 
-/* NULL is no error, as in NCCL. */
+/* Names that no last rank takes away, because ranks gave up. Others may still look for them, so they
+ * stay until the process ends. */
+#define LEFT_MOST 256
+static char left[LEFT_MOST][64];
+static _Atomic int nleft;
+
+static void leave_name(const char *name)
+{
+    const int i = atomic_fetch_add(&nleft, 1);
+    if (i < LEFT_MOST)
+        snprintf(left[i], sizeof(left[i]), "%s", name);
+}
+
+__attribute__((destructor)) static void remove_names(void)
+{
+    for (int i = 0; i < LEFT_MOST && left[i][0]; i++)
+        shm_unlink(left[i]);
+}
+
 static void close_comm(ncclComm_t comm)
 {
-    if (!comm)
-        return;
     munmap(comm->shared, shared_bytes(comm->nranks));
     free(comm);
 }
 
-static ncclResult_t open_and_meet(ncclComm_t *comm, const char *name, int nranks, int rank)
+static ncclResult_t open_and_meet(ncclComm_t *comm, const char *name, int nranks, int rank,
+                                  bool is_non_blocking)
 {
     const ncclResult_t result = standin_open(comm, name, nranks, rank);
     if (result != (ncclResult_t)ceclSuccess)
         return result;
+    (*comm)->is_non_blocking = is_non_blocking;
     struct op *op = standin_op(*comm);
     op->waits_for_all = true;
-    return standin_enqueue(op);
+    const ncclResult_t met = standin_enqueue(op);
+    return met == (ncclResult_t)ceclSuccess && is_non_blocking ? (ncclResult_t)ceclInProgress : met;
 }
 
-static ncclResult_t join(ncclComm_t *comm, int nranks, const ncclUniqueId *id, int rank)
+/* Without a configuration a child takes after its parent. */
+static bool is_non_blocking(ncclComm_t parent, const ncclConfig_t *config)
 {
-    return open_and_meet(comm, id->internal, nranks, rank);
+    int blocking = !parent || !parent->is_non_blocking;
+    const char *variable = getenv("NCCL_COMM_BLOCKING"); /* decides over the configuration */
+    if (config)
+        memcpy(&blocking, (const char *)config + CONFIG_BLOCKING_AT, sizeof(blocking));
+    if (variable)
+        blocking = atoi(variable);
+    return blocking == 0;
+}
+
+static ncclResult_t join(ncclComm_t *comm, int nranks, const ncclUniqueId *id, int rank,
+                         const ncclConfig_t *config)
+{
+    return open_and_meet(comm, id->internal, nranks, rank, is_non_blocking(NULL, config));
 }
 
 static void name_id(ncclUniqueId *id)
@@ -94,14 +126,14 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank)
 {
     NOTE(WORD(comm), (uint64_t)nranks, (uint64_t)rank);
-    return join(comm, nranks, &id, rank);
+    return join(comm, nranks, &id, rank, NULL);
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank,
                                     ncclConfig_t *config)
 {
     NOTE(WORD(comm), (uint64_t)nranks, (uint64_t)rank, WORD(config));
-    return join(comm, nranks, &id, rank);
+    return join(comm, nranks, &id, rank, config);
 }
 
 ncclResult_t ncclCommInitAll(ncclComm_t *comms, int count, const int *devices)
@@ -132,14 +164,15 @@ static void finish_split(struct op *op)
     const int me = op->comm->rank, color = wishes[me].color;
     int nranks = 0, rank = 0;
     char name[64];
-    *op->split = NULL;
     for (int i = 0; i < op->comm->nranks; i++) {
         nranks += wishes[i].color == color;
         rank += wishes[i].color == color && is_before(wishes, i, me);
     }
     snprintf(name, sizeof(name), "%.40s.%d.%d", op->comm->name, op->comm->splits++, color);
-    if (color >= 0)
-        standin_open(op->split, name, nranks, rank);
+    ncclComm_t made = NULL;
+    if (color >= 0 && standin_open(&made, name, nranks, rank) == (ncclResult_t)ceclSuccess)
+        made->is_non_blocking = op->splits_non_blocking;
+    __atomic_store_n(op->split, made, __ATOMIC_RELEASE);
 }
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *split,
@@ -156,6 +189,8 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *spli
     }
     op->staging = (unsigned char *)wishes;
     op->split = split;
+    op->splits_non_blocking = is_non_blocking(comm, config);
+    *split = NULL;
     op->finish = finish_split;
     return standin_enqueue(op);
 }
@@ -181,7 +216,7 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int count, ncclComm_
         nranks += !is_in(excluded, count, i);
     }
     snprintf(name, sizeof(name), "%.40s.shrink.%d", comm->name, comm->splits++);
-    return open_and_meet(shrunk, name, nranks, rank);
+    return open_and_meet(shrunk, name, nranks, rank, is_non_blocking(comm, config));
 }
 
 /* The ranks of `comm` derive the name by themselves, and need no id. */
@@ -207,7 +242,8 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, i
         name_grown(comm, &own);
     else
         own = *id;
-    return open_and_meet(grown, own.internal, nranks, comm ? comm->rank : rank);
+    return open_and_meet(grown, own.internal, nranks, comm ? comm->rank : rank,
+                         is_non_blocking(comm, config));
 }
 
 /* ---- the rest of a communicator's life */
@@ -224,13 +260,17 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags)
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
     NOTE(WORD(comm));
-    return ceclSuccess;
+    return standin_is_ready(comm) ? ceclSuccess : ceclInvalidArgument;
 }
 
+/* NULL is no error, as in NCCL. */
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
     NOTE(WORD(comm));
-    close_comm(comm);
+    if (comm && !standin_is_ready(comm))
+        return ceclInvalidArgument;
+    if (comm)
+        close_comm(comm);
     return ceclSuccess;
 }
 
@@ -238,6 +278,9 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     NOTE(WORD(comm));
     atomic_store(&comm->shared->is_aborted, 1);
+    if (atomic_load(&comm->shared->joined) < comm->nranks)
+        leave_name(comm->name);
+    standin_give_up(comm);
     close_comm(comm);
     return ceclSuccess;
 }
@@ -245,7 +288,9 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
     NOTE(WORD(comm), WORD(error));
-    *error = atomic_load(&comm->shared->is_aborted) ? ceclRemoteError : ceclSuccess;
+    *error = standin_look(comm);
+    if (*error == (ncclResult_t)ceclSuccess && atomic_load(&comm->shared->is_aborted))
+        *error = ceclRemoteError;
     return ceclSuccess;
 }
 
@@ -253,21 +298,21 @@ ncclResult_t ncclCommCount(const ncclComm_t comm, int *count)
 {
     NOTE(WORD(comm), WORD(count));
     *count = comm->nranks;
-    return ceclSuccess;
+    return standin_is_ready(comm) ? ceclSuccess : ceclInvalidArgument;
 }
 
 ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank)
 {
     NOTE(WORD(comm), WORD(rank));
     *rank = comm->rank;
-    return ceclSuccess;
+    return standin_is_ready(comm) ? ceclSuccess : ceclInvalidArgument;
 }
 
 ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *device)
 {
     NOTE(WORD(comm), WORD(device));
     *device = comm->rank;
-    return ceclSuccess;
+    return standin_is_ready(comm) ? ceclSuccess : ceclInvalidArgument;
 }
 
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t size, void **handle)

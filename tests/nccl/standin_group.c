@@ -1,5 +1,6 @@
 /* Carries out calls of the stand-in, those of a group at the same time. One thread may be several
  * ranks, so nothing here waits for one transfer alone. */
+#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,9 +9,20 @@
 #include "standin.h"
 
 #define TIMEOUT_S 30
+#define LOOKS 3 /* for which a job is in progress at least */
 
 static _Thread_local int depth;
 static _Thread_local struct op *first;
+
+/* What non-blocking communicators of one group do in the background. */
+struct job {
+    struct op *first;
+    int users; /* communicators that have it */
+    int looks;
+    bool is_done;
+    ncclResult_t result;
+};
+static pthread_mutex_t jobs = PTHREAD_MUTEX_INITIALIZER;
 
 struct op *standin_op(ncclComm_t comm)
 {
@@ -67,10 +79,10 @@ static bool is_same_end(const struct transfer *a, const struct transfer *b)
 }
 
 /* Whether an earlier transfer at this end of the channel is not complete. */
-static bool must_wait(const struct op *op, int index)
+static bool must_wait(const struct op *list, const struct op *op, int index)
 {
     const struct transfer *mine = &op->transfers[index];
-    for (const struct op *other = first; other; other = other->next) {
+    for (const struct op *other = list; other; other = other->next) {
         for (int i = 0; i < other->ntransfers; i++) {
             if (&other->transfers[i] == mine)
                 return false;
@@ -81,11 +93,11 @@ static bool must_wait(const struct op *op, int index)
     return false;
 }
 
-static size_t move_all(struct op *op)
+static size_t move_all(const struct op *list, struct op *op)
 {
     size_t moved = 0;
     for (int i = 0; i < op->ntransfers; i++)
-        if (op->transfers[i].left > 0 && !must_wait(op, i))
+        if (op->transfers[i].left > 0 && !must_wait(list, op, i))
             moved += move(&op->transfers[i]);
     return moved;
 }
@@ -100,21 +112,21 @@ static bool is_complete(const struct op *op)
 }
 
 /* One round over all calls. Returns what it moved; `*is_done` says whether all are complete. */
-static size_t advance(bool *is_done)
+static size_t advance(struct op *list, bool *is_done)
 {
     size_t moved = 0;
     *is_done = true;
-    for (struct op *op = first; op; op = op->next) {
-        moved += move_all(op);
+    for (struct op *op = list; op; op = op->next) {
+        moved += move_all(list, op);
         *is_done = *is_done && is_complete(op);
     }
     return moved;
 }
 
-static bool is_aborted(void)
+static bool is_aborted(const struct op *list)
 {
     bool is = false;
-    for (const struct op *op = first; op; op = op->next)
+    for (const struct op *op = list; op; op = op->next)
         is = is || atomic_load(&op->comm->shared->is_aborted);
     return is;
 }
@@ -124,9 +136,9 @@ static ncclResult_t move_until_done(void)
     bool is_done = false;
     time_t limit = time(NULL) + TIMEOUT_S;
     while (!is_done) {
-        if (advance(&is_done) > 0)
+        if (advance(first, &is_done) > 0)
             limit = time(NULL) + TIMEOUT_S;
-        else if (is_aborted() || time(NULL) > limit)
+        else if (is_aborted(first) || time(NULL) > limit)
             return ceclRemoteError;
         else
             sched_yield();
@@ -134,23 +146,115 @@ static ncclResult_t move_until_done(void)
     return ceclSuccess;
 }
 
-static ncclResult_t carry_out(void)
+/* Ends the calls of a list. */
+static void finish(struct op **list, ncclResult_t result)
 {
-    const ncclResult_t result = move_until_done();
-    while (first) {
-        struct op *op = first;
-        first = op->next;
+    while (*list) {
+        struct op *op = *list;
+        *list = op->next;
         if (op->finish && result == (ncclResult_t)ceclSuccess)
             op->finish(op);
         free(op->staging);
         free(op);
     }
+}
+
+/* ---- in the background */
+
+static void leave_job(ncclComm_t comm)
+{
+    struct job *job = comm->job;
+    comm->job = NULL;
+    if (job && --job->users == 0)
+        free(job);
+}
+
+static ncclResult_t begin_job(void)
+{
+    struct job *job = calloc(1, sizeof(*job));
+    pthread_mutex_lock(&jobs);
+    job->first = first;
+    for (struct op *op = first; op; op = op->next) {
+        job->users += op->comm->job != job;
+        op->comm->job = job;
+    }
+    first = NULL;
+    pthread_mutex_unlock(&jobs);
+    return ceclInProgress;
+}
+
+static void advance_job(struct job *job)
+{
+    if (job->is_done || job->looks++ < LOOKS)
+        return;
+    advance(job->first, &job->is_done);
+    if (!job->is_done && is_aborted(job->first)) {
+        job->result = ceclRemoteError;
+        job->is_done = true;
+    }
+    if (job->is_done)
+        finish(&job->first, job->result);
+}
+
+ncclResult_t standin_look(ncclComm_t comm)
+{
+    ncclResult_t result = ceclSuccess;
+    pthread_mutex_lock(&jobs);
+    if (comm->job) {
+        advance_job(comm->job);
+        result = comm->job->is_done ? comm->job->result : (ncclResult_t)ceclInProgress;
+        if (comm->job->is_done)
+            leave_job(comm);
+    }
+    pthread_mutex_unlock(&jobs);
+    return result;
+}
+
+bool standin_is_ready(ncclComm_t comm)
+{
+    pthread_mutex_lock(&jobs);
+    const bool is = !comm->job;
+    pthread_mutex_unlock(&jobs);
+    return is;
+}
+
+/* The calls of other communicators stay in the job. */
+void standin_give_up(ncclComm_t comm)
+{
+    pthread_mutex_lock(&jobs);
+    for (struct op **at = comm->job ? &comm->job->first : &(struct op *){NULL}; *at;) {
+        struct op *op = *at;
+        if (op->comm != comm) {
+            at = &op->next;
+            continue;
+        }
+        *at = op->next;
+        free(op->staging);
+        free(op);
+    }
+    leave_job(comm);
+    pthread_mutex_unlock(&jobs);
+}
+
+/* ---- */
+
+static ncclResult_t carry_out(void)
+{
+    if (first && first->comm->is_non_blocking)
+        return begin_job();
+    const ncclResult_t result = move_until_done();
+    finish(&first, result);
     return result;
 }
 
 ncclResult_t standin_enqueue(struct op *op)
 {
     struct op **end = &first;
+    if (!standin_is_ready(op->comm)) {
+        free(op->staging);
+        free(op);
+        return ceclInvalidArgument;
+    }
     while (*end)
         end = &(*end)->next;
     *end = op;

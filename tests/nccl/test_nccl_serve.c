@@ -774,63 +774,6 @@ static void ranks_of_ncclCommInitAll_are_served(void **state)
     serve_many();
 }
 
-static bool gather_is_passed(const struct rank *r, ncclComm_t comm)
-{
-    int in = r->rank, out[RANKS];
-    mark(r);
-    return ncclAllGather(&in, out, 1, ncclInt32, comm, NULL) == 0 && !is_served();
-}
-
-/* A communicator that was revoked has children, too. */
-static bool pass_children(const struct rank *r)
-{
-    static _Atomic int come;
-    ncclComm_t split = NULL, shrunk = NULL;
-    bool is = ncclCommSplit(r->comm, 0, 0, &split, NULL) == 0 && gather_is_passed(r, split);
-    wait_for_all(&come, 2);
-    is = ncclCommRevoke(r->comm, 0) == 0 && is;
-    is = ncclCommShrink(r->comm, NULL, 0, &shrunk, NULL, 0) == 0 && is;
-    is = is && gather_is_passed(r, shrunk);
-    return ncclCommDestroy(split) == 0 && ncclCommDestroy(shrunk) == 0 && is;
-}
-
-/* The field that NCCL's configuration has behind its size, magic number and version. */
-static bool pass_non_blocking(struct rank *r)
-{
-    struct {
-        size_t size;
-        unsigned magic, version;
-        int blocking;
-        char rest[256];
-    } config = {.size = sizeof(config)};
-    bool is =
-        ncclCommInitRankConfig(&r->comm, r->nranks, r->id, r->rank, (ncclConfig_t *)&config) == 0;
-    is = is && gather_is_passed(r, r->comm) && pass_children(r);
-    return ncclCommDestroy(r->comm) == 0 && is;
-}
-
-static void *run_non_blocking(void *argument)
-{
-    struct rank *r = argument;
-    r->is_right = pass_non_blocking(r);
-    return NULL;
-}
-
-static void calls_on_a_non_blocking_communicator_and_its_children_are_passed(void **state)
-{
-    (void)state;
-    pthread_t threads[2];
-    ncclUniqueId id;
-    assert_int_equal(ncclGetUniqueId(&id), 0);
-    for (int i = 0; i < 2; i++) {
-        many[i] = (struct rank){.rank = i, .nranks = 2, .id = id};
-        pthread_create(&threads[i], NULL, run_non_blocking, &many[i]);
-    }
-    for (int i = 0; i < 2; i++)
-        pthread_join(threads[i], NULL);
-    assert_true(many[0].is_right && many[1].is_right);
-}
-
 /* ---- groups. A group within another one ends with it. */
 
 /* One call of each rank, made by one thread. */
@@ -1181,7 +1124,6 @@ static int run_all(void)
         cmocka_unit_test(a_simulated_group_within_another_is_carried_out_with_it),
         cmocka_unit_test(a_group_with_a_call_that_is_refused_returns_its_error),
         cmocka_unit_test(a_thread_that_ends_in_a_group_leaves_no_memory),
-        cmocka_unit_test(calls_on_a_non_blocking_communicator_and_its_children_are_passed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -119,6 +119,17 @@ why="cecl could make no communicator: rank 0: CECL_POOL_BYTES=1: bytes with opti
 expect_row ncclAllGather "to 4 KiB" 3 12288 "NCCL unknown" "${why}1M..16T expected"
 tables=1
 
+case="a non-blocking communicator is served, or the table says why not"
+tables=2
+run env CECL_NCCL=all NCCL_COMM_BLOCKING=0 "$program" processes 2
+expect_status 0
+expect_row ncclAllGather "to 4 KiB" 3 12288 "cecl yes" -
+expect_row ncclAllGather 0 1 0 "NCCL unknown" "the call moves no bytes"
+run env CECL_NCCL=all NCCL_COMM_BLOCKING=0 CECL_POOL_BYTES=1 CECL_DEBUG=none "$program" processes 2
+expect_status 0
+expect_row ncclAllGather "to 4 KiB" 3 12288 "NCCL unknown" "${why}1M..16T expected"
+tables=1
+
 if [ -x "${program}_own_malloc" ]; then
     case="with an allocator of the program's own, NCCL's own calls are not counted"
     run "${program}_own_malloc" threads 1

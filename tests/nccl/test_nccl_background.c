@@ -1,0 +1,410 @@
+/* Non-blocking communicators: NCCL makes them in the background, and so is what serves them. Until both are
+ * ready the program hears ncclInProgress.
+ * test_nccl_background   CECL_NCCL=all; CECL_NCCL_PATH names the stand-in */
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "../open_descriptors.h"
+#include "../threads_alive.h"
+#include "ranks.h"
+
+#define RANKS 4
+#define PROMPT 10 /* seconds: far below every default timeout */
+#define REFUSED ((ncclResult_t)ceclInvalidArgument)
+
+/* What the stand-in itself says, asked past the library under test. */
+static __typeof__(standin_last) *last;
+static __typeof__(ncclCommGetAsyncError) *ask_standin;
+
+/* As NCCL's configuration begins. */
+struct config {
+    size_t size;
+    unsigned magic, version;
+    int blocking;
+    char rest[256];
+};
+
+static ncclConfig_t *non_blocking(struct config *config)
+{
+    *config = (struct config){.size = sizeof(*config)};
+    return (ncclConfig_t *)config;
+}
+
+static ncclResult_t begin(struct rank *r)
+{
+    struct config config;
+    return ncclCommInitRankConfig(&r->comm, r->nranks, r->id, r->rank, non_blocking(&config));
+}
+
+/* A gather comes out right, served or passed. */
+static bool gathers(const struct rank *r, bool served)
+{
+    int in = 100 + r->rank, out[RANKS] = {0}, count;
+    ncclCommCount(r->comm, &count); /* a call that always comes to the stand-in */
+    const ncclResult_t result = ncclAllGather(&in, out, 1, ncclInt32, r->comm, NULL);
+    bool is = (strcmp(last().name, "ncclCommCount") == 0) == served && count == r->nranks;
+    is = is && (result == 0 || !served) && outcome_of(r->comm, result) == 0;
+    for (int i = 0; i < r->nranks; i++)
+        is = is && out[i] == 100 + i;
+    return is;
+}
+
+/* ---- ranks as threads, each of which begins its communicator by itself */
+
+static void *run_begun(void *argument)
+{
+    struct rank *r = argument;
+    r->is_right = begin(r) == IN_PROGRESS && r->run(r);
+    return NULL;
+}
+
+/* `run` gets a communicator that has begun, and ends it. */
+static bool run_beginning(int nranks, bool (*run)(struct rank *))
+{
+    struct rank ranks[RANKS];
+    pthread_t threads[RANKS];
+    ncclUniqueId id;
+    bool is = ncclGetUniqueId(&id) == 0;
+    for (int i = 0; i < nranks; i++) {
+        ranks[i] = (struct rank){.rank = i, .nranks = nranks, .id = id, .run = run};
+        pthread_create(&threads[i], NULL, run_begun, &ranks[i]);
+    }
+    for (int i = 0; i < nranks; i++) {
+        pthread_join(threads[i], NULL);
+        is = is && ranks[i].is_right;
+    }
+    return is;
+}
+
+static bool run_each_number_of_ranks(bool (*run)(struct rank *))
+{
+    bool is = true;
+    for (int nranks = 1; nranks <= RANKS; nranks++)
+        is = run_beginning(nranks, run) && is;
+    return is;
+}
+
+/* ---- a life without trouble */
+
+static bool await_and_gather(struct rank *r)
+{
+    const bool is =
+        await_comm(r->comm) == 0 && gathers(r, r->nranks > 1) && gathers(r, r->nranks > 1);
+    return ncclCommFinalize(r->comm) == 0 && await_comm(r->comm) == 0 &&
+           ncclCommDestroy(r->comm) == 0 && is;
+}
+
+static void a_non_blocking_communicator_is_served_when_it_is_ready(void **state)
+{
+    (void)state;
+    assert_true(run_each_number_of_ranks(await_and_gather));
+}
+
+static void making_a_communicator_does_not_wait_for_other_ranks(void **state)
+{
+    (void)state;
+    struct rank ranks[2] = {{.rank = 0, .nranks = 2}, {.rank = 1, .nranks = 2}};
+    ncclResult_t error = 0;
+    assert_int_equal(ncclGetUniqueId(&ranks[0].id), 0);
+    ranks[1].id = ranks[0].id;
+    assert_int_equal(begin(&ranks[0]), IN_PROGRESS);
+    for (int i = 0; i < 50; i++) {
+        assert_int_equal(ncclCommGetAsyncError(ranks[0].comm, &error), 0);
+        assert_int_equal(error, IN_PROGRESS);
+        usleep(1000);
+    }
+    assert_int_equal(begin(&ranks[1]), IN_PROGRESS); /* the same thread, without a group */
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(await_comm(ranks[i].comm), 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(ncclCommDestroy(ranks[i].comm), 0);
+}
+
+/* A gather of all ranks, in a group of one thread. */
+static void gather_in_a_group(const struct rank *ranks, int nranks)
+{
+    int in[RANKS], out[RANKS][RANKS];
+    assert_int_equal(ncclGroupStart(), 0);
+    for (int i = 0; i < nranks; i++) {
+        in[i] = 10 + i;
+        assert_int_equal(ncclAllGather(&in[i], out[i], 1, ncclInt32, ranks[i].comm, NULL), 0);
+    }
+    const ncclResult_t result = ncclGroupEnd();
+    assert_true(result == 0 || (result == IN_PROGRESS && nranks == 1));
+    for (int i = 0; i < nranks; i++) {
+        assert_int_equal(await_comm(ranks[i].comm), 0);
+        for (int j = 0; j < nranks; j++)
+            assert_int_equal(out[i][j], 10 + j);
+    }
+}
+
+static void ranks_that_one_thread_begins_in_a_group_are_served(void **state)
+{
+    (void)state;
+    for (int nranks = 1; nranks <= RANKS; nranks++) {
+        struct rank ranks[RANKS];
+        ncclUniqueId id;
+        assert_int_equal(ncclGetUniqueId(&id), 0);
+        assert_int_equal(ncclGroupStart(), 0);
+        for (int i = 0; i < nranks; i++) {
+            ranks[i] = (struct rank){.rank = i, .nranks = nranks, .id = id};
+            assert_int_equal(begin(&ranks[i]), IN_PROGRESS);
+        }
+        assert_int_equal(ncclGroupEnd(), IN_PROGRESS);
+        for (int i = 0; i < nranks; i++)
+            assert_int_equal(await_comm(ranks[i].comm), 0);
+        gather_in_a_group(ranks, nranks);
+        for (int i = 0; i < nranks; i++)
+            assert_int_equal(ncclCommDestroy(ranks[i].comm), 0);
+    }
+}
+
+/* ---- children */
+
+/* Where the parent is ready, so is the child, as with NCCL. */
+static bool split(struct rank *r)
+{
+    const int color = r->rank % 2;
+    struct rank half = {.rank = r->rank / 2, .nranks = (r->nranks + 1 - color) / 2};
+    bool is = await_comm(r->comm) == 0 &&
+              ncclCommSplit(r->comm, color, r->rank, &half.comm, NULL) == IN_PROGRESS &&
+              await_comm(r->comm) == 0 && half.comm;
+    is = is && gathers(&half, half.nranks > 1) && gathers(r, r->nranks > 1);
+    return ncclCommDestroy(r->comm) == 0 && gathers(&half, half.nranks > 1) &&
+           ncclCommDestroy(half.comm) == 0 && is;
+}
+
+static void children_of_a_non_blocking_communicator_are_served(void **state)
+{
+    (void)state;
+    assert_true(run_each_number_of_ranks(split));
+}
+
+static bool split_twice_in_a_group(struct rank *r)
+{
+    struct rank all = *r, none = *r;
+    bool is = await_comm(r->comm) == 0 && ncclGroupStart() == 0 &&
+              ncclCommSplit(r->comm, 3, r->rank, &all.comm, NULL) == 0 &&
+              ncclCommSplit(r->comm, -1, 0, &none.comm, NULL) == 0;
+    is = ncclGroupEnd() == IN_PROGRESS && is;
+    is = is && await_comm(r->comm) == 0 && all.comm && !none.comm && gathers(&all, r->nranks > 1);
+    return is && ncclCommDestroy(all.comm) == 0 && ncclCommDestroy(r->comm) == 0;
+}
+
+static void a_rank_without_a_color_gets_no_child(void **state)
+{
+    (void)state;
+    assert_true(run_each_number_of_ranks(split_twice_in_a_group));
+}
+
+/* NCCL returns when such a child is made, so programs may use it at once. */
+static bool split_non_blocking(struct rank *r)
+{
+    struct rank child = *r;
+    struct config config;
+    const ncclResult_t result =
+        ncclCommSplit(r->comm, 0, r->rank, &child.comm, non_blocking(&config));
+    const bool is = result == 0 && gathers(&child, true);
+    return ncclCommDestroy(child.comm) == 0 && is;
+}
+
+static void a_non_blocking_child_of_a_blocking_communicator_is_served_at_once(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(3, split_non_blocking));
+}
+
+static bool shrink(struct rank *r)
+{
+    struct rank same = *r;
+    bool is = await_comm(r->comm) == 0 &&
+              ncclCommShrink(r->comm, NULL, 0, &same.comm, NULL, 0) == IN_PROGRESS &&
+              await_comm(same.comm) == 0 && gathers(&same, r->nranks > 1);
+    return ncclCommDestroy(same.comm) == 0 && ncclCommDestroy(r->comm) == 0 && is;
+}
+
+static void a_child_whose_handle_comes_at_once_is_served(void **state)
+{
+    (void)state;
+    assert_true(run_each_number_of_ranks(shrink));
+}
+
+/* ---- too early */
+
+static bool call_too_early(struct rank *r)
+{
+    int in = 1, out[RANKS];
+    ncclComm_t child = NULL;
+    const ncclResult_t gathered = ncclAllGather(&in, out, 1, ncclInt32, r->comm, NULL);
+    const ncclResult_t split_early = ncclCommSplit(r->comm, 0, 0, &child, NULL);
+    const bool is = gathered == REFUSED && split_early == REFUSED &&
+                    ncclCommFinalize(r->comm) == REFUSED && ncclCommDestroy(r->comm) == REFUSED;
+    return await_comm(r->comm) == 0 && gathers(r, true) && ncclCommDestroy(r->comm) == 0 && is;
+}
+
+/* NCCL's is ready long before ours: the second rank cannot make its own. */
+static void calls_on_a_communicator_that_is_not_ready_are_refused_as_by_nccl(void **state)
+{
+    (void)state;
+    assert_true(run_beginning(2, call_too_early));
+    assert_true(run_beginning(RANKS, call_too_early));
+}
+
+/* ---- the end, while it is being made */
+
+static bool comes_back_to(int descriptors, int threads)
+{
+    for (int tries = 0; tries < 100 * PROMPT; tries++) {
+        if (open_descriptors() <= descriptors && threads_alive() <= threads)
+            return true;
+        usleep(10000);
+    }
+    return false;
+}
+
+static void an_abort_while_other_ranks_are_missing_leaves_nothing(void **state)
+{
+    (void)state;
+    const int descriptors = open_descriptors(), threads = threads_alive();
+    const time_t start = time(NULL);
+    for (int i = 0; i < 5; i++) {
+        struct rank r = {.rank = i % 2, .nranks = 2};
+        assert_int_equal(ncclGetUniqueId(&r.id), 0);
+        assert_int_equal(begin(&r), IN_PROGRESS);
+        usleep(1000 * (unsigned)i);
+        assert_int_equal(ncclCommAbort(r.comm), 0);
+    }
+    assert_true(comes_back_to(descriptors, threads));
+    assert_true(time(NULL) - start < PROMPT);
+}
+
+/* The last rank aborts at some point of the making. The others hear of it, at the latest when they have
+ * waited for as long as CECL_INIT_TIMEOUT_MS says, or are done; then they abort, too. */
+static unsigned patience_us;
+
+static bool abort_midway(struct rank *r)
+{
+    if (r->rank == r->nranks - 1) {
+        usleep(patience_us);
+        return ncclCommAbort(r->comm) == 0;
+    }
+    const ncclResult_t error = await_comm(r->comm);
+    return error != IN_PROGRESS && error >= 0 && ncclCommAbort(r->comm) == 0;
+}
+
+static void an_abort_at_any_point_of_the_making_is_heard_and_leaves_nothing(void **state)
+{
+    (void)state;
+    assert_true(run_beginning(2, await_and_gather)); /* what is set up once is there now */
+    usleep(100000);
+    const int descriptors = open_descriptors(), threads = threads_alive();
+    setenv("CECL_INIT_TIMEOUT_MS", "1000", 1);
+    for (int i = 0; i < 30; i++) {
+        const time_t start = time(NULL);
+        patience_us = (unsigned)i * 500;
+        assert_true(run_beginning(2 + i % 3, abort_midway));
+        assert_true(time(NULL) - start < PROMPT);
+    }
+    unsetenv("CECL_INIT_TIMEOUT_MS");
+    assert_true(comes_back_to(descriptors, threads));
+}
+
+static bool abort_after_split(struct rank *r)
+{
+    ncclComm_t child = NULL;
+    const bool is =
+        await_comm(r->comm) == 0 && ncclCommSplit(r->comm, 0, 0, &child, NULL) == IN_PROGRESS;
+    return ncclCommAbort(r->comm) == 0 && is;
+}
+
+/* The children have not come, so nothing is known of them. */
+static void a_parent_may_be_aborted_before_its_child_has_come(void **state)
+{
+    (void)state;
+    assert_true(run_beginning(2, abort_after_split));
+    assert_true(run_beginning(2, await_and_gather));
+}
+
+/* ---- ours cannot be made */
+
+static bool await_and_pass(struct rank *r)
+{
+    const bool is = await_comm(r->comm) == 0 && gathers(r, false) && gathers(r, false);
+    return ncclCommDestroy(r->comm) == 0 && is;
+}
+
+/* A bad value is refused when a communicator of cecl's is made. test_nccl_stats.sh looks at the table. */
+static void where_ours_cannot_be_made_all_calls_are_passed(void **state)
+{
+    (void)state;
+    setenv("CECL_POOL_BYTES", "1", 1);
+    assert_true(run_each_number_of_ranks(await_and_pass));
+    unsetenv("CECL_POOL_BYTES");
+    assert_true(run_beginning(2, await_and_gather));
+}
+
+/* ---- groups that NCCL and cecl share */
+
+static bool share_a_group(struct rank *r)
+{
+    const int next = (r->rank + 1) % r->nranks, before = (r->rank + r->nranks - 1) % r->nranks;
+    int in = r->rank, out[RANKS] = {-1};
+    double mine = r->rank, theirs = -1, none = 0;
+    ncclResult_t error = IN_PROGRESS;
+    bool is = await_comm(r->comm) == 0 && ncclGroupStart() == 0 &&
+              ncclAllGather(&in, out, 1, ncclInt32, r->comm, NULL) == 0 &&
+              ncclAllGather(&none, &none, 0, ncclFloat64, r->comm, NULL) == 0 &&
+              ncclSend(&mine, 1, ncclFloat64, next, r->comm, NULL) == 0 &&
+              ncclRecv(&theirs, 1, ncclFloat64, before, r->comm, NULL) == 0;
+    const ncclResult_t result = ncclGroupEnd();
+    is = is && (result == 0 || result == IN_PROGRESS);
+    is = is && ask_standin(r->comm, &error) == 0 && error == 0;
+    is = is && await_comm(r->comm) == 0 && out[r->nranks - 1] == r->nranks - 1 && theirs == before;
+    return ncclCommDestroy(r->comm) == 0 && is;
+}
+
+/* Otherwise ranks would enqueue the two parts in different orders. */
+static void ncclGroupEnd_waits_for_nccls_part_before_it_serves(void **state)
+{
+    (void)state;
+    assert_true(run_beginning(2, share_a_group));
+    assert_true(run_beginning(RANKS, share_a_group));
+}
+
+int main(void)
+{
+    const char *real = getenv("CECL_NCCL_PATH");
+    void *standin = real ? dlopen(real, RTLD_NOW | RTLD_LOCAL) : NULL;
+    if (!standin) {
+        print_error("CECL_NCCL_PATH: %s\n", dlerror());
+        return 2;
+    }
+    *(void **)&last = dlsym(standin, "standin_last");
+    *(void **)&ask_standin = dlsym(standin, "ncclCommGetAsyncError");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_non_blocking_communicator_is_served_when_it_is_ready),
+        cmocka_unit_test(making_a_communicator_does_not_wait_for_other_ranks),
+        cmocka_unit_test(ranks_that_one_thread_begins_in_a_group_are_served),
+        cmocka_unit_test(children_of_a_non_blocking_communicator_are_served),
+        cmocka_unit_test(a_rank_without_a_color_gets_no_child),
+        cmocka_unit_test(a_non_blocking_child_of_a_blocking_communicator_is_served_at_once),
+        cmocka_unit_test(a_child_whose_handle_comes_at_once_is_served),
+        cmocka_unit_test(calls_on_a_communicator_that_is_not_ready_are_refused_as_by_nccl),
+        cmocka_unit_test(an_abort_while_other_ranks_are_missing_leaves_nothing),
+        cmocka_unit_test(an_abort_at_any_point_of_the_making_is_heard_and_leaves_nothing),
+        cmocka_unit_test(a_parent_may_be_aborted_before_its_child_has_come),
+        cmocka_unit_test(where_ours_cannot_be_made_all_calls_are_passed),
+        cmocka_unit_test(ncclGroupEnd_waits_for_nccls_part_before_it_serves),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,58 @@
+/* A rank for whose communicator the table has no room: its call fails, and nothing is left behind.
+ * test_nccl_no_room   CECL_NCCL=all; CECL_NCCL_PATH names the stand-in */
+#include <stddef.h>
+#include <stdio.h>
+
+#include "../open_descriptors.h"
+#include "../threads_alive.h"
+#include "nccl/comms.h"
+#include "ranks.h"
+
+#define TRIES 500
+
+static _Thread_local bool refuses;
+
+/* Stands before libc's, in all libraries of this program. */
+void *__libc_calloc(size_t count, size_t bytes);
+__attribute__((visibility("default"))) void *calloc(size_t count, size_t bytes)
+{
+    return refuses && bytes == sizeof(struct cecl_nccl_comm) ? NULL : __libc_calloc(count, bytes);
+}
+
+static void *join(void *argument)
+{
+    struct rank *r = argument;
+    refuses = r->rank == 1;
+    r->is_right = ncclCommInitRank(&r->comm, r->nranks, r->id, r->rank) ==
+                  (r->rank == 1 ? (ncclResult_t)ceclSystemError : (ncclResult_t)ceclRemoteError);
+    r->is_right = ncclCommAbort(r->comm) == 0 && r->is_right;
+    return NULL;
+}
+
+/* The other rank hears of it when this one aborts. */
+static bool join_without_room(void)
+{
+    struct rank ranks[2] = {{.rank = 0, .nranks = 2}, {.rank = 1, .nranks = 2}};
+    pthread_t threads[2];
+    bool is = ncclGetUniqueId(&ranks[0].id) == 0;
+    ranks[1].id = ranks[0].id;
+    for (int i = 0; i < 2; i++)
+        pthread_create(&threads[i], NULL, join, &ranks[i]);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    return is && ranks[0].is_right && ranks[1].is_right;
+}
+
+int main(void)
+{
+    const int descriptors = open_descriptors(), threads = threads_alive();
+    const bool is = join_without_room();
+    int tries = 0;
+    while (tries < TRIES && (open_descriptors() > descriptors || threads_alive() > threads)) {
+        usleep(10000);
+        tries++;
+    }
+    printf("results %s, %s left\n", is ? "right" : "wrong",
+           tries < TRIES ? "nothing" : "something");
+    return !is || tries == TRIES;
+}
