@@ -6,7 +6,8 @@
  * the same place, or a function of collectives.c or follow.c.
  *
  * The stubs leave the symbol's address in a register that no calling convention uses for arguments,
- * where cecl_nccl_lazy finds it. */
+ * where cecl_nccl_lazy finds it. That hands cecl_nccl_resolve the symbol, and the code that the call
+ * returns to. */
 #include "nccl/names.h"
 #include "nccl/symbol.h"
 
@@ -44,6 +45,7 @@
     "    mov %rax, 176(%rsp)\n"                                                                    \
     "    mov %r10, 184(%rsp)\n"                                                                    \
     "    mov %r11, %rdi\n"                                                                         \
+    "    mov 8(%rbp), %rsi\n"                                                                      \
     "    call cecl_nccl_resolve\n"                                                                 \
     "    mov %rax, %r11\n"                                                                         \
     "    movaps (%rsp), %xmm0\n"                                                                   \
@@ -94,6 +96,7 @@
     "    stp q4, q5, [sp, #160]\n"                                                                 \
     "    stp q6, q7, [sp, #192]\n"                                                                 \
     "    mov x0, x16\n"                                                                            \
+    "    mov x1, x30\n"                                                                            \
     "    bl cecl_nccl_resolve\n"                                                                   \
     "    mov x16, x0\n"                                                                            \
     "    ldp x0, x1, [sp, #16]\n"                                                                  \

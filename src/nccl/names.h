@@ -12,14 +12,14 @@
 
 #define CECL_NCCL_NAMES(COUNTED, FOLLOWED, JUMP)                                                   \
     COUNTED(ncclAllGather)                                                                         \
-    JUMP(ncclAllGatherConfig, RESULT)                                                              \
+    JUMP(ncclAllGatherConfig, MOVE)                                                                \
     COUNTED(ncclAllReduce)                                                                         \
-    JUMP(ncclAllReduceConfig, RESULT)                                                              \
+    JUMP(ncclAllReduceConfig, REDUCTION)                                                           \
     COUNTED(ncclAlltoAll)                                                                          \
-    JUMP(ncclAlltoAllConfig, RESULT)                                                               \
+    JUMP(ncclAlltoAllConfig, MOVE)                                                                 \
     COUNTED(ncclBcast)                                                                             \
     COUNTED(ncclBroadcast)                                                                         \
-    JUMP(ncclBroadcastConfig, RESULT)                                                              \
+    JUMP(ncclBroadcastConfig, MOVE)                                                                \
     FOLLOWED(ncclCommAbort)                                                                        \
     JUMP(ncclCommCount, RESULT)                                                                    \
     JUMP(ncclCommCuDevice, RESULT)                                                                 \
@@ -47,7 +47,7 @@
     JUMP(ncclDevCommCreate, RESULT)                                                                \
     JUMP(ncclDevCommDestroy, RESULT)                                                               \
     COUNTED(ncclGather)                                                                            \
-    JUMP(ncclGatherConfig, RESULT)                                                                 \
+    JUMP(ncclGatherConfig, MOVE)                                                                   \
     JUMP(ncclGetCftDeviceLeInfo, RESULT)                                                           \
     JUMP(ncclGetErrorString, WORDS)                                                                \
     JUMP(ncclGetLastError, WORDS)                                                                  \
@@ -89,13 +89,13 @@
     JUMP(ncclRedOpCreatePreMulSum, RESULT)                                                         \
     JUMP(ncclRedOpDestroy, RESULT)                                                                 \
     COUNTED(ncclReduce)                                                                            \
-    JUMP(ncclReduceConfig, RESULT)                                                                 \
+    JUMP(ncclReduceConfig, REDUCTION)                                                              \
     COUNTED(ncclReduceScatter)                                                                     \
-    JUMP(ncclReduceScatterConfig, RESULT)                                                          \
+    JUMP(ncclReduceScatterConfig, REDUCTION)                                                       \
     JUMP(ncclResetDebugInit, NOTHING)                                                              \
     JUMP(ncclResetDebugInitInternal, NOTHING)                                                      \
     COUNTED(ncclScatter)                                                                           \
-    JUMP(ncclScatterConfig, RESULT)                                                                \
+    JUMP(ncclScatterConfig, MOVE)                                                                  \
     COUNTED(ncclSend)                                                                              \
     JUMP(ncclSignal, RESULT)                                                                       \
     JUMP(ncclTeamCft, TEAM)                                                                        \

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "nccl/make.h"
+#include "nccl/symbol.h"
 
 /* Classes of sizes: up to so many bytes. The last one has what is larger. */
 static const struct {
@@ -31,6 +32,17 @@ struct counter {
     _Atomic uint64_t bytes;
 };
 static struct counter counters[CECL_NCCL_OPS][CLASSES][CECL_NCCL_REASON_COUNT][2]; /* mark */
+
+/* Every symbol that is only jumped through; of them symbol.c counts collectives. */
+#define SYMBOL(name, answer) extern struct cecl_nccl_symbol cecl_nccl_at_##name;
+CECL_NCCL_NAMES(CECL_NCCL_SKIP, CECL_NCCL_SKIP, SYMBOL)
+#undef SYMBOL
+static struct cecl_nccl_symbol *const symbols[] = {
+#define SYMBOL(name, answer) &cecl_nccl_at_##name,
+    CECL_NCCL_NAMES(CECL_NCCL_SKIP, CECL_NCCL_SKIP, SYMBOL)
+#undef SYMBOL
+};
+#define SYMBOLS (sizeof(symbols) / sizeof(symbols[0]))
 
 /* Communicators that calls were made on, so that the table can name this process's rank. Those that
  * find no place are left out. */
@@ -93,6 +105,8 @@ void cecl_nccl_stats_count(const struct cecl_nccl_call *call, enum cecl_nccl_rea
 void cecl_nccl_stats_forget(void)
 {
     memset(counters, 0, sizeof(counters));
+    for (size_t i = 0; i < SYMBOLS; i++)
+        memset(symbols[i]->calls, 0, sizeof(symbols[i]->calls));
     memset(members, 0, sizeof(members));
 }
 
@@ -149,6 +163,16 @@ static void print_row(FILE *out, size_t op, size_t which, size_t reason, bool ma
     fprintf(out, "\n");
 }
 
+/* Of calls whose arguments are not known, the table has no bytes. */
+static void print_symbol(FILE *out, const struct cecl_nccl_symbol *symbol, bool mark)
+{
+    if (symbol->calls[mark] > 0)
+        fprintf(out, "cecl: %-18s %-10s %8" PRIu64 " %16s  %-7s %-8s %s\n", symbol->name, "unknown",
+                symbol->calls[mark], "unknown", by_words(CECL_NCCL_NO_SUCH_OP, mark),
+                zero_sm_words(CECL_NCCL_NO_SUCH_OP, mark),
+                cecl_nccl_reason_words[CECL_NCCL_NO_SUCH_OP]);
+}
+
 static void print_table(FILE *out)
 {
     print_heading(out);
@@ -160,6 +184,10 @@ static void print_table(FILE *out)
             }
         }
     }
+    for (size_t i = 0; i < SYMBOLS; i++) {
+        print_symbol(out, symbols[i], false);
+        print_symbol(out, symbols[i], true);
+    }
 }
 
 static bool is_empty(void)
@@ -168,7 +196,10 @@ static bool is_empty(void)
     size_t i = 0;
     while (i < sizeof(counters) / sizeof(*all) && all[i].calls == 0)
         i++;
-    return i == sizeof(counters) / sizeof(*all);
+    bool is = i == sizeof(counters) / sizeof(*all);
+    for (size_t k = 0; k < SYMBOLS; k++)
+        is = is && symbols[k]->calls[0] == 0 && symbols[k]->calls[1] == 0;
+    return is;
 }
 
 void cecl_nccl_stats_print(void)

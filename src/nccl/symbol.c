@@ -7,12 +7,14 @@
 #include "nccl/abi.h"
 #include "nccl/names.h"
 #include "nccl/process.h"
+#include "nccl/reason.h"
 #include "util/log.h"
 
 #define COUNTED(name) JUMP(name, RESULT)
 #define FOLLOWED(name) JUMP(name, RESULT)
-#define JUMP(name, answer)                                                                         \
-    struct cecl_nccl_symbol cecl_nccl_at_##name = {cecl_nccl_lazy, #name, CECL_NCCL_##answer};
+#define JUMP(symbol, returned)                                                                     \
+    struct cecl_nccl_symbol cecl_nccl_at_##symbol = {                                              \
+        .target = cecl_nccl_lazy, .name = #symbol, .answer = CECL_NCCL_##returned};
 CECL_NCCL_NAMES(COUNTED, FOLLOWED, JUMP)
 
 /* ---- answers to calls that cannot be passed on; they take no notice of their arguments */
@@ -57,6 +59,8 @@ static int no_number(void)
 
 static const cecl_nccl_target no_nccl[CECL_NCCL_ANSWERS] = {
     [CECL_NCCL_RESULT] = (cecl_nccl_target)no_nccl_result,
+    [CECL_NCCL_MOVE] = (cecl_nccl_target)no_nccl_result,
+    [CECL_NCCL_REDUCTION] = (cecl_nccl_target)no_nccl_result,
     [CECL_NCCL_WORDS] = (cecl_nccl_target)no_nccl_words,
     [CECL_NCCL_NOTHING] = nothing,
     [CECL_NCCL_TEAM] = (cecl_nccl_target)no_team,
@@ -65,6 +69,8 @@ static const cecl_nccl_target no_nccl[CECL_NCCL_ANSWERS] = {
 
 static const cecl_nccl_target lacking[CECL_NCCL_ANSWERS] = {
     [CECL_NCCL_RESULT] = (cecl_nccl_target)lacking_result,
+    [CECL_NCCL_MOVE] = (cecl_nccl_target)lacking_result,
+    [CECL_NCCL_REDUCTION] = (cecl_nccl_target)lacking_result,
     [CECL_NCCL_WORDS] = (cecl_nccl_target)lacking_words,
     [CECL_NCCL_NOTHING] = nothing,
     [CECL_NCCL_TEAM] = (cecl_nccl_target)no_team,
@@ -81,17 +87,50 @@ static cecl_nccl_target find(const struct cecl_nccl_real *real, const char *name
     return target;
 }
 
-__attribute__((used)) /* by jump.c */
-cecl_nccl_target
-cecl_nccl_resolve(struct cecl_nccl_symbol *symbol)
+/* Keeps the target at `kept`. Two threads may come here at once. The first one warns. */
+static cecl_nccl_target look_up(struct cecl_nccl_symbol *symbol, _Atomic(cecl_nccl_target) *kept)
 {
     const struct cecl_nccl_real *real = &cecl_nccl_process()->real;
     const cecl_nccl_target found = real->handle ? find(real, symbol->name) : NULL;
     const cecl_nccl_target instead = (real->handle ? lacking : no_nccl)[symbol->answer];
     const cecl_nccl_target target = found ? found : instead;
-    /* Two threads may come here at once. The first one warns. */
-    const bool is_first = atomic_exchange(&symbol->target, target) != target;
+    const bool is_first = atomic_exchange(kept, target) != target;
     if (real->handle && !found && is_first)
         cecl_log(CECL_LOG_WARN, -1, "%s: %s lacks it", symbol->name, real->path);
     return target;
+}
+
+/* ---- collectives whose arguments are not known: they are passed, or refused under CECL_NCCL=strict,
+ * which holds for calls that only move data */
+
+static cecl_nccl_target refuse(struct cecl_nccl_symbol *symbol)
+{
+    static _Atomic bool has_warned;
+    if (!atomic_exchange(&has_warned, true))
+        cecl_log(CECL_LOG_WARN, -1,
+                 "CECL_NCCL=strict: %s is refused, because it would not be zero SM: %s",
+                 symbol->name, cecl_nccl_reason_words[CECL_NCCL_NO_SUCH_OP]);
+    return (cecl_nccl_target)lacking_result;
+}
+
+static cecl_nccl_target decide(struct cecl_nccl_symbol *symbol, const void *caller)
+{
+    const struct cecl_nccl_process *process = cecl_nccl_process();
+    const cecl_nccl_target kept = atomic_load(&symbol->found);
+    const cecl_nccl_target target = kept ? kept : look_up(symbol, &symbol->found);
+    if (target == (cecl_nccl_target)lacking_result || cecl_nccl_is_own(caller))
+        return target;
+    const bool refuses = process->policy == CECL_NCCL_STRICT && symbol->answer == CECL_NCCL_MOVE;
+    if (process->counts)
+        atomic_fetch_add(&symbol->calls[refuses], 1);
+    return refuses ? refuse(symbol) : target;
+}
+
+__attribute__((used)) /* by jump.c */
+cecl_nccl_target
+cecl_nccl_resolve(struct cecl_nccl_symbol *symbol, const void *caller)
+{
+    return symbol->answer == CECL_NCCL_MOVE || symbol->answer == CECL_NCCL_REDUCTION
+               ? decide(symbol, caller)
+               : look_up(symbol, &symbol->target);
 }

@@ -45,6 +45,18 @@ STANDIN_API ncclResult_t ncclMemFree(void *pointer);
 STANDIN_API ncclResult_t ncclGroupStart(void);
 STANDIN_API ncclResult_t ncclGroupEnd(void);
 
+#ifndef CECL_NCCL_TYPES_GIVEN
+/* NCCL 2.31 has functions of these names. Their arguments here are an invention: the library under test
+ * knows none. */
+STANDIN_API ncclResult_t ncclAllGatherConfig(const void *sendbuff, void *recvbuff, size_t sendcount,
+                                             ncclDataType_t datatype, ncclComm_t comm,
+                                             cudaStream_t stream, const void *config);
+STANDIN_API ncclResult_t ncclAllReduceConfig(const void *sendbuff, void *recvbuff, size_t count,
+                                             ncclDataType_t datatype, ncclRedOp_t redop,
+                                             ncclComm_t comm, cudaStream_t stream,
+                                             const void *config);
+#endif
+
 /* A call as the stand-in received it. */
 struct standin_record {
     const char *name;

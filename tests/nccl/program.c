@@ -1,6 +1,7 @@
 /* A program that is linked to NCCL. Its ranks are processes or threads, and make the same calls.
- * nccl_program processes|threads|children NRANKS
+ * nccl_program processes|threads|children|newest NRANKS
  *   children  processes whose parent has made the calls as well, before it forked
+ *   newest    threads that make calls which only the newest NCCL has
  * It writes the name of each call that did not succeed, with its result. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +35,17 @@ static bool make_calls(struct rank *rank)
             CALL(ncclAllReduce, in, out, 40000, ncclInt32, ncclSum, rank->comm, NULL) && is_right;
     is_right = CALL(ncclAllGather, in, out, 0, ncclInt32, rank->comm, NULL) && is_right;
     return CALL(ncclBcast, in, 8, ncclFloat64, 0, rank->comm, NULL) && is_right;
+}
+
+static bool make_newest_calls(struct rank *rank)
+{
+    const int config = 0;
+    int in = rank->rank, out[MAX_RANKS], sum = 0;
+    const bool is_gathered =
+        CALL(ncclAllGatherConfig, &in, out, 1, ncclInt32, rank->comm, NULL, &config) &&
+        CALL(ncclAllGatherConfig, &in, out, 1, ncclInt32, rank->comm, NULL, &config);
+    return CALL(ncclAllReduceConfig, &in, &sum, 1, ncclInt32, ncclSum, rank->comm, NULL, &config) &&
+           sum == rank->nranks * (rank->nranks - 1) / 2 && is_gathered;
 }
 
 /* The first rank makes the id, and tells the others through a pipe. */
@@ -99,5 +111,7 @@ int main(int argc, char **argv)
         return 2;
     if (strcmp(argv[1], "processes") == 0)
         return run_processes(nranks);
+    if (strcmp(argv[1], "newest") == 0)
+        return !run_ranks(nranks, make_newest_calls);
     return strcmp(argv[1], "children") == 0 ? run_children(nranks) : !run_ranks(nranks, make_calls);
 }

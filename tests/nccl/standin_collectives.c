@@ -173,3 +173,21 @@ ncclResult_t ncclReduceScatter(const void *sendbuff, void *recvbuff, size_t recv
     receive_staged(op, standin_reduce);
     return standin_enqueue(op);
 }
+
+/* ---- the newest forms, which end with an address that is not looked at */
+
+ncclResult_t ncclAllGatherConfig(const void *sendbuff, void *recvbuff, size_t sendcount,
+                                 ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream,
+                                 const void *config)
+{
+    return config ? ncclAllGather(sendbuff, recvbuff, sendcount, datatype, comm, stream)
+                  : (ncclResult_t)ceclInvalidArgument;
+}
+
+ncclResult_t ncclAllReduceConfig(const void *sendbuff, void *recvbuff, size_t count,
+                                 ncclDataType_t datatype, ncclRedOp_t redop, ncclComm_t comm,
+                                 cudaStream_t stream, const void *config)
+{
+    return config ? ncclAllReduce(sendbuff, recvbuff, count, datatype, redop, comm, stream)
+                  : (ncclResult_t)ceclInvalidArgument;
+}

@@ -130,6 +130,22 @@ expect_status 0
 expect_row ncclAllGather "to 4 KiB" 3 12288 "NCCL unknown" "${why}1M..16T expected"
 tables=1
 
+case="calls whose arguments cecl does not know are passed, and counted without bytes"
+lacks="cecl does not serve this function"
+run env CECL_NCCL=all "$program" newest 2
+expect_status 0
+expect_row ncclAllGatherConfig unknown 4 unknown "NCCL unknown" "$lacks"
+expect_row ncclAllReduceConfig unknown 2 unknown "NCCL unknown" "$lacks"
+
+case="strict refuses them, if they only move data"
+run env CECL_NCCL=strict CECL_DEBUG=none "$program" newest 2
+expect_status 1
+expect_row ncclAllGatherConfig unknown 2 unknown "refused -" "$lacks"
+expect_row ncclAllReduceConfig unknown 2 unknown "NCCL unknown" "$lacks"
+run env CECL_NCCL=strict CECL_NCCL_STATS=0 "$program" newest 2
+expect_error "CECL_NCCL=strict: ncclAllGatherConfig is refused, because it would not be zero SM: $lacks"
+expect_lines 1
+
 if [ -x "${program}_own_malloc" ]; then
     case="with an allocator of the program's own, NCCL's own calls are not counted"
     run "${program}_own_malloc" threads 1
