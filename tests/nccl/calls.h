@@ -66,6 +66,9 @@ struct standin_record {
 /* How many calls of `name` came to the stand-in in this process. */
 STANDIN_API size_t standin_calls(const char *name);
 
+/* From now on this thread's collectives return at once, without a transfer. For measurements. */
+STANDIN_API void standin_go_hollow(void);
+
 /* The last call that this thread made. */
 STANDIN_API struct standin_record standin_last(void);
 
