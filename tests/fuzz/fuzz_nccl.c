@@ -1,6 +1,7 @@
 /* Sequences of calls of the library in NCCL's place, on the host device, beside a stand-in for NCCL. All
  * ranks are in this process: one thread makes the calls of all of them in groups, or each rank has a
- * thread. cecl carries out most calls, and the stand-in the rest. After each batch every byte of all
+ * thread. Communicators are blocking or not, and some are aborted while they are being made. cecl
+ * carries out most calls, and the stand-in the rest. After each batch every byte of all
  * memory is compared with a plain model. */
 #include <errno.h>
 #include <libgen.h>
@@ -25,6 +26,77 @@ static ncclComm_t comms[MODEL_RANKS];
         const int result_ = (int)(expr);                                                           \
         REQUIRE(result_ == 0, "%s: %d", #expr, result_);                                           \
     } while (0)
+
+/* ---- communicators */
+
+#define IN_PROGRESS ((ncclResult_t)ceclInProgress)
+
+/* Waits for what a call on rank's communicator does in the background. Returns what came of the call. */
+static int settle(int rank, ncclResult_t result)
+{
+    const bool is_later = result == IN_PROGRESS;
+    while (result == IN_PROGRESS) {
+        ncclResult_t error = IN_PROGRESS;
+        OK(ncclCommGetAsyncError(comms[rank], &error));
+        result = error;
+        if (result == IN_PROGRESS)
+            usleep(50);
+    }
+    REQUIRE(!is_later || (int)result == 0, "rank %d: %d came of a call", rank, (int)result);
+    return (int)result;
+}
+
+static int settle_all(ncclResult_t result)
+{
+    int settled = result == IN_PROGRESS ? 0 : (int)result;
+    for (int r = 0; r < model.nranks && result == IN_PROGRESS; r++)
+        settled = settled ? settled : settle(r, result);
+    return settled;
+}
+
+/* Returns with communicators that are in progress. */
+static void begin_comms(void)
+{
+    struct {
+        size_t size;
+        unsigned magic, version;
+        int blocking;
+        char rest[256];
+    } config = {.size = sizeof(config)};
+    ncclUniqueId id;
+    OK(ncclGetUniqueId(&id));
+    OK(ncclGroupStart());
+    for (int r = 0; r < model.nranks; r++) {
+        const int begun = (int)ncclCommInitRankConfig(&comms[r], model.nranks, id, r,
+                                                      (ncclConfig_t *)(void *)&config);
+        REQUIRE(begun == (int)IN_PROGRESS, "ncclCommInitRankConfig: %d", begun);
+    }
+    REQUIRE(ncclGroupEnd() == IN_PROGRESS, "ncclGroupEnd is not in progress");
+}
+
+static void abort_comms(unsigned patience)
+{
+    ncclResult_t error;
+    begin_comms();
+    for (unsigned i = 0; i < patience; i++) {
+        OK(ncclCommGetAsyncError(comms[i % (unsigned)model.nranks], &error));
+        usleep(100);
+    }
+    for (int r = 0; r < model.nranks; r++)
+        OK(ncclCommAbort(comms[(r + (int)patience) % model.nranks]));
+}
+
+static void make_comms(unsigned how)
+{
+    if (how % 8 == 1)
+        abort_comms(how * 7 % 64);
+    if (how % 2 == 0) {
+        OK(ncclCommInitAll(comms, model.nranks, NULL));
+    } else {
+        begin_comms();
+        OK(settle_all(IN_PROGRESS));
+    }
+}
 
 /* ---- calls */
 
@@ -93,12 +165,12 @@ static void pass_on(int rank)
     OK(ncclGroupStart());
     OK(ncclSend(&batch.mine[rank], 1, ncclUint64, next, comms[rank], NULL));
     OK(ncclRecv(&batch.theirs[rank], 1, ncclUint64, last, comms[rank], NULL));
-    OK(ncclGroupEnd());
+    OK(settle(rank, ncclGroupEnd()));
 }
 
 static void make(int i, int rank)
 {
-    OK(call(&batch.calls[i], rank));
+    OK(settle(rank, (ncclResult_t)call(&batch.calls[i], rank)));
     if (batch.passes && i == batch.ncalls / 2)
         pass_on(rank);
 }
@@ -112,7 +184,7 @@ static void *run_rank(void *argument)
     for (int i = 0; i < batch.ncalls; i++)
         make(i, rank);
     if (grouped)
-        OK(ncclGroupEnd());
+        OK(settle(rank, ncclGroupEnd()));
     return NULL;
 }
 
@@ -137,15 +209,14 @@ static void run_alone(void)
         if (twice)
             OK(ncclGroupEnd());
     }
-    OK(ncclGroupEnd());
+    OK(settle_all(ncclGroupEnd()));
 }
 
 static void compare(const char *what)
 {
     for (int r = 0; r < model.nranks; r++) {
-        ncclResult_t error = (ncclResult_t)-1;
-        OK(ncclCommGetAsyncError(comms[r], &error));
-        REQUIRE((int)error == 0, "asynchronous error %d", (int)error);
+        const int error = settle(r, IN_PROGRESS);
+        REQUIRE(error == 0, "asynchronous error %d", error);
     }
     model_compare(&model, what);
 }
@@ -263,8 +334,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     in = (struct input){data, bytes < 1024 ? bytes : 1024};
     /* One rank's calls all go to the stand-in, which lacks types and checks no arguments. */
-    model.nranks = 2 + (int)take_below(&in, MODEL_RANKS - 1);
-    OK(ncclCommInitAll(comms, model.nranks, NULL));
+    const unsigned how = take_byte(&in);
+    model.nranks = 2 + (int)(how % (MODEL_RANKS - 1));
+    make_comms(how / (MODEL_RANKS - 1));
     for (int i = 0; i < BATCHES_MOST && in.left > 0; i++) {
         if (take_below(&in, 4) == 0)
             run_misuse();
