@@ -69,6 +69,8 @@ static void draw(uint64_t *x, struct test_call *c)
                             .seed = random_bits(x)};
     if (c->op == ceclAvg && formats[c->type].fraction == 0)
         c->op = ceclSum;
+    if (c->which == ceclOpReduce) /* where only root gets the result, each rank decides by itself */
+        c->in_place = c->seed >> multi_rank % 64 & 1;
 }
 
 static size_t bytes_of(const struct test_call *c)
@@ -484,6 +486,7 @@ static void ranks_that_differ_are_told_where_calls_are_compared(void **state)
                                         ceclInt32, ceclSum, checked, NULL));
     multi_ok(checked,
              ceclReduce(send + (odd ? 256 : 0), recv, 8, ceclInt32, ceclSum, 0, checked, NULL));
+    multi_ok(checked, ceclReduce(odd ? recv : send, recv, 8, ceclInt32, ceclSum, 0, checked, NULL));
     multi_ok(checked, ceclAllReduce(send, recv, 8, ceclInt32, ceclSum, checked, NULL));
     multi_ok(checked, ceclStreamSynchronize(checked, NULL));
     multi_ok(NULL, ceclCommDestroy(checked));
