@@ -903,7 +903,7 @@ static void a_group_with_a_call_that_is_refused_returns_its_error(void **state)
     assert_true(run_ranks(2, refuse_in_a_group));
 }
 
-#define THREADS 200
+#define THREADS 100
 #define FEW_BYTES 100000 /* far less than what so many threads would leave */
 
 /* Ends with a call and a communicator in an open group. */
