@@ -33,8 +33,8 @@ struct cecl_nccl_call {
 };
 
 /* Decides on `call`, and counts it. Returns whether the call is done: served, with what that gave in
- * `*result`, or refused, because of CECL_NCCL=strict or as it comes too early. Otherwise it is to be passed to
- * NCCL. */
+ * `*result`, or refused, because of CECL_NCCL=strict or because the communicator is not ready.
+ * Otherwise it is to be passed to NCCL. */
 bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result);
 
 /* `count` elements, in bytes. */

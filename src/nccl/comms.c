@@ -82,8 +82,7 @@ static void publish(struct cecl_nccl_comm *entry, ncclComm_t comm)
 
 struct making {
     ncclComm_t comm;
-    struct cecl_nccl_comm
-        *entry; /* its own, before it begins: nothing can fail when ours is made */
+    struct cecl_nccl_comm *entry; /* reserved first: nothing can fail once ours is made */
     int together;
     pthread_t thread;
     bool has_thread;
@@ -183,7 +182,7 @@ ncclResult_t cecl_nccl_comms_make(const ncclComm_t *comms, int count)
     return result;
 }
 
-/* The thread ends by itself, soon after an abort at the latest. */
+/* Nobody waits for the thread, which may outlive an abort by CECL_INIT_TIMEOUT_MS (make.h). */
 ncclResult_t cecl_nccl_comm_make_later(ncclComm_t comm, int together)
 {
     struct making *making = malloc(sizeof(*making));

@@ -8,8 +8,7 @@
 
 struct cecl_nccl_exchange {
     ncclComm_t comm;
-    struct cecl_nccl_comm
-        *entry; /* what stands beside `comm`; NULL: the caller has `comm` to itself */
+    struct cecl_nccl_comm *entry; /* beside `comm`; NULL: no other thread can end `comm` */
     int rank, nranks;
     bool on_gpu; /* NCCL takes memory of the GPU `gpu`; otherwise that of the host */
     struct cecl_nccl_gpu gpu;

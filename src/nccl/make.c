@@ -252,7 +252,7 @@ static ceclResult_t make(struct cecl_nccl_exchange *exchange, int together,
     return made->reason == CECL_NCCL_NO_REASON ? make_on_all(exchange, made) : ceclSuccess;
 }
 
-/* What ranks could not even settle is of no use. */
+/* Ranks could not exchange what each of them can do. */
 static void tell_of_error(const struct cecl_nccl_exchange *exchange, struct cecl_nccl_made *made)
 {
     made->reason = CECL_NCCL_NOT_MADE;

@@ -16,7 +16,8 @@ struct cecl_nccl_made {
  * equal reasons. `together` is how many ranks the thread makes at once. Returns an error only if
  * ranks could not exchange what each of them can do.
  * Where NCCL makes `comm` in the background, `entry` is what stands beside it; otherwise NULL. Then
- * this first waits for NCCL, and ends with an error soon after entry->ends was set. */
+ * this first waits for NCCL. After entry->ends was set it uses `comm` no more, and ends with an error:
+ * at once, or after CECL_INIT_TIMEOUT_MS if it waits for a peer by then. */
 ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int together,
                             struct cecl_nccl_made *made);
 

@@ -163,7 +163,7 @@ static void print_row(FILE *out, size_t op, size_t which, size_t reason, bool ma
     fprintf(out, "\n");
 }
 
-/* Of calls whose arguments are not known, the table has no bytes. */
+/* The table has no bytes for calls whose arguments are not known. */
 static void print_symbol(FILE *out, const struct cecl_nccl_symbol *symbol, bool mark)
 {
     if (symbol->calls[mark] > 0)

@@ -32,7 +32,7 @@ struct cecl_nccl_symbol {
  * returns, with all arguments as they came. */
 void cecl_nccl_lazy(void);
 
-/* Finds the target of `symbol`, and keeps it. Of a collective it is kept apart, so that the next call
+/* Finds the target of `symbol`, and keeps it. A collective's target is kept in `found`, so the next call
  * comes here, too, and is counted. `caller` is the code that the call returns to. */
 cecl_nccl_target cecl_nccl_resolve(struct cecl_nccl_symbol *symbol, const void *caller);
 
