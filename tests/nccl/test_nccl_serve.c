@@ -364,7 +364,7 @@ static bool leave_out_what_is_not_used(struct rank *r)
     for (int i = 0; is && i < 64; i++) {
         struct call c = {.op = rooted[i % 4], .number = (uint64_t)i, .root = i / 4 % r->nranks};
         c.count = i / 16 % 2 ? MOST : 5;
-        c.is_in_place = i / 32 && c.op != BROADCAST; /* whose ranks must agree on that */
+        c.is_in_place = i / 32;
         is = leave_out(&c, r, memory);
         if (!is)
             print_call(&c, r);
@@ -378,6 +378,31 @@ static void ranks_that_are_not_root_may_pass_NULL_for_what_they_do_not_use(void 
     (void)state;
     assert_true(run_ranks(2, leave_out_what_is_not_used));
     assert_true(run_ranks(RANKS, leave_out_what_is_not_used));
+}
+
+/* Root alone is in place, or root alone is not. */
+static bool broadcast_from_unlike_places(struct rank *r)
+{
+    uint32_t *memory = memory_new();
+    bool is = memory;
+    for (int i = 0; is && i < 32; i++) {
+        struct call c = {.op = BROADCAST, .number = (uint64_t)i, .root = i / 2 % r->nranks};
+        c.count = i / 16 ? MOST : 7;
+        c.is_in_place = (r->rank == c.root) != (i % 2 != 0);
+        mark(r);
+        is = is_right(&c, r, memory) && is_served();
+        if (!is)
+            print_call(&c, r);
+    }
+    free(memory);
+    return is;
+}
+
+static void a_broadcast_may_be_in_place_on_some_ranks(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(2, broadcast_from_unlike_places));
+    assert_true(run_ranks(RANKS, broadcast_from_unlike_places));
 }
 
 static bool refuse_null(struct rank *r)
@@ -1104,6 +1129,7 @@ static int run_all(void)
         cmocka_unit_test(random_calls_served_and_passed_give_what_a_plain_model_gives),
         cmocka_unit_test(calls_that_cecl_lacks_are_passed),
         cmocka_unit_test(ranks_that_are_not_root_may_pass_NULL_for_what_they_do_not_use),
+        cmocka_unit_test(a_broadcast_may_be_in_place_on_some_ranks),
         cmocka_unit_test(a_served_call_that_fails_returns_nccls_number),
         cmocka_unit_test(a_split_is_served_and_outlives_its_parent),
         cmocka_unit_test(a_rank_without_a_color_gets_no_communicator),
