@@ -43,7 +43,8 @@ static struct fake {
     uint32_t renewed; /* added to the ids of memory that is apart: all of it is replaced */
     int refusals;     /* so many imports are refused, as CUDA does while old memory is open */
     void (*at_refusal)(void);
-    uint64_t process; /* that exports */
+    uint64_t process;              /* that exports */
+    ceclResult_t refused_posts[4]; /* by peer */
 } fake;
 
 static uint64_t piece_of(uint64_t address)
@@ -183,7 +184,9 @@ ceclResult_t __wrap_cecl_mesh_take(struct cecl_mesh *mesh, int *peer, void *mess
 ceclResult_t __wrap_cecl_mesh_post(struct cecl_mesh *mesh, int peer, const void *message,
                                    size_t bytes, const int *fds, int nfds, int64_t deadline)
 {
-    (void)mesh, (void)peer, (void)deadline;
+    (void)mesh, (void)deadline;
+    if (fake.refused_posts[peer] != ceclSuccess)
+        return cecl_fail(fake.refused_posts[peer], "rank %d takes no message", peer);
     const int at = nposted++ % QUEUE;
     memcpy(queue[at].bytes, message, bytes);
     queue[at].length = bytes;
@@ -501,6 +504,22 @@ static void dropped_memory_stays_open_while_any_call_is_pending(void **state)
     assert_false(cecl_registry_has_dropped(&user));
 }
 
+/* All peers that can be told are told, and the first error is the one that is returned. */
+static void the_first_peer_that_takes_no_message_is_named(void **state)
+{
+    (void)state;
+    struct cecl_registry many;
+    const struct cecl_registry_asks asks = {reached, goes_on, idle, NULL};
+    assert_int_equal(cecl_registry_open(&many, &device, NULL, 0, 4, 1000, &asks), ceclSuccess);
+    fake.refused_posts[1] = ceclSystemError;
+    fake.refused_posts[2] = ceclTimeout;
+    assert_int_equal(cecl_registry_settle(&many, (void *)HOME, PIECE, true, "ptr"),
+                     ceclRemoteError);
+    assert_non_null(strstr(cecl_message(), "rank 1 takes no message"));
+    assert_int_equal(nposted, 1); /* to rank 3 */
+    cecl_registry_close(&many);
+}
+
 /* ---- two communicators of one process: `user` and `second` have the owner's memory open */
 
 static struct cecl_registry second;
@@ -717,6 +736,7 @@ int main(void)
         REGISTRY_TEST(memory_over_old_regions_is_a_new_window),
         REGISTRY_TEST(a_dropped_window_that_a_call_uses_stays_open),
         REGISTRY_TEST(dropped_memory_stays_open_while_any_call_is_pending),
+        REGISTRY_TEST(the_first_peer_that_takes_no_message_is_named),
         SECOND_TEST(memory_that_was_replaced_is_closed_on_all_communicators),
         SECOND_TEST(memory_that_another_communicator_has_open_too_stays),
         SECOND_TEST(a_refusal_closes_what_lay_in_the_same_block),
