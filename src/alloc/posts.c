@@ -1,0 +1,130 @@
+/* Where the buffers of messages lie, told through shared memory; see posts.h. */
+#include "alloc/posts.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LINE 64u /* bytes of a cache line */
+#define ALL_BYTES (UINT64_C(2) << 20)
+#define MOST_SLOTS 256u
+#define FEWEST_SLOTS 16u
+
+_Static_assert(ATOMIC_LLONG_LOCK_FREE == 2,
+               "a lock of the library would not reach other processes");
+
+/* What one end of a ring writes. It has a cache line of its own. */
+struct end_words {
+    _Alignas(
+        LINE) _Atomic uint64_t finished; /* number of the last message that this end finished */
+};
+
+struct ring_words {
+    struct end_words ends[CECL_ROLES];
+};
+
+struct slot {
+    /* A bit for each role, which that rank flips as it arrives. Between two messages that use the slot
+     * both bits are equal. */
+    _Alignas(LINE) _Atomic uint32_t arrivals;
+    struct cecl_post sent;
+    _Alignas(LINE) struct cecl_post received;
+};
+
+static size_t ring_stride(uint32_t nslots)
+{
+    return sizeof(struct ring_words) + nslots * sizeof(struct slot);
+}
+
+static uint32_t slots_for(int nranks)
+{
+    const uint64_t rings = (uint64_t)nranks * (uint64_t)nranks;
+    uint32_t slots = MOST_SLOTS;
+    while (slots > FEWEST_SLOTS && rings * ring_stride(slots) > ALL_BYTES)
+        slots /= 2;
+    return nranks <= CECL_POSTS_RANKS ? slots : 0;
+}
+
+size_t cecl_posts_bytes(int nranks)
+{
+    const uint32_t slots = slots_for(nranks);
+    return slots > 0 ? (size_t)nranks * (size_t)nranks * ring_stride(slots) : 0;
+}
+
+ceclResult_t cecl_posts_open(struct cecl_posts *posts, void *shared, int rank, int nranks,
+                             uint32_t nslots)
+{
+    const uint32_t slots = nslots > 0 ? nslots : slots_for(nranks);
+    *posts = (struct cecl_posts){.shared = shared,
+                                 .rank = rank,
+                                 .nranks = nranks,
+                                 .nslots = slots,
+                                 .ring_bytes = ring_stride(slots)};
+    posts->numbers = calloc(CECL_ROLES * (size_t)nranks, sizeof(*posts->numbers));
+    return posts->numbers
+               ? ceclSuccess
+               : cecl_fail(ceclOutOfMemory, "no host memory for messages of %d ranks", nranks);
+}
+
+void cecl_posts_close(struct cecl_posts *posts)
+{
+    free(posts->numbers);
+    *posts = (struct cecl_posts){0};
+}
+
+static uint64_t *number_of(const struct cecl_posts *posts, enum cecl_role role, int peer)
+{
+    return &posts->numbers[(int)role * posts->nranks + peer];
+}
+
+static struct ring_words *ring_of(const struct cecl_posts *posts, enum cecl_role role, int peer)
+{
+    const int from = role == CECL_SENDER ? posts->rank : peer,
+              to = role == CECL_SENDER ? peer : posts->rank;
+    const size_t index = (size_t)from * (size_t)posts->nranks + (size_t)to;
+    return (void *)(posts->shared + index * posts->ring_bytes);
+}
+
+static struct slot *slot_of(const struct cecl_posts *posts, struct ring_words *ring,
+                            uint64_t number)
+{
+    return (struct slot *)(void *)(ring + 1) + (number & (posts->nslots - 1));
+}
+
+static enum cecl_role other(enum cecl_role role)
+{
+    return role == CECL_SENDER ? CECL_RECEIVER : CECL_SENDER;
+}
+
+static struct cecl_post *post_in(struct slot *slot, enum cecl_role role)
+{
+    return role == CECL_SENDER ? &slot->sent : &slot->received;
+}
+
+bool cecl_posts_room(const struct cecl_posts *posts, enum cecl_role role, int peer, uint32_t count)
+{
+    /* Acquire: the peer's reads of its messages' slots come before what this rank writes there, and
+     * its arrivals come before this rank's next one. */
+    const uint64_t finished = atomic_load_explicit(
+        &ring_of(posts, role, peer)->ends[other(role)].finished, memory_order_acquire);
+    return *number_of(posts, role, peer) + count <= finished + posts->nslots;
+}
+
+bool cecl_posts_put(struct cecl_posts *posts, enum cecl_role role, int peer,
+                    const struct cecl_post *mine, uint64_t *number, struct cecl_post *theirs)
+{
+    struct ring_words *ring = ring_of(posts, role, peer);
+    *number = ++*number_of(posts, role, peer);
+    struct slot *slot = slot_of(posts, ring, *number);
+    *post_in(slot, role) = *mine;
+    /* Release: whoever comes second sees this rank's post. Acquire: this rank sees the post of the
+     * one that came first. Before anybody arrived both bits were equal. */
+    const uint32_t before =
+        atomic_fetch_xor_explicit(&slot->arrivals, 1u << role, memory_order_acq_rel);
+    const bool is_second = (before & 1) != (before >> 1 & 1);
+    if (is_second)
+        *theirs = *post_in(slot, other(role));
+    /* Release: this rank's read of the slot comes before anybody writes it again. */
+    atomic_store_explicit(&ring->ends[role].finished, *number, memory_order_release);
+    return is_second;
+}

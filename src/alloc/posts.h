@@ -1,0 +1,78 @@
+/* Posts: the two ranks of a message (ceclSend and ceclRecv) tell each other where it lies. This file
+ * knows memory that all ranks of a communicator share, and nothing else: no device and no call.
+ *
+ * Messages from one rank to another have numbers, 1, 2, and so on, which both ranks count alike. The
+ * shared memory has a ring of slots for each ordered pair of ranks, and a message has one slot:
+ *
+ *     arrivals | the sender's post | the receiver's post
+ *
+ * A rank writes its post and then flips its bit of the word `arrivals`, by one atomic operation. So
+ * one of the two comes first and the other one second, and the second one has read the first one's
+ * post. The first one goes on without it: it never learns where the other's buffer lies.
+ *
+ * A slot is used again once both ranks have finished its message: they have arrived, and have read
+ * what they need.
+ *
+ * A peer may write anything into the shared memory, or die. A rank then learns a wrong place, or finds
+ * no room. No index or size is taken from the shared memory.
+ *
+ * docs/models/pairs.pml is the model of this protocol.
+ * Threads: one at a time for each struct cecl_posts. */
+#ifndef CECL_ALLOC_POSTS_H
+#define CECL_ALLOC_POSTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "util/error.h"
+
+/* Rings take memory for each pair of ranks, so a communicator of more ranks has none. */
+#define CECL_POSTS_RANKS 64
+
+/* What a rank does in a message. The other end does the other one. */
+enum cecl_role { CECL_SENDER, CECL_RECEIVER, CECL_ROLES };
+
+/* What a rank tells of one message. The words mean what the caller wants them to mean. */
+struct cecl_post {
+    uint64_t window, offset;
+    uint64_t bytes;
+    uint64_t version;
+    uint64_t group; /* a number that grows with each group of the rank that posts */
+};
+
+/* A rank's view of the shared memory. */
+struct cecl_posts {
+    char *shared;
+    int rank, nranks;
+    uint32_t nslots;   /* of each ring, a power of two; 0: there are no rings */
+    size_t ring_bytes; /* from one ring to the next */
+    /* [CECL_ROLES][nranks] the number of the last message with each peer */
+    uint64_t *numbers;
+};
+
+/* Bytes of the memory that ranks share; 0: too many ranks. It starts zeroed, and at a cache line. */
+size_t cecl_posts_bytes(int nranks);
+
+/* Takes this rank's view of the shared memory.
+ *
+ * nslots  0; or a power of two for tests, no more than cecl_posts_open chooses for 0. Equal on all
+ *         ranks. */
+ceclResult_t cecl_posts_open(struct cecl_posts *posts, void *shared, int rank, int nranks,
+                             uint32_t nslots);
+void cecl_posts_close(struct cecl_posts *posts);
+
+/* Whether the next `count` messages in this role with a peer have slots. If not, the peer has to come
+ * to earlier messages first. */
+bool cecl_posts_room(const struct cecl_posts *posts, enum cecl_role role, int peer, uint32_t count);
+
+/* Posts the next message in this role with a peer. cecl_posts_room must have said that there is a slot.
+ *
+ * number  [out] the message's number.
+ * theirs  [out] the peer's post, if it came first.
+ *
+ * Returns whether the peer came first. */
+bool cecl_posts_put(struct cecl_posts *posts, enum cecl_role role, int peer,
+                    const struct cecl_post *mine, uint64_t *number, struct cecl_post *theirs);
+
+#endif

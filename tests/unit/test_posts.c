@@ -1,0 +1,166 @@
+/* Posts: the two ranks of a message find out which of them came second, and that one knows both. */
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "alloc/posts.h"
+
+#define RANKS 3
+
+static void *shared;
+static struct cecl_posts ranks[RANKS];
+
+static void open_with(uint32_t nslots)
+{
+    const size_t bytes = cecl_posts_bytes(RANKS);
+    shared = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    assert_non_null(shared);
+    memset(shared, 0, bytes);
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(cecl_posts_open(&ranks[r], shared, r, RANKS, nslots), ceclSuccess);
+}
+
+static void close_all(void)
+{
+    for (int r = 0; r < RANKS; r++)
+        cecl_posts_close(&ranks[r]);
+    free(shared);
+}
+
+static struct cecl_post post_of(int rank, uint64_t i)
+{
+    return (struct cecl_post){.window = 100 + (uint64_t)rank,
+                              .offset = i * 3,
+                              .bytes = i * 5,
+                              .version = i * 7,
+                              .group = i};
+}
+
+static void who_comes_second_reads_the_first_ones_post(void **state)
+{
+    (void)state;
+    open_with(4);
+    for (uint64_t i = 1; i < 50; i++) {
+        const enum cecl_role first = i % 3 == 0 ? CECL_SENDER : CECL_RECEIVER,
+                             second = first == CECL_SENDER ? CECL_RECEIVER : CECL_SENDER;
+        const int from = first == CECL_SENDER ? 0 : 2, to = 2 - from;
+        const struct cecl_post early = post_of(from, i), late = post_of(to, i);
+        struct cecl_post theirs = {0};
+        uint64_t number;
+        assert_true(cecl_posts_room(&ranks[from], first, to, 1));
+        assert_false(cecl_posts_put(&ranks[from], first, to, &early, &number, &theirs));
+        assert_int_equal(number, i);
+        assert_int_equal(theirs.window, 0);
+        assert_true(cecl_posts_put(&ranks[to], second, from, &late, &number, &theirs));
+        assert_int_equal(number, i);
+        assert_memory_equal(&theirs, &early, sizeof(early));
+    }
+    close_all();
+}
+
+static void each_ordered_pair_counts_for_itself(void **state)
+{
+    (void)state;
+    uint64_t number;
+    struct cecl_post theirs;
+    const struct cecl_post mine = post_of(0, 1);
+    open_with(4);
+    for (int peer = 1; peer < RANKS; peer++)
+        for (int role = 0; role < CECL_ROLES; role++) {
+            assert_false(
+                cecl_posts_put(&ranks[0], (enum cecl_role)role, peer, &mine, &number, &theirs));
+            assert_int_equal(number, 1);
+        }
+    close_all();
+}
+
+static void a_full_ring_has_room_when_the_peer_has_come(void **state)
+{
+    (void)state;
+    uint64_t number;
+    struct cecl_post theirs;
+    const struct cecl_post mine = post_of(0, 1);
+    open_with(4);
+    assert_true(cecl_posts_room(&ranks[0], CECL_SENDER, 1, 4));
+    assert_false(cecl_posts_room(&ranks[0], CECL_SENDER, 1, 5));
+    for (int i = 0; i < 4; i++)
+        cecl_posts_put(&ranks[0], CECL_SENDER, 1, &mine, &number, &theirs);
+    assert_false(cecl_posts_room(&ranks[0], CECL_SENDER, 1, 1));
+    assert_true(cecl_posts_room(&ranks[0], CECL_RECEIVER, 1, 4)); /* another ring */
+    assert_true(cecl_posts_put(&ranks[1], CECL_RECEIVER, 0, &mine, &number, &theirs));
+    assert_true(cecl_posts_room(&ranks[0], CECL_SENDER, 1, 1));
+    assert_false(cecl_posts_room(&ranks[0], CECL_SENDER, 1, 2));
+    /* the peer may have all that is posted, and as much again */
+    assert_true(cecl_posts_room(&ranks[1], CECL_RECEIVER, 0, 7));
+    close_all();
+}
+
+static void rings_are_only_for_so_many_ranks(void **state)
+{
+    (void)state;
+    assert_true(cecl_posts_bytes(CECL_POSTS_RANKS) > 0);
+    assert_int_equal(cecl_posts_bytes(CECL_POSTS_RANKS + 1), 0);
+    for (int n = 2; n <= 16; n *= 2)
+        assert_true(cecl_posts_bytes(n) <= (size_t)2 << 20);
+}
+
+/* ---- two threads */
+
+#define MESSAGES 200000
+
+struct end {
+    enum cecl_role role;
+    uint64_t seconds, wrong;
+};
+
+static void *work(void *argument)
+{
+    struct end *end = argument;
+    const int me = end->role == CECL_SENDER ? 0 : 1, peer = 1 - me;
+    for (uint64_t i = 1; i <= MESSAGES; i++) {
+        const struct cecl_post mine = post_of(me, i), expected = post_of(peer, i);
+        struct cecl_post theirs = {0};
+        uint64_t number;
+        while (!cecl_posts_room(&ranks[me], end->role, peer, 1))
+            sched_yield();
+        if (!cecl_posts_put(&ranks[me], end->role, peer, &mine, &number, &theirs))
+            continue;
+        end->seconds++;
+        end->wrong += number != i || memcmp(&theirs, &expected, sizeof(theirs)) != 0;
+    }
+    return NULL;
+}
+
+static void of_two_threads_one_is_second_in_each_message(void **state)
+{
+    (void)state;
+    struct end ends[CECL_ROLES] = {{.role = CECL_SENDER}, {.role = CECL_RECEIVER}};
+    pthread_t threads[CECL_ROLES];
+    open_with(8);
+    for (int i = 0; i < CECL_ROLES; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, work, &ends[i]), 0);
+    for (int i = 0; i < CECL_ROLES; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(ends[0].seconds + ends[1].seconds, MESSAGES);
+    assert_int_equal(ends[0].wrong + ends[1].wrong, 0);
+    close_all();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_comes_second_reads_the_first_ones_post),
+        cmocka_unit_test(each_ordered_pair_counts_for_itself),
+        cmocka_unit_test(a_full_ring_has_room_when_the_peer_has_come),
+        cmocka_unit_test(rings_are_only_for_so_many_ranks),
+        cmocka_unit_test(of_two_threads_one_is_second_in_each_message),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
