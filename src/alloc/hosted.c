@@ -18,7 +18,8 @@ uint64_t cecl_hosted_half(uint64_t most)
 
 static uint64_t row_bytes(int nranks)
 {
-    return round_up(CECL_LANES * (uint64_t)nranks * sizeof(uint32_t), LINE);
+    const uint64_t words = CECL_LANES * (uint64_t)nranks + cecl_hosted_pair_words(nranks);
+    return round_up(words * sizeof(uint32_t), LINE);
 }
 
 static uint64_t words_bytes(int nranks)
@@ -48,6 +49,7 @@ ceclResult_t cecl_hosted_open(struct cecl_hosted *hosted, struct cecl_device *de
                                    .bytes = bytes,
                                    .words = first,
                                    .apart = row_bytes(nranks),
+                                   .pairs = CECL_LANES * (uint64_t)nranks * sizeof(uint32_t),
                                    .halves = first + words_bytes(nranks),
                                    .half_bytes = half_bytes};
     return ceclSuccess;

@@ -1,5 +1,5 @@
 /* Memory of the host that all ranks of a communicator map, and that their devices can use: words for
- * flags, and for each rank a part through which its blocks go in small urgent calls.
+ * flags and for messages, and for each rank a part through which its blocks go in small urgent calls.
  *
  * The memory itself is a part of the ranks' shared memory (boot/shared.h). */
 #ifndef CECL_ALLOC_HOSTED_H
@@ -16,10 +16,21 @@ struct cecl_hosted {
     size_t bytes;
     char *words;    /* flags: the row of rank r is at words + r * apart */
     uint64_t apart; /* bytes */
+    uint64_t pairs; /* bytes from a row's start to its words for messages (flags/pairs.h) */
     /* blocks: the part of rank r is at halves + 2 * r * half_bytes; half_bytes 0: there are none */
     char *halves;
     uint64_t half_bytes;
 };
+
+/* Words for messages in each row. */
+static inline uint32_t cecl_hosted_pair_words(int nranks)
+{
+    return 4 * (uint32_t)nranks + 1;
+}
+static inline uint32_t *cecl_hosted_pairs(const struct cecl_hosted *hosted, int rank)
+{
+    return (uint32_t *)(void *)(hosted->words + (uint64_t)rank * hosted->apart + hosted->pairs);
+}
 
 /* Both halves of a rank's part. */
 static inline char *cecl_hosted_part(const struct cecl_hosted *hosted, int rank)
