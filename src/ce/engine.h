@@ -91,6 +91,10 @@ static inline uint8_t cecl_engine_half(const struct cecl_engine *engine)
 ceclResult_t cecl_engine_run(struct cecl_engine *engine, struct cecl_bound *bound,
                              ceclStream_t stream, bool *started);
 
+/* Has the stream `work` wait for the last call, if that went to another stream. To be called before
+ * anything of a call is enqueued. */
+ceclResult_t cecl_engine_follow(struct cecl_engine *engine, ceclStream_t work);
+
 /* What ceclExplain reports of a plan, and of a bound plan. */
 void cecl_plan_explain(const struct cecl_plan *plan, ceclExplanation_t *explanation);
 const ceclExplanation_t *cecl_bound_explanation(const struct cecl_bound *bound);

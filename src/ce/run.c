@@ -5,7 +5,7 @@
  * one stream they do. A call on another stream first waits until the last call is done. A stream
  * writes the word that this wait reads, and CUDA cannot see that as a dependency. It is safe,
  * because the wait always refers to work that was enqueued before. */
-static ceclResult_t follow_last_call(struct cecl_engine *engine, ceclStream_t work)
+ceclResult_t cecl_engine_follow(struct cecl_engine *engine, ceclStream_t work)
 {
     const uint64_t id = engine->dev->ops->stream_id(engine->dev, work);
     if (engine->used && (id == 0 || id != engine->last_stream)) { /* 0: unknown */
@@ -59,7 +59,7 @@ static ceclResult_t issue_commands(struct cecl_engine *engine, const struct cecl
 {
     if (bound->ncommands == 0)
         return ceclSuccess;
-    CECL_TRY(follow_last_call(engine, work));
+    CECL_TRY(cecl_engine_follow(engine, work));
     *started = true; /* a driver call that fails may have enqueued a part of its work */
     for (uint32_t i = 0; i < bound->ncommands; i++)
         CECL_TRY(issue_command(engine, bound, &bound->commands[i], work));
