@@ -875,6 +875,51 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
                                                ceclDataType_t datatype, int root, ceclComm_t comm,
                                                ceclStream_t stream);
 
+/* Sends `count` elements to one rank, which receives them by ceclRecv. Only these two ranks make
+ * calls.
+ * sendbuff  [count] elements.
+ * count     elements; the peer's ceclRecv must have as many bytes. 0 is a message without bytes: the
+ *           two ranks wait for each other all the same.
+ * peer      0 .. nranks-1. This rank itself only within a group that has as many ceclSend to it as
+ *           ceclRecv from it.
+ * stream    orders the call. The message waits until the peer's stream has reached its call; the host
+ *           does not wait.
+ * Messages from one rank to another match in order: the n-th ceclSend to a rank is received by that
+ * rank's n-th ceclRecv from this one. Outside of a group each call is one of its own: what follows it
+ * in its stream, and every later call on `comm`, waits until the message has arrived. So two ranks
+ * that both send first, and then receive, wait for ever (that is, until the timeout). Between
+ * ceclGroupStart and ceclGroupEnd messages have no order and go on side by side: each ends once both of
+ * its ranks have reached their groups, whatever else these groups hold. The peers' groups may be
+ * shaped differently. Where a group holds collectives too, messages come behind them.
+ * The rank that comes second, by its host thread, moves the bytes: the sender pushes them, or the
+ * receiver pulls them. Copy engines do it under every policy. A private buffer is carried through a
+ * bounce buffer if its rank came first (see Buffers). What a rank sends to itself goes by way of the
+ * next rank's staging.
+ * A group has a limit of messages from one rank to another: 256 with up to 4 ranks, 128 with 8, 16 at
+ * least. A rank that is as many messages ahead of its peer's host waits for it. Communicators of more
+ * than 64 ranks have no messages.
+ * Where the two ranks give different numbers of bytes NCCL's results are undefined, or it waits for
+ * ever. Here no byte of the message moves, and the communicator fails: the rank that comes second gets
+ * ceclInvalidUsage, the other ranks an asynchronous error, and the text names both numbers. Types are
+ * not compared, as in NCCL.
+ * Local: ranks other than the peer make no call. Threads: one call at a time. Ownership: `sendbuff`
+ * stays the caller's; it may be written again when `stream` has passed the call.
+ * Errors, nothing enqueued: ceclInvalidArgument (sendbuff NULL or in no memory of the device, unknown
+ * datatype, a peer that is no rank; in a group also buffers that overlap), ceclInvalidUsage (too many
+ * messages in a group, or more to this rank itself than from it; more than 64 ranks), ceclTimeout (the
+ * peer was too far behind: the communicator has failed). Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclSend(const void *sendbuff, size_t count,
+                                            ceclDataType_t datatype, int peer, ceclComm_t comm,
+                                            ceclStream_t stream);
+
+/* Receives `count` elements that one rank sends by ceclSend.
+ * recvbuff  [count] elements. It belongs to the call until `stream` has passed the call.
+ * count     elements; the peer's ceclSend must have as many bytes.
+ * peer      0 .. nranks-1, as in ceclSend.
+ * stream, matching, groups, limits, local, threads, ownership, errors: see ceclSend. Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclRecv(void *recvbuff, size_t count, ceclDataType_t datatype,
+                                            int peer, ceclComm_t comm, ceclStream_t stream);
+
 /* Adds up (or multiplies, ...) blocks of all ranks; rank r receives block r of the result.
  *
  *     sendbuff on rank 0: [a0][a1]     recvbuff on rank 0: [a0 + b0]

@@ -49,7 +49,7 @@ struct cecl_call {
     uint64_t count;          /* elements, as the caller gave them */
     uint64_t bytes;          /* the largest block that goes from one rank to another */
     int32_t rank, nranks;
-    int32_t root; /* 0 where the op has none */
+    int32_t root; /* 0 where the op has none; of op->pair the peer */
     uint8_t type; /* ceclDataType_t */
     uint8_t red_op;
     uint8_t element; /* bytes of one element */

@@ -41,6 +41,7 @@ cecl_describe_fn cecl_describe_strided;   /* blocks of rows */
 cecl_describe_fn cecl_describe_gatherv;   /* counts that are equal on all ranks */
 cecl_describe_fn cecl_describe_exchangev; /* counts that each rank has of its own */
 cecl_describe_fn cecl_describe_reduction;
+cecl_describe_fn cecl_describe_pair; /* one buffer, and the peer as root */
 
 /* What the describe functions share: fills in the buffers, and whether the call is in place. `call`
  * already has its blocks. */

@@ -19,6 +19,9 @@ struct cecl_plan;
 struct cecl_scope;
 struct cecl_way;
 
+/* Calls in which only two ranks take part: this one, and call->root. */
+enum cecl_pair_op { CECL_NO_PAIR, CECL_PAIR_SENDS, CECL_PAIR_RECEIVES };
+
 struct cecl_op {
     const char *name; /* of the public function, for messages and traces */
     const char *noun; /* "all-gather", for printed plans and messages */
@@ -32,6 +35,7 @@ struct cecl_op {
     bool moves_nothing; /* the call has no buffers */
     bool recv_anywhere; /* no peer writes to recvbuff, so it may be memory that none reaches */
     bool carries; /* within this rank, by the part of the next rank's staging that is its own */
+    enum cecl_pair_op pair; /* ranks make no plan of such a call together: see comm/pairs.h */
     /* under CECL_CHECK ranks compare where they believe their blocks belong */
     bool compares_places;
     /* For calls at which ranks exchange where their blocks belong: the name of that exchange in a
@@ -72,8 +76,10 @@ enum cecl_op_index {
     CECL_OP_ALL_REDUCE,
     CECL_OP_REDUCE,
     CECL_OP_BARRIER,
-    CECL_OP_CARRY,     /* the library's own: see comm/carry.h */
-    CECL_OP_MEM_ALLOC, /* from here on: ranks compare these calls, but they have no plan */
+    CECL_OP_CARRY, /* the library's own: see comm/carry.h */
+    CECL_OP_SEND,  /* from here on: calls that make no plan of a struct cecl_plan */
+    CECL_OP_RECV,
+    CECL_OP_MEM_ALLOC, /* from here on: ranks compare these calls */
     CECL_OP_MEM_FREE,
     CECL_OP_GROUP_END,
     CECL_OP_COUNT

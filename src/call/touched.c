@@ -28,10 +28,21 @@ static uint64_t input_pitch(const struct cecl_call *call)
                                          : call->view.shape.send_pitch;
 }
 
+/* The only block of a call between two ranks, if it is of this kind. */
+static struct extent pair_of(const struct cecl_call *call, enum cecl_pair_op kind)
+{
+    struct extent extent = {0};
+    if (call->op->pair == kind)
+        include(&extent, call, 0, call->bytes, 0);
+    return extent;
+}
+
 /* The blocks that this rank sends: in sendbuff, or in place in recvbuff. */
 static struct extent input_of(const struct cecl_call *call)
 {
     struct extent extent = {0};
+    if (call->op->pair)
+        return pair_of(call, CECL_PAIR_SENDS);
     for (int to = 0; to < call->nranks; to++) {
         const struct cecl_block block = cecl_call_block(call, call->rank, to);
         include(&extent, call, block.send_offset, block.bytes, input_pitch(call));
@@ -47,6 +58,8 @@ static struct extent output_of(const struct cecl_call *call)
     const bool all_alike = call->op->reduces && call->op->rooted;
     const int to = all_alike ? call->root : call->rank;
     struct extent extent = {0};
+    if (call->op->pair)
+        return pair_of(call, CECL_PAIR_RECEIVES);
     for (int from = 0; from < call->nranks; from++) {
         const struct cecl_block block = cecl_call_block(call, from, to);
         include(&extent, call, block.recv_offset, block.bytes, call->view.shape.recv_pitch);
@@ -106,7 +119,7 @@ int cecl_call_touched(const struct cecl_call *call, struct cecl_touched touched[
 void cecl_call_sizes(const struct cecl_call *call, uint64_t *send_bytes, uint64_t *recv_bytes)
 {
     *send_bytes = *recv_bytes = 0;
-    if (!call->op || !call->op->block || cecl_call_is_empty(call))
+    if (!call->op || !(call->op->block || call->op->pair) || cecl_call_is_empty(call))
         return;
     const struct extent in = input_of(call), out = output_of(call);
     /* in place the offsets are offsets in recvbuff */
@@ -166,5 +179,7 @@ ceclResult_t cecl_call_check_buffers(const struct cecl_call *call,
         return ceclSuccess;
     CECL_TRY(cecl_window_check(windows, cecl_buffer_at(call->send, in.low), in.high - in.low,
                                "sendbuff"));
+    if (call->op->pair) /* it has one buffer */
+        return ceclSuccess;
     return check_overlap(call, windows, &in, &out);
 }

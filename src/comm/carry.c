@@ -267,6 +267,20 @@ ceclResult_t cecl_carry_sent(ceclComm_t comm, const struct cecl_call *call, stru
                                                           lent, call->view.shape.send_pitch);
 }
 
+ceclResult_t cecl_carry_take(ceclComm_t comm, uint64_t bytes, struct cecl_buffer *bounce)
+{
+    char *ptr;
+    CECL_TRY(take(comm, bytes, &ptr));
+    *bounce = cecl_window_find(&comm->windows, ptr);
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_carry_note(struct cecl_carried *carried, const struct cecl_call *call,
+                             struct cecl_buffer src, struct cecl_buffer dst)
+{
+    return add(carried, call, src, dst, 0, call->bytes, 0);
+}
+
 void cecl_carry_reset(ceclComm_t comm)
 {
     for (struct cecl_bounce *bounce = comm->carrier.memory; bounce; bounce = bounce->next)

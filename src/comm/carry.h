@@ -38,6 +38,11 @@ ceclResult_t cecl_carry_lend(ceclComm_t comm, const struct cecl_call *call,
 /* Peers do have to: notes that sendbuff is carried there before the call. */
 ceclResult_t cecl_carry_sent(ceclComm_t comm, const struct cecl_call *call,
                              struct cecl_buffer lent);
+/* Takes a bounce buffer of so many bytes for the calls that are being made. */
+ceclResult_t cecl_carry_take(ceclComm_t comm, uint64_t bytes, struct cecl_buffer *bounce);
+/* Notes that this rank copies bytes between two of its buffers, with the options of `call`. */
+ceclResult_t cecl_carry_note(struct cecl_carried *carried, const struct cecl_call *call,
+                             struct cecl_buffer src, struct cecl_buffer dst);
 /* The calls that were being made are enqueued, or refused. */
 void cecl_carry_reset(ceclComm_t comm);
 

@@ -214,9 +214,8 @@ ceclResult_t cecl_calls_plan(ceclComm_t comm, const struct cecl_call *calls, uin
     return ceclSuccess;
 }
 
-/* Adds what is carried for the calls to their explanation. */
-static ceclResult_t explain_carried(ceclComm_t comm, const struct cecl_carried *carried,
-                                    ceclExplanation_t *explanation)
+ceclResult_t cecl_calls_explain_carried(ceclComm_t comm, const struct cecl_carried *carried,
+                                        ceclExplanation_t *explanation)
 {
     const struct cecl_told told = {0};
     for (uint32_t i = 0; i < carried->count; i++) {
@@ -232,6 +231,14 @@ static ceclResult_t explain_carried(ceclComm_t comm, const struct cecl_carried *
             memcpy(explanation->reason, more.reason, sizeof(explanation->reason));
         explanation->zeroSm = explanation->zeroSm && more.zeroSm;
     }
+    return ceclSuccess;
+}
+
+/* Adds what is carried for the calls to their explanation. */
+static ceclResult_t explain_carried(ceclComm_t comm, const struct cecl_carried *carried,
+                                    ceclExplanation_t *explanation)
+{
+    CECL_TRY(cecl_calls_explain_carried(comm, carried, explanation));
     if (carried->count > 0 && !strstr(explanation->path, "private")) {
         const size_t length = strlen(explanation->path);
         snprintf(explanation->path + length, sizeof(explanation->path) - length,
@@ -283,8 +290,8 @@ static ceclResult_t run(ceclComm_t comm, struct cecl_bound *bound, ceclStream_t 
 /* Most blocks that are carried by one plan. */
 #define CARRIED_MOST 64u
 
-/* Carries blocks between buffers of this rank. */
-static ceclResult_t carry(ceclComm_t comm, const struct cecl_carried *carried, ceclStream_t stream)
+ceclResult_t cecl_calls_carry(ceclComm_t comm, const struct cecl_carried *carried,
+                              ceclStream_t stream)
 {
     const struct cecl_told told = {0};
     for (uint32_t first = 0; first < carried->count; first += CARRIED_MOST) {
@@ -303,7 +310,7 @@ static ceclResult_t carry(ceclComm_t comm, const struct cecl_carried *carried, c
 static ceclResult_t carry_or_fail(ceclComm_t comm, const struct cecl_carried *carried,
                                   ceclStream_t stream)
 {
-    const ceclResult_t result = carry(comm, carried, stream);
+    const ceclResult_t result = cecl_calls_carry(comm, carried, stream);
     if (result != ceclSuccess)
         cecl_comm_set_async(comm, result, cecl_message());
     return result;
@@ -325,7 +332,8 @@ static ceclResult_t issue(ceclComm_t comm, struct cecl_bound *bound, ceclStream_
     }
     if (carrier->after.count > 0)
         CECL_TRY(carry_or_fail(comm, &carrier->after, stream));
-    cecl_carry_reset(comm);
+    if (!comm->pairs.owes) /* messages of the same group may use bounce buffers, too */
+        cecl_carry_reset(comm);
     comm->engine.held = NULL;
     return ceclSuccess;
 }
@@ -400,6 +408,12 @@ static ceclResult_t make_call(const struct cecl_args *args, ceclComm_t comm, cec
             result = refuse_in_group(op);
         *path = result == ceclSuccess ? "kept for the group's end" : *path;
         return cecl_group_add(comm, call, stream, result);
+    }
+    if (op->pair) { /* its peer alone makes the call, so ranks compare nothing */
+        CECL_TRY(result);
+        CECL_TRY(cecl_pairs_call(comm, call, stream));
+        *path = comm->pairs.path;
+        return ceclSuccess;
     }
     if (op->asks_places)
         CECL_TRY(learn_places(comm, call, stream, result)); /* every rank knows the verdict */

@@ -55,6 +55,13 @@ const char *cecl_bound_path(const struct cecl_bound *bound);
 /* Enqueues a bound plan. A failure on the way fails the communicator. */
 ceclResult_t cecl_calls_issue(ceclComm_t comm, struct cecl_bound *bound, ceclStream_t stream);
 
+/* Carries blocks between buffers of this rank. */
+ceclResult_t cecl_calls_carry(ceclComm_t comm, const struct cecl_carried *carried,
+                              ceclStream_t stream);
+/* Adds what is carried to an explanation. */
+ceclResult_t cecl_calls_explain_carried(ceclComm_t comm, const struct cecl_carried *carried,
+                                        ceclExplanation_t *explanation);
+
 /* register.c: notes that calls which were enqueued use their windows and the peers'. */
 void cecl_registrations_use(ceclComm_t comm, const struct cecl_bound *bound);
 /* Registers with a new communicator what is registered with its parent. */
@@ -84,7 +91,7 @@ ceclResult_t cecl_places_compare(ceclComm_t comm, const struct cecl_call *call);
  * call for the latter. `result`: whether the call was refused, with its message recorded. A group
  * with a refused call is refused. */
 bool cecl_group_is_open(void);
-/* Whether that group has calls on this communicator. */
+/* Whether that group has calls on this communicator, messages among them. */
 bool cecl_group_has_calls(ceclComm_t comm);
 /* How many calls and allocations on `comm` wait for the ceclGroupEnd of this thread. */
 uint32_t cecl_group_waiting(ceclComm_t comm);

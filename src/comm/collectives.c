@@ -138,6 +138,22 @@ CECL_API ceclResult_t ceclReduce(const void *sendbuff, void *recvbuff, size_t co
     return cecl_collective(CECL_OP_REDUCE, &args, comm, stream);
 }
 
+CECL_API ceclResult_t ceclSend(const void *sendbuff, size_t count, ceclDataType_t datatype,
+                               int peer, ceclComm_t comm, ceclStream_t stream)
+{
+    const struct cecl_args args = {
+        .send = sendbuff, .count = count, .type = datatype, .root = peer};
+    return cecl_collective(CECL_OP_SEND, &args, comm, stream);
+}
+
+CECL_API ceclResult_t ceclRecv(void *recvbuff, size_t count, ceclDataType_t datatype, int peer,
+                               ceclComm_t comm, ceclStream_t stream)
+{
+    const struct cecl_args args = {
+        .recv = recvbuff, .count = count, .type = datatype, .root = peer};
+    return cecl_collective(CECL_OP_RECV, &args, comm, stream);
+}
+
 CECL_API ceclResult_t ceclBarrier(ceclComm_t comm, ceclStream_t stream)
 {
     return cecl_collective(CECL_OP_BARRIER, &(struct cecl_args){0}, comm, stream);

@@ -11,6 +11,7 @@
 #include "ce/engine.h"
 #include "comm/carry.h"
 #include "comm/history.h"
+#include "comm/pairs.h"
 #include "comm/tell.h"
 #include "device/device.h"
 #include "tune/table.h"
@@ -79,6 +80,7 @@ enum cecl_shared_part {
     CECL_SHARED_MEETINGS, /* boot/meeting.h: ranks agree on who joins */
     CECL_SHARED_HISTORY,  /* comm/history.h: what calls each rank has made */
     CECL_SHARED_HOSTED,   /* alloc/hosted.h: flags and blocks in memory of the host */
+    CECL_SHARED_POSTS,    /* alloc/posts.h: where the bytes of messages lie */
     CECL_SHARED_PARTS
 };
 
@@ -102,6 +104,7 @@ struct ceclComm {
     struct cecl_teller teller;
     struct cecl_history history;
     struct cecl_carrier carrier;
+    struct cecl_pairs pairs;
     struct cecl_watch watch;
     struct cecl_worker worker;
     bool finalized;

@@ -8,6 +8,7 @@
 #include "comm/collective.h"
 #include "comm/joins.h"
 #include "comm/memory.h"
+#include "comm/pairs.h"
 #include "comm/trace.h"
 #include "comm/wishes.h"
 
@@ -176,7 +177,8 @@ ceclResult_t cecl_group_add(ceclComm_t comm, const struct cecl_call *call, ceclS
     if (result == ceclSuccess)
         result = keep(group, comm, call, stream);
     (void)!remember(group, result);
-    if (result != ceclSuccess && cecl_comm_is_checked(comm)) { /* its peers will compare */
+    if (result != ceclSuccess && !call->op->pair && cecl_comm_is_checked(comm)) {
+        /* its peers will compare */
         char words[CECL_MESSAGE_BYTES];
         cecl_keep_message(words);
         (void)!keep(group, comm, call, stream);
@@ -278,16 +280,33 @@ static struct cecl_call call_at(const struct group *group, uint32_t index)
     return call;
 }
 
-/* Collects the calls of entry `first`'s communicator; calls without effect come last. */
-static uint32_t collect(const struct group *group, uint32_t first)
+/* The calls of a communicator that all of its ranks make, or its messages. */
+enum kind { COLLECTIVES, MESSAGES };
+
+static bool is_of(const struct entry *entry, ceclComm_t comm, enum kind kind)
+{
+    return entry->comm == comm && (entry->call.op->pair != CECL_NO_PAIR) == (kind == MESSAGES);
+}
+
+/* Collects the calls of entry `first`'s communicator that are of a kind; calls without effect come
+ * last. */
+static uint32_t collect(const struct group *group, uint32_t first, enum kind kind)
 {
     uint32_t count = 0;
     for (int empty = 0; empty < 2; empty++)
         for (uint32_t i = first; i < group->count; i++)
-            if (group->entries[i].comm == group->entries[first].comm &&
+            if (is_of(&group->entries[i], group->entries[first].comm, kind) &&
                 cecl_call_is_empty(&group->entries[i].call) == empty)
                 group->calls[count++] = call_at(group, i);
     return count;
+}
+
+static bool has_any(const struct group *group, ceclComm_t comm, enum kind kind)
+{
+    for (uint32_t i = 0; i < group->count; i++)
+        if (is_of(&group->entries[i], comm, kind))
+            return true;
+    return false;
 }
 
 /* Where the call makes no use of recvbuff, its memory may be gone, which is no error. */
@@ -349,11 +368,13 @@ static ceclResult_t refuse(const struct group *group, uint32_t from)
             cecl_carry_reset(group->entries[i].comm);
             (void)!cecl_tell_break(group->entries[i].comm,
                                    cecl_fail_with(group->failed, group->words));
+            (void)!cecl_pairs_break(group->entries[i].comm,
+                                    cecl_fail_with(group->failed, group->words));
         }
     for (uint32_t i = from; i < group->count; i++) {
         ceclComm_t comm = group->entries[i].comm;
         const struct cecl_call mine = {.op = &cecl_ops[CECL_OP_GROUP_END]};
-        if (is_first(group, i) && cecl_comm_is_checked(comm))
+        if (is_first(group, i) && cecl_comm_is_checked(comm) && has_any(group, comm, COLLECTIVES))
             (void)!cecl_check_call(comm, &mine, cecl_fail_with(group->failed, group->words));
     }
     return cecl_fail_with(group->failed, group->words);
@@ -362,26 +383,70 @@ static ceclResult_t refuse(const struct group *group, uint32_t from)
 /* What is done for the calls of entry `first`'s communicator, one after the other. */
 enum stage { CHECK, TELL, PLAN, STAGES };
 
+/* Messages have no order among themselves, and none with the collectives of the group. */
+static ceclResult_t check_messages(struct group *group, uint32_t first)
+{
+    const struct entry *entry = &group->entries[first];
+    uint32_t count = 0;
+    if (!has_any(group, entry->comm, MESSAGES))
+        return ceclSuccess;
+    for (uint32_t i = first; i < group->count; i++)
+        if (group->entries[i].comm == entry->comm)
+            group->calls[count++] = call_at(group, i);
+    CECL_TRY(cecl_calls_check_apart(group->calls, count, &entry->comm->windows));
+    count = collect(group, first, MESSAGES);
+    return cecl_pairs_check(entry->comm, group->calls, count, entry->stream);
+}
+
 /* Tells peers that compare calls what is refused here. */
 static ceclResult_t check(struct group *group, uint32_t first)
 {
     const struct entry *entry = &group->entries[first];
     CECL_TRY(cecl_comm_check(entry->comm));
-    const ceclResult_t settled = settle_again(group, entry->comm);
-    const uint32_t count = collect(group, first);
-    return settled == ceclSuccess
-               ? cecl_calls_check(entry->comm, group->calls, count, entry->stream)
-               : cecl_check_calls(entry->comm, group->calls, count, settled);
+    ceclResult_t result = settle_again(group, entry->comm);
+    if (result == ceclSuccess)
+        result = check_messages(group, first);
+    const uint32_t count = collect(group, first, COLLECTIVES);
+    if (count == 0)
+        return result;
+    return result == ceclSuccess ? cecl_calls_check(entry->comm, group->calls, count, entry->stream)
+                                 : cecl_check_calls(entry->comm, group->calls, count, result);
+}
+
+/* The collectives' peers learn first: all ranks make them, and wait for each other. */
+static ceclResult_t tell(struct group *group, uint32_t first)
+{
+    ceclComm_t comm = group->entries[first].comm;
+    uint32_t count = collect(group, first, COLLECTIVES);
+    if (count > 0)
+        CECL_TRY(cecl_calls_tell(comm, group->calls, count));
+    count = collect(group, first, MESSAGES);
+    return count > 0 ? cecl_pairs_post(comm, group->calls, count) : ceclSuccess;
 }
 
 static ceclResult_t go_through(struct group *group, uint32_t first, enum stage stage)
 {
-    const struct entry *entry = &group->entries[first];
     if (stage == CHECK)
         return check(group, first);
-    const uint32_t count = collect(group, first);
-    return stage == TELL ? cecl_calls_tell(entry->comm, group->calls, count)
-                         : cecl_calls_plan(entry->comm, group->calls, count, &group->bound[first]);
+    if (stage == TELL)
+        return tell(group, first);
+    const uint32_t count = collect(group, first, COLLECTIVES);
+    return count > 0 ? cecl_calls_plan(group->entries[first].comm, group->calls, count,
+                                       &group->bound[first])
+                     : ceclSuccess;
+}
+
+/* Enqueues the calls of entry `first`'s communicator: collectives first. Ranks need not have the same
+ * messages in the group, but all of them have the same collectives. A rank that received a message in
+ * a later group, behind the collectives, would otherwise wait for a sender that waits for it. */
+static ceclResult_t issue(struct group *group, uint32_t first)
+{
+    const struct entry *entry = &group->entries[first];
+    if (group->bound[first] || entry->comm->pairs.owes)
+        cecl_comm_called(entry->comm, cecl_ops[CECL_OP_GROUP_END].name);
+    if (group->bound[first])
+        CECL_TRY(cecl_calls_issue(entry->comm, group->bound[first], entry->stream));
+    return entry->comm->pairs.owes ? cecl_pairs_issue(entry->comm, entry->stream) : ceclSuccess;
 }
 
 /* All that can be refused comes before peers are told, and before anything is enqueued. All
@@ -397,12 +462,8 @@ static ceclResult_t carry_out(struct group *group)
                 remember(group, go_through(group, i, (enum stage)stage)) != ceclSuccess)
                 return refuse(group, stage == CHECK ? i + 1 : group->count);
     for (uint32_t i = 0; i < group->count; i++)
-        if (group->bound[i]) {
-            cecl_comm_called(group->entries[i].comm, cecl_ops[CECL_OP_GROUP_END].name);
-            if (remember(group, cecl_calls_issue(group->entries[i].comm, group->bound[i],
-                                                 group->entries[i].stream)) != ceclSuccess)
-                return refuse(group, group->count);
-        }
+        if (is_first(group, i) && remember(group, issue(group, i)) != ceclSuccess)
+            return refuse(group, group->count);
     return ceclSuccess;
 }
 
@@ -421,6 +482,7 @@ static void trace_end(const struct group *group, uint32_t first, const struct ce
                       ceclResult_t result)
 {
     const struct entry *entry = &group->entries[first];
+    const bool has_messages = result == ceclSuccess && has_any(group, entry->comm, MESSAGES);
     uint64_t send_bytes = 0, recv_bytes = 0;
     /* A call of a refused group may be described in part. */
     for (uint32_t i = first; i < group->count && result == ceclSuccess; i++)
@@ -432,7 +494,9 @@ static void trace_end(const struct group *group, uint32_t first, const struct ce
             recv_bytes += received;
         }
     cecl_trace_end(call, send_bytes, recv_bytes,
-                   result == ceclSuccess ? cecl_bound_path(group->bound[first]) : "refused",
+                   result != ceclSuccess                  ? "refused"
+                   : has_messages && !group->bound[first] ? entry->comm->pairs.path
+                                                          : cecl_bound_path(group->bound[first]),
                    result);
 }
 
@@ -487,8 +551,15 @@ static ceclResult_t explain(struct group *group, ceclComm_t comm, ceclExplanatio
                          "a %s is in the group: ceclGroupExplain explains collective calls alone",
                          group->joins.count > 0 ? "ceclCommInitRank" : "ceclMemAlloc");
     CECL_TRY(settle_again(group, comm));
-    const uint32_t count = group->count > 0 ? collect(group, 0) : 0;
-    return cecl_calls_explain(comm, group->calls, count, explanation);
+    uint32_t count = group->count > 0 ? collect(group, 0, COLLECTIVES) : 0;
+    const bool has_messages = has_any(group, comm, MESSAGES);
+    *explanation = (ceclExplanation_t){.zeroSm = 1};
+    if (count > 0 || !has_messages)
+        CECL_TRY(cecl_calls_explain(comm, group->calls, count, explanation));
+    if (!has_messages)
+        return ceclSuccess;
+    count = collect(group, 0, MESSAGES);
+    return cecl_pairs_explain(comm, group->calls, count, explanation);
 }
 
 CECL_API ceclResult_t ceclGroupExplain(ceclComm_t comm, ceclExplanation_t *explanation)

@@ -317,7 +317,7 @@ static enum cecl_flags_wish flags_wish(ceclComm_t comm)
     return comm->config.urgent && wish == CECL_FLAGS_BY_AUTO ? CECL_FLAGS_BY_HOST : wish;
 }
 
-/* Bytes of each of the two halves that urgent calls use. */
+/* Bytes of each of the two halves that urgent calls use; 0: there are none. */
 static uint64_t half_bytes(ceclComm_t comm)
 {
     return comm->config.urgent && comm->nranks > 1
@@ -325,12 +325,13 @@ static uint64_t half_bytes(ceclComm_t comm)
                : 0;
 }
 
+/* The flags of messages lie there, and in some communicators the flags of collectives. */
 static bool needs_hosted(ceclComm_t comm)
 {
-    return comm->config.urgent || flags_wish(comm) == CECL_FLAGS_BY_HOST;
+    return comm->nranks > 1 || comm->config.urgent || flags_wish(comm) == CECL_FLAGS_BY_HOST;
 }
 
-/* Opens the memory of the host that devices use. */
+/* Opens the memory of the host that devices use, and what messages need. */
 static ceclResult_t open_hosted(ceclComm_t comm)
 {
     ceclResult_t result = ceclSuccess;
@@ -338,6 +339,8 @@ static ceclResult_t open_hosted(ceclComm_t comm)
         result = cecl_hosted_open(&comm->hosted, comm->dev,
                                   cecl_shared_at(&comm->shared, CECL_SHARED_HOSTED), comm->nranks,
                                   half_bytes(comm));
+    if (result == ceclSuccess) /* before any rank can send */
+        result = cecl_pairs_open(comm, cecl_shared_at(&comm->shared, CECL_SHARED_POSTS));
     return cecl_mesh_agree(comm->mesh, result);
 }
 
@@ -350,6 +353,7 @@ static ceclResult_t open_shared(ceclComm_t comm)
         [CECL_SHARED_HISTORY] = cecl_history_bytes(comm->nranks),
         [CECL_SHARED_HOSTED] =
             needs_hosted(comm) ? cecl_hosted_bytes(comm->nranks, half_bytes(comm)) : 0,
+        [CECL_SHARED_POSTS] = comm->nranks > 1 ? cecl_posts_bytes(comm->nranks) : 0,
     };
     return cecl_shared_open(comm->mesh, comm->rank, sizes, CECL_SHARED_PARTS, &comm->shared);
 }
@@ -517,8 +521,10 @@ static void free_parts(ceclComm_t comm, bool drained)
     if (drained) {
         cecl_registry_close(&comm->registry); /* other communicators ask it about the flags */
         cecl_engine_close(&comm->engine);
-        if (comm->dev)
+        if (comm->dev) {
             cecl_carrier_close(comm);
+            cecl_pairs_close(comm);
+        }
         cecl_pool_close(&comm->pool);
         cecl_hosted_close(&comm->hosted);
         if (comm->dev)

@@ -9,6 +9,7 @@
 
 #include "comm/comm.h"
 #include "flags/pads.h"
+#include "flags/pairs.h"
 #include "util/clock.h"
 #include "util/thread.h"
 
@@ -18,22 +19,32 @@
 
 /* What was seen of the pending call when it last made progress. */
 struct watched {
-    uint32_t done, flags[CECL_LANES];
+    uint32_t done, flags[CECL_LANES], messages;
     int64_t since; /* in ms: since when the started call has made no progress */
     bool started;
     bool blind;          /* the driver answers no question */
     int64_t blind_since; /* in ms */
 };
 
+/* The words of messages lie in memory of the host, so they need no driver. */
+static ceclResult_t ask_progress(ceclComm_t comm, uint32_t *rows, struct cecl_progress *progress)
+{
+    const ceclResult_t result = cecl_worker_ask(comm, rows, progress);
+    if (result == ceclSuccess)
+        cecl_pair_progress(&comm->pairs.flags, &comm->engine.flags, progress);
+    return result;
+}
+
 /* Returns a rank that has left without a call that is pending here, or -1. A goodbye carries how far
- * the main lane's epochs have come there, which every call moves alike on all ranks. */
+ * the main lane's epochs have come there, which every call moves alike on all ranks. What it signalled
+ * of messages has arrived by then. */
 static int missing_for_good(ceclComm_t comm)
 {
     const uint32_t target = atomic_load(&comm->engine.flags.target[CECL_LANE_MAIN]);
     uint32_t last;
     for (int r = 0; r < comm->nranks; r++)
         if (r != comm->rank && cecl_mesh_left_with(comm->mesh, r, &last) &&
-            (int32_t)(target - last) > 0)
+            ((int32_t)(target - last) > 0 || cecl_pair_is_late(&comm->pairs.flags, r)))
             return r;
     return -1;
 }
@@ -88,6 +99,13 @@ static void look_on_blindly(ceclComm_t comm, struct watched *seen, uint32_t done
     cecl_comm_set_async(comm, ceclTimeout, cecl_message());
 }
 
+/* Whether signals were sent or have come since the last look. */
+static bool has_moved(const struct cecl_progress *progress, const struct watched *seen)
+{
+    return memcmp(progress->flags, seen->flags, sizeof(seen->flags)) != 0 ||
+           progress->messages != seen->messages;
+}
+
 /* Checks a pending call: which peer keeps it waiting, and for how long. Sets the asynchronous error
  * when that is too long, or when the missing peer has left. */
 static void look_after(ceclComm_t comm, struct watched *seen)
@@ -104,7 +122,7 @@ static void look_after(ceclComm_t comm, struct watched *seen)
     }
     if (has_lost_a_leaver(comm))
         return;
-    const ceclResult_t asked = cecl_worker_ask(comm, comm->watch.rows, &progress);
+    const ceclResult_t asked = ask_progress(comm, comm->watch.rows, &progress);
     if (asked == ceclInProgress) {
         look_on_blindly(comm, seen, done);
         return;
@@ -116,9 +134,10 @@ static void look_after(ceclComm_t comm, struct watched *seen)
     }
     /* The caller's work that comes before the call in its stream does not count as time of the
      * call, however long it takes. */
-    if (!progress.started || !seen->started || done != seen->done ||
-        memcmp(progress.flags, seen->flags, sizeof(seen->flags)) != 0 || progress.late < 0) {
-        *seen = (struct watched){.done = done, .since = now, .started = progress.started};
+    if (!progress.started || !seen->started || done != seen->done || has_moved(&progress, seen) ||
+        progress.late < 0) {
+        *seen = (struct watched){
+            .done = done, .messages = progress.messages, .since = now, .started = progress.started};
         memcpy(seen->flags, progress.flags, sizeof(seen->flags));
         if (!progress.started || progress.late < 0)
             return;
@@ -145,8 +164,10 @@ void cecl_watch_release(ceclComm_t comm)
     if (!comm->watch.kernels_ended)
         comm->watch.kernels_ended = cecl_pads_end(&comm->engine.flags) == ceclSuccess;
     /* Nothing that is released may signal to peers. */
-    if (pending && comm->watch.silenced && comm->watch.kernels_ended)
+    if (pending && comm->watch.silenced && comm->watch.kernels_ended) {
         (void)!cecl_flags_release(&comm->engine.flags);
+        (void)!cecl_pair_release(&comm->pairs.flags);
+    }
     pthread_mutex_unlock(&comm->watch.lock);
 }
 
@@ -201,7 +222,7 @@ static ceclResult_t name_who_is_late(ceclComm_t comm, int64_t waited_ms)
 {
     struct cecl_progress progress;
     uint32_t *rows = calloc(CECL_LANES * (size_t)comm->nranks, sizeof(*rows));
-    const bool known = rows && cecl_worker_ask(comm, rows, &progress) == ceclSuccess &&
+    const bool known = rows && ask_progress(comm, rows, &progress) == ceclSuccess &&
                        progress.started && progress.late >= 0;
     free(rows);
     cecl_fail(ceclTimeout, "%s is still pending after %lld ms", cecl_comm_last_call(comm),

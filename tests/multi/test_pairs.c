@@ -1,0 +1,563 @@
+/* Messages between two ranks: they match in order, whatever the groups of the ranks look like, on any
+ * memory, and a wrong one is refused or ends the communicator. */
+#include <unistd.h>
+
+#include "memory.h"
+#include "multi.h"
+
+#define BYTES 3001 /* odd */
+#define PROMPT 5.0 /* seconds within which a failure must be known */
+
+static int after(int rank)
+{
+    return (rank + 1) % multi_nranks;
+}
+
+static int before(int rank)
+{
+    return (rank + multi_nranks - 1) % multi_nranks;
+}
+
+static void fill(ceclComm_t comm, void *device, uint64_t seed, size_t bytes)
+{
+    unsigned char *host = malloc(bytes + 1);
+    assert_non_null(host);
+    multi_fill(host, seed, multi_rank, bytes);
+    multi_put(comm, device, host, bytes);
+    free(host);
+}
+
+static void clear(ceclComm_t comm, void *device, size_t bytes)
+{
+    unsigned char *host = calloc(1, bytes + 1);
+    assert_non_null(host);
+    multi_put(comm, device, host, bytes);
+    free(host);
+}
+
+/* Whether these are the bytes that rank `from` filled in. */
+static void check(ceclComm_t comm, const void *device, uint64_t seed, int from, size_t bytes)
+{
+    unsigned char *host = malloc(bytes + 1);
+    assert_non_null(host);
+    multi_get(comm, host, device, bytes);
+    for (size_t i = 0; i < bytes; i++)
+        if (host[i] != multi_byte(seed, from, i))
+            fail_msg("rank %d: seed %llu: byte %zu of %zu from rank %d", multi_rank,
+                     (unsigned long long)seed, i, bytes, from);
+    free(host);
+}
+
+static ceclComm_t comm_with_timeout(int ms)
+{
+    ceclConfig_t config = multi_config();
+    config.timeoutMs = ms;
+    return multi_comm(&config);
+}
+
+/* Each rank sends to the next one, from memory of one kind to memory of another. */
+static void ring(ceclComm_t comm, int send_kind, int recv_kind, size_t bytes, uint64_t seed)
+{
+    struct memory send = memory_new(comm, memory_kind(send_kind), bytes + 1),
+                  recv = memory_new(comm, memory_kind(recv_kind), bytes + 1);
+    fill(comm, send.at, seed, bytes);
+    clear(comm, recv.at, bytes);
+    if (seed % 3 == 1)
+        multi_pause_ms(multi_rank);
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, ceclSend(send.at, bytes, ceclUint8, after(multi_rank), comm, 0));
+    multi_ok(comm, ceclRecv(recv.at, bytes, ceclUint8, before(multi_rank), comm, 0));
+    multi_ok(comm, ceclGroupEnd());
+    multi_ok(comm, ceclStreamSynchronize(comm, 0));
+    check(comm, recv.at, seed, before(multi_rank), bytes);
+    check(comm, send.at, seed, multi_rank, bytes);
+    MPI_Barrier(MPI_COMM_WORLD); /* peers may still read */
+    memory_free(comm, &send);
+    memory_free(comm, &recv);
+}
+
+static void a_ring_in_a_group_is_right_on_all_memory(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    uint64_t seed = 1;
+    for (int send = 0; send < MEMORY_KINDS; send++)
+        for (int recv = 0; recv < MEMORY_KINDS; recv++, seed++)
+            ring(comm, send, recv, BYTES + seed * 79999 % 300000, seed);
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+static void an_exchange_of_all_with_all_is_right(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    const size_t n = (size_t)multi_nranks;
+    unsigned char *send = NULL, *recv = NULL;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&send, n * BYTES));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv, n * BYTES));
+    for (uint64_t seed = 1; seed < 20; seed++) {
+        for (size_t r = 0; r < n; r++)
+            fill(comm, send + r * BYTES, seed * 100 + r, BYTES);
+        clear(comm, recv, n * BYTES);
+        multi_ok(comm, ceclGroupStart());
+        for (int r = 0; r < multi_nranks; r++) {
+            multi_ok(comm, ceclSend(send + (size_t)r * BYTES, BYTES, ceclUint8, r, comm, 0));
+            multi_ok(comm, ceclRecv(recv + (size_t)r * BYTES, BYTES, ceclUint8, r, comm, 0));
+        }
+        multi_ok(comm, ceclGroupEnd());
+        multi_ok(comm, ceclStreamSynchronize(comm, 0));
+        for (int r = 0; r < multi_nranks; r++)
+            check(comm, recv + (size_t)r * BYTES, seed * 100 + (uint64_t)multi_rank, r, BYTES);
+    }
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+/* Two ranks alone; the others make no call. */
+static void single_messages_match_in_order(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    unsigned char *buffer = NULL;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, 40 * BYTES));
+    for (int round = 0; round < 2; round++) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (multi_rank == round) /* each of the two comes first once */
+            multi_pause_ms(20);
+        for (size_t i = 0; i < 40 && multi_rank == 0; i++)
+            fill(comm, buffer + i * BYTES, i, BYTES - i);
+        for (size_t i = 0; i < 40 && multi_rank == 0; i++)
+            multi_ok(comm, ceclSend(buffer + i * BYTES, BYTES - i, ceclInt8, 1, comm, 0));
+        if (multi_rank == 1)
+            clear(comm, buffer, 40 * BYTES);
+        for (size_t i = 0; i < 40 && multi_rank == 1; i++)
+            multi_ok(comm, ceclRecv(buffer + i * BYTES, BYTES - i, ceclInt8, 0, comm, 0));
+        multi_ok(comm, ceclStreamSynchronize(comm, 0));
+        for (size_t i = 0; i < 40 && multi_rank == 1; i++)
+            check(comm, buffer + i * BYTES, i, 0, BYTES - i);
+    }
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+/* More messages than a ring has slots, in both directions, between collectives. */
+static void many_messages_and_collectives_are_right(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    int *buffer = NULL;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, 64));
+    clear(comm, buffer, 64);
+    for (int i = 0; i < 1200; i++) {
+        if (i % 100 == 0)
+            multi_check(comm, &(struct multi_case){.op = ceclOpAllGather, .count = 99, .type = 0},
+                        (uint64_t)i + 1);
+        if (multi_rank < 2 && (i + multi_rank) % 2)
+            multi_ok(comm, ceclSend(buffer, 2, ceclInt32, 1 - multi_rank, comm, 0));
+        else if (multi_rank < 2)
+            multi_ok(comm, ceclRecv(buffer, 2, ceclInt32, 1 - multi_rank, comm, 0));
+    }
+    multi_ok(comm, ceclStreamSynchronize(comm, 0));
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+static void a_group_of_messages_and_collectives_is_right(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    struct memory gathered = memory_new(comm, MEMORY_PRIVATE, (size_t)multi_nranks * BYTES),
+                  send = memory_new(comm, MEMORY_PRIVATE, BYTES),
+                  recv = memory_new(comm, MEMORY_PRIVATE, BYTES);
+    for (uint64_t seed = 1; seed < 10; seed++) {
+        fill(comm, send.at, seed, BYTES);
+        fill(comm, gathered.at + (size_t)multi_rank * BYTES, seed + 50, BYTES);
+        clear(comm, recv.at, BYTES);
+        if ((uint64_t)multi_rank == seed % (uint64_t)multi_nranks)
+            multi_pause_ms(5);
+        multi_ok(comm, ceclGroupStart());
+        if (multi_rank == 0)
+            multi_ok(comm, ceclSend(send.at, BYTES, ceclUint8, 1, comm, 0));
+        multi_ok(comm, ceclAllGather(gathered.at + (size_t)multi_rank * BYTES, gathered.at, BYTES,
+                                     ceclUint8, comm, 0));
+        if (multi_rank == 1 && seed % 2)
+            multi_ok(comm, ceclRecv(recv.at, BYTES, ceclUint8, 0, comm, 0));
+        multi_ok(comm, ceclGroupEnd());
+        if (multi_rank == 1 && seed % 2 == 0)
+            multi_ok(comm, ceclRecv(recv.at, BYTES, ceclUint8, 0, comm, 0));
+        multi_ok(comm, ceclStreamSynchronize(comm, 0));
+        for (int r = 0; r < multi_nranks; r++)
+            check(comm, gathered.at + (size_t)r * BYTES, seed + 50, r, BYTES);
+        if (multi_rank == 1)
+            check(comm, recv.at, seed, 0, BYTES);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    memory_free(comm, &gathered);
+    memory_free(comm, &send);
+    memory_free(comm, &recv);
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+/* ---- random programs */
+
+#define MESSAGES 60
+#define MOST_BYTES 20000
+#define AREAS 3 /* kinds of memory */
+
+struct drawn {
+    int from, to;
+    size_t bytes, at; /* where in the area, on both ranks */
+    int from_area, to_area;
+};
+
+static uint64_t draw(uint64_t *random, uint64_t below)
+{
+    *random ^= *random << 13;
+    *random ^= *random >> 7;
+    *random ^= *random << 17;
+    return (*random >> 11) % below;
+}
+
+static const enum memory_kind kinds[AREAS] = {MEMORY_POOL, MEMORY_SHARED, MEMORY_PRIVATE};
+
+/* The messages of all ranks, in an order in which a program could send them one by one. So each rank
+ * may put those that concern it into groups as it likes, as long as it keeps the order. */
+static void draw_program(uint64_t seed, struct drawn *program)
+{
+    uint64_t random = seed * 0x9e3779b97f4a7c15u + 1;
+    size_t at = 0;
+    for (int i = 0; i < MESSAGES; i++) {
+        struct drawn *m = &program[i];
+        m->from = (int)draw(&random, (uint64_t)multi_nranks);
+        m->to = (int)draw(&random, (uint64_t)multi_nranks);
+        m->bytes = draw(&random, 4) == 0 ? draw(&random, 4) : draw(&random, MOST_BYTES);
+        m->from_area = (int)draw(&random, AREAS);
+        m->to_area = (int)draw(&random, AREAS);
+        m->at = at;
+        at += m->bytes;
+    }
+}
+
+static void send_or_receive(ceclComm_t comm, const struct drawn *m, struct memory *in,
+                            struct memory *out, ceclStream_t stream)
+{
+    if (m->from == multi_rank)
+        multi_ok(comm,
+                 ceclSend(in[m->from_area].at + m->at, m->bytes, ceclUint8, m->to, comm, stream));
+    if (m->to == multi_rank)
+        multi_ok(comm,
+                 ceclRecv(out[m->to_area].at + m->at, m->bytes, ceclUint8, m->from, comm, stream));
+}
+
+static void run_program(ceclComm_t comm, const struct drawn *program, struct memory *in,
+                        struct memory *out, ceclStream_t *streams, uint64_t *random)
+{
+    bool open = false;
+    ceclStream_t stream = streams[0];
+    for (int i = 0; i < MESSAGES; i++) {
+        const struct drawn *m = &program[i];
+        const bool own = m->from == m->to;
+        if (m->from != multi_rank && m->to != multi_rank)
+            continue;
+        if (draw(random, 16) == 0)
+            usleep((useconds_t)draw(random, 3000));
+        if (open && draw(random, 3) == 0) {
+            multi_ok(comm, ceclGroupEnd());
+            open = false;
+        }
+        if (!open && (own || draw(random, 4) > 0)) {
+            stream = streams[draw(random, 3)];
+            multi_ok(comm, ceclGroupStart());
+            open = true;
+        }
+        send_or_receive(comm, m, in, out, stream);
+    }
+    if (open)
+        multi_ok(comm, ceclGroupEnd());
+    for (int i = 0; i < 3; i++)
+        multi_ok(comm, ceclStreamSynchronize(comm, streams[i]));
+}
+
+static void random_programs_are_right(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    struct memory in[AREAS], out[AREAS];
+    struct drawn program[MESSAGES];
+    ceclStream_t streams[3] = {0};
+    const char *asked = getenv("CECL_TEST_CALLS");
+    const uint64_t rounds = asked ? 15 : 40;
+    for (int i = 1; i < 3; i++)
+        multi_ok(comm, ceclStreamCreate(comm, &streams[i]));
+    for (int i = 0; i < AREAS; i++) {
+        in[i] = memory_new(comm, memory_kind(kinds[i]), MESSAGES * MOST_BYTES);
+        out[i] = memory_new(comm, memory_kind(kinds[i]), MESSAGES * MOST_BYTES);
+    }
+    for (uint64_t seed = 1; seed <= rounds; seed++) {
+        uint64_t random = seed * 0xd1b54a32d192ed03u + (uint64_t)multi_rank + 1;
+        draw_program(seed, program);
+        for (int i = 0; i < MESSAGES; i++)
+            if (program[i].from == multi_rank)
+                fill(comm, in[program[i].from_area].at + program[i].at, seed * 1000 + (uint64_t)i,
+                     program[i].bytes);
+        run_program(comm, program, in, out, streams, &random);
+        for (int i = 0; i < MESSAGES; i++)
+            if (program[i].to == multi_rank)
+                check(comm, out[program[i].to_area].at + program[i].at, seed * 1000 + (uint64_t)i,
+                      program[i].from, program[i].bytes);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < AREAS; i++) {
+        memory_free(comm, &in[i]);
+        memory_free(comm, &out[i]);
+    }
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+/* Rank `middle` has a group of two messages, and comes last. One comes from rank `last`. That rank sends
+ * it behind a message from rank `first`, which sends that one behind the other message of the group. So
+ * the group must receive from `first` before `last` is ready. */
+static void run_triangle(ceclComm_t comm, unsigned char *buffer, int first, int middle, int last)
+{
+    if (multi_rank == first) {
+        fill(comm, buffer, 1, BYTES);
+        fill(comm, buffer + BYTES, 2, BYTES);
+        multi_ok(comm, ceclSend(buffer, BYTES, ceclUint8, middle, comm, 0));
+        multi_ok(comm, ceclSend(buffer + BYTES, BYTES, ceclUint8, last, comm, 0));
+    } else if (multi_rank == last) {
+        fill(comm, buffer + BYTES, 3, BYTES);
+        multi_ok(comm, ceclRecv(buffer, BYTES, ceclUint8, first, comm, 0));
+        multi_ok(comm, ceclSend(buffer + BYTES, BYTES, ceclUint8, middle, comm, 0));
+    } else if (multi_rank == middle) {
+        multi_pause_ms(20);
+        multi_ok(comm, ceclGroupStart());
+        multi_ok(comm, ceclRecv(buffer + BYTES, BYTES, ceclUint8, last, comm, 0));
+        multi_ok(comm, ceclRecv(buffer, BYTES, ceclUint8, first, comm, 0));
+        multi_ok(comm, ceclGroupEnd());
+    }
+    multi_ok(comm, ceclStreamSynchronize(comm, 0));
+    if (multi_rank == middle) {
+        check(comm, buffer, 1, first, BYTES);
+        check(comm, buffer + BYTES, 3, last, BYTES);
+    }
+    if (multi_rank == last)
+        check(comm, buffer, 2, first, BYTES);
+}
+
+static void a_group_serves_each_peer_when_it_is_ready(void **state)
+{
+    (void)state;
+    if (multi_nranks < 3)
+        return;
+    ceclComm_t comm = comm_with_timeout(5000);
+    unsigned char *buffer = NULL;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, 2 * BYTES));
+    for (int i = 0; i < 6; i++) {
+        const int first = i % 3, middle = (first + 1 + i / 3) % 3;
+        MPI_Barrier(MPI_COMM_WORLD);
+        run_triangle(comm, buffer, first, middle, 3 - first - middle);
+    }
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+/* ---- what is refused */
+
+static void wrong_arguments_are_refused_and_change_nothing(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    unsigned char *buffer = NULL;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, 64));
+    const int peer = after(multi_rank);
+#define REFUSED(expr, words) multi_refused(comm, (expr), ceclInvalidArgument, words)
+    REFUSED(ceclSend(NULL, 1, ceclInt8, peer, comm, 0), "sendbuff: NULL");
+    REFUSED(ceclRecv(NULL, 1, ceclInt8, peer, comm, 0), "recvbuff: NULL");
+    REFUSED(ceclSend(buffer, 1, ceclInt8, -1, comm, 0), "peer -1");
+    REFUSED(ceclRecv(buffer, 1, ceclInt8, multi_nranks, comm, 0), "peer");
+    REFUSED(ceclSend(buffer, 1, (ceclDataType_t)CECL_NUM_TYPES, peer, comm, 0), "datatype");
+    REFUSED(ceclSend(buffer, SIZE_MAX, ceclInt32, peer, comm, 0), "address space");
+    multi_refused(comm, ceclSend(buffer, 1 << 30, ceclInt8, peer, comm, 0), ceclInvalidUsage,
+                  "left in its allocation");
+    multi_refused(NULL, ceclSend(buffer, 1, ceclInt8, peer, NULL, 0), ceclInvalidArgument, "comm");
+    multi_refused(comm, ceclSend(buffer, 1, ceclInt8, multi_rank, comm, 0), ceclInvalidUsage,
+                  "1 and 0 are here");
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, ceclSend(buffer, 2, ceclInt8, peer, comm, 0));
+    REFUSED(ceclRecv(NULL, 1, ceclInt8, before(multi_rank), comm, 0), "recvbuff: NULL");
+    REFUSED(ceclGroupEnd(), "recvbuff: NULL");
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, ceclSend(buffer, 2, ceclInt8, peer, comm, 0));
+    multi_ok(comm, ceclRecv(buffer + 1, 2, ceclInt8, before(multi_rank), comm, 0));
+    REFUSED(ceclGroupEnd(), "share memory");
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, ceclSend(buffer, 2, ceclInt8, multi_rank, comm, 0));
+    multi_ok(comm, ceclRecv(buffer + 4, 3, ceclInt8, multi_rank, comm, 0));
+    multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "2 bytes and receives 3");
+    ring(comm, MEMORY_POOL, MEMORY_POOL, BYTES, 4);
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+static void a_group_of_too_many_messages_is_refused(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    multi_ok(comm, ceclGroupStart());
+    for (int i = 0; i < 257; i++)
+        multi_ok(comm, ceclSend(NULL, 0, ceclInt8, after(multi_rank), comm, 0));
+    multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "257 messages to rank");
+    ring(comm, MEMORY_POOL, MEMORY_POOL, BYTES, 5);
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+static void messages_without_bytes_are_waited_for(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    MPI_Barrier(MPI_COMM_WORLD);
+    const double start = multi_seconds();
+    if (multi_rank == 0)
+        multi_pause_ms(100);
+    if (multi_rank == 0)
+        multi_ok(comm, ceclSend(NULL, 0, ceclInt8, 1, comm, 0));
+    if (multi_rank == 1)
+        multi_ok(comm, ceclRecv(NULL, 0, ceclInt8, 0, comm, 0));
+    multi_ok(comm, ceclStreamSynchronize(comm, 0));
+    if (multi_rank == 1)
+        assert_true(multi_seconds() - start > 0.09);
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+/* Both of the two hear it, whichever comes first. */
+static void different_counts_fail_the_communicator_and_are_named(void **state)
+{
+    (void)state;
+    for (int first = 0; first < 2; first++) {
+        ceclComm_t comm = multi_comm(NULL);
+        unsigned char *buffer = NULL;
+        multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, 64));
+        clear(comm, buffer, 64);
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (multi_rank == 1 - first)
+            multi_pause_ms(100);
+        const ceclResult_t result = multi_rank == 0   ? ceclSend(buffer, 10, ceclInt8, 1, comm, 0)
+                                    : multi_rank == 1 ? ceclRecv(buffer, 7, ceclInt8, 0, comm, 0)
+                                                      : ceclSuccess;
+        if (multi_rank == 1 - first)
+            assert_int_equal(result, ceclInvalidUsage);
+        assert_int_not_equal(multi_async_within(comm, PROMPT), ceclSuccess);
+        if (!strstr(ceclGetLastError(comm),
+                    "from rank 0 to rank 1: ceclSend has 10 bytes, ceclRecv 7"))
+            fail_msg("rank %d: %s", multi_rank, ceclGetLastError(comm));
+        assert_int_not_equal(ceclStreamSynchronize(comm, 0), ceclSuccess);
+        multi_ok(NULL, ceclCommAbort(comm));
+    }
+}
+
+/* ---- failures */
+
+static void a_peer_that_stays_away_is_a_timeout(void **state)
+{
+    (void)state;
+    ceclComm_t comm = comm_with_timeout(300);
+    unsigned char *buffer = NULL;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, 64));
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (multi_rank == 0) {
+        const double start = multi_seconds();
+        multi_ok(comm, ceclRecv(buffer, 7, ceclInt8, 1, comm, 0));
+        multi_refused(comm, ceclStreamSynchronize(comm, 0), ceclTimeout, "waits for rank 1");
+        assert_non_null(strstr(ceclGetLastError(comm), "pending here: ceclRecv"));
+        assert_true(multi_seconds() - start < PROMPT);
+    } else {
+        assert_int_not_equal(multi_async_within(comm, PROMPT), ceclSuccess);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    multi_ok(NULL, ceclCommAbort(comm));
+}
+
+static void a_peer_that_leaves_is_known_at_once(void **state)
+{
+    (void)state;
+    ceclComm_t comm = comm_with_timeout(20000);
+    unsigned char *buffer = NULL;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, 64));
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (multi_rank == 1) {
+        multi_ok(NULL, ceclCommDestroy(comm));
+    } else {
+        if (multi_rank == 0)
+            multi_ok(comm, ceclRecv(buffer, 7, ceclInt8, 1, comm, 0));
+        const double start = multi_seconds();
+        if (multi_rank == 0)
+            multi_refused(comm, ceclStreamSynchronize(comm, 0), ceclRemoteError,
+                          "rank 1 destroyed its communicator");
+        assert_true(multi_seconds() - start < PROMPT);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (multi_rank != 1)
+        multi_ok(NULL, ceclCommAbort(comm));
+}
+
+static void an_abort_ends_messages_that_are_pending(void **state)
+{
+    (void)state;
+    ceclComm_t comm = comm_with_timeout(20000);
+    struct memory memory = memory_new(comm, MEMORY_PRIVATE, 4 * BYTES);
+    MPI_Barrier(MPI_COMM_WORLD);
+    const double start = multi_seconds();
+    multi_ok(comm, ceclGroupStart()); /* nobody sends */
+    for (int r = 0; r < multi_nranks; r++)
+        if (r != multi_rank)
+            multi_ok(comm, ceclRecv(memory.at + r, 1, ceclInt8, r, comm, 0));
+    multi_ok(comm, ceclGroupEnd());
+    if (multi_rank == 0) {
+        multi_pause_ms(50);
+        multi_ok(NULL, ceclCommRevoke(comm));
+    }
+    assert_int_not_equal(ceclStreamSynchronize(comm, 0), ceclSuccess);
+    memory_free(comm, &memory);
+    multi_ok(NULL, ceclCommAbort(comm));
+    assert_true(multi_seconds() - start < PROMPT);
+}
+
+static void a_group_is_explained(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    unsigned char *buffer = NULL;
+    ceclExplanation_t explanation;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, 4 * BYTES));
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, ceclSend(buffer, BYTES, ceclInt8, after(multi_rank), comm, 0));
+    multi_ok(comm, ceclRecv(buffer + BYTES, BYTES, ceclInt8, before(multi_rank), comm, 0));
+    multi_ok(comm, ceclGroupExplain(comm, &explanation));
+    assert_string_equal(explanation.path, "point to point, 1 sent, 1 received");
+    assert_int_equal(explanation.zeroSm, 1);
+    assert_int_equal(explanation.bytesSent, BYTES);
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, ceclSend(buffer, BYTES, ceclInt8, multi_rank, comm, 0));
+    multi_ok(comm, ceclRecv(buffer + BYTES, BYTES, ceclInt8, multi_rank, comm, 0));
+    multi_ok(comm, ceclGroupExplain(comm, &explanation));
+    assert_string_equal(explanation.path, "point to point, 0 sent, 0 received");
+    assert_int_equal(explanation.zeroSm, multi_nranks > 1);
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_ring_in_a_group_is_right_on_all_memory),
+        cmocka_unit_test(an_exchange_of_all_with_all_is_right),
+        cmocka_unit_test(single_messages_match_in_order),
+        cmocka_unit_test(many_messages_and_collectives_are_right),
+        cmocka_unit_test(a_group_of_messages_and_collectives_is_right),
+        cmocka_unit_test(random_programs_are_right),
+        cmocka_unit_test(a_group_serves_each_peer_when_it_is_ready),
+        cmocka_unit_test(wrong_arguments_are_refused_and_change_nothing),
+        cmocka_unit_test(a_group_of_too_many_messages_is_refused),
+        cmocka_unit_test(messages_without_bytes_are_waited_for),
+        cmocka_unit_test(different_counts_fail_the_communicator_and_are_named),
+        cmocka_unit_test(a_peer_that_stays_away_is_a_timeout),
+        cmocka_unit_test(a_peer_that_leaves_is_known_at_once),
+        cmocka_unit_test(an_abort_ends_messages_that_are_pending),
+        cmocka_unit_test(a_group_is_explained),
+    };
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 120);
+}
