@@ -901,13 +901,14 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  * Where the two ranks give different numbers of bytes NCCL's results are undefined, or it waits for
  * ever. Here no byte of the message moves, and the communicator fails: the rank that comes second gets
  * ceclInvalidUsage, the other ranks an asynchronous error, and the text names both numbers. Types are
- * not compared, as in NCCL.
+ * not compared, as in NCCL. Messages of a group may overlap in memory; where one of them is received,
+ * the bytes in question are undefined then.
  * Local: ranks other than the peer make no call. Threads: one call at a time. Ownership: `sendbuff`
  * stays the caller's; it may be written again when `stream` has passed the call.
  * Errors, nothing enqueued: ceclInvalidArgument (sendbuff NULL or in no memory of the device, unknown
- * datatype, a peer that is no rank; in a group also buffers that overlap), ceclInvalidUsage (too many
- * messages in a group, or more to this rank itself than from it; more than 64 ranks), ceclTimeout (the
- * peer was too far behind: the communicator has failed). Since 0.1. */
+ * datatype, a peer that is no rank), ceclInvalidUsage (a buffer that ends behind its allocation; too
+ * many messages in a group, or more to this rank itself than from it; more than 64 ranks), ceclTimeout
+ * (the peer was too far behind: the communicator has failed). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclSend(const void *sendbuff, size_t count,
                                             ceclDataType_t datatype, int peer, ceclComm_t comm,
                                             ceclStream_t stream);

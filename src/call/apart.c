@@ -118,14 +118,10 @@ static size_t add_ranges(const struct cecl_call *call, uint32_t index, struct ra
     return (size_t)n;
 }
 
-#define FEW                                                                                        \
-    16 /* calls of a group that need no allocation: groups of messages are checked each time */
-
 ceclResult_t cecl_calls_check_apart(const struct cecl_call *calls, uint32_t count,
                                     const struct cecl_windows *windows)
 {
-    struct range few[2 * FEW],
-        *ranges = count <= FEW ? few : calloc(2 * (size_t)count, sizeof(*ranges));
+    struct range *ranges = calloc(2 * (size_t)count, sizeof(*ranges));
     size_t n = 0;
     bool rows = false;
     if (!ranges)
@@ -145,7 +141,6 @@ ceclResult_t cecl_calls_check_apart(const struct cecl_call *calls, uint32_t coun
             "no order",
             other->call, clash->call,
             cecl_window_own(windows, (struct cecl_buffer){clash->window, clash->low}));
-    if (ranges != few)
-        free(ranges);
+    free(ranges);
     return result;
 }

@@ -383,19 +383,14 @@ static ceclResult_t refuse(const struct group *group, uint32_t from)
 /* What is done for the calls of entry `first`'s communicator, one after the other. */
 enum stage { CHECK, TELL, PLAN, STAGES };
 
-/* Messages have no order among themselves, and none with the collectives of the group. */
+/* Buffers of messages may overlap: NCCL takes groups that repeat a message, and cannot refuse them on
+ * the sender, which does not know. */
 static ceclResult_t check_messages(struct group *group, uint32_t first)
 {
     const struct entry *entry = &group->entries[first];
-    uint32_t count = 0;
-    if (!has_any(group, entry->comm, MESSAGES))
-        return ceclSuccess;
-    for (uint32_t i = first; i < group->count; i++)
-        if (group->entries[i].comm == entry->comm)
-            group->calls[count++] = call_at(group, i);
-    CECL_TRY(cecl_calls_check_apart(group->calls, count, &entry->comm->windows));
-    count = collect(group, first, MESSAGES);
-    return cecl_pairs_check(entry->comm, group->calls, count, entry->stream);
+    const uint32_t count = collect(group, first, MESSAGES);
+    return count > 0 ? cecl_pairs_check(entry->comm, group->calls, count, entry->stream)
+                     : ceclSuccess;
 }
 
 /* Tells peers that compare calls what is refused here. */

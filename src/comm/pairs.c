@@ -263,7 +263,8 @@ static ceclResult_t note_own(ceclComm_t comm, const struct cecl_call *calls, uin
     for (uint32_t i = 0; i < sent; i++) {
         const struct cecl_call *from = own_message(calls, count, CECL_SENDER, i),
                                *to = own_message(calls, count, CECL_RECEIVER, i);
-        CECL_TRY(cecl_carry_note(&comm->pairs.before, from, from->send, to->recv));
+        if (!cecl_buffer_is(from->send, to->recv))
+            CECL_TRY(cecl_carry_note(&comm->pairs.before, from, from->send, to->recv));
     }
     return ceclSuccess;
 }

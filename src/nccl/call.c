@@ -33,11 +33,14 @@ size_t cecl_nccl_call_bytes(const struct cecl_nccl_call *call)
 }
 
 /* ---- serve or pass. Ranks must decide alike, so what follows may look at what is equal on all ranks
- * of the communicator, and never at where buffers lie. */
+ * of the communicator, and never at where buffers lie. For a send and its receive, what is equal on both
+ * ranks will do. */
 
-static bool is_served_op(enum cecl_nccl_op op)
+#define MESSAGE_RANKS 64 /* cecl has messages between so many ranks at most */
+
+static bool is_served_op(enum cecl_nccl_op op, int nranks)
 {
-    return op != CECL_NCCL_OP_ncclSend && op != CECL_NCCL_OP_ncclRecv;
+    return !cecl_nccl_is_message(op) || nranks <= MESSAGE_RANKS;
 }
 
 /* Whether cecl knows the datatype and the reduction, and the size is no overflow. Premultiplied sums
@@ -68,9 +71,11 @@ static enum cecl_nccl_reason reason_of_call(const struct cecl_nccl_process *proc
                                             const struct cecl_nccl_call *call,
                                             const struct cecl_nccl_comm *comm)
 {
-    if (!is_served_op(call->op))
-        return CECL_NCCL_NO_SUCH_OP;
-    if (call->count == 0)
+    if (!is_served_op(call->op, comm->nranks))
+        return CECL_NCCL_MANY_RANKS;
+    /* Two ranks wait for each other in a message without bytes, too. A group whose messages were partly
+     * served and partly passed would wait for one part before the other. */
+    if (call->count == 0 && !cecl_nccl_is_message(call->op))
         return CECL_NCCL_EMPTY;
     if (!is_served_type(call, comm->nranks))
         return CECL_NCCL_TYPE;

@@ -1,4 +1,5 @@
-/* A call of a collective, as far as it decides what becomes of the call; and that decision. */
+/* A call of a collective, a send or a receive, as far as it decides what becomes of the call; and that
+ * decision. */
 #ifndef CECL_NCCL_CALL_H
 #define CECL_NCCL_CALL_H
 
@@ -26,7 +27,7 @@ struct cecl_nccl_call {
     size_t count;    /* elements, as the call names them */
     ncclDataType_t datatype;
     ncclRedOp_t redop; /* where it reduces */
-    int root;          /* where it has one */
+    int root;          /* where it has one; of a send or a receive the peer */
     const void *sendbuff;
     void *recvbuff;
     cudaStream_t stream;
@@ -36,6 +37,12 @@ struct cecl_nccl_call {
  * `*result`, or refused, because of CECL_NCCL=strict or because the communicator is not ready.
  * Otherwise it is to be passed to NCCL. */
 bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result);
+
+/* Whether only two ranks make such a call: this one and `root`, which is the peer. */
+static inline bool cecl_nccl_is_message(enum cecl_nccl_op op)
+{
+    return op == CECL_NCCL_OP_ncclSend || op == CECL_NCCL_OP_ncclRecv;
+}
 
 /* `count` elements, in bytes. */
 size_t cecl_nccl_call_bytes(const struct cecl_nccl_call *call);

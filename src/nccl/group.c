@@ -1,5 +1,7 @@
 /* See group.h. A turn is a group of cecl's; mostly a group of NCCL's is carried out in one turn. Calls
- * that cecl refuses to have in one group go into turns that follow each other. */
+ * that cecl refuses to have in one group go into turns that follow each other. Sends and receives have
+ * turns of their own behind all others, because ranks need not have the same ones in their groups. NCCL
+ * puts them behind the collectives of a group, too. */
 #include "nccl/group.h"
 
 #include <stdlib.h>
@@ -14,12 +16,20 @@
 /* Calls on one communicator of cecl's that a turn may have; a group of NCCL's may have any number.
  * Ranks divide calls into turns alike, because each communicator's calls are counted separately. */
 #define AT_ONCE 64
+/* Messages from one rank to another that a turn may have. With more ranks cecl takes fewer. Both ranks
+ * divide them alike, because they are counted for each pair. */
+#define MESSAGES_AT_ONCE 128
+#define FEW_RANKS 8
+#define MESSAGES_AT_ONCE_OF_MANY 16
+#define FIRST_MESSAGE_TURN (1 << 24)
 
 struct kept {
     struct cecl_nccl_call call;
     int number; /* the order in which calls were kept */
-    int turn;   /* from 0 */
-    int nth;    /* how many calls of the turn came before on the same communicator of cecl's */
+    int turn;   /* from 0; of messages, from FIRST_MESSAGE_TURN */
+    /* how many calls of the turn came before on the same communicator of cecl's; of a message, how many
+     * between the same ranks in the same direction */
+    int nth;
     /* -- while its turn is carried out -- */
     struct cecl_nccl_comm *comm; /* NULL: it was aborted; the call is dropped */
     ceclComm_t ours;
@@ -31,6 +41,7 @@ static _Thread_local struct {
     struct kept *kept;
     int count, room;
     int last_turn;     /* of all kept calls */
+    bool unsorted;     /* a call was kept behind one of a later turn */
     ncclComm_t passed; /* of the last call that went into NCCL's group; NULL: there was none */
 } group;
 
@@ -51,16 +62,30 @@ bool cecl_nccl_group_ended(void)
     return group.depth > 0 && --group.depth == 0;
 }
 
+/* Whether both are messages between the same ranks, in the same direction. */
+static bool is_of_one_pair(const struct cecl_nccl_call *a, const struct cecl_nccl_call *b)
+{
+    return a->comm == b->comm && a->op == b->op && a->root == b->root;
+}
+
 /* Whether both go to the same communicator of cecl's. */
 static bool is_of_one(const struct cecl_nccl_call *a, const struct cecl_nccl_call *b)
 {
     return a->comm == b->comm && a->reduces == b->reduces;
 }
 
-/* The last kept call on the same communicator of cecl's, from `index` back; -1: there is none. */
+/* Whether the turn of `call` depends on the kept call. */
+static bool is_counted(const struct cecl_nccl_call *kept, const struct cecl_nccl_call *call)
+{
+    return cecl_nccl_is_message(call->op)
+               ? is_of_one_pair(kept, call)
+               : !cecl_nccl_is_message(kept->op) && is_of_one(kept, call);
+}
+
+/* The last kept call on which the turn of `call` depends, from `index` back; -1: there is none. */
 static int last_of(const struct cecl_nccl_call *call, int index)
 {
-    while (index >= 0 && !is_of_one(&group.kept[index].call, call))
+    while (index >= 0 && !is_counted(&group.kept[index].call, call))
         index--;
     return index;
 }
@@ -75,13 +100,23 @@ static bool have_one_result(const struct cecl_nccl_call *a, const struct cecl_nc
     return a->recvbuff == b->recvbuff && has_result_on_all_ranks(a) && has_result_on_all_ranks(b);
 }
 
+static int most_at_once(const struct cecl_nccl_call *call)
+{
+    const struct cecl_nccl_comm *comm = cecl_nccl_comm_find(call->comm);
+    if (!cecl_nccl_is_message(call->op))
+        return AT_ONCE;
+    return comm && comm->nranks <= FEW_RANKS ? MESSAGES_AT_ONCE : MESSAGES_AT_ONCE_OF_MANY;
+}
+
 /* Whether `call` does not fit into the turn of the kept call `last`. cecl refuses a group that writes
  * twice to the same memory. NCCL takes such a group, and benchmarks repeat their call in one. Ranks
  * must decide alike, so only equal recvbuffs count, and only of calls that use recvbuff on all ranks. */
 static bool is_full(int last, const struct cecl_nccl_call *call)
 {
-    if (group.kept[last].nth + 1 == AT_ONCE)
+    if (group.kept[last].nth + 1 == most_at_once(call))
         return true;
+    if (cecl_nccl_is_message(call->op))
+        return false;
     while (group.kept[last].nth > 0 && !have_one_result(&group.kept[last].call, call))
         last = last_of(call, last - 1);
     return have_one_result(&group.kept[last].call, call);
@@ -89,7 +124,9 @@ static bool is_full(int last, const struct cecl_nccl_call *call)
 
 static struct kept place(const struct cecl_nccl_call *call)
 {
-    struct kept kept = {.call = *call, .number = group.count};
+    struct kept kept = {.call = *call,
+                        .number = group.count,
+                        .turn = cecl_nccl_is_message(call->op) ? FIRST_MESSAGE_TURN : 0};
     const int last = last_of(call, group.count - 1);
     if (last >= 0 && is_full(last, call)) {
         kept.turn = group.kept[last].turn + 1;
@@ -120,6 +157,7 @@ ncclResult_t cecl_nccl_group_keep(const struct cecl_nccl_call *call)
         group.room = room;
     }
     const struct kept kept = place(call);
+    group.unsorted = group.unsorted || kept.turn < group.last_turn;
     group.last_turn = kept.turn > group.last_turn ? kept.turn : group.last_turn;
     group.kept[group.count++] = kept;
     return ceclSuccess;
@@ -130,6 +168,7 @@ void cecl_nccl_group_forget(void)
     free(group.kept);
     group.kept = NULL;
     group.count = group.room = group.last_turn = 0;
+    group.unsorted = false;
     group.passed = NULL;
 }
 
@@ -282,7 +321,7 @@ ncclResult_t cecl_nccl_group_serve(void)
     ncclResult_t result = ceclSuccess;
     if (group.count == 1)
         result = serve_one(group.kept);
-    else if (group.last_turn > 0)
+    else if (group.unsorted)
         qsort(group.kept, (size_t)group.count, sizeof(*group.kept), by_turn);
     for (int i = 0; group.count > 1 && i < group.count && result == (ncclResult_t)ceclSuccess;) {
         const int length = length_of_turn(group.kept + i, group.count - i);

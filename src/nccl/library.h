@@ -25,9 +25,11 @@
     X(ceclGroupEnd)                                                                                \
     X(ceclGroupExplain)                                                                            \
     X(ceclGroupStart)                                                                              \
+    X(ceclRecv)                                                                                    \
     X(ceclReduce)                                                                                  \
     X(ceclReduceScatter)                                                                           \
     X(ceclScatter)                                                                                 \
+    X(ceclSend)                                                                                    \
     X(ceclSetOptions)                                                                              \
     X(ceclStreamSynchronize)
 

@@ -15,6 +15,7 @@
     X(UNKNOWN, "the communicator was made by a call that cecl does not follow")                    \
     X(ONE_RANK, "the communicator has one rank")                                                   \
     X(NO_SUCH_OP, "cecl does not serve this function")                                             \
+    X(MANY_RANKS, "cecl has sends and receives between 64 ranks at most")                          \
     X(EMPTY, "the call moves no bytes")                                                            \
     X(TYPE, "cecl lacks the datatype, the reduction, or the size")                                 \
     X(SMS_FORBIDDEN, "CECL_SM_POLICY=never: a reduction needs SMs")                                \

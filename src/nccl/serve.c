@@ -78,6 +78,10 @@ static ceclResult_t move(const struct cecl_nccl_call *call, const struct cecl_nc
     case CECL_NCCL_OP_ncclScatter:
         return cecl->ceclScatter(call->sendbuff, call->recvbuff, call->count, type, call->root,
                                  ours, stream);
+    case CECL_NCCL_OP_ncclSend:
+        return cecl->ceclSend(call->sendbuff, call->count, type, call->root, ours, stream);
+    case CECL_NCCL_OP_ncclRecv:
+        return cecl->ceclRecv(call->recvbuff, call->count, type, call->root, ours, stream);
     default: return cecl_fail(ceclInternalError, "%s is not served", cecl_nccl_op_names[call->op]);
     }
 }

@@ -138,7 +138,7 @@ static int call(const struct model_call *c, int rank)
 static struct {
     enum mode mode;
     int ncalls;
-    bool passes; /* a word goes round by send and receive, which NCCL carries out */
+    bool passes; /* a word goes round by send and receive */
     uint64_t mine[MODEL_RANKS], theirs[MODEL_RANKS];
     struct model_call calls[CALLS_MOST];
 } batch;

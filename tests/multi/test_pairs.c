@@ -383,10 +383,6 @@ static void wrong_arguments_are_refused_and_change_nothing(void **state)
     REFUSED(ceclRecv(NULL, 1, ceclInt8, before(multi_rank), comm, 0), "recvbuff: NULL");
     REFUSED(ceclGroupEnd(), "recvbuff: NULL");
     multi_ok(comm, ceclGroupStart());
-    multi_ok(comm, ceclSend(buffer, 2, ceclInt8, peer, comm, 0));
-    multi_ok(comm, ceclRecv(buffer + 1, 2, ceclInt8, before(multi_rank), comm, 0));
-    REFUSED(ceclGroupEnd(), "share memory");
-    multi_ok(comm, ceclGroupStart());
     multi_ok(comm, ceclSend(buffer, 2, ceclInt8, multi_rank, comm, 0));
     multi_ok(comm, ceclRecv(buffer + 4, 3, ceclInt8, multi_rank, comm, 0));
     multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "2 bytes and receives 3");

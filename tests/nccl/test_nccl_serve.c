@@ -238,7 +238,7 @@ static struct call draw(uint64_t number, int nranks)
     return c;
 }
 
-/* A word for the next rank, and one from the rank before, which NCCL moves. */
+/* A word for the next rank, and one from the rank before. */
 struct words {
     uint64_t mine, theirs;
 };
@@ -271,7 +271,7 @@ static void print_call(const struct call *c, const struct rank *r)
                 c->is_in_place ? ", in place" : "");
 }
 
-/* Makes a group of calls, some of which NCCL carries out, with a group within it. */
+/* Makes a group of calls, empty ones of which NCCL carries out, with a group within it. */
 static bool group_is_right(struct rank *r, uint64_t number, int count)
 {
     uint32_t *memory[8];
@@ -317,6 +317,152 @@ static void random_calls_served_and_passed_give_what_a_plain_model_gives(void **
     print_message("seed %llu\n", (unsigned long long)seed);
     for (int nranks = 2; nranks <= RANKS; nranks++)
         assert_true(run_ranks(nranks, make_random_calls));
+}
+
+/* ---- sends and receives */
+
+#define MESSAGES 48
+#define MOST_WORDS 3000
+
+/* Messages of all ranks, in an order in which they could be sent one by one. A rank may put its own into
+ * groups as it likes, if it keeps that order. */
+struct message {
+    int from, to;
+    size_t count;
+};
+
+static void draw_messages(uint64_t number, int nranks, struct message *messages)
+{
+    for (uint64_t i = 0; i < MESSAGES; i++) {
+        const uint64_t word = mix(mix(seed + number) + i);
+        messages[i].from = (int)(word % (uint64_t)nranks);
+        messages[i].to = (int)((word >> 8) % (uint64_t)nranks);
+        messages[i].count = (word >> 20) % 5 == 0 ? 0 : (size_t)(word >> 32) % MOST_WORDS;
+    }
+}
+
+static uint32_t word_of(uint64_t number, int message, size_t i)
+{
+    return (uint32_t)mix(seed + number * MESSAGES + (uint64_t)message + (i << 32));
+}
+
+static bool make_message(const struct rank *r, const struct message *m, uint32_t *in, uint32_t *out)
+{
+    bool is = true;
+    mark(r);
+    if (m->from == r->rank)
+        is = ncclSend(in, m->count, ncclUint32, m->to, r->comm, NULL) == 0;
+    if (m->to == r->rank)
+        is = ncclRecv(out, m->count, ncclUint32, m->from, r->comm, NULL) == 0 && is;
+    return is && is_served();
+}
+
+#define GATHERED 20 /* before this message all ranks gather */
+
+/* Begins or ends a group, if that is not done already. */
+static bool set_group(bool *open, bool wanted)
+{
+    const bool is = *open == wanted || (wanted ? ncclGroupStart() : ncclGroupEnd()) == 0;
+    *open = wanted;
+    return is;
+}
+
+/* Gathers the numbers of all ranks, perhaps in a group with the messages that follow: messages of a group
+ * come behind its collectives. */
+static bool gather_numbers(struct rank *r, uint32_t *all, bool *open, bool grouped)
+{
+    static _Thread_local uint32_t mine;
+    mine = (uint32_t)r->rank;
+    return set_group(open, false) && set_group(open, grouped) &&
+           ncclAllGather(&mine, all, 1, ncclUint32, r->comm, NULL) == 0;
+}
+
+/* Each rank ends its groups elsewhere. */
+static bool run_messages(struct rank *r, uint64_t number, const struct message *messages,
+                         uint32_t *in, uint32_t *out)
+{
+    uint32_t all[RANKS] = {0};
+    uint64_t random = mix(seed ^ mix(number * RANKS + (uint64_t)r->rank));
+    bool open = false, is = true;
+    for (int i = 0; i < MESSAGES; i++) {
+        const struct message *m = &messages[i];
+        random = mix(random + 1);
+        if (random % 3 == 0)
+            is = set_group(&open, false) && is;
+        if (i == GATHERED)
+            is = gather_numbers(r, all, &open, random % 2) && is;
+        if (m->from != r->rank && m->to != r->rank)
+            continue;
+        if (random % 4 > 0 || m->from == m->to)
+            is = set_group(&open, true) && is;
+        is = make_message(r, m, in + i * MOST_WORDS, out + i * MOST_WORDS) && is;
+    }
+    is = set_group(&open, false) && is;
+    for (uint32_t rank = 0; rank < (uint32_t)r->nranks; rank++)
+        is = is && all[rank] == rank;
+    return is;
+}
+
+static bool have_come(const struct rank *r, uint64_t number, const struct message *messages,
+                      const uint32_t *out)
+{
+    bool is = true;
+    for (int i = 0; i < MESSAGES; i++)
+        for (size_t j = 0; j < messages[i].count && messages[i].to == r->rank; j++)
+            is = is && out[(size_t)i * MOST_WORDS + j] == word_of(number, i, j);
+    return is;
+}
+
+static bool make_messages(struct rank *r)
+{
+    struct message messages[MESSAGES];
+    uint32_t *in = calloc(MESSAGES * MOST_WORDS, sizeof(*in)),
+             *out = calloc(MESSAGES * MOST_WORDS, sizeof(*out));
+    bool is = in && out;
+    for (uint64_t number = 0; is && number < 40; number++) {
+        draw_messages(number, r->nranks, messages);
+        for (int i = 0; i < MESSAGES; i++)
+            for (size_t j = 0; j < messages[i].count; j++)
+                in[(size_t)i * MOST_WORDS + j] = word_of(number, i, j);
+        is = run_messages(r, number, messages, in, out) && have_come(r, number, messages, out);
+        if (!is)
+            print_error("rank %d of %d, program %d\n", r->rank, r->nranks, (int)number);
+    }
+    free(in);
+    free(out);
+    return is;
+}
+
+static void random_messages_in_groups_of_any_shape_are_served(void **state)
+{
+    (void)state;
+    print_message("seed %llu\n", (unsigned long long)seed);
+    for (int nranks = 2; nranks <= RANKS; nranks++)
+        assert_true(run_ranks(nranks, make_messages));
+}
+
+/* More than cecl takes in one group, and all from and to the same memory, as benchmarks do. */
+static bool repeat_a_message(struct rank *r)
+{
+    const int next = (r->rank + 1) % r->nranks, before = (r->rank + r->nranks - 1) % r->nranks;
+    uint32_t in[5], out[5] = {0};
+    bool is = ncclGroupStart() == 0;
+    for (uint32_t i = 0; i < 5; i++)
+        in[i] = (uint32_t)r->rank * 10 + i;
+    for (int i = 0; i < 700; i++)
+        is = ncclSend(in, 5, ncclUint32, next, r->comm, NULL) == 0 &&
+             ncclRecv(out, 5, ncclUint32, before, r->comm, NULL) == 0 && is;
+    is = ncclGroupEnd() == 0 && is;
+    for (uint32_t i = 0; i < 5; i++)
+        is = is && out[i] == (uint32_t)before * 10 + i;
+    return is;
+}
+
+static void a_group_may_repeat_a_message_many_times(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(2, repeat_a_message));
+    assert_true(run_ranks(RANKS, repeat_a_message));
 }
 
 static bool pass_what_cecl_lacks(struct rank *r)
@@ -1116,6 +1262,18 @@ static void auto_serves_reductions_of_the_type_that_was_measured(void **state)
     assert_true(run_ranks(2, reduce_by_type));
 }
 
+static bool pass_a_message(struct rank *r)
+{
+    mark(r);
+    return pass_around(r, 1) && !is_served();
+}
+
+static void auto_passes_messages_because_none_was_measured(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(2, pass_a_message));
+}
+
 /* ---- */
 
 static int run_all(void)
@@ -1127,6 +1285,8 @@ static int run_all(void)
         cmocka_unit_test(the_death_of_a_rank_is_an_asynchronous_error),
         cmocka_unit_test(each_op_is_served_and_gives_what_plain_loops_give),
         cmocka_unit_test(random_calls_served_and_passed_give_what_a_plain_model_gives),
+        cmocka_unit_test(random_messages_in_groups_of_any_shape_are_served),
+        cmocka_unit_test(a_group_may_repeat_a_message_many_times),
         cmocka_unit_test(calls_that_cecl_lacks_are_passed),
         cmocka_unit_test(ranks_that_are_not_root_may_pass_NULL_for_what_they_do_not_use),
         cmocka_unit_test(a_broadcast_may_be_in_place_on_some_ranks),
@@ -1159,6 +1319,7 @@ static int run_strict(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_op_is_served_and_gives_what_plain_loops_give),
+        cmocka_unit_test(a_group_may_repeat_a_message_many_times),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
@@ -1168,6 +1329,7 @@ static int run_auto(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(auto_serves_the_sizes_at_which_cecl_was_measured_faster),
         cmocka_unit_test(auto_serves_reductions_of_the_type_that_was_measured),
+        cmocka_unit_test(auto_passes_messages_because_none_was_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
