@@ -90,6 +90,20 @@ catch 4 NO_ROOM 'assertion violated.*record'
 catch 4 EARLY_FINISH 'assertion violated.*record'
 catch 4 LARGE_GROUPS 'invalid end state' # the first rank waits for itself
 
+model=pairs
+prove 2 5 -DHOSTS # the ring goes round twice
+prove 2 5
+prove 2 3 -DBOTH
+prove 3 3
+catch 5 LATE_POST 'assertion violated.*post' -DHOSTS
+catch 5 SPLIT_ARRIVAL 'assertion violated.*second' -DHOSTS
+catch 5 NO_ROOM 'assertion violated.*post' -DHOSTS
+catch 5 EARLY_FINISH 'assertion violated.*post' -DHOSTS
+catch 4 ONE_WORD 'assertion violated.*copied'
+catch 4 NO_READY 'assertion violated.*open'
+catch 4 NO_DONE 'assertion violated.*copied'
+catch_among 3 3 ONE_LANE 'invalid end state'
+
 model=windows
 prove 2 2 -DOWNERS=1 -DCHANGES=3
 prove 2 2 -DPIECES=1 -DCHANGES=1
