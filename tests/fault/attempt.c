@@ -161,6 +161,25 @@ static ceclResult_t group(struct life *life)
     return result == ceclSuccess ? ended : result;
 }
 
+static ceclResult_t exchange(struct life *life, int peer)
+{
+    const size_t count = life->gets_wrong && peer != life->me ? BLOCK - 1 : BLOCK;
+    const ceclResult_t result =
+        ceclSend(life->in + peer * BLOCK, count, ceclInt32, peer, life->comm, 0);
+    return result == ceclSuccess
+               ? ceclRecv(life->out + peer * BLOCK, count, ceclInt32, peer, life->comm, 0)
+               : result;
+}
+
+static ceclResult_t messages(struct life *life)
+{
+    ceclResult_t result = ceclGroupStart();
+    for (int r = 0; r < life->n && result == ceclSuccess; r++)
+        result = exchange(life, r);
+    const ceclResult_t ended = ceclGroupEnd();
+    return result == ceclSuccess ? ended : result;
+}
+
 /* ---- memory that is registered */
 
 static struct memory memory_open(struct life *life, size_t bytes)
@@ -334,6 +353,7 @@ static const struct row rows[OPS] = {
     [BROADCAST] = {.enqueue = broadcast, .check = check_received},
     [BARRIER] = {.enqueue = barrier},
     [GROUP] = {.enqueue = group, .check = check_group, .has_own_point = true},
+    [MESSAGES] = {.enqueue = messages, .check = check_exchanged},
     [SPLIT] = {.whole = attempt_split},
     [SHRINK] = {.whole = attempt_shrink},
     [FINALIZE] = {.whole = attempt_end},

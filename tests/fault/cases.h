@@ -36,6 +36,7 @@ enum op {
     BROADCAST,
     BARRIER,
     GROUP,
+    MESSAGES, /* each rank to each */
     SPLIT,
     SHRINK,
     FINALIZE,
