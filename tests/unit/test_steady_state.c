@@ -54,14 +54,22 @@ struct worker {
     bool failed;
 };
 
-/* Two calls, and the same two in a group. */
+static bool exchange(struct worker *me, int *buffer, int *out, ceclStream_t stream)
+{
+    const int peer = 1 - me->comm->rank;
+    return ceclGroupStart() || ceclSend(buffer, COUNT, ceclInt32, peer, me->comm, stream) ||
+           ceclRecv(out, COUNT, ceclInt32, peer, me->comm, stream) || ceclGroupEnd();
+}
+
+/* Two calls, the same two in a group, and two messages. */
 static bool call_all(struct worker *me, int *buffer, int *out, int *more, ceclStream_t stream)
 {
     int *mine = buffer + me->comm->rank * COUNT;
     return ceclAllGather(mine, buffer, COUNT, ceclInt32, me->comm, stream) ||
            ceclAlltoAll(buffer, out, COUNT, ceclInt32, me->comm, stream) || ceclGroupStart() ||
            ceclAllGather(buffer, more, COUNT, ceclInt32, me->comm, stream) ||
-           ceclAlltoAll(buffer, out, COUNT, ceclInt32, me->comm, stream) || ceclGroupEnd();
+           ceclAlltoAll(buffer, out, COUNT, ceclInt32, me->comm, stream) || ceclGroupEnd() ||
+           exchange(me, buffer, out, stream);
 }
 
 /* Holds the stream until `gate` is opened, so that its queue takes every call made meanwhile. */

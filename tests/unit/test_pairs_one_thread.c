@@ -1,0 +1,170 @@
+/* Messages of ranks that share one thread, and of a rank alone, on the host device. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <cecl/cecl.h>
+
+#define RANKS 4
+#define COUNT 3000
+
+static ceclComm_t comms[RANKS];
+static int in[RANKS][RANKS * COUNT], out[RANKS][RANKS * COUNT];
+
+#define OK(expr) assert_int_equal((expr), ceclSuccess)
+
+static int value(int from, int to, int round, int i)
+{
+    return from * 1000003 + to * 10007 + round * 101 + i;
+}
+
+static void begin(int nranks, int round)
+{
+    memset(out, 0, sizeof(out));
+    for (int from = 0; from < nranks; from++)
+        for (int to = 0; to < nranks; to++)
+            for (int i = 0; i < COUNT; i++)
+                in[from][to * COUNT + i] = value(from, to, round, i);
+}
+
+static void check(int from, int to, int round)
+{
+    for (int i = 0; i < COUNT; i++)
+        assert_int_equal(out[to][from * COUNT + i], value(from, to, round, i));
+}
+
+static void send_to(int from, int to)
+{
+    OK(ceclSend(in[from] + to * COUNT, COUNT, ceclInt32, to, comms[from], NULL));
+}
+
+static void receive_from(int from, int to)
+{
+    OK(ceclRecv(out[to] + from * COUNT, COUNT, ceclInt32, from, comms[to], NULL));
+}
+
+static void finish(int nranks)
+{
+    for (int r = 0; r < nranks; r++)
+        OK(ceclStreamSynchronize(comms[r], NULL));
+}
+
+static int open_all(void **state)
+{
+    (void)state;
+    setenv("CECL_DEVICE", "host", 1);
+    OK(ceclCommInitAll(comms, RANKS, NULL));
+    return 0;
+}
+
+static int close_all(void **state)
+{
+    (void)state;
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclCommDestroy(comms[r]));
+    return 0;
+}
+
+static void one_thread_exchanges_for_all_ranks_in_a_group(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 5; round++) {
+        begin(RANKS, round);
+        OK(ceclGroupStart());
+        for (int i = 0; i < RANKS * RANKS; i++) {
+            send_to((i + round) % RANKS, i / RANKS);
+            receive_from(i / RANKS, (i + round) % RANKS);
+        }
+        OK(ceclGroupEnd());
+        finish(RANKS);
+        for (int i = 0; i < RANKS * RANKS; i++)
+            check(i / RANKS, i % RANKS, round);
+    }
+}
+
+/* No call waits for the peer's host, so the other end may be called for later. */
+static void one_thread_makes_single_calls_one_rank_after_the_other(void **state)
+{
+    (void)state;
+    begin(RANKS, 7);
+    for (int from = 0; from < RANKS; from++)
+        for (int to = 0; to < RANKS; to++)
+            if (from < to) {
+                send_to(from, to);
+                receive_from(from, to);
+            } else if (to < from) {
+                receive_from(from, to);
+                send_to(from, to);
+            }
+    finish(RANKS);
+    for (int i = 0; i < RANKS * RANKS; i++)
+        if (i / RANKS != i % RANKS)
+            check(i / RANKS, i % RANKS, 7);
+}
+
+static void a_rank_alone_sends_to_itself(void **state)
+{
+    ceclComm_t kept = comms[0];
+    (void)state;
+    begin(1, 3);
+    OK(ceclCommInitAll(comms, 1, NULL));
+    OK(ceclGroupStart());
+    receive_from(0, 0);
+    send_to(0, 0);
+    OK(ceclGroupEnd());
+    finish(1);
+    check(0, 0, 3);
+    OK(ceclCommDestroy(comms[0]));
+    comms[0] = kept;
+}
+
+static void a_rank_alone_is_refused_without_an_sm(void **state)
+{
+    ceclComm_t kept = comms[0];
+    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+    (void)state;
+    OK(ceclCommInitAll(comms, 1, NULL));
+    options.smPolicy = CECL_SM_NEVER;
+    OK(ceclSetOptions(comms[0], &options));
+    OK(ceclGroupStart());
+    receive_from(0, 0);
+    send_to(0, 0);
+    assert_int_equal(ceclGroupEnd(), ceclInvalidUsage);
+    assert_non_null(strstr(ceclGetLastError(comms[0]), "CECL_SM_NEVER"));
+    OK(ceclCommDestroy(comms[0]));
+    comms[0] = kept;
+}
+
+/* Wherever they lie, a rank's own messages meet in the order of the calls. */
+static void own_messages_match_in_order(void **state)
+{
+    (void)state;
+    begin(RANKS, 9);
+    OK(ceclGroupStart());
+    for (int i = 0; i < 3; i++)
+        OK(ceclRecv(out[1] + i * COUNT, COUNT - (size_t)i, ceclInt32, 1, comms[1], NULL));
+    for (int i = 0; i < 3; i++)
+        OK(ceclSend(in[1] + i * COUNT, COUNT - (size_t)i, ceclInt32, 1, comms[1], NULL));
+    OK(ceclGroupEnd());
+    finish(RANKS);
+    for (int i = 0; i < 3; i++)
+        assert_memory_equal(out[1] + i * COUNT, in[1] + i * COUNT,
+                            (COUNT - (size_t)i) * sizeof(int));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_thread_exchanges_for_all_ranks_in_a_group),
+        cmocka_unit_test(one_thread_makes_single_calls_one_rank_after_the_other),
+        cmocka_unit_test(a_rank_alone_sends_to_itself),
+        cmocka_unit_test(a_rank_alone_is_refused_without_an_sm),
+        cmocka_unit_test(own_messages_match_in_order),
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}
