@@ -288,8 +288,11 @@ void cecl_carry_reset(ceclComm_t comm)
             bounce->replaced = false;
             bounce->last_use = cecl_flags_done_target(&comm->engine.flags);
         }
-    if (comm->carrier.memory && comm->carrier.memory->next)
-        (void)!free_replaced(comm); /* what cannot be freed now is tried again */
+    /* Where the communicator has failed, peers may have been told of a bounce buffer that this rank never
+     * used. What cannot be freed now is tried again. */
+    if (comm->carrier.memory && comm->carrier.memory->next &&
+        atomic_load(&comm->async_result) == ceclSuccess)
+        (void)!free_replaced(comm);
     comm->carrier.used = 0;
     comm->carrier.before.count = comm->carrier.after.count = 0;
 }

@@ -365,11 +365,11 @@ static ceclResult_t refuse(const struct group *group, uint32_t from)
 {
     for (uint32_t i = 0; i < group->count; i++)
         if (cecl_comm_check_handle(group->entries[i].comm) == ceclSuccess) {
-            cecl_carry_reset(group->entries[i].comm);
             (void)!cecl_tell_break(group->entries[i].comm,
                                    cecl_fail_with(group->failed, group->words));
             (void)!cecl_pairs_break(group->entries[i].comm,
                                     cecl_fail_with(group->failed, group->words));
+            cecl_carry_reset(group->entries[i].comm);
         }
     for (uint32_t i = from; i < group->count; i++) {
         ceclComm_t comm = group->entries[i].comm;

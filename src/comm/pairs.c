@@ -237,20 +237,35 @@ static struct cecl_buffer buffer_of(const struct cecl_call *call)
     return role_of(call) == CECL_SENDER ? call->send : call->recv;
 }
 
-/* Collects the messages with peers. Peers cannot reach private memory, so they are told of a bounce
- * buffer. */
+#define ALIGN UINT64_C(512) /* of a message in a bounce buffer */
+
+/* Bytes of the bounce buffer for a message. Peers cannot reach private memory. */
+static uint64_t bounce_bytes(const struct cecl_call *call)
+{
+    return !is_own(call) && buffer_of(call).window == CECL_WINDOW_PRIVATE
+               ? (call->bytes + ALIGN - 1) / ALIGN * ALIGN
+               : 0;
+}
+
+/* Collects the messages with peers. All of them share one bounce buffer. */
 static ceclResult_t collect(ceclComm_t comm, const struct cecl_call *calls, uint32_t count)
 {
     struct cecl_pairs *pairs = &comm->pairs;
+    struct cecl_buffer bounce = {CECL_WINDOW_NONE, 0};
+    uint64_t all = 0;
+    for (uint32_t i = 0; i < count; i++)
+        all += bounce_bytes(&calls[i]);
+    if (all > 0)
+        CECL_TRY(cecl_carry_take(comm, all, &bounce));
     for (uint32_t i = 0; i < count; i++) {
         const struct cecl_call *call = &calls[i];
         struct cecl_pair_place *place = &pairs->places[pairs->count];
+        const uint64_t bytes = bounce_bytes(call);
         if (is_own(call))
             continue;
         *place = (struct cecl_pair_place){.call = call, .here = buffer_of(call)};
-        place->posted = place->here;
-        if (place->here.window == CECL_WINDOW_PRIVATE)
-            CECL_TRY(cecl_carry_take(comm, call->bytes, &place->posted));
+        place->posted = bytes > 0 ? bounce : place->here;
+        bounce = cecl_buffer_at(bounce, bytes);
         pairs->messages[pairs->count++] = (struct cecl_message){
             .peer = call->root, .role = (uint8_t)role_of(call), .bytes = call->bytes};
     }

@@ -461,6 +461,40 @@ static ceclResult_t group(struct life *life)
             check_sums(life, third, 0, SMALL)));
 }
 
+/* Each rank sends to each, itself among them. */
+static ceclResult_t messages_between(struct life *life, int *in, int *out)
+{
+    fill(life, in);
+    ceclResult_t result = ceclGroupStart();
+    if (result != ceclSuccess)
+        return result;
+    for (int r = 0; r < life->n; r++) {
+        if (result == ceclSuccess)
+            result = ceclSend(in + r * BLOCK, BLOCK, ceclInt32, r, life->comm, 0);
+        if (result == ceclSuccess)
+            result = ceclRecv(out + r * BLOCK, BLOCK, ceclInt32, r, life->comm, 0);
+    }
+    const ceclResult_t ended = ceclGroupEnd();
+    result = result == ceclSuccess ? ended : result;
+    FINISH(life, result, check_exchanged(life, out));
+}
+
+static ceclResult_t messages(struct life *life)
+{
+    return messages_between(life, life->in, life->out);
+}
+
+static ceclResult_t messages_files(struct life *life)
+{
+    return messages_between(life, life->files[0], life->files[1]);
+}
+
+static ceclResult_t messages_private_late(struct life *life)
+{
+    come_late(life);
+    return messages_between(life, private_in, private_out);
+}
+
 static ceclResult_t explain(struct life *life)
 {
     ceclExplanation_t alone, grouped;
@@ -614,6 +648,9 @@ const struct step steps[] = {
     {.name = "broadcast", .outcome = ALONE, .run = broadcast},
     {.name = "barrier", .outcome = ALONE, .run = barrier},
     {.name = "group", .outcome = ALONE, .run = group},
+    {.name = "messages", .outcome = ALONE, .run = messages},
+    {.name = "messages-files", .outcome = ALONE, .prepare = open_files, .run = messages_files},
+    {.name = "messages-private-late", .outcome = ALONE, .run = messages_private_late},
     {.name = "gather-compared", .outcome = TOGETHER, .run = gather, .compared = true},
     {.name = "gather-traced", .outcome = ALONE, .run = gather, .traced = true},
     {.name = "join-urgent", .outcome = TOGETHER, .run = step_join, .joins = true, .urgent = true},
