@@ -22,6 +22,7 @@ ceclResult_t cecl_registry_open(struct cecl_registry *registry, struct cecl_devi
                                        .nranks = nranks,
                                        .asks = *asks,
                                        .next_number = CECL_WINDOW_FIRST,
+                                       .call = 1,
                                        .timeout_ms = timeout_ms};
     registry->peers = calloc((size_t)nranks, sizeof(*registry->peers));
     if (!registry->peers) {

@@ -107,7 +107,7 @@ struct cecl_registry {
     pthread_mutex_t lock;
     pthread_cond_t news;             /* something of a peer's is imported, or failed */
     struct cecl_peer_windows *peers; /* [nranks] */
-    bool calling;                    /* a call is being made: what it may use stays open */
+    uint64_t call;                   /* the number of the call that is being made; from 1 on */
     _Atomic uint64_t replaced;  /* how often memory was closed that a peer had not dropped here */
     struct cecl_registry *next; /* of this process's; see registry_process.c */
 };
@@ -143,10 +143,12 @@ void cecl_registry_promised(struct cecl_registry *registry, int peer, uint64_t m
  * is returned here. */
 ceclResult_t cecl_registry_reach(struct cecl_registry *registry, int peer, uint64_t number,
                                  uint64_t offset, uint64_t bytes, void **at);
-/* Begins or ends the making of a call that uses memory of peers. Meanwhile no import is closed that a
- * call has used, so a kept plan may rely on those that it names if registry->replaced is the same as when
+/* Notes that the call that is being made names a peer's window: it stays open until cecl_registry_made.
+ * So a kept plan may rely on the imports that the call names if registry->replaced is the same as when
  * the plan was made. */
-void cecl_registry_calling(struct cecl_registry *registry, bool calling);
+void cecl_registry_named(struct cecl_registry *registry, int peer, uint64_t number);
+/* The call is made, or will not be made. */
+void cecl_registry_made(struct cecl_registry *registry);
 /* Notes that a call uses a peer's window: it is done once `done` has come to `target`. */
 void cecl_registry_used(struct cecl_registry *registry, int peer, uint64_t number, uint32_t target);
 

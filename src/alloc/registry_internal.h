@@ -35,6 +35,7 @@ struct cecl_import {
     bool dropped;
     bool used;
     uint32_t last_use; /* the flags' `done` after the last call that used it */
+    uint64_t call;     /* the last call that named it */
     struct imported *regions;
     ceclResult_t failed; /* why a region is missing; no further one comes */
     char words[CECL_MESSAGE_BYTES];

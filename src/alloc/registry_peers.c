@@ -49,13 +49,23 @@ void registry_close_peers(struct cecl_registry *registry)
 bool registry_is_unused(const struct cecl_registry *registry, const struct cecl_import *import)
 {
     const struct cecl_registry_asks *asks = &registry->asks;
-    return !import->used || (!registry->calling && asks->reached(asks->context, import->last_use));
+    return import->call != registry->call &&
+           (!import->used || asks->reached(asks->context, import->last_use));
 }
 
-void cecl_registry_calling(struct cecl_registry *registry, bool calling)
+void cecl_registry_named(struct cecl_registry *registry, int peer, uint64_t number)
 {
     pthread_mutex_lock(&registry->lock);
-    registry->calling = calling;
+    struct cecl_import *import = registry_find_import(&registry->peers[peer], number);
+    if (import)
+        import->call = registry->call;
+    pthread_mutex_unlock(&registry->lock);
+}
+
+void cecl_registry_made(struct cecl_registry *registry)
+{
+    pthread_mutex_lock(&registry->lock);
+    registry->call++;
     pthread_mutex_unlock(&registry->lock);
 }
 
@@ -159,7 +169,7 @@ static ceclResult_t state_of(const struct cecl_registry *registry, int rank,
     const struct cecl_peer_windows *peer = &registry->peers[rank];
     struct cecl_import *import = registry_find_import(peer, stretch->number);
     if (import && is_open(import, stretch)) {
-        import->used = true;
+        import->call = registry->call;
         *at = import->mirror + stretch->low;
         return ceclSuccess;
     }

@@ -186,11 +186,13 @@ ceclResult_t cecl_calls_tell(ceclComm_t comm, const struct cecl_call *calls, uin
     return result;
 }
 
-/* What the call has used is noted, or it will not be used. */
-static void end_call(ceclComm_t comm)
+/* What the call names stays open until it is made. */
+static void name_buffers(ceclComm_t comm, const struct cecl_told *told)
 {
-    if (comm->registry.calling)
-        cecl_registry_calling(&comm->registry, false);
+    for (size_t i = 0; i < told->nbuffers; i++)
+        if (told->buffers[i].window >= CECL_WINDOW_FIRST)
+            cecl_registry_named(&comm->registry, (int)(i / 2 % (size_t)comm->nranks),
+                                told->buffers[i].window);
 }
 
 ceclResult_t cecl_calls_plan(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
@@ -202,14 +204,11 @@ ceclResult_t cecl_calls_plan(ceclComm_t comm, const struct cecl_call *calls, uin
     if (full == 0)
         return ceclSuccess;
     CECL_TRY(cecl_tell_learn(comm, calls, full, &told));
-    if (told.nbuffers > 0)
-        cecl_registry_calling(&comm->registry, true);
+    name_buffers(comm, &told);
     *bound = cecl_engine_lookup(&comm->engine, calls, full, &told);
     const ceclResult_t result = *bound ? ceclSuccess : bind_new(comm, calls, full, &told, bound);
-    if (result != ceclSuccess) {
-        end_call(comm);
+    if (result != ceclSuccess)
         return cecl_tell_break(comm, result);
-    }
     comm->engine.held = *bound; /* plans of what is carried must not replace it */
     return ceclSuccess;
 }
@@ -341,7 +340,8 @@ static ceclResult_t issue(ceclComm_t comm, struct cecl_bound *bound, ceclStream_
 ceclResult_t cecl_calls_issue(ceclComm_t comm, struct cecl_bound *bound, ceclStream_t stream)
 {
     const ceclResult_t result = issue(comm, bound, stream);
-    end_call(comm);
+    if (cecl_bound_told(bound)->nbuffers > 0)
+        cecl_registry_made(&comm->registry);
     return result;
 }
 

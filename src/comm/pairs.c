@@ -446,6 +446,7 @@ ceclResult_t cecl_pairs_issue(ceclComm_t comm, ceclStream_t stream)
     snprintf(pairs->path, sizeof(pairs->path), "point to point, %u pushed, %u pulled, %u by peers",
              pairs->pushed, pairs->pulled, pairs->count - pairs->pushed - pairs->pulled);
     const ceclResult_t result = issue(comm, stream);
+    cecl_registry_made(&comm->registry);
     if (result != ceclSuccess)
         return cecl_pairs_break(comm, result);
     pairs->owes = false;

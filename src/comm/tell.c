@@ -175,6 +175,7 @@ ceclResult_t cecl_tell_break(ceclComm_t comm, ceclResult_t result)
 {
     const bool owed = comm->teller.owes;
     comm->teller.owes = comm->teller.is_open = false;
+    cecl_registry_made(&comm->registry);
     if (!owed)
         return result;
     char words[CECL_MESSAGE_BYTES];

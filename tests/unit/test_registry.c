@@ -682,6 +682,43 @@ static void the_wait_for_calls_that_use_replaced_memory_can_be_ended(void **stat
     assert_true(cecl_now_ms() - begin < 900); /* the limit is 1000 ms */
 }
 
+/* A call on one communicator has begun, and waits for memory that has replaced what earlier calls
+ * used, on the same communicator and on another one. */
+static void a_call_that_waits_for_new_memory_does_not_keep_the_old(void **state)
+{
+    (void)state;
+    tell_both(3);
+    cecl_registry_named(&user, 0, user.peers[0].imports->number);
+    cecl_registry_used(&user, 0, user.peers[0].imports->number, 0);
+    cecl_registry_made(&user);
+    cecl_registry_used(&second, 0, second.peers[0].imports->number, 0);
+    fake.renewed += PIECES;
+    const uint64_t young = tell_of(HOME, 3, 1);
+    cecl_registry_named(&user, 0, young); /* it is not known yet */
+    const int64_t begin = cecl_now_ms();
+    take_all();
+    assert_true(cecl_now_ms() - begin < 500);
+    assert_int_equal(fake.nclosed, 2);
+    assert_int_equal(reach(young, 0, 1), ceclSuccess);
+}
+
+/* Such a call is made where a communicator has failed: its owner's part is over. */
+static void memory_that_the_call_being_made_names_stays_open(void **state)
+{
+    (void)state;
+    tell_both(3);
+    fake.refusals = INT_MAX;
+    cecl_registry_named(&second, 0, second.peers[0].imports->number);
+    replace_and_tell(3);
+    assert_non_null(second.peers[0].imports);
+    assert_int_equal(second.replaced, 0);
+    cecl_registry_made(&second);
+    fake.refusals = 0;
+    replace_and_tell(3);
+    assert_null(second.peers[0].imports);
+    assert_int_equal(second.replaced, 1);
+}
+
 static void *finish_calls_soon(void *argument)
 {
     (void)argument;
@@ -746,6 +783,8 @@ int main(void)
         SECOND_TEST(memory_of_another_process_at_the_same_addresses_stays),
         SECOND_TEST(memory_that_another_gpu_has_open_stays),
         SECOND_TEST(the_wait_for_calls_that_use_replaced_memory_can_be_ended),
+        SECOND_TEST(a_call_that_waits_for_new_memory_does_not_keep_the_old),
+        SECOND_TEST(memory_that_the_call_being_made_names_stays_open),
         SECOND_TEST(replaced_memory_is_closed_once_pending_calls_are_done),
         SECOND_TEST(replaced_memory_that_stays_in_use_is_an_error_of_the_new_window),
     };
