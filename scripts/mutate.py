@@ -46,8 +46,8 @@ TESTS = {
             "(bad_input|options|check|explain|group|split|shrink|trace|register|recovery)_3)$",
     "nccl": "^nccl_",
 }
-REST = "^(test_|nccl_|fault_)"
-REST_LABELS = "unit|plan|multi|fault"
+REST = "^(test_|nccl_|fault_|exhaust_)"
+REST_LABELS = "unit|plan|multi|fault|exhaust"
 LEFT_OUT = "^install_|^guide_|^plot_|^script_|pytorch"  # they say nothing of src/, or take long
 
 Mutant = collections.namedtuple("Mutant", "file start end text kind")
