@@ -105,12 +105,12 @@ ceclResult_t cecl_engine_run(struct cecl_engine *engine, struct cecl_bound *boun
 
     *started = false;
     CECL_TRY(dev->ops->stream_fork(dev, stream, &work));
-    ceclResult_t result = ceclRemoteError;
+    ceclResult_t result;
     if (cecl_flags_begin(&engine->flags, &bound->advance)) {
         cecl_flags_fill(&engine->flags, bound->patches, bound->npatches);
         result = issue_commands(engine, bound, work, started);
     } else {
-        cecl_fail(result, "the communicator failed while the call was enqueued");
+        result = cecl_fail(ceclRemoteError, "the communicator failed while the call was enqueued");
     }
     if (result != ceclSuccess)
         return give_up(engine, bound, stream, work, *started, result);

@@ -107,8 +107,10 @@ ceclResult_t cecl_pairs_run(struct cecl_engine *engine, const struct cecl_pair_w
     ceclStream_t main;
     *started = false;
     CECL_TRY(dev->ops->stream_fork(dev, stream, &main));
-    cecl_flags_begin(&engine->flags, &advance);
-    const ceclResult_t result = issue(engine, work, main, started);
+    const ceclResult_t result =
+        cecl_flags_begin(&engine->flags, &advance)
+            ? issue(engine, work, main, started)
+            : cecl_fail(ceclRemoteError, "the communicator failed while the call was enqueued");
     if (result == ceclSuccess) {
         cecl_flags_commit(&engine->flags, &advance);
         return dev->ops->stream_join(dev, stream, main);

@@ -92,9 +92,8 @@ static void look_on_blindly(ceclComm_t comm, struct watched *seen, uint32_t done
     cecl_fail(
         ceclTimeout,
         "%s has been pending for more than %lld ms (CECL_TIMEOUT_MS=%d). For whom it waits is not "
-        "known, because the GPU's driver does not answer: does a thread free memory (cudaFree)? "
-        "That "
-        "waits for all pending work",
+        "known, because the GPU's driver does not answer: does a thread free memory (cudaFree), "
+        "which waits for all pending work?",
         cecl_comm_last_call(comm), (long long)waited_ms, comm->config.timeout_ms);
     cecl_comm_set_async(comm, ceclTimeout, cecl_message());
 }
