@@ -17,11 +17,12 @@ static struct cecl_extent lent(const struct cecl_part *part, uint64_t chunk, uin
                                 .from = n * chunk};
 }
 
+/* 0: not even a row fits, or a rank alone has no staging. */
 static uint64_t chunk_of(const struct cecl_part *part)
 {
     const uint64_t half = part->means.staging_bytes / 2, width = part->call.view.shape.width,
                    unit = width > 0 && width <= half ? width : half;
-    return half / unit * unit;
+    return unit > 0 ? half / unit * unit : 0;
 }
 
 static uint64_t bytes_of(const struct cecl_part *part, uint64_t chunk, uint64_t n)
