@@ -287,8 +287,8 @@ static void random_programs_are_right(void **state)
     for (int i = 1; i < 3; i++)
         multi_ok(comm, ceclStreamCreate(comm, &streams[i]));
     for (int i = 0; i < AREAS; i++) {
-        in[i] = memory_new(comm, memory_kind(kinds[i]), MESSAGES * MOST_BYTES);
-        out[i] = memory_new(comm, memory_kind(kinds[i]), MESSAGES * MOST_BYTES);
+        in[i] = memory_new(comm, memory_kind((int)kinds[i]), MESSAGES * MOST_BYTES);
+        out[i] = memory_new(comm, memory_kind((int)kinds[i]), MESSAGES * MOST_BYTES);
     }
     for (uint64_t seed = 1; seed <= rounds; seed++) {
         uint64_t random = seed * 0xd1b54a32d192ed03u + (uint64_t)multi_rank + 1;
