@@ -3,8 +3,8 @@
  * A description is made once, from the arguments of the public function (describe.h). Everything
  * else is derived from it: the buffers that the call touches, the key under which its plan is kept,
  * what ranks must agree on, its name in a trace, its result. A description does not change once it
- * is made. It is canonical: a field that a call does not have is 0, so calls with equal arguments have equal
- * bytes. How the call is carried out is no part of it: see way.h. */
+ * is made. It is canonical: a field that a call does not have is 0, so calls with equal arguments have
+ * equal bytes. How the call is carried out is no part of it: see way.h. */
 #ifndef CECL_CALL_CALL_H
 #define CECL_CALL_CALL_H
 

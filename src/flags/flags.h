@@ -215,8 +215,8 @@ struct cecl_progress {
 ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,
                                  struct cecl_progress *progress);
 /* After this call no call can begin, and a release lets copied flags that are enqueued go without
- * signalling anything to peers. Flags by stream writes cannot be taken back, because their values are in the stream. With
- * these, peers learn of the failure from the mesh alone. */
+ * signalling anything to peers. Flags by stream writes cannot be taken back, because their values are
+ * in the stream. With these, peers learn of the failure from the mesh alone. */
 ceclResult_t cecl_flags_silence(struct cecl_flags *flags);
 /* Ends the waits for flags. To be called again until nothing is pending. */
 ceclResult_t cecl_flags_release(struct cecl_flags *flags);

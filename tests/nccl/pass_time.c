@@ -1,5 +1,5 @@
-/* What it costs the host to pass a call on: an all-gather that cecl passes to the stand-in for NCCL, less the
- * same call made to the stand-in directly. Both are made in batches in turn, and medians are compared.
+/* What it costs the host to pass a call on: an all-gather that cecl passes to the stand-in for NCCL,
+ * less the same call made to the stand-in directly. Both are made in batches in turn, and medians are compared.
  * nccl_pass_time [MOST_NS]   fails above so many nanoseconds. CECL_NCCL_PATH names the stand-in */
 #include <dlfcn.h>
 #include <stdio.h>
