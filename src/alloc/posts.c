@@ -91,11 +91,6 @@ static struct slot *slot_of(const struct cecl_posts *posts, struct ring_words *r
     return (struct slot *)(void *)(ring + 1) + (number & (posts->nslots - 1));
 }
 
-static enum cecl_role other(enum cecl_role role)
-{
-    return role == CECL_SENDER ? CECL_RECEIVER : CECL_SENDER;
-}
-
 static struct cecl_post *post_in(struct slot *slot, enum cecl_role role)
 {
     return role == CECL_SENDER ? &slot->sent : &slot->received;
@@ -106,7 +101,7 @@ bool cecl_posts_room(const struct cecl_posts *posts, enum cecl_role role, int pe
     /* Acquire: the peer's reads of its messages' slots come before what this rank writes there, and
      * its arrivals come before this rank's next one. */
     const uint64_t finished = atomic_load_explicit(
-        &ring_of(posts, role, peer)->ends[other(role)].finished, memory_order_acquire);
+        &ring_of(posts, role, peer)->ends[cecl_role_other(role)].finished, memory_order_acquire);
     return *number_of(posts, role, peer) + count <= finished + posts->nslots;
 }
 
@@ -123,7 +118,7 @@ bool cecl_posts_put(struct cecl_posts *posts, enum cecl_role role, int peer,
         atomic_fetch_xor_explicit(&slot->arrivals, 1u << role, memory_order_acq_rel);
     const bool is_second = (before & 1) != (before >> 1 & 1);
     if (is_second)
-        *theirs = *post_in(slot, other(role));
+        *theirs = *post_in(slot, cecl_role_other(role));
     /* Release: this rank's read of the slot comes before anybody writes it again. */
     atomic_store_explicit(&ring->ends[role].finished, *number, memory_order_release);
     return is_second;

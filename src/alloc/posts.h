@@ -32,6 +32,10 @@
 
 /* What a rank does in a message. The other end does the other one. */
 enum cecl_role { CECL_SENDER, CECL_RECEIVER, CECL_ROLES };
+static inline enum cecl_role cecl_role_other(enum cecl_role role)
+{
+    return role == CECL_SENDER ? CECL_RECEIVER : CECL_SENDER;
+}
 
 /* What a rank tells of one message. The words mean what the caller wants them to mean. */
 struct cecl_post {

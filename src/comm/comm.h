@@ -56,8 +56,7 @@ struct cecl_worker {
     bool running;
     _Atomic bool stop;
     uint32_t *rows; /* [CECL_LANES * nranks] */
-    /* frees the communicator, where the thread ends after it */
-    void (*free_parts)(ceclComm_t comm, bool drained);
+    /* for cecl_comm_free_parts, where the thread ends after the communicator */
     bool drained;
     /* -- guarded by `lock` -- */
     pthread_mutex_t lock;
@@ -146,6 +145,8 @@ ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *c
 /* Frees all parts of a communicator that exist. `drained`: no work is pending on its memory.
  * Otherwise mappings are left alone. */
 void cecl_comm_free(ceclComm_t comm, bool drained);
+/* What is left to free once its threads have ended. */
+void cecl_comm_free_parts(ceclComm_t comm, bool drained);
 
 /* life.c */
 /* Refuses a handle that is NULL, foreign, destroyed, or inherited through fork. */
@@ -174,6 +175,9 @@ static inline const char *cecl_comm_last_call(ceclComm_t comm)
     const char *name = atomic_load_explicit(&comm->last_call, memory_order_relaxed);
     return name ? name : "no call";
 }
+/* Fails the communicator with `result` and the last message, because peers rely on what will not be
+ * done. Returns its error, which may be an earlier one. */
+ceclResult_t cecl_comm_break(ceclComm_t comm, ceclResult_t result);
 /* To be called when a peer has gone, and the last message says how. Sets the asynchronous error. */
 void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result);
 /* Compares which calls this rank and its peers have made. A difference fails the communicator. */
@@ -205,7 +209,7 @@ ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline);
 void cecl_worker_init(struct cecl_worker *worker);
 ceclResult_t cecl_worker_start(ceclComm_t comm);
 /* Returns false if the thread is still inside a call of the driver after some seconds. Then it frees the
- * communicator (worker.free_parts) when it comes back, and the caller does not touch it again. */
+ * communicator when it comes back, and the caller does not touch it again. */
 bool cecl_worker_stop(ceclComm_t comm);
 /* Frees what the worker has. It must not run. */
 void cecl_worker_close(struct cecl_worker *worker);

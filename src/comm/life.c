@@ -118,6 +118,14 @@ ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm)
     return cecl_comm_async(comm);
 }
 
+ceclResult_t cecl_comm_break(ceclComm_t comm, ceclResult_t result)
+{
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
+    cecl_comm_set_async(comm, result, words);
+    return cecl_comm_async(comm);
+}
+
 void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result)
 {
     if (!cecl_flags_idle(&comm->engine.flags))

@@ -363,12 +363,7 @@ ceclResult_t cecl_pairs_break(ceclComm_t comm, ceclResult_t result)
     const bool owed = comm->pairs.owes && comm->pairs.count > 0;
     comm->pairs.owes = false;
     reset(&comm->pairs);
-    if (!owed)
-        return result;
-    char words[CECL_MESSAGE_BYTES];
-    cecl_keep_message(words);
-    cecl_comm_set_async(comm, result, words);
-    return cecl_comm_async(comm);
+    return owed ? cecl_comm_break(comm, result) : result;
 }
 
 /* ---- issuing */

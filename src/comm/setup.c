@@ -514,8 +514,7 @@ ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *c
     return ceclSuccess;
 }
 
-/* What is left of a communicator whose threads have ended. */
-static void free_parts(ceclComm_t comm, bool drained)
+void cecl_comm_free_parts(ceclComm_t comm, bool drained)
 {
     cecl_mesh_close(comm->mesh);
     if (drained) {
@@ -553,11 +552,10 @@ void cecl_comm_free(ceclComm_t comm, bool drained)
     comm->trace = NULL;
     if (comm->mesh && comm->engine.flags.done)
         cecl_mesh_last_word(comm->mesh, comm->engine.flags.epoch[CECL_LANE_MAIN]);
-    comm->worker.free_parts = free_parts;
     comm->worker.drained = drained;
     const int rank = comm->rank;
     if (cecl_worker_stop(comm)) {
-        free_parts(comm, drained);
+        cecl_comm_free_parts(comm, drained);
         return;
     }
     cecl_log(CECL_LOG_WARN, rank,

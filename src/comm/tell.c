@@ -176,12 +176,7 @@ ceclResult_t cecl_tell_break(ceclComm_t comm, ceclResult_t result)
     const bool owed = comm->teller.owes;
     comm->teller.owes = comm->teller.is_open = false;
     cecl_registry_made(&comm->registry);
-    if (!owed)
-        return result;
-    char words[CECL_MESSAGE_BYTES];
-    cecl_keep_message(words);
-    cecl_comm_set_async(comm, result, words);
-    return cecl_comm_async(comm);
+    return owed ? cecl_comm_break(comm, result) : result;
 }
 
 /* ---- learning */

@@ -96,7 +96,7 @@ static void *work(void *argument)
     pthread_cond_broadcast(&worker->news);
     pthread_mutex_unlock(&worker->lock);
     if (frees)
-        worker->free_parts(comm, worker->drained);
+        cecl_comm_free_parts(comm, worker->drained);
     return NULL;
 }
 

@@ -19,12 +19,6 @@ static uint32_t words_of_peers(const struct cecl_pair_flags *flags)
     return CECL_PAIR_SIGNALS * CECL_ROLES * (uint32_t)flags->nranks;
 }
 
-/* What one rank sends, the other one receives. */
-static enum cecl_role other(enum cecl_role role)
-{
-    return role == CECL_SENDER ? CECL_RECEIVER : CECL_SENDER;
-}
-
 static uint32_t read_word(const uint32_t *word)
 {
     return atomic_load_explicit((const _Atomic uint32_t *)word, memory_order_acquire);
@@ -39,7 +33,7 @@ uint32_t *cecl_pair_word_there(const struct cecl_pair_flags *flags, enum cecl_pa
                                enum cecl_role role, int peer)
 {
     return cecl_hosted_pairs(flags->hosted, peer) +
-           index_of(flags, signal, other(role), flags->rank);
+           index_of(flags, signal, cecl_role_other(role), flags->rank);
 }
 
 uint32_t *cecl_pair_word_here(const struct cecl_pair_flags *flags, enum cecl_pair_signal signal,

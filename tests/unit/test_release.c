@@ -206,6 +206,15 @@ static void a_peer_that_stops_in_its_side_lane_is_noticed(void **state)
     munmap(meeting, sizeof(*meeting));
 }
 
+/* Whether a call that waits for rank 1 ends with the news that it has died. */
+static bool hears_of_a_death(ceclComm_t comm, char *buffer)
+{
+    ceclResult_t result = ceclAllGather(buffer, buffer, 4, ceclInt8, comm, NULL);
+    if (result == ceclSuccess)
+        result = ceclStreamSynchronize(comm, NULL);
+    return result == ceclRemoteError && strstr(ceclGetLastError(comm), "rank 1 ended unexpectedly");
+}
+
 /* The child keeps the sockets of the rank that dies. */
 static void a_death_is_noticed_though_a_forked_child_lives(void **state)
 {
@@ -222,13 +231,7 @@ static void a_death_is_noticed_though_a_forked_child_lives(void **state)
                         usleep(1000);
                 _exit(0);
             }
-            ceclResult_t result = ceclAllGather(buffer, buffer, 4, ceclInt8, comm, NULL);
-            if (result == ceclSuccess)
-                result = ceclStreamSynchronize(comm, NULL);
-            _exit(result == ceclRemoteError &&
-                          strstr(ceclGetLastError(comm), "rank 1 ended unexpectedly")
-                      ? 0
-                      : 1);
+            _exit(hears_of_a_death(comm, buffer) ? 0 : 1);
         }
     const int64_t start = cecl_now_ms();
     assert_int_equal(exit_code(0), 0);
@@ -254,13 +257,7 @@ static void a_death_is_noticed_while_the_driver_is_held_up(void **state)
                 _exit(0);
             }
             hold_reads = true;
-            ceclResult_t result = ceclAllGather(buffer, buffer, 4, ceclInt8, comm, NULL);
-            if (result == ceclSuccess)
-                result = ceclStreamSynchronize(comm, NULL);
-            _exit(result == ceclRemoteError &&
-                          strstr(ceclGetLastError(comm), "rank 1 ended unexpectedly")
-                      ? 0
-                      : 1);
+            _exit(hears_of_a_death(comm, buffer) ? 0 : 1);
         }
     const int64_t start = cecl_now_ms();
     assert_int_equal(exit_code(0), 0);
