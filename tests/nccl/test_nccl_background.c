@@ -319,11 +319,16 @@ static void an_abort_at_any_point_of_the_making_is_heard_and_leaves_nothing(void
     assert_true(comes_back_to(descriptors, threads));
 }
 
+/* A rank that hears of another's abort is not ready, and cannot split. */
+static pthread_barrier_t all_have;
+
 static bool abort_after_split(struct rank *r)
 {
     ncclComm_t child = NULL;
-    const bool is =
-        await_comm(r->comm) == 0 && ncclCommSplit(r->comm, 0, 0, &child, NULL) == IN_PROGRESS;
+    bool is = await_comm(r->comm) == 0;
+    pthread_barrier_wait(&all_have);
+    is = ncclCommSplit(r->comm, 0, 0, &child, NULL) == IN_PROGRESS && is;
+    pthread_barrier_wait(&all_have);
     return ncclCommAbort(r->comm) == 0 && is;
 }
 
@@ -331,7 +336,9 @@ static bool abort_after_split(struct rank *r)
 static void a_parent_may_be_aborted_before_its_child_has_come(void **state)
 {
     (void)state;
+    pthread_barrier_init(&all_have, NULL, 2);
     assert_true(run_beginning(2, abort_after_split));
+    pthread_barrier_destroy(&all_have);
     assert_true(run_beginning(2, await_and_gather));
 }
 
