@@ -104,12 +104,10 @@ static bool fill(struct making *making, const struct cecl_nccl_made *made)
     return atomic_compare_exchange_strong(&entry->stage, &stage, CECL_NCCL_READY);
 }
 
-static void drop(const struct cecl_nccl_ours *ours)
+static void drop(ceclComm_t ours)
 {
-    if (!ours->moves)
-        return;
-    cecl_nccl_library()->ceclCommAbort(ours->moves);
-    cecl_nccl_library()->ceclCommAbort(ours->reduces);
+    if (ours)
+        cecl_nccl_library()->ceclCommAbort(ours);
 }
 
 static void *make_one(void *argument)
@@ -129,7 +127,7 @@ static void *make_one_later(void *argument)
     free(argument);
     making.result = cecl_nccl_make(making.comm, making.entry, making.together, &made);
     if (!fill(&making, &made)) {
-        drop(&made.ours);
+        drop(made.ours);
         publish(making.entry, NULL);
     }
     return NULL;
@@ -235,7 +233,7 @@ static struct cecl_nccl_comm *find_at(ncclComm_t comm, enum cecl_nccl_stage stag
 static struct cecl_nccl_comm *find_own(ncclComm_t comm)
 {
     struct cecl_nccl_comm *entry = find_at(comm, CECL_NCCL_READY);
-    return entry && entry->ours.moves ? entry : NULL;
+    return entry && entry->ours ? entry : NULL;
 }
 
 bool cecl_nccl_comm_is_in_progress(ncclComm_t comm)
@@ -257,9 +255,7 @@ ceclResult_t cecl_nccl_comm_finalize(ncclComm_t comm)
     struct cecl_nccl_comm *entry = find_own(comm);
     if (!entry || !cecl_nccl_comm_enter(entry))
         return ceclSuccess;
-    const ceclResult_t moves = cecl_nccl_library()->ceclCommFinalize(entry->ours.moves);
-    const ceclResult_t result =
-        moves == ceclSuccess ? cecl_nccl_library()->ceclCommFinalize(entry->ours.reduces) : moves;
+    const ceclResult_t result = cecl_nccl_library()->ceclCommFinalize(entry->ours);
     cecl_nccl_comm_leave(entry);
     return (ceclResult_t)cecl_nccl_comm_result(entry, result);
 }
@@ -275,11 +271,8 @@ ceclResult_t cecl_nccl_comm_destroy(ncclComm_t comm)
 {
     struct cecl_nccl_comm *entry = find_own(comm);
     ceclResult_t result = ceclSuccess;
-    if (entry && !atomic_exchange(&entry->ends, true)) {
-        result = cecl_nccl_library()->ceclCommDestroy(entry->ours.moves);
-        const ceclResult_t other = cecl_nccl_library()->ceclCommDestroy(entry->ours.reduces);
-        result = result == ceclSuccess ? other : result;
-    }
+    if (entry && !atomic_exchange(&entry->ends, true))
+        result = cecl_nccl_library()->ceclCommDestroy(entry->ours);
     forget(comm, NULL);
     return result;
 }
@@ -323,11 +316,9 @@ void cecl_nccl_comm_abort(ncclComm_t comm)
     ncclComm_t instead = NULL;
     if (entry && !atomic_exchange(&entry->ends, true)) {
         const struct cecl_nccl_library *cecl = cecl_nccl_library();
-        cecl->ceclCommRevoke(entry->ours.moves);
-        cecl->ceclCommRevoke(entry->ours.reduces);
+        cecl->ceclCommRevoke(entry->ours);
         if (close_door(entry, CECL_NCCL_READY)) {
-            cecl->ceclCommAbort(entry->ours.moves);
-            cecl->ceclCommAbort(entry->ours.reduces);
+            cecl->ceclCommAbort(entry->ours);
         } else {
             instead = LOST;
             cecl_log(CECL_LOG_WARN, entry->rank,
@@ -355,14 +346,10 @@ static ncclResult_t number_of(ceclResult_t result)
                                      : (ncclResult_t)result;
 }
 
-/* The asynchronous error of `moves`; without one that of `reduces`. */
-static ceclResult_t error_of(const struct cecl_nccl_ours *ours)
+static ceclResult_t error_of(ceclComm_t ours)
 {
-    const struct cecl_nccl_library *cecl = cecl_nccl_library();
     ceclResult_t error = ceclSuccess;
-    ceclResult_t asked = cecl->ceclCommGetAsyncError(ours->moves, &error);
-    if (asked == ceclSuccess && error == ceclSuccess)
-        asked = cecl->ceclCommGetAsyncError(ours->reduces, &error);
+    const ceclResult_t asked = cecl_nccl_library()->ceclCommGetAsyncError(ours, &error);
     return asked != ceclSuccess ? asked : error;
 }
 
@@ -371,7 +358,7 @@ static void tell(struct cecl_nccl_comm *comm)
 {
     char words[CECL_MESSAGE_BYTES];
     snprintf(words, sizeof(words), "%s", cecl_nccl_library()->ceclGetLastError(NULL));
-    if (error_of(&comm->ours) == ceclSuccess && !atomic_exchange(&comm->has_told, true))
+    if (error_of(comm->ours) == ceclSuccess && !atomic_exchange(&comm->has_told, true))
         cecl_log(CECL_LOG_WARN, comm->rank, "%s", words);
 }
 
@@ -387,9 +374,9 @@ ncclResult_t cecl_nccl_comm_error(ncclComm_t comm)
     struct cecl_nccl_comm *entry = find_at(comm, CECL_NCCL_READY);
     if (entry && entry->result != (ncclResult_t)ceclSuccess)
         return entry->result;
-    if (!entry || !entry->ours.moves || !cecl_nccl_comm_enter(entry))
+    if (!entry || !entry->ours || !cecl_nccl_comm_enter(entry))
         return ceclSuccess;
-    const ceclResult_t error = error_of(&entry->ours);
+    const ceclResult_t error = error_of(entry->ours);
     cecl_nccl_comm_leave(entry);
     return number_of(error);
 }

@@ -9,15 +9,6 @@
 #include "nccl/abi.h"
 #include "nccl/reason.h"
 
-/* cecl's two communicators beside one of NCCL's, over the same ranks. Calls on one communicator of
- * cecl's run in the order in which they are made, whatever their streams. A training gathers on one
- * stream and reduces on another, and a reduction waits until a GEMM ends and leaves SMs to it. With
- * two communicators no gather waits for that. */
-struct cecl_nccl_ours {
-    ceclComm_t moves;   /* for calls that move data; NULL: there is none */
-    ceclComm_t reduces; /* for reductions; NULL: there is none */
-};
-
 /* How far an entry is. */
 enum cecl_nccl_stage {
     CECL_NCCL_READY,    /* all fields may be read */
@@ -31,8 +22,8 @@ struct cecl_nccl_comm {
     _Atomic(ncclComm_t) nccl; /* NULL: the entry is free */
     struct cecl_nccl_comm *next;
     _Atomic(enum cecl_nccl_stage) stage;
-    struct cecl_nccl_ours ours;   /* both NULL: calls are passed, for `reason` */
-    enum cecl_nccl_reason reason; /* why all calls on it are passed; NO_REASON where ours is */
+    ceclComm_t ours;              /* cecl's, over the same ranks; NULL: calls are passed */
+    enum cecl_nccl_reason reason; /* why `ours` is NULL, otherwise NO_REASON */
     ncclResult_t result;          /* an error: ranks could not even exchange what they can do */
     int nranks, rank;
     bool on_gpu;           /* otherwise on memory of the host, with a stand-in for NCCL */
@@ -71,11 +62,11 @@ ceclResult_t cecl_nccl_comm_finalize(ncclComm_t comm);
 ceclResult_t cecl_nccl_comm_destroy(ncclComm_t comm);
 void cecl_nccl_comm_abort(ncclComm_t comm);
 
-/* Aborts cecl's communicators beside `comm`, where NCCL keeps `comm`, which may still get children.
+/* Aborts cecl's communicator beside `comm`, where NCCL keeps `comm`, which may still get children.
  * If cecl has none beside it, the entry stays and still says why. */
 void cecl_nccl_comm_revoke(ncclComm_t comm);
 
-/* The asynchronous error of either communicator of cecl's beside `comm`, by NCCL's numbers, or the
+/* The asynchronous error of cecl's communicator beside `comm`, by NCCL's numbers, or the
  * error with which cecl_nccl_comm_make_later ended. */
 ncclResult_t cecl_nccl_comm_error(ncclComm_t comm);
 

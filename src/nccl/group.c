@@ -27,13 +27,12 @@ struct kept {
     struct cecl_nccl_call call;
     int number; /* the order in which calls were kept */
     int turn;   /* from 0; of messages, from FIRST_MESSAGE_TURN */
-    /* how many calls of the turn came before on the same communicator of cecl's; of a message, how many
-     * between the same ranks in the same direction */
+    /* how many calls of the turn came before on the same communicator; of a message, how many between
+     * the same ranks in the same direction */
     int nth;
     /* -- while its turn is carried out -- */
     struct cecl_nccl_comm *comm; /* NULL: it was aborted; the call is dropped */
-    ceclComm_t ours;
-    cudaStream_t stream; /* where all of the turn's calls on `comm` go */
+    cudaStream_t stream;         /* where all of the turn's calls on `comm` go */
 };
 
 static _Thread_local struct {
@@ -68,18 +67,12 @@ static bool is_of_one_pair(const struct cecl_nccl_call *a, const struct cecl_ncc
     return a->comm == b->comm && a->op == b->op && a->root == b->root;
 }
 
-/* Whether both go to the same communicator of cecl's. */
-static bool is_of_one(const struct cecl_nccl_call *a, const struct cecl_nccl_call *b)
-{
-    return a->comm == b->comm && a->reduces == b->reduces;
-}
-
 /* Whether the turn of `call` depends on the kept call. */
 static bool is_counted(const struct cecl_nccl_call *kept, const struct cecl_nccl_call *call)
 {
     return cecl_nccl_is_message(call->op)
                ? is_of_one_pair(kept, call)
-               : !cecl_nccl_is_message(kept->op) && is_of_one(kept, call);
+               : !cecl_nccl_is_message(kept->op) && kept->comm == call->comm;
 }
 
 /* The last kept call on which the turn of `call` depends, from `index` back; -1: there is none. */
@@ -201,13 +194,13 @@ void cecl_nccl_group_await_passed(void)
 
 /* ---- one turn: `count` calls from `kept` on */
 
-/* The stream of the turn's first call on the same communicator of NCCL's. */
-static cudaStream_t stream_of(const struct kept *kept, int index)
+/* The turn's first call on the same communicator; it may be the call itself. */
+static const struct kept *first_of(const struct kept *kept, int index)
 {
     int first = 0;
     while (kept[first].call.comm != kept[index].call.comm)
         first++;
-    return kept[first].call.stream;
+    return &kept[first];
 }
 
 /* Finds each call's communicator and stream. No other thread can end it until leave. */
@@ -215,10 +208,8 @@ static void enter(struct kept *kept, int count)
 {
     for (int i = 0; i < count; i++) {
         struct cecl_nccl_comm *comm = cecl_nccl_comm_find(kept[i].call.comm);
-        kept[i].stream = stream_of(kept, i);
-        kept[i].comm = comm && comm->ours.moves && cecl_nccl_comm_enter(comm) ? comm : NULL;
-        if (kept[i].comm)
-            kept[i].ours = cecl_nccl_serve_comm(&kept[i].call, comm);
+        kept[i].stream = first_of(kept, i)->call.stream;
+        kept[i].comm = comm && comm->ours && cecl_nccl_comm_enter(comm) ? comm : NULL;
     }
 }
 
@@ -227,15 +218,6 @@ static void leave(const struct kept *kept, int count)
     for (int i = 0; i < count; i++)
         if (kept[i].comm)
             cecl_nccl_comm_leave(kept[i].comm);
-}
-
-/* The turn's first call on the same communicator of cecl's; it may be the call itself. */
-static const struct kept *first_of(const struct kept *kept, int index)
-{
-    int first = 0;
-    while (!is_of_one(&kept[first].call, &kept[index].call))
-        first++;
-    return &kept[first];
 }
 
 /* A group of cecl's has one stream for each communicator. With NCCL the calls on one communicator may go
@@ -269,7 +251,7 @@ static ceclResult_t complete(const struct kept *kept, int count)
     ceclResult_t result = ceclSuccess;
     for (int i = 0; i < count && result == ceclSuccess; i++)
         if (kept[i].comm && first_of(kept, i) == &kept[i])
-            result = cecl_nccl_serve_complete(kept[i].comm, kept[i].ours);
+            result = cecl_nccl_serve_complete(kept[i].comm);
     return result;
 }
 

@@ -18,7 +18,6 @@
     X(ceclCommGetAsyncError)                                                                       \
     X(ceclCommInitOob)                                                                             \
     X(ceclCommRevoke)                                                                              \
-    X(ceclCommSplit)                                                                               \
     X(ceclGather)                                                                                  \
     X(ceclGetErrorString)                                                                          \
     X(ceclGetLastError)                                                                            \

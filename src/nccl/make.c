@@ -171,27 +171,16 @@ static ceclResult_t check_made(const struct cecl_nccl_exchange *exchange, ceclCo
                : ceclSuccess;
 }
 
-/* Staging of the communicator that moves data. The default is larger, for large reductions; calls that
- * move data would gain nothing by it (staging.max_bytes in tune/thresholds.h). */
-#define MOVES_STAGING ((int64_t)64 << 20)
-
-/* Each of the two is made on all ranks or on none. check_made, which one rank alone may refuse, comes
- * when both are made. */
-static ceclResult_t make_here(struct cecl_nccl_exchange *exchange, struct cecl_nccl_ours *ours)
+/* Made on all ranks or on none; check_made, which one rank alone may refuse, comes afterwards. */
+static ceclResult_t make_here(struct cecl_nccl_exchange *exchange, ceclComm_t *ours)
 {
     const struct cecl_nccl_library *cecl = cecl_nccl_library();
     const ceclOob_t oob = {.context = exchange, .allGather = gather, .barrier = meet};
-    ceclConfig_t config = config_for(exchange);
-    ceclResult_t result =
-        cecl->ceclCommInitOob(&ours->reduces, exchange->nranks, exchange->rank, &oob, &config);
-    if (exchange->on_gpu)
-        config.stagingBytes = MOVES_STAGING;
-    if (result == ceclSuccess)
-        result = cecl->ceclCommSplit(ours->reduces, 0, exchange->rank, &ours->moves, &config);
-    if (result != ceclSuccess)
-        return cecl_fail_with(result, cecl->ceclGetLastError(NULL));
-    CECL_TRY(check_made(exchange, ours->reduces));
-    return check_made(exchange, ours->moves);
+    const ceclConfig_t config = config_for(exchange);
+    const ceclResult_t result =
+        cecl->ceclCommInitOob(ours, exchange->nranks, exchange->rank, &oob, &config);
+    return result == ceclSuccess ? check_made(exchange, *ours)
+                                 : cecl_fail_with(result, cecl->ceclGetLastError(NULL));
 }
 
 /* Whether all ranks have it. A rank that has failed keeps its words; the others name that rank. */
@@ -215,8 +204,7 @@ static ceclResult_t agree(struct cecl_nccl_exchange *exchange, ceclResult_t mine
 
 static ceclResult_t make_on_all(struct cecl_nccl_exchange *exchange, struct cecl_nccl_made *made)
 {
-    const struct cecl_nccl_library *cecl = cecl_nccl_library();
-    struct cecl_nccl_ours ours = {NULL, NULL};
+    ceclComm_t ours = NULL;
     ceclResult_t common = ceclSuccess;
     const ceclResult_t mine = make_here(exchange, &ours);
     ceclResult_t result = exchange->result;
@@ -229,10 +217,8 @@ static ceclResult_t make_on_all(struct cecl_nccl_exchange *exchange, struct cecl
     made->reason = CECL_NCCL_NOT_MADE;
     if (!cecl_nccl_exchange_is_ended(exchange))
         note_failure(exchange->rank, cecl_message());
-    if (ours.moves)
-        cecl->ceclCommAbort(ours.moves);
-    if (ours.reduces)
-        cecl->ceclCommAbort(ours.reduces);
+    if (ours)
+        cecl_nccl_library()->ceclCommAbort(ours);
     return result;
 }
 

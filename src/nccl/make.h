@@ -5,7 +5,7 @@
 #include "nccl/comms.h"
 
 struct cecl_nccl_made {
-    struct cecl_nccl_ours ours; /* both NULL: calls are passed, for `reason` */
+    ceclComm_t ours; /* NULL: calls are passed, for `reason` */
     enum cecl_nccl_reason reason;
     int nranks, rank;
     bool on_gpu;

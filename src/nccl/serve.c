@@ -51,18 +51,12 @@ static ceclResult_t copy_first(const struct cecl_nccl_call *call, const struct c
     return ceclSuccess;
 }
 
-ceclComm_t cecl_nccl_serve_comm(const struct cecl_nccl_call *call,
-                                const struct cecl_nccl_comm *comm)
-{
-    return call->reduces ? comm->ours.reduces : comm->ours.moves;
-}
-
 static ceclResult_t move(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm,
                          ceclStream_t stream)
 {
     const struct cecl_nccl_library *cecl = cecl_nccl_library();
     const ceclDataType_t type = (ceclDataType_t)call->datatype;
-    const ceclComm_t ours = cecl_nccl_serve_comm(call, comm);
+    const ceclComm_t ours = comm->ours;
     switch (call->op) {
     case CECL_NCCL_OP_ncclAllGather:
         return cecl->ceclAllGather(call->sendbuff, call->recvbuff, call->count, type, ours, stream);
@@ -89,7 +83,7 @@ static ceclResult_t move(const struct cecl_nccl_call *call, const struct cecl_nc
 static ceclResult_t reduce(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm,
                            ceclStream_t stream)
 {
-    const ceclComm_t ours = cecl_nccl_serve_comm(call, comm);
+    const ceclComm_t ours = comm->ours;
     const struct cecl_nccl_library *cecl = cecl_nccl_library();
     const ceclDataType_t type = (ceclDataType_t)call->datatype;
     const ceclRedOp_t redop = (ceclRedOp_t)call->redop;
@@ -124,15 +118,16 @@ ceclResult_t cecl_nccl_serve_enqueue(const struct cecl_nccl_call *call,
     return enqueue(call, comm, stream);
 }
 
-ceclResult_t cecl_nccl_serve_complete(const struct cecl_nccl_comm *comm, ceclComm_t ours)
+ceclResult_t cecl_nccl_serve_complete(const struct cecl_nccl_comm *comm)
 {
-    return comm->on_gpu ? ceclSuccess : cecl_nccl_library()->ceclStreamSynchronize(ours, NULL);
+    return comm->on_gpu ? ceclSuccess
+                        : cecl_nccl_library()->ceclStreamSynchronize(comm->ours, NULL);
 }
 
 ceclResult_t cecl_nccl_serve(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
 {
     CECL_TRY(cecl_nccl_serve_enqueue(call, comm, call->stream));
-    return cecl_nccl_serve_complete(comm, cecl_nccl_serve_comm(call, comm));
+    return cecl_nccl_serve_complete(comm);
 }
 
 /* A call that is refused is refused again when it is made, and gives its error then. */
@@ -145,6 +140,6 @@ bool cecl_nccl_serve_uses_sms(const struct cecl_nccl_call *call, const struct ce
     if (cecl->ceclGroupStart() != ceclSuccess)
         return false;
     (void)!enqueue(call, comm, call->stream);
-    (void)!cecl->ceclGroupExplain(comm->ours.moves, &told);
+    (void)!cecl->ceclGroupExplain(comm->ours, &told);
     return !told.zeroSm;
 }

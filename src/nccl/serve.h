@@ -7,14 +7,11 @@
 
 ceclResult_t cecl_nccl_serve(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm);
 
-/* The same in three steps, for groups: tells the communicator of cecl's that the call goes to;
- * enqueues the call; and waits on the host device for what was enqueued on a communicator, which on
- * GPUs returns at once. */
-ceclComm_t cecl_nccl_serve_comm(const struct cecl_nccl_call *call,
-                                const struct cecl_nccl_comm *comm);
+/* The same in two steps, for groups: enqueues the call; and waits on the host device for what was
+ * enqueued on a communicator, which on GPUs returns at once. */
 ceclResult_t cecl_nccl_serve_enqueue(const struct cecl_nccl_call *call,
                                      const struct cecl_nccl_comm *comm, cudaStream_t stream);
-ceclResult_t cecl_nccl_serve_complete(const struct cecl_nccl_comm *comm, ceclComm_t ours);
+ceclResult_t cecl_nccl_serve_complete(const struct cecl_nccl_comm *comm);
 
 /* Whether the call uses SMs, as ceclGroupExplain tells. It is asked only where calls are counted. */
 bool cecl_nccl_serve_uses_sms(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm);
