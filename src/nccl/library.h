@@ -19,7 +19,6 @@
     X(ceclCommInitOob)                                                                             \
     X(ceclCommRevoke)                                                                              \
     X(ceclGather)                                                                                  \
-    X(ceclGetErrorString)                                                                          \
     X(ceclGetLastError)                                                                            \
     X(ceclGroupEnd)                                                                                \
     X(ceclGroupExplain)                                                                            \
