@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../open_descriptors.h"
 #include "util/fork.h"
 
 #define PAGES 3
@@ -108,6 +109,18 @@ static void assert_private(const void *ptr)
     assert_int_equal(region.kind, CECL_REGION_NONE);
     assert_true(region.base <= (uintptr_t)ptr && (uintptr_t)ptr - region.base < region.bytes);
     assert_int_equal(dev->ops->region_export(dev, &region, &exported), ceclInvalidUsage);
+}
+
+static void finding_a_region_leaves_no_descriptor(void **state)
+{
+    (void)state;
+    const int fd = new_file();
+    char *memory = map_shared(fd, NULL, 0, 1);
+    const int descriptors = open_descriptors();
+    assert_int_equal(region_at(memory).kind, CECL_REGION_FILE);
+    assert_int_equal(open_descriptors(), descriptors);
+    munmap(memory, page());
+    close(fd);
 }
 
 static void memory_of_malloc_and_of_the_stack_is_private(void **state)
@@ -241,7 +254,9 @@ static void a_region_is_refused_once_other_memory_is_in_its_place(void **state)
     char *memory = map_shared(fd, NULL, 0, 1);
     const struct cecl_region region = region_at(memory);
     map_shared(other, memory, 0, 1);
+    const int descriptors = open_descriptors();
     assert_int_equal(dev->ops->region_export(dev, &region, &exported), ceclInvalidUsage);
+    assert_int_equal(open_descriptors(), descriptors);
     munmap(memory, page());
     close(fd);
     close(other);
@@ -433,6 +448,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(another_process_imports_memory_that_was_mapped_after_the_fork),
         DEVICE_TEST(a_shared_mapping_is_one_region_from_any_of_its_bytes),
+        DEVICE_TEST(finding_a_region_leaves_no_descriptor),
         DEVICE_TEST(memory_of_malloc_and_of_the_stack_is_private),
         DEVICE_TEST(private_and_anonymous_mappings_are_private),
         DEVICE_TEST(a_mapping_whose_file_was_closed_is_private),

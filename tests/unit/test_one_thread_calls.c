@@ -352,6 +352,6 @@ int main(void)
     };
     setenv("CECL_DEVICE", "host", 1);
     setenv("CECL_TIMEOUT_MS", "10000", 1);
-    alarm(110);
+    alarm(230);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,6 +23,8 @@
 #include "util/clock.h"
 
 #define RANKS 2
+#define SOON_MS                                                                                    \
+    15000 /* even on a busy machine, and less than what a rank waits that hears nothing */
 
 static void set(const char *name, const char *value)
 {
@@ -75,6 +77,17 @@ static int exit_code(int rank)
     assert_int_equal(waitpid(child, &status, 0), child);
     children[rank] = 0;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + status;
+}
+
+static void end_children(void)
+{
+    for (int i = 0; i < 4; i++) {
+        if (children[i] > 0) {
+            kill(children[i], SIGKILL);
+            waitpid(children[i], NULL, 0);
+        }
+        children[i] = 0;
+    }
 }
 
 /* Stands before the host device's own (by the linker, see CMakeLists.txt): fails at one of a
@@ -153,15 +166,12 @@ static void *stop_after(void *argument)
     return NULL;
 }
 
-/* Beyond half a cycle of flags nobody could tell a call that is far from one that has not begun. */
-static void a_peer_that_stops_deep_inside_a_call_is_noticed(void **state)
+#define MISSED 4 /* exit code: rank 1 was not stopped, because its watcher came too late */
+
+static int stop_deep_inside(void)
 {
-    (void)state;
     const size_t block = 40000 * (size_t)4096; /* two phases a chunk */
     struct meeting *meeting = new_meeting();
-    set("CECL_STAGING_BYTES", "4096");
-    set("CECL_SM_POLICY", "allow");
-    set("CECL_TIMEOUT_MS", "1000");
     for (int r = 0; r < RANKS; r++)
         if ((children[r] = fork()) == 0) {
             char *buffer;
@@ -172,12 +182,30 @@ static void a_peer_that_stops_deep_inside_a_call_is_noticed(void **state)
             if (ceclAlltoAll(buffer, buffer, block, ceclInt8, comm, NULL) != ceclSuccess)
                 _exit(1);
             const ceclResult_t result = ceclStreamSynchronize(comm, NULL);
-            if (result != ceclTimeout)
-                fprintf(stderr, "rank %d: %d: %s\n", r, (int)result, ceclGetLastError(comm));
-            _exit(result == ceclTimeout && strstr(ceclGetLastError(comm), "rank 1") ? 0 : 2);
+            if (result == ceclSuccess)
+                _exit(MISSED);
+            if (result == ceclTimeout && strstr(ceclGetLastError(comm), "rank 1"))
+                _exit(0);
+            fprintf(stderr, "rank %d: %d: %s\n", r, (int)result, ceclGetLastError(comm));
+            _exit(2);
         }
-    assert_int_equal(exit_code(0), 0);
+    const int code = exit_code(0);
+    end_children();
     munmap(meeting, sizeof(*meeting));
+    return code;
+}
+
+/* Beyond half a cycle of flags nobody could tell a call that is far from one that has not begun. */
+static void a_peer_that_stops_deep_inside_a_call_is_noticed(void **state)
+{
+    (void)state;
+    int code = MISSED;
+    set("CECL_STAGING_BYTES", "4096");
+    set("CECL_SM_POLICY", "allow");
+    set("CECL_TIMEOUT_MS", "1000");
+    for (int i = 0; i < 5 && code == MISSED; i++)
+        code = stop_deep_inside();
+    assert_int_equal(code, 0);
 }
 
 /* Both main lanes have come equally far then: only flags of the side lane tell who is waited for. */
@@ -235,7 +263,7 @@ static void a_death_is_noticed_though_a_forked_child_lives(void **state)
         }
     const int64_t start = cecl_now_ms();
     assert_int_equal(exit_code(0), 0);
-    assert_true(cecl_now_ms() - start < 4000);
+    assert_true(cecl_now_ms() - start < SOON_MS);
     meeting->done = 1;
     assert_int_equal(exit_code(1), 0);
     munmap(meeting, sizeof(*meeting));
@@ -261,7 +289,7 @@ static void a_death_is_noticed_while_the_driver_is_held_up(void **state)
         }
     const int64_t start = cecl_now_ms();
     assert_int_equal(exit_code(0), 0);
-    assert_true(cecl_now_ms() - start < 4000);
+    assert_true(cecl_now_ms() - start < SOON_MS);
     assert_int_equal(exit_code(1), 0);
     munmap(meeting, sizeof(*meeting));
 }
@@ -323,14 +351,15 @@ static void a_rank_without_descriptors_says_so(void **state)
                     usleep(1000);
                 const ceclResult_t result = ceclCommInitRank(&comm, 4, meeting->id, r);
                 /* One that still stands in the queue of who listens cannot know. */
-                _exit(result == ceclSystemError ||
-                              (r > 0 && (result == ceclRemoteError || result == ceclInvalidUsage))
-                          ? 0
-                          : 1);
+                if (result == ceclSystemError ||
+                    (r > 0 && (result == ceclRemoteError || result == ceclInvalidUsage)))
+                    _exit(0);
+                fprintf(stderr, "rank %d: %d: %s\n", r, (int)result, ceclGetLastError(NULL));
+                _exit(1);
             }
         for (int r = 0; r < 4; r++)
             assert_int_equal(exit_code(r), 0);
-        assert_true(cecl_now_ms() - start < 8000);
+        assert_true(cecl_now_ms() - start < SOON_MS);
         munmap(meeting, sizeof(*meeting));
     }
 }
@@ -807,13 +836,7 @@ static int calm(void **state)
     fail_at = 0;
     refuse_memops = false;
     no_batches = false;
-    for (int i = 0; i < 4; i++) {
-        if (children[i] > 0) {
-            kill(children[i], SIGKILL);
-            waitpid(children[i], NULL, 0);
-        }
-        children[i] = 0;
-    }
+    end_children();
     return 0;
 }
 
