@@ -418,6 +418,22 @@ static void the_end_of_a_block_is_apart(void **state)
     free_plans(plans, 4);
 }
 
+/* For each chunk ranks meet before it is sent, before it is reduced and before its result is sent; and
+ * once in the end. */
+static void a_reduce_in_rounds_has_no_empty_round(void **state)
+{
+    (void)state;
+    struct cecl_part part = reduction_of(CECL_OP_REDUCE, 3, 3 * 4096, 1);
+    part.way.reduce.chunk = 1024;
+    part.way.reduce.meet_first = true;
+    struct cecl_plan *plans = lower_all(&part, 1, 3);
+    for (int r = 0; r < 3; r++) {
+        assert_true(plans[r].nreductions > 1);
+        assert_int_equal(plans[r].phases[CECL_LANE_MAIN], 3 * plans[r].nreductions + 1);
+    }
+    free_plans(plans, 3);
+}
+
 /* One rank has no peers to share staging among. */
 static void one_rank_reduces_blocks_of_any_size(void **state)
 {
@@ -467,6 +483,7 @@ int main(void)
         cmocka_unit_test(an_input_that_peers_cannot_reach_is_never_read_there),
         cmocka_unit_test(a_large_all_reduces_end_is_written_where_it_may_be),
         cmocka_unit_test(the_end_of_a_block_is_apart),
+        cmocka_unit_test(a_reduce_in_rounds_has_no_empty_round),
         cmocka_unit_test(one_rank_reduces_blocks_of_any_size),
         cmocka_unit_test(sms_send_to_no_more_ranks_than_a_kernel_takes),
     };

@@ -433,6 +433,36 @@ static void a_rank_behind_a_queue_of_strangers_joins(void **state)
         close(sockets[i]);
 }
 
+/* Who listens takes nobody, and its queue is full: TCP answers nothing. */
+static void a_root_that_takes_no_connection_is_given_up_and_nothing_is_left(void **state)
+{
+    (void)state;
+    enum { QUEUED = 8 };
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t length = sizeof(address);
+    int queued[QUEUED];
+    const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&address, length), 0);
+    assert_int_equal(listen(listener, 0), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &length), 0);
+    for (int i = 0; i < QUEUED; i++) {
+        queued[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        (void)!connect(queued[i], (struct sockaddr *)&address, length);
+    }
+    struct cecl_tcp_id inside = {
+        .magic = CECL_TCP_MAGIC, .family = AF_INET, .port = address.sin_port};
+    memcpy(inside.address, &address.sin_addr, sizeof(address.sin_addr));
+    ceclUniqueId id = {{0}};
+    struct cecl_oob oob = {0};
+    memcpy(&id, &inside, sizeof(inside));
+    const int descriptors = open_descriptors();
+    assert_int_equal(cecl_tcp_join(&oob, &id, 2, 1, 300), ceclTimeout);
+    assert_int_equal(open_descriptors(), descriptors);
+    for (int i = 0; i < QUEUED; i++)
+        close(queued[i]);
+    close(listener);
+}
+
 /* Joins as rank 1 of 3, alone. Exit code 0: it heard who is missing. GAVE_UP: it gave up itself. */
 #define GAVE_UP 10
 static int join_alone(const ceclUniqueId *id, int patience_ms)
@@ -927,6 +957,7 @@ int main(void)
         cmocka_unit_test(an_id_is_for_the_interface_that_is_named),
         cmocka_unit_test(strangers_do_not_disturb_the_job),
         cmocka_unit_test(a_rank_behind_a_queue_of_strangers_joins),
+        cmocka_unit_test(a_root_that_takes_no_connection_is_given_up_and_nothing_is_left),
         cmocka_unit_test(a_rank_of_little_patience_hears_who_is_missing),
         cmocka_unit_test(a_rank_of_any_patience_is_served),
         cmocka_unit_test(a_rank_that_reads_slowly_holds_up_nobody),

@@ -419,6 +419,20 @@ static void a_call_that_fails_in_the_middle_holds_no_stream(void **state)
     close_ranks();
 }
 
+static void a_group_that_fails_in_the_middle_returns_the_error(void **state)
+{
+    (void)state;
+    open_ranks(4096, "0");
+    assert_int_equal(ceclGroupStart(), ceclSuccess);
+    assert_int_equal(ceclAllGather(buffers[0], buffers[0], 100, ceclInt8, comms[0], NULL),
+                     ceclSuccess);
+    batches = 0;
+    fail_at = 2;
+    assert_int_equal(ceclGroupEnd(), ceclUnhandledCudaError);
+    fail_at = 0;
+    close_ranks();
+}
+
 static void a_call_that_fails_in_the_middle_may_be_destroyed(void **state)
 {
     (void)state;
@@ -854,6 +868,7 @@ int main(void)
         RELEASE(a_forked_child_is_refused),
         RELEASE(a_rank_without_descriptors_says_so),
         RELEASE(a_call_that_fails_in_the_middle_holds_no_stream),
+        RELEASE(a_group_that_fails_in_the_middle_returns_the_error),
         RELEASE(a_call_that_fails_in_the_middle_may_be_destroyed),
         RELEASE(a_call_that_fails_in_the_middle_leaves_no_side_lane_behind),
         RELEASE(a_call_that_fails_before_it_begins_leaves_nothing_pending),
