@@ -32,18 +32,18 @@ TESTS = {
     "util": "^test_(settings|siphash|failure|tuning|bad_input_3|trace_3)$",
     "boot": "^test_(boot_.*|join_3|lifecycle_3|recovery_3|survivors)$",
     "device": "^test_(host_.*|threads|pool_3|collectives_3)$",
-    "alloc": "^test_(blocks|places|registry|rendezvous|peer_table|host_region|"
-             "(pool|register|memory|other_memory)_3)$",
+    "alloc": "^test_(blocks|places|posts|registry|rendezvous|peer_table|host_region|"
+             "(pool|register|memory|other_memory|freed)_3)$",
     "call": "^test_(.*_verified|blocks_defined|apart|key|plan_.*|one_thread.*|"
             "(variable|strided|group|bad_input|all_to_all_v|explain|check)_3)$",
     "plan": "^test_(.*_verified|verifier_.*|plan_.*|fuse|explain_3)$",
     "tune": "^test_(tuning.*|.*_verified|tuning_file_3|explain_3)$",
-    "flags": "^test_(flags|release|threads|failure|(collectives|recovery|device_comm)_3)$",
+    "flags": "^test_(flags|release|threads|failure|(collectives|recovery|device_comm|pairs)_3)$",
     "ce": "^test_(.*_verified|local_copies|fuse|plan_.*|one_thread_calls|steady_state|"
-          "(collectives|mixed|random|reduce|group|strided|variable|explain)_3)$",
+          "pairs_.*|(collectives|mixed|random|reduce|group|strided|variable|explain)_3)$",
     "sm": "^test_(number|reduce_host|small_host|host_small|(reduce|determinism|mixed)_3)$",
     "comm": "^test_(release|one_thread.*|history|settings|split_threads|threads|"
-            "(bad_input|options|check|explain|group|split|shrink|trace|register|recovery)_3)$",
+            "(bad_input|options|check|explain|group|pairs|split|shrink|trace|register|recovery)_3)$",
     "nccl": "^nccl_",
 }
 REST = "^(test_|nccl_|fault_|exhaust_)"
