@@ -87,12 +87,12 @@
  * every new program with it once.
  *
  * Failure: the communicator fails on every rank when a rank dies, aborts, revokes it, leaves while
- * others wait for it, or keeps a collective waiting longer than the timeout. Pending collectives
- * then end with undefined results, so that no stream hangs. From then on calls return that
- * asynchronous error. Only these still do their work: ceclCommCount, ceclCommUserRank,
- * ceclCommCuDevice, ceclCommGetAsyncError, ceclGetLastError, ceclStreamSynchronize,
- * ceclStreamDestroy, ceclCommShrink, which makes a new communicator of the ranks that are left, and
- * ceclCommDestroy or ceclCommAbort, which end it.
+ * others wait for it, or keeps a call waiting longer than the timeout. Pending calls then end with
+ * undefined results, so that no stream hangs. From then on calls return that asynchronous error. Only
+ * these still do their work: ceclCommCount, ceclCommUserRank, ceclCommCuDevice,
+ * ceclCommGetAsyncError, ceclGetLastError, ceclStreamSynchronize, ceclStreamDestroy, ceclCommShrink,
+ * which makes a new communicator of the ranks that are left, and ceclCommDestroy or ceclCommAbort,
+ * which end it.
  *
  * Results: a result is valid once the stream has passed the call and ceclCommGetAsyncError, called
  * after that, gives ceclSuccess. ceclStreamSynchronize does both. If the communicator fails later,
@@ -454,10 +454,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommUserRank(ceclComm_t comm, int *rank);
  * Local. Threads: any. Ownership: none. Errors: ceclInvalidArgument (NULL). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommCuDevice(ceclComm_t comm, int *device);
 
-/* Waits until this rank's collectives on `comm`, and all work on streams of ceclStreamCreate, are
+/* Waits until this rank's calls on `comm`, and all work on streams of ceclStreamCreate, are
  * done. After that only the calls that Failure at the top lists may follow.
- * Local, blocking: waits for the peers' part in those collectives too. The timeout bounds waits for
- * peers, but not the caller's own work that comes before a collective in its stream (unless another
+ * Local, blocking: waits for the peers' part in those calls too. The timeout bounds waits for
+ * peers, but not the caller's own work that comes before a call in its stream (unless another
  * thread frees memory meanwhile, because the GPU's driver then does not tell the two apart). Threads:
  * one call at a time. Ownership: unchanged.
  * Errors: ceclInvalidUsage (finalized before; a stream of ceclStreamCreate is capturing; this

@@ -54,7 +54,7 @@ static bool has_lost_a_leaver(ceclComm_t comm)
     const int gone = missing_for_good(comm);
     if (gone < 0)
         return false;
-    cecl_fail(ceclRemoteError, "rank %d destroyed its communicator while a collective waits for it",
+    cecl_fail(ceclRemoteError, "rank %d destroyed its communicator while a call waits for it",
               gone);
     cecl_comm_lost_peer(comm, ceclRemoteError);
     return true;
@@ -68,7 +68,7 @@ static void time_out(ceclComm_t comm, const struct cecl_progress *progress, int6
         return;
     }
     cecl_fail(ceclTimeout,
-              "a collective waits for rank %d%s since %lld ms (CECL_TIMEOUT_MS=%d); pending here: "
+              "a call waits for rank %d%s since %lld ms (CECL_TIMEOUT_MS=%d); pending here: "
               "%s; did every rank make the call? CECL_CHECK=1 compares them",
               progress->late, progress->nlate > 1 ? " and others" : "", (long long)waited_ms,
               comm->config.timeout_ms, cecl_comm_last_call(comm));
@@ -226,7 +226,7 @@ static ceclResult_t name_who_is_late(ceclComm_t comm, int64_t waited_ms)
     free(rows);
     cecl_fail(ceclTimeout, "%s is still pending after %lld ms", cecl_comm_last_call(comm),
               (long long)waited_ms);
-    return known ? cecl_fail(ceclTimeout, "%s: a collective waits for rank %d", cecl_message(),
+    return known ? cecl_fail(ceclTimeout, "%s: a call waits for rank %d", cecl_message(),
                              progress.late)
                  : ceclTimeout;
 }

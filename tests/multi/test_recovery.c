@@ -246,7 +246,7 @@ static void a_rank_that_stays_away_is_a_timeout(void **state)
         assert_true(waited > 0.25 && waited < PROMPT);
     } else {
         assert_int_equal(multi_async_within(comm, PROMPT), ceclRemoteError);
-        assert_non_null(strstr(ceclGetLastError(comm), "gave up: a collective waits for rank"));
+        assert_non_null(strstr(ceclGetLastError(comm), "gave up: a call waits for rank"));
     }
     const double end = multi_seconds();
     assert_int_not_equal(ceclCommDestroy(comm), ceclSuccess);
@@ -348,7 +348,7 @@ static void a_rank_that_stays_away_from_any_call_is_a_timeout(void **state)
             assert_true(multi_seconds() - start < PROMPT);
         } else {
             assert_int_equal(multi_async_within(comm, PROMPT), ceclRemoteError);
-            assert_non_null(strstr(ceclGetLastError(comm), "gave up: a collective waits for rank"));
+            assert_non_null(strstr(ceclGetLastError(comm), "gave up: a call waits for rank"));
         }
         assert_int_not_equal(ceclCommDestroy(comm), ceclSuccess);
         assert_true(multi_how_many(result == ceclTimeout) > 0);
