@@ -143,14 +143,18 @@ void cecl_registry_promised(struct cecl_registry *registry, int peer, uint64_t m
  * is returned here. */
 ceclResult_t cecl_registry_reach(struct cecl_registry *registry, int peer, uint64_t number,
                                  uint64_t offset, uint64_t bytes, void **at);
+/* The two functions that note what a call does with peers' windows want the lock held, because a call
+ * names two windows of each peer. */
+void cecl_registry_lock(struct cecl_registry *registry);
+void cecl_registry_unlock(struct cecl_registry *registry);
 /* Notes that the call that is being made names a peer's window: it stays open until cecl_registry_made.
  * So a kept plan may rely on the imports that the call names if registry->replaced is the same as when
- * the plan was made. */
+ * the plan was made. Under the lock. */
 void cecl_registry_named(struct cecl_registry *registry, int peer, uint64_t number);
+/* Notes that a call uses a peer's window: it is done once `done` has come to `target`. Under the lock. */
+void cecl_registry_used(struct cecl_registry *registry, int peer, uint64_t number, uint32_t target);
 /* The call is made, or will not be made. */
 void cecl_registry_made(struct cecl_registry *registry);
-/* Notes that a call uses a peer's window: it is done once `done` has come to `target`. */
-void cecl_registry_used(struct cecl_registry *registry, int peer, uint64_t number, uint32_t target);
 
 /* Carries out one message, if one has arrived (*any). To import its regions takes some milliseconds,
  * and the worker has other work too. An import that fails is kept, with its error, for the call

@@ -53,13 +53,21 @@ bool registry_is_unused(const struct cecl_registry *registry, const struct cecl_
            (!import->used || asks->reached(asks->context, import->last_use));
 }
 
-void cecl_registry_named(struct cecl_registry *registry, int peer, uint64_t number)
+void cecl_registry_lock(struct cecl_registry *registry)
 {
     pthread_mutex_lock(&registry->lock);
+}
+
+void cecl_registry_unlock(struct cecl_registry *registry)
+{
+    pthread_mutex_unlock(&registry->lock);
+}
+
+void cecl_registry_named(struct cecl_registry *registry, int peer, uint64_t number)
+{
     struct cecl_import *import = registry_find_import(&registry->peers[peer], number);
     if (import)
         import->call = registry->call;
-    pthread_mutex_unlock(&registry->lock);
 }
 
 void cecl_registry_made(struct cecl_registry *registry)
@@ -121,13 +129,11 @@ void cecl_registry_promised(struct cecl_registry *registry, int peer, uint64_t m
 
 void cecl_registry_used(struct cecl_registry *registry, int peer, uint64_t number, uint32_t target)
 {
-    pthread_mutex_lock(&registry->lock);
     struct cecl_import *import = registry_find_import(&registry->peers[peer], number);
     if (import) {
         import->used = true;
         import->last_use = target;
     }
-    pthread_mutex_unlock(&registry->lock);
 }
 
 static void sleep_for_news(struct cecl_registry *registry)

@@ -189,10 +189,14 @@ ceclResult_t cecl_calls_tell(ceclComm_t comm, const struct cecl_call *calls, uin
 /* What the call names stays open until it is made. */
 static void name_buffers(ceclComm_t comm, const struct cecl_told *told)
 {
+    if (told->nbuffers == 0)
+        return;
+    cecl_registry_lock(&comm->registry);
     for (size_t i = 0; i < told->nbuffers; i++)
         if (told->buffers[i].window >= CECL_WINDOW_FIRST)
             cecl_registry_named(&comm->registry, (int)(i / 2 % (size_t)comm->nranks),
                                 told->buffers[i].window);
+    cecl_registry_unlock(&comm->registry);
 }
 
 ceclResult_t cecl_calls_plan(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,

@@ -151,8 +151,12 @@ void cecl_registrations_use(ceclComm_t comm, const struct cecl_bound *bound)
         window->used = true;
         window->last_use = target;
     }
+    if (told->nbuffers == 0)
+        return;
+    cecl_registry_lock(&comm->registry);
     for (size_t i = 0; i < told->nbuffers; i++)
         if (told->buffers[i].window >= CECL_WINDOW_FIRST)
             cecl_registry_used(&comm->registry, (int)(i / 2 % (size_t)comm->nranks),
                                told->buffers[i].window, target);
+    cecl_registry_unlock(&comm->registry);
 }

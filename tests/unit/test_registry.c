@@ -283,6 +283,20 @@ static void *take_on_another_thread(void *argument)
     return cecl_registry_take(&user, &any) == ceclSuccess ? NULL : (void *)1;
 }
 
+static void name(struct cecl_registry *registry, uint64_t number)
+{
+    cecl_registry_lock(registry);
+    cecl_registry_named(registry, 0, number);
+    cecl_registry_unlock(registry);
+}
+
+static void use(struct cecl_registry *registry, uint64_t number, uint32_t target)
+{
+    cecl_registry_lock(registry);
+    cecl_registry_used(registry, 0, number, target);
+    cecl_registry_unlock(registry);
+}
+
 static ceclResult_t reach(uint64_t number, uint64_t first, uint64_t count)
 {
     void *at = NULL;
@@ -402,7 +416,7 @@ static void replaced_memory_is_a_new_window_and_the_old_one_is_closed_after_its_
     (void)state;
     const uint64_t old = tell_of(HOME, 0, 5);
     take_all();
-    cecl_registry_used(&user, 0, old, 9);
+    use(&user, old, 9);
     fake.ids[2] = 1000;
     const uint64_t young = tell_of(HOME, 0, 5);
     assert_int_not_equal(old, young);
@@ -474,7 +488,7 @@ static void a_dropped_window_that_a_call_uses_stays_open(void **state)
     (void)state;
     const uint64_t window = tell_of(HOME, 0, 5);
     take_all();
-    cecl_registry_used(&user, 0, window, 9);
+    use(&user, window, 9);
     assert_int_equal(cecl_registry_drop(&owner, window), ceclSuccess);
     take_all();
     cecl_registry_sweep(&user);
@@ -675,7 +689,7 @@ static void the_wait_for_calls_that_use_replaced_memory_can_be_ended(void **stat
     (void)state;
     tell_both(3);
     fake.refusals = INT_MAX;
-    cecl_registry_used(&second, 0, second.peers[0].imports->number, 9);
+    use(&second, second.peers[0].imports->number, 9);
     cecl_registry_hurry(&user);
     const int64_t begin = cecl_now_ms();
     replace_and_tell(3);
@@ -688,13 +702,13 @@ static void a_call_that_waits_for_new_memory_does_not_keep_the_old(void **state)
 {
     (void)state;
     tell_both(3);
-    cecl_registry_named(&user, 0, user.peers[0].imports->number);
-    cecl_registry_used(&user, 0, user.peers[0].imports->number, 0);
+    name(&user, user.peers[0].imports->number);
+    use(&user, user.peers[0].imports->number, 0);
     cecl_registry_made(&user);
-    cecl_registry_used(&second, 0, second.peers[0].imports->number, 0);
+    use(&second, second.peers[0].imports->number, 0);
     fake.renewed += PIECES;
     const uint64_t young = tell_of(HOME, 3, 1);
-    cecl_registry_named(&user, 0, young); /* it is not known yet */
+    name(&user, young); /* it is not known yet */
     const int64_t begin = cecl_now_ms();
     take_all();
     assert_true(cecl_now_ms() - begin < 500);
@@ -708,7 +722,7 @@ static void memory_that_the_call_being_made_names_stays_open(void **state)
     (void)state;
     tell_both(3);
     fake.refusals = INT_MAX;
-    cecl_registry_named(&second, 0, second.peers[0].imports->number);
+    name(&second, second.peers[0].imports->number);
     replace_and_tell(3);
     assert_non_null(second.peers[0].imports);
     assert_int_equal(second.replaced, 0);
@@ -732,7 +746,7 @@ static void replaced_memory_is_closed_once_pending_calls_are_done(void **state)
     (void)state;
     pthread_t thread;
     tell_both(3);
-    cecl_registry_used(&second, 0, second.peers[0].imports->number, 9);
+    use(&second, second.peers[0].imports->number, 9);
     pthread_create(&thread, NULL, finish_calls_soon, NULL);
     const int64_t begin = cecl_now_ms();
     replace_and_tell(3);
@@ -746,7 +760,7 @@ static void replaced_memory_that_stays_in_use_is_an_error_of_the_new_window(void
     (void)state;
     tell_both(3);
     fake.refusals = INT_MAX;
-    cecl_registry_used(&second, 0, second.peers[0].imports->number, 9);
+    use(&second, second.peers[0].imports->number, 9);
     replace_and_tell(3);
     assert_int_equal(reach(cecl_registry_find(&owner, (void *)(HOME + 3 * PIECE))->number, 0, 1),
                      ceclSystemError);
