@@ -221,19 +221,26 @@ void cecl_nccl_comm_leave(struct cecl_nccl_comm *comm)
 
 /* ---- the end */
 
-/* What of the table may be used, and is at this stage: a child of fork has its parent's entries, whose
- * communicators and threads belong to the parent. */
+/* A child of fork has its parent's entries, whose communicators and threads belong to the parent. So all
+ * of them are given up there. */
+static enum cecl_nccl_stage stage_of(const struct cecl_nccl_comm *entry)
+{
+    return entry && !cecl_nccl_process()->is_forked ? atomic_load(&entry->stage)
+                                                    : CECL_NCCL_GIVEN_UP;
+}
+
 static struct cecl_nccl_comm *find_at(ncclComm_t comm, enum cecl_nccl_stage stage)
 {
     struct cecl_nccl_comm *entry = cecl_nccl_comm_find(comm);
-    return entry && atomic_load(&entry->stage) == stage && !cecl_nccl_process()->is_forked ? entry
-                                                                                           : NULL;
+    return stage_of(entry) == stage ? entry : NULL;
 }
 
 static struct cecl_nccl_comm *find_own(ncclComm_t comm)
 {
-    struct cecl_nccl_comm *entry = find_at(comm, CECL_NCCL_READY);
-    return entry && entry->ours ? entry : NULL;
+    struct cecl_nccl_comm *entry = cecl_nccl_comm_find(comm);
+    const enum cecl_nccl_stage stage = stage_of(entry);
+    const bool is_made = stage == CECL_NCCL_READY || stage == CECL_NCCL_FINALIZING;
+    return is_made && entry->ours ? entry : NULL;
 }
 
 bool cecl_nccl_comm_is_in_progress(ncclComm_t comm)
@@ -243,7 +250,8 @@ bool cecl_nccl_comm_is_in_progress(ncclComm_t comm)
 
 bool cecl_nccl_comm_refuses(ncclComm_t comm, const char *function)
 {
-    if (!cecl_nccl_comm_is_in_progress(comm))
+    const enum cecl_nccl_stage stage = stage_of(cecl_nccl_comm_find(comm));
+    if (stage != CECL_NCCL_MAKING && stage != CECL_NCCL_FINALIZING)
         return false;
     cecl_log(CECL_LOG_WARN, -1, "%s is refused: %s", function,
              cecl_nccl_reason_words[CECL_NCCL_IN_PROGRESS]);
@@ -258,6 +266,31 @@ ceclResult_t cecl_nccl_comm_finalize(ncclComm_t comm)
     const ceclResult_t result = cecl_nccl_library()->ceclCommFinalize(entry->ours);
     cecl_nccl_comm_leave(entry);
     return (ceclResult_t)cecl_nccl_comm_result(entry, result);
+}
+
+static void *finalize_one(void *argument)
+{
+    struct cecl_nccl_comm *entry = argument;
+    const ceclResult_t result = cecl_nccl_library()->ceclCommFinalize(entry->ours);
+    atomic_store(&entry->result, cecl_nccl_comm_result(entry, result));
+    atomic_store(&entry->stage, CECL_NCCL_READY);
+    cecl_nccl_comm_leave(entry);
+    return NULL;
+}
+
+/* Nobody waits for the thread: it is inside, so an abort ends its waiting, and then waits for it to
+ * leave. Without a thread the caller waits. */
+void cecl_nccl_comm_finalize_later(ncclComm_t comm)
+{
+    struct cecl_nccl_comm *entry = find_own(comm);
+    pthread_t thread;
+    if (!entry || !cecl_nccl_comm_enter(entry))
+        return;
+    atomic_store(&entry->stage, CECL_NCCL_FINALIZING);
+    if (cecl_thread_start(&thread, finalize_one, entry) == 0)
+        pthread_detach(thread);
+    else
+        finalize_one(entry);
 }
 
 static void forget(ncclComm_t comm, ncclComm_t instead)
@@ -277,12 +310,14 @@ ceclResult_t cecl_nccl_comm_destroy(ncclComm_t comm)
     return result;
 }
 
-/* Waits until no thread is inside, or the entry is no longer at this stage. Returns whether none is. */
-static bool close_door(struct cecl_nccl_comm *entry, enum cecl_nccl_stage stage)
+/* Waits until no thread is inside; of an entry that is being made, no longer than that. Returns whether
+ * none is. */
+static bool close_door(struct cecl_nccl_comm *entry, bool while_making)
 {
     const struct timespec pause = {.tv_nsec = 100000};
     const int64_t deadline = cecl_deadline(OUT_MS);
-    while (atomic_load(&entry->inside) > 0 && atomic_load(&entry->stage) == stage &&
+    while (atomic_load(&entry->inside) > 0 &&
+           (!while_making || atomic_load(&entry->stage) == CECL_NCCL_MAKING) &&
            cecl_ms_left(deadline) != 0)
         nanosleep(&pause, NULL);
     return atomic_load(&entry->inside) == 0;
@@ -297,7 +332,7 @@ static bool give_up(ncclComm_t comm)
     if (!entry)
         return false;
     atomic_store(&entry->ends, true);
-    close_door(entry, CECL_NCCL_MAKING);
+    close_door(entry, true);
     if (!atomic_compare_exchange_strong(&entry->stage, &stage, CECL_NCCL_GIVEN_UP)) {
         atomic_store(&entry->ends, false);
         return false;
@@ -317,7 +352,7 @@ void cecl_nccl_comm_abort(ncclComm_t comm)
     if (entry && !atomic_exchange(&entry->ends, true)) {
         const struct cecl_nccl_library *cecl = cecl_nccl_library();
         cecl->ceclCommRevoke(entry->ours);
-        if (close_door(entry, CECL_NCCL_READY)) {
+        if (close_door(entry, false)) {
             cecl->ceclCommAbort(entry->ours);
         } else {
             instead = LOST;
@@ -371,9 +406,12 @@ ncclResult_t cecl_nccl_comm_result(struct cecl_nccl_comm *comm, ceclResult_t res
 
 ncclResult_t cecl_nccl_comm_error(ncclComm_t comm)
 {
+    if (find_at(comm, CECL_NCCL_FINALIZING))
+        return ceclInProgress;
     struct cecl_nccl_comm *entry = find_at(comm, CECL_NCCL_READY);
-    if (entry && entry->result != (ncclResult_t)ceclSuccess)
-        return entry->result;
+    const ncclResult_t result = entry ? atomic_load(&entry->result) : (ncclResult_t)ceclSuccess;
+    if (result != (ncclResult_t)ceclSuccess)
+        return result;
     if (!entry || !entry->ours || !cecl_nccl_comm_enter(entry))
         return ceclSuccess;
     const ceclResult_t error = error_of(entry->ours);

@@ -11,9 +11,10 @@
 
 /* How far an entry is. */
 enum cecl_nccl_stage {
-    CECL_NCCL_READY,    /* all fields may be read */
-    CECL_NCCL_MAKING,   /* a thread of this library makes what the entry is to hold */
-    CECL_NCCL_GIVEN_UP, /* the communicator has ended before that; the thread frees the entry */
+    CECL_NCCL_READY,      /* all fields may be read */
+    CECL_NCCL_MAKING,     /* a thread of this library makes what the entry is to hold */
+    CECL_NCCL_GIVEN_UP,   /* the communicator has ended before that; the thread frees the entry */
+    CECL_NCCL_FINALIZING, /* a thread of this library waits until the calls on `ours` are done */
 };
 
 /* One communicator. Entries are never freed, so a look-up needs no lock; a later communicator may get
@@ -24,7 +25,8 @@ struct cecl_nccl_comm {
     _Atomic(enum cecl_nccl_stage) stage;
     ceclComm_t ours;              /* cecl's, over the same ranks; NULL: calls are passed */
     enum cecl_nccl_reason reason; /* why `ours` is NULL, otherwise NO_REASON */
-    ncclResult_t result;          /* an error: ranks could not even exchange what they can do */
+    /* an error: ranks could not even exchange what they can do, or the thread could not finalize */
+    _Atomic(ncclResult_t) result;
     int nranks, rank;
     bool on_gpu;           /* otherwise on memory of the host, with a stand-in for NCCL */
     int ordinal;           /* which GPU; -1: the host device */
@@ -45,10 +47,10 @@ ncclResult_t cecl_nccl_comms_make(const ncclComm_t *comms, int count);
  * for NCCL, and makes ours. `together` is how many communicators the caller makes at once. */
 ncclResult_t cecl_nccl_comm_make_later(ncclComm_t comm, int together);
 
-/* Whether that thread still makes ours. It has `comm` to itself then, and all calls but an abort are
- * refused, as NCCL refuses calls on a communicator that is not ready. The second one also prints
- * that. */
+/* Whether that thread still makes ours. It has `comm` to itself then. */
 bool cecl_nccl_comm_is_in_progress(ncclComm_t comm);
+/* Whether a thread still makes or finalizes ours, which this prints. All calls but an abort are refused
+ * then, as NCCL refuses calls on a communicator that is not ready. */
 bool cecl_nccl_comm_refuses(ncclComm_t comm, const char *function);
 #define CECL_NCCL_REFUSED ((ncclResult_t)ceclInvalidArgument) /* NCCL's answer to such a call */
 
@@ -59,6 +61,8 @@ void cecl_nccl_comm_leave(struct cecl_nccl_comm *comm);
 /* End what there is beside `comm`, if the table knows it. The last one may be called while another
  * thread is inside a call: that thread gets an error, and this one waits until it is out. */
 ceclResult_t cecl_nccl_comm_finalize(ncclComm_t comm);
+/* The same without waiting, for a communicator that NCCL itself finalizes in the background. */
+void cecl_nccl_comm_finalize_later(ncclComm_t comm);
 ceclResult_t cecl_nccl_comm_destroy(ncclComm_t comm);
 void cecl_nccl_comm_abort(ncclComm_t comm);
 
@@ -66,8 +70,9 @@ void cecl_nccl_comm_abort(ncclComm_t comm);
  * If cecl has none beside it, the entry stays and still says why. */
 void cecl_nccl_comm_revoke(ncclComm_t comm);
 
-/* The asynchronous error of cecl's communicator beside `comm`, by NCCL's numbers, or the
- * error with which cecl_nccl_comm_make_later ended. */
+/* The asynchronous error of cecl's communicator beside `comm`, by NCCL's numbers, or the error with which
+ * cecl_nccl_comm_make_later or cecl_nccl_comm_finalize_later ended; ncclInProgress while the latter one
+ * goes on. */
 ncclResult_t cecl_nccl_comm_error(ncclComm_t comm);
 
 /* Of a result of cecl's, NCCL's number; prints the message of the first error on `comm`. */

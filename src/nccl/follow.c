@@ -229,23 +229,21 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, i
     return IS_NCCLS_OWN() ? result : follow_one(result, grown, comm);
 }
 
-/* ---- ending them: ours first, because its calls may be on the communicator's streams */
+/* ---- ending them */
 
-static ncclResult_t first_failure(ceclResult_t ours, ncclResult_t result)
-{
-    return ours == ceclSuccess ? result : (ncclResult_t)ours;
-}
-
+/* Finalizing waits until calls are done. What NCCL returns tells whether it does so in the background. */
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
     if (IS_NCCLS_OWN())
         return cecl_nccl_pass_ncclCommFinalize(comm);
     REFUSE_EARLY(ncclCommFinalize);
-    const ceclResult_t ours = cecl_nccl_comm_finalize(comm);
-    return first_failure(ours, cecl_nccl_pass_ncclCommFinalize(comm));
+    const ncclResult_t result = cecl_nccl_pass_ncclCommFinalize(comm);
+    if (result == (ncclResult_t)ceclInProgress)
+        cecl_nccl_comm_finalize_later(comm);
+    return result == SUCCESS ? (ncclResult_t)cecl_nccl_comm_finalize(comm) : result;
 }
 
-/* An error of ours was told by the call that it came from, or is by ncclCommGetAsyncError. */
+/* Ours ends first, because its calls may be on the communicator's streams. An error of ours was told by the call that it came from, or is by ncclCommGetAsyncError. */
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
     if (IS_NCCLS_OWN())

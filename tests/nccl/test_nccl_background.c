@@ -100,7 +100,7 @@ static bool await_and_gather(struct rank *r)
 {
     const bool is =
         await_comm(r->comm) == 0 && gathers(r, r->nranks > 1) && gathers(r, r->nranks > 1);
-    return ncclCommFinalize(r->comm) == 0 && await_comm(r->comm) == 0 &&
+    return ncclCommFinalize(r->comm) == IN_PROGRESS && await_comm(r->comm) == 0 &&
            ncclCommDestroy(r->comm) == 0 && is;
 }
 
@@ -360,6 +360,131 @@ static void where_ours_cannot_be_made_all_calls_are_passed(void **state)
     assert_true(run_beginning(2, await_and_gather));
 }
 
+/* ---- finalizing while a served call is pending. On the host device such a call returns when it is done,
+ * so another thread of rank 0 makes it. */
+
+static _Atomic bool has_looked; /* rank 1 waits for this before its part of the call */
+
+struct pending {
+    const struct rank *rank;
+    pthread_t thread;
+    int out[2];
+    ncclResult_t result;
+};
+
+static ncclResult_t gather(const struct rank *r, int out[2])
+{
+    const int in = 100 + r->rank;
+    return ncclAllGather(&in, out, 1, ncclInt32, r->comm, NULL);
+}
+
+static void *gather_beside(void *argument)
+{
+    struct pending *call = argument;
+    call->result = gather(call->rank, call->out);
+    return NULL;
+}
+
+static bool stays_in_progress(const struct rank *r)
+{
+    int out[2];
+    ncclResult_t error = IN_PROGRESS;
+    for (int i = 0; i < 20 && error == IN_PROGRESS; i++) {
+        if (ncclCommGetAsyncError(r->comm, &error) != 0)
+            return false;
+        usleep(1000);
+    }
+    return error == IN_PROGRESS && gather(r, out) == REFUSED &&
+           ncclCommFinalize(r->comm) == REFUSED && ncclCommDestroy(r->comm) == REFUSED;
+}
+
+static bool finalize_beside(const struct rank *r, struct pending *call)
+{
+    *call = (struct pending){.rank = r};
+    bool is = await_comm(r->comm) == 0;
+    pthread_create(&call->thread, NULL, gather_beside, call);
+    usleep(200000); /* it is inside the call by now */
+    is = ncclCommFinalize(r->comm) == IN_PROGRESS && is;
+    is = stays_in_progress(r) && is;
+    atomic_store(&has_looked, true);
+    return is;
+}
+
+static bool await_look(const struct rank *r)
+{
+    const bool is = await_comm(r->comm) == 0;
+    for (int i = 0; i < 5000 && !atomic_load(&has_looked); i++)
+        usleep(1000);
+    return is;
+}
+
+static bool finalize_and_destroy(const struct rank *r)
+{
+    return await_comm(r->comm) == 0 && ncclCommDestroy(r->comm) == 0;
+}
+
+static bool finalize_with_a_call(struct rank *r)
+{
+    struct pending call;
+    int out[2];
+    if (r->rank == 1)
+        return await_look(r) && gather(r, out) == 0 && ncclCommFinalize(r->comm) == IN_PROGRESS &&
+               finalize_and_destroy(r);
+    bool is = finalize_beside(r, &call);
+    is = finalize_and_destroy(r) && is;
+    pthread_join(call.thread, NULL);
+    return is && call.result == 0 && call.out[0] == 100 && call.out[1] == 101;
+}
+
+static void finalizing_does_not_wait_for_served_calls(void **state)
+{
+    (void)state;
+    atomic_store(&has_looked, false);
+    assert_true(run_beginning(2, finalize_with_a_call));
+}
+
+static bool abort_with_a_call(struct rank *r)
+{
+    struct pending call;
+    if (r->rank == 1)
+        return await_look(r) && ncclCommAbort(r->comm) == 0;
+    bool is = finalize_beside(r, &call);
+    is = ncclCommAbort(r->comm) == 0 && is;
+    pthread_join(call.thread, NULL);
+    return is && call.result == (ncclResult_t)ceclRemoteError;
+}
+
+static void an_abort_while_it_is_finalized_leaves_nothing(void **state)
+{
+    (void)state;
+    assert_true(run_beginning(2, await_and_gather)); /* what is set up once is there now */
+    const int descriptors = open_descriptors(), threads = threads_alive();
+    const time_t start = time(NULL);
+    atomic_store(&has_looked, false);
+    assert_true(run_beginning(2, abort_with_a_call));
+    assert_true(comes_back_to(descriptors, threads));
+    assert_true(time(NULL) - start < PROMPT);
+}
+
+/* The other rank never takes part in the call. */
+static bool finalize_after_an_abort(struct rank *r)
+{
+    struct pending call;
+    if (r->rank == 1)
+        return await_look(r) && ncclCommAbort(r->comm) == 0;
+    bool is = finalize_beside(r, &call);
+    is = await_comm(r->comm) == (ncclResult_t)ceclRemoteError && is;
+    pthread_join(call.thread, NULL);
+    return ncclCommAbort(r->comm) == 0 && is && call.result == (ncclResult_t)ceclRemoteError;
+}
+
+static void finalizing_ends_with_the_error_of_a_served_call(void **state)
+{
+    (void)state;
+    atomic_store(&has_looked, false);
+    assert_true(run_beginning(2, finalize_after_an_abort));
+}
+
 /* ---- groups that NCCL and cecl share */
 
 static bool share_a_group(struct rank *r)
@@ -411,6 +536,9 @@ int main(void)
         cmocka_unit_test(an_abort_at_any_point_of_the_making_is_heard_and_leaves_nothing),
         cmocka_unit_test(a_parent_may_be_aborted_before_its_child_has_come),
         cmocka_unit_test(where_ours_cannot_be_made_all_calls_are_passed),
+        cmocka_unit_test(finalizing_does_not_wait_for_served_calls),
+        cmocka_unit_test(an_abort_while_it_is_finalized_leaves_nothing),
+        cmocka_unit_test(finalizing_ends_with_the_error_of_a_served_call),
         cmocka_unit_test(ncclGroupEnd_waits_for_nccls_part_before_it_serves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
