@@ -11,6 +11,7 @@
 #include "nccl/gpu.h"
 #include "nccl/library.h"
 #include "nccl/serve.h"
+#include "util/log.h"
 #include "util/thread.h"
 
 /* Calls on one communicator of cecl's that a turn may have; a group of NCCL's may have any number.
@@ -115,6 +116,19 @@ static bool is_full(int last, const struct cecl_nccl_call *call)
     return have_one_result(&group.kept[last].call, call);
 }
 
+/* Turns follow each other, while the messages of a group of NCCL's go on together. */
+static void warn_of_turns(const struct cecl_nccl_call *call)
+{
+    static _Atomic bool has_warned;
+    if (!atomic_exchange(&has_warned, true))
+        cecl_log(
+            CECL_LOG_WARN, -1,
+            "a group has more than %d calls of %s with rank %d: each %d of them begin when those "
+            "before are done. A peer that waits for a later one before it takes part in an earlier "
+            "one waits forever",
+            most_at_once(call), cecl_nccl_op_names[call->op], call->root, most_at_once(call));
+}
+
 static struct kept place(const struct cecl_nccl_call *call)
 {
     struct kept kept = {.call = *call,
@@ -123,6 +137,8 @@ static struct kept place(const struct cecl_nccl_call *call)
     const int last = last_of(call, group.count - 1);
     if (last >= 0 && is_full(last, call)) {
         kept.turn = group.kept[last].turn + 1;
+        if (cecl_nccl_is_message(call->op))
+            warn_of_turns(call);
     } else if (last >= 0) {
         kept.turn = group.kept[last].turn;
         kept.nth = group.kept[last].nth + 1;

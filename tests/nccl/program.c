@@ -1,7 +1,8 @@
 /* A program that is linked to NCCL. Its ranks are processes or threads, and make the same calls.
- * nccl_program processes|threads|children|newest NRANKS
+ * nccl_program processes|threads|children|newest|messages NRANKS
  *   children  processes whose parent has made the calls as well, before it forked
  *   newest    threads that make calls which only the newest NCCL has
+ *   messages  threads that send around a ring, each many messages in a group
  * It writes the name of each call that did not succeed, with its result. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,6 +47,19 @@ static bool make_newest_calls(struct rank *rank)
         CALL(ncclAllGatherConfig, &in, out, 1, ncclInt32, rank->comm, NULL, &config);
     return CALL(ncclAllReduceConfig, &in, &sum, 1, ncclInt32, ncclSum, rank->comm, NULL, &config) &&
            sum == rank->nranks * (rank->nranks - 1) / 2 && is_gathered;
+}
+
+static bool send_many(struct rank *rank)
+{
+    const int next = (rank->rank + 1) % rank->nranks,
+              before = (rank->rank + rank->nranks - 1) % rank->nranks;
+    const int in = rank->rank;
+    int out[200];
+    bool is_right = CALL(ncclGroupStart);
+    for (int i = 0; i < 200; i++)
+        is_right = CALL(ncclSend, &in, 1, ncclInt32, next, rank->comm, NULL) &&
+                   CALL(ncclRecv, &out[i], 1, ncclInt32, before, rank->comm, NULL) && is_right;
+    return CALL(ncclGroupEnd) && is_right && out[199] == before;
 }
 
 /* The first rank makes the id, and tells the others through a pipe. */
@@ -113,5 +127,7 @@ int main(int argc, char **argv)
         return run_processes(nranks);
     if (strcmp(argv[1], "newest") == 0)
         return !run_ranks(nranks, make_newest_calls);
+    if (strcmp(argv[1], "messages") == 0)
+        return !run_ranks(nranks, send_many);
     return strcmp(argv[1], "children") == 0 ? run_children(nranks) : !run_ranks(nranks, make_calls);
 }

@@ -9,7 +9,7 @@
 
 #include "calls.h"
 
-#define MAX_RANKS 8
+#define MAX_RANKS 10
 
 struct rank {
     int rank, nranks;

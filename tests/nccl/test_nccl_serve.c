@@ -1006,6 +1006,46 @@ static void a_group_may_have_many_calls(void **state)
     assert_true(run_ranks(RANKS, group_many));
 }
 
+/* NCCL lets the two ends of messages be in groups of other shapes. */
+#define MANY_MESSAGES 300 /* between two ranks, more than cecl takes at once */
+
+static int at_once[2]; /* how many of them a rank has in a group */
+
+static bool exchange_with(const struct rank *r, int peer, int in_group)
+{
+    int in[MANY_MESSAGES], out[MANY_MESSAGES] = {0};
+    bool is = true;
+    for (int i = 0; is && i < MANY_MESSAGES; i++) {
+        in[i] = 1000 * r->rank + i;
+        is = i % in_group > 0 || ncclGroupStart() == 0;
+        is = is && ncclSend(&in[i], 1, ncclInt32, peer, r->comm, NULL) == 0 &&
+             ncclRecv(&out[i], 1, ncclInt32, peer, r->comm, NULL) == 0;
+        if (i % in_group == in_group - 1 || i == MANY_MESSAGES - 1)
+            is = ncclGroupEnd() == 0 && is;
+    }
+    for (int i = 0; i < MANY_MESSAGES; i++)
+        is = is && out[i] == 1000 * peer + i;
+    return is;
+}
+
+/* The other ranks only make the communicator large: cecl takes fewer messages at once then. */
+static bool exchange_in_groups(struct rank *r)
+{
+    return r->rank > 1 || exchange_with(r, 1 - r->rank, at_once[r->rank]);
+}
+
+static void messages_may_be_in_groups_of_any_shapes(void **state)
+{
+    (void)state;
+    static const int shapes[][2] = {{300, 100}, {100, 300}, {300, 300}, {300, 7}, {1, 300}};
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
+        for (int nranks = 2; nranks <= MAX_RANKS; nranks += MAX_RANKS - 2) {
+            at_once[0] = shapes[i][0];
+            at_once[1] = shapes[i][1];
+            assert_true(run_ranks(nranks, exchange_in_groups));
+        }
+}
+
 /* Benchmarks repeat one call in a group. */
 static bool repeat_in_a_group(struct rank *r)
 {
@@ -1305,6 +1345,7 @@ static int run_all(void)
         cmocka_unit_test(ranks_of_ncclCommInitAll_are_served),
         cmocka_unit_test(one_thread_makes_the_calls_of_all_ranks_in_groups),
         cmocka_unit_test(a_group_may_have_many_calls),
+        cmocka_unit_test(messages_may_be_in_groups_of_any_shapes),
         cmocka_unit_test(calls_of_a_group_may_have_one_recvbuff),
         cmocka_unit_test(a_group_that_is_only_simulated_carries_nothing_out),
         cmocka_unit_test(a_simulated_group_within_another_is_carried_out_with_it),

@@ -146,6 +146,12 @@ run env CECL_NCCL=strict CECL_NCCL_STATS=0 "$program" newest 2
 expect_error "CECL_NCCL=strict: ncclAllGatherConfig is refused, because it would not be zero SM: $lacks"
 expect_lines 1
 
+case="a group of many messages says once that they do not all go on together"
+run env CECL_NCCL=all CECL_NCCL_STATS=0 "$program" messages 3
+expect_status 0
+expect_error "cecl: a group has more than 128 calls of ncclSend with rank "
+expect_lines 1
+
 if [ -x "${program}_own_malloc" ]; then
     case="with an allocator of the program's own, NCCL's own calls are not counted"
     run "${program}_own_malloc" threads 1
