@@ -947,8 +947,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclRecv(void *recvbuff, size_t count, ceclDa
  * whichever NaN it comes from, except on a communicator of one rank in place: that call writes
  * nothing, so a NaN keeps its bits.
  * sendbuff   [nranks * recvcount] elements.
- * recvbuff   [recvcount] elements. In place when it is sendbuff + rank * recvcount, on all ranks or
- *            on none; the other blocks of sendbuff keep their contents.
+ * recvbuff   [recvcount] elements. In place when it is sendbuff + rank * recvcount, which each rank
+ *            decides by itself; the other blocks of sendbuff keep their contents.
  * recvcount  elements, equal on all ranks; 0 is a call without effect.
  * op         not ceclAvg for integers; equal on all ranks.
  * Both buffers are aligned to their elements.
@@ -964,7 +964,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclReduceScatter(const void *sendbuff, void 
 /* Adds up (or multiplies, ...) the elements of all ranks; every rank receives the result. Each rank
  * reduces one part as in ceclReduceScatter, and copy engines or SMs bring the part to all others;
  * in a small call each rank reduces everything.
- * sendbuff  [count] elements. In place when it is recvbuff, on all ranks or on none.
+ * sendbuff  [count] elements. In place when it is recvbuff; each rank decides that by itself.
  * recvbuff  [count] elements.
  * count     elements, equal on all ranks; 0 is a call without effect.
  * buffers, op, stream, collective, threads, ownership, errors: as ceclReduceScatter. Since 0.1. */

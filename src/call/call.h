@@ -109,11 +109,11 @@ static inline bool cecl_call_is_one_buffer(const struct cecl_call *call)
     return call->in_place && !call->op->per_rank;
 }
 
-/* Whether ranks must agree on being in place. In a reduction to root they need not: copies of inputs
- * go from each rank's own memory to staging, and only root's recvbuff is written. */
+/* Whether the call is in place on all ranks. In a reduction each rank decides that by itself: its steps
+ * are the same either way, and ranks tell each other where their inputs are. */
 static inline bool cecl_call_is_in_place_on_all(const struct cecl_call *call)
 {
-    return cecl_call_is_one_buffer(call) && !(call->op->reduces && call->op->rooted);
+    return cecl_call_is_one_buffer(call) && !call->op->reduces;
 }
 
 /* How many words the layout of a call has, if the call has a layout. */

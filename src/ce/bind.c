@@ -170,13 +170,13 @@ static void add_copy(struct cecl_bound *bound, struct cecl_command *command, voi
     bound->batch.count = ++bound->ncopies;
 }
 
-/* The buffer of the user's that a rank has as its sendbuff or recvbuff in a call. */
+/* The buffer of the user's that a rank has as its input (CECL_AREA_SEND) or recvbuff in a call. */
 static struct cecl_buffer users_buffer(const struct cecl_bound *bound, uint32_t part, int rank,
                                        uint32_t kind)
 {
     const struct cecl_call *call = &bound->calls[part];
     if (rank == call->rank || bound->told.nbuffers == 0)
-        return kind == CECL_AREA_SEND ? call->send : call->recv;
+        return kind == CECL_AREA_SEND && !cecl_call_is_one_buffer(call) ? call->send : call->recv;
     const size_t at = (size_t)part * (size_t)call->nranks + (size_t)rank;
     return bound->told.buffers[2 * at + (kind == CECL_AREA_RECV)];
 }
@@ -254,6 +254,16 @@ static ceclResult_t bind_copies(const struct cecl_engine *engine, const struct c
     return bind_some(engine, plan, step, true, bound);
 }
 
+/* What a reduction reads in a peer's buffer is that peer's input. Whether the peer is in place is known
+ * from what it told. */
+static struct cecl_place source_of(const struct cecl_call *call, const struct cecl_place *place)
+{
+    struct cecl_place source = *place;
+    if (place->rank != call->rank && cecl_area_is_users(place->area))
+        source.area = (uint16_t)cecl_area_of(CECL_AREA_SEND, place->area / CECL_AREA_COUNT);
+    return source;
+}
+
 static ceclResult_t bind_reduction(const struct cecl_engine *engine, const struct cecl_plan *plan,
                                    const struct cecl_reduce *reduce, struct cecl_bound *bound)
 {
@@ -271,8 +281,8 @@ static ceclResult_t bind_reduction(const struct cecl_engine *engine, const struc
         .divisor = (uint32_t)call->nranks,
         .kernel = reduce->bytes >= part->way.reduce.bulk_min ? CECL_REDUCE_BULK : CECL_REDUCE_WIDE};
     for (uint32_t i = 0; i < reduce->nsrc; i++) {
-        CECL_TRY(
-            address_of(engine, bound, &plan->sources[reduce->first + i], reduce->bytes, &address));
+        const struct cecl_place source = source_of(call, &plan->sources[reduce->first + i]);
+        CECL_TRY(address_of(engine, bound, &source, reduce->bytes, &address));
         bound->sources[reduce->first + i] = address;
     }
     CECL_TRY(address_of(engine, bound, &reduce->dst, reduce->bytes, &address));

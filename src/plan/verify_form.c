@@ -225,7 +225,7 @@ static ceclResult_t check_reduction(const struct verifier *v, const struct cecl_
                                     int rank, const struct cecl_reduce *reduce)
 {
     const struct cecl_copy result = {.dst = reduce->dst, .bytes = reduce->bytes, .rows = 1};
-    if (reduce->nsrc < 1 || reduce->nsrc > plan->nsources ||
+    if (reduce->nsrc < 1 || reduce->nsrc > (uint32_t)v->nranks || reduce->nsrc > plan->nsources ||
         reduce->first > plan->nsources - reduce->nsrc)
         return VERIFY_FAULT("a reduction is out of the plan's sources: %" PRIu32 " from %" PRIu32
                             " of %" PRIu32,
@@ -233,8 +233,9 @@ static ceclResult_t check_reduction(const struct verifier *v, const struct cecl_
     CECL_TRY(check_place(v, plan, &reduce->dst, &result, 0, "the result"));
     CECL_TRY(check_target(v, plan, &result));
     for (uint32_t i = 0; i < reduce->nsrc; i++) {
-        CECL_TRY(check_known(plan, &plan->sources[reduce->first + i]));
-        CECL_TRY(check_place(v, plan, &plan->sources[reduce->first + i], &result, 0, "a source"));
+        const struct cecl_place source = verify_source(v, plan, &plan->sources[reduce->first + i]);
+        CECL_TRY(check_known(plan, &source));
+        CECL_TRY(check_place(v, plan, &source, &result, 0, "a source"));
     }
     const struct cecl_call *call = &cecl_plan_part(plan, cecl_reduce_part(plan, reduce))->call;
     if (reduce->dst.rank != rank || call->element == 0 || reduce->bytes % call->element != 0)
@@ -326,8 +327,8 @@ static bool is_same_call(const struct cecl_part *mine, const struct cecl_part *z
     const struct cecl_call *a = &mine->call, *b = &zero->call;
     const struct cecl_means *m = &mine->means, *n = &zero->means;
     return a->op == b->op && a->bytes == b->bytes &&
-           (a->in_place == b->in_place || a->op->per_rank) && a->root == b->root &&
-           a->element == b->element && mine->way.small == zero->way.small &&
+           cecl_call_is_in_place_on_all(a) == cecl_call_is_in_place_on_all(b) &&
+           a->root == b->root && a->element == b->element && mine->way.small == zero->way.small &&
            mine->way.by_host == zero->way.by_host && m->host_bytes == n->host_bytes &&
            m->staging_bytes == n->staging_bytes && m->staging_offset == n->staging_offset &&
            m->half == n->half && m->late == n->late && m->slots_offset == n->slots_offset &&

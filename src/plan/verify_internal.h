@@ -140,6 +140,21 @@ static inline uint64_t verify_input_pitch(const struct cecl_call *call)
                                                      : call->view.shape.send_pitch;
 }
 
+/* Where a source of a reduction lies. A rank names its peers' inputs by the area of its own input, as it
+ * does not know which of them are in place. */
+static inline struct cecl_place verify_source(const struct verifier *v,
+                                              const struct cecl_plan *plan,
+                                              const struct cecl_place *named)
+{
+    const uint32_t part = named->area / CECL_AREA_COUNT, kind = named->area % CECL_AREA_COUNT;
+    struct cecl_place source = *named;
+    if (named->rank < v->nranks && part < cecl_plan_parts(plan) &&
+        kind == verify_input_area(&cecl_plan_part(plan, part)->call))
+        source.area = (uint16_t)cecl_area_of(
+            verify_input_area(&verify_part_at(v, plan, part, named->rank)->call), part);
+    return source;
+}
+
 /* verify_form.c: checks that each plan is well formed: indices, areas and sizes are within bounds.
  * Nothing can be out of range after it. */
 ceclResult_t verify_form(const struct verifier *v);

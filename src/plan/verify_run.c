@@ -187,9 +187,12 @@ static bool is_same(const struct cecl_place *a, const struct cecl_place *b)
 static ceclResult_t do_reduction(struct verifier *v, int actor, const struct cecl_plan *plan,
                                  const struct cecl_reduce *reduce)
 {
-    const struct cecl_place *src = &plan->sources[reduce->first], *dst = &reduce->dst;
+    const struct cecl_place *dst = &reduce->dst;
+    struct cecl_place src[CECL_MAX_RANKS];
     uint32_t *result = verify_tags(v, dst->area, dst->rank) + dst->offset;
     uint32_t *writes = verify_writes(v, dst->area, dst->rank) + dst->offset;
+    for (uint32_t s = 0; s < reduce->nsrc; s++)
+        src[s] = verify_source(v, plan, &plan->sources[reduce->first + s]);
     for (uint32_t s = 0; s < reduce->nsrc; s++)
         /* a source that is dst itself is no access of its own: each element is read before it is
          * written */

@@ -164,6 +164,7 @@ void random_draw_of(struct random_call *c, enum kind kind, uint64_t *x)
     draw_type(c, x);
     c->size = multi_type_bytes(c->type);
     c->in_place = random_next(x) % 2 && c->kind != ALL_TO_ALLV;
+    c->apart = random_reduces(c) && random_next(x) % 2 ? random_next(x) : 0;
     c->exchange = random_next(x) % 2;
     c->root = (int)(random_next(x) % (uint64_t)n);
     const size_t most = (random_next(x) % 4 == 0 ? MAX_BLOCK : 64) / c->size; /* mostly small */
@@ -220,13 +221,18 @@ size_t random_received(const struct random_call *c)
     return end * c->size;
 }
 
+static bool is_in_place_here(const struct random_call *c)
+{
+    return c->in_place && (c->apart >> c->rank & 1) == 0;
+}
+
 void random_set_places(struct random_call *c, size_t shift)
 {
     const size_t own = (size_t)c->rank * c->count * c->size;
     const bool on_root = c->rank == c->root;
     c->out = c->recv + shift;
     c->in = c->send + shift;
-    if (!c->in_place)
+    if (!is_in_place_here(c))
         return;
     switch (c->kind) {
     case SCATTER: /* recvbuff is inside what the root reads, at one offset on all */
@@ -336,7 +342,7 @@ static void expect_reduced(const struct random_call *c, unsigned char *out)
     fill_inputs(c, inputs, src);
     for (size_t i = 0; i < c->count; i++) {
         /* In place a single rank's call has no effect; any other gives a NaN other bits. */
-        const uint64_t element = c->nranks == 1 && c->in_place
+        const uint64_t element = c->nranks == 1 && is_in_place_here(c)
                                      ? read_element(inputs + i * c->size, size)
                                      : expected_element(&reduction, i);
         memcpy(out + i * c->size, &element, c->size);
@@ -418,8 +424,8 @@ void random_check(const struct random_slot *s, const unsigned char *host)
     fail_msg("rank %d of %d (%d in the world): kind %d type %d op %d count %zu rows %zu root %d in "
              "place %d seed %llu: byte %td from recvbuff on is %02x, not %02x",
              c->rank, c->nranks, multi_rank, (int)c->kind, (int)c->type, (int)c->op, c->count,
-             c->rows, c->root, c->in_place, (unsigned long long)c->seed, c->recv + i - c->out,
-             host[i], s->want[i]);
+             c->rows, c->root, is_in_place_here(c), (unsigned long long)c->seed,
+             c->recv + i - c->out, host[i], s->want[i]);
 }
 
 void random_compare(ceclComm_t comm, const struct random_slot *s, unsigned char *host)

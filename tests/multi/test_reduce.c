@@ -4,6 +4,7 @@
 #include "multi.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 #include "../reduce_reference.h"
 
@@ -69,7 +70,7 @@ static void draw(uint64_t *x, struct test_call *c)
                             .seed = random_bits(x)};
     if (c->op == ceclAvg && formats[c->type].fraction == 0)
         c->op = ceclSum;
-    if (c->which == ceclOpReduce) /* where only root gets the result, each rank decides by itself */
+    if (c->which == ceclOpReduce || random_bits(x) % 2) /* each rank decides by itself */
         c->in_place = c->seed >> multi_rank % 64 & 1;
 }
 
@@ -239,6 +240,38 @@ static void every_way_gives_the_same_bits(void **state)
             multi_ok(comm, ceclSetOptions(comm, &options));
             run_one(&c);
         }
+    }
+}
+
+/* A file for CECL_TUNING by which ranks wait 1 s for late ones, instead of going on without them. */
+static void reopen_patiently(void)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/tmp/cecl_test_reduce_%d", (int)getpid());
+    FILE *out = fopen(path, "w");
+    assert_non_null(out);
+    fprintf(out, "cecl-tuning 1\nlate.wait_ns * any 1000000000\n");
+    assert_int_equal(fclose(out), 0);
+    multi_setenv("CECL_TUNING", path);
+    reopen(1 << 20);
+    multi_setenv("CECL_TUNING", NULL);
+    unlink(path);
+}
+
+/* Ranks that wait for each other know where all inputs are, and SMs read them there. */
+static void inputs_are_read_at_ranks_that_are_in_place_and_at_others(void **state)
+{
+    (void)state;
+    uint64_t x = 31;
+    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+    options.direction = CECL_DIRECTION_PULL;
+    reopen_patiently();
+    multi_ok(comm, ceclSetOptions(comm, &options));
+    for (int round = 0; round < 60; round++) {
+        struct test_call c;
+        draw(&x, &c);
+        c.in_place = c.seed >> (multi_rank + round % 3) % 64 & 1;
+        run_one(&c);
     }
 }
 
@@ -500,6 +533,7 @@ int main(int argc, char **argv)
         REDUCE(every_type_and_operation_is_right),
         REDUCE(reductions_in_chunks_are_right),
         REDUCE(every_way_gives_the_same_bits),
+        REDUCE(inputs_are_read_at_ranks_that_are_in_place_and_at_others),
         REDUCE(large_all_reduces_are_right),
         REDUCE(memory_of_no_pool_will_do),
         REDUCE(reductions_in_groups_are_right),

@@ -130,10 +130,17 @@ struct places {
     uint32_t *send, *recv;
 };
 
+/* In a reduction each rank decides by itself. */
+static bool is_in_place(const struct call *c, const struct rank *r)
+{
+    const bool reduces = c->op == REDUCE_SCATTER || c->op == ALL_REDUCE || c->op == REDUCE;
+    return c->is_in_place && !(reduces && (c->number + (uint64_t)r->rank) % 3 == 0);
+}
+
 static struct places places_of(const struct call *c, const struct rank *r, uint32_t *memory)
 {
     struct places at = {memory + RANKS * MOST, memory};
-    if (!c->is_in_place)
+    if (!is_in_place(c, r))
         return at;
     if (received_blocks(c->op, r->nranks) > 1)
         at.send = at.recv + (size_t)r->rank * c->count;
@@ -268,7 +275,7 @@ static void print_call(const struct call *c, const struct rank *r)
 {
     print_error("rank %d of %d, call %d: op %d, %zu elements, root %d, reduction %d%s\n", r->rank,
                 r->nranks, (int)c->number, (int)c->op, c->count, c->root, (int)c->redop,
-                c->is_in_place ? ", in place" : "");
+                is_in_place(c, r) ? ", in place" : "");
 }
 
 /* Makes a group of calls, empty ones of which NCCL carries out, with a group within it. */

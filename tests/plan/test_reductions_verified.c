@@ -40,6 +40,55 @@ static void reductions_are_right(void **state)
     }
 }
 
+/* Plans of ranks of which each is in place or not. */
+static struct cecl_plan *lower_mixed(struct cecl_part *parts, int ncalls, int n, uint64_t *x)
+{
+    struct cecl_plan *plans = calloc((size_t)(ncalls * n), sizeof(*plans));
+    assert_non_null(plans);
+    for (int p = 0; p < ncalls * n; p++) {
+        struct cecl_part *part = &parts[p / n];
+        part->call.nranks = n;
+        part->call.rank = p % n;
+        part->call.in_place = next(x) % 2;
+        assert_int_equal(cecl_lower(part, &plans[p]), ceclSuccess);
+    }
+    return plans;
+}
+
+static void ranks_may_differ_in_being_in_place(void **state)
+{
+    (void)state;
+    uint64_t x = 13;
+    for (int round = 0; round < 1500; round++) {
+        const int n = 1 + round % RANKS_MAX;
+        struct cecl_part parts[2];
+        for (int c = 0; c < 2; c++)
+            draw(&x, n, &parts[c]);
+        struct cecl_plan *plans = lower_mixed(parts, 2, n, &x);
+        if (cecl_verify(plans, 2, n) != ceclSuccess)
+            fail_msg("round %d, %d ranks: %s", round, n, cecl_message());
+        free_plans(plans, 2 * n);
+    }
+}
+
+/* The verifier takes a peer's input by the area of this rank's own. */
+static void an_input_in_the_other_area_is_refused(void **state)
+{
+    (void)state;
+    struct cecl_part part = reduction_of(CECL_OP_ALL_REDUCE, 3, 60, 1);
+    part.way.reduce.read_at_peers = true;
+    for (int in_place = 0; in_place < 2; in_place++) {
+        part.call.in_place = in_place;
+        struct cecl_plan *plans = lower_all(&part, 1, 3);
+        assert_int_equal(cecl_verify(plans, 1, 3), ceclSuccess);
+        struct cecl_place *source = &plans[1].sources[2];
+        assert_int_equal(source->rank, 2);
+        source->area = in_place ? CECL_AREA_SEND : CECL_AREA_RECV;
+        assert_int_equal(cecl_verify(plans, 1, 3), ceclInternalError);
+        free_plans(plans, 3);
+    }
+}
+
 static void reductions_of_many_ranks_are_right(void **state)
 {
     (void)state;
@@ -467,6 +516,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reductions_are_right),
+        cmocka_unit_test(ranks_may_differ_in_being_in_place),
+        cmocka_unit_test(an_input_in_the_other_area_is_refused),
         cmocka_unit_test(reductions_of_many_ranks_are_right),
         cmocka_unit_test(reductions_in_groups_are_right),
         cmocka_unit_test(the_last_chunk_is_halved),
