@@ -217,15 +217,25 @@ static void note_buffers(const struct cecl_place_record *record, bool wants_inpu
     buffers[1] = (struct cecl_buffer){record->recv_window, record->recv_offset};
 }
 
-/* Ranks that make different calls would write where they must not. */
+/* Ranks that make different calls would write where they must not. NCCL lets ranks differ in being in
+ * place, so that difference has words of its own. */
 static ceclResult_t check_same(const struct cecl_call *call, uint32_t count, int rank,
                                uint32_t flags)
 {
-    if ((flags & ~(uint32_t)INPUT_READABLE) == signature_of(call, count))
+    const uint32_t theirs = flags & ~(uint32_t)INPUT_READABLE;
+    struct cecl_call other = *call;
+    other.in_place = !call->in_place;
+    if (theirs == signature_of(call, count))
         return ceclSuccess;
+    if (theirs == signature_of(&other, count))
+        return cecl_fail(ceclInvalidUsage,
+                         "%s is in place on rank %d, and not on rank %d; except for reductions, a "
+                         "call is in place on all ranks or on none",
+                         call->op->name, call->in_place ? call->rank : rank,
+                         call->in_place ? rank : call->rank);
     return cecl_fail(ceclInvalidUsage,
                      "%s: rank %d makes another call, or this one with another count, type, root, "
-                     "options, placement or group; CECL_CHECK=1 names the difference",
+                     "options or group; CECL_CHECK=1 names the difference",
                      call->op->name, rank);
 }
 

@@ -82,7 +82,7 @@ static void a_call_left_out_is_an_error_on_all_ranks(void **state)
     run(LEFT_OUT);
 }
 
-/* Ranks may have their buffers as they like. */
+/* Of a reduction ranks may have their buffers as they like. */
 static void a_call_that_is_in_place_on_one_rank_is_none(void **state)
 {
     (void)state;
@@ -101,6 +101,26 @@ static void a_call_that_is_in_place_on_one_rank_is_none(void **state)
     multi_ok(NULL, ceclCommDestroy(b.comm));
 }
 
+/* Except in reductions they must agree on being in place. Of two ranks one knows the other's call. */
+static void a_gather_that_is_in_place_on_one_rank_is_named(void **state)
+{
+    (void)state;
+    struct buffers b = {.comm = multi_comm(NULL)};
+    const size_t all = (size_t)multi_nranks * COUNT;
+    multi_ok(b.comm, ceclMemAlloc(b.comm, (void **)&b.send, COUNT * sizeof(float)));
+    multi_ok(b.comm, ceclMemAlloc(b.comm, (void **)&b.recv, all * sizeof(float)));
+    MPI_Barrier(MPI_COMM_WORLD); /* none hears of the error while it allocates */
+    const ceclResult_t result =
+        ceclAllGather(multi_rank == 0 ? b.recv : b.send, b.recv, COUNT, ceclFloat, b.comm, NULL);
+    assert_true(result == ceclSuccess || result == ceclInvalidUsage || result == ceclRemoteError);
+    assert_int_not_equal(multi_async_within(b.comm, PROMPT), ceclSuccess);
+    const char *words = ceclGetLastError(b.comm);
+    if (!strstr(words, "ceclAllGather is in place on rank 0, and not on rank"))
+        fail_msg("the error is: %s", words);
+    (void)!ceclCommDestroy(b.comm);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -109,6 +129,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(another_collective_is_an_error_on_all_ranks),
         cmocka_unit_test(a_call_left_out_is_an_error_on_all_ranks),
         cmocka_unit_test(a_call_that_is_in_place_on_one_rank_is_none),
+        cmocka_unit_test(a_gather_that_is_in_place_on_one_rank_is_named),
     };
     return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 120);
 }
