@@ -39,10 +39,12 @@ void bursts_open(ceclComm_t all, uint64_t x)
     for (int kind = MEMORY_POOL + 1; kind < MEMORY_KINDS; kind++)
         for (int i = 0; i < BANKS; i++)
             banks[kind][i] = memory_new(home, (enum memory_kind)kind, PARTS * room());
+    mail_open(home);
 }
 
 void bursts_close(void)
 {
+    mail_close();
     for (int i = 0; i < BURST_CALLS; i++)
         free(burst[i].random.want);
     for (int kind = MEMORY_POOL + 1; kind < MEMORY_KINDS; kind++)
@@ -188,19 +190,98 @@ ceclResult_t burst_make(struct burst_call *s, int stream, bool grouped)
     return result != ceclSuccess ? result : random_make(comm, c, grouped);
 }
 
-/* Calls [first, end), as a group of their own, or alone. */
-static void make_calls(int first, int end, uint64_t *x)
+/* ---- messages between the calls, and in their groups */
+
+/* The mail that stands before a call, or behind the last one. NULL: there is none. */
+static struct mail *mail_before[BURST_CALLS + 1];
+
+static void draw_mails(uint64_t *x)
 {
-    const bool grouped = end - first > 1;
+    for (int i = 0; i <= BURST_CALLS; i++)
+        mail_before[i] = NULL;
+    for (int i = 0; i < MAILS; i++) {
+        const uint64_t at = random_next(x) % (3 * BURST_CALLS);
+        if (at > BURST_CALLS || mail_before[at])
+            continue;
+        mail_before[at] = &mails[i];
+        mail_draw(&mails[i], teams_pick(x), x, &bursts_own);
+    }
+}
+
+/* Whether all, or any, of the calls [first, end) are on the mail's communicator. */
+static bool all_with(const struct mail *m, int first, int end)
+{
+    for (int i = first; i < end; i++)
+        if (burst[i].team != m->team)
+            return false;
+    return true;
+}
+
+static bool any_with(const struct mail *m, int first, int end)
+{
+    for (int i = first; i < end; i++)
+        if (burst[i].team == m->team)
+            return true;
+    return false;
+}
+
+/* Messages before call i, outside of groups of calls. */
+static void mail_ahead(int i)
+{
+    struct mail *m = mail_before[i];
+    if (m && m->team->me >= 0)
+        multi_ok(m->team->comm, mail_make(m, m->count, &bursts_own));
+}
+
+static void mail_within(int i, int stop, int stream)
+{
+    struct mail *m = mail_before[i];
+    if (m && m->team->me >= 0)
+        multi_ok(m->team->comm,
+                 mail_join(m, stop < m->count ? stop : m->count, stream, &bursts_own));
+}
+
+/* Whether messages before call i may be made at their place within the group that begins with call
+ * `first`. A group enqueues its calls by communicators, in the order of their first calls. On one
+ * stream this order must be alike on all ranks, also on those without messages. */
+static bool in_place(int i, int first)
+{
+    return mail_before[i] && i > first && any_with(mail_before[i], first, i);
+}
+
+/* The messages that stand within the group of the calls [first, end) and are not made yet, at its end.
+ * A group's messages come behind its collectives. So a rank may also have some of the next messages
+ * in the group, which its peer makes behind it, if there is no other communicator. */
+static void mail_at_end(int first, int end, int stream)
+{
+    bool alone = true;
+    for (int i = first + 1; i < end; i++) {
+        mail_within(i, MAIL_MESSAGES, stream);
+        alone = alone && (!mail_before[i] || !mail_before[end] ||
+                          mail_before[i]->team == mail_before[end]->team);
+    }
+    if (mail_before[end] && alone && all_with(mail_before[end], first, end))
+        mail_within(end, (int)(own() % (MAIL_MESSAGES + 1)), stream);
+}
+
+/* Calls [first, end), as a group of their own, or alone. */
+static void make_calls(int first, int end, bool grouped, uint64_t *x)
+{
     const int stream = (int)(random_next(x) % TEAM_STREAMS);
     teams_come_late(&bursts_own, 8);
+    mail_ahead(first);
     if (grouped)
         multi_ok(NULL, ceclGroupStart());
-    for (int i = first; i < end; i++)
+    for (int i = first; i < end; i++) {
+        if (in_place(i, first))
+            mail_within(i, MAIL_MESSAGES, stream);
         if (burst[i].team->me >= 0)
             multi_ok(burst[i].team->comm, burst_make(&burst[i], stream, grouped));
-    if (grouped)
+    }
+    if (grouped) {
+        mail_at_end(first, end, stream);
         multi_ok(NULL, ceclGroupEnd());
+    }
 }
 
 /* Brings what the call left to `host`. */
@@ -236,24 +317,42 @@ static void finish(struct burst_call *s)
     memory_free(comm, &s->recv);
 }
 
-static void run_burst(uint64_t *x)
+static void finish_mail(struct mail *m)
+{
+    if (m->team->me >= 0)
+        multi_ok(m->team->comm, mail_finish(m));
+    mail_free(m);
+}
+
+static void make_all(uint64_t *x)
 {
     const bool grouped = random_next(x) % 2;
-    for (int i = 0; i < BURST_CALLS; i++)
-        burst_draw(&burst[i], teams_pick(x), x);
     for (int first = 0, end; first < BURST_CALLS; first = end) {
         end = first + (grouped ? 1 + (int)(random_next(x) % 5) : 1);
         end = end < BURST_CALLS ? end : BURST_CALLS;
-        make_calls(first, end, x);
+        make_calls(first, end, end - first > 1 || random_next(x) % 8 == 0, x);
     }
+    mail_ahead(BURST_CALLS);
+}
+
+static void run_burst(uint64_t *x)
+{
+    for (int i = 0; i < BURST_CALLS; i++)
+        burst_draw(&burst[i], teams_pick(x), x);
+    draw_mails(x);
+    make_all(x);
     for (int i = 0; i < BURST_CALLS; i++)
         finish(&burst[i]);
+    for (int i = 0; i <= BURST_CALLS; i++)
+        if (mail_before[i])
+            finish_mail(mail_before[i]);
 }
 
 void bursts_step(uint64_t *x)
 {
     teams_change(x, &bursts_own);
     renew_some();
+    mail_renew(&bursts_own);
     register_some();
     run_burst(x);
 }

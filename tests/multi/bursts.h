@@ -1,12 +1,13 @@
 /* Bursts of random calls on the communicators of teams.h, for tests. The calls of a burst go to any
  * communicators and to two streams of each, one by one or in groups, which may have calls on several
- * communicators. Each rank draws the kinds of memory of its buffers and their places by itself, frees
- * memory and allocates it anew, registers some, and comes late. Every byte that a call may write is
- * checked, and so are the bytes around its blocks and between them. */
+ * communicators. Between the calls, and in their groups, ranks send each other messages (mail.h). Each
+ * rank draws the kinds of memory of its buffers and their places by itself, frees memory and allocates
+ * it anew, registers some, and comes late. Every byte that a call may write is checked, and so are the
+ * bytes around its blocks and between them. */
 #ifndef CECL_TEST_BURSTS_H
 #define CECL_TEST_BURSTS_H
 
-#include "teams.h"
+#include "mail.h"
 
 #define BURST_CALLS 8
 

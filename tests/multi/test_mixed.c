@@ -1,33 +1,46 @@
-/* Random calls of all collectives on communicators that are split and shrunk out of one another all
- * the time (bursts.h). CECL_TEST_CALLS and CECL_TEST_SEED override the number and the seed. In the
+/* Random calls of all collectives, and messages, on communicators that are split and shrunk out of one
+ * another all the time (bursts.h). CECL_TEST_CALLS and CECL_TEST_SEED override the number and the seed. In the
  * end, no mappings, descriptors or threads may be left over. tests/soak does more of it, for longer. */
 #include "bursts.h"
 #include "held.h"
 
 #include <malloc.h>
 
-/* The communicators live in ages: at the end of each, all of them end. In one age ranks compare
- * their calls (CECL_CHECK=1). */
+/* The communicators live in ages: at the end of each, all of them end, and all memory is freed. In one
+ * age ranks compare their calls (CECL_CHECK=1). */
 #define AGES 10
 #define AGE_CHECKED 5
 
 /* What is set up once is there after so many ages. */
 #define AGES_WARM 3
 
-static void live(int age, int calls, uint64_t *x)
+static int count_calls(ceclComm_t home)
 {
+    const char *given = getenv("CECL_TEST_CALLS");
+    const int usual = multi_on_gpus(home) ? 10000 : 2000; /* for any number of ranks */
+    return (given ? atoi(given) : usual) / AGES;
+}
+
+static void live(int age, uint64_t *x)
+{
+    const ceclConfig_t config = teams_config();
     multi_setenv("CECL_CHECK", age == AGE_CHECKED ? "1" : NULL);
+    ceclComm_t home = multi_comm(&config);
+    const int calls = count_calls(home);
+    bursts_open(home, *x);
     for (int done = 0; done < calls; done += BURST_CALLS)
         bursts_step(x);
     teams_end_all(x);
+    bursts_close();
+    multi_ok(NULL, ceclCommDestroy(home));
     multi_setenv("CECL_CHECK", NULL);
 }
 
-static void live_all(int calls, uint64_t *x)
+static void live_all(uint64_t *x)
 {
     struct held warm = {0};
     for (int age = 0; age < AGES; age++) {
-        live(age, calls / AGES, x);
+        live(age, x);
         if (age == AGES_WARM - 1)
             warm = held_now();
     }
@@ -37,19 +50,13 @@ static void live_all(int calls, uint64_t *x)
 static void calls_on_communicators_that_come_and_go_are_right(void **state)
 {
     (void)state;
-    const ceclConfig_t config = teams_config();
-    const char *calls = getenv("CECL_TEST_CALLS"), *given = getenv("CECL_TEST_SEED");
+    const char *given = getenv("CECL_TEST_SEED");
     uint64_t x = given ? strtoull(given, NULL, 10) : 1442695040888963407u;
-    ceclComm_t home = multi_comm(&config);
-    const int usual = multi_on_gpus(home) ? 10000 : 2000; /* for any number of ranks */
-    const int total = calls ? atoi(calls) : usual;
-    print_message("seed %llu, %d calls\n", (unsigned long long)x, total);
-    bursts_open(home, x);
-    live_all(total, &x);
-    bursts_close();
-    multi_ok(NULL, ceclCommDestroy(home));
-    print_message("communicators: %d of all ranks; %d by %d splits and %d shrinks\n", teams_worlds,
-                  teams_children, teams_splits, teams_shrinks);
+    print_message("seed %llu\n", (unsigned long long)x);
+    live_all(&x);
+    print_message("communicators: %d of all ranks; %d by %d splits and %d shrinks; %llu messages\n",
+                  teams_worlds, teams_children, teams_splits, teams_shrinks,
+                  (unsigned long long)mail_sent);
 }
 
 int main(int argc, char **argv)

@@ -20,6 +20,7 @@ struct breakage {
     int calls, few;       /* that all others make, and that the culprit makes */
     bool leaves[RANKS];   /* no members of the new communicator */
     bool shrinks, abrupt; /* there is a new one; on this rank: the old one is aborted in the end */
+    struct mail *mail;    /* messages behind the calls; NULL: none */
 };
 
 static struct breakage draw(uint64_t *x)
@@ -38,6 +39,9 @@ static struct breakage draw(uint64_t *x)
     b.abrupt = random_next(&bursts_own) % 2;
     for (int i = 0; i < b.calls; i++)
         burst_draw(&burst[i], b.team, x);
+    b.mail = random_next(x) % 2 ? &mails[0] : NULL;
+    if (b.mail)
+        mail_draw(b.mail, b.team, x, &bursts_own);
     return b;
 }
 
@@ -55,6 +59,22 @@ static int make_calls(const struct breakage *b, int calls)
     return calls;
 }
 
+static void right_or_remote(const struct breakage *b, ceclResult_t result)
+{
+    if (result != ceclSuccess)
+        multi_expect(b->team->comm, result, ceclRemoteError, NULL, "messages", __FILE__, __LINE__);
+}
+
+/* Messages behind the calls. The culprit stops at any of them, so others wait for it. */
+static void make_messages(const struct breakage *b, bool culprit)
+{
+    const int stop = (int)(random_next(&bursts_own) % (MAIL_MESSAGES + 1));
+    if (b->mail)
+        right_or_remote(b,
+                        mail_make(b->mail, culprit && stop < b->mail->count ? stop : b->mail->count,
+                                  &bursts_own));
+}
+
 /* The failure is known soon, with who it was, and refuses what follows. */
 static void hear(const struct breakage *b, int made)
 {
@@ -66,6 +86,8 @@ static void hear(const struct breakage *b, int made)
         const ceclResult_t result = burst_finish(&burst[i]);
         assert_true(result == ceclSuccess || result == ceclRemoteError);
     }
+    if (b->mail)
+        right_or_remote(b, mail_finish(b->mail));
     assert_int_equal(multi_async_within(comm, SOON), ceclRemoteError);
     multi_refused(comm, ceclBarrier(comm, 0), ceclRemoteError, words);
 }
@@ -75,6 +97,8 @@ static bool misbehave(const struct breakage *b)
 {
     const bool culprit = b->team->me == b->culprit;
     const int made = make_calls(b, culprit ? b->few : b->calls);
+    if (!culprit || b->few == b->calls)
+        make_messages(b, culprit);
     if (culprit)
         teams_come_late(&bursts_own, 2);
     if (b->way == ALL_ABORT || (culprit && b->way == ABORT)) {
@@ -104,4 +128,6 @@ void trouble_breaks(uint64_t *x)
         multi_refused(NULL, ceclCommDestroy(b.team->comm), ceclRemoteError, NULL);
     b.team->alive = false;
     MPI_Barrier(MPI_COMM_WORLD); /* nobody's copies reach memory that other calls use */
+    if (b.mail)
+        mail_forget(b.mail);
 }

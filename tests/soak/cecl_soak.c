@@ -1,5 +1,5 @@
-/* cecl_soak [SECONDS [SEED [EPOCH]]]: random calls on random communicators for a given time, under
- * MPI, on the host device or on GPUs.
+/* cecl_soak [SECONDS [SEED [EPOCH]]]: random calls and messages on random communicators for a given
+ * time, under MPI, on the host device or on GPUs.
  *
  * Time is divided into epochs. Each draws its settings, makes bursts of calls (bursts.h) on
  * communicators that are made, divided, ended, aborted and revoked, and ends everything that it made.
@@ -135,11 +135,11 @@ static void tell_held(const char *when, const struct held *held)
 static void tell(uint64_t epochs, const struct held *warm)
 {
     const struct held now = held_now();
-    print_message(
-        "%llu epochs: %llu bursts; communicators: %d of all ranks, %d by %d splits and %d "
-        "shrinks; %d aborted, %d revoked; %d refusals\n",
-        (unsigned long long)epochs, (unsigned long long)bursts_made, teams_worlds, teams_children,
-        teams_splits, teams_shrinks, trouble_aborts, trouble_revokes, trouble_refusals);
+    print_message("%llu epochs: %llu bursts, %llu messages sent; communicators: %d of all ranks, "
+                  "%d by %d splits and %d shrinks; %d aborted, %d revoked; %d refusals\n",
+                  (unsigned long long)epochs, (unsigned long long)bursts_made,
+                  (unsigned long long)mail_sent, teams_worlds, teams_children, teams_splits,
+                  teams_shrinks, trouble_aborts, trouble_revokes, trouble_refusals);
     tell_held("at first", warm);
     tell_held("in the end", &now);
 }

@@ -1,0 +1,302 @@
+/* Random messages; see mail.h. */
+#include "mail.h"
+
+#define GUARD 16
+#define SHIFTS 32 /* bytes by which a buffer's address differs from a multiple of 32 */
+#define POISON 0x5A
+#define MOST_GROUPED 6 /* messages in a group of one rank's own */
+/* Bytes of a message's slot beyond its own, and of all messages that a rank sends, or receives. */
+#define SLOT (2 * GUARD + SHIFTS)
+#define ROOM (MAIL_BYTES + (size_t)MAIL_MESSAGES * SLOT)
+
+static ceclComm_t home; /* of all ranks: it only serves to allocate memory */
+struct mail mails[MAILS];
+uint64_t mail_sent;
+/* Memory of each kind but the pool: for each mail a half to send from, and a half to receive in. */
+static struct memory areas[MEMORY_KINDS];
+static unsigned char *host; /* [ROOM] */
+
+static struct memory area_new(int kind)
+{
+    return memory_new(home, (enum memory_kind)kind, 2 * MAILS * ROOM);
+}
+
+void mail_open(ceclComm_t all)
+{
+    home = all;
+    assert_non_null(host = malloc(ROOM));
+    for (int kind = MEMORY_POOL + 1; kind < MEMORY_KINDS; kind++)
+        areas[kind] = area_new(kind);
+}
+
+void mail_close(void)
+{
+    for (int kind = MEMORY_POOL + 1; kind < MEMORY_KINDS; kind++)
+        memory_free(home, &areas[kind]);
+    free(host);
+}
+
+void mail_renew(uint64_t *y)
+{
+    const int kind = MEMORY_POOL + 1 + (int)(random_next(y) % (MEMORY_KINDS - 1));
+    const uint64_t what = random_next(y) % 16;
+    if (what == 0 && kind != MEMORY_PRIVATE) {
+        memory_renew(home, &areas[kind], (enum memory_kind)kind);
+    } else if (what < 2) {
+        memory_free(home, &areas[kind]);
+        areas[kind] = area_new(kind);
+    }
+}
+
+/* ---- drawing */
+
+enum shape { SCATTERED, PAIR, RING, ALL_WITH_ALL, SHAPES };
+
+static int draw_count(enum shape shape, int n, uint64_t *x)
+{
+    const int drawn = 1 + (int)(random_next(x) % (MAIL_MESSAGES / 2));
+    const int count = shape == RING ? n : shape == ALL_WITH_ALL ? n * n : drawn;
+    return count < MAIL_MESSAGES ? count : MAIL_MESSAGES;
+}
+
+/* Both ends of message `index`. `a`, `b`: ranks that were drawn for the whole mail. */
+static void draw_ends(struct mail_message *one, enum shape shape, int index, int n, int a, int b,
+                      uint64_t *x)
+{
+    const uint64_t some = random_next(x), other = random_next(x);
+    switch (shape) {
+    case PAIR:
+        one->from = some % 2 ? a : b;
+        one->to = some % 2 ? b : a;
+        break;
+    case RING:
+        one->from = index % n;
+        one->to = (index + a) % n;
+        break;
+    case ALL_WITH_ALL:
+        one->from = index / n;
+        one->to = index % n;
+        break;
+    default: one->from = (int)(some % (uint64_t)n); one->to = (int)(other % (uint64_t)n);
+    }
+}
+
+/* Often a few bytes or none, seldom some MiB. */
+static size_t draw_bytes(uint64_t *x, size_t left)
+{
+    const uint64_t which = random_next(x) % 64;
+    const size_t most = which < 16   ? 4
+                        : which < 57 ? 5000
+                        : which < 63 ? 200 << 10
+                                     : MAIL_BYTES * 3 / 4;
+    const size_t bytes = random_next(x) % most;
+    return bytes < left ? bytes : left;
+}
+
+/* Returns the bytes of memory that a rank needs to send all messages. */
+static size_t draw_messages(struct mail *m, uint64_t *x)
+{
+    const int n = m->team->n;
+    const enum shape shape = (enum shape)(random_next(x) % SHAPES);
+    const int a = (int)(random_next(x) % (uint64_t)n), b = (int)(random_next(x) % (uint64_t)n);
+    size_t at = 0, left = MAIL_BYTES;
+    m->count = draw_count(shape, n, x);
+    for (int i = 0; i < m->count; i++) {
+        struct mail_message *one = &m->messages[i];
+        *one = (struct mail_message){.at = at, .bytes = draw_bytes(x, left)};
+        one->seed = random_next(x);
+        draw_ends(one, shape, i, n, a, b, x);
+        left -= one->bytes;
+        at += one->bytes + SLOT;
+    }
+    return at;
+}
+
+/* ---- buffers */
+
+/* A half of the memory that this rank has for the mail, of any kind. */
+static unsigned char *choose_half(const struct mail *m, bool receives, uint64_t *y)
+{
+    const size_t part = (size_t)(m - mails), kind = random_next(y) % MEMORY_KINDS;
+    if (kind == MEMORY_POOL)
+        return m->pool.at + receives * (m->pool.bytes / 2);
+    return areas[kind].at + (2 * part + receives) * ROOM;
+}
+
+static unsigned char *choose(const struct mail *m, const struct mail_message *one, bool receives,
+                             uint64_t *y)
+{
+    return choose_half(m, receives, y) + one->at + GUARD + random_next(y) % SHIFTS;
+}
+
+static void prepare(struct mail *m, struct mail_message *one, uint64_t *y)
+{
+    if (one->from == m->team->me) {
+        one->in = choose(m, one, false, y);
+        multi_fill(host, one->seed, one->from, one->bytes);
+        multi_put(m->team->comm, one->in, host, one->bytes);
+    }
+    if (one->to == m->team->me) {
+        one->out = choose(m, one, true, y);
+        memset(host, POISON, one->bytes + 2 * GUARD);
+        multi_put(m->team->comm, one->out - GUARD, host, one->bytes + 2 * GUARD);
+    }
+}
+
+/* In the pool of the mail's communicator, or of another one. */
+static void allocate(struct mail *m, size_t bytes, uint64_t *x)
+{
+    m->owner = random_next(x) % 4 == 0 ? home : m->team->comm;
+    m->pool = (struct memory){.fd = -1};
+    if (m->owner == home || m->team->me >= 0)
+        m->pool = memory_new(m->owner, MEMORY_POOL, 2 * bytes);
+}
+
+void mail_draw(struct mail *m, const struct team *team, uint64_t *x, uint64_t *y)
+{
+    *m = (struct mail){.team = team};
+    allocate(m, draw_messages(m, x), x);
+    for (int i = 0; i < m->count && team->me >= 0; i++)
+        prepare(m, &m->messages[i], y);
+}
+
+/* ---- calls */
+
+static bool is_mine(const struct mail_message *one)
+{
+    return one->in || one->out;
+}
+
+/* A type is the caller's matter: the two ends have the same bytes. */
+static ceclResult_t make_end(const struct mail *m, const struct mail_message *one, bool receives,
+                             ceclStream_t stream)
+{
+    const bool is_even = one->bytes % 4 == 0 && one->seed % (receives ? 3 : 2) == 0;
+    const size_t count = is_even ? one->bytes / 4 : one->bytes;
+    const ceclDataType_t type = is_even ? ceclFloat32 : ceclUint8;
+    ceclComm_t comm = m->team->comm;
+    mail_sent += !receives;
+    return receives ? ceclRecv(one->out, count, type, one->from, comm, stream)
+                    : ceclSend(one->in, count, type, one->to, comm, stream);
+}
+
+/* Sends, receives, or both, of the messages before `stop`. */
+static ceclResult_t make_ends(const struct mail *m, int stop, bool sends, bool receives,
+                              ceclStream_t stream)
+{
+    ceclResult_t result = ceclSuccess;
+    for (int i = m->made; i < stop; i++) {
+        const struct mail_message *one = &m->messages[i];
+        if (result == ceclSuccess && sends && one->in)
+            result = make_end(m, one, false, stream);
+        if (result == ceclSuccess && receives && one->out)
+            result = make_end(m, one, true, stream);
+    }
+    return result;
+}
+
+/* Within a group only messages between the same ranks in the same direction have an order. */
+ceclResult_t mail_join(struct mail *m, int stop, int stream, uint64_t *y)
+{
+    const uint64_t order = random_next(y) % 3;
+    const bool sends_first = order != 2, receives_first = order != 1; /* both: as they stand */
+    ceclStream_t on = m->team->streams[stream];
+    ceclResult_t result = make_ends(m, stop, sends_first, receives_first, on);
+    if (result == ceclSuccess)
+        result = make_ends(m, stop, !sends_first, !receives_first, on);
+    m->made = stop > m->made ? stop : m->made;
+    return result;
+}
+
+static ceclResult_t make_group(struct mail *m, int stop, uint64_t *y)
+{
+    const int stream = (int)(random_next(y) % TEAM_STREAMS);
+    ceclResult_t result = ceclGroupStart();
+    if (result != ceclSuccess)
+        return result;
+    result = mail_join(m, stop, stream, y);
+    const ceclResult_t end = ceclGroupEnd();
+    return result == ceclSuccess ? end : result;
+}
+
+/* A message to this rank itself must be in a group. */
+static ceclResult_t make_next(struct mail *m, int stop, uint64_t *y)
+{
+    const struct mail_message *one = &m->messages[m->made];
+    const bool alone = random_next(y) % 3 == 0 && !(one->in && one->out);
+    const int end = m->made + (alone ? 1 : 1 + (int)(random_next(y) % MOST_GROUPED));
+    if (alone)
+        return mail_join(m, end, (int)(random_next(y) % TEAM_STREAMS), y);
+    return make_group(m, end < stop ? end : stop, y);
+}
+
+ceclResult_t mail_make(struct mail *m, int stop, uint64_t *y)
+{
+    ceclResult_t result = ceclSuccess;
+    while (m->made < stop && result == ceclSuccess) {
+        if (!is_mine(&m->messages[m->made])) {
+            m->made++;
+            continue;
+        }
+        teams_come_late(y, 8);
+        result = make_next(m, stop, y);
+    }
+    return result;
+}
+
+/* ---- what came of it */
+
+static unsigned char expected(const struct mail_message *one, size_t index)
+{
+    return index < GUARD || index >= GUARD + one->bytes
+               ? POISON
+               : multi_byte(one->seed, one->from, index - GUARD);
+}
+
+static void check(const struct mail *m, const struct mail_message *one)
+{
+    for (size_t i = 0; i < one->bytes + 2 * GUARD; i++)
+        if (host[i] != expected(one, i))
+            fail_msg("rank %d of %d (%d in the world): message %td of a mail, %zu bytes from rank "
+                     "%d: byte %td from recvbuff on is %02x, not %02x",
+                     m->team->me, m->team->n, multi_rank, one - m->messages, one->bytes, one->from,
+                     (ptrdiff_t)i - GUARD, host[i], expected(one, i));
+}
+
+static ceclResult_t fetch(const struct mail *m, const struct mail_message *one)
+{
+    ceclComm_t comm = m->team->comm;
+    const size_t bytes = one->bytes + 2 * GUARD;
+    const ceclResult_t result = ceclMemcpyAsync(comm, host, one->out - GUARD, bytes, 0);
+    return result == ceclSuccess ? ceclStreamSynchronize(comm, 0) : result;
+}
+
+ceclResult_t mail_finish(struct mail *m)
+{
+    ceclComm_t comm = m->team->comm;
+    ceclResult_t result = ceclSuccess, async = ceclSuccess;
+    for (int i = 0; i < TEAM_STREAMS && result == ceclSuccess; i++)
+        result = ceclStreamSynchronize(comm, m->team->streams[i]);
+    for (int i = 0; i < m->made && result == ceclSuccess; i++) {
+        if (!m->messages[i].out)
+            continue;
+        result = fetch(m, &m->messages[i]);
+        if (result == ceclSuccess)
+            result = ceclCommGetAsyncError(comm, &async);
+        if (result != ceclSuccess || async != ceclSuccess)
+            break;
+        check(m, &m->messages[i]);
+    }
+    return result == ceclSuccess ? async : result;
+}
+
+void mail_free(struct mail *m)
+{
+    memory_free(m->owner, &m->pool);
+}
+
+void mail_forget(struct mail *m)
+{
+    if (m->owner == home)
+        memory_free(home, &m->pool);
+}
