@@ -1,7 +1,7 @@
-/* Sequences of calls of cecl.h on the host device. All ranks are in this process: one thread makes the
- * calls of all of them, in a group or rank after rank, or each rank has a thread. After each batch every
- * byte of all memory is compared with a plain model. Between batches come calls with one thing wrong:
- * they must be refused, and change nothing. */
+/* Sequences of calls of cecl.h on the host device: collectives, and messages alone and in groups. All
+ * ranks are in this process: one thread makes the calls of all of them, in a group or rank after rank,
+ * or each rank has a thread. After each batch every byte of all memory is compared with a plain model.
+ * Between batches come calls with one thing wrong: they must be refused, and change nothing. */
 #include <errno.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -11,7 +11,8 @@
 
 #define CALLS_MOST 6
 #define BATCHES_MOST 8
-#define OWN_MOST 6 /* allocations beside the ranks' memory */
+#define MESSAGES_MOST 256 /* from one rank to another in a group */
+#define OWN_MOST 6        /* allocations beside the ranks' memory */
 
 enum memory { POOL, PRIVATE, MAPPED, MEMORIES };
 enum mode { RANK_AFTER_RANK, ONE_GROUP, THREADS, THREADS_WITH_GROUPS, MODES };
@@ -22,7 +23,8 @@ static ceclComm_t comms[MODEL_RANKS];
 static ceclStream_t streams[MODEL_RANKS];
 static enum memory memories[MODEL_RANKS];
 static int files[MODEL_RANKS];
-static bool checks; /* ranks compare every call, so each needs a thread */
+static bool checks;    /* ranks compare every call, so each needs a thread */
+static bool registers; /* memory is registered by its first use */
 static struct {
     size_t bytes;
     char *at[MODEL_RANKS];
@@ -64,6 +66,7 @@ static void draw_settings(void)
         putenv(texts[i]);
     }
     checks = getenv("CECL_CHECK") && *getenv("CECL_CHECK") == '1';
+    registers = !getenv("CECL_REGISTER_ON_USE") || *getenv("CECL_REGISTER_ON_USE") == '1';
 }
 
 /* ---- memory */
@@ -174,6 +177,29 @@ static ceclResult_t call_variable(const struct model_call *c, int rank, ceclStre
                                   comms[rank], stream);
 }
 
+/* The calls of a rank that sends, receives, or both. */
+static ceclResult_t call_ends(const struct model_call *c, int rank, ceclStream_t stream)
+{
+    ceclResult_t result = ceclSuccess;
+    if (c->root == rank)
+        result =
+            ceclSend(model_send(&model, c, rank), c->count, c->type, c->peer, comms[rank], stream);
+    if (c->peer == rank && result == ceclSuccess)
+        result = ceclRecv(model_recv(&model, c, rank), c->as_bytes ? c->count * c->size : c->count,
+                          c->as_bytes ? ceclUint8 : c->type, c->root, comms[rank], stream);
+    return result;
+}
+
+/* A message to this rank itself must be in a group, which may be in another one. */
+static ceclResult_t call_message(const struct model_call *c, int rank, ceclStream_t stream)
+{
+    if (c->root != rank || c->peer != rank)
+        return call_ends(c, rank, stream);
+    OK(ceclGroupStart());
+    const ceclResult_t result = call_ends(c, rank, stream), end = ceclGroupEnd();
+    return result == ceclSuccess ? end : result;
+}
+
 static ceclResult_t call(const struct model_call *c, int rank, ceclStream_t stream, bool asks)
 {
     const void *send = model_send(&model, c, rank);
@@ -196,6 +222,7 @@ static ceclResult_t call(const struct model_call *c, int rank, ceclStream_t stre
     case MODEL_ALL_TO_ALL_STRIDED:
         return ceclAlltoAllStrided(send, recv, &c->strided, c->type, comm, stream);
     case MODEL_BARRIER: return ceclBarrier(comm, stream);
+    case MODEL_MESSAGE: return call_message(c, rank, stream);
     default: return call_variable(c, rank, stream, asks);
     }
 }
@@ -208,6 +235,8 @@ static struct batch {
     bool on_stream;
     ceclOptions_t options;
     struct model_call calls[CALLS_MOST];
+    /* bit i: in mode THREADS the rank makes message i in the group of the messages just before */
+    unsigned joins[MODEL_RANKS];
 } batch;
 
 static ceclStream_t stream_of(int rank)
@@ -220,16 +249,42 @@ static void make(int i, int rank, bool grouped)
     OK(call(&batch.calls[i], rank, stream_of(rank), !grouped && batch.mode >= THREADS));
 }
 
+static bool is_message(int i)
+{
+    return i < batch.ncalls && batch.calls[i].kind == MODEL_MESSAGE;
+}
+
+/* Makes calls one by one, but messages that follow each other may be a group. Peers may divide them
+ * into other groups. */
+static void make_all(int rank)
+{
+    bool open = false;
+    for (int i = 0; i < batch.ncalls; i++) {
+        const bool goes_on = is_message(i + 1) && batch.joins[rank] >> (i + 1) & 1;
+        if (is_message(i) && goes_on && !open) {
+            OK(ceclGroupStart());
+            open = true;
+        }
+        make(i, rank, false);
+        if (open && !goes_on) {
+            OK(ceclGroupEnd());
+            open = false;
+        }
+    }
+}
+
 static void *run_rank(void *argument)
 {
     const int rank = (int)(intptr_t)argument;
     const bool grouped = batch.mode == THREADS_WITH_GROUPS;
-    if (grouped)
-        OK(ceclGroupStart());
+    if (!grouped) {
+        make_all(rank);
+        return NULL;
+    }
+    OK(ceclGroupStart());
     for (int i = 0; i < batch.ncalls; i++)
-        make(i, rank, grouped);
-    if (grouped)
-        OK(ceclGroupEnd());
+        make(i, rank, true);
+    OK(ceclGroupEnd());
     return NULL;
 }
 
@@ -254,6 +309,14 @@ static void run_alone(void)
         OK(ceclGroupEnd());
 }
 
+static bool has_messages(void)
+{
+    for (int i = 0; i < batch.ncalls; i++)
+        if (is_message(i))
+            return true;
+    return false;
+}
+
 static void draw_batch(void)
 {
     static const int sms[] = {CECL_UNDEF, 1, 3, 1024};
@@ -271,6 +334,8 @@ static void draw_batch(void)
     while (batch.ncalls < (int)ncalls &&
            model_draw(&in, &model, MODEL_KINDS, &batch.calls[batch.ncalls]))
         batch.ncalls++;
+    for (int r = 0; r < model.nranks && batch.mode == THREADS; r++)
+        batch.joins[r] = has_messages() ? take_byte(&in) : 0;
 }
 
 static void synchronize(void)
@@ -368,7 +433,29 @@ static ceclResult_t misuse_layouts(unsigned which, ceclComm_t comm, char *send, 
     }
 }
 
-/* Calls that are no collectives. */
+static ceclResult_t misuse_messages(unsigned which, int rank, char *send, char *recv)
+{
+    const int n = model.nranks, peer = (rank + 1) % n;
+    /* cecl cannot know where private memory ends */
+    const bool has_end = memories[rank] == POOL || (memories[rank] == MAPPED && registers);
+    ceclComm_t comm = comms[rank];
+    uint64_t stranger[64] = {0};
+    switch (which) {
+    case 0: return ceclSend(send, 1, ceclInt, n, comm, NULL);
+    case 1: return ceclRecv(recv, 1, ceclInt, -1, comm, NULL);
+    case 2: return ceclSend(send, 1, no_type, peer, comm, NULL);
+    case 3: return ceclRecv(recv, SIZE_MAX / 4 + 2, ceclInt, peer, comm, NULL);
+    case 4: return ceclSend(NULL, 1, ceclInt, peer, comm, NULL);
+    case 5: return ceclRecv(NULL, 1, ceclInt, peer, comm, NULL);
+    case 6: return ceclSend(has_end ? send : NULL, MODEL_BYTES, ceclInt8, peer, comm, NULL);
+    case 7: return ceclRecv(has_end ? recv : NULL, MODEL_BYTES, ceclInt8, peer, comm, NULL);
+    case 8: return ceclSend(send, 1, ceclInt, peer, comm, (ceclStream_t)(void *)stranger);
+    case 9: return ceclSend(send, 1, ceclInt, rank, comm, NULL);
+    default: return ceclRecv(recv, 1, ceclInt, rank, comm, NULL);
+    }
+}
+
+/* Calls that are neither collectives nor messages. */
 static ceclResult_t misuse_memory(unsigned which, ceclComm_t comm, char *recv)
 {
     ceclRegistration_t handle = NULL;
@@ -420,18 +507,21 @@ static ceclResult_t misuse_options(unsigned which, ceclComm_t comm)
     return ceclSetOptions(comm, &options);
 }
 
-/* Makes such a call, a collective or not. */
-static ceclResult_t misuse(int rank, bool collective)
+/* Makes such a call: one that a group may hold, or another one. */
+static ceclResult_t misuse(int rank, bool groupable)
 {
-    const unsigned family = take_below(&in, 3), which = take_below(&in, 16);
+    const unsigned family = take_below(&in, groupable ? 4 : 3), which = take_below(&in, 16);
     char *const recv = (char *)model.memory[rank] + 8, *const send = recv + MODEL_BYTES / 2;
-    if (!collective)
+    if (!groupable)
         return family == 0   ? misuse_memory(which % 10, comms[rank], recv)
                : family == 1 ? misuse_handles(which % 8, comms[rank])
                              : misuse_options(which % 6, comms[rank]);
-    return family == 0   ? misuse_numbers(which % 10, comms[rank], send, recv)
-           : family == 1 ? misuse_buffers(which % 11, comms[rank], send, recv)
-                         : misuse_layouts(which % 9, comms[rank], send, recv);
+    switch (family) {
+    case 0: return misuse_numbers(which % 10, comms[rank], send, recv);
+    case 1: return misuse_buffers(which % 11, comms[rank], send, recv);
+    case 2: return misuse_layouts(which % 9, comms[rank], send, recv);
+    default: return misuse_messages(which % 11, rank, send, recv);
+    }
 }
 
 static void require_refusal(ceclResult_t result)
@@ -468,18 +558,39 @@ static void misuse_in_group(int rank)
             (int)result, (int)refusal);
 }
 
-/* Two calls of a group that write the same memory. */
+/* Messages of one rank to itself that do not fit together, or more to a peer than a group may have. The
+ * right calls of that group are not carried out either. */
+static void misuse_messages_in_group(int rank)
+{
+    char *const recv = (char *)model.memory[rank], *const send = recv + MODEL_BYTES / 2;
+    const bool many = take_below(&in, 2) && model.nranks > 1;
+    OK(ceclGroupStart());
+    for (int i = 0; i < batch.ncalls; i++)
+        for (int r = 0; r < model.nranks; r++)
+            call_beside_bad(i, r, false);
+    for (int i = 0; i < MESSAGES_MOST + 1 && many; i++)
+        OK(ceclSend(send, 1, ceclInt, (rank + 1) % model.nranks, comms[rank], NULL));
+    if (!many) {
+        OK(ceclSend(send, 1, ceclInt, rank, comms[rank], NULL));
+        OK(ceclRecv(recv, 2, ceclInt, rank, comms[rank], NULL));
+    }
+    require_refusal(ceclGroupEnd());
+}
+
+/* Two calls of a group that write the same memory. Messages may. */
 static void overlap_in_group(void)
 {
     const struct model_call *c = &batch.calls[0];
-    if (batch.ncalls == 0 || c->kind == MODEL_BARRIER || c->count == 0 || c->root != 0)
+    if (batch.ncalls == 0 || c->kind == MODEL_BARRIER || c->count == 0 ||
+        (c->root != 0 && c->kind != MODEL_MESSAGE))
         return;
     OK(ceclGroupStart());
     for (int i = 0; i < 2; i++)
         for (int r = 0; r < model.nranks; r++)
             OK(call(c, r, stream_of(r), false));
     const ceclResult_t result = ceclGroupEnd();
-    const bool writes = c->kind != MODEL_ALL_GATHERV && c->kind != MODEL_ALL_TO_ALLV;
+    const bool writes =
+        c->kind != MODEL_ALL_GATHERV && c->kind != MODEL_ALL_TO_ALLV && c->kind != MODEL_MESSAGE;
     REQUIRE(result == ceclInvalidArgument || (!writes && result == ceclSuccess),
             "calls that overlap return %d", (int)result);
     if (result == ceclSuccess) {
@@ -491,7 +602,7 @@ static void overlap_in_group(void)
 static void run_misuse(void)
 {
     const int rank = (int)take_below(&in, (unsigned)model.nranks);
-    const unsigned how = take_below(&in, 8);
+    const unsigned how = take_below(&in, 9);
     if (checks)
         return;
     draw_batch();
@@ -504,6 +615,8 @@ static void run_misuse(void)
         misuse_in_group(rank);
     else if (how < 7)
         overlap_in_group();
+    else if (how < 8)
+        misuse_messages_in_group(rank);
     else
         require_refusal(ceclGroupEnd());
     synchronize();

@@ -4,6 +4,7 @@
 #include "reduce_reference.h"
 
 #define EXTRA_MOST 16 /* bytes between the places of calls */
+#define MORE_MESSAGES 3
 
 static uint8_t inputs[MODEL_RANKS][MODEL_BYTES];
 
@@ -22,7 +23,7 @@ static bool is_strided(enum model_kind kind)
     return kind == MODEL_ALL_GATHER_STRIDED || kind == MODEL_ALL_TO_ALL_STRIDED;
 }
 
-/* Whether a rank's block for each is the same one. */
+/* Whether a rank's block for each is the same one, or there is one block. */
 static bool repeats(enum model_kind kind)
 {
     return kind == MODEL_ALL_GATHER || kind == MODEL_BROADCAST || kind == MODEL_ALL_REDUCE ||
@@ -58,7 +59,8 @@ static size_t block_of(struct input *in, const struct model_call *c, int from, i
 {
     const bool is_none =
         ((c->kind == MODEL_BROADCAST || c->kind == MODEL_SCATTER) && from != c->root) ||
-        (c->kind == MODEL_GATHER && to != c->root) || c->kind == MODEL_BARRIER;
+        (c->kind == MODEL_GATHER && to != c->root) || c->kind == MODEL_BARRIER ||
+        (c->kind == MODEL_MESSAGE && (from != c->root || to != c->peer));
     if (c->kind == MODEL_ALL_GATHERV && to > 0)
         return c->counts[from][0];
     if (c->kind == MODEL_ALL_GATHERV || c->kind == MODEL_ALL_TO_ALLV)
@@ -137,9 +139,12 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+/* A message is in place where a rank sends it to itself in one buffer. */
 static bool is_in_place(const struct model_call *c, int rank)
 {
     const bool rooted = c->kind == MODEL_GATHER || c->kind == MODEL_SCATTER;
+    if (c->kind == MODEL_MESSAGE && c->root != c->peer)
+        return false;
     return c->in_place && (!rooted || rank == c->root);
 }
 
@@ -189,11 +194,19 @@ static void fill_inputs(struct model *model, const struct model_call *c)
     }
 }
 
+/* Messages are drawn more often than each collective, because several of them make a group. */
+static enum model_kind draw_kind(struct input *in, enum model_kind kinds)
+{
+    const unsigned more = kinds == MODEL_KINDS ? MORE_MESSAGES : 0;
+    const unsigned kind = take_below(in, kinds + more);
+    return kind < kinds ? (enum model_kind)kind : MODEL_MESSAGE;
+}
+
 bool model_draw(struct input *in, struct model *model, enum model_kind kinds, struct model_call *c)
 {
     bool has_room = true;
     memset(c, 0, sizeof(*c));
-    c->kind = (enum model_kind)take_below(in, kinds);
+    c->kind = draw_kind(in, kinds);
     c->type = (ceclDataType_t)take_below(in, CECL_NUM_TYPES);
     c->size = formats[c->type].bytes;
     c->op = (ceclRedOp_t)take_below(in, formats[c->type].fraction ? CECL_NUM_RED_OPS : 4);
@@ -201,6 +214,11 @@ bool model_draw(struct input *in, struct model *model, enum model_kind kinds, st
     c->in_place = take_below(in, 2) && c->kind != MODEL_ALL_TO_ALLV &&
                   (c->kind != MODEL_ALL_TO_ALL || kinds > MODEL_NCCL_KINDS); /* NCCL has none */
     c->count = drawn_count(in, c->size);
+    if (c->kind == MODEL_MESSAGE) {
+        const unsigned ends = take_below(in, 2 * (unsigned)model->nranks);
+        c->peer = (int)(ends / 2);
+        c->as_bytes = ends % 2;
+    }
     if (kinds == MODEL_NCCL_KINDS && c->count == 0) /* NCCL's stand-in lacks most types */
         c->count = !model_reduces(c->kind) ? 0 : 1;
     if (is_strided(c->kind))

@@ -1,4 +1,4 @@
-/* Collectives as plain loops, for fuzzers that compare every byte. Each rank has one piece of memory; the
+/* Collectives and messages as plain loops, for fuzzers that compare every byte. Each rank has one piece of memory; the
  * model has a mirror of it. A call is drawn from an input, with places of its own in that memory, so
  * calls of a batch do not touch each other. Then it is made, and applied to the mirrors. */
 #ifndef CECL_TESTS_FUZZ_MODEL_H
@@ -26,6 +26,7 @@ enum model_kind {
     MODEL_ALL_GATHERV,
     MODEL_ALL_TO_ALLV,
     MODEL_BARRIER,
+    MODEL_MESSAGE, /* ceclSend and ceclRecv */
     MODEL_KINDS
 };
 
@@ -33,10 +34,12 @@ struct model_call {
     enum model_kind kind;
     ceclDataType_t type;
     ceclRedOp_t op;
-    int root;
+    int root; /* of a message: the sender */
+    int peer; /* of a message: the receiver */
     bool in_place;
-    size_t size;  /* bytes of an element */
-    size_t count; /* elements */
+    bool as_bytes; /* of a message: the receiver counts bytes */
+    size_t size;   /* bytes of an element */
+    size_t count;  /* elements */
     /* blocks, in elements: how large, where in sendbuff, where in recvbuff */
     size_t counts[MODEL_RANKS][MODEL_RANKS];
     size_t sent_at[MODEL_RANKS][MODEL_RANKS], wanted_at[MODEL_RANKS][MODEL_RANKS];
