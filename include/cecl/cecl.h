@@ -900,9 +900,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  * than 64 ranks have no messages.
  * Where the two ranks give different numbers of bytes NCCL's results are undefined, or it waits for
  * ever. Here no byte of the message moves, and the communicator fails: the rank that comes second gets
- * ceclInvalidUsage, the other ranks an asynchronous error, and the text names both numbers. Types are
- * not compared, as in NCCL. Messages of a group may overlap in memory; where one of them is received,
- * the bytes in question are undefined then.
+ * ceclInvalidUsage, the other ranks an asynchronous error, and the text names both ranks and numbers.
+ * This needs no CECL_CHECK=1, which changes nothing for messages. Types are not compared, as in NCCL.
+ * Messages of a group may overlap in memory; where one of them is received, the bytes in question are
+ * undefined then.
  * Local: ranks other than the peer make no call. Threads: one call at a time. Ownership: `sendbuff`
  * stays the caller's; it may be written again when `stream` has passed the call.
  * Errors, nothing enqueued: ceclInvalidArgument (sendbuff NULL or in no memory of the device, unknown

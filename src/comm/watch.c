@@ -68,10 +68,11 @@ static void time_out(ceclComm_t comm, const struct cecl_progress *progress, int6
         return;
     }
     cecl_fail(ceclTimeout,
-              "a call waits for rank %d%s since %lld ms (CECL_TIMEOUT_MS=%d); pending here: "
-              "%s; did every rank make the call? CECL_CHECK=1 compares them",
+              "a call waits for rank %d%s since %lld ms (CECL_TIMEOUT_MS=%d); pending here: %s; %s",
               progress->late, progress->nlate > 1 ? " and others" : "", (long long)waited_ms,
-              comm->config.timeout_ms, cecl_comm_last_call(comm));
+              comm->config.timeout_ms, cecl_comm_last_call(comm),
+              progress->in_message ? "did that rank make its part of the message?"
+                                   : "did every rank make the call? CECL_CHECK=1 compares them");
     cecl_comm_set_async(comm, ceclTimeout, cecl_message());
 }
 

@@ -210,6 +210,7 @@ struct cecl_progress {
     int late;                   /* the peer that is furthest behind those values, or -1 */
     int nlate;                  /* peers that are as far behind */
     uint32_t messages;          /* changes whenever a signal of a message arrives; see pairs.h */
+    bool in_message;            /* it is a message that waits for `late`, and no collective */
 };
 /* rows  [out] [CECL_LANES][nranks] the flags that peers have signalled to this rank. */
 ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,

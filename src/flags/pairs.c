@@ -109,6 +109,7 @@ void cecl_pair_progress(const struct cecl_pair_flags *flags, const struct cecl_f
     if (cecl_flags_reached(calls, read_word(word_of_begin(flags))))
         return;
     progress->started = true;
+    progress->in_message = progress->late < 0;
     for (int r = 0; r < flags->nranks; r++)
         if (cecl_pair_is_late(flags, r)) {
             progress->late = progress->late < 0 ? r : progress->late;

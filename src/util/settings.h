@@ -26,8 +26,8 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
  * default means that there is none. */
 #define CECL_SETTINGS(X)                                                                           \
     X(CHECK, "CECL_CHECK", INT, EQUAL, "0", "", "0..1",                                            \
-      "1: every call compares its arguments with the peers' before it starts; blocks the host, "   \
-      "finds mismatches")                                                                          \
+      "1: every collective compares its arguments with the peers' before it starts; blocks the "   \
+      "host, finds mismatches")                                                                    \
     X(CUDA_DEVICE, "CECL_CUDA_DEVICE", ORDINAL, OWN, "-", "current", "current|rank|0..65536",      \
       "which GPU a rank takes: the thread's current one, rank modulo the number of visible GPUs, " \
       "or the GPU with this number")                                                               \

@@ -446,6 +446,59 @@ static void different_counts_fail_the_communicator_and_are_named(void **state)
     }
 }
 
+/* Where one message of a group differs, all ranks hear of both of its ends. */
+static void a_different_count_in_a_group_is_named(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    unsigned char *buffer = NULL;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, 64));
+    clear(comm, buffer, 64);
+    MPI_Barrier(MPI_COMM_WORLD);
+    multi_ok(comm, ceclGroupStart());
+    for (int i = 0; i < 3 && multi_rank == 0; i++)
+        multi_ok(comm, ceclSend(buffer, 8, i == 1 ? ceclInt32 : ceclInt8, 1, comm, 0));
+    for (int i = 0; i < 3 && multi_rank == 1; i++)
+        multi_ok(comm, ceclRecv(buffer + 8 * i, 8, ceclInt8, 0, comm, 0));
+    const ceclResult_t result = ceclGroupEnd();
+    assert_true(result == ceclSuccess || (result == ceclInvalidUsage && multi_rank < 2));
+    assert_int_not_equal(multi_async_within(comm, PROMPT), ceclSuccess);
+    assert_non_null(strstr(ceclGetLastError(comm), "message 2 from rank 0 to rank 1: "
+                                                   "ceclSend has 32 bytes, ceclRecv 8"));
+    multi_ok(NULL, ceclCommAbort(comm));
+}
+
+/* The two ranks of a message compare it by themselves. */
+static void messages_need_no_check_of_calls(void **state)
+{
+    multi_setenv("CECL_CHECK", "1");
+    different_counts_fail_the_communicator_and_are_named(state);
+    a_different_count_in_a_group_is_named(state);
+    multi_setenv("CECL_CHECK", NULL);
+}
+
+/* Under CECL_CHECK=1, too, neither call of a message waits for the other one. */
+static void a_check_of_calls_holds_up_no_message(void **state)
+{
+    (void)state;
+    multi_setenv("CECL_CHECK", "1");
+    ceclComm_t comm = multi_comm(NULL);
+    unsigned char *buffer = NULL;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, 64));
+    if (multi_rank == 0) {
+        fill(comm, buffer, 1, 64);
+        multi_ok(comm, ceclSend(buffer, 64, ceclInt8, 1, comm, 0));
+    }
+    MPI_Barrier(MPI_COMM_WORLD); /* rank 0 has made its call, and rank 1 makes it now */
+    if (multi_rank == 1) {
+        multi_ok(comm, ceclRecv(buffer, 16, ceclInt32, 0, comm, 0));
+        multi_ok(comm, ceclStreamSynchronize(comm, 0));
+        check(comm, buffer, 1, 0, 64);
+    }
+    multi_ok(NULL, ceclCommDestroy(comm));
+    multi_setenv("CECL_CHECK", NULL);
+}
+
 /* ---- failures */
 
 static void a_peer_that_stays_away_is_a_timeout(void **state)
@@ -459,7 +512,8 @@ static void a_peer_that_stays_away_is_a_timeout(void **state)
         const double start = multi_seconds();
         multi_ok(comm, ceclRecv(buffer, 7, ceclInt8, 1, comm, 0));
         multi_refused(comm, ceclStreamSynchronize(comm, 0), ceclTimeout, "waits for rank 1");
-        assert_non_null(strstr(ceclGetLastError(comm), "pending here: ceclRecv"));
+        assert_non_null(
+            strstr(ceclGetLastError(comm), "ceclRecv; did that rank make its part of the message"));
         assert_true(multi_seconds() - start < PROMPT);
     } else {
         assert_int_not_equal(multi_async_within(comm, PROMPT), ceclSuccess);
@@ -550,6 +604,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_group_of_too_many_messages_is_refused),
         cmocka_unit_test(messages_without_bytes_are_waited_for),
         cmocka_unit_test(different_counts_fail_the_communicator_and_are_named),
+        cmocka_unit_test(a_different_count_in_a_group_is_named),
+        cmocka_unit_test(messages_need_no_check_of_calls),
+        cmocka_unit_test(a_check_of_calls_holds_up_no_message),
         cmocka_unit_test(a_peer_that_stays_away_is_a_timeout),
         cmocka_unit_test(a_peer_that_leaves_is_known_at_once),
         cmocka_unit_test(an_abort_ends_messages_that_are_pending),
