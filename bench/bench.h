@@ -15,22 +15,23 @@
 /* Exit codes. All ranks end with the same one, except that a broken rank ends the others too. */
 enum { END_FINE = 0, END_WRONG = 1, END_USAGE = 2, END_BROKEN = 3 };
 
-/* A collective, as data. Other libraries have functions of their own, chosen by `id`. */
+/* A collective, as data, or messages of all ranks. Other libraries have functions of their own, at the
+ * same places as `collectives`. */
 struct op {
     const char *name;
-    ceclOp_t id;
     bool block_per_rank; /* sendbuff holds a block for each rank; otherwise one block */
     bool block_of_each;  /* recvbuff holds a block from each rank; otherwise one block */
     bool size_of_all;    /* "bytes a rank" count all blocks of a rank */
     bool reduces;
+    bool passes_on;    /* recvbuff holds the block of the rank before; each link counts once */
     bool in_place_too; /* also measured in place unless an option says otherwise */
-    double bus;        /* for nccl-tests' busbw: this x blocks x (ranks - 1) / time */
+    double bus;        /* for nccl-tests' busbw: this x blocks x (ranks - 1) / time; passes_on: 1 */
     ceclResult_t (*call)(const void *send, void *recv, size_t count, ceclDataType_t type,
                          ceclComm_t comm, ceclStream_t stream);
 };
 
 /* Places in `collectives` (ops.c). */
-enum { OP_ALL_GATHER, OP_ALL_TO_ALL, OP_REDUCE_SCATTER, OP_ALL_REDUCE, OP_COUNT };
+enum { OP_ALL_GATHER, OP_ALL_TO_ALL, OP_REDUCE_SCATTER, OP_ALL_REDUCE, OP_SEND_RECV, OP_COUNT };
 extern const struct op collectives[OP_COUNT];
 
 struct type {
@@ -111,6 +112,7 @@ size_t send_bytes_of(const struct run *run, size_t block);
 size_t recv_bytes_of(const struct run *run, size_t block);
 size_t size_of(const struct run *run, size_t block); /* "bytes a rank" */
 size_t size_at(const struct options *o, int index);  /* 0 beyond the last size */
+int op_place(const struct op *op);                   /* OP_... */
 const void *send_place(const struct side *side, const struct run *run, size_t block, bool in_place);
 
 /* options.c. Returns false, after a message, when the program should end;

@@ -112,12 +112,25 @@ static long long count_wrong_sums(const struct run *run, size_t block, uint64_t 
     return wrong;
 }
 
+/* Checks the blocks that came from one rank each. */
+static long long count_wrong_blocks(const struct run *run, size_t block, uint64_t seed)
+{
+    const struct op *op = run->options.op;
+    const int mine = op->block_per_rank ? run->rank : 0;
+    long long wrong = 0;
+    if (op->passes_on)
+        return count_wrong(run->host,
+                           key_of(seed, (run->rank + run->nranks - 1) % run->nranks, mine), block);
+    for (int r = 0; r < run->nranks; r++)
+        wrong += count_wrong(run->host + (size_t)r * block, key_of(seed, r, mine), block);
+    return wrong;
+}
+
 long long check_side(struct side *side, const struct run *run, size_t block, bool in_place,
                      uint64_t seed)
 {
     const size_t all = recv_bytes_of(run, block);
     const void *send = send_place(side, run, block, in_place);
-    long long wrong = 0;
     if (!prepare(side, run, send, block, seed))
         return -1;
     MPI_Barrier(MPI_COMM_WORLD); /* no peer may write before this rank's output is filled */
@@ -129,11 +142,6 @@ long long check_side(struct side *side, const struct run *run, size_t block, boo
     }
     if (!spoil(side, run, all) || !move(run, run->host, side->recv, all))
         return -1;
-    if (run->options.op->reduces)
-        return count_wrong_sums(run, block, seed);
-    for (int r = 0; r < run->nranks; r++)
-        wrong +=
-            count_wrong(run->host + (size_t)r * block,
-                        key_of(seed, r, run->options.op->block_per_rank ? run->rank : 0), block);
-    return wrong;
+    return run->options.op->reduces ? count_wrong_sums(run, block, seed)
+                                    : count_wrong_blocks(run, block, seed);
 }

@@ -1,4 +1,4 @@
-/* The collectives and element types that can be measured, and the arithmetic of sizes. A new
+/* The collectives, messages and element types that can be measured, and the arithmetic of sizes. A new
  * collective is a line here and one for each other library. */
 #include <string.h>
 
@@ -18,33 +18,46 @@ static ceclResult_t sum_to_all(const void *send, void *recv, size_t count, ceclD
     return ceclAllReduce(send, recv, count, type, ceclSum, comm, stream);
 }
 
+/* Each rank sends to the next one and receives from the one before, as in nccl-tests' sendrecv. */
+static ceclResult_t pass_on(const void *send, void *recv, size_t count, ceclDataType_t type,
+                            ceclComm_t comm, ceclStream_t stream)
+{
+    int rank = 0, nranks = 1;
+    ceclResult_t result = ceclCommUserRank(comm, &rank);
+    if (result == ceclSuccess)
+        result = ceclCommCount(comm, &nranks);
+    if (result == ceclSuccess)
+        result = ceclGroupStart();
+    if (result != ceclSuccess)
+        return result;
+    result = ceclSend(send, count, type, (rank + 1) % nranks, comm, stream);
+    if (result == ceclSuccess)
+        result = ceclRecv(recv, count, type, (rank + nranks - 1) % nranks, comm, stream);
+    const ceclResult_t end = ceclGroupEnd();
+    return result == ceclSuccess ? end : result;
+}
+
 const struct op collectives[OP_COUNT] = {
     [OP_ALL_GATHER] = {.name = "all_gather",
-                       .id = ceclOpAllGather,
                        .block_of_each = true,
                        .in_place_too = true,
                        .bus = 1,
                        .call = ceclAllGather},
     /* Not in place by default: cecl stages such an all-to-all, and NCCL has none. */
     [OP_ALL_TO_ALL] = {.name = "alltoall",
-                       .id = ceclOpAlltoAll,
                        .block_per_rank = true,
                        .block_of_each = true,
                        .size_of_all = true,
                        .bus = 1,
                        .call = ceclAlltoAll},
     [OP_REDUCE_SCATTER] = {.name = "reduce_scatter",
-                           .id = ceclOpReduceScatter,
                            .block_per_rank = true,
                            .reduces = true,
                            .bus = 1,
                            .call = sum_and_scatter},
-    [OP_ALL_REDUCE] = {.name = "all_reduce",
-                       .id = ceclOpAllReduce,
-                       .reduces = true,
-                       .in_place_too = true,
-                       .bus = 2,
-                       .call = sum_to_all},
+    [OP_ALL_REDUCE] =
+        {.name = "all_reduce", .reduces = true, .in_place_too = true, .bus = 2, .call = sum_to_all},
+    [OP_SEND_RECV] = {.name = "sendrecv", .passes_on = true, .bus = 1, .call = pass_on},
 };
 
 static const struct type types[] = {
@@ -69,6 +82,11 @@ const struct op *op_named(const char *name)
         if (strcmp(collectives[i].name, name) == 0)
             return &collectives[i];
     return NULL;
+}
+
+int op_place(const struct op *op)
+{
+    return (int)(op - collectives);
 }
 
 const struct type *type_named(const char *name)
@@ -111,9 +129,9 @@ size_t size_at(const struct options *o, int index)
 
 const void *send_place(const struct side *side, const struct run *run, size_t block, bool in_place)
 {
-    if (!in_place)
-        return side->send;
     const struct op *op = run->options.op;
+    if (!in_place || op->passes_on) /* what a rank receives would replace what it sends */
+        return side->send;
     return op->block_per_rank || op->reduces ? side->recv
                                              : (char *)side->recv + (size_t)run->rank * block;
 }

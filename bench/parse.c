@@ -60,7 +60,7 @@ const char *take_shared(struct options *o, int option, const char *value)
     switch (option) {
     case OPTION_OP:
         o->op = op_named(value);
-        return o->op ? NULL : "all_gather, alltoall, reduce_scatter or all_reduce";
+        return o->op ? NULL : "all_gather, alltoall, reduce_scatter, all_reduce or sendrecv";
     case 'b': return parse_bytes(value, 1, &o->first) ? NULL : SIZE_EXPECTED;
     case 'e': return parse_bytes(value, 1, &o->last) ? NULL : SIZE_EXPECTED;
     case 'f': return parse_factor(value, &o->factor) ? NULL : "a number above 1";
@@ -85,8 +85,8 @@ static bool fits(const struct options *o, int nranks, char *why, size_t bytes)
     else if (o->op->reduces && !elements_can(o->type, nranks))
         snprintf(why, bytes, "--type %s: too few numbers to check sums of %d ranks", o->type->name,
                  nranks);
-    else if (o->in_place && o->op->block_per_rank && o->op->reduces)
-        snprintf(why, bytes, "--in-place: reduce_scatter is measured out of place");
+    else if (o->in_place && (o->op->passes_on || (o->op->block_per_rank && o->op->reduces)))
+        snprintf(why, bytes, "--in-place: %s is measured out of place", o->op->name);
     else if (o->corrupt && !o->check)
         snprintf(why, bytes, "--corrupt: -c 1 expected");
     else

@@ -16,6 +16,7 @@ BUS = {
     "alltoall": lambda n: (n - 1) / n,
     "reduce_scatter": lambda n: n - 1,
     "all_reduce": lambda n: 2 * (n - 1) / n,
+    "sendrecv": lambda n: 1,
 }
 # Colours by the beginning of a side's name, the longest first. Colour-blind readers can tell them apart.
 COLOURS = [("cecl, urgent", "#56b4e9"), ("cecl, CECL_SM_ALLOW", "#cc79a7"), ("nccl-ce", "#009e73"), ("nccl windows", "#009e73"), ("nccl", "#d55e00"),

@@ -4,7 +4,7 @@
 #include "bench.h"
 
 /* GB/s as nccl-tests counts them. All blocks count, whether each rank sends or receives them. An
- * all-reduce has one block. */
+ * all-reduce has one block, and so has a message. */
 static double algbw_of(const struct run *run, const struct result *r, int side)
 {
     const struct op *op = run->options.op;
@@ -15,7 +15,9 @@ static double algbw_of(const struct run *run, const struct result *r, int side)
 
 static double busbw_of(const struct run *run, const struct result *r, int side)
 {
-    return run->options.op->bus * algbw_of(run, r, side) * (run->nranks - 1) / run->nranks;
+    const struct op *op = run->options.op;
+    const double share = op->passes_on ? 1 : (double)(run->nranks - 1) / run->nranks;
+    return op->bus * algbw_of(run, r, side) * share;
 }
 
 void report_head(const struct run *run, const struct side *sides, int nsides)

@@ -67,13 +67,32 @@ static ncclResult_t sum_to_all(const void *send, void *recv, size_t count, ncclD
     return ncclAllReduce(send, recv, count, type, ncclSum, comm, stream);
 }
 
+static ncclResult_t pass_on(const void *send, void *recv, size_t count, ncclDataType_t type,
+                            ncclComm_t comm, cudaStream_t stream)
+{
+    int rank = 0, nranks = 1;
+    ncclResult_t result = ncclCommUserRank(comm, &rank);
+    if (result == ncclSuccess)
+        result = ncclCommCount(comm, &nranks);
+    if (result == ncclSuccess)
+        result = ncclGroupStart();
+    if (result != ncclSuccess)
+        return result;
+    result = ncclSend(send, count, type, (rank + 1) % nranks, comm, stream);
+    if (result == ncclSuccess)
+        result = ncclRecv(recv, count, type, (rank + nranks - 1) % nranks, comm, stream);
+    const ncclResult_t end = ncclGroupEnd();
+    return result == ncclSuccess ? end : result;
+}
+
 typedef ncclResult_t nccl_function(const void *, void *, size_t, ncclDataType_t, ncclComm_t,
                                    cudaStream_t);
-static nccl_function *const functions[] = {
-    [ceclOpAllGather] = ncclAllGather,
-    [ceclOpAlltoAll] = ncclAlltoAll,
-    [ceclOpReduceScatter] = sum_and_scatter,
-    [ceclOpAllReduce] = sum_to_all,
+static nccl_function *const functions[OP_COUNT] = {
+    [OP_ALL_GATHER] = ncclAllGather,
+    [OP_ALL_TO_ALL] = ncclAlltoAll,
+    [OP_REDUCE_SCATTER] = sum_and_scatter,
+    [OP_ALL_REDUCE] = sum_to_all,
+    [OP_SEND_RECV] = pass_on,
 };
 /* cecl's types have NCCL's numbers. The first, a middle one and the last are checked here. */
 _Static_assert((int)ceclInt8 == (int)ncclInt8 && (int)ceclFloat32 == (int)ncclFloat32 &&
@@ -84,8 +103,9 @@ static bool nccl_call(struct side *side, const struct run *run, const void *send
 {
     struct nccl *n = side->state;
     const struct options *o = &run->options;
-    NCCL_TRY(run, functions[o->op->id](send, side->recv, block / o->type->bytes,
-                                       (ncclDataType_t)(int)o->type->id, n->comm, run->stream));
+    NCCL_TRY(run,
+             functions[op_place(o->op)](send, side->recv, block / o->type->bytes,
+                                        (ncclDataType_t)(int)o->type->id, n->comm, run->stream));
     return true;
 }
 

@@ -8,8 +8,8 @@
 enum { CECL, CECL_ALLOW, NCCL, NCCL_CE };
 
 enum {
-    MOVES = 1u << ceclOpAllGather | 1u << ceclOpAlltoAll,
-    REDUCES = 1u << ceclOpReduceScatter | 1u << ceclOpAllReduce
+    MOVES = 1u << OP_ALL_GATHER | 1u << OP_ALL_TO_ALL,
+    REDUCES = 1u << OP_REDUCE_SCATTER | 1u << OP_ALL_REDUCE
 };
 
 /* In the order of the printed table. */
@@ -54,7 +54,7 @@ static void place(struct contenders *c, const struct run *run)
 {
     for (int i = 0; i < MAX_CONTENDERS; i++) {
         const int s = placements[i].side;
-        if (s >= c->nsides || !(placements[i].ops & 1u << run->options.op->id))
+        if (s >= c->nsides || !(placements[i].ops & 1u << op_place(run->options.op)))
             continue;
         struct side *side = &c->sides[s];
         c->list[c->count++] = (struct contender){.name = placements[i].name,

@@ -91,6 +91,10 @@ static const char *take(struct options *o, int option, const char *value)
     case PRESET: return take_preset(o, value) ? NULL : "published";
     case SEQUENTIAL: taken.sequential = true; return NULL;
     case URGENT: taken.urgent = true; return NULL;
+    case OPTION_OP:
+        o->op = op_named(value);
+        return o->op && !o->op->passes_on ? NULL
+                                          : "all_gather, alltoall, reduce_scatter or all_reduce";
     case HOST_COPIES: taken.host_copies = true; return NULL;
     case 'w': return parse_count(value, 0, 1000000, &o->warmup) ? NULL : "0 to 1000000";
     default: return take_shared(o, option, value);
