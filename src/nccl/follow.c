@@ -243,7 +243,8 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
     return result == SUCCESS ? (ncclResult_t)cecl_nccl_comm_finalize(comm) : result;
 }
 
-/* Ours ends first, because its calls may be on the communicator's streams. An error of ours was told by the call that it came from, or is by ncclCommGetAsyncError. */
+/* Ours ends first, because its calls may be on the communicator's streams. An error of ours was told by
+ * the call that it came from, or is by ncclCommGetAsyncError. */
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
     if (IS_NCCLS_OWN())
