@@ -1036,9 +1036,12 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
  * Communicators are made first; if one fails, none is made. Then come allocations, those of each
  * communicator in their order; if one fails, its communicator keeps none of them; other
  * communicators keep theirs.
- * Collective: every rank's group has the same calls in the same order. The host waits as in
- * collectives (once for all calls on a communicator), for ranks that join, and for allocations for
- * which the pool must grow. One thread may make the calls of several ranks in one group: none of
+ * Collective: every rank's group has the same collectives in the same order. Messages (ceclSend,
+ * ceclRecv) come behind them; a peer may have a message in another group, or alone. But a peer that
+ * makes the message first and these collectives later waits for ever, because each waits for the
+ * other. Communicators whose calls go to one stream come in the order of their first calls, which
+ * must be the same on all ranks. The host waits as in collectives (once for all calls on a
+ * communicator), for ranks that join, and for allocations for which the pool must grow. One thread may make the calls of several ranks in one group: none of
  * them is late then.
  * Threads: the one that began it; one call at a time on each communicator in it. Ownership: as the
  * calls'.
