@@ -2,29 +2,25 @@
 #include "alloc/hosted.h"
 
 #include "util/lane.h"
+#include "util/round.h"
 
 #define PAGE 4096u
 #define LINE 64u /* bytes of a cache line: two ranks' flags never share one */
 
-static uint64_t round_up(uint64_t value, uint64_t unit)
-{
-    return (value + unit - 1) / unit * unit;
-}
-
 uint64_t cecl_hosted_half(uint64_t most)
 {
-    return round_up(most, PAGE);
+    return cecl_round_up(most, PAGE);
 }
 
 static uint64_t row_bytes(int nranks)
 {
     const uint64_t words = CECL_LANES * (uint64_t)nranks + cecl_hosted_pair_words(nranks);
-    return round_up(words * sizeof(uint32_t), LINE);
+    return cecl_round_up(words * sizeof(uint32_t), LINE);
 }
 
 static uint64_t words_bytes(int nranks)
 {
-    return round_up(row_bytes(nranks) * (uint64_t)nranks, PAGE);
+    return cecl_round_up(row_bytes(nranks) * (uint64_t)nranks, PAGE);
 }
 
 static size_t used_bytes(int nranks, uint64_t half_bytes)
@@ -40,7 +36,7 @@ size_t cecl_hosted_bytes(int nranks, uint64_t half_bytes)
 ceclResult_t cecl_hosted_open(struct cecl_hosted *hosted, struct cecl_device *dev, void *memory,
                               int nranks, uint64_t half_bytes)
 {
-    char *const first = (char *)(uintptr_t)round_up((uintptr_t)memory, PAGE);
+    char *const first = (char *)(uintptr_t)cecl_round_up((uintptr_t)memory, PAGE);
     const size_t bytes = used_bytes(nranks, half_bytes);
     *hosted = (struct cecl_hosted){0};
     CECL_TRY(dev->ops->host_share(dev, first, bytes));

@@ -6,13 +6,9 @@
 #include <stdlib.h>
 
 #include "alloc/rendezvous.h"
+#include "util/round.h"
 
 #define GROWTH_STEPS 16u /* segments double up to this many times the size of the first */
-
-static uint64_t round_up(uint64_t value, uint64_t unit)
-{
-    return (value + unit - 1) / unit * unit;
-}
 
 ceclResult_t cecl_pool_open(struct cecl_pool *pool, struct cecl_device *dev, struct cecl_mesh *mesh,
                             int rank, int nranks, const struct cecl_pool_config *config)
@@ -21,8 +17,8 @@ ceclResult_t cecl_pool_open(struct cecl_pool *pool, struct cecl_device *dev, str
                                .mesh = mesh,
                                .rank = rank,
                                .nranks = nranks,
-                               .slice = round_up(config->slice_bytes, dev->granularity),
-                               .growth = round_up(config->segment_bytes, dev->granularity)};
+                               .slice = cecl_round_up(config->slice_bytes, dev->granularity),
+                               .growth = cecl_round_up(config->segment_bytes, dev->granularity)};
     pool->max_growth = pool->growth * GROWTH_STEPS;
 
     uint64_t range;
@@ -71,7 +67,7 @@ static void remember_call(struct cecl_pool *pool, uint64_t kind, uint64_t a, uin
 ceclResult_t cecl_pool_alloc(struct cecl_pool *pool, uint64_t bytes, uint64_t *offset)
 {
     /* More than a slice fits nowhere. cecl_rendezvous_grow then refuses it, on all ranks alike. */
-    const uint64_t rounded = bytes > pool->slice ? bytes : round_up(bytes, CECL_BLOCK_ALIGN);
+    const uint64_t rounded = bytes > pool->slice ? bytes : cecl_round_up(bytes, CECL_BLOCK_ALIGN);
     ceclResult_t result;
 
     if (!cecl_blocks_take(&pool->blocks, rounded, offset, &result)) {

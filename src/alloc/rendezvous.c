@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "util/round.h"
+
 /* Checks that all ranks ask for the same and made the same calls before. Collective. */
 static ceclResult_t compare(struct cecl_pool *pool, uint64_t asked, uint64_t bytes)
 {
@@ -107,7 +109,7 @@ ceclResult_t cecl_rendezvous_grow(struct cecl_pool *pool, uint64_t asked, uint64
 {
     const uint64_t unit = pool->dev->granularity;
     const uint64_t left = pool->slice - pool->mapped;
-    const uint64_t least = bytes > left ? bytes : (bytes + unit - 1) / unit * unit;
+    const uint64_t least = bytes > left ? bytes : cecl_round_up(bytes, unit);
     uint64_t want = least > pool->growth ? least : pool->growth;
     struct cecl_segment segment = {.offset = pool->mapped};
     int nmapped = 0;

@@ -9,6 +9,7 @@
 
 #include "ce/lowering.h"
 #include "ce/route.h"
+#include "util/round.h"
 
 /* ---- why a plan needs SMs, or none */
 
@@ -121,7 +122,7 @@ struct cecl_pieces cecl_pieces_of(const struct cecl_part *part, uint64_t bytes, 
     const uint64_t peers = (uint64_t)part->call.nranks - 1, worth = bytes / each + 1;
     const uint64_t count = worth < peers ? worth : peers;
     const uint64_t align = width ? width : each < CECL_PIECE_ALIGN ? 1 : CECL_PIECE_ALIGN;
-    const uint64_t whole = ((bytes + count - 1) / count + align - 1) / align * align;
+    const uint64_t whole = cecl_round_up((bytes + count - 1) / count, align);
     const uint64_t room = most / count < align ? most / count : most / count / align * align;
     return (struct cecl_pieces){(int)count, whole < room ? whole : room};
 }

@@ -52,6 +52,7 @@
 #include <inttypes.h>
 
 #include "ce/lowering.h"
+#include "util/round.h"
 
 #define IN_FLIGHT CECL_CHUNKS_IN_FLIGHT
 
@@ -143,7 +144,7 @@ static uint64_t aligned(const struct cecl_part *part, uint64_t bytes)
 static uint64_t even(const struct cecl_part *part, uint64_t most)
 {
     const uint64_t count = (part->way.reduce.share + most - 1) / most, unit = unit_of(part, most);
-    return ((part->way.reduce.share + count - 1) / count + unit - 1) / unit * unit;
+    return cecl_round_up((part->way.reduce.share + count - 1) / count, unit);
 }
 
 /* Cuts the share into chunks. The last of several chunks is halved again and again, because nothing

@@ -12,6 +12,7 @@
 #include <inttypes.h>
 
 #include "ce/lowering.h"
+#include "util/round.h"
 
 struct pieces {
     int root;
@@ -29,7 +30,7 @@ static struct pieces pieces_of(const struct cecl_part *part)
                    peers = (uint64_t)part->call.nranks - 1;
     const uint64_t align = part->way.move.piece_worth < CECL_PIECE_ALIGN ? 1 : CECL_PIECE_ALIGN;
     const uint64_t pieces = part->way.move.spread * peers;
-    const uint64_t piece = ((all + pieces - 1) / pieces + align - 1) / align * align;
+    const uint64_t piece = cecl_round_up((all + pieces - 1) / pieces, align);
     return (struct pieces){.root = root,
                            .all = all,
                            .piece = piece,

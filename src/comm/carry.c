@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "comm/collective.h"
+#include "util/round.h"
 
 #define ALIGN 512u
 
@@ -78,11 +79,6 @@ static ceclResult_t free_replaced(ceclComm_t comm)
     return ceclSuccess;
 }
 
-static size_t in_units(uint64_t bytes, uint64_t unit)
-{
-    return (size_t)((bytes + unit - 1) / unit * unit);
-}
-
 /* Makes a bounce buffer the first one, of at least so many bytes. */
 static ceclResult_t grow(ceclComm_t comm, uint64_t bytes)
 {
@@ -93,10 +89,10 @@ static ceclResult_t grow(ceclComm_t comm, uint64_t bytes)
     struct cecl_bounce *bounce = calloc(1, sizeof(*bounce));
     if (!bounce)
         return cecl_fail(ceclOutOfMemory, "no host memory for a bounce buffer");
-    bounce->bytes = in_units(wanted, unit);
+    bounce->bytes = (size_t)cecl_round_up(wanted, unit);
     ceclResult_t result = create(comm, bounce);
     if (result != ceclSuccess && wanted > bytes) { /* then no more than is needed */
-        bounce->bytes = in_units(bytes, unit);
+        bounce->bytes = (size_t)cecl_round_up(bytes, unit);
         result = create(comm, bounce);
     }
     if (result != ceclSuccess) {

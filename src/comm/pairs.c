@@ -9,6 +9,7 @@
 
 #include "comm/collective.h"
 #include "util/clock.h"
+#include "util/round.h"
 
 /* Where a message's bytes lie on both ranks. */
 struct cecl_pair_place {
@@ -243,7 +244,7 @@ static struct cecl_buffer buffer_of(const struct cecl_call *call)
 static uint64_t bounce_bytes(const struct cecl_call *call)
 {
     return !is_own(call) && buffer_of(call).window == CECL_WINDOW_PRIVATE
-               ? (call->bytes + ALIGN - 1) / ALIGN * ALIGN
+               ? cecl_round_up(call->bytes, ALIGN)
                : 0;
 }
 

@@ -4,6 +4,7 @@
 
 #include "sm/reduce.h"
 #include "tune/table.h"
+#include "util/round.h"
 
 #define SHARE_ALIGN 256u /* shares of much data begin where wide loads can begin */
 
@@ -133,11 +134,6 @@ static struct chunking chunking_of(const struct cecl_call *call, const struct ce
                              GET(means, REDUCE_SCATTER_STAGED_CHUNK_MIN_BYTES)};
 }
 
-static uint64_t round_up(uint64_t value, uint64_t unit)
-{
-    return (value + unit - 1) / unit * unit;
-}
-
 /* What each rank reduces for all ranks, in whole elements. */
 static uint64_t share_of(const struct cecl_call *call)
 {
@@ -145,13 +141,13 @@ static uint64_t share_of(const struct cecl_call *call)
     const uint64_t least = (call->bytes / call->element + nranks - 1) / nranks * call->element;
     if (call->op->each)
         return call->bytes;
-    return least < SHARE_ALIGN ? least : round_up(least, SHARE_ALIGN);
+    return least < SHARE_ALIGN ? least : cecl_round_up(least, SHARE_ALIGN);
 }
 
 static uint64_t chunk_of(uint64_t share, const struct cecl_means *means, const struct chunking *by)
 {
     /* rounded up, because rounding down could add a chunk */
-    const uint64_t chunk = round_up(share / by->chunks, CECL_CHUNK_ALIGN),
+    const uint64_t chunk = cecl_round_up(share / by->chunks, CECL_CHUNK_ALIGN),
                    least = GET(means, REDUCTION_CHUNK_MIN_BYTES),
                    largest = GET(means, REDUCTION_CHUNK_MAX_BYTES);
     return chunk < least ? least : chunk > largest ? largest : chunk;
