@@ -100,6 +100,15 @@ struct cecl_own_window *cecl_registry_own(const struct cecl_registry *registry, 
     return NULL;
 }
 
+void cecl_registry_used_here(const struct cecl_registry *registry, uint64_t number, uint32_t target)
+{
+    struct cecl_own_window *window = cecl_registry_own(registry, number);
+    if (!window)
+        return;
+    window->used = true;
+    window->last_use = target;
+}
+
 static struct cecl_registered *region_of(const struct cecl_own_window *window, uint64_t address)
 {
     const size_t count =

@@ -124,6 +124,10 @@ const struct cecl_own_window *cecl_registry_find(const struct cecl_registry *reg
                                                  const void *ptr);
 /* The window with this number, or NULL. */
 struct cecl_own_window *cecl_registry_own(const struct cecl_registry *registry, uint64_t number);
+/* Notes that a call uses a window of this rank, if there is one with this number: the call is done once
+ * `done` has come to `target`. */
+void cecl_registry_used_here(const struct cecl_registry *registry, uint64_t number,
+                             uint32_t target);
 
 /* Makes sure that the window of [ptr, ptr + bytes) is of the memory that is there now, and that
  * peers were told of all regions in that range. Where there is no window it makes one, if `make`.

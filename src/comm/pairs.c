@@ -394,13 +394,8 @@ static void note_use(ceclComm_t comm)
     for (uint32_t i = 0; i < pairs->count; i++) {
         const struct cecl_pair_place *place = &pairs->places[i];
         const struct cecl_buffer mine[] = {place->here, place->posted};
-        for (int j = 0; j < 2; j++) {
-            struct cecl_own_window *window = cecl_registry_own(&comm->registry, mine[j].window);
-            if (!window)
-                continue;
-            window->used = true;
-            window->last_use = target;
-        }
+        for (int j = 0; j < 2; j++)
+            cecl_registry_used_here(&comm->registry, mine[j].window, target);
         if (place->there.window >= CECL_WINDOW_FIRST)
             cecl_registry_used(&comm->registry, pairs->messages[i].peer, place->there.window,
                                target);

@@ -145,11 +145,7 @@ void cecl_registrations_use(ceclComm_t comm, const struct cecl_bound *bound)
     const struct cecl_call *calls = cecl_bound_calls(bound, &count);
     for (uint32_t i = 0; i < 2 * count; i++) {
         const struct cecl_buffer buffer = i % 2 ? calls[i / 2].recv : calls[i / 2].send;
-        struct cecl_own_window *window = cecl_registry_own(&comm->registry, buffer.window);
-        if (!window)
-            continue;
-        window->used = true;
-        window->last_use = target;
+        cecl_registry_used_here(&comm->registry, buffer.window, target);
     }
     if (told->nbuffers == 0)
         return;
