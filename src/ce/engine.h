@@ -91,6 +91,22 @@ static inline uint8_t cecl_engine_half(const struct cecl_engine *engine)
 ceclResult_t cecl_engine_run(struct cecl_engine *engine, struct cecl_bound *bound,
                              ceclStream_t stream, bool *started);
 
+/* A call as cecl_engine_enqueue wants it. */
+struct cecl_enqueue {
+    const struct cecl_advance *advance; /* of the flags */
+    const void *what;                   /* for the two functions */
+    /* Enqueues the call on `work`. Sets *started before the first thing that it enqueues. */
+    ceclResult_t (*issue)(struct cecl_engine *engine, const void *what, ceclStream_t work,
+                          bool *started);
+    /* The call failed when a part of it was enqueued: marks its end behind that part. */
+    void (*end)(struct cecl_engine *engine, const void *what, ceclStream_t work);
+};
+
+/* Enqueues a call of any kind: forks from the caller's stream and joins it again, moves the flags, and
+ * cleans up after a failure. *started: as in cecl_engine_run. */
+ceclResult_t cecl_engine_enqueue(struct cecl_engine *engine, const struct cecl_enqueue *call,
+                                 ceclStream_t stream, bool *started);
+
 /* Has the stream `work` wait for the last call, if that went to another stream. To be called before
  * anything of a call is enqueued. */
 ceclResult_t cecl_engine_follow(struct cecl_engine *engine, ceclStream_t work);

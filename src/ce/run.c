@@ -70,26 +70,35 @@ static ceclResult_t issue_commands(struct cecl_engine *engine, const struct cecl
  * never be freed. The mark comes after what the side lane has of the call, because the buffers are
  * the caller's again after the mark. Where the lanes cannot be joined, the mark goes on the side
  * lane, which so far follows the main lane. */
-static void end_what_began(struct cecl_engine *engine, ceclStream_t work)
+static void end_bound(struct cecl_engine *engine, const void *what, ceclStream_t work)
 {
     const struct cecl_memop end = cecl_flags_mark_end(&engine->flags);
     ceclStream_t last = work;
+    (void)what;
     if (engine->side &&
         engine->dev->ops->stream_after(engine->dev, work, engine->side) != ceclSuccess)
         last = engine->side;
     (void)!engine->dev->ops->memops(engine->dev, last, &end, 1);
 }
 
-/* Cleans up after the commands of a call failed with `result`. `started`: see cecl_engine_run. */
-static ceclResult_t give_up(struct cecl_engine *engine, const struct cecl_bound *bound,
+static ceclResult_t issue_bound(struct cecl_engine *engine, const void *what, ceclStream_t work,
+                                bool *started)
+{
+    const struct cecl_bound *bound = what;
+    cecl_flags_fill(&engine->flags, bound->patches, bound->npatches);
+    return issue_commands(engine, bound, work, started);
+}
+
+/* Cleans up after the call failed with `result`. `started`: see cecl_engine_run. */
+static ceclResult_t give_up(struct cecl_engine *engine, const struct cecl_enqueue *call,
                             ceclStream_t stream, ceclStream_t work, bool started,
                             ceclResult_t result)
 {
     char words[CECL_MESSAGE_BYTES];
     cecl_keep_message(words);
     if (started) {
-        end_what_began(engine, work);
-        cecl_flags_commit(&engine->flags, &bound->advance);
+        call->end(engine, call->what, work);
+        cecl_flags_commit(&engine->flags, call->advance);
     } else {
         cecl_flags_roll_back(&engine->flags);
     }
@@ -97,23 +106,28 @@ static ceclResult_t give_up(struct cecl_engine *engine, const struct cecl_bound 
     return cecl_fail_with(result, words);
 }
 
-ceclResult_t cecl_engine_run(struct cecl_engine *engine, struct cecl_bound *bound,
-                             ceclStream_t stream, bool *started)
+ceclResult_t cecl_engine_enqueue(struct cecl_engine *engine, const struct cecl_enqueue *call,
+                                 ceclStream_t stream, bool *started)
 {
     struct cecl_device *dev = engine->dev;
     ceclStream_t work;
 
     *started = false;
     CECL_TRY(dev->ops->stream_fork(dev, stream, &work));
-    ceclResult_t result;
-    if (cecl_flags_begin(&engine->flags, &bound->advance)) {
-        cecl_flags_fill(&engine->flags, bound->patches, bound->npatches);
-        result = issue_commands(engine, bound, work, started);
-    } else {
-        result = cecl_fail(ceclRemoteError, "the communicator failed while the call was enqueued");
-    }
+    const ceclResult_t result =
+        cecl_flags_begin(&engine->flags, call->advance)
+            ? call->issue(engine, call->what, work, started)
+            : cecl_fail(ceclRemoteError, "the communicator failed while the call was enqueued");
     if (result != ceclSuccess)
-        return give_up(engine, bound, stream, work, *started, result);
-    cecl_flags_commit(&engine->flags, &bound->advance);
+        return give_up(engine, call, stream, work, *started, result);
+    cecl_flags_commit(&engine->flags, call->advance);
     return dev->ops->stream_join(dev, stream, work);
+}
+
+ceclResult_t cecl_engine_run(struct cecl_engine *engine, struct cecl_bound *bound,
+                             ceclStream_t stream, bool *started)
+{
+    const struct cecl_enqueue call = {
+        .advance = &bound->advance, .what = bound, .issue = issue_bound, .end = end_bound};
+    return cecl_engine_enqueue(engine, &call, stream, started);
 }

@@ -74,9 +74,10 @@ static ceclResult_t issue_step(struct cecl_engine *engine, const struct cecl_pai
     return ceclSuccess;
 }
 
-static ceclResult_t issue(struct cecl_engine *engine, const struct cecl_pair_work *work,
-                          ceclStream_t main, bool *started)
+static ceclResult_t issue(struct cecl_engine *engine, const void *what, ceclStream_t main,
+                          bool *started)
 {
+    const struct cecl_pair_work *work = what;
     const struct cecl_flags *flags = &engine->flags;
     const struct cecl_memop begin = cecl_pair_begin(work->flags, cecl_flags_done_target(flags)),
                             end = cecl_flags_mark_end(flags);
@@ -88,11 +89,11 @@ static ceclResult_t issue(struct cecl_engine *engine, const struct cecl_pair_wor
     return engine->dev->ops->memops(engine->dev, main, &end, 1);
 }
 
-/* The group failed while it was enqueued. Its end is marked all the same, because otherwise its memory
- * would never be freed: behind what the lanes have of it, as far as they can be joined. */
-static void end_what_began(struct cecl_engine *engine, const struct cecl_pair_work *work,
-                           ceclStream_t main)
+/* Marks the end of a group that failed while it was enqueued, because otherwise its memory would never
+ * be freed. The mark comes behind what the lanes have of the group, as far as they can be joined. */
+static void end_what_began(struct cecl_engine *engine, const void *what, ceclStream_t main)
 {
+    const struct cecl_pair_work *work = what;
     const struct cecl_memop end = cecl_flags_mark_end(&engine->flags);
     for (int lane = 0; lane < work->plan->nlanes; lane++)
         (void)!engine->dev->ops->stream_after(engine->dev, main, work->lanes[lane]);
@@ -103,26 +104,7 @@ ceclResult_t cecl_pairs_run(struct cecl_engine *engine, const struct cecl_pair_w
                             ceclStream_t stream, bool *started)
 {
     const struct cecl_advance advance = {.unsignalled = true};
-    struct cecl_device *dev = engine->dev;
-    ceclStream_t main;
-    *started = false;
-    CECL_TRY(dev->ops->stream_fork(dev, stream, &main));
-    const ceclResult_t result =
-        cecl_flags_begin(&engine->flags, &advance)
-            ? issue(engine, work, main, started)
-            : cecl_fail(ceclRemoteError, "the communicator failed while the call was enqueued");
-    if (result == ceclSuccess) {
-        cecl_flags_commit(&engine->flags, &advance);
-        return dev->ops->stream_join(dev, stream, main);
-    }
-    char words[CECL_MESSAGE_BYTES];
-    cecl_keep_message(words);
-    if (*started) {
-        end_what_began(engine, work, main);
-        cecl_flags_commit(&engine->flags, &advance);
-    } else {
-        cecl_flags_roll_back(&engine->flags);
-    }
-    (void)!dev->ops->stream_join(dev, stream, main);
-    return cecl_fail_with(result, words);
+    const struct cecl_enqueue call = {
+        .advance = &advance, .what = work, .issue = issue, .end = end_what_began};
+    return cecl_engine_enqueue(engine, &call, stream, started);
 }

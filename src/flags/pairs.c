@@ -14,6 +14,8 @@ static uint32_t index_of(const struct cecl_pair_flags *flags, enum cecl_pair_sig
            (uint32_t)peer;
 }
 
+_Static_assert(CECL_PAIR_SIGNALS *CECL_ROLES == 4, "cecl_hosted_pair_words has room for so many");
+
 static uint32_t words_of_peers(const struct cecl_pair_flags *flags)
 {
     return CECL_PAIR_SIGNALS * CECL_ROLES * (uint32_t)flags->nranks;
