@@ -17,6 +17,8 @@
 #define PAUSE_MIN_NS 20000
 #define PAUSE_MAX_NS 1000000
 
+#define NOBODY (-1)
+
 enum state { OPEN, COMPLETE, FAILED };
 
 /* A rank may die between any two stores. So `serial` is the last that is stored of a new meeting, and
@@ -26,6 +28,7 @@ struct meeting {
     _Atomic int32_t state;   /* enum state */
     int32_t result;          /* FAILED: ceclResult_t, with `words` */
     int32_t by;              /* FAILED: the rank that found the reason */
+    int32_t missing;         /* FAILED: the member that had ended or given up; or NOBODY */
     uint64_t cause;          /* FAILED: a number of the reason; two meetings may fail for one */
     struct cecl_rank_set members;
     struct cecl_rank_set came;   /* members that have come, or have been told of the failure */
@@ -86,11 +89,12 @@ static void nap(struct timespec *pause)
     pause->tv_nsec = pause->tv_nsec * 2 < PAUSE_MAX_NS ? pause->tv_nsec * 2 : PAUSE_MAX_NS;
 }
 
-/* Fails an open meeting. Its reason is the last message. */
-static void fail(struct meeting *meeting, int by, ceclResult_t result)
+/* Fails an open meeting. Its reason is the last message. missing: as in struct meeting. */
+static void fail(struct meeting *meeting, int by, int missing, ceclResult_t result)
 {
     meeting->result = (int32_t)result;
     meeting->by = by;
+    meeting->missing = missing;
     meeting->cause = meeting->serial;
     snprintf(meeting->words, sizeof(meeting->words), "%s", cecl_message());
     atomic_store(&meeting->state, FAILED);
@@ -112,7 +116,7 @@ static ceclResult_t lock(const struct cecl_meeting_plan *plan)
         if (there != ceclSuccess && atomic_compare_exchange_strong(&table->holder, &holder, mine)) {
             for (int i = 0; i < MEETINGS; i++)
                 if (table->list[i].state == OPEN)
-                    fail(&table->list[i], plan->rank, there);
+                    fail(&table->list[i], plan->rank, (int)holder - 1, there);
             return ceclSuccess;
         }
         if (cecl_ms_left(deadline) == 0)
@@ -173,12 +177,13 @@ static bool is_in_conflict(const struct cecl_meeting_plan *plan, const struct me
            !equal(&meeting->members, &plan->members) && intersect(&meeting->came, &plan->members);
 }
 
-/* Whether a failure concerns a rank that comes: it is a member, it does not know yet, and does not
- * exclude the rank that found the reason. */
+/* Whether a failure concerns a rank that comes: it is a member, it does not know yet, and it
+ * excludes neither the rank that found the reason nor the one that is the reason. */
 static bool is_news(const struct cecl_meeting_plan *plan, const struct meeting *meeting)
 {
     return meeting->state == FAILED && !cecl_rank_set_has(&meeting->came, plan->rank) &&
-           cecl_rank_set_has(&plan->members, meeting->by);
+           cecl_rank_set_has(&plan->members, meeting->by) &&
+           (meeting->missing == NOBODY || cecl_rank_set_has(&plan->members, meeting->missing));
 }
 
 static struct found look(const struct cecl_meeting_plan *plan)
@@ -217,13 +222,13 @@ static void fail_conflicts(const struct cecl_meeting_plan *plan, struct meeting 
     for (int i = 0; i < MEETINGS; i++) /* all who came to any of them have the reason */
         if (is_in_conflict(plan, &table->list[i]))
             unite(&same->came, &table->list[i].came);
-    fail(same, plan->rank, ceclInvalidUsage);
+    fail(same, plan->rank, NOBODY, ceclInvalidUsage);
     for (int i = 0; i < MEETINGS; i++) {
         struct meeting *m = &table->list[i];
         if (!is_in_conflict(plan, m))
             continue;
         m->came = same->came;
-        fail(m, plan->rank, ceclInvalidUsage);
+        fail(m, plan->rank, NOBODY, ceclInvalidUsage);
         m->cause = same->cause;
     }
 }
@@ -304,13 +309,16 @@ static ceclResult_t name_who_is_late(const struct cecl_meeting_plan *plan,
 
 /* Fails with the reason why an open meeting can no longer become complete. */
 static ceclResult_t check_missing(const struct cecl_meeting_plan *plan,
-                                  const struct meeting *meeting)
+                                  const struct meeting *meeting, int *missing)
 {
+    *missing = NOBODY;
     for (int r = 0; r < plan->nranks; r++)
         if (cecl_rank_set_has(&plan->members, r) && !cecl_rank_set_has(&meeting->came, r)) {
             const ceclResult_t there = cecl_mesh_check_peer(plan->mesh, r);
-            if (there != ceclSuccess)
+            if (there != ceclSuccess) {
+                *missing = r;
                 return cecl_fail(there, "%s; it is not excluded", cecl_message());
+            }
         }
     return cecl_ms_left(plan->deadline) == 0 ? name_who_is_late(plan, meeting) : ceclSuccess;
 }
@@ -319,13 +327,14 @@ static ceclResult_t check_missing(const struct cecl_meeting_plan *plan,
 static bool is_over(const struct cecl_meeting_plan *plan, struct meeting *meeting, uint64_t serial,
                     ceclResult_t *result)
 {
+    int missing;
     *result = ceclSuccess;
     if (meeting->serial != serial) {
         *result = cecl_fail(ceclRemoteError, "a later call took the place of this one");
     } else if (meeting->state == OPEN) {
-        *result = check_missing(plan, meeting);
+        *result = check_missing(plan, meeting, &missing);
         if (*result != ceclSuccess)
-            fail(meeting, plan->rank, *result);
+            fail(meeting, plan->rank, missing, *result);
     } else if (meeting->state == FAILED) {
         *result = cecl_fail_with((ceclResult_t)meeting->result, meeting->words);
     }
@@ -366,13 +375,13 @@ ceclResult_t cecl_meeting_refuse(const struct cecl_meeting_plan *plan, ceclResul
         if (m->serial == 0 || m->state != OPEN || !cecl_rank_set_has(&m->members, plan->rank))
             continue;
         cecl_rank_set_add(&m->came, plan->rank);
-        fail(m, plan->rank, result);
+        fail(m, plan->rank, NOBODY, result);
         waits = true;
     }
     if (!waits && !equal(&plan->members, &nobody)) {
         struct meeting *m = create(plan);
         cecl_rank_set_add(&m->came, plan->rank);
-        fail(m, plan->rank, result);
+        fail(m, plan->rank, NOBODY, result);
     }
     unlock(plan);
     return cecl_fail_with(result, words);

@@ -199,6 +199,26 @@ static void after_an_abort_the_others_go_on(void **state)
     assert_true(multi_seconds() - start < PROMPT);
 }
 
+/* Rank 0 has tried with a rank that has gone. Those who never tried that leave it out, too. */
+static void who_excludes_the_missing_rank_is_not_told_of_it(void **state)
+{
+    (void)state;
+    ceclComm_t comm = joined(CECL_UNDEF), rest = NULL;
+    const int gone = multi_nranks / 2;
+    if (multi_rank == gone)
+        multi_ok(NULL, ceclCommAbort(comm));
+    else
+        assert_int_equal(multi_async_within(comm, PROMPT), ceclRemoteError);
+    if (multi_rank == 0)
+        multi_refused(NULL, ceclCommShrink(comm, NULL, 0, &rest, NULL), ceclRemoteError,
+                      "it is not excluded");
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (multi_rank == gone)
+        return;
+    shrink_works(comm, &gone, 1);
+    assert_int_equal(ceclCommDestroy(comm), ceclRemoteError);
+}
+
 static void a_finalized_communicator_shrinks(void **state)
 {
     (void)state;
@@ -423,6 +443,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(after_a_timeout_all_may_stay),
         cmocka_unit_test(after_an_exchange_that_was_cut_off_all_may_stay),
         cmocka_unit_test(after_an_abort_the_others_go_on),
+        cmocka_unit_test(who_excludes_the_missing_rank_is_not_told_of_it),
         cmocka_unit_test(a_finalized_communicator_shrinks),
         cmocka_unit_test(another_list_on_one_rank_is_told_to_all),
         cmocka_unit_test(another_list_is_told_to_two_meetings),
