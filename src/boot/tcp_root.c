@@ -277,6 +277,7 @@ static void free_root(struct root *root)
 static void *serve(void *argument)
 {
     struct root *root = argument;
+    cecl_thread_name("cecl-root");
     let_ranks_in(root);
     cecl_door_close(&root->door); /* the id is used up: ranks that come later are refused */
     if (root->failed == ceclSuccess) {

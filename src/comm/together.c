@@ -3,6 +3,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "util/thread.h"
+
 /* Threads wait here until all of them exist. A task that is missing would let its peers wait until
  * their timeout. */
 struct cecl_gate {
@@ -40,6 +42,7 @@ static void run(struct cecl_task *task)
 static void *run_behind_gate(void *argument)
 {
     struct cecl_task *task = argument;
+    cecl_thread_name("cecl-together");
     if (pass(task->gate))
         run(task);
     return NULL;

@@ -78,6 +78,7 @@ static void *work(void *argument)
     ceclComm_t comm = argument;
     struct cecl_worker *worker = &comm->worker;
     uint32_t messages = 0;
+    cecl_thread_name("cecl-worker");
     while (!atomic_load(&worker->stop)) {
         const bool failed = atomic_load(&comm->async_result) != ceclSuccess;
         bool comes = false;

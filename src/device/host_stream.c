@@ -98,6 +98,7 @@ static void perform(const struct work *work, const _Atomic bool *abandon)
 static void *serve(void *argument)
 {
     struct host_stream *stream = argument;
+    cecl_thread_name("cecl-stream");
     pthread_mutex_lock(&stream->lock);
     for (;;) {
         while (stream->count == 0 && !stream->ending)

@@ -114,6 +114,7 @@ static void *make_one(void *argument)
 {
     struct making *making = argument;
     struct cecl_nccl_made made;
+    cecl_thread_name("cecl-make");
     making->result = cecl_nccl_make(making->comm, NULL, making->together, &made);
     const bool is_made = making->result == (ncclResult_t)ceclSuccess && fill(making, &made);
     publish(making->entry, is_made ? making->comm : NULL);
@@ -124,6 +125,7 @@ static void *make_one_later(void *argument)
 {
     struct making making = *(struct making *)argument;
     struct cecl_nccl_made made;
+    cecl_thread_name("cecl-make");
     free(argument);
     making.result = cecl_nccl_make(making.comm, making.entry, making.together, &made);
     if (!fill(&making, &made)) {
@@ -271,6 +273,7 @@ ceclResult_t cecl_nccl_comm_finalize(ncclComm_t comm)
 static void *finalize_one(void *argument)
 {
     struct cecl_nccl_comm *entry = argument;
+    cecl_thread_name("cecl-finalize");
     const ceclResult_t result = cecl_nccl_library()->ceclCommFinalize(entry->ours);
     atomic_store(&entry->result, cecl_nccl_comm_result(entry, result));
     atomic_store(&entry->stage, CECL_NCCL_READY);

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 /* pthread_create with all signals blocked in the new thread, so that the program's handlers run on
@@ -17,6 +18,12 @@ static inline int cecl_thread_start(pthread_t *thread, void *(*run)(void *), voi
     const int error = pthread_create(thread, NULL, run, argument);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error;
+}
+
+/* Names the calling thread, for debuggers and profilers. 15 letters at most. */
+static inline void cecl_thread_name(const char *name)
+{
+    (void)prctl(PR_SET_NAME, name);
 }
 
 /* A condition whose waits end by the monotonic clock, so that they do not grow when somebody sets the

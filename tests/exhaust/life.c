@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "../fault/blame.h"
+#include "../threads_alive.h"
 #include "steps.h"
 
 /* Seconds within which all ranks hear of a refusal. */
@@ -367,12 +368,15 @@ static _Noreturn void finish(struct life *life)
     step_clean(life);
     remove_trace(life);
     AT(life, "looking for what is left");
-    if (!census_is_back(&life->start, &left))
+    if (!census_is_back(&life->start, &left)) {
+        char names[256];
+        threads_name(names, sizeof(names));
         life_fail(life,
                   "left are %d descriptors (%d before), %d threads (%d), %d large or shared "
-                  "mappings (%d)",
+                  "mappings (%d); the threads are %s",
                   left.descriptors, life->start.descriptors, left.threads, life->start.threads,
-                  left.mappings, life->start.mappings);
+                  left.mappings, life->start.mappings, names);
+    }
     if (life->faulty < 0)
         list_left(life);
     const int count = refuse_live(life->faulty < 0 ? life->report->left : life->kept, &at);

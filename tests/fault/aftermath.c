@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../threads_alive.h"
 #include "attempt.h"
 #include "blame.h"
 #include "join.h"
@@ -254,12 +255,15 @@ static _Noreturn void finish(struct life *life)
     struct census left;
     attempt_clean(life);
     STEP(life, "looking for what is left");
-    if (!census_is_back(&life->start, &left))
+    if (!census_is_back(&life->start, &left)) {
+        char names[256];
+        threads_name(names, sizeof(names));
         life_fail(life,
                   "left are %d descriptors (%d before), %d threads (%d), %d large or shared "
-                  "mappings (%d)",
+                  "mappings (%d); the threads are %s",
                   left.descriptors, life->start.descriptors, left.threads, life->start.threads,
-                  left.mappings, life->start.mappings);
+                  left.mappings, life->start.mappings, names);
+    }
     STEP(life, "done");
     atomic_store(&life->report->done, 1);
     _exit(0);

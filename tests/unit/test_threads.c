@@ -11,6 +11,9 @@
 
 #include <cecl/cecl.h>
 #include <pthread.h>
+#include <unistd.h>
+
+#include "../threads_alive.h"
 
 #define RANKS 4
 #define COUNT 2000
@@ -105,6 +108,28 @@ static void collectives_among_threads_are_right_in_an_urgent_communicator(void *
     unsetenv("CECL_URGENT");
 }
 
+static bool all_have_names(void)
+{
+    char names[512];
+    threads_name(names, sizeof(names));
+    return strstr(names, "cecl-watchdog") && strstr(names, "cecl-worker") &&
+           strstr(names, "cecl-stream");
+}
+
+static void threads_of_the_library_have_names(void **state)
+{
+    (void)state;
+    ceclComm_t comm;
+    ceclStream_t stream;
+    setenv("CECL_DEVICE", "host", 1);
+    assert_int_equal(ceclCommInitAll(&comm, 1, NULL), ceclSuccess);
+    assert_int_equal(ceclStreamCreate(comm, &stream), ceclSuccess);
+    for (int i = 0; i < 5000 && !all_have_names(); i++)
+        usleep(1000); /* each thread names itself as it begins */
+    assert_true(all_have_names());
+    assert_int_equal(ceclCommDestroy(comm), ceclSuccess);
+}
+
 static void a_missing_gpu_list_entry_is_refused(void **state)
 {
     (void)state;
@@ -134,6 +159,7 @@ static void cuda_without_a_gpu_for_each_rank_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(threads_of_the_library_have_names),
         cmocka_unit_test(collectives_among_threads_are_right_with_copied_flags),
         cmocka_unit_test(collectives_among_threads_are_right_with_written_flags_and_pull),
         cmocka_unit_test(collectives_among_threads_are_right_in_an_urgent_communicator),
