@@ -883,7 +883,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  * peer      0 .. nranks-1. This rank itself only within a group that has as many ceclSend to it as
  *           ceclRecv from it.
  * stream    orders the call. The message waits until the peer's stream has reached its call; the host
- *           does not wait.
+ *           does not wait for that.
  * Messages from one rank to another match in order: the n-th ceclSend to a rank is received by that
  * rank's n-th ceclRecv from this one. Outside of a group each call is one of its own: what follows it
  * in its stream, and every later call on `comm`, waits until the message has arrived. So two ranks
@@ -892,9 +892,11 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  * its ranks have reached their groups, whatever else these groups hold. The peers' groups may be
  * shaped differently. Where a group holds collectives too, messages come behind them.
  * The rank that comes second, by its host thread, moves the bytes: the sender pushes them, or the
- * receiver pulls them. Copy engines do it under every policy. A private buffer is carried through a
- * bounce buffer if its rank came first (see Buffers). What a rank sends to itself goes by way of the
- * next rank's staging.
+ * receiver pulls them. Copy engines do it under every policy. In a group of messages alone that both
+ * sends and receives much (pair.wait_min_bytes; cecl_info --tuning prints it) the host waits about
+ * 20 us at most (late.wait_ns), so that ranks that come at the same time each push what they send. A
+ * private buffer is carried through a bounce buffer if its rank came first (see Buffers). What a rank
+ * sends to itself goes by way of the next rank's staging.
  * A group has a limit of messages from one rank to another: 256 with up to 4 ranks, 128 with 8, 16 at
  * least. A rank that is as many messages ahead of its peer's host waits for it. Communicators of more
  * than 64 ranks have no messages.

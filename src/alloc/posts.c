@@ -105,6 +105,20 @@ bool cecl_posts_room(const struct cecl_posts *posts, enum cecl_role role, int pe
     return *number_of(posts, role, peer) + count <= finished + posts->nslots;
 }
 
+/* Before anybody arrived both bits were equal. */
+static bool one_has_arrived(uint32_t arrivals)
+{
+    return (arrivals & 1) != (arrivals >> 1 & 1);
+}
+
+bool cecl_posts_came(const struct cecl_posts *posts, enum cecl_role role, int peer, uint32_t ahead)
+{
+    const struct slot *slot =
+        slot_of(posts, ring_of(posts, role, peer), *number_of(posts, role, peer) + ahead);
+    /* this rank has not, so it is the peer */
+    return one_has_arrived(atomic_load_explicit(&slot->arrivals, memory_order_relaxed));
+}
+
 bool cecl_posts_put(struct cecl_posts *posts, enum cecl_role role, int peer,
                     const struct cecl_post *mine, uint64_t *number, struct cecl_post *theirs)
 {
@@ -113,10 +127,9 @@ bool cecl_posts_put(struct cecl_posts *posts, enum cecl_role role, int peer,
     struct slot *slot = slot_of(posts, ring, *number);
     *post_in(slot, role) = *mine;
     /* Release: whoever comes second sees this rank's post. Acquire: this rank sees the post of the
-     * one that came first. Before anybody arrived both bits were equal. */
-    const uint32_t before =
-        atomic_fetch_xor_explicit(&slot->arrivals, 1u << role, memory_order_acq_rel);
-    const bool is_second = (before & 1) != (before >> 1 & 1);
+     * one that came first. */
+    const bool is_second = one_has_arrived(
+        atomic_fetch_xor_explicit(&slot->arrivals, 1u << role, memory_order_acq_rel));
     if (is_second)
         *theirs = *post_in(slot, cecl_role_other(role));
     /* Release: this rank's read of the slot comes before anybody writes it again. */

@@ -416,7 +416,8 @@ static ceclResult_t tell(struct group *group, uint32_t first)
     if (count > 0)
         CECL_TRY(cecl_calls_tell(comm, group->calls, count));
     count = collect(group, first, MESSAGES);
-    return count > 0 ? cecl_pairs_post(comm, group->calls, count) : ceclSuccess;
+    const bool is_all = count == group->count;
+    return count > 0 ? cecl_pairs_post(comm, group->calls, count, is_all) : ceclSuccess;
 }
 
 static ceclResult_t go_through(struct group *group, uint32_t first, enum stage stage)

@@ -333,29 +333,81 @@ static ceclResult_t post_one(ceclComm_t comm, uint32_t index)
     return check_same(place->call, message->number, theirs.bytes);
 }
 
-/* Goes on after an error, so that peers find the messages that they count. */
-static ceclResult_t post_all(ceclComm_t comm)
+static uint64_t bytes_of(const struct cecl_pairs *pairs, enum cecl_role role)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < pairs->count; i++)
+        bytes += pairs->messages[i].role == role ? pairs->messages[i].bytes : 0;
+    return bytes;
+}
+
+/* Whether the group exchanges much. If one rank moved all of it, its copy engine would carry both
+ * directions, and the peer's none. */
+static bool exchanges_much(ceclComm_t comm)
+{
+    const uint64_t least = cecl_tuning_get(&comm->tuning, CECL_TUNE_PAIR_WAIT_MIN_BYTES);
+    return bytes_of(&comm->pairs, CECL_SENDER) >= least &&
+           bytes_of(&comm->pairs, CECL_RECEIVER) >= least;
+}
+
+static bool has_receiver(ceclComm_t comm, int peer)
+{
+    const uint32_t sent = *count_with(comm, CECL_SENDER, peer);
+    return peer == comm->rank || sent == 0 ||
+           cecl_posts_came(&comm->pairs.posts, CECL_SENDER, peer, sent);
+}
+
+/* Waits for a short time until the peers have posted what they receive from this rank. The receives
+ * of this rank's own group are posted by then, so if all ranks come in time, each one comes
+ * second to what it sends. */
+static void wait_for_receivers(ceclComm_t comm)
+{
+    const int64_t end =
+        cecl_now_ns() + (int64_t)cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_WAIT_NS);
+    for (int peer = 0; peer < comm->nranks; peer++)
+        while (!has_receiver(comm, peer)) {
+            if (cecl_now_ns() >= end || atomic_load(&comm->async_result) != ceclSuccess)
+                return;
+            sched_yield();
+        }
+}
+
+/* Posts the messages of one role. Goes on after an error, so that peers find the messages that they
+ * count. `result`: of the other role, whose message stays. */
+static ceclResult_t post_role(ceclComm_t comm, enum cecl_role role, ceclResult_t result)
 {
     char words[CECL_MESSAGE_BYTES];
-    ceclResult_t first = ceclSuccess;
+    if (result != ceclSuccess)
+        cecl_keep_message(words);
     for (uint32_t i = 0; i < comm->pairs.count; i++) {
-        const ceclResult_t result = post_one(comm, i);
-        if (result != ceclSuccess && first == ceclSuccess) {
-            first = result;
+        if (comm->pairs.messages[i].role != role)
+            continue;
+        const ceclResult_t posted = post_one(comm, i);
+        if (posted != ceclSuccess && result == ceclSuccess) {
+            result = posted;
             cecl_keep_message(words);
         }
     }
-    return first == ceclSuccess ? ceclSuccess : cecl_fail_with(first, words);
+    return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, words);
 }
 
-ceclResult_t cecl_pairs_post(ceclComm_t comm, const struct cecl_call *calls, uint32_t count)
+static ceclResult_t post_all(ceclComm_t comm, bool may_wait)
+{
+    const ceclResult_t received = post_role(comm, CECL_RECEIVER, ceclSuccess);
+    if (may_wait && exchanges_much(comm))
+        wait_for_receivers(comm);
+    return post_role(comm, CECL_SENDER, received);
+}
+
+ceclResult_t cecl_pairs_post(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
+                             bool may_wait)
 {
     struct cecl_pairs *pairs = &comm->pairs;
     CECL_TRY(collect(comm, calls, count));
     CECL_TRY(note_own(comm, calls, count));
     pairs->groups++;
     pairs->owes = true;
-    const ceclResult_t result = post_all(comm);
+    const ceclResult_t result = post_all(comm, may_wait);
     return result == ceclSuccess ? ceclSuccess : cecl_pairs_break(comm, result);
 }
 
@@ -451,7 +503,7 @@ ceclResult_t cecl_pairs_issue(ceclComm_t comm, ceclStream_t stream)
 ceclResult_t cecl_pairs_call(ceclComm_t comm, const struct cecl_call *call, ceclStream_t stream)
 {
     CECL_TRY(cecl_pairs_check(comm, call, 1, stream));
-    CECL_TRY(cecl_pairs_post(comm, call, 1));
+    CECL_TRY(cecl_pairs_post(comm, call, 1, false));
     cecl_comm_called(comm, call->op->name);
     return cecl_pairs_issue(comm, stream);
 }

@@ -6,8 +6,11 @@
  *
  *     check   Everything that can be refused is checked here. A rank waits at most until each peer has
  *             room for the messages, which it has unless it is hundreds of messages behind.
- *     post    Tells the peers where the buffers lie (alloc/posts.h). From here on they rely on it. No
- *             rank waits for another one: each message finds out which of its ranks came second.
+ *     post    Tells the peers where the buffers lie (alloc/posts.h). From here on they rely on it.
+ *             Each message finds out which of its ranks came second. No rank waits long for another
+ *             one: a group that exchanges much posts what it receives, waits some microseconds for
+ *             the peers to do the same, and then posts what it sends. If all come in time, each rank
+ *             comes second to what it sends, and the copy engines of all move a part.
  *     issue   Enqueues what this rank does (ce/pairs.h). The rank that came second waits here for memory
  *             of the peer's that is still being imported.
  *
@@ -55,8 +58,13 @@ void cecl_pairs_close(ceclComm_t comm);
 ceclResult_t cecl_pairs_check(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
                               ceclStream_t stream);
 /* Posts messages that passed the check. A failure fails the communicator, if a peer knows of the group
- * by then. */
-ceclResult_t cecl_pairs_post(ceclComm_t comm, const struct cecl_call *calls, uint32_t count);
+ * by then.
+ *
+ * may_wait  false: nothing waits for peers, because other communicators of the group have not told
+ *           theirs yet, or because the host is to wait for late ranks at the group's
+ *           collectives. */
+ceclResult_t cecl_pairs_post(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
+                             bool may_wait);
 /* Enqueues what is posted. A failure fails the communicator. */
 ceclResult_t cecl_pairs_issue(ceclComm_t comm, ceclStream_t stream);
 

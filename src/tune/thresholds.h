@@ -86,6 +86,18 @@ RECKONED(LATE_WAIT_NS, 1, EVERY, ANY, 20000,
          "A few times what a call takes its host thread (3 to 10 us), and less than 50 us, which a "
          "late rank may cost its peers' host threads.")
 
+/* ---- messages */
+
+THRESHOLD(
+    PAIR_WAIT_MIN_BYTES, "pair.wait_min_bytes", BYTES, 1, NEVER,
+    "A group that sends at least so many bytes and receives as many waits up to late.wait_ns for "
+    "the receivers of what it sends, so that each rank pushes what it sends.")
+RECKONED(PAIR_WAIT_MIN_BYTES, 1, EVERY, HOST, 64 * KIB, "No reckoning is on record.")
+RECKONED(
+    PAIR_WAIT_MIN_BYTES, 1, EVERY, CUDA, 8 * MIB,
+    "One GPU's copy engine moves 8 MiB in both directions in 44 us, two GPUs' in 22 (194 and 389 "
+    "GB/s): the wait costs the host no more than the GPUs gain.")
+
 /* ---- private memory */
 
 THRESHOLD(

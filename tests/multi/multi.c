@@ -64,6 +64,20 @@ void multi_setenv(const char *name, const char *value)
         unsetenv(name);
 }
 
+void multi_tuning(const char *rows)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/tmp/cecl_test_tuning_%d", (int)getpid());
+    unlink(path);
+    multi_setenv("CECL_TUNING", rows ? path : NULL);
+    if (!rows)
+        return;
+    FILE *out = fopen(path, "w");
+    assert_non_null(out);
+    fprintf(out, "cecl-tuning 1\n%s\n", rows);
+    assert_int_equal(fclose(out), 0);
+}
+
 int multi_descriptors(void)
 {
     const int count = open_descriptors();

@@ -71,6 +71,8 @@ void multi_crowd_close(struct multi_crowd *crowd); /* waits for all copies and c
 
 size_t multi_type_bytes(ceclDataType_t type);
 void multi_setenv(const char *name, const char *value); /* NULL: unset */
+/* Sets CECL_TUNING to a file of this rank's own with these rows; NULL: removes it. */
+void multi_tuning(const char *rows);
 
 int multi_descriptors(void); /* number of descriptors that this process has open */
 int multi_mappings(void);    /* lines of /proc/self/maps */

@@ -243,19 +243,12 @@ static void every_way_gives_the_same_bits(void **state)
     }
 }
 
-/* A file for CECL_TUNING by which ranks wait 1 s for late ones, instead of going on without them. */
+/* By these thresholds ranks wait 1 s for late ones, instead of going on without them. */
 static void reopen_patiently(void)
 {
-    char path[64];
-    snprintf(path, sizeof(path), "/tmp/cecl_test_reduce_%d", (int)getpid());
-    FILE *out = fopen(path, "w");
-    assert_non_null(out);
-    fprintf(out, "cecl-tuning 1\nlate.wait_ns * any 1000000000\n");
-    assert_int_equal(fclose(out), 0);
-    multi_setenv("CECL_TUNING", path);
+    multi_tuning("late.wait_ns * any 1000000000");
     reopen(1 << 20);
-    multi_setenv("CECL_TUNING", NULL);
-    unlink(path);
+    multi_tuning(NULL);
 }
 
 /* Ranks that wait for each other know where all inputs are, and SMs read them there. */

@@ -357,6 +357,34 @@ static void a_file_that_cannot_be_written_is_a_warning_and_calls_work(void **sta
     close_comm();
 }
 
+/* Each rank receives from the one before and sends to the next. None comes before its receiver,
+ * which posts its receive first and has a second to come. */
+static void ranks_that_exchange_much_push_what_they_send(void **state)
+{
+    char pattern[128];
+    (void)state;
+    snprintf(pattern, sizeof(pattern), "%s/%%r.json", folder);
+    multi_tuning("late.wait_ns * any 1000000000\npair.wait_min_bytes * any 512");
+    open_comm(pattern);
+    multi_tuning(NULL);
+    const int next = (multi_rank + 1) % multi_nranks,
+              before = (multi_rank + multi_nranks - 1) % multi_nranks;
+    for (int i = 0; i < 10; i++) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (multi_rank == i % multi_nranks)
+            multi_pause_ms(5);
+        multi_ok(comm, ceclGroupStart());
+        multi_ok(comm, ceclSend(send_buffer, BLOCK, ceclInt8, next, comm, 0));
+        multi_ok(comm, ceclRecv(recv_buffer, BLOCK, ceclInt8, before, comm, 0));
+        multi_ok(comm, ceclGroupEnd());
+    }
+    multi_ok(comm, ceclStreamSynchronize(comm, 0));
+    close_comm();
+    char *text = text_of(file);
+    assert_int_equal(count_of(text, "point to point, 1 pushed, 0 pulled, 1 by peers"), 10);
+    free(text);
+}
+
 static void calls_in_nvtx_ranges_work(void **state)
 {
     (void)state;
@@ -384,6 +412,7 @@ int main(int argc, char **argv)
         TRACE(a_split_off_communicator_writes_to_its_parents_file),
         TRACE(without_the_setting_there_is_no_file),
         TRACE(a_file_that_cannot_be_written_is_a_warning_and_calls_work),
+        TRACE(ranks_that_exchange_much_push_what_they_send),
         TRACE(calls_in_nvtx_ranges_work),
     };
     return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 60);

@@ -3,31 +3,13 @@
 #include "multi.h"
 
 #include <stdio.h>
-#include <unistd.h>
 
 #define BLOCK 1024
-
-/* A file of this rank's own, until the next one. */
-static void tuning_is(const char *rows)
-{
-    static char path[64];
-    if (*path)
-        unlink(path);
-    snprintf(path, sizeof(path), "/tmp/cecl_test_tuning_%d", (int)getpid());
-    FILE *out = fopen(path, "w");
-    assert_non_null(out);
-    fprintf(out, "cecl-tuning 1\n%s\n", rows);
-    assert_int_equal(fclose(out), 0);
-    multi_setenv("CECL_TUNING", path);
-}
 
 static int forget_tuning(void **state)
 {
     (void)state;
-    const char *path = getenv("CECL_TUNING");
-    if (path)
-        unlink(path);
-    multi_setenv("CECL_TUNING", NULL);
+    multi_tuning(NULL);
     return 0;
 }
 
@@ -51,11 +33,11 @@ static void a_file_changes_what_a_call_does(void **state)
     char path[64];
     path_of_all_reduce(path);
     assert_string_equal(path, "small, one exchange through slots");
-    tuning_is("small.all_reduce.max_bytes * any 1023");
+    multi_tuning("small.all_reduce.max_bytes * any 1023");
     path_of_all_reduce(path);
     assert_string_equal(path, "SMs read at the peers and write to all");
-    tuning_is("small.all_reduce.max_bytes * any 0\nall_reduce.sms_write_max_bytes * any 0\n"
-              "all_reduce.sms_end_bytes * any 0");
+    multi_tuning("small.all_reduce.max_bytes * any 0\nall_reduce.sms_write_max_bytes * any 0\n"
+                 "all_reduce.sms_end_bytes * any 0");
     path_of_all_reduce(path);
     assert_string_equal(path, "SMs read at the peers, pushed to all");
 }
@@ -69,7 +51,7 @@ static void rows_for_other_ranks_or_devices_change_nothing(void **state)
              "small.all_reduce.max_bytes %d any 0\nsmall.all_reduce.max_bytes * %s 0",
              multi_nranks + 1, multi_on_gpus(comm) ? "host" : "cuda");
     multi_ok(NULL, ceclCommDestroy(comm));
-    tuning_is(rows);
+    multi_tuning(rows);
     path_of_all_reduce(path);
     assert_string_equal(path, "small, one exchange through slots");
 }
@@ -78,8 +60,8 @@ static void rows_for_other_ranks_or_devices_change_nothing(void **state)
 static void larger_small_calls_are_right(void **state)
 {
     (void)state;
-    tuning_is("small.all_gather.max_bytes * any 5000\nsmall.all_to_all.max_bytes * any 40000\n"
-              "small.slot_min_bytes * any 512");
+    multi_tuning("small.all_gather.max_bytes * any 5000\nsmall.all_to_all.max_bytes * any 40000\n"
+                 "small.slot_min_bytes * any 512");
     ceclConfig_t config = multi_config();
     config.smPolicy = CECL_SM_ALLOW;
     ceclComm_t comm = multi_comm(&config);
@@ -111,8 +93,8 @@ static ceclResult_t join(void)
 static void ranks_with_different_tables_are_refused(void **state)
 {
     (void)state;
-    tuning_is(multi_rank == multi_nranks - 1 ? "reduction.reading_sms * any 7"
-                                             : "reduction.reading_sms * any 6");
+    multi_tuning(multi_rank == multi_nranks - 1 ? "reduction.reading_sms * any 7"
+                                                : "reduction.reading_sms * any 6");
     multi_refused(NULL, join(), ceclInvalidArgument,
                   "ranks differ in CECL_TUNING (a hash of the table)");
 }
@@ -121,7 +103,7 @@ static void ranks_with_different_tables_are_refused(void **state)
 static void ranks_with_equal_tables_in_different_files_meet(void **state)
 {
     (void)state;
-    tuning_is(multi_rank == 0 ? "reduction.reading_sms * any 8 # as built in" : "# nothing");
+    multi_tuning(multi_rank == 0 ? "reduction.reading_sms * any 8 # as built in" : "# nothing");
     ceclComm_t comm = multi_comm(NULL);
     multi_ok(NULL, ceclCommDestroy(comm));
 }
@@ -129,7 +111,7 @@ static void ranks_with_equal_tables_in_different_files_meet(void **state)
 static void a_bad_file_on_one_rank_is_told_to_all(void **state)
 {
     (void)state;
-    tuning_is(multi_rank == 1 ? "\nreduction.reading_sms * any 0" : "# nothing");
+    multi_tuning(multi_rank == 1 ? "\nreduction.reading_sms * any 0" : "# nothing");
     multi_refused(NULL, join(), ceclInvalidArgument, "rank 1: CECL_TUNING: /tmp/cecl_test_tuning_");
     multi_refused(NULL, join(), ceclInvalidArgument, ":3: \"0\": a whole number, 1 to 1024,");
 }
@@ -153,7 +135,7 @@ static void staging_and_segments_follow_the_table(void **state)
     comm = multi_comm(NULL);
     multi_ok(comm, ceclPoolStats(comm, &before));
     multi_ok(NULL, ceclCommDestroy(comm));
-    tuning_is("staging.max_bytes * host 512KiB");
+    multi_tuning("staging.max_bytes * host 512KiB");
     comm = multi_comm(NULL);
     multi_ok(comm, ceclPoolStats(comm, &after));
     multi_ok(NULL, ceclCommDestroy(comm));

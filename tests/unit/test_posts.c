@@ -65,6 +65,29 @@ static void who_comes_second_reads_the_first_ones_post(void **state)
     close_all();
 }
 
+/* Asking changes nothing: whoever asked posts later, and comes second then. */
+static void a_peer_that_came_is_seen(void **state)
+{
+    (void)state;
+    uint64_t number;
+    struct cecl_post theirs;
+    const struct cecl_post mine = post_of(0, 1);
+    open_with(4);
+    for (int round = 0; round < 10; round++) {
+        for (uint32_t ahead = 1; ahead <= 3; ahead++)
+            assert_false(cecl_posts_came(&ranks[0], CECL_SENDER, 1, ahead));
+        for (int i = 0; i < 2; i++)
+            assert_false(cecl_posts_put(&ranks[1], CECL_RECEIVER, 0, &mine, &number, &theirs));
+        for (uint32_t ahead = 1; ahead <= 3; ahead++)
+            assert_int_equal(cecl_posts_came(&ranks[0], CECL_SENDER, 1, ahead), ahead <= 2);
+        assert_false(cecl_posts_came(&ranks[0], CECL_RECEIVER, 1, 1)); /* another ring */
+        assert_true(cecl_posts_put(&ranks[0], CECL_SENDER, 1, &mine, &number, &theirs));
+        assert_true(cecl_posts_came(&ranks[0], CECL_SENDER, 1, 1));
+        assert_true(cecl_posts_put(&ranks[0], CECL_SENDER, 1, &mine, &number, &theirs));
+    }
+    close_all();
+}
+
 static void each_ordered_pair_counts_for_itself(void **state)
 {
     (void)state;
@@ -157,6 +180,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_comes_second_reads_the_first_ones_post),
+        cmocka_unit_test(a_peer_that_came_is_seen),
         cmocka_unit_test(each_ordered_pair_counts_for_itself),
         cmocka_unit_test(a_full_ring_has_room_when_the_peer_has_come),
         cmocka_unit_test(rings_are_only_for_so_many_ranks),
