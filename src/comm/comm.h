@@ -47,6 +47,7 @@ struct cecl_watch {
     uint32_t *rows;       /* [CECL_LANES * nranks] */
     pthread_mutex_t lock; /* held while the communicator is given up */
     bool told, silenced;  /* peers were notified; this rank's signals no longer count */
+    bool complained;      /* the user knows that the driver holds up the release */
     bool kernels_ended;   /* no kernel waits for peers any more, neither the caller's nor cecl's */
 };
 

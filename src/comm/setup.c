@@ -302,7 +302,7 @@ static ceclResult_t find_local_copies(ceclComm_t comm)
 }
 
 /* Whether another rank is in this process. Ranks in different containers may have equal process
- * numbers, so the answer only serves a message. */
+ * numbers, so nothing that matters may follow from the answer. */
 static bool shares_process(const struct hello *all, int rank, int nranks)
 {
     for (int r = 0; r < nranks; r++)

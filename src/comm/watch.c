@@ -1,7 +1,7 @@
 /* The watchdog of a communicator: one thread that learns of peers' ends at once, checks for calls
  * that take too long, and ends waits once the communicator has failed. It never touches what a call
- * in progress uses, except flags and their counters. It makes no call of the driver but stream memory
- * operations: see worker.c. */
+ * in progress uses, except flags and their counters. It makes no slow call of the driver: see
+ * worker.c and decision 20. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +11,7 @@
 #include "flags/pads.h"
 #include "flags/pairs.h"
 #include "util/clock.h"
+#include "util/log.h"
 #include "util/thread.h"
 
 #define TICK_MAX_MS 500 /* in ms; CECL_WATCH_SLACK_MS is longer than two ticks */
@@ -26,10 +27,17 @@ struct watched {
     int64_t blind_since; /* in ms */
 };
 
-/* The words of messages lie in memory of the host, so they need no driver. */
+static bool is_hosted(ceclComm_t comm)
+{
+    return comm->engine.flags.way == CECL_FLAGS_HOST;
+}
+
+/* The words of messages lie in memory of the host, and so may flags: these need no driver. */
 static ceclResult_t ask_progress(ceclComm_t comm, uint32_t *rows, struct cecl_progress *progress)
 {
-    const ceclResult_t result = cecl_worker_ask(comm, rows, progress);
+    const ceclResult_t result = is_hosted(comm)
+                                    ? cecl_flags_progress(&comm->engine.flags, rows, progress)
+                                    : cecl_worker_ask(comm, rows, progress);
     if (result == ceclSuccess)
         cecl_pair_progress(&comm->pairs.flags, &comm->engine.flags, progress);
     return result;
@@ -146,6 +154,15 @@ static void look_after(ceclComm_t comm, struct watched *seen)
         time_out(comm, &progress, now - seen->since);
 }
 
+/* What the watchdog tries again needs a word only once. */
+static void complain(ceclComm_t comm)
+{
+    if (!comm->watch.complained)
+        cecl_log(CECL_LOG_WARN, comm->rank, "a failed communicator is not released yet: %s",
+                 cecl_message());
+    comm->watch.complained = true;
+}
+
 /* Peers are notified first, because a released stream goes on copying and signalling, and no peer may
  * take the data that it then gets as valid. A peer that sees such a signal finds this rank's message
  * when it looks (cecl_comm_hear). */
@@ -158,16 +175,25 @@ void cecl_watch_release(ceclComm_t comm)
         comm->watch.told = true;
     }
     const bool pending = !cecl_flags_idle(&comm->engine.flags);
+    /* This asks no driver, which these waits may hold up, and such flags cannot be silenced. */
+    if (pending && is_hosted(comm)) {
+        (void)!cecl_flags_release(&comm->engine.flags);
+        cecl_pair_release(&comm->pairs.flags);
+    }
     if (pending && !comm->watch.silenced)
         comm->watch.silenced = cecl_flags_silence(&comm->engine.flags) == ceclSuccess;
+    if (pending && !comm->watch.silenced)
+        complain(comm);
     /* Ends kernels that wait, so that what is enqueued behind them goes on. */
     if (!comm->watch.kernels_ended)
         comm->watch.kernels_ended = cecl_pads_end(&comm->engine.flags) == ceclSuccess;
-    /* Nothing that is released may signal to peers. */
-    if (pending && comm->watch.silenced && comm->watch.kernels_ended) {
+    if (!comm->watch.kernels_ended)
+        complain(comm);
+    /* Nothing that is released here may signal to peers. */
+    if (pending && !is_hosted(comm) && comm->watch.silenced && comm->watch.kernels_ended)
         (void)!cecl_flags_release(&comm->engine.flags);
-        (void)!cecl_pair_release(&comm->pairs.flags);
-    }
+    if (pending)
+        cecl_pair_release(&comm->pairs.flags);
     pthread_mutex_unlock(&comm->watch.lock);
 }
 
@@ -176,6 +202,7 @@ static void *watch(void *argument)
     ceclComm_t comm = argument;
     struct watched seen = {.since = cecl_now_ms()};
     int tick = comm->config.timeout_ms > 0 ? comm->config.timeout_ms / 8 : TICK_MAX_MS;
+    cecl_thread_name("cecl-watchdog");
     tick = tick > TICK_MAX_MS ? TICK_MAX_MS : tick < TICK_MIN_MS ? TICK_MIN_MS : tick;
 
     while (!atomic_load(&comm->watch.stop)) {

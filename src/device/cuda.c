@@ -25,14 +25,22 @@ void cuda_leave(struct cuda_device *cuda, bool pushed)
         cuda->cu->cuCtxPopCurrent(&ours);
 }
 
+static bool has_ended(const struct cuda_device *cuda, CUstream stream)
+{
+    return !stream || cuda->cu->cuStreamQuery(stream) == CUDA_SUCCESS;
+}
+
 static ceclResult_t close_inside(struct cuda_device *cuda)
 {
     const struct cecl_driver *cu = cuda->cu;
     /* Freeing pinned memory waits for the GPU. While work is pending, the
      * memory is left unfreed. */
-    const bool idle = cuda_streams_end(cuda) && !cuda->stuck;
+    const bool idle = cuda_streams_end(cuda) && !cuda->stuck && has_ended(cuda, cuda->release) &&
+                      has_ended(cuda, cuda->side);
     if (cuda->side)
         cu->cuStreamDestroy(cuda->side);
+    if (cuda->release)
+        cu->cuStreamDestroy(cuda->release);
     if (cuda->legacy)
         cu->cuStreamDestroy(cuda->legacy);
     if (cuda->fork)
@@ -77,6 +85,7 @@ static const struct cecl_device_ops cuda_ops = {
     .words_free = cuda_words_free,
     .host_share = cuda_host_share,
     .host_unshare = cuda_host_unshare,
+    .host_write = cuda_host_write,
     .check_pointer = cuda_check_pointer,
     .region_find = cuda_region_find,
     .region_id = cuda_region_id,
@@ -193,18 +202,17 @@ static ceclResult_t open_inside(struct cuda_device *cuda)
 {
     int least = 0, most = 0;
     size_t total = 0, granularity = 0;
-    void *scratch = NULL;
     CECL_TRY(CUDA_CALL(cuda, cuCtxGetStreamPriorityRange, &least, &most));
     CECL_TRY(
         CUDA_CALL(cuda, cuStreamCreateWithPriority, &cuda->side, CU_STREAM_NON_BLOCKING, most));
+    CECL_TRY(
+        CUDA_CALL(cuda, cuStreamCreateWithPriority, &cuda->release, CU_STREAM_NON_BLOCKING, most));
     CECL_TRY(
         CUDA_CALL(cuda, cuStreamCreateWithPriority, &cuda->legacy, CU_STREAM_NON_BLOCKING, least));
     CECL_TRY(CUDA_CALL(cuda, cuEventCreate, &cuda->fork, CU_EVENT_DISABLE_TIMING));
     CECL_TRY(CUDA_CALL(cuda, cuEventCreate, &cuda->join, CU_EVENT_DISABLE_TIMING));
     CECL_TRY(CUDA_CALL(cuda, cuEventCreate, &cuda->order, CU_EVENT_DISABLE_TIMING));
-    CECL_TRY(CUDA_CALL(cuda, cuMemHostAlloc, &scratch, CUDA_SCRATCH_WORDS * sizeof(*cuda->scratch),
-                       CU_MEMHOSTALLOC_PORTABLE));
-    cuda->scratch = scratch;
+    CECL_TRY(cuda_words_alloc(&cuda->base, CUDA_SCRATCH_ALL, &cuda->scratch));
     CECL_TRY(CUDA_CALL(cuda, cuDeviceTotalMem, &total, cuda->device));
     cuda->base.total_bytes = total;
     cuda->rdma = attribute(cuda->cu, cuda->device,

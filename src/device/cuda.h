@@ -7,7 +7,9 @@
 #include "device/cuda_driver.h"
 #include "device/device.h"
 
+/* `scratch`: words to which words_read copies, and two that nobody reads. */
 #define CUDA_SCRATCH_WORDS 1024
+enum { CUDA_SCRATCH_TRIAL = CUDA_SCRATCH_WORDS, CUDA_SCRATCH_COPY, CUDA_SCRATCH_ALL };
 
 /* A living stream of stream_create. If the caller destroyed it behind our back, the id tells it
  * from a new stream at the same address. */
@@ -31,11 +33,13 @@ struct cuda_device {
     CUdevice device;
     CUcontext context;        /* the primary context, retained */
     CUstream side;            /* for init and the watchdog, independent of callers' streams */
+    CUstream release;         /* for words_release alone */
     CUstream legacy;          /* runs work for the callers' legacy default stream */
     CUevent fork, join;       /* order `legacy` behind the caller's stream and back */
     CUevent order;            /* orders any two streams */
-    uint32_t *scratch;        /* pinned words to which `side` copies */
+    uint32_t *scratch;        /* pinned words: see CUDA_SCRATCH_... */
     bool rdma;                /* network cards may reach allocations */
+    _Atomic bool unlanded;    /* words_release gave up: its writes may land at any time */
     bool stuck;               /* our own work has not ended: nothing may wait for the GPU */
     struct cuda_local *local; /* the words of cuda_local.c; NULL until it needs them */
     struct cuda_own own;
@@ -104,6 +108,7 @@ ceclResult_t cuda_words_alloc(struct cecl_device *dev, size_t count, uint32_t **
 void cuda_words_free(struct cecl_device *dev, uint32_t *words);
 ceclResult_t cuda_host_share(struct cecl_device *dev, void *addr, size_t bytes);
 void cuda_host_unshare(struct cecl_device *dev, void *addr, size_t bytes);
+void cuda_host_write(struct cecl_device *dev, uint32_t *words, size_t count, uint32_t value);
 ceclResult_t cuda_words_release(struct cecl_device *dev, uint32_t *words, size_t count,
                                 uint32_t value);
 ceclResult_t cuda_words_read(struct cecl_device *dev, const uint32_t *words, size_t count,

@@ -1,9 +1,18 @@
 /* The CUDA device's memory: address ranges, allocations that peers can map, and flag words. */
+#include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 
 #include "device/cuda.h"
+#include "util/clock.h"
 
 #define RELEASE_BATCH 64 /* most words that cuda_words_release writes in one batch */
+/* A stream write that is not held up takes microseconds, or some time slices of a shared GPU. */
+#define HELD_UP_MS 200
+#define LAND_MS 2000 /* most time for words that are written behind a copy */
+/* Between two questions whether a stream has ended there is a pause, but not at first. */
+#define SPIN_NS 200000
+#define PAUSE_NS 50000
 
 static CUmemAllocationProp properties(const struct cuda_device *cuda)
 {
@@ -222,24 +231,91 @@ void cuda_host_unshare(struct cecl_device *dev, void *addr, size_t bytes)
     (void)undone; /* an error here cannot be repaired */
 }
 
-static ceclResult_t release(struct cuda_device *cuda, uint32_t *words, size_t count, uint32_t value)
+void cuda_host_write(struct cecl_device *dev, uint32_t *words, size_t count, uint32_t value)
+{
+    (void)dev;
+    for (size_t i = 0; i < count; i++)
+        atomic_store((_Atomic uint32_t *)&words[i], value);
+}
+
+/* ceclInProgress when the stream's work is not done in time. */
+static ceclResult_t ends_within(struct cuda_device *cuda, CUstream stream, int ms)
+{
+    const int64_t start = cecl_now_ns();
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    ceclResult_t result = cuda_stream_query(&cuda->base, stream);
+    for (int64_t spent = 0; result == ceclInProgress && spent < ms * INT64_C(1000000);) {
+        if (spent > SPIN_NS)
+            nanosleep(&pause, NULL);
+        result = cuda_stream_query(&cuda->base, stream);
+        spent = cecl_now_ns() - start;
+    }
+    return result;
+}
+
+/* Streams share as many hardware queues as CUDA_DEVICE_MAX_CONNECTIONS says, by default 8. A
+ * stream that waits for a flag holds one. While streams that wait hold all, stream writes and
+ * kernels of all other streams are held up. Copies have queues of their own, and so have the
+ * stream operations right behind a copy (docs/measurements.md, "Hardware queues"). But a copy is
+ * held up while the program frees memory. So a write is tried first, to a word that nobody
+ * reads: what is held up may land late, when the words of a communicator are gone. If the trial
+ * is held up, the words are written behind a copy. */
+static ceclResult_t find_held_up(struct cuda_device *cuda, bool *held_up)
+{
+    const struct cecl_memop trial = {&cuda->scratch[CUDA_SCRATCH_TRIAL], 1, CECL_MEMOP_WRITE};
+    ceclResult_t result = cuda_stream_query(&cuda->base, cuda->release);
+    if (result == ceclSuccess) /* else an earlier trial is still held up */
+        result = cuda_memops(&cuda->base, cuda->release, &trial, 1);
+    if (result == ceclSuccess)
+        result = ends_within(cuda, cuda->release, HELD_UP_MS);
+    *held_up = result == ceclInProgress;
+    return *held_up ? ceclSuccess : result;
+}
+
+static ceclResult_t write_words(struct cuda_device *cuda, CUstream stream, uint32_t *words,
+                                size_t count, uint32_t value)
 {
     struct cecl_memop ops[RELEASE_BATCH];
     for (size_t done = 0; done < count;) {
         size_t n = 0;
         for (; n < RELEASE_BATCH && done + n < count; n++)
             ops[n] = (struct cecl_memop){&words[done + n], value, CECL_MEMOP_WRITE};
-        CECL_TRY(cuda_memops(&cuda->base, cuda->side, ops, n));
+        if (stream == cuda->side)
+            CECL_TRY(CUDA_CALL(cuda, cuMemcpyAsync, cuda_address(&cuda->scratch[CUDA_SCRATCH_COPY]),
+                               cuda_address(words), sizeof(*words), stream));
+        CECL_TRY(cuda_memops(&cuda->base, stream, ops, n));
         done += n;
     }
-    /* The words have landed before this returns. `side` never waits for a
-     * flag, so this wait ends. */
-    return CUDA_CALL(cuda, cuStreamSynchronize, cuda->side);
+    return ceclSuccess;
 }
 
-/* Uses stream memory operations alone. A memset may be a kernel, and the kernels that hold the SMs may
- * be waiting for these very words. A copy is held up while the program frees memory, and that may
- * wait for these very words, too. */
+static ceclResult_t release(struct cuda_device *cuda, uint32_t *words, size_t count, uint32_t value)
+{
+    bool held_up;
+    CECL_TRY(find_held_up(cuda, &held_up));
+    ceclResult_t result = ceclInProgress;
+    if (!held_up) {
+        CECL_TRY(write_words(cuda, cuda->release, words, count, value));
+        result = ends_within(cuda, cuda->release, HELD_UP_MS);
+        if (result == ceclInProgress) /* held up since the trial */
+            atomic_store(&cuda->unlanded, true);
+    }
+    if (result == ceclInProgress) {
+        CECL_TRY(write_words(cuda, cuda->side, words, count, value));
+        result = ends_within(cuda, cuda->side, LAND_MS);
+    }
+    if (result != ceclInProgress)
+        return result;
+    atomic_store(&cuda->unlanded, true);
+    return cecl_fail(ceclUnhandledCudaError,
+                     "%zu words were not written in %d ms: do streams that wait hold all hardware "
+                     "queues (CUDA_DEVICE_MAX_CONNECTIONS), or is the GPU busy with copies?",
+                     count, LAND_MS);
+}
+
+/* Uses stream memory operations alone, if they get through. A memset may be a kernel, and the
+ * kernels that hold the SMs may be waiting for these very words. A copy is held up while the
+ * program frees memory, and that may wait for these very words, too. */
 ceclResult_t cuda_words_release(struct cecl_device *dev, uint32_t *words, size_t count,
                                 uint32_t value)
 {

@@ -1,5 +1,6 @@
 /* The CUDA device's own streams: creating them, keeping them in a table, waiting for all,
  * destroying them. */
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "device/cuda.h"
@@ -144,6 +145,10 @@ static ceclResult_t count_busy(struct cecl_device *dev, size_t *busy)
     struct cuda_device *cuda = cuda_of(dev);
     struct cuda_own *own = &cuda->own;
     ceclResult_t result = ask(cuda, cuda->legacy, busy);
+    if (atomic_load(&cuda->unlanded) && result == ceclSuccess)
+        result = ask(cuda, cuda->release, busy);
+    if (atomic_load(&cuda->unlanded) && result == ceclSuccess)
+        result = ask(cuda, cuda->side, busy);
     pthread_mutex_lock(&own->lock);
     for (size_t i = 0; i < own->count; i++) {
         const ceclResult_t asked = ask_kept(cuda, &own->streams[i], busy);

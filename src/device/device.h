@@ -130,6 +130,9 @@ struct cecl_device_ops {
      * address that the host has. Other processes may share the memory. */
     ceclResult_t (*host_share)(struct cecl_device *dev, void *addr, size_t bytes);
     void (*host_unshare)(struct cecl_device *dev, void *addr, size_t bytes);
+    /* Writes `value` to `count` words of such memory, or of words_alloc, so that streams and
+     * kernels held by waits on these words go on. Asks no driver, so it never waits. */
+    void (*host_write)(struct cecl_device *dev, uint32_t *words, size_t count, uint32_t value);
     /* Refuses memory that this device's copies cannot reach. On CUDA that is plain host memory,
      * another GPU's memory and NULL; on the host it is NULL, a range that wraps around, and one
      * whose first or last byte cannot be read. `name` is the argument's name, for the message. */
@@ -234,8 +237,9 @@ struct cecl_device_ops {
 
     /* Writes `value` to `count` words of this rank's device memory without waiting for enqueued
      * work, so that streams held by waits on these words go on. The words have landed when it
-     * returns. It waits only for these writes, and they wait for no flag, and not for a driver that
-     * frees memory. For the watchdog. */
+     * returns ceclSuccess. It waits only for these writes, some seconds at most, and they wait
+     * for no flag. On CUDA they wait for a driver that frees memory only if streams that wait
+     * hold all hardware queues. For the watchdog. */
     ceclResult_t (*words_release)(struct cecl_device *dev, uint32_t *words, size_t count,
                                   uint32_t value);
     /* The same for words that nobody waits for: where waiters sleep, none is woken. */

@@ -38,6 +38,7 @@ static const struct cecl_device_ops host_ops = {
     .words_free = host_words_free,
     .host_share = host_host_share,
     .host_unshare = host_host_unshare,
+    .host_write = host_host_write,
     .check_pointer = host_check_pointer,
     .region_find = host_region_find,
     .region_id = host_region_id,

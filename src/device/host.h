@@ -54,6 +54,7 @@ void host_region_close(struct cecl_device *dev, const struct cecl_region_export 
 /* host_words.c: words that streams write and wait for, across processes. */
 ceclResult_t host_words_alloc(struct cecl_device *dev, size_t count, uint32_t **words);
 void host_words_free(struct cecl_device *dev, uint32_t *words);
+void host_host_write(struct cecl_device *dev, uint32_t *words, size_t count, uint32_t value);
 ceclResult_t host_words_release(struct cecl_device *dev, uint32_t *words, size_t count,
                                 uint32_t value);
 ceclResult_t host_words_overwrite(struct cecl_device *dev, uint32_t *words, size_t count,

@@ -69,12 +69,17 @@ void host_words_free(struct cecl_device *dev, uint32_t *words)
     free(words);
 }
 
-ceclResult_t host_words_release(struct cecl_device *dev, uint32_t *words, size_t count,
-                                uint32_t value)
+void host_host_write(struct cecl_device *dev, uint32_t *words, size_t count, uint32_t value)
 {
     (void)dev;
     for (size_t i = 0; i < count; i++)
         host_word_write(&words[i], value);
+}
+
+ceclResult_t host_words_release(struct cecl_device *dev, uint32_t *words, size_t count,
+                                uint32_t value)
+{
+    host_host_write(dev, words, count, value);
     return ceclSuccess;
 }
 

@@ -58,9 +58,8 @@ static ceclResult_t check_probe(const struct cecl_flags *flags, uint32_t value)
     uint32_t *row = malloc((size_t)flags->nranks * sizeof(*row));
     if (!row)
         return cecl_fail(ceclOutOfMemory, "no host memory for %d flags", flags->nranks);
-    ceclResult_t result = flags->dev->ops->words_read(
-        flags->dev, cecl_flags_word(flags, flags->rank, 0, CECL_LANE_MAIN), (size_t)flags->nranks,
-        row);
+    ceclResult_t result = cecl_flags_read(
+        flags, cecl_flags_word(flags, flags->rank, 0, CECL_LANE_MAIN), (size_t)flags->nranks, row);
     for (int r = 0; r < flags->nranks && result == ceclSuccess; r++)
         if (r != flags->rank && row[r] != value)
             result = cecl_fail(ceclUnhandledCudaError,
@@ -132,9 +131,7 @@ static ceclResult_t choose_way(struct cecl_flags *flags, enum cecl_flags_wish wi
 /* Sets this rank's side flags to their first value. Only signals raise them. */
 static ceclResult_t begin_side_flags(const struct cecl_flags *flags)
 {
-    return flags->dev->ops->words_release(flags->dev,
-                                          cecl_flags_word(flags, flags->rank, 0, CECL_LANE_SIDE),
-                                          (size_t)flags->nranks, cecl_flag_value(FIRST_EPOCH));
+    return cecl_flags_write_row(flags, CECL_LANE_SIDE, cecl_flag_value(FIRST_EPOCH));
 }
 
 static ceclResult_t make_host_words(struct cecl_flags *flags)
@@ -145,13 +142,14 @@ static ceclResult_t make_host_words(struct cecl_flags *flags)
 }
 
 /* Collective. Clears flags and pads on every rank before any rank may write to them. */
-static ceclResult_t clear_flags(struct cecl_flags *flags, bool hosted)
+static ceclResult_t clear_flags(struct cecl_flags *flags)
 {
     struct cecl_device *dev = flags->dev;
     ceclResult_t result =
-        hosted ? ceclSuccess
-               : dev->ops->mem_set(dev, cecl_flags_word(flags, flags->rank, 0, CECL_LANE_MAIN), 0,
-                                   CECL_LANES * (size_t)flags->nranks * sizeof(uint32_t));
+        flags->way == CECL_FLAGS_HOST
+            ? ceclSuccess
+            : dev->ops->mem_set(dev, cecl_flags_word(flags, flags->rank, 0, CECL_LANE_MAIN), 0,
+                                CECL_LANES * (size_t)flags->nranks * sizeof(uint32_t));
     if (result == ceclSuccess)
         result = begin_side_flags(flags);
     if (result == ceclSuccess)
@@ -192,10 +190,13 @@ ceclResult_t cecl_flags_open(struct cecl_flags *flags, struct cecl_pool *pool,
                              const struct cecl_hosted *hosted, enum cecl_flags_wish wish)
 {
     const bool on_host = wish == CECL_FLAGS_BY_HOST;
-    *flags = (struct cecl_flags){
-        .dev = pool->dev, .pool = pool, .rank = pool->rank, .nranks = pool->nranks};
+    *flags = (struct cecl_flags){.dev = pool->dev,
+                                 .pool = pool,
+                                 .rank = pool->rank,
+                                 .nranks = pool->nranks,
+                                 .way = on_host ? CECL_FLAGS_HOST : CECL_FLAGS_COPY};
     CECL_TRY(take_memory(flags, on_host ? hosted : NULL));
-    CECL_TRY(clear_flags(flags, on_host));
+    CECL_TRY(clear_flags(flags));
     CECL_TRY(choose_way(flags, wish));
     for (int lane = 0; lane < CECL_LANES; lane++) {
         flags->epoch[lane] = FIRST_EPOCH;

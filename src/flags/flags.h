@@ -221,5 +221,10 @@ ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,
 ceclResult_t cecl_flags_silence(struct cecl_flags *flags);
 /* Ends the waits for flags. To be called again until nothing is pending. */
 ceclResult_t cecl_flags_release(struct cecl_flags *flags);
+/* The two functions by which this folder reads words of rows, and writes a row of this rank.
+ * Rows in memory of the host are read and written without the driver. */
+ceclResult_t cecl_flags_read(const struct cecl_flags *flags, const uint32_t *words, size_t count,
+                             uint32_t *out);
+ceclResult_t cecl_flags_write_row(const struct cecl_flags *flags, int lane, uint32_t value);
 
 #endif

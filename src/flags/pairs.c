@@ -60,8 +60,9 @@ ceclResult_t cecl_pair_flags_open(struct cecl_pair_flags *flags, const struct ce
         return cecl_fail(ceclOutOfMemory, "no host memory for the flags of %d ranks", nranks);
     for (uint32_t i = 0; i < count; i++)
         atomic_init(&flags->awaited[i], FIRST_VALUE);
-    return hosted->dev->ops->words_release(hosted->dev, cecl_hosted_pairs(hosted, rank),
-                                           cecl_hosted_pair_words(nranks), FIRST_VALUE);
+    hosted->dev->ops->host_write(hosted->dev, cecl_hosted_pairs(hosted, rank),
+                                 cecl_hosted_pair_words(nranks), FIRST_VALUE);
+    return ceclSuccess;
 }
 
 void cecl_pair_flags_close(struct cecl_pair_flags *flags)
@@ -119,14 +120,11 @@ void cecl_pair_progress(const struct cecl_pair_flags *flags, const struct cecl_f
         }
 }
 
-ceclResult_t cecl_pair_release(const struct cecl_pair_flags *flags)
+void cecl_pair_release(const struct cecl_pair_flags *flags)
 {
-    if (!flags->awaited)
-        return ceclSuccess;
-    for (uint32_t i = 0; i < words_of_peers(flags); i++)
+    for (uint32_t i = 0; flags->awaited && i < words_of_peers(flags); i++)
         if (is_behind(flags, i))
-            CECL_TRY(flags->hosted->dev->ops->words_release(
-                flags->hosted->dev, cecl_hosted_pairs(flags->hosted, flags->rank) + i, 1,
-                atomic_load(&flags->awaited[i])));
-    return ceclSuccess;
+            flags->hosted->dev->ops->host_write(flags->hosted->dev,
+                                                cecl_hosted_pairs(flags->hosted, flags->rank) + i,
+                                                1, atomic_load(&flags->awaited[i]));
 }

@@ -67,7 +67,8 @@ void cecl_pair_progress(const struct cecl_pair_flags *flags, const struct cecl_f
                         struct cecl_progress *progress);
 /* Whether a stream of this rank waits for a signal of a peer, or will. */
 bool cecl_pair_is_late(const struct cecl_pair_flags *flags, int peer);
-/* Ends all waits for these words. To be called again until nothing is pending. */
-ceclResult_t cecl_pair_release(const struct cecl_pair_flags *flags);
+/* Ends all waits for these words, without the driver. To be called again until nothing is
+ * pending. */
+void cecl_pair_release(const struct cecl_pair_flags *flags);
 
 #endif

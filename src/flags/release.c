@@ -46,10 +46,29 @@ static void name_late_ones(const struct cecl_flags *flags, const uint32_t *rows,
     }
 }
 
+ceclResult_t cecl_flags_read(const struct cecl_flags *flags, const uint32_t *words, size_t count,
+                             uint32_t *out)
+{
+    if (flags->way != CECL_FLAGS_HOST)
+        return flags->dev->ops->words_read(flags->dev, words, count, out);
+    for (size_t i = 0; i < count; i++)
+        out[i] = atomic_load((const _Atomic uint32_t *)&words[i]);
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_flags_write_row(const struct cecl_flags *flags, int lane, uint32_t value)
+{
+    const struct cecl_device_ops *ops = flags->dev->ops;
+    uint32_t *row = cecl_flags_word(flags, flags->rank, 0, lane);
+    if (flags->way != CECL_FLAGS_HOST)
+        return ops->words_release(flags->dev, row, (size_t)flags->nranks, value);
+    ops->host_write(flags->dev, row, (size_t)flags->nranks, value);
+    return ceclSuccess;
+}
+
 ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,
                                  struct cecl_progress *progress)
 {
-    struct cecl_device *dev = flags->dev;
     const uint32_t done = epoch_done(flags);
 
     *progress = (struct cecl_progress){.late = -1};
@@ -58,10 +77,10 @@ ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,
     /* A peer holds the flag that this rank last signalled to it. */
     const int last = (flags->rank + flags->nranks - 1) % flags->nranks;
     for (int lane = 0; lane < CECL_LANES; lane++)
-        CECL_TRY(dev->ops->words_read(dev, cecl_flags_word(flags, last, flags->rank, lane), 1,
-                                      &progress->flags[lane]));
-    CECL_TRY(dev->ops->words_read(dev, cecl_flags_word(flags, flags->rank, 0, CECL_LANE_MAIN),
-                                  CECL_LANES * (size_t)flags->nranks, rows));
+        CECL_TRY(cecl_flags_read(flags, cecl_flags_word(flags, last, flags->rank, lane), 1,
+                                 &progress->flags[lane]));
+    CECL_TRY(cecl_flags_read(flags, cecl_flags_word(flags, flags->rank, 0, CECL_LANE_MAIN),
+                             CECL_LANES * (size_t)flags->nranks, rows));
     progress->started = (int32_t)(progress->flags[CECL_LANE_MAIN] - cecl_flag_value(done)) > 0;
     if (progress->started)
         name_late_ones(flags, rows, progress);
@@ -111,8 +130,7 @@ ceclResult_t cecl_flags_release(struct cecl_flags *flags)
 {
     const uint32_t quarters = atomic_fetch_add(&flags->releases, 1) + 1;
     for (int lane = 0; lane < CECL_LANES; lane++)
-        CECL_TRY(flags->dev->ops->words_release(
-            flags->dev, cecl_flags_word(flags, flags->rank, 0, lane), (size_t)flags->nranks,
-            cecl_flag_value(atomic_load(&flags->target[lane]) + quarters * QUARTER)));
+        CECL_TRY(cecl_flags_write_row(
+            flags, lane, cecl_flag_value(atomic_load(&flags->target[lane]) + quarters * QUARTER)));
     return ceclSuccess;
 }

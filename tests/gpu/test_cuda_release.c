@@ -110,6 +110,29 @@ static void watchdog_beside_a_global_capture_is_served_and_spoils_nothing(void *
     kit_end(&kit);
 }
 
+/* Streams that wait hold all hardware queues, of which there are 32 at most. */
+static void release_is_not_held_up_by_many_streams_that_wait(void **state)
+{
+    enum { COUNT = 40 };
+    ceclStream_t streams[COUNT];
+    (void)state;
+    struct memory memory = memory_make(gpu[0], 4096);
+    must(OPS(gpu[0])->mem_set(gpu[0], memory.at, 0, 4096));
+    for (int i = 0; i < COUNT; i++)
+        must(OPS(gpu[0])->stream_create(gpu[0], &streams[i]));
+    for (int i = 0; i < COUNT; i++)
+        must(wait_word(gpu[0], streams[i], memory.at + i, 9));
+    assert_false(ends_within(gpu[0], streams[0], A_WHILE_MS));
+    for (int round = 0; round < 2; round++) /* the second while the first's trial is held up */
+        must(OPS(gpu[0])->words_release(gpu[0], memory.at + round * COUNT / 2, COUNT / 4, 9));
+    must(OPS(gpu[0])->words_release(gpu[0], memory.at, COUNT, 9));
+    for (int i = 0; i < COUNT; i++) {
+        assert_true(ends_within(gpu[0], streams[i], SOON_MS));
+        OPS(gpu[0])->stream_destroy(gpu[0], streams[i]);
+    }
+    memory_end(&memory);
+}
+
 /* ---- a full queue */
 
 /* A caller that keeps enqueuing behind a wait is stopped by a full queue, inside the driver. */
@@ -167,6 +190,7 @@ int main(void)
         cmocka_unit_test(overwriting_many_words_writes_them_alone),
         cmocka_unit_test(released_words_have_landed_when_release_returns),
         cmocka_unit_test(watchdog_beside_a_global_capture_is_served_and_spoils_nothing),
+        cmocka_unit_test(release_is_not_held_up_by_many_streams_that_wait),
         cmocka_unit_test(release_frees_a_caller_stuck_in_a_full_queue),
     };
     const int skipped = fixture_start();

@@ -134,6 +134,23 @@ ceclResult_t __wrap_host_words_read(struct cecl_device *dev, const uint32_t *wor
     return __real_host_words_read(dev, words, count, out);
 }
 
+/* Likewise, before what the watchdog writes to words of the device. CUDA may hold up such a
+ * write while streams wait. */
+static _Atomic bool hold_writes; /* of rank 0, whose communicator and device these are */
+static ceclComm_t holds;
+static const struct cecl_device *holds_on;
+ceclResult_t __real_host_words_release(struct cecl_device *dev, uint32_t *words, size_t count,
+                                       uint32_t value);
+ceclResult_t __wrap_host_words_release(struct cecl_device *dev, uint32_t *words, size_t count,
+                                       uint32_t value);
+ceclResult_t __wrap_host_words_release(struct cecl_device *dev, uint32_t *words, size_t count,
+                                       uint32_t value)
+{
+    while (hold_writes && dev == holds_on && !cecl_flags_idle(&holds->engine.flags))
+        usleep(1000);
+    return __real_host_words_release(dev, words, count, value);
+}
+
 /* Likewise, before the host's arithmetic: what a reduction is held up by. */
 enum hold { NO_HOLD, HOLD_A_WHILE, HOLD_FOREVER };
 static _Atomic enum hold hold;
@@ -527,6 +544,30 @@ static void the_first_error_stays(void **state)
     close_ranks();
 }
 
+static void flags_on_the_host_are_released_without_the_driver(void **state)
+{
+    (void)state;
+    set("CECL_FLAGS", "host");
+    for (int op = 0; op < 2; op++) {
+        open_ranks(4096, "300");
+        assert_int_equal(comms[0]->engine.flags.way, CECL_FLAGS_HOST);
+        holds = comms[0];
+        holds_on = comms[0]->dev;
+        hold_writes = true;
+        hold_reads = true;
+        const ceclResult_t result =
+            op == 0 ? ceclAllGather(buffers[0], buffers[0], 4, ceclInt8, comms[0], NULL)
+                    : ceclRecv(buffers[0], 4, ceclInt8, 1, comms[0], NULL);
+        assert_int_equal(result, ceclSuccess);
+        assert_int_equal(ceclStreamSynchronize(comms[0], NULL), ceclTimeout);
+        assert_non_null(strstr(ceclGetLastError(comms[0]), "waits for rank 1"));
+        assert_true(cecl_flags_idle(&comms[0]->engine.flags));
+        hold_writes = false;
+        hold_reads = false;
+        close_ranks();
+    }
+}
+
 /* A communicator tries which way works when it is made. */
 static void flags_are_written_where_none_can_be_copied(void **state)
 {
@@ -852,6 +893,7 @@ static int calm(void **state)
         unsetenv(names[i]);
     hold = NO_HOLD;
     hold_reads = false;
+    hold_writes = false;
     fail_at = 0;
     refuse_memops = false;
     no_batches = false;
@@ -878,6 +920,7 @@ int main(void)
         RELEASE(a_call_that_fails_in_the_middle_leaves_no_side_lane_behind),
         RELEASE(a_call_that_fails_before_it_begins_leaves_nothing_pending),
         RELEASE(the_first_error_stays),
+        RELEASE(flags_on_the_host_are_released_without_the_driver),
         RELEASE(flags_are_written_where_none_can_be_copied),
         RELEASE(flags_that_must_be_copied_and_cannot_fail_the_init),
         RELEASE(peers_hear_why_a_call_failed),
