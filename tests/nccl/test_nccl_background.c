@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -368,6 +369,7 @@ static _Atomic bool has_looked; /* rank 1 waits for this before its part of the 
 struct pending {
     const struct rank *rank;
     pthread_t thread;
+    _Atomic int tid;
     int out[2];
     ncclResult_t result;
 };
@@ -381,6 +383,7 @@ static ncclResult_t gather(const struct rank *r, int out[2])
 static void *gather_beside(void *argument)
 {
     struct pending *call = argument;
+    atomic_store(&call->tid, (int)syscall(SYS_gettid));
     call->result = gather(call->rank, call->out);
     return NULL;
 }
@@ -403,7 +406,7 @@ static bool finalize_beside(const struct rank *r, struct pending *call)
     *call = (struct pending){.rank = r};
     bool is = await_comm(r->comm) == 0;
     pthread_create(&call->thread, NULL, gather_beside, call);
-    usleep(200000); /* it is inside the call by now */
+    is = thread_falls_asleep(&call->tid) && is; /* inside the call */
     is = ncclCommFinalize(r->comm) == IN_PROGRESS && is;
     is = stays_in_progress(r) && is;
     atomic_store(&has_looked, true);
@@ -431,8 +434,9 @@ static bool finalize_with_a_call(struct rank *r)
         return await_look(r) && gather(r, out) == 0 && ncclCommFinalize(r->comm) == IN_PROGRESS &&
                finalize_and_destroy(r);
     bool is = finalize_beside(r, &call);
-    is = finalize_and_destroy(r) && is;
-    pthread_join(call.thread, NULL);
+    is = await_comm(r->comm) == 0 && is;
+    pthread_join(call.thread, NULL); /* nobody may be inside a call at the end */
+    is = ncclCommDestroy(r->comm) == 0 && is;
     return is && call.result == 0 && call.out[0] == 100 && call.out[1] == 101;
 }
 

@@ -9,6 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "../threads_alive.h"
+
 #define HANDLE(number) ((ceclStream_t)(uintptr_t)(number))
 
 static uint32_t *new_words(size_t count)
@@ -362,20 +364,6 @@ static void *wait_for_stream(void *argument)
     return NULL;
 }
 
-/* The state letter of a thread: S when it sleeps. */
-static char thread_state(int tid)
-{
-    char path[64], text[256] = "";
-    snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    assert_non_null(fgets(text, sizeof(text), file));
-    fclose(file);
-    const char *state = strrchr(text, ')');
-    assert_non_null(state);
-    return state[2];
-}
-
 static void synchronize_waits_for_earlier_work_alone(void **state)
 {
     (void)state;
@@ -383,11 +371,7 @@ static void synchronize_waits_for_earlier_work_alone(void **state)
     struct helper helper = {.stream = new_stream()};
     memop(helper.stream, CECL_MEMOP_WAIT, &words[0], 1);
     assert_int_equal(pthread_create(&helper.thread, NULL, wait_for_stream, &helper), 0);
-    /* Asleep, and for a while: it is inside the wait. */
-    for (int asleep = 0; asleep < 10; usleep(2000))
-        asleep = atomic_load(&helper.tid) && thread_state(atomic_load(&helper.tid)) == 'S'
-                     ? asleep + 1
-                     : 0;
+    assert_true(thread_falls_asleep(&helper.tid));
     assert_false(atomic_load(&helper.over));
     memop(helper.stream, CECL_MEMOP_WAIT, &words[1], 1);
     release(&words[0], 1);
