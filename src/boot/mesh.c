@@ -16,6 +16,7 @@
 #include "util/clock.h"
 
 #define FRAME_MAGIC 0x6365636cu
+#define WORD_MS 200 /* most time for the word of a rank whose time is up as well */
 
 struct exchange {
     struct mesh_header header; /* of this rank's frame */
@@ -250,8 +251,21 @@ static ceclResult_t receive_some(struct cecl_mesh *mesh, int rank, const struct 
 
 /* ---- all peers at the same time */
 
+/* A late rank may only be waiting itself: for one that completed the exchange before with this rank
+ * and not with that one. Its time is up as well, and its word, which knows better, may be under
+ * way. */
+static ceclResult_t listen_for_reason(struct cecl_mesh *mesh)
+{
+    const int64_t end = cecl_now_ms() + WORD_MS;
+    do {
+        CECL_TRY(mesh_first_reason(mesh));
+        poll(NULL, 0, 1);
+    } while (cecl_now_ms() < end);
+    return ceclSuccess;
+}
+
 /* Fails with ceclTimeout and names the ranks that the exchange waits for. */
-static ceclResult_t name_who_is_late(const struct cecl_mesh *mesh, const struct exchange *x)
+static ceclResult_t name_who_is_late(struct cecl_mesh *mesh, const struct exchange *x)
 {
     struct cecl_rank_list list = {0};
     for (int r = 0; r < mesh->nranks; r++) {
@@ -259,6 +273,8 @@ static ceclResult_t name_who_is_late(const struct cecl_mesh *mesh, const struct 
         if (r != mesh->rank && (!has_all(t) || t->sent < frame_bytes(&x->header)))
             cecl_rank_list_add(&list, r);
     }
+    if (list.count > 1 && !mesh->joining)
+        CECL_TRY(listen_for_reason(mesh));
     const char *words = cecl_rank_list_words(&list);
     if (mesh->joining)
         return cecl_fail(ceclTimeout,

@@ -40,6 +40,7 @@ struct hello {
     uint8_t secret[16];
 };
 #define HELLO_MAGIC 0x6d657368u
+#define FRAME_MAGIC 0x6365636cu /* what a frame of an exchange begins with */
 
 struct rank {
     pthread_t thread;
@@ -268,6 +269,48 @@ static void a_late_rank_is_named_with_the_call_and_the_milliseconds(void **state
                                         "(CECL_TIMEOUT_MS); did every rank make the call?");
     cecl_mesh_interrupt(ranks[1].mesh);
     pthread_join(ranks[1].thread, NULL);
+    drop_group();
+}
+
+static void *run_exchange_and_tell(void *argument)
+{
+    struct rank *me = argument;
+    run_exchange(me);
+    usleep(30000);
+    cecl_mesh_tell_abort(me->mesh, cecl_message());
+    return NULL;
+}
+
+/* Rank 1 sends its frame to rank 0, and then stops. Rank 2 waits for that frame, and rank 0 in the
+ * next exchange for both. */
+static void a_rank_that_waits_itself_is_not_blamed(void **state)
+{
+    (void)state;
+    int all[RANKS];
+    open_all();
+    for (int r = 0; r < RANKS; r++) {
+        cecl_mesh_joined(ranks[r].mesh);
+        cecl_mesh_activity(ranks[r].mesh, "ceclMemAlloc");
+    }
+    const struct {
+        struct mesh_header header;
+        int index;
+    } frame = {{.magic = FRAME_MAGIC,
+                .sequence = ranks[1].mesh->sequence,
+                .bytes = sizeof(int),
+                .kind = "x"},
+               1};
+    const size_t bytes = sizeof(frame.header) + sizeof(frame.index);
+    assert_int_equal(send(ranks[1].mesh->peers[0].data, &frame, bytes, 0), bytes);
+    start(&ranks[2], run_exchange_and_tell);
+    run_exchange(&ranks[0]);
+    assert_int_equal(ranks[0].result, ceclSuccess);
+    assert_int_equal(cecl_mesh_allgather(ranks[0].mesh, "x", &ranks[0].index, all, sizeof(int)),
+                     ceclRemoteError);
+    assert_string_equal(cecl_message(), "ceclMemAlloc: rank 2 gave up: ceclMemAlloc: rank 1 did "
+                                        "not come within 300 ms (CECL_TIMEOUT_MS); did every rank "
+                                        "make the call?");
+    pthread_join(ranks[2].thread, NULL);
     drop_group();
 }
 
@@ -545,6 +588,7 @@ int main(void)
         cmocka_unit_test(received_descriptors_are_closed_on_exec),
         cmocka_unit_test(a_round_ends_when_a_rank_leaves),
         cmocka_unit_test(callers_that_know_all_but_one_byte_are_turned_away),
+        cmocka_unit_test(a_rank_that_waits_itself_is_not_blamed),
         cmocka_unit_test(a_cause_that_is_passed_on_keeps_its_origin),
         cmocka_unit_test(ranks_are_listed_in_words),
         cmocka_unit_test(a_long_list_of_ranks_is_cut_and_counted),
