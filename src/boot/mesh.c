@@ -273,7 +273,7 @@ static ceclResult_t name_who_is_late(struct cecl_mesh *mesh, const struct exchan
         if (r != mesh->rank && (!has_all(t) || t->sent < frame_bytes(&x->header)))
             cecl_rank_list_add(&list, r);
     }
-    if (list.count > 1 && !mesh->joining)
+    if (list.count > 1)
         CECL_TRY(listen_for_reason(mesh));
     const char *words = cecl_rank_list_words(&list);
     if (mesh->joining)
