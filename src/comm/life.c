@@ -106,13 +106,13 @@ ceclResult_t cecl_comm_cause(ceclComm_t comm, ceclResult_t result)
 
 ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm)
 {
-    if (atomic_load(&comm->async_result) == ceclSuccess &&
-        cecl_flags_gave_up(&comm->engine.flags)) {
-        cecl_fail(
-            ceclTimeout,
-            "a small collective waited more than %d ms (CECL_TIMEOUT_MS) for data of a rank "
-            "that has begun one; did every rank make the same call? CECL_CHECK=1 compares them",
-            comm->config.timeout_ms);
+    const int late = cecl_flags_gave_up_on(&comm->engine.flags);
+    if (late >= 0 && atomic_load(&comm->async_result) == ceclSuccess) {
+        cecl_fail(ceclTimeout,
+                  "a small collective waits for data of rank %d, which has begun one, since more "
+                  "than %d ms (CECL_TIMEOUT_MS); did every rank make the same call? CECL_CHECK=1 "
+                  "compares them",
+                  late, comm->config.timeout_ms);
         cecl_comm_set_async(comm, ceclTimeout, cecl_message());
     }
     return cecl_comm_async(comm);

@@ -67,7 +67,7 @@ struct cecl_flags {
     _Atomic uint32_t releases; /* how often waits were released so far */
     _Atomic bool silent;       /* no call may begin any more */
     uint32_t *done; /* host-visible: how far calls are done, in main phases and unsignalled calls */
-    uint32_t *late; /* host-visible: not 0 once the kernel of a small call gave up a wait */
+    uint32_t *late; /* host-visible: see cecl_flags_gave_up_on */
 };
 
 /* The values of CECL_FLAGS. */
@@ -196,11 +196,11 @@ static inline bool cecl_flags_reached(const struct cecl_flags *flags, uint32_t t
 }
 /* Whether no call of this rank is pending. */
 bool cecl_flags_idle(const struct cecl_flags *flags);
-/* Whether the kernel of a small call gave up a wait. A thread that has seen that the call is done
- * sees this too. */
-static inline bool cecl_flags_gave_up(const struct cecl_flags *flags)
+/* The rank for whose data the kernel of a small call gave up a wait, or -1. A thread that has seen that
+ * the call is done sees this too. */
+static inline int cecl_flags_gave_up_on(const struct cecl_flags *flags)
 {
-    return atomic_load_explicit((_Atomic uint32_t *)flags->late, memory_order_acquire) != 0;
+    return (int)atomic_load_explicit((_Atomic uint32_t *)flags->late, memory_order_acquire) - 1;
 }
 
 /* How far the call in progress is. */

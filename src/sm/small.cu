@@ -33,10 +33,11 @@ DEVICE void line_load(const unsigned char *at, uint32_t words[4])
                  : "memory");
 }
 
-/* Tells the host that a wait ended early. The fence makes it visible before the call is done. */
-DEVICE void give_up(const cecl_small_args &args)
+/* Tells the host that a wait for data of `rank` ended early. The fence makes it visible before the
+ * call is done. */
+DEVICE void give_up(const cecl_small_args &args, uint32_t rank)
 {
-    word_store(args.late, 1);
+    word_store(args.late, 1 + rank);
     fence_sys();
 }
 
@@ -157,6 +158,22 @@ DEVICE void lines_open(const lines &from, vector v[PER])
         v[w / 4].w[w % 4] = from.words[w / 3][w % 3];
 }
 
+/* A rank of [first, first + TOGETHER) whose part of a share has not come; this rank, if there is
+ * none. */
+DEVICE uint32_t missing(const cecl_small_args &args, uint32_t first, const share &s,
+                        const lines got[TOGETHER])
+{
+    uint32_t rank = args.rank;
+#pragma unroll
+    for (int j = 0; j < TOGETHER; j++)
+        if (first + j < args.nranks && first + j != args.rank)
+#pragma unroll
+            for (int l = 0; l < LINES; l++)
+                if (l <= s.vectors && got[j].words[l][3] != args.epoch)
+                    rank = first + j;
+    return rank;
+}
+
 /* Receives a share from ranks [first, first + TOGETHER), except this rank and ranks that do not
  * exist. Returns false when the wait has ended early; some of the share is undefined then. */
 DEVICE bool receive(const cecl_small_args &args, uint32_t first, const share &s,
@@ -187,7 +204,7 @@ DEVICE bool receive(const cecl_small_args &args, uint32_t first, const share &s,
         begin = begin ? begin : now;
         if (word_load(args.end) != 0 ||
             (args.timeout_ns > 0 && (int64_t)(now - begin) >= (int64_t)args.timeout_ns)) {
-            give_up(args);
+            give_up(args, missing(args, first, s, got));
             return false;
         }
     }
@@ -247,7 +264,7 @@ DEVICE bool send_all(const cecl_small_args &args, uint32_t group, uint32_t step,
     for (share s = share_of(group, vectors); s.vectors > 0;
          group += step, s = share_of(group, vectors))
         if (!(whole ? send_vectors(args, s, ended) : send_bytes(args, s, ended))) {
-            give_up(args);
+            give_up(args, args.rank);
             return false;
         }
     return true;

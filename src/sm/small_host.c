@@ -144,6 +144,12 @@ static bool closes(const bool *closing)
     return closing && atomic_load((const _Atomic bool *)closing);
 }
 
+/* Tells the watchdog that a wait for data of `rank` has ended early. */
+static void give_up(const struct cecl_small_args *args, uint32_t rank)
+{
+    atomic_store_explicit(atomic_of(args->late), 1 + rank, memory_order_release);
+}
+
 /* Waits for a line. Returns false when the wait has ended early. */
 static bool line_await(const struct cecl_small_args *args, const bool *closing,
                        const unsigned char *at)
@@ -169,8 +175,11 @@ static bool group_receive(const struct cecl_small_args *args, const bool *closin
         for (uint32_t line = 0; line < lines_of(group, share); line++) {
             const unsigned char *const at = rows + line * CECL_SMALL_ROW + share * 16;
             uint32_t data[LINE_WORDS];
-            if (!line_await(args, closing, at))
+            if (!line_await(args, closing, at)) {
+                if (!closes(closing))
+                    give_up(args, rank);
                 return false;
+            }
             line_load(at, data);
             for (uint32_t w = 0; w < LINE_WORDS; w++)
                 words[word_at(share, line * LINE_WORDS + w)] = data[w];
@@ -259,13 +268,16 @@ static bool receive_all(const struct cecl_small *small, const struct cecl_small_
     return true;
 }
 
-/* Returns false when the communicator had failed before, and sends nothing then; or when
- * a wait has ended early. */
+/* Sends nothing when the communicator had failed before. Returns false then, or when a wait has ended
+ * early. */
 static bool exchange(const struct cecl_small *small, const struct cecl_small_args *args,
                      const bool *closing)
 {
-    if (is_set(args->end))
+    if (is_set(args->end)) {
+        if (!closes(closing))
+            give_up(args, args->rank);
         return false;
+    }
     tell(&args->meeting);
     renew(args);
     send_all(args);
@@ -279,8 +291,6 @@ void cecl_small_host(const struct cecl_small *small, const bool *closing)
     const bool whole = exchange(small, &args, closing);
     if (!whole && closes(closing))
         return;
-    if (!whole)
-        atomic_store_explicit(atomic_of(args.late), 1, memory_order_release);
     if (args.meeting.does & CECL_MEET_DONE)
         atomic_store_explicit(atomic_of(args.meeting.done), args.meeting.done_value,
                               memory_order_release);

@@ -439,12 +439,12 @@ static void a_release_touches_no_peers_row(void **state)
     }
 }
 
-static void a_kernel_that_gave_up_is_seen(void **state)
+static void a_kernel_that_gave_up_tells_on_whom(void **state)
 {
     (void)state;
-    assert_false(cecl_flags_gave_up(&flags));
-    *flags.late = 1;
-    assert_true(cecl_flags_gave_up(&flags));
+    assert_int_equal(cecl_flags_gave_up_on(&flags), -1);
+    *flags.late = 3;
+    assert_int_equal(cecl_flags_gave_up_on(&flags), 2);
 }
 
 static void kernels_meet_in_the_rows_of_their_lane(void **state)
@@ -516,7 +516,7 @@ int main(void)
         FLAGS_TEST(written_flags_are_not_silenced),
         FLAGS_TEST(repeated_releases_let_every_pending_wait_go),
         FLAGS_TEST(a_release_touches_no_peers_row),
-        FLAGS_TEST(a_kernel_that_gave_up_is_seen),
+        FLAGS_TEST(a_kernel_that_gave_up_tells_on_whom),
         FLAGS_TEST(kernels_meet_in_the_rows_of_their_lane),
         FLAGS_TEST(ending_the_pads_sets_one_word_of_them),
         FLAGS_TEST(kernels_find_every_slice_in_the_table),

@@ -486,7 +486,7 @@ static void a_line_is_12_bytes_of_a_shares_vectors_and_the_epoch(void **state)
             }
 }
 
-/* ---- waits that end. Rank 0 does not come. */
+/* ---- waits that end. Rank 0 does not come, but in one test. */
 
 static const struct call waiting = {
     .kind = CECL_SMALL_ALL_GATHER, .bytes = 1000, .type = ceclUint8};
@@ -544,6 +544,21 @@ static void a_wait_ends_by_its_bound_and_sets_late(void **state)
         assert_int_equal(ranks[r].done, epoch + 1);
     }
     peers_hear_that_ranks_began();
+}
+
+static void late_tells_whose_data_is_missing(void **state)
+{
+    (void)state;
+    const int missing = 2;
+    open_ranks(3);
+    timeout_ns = 50000000;
+    closing = false;
+    for (int r = 0; r < missing; r++)
+        assert_int_equal(pthread_create(&ranks[r].thread, NULL, wait_in_vain, &ranks[r]), 0);
+    for (int r = 0; r < missing; r++) {
+        pthread_join(ranks[r].thread, NULL);
+        assert_int_equal(ranks[r].late, 1 + missing);
+    }
 }
 
 /* 0 is no bound. */
@@ -676,6 +691,7 @@ int main(void)
         RANKS(a_renewed_line_is_half_a_cycle_away),
         RANKS(a_line_is_12_bytes_of_a_shares_vectors_and_the_epoch),
         RANKS(a_wait_ends_by_its_bound_and_sets_late),
+        RANKS(late_tells_whose_data_is_missing),
         RANKS(a_wait_ends_by_its_word_and_not_before),
         RANKS(a_wait_that_ends_as_the_device_closes_tells_nobody),
         RANKS(a_call_that_begins_after_the_end_sends_and_tells_nothing),
