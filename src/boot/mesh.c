@@ -16,7 +16,6 @@
 #include "util/clock.h"
 
 #define FRAME_MAGIC 0x6365636cu
-#define WORD_MS 200 /* most time for the word of a rank whose time is up as well */
 
 struct exchange {
     struct mesh_header header; /* of this rank's frame */
@@ -256,7 +255,7 @@ static ceclResult_t receive_some(struct cecl_mesh *mesh, int rank, const struct 
  * way. */
 static ceclResult_t listen_for_reason(struct cecl_mesh *mesh)
 {
-    const int64_t end = cecl_now_ms() + WORD_MS;
+    const int64_t end = cecl_now_ms() + CECL_MESH_WORD_MS;
     do {
         CECL_TRY(mesh_first_reason(mesh));
         poll(NULL, 0, 1);

@@ -14,6 +14,10 @@
 
 struct cecl_mesh;
 
+/* Most ms for which a rank whose time is up listens for the word of others, where it cannot tell which
+ * of several late ranks is to blame: theirs is up as well, and one may know. */
+#define CECL_MESH_WORD_MS 200
+
 /* Connects all ranks of `oob`, which may be closed afterwards. Collective.
  *
  * deadline    ends every wait (see cecl_deadline), also those of later calls until cecl_mesh_joined

@@ -197,7 +197,7 @@ ceclResult_t cecl_comm_async(ceclComm_t comm);
 ceclResult_t cecl_comm_cause(ceclComm_t comm, ceclResult_t result);
 
 /* watch.c */
-#define CECL_WATCH_SLACK_MS 1200 /* by how much the watchdog may be late */
+#define CECL_WATCH_SLACK_MS 1500 /* by how much the watchdog may be late */
 ceclResult_t cecl_watch_start(ceclComm_t comm);
 void cecl_watch_stop(ceclComm_t comm);
 /* Notifies the peers of a failed communicator, and then ends all waits on this rank. To be called

@@ -14,7 +14,7 @@
 #include "util/log.h"
 #include "util/thread.h"
 
-#define TICK_MAX_MS 500 /* in ms; CECL_WATCH_SLACK_MS is longer than two ticks */
+#define TICK_MAX_MS 500 /* in ms; CECL_WATCH_SLACK_MS is longer than two and CECL_MESH_WORD_MS */
 #define TICK_MIN_MS 5
 #define RELEASE_TICK_MS 5
 
@@ -69,16 +69,16 @@ static bool has_lost_a_leaver(ceclComm_t comm)
 }
 
 /* A peer that has just given up signals flags that look late. It told so before, and is not blamed. */
-static void time_out(ceclComm_t comm, const struct cecl_progress *progress, int64_t waited_ms)
+static void time_out(ceclComm_t comm, struct cecl_progress *progress, int64_t waited_ms)
 {
     if (cecl_mesh_news(comm->mesh) != ceclSuccess) {
         cecl_comm_lost_peer(comm, ceclRemoteError);
         return;
     }
     cecl_fail(ceclTimeout,
-              "a call waits for rank %d%s since %lld ms (CECL_TIMEOUT_MS=%d); pending here: %s; %s",
-              progress->late, progress->nlate > 1 ? " and others" : "", (long long)waited_ms,
-              comm->config.timeout_ms, cecl_comm_last_call(comm),
+              "a call waits for %s since %lld ms (CECL_TIMEOUT_MS=%d); pending here: %s; %s",
+              cecl_rank_list_words(&progress->late), (long long)waited_ms, comm->config.timeout_ms,
+              cecl_comm_last_call(comm),
               progress->in_message ? "did that rank make its part of the message?"
                                    : "did every rank make the call? CECL_CHECK=1 compares them");
     cecl_comm_set_async(comm, ceclTimeout, cecl_message());
@@ -143,14 +143,18 @@ static void look_after(ceclComm_t comm, struct watched *seen)
     /* The caller's work that comes before the call in its stream does not count as time of the
      * call, however long it takes. */
     if (!progress.started || !seen->started || done != seen->done || has_moved(&progress, seen) ||
-        progress.late < 0) {
+        progress.late.count == 0) {
         *seen = (struct watched){
             .done = done, .messages = progress.messages, .since = now, .started = progress.started};
         memcpy(seen->flags, progress.flags, sizeof(seen->flags));
-        if (!progress.started || progress.late < 0)
+        if (!progress.started || progress.late.count == 0)
             return;
     }
-    if (comm->config.timeout_ms > 0 && now - seen->since >= comm->config.timeout_ms)
+    /* One of several late ranks may itself wait for another one, whose signal came here and not
+     * there. Its time is up as well, and it can name that one. */
+    const int64_t limit =
+        comm->config.timeout_ms + (progress.late.count > 1 ? CECL_MESH_WORD_MS : 0);
+    if (comm->config.timeout_ms > 0 && now - seen->since >= limit)
         time_out(comm, &progress, now - seen->since);
 }
 
@@ -250,12 +254,12 @@ static ceclResult_t name_who_is_late(ceclComm_t comm, int64_t waited_ms)
     struct cecl_progress progress;
     uint32_t *rows = calloc(CECL_LANES * (size_t)comm->nranks, sizeof(*rows));
     const bool known = rows && ask_progress(comm, rows, &progress) == ceclSuccess &&
-                       progress.started && progress.late >= 0;
+                       progress.started && progress.late.count > 0;
     free(rows);
     cecl_fail(ceclTimeout, "%s is still pending after %lld ms", cecl_comm_last_call(comm),
               (long long)waited_ms);
-    return known ? cecl_fail(ceclTimeout, "%s: a call waits for rank %d", cecl_message(),
-                             progress.late)
+    return known ? cecl_fail(ceclTimeout, "%s: a call waits for %s", cecl_message(),
+                             cecl_rank_list_words(&progress.late))
                  : ceclTimeout;
 }
 

@@ -25,6 +25,7 @@
 
 #include "alloc/hosted.h"
 #include "alloc/pool.h"
+#include "boot/rank_list.h"
 #include "util/lane.h"
 
 /* A flag holds the low 16 bits of its epoch in its upper half. So flags compare cyclically as
@@ -207,8 +208,7 @@ static inline int cecl_flags_gave_up_on(const struct cecl_flags *flags)
 struct cecl_progress {
     bool started;               /* this rank has signalled to its peers that it is in the call */
     uint32_t flags[CECL_LANES]; /* the values that it last signalled to them */
-    int late;                   /* the peer that is furthest behind those values, or -1 */
-    int nlate;                  /* peers that are as far behind */
+    struct cecl_rank_list late; /* the peers that are furthest behind those values */
     uint32_t messages;          /* changes whenever a signal of a message arrives; see pairs.h */
     bool in_message;            /* it is a message that waits for `late`, and no collective */
 };

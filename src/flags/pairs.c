@@ -112,12 +112,10 @@ void cecl_pair_progress(const struct cecl_pair_flags *flags, const struct cecl_f
     if (cecl_flags_reached(calls, read_word(word_of_begin(flags))))
         return;
     progress->started = true;
-    progress->in_message = progress->late < 0;
-    for (int r = 0; r < flags->nranks; r++)
-        if (cecl_pair_is_late(flags, r)) {
-            progress->late = progress->late < 0 ? r : progress->late;
-            progress->nlate++;
-        }
+    progress->in_message = progress->late.count == 0;
+    for (int r = 0; r < flags->nranks && progress->in_message; r++)
+        if (cecl_pair_is_late(flags, r))
+            cecl_rank_list_add(&progress->late, r);
 }
 
 void cecl_pair_release(const struct cecl_pair_flags *flags)

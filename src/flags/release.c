@@ -39,10 +39,10 @@ static void name_late_ones(const struct cecl_flags *flags, const uint32_t *rows,
         const int32_t by = behind(flags, rows, progress, r);
         if (by > most) {
             most = by;
-            progress->late = r;
-            progress->nlate = 0;
+            progress->late.count = 0;
         }
-        progress->nlate += by > 0 && by == most;
+        if (by > 0 && by == most)
+            cecl_rank_list_add(&progress->late, r);
     }
 }
 
@@ -71,7 +71,7 @@ ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,
 {
     const uint32_t done = epoch_done(flags);
 
-    *progress = (struct cecl_progress){.late = -1};
+    *progress = (struct cecl_progress){.started = false};
     if (flags->nranks == 1)
         return ceclSuccess;
     /* A peer holds the flag that this rank last signalled to it. */

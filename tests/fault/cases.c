@@ -153,20 +153,10 @@ static bool joins(enum op op)
     return op == JOIN || op == JOIN_BY_CALLBACKS || op == SPLIT || op == SHRINK;
 }
 
-/* A process may be stopped between its signals to two peers. One of them goes on, and then both the
- * other one and the stopped rank are behind. */
-static const char *known_of_stops(const struct fault_case *c, const char *words)
-{
-    const bool is_halfway = c->fault == STOPPED && (c->when == AMID || c->when == WITHIN);
-    return is_halfway && strstr(words, " and others since ")
-               ? "of two ranks that are equally far behind only the first is named"
-               : NULL;
-}
-
 const char *fault_case_known(const struct fault_case *c, const char *words)
 {
     if (!joins(c->op) || (c->fault != STOPPED && c->fault != NEVER_CALLS))
-        return known_of_stops(c, words);
+        return NULL;
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
         if (strstr(words, known[i].words))
             return known[i].reason;
