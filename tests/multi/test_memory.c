@@ -317,10 +317,11 @@ static void a_late_rank_does_not_hold_up_its_peers_hosts(void **state)
             took[count++] = multi_seconds() - begin;
         multi_ok(comm, ceclStreamSynchronize(comm, NULL));
     }
+    /* A busy machine holds up some tries, a late rank would hold up all. */
     qsort(took, (size_t)count, sizeof(took[0]), by_size);
-    if (took[count / 2] > limit)
+    if (took[count / 4] > limit)
         fail_msg("rank %d: %d early calls take their host %.3f ms, a rank is late by %.0f ms",
-                 multi_rank, CALLS, took[count / 2] * 1e3, late_us * 1e-3);
+                 multi_rank, CALLS, took[count / 4] * 1e3, late_us * 1e-3);
 }
 
 static void where_buffers_lie_is_no_difference_between_calls(void **state)
