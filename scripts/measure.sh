@@ -1,14 +1,18 @@
 #!/usr/bin/env bash
 # Builds cecl on a machine with GPUs, runs the GPU tests, and measures what docs/measurements.md records.
-# measure.sh [tests|quick|data|train|full]   default: full
+# measure.sh [tests|quick|data|train|faults|full]   default: full
+# measure.sh only NAME...
 #   tests  only the GPU tests
 #   quick  the GPU tests and a few sizes
 #   full   the GPU tests and all measurements except the training
 #   data   the measurements that the charts show (docs/data/README.md), without tests
 #   train  only the training, without tests
+#   faults only what happens when ranks fail: with few and many hardware queues, a part of the fault suite, a soak
+#   only   only the named measurements, without tests: all_gather alltoall allowed_sms reductions messages queues published
 # Environment:
 #   CECL_CMOCKA_ROOT  folder with the content of a cmocka package, if none is installed; without cmocka no tests run
 #   OUT               folder for the results
+#   SOAK_SECONDS (180)  how long the soak takes
 #   TRAIN_ROUNDS (3), TRAIN_COMMS (cecl,nccl,nccl-ce)  the training's rounds and libraries
 set -uo pipefail
 mode=${1:-full}
@@ -23,27 +27,30 @@ run="mpirun --allow-run-as-root --oversubscribe --bind-to none --mca btl self,va
 
 tests=OFF examples=OFF bench=ON
 case $mode in
-tests | quick | full)
+tests | quick | full | faults)
     if [ -n "${CECL_CMOCKA_ROOT:-}" ] || [ -e /usr/include/cmocka.h ]; then
         tests=ON
-    elif [ "$mode" = tests ]; then
+    elif [ "$mode" = tests ] || [ "$mode" = faults ]; then
         echo "measure.sh: no cmocka, so no tests: install it (Debian: libcmocka-dev), or set CECL_CMOCKA_ROOT" >&2
         exit 2
     fi
     ;;
-data) ;;
+data | only) ;;
 train) bench=OFF ;;
 *) sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
-[ "$mode" = quick ] || examples=ON # for the examples' tests, or for the training
+case $mode in
+quick | faults | only) ;;
+*) examples=ON ;; # for the examples' tests, or for the training
+esac
 mkdir -p "$out"
 cmake -S "$root" -B "$build" -DCECL_CUDA=ON -DCECL_MPI=ON -DCECL_NCCL=ON -DCECL_TESTS=$tests \
     -DCECL_CMOCKA_ROOT="${CECL_CMOCKA_ROOT:-}" -DCECL_EXAMPLES=$examples -DCECL_BENCH=$bench >"$out/build.log" 2>&1 &&
     cmake --build "$build" -j16 >>"$out/build.log" 2>&1 || { tail -n 30 "$out/build.log"; exit 1; }
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -n 1
 
-if [ $tests = ON ]; then
-    [ -z "${CECL_CMOCKA_ROOT:-}" ] || export LD_LIBRARY_PATH=$CECL_CMOCKA_ROOT/usr/lib/x86_64-linux-gnu:$LD_LIBRARY_PATH
+[ -z "${CECL_CMOCKA_ROOT:-}" ] || export LD_LIBRARY_PATH=$CECL_CMOCKA_ROOT/usr/lib/x86_64-linux-gnu:$LD_LIBRARY_PATH
+if [ $tests = ON ] && [ "$mode" != faults ]; then
     export CECL_TEST_BIG=1
     (cd "$build" && ctest -L '^gpu$' --output-on-failure -j1 2>&1) | tee "$out/gpu_tests.log" | tail -n ${TEST_LINES:-40}
 fi
@@ -72,6 +79,46 @@ allowed_sms() {
     CECL_SM_POLICY=allow perf --op alltoall -b 4M -e 1G -f 4 --rounds 7 -n 10 --baseline nccl,nccl-ce
     CECL_SM_POLICY=allow perf --op all_gather -b 1M -e 256M -f 4 --rounds 9 -n 20 --baseline nccl,nccl-ce --out-of-place
 }
+messages() {
+    perf --op sendrecv --memory malloc -b 256 -e 1M -f 4 -n 100 --rounds 9 --enqueue --baseline nccl
+    perf --op sendrecv --memory malloc -b 4M -e 256M -f 4 -n 20 --rounds 9 --baseline nccl
+}
+# A stream that waits holds one of so many hardware queues.
+queues() {
+    local few
+    for few in 32 1 32 1; do
+        echo "CUDA_DEVICE_MAX_CONNECTIONS=$few"
+        CUDA_DEVICE_MAX_CONNECTIONS=$few overlap -b 64M -e 64M --rounds 7
+    done
+}
+# tell NAME COMMAND...: one line that says how a command ended, and the end of its log if it failed.
+tell() {
+    local name=$1 start=$SECONDS
+    shift
+    if "$@" >"$out/$name.log" 2>&1; then
+        echo "$name: passed, $((SECONDS - start)) s"
+    else
+        echo "$name: FAILED ($?), $((SECONDS - start)) s"
+        tail -n 15 "$out/$name.log"
+    fi
+}
+faults() {
+    local connections
+    export CECL_TEST_DEVICE=cuda CECL_SHARE_GPU=1
+    for connections in 1 8 32; do
+        tell "release_$connections" env CUDA_DEVICE_MAX_CONNECTIONS=$connections \
+            timeout 120 "$build/tests/test_cuda_release"
+    done
+    tell queue_tests ctest --test-dir "$build" -R '_queue$' -j1 --output-on-failure --timeout 120
+    for connections in 1 8; do
+        tell "failure_$connections" env CUDA_DEVICE_MAX_CONNECTIONS=$connections timeout 120 "$build/tests/test_failure"
+    done
+    tell survivors timeout 120 "$build/tests/test_survivors"
+    tell fault_cases timeout 240 "$build/tests/fault_cases" --part 5/20 --jobs 4
+    tell soak timeout $((SOAK_SECONDS + 120)) $run -n "$gpus" "$build/tests/soak/cecl_soak" "$SOAK_SECONDS"
+    tail -n 8 "$out/soak.log"
+}
+SOAK_SECONDS=${SOAK_SECONDS:-180}
 published() { overlap --preset published --json "$out/overlap_published.json"; }
 # Each run trains about a billion parameters for 33 steps; the first 3 are not counted.
 train() {
@@ -81,6 +128,13 @@ train() {
 
 case $mode in
 train) train; exit ;;
+faults) faults; exit ;;
+only)
+    for name in "${@:2}"; do
+        "$name"
+    done
+    exit
+    ;;
 data) all_gather; alltoall; published; train; exit ;;
 esac
 if [ "$mode" = quick ]; then
@@ -91,6 +145,8 @@ else
     alltoall
     allowed_sms
     reductions
+    messages
+    queues
     perf -b 64K -e 64K --rounds 9 --group 64
     perf -b 64M -e 64M --rounds 9 --rows 2048
     overlap
