@@ -254,6 +254,39 @@ static void a_rank_that_stays_away_is_a_timeout(void **state)
     assert_true(multi_how_many(result == ceclTimeout) > 0);
 }
 
+/* Rank 0 waits for all others. Rank 1 gives up after rank 0's time is up, and before rank 0 has stopped
+ * to listen. Returns whether rank 1 was in time for that. */
+static bool try_to_be_heard(void)
+{
+    enum { LIMIT_MS = 400, GIVES_UP_MS = LIMIT_MS + 150 };
+    ceclComm_t comm = comm_with_timeout(LIMIT_MS);
+    int *buffer = buffer_of(comm);
+    ceclResult_t result = ceclSuccess;
+    bool in_time = true;
+    const double start = multi_seconds();
+    if (multi_rank == 0) {
+        result = gather_and_wait(comm, buffer);
+    } else if (multi_rank == 1) {
+        multi_pause_ms(GIVES_UP_MS);
+        in_time = multi_seconds() - start < (GIVES_UP_MS + 30) * 1e-3;
+        multi_ok(NULL, ceclCommRevoke(comm));
+    }
+    in_time = multi_how_many(in_time) == multi_nranks;
+    if (in_time && multi_rank == 0)
+        multi_refused(comm, result, ceclRemoteError, "rank 1 gave up: ceclCommRevoke was called");
+    multi_ok(NULL, ceclCommAbort(comm));
+    return in_time;
+}
+
+static void of_several_late_ranks_one_that_gives_up_is_heard(void **state)
+{
+    (void)state;
+    bool heard = multi_nranks < 3;
+    for (int try = 0; try < 10 && !heard; try++) /* a busy machine may be late */
+        heard = try_to_be_heard();
+    assert_true(heard);
+}
+
 static void growth_that_one_rank_makes_alone_is_a_timeout(void **state)
 {
     (void)state;
@@ -451,6 +484,7 @@ int main(int argc, char **argv)
         FAILURE(a_thread_inside_a_call_is_let_out_by_another_that_revokes),
         FAILURE(a_failed_communicator_refuses_every_call_with_the_cause),
         FAILURE(a_rank_that_stays_away_is_a_timeout),
+        FAILURE(of_several_late_ranks_one_that_gives_up_is_heard),
         FAILURE(growth_that_one_rank_makes_alone_is_a_timeout),
         FAILURE(a_late_rank_within_the_timeout_is_waited_for),
         FAILURE(without_a_timeout_a_late_rank_is_waited_for),
