@@ -251,7 +251,8 @@ typedef struct ceclConfig {
     int device;           /* ceclDevice_t; CECL_DEVICE */
     int cudaDevice; /* an ordinal, or CECL_CUDA_DEVICE_CURRENT or _BY_RANK; CECL_CUDA_DEVICE */
     int smPolicy;   /* ceclSmPolicy_t; CECL_SM_POLICY */
-    /* Bound of every wait for peers, ms; 0: none; default 30000; CECL_TIMEOUT_MS. */
+    /* Bound of every wait for peers, ms; 0: none; default 30000; CECL_TIMEOUT_MS. The error comes up to
+     * 1.2 s later, and up to 3.2 s where several peers are late: one may know who is to blame. */
     int timeoutMs;
     /* Address range of each rank's pool, bytes; default: the memory of the smallest GPU, on the
      * host device 4 GiB; CECL_POOL_BYTES. */
@@ -345,8 +346,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  *         the message says so.
  * rank    0 .. nranks - 1, each once.
  * config  NULL for defaults; read during the call only.
- * Collective, blocking; waits at most CECL_INIT_TIMEOUT_MS (default 60000). Ranks must be on one
- * host in this version.
+ * Collective, blocking; waits at most CECL_INIT_TIMEOUT_MS (default 60000), and 2 s more where
+ * several ranks are late. Ranks must be on one host in this version.
  * Threads: ranks may be threads of one process, each calling for itself. One thread may call for
  * several ranks in a group: arguments are read and checked at the call, CECL_CUDA_DEVICE_CURRENT
  * means the device that is current then, and all ranks join at the outermost ceclGroupEnd. If one of

@@ -15,8 +15,9 @@
 struct cecl_mesh;
 
 /* Most ms for which a rank whose time is up listens for the word of others, where it cannot tell which
- * of several late ranks is to blame: theirs is up as well, and one may know. */
-#define CECL_MESH_WORD_MS 200
+ * of several late ranks is to blame: theirs may be up soon, and one may know. It is longer than a
+ * watchdog, or the kernel of a small call, takes to notice that (comm.h). */
+#define CECL_MESH_WORD_MS 2000
 
 /* Connects all ranks of `oob`, which may be closed afterwards. Collective.
  *

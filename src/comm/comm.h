@@ -197,7 +197,15 @@ ceclResult_t cecl_comm_async(ceclComm_t comm);
 ceclResult_t cecl_comm_cause(ceclComm_t comm, ceclResult_t result);
 
 /* watch.c */
-#define CECL_WATCH_SLACK_MS 1500 /* by how much the watchdog may be late */
+#define CECL_WATCH_TICK_MS 500   /* most time between two looks of the watchdog */
+#define CECL_WATCH_ANSWER_MS 100 /* most time for which it waits for the worker at each look */
+/* By how much the watchdog may be late: it begins to count at a look, and ends at another one. */
+#define CECL_WATCH_LATE_MS (2 * (CECL_WATCH_TICK_MS + CECL_WATCH_ANSWER_MS))
+/* A kernel of a small call ends its wait as late, and the watchdog finds that at its next look. */
+_Static_assert(CECL_WATCH_LATE_MS + CECL_WATCH_TICK_MS < CECL_MESH_WORD_MS,
+               "a rank listens until those that know more have spoken");
+/* When the watchdog has spoken, at the latest. */
+#define CECL_WATCH_SLACK_MS (CECL_WATCH_LATE_MS + CECL_MESH_WORD_MS)
 ceclResult_t cecl_watch_start(ceclComm_t comm);
 void cecl_watch_stop(ceclComm_t comm);
 /* Notifies the peers of a failed communicator, and then ends all waits on this rank. To be called

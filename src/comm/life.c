@@ -108,11 +108,12 @@ ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm)
 {
     const int late = cecl_flags_gave_up_on(&comm->engine.flags);
     if (late >= 0 && atomic_load(&comm->async_result) == ceclSuccess) {
-        cecl_fail(ceclTimeout,
-                  "a small collective waits for data of rank %d, which has begun one, since more "
-                  "than %d ms (CECL_TIMEOUT_MS); did every rank make the same call? CECL_CHECK=1 "
-                  "compares them",
-                  late, comm->config.timeout_ms);
+        cecl_fail(
+            ceclTimeout,
+            "a small collective has waited more than %d ms (CECL_TIMEOUT_MS) for data of rank "
+            "%d, which has begun its call; did every rank make the same call? CECL_CHECK=1 "
+            "compares them",
+            comm->config.timeout_ms, late);
         cecl_comm_set_async(comm, ceclTimeout, cecl_message());
     }
     return cecl_comm_async(comm);

@@ -268,7 +268,7 @@ static uint64_t slot_bytes(ceclComm_t comm)
 static uint64_t small_timeout_ns(ceclComm_t comm)
 {
     const uint64_t bound = (uint64_t)comm->config.timeout_ms;
-    return bound > 0 ? (bound + CECL_WATCH_SLACK_MS) * UINT64_C(1000000) : 0;
+    return bound > 0 ? (bound + CECL_WATCH_LATE_MS) * UINT64_C(1000000) : 0;
 }
 
 /* The values of CECL_LOCAL_COPY. */

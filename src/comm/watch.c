@@ -14,7 +14,6 @@
 #include "util/log.h"
 #include "util/thread.h"
 
-#define TICK_MAX_MS 500 /* in ms; CECL_WATCH_SLACK_MS is longer than two and CECL_MESH_WORD_MS */
 #define TICK_MIN_MS 5
 #define RELEASE_TICK_MS 5
 
@@ -76,10 +75,10 @@ static void time_out(ceclComm_t comm, struct cecl_progress *progress, int64_t wa
         return;
     }
     cecl_fail(ceclTimeout,
-              "a call waits for %s since %lld ms (CECL_TIMEOUT_MS=%d); pending here: %s; %s",
+              "a call has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d); pending here: %s; %s",
               cecl_rank_list_words(&progress->late), (long long)waited_ms, comm->config.timeout_ms,
               cecl_comm_last_call(comm),
-              progress->in_message ? "did that rank make its part of the message?"
+              progress->in_message ? "did the peer make its part of each message?"
                                    : "did every rank make the call? CECL_CHECK=1 compares them");
     cecl_comm_set_async(comm, ceclTimeout, cecl_message());
 }
@@ -151,7 +150,7 @@ static void look_after(ceclComm_t comm, struct watched *seen)
             return;
     }
     /* One of several late ranks may itself wait for another one, whose signal came here and not
-     * there. Its time is up as well, and it can name that one. */
+     * there. Its time is up soon, if not now, and then it names that one. */
     const int64_t limit =
         comm->config.timeout_ms + (progress.late.count > 1 ? CECL_MESH_WORD_MS : 0);
     if (comm->config.timeout_ms > 0 && now - seen->since >= limit)
@@ -205,9 +204,9 @@ static void *watch(void *argument)
 {
     ceclComm_t comm = argument;
     struct watched seen = {.since = cecl_now_ms()};
-    int tick = comm->config.timeout_ms > 0 ? comm->config.timeout_ms / 8 : TICK_MAX_MS;
+    int tick = comm->config.timeout_ms > 0 ? comm->config.timeout_ms / 8 : CECL_WATCH_TICK_MS;
     cecl_thread_name("cecl-watchdog");
-    tick = tick > TICK_MAX_MS ? TICK_MAX_MS : tick < TICK_MIN_MS ? TICK_MIN_MS : tick;
+    tick = tick > CECL_WATCH_TICK_MS ? CECL_WATCH_TICK_MS : tick < TICK_MIN_MS ? TICK_MIN_MS : tick;
 
     while (!atomic_load(&comm->watch.stop)) {
         if (atomic_load(&comm->async_result) == ceclSuccess) {

@@ -18,7 +18,6 @@
 #define REST_MS 500 /* between two looks for memory that can be closed */
 #define CLOSE_MS 5  /* likewise, while there is some: moments without a pending call are short */
 #define MESSAGES_A_SWEEP 32 /* most messages between two such looks */
-#define ANSWER_MS 100       /* the driver takes microseconds unless it is held up */
 #define END_MS 10000
 
 void cecl_worker_init(struct cecl_worker *worker)
@@ -152,7 +151,7 @@ bool cecl_worker_stop(ceclComm_t comm)
 ceclResult_t cecl_worker_ask(ceclComm_t comm, uint32_t *rows, struct cecl_progress *progress)
 {
     struct cecl_worker *worker = &comm->worker;
-    const struct timespec until = cecl_time_in(ANSWER_MS);
+    const struct timespec until = cecl_time_in(CECL_WATCH_ANSWER_MS); /* the driver takes us */
     ceclResult_t result = ceclInProgress;
     pthread_mutex_lock(&worker->lock);
     const uint64_t question = ++worker->asked;

@@ -33,8 +33,8 @@ DEVICE void line_load(const unsigned char *at, uint32_t words[4])
                  : "memory");
 }
 
-/* Tells the host that a wait for data of `rank` ended early. The fence makes it visible before the
- * call is done. */
+/* Tells the host on which rank's account the call ended early: see struct cecl_small. The fence makes
+ * it visible before the call is done. */
 DEVICE void give_up(const cecl_small_args &args, uint32_t rank)
 {
     word_store(args.late, 1 + rank);

@@ -65,8 +65,8 @@ struct cecl_small {
     /* a word on this rank's device. Once it is not 0, the kernel waits for nobody, and a kernel
      * that begins later sends nothing */
     const uint32_t *end;
-    /* a word on this rank's device. When a wait ended early, and recv is undefined, it is set to
-     * 1 + a rank whose data had not come. When `end` was set before, it is 1 + this rank. */
+    /* a word on this rank's device, set when recv is undefined: to 1 + a rank whose data had not
+     * come, if a wait ended early; to 1 + this rank, if `end` was set before the call began */
     uint32_t *late;
     /* limit of a wait in ns, by the GPU's timer or the host's clock; 0: only `end` ends it */
     uint64_t timeout_ns;

@@ -144,7 +144,7 @@ static bool closes(const bool *closing)
     return closing && atomic_load((const _Atomic bool *)closing);
 }
 
-/* Tells the watchdog that a wait for data of `rank` has ended early. */
+/* Tells the watchdog on which rank's account the call ended early: see struct cecl_small. */
 static void give_up(const struct cecl_small_args *args, uint32_t rank)
 {
     atomic_store_explicit(atomic_of(args->late), 1 + rank, memory_order_release);

@@ -119,6 +119,22 @@ static pid_t start_rank(const struct fault_case *c, struct meeting *meeting, int
     return 0;
 }
 
+/* Whether a rank failed and the fault is still to come: nothing more can be learned then. */
+static bool is_spoilt(const struct fault_case *c, const struct meeting *meeting)
+{
+    bool failed = false;
+    for (int r = 0; r < c->nranks; r++)
+        failed = failed || atomic_load(&meeting->reports[r].failed);
+    return failed && !atomic_load(&meeting->fault_began);
+}
+
+static void kill_all(const struct fault_case *c, const pid_t *ranks)
+{
+    for (int r = 0; r < c->nranks; r++)
+        if (ranks[r] > 0)
+            kill(ranks[r], SIGKILL);
+}
+
 static _Noreturn void lead(const struct fault_case *c, struct meeting *meeting)
 {
     pid_t ranks[MOST_RANKS];
@@ -134,6 +150,10 @@ static _Noreturn void lead(const struct fault_case *c, struct meeting *meeting)
         if (!released && all_done(c, meeting)) {
             release(c, meeting, ranks);
             released = true;
+        }
+        if (is_spoilt(c, meeting)) {
+            kill_all(c, ranks);
+            break;
         }
         if (now() - start > CASE_SECONDS) {
             give_up(c, meeting, ranks);
@@ -178,8 +198,9 @@ static const struct report *first_failure(const struct run *run)
 static bool was_held_up(const struct run *run)
 {
     const struct report *failure = first_failure(run);
-    return failure && !atomic_load(&run->meeting->fault_began) &&
-           strstr(failure->words, "TIMEOUT_MS");
+    const bool before = failure && (!atomic_load(&run->meeting->fault_began) ||
+                                    failure->failed_at < run->meeting->fault_at);
+    return before && strstr(failure->words, "TIMEOUT_MS");
 }
 
 static void note_slowest(const struct run *run, struct tally *tally)

@@ -307,7 +307,7 @@ static void a_wait_on_the_gpu_ends_by_the_timeout(void **state)
     unsetenv("CECL_TIMEOUT_MS");
     OK(ceclAllGather(recv_buffer[0], recv_buffer[0], BLOCK, ceclUint8, comms[0], streams[0]));
     assert_int_equal(ceclStreamSynchronize(comms[0], streams[0]), ceclTimeout);
-    assert_non_null(strstr(ceclGetLastError(comms[0]), "waits for rank 1"));
+    assert_non_null(strstr(ceclGetLastError(comms[0]), "waited for rank 1"));
     for (int g = 0; g < gpus; g++) {
         (void)!ceclStreamDestroy(comms[g], streams[g]);
         (void)!ceclCommDestroy(comms[g]);

@@ -511,12 +511,34 @@ static void a_peer_that_stays_away_is_a_timeout(void **state)
     if (multi_rank == 0) {
         const double start = multi_seconds();
         multi_ok(comm, ceclRecv(buffer, 7, ceclInt8, 1, comm, 0));
-        multi_refused(comm, ceclStreamSynchronize(comm, 0), ceclTimeout, "waits for rank 1");
+        multi_refused(comm, ceclStreamSynchronize(comm, 0), ceclTimeout, "waited for rank 1");
         assert_non_null(
-            strstr(ceclGetLastError(comm), "ceclRecv; did that rank make its part of the message"));
+            strstr(ceclGetLastError(comm), "ceclRecv; did the peer make its part of each message"));
         assert_true(multi_seconds() - start < PROMPT);
     } else {
         assert_int_not_equal(multi_async_within(comm, PROMPT), ceclSuccess);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    multi_ok(NULL, ceclCommAbort(comm));
+}
+
+/* Rank 0 receives from all others, and none of them sends. */
+static void all_peers_that_stay_away_are_named(void **state)
+{
+    (void)state;
+    ceclComm_t comm = comm_with_timeout(300);
+    unsigned char *buffer = NULL;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, 64));
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (multi_rank == 0) {
+        multi_ok(comm, ceclGroupStart());
+        for (int r = 1; r < multi_nranks; r++)
+            multi_ok(comm, ceclRecv(buffer + r, 1, ceclInt8, r, comm, 0));
+        multi_ok(comm, ceclGroupEnd());
+        multi_refused(comm, ceclStreamSynchronize(comm, 0), ceclTimeout,
+                      multi_nranks == 2   ? "waited for rank 1 for"
+                      : multi_nranks == 3 ? "waited for ranks 1 and 2 for"
+                                          : "waited for ranks 1, 2");
     }
     MPI_Barrier(MPI_COMM_WORLD);
     multi_ok(NULL, ceclCommAbort(comm));
@@ -608,6 +630,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(messages_need_no_check_of_calls),
         cmocka_unit_test(a_check_of_calls_holds_up_no_message),
         cmocka_unit_test(a_peer_that_stays_away_is_a_timeout),
+        cmocka_unit_test(all_peers_that_stay_away_are_named),
         cmocka_unit_test(a_peer_that_leaves_is_known_at_once),
         cmocka_unit_test(an_abort_ends_messages_that_are_pending),
         cmocka_unit_test(a_group_is_explained),

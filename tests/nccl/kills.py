@@ -90,9 +90,13 @@ def kill_one(limit):
     """One time. Returns whether the rank that is left ended, after how many s, and its words."""
     port = free_port()
     ranks = [start_rank(rank, port) for rank in range(2)]
-    for child, ready, _ in ranks:
+    for rank, (_, ready, words) in enumerate(ranks):
         if os.read(ready, 1) != b"r":
-            raise RuntimeError(f"rank {child} ended before its first steps were done")
+            for child, _, _ in ranks:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+            text = os.read(words, 4000).decode(errors="replace")
+            sys.exit(f"rank {rank} ended before its first steps were done: {text}")
     time.sleep(random.uniform(0, 0.05))
     os.kill(ranks[1][0], signal.SIGKILL)
     start = time.monotonic()

@@ -224,7 +224,7 @@ static void a_rank_that_leaves_early_is_named(void **state)
 static void a_rank_that_never_calls_runs_into_the_timeout(void **state)
 {
     (void)state;
-    run(NEVER_CALLS, ceclTimeout, "waits for rank 1", 5);
+    run(NEVER_CALLS, ceclTimeout, "waited for rank 1", 5);
 }
 
 static void an_abort_reaches_all_peers(void **state)
@@ -254,7 +254,7 @@ static void a_rank_that_leaves_others_in_other_calls_is_named(void **state)
 static void a_rank_that_never_makes_other_calls_runs_into_the_timeout(void **state)
 {
     (void)state;
-    run_in_others(NEVER_CALLS, ceclTimeout, "waits for rank 1", 6);
+    run_in_others(NEVER_CALLS, ceclTimeout, "waited for rank 1", 6);
 }
 
 static void an_abort_reaches_peers_in_other_calls(void **state)

@@ -560,12 +560,24 @@ static void flags_on_the_host_are_released_without_the_driver(void **state)
                     : ceclRecv(buffers[0], 4, ceclInt8, 1, comms[0], NULL);
         assert_int_equal(result, ceclSuccess);
         assert_int_equal(ceclStreamSynchronize(comms[0], NULL), ceclTimeout);
-        assert_non_null(strstr(ceclGetLastError(comms[0]), "waits for rank 1"));
+        assert_non_null(strstr(ceclGetLastError(comms[0]), "waited for rank 1"));
         assert_true(cecl_flags_idle(&comms[0]->engine.flags));
         hold_writes = false;
         hold_reads = false;
         close_ranks();
     }
+}
+
+static void a_small_call_whose_data_did_not_come_names_the_rank(void **state)
+{
+    (void)state;
+    ceclResult_t async = ceclSuccess;
+    open_ranks(4096, "5000");
+    *comms[0]->engine.flags.late = 1 + 1; /* as the kernel of a small call writes it: rank 1 */
+    assert_int_equal(ceclCommGetAsyncError(comms[0], &async), ceclSuccess);
+    assert_int_equal(async, ceclTimeout);
+    assert_non_null(strstr(ceclGetLastError(comms[0]), "for data of rank 1, which has begun"));
+    close_ranks();
 }
 
 /* A communicator tries which way works when it is made. */
@@ -921,6 +933,7 @@ int main(void)
         RELEASE(a_call_that_fails_before_it_begins_leaves_nothing_pending),
         RELEASE(the_first_error_stays),
         RELEASE(flags_on_the_host_are_released_without_the_driver),
+        RELEASE(a_small_call_whose_data_did_not_come_names_the_rank),
         RELEASE(flags_are_written_where_none_can_be_copied),
         RELEASE(flags_that_must_be_copied_and_cannot_fail_the_init),
         RELEASE(peers_hear_why_a_call_failed),

@@ -486,7 +486,7 @@ static void a_line_is_12_bytes_of_a_shares_vectors_and_the_epoch(void **state)
             }
 }
 
-/* ---- waits that end. Rank 0 does not come, but in one test. */
+/* ---- waits that end. In all tests but one it is rank 0 that does not come. */
 
 static const struct call waiting = {
     .kind = CECL_SMALL_ALL_GATHER, .bytes = 1000, .type = ceclUint8};
