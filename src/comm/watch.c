@@ -113,6 +113,14 @@ static bool has_moved(const struct cecl_progress *progress, const struct watched
            progress->messages != seen->messages;
 }
 
+/* One of several late ranks may itself wait for another one, whose signal came here and not there. Its
+ * time is up soon, if not now, and then it names that one. */
+static bool is_out_of_time(ceclComm_t comm, const struct cecl_progress *progress, int64_t waited_ms)
+{
+    const int64_t more = progress->late.count > 1 ? CECL_MESH_WORD_MS : 0;
+    return comm->config.timeout_ms > 0 && waited_ms >= comm->config.timeout_ms + more;
+}
+
 /* Checks a pending call: which peer keeps it waiting, and for how long. Sets the asynchronous error
  * when that is too long, or when the missing peer has left. */
 static void look_after(ceclComm_t comm, struct watched *seen)
@@ -149,11 +157,7 @@ static void look_after(ceclComm_t comm, struct watched *seen)
         if (!progress.started || progress.late.count == 0)
             return;
     }
-    /* One of several late ranks may itself wait for another one, whose signal came here and not
-     * there. Its time is up soon, if not now, and then it names that one. */
-    const int64_t limit =
-        comm->config.timeout_ms + (progress.late.count > 1 ? CECL_MESH_WORD_MS : 0);
-    if (comm->config.timeout_ms > 0 && now - seen->since >= limit)
+    if (is_out_of_time(comm, &progress, now - seen->since))
         time_out(comm, &progress, now - seen->since);
 }
 
