@@ -251,8 +251,7 @@ static ceclResult_t receive_some(struct cecl_mesh *mesh, int rank, const struct 
 /* ---- all peers at the same time */
 
 /* A late rank may only be waiting itself: for one that completed the exchange before with this rank
- * and not with that one. Its time is up as well, and its word, which knows better, may be under
- * way. */
+ * and not with that one. Its time is up soon, if not now, and then it says for whom it waited. */
 static ceclResult_t listen_for_reason(struct cecl_mesh *mesh)
 {
     const int64_t end = cecl_now_ms() + CECL_MESH_WORD_MS;

@@ -197,8 +197,10 @@ ceclResult_t cecl_comm_async(ceclComm_t comm);
 ceclResult_t cecl_comm_cause(ceclComm_t comm, ceclResult_t result);
 
 /* watch.c */
-#define CECL_WATCH_TICK_MS 500   /* most time between two looks of the watchdog */
-#define CECL_WATCH_ANSWER_MS 100 /* most time for which it waits for the worker at each look */
+#define CECL_WATCH_TICK_MS 500 /* most time between two looks of the watchdog */
+/* Most time for which it waits for the worker at each look. The driver takes microseconds unless it is
+ * held up. */
+#define CECL_WATCH_ANSWER_MS 100
 /* By how much the watchdog may be late: it begins to count at a look, and ends at another one. */
 #define CECL_WATCH_LATE_MS (2 * (CECL_WATCH_TICK_MS + CECL_WATCH_ANSWER_MS))
 /* A kernel of a small call ends its wait as late, and the watchdog finds that at its next look. */

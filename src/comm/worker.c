@@ -151,7 +151,7 @@ bool cecl_worker_stop(ceclComm_t comm)
 ceclResult_t cecl_worker_ask(ceclComm_t comm, uint32_t *rows, struct cecl_progress *progress)
 {
     struct cecl_worker *worker = &comm->worker;
-    const struct timespec until = cecl_time_in(CECL_WATCH_ANSWER_MS); /* the driver takes us */
+    const struct timespec until = cecl_time_in(CECL_WATCH_ANSWER_MS);
     ceclResult_t result = ceclInProgress;
     pthread_mutex_lock(&worker->lock);
     const uint64_t question = ++worker->asked;
