@@ -97,7 +97,7 @@ void cecl_mesh_close(struct cecl_mesh *mesh)
 
 void cecl_mesh_joined(struct cecl_mesh *mesh)
 {
-    mesh->joining = false;
+    atomic_store(&mesh->joining, false);
 }
 
 void cecl_mesh_activity(struct cecl_mesh *mesh, const char *call)
@@ -274,7 +274,7 @@ static ceclResult_t name_who_is_late(struct cecl_mesh *mesh, const struct exchan
     if (list.count > 1)
         CECL_TRY(listen_for_reason(mesh));
     const char *words = cecl_rank_list_words(&list);
-    if (mesh->joining)
+    if (atomic_load(&mesh->joining))
         return cecl_fail(ceclTimeout,
                          "%s did not come within %" PRId64 " ms (CECL_INIT_TIMEOUT_MS); has a "
                          "process ended?",
@@ -347,7 +347,8 @@ static ceclResult_t wait_for_peers(struct cecl_mesh *mesh, const struct exchange
 /* Moves all frames. On success every peer's frame was received whole, whether it matched or not. */
 static ceclResult_t move_frames(struct cecl_mesh *mesh, const struct exchange *x)
 {
-    const int64_t deadline = mesh->joining ? mesh->init_deadline : cecl_deadline(mesh->timeout_ms);
+    const int64_t deadline =
+        atomic_load(&mesh->joining) ? mesh->init_deadline : cecl_deadline(mesh->timeout_ms);
     bool through = false;
     ceclResult_t result = ceclSuccess;
 

@@ -61,7 +61,7 @@ struct cecl_mesh {
     int nranks, rank;
     int64_t timeout_ms;
     int64_t init_deadline, init_timeout_ms; /* for all waits while `joining` */
-    bool joining;
+    _Atomic bool joining; /* until cecl_mesh_joined; the thread that watches reads it, too */
     const char *activity; /* the public call that this rank is in, for messages */
     uint32_t sequence;
     _Atomic uint64_t exchanges;

@@ -128,11 +128,11 @@ static int find_ended(const struct cecl_mesh *mesh, int rank)
  * has ended is the reason, or the one that has told why it gave up. */
 static ceclResult_t closed_error(struct cecl_mesh *mesh, int rank)
 {
-    const bool watched = mesh->peers[rank].process >= 0;
-    const int ended = mesh->joining && watched ? find_ended(mesh, rank) : -1;
-    if (mesh->joining && ended < 0)
+    const bool watched = mesh->peers[rank].process >= 0, joins = atomic_load(&mesh->joining);
+    const int ended = joins && watched ? find_ended(mesh, rank) : -1;
+    if (joins && ended < 0)
         CECL_TRY(mesh_first_reason(mesh));
-    if (mesh->joining && watched && ended < 0)
+    if (joins && watched && ended < 0)
         return cecl_fail(ceclRemoteError, "rank %d left while the communicator was made", rank);
     return cecl_fail(ceclRemoteError, "rank %d ended unexpectedly", ended < 0 ? rank : ended);
 }
