@@ -19,6 +19,7 @@
 #include "sm/small_args.h"
 #include "util/clock.h"
 
+#define NOBODY (-1)
 #define VECTOR_WORDS 4
 #define LINE_WORDS 3
 #define GROUP_WORDS (CECL_SMALL_GROUP_BYTES / sizeof(uint32_t))
@@ -144,12 +145,6 @@ static bool closes(const bool *closing)
     return closing && atomic_load((const _Atomic bool *)closing);
 }
 
-/* Tells the watchdog on which rank's account the call ended early: see struct cecl_small. */
-static void give_up(const struct cecl_small_args *args, uint32_t rank)
-{
-    atomic_store_explicit(atomic_of(args->late), 1 + rank, memory_order_release);
-}
-
 /* Waits for a line. Returns false when the wait has ended early. */
 static bool line_await(const struct cecl_small_args *args, const bool *closing,
                        const unsigned char *at)
@@ -175,11 +170,8 @@ static bool group_receive(const struct cecl_small_args *args, const bool *closin
         for (uint32_t line = 0; line < lines_of(group, share); line++) {
             const unsigned char *const at = rows + line * CECL_SMALL_ROW + share * 16;
             uint32_t data[LINE_WORDS];
-            if (!line_await(args, closing, at)) {
-                if (!closes(closing))
-                    give_up(args, rank);
+            if (!line_await(args, closing, at))
                 return false;
-            }
             line_load(at, data);
             for (uint32_t w = 0; w < LINE_WORDS; w++)
                 words[word_at(share, line * LINE_WORDS + w)] = data[w];
@@ -251,9 +243,9 @@ static void group_use(const struct cecl_small *small, const struct cecl_small_ar
 }
 
 /* Reads a group from all ranks, this one included, before it writes any of it, so the call may be
- * in place. Returns false when a wait has ended early. */
-static bool receive_all(const struct cecl_small *small, const struct cecl_small_args *args,
-                        const bool *closing)
+ * in place. Returns a rank for whose data a wait has ended early, or NOBODY. */
+static int receive_all(const struct cecl_small *small, const struct cecl_small_args *args,
+                       const bool *closing)
 {
     uint32_t got[CECL_SMALL_RANKS_MAX][GROUP_WORDS];
     for (uint32_t g = 0; g < group_count(args); g++) {
@@ -262,22 +254,19 @@ static bool receive_all(const struct cecl_small *small, const struct cecl_small_
             if (r == args->rank)
                 group_load(args->send + (uint64_t)r * args->send_stride, &group, got[r]);
             else if (!group_receive(args, closing, r, &group, got[r]))
-                return false;
+                return (int)r;
         group_use(small, args, &group, (const uint32_t(*)[GROUP_WORDS])got);
     }
-    return true;
+    return NOBODY;
 }
 
-/* Sends nothing when the communicator had failed before. Returns false then, or when a wait has ended
- * early. */
-static bool exchange(const struct cecl_small *small, const struct cecl_small_args *args,
-                     const bool *closing)
+/* Returns the rank on whose account the call ended early, or NOBODY. When the communicator had failed
+ * before, it sends nothing, and the rank is this one. */
+static int exchange(const struct cecl_small *small, const struct cecl_small_args *args,
+                    const bool *closing)
 {
-    if (is_set(args->end)) {
-        if (!closes(closing))
-            give_up(args, args->rank);
-        return false;
-    }
+    if (is_set(args->end))
+        return (int)args->rank;
     tell(&args->meeting);
     renew(args);
     send_all(args);
@@ -288,9 +277,11 @@ void cecl_small_host(const struct cecl_small *small, const bool *closing)
 {
     struct cecl_small_args args;
     cecl_small_args_make(small, &args);
-    const bool whole = exchange(small, &args, closing);
-    if (!whole && closes(closing))
+    const int late = exchange(small, &args, closing);
+    if (late != NOBODY && closes(closing))
         return;
+    if (late != NOBODY)
+        atomic_store_explicit(atomic_of(args.late), 1 + (uint32_t)late, memory_order_release);
     if (args.meeting.does & CECL_MEET_DONE)
         atomic_store_explicit(atomic_of(args.meeting.done), args.meeting.done_value,
                               memory_order_release);

@@ -32,14 +32,16 @@ static bool is_joining(const struct life *life)
     return life->comm == NULL && (life->op == JOIN || life->op == JOIN_BY_CALLBACKS);
 }
 
-#define TELLING 5
+#define TELLING 6
 /* Words one of which an error has, by fault; the rest is NULL. */
 static const char *const telling[FAULTS][TELLING] = {
     [KILLED] = {"ended", "left", "closed the connection", "Connection refused"},
     [EXITS] = {"ended", "left", "closed the connection", "Connection refused"},
     [LEAVES_CHILD] = {"ended", "left", "closed the connection", "Connection refused"},
-    [STOPPED] = {"wait", "did not come", "missing: ", "no answer", "no connection"},
-    [NEVER_CALLS] = {"wait", "did not come", "missing: ", "no answer", "no connection"},
+    [STOPPED] = {"has waited ", "waits for", "did not come", "missing: ", "no answer",
+                 "no connection"},
+    [NEVER_CALLS] = {"has waited ", "waits for", "did not come", "missing: ", "no answer",
+                     "no connection"},
     [ABORTS] = {"ceclCommAbort was called", "gave up and then ended"},
     [REVOKES] = {"ceclCommRevoke was called", "gave up the new communicator"},
     [LEAVES] = {"destroyed its communicator"},

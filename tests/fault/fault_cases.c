@@ -60,14 +60,20 @@ static bool all_done(const struct fault_case *c, const struct meeting *meeting)
     return all;
 }
 
+/* The child that a rank forked as its fault. */
+static void kill_child(const struct meeting *meeting)
+{
+    if (atomic_load(&meeting->child) > 0)
+        kill(atomic_load(&meeting->child), SIGKILL);
+}
+
 /* The peers are done: a rank that stayed away comes back, or dies, and nobody keeps descriptors. */
 static void release(const struct fault_case *c, struct meeting *meeting, const pid_t *ranks)
 {
     atomic_store(&meeting->released, 1);
     if (c->fault == STOPPED && ranks[c->faulty] > 0) /* 0 would be this whole group of processes */
         kill(ranks[c->faulty], c->seed % 2 ? SIGCONT : SIGKILL);
-    if (atomic_load(&meeting->child) > 0)
-        kill(atomic_load(&meeting->child), SIGKILL);
+    kill_child(meeting);
 }
 
 /* Waits for all ranks, and notes those that ended without a word. */
@@ -89,19 +95,25 @@ static void reap(const struct fault_case *c, struct meeting *meeting, pid_t *ran
     }
 }
 
+static void kill_all(const struct fault_case *c, const struct meeting *meeting, const pid_t *ranks)
+{
+    for (int r = 0; r < c->nranks; r++)
+        if (ranks[r] > 0) /* kill(0) is sent to this whole group of processes */
+            kill(ranks[r], SIGKILL);
+    kill_child(meeting);
+}
+
 static void give_up(const struct fault_case *c, struct meeting *meeting, const pid_t *ranks)
 {
+    kill_all(c, meeting, ranks);
     for (int r = 0; r < c->nranks; r++) {
         struct report *report = &meeting->reports[r];
         if (ranks[r] == 0)
             continue;
-        kill(ranks[r], SIGKILL);
         report->failed_at = now();
         snprintf(report->words, sizeof(report->words), "hung");
         atomic_store(&report->failed, 1);
     }
-    if (atomic_load(&meeting->child) > 0)
-        kill(atomic_load(&meeting->child), SIGKILL);
 }
 
 /* Returns the rank's process; 0 if there is none. */
@@ -128,13 +140,6 @@ static bool is_spoilt(const struct fault_case *c, const struct meeting *meeting)
     return failed && !atomic_load(&meeting->fault_began);
 }
 
-static void kill_all(const struct fault_case *c, const pid_t *ranks)
-{
-    for (int r = 0; r < c->nranks; r++)
-        if (ranks[r] > 0)
-            kill(ranks[r], SIGKILL);
-}
-
 static _Noreturn void lead(const struct fault_case *c, struct meeting *meeting)
 {
     pid_t ranks[MOST_RANKS];
@@ -152,7 +157,7 @@ static _Noreturn void lead(const struct fault_case *c, struct meeting *meeting)
             released = true;
         }
         if (is_spoilt(c, meeting)) {
-            kill_all(c, ranks);
+            kill_all(c, meeting, ranks);
             break;
         }
         if (now() - start > CASE_SECONDS) {

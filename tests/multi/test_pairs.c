@@ -501,13 +501,20 @@ static void a_check_of_calls_holds_up_no_message(void **state)
 
 /* ---- failures */
 
+/* All ranks have both before one goes on. buffer  [out] 64 bytes. */
+static ceclComm_t comm_and_buffer(int timeout_ms, unsigned char **buffer)
+{
+    ceclComm_t comm = comm_with_timeout(timeout_ms);
+    multi_ok(comm, ceclMemAlloc(comm, (void **)buffer, 64));
+    MPI_Barrier(MPI_COMM_WORLD);
+    return comm;
+}
+
 static void a_peer_that_stays_away_is_a_timeout(void **state)
 {
     (void)state;
-    ceclComm_t comm = comm_with_timeout(300);
     unsigned char *buffer = NULL;
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, 64));
-    MPI_Barrier(MPI_COMM_WORLD);
+    ceclComm_t comm = comm_and_buffer(300, &buffer);
     if (multi_rank == 0) {
         const double start = multi_seconds();
         multi_ok(comm, ceclRecv(buffer, 7, ceclInt8, 1, comm, 0));
@@ -526,10 +533,8 @@ static void a_peer_that_stays_away_is_a_timeout(void **state)
 static void all_peers_that_stay_away_are_named(void **state)
 {
     (void)state;
-    ceclComm_t comm = comm_with_timeout(300);
     unsigned char *buffer = NULL;
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, 64));
-    MPI_Barrier(MPI_COMM_WORLD);
+    ceclComm_t comm = comm_and_buffer(300, &buffer);
     if (multi_rank == 0) {
         multi_ok(comm, ceclGroupStart());
         for (int r = 1; r < multi_nranks; r++)
@@ -547,10 +552,8 @@ static void all_peers_that_stay_away_are_named(void **state)
 static void a_peer_that_leaves_is_known_at_once(void **state)
 {
     (void)state;
-    ceclComm_t comm = comm_with_timeout(20000);
     unsigned char *buffer = NULL;
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, 64));
-    MPI_Barrier(MPI_COMM_WORLD);
+    ceclComm_t comm = comm_and_buffer(20000, &buffer);
     if (multi_rank == 1) {
         multi_ok(NULL, ceclCommDestroy(comm));
     } else {
