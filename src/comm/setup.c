@@ -29,6 +29,7 @@ struct hello {
     int32_t version, nranks, rank;
     int32_t process;
     uint64_t host;  /* ranks with equal numbers can reach each other's abstract sockets */
+    int32_t queues; /* that this rank's streams share */
     int32_t status; /* ceclResult_t of what this rank did so far; `text` has the message */
     struct cecl_resolved config;
     struct cecl_gpu_id gpu;
@@ -44,6 +45,7 @@ static void introduce(const struct cecl_oob *oob, const struct cecl_resolved *co
                          .nranks = oob->nranks,
                          .rank = oob->rank,
                          .process = (int32_t)getpid(),
+                         .queues = cecl_cuda_queues(),
                          .config = *config};
     errno = 0;
     me->host = cecl_namespace_id("net");
@@ -311,10 +313,21 @@ static bool shares_process(const struct hello *all, int rank, int nranks)
     return false;
 }
 
+static bool has_few_queues(const struct hello *all, int nranks)
+{
+    for (int r = 0; r < nranks; r++)
+        if (all[r].queues < CECL_CUDA_QUEUES)
+            return true;
+    return false;
+}
+
+/* Streams that wait soon hold all of a few hardware queues. Then the driver neither reads flags nor
+ * ends waits, unless they lie in memory of the host (docs/decisions/0020). */
 static enum cecl_flags_wish flags_wish(ceclComm_t comm)
 {
     const enum cecl_flags_wish wish = (enum cecl_flags_wish)comm->config.flags;
-    return comm->config.urgent && wish == CECL_FLAGS_BY_AUTO ? CECL_FLAGS_BY_HOST : wish;
+    const bool best_on_host = comm->config.urgent || comm->few_queues;
+    return best_on_host && wish == CECL_FLAGS_BY_AUTO ? CECL_FLAGS_BY_HOST : wish;
 }
 
 /* Bytes of each of the two halves that urgent calls use; 0: there are none. */
@@ -398,6 +411,7 @@ static ceclResult_t build(ceclComm_t comm, const struct hello *all,
                           const struct cecl_tuning tunings[CECL_TUNING_DEVICES])
 {
     comm->shares_process = shares_process(all, comm->rank, comm->nranks);
+    comm->few_queues = has_few_queues(all, comm->nranks);
     CECL_TRY(cecl_mesh_agree(comm->mesh, open_device(comm, all)));
     comm->tuning = tunings[comm->dev->kind == CECL_KIND_HOST ? CECL_TUNING_HOST : CECL_TUNING_CUDA];
     CECL_TRY(open_shared(comm));

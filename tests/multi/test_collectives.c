@@ -133,6 +133,24 @@ static void every_direction_kind_of_flags_and_policy_is_right(void **state)
     multi_setenv("CECL_SM_POLICY", NULL);
 }
 
+/* The ranks agree on how flags travel, although only rank 0 has a reason to have them on the host. */
+static void few_hardware_queues_on_one_rank_are_right(void **state)
+{
+    (void)state;
+    const char *before = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    char *const kept = before ? strdup(before) : NULL;
+    if (multi_rank == 0)
+        multi_setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1");
+    ceclComm_t comm = multi_comm(NULL);
+    for (uint64_t i = 0; i < 8; i++)
+        multi_check(
+            comm, &(struct multi_case){.op = ops[i % 2], .count = 1 + i * 997, .type = ceclFloat16},
+            i);
+    multi_ok(NULL, ceclCommDestroy(comm));
+    multi_setenv("CUDA_DEVICE_MAX_CONNECTIONS", kept);
+    free(kept);
+}
+
 static void a_shard_is_the_place_in_recvbuff(void **state)
 {
     (void)state;
@@ -179,6 +197,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(calls_on_two_streams_run_in_call_order),
         cmocka_unit_test(odd_offsets_inside_an_allocation_are_right),
         cmocka_unit_test(every_direction_kind_of_flags_and_policy_is_right),
+        cmocka_unit_test(few_hardware_queues_on_one_rank_are_right),
         cmocka_unit_test(a_shard_is_the_place_in_recvbuff),
         cmocka_unit_test(in_place_all_to_all_larger_than_staging_is_right),
     };

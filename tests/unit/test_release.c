@@ -568,6 +568,21 @@ static void flags_on_the_host_are_released_without_the_driver(void **state)
     }
 }
 
+static void flags_are_on_the_host_where_hardware_queues_are_few(void **state)
+{
+    static const char *const queues[] = {"1", "7", "8", "32", "many"};
+    (void)state;
+    for (size_t i = 0; i < sizeof(queues) / sizeof(queues[0]); i++) {
+        setenv("CUDA_DEVICE_MAX_CONNECTIONS", queues[i], 1);
+        open_ranks(4096, "300");
+        const bool few = atoi(queues[i]) == 1 || atoi(queues[i]) == 7;
+        for (int r = 0; r < RANKS; r++)
+            assert_int_equal(comms[r]->engine.flags.way, few ? CECL_FLAGS_HOST : CECL_FLAGS_COPY);
+        close_ranks();
+    }
+    unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+}
+
 static void a_small_call_whose_data_did_not_come_names_the_rank(void **state)
 {
     (void)state;
@@ -933,6 +948,7 @@ int main(void)
         RELEASE(a_call_that_fails_before_it_begins_leaves_nothing_pending),
         RELEASE(the_first_error_stays),
         RELEASE(flags_on_the_host_are_released_without_the_driver),
+        RELEASE(flags_are_on_the_host_where_hardware_queues_are_few),
         RELEASE(a_small_call_whose_data_did_not_come_names_the_rank),
         RELEASE(flags_are_written_where_none_can_be_copied),
         RELEASE(flags_that_must_be_copied_and_cannot_fail_the_init),
