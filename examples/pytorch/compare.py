@@ -3,7 +3,7 @@
 
     examples/pytorch/compare.py --cecl-run /opt/cecl/bin/cecl-run --ranks 2 -- --batch 1
 
-Arguments after -- go to fsdp2.py. Each run starts torchrun anew, so runs are many seconds apart. The
+With --nccl FILE both sides use that NCCL. Arguments after -- go to fsdp2.py. Each run starts torchrun anew, so runs are many seconds apart. The
 sides take turns, so GPUs that grow warm meanwhile slow both alike.
 """
 
@@ -18,11 +18,12 @@ import tempfile
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fsdp2.py")
 
 
-def run_once(prefix, args, rest, folder):
+def run_once(prefix, environment, args, rest, folder):
     result = os.path.join(folder, "step.json")
     command = [*prefix, sys.executable, "-m", "torch.distributed.run"]
     command += ["--nproc-per-node", str(args.ranks), PROGRAM, "--json", result, *rest]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = {**os.environ, **environment}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}: ended with {done.returncode}\n{done.stdout}{done.stderr}")
     with open(result, encoding="utf-8") as file:
@@ -47,6 +48,7 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cecl-run", default="cecl-run", help="where cecl-run is")
     parser.add_argument("--policy", default="all", help="the policy that cecl-run gets")
+    parser.add_argument("--nccl", metavar="FILE", help="the NCCL of both sides; else PyTorch's own")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", metavar="FILE", help="write the results")
@@ -57,10 +59,14 @@ def main():
     args, rest = parse()
     sides = {"nccl": [], "cecl": []}
     prefixes = {"nccl": [], "cecl": [args.cecl_run, "--policy", args.policy]}
+    environments = {"nccl": {}, "cecl": {}}
+    if args.nccl:
+        prefixes["cecl"] += ["--nccl", args.nccl]
+        environments["nccl"]["LD_PRELOAD"] = os.path.abspath(args.nccl)
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(args.rounds):
             for side, runs in sides.items():
-                runs.append(run_once(prefixes[side], args, rest, folder))
+                runs.append(run_once(prefixes[side], environments[side], args, rest, folder))
     results = {side: summary(runs) for side, runs in sides.items()}
     one = sides["nccl"][0]
     kept = {key: one[key] for key in ("ranks", "blocks", "width", "sequence", "batch")}

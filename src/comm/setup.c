@@ -19,6 +19,7 @@
 #include "util/clock.h"
 #include "util/fork.h"
 #include "util/log.h"
+#include "util/queues.h"
 
 #define HELLO_MAGIC 0x6365636c68656c6cu
 #define TEXT_BYTES 200
@@ -28,9 +29,9 @@ struct hello {
     uint64_t magic;
     int32_t version, nranks, rank;
     int32_t process;
-    uint64_t host;  /* ranks with equal numbers can reach each other's abstract sockets */
-    int32_t queues; /* that this rank's streams share */
-    int32_t status; /* ceclResult_t of what this rank did so far; `text` has the message */
+    uint64_t host;      /* ranks with equal numbers can reach each other's abstract sockets */
+    int32_t few_queues; /* cecl_queues_are_few */
+    int32_t status;     /* ceclResult_t of what this rank did so far; `text` has the message */
     struct cecl_resolved config;
     struct cecl_gpu_id gpu;
     char text[TEXT_BYTES]; /* after success: why the GPU cannot be used, or empty */
@@ -45,7 +46,7 @@ static void introduce(const struct cecl_oob *oob, const struct cecl_resolved *co
                          .nranks = oob->nranks,
                          .rank = oob->rank,
                          .process = (int32_t)getpid(),
-                         .queues = cecl_cuda_queues(),
+                         .few_queues = cecl_queues_are_few(),
                          .config = *config};
     errno = 0;
     me->host = cecl_namespace_id("net");
@@ -316,7 +317,7 @@ static bool shares_process(const struct hello *all, int rank, int nranks)
 static bool has_few_queues(const struct hello *all, int nranks)
 {
     for (int r = 0; r < nranks; r++)
-        if (all[r].queues < CECL_CUDA_QUEUES)
+        if (all[r].few_queues)
             return true;
     return false;
 }

@@ -291,10 +291,6 @@ struct cecl_gpu_id {
  * nothing open. When there is no driver, no GPU, or a feature is missing, the result is ceclSuccess
  * with usable = 0 and the reason in `why` [bytes]. BY_RANK makes the GPU current. */
 ceclResult_t cecl_cuda_probe(int which, int rank, struct cecl_gpu_id *id, char *why, size_t bytes);
-/* Hardware queues that all streams of this process share (CUDA_DEVICE_MAX_CONNECTIONS), and how many there
- * are by default. A stream that waits for a word holds one of them. */
-int cecl_cuda_queues(void);
-#define CECL_CUDA_QUEUES 8
 /* Opens GPU `ordinal`. */
 ceclResult_t cecl_cuda_open(int ordinal, struct cecl_device **dev);
 /* Whether this device's copies reach memory of the GPU with this uuid, which may be its own. A GPU

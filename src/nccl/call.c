@@ -58,13 +58,13 @@ static bool is_served_type(const struct cecl_nccl_call *call, int nranks)
 }
 
 static enum cecl_nccl_reason reason_of_policy(const struct cecl_nccl_process *process,
-                                              const struct cecl_nccl_call *call, int nranks)
+                                              const struct cecl_nccl_call *call,
+                                              const struct cecl_nccl_comm *comm)
 {
     if (call->reduces && process->sm_policy == CECL_SM_NEVER)
         return CECL_NCCL_SMS_FORBIDDEN;
-    return process->policy == CECL_NCCL_AUTO && !cecl_nccl_gains(call, nranks)
-               ? CECL_NCCL_NO_GAIN
-               : CECL_NCCL_NO_REASON;
+    return process->policy == CECL_NCCL_AUTO && !cecl_nccl_gains(call, comm) ? CECL_NCCL_NO_GAIN
+                                                                             : CECL_NCCL_NO_REASON;
 }
 
 static enum cecl_nccl_reason reason_of_call(const struct cecl_nccl_process *process,
@@ -79,7 +79,7 @@ static enum cecl_nccl_reason reason_of_call(const struct cecl_nccl_process *proc
         return CECL_NCCL_EMPTY;
     if (!is_served_type(call, comm->nranks))
         return CECL_NCCL_TYPE;
-    const enum cecl_nccl_reason reason = reason_of_policy(process, call, comm->nranks);
+    const enum cecl_nccl_reason reason = reason_of_policy(process, call, comm);
     if (reason == CECL_NCCL_NO_REASON && comm->on_gpu && cecl_nccl_gpu_captures(call->stream))
         return CECL_NCCL_CAPTURED;
     return reason;

@@ -101,6 +101,7 @@ static bool fill(struct making *making, const struct cecl_nccl_made *made)
     entry->rank = made->rank;
     entry->on_gpu = made->on_gpu;
     entry->ordinal = made->ordinal;
+    entry->flags_on_host = made->flags_on_host;
     return atomic_compare_exchange_strong(&entry->stage, &stage, CECL_NCCL_READY);
 }
 

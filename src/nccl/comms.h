@@ -30,6 +30,7 @@ struct cecl_nccl_comm {
     int nranks, rank;
     bool on_gpu;           /* otherwise on memory of the host, with a stand-in for NCCL */
     int ordinal;           /* which GPU; -1: the host device */
+    bool flags_on_host;    /* the flags of `ours` lie in memory of the host */
     _Atomic int inside;    /* threads that use `ours` now, or NCCL's while ours is being made */
     _Atomic bool ends;     /* no thread may begin to use it */
     _Atomic bool has_told; /* an error of it was printed */

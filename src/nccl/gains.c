@@ -43,12 +43,21 @@ static bool is_measured_reduction(const struct cecl_nccl_call *call)
            (call->redop == (ncclRedOp_t)ceclSum || call->redop == (ncclRedOp_t)ceclAvg);
 }
 
-bool cecl_nccl_gains(const struct cecl_nccl_call *call, int nranks)
+/* "Flags in memory of the host": the kernels of larger reductions meet by such flags, and take 50 us
+ * longer. Of these sizes only all-reduces were timed. */
+static bool is_slowed(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
+{
+    return call->reduces && comm->flags_on_host &&
+           (call->op != CECL_NCCL_OP_ncclAllReduce || cecl_nccl_call_bytes(call) > KIB(64));
+}
+
+bool cecl_nccl_gains(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
 {
     const size_t bytes = cecl_nccl_call_bytes(call);
+    const int nranks = comm->nranks;
     bool is_in = false;
     for (size_t i = 0; i < sizeof(gains) / sizeof(gains[0]) && !is_in; i++)
         is_in = gains[i].op == call->op && gains[i].nranks == nranks && bytes >= gains[i].least &&
                 bytes <= gains[i].most;
-    return is_in && (!call->reduces || is_measured_reduction(call));
+    return is_in && !is_slowed(call, comm) && (!call->reduces || is_measured_reduction(call));
 }

@@ -11,10 +11,14 @@
 #include "nccl/library.h"
 #include "nccl/process.h"
 #include "util/log.h"
+#include "util/queues.h"
 #include "util/settings.h"
 
 #define HELLO UINT32_C(0x6e63636c)
 #define WORDS 200
+
+/* The first and the last choice of CECL_FLAGS. */
+enum { FLAGS_AUTO, FLAGS_HOST = 3 };
 
 /* What a rank tells the others. */
 struct hello {
@@ -22,6 +26,7 @@ struct hello {
     int32_t policy;
     int32_t together;
     int32_t reason; /* why this rank passes all calls */
+    int32_t flags_on_host;
     char words[WORDS];
 };
 
@@ -57,12 +62,24 @@ static enum cecl_nccl_reason own_reason(void)
     return cecl_nccl_library() ? CECL_NCCL_NO_REASON : CECL_NCCL_NOT_MADE;
 }
 
+/* Whether cecl's communicator will have its flags in memory of the host, if it is for this rank. A bad
+ * setting is refused where the communicator is made. */
+static bool wants_flags_on_host(void)
+{
+    int64_t flags = FLAGS_AUTO, urgent = 0;
+    bool is_set;
+    (void)!cecl_setting_read(CECL_SET_FLAGS, &flags, &is_set);
+    (void)!cecl_setting_read(CECL_SET_URGENT, &urgent, &is_set);
+    return flags == FLAGS_HOST || (flags == FLAGS_AUTO && (urgent != 0 || cecl_queues_are_few()));
+}
+
 static struct hello introduce(int together)
 {
     struct hello mine = {.magic = HELLO,
                          .policy = (int32_t)cecl_nccl_process()->policy,
                          .together = together,
-                         .reason = (int32_t)own_reason()};
+                         .reason = (int32_t)own_reason(),
+                         .flags_on_host = wants_flags_on_host()};
     if (mine.reason == CECL_NCCL_NOT_MADE)
         snprintf(mine.words, sizeof(mine.words), "%.*s", WORDS - 1, cecl_message());
     return mine;
@@ -98,9 +115,18 @@ static void warn_of_difference(const struct hello *all, int nranks)
                  other);
 }
 
-static ceclResult_t settle(struct cecl_nccl_exchange *exchange, int together,
-                           enum cecl_nccl_reason *reason)
+static bool has_flags_on_host(const struct hello *all, int nranks)
 {
+    for (int rank = 0; rank < nranks; rank++)
+        if (all[rank].flags_on_host)
+            return true;
+    return false;
+}
+
+static ceclResult_t settle(struct cecl_nccl_exchange *exchange, int together,
+                           struct cecl_nccl_made *made)
+{
+    enum cecl_nccl_reason *const reason = &made->reason;
     int whose = 0;
     const struct hello mine = introduce(together);
     struct hello *all = calloc((size_t)exchange->nranks, sizeof(*all));
@@ -109,6 +135,7 @@ static ceclResult_t settle(struct cecl_nccl_exchange *exchange, int together,
     const ceclResult_t result = cecl_nccl_exchange(exchange, &mine, all, sizeof(mine));
     if (result == ceclSuccess) {
         *reason = common_reason(all, exchange->nranks, &whose);
+        made->flags_on_host = has_flags_on_host(all, exchange->nranks);
         all[whose].words[WORDS - 1] = '\0';
         if (*reason == CECL_NCCL_NOT_MADE)
             note_failure(exchange->rank, all[whose].words);
@@ -234,7 +261,7 @@ static ceclResult_t make(struct cecl_nccl_exchange *exchange, int together,
     if (exchange->nranks == 1)
         made->reason = CECL_NCCL_ONE_RANK;
     else
-        CECL_TRY(settle(exchange, together, &made->reason));
+        CECL_TRY(settle(exchange, together, made));
     return made->reason == CECL_NCCL_NO_REASON ? make_on_all(exchange, made) : ceclSuccess;
 }
 

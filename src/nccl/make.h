@@ -10,6 +10,7 @@ struct cecl_nccl_made {
     int nranks, rank;
     bool on_gpu;
     int ordinal; /* which GPU; -1: the host device */
+    bool flags_on_host;
 };
 
 /* Collective over the ranks of the communicator. All ranks get one of cecl's, or none does, with

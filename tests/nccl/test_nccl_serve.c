@@ -1309,6 +1309,38 @@ static void auto_serves_reductions_of_the_type_that_was_measured(void **state)
     assert_true(run_ranks(2, reduce_by_type));
 }
 
+/* The stand-in does not reduce this type, so a call that is passed is refused. */
+static bool reduce_by_size(struct rank *r)
+{
+    static uint16_t zeros[40000];
+    uint16_t out[40000];
+    const ncclResult_t small =
+                           ncclAllReduce(zeros, out, 32768, ncclBfloat16, ncclSum, r->comm, NULL),
+                       large =
+                           ncclAllReduce(zeros, out, 40000, ncclBfloat16, ncclSum, r->comm, NULL),
+                       scatter = ncclReduceScatter(zeros, out, 4096, ncclBfloat16, ncclSum, r->comm,
+                                                   NULL);
+    return small == 0 && large != 0 && scatter != 0;
+}
+
+static void auto_passes_most_reductions_where_flags_are_on_the_host(void **state)
+{
+    static const char *const settings[][2] = {
+        {"CUDA_DEVICE_MAX_CONNECTIONS", "1"}, {"CECL_FLAGS", "host"}, {"CECL_URGENT", "1"}};
+    (void)state;
+    assert_false(run_ranks(2, reduce_by_size));
+    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+        setenv(settings[i][0], settings[i][1], 1);
+        assert_true(run_ranks(2, reduce_by_size));
+        unsetenv(settings[i][0]);
+    }
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1); /* but flags travel as one asks for */
+    setenv("CECL_FLAGS", "copy", 1);
+    assert_false(run_ranks(2, reduce_by_size));
+    unsetenv("CECL_FLAGS");
+    unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+}
+
 static bool pass_a_message(struct rank *r)
 {
     mark(r);
@@ -1377,6 +1409,7 @@ static int run_auto(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(auto_serves_the_sizes_at_which_cecl_was_measured_faster),
         cmocka_unit_test(auto_serves_reductions_of_the_type_that_was_measured),
+        cmocka_unit_test(auto_passes_most_reductions_where_flags_are_on_the_host),
         cmocka_unit_test(auto_passes_messages_because_none_was_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

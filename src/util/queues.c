@@ -1,19 +1,18 @@
-/* How many hardware queues a process's streams share. CUDA reads that from the environment, and has no
- * question for it. */
+/* CUDA reads the number of hardware queues from the environment, and has no question for it. */
+#include "util/queues.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
-#include "device/device.h"
-
 #define MOST_QUEUES 32
 
-int cecl_cuda_queues(void)
+int cecl_queues(void)
 {
     const char *text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
     char *end = NULL;
     errno = 0;
     const long queues = text ? strtol(text, &end, 10) : 0;
     if (!text || end == text || *end != '\0' || errno != 0 || queues < 1)
-        return CECL_CUDA_QUEUES;
+        return CECL_QUEUES_DEFAULT;
     return queues < MOST_QUEUES ? (int)queues : MOST_QUEUES;
 }
