@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fails when a shared library does not export exactly the functions of its public header, or the names
-# of a list (src/nccl/names.h).
+# of a list (src/nccl/names.h), each of them also with a p in front.
 # check_exports.sh LIBRARY HEADER [NAME ...]   NAME: also exported, for another library of cecl
 set -euo pipefail
 library=$1 header=$2
@@ -8,7 +8,7 @@ shift 2
 exported=$(nm -D --defined-only "$library" | awk '{ print $3 }' | sort)
 public=$({
     sed -n 's/^CECL_API.*\b\(cecl[A-Za-z]*\)(.*/\1/p' "$header"
-    sed -n 's/^ *\(COUNTED\|FOLLOWED\|JUMP\)(\(nccl[A-Za-z0-9]*\).*/\2/p' "$header"
+    sed -n 's/^ *\(COUNTED\|FOLLOWED\|JUMP\)(\(nccl[A-Za-z0-9]*\).*/\2\np\2/p' "$header"
     [ $# -eq 0 ] || printf '%s\n' "$@"
 } | sort)
 [ -n "$public" ] || { echo "$header: no public function found"; exit 1; }

@@ -1,6 +1,7 @@
 /* The functions of NCCL that are decided on call by call. */
 #include "nccl/abi.h"
 #include "nccl/call.h"
+#include "nccl/names.h"
 
 /* cecl_nccl_pass_ncclAllGather and so on: the same functions of the real NCCL (jump.c). */
 #define COUNTED(name) __typeof__(name) cecl_nccl_pass_##name;
@@ -105,3 +106,5 @@ ncclResult_t ncclSend(const void *sendbuff, size_t count, ncclDataType_t datatyp
     TAKE(ncclSend, MOVES, sendbuff, NULL, count, .root = peer);
     return cecl_nccl_pass_ncclSend(sendbuff, count, datatype, peer, comm, stream);
 }
+
+CECL_NCCL_NAMES(CECL_NCCL_ALIAS, CECL_NCCL_SKIP, CECL_NCCL_SKIP)

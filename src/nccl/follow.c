@@ -294,3 +294,5 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
         *error = cecl_nccl_comm_error(comm);
     return result;
 }
+
+CECL_NCCL_NAMES(CECL_NCCL_SKIP, CECL_NCCL_ALIAS, CECL_NCCL_SKIP)

@@ -2,7 +2,7 @@
  * arguments in registers and on the stack arrive as the caller left them, and no signature is written
  * down here that NCCL could change.
  *
- * For each name there is cecl_nccl_pass_NAME, which this library calls itself. The name as such is
+ * For each name there is cecl_nccl_pass_NAME, which this library calls itself. NAME and pNAME are
  * the same place, or a function of collectives.c or follow.c.
  *
  * The stubs leave the symbol's address in a register that no calling convention uses for arguments,
@@ -133,7 +133,7 @@
 #define PASS(name) HIDDEN("cecl_nccl_pass_" #name)
 #define COUNTED(name) CODE(PASS(name), "cecl_nccl_pass_" #name, STUB_CODE(#name))
 #define FOLLOWED(name) COUNTED(name)
-#define JUMP(name, answer) CODE(PASS(name) LABEL(#name), #name, STUB_CODE(#name))
+#define JUMP(name, answer) CODE(PASS(name) LABEL(#name) LABEL("p" #name), #name, STUB_CODE(#name))
 
 CODE(HIDDEN("cecl_nccl_lazy"), "cecl_nccl_lazy", LAZY_CODE)
 CECL_NCCL_NAMES(COUNTED, FOLLOWED, JUMP)

@@ -1,4 +1,6 @@
-/* Every symbol of NCCL up to 2.31, once. No other place repeats the list.
+/* Every symbol of NCCL up to 2.32, once. No other place repeats the list. NCCL has each function by a
+ * second name, with a p in front, for tools that replace the first one and call the second; so has
+ * this library.
  *
  * COUNTED(name): collectives.c has a C function of that name, which decides on each call.
  * FOLLOWED(name): follow.c has a C function of that name, which passes the call on and keeps track of
@@ -97,6 +99,7 @@
     COUNTED(ncclScatter)                                                                           \
     JUMP(ncclScatterConfig, MOVE)                                                                  \
     COUNTED(ncclSend)                                                                              \
+    JUMP(ncclSetEncryption, RESULT)                                                                \
     JUMP(ncclSignal, RESULT)                                                                       \
     JUMP(ncclTeamCft, TEAM)                                                                        \
     JUMP(ncclTeamCftMultimem, TEAM)                                                                \

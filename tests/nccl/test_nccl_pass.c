@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,6 +120,17 @@ static void later_calls_keep_their_arguments(void **state)
             fail_msg("%s lost arguments", symbols[symbol].name);
 }
 
+/* Tools that replace NCCL's functions call the second name. */
+static void each_symbol_has_a_second_name(void **state)
+{
+    (void)state;
+    for (size_t symbol = 0; symbol < SYMBOLS; symbol++) {
+        char second[64];
+        snprintf(second, sizeof(second), "p%s", symbols[symbol].name);
+        assert_ptr_equal(find(ours, second), find(ours, symbols[symbol].name));
+    }
+}
+
 struct by_value {
     char bytes[128]; /* an ncclUniqueId */
 };
@@ -160,6 +172,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(first_calls_from_many_threads_keep_their_arguments),
         cmocka_unit_test(later_calls_keep_their_arguments),
+        cmocka_unit_test(each_symbol_has_a_second_name),
         cmocka_unit_test(a_struct_of_128_bytes_arrives_by_value),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
