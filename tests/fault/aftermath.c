@@ -266,9 +266,10 @@ static _Noreturn void finish(struct life *life)
         threads_name(names, sizeof(names));
         life_fail(life,
                   "left are %d descriptors (%d before), %d threads (%d), %d large or shared "
-                  "mappings (%d); the threads are %s",
+                  "mappings (%d), of them %d (%d) of the driver's files; the threads are %s",
                   left.descriptors, life->start.descriptors, left.threads, life->start.threads,
-                  left.mappings, life->start.mappings, names);
+                  left.mappings, life->start.mappings, left.of_driver, life->start.of_driver,
+                  names);
     }
     STEP(life, "done");
     atomic_store(&life->report->done, 1);

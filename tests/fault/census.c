@@ -18,15 +18,17 @@
 /* Larger than a thread's stack and what malloc takes at a time, smaller than a pool. */
 #define LARGE_BYTES (96ul << 20)
 
-static int count_mappings(void)
+/* Those whose file's name begins with `prefix`. */
+static int count_mappings(const char *prefix)
 {
     char line[512];
     int count = 0;
     FILE *file = fopen("/proc/self/maps", "r");
     while (file && fgets(line, sizeof(line), file)) {
         unsigned long from = 0, to = 0;
-        char rights[8] = "";
-        if (sscanf(line, "%lx-%lx %7s", &from, &to, rights) == 3)
+        char rights[8] = "", name[256] = "";
+        if (sscanf(line, "%lx-%lx %7s %*s %*s %*s %255s", &from, &to, rights, name) >= 3 &&
+            strncmp(name, prefix, strlen(prefix)) == 0)
             count += rights[3] == 's' || (COUNTS_PRIVATE && to - from >= LARGE_BYTES);
     }
     if (file)
@@ -36,7 +38,8 @@ static int count_mappings(void)
 
 struct census census_take(void)
 {
-    return (struct census){open_descriptors(), threads_alive(), count_mappings()};
+    return (struct census){open_descriptors(), threads_alive(), count_mappings(""),
+                           count_mappings("/dev/nvidia")};
 }
 
 bool census_is_back(const struct census *start, struct census *now)

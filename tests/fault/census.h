@@ -6,7 +6,8 @@
 
 struct census {
     int descriptors, threads;
-    int mappings; /* shared ones, and private ones that are as large as a pool */
+    int mappings;  /* shared ones, and private ones that are as large as a pool */
+    int of_driver; /* of these, mappings of the GPU driver's files; they only explain */
 };
 
 struct census census_take(void);
