@@ -646,7 +646,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  *
  * So the calling thread waits for
  *   - a peer that is late: 20 us at most. A peer that has not even made the call before is not
- *     waited for. Among more than 64 ranks nobody is late, and all wait for all.
+ *     waited for, unless a tuning file sets late.catch_up_ns. Among more than 64 ranks nobody is
+ *     late, and all wait for all.
  *   - memory that peers use for the first time: until this rank has opened it.
  *   - a peer that is 8192 calls behind (fewer among more than 7 ranks): until it has made one more.
  *   - the peers' threads in ceclAlltoAllv, and under CECL_CHECK=1.

@@ -291,41 +291,64 @@ static bool is_decided(const struct cecl_places *places, uint64_t call,
     return word >> 1 == call;
 }
 
-/* Whether a rank that has not arrived cannot be expected soon. This is a guess, so the loads are
- * relaxed: it costs a wait, or a FULL, but never the agreement. */
-static bool is_hopeless(const struct cecl_places *places, const struct cecl_places_group *group)
+/* How soon a rank that has not arrived may be expected. This is a guess, so the loads are relaxed: it
+ * costs a wait, or a FULL, but never the agreement. */
+enum missing { SOON, BEHIND, NEVER };
+
+static enum missing what_is_missing(const struct cecl_places *places,
+                                    const struct cecl_places_group *group)
 {
     /* This rank has flipped its bit, so the bits that differ are of ranks that have not. */
     uint64_t missing =
         differing(places, atomic_load_explicit(&agreement_of(places, last_call(group))->arrivals,
                                                memory_order_relaxed));
     const uint64_t thread = this_thread();
+    enum missing what = SOON;
     for (; missing != 0; missing &= missing - 1) {
         const struct rank_words *peer = words_of(places, __builtin_ctzll(missing));
-        if (atomic_load_explicit(&peer->published, memory_order_relaxed) + 1 < group->first ||
-            atomic_load_explicit(&peer->thread, memory_order_relaxed) == thread)
-            return true;
+        if (atomic_load_explicit(&peer->thread, memory_order_relaxed) == thread)
+            return NEVER;
+        if (atomic_load_explicit(&peer->published, memory_order_relaxed) + 1 < group->first)
+            what = BEHIND;
     }
-    return false;
+    return what;
+}
+
+/* A rank that stays ahead of its peers would make all its calls late. So it waits for them once, which
+ * may take as long as `catch_up_ns` in all, until a call is FULL again. */
+static uint64_t patience_for(const struct cecl_places *places,
+                             const struct cecl_places_group *group, uint64_t wait_ns)
+{
+    if (!has_order(places))
+        return wait_ns;
+    switch (what_is_missing(places, group)) {
+    case SOON: return wait_ns;
+    case BEHIND:
+        return places->catch_up_ns > places->spent_ns ? places->catch_up_ns - places->spent_ns : 0;
+    default: return 0;
+    }
 }
 
 /* For a group that was not decided yet when this rank looked. */
-static enum cecl_places_outcome wait_for_decision(const struct cecl_places *places,
+static enum cecl_places_outcome wait_for_decision(struct cecl_places *places,
                                                   const struct cecl_places_group *group,
                                                   uint64_t wait_ns, cecl_places_go_on *go_on,
                                                   void *context)
 {
     const uint64_t call = last_call(group), start = (uint64_t)cecl_now_ns();
-    const uint64_t patience = has_order(places) && is_hopeless(places, group) ? 0 : wait_ns;
+    const uint64_t patience = patience_for(places, group, wait_ns);
+    uint64_t spent = 0;
     uint32_t polls = 0;
     enum cecl_places_outcome outcome;
     while (!is_decided(places, call, &outcome)) {
-        if (has_order(places) && (uint64_t)cecl_now_ns() - start >= patience)
+        spent = (uint64_t)cecl_now_ns() - start;
+        if (has_order(places) && spent >= patience)
             decide(places, call, CECL_PLACES_LATE);
         /* Also after a decision: a hostile peer may overwrite it again and again. */
         if (!linger(&polls, go_on, context))
             return CECL_PLACES_STOPPED;
     }
+    places->spent_ns += spent;
     return outcome;
 }
 
@@ -336,8 +359,10 @@ enum cecl_places_outcome cecl_places_meet(struct cecl_places *places,
     enum cecl_places_outcome outcome;
     if (!is_decided(places, last_call(group), &outcome))
         outcome = wait_for_decision(places, group, wait_ns, go_on, context);
-    if (outcome == CECL_PLACES_FULL)
+    if (outcome == CECL_PLACES_FULL) {
         group->earlier = places->others;
+        places->spent_ns = 0;
+    }
     return outcome;
 }
 

@@ -60,13 +60,15 @@ static inline size_t cecl_place_record_bytes(int nranks)
 struct cecl_places {
     char *shared;
     int rank, nranks;
-    uint32_t nentries;   /* of the ring, a power of two */
-    size_t entry_bytes;  /* from one entry to the next */
-    size_t record_bytes; /* from one rank's record to the next within an entry */
-    uint64_t others;     /* the bits of all other ranks; 0 with more ranks than bits */
-    uint64_t published;  /* number of the last call that this rank published */
-    uint64_t finished;   /* number of the last call that this rank finished */
-    uint64_t room_for;   /* entries are known to be free for calls up to this number */
+    uint32_t nentries;    /* of the ring, a power of two */
+    size_t entry_bytes;   /* from one entry to the next */
+    size_t record_bytes;  /* from one rank's record to the next within an entry */
+    uint64_t others;      /* the bits of all other ranks; 0 with more ranks than bits */
+    uint64_t published;   /* number of the last call that this rank published */
+    uint64_t finished;    /* number of the last call that this rank finished */
+    uint64_t room_for;    /* entries are known to be free for calls up to this number */
+    uint64_t catch_up_ns; /* the caller's to set: see cecl_places_meet */
+    uint64_t spent_ns;    /* waited for late ranks since a call was FULL */
 };
 
 /* Calls that a rank published together. */
@@ -118,9 +120,10 @@ bool cecl_places_all_published(const struct cecl_places *places, uint64_t call);
 /* Waits for the outcome of a group, or brings it about. Groups are met in the order in which they
  * were published.
  *
- * wait_ns  how long to wait for late ranks before LATE is decided. The wait is shorter when it
- *          is hopeless: a late rank has not even published the call before this group, or this very
- *          thread makes its calls. With more than CECL_PLACES_ORDERED_RANKS ranks there is no limit.
+ * wait_ns  how long to wait for late ranks before LATE is decided. If one has not even published the
+ *          call before this group, the wait takes catch_up_ns at most, all waits since a call was FULL
+ *          together. There is none for a rank whose calls this very thread makes. With more than
+ *          CECL_PLACES_ORDERED_RANKS ranks there is no limit.
  * go_on    is asked during long waits. */
 enum cecl_places_outcome cecl_places_meet(struct cecl_places *places,
                                           struct cecl_places_group *group, uint64_t wait_ns,

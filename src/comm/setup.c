@@ -394,6 +394,7 @@ static ceclResult_t open_windows(ceclComm_t comm)
     comm->engine.windows = &comm->windows;
     cecl_places_open(&comm->teller.places, cecl_shared_at(&comm->shared, CECL_SHARED_PLACES),
                      comm->rank, comm->nranks, 0);
+    comm->teller.places.catch_up_ns = threshold(comm, CECL_TUNE_LATE_CATCH_UP_NS);
     cecl_history_open(&comm->history, cecl_shared_at(&comm->shared, CECL_SHARED_HISTORY),
                       comm->rank, comm->nranks);
     return cecl_mesh_agree(comm->mesh,

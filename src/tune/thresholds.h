@@ -86,6 +86,12 @@ RECKONED(LATE_WAIT_NS, 1, EVERY, ANY, 20000,
          "A few times what a call takes its host thread (3 to 10 us), and less than 50 us, which a "
          "late rank may cost its peers' host threads.")
 
+THRESHOLD(
+    LATE_CATCH_UP_NS, "late.catch_up_ns", NANOSECONDS, 0, 1000000000,
+    "A call waits so long for ranks that have not even made the call before: once, until a call "
+    "finds all of them in time. Without it a rank that stays ahead makes all its calls late.")
+RECKONED(LATE_CATCH_UP_NS, 1, EVERY, ANY, 0, "Not measured, so no call waits.")
+
 /* ---- messages */
 
 THRESHOLD(

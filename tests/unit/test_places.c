@@ -356,6 +356,67 @@ static void a_wait_lasts_as_long_as_the_caller_says(void **state)
     free_shared(shared, 2);
 }
 
+/* Publishes the next call, and returns how long rank 0 waited for its outcome, in ns. */
+static int64_t wait_of_next(struct cecl_places *places, cecl_places_go_on *go_on,
+                            enum cecl_places_outcome expected)
+{
+    struct cecl_places_group group;
+    assert_true(publish(places, 1, stop, NULL, &group));
+    const int64_t start = cecl_now_ns();
+    assert_int_equal(cecl_places_meet(places, &group, AT_ONCE, go_on, NULL), expected);
+    const int64_t took = cecl_now_ns() - start;
+    cecl_places_finish(places, &group);
+    return took;
+}
+
+static void a_peer_far_behind_is_waited_for_once_until_it_has_caught_up(void **state)
+{
+    enum { CATCH_UP_NS = 5000000 };
+    (void)state;
+    struct cecl_places places[2];
+    void *shared = new_shared(2, 0);
+    open_all(places, shared, 2, 0);
+    places[0].catch_up_ns = CATCH_UP_NS;
+    for (int round = 0; round < 2; round++) {
+        struct cecl_places_group group;
+        (void)wait_of_next(&places[0], go_on_always, CECL_PLACES_LATE); /* one call behind */
+        assert_true(wait_of_next(&places[0], go_on_always, CECL_PLACES_LATE) >=
+                    CATCH_UP_NS * 9 / 10);
+        for (int i = 0; i < 3; i++) /* any wait would end with STOPPED */
+            (void)wait_of_next(&places[0], stop, CECL_PLACES_LATE);
+        in_another_thread(&places[1], 6);
+        assert_true(publish(&places[0], 1, stop, NULL, &group));
+        assert_int_equal(cecl_places_meet(&places[0], &group, AT_ONCE, stop, NULL),
+                         CECL_PLACES_FULL);
+        cecl_places_finish(&places[0], &group);
+    }
+    free_shared(shared, 2);
+}
+
+static void *make_two_calls(void *argument)
+{
+    const struct timespec a_while = {.tv_nsec = 20000000};
+    struct other *other = argument;
+    nanosleep(&a_while, NULL);
+    return publish_and_finish(other);
+}
+
+static void a_peer_that_catches_up_in_time_makes_the_call_full(void **state)
+{
+    (void)state;
+    struct cecl_places places[2];
+    pthread_t thread;
+    void *shared = new_shared(2, 0);
+    open_all(places, shared, 2, 0);
+    places[0].catch_up_ns = FOR_EVER;
+    struct other other = {&places[1], 2};
+    (void)wait_of_next(&places[0], go_on_always, CECL_PLACES_LATE);
+    assert_int_equal(pthread_create(&thread, NULL, make_two_calls, &other), 0);
+    (void)wait_of_next(&places[0], go_on_always, CECL_PLACES_FULL);
+    pthread_join(thread, NULL);
+    free_shared(shared, 2);
+}
+
 /* ---- sizes, and what peers may write */
 
 static void the_ring_fits_its_memory_for_every_number_of_ranks(void **state)
@@ -636,6 +697,8 @@ int main(void)
         cmocka_unit_test(an_entry_is_not_used_again_before_the_late_rank_is_done),
         cmocka_unit_test(a_rank_waits_for_a_peer_that_is_one_call_behind),
         cmocka_unit_test(a_rank_does_not_wait_for_a_peer_that_is_two_calls_behind),
+        cmocka_unit_test(a_peer_far_behind_is_waited_for_once_until_it_has_caught_up),
+        cmocka_unit_test(a_peer_that_catches_up_in_time_makes_the_call_full),
         cmocka_unit_test(a_rank_does_not_wait_for_a_peer_of_its_own_thread),
         cmocka_unit_test(a_rank_waits_for_a_forked_peer),
         cmocka_unit_test(a_wait_lasts_as_long_as_the_caller_says),
