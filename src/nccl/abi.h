@@ -17,6 +17,7 @@ typedef struct CUstream_st *cudaStream_t;
 typedef struct {
     char internal[128];
 } ncclUniqueId;
+typedef struct ncclWindow *ncclWindow_t;
 typedef struct ncclConfig ncclConfig_t; /* its size differs between versions of NCCL */
 #endif
 
@@ -28,7 +29,8 @@ enum { CECL_NCCL_INT8 = 0, CECL_NCCL_BFLOAT16 = 9 }; /* of ncclDataType_t */
         1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1                                                         \
     }
 
-#define CECL_NCCL_SHRINK_ABORT 1 /* a flag of ncclCommShrink: the parent's calls end first */
+#define CECL_NCCL_WIN_COLL_SYMMETRIC 1 /* a flag of ncclCommWindowRegister */
+#define CECL_NCCL_SHRINK_ABORT 1       /* a flag of ncclCommShrink: the parent's calls end first */
 
 /* ncclGetVersion gives 10000 * major + 100 * minor + patch. */
 #define CECL_NCCL_VERSION(major, minor) (10000 * (major) + 100 * (minor))
@@ -90,6 +92,10 @@ CECL_NCCL_API ncclResult_t ncclGroupStart(void);
 CECL_NCCL_API ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int nranks, int rank,
                                                     int nids, ncclUniqueId *ids,
                                                     ncclConfig_t *config);
+#endif
+#if !defined(CECL_NCCL_TYPES_GIVEN) || NCCL_VERSION_CODE >= CECL_NCCL_VERSION(2, 27)
+CECL_NCCL_API ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size,
+                                                  ncclWindow_t *win, int winFlags);
 #endif
 #ifndef CECL_NCCL_TYPES_GIVEN
 CECL_NCCL_API ncclResult_t ncclGroupSimulateEnd(void *info);

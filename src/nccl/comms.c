@@ -68,6 +68,7 @@ static struct cecl_nccl_comm *reserve(ncclComm_t comm)
         atomic_store(&entry->stage, CECL_NCCL_MAKING);
         atomic_store(&entry->ends, false);
         atomic_store(&entry->has_told, false);
+        atomic_store(&entry->has_windows, false);
     }
     pthread_mutex_unlock(&adding);
     return entry;

@@ -28,12 +28,13 @@ struct cecl_nccl_comm {
     /* an error: ranks could not even exchange what they can do, or the thread could not finalize */
     _Atomic(ncclResult_t) result;
     int nranks, rank;
-    bool on_gpu;           /* otherwise on memory of the host, with a stand-in for NCCL */
-    int ordinal;           /* which GPU; -1: the host device */
-    bool flags_on_host;    /* the flags of `ours` lie in memory of the host */
-    _Atomic int inside;    /* threads that use `ours` now, or NCCL's while ours is being made */
-    _Atomic bool ends;     /* no thread may begin to use it */
-    _Atomic bool has_told; /* an error of it was printed */
+    bool on_gpu;              /* otherwise on memory of the host, with a stand-in for NCCL */
+    int ordinal;              /* which GPU; -1: the host device */
+    bool flags_on_host;       /* the flags of `ours` lie in memory of the host */
+    _Atomic bool has_windows; /* NCCL has symmetric windows of it: registering them is collective */
+    _Atomic int inside;       /* threads that use `ours` now, or NCCL's while ours is being made */
+    _Atomic bool ends;        /* no thread may begin to use it */
+    _Atomic bool has_told;    /* an error of it was printed */
 };
 
 /* Finds what there is beside `comm`; NULL: the table does not know it. */

@@ -278,6 +278,17 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags)
     return result;
 }
 
+/* All ranks register, so all of them decide alike by it. Within a group NCCL registers at the group's
+ * end, which may still fail: then calls are passed that could be served. */
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win,
+                                    int winFlags)
+{
+    struct cecl_nccl_comm *entry = IS_NCCLS_OWN() ? NULL : cecl_nccl_comm_find(comm);
+    if (entry && (winFlags & CECL_NCCL_WIN_COLL_SYMMETRIC))
+        atomic_store(&entry->has_windows, true);
+    return cecl_nccl_pass_ncclCommWindowRegister(comm, buff, size, win, winFlags);
+}
+
 /* While ours is being made, its thread alone asks NCCL: when NCCL's background work is done, the call
  * that first says so also cleans up, and two threads must not do that at once. */
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)

@@ -6,11 +6,13 @@
 #define MIB(n) ((size_t)(n) << 20)
 
 /* From `least` to `most` bytes, as the function names its count: of one rank or one block. */
-static const struct gain {
+struct gain {
     enum cecl_nccl_op op;
     int nranks;
     size_t least, most;
-} gains[] = {
+};
+
+static const struct gain gains[] = {
     /* "All-gather in place": 1.19, 1.21 and 1.16 x at 16, 64 and 256 MiB. Out of place, with the own
      * block copied by a kernel (CECL_SM_ALLOW): 1.15, 1.18 and 1.18 x. At 1 and 4 MiB out of place
      * was not compared so. */
@@ -36,6 +38,34 @@ static const struct gain {
     {CECL_NCCL_OP_ncclAllReduce, 2, KIB(4), MIB(1024)},
 };
 
+/* Against NCCL on registered windows, which it has other kernels for. */
+static const struct gain gains_on_windows[] = {
+    /* "nccl-tests, times", -R 2: 1.10 to 1.64 x. All-to-alls took as long, or longer. */
+    {CECL_NCCL_OP_ncclAllGather, 2, MIB(32), MIB(256)},
+    /* "Reduce-scatter, 4 GPUs" and "Reductions, 2 GPUs", column "symmetric": at least 1.09 x, but 0.86 x
+     * at 1 MiB on 2 GPUs. */
+    {CECL_NCCL_OP_ncclReduceScatter, 4, KIB(4), MIB(256)},
+    {CECL_NCCL_OP_ncclReduceScatter, 2, KIB(4), KIB(512)},
+    {CECL_NCCL_OP_ncclReduceScatter, 2, MIB(4), MIB(256)},
+    /* "All-reduce, 4 GPUs" and "Reductions, 2 GPUs", the same column: at least 1.12 x. */
+    {CECL_NCCL_OP_ncclAllReduce, 4, KIB(4), MIB(1024)},
+    {CECL_NCCL_OP_ncclAllReduce, 2, KIB(4), MIB(1024)},
+};
+
+/* Whether one of `count` rows has such a call of so many ranks. */
+static bool is_in(const struct gain *rows, size_t count, const struct cecl_nccl_call *call,
+                  int nranks)
+{
+    const size_t bytes = cecl_nccl_call_bytes(call);
+    for (size_t i = 0; i < count; i++)
+        if (rows[i].op == call->op && rows[i].nranks == nranks && bytes >= rows[i].least &&
+            bytes <= rows[i].most)
+            return true;
+    return false;
+}
+
+#define COUNT(rows) (sizeof(rows) / sizeof(rows[0]))
+
 /* Reductions were compared with NCCL as sums of this type alone; an average is one, divided. */
 static bool is_measured_reduction(const struct cecl_nccl_call *call)
 {
@@ -53,11 +83,9 @@ static bool is_slowed(const struct cecl_nccl_call *call, const struct cecl_nccl_
 
 bool cecl_nccl_gains(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
 {
-    const size_t bytes = cecl_nccl_call_bytes(call);
-    const int nranks = comm->nranks;
-    bool is_in = false;
-    for (size_t i = 0; i < sizeof(gains) / sizeof(gains[0]) && !is_in; i++)
-        is_in = gains[i].op == call->op && gains[i].nranks == nranks && bytes >= gains[i].least &&
-                bytes <= gains[i].most;
-    return is_in && !is_slowed(call, comm) && (!call->reduces || is_measured_reduction(call));
+    const bool is_faster =
+        atomic_load_explicit(&comm->has_windows, memory_order_relaxed)
+            ? is_in(gains_on_windows, COUNT(gains_on_windows), call, comm->nranks)
+            : is_in(gains, COUNT(gains), call, comm->nranks);
+    return is_faster && !is_slowed(call, comm) && (!call->reduces || is_measured_reduction(call));
 }

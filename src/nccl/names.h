@@ -45,7 +45,7 @@
     JUMP(ncclCommSuspend, RESULT)                                                                  \
     JUMP(ncclCommUserRank, RESULT)                                                                 \
     JUMP(ncclCommWindowDeregister, RESULT)                                                         \
-    JUMP(ncclCommWindowRegister, RESULT)                                                           \
+    FOLLOWED(ncclCommWindowRegister)                                                               \
     JUMP(ncclDevCommCreate, RESULT)                                                                \
     JUMP(ncclDevCommDestroy, RESULT)                                                               \
     COUNTED(ncclGather)                                                                            \

@@ -328,6 +328,14 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
     return ceclSuccess;
 }
 
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win,
+                                    int winFlags)
+{
+    NOTE(WORD(comm), WORD(buff), size, WORD(win), (uint64_t)winFlags);
+    *win = buff;
+    return ceclSuccess;
+}
+
 ncclResult_t ncclMemAlloc(void **pointer, size_t size)
 {
     NOTE(WORD(pointer), size);

@@ -1341,6 +1341,32 @@ static void auto_passes_most_reductions_where_flags_are_on_the_host(void **state
     unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
 }
 
+static bool gather_on_windows(struct rank *r)
+{
+    static uint16_t zeros[4096];
+    uint16_t out[8192];
+    ncclWindow_t window;
+    bool served[3];
+    for (int i = 0; i < 3; i++) {
+        if (i > 0 && ncclCommWindowRegister(r->comm, out, sizeof(out), &window,
+                                            i == 2 ? CECL_NCCL_WIN_COLL_SYMMETRIC : 0) != 0)
+            return false;
+        mark(r);
+        if (ncclAllGather(zeros, out, 4096, ncclBfloat16, r->comm, NULL) != 0)
+            return false;
+        served[i] = is_served();
+    }
+    /* A reduction; the stand-in would refuse its type. */
+    return served[0] && served[1] && !served[2] &&
+           ncclAllReduce(zeros, out, 4096, ncclBfloat16, ncclSum, r->comm, NULL) == 0;
+}
+
+static void auto_passes_what_nccl_does_faster_on_its_windows(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(2, gather_on_windows));
+}
+
 static bool pass_a_message(struct rank *r)
 {
     mark(r);
@@ -1410,6 +1436,7 @@ static int run_auto(void)
         cmocka_unit_test(auto_serves_the_sizes_at_which_cecl_was_measured_faster),
         cmocka_unit_test(auto_serves_reductions_of_the_type_that_was_measured),
         cmocka_unit_test(auto_passes_most_reductions_where_flags_are_on_the_host),
+        cmocka_unit_test(auto_passes_what_nccl_does_faster_on_its_windows),
         cmocka_unit_test(auto_passes_messages_because_none_was_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
