@@ -667,8 +667,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  *            follows the call in `stream`. Calls on different streams of one communicator run in
  *            the order in which they were made.
  *
- * Collective: all ranks call with equal sendcount and datatype, all in place or all out of place,
- * in the same order on `comm`.
+ * Collective: all ranks call with equal sendcount and datatype, in the same order on `comm`. Each
+ * rank may be in place or not.
  * Threads: one call at a time. Ownership: buffers stay the caller's.
  * Errors, nothing enqueued: ceclInvalidArgument (NULL; partly overlapping buffers; unknown
  * datatype; size overflow; memory of the host or of another device, managed memory, freed memory; a
@@ -738,8 +738,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclAllGatherStrided(const void *sendbuff, vo
  *     sendbuff on rank 1: [b0][b1][b2]     recvbuff on rank 1: [a1][b1][c1]
  *     sendbuff on rank 2: [c0][c1][c2]     recvbuff on rank 2: [a2][b2][c2]
  *
- * sendbuff  [nranks * count] elements; in place when it is recvbuff (blocks then pass through
- *           staging, in chunks).
+ * sendbuff  [nranks * count] elements; in place when it is recvbuff, on all ranks or on none
+ *           (blocks then pass through staging, in chunks).
  * recvbuff  [nranks * count] elements.
  * count     elements in one block, equal on all ranks; 0 is a call without effect.
  * buffers, stream, collective, threads, ownership, errors: as ceclAllGather; ceclInvalidUsage also
@@ -759,7 +759,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAll(const void *sendbuff, void *recv
  * recvPitch = nranks * width, recvStride = width.
  * sendbuff  [nranks] blocks, sendStride apart (default: width), of rows that are sendPitch apart
  *           (default: nranks * width). In place when it is recvbuff, with equal pitches and
- *           strides.
+ *           strides, on all ranks or on none.
  * recvbuff  [nranks] blocks, recvStride apart (default: rows * recvPitch), of rows that are
  *           recvPitch apart (default: width). What lies between rows is not touched.
  * strided   as in ceclAllGatherStrided.
@@ -774,8 +774,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllStrided(const void *sendbuff, voi
  *
  *     recvcounts {2, 0, 3}, displs {0, 2, 4}:     recvbuff on every rank: [a a . . c c c]
  *
- * sendbuff    [sendcount] elements. In place when it is recvbuff + displs[rank] elements: on all
- *             ranks or on none, those that contribute nothing included.
+ * sendbuff    [sendcount] elements. In place when it is recvbuff + displs[rank] elements.
  * sendcount   recvcounts[rank].
  * recvbuff    what the blocks cover of it is written, and nothing else is touched.
  * recvcounts  [nranks] elements of each rank, equal on all ranks; 0 allowed. Host memory, read
@@ -790,7 +789,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAllGatherv(const void *sendbuff, size_t s
 
 /* Copies root's elements to every rank.
  * sendbuff  [count] elements, read on root alone; others may pass NULL. In place when it is
- *           recvbuff: on all ranks or on none.
+ *           recvbuff on root.
  * recvbuff  [count] elements.
  * count     elements, equal on all ranks; 0 is a call without effect.
  * root      0 .. nranks-1, equal on all ranks.

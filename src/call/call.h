@@ -109,11 +109,22 @@ static inline bool cecl_call_is_one_buffer(const struct cecl_call *call)
     return call->in_place && !call->op->per_rank;
 }
 
-/* Whether the call is in place on all ranks. In a reduction each rank decides that by itself: its steps
- * are the same either way, and ranks tell each other where their inputs are. */
+/* Whether the call is in place on all ranks. Only an all-to-all has to be: in place it takes another
+ * way. In a reduction being in place changes no step of the peers. Where one block goes to all ranks,
+ * see cecl_call_is_outside. */
 static inline bool cecl_call_is_in_place_on_all(const struct cecl_call *call)
 {
-    return cecl_call_is_one_buffer(call) && !call->op->reduces;
+    return cecl_call_is_one_buffer(call) && !call->op->reduces && call->op->each;
+}
+
+/* Whether one block goes from a rank to all ranks, as in an all-gather, and this rank's block has still
+ * to come into its own recvbuff. Ranks differ in that, and tell each other: peers may have to return the
+ * block. */
+static inline bool cecl_call_is_outside(const struct cecl_call *call)
+{
+    const bool gathers =
+        !call->op->reduces && !call->op->each && !call->op->per_rank && !call->op->moves_nothing;
+    return gathers && !call->in_place && cecl_call_block(call, call->rank, call->rank).bytes > 0;
 }
 
 /* How many words the layout of a call has, if the call has a layout. */
@@ -139,11 +150,12 @@ void cecl_call_keep(struct cecl_call *kept, const struct cecl_call *call, uint64
 /* -- peer.c: the same call, as far as this rank knows how `rank` describes it. The blocks between the
  * two ranks are right; a layout has no others.
  *
+ * outside  cecl_call_is_outside for that rank
  * send_at  [nranks] where each rank has its block for this rank; used with a layout of each rank's
  *          own, else NULL
  * layout   room for CECL_LAYOUT_WORDS_MAX words, zeroed; of use as long as *peer's */
-void cecl_call_of_peer(const struct cecl_call *call, int rank, const uint64_t *send_at,
-                       uint64_t *layout, struct cecl_call *peer);
+void cecl_call_of_peer(const struct cecl_call *call, int rank, bool outside,
+                       const uint64_t *send_at, uint64_t *layout, struct cecl_call *peer);
 
 /* -- touched.c: which memory a call uses on this rank -- */
 struct cecl_touched {

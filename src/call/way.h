@@ -74,6 +74,9 @@ struct cecl_means {
     bool engine_copies_locally;
     /* Whether every rank's input is where kernels of its peers can read it. */
     bool inputs_readable;
+    /* Whether cecl_call_is_outside holds for some ranks and for others not, and all ranks know for
+     * which. */
+    bool some_outside;
     /* Whether some rank came late to the call: ranks that came before it do not know where its
      * buffers lie. See route.c. */
     bool late;

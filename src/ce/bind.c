@@ -12,6 +12,7 @@ void cecl_bound_free(struct cecl_bound *bound)
     free(bound->layouts);
     free(bound->buffers);
     free(bound->send_at);
+    free(bound->outside);
     free(bound->commands);
     free(bound->ops);
     free(bound->batch.dst);

@@ -34,7 +34,7 @@ struct cecl_bound {
     uint32_t signature;    /* of these calls: cecl_calls_signature */
     struct cecl_told told; /* also a part of the key; its arrays are these: */
     struct cecl_buffer *buffers;
-    uint64_t *send_at;
+    uint64_t *send_at, *outside;
     /* of the memory (cecl_engine_generation) when the calls' buffers were last checked */
     uint64_t generation;
     uint64_t replaced;           /* the registry's when the plan was bound */

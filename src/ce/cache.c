@@ -23,16 +23,20 @@ static bool is_of(const struct cecl_bound *bound, const struct cecl_call *calls,
     return true;
 }
 
+static bool are_equal(const void *a, const void *b, size_t bytes)
+{
+    return bytes == 0 || memcmp(a, b, bytes) == 0;
+}
+
 static bool was_told(const struct cecl_bound *bound, const struct cecl_told *told)
 {
     const struct cecl_told *mine = &bound->told;
     return mine->late == told->late && mine->inputs_readable == told->inputs_readable &&
            mine->earlier == told->earlier && mine->nbuffers == told->nbuffers &&
-           mine->nsend_at == told->nsend_at &&
-           (told->nbuffers == 0 ||
-            memcmp(mine->buffers, told->buffers, told->nbuffers * sizeof(*told->buffers)) == 0) &&
-           (told->nsend_at == 0 ||
-            memcmp(mine->send_at, told->send_at, told->nsend_at * sizeof(*told->send_at)) == 0);
+           mine->nsend_at == told->nsend_at && mine->noutside == told->noutside &&
+           are_equal(mine->buffers, told->buffers, told->nbuffers * sizeof(*told->buffers)) &&
+           are_equal(mine->send_at, told->send_at, told->nsend_at * sizeof(*told->send_at)) &&
+           are_equal(mine->outside, told->outside, told->noutside * sizeof(*told->outside));
 }
 
 /* How often memory of peers was closed because other memory has come to its place. */
@@ -121,20 +125,25 @@ static bool keep_calls(struct cecl_bound *bound, const struct cecl_call *calls)
     return bound->layouts != NULL;
 }
 
+/* A copy of `bytes` bytes, which may be none; NULL without memory. */
+static void *copy_of(const void *from, size_t bytes)
+{
+    void *copy = malloc(bytes + 1);
+    if (copy && bytes > 0)
+        memcpy(copy, from, bytes);
+    return copy;
+}
+
 static bool keep_told(struct cecl_bound *bound, const struct cecl_told *told)
 {
     bound->told = *told;
-    bound->buffers = malloc((told->nbuffers + 1) * sizeof(*bound->buffers));
-    bound->send_at = malloc((told->nsend_at + 1) * sizeof(*bound->send_at));
-    if (!bound->buffers || !bound->send_at)
-        return false;
-    if (told->nbuffers > 0)
-        memcpy(bound->buffers, told->buffers, told->nbuffers * sizeof(*bound->buffers));
-    if (told->nsend_at > 0)
-        memcpy(bound->send_at, told->send_at, told->nsend_at * sizeof(*bound->send_at));
+    bound->buffers = copy_of(told->buffers, told->nbuffers * sizeof(*told->buffers));
+    bound->send_at = copy_of(told->send_at, told->nsend_at * sizeof(*told->send_at));
+    bound->outside = copy_of(told->outside, told->noutside * sizeof(*told->outside));
     bound->told.buffers = bound->buffers;
     bound->told.send_at = bound->send_at;
-    return true;
+    bound->told.outside = bound->outside;
+    return bound->buffers && bound->send_at && bound->outside;
 }
 
 ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_call *calls,

@@ -21,6 +21,10 @@ struct cecl_told {
     /* [ncalls][nranks] as in struct cecl_part; nsend_at 0: no call needs it */
     const uint64_t *send_at;
     size_t nsend_at;
+    /* [ncalls][cecl_outside_words] as in struct cecl_part; noutside 0: for all ranks as for this
+     * one */
+    const uint64_t *outside;
+    size_t noutside;
 };
 
 #define CECL_CACHE_SETS 64

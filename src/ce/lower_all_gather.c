@@ -10,15 +10,23 @@
  *     where a local copy is large enough, it goes on the side lane, at the same time as the rest;
  *     the main lane waits for the side lane before barrier 2
  *
- *     push, out of place without a local copy (a local copy would run on SMs, or be slower):
+ *     push, without a local copy (a local copy would run on SMs, or be slower), where some rank is
+ *     out of place:
  *            | barrier 1 | my block -> block r of every peer | barrier 2
- *            | my piece of the block of each of the ranks before me -> that rank | barrier 3 |
+ *            | my piece of the block of each of the ranks before me that are out of place -> that
+ *              rank | barrier 3 |
+ *     and where a rank came late: the same without barrier 2
  *
  * A large block that is the only one of its call goes another way: lower_spread.c.
  *
  * Barrier 1 says "my recvbuff may be written" (push) or "my block is in my recvbuff" (pull).
  * Barrier 2 says "my data is with you" (push) or "I have read your block" (pull). Pull reads
- * recvbuffs and never a peer's sendbuff, because a sendbuff may be any memory. */
+ * recvbuffs and never a peer's sendbuff, because a sendbuff may be any memory.
+ *
+ * Barrier 2 of a call with three says "my block is with you: return it". Where a rank came late, the
+ * later one of two ranks makes both copies, of the block and of its piece back (route.c), and no other
+ * rank touches the piece in between. So the order of that rank's stream is enough. Also no rank then
+ * needs to know whether a later one is in place: that changes no barrier. */
 #include "ce/lowering.h"
 
 static uint64_t bytes_from(const struct cecl_part *part, int rank)
@@ -63,7 +71,7 @@ static void push(const struct cecl_part *part, struct cecl_plan *plan)
 static void return_piece(const struct cecl_part *part, struct cecl_plan *plan, int i)
 {
     const int owner = cecl_peer_before(part, i + 1);
-    const uint64_t all = bytes_from(part, owner);
+    const uint64_t all = cecl_part_is_outside(part, owner) ? bytes_from(part, owner) : 0;
     const struct cecl_pieces pieces = cecl_pieces_of(part, all, UINT64_MAX);
     const uint64_t bytes = i < pieces.count ? cecl_piece_bytes(&pieces, all, 0, i) : 0;
     cecl_lower_copy(part, plan, cecl_received(part, owner, owner),
@@ -73,7 +81,10 @@ static void return_piece(const struct cecl_part *part, struct cecl_plan *plan, i
 static void push_and_return(const struct cecl_part *part, struct cecl_plan *plan)
 {
     push_to_peers(part, plan);
-    cecl_plan_barrier(plan);
+    if (part->means.late)
+        cecl_plan_next_wave(plan);
+    else
+        cecl_plan_barrier(plan);
     for (int i = 0; i < part->call.nranks - 1; i++)
         return_piece(part, plan, i);
     cecl_plan_barrier(plan);
@@ -97,13 +108,22 @@ static void pull(const struct cecl_part *part, struct cecl_plan *plan)
                       : "one batch");
 }
 
+/* Equal on all ranks, except where a rank came late. Then it changes no barrier. */
+static bool some_are_outside(const struct cecl_part *part)
+{
+    for (int r = 0; r < part->call.nranks; r++)
+        if (cecl_part_is_outside(part, r))
+            return true;
+    return false;
+}
+
 ceclResult_t cecl_lower_gathered(const struct cecl_part *part, struct cecl_plan *plan)
 {
     if (part->call.nranks == 1)
         cecl_lower_alone(part, plan);
     else if (part->way.move.spread > 0)
         return cecl_lower_spread(part, plan);
-    else if (part->way.move.no_sm && !part->call.in_place)
+    else if (part->way.move.no_sm && some_are_outside(part))
         push_and_return(part, plan);
     else if (part->way.move.direction == CECL_PUSH)
         push(part, plan);

@@ -186,7 +186,7 @@ static void move_chunk(const struct cecl_part *part, struct cecl_plan *plan, uin
                         staging_at(part, me, cecl_sender_place(peer, me, chunk), done), done,
                         bytes);
     }
-    cecl_plan_close_batch(plan);
+    cecl_plan_next_wave(plan);
 }
 
 /* Moves a chunk without a copy within one GPU, through the first and the second half of staging
@@ -216,7 +216,7 @@ static void move_chunk_without_sm(const struct cecl_part *part, struct cecl_plan
                         staging_at(part, me, half + cecl_sender_place(peer, me, chunk), done), done,
                         bytes);
     }
-    cecl_plan_close_batch(plan);
+    cecl_plan_next_wave(plan);
 }
 
 static ceclResult_t in_place(const struct cecl_part *part, struct cecl_plan *plan)

@@ -48,7 +48,7 @@ ceclResult_t cecl_lower_carry(const struct cecl_part *part, struct cecl_plan *pl
         if (n > 0)
             cecl_lower_copy(part, plan, cecl_received(part, me, me), lent(part, chunk, n - 1),
                             (n - 1) * chunk, bytes_of(part, chunk, n - 1));
-        cecl_plan_close_batch(plan);
+        cecl_plan_next_wave(plan);
     }
     cecl_plan_say(plan, "private memory: by way of the next rank");
     return ceclSuccess;

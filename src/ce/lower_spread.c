@@ -79,7 +79,7 @@ static void send_pieces(const struct cecl_part *part, struct cecl_plan *plan,
 static void pass_on(const struct cecl_part *part, struct cecl_plan *plan, const struct pieces *p,
                     uint64_t round)
 {
-    const bool root_too = !part->call.in_place && part->way.move.no_sm;
+    const bool root_too = cecl_part_is_outside(part, p->root) && part->way.move.no_sm;
     uint64_t bytes;
     const uint64_t at = piece_at(p, round, cecl_peer_before(part, p->root + 1), &bytes);
     for (int i = 1; i < part->call.nranks && bytes > 0; i++) {

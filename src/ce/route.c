@@ -9,11 +9,12 @@
  * and of those that came before, this file makes the plan in which
  *
  *     a copy that touches the buffer of a rank that comes later  is left to that rank,
- *     a copy that a rank that came before leaves to this rank    is made here, in the same phase.
+ *     a copy that a rank that came before leaves to this rank    is made here, in the same wave.
  *
- * All ranks meet at the same barriers as before, and the copies of a phase have no order. So the
- * rank that makes a copy can change within its phase. Copies to and from staging stay with their
- * rank, because everybody knows where staging lies.
+ * All ranks meet at the same barriers as before, and the copies of a wave have no order. So the rank that
+ * makes a copy can change within the wave. Where one wave must follow another, that concerns the bytes
+ * between two ranks, and the same rank makes both. Copies to and from staging stay with their rank, because
+ * everybody knows where staging lies.
  *
  * What this rank takes over it mostly pulls, in the batch of what it pushes. It pushes and pulls one
  * after the other, whichever streams they are on, because one copy engine of a GPU makes all of its
@@ -49,8 +50,10 @@ struct reader {
     uint32_t at;
 };
 
-/* Adds the copies of a phase that `reader`'s rank leaves to `rank`. */
-static void take_phase(struct reader *reader, uint32_t phase, int rank, struct cecl_plan *out)
+/* Adds the copies of a wave of a phase that `reader`'s rank leaves to `rank`. Returns whether later
+ * waves of the phase are left. */
+static bool take_wave(struct reader *reader, uint32_t phase, uint32_t wave, int rank,
+                      struct cecl_plan *out)
 {
     const struct cecl_plan *plan = reader->plan;
     const int owner = plan->part.call.rank;
@@ -60,12 +63,15 @@ static void take_phase(struct reader *reader, uint32_t phase, int rank, struct c
             break;
         if (step->kind != CECL_STEP_COPY)
             continue;
+        if (step->phase > wave)
+            return true;
         for (uint32_t i = 0; i < step->count; i++) {
             const struct cecl_copy *copy = &plan->copies[step->first + i];
             if (foreign_rank(copy, owner) == rank)
                 cecl_plan_copy_rows(out, copy);
         }
     }
+    return false;
 }
 
 /* The plans of the ranks that came before, and how far they are read. */
@@ -89,7 +95,8 @@ struct route {
     const struct others *others;
     struct cecl_plan *out;
     uint32_t phase;
-    bool taken; /* what others leave to this rank in this phase is in `out` */
+    uint32_t wave; /* `out` has what others leave to this rank in earlier waves of this phase */
+    bool more;     /* they may leave it more in this phase */
 };
 
 static bool keeps(const struct route *route, const struct cecl_copy *copy)
@@ -98,26 +105,41 @@ static bool keeps(const struct route *route, const struct cecl_copy *copy)
     return rank < 0 || came_before(route->plan, rank);
 }
 
-/* Adds what others leave to this rank in this phase to the open batch, unless it is there. */
-static void take(struct route *route)
+/* Adds what others leave to this rank in the next wave to the open batch. */
+static void take_next(struct route *route)
 {
-    for (int i = 0; i < route->others->count && !route->taken; i++)
-        take_phase(&route->others->readers[i], route->phase, route->plan->part.call.rank,
-                   route->out);
-    route->taken = true;
+    const int rank = route->plan->part.call.rank;
+    route->more = false;
+    for (int i = 0; i < route->others->count; i++)
+        route->more =
+            take_wave(&route->others->readers[i], route->phase, route->wave, rank, route->out) ||
+            route->more;
+    route->wave++;
+}
+
+/* Adds what others leave to this rank in waves before `wave`, in batches of their own. */
+static void take_before(struct route *route, uint32_t wave)
+{
+    while (route->more && route->wave < wave) {
+        cecl_plan_on(route->out, CECL_LANE_MAIN);
+        take_next(route);
+        cecl_plan_close_batch(route->out);
+    }
 }
 
 static void end_phase(struct route *route)
 {
+    take_before(route, UINT32_MAX);
     cecl_plan_on(route->out, CECL_LANE_MAIN);
-    take(route);
-    cecl_plan_close_batch(route->out);
-    route->taken = false;
+    route->wave = 0;
+    route->more = true;
 }
 
 static void route_copies(struct route *route, const struct cecl_step *step)
 {
     bool kept = false;
+    if (step->lane == CECL_LANE_MAIN)
+        take_before(route, step->phase);
     cecl_plan_on(route->out, step->lane);
     for (uint32_t i = 0; i < step->count; i++) {
         const struct cecl_copy *copy = &route->plan->copies[step->first + i];
@@ -126,8 +148,8 @@ static void route_copies(struct route *route, const struct cecl_step *step)
         kept = true;
         cecl_plan_copy_rows(route->out, copy);
     }
-    if (kept && step->lane == CECL_LANE_MAIN)
-        take(route);
+    if (kept && step->lane == CECL_LANE_MAIN && route->wave == step->phase && route->more)
+        take_next(route);
     cecl_plan_close_batch(route->out);
 }
 
@@ -159,8 +181,8 @@ static ceclResult_t lower_other(const struct cecl_part *parts, uint32_t nparts, 
             : cecl_fail(ceclOutOfMemory, "no host memory for a plan of %u calls", nparts);
     for (uint32_t i = 0; i < nparts && result == ceclSuccess; i++) {
         theirs[i] = parts[i];
-        cecl_call_of_peer(&parts[i].call, rank, parts[i].send_at, layouts + i * words,
-                          &theirs[i].call);
+        cecl_call_of_peer(&parts[i].call, rank, cecl_part_is_outside(&parts[i], rank),
+                          parts[i].send_at, layouts + i * words, &theirs[i].call);
     }
     if (result == ceclSuccess)
         result = cecl_lower_alike(theirs, nparts, out);
@@ -195,7 +217,7 @@ ceclResult_t cecl_route(const struct cecl_part *parts, uint32_t nparts, struct c
     ceclResult_t result = lower_others(parts, nparts, &others);
     if (result == ceclSuccess) {
         struct cecl_plan routed = *plan;
-        struct route route = {.plan = plan, .others = &others, .out = &routed};
+        struct route route = {.plan = plan, .others = &others, .out = &routed, .more = true};
         routed.steps = NULL;
         routed.copies = NULL;
         routed.nsteps = routed.steps_capacity = routed.ncopies = routed.copies_capacity = 0;

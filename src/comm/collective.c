@@ -22,6 +22,15 @@ static bool engine_copies(ceclComm_t comm, const struct cecl_call *call)
     return (comm->local_copies & wanted) == wanted;
 }
 
+/* Whether some ranks' own blocks have still to come into their recvbuffs, and others' have not. */
+static bool some_differ(const struct cecl_part *part)
+{
+    for (int r = 0; part->outside && r < part->call.nranks; r++)
+        if (cecl_part_is_outside(part, r) != cecl_part_is_outside(part, 0))
+            return true;
+    return false;
+}
+
 struct cecl_part cecl_comm_part(ceclComm_t comm, const struct cecl_call *call,
                                 const struct cecl_told *told, uint32_t index)
 {
@@ -39,7 +48,11 @@ struct cecl_part cecl_comm_part(ceclComm_t comm, const struct cecl_call *call,
         .earlier = told ? told->earlier : 0,
         .send_at = told && told->nsend_at > 0 ? told->send_at + (size_t)index * (size_t)comm->nranks
                                               : NULL,
+        .outside = told && told->noutside > 0
+                       ? told->outside + (size_t)index * cecl_outside_words(comm->nranks)
+                       : NULL,
     };
+    part.means.some_outside = !part.means.late && some_differ(&part);
     if (call->op->carries) {
         part.means.staging_offset = comm->engine.carry_offset;
         part.means.staging_bytes = comm->engine.carry_bytes;

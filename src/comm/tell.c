@@ -10,11 +10,16 @@
 #include "tune/choose.h"
 #include "util/clock.h"
 
-/* A record's flags: this bit, and above it what ranks must have equal, as a number. */
-enum { INPUT_READABLE = 1 };
+/* A record's flags: these bits, and above them what ranks must have equal, as a number. OUTSIDE:
+ * cecl_call_is_outside. */
+enum { INPUT_READABLE = 1, OUTSIDE = 2 };
+static uint32_t without_bits(uint32_t flags)
+{
+    return flags & ~(uint32_t)(INPUT_READABLE | OUTSIDE);
+}
 static uint32_t signature_of(const struct cecl_call *call, uint32_t count)
 {
-    return (cecl_call_signature(call) + count * 0x9e3779b1u) & ~(uint32_t)INPUT_READABLE;
+    return without_bits(cecl_call_signature(call) + count * 0x9e3779b1u);
 }
 /* A record's spare words: bytes of the buffers that peers may touch, from their start on. */
 enum { RECV_ROOM, SEND_ROOM };
@@ -24,6 +29,7 @@ void cecl_teller_close(struct cecl_teller *teller)
     free(teller->records);
     free(teller->buffers);
     free(teller->send_at);
+    free(teller->outside);
     *teller = (struct cecl_teller){0};
 }
 
@@ -80,7 +86,10 @@ static bool make_room(struct cecl_teller *teller, int nranks, uint32_t count)
     teller->buffers = buffers ? buffers : teller->buffers;
     void *send_at = realloc(teller->send_at, words * sizeof(*teller->send_at));
     teller->send_at = send_at ? send_at : teller->send_at;
-    if (!records || !buffers || !send_at)
+    void *outside =
+        realloc(teller->outside, count * cecl_outside_words(nranks) * sizeof(*teller->outside));
+    teller->outside = outside ? outside : teller->outside;
+    if (!records || !buffers || !send_at || !outside)
         return false;
     teller->room = count;
     return true;
@@ -115,7 +124,8 @@ static ceclResult_t fill(ceclComm_t comm, const struct cecl_call *call, uint32_t
     record->send_offset = input.offset;
     record->recv_window = call->recv.window;
     record->recv_offset = call->recv.offset;
-    record->flags = signature_of(call, count) | (readable ? INPUT_READABLE : 0);
+    record->flags = signature_of(call, count) | (readable ? INPUT_READABLE : 0) |
+                    (cecl_call_is_outside(call) ? OUTSIDE : 0);
     record->spare[RECV_ROOM] = cecl_call_recv_needed(call);
     record->spare[SEND_ROOM] = cecl_call_send_needed(call);
     if (!has_own_layout(call))
@@ -217,20 +227,20 @@ static void note_buffers(const struct cecl_place_record *record, bool wants_inpu
     buffers[1] = (struct cecl_buffer){record->recv_window, record->recv_offset};
 }
 
-/* Ranks that make different calls would write where they must not. NCCL lets ranks differ in being in
- * place, so that difference has words of its own. */
+/* Ranks that make different calls would write where they must not. NCCL has no all-to-all in place, so
+ * that difference has words of its own. */
 static ceclResult_t check_same(const struct cecl_call *call, uint32_t count, int rank,
                                uint32_t flags)
 {
-    const uint32_t theirs = flags & ~(uint32_t)INPUT_READABLE;
+    const uint32_t theirs = without_bits(flags);
     struct cecl_call other = *call;
     other.in_place = !call->in_place;
     if (theirs == signature_of(call, count))
         return ceclSuccess;
     if (theirs == signature_of(&other, count))
         return cecl_fail(ceclInvalidUsage,
-                         "%s is in place on rank %d, and not on rank %d; except for reductions, a "
-                         "call is in place on all ranks or on none",
+                         "%s is in place on rank %d, and not on rank %d; an all-to-all is in place "
+                         "on all ranks or on none",
                          call->op->name, call->in_place ? call->rank : rank,
                          call->in_place ? rank : call->rank);
     return cecl_fail(ceclInvalidUsage,
@@ -239,9 +249,16 @@ static ceclResult_t check_same(const struct cecl_call *call, uint32_t count, int
                      call->op->name, rank);
 }
 
-/* A rank's record of each call. */
+static void note_outside(ceclComm_t comm, uint32_t call, int rank, bool outside)
+{
+    uint64_t *words = comm->teller.outside + call * cecl_outside_words(comm->nranks);
+    words[rank / 64] |= (uint64_t)outside << rank % 64;
+}
+
+/* A rank's record of each call. *differ is set if that rank and this one differ in
+ * cecl_call_is_outside. */
 static ceclResult_t learn_rank(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
-                               int rank, struct cecl_told *told)
+                               int rank, struct cecl_told *told, bool *differ)
 {
     struct cecl_teller *teller = &comm->teller;
     uint64_t version = 0;
@@ -249,9 +266,12 @@ static ceclResult_t learn_rank(ceclComm_t comm, const struct cecl_call *calls, u
         const struct cecl_place_record *record =
             cecl_places_of(&teller->places, teller->group.first + i, rank);
         const size_t at = (size_t)i * (size_t)comm->nranks + (size_t)rank;
+        const uint32_t flags = record->flags;
         note_buffers(record, told->late || told->inputs_readable, &teller->buffers[2 * at]);
         version = record->version;
-        CECL_TRY(check_same(&calls[i], count, rank, record->flags));
+        CECL_TRY(check_same(&calls[i], count, rank, flags));
+        note_outside(comm, i, rank, (flags & OUTSIDE) != 0);
+        *differ = *differ || ((flags & OUTSIDE) != 0) != cecl_call_is_outside(&calls[i]);
         if (!has_own_layout(&calls[i]))
             continue;
         if (told->late)
@@ -309,14 +329,22 @@ static ceclResult_t learn(ceclComm_t comm, const struct cecl_call *calls, uint32
 {
     struct cecl_teller *teller = &comm->teller;
     const size_t words = (size_t)count * (size_t)comm->nranks;
-    bool own_layouts = false;
+    const size_t bits = count * cecl_outside_words(comm->nranks);
+    bool own_layouts = false, differ = false;
+    memset(teller->outside, 0, bits * sizeof(*teller->outside));
     memset(teller->buffers, 0, 2 * words * sizeof(*teller->buffers));
     memset(teller->send_at, 0, words * sizeof(*teller->send_at));
     for (int r = 0; r < comm->nranks; r++)
         if (r != comm->rank && cecl_places_knows(&teller->places, &teller->group, r))
-            CECL_TRY(learn_rank(comm, calls, count, r, told));
-    for (uint32_t i = 0; i < count; i++)
+            CECL_TRY(learn_rank(comm, calls, count, r, told, &differ));
+    for (uint32_t i = 0; i < count; i++) {
         own_layouts = own_layouts || has_own_layout(&calls[i]);
+        note_outside(comm, i, comm->rank, cecl_call_is_outside(&calls[i]));
+    }
+    if (differ) {
+        told->outside = teller->outside;
+        told->noutside = bits;
+    }
     if (!all_symmetric(comm, calls, count, told)) {
         told->buffers = teller->buffers;
         told->nbuffers = 2 * words;

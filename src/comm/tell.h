@@ -18,8 +18,8 @@ struct cecl_teller {
     int64_t deadline;               /* of the waits for them */
     struct cecl_place_record *records;
     struct cecl_buffer *buffers;
-    uint64_t *send_at;
-    uint32_t room; /* calls for which these three have room */
+    uint64_t *send_at, *outside;
+    uint32_t room; /* calls for which these four have room */
 };
 
 void cecl_teller_close(struct cecl_teller *teller);

@@ -24,7 +24,6 @@ typedef unsigned long long address; /* CUdeviceptr */
     X("cuEventRecord", event_record, (void *, cudaStream_t))                                       \
     X("cuMemAlloc_v2", alloc, (address *, size_t))                                                 \
     X("cuMemFree_v2", free, (address))                                                             \
-    X("cuMemcpyDtoDAsync_v2", copy, (address, address, size_t, cudaStream_t))                      \
     X("cuMemcpyDtoHAsync_v2", get, (void *, address, size_t, cudaStream_t))                        \
     X("cuMemcpyHtoDAsync_v2", put, (address, const void *, size_t, cudaStream_t))                  \
     X("cuStreamCreate", stream_create, (cudaStream_t *, unsigned))                                 \
@@ -122,17 +121,6 @@ ceclResult_t cecl_nccl_gpu_order(int ordinal, cudaStream_t first, cudaStream_t t
     struct cecl_nccl_gpu gpu;
     CECL_TRY(cecl_nccl_gpu_enter(&gpu, ordinal));
     const ceclResult_t result = order(first, then);
-    cecl_nccl_gpu_leave(&gpu);
-    return result;
-}
-
-ceclResult_t cecl_nccl_gpu_copy(int ordinal, void *to, const void *from, size_t bytes,
-                                cudaStream_t stream)
-{
-    struct cecl_nccl_gpu gpu;
-    CECL_TRY(cecl_nccl_gpu_enter(&gpu, ordinal));
-    const ceclResult_t result =
-        check(driver.copy((address)(uintptr_t)to, (address)(uintptr_t)from, bytes, stream), "copy");
     cecl_nccl_gpu_leave(&gpu);
     return result;
 }

@@ -29,10 +29,6 @@ bool cecl_nccl_gpu_captures(cudaStream_t stream);
  * streams are of GPU `ordinal`. */
 ceclResult_t cecl_nccl_gpu_order(int ordinal, cudaStream_t first, cudaStream_t then);
 
-/* Enqueues a copy within GPU `ordinal`. */
-ceclResult_t cecl_nccl_gpu_copy(int ordinal, void *to, const void *from, size_t bytes,
-                                cudaStream_t stream);
-
 /* Makes the GPU the calling thread's current one until cecl_nccl_gpu_leave. On failure the thread
  * has the device that it had. */
 ceclResult_t cecl_nccl_gpu_enter(struct cecl_nccl_gpu *gpu, int ordinal);

@@ -44,6 +44,12 @@ void cecl_plan_close_batch(struct cecl_plan *plan)
     plan->open_batch = 0;
 }
 
+void cecl_plan_next_wave(struct cecl_plan *plan)
+{
+    cecl_plan_close_batch(plan);
+    plan->wave++;
+}
+
 void cecl_plan_signal(struct cecl_plan *plan, int peer, uint32_t phase)
 {
     cecl_plan_close_batch(plan);
@@ -69,6 +75,7 @@ uint32_t cecl_plan_signal_all(struct cecl_plan *plan)
 {
     const int n = plan->part.call.nranks;
     const uint32_t phase = ++plan->phases[plan->lane];
+    plan->wave = 0;
     for (int i = 1; i < n; i++)
         cecl_plan_signal(plan, (plan->part.call.rank + i) % n, phase);
     return phase;
@@ -133,7 +140,8 @@ void cecl_plan_copy_rows(struct cecl_plan *plan, const struct cecl_copy *copy)
 {
     void *copies = plan->copies;
     if (!plan->open_batch) {
-        add_step(plan, (struct cecl_step){.kind = CECL_STEP_COPY, .first = plan->ncopies});
+        add_step(plan, (struct cecl_step){
+                           .kind = CECL_STEP_COPY, .phase = plan->wave, .first = plan->ncopies});
         plan->open_batch = plan->nsteps;
     }
     if (room(plan, &copies, plan->ncopies, &plan->copies_capacity, sizeof(struct cecl_copy))) {
@@ -186,34 +194,32 @@ static void merge_batch(struct cecl_plan *merged, const struct cecl_plan *plan, 
     }
 }
 
-/* Merges the next batch of a part that comes before barrier `phase` + 1, and advances *step past
- * it. `step` says from where on to look. Returns whether there was such a batch. */
-static bool merge_next(struct cecl_plan *merged, const struct cecl_plan *plan, uint32_t part,
+/* Merges the batches of a part that come before barrier `phase` + 1 and have this wave, and advances
+ * *step past them. `step` says from where on to look. Returns whether batches of later waves are
+ * left. */
+static bool merge_wave(struct cecl_plan *merged, const struct cecl_plan *plan, uint32_t part,
                        uint32_t phase, uint32_t *step)
 {
-    while (*step < plan->nsteps) {
+    for (; *step < plan->nsteps; ++*step) {
         const struct cecl_step *now = &plan->steps[*step];
-        if (now->kind != CECL_STEP_COPY && now->phase > phase)
-            return false;
-        ++*step;
-        if (now->kind == CECL_STEP_COPY) {
-            merge_batch(merged, plan, part, now);
+        if (now->kind == CECL_STEP_COPY && now->phase > merged->wave)
             return true;
-        }
+        if (now->kind == CECL_STEP_COPY)
+            merge_batch(merged, plan, part, now);
+        else if (now->phase > phase)
+            return false;
     }
     return false;
 }
 
-/* Merges what comes before barrier `phase` + 1. The batches of one part keep their order: the n-th
- * batches of all parts become one batch. */
+/* Merges what comes before barrier `phase` + 1. */
 static void merge_segment(struct cecl_plan *merged, const struct cecl_plan *plans, uint32_t nplans,
                           uint32_t phase, uint32_t *steps)
 {
-    for (bool more = true; more;) {
+    for (bool more = true; more; cecl_plan_next_wave(merged)) {
         more = false;
         for (uint32_t i = 0; i < nplans; i++)
-            more = merge_next(merged, &plans[i], i, phase, &steps[i]) || more;
-        cecl_plan_close_batch(merged);
+            more = merge_wave(merged, &plans[i], i, phase, &steps[i]) || more;
     }
 }
 
@@ -276,6 +282,7 @@ void cecl_plan_append(struct cecl_plan *plan, const struct cecl_plan *other, uin
         case CECL_STEP_POST: plan->failed = true; break; /* a small call is never in a group */
         case CECL_STEP_COPY:
             cecl_plan_close_batch(plan); /* batches keep their order */
+            plan->wave = step.phase;
             merge_batch(plan, other, part, &step);
             break;
         case CECL_STEP_REDUCE:

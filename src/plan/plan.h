@@ -73,7 +73,8 @@ enum cecl_step_kind {
      * earlier steps wrote */
     CECL_STEP_SIGNAL,
     CECL_STEP_WAIT, /* wait until row `first` from `peer` has reached `phase` */
-    /* copies [first, first + count), issued as one batch, without order among them */
+    /* copies [first, first + count), issued as one batch, without order among them. The batches of
+     * a phase come in waves, which all ranks count alike */
     CECL_STEP_COPY,
     CECL_STEP_REDUCE, /* reductions [first, first + count), without order among them */
     /* wait until lane `first` of this rank has done all of its steps that precede this one in the
@@ -87,7 +88,7 @@ struct cecl_step {
     uint8_t kind;   /* enum cecl_step_kind */
     uint8_t lane;   /* the lane that does it */
     uint16_t peer;  /* SIGNAL, WAIT, POST */
-    uint32_t phase; /* SIGNAL, WAIT, POST: 1 .. plan->phases[row] */
+    uint32_t phase; /* SIGNAL, WAIT, POST: 1 .. plan->phases[row]; COPY: the wave, from 0 on */
     uint32_t first; /* COPY, REDUCE, POST; WAIT: a row; AFTER: a lane */
     uint32_t count; /* COPY, REDUCE: >= 1 */
 };
@@ -105,7 +106,21 @@ struct cecl_part {
     /* [nranks] late, and blocks lie by a layout of each rank's own: where each rank that came before
      * has its block for this rank, from its sendbuff on; NULL otherwise */
     const uint64_t *send_at;
+    /* [cecl_outside_words] bit r % 64 of word r / 64: cecl_call_is_outside for rank r, as far as
+     * this rank knows. NULL: for all of them as for this one */
+    const uint64_t *outside;
 };
+
+static inline size_t cecl_outside_words(int nranks)
+{
+    return ((size_t)nranks + 63) / 64;
+}
+/* Whether `rank`'s own block has still to come into its recvbuff, as far as this rank knows. */
+static inline bool cecl_part_is_outside(const struct cecl_part *part, int rank)
+{
+    return part->outside ? (part->outside[rank / 64] >> rank % 64 & 1) != 0
+                         : cecl_call_is_outside(&part->call);
+}
 
 struct cecl_plan {
     struct cecl_part part;   /* the first call */
@@ -123,6 +138,7 @@ struct cecl_plan {
     uint8_t lane;               /* for building: the lane of the next steps */
     /* for building: index + 1 of the COPY step that is being filled; 0: none */
     uint32_t open_batch;
+    uint32_t wave;    /* for building: of the next batch */
     bool failed;      /* for building: memory ran out */
     char path[64];    /* for ceclExplain, such as "push, one batch" */
     char reason[192]; /* for ceclExplain */
@@ -148,13 +164,16 @@ void cecl_plan_after_other(struct cecl_plan *plan);
 /* A reduction of nsrc places, in that order, as a step of its own. */
 void cecl_plan_reduce(struct cecl_plan *plan, struct cecl_place dst, const struct cecl_place *src,
                       uint32_t nsrc, uint64_t bytes);
-/* Adds a copy to the open batch. A signal, a wait, a barrier and cecl_plan_close_batch close the
+/* Adds a copy to the open batch. A signal, a wait, a barrier and cecl_plan_next_wave close the
  * batch. */
 void cecl_plan_copy(struct cecl_plan *plan, struct cecl_place dst, struct cecl_place src,
                     uint64_t bytes);
 /* Adds a copy of rows to the open batch. dst and src say where the first row is. */
 void cecl_plan_copy_rows(struct cecl_plan *plan, const struct cecl_copy *copy);
 void cecl_plan_close_batch(struct cecl_plan *plan);
+/* Begins a new wave: copies that are added next run behind all copies of this lane. All ranks do this in
+ * the same phase as often, whether they have copies in each wave or not. */
+void cecl_plan_next_wave(struct cecl_plan *plan);
 /* Posts bytes into a slot of `peer`, in phase 1 of row SLOTS. */
 void cecl_plan_post(struct cecl_plan *plan, int peer, struct cecl_place slot, struct cecl_place src,
                     uint64_t bytes);
@@ -162,8 +181,8 @@ void cecl_plan_post(struct cecl_plan *plan, int peer, struct cecl_place slot, st
 __attribute__((format(printf, 2, 3))) void cecl_plan_say(struct cecl_plan *plan, const char *format,
                                                          ...);
 /* Merges several calls into one plan. Between two barriers it has the copies that each call's plan
- * has there: first batches merged with first batches, second ones with second ones. All plans are
- * of one rank, and have barriers and copies alone. The caller keeps the plans. */
+ * has there: the batches of a wave become one. All plans are of one rank, and have barriers and
+ * copies alone. The caller keeps the plans. */
 ceclResult_t cecl_plan_merge(const struct cecl_plan *plans, uint32_t nplans,
                              struct cecl_plan *merged);
 /* Adds a step of another plan of this rank, which is no COPY, as it stands. */

@@ -66,7 +66,8 @@ void cecl_choose_gathered(const struct cecl_call *call, const struct cecl_means 
 {
     struct local local = {.returned_most = GET(means, ALL_GATHER_RETURNED_MAX_BYTES)};
     choose_local_copies(call, means, &local, way);
-    const bool returned = way->move.no_sm && !call->in_place && call->nranks > 1;
+    const bool returned =
+        way->move.no_sm && call->nranks > 1 && (means->some_outside || cecl_call_is_outside(call));
     way->move.direction = direction_of(call, means, returned);
     way->move.spread = spread_of(call, means, way->move.direction);
     if (way->move.spread > 0) /* the peers pass pieces on to the root too, at no extra cost */

@@ -103,7 +103,7 @@ static void make_comms(unsigned how)
 /* Ranks that are not root may pass NULL for what they do not use. */
 static void leave_out(const struct model_call *c, int rank, void **send, void **recv)
 {
-    if (rank == c->root || c->in_place || c->count % 2)
+    if (rank == c->root || model_is_in_place(c, rank) || c->count % 4 > 1)
         return;
     if (c->kind == MODEL_GATHER || c->kind == MODEL_REDUCE)
         *recv = NULL;
@@ -122,8 +122,9 @@ static int call(const struct model_call *c, int rank)
     case MODEL_ALL_GATHER: return (int)ncclAllGather(send, recv, c->count, type, comm, NULL);
     case MODEL_ALL_TO_ALL: return (int)ncclAlltoAll(send, recv, c->count, type, comm, NULL);
     case MODEL_BROADCAST:
-        return c->in_place ? (int)ncclBcast(recv, c->count, type, c->root, comm, NULL)
-                           : (int)ncclBroadcast(send, recv, c->count, type, c->root, comm, NULL);
+        return model_is_in_place(c, rank)
+                   ? (int)ncclBcast(recv, c->count, type, c->root, comm, NULL)
+                   : (int)ncclBroadcast(send, recv, c->count, type, c->root, comm, NULL);
     case MODEL_GATHER: return (int)ncclGather(send, recv, c->count, type, c->root, comm, NULL);
     case MODEL_SCATTER: return (int)ncclScatter(send, recv, c->count, type, c->root, comm, NULL);
     case MODEL_ALL_REDUCE: return (int)ncclAllReduce(send, recv, c->count, type, op, comm, NULL);
@@ -260,18 +261,12 @@ static int misuse(int rank, unsigned which)
     }
 }
 
-/* Before a broadcast, root's recvbuff may be written, even if the group is refused. */
-static bool writes_first(const struct model_call *c)
-{
-    return c->kind == MODEL_BROADCAST && !c->in_place;
-}
-
 /* A group with such a call returns its error, and carries nothing out. */
 static void misuse_in_group(int rank, unsigned which)
 {
     OK(ncclGroupStart());
     for (int i = 0; i < batch.ncalls; i++)
-        for (int r = 0; r < model.nranks && !writes_first(&batch.calls[i]); r++)
+        for (int r = 0; r < model.nranks; r++)
             OK(call(&batch.calls[i], r));
     OK(misuse(rank, which));
     const int result = (int)ncclGroupEnd();

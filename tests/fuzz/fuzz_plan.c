@@ -1,6 +1,7 @@
 /* Lowering, held against the verifier. An input gives a tuning table and a sequence of calls and groups
  * that could be made with it. The plans of all ranks must be right, or be refused on all ranks. Then one
  * number in them is changed: the verifier may find that or not, but must bear it. */
+#include "../learn_outside.h"
 #include "input.h"
 
 #include "ce/lower.h"
@@ -20,13 +21,14 @@ struct drawn {
     uint64_t layouts[5 * RANKS_MOST * RANKS_MOST];
     bool has_layout;
     int in_place_at; /* the one rank whose own block stays in place; -1: none; -2: as `part` says */
+    uint64_t differ; /* a bit for each rank that is not as `part` says, where ranks may differ */
 };
 
 struct group {
     uint32_t size;
     bool late;
     int turn[RANKS_MOST]; /* how many ranks come before each rank */
-    uint64_t send_at[PARTS_MOST][RANKS_MOST];
+    uint64_t send_at[PARTS_MOST][RANKS_MOST], outside[PARTS_MOST][CECL_MAX_RANKS / 64];
     struct drawn drawn[PARTS_MOST];
 };
 
@@ -143,6 +145,7 @@ static void draw_call(struct input *in, int n, struct drawn *d)
     call->in_place = flags >> 4 & 1;
     call->element = (uint8_t)(cecl_ops[op].reduces ? 1u << (flags >> 5 & 3) % 3 : 1);
     call->bytes = blocks * call->element;
+    d->differ = flags >> 7 ? call->bytes : 0;
     if (call->op->rooted)
         call->root = (int)take_below(in, (unsigned)n);
     if (call->op->rooted && call->op->per_rank)
@@ -235,6 +238,8 @@ static struct cecl_part part_at(struct group *group, uint32_t index, const struc
                                      .late = group->late};
     if (group->late)
         be_late(&part, d, n, group->turn, group->send_at[index]);
+    learn_outside(&part, (d->part.call.in_place ? UINT64_MAX : 0) ^ d->differ,
+                  group->outside[index]);
     cecl_choose(&part.call, &part.means, &part.way);
     if (group->late || group->size > 1) /* ranks that know each other's places are not asked for */
         part.way.small = false;

@@ -139,11 +139,15 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* A message is in place where a rank sends it to itself in one buffer. */
-static bool is_in_place(const struct model_call *c, int rank)
+/* A message is in place where a rank sends it to itself in one buffer. Where ranks may differ, the bits of
+ * the count say which. */
+bool model_is_in_place(const struct model_call *c, int rank)
 {
     const bool rooted = c->kind == MODEL_GATHER || c->kind == MODEL_SCATTER;
+    const bool differ = model_reduces(c->kind) || repeats(c->kind);
     if (c->kind == MODEL_MESSAGE && c->root != c->peer)
+        return false;
+    if (differ && (c->count >> rank & 1) != 0)
         return false;
     return c->in_place && (!rooted || rank == c->root);
 }
@@ -170,7 +174,7 @@ static bool place_buffers(struct input *in, struct model *model, struct model_ca
         received = larger(
             received, end_of(c, c->wanted_at[p][rank], c->strided.recvPitch, c->counts[p][rank]));
     }
-    if (!is_in_place(c, rank))
+    if (!model_is_in_place(c, rank))
         return take_place(in, model, c, rank, sent, &c->send[rank]) &&
                take_place(in, model, c, rank, received, &c->recv[rank]);
     if (!take_place(in, model, c, rank, larger(sent, received), &c->recv[rank]))
@@ -259,7 +263,8 @@ static void apply_reduction(struct model *model, const struct model_call *c, int
         sources[r] = inputs[r] + c->send[r] + c->sent_at[r][to] * c->size;
     for (size_t i = 0; i < c->count; i++) {
         uint64_t element = expected_element(&reduction, i);
-        if (model->nranks == 1 && c->in_place) /* nothing is written, so a NaN keeps its bits */
+        if (model->nranks == 1 &&
+            model_is_in_place(c, 0)) /* nothing is written, so a NaN keeps its bits */
             memcpy(&element, (const uint8_t *)sources[0] + i * c->size, c->size);
         memcpy(model->mirror[to] + c->recv[to] + i * c->size, &element, c->size);
     }

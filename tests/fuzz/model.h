@@ -34,9 +34,9 @@ struct model_call {
     enum model_kind kind;
     ceclDataType_t type;
     ceclRedOp_t op;
-    int root; /* of a message: the sender */
-    int peer; /* of a message: the receiver */
-    bool in_place;
+    int root;      /* of a message: the sender */
+    int peer;      /* of a message: the receiver */
+    bool in_place; /* model_is_in_place tells for each rank */
     bool as_bytes; /* of a message: the receiver counts bytes */
     size_t size;   /* bytes of an element */
     size_t count;  /* elements */
@@ -67,6 +67,8 @@ bool model_draw(struct input *in, struct model *model, enum model_kind kinds,
                 struct model_call *call);
 /* Does to the mirrors what the call does to memory. */
 void model_apply(struct model *model, const struct model_call *call);
+/* Whether the call is in place on this rank. */
+bool model_is_in_place(const struct model_call *call, int rank);
 /* Ends the run unless all memory is as its mirror. */
 void model_compare(const struct model *model, const char *what);
 

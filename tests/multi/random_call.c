@@ -44,6 +44,12 @@ bool random_reduces(const struct random_call *c)
     return c->kind == ALL_REDUCE || c->kind == REDUCE_SCATTER || c->kind == REDUCE;
 }
 
+/* Whether some ranks may be in place and others not. A root is on its own in that anyway. */
+static bool ranks_may_differ(const struct random_call *c)
+{
+    return repeats(c) || random_reduces(c);
+}
+
 static bool is_strided(const struct random_call *c)
 {
     return c->kind == ALL_GATHER_STRIDED || c->kind == ALL_TO_ALL_STRIDED;
@@ -164,7 +170,7 @@ void random_draw_of(struct random_call *c, enum kind kind, uint64_t *x)
     draw_type(c, x);
     c->size = multi_type_bytes(c->type);
     c->in_place = random_next(x) % 2 && c->kind != ALL_TO_ALLV;
-    c->apart = random_reduces(c) && random_next(x) % 2 ? random_next(x) : 0;
+    c->apart = ranks_may_differ(c) && random_next(x) % 2 ? random_next(x) : 0;
     c->exchange = random_next(x) % 2;
     c->root = (int)(random_next(x) % (uint64_t)n);
     const size_t most = (random_next(x) % 4 == 0 ? MAX_BLOCK : 64) / c->size; /* mostly small */

@@ -45,8 +45,9 @@ struct random_call {
     ceclDataType_t type;
     ceclRedOp_t op; /* of a reduction */
     bool in_place;  /* for rooted calls: on the root */
-    uint64_t apart; /* a bit for each rank that is not in place all the same; of reductions alone */
-    bool exchange;  /* for a variable all-to-all: ranks tell each other the places */
+    uint64_t
+        apart; /* a bit for each rank that is not in place all the same, where ranks may differ */
+    bool exchange; /* for a variable all-to-all: ranks tell each other the places */
     int root;
     size_t count, size; /* elements of a block, where all are equal; bytes of one element */
     size_t counts[RANKS][RANKS], sent_at[RANKS][RANKS], wanted_at[RANKS][RANKS]; /* [from][to] */

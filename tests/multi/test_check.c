@@ -28,9 +28,8 @@ static void mismatched_calls_are_refused_on_every_rank(void **state)
                       odd ? ceclAlltoAll(send, recv, 10, ceclInt8, comm, 0)
                           : ceclAllGather(send, recv, 10, ceclInt8, comm, 0),
                       ceclInvalidUsage, "the call: ceclAllGather on rank 0, ceclAlltoAll on rank");
-        multi_refused(comm,
-                      ceclAllGather(odd ? recv + (n - 1) * 10 : send, recv, 10, ceclInt8, comm, 0),
-                      ceclInvalidUsage, "in place");
+        multi_refused(comm, ceclAlltoAll(odd ? recv : send, recv, 10, ceclInt8, comm, 0),
+                      ceclInvalidUsage, "placement: out of place on rank 0, in place on rank");
         if (odd)
             multi_refused(comm, ceclAllGather(NULL, recv, 10, ceclInt8, comm, 0),
                           ceclInvalidArgument, "sendbuff: NULL");

@@ -1,6 +1,6 @@
 /* Ranks that make different small calls, without CECL_CHECK. Nothing refuses such a call before it
  * starts. But no rank takes its result for good: all get an error that names the difference. */
-#include "multi.h"
+#include "memory.h"
 
 #define COUNT 100 /* of floats: a small call */
 #define CALLS 12
@@ -101,21 +101,108 @@ static void a_call_that_is_in_place_on_one_rank_is_none(void **state)
     multi_ok(NULL, ceclCommDestroy(b.comm));
 }
 
-/* Except in reductions they must agree on being in place. Of two ranks one knows the other's call. */
-static void a_gather_that_is_in_place_on_one_rank_is_named(void **state)
+/* Nor is it one where one block goes to all ranks. Rank 0 sends from private memory, which peers cannot read;
+ * then nothing but their word tells ranks apart that are in place. */
+struct gather {
+    ceclComm_t comm;
+    struct memory send, recv;
+    unsigned char *host, *want;
+};
+#define BLOCK (COUNT * sizeof(float))
+
+static void check(const struct gather *g, int index, size_t bytes)
+{
+    multi_get(g->comm, g->host, g->recv.at, bytes);
+    if (memcmp(g->host, g->want, bytes) != 0)
+        fail_msg("call %d: rank %d has other bytes", index, multi_rank);
+}
+
+static void poison(const struct gather *g)
+{
+    memset(g->host, 0x5A, g->recv.bytes);
+    multi_put(g->comm, g->recv.at, g->host, g->recv.bytes);
+}
+
+static void gather_once(const struct gather *g, int index, bool in_place)
+{
+    unsigned char *own = g->recv.at + (size_t)multi_rank * BLOCK, *in = in_place ? own : g->send.at;
+    for (int r = 0; r < multi_nranks; r++)
+        multi_fill(g->want + (size_t)r * BLOCK, (uint64_t)index, r, BLOCK);
+    poison(g);
+    multi_put(g->comm, in, g->want + (size_t)multi_rank * BLOCK, BLOCK);
+    if (index / 3 % multi_nranks == multi_rank)
+        multi_pause_ms(index % 3);
+    multi_ok(g->comm, ceclAllGather(in, g->recv.at, COUNT, ceclFloat, g->comm, NULL));
+    check(g, index, (size_t)multi_nranks * BLOCK);
+}
+
+static void broadcast_once(const struct gather *g, int index, bool in_place)
+{
+    const int root = index % multi_nranks;
+    unsigned char *in = in_place ? g->recv.at : g->send.at;
+    multi_fill(g->want, (uint64_t)index, root, BLOCK);
+    poison(g);
+    if (multi_rank == root)
+        multi_put(g->comm, in, g->want, BLOCK);
+    multi_ok(g->comm, ceclBroadcast(in, g->recv.at, COUNT, ceclFloat, root, g->comm, NULL));
+    check(g, index, BLOCK);
+}
+
+/* All patterns of ranks but 0, twice. `tuning`: rows for CECL_TUNING, or NULL. */
+static void move_in_every_pattern(const char *tuning)
+{
+    const size_t all = (size_t)multi_nranks * BLOCK;
+    struct gather g = {.host = malloc(2 * all), .want = malloc(all)};
+    assert_true(g.host && g.want);
+    multi_tuning(tuning);
+    g.comm = multi_comm(NULL);
+    g.send = memory_new(g.comm, multi_rank == 0 ? MEMORY_PRIVATE : MEMORY_SHARED, BLOCK);
+    g.recv = memory_new(g.comm, MEMORY_POOL, all);
+    assert_true(g.recv.bytes <= 2 * all);
+    for (int i = (2 << multi_nranks) - 1; i >= 0; i--) {
+        const bool in_place = multi_rank > 0 && (i >> (multi_rank - 1) & 1) != 0;
+        gather_once(&g, i, in_place);
+        broadcast_once(&g, i, in_place);
+    }
+    memory_free(g.comm, &g.send);
+    multi_ok(NULL, ceclCommDestroy(g.comm));
+    multi_tuning(NULL);
+    free(g.host);
+    free(g.want);
+}
+
+static void a_gather_may_be_in_place_on_some_ranks(void **state)
+{
+    (void)state;
+    move_in_every_pattern(NULL);
+    move_in_every_pattern("late.wait_ns * any 1000000000");
+    move_in_every_pattern("late.wait_ns * any 0");
+}
+
+/* Those that are in place would pull, and the others cannot. */
+static void so_may_a_pulled_broadcast(void **state)
+{
+    (void)state;
+    multi_setenv("CECL_DIRECTION", "pull");
+    move_in_every_pattern("late.wait_ns * any 1000000000\nbroadcast.spread_min_bytes * any 1");
+    multi_setenv("CECL_DIRECTION", NULL);
+}
+
+/* In an all-to-all they must agree on being in place. Of two ranks one knows the other's call. */
+static void an_all_to_all_that_is_in_place_on_one_rank_is_named(void **state)
 {
     (void)state;
     struct buffers b = {.comm = multi_comm(NULL)};
     const size_t all = (size_t)multi_nranks * COUNT;
-    multi_ok(b.comm, ceclMemAlloc(b.comm, (void **)&b.send, COUNT * sizeof(float)));
+    multi_ok(b.comm, ceclMemAlloc(b.comm, (void **)&b.send, all * sizeof(float)));
     multi_ok(b.comm, ceclMemAlloc(b.comm, (void **)&b.recv, all * sizeof(float)));
     MPI_Barrier(MPI_COMM_WORLD); /* none hears of the error while it allocates */
     const ceclResult_t result =
-        ceclAllGather(multi_rank == 0 ? b.recv : b.send, b.recv, COUNT, ceclFloat, b.comm, NULL);
+        ceclAlltoAll(multi_rank == 0 ? b.recv : b.send, b.recv, COUNT, ceclFloat, b.comm, NULL);
     assert_true(result == ceclSuccess || result == ceclInvalidUsage || result == ceclRemoteError);
     assert_int_not_equal(multi_async_within(b.comm, PROMPT), ceclSuccess);
     const char *words = ceclGetLastError(b.comm);
-    if (!strstr(words, "ceclAllGather is in place on rank 0, and not on rank"))
+    if (!strstr(words, "ceclAlltoAll is in place on rank 0, and not on rank"))
         fail_msg("the error is: %s", words);
     (void)!ceclCommDestroy(b.comm);
     MPI_Barrier(MPI_COMM_WORLD);
@@ -129,7 +216,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(another_collective_is_an_error_on_all_ranks),
         cmocka_unit_test(a_call_left_out_is_an_error_on_all_ranks),
         cmocka_unit_test(a_call_that_is_in_place_on_one_rank_is_none),
-        cmocka_unit_test(a_gather_that_is_in_place_on_one_rank_is_named),
+        cmocka_unit_test(a_gather_may_be_in_place_on_some_ranks),
+        cmocka_unit_test(so_may_a_pulled_broadcast),
+        cmocka_unit_test(an_all_to_all_that_is_in_place_on_one_rank_is_named),
     };
     return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 120);
 }

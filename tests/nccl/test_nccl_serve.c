@@ -130,11 +130,10 @@ struct places {
     uint32_t *send, *recv;
 };
 
-/* In a reduction each rank decides by itself. */
+/* Each rank decides by itself. */
 static bool is_in_place(const struct call *c, const struct rank *r)
 {
-    const bool reduces = c->op == REDUCE_SCATTER || c->op == ALL_REDUCE || c->op == REDUCE;
-    return c->is_in_place && !(reduces && (c->number + (uint64_t)r->rank) % 3 == 0);
+    return c->is_in_place && (c->number + (uint64_t)r->rank) % 3 != 0;
 }
 
 static struct places places_of(const struct call *c, const struct rank *r, uint32_t *memory)

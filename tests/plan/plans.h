@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../learn_outside.h"
 #include "ce/lower.h"
 #include "plan/verify.h"
 #include "tune/choose.h"
@@ -64,19 +65,28 @@ static inline uint64_t next(uint64_t *x)
     return *x >> 33;
 }
 
-/* plans[c * nranks + r]; the caller frees with free_plans. */
-static inline struct cecl_plan *lower_all(const struct cecl_part *parts, int ncalls, int nranks)
+/* plans[c * nranks + r] of calls that are in place on all ranks or on none, or by `in_place`[c] if that is
+ * not NULL (see learn_outside). The caller frees with free_plans. */
+static inline struct cecl_plan *lower_differing(const struct cecl_part *parts,
+                                                const uint64_t *in_place, int ncalls, int nranks)
 {
     struct cecl_plan *plans = calloc((size_t)(ncalls * nranks), sizeof(*plans));
     assert_non_null(plans);
     for (int c = 0; c < ncalls; c++)
         for (int r = 0; r < nranks; r++) {
+            const uint64_t alike = parts[c].call.in_place ? UINT64_MAX : 0;
+            uint64_t words[CECL_MAX_RANKS / 64];
             struct cecl_part part = parts[c];
             part.call.nranks = nranks;
             part.call.rank = r;
+            learn_outside(&part, in_place ? in_place[c] : alike, words);
             assert_int_equal(cecl_lower(&part, &plans[c * nranks + r]), ceclSuccess);
         }
     return plans;
+}
+static inline struct cecl_plan *lower_all(const struct cecl_part *parts, int ncalls, int nranks)
+{
+    return lower_differing(parts, NULL, ncalls, nranks);
 }
 
 static inline void free_plans(struct cecl_plan *plans, int count)
@@ -98,16 +108,21 @@ static inline bool verifies_this_time(void)
 #endif
 }
 
-static inline void verify_calls(const struct cecl_part *parts, int ncalls, int nranks)
+static inline void verify_differing(const struct cecl_part *parts, const uint64_t *in_place,
+                                    int ncalls, int nranks)
 {
     if (!verifies_this_time())
         return;
-    struct cecl_plan *plans = lower_all(parts, ncalls, nranks);
+    struct cecl_plan *plans = lower_differing(parts, in_place, ncalls, nranks);
     if (cecl_verify(plans, ncalls, nranks) != ceclSuccess)
         fail_msg("%d ranks, %s, in place %d, direction %d, %llu bytes: %s", nranks,
                  parts[0].call.op->name, parts[0].call.in_place, (int)parts[0].way.move.direction,
                  (unsigned long long)parts[0].call.bytes, cecl_message());
     free_plans(plans, ncalls * nranks);
+}
+static inline void verify_calls(const struct cecl_part *parts, int ncalls, int nranks)
+{
+    verify_differing(parts, NULL, ncalls, nranks);
 }
 
 #endif

@@ -128,6 +128,49 @@ static void all_to_all_without_sms_is_right(void **state)
     without_sms(CECL_OP_ALL_TO_ALL, true);
 }
 
+/* Each rank is in place or not: each pattern of few ranks, and some of many. */
+static void ranks_may_differ_in_being_in_place(void **state)
+{
+    (void)state;
+    static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_BROADCAST};
+    uint64_t x = 20261123;
+    for (int n = 2; n <= 72; n += n < 9 ? 1 : 21)
+        for (int way = 0; way < 8; way++) {
+            const int patterns = n < 6 ? 1 << n : 8;
+            for (int pattern = 0; pattern < patterns; pattern++) {
+                uint64_t in_place[3];
+                struct cecl_part parts[3];
+                for (int c = 0; c < 3; c++) {
+                    in_place[c] = n < 6 && c == 0 ? (uint64_t)pattern : next(&x) | next(&x) << 33;
+                    parts[c] = part_of(ops[way % 2], false, way & 4 ? CECL_PULL : CECL_PUSH, 11);
+                    parts[c].way.move.no_sm = way & 2;
+                    parts[c].way.move.piece_worth = 1 + next(&x) % 5;
+                    if (way % 2 && c == 2 && !(way & 4))
+                        parts[c].way.move.spread = 1 + next(&x) % 3;
+                }
+                verify_differing(parts, in_place, 3, n);
+            }
+        }
+}
+
+/* Its peers return a block, and pass three barriers, only where somebody is out of place. */
+static void peers_return_what_is_out_of_place_alone(void **state)
+{
+    (void)state;
+    struct cecl_part part = part_of(CECL_OP_ALL_GATHER, false, CECL_PUSH, 8);
+    part.way.move.no_sm = true;
+    for (uint64_t in_place = 0; in_place < 8; in_place++) {
+        struct cecl_plan *plans = lower_differing(&part, &in_place, 1, 3);
+        uint32_t copies = 0;
+        for (int r = 0; r < 3; r++) {
+            copies += plans[r].ncopies;
+            assert_int_equal(plans[r].phases[CECL_LANE_MAIN], in_place == 7 ? 2 : 3);
+        }
+        assert_int_equal(copies, 6 + 3 - __builtin_popcountll(in_place));
+        free_plans(plans, 3);
+    }
+}
+
 static void among_many_ranks_without_sms_is_right(void **state)
 {
     (void)state;
@@ -188,6 +231,8 @@ int main(void)
         cmocka_unit_test(all_gather_without_sms_is_right),
         cmocka_unit_test(broadcast_gather_and_scatter_without_sms_are_right),
         cmocka_unit_test(all_to_all_without_sms_is_right),
+        cmocka_unit_test(ranks_may_differ_in_being_in_place),
+        cmocka_unit_test(peers_return_what_is_out_of_place_alone),
         cmocka_unit_test(among_many_ranks_without_sms_is_right),
         cmocka_unit_test(mixed_sequences_on_the_same_buffers_are_right),
     };

@@ -107,6 +107,30 @@ static void broadcasts_spread_from_3_ranks_and_1_mib_on(void **state)
     assert_int_equal(rounds_of_a_broadcast(8, 1024 * MIB), 8);
 }
 
+/* All ranks must choose alike, and some would pull if they were alone. */
+static void ranks_that_differ_in_being_in_place_choose_alike(void **state)
+{
+    (void)state;
+    static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_BROADCAST};
+    for (int op = 0; op < 2; op++)
+        for (uint64_t in_place = 0; in_place < 16; in_place++) {
+            struct cecl_way first = {0};
+            for (int r = 0; r < 4; r++) {
+                struct cecl_part part = part_of(ops[op], false, CECL_PUSH, 64 * MIB);
+                uint64_t words[CECL_MAX_RANKS / 64];
+                part.call.nranks = 4;
+                part.call.rank = r;
+                part.call.options = (struct cecl_options){CECL_SM_NEVER, CECL_DIRECTION_PULL, 0};
+                learn_outside(&part, in_place, words);
+                choose(&part);
+                first = r == 0 ? part.way : first;
+                assert_memory_equal(&first, &part.way, sizeof(first));
+                const bool all_in_place = op == 0 ? in_place == 15 : in_place & 1;
+                assert_int_equal(part.way.move.direction, all_in_place ? CECL_PULL : CECL_PUSH);
+            }
+        }
+}
+
 /* ---- reductions */
 
 static void all_reduces_are_written_by_sms_up_to_32_mib(void **state)
@@ -315,6 +339,7 @@ int main(void)
         cmocka_unit_test(own_blocks_are_copied_locally_where_that_was_faster),
         cmocka_unit_test(a_variable_all_to_all_may_copy_locally_whatever_its_size),
         cmocka_unit_test(local_copies_go_aside_from_256_kib_on),
+        cmocka_unit_test(ranks_that_differ_in_being_in_place_choose_alike),
         cmocka_unit_test(copy_engines_copy_own_blocks_up_to_2_mib),
         cmocka_unit_test(broadcasts_spread_from_3_ranks_and_1_mib_on),
         cmocka_unit_test(all_reduces_are_written_by_sms_up_to_32_mib),

@@ -13,6 +13,7 @@ struct drawn {
     struct cecl_part part;
     uint64_t *layouts; /* [n][5 * n], or [2 * n] alike for all, or NULL */
     int in_place_at;   /* the one rank whose own block stands, or -1; -2: as `part` says */
+    uint64_t differ;   /* bit r % 64: rank r is not as `part` says, where ranks may differ */
 };
 
 static uint64_t *word(const struct drawn *d, int n, int rank, int kind, int peer)
@@ -45,7 +46,7 @@ static void place(uint64_t *x, const struct drawn *d, int n, bool gaps)
 static struct drawn without_blocks(uint64_t *x, int n)
 {
     const enum cecl_op_index op = next(x) % 2 ? CECL_OP_ALL_TO_ALLV : CECL_OP_ALL_TO_ALLV_AT;
-    struct drawn d = {part_of(op, false, CECL_PUSH, 0), NULL, -1};
+    struct drawn d = {.part = part_of(op, false, CECL_PUSH, 0), .in_place_at = -1};
     d.layouts = calloc((size_t)(5 * n * n), sizeof(*d.layouts));
     assert_non_null(d.layouts);
     return d;
@@ -79,7 +80,8 @@ static struct drawn draw_rooted_exchange(uint64_t *x, int n)
 /* A gather, or a scatter: the root alone may be in place. */
 static struct drawn rooted(enum cecl_op_index op, int root, bool in_place, uint64_t bytes)
 {
-    struct drawn d = {part_of(op, false, CECL_PUSH, bytes), NULL, in_place ? root : -1};
+    struct drawn d = {.part = part_of(op, false, CECL_PUSH, bytes),
+                      .in_place_at = in_place ? root : -1};
     d.part.call.root = root;
     return d;
 }
@@ -93,7 +95,8 @@ static struct drawn draw_rooted(uint64_t *x, int n)
 
 static struct drawn broadcast(int root, bool in_place, uint64_t bytes, uint64_t spread)
 {
-    struct drawn d = {part_of(CECL_OP_BROADCAST, in_place, CECL_PUSH, bytes), NULL, -2};
+    struct drawn d = {.part = part_of(CECL_OP_BROADCAST, in_place, CECL_PUSH, bytes),
+                      .in_place_at = -2};
     d.part.call.root = root;
     d.part.way.move.spread = spread; /* 0: whole */
     return d;
@@ -111,8 +114,9 @@ static struct drawn draw_broadcast(uint64_t *x, int n)
 /* A variable all-gather to which one rank alone contributes. */
 static struct drawn draw_only_block(uint64_t *x, int n)
 {
-    struct drawn d = {part_of(CECL_OP_ALL_GATHERV, next(x) % 2, CECL_PUSH, 1 + next(x) % 60), NULL,
-                      -2};
+    struct drawn d = {.part =
+                          part_of(CECL_OP_ALL_GATHERV, next(x) % 2, CECL_PUSH, 1 + next(x) % 60),
+                      .in_place_at = -2};
     const uint64_t only = next(x) % (uint64_t)n;
     d.layouts = calloc((size_t)(2 * n), sizeof(*d.layouts));
     assert_non_null(d.layouts);
@@ -126,7 +130,8 @@ static struct drawn draw_equal(uint64_t *x)
 {
     const enum cecl_op_index op = next(x) % 2 ? CECL_OP_ALL_GATHER : CECL_OP_ALL_TO_ALL;
     return (struct drawn){
-        part_of(op, next(x) % 2, next(x) % 2 ? CECL_PUSH : CECL_PULL, 1 + next(x) % 12), NULL, -2};
+        .part = part_of(op, next(x) % 2, next(x) % 2 ? CECL_PUSH : CECL_PULL, 1 + next(x) % 12),
+        .in_place_at = -2};
 }
 
 static struct drawn draw_reduction(uint64_t *x, int n)
@@ -134,8 +139,9 @@ static struct drawn draw_reduction(uint64_t *x, int n)
     static const enum cecl_op_index ops[] = {CECL_OP_REDUCE_SCATTER, CECL_OP_ALL_REDUCE,
                                              CECL_OP_REDUCE};
     const uint32_t element = 1u << next(x) % 3;
-    struct drawn d = {reduction_of(ops[next(x) % 3], (uint64_t)n, 1 + next(x) % 12, element), NULL,
-                      -2};
+    struct drawn d = {.part =
+                          reduction_of(ops[next(x) % 3], (uint64_t)n, 1 + next(x) % 12, element),
+                      .in_place_at = -2};
     d.part.call.in_place = next(x) % 2;
     d.part.way.reduce.chunk = (1 + next(x) % 6) * element;
     if (d.part.call.op->rooted)
@@ -163,6 +169,8 @@ static struct drawn draw(uint64_t *x, int n, enum kind kind)
     struct drawn d = draw_kind(x, n, kind);
     d.part.way.move.no_sm = !d.part.call.op->reduces && next(x) % 2;
     d.part.way.move.piece_worth = 1 + next(x) % 9;
+    if (next(x) % 2)
+        d.differ = next(x) | next(x) << 31;
     return d;
 }
 
@@ -176,6 +184,7 @@ struct arrivals {
     bool late;
     int turn[64];                    /* [n] how many ranks come before each rank */
     uint64_t send_at[PARTS_MAX][64]; /* room for struct cecl_part's */
+    uint64_t outside[PARTS_MAX][CECL_MAX_RANKS / 64];
 };
 
 static struct arrivals on_time;
@@ -211,7 +220,7 @@ static void be_late(struct cecl_part *part, const struct drawn *d, int n, struct
 }
 
 static struct cecl_part part_at(const struct drawn *d, int n, int rank, struct arrivals *arrivals,
-                                uint64_t *send_at)
+                                uint64_t *send_at, uint64_t *outside)
 {
     struct cecl_part part = d->part;
     part.call.nranks = n;
@@ -222,6 +231,7 @@ static struct cecl_part part_at(const struct drawn *d, int n, int rank, struct a
         part.call.in_place = d->in_place_at == rank;
     if (arrivals->late)
         be_late(&part, d, n, arrivals, send_at);
+    learn_outside(&part, (d->part.call.in_place ? UINT64_MAX : 0) ^ d->differ, outside);
     return part;
 }
 
@@ -234,7 +244,8 @@ static struct cecl_plan *lower_groups_of(struct drawn groups[][PARTS_MAX], const
         for (int r = 0; r < n; r++) {
             struct cecl_part parts[PARTS_MAX];
             for (uint32_t i = 0; i < sizes[c]; i++)
-                parts[i] = part_at(&groups[c][i], n, r, &arrivals[c], arrivals[c].send_at[i]);
+                parts[i] = part_at(&groups[c][i], n, r, &arrivals[c], arrivals[c].send_at[i],
+                                   arrivals[c].outside[i]);
             struct cecl_plan *plan = &plans[c * n + r];
             assert_int_equal(cecl_lower_group(parts, sizes[c], plan), ceclSuccess);
             for (uint32_t i = 0; n > 1 && i < plan->ncopies && sizes[c] == 1; i++)
@@ -465,9 +476,9 @@ static void groups_with_every_root_are_right(void **state)
         first[0] = as(rooted(CECL_OP_GATHER, root, in_place, 12), how, 48);
         first[1] = as(rooted(CECL_OP_SCATTER, (root + 1) % n, in_place, 26), how, 48);
         first[2] = as(broadcast(root, in_place, 30, (uint64_t)root % 3), how, 48);
-        first[3] = (struct drawn){reduces ? reduction_of(other, (uint64_t)n, 5, 1)
-                                          : part_of(other, in_place, CECL_PUSH, 9),
-                                  NULL, -2};
+        first[3] = (struct drawn){.part = reduces ? reduction_of(other, (uint64_t)n, 5, 1)
+                                                  : part_of(other, in_place, CECL_PUSH, 9),
+                                  .in_place_at = -2};
         first[3] = as(first[3], reduces ? 0 : how, 48);
         groups[1][0] = first[1];
         groups[1][1] = first[0];
@@ -537,7 +548,7 @@ static void the_roots_own_block_goes_in_rounds(void **state)
         const bool in_place = at / 4 % 2, gathers = at / 8, is_root = rank == root;
         const struct drawn d =
             as(rooted(gathers ? CECL_OP_GATHER : CECL_OP_SCATTER, root, in_place, 20), NO_SM, 7);
-        const struct cecl_part part = part_at(&d, 4, rank, &on_time, NULL);
+        const struct cecl_part part = part_at(&d, 4, rank, &on_time, NULL, on_time.outside[0]);
         const uint32_t sent = gathers ? !is_root : is_root ? peers : 0;
         struct cecl_plan plan;
         assert_int_equal(cecl_lower(&part, &plan), ceclSuccess);
@@ -555,7 +566,7 @@ static void a_broadcast_in_pieces_leaves_its_root_once(void **state)
     for (uint64_t spread = 0; spread < 3; spread++)
         for (int how = IN_PLACE; how < HOWS; how++) {
             const struct drawn d = as(broadcast(1, how & IN_PLACE, 60, spread), how, 4096);
-            const struct cecl_part part = part_at(&d, 4, 1, &on_time, NULL);
+            const struct cecl_part part = part_at(&d, 4, 1, &on_time, NULL, on_time.outside[0]);
             struct cecl_plan plan;
             assert_int_equal(cecl_lower(&part, &plan), ceclSuccess);
             assert_int_equal(cecl_plan_bytes(&plan), spread ? 60 : 3 * 60);

@@ -1,0 +1,34 @@
+/* Which ranks are in place, as a rank learns it where ranks differ. */
+#ifndef CECL_TEST_LEARN_OUTSIDE_H
+#define CECL_TEST_LEARN_OUTSIDE_H
+
+#include <string.h>
+
+#include "plan/plan.h"
+
+/* Sets in `part` what its rank learns of that. `in_place`: bit r % 64 for rank r. `words` holds what the part
+ * then refers to. No effect on calls of other kinds. */
+static inline void learn_outside(struct cecl_part *part, uint64_t in_place,
+                                 uint64_t words[CECL_MAX_RANKS / 64])
+{
+    const int n = part->call.nranks, me = part->call.rank;
+    struct cecl_call call = part->call;
+    bool differ = false;
+    memset(words, 0, CECL_MAX_RANKS / 8);
+    if (part->call.op->reduces || part->call.op->each || part->call.op->per_rank)
+        return;
+    part->call.in_place = in_place >> me % 64 & 1;
+    for (call.rank = 0; call.rank < n; call.rank++) {
+        const int r = call.rank;
+        call.in_place = in_place >> r % 64 & 1;
+        if (part->means.late && r != me && (part->earlier >> r & 1) == 0)
+            continue;
+        const bool outside = cecl_call_is_outside(&call);
+        words[r / 64] |= (uint64_t)outside << r % 64;
+        differ = differ || outside != cecl_call_is_outside(&part->call);
+    }
+    part->outside = differ ? words : NULL;
+    part->means.some_outside = differ && !part->means.late;
+}
+
+#endif
