@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "../fault/blame.h"
-#include "../threads_alive.h"
 #include "steps.h"
 
 /* Seconds within which all ranks hear of a refusal. */
@@ -101,7 +100,7 @@ static void begin(struct life *life)
     mallopt(M_ARENA_MAX, 1); /* an arena is as large as a pool, and is not given back */
     set_environment(step);
     refuse_in(life->ledger);
-    life->start = census_take();
+    census_take(&life->start);
     AT(life, "coming to the step");
     if (!step->joins && !step->one_process) {
         if (step_join(life) != ceclSuccess)
@@ -369,13 +368,9 @@ static _Noreturn void finish(struct life *life)
     remove_trace(life);
     AT(life, "looking for what is left");
     if (!census_is_back(&life->start, &left)) {
-        char names[256];
-        threads_name(names, sizeof(names));
-        life_fail(life,
-                  "left are %d descriptors (%d before), %d threads (%d), %d large or shared "
-                  "mappings (%d); the threads are %s",
-                  left.descriptors, life->start.descriptors, left.threads, life->start.threads,
-                  left.mappings, life->start.mappings, names);
+        char words[WORDS_BYTES];
+        census_describe(&life->start, &left, words, sizeof(words));
+        life_fail(life, "%s", words);
     }
     if (life->faulty < 0)
         list_left(life);

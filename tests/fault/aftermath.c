@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../threads_alive.h"
 #include "attempt.h"
 #include "blame.h"
 #include "join.h"
@@ -262,14 +261,9 @@ static _Noreturn void finish(struct life *life)
     attempt_clean(life);
     STEP(life, "looking for what is left");
     if (!census_is_back(&life->start, &left)) {
-        char names[256];
-        threads_name(names, sizeof(names));
-        life_fail(life,
-                  "left are %d descriptors (%d before), %d threads (%d), %d large or shared "
-                  "mappings (%d), of them %d (%d) of the driver's files; the threads are %s",
-                  left.descriptors, life->start.descriptors, left.threads, life->start.threads,
-                  left.mappings, life->start.mappings, left.of_driver, life->start.of_driver,
-                  names);
+        char words[sizeof(life->report->words)];
+        census_describe(&life->start, &left, words, sizeof(words));
+        life_fail(life, "%s", words);
     }
     STEP(life, "done");
     atomic_store(&life->report->done, 1);

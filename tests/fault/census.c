@@ -1,6 +1,7 @@
 /* Counts descriptors, threads and mappings of this process. */
 #include "census.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,38 +19,81 @@
 /* Larger than a thread's stack and what malloc takes at a time, smaller than a pool. */
 #define LARGE_BYTES (96ul << 20)
 
-/* Those whose file's name begins with `prefix`. */
-static int count_mappings(const char *prefix)
+static void list_mappings(struct census *out)
 {
     char line[512];
-    int count = 0;
     FILE *file = fopen("/proc/self/maps", "r");
+    out->mappings = 0;
     while (file && fgets(line, sizeof(line), file)) {
-        unsigned long from = 0, to = 0;
-        char rights[8] = "", name[256] = "";
-        if (sscanf(line, "%lx-%lx %7s %*s %*s %*s %255s", &from, &to, rights, name) >= 3 &&
-            strncmp(name, prefix, strlen(prefix)) == 0)
-            count += rights[3] == 's' || (COUNTS_PRIVATE && to - from >= LARGE_BYTES);
+        struct census_mapping m = {.file = ""};
+        if (sscanf(line, "%lx-%lx %7s %*s %*s %*s %39s", &m.from, &m.to, m.rights, m.file) < 3 ||
+            (m.rights[3] != 's' && !(COUNTS_PRIVATE && m.to - m.from >= LARGE_BYTES)))
+            continue;
+        if (out->mappings < CENSUS_MAPPINGS)
+            out->list[out->mappings] = m;
+        out->mappings++;
     }
     if (file)
         fclose(file);
-    return count;
 }
 
-struct census census_take(void)
+void census_take(struct census *out)
 {
-    return (struct census){open_descriptors(), threads_alive(), count_mappings(""),
-                           count_mappings("/dev/nvidia")};
+    out->descriptors = open_descriptors();
+    out->threads = threads_alive();
+    list_mappings(out);
 }
 
-bool census_is_back(const struct census *start, struct census *now)
+bool census_is_back(const struct census *start, struct census *left)
 {
     for (int i = 0; i < WAITS; i++) {
-        *now = census_take();
-        if (now->descriptors <= start->descriptors && now->threads <= start->threads &&
-            now->mappings <= start->mappings)
+        census_take(left);
+        if (left->descriptors <= start->descriptors && left->threads <= start->threads &&
+            left->mappings <= start->mappings)
             return true;
         usleep(1000);
     }
     return false;
+}
+
+static int listed(const struct census *census)
+{
+    return census->mappings < CENSUS_MAPPINGS ? census->mappings : CENSUS_MAPPINGS;
+}
+
+static bool was_there(const struct census *start, const struct census_mapping *m)
+{
+    for (int i = 0; i < listed(start); i++) {
+        if (start->list[i].from == m->from && start->list[i].to == m->to)
+            return true;
+    }
+    return false;
+}
+
+/* Appends what still fits. */
+__attribute__((format(printf, 3, 4))) static void append(char *words, size_t bytes,
+                                                         const char *format, ...)
+{
+    const size_t length = strlen(words);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(words + length, bytes - length, format, arguments);
+    va_end(arguments);
+}
+
+void census_describe(const struct census *start, const struct census *left, char *words,
+                     size_t bytes)
+{
+    char names[256];
+    threads_name(names, sizeof(names));
+    snprintf(words, bytes,
+             "left are %d descriptors (%d before), %d threads (%d), %d large or shared mappings "
+             "(%d); the threads are %s; new mappings:",
+             left->descriptors, start->descriptors, left->threads, start->threads, left->mappings,
+             start->mappings, names);
+    for (int i = 0; i < listed(left); i++) {
+        const struct census_mapping *m = &left->list[i];
+        if (!was_there(start, m))
+            append(words, bytes, " %lx-%lx %s %s;", m->from, m->to, m->rights, m->file);
+    }
 }

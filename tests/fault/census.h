@@ -3,16 +3,27 @@
 #define CECL_TESTS_FAULT_CENSUS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
-struct census {
-    int descriptors, threads;
-    int mappings;  /* shared ones, and private ones that are as large as a pool */
-    int of_driver; /* of these, mappings of the GPU driver's files; they only explain */
+/* A shared mapping, or a private one that is as large as a pool. */
+struct census_mapping {
+    unsigned long from, to;
+    char rights[8], file[40];
 };
 
-struct census census_take(void);
+enum { CENSUS_MAPPINGS = 256 };
+
+struct census {
+    int descriptors, threads, mappings;
+    struct census_mapping list[CENSUS_MAPPINGS]; /* the first of them */
+};
+
+void census_take(struct census *out);
 /* Waits until no more is held than `start`, for a few seconds at most: a thread of an id ends by
- * itself. *now is what is held at last. */
-bool census_is_back(const struct census *start, struct census *now);
+ * itself. *left is what is held at last. */
+bool census_is_back(const struct census *start, struct census *left);
+/* Writes what is left, with the mappings that were not there at the start. */
+void census_describe(const struct census *start, const struct census *left, char *words,
+                     size_t bytes);
 
 #endif

@@ -174,7 +174,7 @@ static void prepare(struct life *life)
     setenv("CECL_DEBUG", "none", 1);
     if (life_on_gpus())
         warm_up(life);
-    life->start = census_take();
+    census_take(&life->start);
 }
 
 _Noreturn void life_run(const struct fault_case *c, struct meeting *meeting, int rank)

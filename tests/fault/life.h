@@ -21,9 +21,9 @@ struct report {
     _Atomic int done;         /* it has nothing left to do that needs the others */
     _Atomic int failed;
     double failed_at;
-    char words[768]; /* what was not as it should be */
-    char heard[512]; /* the error by which it learned of the fault */
-    double took;     /* seconds from the fault to that error */
+    char words[1536]; /* what was not as it should be */
+    char heard[512];  /* the error by which it learned of the fault */
+    double took;      /* seconds from the fault to that error */
 };
 
 /* Shared by the processes of a case. */
