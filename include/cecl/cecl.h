@@ -86,8 +86,10 @@
  * host threads, and refuse on all ranks what differs (ceclInvalidUsage, naming the difference). Run
  * every new program with it once.
  *
- * Failure: the communicator fails on every rank when a rank dies, aborts, revokes it, leaves while
- * others wait for it, or keeps a call waiting longer than the timeout. Pending calls then end with
+ * Failure: the communicator fails on every rank when a rank dies, aborts a pending call, revokes it,
+ * leaves while others wait for it, or keeps a call waiting longer than the timeout. A rank leaves when
+ * it destroys its communicator, aborts it while none of its calls is pending, or when its process ends
+ * by exit or a return from main; the others fail once they need it. Pending calls then end with
  * undefined results, so that no stream hangs. From then on calls return that asynchronous error. Only
  * these still do their work: ceclCommCount, ceclCommUserRank, ceclCommCuDevice,
  * ceclCommGetAsyncError, ceclGetLastError, ceclStreamSynchronize, ceclStreamDestroy, ceclCommShrink,
@@ -482,7 +484,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommFinalize(ceclComm_t comm);
 CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm);
 
 /* Gives up: releases this rank's pending waits, tells the peers (their communicators fail with
- * ceclRemoteError), and frees everything. `comm` is gone in any case.
+ * ceclRemoteError), and frees everything. If none of this rank's calls is pending, it leaves as with
+ * ceclCommDestroy. `comm` is gone in any case.
  * Local, blocking (bounded). Threads: the last call on comm; no other thread may be inside a call
  * on it. A thread that waits in cudaStreamSynchronize is inside no call of cecl's; its wait ends.
  * Ownership: ends the caller's. Errors: ceclInvalidArgument. Since 0.1. */
@@ -626,6 +629,8 @@ typedef struct ceclDeviceComm {
 
 /* Tells what kernels of this rank need to reach the peers' symmetric memory and to wait for the
  * peers' kernels. Valid until comm is destroyed; memory that is allocated later is reached too.
+ * After it, ceclCommAbort and the end of this process fail the communicator on every rank, with or
+ * without pending calls: kernels of peers that wait for this rank end.
  * dc  [out] written on success only. On the host device it serves the same functions in host code.
  * Local. Threads: one call at a time. Ownership: plain data; what it points to is comm's.
  * Errors: ceclInvalidArgument (NULL). Since 0.1. */

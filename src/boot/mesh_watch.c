@@ -142,7 +142,8 @@ ceclResult_t mesh_peer_error(struct cecl_mesh *mesh, int rank)
     const struct mesh_peer *peer = &mesh->peers[rank];
     switch ((enum mesh_state)atomic_load(&peer->state)) {
     case MESH_LEFT:
-        return cecl_fail(ceclRemoteError, "rank %d has left: it destroyed its communicator", rank);
+        return cecl_fail(ceclRemoteError, "rank %d has left: its process or its communicator ended",
+                         rank);
     case MESH_ABORTED: /* the cause was written before the state, and is never written again */
         return cecl_fail(ceclRemoteError, "rank %d gave up: %s", peer->origin, peer->cause);
     case MESH_DEAD:
@@ -252,7 +253,7 @@ ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int rank)
     case MESH_ABORTED:
         if (has_ended || ended_after_abort(mesh, rank))
             return cecl_fail(ceclRemoteError,
-                             "rank %d gave up and then ended or destroyed its communicator", rank);
+                             "rank %d gave up and then ended, or destroyed its communicator", rank);
         return ceclSuccess;
     case MESH_ALIVE:
         if (!has_ended)

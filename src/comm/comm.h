@@ -112,6 +112,11 @@ struct ceclComm {
     bool few_queues;     /* on some rank, streams share fewer hardware queues than by default */
     unsigned generation; /* generation of the process that made it: see util/fork.h */
     ceclComm_t next;     /* next in life.c's list of ended communicators */
+    _Atomic bool
+        has_device_comm; /* kernels of peers may wait for this rank, and no flag tells so */
+    struct {
+        ceclComm_t next, *at; /* *at is this communicator */
+    } living;                 /* in living.c's list; at NULL: it is not there */
     /* layout of the call that is being made; room for the longest */
     uint64_t *layout;
     _Atomic(const char *) last_call; /* the name of the call enqueued last, or NULL */
@@ -186,6 +191,11 @@ void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result);
 void cecl_comm_compare_calls(ceclComm_t comm);
 /* Checks whether the kernel of a small call gave up. Returns the asynchronous error, or success. */
 ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm);
+/* Whether peers can do without this rank for all that it has begun. Then it may leave, and none fails that
+ * does not need it later. */
+bool cecl_comm_owes_nothing(ceclComm_t comm);
+/* Ends a communicator that the program does not get after all, for peers that have got it as well. */
+void cecl_comm_take_back(ceclComm_t comm);
 /* Takes in the `result` of an exchange over the mesh. No exchange can follow one that was cut off,
  * so the communicator has then failed. */
 ceclResult_t cecl_comm_exchanged(ceclComm_t comm, ceclResult_t result);

@@ -199,7 +199,7 @@ CECL_API ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *de
     cecl_keep_message(words);
     for (int r = 0; r < ndev && result != ceclSuccess; r++)
         if (members[r].comm)
-            ceclCommAbort(members[r].comm);
+            cecl_comm_take_back(members[r].comm);
     free(members);
     return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, words);
 }

@@ -53,7 +53,7 @@ static void abort_all(const struct cecl_joins *joins)
 {
     for (uint32_t i = 0; i < joins->count; i++)
         if (joins->list[i].comm)
-            (void)!ceclCommAbort(joins->list[i].comm);
+            cecl_comm_take_back(joins->list[i].comm);
 }
 
 static void hand_out(const struct cecl_joins *joins)

@@ -159,6 +159,12 @@ ceclResult_t cecl_comm_hear(ceclComm_t comm)
     return cecl_comm_async(comm);
 }
 
+bool cecl_comm_owes_nothing(ceclComm_t comm)
+{
+    return cecl_comm_hear(comm) == ceclSuccess && cecl_flags_idle(&comm->engine.flags) &&
+           !atomic_load(&comm->has_device_comm);
+}
+
 ceclResult_t cecl_comm_exchanged(ceclComm_t comm, ceclResult_t result)
 {
     if (result == ceclSuccess || !cecl_mesh_broken(comm->mesh))
@@ -309,7 +315,18 @@ CECL_API ceclResult_t ceclCommAbort(ceclComm_t comm)
 {
     CECL_TRY(cecl_comm_check_handle(comm));
     cecl_group_forget(comm);
+    if (cecl_comm_owes_nothing(comm)) {
+        const int64_t deadline = cecl_deadline(RELEASED_MS);
+        cecl_comm_free(comm, comm->dev->ops->streams_drain(comm->dev, deadline) == ceclSuccess);
+        return ceclSuccess;
+    }
     cecl_comm_set_async(comm, ceclRemoteError, "ceclCommAbort was called");
     release_and_free(comm);
     return ceclSuccess;
+}
+
+void cecl_comm_take_back(ceclComm_t comm)
+{
+    cecl_comm_set_async(comm, ceclRemoteError, "another communicator of the group was not made");
+    release_and_free(comm);
 }

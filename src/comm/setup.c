@@ -14,6 +14,7 @@
 #include "comm/check.h"
 #include "comm/collective.h"
 #include "comm/comm.h"
+#include "comm/living.h"
 #include "comm/trace.h"
 #include "tune/choose.h"
 #include "util/clock.h"
@@ -522,6 +523,7 @@ ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *c
     cecl_mesh_joined(comm->mesh);
     comm->trace = cecl_trace_open(config, comm->rank, comm->nranks);
     comm->magic = CECL_COMM_MAGIC;
+    cecl_living_add(comm);
     cecl_log(CECL_LOG_INFO, comm->rank, "joined %d ranks on %s, flags by %s%s", comm->nranks,
              comm->dev->kind == CECL_KIND_CUDA ? "CUDA" : "the host device",
              flag_ways[comm->engine.flags.way],
@@ -563,6 +565,7 @@ void cecl_comm_free_parts(ceclComm_t comm, bool drained)
 
 void cecl_comm_free(ceclComm_t comm, bool drained)
 {
+    cecl_living_remove(comm);
     cecl_watch_stop(comm);
     cecl_trace_close(comm->trace);
     comm->trace = NULL;

@@ -61,7 +61,8 @@ static bool has_lost_a_leaver(ceclComm_t comm)
     const int gone = missing_for_good(comm);
     if (gone < 0)
         return false;
-    cecl_fail(ceclRemoteError, "rank %d destroyed its communicator while a call waits for it",
+    cecl_fail(ceclRemoteError,
+              "rank %d has left, and a call waits for it: its process or its communicator ended",
               gone);
     cecl_comm_lost_peer(comm, ceclRemoteError);
     return true;

@@ -41,9 +41,9 @@ static const char *const telling[FAULTS][TELLING] = {
                  "no connection"},
     [NEVER_CALLS] = {"has waited ", "waits for", "did not come", "missing: ", "no answer",
                      "no connection"},
-    [ABORTS] = {"ceclCommAbort was called", "gave up and then ended"},
+    [ABORTS] = {"ceclCommAbort was called", "gave up and then ended", "has left"},
     [REVOKES] = {"ceclCommRevoke was called", "gave up the new communicator"},
-    [LEAVES] = {"destroyed its communicator"},
+    [LEAVES] = {"has left", "destroyed its communicator"},
 };
 
 static bool has_one_of(const char *words, const char *const *list)
@@ -121,9 +121,15 @@ void aftermath_check_error(struct life *life, ceclResult_t result)
 
 #define IDLE_MS 20
 
+/* While no call of its own is pending. Those who need it later hear then that it has left. */
+static bool leaves_quietly(enum fault fault)
+{
+    return fault == LEAVES || fault == EXITS || fault == ABORTS;
+}
+
 void aftermath_watch_idle(struct life *life)
 {
-    const bool is_heard = fault_case_is_seen(life->c) && life->c->fault != LEAVES;
+    const bool is_heard = fault_case_is_seen(life->c) && !leaves_quietly(life->c->fault);
     ceclResult_t async = ceclSuccess;
     for (int ms = 0; is_heard ? async == ceclSuccess : ms < IDLE_MS; ms++) {
         if (ceclCommGetAsyncError(life->comm, &async) != ceclSuccess)

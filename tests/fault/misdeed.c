@@ -2,6 +2,7 @@
 #include "misdeed.h"
 
 #include <signal.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -37,7 +38,7 @@ static void end_if_it_does(struct life *life)
     if (life->c->fault == LEAVES_CHILD)
         leave_a_child(life);
     if (life->c->fault == EXITS)
-        _exit(0);
+        exit(0);
 }
 
 static void note(struct life *life)

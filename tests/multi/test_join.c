@@ -203,17 +203,19 @@ static void a_null_handle_on_one_rank_is_told_to_all(void **state)
 }
 
 /* It may reach peers that are still in their last step: they have to say who it was. */
-static void an_abort_right_after_joining_is_blamed_on_its_rank(void **state)
+static void who_revokes_right_after_joining_is_blamed(void **state)
 {
     (void)state;
     for (int times = 0; times < 10; times++) {
         struct exchange x = {.fails_at = NEVER};
         ceclComm_t comm = NULL;
         const ceclResult_t result = join(&x, &comm);
-        if (result == ceclSuccess)
+        if (result == ceclSuccess) {
+            multi_ok(NULL, ceclCommRevoke(comm));
             multi_ok(NULL, ceclCommAbort(comm));
-        else
-            multi_refused(NULL, result, ceclRemoteError, "gave up: ceclCommAbort was called");
+        } else {
+            multi_refused(NULL, result, ceclRemoteError, "gave up: ceclCommRevoke was called");
+        }
         assert_true(multi_how_many(result == ceclSuccess) > 0);
     }
 }
@@ -341,7 +343,7 @@ int main(int argc, char **argv)
         JOIN(missing_callbacks_are_named),
         cmocka_unit_test(a_rank_taken_twice_through_callbacks_is_refused_at_once),
         cmocka_unit_test(a_null_handle_on_one_rank_is_told_to_all),
-        JOIN(an_abort_right_after_joining_is_blamed_on_its_rank),
+        JOIN(who_revokes_right_after_joining_is_blamed),
         cmocka_unit_test(a_rank_taken_twice_is_refused_on_every_rank),
         cmocka_unit_test(differing_numbers_of_ranks_are_refused_on_every_rank),
         cmocka_unit_test(a_bad_setting_on_one_rank_is_told_to_all_who_join_by_id),

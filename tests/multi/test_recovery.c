@@ -164,10 +164,54 @@ static void an_abort_is_told_to_those_who_wait(void **state)
         multi_ok(NULL, ceclCommAbort(comm));
     } else {
         multi_refused(comm, gather_and_wait(comm, buffer), ceclRemoteError,
-                      "rank 0 gave up: ceclCommAbort was called; pending here: ceclAllGather");
-        multi_refused(NULL, ceclCommDestroy(comm), ceclRemoteError, "rank 0 gave up");
+                      "rank 0 has left, and a call waits for it");
+        multi_refused(NULL, ceclCommDestroy(comm), ceclRemoteError, "rank 0 has left");
     }
     assert_true(multi_seconds() - start < PROMPT);
+}
+
+/* Nobody waits for rank 0. Its call will not come to its end, and the others have to know. */
+static void an_abort_of_a_pending_call_is_told_to_all(void **state)
+{
+    (void)state;
+    ceclComm_t comm = joined(NULL);
+    int *buffer = buffer_of(comm);
+    multi_ok(comm, gather_and_wait(comm, buffer));
+    MPI_Barrier(MPI_COMM_WORLD); /* no rank still waits */
+    const double start = multi_seconds();
+    if (multi_rank == 0) {
+        multi_ok(comm, ceclAllGather(buffer, buffer, COUNT, ceclInt32, comm, 0));
+        multi_ok(NULL, ceclCommAbort(comm));
+    } else {
+        assert_int_equal(multi_async_within(comm, PROMPT), ceclRemoteError);
+        multi_refused(NULL, ceclCommDestroy(comm), ceclRemoteError,
+                      "rank 0 gave up: ceclCommAbort was called");
+    }
+    assert_true(multi_seconds() - start < PROMPT);
+}
+
+/* Who aborts with no call pending just leaves: what the others have made ends well. */
+static void an_abort_of_an_idle_rank_fails_nobody(void **state)
+{
+    (void)state;
+    for (int times = 0; times < 10; times++) {
+        ceclComm_t comm = joined(NULL);
+        int *buffer = buffer_of(comm);
+        multi_ok(comm, gather_and_wait(comm, buffer));
+        if (multi_rank != times % multi_nranks) {
+            multi_pause_ms(20); /* the other one has left by now */
+            multi_ok(comm, ceclStreamSynchronize(comm, 0));
+            assert_int_equal(multi_async_within(comm, 0.02), ceclSuccess);
+        }
+        multi_ok(NULL, ceclCommAbort(comm));
+    }
+}
+
+/* Ends the communicator of all ranks, though none waits. */
+static void fail_all(ceclComm_t comm)
+{
+    multi_ok(NULL, ceclCommRevoke(comm));
+    multi_ok(NULL, ceclCommAbort(comm));
 }
 
 static void *revoke_soon(void *comm)
@@ -205,7 +249,7 @@ static void a_failed_communicator_refuses_every_call_with_the_cause(void **state
     ceclPoolStats_t stats;
     ceclExplanation_t explanation;
     if (multi_rank == 0) {
-        multi_ok(NULL, ceclCommAbort(comm));
+        fail_all(comm);
     } else {
         assert_int_equal(multi_async_within(comm, PROMPT), ceclRemoteError);
 #define GIVEN_UP(expr) multi_refused(comm, (expr), ceclRemoteError, "gave up")
@@ -351,7 +395,7 @@ static void one_communicator_fails_and_another_does_not(void **state)
     (void)state;
     ceclComm_t failing = joined(NULL), other = joined(NULL);
     if (multi_rank == multi_nranks - 1)
-        multi_ok(NULL, ceclCommAbort(failing));
+        fail_all(failing);
     else
         assert_int_equal(multi_async_within(failing, PROMPT), ceclRemoteError);
     multi_check(other,
@@ -416,8 +460,8 @@ static void an_abort_in_any_call_is_told_to_those_who_wait(void **state)
             multi_ok(NULL, ceclCommAbort(comm));
         } else {
             multi_refused(comm, call_and_wait((enum call)call, comm, &buffers), ceclRemoteError,
-                          "rank 0 gave up");
-            multi_refused(NULL, ceclCommDestroy(comm), ceclRemoteError, "rank 0 gave up");
+                          "rank 0 has left");
+            multi_refused(NULL, ceclCommDestroy(comm), ceclRemoteError, "rank 0 has left");
         }
         assert_true(multi_seconds() - start < PROMPT);
     }
@@ -481,6 +525,8 @@ int main(int argc, char **argv)
     multi_setenv("CECL_DEBUG", "none"); /* failures on purpose need no warning */
     const struct CMUnitTest tests[] = {
         FAILURE(an_abort_is_told_to_those_who_wait),
+        FAILURE(an_abort_of_a_pending_call_is_told_to_all),
+        FAILURE(an_abort_of_an_idle_rank_fails_nobody),
         FAILURE(a_thread_inside_a_call_is_let_out_by_another_that_revokes),
         FAILURE(a_failed_communicator_refuses_every_call_with_the_cause),
         FAILURE(a_rank_that_stays_away_is_a_timeout),

@@ -243,10 +243,12 @@ static void a_child_fails_alone(void **state)
     const int n = ranks_by(all, 0, multi_nranks, 1);
     ceclComm_t child = split_into(comm, 0, 0, all, n), other = split_into(comm, 0, 0, all, n);
     MPI_Barrier(MPI_COMM_WORLD);
+    multi_ok(NULL, ceclCommRevoke(child));
     multi_ok(NULL, ceclCommAbort(child));
     MPI_Barrier(MPI_COMM_WORLD);
     works(comm, 1, all);
     works(other, 2, all);
+    multi_ok(NULL, ceclCommRevoke(comm));
     multi_ok(NULL, ceclCommAbort(comm));
     MPI_Barrier(MPI_COMM_WORLD);
     works(other, 3, all);

@@ -20,7 +20,15 @@
 #define ROUNDS 40
 #define VICTIM 1 /* misbehaves in the middle */
 
-enum misdeed { DIES, LEAVES, NEVER_CALLS, ABORTS, DIES_BEFORE_GROWTH };
+enum misdeed {
+    DIES,
+    LEAVES,
+    EXITS, /* its process ends, without a word of the program's */
+    NEVER_CALLS,
+    ABORTS,
+    ABORTS_IN_A_CALL, /* to which its peers come later */
+    DIES_BEFORE_GROWTH
+};
 
 /* What the others are in. Sizes: as these calls are told apart on the host device and on GPUs. */
 enum call {
@@ -81,7 +89,9 @@ static void misbehave(ceclComm_t comm, enum misdeed misdeed)
     case DIES:
     case DIES_BEFORE_GROWTH: _exit(0);
     case LEAVES: _exit(ceclCommDestroy(comm) != ceclSuccess);
-    case ABORTS: _exit(ceclCommAbort(comm) != ceclSuccess);
+    case EXITS: exit(0);
+    case ABORTS:
+    case ABORTS_IN_A_CALL: _exit(ceclCommAbort(comm) != ceclSuccess);
     case NEVER_CALLS: sleep(4); _exit(0); /* without a word: its peers have given up by then */
     }
 }
@@ -94,6 +104,17 @@ struct meeting {
     double misdeed_at, known_at; /* of the victim; of rank 0 */
 };
 
+/* Halfway through, before a call. */
+static void be_halfway(struct meeting *meeting, ceclComm_t comm, int rank, enum misdeed misdeed)
+{
+    if (rank != VICTIM && misdeed == ABORTS_IN_A_CALL)
+        usleep(50000);
+    if (rank != VICTIM || misdeed == ABORTS_IN_A_CALL)
+        return;
+    meeting->misdeed_at = now();
+    misbehave(comm, misdeed);
+}
+
 /* Calls until one fails; the victim misbehaves halfway. */
 static ceclResult_t call_until_failure(struct meeting *meeting, ceclComm_t comm, int rank,
                                        enum misdeed misdeed, enum call call, float *buffer,
@@ -102,14 +123,16 @@ static ceclResult_t call_until_failure(struct meeting *meeting, ceclComm_t comm,
     void *more = NULL;
     ceclResult_t result = ceclSuccess;
     for (int i = 0; i < ROUNDS && result == ceclSuccess; i++) {
-        if (rank == VICTIM && i == ROUNDS / 2) {
-            meeting->misdeed_at = now();
-            misbehave(comm, misdeed);
-        }
+        if (i == ROUNDS / 2)
+            be_halfway(meeting, comm, rank, misdeed);
         if (misdeed == DIES_BEFORE_GROWTH && i == ROUNDS / 2)
             result = ceclMemAlloc(comm, &more, 64 << 20);
         else
             result = make(call, comm, rank, buffer, stream);
+        if (rank == VICTIM && i == ROUNDS / 2) {
+            meeting->misdeed_at = now();
+            misbehave(comm, misdeed);
+        }
         result = result == ceclSuccess ? ceclStreamSynchronize(comm, stream) : result;
     }
     return result;
@@ -127,29 +150,45 @@ static const ceclUniqueId *meet(struct meeting *meeting, int rank)
     return &meeting->id;
 }
 
-/* One rank's life. Exit code 0: the failure came as it should. */
-static int live(struct meeting *meeting, int rank, enum misdeed misdeed, enum call call,
-                ceclResult_t expected, const char *words)
+static void join(struct meeting *meeting, int rank, ceclComm_t *comm, float **buffer,
+                 ceclStream_t *stream)
 {
+    if (ceclCommInitRank(comm, RANKS, *meet(meeting, rank), rank) == ceclSuccess &&
+        ceclMemAlloc(*comm, (void **)buffer, 2 * RANKS * READ_FLOATS * sizeof(float)) ==
+            ceclSuccess &&
+        ceclStreamCreate(*comm, stream) == ceclSuccess)
+        return;
+    fprintf(stderr, "rank %d: %s\n", rank, ceclGetLastError(NULL));
+    _exit(11);
+}
+
+/* What a rank is to do. */
+struct role {
+    int (*live)(struct meeting *meeting, int rank, const struct role *role);
+    enum call call;
+    enum misdeed misdeed;
+    ceclResult_t expected;
+    const char *words;
+};
+
+/* One rank's life. Exit code 0: the failure came as it should. */
+static int live_to_a_failure(struct meeting *meeting, int rank, const struct role *role)
+{
+    const ceclResult_t expected = role->expected;
     ceclComm_t comm;
     float *buffer = NULL;
     int code = 10;
     ceclStream_t stream;
     ceclResult_t async = ceclSuccess;
-    if (ceclCommInitRank(&comm, RANKS, *meet(meeting, rank), rank) ||
-        ceclMemAlloc(comm, (void **)&buffer, 2 * RANKS * READ_FLOATS * sizeof(float)) ||
-        ceclStreamCreate(comm, &stream)) {
-        fprintf(stderr, "rank %d: %s\n", rank, ceclGetLastError(NULL));
-        return 11;
-    }
+    join(meeting, rank, &comm, &buffer, &stream);
     const ceclResult_t result =
-        call_until_failure(meeting, comm, rank, misdeed, call, buffer, stream);
+        call_until_failure(meeting, comm, rank, role->misdeed, role->call, buffer, stream);
     const double failed_at = now();
     if (rank == 0)
         meeting->known_at = failed_at;
     /* A peer's timeout may come as its word that it gave up. */
     if (result == expected || (expected == ceclTimeout && result == ceclRemoteError))
-        code = strstr(ceclGetLastError(comm), words) ? 0 : 12;
+        code = strstr(ceclGetLastError(comm), role->words) ? 0 : 12;
     if (code)
         fprintf(stderr, "rank %d: %d: %s\n", rank, (int)result, ceclGetLastError(comm));
     if (ceclCommGetAsyncError(comm, &async) || async == ceclSuccess)
@@ -162,9 +201,68 @@ static int live(struct meeting *meeting, int rank, enum misdeed misdeed, enum ca
     return code;
 }
 
-static void run_in(enum call call, enum misdeed misdeed, ceclResult_t expected, const char *words,
-                   double within)
+/* After its last call the victim goes in its way, and its peers need it no more. Exit code 0: they never
+ * hear of an error. */
+static int live_on(struct meeting *meeting, int rank, const struct role *role)
 {
+    ceclComm_t comm;
+    float *buffer = NULL;
+    ceclStream_t stream;
+    ceclResult_t result = ceclSuccess, async = ceclSuccess;
+    join(meeting, rank, &comm, &buffer, &stream);
+    for (int i = 0; i < 3 && result == ceclSuccess; i++)
+        result = make(role->call, comm, rank, buffer, stream);
+    if (rank == 0) /* its peers are done before it looks */
+        usleep(2000);
+    if (result == ceclSuccess)
+        result = ceclStreamSynchronize(comm, stream);
+    meeting->misdeed_at = meeting->known_at = now();
+    if (rank == VICTIM && result == ceclSuccess)
+        misbehave(comm, role->misdeed);
+    for (int i = 0; i < 20 && result == ceclSuccess && async == ceclSuccess; i++) {
+        usleep(5000);
+        result = ceclCommGetAsyncError(comm, &async);
+    }
+    if (result == ceclSuccess && async == ceclSuccess && ceclCommDestroy(comm) == ceclSuccess)
+        return 0;
+    fprintf(stderr, "rank %d: %s\n", rank, ceclGetLastError(NULL));
+    return 16;
+}
+
+/* Peers may have kernels that wait for the victim, which no call tells: they hear of its end. */
+static int live_with_kernels(struct meeting *meeting, int rank, const struct role *role)
+{
+    ceclComm_t comm;
+    float *buffer = NULL;
+    ceclStream_t stream;
+    ceclDeviceComm_t dc;
+    ceclResult_t async = ceclSuccess;
+    join(meeting, rank, &comm, &buffer, &stream);
+    if (ceclCommGetDeviceComm(comm, &dc) != ceclSuccess ||
+        make(role->call, comm, rank, buffer, stream) != ceclSuccess ||
+        ceclStreamSynchronize(comm, stream) != ceclSuccess)
+        return 11;
+    if (rank == VICTIM) {
+        usleep(50000); /* the others have nothing pending */
+        meeting->misdeed_at = now();
+        misbehave(comm, role->misdeed);
+    }
+    for (int i = 0; i < 2000 && async == ceclSuccess; i++) {
+        usleep(1000);
+        if (ceclCommGetAsyncError(comm, &async) != ceclSuccess)
+            return 11;
+    }
+    if (rank == 0)
+        meeting->known_at = now();
+    if (async == role->expected && strstr(ceclGetLastError(comm), role->words))
+        return 0;
+    fprintf(stderr, "rank %d: %d, %s\n", rank, (int)async, ceclGetLastError(comm));
+    return 12;
+}
+
+static void run_role(const struct role *role, double within)
+{
+    const enum call call = role->call;
     pid_t children[RANKS];
     struct meeting *meeting =
         mmap(NULL, sizeof(*meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -172,7 +270,7 @@ static void run_in(enum call call, enum misdeed misdeed, ceclResult_t expected, 
     const char *device = getenv("CECL_TEST_DEVICE"); /* cuda: the same on GPUs, one a rank */
     setenv("CECL_DEVICE", device ? device : "host", 1);
     setenv("CECL_CUDA_DEVICE", "rank", 1);
-    setenv("CECL_TIMEOUT_MS", misdeed == NEVER_CALLS ? "300" : "20000", 1);
+    setenv("CECL_TIMEOUT_MS", role->misdeed == NEVER_CALLS ? "300" : "20000", 1);
     setenv("CECL_DEBUG", "none", 1);
     setenv("CECL_URGENT", call == URGENT_GATHER ? "1" : "0", 1);
     if (call == STAGED_REDUCTION)
@@ -183,7 +281,7 @@ static void run_in(enum call call, enum misdeed misdeed, ceclResult_t expected, 
     for (int r = 0; r < RANKS; r++)
         if ((children[r] = fork()) == 0) {
             alarm(40);
-            _exit(live(meeting, r, misdeed, call, expected, words));
+            _exit(role->live(meeting, r, role));
         }
     for (int r = 0; r < RANKS; r++) {
         int status = -1;
@@ -195,6 +293,13 @@ static void run_in(enum call call, enum misdeed misdeed, ceclResult_t expected, 
     if (took > within)
         fail_msg("%s: rank 0 knew after %.2f s", call_names[call], took);
     munmap(meeting, sizeof(*meeting));
+}
+
+static void run_in(enum call call, enum misdeed misdeed, ceclResult_t expected, const char *words,
+                   double within)
+{
+    const struct role role = {live_to_a_failure, call, misdeed, expected, words};
+    run_role(&role, within);
 }
 
 static void run(enum misdeed misdeed, ceclResult_t expected, const char *words, double within)
@@ -218,7 +323,7 @@ static void a_rank_that_dies_is_named_at_once(void **state)
 static void a_rank_that_leaves_early_is_named(void **state)
 {
     (void)state;
-    run(LEAVES, ceclRemoteError, "rank 1 destroyed its communicator", 3);
+    run(LEAVES, ceclRemoteError, "rank 1 has left", 3);
 }
 
 static void a_rank_that_never_calls_runs_into_the_timeout(void **state)
@@ -230,7 +335,43 @@ static void a_rank_that_never_calls_runs_into_the_timeout(void **state)
 static void an_abort_reaches_all_peers(void **state)
 {
     (void)state;
-    run(ABORTS, ceclRemoteError, "rank 1 gave up: ceclCommAbort", 3);
+    run(ABORTS_IN_A_CALL, ceclRemoteError, "rank 1 gave up: ceclCommAbort", 3);
+}
+
+static void an_abort_between_calls_is_heard_by_those_that_call(void **state)
+{
+    (void)state;
+    run(ABORTS, ceclRemoteError, "rank 1 has left", 3);
+    run_in_others(ABORTS, ceclRemoteError, "rank 1 has left", 3);
+}
+
+static void a_process_that_ends_is_missed_by_those_that_call(void **state)
+{
+    (void)state;
+    run(EXITS, ceclRemoteError, "rank 1 has left", 3);
+    run_in_others(EXITS, ceclRemoteError, "rank 1 has left", 3);
+}
+
+static void who_may_be_waited_for_by_kernels_does_not_leave_in_silence(void **state)
+{
+    (void)state;
+    static const struct role exits = {live_with_kernels, GATHER, EXITS, ceclRemoteError,
+                                      "rank 1 ended unexpectedly"},
+                             aborts = {live_with_kernels, GATHER, ABORTS, ceclRemoteError,
+                                       "rank 1 gave up: ceclCommAbort"};
+    run_role(&exits, 3);
+    run_role(&aborts, 3);
+}
+
+static void a_rank_that_is_done_may_end_in_any_way(void **state)
+{
+    (void)state;
+    static const enum misdeed ways[] = {EXITS, ABORTS, LEAVES};
+    for (int call = GATHER; call < CALLS; call++)
+        for (int way = 0; way < 3; way++) {
+            const struct role role = {live_on, (enum call)call, ways[way], ceclSuccess, NULL};
+            run_role(&role, 60);
+        }
 }
 
 static void a_death_ends_a_rendezvous_too(void **state)
@@ -248,7 +389,7 @@ static void a_rank_that_dies_in_other_calls_is_named_at_once(void **state)
 static void a_rank_that_leaves_others_in_other_calls_is_named(void **state)
 {
     (void)state;
-    run_in_others(LEAVES, ceclRemoteError, "rank 1 destroyed its communicator", 3);
+    run_in_others(LEAVES, ceclRemoteError, "rank 1 has left", 3);
 }
 
 static void a_rank_that_never_makes_other_calls_runs_into_the_timeout(void **state)
@@ -260,7 +401,7 @@ static void a_rank_that_never_makes_other_calls_runs_into_the_timeout(void **sta
 static void an_abort_reaches_peers_in_other_calls(void **state)
 {
     (void)state;
-    run_in_others(ABORTS, ceclRemoteError, "rank 1 gave up: ceclCommAbort", 3);
+    run_in_others(ABORTS_IN_A_CALL, ceclRemoteError, "rank 1 gave up: ceclCommAbort", 3);
 }
 
 int main(void)
@@ -275,6 +416,10 @@ int main(void)
         cmocka_unit_test(a_rank_that_leaves_others_in_other_calls_is_named),
         cmocka_unit_test(a_rank_that_never_makes_other_calls_runs_into_the_timeout),
         cmocka_unit_test(an_abort_reaches_peers_in_other_calls),
+        cmocka_unit_test(an_abort_between_calls_is_heard_by_those_that_call),
+        cmocka_unit_test(a_process_that_ends_is_missed_by_those_that_call),
+        cmocka_unit_test(a_rank_that_is_done_may_end_in_any_way),
+        cmocka_unit_test(who_may_be_waited_for_by_kernels_does_not_leave_in_silence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
