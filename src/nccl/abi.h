@@ -1,6 +1,6 @@
-/* What this library says of NCCL's binary interface: the calls that it has C functions for, those
- * that it makes itself. The values of ncclResult_t are those of
- * ceclResult_t. tests/nccl/abi_check.c holds all of it against NCCL's own header. */
+/* What this library says of NCCL's binary interface: the calls that it has C functions for, and those
+ * that it makes itself. The values of ncclResult_t up to 7 are those of ceclResult_t.
+ * tests/nccl/abi_check.c holds all of it against NCCL's own header. */
 #ifndef CECL_NCCL_ABI_H
 #define CECL_NCCL_ABI_H
 
@@ -37,7 +37,8 @@ enum { CECL_NCCL_INT8 = 0, CECL_NCCL_BFLOAT16 = 9 }; /* of ncclDataType_t */
 
 #define CECL_NCCL_API __attribute__((visibility("default")))
 /* Gives an exported function its second name. */
-#define CECL_NCCL_ALIAS(name) CECL_NCCL_API __typeof__(name) p##name __attribute__((alias(#name)));
+#define CECL_NCCL_ALIAS(name, ...)                                                                 \
+    CECL_NCCL_API __typeof__(name) p##name __attribute__((alias(#name)));
 
 CECL_NCCL_API ncclResult_t ncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount,
                                          ncclDataType_t datatype, ncclComm_t comm,
@@ -86,6 +87,7 @@ CECL_NCCL_API ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int co
                                           ncclComm_t *shrunk, ncclConfig_t *config, int flags);
 CECL_NCCL_API ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *split,
                                          ncclConfig_t *config);
+CECL_NCCL_API const char *ncclGetLastError(ncclComm_t comm);
 CECL_NCCL_API ncclResult_t ncclGroupEnd(void);
 CECL_NCCL_API ncclResult_t ncclGroupStart(void);
 #if !defined(CECL_NCCL_TYPES_GIVEN) || NCCL_VERSION_CODE >= CECL_NCCL_VERSION(2, 23)

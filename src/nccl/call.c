@@ -3,11 +3,13 @@
 
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "nccl/comms.h"
 #include "nccl/gains.h"
 #include "nccl/gpu.h"
 #include "nccl/group.h"
+#include "nccl/last_error.h"
 #include "nccl/process.h"
 #include "nccl/serve.h"
 #include "nccl/stats.h"
@@ -107,10 +109,13 @@ static void warn_of_refusal(enum cecl_nccl_op op, enum cecl_nccl_reason reason)
 {
     static _Atomic uint32_t warned; /* a bit for each op */
     const uint32_t bit = UINT32_C(1) << op;
+    char words[CECL_MESSAGE_BYTES];
+    snprintf(words, sizeof(words),
+             "CECL_NCCL=strict: %s is refused, because it would not be zero SM: %s",
+             cecl_nccl_op_names[op], cecl_nccl_reason_words[reason]);
+    cecl_nccl_last_error_set(words);
     if (!(atomic_fetch_or(&warned, bit) & bit))
-        cecl_log(CECL_LOG_WARN, -1,
-                 "CECL_NCCL=strict: %s is refused, because it would not be zero SM: %s",
-                 cecl_nccl_op_names[op], cecl_nccl_reason_words[reason]);
+        cecl_log(CECL_LOG_WARN, -1, "%s", words);
 }
 
 static bool is_refused(const struct cecl_nccl_process *process, const struct cecl_nccl_call *call,
@@ -141,9 +146,21 @@ static bool serve(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm
     if (cecl_nccl_process()->counts)
         cecl_nccl_stats_count(call, CECL_NCCL_NO_REASON, cecl_nccl_serve_uses_sms(call, comm));
     *result = cecl_nccl_group_depth() > 0
-                  ? cecl_nccl_group_keep(call)
+                  ? cecl_nccl_group_keep(call, true)
                   : cecl_nccl_comm_result(comm, cecl_nccl_serve(call, comm));
     cecl_nccl_comm_leave(comm);
+    return true;
+}
+
+/* A passed call in a group. A message waits for the group's collectives, if cecl could serve some. */
+static bool waits_in_group(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm,
+                           ncclResult_t *result)
+{
+    if (!cecl_nccl_is_message(call->op) || !comm || !comm->ours) {
+        cecl_nccl_group_passed(call->comm);
+        return false;
+    }
+    *result = cecl_nccl_group_keep(call, false);
     return true;
 }
 
@@ -151,6 +168,7 @@ bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result)
 {
     if (cecl_nccl_is_own(call->caller))
         return false;
+    cecl_nccl_last_error_clear();
     const struct cecl_nccl_process *process = cecl_nccl_process();
     struct cecl_nccl_comm *comm = cecl_nccl_comm_find(call->comm);
     const enum cecl_nccl_reason reason = reason_to_pass(process, call, comm);
@@ -160,8 +178,6 @@ bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result)
     if (process->counts)
         cecl_nccl_stats_count(call, reason, refused);
     if (refused)
-        *result = refuse(call, reason);
-    else if (cecl_nccl_group_depth() > 0)
-        cecl_nccl_group_passed(call->comm);
-    return refused;
+        *result = cecl_nccl_group_refuse(refuse(call, reason));
+    return refused || (cecl_nccl_group_depth() > 0 && waits_in_group(call, comm, result));
 }

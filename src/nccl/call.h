@@ -34,9 +34,12 @@ struct cecl_nccl_call {
 };
 
 /* Decides on `call`, and counts it. Returns whether the call is done: served, with what that gave in
- * `*result`, or refused, because of CECL_NCCL=strict or because the communicator is not ready.
- * Otherwise it is to be passed to NCCL. */
+ * `*result`, or refused, because of CECL_NCCL=strict or because the communicator is not ready, or kept
+ * for the end of a group. Otherwise it is to be passed to NCCL now. */
 bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result);
+
+/* Passes a call to NCCL that was kept for the end of a group. */
+ncclResult_t cecl_nccl_pass(const struct cecl_nccl_call *call);
 
 /* Whether only two ranks make such a call: this one and `root`, which is the peer. */
 static inline bool cecl_nccl_is_message(enum cecl_nccl_op op)

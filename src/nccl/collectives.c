@@ -107,4 +107,36 @@ ncclResult_t ncclSend(const void *sendbuff, size_t count, ncclDataType_t datatyp
     return cecl_nccl_pass_ncclSend(sendbuff, count, datatype, peer, comm, stream);
 }
 
+#define LAST call->comm, call->stream
+ncclResult_t cecl_nccl_pass(const struct cecl_nccl_call *call)
+{
+    const void *const send = call->sendbuff;
+    void *const recv = call->recvbuff;
+    const size_t count = call->count;
+    const ncclDataType_t type = call->datatype;
+    switch (call->op) {
+    case CECL_NCCL_OP_ncclAllGather:
+        return cecl_nccl_pass_ncclAllGather(send, recv, count, type, LAST);
+    case CECL_NCCL_OP_ncclAllReduce:
+        return cecl_nccl_pass_ncclAllReduce(send, recv, count, type, call->redop, LAST);
+    case CECL_NCCL_OP_ncclAlltoAll:
+        return cecl_nccl_pass_ncclAlltoAll(send, recv, count, type, LAST);
+    case CECL_NCCL_OP_ncclBcast:
+        return cecl_nccl_pass_ncclBcast(recv, count, type, call->root, LAST);
+    case CECL_NCCL_OP_ncclBroadcast:
+        return cecl_nccl_pass_ncclBroadcast(send, recv, count, type, call->root, LAST);
+    case CECL_NCCL_OP_ncclGather:
+        return cecl_nccl_pass_ncclGather(send, recv, count, type, call->root, LAST);
+    case CECL_NCCL_OP_ncclRecv: return cecl_nccl_pass_ncclRecv(recv, count, type, call->root, LAST);
+    case CECL_NCCL_OP_ncclReduce:
+        return cecl_nccl_pass_ncclReduce(send, recv, count, type, call->redop, call->root, LAST);
+    case CECL_NCCL_OP_ncclReduceScatter:
+        return cecl_nccl_pass_ncclReduceScatter(send, recv, count, type, call->redop, LAST);
+    case CECL_NCCL_OP_ncclScatter:
+        return cecl_nccl_pass_ncclScatter(send, recv, count, type, call->root, LAST);
+    case CECL_NCCL_OP_ncclSend: return cecl_nccl_pass_ncclSend(send, count, type, call->root, LAST);
+    default: return ceclInternalError;
+    }
+}
+
 CECL_NCCL_NAMES(CECL_NCCL_ALIAS, CECL_NCCL_SKIP, CECL_NCCL_SKIP)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "nccl/last_error.h"
 #include "nccl/library.h"
 #include "nccl/make.h"
 #include "nccl/process.h"
@@ -257,8 +258,11 @@ bool cecl_nccl_comm_refuses(ncclComm_t comm, const char *function)
     const enum cecl_nccl_stage stage = stage_of(cecl_nccl_comm_find(comm));
     if (stage != CECL_NCCL_MAKING && stage != CECL_NCCL_FINALIZING)
         return false;
-    cecl_log(CECL_LOG_WARN, -1, "%s is refused: %s", function,
+    char words[CECL_MESSAGE_BYTES];
+    snprintf(words, sizeof(words), "%s is refused: %s", function,
              cecl_nccl_reason_words[CECL_NCCL_IN_PROGRESS]);
+    cecl_nccl_last_error_set(words);
+    cecl_log(CECL_LOG_WARN, -1, "%s", words);
     return true;
 }
 
@@ -305,10 +309,22 @@ static void forget(ncclComm_t comm, ncclComm_t instead)
         atomic_store_explicit(&entry->nccl, instead, memory_order_release);
 }
 
+/* Waits for pending calls as long as these may wait: ceclCommDestroy itself has a limit. An abort in another
+ * thread ends the waiting. */
+static void await_calls(struct cecl_nccl_comm *entry)
+{
+    if (!cecl_nccl_comm_enter(entry))
+        return;
+    (void)!cecl_nccl_library()->ceclCommFinalize(entry->ours);
+    cecl_nccl_comm_leave(entry);
+}
+
 ceclResult_t cecl_nccl_comm_destroy(ncclComm_t comm)
 {
     struct cecl_nccl_comm *entry = find_own(comm);
     ceclResult_t result = ceclSuccess;
+    if (entry)
+        await_calls(entry);
     if (entry && !atomic_exchange(&entry->ends, true))
         result = cecl_nccl_library()->ceclCommDestroy(entry->ours);
     forget(comm, NULL);
@@ -347,7 +363,8 @@ static bool give_up(ncclComm_t comm)
     return true;
 }
 
-/* The communicator fails first: that ends what a thread inside waits for. */
+/* If a thread is inside, the communicator fails first: that ends what the thread waits for. If none is, and
+ * no call is pending, peers go on: many programs abort what they no longer need as they end. */
 void cecl_nccl_comm_abort(ncclComm_t comm)
 {
     if (give_up(comm))
@@ -356,7 +373,8 @@ void cecl_nccl_comm_abort(ncclComm_t comm)
     ncclComm_t instead = NULL;
     if (entry && !atomic_exchange(&entry->ends, true)) {
         const struct cecl_nccl_library *cecl = cecl_nccl_library();
-        cecl->ceclCommRevoke(entry->ours);
+        if (atomic_load(&entry->inside) > 0)
+            cecl->ceclCommRevoke(entry->ours);
         if (close_door(entry, false)) {
             cecl->ceclCommAbort(entry->ours);
         } else {
@@ -378,7 +396,7 @@ void cecl_nccl_comm_revoke(ncclComm_t comm)
 
 /* ---- errors */
 
-/* NCCL has no number for two of them. */
+/* cecl has two results of its own. The newest NCCL has other meanings for one of their numbers. */
 static ncclResult_t number_of(ceclResult_t result)
 {
     return result == ceclOutOfMemory ? (ncclResult_t)ceclSystemError
@@ -398,7 +416,8 @@ static void tell(struct cecl_nccl_comm *comm)
 {
     char words[CECL_MESSAGE_BYTES];
     snprintf(words, sizeof(words), "%s", cecl_nccl_library()->ceclGetLastError(NULL));
-    if (error_of(comm->ours) == ceclSuccess && !atomic_exchange(&comm->has_told, true))
+    cecl_nccl_last_error_set(words);
+    if (comm && error_of(comm->ours) == ceclSuccess && !atomic_exchange(&comm->has_told, true))
         cecl_log(CECL_LOG_WARN, comm->rank, "%s", words);
 }
 
@@ -420,6 +439,8 @@ ncclResult_t cecl_nccl_comm_error(ncclComm_t comm)
     if (!entry || !entry->ours || !cecl_nccl_comm_enter(entry))
         return ceclSuccess;
     const ceclResult_t error = error_of(entry->ours);
+    if (error != ceclSuccess)
+        cecl_nccl_last_error_set(cecl_nccl_library()->ceclGetLastError(entry->ours));
     cecl_nccl_comm_leave(entry);
     return number_of(error);
 }

@@ -77,7 +77,8 @@ void cecl_nccl_comm_revoke(ncclComm_t comm);
  * goes on. */
 ncclResult_t cecl_nccl_comm_error(ncclComm_t comm);
 
-/* Of a result of cecl's, NCCL's number; prints the message of the first error on `comm`. */
+/* Of a result of cecl's, NCCL's number; prints the message of the first error on `comm`. NULL: a
+ * communicator that was aborted. */
 ncclResult_t cecl_nccl_comm_result(struct cecl_nccl_comm *comm, ceclResult_t result);
 
 #endif

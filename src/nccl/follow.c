@@ -8,12 +8,13 @@
 #include "nccl/birth.h"
 #include "nccl/comms.h"
 #include "nccl/group.h"
+#include "nccl/last_error.h"
 #include "nccl/names.h"
 #include "nccl/process.h"
 #include "util/thread.h"
 
 /* cecl_nccl_pass_ncclCommInitRank and so on: the same functions of the real NCCL (jump.c). */
-#define FOLLOWED(name) __typeof__(name) cecl_nccl_pass_##name;
+#define FOLLOWED(name, answer) __typeof__(name) cecl_nccl_pass_##name;
 CECL_NCCL_NAMES(CECL_NCCL_SKIP, FOLLOWED, CECL_NCCL_SKIP)
 
 #define SUCCESS ((ncclResult_t)ceclSuccess)
@@ -136,6 +137,11 @@ static ncclResult_t end_group(ncclResult_t result)
         cecl_nccl_group_forget();
         return result;
     }
+    const ncclResult_t refusal = cecl_nccl_group_refused();
+    if (refusal != SUCCESS) {
+        cecl_nccl_group_forget();
+        return refusal;
+    }
     if (result != SUCCESS)
         cecl_nccl_group_await_passed();
     const ncclResult_t served = cecl_nccl_group_serve();
@@ -144,20 +150,26 @@ static ncclResult_t end_group(ncclResult_t result)
 
 ncclResult_t ncclGroupEnd(void)
 {
+    if (IS_NCCLS_OWN())
+        return cecl_nccl_pass_ncclGroupEnd();
+    const ncclResult_t passed = cecl_nccl_group_depth() == 1 ? cecl_nccl_group_pass() : SUCCESS;
     const ncclResult_t result = cecl_nccl_pass_ncclGroupEnd();
-    return IS_NCCLS_OWN() ? result : end_group(result);
+    return end_group(passed == SUCCESS ? result : passed);
 }
 
-/* It ends the group, too, but carries out no collective. Within another group it only ends the inner
- * one: the calls stay in the outer group. */
+/* It ends the group, too, but carries out no collective: NCCL says how long all of its calls would take.
+ * Within another group it only ends the inner one: the calls stay in the outer group. */
 ncclResult_t ncclGroupSimulateEnd(void *info)
 {
-    const ncclResult_t result = cecl_nccl_pass_ncclGroupSimulateEnd(info);
     if (IS_NCCLS_OWN())
-        return result;
-    if (cecl_nccl_group_depth() == 1)
+        return cecl_nccl_pass_ncclGroupSimulateEnd(info);
+    const bool is_outermost = cecl_nccl_group_depth() == 1;
+    const ncclResult_t passed = is_outermost ? cecl_nccl_group_pass_all() : SUCCESS;
+    const ncclResult_t result = cecl_nccl_pass_ncclGroupSimulateEnd(info);
+    const ncclResult_t refusal = cecl_nccl_group_refused();
+    if (is_outermost)
         cecl_nccl_group_forget();
-    return end_group(result);
+    return end_group(passed != SUCCESS ? passed : refusal != SUCCESS ? refusal : result);
 }
 
 /* ---- making communicators */
@@ -304,6 +316,12 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
     if (*error == SUCCESS)
         *error = cecl_nccl_comm_error(comm);
     return result;
+}
+
+const char *ncclGetLastError(ncclComm_t comm)
+{
+    const char *of_nccl = cecl_nccl_pass_ncclGetLastError(comm);
+    return IS_NCCLS_OWN() ? of_nccl : cecl_nccl_last_error(of_nccl);
 }
 
 CECL_NCCL_NAMES(CECL_NCCL_SKIP, CECL_NCCL_ALIAS, CECL_NCCL_SKIP)

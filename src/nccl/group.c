@@ -1,7 +1,8 @@
 /* See group.h. A turn is a group of cecl's; mostly a group of NCCL's is carried out in one turn. Calls
  * that cecl refuses to have in one group go into turns that follow each other. Sends and receives have
  * turns of their own behind all others, because ranks need not have the same ones in their groups. NCCL
- * puts them behind the collectives of a group, too. */
+ * puts them behind the collectives of a group, too. Those that are passed have the first such turn, which
+ * is a group of NCCL's. */
 #include "nccl/group.h"
 
 #include <stdlib.h>
@@ -23,11 +24,12 @@
 #define FEW_RANKS 8
 #define MESSAGES_AT_ONCE_OF_MANY 16
 #define FIRST_MESSAGE_TURN (1 << 24)
+#define PASSED_TURN (FIRST_MESSAGE_TURN - 1) /* of the messages that are passed */
 
 struct kept {
     struct cecl_nccl_call call;
     int number; /* the order in which calls were kept */
-    int turn;   /* from 0; of messages, from FIRST_MESSAGE_TURN */
+    int turn;   /* from 0; of messages, PASSED_TURN, or from FIRST_MESSAGE_TURN */
     /* how many calls of the turn came before on the same communicator; of a message, how many between
      * the same ranks in the same direction */
     int nth;
@@ -40,12 +42,16 @@ static _Thread_local struct {
     int depth;
     struct kept *kept;
     int count, room;
-    int last_turn;     /* of all kept calls */
-    bool unsorted;     /* a call was kept behind one of a later turn */
-    ncclComm_t passed; /* of the last call that went into NCCL's group; NULL: there was none */
+    int last_turn;        /* of all kept calls */
+    int collectives;      /* kept calls that are no messages */
+    bool unsorted;        /* a call was kept behind one of a later turn */
+    ncclComm_t passed;    /* of the last call that went into NCCL's group; NULL: there was none */
+    ncclResult_t refusal; /* what the first call got that was refused */
 } group;
 
 __typeof__(ncclCommGetAsyncError) cecl_nccl_pass_ncclCommGetAsyncError;
+__typeof__(ncclGroupStart) cecl_nccl_pass_ncclGroupStart;
+__typeof__(ncclGroupEnd) cecl_nccl_pass_ncclGroupEnd;
 
 int cecl_nccl_group_depth(void)
 {
@@ -68,18 +74,18 @@ static bool is_of_one_pair(const struct cecl_nccl_call *a, const struct cecl_ncc
     return a->comm == b->comm && a->op == b->op && a->root == b->root;
 }
 
-/* Whether the turn of `call` depends on the kept call. */
-static bool is_counted(const struct cecl_nccl_call *kept, const struct cecl_nccl_call *call)
+/* Whether the turn of `call`, which is served, depends on the kept call. */
+static bool is_counted(const struct kept *kept, const struct cecl_nccl_call *call)
 {
-    return cecl_nccl_is_message(call->op)
-               ? is_of_one_pair(kept, call)
-               : !cecl_nccl_is_message(kept->op) && kept->comm == call->comm;
+    if (cecl_nccl_is_message(call->op))
+        return kept->turn != PASSED_TURN && is_of_one_pair(&kept->call, call);
+    return !cecl_nccl_is_message(kept->call.op) && kept->call.comm == call->comm;
 }
 
 /* The last kept call on which the turn of `call` depends, from `index` back; -1: there is none. */
 static int last_of(const struct cecl_nccl_call *call, int index)
 {
-    while (index >= 0 && !is_counted(&group.kept[index].call, call))
+    while (index >= 0 && !is_counted(&group.kept[index], call))
         index--;
     return index;
 }
@@ -129,7 +135,7 @@ static void warn_of_turns(const struct cecl_nccl_call *call)
             most_at_once(call), cecl_nccl_op_names[call->op], call->root, most_at_once(call));
 }
 
-static struct kept place(const struct cecl_nccl_call *call)
+static struct kept place_served(const struct cecl_nccl_call *call)
 {
     struct kept kept = {.call = *call,
                         .number = group.count,
@@ -153,21 +159,30 @@ static void forget_at_end(void *unused)
     cecl_nccl_group_forget();
 }
 
-ncclResult_t cecl_nccl_group_keep(const struct cecl_nccl_call *call)
+ncclResult_t cecl_nccl_group_refuse(ncclResult_t result)
+{
+    if (group.refusal == (ncclResult_t)ceclSuccess)
+        group.refusal = result;
+    return result;
+}
+
+ncclResult_t cecl_nccl_group_keep(const struct cecl_nccl_call *call, bool is_served)
 {
     if (group.count == group.room) {
         const int room = 2 * group.room + 16;
         struct kept *kept = realloc(group.kept, (size_t)room * sizeof(*kept));
         if (!kept)
-            return ceclSystemError;
+            return cecl_nccl_group_refuse(ceclSystemError);
         static struct cecl_thread_end end = CECL_THREAD_END_NONE;
         cecl_thread_at_end(&end, forget_at_end, &group);
         group.kept = kept;
         group.room = room;
     }
-    const struct kept kept = place(call);
+    const struct kept passed = {.call = *call, .number = group.count, .turn = PASSED_TURN},
+                      kept = is_served ? place_served(call) : passed;
     group.unsorted = group.unsorted || kept.turn < group.last_turn;
     group.last_turn = kept.turn > group.last_turn ? kept.turn : group.last_turn;
+    group.collectives += !cecl_nccl_is_message(call->op);
     group.kept[group.count++] = kept;
     return ceclSuccess;
 }
@@ -176,9 +191,10 @@ void cecl_nccl_group_forget(void)
 {
     free(group.kept);
     group.kept = NULL;
-    group.count = group.room = group.last_turn = 0;
+    group.count = group.room = group.last_turn = group.collectives = 0;
     group.unsorted = false;
     group.passed = NULL;
+    group.refusal = ceclSuccess;
 }
 
 /* ---- NCCL's part */
@@ -186,6 +202,44 @@ void cecl_nccl_group_forget(void)
 void cecl_nccl_group_passed(ncclComm_t comm)
 {
     group.passed = comm;
+}
+
+ncclResult_t cecl_nccl_group_refused(void)
+{
+    return group.refusal;
+}
+
+/* Puts the first `count` kept calls into NCCL's open group. */
+static ncclResult_t pass_calls(const struct kept *kept, int count)
+{
+    ncclResult_t result = ceclSuccess;
+    for (int i = 0; i < count && result == (ncclResult_t)ceclSuccess; i++) {
+        group.passed = kept[i].call.comm;
+        result = cecl_nccl_pass(&kept[i].call);
+    }
+    return result;
+}
+
+/* Where no collective is served, messages go into NCCL's group as they would without cecl. */
+ncclResult_t cecl_nccl_group_pass(void)
+{
+    int left = 0;
+    ncclResult_t result = ceclSuccess;
+    if (group.collectives > 0 || group.refusal != (ncclResult_t)ceclSuccess)
+        return ceclSuccess;
+    for (int i = 0; i < group.count; i++) {
+        if (group.kept[i].turn != PASSED_TURN)
+            group.kept[left++] = group.kept[i];
+        else if (result == (ncclResult_t)ceclSuccess)
+            result = pass_calls(&group.kept[i], 1);
+    }
+    group.count = left;
+    return result;
+}
+
+ncclResult_t cecl_nccl_group_pass_all(void)
+{
+    return pass_calls(group.kept, group.count);
 }
 
 /* NCCL calls a group done on all of its communicators at once. */
@@ -271,6 +325,15 @@ static ceclResult_t complete(const struct kept *kept, int count)
     return result;
 }
 
+/* The communicator that a turn's error is told of: the first that was not aborted; NULL: all were. */
+static struct cecl_nccl_comm *any_comm(const struct kept *kept, int count)
+{
+    struct cecl_nccl_comm *comm = NULL;
+    for (int i = 0; i < count && !comm; i++)
+        comm = kept[i].comm;
+    return comm;
+}
+
 static ncclResult_t serve_turn(struct kept *kept, int count)
 {
     enter(kept, count);
@@ -281,8 +344,7 @@ static ncclResult_t serve_turn(struct kept *kept, int count)
         result = order_streams(kept, count, false);
     if (result == ceclSuccess)
         result = complete(kept, count);
-    const ncclResult_t number =
-        kept[0].comm ? cecl_nccl_comm_result(kept[0].comm, result) : (ncclResult_t)result;
+    const ncclResult_t number = cecl_nccl_comm_result(any_comm(kept, count), result);
     leave(kept, count);
     return number;
 }
@@ -297,6 +359,18 @@ static ncclResult_t serve_one(struct kept *kept)
         cecl_nccl_comm_result(kept->comm, cecl_nccl_serve(&kept->call, kept->comm));
     leave(kept, 1);
     return result;
+}
+
+/* The turn of the messages that are passed: a second group of NCCL's, after the one that the program ended.
+ * As there, an error of a call comes out of the group's end, too. */
+static ncclResult_t pass_turn(const struct kept *kept, int count)
+{
+    ncclResult_t result = cecl_nccl_pass_ncclGroupStart();
+    if (result != (ncclResult_t)ceclSuccess)
+        return result;
+    result = pass_calls(kept, count);
+    const ncclResult_t ended = cecl_nccl_pass_ncclGroupEnd();
+    return result == (ncclResult_t)ceclSuccess ? ended : result;
 }
 
 static int by_turn(const void *left, const void *right)
@@ -317,15 +391,24 @@ static int length_of_turn(const struct kept *kept, int count)
 ncclResult_t cecl_nccl_group_serve(void)
 {
     ncclResult_t result = ceclSuccess;
+    bool is_in_progress = false;
     if (group.count == 1)
         result = serve_one(group.kept);
     else if (group.unsorted)
         qsort(group.kept, (size_t)group.count, sizeof(*group.kept), by_turn);
     for (int i = 0; group.count > 1 && i < group.count && result == (ncclResult_t)ceclSuccess;) {
-        const int length = length_of_turn(group.kept + i, group.count - i);
-        result = serve_turn(group.kept + i, length);
+        struct kept *kept = group.kept + i;
+        const int length = length_of_turn(kept, group.count - i);
         i += length;
+        result = kept->turn == PASSED_TURN ? pass_turn(kept, length) : serve_turn(kept, length);
+        if (result == (ncclResult_t)ceclInProgress) {
+            is_in_progress = true;
+            result = ceclSuccess;
+            if (i < group.count)
+                cecl_nccl_group_await_passed();
+        }
     }
     cecl_nccl_group_forget();
-    return result;
+    return result == (ncclResult_t)ceclSuccess && is_in_progress ? (ncclResult_t)ceclInProgress
+                                                                 : result;
 }

@@ -132,7 +132,7 @@
 
 #define PASS(name) HIDDEN("cecl_nccl_pass_" #name)
 #define COUNTED(name) CODE(PASS(name), "cecl_nccl_pass_" #name, STUB_CODE(#name))
-#define FOLLOWED(name) COUNTED(name)
+#define FOLLOWED(name, answer) COUNTED(name)
 #define JUMP(name, answer) CODE(PASS(name) LABEL(#name) LABEL("p" #name), #name, STUB_CODE(#name))
 
 CODE(HIDDEN("cecl_nccl_lazy"), "cecl_nccl_lazy", LAZY_CODE)

@@ -2,11 +2,12 @@
  * second name, with a p in front, for tools that replace the first one and call the second; so has
  * this library.
  *
- * COUNTED(name): collectives.c has a C function of that name, which decides on each call.
- * FOLLOWED(name): follow.c has a C function of that name, which passes the call on and keeps track of
- * communicators and groups. Both kinds return an ncclResult_t.
- * JUMP(name, answer): jump.c passes the call on as it comes. `answer` is what the symbol returns
- * (enum cecl_nccl_answer), for a call that cannot be passed on. */
+ * COUNTED(name): collectives.c has a C function of that name, which decides on each call. It returns an
+ * ncclResult_t.
+ * FOLLOWED(name, answer): follow.c has a C function of that name, which passes the call on and keeps
+ * track of communicators, groups and errors.
+ * JUMP(name, answer): jump.c passes the call on as it comes.
+ * `answer` is what the symbol returns (enum cecl_nccl_answer), for a call that cannot be passed on. */
 #ifndef CECL_NCCL_NAMES_H
 #define CECL_NCCL_NAMES_H
 
@@ -22,37 +23,37 @@
     COUNTED(ncclBcast)                                                                             \
     COUNTED(ncclBroadcast)                                                                         \
     JUMP(ncclBroadcastConfig, MOVE)                                                                \
-    FOLLOWED(ncclCommAbort)                                                                        \
+    FOLLOWED(ncclCommAbort, RESULT)                                                                \
     JUMP(ncclCommCount, RESULT)                                                                    \
     JUMP(ncclCommCuDevice, RESULT)                                                                 \
     JUMP(ncclCommDeregister, RESULT)                                                               \
-    FOLLOWED(ncclCommDestroy)                                                                      \
-    FOLLOWED(ncclCommFinalize)                                                                     \
-    FOLLOWED(ncclCommGetAsyncError)                                                                \
+    FOLLOWED(ncclCommDestroy, RESULT)                                                              \
+    FOLLOWED(ncclCommFinalize, RESULT)                                                             \
+    FOLLOWED(ncclCommGetAsyncError, RESULT)                                                        \
     JUMP(ncclCommGetUniqueId, RESULT)                                                              \
-    FOLLOWED(ncclCommGrow)                                                                         \
-    FOLLOWED(ncclCommInitAll)                                                                      \
-    FOLLOWED(ncclCommInitRank)                                                                     \
-    FOLLOWED(ncclCommInitRankConfig)                                                               \
-    FOLLOWED(ncclCommInitRankScalable)                                                             \
+    FOLLOWED(ncclCommGrow, RESULT)                                                                 \
+    FOLLOWED(ncclCommInitAll, RESULT)                                                              \
+    FOLLOWED(ncclCommInitRank, RESULT)                                                             \
+    FOLLOWED(ncclCommInitRankConfig, RESULT)                                                       \
+    FOLLOWED(ncclCommInitRankScalable, RESULT)                                                     \
     JUMP(ncclCommMemStats, RESULT)                                                                 \
     JUMP(ncclCommQueryProperties, RESULT)                                                          \
     JUMP(ncclCommRegister, RESULT)                                                                 \
     JUMP(ncclCommResume, RESULT)                                                                   \
-    FOLLOWED(ncclCommRevoke)                                                                       \
-    FOLLOWED(ncclCommShrink)                                                                       \
-    FOLLOWED(ncclCommSplit)                                                                        \
+    FOLLOWED(ncclCommRevoke, RESULT)                                                               \
+    FOLLOWED(ncclCommShrink, RESULT)                                                               \
+    FOLLOWED(ncclCommSplit, RESULT)                                                                \
     JUMP(ncclCommSuspend, RESULT)                                                                  \
     JUMP(ncclCommUserRank, RESULT)                                                                 \
     JUMP(ncclCommWindowDeregister, RESULT)                                                         \
-    FOLLOWED(ncclCommWindowRegister)                                                               \
+    FOLLOWED(ncclCommWindowRegister, RESULT)                                                       \
     JUMP(ncclDevCommCreate, RESULT)                                                                \
     JUMP(ncclDevCommDestroy, RESULT)                                                               \
     COUNTED(ncclGather)                                                                            \
     JUMP(ncclGatherConfig, MOVE)                                                                   \
     JUMP(ncclGetCftDeviceLeInfo, RESULT)                                                           \
     JUMP(ncclGetErrorString, WORDS)                                                                \
-    JUMP(ncclGetLastError, WORDS)                                                                  \
+    FOLLOWED(ncclGetLastError, WORDS)                                                              \
     JUMP(ncclGetLsaDevicePointer, RESULT)                                                          \
     JUMP(ncclGetLsaMultimemDevicePointer, RESULT)                                                  \
     JUMP(ncclGetMultimemDeviceLeInfo, RESULT)                                                      \
@@ -64,9 +65,9 @@
     JUMP(ncclGinBarrierCreateRequirement, RESULT)                                                  \
     JUMP(ncclGinInboxA2ACreateRequirement, RESULT)                                                 \
     JUMP(ncclGinOutboxCreateRequirement, RESULT)                                                   \
-    FOLLOWED(ncclGroupEnd)                                                                         \
-    FOLLOWED(ncclGroupSimulateEnd)                                                                 \
-    FOLLOWED(ncclGroupStart)                                                                       \
+    FOLLOWED(ncclGroupEnd, RESULT)                                                                 \
+    FOLLOWED(ncclGroupSimulateEnd, RESULT)                                                         \
+    FOLLOWED(ncclGroupStart, RESULT)                                                               \
     JUMP(ncclLLA2ACalcSlots, NUMBER)                                                               \
     JUMP(ncclLLA2ACreateRequirement, RESULT)                                                       \
     JUMP(ncclLsaBarrierCreateRequirement, RESULT)                                                  \

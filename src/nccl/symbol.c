@@ -11,7 +11,7 @@
 #include "util/log.h"
 
 #define COUNTED(name) JUMP(name, RESULT)
-#define FOLLOWED(name) JUMP(name, RESULT)
+#define FOLLOWED(name, returned) JUMP(name, returned)
 #define JUMP(symbol, returned)                                                                     \
     struct cecl_nccl_symbol cecl_nccl_at_##symbol = {                                              \
         .target = cecl_nccl_lazy, .name = #symbol, .answer = CECL_NCCL_##returned};

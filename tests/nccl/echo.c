@@ -35,7 +35,7 @@ static void tell_version(const char *name, uint64_t address)
 
 /* Functions that make communicators fail, because there is none. */
 #define COUNTED(name) FUNCTION(name, ECHO_RETURNS)
-#define FOLLOWED(name) FUNCTION(name, ECHO_FAILS)
+#define FOLLOWED(name, answer) FUNCTION(name, ECHO_FAILS)
 #define JUMP(name, answer) FUNCTION(name, ECHO_RETURNS)
 #define FUNCTION(name, result)                                                                     \
     EXPORT echo_function name;                                                                     \

@@ -19,6 +19,20 @@ struct rank {
     bool is_right;
 };
 
+/* As NCCL's configuration begins. */
+struct config {
+    size_t size;
+    unsigned magic, version;
+    int blocking;
+    char rest[256];
+};
+
+static inline ncclConfig_t *non_blocking(struct config *config)
+{
+    *config = (struct config){.size = sizeof(*config)};
+    return (ncclConfig_t *)config;
+}
+
 #define IN_PROGRESS ((ncclResult_t)ceclInProgress)
 #define AWAIT_S 30
 

@@ -27,20 +27,6 @@
 static __typeof__(standin_last) *last;
 static __typeof__(ncclCommGetAsyncError) *ask_standin;
 
-/* As NCCL's configuration begins. */
-struct config {
-    size_t size;
-    unsigned magic, version;
-    int blocking;
-    char rest[256];
-};
-
-static ncclConfig_t *non_blocking(struct config *config)
-{
-    *config = (struct config){.size = sizeof(*config)};
-    return (ncclConfig_t *)config;
-}
-
 static ncclResult_t begin(struct rank *r)
 {
     struct config config;

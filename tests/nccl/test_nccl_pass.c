@@ -25,7 +25,7 @@ static const struct {
     int words; /* arguments of a C function that are compared; 0: a jump, which keeps them all */
 } symbols[] = {
 #define COUNTED(name) {#name, 6},
-#define FOLLOWED(name) {#name, sizeof(#name) > 9 && #name[4] == 'G' ? NONE : 1},
+#define FOLLOWED(name, answer) {#name, sizeof(#name) > 9 && #name[4] == 'G' ? NONE : 1},
 #define JUMP(name, answer) {#name, 0},
     CECL_NCCL_NAMES(COUNTED, FOLLOWED, JUMP)};
 #define SYMBOLS (sizeof(symbols) / sizeof(symbols[0]))

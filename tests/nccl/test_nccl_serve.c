@@ -24,10 +24,12 @@
 #include "ranks.h"
 
 #define RANKS 4
-#define MOST 20000 /* elements of a block */
-#define PROMPT 10  /* seconds: far below every default timeout */
+#define MOST 20000      /* elements of a block */
+#define UNKNOWN_TYPE 77 /* a datatype that nobody has */
+#define PROMPT 10       /* seconds: far below every default timeout */
 
 static __typeof__(standin_last) *last;
+static __typeof__(standin_calls) *calls_of;
 static uint64_t seed;
 
 /* ---- whether a call came to NCCL */
@@ -1084,10 +1086,14 @@ static bool simulate(struct rank *r)
     return is && ncclAllGather(&in, out, 1, ncclInt32, r->comm, NULL) == 0 && out[3] == 3;
 }
 
+/* NCCL is asked about served calls, too. */
 static void a_group_that_is_only_simulated_carries_nothing_out(void **state)
 {
     (void)state;
+    const size_t before = calls_of("ncclAllGather");
     assert_true(run_ranks(RANKS, simulate));
+    /* one more of each rank made the communicator */
+    assert_in_range(calls_of("ncclAllGather") - before, 2 * RANKS, 20 * RANKS);
 }
 
 static bool simulate_within(struct rank *r)
@@ -1118,6 +1124,47 @@ static void a_group_with_a_call_that_is_refused_returns_its_error(void **state)
 {
     (void)state;
     assert_true(run_ranks(2, refuse_in_a_group));
+}
+
+/* After the refused call the other one is not carried out, and the next group is as any other. */
+static bool refuse_one_of_a_group(struct rank *r)
+{
+    int in = r->rank, out[RANKS] = {-1, -1};
+    char bytes[RANKS] = {0};
+    bool is =
+        ncclGroupStart() == 0 && ncclAllGather(&in, out, 1, ncclInt32, r->comm, NULL) == 0 &&
+        ncclAllGather(bytes + r->rank, bytes, 1, UNKNOWN_TYPE, r->comm, NULL) == ceclInvalidUsage;
+    is = ncclGroupEnd() == ceclInvalidUsage && is && out[0] == -1 &&
+         strstr(ncclGetLastError(r->comm), "cecl: CECL_NCCL=strict: ncclAllGather is refused");
+    is = is && ncclGroupStart() == 0 && ncclAllGather(&in, out, 1, ncclInt32, r->comm, NULL) == 0 &&
+         ncclGroupEnd() == 0;
+    return is && out[1] == 1;
+}
+
+static void a_group_with_a_call_that_strict_refuses_carries_nothing_out(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(2, refuse_one_of_a_group));
+}
+
+/* The words of a call that failed here come with NCCL's own, until the thread's next call. */
+static bool ask_for_words(struct rank *r)
+{
+    static const char nccls[] = "the stand-in's last error";
+    int in = 0, out[2];
+    bool is = strcmp(ncclGetLastError(r->comm), nccls) == 0 &&
+              ncclAllGather(&in, NULL, 1, ncclInt32, r->comm, NULL) == ceclInvalidArgument;
+    const char *words = ncclGetLastError(r->comm);
+    is =
+        is && strncmp(words, "cecl: ", 6) == 0 && strstr(words, "recvbuff") && strstr(words, nccls);
+    return is && ncclAllGather(&in, out, 1, ncclInt32, r->comm, NULL) == 0 &&
+           strcmp(ncclGetLastError(r->comm), nccls) == 0;
+}
+
+static void the_last_error_is_in_the_words_of_who_failed(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(2, ask_for_words));
 }
 
 #define THREADS 100
@@ -1378,6 +1425,95 @@ static void auto_passes_messages_because_none_was_measured(void **state)
     assert_true(run_ranks(2, pass_a_message));
 }
 
+enum { BLOCK = 4096, MESSAGE = 65536 /* more than the stand-in holds */ };
+
+/* A gather that is served, a message and a reduction that are passed. The message comes before the
+ * others in every second group. NCCL has all messages of a group behind its collectives. */
+struct mixed {
+    uint16_t in[BLOCK], all[2 * BLOCK], message[MESSAGE];
+    int one, sum;
+};
+
+static bool gather_mixed(const struct rank *r, struct mixed *m)
+{
+    mark(r);
+    return ncclAllGather(m->in, m->all, BLOCK, ncclBfloat16, r->comm, NULL) == 0 && is_served();
+}
+
+static bool group_mixed(const struct rank *r, struct mixed *m, int round)
+{
+    bool is = ncclGroupStart() == 0;
+    if (round % 2)
+        is = is && ncclSend(m->message, MESSAGE, ncclBfloat16, 1, r->comm, NULL) == 0;
+    is = is && gather_mixed(r, m) &&
+         ncclAllReduce(&m->one, &m->sum, 1, ncclInt32, ncclSum, r->comm, NULL) == 0;
+    if (round % 2 == 0)
+        is = is && ncclSend(m->message, MESSAGE, ncclBfloat16, 1, r->comm, NULL) == 0;
+    return outcome_of(r->comm, ncclGroupEnd()) == 0 && is;
+}
+
+/* The peer has its collectives in a group without the message, which it receives later. */
+static bool group_and_receive(const struct rank *r, struct mixed *m)
+{
+    bool is = ncclGroupStart() == 0 && gather_mixed(r, m) &&
+              ncclAllReduce(&m->one, &m->sum, 1, ncclInt32, ncclSum, r->comm, NULL) == 0;
+    is = outcome_of(r->comm, ncclGroupEnd()) == 0 && is && m->all[BLOCK] == m->in[0];
+    const ncclResult_t result = ncclRecv(m->message, MESSAGE, ncclBfloat16, 0, r->comm, NULL);
+    return outcome_of(r->comm, result) == 0 && is;
+}
+
+static bool mix_in_groups(struct rank *r)
+{
+    bool is = true;
+    struct mixed *m = calloc(1, sizeof(*m));
+    for (int round = 0; round < 6 && is; round++) {
+        m->one = round + r->rank;
+        m->in[0] = (uint16_t)(100 * round + r->rank + 1);
+        m->message[MESSAGE - 1] = (uint16_t)(r->rank == 0 ? 7 + round : 0);
+        is = r->rank == 0 ? group_mixed(r, m, round) : group_and_receive(r, m);
+        is = is && m->sum == 2 * round + 1 && m->all[0] == 100 * round + 1 &&
+             m->all[BLOCK] == 100 * round + 2 && m->message[MESSAGE - 1] == 7 + round;
+    }
+    free(m);
+    return is;
+}
+
+static bool mix_on_a_non_blocking_child(struct rank *r)
+{
+    struct rank child = *r;
+    struct config config;
+    const ncclResult_t made =
+        ncclCommSplit(r->comm, 0, r->rank, &child.comm, non_blocking(&config));
+    const bool is = outcome_of(child.comm, made) == 0 && mix_in_groups(&child);
+    return ncclCommDestroy(child.comm) == 0 && is;
+}
+
+static void auto_has_served_collectives_before_passed_messages(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(2, mix_in_groups));
+    assert_true(run_ranks(2, mix_on_a_non_blocking_child));
+}
+
+/* Messages alone go into NCCL's own group, and no second one is begun. */
+static bool exchange_in_a_group(struct rank *r)
+{
+    int out = 5 + r->rank, in = -1;
+    bool is = ncclGroupStart() == 0 &&
+              ncclSend(&out, 1, ncclInt32, 1 - r->rank, r->comm, NULL) == 0 &&
+              ncclRecv(&in, 1, ncclInt32, 1 - r->rank, r->comm, NULL) == 0;
+    is = ncclGroupEnd() == 0 && is && strcmp(last().name, "ncclGroupEnd") == 0;
+    return is && in == 6 - r->rank;
+}
+
+static void auto_adds_no_group_to_one_of_messages(void **state)
+{
+    (void)state;
+    const size_t before = calls_of("ncclGroupStart");
+    assert_true(run_ranks(2, exchange_in_a_group));
+    assert_int_equal(calls_of("ncclGroupStart") - before, 2);
+}
+
 /* ---- */
 
 static int run_all(void)
@@ -1414,6 +1550,7 @@ static int run_all(void)
         cmocka_unit_test(a_group_that_is_only_simulated_carries_nothing_out),
         cmocka_unit_test(a_simulated_group_within_another_is_carried_out_with_it),
         cmocka_unit_test(a_group_with_a_call_that_is_refused_returns_its_error),
+        cmocka_unit_test(the_last_error_is_in_the_words_of_who_failed),
         cmocka_unit_test(a_thread_that_ends_in_a_group_leaves_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
@@ -1425,6 +1562,7 @@ static int run_strict(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_op_is_served_and_gives_what_plain_loops_give),
         cmocka_unit_test(a_group_may_repeat_a_message_many_times),
+        cmocka_unit_test(a_group_with_a_call_that_strict_refuses_carries_nothing_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
@@ -1437,6 +1575,8 @@ static int run_auto(void)
         cmocka_unit_test(auto_passes_most_reductions_where_flags_are_on_the_host),
         cmocka_unit_test(auto_passes_what_nccl_does_faster_on_its_windows),
         cmocka_unit_test(auto_passes_messages_because_none_was_measured),
+        cmocka_unit_test(auto_has_served_collectives_before_passed_messages),
+        cmocka_unit_test(auto_adds_no_group_to_one_of_messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
@@ -1451,6 +1591,7 @@ int main(int argc, char **argv)
     }
     mallopt(M_ARENA_MAX, 1); /* mallinfo2 counts the first arena alone */
     *(void **)&last = dlsym(standin, "standin_last");
+    *(void **)&calls_of = dlsym(standin, "standin_calls");
     seed = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)time(NULL);
     if (strcmp(argv[1], "all") == 0)
         return run_all();
