@@ -10,6 +10,10 @@
 #define NON_BLOCKING 1 /* CU_STREAM_NON_BLOCKING */
 #define NO_TIMING 2    /* CU_EVENT_DISABLE_TIMING */
 
+/* At least so much is reserved. More is needed by many ranks only: what was there before is then freed,
+ * and that waits for all work on the GPU. */
+#define LEAST_BYTES ((size_t)1 << 20)
+
 typedef unsigned long long address; /* CUdeviceptr */
 
 /* X(the driver's symbol, field, parameters) */
@@ -135,6 +139,7 @@ ceclResult_t cecl_nccl_gpu_reserve(struct cecl_nccl_gpu *gpu, size_t bytes)
         TRY(free, gpu->memory);
     gpu->memory = 0;
     gpu->bytes = 0;
+    bytes = bytes > LEAST_BYTES ? bytes : LEAST_BYTES;
     TRY(alloc, &gpu->memory, bytes);
     gpu->bytes = bytes;
     return ceclSuccess;

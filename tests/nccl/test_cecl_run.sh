@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # What cecl-run does to a command, and what it refuses.
-# test_cecl_run.sh CECL_RUN PROBE STANDIN SCRATCH
+# test_cecl_run.sh CECL_RUN PROBE STANDIN SCRATCH TORCH TOOL
+#   TOOL  any library that can be preloaded
 set -uo pipefail
-run=$1 standin=$3 scratch=$4 # as test_nccl_preload.sh takes them
+run=$1 standin=$3 scratch=$4 tool=$6 # as test_nccl_preload.sh takes them
 here=$(cd -- "$(dirname -- "$0")" && pwd)
 # shellcheck source=tests/nccl/expect.sh
 . "$here/expect.sh"
@@ -30,9 +31,13 @@ run "$run" --policy=strict --nccl=libnccl.so.2 -- env
 expect_output "CECL_NCCL=strict"
 expect_output "CECL_NCCL_PATH=$standin"
 
-case="it keeps what was preloaded"
+case="it comes before another NCCL, and behind all else that was preloaded"
 run env LD_PRELOAD="$standin" "$run" env
 expect_output "LD_PRELOAD=$library:$standin"
+run env LD_PRELOAD="$tool" "$run" env
+expect_output "LD_PRELOAD=$tool:$library"
+run env LD_PRELOAD="$tool $standin:$standin" "$run" env
+expect_output "LD_PRELOAD=$tool:$library:$standin:$standin"
 
 case="it works through a link and by a relative path"
 ln -s "$run" "$scratch/by-link"

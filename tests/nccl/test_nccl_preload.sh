@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Programs under cecl-run, with the library in NCCL's place preloaded.
-# test_nccl_preload.sh CECL_RUN PROBE STANDIN SCRATCH TORCH
+# test_nccl_preload.sh CECL_RUN PROBE STANDIN SCRATCH TORCH TOOL
 #   TORCH  linked to NCCL as PyTorch is (torch.c)
+#   TOOL   replaces a function of NCCL's, as profiling tools do (tool.c)
 set -uo pipefail
-run=$1 probe=$2 standin=$3 scratch=$4 torch=$5
+run=$1 probe=$2 standin=$3 scratch=$4 torch=$5 tool=$6
 here=$(cd -- "$(dirname -- "$0")" && pwd)
 # shellcheck source=tests/nccl/expect.sh
 . "$here/expect.sh"
@@ -35,6 +36,12 @@ expect_error "calls of NCCL are passed to $site/nvidia/nccl/lib/libnccl.so.2"
 expect_output "torch_nccl_version 22809"
 expect_output "torch_group 0"
 expect_lines 2
+
+case="a profiling tool that is preloaded sees PyTorch's calls, and passes them on"
+run env LD_PRELOAD="$tool" "$run" "$probe" "$site/torch/lib/libtorch_cuda.so" torch_nccl_version
+expect_status 0
+expect_output "the tool saw ncclGetVersion"
+expect_output "torch_nccl_version 22809"
 
 case="without cecl-run PyTorch gets the wheel's NCCL"
 run env CECL_DEBUG=info "$probe" "$site/torch/lib/libtorch_cuda.so" torch_nccl_version
