@@ -27,13 +27,6 @@ const char *const cecl_nccl_op_names[CECL_NCCL_OPS] = {
 #undef NAME
 };
 
-size_t cecl_nccl_call_bytes(const struct cecl_nccl_call *call)
-{
-    static const unsigned char type_bytes[] = CECL_NCCL_TYPE_BYTES;
-    const size_t type = (size_t)call->datatype;
-    return type < sizeof(type_bytes) ? call->count * type_bytes[type] : 0;
-}
-
 /* ---- serve or pass. Ranks must decide alike, so what follows may look at what is equal on all ranks
  * of the communicator, and never at where buffers lie. For a send and its receive, what is equal on both
  * ranks will do. */

@@ -48,6 +48,11 @@ static inline bool cecl_nccl_is_message(enum cecl_nccl_op op)
 }
 
 /* `count` elements, in bytes. */
-size_t cecl_nccl_call_bytes(const struct cecl_nccl_call *call);
+static inline size_t cecl_nccl_call_bytes(const struct cecl_nccl_call *call)
+{
+    static const unsigned char type_bytes[] = CECL_NCCL_TYPE_BYTES;
+    const size_t type = (size_t)call->datatype;
+    return type < sizeof(type_bytes) ? call->count * type_bytes[type] : 0;
+}
 
 #endif

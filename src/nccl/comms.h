@@ -32,9 +32,12 @@ struct cecl_nccl_comm {
     int ordinal;              /* which GPU; -1: the host device */
     bool flags_on_host;       /* the flags of `ours` lie in memory of the host */
     _Atomic bool has_windows; /* NCCL has symmetric windows of it: registering them is collective */
-    _Atomic int inside;       /* threads that use `ours` now, or NCCL's while ours is being made */
-    _Atomic bool ends;        /* no thread may begin to use it */
-    _Atomic bool has_told;    /* an error of it was printed */
+    /* the thread's open group registers one; `next_to_register` is the next such entry */
+    bool is_to_register;
+    struct cecl_nccl_comm *next_to_register;
+    _Atomic int inside;    /* threads that use `ours` now, or NCCL's while ours is being made */
+    _Atomic bool ends;     /* no thread may begin to use it */
+    _Atomic bool has_told; /* an error of it was printed */
 };
 
 /* Finds what there is beside `comm`; NULL: the table does not know it. */

@@ -118,6 +118,31 @@ static ncclResult_t follow_one(ncclResult_t result, ncclComm_t *comm, ncclComm_t
     return follow(result, &wish, 1);
 }
 
+/* Communicators of which the calling thread's group registers a symmetric window. */
+static _Thread_local struct cecl_nccl_comm *to_register;
+
+/* All ranks register, so all of them decide alike by it. In a group it counts from the group's end on,
+ * because ranks may have the calls of a group in any order. */
+static void note_window(struct cecl_nccl_comm *entry)
+{
+    if (cecl_nccl_group_depth() == 0) {
+        atomic_store(&entry->has_windows, true);
+    } else if (!entry->is_to_register) {
+        entry->is_to_register = true;
+        entry->next_to_register = to_register;
+        to_register = entry;
+    }
+}
+
+/* The group may have failed. Then calls are passed that could be served. */
+static void note_windows_of_group(void)
+{
+    for (; to_register; to_register = to_register->next_to_register) {
+        to_register->is_to_register = false;
+        atomic_store(&to_register->has_windows, true);
+    }
+}
+
 ncclResult_t ncclGroupStart(void)
 {
     const ncclResult_t result = cecl_nccl_pass_ncclGroupStart();
@@ -131,6 +156,7 @@ static ncclResult_t end_group(ncclResult_t result)
 {
     if (!cecl_nccl_group_ended())
         return result;
+    note_windows_of_group();
     result = follow(result, group.wishes, group.count);
     forget_wishes();
     if (result != SUCCESS && result != (ncclResult_t)ceclInProgress) {
@@ -290,14 +316,12 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags)
     return result;
 }
 
-/* All ranks register, so all of them decide alike by it. Within a group NCCL registers at the group's
- * end, which may still fail: then calls are passed that could be served. */
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win,
                                     int winFlags)
 {
     struct cecl_nccl_comm *entry = IS_NCCLS_OWN() ? NULL : cecl_nccl_comm_find(comm);
     if (entry && (winFlags & CECL_NCCL_WIN_COLL_SYMMETRIC))
-        atomic_store(&entry->has_windows, true);
+        note_window(entry);
     return cecl_nccl_pass_ncclCommWindowRegister(comm, buff, size, win, winFlags);
 }
 

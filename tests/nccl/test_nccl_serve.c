@@ -1387,6 +1387,36 @@ static void auto_passes_most_reductions_where_flags_are_on_the_host(void **state
     unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
 }
 
+/* Of processes of which one has few queues, all pass what is slow then, and none serves it. */
+#define ELEMENTS (512 << 10)
+static ncclResult_t reduce_large(const struct rank *r)
+{
+    static uint16_t zeros[ELEMENTS], out[ELEMENTS];
+    mark(r);
+    return ncclAllReduce(zeros, out, ELEMENTS, ncclBfloat16, ncclSum, r->comm, NULL);
+}
+
+static bool serves_a_reduction(struct rank *r)
+{
+    return reduce_large(r) == 0 && is_served();
+}
+
+static bool passes_a_reduction(struct rank *r)
+{
+    return reduce_large(r) != 0 && !is_served(); /* the stand-in refuses the type */
+}
+
+static void processes_agree_on_what_few_queues_slow(void **state)
+{
+    (void)state;
+    static const char name[] = "CUDA_DEVICE_MAX_CONNECTIONS";
+    static const char *const both[] = {"8", "32"}, *const first[] = {"1", "8"},
+                             *const second[] = {"32", "4"};
+    assert_true(run_processes(serves_a_reduction, 2, name, both));
+    assert_true(run_processes(passes_a_reduction, 2, name, first));
+    assert_true(run_processes(passes_a_reduction, 2, name, second));
+}
+
 static bool gather_on_windows(struct rank *r)
 {
     static uint16_t zeros[4096];
@@ -1411,6 +1441,58 @@ static void auto_passes_what_nccl_does_faster_on_its_windows(void **state)
 {
     (void)state;
     assert_true(run_ranks(2, gather_on_windows));
+}
+
+static bool gather_block(const struct rank *r, bool served)
+{
+    static uint16_t zeros[4096], out[2][8192];
+    mark(r);
+    return ncclAllGather(zeros, out[r->rank], 4096, ncclBfloat16, r->comm, NULL) == 0 &&
+           is_served() == served;
+}
+
+/* In a group one rank registers before the gather, and the other one behind it. */
+static bool register_in_a_group(struct rank *r)
+{
+    static uint16_t memory[2][64];
+    ncclWindow_t window;
+    bool is = ncclGroupStart() == 0;
+    if (r->rank == 0)
+        is = is && ncclCommWindowRegister(r->comm, memory[0], 128, &window,
+                                          CECL_NCCL_WIN_COLL_SYMMETRIC) == 0;
+    is = is && gather_block(r, true);
+    if (r->rank == 1)
+        is = is && ncclCommWindowRegister(r->comm, memory[1], 128, &window,
+                                          CECL_NCCL_WIN_COLL_SYMMETRIC) == 0;
+    is = ncclGroupEnd() == 0 && is;
+    return is && gather_block(r, false);
+}
+
+static void a_window_counts_from_the_end_of_its_group_on(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(2, register_in_a_group));
+}
+
+/* A child has no windows. Nor has a communicator that comes after one with windows, by the same entry. */
+static bool split_after_a_window(struct rank *r)
+{
+    static uint16_t memory[2][64];
+    struct rank child = *r;
+    ncclWindow_t window;
+    bool is = gather_block(r, true);
+    is = is && ncclCommWindowRegister(r->comm, memory[r->rank], 128, &window,
+                                      CECL_NCCL_WIN_COLL_SYMMETRIC) == 0;
+    is = is && ncclCommSplit(r->comm, 0, r->rank, &child.comm, NULL) == 0;
+    is = is && gather_block(&child, true) && gather_block(r, false);
+    return ncclCommDestroy(child.comm) == 0 && is;
+}
+
+static void windows_belong_to_their_communicator(void **state)
+{
+    (void)state;
+    for (int times = 0; times < 40; times++) /* the stand-in's addresses come again */
+        assert_true(run_ranks(2, split_after_a_window));
 }
 
 static bool pass_a_message(struct rank *r)
@@ -1570,10 +1652,13 @@ static int run_strict(void)
 static int run_auto(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(processes_agree_on_what_few_queues_slow),
         cmocka_unit_test(auto_serves_the_sizes_at_which_cecl_was_measured_faster),
         cmocka_unit_test(auto_serves_reductions_of_the_type_that_was_measured),
         cmocka_unit_test(auto_passes_most_reductions_where_flags_are_on_the_host),
         cmocka_unit_test(auto_passes_what_nccl_does_faster_on_its_windows),
+        cmocka_unit_test(a_window_counts_from_the_end_of_its_group_on),
+        cmocka_unit_test(windows_belong_to_their_communicator),
         cmocka_unit_test(auto_passes_messages_because_none_was_measured),
         cmocka_unit_test(auto_has_served_collectives_before_passed_messages),
         cmocka_unit_test(auto_adds_no_group_to_one_of_messages),
