@@ -306,9 +306,12 @@ static enum missing what_is_missing(const struct cecl_places *places,
     enum missing what = SOON;
     for (; missing != 0; missing &= missing - 1) {
         const struct rank_words *peer = words_of(places, __builtin_ctzll(missing));
-        if (atomic_load_explicit(&peer->thread, memory_order_relaxed) == thread)
+        const uint64_t its = atomic_load_explicit(&peer->thread, memory_order_relaxed);
+        const bool is_behind =
+            atomic_load_explicit(&peer->published, memory_order_relaxed) + 1 < group->first;
+        if (its == thread || (is_behind && its == 0)) /* 0: no call yet; it may be this thread */
             return NEVER;
-        if (atomic_load_explicit(&peer->published, memory_order_relaxed) + 1 < group->first)
+        if (is_behind)
             what = BEHIND;
     }
     return what;
@@ -316,12 +319,10 @@ static enum missing what_is_missing(const struct cecl_places *places,
 
 /* A rank that stays ahead of its peers would make all its calls late. So it waits for them once, which
  * may take as long as `catch_up_ns` in all, until a call is FULL again. */
-static uint64_t patience_for(const struct cecl_places *places,
-                             const struct cecl_places_group *group, uint64_t wait_ns)
+static uint64_t patience_for(const struct cecl_places *places, enum missing missing,
+                             uint64_t wait_ns)
 {
-    if (!has_order(places))
-        return wait_ns;
-    switch (what_is_missing(places, group)) {
+    switch (missing) {
     case SOON: return wait_ns;
     case BEHIND:
         return places->catch_up_ns > places->spent_ns ? places->catch_up_ns - places->spent_ns : 0;
@@ -336,7 +337,8 @@ static enum cecl_places_outcome wait_for_decision(struct cecl_places *places,
                                                   void *context)
 {
     const uint64_t call = last_call(group), start = (uint64_t)cecl_now_ns();
-    const uint64_t patience = patience_for(places, group, wait_ns);
+    const enum missing missing = has_order(places) ? what_is_missing(places, group) : SOON;
+    const uint64_t patience = patience_for(places, missing, wait_ns);
     uint64_t spent = 0;
     uint32_t polls = 0;
     enum cecl_places_outcome outcome;
@@ -348,7 +350,8 @@ static enum cecl_places_outcome wait_for_decision(struct cecl_places *places,
         if (!linger(&polls, go_on, context))
             return CECL_PLACES_STOPPED;
     }
-    places->spent_ns += spent;
+    if (missing == BEHIND)
+        places->spent_ns += spent;
     return outcome;
 }
 

@@ -122,7 +122,8 @@ bool cecl_places_all_published(const struct cecl_places *places, uint64_t call);
  *
  * wait_ns  how long to wait for late ranks before LATE is decided. If one has not even published the
  *          call before this group, the wait takes catch_up_ns at most, all waits since a call was FULL
- *          together. There is none for a rank whose calls this very thread makes. With more than
+ *          together. There is none for a rank whose calls this very thread makes, and no catching up for
+ *          one that has made no call yet, which may be such a rank. With more than
  *          CECL_PLACES_ORDERED_RANKS ranks there is no limit.
  * go_on    is asked during long waits. */
 enum cecl_places_outcome cecl_places_meet(struct cecl_places *places,

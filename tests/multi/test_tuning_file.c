@@ -6,6 +6,8 @@
 
 #define BLOCK 1024
 
+#define AWAY_MS 600
+
 static int forget_tuning(void **state)
 {
     (void)state;
@@ -54,6 +56,45 @@ static void rows_for_other_ranks_or_devices_change_nothing(void **state)
     multi_tuning(rows);
     path_of_all_reduce(path);
     assert_string_equal(path, "small, one exchange through slots");
+}
+
+static void gather(ceclComm_t comm, char *buffer)
+{
+    const size_t bytes = 1 << 20; /* no small call */
+    multi_ok(comm,
+             ceclAllGather(buffer + (size_t)multi_rank * bytes, buffer, bytes, ceclInt8, comm, 0));
+}
+
+/* Rank 0 makes two calls while the others stay away. Returns how long that takes, in seconds; of
+ * others 0. */
+static double time_ahead(void)
+{
+    ceclComm_t comm = multi_comm(NULL);
+    char *buffer = NULL;
+    double took = 0;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, (size_t)multi_nranks << 20));
+    gather(comm, buffer);
+    multi_ok(comm, ceclStreamSynchronize(comm, 0));
+    MPI_Barrier(MPI_COMM_WORLD);
+    const double start = multi_seconds();
+    if (multi_rank != 0)
+        multi_pause_ms(AWAY_MS);
+    gather(comm, buffer);
+    gather(comm, buffer);
+    if (multi_rank == 0)
+        took = multi_seconds() - start;
+    multi_ok(comm, ceclStreamSynchronize(comm, 0));
+    multi_ok(NULL, ceclCommDestroy(comm));
+    return took;
+}
+
+static void a_rank_ahead_waits_as_long_as_the_file_says(void **state)
+{
+    (void)state;
+    assert_true(time_ahead() < AWAY_MS * 0.5e-3);
+    multi_tuning("late.catch_up_ns * any 1000000000");
+    const double took = time_ahead();
+    assert_true(multi_rank != 0 || took > AWAY_MS * 0.5e-3);
 }
 
 /* What is small follows the table, and so do the slots that it needs. */
@@ -147,6 +188,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_file_changes_what_a_call_does, forget_tuning),
         cmocka_unit_test_teardown(rows_for_other_ranks_or_devices_change_nothing, forget_tuning),
+        cmocka_unit_test_teardown(a_rank_ahead_waits_as_long_as_the_file_says, forget_tuning),
         cmocka_unit_test_teardown(larger_small_calls_are_right, forget_tuning),
         cmocka_unit_test_teardown(ranks_with_different_tables_are_refused, forget_tuning),
         cmocka_unit_test_teardown(ranks_with_equal_tables_in_different_files_meet, forget_tuning),

@@ -377,9 +377,15 @@ static void a_peer_far_behind_is_waited_for_once_until_it_has_caught_up(void **s
     void *shared = new_shared(2, 0);
     open_all(places, shared, 2, 0);
     places[0].catch_up_ns = CATCH_UP_NS;
+    in_another_thread(&places[1], 1);
+    (void)wait_of_next(&places[0], stop, CECL_PLACES_FULL);
     for (int round = 0; round < 2; round++) {
         struct cecl_places_group group;
-        (void)wait_of_next(&places[0], go_on_always, CECL_PLACES_LATE); /* one call behind */
+        /* One call behind: this wait is none of those that are counted. */
+        assert_true(publish(&places[0], 1, stop, NULL, &group));
+        assert_int_equal(cecl_places_meet(&places[0], &group, CATCH_UP_NS / 2, go_on_always, NULL),
+                         CECL_PLACES_LATE);
+        cecl_places_finish(&places[0], &group);
         assert_true(wait_of_next(&places[0], go_on_always, CECL_PLACES_LATE) >=
                     CATCH_UP_NS * 9 / 10);
         for (int i = 0; i < 3; i++) /* any wait would end with STOPPED */
@@ -391,6 +397,24 @@ static void a_peer_far_behind_is_waited_for_once_until_it_has_caught_up(void **s
         cecl_places_finish(&places[0], &group);
     }
     free_shared(shared, 2);
+}
+
+/* No call of one thread may wait for another one of it, whatever the rank's first calls are. */
+static void nobody_catches_up_who_may_be_of_the_same_thread(void **state)
+{
+    (void)state;
+    struct cecl_places places[3];
+    void *shared = new_shared(3, 0);
+    open_all(places, shared, 3, 0);
+    places[0].catch_up_ns = FOR_EVER;
+    in_another_thread(&places[2], 1);
+    (void)wait_of_next(&places[0], go_on_always, CECL_PLACES_LATE);
+    for (int i = 0; i < 3; i++) /* rank 1 has made no call yet, and rank 2 stays behind */
+        (void)wait_of_next(&places[0], stop, CECL_PLACES_LATE);
+    struct other other = {&places[1], 1};
+    publish_and_finish(&other);
+    (void)wait_of_next(&places[0], stop, CECL_PLACES_LATE); /* it is of this thread */
+    free_shared(shared, 3);
 }
 
 static void *make_two_calls(void *argument)
@@ -410,6 +434,8 @@ static void a_peer_that_catches_up_in_time_makes_the_call_full(void **state)
     open_all(places, shared, 2, 0);
     places[0].catch_up_ns = FOR_EVER;
     struct other other = {&places[1], 2};
+    in_another_thread(&places[1], 1);
+    (void)wait_of_next(&places[0], stop, CECL_PLACES_FULL);
     (void)wait_of_next(&places[0], go_on_always, CECL_PLACES_LATE);
     assert_int_equal(pthread_create(&thread, NULL, make_two_calls, &other), 0);
     (void)wait_of_next(&places[0], go_on_always, CECL_PLACES_FULL);
@@ -698,6 +724,7 @@ int main(void)
         cmocka_unit_test(a_rank_waits_for_a_peer_that_is_one_call_behind),
         cmocka_unit_test(a_rank_does_not_wait_for_a_peer_that_is_two_calls_behind),
         cmocka_unit_test(a_peer_far_behind_is_waited_for_once_until_it_has_caught_up),
+        cmocka_unit_test(nobody_catches_up_who_may_be_of_the_same_thread),
         cmocka_unit_test(a_peer_that_catches_up_in_time_makes_the_call_full),
         cmocka_unit_test(a_rank_does_not_wait_for_a_peer_of_its_own_thread),
         cmocka_unit_test(a_rank_waits_for_a_forked_peer),
