@@ -44,7 +44,8 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
     X(FLAGS, "CECL_FLAGS", CHOICE, EQUAL, "auto", "", "auto|write|copy|host",                      \
       "how flags reach peers: remote stream writes, copy-engine copies of a word (auto; falls "    \
       "back to write), or stream writes to memory of the host (auto with CECL_URGENT=1, or where " \
-      "CUDA_DEVICE_MAX_CONNECTIONS is below 8 on some rank)")                                      \
+      "CUDA_DEVICE_MAX_CONNECTIONS is below 8 on some rank; copy or write may hang there when a "  \
+      "rank fails)")                                                                               \
     X(INIT_TIMEOUT_MS, "CECL_INIT_TIMEOUT_MS", INT, OWN, "60000", "", "1..86400000",               \
       "bound of every wait while a communicator is made, ms; read by ceclGetUniqueId too")         \
     X(LOCAL_COPY, "CECL_LOCAL_COPY", CHOICE, EQUAL, "auto", "", "auto|probe|off",                  \
