@@ -92,6 +92,39 @@ static void warm_up(struct life *life)
         life_fail(life, "no GPU: %s", ceclGetLastError(NULL));
 }
 
+/* What the driver maps and opens at a process's first calls with peers stays. So the ranks have made such
+ * calls before anything is counted. */
+static void warm_up_together(struct life *life)
+{
+    enum { INTS_EACH = 100000 };
+    const ceclConfig_t config = join_config(life->c, 30000);
+    const int n = life->n, next = (life->me + 1) % n, last = (life->me + n - 1) % n;
+    ceclComm_t comm = NULL;
+    int *memory = NULL;
+    STEP(life, "warming up");
+    ceclResult_t result = join_by_id(life, WARM_ID, n, life->me, &config, &comm);
+    if (result == ceclSuccess)
+        result = ceclMemAlloc(comm, (void **)&memory, (size_t)n * INTS_EACH * sizeof(int));
+    int *const own = memory + (size_t)life->me * INTS_EACH;
+    if (result == ceclSuccess)
+        result = ceclAllGather(own, memory, INTS_EACH, ceclInt32, comm, 0);
+    if (result == ceclSuccess)
+        result = ceclAllReduce(memory, memory, INTS_EACH, ceclInt32, ceclSum, comm, 0);
+    if (result == ceclSuccess)
+        result = ceclGroupStart();
+    if (result == ceclSuccess) {
+        (void)!ceclSend(own, 1000, ceclInt32, next, comm, 0);
+        (void)!ceclRecv(memory + (size_t)last * INTS_EACH, 1000, ceclInt32, last, comm, 0);
+        result = ceclGroupEnd();
+    }
+    if (result == ceclSuccess)
+        result = ceclStreamSynchronize(comm, 0);
+    if (result == ceclSuccess)
+        result = ceclCommDestroy(comm);
+    if (result != ceclSuccess)
+        life_fail(life, "no warm communicator: %s", ceclGetLastError(comm));
+}
+
 /* ---- */
 
 /* All ranks come here before one goes on. */
@@ -172,8 +205,10 @@ static void prepare(struct life *life)
     alarm(60);
     mallopt(M_ARENA_MAX, 1); /* an arena is as large as a pool, and is not given back */
     setenv("CECL_DEBUG", "none", 1);
-    if (life_on_gpus())
+    if (life_on_gpus()) {
         warm_up(life);
+        warm_up_together(life);
+    }
     census_take(&life->start);
 }
 

@@ -13,7 +13,8 @@
 #define POOL_BYTES (256ll << 20)
 #define OOB_EXCHANGES 16
 #define PART_BYTES 16384
-#define IDS 2 /* of the communicator, and of the one of those who are left */
+#define WARM_ID 2 /* of a communicator before that of the case */
+#define IDS 3     /* 0: of the case's communicator; 1: of the one of those who are left */
 
 struct report {
     const char *_Atomic step; /* what the rank does now; a string constant */
