@@ -1,91 +1,284 @@
 #!/usr/bin/env python3
-"""Runs nccl-tests with NCCL and with cecl in its place, in turn, and compares the times of each size.
+"""Runs nccl-tests with NCCL and with cecl in its place, in turn, and compares the times of each result.
 
     bench/nccl_tests.py --programs ~/nccl-tests/build --cecl-run /opt/cecl/bin/cecl-run \\
         all_gather alltoall -- -b 8 -e 1G -f 2 -n 20 -w 5
 
-Arguments after -- go to the programs. Build nccl-tests with MPI=1 (or use --one-process). Times are medians
-over --rounds; each process keeps to a part of the processors of its own, the same one on both sides. Exits
-with 1 if a value was wrong or a program failed, or, with --most, if a size took more than that times NCCL's
-time; with 2 for a wrong argument.
+Arguments after -- go to the programs. Build nccl-tests with MPI=1 (or use --one-process). With --nccl FILE both
+sides use that NCCL. A result is a time of a row, out of place or in place; its median over --rounds is compared.
+Each MPI process keeps to a part of the processors that this script may use, the same one on both sides; where
+there are fewer processors than ranks, ranks share them. Exits with 1 if a program failed or ran too long, if a
+value was wrong, if cecl served no call (unless --may-pass-all), if a row was printed twice or not in every run,
+or if, with --most, a result took more than that times NCCL's time; with 2 for a wrong argument.
 """
 import argparse
+import collections
+import dataclasses
+import itertools
 import json
 import os
+import re
+import shlex
+import signal
 import statistics
 import subprocess
 import sys
 
-# Columns of a line of results: two placements, each with the time, two bandwidths, and the wrong values.
+# Columns of a row: size, count, type, redop, root; then for each place the time, two bandwidths, the wrong values.
 PLACES = {"out": (5, 8), "in": (9, 12)}
 FIELDS = 13
 NONE_WRONG = ("0", "N/A")
 FEWEST_BYTES = 1  # nccl-tests prints sizes that it rounded down to 0; nothing moves then
-# Run by each process: takes its part of the processors that it may use.
-PINNED = 'r=${OMPI_COMM_WORLD_LOCAL_RANK:-0}; exec taskset -c "$((r * %d))-$((r * %d + %d))" "$@"'
+UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+# A row of cecl's table of calls: how many, and by whom they were carried out.
+CALLS = re.compile(r"cecl: nccl\w+ +.*? +(\d+) +(?:\d+|unknown) +(cecl|NCCL|refused) +(?:yes|no|unknown|-) ")
+LOCAL_RANK = "OMPI_COMM_WORLD_LOCAL_RANK"
+# Run by each process: takes its part of the processors.
+PINNED = ('case ${%s:?is not set, so processors cannot be chosen; --local-rank names it for other launchers} in '
+          '%s *) echo "%s: $%s: more local ranks than --ranks" >&2; exit 1;; esac; exec taskset -c "$part" "$@"')
+END_S, KILL_S = 5, 30  # how long processes have to end after SIGTERM and after SIGKILL
+
+Key = collections.namedtuple("Key", "bytes type redop root place")
+
+
+@dataclasses.dataclass
+class Run:
+    """What one run of a program gave."""
+
+    times: dict  # {Key: us}
+    wrong: int  # results with wrong values
+    served: int  # calls that cecl carried out
+    calls: int  # all calls in cecl's tables
+    failures: list
+
+
+def words_of(key):
+    """Names the row."""
+    return f"{key.bytes} bytes, {key.type}, {key.redop}, root {key.root}"
 
 
 def rows_of(text):
-    """Of a program's output: {(bytes, place): us}, and how many results were wrong."""
-    times, wrong = {}, 0
+    """Of a program's output: {Key: us}, how many results were wrong, and the keys that were there before."""
+    times, wrong, twice = {}, 0, []
     for line in text.splitlines():
         fields = line.split()
         if len(fields) != FIELDS or not fields[0].isdigit() or int(fields[0]) < FEWEST_BYTES:
             continue
         for place, (time, errors) in PLACES.items():
-            times[int(fields[0]), place] = float(fields[time])
+            key = Key(int(fields[0]), *fields[2:5], place)
+            twice += [key] if key in times else []
+            times.setdefault(key, float(fields[time]))
             wrong += fields[errors] not in NONE_WRONG
-    return times, wrong
+    return times, wrong, twice
+
+
+def calls_of(text):
+    """Of cecl's tables: how many calls cecl carried out, and how many there were."""
+    counts = [(int(calls), by) for calls, by in CALLS.findall(text)]
+    return sum(calls for calls, by in counts if by == "cecl"), sum(calls for calls, _ in counts)
+
+
+# ---- commands
+
+
+def list_of(numbers):
+    """As taskset takes them: 0, 1, 2, 8 are 0-2,8-8."""
+    groups = itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
+    spans = [[number for _, number in group] for _, group in groups]
+    return ",".join(f"{span[0]}-{span[-1]}" for span in spans)
+
+
+def pinned(args):
+    processors = sorted(os.sched_getaffinity(0))
+    each = max(1, len(processors) // args.ranks)
+    cases = []
+    for rank in range(args.ranks):
+        part = [processors[(rank * each + i) % len(processors)] for i in range(each)]
+        cases.append(f"{rank}) part={list_of(part)};;")
+    return ["sh", "-c", PINNED % (args.local_rank, " ".join(cases), args.local_rank, args.local_rank), "pinned"]
+
+
+def prefix_of(args, side):
+    if side == "cecl":
+        nccl = ["--nccl", args.nccl] if args.nccl else []
+        return [args.cecl_run, "--stats", *nccl, "--policy", args.policy]
+    if not args.nccl:
+        return []
+    inherited = os.environ.get("LD_PRELOAD")
+    return ["env", "LD_PRELOAD=" + ":".join([args.nccl, *([inherited] if inherited else [])])]
 
 
 def command_of(args, op, side, rest):
-    program = [os.path.join(args.programs, f"{op}_perf"), *rest]
-    if side == "cecl":
-        program = [args.cecl_run, "--policy", args.policy, *program]
+    program = [*prefix_of(args, side), os.path.join(args.programs, f"{op}_perf"), *rest]
     if args.one_process:
         return [*program, "-g", str(args.ranks)]
-    each = max(1, (os.cpu_count() or 1) // args.ranks)
-    pinned = ["sh", "-c", PINNED % (each, each, each - 1), "pinned"]
-    return [*args.mpirun.split(), "-n", str(args.ranks), *pinned, *program, "-g", "1"]
+    return [*args.mpirun.split(), "-n", str(args.ranks), *pinned(args), *program, "-g", "1"]
+
+
+# ---- processes
+
+
+def output_of(process, seconds):
+    """Both outputs once the process has ended, or None if that takes longer."""
+    try:
+        return process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def signal_group(group, number):
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        pass
+
+
+def kill_session(session):
+    """Kills all process groups of a session: Open MPI gives each rank a group of its own."""
+    groups = set()
+    for name in os.listdir("/proc"):
+        try:
+            if name.isdigit() and os.getsid(int(name)) == session:
+                groups.add(os.getpgid(int(name)))
+        except ProcessLookupError:
+            pass
+    for group in groups:
+        signal_group(group, signal.SIGKILL)
+
+
+def end(process):
+    """Ends a command and all that it started; returns both outputs so far."""
+    signal_group(process.pid, signal.SIGTERM)  # mpirun ends its ranks then
+    output = output_of(process, END_S)
+    kill_session(process.pid)
+    return output or output_of(process, KILL_S) or ("", "")
+
+
+def run_command(command, seconds):
+    """The exit status (None: it took too long, and was killed) and both outputs."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "errors": "replace"}
+    with subprocess.Popen(command, start_new_session=True, **pipes) as process:
+        try:
+            output = output_of(process, seconds)
+        except BaseException:  # Ctrl-C does not reach another session
+            end(process)
+            raise
+        if output is None:
+            return None, *end(process)
+        return process.returncode, *output
+
+
+# ---- runs
+
+
+def failures_of(args, side, status, out, err):
+    """What went wrong, but for wrong values."""
+    times, wrong, twice = rows_of(out)
+    served, calls = calls_of(err)
+    if status is None:
+        return [f"timed out after {args.timeout:g} s and was killed\n{out}{err}"]
+    if status != 0 and wrong == 0:
+        return [f"ended with {status}\n{out}{err}"]
+    if not times:
+        return [f"printed no row of results\n{out}{err}"]
+    failures = list(dict.fromkeys(f"printed two rows for {words_of(key)}" for key in twice))
+    if args.nccl and f"object '{args.nccl}' from LD_PRELOAD cannot be preloaded" in err:
+        failures.append(f"{args.nccl} cannot be preloaded, so another NCCL was used")
+    if side == "cecl" and calls == 0:
+        failures.append("printed no table of calls, so cecl was not in NCCL's place")
+    elif side == "cecl" and served == 0 and not args.may_pass_all:
+        failures.append(f"cecl served none of {calls} calls; --may-pass-all allows this")
+    return failures
 
 
 def run_once(args, op, side, rest):
     command = command_of(args, op, side, rest)
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=args.timeout)
-    except subprocess.TimeoutExpired:
-        return {}, 0, f"{' '.join(command)}: not ended after {args.timeout} s"
-    times, wrong = rows_of(done.stdout)
-    if done.returncode != 0 and wrong == 0 or not times:
-        return times, wrong, f"{' '.join(command)}: ended with {done.returncode}\n{done.stdout}{done.stderr}"
-    return times, wrong, None
+    status, out, err = run_command(command, args.timeout)
+    failures = [f"{shlex.join(command)}: {words}" for words in failures_of(args, side, status, out, err)]
+    return Run(*rows_of(out)[:2], *calls_of(err), failures)
+
+
+def results_of(op, runs):
+    """The results that both sides have, and what is not in every run."""
+    keys = dict.fromkeys(key for side in runs.values() for run in side for key in run.times)
+    results, lost = [], []
+    for key in keys:
+        rounds = {side: [run.times[key] for run in of_side if key in run.times] for side, of_side in runs.items()}
+        if any(len(rounds[side]) < len(runs[side]) for side in runs):
+            lost.append(f"{op}: the row for {words_of(key)} is not in every run")
+        if all(rounds.values()):
+            medians = {side: statistics.median(times) for side, times in rounds.items()}
+            results.append({**key._asdict(), **medians, "rounds": rounds})
+    return results, list(dict.fromkeys(lost))
 
 
 def compare(args, op, rest):
-    """All rounds of a program: its rows, the wrong values, and what went wrong besides."""
-    sides = {"nccl": {}, "cecl": {}}
-    wrong, failures = dict.fromkeys(sides, 0), []
+    """All rounds of a program: its results, and the runs of each side, and what went wrong but for wrong values."""
+    runs = {"nccl": [], "cecl": []}
     for _ in range(args.rounds):
-        for side, all_times in sides.items():
-            times, errors, failure = run_once(args, op, side, rest)
-            wrong[side] += errors
-            failures += [failure] if failure else []
-            for key, time in times.items():
-                all_times.setdefault(key, []).append(time)
-    rows = []
-    for key in sorted(sides["nccl"].keys() & sides["cecl"].keys()):
-        nccl, cecl = (statistics.median(sides[side][key]) for side in sides)
-        rounds = {side: sides[side][key] for side in sides}
-        rows.append({"bytes": key[0], "place": key[1], "nccl": nccl, "cecl": cecl, "rounds": rounds})
-    return rows, wrong, failures
+        for side, of_side in runs.items():
+            of_side.append(run_once(args, op, side, rest))
+    failures = [failure for of_side in runs.values() for run in of_side for failure in run.failures]
+    results, lost = results_of(op, runs)
+    return results, runs, failures or lost
 
 
-def show(op, rows, most):
-    for row in rows:
-        ratio = row["nccl"] / row["cecl"] if row["cecl"] > 0 else float("nan")
-        mark = "  over" if most and row["cecl"] > most * row["nccl"] else ""
-        times = f"nccl {row['nccl']:9.2f} us  cecl {row['cecl']:9.2f} us  nccl / cecl {ratio:.3f}"
-        print(f"{op:16s} {row['bytes']:11d} bytes {row['place']:>3s}  {times}{mark}", flush=True)
+def is_over(result, most):
+    return most is not None and result["cecl"] > most * result["nccl"]
+
+
+def show(op, results, most):
+    for result in results:
+        ratio = result["nccl"] / result["cecl"] if result["cecl"] > 0 else float("nan")
+        row = f"{result['bytes']:11d} bytes {result['type']:>8s} {result['redop']:>6s} root {result['root']:>2s}"
+        times = f"nccl {result['nccl']:9.2f} us  cecl {result['cecl']:9.2f} us  nccl / cecl {ratio:.3f}"
+        mark = "  over" if is_over(result, most) else ""
+        print(f"{op:16s} {row} {result['place']:>3s}  {times}{mark}", flush=True)
+
+
+def summarize(op, results, wrong, calls, most):
+    rows = len({(result["bytes"], result["type"], result["redop"], result["root"]) for result in results})
+    gains = sum(result["cecl"] * 1.03 < result["nccl"] for result in results)
+    over = sum(is_over(result, most) for result in results)
+    limit = "" if most is None else f"; over {most:g} x NCCL's time: {over}"
+    print(f"{op}: {len(results)} results of {rows} rows compared; cecl at least 1.03 x faster: {gains}{limit}; "
+          f"wrong results in all rounds: nccl {wrong['nccl']}, cecl {wrong['cecl']}; "
+          f"cecl served {calls['served']} of {calls['all']} calls", flush=True)
+    return over
+
+
+# ---- arguments
+
+
+def starts_at_zero(rest):
+    """Whether the least size among a program's arguments is 0 bytes."""
+    values = []
+    for i, word in enumerate(rest):
+        name, is_equal, value = word.partition("=")
+        if word == "-b" or len(word) > 3 and "--minbytes".startswith(word):
+            values += rest[i + 1 : i + 2]
+        elif word.startswith("-b"):
+            values.append(word[2:])
+        elif is_equal and len(name) > 3 and "--minbytes".startswith(name):
+            values.append(value)
+    sizes = [re.match(r"(\d+\.?\d*|\.\d+) *([kmg]?)", value.strip().lower()) for value in values]
+    return any(size and float(size[1]) * UNITS[size[2]] < 1 for size in sizes)
+
+
+def check(parser, args, rest):
+    for op in args.ops:
+        if not os.access(os.path.join(args.programs, f"{op}_perf"), os.X_OK):
+            parser.error(f"{args.programs} has no program {op}_perf")
+    if args.ranks < 1 or args.rounds < 1:
+        parser.error("--ranks and --rounds: 1 or more expected")
+    if not args.local_rank.isidentifier():
+        parser.error(f"--local-rank {args.local_rank}: the name of a variable expected")
+    if starts_at_zero(rest):
+        parser.error("-b 0: nccl-tests does not end with -b 0 -f 2; begin with a size above 0")
+    if args.nccl and not os.path.isfile(args.nccl):
+        parser.error(f"--nccl {args.nccl}: no such file")
+    if args.nccl and re.search("[ :]", args.nccl):
+        parser.error(f"--nccl {args.nccl}: cannot be preloaded: its path has a space or a colon")
 
 
 def parse():
@@ -97,37 +290,39 @@ def parse():
     parser.add_argument("--programs", required=True, metavar="FOLDER", help="where nccl-tests was built")
     parser.add_argument("--cecl-run", default="cecl-run", help="where cecl-run is")
     parser.add_argument("--policy", default="auto", help="the policy that cecl-run gets")
+    parser.add_argument("--nccl", metavar="FILE", type=os.path.abspath, help="the NCCL of both sides")
+    parser.add_argument("--may-pass-all", action="store_true", help="no failure if cecl serves no call of a run")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--one-process", action="store_true", help="one process for all GPUs, without MPI")
     parser.add_argument("--mpirun", default="mpirun --bind-to none", help="the command that starts processes")
+    parser.add_argument("--local-rank", default=LOCAL_RANK, metavar="NAME",
+                        help=f"the variable that tells a process its rank on this host ({LOCAL_RANK})")
     parser.add_argument("--timeout", type=float, default=120, help="seconds for each run")
-    parser.add_argument("--most", type=float, metavar="X", help="how much longer than NCCL a size may take")
+    parser.add_argument("--most", type=float, metavar="X", help="how many times NCCL's time a result may take")
     parser.add_argument("--json", metavar="FILE", help="write the results")
     args = parser.parse_args(own)
-    for op in args.ops:
-        if not os.access(os.path.join(args.programs, f"{op}_perf"), os.X_OK):
-            parser.error(f"{args.programs} has no program {op}_perf")
+    check(parser, args, rest)
     return args, rest
 
 
 def main():
     args, rest = parse()
-    results, bad = {}, 0
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that run_command ends its command
+    of_ops, bad = {}, 0
     for op in args.ops:
-        rows, wrong, failures = compare(args, op, rest)
-        show(op, rows, args.most)
-        over = [row for row in rows if args.most and row["cecl"] > args.most * row["nccl"]]
-        gains = sum(row["cecl"] * 1.03 < row["nccl"] for row in rows)
-        print(f"{op}: {len(rows)} sizes, {gains} at least 1.03 x faster, {len(over)} over; "
-              f"wrong: nccl {wrong['nccl']}, cecl {wrong['cecl']}", flush=True)
+        results, runs, failures = compare(args, op, rest)
+        wrong = {side: sum(run.wrong for run in of_side) for side, of_side in runs.items()}
+        calls = {"served": sum(run.served for run in runs["cecl"]), "all": sum(run.calls for run in runs["cecl"])}
+        show(op, results, args.most)
+        bad += summarize(op, results, wrong, calls, args.most) + sum(wrong.values()) + len(failures)
         for failure in failures:
             print(failure, file=sys.stderr)
-        bad += len(over) + wrong["nccl"] + wrong["cecl"] + len(failures)
-        results[op] = {"rows": rows, "wrong": wrong}
+        of_ops[op] = {"rows": results, "wrong": wrong, "calls": calls}
     if args.json:
         with open(args.json, "w", encoding="utf-8") as file:
-            json.dump({"nccl_tests": rest, "policy": args.policy, "ranks": args.ranks, "ops": results}, file, indent=1)
+            settings = {"policy": args.policy, "ranks": args.ranks, "nccl": args.nccl}
+            json.dump({"nccl_tests": rest, **settings, "ops": of_ops}, file, indent=1)
     sys.exit(1 if bad else 0)
 
 
