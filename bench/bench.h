@@ -24,6 +24,7 @@ struct op {
     bool size_of_all;    /* "bytes a rank" count all blocks of a rank */
     bool reduces;
     bool passes_on;    /* recvbuff holds the block of the rank before; each link counts once */
+    bool one_way;      /* passes_on from even ranks to odd ones only; the others receive nothing */
     bool in_place_too; /* also measured in place unless an option says otherwise */
     double bus;        /* for nccl-tests' busbw: this x blocks x (ranks - 1) / time; passes_on: 1 */
     ceclResult_t (*call)(const void *send, void *recv, size_t count, ceclDataType_t type,
@@ -31,8 +32,22 @@ struct op {
 };
 
 /* Places in `collectives` (ops.c). */
-enum { OP_ALL_GATHER, OP_ALL_TO_ALL, OP_REDUCE_SCATTER, OP_ALL_REDUCE, OP_SEND_RECV, OP_COUNT };
+enum {
+    OP_ALL_GATHER,
+    OP_ALL_TO_ALL,
+    OP_REDUCE_SCATTER,
+    OP_ALL_REDUCE,
+    OP_SEND_RECV,
+    OP_SEND,
+    OP_COUNT
+};
 extern const struct op collectives[OP_COUNT];
+
+/* Whom a rank sends to and receives from in such an op; -1: nobody. */
+struct neighbors {
+    int to, from;
+};
+struct neighbors neighbors_of(const struct op *op, int rank, int nranks);
 
 struct type {
     const char *name;

@@ -18,9 +18,17 @@ static ceclResult_t sum_to_all(const void *send, void *recv, size_t count, ceclD
     return ceclAllReduce(send, recv, count, type, ceclSum, comm, stream);
 }
 
-/* Each rank sends to the next one and receives from the one before, as in nccl-tests' sendrecv. */
-static ceclResult_t pass_on(const void *send, void *recv, size_t count, ceclDataType_t type,
-                            ceclComm_t comm, ceclStream_t stream)
+struct neighbors neighbors_of(const struct op *op, int rank, int nranks)
+{
+    const int next = (rank + 1) % nranks, last = (rank + nranks - 1) % nranks;
+    if (!op->one_way)
+        return (struct neighbors){next, last};
+    return rank % 2 ? (struct neighbors){-1, last}
+                    : (struct neighbors){next > rank ? next : -1, -1};
+}
+
+static ceclResult_t pass(const struct op *op, const void *send, void *recv, size_t count,
+                         ceclDataType_t type, ceclComm_t comm, ceclStream_t stream)
 {
     int rank = 0, nranks = 1;
     ceclResult_t result = ceclCommUserRank(comm, &rank);
@@ -30,11 +38,26 @@ static ceclResult_t pass_on(const void *send, void *recv, size_t count, ceclData
         result = ceclGroupStart();
     if (result != ceclSuccess)
         return result;
-    result = ceclSend(send, count, type, (rank + 1) % nranks, comm, stream);
-    if (result == ceclSuccess)
-        result = ceclRecv(recv, count, type, (rank + nranks - 1) % nranks, comm, stream);
+    const struct neighbors peers = neighbors_of(op, rank, nranks);
+    if (peers.to >= 0)
+        result = ceclSend(send, count, type, peers.to, comm, stream);
+    if (result == ceclSuccess && peers.from >= 0)
+        result = ceclRecv(recv, count, type, peers.from, comm, stream);
     const ceclResult_t end = ceclGroupEnd();
     return result == ceclSuccess ? end : result;
+}
+
+/* Each rank sends to the next one and receives from the one before, as in nccl-tests' sendrecv. */
+static ceclResult_t pass_on(const void *send, void *recv, size_t count, ceclDataType_t type,
+                            ceclComm_t comm, ceclStream_t stream)
+{
+    return pass(&collectives[OP_SEND_RECV], send, recv, count, type, comm, stream);
+}
+
+static ceclResult_t pass_one_way(const void *send, void *recv, size_t count, ceclDataType_t type,
+                                 ceclComm_t comm, ceclStream_t stream)
+{
+    return pass(&collectives[OP_SEND], send, recv, count, type, comm, stream);
 }
 
 const struct op collectives[OP_COUNT] = {
@@ -58,6 +81,8 @@ const struct op collectives[OP_COUNT] = {
     [OP_ALL_REDUCE] =
         {.name = "all_reduce", .reduces = true, .in_place_too = true, .bus = 2, .call = sum_to_all},
     [OP_SEND_RECV] = {.name = "sendrecv", .passes_on = true, .bus = 1, .call = pass_on},
+    [OP_SEND] =
+        {.name = "send", .passes_on = true, .one_way = true, .bus = 1, .call = pass_one_way},
 };
 
 static const struct type types[] = {

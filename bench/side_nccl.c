@@ -67,8 +67,8 @@ static ncclResult_t sum_to_all(const void *send, void *recv, size_t count, ncclD
     return ncclAllReduce(send, recv, count, type, ncclSum, comm, stream);
 }
 
-static ncclResult_t pass_on(const void *send, void *recv, size_t count, ncclDataType_t type,
-                            ncclComm_t comm, cudaStream_t stream)
+static ncclResult_t pass(const struct op *op, const void *send, void *recv, size_t count,
+                         ncclDataType_t type, ncclComm_t comm, cudaStream_t stream)
 {
     int rank = 0, nranks = 1;
     ncclResult_t result = ncclCommUserRank(comm, &rank);
@@ -78,11 +78,25 @@ static ncclResult_t pass_on(const void *send, void *recv, size_t count, ncclData
         result = ncclGroupStart();
     if (result != ncclSuccess)
         return result;
-    result = ncclSend(send, count, type, (rank + 1) % nranks, comm, stream);
-    if (result == ncclSuccess)
-        result = ncclRecv(recv, count, type, (rank + nranks - 1) % nranks, comm, stream);
+    const struct neighbors peers = neighbors_of(op, rank, nranks);
+    if (peers.to >= 0)
+        result = ncclSend(send, count, type, peers.to, comm, stream);
+    if (result == ncclSuccess && peers.from >= 0)
+        result = ncclRecv(recv, count, type, peers.from, comm, stream);
     const ncclResult_t end = ncclGroupEnd();
     return result == ncclSuccess ? end : result;
+}
+
+static ncclResult_t pass_on(const void *send, void *recv, size_t count, ncclDataType_t type,
+                            ncclComm_t comm, cudaStream_t stream)
+{
+    return pass(&collectives[OP_SEND_RECV], send, recv, count, type, comm, stream);
+}
+
+static ncclResult_t pass_one_way(const void *send, void *recv, size_t count, ncclDataType_t type,
+                                 ncclComm_t comm, cudaStream_t stream)
+{
+    return pass(&collectives[OP_SEND], send, recv, count, type, comm, stream);
 }
 
 typedef ncclResult_t nccl_function(const void *, void *, size_t, ncclDataType_t, ncclComm_t,
@@ -93,6 +107,7 @@ static nccl_function *const functions[OP_COUNT] = {
     [OP_REDUCE_SCATTER] = sum_and_scatter,
     [OP_ALL_REDUCE] = sum_to_all,
     [OP_SEND_RECV] = pass_on,
+    [OP_SEND] = pass_one_way,
 };
 /* cecl's types have NCCL's numbers. The first, a middle one and the last are checked here. */
 _Static_assert((int)ceclInt8 == (int)ncclInt8 && (int)ceclFloat32 == (int)ncclFloat32 &&

@@ -92,8 +92,11 @@ allowed_sms() {
     CECL_SM_POLICY=allow perf --op all_gather -b 1M -e 256M -f 4 --rounds 9 -n 20 --baseline nccl,nccl-ce --out-of-place
 }
 messages() {
-    perf --op sendrecv --memory malloc -b 256 -e 1M -f 4 -n 100 --rounds 9 --enqueue --baseline nccl
-    perf --op sendrecv --memory malloc -b 4M -e 256M -f 4 -n 20 --rounds 9 --baseline nccl
+    local op
+    for op in sendrecv send; do
+        perf --op $op --memory malloc -b 256 -e 1M -f 4 -n 100 --rounds 9 --enqueue --baseline nccl
+        perf --op $op --memory malloc -b 4M -e 256M -f 4 -n 20 --rounds 9 --baseline nccl
+    done
 }
 # A stream that waits holds one of so many hardware queues.
 queues() {
