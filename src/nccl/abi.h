@@ -37,8 +37,7 @@ enum { CECL_NCCL_INT8 = 0, CECL_NCCL_BFLOAT16 = 9 }; /* of ncclDataType_t */
 
 #define CECL_NCCL_API __attribute__((visibility("default")))
 /* Gives an exported function its second name. */
-#define CECL_NCCL_ALIAS(name, ...)                                                                 \
-    CECL_NCCL_API __typeof__(name) p##name __attribute__((alias(#name)));
+#define CECL_NCCL_ALIAS(name) CECL_NCCL_API __typeof__(name) p##name __attribute__((alias(#name)));
 
 CECL_NCCL_API ncclResult_t ncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount,
                                          ncclDataType_t datatype, ncclComm_t comm,
