@@ -485,7 +485,7 @@ CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm);
 
 /* Gives up: releases this rank's pending waits, tells the peers (their communicators fail with
  * ceclRemoteError), and frees everything. If none of this rank's calls is pending, it leaves as with
- * ceclCommDestroy. `comm` is gone in any case.
+ * ceclCommDestroy (not after ceclGetPeerPointer or ceclCommGetDeviceComm). `comm` is gone in any case.
  * Local, blocking (bounded). Threads: the last call on comm; no other thread may be inside a call
  * on it. A thread that waits in cudaStreamSynchronize is inside no call of cecl's; its wait ends.
  * Ownership: ends the caller's. Errors: ceclInvalidArgument. Since 0.1. */
@@ -537,6 +537,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemFree(ceclComm_t comm, void *ptr);
 
 /* Translates a pointer into this rank's symmetric memory to the same place at a peer. The result
  * may be used in kernels and copies, and on the host device by the program itself.
+ * After it peers may wait for what this rank writes to them, so ceclCommAbort and the end of this
+ * process fail the communicator on every rank, with or without pending calls.
  * ptr      inside an allocation of ceclMemAlloc on this rank.
  * peer     0 .. nranks-1; this rank's own number gives ptr.
  * peerPtr  [out]

@@ -124,7 +124,8 @@ void cecl_mesh_wake(struct cecl_mesh *mesh);
  * If a peer sent news before it wrote to this rank's memory, a thread that has seen that
  * write also gets the news. */
 ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh);
-/* Fails with ceclRemoteError if `peer` has died or has left; the message says which. A peer that gave up is there until then. This rank itself is always there. Any thread. */
+/* Fails with ceclRemoteError if `peer` has died or has left; the message says which. A peer that gave up is
+ * there until then. This rank itself is always there. Any thread. */
 ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int peer);
 /* Whether `peer` has said goodbye. */
 int cecl_mesh_left(struct cecl_mesh *mesh, int peer);

@@ -112,10 +112,13 @@ struct ceclComm {
     bool few_queues;     /* on some rank, streams share fewer hardware queues than by default */
     unsigned generation; /* generation of the process that made it: see util/fork.h */
     ceclComm_t next;     /* next in life.c's list of ended communicators */
-    _Atomic bool
-        has_device_comm; /* kernels of peers may wait for this rank, and no flag tells so */
+    /* The program can reach memory of peers. So a peer may wait for what it writes there, and no flag
+     * tells so. */
+    _Atomic bool gave_pointers;
     struct {
         ceclComm_t next, *at; /* *at is this communicator */
+        bool is_idle;         /* all calls were done as the process began to end: */
+        uint32_t word, calls; /* its last word then, and how many calls that were */
     } living;                 /* in living.c's list; at NULL: it is not there */
     /* layout of the call that is being made; room for the longest */
     uint64_t *layout;

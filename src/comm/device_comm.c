@@ -7,7 +7,7 @@ CECL_API ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDeviceComm_t *d
     CECL_TRY(cecl_comm_check(comm));
     if (!dc)
         return cecl_fail(ceclInvalidArgument, "dc: NULL");
-    atomic_store(&comm->has_device_comm, true);
+    atomic_store(&comm->gave_pointers, true);
     cecl_pads_describe(&comm->engine.flags, dc);
     dc->timeoutNs = (uint64_t)comm->config.timeout_ms * 1000000u;
     return ceclSuccess;

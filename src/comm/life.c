@@ -162,7 +162,7 @@ ceclResult_t cecl_comm_hear(ceclComm_t comm)
 bool cecl_comm_owes_nothing(ceclComm_t comm)
 {
     return cecl_comm_hear(comm) == ceclSuccess && cecl_flags_idle(&comm->engine.flags) &&
-           !atomic_load(&comm->has_device_comm);
+           !atomic_load(&comm->gave_pointers);
 }
 
 ceclResult_t cecl_comm_exchanged(ceclComm_t comm, ceclResult_t result)

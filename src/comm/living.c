@@ -14,31 +14,14 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static ceclComm_t first;
 
-/* A communicator of the parent of a forked child belongs to the parent. */
-static bool is_healthy(ceclComm_t comm)
-{
-    return comm->generation == cecl_fork_generation() &&
-           atomic_load(&comm->async_result) == ceclSuccess;
-}
-
 static void pause_shortly(void)
 {
     const struct timespec pause = {.tv_nsec = 200000};
     nanosleep(&pause, NULL);
 }
 
-/* A call that does not end in time needs peers. They hear that this rank ended unexpectedly. */
-static void say_goodbye(ceclComm_t comm, int64_t deadline)
-{
-    while (is_healthy(comm) && !cecl_flags_idle(&comm->engine.flags) && cecl_ms_left(deadline) != 0)
-        pause_shortly();
-    if (!is_healthy(comm) || !cecl_comm_owes_nothing(comm))
-        return;
-    cecl_mesh_last_word(comm->mesh, comm->engine.flags.epoch[CECL_LANE_MAIN]);
-    cecl_mesh_say_goodbye(comm->mesh);
-}
-
-/* In a forked child a thread of the parent may have held the lock, and never gives it back. */
+/* Nobody else gives the lock back if a signal's handler ends the process while this thread has it, or if
+ * another thread had it when the parent forked this process. */
 static bool take_lock(int64_t deadline)
 {
     while (pthread_mutex_trylock(&lock) != 0) {
@@ -49,20 +32,71 @@ static bool take_lock(int64_t deadline)
     return true;
 }
 
-static void end(void)
+/* Takes no lock. A communicator of the parent of a forked child belongs to the parent. */
+static bool is_healthy(ceclComm_t comm)
+{
+    return comm->generation == cecl_fork_generation() &&
+           atomic_load(&comm->async_result) == ceclSuccess && !atomic_load(&comm->gave_pointers);
+}
+
+/* Notes how far the calls are that are done, if all are. A thread may begin one at the same time: the word
+ * is read first, so it has no call that is not looked at after it. */
+static bool look(ceclComm_t comm)
+{
+    const struct cecl_flags *flags = &comm->engine.flags;
+    const uint32_t word = atomic_load(&flags->target[CECL_LANE_MAIN]);
+    const uint32_t calls = cecl_flags_done_target(flags);
+    if (!cecl_flags_reached(flags, calls) || cecl_flags_gave_up_on(flags) >= 0)
+        return false;
+    comm->living.word = word;
+    comm->living.calls = calls;
+    return comm->living.is_idle = true;
+}
+
+/* A call that does not end in time needs peers. */
+static void settle(void)
 {
     const int64_t deadline = cecl_deadline(ENDING_MS);
     if (!take_lock(deadline))
         return;
     for (ceclComm_t comm = first; comm; comm = comm->living.next)
-        say_goodbye(comm, deadline);
+        while (is_healthy(comm) && !look(comm) && cecl_ms_left(deadline) != 0)
+            pause_shortly();
     pthread_mutex_unlock(&lock);
 }
 
-/* CUDA was used before, so its own handlers run later. */
+/* Whether all calls are known to be done. On GPUs what `settle` saw has to do: CUDA may have ended since,
+ * and with it the memory that tells how far calls are. */
+static bool is_idle(ceclComm_t comm)
+{
+    if (comm->dev->ordinal < 0)
+        return look(comm);
+    return comm->living.is_idle &&
+           comm->living.calls == cecl_flags_done_target(&comm->engine.flags);
+}
+
+static void say_goodbye(ceclComm_t comm)
+{
+    if (!is_healthy(comm) || !is_idle(comm))
+        return; /* peers hear that this rank ended unexpectedly */
+    cecl_mesh_last_word(comm->mesh, comm->living.word);
+    cecl_mesh_say_goodbye(comm->mesh);
+}
+
+/* After the handlers that the program gave to atexit and its static objects, which may make calls. */
+__attribute__((destructor)) static void end(void)
+{
+    if (!take_lock(cecl_deadline(ENDING_MS)))
+        return;
+    for (ceclComm_t comm = first; comm; comm = comm->living.next)
+        say_goodbye(comm);
+    pthread_mutex_unlock(&lock);
+}
+
+/* CUDA was used before, so its own handlers run after this one. */
 static void begin(void)
 {
-    (void)!atexit(end);
+    (void)!atexit(settle);
 }
 
 void cecl_living_add(ceclComm_t comm)

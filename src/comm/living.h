@@ -1,6 +1,6 @@
 /* The communicators of this process that are alive. When the process ends by itself (exit, or a return from
- * main), each of them says goodbye, as ceclCommDestroy would: its peers go on with what does not need this
- * rank. */
+ * main), those that have no pending call say goodbye, as ceclCommDestroy would: their peers go on with what
+ * does not need this rank. */
 #ifndef CECL_COMM_LIVING_H
 #define CECL_COMM_LIVING_H
 

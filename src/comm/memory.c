@@ -81,6 +81,8 @@ CECL_API ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const void *ptr, int p
         return cecl_fail(ceclInvalidArgument, "peer %d: 0 to %d expected", peer, comm->nranks - 1);
     if (cecl_pool_locate(&comm->pool, ptr, 1, "ptr", &offset) != ceclSuccess)
         return ceclInvalidArgument; /* with the message of cecl_pool_locate */
+    if (peer != comm->rank)
+        atomic_store(&comm->gave_pointers, true);
     *peerPtr = cecl_pool_at(&comm->pool, peer, offset);
     return ceclSuccess;
 }

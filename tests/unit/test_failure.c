@@ -11,7 +11,10 @@
 #include <cmocka.h>
 
 #include <cecl/cecl.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -236,9 +239,12 @@ static int live_with_kernels(struct meeting *meeting, int rank, const struct rol
     float *buffer = NULL;
     ceclStream_t stream;
     ceclDeviceComm_t dc;
+    void *at_peer = NULL;
     ceclResult_t async = ceclSuccess;
     join(meeting, rank, &comm, &buffer, &stream);
-    if (ceclCommGetDeviceComm(comm, &dc) != ceclSuccess ||
+    const bool by_pointer = role->call == SMALL_GATHER;
+    if ((by_pointer ? ceclGetPeerPointer(comm, buffer, 0, &at_peer)
+                    : ceclCommGetDeviceComm(comm, &dc)) != ceclSuccess ||
         make(role->call, comm, rank, buffer, stream) != ceclSuccess ||
         ceclStreamSynchronize(comm, stream) != ceclSuccess)
         return 11;
@@ -258,6 +264,68 @@ static int live_with_kernels(struct meeting *meeting, int rank, const struct rol
         return 0;
     fprintf(stderr, "rank %d: %d, %s\n", rank, (int)async, ceclGetLastError(comm));
     return 12;
+}
+
+/* What a handler that was given to atexit before anything else finds at the end. */
+static struct {
+    ceclComm_t comm;
+    float *buffer;
+    ceclStream_t stream;
+    int rank;
+    enum call call;
+} at_exit;
+
+static void call_at_exit(void)
+{
+    ceclResult_t result =
+        make(at_exit.call, at_exit.comm, at_exit.rank, at_exit.buffer, at_exit.stream);
+    if (result == ceclSuccess)
+        result = ceclStreamSynchronize(at_exit.comm, at_exit.stream);
+    if (result == ceclSuccess)
+        result = ceclCommDestroy(at_exit.comm);
+    if (result != ceclSuccess)
+        fprintf(stderr, "rank %d, at exit: %s\n", at_exit.rank, ceclGetLastError(NULL));
+    _exit(result == ceclSuccess ? 0 : 13);
+}
+
+/* Ranks end one after the other, and make a call in doing so. */
+static int live_until_exit(struct meeting *meeting, int rank, const struct role *role)
+{
+    at_exit.rank = rank;
+    at_exit.call = role->call;
+    atexit(call_at_exit);
+    join(meeting, rank, &at_exit.comm, &at_exit.buffer, &at_exit.stream);
+    usleep((useconds_t)rank * 30000);
+    exit(14);
+}
+
+static void exit_at_once(int number)
+{
+    (void)number;
+    exit(0);
+}
+
+/* A signal's handler ends the victim while it is in calls that take locks. */
+static int live_until_a_signal(struct meeting *meeting, int rank, const struct role *role)
+{
+    const struct itimerval soon = {.it_value = {.tv_usec = 30000}};
+    ceclComm_t comm;
+    float *buffer = NULL;
+    ceclStream_t stream;
+    ceclResult_t async = ceclSuccess;
+    join(meeting, rank, &comm, &buffer, &stream);
+    ceclResult_t result = make(role->call, comm, rank, buffer, stream);
+    if (result == ceclSuccess)
+        result = ceclStreamSynchronize(comm, stream);
+    if (rank == VICTIM && result == ceclSuccess) {
+        signal(SIGALRM, exit_at_once);
+        setitimer(ITIMER_REAL, &soon, NULL);
+        while (result == ceclSuccess)
+            result = ceclCommGetAsyncError(comm, &async);
+    }
+    meeting->misdeed_at = meeting->known_at = now();
+    usleep(60000);
+    return result == ceclSuccess && ceclCommDestroy(comm) == ceclSuccess ? 0 : 15;
 }
 
 static void run_role(const struct role *role, double within)
@@ -352,15 +420,38 @@ static void a_process_that_ends_is_missed_by_those_that_call(void **state)
     run_in_others(EXITS, ceclRemoteError, "rank 1 has left", 3);
 }
 
-static void who_may_be_waited_for_by_kernels_does_not_leave_in_silence(void **state)
+static void who_reaches_memory_of_peers_does_not_leave_in_silence(void **state)
 {
     (void)state;
     static const struct role exits = {live_with_kernels, GATHER, EXITS, ceclRemoteError,
                                       "rank 1 ended unexpectedly"},
                              aborts = {live_with_kernels, GATHER, ABORTS, ceclRemoteError,
-                                       "rank 1 gave up: ceclCommAbort"};
+                                       "rank 1 gave up: ceclCommAbort"},
+                             with_pointer = {live_with_kernels, SMALL_GATHER, EXITS,
+                                             ceclRemoteError, "rank 1 ended unexpectedly"};
     run_role(&exits, 3);
     run_role(&aborts, 3);
+    run_role(&with_pointer, 3);
+}
+
+static void handlers_that_are_older_than_communicators_make_calls(void **state)
+{
+    (void)state;
+    if (getenv("CECL_TEST_DEVICE"))
+        return; /* CUDA has ended by then */
+    for (int call = GATHER; call < CALLS; call++) {
+        const struct role role = {live_until_exit, (enum call)call, EXITS, ceclSuccess, NULL};
+        run_role(&role, 60);
+    }
+}
+
+static void a_handler_of_a_signal_may_exit(void **state)
+{
+    (void)state;
+    for (int times = 0; times < 5; times++) {
+        const struct role role = {live_until_a_signal, GATHER, EXITS, ceclSuccess, NULL};
+        run_role(&role, 60);
+    }
 }
 
 static void a_rank_that_is_done_may_end_in_any_way(void **state)
@@ -419,7 +510,9 @@ int main(void)
         cmocka_unit_test(an_abort_between_calls_is_heard_by_those_that_call),
         cmocka_unit_test(a_process_that_ends_is_missed_by_those_that_call),
         cmocka_unit_test(a_rank_that_is_done_may_end_in_any_way),
-        cmocka_unit_test(who_may_be_waited_for_by_kernels_does_not_leave_in_silence),
+        cmocka_unit_test(handlers_that_are_older_than_communicators_make_calls),
+        cmocka_unit_test(a_handler_of_a_signal_may_exit),
+        cmocka_unit_test(who_reaches_memory_of_peers_does_not_leave_in_silence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
