@@ -68,6 +68,7 @@ static struct cecl_nccl_comm *reserve(ncclComm_t comm)
         atomic_store(&entry->nccl, LOST);
         atomic_store(&entry->stage, CECL_NCCL_MAKING);
         atomic_store(&entry->ends, false);
+        atomic_store(&entry->is_aborted, false);
         atomic_store(&entry->has_told, false);
         atomic_store(&entry->has_windows, false);
     }
@@ -319,16 +320,17 @@ static void await_calls(struct cecl_nccl_comm *entry)
     cecl_nccl_comm_leave(entry);
 }
 
-ceclResult_t cecl_nccl_comm_destroy(ncclComm_t comm)
+bool cecl_nccl_comm_destroy(ncclComm_t comm)
 {
     struct cecl_nccl_comm *entry = find_own(comm);
-    ceclResult_t result = ceclSuccess;
     if (entry)
         await_calls(entry);
-    if (entry && !atomic_exchange(&entry->ends, true))
-        result = cecl_nccl_library()->ceclCommDestroy(entry->ours);
+    if (entry && atomic_exchange(&entry->ends, true))
+        return !atomic_load(&entry->is_aborted);
+    if (entry)
+        (void)!cecl_nccl_library()->ceclCommDestroy(entry->ours);
     forget(comm, NULL);
-    return result;
+    return true;
 }
 
 /* Waits until no thread is inside; of an entry that is being made, no longer than that. Returns whether
@@ -365,12 +367,14 @@ static bool give_up(ncclComm_t comm)
 
 /* If a thread is inside, the communicator fails first: that ends what the thread waits for. If none is, and
  * no call is pending, peers go on: many programs abort what they no longer need as they end. */
-void cecl_nccl_comm_abort(ncclComm_t comm)
+static void end_at_once(ncclComm_t comm, bool is_aborted)
 {
     if (give_up(comm))
         return;
     struct cecl_nccl_comm *entry = find_own(comm);
     ncclComm_t instead = NULL;
+    if (entry && is_aborted)
+        atomic_store(&entry->is_aborted, true);
     if (entry && !atomic_exchange(&entry->ends, true)) {
         const struct cecl_nccl_library *cecl = cecl_nccl_library();
         if (atomic_load(&entry->inside) > 0)
@@ -388,10 +392,15 @@ void cecl_nccl_comm_abort(ncclComm_t comm)
     forget(comm, instead);
 }
 
+void cecl_nccl_comm_abort(ncclComm_t comm)
+{
+    end_at_once(comm, true);
+}
+
 void cecl_nccl_comm_revoke(ncclComm_t comm)
 {
     if (find_own(comm) || cecl_nccl_comm_is_in_progress(comm))
-        cecl_nccl_comm_abort(comm);
+        end_at_once(comm, false);
 }
 
 /* ---- errors */

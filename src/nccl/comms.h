@@ -35,9 +35,10 @@ struct cecl_nccl_comm {
     /* the thread's open group registers one; `next_to_register` is the next such entry */
     bool is_to_register;
     struct cecl_nccl_comm *next_to_register;
-    _Atomic int inside;    /* threads that use `ours` now, or NCCL's while ours is being made */
-    _Atomic bool ends;     /* no thread may begin to use it */
-    _Atomic bool has_told; /* an error of it was printed */
+    _Atomic int inside;      /* threads that use `ours` now, or NCCL's while ours is being made */
+    _Atomic bool ends;       /* no thread may begin to use it */
+    _Atomic bool is_aborted; /* NCCL's is aborted, too */
+    _Atomic bool has_told;   /* an error of it was printed */
 };
 
 /* Finds what there is beside `comm`; NULL: the table does not know it. */
@@ -68,7 +69,8 @@ void cecl_nccl_comm_leave(struct cecl_nccl_comm *comm);
 ceclResult_t cecl_nccl_comm_finalize(ncclComm_t comm);
 /* The same without waiting, for a communicator that NCCL itself finalizes in the background. */
 void cecl_nccl_comm_finalize_later(ncclComm_t comm);
-ceclResult_t cecl_nccl_comm_destroy(ncclComm_t comm);
+/* Returns whether NCCL's is still to be destroyed. False: another thread has aborted it meanwhile. */
+bool cecl_nccl_comm_destroy(ncclComm_t comm);
 void cecl_nccl_comm_abort(ncclComm_t comm);
 
 /* Aborts cecl's communicator beside `comm`, where NCCL keeps `comm`, which may still get children.

@@ -121,6 +121,23 @@ static ncclResult_t follow_one(ncclResult_t result, ncclComm_t *comm, ncclComm_t
 /* Communicators of which the calling thread's group registers a symmetric window. */
 static _Thread_local struct cecl_nccl_comm *to_register;
 
+/* `has_windows`: NCCL has registered them. If it has failed, calls are passed that could be served. */
+static void end_registering(bool has_windows)
+{
+    for (; to_register; to_register = to_register->next_to_register) {
+        to_register->is_to_register = false;
+        if (has_windows)
+            atomic_store(&to_register->has_windows, true);
+    }
+}
+
+/* A thread may end with an open group, which registers nothing then. */
+static void forget_windows_at_end(void *unused)
+{
+    (void)unused;
+    end_registering(false);
+}
+
 /* All ranks register, so all of them decide alike by it. In a group it counts from the group's end on,
  * because ranks may have the calls of a group in any order. */
 static void note_window(struct cecl_nccl_comm *entry)
@@ -128,18 +145,11 @@ static void note_window(struct cecl_nccl_comm *entry)
     if (cecl_nccl_group_depth() == 0) {
         atomic_store(&entry->has_windows, true);
     } else if (!entry->is_to_register) {
+        static struct cecl_thread_end end = CECL_THREAD_END_NONE;
+        cecl_thread_at_end(&end, forget_windows_at_end, &to_register);
         entry->is_to_register = true;
         entry->next_to_register = to_register;
         to_register = entry;
-    }
-}
-
-/* The group may have failed. Then calls are passed that could be served. */
-static void note_windows_of_group(void)
-{
-    for (; to_register; to_register = to_register->next_to_register) {
-        to_register->is_to_register = false;
-        atomic_store(&to_register->has_windows, true);
     }
 }
 
@@ -156,7 +166,7 @@ static ncclResult_t end_group(ncclResult_t result)
 {
     if (!cecl_nccl_group_ended())
         return result;
-    note_windows_of_group();
+    end_registering(true);
     result = follow(result, group.wishes, group.count);
     forget_wishes();
     if (result != SUCCESS && result != (ncclResult_t)ceclInProgress) {
@@ -289,8 +299,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
         return cecl_nccl_pass_ncclCommDestroy(comm);
     REFUSE_EARLY(ncclCommDestroy);
     cecl_nccl_birth_forget(comm);
-    (void)!cecl_nccl_comm_destroy(comm);
-    return cecl_nccl_pass_ncclCommDestroy(comm);
+    return cecl_nccl_comm_destroy(comm) ? cecl_nccl_pass_ncclCommDestroy(comm) : SUCCESS;
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm)

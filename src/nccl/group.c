@@ -161,7 +161,7 @@ static void forget_at_end(void *unused)
 
 ncclResult_t cecl_nccl_group_refuse(ncclResult_t result)
 {
-    if (group.refusal == (ncclResult_t)ceclSuccess)
+    if (group.depth > 0 && group.refusal == (ncclResult_t)ceclSuccess)
         group.refusal = result;
     return result;
 }
@@ -290,18 +290,41 @@ static void leave(const struct kept *kept, int count)
             cecl_nccl_comm_leave(kept[i].comm);
 }
 
-/* A group of cecl's has one stream for each communicator. With NCCL the calls on one communicator may go
- * to several streams, which then wait for each other. So all calls go to the stream of the first one.
- * Before the calls that stream waits for the others, and behind the calls the others wait for it. */
+/* Whether `index` is the first kept call of the group with its communicator and stream. */
+static bool has_new_stream(int index)
+{
+    const struct cecl_nccl_call *call = &group.kept[index].call;
+    int first = 0;
+    while (group.kept[first].call.comm != call->comm ||
+           group.kept[first].call.stream != call->stream)
+        first++;
+    return first == index;
+}
+
+/* Orders `common` against all other streams of the group's kept calls on one communicator. */
+static ceclResult_t order_with_all(const struct cecl_nccl_comm *comm, ncclComm_t of,
+                                   cudaStream_t common, bool before)
+{
+    ceclResult_t result = ceclSuccess;
+    for (int i = 0; i < group.count && result == ceclSuccess; i++) {
+        const struct cecl_nccl_call *call = &group.kept[i].call;
+        if (call->comm == of && call->stream != common && has_new_stream(i))
+            result = cecl_nccl_gpu_order(comm->ordinal, before ? call->stream : common,
+                                         before ? common : call->stream);
+    }
+    return result;
+}
+
+/* A group of cecl's has one stream for each communicator. With NCCL the calls of a group on one communicator
+ * may go to several streams, which then wait for each other. So all calls of a turn go to the stream of
+ * the first one. Before the calls that stream waits for those of all kept calls, and behind the calls these
+ * wait for it. */
 static ceclResult_t order_streams(const struct kept *kept, int count, bool before)
 {
     ceclResult_t result = ceclSuccess;
-    for (int i = 0; i < count && result == ceclSuccess; i++) {
-        const cudaStream_t common = kept[i].stream, own = kept[i].call.stream;
-        if (kept[i].comm && kept[i].comm->on_gpu && own != common)
-            result = cecl_nccl_gpu_order(kept[i].comm->ordinal, before ? own : common,
-                                         before ? common : own);
-    }
+    for (int i = 0; i < count && result == ceclSuccess; i++)
+        if (kept[i].comm && kept[i].comm->on_gpu && first_of(kept, i) == &kept[i])
+            result = order_with_all(kept[i].comm, kept[i].call.comm, kept[i].stream, before);
     return result;
 }
 
@@ -361,9 +384,9 @@ static ncclResult_t serve_one(struct kept *kept)
     return result;
 }
 
-/* The turn of the messages that are passed: a second group of NCCL's, after the one that the program ended.
- * As there, an error of a call comes out of the group's end, too. */
-static ncclResult_t pass_turn(const struct kept *kept, int count)
+/* A second group of NCCL's, after the one that the program ended. As there, an error of a call comes out of
+ * the group's end, too. */
+static ncclResult_t pass_in_a_group(const struct kept *kept, int count)
 {
     ncclResult_t result = cecl_nccl_pass_ncclGroupStart();
     if (result != (ncclResult_t)ceclSuccess)
@@ -371,6 +394,40 @@ static ncclResult_t pass_turn(const struct kept *kept, int count)
     result = pass_calls(kept, count);
     const ncclResult_t ended = cecl_nccl_pass_ncclGroupEnd();
     return result == (ncclResult_t)ceclSuccess ? ended : result;
+}
+
+static ncclResult_t order_passed(struct kept *kept, int count, bool before)
+{
+    enter(kept, count);
+    const ceclResult_t result = order_streams(kept, count, before);
+    const ncclResult_t number = cecl_nccl_comm_result(any_comm(kept, count), result);
+    leave(kept, count);
+    return number;
+}
+
+static bool has_several_streams(void)
+{
+    int i = 0;
+    while (i < group.count && group.kept[i].call.stream == first_of(group.kept, i)->call.stream)
+        i++;
+    return i < group.count;
+}
+
+/* The turn of the messages that are passed. Nothing is entered while NCCL is called: an abort that ends
+ * NCCL's call waits until no thread is inside. */
+static ncclResult_t pass_turn(struct kept *kept, int count)
+{
+    const bool is_last = kept + count == group.kept + group.count;
+    ncclResult_t result = order_passed(kept, count, true);
+    if (result != (ncclResult_t)ceclSuccess)
+        return result;
+    result = pass_in_a_group(kept, count);
+    if (result == (ncclResult_t)ceclInProgress && (!is_last || has_several_streams()))
+        cecl_nccl_group_await_passed();
+    if (result != (ncclResult_t)ceclSuccess && result != (ncclResult_t)ceclInProgress)
+        return result;
+    const ncclResult_t ordered = order_passed(kept, count, false);
+    return ordered == (ncclResult_t)ceclSuccess ? result : ordered;
 }
 
 static int by_turn(const void *left, const void *right)
@@ -404,8 +461,6 @@ ncclResult_t cecl_nccl_group_serve(void)
         if (result == (ncclResult_t)ceclInProgress) {
             is_in_progress = true;
             result = ceclSuccess;
-            if (i < group.count)
-                cecl_nccl_group_await_passed();
         }
     }
     cecl_nccl_group_forget();

@@ -19,8 +19,8 @@ bool cecl_nccl_group_ended(void);
 /* Keeps a call for the end of the outermost group. One that is not served has to be a message. */
 ncclResult_t cecl_nccl_group_keep(const struct cecl_nccl_call *call, bool is_served);
 
-/* Notes what a call of the group got that was refused, and returns it. The group then ends with the
- * first such result, and carries no kept call out. */
+/* Notes what a call got that was refused, and returns it. Its group, if it is in one, ends with the first
+ * such result, and carries no kept call out. */
 ncclResult_t cecl_nccl_group_refuse(ncclResult_t result);
 ncclResult_t cecl_nccl_group_refused(void);
 

@@ -854,16 +854,18 @@ static void a_communicator_that_has_grown_is_served(void **state)
     assert_true(run_ranks(2, grow));
 }
 
-struct aborter {
+struct ender {
+    ncclResult_t (*end)(ncclComm_t comm);
     ncclComm_t comm;
+    useconds_t after;
     ncclResult_t result;
 };
 
-static void *abort_soon(void *argument)
+static void *end_soon(void *argument)
 {
-    struct aborter *aborter = argument;
-    usleep(100000); /* the other thread is inside a call by now */
-    aborter->result = ncclCommAbort(aborter->comm);
+    struct ender *ender = argument;
+    usleep(ender->after); /* the other thread is inside a call by now */
+    ender->result = ender->end(ender->comm);
     return NULL;
 }
 
@@ -880,17 +882,22 @@ static bool hears_of_a_loss(const struct rank *r)
 }
 
 /* Rank 0 waits for the others, which do not come. */
-static bool abort_from_another_thread(struct rank *r)
+static bool abort_from_another_thread(struct rank *r, bool while_destroying)
 {
     int in = 1, out[RANKS];
     bool is;
     if (r->rank == 0) {
-        struct aborter aborter = {.comm = r->comm};
-        pthread_t thread;
-        pthread_create(&thread, NULL, abort_soon, &aborter);
+        struct ender aborter = {ncclCommAbort, r->comm, 200000, -1},
+                     destroyer = {ncclCommDestroy, r->comm, 100000, -1};
+        pthread_t aborts, destroys;
+        pthread_create(&aborts, NULL, end_soon, &aborter);
+        if (while_destroying)
+            pthread_create(&destroys, NULL, end_soon, &destroyer);
         is = ncclAllGather(&in, out, 1, ncclInt32, r->comm, NULL) == ceclRemoteError;
-        pthread_join(thread, NULL);
-        is = is && aborter.result == 0;
+        pthread_join(aborts, NULL);
+        if (while_destroying)
+            pthread_join(destroys, NULL);
+        is = is && aborter.result == 0 && (!while_destroying || destroyer.result == 0);
     } else {
         is = hears_of_a_loss(r);
     }
@@ -898,11 +905,23 @@ static bool abort_from_another_thread(struct rank *r)
     return is;
 }
 
+static bool abort_while_in_a_call(struct rank *r)
+{
+    return abort_from_another_thread(r, false);
+}
+
+/* A third thread waits until that call is done. */
+static bool abort_while_destroying(struct rank *r)
+{
+    return abort_from_another_thread(r, true);
+}
+
 static void an_abort_from_another_thread_ends_a_call(void **state)
 {
     (void)state;
     const time_t start = time(NULL);
-    assert_true(run_ranks(RANKS, abort_from_another_thread));
+    assert_true(run_ranks(RANKS, abort_while_in_a_call));
+    assert_true(run_ranks(RANKS, abort_while_destroying));
     assert_true(time(NULL) - start < PROMPT);
 }
 
@@ -1126,7 +1145,16 @@ static void a_group_with_a_call_that_is_refused_returns_its_error(void **state)
     assert_true(run_ranks(2, refuse_in_a_group));
 }
 
-/* After the refused call the other one is not carried out, and the next group is as any other. */
+static bool gather_in_a_group(const struct rank *r)
+{
+    int in = r->rank, out[RANKS] = {-1, -1};
+    const bool is =
+        ncclGroupStart() == 0 && ncclAllGather(&in, out, 1, ncclInt32, r->comm, NULL) == 0;
+    return ncclGroupEnd() == 0 && is && out[0] == 0 && out[1] == 1;
+}
+
+/* After the refused call the other one is not carried out, and the next group is as any other. So is a group
+ * that follows a refused call outside of groups. */
 static bool refuse_one_of_a_group(struct rank *r)
 {
     int in = r->rank, out[RANKS] = {-1, -1};
@@ -1136,9 +1164,9 @@ static bool refuse_one_of_a_group(struct rank *r)
         ncclAllGather(bytes + r->rank, bytes, 1, UNKNOWN_TYPE, r->comm, NULL) == ceclInvalidUsage;
     is = ncclGroupEnd() == ceclInvalidUsage && is && out[0] == -1 &&
          strstr(ncclGetLastError(r->comm), "cecl: CECL_NCCL=strict: ncclAllGather is refused");
-    is = is && ncclGroupStart() == 0 && ncclAllGather(&in, out, 1, ncclInt32, r->comm, NULL) == 0 &&
-         ncclGroupEnd() == 0;
-    return is && out[1] == 1;
+    is = is && gather_in_a_group(r) &&
+         ncclAllGather(bytes + r->rank, bytes, 1, UNKNOWN_TYPE, r->comm, NULL) == ceclInvalidUsage;
+    return is && gather_in_a_group(r);
 }
 
 static void a_group_with_a_call_that_strict_refuses_carries_nothing_out(void **state)
@@ -1468,10 +1496,33 @@ static bool register_in_a_group(struct rank *r)
     return is && gather_block(r, false);
 }
 
+static void *end_while_registering(void *context)
+{
+    static uint16_t memory[64];
+    const struct rank *r = context;
+    ncclWindow_t window;
+    const bool is =
+        ncclGroupStart() == 0 && ncclCommWindowRegister(r->comm, memory, sizeof memory, &window,
+                                                        CECL_NCCL_WIN_COLL_SYMMETRIC) == 0;
+    return is ? context : NULL;
+}
+
+/* Only rank 0 has a thread that ends with an open group. */
+static bool register_after_a_lost_group(struct rank *r)
+{
+    pthread_t thread;
+    void *is = r;
+    if (r->rank == 0 && (pthread_create(&thread, NULL, end_while_registering, r) != 0 ||
+                         pthread_join(thread, &is) != 0))
+        return false;
+    return is && gather_block(r, true) && register_in_a_group(r);
+}
+
 static void a_window_counts_from_the_end_of_its_group_on(void **state)
 {
     (void)state;
     assert_true(run_ranks(2, register_in_a_group));
+    assert_true(run_ranks(2, register_after_a_lost_group));
 }
 
 /* A child has no windows. Nor has a communicator that comes after one with windows, by the same entry. */
