@@ -24,9 +24,10 @@ import statistics
 import subprocess
 import sys
 
-# Columns of a row: size, count, type, redop, root; then for each place the time, two bandwidths, the wrong values.
-PLACES = {"out": (5, 8), "in": (9, 12)}
-FIELDS = 13
+# Columns of a row: size, count, type, redop (hypercube leaves it out), root; then for each place the time, two
+# bandwidths, the wrong values. Those of a place are counted from the row's end.
+PLACES = {"out": (-8, -5), "in": (-4, -1)}
+FIELDS = (12, 13)
 NONE_WRONG = ("0", "N/A")
 FEWEST_BYTES = 1  # nccl-tests prints sizes that it rounded down to 0; nothing moves then
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -62,10 +63,11 @@ def rows_of(text):
     times, wrong, twice = {}, 0, []
     for line in text.splitlines():
         fields = line.split()
-        if len(fields) != FIELDS or not fields[0].isdigit() or int(fields[0]) < FEWEST_BYTES:
+        if len(fields) not in FIELDS or not fields[0].isdigit() or int(fields[0]) < FEWEST_BYTES:
             continue
         for place, (time, errors) in PLACES.items():
-            key = Key(int(fields[0]), *fields[2:5], place)
+            redop = fields[3] if len(fields) == max(FIELDS) else "none"
+            key = Key(int(fields[0]), fields[2], redop, fields[-9], place)
             twice += [key] if key in times else []
             times.setdefault(key, float(fields[time]))
             wrong += fields[errors] not in NONE_WRONG

@@ -218,6 +218,13 @@ class Results(Case):
         self.run_script()
         self.assertEqual({line[1] for line in self.lines()}, {"8"})
 
+    def test_rows_may_lack_the_operation(self):
+        self.rows("nccl", row(64, 20, 30, redop="", wrong=2))
+        self.rows("cecl", row(64, 10, 10, redop=""))
+        self.run_script(status=1)
+        self.assertIn("wrong results in all rounds: nccl 2, cecl 0;", self.out)
+        self.assertEqual([line[2:4] for line in self.lines()], [("float", "none")] * 2)
+
     def test_wrong_values_are_counted_and_fail(self):
         self.rows("nccl", row(8, 2, 2))
         self.rows("cecl", row(8, 2, 2), row(8, 2, 2, wrong=3))

@@ -52,6 +52,20 @@ static bool find_either(const char *name, int version, void *of_13000, void *of_
     return function != NULL;
 }
 
+/* The driver has no words for anything once it has ended, which it does before the process. */
+static void describe(const struct cecl_driver *cu, CUresult result, const char *call, char *words,
+                     size_t bytes)
+{
+    const char *name = NULL, *text = NULL;
+    cu->cuGetErrorName(result, &name);
+    cu->cuGetErrorString(result, &text);
+    if (name && text)
+        snprintf(words, bytes, "%s: %s (%s)", call, name, text);
+    else
+        snprintf(words, bytes, "%s: CUDA error %d%s", call, (int)result,
+                 result == CUDA_ERROR_DEINITIALIZED ? ": this process is ending" : "");
+}
+
 static void load(void)
 {
     int version = 0;
@@ -89,10 +103,7 @@ static void load(void)
 
     const CUresult result = driver.cuInit(0);
     if (result != CUDA_SUCCESS) {
-        const char *name = "unknown error", *text = "";
-        driver.cuGetErrorName(result, &name);
-        driver.cuGetErrorString(result, &text);
-        snprintf(reason, sizeof(reason), "cuInit: %s (%s)", name, text);
+        describe(&driver, result, "cuInit", reason, sizeof(reason));
         return;
     }
     usable = true;
@@ -110,9 +121,8 @@ ceclResult_t cecl_driver_check(const struct cecl_driver *cu, CUresult result, co
 {
     if (result == CUDA_SUCCESS)
         return ceclSuccess;
-    const char *name = "unknown error", *text = "";
-    cu->cuGetErrorName(result, &name);
-    cu->cuGetErrorString(result, &text);
+    char words[256];
+    describe(cu, result, call, words, sizeof(words));
     return cecl_fail(result == CUDA_ERROR_OUT_OF_MEMORY ? ceclOutOfMemory : ceclUnhandledCudaError,
-                     "%s: %s (%s)", call, name, text);
+                     "%s", words);
 }

@@ -35,7 +35,8 @@ static bool is_joining(const struct life *life)
 /* Words one of which an error has, by fault; the rest is NULL. */
 static const char *const telling[FAULTS][TELLING] = {
     [KILLED] = {"ended", "left", "closed the connection", "Connection refused"},
-    [EXITS] = {"ended", "left", "closed the connection", "Connection refused"},
+    [EXITS] = {"ended", "left", "closed the connection", "Connection refused",
+               "this process is ending"},
     [LEAVES_CHILD] = {"ended", "left", "closed the connection", "Connection refused"},
     [STOPPED] = {"has waited ", "waits for", "did not come", "missing: ", "no answer",
                  "no connection"},
@@ -98,8 +99,16 @@ static bool leaves_usable(const struct life *life)
            (life->op == SPLIT && (life->c->fault == OTHER_CALL || life->c->when == AMID));
 }
 
+/* While another thread ends the process, a call may fail in any way: CUDA ends before the process does. */
+static void await_exit(const struct life *life)
+{
+    while (life->is_faulty && life->c->fault == EXITS)
+        pause();
+}
+
 void aftermath_check_error(struct life *life, ceclResult_t result)
 {
+    await_exit(life);
     ceclResult_t async = ceclSuccess;
     char *words = life->report->heard;
     snprintf(words, sizeof(life->report->heard), "%s", ceclGetLastError(life->comm));

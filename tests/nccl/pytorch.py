@@ -25,6 +25,8 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
+import nccl_calls
+
 RANK = int(os.environ["LOCAL_RANK"])
 DEVICE = torch.device("cuda", RANK % torch.cuda.device_count())
 if os.environ.get("CECL_SHARE_GPU") == "1":
@@ -172,6 +174,52 @@ def calls():
     check_subgroup()
 
 
+# ---- groups whose calls go to several streams
+
+
+def lay_late(tensor, value, stream):
+    """Fills `tensor` on `stream`, behind a kernel that takes some milliseconds."""
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(4_000_000)
+        tensor.copy_(value)
+
+
+def group_on_streams(comm, count, step):
+    """The calls of a group on one communicator wait for all its streams, and all streams wait for the calls.
+    So each stream may bring what another one's call reads, and take what another one's call wrote.
+    """
+    n, after, before = ranks(), (RANK + 1) % ranks(), (RANK - 1) % ranks()
+    streams = [torch.cuda.Stream() for _ in range(4)]
+    values = [[draw(count, 40 * step + 10 * i + rank) for rank in range(n)] for i in range(4)]
+    inputs = [poisoned(count) for _ in range(4)]
+    outs = [poisoned(n * count), poisoned(count), poisoned(n * count), poisoned(count)]
+    wanted = [torch.cat(values[0]), values[1][before], torch.cat(values[2]), sum(values[3])]
+    torch.cuda.synchronize()
+    for i in range(4):
+        lay_late(inputs[i], values[i][RANK], streams[(i + 1 + step) % 4])
+    with comm:
+        comm.all_gather(outs[0], inputs[0], streams[0])
+        comm.send(inputs[1], after, streams[1])
+        comm.recv(outs[1], before, streams[1])
+        comm.all_gather(outs[2], inputs[2], streams[2])
+        comm.all_reduce(outs[3], inputs[3], streams[3])
+    taken = []
+    for i, out in enumerate(outs):
+        with torch.cuda.stream(streams[(i + 3 + step) % 4]):
+            taken.append(out.clone())
+    names = ["gather", "message", "second gather", "sum"]
+    for name, copied, right in zip(names, taken, wanted):
+        expect(copied, right, f"{name} of {count} elements on several streams, step {step}")
+
+
+def group_streams():
+    comm = nccl_calls.Comm()
+    for step in range(40):
+        for count in (1 << 14, 1 << 17, 1 << 20):
+            group_on_streams(comm, count, step)
+    comm.destroy()
+
+
 # ---- training: all ranks together must have the losses that one rank has with all of the data
 
 WIDTH = 256
@@ -216,7 +264,7 @@ def compare_with_one_rank(model, reference, shared_data=False):
 
 def ddp():
     reference = make_model()
-    model = nn.parallel.DistributedDataParallel(copy.deepcopy(reference), device_ids=[RANK])
+    model = nn.parallel.DistributedDataParallel(copy.deepcopy(reference), device_ids=[DEVICE])
     compare_with_one_rank(model, reference)
 
 
@@ -304,7 +352,7 @@ def lose():
     os._exit(1)
 
 
-PARTS = [calls, ddp, fsdp1, fsdp2, fsdp2_group_memory, tensor_parallel, graph]
+PARTS = [calls, group_streams, ddp, fsdp1, fsdp2, fsdp2_group_memory, tensor_parallel, graph]
 
 
 def main():

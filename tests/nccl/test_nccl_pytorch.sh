@@ -1,5 +1,6 @@
 #!/bin/sh
-# PyTorch with cecl in NCCL's place, on two GPUs, where this machine has PyTorch.
+# PyTorch with cecl in NCCL's place, on two GPUs, where this machine has PyTorch. With CECL_SHARE_GPU=1 one
+# GPU does; copies then take SMs.
 # test_nccl_pytorch.sh CECL_RUN
 set -u
 run=$1
@@ -29,7 +30,18 @@ parts() {
     done
     grep -q 'ncclAllReduce .* NCCL .*the stream is captured' "$log/out" ||
         fail "no captured call was passed with '$1'"
-    grep 'ncclAllGather .* cecl ' "$log/out" | grep -vq ' yes ' && fail "a gather took SMs"
+    if [ "${CECL_SHARE_GPU:-0}" != 1 ]; then
+        grep 'ncclAllGather .* cecl ' "$log/out" | grep -vq ' yes ' && fail "a gather took SMs"
+    fi
+}
+
+# Under this policy some calls of a group are served, and others are passed.
+mixed_groups() {
+    "$run" --policy auto --stats python3 -m torch.distributed.run --nproc-per-node 2 "$program" \
+        group_streams >"$log/out" 2>&1 || fail "groups on several streams"
+    grep '^ok' "$log/out"
+    grep -q 'ncclAllGather .* cecl ' "$log/out" || fail "no gather of a group was served"
+    grep -q 'ncclSend .* NCCL ' "$log/out" || fail "no message of a group was passed"
 }
 
 # Kills a rank. Its peer must end before the limits of NCCL and PyTorch, which are minutes.
@@ -45,4 +57,5 @@ lose() {
 
 parts 'expandable_segments:False'
 parts 'expandable_segments:True'
+mixed_groups
 lose
