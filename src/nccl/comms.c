@@ -16,7 +16,7 @@
 #include "util/thread.h"
 
 #define BUCKETS 256
-#define OUT_MS 10000         /* how long an abort waits for a thread inside a call */
+#define OUT_MS 10000         /* how long the end waits for a thread inside a call */
 #define LOST ((ncclComm_t)1) /* of an entry that a thread never left: nothing else may get it */
 
 static _Atomic(struct cecl_nccl_comm *) buckets[BUCKETS];
@@ -310,29 +310,6 @@ static void forget(ncclComm_t comm, ncclComm_t instead)
         atomic_store_explicit(&entry->nccl, instead, memory_order_release);
 }
 
-/* Waits for pending calls as long as these may wait: ceclCommDestroy itself has a limit. An abort in another
- * thread ends the waiting. */
-static void await_calls(struct cecl_nccl_comm *entry)
-{
-    if (!cecl_nccl_comm_enter(entry))
-        return;
-    (void)!cecl_nccl_library()->ceclCommFinalize(entry->ours);
-    cecl_nccl_comm_leave(entry);
-}
-
-bool cecl_nccl_comm_destroy(ncclComm_t comm)
-{
-    struct cecl_nccl_comm *entry = find_own(comm);
-    if (entry)
-        await_calls(entry);
-    if (entry && atomic_exchange(&entry->ends, true))
-        return !atomic_load(&entry->is_aborted);
-    if (entry)
-        (void)!cecl_nccl_library()->ceclCommDestroy(entry->ours);
-    forget(comm, NULL);
-    return true;
-}
-
 /* Waits until no thread is inside; of an entry that is being made, no longer than that. Returns whether
  * none is. */
 static bool close_door(struct cecl_nccl_comm *entry, bool while_making)
@@ -365,6 +342,49 @@ static bool give_up(ncclComm_t comm)
     return true;
 }
 
+/* `end` is ceclCommDestroy or ceclCommAbort. Returns what the entry is to have in place of NCCL's communicator. */
+static ncclComm_t end_own(struct cecl_nccl_comm *entry, ceclResult_t (*end)(ceclComm_t))
+{
+    if (close_door(entry, false)) {
+        (void)!end(entry->ours);
+        return NULL;
+    }
+    cecl_log(CECL_LOG_WARN, entry->rank,
+             "a thread is still inside a call %d ms after its communicator was ended: what belongs "
+             "to the communicator is kept",
+             OUT_MS);
+    return LOST;
+}
+
+/* Waits for other threads that are inside, and for pending calls, as long as these may wait; ceclCommDestroy
+ * itself has a limit. An abort in another thread ends the waiting. Returns whether the caller is to end
+ * the communicator. */
+static bool await_calls(struct cecl_nccl_comm *entry)
+{
+    const struct timespec pause = {.tv_nsec = 100000};
+    if (!cecl_nccl_comm_enter(entry))
+        return false;
+    while (atomic_load(&entry->inside) > 1 && !atomic_load(&entry->ends))
+        nanosleep(&pause, NULL);
+    if (!atomic_load(&entry->ends))
+        (void)!cecl_nccl_library()->ceclCommFinalize(entry->ours);
+    const bool is_first = !atomic_exchange(&entry->ends, true);
+    cecl_nccl_comm_leave(entry);
+    return is_first;
+}
+
+bool cecl_nccl_comm_destroy(ncclComm_t comm)
+{
+    struct cecl_nccl_comm *entry = find_own(comm);
+    ncclComm_t instead = NULL;
+    if (entry && !await_calls(entry))
+        return !atomic_load(&entry->is_aborted);
+    if (entry)
+        instead = end_own(entry, cecl_nccl_library()->ceclCommDestroy);
+    forget(comm, instead);
+    return true;
+}
+
 /* If a thread is inside, the communicator fails first: that ends what the thread waits for. If none is, and
  * no call is pending, peers go on: many programs abort what they no longer need as they end. */
 static void end_at_once(ncclComm_t comm, bool is_aborted)
@@ -376,18 +396,9 @@ static void end_at_once(ncclComm_t comm, bool is_aborted)
     if (entry && is_aborted)
         atomic_store(&entry->is_aborted, true);
     if (entry && !atomic_exchange(&entry->ends, true)) {
-        const struct cecl_nccl_library *cecl = cecl_nccl_library();
         if (atomic_load(&entry->inside) > 0)
-            cecl->ceclCommRevoke(entry->ours);
-        if (close_door(entry, false)) {
-            cecl->ceclCommAbort(entry->ours);
-        } else {
-            instead = LOST;
-            cecl_log(CECL_LOG_WARN, entry->rank,
-                     "a thread is still inside a call %d ms after its communicator was aborted: "
-                     "what belongs to the communicator is kept",
-                     OUT_MS);
-        }
+            cecl_nccl_library()->ceclCommRevoke(entry->ours);
+        instead = end_own(entry, cecl_nccl_library()->ceclCommAbort);
     }
     forget(comm, instead);
 }
