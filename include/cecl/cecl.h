@@ -484,8 +484,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommFinalize(ceclComm_t comm);
 CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm);
 
 /* Gives up: releases this rank's pending waits, tells the peers (their communicators fail with
- * ceclRemoteError), and frees everything. If none of this rank's calls is pending, it leaves as with
- * ceclCommDestroy (not after ceclGetPeerPointer or ceclCommGetDeviceComm). `comm` is gone in any case.
+ * ceclRemoteError), and frees everything. If none of this rank's calls is pending, it leaves as
+ * with ceclCommDestroy (not after ceclGetPeerPointer or ceclCommGetDeviceComm). `comm` is gone in any
+ * case.
  * Local, blocking (bounded). Threads: the last call on comm; no other thread may be inside a call
  * on it. A thread that waits in cudaStreamSynchronize is inside no call of cecl's; its wait ends.
  * Ownership: ends the caller's. Errors: ceclInvalidArgument. Since 0.1. */
@@ -1051,8 +1052,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
  * makes the message first and these collectives later waits for ever, because each waits for the
  * other. Communicators whose calls go to one stream come in the order of their first calls, which
  * must be the same on all ranks. The host waits as in collectives (once for all calls on a
- * communicator), for ranks that join, and for allocations for which the pool must grow. One thread may make the calls of several ranks in one group: none of
- * them is late then.
+ * communicator), for ranks that join, and for allocations for which the pool must grow. One thread
+ * may make the calls of several ranks in one group: none of them is late then.
  * Threads: the one that began it; one call at a time on each communicator in it. Ownership: as the
  * calls'.
  * Errors, with none of the calls enqueued: that of the first call that is refused. A call returns
