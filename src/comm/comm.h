@@ -13,6 +13,7 @@
 #include "comm/history.h"
 #include "comm/pairs.h"
 #include "comm/tell.h"
+#include "comm/waits.h"
 #include "device/device.h"
 #include "tune/table.h"
 
@@ -79,6 +80,7 @@ enum cecl_shared_part {
     CECL_SHARED_BOXES,    /* boot/boxes.h: ranks join a new communicator */
     CECL_SHARED_MEETINGS, /* boot/meeting.h: ranks agree on who joins */
     CECL_SHARED_HISTORY,  /* comm/history.h: what calls each rank has made */
+    CECL_SHARED_WAITS,    /* comm/waits.h: for whom each rank waits */
     CECL_SHARED_HOSTED,   /* alloc/hosted.h: flags and blocks in memory of the host */
     CECL_SHARED_POSTS,    /* alloc/posts.h: where the bytes of messages lie */
     CECL_SHARED_PARTS
@@ -103,6 +105,7 @@ struct ceclComm {
     struct cecl_engine engine;
     struct cecl_teller teller;
     struct cecl_history history;
+    struct cecl_waits waits;
     struct cecl_carrier carrier;
     struct cecl_pairs pairs;
     struct cecl_watch watch;

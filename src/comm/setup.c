@@ -366,6 +366,7 @@ static ceclResult_t open_shared(ceclComm_t comm)
         [CECL_SHARED_BOXES] = cecl_boxes_bytes(comm->nranks),
         [CECL_SHARED_MEETINGS] = cecl_meetings_bytes(),
         [CECL_SHARED_HISTORY] = cecl_history_bytes(comm->nranks),
+        [CECL_SHARED_WAITS] = cecl_waits_bytes(comm->nranks),
         [CECL_SHARED_HOSTED] =
             needs_hosted(comm) ? cecl_hosted_bytes(comm->nranks, half_bytes(comm)) : 0,
         [CECL_SHARED_POSTS] = comm->nranks > 1 ? cecl_posts_bytes(comm->nranks) : 0,
@@ -398,6 +399,8 @@ static ceclResult_t open_windows(ceclComm_t comm)
     comm->teller.places.catch_up_ns = threshold(comm, CECL_TUNE_LATE_CATCH_UP_NS);
     cecl_history_open(&comm->history, cecl_shared_at(&comm->shared, CECL_SHARED_HISTORY),
                       comm->rank, comm->nranks);
+    cecl_waits_open(&comm->waits, cecl_shared_at(&comm->shared, CECL_SHARED_WAITS), comm->rank,
+                    comm->nranks);
     return cecl_mesh_agree(comm->mesh,
                            cecl_registry_open(&comm->registry, comm->dev, comm->mesh, comm->rank,
                                               comm->nranks, comm->config.timeout_ms, &asks));

@@ -68,6 +68,16 @@ static bool has_lost_a_leaver(ceclComm_t comm)
     return true;
 }
 
+/* The words for the ranks that are to blame: a late rank may wait for another one itself. What ranks told
+ * counts for half of the time limit at most, so a rank that stopped since is not excused. */
+static const char *who_is_to_blame(ceclComm_t comm, struct cecl_rank_list *late)
+{
+    const int half = comm->config.timeout_ms / 2;
+    const int kept = half > 0 && half < CECL_WATCH_LATE_MS ? half : CECL_WATCH_LATE_MS;
+    cecl_waits_follow(&comm->waits, cecl_now_ms() - kept, late);
+    return cecl_rank_list_words(late);
+}
+
 /* A peer that has just given up signals flags that look late. It told so before, and is not blamed. */
 static void time_out(ceclComm_t comm, struct cecl_progress *progress, int64_t waited_ms)
 {
@@ -77,7 +87,7 @@ static void time_out(ceclComm_t comm, struct cecl_progress *progress, int64_t wa
     }
     cecl_fail(ceclTimeout,
               "a call has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d); pending here: %s; %s",
-              cecl_rank_list_words(&progress->late), (long long)waited_ms, comm->config.timeout_ms,
+              who_is_to_blame(comm, &progress->late), (long long)waited_ms, comm->config.timeout_ms,
               cecl_comm_last_call(comm),
               progress->in_message ? "did the peer make its part of each message?"
                                    : "did every rank make the call? CECL_CHECK=1 compares them");
@@ -127,6 +137,7 @@ static bool is_out_of_time(ceclComm_t comm, const struct cecl_progress *progress
 static void look_after(ceclComm_t comm, struct watched *seen)
 {
     const int64_t now = cecl_now_ms();
+    static const struct cecl_rank_list nobody;
     struct cecl_progress progress;
     const uint32_t done = cecl_flags_done(&comm->engine.flags);
 
@@ -134,6 +145,7 @@ static void look_after(ceclComm_t comm, struct watched *seen)
         return;
     if (cecl_flags_idle(&comm->engine.flags)) {
         *seen = (struct watched){.since = now};
+        cecl_waits_tell(&comm->waits, &nobody, now);
         return;
     }
     if (has_lost_a_leaver(comm))
@@ -148,6 +160,7 @@ static void look_after(ceclComm_t comm, struct watched *seen)
         cecl_comm_set_async(comm, ceclUnhandledCudaError, cecl_message());
         return;
     }
+    cecl_waits_tell(&comm->waits, progress.started ? &progress.late : &nobody, now);
     /* The caller's work that comes before the call in its stream does not count as time of the
      * call, however long it takes. */
     if (!progress.started || !seen->started || done != seen->done || has_moved(&progress, seen) ||
@@ -263,7 +276,7 @@ static ceclResult_t name_who_is_late(ceclComm_t comm, int64_t waited_ms)
     cecl_fail(ceclTimeout, "%s is still pending after %lld ms", cecl_comm_last_call(comm),
               (long long)waited_ms);
     return known ? cecl_fail(ceclTimeout, "%s: a call waits for %s", cecl_message(),
-                             cecl_rank_list_words(&progress.late))
+                             who_is_to_blame(comm, &progress.late))
                  : ceclTimeout;
 }
 

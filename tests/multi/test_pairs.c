@@ -1,5 +1,6 @@
 /* Messages between two ranks: they match in order, whatever the groups of the ranks look like, on any
  * memory, and a wrong one is refused or ends the communicator. */
+#include <stdio.h>
 #include <unistd.h>
 
 #include "memory.h"
@@ -529,6 +530,29 @@ static void a_peer_that_stays_away_is_a_timeout(void **state)
     multi_ok(NULL, ceclCommAbort(comm));
 }
 
+/* Rank 0 waits for rank 1. With three ranks, rank 1 begins half a second later, and waits for rank 2, which
+ * makes no call. So the time of rank 0 is up first. */
+static void the_end_of_a_chain_of_waits_is_named(void **state)
+{
+    (void)state;
+    const int last = multi_nranks > 2 ? 2 : 1;
+    unsigned char *buffer = NULL;
+    char words[64];
+    snprintf(words, sizeof(words), "waited for rank %d for", last);
+    ceclComm_t comm = comm_and_buffer(1600, &buffer);
+    if (multi_rank < last) {
+        usleep((useconds_t)multi_rank * 500000);
+        ceclResult_t result = ceclRecv(buffer, 7, ceclInt8, multi_rank + 1, comm, 0);
+        if (multi_rank > 0 && result == ceclSuccess)
+            result = ceclSend(buffer, 7, ceclInt8, multi_rank - 1, comm, 0);
+        if (result == ceclSuccess)
+            result = ceclStreamSynchronize(comm, 0);
+        multi_refused(comm, result, result == ceclTimeout ? ceclTimeout : ceclRemoteError, words);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    multi_ok(NULL, ceclCommAbort(comm));
+}
+
 /* Rank 0 receives from all others, and none of them sends. */
 static void all_peers_that_stay_away_are_named(void **state)
 {
@@ -632,6 +656,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(messages_need_no_check_of_calls),
         cmocka_unit_test(a_check_of_calls_holds_up_no_message),
         cmocka_unit_test(a_peer_that_stays_away_is_a_timeout),
+        cmocka_unit_test(the_end_of_a_chain_of_waits_is_named),
         cmocka_unit_test(all_peers_that_stay_away_are_named),
         cmocka_unit_test(a_peer_that_leaves_is_known_at_once),
         cmocka_unit_test(an_abort_ends_messages_that_are_pending),

@@ -1,0 +1,133 @@
+/* For whom each rank waits: the rank at the end of a chain is found, and nobody is excused by what was
+ * told long ago. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "comm/waits.h"
+
+#define RANKS 200
+#define NOW 100000
+static struct cecl_waits ranks[RANKS];
+static void *memory;
+
+static int set_up(void **state)
+{
+    (void)state;
+    memory = calloc(1, cecl_waits_bytes(RANKS));
+    for (int r = 0; r < RANKS; r++)
+        cecl_waits_open(&ranks[r], memory, r, RANKS);
+    return memory == NULL;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    free(memory);
+    return 0;
+}
+
+/* `first` and the `more` ranks after it; -1: nobody. */
+static struct cecl_rank_list list(int first, int more)
+{
+    struct cecl_rank_list some = {.count = 0};
+    for (int r = first; first >= 0 && r <= first + more; r++)
+        cecl_rank_list_add(&some, r);
+    return some;
+}
+
+static void tells(int rank, int first, int more, int64_t when)
+{
+    const struct cecl_rank_list some = list(first, more);
+    cecl_waits_tell(&ranks[rank], &some, when);
+}
+
+static void blames(int rank, struct cecl_rank_list late, const char *expected)
+{
+    cecl_waits_follow(&ranks[rank], NOW - 500, &late);
+    assert_string_equal(cecl_rank_list_words(&late), expected);
+}
+
+static void a_rank_that_waits_for_nobody_is_named(void **state)
+{
+    (void)state;
+    blames(0, list(1, 0), "rank 1");
+    tells(0, 1, 0, NOW);
+    blames(0, list(1, 0), "rank 1");
+    blames(0, list(1, 2), "ranks 1, 2 and 3");
+}
+
+static void a_chain_is_followed_to_its_end(void **state)
+{
+    (void)state;
+    tells(0, 1, 0, NOW);
+    tells(1, 150, 0, NOW); /* beyond the first 64 */
+    tells(150, 64, 0, NOW - 500);
+    blames(0, list(1, 0), "rank 64");
+    blames(150, list(64, 0), "rank 64");
+    tells(150, -1, 0, NOW);
+    blames(0, list(1, 0), "rank 150");
+}
+
+static void those_that_wait_are_left_out(void **state)
+{
+    (void)state;
+    tells(1, 3, 0, NOW);
+    tells(2, 3, 1, NOW);
+    blames(0, list(1, 2), "ranks 3 and 4");
+    tells(4, 2, 0, NOW);
+    blames(0, list(1, 2), "rank 3");
+}
+
+static void ranks_that_wait_for_each_other_are_all_named(void **state)
+{
+    (void)state;
+    tells(0, 1, 1, NOW);
+    tells(1, 2, 0, NOW);
+    tells(2, 0, 1, NOW);
+    blames(0, list(1, 1), "ranks 1 and 2");
+    tells(2, 0, 3, NOW); /* rank 3 is outside of the circle */
+    blames(0, list(1, 1), "rank 3");
+}
+
+static void what_was_told_long_ago_excuses_nobody(void **state)
+{
+    (void)state;
+    tells(1, 2, 0, NOW - 501);
+    blames(0, list(1, 0), "rank 1");
+    tells(1, 2, 0, NOW - 499);
+    blames(0, list(1, 0), "rank 2");
+    tells(1, -1, 0, NOW);
+    blames(0, list(1, 0), "rank 1");
+}
+
+static void a_list_that_is_cut_stays(void **state)
+{
+    (void)state;
+    const struct cecl_rank_list cut = list(1, CECL_RANKS_NAMED);
+    for (int r = 1; r <= CECL_RANKS_NAMED; r++)
+        tells(r, 100, 0, NOW);
+    blames(0, cut, "ranks 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 and 1 more");
+    /* 16 that wait for as many others */
+    tells(50, 100, CECL_RANKS_NAMED - 1, NOW);
+    blames(0, list(50, 0), "rank 50");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        TEST(a_rank_that_waits_for_nobody_is_named),
+        TEST(a_chain_is_followed_to_its_end),
+        TEST(those_that_wait_are_left_out),
+        TEST(ranks_that_wait_for_each_other_are_all_named),
+        TEST(what_was_told_long_ago_excuses_nobody),
+        TEST(a_list_that_is_cut_stays),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
