@@ -38,6 +38,12 @@ static bool is_served_op(enum cecl_nccl_op op, int nranks)
     return !cecl_nccl_is_message(op) || nranks <= MESSAGE_RANKS;
 }
 
+/* Whether the root or peer exists. NCCL refuses other calls at once, in a group too. */
+static bool has_rank(const struct cecl_nccl_call *call, int nranks)
+{
+    return call->root >= 0 && call->root < nranks;
+}
+
 /* Whether cecl knows the datatype and the reduction, and the size is no overflow. Premultiplied sums
  * have numbers behind those of the reductions that both libraries have. */
 static bool is_served_type(const struct cecl_nccl_call *call, int nranks)
@@ -66,6 +72,8 @@ static enum cecl_nccl_reason reason_of_call(const struct cecl_nccl_process *proc
                                             const struct cecl_nccl_call *call,
                                             const struct cecl_nccl_comm *comm)
 {
+    if (!has_rank(call, comm->nranks))
+        return CECL_NCCL_NO_SUCH_RANK;
     if (!is_served_op(call->op, comm->nranks))
         return CECL_NCCL_MANY_RANKS;
     /* Two ranks wait for each other in a message without bytes, too. A group whose messages were partly
@@ -116,6 +124,8 @@ static bool is_refused(const struct cecl_nccl_process *process, const struct cec
 {
     if (reason == CECL_NCCL_IN_PROGRESS)
         return true;
+    if (reason == CECL_NCCL_NO_SUCH_RANK) /* NCCL refuses it */
+        return false;
     return process->policy == CECL_NCCL_STRICT && !call->reduces && call->count > 0;
 }
 
@@ -149,7 +159,7 @@ static bool serve(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm
 static bool waits_in_group(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm,
                            ncclResult_t *result)
 {
-    if (!cecl_nccl_is_message(call->op) || !comm || !comm->ours) {
+    if (!cecl_nccl_is_message(call->op) || !comm || !comm->ours || !has_rank(call, comm->nranks)) {
         cecl_nccl_group_passed(call->comm);
         return false;
     }

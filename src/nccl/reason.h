@@ -16,6 +16,7 @@
     X(ONE_RANK, "the communicator has one rank")                                                   \
     X(NO_SUCH_OP, "cecl does not serve this function")                                             \
     X(MANY_RANKS, "cecl has sends and receives between 64 ranks at most")                          \
+    X(NO_SUCH_RANK, "the communicator does not have the rank that the call names")                 \
     X(EMPTY, "the call moves no bytes")                                                            \
     X(TYPE, "cecl lacks the datatype, the reduction, or the size")                                 \
     X(SMS_FORBIDDEN, "CECL_SM_POLICY=never: a reduction needs SMs")                                \

@@ -51,6 +51,7 @@ struct op {
     ncclComm_t comm;
     struct transfer transfers[2 * STANDIN_MAX_RANKS];
     int ntransfers;
+    bool has_no_peer;            /* it names a rank that the communicator does not have */
     bool waits_for_all;          /* to join */
     void (*finish)(struct op *); /* after the transfers; may be NULL */
     unsigned char *staging;      /* what was received, a block for each rank */

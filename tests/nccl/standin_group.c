@@ -14,6 +14,7 @@
 static _Thread_local int depth;
 static _Thread_local struct op *first;
 static _Thread_local bool is_hollow;
+static _Thread_local ncclResult_t refusal; /* of a call in the open group */
 
 /* What non-blocking communicators of one group do in the background. */
 struct job {
@@ -34,6 +35,10 @@ struct op *standin_op(ncclComm_t comm)
 
 static void add(struct op *op, int sender, int receiver, bool sends, void *bytes, size_t count)
 {
+    const int peer = sends ? receiver : sender;
+    op->has_no_peer = op->has_no_peer || peer < 0 || peer >= op->comm->nranks;
+    if (op->has_no_peer)
+        return;
     op->transfers[op->ntransfers++] = (struct transfer){
         .channel = &op->comm->shared->channels[sender * op->comm->nranks + receiver],
         .sends = sends,
@@ -265,8 +270,10 @@ ncclResult_t standin_enqueue(struct op *op)
     struct op **end = &first;
     if (is_hollow)
         return drop(op, ceclSuccess);
-    if (!standin_is_ready(op->comm))
+    if (op->has_no_peer || !standin_is_ready(op->comm)) {
+        refusal = depth > 0 ? ceclInvalidArgument : ceclSuccess;
         return drop(op, ceclInvalidArgument);
+    }
     while (*end)
         end = &(*end)->next;
     *end = op;
@@ -281,20 +288,31 @@ ncclResult_t ncclGroupStart(void)
 }
 
 /* Ends the group, and carries nothing out. */
+static ncclResult_t give_up(ncclResult_t result)
+{
+    refusal = ceclSuccess;
+    while (first) {
+        struct op *op = first;
+        first = op->next;
+        drop(op, result);
+    }
+    return result;
+}
+
 ncclResult_t ncclGroupSimulateEnd(void *info)
 {
     NOTE(WORD(info));
-    while (depth == 1 && first) {
-        struct op *op = first;
-        first = op->next;
-        free(op->staging);
-        free(op);
-    }
+    if (depth == 1)
+        give_up(ceclSuccess);
     return depth == 0 ? ceclInvalidUsage : (depth--, ceclSuccess);
 }
 
 ncclResult_t ncclGroupEnd(void)
 {
     NOTE(0);
-    return depth == 0 ? ceclInvalidUsage : --depth > 0 ? ceclSuccess : carry_out();
+    if (depth == 0)
+        return ceclInvalidUsage;
+    if (--depth > 0)
+        return ceclSuccess;
+    return refusal == (ncclResult_t)ceclSuccess ? carry_out() : give_up(refusal);
 }

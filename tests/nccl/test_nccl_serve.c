@@ -1153,6 +1153,38 @@ static bool gather_in_a_group(const struct rank *r)
     return ncclGroupEnd() == 0 && is && out[0] == 0 && out[1] == 1;
 }
 
+/* A call that names no rank of the communicator. */
+static ncclResult_t call_nobody(int which, const struct rank *r, int *memory)
+{
+    const int wrong = which % 2 ? -1 : 2;
+    switch (which / 2) {
+    case 0: return ncclSend(memory, 1, ncclInt32, wrong, r->comm, NULL);
+    case 1: return ncclRecv(memory, 1, ncclInt32, wrong, r->comm, NULL);
+    case 2: return ncclBroadcast(memory, memory + 1, 1, ncclInt32, wrong, r->comm, NULL);
+    default: return ncclReduce(memory, memory + 1, 1, ncclInt32, ncclSum, wrong, r->comm, NULL);
+    }
+}
+
+/* NCCL refuses such a call at once, and a group that has one carries nothing out. */
+static bool call_nobody_in_groups(struct rank *r)
+{
+    bool is = true;
+    for (int which = 0; which < 8 && is; which++) {
+        int in = r->rank, out[RANKS] = {-1, -1}, memory[2] = {0};
+        is = call_nobody(which, r, memory) == ceclInvalidArgument && ncclGroupStart() == 0 &&
+             ncclAllGather(&in, out, 1, ncclInt32, r->comm, NULL) == 0 &&
+             call_nobody(which, r, memory) == ceclInvalidArgument;
+        is = ncclGroupEnd() == ceclInvalidArgument && is && out[0] == -1 && gather_in_a_group(r);
+    }
+    return is;
+}
+
+static void a_rank_that_is_not_there_is_refused_at_once(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(2, call_nobody_in_groups));
+}
+
 /* After the refused call the other one is not carried out, and the next group is as any other. So is a group
  * that follows a refused call outside of groups. */
 static bool refuse_one_of_a_group(struct rank *r)
@@ -1683,6 +1715,7 @@ static int run_all(void)
         cmocka_unit_test(a_group_that_is_only_simulated_carries_nothing_out),
         cmocka_unit_test(a_simulated_group_within_another_is_carried_out_with_it),
         cmocka_unit_test(a_group_with_a_call_that_is_refused_returns_its_error),
+        cmocka_unit_test(a_rank_that_is_not_there_is_refused_at_once),
         cmocka_unit_test(the_last_error_is_in_the_words_of_who_failed),
         cmocka_unit_test(a_thread_that_ends_in_a_group_leaves_no_memory),
     };
@@ -1695,6 +1728,7 @@ static int run_strict(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_op_is_served_and_gives_what_plain_loops_give),
         cmocka_unit_test(a_group_may_repeat_a_message_many_times),
+        cmocka_unit_test(a_rank_that_is_not_there_is_refused_at_once),
         cmocka_unit_test(a_group_with_a_call_that_strict_refuses_carries_nothing_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
@@ -1713,6 +1747,7 @@ static int run_auto(void)
         cmocka_unit_test(auto_passes_messages_because_none_was_measured),
         cmocka_unit_test(auto_has_served_collectives_before_passed_messages),
         cmocka_unit_test(auto_adds_no_group_to_one_of_messages),
+        cmocka_unit_test(a_rank_that_is_not_there_is_refused_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
