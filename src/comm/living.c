@@ -39,13 +39,13 @@ static bool is_healthy(ceclComm_t comm)
            atomic_load(&comm->async_result) == ceclSuccess && !atomic_load(&comm->gave_pointers);
 }
 
-/* Notes how far the calls are that are done, if all are. A thread may begin one at the same time: the word
- * is read first, so it has no call that is not looked at after it. */
+/* Notes how far the calls are that are done, if all are. A thread may begin one at the same time, or roll
+ * one back: what the word counts is what is looked at. */
 static bool look(ceclComm_t comm)
 {
     const struct cecl_flags *flags = &comm->engine.flags;
     const uint32_t word = atomic_load(&flags->target[CECL_LANE_MAIN]);
-    const uint32_t calls = cecl_flags_done_target(flags);
+    const uint32_t calls = word + atomic_load(&flags->unsignalled_target);
     if (!cecl_flags_reached(flags, calls) || cecl_flags_gave_up_on(flags) >= 0)
         return false;
     comm->living.word = word;

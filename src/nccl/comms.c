@@ -61,14 +61,14 @@ static struct cecl_nccl_comm *entry_for(ncclComm_t comm)
  * here. Nobody finds the new entry before it is published. */
 static struct cecl_nccl_comm *reserve(ncclComm_t comm)
 {
-    cecl_nccl_comm_abort(comm);
+    (void)!cecl_nccl_comm_abort(comm);
     pthread_mutex_lock(&adding);
     struct cecl_nccl_comm *entry = entry_for(comm);
     if (entry) {
         atomic_store(&entry->nccl, LOST);
         atomic_store(&entry->stage, CECL_NCCL_MAKING);
         atomic_store(&entry->ends, false);
-        atomic_store(&entry->is_aborted, false);
+        atomic_store(&entry->ended_by, CECL_NCCL_BY_NONE);
         atomic_store(&entry->has_told, false);
         atomic_store(&entry->has_windows, false);
     }
@@ -356,62 +356,101 @@ static ncclComm_t end_own(struct cecl_nccl_comm *entry, ceclResult_t (*end)(cecl
     return LOST;
 }
 
+/* Whether the caller is to end NCCL's communicator. */
+static bool claims(struct cecl_nccl_comm *entry, enum cecl_nccl_end by)
+{
+    enum cecl_nccl_end before = CECL_NCCL_BY_NONE;
+    return atomic_compare_exchange_strong(&entry->ended_by, &before, by);
+}
+
+/* Another thread ends ours. Waits until it has: NCCL's is not to end before. */
+static void await_end(const struct cecl_nccl_comm *entry, ncclComm_t comm)
+{
+    const struct timespec pause = {.tv_nsec = 100000};
+    const int64_t deadline = cecl_deadline(2 * OUT_MS);
+    while (atomic_load(&entry->nccl) == comm && cecl_ms_left(deadline) != 0)
+        nanosleep(&pause, NULL);
+}
+
 /* Waits for other threads that are inside, and for pending calls, as long as these may wait; ceclCommDestroy
  * itself has a limit. An abort in another thread ends the waiting. Returns whether the caller is to end
- * the communicator. */
+ * ours. */
 static bool await_calls(struct cecl_nccl_comm *entry)
 {
     const struct timespec pause = {.tv_nsec = 100000};
-    if (!cecl_nccl_comm_enter(entry))
-        return false;
-    while (atomic_load(&entry->inside) > 1 && !atomic_load(&entry->ends))
+    atomic_fetch_add(&entry->awaiting, 1);
+    while (atomic_load(&entry->inside) > atomic_load(&entry->awaiting) &&
+           !atomic_load(&entry->ends))
         nanosleep(&pause, NULL);
     if (!atomic_load(&entry->ends))
         (void)!cecl_nccl_library()->ceclCommFinalize(entry->ours);
-    const bool is_first = !atomic_exchange(&entry->ends, true);
-    cecl_nccl_comm_leave(entry);
-    return is_first;
+    atomic_fetch_sub(&entry->awaiting, 1);
+    return !atomic_exchange(&entry->ends, true);
+}
+
+/* An abort may come while ours ends. Then it ends NCCL's. */
+static bool destroy_own(struct cecl_nccl_comm *entry, ncclComm_t comm)
+{
+    const ncclComm_t instead = end_own(entry, cecl_nccl_library()->ceclCommDestroy);
+    const bool is_mine = claims(entry, CECL_NCCL_BY_DESTROY);
+    forget(comm, instead);
+    return is_mine;
 }
 
 bool cecl_nccl_comm_destroy(ncclComm_t comm)
 {
     struct cecl_nccl_comm *entry = find_own(comm);
-    ncclComm_t instead = NULL;
-    if (entry && !await_calls(entry))
-        return !atomic_load(&entry->is_aborted);
-    if (entry)
-        instead = end_own(entry, cecl_nccl_library()->ceclCommDestroy);
-    forget(comm, instead);
-    return true;
+    if (!entry) {
+        forget(comm, NULL);
+        return true;
+    }
+    const bool is_inside = cecl_nccl_comm_enter(entry);
+    const bool is_first = is_inside && await_calls(entry);
+    /* before it leaves, because another communicator may have the entry afterwards */
+    const bool is_mine = !is_first && claims(entry, CECL_NCCL_BY_DESTROY);
+    if (is_inside)
+        cecl_nccl_comm_leave(entry);
+    if (is_first)
+        return destroy_own(entry, comm);
+    if (is_mine)
+        await_end(entry, comm);
+    return is_mine;
 }
 
 /* If a thread is inside, the communicator fails first: that ends what the thread waits for. If none is, and
  * no call is pending, peers go on: many programs abort what they no longer need as they end. */
-static void end_at_once(ncclComm_t comm, bool is_aborted)
+static void abort_own(struct cecl_nccl_comm *entry, ncclComm_t comm)
 {
-    if (give_up(comm))
+    if (atomic_exchange(&entry->ends, true)) {
+        await_end(entry, comm);
         return;
-    struct cecl_nccl_comm *entry = find_own(comm);
-    ncclComm_t instead = NULL;
-    if (entry && is_aborted)
-        atomic_store(&entry->is_aborted, true);
-    if (entry && !atomic_exchange(&entry->ends, true)) {
-        if (atomic_load(&entry->inside) > 0)
-            cecl_nccl_library()->ceclCommRevoke(entry->ours);
-        instead = end_own(entry, cecl_nccl_library()->ceclCommAbort);
     }
-    forget(comm, instead);
+    if (atomic_load(&entry->inside) > 0)
+        cecl_nccl_library()->ceclCommRevoke(entry->ours);
+    forget(comm, end_own(entry, cecl_nccl_library()->ceclCommAbort));
 }
 
-void cecl_nccl_comm_abort(ncclComm_t comm)
+bool cecl_nccl_comm_abort(ncclComm_t comm)
 {
-    end_at_once(comm, true);
+    if (give_up(comm))
+        return true;
+    struct cecl_nccl_comm *entry = find_own(comm);
+    if (!entry) {
+        forget(comm, NULL);
+        return true;
+    }
+    const bool is_mine = claims(entry, CECL_NCCL_BY_ABORT);
+    abort_own(entry, comm);
+    return is_mine;
 }
 
 void cecl_nccl_comm_revoke(ncclComm_t comm)
 {
-    if (find_own(comm) || cecl_nccl_comm_is_in_progress(comm))
-        end_at_once(comm, false);
+    if (give_up(comm))
+        return;
+    struct cecl_nccl_comm *entry = find_own(comm);
+    if (entry)
+        abort_own(entry, comm);
 }
 
 /* ---- errors */

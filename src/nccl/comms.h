@@ -17,6 +17,9 @@ enum cecl_nccl_stage {
     CECL_NCCL_FINALIZING, /* a thread of this library waits until the calls on `ours` are done */
 };
 
+/* Threads may end one communicator in several ways at once; NCCL must end it once. */
+enum cecl_nccl_end { CECL_NCCL_BY_NONE, CECL_NCCL_BY_DESTROY, CECL_NCCL_BY_ABORT };
+
 /* One communicator. Entries are never freed, so a look-up needs no lock; a later communicator may get
  * the entry of one that has ended. All fields but the atomic ones are written before `stage`. */
 struct cecl_nccl_comm {
@@ -35,10 +38,11 @@ struct cecl_nccl_comm {
     /* the thread's open group registers one; `next_to_register` is the next such entry */
     bool is_to_register;
     struct cecl_nccl_comm *next_to_register;
-    _Atomic int inside;      /* threads that use `ours` now, or NCCL's while ours is being made */
-    _Atomic bool ends;       /* no thread may begin to use it */
-    _Atomic bool is_aborted; /* NCCL's is aborted, too */
-    _Atomic bool has_told;   /* an error of it was printed */
+    _Atomic int inside;   /* threads that use `ours` now, or NCCL's while ours is being made */
+    _Atomic int awaiting; /* threads that are inside to destroy it, and wait for the others */
+    _Atomic bool ends;    /* no thread may begin to use it */
+    _Atomic(enum cecl_nccl_end) ended_by; /* which call ends NCCL's communicator */
+    _Atomic bool has_told;                /* an error of it was printed */
 };
 
 /* Finds what there is beside `comm`; NULL: the table does not know it. */
@@ -69,9 +73,9 @@ void cecl_nccl_comm_leave(struct cecl_nccl_comm *comm);
 ceclResult_t cecl_nccl_comm_finalize(ncclComm_t comm);
 /* The same without waiting, for a communicator that NCCL itself finalizes in the background. */
 void cecl_nccl_comm_finalize_later(ncclComm_t comm);
-/* Returns whether NCCL's is still to be destroyed. False: another thread has aborted it meanwhile. */
+/* Both return whether the caller is to end NCCL's, too. False: another thread does, which was faster. */
 bool cecl_nccl_comm_destroy(ncclComm_t comm);
-void cecl_nccl_comm_abort(ncclComm_t comm);
+bool cecl_nccl_comm_abort(ncclComm_t comm);
 
 /* Aborts cecl's communicator beside `comm`, where NCCL keeps `comm`, which may still get children.
  * If cecl has none beside it, the entry stays and still says why. */

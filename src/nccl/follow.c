@@ -304,11 +304,10 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
 
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
-    if (!IS_NCCLS_OWN()) {
-        cecl_nccl_birth_forget(comm);
-        cecl_nccl_comm_abort(comm);
-    }
-    return cecl_nccl_pass_ncclCommAbort(comm);
+    if (IS_NCCLS_OWN())
+        return cecl_nccl_pass_ncclCommAbort(comm);
+    cecl_nccl_birth_forget(comm);
+    return cecl_nccl_comm_abort(comm) ? cecl_nccl_pass_ncclCommAbort(comm) : SUCCESS;
 }
 
 /* No collective may follow, so cecl's communicators are no longer needed. NCCL answers further calls. It

@@ -925,6 +925,51 @@ static void an_abort_from_another_thread_ends_a_call(void **state)
     assert_true(time(NULL) - start < PROMPT);
 }
 
+/* Two threads destroy the communicator while a third one is inside a call. */
+static bool destroy_twice_at_once(struct rank *r)
+{
+    int in = 1, out[2];
+    bool is;
+    if (r->rank == 0) {
+        struct ender first = {ncclCommDestroy, r->comm, 100000, -1}, second = first;
+        pthread_t threads[2];
+        pthread_create(&threads[0], NULL, end_soon, &first);
+        pthread_create(&threads[1], NULL, end_soon, &second);
+        is =
+            ncclAllGather(&in, out, 1, ncclInt32, r->comm, NULL) == 0 && out[0] == 1 && out[1] == 1;
+        pthread_join(threads[0], NULL);
+        pthread_join(threads[1], NULL);
+        is = is && first.result == 0 && second.result == 0;
+    } else {
+        usleep(200000);
+        is = ncclAllGather(&in, out, 1, ncclInt32, r->comm, NULL) == 0 &&
+             ncclCommDestroy(r->comm) == 0;
+    }
+    r->comm = NULL;
+    return is;
+}
+
+static bool destroy_once(struct rank *r)
+{
+    const bool is = ncclCommDestroy(r->comm) == 0;
+    r->comm = NULL;
+    return is;
+}
+
+/* Calls of NCCL's destroy. run_ranks makes one more for each rank, of NULL. */
+static size_t destroys_in(bool (*body)(struct rank *r))
+{
+    const size_t before = calls_of("ncclCommDestroy");
+    assert_true(run_ranks(2, body));
+    return calls_of("ncclCommDestroy") - before;
+}
+
+static void nccls_communicator_is_destroyed_once(void **state)
+{
+    (void)state;
+    assert_int_equal(destroys_in(destroy_twice_at_once), destroys_in(destroy_once));
+}
+
 /* One thread makes all ranks; then each rank has a thread of its own. */
 static struct rank many[RANKS];
 
@@ -1706,6 +1751,7 @@ static int run_all(void)
         cmocka_unit_test(a_shrink_that_aborts_ends_the_parents_calls),
         cmocka_unit_test(a_communicator_that_has_grown_is_served),
         cmocka_unit_test(an_abort_from_another_thread_ends_a_call),
+        cmocka_unit_test(nccls_communicator_is_destroyed_once),
         cmocka_unit_test(ranks_that_one_thread_makes_in_a_group_are_served),
         cmocka_unit_test(ranks_of_ncclCommInitAll_are_served),
         cmocka_unit_test(one_thread_makes_the_calls_of_all_ranks_in_groups),
