@@ -92,9 +92,9 @@
  * by exit or a return from main; the others fail once they need it. Pending calls then end with
  * undefined results, so that no stream hangs. From then on calls return that asynchronous error. Only
  * these still do their work: ceclCommCount, ceclCommUserRank, ceclCommCuDevice,
- * ceclCommGetAsyncError, ceclGetLastError, ceclStreamSynchronize, ceclStreamDestroy, ceclCommShrink,
- * which makes a new communicator of the ranks that are left, and ceclCommDestroy or ceclCommAbort,
- * which end it.
+ * ceclCommGetAsyncError, ceclGetLastError, ceclCommDeregister, ceclStreamSynchronize,
+ * ceclStreamDestroy, ceclCommShrink, which makes a new communicator of the ranks that are left, and
+ * ceclCommDestroy or ceclCommAbort, which end it.
  *
  * Results: a result is valid once the stream has passed the call and ceclCommGetAsyncError, called
  * after that, gives ceclSuccess. ceclStreamSynchronize does both. If the communicator fails later,
@@ -610,7 +610,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclPoolStats(ceclComm_t comm, ceclPoolStats_
  * Kernels of the caller's own */
 
 /* Barriers and signals in each communicator, zeroed at init. A barrier is used by one block of a
- * kernel on every rank; a signal goes from any rank to any other. */
+ * kernel (a thread block) on every rank; a signal goes from any rank to any other. */
 #define CECL_DEVICE_BLOCKS 64
 #define CECL_DEVICE_SIGNALS 64
 
@@ -653,7 +653,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  * and so is the use of SMs in calls that only move data.
  *
  * So the calling thread waits for
- *   - a peer that is late: 20 us at most. A peer that has not even made the call before is not
+ *   - a peer that is late: 20 us at most, or longer by the time that this rank has just spent on
+ *     registering memory, up to 100 ms. A peer that has not even made the call before is not
  *     waited for, unless a tuning file sets late.catch_up_ns. Among more than 64 ranks nobody is
  *     late, and all wait for all.
  *   - memory that peers use for the first time: until this rank has opened it.
@@ -1088,7 +1089,8 @@ typedef struct {
  * other calls see ceclGroupExplain.
  * explanation  [out] written on success only. What is carried of private buffers counts.
  * Local. Threads: one call at a time. Ownership: none. Errors: those that the call itself would
- * return for its arguments, and ceclInvalidArgument (another op; NULL). Since 0.1. */
+ * return for its arguments, ceclInvalidArgument (another op; NULL), and ceclInvalidUsage (calls of
+ * comm are in a group that has not ended). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff,
                                                const void *recvbuff, size_t count,
                                                ceclDataType_t datatype, ceclComm_t comm,

@@ -362,7 +362,8 @@ THRESHOLD(STAGING_POOL_SHARE, "staging.pool_share", SHARE, 2, 64,
 RECKONED(STAGING_POOL_SHARE, 1, EVERY, ANY, 8, "A small part of the pool.")
 
 THRESHOLD(POOL_FIRST_SEGMENT_BYTES, "pool.first_segment_bytes", BYTES, 4 * KIB, TIB,
-          "The pool grows by so many bytes at first; each later segment is twice as large.")
+          "The pool grows by so many bytes at first; later segments are twice as large each, up to "
+          "16 times the first.")
 RECKONED(POOL_FIRST_SEGMENT_BYTES, 1, EVERY, CUDA, 64 * MIB,
          "No reckoning is on record. A rendezvous takes milliseconds (of 3 GiB, on 4 x H200, 8.2).")
 RECKONED(POOL_FIRST_SEGMENT_BYTES, 1, EVERY, HOST, 1 * MIB, "No reckoning is on record.")

@@ -79,7 +79,7 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "1: memory that a call uses is registered by itself; 0: only memory of ceclMemAlloc and "    \
       "ceclCommRegister is within reach of peers")                                                 \
     X(SEGMENT_BYTES, "CECL_SEGMENT_BYTES", BYTES, EQUAL, "-", "by the tuning table", "4K..1T",     \
-      "first growth step of the pool, bytes; doubles with each growth")                            \
+      "first growth step of the pool, bytes; doubles with each growth, up to 16 times this")       \
     X(SHARE_GPU, "CECL_SHARE_GPU", INT, EQUAL, "0", "", "0..1",                                    \
       "1: ranks may be on one GPU, each in a process of its own, to try programs where there are " \
       "fewer GPUs than ranks. Copies then stay within the GPU and run on its SMs: nothing is "     \
