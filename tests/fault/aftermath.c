@@ -31,12 +31,12 @@ static bool is_joining(const struct life *life)
     return life->comm == NULL && (life->op == JOIN || life->op == JOIN_BY_CALLBACKS);
 }
 
+#define ENDING "this process is ending"
 #define TELLING 6
 /* Words one of which an error has, by fault; the rest is NULL. */
 static const char *const telling[FAULTS][TELLING] = {
     [KILLED] = {"ended", "left", "closed the connection", "Connection refused"},
-    [EXITS] = {"ended", "left", "closed the connection", "Connection refused",
-               "this process is ending"},
+    [EXITS] = {"ended", "left", "closed the connection", "Connection refused", ENDING},
     [LEAVES_CHILD] = {"ended", "left", "closed the connection", "Connection refused"},
     [STOPPED] = {"has waited ", "waits for", "did not come", "missing: ", "no answer",
                  "no connection"},
@@ -61,8 +61,11 @@ static bool tells(const struct fault_case *c, const char *words)
            (!fault_case_is_seen(c) && has_one_of(words, telling[NEVER_CALLS]));
 }
 
-static bool is_expected(const struct life *life, ceclResult_t result)
+static bool is_expected(const struct life *life, ceclResult_t result, const char *words)
 {
+    /* the faulty rank's own call failed, because CUDA had ended there, and that is passed on */
+    if (life->c->fault == EXITS && result == ceclUnhandledCudaError)
+        return strstr(words, ENDING) != NULL;
     if (is_joining(life) && life->c->fault == OTHER_CALL)
         return result == ceclInvalidArgument || result == ceclRemoteError;
     if (life->c->fault == OTHER_CALL)
@@ -118,7 +121,7 @@ void aftermath_check_error(struct life *life, ceclResult_t result)
     aftermath_check_time(life);
     if (life->is_back || is_callbacks(life, result))
         return;
-    if (!is_expected(life, result))
+    if (!is_expected(life, result, words))
         life_fail(life, "result %d was not expected: %s", (int)result, words);
     if (!tells(life->c, words))
         life_fail(life, "the reason is not told: %s", words);
