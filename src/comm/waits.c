@@ -83,7 +83,9 @@ void cecl_waits_follow(const struct cecl_waits *waits, int64_t since_ms,
         return;
     for (int i = 0; i < met.count; i++) {
         const int rank = met.ranks[i];
-        if (!is_waiting(waits, since_ms, rank) && rank != waits->rank)
+        if (rank == waits->rank) /* `late` is for whom it waits */
+            continue;
+        if (!is_waiting(waits, since_ms, rank))
             cecl_rank_list_add(&ends, rank);
         else if (!add_next(waits, rank, &met))
             return;
