@@ -106,6 +106,10 @@ static void what_was_told_long_ago_excuses_nobody(void **state)
     blames(0, list(1, 0), "rank 2");
     tells(1, -1, 0, NOW);
     blames(0, list(1, 0), "rank 1");
+    struct cecl_rank_list late = list(1, 1);
+    tells(2, 1, 0, 1); /* the clock has just begun */
+    cecl_waits_follow(&ranks[0], -400, &late);
+    assert_string_equal(cecl_rank_list_words(&late), "rank 1");
 }
 
 static void a_list_that_is_cut_stays(void **state)
@@ -115,9 +119,11 @@ static void a_list_that_is_cut_stays(void **state)
     for (int r = 1; r <= CECL_RANKS_NAMED; r++)
         tells(r, 100, 0, NOW);
     blames(0, cut, "ranks 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 and 1 more");
-    /* 16 that wait for as many others */
-    tells(50, 100, CECL_RANKS_NAMED - 1, NOW);
+    tells(50, 100, CECL_RANKS_NAMED - 1, NOW); /* one more than there is room for */
     blames(0, list(50, 0), "rank 50");
+    tells(50, 100, CECL_RANKS_NAMED - 2, NOW);
+    blames(0, list(50, 0),
+           "ranks 100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 112, 113 and 114");
 }
 
 int main(void)
