@@ -35,6 +35,8 @@ ceclResult_t cecl_pool_open(struct cecl_pool *pool, struct cecl_device *dev, str
                               ? dev->ops->reserve(dev, (size_t)range, &base)
                               : cecl_fail(ceclOutOfMemory, "no host memory for the pool's tables");
     pool->base = base;
+    pool->window = (struct cecl_window){.home = (uint64_t)(uintptr_t)cecl_pool_at(pool, rank, 0),
+                                        .number = CECL_WINDOW_POOL};
     if (result != ceclSuccess)
         cecl_pool_close(pool);
     return result;

@@ -10,6 +10,7 @@
 #define CECL_ALLOC_POOL_H
 
 #include "alloc/blocks.h"
+#include "alloc/buffer.h"
 #include "boot/mesh.h"
 #include "device/device.h"
 
@@ -27,10 +28,11 @@ struct cecl_pool {
     struct cecl_device *dev;
     struct cecl_mesh *mesh;
     int rank, nranks;
-    char *base;      /* begin of slice 0 */
-    uint64_t slice;  /* bytes from one rank's slice to the next */
-    uint64_t mapped; /* bytes of each slice, from its begin, that have memory */
-    uint64_t growth; /* bytes of the next segment, unless a call needs more */
+    char *base;                /* begin of slice 0 */
+    struct cecl_window window; /* this rank's slice */
+    uint64_t slice;            /* bytes from one rank's slice to the next */
+    uint64_t mapped;           /* bytes of each slice, from its begin, that have memory */
+    uint64_t growth;           /* bytes of the next segment, unless a call needs more */
     uint64_t max_growth;
     struct cecl_segment *segments;
     size_t nsegments;

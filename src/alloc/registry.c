@@ -35,14 +35,26 @@ ceclResult_t cecl_registry_open(struct cecl_registry *registry, struct cecl_devi
     return ceclSuccess;
 }
 
+/* Takes a window out of the registry. Whoever names it still has it. */
+static void take_out(struct cecl_registry *registry, size_t at)
+{
+    struct cecl_window *window = registry->own[at];
+    registry->nown--;
+    memmove(&registry->own[at], &registry->own[at + 1],
+            (registry->nown - at) * sizeof(registry->own[0]));
+    registry->changes++;
+    window->gone = true;
+    cecl_window_drop_name(window);
+}
+
 void cecl_registry_close(struct cecl_registry *registry)
 {
     if (!registry->peers)
         return;
     registry_delist(registry);
     registry_close_peers(registry);
-    for (size_t i = 0; i < registry->nown; i++)
-        free(registry->own[i].regions);
+    while (registry->nown > 0)
+        take_out(registry, registry->nown - 1);
     free(registry->own);
     free(registry->leaving);
     free(registry->peers);
@@ -53,68 +65,69 @@ void cecl_registry_close(struct cecl_registry *registry)
 
 /* ---- finding */
 
-/* The number of elements that begin at `address` or before. Windows and regions begin with their
- * first address, and lie in this order. */
-static size_t begin_up_to(const void *list, size_t count, size_t each, uint64_t address)
+/* The number of windows that begin at `address` or before. */
+static size_t windows_up_to(const struct cecl_registry *registry, uint64_t address)
 {
-    size_t low = 0, high = count;
+    size_t low = 0, high = registry->nown;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
-        uint64_t begin;
-        memcpy(&begin, (const char *)list + middle * each, sizeof(begin));
-        if (begin <= address)
+        if (registry->own[middle]->home <= address)
             low = middle + 1;
         else
             high = middle;
     }
     return low;
 }
-_Static_assert(offsetof(struct cecl_own_window, home) == 0 &&
-                   offsetof(struct cecl_registered, base) == 0,
-               "they begin with their first address");
-
-static size_t windows_up_to(const struct cecl_registry *registry, uint64_t address)
-{
-    return begin_up_to(registry->own, registry->nown, sizeof(registry->own[0]), address);
-}
 
 /* Homes of windows do not overlap: see make_room_for. */
-static struct cecl_own_window *window_of(const struct cecl_registry *registry, uint64_t address)
+static struct cecl_window *window_of(const struct cecl_registry *registry, uint64_t address)
 {
     const size_t count = windows_up_to(registry, address);
-    struct cecl_own_window *window = count > 0 ? &registry->own[count - 1] : NULL;
+    struct cecl_window *window = count > 0 ? registry->own[count - 1] : NULL;
     return window && address - window->home < window->bytes ? window : NULL;
 }
 
-const struct cecl_own_window *cecl_registry_find(const struct cecl_registry *registry,
-                                                 const void *ptr)
+struct cecl_window *cecl_registry_find(struct cecl_registry *registry, const void *ptr)
 {
-    return window_of(registry, (uint64_t)(uintptr_t)ptr);
+    const uint64_t address = (uint64_t)(uintptr_t)ptr;
+    struct cecl_found *found =
+        &registry->found[(address * UINT64_C(0x9e3779b97f4a7c15)) >> 32 & (CECL_FOUND - 1)];
+    if (found->ptr != ptr || found->changes != registry->changes)
+        *found = (struct cecl_found){ptr, window_of(registry, address), registry->changes};
+    return found->window;
 }
 
-struct cecl_own_window *cecl_registry_own(const struct cecl_registry *registry, uint64_t number)
+/* The number of regions that begin at `address` or before. */
+static size_t regions_up_to(const struct cecl_window *window, uint64_t address)
 {
-    for (size_t i = 0; i < registry->nown && number != 0; i++)
-        if (registry->own[i].number == number)
-            return &registry->own[i];
-    return NULL;
+    size_t low = 0, high = window->nregions;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (window->regions[middle].base <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
 }
 
-void cecl_registry_used_here(const struct cecl_registry *registry, uint64_t number, uint32_t target)
+static bool has_region_at(const struct cecl_window *window, size_t index, uint64_t address)
 {
-    struct cecl_own_window *window = cecl_registry_own(registry, number);
-    if (!window)
-        return;
-    window->used = true;
-    window->last_use = target;
+    return index < window->nregions && window->regions[index].base <= address &&
+           address - window->regions[index].base < window->regions[index].bytes;
 }
 
-static struct cecl_registered *region_of(const struct cecl_own_window *window, uint64_t address)
+/* The region that holds `address`, or NULL. Most often it is the one that was asked for last, or the one
+ * behind that. */
+static const struct cecl_registered *region_of(struct cecl_window *window, uint64_t address)
 {
-    const size_t count =
-        begin_up_to(window->regions, window->nregions, sizeof(window->regions[0]), address);
-    struct cecl_registered *region = count > 0 ? &window->regions[count - 1] : NULL;
-    return region && address - region->base < region->bytes ? region : NULL;
+    if (!has_region_at(window, window->near, address))
+        window->near++;
+    if (!has_region_at(window, window->near, address)) {
+        const size_t count = regions_up_to(window, address);
+        window->near = count > 0 ? count - 1 : 0;
+    }
+    return has_region_at(window, window->near, address) ? &window->regions[window->near] : NULL;
 }
 
 /* ---- telling peers */
@@ -194,31 +207,28 @@ static ceclResult_t tell_left(struct cecl_registry *registry)
 }
 
 /* Forgets a window, here and, if peers know of it, there. */
-static ceclResult_t forget(struct cecl_registry *registry, struct cecl_own_window *window)
+static ceclResult_t forget(struct cecl_registry *registry, struct cecl_window *window)
 {
-    const struct cecl_own_window gone = *window;
-    free(gone.regions);
-    memmove(window, window + 1,
-            (size_t)(registry->own + registry->nown - (window + 1)) * sizeof(*window));
-    registry->nown--;
-    registry->changes++;
-    if (gone.number == 0)
+    const uint64_t number = window->number;
+    const uint32_t last_use = window->last_use;
+    const bool pending = window->used && is_pending(registry, last_use);
+    take_out(registry, windows_up_to(registry, window->home) - 1);
+    if (number == 0)
         return ceclSuccess;
-    if (!gone.used || !is_pending(registry, gone.last_use))
-        return tell_drop(registry, gone.number);
-    tell_later(registry, gone.number, gone.last_use);
+    if (!pending)
+        return tell_drop(registry, number);
+    tell_later(registry, number, last_use);
     return ceclSuccess;
 }
 
-ceclResult_t cecl_registry_drop(struct cecl_registry *registry, uint64_t number)
+ceclResult_t cecl_registry_drop(struct cecl_registry *registry, struct cecl_window *window)
 {
-    struct cecl_own_window *window = cecl_registry_own(registry, number);
-    return window ? forget(registry, window) : ceclSuccess;
+    return window->gone ? ceclSuccess : forget(registry, window);
 }
 
 ceclResult_t cecl_registry_forget(struct cecl_registry *registry, const void *ptr)
 {
-    struct cecl_own_window *window = window_of(registry, (uint64_t)(uintptr_t)ptr);
+    struct cecl_window *window = window_of(registry, (uint64_t)(uintptr_t)ptr);
     return window ? forget(registry, window) : ceclSuccess;
 }
 
@@ -230,7 +240,7 @@ static void close_all(const struct cecl_region_export *exports, size_t count)
 }
 
 /* Tells peers of some regions of a window, in one message. */
-static ceclResult_t tell_some(struct cecl_registry *registry, const struct cecl_own_window *window,
+static ceclResult_t tell_some(struct cecl_registry *registry, const struct cecl_window *window,
                               const struct cecl_region *regions, size_t count)
 {
     union {
@@ -264,7 +274,7 @@ static ceclResult_t tell_some(struct cecl_registry *registry, const struct cecl_
 
 /* ---- making windows */
 
-static bool room_for_region(struct cecl_own_window *window)
+static bool room_for_region(struct cecl_window *window)
 {
     if (window->nregions < window->room)
         return true;
@@ -277,10 +287,9 @@ static bool room_for_region(struct cecl_own_window *window)
     return true;
 }
 
-static void insert_region(struct cecl_own_window *window, const struct cecl_region *region)
+static void insert_region(struct cecl_window *window, const struct cecl_region *region)
 {
-    const size_t at =
-        begin_up_to(window->regions, window->nregions, sizeof(window->regions[0]), region->base);
+    const size_t at = regions_up_to(window, region->base);
     memmove(&window->regions[at + 1], &window->regions[at],
             (window->nregions - at) * sizeof(window->regions[0]));
     window->regions[at] = (struct cecl_registered){region->base, region->bytes, region->id};
@@ -289,7 +298,7 @@ static void insert_region(struct cecl_own_window *window, const struct cecl_regi
 
 /* Whether any memory of a window is still what it was, or may be. Calls that are being made may use
  * it, so the window stays. */
-static bool is_alive(const struct cecl_registry *registry, const struct cecl_own_window *window)
+static bool is_alive(const struct cecl_registry *registry, const struct cecl_window *window)
 {
     for (size_t i = 0; i < window->nregions; i++) {
         const struct cecl_registered *region = &window->regions[i];
@@ -310,7 +319,7 @@ static ceclResult_t forget_overlapped(struct cecl_registry *registry,
     const struct addresses taken = addresses_of(region->home, region->home_bytes),
                            blocks = addresses_of_blocks(taken);
     for (size_t i = 0; i < registry->nown;) {
-        struct cecl_own_window *window = &registry->own[i];
+        struct cecl_window *window = registry->own[i];
         const struct addresses home = addresses_of(window->home, window->bytes);
         if (addresses_overlap(home, taken) ||
             (addresses_overlap(home, blocks) && !is_alive(registry, window)))
@@ -332,7 +341,7 @@ static ceclResult_t forget_gone(struct cecl_registry *registry)
     for (int i = 0; i < LOOKS && registry->nown > 0; i++) {
         if (registry->looked >= registry->nown)
             registry->looked = 0;
-        struct cecl_own_window *window = &registry->own[registry->looked];
+        struct cecl_window *window = registry->own[registry->looked];
         if (is_alive(registry, window))
             registry->looked++;
         else
@@ -348,7 +357,7 @@ static ceclResult_t make_room_for(struct cecl_registry *registry, const struct c
     if (registry->nown < registry->room)
         return ceclSuccess;
     const size_t room = registry->room ? 2 * registry->room : 16;
-    struct cecl_own_window *own = realloc(registry->own, room * sizeof(*own));
+    struct cecl_window **own = realloc(registry->own, room * sizeof(*own));
     if (!own)
         return cecl_fail(ceclOutOfMemory, "no host memory for %zu windows", room);
     registry->own = own;
@@ -358,19 +367,23 @@ static ceclResult_t make_room_for(struct cecl_registry *registry, const struct c
 
 /* Makes a window without regions. */
 static ceclResult_t make_window(struct cecl_registry *registry, const struct cecl_region *region,
-                                struct cecl_own_window **made)
+                                struct cecl_window **made)
 {
     CECL_TRY(make_room_for(registry, region));
     const size_t at = windows_up_to(registry, region->home);
-    memmove(&registry->own[at + 1], &registry->own[at],
-            (registry->nown - at) * sizeof(registry->own[0]));
-    registry->nown++;
-    registry->changes++;
-    *made = &registry->own[at];
-    **made = (struct cecl_own_window){
+    struct cecl_window *window = calloc(1, sizeof(*window));
+    if (!window)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a window");
+    *window = (struct cecl_window){
         .number = region->kind == CECL_REGION_NONE ? 0 : registry->next_number++,
         .home = region->home,
-        .bytes = region->home_bytes};
+        .bytes = region->home_bytes,
+        .names = 1};
+    memmove(&registry->own[at + 1], &registry->own[at],
+            (registry->nown - at) * sizeof(registry->own[0]));
+    registry->own[at] = *made = window;
+    registry->nown++;
+    registry->changes++;
     return ceclSuccess;
 }
 
@@ -383,7 +396,7 @@ struct added {
     bool lost; /* peers could not be told of some of them */
 };
 
-static ceclResult_t flush(struct cecl_registry *registry, struct cecl_own_window *window,
+static ceclResult_t flush(struct cecl_registry *registry, struct cecl_window *window,
                           struct added *added)
 {
     if (added->count == 0 || window->number == 0)
@@ -394,7 +407,7 @@ static ceclResult_t flush(struct cecl_registry *registry, struct cecl_own_window
     return result;
 }
 
-static ceclResult_t add_region(struct cecl_registry *registry, struct cecl_own_window *window,
+static ceclResult_t add_region(struct cecl_registry *registry, struct cecl_window *window,
                                const struct cecl_region *region, struct added *added)
 {
     if (!room_for_region(window))
@@ -405,10 +418,9 @@ static ceclResult_t add_region(struct cecl_registry *registry, struct cecl_own_w
 }
 
 /* Whether a region lies over one that the window has. Then that one's memory is gone. */
-static bool covers_another(const struct cecl_own_window *window, const struct cecl_region *region)
+static bool covers_another(const struct cecl_window *window, const struct cecl_region *region)
 {
-    const size_t count = begin_up_to(window->regions, window->nregions, sizeof(window->regions[0]),
-                                     region->base + region->bytes - 1);
+    const size_t count = regions_up_to(window, region->base + region->bytes - 1);
     const struct cecl_registered *last = count > 0 ? &window->regions[count - 1] : NULL;
     return last && last->base + last->bytes > region->base;
 }
@@ -417,8 +429,8 @@ static bool covers_another(const struct cecl_own_window *window, const struct ce
 enum verdict { SETTLED, GONE };
 
 /* Looks at all memory from `at` to `end`. Finds regions that the window does not have yet. */
-static ceclResult_t look(struct cecl_registry *registry, struct cecl_own_window *window,
-                         uint64_t at, uint64_t end, struct added *added, enum verdict *verdict)
+static ceclResult_t look(struct cecl_registry *registry, struct cecl_window *window, uint64_t at,
+                         uint64_t end, struct added *added, enum verdict *verdict)
 {
     struct cecl_device *dev = registry->dev;
     *verdict = SETTLED;
@@ -452,7 +464,7 @@ static ceclResult_t look(struct cecl_registry *registry, struct cecl_own_window 
 }
 
 /* Memory that cannot be shared needs no look: nobody else relies on it. */
-static uint64_t end_of(const struct cecl_own_window *window, uint64_t at, uint64_t bytes)
+static uint64_t end_of(const struct cecl_window *window, uint64_t at, uint64_t bytes)
 {
     const bool is_new = window->nregions == 0;
     if (window->number == 0)
@@ -462,7 +474,7 @@ static uint64_t end_of(const struct cecl_own_window *window, uint64_t at, uint64
 
 /* An error with new memory leaves no window. An error with a window that peers know leaves it as it
  * is: pending calls and registrations may rely on it. Peers then hear of what was found so far. */
-static ceclResult_t settle_window(struct cecl_registry *registry, struct cecl_own_window *window,
+static ceclResult_t settle_window(struct cecl_registry *registry, struct cecl_window *window,
                                   uint64_t at, uint64_t bytes, enum verdict *verdict)
 {
     struct added added;
@@ -494,7 +506,7 @@ ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const void *pt
     const uint64_t at = (uint64_t)(uintptr_t)ptr;
     CECL_TRY(tell_left(registry));
     for (int i = 0; i < TRIES; i++) {
-        struct cecl_own_window *window = window_of(registry, at);
+        struct cecl_window *window = cecl_registry_find(registry, ptr);
         enum verdict verdict;
         if (!window) {
             struct cecl_region region;

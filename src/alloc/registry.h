@@ -31,49 +31,36 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "alloc/buffer.h"
 #include "boot/mesh.h"
 #include "device/device.h"
-
-/* A rank's own windows have numbers from this one on. */
-#define CECL_WINDOW_FIRST 16u
-
-/* A region that peers were told of. */
-struct cecl_registered {
-    uint64_t base, bytes, id;
-};
-
-/* A window of this rank's own memory. */
-struct cecl_own_window {
-    uint64_t home, bytes;
-    uint64_t number; /* 0: the memory cannot be shared, and peers do not know of it */
-    struct cecl_registered *regions; /* [nregions] by address */
-    size_t nregions, room;
-    uint32_t pins;     /* how many registrations of the caller's cover it */
-    uint32_t last_use; /* the flags' `done` after the last call that used it */
-    bool used;
-};
 
 /* A window that this rank has forgotten while a pending call used it. Peers still have it: one that
  * comes late to that call needs it. They are told to drop it once the call is done. */
 struct cecl_leaving_window {
     uint64_t number;
-    uint32_t last_use; /* as in struct cecl_own_window */
+    uint32_t last_use; /* as in struct cecl_window */
 };
 
-struct cecl_import; /* a peer's window, as this rank reaches it */
+/* A peer's window, as this rank reaches it. It is an object that lives as long as anything names it: the
+ * peer's list, and kept plans. Its memory is closed earlier. */
+struct cecl_import;
 
 /* Bytes of a peer's window. */
 struct cecl_stretch {
     uint64_t number, low, high; /* low == high: none */
 };
 
+#define CECL_IMPORT_LISTS 16
+
 /* What this rank knows of one peer's windows. */
 struct cecl_peer_windows {
-    struct cecl_import *imports; /* a list */
-    uint64_t taken;              /* how many of the peer's messages are carried out */
-    struct cecl_stretch wanted;  /* what the call that is being made waits for */
-    uint64_t promised;           /* how many messages the peer said it had sent; the caller's */
-    ceclResult_t failed;         /* the reason for which no further message can be carried out */
+    /* lists: a window's number modulo CECL_IMPORT_LISTS says in which one it is */
+    struct cecl_import *imports[CECL_IMPORT_LISTS];
+    uint64_t taken;             /* how many of the peer's messages are carried out */
+    struct cecl_stretch wanted; /* what the call that is being made waits for */
+    uint64_t promised;          /* how many messages the peer said it had sent; the caller's */
+    ceclResult_t failed;        /* the reason for which no further message can be carried out */
     char words[CECL_MESSAGE_BYTES];
 };
 
@@ -86,14 +73,24 @@ struct cecl_registry_asks {
     void *context;
 };
 
+#define CECL_FOUND 64
+
+/* A pointer that was looked up, and its window. */
+struct cecl_found {
+    const void *ptr;
+    struct cecl_window *window;
+    uint64_t changes; /* the registry's; it holds while they are the same */
+};
+
 struct cecl_registry {
     struct cecl_device *dev;
     struct cecl_mesh *mesh;
     int rank, nranks;
     struct cecl_registry_asks asks;
     /* -- of the caller's thread -- */
-    struct cecl_own_window *own; /* [nown] by home */
+    struct cecl_window **own; /* [nown] by home */
     size_t nown, room;
+    struct cecl_found found[CECL_FOUND]; /* at a place that follows from the pointer */
     size_t looked;                       /* which window is to be looked at next, if there is one */
     struct cecl_leaving_window *leaving; /* [nleaving] */
     size_t nleaving, leaving_room;
@@ -108,8 +105,8 @@ struct cecl_registry {
     pthread_cond_t news;             /* something of a peer's is imported, or failed */
     struct cecl_peer_windows *peers; /* [nranks] */
     uint64_t call;                   /* the number of the call that is being made; from 1 on */
-    _Atomic uint64_t replaced;  /* how often memory was closed that a peer had not dropped here */
-    struct cecl_registry *next; /* of this process's; see registry_process.c */
+    uint64_t collections;            /* of imports so far */
+    struct cecl_registry *next;      /* of this process's; see registry_process.c */
 };
 
 ceclResult_t cecl_registry_open(struct cecl_registry *registry, struct cecl_device *dev,
@@ -119,15 +116,17 @@ ceclResult_t cecl_registry_open(struct cecl_registry *registry, struct cecl_devi
 void cecl_registry_close(struct cecl_registry *registry);
 
 /* The window that holds `ptr`, as far as this rank has made one; NULL otherwise. Does not ask
- * whether the memory is still what it was. */
-const struct cecl_own_window *cecl_registry_find(const struct cecl_registry *registry,
-                                                 const void *ptr);
-/* The window with this number, or NULL. */
-struct cecl_own_window *cecl_registry_own(const struct cecl_registry *registry, uint64_t number);
-/* Notes that a call uses a window of this rank, if there is one with this number: the call is done once
- * `done` has come to `target`. */
-void cecl_registry_used_here(const struct cecl_registry *registry, uint64_t number,
-                             uint32_t target);
+ * whether the memory is still what it was. A pointer that was asked for before is not searched. */
+struct cecl_window *cecl_registry_find(struct cecl_registry *registry, const void *ptr);
+/* Notes that a call uses a window of this rank, if it is a registered one: the call is done once `done` has
+ * come to `target`. */
+static inline void cecl_window_used(struct cecl_window *window, uint32_t target)
+{
+    if (!cecl_window_is_registered(window))
+        return;
+    window->used = true;
+    window->last_use = target;
+}
 
 /* Makes sure that the window of [ptr, ptr + bytes) is of the memory that is there now, and that
  * peers were told of all regions in that range. Where there is no window it makes one, if `make`.
@@ -137,8 +136,8 @@ ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const void *pt
 /* Forgets the window that holds `ptr`, for a caller that has mapped new memory there. Settling would
  * keep a window of private memory without a look at the memory. */
 ceclResult_t cecl_registry_forget(struct cecl_registry *registry, const void *ptr);
-/* Drops a window, here and, once no pending call uses it, at the peers. */
-ceclResult_t cecl_registry_drop(struct cecl_registry *registry, uint64_t number);
+/* Drops a window, here and, once no pending call uses it, at the peers. No effect if it is gone. */
+ceclResult_t cecl_registry_drop(struct cecl_registry *registry, struct cecl_window *window);
 
 /* Notes how many messages a peer had sent when it told the places of a call. */
 void cecl_registry_promised(struct cecl_registry *registry, int peer, uint64_t messages);
@@ -147,15 +146,26 @@ void cecl_registry_promised(struct cecl_registry *registry, int peer, uint64_t m
  * is returned here. */
 ceclResult_t cecl_registry_reach(struct cecl_registry *registry, int peer, uint64_t number,
                                  uint64_t offset, uint64_t bytes, void **at);
-/* The two functions that note what a call does with peers' windows want the lock held, because a call
- * names two windows of each peer. */
-void cecl_registry_lock(struct cecl_registry *registry);
-void cecl_registry_unlock(struct cecl_registry *registry);
-/* Notes that the call that is being made names a peer's window: it stays open until cecl_registry_made.
- * So a kept plan may rely on the imports that the call names if registry->replaced is the same as when
- * the plan was made. Under the lock. */
-void cecl_registry_named(struct cecl_registry *registry, int peer, uint64_t number);
-/* Notes that a call uses a peer's window: it is done once `done` has come to `target`. Under the lock. */
+
+/* The peers' windows that the plan of a call uses. A kept plan keeps them with it, so that the next equal
+ * call finds them without a search. */
+struct cecl_imports {
+    struct cecl_import **list; /* [count] each once */
+    uint32_t count;
+};
+/* Collects those of [count] buffers that are registered windows which this rank has opened; the list is
+ * the caller's to drop. `buffers` has two for each rank, rank by rank, as often as need be. */
+ceclResult_t cecl_imports_collect(struct cecl_registry *registry,
+                                  const struct cecl_peer_buffer *buffers, size_t count,
+                                  struct cecl_imports *imports);
+void cecl_imports_drop(struct cecl_imports *imports); /* a zeroed list may be dropped */
+/* Notes that the call that is being made names them: they stay open until cecl_imports_used or
+ * cecl_registry_made. Returns false if one of them is closed: a plan that uses it cannot be issued. */
+bool cecl_imports_name(struct cecl_registry *registry, const struct cecl_imports *imports);
+/* Notes that the call which names them is made, and that it is done once `done` has come to `target`. */
+void cecl_imports_used(struct cecl_registry *registry, const struct cecl_imports *imports,
+                       uint32_t target);
+/* The same of one peer's window, which cecl_registry_reach has found. */
 void cecl_registry_used(struct cecl_registry *registry, int peer, uint64_t number, uint32_t target);
 /* The call is made, or will not be made. */
 void cecl_registry_made(struct cecl_registry *registry);

@@ -37,7 +37,10 @@ struct cecl_import {
     uint32_t last_use; /* the flags' `done` after the last call that used it */
     uint64_t call;     /* the last call that named it */
     struct imported *regions;
-    ceclResult_t failed; /* why a region is missing; no further one comes */
+    bool closed;            /* its memory, which nobody may use any more */
+    _Atomic uint32_t names; /* how many name it: the peer's list, and kept plans */
+    uint64_t collected;     /* by which cecl_imports_collect it was found last */
+    ceclResult_t failed;    /* why a region is missing; no further one comes */
     char words[CECL_MESSAGE_BYTES];
     struct cecl_import *next;
 };
@@ -72,6 +75,9 @@ static inline struct addresses addresses_of_blocks(struct addresses range)
 
 /* Whether a peer's import may be closed: no call of this rank uses it any more. */
 bool registry_is_unused(const struct cecl_registry *registry, const struct cecl_import *import);
+/* Takes an import out of its list, at *at. Nobody may use its memory from then on. Under the lock. */
+struct cecl_import *registry_take_import(struct cecl_import **at);
+/* Closes the memory of an import that is out of its list, and drops the list's name for it. */
 void registry_close_import(struct cecl_registry *registry, struct cecl_import *import);
 void registry_close_peers(struct cecl_registry *registry);
 

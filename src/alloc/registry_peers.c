@@ -12,13 +12,28 @@
 
 struct cecl_import *registry_find_import(const struct cecl_peer_windows *peer, uint64_t number)
 {
-    struct cecl_import *import = peer->imports;
+    struct cecl_import *import = peer->imports[number % CECL_IMPORT_LISTS];
     while (import && import->number != number)
         import = import->next;
     return import;
 }
 
 /* ---- closing */
+
+static void drop_name(struct cecl_import *import)
+{
+    if (atomic_fetch_sub(&import->names, 1) == 1)
+        free(import);
+}
+
+struct cecl_import *registry_take_import(struct cecl_import **at)
+{
+    struct cecl_import *import = *at;
+    *at = import->next;
+    import->next = NULL;
+    import->closed = true;
+    return import;
+}
 
 void registry_close_import(struct cecl_registry *registry, struct cecl_import *import)
 {
@@ -31,17 +46,16 @@ void registry_close_import(struct cecl_registry *registry, struct cecl_import *i
     }
     if (import->reserved)
         dev->ops->unreserve(dev, import->mirror, (size_t)import->bytes);
-    free(import);
+    drop_name(import);
 }
 
 void registry_close_peers(struct cecl_registry *registry)
 {
     for (int r = 0; r < registry->nranks; r++)
-        while (registry->peers[r].imports) {
-            struct cecl_import *import = registry->peers[r].imports;
-            registry->peers[r].imports = import->next;
-            registry_close_import(registry, import);
-        }
+        for (int i = 0; i < CECL_IMPORT_LISTS; i++)
+            while (registry->peers[r].imports[i])
+                registry_close_import(registry,
+                                      registry_take_import(&registry->peers[r].imports[i]));
 }
 
 /* Memory is dropped, or replaced, after the calls that name it. But where a communicator has failed, a
@@ -53,23 +67,6 @@ bool registry_is_unused(const struct cecl_registry *registry, const struct cecl_
            (!import->used || asks->reached(asks->context, import->last_use));
 }
 
-void cecl_registry_lock(struct cecl_registry *registry)
-{
-    pthread_mutex_lock(&registry->lock);
-}
-
-void cecl_registry_unlock(struct cecl_registry *registry)
-{
-    pthread_mutex_unlock(&registry->lock);
-}
-
-void cecl_registry_named(struct cecl_registry *registry, int peer, uint64_t number)
-{
-    struct cecl_import *import = registry_find_import(&registry->peers[peer], number);
-    if (import)
-        import->call = registry->call;
-}
-
 void cecl_registry_made(struct cecl_registry *registry)
 {
     pthread_mutex_lock(&registry->lock);
@@ -77,22 +74,28 @@ void cecl_registry_made(struct cecl_registry *registry)
     pthread_mutex_unlock(&registry->lock);
 }
 
-/* Takes imports that a peer has dropped, and that are out of use, out of its list. So they are closed
- * without the lock. */
-static struct cecl_import *take_dropped(struct cecl_registry *registry, int rank)
+/* Moves imports of a list that a peer has dropped, and that are out of use, to the list `dropped`. */
+static void take_dropped(const struct cecl_registry *registry, struct cecl_import **at,
+                         struct cecl_import **dropped)
 {
-    struct cecl_import *dropped = NULL, **at = &registry->peers[rank].imports;
-    pthread_mutex_lock(&registry->lock);
     while (*at) {
-        struct cecl_import *import = *at;
-        if (!import->dropped || !registry_is_unused(registry, import)) {
-            at = &import->next;
+        if (!(*at)->dropped || !registry_is_unused(registry, *at)) {
+            at = &(*at)->next;
             continue;
         }
-        *at = import->next;
-        import->next = dropped;
-        dropped = import;
+        struct cecl_import *import = registry_take_import(at);
+        import->next = *dropped;
+        *dropped = import;
     }
+}
+
+/* All that a rank has dropped. It is closed without the lock. */
+static struct cecl_import *take_all_dropped(struct cecl_registry *registry, int rank)
+{
+    struct cecl_import *dropped = NULL;
+    pthread_mutex_lock(&registry->lock);
+    for (int i = 0; i < CECL_IMPORT_LISTS; i++)
+        take_dropped(registry, &registry->peers[rank].imports[i], &dropped);
     pthread_mutex_unlock(&registry->lock);
     return dropped;
 }
@@ -100,7 +103,7 @@ static struct cecl_import *take_dropped(struct cecl_registry *registry, int rank
 void cecl_registry_sweep(struct cecl_registry *registry)
 {
     for (int r = 0; r < registry->nranks; r++) {
-        struct cecl_import *dropped = registry_all_idle() ? take_dropped(registry, r) : NULL;
+        struct cecl_import *dropped = registry_all_idle() ? take_all_dropped(registry, r) : NULL;
         while (dropped) {
             struct cecl_import *import = dropped;
             dropped = import->next;
@@ -113,9 +116,12 @@ bool cecl_registry_has_dropped(struct cecl_registry *registry)
 {
     bool has = false;
     pthread_mutex_lock(&registry->lock);
-    for (int r = 0; r < registry->nranks; r++)
-        for (const struct cecl_import *i = registry->peers[r].imports; i && !has; i = i->next)
-            has = i->dropped;
+    for (int i = 0; i < registry->nranks * CECL_IMPORT_LISTS; i++) {
+        const struct cecl_import *import =
+            registry->peers[i / CECL_IMPORT_LISTS].imports[i % CECL_IMPORT_LISTS];
+        for (; import && !has; import = import->next)
+            has = import->dropped;
+    }
     pthread_mutex_unlock(&registry->lock);
     return has;
 }
@@ -127,13 +133,83 @@ void cecl_registry_promised(struct cecl_registry *registry, int peer, uint64_t m
     registry->peers[peer].promised = messages;
 }
 
+static void use(struct cecl_import *import, uint32_t target)
+{
+    import->used = true;
+    import->last_use = target;
+}
+
 void cecl_registry_used(struct cecl_registry *registry, int peer, uint64_t number, uint32_t target)
 {
+    pthread_mutex_lock(&registry->lock);
     struct cecl_import *import = registry_find_import(&registry->peers[peer], number);
-    if (import) {
-        import->used = true;
-        import->last_use = target;
+    if (import)
+        use(import, target);
+    pthread_mutex_unlock(&registry->lock);
+}
+
+/* Adds an import to a list that does not have it yet. */
+static void collect(const struct cecl_registry *registry, struct cecl_import *import,
+                    struct cecl_imports *imports)
+{
+    if (!import || import->collected == registry->collections)
+        return;
+    import->collected = registry->collections;
+    atomic_fetch_add(&import->names, 1);
+    imports->list[imports->count++] = import;
+}
+
+ceclResult_t cecl_imports_collect(struct cecl_registry *registry,
+                                  const struct cecl_peer_buffer *buffers, size_t count,
+                                  struct cecl_imports *imports)
+{
+    *imports = (struct cecl_imports){.list = calloc(count + 1, sizeof(struct cecl_import *))};
+    if (!imports->list)
+        return cecl_fail(ceclOutOfMemory, "no host memory for %zu windows of peers", count);
+    pthread_mutex_lock(&registry->lock);
+    registry->collections++;
+    for (size_t i = 0; i < count; i++)
+        if (buffers[i].window >= CECL_WINDOW_FIRST)
+            collect(registry,
+                    registry_find_import(&registry->peers[i / 2 % (size_t)registry->nranks],
+                                         buffers[i].window),
+                    imports);
+    pthread_mutex_unlock(&registry->lock);
+    return ceclSuccess;
+}
+
+void cecl_imports_drop(struct cecl_imports *imports)
+{
+    while (imports->count > 0)
+        drop_name(imports->list[--imports->count]);
+    free(imports->list);
+    *imports = (struct cecl_imports){0};
+}
+
+bool cecl_imports_name(struct cecl_registry *registry, const struct cecl_imports *imports)
+{
+    bool open = true;
+    if (imports->count == 0)
+        return true;
+    pthread_mutex_lock(&registry->lock);
+    for (uint32_t i = 0; i < imports->count; i++) {
+        imports->list[i]->call = registry->call;
+        open = open && !imports->list[i]->closed;
     }
+    pthread_mutex_unlock(&registry->lock);
+    return open;
+}
+
+void cecl_imports_used(struct cecl_registry *registry, const struct cecl_imports *imports,
+                       uint32_t target)
+{
+    if (imports->count == 0)
+        return;
+    pthread_mutex_lock(&registry->lock);
+    for (uint32_t i = 0; i < imports->count; i++)
+        use(imports->list[i], target);
+    registry->call++;
+    pthread_mutex_unlock(&registry->lock);
 }
 
 static void sleep_for_news(struct cecl_registry *registry)

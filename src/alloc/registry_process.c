@@ -121,8 +121,7 @@ static void search_imports(struct cecl_registry *registry, struct cecl_import **
             at = &import->next;
             continue;
         }
-        atomic_fetch_add(&registry->replaced, 1);
-        *at = import->next;
+        (void)registry_take_import(at);
         import->next = search->taken;
         search->taken = import;
     }
@@ -131,8 +130,10 @@ static void search_imports(struct cecl_registry *registry, struct cecl_import **
 static void search_registry(struct cecl_registry *registry, struct search *search)
 {
     pthread_mutex_lock(&registry->lock);
-    for (int r = 0; r < registry->nranks; r++)
-        search_imports(registry, &registry->peers[r].imports, search);
+    for (int i = 0; i < registry->nranks * CECL_IMPORT_LISTS; i++)
+        search_imports(registry,
+                       &registry->peers[i / CECL_IMPORT_LISTS].imports[i % CECL_IMPORT_LISTS],
+                       search);
     pthread_mutex_unlock(&registry->lock);
 }
 

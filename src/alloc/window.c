@@ -2,60 +2,58 @@
 #include "alloc/window.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
+
+struct cecl_window cecl_window_private = {.number = CECL_WINDOW_PRIVATE};
+
+void cecl_window_drop_name(struct cecl_window *window)
+{
+    if (atomic_fetch_sub_explicit(&window->names, 1, memory_order_acq_rel) > 1)
+        return;
+    free(window->regions);
+    free(window);
+}
 
 struct cecl_buffer cecl_window_find(const struct cecl_windows *windows, const void *ptr)
 {
-    const struct cecl_pool *pool = windows->pool;
     const uint64_t address = (uint64_t)(uintptr_t)ptr;
+    struct cecl_window *window = &cecl_window_private;
     if (!ptr)
-        return (struct cecl_buffer){CECL_WINDOW_NONE, 0};
-    if (cecl_pool_owns(pool, ptr)) {
-        const char *base = cecl_pool_at(pool, pool->rank, 0);
-        return (struct cecl_buffer){CECL_WINDOW_POOL, (uint64_t)((const char *)ptr - base)};
+        return (struct cecl_buffer){NULL, 0};
+    if (cecl_pool_owns(windows->pool, ptr)) {
+        window = &windows->pool->window;
+    } else if (windows->registry) {
+        struct cecl_window *found = cecl_registry_find(windows->registry, ptr);
+        if (found && found->number != 0)
+            window = found;
     }
-    const struct cecl_own_window *window =
-        windows->registry ? cecl_registry_find(windows->registry, ptr) : NULL;
-    if (window && window->number != 0)
-        return (struct cecl_buffer){window->number, address - window->home};
-    return (struct cecl_buffer){CECL_WINDOW_PRIVATE, address};
+    return (struct cecl_buffer){window, address - window->home};
 }
 
-void *cecl_window_own(const struct cecl_windows *windows, struct cecl_buffer buffer)
-{
-    if (buffer.window == CECL_WINDOW_POOL)
-        return cecl_pool_at(windows->pool, windows->pool->rank, buffer.offset);
-    if (buffer.window < CECL_WINDOW_FIRST)
-        return (void *)(uintptr_t)buffer.offset;
-    const struct cecl_own_window *window = cecl_registry_own(windows->registry, buffer.window);
-    return window ? (void *)(uintptr_t)(window->home + buffer.offset) : NULL;
-}
-
-ceclResult_t cecl_window_reach(const struct cecl_windows *windows, struct cecl_buffer buffer,
+ceclResult_t cecl_window_reach(const struct cecl_windows *windows, struct cecl_peer_buffer buffer,
                                uint64_t bytes, int rank, void **at)
 {
-    if (rank != windows->pool->rank && buffer.window >= CECL_WINDOW_FIRST)
+    if (buffer.window >= CECL_WINDOW_FIRST)
         return cecl_registry_reach(windows->registry, rank, buffer.window, buffer.offset, bytes,
                                    at);
-    if (buffer.window == CECL_WINDOW_POOL)
-        *at = cecl_pool_at(windows->pool, rank, buffer.offset);
-    else
-        *at = rank == windows->pool->rank ? cecl_window_own(windows, buffer) : NULL;
-    return *at ? ceclSuccess
-               : cecl_fail(ceclInternalError, "window %" PRIu64 " of rank %d is not known here",
-                           buffer.window, rank);
+    if (buffer.window != CECL_WINDOW_POOL)
+        return cecl_fail(ceclInternalError, "window %" PRIu64 " of rank %d is not known here",
+                         buffer.window, rank);
+    *at = cecl_pool_at(windows->pool, rank, buffer.offset);
+    return ceclSuccess;
 }
 
 ceclResult_t cecl_window_check(const struct cecl_windows *windows, struct cecl_buffer buffer,
                                uint64_t bytes, const char *name)
 {
     const struct cecl_pool *pool = windows->pool;
-    const void *ptr = cecl_window_own(windows, buffer);
-    if (!ptr && buffer.window >= CECL_WINDOW_FIRST)
+    const void *ptr = cecl_buffer_address(buffer);
+    if (buffer.window && buffer.window->gone)
         return cecl_fail(ceclInvalidUsage,
-                         "%s: its memory was freed or replaced after the call was made and before "
-                         "ceclGroupEnd",
-                         name);
-    if (buffer.window == CECL_WINDOW_POOL || cecl_pool_holds(pool, ptr))
+                         "%s %p: its memory was freed or replaced after the call was made and "
+                         "before ceclGroupEnd",
+                         name, ptr);
+    if (cecl_buffer_is_pool(buffer) || cecl_pool_holds(pool, ptr))
         return cecl_window_check_symmetric(windows, buffer, bytes, name);
     if ((uintptr_t)ptr + bytes < (uintptr_t)ptr)
         return cecl_fail(ceclInvalidArgument, "%s %p: %zu bytes end beyond the last address", name,
@@ -68,5 +66,5 @@ ceclResult_t cecl_window_check_symmetric(const struct cecl_windows *windows,
                                          const char *name)
 {
     uint64_t offset;
-    return cecl_pool_locate(windows->pool, cecl_window_own(windows, buffer), bytes, name, &offset);
+    return cecl_pool_locate(windows->pool, cecl_buffer_address(buffer), bytes, name, &offset);
 }

@@ -6,8 +6,9 @@
 
 /* Memory that a call of a group uses. */
 struct range {
-    uint64_t window, low, high; /* bytes [low, high) of the window */
-    uint64_t width, pitch;      /* as in struct cecl_touched */
+    struct cecl_window *window;
+    uint64_t low, high;    /* bytes [low, high) of the window */
+    uint64_t width, pitch; /* as in struct cecl_touched */
     uint32_t call;
     bool written;
 };
@@ -16,7 +17,7 @@ static int by_low(const void *a, const void *b)
 {
     const struct range *one = a, *other = b;
     if (one->window != other->window)
-        return one->window > other->window ? 1 : -1;
+        return (uintptr_t)one->window > (uintptr_t)other->window ? 1 : -1;
     return (one->low > other->low) - (one->low < other->low);
 }
 
@@ -118,8 +119,7 @@ static size_t add_ranges(const struct cecl_call *call, uint32_t index, struct ra
     return (size_t)n;
 }
 
-ceclResult_t cecl_calls_check_apart(const struct cecl_call *calls, uint32_t count,
-                                    const struct cecl_windows *windows)
+ceclResult_t cecl_calls_check_apart(const struct cecl_call *calls, uint32_t count)
 {
     struct range *ranges = calloc(2 * (size_t)count, sizeof(*ranges));
     size_t n = 0;
@@ -140,7 +140,7 @@ ceclResult_t cecl_calls_check_apart(const struct cecl_call *calls, uint32_t coun
             "calls %u and %u of the group share memory at %p, which one of them writes: they have "
             "no order",
             other->call, clash->call,
-            cecl_window_own(windows, (struct cecl_buffer){clash->window, clash->low}));
+            cecl_buffer_address((struct cecl_buffer){clash->window, clash->low}));
     free(ranges);
     return result;
 }

@@ -144,8 +144,20 @@ uint32_t cecl_call_signature(const struct cecl_call *call);
 /* The same of calls that are carried out as one. Whether they are in place does not count. */
 uint32_t cecl_calls_signature(const struct cecl_call *calls, uint32_t count);
 bool cecl_call_equal(const struct cecl_call *a, const struct cecl_call *b);
-/* Copies a description to *kept, and its layout to `layout` [call->layout_words]. */
+/* Copies a description to *kept, and its layout to `layout` [call->layout_words]. The copy names its windows
+ * until cecl_call_let_go. */
 void cecl_call_keep(struct cecl_call *kept, const struct cecl_call *call, uint64_t *layout);
+/* Names the windows of a description, so that its buffers stay valid; and no longer. */
+static inline void cecl_call_hold(const struct cecl_call *call)
+{
+    cecl_window_hold(call->send.window);
+    cecl_window_hold(call->recv.window);
+}
+static inline void cecl_call_let_go(const struct cecl_call *call)
+{
+    cecl_window_release(call->send.window);
+    cecl_window_release(call->recv.window);
+}
 
 /* -- peer.c: the same call, as far as this rank knows how `rank` describes it. The blocks between the
  * two ranks are right; a layout has no others.
@@ -177,7 +189,6 @@ uint64_t cecl_call_send_needed(const struct cecl_call *call);
 ceclResult_t cecl_call_check_buffers(const struct cecl_call *call,
                                      const struct cecl_windows *windows);
 /* apart.c: refuses calls of a group that share memory which one of them writes. */
-ceclResult_t cecl_calls_check_apart(const struct cecl_call *calls, uint32_t count,
-                                    const struct cecl_windows *windows);
+ceclResult_t cecl_calls_check_apart(const struct cecl_call *calls, uint32_t count);
 
 #endif

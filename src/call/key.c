@@ -69,6 +69,7 @@ bool cecl_call_equal(const struct cecl_call *a, const struct cecl_call *b)
 void cecl_call_keep(struct cecl_call *kept, const struct cecl_call *call, uint64_t *layout)
 {
     *kept = *call;
+    cecl_call_hold(kept);
     if (call->layout_words > 0)
         kept->view.layout = memcpy(layout, call->view.layout, call->layout_words * sizeof(*layout));
 }

@@ -141,8 +141,8 @@ uint64_t cecl_call_send_needed(const struct cecl_call *call)
 
 /* In place, the own block is in both buffers, and no other block may be. That is certain where the
  * input or the output has no other block. */
-static ceclResult_t check_overlap(const struct cecl_call *call, const struct cecl_windows *windows,
-                                  const struct extent *in, const struct extent *out)
+static ceclResult_t check_overlap(const struct cecl_call *call, const struct extent *in,
+                                  const struct extent *out)
 {
     const struct cecl_block own = cecl_call_block(call, call->rank, call->rank);
     const uint64_t send = call->send.offset, recv = call->recv.offset;
@@ -153,8 +153,7 @@ static ceclResult_t check_overlap(const struct cecl_call *call, const struct cec
         return ceclSuccess;
     if (call->in_place && (in->blocks == 1 || out->blocks == 1))
         return ceclSuccess;
-    const void *from = cecl_window_own(windows, call->send);
-    const void *to = cecl_window_own(windows, call->recv);
+    const void *from = cecl_buffer_address(call->send), *to = cecl_buffer_address(call->recv);
     if (call->op->per_rank && call->layout_words > 0)
         return cecl_fail(ceclInvalidArgument,
                          "sendbuff %p and recvbuff %p overlap: bytes %" PRIu64 " to %" PRIu64
@@ -164,7 +163,7 @@ static ceclResult_t check_overlap(const struct cecl_call *call, const struct cec
                      "sendbuff %p and recvbuff %p overlap (%" PRIu64 " and %" PRIu64
                      " bytes); in place, %ssendbuff is %p",
                      from, to, in->high, out->high, call->op->per_rank ? "on root, " : "",
-                     cecl_window_own(windows, in_place));
+                     cecl_buffer_address(in_place));
 }
 
 ceclResult_t cecl_call_check_buffers(const struct cecl_call *call,
@@ -181,5 +180,5 @@ ceclResult_t cecl_call_check_buffers(const struct cecl_call *call,
                                "sendbuff"));
     if (call->op->pair) /* it has one buffer */
         return ceclSuccess;
-    return check_overlap(call, windows, &in, &out);
+    return check_overlap(call, &in, &out);
 }

@@ -8,6 +8,9 @@ void cecl_bound_free(struct cecl_bound *bound)
 {
     if (!bound)
         return;
+    for (uint32_t i = 0; bound->layouts && i < bound->ncalls; i++)
+        cecl_call_let_go(&bound->calls[i]);
+    cecl_imports_drop(&bound->imports);
     free(bound->calls);
     free(bound->layouts);
     free(bound->buffers);
@@ -171,13 +174,19 @@ static void add_copy(struct cecl_bound *bound, struct cecl_command *command, voi
     bound->batch.count = ++bound->ncopies;
 }
 
-/* The buffer of the user's that a rank has as its input (CECL_AREA_SEND) or recvbuff in a call. */
-static struct cecl_buffer users_buffer(const struct cecl_bound *bound, uint32_t part, int rank,
-                                       uint32_t kind)
+/* The user's buffer that this rank has as its input (CECL_AREA_SEND) or recvbuff in a call. */
+static struct cecl_buffer own_buffer(const struct cecl_call *call, uint32_t kind)
+{
+    return kind == CECL_AREA_SEND && !cecl_call_is_one_buffer(call) ? call->send : call->recv;
+}
+
+/* The same of a peer. */
+static struct cecl_peer_buffer peer_buffer(const struct cecl_bound *bound, uint32_t part, int rank,
+                                           uint32_t kind)
 {
     const struct cecl_call *call = &bound->calls[part];
-    if (rank == call->rank || bound->told.nbuffers == 0)
-        return kind == CECL_AREA_SEND && !cecl_call_is_one_buffer(call) ? call->send : call->recv;
+    if (bound->told.nbuffers == 0)
+        return cecl_buffer_told(own_buffer(call, kind));
     const size_t at = (size_t)part * (size_t)call->nranks + (size_t)rank;
     return bound->told.buffers[2 * at + (kind == CECL_AREA_RECV)];
 }
@@ -192,13 +201,19 @@ static ceclResult_t address_of(const struct cecl_engine *engine, const struct ce
         *address = cecl_hosted_part(engine->hosted, place->rank) + place->offset;
         return ceclSuccess;
     }
-    const struct cecl_buffer staging = {CECL_WINDOW_POOL, engine->staging_offset},
-                             buffer = kind == CECL_AREA_STAGING
-                                          ? staging
-                                          : users_buffer(bound, part, place->rank, kind);
+    if (kind == CECL_AREA_STAGING) {
+        *address = cecl_pool_at(engine->pool, place->rank, engine->staging_offset + place->offset);
+        return ceclSuccess;
+    }
+    if (place->rank == engine->rank) {
+        const struct cecl_buffer own = own_buffer(&bound->calls[part], kind);
+        *address = cecl_buffer_address(cecl_buffer_at(own, place->offset));
+        return *address ? ceclSuccess : cecl_fail(ceclInternalError, "a plan uses no buffer");
+    }
+    struct cecl_peer_buffer peer = peer_buffer(bound, part, place->rank, kind);
     void *at = NULL;
-    CECL_TRY(cecl_window_reach(engine->windows, cecl_buffer_at(buffer, place->offset), bytes,
-                               place->rank, &at));
+    peer.offset += place->offset;
+    CECL_TRY(cecl_window_reach(engine->windows, peer, bytes, place->rank, &at));
     *address = at;
     return ceclSuccess;
 }

@@ -33,11 +33,11 @@ struct cecl_bound {
     uint32_t ncalls;
     uint32_t signature;    /* of these calls: cecl_calls_signature */
     struct cecl_told told; /* also a part of the key; its arrays are these: */
-    struct cecl_buffer *buffers;
+    struct cecl_peer_buffer *buffers;
     uint64_t *send_at, *outside;
     /* of the memory (cecl_engine_generation) when the calls' buffers were last checked */
     uint64_t generation;
-    uint64_t replaced;           /* the registry's when the plan was bound */
+    struct cecl_imports imports; /* the peers' windows that it uses */
     struct cecl_advance advance; /* by how much this call moves the flags */
     uint32_t ncommands, nops, ncopies, nrows, nreductions;
     struct cecl_command *commands;

@@ -39,13 +39,6 @@ static bool was_told(const struct cecl_bound *bound, const struct cecl_told *tol
            are_equal(mine->outside, told->outside, told->noutside * sizeof(*told->outside));
 }
 
-/* How often memory of peers was closed because other memory has come to its place. */
-static uint64_t replaced_in(const struct cecl_engine *engine)
-{
-    struct cecl_registry *registry = engine->windows->registry;
-    return registry ? atomic_load(&registry->replaced) : 0;
-}
-
 struct cecl_bound *cecl_engine_lookup(const struct cecl_engine *engine,
                                       const struct cecl_call *calls, uint32_t count,
                                       const struct cecl_told *told)
@@ -53,7 +46,7 @@ struct cecl_bound *cecl_engine_lookup(const struct cecl_engine *engine,
     struct cecl_bound *const *set = engine->cache[set_of(calls, count)];
     for (int w = 0; w < CECL_CACHE_WAYS; w++)
         if (set[w] && is_of(set[w], calls, count) && was_told(set[w], told) &&
-            set[w]->replaced == replaced_in(engine))
+            cecl_imports_name(engine->windows->registry, &set[w]->imports))
             return set[w];
     return NULL;
 }
@@ -86,7 +79,6 @@ void cecl_engine_checked(const struct cecl_engine *engine, const struct cecl_cal
 
 static void keep(struct cecl_engine *engine, struct cecl_bound *bound)
 {
-    bound->replaced = replaced_in(engine);
     const size_t s = set_of(bound->calls, bound->ncalls);
     unsigned way = engine->victim[s]++ % CECL_CACHE_WAYS;
     if (engine->cache[s][way] && engine->cache[s][way] == engine->held)
@@ -161,6 +153,9 @@ ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_call
     bound->signature = cecl_calls_signature(calls, count);
     bound->generation = generation_of(engine);
     ceclResult_t result = cecl_bind_plan(engine, plan, bound);
+    if (result == ceclSuccess && told->nbuffers > 0)
+        result = cecl_imports_collect(engine->windows->registry, told->buffers, told->nbuffers,
+                                      &bound->imports);
     if (result == ceclSuccess)
         result = make_side(engine, bound);
     if (result != ceclSuccess) {
@@ -184,7 +179,12 @@ uint32_t cecl_bound_signature(const struct cecl_bound *bound)
     return bound->signature;
 }
 
-const struct cecl_told *cecl_bound_told(const struct cecl_bound *bound)
+void cecl_bound_used(const struct cecl_engine *engine, const struct cecl_bound *bound)
 {
-    return &bound->told;
+    const uint32_t target = cecl_flags_done_target(&engine->flags);
+    for (uint32_t i = 0; i < bound->ncalls; i++) {
+        cecl_window_used(bound->calls[i].send.window, target);
+        cecl_window_used(bound->calls[i].recv.window, target);
+    }
+    cecl_imports_used(engine->windows->registry, &bound->imports, target);
 }

@@ -16,7 +16,7 @@ struct cecl_told {
     uint64_t earlier;           /* as in struct cecl_part */
     /* [ncalls][nranks][2] where sendbuff and recvbuff lie on each rank. Ranks that came later, and
      * what no peer touches, have none. nbuffers 0: as on this rank, in the pool */
-    const struct cecl_buffer *buffers;
+    const struct cecl_peer_buffer *buffers;
     size_t nbuffers;
     /* [ncalls][nranks] as in struct cecl_part; nsend_at 0: no call needs it */
     const uint64_t *send_at;
@@ -67,7 +67,7 @@ ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool
 void cecl_engine_close(struct cecl_engine *engine);
 
 /* Returns the kept plan for these calls (one call, or a group's) and what ranks told of them, or
- * NULL. */
+ * NULL. What the plan uses of peers stays open while the call is made. */
 struct cecl_bound *cecl_engine_lookup(const struct cecl_engine *engine,
                                       const struct cecl_call *calls, uint32_t count,
                                       const struct cecl_told *told);
@@ -122,7 +122,7 @@ const ceclExplanation_t *cecl_bound_explanation(const struct cecl_bound *bound);
 /* The calls of a bound plan. */
 const struct cecl_call *cecl_bound_calls(const struct cecl_bound *bound, uint32_t *count);
 uint32_t cecl_bound_signature(const struct cecl_bound *bound);
-/* What ranks had told of them. */
-const struct cecl_told *cecl_bound_told(const struct cecl_bound *bound);
+/* Notes that the call which was enqueued, or given up, uses windows here and at peers. */
+void cecl_bound_used(const struct cecl_engine *engine, const struct cecl_bound *bound);
 
 #endif

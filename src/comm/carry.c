@@ -70,9 +70,7 @@ static ceclResult_t free_replaced(ceclComm_t comm)
             at = &old->next;
             continue;
         }
-        const struct cecl_buffer buffer = cecl_window_find(&comm->windows, old->base);
-        if (buffer.window >= CECL_WINDOW_FIRST)
-            CECL_TRY(cecl_registry_drop(&comm->registry, buffer.window));
+        CECL_TRY(cecl_registry_forget(&comm->registry, old->base));
         (*at)->next = old->next;
         free_bounce(comm, old);
     }
@@ -222,7 +220,7 @@ static bool reaches_recvbuff(ceclComm_t comm, const struct cecl_call *call)
 static bool needs_bounce(ceclComm_t comm, const struct cecl_call *call)
 {
     return comm->nranks > 1 && !call->op->moves_nothing && !cecl_call_is_empty(call) &&
-           !call->op->recv_anywhere && call->recv.window == CECL_WINDOW_PRIVATE &&
+           !call->op->recv_anywhere && cecl_buffer_is_private(call->recv) &&
            cecl_call_recv_needed(call) > 0 && reaches_recvbuff(comm, call) &&
            !cecl_pool_holds(&comm->pool, (const void *)(uintptr_t)call->recv.offset);
 }
@@ -254,7 +252,7 @@ ceclResult_t cecl_carry_lend(ceclComm_t comm, const struct cecl_call *call,
 {
     char *bounce;
     *lent = call->send;
-    if (call->send.window != CECL_WINDOW_PRIVATE || call->op->reduces)
+    if (!cecl_buffer_is_private(call->send) || call->op->reduces)
         return ceclSuccess;
     CECL_TRY(take(comm, cecl_call_send_needed(call), &bounce));
     *lent = cecl_window_find(&comm->windows, bounce);

@@ -134,7 +134,7 @@ static ceclResult_t check_apart(ceclComm_t comm, const struct cecl_call *calls, 
 {
     const struct cecl_carried *after = &comm->carrier.after;
     struct cecl_call *all;
-    CECL_TRY(cecl_calls_check_apart(calls, count, &comm->windows));
+    CECL_TRY(cecl_calls_check_apart(calls, count));
     if (after->count == 0)
         return ceclSuccess;
     all = calloc((size_t)count + after->count, sizeof(*all));
@@ -143,9 +143,9 @@ static ceclResult_t check_apart(ceclComm_t comm, const struct cecl_call *calls, 
     memcpy(all, calls, count * sizeof(*all));
     for (uint32_t i = 0; i < after->count; i++) {
         all[count + i] = after->calls[i];
-        all[count + i].send = (struct cecl_buffer){CECL_WINDOW_NONE, 0}; /* a bounce buffer */
+        all[count + i].send = (struct cecl_buffer){NULL, 0}; /* a bounce buffer */
     }
-    const ceclResult_t result = cecl_calls_check_apart(all, count + after->count, &comm->windows);
+    const ceclResult_t result = cecl_calls_check_apart(all, count + after->count);
     free(all);
     return result;
 }
@@ -199,19 +199,6 @@ ceclResult_t cecl_calls_tell(ceclComm_t comm, const struct cecl_call *calls, uin
     return result;
 }
 
-/* What the call names stays open until it is made. */
-static void name_buffers(ceclComm_t comm, const struct cecl_told *told)
-{
-    if (told->nbuffers == 0)
-        return;
-    cecl_registry_lock(&comm->registry);
-    for (size_t i = 0; i < told->nbuffers; i++)
-        if (told->buffers[i].window >= CECL_WINDOW_FIRST)
-            cecl_registry_named(&comm->registry, (int)(i / 2 % (size_t)comm->nranks),
-                                told->buffers[i].window);
-    cecl_registry_unlock(&comm->registry);
-}
-
 ceclResult_t cecl_calls_plan(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
                              struct cecl_bound **bound)
 {
@@ -221,7 +208,6 @@ ceclResult_t cecl_calls_plan(ceclComm_t comm, const struct cecl_call *calls, uin
     if (full == 0)
         return ceclSuccess;
     CECL_TRY(cecl_tell_learn(comm, calls, full, &told));
-    name_buffers(comm, &told);
     *bound = cecl_engine_lookup(&comm->engine, calls, full, &told);
     const ceclResult_t result = *bound ? ceclSuccess : bind_new(comm, calls, full, &told, bound);
     if (result != ceclSuccess)
@@ -295,7 +281,7 @@ static ceclResult_t run(ceclComm_t comm, struct cecl_bound *bound, ceclStream_t 
 {
     bool started;
     const ceclResult_t result = cecl_engine_run(&comm->engine, bound, stream, &started);
-    cecl_registrations_use(comm, bound);
+    cecl_bound_used(&comm->engine, bound);
     if (result != ceclSuccess && !started && cecl_comm_async(comm) != ceclSuccess)
         return cecl_comm_async(comm);     /* the watchdog came in between */
     if (result != ceclSuccess && started) /* peers now wait for signals that will not come */
@@ -357,7 +343,7 @@ static ceclResult_t issue(ceclComm_t comm, struct cecl_bound *bound, ceclStream_
 ceclResult_t cecl_calls_issue(ceclComm_t comm, struct cecl_bound *bound, ceclStream_t stream)
 {
     const ceclResult_t result = issue(comm, bound, stream);
-    if (cecl_bound_told(bound)->nbuffers > 0)
+    if (result != ceclSuccess)
         cecl_registry_made(&comm->registry);
     return result;
 }
@@ -393,9 +379,8 @@ static ceclResult_t refuse_in_group(const struct cecl_op *op)
                            : ceclSuccess;
 }
 
-/* Describes a call whose windows are of the memory that is there now. */
-ceclResult_t cecl_comm_describe(ceclComm_t comm, const struct cecl_args *args,
-                                struct cecl_call *call)
+/* Describes a call until a look at its memory changes nothing. */
+static ceclResult_t describe(ceclComm_t comm, const struct cecl_args *args, struct cecl_call *call)
 {
     const struct cecl_scope scope = cecl_comm_scope(comm);
     const struct cecl_op *op = call->op;
@@ -408,6 +393,16 @@ ceclResult_t cecl_comm_describe(ceclComm_t comm, const struct cecl_args *args,
             CECL_TRY(cecl_carry_replace(comm, call, &used, &replaced));
     }
     return ceclSuccess;
+}
+
+ceclResult_t cecl_comm_describe(ceclComm_t comm, const struct cecl_args *args,
+                                struct cecl_call *call)
+{
+    const ceclResult_t result = describe(comm, args, call);
+    if (result != ceclSuccess) /* the registry may have forgotten their windows */
+        call->send = call->recv = (struct cecl_buffer){NULL, 0};
+    cecl_call_hold(call);
+    return result;
 }
 
 /* Keeps the call for the end of the group, or carries it out. *path: how, for the timeline. */
@@ -463,5 +458,6 @@ ceclResult_t cecl_collective(enum cecl_op_index index, const struct cecl_args *a
             cecl_call_sizes(&call, &send_bytes, &recv_bytes);
         cecl_trace_end(&traced, send_bytes, recv_bytes, path, result);
     }
+    cecl_call_let_go(&call);
     return result;
 }

@@ -18,7 +18,8 @@ ceclResult_t cecl_collective(enum cecl_op_index op, const struct cecl_args *args
                              ceclStream_t stream);
 
 /* Describes the public call of row call->op. Registers the memory it uses, and replaces private
- * memory by bounce buffers (carry.h). */
+ * memory by bounce buffers (carry.h). The caller lets the call go (cecl_call_let_go), also after an
+ * error. */
 ceclResult_t cecl_comm_describe(ceclComm_t comm, const struct cecl_args *args,
                                 struct cecl_call *call);
 
@@ -62,9 +63,7 @@ ceclResult_t cecl_calls_carry(ceclComm_t comm, const struct cecl_carried *carrie
 ceclResult_t cecl_calls_explain_carried(ceclComm_t comm, const struct cecl_carried *carried,
                                         ceclExplanation_t *explanation);
 
-/* register.c: notes that calls which were enqueued use their windows and the peers'. */
-void cecl_registrations_use(ceclComm_t comm, const struct cecl_bound *bound);
-/* Registers with a new communicator what is registered with its parent. */
+/* register.c. Registers with a new communicator what is registered with its parent. */
 void cecl_registrations_inherit(ceclComm_t child, ceclComm_t parent);
 /* Frees what the caller has not deregistered. */
 void cecl_registrations_free(ceclComm_t comm);

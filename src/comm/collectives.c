@@ -201,6 +201,9 @@ CECL_API ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff, const void 
                          "ceclGroupExplain explains them");
     call.op = &cecl_ops[index];
     cecl_carry_reset(comm);
-    CECL_TRY(cecl_comm_describe(comm, &args, &call));
-    return cecl_calls_explain(comm, &call, 1, explanation);
+    ceclResult_t result = cecl_comm_describe(comm, &args, &call);
+    if (result == ceclSuccess)
+        result = cecl_calls_explain(comm, &call, 1, explanation);
+    cecl_call_let_go(&call);
+    return result;
 }

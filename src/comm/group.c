@@ -16,10 +16,9 @@
 struct entry {
     ceclComm_t comm;
     ceclStream_t stream;
-    struct cecl_call call;   /* its layout lies in the group's layouts, which may move, */
-    size_t layout;           /* at this word */
-    const void *send, *recv; /* the call's buffers on this rank */
-    uint64_t changes;        /* the registry's `changes` when the buffers' windows were found */
+    struct cecl_call call; /* its layout lies in the group's layouts, which may move, */
+    size_t layout;         /* at this word */
+    uint64_t changes;      /* the registry's `changes` when the buffers' windows were found */
 };
 
 /* A thread's group. Its memory is kept for the next group, until the thread ends. */
@@ -41,9 +40,17 @@ struct group {
 
 static pthread_key_t key;
 
+/* The group has ended, or its thread. */
+static void clear(struct group *group)
+{
+    while (group->count > 0)
+        cecl_call_let_go(&group->entries[--group->count].call);
+}
+
 static void drop(void *argument)
 {
     struct group *group = argument;
+    clear(group);
     free(group->entries);
     free(group->calls);
     free(group->bound);
@@ -147,8 +154,6 @@ static ceclResult_t keep(struct group *group, ceclComm_t comm, const struct cecl
     *entry = (struct entry){.comm = comm,
                             .stream = stream,
                             .layout = group->nlayouts,
-                            .send = cecl_window_own(&comm->windows, call->send),
-                            .recv = cecl_window_own(&comm->windows, call->recv),
                             .changes = comm->registry.changes};
     /* where no call has a layout there is no array: nothing may be added to NULL, not even 0 */
     cecl_call_keep(&entry->call, call,
@@ -242,6 +247,8 @@ void cecl_group_forget(ceclComm_t comm)
     for (uint32_t i = 0; i < group->count; i++)
         if (group->entries[i].comm != comm) /* their peers may learn that the group is refused */
             group->entries[kept++] = group->entries[i];
+        else
+            cecl_call_let_go(&group->entries[i].call);
     group->count = kept;
     cecl_wishes_forget(&group->wishes, comm);
 }
@@ -252,7 +259,6 @@ CECL_API ceclResult_t ceclGroupStart(void)
     if (!group)
         return cecl_fail(ceclOutOfMemory, "no host memory for a group");
     if (group->depth++ == 0) {
-        group->count = 0;
         group->nlayouts = 0;
         group->joins.count = 0;
         group->wishes.count = 0;
@@ -320,21 +326,25 @@ static ceclResult_t find_again(struct group *group, uint32_t index)
 {
     struct entry *entry = &group->entries[index];
     const struct cecl_windows *windows = &entry->comm->windows;
-    const bool was_private = entry->call.recv.window == CECL_WINDOW_PRIVATE;
+    const void *send = cecl_buffer_address(entry->call.send),
+               *recv = cecl_buffer_address(entry->call.recv);
+    const bool was_private = cecl_buffer_is_private(entry->call.recv);
     struct cecl_call call = call_at(group, index);
     bool changed = true;
     while (changed) {
-        call.send = cecl_window_find(windows, entry->send);
-        call.recv = cecl_window_find(windows, entry->recv);
+        call.send = cecl_window_find(windows, send);
+        call.recv = cecl_window_find(windows, recv);
         entry->changes = entry->comm->registry.changes;
         CECL_TRY(cecl_tell_settle(entry->comm, &call, &changed));
     }
-    if (!was_private && call.recv.window == CECL_WINDOW_PRIVATE && /* it has no bounce buffer */
+    if (!was_private && cecl_buffer_is_private(call.recv) && /* it has no bounce buffer */
         peers_write(entry->comm, &call))
         return cecl_fail(ceclInvalidUsage,
                          "recvbuff %p: its memory was replaced within the group by memory that "
                          "peers cannot reach",
-                         entry->recv);
+                         recv);
+    cecl_call_hold(&call);
+    cecl_call_let_go(&entry->call);
     entry->call.send = call.send;
     entry->call.recv = call.recv;
     return ceclSuccess;
@@ -525,7 +535,9 @@ CECL_API ceclResult_t ceclGroupEnd(void)
     if (--group->depth > 0)
         return ceclSuccess;
     is_open = false;
-    return group->traced ? end_traced(group) : end(group);
+    const ceclResult_t result = group->traced ? end_traced(group) : end(group);
+    clear(group);
+    return result;
 }
 
 /* Explains what would be carried out, if all calls are on this communicator. */
@@ -573,5 +585,7 @@ CECL_API ceclResult_t ceclGroupExplain(ceclComm_t comm, ceclExplanation_t *expla
         return result;
     }
     is_open = false;
-    return explain(group, comm, explanation);
+    const ceclResult_t result = explain(group, comm, explanation);
+    clear(group);
+    return result;
 }

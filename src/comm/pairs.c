@@ -13,11 +13,11 @@
 
 /* Where a message's bytes lie on both ranks. */
 struct cecl_pair_place {
-    const struct cecl_call *call; /* while the group is being posted */
-    struct cecl_buffer here;      /* the caller's buffer */
-    struct cecl_buffer posted;    /* what peers are told: `here`, or a bounce buffer */
-    struct cecl_buffer there;     /* this rank came second: the peer's */
-    uint64_t version;             /* the peer's messages about its memory by then */
+    const struct cecl_call *call;  /* while the group is being posted */
+    struct cecl_buffer here;       /* the caller's buffer */
+    struct cecl_buffer posted;     /* what peers are told: `here`, or a bounce buffer */
+    struct cecl_peer_buffer there; /* this rank came second: the peer's */
+    uint64_t version;              /* the peer's messages about its memory by then */
 };
 
 /* ---- life */
@@ -243,7 +243,7 @@ static struct cecl_buffer buffer_of(const struct cecl_call *call)
 /* Bytes of the bounce buffer for a message. Peers cannot reach private memory. */
 static uint64_t bounce_bytes(const struct cecl_call *call)
 {
-    return !is_own(call) && buffer_of(call).window == CECL_WINDOW_PRIVATE
+    return !is_own(call) && cecl_buffer_is_private(buffer_of(call))
                ? cecl_round_up(call->bytes, ALIGN)
                : 0;
 }
@@ -252,7 +252,7 @@ static uint64_t bounce_bytes(const struct cecl_call *call)
 static ceclResult_t collect(ceclComm_t comm, const struct cecl_call *calls, uint32_t count)
 {
     struct cecl_pairs *pairs = &comm->pairs;
-    struct cecl_buffer bounce = {CECL_WINDOW_NONE, 0};
+    struct cecl_buffer bounce = {NULL, 0};
     uint64_t all = 0;
     for (uint32_t i = 0; i < count; i++)
         all += bounce_bytes(&calls[i]);
@@ -315,7 +315,7 @@ static ceclResult_t post_one(ceclComm_t comm, uint32_t index)
     struct cecl_pairs *pairs = &comm->pairs;
     struct cecl_message *message = &pairs->messages[index];
     struct cecl_pair_place *place = &pairs->places[index];
-    const struct cecl_post mine = {.window = place->posted.window,
+    const struct cecl_post mine = {.window = cecl_buffer_number(place->posted),
                                    .offset = place->posted.offset,
                                    .bytes = message->bytes,
                                    .version = comm->registry.posted,
@@ -326,7 +326,7 @@ static ceclResult_t post_one(ceclComm_t comm, uint32_t index)
     if (!message->second)
         return note_private(pairs, place);
     message->group = theirs.group;
-    place->there = (struct cecl_buffer){theirs.window, theirs.offset};
+    place->there = (struct cecl_peer_buffer){theirs.window, theirs.offset};
     place->version = theirs.version;
     pairs->pushed += message->role == CECL_SENDER;
     pairs->pulled += message->role == CECL_RECEIVER;
@@ -432,7 +432,7 @@ static ceclResult_t bind_one(ceclComm_t comm, struct cecl_message *message,
         return ceclSuccess;
     cecl_registry_promised(&comm->registry, message->peer,
                            place->version > known ? place->version : known);
-    message->here = cecl_window_own(&comm->windows, place->here);
+    message->here = cecl_buffer_address(place->here);
     return cecl_window_reach(&comm->windows, place->there, message->bytes, message->peer,
                              &message->there);
 }
@@ -442,17 +442,14 @@ static void note_use(ceclComm_t comm)
 {
     const struct cecl_pairs *pairs = &comm->pairs;
     const uint32_t target = cecl_flags_done_target(&comm->engine.flags);
-    cecl_registry_lock(&comm->registry);
     for (uint32_t i = 0; i < pairs->count; i++) {
         const struct cecl_pair_place *place = &pairs->places[i];
-        const struct cecl_buffer mine[] = {place->here, place->posted};
-        for (int j = 0; j < 2; j++)
-            cecl_registry_used_here(&comm->registry, mine[j].window, target);
+        cecl_window_used(place->here.window, target);
+        cecl_window_used(place->posted.window, target);
         if (place->there.window >= CECL_WINDOW_FIRST)
             cecl_registry_used(&comm->registry, pairs->messages[i].peer, place->there.window,
                                target);
     }
-    cecl_registry_unlock(&comm->registry);
 }
 
 static ceclResult_t run(ceclComm_t comm, ceclStream_t stream)

@@ -7,7 +7,7 @@
 
 /* A registration of the caller's. Several may cover one window. */
 struct ceclRegistration {
-    uint64_t window; /* 0: memory of the pool, which needs no registration */
+    struct cecl_window *window; /* NULL: memory of the pool, which needs no registration */
     struct ceclRegistration *next;
 };
 
@@ -21,7 +21,7 @@ static ceclResult_t check_range(ceclComm_t comm, const void *ptr, size_t bytes)
                          "are addresses",
                          bytes, ptr);
     const struct cecl_buffer buffer = cecl_window_find(&comm->windows, ptr);
-    return buffer.window == CECL_WINDOW_POOL || cecl_pool_holds(&comm->pool, ptr)
+    return cecl_buffer_is_pool(buffer) || cecl_pool_holds(&comm->pool, ptr)
                ? cecl_window_check_symmetric(&comm->windows, buffer, bytes, "ptr")
                : ceclSuccess;
 }
@@ -50,13 +50,14 @@ CECL_API ceclResult_t ceclCommRegister(ceclComm_t comm, void *ptr, size_t bytes,
     ceclResult_t result = ceclSuccess;
     if (!cecl_pool_owns(&comm->pool, ptr)) {
         result = cecl_comm_cause(comm, cecl_registry_settle(registry, ptr, bytes, true, "ptr"));
-        const struct cecl_own_window *window =
+        struct cecl_window *window =
             result == ceclSuccess ? cecl_registry_find(registry, ptr) : NULL;
         if (result == ceclSuccess && (!window || window->number == 0))
             result = cannot_share(ptr);
         if (result == ceclSuccess) {
-            made->window = window->number;
-            cecl_registry_own(registry, made->window)->pins++;
+            made->window = window;
+            window->pins++;
+            cecl_window_hold(window);
         }
     }
     if (result != ceclSuccess) {
@@ -71,7 +72,7 @@ CECL_API ceclResult_t ceclCommRegister(ceclComm_t comm, void *ptr, size_t bytes,
 }
 
 /* Whether pending calls of this rank use a window. */
-static bool is_in_use(ceclComm_t comm, const struct cecl_own_window *window)
+static bool is_in_use(ceclComm_t comm, const struct cecl_window *window)
 {
     return window->used && !cecl_flags_idle(&comm->engine.flags) &&
            !cecl_flags_reached(&comm->engine.flags, window->last_use);
@@ -92,20 +93,25 @@ CECL_API ceclResult_t ceclCommDeregister(ceclComm_t comm, ceclRegistration_t han
                          "handle %p: calls of this communicator wait for ceclGroupEnd, and may use "
                          "the memory; deregister after it",
                          (void *)handle);
-    struct cecl_own_window *window = cecl_registry_own(&comm->registry, handle->window);
-    if (window && window->pins == 1 && is_in_use(comm, window))
+    struct cecl_window *window = handle->window;
+    const bool last = window && !window->gone && window->pins == 1;
+    if (last && is_in_use(comm, window))
         return cecl_fail(ceclInvalidUsage,
                          "handle %p: a pending call uses this memory; synchronize its stream first",
                          (void *)handle);
     *at = handle->next;
     free(handle);
-    if (window && --window->pins == 0 && cecl_comm_async(comm) == ceclSuccess)
-        return cecl_registry_drop(&comm->registry, window->number);
-    return ceclSuccess;
+    ceclResult_t result = ceclSuccess;
+    if (window)
+        window->pins--;
+    if (last && cecl_comm_async(comm) == ceclSuccess)
+        result = cecl_registry_drop(&comm->registry, window);
+    cecl_window_release(window);
+    return result;
 }
 
 /* Registers the regions of a window, those that lie side by side at once. */
-static void inherit(ceclComm_t child, const struct cecl_own_window *window)
+static void inherit(ceclComm_t child, const struct cecl_window *window)
 {
     for (size_t r = 0, next; r < window->nregions; r = next) {
         const uint64_t base = window->regions[r].base;
@@ -123,8 +129,8 @@ static void inherit(ceclComm_t child, const struct cecl_own_window *window)
 void cecl_registrations_inherit(ceclComm_t child, ceclComm_t parent)
 {
     for (size_t i = 0; i < parent->registry.nown && !child->windows.register_on_use; i++)
-        if (parent->registry.own[i].pins > 0)
-            inherit(child, &parent->registry.own[i]);
+        if (parent->registry.own[i]->pins > 0)
+            inherit(child, parent->registry.own[i]);
     child->registry.telling_ns = 0;
 }
 
@@ -133,26 +139,7 @@ void cecl_registrations_free(ceclComm_t comm)
     while (comm->registrations) {
         struct ceclRegistration *first = comm->registrations;
         comm->registrations = first->next;
+        cecl_window_release(first->window);
         free(first);
     }
-}
-
-void cecl_registrations_use(ceclComm_t comm, const struct cecl_bound *bound)
-{
-    const uint32_t target = cecl_flags_done_target(&comm->engine.flags);
-    const struct cecl_told *told = cecl_bound_told(bound);
-    uint32_t count;
-    const struct cecl_call *calls = cecl_bound_calls(bound, &count);
-    for (uint32_t i = 0; i < 2 * count; i++) {
-        const struct cecl_buffer buffer = i % 2 ? calls[i / 2].recv : calls[i / 2].send;
-        cecl_registry_used_here(&comm->registry, buffer.window, target);
-    }
-    if (told->nbuffers == 0)
-        return;
-    cecl_registry_lock(&comm->registry);
-    for (size_t i = 0; i < told->nbuffers; i++)
-        if (told->buffers[i].window >= CECL_WINDOW_FIRST)
-            cecl_registry_used(&comm->registry, (int)(i / 2 % (size_t)comm->nranks),
-                               told->buffers[i].window, target);
-    cecl_registry_unlock(&comm->registry);
 }

@@ -30,6 +30,7 @@ void cecl_teller_close(struct cecl_teller *teller)
     free(teller->buffers);
     free(teller->send_at);
     free(teller->outside);
+    free(teller->lent);
     *teller = (struct cecl_teller){0};
 }
 
@@ -51,9 +52,9 @@ static ceclResult_t settle(ceclComm_t comm, struct cecl_buffer buffer, uint64_t 
                            const char *name)
 {
     const struct cecl_windows *windows = &comm->windows;
-    if (buffer.window == CECL_WINDOW_NONE || buffer.window == CECL_WINDOW_POOL || bytes == 0)
+    if (!buffer.window || cecl_buffer_is_pool(buffer) || bytes == 0)
         return ceclSuccess;
-    const void *ptr = cecl_window_own(windows, buffer);
+    const void *ptr = cecl_buffer_address(buffer);
     if (cecl_pool_holds(windows->pool, ptr)) /* a peer's memory: checking buffers refuses it */
         return ceclSuccess;
     return cecl_comm_cause(
@@ -89,7 +90,9 @@ static bool make_room(struct cecl_teller *teller, int nranks, uint32_t count)
     void *outside =
         realloc(teller->outside, count * cecl_outside_words(nranks) * sizeof(*teller->outside));
     teller->outside = outside ? outside : teller->outside;
-    if (!records || !buffers || !send_at || !outside)
+    void *lent = realloc(teller->lent, count * sizeof(*teller->lent));
+    teller->lent = lent ? lent : teller->lent;
+    if (!records || !buffers || !send_at || !outside || !lent)
         return false;
     teller->room = count;
     return true;
@@ -112,17 +115,25 @@ static bool has_own_layout(const struct cecl_call *call)
     return call->op->per_rank && call->layout_words > 0;
 }
 
+/* Whether SMs of peers can read a rank's input, if it has one. */
+static bool is_readable(struct cecl_buffer input)
+{
+    return !input.window || cecl_buffer_is_shared(input);
+}
+
+/* *lent: what peers may fetch from, if they come late. */
 static ceclResult_t fill(ceclComm_t comm, const struct cecl_call *call, uint32_t count,
-                         struct cecl_place_record *record)
+                         struct cecl_place_record *record, struct cecl_buffer *lent)
 {
     struct cecl_buffer input = input_of(call);
-    const bool readable = input.window == CECL_WINDOW_NONE || cecl_buffer_is_shared(input);
+    const bool readable = is_readable(input);
     memset(record, 0, cecl_place_record_bytes(comm->nranks));
     if (!cecl_call_is_one_buffer(call))
         CECL_TRY(cecl_carry_lend(comm, call, &input));
-    record->send_window = input.window;
+    *lent = input;
+    record->send_window = cecl_buffer_number(input);
     record->send_offset = input.offset;
-    record->recv_window = call->recv.window;
+    record->recv_window = cecl_buffer_number(call->recv);
     record->recv_offset = call->recv.offset;
     record->flags = signature_of(call, count) | (readable ? INPUT_READABLE : 0) |
                     (cecl_call_is_outside(call) ? OUTSIDE : 0);
@@ -169,7 +180,8 @@ ceclResult_t cecl_tell_publish(ceclComm_t comm, const struct cecl_call *calls, u
         return ceclSuccess;
     CECL_TRY(cecl_tell_reserve(comm, count));
     for (uint32_t i = 0; i < count; i++)
-        CECL_TRY(fill(comm, &calls[i], count, record_at(teller, comm->nranks, i)));
+        CECL_TRY(
+            fill(comm, &calls[i], count, record_at(teller, comm->nranks, i), &teller->lent[i]));
     for (uint32_t i = 0; i < count; i++) /* lending may have registered memory */
         record_at(teller, comm->nranks, i)->version = comm->registry.posted;
     teller->deadline =
@@ -220,11 +232,11 @@ static ceclResult_t check_blocks(const struct cecl_call *call, int peer,
 
 /* What of a rank's record this rank uses. A copy, because a broken peer may change it. */
 static void note_buffers(const struct cecl_place_record *record, bool wants_input,
-                         struct cecl_buffer buffers[2])
+                         struct cecl_peer_buffer buffers[2])
 {
-    buffers[0] = wants_input ? (struct cecl_buffer){record->send_window, record->send_offset}
-                             : (struct cecl_buffer){0, 0};
-    buffers[1] = (struct cecl_buffer){record->recv_window, record->recv_offset};
+    buffers[0] = wants_input ? (struct cecl_peer_buffer){record->send_window, record->send_offset}
+                             : (struct cecl_peer_buffer){CECL_WINDOW_NONE, 0};
+    buffers[1] = (struct cecl_peer_buffer){record->recv_window, record->recv_offset};
 }
 
 /* Ranks that make different calls would write where they must not. NCCL has no all-to-all in place, so
@@ -294,6 +306,13 @@ static bool are_readable(ceclComm_t comm, uint32_t count)
     return readable;
 }
 
+/* Whether a peer's buffer lies where this rank has its own, in the pool. */
+static bool is_at(struct cecl_peer_buffer theirs, struct cecl_buffer mine)
+{
+    return cecl_buffer_is_pool(mine) && theirs.window == CECL_WINDOW_POOL &&
+           theirs.offset == mine.offset;
+}
+
 /* Whether all ranks that this one knows have the buffers of a call where it has its own, in the
  * pool. */
 static bool is_symmetric(ceclComm_t comm, const struct cecl_call *call, uint32_t index,
@@ -304,12 +323,10 @@ static bool is_symmetric(ceclComm_t comm, const struct cecl_call *call, uint32_t
     const bool wants_input = told->late || told->inputs_readable;
     for (int r = 0; r < comm->nranks; r++) {
         const size_t at = (size_t)index * (size_t)comm->nranks + (size_t)r;
-        const struct cecl_buffer *theirs = &teller->buffers[2 * at];
+        const struct cecl_peer_buffer *theirs = &teller->buffers[2 * at];
         if (r == comm->rank || !cecl_places_knows(&teller->places, &teller->group, r))
             continue;
-        if (call->recv.window != CECL_WINDOW_POOL || !cecl_buffer_is(theirs[1], call->recv))
-            return false;
-        if (wants_input && (input.window != CECL_WINDOW_POOL || !cecl_buffer_is(theirs[0], input)))
+        if (!is_at(theirs[1], call->recv) || (wants_input && !is_at(theirs[0], input)))
             return false;
     }
     return true;
@@ -365,10 +382,8 @@ static ceclResult_t lend(ceclComm_t comm, const struct cecl_call *calls, uint32_
     if (!told->late || (told->earlier & others) == others)
         return ceclSuccess;
     for (uint32_t i = 0; i < count; i++) {
-        const struct cecl_place_record *mine = record_at(&comm->teller, comm->nranks, i);
-        const struct cecl_buffer lent = {mine->send_window, mine->send_offset};
-        if (calls[i].send.window == CECL_WINDOW_PRIVATE && !calls[i].op->reduces)
-            CECL_TRY(cecl_carry_sent(comm, &calls[i], lent));
+        if (cecl_buffer_is_private(calls[i].send) && !calls[i].op->reduces)
+            CECL_TRY(cecl_carry_sent(comm, &calls[i], comm->teller.lent[i]));
     }
     return ceclSuccess;
 }
@@ -412,8 +427,7 @@ struct cecl_told cecl_tell_alone(const struct cecl_call *calls, uint32_t count)
     struct cecl_told told = {.inputs_readable = true};
     for (uint32_t i = 0; i < count; i++) {
         const struct cecl_buffer input = input_of(&calls[i]);
-        told.inputs_readable = told.inputs_readable &&
-                               (input.window == CECL_WINDOW_NONE || cecl_buffer_is_shared(input));
+        told.inputs_readable = told.inputs_readable && is_readable(input);
     }
     return told;
 }

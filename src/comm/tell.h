@@ -17,9 +17,10 @@ struct cecl_teller {
     bool owes;                      /* they are published, and not enqueued yet */
     int64_t deadline;               /* of the waits for them */
     struct cecl_place_record *records;
-    struct cecl_buffer *buffers;
+    struct cecl_buffer *lent; /* this rank's inputs, or bounce buffers in their place */
+    struct cecl_peer_buffer *buffers;
     uint64_t *send_at, *outside;
-    uint32_t room; /* calls for which these four have room */
+    uint32_t room; /* calls for which these five have room */
 };
 
 void cecl_teller_close(struct cecl_teller *teller);

@@ -11,15 +11,14 @@ struct used {
     bool reads[CECL_WINDOW_POOL + 1][BYTES], writes[CECL_WINDOW_POOL + 1][BYTES];
 };
 
-static char room[BYTES];
-static struct cecl_pool pool = {.nranks = 1, .base = room, .slice = BYTES};
-static const struct cecl_windows windows = {.pool = &pool};
+static struct cecl_window pool = {.number = CECL_WINDOW_POOL};
 
 static void mark(bool used[][BYTES], const struct cecl_call *call, struct cecl_buffer buffer,
                  uint64_t offset, uint64_t bytes, uint64_t pitch)
 {
     for (uint64_t i = 0; i < bytes; i++)
-        used[buffer.window][buffer.offset + offset + cecl_offset_within(call, pitch, i)] = true;
+        used[buffer.window->number][buffer.offset + offset + cecl_offset_within(call, pitch, i)] =
+            true;
 }
 
 /* In place, a call's only buffer counts as written. */
@@ -61,7 +60,7 @@ static bool any_clash(const struct cecl_call *calls, uint32_t count)
 
 static struct cecl_buffer any_place(uint64_t *x)
 {
-    return (struct cecl_buffer){next(x) % 4 ? CECL_WINDOW_POOL : CECL_WINDOW_PRIVATE, next(x) % 60};
+    return (struct cecl_buffer){next(x) % 4 ? &pool : &cecl_window_private, next(x) % 60};
 }
 
 /* A call whose own buffers lie as they may. */
@@ -101,7 +100,7 @@ static struct cecl_call any_rows(uint64_t *x)
     shape->recv_stride = shape->width; /* side by side */
     shape->send_pitch = shape->recv_pitch = 12;
     call.bytes = shape->width * shape->rows;
-    call.recv = (struct cecl_buffer){CECL_WINDOW_POOL, next(x) % 40};
+    call.recv = (struct cecl_buffer){&pool, next(x) % 40};
     return call;
 }
 
@@ -128,7 +127,7 @@ static void compare_with_bytes(struct cecl_call (*any)(uint64_t *x), uint64_t se
         for (uint32_t i = 0; i < count; i++)
             calls[i] = any(&x);
         const ceclResult_t expected = any_clash(calls, count) ? ceclInvalidArgument : ceclSuccess;
-        if (cecl_calls_check_apart(calls, count, &windows) != expected)
+        if (cecl_calls_check_apart(calls, count) != expected)
             fail_msg("round %d, %u calls: result %d expected", round, count, (int)expected);
         refused += expected != ceclSuccess;
     }
@@ -162,11 +161,11 @@ static void rows_in_another_column_than_the_first_blocks_are_found(void **state)
     for (int i = 0; i < 2; i++) {
         calls[i].view.shape.width = 2;
         calls[i].bytes = 4;
-        calls[i].recv = (struct cecl_buffer){CECL_WINDOW_POOL, i == 0 ? 0 : 8};
+        calls[i].recv = (struct cecl_buffer){&pool, i == 0 ? 0 : 8};
     }
     calls[0].view.shape.recv_stride = 8;
     assert_true(any_clash(calls, 2));
-    assert_int_equal(cecl_calls_check_apart(calls, 2, &windows), ceclInvalidArgument);
+    assert_int_equal(cecl_calls_check_apart(calls, 2), ceclInvalidArgument);
 }
 
 static void the_message_names_both_calls(void **state)
@@ -176,9 +175,9 @@ static void the_message_names_both_calls(void **state)
     for (int i = 0; i < 3; i++) {
         calls[i] = part_of(CECL_OP_ALL_GATHER, true, CECL_PUSH, 4).call;
         calls[i].nranks = RANKS;
-        calls[i].recv = (struct cecl_buffer){CECL_WINDOW_POOL, i == 1 ? 40 : 7};
+        calls[i].recv = (struct cecl_buffer){&pool, i == 1 ? 40 : 7};
     }
-    assert_int_equal(cecl_calls_check_apart(calls, 3, &windows), ceclInvalidArgument);
+    assert_int_equal(cecl_calls_check_apart(calls, 3), ceclInvalidArgument);
     assert_non_null(strstr(cecl_message(), "calls 0 and 2 of the group"));
 }
 

@@ -283,18 +283,35 @@ static void *take_on_another_thread(void *argument)
     return cecl_registry_take(&user, &any) == ceclSuccess ? NULL : (void *)1;
 }
 
+/* What a registry has opened of the owner's; NULL: nothing. The tests that ask open one window. */
+static struct cecl_import *import_in(const struct cecl_registry *registry)
+{
+    struct cecl_import *found = NULL;
+    for (int i = 0; i < CECL_IMPORT_LISTS; i++)
+        if (registry->peers[0].imports[i])
+            found = registry->peers[0].imports[i];
+    return found;
+}
+
+/* The windows that a plan keeps whose call has the owner's window as its recvbuff. */
+static struct cecl_imports kept_of(struct cecl_registry *registry, uint64_t number)
+{
+    const struct cecl_peer_buffer buffers[] = {{CECL_WINDOW_NONE, 0}, {number, 0}};
+    struct cecl_imports kept;
+    assert_int_equal(cecl_imports_collect(registry, buffers, 2, &kept), ceclSuccess);
+    return kept;
+}
+
 static void name(struct cecl_registry *registry, uint64_t number)
 {
-    cecl_registry_lock(registry);
-    cecl_registry_named(registry, 0, number);
-    cecl_registry_unlock(registry);
+    struct cecl_imports kept = kept_of(registry, number);
+    assert_true(cecl_imports_name(registry, &kept));
+    cecl_imports_drop(&kept);
 }
 
 static void use(struct cecl_registry *registry, uint64_t number, uint32_t target)
 {
-    cecl_registry_lock(registry);
     cecl_registry_used(registry, 0, number, target);
-    cecl_registry_unlock(registry);
 }
 
 static ceclResult_t reach(uint64_t number, uint64_t first, uint64_t count)
@@ -444,14 +461,83 @@ static void windows_of_freed_memory_do_not_pile_up(void **state)
     assert_in_range(owner.nown, ALIVE, ALIVE + ALIVE / 4);
 }
 
+/* The owner's window of a call, which the test names. */
+static struct cecl_window *held_window(uint64_t home, uint64_t first, uint64_t count)
+{
+    tell_of(home, first, count);
+    struct cecl_window *window = cecl_registry_find(&owner, (void *)(uintptr_t)home);
+    cecl_window_hold(window);
+    return window;
+}
+
+/* A buffer in it has an address still. Its memory is another window's from then on. */
+static void a_window_that_is_named_outlives_its_memory(void **state)
+{
+    (void)state;
+    struct cecl_window *window = held_window(HOME, 0, 5);
+    const struct cecl_buffer buffer = {window, 3 * PIECE};
+    fake.ids[3] = 1000;
+    tell_of(HOME, 3, 1);
+    assert_true(window->gone);
+    assert_ptr_equal(cecl_buffer_address(buffer), (void *)(HOME + 3 * PIECE));
+    const struct cecl_window *young = cecl_registry_find(&owner, (void *)(HOME + 3 * PIECE));
+    assert_ptr_not_equal(young, window);
+    assert_int_not_equal(young->number, window->number);
+    assert_int_equal(cecl_registry_drop(&owner, window), ceclSuccess); /* no effect */
+    assert_ptr_equal(cecl_registry_find(&owner, (void *)(HOME + 3 * PIECE)), young);
+    cecl_window_release(window);
+}
+
+/* What a look-up remembers must not outlive the window. */
+static void a_pointer_is_found_again_until_its_window_goes(void **state)
+{
+    (void)state;
+    tell_of(HOME, 0, 5);
+    struct cecl_window *window = cecl_registry_find(&owner, (void *)(HOME + PIECE));
+    assert_non_null(window);
+    assert_ptr_equal(cecl_registry_find(&owner, (void *)(HOME + PIECE)), window);
+    assert_int_equal(cecl_registry_drop(&owner, window), ceclSuccess);
+    assert_null(cecl_registry_find(&owner, (void *)(HOME + PIECE)));
+    tell_of(HOME, 1, 1);
+    assert_non_null(cecl_registry_find(&owner, (void *)(HOME + PIECE)));
+}
+
+/* A kept plan has no number to look for: it has the object, and that says that its memory is closed. */
+static void a_kept_plan_learns_that_memory_it_uses_was_closed(void **state)
+{
+    (void)state;
+    struct cecl_window *window = held_window(HOME, 0, 5);
+    take_all();
+    struct cecl_imports kept = kept_of(&user, window->number);
+    assert_int_equal(kept.count, 1);
+    assert_true(cecl_imports_name(&user, &kept));
+    cecl_imports_used(&user, &kept, 9);
+    assert_int_equal(cecl_registry_drop(&owner, window), ceclSuccess);
+    take_all();
+    cecl_registry_sweep(&user);
+    assert_int_equal(fake.nclosed, 0);
+    assert_true(cecl_imports_name(&user, &kept)); /* still open, for a call that is being made */
+    done = 9;
+    cecl_registry_sweep(&user);
+    assert_int_equal(fake.nclosed, 0);
+    cecl_registry_made(&user);
+    cecl_registry_sweep(&user);
+    assert_int_equal(fake.nclosed, 5);
+    assert_false(cecl_imports_name(&user, &kept));
+    cecl_imports_drop(&kept);
+    cecl_window_release(window);
+}
+
 /* A call that is being made may use the region that is still there. */
 static void a_window_with_a_live_region_stays(void **state)
 {
     (void)state;
-    const uint64_t window = tell_of(HOME, 0, 5);
+    tell_of(HOME, 0, 5);
+    const struct cecl_window *window = cecl_registry_find(&owner, (void *)HOME);
     fake.ids[2] = 1000;
     tell_of(OTHER, 0, 1);
-    assert_non_null(cecl_registry_own(&owner, window));
+    assert_ptr_equal(cecl_registry_find(&owner, (void *)HOME), window);
+    assert_false(window->gone);
 }
 
 /* Peers must close what is gone before they open what is new in the same block of addresses. */
@@ -459,7 +545,7 @@ static void what_is_gone_makes_way_in_its_block(void **state)
 {
     (void)state;
     fake.apart = true;
-    const uint64_t window = tell_of(HOME, 0, 1);
+    struct cecl_window *window = held_window(HOME, 0, 1);
     for (uint64_t i = 10; i < 50; i++) {
         tell_of(HOME, i, 1);
         take_all();
@@ -467,7 +553,8 @@ static void what_is_gone_makes_way_in_its_block(void **state)
     fake.freed = 1;
     owner.looked = 20; /* so that it is not found by chance */
     tell_of(HOME, 1, 1);
-    assert_null(cecl_registry_own(&owner, window));
+    assert_true(window->gone);
+    cecl_window_release(window);
 }
 
 /* A call that touches none of the old regions finds one that lies over them. */
@@ -489,7 +576,7 @@ static void a_dropped_window_that_a_call_uses_stays_open(void **state)
     const uint64_t window = tell_of(HOME, 0, 5);
     take_all();
     use(&user, window, 9);
-    assert_int_equal(cecl_registry_drop(&owner, window), ceclSuccess);
+    assert_int_equal(cecl_registry_forget(&owner, (void *)HOME), ceclSuccess);
     take_all();
     cecl_registry_sweep(&user);
     assert_int_equal(fake.nclosed, 0);
@@ -503,10 +590,10 @@ static void a_dropped_window_that_a_call_uses_stays_open(void **state)
 static void dropped_memory_stays_open_while_any_call_is_pending(void **state)
 {
     (void)state;
-    const uint64_t window = tell_of(HOME, 0, 5);
+    tell_of(HOME, 0, 5);
     take_all();
     assert_false(cecl_registry_has_dropped(&user));
-    assert_int_equal(cecl_registry_drop(&owner, window), ceclSuccess);
+    assert_int_equal(cecl_registry_forget(&owner, (void *)HOME), ceclSuccess);
     take_all();
     calls_pending = true; /* of any communicator; none uses this memory */
     cecl_registry_sweep(&user);
@@ -579,7 +666,7 @@ static void memory_that_was_replaced_is_closed_on_all_communicators(void **state
     tell_both(3);
     replace_and_tell(3);
     assert_int_equal(fake.nclosed, 2);
-    assert_null(second.peers[0].imports);
+    assert_null(import_in(&second));
     assert_int_equal(reach(cecl_registry_find(&owner, (void *)(HOME + 3 * PIECE))->number, 0, 1),
                      ceclSuccess);
 }
@@ -634,8 +721,8 @@ static void a_late_message_about_memory_that_is_gone_closes_nothing(void **state
     ntaken = nposted;
     assert_int_equal(fake.nclosed, 0);
     assert_int_equal(reach(young, 0, 1), ceclSuccess);
-    assert_int_equal(second.peers[0].imports->failed, ceclInvalidUsage);
-    assert_non_null(strstr(second.peers[0].imports->words, "was freed before it was opened here"));
+    assert_int_equal(import_in(&second)->failed, ceclInvalidUsage);
+    assert_non_null(strstr(import_in(&second)->words, "was freed before it was opened here"));
 }
 
 static void take_beside(void)
@@ -659,7 +746,7 @@ static void a_refusal_closes_nothing_that_was_opened_after_it(void **state)
     fake.at_refusal = take_beside;
     take_all();
     assert_int_equal(fake.nclosed, 0);
-    assert_non_null(second.peers[0].imports->regions);
+    assert_non_null(import_in(&second)->regions);
     assert_int_equal(reach(beside, 0, 1), ceclSuccess);
 }
 
@@ -669,7 +756,7 @@ static void memory_of_another_process_at_the_same_addresses_stays(void **state)
     tell_both(3);
     fake.process = 77;
     replace_and_tell(3);
-    assert_non_null(second.peers[0].imports);
+    assert_non_null(import_in(&second));
 }
 
 static void memory_that_another_gpu_has_open_stays(void **state)
@@ -680,7 +767,7 @@ static void memory_that_another_gpu_has_open_stays(void **state)
     tell_both(3);
     second.dev = &other;
     replace_and_tell(3);
-    assert_non_null(second.peers[0].imports);
+    assert_non_null(import_in(&second));
     second.dev = &device;
 }
 
@@ -689,7 +776,7 @@ static void the_wait_for_calls_that_use_replaced_memory_can_be_ended(void **stat
     (void)state;
     tell_both(3);
     fake.refusals = INT_MAX;
-    use(&second, second.peers[0].imports->number, 9);
+    use(&second, import_in(&second)->number, 9);
     cecl_registry_hurry(&user);
     const int64_t begin = cecl_now_ms();
     replace_and_tell(3);
@@ -702,10 +789,10 @@ static void a_call_that_waits_for_new_memory_does_not_keep_the_old(void **state)
 {
     (void)state;
     tell_both(3);
-    name(&user, user.peers[0].imports->number);
-    use(&user, user.peers[0].imports->number, 0);
+    name(&user, import_in(&user)->number);
+    use(&user, import_in(&user)->number, 0);
     cecl_registry_made(&user);
-    use(&second, second.peers[0].imports->number, 0);
+    use(&second, import_in(&second)->number, 0);
     fake.renewed += PIECES;
     const uint64_t young = tell_of(HOME, 3, 1);
     name(&user, young); /* it is not known yet */
@@ -722,15 +809,13 @@ static void memory_that_the_call_being_made_names_stays_open(void **state)
     (void)state;
     tell_both(3);
     fake.refusals = INT_MAX;
-    name(&second, second.peers[0].imports->number);
+    name(&second, import_in(&second)->number);
     replace_and_tell(3);
-    assert_non_null(second.peers[0].imports);
-    assert_int_equal(second.replaced, 0);
+    assert_non_null(import_in(&second));
     cecl_registry_made(&second);
     fake.refusals = 0;
     replace_and_tell(3);
-    assert_null(second.peers[0].imports);
-    assert_int_equal(second.replaced, 1);
+    assert_null(import_in(&second));
 }
 
 static void *finish_calls_soon(void *argument)
@@ -746,7 +831,7 @@ static void replaced_memory_is_closed_once_pending_calls_are_done(void **state)
     (void)state;
     pthread_t thread;
     tell_both(3);
-    use(&second, second.peers[0].imports->number, 9);
+    use(&second, import_in(&second)->number, 9);
     pthread_create(&thread, NULL, finish_calls_soon, NULL);
     const int64_t begin = cecl_now_ms();
     replace_and_tell(3);
@@ -760,12 +845,12 @@ static void replaced_memory_that_stays_in_use_is_an_error_of_the_new_window(void
     (void)state;
     tell_both(3);
     fake.refusals = INT_MAX;
-    use(&second, second.peers[0].imports->number, 9);
+    use(&second, import_in(&second)->number, 9);
     replace_and_tell(3);
     assert_int_equal(reach(cecl_registry_find(&owner, (void *)(HOME + 3 * PIECE))->number, 0, 1),
                      ceclSystemError);
     assert_non_null(strstr(cecl_message(), "memory that was there before is still in use here"));
-    assert_non_null(second.peers[0].imports);
+    assert_non_null(import_in(&second));
 }
 
 #define SECOND_TEST(name) cmocka_unit_test_setup_teardown(name, set_up_second, tear_down_second)
@@ -782,6 +867,9 @@ int main(void)
         REGISTRY_TEST(memory_that_no_message_told_of_is_an_error_at_once),
         REGISTRY_TEST(replaced_memory_is_a_new_window_and_the_old_one_is_closed_after_its_calls),
         REGISTRY_TEST(windows_of_freed_memory_do_not_pile_up),
+        REGISTRY_TEST(a_window_that_is_named_outlives_its_memory),
+        REGISTRY_TEST(a_pointer_is_found_again_until_its_window_goes),
+        REGISTRY_TEST(a_kept_plan_learns_that_memory_it_uses_was_closed),
         REGISTRY_TEST(a_window_with_a_live_region_stays),
         REGISTRY_TEST(what_is_gone_makes_way_in_its_block),
         REGISTRY_TEST(memory_over_old_regions_is_a_new_window),

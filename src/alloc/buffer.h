@@ -1,0 +1,119 @@
+/* Windows of this rank's memory, and buffers in them. A buffer is {window, offset}: a pointer is looked
+ * up once, when a call is described, and from then on nobody compares addresses.
+ *
+ *     pool        symmetric memory: the offset is into this rank's slice, and a peer's address is
+ *                 arithmetic.
+ *     registered  other memory that peers can reach: the offset is into the window.
+ *     private     memory that no peer can reach. All of it is one window, and the offset is the address
+ *                 itself.
+ *
+ * A window is an object that lives as long as anything names it: the registry while the memory is there,
+ * a registration of the caller's, a call that is being made, a kept plan. So a buffer in it has an address
+ * for as long, also once the registry has forgotten the window. */
+#ifndef CECL_ALLOC_BUFFER_H
+#define CECL_ALLOC_BUFFER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What peers call a window. A registered window's number is from CECL_WINDOW_FIRST on, and the rank never
+ * uses it twice. */
+enum { CECL_WINDOW_NONE, CECL_WINDOW_PRIVATE, CECL_WINDOW_POOL, CECL_WINDOW_FIRST = 16 };
+
+/* A region that peers were told of. */
+struct cecl_registered {
+    uint64_t base, bytes, id;
+};
+
+struct cecl_window {
+    uint64_t home;   /* the address of its first byte; 0 of the private window */
+    uint64_t number; /* 0: memory that cannot be shared. Buffers in it are in the private window */
+    /* -- of registered windows -- */
+    uint64_t bytes;
+    struct cecl_registered *regions; /* [nregions] by address */
+    size_t nregions, room;
+    size_t near;       /* the region that was looked at last */
+    uint32_t pins;     /* how many registrations of the caller's cover it */
+    uint32_t last_use; /* the flags' `done` after the last call that used it */
+    bool used;
+    bool gone;              /* the registry has forgotten it */
+    _Atomic uint32_t names; /* how many name it: see cecl_window_hold */
+};
+
+struct cecl_buffer {
+    struct cecl_window *window; /* NULL: no buffer. The call does not use it */
+    uint64_t offset;            /* bytes into it */
+};
+
+/* A buffer as peers are told of it. */
+struct cecl_peer_buffer {
+    uint64_t window; /* its number; CECL_WINDOW_NONE: no buffer */
+    uint64_t offset;
+};
+
+/* The window of all private memory. Nobody writes to it. */
+extern struct cecl_window cecl_window_private;
+
+static inline bool cecl_window_is_registered(const struct cecl_window *window)
+{
+    return window && window->number >= CECL_WINDOW_FIRST;
+}
+
+/* Names a window, so that it stays; and no longer. Windows that are not registered always stay. */
+static inline void cecl_window_hold(struct cecl_window *window)
+{
+    if (cecl_window_is_registered(window))
+        atomic_fetch_add_explicit(&window->names, 1, memory_order_relaxed);
+}
+void cecl_window_drop_name(struct cecl_window *window);
+static inline void cecl_window_release(struct cecl_window *window)
+{
+    if (cecl_window_is_registered(window))
+        cecl_window_drop_name(window);
+}
+
+static inline uint64_t cecl_buffer_number(struct cecl_buffer buffer)
+{
+    return buffer.window ? buffer.window->number : CECL_WINDOW_NONE;
+}
+
+static inline bool cecl_buffer_is_private(struct cecl_buffer buffer)
+{
+    return cecl_buffer_number(buffer) == CECL_WINDOW_PRIVATE;
+}
+
+static inline bool cecl_buffer_is_pool(struct cecl_buffer buffer)
+{
+    return cecl_buffer_number(buffer) == CECL_WINDOW_POOL;
+}
+
+/* Whether peers can reach a buffer. */
+static inline bool cecl_buffer_is_shared(struct cecl_buffer buffer)
+{
+    return cecl_buffer_number(buffer) >= CECL_WINDOW_POOL;
+}
+
+/* Where this rank has a buffer; NULL: there is none. */
+static inline void *cecl_buffer_address(struct cecl_buffer buffer)
+{
+    return buffer.window ? (void *)(uintptr_t)(buffer.window->home + buffer.offset) : NULL;
+}
+
+static inline struct cecl_peer_buffer cecl_buffer_told(struct cecl_buffer buffer)
+{
+    return (struct cecl_peer_buffer){cecl_buffer_number(buffer), buffer.offset};
+}
+
+static inline struct cecl_buffer cecl_buffer_at(struct cecl_buffer buffer, uint64_t bytes)
+{
+    return (struct cecl_buffer){buffer.window, buffer.offset + bytes};
+}
+
+static inline bool cecl_buffer_is(struct cecl_buffer a, struct cecl_buffer b)
+{
+    return a.window == b.window && a.offset == b.offset;
+}
+
+#endif
