@@ -34,7 +34,7 @@ left_out='^install_|^guide_|^plot_|^exports_|^nccl_pass_time'
 
 cd "$root"
 # Ranks that a test kills leave counts that do not add up: gcov may say "-1" of a branch.
-gcovr -r . --object-directory "$build" --filter src/ --exclude-unreachable-branches \
+gcovr -r . --object-directory "$build" --filter src/ --filter tests/verify/ --exclude-unreachable-branches \
     --gcov-ignore-parse-errors -j "$jobs" --json "$build/coverage.json" "$build" \
     2>"$build/gcovr.log" || { cat "$build/gcovr.log" >&2; exit 1; }
 echo

@@ -36,7 +36,8 @@ TESTS = {
              "(pool|register|memory|other_memory|freed)_3)$",
     "call": "^test_(.*_verified|blocks_defined|apart|key|plan_.*|one_thread.*|"
             "(variable|strided|group|bad_input|all_to_all_v|explain|check)_3)$",
-    "plan": "^test_(.*_verified|verifier_.*|plan_.*|fuse|explain_3)$",
+    "plan": "^test_(.*_verified|plan_.*|fuse|explain_3)$",
+    "verify": "^test_(.*_verified|verifier_.*)$",
     "tune": "^test_(tuning.*|.*_verified|tuning_file_3|explain_3)$",
     "flags": "^test_(flags|release|threads|failure|(collectives|recovery|device_comm|pairs)_3)$",
     "ce": "^test_(.*_verified|local_copies|fuse|plan_.*|one_thread_calls|steady_state|"
@@ -188,8 +189,8 @@ def inside_functions(file, line):
 
 def draw(count, seed, under):
     """So many mutants, of as many places: the same for the same seed and sources."""
-    files = subprocess.run(["git", "-C", ROOT, "ls-files", "src"], capture_output=True, text=True,
-                           check=True).stdout.split()
+    files = subprocess.run(["git", "-C", ROOT, "ls-files", "src", "tests/verify"],
+                           capture_output=True, text=True, check=True).stdout.split()
     files = [f for f in files if f.endswith(".c") and f.startswith(under) and
              not re.search(r"/cuda[^/]*$|_cuda\.c$|/absent|/mpi/", f) and
              f.split("/")[1] in TESTS]
@@ -378,7 +379,7 @@ def main():
     parser.add_argument("-j", type=int, default=max(1, (os.cpu_count() or 2) // 2),
                         help="workers (half of the processors)")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="(the time)")
-    parser.add_argument("--under", default="src/", help="only files whose path begins so")
+    parser.add_argument("--under", default="src/", help="only files whose path begins so (src/; or tests/verify/)")
     parser.add_argument("--only", type=int, default=0, help="only mutant number ONLY of the seed")
     parser.add_argument("--folder-only", action="store_true",
                         help="a survivor of its folder's tests does not meet the other tests")

@@ -5,9 +5,9 @@
 #include "input.h"
 
 #include "ce/lower.h"
-#include "plan/verify.h"
 #include "tune/choose.h"
 #include "tune/table.h"
+#include "verify/verify.h"
 
 #define RANKS_MOST 7
 #define PARTS_MOST 3

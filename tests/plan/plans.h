@@ -15,9 +15,9 @@
 
 #include "../learn_outside.h"
 #include "ce/lower.h"
-#include "plan/verify.h"
 #include "tune/choose.h"
 #include "tune/table.h"
+#include "verify/verify.h"
 
 /* A call that moves blocks of `bytes`, and a way for it; rank and nranks are lower_all's to fill in. */
 static inline struct cecl_part part_of(enum cecl_op_index op, bool in_place,

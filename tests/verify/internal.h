@@ -1,8 +1,8 @@
-/* What the verifier's files share. Only verify*.c use it. */
-#ifndef CECL_PLAN_VERIFY_INTERNAL_H
-#define CECL_PLAN_VERIFY_INTERNAL_H
+/* What the verifier's files share. Nobody else uses it. */
+#ifndef CECL_VERIFY_INTERNAL_H
+#define CECL_VERIFY_INTERNAL_H
 
-#include "plan/verify.h"
+#include "verify/verify.h"
 
 /* An access to some bytes of one rank's area. */
 struct verify_access {
@@ -155,17 +155,17 @@ static inline struct cecl_place verify_source(const struct verifier *v,
     return source;
 }
 
-/* verify_form.c: checks that each plan is well formed: indices, areas and sizes are within bounds.
+/* form.c: checks that each plan is well formed: indices, areas and sizes are within bounds.
  * Nothing can be out of range after it. */
 ceclResult_t verify_form(const struct verifier *v);
-/* verify_run.c: walks all plans in an order that the flags allow, and builds clocks and data on the
+/* run.c: walks all plans in an order that the flags allow, and builds clocks and data on the
  * way. */
 ceclResult_t verify_run(struct verifier *v);
-/* verify_data.c: checks a call's output on a rank, and resets its counts of writes. verify_renew
+/* data.c: checks a call's output on a rank, and resets its counts of writes. verify_renew
  * gives new input, and an output without valid tags. */
 ceclResult_t verify_output(const struct verifier *v, int call, int rank);
 void verify_renew(const struct verifier *v, int call, int rank);
-/* verify_race.c: checks that no two accesses to a byte, of which one is a write, are without an
+/* race.c: checks that no two accesses to a byte, of which one is a write, are without an
  * order. */
 ceclResult_t verify_races(const struct verifier *v);
 

@@ -5,8 +5,8 @@
  * have an order: within a call, between calls, and with the user's own use of the buffers before and
  * after. Every output byte is written exactly once in a call, from the right source byte. No byte
  * outside the output and staging is written. */
-#ifndef CECL_PLAN_VERIFY_H
-#define CECL_PLAN_VERIFY_H
+#ifndef CECL_VERIFY_VERIFY_H
+#define CECL_VERIFY_VERIFY_H
 
 #include "plan/plan.h"
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan/verify_internal.h"
+#include "verify/internal.h"
 
 static ceclResult_t note(struct verifier *v, const struct cecl_place *place, uint64_t low,
                          uint64_t bytes, int actor, bool write)

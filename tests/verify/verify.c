@@ -1,7 +1,7 @@
 /* The verifier's frame: sets up what its examinations share, and runs them. */
 #include <stdlib.h>
 
-#include "plan/verify_internal.h"
+#include "verify/internal.h"
 
 /* Returns the larger of `end` and the end of a block that begins at `offset`. */
 static uint64_t further(const struct cecl_call *call, uint64_t end, uint64_t offset, uint64_t bytes,

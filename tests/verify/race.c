@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "plan/verify_internal.h"
+#include "verify/internal.h"
 
 static bool before(const struct verifier *v, const struct verify_access *a,
                    const struct verify_access *b)

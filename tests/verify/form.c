@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "plan/verify_internal.h"
+#include "verify/internal.h"
 
 #define PHASES_MAX (1u << 20)
 /* The most bytes that an area may have on all ranks together, because each byte that is used costs

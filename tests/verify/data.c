@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "plan/verify_internal.h"
+#include "verify/internal.h"
 
 /* The tag of byte `offset` of a rank's input to a part of a call. Tag 0 stands for no byte. */
 static uint32_t tag_of(const struct verifier *v, int call, uint32_t part, int rank, uint64_t offset)
