@@ -7,24 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-ceclResult_t cuda_enter(struct cuda_device *cuda, bool *pushed)
-{
-    CUcontext current = NULL;
-    *pushed = false;
-    if (cuda->cu->cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == cuda->context)
-        return ceclSuccess;
-    CECL_TRY(CUDA_CALL(cuda, cuCtxPushCurrent, cuda->context));
-    *pushed = true;
-    return ceclSuccess;
-}
-
-void cuda_leave(struct cuda_device *cuda, bool pushed)
-{
-    CUcontext ours;
-    if (pushed)
-        cuda->cu->cuCtxPopCurrent(&ours);
-}
-
 static bool has_ended(const struct cuda_device *cuda, CUstream stream)
 {
     return !stream || cuda->cu->cuStreamQuery(stream) == CUDA_SUCCESS;

@@ -65,7 +65,8 @@ static inline bool cuda_is_legacy(ceclStream_t stream)
 #define CUDA_CALL(cuda, function, ...)                                                             \
     cecl_driver_check((cuda)->cu, (cuda)->cu->function(__VA_ARGS__), #function)
 
-/* Makes the device's context current for this thread, if it is not. cuda_leave undoes that. */
+/* cuda_context.c. Makes the device's context current for this thread, if it is not. cuda_leave undoes
+ * that. */
 ceclResult_t cuda_enter(struct cuda_device *cuda, bool *pushed);
 void cuda_leave(struct cuda_device *cuda, bool pushed);
 

@@ -1,0 +1,67 @@
+/* Copies of blocks, dense or of rows, and blocks in pieces: what lowerings are made of. */
+#include "ce/lowering.h"
+#include "util/round.h"
+
+static struct cecl_place place_of(const struct cecl_part *part, const struct cecl_extent *extent,
+                                  uint64_t byte)
+{
+    struct cecl_place place = extent->at;
+    place.offset +=
+        extent->pitch ? cecl_offset_within(&part->call, extent->pitch, byte) : byte - extent->from;
+    return place;
+}
+
+static void copy_rows(const struct cecl_part *part, struct cecl_plan *plan,
+                      const struct cecl_extent *dst, const struct cecl_extent *src, uint64_t first,
+                      uint64_t bytes, uint64_t rows)
+{
+    const uint64_t width = part->call.view.shape.width;
+    const struct cecl_copy copy = {.dst = place_of(part, dst, first),
+                                   .src = place_of(part, src, first),
+                                   .bytes = bytes,
+                                   .rows = rows,
+                                   .dst_pitch = dst->pitch ? dst->pitch : width,
+                                   .src_pitch = src->pitch ? src->pitch : width};
+    if (bytes > 0 && rows > 0)
+        cecl_plan_copy_rows(plan, &copy);
+}
+
+void cecl_lower_copy(const struct cecl_part *part, struct cecl_plan *plan, struct cecl_extent dst,
+                     struct cecl_extent src, uint64_t first, uint64_t bytes)
+{
+    const uint64_t width = part->call.view.shape.width;
+    if (width == 0 || (dst.pitch == 0 && src.pitch == 0)) {
+        copy_rows(part, plan, &dst, &src, first, bytes, 1);
+        return;
+    }
+    const uint64_t begun = first % width ? width - first % width : 0;
+    const uint64_t head = begun < bytes ? begun : bytes, rows = (bytes - head) / width;
+    copy_rows(part, plan, &dst, &src, first, head, 1);
+    copy_rows(part, plan, &dst, &src, first + head, width, rows);
+    copy_rows(part, plan, &dst, &src, first + head + rows * width, (bytes - head) % width, 1);
+}
+
+void cecl_lower_block(const struct cecl_part *part, struct cecl_plan *plan, int from, int to)
+{
+    cecl_lower_copy(part, plan, cecl_received(part, from, to), cecl_sent(part, from, to), 0,
+                    cecl_call_block(&part->call, from, to).bytes);
+}
+
+void cecl_lower_alone(const struct cecl_part *part, struct cecl_plan *plan)
+{
+    if (!part->call.in_place)
+        cecl_lower_block(part, plan, 0, 0);
+    cecl_plan_say(plan, "%s",
+                  part->means.engine_copies_locally ? CECL_SAY_BY_ENGINE : "local copy");
+}
+
+struct cecl_pieces cecl_pieces_of(const struct cecl_part *part, uint64_t bytes, uint64_t most)
+{
+    const uint64_t width = part->call.view.shape.width, each = part->way.move.piece_worth;
+    const uint64_t peers = (uint64_t)part->call.nranks - 1, worth = bytes / each + 1;
+    const uint64_t count = worth < peers ? worth : peers;
+    const uint64_t align = width ? width : each < CECL_PIECE_ALIGN ? 1 : CECL_PIECE_ALIGN;
+    const uint64_t whole = cecl_round_up((bytes + count - 1) / count, align);
+    const uint64_t room = most / count < align ? most / count : most / count / align * align;
+    return (struct cecl_pieces){(int)count, whole < room ? whole : room};
+}
