@@ -34,13 +34,14 @@ static uint64_t hash_of(const uint64_t *words, uint32_t count)
     return hash;
 }
 
-static void tell(const struct cecl_call *call, ceclResult_t local, struct told *told)
+static void tell(const struct cecl_call *call, ceclResult_t local, const char *words,
+                 struct told *told)
 {
     memset(told, 0, sizeof(*told));
     told->op = (uint64_t)(call->op - cecl_ops);
     told->status = (int32_t)local;
     if (local != ceclSuccess)
-        snprintf(told->text, sizeof(told->text), "%s", cecl_message());
+        cecl_shorten(told->text, sizeof(told->text), words);
     told->call.count = call->count;
     told->call.type = call->type;
     told->call.red_op = call->red_op;
@@ -171,17 +172,19 @@ static ceclResult_t name_cure(ceclComm_t comm, ceclResult_t result)
 ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local)
 {
     struct told mine, *all = comm->check_room;
+    char words[CECL_MESSAGE_BYTES];
 
     if (!comm->config.check)
         return local;
-    tell(call, local, &mine);
+    cecl_keep_message(words);
+    tell(call, local, words, &mine);
     comm->pool.exchanges++;
     cecl_mesh_activity(comm->mesh, call->op->name);
     ceclResult_t result =
         name_cure(comm, cecl_comm_exchanged(comm, cecl_mesh_allgather(comm->mesh, "call", &mine,
                                                                       all, sizeof(mine))));
     if (local != ceclSuccess) /* this rank's own message says more than a peer's */
-        return cecl_fail_with(local, mine.text);
+        return cecl_fail_with(local, words);
     for (int r = 0; r < comm->nranks && result == ceclSuccess; r++)
         if (all[r].status != ceclSuccess)
             result = cecl_check_refused(r, all[r].status, all[r].text);

@@ -59,7 +59,7 @@ static void introduce(const struct cecl_oob *oob, const struct cecl_resolved *co
             cecl_cuda_probe(config->cuda_device, oob->rank, &me->gpu, me->text, sizeof(me->text));
     me->status = (int32_t)local;
     if (local != ceclSuccess)
-        snprintf(me->text, sizeof(me->text), "%s", cecl_message());
+        cecl_shorten(me->text, sizeof(me->text), cecl_message());
 }
 
 /* Compares the settings that must be equal. The rest of `config` may differ between ranks. */
