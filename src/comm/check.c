@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "comm/collective.h"
+#include "comm/together.h"
 
 /* What a rank sends to the others: its call as far as ranks must agree on it, without pointers. */
 struct told {
@@ -196,18 +197,62 @@ ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, cecl
 static ceclResult_t check_one(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local)
 {
     CECL_TRY(cecl_check_call(comm, call, local));
-    return comm->config.check && call->op->compares_places ? cecl_places_compare(comm, call)
-                                                           : ceclSuccess;
+    return call->op->compares_places ? cecl_places_compare(comm, call) : ceclSuccess;
 }
 
 ceclResult_t cecl_check_calls(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
                               ceclResult_t local)
 {
-    const struct cecl_call group = {.op = &cecl_ops[CECL_OP_GROUP_END], .count = count};
+    if (!comm->config.check)
+        return local;
     if (count == 1)
         return check_one(comm, &calls[0], local);
+    const struct cecl_call group = {.op = &cecl_ops[CECL_OP_GROUP_END], .count = count};
     ceclResult_t result = cecl_check_call(comm, &group, local);
     for (uint32_t i = 0; i < count && result == ceclSuccess; i++)
         result = check_one(comm, &calls[i], ceclSuccess);
     return result;
+}
+
+/* ---- groups on several communicators */
+
+static ceclResult_t check_part(void *argument)
+{
+    struct cecl_check_part *part = argument;
+    part->is_told = true;
+    return cecl_check_calls(part->comm, part->calls, part->count,
+                            cecl_fail_with(part->local, part->words));
+}
+
+static ceclResult_t check_together(struct cecl_check_part *parts, uint32_t count)
+{
+    struct cecl_task *tasks = calloc(count, sizeof(*tasks));
+    if (!tasks)
+        return cecl_fail(ceclOutOfMemory, "no host memory to compare calls on %u communicators",
+                         count);
+    for (uint32_t i = 0; i < count; i++)
+        tasks[i] = (struct cecl_task){.run = check_part, .argument = &parts[i]};
+    const ceclResult_t result = cecl_together(tasks, count);
+    free(tasks);
+    return result;
+}
+
+ceclResult_t cecl_check_parts(struct cecl_check_part *parts, uint32_t count, ceclResult_t local)
+{
+    char words[CECL_MESSAGE_BYTES];
+    if (count == 0)
+        return local;
+    cecl_keep_message(words);
+    for (uint32_t i = 0; i < count; i++) {
+        parts[i].local = local;
+        parts[i].words = words;
+    }
+    const ceclResult_t result = check_together(parts, count);
+    cecl_keep_message(words);
+    for (uint32_t i = 0; i < count; i++) /* without threads none was: peers hear why */
+        if (!parts[i].is_told) {
+            parts[i].local = result;
+            (void)!check_part(&parts[i]);
+        }
+    return cecl_fail_with(result, words);
 }
