@@ -9,6 +9,7 @@
 
 #include "comm/collective.h"
 #include "comm/together.h"
+#include "util/alone.h"
 
 /* What a rank sends to the others: its call as far as ranks must agree on it, without pointers. */
 struct told {
@@ -160,14 +161,28 @@ ceclResult_t cecl_check_refused(int rank, int32_t status, const char *words)
                      "rank %d refused its call: %s", rank, words);
 }
 
-/* Ranks that are one thread cannot compare their calls: each waits for the others. */
+#define CURE "CECL_CHECK=1 needs a thread for each rank, or the calls of all ranks in one group"
+
+/* Ranks that are one thread cannot compare their calls: each waits for the others. All of them are
+ * refused alike, so their communicator stays as it is. Ranks of other processes would wait for them. */
+static ceclResult_t refuse_alone(ceclComm_t comm, const struct cecl_call *call)
+{
+    const ceclResult_t result =
+        cecl_fail(ceclInvalidUsage,
+                  "%s: this process has other ranks of the communicator, and no other thread that "
+                  "could make their calls: " CURE,
+                  call->op->name);
+    return comm->is_one_process ? result : cecl_comm_break(comm, result);
+}
+
+/* Where other threads are, only time tells that they do not come. */
 static ceclResult_t name_cure(ceclComm_t comm, ceclResult_t result)
 {
     char words[CECL_MESSAGE_BYTES];
     if (result != ceclTimeout || !comm->shares_process)
         return result;
     cecl_keep_message(words);
-    return cecl_fail(result, "%.400s CECL_CHECK=1 needs a thread for each rank", words);
+    return cecl_fail(result, "%.400s " CURE, words);
 }
 
 ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local)
@@ -177,6 +192,8 @@ ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, cecl
 
     if (!comm->config.check)
         return local;
+    if (comm->shares_process && cecl_thread_is_alone())
+        return local != ceclSuccess ? local : refuse_alone(comm, call);
     cecl_keep_message(words);
     tell(call, local, words, &mine);
     comm->pool.exchanges++;
