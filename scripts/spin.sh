@@ -128,10 +128,14 @@ prove 2 3 -DSTREAMS=1
 prove 3 1
 prove 2 2 -DONE_THREAD -DCOUNTED
 prove 2 2 -DANY_ORDER -DOWN_STREAMS
+prove 2 2 -DANY_ORDER -DOWN_STREAMS -DCOMPARED
+prove 2 2 -DONE_THREAD -DCOMPARED
 prove 2 1 -DFAILURE
 catch 2 ANY_ORDER 'assertion violated.*told'
 catch 2 NO_FOLLOW 'assertion violated.*call-1'
 catch 2 TELL_AND_LEARN 'assertion violated.*told' -DONE_THREAD -DCOUNTED
+catch 1 IN_TURN 'invalid end state' -DCOMPARED -DANY_ORDER -DOWN_STREAMS
+catch 1 IN_TURN 'invalid end state' -DCOMPARED -DONE_THREAD
 catch 1 NO_BREAK 'assertion violated.*told' -DFAILURE
 
 model=release

@@ -8,10 +8,11 @@
  * each rank; a call that was told is issued, or its communicator has failed.
  * COUNTED: more ranks than bits, where all wait for all. ONE_THREAD: one thread has all ranks.
  * OWN_STREAMS: each communicator has a stream of its own. ANY_ORDER: each rank has its own order
- * of communicators in a group. FAILURE: something fails after a call was told.
+ * of communicators in a group. COMPARED: ranks compare a group on all of its communicators before they
+ * tell it (CECL_CHECK). FAILURE: something fails after a call was told.
  * Planted faults: NO_FOLLOW does not wait for the last call, which is on another stream;
- * TELL_AND_LEARN learns of a communicator before the next one is told; NO_BREAK fails only the
- * communicator whose call cannot be made. */
+ * TELL_AND_LEARN learns of a communicator before the next one is told; IN_TURN compares on one
+ * communicator after the other; NO_BREAK fails only the communicator whose call cannot be made. */
 #ifndef RANKS
 #define RANKS 2
 #endif
@@ -31,6 +32,7 @@ bool is_in[CALLS * COMMS]; /* the group has a call on the communicator */
 
 /* By communicator and rank: the last call that the rank has told, finished to read, or begun, and
  * the word `done`. */
+byte compared[COMMS * RANKS]; /* how many groups the rank has come to compare */
 byte told[COMMS * RANKS];
 byte finished[COMMS * RANKS];
 byte begun[COMMS * RANKS];
@@ -47,6 +49,20 @@ chan queue[RANKS * STREAMS] = [CALLS * COMMS] of { byte, byte }; /* communicator
 #define ALL_HAVE(word, comm, least)                                                                \
     (word[OF(comm, 0)] >= (least) && word[OF(comm, 1)] >= (least) && word[OF(comm, 2)] >= (least))
 #endif
+
+/* The communicators of a group have a thread each, so a rank comes to all of them before it waits. */
+inline compare()
+{
+    compared[OF(comm, rank)]++;
+#ifdef IN_TURN
+    agree()
+#endif
+}
+
+inline agree()
+{
+    ALL_HAVE(compared, comm, compared[OF(comm, rank)])
+}
 
 /* Waits for room in the ring. */
 inline tell()
@@ -109,14 +125,23 @@ inline refuse()
 /* The n-th communicator in this thread's order. */
 #define NTH(n) (other_order -> COMMS - 1 - (n) : (n))
 
-#define TELL 0
-#define LEARN 1
-#define ISSUE 2
-#define STAGES 3
+#define COMPARE 0
+#define AGREE 1
+#define TELL 2
+#define LEARN 3
+#define ISSUE 4
+#define STAGES 5
+#ifdef COMPARED
+#define FIRST COMPARE
+#else
+#define FIRST TELL
+#endif
 
 inline carry_out()
 {
     if
+    :: stage == COMPARE -> compare()
+    :: stage == AGREE -> agree()
 #ifdef TELL_AND_LEARN
     :: stage == TELL -> tell(); learn()
     :: stage == LEARN
@@ -129,14 +154,14 @@ inline carry_out()
 }
 
 #ifdef FAILURE
-#define MAY_FAIL (stage != TELL && !has_failed)
+#define MAY_FAIL (stage > TELL && !has_failed)
 #else
 #define MAY_FAIL false
 #endif
 
 proctype thread(byte from; byte to)
 {
-    byte group, stage, n, comm, rank, stream, i;
+    byte group, stage = FIRST, n, comm, rank, stream, i;
     bool stop, other_order;
     do
     :: atomic {
@@ -174,7 +199,7 @@ proctype thread(byte from; byte to)
         :: stage == STAGES || stop -> break
         od;
         atomic {
-            stage = TELL;
+            stage = FIRST;
             n = 0;
             rank = 0;
             comm = 0;

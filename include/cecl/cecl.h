@@ -375,8 +375,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int 
  * ranks between ceclGroupStart and ceclGroupEnd. It should make collectives so, too: outside a
  * group every rank but the first comes late to each of them (see Collectives). Other calls that
  * wait for the other ranks need a thread for each rank: ceclCommSplit, ceclCommShrink,
- * ceclAlltoAllv, under CECL_CHECK=1
- * ceclMemFree and all collectives, and among more than 64 ranks collectives outside a group.
+ * ceclAlltoAllv; under CECL_CHECK=1 ceclMemFree; and under CECL_CHECK=1 or among more than 64 ranks
+ * collectives outside a group.
  * Ownership, errors: as ceclCommInitRankConfig. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *devlist);
 

@@ -429,7 +429,7 @@ ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine)
 {
     struct verdict verdict = {.result = (int32_t)mine}, *all = mesh->verdicts;
     if (mine != ceclSuccess)
-        snprintf(verdict.text, sizeof(verdict.text), "%s", cecl_message());
+        cecl_shorten(verdict.text, sizeof(verdict.text), cecl_message());
     CECL_TRY(cecl_mesh_allgather(mesh, "agree", &verdict, all, sizeof(verdict)));
     for (int r = 0; r < mesh->nranks; r++)
         if (all[r].result != ceclSuccess)

@@ -277,7 +277,6 @@ static void free_root(struct root *root)
 static void *serve(void *argument)
 {
     struct root *root = argument;
-    cecl_thread_name("cecl-root");
     let_ranks_in(root);
     cecl_door_close(&root->door); /* the id is used up: ranks that come later are refused */
     if (root->failed == ceclSuccess) {
@@ -305,7 +304,7 @@ ceclResult_t cecl_tcp_serve(int listener, const uint8_t secret[16], int64_t time
     ceclResult_t result =
         cecl_door_open(&root->door, listener, sizeof(struct cecl_tcp_answer), greet);
     if (result == ceclSuccess) {
-        const int error = cecl_thread_start(&thread, serve, root);
+        const int error = cecl_thread_start(&thread, "cecl-root", serve, root);
         if (error)
             result = cecl_fail(ceclSystemError, "no thread to meet ranks: %s", strerror(error));
     }

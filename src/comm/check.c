@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "comm/collective.h"
+#include "comm/together.h"
+#include "util/alone.h"
 
 /* What a rank sends to the others: its call as far as ranks must agree on it, without pointers. */
 struct told {
@@ -34,13 +36,14 @@ static uint64_t hash_of(const uint64_t *words, uint32_t count)
     return hash;
 }
 
-static void tell(const struct cecl_call *call, ceclResult_t local, struct told *told)
+static void tell(const struct cecl_call *call, ceclResult_t local, const char *words,
+                 struct told *told)
 {
     memset(told, 0, sizeof(*told));
     told->op = (uint64_t)(call->op - cecl_ops);
     told->status = (int32_t)local;
     if (local != ceclSuccess)
-        snprintf(told->text, sizeof(told->text), "%s", cecl_message());
+        cecl_shorten(told->text, sizeof(told->text), words);
     told->call.count = call->count;
     told->call.type = call->type;
     told->call.red_op = call->red_op;
@@ -158,30 +161,48 @@ ceclResult_t cecl_check_refused(int rank, int32_t status, const char *words)
                      "rank %d refused its call: %s", rank, words);
 }
 
-/* Ranks that are one thread cannot compare their calls: each waits for the others. */
+#define CURE "CECL_CHECK=1 needs a thread for each rank, or the calls of all ranks in one group"
+
+/* Ranks that are one thread cannot compare their calls: each waits for the others. All of them are
+ * refused alike, so their communicator stays as it is. Ranks of other processes would wait for them. */
+static ceclResult_t refuse_alone(ceclComm_t comm, const struct cecl_call *call)
+{
+    const ceclResult_t result =
+        cecl_fail(ceclInvalidUsage,
+                  "%s: this process has other ranks of the communicator, and no other thread that "
+                  "could make their calls: " CURE,
+                  call->op->name);
+    return comm->is_one_process ? result : cecl_comm_break(comm, result);
+}
+
+/* Where other threads are, only time tells that they do not come. */
 static ceclResult_t name_cure(ceclComm_t comm, ceclResult_t result)
 {
     char words[CECL_MESSAGE_BYTES];
     if (result != ceclTimeout || !comm->shares_process)
         return result;
     cecl_keep_message(words);
-    return cecl_fail(result, "%.400s CECL_CHECK=1 needs a thread for each rank", words);
+    return cecl_fail(result, "%.400s " CURE, words);
 }
 
 ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local)
 {
     struct told mine, *all = comm->check_room;
+    char words[CECL_MESSAGE_BYTES];
 
     if (!comm->config.check)
         return local;
-    tell(call, local, &mine);
+    if (comm->shares_process && cecl_thread_is_alone())
+        return local != ceclSuccess ? local : refuse_alone(comm, call);
+    cecl_keep_message(words);
+    tell(call, local, words, &mine);
     comm->pool.exchanges++;
     cecl_mesh_activity(comm->mesh, call->op->name);
     ceclResult_t result =
         name_cure(comm, cecl_comm_exchanged(comm, cecl_mesh_allgather(comm->mesh, "call", &mine,
                                                                       all, sizeof(mine))));
     if (local != ceclSuccess) /* this rank's own message says more than a peer's */
-        return cecl_fail_with(local, mine.text);
+        return cecl_fail_with(local, words);
     for (int r = 0; r < comm->nranks && result == ceclSuccess; r++)
         if (all[r].status != ceclSuccess)
             result = cecl_check_refused(r, all[r].status, all[r].text);
@@ -193,18 +214,62 @@ ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, cecl
 static ceclResult_t check_one(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local)
 {
     CECL_TRY(cecl_check_call(comm, call, local));
-    return comm->config.check && call->op->compares_places ? cecl_places_compare(comm, call)
-                                                           : ceclSuccess;
+    return call->op->compares_places ? cecl_places_compare(comm, call) : ceclSuccess;
 }
 
 ceclResult_t cecl_check_calls(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
                               ceclResult_t local)
 {
-    const struct cecl_call group = {.op = &cecl_ops[CECL_OP_GROUP_END], .count = count};
+    if (!comm->config.check)
+        return local;
     if (count == 1)
         return check_one(comm, &calls[0], local);
+    const struct cecl_call group = {.op = &cecl_ops[CECL_OP_GROUP_END], .count = count};
     ceclResult_t result = cecl_check_call(comm, &group, local);
     for (uint32_t i = 0; i < count && result == ceclSuccess; i++)
         result = check_one(comm, &calls[i], ceclSuccess);
     return result;
+}
+
+/* ---- groups on several communicators */
+
+static ceclResult_t check_part(void *argument)
+{
+    struct cecl_check_part *part = argument;
+    part->is_told = true;
+    return cecl_check_calls(part->comm, part->calls, part->count,
+                            cecl_fail_with(part->local, part->words));
+}
+
+static ceclResult_t check_together(struct cecl_check_part *parts, uint32_t count)
+{
+    struct cecl_task *tasks = calloc(count, sizeof(*tasks));
+    if (!tasks)
+        return cecl_fail(ceclOutOfMemory, "no host memory to compare calls on %u communicators",
+                         count);
+    for (uint32_t i = 0; i < count; i++)
+        tasks[i] = (struct cecl_task){.run = check_part, .argument = &parts[i]};
+    const ceclResult_t result = cecl_together(tasks, count);
+    free(tasks);
+    return result;
+}
+
+ceclResult_t cecl_check_parts(struct cecl_check_part *parts, uint32_t count, ceclResult_t local)
+{
+    char words[CECL_MESSAGE_BYTES];
+    if (count == 0)
+        return local;
+    cecl_keep_message(words);
+    for (uint32_t i = 0; i < count; i++) {
+        parts[i].local = local;
+        parts[i].words = words;
+    }
+    const ceclResult_t result = check_together(parts, count);
+    cecl_keep_message(words);
+    for (uint32_t i = 0; i < count; i++) /* without threads none was: peers hear why */
+        if (!parts[i].is_told) {
+            parts[i].local = result;
+            (void)!check_part(&parts[i]);
+        }
+    return cecl_fail_with(result, words);
 }

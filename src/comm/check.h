@@ -15,6 +15,22 @@ void *cecl_check_room(int nranks);
  * be incomplete. */
 ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local);
 
+/* The calls of a group on one communicator. */
+struct cecl_check_part {
+    ceclComm_t comm;
+    const struct cecl_call *calls;
+    uint32_t count;
+    /* check.c's own */
+    ceclResult_t local;
+    const char *words;
+    bool is_told;
+};
+
+/* cecl_check_calls for several communicators at the same time. Each waits for its ranks, which may
+ * name the communicators in any order, and in one group or one after the other. Several ranks of one
+ * communicator may even be in this thread. */
+ceclResult_t cecl_check_parts(struct cecl_check_part *parts, uint32_t count, ceclResult_t local);
+
 /* Converts a peer's refusal, `status` with its message, to the result on this rank. */
 ceclResult_t cecl_check_refused(int rank, int32_t status, const char *words);
 

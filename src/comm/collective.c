@@ -184,9 +184,7 @@ ceclResult_t cecl_calls_check(ceclComm_t comm, const struct cecl_call *calls, ui
                            count, comm->nranks, cecl_places_entries(&comm->teller.places));
     if (result == ceclSuccess) /* peers rely on a call once they were told of it */
         result = comm->dev->ops->stream_check(comm->dev, stream);
-    if (result == ceclSuccess)
-        result = cecl_tell_reserve(comm, count);
-    return comm->config.check ? cecl_check_calls(comm, calls, count, result) : result;
+    return result == ceclSuccess ? cecl_tell_reserve(comm, count) : result;
 }
 
 ceclResult_t cecl_calls_tell(ceclComm_t comm, const struct cecl_call *calls, uint32_t count)
@@ -431,7 +429,7 @@ static ceclResult_t make_call(const struct cecl_args *args, ceclComm_t comm, cec
         CECL_TRY(learn_places(comm, call, stream, result)); /* every rank knows the verdict */
     if (result != ceclSuccess)
         return cecl_check_calls(comm, call, 1, result);
-    CECL_TRY(cecl_calls_check(comm, call, 1, stream));
+    CECL_TRY(cecl_check_calls(comm, call, 1, cecl_calls_check(comm, call, 1, stream)));
     CECL_TRY(cecl_calls_tell(comm, call, 1));
     CECL_TRY(cecl_calls_plan(comm, call, 1, &bound));
     *path = cecl_bound_path(bound);

@@ -34,8 +34,7 @@ struct cecl_part cecl_comm_part(ceclComm_t comm, const struct cecl_call *call,
 /* Calls that are to be carried out as one go through these three, in this order. Calls without effect
  * must come last.
  *
- * Refuses calls that this rank must not make. Collective under CECL_CHECK=1: all ranks go on, or all
- * refuse. */
+ * Refuses calls that this rank must not make. Local: the peers learn by cecl_check_calls. */
 ceclResult_t cecl_calls_check(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
                               ceclStream_t stream);
 /* Tells the peers where this rank's buffers lie. */

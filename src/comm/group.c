@@ -27,7 +27,9 @@ struct group {
     bool traced; /* at least one call is on a communicator with a trace */
     uint32_t count, room;
     struct entry *entries;
-    struct cecl_call *calls; /* [room] the calls of one communicator */
+    struct cecl_call
+        *calls; /* [room] the calls of one communicator; to be compared, those of all */
+    struct cecl_check_part *parts; /* [room] the communicators where ranks compare their calls */
     /* [room] the plan of each communicator, at the index of its first entry */
     struct cecl_bound **bound;
     uint64_t *layouts;             /* [layouts_room] words: layouts of calls whose blocks differ */
@@ -53,6 +55,7 @@ static void drop(void *argument)
     clear(group);
     free(group->entries);
     free(group->calls);
+    free(group->parts);
     free(group->bound);
     free(group->layouts);
     free(group->joins.list);
@@ -95,7 +98,7 @@ bool cecl_group_is_open(void)
     return is_open;
 }
 
-/* Doubles the room of all three tables, or of none. */
+/* Doubles the room of all four tables, or of none. */
 static bool grow(struct group *group)
 {
     const uint32_t room = group->room ? group->room * 2 : 64;
@@ -105,10 +108,13 @@ static bool grow(struct group *group)
     struct cecl_call *calls = realloc(group->calls, room * sizeof(*calls));
     if (calls)
         group->calls = calls;
+    struct cecl_check_part *parts = realloc(group->parts, room * sizeof(*parts));
+    if (parts)
+        group->parts = parts;
     struct cecl_bound **bound = realloc(group->bound, room * sizeof(*bound));
     if (bound)
         group->bound = bound;
-    if (!entries || !calls || !bound)
+    if (!entries || !calls || !parts || !bound)
         return false;
     group->room = room;
     return true;
@@ -296,14 +302,15 @@ static bool is_of(const struct entry *entry, ceclComm_t comm, enum kind kind)
 
 /* Collects the calls of entry `first`'s communicator that are of a kind; calls without effect come
  * last. */
-static uint32_t collect(const struct group *group, uint32_t first, enum kind kind)
+static uint32_t collect(const struct group *group, uint32_t first, enum kind kind,
+                        struct cecl_call *calls)
 {
     uint32_t count = 0;
     for (int empty = 0; empty < 2; empty++)
         for (uint32_t i = first; i < group->count; i++)
             if (is_of(&group->entries[i], group->entries[first].comm, kind) &&
                 cecl_call_is_empty(&group->entries[i].call) == empty)
-                group->calls[count++] = call_at(group, i);
+                calls[count++] = call_at(group, i);
     return count;
 }
 
@@ -369,74 +376,68 @@ static ceclResult_t settle_again(struct group *group, ceclComm_t comm)
     return ceclSuccess;
 }
 
-/* The group is refused. Peers that compare calls hear of it, on the communicators of entry `from` and
- * those behind it: they wait there for this rank. */
-static ceclResult_t refuse(const struct group *group, uint32_t from)
-{
-    for (uint32_t i = 0; i < group->count; i++)
-        if (cecl_comm_check_handle(group->entries[i].comm) == ceclSuccess) {
-            (void)!cecl_tell_break(group->entries[i].comm,
-                                   cecl_fail_with(group->failed, group->words));
-            (void)!cecl_pairs_break(group->entries[i].comm,
-                                    cecl_fail_with(group->failed, group->words));
-            cecl_carry_reset(group->entries[i].comm);
-        }
-    for (uint32_t i = from; i < group->count; i++) {
-        ceclComm_t comm = group->entries[i].comm;
-        const struct cecl_call mine = {.op = &cecl_ops[CECL_OP_GROUP_END]};
-        if (is_first(group, i) && cecl_comm_is_checked(comm) && has_any(group, comm, COLLECTIVES))
-            (void)!cecl_check_call(comm, &mine, cecl_fail_with(group->failed, group->words));
-    }
-    return cecl_fail_with(group->failed, group->words);
-}
-
-/* What is done for the calls of entry `first`'s communicator, one after the other. */
-enum stage { CHECK, TELL, PLAN, STAGES };
-
 /* Buffers of messages may overlap: NCCL takes groups that repeat a message, and cannot refuse them on
  * the sender, which does not know. */
 static ceclResult_t check_messages(struct group *group, uint32_t first)
 {
     const struct entry *entry = &group->entries[first];
-    const uint32_t count = collect(group, first, MESSAGES);
+    const uint32_t count = collect(group, first, MESSAGES, group->calls);
     return count > 0 ? cecl_pairs_check(entry->comm, group->calls, count, entry->stream)
                      : ceclSuccess;
 }
 
-/* Tells peers that compare calls what is refused here. */
+/* What this rank can find out by itself. */
 static ceclResult_t check(struct group *group, uint32_t first)
 {
     const struct entry *entry = &group->entries[first];
     CECL_TRY(cecl_comm_check(entry->comm));
-    ceclResult_t result = settle_again(group, entry->comm);
-    if (result == ceclSuccess)
-        result = check_messages(group, first);
-    const uint32_t count = collect(group, first, COLLECTIVES);
-    if (count == 0)
-        return result;
-    return result == ceclSuccess ? cecl_calls_check(entry->comm, group->calls, count, entry->stream)
-                                 : cecl_check_calls(entry->comm, group->calls, count, result);
+    CECL_TRY(settle_again(group, entry->comm));
+    CECL_TRY(check_messages(group, first));
+    const uint32_t count = collect(group, first, COLLECTIVES, group->calls);
+    return count > 0 ? cecl_calls_check(entry->comm, group->calls, count, entry->stream)
+                     : ceclSuccess;
+}
+
+/* Compares the group with the peers', on all communicators where ranks compare their calls. They also
+ * hear that the group is refused here: they wait for this rank. */
+static ceclResult_t compare(struct group *group)
+{
+    static const struct cecl_call refused = {.op = &cecl_ops[CECL_OP_GROUP_END]};
+    struct cecl_call *calls = group->calls;
+    uint32_t nparts = 0;
+    for (uint32_t i = 0; i < group->count; i++) {
+        ceclComm_t comm = group->entries[i].comm;
+        if (!cecl_comm_is_checked(comm) || !is_first(group, i) ||
+            !has_any(group, comm, COLLECTIVES))
+            continue;
+        struct cecl_check_part *part = &group->parts[nparts++];
+        *part = (struct cecl_check_part){.comm = comm, .calls = &refused, .count = 1};
+        if (group->failed != ceclSuccess) /* what was refused may be described in part */
+            continue;
+        part->calls = calls;
+        part->count = collect(group, i, COLLECTIVES, calls);
+        calls += part->count;
+    }
+    const ceclResult_t local =
+        group->failed == ceclSuccess ? ceclSuccess : cecl_fail_with(group->failed, group->words);
+    return cecl_check_parts(group->parts, nparts, local);
 }
 
 /* The collectives' peers learn first: all ranks make them, and wait for each other. */
 static ceclResult_t tell(struct group *group, uint32_t first)
 {
     ceclComm_t comm = group->entries[first].comm;
-    uint32_t count = collect(group, first, COLLECTIVES);
+    uint32_t count = collect(group, first, COLLECTIVES, group->calls);
     if (count > 0)
         CECL_TRY(cecl_calls_tell(comm, group->calls, count));
-    count = collect(group, first, MESSAGES);
+    count = collect(group, first, MESSAGES, group->calls);
     const bool is_all = count == group->count;
     return count > 0 ? cecl_pairs_post(comm, group->calls, count, is_all) : ceclSuccess;
 }
 
-static ceclResult_t go_through(struct group *group, uint32_t first, enum stage stage)
+static ceclResult_t plan(struct group *group, uint32_t first)
 {
-    if (stage == CHECK)
-        return check(group, first);
-    if (stage == TELL)
-        return tell(group, first);
-    const uint32_t count = collect(group, first, COLLECTIVES);
+    const uint32_t count = collect(group, first, COLLECTIVES, group->calls);
     return count > 0 ? cecl_calls_plan(group->entries[first].comm, group->calls, count,
                                        &group->bound[first])
                      : ceclSuccess;
@@ -455,32 +456,51 @@ static ceclResult_t issue(struct group *group, uint32_t first)
     return entry->comm->pairs.owes ? cecl_pairs_issue(entry->comm, entry->stream) : ceclSuccess;
 }
 
+/* Peers were told of a part of the group, or of nothing. */
+static ceclResult_t refuse(const struct group *group)
+{
+    for (uint32_t i = 0; i < group->count; i++)
+        if (cecl_comm_check_handle(group->entries[i].comm) == ceclSuccess) {
+            (void)!cecl_tell_break(group->entries[i].comm,
+                                   cecl_fail_with(group->failed, group->words));
+            (void)!cecl_pairs_break(group->entries[i].comm,
+                                    cecl_fail_with(group->failed, group->words));
+            cecl_carry_reset(group->entries[i].comm);
+        }
+    return cecl_fail_with(group->failed, group->words);
+}
+
+/* Does something for the calls of each communicator, one after the other, until the group fails. */
+static void for_each_comm(struct group *group, ceclResult_t (*step)(struct group *, uint32_t first))
+{
+    for (uint32_t i = 0; i < group->count && group->failed == ceclSuccess; i++)
+        if (is_first(group, i))
+            (void)!remember(group, step(group, i));
+}
+
 /* All that can be refused comes before peers are told, and before anything is enqueued. All
  * communicators tell before one of them waits for its peers, because they may be ranks of one
- * communicator. */
+ * communicator. A group that has failed before only lets its peers know. */
 static ceclResult_t carry_out(struct group *group)
 {
     for (uint32_t i = 0; i < group->count; i++)
         group->bound[i] = NULL;
-    for (int stage = CHECK; stage < STAGES; stage++)
-        for (uint32_t i = 0; i < group->count; i++)
-            if (is_first(group, i) &&
-                remember(group, go_through(group, i, (enum stage)stage)) != ceclSuccess)
-                return refuse(group, stage == CHECK ? i + 1 : group->count);
-    for (uint32_t i = 0; i < group->count; i++)
-        if (is_first(group, i) && remember(group, issue(group, i)) != ceclSuccess)
-            return refuse(group, group->count);
-    return ceclSuccess;
+    for_each_comm(group, check);
+    (void)!remember(group, compare(group));
+    for_each_comm(group, tell);
+    for_each_comm(group, plan);
+    for_each_comm(group, issue);
+    return group->failed == ceclSuccess ? ceclSuccess : refuse(group);
 }
 
 /* Joins come first, then allocations, then calls. A failure ends the group, but peers of the joins
- * learn of an earlier one. */
+ * and of the calls learn of it. */
 static ceclResult_t end(struct group *group)
 {
     (void)!remember(group, cecl_joins_carry_out(&group->joins, group->failed, group->words));
     if (group->failed == ceclSuccess)
         (void)!remember(group, cecl_wishes_carry_out(&group->wishes));
-    return group->failed == ceclSuccess ? carry_out(group) : refuse(group, 0);
+    return carry_out(group);
 }
 
 /* Ends the trace of all calls of entry `first`'s communicator, as one event. */
@@ -559,14 +579,14 @@ static ceclResult_t explain(struct group *group, ceclComm_t comm, ceclExplanatio
                          "a %s is in the group: ceclGroupExplain explains collective calls alone",
                          group->joins.count > 0 ? "ceclCommInitRank" : "ceclMemAlloc");
     CECL_TRY(settle_again(group, comm));
-    uint32_t count = group->count > 0 ? collect(group, 0, COLLECTIVES) : 0;
+    uint32_t count = group->count > 0 ? collect(group, 0, COLLECTIVES, group->calls) : 0;
     const bool has_messages = has_any(group, comm, MESSAGES);
     *explanation = (ceclExplanation_t){.zeroSm = 1};
     if (count > 0 || !has_messages)
         CECL_TRY(cecl_calls_explain(comm, group->calls, count, explanation));
     if (!has_messages)
         return ceclSuccess;
-    count = collect(group, 0, MESSAGES);
+    count = collect(group, 0, MESSAGES, group->calls);
     return cecl_pairs_explain(comm, group->calls, count, explanation);
 }
 

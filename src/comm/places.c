@@ -85,20 +85,21 @@ static ceclResult_t tell(ceclComm_t comm, const struct cecl_call *call, bool tar
                          ceclResult_t local)
 {
     struct places *mine = told_by(comm, comm->nranks);
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
     mine->status = (int32_t)local;
     mine->type = (int32_t)call->type;
-    if (local == ceclSuccess) {
+    if (local == ceclSuccess)
         memcpy(mine->words, call->view.layout, call->layout_words * sizeof(*mine->words));
-    } else {
-        snprintf(mine->text, sizeof(mine->text), "%s", cecl_message());
-    }
+    else
+        cecl_shorten(mine->text, sizeof(mine->text), words);
     comm->pool.exchanges++;
     cecl_mesh_activity(comm->mesh, call->op->name);
     const ceclResult_t result =
         cecl_comm_exchanged(comm, cecl_mesh_allgather(comm->mesh, "blocks", mine, told_by(comm, 0),
                                                       bytes_of(comm->nranks)));
     if (local != ceclSuccess) /* this rank's own message says more than a peer's */
-        return cecl_fail_with(local, mine->text);
+        return cecl_fail_with(local, words);
     return result != ceclSuccess ? result : judge(comm, call, targets);
 }
 

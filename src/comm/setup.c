@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "boot/boxes.h"
 #include "boot/meeting.h"
@@ -29,7 +28,7 @@
 struct hello {
     uint64_t magic;
     int32_t version, nranks, rank;
-    int32_t process;
+    struct cecl_process process;
     uint64_t host;      /* ranks with equal numbers can reach each other's abstract sockets */
     int32_t few_queues; /* cecl_queues_are_few */
     int32_t status;     /* ceclResult_t of what this rank did so far; `text` has the message */
@@ -46,7 +45,7 @@ static void introduce(const struct cecl_oob *oob, const struct cecl_resolved *co
                          .version = CECL_VERSION,
                          .nranks = oob->nranks,
                          .rank = oob->rank,
-                         .process = (int32_t)getpid(),
+                         .process = cecl_process_self(),
                          .few_queues = cecl_queues_are_few(),
                          .config = *config};
     errno = 0;
@@ -59,7 +58,7 @@ static void introduce(const struct cecl_oob *oob, const struct cecl_resolved *co
             cecl_cuda_probe(config->cuda_device, oob->rank, &me->gpu, me->text, sizeof(me->text));
     me->status = (int32_t)local;
     if (local != ceclSuccess)
-        snprintf(me->text, sizeof(me->text), "%s", cecl_message());
+        cecl_shorten(me->text, sizeof(me->text), cecl_message());
 }
 
 /* Compares the settings that must be equal. The rest of `config` may differ between ranks. */
@@ -133,6 +132,11 @@ static bool have_one_gpu(const struct hello *a, const struct hello *b)
     return memcmp(a->gpu.uuid, b->gpu.uuid, sizeof(a->gpu.uuid)) == 0;
 }
 
+static bool are_one_process(const struct hello *a, const struct hello *b)
+{
+    return a->process.pid == b->process.pid && a->process.space == b->process.space;
+}
+
 /* Whether two ranks may take the GPUs that they found. In one process, streams of two ranks may
  * share one of the GPU's hardware queues, and then a wait of one rank holds up what it waits for. */
 static ceclResult_t may_have_gpus(const struct hello *a, const struct hello *b)
@@ -146,7 +150,7 @@ static ceclResult_t may_have_gpus(const struct hello *a, const struct hello *b)
                          "CECL_CUDA_DEVICE_BY_RANK; to try a program on fewer GPUs, set "
                          "CECL_SHARE_GPU=1",
                          a->rank, b->rank, (int)b->gpu.ordinal);
-    if (a->process == b->process)
+    if (are_one_process(a, b))
         return cecl_fail(ceclInvalidUsage,
                          "ranks %d and %d are on one GPU (CUDA device %d) and in one process; with "
                          "CECL_SHARE_GPU=1 each needs a process of its own",
@@ -305,14 +309,13 @@ static ceclResult_t find_local_copies(ceclComm_t comm)
     return ceclSuccess;
 }
 
-/* Whether another rank is in this process. Ranks in different containers may have equal process
- * numbers, so nothing that matters may follow from the answer. */
-static bool shares_process(const struct hello *all, int rank, int nranks)
+/* Ranks in this process, this one included. */
+static int ranks_here(const struct hello *all, int rank, int nranks)
 {
+    int count = 0;
     for (int r = 0; r < nranks; r++)
-        if (r != rank && all[r].process == all[rank].process)
-            return true;
-    return false;
+        count += are_one_process(&all[r], &all[rank]);
+    return count;
 }
 
 static bool has_few_queues(const struct hello *all, int nranks)
@@ -416,7 +419,9 @@ static ceclResult_t start_threads(ceclComm_t comm)
 static ceclResult_t build(ceclComm_t comm, const struct hello *all,
                           const struct cecl_tuning tunings[CECL_TUNING_DEVICES])
 {
-    comm->shares_process = shares_process(all, comm->rank, comm->nranks);
+    const int here = ranks_here(all, comm->rank, comm->nranks);
+    comm->shares_process = here > 1;
+    comm->is_one_process = here == comm->nranks;
     comm->few_queues = has_few_queues(all, comm->nranks);
     CECL_TRY(cecl_mesh_agree(comm->mesh, open_device(comm, all)));
     comm->tuning = tunings[comm->dev->kind == CECL_KIND_HOST ? CECL_TUNING_HOST : CECL_TUNING_CUDA];

@@ -81,8 +81,9 @@ ceclResult_t cecl_together(struct cecl_task *tasks, uint32_t count)
         pthread_join(tasks[t].thread, NULL);
     pthread_cond_destroy(&gate.decided);
     pthread_mutex_destroy(&gate.lock);
-    return error == 0 ? verdict(tasks, count)
-                      : cecl_fail(ceclSystemError,
-                                  "pthread_create: error %d: no thread for each of %u ranks", error,
-                                  count);
+    return error == 0
+               ? verdict(tasks, count)
+               : cecl_fail(ceclSystemError,
+                           "pthread_create: error %d: no thread for each of %u communicators",
+                           error, count);
 }

@@ -223,7 +223,6 @@ static void *watch(void *argument)
     ceclComm_t comm = argument;
     struct watched seen = {.since = cecl_now_ms()};
     int tick = comm->config.timeout_ms > 0 ? comm->config.timeout_ms / 8 : CECL_WATCH_TICK_MS;
-    cecl_thread_name("cecl-watchdog");
     tick = tick > CECL_WATCH_TICK_MS ? CECL_WATCH_TICK_MS : tick < TICK_MIN_MS ? TICK_MIN_MS : tick;
 
     while (!atomic_load(&comm->watch.stop)) {
@@ -247,7 +246,7 @@ ceclResult_t cecl_watch_start(ceclComm_t comm)
     comm->watch.rows = calloc(CECL_LANES * (size_t)comm->nranks, sizeof(*comm->watch.rows));
     if (!comm->watch.rows)
         return cecl_fail(ceclOutOfMemory, "no host memory for %d flags", comm->nranks);
-    const int error = cecl_thread_start(&comm->watch.thread, watch, comm);
+    const int error = cecl_thread_start(&comm->watch.thread, "cecl-watchdog", watch, comm);
     if (error)
         return cecl_fail(ceclSystemError, "pthread_create for the watchdog: error %d", error);
     comm->watch.running = true;

@@ -77,7 +77,6 @@ static void *work(void *argument)
     ceclComm_t comm = argument;
     struct cecl_worker *worker = &comm->worker;
     uint32_t messages = 0;
-    cecl_thread_name("cecl-worker");
     while (!atomic_load(&worker->stop)) {
         const bool failed = atomic_load(&comm->async_result) != ceclSuccess;
         bool comes = false;
@@ -108,7 +107,7 @@ ceclResult_t cecl_worker_start(ceclComm_t comm)
     worker->answer = calloc(words, sizeof(*worker->answer));
     if (!worker->rows || !worker->answer)
         return cecl_fail(ceclOutOfMemory, "no host memory for %d flags", comm->nranks);
-    const int error = cecl_thread_start(&worker->thread, work, comm);
+    const int error = cecl_thread_start(&worker->thread, "cecl-worker", work, comm);
     if (error)
         return cecl_fail(ceclSystemError, "pthread_create for the worker: error %d", error);
     worker->running = true;

@@ -98,7 +98,6 @@ static void perform(const struct work *work, const _Atomic bool *abandon)
 static void *serve(void *argument)
 {
     struct host_stream *stream = argument;
-    cecl_thread_name("cecl-stream");
     pthread_mutex_lock(&stream->lock);
     for (;;) {
         while (stream->count == 0 && !stream->ending)
@@ -189,7 +188,7 @@ ceclResult_t host_stream_create(struct cecl_device *dev, ceclStream_t *out)
     pthread_mutex_init(&stream->lock, NULL);
     pthread_cond_init(&stream->filled, NULL);
     pthread_cond_init(&stream->reached, NULL);
-    const int error = cecl_thread_start(&stream->thread, serve, stream);
+    const int error = cecl_thread_start(&stream->thread, "cecl-stream", serve, stream);
     if (error) {
         discard(stream);
         return cecl_fail(ceclSystemError, "no thread for a stream: %s", strerror(error));

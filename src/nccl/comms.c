@@ -118,7 +118,6 @@ static void *make_one(void *argument)
 {
     struct making *making = argument;
     struct cecl_nccl_made made;
-    cecl_thread_name("cecl-make");
     making->result = cecl_nccl_make(making->comm, NULL, making->together, &made);
     const bool is_made = making->result == (ncclResult_t)ceclSuccess && fill(making, &made);
     publish(making->entry, is_made ? making->comm : NULL);
@@ -129,7 +128,6 @@ static void *make_one_later(void *argument)
 {
     struct making making = *(struct making *)argument;
     struct cecl_nccl_made made;
-    cecl_thread_name("cecl-make");
     free(argument);
     making.result = cecl_nccl_make(making.comm, making.entry, making.together, &made);
     if (!fill(&making, &made)) {
@@ -147,7 +145,8 @@ static void make_all(struct making *makings, int count)
         return;
     }
     for (int i = 0; i < count; i++)
-        makings[i].has_thread = cecl_thread_start(&makings[i].thread, make_one, &makings[i]) == 0;
+        makings[i].has_thread =
+            cecl_thread_start(&makings[i].thread, "cecl-make", make_one, &makings[i]) == 0;
     for (int i = 0; i < count; i++) {
         if (makings[i].has_thread) {
             pthread_join(makings[i].thread, NULL);
@@ -198,7 +197,7 @@ ncclResult_t cecl_nccl_comm_make_later(ncclComm_t comm, int together)
     }
     *making = (struct making){.comm = comm, .entry = entry, .together = together};
     publish(entry, comm);
-    if (cecl_thread_start(&thread, make_one_later, making) != 0) {
+    if (cecl_thread_start(&thread, "cecl-make", make_one_later, making) != 0) {
         publish(entry, NULL);
         free(making);
         return ceclSystemError;
@@ -280,7 +279,6 @@ ceclResult_t cecl_nccl_comm_finalize(ncclComm_t comm)
 static void *finalize_one(void *argument)
 {
     struct cecl_nccl_comm *entry = argument;
-    cecl_thread_name("cecl-finalize");
     const ceclResult_t result = cecl_nccl_library()->ceclCommFinalize(entry->ours);
     atomic_store(&entry->result, cecl_nccl_comm_result(entry, result));
     atomic_store(&entry->stage, CECL_NCCL_READY);
@@ -297,7 +295,7 @@ void cecl_nccl_comm_finalize_later(ncclComm_t comm)
     if (!entry || !cecl_nccl_comm_enter(entry))
         return;
     atomic_store(&entry->stage, CECL_NCCL_FINALIZING);
-    if (cecl_thread_start(&thread, finalize_one, entry) == 0)
+    if (cecl_thread_start(&thread, "cecl-finalize", finalize_one, entry) == 0)
         pthread_detach(thread);
     else
         finalize_one(entry);

@@ -28,6 +28,12 @@ void cecl_keep_message(char words[CECL_MESSAGE_BYTES])
     memcpy(words, cecl_message(), CECL_MESSAGE_BYTES);
 }
 
+void cecl_shorten(char *out, size_t room, const char *words)
+{
+    if ((size_t)snprintf(out, room, "%s", words) >= room)
+        memcpy(out + room - sizeof("..."), "...", sizeof("..."));
+}
+
 const char *cecl_message(void)
 {
     return message;

@@ -23,6 +23,9 @@ const char *cecl_message(void);
 /* Copies the last message, for code that must do more before it returns an error. */
 void cecl_keep_message(char words[CECL_MESSAGE_BYTES]);
 
+/* Copies a message to where there may be less room. One that is cut ends in "...". `room`: 4 at least. */
+void cecl_shorten(char *out, size_t room, const char *words);
+
 /* Makes another thread's or rank's message this thread's last one, and returns `result`. */
 ceclResult_t cecl_fail_with(ceclResult_t result, const char *message);
 

@@ -9,18 +9,24 @@
 #include <time.h>
 
 /* pthread_create with all signals blocked in the new thread, so that the program's handlers run on
- * the program's threads. Returns 0 or an errno. */
-static inline int cecl_thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
+ * the program's threads. Returns 0 or an errno.
+ *
+ * name  for debuggers and profilers, and for cecl_thread_is_alone: "cecl-", and 10 letters at most. The
+ *       thread has it when this returns. */
+static inline int cecl_thread_start(pthread_t *thread, const char *name, void *(*run)(void *),
+                                    void *argument)
 {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     const int error = pthread_create(thread, NULL, run, argument);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error == 0)
+        (void)pthread_setname_np(*thread, name);
     return error;
 }
 
-/* Names the calling thread, for debuggers and profilers. 15 letters at most. */
+/* Names the calling thread, likewise. */
 static inline void cecl_thread_name(const char *name)
 {
     (void)prctl(PR_SET_NAME, name);

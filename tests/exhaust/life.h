@@ -61,7 +61,8 @@ struct life {
     int oob_round;
     int *files[2]; /* shared mappings of files, of INTS ints each */
     int fds[2];
-    int *extra; /* symmetric memory of a step's own */
+    int *extra;       /* symmetric memory of a step's own */
+    ceclComm_t other; /* and a communicator */
     ceclRegistration_t registration;
     struct census start;
 };

@@ -286,6 +286,8 @@ void step_clean(struct life *life)
             close(life->fds[i]);
             life->files[i] = NULL;
         }
+    if (life->other && ceclCommAbort(life->other) != ceclSuccess) /* it may have failed */
+        life_fail(life, "the end of the other communicator: %s", ceclGetLastError(NULL));
 }
 
 /* Registers ahead, and uses what was registered. */
@@ -459,6 +461,31 @@ static ceclResult_t group(struct life *life)
     FINISH(life, result,
            (check_gathered(life, life->out), check_exchanged(life, second),
             check_sums(life, third, 0, SMALL)));
+}
+
+static void prepare_other(struct life *life)
+{
+    if (ceclCommSplit(life->comm, 0, life->me, &life->other, NULL) != ceclSuccess ||
+        ceclMemAlloc(life->other, (void **)&life->extra, INTS * sizeof(int)) != ceclSuccess)
+        life_fail(life, "no other communicator: %s", ceclGetLastError(NULL));
+}
+
+/* Ranks compare a group on both communicators at the same time. A rank whose first call is refused makes
+ * the second one, too: so peers hear of it on both. */
+static ceclResult_t group_on_two(struct life *life)
+{
+    int *in = life->extra + RANKS * BLOCK;
+    fill(life, life->in);
+    memcpy(in, life->in, BLOCK * sizeof(int));
+    ceclResult_t result = ceclGroupStart();
+    if (result != ceclSuccess)
+        return result;
+    (void)!ceclAllGather(life->in, life->out, BLOCK, ceclInt32, life->comm, 0);
+    (void)!ceclAllGather(in, life->extra, BLOCK, ceclInt32, life->other, 0);
+    result = ceclGroupEnd(); /* that of the first refused call */
+    if (result == ceclSuccess)
+        result = ceclStreamSynchronize(life->other, 0);
+    FINISH(life, result, (check_gathered(life, life->out), check_gathered(life, life->extra)));
 }
 
 /* Each rank sends to each, itself among them. */
@@ -652,6 +679,11 @@ const struct step steps[] = {
     {.name = "messages-files", .outcome = ALONE, .prepare = open_files, .run = messages_files},
     {.name = "messages-private-late", .outcome = ALONE, .run = messages_private_late},
     {.name = "gather-compared", .outcome = TOGETHER, .run = gather, .compared = true},
+    {.name = "group-compared",
+     .outcome = EITHER,
+     .prepare = prepare_other,
+     .run = group_on_two,
+     .compared = true},
     {.name = "gather-traced", .outcome = ALONE, .run = gather, .traced = true},
     {.name = "join-urgent", .outcome = TOGETHER, .run = step_join, .joins = true, .urgent = true},
     {.name = "reduce-urgent", .outcome = ALONE, .run = reduce_small, .urgent = true},

@@ -29,6 +29,6 @@ ceclConfig_t step_config(void);
 ceclResult_t step_join(struct life *life);
 /* An all-gather between new memory, looked at in every byte. Fails the case. */
 void step_prove(struct life *life, ceclComm_t comm);
-void step_clean(struct life *life); /* closes files of the step's own */
+void step_clean(struct life *life); /* closes what is the step's own */
 
 #endif

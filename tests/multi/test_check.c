@@ -145,6 +145,65 @@ static void a_group_that_one_rank_refuses_leaves_all_its_communicators_usable(vo
         multi_ok(NULL, ceclCommDestroy(comms[i]));
 }
 
+/* Ranks may name the communicators of a group in any order where each has a stream of its own, and
+ * where others make the calls one after the other. */
+static void communicators_of_a_group_are_compared_in_any_order(void **state)
+{
+    (void)state;
+    ceclComm_t comms[2] = {checked_comm(), checked_comm()};
+    ceclStream_t streams[2];
+    char *buffers[2];
+    const double start = multi_seconds();
+    for (int i = 0; i < 2; i++) {
+        multi_ok(comms[i], ceclMemAlloc(comms[i], (void **)&buffers[i], (size_t)multi_nranks * 64));
+        multi_ok(comms[i], ceclStreamCreate(comms[i], &streams[i]));
+    }
+    for (int round = 0; round < 4; round++) {
+        const bool grouped = round % 2 == 0 || multi_rank > 0;
+        const int first = grouped ? multi_rank % 2 : round / 2;
+        if (grouped)
+            multi_ok(NULL, ceclGroupStart());
+        for (int n = 0; n < 2; n++) {
+            const int i = n ^ first;
+            multi_ok(comms[i], ceclAllGather(buffers[i] + multi_rank * 64, buffers[i], 64, ceclInt8,
+                                             comms[i], streams[i]));
+        }
+        if (grouped)
+            multi_ok(NULL, ceclGroupEnd());
+        for (int i = 0; i < 2; i++)
+            multi_ok(comms[i], ceclStreamSynchronize(comms[i], streams[i]));
+    }
+    assert_true(multi_seconds() - start < 15); /* half of a time limit */
+    for (int i = 0; i < 2; i++)
+        multi_ok(NULL, ceclCommDestroy(comms[i]));
+}
+
+/* The first communicator of the group agrees, and the second one does not. */
+static void a_difference_on_a_communicator_refuses_the_group(void **state)
+{
+    (void)state;
+    ceclComm_t comms[2] = {checked_comm(), checked_comm()};
+    const bool odd = multi_rank == multi_nranks - 1;
+    char *buffers[2];
+    for (int i = 0; i < 2; i++)
+        multi_ok(comms[i], ceclMemAlloc(comms[i], (void **)&buffers[i], (size_t)multi_nranks * 64));
+    for (int differing = 0; differing < 2; differing++) {
+        multi_ok(NULL, ceclGroupStart());
+        for (int n = 0; n < 2; n++) {
+            const int i = n ^ odd;
+            multi_ok(comms[i], ceclAllGather(buffers[i] + multi_rank * 8, buffers[i],
+                                             odd && i == differing ? 4 : 8, ceclInt8, comms[i], 0));
+        }
+        multi_refused(NULL, ceclGroupEnd(), ceclInvalidUsage, "count: 8 on rank 0, 4 on rank");
+        for (int i = 0; i < 2; i++)
+            multi_check(comms[i],
+                        &(struct multi_case){.op = ceclOpAllGather, .count = 10, .type = ceclInt32},
+                        3);
+    }
+    for (int i = 0; i < 2; i++)
+        multi_ok(NULL, ceclCommDestroy(comms[i]));
+}
+
 static void a_refused_call_has_moved_nothing(void **state)
 {
     (void)state;
@@ -203,6 +262,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(an_empty_call_that_meets_a_full_one_is_refused_on_every_rank),
         cmocka_unit_test(a_call_that_one_rank_refuses_is_refused_by_all),
         cmocka_unit_test(a_group_that_one_rank_refuses_leaves_all_its_communicators_usable),
+        cmocka_unit_test(communicators_of_a_group_are_compared_in_any_order),
+        cmocka_unit_test(a_difference_on_a_communicator_refuses_the_group),
         cmocka_unit_test(a_refused_call_has_moved_nothing),
         cmocka_unit_test(places_are_no_difference),
     };

@@ -40,6 +40,18 @@ static void words_too_long_are_cut(void **state)
     assert_string_equal(kept, cecl_message());
 }
 
+static void words_for_less_room_end_in_dots_if_they_are_cut(void **state)
+{
+    (void)state;
+    char out[10];
+    cecl_shorten(out, sizeof(out), "nine fit.");
+    assert_string_equal(out, "nine fit.");
+    cecl_shorten(out, sizeof(out), "ten do not");
+    assert_string_equal(out, "ten do...");
+    cecl_shorten(out, 4, "ten do not");
+    assert_string_equal(out, "...");
+}
+
 /* As where the cause is told with the call that it stopped. */
 static void words_may_be_part_of_new_words(void **state)
 {
@@ -79,6 +91,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_result_has_a_name_of_its_own),
         cmocka_unit_test(words_too_long_are_cut),
+        cmocka_unit_test(words_for_less_room_end_in_dots_if_they_are_cut),
         cmocka_unit_test(words_may_be_part_of_new_words),
         cmocka_unit_test(threads_keep_their_words_to_themselves),
     };

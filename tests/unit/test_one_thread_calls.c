@@ -322,6 +322,16 @@ static void mixed_memory_in_a_group(void **state)
     play_in_a_group(MIXED);
 }
 
+/* The ranks of a group compare their calls at the same time. */
+static void compared_calls_in_a_group(void **state)
+{
+    (void)state;
+    setenv("CECL_CHECK", "1", 1);
+    play(3, MIXED, LARGE, 4, true);
+    play(8, PRIVATE, LARGE, 2, true);
+    unsetenv("CECL_CHECK");
+}
+
 static void pool_memory_rank_after_rank(void **state)
 {
     (void)state;
@@ -346,6 +356,7 @@ int main(void)
         cmocka_unit_test(pool_memory_in_a_group),
         cmocka_unit_test(private_memory_in_a_group),
         cmocka_unit_test(mixed_memory_in_a_group),
+        cmocka_unit_test(compared_calls_in_a_group),
         cmocka_unit_test(pool_memory_rank_after_rank),
         cmocka_unit_test(private_memory_rank_after_rank),
         cmocka_unit_test(mixed_memory_rank_after_rank),

@@ -1,0 +1,74 @@
+/* See alone.h. The kernel lists the threads of a process, with their names. */
+#include "util/alone.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define EXITING                                                                                    \
+    4u /* PF_EXITING of proc_pid_stat(5): a thread that was joined is listed for a moment */
+
+/* Threads of the library that make the program's calls. */
+static const char *const callers[] = {"cecl-together", "cecl-make", "cecl-finalize"};
+
+static bool begins_with(const char *name, const char *start)
+{
+    return strncmp(name, start, strlen(start)) == 0;
+}
+
+/* CUDA names its threads "cuda-EvtHandlr", or cuda and a number. */
+static bool is_kept(const char *name)
+{
+    for (size_t i = 0; i < sizeof(callers) / sizeof(callers[0]); i++)
+        if (begins_with(name, callers[i]))
+            return false;
+    return begins_with(name, "cecl-") || begins_with(name, "cuda");
+}
+
+/* Whether a thread may make calls. `stat`: its number, its name in brackets, its state, five numbers, its
+ * flags. A name may hold anything. */
+static bool may_call(char *stat)
+{
+    char *name = strchr(stat, '('), *rest = strrchr(stat, ')');
+    unsigned flags = 0;
+    if (!name || !rest || sscanf(rest, ") %*c %*d %*d %*d %*d %*d %u", &flags) != 1)
+        return true;
+    *rest = '\0';
+    return (flags & EXITING) == 0 && !is_kept(name + 1);
+}
+
+/* A thread that cannot be read is taken for one that may, unless it has ended. */
+static bool is_other_caller(const char *tid)
+{
+    char path[64], stat[512];
+    if (tid[0] == '.' || strtol(tid, NULL, 10) == gettid())
+        return false;
+    snprintf(path, sizeof(path), "/proc/self/task/%.20s/stat", tid);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno != ENOENT;
+    const ssize_t got = read(fd, stat, sizeof(stat) - 1);
+    const bool has_ended = got < 0 && errno == ESRCH;
+    close(fd);
+    if (got <= 0)
+        return !has_ended;
+    stat[got] = '\0';
+    return may_call(stat);
+}
+
+bool cecl_thread_is_alone(void)
+{
+    DIR *folder = opendir("/proc/self/task");
+    const struct dirent *entry;
+    bool alone = folder != NULL;
+    while (alone && (entry = readdir(folder)))
+        alone = !is_other_caller(entry->d_name);
+    if (folder)
+        closedir(folder);
+    return alone;
+}

@@ -1,0 +1,217 @@
+/* CECL_CHECK=1 where ranks are threads of one process, on the host device: what each rank is told. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "comm/check.h"
+#include "comm/collective.h"
+#include "util/clock.h"
+
+#define RANKS 2
+
+static ceclComm_t comms[RANKS];
+
+#define OK(expr) assert_int_equal((expr), ceclSuccess)
+
+static int open_all(void **state)
+{
+    (void)state;
+    setenv("CECL_CHECK", "1", 1);
+    OK(ceclCommInitAll(comms, RANKS, NULL));
+    unsetenv("CECL_CHECK");
+    return 0;
+}
+
+static int close_all(void **state)
+{
+    (void)state;
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclCommAbort(comms[r]));
+    return 0;
+}
+
+/* ---- messages that are longer than what ranks send each other */
+
+#define LONG 400
+
+static char long_words[LONG + 1];
+
+struct refusal {
+    pthread_t thread;
+    int rank;
+    enum cecl_op_index op;
+    ceclResult_t result;
+    char words[CECL_MESSAGE_BYTES];
+};
+
+/* Rank 0 has refused its arguments. */
+static void *call(void *argument)
+{
+    struct refusal *me = argument;
+    ceclComm_t comm = comms[me->rank];
+    const struct cecl_call call = {.op = &cecl_ops[me->op]};
+    ceclResult_t local = ceclSuccess;
+    if (me->rank == 0)
+        local = cecl_fail(ceclInvalidArgument, "%s", long_words);
+    me->result = me->op == CECL_OP_ALL_TO_ALLV
+                     ? cecl_places_exchange(comm, &call, comm->layout, local)
+                     : cecl_check_call(comm, &call, local);
+    cecl_keep_message(me->words);
+    return NULL;
+}
+
+static void refuse_at_length(enum cecl_op_index op)
+{
+    struct refusal refusals[RANKS];
+    memset(long_words, 'x', LONG);
+    memcpy(long_words + LONG - 6, "advice", 6);
+    for (int r = 0; r < RANKS; r++) {
+        refusals[r] = (struct refusal){.rank = r, .op = op};
+        assert_int_equal(pthread_create(&refusals[r].thread, NULL, call, &refusals[r]), 0);
+    }
+    for (int r = 0; r < RANKS; r++)
+        pthread_join(refusals[r].thread, NULL);
+    assert_int_equal(refusals[0].result, ceclInvalidArgument);
+    assert_string_equal(refusals[0].words, long_words);
+    assert_int_equal(refusals[1].result, ceclInvalidUsage);
+    static const char start[] = "rank 0 refused its call: xxx";
+    const size_t length = strlen(refusals[1].words);
+    assert_memory_equal(refusals[1].words, start, sizeof(start) - 1);
+    assert_true(length > 180 && length < LONG);
+    assert_string_equal(refusals[1].words + length - 4, "x...");
+}
+
+static void a_refused_call_has_its_whole_message_here_and_a_short_one_at_peers(void **state)
+{
+    (void)state;
+    refuse_at_length(CECL_OP_ALL_GATHER);
+}
+
+static void so_has_one_that_asks_for_places(void **state)
+{
+    (void)state;
+    refuse_at_length(CECL_OP_ALL_TO_ALLV);
+}
+
+/* ---- one thread that has several ranks */
+
+#define TIMEOUT_MS 3000
+#define CURE "CECL_CHECK=1 needs a thread for each rank, or the calls of all ranks in one group"
+#ifdef __SANITIZE_THREAD__ /* which has a thread of its own, and it may be the program's */
+#define REFUSED ceclTimeout
+#define SOON_MS (TIMEOUT_MS + 2000)
+#else
+#define REFUSED ceclInvalidUsage
+#define SOON_MS (TIMEOUT_MS / 2)
+#endif
+
+static void must_be_refused(ceclResult_t got, ceclResult_t expected, int64_t start_ms)
+{
+    assert_int_equal(got, expected);
+    if (!strstr(ceclGetLastError(NULL), CURE))
+        fail_msg("said: %s", ceclGetLastError(NULL));
+    assert_true(expected == ceclTimeout || cecl_now_ms() - start_ms < SOON_MS);
+}
+
+static void one_thread_is_refused_at_once(void **state)
+{
+    (void)state;
+    void *ptr = NULL;
+    const int64_t start = cecl_now_ms();
+    must_be_refused(ceclBarrier(comms[0], NULL), REFUSED, start);
+    if (REFUSED == ceclTimeout)
+        return;
+    must_be_refused(ceclBarrier(comms[1], NULL), REFUSED, start);
+    must_be_refused(ceclMemAlloc(comms[1], &ptr, 64), REFUSED, start);
+    assert_int_equal(ceclMemFree(comms[0], &ptr), ceclInvalidArgument); /* its own words */
+    assert_non_null(strstr(ceclGetLastError(NULL), "not memory of ceclMemAlloc"));
+    OK(ceclGroupStart());
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclBarrier(comms[r], NULL));
+    OK(ceclGroupEnd());
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclStreamSynchronize(comms[r], NULL));
+}
+
+static void *linger(void *lock)
+{
+    pthread_mutex_lock(lock);
+    pthread_mutex_unlock(lock);
+    return NULL;
+}
+
+/* It may come to make the calls of the other rank. */
+static void another_thread_is_waited_for(void **state)
+{
+    (void)state;
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_t other;
+    pthread_mutex_lock(&lock);
+    assert_int_equal(pthread_create(&other, NULL, linger, &lock), 0);
+    const int64_t start = cecl_now_ms();
+    must_be_refused(ceclBarrier(comms[0], NULL), ceclTimeout, start);
+    assert_true(cecl_now_ms() - start >= TIMEOUT_MS);
+    pthread_mutex_unlock(&lock);
+    pthread_join(other, NULL);
+}
+
+/* Rank 2 is the child. */
+static int barrier_in_child(ceclUniqueId id)
+{
+    ceclComm_t comm = NULL;
+    if (ceclCommInitRank(&comm, RANKS + 1, id, RANKS) != ceclSuccess)
+        return 1;
+    const int64_t start = cecl_now_ms();
+    const ceclResult_t result = ceclBarrier(comm, NULL);
+    if (result == ceclSuccess || !strstr(ceclGetLastError(comm), "CECL_CHECK=1 needs a thread"))
+        return 2;
+    return cecl_now_ms() - start < SOON_MS ? 0 : 3;
+}
+
+static void another_process_hears_of_it_at_once(void **state)
+{
+    (void)state;
+    ceclUniqueId id;
+    ceclComm_t mine[RANKS];
+    int status = -1;
+    setenv("CECL_CHECK", "1", 1);
+    OK(ceclGetUniqueId(&id));
+    const pid_t child = fork();
+    if (child == 0)
+        _exit(barrier_in_child(id));
+    OK(ceclGroupStart());
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclCommInitRank(&mine[r], RANKS + 1, id, r));
+    OK(ceclGroupEnd());
+    unsetenv("CECL_CHECK");
+    must_be_refused(ceclBarrier(mine[0], NULL), REFUSED, cecl_now_ms());
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclCommAbort(mine[r]));
+}
+
+#define TEST(test) cmocka_unit_test_setup_teardown(test, open_all, close_all)
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_refused_call_has_its_whole_message_here_and_a_short_one_at_peers),
+        TEST(so_has_one_that_asks_for_places),
+        TEST(one_thread_is_refused_at_once),
+        TEST(another_thread_is_waited_for),
+        cmocka_unit_test(another_process_hears_of_it_at_once),
+    };
+    setenv("CECL_DEVICE", "host", 1);
+    setenv("CECL_DEBUG", "none", 1);
+    setenv("CECL_TIMEOUT_MS", "3000", 1); /* TIMEOUT_MS */
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
