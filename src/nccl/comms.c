@@ -114,14 +114,18 @@ static void drop(ceclComm_t ours)
         cecl_nccl_library()->ceclCommAbort(ours);
 }
 
-static void *make_one(void *argument)
+static void make_one(struct making *making)
 {
-    struct making *making = argument;
     struct cecl_nccl_made made;
-    cecl_thread_name("cecl-make");
     making->result = cecl_nccl_make(making->comm, NULL, making->together, &made);
     const bool is_made = making->result == (ncclResult_t)ceclSuccess && fill(making, &made);
     publish(making->entry, is_made ? making->comm : NULL);
+}
+
+static void *make_one_beside(void *argument)
+{
+    cecl_thread_name("cecl-make");
+    make_one(argument);
     return NULL;
 }
 
@@ -147,7 +151,8 @@ static void make_all(struct making *makings, int count)
         return;
     }
     for (int i = 0; i < count; i++)
-        makings[i].has_thread = cecl_thread_start(&makings[i].thread, make_one, &makings[i]) == 0;
+        makings[i].has_thread =
+            cecl_thread_start(&makings[i].thread, make_one_beside, &makings[i]) == 0;
     for (int i = 0; i < count; i++) {
         if (makings[i].has_thread) {
             pthread_join(makings[i].thread, NULL);
