@@ -455,6 +455,9 @@ ceclResult_t cecl_collective(enum cecl_op_index index, const struct cecl_args *a
     const ceclResult_t usable = cecl_comm_check(comm);
     if (usable != ceclSuccess) /* a group that contains such a call is refused as a whole */
         return cecl_group_is_open() ? cecl_group_add(comm, &call, stream, usable) : usable;
+    const ceclResult_t entered = cecl_comm_enter(comm, op->name);
+    if (entered != ceclSuccess)
+        return cecl_group_is_open() ? cecl_group_refuse(entered) : entered;
     const struct cecl_traced traced = cecl_trace_begin(comm, op->name);
     const ceclResult_t result = make_call(args, comm, stream, &call, &path);
     if (traced.trace) {
@@ -463,5 +466,6 @@ ceclResult_t cecl_collective(enum cecl_op_index index, const struct cecl_args *a
             cecl_call_sizes(&call, &send_bytes, &recv_bytes);
         cecl_trace_end(&traced, send_bytes, recv_bytes, path, result);
     }
+    cecl_comm_leave(comm);
     return result;
 }
