@@ -54,6 +54,8 @@ static const char *reason_of(const struct cecl_plan *plan)
         return zero_sm_by_host;
     if (plan->nreductions > 0)
         return "arithmetic needs SMs: as few as ceclConfig_t.maxSms says";
+    if (cecl_plan_shares_sms(plan))
+        return CECL_SHARED_GPU_WORDS;
     if (call->op->reduces)
         return "zero SM: this rank has nothing to reduce";
     if (cecl_plan_local_copies(plan) == 0)
@@ -176,6 +178,8 @@ static void explain_group(struct cecl_plan *plan)
     if (plan->nreductions > 0)
         snprintf(plan->reason, sizeof(plan->reason), "%" PRIu32 " reductions need SMs",
                  plan->nreductions);
+    else if (cecl_plan_shares_sms(plan))
+        snprintf(plan->reason, sizeof(plan->reason), "%s", CECL_SHARED_GPU_WORDS);
     else if (cecl_plan_local_copies(plan) == 0)
         snprintf(plan->reason, sizeof(plan->reason), "%s", zero_sm);
     else if (cecl_plan_sm_copies(plan) == 0)

@@ -112,6 +112,7 @@ struct ceclComm {
     struct cecl_worker worker;
     bool finalized;
     bool shares_process; /* another rank is in this process */
+    bool shares_gpu;     /* some ranks have one GPU (CECL_SHARE_GPU=1) */
     bool few_queues;     /* on some rank, streams share fewer hardware queues than by default */
     unsigned generation; /* generation of the process that made it: see util/fork.h */
     ceclComm_t next;     /* next in life.c's list of ended communicators */
