@@ -104,8 +104,9 @@
  * should have no other use before the failed communicator has ended on all ranks.
  *
  * Threads: communicators are independent of each other. On one communicator, make one call at a
- * time; calls that say "Threads: any" may be made beside that one. A communicator belongs to the
- * process that made it. */
+ * time; calls that say "Threads: any" may be made beside that one. A collective, a message or the
+ * end of a group is refused (ceclInvalidUsage) while another thread is inside one on the same
+ * communicator. A communicator belongs to the process that made it. */
 #ifndef CECL_CECL_H
 #define CECL_CECL_H
 

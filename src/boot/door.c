@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -12,20 +13,32 @@
 
 #define PATIENCE_MS 5000 /* ms in which a caller must send all its bytes */
 #define HEARING_MS 1000  /* ms before a newer caller may push one out */
+#define HEARD_MS 100     /* the same, where it may come again */
 #define TICK_MS 50       /* ms between two looks at deadlines */
 #define REST_MS 20       /* ms after an accept that failed for lack of descriptors or memory */
 #define BEAR_MS 1000     /* ms that this may last before it is reported: somebody may free some */
 
+/* The program needs descriptors, too. */
+static int room_for_callers(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur / 2 >= CECL_DOOR_CALLERS)
+        return CECL_DOOR_CALLERS;
+    return limit.rlim_cur >= 4 ? (int)(limit.rlim_cur / 2) : 1;
+}
+
 ceclResult_t cecl_door_open(struct cecl_door *door, int listener, size_t bytes,
                             bool (*greet)(struct cecl_caller *caller))
 {
-    *door = (struct cecl_door){.listener = listener, .bytes = (uint32_t)bytes, .greet = greet};
-    door->callers = calloc(CECL_DOOR_CALLERS, sizeof(*door->callers));
-    door->polls = calloc(CECL_DOOR_CALLERS + 1, sizeof(*door->polls));
+    const int room = room_for_callers();
+    *door = (struct cecl_door){
+        .listener = listener, .bytes = (uint32_t)bytes, .greet = greet, .room = room};
+    door->callers = calloc((size_t)room, sizeof(*door->callers));
+    door->polls = calloc((size_t)room + 1, sizeof(*door->polls));
     if (door->callers && door->polls)
         return ceclSuccess;
     cecl_door_close(door);
-    return cecl_fail(ceclOutOfMemory, "no host memory for %d connections", CECL_DOOR_CALLERS);
+    return cecl_fail(ceclOutOfMemory, "no host memory for %d connections", room);
 }
 
 void cecl_door_close(struct cecl_door *door)
@@ -34,32 +47,35 @@ void cecl_door_close(struct cecl_door *door)
         return;
     cecl_net_close(door->listener);
     for (int i = 0; i < door->count; i++)
-        cecl_net_close(door->callers[i].fd);
+        if (door->callers[i].fd >= 0)
+            cecl_net_close(door->callers[i].fd);
     free(door->callers);
     free(door->polls);
     *door = (struct cecl_door){0};
 }
 
-/* Keeps the order in which callers came: the clock cannot tell two of the
- * same millisecond apart. */
-static void remove_caller(struct cecl_door *door, int index)
+/* ms for which a caller is heard before a newer one may push it out. */
+static int hearing_ms(const struct cecl_door *door)
 {
-    door->count--;
-    memmove(&door->callers[index], &door->callers[index + 1],
-            (size_t)(door->count - index) * sizeof(door->callers[0]));
+    return door->put_off ? HEARD_MS : HEARING_MS;
 }
 
-/* Drops the oldest caller, if it had HEARING_MS. A caller that has sent all its bytes stays: it is
- * about to be taken. */
+/* Drops the oldest caller, if it was heard long enough. A caller that has sent all its bytes stays: it
+ * is about to be taken. The others keep the order in which they came: the clock cannot tell two of the
+ * same millisecond apart. */
 static bool push_out(struct cecl_door *door)
 {
     int oldest = 0;
     while (oldest < door->count && door->callers[oldest].got == door->bytes)
         oldest++;
-    if (oldest == door->count || cecl_now_ms() - door->callers[oldest].since < HEARING_MS)
+    struct cecl_caller *one = &door->callers[oldest];
+    if (oldest == door->count || cecl_now_ms() - one->since < hearing_ms(door))
         return false;
-    cecl_net_close(door->callers[oldest].fd);
-    remove_caller(door, oldest);
+    if (door->put_off)
+        door->put_off(one);
+    cecl_net_close(one->fd);
+    door->count--;
+    memmove(one, one + 1, (size_t)(door->count - oldest) * sizeof(*one));
     return true;
 }
 
@@ -73,8 +89,8 @@ static bool somebody_waits(const struct cecl_door *door)
  * others from being read. */
 static void let_in(struct cecl_door *door)
 {
-    for (int tries = 0; tries < CECL_DOOR_CALLERS; tries++) {
-        if (door->count == CECL_DOOR_CALLERS && !(somebody_waits(door) && push_out(door)))
+    for (int tries = 0; tries < door->room; tries++) {
+        if (door->count == door->room && !(somebody_waits(door) && push_out(door)))
             return;
         const int fd = accept4(door->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0) {
@@ -116,29 +132,46 @@ static bool hear(const struct cecl_door *door, struct cecl_caller *one)
     return true;
 }
 
+/* Whether a caller stays. `ready`: it has sent something, or has closed. */
+static bool stays(const struct cecl_door *door, struct cecl_caller *one, bool ready, int64_t now)
+{
+    if (one->fd < 0) /* it was handed over */
+        return false;
+    if (ready ? hear(door, one) : one->got == door->bytes || now - one->since < PATIENCE_MS)
+        return true;
+    cecl_net_close(one->fd);
+    return false;
+}
+
+/* Hears the callers that poll() has found ready, or all where it has failed. */
+static void hear_all(struct cecl_door *door, bool has_polled)
+{
+    const int64_t now = cecl_now_ms();
+    int kept = 0;
+    for (int i = 0; i < door->count; i++)
+        if (stays(door, &door->callers[i], !has_polled || door->polls[i + 1].revents, now)) {
+            if (kept < i)
+                door->callers[kept] = door->callers[i];
+            kept++;
+        }
+    door->count = kept;
+    door->next = door->taken = 0;
+}
+
 void cecl_door_attend(struct cecl_door *door, int wait_ms)
 {
     const int64_t now = cecl_now_ms();
-    const bool open = now >= door->rest_until && (door->count < CECL_DOOR_CALLERS ||
-                                                  now - door->callers[0].since >= HEARING_MS);
+    const bool open = now >= door->rest_until && (door->count - door->taken < door->room ||
+                                                  now - door->callers[0].since >= hearing_ms(door));
     door->polls[0] = (struct pollfd){.fd = open ? door->listener : -1, .events = POLLIN};
     for (int i = 0; i < door->count; i++)
         door->polls[i + 1] = (struct pollfd){.fd = door->callers[i].fd, .events = POLLIN};
 
-    const int tick = now < door->rest_until ? REST_MS : TICK_MS;
-    const bool looks_again = door->count > 0 || !open;
+    const int tick = open ? TICK_MS : REST_MS;
+    const bool looks_again = door->count > door->taken || !open;
     if (looks_again && (wait_ms < 0 || wait_ms > tick))
         wait_ms = tick;
-    /* poll's result is not needed: the reads do not block */
-    (void)poll(door->polls, (nfds_t)door->count + 1, wait_ms);
-
-    for (int i = 0; i < door->count;)
-        if (hear(door, &door->callers[i])) {
-            i++;
-        } else {
-            cecl_net_close(door->callers[i].fd);
-            remove_caller(door, i);
-        }
+    hear_all(door, poll(door->polls, (nfds_t)door->count + 1, wait_ms) >= 0);
     if (open)
         let_in(door);
 }
@@ -150,11 +183,14 @@ int cecl_door_trouble(const struct cecl_door *door)
 
 bool cecl_door_next(struct cecl_door *door, struct cecl_caller *caller)
 {
-    for (int i = 0; i < door->count; i++)
-        if (door->callers[i].got == door->bytes) {
-            *caller = door->callers[i];
-            remove_caller(door, i);
+    while (door->next < door->count) {
+        struct cecl_caller *one = &door->callers[door->next++];
+        if (one->fd >= 0 && one->got == door->bytes) {
+            *caller = *one;
+            one->fd = -1;
+            door->taken++;
             return true;
         }
+    }
     return false;
 }

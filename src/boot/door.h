@@ -4,7 +4,7 @@
  * Both listeners of the bootstrap (the root's on TCP and each rank's on a Unix socket) use
  * one. A caller that is silent, slow or one of very many must not hold up the others. So all
  * are read side by side, each has a deadline, and each is heard for a while before a newer
- * one may take its place. */
+ * one may take its place. Callers take half of the process's descriptors at most. */
 #ifndef CECL_BOOT_DOOR_H
 #define CECL_BOOT_DOOR_H
 
@@ -16,7 +16,7 @@
 #include "util/error.h"
 
 #define CECL_DOOR_SAID_MAX 96
-#define CECL_DOOR_CALLERS 512 /* at a time */
+#define CECL_DOOR_CALLERS 4096 /* at a time, where descriptors suffice */
 
 /* One connection. Whoever takes it with cecl_door_next owns `fd`. */
 struct cecl_caller {
@@ -32,13 +32,18 @@ struct cecl_door {
     uint32_t bytes; /* number of bytes that a caller must send */
     /* Called for a new connection; false turns it away. It may send but must not wait. */
     bool (*greet)(struct cecl_caller *caller);
+    /* Called before a caller is dropped for a newer one: tells it to come again. It may send but must not
+     * wait. NULL, as at first: callers cannot come again, so each is heard longer. */
+    void (*put_off)(const struct cecl_caller *caller);
     /* errno of an accept that failed for lack of resources; 0 once one has succeeded */
     int trouble;
     int64_t trouble_since;
     int64_t rest_until;
+    int room;                    /* most callers at a time */
     int count;                   /* number of callers; they stand oldest first */
-    struct cecl_caller *callers; /* [CECL_DOOR_CALLERS] */
-    struct pollfd *polls;        /* [CECL_DOOR_CALLERS + 1] */
+    int next, taken;             /* cecl_door_next looks from here on; it handed over so many */
+    struct cecl_caller *callers; /* [room] one that was handed over: fd -1 */
+    struct pollfd *polls;        /* [room + 1] */
 };
 
 /* Takes `listener` over, also on failure. A zeroed door may be closed. */

@@ -173,9 +173,30 @@ static void client_close(struct cecl_oob *oob)
     free(oob->context);
 }
 
-/* If the root closes during the handshake, the step reached says what that means. */
+/* Answers the root's challenge, and receives its proof. If the root closes meanwhile, the step reached
+ * says what that means. *put_off: the root heard too many callers, and wants this rank to come again;
+ * this may be there to read where the answer could not be sent. */
+static ceclResult_t prove(const struct client *client, const struct cecl_tcp_answer *answer,
+                          struct cecl_tcp_proof *proof, bool *put_off)
+{
+    const ceclResult_t sent = say(client, answer, sizeof(*answer));
+    if (sent != ceclSuccess && sent != ceclRemoteError)
+        return sent;
+    const ceclResult_t heard = hear(client, proof, sizeof(*proof));
+    *put_off = heard == ceclSuccess && proof->tag == CECL_TCP_AGAIN;
+    if (heard == ceclSuccess || heard != ceclRemoteError || cecl_process_is_ending(client->process))
+        return heard;
+    if (sent != ceclSuccess) /* what it closed on was not this rank's answer */
+        return cecl_fail(ceclInvalidUsage,
+                         "unique id: refused unheard; the job at its address has begun, or has "
+                         "ended");
+    return cecl_fail(ceclInvalidUsage,
+                     "unique id: refused; its secret is not that of the job at its address, or "
+                     "that job has begun");
+}
+
 static ceclResult_t shake_hands(const struct client *client, const struct cecl_tcp_id *id,
-                                int nranks, int rank, bool *is_known)
+                                int nranks, int rank, bool *is_known, bool *put_off)
 {
     struct cecl_tcp_challenge challenge;
     struct cecl_tcp_answer answer = {.magic = CECL_TCP_MAGIC,
@@ -197,20 +218,9 @@ static ceclResult_t shake_hands(const struct client *client, const struct cecl_t
 
     answer.patience_ms = left > 0 ? left : 0;
     answer.tag = cecl_tcp_rank_tag(id->secret, challenge.nonce, &answer);
-    result = say(client, &answer, sizeof(answer));
-    if (result != ceclSuccess) /* what it closed on was not this rank's answer */
-        return result != ceclRemoteError || cecl_process_is_ending(client->process)
-                   ? result
-                   : cecl_fail(ceclInvalidUsage,
-                               "unique id: refused unheard; the job at its address has begun, or "
-                               "has ended");
-    result = hear(client, &proof, sizeof(proof));
-    if (result != ceclSuccess)
-        return result != ceclRemoteError || cecl_process_is_ending(client->process)
-                   ? result
-                   : cecl_fail(ceclInvalidUsage,
-                               "unique id: refused; its secret is not that of the job at its "
-                               "address, or that job has begun");
+    result = prove(client, &answer, &proof, put_off);
+    if (result != ceclSuccess || *put_off)
+        return result;
     const uint64_t expected = cecl_tcp_root_tag(id->secret, challenge.nonce, answer.nonce);
     if (!cecl_net_equal(&proof.tag, &expected, sizeof(expected)))
         return cecl_fail(ceclInvalidUsage,
@@ -218,6 +228,25 @@ static ceclResult_t shake_hands(const struct client *client, const struct cecl_t
     *is_known = true;
     CECL_TRY(hear(client, &reply, sizeof(reply)));
     return reply.status == ceclSuccess ? ceclSuccess : take_words(client, &reply);
+}
+
+/* Connects to the root and proves the secret. Comes again where the root wants it. */
+static ceclResult_t meet_root(const struct cecl_tcp_id *id, int nranks, int rank,
+                              struct client *client, bool *is_known)
+{
+    for (;;) {
+        bool put_off = false;
+        ceclResult_t result = connect_root(id, client);
+        if (result == ceclSuccess)
+            result = shake_hands(client, id, nranks, rank, is_known, &put_off);
+        if (!put_off)
+            return result;
+        if (cecl_ms_left(client->deadline) == 0)
+            return in_time(client, ceclTimeout);
+        cecl_net_close(client->fd);
+        client->fd = -1;
+        poll(NULL, 0, REST_MS);
+    }
 }
 
 ceclResult_t cecl_tcp_join(struct cecl_oob *oob, const ceclUniqueId *unique, int nranks, int rank,
@@ -233,9 +262,7 @@ ceclResult_t cecl_tcp_join(struct cecl_oob *oob, const ceclUniqueId *unique, int
                             .deadline = cecl_deadline(timeout_ms),
                             .timeout_ms = timeout_ms};
     struct client *kept = NULL;
-    ceclResult_t result = connect_root(&id, &client);
-    if (result == ceclSuccess)
-        result = shake_hands(&client, &id, nranks, rank, &oob->is_known);
+    ceclResult_t result = meet_root(&id, nranks, rank, &client, &oob->is_known);
     /* Asked for last: the root notices now if this rank leaves, and tells the others. */
     if (result == ceclSuccess && !(kept = malloc(sizeof(*kept))))
         result = cecl_fail(ceclOutOfMemory, "no host memory to join with");

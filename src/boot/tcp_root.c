@@ -93,6 +93,12 @@ static bool greet(struct cecl_caller *caller)
            (ssize_t)sizeof(challenge);
 }
 
+static void put_off(const struct cecl_caller *caller)
+{
+    const struct cecl_tcp_proof again = {CECL_TCP_AGAIN};
+    (void)!send(caller->fd, &again, sizeof(again), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 static bool make_seats(struct root *root, int nranks)
 {
     root->seats = calloc((size_t)nranks, sizeof(*root->seats));
@@ -303,6 +309,7 @@ ceclResult_t cecl_tcp_serve(int listener, const uint8_t secret[16], int64_t time
     root->patience = CECL_NO_DEADLINE;
     ceclResult_t result =
         cecl_door_open(&root->door, listener, sizeof(struct cecl_tcp_answer), greet);
+    root->door.put_off = put_off;
     if (result == ceclSuccess) {
         const int error = cecl_thread_start(&thread, "cecl-root", serve, root);
         if (error)

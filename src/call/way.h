@@ -72,6 +72,8 @@ struct cecl_means {
     /* Whether a copy engine runs the copies within one GPU that this call would make. Init tries
      * it. */
     bool engine_copies_locally;
+    /* Whether ranks share a GPU, so that copies between them stay within it. */
+    bool shares_gpu;
     /* Whether every rank's input is where kernels of its peers can read it. */
     bool inputs_readable;
     /* Whether cecl_call_is_outside holds for some ranks and for others not, and all ranks know for

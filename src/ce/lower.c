@@ -18,8 +18,10 @@ static const char zero_sm_by_host[] = "zero SM: every copy goes to or from host 
                                       "waits for no copy between GPUs, and flags are stream "
                                       "operations";
 
-const char *cecl_reason_without_sm(const struct cecl_plan *plan)
+const char *cecl_reason_of_moving(const struct cecl_plan *plan)
 {
+    if (cecl_plan_shares_sms(plan))
+        return CECL_SHARED_GPU_WORDS;
     if (cecl_plan_sm_copies(plan) > 0)
         return NULL;
     return cecl_plan_local_copies(plan) == 0 ? zero_sm : zero_sm_by_engine;
@@ -56,9 +58,11 @@ static const char *reason_of(const struct cecl_plan *plan)
         return zero_sm_by_host;
     if (plan->nreductions > 0)
         return "arithmetic needs SMs: as few as ceclConfig_t.maxSms says";
+    if (cecl_plan_shares_sms(plan))
+        return CECL_SHARED_GPU_WORDS;
     if (call->op->reduces)
         return "zero SM: this rank has nothing to reduce";
-    const char *none = cecl_reason_without_sm(plan);
+    const char *none = cecl_reason_of_moving(plan);
     return none ? none : reason_of_local(call);
 }
 

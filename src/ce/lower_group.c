@@ -32,7 +32,7 @@ static void share_staging(struct cecl_part *parts, uint32_t nparts)
 
 static void explain_group(struct cecl_plan *plan)
 {
-    const char *none = cecl_reason_without_sm(plan);
+    const char *none = cecl_reason_of_moving(plan);
     cecl_plan_say(plan, "group of %" PRIu32 " calls, %" PRIu32 " copies", plan->nparts,
                   plan->ncopies);
     if (plan->nreductions > 0)

@@ -28,8 +28,9 @@ static inline uint64_t cecl_sender_place(int sender, int receiver, uint64_t byte
     return (uint64_t)(sender - (sender > receiver)) * bytes;
 }
 
-/* lower.c: why a plan that only moves data needs no SM; NULL: it needs SMs. */
-const char *cecl_reason_without_sm(const struct cecl_plan *plan);
+/* lower.c: why a plan that only moves data needs no SM, or needs them because ranks share a GPU; NULL: it
+ * copies within a GPU. */
+const char *cecl_reason_of_moving(const struct cecl_plan *plan);
 
 /* lower_block.c, up to cecl_pieces_of */
 /* A block, or a part of it, as it lies in memory. */

@@ -43,6 +43,7 @@ struct cecl_part cecl_comm_part(ceclComm_t comm, const struct cecl_call *call,
                   .host_bytes = comm->hosted.half_bytes,
                   .half = cecl_engine_half(&comm->engine),
                   .engine_copies_locally = engine_copies(comm, call),
+                  .shares_gpu = comm->shares_gpu,
                   .inputs_readable = told && told->inputs_readable,
                   .late = told && told->late},
         .earlier = told ? told->earlier : 0,
@@ -448,6 +449,9 @@ ceclResult_t cecl_collective(enum cecl_op_index index, const struct cecl_args *a
     const ceclResult_t usable = cecl_comm_check(comm);
     if (usable != ceclSuccess) /* a group that contains such a call is refused as a whole */
         return cecl_group_is_open() ? cecl_group_add(comm, &call, stream, usable) : usable;
+    const ceclResult_t entered = cecl_comm_enter(comm, op->name);
+    if (entered != ceclSuccess)
+        return cecl_group_is_open() ? cecl_group_refuse(entered) : entered;
     const struct cecl_traced traced = cecl_trace_begin(comm, op->name);
     const ceclResult_t result = make_call(args, comm, stream, &call, &path);
     if (traced.trace) {
@@ -457,5 +461,6 @@ ceclResult_t cecl_collective(enum cecl_op_index index, const struct cecl_args *a
         cecl_trace_end(&traced, send_bytes, recv_bytes, path, result);
     }
     cecl_call_let_go(&call);
+    cecl_comm_leave(comm);
     return result;
 }

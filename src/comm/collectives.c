@@ -199,11 +199,13 @@ CECL_API ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff, const void 
         return cecl_fail(ceclInvalidUsage,
                          "this thread has calls on comm in a group that it has not ended; "
                          "ceclGroupExplain explains them");
+    CECL_TRY(cecl_comm_enter(comm, "ceclExplain"));
     call.op = &cecl_ops[index];
     cecl_carry_reset(comm);
     ceclResult_t result = cecl_comm_describe(comm, &args, &call);
     if (result == ceclSuccess)
         result = cecl_calls_explain(comm, &call, 1, explanation);
     cecl_call_let_go(&call);
+    cecl_comm_leave(comm);
     return result;
 }

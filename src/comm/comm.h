@@ -113,6 +113,7 @@ struct ceclComm {
     bool finalized;
     bool shares_process; /* another rank is in this process */
     bool is_one_process; /* all ranks are */
+    bool shares_gpu;     /* some ranks have one GPU (CECL_SHARE_GPU=1) */
     bool few_queues;     /* on some rank, streams share fewer hardware queues than by default */
     unsigned generation; /* generation of the process that made it: see util/fork.h */
     ceclComm_t next;     /* next in life.c's list of ended communicators */
@@ -127,6 +128,7 @@ struct ceclComm {
     /* layout of the call that is being made; room for the longest */
     uint64_t *layout;
     _Atomic(const char *) last_call; /* the name of the call enqueued last, or NULL */
+    _Atomic(const char *) inside;    /* the name of the call that a thread is inside, or NULL */
     struct cecl_trace *trace;        /* NULL: no trace is wanted */
     void *check_room;                /* [nranks] signatures, for CECL_CHECK */
     void *places_room;               /* [nranks + 1] layouts, for variable all-to-all */
@@ -188,6 +190,23 @@ static inline const char *cecl_comm_last_call(ceclComm_t comm)
 {
     const char *name = atomic_load_explicit(&comm->last_call, memory_order_relaxed);
     return name ? name : "no call";
+}
+/* Refuses the second of two threads that make calls on the communicator at once: call `name`, while
+ * the other one is inside `other`. */
+ceclResult_t cecl_comm_refuse_second(ceclComm_t comm, const char *name, const char *other);
+/* Enters a call of which there may be one at a time. The second thread is refused before it touches what
+ * calls work on. Whoever has entered leaves. Calls that may be made beside others do not enter. */
+static inline ceclResult_t cecl_comm_enter(ceclComm_t comm, const char *name)
+{
+    const char *other = NULL;
+    return atomic_compare_exchange_strong_explicit(&comm->inside, &other, name,
+                                                   memory_order_acquire, memory_order_relaxed)
+               ? ceclSuccess
+               : cecl_comm_refuse_second(comm, name, other);
+}
+static inline void cecl_comm_leave(ceclComm_t comm)
+{
+    atomic_store_explicit(&comm->inside, NULL, memory_order_release);
 }
 /* Fails the communicator with `result` and the last message, because peers rely on what will not be
  * done. Returns its error, which may be an earlier one. */

@@ -241,6 +241,17 @@ uint32_t cecl_group_waiting(ceclComm_t comm)
     return waiting;
 }
 
+static void forget_calls(struct group *group, ceclComm_t comm)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < group->count; i++)
+        if (group->entries[i].comm != comm) /* their peers may learn that the group is refused */
+            group->entries[kept++] = group->entries[i];
+        else
+            cecl_call_let_go(&group->entries[i].call);
+    group->count = kept;
+}
+
 void cecl_group_forget(ceclComm_t comm)
 {
     if (cecl_group_waiting(comm) == 0)
@@ -249,13 +260,7 @@ void cecl_group_forget(ceclComm_t comm)
     cecl_fail(ceclInvalidUsage, "a communicator ended while calls of the group waited for "
                                 "ceclGroupEnd: none of the group is carried out");
     (void)!remember(group, ceclInvalidUsage);
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < group->count; i++)
-        if (group->entries[i].comm != comm) /* their peers may learn that the group is refused */
-            group->entries[kept++] = group->entries[i];
-        else
-            cecl_call_let_go(&group->entries[i].call);
-    group->count = kept;
+    forget_calls(group, comm);
     cecl_wishes_forget(&group->wishes, comm);
 }
 
@@ -547,6 +552,27 @@ static ceclResult_t end_traced(struct group *group)
     return result;
 }
 
+/* Enters the communicators of the group's calls. One that another thread is inside refuses the group,
+ * and is left alone. */
+static void enter_all(struct group *group)
+{
+    for (uint32_t i = 0; i < group->count;) {
+        ceclComm_t comm = group->entries[i].comm;
+        if (is_first(group, i) &&
+            remember(group, cecl_comm_enter(comm, cecl_ops[CECL_OP_GROUP_END].name)) != ceclSuccess)
+            forget_calls(group, comm);
+        else
+            i++;
+    }
+}
+
+static void leave_all(const struct group *group)
+{
+    for (uint32_t i = 0; i < group->count; i++)
+        if (is_first(group, i))
+            cecl_comm_leave(group->entries[i].comm);
+}
+
 CECL_API ceclResult_t ceclGroupEnd(void)
 {
     if (!is_open)
@@ -555,13 +581,16 @@ CECL_API ceclResult_t ceclGroupEnd(void)
     if (--group->depth > 0)
         return ceclSuccess;
     is_open = false;
+    enter_all(group);
     const ceclResult_t result = group->traced ? end_traced(group) : end(group);
+    leave_all(group);
     clear(group);
     return result;
 }
 
-/* Explains what would be carried out, if all calls are on this communicator. */
-static ceclResult_t explain(struct group *group, ceclComm_t comm, ceclExplanation_t *explanation)
+/* Requires that the group has calls alone, and all of them on this communicator. */
+static ceclResult_t check_explained(const struct group *group, ceclComm_t comm,
+                                    const ceclExplanation_t *explanation)
 {
     CECL_TRY(cecl_comm_check(comm));
     if (!explanation)
@@ -578,6 +607,12 @@ static ceclResult_t explain(struct group *group, ceclComm_t comm, ceclExplanatio
         return cecl_fail(ceclInvalidUsage,
                          "a %s is in the group: ceclGroupExplain explains collective calls alone",
                          group->joins.count > 0 ? "ceclCommInitRank" : "ceclMemAlloc");
+    return ceclSuccess;
+}
+
+static ceclResult_t explain_calls(struct group *group, ceclComm_t comm,
+                                  ceclExplanation_t *explanation)
+{
     CECL_TRY(settle_again(group, comm));
     uint32_t count = group->count > 0 ? collect(group, 0, COLLECTIVES, group->calls) : 0;
     const bool has_messages = has_any(group, comm, MESSAGES);
@@ -588,6 +623,15 @@ static ceclResult_t explain(struct group *group, ceclComm_t comm, ceclExplanatio
         return ceclSuccess;
     count = collect(group, 0, MESSAGES, group->calls);
     return cecl_pairs_explain(comm, group->calls, count, explanation);
+}
+
+static ceclResult_t explain(struct group *group, ceclComm_t comm, ceclExplanation_t *explanation)
+{
+    CECL_TRY(check_explained(group, comm, explanation));
+    CECL_TRY(cecl_comm_enter(comm, "ceclGroupExplain"));
+    const ceclResult_t result = explain_calls(group, comm, explanation);
+    cecl_comm_leave(comm);
+    return result;
 }
 
 CECL_API ceclResult_t ceclGroupExplain(ceclComm_t comm, ceclExplanation_t *explanation)

@@ -37,6 +37,14 @@ ceclResult_t cecl_comm_check(ceclComm_t comm)
     return cecl_comm_async(comm);
 }
 
+ceclResult_t cecl_comm_refuse_second(ceclComm_t comm, const char *name, const char *other)
+{
+    return cecl_fail(ceclInvalidUsage,
+                     "two threads are inside communicator %p (rank %d) at once: %s, while another "
+                     "thread is inside %s; make one call at a time on a communicator",
+                     (void *)comm, comm->rank, name, other);
+}
+
 bool cecl_comm_is_checked(ceclComm_t comm)
 {
     return comm && comm->magic == CECL_COMM_MAGIC && comm->config.check && !comm->finalized &&

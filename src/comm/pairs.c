@@ -511,11 +511,13 @@ ceclResult_t cecl_pairs_explain(ceclComm_t comm, const struct cecl_call *calls, 
                                 ceclExplanation_t *explanation)
 {
     uint32_t sent = 0, received = 0;
+    bool moves = false;
     const size_t length = strlen(explanation->path);
     reset(&comm->pairs);
     count_messages(comm, calls, count);
     for (uint32_t i = 0; i < count; i++) {
         CECL_TRY(cecl_call_check_buffers(&calls[i], &comm->windows));
+        moves = moves || (!is_own(&calls[i]) && calls[i].bytes > 0);
         received += !is_own(&calls[i]) && role_of(&calls[i]) == CECL_RECEIVER;
         if (is_own(&calls[i]) || role_of(&calls[i]) != CECL_SENDER)
             continue;
@@ -528,6 +530,10 @@ ceclResult_t cecl_pairs_explain(ceclComm_t comm, const struct cecl_call *calls, 
     CECL_TRY(note_own(comm, calls, count));
     snprintf(explanation->path + length, sizeof(explanation->path) - length,
              "%spoint to point, %u sent, %u received", length > 0 ? "; " : "", sent, received);
+    if (moves && comm->shares_gpu && !(comm->local_copies & CECL_LOCAL_CONTIGUOUS)) {
+        explanation->zeroSm = 0;
+        snprintf(explanation->reason, sizeof(explanation->reason), "%s", CECL_SHARED_GPU_WORDS);
+    }
     const ceclResult_t result = cecl_calls_explain_carried(comm, &comm->pairs.before, explanation);
     reset(&comm->pairs);
     return result;

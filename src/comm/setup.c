@@ -188,11 +188,12 @@ static ceclResult_t open_device(ceclComm_t comm, const struct hello *all)
         cuda = gpus_suffice(all, comm->nranks);
     if (cuda == ceclSuccess) {
         CECL_TRY(cecl_cuda_open(all[comm->rank].gpu.ordinal, &comm->dev));
-        if (comm->rank == 0 && gpu_is_shared(all, comm->nranks))
+        comm->shares_gpu = gpu_is_shared(all, comm->nranks);
+        if (comm->rank == 0 && comm->shares_gpu)
             cecl_log(
                 CECL_LOG_WARN, -1,
                 "ranks share a GPU, as CECL_SHARE_GPU=1 allows: copies between them run on its "
-                "SMs, so no call is zero SM, whatever ceclExplain says");
+                "SMs, so no call that moves data is zero SM");
         for (int r = 0; r < comm->nranks; r++)
             if (!cecl_cuda_reaches(comm->dev, all[r].gpu.uuid))
                 return cecl_fail(

@@ -347,6 +347,21 @@ uint32_t cecl_plan_sm_copies(const struct cecl_plan *plan)
     return count;
 }
 
+/* A call that goes through memory of the host has no copy between ranks. */
+static bool shares_sms(const struct cecl_part *part)
+{
+    return part->means.shares_gpu && !part->means.engine_copies_locally && !part->way.by_host &&
+           !part->call.op->moves_nothing;
+}
+
+bool cecl_plan_shares_sms(const struct cecl_plan *plan)
+{
+    bool shares = false;
+    for (uint32_t i = 0; i < cecl_plan_parts(plan); i++)
+        shares = shares || shares_sms(cecl_plan_part(plan, i));
+    return shares && plan->nsteps > 0;
+}
+
 uint64_t cecl_plan_bytes(const struct cecl_plan *plan)
 {
     uint64_t bytes = 0;

@@ -223,6 +223,10 @@ uint32_t cecl_plan_local_copies(const struct cecl_plan *plan);
 /* Whether such a copy needs an SM. It does, unless a copy engine was seen to run it. */
 bool cecl_copy_needs_sm(const struct cecl_plan *plan, const struct cecl_copy *copy);
 uint32_t cecl_plan_sm_copies(const struct cecl_plan *plan);
+/* Whether copies of the plan's calls between ranks need SMs on some rank, because ranks share a GPU. */
+bool cecl_plan_shares_sms(const struct cecl_plan *plan);
+#define CECL_SHARED_GPU_WORDS                                                                      \
+    "ranks share a GPU (CECL_SHARE_GPU=1): copies between them stay within it and run on its SMs"
 uint64_t cecl_plan_bytes(const struct cecl_plan *plan); /* that this rank's copies move */
 /* Prints one line for each step, for CECL_DEBUG=PLAN and for people. */
 void cecl_plan_print(const struct cecl_plan *plan, FILE *out);

@@ -157,6 +157,14 @@ bool multi_on_gpus(ceclComm_t comm)
     return device >= 0;
 }
 
+bool multi_shares_gpu(ceclComm_t comm)
+{
+    int device = -1, highest;
+    multi_ok(comm, ceclCommCuDevice(comm, &device));
+    MPI_Allreduce(&device, &highest, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    return highest >= 0 && highest < multi_nranks - 1; /* GPUs are chosen by rank */
+}
+
 void multi_expect(ceclComm_t comm, ceclResult_t got, ceclResult_t want, const char *words,
                   const char *expr, const char *file, int line)
 {

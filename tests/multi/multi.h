@@ -28,6 +28,8 @@ int multi_main(int argc, char **argv, const struct CMUnitTest *tests, size_t cou
 ceclComm_t multi_comm(const ceclConfig_t *config);
 ceclConfig_t multi_config(void); /* the defaults, with the GPU chosen by rank */
 bool multi_on_gpus(ceclComm_t comm);
+/* Whether ranks have one GPU, as CECL_SHARE_GPU=1 allows: what copies between ranks then needs SMs. */
+bool multi_shares_gpu(ceclComm_t comm);
 
 /* Checks that the result is ceclSuccess, and else shows the message. */
 #define multi_ok(comm, expr)                                                                       \

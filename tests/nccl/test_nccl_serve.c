@@ -598,6 +598,44 @@ static void a_split_is_served_and_outlives_its_parent(void **state)
     assert_true(run_ranks(RANKS, split_and_destroy));
 }
 
+/* ---- the program's threads keep their names, which debuggers and schedulers of the program go by */
+
+#define NAME_BYTES 16 /* of a thread's name, with its end */
+
+static bool is_named(const char *name)
+{
+    char found[NAME_BYTES];
+    return pthread_getname_np(pthread_self(), found, sizeof(found)) == 0 &&
+           strcmp(found, name) == 0;
+}
+
+static void *make_and_end_under_a_name(void *argument)
+{
+    struct rank *r = argument;
+    r->is_right = pthread_setname_np(pthread_self(), "the-program") == 0 &&
+                  ncclCommInitRank(&r->comm, r->nranks, r->id, r->rank) == 0 &&
+                  is_named("the-program") && split_and_destroy(r) &&
+                  ncclCommDestroy(r->comm) == 0 && is_named("the-program");
+    return NULL;
+}
+
+static void the_programs_threads_keep_their_names(void **state)
+{
+    (void)state;
+    struct rank ranks[RANKS];
+    pthread_t threads[RANKS];
+    ncclUniqueId id;
+    assert_int_equal(ncclGetUniqueId(&id), 0);
+    for (int i = 0; i < RANKS; i++) {
+        ranks[i] = (struct rank){.rank = i, .nranks = RANKS, .id = id};
+        pthread_create(&threads[i], NULL, make_and_end_under_a_name, &ranks[i]);
+    }
+    for (int i = 0; i < RANKS; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < RANKS; i++)
+        assert_true(ranks[i].is_right);
+}
+
 /* Rank 3 is in no new communicator. */
 static bool split_without_one(struct rank *r)
 {
@@ -1741,6 +1779,7 @@ static int run_all(void)
         cmocka_unit_test(ranks_that_are_not_root_may_pass_NULL_for_what_they_do_not_use),
         cmocka_unit_test(a_broadcast_may_be_in_place_on_some_ranks),
         cmocka_unit_test(a_served_call_that_fails_returns_nccls_number),
+        cmocka_unit_test(the_programs_threads_keep_their_names),
         cmocka_unit_test(a_split_is_served_and_outlives_its_parent),
         cmocka_unit_test(a_rank_without_a_color_gets_no_communicator),
         cmocka_unit_test(a_destroyed_communicator_leaves_no_descriptor_and_no_thread),

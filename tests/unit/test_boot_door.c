@@ -16,7 +16,8 @@
 #include "boot/door.h"
 #include "util/clock.h"
 
-#define BYTES 8 /* that a caller must send */
+#define BYTES 8  /* that a caller must send */
+#define ROOM 300 /* for callers, which are half of the descriptors */
 
 static struct cecl_door door;
 static struct sockaddr_un address;
@@ -28,9 +29,18 @@ static bool welcome(struct cecl_caller *caller)
     return true;
 }
 
+static void limit_descriptors(rlim_t most)
+{
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = limit.rlim_max < most ? limit.rlim_max : most;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
 static int set_up(void **state)
 {
     (void)state;
+    limit_descriptors(2 * ROOM);
     const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     address = (struct sockaddr_un){.sun_family = AF_UNIX};
     length = sizeof(sa_family_t); /* the kernel chooses a name */
@@ -123,14 +133,11 @@ static void a_caller_that_has_said_all_waits_as_long_as_it_must(void **state)
 static void a_newcomer_pushes_out_the_oldest_that_was_heard(void **state)
 {
     (void)state;
-    static int fds[CECL_DOOR_CALLERS];
-    struct rlimit limit;
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    limit.rlim_cur = limit.rlim_max < 4096 ? limit.rlim_max : 4096;
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    for (int i = 0; i < CECL_DOOR_CALLERS; i++)
+    static int fds[ROOM];
+    limit_descriptors(4 * ROOM); /* both ends are here */
+    for (int i = 0; i < ROOM; i++)
         fds[i] = call(i == 0 ? BYTES : 1);
-    assert_int_equal(door.count, CECL_DOOR_CALLERS);
+    assert_int_equal(door.count, ROOM);
     let_time_stand();
     const int newcomer = call(0);
     assert_false(is_closed(fds[1])); /* it was not heard long enough yet */
@@ -139,9 +146,61 @@ static void a_newcomer_pushes_out_the_oldest_that_was_heard(void **state)
     assert_true(is_closed(fds[1]));
     assert_false(is_closed(fds[2]));
     assert_false(is_closed(newcomer));
-    assert_int_equal(door.count, CECL_DOOR_CALLERS);
+    assert_int_equal(door.count, ROOM);
     close(newcomer);
-    for (int i = 0; i < CECL_DOOR_CALLERS; i++)
+    for (int i = 0; i < ROOM; i++)
+        close(fds[i]);
+}
+
+static void ask_to_come_again(const struct cecl_caller *caller)
+{
+    assert_int_equal(send(caller->fd, "again", 5, MSG_NOSIGNAL | MSG_DONTWAIT), 5);
+}
+
+/* Who may come again is heard for a shorter time, and told. */
+static void a_caller_that_may_come_again_is_put_off_soon(void **state)
+{
+    (void)state;
+    static int fds[ROOM];
+    char said[8];
+    door.put_off = ask_to_come_again;
+    limit_descriptors(4 * ROOM);
+    for (int i = 0; i < ROOM; i++)
+        fds[i] = call(1);
+    let_time_stand();
+    const int newcomer = call(0);
+    let_time_pass(FAR + 101);
+    assert_int_equal(recv(fds[0], said, sizeof(said), MSG_DONTWAIT), 5);
+    assert_memory_equal(said, "again", 5);
+    assert_true(is_closed(fds[0]));
+    assert_int_equal(recv(fds[1], said, sizeof(said), MSG_DONTWAIT), -1);
+    close(newcomer);
+    for (int i = 0; i < ROOM; i++)
+        close(fds[i]);
+}
+
+/* All have said all: each is handed over once, and makes room. */
+static void many_callers_are_handed_over_in_their_order(void **state)
+{
+    (void)state;
+    static int fds[ROOM];
+    struct cecl_caller caller;
+    limit_descriptors(4 * ROOM);
+    for (int i = 0; i < ROOM; i++)
+        fds[i] = call(BYTES);
+    for (int i = 0; i < ROOM; i++) {
+        assert_true(cecl_door_next(&door, &caller));
+        assert_int_equal(send(caller.fd, "x", 1, MSG_NOSIGNAL), 1);
+        assert_false(is_closed(fds[i])); /* it is this one: there is a byte */
+        close(caller.fd);
+    }
+    assert_false(cecl_door_next(&door, &caller));
+    const int newcomer = call(BYTES);
+    assert_int_equal(door.count, 1);
+    assert_true(cecl_door_next(&door, &caller));
+    close(caller.fd);
+    close(newcomer);
+    for (int i = 0; i < ROOM; i++)
         close(fds[i]);
 }
 
@@ -155,6 +214,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_caller_that_has_said_all_waits_as_long_as_it_must, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_newcomer_pushes_out_the_oldest_that_was_heard, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_caller_that_may_come_again_is_put_off_soon, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(many_callers_are_handed_over_in_their_order, set_up,
                                         tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

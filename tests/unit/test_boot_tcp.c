@@ -364,18 +364,30 @@ static void an_id_is_for_the_interface_that_is_named(void **state)
     freeifaddrs(all);
 }
 
-/* More strangers than the root keeps: silent ones, and ones that talk nonsense. The job does not
- * notice. */
+/* Opens a host whose root takes `callers` connections at a time. */
+static void open_small_host(struct host *host, rlim_t callers)
+{
+    struct rlimit before, small;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    small = before;
+    small.rlim_cur = 2 * callers;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &small), 0);
+    open_host(host);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+/* Many more strangers than the root takes at a time: silent ones, and ones that talk nonsense. The job
+ * does not notice. */
 static void strangers_do_not_disturb_the_job(void **state)
 {
     (void)state;
-    enum { STRANGERS = 150 };
+    enum { STRANGERS = 600 };
     struct host host;
     struct cecl_tcp_id inside;
     struct sockaddr_storage address;
     int sockets[STRANGERS];
     setenv("CECL_INIT_TIMEOUT_MS", "10000", 1);
-    open_host(&host);
+    open_small_host(&host, 64);
     memcpy(&inside, host.id, sizeof(inside));
     const socklen_t length = cecl_tcp_address(&inside, &address);
     for (int i = 0; i < STRANGERS; i++) {
@@ -426,6 +438,47 @@ static void a_rank_behind_a_queue_of_strangers_joins(void **state)
     }
     usleep(100000); /* it is in the queue now */
     kill(host.process, SIGCONT);
+    waitpid(rank, &status, 0);
+    assert_int_equal(status, 0);
+    close_host(&host);
+    for (int i = 0; i < STRANGERS; i++)
+        close(sockets[i]);
+}
+
+/* The rank stands still before it answers, so that the root puts it off for the strangers behind it. */
+static void a_rank_that_is_put_off_comes_again(void **state)
+{
+    (void)state;
+    enum { STRANGERS = 60 };
+    struct host host;
+    struct cecl_tcp_id inside;
+    struct sockaddr_storage address;
+    int sockets[STRANGERS], status = -1;
+    setenv("CECL_INIT_TIMEOUT_MS", "10000", 1);
+    open_small_host(&host, 20);
+    memcpy(&inside, host.id, sizeof(inside));
+    const socklen_t length = cecl_tcp_address(&inside, &address);
+    kill(host.process, SIGSTOP);
+    fflush(NULL);
+    const pid_t rank = fork();
+    if (rank == 0) {
+        struct cecl_oob oob = {0};
+        alarm(20);
+        const ceclResult_t result = cecl_tcp_join(&oob, host.id, 1, 0, 8000);
+        if (result != ceclSuccess)
+            fprintf(stderr, "result %d: %s\n", (int)result, cecl_message());
+        cecl_oob_close(&oob);
+        _exit((int)result);
+    }
+    usleep(200000); /* it is in the queue now, and waits for the challenge */
+    kill(rank, SIGSTOP);
+    for (int i = 0; i < STRANGERS; i++) {
+        sockets[i] = socket(inside.family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(connect(sockets[i], (struct sockaddr *)&address, length), 0);
+    }
+    kill(host.process, SIGCONT);
+    usleep(500000); /* the root has heard the rank long enough */
+    kill(rank, SIGCONT);
     waitpid(rank, &status, 0);
     assert_int_equal(status, 0);
     close_host(&host);
@@ -957,6 +1010,7 @@ int main(void)
         cmocka_unit_test(an_id_is_for_the_interface_that_is_named),
         cmocka_unit_test(strangers_do_not_disturb_the_job),
         cmocka_unit_test(a_rank_behind_a_queue_of_strangers_joins),
+        cmocka_unit_test(a_rank_that_is_put_off_comes_again),
         cmocka_unit_test(a_root_that_takes_no_connection_is_given_up_and_nothing_is_left),
         cmocka_unit_test(a_rank_of_little_patience_hears_who_is_missing),
         cmocka_unit_test(a_rank_of_any_patience_is_served),

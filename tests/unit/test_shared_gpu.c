@@ -1,0 +1,149 @@
+/* What is said of calls of ranks that share a GPU. The host device stands for it, and is told so. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <cecl/cecl.h>
+
+#include "comm/comm.h"
+
+#define RANKS 2
+#define BLOCK 1000
+
+static ceclComm_t comms[RANKS];
+static char in[RANKS * BLOCK], out[RANKS * BLOCK];
+
+#define OK(expr) assert_int_equal((expr), ceclSuccess)
+
+static int open_all(void **state)
+{
+    (void)state;
+    setenv("CECL_DEVICE", "host", 1);
+    OK(ceclCommInitAll(comms, RANKS, NULL));
+    for (int r = 0; r < RANKS; r++) {
+        assert_false(comms[r]->shares_gpu);
+        comms[r]->shares_gpu = true;
+    }
+    return 0;
+}
+
+static int close_all(void **state)
+{
+    (void)state;
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclCommDestroy(comms[r]));
+    return 0;
+}
+
+static ceclExplanation_t explain_group(void)
+{
+    ceclExplanation_t e = {.zeroSm = -1};
+    OK(ceclGroupExplain(comms[0], &e));
+    return e;
+}
+
+static void expect_shared(const ceclExplanation_t *e)
+{
+    assert_int_equal(e->zeroSm, 0);
+    assert_string_equal(e->reason, "ranks share a GPU (CECL_SHARE_GPU=1): copies between them stay "
+                                   "within it and run on its SMs");
+}
+
+static void collectives_that_move_data_are_not_zero_sm(void **state)
+{
+    (void)state;
+    ceclExplanation_t e = {.zeroSm = -1};
+    OK(ceclExplain(ceclOpAllGather, out, out, BLOCK, ceclInt8, comms[0], &e));
+    expect_shared(&e);
+    OK(ceclExplain(ceclOpAlltoAll, in, out, BLOCK, ceclInt8, comms[0], &e));
+    expect_shared(&e);
+}
+
+/* Its copies are its peers'. */
+static void a_call_in_which_this_rank_copies_nothing_is_not_either(void **state)
+{
+    (void)state;
+    OK(ceclGroupStart());
+    OK(ceclBroadcast(in, out, BLOCK, ceclInt8, 1, comms[0], NULL));
+    const ceclExplanation_t e = explain_group();
+    expect_shared(&e);
+}
+
+static void a_group_is_not_zero_sm(void **state)
+{
+    (void)state;
+    OK(ceclGroupStart());
+    OK(ceclBarrier(comms[0], NULL));
+    OK(ceclAllGather(in, out, BLOCK, ceclInt8, comms[0], NULL));
+    const ceclExplanation_t e = explain_group();
+    expect_shared(&e);
+}
+
+static void messages_are_not_zero_sm(void **state)
+{
+    (void)state;
+    for (int receives = 0; receives < 2; receives++) {
+        OK(ceclGroupStart());
+        OK(receives ? ceclRecv(out, BLOCK, ceclInt8, 1, comms[0], NULL)
+                    : ceclSend(in, BLOCK, ceclInt8, 1, comms[0], NULL));
+        const ceclExplanation_t e = explain_group();
+        expect_shared(&e);
+    }
+}
+
+static void a_reduction_says_what_needs_sms_in_any_case(void **state)
+{
+    (void)state;
+    OK(ceclGroupStart());
+    OK(ceclAllReduce(in, out, BLOCK, ceclInt8, ceclSum, comms[0], NULL));
+    const ceclExplanation_t e = explain_group();
+    assert_int_equal(e.zeroSm, 0);
+    assert_non_null(strstr(e.reason, "arithmetic needs SMs"));
+}
+
+static void what_has_no_copy_between_ranks_is_zero_sm(void **state)
+{
+    (void)state;
+    OK(ceclGroupStart());
+    OK(ceclBarrier(comms[0], NULL));
+    assert_int_equal(explain_group().zeroSm, 1);
+    OK(ceclGroupStart());
+    OK(ceclAllGather(in, out, 0, ceclInt8, comms[0], NULL));
+    assert_int_equal(explain_group().zeroSm, 1);
+    OK(ceclGroupStart());
+    OK(ceclSend(in, 0, ceclInt8, 1, comms[0], NULL));
+    assert_int_equal(explain_group().zeroSm, 1);
+}
+
+/* Where a copy engine runs copies within a GPU, it runs these, too. */
+static void with_a_copy_engine_for_them_calls_are_zero_sm(void **state)
+{
+    (void)state;
+    comms[0]->local_copies = CECL_LOCAL_CONTIGUOUS;
+    OK(ceclGroupStart());
+    OK(ceclAllGather(out, out, BLOCK, ceclInt8, comms[0], NULL));
+    assert_int_equal(explain_group().zeroSm, 1);
+    OK(ceclGroupStart());
+    OK(ceclSend(in, BLOCK, ceclInt8, 1, comms[0], NULL));
+    assert_int_equal(explain_group().zeroSm, 1);
+}
+
+#define BETWEEN(name) cmocka_unit_test_setup_teardown(name, open_all, close_all)
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        BETWEEN(collectives_that_move_data_are_not_zero_sm),
+        BETWEEN(a_call_in_which_this_rank_copies_nothing_is_not_either),
+        BETWEEN(a_group_is_not_zero_sm),
+        BETWEEN(messages_are_not_zero_sm),
+        BETWEEN(a_reduction_says_what_needs_sms_in_any_case),
+        BETWEEN(what_has_no_copy_between_ranks_is_zero_sm),
+        BETWEEN(with_a_copy_engine_for_them_calls_are_zero_sm),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

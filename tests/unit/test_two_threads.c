@@ -1,0 +1,291 @@
+/* Two threads that make calls on one communicator at once, which cecl.h forbids: the second one is
+ * refused by name, and nothing else is disturbed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <cecl/cecl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <unistd.h>
+
+#define RANKS 2
+#define COUNT 100 /* ints of a block */
+
+static ceclComm_t comms[RANKS];
+static int in[RANKS][RANKS * COUNT], out[RANKS][RANKS * COUNT];
+
+#define OK(expr) assert_int_equal((expr), ceclSuccess)
+
+static int open_all(void **state)
+{
+    (void)state;
+    setenv("CECL_DEVICE", "host", 1);
+    setenv("CECL_DEBUG", "none", 1);
+    OK(ceclCommInitAll(comms, RANKS, NULL));
+    return 0;
+}
+
+static int close_all(void **state)
+{
+    (void)state;
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclCommDestroy(comms[r]));
+    return 0;
+}
+
+/* ---- a thread that is inside a call of rank 0, until rank 1 makes it as well */
+
+static ceclResult_t exchange(int rank)
+{
+    static const size_t counts[RANKS] = {COUNT, COUNT}, places[RANKS] = {0, COUNT};
+    for (int i = 0; i < RANKS * COUNT; i++)
+        in[rank][i] = 10000 * rank + i;
+    return ceclAlltoAllv(in[rank], counts, places, out[rank], counts, places, ceclInt32,
+                         comms[rank], NULL);
+}
+
+/* Tries again where await_thread_inside was first. */
+static void *exchange_as_rank_0(void *result)
+{
+    ceclResult_t *mine = result;
+    do
+        *mine = exchange(0);
+    while (*mine == ceclInvalidUsage);
+    return NULL;
+}
+
+static ceclResult_t explain(ceclComm_t comm)
+{
+    ceclExplanation_t explanation;
+    return ceclExplain(ceclOpAllGather, in[0], out[0], COUNT, ceclInt32, comm, &explanation);
+}
+
+/* Has a thread of its own, because the test's may have begun a group. */
+static void *await_thread_inside(void *unused)
+{
+    for (int tries = 0; explain(comms[0]) == ceclSuccess && tries < 10000; tries++)
+        usleep(1000);
+    return unused;
+}
+
+static pthread_t begin_exchange(ceclResult_t *result)
+{
+    pthread_t thread, waiter;
+    assert_int_equal(pthread_create(&thread, NULL, exchange_as_rank_0, result), 0);
+    assert_int_equal(pthread_create(&waiter, NULL, await_thread_inside, NULL), 0);
+    pthread_join(waiter, NULL);
+    return thread;
+}
+
+static void end_exchange(pthread_t thread, const ceclResult_t *result)
+{
+    OK(exchange(1));
+    pthread_join(thread, NULL);
+    OK(*result);
+    for (int r = 0; r < RANKS; r++) {
+        OK(ceclStreamSynchronize(comms[r], NULL));
+        for (int i = 0; i < RANKS * COUNT; i++)
+            assert_int_equal(out[r][i], 10000 * (i / COUNT) + r * COUNT + i % COUNT);
+    }
+}
+
+static void expect_refused(ceclResult_t result, ceclComm_t comm, const char *name)
+{
+    char whole[256];
+    snprintf(whole, sizeof(whole),
+             "two threads are inside communicator %p (rank 0) at once: %s, while another thread is "
+             "inside ceclAlltoAllv",
+             (void *)comm, name);
+    assert_int_equal(result, ceclInvalidUsage);
+    if (!strstr(ceclGetLastError(NULL), whole))
+        fail_msg("said: %s\nexpected: %s", ceclGetLastError(NULL), whole);
+}
+
+static void lone_calls_of_a_second_thread_are_refused(void **state)
+{
+    (void)state;
+    int mine[COUNT] = {0}, all[RANKS * COUNT];
+    ceclResult_t result;
+    const pthread_t thread = begin_exchange(&result);
+    expect_refused(ceclAllGather(mine, all, COUNT, ceclInt32, comms[0], NULL), comms[0],
+                   "ceclAllGather");
+    expect_refused(ceclAllReduce(mine, mine, COUNT, ceclInt32, ceclSum, comms[0], NULL), comms[0],
+                   "ceclAllReduce");
+    expect_refused(ceclBarrier(comms[0], NULL), comms[0], "ceclBarrier");
+    expect_refused(ceclSend(mine, COUNT, ceclInt32, 1, comms[0], NULL), comms[0], "ceclSend");
+    expect_refused(ceclRecv(mine, COUNT, ceclInt32, 1, comms[0], NULL), comms[0], "ceclRecv");
+    expect_refused(explain(comms[0]), comms[0], "ceclExplain");
+    end_exchange(thread, &result);
+}
+
+static void a_group_with_such_a_call_is_refused(void **state)
+{
+    (void)state;
+    int mine[COUNT] = {0}, all[RANKS * COUNT];
+    ceclResult_t result;
+    const pthread_t thread = begin_exchange(&result);
+    OK(ceclGroupStart());
+    expect_refused(ceclSend(mine, COUNT, ceclInt32, 1, comms[0], NULL), comms[0], "ceclSend");
+    OK(ceclAllGather(mine, all, COUNT, ceclInt32, comms[1], NULL));
+    expect_refused(ceclGroupEnd(), comms[0], "ceclSend");
+    end_exchange(thread, &result);
+}
+
+/* Its calls were kept before the other thread came. */
+static void the_end_of_a_group_beside_another_call_is_refused(void **state)
+{
+    (void)state;
+    int mine[COUNT] = {0}, all[RANKS][RANKS * COUNT];
+    ceclExplanation_t explanation;
+    ceclResult_t result;
+    for (int explains = 0; explains < 2; explains++) {
+        OK(ceclGroupStart());
+        for (int r = explains ? RANKS - 1 : 0; r < RANKS; r++) /* explained: on one communicator */
+            OK(ceclAllGather(mine, all[r], COUNT, ceclInt32, comms[explains ? 0 : r], NULL));
+        OK(ceclSend(mine, COUNT, ceclInt32, 1, comms[0], NULL));
+        const pthread_t thread = begin_exchange(&result);
+        if (explains)
+            expect_refused(ceclGroupExplain(comms[0], &explanation), comms[0], "ceclGroupExplain");
+        else
+            expect_refused(ceclGroupEnd(), comms[0], "ceclGroupEnd");
+        end_exchange(thread, &result);
+    }
+}
+
+/* ---- what may be done beside a call, and after it */
+
+static void questions_and_a_revocation_are_answered_beside_a_call(void **state)
+{
+    (void)state;
+    ceclResult_t result, async = ceclInternalError;
+    int count = 0;
+    const pthread_t thread = begin_exchange(&result);
+    OK(ceclCommGetAsyncError(comms[0], &async));
+    OK(async);
+    OK(ceclCommCount(comms[0], &count));
+    OK(ceclStreamSynchronize(comms[0], NULL));
+    OK(ceclCommRevoke(comms[0]));
+    pthread_join(thread, NULL);
+    assert_int_equal(result, ceclRemoteError);
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclCommAbort(comms[r]));
+}
+
+static void *gather_for_all_ranks(void *unused)
+{
+    (void)unused;
+    ceclResult_t result = ceclGroupStart();
+    for (int r = 0; r < RANKS && result == ceclSuccess; r++)
+        result = ceclAllGather(in[r], out[r], COUNT, ceclInt32, comms[r], NULL);
+    const ceclResult_t ended = ceclGroupEnd();
+    return (void *)(intptr_t)(result == ceclSuccess ? ended : result);
+}
+
+static void threads_may_make_calls_one_after_the_other(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        pthread_t thread;
+        void *result;
+        assert_int_equal(pthread_create(&thread, NULL, gather_for_all_ranks, NULL), 0);
+        pthread_join(thread, &result);
+        assert_int_equal((intptr_t)result, ceclSuccess);
+        assert_null(gather_for_all_ranks(NULL));
+    }
+}
+
+/* A call that is refused has left, too. */
+static void a_refused_call_does_not_stay_inside(void **state)
+{
+    (void)state;
+    int mine[COUNT] = {0};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(ceclAllGather(NULL, mine, COUNT, ceclInt32, comms[0], NULL),
+                         ceclInvalidArgument);
+        assert_int_equal(ceclSend(mine, COUNT, ceclInt32, RANKS, comms[0], NULL),
+                         ceclInvalidArgument);
+        OK(ceclGroupStart());
+        assert_int_equal(ceclSend(NULL, COUNT, ceclInt32, 1, comms[0], NULL), ceclInvalidArgument);
+        assert_int_equal(ceclGroupEnd(), ceclInvalidArgument);
+    }
+    assert_null(gather_for_all_ranks(NULL));
+}
+
+/* ---- two threads that do not care */
+
+#define ROUNDS 2000
+#define MESSAGES 5 /* of a group */
+
+static ceclComm_t alone;
+static _Atomic int refused, wrong;
+
+/* A rank's messages to itself. */
+static ceclResult_t exchange_alone(const int *from, int *to)
+{
+    ceclResult_t result = ceclGroupStart();
+    for (int i = 0; i < MESSAGES && result == ceclSuccess; i++) {
+        result = ceclSend(from + i * COUNT, COUNT, ceclInt32, 0, alone, NULL);
+        if (result == ceclSuccess)
+            result = ceclRecv(to + i * COUNT, COUNT, ceclInt32, 0, alone, NULL);
+    }
+    const ceclResult_t ended = ceclGroupEnd();
+    return result == ceclSuccess ? ended : result;
+}
+
+/* Makes each round again until it is made. */
+static void *exchange_often(void *unused)
+{
+    static _Thread_local int from[MESSAGES * COUNT], to[MESSAGES * COUNT];
+    for (int round = 0; round < ROUNDS; round++) {
+        ceclResult_t result;
+        for (int i = 0; i < MESSAGES * COUNT; i++)
+            from[i] = round + i;
+        while ((result = exchange_alone(from, to)) == ceclInvalidUsage) {
+            wrong += !strstr(ceclGetLastError(NULL), "two threads are");
+            refused++;
+            sched_yield();
+        }
+        wrong += result != ceclSuccess || ceclStreamSynchronize(alone, NULL) != ceclSuccess ||
+                 memcmp(from, to, sizeof(from)) != 0;
+    }
+    return unused;
+}
+
+static void messages_of_two_threads_at_once_are_made_or_refused(void **state)
+{
+    (void)state;
+    pthread_t threads[2];
+    setenv("CECL_DEVICE", "host", 1);
+    OK(ceclCommInitAll(&alone, 1, NULL));
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, exchange_often, NULL), 0);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    print_message("%d groups were made, and %d were refused\n", 2 * ROUNDS, refused);
+    assert_int_equal(wrong, 0);
+    OK(ceclCommDestroy(alone));
+}
+
+#define BETWEEN(name) cmocka_unit_test_setup_teardown(name, open_all, close_all)
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        BETWEEN(lone_calls_of_a_second_thread_are_refused),
+        BETWEEN(a_group_with_such_a_call_is_refused),
+        BETWEEN(the_end_of_a_group_beside_another_call_is_refused),
+        cmocka_unit_test_setup(questions_and_a_revocation_are_answered_beside_a_call, open_all),
+        BETWEEN(threads_may_make_calls_one_after_the_other),
+        BETWEEN(a_refused_call_does_not_stay_inside),
+        cmocka_unit_test(messages_of_two_threads_at_once_are_made_or_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
