@@ -417,7 +417,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks,
  * and ceclGroupEnd; a rank is in another call): no communicator is made, and `comm` stays usable. If
  * a new communicator cannot be made, its ranks alone get an error, which is one of
  * ceclCommInitRankConfig; `comm` stays usable. ceclRemoteError and ceclTimeout where a rank did not
- * come: `comm` has failed. Since 0.1. */
+ * come: `comm` has failed. Messages name ranks by their numbers in `comm`. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int key,
                                                  ceclComm_t *newcomm, const ceclConfig_t *config);
 
@@ -437,8 +437,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int
  * out of range, twice on the list, or this one; config), ceclInvalidUsage (ranks exclude different
  * ranks: the message has both lists; between ceclGroupStart and ceclGroupEnd), ceclRemoteError (a
  * rank that should stay has died or destroyed `comm`: the message names it), ceclTimeout (it did not
- * come: likewise), and those of ceclCommInitRankConfig. The call may then be made again, with
- * another list for example. Since 0.1. */
+ * come: likewise), and those of ceclCommInitRankConfig. Messages name ranks by their numbers in
+ * `comm`. The call may then be made again, with another list for example. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommShrink(ceclComm_t comm, const int *excludeRanks,
                                                   int excludeCount, ceclComm_t *newcomm,
                                                   const ceclConfig_t *config);

@@ -5,13 +5,16 @@
 
 #include <inttypes.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "boot/rank_words.h"
 #include "util/clock.h"
 
 #define WORDS (CECL_BOXES_PART_BYTES / sizeof(uint64_t))
 #define ROUND_BITS 8 /* of a stamp; the rest is the token */
+#define REASONS 4    /* kept of each rank: members may look when it has given up further uses */
 #define PAUSE_MIN_NS 20000
 #define PAUSE_MAX_NS 1000000
 
@@ -20,8 +23,12 @@ struct half {
     _Atomic uint64_t words[WORDS];
 };
 
+_Static_assert(CECL_MESSAGE_BYTES <= CECL_BOXES_PART_BYTES, "a half holds a message");
+
 struct box {
     struct half halves[2];
+    /* why this rank gave up its last uses, stamped with their tokens; in the old communicator's words */
+    struct half reasons[REASONS];
     /* [nranks of the old communicator] the token of the oob that this rank closed last, of those with
      * the other rank in them. It stays there as long as that rank may look for it: the two can use no
      * further token together before. */
@@ -53,6 +60,11 @@ static struct box *box_of(const struct cecl_boxes_plan *plan, int member)
     return box_at(plan->memory, plan->old_nranks, plan->ranks[member]);
 }
 
+static struct half *reason_of(struct box *box, uint64_t token)
+{
+    return &box->reasons[token / 2 % REASONS]; /* tokens that follow each other may all be odd */
+}
+
 static void write_part(struct half *half, uint64_t stamp, const void *part, size_t bytes)
 {
     uint64_t words[WORDS] = {0};
@@ -80,15 +92,24 @@ static bool read_part(struct half *half, uint64_t stamp, void *part, size_t byte
     return true;
 }
 
+/* The error for a member that has left this oob: its reason, if that is still there. */
+static ceclResult_t left_error(const struct cecl_boxes_plan *plan, int member)
+{
+    char reason[CECL_MESSAGE_BYTES], words[CECL_MESSAGE_BYTES];
+    if (!read_part(reason_of(box_of(plan, member), plan->token), plan->token << ROUND_BITS, reason,
+                   sizeof(reason)))
+        return cecl_fail(ceclRemoteError, "rank %d" CECL_OF_PARENT " gave up the new communicator",
+                         plan->ranks[member]);
+    cecl_words_for_child(reason, words);
+    return cecl_fail_with(ceclRemoteError, words);
+}
+
 /* Fails if a member has died, or has left this oob or the old communicator. */
 static ceclResult_t check_member(const struct cecl_boxes_plan *plan, int member)
 {
-    const int rank = plan->ranks[member];
-    if (atomic_load(&box_of(plan, member)->closed[plan->ranks[plan->rank]]) != plan->token)
-        return cecl_mesh_check_peer(plan->mesh, rank);
-    for (int m = 0; m < plan->nranks; m++) /* perhaps it gave up because of another one's end */
-        CECL_TRY(cecl_mesh_check_peer(plan->mesh, plan->ranks[m]));
-    return cecl_fail(ceclRemoteError, "rank %d of the parent gave up the new communicator", rank);
+    return atomic_load(&box_of(plan, member)->closed[plan->ranks[plan->rank]]) == plan->token
+               ? left_error(plan, member)
+               : cecl_mesh_check_peer(plan->mesh, plan->ranks[member], CECL_OF_PARENT);
 }
 
 /* Waits for the part of one member. */
@@ -108,7 +129,7 @@ static ceclResult_t await_part(const struct cecl_boxes_plan *plan, int member, u
             return there;
         if (cecl_ms_left(plan->deadline) == 0)
             return cecl_fail(ceclTimeout,
-                             "rank %d of the parent did not come within %" PRId64
+                             "rank %d" CECL_OF_PARENT " did not come within %" PRId64
                              " ms (CECL_INIT_TIMEOUT_MS)",
                              plan->ranks[member], plan->timeout_ms);
         nanosleep(&pause, NULL);
@@ -136,8 +157,21 @@ static ceclResult_t boxes_allgather(struct cecl_oob *oob, const void *send, void
     return ceclSuccess;
 }
 
+/* Leaves the last message for members. Where another rank began, its words are passed on. */
+static void say_why(struct box *box, int rank, uint64_t token)
+{
+    char reason[CECL_MESSAGE_BYTES];
+    const char *beginning = cecl_words_who_began(cecl_message());
+    if (beginning)
+        snprintf(reason, sizeof(reason), "%s", beginning);
+    else
+        snprintf(reason, sizeof(reason), "rank %d gave up: %.400s", rank, cecl_message());
+    write_part(reason_of(box, token), token << ROUND_BITS, reason, sizeof(reason));
+}
+
 void cecl_boxes_leave(void *memory, int nranks, int rank, uint64_t token)
 {
+    say_why(box_at(memory, nranks, rank), rank, token);
     for (int r = 0; r < nranks; r++)
         atomic_store(&box_at(memory, nranks, rank)->closed[r], token);
 }
@@ -147,6 +181,19 @@ static void leave_members(const struct cecl_boxes_plan *plan)
 {
     for (int m = 0; m < plan->nranks; m++)
         atomic_store(&box_of(plan, plan->rank)->closed[plan->ranks[m]], plan->token);
+}
+
+static void give_up(const struct cecl_boxes_plan *plan)
+{
+    say_why(box_of(plan, plan->rank), plan->ranks[plan->rank], plan->token);
+    leave_members(plan);
+}
+
+void cecl_boxes_give_up(struct cecl_oob *oob)
+{
+    const struct member *me = oob->context;
+    if (me)
+        give_up(&me->plan);
 }
 
 static ceclResult_t boxes_check(struct cecl_oob *oob)
@@ -168,8 +215,9 @@ ceclResult_t cecl_oob_from_boxes(struct cecl_oob *oob, const struct cecl_boxes_p
 {
     struct member *me = malloc(sizeof(*me));
     if (!me) {
-        leave_members(plan);
-        return cecl_fail(ceclOutOfMemory, "no host memory to join with");
+        (void)cecl_fail(ceclOutOfMemory, "no host memory to join with");
+        give_up(plan);
+        return ceclOutOfMemory;
     }
     *me = (struct member){.plan = *plan};
     *oob = (struct cecl_oob){.nranks = plan->nranks,

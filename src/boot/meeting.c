@@ -112,7 +112,7 @@ static ceclResult_t lock(const struct cecl_meeting_plan *plan)
         uint32_t holder = 0;
         if (atomic_compare_exchange_strong(&table->holder, &holder, mine))
             return ceclSuccess;
-        const ceclResult_t there = cecl_mesh_check_peer(plan->mesh, (int)holder - 1);
+        const ceclResult_t there = cecl_mesh_check_peer(plan->mesh, (int)holder - 1, "");
         if (there != ceclSuccess && atomic_compare_exchange_strong(&table->holder, &holder, mine)) {
             for (int i = 0; i < MEETINGS; i++)
                 if (table->list[i].state == OPEN)
@@ -314,7 +314,7 @@ static ceclResult_t check_missing(const struct cecl_meeting_plan *plan,
     *missing = NOBODY;
     for (int r = 0; r < plan->nranks; r++)
         if (cecl_rank_set_has(&plan->members, r) && !cecl_rank_set_has(&meeting->came, r)) {
-            const ceclResult_t there = cecl_mesh_check_peer(plan->mesh, r);
+            const ceclResult_t there = cecl_mesh_check_peer(plan->mesh, r, "");
             if (there != ceclSuccess) {
                 *missing = r;
                 return cecl_fail(there, "%s; it is not excluded", cecl_message());

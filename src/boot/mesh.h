@@ -125,8 +125,9 @@ void cecl_mesh_wake(struct cecl_mesh *mesh);
  * write also gets the news. */
 ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh);
 /* Fails with ceclRemoteError if `peer` has died or has left; the message says which. A peer that gave up is
- * there until then. This rank itself is always there. Any thread. */
-ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int peer);
+ * there until then. This rank itself is always there. Any thread.
+ * of  what the message says behind the number: "", or CECL_OF_PARENT (rank_words.h) */
+ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int peer, const char *of);
 /* Whether `peer` has said goodbye. */
 int cecl_mesh_left(struct cecl_mesh *mesh, int peer);
 /* Whether `peer` has said goodbye with a last word, which is then in *word. */

@@ -21,10 +21,8 @@ enum mesh_state { MESH_ALIVE, MESH_LEFT, MESH_ABORTED, MESH_DEAD };
 enum mesh_life_kind { LIFE_GOODBYE = 1, LIFE_ABORT = 2 };
 struct mesh_life {
     uint32_t kind;
-    /* LIFE_ABORT: the rank that gave up first, and why. LIFE_GOODBYE: whether `word` was given */
-    int32_t origin;
-    uint32_t word; /* LIFE_GOODBYE: see cecl_mesh_last_word */
-    char cause[MESH_TEXT_BYTES];
+    uint32_t has_word, word;   /* LIFE_GOODBYE: see cecl_mesh_last_word */
+    char why[MESH_TEXT_BYTES]; /* LIFE_ABORT: who gave up first, and why: "rank 2 gave up: ..." */
 };
 
 /* A frame on a data connection: this header, then `bytes` bytes. */
@@ -52,8 +50,7 @@ struct mesh_peer {
     _Atomic int state; /* enum mesh_state */
     bool has_word;     /* set before MESH_LEFT, as is `word` */
     uint32_t word;
-    int origin; /* set with MESH_ABORTED: the rank that gave up first; guarded by life_lock */
-    char cause[MESH_TEXT_BYTES]; /* set with MESH_ABORTED: why it gave up; guarded by life_lock */
+    char why[MESH_TEXT_BYTES]; /* set with MESH_ABORTED: as in mesh_life; guarded by life_lock */
     struct mesh_transfer transfer;
 };
 
@@ -101,7 +98,8 @@ ceclResult_t mesh_accept_post(struct cecl_mesh *mesh, int peer, int64_t deadline
 /* mesh_watch.c: reads what has arrived on a peer's life connection, without waiting. Returns the
  * state after that. */
 enum mesh_state mesh_read_life(struct cecl_mesh *mesh, int peer);
-/* What this rank tells its peers when it gives up because of `cause`. */
+/* What this rank tells its peers when it gives up because of `cause`. Where another rank began, that
+ * is passed on in its words. */
 struct mesh_life mesh_abort_message(const struct cecl_mesh *mesh, const char *cause);
 /* Reads from another connection of a peer why it gives up, without waiting. */
 void mesh_hear_reason(struct cecl_mesh *mesh, int peer, int fd);

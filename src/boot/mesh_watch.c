@@ -10,6 +10,7 @@
 #include "boot/mesh_internal.h"
 #include "boot/net.h"
 #include "boot/process.h"
+#include "boot/rank_words.h"
 
 static void tell(struct cecl_mesh *mesh, const struct mesh_life *message)
 {
@@ -25,19 +26,31 @@ static const struct mesh_peer *find_source(const struct cecl_mesh *mesh, const c
 {
     for (int r = 0; r < mesh->nranks; r++) {
         const struct mesh_peer *peer = &mesh->peers[r];
-        if (atomic_load(&peer->state) == MESH_ABORTED && strstr(cause, peer->cause))
+        if (atomic_load(&peer->state) == MESH_ABORTED && strstr(cause, peer->why))
             return peer;
     }
     return NULL;
 }
 
-/* Passes on what another rank began in that rank's words. Otherwise messages would nest: "rank 0
- * gave up: rank 1 gave up: ...". */
-struct mesh_life mesh_abort_message(const struct cecl_mesh *mesh, const char *cause)
+/* The words of the rank that began, or NULL where this one does. While ranks join, they may also have
+ * come by the exchange with which they join. Words that are not passed on as they are would nest:
+ * "rank 0 gave up: rank 1 gave up: ...". */
+static const char *find_beginning(const struct cecl_mesh *mesh, const char *cause)
 {
     const struct mesh_peer *source = find_source(mesh, cause);
-    struct mesh_life message = {.kind = LIFE_ABORT, .origin = source ? source->origin : mesh->rank};
-    snprintf(message.cause, sizeof(message.cause), "%s", source ? source->cause : cause);
+    if (source)
+        return source->why;
+    return atomic_load(&mesh->joining) ? cecl_words_who_began(cause) : NULL;
+}
+
+struct mesh_life mesh_abort_message(const struct cecl_mesh *mesh, const char *cause)
+{
+    const char *beginning = find_beginning(mesh, cause);
+    struct mesh_life message = {.kind = LIFE_ABORT};
+    if (beginning)
+        snprintf(message.why, sizeof(message.why), "%s", beginning);
+    else
+        snprintf(message.why, sizeof(message.why), "rank %d gave up: %s", mesh->rank, cause);
     return message;
 }
 
@@ -50,7 +63,7 @@ void cecl_mesh_tell_abort(struct cecl_mesh *mesh, const char *cause)
 void cecl_mesh_say_goodbye(struct cecl_mesh *mesh)
 {
     const struct mesh_life message = {
-        .kind = LIFE_GOODBYE, .origin = mesh->has_word, .word = mesh->word};
+        .kind = LIFE_GOODBYE, .has_word = mesh->has_word, .word = mesh->word};
     tell(mesh, &message);
 }
 
@@ -63,9 +76,8 @@ void cecl_mesh_last_word(struct cecl_mesh *mesh, uint32_t word)
 /* The caller holds life_lock. */
 static void note_abort(struct mesh_peer *peer, const struct mesh_life *message)
 {
-    memcpy(peer->cause, message->cause, sizeof(peer->cause));
-    peer->cause[sizeof(peer->cause) - 1] = '\0';
-    peer->origin = message->origin;
+    memcpy(peer->why, message->why, sizeof(peer->why));
+    peer->why[sizeof(peer->why) - 1] = '\0';
     atomic_store(&peer->state, MESH_ABORTED);
 }
 
@@ -95,7 +107,7 @@ enum mesh_state mesh_read_life(struct cecl_mesh *mesh, int rank)
         if (got < 0 && !cecl_net_is_closed(errno))
             break; /* nothing has come, or this process lacks memory: the next look will tell */
         if (got == (ssize_t)sizeof(message) && message.kind == LIFE_GOODBYE) {
-            peer->has_word = message.origin != 0;
+            peer->has_word = message.has_word != 0;
             peer->word = message.word;
             atomic_store(&peer->state, MESH_LEFT);
         } else if (got == (ssize_t)sizeof(message) && message.kind == LIFE_ABORT) {
@@ -137,15 +149,19 @@ static ceclResult_t closed_error(struct cecl_mesh *mesh, int rank)
     return cecl_fail(ceclRemoteError, "rank %d ended unexpectedly", ended < 0 ? rank : ended);
 }
 
+static ceclResult_t left_error(int rank, const char *of)
+{
+    return cecl_fail(ceclRemoteError, "rank %d%s has left: its process or its communicator ended",
+                     rank, of);
+}
+
 ceclResult_t mesh_peer_error(struct cecl_mesh *mesh, int rank)
 {
     const struct mesh_peer *peer = &mesh->peers[rank];
     switch ((enum mesh_state)atomic_load(&peer->state)) {
-    case MESH_LEFT:
-        return cecl_fail(ceclRemoteError, "rank %d has left: its process or its communicator ended",
-                         rank);
-    case MESH_ABORTED: /* the cause was written before the state, and is never written again */
-        return cecl_fail(ceclRemoteError, "rank %d gave up: %s", peer->origin, peer->cause);
+    case MESH_LEFT: return left_error(rank, "");
+    case MESH_ABORTED: /* `why` was written before the state, and is never written again */
+        return cecl_fail_with(ceclRemoteError, peer->why);
     case MESH_DEAD:
     case MESH_ALIVE: break;
     }
@@ -242,18 +258,19 @@ static bool ended_after_abort(struct cecl_mesh *mesh, int rank)
     return got >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
 }
 
-ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int rank)
+ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int rank, const char *of)
 {
     if (rank == mesh->rank)
         return ceclSuccess;
     struct pollfd process = {.fd = mesh->peers[rank].process, .events = POLLIN};
     const bool has_ended = poll(&process, 1, 0) > 0;
     switch (mesh_read_life(mesh, rank)) {
-    case MESH_LEFT: return mesh_peer_error(mesh, rank);
+    case MESH_LEFT: return left_error(rank, of);
     case MESH_ABORTED:
         if (has_ended || ended_after_abort(mesh, rank))
             return cecl_fail(ceclRemoteError,
-                             "rank %d gave up and then ended, or destroyed its communicator", rank);
+                             "rank %d%s gave up and then ended, or destroyed its communicator",
+                             rank, of);
         return ceclSuccess;
     case MESH_ALIVE:
         if (!has_ended)
@@ -261,7 +278,7 @@ ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int rank)
         break;
     case MESH_DEAD: break;
     }
-    return cecl_fail(ceclRemoteError, "rank %d ended unexpectedly", rank);
+    return cecl_fail(ceclRemoteError, "rank %d%s ended unexpectedly", rank, of);
 }
 
 int cecl_mesh_left(struct cecl_mesh *mesh, int peer)

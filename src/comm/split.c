@@ -7,6 +7,7 @@
 
 #include "boot/boxes.h"
 #include "boot/meeting.h"
+#include "boot/rank_words.h"
 #include "comm/check.h"
 #include "comm/collective.h"
 #include "plan/plan.h"
@@ -76,6 +77,14 @@ static ceclResult_t name_cure(ceclComm_t comm, const char *call, ceclResult_t re
     return cecl_fail(result, "%.400s; %s needs a thread for each rank", words, call);
 }
 
+/* Whoever makes a communicator has only the parent, so its numbers name ranks in the last message. */
+static ceclResult_t name_as_in_parent(const struct members *members, ceclResult_t result)
+{
+    char words[CECL_MESSAGE_BYTES];
+    cecl_words_for_parent(cecl_message(), members->parent_ranks, members->count, words);
+    return cecl_fail_with(result, words);
+}
+
 /* Makes the new communicator. All members call. Takes over members->parent_ranks. */
 static ceclResult_t join(ceclComm_t parent, const struct members *members,
                          const struct cecl_resolved *config, int64_t deadline, ceclComm_t *newcomm)
@@ -96,6 +105,10 @@ static ceclResult_t join(ceclComm_t parent, const struct members *members,
     ceclResult_t result = cecl_oob_from_boxes(&oob, &plan);
     if (result == ceclSuccess)
         result = cecl_comm_setup(&oob, config, deadline, ceclSuccess, &child);
+    if (result != ceclSuccess) {
+        result = name_as_in_parent(members, result);
+        cecl_boxes_give_up(&oob);
+    }
     cecl_oob_close(&oob);
     if (result != ceclSuccess) {
         free(members->parent_ranks);

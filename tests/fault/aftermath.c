@@ -43,7 +43,7 @@ static const char *const telling[FAULTS][TELLING] = {
     [NEVER_CALLS] = {"has waited ", "waits for", "did not come", "missing: ", "no answer",
                      "no connection"},
     [ABORTS] = {"ceclCommAbort was called", "gave up and then ended", "has left"},
-    [REVOKES] = {"ceclCommRevoke was called", "gave up the new communicator"},
+    [REVOKES] = {"ceclCommRevoke was called"},
     [LEAVES] = {"has left", "destroyed its communicator"},
 };
 

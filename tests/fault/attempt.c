@@ -277,12 +277,13 @@ static ceclResult_t end_new(struct life *life, ceclResult_t result, ceclComm_t m
     return ceclSuccess;
 }
 
+/* The new ranks are in another order, in which no number names the same rank as in the old one. */
 static ceclResult_t attempt_split(struct life *life)
 {
     ceclComm_t made = NULL;
     if (life->gets_wrong)
         return attempt_growth(life);
-    const ceclResult_t result = ceclCommSplit(life->comm, 0, life->me, &made, NULL);
+    const ceclResult_t result = ceclCommSplit(life->comm, 0, (life->me + 1) % life->n, &made, NULL);
     return end_new(life, result, made);
 }
 

@@ -142,8 +142,6 @@ bool fault_case_is_seen(const struct fault_case *c)
 static const struct known {
     const char *words, *reason;
 } known[] = {
-    {"gave up the new communicator",
-     "a rank that leaves a split or a shrink, because another one does not come, cannot say which"},
     {"joining: ranks ",
      "a rank that waits while a communicator is made cannot tell who keeps its peers waiting"},
 };

@@ -53,9 +53,8 @@ struct post_head {
 
 struct news {
     uint32_t kind;
-    int32_t origin;
-    uint32_t word;
-    char cause[256];
+    uint32_t has_word, word;
+    char why[256];
 };
 enum { GOODBYE = 1, ABORT = 2 };
 
@@ -717,8 +716,8 @@ static void peer_tells(void)
 {
     const int who = other_rank();
     const unsigned flags = take_byte(&in);
-    struct news news = {.kind = flags % 4, .origin = (int32_t)take_byte(&in)};
-    memset(news.cause, 'c', take_below(&in, sizeof(news.cause) + 1));
+    struct news news = {.kind = flags % 4, .has_word = take_byte(&in)};
+    memset(news.why, 'c', take_below(&in, sizeof(news.why) + 1));
     if (who < 0 || peers[who].life < 0)
         return;
     world_send(peers[who].life, &news, flags & 16 ? take_below(&in, sizeof(news)) : sizeof(news));
@@ -749,7 +748,7 @@ static void hear_news(void)
         if (r != rank && cecl_mesh_left(mesh, r))
             REQUIRE(peers[r].told && peers[r].left, "rank %d has not left", r);
     const int who = (int)take_below(&in, (unsigned)nranks);
-    const ceclResult_t checked = cecl_mesh_check_peer(mesh, who);
+    const ceclResult_t checked = cecl_mesh_check_peer(mesh, who, "");
     REQUIRE(checked == ceclSuccess || peers[who].told || is_broken, "rank %d has gone: %s", who,
             cecl_message());
 }

@@ -396,15 +396,21 @@ static void what_one_rank_refuses_all_refuse(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* The colors' configurations differ: that is allowed. Within a color it is not. */
+/* The colors' configurations differ: that is allowed. Within a color it is not. The keys turn the order
+ * round, and the message has the ranks' numbers in `comm`. */
 static void members_whose_settings_differ_are_refused(void **state)
 {
     (void)state;
     ceclComm_t comm = multi_comm(NULL), child = (ceclComm_t)8;
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
     config.timeoutMs = 1000 + multi_rank;
-    multi_refused(comm, ceclCommSplit(comm, 0, 0, &child, &config), ceclInvalidArgument,
-                  "ranks differ in timeoutMs");
+    const int last = multi_nranks - 1;
+    char words[128];
+    snprintf(words, sizeof(words),
+             "ranks differ in timeoutMs (CECL_TIMEOUT_MS): %d on rank %d, %d on rank %d",
+             1000 + last, last, 1000 + last - 1, last - 1);
+    multi_refused(comm, ceclCommSplit(comm, 0, -multi_rank, &child, &config), ceclInvalidArgument,
+                  words);
     assert_ptr_equal(child, (ceclComm_t)8);
     multi_ok(comm, ceclCommSplit(comm, multi_rank, 0, &child, &config));
     multi_ok(NULL, ceclCommDestroy(child));

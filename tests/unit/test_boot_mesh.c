@@ -342,6 +342,26 @@ static void a_cause_that_is_passed_on_keeps_its_origin(void **state)
     drop_group();
 }
 
+/* While ranks join, rank 0 hears by the exchange with which they join that a rank of the parent began. Once
+ * it has joined, such words are some other communicator's. */
+static void who_began_elsewhere_is_passed_on_while_ranks_join(void **state)
+{
+    (void)state;
+    static const char words[] = "joining: rank 7 of the parent gave up: out of paper";
+    open_all();
+    cecl_mesh_tell_abort(ranks[0].mesh, words);
+    assert_int_equal(cecl_mesh_news(ranks[1].mesh), ceclRemoteError);
+    assert_string_equal(cecl_message(), "rank 7 of the parent gave up: out of paper");
+    drop_group();
+    open_all();
+    cecl_mesh_joined(ranks[0].mesh);
+    cecl_mesh_tell_abort(ranks[0].mesh, words);
+    assert_int_equal(cecl_mesh_news(ranks[1].mesh), ceclRemoteError);
+    assert_string_equal(cecl_message(),
+                        "rank 0 gave up: joining: rank 7 of the parent gave up: out of paper");
+    drop_group();
+}
+
 /* Rank 2 takes part in the exchange of names, but never connects. */
 static void a_rank_that_never_connects_is_named(void **state)
 {
@@ -629,6 +649,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_waits_itself_is_not_blamed),
         cmocka_unit_test(a_rank_that_waits_itself_is_not_blamed_while_ranks_join),
         cmocka_unit_test(a_cause_that_is_passed_on_keeps_its_origin),
+        cmocka_unit_test(who_began_elsewhere_is_passed_on_while_ranks_join),
         cmocka_unit_test(ranks_are_listed_in_words),
         cmocka_unit_test(a_long_list_of_ranks_is_cut_and_counted),
         cmocka_unit_test(a_rank_that_never_connects_is_named),

@@ -1,0 +1,241 @@
+/* A rank dies, or revokes the parent, at any of its calls to the system while ranks make a communicator of
+ * another one, the parent, in which all of them have other numbers. Every error of another rank names
+ * this one by its number in the parent, and no other rank. Ranks are processes of this test. */
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include <cecl/cecl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../fault/blame.h"
+
+#define RANKS 4
+#define EXCLUDED 0
+#define PROMPT 6.0 /* seconds: far above what is measured, far below the default deadline */
+
+#define PAUSE_MS 20 /* in which the others hear of a revocation */
+
+/* ---- the fault */
+
+static _Thread_local int calls_left; /* 0: this thread does nothing wrong */
+static void (*commit)(void);
+
+static void count_call(void)
+{
+    if (calls_left > 0 && --calls_left == 0)
+        commit();
+}
+
+#define FAULT_AT(result, name, parameters, arguments)                                              \
+    result __real_##name parameters;                                                               \
+    result __wrap_##name parameters;                                                               \
+    result __wrap_##name parameters                                                                \
+    {                                                                                              \
+        count_call();                                                                              \
+        return __real_##name arguments;                                                            \
+    }
+FAULT_AT(int, connect, (int fd, const struct sockaddr *to, socklen_t bytes), (fd, to, bytes))
+FAULT_AT(ssize_t, send, (int fd, const void *data, size_t bytes, int flags),
+         (fd, data, bytes, flags))
+FAULT_AT(ssize_t, sendmsg, (int fd, const struct msghdr *message, int flags), (fd, message, flags))
+FAULT_AT(ssize_t, recv, (int fd, void *data, size_t bytes, int flags), (fd, data, bytes, flags))
+FAULT_AT(ssize_t, recvmsg, (int fd, struct msghdr *message, int flags), (fd, message, flags))
+FAULT_AT(int, socket, (int domain, int type, int protocol), (domain, type, protocol))
+
+/* ---- a rank's life */
+
+struct meeting {
+    _Atomic int ready, joined, over;
+    _Atomic bool committed; /* the fault */
+    ceclUniqueId id;
+};
+
+enum call { SHRINK, SPLIT };
+
+struct trial {
+    enum call call;
+    void (*commit)(void);
+    int faulty, at; /* which rank, and at which of its calls to the system */
+};
+
+enum end { MADE_IT, NAMED_IT, FAILED };
+
+static struct meeting *meeting; /* shared by the processes */
+static ceclComm_t comm;         /* the parent */
+
+static void die(void)
+{
+    meeting->committed = true;
+    meeting->over++;
+    kill(getpid(), SIGKILL);
+    pause();
+}
+
+static void revoke_parent(void)
+{
+    meeting->committed = true;
+    (void)!ceclCommRevoke(comm);
+    usleep(PAUSE_MS * 1000);
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void join(int rank)
+{
+    if (rank == 0) {
+        if (ceclGetUniqueId(&meeting->id) != ceclSuccess)
+            _exit(FAILED);
+        meeting->ready = 1;
+    }
+    while (!meeting->ready)
+        usleep(200);
+    if (ceclCommInitRank(&comm, RANKS, meeting->id, rank) != ceclSuccess)
+        _exit(FAILED);
+    meeting->joined++;
+    while (meeting->joined < RANKS)
+        usleep(200);
+}
+
+static ceclResult_t make(const struct trial *trial, int rank)
+{
+    const int excluded = EXCLUDED;
+    ceclComm_t child = NULL;
+    commit = trial->commit;
+    calls_left = rank == trial->faulty ? trial->at : 0;
+    const ceclResult_t result = trial->call == SHRINK
+                                    ? ceclCommShrink(comm, &excluded, 1, &child, NULL)
+                                    : ceclCommSplit(comm, 0, (rank + 1) % RANKS, &child, NULL);
+    calls_left = 0;
+    return result;
+}
+
+static enum end judge(const struct trial *trial, int rank, ceclResult_t result, double took)
+{
+    const struct blame blame = blame_of(ceclGetLastError(NULL), trial->faulty, false);
+    if (result == ceclSuccess || rank == trial->faulty)
+        return MADE_IT;
+    if (result == ceclRemoteError && blame.names_faulty && blame.wrongly < 0 && took < PROMPT)
+        return NAMED_IT;
+    fprintf(stderr, "rank %d at call %d; rank %d after %.1f s: %d: %s\n", trial->faulty, trial->at,
+            rank, took, (int)result, ceclGetLastError(NULL));
+    return FAILED;
+}
+
+static _Noreturn void live(const struct trial *trial, int rank)
+{
+    enum end end = MADE_IT;
+    alarm(60);
+    join(rank);
+    if (trial->call == SPLIT || rank != EXCLUDED) {
+        const double start = now();
+        const ceclResult_t result = make(trial, rank);
+        end = judge(trial, rank, result, now() - start);
+    }
+    meeting->over++; /* all keep what they have until then: another one's end is no news here */
+    while (meeting->over < RANKS)
+        usleep(200);
+    _exit((int)end);
+}
+
+/* ---- the test's own process */
+
+/* Returns whether the rank came to its fault. *named: errors that named it. */
+static bool try(const struct trial *trial, int *named)
+{
+    pid_t ranks[RANKS];
+    meeting =
+        mmap(NULL, sizeof(*meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(meeting, MAP_FAILED);
+    fflush(NULL);
+    for (int r = 0; r < RANKS; r++)
+        if ((ranks[r] = fork()) == 0)
+            live(trial, r);
+    for (int r = 0; r < RANKS; r++) {
+        int status;
+        assert_int_equal(waitpid(ranks[r], &status, 0), ranks[r]);
+        assert_true(WIFEXITED(status) || r == trial->faulty);
+        assert_true(!WIFEXITED(status) || WEXITSTATUS(status) != FAILED);
+        *named += WIFEXITED(status) && WEXITSTATUS(status) == NAMED_IT;
+    }
+    const bool committed = meeting->committed;
+    munmap(meeting, sizeof(*meeting));
+    return committed;
+}
+
+/* The calls to the system at which a rank does it: each rank at others. */
+struct calls {
+    int step, last;
+};
+
+/* Returns the number of errors; *faults: of faults. */
+static int try_each(enum call call, void (*commit_it)(void), struct calls calls, int *faults)
+{
+    int named = 0;
+    *faults = 0;
+    setenv("CECL_DEVICE", "host", 1);
+    setenv("CECL_DEBUG", "none", 1);
+    for (int r = call == SHRINK ? EXCLUDED + 1 : 0; r < RANKS; r++) {
+        struct trial trial = {.call = call, .commit = commit_it, .faulty = r, .at = 1 + r};
+        for (; trial.at <= calls.last && try(&trial, &named); trial.at += calls.step)
+            ++*faults;
+    }
+    return named;
+}
+
+/* Every survivor fails, except where the rank dies behind the last that it has to say. */
+static void each_death_is_blamed_on_the_dead(enum call call, int step)
+{
+    int deaths;
+    const int named = try_each(call, die, (struct calls){step, INT_MAX}, &deaths);
+    assert_true(deaths > 20 && named > deaths);
+}
+
+static void a_rank_that_dies_in_a_shrink_is_named_by_its_number_in_the_parent(void **state)
+{
+    (void)state;
+    each_death_is_blamed_on_the_dead(SHRINK, 7);
+}
+
+static void a_rank_that_dies_in_a_split_is_named_by_its_number_in_the_parent(void **state)
+{
+    (void)state;
+    each_death_is_blamed_on_the_dead(SPLIT, 17);
+}
+
+/* Some ranks hear of it before they join, and give up. Others wait for these and hear of it from them. It
+ * has no effect on ranks that join, so later calls to the system need no trial. */
+static void a_rank_that_revokes_the_parent_in_a_split_is_named_by_all_who_fail(void **state)
+{
+    (void)state;
+    int revocations;
+    assert_true(try_each(SPLIT, revoke_parent, (struct calls){3, 60}, &revocations) > 10);
+    assert_true(revocations > 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_rank_that_dies_in_a_shrink_is_named_by_its_number_in_the_parent),
+        cmocka_unit_test(a_rank_that_dies_in_a_split_is_named_by_its_number_in_the_parent),
+        cmocka_unit_test(a_rank_that_revokes_the_parent_in_a_split_is_named_by_all_who_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

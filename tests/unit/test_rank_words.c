@@ -1,0 +1,123 @@
+/* Ranks in messages: a message of a communicator that is being made, in its parent's numbers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "boot/rank_list.h"
+#include "boot/rank_words.h"
+
+static const int parent_ranks[] = {10, 3, 7, 0};
+
+static void becomes(const char *words, const char *expected)
+{
+    char out[CECL_MESSAGE_BYTES];
+    cecl_words_for_parent(words, parent_ranks, 4, out);
+    assert_string_equal(out, expected);
+}
+
+static void each_rank_gets_the_parents_number(void **state)
+{
+    (void)state;
+    becomes("rank 1 ended unexpectedly", "rank 3 ended unexpectedly");
+    becomes("joining: rank 2: no memory of rank 0's GPU",
+            "joining: rank 7: no memory of rank 10's GPU");
+    becomes("ranks 0 and 3 are on one GPU (CUDA device 1)",
+            "ranks 10 and 0 are on one GPU (CUDA device 1)");
+    becomes("ranks 0, 1, 2 and 3 did not come within 600 ms",
+            "ranks 10, 3, 7 and 0 did not come within 600 ms");
+    becomes("ranks differ in CECL_CHECK: 1 on rank 0, 2 on rank 1",
+            "ranks differ in CECL_CHECK: 1 on rank 10, 2 on rank 3");
+    becomes("rank 1, 2 times, and rank 2 and 3 others", "rank 3, 2 times, and rank 7 and 3 others");
+}
+
+static void a_rank_of_the_parent_keeps_its_number(void **state)
+{
+    (void)state;
+    becomes("rank 1 of the parent ended unexpectedly", "rank 1 ended unexpectedly");
+    becomes("ranks 1, 2 and 3 of the parent did not come; rank 1 waits",
+            "ranks 1, 2 and 3 did not come; rank 3 waits");
+}
+
+static void what_names_no_rank_of_it_stays_as_it_is(void **state)
+{
+    (void)state;
+    static const char *const same[] = {"",
+                                       "no host memory for 2 ranks",
+                                       "rank",
+                                       "rank 4 and rank 99999999999999999999 are none of four",
+                                       "nranks 1: 2 expected",
+                                       "excludeRanks[0] = 1",
+                                       "ranks differ: 1 here"};
+    for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++)
+        becomes(same[i], same[i]);
+}
+
+static void a_list_that_is_cut_keeps_its_count(void **state)
+{
+    (void)state;
+    struct cecl_rank_list list = {0};
+    for (int r = 0; r < CECL_RANKS_NAMED + 2; r++)
+        cecl_rank_list_add(&list, 1);
+    becomes(cecl_rank_list_words(&list),
+            "ranks 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3 and 2 more");
+}
+
+static void a_message_that_grows_too_long_is_cut(void **state)
+{
+    (void)state;
+    char words[CECL_MESSAGE_BYTES] = "", out[CECL_MESSAGE_BYTES];
+    while (strlen(words) + strlen("rank 0 ") < sizeof(words))
+        strcat(words, "rank 0 ");
+    cecl_words_for_parent(words, parent_ranks, 4, out);
+    assert_int_equal(strlen(out), CECL_MESSAGE_BYTES - 1);
+    assert_memory_equal(out, "rank 10 rank 10 ", 16);
+    cecl_words_for_child(words, out);
+    assert_int_equal(strlen(out), CECL_MESSAGE_BYTES - 1);
+}
+
+/* What the child passes on of the parent comes back in the parent's words. */
+static void the_parents_words_come_back_as_they_were(void **state)
+{
+    (void)state;
+    static const char words[] = "rank 2 gave up: ranks 0, 1 and 3 did not come; rank 1 did";
+    char child[CECL_MESSAGE_BYTES], again[CECL_MESSAGE_BYTES];
+    cecl_words_for_child(words, child);
+    assert_string_equal(child,
+                        "rank 2 of the parent gave up: ranks 0, 1 and 3 of the parent did not "
+                        "come; rank 1 of the parent did");
+    becomes(child, words);
+    cecl_words_for_child(child, again);
+    assert_string_equal(again, child);
+}
+
+static void who_began_is_the_last_that_is_said_to_have_given_up(void **state)
+{
+    (void)state;
+    assert_null(cecl_words_who_began("rank 1 ended unexpectedly"));
+    assert_null(cecl_words_who_began("rank 1 gave up and then ended"));
+    assert_null(cecl_words_who_began("it gave up: no paper"));
+    assert_string_equal(cecl_words_who_began("joining: rank 1 gave up: no paper"),
+                        "rank 1 gave up: no paper");
+    assert_string_equal(
+        cecl_words_who_began("rank 3 gave up: rank 12 of the parent gave up: rank 1"),
+        "rank 12 of the parent gave up: rank 1");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_rank_gets_the_parents_number),
+        cmocka_unit_test(a_rank_of_the_parent_keeps_its_number),
+        cmocka_unit_test(what_names_no_rank_of_it_stays_as_it_is),
+        cmocka_unit_test(a_list_that_is_cut_keeps_its_count),
+        cmocka_unit_test(a_message_that_grows_too_long_is_cut),
+        cmocka_unit_test(the_parents_words_come_back_as_they_were),
+        cmocka_unit_test(who_began_is_the_last_that_is_said_to_have_given_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
