@@ -401,13 +401,12 @@ ceclResult_t cecl_comm_describe(ceclComm_t comm, const struct cecl_args *args,
     const struct cecl_op *op = call->op;
     struct cecl_args used = *args;
     bool changed = true, replaced = false;
-    while (changed || replaced) {
+    while (changed) {
         CECL_TRY(cecl_call_describe(op, &scope, &used, call));
         CECL_TRY(cecl_tell_settle(comm, call, &changed));
-        if (!changed)
-            CECL_TRY(cecl_carry_replace(comm, call, &used, &replaced));
     }
-    return ceclSuccess;
+    CECL_TRY(cecl_carry_replace(comm, call, &used, &replaced));
+    return replaced ? cecl_call_describe(op, &scope, &used, call) : ceclSuccess;
 }
 
 /* Keeps the call for the end of the group, or carries it out. *path: how, for the timeline. */

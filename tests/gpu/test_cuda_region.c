@@ -234,7 +234,7 @@ static struct cecl_region region_at(const void *ptr)
 static uint64_t id_at(const void *ptr)
 {
     uint64_t id = 12345;
-    must(OPS(gpu[0])->region_id(gpu[0], ptr, &id));
+    must(OPS(gpu[0])->region_id(gpu[0], ptr, NULL, &id));
     return id;
 }
 
@@ -488,7 +488,7 @@ struct asked {
 static void *ask_from_a_fresh_thread(void *argument)
 {
     struct asked *asked = argument;
-    asked->result = OPS(gpu[0])->region_id(gpu[0], asked->ptr, &asked->id);
+    asked->result = OPS(gpu[0])->region_id(gpu[0], asked->ptr, NULL, &asked->id);
     if (asked->result == ceclSuccess)
         asked->result = OPS(gpu[0])->region_find(gpu[0], asked->ptr, &asked->region);
     return NULL;
@@ -532,7 +532,7 @@ static double nanoseconds_of_an_id(const void *ptr)
     clock_gettime(CLOCK_MONOTONIC, &begin);
     for (int i = 0; i < TIMES; i++) {
         uint64_t now = 0;
-        if (OPS(gpu[0])->region_id(gpu[0], ptr, &now) != ceclSuccess || now != id)
+        if (OPS(gpu[0])->region_id(gpu[0], ptr, NULL, &now) != ceclSuccess || now != id)
             fail_msg("call %d: id %llu after %llu", i, (unsigned long long)now,
                      (unsigned long long)id);
     }
