@@ -346,6 +346,29 @@ static void a_root_may_broadcast_memory_that_is_read_only(void **state)
     close_comm();
 }
 
+/* A call of one rank is a copy, of memory that nobody registers. */
+static void a_rank_alone_is_refused_a_buffer_with_a_hole(void **state)
+{
+    (void)state;
+    ceclComm_t alone;
+    multi_ok(NULL, ceclCommInitMpi(&alone, MPI_COMM_SELF, NULL));
+    if (multi_on_gpus(alone)) {
+        multi_ok(NULL, ceclCommDestroy(alone));
+        skip(); /* a copy of memory that is gone is an error of CUDA's */
+    }
+    const size_t bytes = 3 * page();
+    unsigned char *send = reserve(bytes), *recv = reserve(bytes);
+    map(send, bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    map(recv, bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (int i = 0; i < 2; i++)
+        multi_ok(alone, ceclAllGather(send, recv, bytes, ceclUint8, alone, NULL));
+    multi_ok(alone, ceclStreamSynchronize(alone, NULL));
+    take_memory(send + page(), page());
+    multi_refused(alone, ceclAllGather(send, recv, bytes, ceclUint8, alone, NULL),
+                  ceclInvalidArgument, "can be read, at byte");
+    multi_ok(NULL, ceclCommDestroy(alone));
+}
+
 /* ---- pieces that come and go, on both devices */
 
 enum { PLACES = 5, LEAST = 2, ROUNDS = 1200, BLOCK = 1500, WHOLE_EVERY = 50 };
@@ -492,6 +515,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(changed_mappings_that_the_program_registered),
         cmocka_unit_test(changed_mappings_that_were_not_registered),
         cmocka_unit_test(a_root_may_broadcast_memory_that_is_read_only),
+        cmocka_unit_test(a_rank_alone_is_refused_a_buffer_with_a_hole),
         cmocka_unit_test(pieces_come_and_go_between_calls),
         cmocka_unit_test(pieces_that_are_not_registered_come_and_go_between_calls),
     };
