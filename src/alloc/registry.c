@@ -303,8 +303,8 @@ static bool is_alive(const struct cecl_registry *registry, const struct cecl_win
     for (size_t i = 0; i < window->nregions; i++) {
         const struct cecl_registered *region = &window->regions[i];
         uint64_t id = 0;
-        if (registry->dev->ops->region_id(registry->dev, (void *)(uintptr_t)region->base, &id) !=
-                ceclSuccess ||
+        if (registry->dev->ops->region_id(registry->dev, (void *)(uintptr_t)region->base, NULL,
+                                          &id) != ceclSuccess ||
             id == region->id)
             return true;
     }
@@ -428,28 +428,57 @@ static bool covers_another(const struct cecl_window *window, const struct cecl_r
 /* What a look at the memory of a window says. */
 enum verdict { SETTLED, GONE };
 
-/* Looks at all memory from `at` to `end`. Finds regions that the window does not have yet. */
-static ceclResult_t look(struct cecl_registry *registry, struct cecl_window *window, uint64_t at,
-                         uint64_t end, struct added *added, enum verdict *verdict)
+/* Looks at the bytes of a region that a call uses. */
+static ceclResult_t look_at(struct cecl_registry *registry, const struct cecl_registered *region,
+                            uint64_t at, const struct cecl_use *use, enum verdict *verdict)
+{
+    const uint64_t end = region->base + region->bytes;
+    struct cecl_use part = *use;
+    uint64_t id = 0;
+    part.low = use->low > at ? use->low : at;
+    part.high = use->high < end ? use->high : end;
+    CECL_TRY(registry->dev->ops->region_id(registry->dev, (void *)(uintptr_t)at,
+                                           part.low < part.high ? &part : NULL, &id));
+    *verdict = id == region->id ? SETTLED : GONE;
+    return ceclSuccess;
+}
+
+/* Whether a window's memory goes on where the window ends: its mapping has become larger. */
+static bool has_grown(const struct cecl_registry *registry, const struct cecl_window *window)
 {
     struct cecl_device *dev = registry->dev;
+    const uint64_t end = window->home + window->bytes;
+    struct cecl_region region;
+    return dev->ops->region_find(dev, (void *)(uintptr_t)end, &region) == ceclSuccess &&
+           region.home < end;
+}
+
+/* Looks at all memory up to `end`. Finds regions that the window does not have yet. */
+static ceclResult_t look(struct cecl_registry *registry, struct cecl_window *window,
+                         const struct cecl_use *use, uint64_t end, struct added *added,
+                         enum verdict *verdict)
+{
+    struct cecl_device *dev = registry->dev;
+    uint64_t at = (uint64_t)(uintptr_t)use->buffer;
     *verdict = SETTLED;
     while (at < end) {
         const struct cecl_registered *known = region_of(window, at);
         struct cecl_region region;
         if (known) {
-            uint64_t id = 0;
-            CECL_TRY(dev->ops->region_id(dev, (void *)(uintptr_t)at, &id));
-            *verdict = id == known->id ? SETTLED : GONE;
+            CECL_TRY(look_at(registry, known, at, use, verdict));
             if (*verdict == GONE)
                 return ceclSuccess;
             at = known->base + known->bytes;
             continue;
         }
-        if (at - window->home >= window->bytes)
-            return cecl_fail(ceclInvalidArgument,
-                             "memory ends at %#" PRIx64 ", %" PRIu64 " bytes before its range does",
-                             at, end - at);
+        if (at - window->home >= window->bytes) {
+            *verdict = has_grown(registry, window) ? GONE : SETTLED;
+            return *verdict == GONE ? ceclSuccess
+                                    : cecl_fail(ceclInvalidArgument,
+                                                "%s %p: its memory ends at %#" PRIx64 ", %" PRIu64
+                                                " bytes before its range does",
+                                                use->name, use->buffer, at, end - at);
+        }
         CECL_TRY(dev->ops->region_find(dev, (void *)(uintptr_t)at, &region));
         if (region.home != window->home || region.home_bytes != window->bytes ||
             (region.kind == CECL_REGION_NONE) != (window->number == 0) ||
@@ -464,26 +493,26 @@ static ceclResult_t look(struct cecl_registry *registry, struct cecl_window *win
 }
 
 /* Memory that cannot be shared needs no look: nobody else relies on it. */
-static uint64_t end_of(const struct cecl_window *window, uint64_t at, uint64_t bytes)
+static uint64_t end_of(const struct cecl_window *window, const struct cecl_use *use)
 {
+    const uint64_t at = (uint64_t)(uintptr_t)use->buffer;
     const bool is_new = window->nregions == 0;
     if (window->number == 0)
         return is_new ? at + 1 : at;
-    return at + (bytes > 0 ? bytes : 1);
+    return use->high;
 }
 
 /* An error with new memory leaves no window. An error with a window that peers know leaves it as it
  * is: pending calls and registrations may rely on it. Peers then hear of what was found so far. */
 static ceclResult_t settle_window(struct cecl_registry *registry, struct cecl_window *window,
-                                  uint64_t at, uint64_t bytes, enum verdict *verdict)
+                                  const struct cecl_use *use, enum verdict *verdict)
 {
     struct added added;
     const bool is_new = window->nregions == 0;
     char words[CECL_MESSAGE_BYTES];
     added.count = 0;
     added.lost = false;
-    const ceclResult_t result =
-        look(registry, window, at, end_of(window, at, bytes), &added, verdict);
+    const ceclResult_t result = look(registry, window, use, end_of(window, use), &added, verdict);
     cecl_keep_message(words);
     const bool gone = *verdict == GONE || added.lost || (result != ceclSuccess && is_new);
     ceclResult_t told = gone ? ceclSuccess : flush(registry, window, &added);
@@ -500,23 +529,25 @@ static ceclResult_t settle_window(struct cecl_registry *registry, struct cecl_wi
 /* Memory that changes while it is looked at is freed by another thread of the program. */
 #define TRIES 4
 
-ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const void *ptr, uint64_t bytes,
-                                  bool make, const char *name)
+ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const struct cecl_use *use,
+                                  bool make)
 {
-    const uint64_t at = (uint64_t)(uintptr_t)ptr;
+    struct cecl_device *dev = registry->dev;
+    const uint64_t at = (uint64_t)(uintptr_t)use->buffer;
     CECL_TRY(tell_left(registry));
     for (int i = 0; i < TRIES; i++) {
-        struct cecl_window *window = cecl_registry_find(registry, ptr);
+        struct cecl_window *window = cecl_registry_find(registry, use->buffer);
         enum verdict verdict;
         if (!window) {
             struct cecl_region region;
             if (!make)
                 return ceclSuccess;
-            CECL_TRY(registry->dev->ops->check_pointer(registry->dev, ptr, (size_t)bytes, name));
-            CECL_TRY(registry->dev->ops->region_find(registry->dev, ptr, &region));
+            CECL_TRY(
+                dev->ops->check_pointer(dev, use->buffer, (size_t)(use->high - at), use->name));
+            CECL_TRY(dev->ops->region_find(dev, use->buffer, &region));
             CECL_TRY(make_window(registry, &region, &window));
         }
-        CECL_TRY(settle_window(registry, window, at, bytes, &verdict));
+        CECL_TRY(settle_window(registry, window, use, &verdict));
         if (verdict == SETTLED)
             return ceclSuccess;
     }
@@ -524,5 +555,5 @@ ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const void *pt
                      "%s %p: %" PRIu64
                      " bytes that lie over memory of several ranges of addresses, "
                      "or that another thread frees meanwhile",
-                     name, ptr, bytes);
+                     use->name, use->buffer, use->high - at);
 }

@@ -128,11 +128,17 @@ static inline void cecl_window_used(struct cecl_window *window, uint32_t target)
     window->last_use = target;
 }
 
-/* Makes sure that the window of [ptr, ptr + bytes) is of the memory that is there now, and that
- * peers were told of all regions in that range. Where there is no window it makes one, if `make`.
- * `name` is the argument's, for messages. registry->changes tells whether something changed. */
-ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const void *ptr, uint64_t bytes,
-                                  bool make, const char *name);
+/* Makes sure that the window of a buffer is of the memory that is there now, from its start to the
+ * last byte that is used, and that peers were told of all regions in that range. Where there is no
+ * window it makes one, if `make`. registry->changes tells whether something changed. */
+ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const struct cecl_use *use,
+                                  bool make);
+/* All of some memory, for cecl_registry_settle. */
+static inline struct cecl_use cecl_use_all(const void *ptr, uint64_t bytes, const char *name)
+{
+    const uint64_t low = (uint64_t)(uintptr_t)ptr;
+    return (struct cecl_use){.name = name, .buffer = ptr, .low = low, .high = low + bytes};
+}
 /* Forgets the window that holds `ptr`, for a caller that has mapped new memory there. Settling would
  * keep a window of private memory without a look at the memory. */
 ceclResult_t cecl_registry_forget(struct cecl_registry *registry, const void *ptr);

@@ -178,6 +178,8 @@ struct cecl_touched {
 };
 /* The parts of sendbuff and recvbuff that the call uses. Returns how many there are. */
 int cecl_call_touched(const struct cecl_call *call, struct cecl_touched touched[2]);
+/* Whether bytes come into recvbuff on this rank. In place, a root sends out of it and no more. */
+bool cecl_call_writes_recv(const struct cecl_call *call);
 /* Bytes of sendbuff and of recvbuff up to the last byte that is used. Traces show them. */
 void cecl_call_sizes(const struct cecl_call *call, uint64_t *send_bytes, uint64_t *recv_bytes);
 /* Bytes of recvbuff and of sendbuff, from their start on, that the call needs on this rank. In place

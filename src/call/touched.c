@@ -116,6 +116,15 @@ int cecl_call_touched(const struct cecl_call *call, struct cecl_touched touched[
     return n;
 }
 
+bool cecl_call_writes_recv(const struct cecl_call *call)
+{
+    bool writes = call->op->pair == CECL_PAIR_RECEIVES;
+    for (int from = 0; from < call->nranks && !call->op->pair && !writes; from++)
+        writes = cecl_call_block(call, from, call->rank).bytes > 0 &&
+                 !(from == call->rank && call->in_place && !call->op->reduces);
+    return writes;
+}
+
 void cecl_call_sizes(const struct cecl_call *call, uint64_t *send_bytes, uint64_t *recv_bytes)
 {
     *send_bytes = *recv_bytes = 0;

@@ -103,8 +103,10 @@ static ceclResult_t grow(ceclComm_t comm, uint64_t bytes)
                          words);
     }
     result = cecl_registry_forget(&comm->registry, bounce->base);
-    if (result == ceclSuccess)
-        result = cecl_registry_settle(&comm->registry, bounce->base, bounce->bytes, true, "bounce");
+    if (result == ceclSuccess) {
+        const struct cecl_use all = cecl_use_all(bounce->base, bounce->bytes, "bounce");
+        result = cecl_registry_settle(&comm->registry, &all, true);
+    }
     if (result != ceclSuccess) {
         char words[CECL_MESSAGE_BYTES];
         result = cecl_comm_cause(comm, result);

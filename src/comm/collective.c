@@ -385,13 +385,12 @@ static ceclResult_t describe(ceclComm_t comm, const struct cecl_args *args, stru
     const struct cecl_op *op = call->op;
     struct cecl_args used = *args;
     bool changed = true, replaced = false;
-    while (changed || replaced) {
+    while (changed) {
         CECL_TRY(cecl_call_describe(op, &scope, &used, call));
         CECL_TRY(cecl_tell_settle(comm, call, &changed));
-        if (!changed)
-            CECL_TRY(cecl_carry_replace(comm, call, &used, &replaced));
     }
-    return ceclSuccess;
+    CECL_TRY(cecl_carry_replace(comm, call, &used, &replaced));
+    return replaced ? cecl_call_describe(op, &scope, &used, call) : ceclSuccess;
 }
 
 ceclResult_t cecl_comm_describe(ceclComm_t comm, const struct cecl_args *args,

@@ -49,7 +49,8 @@ CECL_API ceclResult_t ceclCommRegister(ceclComm_t comm, void *ptr, size_t bytes,
     registry = &comm->registry;
     ceclResult_t result = ceclSuccess;
     if (!cecl_pool_owns(&comm->pool, ptr)) {
-        result = cecl_comm_cause(comm, cecl_registry_settle(registry, ptr, bytes, true, "ptr"));
+        const struct cecl_use all = cecl_use_all(ptr, bytes, "ptr");
+        result = cecl_comm_cause(comm, cecl_registry_settle(registry, &all, true));
         struct cecl_window *window =
             result == ceclSuccess ? cecl_registry_find(registry, ptr) : NULL;
         if (result == ceclSuccess && (!window || window->number == 0))
@@ -118,8 +119,8 @@ static void inherit(ceclComm_t child, const struct cecl_window *window)
         uint64_t end = base + window->regions[r].bytes;
         for (next = r + 1; next < window->nregions && window->regions[next].base == end; next++)
             end += window->regions[next].bytes;
-        if (cecl_registry_settle(&child->registry, (const void *)(uintptr_t)base, end - base, true,
-                                 "ptr") != ceclSuccess)
+        const struct cecl_use all = cecl_use_all((const void *)(uintptr_t)base, end - base, "ptr");
+        if (cecl_registry_settle(&child->registry, &all, true) != ceclSuccess)
             cecl_log(CECL_LOG_INFO, child->rank, "not registered, as the parent has it: %s",
                      cecl_message());
     }

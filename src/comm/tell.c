@@ -48,30 +48,51 @@ static bool is_told(ceclComm_t comm, const struct cecl_call *calls, uint32_t cou
 
 /* ---- settling */
 
-static ceclResult_t settle(ceclComm_t comm, struct cecl_buffer buffer, uint64_t bytes,
-                           const char *name)
+/* Whether the registry may have, or make, a window of a buffer. A peer's memory is none: checking buffers
+ * refuses it. */
+static bool may_be_registered(ceclComm_t comm, struct cecl_buffer buffer)
 {
-    const struct cecl_windows *windows = &comm->windows;
-    if (!buffer.window || cecl_buffer_is_pool(buffer) || bytes == 0)
-        return ceclSuccess;
-    const void *ptr = cecl_buffer_address(buffer);
-    if (cecl_pool_holds(windows->pool, ptr)) /* a peer's memory: checking buffers refuses it */
-        return ceclSuccess;
-    return cecl_comm_cause(
-        comm, cecl_registry_settle(windows->registry, ptr, bytes, windows->register_on_use, name));
+    return buffer.window && !cecl_buffer_is_pool(buffer) &&
+           !cecl_pool_holds(&comm->pool, cecl_buffer_address(buffer));
 }
 
+static struct cecl_use use_of(const struct cecl_call *call, const struct cecl_touched *touched)
+{
+    const void *ptr = cecl_buffer_address(touched->buffer);
+    const bool is_recv = touched->written;
+    return (struct cecl_use){.name = is_recv ? "recvbuff" : "sendbuff",
+                             .buffer = ptr,
+                             .low = (uint64_t)(uintptr_t)ptr + touched->low,
+                             .high = (uint64_t)(uintptr_t)ptr + touched->high,
+                             .written = is_recv && cecl_call_writes_recv(call)};
+}
+
+/* Memory of registered windows is looked at by settling. Private memory is looked at here, where no
+ * window has changed: else this is done again. */
 ceclResult_t cecl_tell_settle(ceclComm_t comm, const struct cecl_call *call, bool *changed)
 {
+    const struct cecl_device_ops *ops = comm->dev->ops;
+    const bool make = comm->windows.register_on_use && comm->nranks > 1;
     const uint64_t before = comm->registry.changes;
+    struct cecl_touched touched[2];
+    struct cecl_use unshared[CECL_USES];
+    size_t nunshared = 0;
     *changed = false;
-    if (comm->nranks == 1 || call->op->moves_nothing || cecl_call_is_empty(call))
+    if (call->op->moves_nothing || cecl_call_is_empty(call))
         return ceclSuccess;
-    CECL_TRY(settle(comm, call->recv, cecl_call_recv_needed(call), "recvbuff"));
-    if (comm->registry.changes == before)
-        CECL_TRY(settle(comm, call->send, cecl_call_send_needed(call), "sendbuff"));
+    const int count = cecl_call_touched(call, touched);
+    for (int i = 0; i < count && comm->registry.changes == before; i++) {
+        if (!may_be_registered(comm, touched[i].buffer))
+            continue;
+        const struct cecl_use use = use_of(call, &touched[i]);
+        CECL_TRY(cecl_comm_cause(comm, cecl_registry_settle(&comm->registry, &use, make)));
+        if (cecl_buffer_is_private(touched[i].buffer))
+            unshared[nunshared++] = use;
+    }
     *changed = comm->registry.changes != before;
-    return ceclSuccess;
+    return *changed || nunshared == 0 || !ops->check_uses
+               ? ceclSuccess
+               : ops->check_uses(comm->dev, unshared, nunshared);
 }
 
 /* ---- publishing */

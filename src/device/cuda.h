@@ -125,7 +125,8 @@ ceclResult_t cuda_check_pointer(struct cecl_device *dev, const void *ptr, size_t
 
 /* cuda_region.c */
 ceclResult_t cuda_region_find(struct cecl_device *dev, const void *ptr, struct cecl_region *region);
-ceclResult_t cuda_region_id(struct cecl_device *dev, const void *ptr, uint64_t *id);
+ceclResult_t cuda_region_id(struct cecl_device *dev, const void *ptr, const struct cecl_use *use,
+                            uint64_t *id);
 ceclResult_t cuda_region_export(struct cecl_device *dev, const struct cecl_region *region,
                                 struct cecl_region_export *exported);
 ceclResult_t cuda_region_access(struct cecl_device *dev, void *addr, size_t bytes);

@@ -83,10 +83,12 @@ static CUresult ask_id(struct cuda_device *cuda, const void *ptr, unsigned long 
 }
 
 /* Any current context will do: ids are unique in the process. So the context is changed only where
- * the thread has none. */
-ceclResult_t cuda_region_id(struct cecl_device *dev, const void *ptr, uint64_t *id)
+ * the thread has none. A region is mapped and unmapped as a whole, so one byte stands for all. */
+ceclResult_t cuda_region_id(struct cecl_device *dev, const void *ptr, const struct cecl_use *use,
+                            uint64_t *id)
 {
     struct cuda_device *cuda = cuda_of(dev);
+    (void)use;
     unsigned long long found = 0;
     CUresult error = ask_id(cuda, ptr, &found);
     if (error == CUDA_ERROR_INVALID_CONTEXT) {
@@ -136,7 +138,7 @@ static ceclResult_t check_unchanged(struct cecl_device *dev, const struct cecl_r
     if (region->kind == CECL_REGION_NONE)
         return cecl_fail(ceclInvalidUsage, "memory at %#llx of GPU %d cannot be shared",
                          (unsigned long long)region->base, dev->ordinal);
-    CECL_TRY(cuda_region_id(dev, (const void *)(uintptr_t)region->base, &now));
+    CECL_TRY(cuda_region_id(dev, (const void *)(uintptr_t)region->base, NULL, &now));
     if (now != region->id)
         return cecl_fail(ceclInvalidUsage,
                          "memory at %#llx of GPU %d: freed since it was found (buffer id %llu; "

@@ -59,6 +59,15 @@ struct cecl_region_export {
     int fd;                   /* FILE: the exporter closes it; else -1 */
 };
 
+/* Bytes of a buffer that a call uses. */
+struct cecl_use {
+    const char *name;   /* the argument's, for messages */
+    const void *buffer; /* as the caller passed it */
+    uint64_t low, high; /* addresses: the bytes [low, high) are used; low < high */
+    bool written;
+};
+#define CECL_USES 2 /* of one call, at most: sendbuff and recvbuff */
+
 /* Copies issued together, without order among themselves. The arrays belong to the caller. */
 struct cecl_batch {
     void **dst;
@@ -152,8 +161,17 @@ struct cecl_device_ops {
     /* Sets *id to a number for the memory at `ptr`; 0 where there is none. While it is the same,
      * a region that was found at `ptr` still holds the same memory. Memory that was freed and
      * allocated anew, or mapped anew from other memory, has another id at the same address. Cheap
-     * on CUDA: callers ask on every call. Ids mean nothing in other processes. */
-    ceclResult_t (*region_id)(struct cecl_device *dev, const void *ptr, uint64_t *id);
+     * on CUDA: callers ask on every call. Ids mean nothing in other processes.
+     *
+     * use  what a call uses of the region; NULL: nothing. On the host the id is of all these bytes, 0
+     *      where they are of several memories; refuses what check_uses refuses. On CUDA a region
+     *      changes as a whole, so this is not looked at. */
+    ceclResult_t (*region_id)(struct cecl_device *dev, const void *ptr, const struct cecl_use *use,
+                              uint64_t *id);
+    /* Refuses bytes that a call is to use and that cannot be used now: addresses without memory, memory
+     * without the rights, mappings of files that are too short. A copy would end the process by a
+     * signal. `count`: CECL_USES at most. NULL on CUDA, where the copy has an error. */
+    ceclResult_t (*check_uses)(struct cecl_device *dev, const struct cecl_use *uses, size_t count);
     /* Makes what peers need to import `region`. ceclInvalidUsage for a region of the kind NONE, and
      * for one whose memory was freed since region_find. The caller closes exported->fd. On CUDA a
      * handle of a small allocation opens the whole 2 MiB block that the driver cut it from. */

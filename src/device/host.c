@@ -42,6 +42,7 @@ static const struct cecl_device_ops host_ops = {
     .check_pointer = host_check_pointer,
     .region_find = host_region_find,
     .region_id = host_region_id,
+    .check_uses = host_check_uses,
     .region_export = host_region_export,
     .region_import = host_region_import,
     .region_access = host_region_access,

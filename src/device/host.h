@@ -36,13 +36,17 @@ void host_mem_release(struct cecl_device *dev, struct cecl_mem *mem);
 ceclResult_t host_mem_set(struct cecl_device *dev, void *addr, int value, size_t bytes);
 ceclResult_t host_check_pointer(struct cecl_device *dev, const void *ptr, size_t bytes,
                                 const char *name);
+/* Whether the first and the last byte can be read. */
+bool host_ends_readable(const void *ptr, size_t bytes);
 
 ceclResult_t host_host_share(struct cecl_device *dev, void *addr, size_t bytes);
 void host_host_unshare(struct cecl_device *dev, void *addr, size_t bytes);
 
 /* host_region.c */
 ceclResult_t host_region_find(struct cecl_device *dev, const void *ptr, struct cecl_region *region);
-ceclResult_t host_region_id(struct cecl_device *dev, const void *ptr, uint64_t *id);
+ceclResult_t host_region_id(struct cecl_device *dev, const void *ptr, const struct cecl_use *use,
+                            uint64_t *id);
+ceclResult_t host_check_uses(struct cecl_device *dev, const struct cecl_use *uses, size_t count);
 ceclResult_t host_region_export(struct cecl_device *dev, const struct cecl_region *region,
                                 struct cecl_region_export *exported);
 ceclResult_t host_region_access(struct cecl_device *dev, void *addr, size_t bytes);

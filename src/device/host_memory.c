@@ -157,7 +157,7 @@ ceclResult_t host_mem_set(struct cecl_device *dev, void *addr, int value, size_t
 /* Whether the first and the last byte can be read. The kernel is asked, so that a bad address
  * gives an error and no fault. Where it may not be asked (seccomp) or cannot answer, the
  * range counts as readable. */
-static bool ends_readable(const void *ptr, size_t bytes)
+bool host_ends_readable(const void *ptr, size_t bytes)
 {
     char seen[2];
     const struct iovec here = {seen, sizeof(seen)};
@@ -178,7 +178,7 @@ ceclResult_t host_check_pointer(struct cecl_device *dev, const void *ptr, size_t
     if (bytes - 1 > UINTPTR_MAX - (uintptr_t)ptr)
         return cecl_fail(ceclInvalidArgument, "%s %p: %zu bytes pass the end of the address space",
                          name, ptr, bytes);
-    if (!ends_readable(ptr, bytes))
+    if (!host_ends_readable(ptr, bytes))
         return cecl_fail(ceclInvalidArgument,
                          "%s %p: no memory of this process at its first or last byte, of %zu", name,
                          ptr, bytes);

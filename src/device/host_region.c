@@ -1,10 +1,10 @@
 /* Memory that a program already has, on the host device. A shared mapping of a file can be shared
- * while this process holds the file open; all other memory is private. */
+ * while this process holds the file open; all other memory is private. Memory that is not there would
+ * end the process by a signal, so each call looks at what it uses. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,84 +13,58 @@
 #include <unistd.h>
 
 #include "device/host.h"
+#include "device/host_maps.h"
 #include "util/fork.h"
 #include "util/siphash.h"
 
-/* A line of /proc/self/maps, up to its path. */
-struct mapping {
-    uint64_t start, end; /* end is 0 where nothing is mapped */
-    uint64_t offset, inode;
-    unsigned major, minor;
-    char rights[5];
-};
+/* ---- one memory */
 
-/* The start of the line that is being read. It holds all numbers; a path may be far longer. */
-struct line {
-    char text[128];
-    size_t filled;
-};
-
-static bool parse(const char *text, struct mapping *mapping)
-{
-    return sscanf(text, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64, &mapping->start,
-                  &mapping->end, mapping->rights, &mapping->offset, &mapping->major,
-                  &mapping->minor, &mapping->inode) == 7;
-}
-
-/* Takes the next byte of the file. Returns true once the line that holds `at`, or one behind it, is
- * complete; only the former is stored. */
-static bool take(struct line *line, char byte, uint64_t at, struct mapping *found)
-{
-    struct mapping mapping;
-    if (byte != '\n') {
-        if (line->filled < sizeof(line->text) - 1)
-            line->text[line->filled++] = byte;
-        return false;
-    }
-    line->text[line->filled] = '\0';
-    line->filled = 0;
-    if (!parse(line->text, &mapping) || mapping.end <= at)
-        return false;
-    if (mapping.start <= at)
-        *found = mapping;
-    return true;
-}
-
-/* Finds the mapping at `ptr`. Allocates nothing, because callers ask for ids on every call. */
-static ceclResult_t look(const void *ptr, struct mapping *found)
-{
-    const uint64_t at = (uintptr_t)ptr;
-    struct line line = {.filled = 0};
-    char part[4096];
-    ssize_t got = 0;
-    bool passed = false;
-
-    *found = (struct mapping){0};
-    const int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return cecl_fail(ceclSystemError, "open /proc/self/maps: %s", strerror(errno));
-    while (!passed && (got = read(fd, part, sizeof(part))) > 0)
-        for (ssize_t i = 0; i < got && !passed; i++)
-            passed = take(&line, part[i], at, found);
-    const int error = errno;
-    close(fd);
-    if (got < 0)
-        return cecl_fail(ceclSystemError, "read /proc/self/maps: %s", strerror(error));
-    return ceclSuccess;
-}
-
-static uint64_t id_of(const struct mapping *mapping)
+/* Equal for all lines of one shared mapping, also where the kernel has split it: a byte of the file
+ * lies at the same address. Other memory has a line's own. */
+static uint64_t id_of(const struct host_mapping *mapping)
 {
     static const uint8_t key[16] = {0}; /* ids only have to differ */
     const uint64_t facts[] = {(uint64_t)mapping->major << 32 | mapping->minor, mapping->inode,
-                              mapping->offset, mapping->start};
+                              mapping->start - mapping->offset, mapping->shared,
+                              mapping->shared ? 0 : mapping->start};
     const uint64_t id = cecl_siphash(key, facts, sizeof(facts));
     return id ? id : 1;
 }
 
+/* A shared mapping, whole, or a line of other memory. */
+struct run {
+    uint64_t at;               /* an address in it */
+    struct host_mapping first; /* its first line */
+    uint64_t end;              /* 0: nothing is mapped at `at` */
+    bool readable;             /* the byte at `at` is */
+};
+
+static bool take_for_run(void *context, const struct host_mapping *mapping)
+{
+    struct run *run = context;
+    const bool goes_on =
+        mapping->shared && run->end == mapping->start && id_of(&run->first) == id_of(mapping);
+    if (!goes_on && (run->end > run->at || mapping->start > run->at))
+        return false;
+    if (!goes_on)
+        run->first = *mapping;
+    if (mapping->start <= run->at)
+        run->readable = mapping->readable;
+    run->end = mapping->end;
+    return true;
+}
+
+static ceclResult_t find_run(uint64_t at, struct run *run)
+{
+    *run = (struct run){.at = at};
+    CECL_TRY(host_maps_read(0, take_for_run, run));
+    run->end = run->end > at ? run->end : 0;
+    return ceclSuccess;
+}
+
 /* Whether peers can map the mapping's file through `fd`. On file systems that give a file another
  * device number in stat than in maps (btrfs), no descriptor fits. */
-static bool opens(int fd, const struct mapping *mapping)
+static bool opens(int fd, const struct host_mapping *mapping)
 {
     struct stat info;
     return fstat(fd, &info) == 0 && info.st_ino == mapping->inode &&
@@ -99,11 +73,11 @@ static bool opens(int fd, const struct mapping *mapping)
 }
 
 /* A descriptor of this process for the mapping's file; *fd is -1 where there is none. */
-static ceclResult_t descriptor_of(const struct mapping *mapping, int *fd)
+static ceclResult_t descriptor_of(const struct host_mapping *mapping, int *fd)
 {
     const struct dirent *entry;
     *fd = -1;
-    if (mapping->rights[3] != 's' || mapping->inode == 0)
+    if (!mapping->shared || mapping->inode == 0)
         return ceclSuccess;
     DIR *folder = opendir("/proc/self/fd");
     if (!folder)
@@ -117,64 +91,165 @@ static ceclResult_t descriptor_of(const struct mapping *mapping, int *fd)
 
 ceclResult_t host_region_find(struct cecl_device *dev, const void *ptr, struct cecl_region *region)
 {
-    struct mapping mapping;
+    struct run run;
     int fd;
     (void)dev;
-    CECL_TRY(look(ptr, &mapping));
-    if (mapping.end == 0 || mapping.rights[0] != 'r')
+    CECL_TRY(find_run((uintptr_t)ptr, &run));
+    if (run.end == 0 || !run.readable)
         return cecl_fail(ceclInvalidArgument,
                          "buffer %p: no memory of this process that can be read", ptr);
-    CECL_TRY(descriptor_of(&mapping, &fd));
-    *region = (struct cecl_region){.base = mapping.start,
-                                   .bytes = mapping.end - mapping.start,
-                                   .home = mapping.start,
-                                   .home_bytes = mapping.end - mapping.start,
-                                   .id = id_of(&mapping),
+    CECL_TRY(descriptor_of(&run.first, &fd));
+    *region = (struct cecl_region){.base = run.first.start,
+                                   .bytes = run.end - run.first.start,
+                                   .home = run.first.start,
+                                   .home_bytes = run.end - run.first.start,
+                                   .id = id_of(&run.first),
                                    .kind = fd < 0 ? CECL_REGION_NONE : CECL_REGION_FILE};
     return ceclSuccess;
 }
 
-ceclResult_t host_region_id(struct cecl_device *dev, const void *ptr, uint64_t *id)
+/* ---- what a call uses */
+
+/* What is found of the bytes that a call uses. */
+struct survey {
+    const struct cecl_use *use;
+    uint64_t at; /* bytes before it can be used */
+    uint64_t id; /* of those bytes; 0: there are none, or they are of several memories */
+    const char *trouble;
+};
+
+/* The kernel reads the last byte of a file's part, and so tells whether the file is that long. */
+static const char *trouble_of(const struct cecl_use *use, const struct host_mapping *mapping,
+                              uint64_t end)
 {
-    struct mapping mapping;
-    (void)dev;
-    CECL_TRY(look(ptr, &mapping));
-    *id = mapping.end == 0 ? 0 : id_of(&mapping);
+    if (!mapping->readable)
+        return "no memory of this process that can be read";
+    if (use->written && !mapping->writable)
+        return "no memory of this process that can be written";
+    if (mapping->inode != 0 && !host_ends_readable((const void *)(uintptr_t)(end - 1), 1))
+        return "the file that is mapped here is too short";
+    return NULL;
+}
+
+/* Returns whether more mappings are to be looked at. */
+static bool look_on(struct survey *survey, const struct host_mapping *mapping)
+{
+    const struct cecl_use *use = survey->use;
+    const uint64_t end = mapping->end < use->high ? mapping->end : use->high;
+    if (survey->at >= use->high || survey->trouble)
+        return false;
+    if (mapping->end <= survey->at)
+        return true;
+    survey->trouble =
+        mapping->start > survey->at ? "no memory of this process" : trouble_of(use, mapping, end);
+    if (survey->trouble)
+        return false;
+    const uint64_t id = id_of(mapping);
+    survey->id = survey->at == use->low || survey->id == id ? id : 0;
+    survey->at = end;
+    return end < use->high;
+}
+
+/* Surveys of one reading. */
+struct surveys {
+    struct survey one[CECL_USES];
+    size_t count;
+};
+
+static bool take_for_surveys(void *context, const struct host_mapping *mapping)
+{
+    struct surveys *surveys = context;
+    bool more = false;
+    for (size_t i = 0; i < surveys->count; i++)
+        more = look_on(&surveys->one[i], mapping) || more;
+    return more;
+}
+
+static ceclResult_t survey(const struct cecl_use *uses, size_t count, struct surveys *surveys)
+{
+    uint64_t low = UINT64_MAX;
+    *surveys = (struct surveys){.count = count};
+    for (size_t i = 0; i < count; i++) {
+        surveys->one[i] = (struct survey){.use = &uses[i], .at = uses[i].low};
+        low = uses[i].low < low ? uses[i].low : low;
+    }
+    CECL_TRY(host_maps_read(low, take_for_surveys, surveys));
+    for (size_t i = 0; i < count; i++) {
+        const struct cecl_use *use = &uses[i];
+        const struct survey *one = &surveys->one[i];
+        const uint64_t begin = (uintptr_t)use->buffer;
+        if (one->at < use->high)
+            return cecl_fail(ceclInvalidArgument, "%s %p: %s, at byte %" PRIu64 " of %" PRIu64,
+                             use->name, use->buffer,
+                             one->trouble ? one->trouble : "no memory of this process",
+                             one->at - begin, use->high - begin);
+    }
     return ceclSuccess;
+}
+
+ceclResult_t host_check_uses(struct cecl_device *dev, const struct cecl_use *uses, size_t count)
+{
+    struct surveys surveys;
+    (void)dev;
+    return survey(uses, count, &surveys);
+}
+
+ceclResult_t host_region_id(struct cecl_device *dev, const void *ptr, const struct cecl_use *use,
+                            uint64_t *id)
+{
+    struct surveys surveys;
+    struct run run;
+    (void)dev;
+    if (use) {
+        CECL_TRY(survey(use, 1, &surveys));
+        *id = surveys.one[0].id;
+        return ceclSuccess;
+    }
+    CECL_TRY(find_run((uintptr_t)ptr, &run));
+    *id = run.end == 0 ? 0 : id_of(&run.first);
+    return ceclSuccess;
+}
+
+/* ---- sharing */
+
+static ceclResult_t no_longer(const struct cecl_region *region)
+{
+    return cecl_fail(ceclInvalidUsage,
+                     "memory at %#llx: private, unmapped since it was found, or its file was "
+                     "closed; a shared mapping of an open file is expected",
+                     (unsigned long long)region->base);
 }
 
 ceclResult_t host_region_export(struct cecl_device *dev, const struct cecl_region *region,
                                 struct cecl_region_export *exported)
 {
-    struct mapping mapping;
-    CECL_TRY(look((const void *)(uintptr_t)region->base, &mapping));
+    struct run run;
     int fd, copy = -1;
+    CECL_TRY(find_run(region->base, &run));
+    if (region->kind != CECL_REGION_FILE || run.end < region->base + region->bytes ||
+        id_of(&run.first) != region->id)
+        return no_longer(region);
     /* Another thread may close the descriptor between the two steps, and open another file. */
     do {
         if (copy >= 0)
             close(copy);
-        CECL_TRY(descriptor_of(&mapping, &fd));
+        CECL_TRY(descriptor_of(&run.first, &fd));
         copy = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    } while (fd >= 0 && (copy < 0 ? errno == EBADF : !opens(copy, &mapping)));
-    if (region->kind != CECL_REGION_FILE || id_of(&mapping) != region->id || fd < 0) {
-        if (copy >= 0)
-            close(copy);
-        return cecl_fail(ceclInvalidUsage,
-                         "memory at %#llx: private, unmapped since it was found, or its file was "
-                         "closed; a shared mapping of an open file is expected",
-                         (unsigned long long)region->base);
-    }
+    } while (fd >= 0 && (copy < 0 ? errno == EBADF : !opens(copy, &run.first)));
+    if (fd < 0)
+        return no_longer(region);
     if (copy < 0)
         return cecl_fail(ceclSystemError, "no descriptor to share memory with: %s",
                          strerror(errno));
-    *exported = (struct cecl_region_export){.kind = CECL_REGION_FILE,
-                                            .ordinal = dev->ordinal,
-                                            .process = cecl_fork_process(),
-                                            .base = region->base,
-                                            .bytes = region->bytes,
-                                            .id = region->id,
-                                            .offset = mapping.offset,
-                                            .fd = copy};
+    *exported =
+        (struct cecl_region_export){.kind = CECL_REGION_FILE,
+                                    .ordinal = dev->ordinal,
+                                    .process = cecl_fork_process(),
+                                    .base = region->base,
+                                    .bytes = region->bytes,
+                                    .id = region->id,
+                                    .offset = run.first.offset + region->base - run.first.start,
+                                    .fd = copy};
     return ceclSuccess;
 }
 

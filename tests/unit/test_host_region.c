@@ -1,6 +1,6 @@
 /* Memory that a program already has, on the host device: shared mappings of open files are shared,
  * other memory is found to be private, and ids tell memory from what was there before. */
-#include "host_fixture.h"
+#include "host_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,53 +13,11 @@
 #include "../open_descriptors.h"
 #include "util/fork.h"
 
-#define PAGES 3
-
-static size_t page(void)
-{
-    return (size_t)sysconf(_SC_PAGESIZE);
-}
-
-/* A file of PAGES pages. */
-static int new_file(void)
-{
-    const int fd = memfd_create("program", MFD_CLOEXEC);
-    assert_true(fd >= 0);
-    assert_int_equal(ftruncate(fd, (off_t)(PAGES * page())), 0);
-    return fd;
-}
-
-/* Maps `pages` pages of a file from page `first` on. `at` is NULL, or an address to map over. */
-static char *map_shared(int fd, void *at, size_t first, size_t pages)
-{
-    char *mapped = mmap(at, pages * page(), PROT_READ | PROT_WRITE,
-                        MAP_SHARED | (at ? MAP_FIXED : 0), fd, (off_t)(first * page()));
-    assert_ptr_not_equal(mapped, MAP_FAILED);
-    return mapped;
-}
-
-static struct cecl_region region_at(const void *ptr)
-{
-    struct cecl_region region = {0};
-    if (dev->ops->region_find(dev, ptr, &region) != ceclSuccess)
-        fail_msg("region_find: %s", cecl_message());
-    return region;
-}
-
 static uint64_t id_at(const void *ptr)
 {
     uint64_t id = 1;
-    assert_int_equal(dev->ops->region_id(dev, ptr, &id), ceclSuccess);
+    assert_int_equal(dev->ops->region_id(dev, ptr, NULL, &id), ceclSuccess);
     return id;
-}
-
-static struct cecl_region_export export_of(const void *ptr)
-{
-    const struct cecl_region region = region_at(ptr);
-    struct cecl_region_export exported = {.fd = -1};
-    if (dev->ops->region_export(dev, &region, &exported) != ceclSuccess)
-        fail_msg("region_export: %s", cecl_message());
-    return exported;
 }
 
 /* Imports into a reservation of the region's size, and returns it. */

@@ -85,9 +85,10 @@ static ceclResult_t fake_find(struct cecl_device *dev, const void *ptr, struct c
     return ceclSuccess;
 }
 
-static ceclResult_t fake_id(struct cecl_device *dev, const void *ptr, uint64_t *id)
+static ceclResult_t fake_id(struct cecl_device *dev, const void *ptr, const struct cecl_use *use,
+                            uint64_t *id)
 {
-    (void)dev;
+    (void)dev, (void)use;
     *id = id_of(piece_of((uintptr_t)ptr));
     return ceclSuccess;
 }
@@ -264,7 +265,8 @@ static int tear_down(void **state)
 static uint64_t tell_of(uint64_t home, uint64_t first, uint64_t count)
 {
     void *ptr = (void *)(uintptr_t)(home + first * PIECE);
-    assert_int_equal(cecl_registry_settle(&owner, ptr, count * PIECE, true, "ptr"), ceclSuccess);
+    const struct cecl_use all = cecl_use_all(ptr, count * PIECE, "ptr");
+    assert_int_equal(cecl_registry_settle(&owner, &all, true), ceclSuccess);
     cecl_registry_promised(&user, 0, owner.posted);
     return cecl_registry_find(&owner, ptr)->number;
 }
@@ -614,8 +616,8 @@ static void the_first_peer_that_takes_no_message_is_named(void **state)
     assert_int_equal(cecl_registry_open(&many, &device, NULL, 0, 4, 1000, &asks), ceclSuccess);
     fake.refused_posts[1] = ceclSystemError;
     fake.refused_posts[2] = ceclTimeout;
-    assert_int_equal(cecl_registry_settle(&many, (void *)HOME, PIECE, true, "ptr"),
-                     ceclSystemError);
+    const struct cecl_use piece = cecl_use_all((void *)HOME, PIECE, "ptr");
+    assert_int_equal(cecl_registry_settle(&many, &piece, true), ceclSystemError);
     assert_non_null(strstr(cecl_message(), "rank 1 takes no message"));
     assert_true(nposted > 0); /* to rank 3 */
     cecl_registry_close(&many);

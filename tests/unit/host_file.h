@@ -1,0 +1,53 @@
+/* Mappings of files, and the regions that the host device finds in them. Each test program is one
+ * process and includes this once. */
+#ifndef CECL_TESTS_UNIT_HOST_FILE_H
+#define CECL_TESTS_UNIT_HOST_FILE_H
+
+#include "host_fixture.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define PAGES 3
+
+static inline size_t page(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* A file of PAGES pages. */
+static inline int new_file(void)
+{
+    const int fd = memfd_create("program", MFD_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, (off_t)(PAGES * page())), 0);
+    return fd;
+}
+
+/* Maps `pages` pages of a file from page `first` on. `at` is NULL, or an address to map over. */
+static inline char *map_shared(int fd, void *at, size_t first, size_t pages)
+{
+    char *mapped = mmap(at, pages * page(), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | (at ? MAP_FIXED : 0), fd, (off_t)(first * page()));
+    assert_ptr_not_equal(mapped, MAP_FAILED);
+    return mapped;
+}
+
+static inline struct cecl_region region_at(const void *ptr)
+{
+    struct cecl_region region = {0};
+    if (dev->ops->region_find(dev, ptr, &region) != ceclSuccess)
+        fail_msg("region_find: %s", cecl_message());
+    return region;
+}
+
+static inline struct cecl_region_export export_of(const void *ptr)
+{
+    const struct cecl_region region = region_at(ptr);
+    struct cecl_region_export exported = {.fd = -1};
+    if (dev->ops->region_export(dev, &region, &exported) != ceclSuccess)
+        fail_msg("region_export: %s", cecl_message());
+    return exported;
+}
+
+#endif

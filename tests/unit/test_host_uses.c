@@ -1,0 +1,298 @@
+/* What calls use of a program's memory, on the host device: whether all of it is one memory still, and
+ * whether it can be used without a signal that ends the process. */
+#include "host_file.h"
+
+#include <stdio.h>
+
+#include "../open_descriptors.h"
+
+static struct cecl_use use_of(const void *buffer, size_t bytes, bool written)
+{
+    const uint64_t low = (uintptr_t)buffer;
+    return (struct cecl_use){
+        .name = "sendbuff", .buffer = buffer, .low = low, .high = low + bytes, .written = written};
+}
+
+/* The id of all bytes of a use, which must be usable. */
+static uint64_t id_of_use(struct cecl_use use)
+{
+    uint64_t id = 1;
+    if (dev->ops->region_id(dev, use.buffer, &use, &id) != ceclSuccess)
+        fail_msg("region_id: %s", cecl_message());
+    return id;
+}
+
+static void assert_refused(ceclResult_t result, const void *buffer, const char *words)
+{
+    char start[64];
+    snprintf(start, sizeof(start), "sendbuff %p: ", buffer);
+    assert_int_equal(result, ceclInvalidArgument);
+    if (strncmp(cecl_message(), start, strlen(start)) != 0 || !strstr(cecl_message(), words))
+        fail_msg("\"%s\" and \"%s\" are not in \"%s\"", start, words, cecl_message());
+}
+
+/* Both functions refuse the use. */
+static void assert_use_refused(struct cecl_use use, const char *words)
+{
+    const char other[100] = "a use that is right, on the stack";
+    struct cecl_use uses[] = {use_of(other, sizeof(other), true), use};
+    uint64_t id;
+    assert_refused(dev->ops->region_id(dev, use.buffer, &use, &id), use.buffer, words);
+    assert_refused(dev->ops->check_uses(dev, &use, 1), use.buffer, words);
+    assert_refused(dev->ops->check_uses(dev, uses, 2), use.buffer, words);
+    assert_int_equal(dev->ops->check_uses(dev, uses, 1), ceclSuccess);
+}
+
+/* Maps pages of a file over PAGES pages at `memory`, with other flags or rights. */
+static void map_over(char *memory, size_t first, size_t pages, int rights, int flags, int fd)
+{
+    char *at = memory + first * page();
+    assert_ptr_equal(mmap(at, pages * page(), rights, flags | MAP_FIXED, fd,
+                          fd < 0 ? 0 : (off_t)(first * page())),
+                     at);
+}
+
+static void an_id_is_of_all_bytes_that_are_used(void **state)
+{
+    enum { RIGHTS = PROT_READ | PROT_WRITE };
+    (void)state;
+    const int fd = new_file(), other = new_file();
+    char *memory = map_shared(fd, NULL, 0, PAGES);
+    const struct cecl_use all = use_of(memory, PAGES * page(), true),
+                          first = use_of(memory, page(), true);
+    const uint64_t id = region_at(memory).id;
+    assert_int_equal(id_of_use(all), id);
+    const struct {
+        int flags, fd;
+    } over[] = {{MAP_SHARED, other},
+                {MAP_PRIVATE, fd},
+                {MAP_PRIVATE, other},
+                {MAP_PRIVATE | MAP_ANONYMOUS, -1},
+                {MAP_SHARED | MAP_ANONYMOUS, -1}};
+    for (size_t i = 0; i < sizeof(over) / sizeof(over[0]); i++)
+        for (size_t at = 0; at < PAGES; at++) {
+            map_over(memory, at, 1, RIGHTS, over[i].flags, over[i].fd);
+            assert_int_not_equal(id_of_use(all), id);
+            assert_int_equal(id_of_use(first) == id, at != 0);
+            map_over(memory, at, 1, RIGHTS, MAP_SHARED, fd); /* what was there before */
+            assert_int_equal(id_of_use(all), id);
+        }
+    map_over(memory, 0, PAGES, RIGHTS, MAP_PRIVATE, fd);
+    assert_int_not_equal(id_of_use(all), id);
+    munmap(memory, PAGES * page());
+    close(fd);
+    close(other);
+}
+
+/* Another page of the same file is other memory, too. */
+static void an_id_tells_pages_of_a_file_apart(void **state)
+{
+    (void)state;
+    const int fd = new_file();
+    char *memory = map_shared(fd, NULL, 0, PAGES);
+    const struct cecl_use all = use_of(memory, PAGES * page(), false);
+    const uint64_t id = id_of_use(all);
+    map_shared(fd, memory + page(), 2, 1);
+    assert_int_not_equal(id_of_use(all), id);
+    munmap(memory, PAGES * page());
+    close(fd);
+}
+
+static void a_mapping_that_the_kernel_splits_is_one_region(void **state)
+{
+    (void)state;
+    const int fd = new_file();
+    char *memory = map_shared(fd, NULL, 0, PAGES);
+    const struct cecl_region whole = region_at(memory);
+    assert_int_equal(mprotect(memory + page(), page(), PROT_READ), 0);
+    for (size_t at = 0; at < PAGES; at++) {
+        const struct cecl_region region = region_at(memory + at * page());
+        assert_memory_equal(&region, &whole, sizeof(region));
+    }
+    assert_int_equal(id_of_use(use_of(memory, PAGES * page(), false)), whole.id);
+    const struct cecl_region_export exported = export_of(memory + 2 * page());
+    assert_int_equal(exported.base, whole.base);
+    assert_int_equal(exported.bytes, whole.bytes);
+    assert_int_equal(exported.offset, 0);
+    close(exported.fd);
+    munmap(memory, PAGES * page());
+    close(fd);
+}
+
+/* Its neighbour's lower part is mapped later: the kernel makes one mapping of the two. */
+static void a_region_stays_when_its_mapping_grows_or_shrinks(void **state)
+{
+    (void)state;
+    const int fd = new_file();
+    char *place = mmap(NULL, PAGES * page(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(place, MAP_FAILED);
+    char *memory = place + page();
+    map_shared(fd, memory, 1, 1);
+    const struct cecl_region region = region_at(memory);
+    const struct cecl_use use = use_of(memory, page(), true);
+    struct cecl_region_export exported;
+    map_shared(fd, place, 0, PAGES); /* grown at both ends */
+    assert_int_equal(id_of_use(use), region.id);
+    assert_int_equal(region_at(memory).base, (uintptr_t)place);
+    assert_int_equal(region_at(memory).bytes, PAGES * page());
+    assert_int_equal(dev->ops->region_export(dev, &region, &exported), ceclSuccess);
+    assert_int_equal(exported.base, (uintptr_t)memory);
+    assert_int_equal(exported.offset, page());
+    close(exported.fd);
+    assert_int_equal(munmap(memory + page(), page()), 0); /* shrunk */
+    assert_int_equal(id_of_use(use), region.id);
+    munmap(place, PAGES * page());
+    close(fd);
+}
+
+static void a_region_of_which_a_part_is_gone_is_not_exported(void **state)
+{
+    (void)state;
+    const int fd = new_file();
+    struct cecl_region_export exported;
+    char *memory = map_shared(fd, NULL, 0, PAGES);
+    const struct cecl_region region = region_at(memory);
+    const int descriptors = open_descriptors();
+    map_over(memory, 2, 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    assert_int_equal(dev->ops->region_export(dev, &region, &exported), ceclInvalidUsage);
+    assert_int_equal(open_descriptors(), descriptors);
+    munmap(memory, PAGES * page());
+    close(fd);
+}
+
+/* What a program may do to its last pages between two calls. */
+static void unmap_the_last(char *memory, int fd)
+{
+    (void)fd;
+    assert_int_equal(munmap(memory + 2 * page(), page()), 0);
+}
+static void unmap_the_middle(char *memory, int fd)
+{
+    (void)fd;
+    assert_int_equal(munmap(memory + page(), page()), 0);
+}
+static void shrink(char *memory, int fd)
+{
+    (void)fd;
+    assert_ptr_equal(mremap(memory, PAGES * page(), 2 * page(), 0), memory);
+}
+static void take_all_rights(char *memory, int fd)
+{
+    (void)fd;
+    assert_int_equal(mprotect(memory + page(), page(), PROT_NONE), 0);
+}
+static void take_the_right_to_write(char *memory, int fd)
+{
+    (void)fd;
+    assert_int_equal(mprotect(memory + page(), page(), PROT_READ), 0);
+}
+static void truncate_the_file(char *memory, int fd)
+{
+    (void)memory;
+    assert_int_equal(ftruncate(fd, (off_t)(2 * page())), 0);
+}
+
+static const struct {
+    void (*change)(char *memory, int fd);
+    const char *words;
+    size_t at;         /* the first page that cannot be used; PAGES: the message names another */
+    bool written_only; /* it can be read */
+} troubles[] = {
+    {unmap_the_last, "no memory of this process, at byte", 2, false},
+    {unmap_the_middle, "no memory of this process, at byte", 1, false},
+    {shrink, "no memory of this process, at byte", 2, false},
+    {take_all_rights, "no memory of this process that can be read, at byte", 1, false},
+    {take_the_right_to_write, "no memory of this process that can be written, at byte", 1, true},
+    {truncate_the_file, "the file that is mapped here is too short", PAGES, false},
+};
+#define TROUBLES (sizeof(troubles) / sizeof(troubles[0]))
+
+static void refuse_each_trouble(int flags)
+{
+    for (size_t i = 0; i < TROUBLES; i++) {
+        const int fd = new_file();
+        const bool shared_file = flags == MAP_SHARED;
+        char *memory = mmap(NULL, PAGES * page(), PROT_READ | PROT_WRITE, flags, fd, 0);
+        assert_ptr_not_equal(memory, MAP_FAILED);
+        const struct cecl_use all = use_of(memory + 5, PAGES * page() - 5, true);
+        const size_t usable = troubles[i].at == PAGES ? 2 : troubles[i].at;
+        const uint64_t id = id_of_use(all);
+        char place[64];
+        troubles[i].change(memory, fd);
+        assert_use_refused(all, troubles[i].words);
+        if (troubles[i].at < PAGES) {
+            snprintf(place, sizeof(place), "at byte %zu of %zu", troubles[i].at * page() - 5,
+                     PAGES * page() - 5);
+            assert_use_refused(all, place);
+        }
+        struct cecl_use reads = all;
+        reads.written = false;
+        if (troubles[i].written_only)
+            assert_int_equal(dev->ops->check_uses(dev, &reads, 1), ceclSuccess);
+        else
+            assert_use_refused(reads, troubles[i].words);
+        if (shared_file) /* what lies before it is the memory that it was */
+            assert_int_equal(id_of_use(use_of(memory, usable * page(), true)), id);
+        munmap(memory, PAGES * page());
+        close(fd);
+    }
+}
+
+static void memory_that_would_end_the_process_is_refused_by_its_name(void **state)
+{
+    (void)state;
+    refuse_each_trouble(MAP_SHARED);
+    refuse_each_trouble(MAP_PRIVATE);
+}
+
+/* The first byte that is used may lie behind some that are not, and that need not be there. */
+static void bytes_that_are_not_used_may_be_gone(void **state)
+{
+    (void)state;
+    const int fd = new_file();
+    char *memory = map_shared(fd, NULL, 0, PAGES);
+    struct cecl_use middle = use_of(memory, 2 * page(), true);
+    const uint64_t id = id_of_use(middle);
+    middle.low += page();
+    assert_int_equal(mprotect(memory, page(), PROT_NONE), 0);
+    assert_int_equal(munmap(memory + 2 * page(), page()), 0);
+    assert_int_equal(id_of_use(middle), id);
+    assert_int_equal(dev->ops->check_uses(dev, &middle, 1), ceclSuccess);
+    munmap(memory, PAGES * page());
+    close(fd);
+}
+
+static void memory_that_was_moved_away_and_back_is_the_same(void **state)
+{
+    (void)state;
+    const int fd = new_file();
+    char *memory = map_shared(fd, NULL, 0, PAGES);
+    const struct cecl_use all = use_of(memory, PAGES * page(), true);
+    const uint64_t id = id_of_use(all);
+    char *away = mmap(NULL, PAGES * page(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_equal(
+        mremap(memory, PAGES * page(), PAGES * page(), MREMAP_MAYMOVE | MREMAP_FIXED, away), away);
+    assert_use_refused(all, "no memory of this process");
+    assert_int_not_equal(id_of_use(use_of(away, PAGES * page(), true)), id);
+    assert_ptr_equal(
+        mremap(away, PAGES * page(), PAGES * page(), MREMAP_MAYMOVE | MREMAP_FIXED, memory),
+        memory);
+    assert_int_equal(id_of_use(all), id);
+    munmap(memory, PAGES * page());
+    close(fd);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        DEVICE_TEST(an_id_is_of_all_bytes_that_are_used),
+        DEVICE_TEST(an_id_tells_pages_of_a_file_apart),
+        DEVICE_TEST(a_mapping_that_the_kernel_splits_is_one_region),
+        DEVICE_TEST(a_region_stays_when_its_mapping_grows_or_shrinks),
+        DEVICE_TEST(a_region_of_which_a_part_is_gone_is_not_exported),
+        DEVICE_TEST(memory_that_would_end_the_process_is_refused_by_its_name),
+        DEVICE_TEST(bytes_that_are_not_used_may_be_gone),
+        DEVICE_TEST(memory_that_was_moved_away_and_back_is_the_same),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
