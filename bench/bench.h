@@ -205,9 +205,9 @@ bool run_join(struct run *run);
 /* Destroys them. Returns false, after a message, when that fails. A broken communicator is left to
  * the end of the process: peers may already be gone. */
 bool run_leave(struct run *run, int end);
-/* whether --json's file can be written; collective, and called first, so that no long run is in
- * vain */
-bool report_json_opens(const struct run *run);
+/* Whether the file that an option names can be written; with path NULL there is none. Leaves no file
+ * that was not there. Collective, and called first, so that no long run is in vain. */
+bool output_opens(const struct run *run, const char *option, const char *path);
 double median_of(double *values, int count); /* sorts `values` */
 /* Prints a failed call and its reason. Returns false. */
 bool complain(const struct run *run, const char *what, const char *why);

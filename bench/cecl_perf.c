@@ -184,7 +184,7 @@ static int perform_joined(struct run *run)
 
 static int perform(struct run *run)
 {
-    if (!report_json_opens(run))
+    if (!output_opens(run, "--json", run->options.json))
         return END_USAGE;
     if (!run_join(run))
         return END_BROKEN;

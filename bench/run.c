@@ -1,6 +1,8 @@
 /* What the benchmark programs share of a run: its communicator, error messages, medians. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "bench.h"
 
@@ -23,15 +25,19 @@ double median_of(double *values, int count)
 }
 
 /* Writes nothing, so that an earlier run's results stay until this run has its own. */
-bool report_json_opens(const struct run *run)
+bool output_opens(const struct run *run, const char *option, const char *path)
 {
     int opens = 1;
-    if (run->rank == 0 && run->options.json) {
-        FILE *out = fopen(run->options.json, "a");
+    if (run->rank == 0 && path) {
+        struct stat file;
+        const bool was_there = lstat(path, &file) == 0;
+        FILE *out = fopen(path, "a");
         opens = out && fclose(out) == 0;
+        if (opens && !was_there)
+            unlink(path);
         if (!opens)
-            fprintf(stderr, "%s: --json %s: a file that can be written expected\n", run->program,
-                    run->options.json);
+            fprintf(stderr, "%s: %s %s: a file that can be written expected\n", run->program,
+                    option, path);
     }
     MPI_Bcast(&opens, 1, MPI_INT, 0, MPI_COMM_WORLD);
     return opens != 0;

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Fails unless cecl_tune measures on the host device and writes a file that loads, and refuses what it must.
+# Fails unless cecl_tune measures on the host device, writes a file that loads and nothing else, and refuses
+# what it must.
 # tune.sh CECL_TUNE CECL_PERF CECL_INFO MPIRUN... (for two ranks)
 tune=$1 perf=$2 info=$3
 shift 3
@@ -31,6 +32,21 @@ CECL_TUNING=$dir/all "$info" --tuning --ranks 2 --device host | grep -q 'small.a
     fails "cecl_info does not load what cecl_tune wrote"
 CECL_TUNING=$dir/all "${mpi[@]}" "$perf" -b 1K -e 64K -f 8 -n 2 -w 1 --rounds 1 >"$dir/said" 2>&1 ||
     fails "cecl_perf does not load what cecl_tune wrote: $(cat "$dir/said")"
+
+# Without --output: the file is named by its full name, and is all that is written. Where no GPU is found,
+# this is said once, though there are communicators for each way.
+mkdir "$dir/here"
+(cd "$dir/here" && env -u CECL_DEVICE CUDA_VISIBLE_DEVICES=-1 "${mpi[@]}" "$tune" --quick --seconds 2 --op alltoall) \
+    >"$dir/said" 2>&1 || fails "cecl_tune without --output: $(cat "$dir/said")"
+grep -qF "wrote $dir/here/cecl.tuning: CECL_TUNING=$dir/here/cecl.tuning" "$dir/said" ||
+    fails "the file is not named in full: $(cat "$dir/said")"
+[ "$(ls -A "$dir/here")" = cecl.tuning ] || fails "more is written: $(ls -A "$dir/here")"
+[ "$(grep -c 'running on the host device' "$dir/said")" -eq 1 ] || fails "not said once: $(cat "$dir/said")"
+
+# A run that breaks leaves no file.
+"${mpi[@]}" env CECL_DEVICE=cuda CUDA_VISIBLE_DEVICES=-1 "$tune" --output "$dir/broken" >"$dir/said" 2>&1 &&
+    fails "GPUs were found: $(cat "$dir/said")"
+[ ! -e "$dir/broken" ] || fails "a file of a run that broke is left"
 
 # One operation, with rows from before: they stay, but for what is measured anew.
 printf 'cecl-tuning 1\nreduction.reading_sms * any 5\nall_gather.returned_max_bytes 2 host 3KiB\n' >"$dir/before"

@@ -1,14 +1,73 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that are missing among those named: setup.sh PACKAGE ...
-# Prints nothing when all are installed. On other systems it only names the packages: CMake then finds
-# what they hold, or says what is missing.
+# A package is also there if its commands are on PATH in a version that will do, or its library can be
+# linked, wherever they come from: pip's cmake serves as Debian's does, and needs no network. Prints
+# nothing when nothing is missing. On other systems it only names the packages: CMake then finds what
+# they hold, or says what is missing.
 set -euo pipefail
+root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
+clang_format=14 # the major version that formats the sources: others format them otherwise
+scratch=
+trap '[ -z "$scratch" ] || rm -rf "$scratch"' EXIT
+
+# runs PROGRAM...: whether each starts; $said is the version that the last one tells.
+runs() {
+    local program
+    for program in "$@"; do
+        said=$("$program" --version 2>&1) || return 1
+    done
+}
+
+# least VERSION: whether the first version in $said is VERSION or later.
+least() {
+    [[ $said =~ [0-9]+(\.[0-9]+)+ ]] && printf '%s\n' "$1" "${BASH_REMATCH[0]}" | sort -VC
+}
+
+# builds COMPILER HEADERS FLAGS...: whether a C program that includes HEADERS, one after the other, can be
+# compiled and linked.
+builds() {
+    local compiler=$1 header
+    [ -n "$scratch" ] || scratch=$(mktemp -d)
+    for header in $2; do
+        echo "#include <$header>"
+    done >"$scratch/probe.c"
+    echo 'int main(void) { return 0; }' >>"$scratch/probe.c"
+    shift 2
+    "$compiler" "$scratch/probe.c" -o "$scratch/probe" "$@" >/dev/null 2>&1
+}
+
+# links LIBRARY HEADERS: builds, with the flags that pkg-config knows, if it does.
+links() {
+    local flags
+    flags=$(pkg-config --cflags --libs "$1" 2>/dev/null) || flags=-l$1
+    # shellcheck disable=SC2086 # flags are words
+    builds gcc "$2" $flags
+}
+
+# serves PACKAGE: whether what PACKAGE is needed for is here, from elsewhere than Debian.
+serves() {
+    case $1 in
+    gcc | g++ | make | pkg-config | clang) runs "$1" ;;
+    cmake) runs ctest cmake &&
+        least "$(sed -n 's/^cmake_minimum_required(VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")" ;;
+    binutils) runs ld ar nm readelf ;;
+    openmpi-bin) runs mpirun && [[ $said == *"Open MPI"* ]] ;;
+    libopenmpi-dev) mpicc --showme:version >/dev/null 2>&1 && builds mpicc mpi.h ;;
+    libc6-dev) builds gcc stdio.h ;;
+    libopenblas-dev) links openblas cblas.h ;;
+    libcmocka-dev) links cmocka "stdarg.h stddef.h stdint.h setjmp.h cmocka.h" ;;
+    clang-format) runs clang-format && [[ $said == *"version $clang_format."* ]] ;;
+    libclang-rt-dev) builds clang stdio.h -fsanitize=address,undefined ;;
+    spin) spin -V >/dev/null 2>&1 ;;
+    *) false ;;
+    esac
+}
 
 missing=()
 for package in "$@"; do
     # `dpkg -s` would not do: it succeeds for a package that was removed and left its configuration.
     state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
-    [ "$state" = installed ] || missing+=("$package")
+    [ "$state" = installed ] || serves "$package" || missing+=("$package")
 done
 [ ${#missing[@]} -gt 0 ] || exit 0
 
@@ -27,8 +86,8 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 
 echo "Installing ${missing[*]} ..."
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+[ -n "$scratch" ] || scratch=$(mktemp -d)
+log=$scratch/log
 
 # Tells what to do after apt-get failed. apt-get update may end with 0 though it fetched nothing.
 explain() {

@@ -205,7 +205,7 @@ static int preconditions(const struct run *run)
         complain(run, "CECL_SM_POLICY", "not set expected: it is what two sides differ in");
     if (first < run->nranks)
         return END_USAGE;
-    return report_json_opens(run) ? END_FINE : END_USAGE;
+    return output_opens(run, "--json", run->options.json) ? END_FINE : END_USAGE;
 }
 
 static int perform(struct bench *b)

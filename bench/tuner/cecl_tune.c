@@ -83,7 +83,7 @@ static int measure_joined(struct tuner *tuner)
 static int perform(struct tuner *tuner)
 {
     struct run *run = &tuner->run;
-    if (!tuner_output_opens(tuner))
+    if (!output_opens(run, "--output", tuner->output))
         return END_USAGE;
     clear_settings();
     run->options.rounds = tuner->quick ? 7 : 21;

@@ -2,6 +2,7 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "parse.h"
 #include "tuner.h"
@@ -13,7 +14,7 @@ static const char usage[] =
     "faster than another, and writes a file that CECL_TUNING=FILE loads.\n"
     "  --quick           fewer sizes and rounds: some seconds, on GPUs about a minute\n"
     "  --op OP           only all_gather, alltoall, reduce_scatter, all_reduce or broadcast\n"
-    "  --output FILE     what is written; default cecl.tuning\n"
+    "  --output FILE     what is written; default cecl.tuning, in this folder\n"
     "  --seconds COUNT   begin no size later than that; default 600, with --quick 60\n"
     "CECL_DEVICE=host measures the host device. Rows of a file that CECL_TUNING names are kept "
     "where\n"
@@ -29,6 +30,17 @@ static const struct option longs[] = {{"quick", 0, NULL, 'q'},  {"op", 1, NULL, 
                                       {"output", 1, NULL, 'o'}, {"seconds", 1, NULL, 's'},
                                       {"help", 0, NULL, 'h'},   {NULL, 0, NULL, 0}};
 
+/* The name holds in every folder: CECL_TUNING is read where programs start. */
+static bool take_output(struct tuner *tuner, const char *name)
+{
+    char folder[PATH_MAX] = "";
+    if (*name != '/' && !getcwd(folder, sizeof(folder)))
+        return false;
+    const int length =
+        snprintf(tuner->output, sizeof(tuner->output), "%s%s%s", folder, *folder ? "/" : "", name);
+    return *name && length >= 0 && (size_t)length < sizeof(tuner->output);
+}
+
 /* NULL, or what was expected. */
 static const char *take(struct tuner *tuner, int option, const char *value)
 {
@@ -37,7 +49,7 @@ static const char *take(struct tuner *tuner, int option, const char *value)
     case 'p':
         tuner->op = crossing_op_named(value);
         return tuner->op ? NULL : "all_gather, alltoall, reduce_scatter, all_reduce or broadcast";
-    case 'o': tuner->output = value; return *value ? NULL : "a file's name";
+    case 'o': return take_output(tuner, value) ? NULL : "a file's name";
     case 's': return parse_count(value, 1, 86400, &tuner->seconds) ? NULL : "1 to 86400";
     default: return "an option that --help lists, with its value";
     }
@@ -67,8 +79,8 @@ static bool read_all(struct tuner *tuner, int argc, char **argv, char *words, si
 bool tuner_options(struct tuner *tuner, int argc, char **argv, int *code)
 {
     char words[256] = "";
-    tuner->output = "cecl.tuning";
-    const bool fine = read_all(tuner, argc, argv, words, sizeof(words));
+    const bool fine =
+        take_output(tuner, "cecl.tuning") && read_all(tuner, argc, argv, words, sizeof(words));
     if (!tuner->seconds)
         tuner->seconds = tuner->quick ? 60 : 600;
     if (tuner->run.rank == 0 && *words)

@@ -2,6 +2,8 @@
 #ifndef CECL_BENCH_TUNER_H
 #define CECL_BENCH_TUNER_H
 
+#include <limits.h>
+
 #include "bench.h"
 #include "split.h"
 #include "tune/file.h"
@@ -45,7 +47,8 @@ struct tuner {
     struct run run; /* of all that is measured: comm and stream serve to meet */
     bool quick;
     int seconds; /* no size is begun later */
-    const char *op, *output;
+    const char *op;
+    char output[PATH_MAX];        /* whatever folder it is read from */
     struct cecl_tuning_file base; /* what CECL_TUNING named, or nothing */
     enum cecl_tuning_device device;
     double began;    /* us */
@@ -67,7 +70,6 @@ void progress_finding(const struct tuner *tuner, const struct crossing *crossing
                       const struct finding *finding);
 
 /* write.c: the file, by rank 0. */
-bool tuner_output_opens(const struct tuner *tuner); /* collective */
 bool tuner_write(const struct tuner *tuner, const struct finding *findings);
 
 #endif

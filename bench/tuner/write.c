@@ -7,21 +7,6 @@
 
 #include "tuner.h"
 
-/* Nothing is written: what an earlier run wrote stays until this one has results. */
-bool tuner_output_opens(const struct tuner *tuner)
-{
-    int opens = 1;
-    if (tuner->run.rank == 0) {
-        FILE *out = fopen(tuner->output, "a");
-        opens = out && fclose(out) == 0;
-        if (!opens)
-            fprintf(stderr, "cecl_tune: --output %s: a file that can be written expected\n",
-                    tuner->output);
-    }
-    MPI_Bcast(&opens, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    return opens != 0;
-}
-
 static struct cecl_tuning_row row_of(const struct tuner *tuner, const struct crossing *crossing,
                                      uint64_t value)
 {

@@ -72,6 +72,15 @@ struct compute {
 extern const struct compute compute_host;
 const struct compute *compute_cuda(void); /* NULL in a build without CUDA */
 
+/* cores.c. On the host the threads of streams move data, and need cores beside those of the ranks. */
+struct cores {
+    int here;    /* that this process may use */
+    double load; /* of the last minute */
+};
+struct cores cores_now(void);
+bool cores_suffice(const struct cores *cores, int nranks);
+void cores_refuse(const struct cores *cores, int nranks); /* says why no time is measured */
+
 #ifdef __cplusplus
 }
 #endif

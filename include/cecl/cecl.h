@@ -227,7 +227,7 @@ typedef enum {
 /* Where ranks run (ceclConfig_t.device). */
 typedef enum {
     /* Default. CUDA where each rank has a GPU of its own, otherwise the host device, which rank 0
-     * then says on stderr, once for each communicator. */
+     * then says on stderr, once in a process. */
     CECL_DEVICE_AUTO = 0,
     CECL_DEVICE_CUDA = 1, /* CUDA, or an error */
     CECL_DEVICE_HOST = 2  /* the host device, also where there are GPUs */

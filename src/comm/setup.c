@@ -3,6 +3,7 @@
  * a communicator or none has. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -180,6 +181,16 @@ static bool gpu_is_shared(const struct hello *all, int nranks)
     return false;
 }
 
+/* Once in a process: a program may have many communicators. */
+static void warn_of_host_device(void)
+{
+    static atomic_flag done = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&done))
+        cecl_log(CECL_LOG_WARN, -1,
+                 "running on the host device: %s; CECL_DEVICE=host chooses it without this warning",
+                 cecl_message());
+}
+
 /* Opens the device that all ranks use. */
 static ceclResult_t open_device(ceclComm_t comm, const struct hello *all)
 {
@@ -204,9 +215,7 @@ static ceclResult_t open_device(ceclComm_t comm, const struct hello *all)
         return ceclSuccess;
     }
     if (comm->config.device == CECL_DEVICE_AUTO && comm->rank == 0)
-        cecl_log(CECL_LOG_WARN, -1,
-                 "running on the host device: %s; CECL_DEVICE=host chooses it without this warning",
-                 cecl_message());
+        warn_of_host_device();
     return cecl_host_open(&comm->dev);
 }
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs a build to a place of its own, moves that elsewhere, and uses it from outside, in C and in
 # C++: by find_package(cecl), with MPI and where MPI is not found, and by pkg-config. README's program
-# is built too. cecl-run finds the library in NCCL's place where both were moved to.
+# is built too. cecl-run and the tools find their libraries where all were moved to.
 # test_install.sh BUILD_DIR SCRATCH_DIR
 set -eu
 build=$1 scratch=$2
@@ -47,6 +47,21 @@ refused() {
 
 cxx=$(command -v c++ || true)
 [ -f "$scratch/prefix/share/doc/cecl/LICENSE" ] || fail "LICENSE is not installed"
+
+# Tools run where they were moved to, and find the library there.
+if [ -e "$build/bench/cecl_info" ]; then
+    "$scratch/prefix/bin/cecl_info" --markdown | grep -q CECL_DEVICE || fail "cecl_info does not run"
+fi
+for tool in cecl_perf cecl_tune cecl_overlap cecl_zerosm; do
+    [ -e "$build/bench/$tool" ] || continue
+    LD_TRACE_LOADED_OBJECTS=1 "$scratch/prefix/bin/$tool" >"$scratch/$tool.log" || fail "$tool does not load"
+    ! grep "not found" "$scratch/$tool.log" || fail "$tool finds no library"
+    ! grep libcecl "$scratch/$tool.log" | grep -vF "=> $scratch/prefix/" || fail "$tool finds another libcecl"
+done
+if [ -e "$build/bench/cecl_perf" ]; then
+    "$scratch/prefix/bin/cecl_perf" -b 1K -e 1K -n 1 -w 0 --rounds 1 >"$scratch/perf.log" ||
+        fail "cecl_perf does not run: $(cat "$scratch/perf.log")"
+fi
 
 if [ -e "$build/bin/cecl-run" ]; then # not on every processor
     preloaded=$("$scratch/prefix/bin/cecl-run" env 2>"$scratch/cecl-run.log" | grep '^LD_PRELOAD=')

@@ -56,6 +56,13 @@ int multi_main(int argc, char **argv, const struct CMUnitTest *tests, size_t cou
     return all != 0;
 }
 
+int multi_share(int all)
+{
+    const char *given = getenv("CECL_TEST_SHARE"), *device = getenv("CECL_DEVICE");
+    const int share = given && device && strcmp(device, "host") == 0 ? atoi(given) : 1;
+    return share < 2 ? all : all < share ? 1 : all / share;
+}
+
 void multi_setenv(const char *name, const char *value)
 {
     if (value)

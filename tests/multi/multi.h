@@ -71,6 +71,9 @@ void multi_crowd_open(struct multi_crowd *crowd, size_t bytes);
 void multi_crowd_come(const struct multi_crowd *crowd, int times); /* returns at once */
 void multi_crowd_close(struct multi_crowd *crowd); /* waits for all copies and checks every block */
 
+/* How many rounds of a test are run, of `all`: with CECL_TEST_SHARE=N on the host device every Nth, at
+ * least one. scripts/test.sh runs such a share, CI runs all. */
+int multi_share(int all);
 size_t multi_type_bytes(ceclDataType_t type);
 void multi_setenv(const char *name, const char *value); /* NULL: unset */
 /* Sets CECL_TUNING to a file of this rank's own with these rows; NULL: removes it. */

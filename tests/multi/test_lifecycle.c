@@ -34,7 +34,7 @@ static void cycles_leak_no_descriptor_thread_or_mapping(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
     /* What each cycle leaves shows after a few; what one in hundreds leaves need not show at every
      * number of ranks. */
-    const int cycles = given ? atoi(given) : gpus ? 20 : multi_nranks > 2 ? 200 : 1000;
+    const int cycles = multi_share(given ? atoi(given) : gpus ? 20 : multi_nranks > 2 ? 200 : 1000);
     int fds = 0, threads = 0, maps = 0;
     for (int i = 0; i < cycles; i++) {
         comm = multi_comm(NULL);

@@ -197,7 +197,7 @@ static void random_calls_with_late_ranks_are_right(void **state)
     (void)state;
     const char *calls = getenv("CECL_TEST_CALLS"), *given = getenv("CECL_TEST_SEED");
     const int usual = multi_nranks <= 3 ? 4000 : 12000 / multi_nranks;
-    const int total = calls ? atoi(calls) : usual;
+    const int total = multi_share(calls ? atoi(calls) : usual);
     uint64_t x = given ? strtoull(given, NULL, 10) : 2463534242u;
     ceclStream_t streams[2] = {NULL};
     y ^= x << 7;
@@ -217,11 +217,12 @@ static void random_calls_with_late_ranks_are_right(void **state)
 static void memory_allocated_anew_at_the_same_address_is_used(void **state)
 {
     (void)state;
-    enum { ROUNDS = 300, WARM = 60, CALLS = 4, SLACK = 10 };
+    enum { CALLS = 4, SLACK = 10 };
     static const enum kind kinds[CALLS] = {ALL_GATHER, ALL_TO_ALL, ALL_REDUCE, BROADCAST};
+    const int rounds = multi_share(300);
     uint64_t x = 7;
     int descriptors = 0, lines = 0;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         struct slot *s = &slots[round % CALLS];
         struct random_call *c = &s->random.call;
         struct memory *send = &s->send[MEMORY_SHARED], *recv = &s->recv[MEMORY_SHARED];
@@ -242,7 +243,7 @@ static void memory_allocated_anew_at_the_same_address_is_used(void **state)
         random_set_places(c, RANDOM_GUARD);
         random_put(comm, &s->random, host);
         run_one(s);
-        if (round == WARM) {
+        if (round == rounds / 5) { /* what is set up once is there by now */
             descriptors = multi_descriptors();
             lines = multi_mappings();
         }
@@ -261,11 +262,11 @@ static size_t some_bytes(size_t least)
 static void ranks_whose_allocators_diverge_understand_each_other(void **state)
 {
     (void)state;
-    enum { ROUNDS = 100, EXTRA = 5 };
+    enum { EXTRA = 5 };
     struct memory extra[EXTRA];
     memset(extra, 0, sizeof(extra));
     uint64_t x = 19;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = multi_share(100); round > 0; round--) {
         struct slot fresh = slots[0];
         if (multi_rank == 1) {
             struct memory *m = &extra[random_next(&y) % EXTRA];

@@ -284,7 +284,7 @@ static void random_programs_are_right(void **state)
     struct drawn program[MESSAGES];
     ceclStream_t streams[3] = {0};
     const char *asked = getenv("CECL_TEST_CALLS");
-    const uint64_t rounds = asked ? 15 : 40;
+    const uint64_t rounds = (uint64_t)multi_share(asked ? 15 : 40);
     for (int i = 1; i < 3; i++)
         multi_ok(comm, ceclStreamCreate(comm, &streams[i]));
     for (int i = 0; i < AREAS; i++) {

@@ -52,7 +52,7 @@ static void alloc_free_gather_cycles_exchange_nothing(void **state)
 {
     (void)state;
     const char *given = getenv("CECL_TEST_CYCLES");
-    const int cycles = given ? atoi(given) : 10000;
+    const int cycles = multi_share(given ? atoi(given) : 10000);
     ceclComm_t comm = multi_comm(NULL);
     const size_t n = (size_t)multi_nranks;
     char *warm = NULL;

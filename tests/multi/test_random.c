@@ -96,7 +96,7 @@ static void random_calls_in_bursts_are_right(void **state)
 {
     (void)state;
     const char *calls = getenv("CECL_TEST_CALLS"), *given = getenv("CECL_TEST_SEED");
-    const int total = calls ? atoi(calls) : 10000;
+    const int total = multi_share(calls ? atoi(calls) : 10000);
     uint64_t x = given ? strtoull(given, NULL, 10) : 88172645463325252u;
     static struct random_slot slots[SLOTS];
     ceclComm_t comm = multi_comm(NULL);

@@ -180,7 +180,7 @@ static void run_one(const struct test_call *c)
 
 static void run_random(uint64_t x, int rounds)
 {
-    for (int round = 0; round < rounds; round++) {
+    for (int round = multi_share(rounds); round > 0; round--) {
         struct test_call c;
         draw(&x, &c);
         run_one(&c);

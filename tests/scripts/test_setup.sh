@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Holds what scripts/setup.sh does and says against what apt-get may answer. Commands of the system are
-# replaced: nothing is installed.
+# Holds what scripts/setup.sh does and says against what it may find on PATH, and against what apt-get may
+# answer. Commands of the system are replaced: nothing is installed.
 # test_setup.sh SCRATCH_DIR
 set -uo pipefail
 setup=$(cd -- "$(dirname -- "$0")/../../scripts" && pwd)/setup.sh
@@ -16,9 +16,9 @@ command_is() {
     chmod +x "$bin/$1"
 }
 
-# run: setup.sh for the package `gizmo`; leaves its words and its exit status.
+# run [PACKAGE]: setup.sh for the package, `gizmo` if none is named; leaves its words and its exit status.
 run() {
-    said=$(PATH=$bin:$PATH "$setup" gizmo 2>&1)
+    said=$(PATH=$bin:$PATH "$setup" "${1:-gizmo}" 2>&1)
     status=$?
 }
 
@@ -29,14 +29,61 @@ expect() {
     failed=1
 }
 
+# expect_nothing PACKAGE: setup.sh takes it as there. Else it asks apt-get.
+expect_nothing() {
+    run "$1"
+    [ "$status" -eq 0 ] && [ -z "$said" ] && return
+    printf '%s is there, but said, with status %s: %s\n' "$1" "$status" "$said"
+    failed=1
+}
+
+# expect_missing PACKAGE: setup.sh wants to install it.
+expect_missing() {
+    run "$1"
+    expect 1 "Installing $1"
+}
+
 command_is id 'echo 0'
 command_is dpkg-query 'printf installed'
 command_is apt-get 'exit 9'
-run
-expect 0 ""
-[ -z "$said" ] || { echo "nothing to do, but said: $said"; failed=1; }
+expect_nothing gizmo
 
+# Debian knows nothing of what is on PATH. A command that cannot start is like none.
 command_is dpkg-query 'exit 1'
+command_is ctest 'exit 0'
+cmake_least=$(sed -n 's/^cmake_minimum_required(VERSION \([0-9.]*\).*/\1/p' "${setup%/*}/../CMakeLists.txt")
+for version in "$cmake_least" "$cmake_least.2" 3.100.0-rc1 30.1.0; do
+    command_is cmake "echo cmake version $version"
+    expect_nothing cmake
+done
+for answer in "echo cmake version 3.9.6" "echo cmake version" "exit 127" \
+    "echo cmake version $cmake_least; exit 1"; do
+    command_is cmake "$answer"
+    expect_missing cmake
+done
+command_is clang-format 'echo Debian clang-format version 14.0.6'
+expect_nothing clang-format
+command_is clang-format 'echo clang-format version 19.1.4'
+expect_missing clang-format
+command_is mpirun 'echo "mpirun (Open MPI) 4.1.4"'
+expect_nothing openmpi-bin
+command_is mpirun 'echo "HYDRA build details:"'
+expect_missing openmpi-bin
+
+# A library is there if a program with its header can be linked.
+command_is pkg-config 'exit 1'
+command_is gcc '
+grep -q "^#include <cmocka.h>" "$1" || exit 1
+case $* in *" -lcmocka") ;; *) exit 1 ;; esac'
+expect_nothing libcmocka-dev
+expect_missing libopenblas-dev
+command_is gcc 'exit 1'
+expect_missing libcmocka-dev
+expect_missing libc6-dev
+rm "$bin/gcc" "$bin/cmake" "$bin/ctest"
+expect_nothing cmake # that of this build
+! gcc --version >/dev/null 2>&1 || expect_nothing libc6-dev
+
 command_is apt-get 'exit 0'
 run
 expect 0 "Installing gizmo"
@@ -68,7 +115,7 @@ expect 1 "do not name them"
 # No root and no sudo; then no Debian: nothing but what is linked here is found.
 command_is id 'echo 1000'
 mkdir -p "$scratch/only"
-for tool in bash sh env; do
+for tool in bash sh env dirname; do
     ln -s "$(command -v "$tool")" "$scratch/only/$tool"
 done
 for tool in dpkg-query id apt-get; do

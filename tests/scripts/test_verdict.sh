@@ -3,7 +3,8 @@
 # should say.
 # test_verdict.sh SCRATCH_DIR
 set -uo pipefail
-verdict=$(cd -- "$(dirname -- "$0")/../../scripts" && pwd)/verdict.sh
+root=$(cd -- "$(dirname -- "$0")/../.." && pwd)
+verdict=$root/scripts/verdict.sh
 scratch=$1
 failed=0
 
@@ -55,4 +56,10 @@ expect 1 "skipped, no python3: three"
 grep -qF "the reason of the failure" "$scratch/output" || { echo "its output is not there"; failed=1; }
 run
 expect 1 "no test was run; what ctest said is in $scratch/output"
+
+# Who skips says why, on the same line or just before.
+silent=$(cd "$root" && find tests bench examples -name '*.sh' -o -name CMakeLists.txt | sort |
+    xargs awk '/(^|[ ;{|])exit 77/ && !/skipped: / && before !~ /skipped: / { print FILENAME ":" FNR ": " $0 }
+        { before = $0 }')
+[ -z "$silent" ] || { printf 'no reason is told:\n%s\n' "$silent"; failed=1; }
 exit $failed

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Runs a test of this folder from a copy in a folder that only its owner may enter, as root's home is.
+# in_closed_folder.sh TEST ARGUMENT...
+set -euo pipefail
+root=$(cd -- "$(dirname -- "$0")/../.." && pwd)
+test=$1
+shift
+closed=$(mktemp -d) # its mode is 700
+trap 'rm -rf "$closed"' EXIT
+mkdir -p "$closed/tests"
+cp -r "$root/scripts" "$closed/scripts"
+cp -r "$root/tests/scripts" "$closed/tests/scripts"
+cd "$closed"
+"tests/scripts/$test" "$@"
