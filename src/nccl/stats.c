@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "nccl/job.h"
 #include "nccl/make.h"
 #include "nccl/symbol.h"
 
@@ -213,4 +214,5 @@ void cecl_nccl_stats_print(void)
     fclose(out);
     (void)!write(STDERR_FILENO, text, length);
     free(text);
+    cecl_nccl_job_has_table();
 }

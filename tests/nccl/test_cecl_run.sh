@@ -9,7 +9,7 @@ here=$(cd -- "$(dirname -- "$0")" && pwd)
 . "$here/expect.sh"
 rm -rf "$scratch"
 mkdir -p "$scratch"
-unset LD_PRELOAD LD_LIBRARY_PATH CECL_NCCL CECL_NCCL_PATH CECL_NCCL_STATS
+unset LD_PRELOAD LD_LIBRARY_PATH CECL_NCCL CECL_NCCL_PATH CECL_NCCL_STATS CECL_RUN_NOTE
 library=$(cd -- "$(dirname -- "$run")/../lib/cecl" && pwd)/libnccl.so.2
 
 case="it sets the environment, and says so in one line"

@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # Programs under cecl-run, with the library in NCCL's place preloaded.
-# test_nccl_preload.sh CECL_RUN PROBE STANDIN SCRATCH TORCH TOOL
-#   TORCH  linked to NCCL as PyTorch is (torch.c)
-#   TOOL   replaces a function of NCCL's, as profiling tools do (tool.c)
+# test_nccl_preload.sh CECL_RUN PROBE STANDIN SCRATCH TORCH TOOL PROGRAM
+#   TORCH    linked to NCCL as PyTorch is (torch.c)
+#   TOOL     replaces a function of NCCL's, as profiling tools do (tool.c)
+#   PROGRAM  nccl_program
 set -uo pipefail
-run=$1 probe=$2 standin=$3 scratch=$4 torch=$5 tool=$6
+run=$1 probe=$2 standin=$3 scratch=$4 torch=$5 tool=$6 program=$7
 here=$(cd -- "$(dirname -- "$0")" && pwd)
 # shellcheck source=tests/nccl/expect.sh
 . "$here/expect.sh"
 rm -rf "$scratch"
 mkdir -p "$scratch"
-unset LD_PRELOAD LD_LIBRARY_PATH CECL_NCCL CECL_NCCL_PATH CECL_NCCL_STATS
+unset LD_PRELOAD LD_LIBRARY_PATH CECL_NCCL CECL_NCCL_PATH CECL_NCCL_STATS CECL_RUN_NOTE
+unset OMPI_COMM_WORLD_RANK PMIX_RANK PMI_RANK SLURM_PROCID
 
 case="a program that opens libnccl.so.2 by name gets the library in its place"
 run "$run" --nccl "$standin" "$probe" libnccl.so.2 ncclParamBind
@@ -18,10 +20,62 @@ expect_status 0
 expect_output "result 0 version 22809"
 expect_error "ncclParamBind: $standin lacks it"
 
-case="a program that does not call NCCL opens nothing"
-run "$run" --stats env CECL_NCCL=bad CECL_NCCL_PATH=/none CECL_DEBUG=info sh -c 'ls / >/dev/null; true'
+none="cecl: no call of NCCL was counted: the command made none, or NCCL is linked into its program "
+none+="statically, or LD_PRELOAD did not reach it (sudo, ssh, a container)"
+export TMPDIR="$scratch/tmp"
+mkdir -p "$TMPDIR"
+
+# expect_no_file: of those by which the processes of a command tell each other of a table
+expect_no_file() {
+    [ -z "$(ls -A "$TMPDIR")" ] || wrong "files are left: $(ls -A "$TMPDIR")"
+}
+
+case="a program that does not call NCCL opens nothing, and one line says that nothing was counted"
+run "$run" --stats env CECL_NCCL=bad CECL_NCCL_PATH=/none CECL_DEBUG=info bash -c 'ls / >/dev/null; true'
 expect_status 0
-expect_lines 1 # cecl-run's own
+expect_lines 2 # with cecl-run's own
+expect_error "$none"
+
+case="that line comes once, from the command's own process, and leaves its exit status alone"
+run "$run" --stats bash -c 'for i in 1 2 3; do (ls / >/dev/null; true); done; exit 41'
+expect_status 41
+expect_lines 2
+expect_error "$none"
+run "$run" --stats bash -c "'$run' --stats true; true"
+expect_lines 3 # two cecl-run
+expect_error "$none"
+
+case="it does not come without --stats"
+run "$run" true
+expect_lines 1
+
+case="where each rank has a cecl-run of its own, it is rank 0's"
+for rank in 0 1; do
+    run env OMPI_COMM_WORLD_RANK=$rank "$run" --stats true
+    expect_lines $((2 - rank))
+    run env SLURM_PROCID=$rank "$run" --stats true
+    expect_lines $((2 - rank))
+done
+
+case="it does not come where a process of the command has counted calls"
+run "$run" --stats --nccl "$standin" "$program" threads 1
+expect_status 0
+[[ $errors == *"calls of NCCL"* && $errors != *"$none"* ]] || wrong "a table alone expected"
+run "$run" --stats --nccl "$standin" bash -c "'$program' threads 1; true"
+[[ $errors == *"calls of NCCL"* && $errors != *"$none"* ]] || wrong "a table alone expected"
+expect_no_file
+
+case="the command is cecl-run's process, which signals reach"
+"$run" --stats bash -c 'trap "exit 7" TERM; echo $$; while :; do sleep 0.05; done' \
+    >"$scratch/stdout" 2>"$scratch/stderr" &
+started=$!
+until [ -s "$scratch/stdout" ]; do sleep 0.05; done
+kill -TERM "$started"
+wait "$started"
+status=$? output=$(cat "$scratch/stdout") errors=$(cat "$scratch/stderr")
+expect_status 7
+[ "$output" = "$started" ] || wrong "process $started expected"
+expect_error "$none"
 
 # As installed by pip: PyTorch's library names the folder of the wheel's NCCL by a DT_RPATH.
 site=$scratch/site
