@@ -73,7 +73,11 @@
  *                sendbuff is sent from where it lies. It is carried only if a peer comes late to
  *                the call (see Collectives). ceclReduceScatter needs no bounce buffer.
  * Memory that was freed, and memory that was allocated at the same address later, are not taken for
- * each other: each call looks at what is there.
+ * each other: each call looks at what is there. On the host device it looks at all bytes that it uses.
+ * A hole, missing rights, or a mapped file that has become too short make it refuse the buffer
+ * (ceclInvalidArgument). Memory must stay as it is until the call is done: freeing it, taking its
+ * rights, or truncating its file while a call is pending may end this rank's process and its peers' by
+ * a signal, and cecl cannot prevent that.
  *
  * Agreement: ranks must make equal calls. The text of each call says which arguments are equal on
  * all ranks; where buffers lie is never among them. Along with the places of their buffers ranks

@@ -468,6 +468,45 @@ static void handle_mapped_anew_has_another_id(void **state)
     row_end(&row);
 }
 
+/* What a call uses of a region changes nothing: a region is mapped and unmapped as a whole. */
+static void handles_that_are_swapped_have_other_ids(void **state)
+{
+    (void)state;
+    const size_t piece = gpu[0]->granularity;
+    struct cecl_mem mem[2] = {{0}};
+    uint64_t before[2];
+    void *base = NULL;
+    must(OPS(gpu[0])->reserve(gpu[0], 2 * piece, &base));
+    char *at[2] = {base, (char *)base + piece};
+    for (int i = 0; i < 2; i++) {
+        must(OPS(gpu[0])->mem_create(gpu[0], piece, &mem[i]));
+        must(OPS(gpu[0])->mem_map(gpu[0], at[i], &mem[i]));
+        before[i] = id_at(at[i]);
+    }
+    for (int i = 0; i < 2; i++)
+        OPS(gpu[0])->mem_unmap(gpu[0], at[i], piece);
+    for (int i = 0; i < 2; i++)
+        must(OPS(gpu[0])->mem_map(gpu[0], at[i], &mem[1 - i]));
+    for (int i = 0; i < 2; i++) {
+        const struct cecl_use use = {.name = "recvbuff",
+                                     .buffer = at[i],
+                                     .low = (uintptr_t)at[i],
+                                     .high = (uintptr_t)at[i] + piece,
+                                     .written = true};
+        uint64_t id = 0;
+        must(OPS(gpu[0])->region_id(gpu[0], at[i], &use, &id));
+        assert_int_equal(id, id_at(at[i]));
+        assert_int_not_equal(id, 0);
+        assert_int_not_equal(id, before[i]);
+    }
+    assert_null(OPS(gpu[0])->check_uses);
+    for (int i = 0; i < 2; i++) {
+        OPS(gpu[0])->mem_unmap(gpu[0], at[i], piece);
+        OPS(gpu[0])->mem_release(gpu[0], &mem[i]);
+    }
+    OPS(gpu[0])->unreserve(gpu[0], base, 2 * piece);
+}
+
 static void host_memory_that_cuda_does_not_know_has_no_id(void **state)
 {
     char *plain = calloc(1, 4096);
@@ -779,6 +818,7 @@ int main(void)
         cmocka_unit_test(memory_of_another_gpu_is_refused),
         cmocka_unit_test(memory_allocated_anew_has_another_id),
         cmocka_unit_test(handle_mapped_anew_has_another_id),
+        cmocka_unit_test(handles_that_are_swapped_have_other_ids),
         cmocka_unit_test(host_memory_that_cuda_does_not_know_has_no_id),
         cmocka_unit_test(thread_without_context_is_told_the_same),
         cmocka_unit_test(thread_of_another_gpu_is_told_the_same),
