@@ -105,7 +105,8 @@
  * every recvbuff that is still allocated becomes undefined on all ranks, because a peer's copies
  * may still arrive. To keep a result beyond a failure, copy it elsewhere; the copy is valid if
  * ceclCommGetAsyncError, called once more after it, still gives ceclSuccess. Registered memory
- * should have no other use before the failed communicator has ended on all ranks.
+ * should have no other use before the failed communicator has ended on all ranks, or ceclCommShrink
+ * has made a new one of all ranks that live: by then their copies have ended.
  *
  * Threads: communicators are independent of each other. On one communicator, make one call at a
  * time; calls that say "Threads: any" may be made beside that one. A collective, a message or the
@@ -428,7 +429,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int
 /* Makes a new communicator of the ranks of `comm` that stay, in their order. It serves above all to
  * go on when ranks have died: it works on a communicator that has failed, in the same processes, as
  * well as on one that has not. It changes nothing on `comm`, which the caller still destroys, and
- * whose memory is still there until then.
+ * whose memory is still there until then. Where a rank that stays knows that `comm` has failed, the
+ * call waits until what the ranks that stay have enqueued on it has ended, 5 s at most (then a line
+ * of CECL_DEBUG=warn tells). So none of their copies reaches buffers of later calls. Copies of an
+ * excluded rank that lives may.
  * excludeRanks  [excludeCount] ranks of `comm` that do not stay, each once, in any order; the same
  *               ranks on every rank that stays. NULL where excludeCount is 0.
  * excludeCount  0 .. nranks-1. With 0 all ranks stay, for example after a timeout.

@@ -220,6 +220,10 @@ ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm);
 /* Whether peers can do without this rank for all that it has begun. Then it may leave, and none fails that
  * does not need it later. */
 bool cecl_comm_owes_nothing(ceclComm_t comm);
+#define CECL_RELEASED_MS 5000 /* how long released work may take to end, in ms */
+/* Ends the waits of what is pending on a failed communicator. Returns whether all of it has ended by the
+ * deadline. */
+bool cecl_comm_end_pending(ceclComm_t comm, int64_t deadline);
 /* Ends a communicator that the program does not get after all, for peers that have got it as well. */
 void cecl_comm_take_back(ceclComm_t comm);
 /* Takes in the `result` of an exchange over the mesh. No exchange can follow one that was cut off,

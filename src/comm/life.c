@@ -10,7 +10,6 @@
 
 #define TEARDOWN_MS 30000 /* limit of Destroy in ms, where the communicator has none of its own */
 #define GRAVES 64         /* ended communicators whose handles are still recognized */
-#define RELEASED_MS 5000  /* how long released work may take to end, in ms */
 
 ceclResult_t cecl_comm_check_handle(ceclComm_t comm)
 {
@@ -259,21 +258,28 @@ CECL_API ceclResult_t ceclCommFinalize(ceclComm_t comm)
     return result;
 }
 
+bool cecl_comm_end_pending(ceclComm_t comm, int64_t deadline)
+{
+    bool ended;
+    do {
+        cecl_watch_release(comm);
+        (void)!cecl_watch_drain(comm, cecl_deadline(20));
+        ended = cecl_flags_idle(&comm->engine.flags);
+    } while (!ended && cecl_ms_left(deadline) != 0);
+    return ended;
+}
+
 /* Ends the waits of what is pending, and frees. Memory that the device may still touch stays
  * mapped, because a leak is better than a fault. */
 static void release_and_free(ceclComm_t comm)
 {
-    const int64_t deadline = cecl_deadline(RELEASED_MS);
-    bool drained;
-    do {
-        cecl_watch_release(comm);
-        (void)!cecl_watch_drain(comm, cecl_deadline(20));
-        drained = cecl_flags_idle(&comm->engine.flags);
-    } while (!drained && cecl_now_ms() < deadline);
-    drained = drained && comm->dev->ops->streams_drain(comm->dev, deadline) == ceclSuccess;
+    const int64_t deadline = cecl_deadline(CECL_RELEASED_MS);
+    const bool drained = cecl_comm_end_pending(comm, deadline) &&
+                         comm->dev->ops->streams_drain(comm->dev, deadline) == ceclSuccess;
     if (!drained)
         cecl_log(CECL_LOG_WARN, comm->rank,
-                 "work did not end %d ms after its release; its memory stays mapped", RELEASED_MS);
+                 "work did not end %d ms after its release; its memory stays mapped",
+                 CECL_RELEASED_MS);
     cecl_comm_free(comm, drained);
 }
 
@@ -324,7 +330,7 @@ CECL_API ceclResult_t ceclCommAbort(ceclComm_t comm)
     CECL_TRY(cecl_comm_check_handle(comm));
     cecl_group_forget(comm);
     if (cecl_comm_owes_nothing(comm)) {
-        const int64_t deadline = cecl_deadline(RELEASED_MS);
+        const int64_t deadline = cecl_deadline(CECL_RELEASED_MS);
         cecl_comm_free(comm, comm->dev->ops->streams_drain(comm->dev, deadline) == ceclSuccess);
         return ceclSuccess;
     }

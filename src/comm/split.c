@@ -12,6 +12,7 @@
 #include "comm/collective.h"
 #include "plan/plan.h"
 #include "util/clock.h"
+#include "util/log.h"
 
 _Static_assert(CECL_MAX_RANKS <= CECL_MEETING_RANKS, "a set of ranks holds every rank");
 
@@ -307,6 +308,27 @@ static ceclResult_t list_those_who_stay(ceclComm_t comm, const struct cecl_rank_
     return ceclSuccess;
 }
 
+/* Peers know of a failure of `comm` here when they meet this rank. */
+static void tell_failure(ceclComm_t comm)
+{
+    if (cecl_comm_hear(comm) != ceclSuccess)
+        cecl_watch_release(comm);
+}
+
+/* Waits until nothing of a failed communicator is pending here. A call that was released goes on copying,
+ * also to peers, which use that memory for the new communicator's calls next. All members have met, so if
+ * one of them knew of the failure, all do now. None returns before all have joined, behind this. */
+static void end_failed_calls(ceclComm_t comm, int64_t deadline)
+{
+    const int half = cecl_ms_left(deadline) / 2 + 1,
+              ms = half < CECL_RELEASED_MS ? half : CECL_RELEASED_MS;
+    if (cecl_comm_hear(comm) != ceclSuccess && !cecl_comm_end_pending(comm, cecl_deadline(ms)))
+        cecl_log(CECL_LOG_WARN, comm->rank,
+                 "ceclCommShrink: calls of the failed communicator did not end %d ms after their "
+                 "release, and may still write to peers' buffers",
+                 ms);
+}
+
 static ceclResult_t shrink(ceclComm_t comm, const int *excluded, int count, ceclComm_t *newcomm,
                            const ceclConfig_t *config)
 {
@@ -318,6 +340,7 @@ static ceclResult_t shrink(ceclComm_t comm, const int *excluded, int count, cecl
     struct members members = {0};
     uint64_t serial = 0;
 
+    tell_failure(comm);
     ceclResult_t local =
         check_shrink(comm, excluded, count, newcomm, config, &plan.members, &resolved);
     if (local == ceclSuccess)
@@ -330,6 +353,7 @@ static ceclResult_t shrink(ceclComm_t comm, const int *excluded, int count, cecl
         free(members.parent_ranks);
         return met;
     }
+    end_failed_calls(comm, plan.deadline);
     members.token = token_of_shrink(serial);
     return join(comm, &members, &resolved, plan.deadline, newcomm);
 }

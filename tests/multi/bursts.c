@@ -11,6 +11,7 @@ enum { LENT = MEMORY_KINDS, SOURCES };
 
 static ceclComm_t home; /* of all ranks: it only serves to allocate memory */
 uint64_t bursts_own;
+const struct bursts_hooks *bursts_hooks;
 struct burst_call burst[BURST_CALLS];
 /* Memory of each kind but the pool. No two buffers of a burst use the same part. */
 static struct memory banks[MEMORY_KINDS][BANKS];
@@ -40,6 +41,12 @@ void bursts_open(ceclComm_t all, uint64_t x)
         for (int i = 0; i < BANKS; i++)
             banks[kind][i] = memory_new(home, (enum memory_kind)kind, PARTS * room());
     mail_open(home);
+}
+
+void bursts_move(ceclComm_t all)
+{
+    home = all;
+    mail_move(all);
 }
 
 void bursts_close(void)
@@ -190,6 +197,17 @@ ceclResult_t burst_make(struct burst_call *s, int stream, bool grouped)
     return result != ceclSuccess ? result : random_make(comm, c, grouped);
 }
 
+/* A call on `team` has this result. */
+static void note(const struct team *team, ceclResult_t result, bool grouped)
+{
+    if (result == ceclSuccess)
+        return;
+    if (bursts_hooks)
+        bursts_hooks->excuse(team, result, grouped);
+    else
+        multi_ok(team->comm, result);
+}
+
 /* ---- messages between the calls, and in their groups */
 
 /* The mail that stands before a call, or behind the last one. NULL: there is none. */
@@ -230,15 +248,14 @@ static void mail_ahead(int i)
 {
     struct mail *m = mail_before[i];
     if (m && m->team->me >= 0)
-        multi_ok(m->team->comm, mail_make(m, m->count, &bursts_own));
+        note(m->team, mail_make(m, m->count, &bursts_own), false);
 }
 
 static void mail_within(int i, int stop, int stream)
 {
     struct mail *m = mail_before[i];
     if (m && m->team->me >= 0)
-        multi_ok(m->team->comm,
-                 mail_join(m, stop < m->count ? stop : m->count, stream, &bursts_own));
+        note(m->team, mail_join(m, stop < m->count ? stop : m->count, stream, &bursts_own), true);
 }
 
 /* Whether messages before call i may be made at their place within the group that begins with call
@@ -264,11 +281,25 @@ static void mail_at_end(int first, int end, int stream)
         mail_within(end, (int)(own() % (MAIL_MESSAGES + 1)), stream);
 }
 
+/* Ends the group of the calls [first, end), in which there may be messages that stand before call `end`. */
+static void end_group(int first, int end)
+{
+    const ceclResult_t result = ceclGroupEnd();
+    for (int i = first; i <= end; i++) {
+        if (i < end && burst[i].team->me >= 0)
+            note(burst[i].team, result, true);
+        if (mail_before[i] && i > first && mail_before[i]->team->me >= 0)
+            note(mail_before[i]->team, result, true);
+    }
+}
+
 /* Calls [first, end), as a group of their own, or alone. */
 static void make_calls(int first, int end, bool grouped, uint64_t *x)
 {
     const int stream = (int)(random_next(x) % TEAM_STREAMS);
     teams_come_late(&bursts_own, 8);
+    if (bursts_hooks)
+        bursts_hooks->aside(first, end);
     mail_ahead(first);
     if (grouped)
         multi_ok(NULL, ceclGroupStart());
@@ -276,11 +307,11 @@ static void make_calls(int first, int end, bool grouped, uint64_t *x)
         if (in_place(i, first))
             mail_within(i, MAIL_MESSAGES, stream);
         if (burst[i].team->me >= 0)
-            multi_ok(burst[i].team->comm, burst_make(&burst[i], stream, grouped));
+            note(burst[i].team, burst_make(&burst[i], stream, grouped), grouped);
     }
     if (grouped) {
         mail_at_end(first, end, stream);
-        multi_ok(NULL, ceclGroupEnd());
+        end_group(first, end);
     }
 }
 
@@ -307,23 +338,6 @@ ceclResult_t burst_finish(struct burst_call *s)
     return result;
 }
 
-static void finish(struct burst_call *s)
-{
-    ceclComm_t comm = s->team->comm;
-    if (s->team->me < 0)
-        return;
-    multi_ok(comm, burst_finish(s));
-    memory_free(comm, &s->send);
-    memory_free(comm, &s->recv);
-}
-
-static void finish_mail(struct mail *m)
-{
-    if (m->team->me >= 0)
-        multi_ok(m->team->comm, mail_finish(m));
-    mail_free(m);
-}
-
 static void make_all(uint64_t *x)
 {
     const bool grouped = random_next(x) % 2;
@@ -335,24 +349,47 @@ static void make_all(uint64_t *x)
     mail_ahead(BURST_CALLS);
 }
 
-static void run_burst(uint64_t *x)
-{
-    for (int i = 0; i < BURST_CALLS; i++)
-        burst_draw(&burst[i], teams_pick(x), x);
-    draw_mails(x);
-    make_all(x);
-    for (int i = 0; i < BURST_CALLS; i++)
-        finish(&burst[i]);
-    for (int i = 0; i <= BURST_CALLS; i++)
-        if (mail_before[i])
-            finish_mail(mail_before[i]);
-}
-
-void bursts_step(uint64_t *x)
+void bursts_prepare(uint64_t *x)
 {
     teams_change(x, &bursts_own);
     renew_some();
     mail_renew(&bursts_own);
     register_some();
-    run_burst(x);
+    for (int i = 0; i < BURST_CALLS; i++)
+        burst_draw(&burst[i], teams_pick(x), x);
+    draw_mails(x);
+}
+
+static bool is_awaited(const struct team *team)
+{
+    return team->me >= 0 && (!bursts_hooks || bursts_hooks->awaits(team));
+}
+
+void bursts_make(uint64_t *x)
+{
+    make_all(x);
+    for (int i = 0; i < BURST_CALLS; i++)
+        if (is_awaited(burst[i].team))
+            note(burst[i].team, burst_finish(&burst[i]), false);
+    for (int i = 0; i <= BURST_CALLS; i++)
+        if (mail_before[i] && is_awaited(mail_before[i]->team))
+            note(mail_before[i]->team, mail_finish(mail_before[i]), false);
+}
+
+void bursts_free(void)
+{
+    for (int i = 0; i < BURST_CALLS; i++) {
+        memory_free(burst[i].team->comm, &burst[i].send);
+        memory_free(burst[i].team->comm, &burst[i].recv);
+    }
+    for (int i = 0; i <= BURST_CALLS; i++)
+        if (mail_before[i])
+            mail_free(mail_before[i]);
+}
+
+void bursts_step(uint64_t *x)
+{
+    bursts_prepare(x);
+    bursts_make(x);
+    bursts_free();
 }

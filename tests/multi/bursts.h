@@ -29,9 +29,28 @@ extern uint64_t bursts_own;
  * memory of each kind. `x` is where both generators begin. */
 void bursts_open(ceclComm_t all, uint64_t x);
 void bursts_close(void);
+/* From here on `all` is the communicator that serves to allocate memory. */
+void bursts_move(ceclComm_t all);
 
 /* Changes communicators and memory, or leaves them, and makes a burst. */
 void bursts_step(uint64_t *x);
+/* The same in three parts: changes and draws; makes calls and checks what came of them; frees. Ranks may
+ * die during the second one, if there are hooks. */
+void bursts_prepare(uint64_t *x);
+void bursts_make(uint64_t *x);
+void bursts_free(void);
+
+struct bursts_hooks {
+    /* A call, or waiting for one, has failed. A group is refused as a whole, and this is called for each
+     * communicator of its calls. */
+    void (*excuse)(const struct team *team, ceclResult_t result, bool grouped);
+    /* The calls [first, end) of the burst come next: alone, or as a group. */
+    void (*aside)(int first, int end);
+    /* Whether to wait for a call on this communicator. */
+    bool (*awaits)(const struct team *team);
+};
+/* NULL, as it is at first: every call must succeed. */
+extern const struct bursts_hooks *bursts_hooks;
 
 /* For calls outside bursts: draws a call on `team`, with its buffers. All ranks draw it, and memory of
  * a pool is allocated on members. */

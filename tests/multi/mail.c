@@ -29,6 +29,11 @@ void mail_open(ceclComm_t all)
         areas[kind] = area_new(kind);
 }
 
+void mail_move(ceclComm_t all)
+{
+    home = all;
+}
+
 void mail_close(void)
 {
     for (int kind = MEMORY_POOL + 1; kind < MEMORY_KINDS; kind++)
@@ -255,12 +260,16 @@ static unsigned char expected(const struct mail_message *one, size_t index)
 
 static void check(const struct mail *m, const struct mail_message *one)
 {
-    for (size_t i = 0; i < one->bytes + 2 * GUARD; i++)
-        if (host[i] != expected(one, i))
-            fail_msg("rank %d of %d (%d in the world): message %td of a mail, %zu bytes from rank "
-                     "%d: byte %td from recvbuff on is %02x, not %02x",
-                     m->team->me, m->team->n, multi_rank, one - m->messages, one->bytes, one->from,
-                     (ptrdiff_t)i - GUARD, host[i], expected(one, i));
+    for (size_t i = 0; i < one->bytes + 2 * GUARD; i++) {
+        if (host[i] == expected(one, i))
+            continue;
+        if (random_wrong)
+            random_wrong(host, one->bytes + 2 * GUARD, i);
+        fail_msg("rank %d of %d (%d in the world): message %td of a mail, %zu bytes from rank %d: "
+                 "byte %td from recvbuff on is %02x, not %02x",
+                 m->team->me, m->team->n, multi_rank, one - m->messages, one->bytes, one->from,
+                 (ptrdiff_t)i - GUARD, host[i], expected(one, i));
+    }
 }
 
 static ceclResult_t fetch(const struct mail *m, const struct mail_message *one)

@@ -35,6 +35,8 @@ extern uint64_t mail_sent; /* messages that this rank sent */
  * to allocate memory. */
 void mail_open(ceclComm_t all);
 void mail_close(void);
+/* From here on `all` serves for that. */
+void mail_move(ceclComm_t all);
 
 /* Draws a mail on `team`, with its buffers. All ranks draw it. `y`: this rank's own generator. */
 void mail_draw(struct mail *m, const struct team *team, uint64_t *x, uint64_t *y);

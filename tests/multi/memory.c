@@ -332,12 +332,20 @@ struct memory memory_new(ceclComm_t comm, enum memory_kind kind, size_t bytes)
     return m;
 }
 
+static void free_in_pool(ceclComm_t comm, struct memory *m)
+{
+    ceclResult_t async;
+    multi_ok(comm, ceclCommGetAsyncError(comm, &async));
+    if (async == ceclSuccess)
+        multi_ok(comm, ceclMemFree(comm, m->at));
+}
+
 void memory_free(ceclComm_t comm, struct memory *m)
 {
     if (!m->at)
         return;
     if (m->kind == MEMORY_POOL)
-        multi_ok(comm, ceclMemFree(comm, m->at));
+        free_in_pool(comm, m);
     else if (multi_on_gpus(comm))
         gpu_free(comm, m);
     else

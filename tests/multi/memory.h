@@ -34,7 +34,8 @@ struct memory memory_new(ceclComm_t comm, enum memory_kind kind, size_t bytes);
  * if the driver gives it again. Not for MEMORY_POOL. */
 void memory_renew(ceclComm_t comm, struct memory *memory, enum memory_kind kind);
 
-/* No work may use the memory any more. Zeroed memory may be freed. */
+/* No work may use the memory any more. Zeroed memory may be freed. That of a pool whose communicator has
+ * failed stays until that one ends. */
 void memory_free(ceclComm_t comm, struct memory *memory);
 
 /* Pieces of memory that peers can open, which a test maps into addresses by itself: cuMemMap on GPUs; on

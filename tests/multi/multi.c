@@ -11,6 +11,7 @@
 #define POISON 0xA5
 
 int multi_rank, multi_nranks;
+void (*multi_share)(void *bytes, size_t count);
 
 static int saved_stdout = -1, saved_stderr = -1;
 static FILE *quiet;
@@ -153,7 +154,25 @@ ceclComm_t multi_comm(const ceclConfig_t *config)
 {
     const ceclConfig_t defaults = multi_config();
     ceclComm_t comm = NULL;
+    if (multi_share)
+        return multi_comm_by_id(config);
     multi_ok(NULL, ceclCommInitMpi(&comm, MPI_COMM_WORLD, config ? config : &defaults));
+    return comm;
+}
+
+ceclComm_t multi_comm_by_id(const ceclConfig_t *config)
+{
+    const ceclConfig_t defaults = multi_config();
+    ceclUniqueId id;
+    ceclComm_t comm = NULL;
+    if (multi_rank == 0)
+        multi_ok(NULL, ceclGetUniqueId(&id));
+    if (multi_share)
+        multi_share(&id, sizeof(id));
+    else
+        MPI_Bcast(&id, sizeof(id), MPI_BYTE, 0, MPI_COMM_WORLD);
+    multi_ok(NULL, ceclCommInitRankConfig(&comm, multi_nranks, id, multi_rank,
+                                          config ? config : &defaults));
     return comm;
 }
 

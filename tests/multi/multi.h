@@ -26,6 +26,10 @@ int multi_main(int argc, char **argv, const struct CMUnitTest *tests, size_t cou
 
 /* Makes a communicator of all ranks, and fails the test if that fails. `config` may be NULL. */
 ceclComm_t multi_comm(const ceclConfig_t *config);
+ceclComm_t multi_comm_by_id(const ceclConfig_t *config);
+/* Gives rank 0's bytes to all ranks. NULL: over MPI. A test whose ranks die has ranks without MPI, and
+ * sets this. */
+extern void (*multi_share)(void *bytes, size_t count);
 ceclConfig_t multi_config(void); /* the defaults, with the GPU chosen by rank */
 bool multi_on_gpus(ceclComm_t comm);
 /* Whether ranks have one GPU, as CECL_SHARE_GPU=1 allows: what copies between ranks then needs SMs. */

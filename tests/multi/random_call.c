@@ -7,6 +7,7 @@
 
 static const size_t limits[] = {4 << 10, 64 << 10, 256 << 10, 512 << 10, 1 << 20};
 size_t random_largest = 4 << 10;
+void (*random_wrong)(const unsigned char *got, size_t bytes, size_t first);
 
 void random_take_limits_of(ceclComm_t comm)
 {
@@ -415,6 +416,8 @@ void random_prepare(ceclComm_t comm, struct random_slot *s, const struct memory 
     assert_true(s->bytes <= random_room() && sent <= random_room());
     c->send = place_in(send, sent, align, y);
     c->recv = place_in(recv, s->bytes, align, y);
+    s->send_kind = send->kind;
+    s->recv_kind = recv->kind;
     random_set_places(c, RANDOM_GUARD);
     random_put(comm, s, host);
 }
@@ -427,11 +430,15 @@ void random_check(const struct random_slot *s, const unsigned char *host)
         return;
     while (host[i] == s->want[i])
         i++;
-    fail_msg("rank %d of %d (%d in the world): kind %d type %d op %d count %zu rows %zu root %d in "
-             "place %d seed %llu: byte %td from recvbuff on is %02x, not %02x",
-             c->rank, c->nranks, multi_rank, (int)c->kind, (int)c->type, (int)c->op, c->count,
-             c->rows, c->root, is_in_place_here(c), (unsigned long long)c->seed,
-             c->recv + i - c->out, host[i], s->want[i]);
+    if (random_wrong)
+        random_wrong(host, s->bytes, i);
+    fail_msg(
+        "rank %d of %d (%d in the world): kind %d type %d op %d count %zu rows %zu root %d in "
+        "place %d seed %llu, memory of kinds %d and %d: byte %td from recvbuff on is %02x, not "
+        "%02x",
+        c->rank, c->nranks, multi_rank, (int)c->kind, (int)c->type, (int)c->op, c->count, c->rows,
+        c->root, is_in_place_here(c), (unsigned long long)c->seed, (int)s->send_kind,
+        (int)s->recv_kind, c->recv + i - c->out, host[i], s->want[i]);
 }
 
 void random_compare(ceclComm_t comm, const struct random_slot *s, unsigned char *host)

@@ -82,6 +82,7 @@ struct random_slot {
     struct random_call call;
     size_t bytes;        /* from call.recv on: all that is compared */
     unsigned char *want; /* [bytes] what must be there in the end */
+    enum memory_kind send_kind, recv_kind;
 };
 
 /* Puts a call's input, and poison into the rest of [recv, recv + bytes). Writes the expected result
@@ -94,6 +95,9 @@ size_t random_bytes_received(const struct random_call *c);
  * does random_put. */
 void random_prepare(ceclComm_t comm, struct random_slot *s, const struct memory *send,
                     const struct memory *recv, uint64_t *y, unsigned char *host);
+/* Called, if there is one, before a test fails for a wrong byte of a call's or a message's result: `got` is
+ * what is there, and byte `first` of it is wrong. */
+extern void (*random_wrong)(const unsigned char *got, size_t bytes, size_t first);
 /* Compares every byte of [recv, recv + bytes) with `want`. `host` has room for them. random_check
  * compares what is in `host` already. */
 void random_check(const struct random_slot *s, const unsigned char *host);

@@ -96,17 +96,6 @@ static void end(struct team *t, uint64_t *x)
     t->alive = false;
 }
 
-static ceclComm_t joined_by_id(const ceclConfig_t *config)
-{
-    ceclUniqueId id;
-    ceclComm_t comm = NULL;
-    if (multi_rank == 0)
-        multi_ok(NULL, ceclGetUniqueId(&id));
-    MPI_Bcast(&id, sizeof(id), MPI_BYTE, 0, MPI_COMM_WORLD);
-    multi_ok(NULL, ceclCommInitRankConfig(&comm, multi_nranks, id, multi_rank, config));
-    return comm;
-}
-
 static struct team *world(uint64_t *x)
 {
     const ceclConfig_t config = teams_config();
@@ -117,7 +106,7 @@ static struct team *world(uint64_t *x)
     t->me = multi_rank;
     for (int r = 0; r < t->n; r++)
         t->world[r] = r;
-    begin(t, by_id ? joined_by_id(&config) : multi_comm(&config));
+    begin(t, by_id ? multi_comm_by_id(&config) : multi_comm(&config));
     teams_worlds++;
     return t;
 }

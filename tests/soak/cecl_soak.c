@@ -15,6 +15,7 @@
 
 #include "bursts.h"
 #include "held.h"
+#include "settings.h"
 #include "trouble.h"
 
 #define EPOCH_STEPS 64
@@ -26,32 +27,6 @@ static double seconds = 10;
 static uint64_t seed;
 static uint64_t first_epoch;
 static uint64_t bursts_made;
-
-/* ---- settings of an epoch. Where one is NULL the environment has none. */
-
-static const struct {
-    const char *name, *values[4];
-} settings[] = {
-    {"CECL_CHECK", {NULL, NULL, NULL, "1"}},
-    {"CECL_FLAGS", {NULL, "copy", "write", "host"}},
-    {"CECL_LOCAL_COPY", {NULL, NULL, "probe", "off"}},
-    {"CECL_SEGMENT_BYTES", {NULL, "4K", "64K", "16M"}},
-    {"CECL_STAGING_BYTES", {NULL, "4K", "16K", "1M"}},
-    {"CECL_URGENT", {NULL, NULL, "0", "1"}},
-};
-#define SETTINGS (sizeof(settings) / sizeof(settings[0]))
-
-static void draw_settings(uint64_t *x)
-{
-    for (size_t i = 0; i < SETTINGS; i++)
-        multi_setenv(settings[i].name, settings[i].values[random_next(x) % 4]);
-}
-
-static void clear_settings(void)
-{
-    for (size_t i = 0; i < SETTINGS; i++)
-        multi_setenv(settings[i].name, NULL);
-}
 
 /* ---- epochs */
 
@@ -96,7 +71,7 @@ static void step(uint64_t *x)
 static void live(uint64_t x)
 {
     const ceclConfig_t config = teams_config();
-    draw_settings(&x);
+    settings_draw(&x);
     here.doing = "init";
     ceclComm_t home = multi_comm(&config);
     bursts_open(home, x);
@@ -106,7 +81,7 @@ static void live(uint64_t x)
     teams_end_all(&x);
     bursts_close();
     multi_ok(NULL, ceclCommDestroy(home));
-    clear_settings();
+    settings_clear();
 }
 
 /* Where the generator of an epoch begins: never 0, which it would not leave. */

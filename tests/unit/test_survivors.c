@@ -258,6 +258,72 @@ static void a_rank_dies_with_the_lock(struct life *life)
     go_on(life, &dead, 1);
 }
 
+#define LARGE ((size_t)16 << 20) /* bytes */
+#define LARGE_COPIES 24          /* on the host device they take longer than a shrink does */
+
+/* A call that waits in its stream behind other work of this rank's: it ends long after rank 0's part. */
+static ceclStream_t call_behind_copies(struct life *life, char *large)
+{
+    ceclStream_t stream;
+    STEP(ceclStreamCreate(life->comm, &stream), 60);
+    for (int i = 0; i < LARGE_COPIES; i++)
+        STEP(ceclMemcpyAsync(life->comm, large, large + LARGE, LARGE, stream), 60);
+    STEP(ceclAllGather(life->sum, life->out, COUNT, ceclInt, life->comm, stream), 60);
+    return stream;
+}
+
+/* Gathers other values than before, on the new communicator, in the same memory. */
+static void gather_again(struct life *life, ceclComm_t rest)
+{
+    int host[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        host[i] = -life->me * 10000 - i - 1;
+    copy(life, life->in, host);
+    STEP(ceclAllGather(life->in, life->out, COUNT, ceclInt, rest, 0), 61);
+    STEP(ceclStreamSynchronize(rest, 0), 61);
+}
+
+static void holds_what_it_gathered(struct life *life)
+{
+    int host[COUNT];
+    for (int r = 0; r < life->n; r++) {
+        STEP(ceclMemcpyAsync(life->comm, host, life->out + (size_t)r * COUNT, sizeof(host), 0), 62);
+        STEP(ceclStreamSynchronize(life->comm, 0), 62);
+        for (int i = 0; i < COUNT; i++)
+            HOLDS(host[i] == -r * 10000 - i - 1, 63);
+    }
+}
+
+/* Rank 1 comes last to the call, so it moves the bytes of both, once its waits for the dead rank have
+ * ended. Buffers are used again at once. */
+static void nothing_of_a_failed_call_comes_after_the_shrink(struct life *life)
+{
+    const int dead = 2;
+    ceclComm_t failed = life->comm, rest = NULL;
+    ceclStream_t stream = 0;
+    char *large;
+    STEP(ceclMemAlloc(failed, (void **)&large, 2 * LARGE), 64);
+    if (life->me == 0)
+        STEP(ceclAllGather(life->sum, life->out, COUNT, ceclInt, failed, 0), 65);
+    barrier(life);
+    if (life->me == 1)
+        stream = call_behind_copies(life, large);
+    barrier(life);
+    if (life->me == dead)
+        die();
+    HOLDS(life->me != 0 || ceclStreamSynchronize(failed, 0) == ceclRemoteError, 66);
+    STEP(ceclCommShrink(failed, &dead, 1, &rest, NULL), 67);
+    life->comm = rest;
+    life->n = 2;
+    gather_again(life, rest);
+    if (life->me == 1)
+        HOLDS(ceclStreamSynchronize(failed, stream) == ceclRemoteError, 68);
+    barrier(life);
+    holds_what_it_gathered(life);
+    barrier(life);
+    (void)!ceclCommAbort(failed);
+}
+
 /* ---- the test's own process */
 
 static void live(struct meeting *meeting, int rank, int n, void (*run)(struct life *life))
@@ -354,6 +420,12 @@ static void a_death_inside_the_lock_keeps_nobody(void **state)
     run_with(3, a_rank_dies_with_the_lock);
 }
 
+static void copies_of_a_failed_call_end_before_the_shrink(void **state)
+{
+    (void)state;
+    run_with(3, nothing_of_a_failed_call_comes_after_the_shrink);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -363,6 +435,7 @@ int main(void)
         cmocka_unit_test(a_death_inside_the_call_keeps_nobody),
         cmocka_unit_test(a_death_inside_a_split_keeps_nobody),
         cmocka_unit_test(a_death_inside_the_lock_keeps_nobody),
+        cmocka_unit_test(copies_of_a_failed_call_end_before_the_shrink),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,360 @@
+/* The life of a rank: bursts of calls, in some of which ranks are killed. After each of these the others
+ * agree which communicators have failed, make new ones of them, and go on. */
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "arena.h"
+#include "beside.h"
+#include "origin.h"
+#include "settings.h"
+
+#define SOON 20.0 /* seconds after which a failure must be known */
+
+static struct {
+    const struct run *run;
+    struct arena *arena;
+    int seat, points;      /* `points`: meeting points that this rank has come to */
+    int seats[SEATS];      /* by rank, of those that are left */
+    ceclComm_t home;       /* of all ranks that are left */
+    ceclComm_t old[TEAMS]; /* failed ones that this rank ends later */
+    int nold;
+    uint64_t x; /* equal on all ranks */
+    char burst[32];
+} life;
+
+#define DOING(text) atomic_store(&life.arena->doing[life.seat], text)
+
+/* ---- meeting */
+
+/* All that are left are here before one goes on. */
+static void meet(void)
+{
+    atomic_store(&life.arena->arrived[life.seat], ++life.points);
+    for (int s = 0; s < life.run->nranks; s++)
+        while (atomic_load(&life.arena->arrived[s]) < life.points &&
+               !atomic_load(&life.arena->dead[s]))
+            usleep(100);
+}
+
+static void share(void *bytes, size_t count)
+{
+    assert_true(count <= sizeof(life.arena->shared));
+    if (multi_rank == 0)
+        memcpy(life.arena->shared, bytes, count);
+    meet();
+    memcpy(bytes, life.arena->shared, count);
+    meet();
+}
+
+static bool is_victim(const struct hunt *hunt, int seat)
+{
+    for (int i = 0; i < hunt->count; i++)
+        if (hunt->victims[i] == seat)
+            return true;
+    return false;
+}
+
+/* Returns once the victims [first, end) are dead. They themselves wait for their death here. */
+static void await_deaths(const struct hunt *hunt, int first, int end)
+{
+    for (int i = first; i < end; i++) {
+        while (hunt->victims[i] == life.seat)
+            pause();
+        while (!atomic_load(&life.arena->dead[hunt->victims[i]]))
+            usleep(100);
+    }
+}
+
+/* ---- what failed */
+
+static ceclResult_t async_of(ceclComm_t comm)
+{
+    ceclResult_t async;
+    multi_ok(comm, ceclCommGetAsyncError(comm, &async));
+    return async;
+}
+
+static void tell_errors(const char *when)
+{
+    for (int i = 0; i < TEAMS; i++)
+        if (teams[i].alive && teams[i].me >= 0) {
+            const ceclResult_t async = async_of(teams[i].comm);
+            print_error("  %s: communicator %d of %d ranks: %d%s%s\n", when, i, teams[i].n,
+                        (int)async, async == ceclSuccess ? "" : ": ",
+                        async == ceclSuccess ? "" : ceclGetLastError(teams[i].comm));
+        }
+}
+
+static void tell_wrong(const unsigned char *got, size_t bytes, size_t first)
+{
+    print_error("WRONG BYTES in seat %d, %s\n", life.seat, life.burst);
+    tell_errors("errors now");
+    origin_tell(got, bytes, first);
+    multi_pause_ms(200);
+    tell_errors("errors 200 ms later");
+}
+
+static int index_of(const struct team *team)
+{
+    return (int)(team - teams);
+}
+
+/* A group that is refused is carried out on none of its communicators. Where they work, the other ranks must
+ * hear that this one does not make its calls. */
+static void excuse(const struct team *team, ceclResult_t result, bool grouped)
+{
+    atomic_fetch_add(&life.arena->excused, 1);
+    if (result != ceclRemoteError)
+        multi_ok(team->comm, result);
+    if (grouped)
+        atomic_fetch_or(&life.arena->bound[life.seat], 1u << index_of(team));
+    if (async_of(team->comm) != ceclSuccess)
+        return;
+    if (!grouped)
+        fail_msg("communicator %d has no error, and a call on it failed: %s", index_of(team),
+                 ceclGetLastError(NULL));
+    multi_ok(team->comm, ceclCommRevoke(team->comm));
+}
+
+static void aside(int first, int end)
+{
+    if (beside_is_due(first, end) && beside_make())
+        atomic_fetch_add(&life.arena->made, 1);
+}
+
+/* Programs often do not wait for the other calls of a communicator on which one has failed. */
+static bool awaits(const struct team *team)
+{
+    return random_next(&bursts_own) % 4 == 0 || async_of(team->comm) == ceclSuccess;
+}
+
+static const struct bursts_hooks hooks = {excuse, aside, awaits};
+
+static bool has_victim(const struct team *team, const struct hunt *hunt)
+{
+    for (int r = 0; r < team->n; r++)
+        if (is_victim(hunt, life.seats[team->world[r]]))
+            return true;
+    return false;
+}
+
+/* What the ranks that are left noted of all teams. */
+static uint32_t all_of(const _Atomic uint32_t *words)
+{
+    uint32_t all = 0;
+    for (int s = 0; s < life.run->nranks; s++)
+        if (!atomic_load(&life.arena->dead[s]))
+            all |= atomic_load(&words[s]);
+    return all;
+}
+
+/* Agrees with the others which teams have failed. Whoever is in one of them hears of it soon. */
+static uint32_t settle(const struct hunt *hunt)
+{
+    uint32_t mine = 0, victims = 0;
+    for (int i = 0; i < TEAMS; i++) {
+        const struct team *t = &teams[i];
+        if (t->alive && t->me >= 0 && async_of(t->comm) != ceclSuccess)
+            mine |= 1u << i;
+        if (t->alive && has_victim(t, hunt))
+            victims |= 1u << i;
+    }
+    atomic_store(&life.arena->failed[life.seat], mine);
+    meet();
+    const uint32_t failed = all_of(life.arena->failed) | victims,
+                   odd = failed & ~victims & ~all_of(life.arena->bound);
+    for (int i = 0; i < TEAMS; i++)
+        if ((odd >> i & 1) != 0 && teams[i].me >= 0)
+            fail_msg("communicator %d has failed without a reason: %s", i,
+                     ceclGetLastError(teams[i].comm));
+        else if ((failed >> i & 1) != 0 && teams[i].me >= 0)
+            assert_int_equal(multi_async_within(teams[i].comm, SOON), ceclRemoteError);
+    assert_int_equal(multi_async_within(life.home, SOON), ceclRemoteError);
+    meet(); /* all have read */
+    atomic_store(&life.arena->bound[life.seat], 0);
+    return failed;
+}
+
+/* ---- going on */
+
+static void end_old(ceclComm_t comm)
+{
+    if (random_next(&bursts_own) % 2)
+        multi_ok(NULL, ceclCommAbort(comm));
+    else
+        multi_refused(NULL, ceclCommDestroy(comm), ceclRemoteError, NULL);
+}
+
+static void end_olds(void)
+{
+    while (life.nold > 0)
+        end_old(life.old[--life.nold]);
+}
+
+static void finish_streams(const struct team *team)
+{
+    for (int i = 0; i < TEAM_STREAMS; i++)
+        (void)!ceclStreamSynchronize(team->comm, team->streams[i]);
+}
+
+/* Those who are left of a failed team make a new one, or do not. Where they do, the old one ends at any
+ * time: nobody who is left writes for it any more. */
+static void replace(struct team *team, const struct hunt *hunt)
+{
+    bool leaves[RANKS];
+    int left = 0;
+    for (int r = 0; r < team->n; r++) {
+        leaves[r] = is_victim(hunt, life.seats[team->world[r]]);
+        left += !leaves[r];
+    }
+    const bool shrinks = random_next(&life.x) % 4 != 0 && left > 0 && !teams_full(),
+               early = random_next(&bursts_own) % 2, later = random_next(&bursts_own) % 2;
+    if (team->me >= 0 && early && !(shrinks && later))
+        finish_streams(team);
+    if (shrinks)
+        teams_shrink(team, leaves, &life.x, &bursts_own);
+    if (team->me >= 0 && !early && !(shrinks && later))
+        finish_streams(team);
+    if (team->me >= 0 && shrinks && later)
+        life.old[life.nold++] = team->comm;
+    else if (team->me >= 0)
+        end_old(team->comm);
+    team->alive = false;
+}
+
+static ceclComm_t shrunk_home(const struct hunt *hunt, int count, ceclResult_t *result)
+{
+    int excluded[KILLS];
+    int n = 0;
+    ceclComm_t comm = NULL;
+    for (int r = 0; r < multi_nranks; r++)
+        for (int i = 0; i < count; i++)
+            if (life.seats[r] == hunt->victims[i])
+                excluded[n++] = r;
+    *result = ceclCommShrink(life.home, excluded, n, &comm, NULL);
+    return comm;
+}
+
+/* The numbers of ranks without those who died. */
+static void renumber(const struct hunt *hunt)
+{
+    int now[SEATS], n = 0;
+    for (int r = 0; r < multi_nranks; r++) {
+        now[r] = n;
+        if (!is_victim(hunt, life.seats[r]))
+            life.seats[n++] = life.seats[r];
+    }
+    for (int i = 0; i < TEAMS; i++)
+        for (int r = 0; teams[i].alive && r < teams[i].n; r++)
+            teams[i].world[r] = now[teams[i].world[r]];
+    multi_rank = now[multi_rank];
+    multi_nranks = n;
+}
+
+static void go_on(const struct hunt *hunt, uint32_t failed)
+{
+    ceclResult_t result;
+    DOING("shrinking");
+    ceclComm_t home = shrunk_home(hunt, hunt->count, &result);
+    multi_ok(life.home, result);
+    for (int i = 0; i < TEAMS; i++)
+        if (failed >> i & 1)
+            replace(&teams[i], hunt);
+    end_old(life.home);
+    life.home = home;
+    bursts_move(home);
+    renumber(hunt);
+    meet();
+}
+
+/* ---- bursts */
+
+static void name_burst(const char *what, int number)
+{
+    snprintf(life.burst, sizeof(life.burst), "%s %d", what, number);
+    origin_note(life.burst);
+}
+
+static void quiet_burst(int number)
+{
+    DOING("a burst in which nobody dies");
+    bursts_prepare(&life.x);
+    name_burst("quiet burst", number);
+    bursts_make(&life.x);
+    bursts_free();
+    end_olds();
+}
+
+/* The last victim dies while the others make a new communicator, in which it is. */
+static void shrink_with(const struct hunt *hunt, int number)
+{
+    ceclResult_t result;
+    DOING("shrinking while a rank is killed");
+    meet();
+    atomic_store(&life.arena->begun[number][1], 1);
+    ceclComm_t comm = shrunk_home(hunt, hunt->count - 1, &result);
+    if (result == ceclSuccess) {
+        atomic_fetch_add(&life.arena->made, 1);
+        beside_try(comm);
+        multi_ok(NULL, ceclCommAbort(comm));
+    }
+    await_deaths(hunt, hunt->count - 1, hunt->count);
+    meet();
+}
+
+static void hunted_burst(const struct hunt *hunt, int number)
+{
+    const int amid = hunt->count - (hunt->pattern == IN_SHRINK);
+    DOING("drawing a burst");
+    bursts_prepare(&life.x);
+    name_burst("hunted burst", number);
+    beside_draw(&life.x);
+    meet();
+    DOING("a burst in which ranks are killed");
+    atomic_store(&life.arena->begun[number][0], 1);
+    bursts_hooks = &hooks;
+    bursts_make(&life.x);
+    bursts_hooks = NULL;
+    DOING("waiting for deaths");
+    await_deaths(hunt, 0, amid);
+    meet();
+    if (amid < hunt->count)
+        shrink_with(hunt, number);
+    DOING("agreeing on what failed");
+    const uint32_t failed = settle(hunt);
+    bursts_free();
+    go_on(hunt, failed);
+}
+
+_Noreturn void life_run(const struct run *run, struct arena *arena, int seat)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    life.run = run;
+    life.arena = arena;
+    life.seat = multi_rank = seat;
+    multi_nranks = run->nranks;
+    life.x = run->seed * 0x9e3779b97f4a7c15u | 1;
+    multi_share = share;
+    random_wrong = tell_wrong;
+    for (int s = 0; s < SEATS; s++)
+        life.seats[s] = s;
+    setenv("CECL_DEVICE", "host", 1);
+    setenv("CECL_DEBUG", "none", 0);
+    DOING("joining");
+    settings_draw(&life.x);
+    const ceclConfig_t config = teams_config();
+    life.home = multi_comm(&config);
+    bursts_open(life.home, life.x);
+    for (int i = 0; i < run->count; i++) {
+        quiet_burst(i);
+        hunted_burst(&run->hunts[i], i);
+    }
+    quiet_burst(run->count);
+    DOING("ending");
+    teams_end_all(&life.x);
+    bursts_close();
+    multi_ok(NULL, ceclCommDestroy(life.home));
+    _exit(0);
+}
