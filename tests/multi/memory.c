@@ -50,6 +50,58 @@ static void host_renew(struct memory *m, enum memory_kind kind)
         close(old.fd);
 }
 
+static size_t host_granule(ceclComm_t comm)
+{
+    (void)comm;
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static unsigned char *host_reserve(ceclComm_t comm, size_t bytes)
+{
+    void *at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    (void)comm;
+    assert_true(at != MAP_FAILED);
+    return at;
+}
+
+static void host_unreserve(ceclComm_t comm, unsigned char *at, size_t bytes)
+{
+    (void)comm;
+    assert_int_equal(munmap(at, bytes), 0);
+}
+
+static uint64_t host_piece(ceclComm_t comm, size_t bytes)
+{
+    const int fd = memfd_create("cecl test", MFD_CLOEXEC);
+    (void)comm;
+    assert_true(fd >= 0 && ftruncate(fd, (off_t)bytes) == 0);
+    return (uint64_t)fd;
+}
+
+static void host_piece_free(ceclComm_t comm, uint64_t piece)
+{
+    (void)comm;
+    assert_int_equal(close((int)piece), 0);
+}
+
+static void host_piece_map(ceclComm_t comm, unsigned char *at, uint64_t piece, size_t bytes)
+{
+    const int rights = PROT_READ | PROT_WRITE, flags = MAP_SHARED | MAP_FIXED;
+    (void)comm;
+    assert_ptr_equal(mmap(at, bytes, rights, flags, (int)piece, 0), at);
+}
+
+static void host_piece_unmap(ceclComm_t comm, unsigned char *at, size_t bytes)
+{
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+    (void)comm;
+    assert_ptr_equal(mmap(at, bytes, PROT_NONE, flags, -1, 0), at);
+}
+
+static const struct memory_pieces host_pieces = {host_granule,    host_reserve,    host_unreserve,
+                                                 host_piece,      host_piece_free, host_piece_map,
+                                                 host_piece_unmap};
+
 /* ---- GPUs */
 
 #ifdef CECL_TEST_CUDA
@@ -125,37 +177,85 @@ static CUdeviceptr address(const struct memory *m)
     return (CUdeviceptr)(uintptr_t)m->at;
 }
 
-/* Two pieces at least. A mapping keeps its handle alive. */
-static void map_pieces(struct memory *m, CUdevice device)
+static CUmemAllocationProp piece_prop(CUdevice device)
 {
-    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                      .requestedHandleTypes =
-                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, device}};
-    const CUmemAccessDesc access = {prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    return (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                 .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                 .location = {CU_MEM_LOCATION_TYPE_DEVICE, device}};
+}
+
+static size_t gpu_granule(ceclComm_t comm)
+{
+    const CUmemAllocationProp prop = piece_prop(use_gpu(comm));
+    size_t bytes = 0;
+    TRY(cuMemGetAllocationGranularity, &bytes, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    return bytes;
+}
+
+static unsigned char *gpu_reserve(ceclComm_t comm, size_t bytes)
+{
     CUdeviceptr at = 0;
-    TRY(cuMemGetAllocationGranularity, &m->seam, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    use_gpu(comm);
+    TRY(cuMemAddressReserve, &at, bytes, 0, 0, 0);
+    return (unsigned char *)(uintptr_t)at;
+}
+
+static void gpu_unreserve(ceclComm_t comm, unsigned char *at, size_t bytes)
+{
+    use_gpu(comm);
+    TRY(cuMemAddressFree, (CUdeviceptr)(uintptr_t)at, bytes);
+}
+
+static uint64_t gpu_piece(ceclComm_t comm, size_t bytes)
+{
+    const CUmemAllocationProp prop = piece_prop(use_gpu(comm));
+    CUmemGenericAllocationHandle handle = 0;
+    TRY(cuMemCreate, &handle, bytes, &prop, 0);
+    return handle;
+}
+
+static void gpu_piece_free(ceclComm_t comm, uint64_t piece)
+{
+    use_gpu(comm);
+    TRY(cuMemRelease, piece);
+}
+
+static void gpu_piece_map(ceclComm_t comm, unsigned char *at, uint64_t piece, size_t bytes)
+{
+    const CUmemAllocationProp prop = piece_prop(use_gpu(comm));
+    const CUmemAccessDesc access = {prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    TRY(cuMemMap, (CUdeviceptr)(uintptr_t)at, bytes, 0, piece, 0);
+    TRY(cuMemSetAccess, (CUdeviceptr)(uintptr_t)at, bytes, &access, 1);
+}
+
+static void gpu_piece_unmap(ceclComm_t comm, unsigned char *at, size_t bytes)
+{
+    use_gpu(comm);
+    TRY(cuMemUnmap, (CUdeviceptr)(uintptr_t)at, bytes);
+}
+
+/* Two pieces at least. A mapping keeps its handle alive. */
+static void map_pieces(ceclComm_t comm, struct memory *m)
+{
+    m->seam = gpu_granule(comm);
     const size_t pieces = m->bytes <= m->seam ? 2 : (m->bytes + m->seam - 1) / m->seam;
     m->bytes = pieces * m->seam;
-    TRY(cuMemAddressReserve, &at, m->bytes, 0, 0, 0);
+    m->at = gpu_reserve(comm, m->bytes);
     for (size_t i = 0; i < pieces; i++) {
-        CUmemGenericAllocationHandle handle;
-        TRY(cuMemCreate, &handle, m->seam, &prop, 0);
-        TRY(cuMemMap, at + i * m->seam, m->seam, 0, handle, 0);
-        TRY(cuMemRelease, handle);
+        const uint64_t piece = gpu_piece(comm, m->seam);
+        gpu_piece_map(comm, m->at + i * m->seam, piece, m->seam);
+        gpu_piece_free(comm, piece);
     }
-    TRY(cuMemSetAccess, at, m->bytes, &access, 1);
-    m->at = (unsigned char *)(uintptr_t)at;
 }
 
 static void gpu_new(ceclComm_t comm, struct memory *m)
 {
-    const CUdevice device = use_gpu(comm);
     CUdeviceptr at = 0;
     if (m->kind == MEMORY_PIECES) {
-        map_pieces(m, device);
+        map_pieces(comm, m);
         return;
     }
+    use_gpu(comm);
     if (m->kind == MEMORY_SHARED) {
         TRY(cuMemAlloc, &at, m->bytes);
     } else {
@@ -175,10 +275,15 @@ static void gpu_free(ceclComm_t comm, struct memory *m)
         TRY(cuStreamSynchronize, NULL);
     } else {
         for (size_t i = 0; i < m->bytes; i += m->seam)
-            TRY(cuMemUnmap, address(m) + i, m->seam);
-        TRY(cuMemAddressFree, address(m), m->bytes);
+            gpu_piece_unmap(comm, m->at + i, m->seam);
+        gpu_unreserve(comm, m->at, m->bytes);
     }
 }
+
+static const struct memory_pieces gpu_pieces = {gpu_granule,    gpu_reserve,    gpu_unreserve,
+                                                gpu_piece,      gpu_piece_free, gpu_piece_map,
+                                                gpu_piece_unmap};
+#define GPU_PIECES &gpu_pieces
 
 int memory_gpu_mib(void)
 {
@@ -188,6 +293,8 @@ int memory_gpu_mib(void)
     return (int)((all - left) >> 20);
 }
 #else
+#define GPU_PIECES NULL
+
 int memory_gpu_mib(void)
 {
     return 0;
@@ -207,6 +314,11 @@ static void gpu_free(ceclComm_t comm, struct memory *m)
 #endif
 
 /* ---- both */
+
+const struct memory_pieces *memory_pieces(ceclComm_t comm)
+{
+    return multi_on_gpus(comm) ? GPU_PIECES : &host_pieces;
+}
 
 struct memory memory_new(ceclComm_t comm, enum memory_kind kind, size_t bytes)
 {

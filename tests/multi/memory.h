@@ -37,6 +37,20 @@ void memory_renew(ceclComm_t comm, struct memory *memory, enum memory_kind kind)
 /* No work may use the memory any more. Zeroed memory may be freed. */
 void memory_free(ceclComm_t comm, struct memory *memory);
 
+/* Pieces of memory that peers can open, which a test maps into addresses by itself: cuMemMap on GPUs; on
+ * the host device a piece is a memfd. A call fails the test, or does what it is for. */
+struct memory_pieces {
+    size_t (*granule)(ceclComm_t comm); /* all sizes are multiples of it */
+    unsigned char *(*reserve)(ceclComm_t comm, size_t bytes);
+    void (*unreserve)(ceclComm_t comm, unsigned char *at,
+                      size_t bytes); /* nothing is mapped there */
+    uint64_t (*make)(ceclComm_t comm, size_t bytes);
+    void (*free)(ceclComm_t comm, uint64_t piece); /* it lives on where it is mapped */
+    void (*map)(ceclComm_t comm, unsigned char *at, uint64_t piece, size_t bytes);
+    void (*unmap)(ceclComm_t comm, unsigned char *at, size_t bytes);
+};
+const struct memory_pieces *memory_pieces(ceclComm_t comm);
+
 /* MiB in use on the GPU for which memory was allocated before, by whomever; 0 without a GPU. */
 int memory_gpu_mib(void);
 

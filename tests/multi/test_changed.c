@@ -1,0 +1,302 @@
+/* Between two calls the program changes what is mapped where its buffers lie, on the host device. The next
+ * call gives the right bytes, or refuses the buffer by its name; it never gives wrong bytes or ends the
+ * process. */
+#include "given.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* ---- mappings of a file, on the host device */
+
+struct mapped {
+    unsigned char *at;
+    size_t half, bytes; /* of the two halves `bytes` are in use */
+    int fd, other;      /* the file, with another half behind them, and another file */
+};
+
+static size_t page(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static void map(unsigned char *at, size_t bytes, int flags, int fd, size_t offset)
+{
+    const int rights = PROT_READ | PROT_WRITE;
+    assert_ptr_equal(mmap(at, bytes, rights, flags | MAP_FIXED, fd, (off_t)offset), at);
+}
+
+static int file_of(size_t bytes)
+{
+    const int fd = memfd_create("cecl test", MFD_CLOEXEC);
+    assert_true(fd >= 0 && ftruncate(fd, (off_t)bytes) == 0);
+    return fd;
+}
+
+/* Addresses without memory. They are kept until the program ends: what a rank still knows of memory that
+ * lay there before may differ from what the others know. */
+static unsigned char *reserve(size_t bytes)
+{
+    unsigned char *at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(at != MAP_FAILED);
+    return at;
+}
+
+static void take_memory(unsigned char *at, size_t bytes)
+{
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+    assert_ptr_equal(mmap(at, bytes, PROT_NONE, flags, -1, 0), at);
+}
+
+static struct mapped mapped_new(size_t halves)
+{
+    struct mapped m = {.half = (size_t)multi_nranks * page()};
+    m.fd = file_of(3 * m.half);
+    m.other = file_of(2 * m.half);
+    m.at = reserve(2 * m.half);
+    m.bytes = halves * m.half;
+    map(m.at, m.bytes, MAP_SHARED, m.fd, 0);
+    return m;
+}
+
+static void mapped_end(struct mapped *m)
+{
+    take_memory(m->at, m->half);
+    close(m->fd);
+    close(m->other);
+}
+
+static void second_half_is_another_file(struct mapped *m)
+{
+    map(m->at + m->half, m->half, MAP_SHARED, m->other, m->half);
+}
+static void second_half_is_another_page(struct mapped *m)
+{
+    map(m->at + m->half, m->half, MAP_SHARED, m->fd, 2 * m->half);
+}
+static void first_half_is_another_file(struct mapped *m)
+{
+    map(m->at, m->half, MAP_SHARED, m->other, 0);
+}
+static void all_is_private(struct mapped *m)
+{
+    map(m->at, m->bytes, MAP_PRIVATE, m->fd, 0);
+}
+static void second_half_is_private(struct mapped *m)
+{
+    map(m->at + m->half, m->half, MAP_PRIVATE, m->fd, m->half);
+}
+static void first_half_is_private(struct mapped *m)
+{
+    map(m->at, m->half, MAP_PRIVATE, m->fd, 0);
+}
+static void second_half_is_of_no_file(struct mapped *m)
+{
+    map(m->at + m->half, m->half, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+/* Holes are of one page: other threads of the program may take the addresses, but not for that little. */
+static void it_shrinks(struct mapped *m)
+{
+    assert_ptr_equal(mremap(m->at, m->bytes, m->bytes - page(), 0), m->at);
+}
+static void it_has_a_hole(struct mapped *m)
+{
+    assert_int_equal(munmap(m->at + m->half, page()), 0);
+}
+static void it_has_no_rights(struct mapped *m)
+{
+    assert_int_equal(mprotect(m->at + m->half, page(), PROT_NONE), 0);
+}
+static void it_is_read_only(struct mapped *m)
+{
+    assert_int_equal(mprotect(m->at + m->half, page(), PROT_READ), 0);
+}
+static void its_file_is_truncated(struct mapped *m)
+{
+    assert_int_equal(ftruncate(m->fd, (off_t)m->half), 0);
+}
+static void it_grows(struct mapped *m)
+{
+    m->bytes = 2 * m->half;
+    map(m->at + m->half, m->half, MAP_SHARED, m->fd, m->half);
+}
+/* As mremap does, but without a moment in which nobody has the old addresses. */
+static void move(unsigned char *from, unsigned char *to, const struct mapped *m)
+{
+    map(to, m->bytes, MAP_SHARED, m->fd, 0);
+    take_memory(from, m->bytes);
+}
+static void it_is_moved_away(struct mapped *m)
+{
+    move(m->at, reserve(m->bytes), m);
+}
+static void it_is_moved_away_and_back(struct mapped *m)
+{
+    unsigned char *away = reserve(m->bytes);
+    move(m->at, away, m);
+    given_refused(RECV, m->at, m->bytes, "no memory of this process");
+    given_refused(SEND, m->at, m->bytes, "no memory of this process");
+    move(away, m->at, m);
+}
+static void it_is_mapped_again(struct mapped *m)
+{
+    map(m->at, m->bytes, MAP_SHARED, m->fd, 0);
+}
+/* The kernel keeps the halves apart from then on. */
+static void it_is_split(struct mapped *m)
+{
+    assert_int_equal(madvise(m->at + m->half, m->half, MADV_DONTFORK), 0);
+}
+
+/* What the next call says; NULL: it gives the right bytes. Where memory is not registered by itself, what
+ * was registered becomes private: any memory will do. */
+struct change {
+    void (*make)(struct mapped *m);
+    const char *on_use, *else_;
+    size_t halves;  /* in use before the change */
+    bool recv_only; /* a sendbuff is not refused */
+};
+#define NONE "no memory of this process, at byte"
+static const struct change changes[] = {
+    {second_half_is_another_file, GIVEN_ENDS, NULL, 2, false},
+    {second_half_is_another_page, GIVEN_ENDS, NULL, 2, false},
+    {first_half_is_another_file, GIVEN_ENDS, NULL, 2, false},
+    {all_is_private, NULL, NULL, 2, false},
+    {second_half_is_private, GIVEN_ENDS, NULL, 2, false},
+    {first_half_is_private, NULL, NULL, 2, false},
+    {second_half_is_of_no_file, GIVEN_ENDS, NULL, 2, false},
+    {it_shrinks, NONE, NONE, 2, false},
+    {it_has_a_hole, NONE, NONE, 2, false},
+    {it_has_no_rights, "that can be read", "that can be read", 2, false},
+    {it_is_read_only, "that can be written", "that can be written", 2, true},
+    {its_file_is_truncated, "too short", "too short", 2, false},
+    {it_grows, NULL, NULL, 1, false},
+    {it_is_moved_away, "no memory of this process", "no memory of this process", 2, false},
+    {it_is_moved_away_and_back, NULL, NULL, 2, false},
+    {it_is_mapped_again, NULL, NULL, 2, false},
+    {it_is_split, NULL, NULL, 2, false},
+};
+#define CHANGES (sizeof(changes) / sizeof(changes[0]))
+
+static void change_and_call(const struct change *change, enum given_role role)
+{
+    struct mapped m = mapped_new(change->halves);
+    const char *words = given_mode == ON_USE ? change->on_use : change->else_;
+    ceclRegistration_t handle = NULL;
+    if (given_mode == REGISTERED)
+        multi_ok(given_comm, ceclCommRegister(given_comm, m.at, m.bytes, &handle));
+    for (uint64_t i = 0; i < 2; i++) { /* the second call has a kept plan */
+        given_fill(role, m.at, m.bytes, i);
+        multi_ok(given_comm, given_call(role, m.at, m.bytes));
+        given_check(role, m.at, m.bytes, i);
+    }
+    const bool refused = words && (role == RECV || !change->recv_only);
+    if (words)
+        given_fill(role, m.at, m.bytes, 2);
+    change->make(&m);
+    for (uint64_t i = 2; i < 4; i++) {
+        if (refused) {
+            given_refused(role, m.at, m.bytes, words);
+            continue;
+        }
+        if (!words)
+            given_fill(role, m.at, m.bytes, i);
+        multi_ok(given_comm, given_call(role, m.at, m.bytes));
+        given_check(role, m.at, m.bytes, words ? 2 : i);
+    }
+    mapped_end(&m);
+    if (handle)
+        multi_ok(given_comm, ceclCommDeregister(given_comm, handle));
+}
+
+static void make_all_changes(enum given_mode how)
+{
+    given_open(how, 2 * (size_t)multi_nranks * page());
+    if (multi_on_gpus(given_comm)) {
+        given_close();
+        skip(); /* cuMemMap makes and ends mappings of whole pieces: see test_pieces.c */
+    }
+    for (size_t i = 0; i < CHANGES; i++)
+        for (int role = 0; role < ROLES; role++)
+            change_and_call(&changes[i], (enum given_role)role);
+    given_close();
+}
+
+static void changed_mappings_that_were_registered_on_use(void **state)
+{
+    (void)state;
+    make_all_changes(ON_USE);
+}
+
+static void changed_mappings_that_the_program_registered(void **state)
+{
+    (void)state;
+    make_all_changes(REGISTERED);
+}
+
+static void changed_mappings_that_were_not_registered(void **state)
+{
+    (void)state;
+    make_all_changes(PRIVATE);
+}
+
+/* A root sends out of its buffer, and writes nothing there. */
+static void a_root_may_broadcast_memory_that_is_read_only(void **state)
+{
+    (void)state;
+    given_open(ON_USE, page());
+    if (multi_on_gpus(given_comm)) {
+        given_close();
+        skip(); /* memory is mapped for reading and writing */
+    }
+    for (int root = 0; root < multi_nranks; root++) {
+        const int fd = file_of(page());
+        unsigned char *at = reserve(page());
+        map(at, page(), MAP_SHARED, fd, 0);
+        if (multi_rank == root) {
+            multi_fill(at, 5, root, page());
+            assert_int_equal(mprotect(at, page(), PROT_READ), 0);
+        }
+        multi_ok(given_comm, ceclBroadcast(at, at, page(), ceclUint8, root, given_comm, NULL));
+        multi_ok(given_comm, ceclStreamSynchronize(given_comm, NULL));
+        for (size_t i = 0; i < page(); i++)
+            assert_int_equal(at[i], multi_byte(5, root, i));
+        munmap(at, page());
+        close(fd);
+    }
+    given_close();
+}
+
+/* A call of one rank is a copy, of memory that nobody registers. */
+static void a_rank_alone_is_refused_a_buffer_with_a_hole(void **state)
+{
+    (void)state;
+    ceclComm_t alone;
+    multi_ok(NULL, ceclCommInitMpi(&alone, MPI_COMM_SELF, NULL));
+    if (multi_on_gpus(alone)) {
+        multi_ok(NULL, ceclCommDestroy(alone));
+        skip(); /* a copy of memory that is gone is an error of CUDA's */
+    }
+    const size_t bytes = 3 * page();
+    unsigned char *send = reserve(bytes), *recv = reserve(bytes);
+    map(send, bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    map(recv, bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (int i = 0; i < 2; i++)
+        multi_ok(alone, ceclAllGather(send, recv, bytes, ceclUint8, alone, NULL));
+    multi_ok(alone, ceclStreamSynchronize(alone, NULL));
+    take_memory(send + page(), page());
+    multi_refused(alone, ceclAllGather(send, recv, bytes, ceclUint8, alone, NULL),
+                  ceclInvalidArgument, "can be read, at byte");
+    multi_ok(NULL, ceclCommDestroy(alone));
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(changed_mappings_that_were_registered_on_use),
+        cmocka_unit_test(changed_mappings_that_the_program_registered),
+        cmocka_unit_test(changed_mappings_that_were_not_registered),
+        cmocka_unit_test(a_root_may_broadcast_memory_that_is_read_only),
+        cmocka_unit_test(a_rank_alone_is_refused_a_buffer_with_a_hole),
+    };
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 200);
+}
