@@ -2,7 +2,8 @@
  * and taken away. Each call gives the right bytes. */
 #include "given.h"
 
-enum { PLACES = 5, LEAST = 2, ROUNDS = 1200, BLOCK = 1500, WHOLE_EVERY = 50 };
+enum { GPU_ROUNDS = 1200, HOST_ROUNDS = 300 };
+enum { PLACES = 5, LEAST = 2, BLOCK = 1500, WHOLE_EVERY = 50 };
 
 /* A range in which pieces lie side by side from its start on. */
 struct range {
@@ -118,7 +119,8 @@ static void let_pieces_come_and_go(enum given_mode how)
     given_open(how, 2 * range.piece);
     while (range.count < LEAST + 1)
         grow(&range);
-    for (uint64_t round = 0; round < ROUNDS; round++) {
+    const uint64_t rounds = multi_on_gpus(given_comm) ? GPU_ROUNDS : HOST_ROUNDS;
+    for (uint64_t round = 0; round < rounds; round++) {
         call_on_pieces(&range, round, &all, &own);
         change_pieces(&range, &own);
     }
