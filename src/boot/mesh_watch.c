@@ -37,7 +37,7 @@ struct mesh_life mesh_abort_message(const struct cecl_mesh *mesh, const char *ca
 {
     const struct mesh_peer *source = find_source(mesh, cause);
     struct mesh_life message = {.kind = LIFE_ABORT, .origin = source ? source->origin : mesh->rank};
-    snprintf(message.cause, sizeof(message.cause), "%s", source ? source->cause : cause);
+    cecl_shorten(message.cause, sizeof(message.cause), source ? source->cause : cause);
     return message;
 }
 

@@ -189,6 +189,12 @@ static inline const char *cecl_comm_last_call(ceclComm_t comm)
     const char *name = atomic_load_explicit(&comm->last_call, memory_order_relaxed);
     return name ? name : "no call";
 }
+/* How to find out in what ranks differ, for the end of a message. Empty where they compare their calls
+ * already. */
+static inline const char *cecl_comm_hint(ceclComm_t comm)
+{
+    return comm->config.check ? "" : "; CECL_CHECK=1 names the difference";
+}
 /* Fails the communicator with `result` and the last message, because peers rely on what will not be
  * done. Returns its error, which may be an earlier one. */
 ceclResult_t cecl_comm_break(ceclComm_t comm, ceclResult_t result);
