@@ -407,7 +407,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks,
  * color    0 or more, or CECL_SPLIT_NOCOLOR.
  * key      any number. New ranks are in the order of their keys, and with equal keys in the order of
  *          their ranks in `comm`.
- * newcomm  [out] written on success only; NULL with CECL_SPLIT_NOCOLOR.
+ * newcomm  [out] the address of a handle, with CECL_SPLIT_NOCOLOR too: the handle becomes NULL then.
+ *          Written on success only.
  * config   NULL for the settings that `comm` has now in use, its options (ceclSetOptions) left out.
  *          Otherwise as in ceclCommInitRankConfig, equal on all ranks of a color, except that the
  *          rank keeps its GPU, whatever cudaDevice says. device is AUTO, or the kind that `comm`

@@ -47,10 +47,9 @@ struct mesh_life mesh_abort_message(const struct cecl_mesh *mesh, const char *ca
 {
     const char *beginning = find_beginning(mesh, cause);
     struct mesh_life message = {.kind = LIFE_ABORT};
-    if (beginning)
-        snprintf(message.why, sizeof(message.why), "%s", beginning);
-    else
-        snprintf(message.why, sizeof(message.why), "rank %d gave up: %s", mesh->rank, cause);
+    char words[CECL_MESSAGE_BYTES + 32];
+    snprintf(words, sizeof(words), "rank %d gave up: %s", mesh->rank, cause);
+    cecl_shorten(message.why, sizeof(message.why), beginning ? beginning : words);
     return message;
 }
 

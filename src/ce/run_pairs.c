@@ -79,9 +79,13 @@ static ceclResult_t issue(struct cecl_engine *engine, const void *what, ceclStre
 {
     const struct cecl_pair_work *work = what;
     const struct cecl_flags *flags = &engine->flags;
-    const struct cecl_memop begin = cecl_pair_begin(work->flags, cecl_flags_done_target(flags)),
+    const uint32_t target = cecl_flags_done_target(flags);
+    const struct cecl_memop begin = cecl_pair_begin(work->flags, target),
                             end = cecl_flags_mark_end(flags);
     CECL_TRY(cecl_engine_follow(engine, main));
+    if (work->count == 1)
+        cecl_pair_note(work->flags, target, (enum cecl_role)work->messages[0].role,
+                       work->messages[0].peer);
     *started = true; /* a driver call that fails may have enqueued a part of its work */
     CECL_TRY(engine->dev->ops->memops(engine->dev, main, &begin, 1));
     for (uint32_t i = 0; i < work->plan->nsteps;)

@@ -89,7 +89,7 @@ static ceclResult_t check_arithmetic(const struct cecl_call *calls, uint32_t cou
         if (calls[i].options.sm_policy == CECL_SM_NEVER && calls[i].op->reduces &&
             (calls[i].nranks > 1 || !calls[i].in_place))
             return cecl_fail(ceclInvalidUsage,
-                             "CECL_SM_NEVER: this call needs an SM: arithmetic does");
+                             "CECL_SM_NEVER: this call needs an SM for its arithmetic");
     return ceclSuccess;
 }
 

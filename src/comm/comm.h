@@ -208,6 +208,12 @@ static inline void cecl_comm_leave(ceclComm_t comm)
 {
     atomic_store_explicit(&comm->inside, NULL, memory_order_release);
 }
+/* How to find out in what ranks differ, for the end of a message. Empty where they compare their calls
+ * already. */
+static inline const char *cecl_comm_hint(ceclComm_t comm)
+{
+    return comm->config.check ? "" : "; CECL_CHECK=1 names the difference";
+}
 /* Fails the communicator with `result` and the last message, because peers rely on what will not be
  * done. Returns its error, which may be an earlier one. */
 ceclResult_t cecl_comm_break(ceclComm_t comm, ceclResult_t result);

@@ -152,7 +152,8 @@ static ceclResult_t keep(struct group *group, ceclComm_t comm, const struct cecl
                          ceclStream_t stream)
 {
     if (group->count == CECL_GROUP_MAX)
-        return cecl_fail(ceclInvalidUsage, "a group of more than %d calls", CECL_GROUP_MAX);
+        return cecl_fail(ceclInvalidUsage, "a group has %d calls at most; this is one more",
+                         CECL_GROUP_MAX);
     if ((group->count == group->room && !grow(group)) || !layout_room(group, call->layout_words))
         return cecl_fail(ceclOutOfMemory, "no host memory for a group of %u calls",
                          group->count + 1);

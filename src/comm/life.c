@@ -118,9 +118,8 @@ ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm)
         cecl_fail(
             ceclTimeout,
             "a small collective has waited more than %d ms (CECL_TIMEOUT_MS) for data of rank "
-            "%d, which has begun its call; did every rank make the same call? CECL_CHECK=1 "
-            "compares them",
-            comm->config.timeout_ms, late);
+            "%d, which has begun its call, perhaps another one%s",
+            comm->config.timeout_ms, late, cecl_comm_hint(comm));
         cecl_comm_set_async(comm, ceclTimeout, cecl_message());
     }
     return cecl_comm_async(comm);
@@ -148,9 +147,8 @@ void cecl_comm_compare_calls(ceclComm_t comm)
         return;
     cecl_fail(ceclInvalidUsage,
               "rank %d made another call than this rank, or this one with another count, type, "
-              "operation, root, options or group: call %u of this communicator, %s here; "
-              "CECL_CHECK=1 names the difference",
-              difference.rank, difference.call, difference.name);
+              "operation, root, options or group: call %u of this communicator, %s here%s",
+              difference.rank, difference.call, difference.name, cecl_comm_hint(comm));
     cecl_comm_set_async(comm, ceclInvalidUsage, cecl_message());
 }
 

@@ -135,8 +135,8 @@ static ceclResult_t check_own(ceclComm_t comm, const struct cecl_call *calls, ui
                              from->bytes, to->bytes);
         if (comm->nranks == 1 && from->bytes > 0 && !(comm->local_copies & CECL_LOCAL_CONTIGUOUS) &&
             from->options.sm_policy == CECL_SM_NEVER)
-            return cecl_fail(ceclInvalidUsage, "CECL_SM_NEVER: this call needs an SM: a copy "
-                                               "within one GPU does");
+            return cecl_fail(ceclInvalidUsage, "CECL_SM_NEVER: this call needs an SM for its "
+                                               "copy within one GPU");
     }
     return ceclSuccess;
 }

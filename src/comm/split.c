@@ -135,7 +135,9 @@ static ceclResult_t check_split(ceclComm_t comm, int color, ceclComm_t *newcomm,
 {
     CECL_TRY(settle(comm, config, resolved));
     if (!newcomm)
-        return cecl_fail(ceclInvalidArgument, "newcomm: NULL");
+        return cecl_fail(ceclInvalidArgument,
+                         "newcomm: NULL; the address of a handle expected, with "
+                         "CECL_SPLIT_NOCOLOR too");
     if (color < 0 && color != CECL_SPLIT_NOCOLOR)
         return cecl_fail(ceclInvalidArgument,
                          "color %d: 0 or more, or CECL_SPLIT_NOCOLOR (%d) expected", color,
@@ -259,7 +261,9 @@ static ceclResult_t read_list(ceclComm_t comm, const int *excluded, int count,
         return cecl_fail(ceclInvalidArgument, "excludeCount %d: 0 to %d expected", count,
                          comm->nranks - 1);
     if (count > 0 && !excluded)
-        return cecl_fail(ceclInvalidArgument, "excludeRanks: NULL with excludeCount %d", count);
+        return cecl_fail(
+            ceclInvalidArgument,
+            "excludeRanks: NULL, and excludeCount is %d; a list of as many ranks expected", count);
     for (int i = 0; i < count; i++) {
         if (excluded[i] < 0 || excluded[i] >= comm->nranks)
             return cecl_fail(ceclInvalidArgument, "excludeRanks[%d] = %d: 0 to %d expected", i,
@@ -288,7 +292,7 @@ static ceclResult_t check_shrink(ceclComm_t comm, const int *excluded, int count
                          "make it",
                          comm->rank);
     if (!newcomm)
-        return cecl_fail(ceclInvalidArgument, "newcomm: NULL");
+        return cecl_fail(ceclInvalidArgument, "newcomm: NULL; the address of a handle expected");
     return settle(comm, config, resolved);
 }
 

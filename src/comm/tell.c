@@ -224,30 +224,31 @@ ceclResult_t cecl_tell_break(ceclComm_t comm, ceclResult_t result)
 
 /* ---- learning */
 
-static ceclResult_t check_block(int from, int to, uint64_t at, uint64_t bytes, uint64_t room,
-                                const char *buffer, int owner)
+static ceclResult_t check_block(ceclComm_t comm, int from, int to, uint64_t at, uint64_t bytes,
+                                uint64_t room, const char *buffer, int owner)
 {
     if (bytes == 0 || (bytes <= room && at <= room - bytes))
         return ceclSuccess;
     return cecl_fail(ceclInvalidUsage,
                      "the block from rank %d to rank %d: %" PRIu64 " bytes from byte %" PRIu64
-                     " on end beyond %s of rank %d, of which %" PRIu64 " bytes are in use; do "
-                     "counts and displacements agree? CECL_CHECK=1 compares them",
-                     from, to, bytes, at, buffer, owner, room);
+                     " on end beyond %s of rank %d, of which %" PRIu64
+                     " bytes are in use: counts or "
+                     "displacements of these ranks do not agree%s",
+                     from, to, bytes, at, buffer, owner, room, cecl_comm_hint(comm));
 }
 
 /* Each rank has its own counts: a block must not leave the peer's buffer. `fetched_at`: where in the
  * peer's sendbuff this rank's block lies, if this rank fetches it; else NULL. */
-static ceclResult_t check_blocks(const struct cecl_call *call, int peer,
+static ceclResult_t check_blocks(ceclComm_t comm, const struct cecl_call *call, int peer,
                                  const struct cecl_place_record *record, const uint64_t *fetched_at)
 {
     const int me = call->rank;
     const struct cecl_block there = cecl_call_block(call, me, peer),
                             here = cecl_call_block(call, peer, me);
-    CECL_TRY(check_block(me, peer, there.recv_offset, there.bytes, record->spare[RECV_ROOM],
+    CECL_TRY(check_block(comm, me, peer, there.recv_offset, there.bytes, record->spare[RECV_ROOM],
                          "recvbuff", peer));
-    return fetched_at ? check_block(peer, me, *fetched_at, here.bytes, record->spare[SEND_ROOM],
-                                    "sendbuff", peer)
+    return fetched_at ? check_block(comm, peer, me, *fetched_at, here.bytes,
+                                    record->spare[SEND_ROOM], "sendbuff", peer)
                       : ceclSuccess;
 }
 
@@ -262,8 +263,8 @@ static void note_buffers(const struct cecl_place_record *record, bool wants_inpu
 
 /* Ranks that make different calls would write where they must not. NCCL has no all-to-all in place, so
  * that difference has words of its own. */
-static ceclResult_t check_same(const struct cecl_call *call, uint32_t count, int rank,
-                               uint32_t flags)
+static ceclResult_t check_same(ceclComm_t comm, const struct cecl_call *call, uint32_t count,
+                               int rank, uint32_t flags)
 {
     const uint32_t theirs = without_bits(flags);
     struct cecl_call other = *call;
@@ -278,8 +279,8 @@ static ceclResult_t check_same(const struct cecl_call *call, uint32_t count, int
                          call->in_place ? rank : call->rank);
     return cecl_fail(ceclInvalidUsage,
                      "%s: rank %d makes another call, or this one with another count, type, root, "
-                     "options or group; CECL_CHECK=1 names the difference",
-                     call->op->name, rank);
+                     "options or group%s",
+                     call->op->name, rank, cecl_comm_hint(comm));
 }
 
 static void note_outside(ceclComm_t comm, uint32_t call, int rank, bool outside)
@@ -302,14 +303,15 @@ static ceclResult_t learn_rank(ceclComm_t comm, const struct cecl_call *calls, u
         const uint32_t flags = record->flags;
         note_buffers(record, told->late || told->inputs_readable, &teller->buffers[2 * at]);
         version = record->version;
-        CECL_TRY(check_same(&calls[i], count, rank, flags));
+        CECL_TRY(check_same(comm, &calls[i], count, rank, flags));
         note_outside(comm, i, rank, (flags & OUTSIDE) != 0);
         *differ = *differ || ((flags & OUTSIDE) != 0) != cecl_call_is_outside(&calls[i]);
         if (!has_own_layout(&calls[i]))
             continue;
         if (told->late)
             teller->send_at[at] = record->per_peer[comm->rank];
-        CECL_TRY(check_blocks(&calls[i], rank, record, told->late ? &teller->send_at[at] : NULL));
+        CECL_TRY(
+            check_blocks(comm, &calls[i], rank, record, told->late ? &teller->send_at[at] : NULL));
     }
     cecl_registry_promised(&comm->registry, rank, version);
     return ceclSuccess;

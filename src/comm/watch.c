@@ -3,11 +3,12 @@
  * in progress uses, except flags and their counters. It makes no slow call of the driver: see
  * worker.c and decision 20. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "comm/comm.h"
+#include "comm/collective.h"
 #include "flags/pads.h"
 #include "flags/pairs.h"
 #include "util/clock.h"
@@ -78,6 +79,39 @@ static const char *who_is_to_blame(ceclComm_t comm, struct cecl_rank_list *late)
     return cecl_rank_list_words(late);
 }
 
+#define PENDING_BYTES 64
+
+/* What waits here for a peer. Calls wait in the order in which they were made, so where it is not known
+ * which one does, the last one is named, which ends last. `late`: who is to blame for the wait; the peer
+ * of a message need not be. */
+static const char *what_is_pending(ceclComm_t comm, const struct cecl_progress *progress,
+                                   char out[PENDING_BYTES])
+{
+    const struct cecl_rank_list *late = &progress->late;
+    if (!progress->in_message || progress->message_peer < 0)
+        return cecl_comm_last_call(comm);
+    const int length =
+        snprintf(out, PENDING_BYTES, "%s",
+                 cecl_ops[progress->message_sends ? CECL_OP_SEND : CECL_OP_RECV].name);
+    if (late->count == 1 && late->ranks[0] == progress->message_peer)
+        snprintf(out + length, (size_t)(PENDING_BYTES - length), " %s rank %d",
+                 progress->message_sends ? "to" : "from", progress->message_peer);
+    return out;
+}
+
+/* What may be wrong. Calls that differ are found before the time is up, so here one is missing. */
+static const char *what_to_look_for(const struct cecl_progress *progress)
+{
+    if (!progress->in_message)
+        return "did every rank make the call, and did its stream come to it?";
+    if (progress->message_peer < 0)
+        return "did the peer make its part of each message?";
+    return progress->message_sends || !progress->message_is_last
+               ? "did the peer make its part? Ranks that send to each other put ceclSend and "
+                 "ceclRecv into one group (ceclGroupStart, ceclGroupEnd)"
+               : "did the peer make its part?";
+}
+
 /* A peer that has just given up signals flags that look late. It told so before, and is not blamed. */
 static void time_out(ceclComm_t comm, struct cecl_progress *progress, int64_t waited_ms)
 {
@@ -85,12 +119,12 @@ static void time_out(ceclComm_t comm, struct cecl_progress *progress, int64_t wa
         cecl_comm_lost_peer(comm, ceclRemoteError);
         return;
     }
+    char pending[PENDING_BYTES];
+    const char *who = who_is_to_blame(comm, &progress->late);
     cecl_fail(ceclTimeout,
               "a call has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d); pending here: %s; %s",
-              who_is_to_blame(comm, &progress->late), (long long)waited_ms, comm->config.timeout_ms,
-              cecl_comm_last_call(comm),
-              progress->in_message ? "did the peer make its part of each message?"
-                                   : "did every rank make the call? CECL_CHECK=1 compares them");
+              who, (long long)waited_ms, comm->config.timeout_ms,
+              what_is_pending(comm, progress, pending), what_to_look_for(progress));
     cecl_comm_set_async(comm, ceclTimeout, cecl_message());
 }
 
@@ -272,11 +306,13 @@ static ceclResult_t name_who_is_late(ceclComm_t comm, int64_t waited_ms)
     const bool known = rows && ask_progress(comm, rows, &progress) == ceclSuccess &&
                        progress.started && progress.late.count > 0;
     free(rows);
-    cecl_fail(ceclTimeout, "%s is still pending after %lld ms", cecl_comm_last_call(comm),
-              (long long)waited_ms);
-    return known ? cecl_fail(ceclTimeout, "%s: a call waits for %s", cecl_message(),
-                             who_is_to_blame(comm, &progress.late))
-                 : ceclTimeout;
+    if (!known)
+        return cecl_fail(ceclTimeout, "%s is still pending after %lld ms",
+                         cecl_comm_last_call(comm), (long long)waited_ms);
+    char pending[PENDING_BYTES];
+    const char *who = who_is_to_blame(comm, &progress.late);
+    return cecl_fail(ceclTimeout, "%s is still pending after %lld ms: a call waits for %s",
+                     what_is_pending(comm, &progress, pending), (long long)waited_ms, who);
 }
 
 ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline)

@@ -82,6 +82,22 @@ struct cecl_memop cecl_pair_begin(const struct cecl_pair_flags *flags, uint32_t 
     return (struct cecl_memop){word_of_begin(flags), target, CECL_MEMOP_WRITE};
 }
 
+/* A note has the target in its upper half, and in its lower half the peer and the role. No note is 0. */
+#define NOTED 0x80000000u
+#define SENDS 0x40000000u
+
+static _Atomic uint64_t *note_of(struct cecl_pair_flags *flags, uint32_t target)
+{
+    return &flags->notes[target % CECL_PAIR_NOTES];
+}
+
+void cecl_pair_note(struct cecl_pair_flags *flags, uint32_t target, enum cecl_role role, int peer)
+{
+    const uint32_t what = NOTED | (role == CECL_SENDER ? SENDS : 0) | (uint32_t)peer;
+    atomic_store_explicit(note_of(flags, target), (uint64_t)target << 32 | what,
+                          memory_order_relaxed);
+}
+
 /* Whether a word here is behind the last value for which a stream waits. */
 static bool is_behind(const struct cecl_pair_flags *flags, uint32_t index)
 {
@@ -98,10 +114,22 @@ bool cecl_pair_is_late(const struct cecl_pair_flags *flags, int peer)
     return late;
 }
 
-/* A group of messages is in progress if a stream has reached its begin and not its end. No word says
- * which of the pending groups waits for which peer. So where several are pending, the peers of all of
- * them are named. */
-void cecl_pair_progress(const struct cecl_pair_flags *flags, const struct cecl_flags *calls,
+/* The peer of the group that is in progress, if that is one message. Otherwise the peers of all groups that
+ * are pending: no word says which group waits for which of them. */
+static void name_peers(struct cecl_pair_flags *flags, uint32_t target,
+                       struct cecl_progress *progress)
+{
+    const uint64_t note = atomic_load_explicit(note_of(flags, target), memory_order_relaxed);
+    const bool known = note >> 32 == target && (note & NOTED) != 0;
+    progress->message_peer = known ? (int)(note & (SENDS - 1)) : -1;
+    progress->message_sends = (note & SENDS) != 0;
+    for (int r = 0; r < flags->nranks; r++)
+        if (cecl_pair_is_late(flags, r) && (!known || r == progress->message_peer))
+            cecl_rank_list_add(&progress->late, r);
+}
+
+/* A group of messages is in progress if a stream has reached its begin and not its end. */
+void cecl_pair_progress(struct cecl_pair_flags *flags, const struct cecl_flags *calls,
                         struct cecl_progress *progress)
 {
     if (!flags->awaited)
@@ -109,13 +137,14 @@ void cecl_pair_progress(const struct cecl_pair_flags *flags, const struct cecl_f
     const uint32_t *here = cecl_hosted_pairs(flags->hosted, flags->rank);
     for (uint32_t i = 0; i < words_of_peers(flags); i++)
         progress->messages += read_word(&here[i]);
-    if (cecl_flags_reached(calls, read_word(word_of_begin(flags))))
+    const uint32_t target = read_word(word_of_begin(flags));
+    if (cecl_flags_reached(calls, target))
         return;
     progress->started = true;
     progress->in_message = progress->late.count == 0;
-    for (int r = 0; r < flags->nranks && progress->in_message; r++)
-        if (cecl_pair_is_late(flags, r))
-            cecl_rank_list_add(&progress->late, r);
+    progress->message_is_last = target == cecl_flags_done_target(calls);
+    if (progress->in_message)
+        name_peers(flags, target, progress);
 }
 
 void cecl_pair_release(const struct cecl_pair_flags *flags)

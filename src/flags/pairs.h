@@ -27,6 +27,8 @@
 
 enum cecl_pair_signal { CECL_PAIR_READY, CECL_PAIR_DONE, CECL_PAIR_SIGNALS };
 
+#define CECL_PAIR_NOTES 256 /* a power of two */
+
 /* All zero: there are none. */
 struct cecl_pair_flags {
     const struct cecl_hosted *hosted;
@@ -34,6 +36,8 @@ struct cecl_pair_flags {
     /* [CECL_PAIR_SIGNALS][CECL_ROLES][nranks] the last values for which streams of this rank wait, or
      * waited */
     _Atomic uint32_t *awaited;
+    /* which message a group consists of, by the group's target; of the last groups that have just one */
+    _Atomic uint64_t notes[CECL_PAIR_NOTES];
 };
 
 /* Sets this rank's words to the value before the first message. It must be done on all ranks before
@@ -59,11 +63,13 @@ void cecl_pair_awaits(struct cecl_pair_flags *flags, enum cecl_pair_signal signa
 /* The write by which this rank's stream says that it has reached a group of messages. `target`: the
  * value of `done` (flags.h) at the group's end. */
 struct cecl_memop cecl_pair_begin(const struct cecl_pair_flags *flags, uint32_t target);
+/* Notes for the watchdog that this group is one message. To be called before it is enqueued. */
+void cecl_pair_note(struct cecl_pair_flags *flags, uint32_t target, enum cecl_role role, int peer);
 
 /* -- for the watchdog -- */
 
 /* Adds to what is known of the call in progress what the messages show. */
-void cecl_pair_progress(const struct cecl_pair_flags *flags, const struct cecl_flags *calls,
+void cecl_pair_progress(struct cecl_pair_flags *flags, const struct cecl_flags *calls,
                         struct cecl_progress *progress);
 /* Whether a stream of this rank waits for a signal of a peer, or will. */
 bool cecl_pair_is_late(const struct cecl_pair_flags *flags, int peer);

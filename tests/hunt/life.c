@@ -336,7 +336,7 @@ _Noreturn void life_run(const struct run *run, struct arena *arena, int seat)
     life.seat = multi_rank = seat;
     multi_nranks = run->nranks;
     life.x = run->seed * 0x9e3779b97f4a7c15u | 1;
-    multi_share = share;
+    multi_spread = share;
     random_wrong = tell_wrong;
     for (int s = 0; s < SEATS; s++)
         life.seats[s] = s;

@@ -11,7 +11,7 @@
 #define POISON 0xA5
 
 int multi_rank, multi_nranks;
-void (*multi_share)(void *bytes, size_t count);
+void (*multi_spread)(void *bytes, size_t count);
 
 static int saved_stdout = -1, saved_stderr = -1;
 static FILE *quiet;
@@ -154,7 +154,7 @@ ceclComm_t multi_comm(const ceclConfig_t *config)
 {
     const ceclConfig_t defaults = multi_config();
     ceclComm_t comm = NULL;
-    if (multi_share)
+    if (multi_spread)
         return multi_comm_by_id(config);
     multi_ok(NULL, ceclCommInitMpi(&comm, MPI_COMM_WORLD, config ? config : &defaults));
     return comm;
@@ -167,8 +167,8 @@ ceclComm_t multi_comm_by_id(const ceclConfig_t *config)
     ceclComm_t comm = NULL;
     if (multi_rank == 0)
         multi_ok(NULL, ceclGetUniqueId(&id));
-    if (multi_share)
-        multi_share(&id, sizeof(id));
+    if (multi_spread)
+        multi_spread(&id, sizeof(id));
     else
         MPI_Bcast(&id, sizeof(id), MPI_BYTE, 0, MPI_COMM_WORLD);
     multi_ok(NULL, ceclCommInitRankConfig(&comm, multi_nranks, id, multi_rank,

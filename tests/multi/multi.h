@@ -29,7 +29,7 @@ ceclComm_t multi_comm(const ceclConfig_t *config);
 ceclComm_t multi_comm_by_id(const ceclConfig_t *config);
 /* Gives rank 0's bytes to all ranks. NULL: over MPI. A test whose ranks die has ranks without MPI, and
  * sets this. */
-extern void (*multi_share)(void *bytes, size_t count);
+extern void (*multi_spread)(void *bytes, size_t count);
 ceclConfig_t multi_config(void); /* the defaults, with the GPU chosen by rank */
 bool multi_on_gpus(ceclComm_t comm);
 /* Whether ranks have one GPU, as CECL_SHARE_GPU=1 allows: what copies between ranks then needs SMs. */

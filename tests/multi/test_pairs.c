@@ -520,14 +520,53 @@ static void a_peer_that_stays_away_is_a_timeout(void **state)
         const double start = multi_seconds();
         multi_ok(comm, ceclRecv(buffer, 7, ceclInt8, 1, comm, 0));
         multi_refused(comm, ceclStreamSynchronize(comm, 0), ceclTimeout, "waited for rank 1");
-        assert_non_null(
-            strstr(ceclGetLastError(comm), "ceclRecv; did the peer make its part of each message"));
+        assert_non_null(strstr(ceclGetLastError(comm),
+                               "pending here: ceclRecv from rank 1; did the peer make its part"));
+        assert_null(strstr(ceclGetLastError(comm), "ceclGroupStart"));
         assert_true(multi_seconds() - start < PROMPT);
     } else {
         assert_int_not_equal(multi_async_within(comm, PROMPT), ceclSuccess);
     }
     MPI_Barrier(MPI_COMM_WORLD);
     multi_ok(NULL, ceclCommAbort(comm));
+}
+
+/* Each rank calls ceclSend and then ceclRecv, or the other way round. The last call is not the one that
+ * waits. */
+static void ranks_that_wait_for_each_other_are_told_to_group(bool sends_first)
+{
+    const int n = multi_nranks, next = (multi_rank + 1) % n, last = (multi_rank + n - 1) % n;
+    const int peer = sends_first ? next : last;
+    unsigned char *buffer = NULL;
+    char words[96];
+    ceclComm_t comm = comm_and_buffer(300, &buffer);
+    for (int i = 0; i < 2; i++)
+        if (sends_first == (i == 0))
+            multi_ok(comm, ceclSend(buffer, 7, ceclInt8, next, comm, 0));
+        else
+            multi_ok(comm, ceclRecv(buffer + 7, 7, ceclInt8, last, comm, 0));
+    const ceclResult_t result = ceclStreamSynchronize(comm, 0);
+    multi_refused(comm, result, result == ceclTimeout ? ceclTimeout : ceclRemoteError,
+                  sends_first ? "pending here: ceclSend to rank " : "pending here: ceclRecv from");
+    assert_non_null(strstr(ceclGetLastError(comm), "put ceclSend and ceclRecv into one group "
+                                                   "(ceclGroupStart, ceclGroupEnd)"));
+    snprintf(words, sizeof(words), "a call has waited for rank %d for ", peer);
+    if (result == ceclTimeout && !strstr(ceclGetLastError(comm), words))
+        fail_msg("rank %d said: %s", multi_rank, ceclGetLastError(comm));
+    assert_int_not_equal(multi_how_many(result == ceclTimeout), 0);
+    multi_ok(NULL, ceclCommAbort(comm));
+}
+
+static void ranks_that_all_send_first_are_told_to_group(void **state)
+{
+    (void)state;
+    ranks_that_wait_for_each_other_are_told_to_group(true);
+}
+
+static void ranks_that_all_receive_first_are_told_to_group(void **state)
+{
+    (void)state;
+    ranks_that_wait_for_each_other_are_told_to_group(false);
 }
 
 /* Rank 0 waits for rank 1. With three ranks, rank 1 begins half a second later, and waits for rank 2, which
@@ -656,6 +695,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(messages_need_no_check_of_calls),
         cmocka_unit_test(a_check_of_calls_holds_up_no_message),
         cmocka_unit_test(a_peer_that_stays_away_is_a_timeout),
+        cmocka_unit_test(ranks_that_all_send_first_are_told_to_group),
+        cmocka_unit_test(ranks_that_all_receive_first_are_told_to_group),
         cmocka_unit_test(the_end_of_a_chain_of_waits_is_named),
         cmocka_unit_test(all_peers_that_stay_away_are_named),
         cmocka_unit_test(a_peer_that_leaves_is_known_at_once),

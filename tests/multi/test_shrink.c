@@ -367,11 +367,11 @@ static void what_one_rank_refuses_all_refuse(void **state)
     (void)state;
     const int last = multi_nranks - 1;
     const struct refusal refusals[] = {
-        {{0}, 0, false, true, false, "newcomm: NULL"},
+        {{0}, 0, false, true, false, "newcomm: NULL; the address of a handle expected"},
         {{0}, 0, false, false, true, "config.smPolicy = 9: 0 to 2 expected"},
         {{0}, -1, false, false, false, "excludeCount -1: 0 to "},
         {{0}, 1000, false, false, false, "excludeCount 1000: 0 to "},
-        {{0}, 1, true, false, false, "excludeRanks: NULL with excludeCount 1"},
+        {{0}, 1, true, false, false, "excludeRanks: NULL, and excludeCount is 1"},
         {{1000}, 1, false, false, false, "excludeRanks[0] = 1000: 0 to "},
         {{-1}, 1, false, false, false, "excludeRanks[0] = -1: 0 to "},
         {{0, 0}, 2, false, false, false, "excludeRanks[1] = 0: each rank once expected"},

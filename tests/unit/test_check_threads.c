@@ -102,6 +102,33 @@ static void so_has_one_that_asks_for_places(void **state)
     refuse_at_length(CECL_OP_ALL_TO_ALLV);
 }
 
+/* ---- advice */
+
+static void make_different_calls(void)
+{
+    cecl_history_note(&comms[0]->history, 1, "one");
+    cecl_history_note(&comms[1]->history, 2, "another");
+    cecl_comm_compare_calls(comms[0]);
+    assert_int_equal(cecl_comm_async(comms[0]), ceclInvalidUsage);
+    assert_non_null(strstr(ceclGetLastError(comms[0]), "rank 1 made another call"));
+}
+
+static void a_check_is_advised_where_there_is_none(void **state)
+{
+    (void)state;
+    for (int r = 0; r < RANKS; r++)
+        comms[r]->config.check = 0;
+    make_different_calls();
+    assert_non_null(strstr(ceclGetLastError(comms[0]), "CECL_CHECK=1 names the difference"));
+}
+
+static void no_check_is_advised_where_there_is_one(void **state)
+{
+    (void)state;
+    make_different_calls();
+    assert_null(strstr(ceclGetLastError(comms[0]), "CECL_CHECK"));
+}
+
 /* ---- one thread that has several ranks */
 
 #define TIMEOUT_MS 3000
@@ -206,6 +233,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_refused_call_has_its_whole_message_here_and_a_short_one_at_peers),
         TEST(so_has_one_that_asks_for_places),
+        TEST(a_check_is_advised_where_there_is_none),
+        TEST(no_check_is_advised_where_there_is_one),
         TEST(one_thread_is_refused_at_once),
         TEST(another_thread_is_waited_for),
         cmocka_unit_test(another_process_hears_of_it_at_once),
