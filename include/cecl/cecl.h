@@ -443,11 +443,12 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int
  * group. Blocking; waits for CECL_INIT_TIMEOUT_MS at most.
  * Threads, ownership: as ceclCommSplit.
  * Errors, on all ranks that stay, no communicator made: ceclInvalidArgument (newcomm NULL; a rank
- * out of range, twice on the list, or this one; config), ceclInvalidUsage (ranks exclude different
- * ranks: the message has both lists; between ceclGroupStart and ceclGroupEnd), ceclRemoteError (a
- * rank that should stay has died or destroyed `comm`: the message names it), ceclTimeout (it did not
- * come: likewise), and those of ceclCommInitRankConfig. Messages name ranks by their numbers in
- * `comm`. The call may then be made again, with another list for example. Since 0.1. */
+ * out of range or twice on the list; config; on a rank that is on its own list), ceclInvalidUsage
+ * (ranks exclude different ranks: the message has both lists; between ceclGroupStart and
+ * ceclGroupEnd), ceclRemoteError (a rank that should stay has died or destroyed `comm`: the message
+ * names it), ceclTimeout (it did not come: likewise), and those of ceclCommInitRankConfig. Messages
+ * name ranks by their numbers in `comm`. The call may then be made again, with another list for
+ * example. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommShrink(ceclComm_t comm, const int *excludeRanks,
                                                   int excludeCount, ceclComm_t *newcomm,
                                                   const ceclConfig_t *config);

@@ -30,6 +30,7 @@ struct meeting {
     int32_t by;              /* FAILED: the rank that found the reason */
     int32_t missing;         /* FAILED: the member that had ended or given up; or NOBODY */
     uint64_t cause;          /* FAILED: a number of the reason; two meetings may fail for one */
+    bool lacks_list;         /* FAILED: whoever reads `words` adds its own list */
     struct cecl_rank_set members;
     struct cecl_rank_set came;   /* members that have come, or have been told of the failure */
     struct cecl_rank_set inside; /* members that wait for the outcome, or died waiting */
@@ -152,6 +153,7 @@ static struct meeting *create(const struct cecl_meeting_plan *plan)
     oldest->members = plan->members;
     oldest->came = nobody;
     oldest->inside = nobody;
+    oldest->lacks_list = false;
     atomic_store(&oldest->serial, ++table->last);
     return oldest;
 }
@@ -233,21 +235,38 @@ static void fail_conflicts(const struct cecl_meeting_plan *plan, struct meeting 
     }
 }
 
+/* Whom the ranks of a meeting exclude, and whom this one does. */
+static void name_lists(const struct cecl_meeting_plan *plan, const struct meeting *meeting)
+{
+    struct cecl_rank_list mine = list_of(&plan->members, plan->nranks, false),
+                          theirs = list_of(&meeting->members, plan->nranks, false);
+    int other = 0;
+    while (!cecl_rank_set_has(&meeting->came, other))
+        other++;
+    (void)!cecl_fail(ceclInvalidUsage,
+                     "ranks differ in whom they exclude: %s on rank %d, %s on rank %d",
+                     cecl_rank_list_words(&theirs), other, cecl_rank_list_words(&mine), plan->rank);
+}
+
 /* Fails the meeting of this rank's list and all in conflict with it, so that all ranks that came to
  * one of them, or still come, have the reason. */
 static ceclResult_t fail_all(const struct cecl_meeting_plan *plan, const struct found *found)
 {
-    struct cecl_rank_list mine = list_of(&plan->members, plan->nranks, false),
-                          theirs = list_of(&found->conflict->members, plan->nranks, false);
-    int other = 0;
-    while (!cecl_rank_set_has(&found->conflict->came, other))
-        other++;
-    cecl_fail(ceclInvalidUsage, "ranks differ in whom they exclude: %s on rank %d, %s on rank %d",
-              cecl_rank_list_words(&theirs), other, cecl_rank_list_words(&mine), plan->rank);
+    name_lists(plan, found->conflict);
     struct meeting *same = found->same ? found->same : create(plan);
     cecl_rank_set_add(&same->came, plan->rank);
     fail_conflicts(plan, same);
     return ceclInvalidUsage;
+}
+
+/* The reason why a meeting has failed. */
+static ceclResult_t reason_of(const struct cecl_meeting_plan *plan, const struct meeting *meeting)
+{
+    struct cecl_rank_list mine = list_of(&plan->members, plan->nranks, false);
+    const ceclResult_t result = (ceclResult_t)meeting->result;
+    return meeting->lacks_list ? cecl_fail(result, "%s, %s on rank %d", meeting->words,
+                                           cecl_rank_list_words(&mine), plan->rank)
+                               : cecl_fail_with(result, meeting->words);
 }
 
 /* Enters a meeting, or makes one. The caller holds the lock. A failure is told before a conflict is
@@ -257,7 +276,7 @@ static ceclResult_t enter(const struct cecl_meeting_plan *plan, struct meeting *
     struct found found = look(plan);
     if (found.failed && !found.same) {
         know_failures(plan, found.failed->cause);
-        return cecl_fail_with((ceclResult_t)found.failed->result, found.failed->words);
+        return reason_of(plan, found.failed);
     }
     if (found.conflict)
         return fail_all(plan, &found);
@@ -360,29 +379,64 @@ ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, uint64_t *s
     return result;
 }
 
-ceclResult_t cecl_meeting_refuse(const struct cecl_meeting_plan *plan, ceclResult_t result)
+/* This rank's list has the rank itself. So it differs from the list of all that wait for this rank, or that
+ * come later and count on it, whether they are on the list or not. */
+static void fail_all_who_count_on(const struct cecl_meeting_plan *plan)
 {
     struct table *table = plan->memory;
-    char words[CECL_MESSAGE_BYTES];
-    bool waits = false;
-
-    cecl_keep_message(words);
-    if (lock(plan) != ceclSuccess)
-        return cecl_fail_with(result, words);
-    cecl_fail(result, "rank %d: %.200s", plan->rank, words);
+    struct cecl_meeting_plan everyone = *plan;
+    struct cecl_rank_list mine = list_of(&plan->members, plan->nranks, false);
+    for (int r = 0; r < plan->nranks; r++)
+        cecl_rank_set_add(&everyone.members, r);
+    struct meeting *later = create(&everyone);
+    cecl_rank_set_add(&later->came, plan->rank);
     for (int i = 0; i < MEETINGS; i++) {
         struct meeting *m = &table->list[i];
-        if (m->serial == 0 || m->state != OPEN || !cecl_rank_set_has(&m->members, plan->rank))
+        if (m == later || m->state != OPEN || !is_of(m, plan->rank))
+            continue;
+        name_lists(plan, m);
+        unite(&later->came, &m->came);
+        m->came = later->came;
+        fail(m, plan->rank, NOBODY, ceclInvalidUsage);
+        m->cause = later->serial;
+    }
+    (void)!cecl_fail(ceclInvalidUsage, "ranks differ in whom they exclude: %s on rank %d",
+                     cecl_rank_list_words(&mine), plan->rank);
+    later->lacks_list = true;
+    fail(later, plan->rank, NOBODY, ceclInvalidUsage);
+}
+
+/* Fails all meetings that wait for this rank. If none does, the plan's members fail when they come. */
+static void fail_members(const struct cecl_meeting_plan *plan, ceclResult_t result)
+{
+    struct table *table = plan->memory;
+    bool waits = false;
+    for (int i = 0; i < MEETINGS; i++) {
+        struct meeting *m = &table->list[i];
+        if (m->state != OPEN || !is_of(m, plan->rank))
             continue;
         cecl_rank_set_add(&m->came, plan->rank);
         fail(m, plan->rank, NOBODY, result);
         waits = true;
     }
-    if (!waits && !equal(&plan->members, &nobody)) {
-        struct meeting *m = create(plan);
-        cecl_rank_set_add(&m->came, plan->rank);
-        fail(m, plan->rank, NOBODY, result);
-    }
+    if (waits)
+        return;
+    struct meeting *m = create(plan);
+    cecl_rank_set_add(&m->came, plan->rank);
+    fail(m, plan->rank, NOBODY, result);
+}
+
+ceclResult_t cecl_meeting_refuse(const struct cecl_meeting_plan *plan, ceclResult_t result)
+{
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
+    if (lock(plan) != ceclSuccess)
+        return cecl_fail_with(result, words);
+    (void)!cecl_fail(result, "rank %d: %.200s", plan->rank, words);
+    if (cecl_rank_set_has(&plan->members, plan->rank))
+        fail_members(plan, result);
+    else
+        fail_all_who_count_on(plan);
     unlock(plan);
     return cecl_fail_with(result, words);
 }

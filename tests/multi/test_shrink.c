@@ -273,6 +273,39 @@ static void another_list_on_one_rank_is_told_to_all(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
+/* Rank 0 excludes itself, alone or with rank 1, and the others exclude nobody. It comes first, last, or
+ * between them. */
+static void a_list_with_its_own_rank_is_told_to_all(void **state)
+{
+    (void)state;
+    if (multi_nranks < 3)
+        return;
+    ceclComm_t comm = joined(CECL_UNDEF), rest = (ceclComm_t)8;
+    const int list[] = {0, 1};
+    for (int round = 0; round < 6; round++) {
+        const int count = 1 + round % 2;
+        const double start = multi_seconds();
+        if (round / 2 == 0 ? multi_rank > 0 : round / 2 == 1 ? multi_rank == 0 : multi_rank != 1)
+            multi_pause_ms(multi_rank == 0 ? 50 : 100);
+        if (multi_rank == 0)
+            multi_refused(NULL, ceclCommShrink(comm, list, count, &rest, NULL), ceclInvalidArgument,
+                          "excludeRanks: holds rank 0, which makes this call");
+        else
+            multi_refused(NULL, ceclCommShrink(comm, NULL, 0, &rest, NULL), ceclInvalidUsage,
+                          "ranks differ in whom they exclude: ");
+        assert_non_null(multi_rank == 0 ? "" : strstr(ceclGetLastError(NULL), "no rank on rank "));
+        assert_non_null(multi_rank == 0 ? ""
+                                        : strstr(ceclGetLastError(NULL),
+                                                 count == 1 ? " rank 0 on rank 0"
+                                                            : " ranks 0 and 1 on rank 0"));
+        assert_true(multi_seconds() - start < PROMPT);
+        assert_ptr_equal(rest, (ceclComm_t)8);
+        MPI_Barrier(MPI_COMM_WORLD);
+        shrink_works(comm, NULL, 0);
+    }
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
 /* Ranks 0 and 1 exclude each other, so both wait for rank 2. It excludes neither. The rest stay out. */
 static void another_list_is_told_to_two_meetings(void **state)
 {
@@ -375,7 +408,6 @@ static void what_one_rank_refuses_all_refuse(void **state)
         {{1000}, 1, false, false, false, "excludeRanks[0] = 1000: 0 to "},
         {{-1}, 1, false, false, false, "excludeRanks[0] = -1: 0 to "},
         {{0, 0}, 2, false, false, false, "excludeRanks[1] = 0: each rank once expected"},
-        {{last}, 1, false, false, false, "which makes this call"},
     };
     ceclComm_t comm = joined(CECL_UNDEF), rest = (ceclComm_t)8;
     for (size_t i = 0; i < 2 * sizeof(refusals) / sizeof(refusals[0]); i++) {
@@ -383,8 +415,7 @@ static void what_one_rank_refuses_all_refuse(void **state)
         const double start = multi_seconds();
         if (one->count == 2 && multi_nranks == 2)
             continue; /* so many ranks are too many to begin with */
-        /* A rank that excludes itself is waited for if others have come before it. */
-        if ((multi_rank == last) == (i % 2 == 1 || one->words[0] == 'w'))
+        if ((multi_rank == last) == (i % 2 == 1))
             multi_pause_ms(50);
         if (multi_rank == last)
             multi_refused(NULL, shrink_as(one, comm, &rest), ceclInvalidArgument, one->words);
@@ -453,6 +484,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(who_excludes_the_missing_rank_is_not_told_of_it),
         cmocka_unit_test(a_finalized_communicator_shrinks),
         cmocka_unit_test(another_list_on_one_rank_is_told_to_all),
+        cmocka_unit_test(a_list_with_its_own_rank_is_told_to_all),
         cmocka_unit_test(another_list_is_told_to_two_meetings),
         cmocka_unit_test(a_rank_whose_list_has_this_one_is_named),
         cmocka_unit_test(a_rank_that_does_not_come_is_named_by_the_deadline),
