@@ -15,18 +15,6 @@
 #include "nccl/stats.h"
 #include "util/log.h"
 
-const char *const cecl_nccl_reason_words[CECL_NCCL_REASON_COUNT] = {
-#define WORDS(id, words) words,
-    CECL_NCCL_REASONS(WORDS)
-#undef WORDS
-};
-
-const char *const cecl_nccl_op_names[CECL_NCCL_OPS] = {
-#define NAME(name) #name,
-    CECL_NCCL_NAMES(NAME, CECL_NCCL_SKIP, CECL_NCCL_SKIP)
-#undef NAME
-};
-
 /* ---- serve or pass. Ranks must decide alike, so what follows may look at what is equal on all ranks
  * of the communicator, and never at where buffers lie. For a send and its receive, what is equal on both
  * ranks will do. */

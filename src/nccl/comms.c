@@ -206,24 +206,6 @@ ncclResult_t cecl_nccl_comm_make_later(ncclComm_t comm, int together)
     return ceclSuccess;
 }
 
-/* ---- using */
-
-/* The order of the two atomic operations here and of those in `close_door` decides: either this
- * thread sees that the communicator ends, or the thread that ends it sees this one inside. */
-bool cecl_nccl_comm_enter(struct cecl_nccl_comm *comm)
-{
-    atomic_fetch_add(&comm->inside, 1);
-    if (!atomic_load(&comm->ends))
-        return true;
-    cecl_nccl_comm_leave(comm);
-    return false;
-}
-
-void cecl_nccl_comm_leave(struct cecl_nccl_comm *comm)
-{
-    atomic_fetch_sub(&comm->inside, 1);
-}
-
 /* ---- the end */
 
 /* A child of fork has its parent's entries, whose communicators and threads belong to the parent. So all

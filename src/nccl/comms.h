@@ -64,9 +64,22 @@ bool cecl_nccl_comm_is_in_progress(ncclComm_t comm);
 bool cecl_nccl_comm_refuses(ncclComm_t comm, const char *function);
 #define CECL_NCCL_REFUSED ((ncclResult_t)ceclInvalidArgument) /* NCCL's answer to such a call */
 
-/* Begins to use `comm->ours`. False: it is about to end. Ends with cecl_nccl_comm_leave. */
-bool cecl_nccl_comm_enter(struct cecl_nccl_comm *comm);
-void cecl_nccl_comm_leave(struct cecl_nccl_comm *comm);
+static inline void cecl_nccl_comm_leave(struct cecl_nccl_comm *comm)
+{
+    atomic_fetch_sub(&comm->inside, 1);
+}
+/* Begins to use `comm->ours`. False: it is about to end. Ends with cecl_nccl_comm_leave.
+ *
+ * The order of the two atomic operations here and of those in `close_door` of comms.c decides: either this
+ * thread sees that the communicator ends, or the thread that ends it sees this one inside. */
+static inline bool cecl_nccl_comm_enter(struct cecl_nccl_comm *comm)
+{
+    atomic_fetch_add(&comm->inside, 1);
+    if (!atomic_load(&comm->ends))
+        return true;
+    cecl_nccl_comm_leave(comm);
+    return false;
+}
 
 /* End what there is beside `comm`, if the table knows it. The last one may be called while another
  * thread is inside a call: that thread gets an error, and this one waits until it is out. */

@@ -30,24 +30,12 @@ struct hello {
     char words[WORDS];
 };
 
-static char failure[WORDS];
-static _Atomic int failures;
-
-const char *cecl_nccl_make_failure(void)
-{
-    return atomic_load(&failures) > 1 ? failure : "";
-}
-
 /* Keeps the words of the first failure of this process for the table, and prints them. */
 static void note_failure(int rank, const char *words)
 {
-    int none = 0;
-    if (!atomic_compare_exchange_strong(&failures, &none, 1))
-        return;
-    snprintf(failure, sizeof(failure), "%s", words);
-    atomic_store(&failures, 2);
-    cecl_log(CECL_LOG_WARN, rank, "all calls are passed to NCCL, because %s: %s",
-             cecl_nccl_reason_words[CECL_NCCL_NOT_MADE], words);
+    if (cecl_nccl_note_failure(words))
+        cecl_log(CECL_LOG_WARN, rank, "all calls are passed to NCCL, because %s: %s",
+                 cecl_nccl_reason_words[CECL_NCCL_NOT_MADE], words);
 }
 
 /* ---- what each rank can do */

@@ -22,7 +22,4 @@ struct cecl_nccl_made {
 ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int together,
                             struct cecl_nccl_made *made);
 
-/* Why the first communicator could not be made; empty: none has failed. */
-const char *cecl_nccl_make_failure(void);
-
 #endif

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "nccl/abi.h"
-#include "nccl/stats.h"
 #include "util/log.h"
 #include "util/settings.h"
 
@@ -14,11 +13,10 @@
 
 static struct cecl_nccl_process process;
 
-/* A child of fork passes its calls on like its parent. Its table has its own calls alone. */
+/* A child of fork passes its calls on like its parent. */
 static void mark_forked(void)
 {
     process.is_forked = true;
-    cecl_nccl_stats_forget();
 }
 
 static ceclResult_t read_settings(void)
@@ -73,8 +71,6 @@ static void begin(void)
         cecl_log(CECL_LOG_WARN, -1, "%s", process.why);
     }
     pthread_atfork(NULL, NULL, mark_forked);
-    if (process.counts)
-        atexit(cecl_nccl_stats_print);
 }
 
 const struct cecl_nccl_process *cecl_nccl_process(void)

@@ -2,6 +2,8 @@
 #ifndef CECL_NCCL_REASON_H
 #define CECL_NCCL_REASON_H
 
+#include <stdbool.h>
+
 /* X(id, "in words"). NO_REASON: it is served. */
 #define CECL_NCCL_REASONS(X)                                                                       \
     X(NO_REASON, "-")                                                                              \
@@ -30,5 +32,11 @@ enum cecl_nccl_reason {
         CECL_NCCL_REASON_COUNT
 };
 extern const char *const cecl_nccl_reason_words[CECL_NCCL_REASON_COUNT];
+
+/* Keeps why the first communicator could not be made. False: another one failed before. */
+bool cecl_nccl_note_failure(const char *words);
+#define CECL_NCCL_FAILURE_BYTES 256
+/* What is kept; empty: none has failed. */
+const char *cecl_nccl_failure(void);
 
 #endif

@@ -3,6 +3,7 @@
 #include "nccl/stats.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,6 @@
 #include <unistd.h>
 
 #include "nccl/job.h"
-#include "nccl/make.h"
 #include "nccl/symbol.h"
 
 /* Classes of sizes: up to so many bytes. The last one has what is larger. */
@@ -56,60 +56,6 @@ static struct member {
 
 __typeof__(ncclCommCount) cecl_nccl_pass_ncclCommCount;
 __typeof__(ncclCommUserRank) cecl_nccl_pass_ncclCommUserRank;
-
-/* ---- counting */
-
-static void ask(struct member *member, ncclComm_t comm)
-{
-    int rank, nranks;
-    if (cecl_nccl_pass_ncclCommUserRank(comm, &rank) == (ncclResult_t)ceclSuccess &&
-        cecl_nccl_pass_ncclCommCount(comm, &nranks) == (ncclResult_t)ceclSuccess) {
-        atomic_store(&member->rank, rank);
-        atomic_store(&member->nranks, nranks);
-    }
-}
-
-static void note_member(ncclComm_t comm)
-{
-    for (int i = 0; i < MEMBERS; i++) {
-        ncclComm_t there = atomic_load_explicit(&members[i].comm, memory_order_relaxed);
-        if (there == comm)
-            return;
-        if (!there && atomic_compare_exchange_strong(&members[i].comm, &there, comm)) {
-            ask(&members[i], comm);
-            return;
-        }
-        if (there == comm) /* another thread was first */
-            return;
-    }
-}
-
-static size_t class_of(size_t bytes)
-{
-    size_t which = 0;
-    while (bytes > classes[which].most)
-        which++;
-    return which;
-}
-
-void cecl_nccl_stats_count(const struct cecl_nccl_call *call, enum cecl_nccl_reason reason,
-                           bool mark)
-{
-    const size_t bytes = cecl_nccl_call_bytes(call);
-    struct counter *counter = &counters[call->op][class_of(bytes)][reason][mark];
-    atomic_fetch_add_explicit(&counter->calls, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&counter->bytes, bytes, memory_order_relaxed);
-    if (call->comm && reason != CECL_NCCL_IN_PROGRESS) /* then NCCL would not answer */
-        note_member(call->comm);
-}
-
-void cecl_nccl_stats_forget(void)
-{
-    memset(counters, 0, sizeof(counters));
-    for (size_t i = 0; i < SYMBOLS; i++)
-        memset(symbols[i]->calls, 0, sizeof(symbols[i]->calls));
-    memset(members, 0, sizeof(members));
-}
 
 /* ---- printing */
 
@@ -160,7 +106,7 @@ static void print_row(FILE *out, size_t op, size_t which, size_t reason, bool ma
             cecl_nccl_op_names[op], classes[which].words, counter->calls, counter->bytes,
             by_words(reason, mark), zero_sm_words(reason, mark), cecl_nccl_reason_words[reason]);
     if (reason == CECL_NCCL_NOT_MADE)
-        fprintf(out, ": %s", cecl_nccl_make_failure());
+        fprintf(out, ": %s", cecl_nccl_failure());
     fprintf(out, "\n");
 }
 
@@ -203,7 +149,9 @@ static bool is_empty(void)
     return is;
 }
 
-void cecl_nccl_stats_print(void)
+/* Prints the table to stderr, if a call was counted. It is one write, so that tables of ranks that share a
+ * terminal do not mix. */
+static void print(void)
 {
     char *text = NULL;
     size_t length = 0;
@@ -215,4 +163,75 @@ void cecl_nccl_stats_print(void)
     (void)!write(STDERR_FILENO, text, length);
     free(text);
     cecl_nccl_job_has_table();
+}
+
+/* ---- counting */
+
+static void ask(struct member *member, ncclComm_t comm)
+{
+    int rank, nranks;
+    if (cecl_nccl_pass_ncclCommUserRank(comm, &rank) == (ncclResult_t)ceclSuccess &&
+        cecl_nccl_pass_ncclCommCount(comm, &nranks) == (ncclResult_t)ceclSuccess) {
+        atomic_store(&member->rank, rank);
+        atomic_store(&member->nranks, nranks);
+    }
+}
+
+static void note_member(ncclComm_t comm)
+{
+    for (int i = 0; i < MEMBERS; i++) {
+        ncclComm_t there = atomic_load_explicit(&members[i].comm, memory_order_relaxed);
+        if (there == comm)
+            return;
+        if (!there && atomic_compare_exchange_strong(&members[i].comm, &there, comm)) {
+            ask(&members[i], comm);
+            return;
+        }
+        if (there == comm) /* another thread was first */
+            return;
+    }
+}
+
+static size_t class_of(size_t bytes)
+{
+    size_t which = 0;
+    while (bytes > classes[which].most)
+        which++;
+    return which;
+}
+
+/* In a child of fork the calls so far were its parent's. */
+static void forget(void)
+{
+    memset(counters, 0, sizeof(counters));
+    for (size_t i = 0; i < SYMBOLS; i++)
+        memset(symbols[i]->calls, 0, sizeof(symbols[i]->calls));
+    memset(members, 0, sizeof(members));
+}
+
+/* Once, when the first call is counted. */
+static void begin(void)
+{
+    pthread_atfork(NULL, NULL, forget);
+    atexit(print);
+}
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+void cecl_nccl_stats_count_symbol(struct cecl_nccl_symbol *symbol, bool refused)
+{
+    pthread_once(&once, begin);
+    atomic_fetch_add(&symbol->calls[refused], 1);
+}
+
+void cecl_nccl_stats_count(const struct cecl_nccl_call *call, enum cecl_nccl_reason reason,
+                           bool mark)
+{
+    pthread_once(&once, begin);
+    const size_t bytes = cecl_nccl_call_bytes(call);
+    struct counter *counter = &counters[call->op][class_of(bytes)][reason][mark];
+    atomic_fetch_add_explicit(&counter->calls, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&counter->bytes, bytes, memory_order_relaxed);
+    if (call->comm && reason != CECL_NCCL_IN_PROGRESS) /* then NCCL would not answer */
+        note_member(call->comm);
 }

@@ -8,6 +8,7 @@
 #include "nccl/names.h"
 #include "nccl/process.h"
 #include "nccl/reason.h"
+#include "nccl/stats.h"
 #include "util/log.h"
 
 #define COUNTED(name) JUMP(name, RESULT)
@@ -122,7 +123,7 @@ static cecl_nccl_target decide(struct cecl_nccl_symbol *symbol, const void *call
         return target;
     const bool refuses = process->policy == CECL_NCCL_STRICT && symbol->answer == CECL_NCCL_MOVE;
     if (process->counts)
-        atomic_fetch_add(&symbol->calls[refuses], 1);
+        cecl_nccl_stats_count_symbol(symbol, refuses);
     return refuses ? refuse(symbol) : target;
 }
 
