@@ -1,10 +1,12 @@
 #!/bin/sh
 # Runs a command if there are at least N GPUs, else says that it was skipped: needs_gpus.sh N command ...
-# With CECL_SHARE_GPU=1 one GPU is enough for tests whose ranks are processes.
+# With CECL_SHARE_GPU=1 one GPU is enough for tests whose ranks are processes of cecl's alone: NCCL wants a GPU
+# for each rank, and so do ranks that are threads of one process (test_lifecycle).
 wanted=$1
 shift
-case ${CECL_SHARE_GPU:-0}/$1 in
-1/*mpirun* | 1/*test_failure | 1/*test_survivors | 1/*.sh) wanted=1 ;;
+case ${CECL_SHARE_GPU:-0}/$1/$* in
+*/test_lifecycle) ;;
+1/*mpirun/* | 1/*mpiexec/* | 1/*test_failure/* | 1/*test_survivors/* | 1/*fault_cases/* | 1/*pytorch.sh/*) wanted=1 ;;
 esac
 have=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 if [ "${have:-0}" -lt "$wanted" ]; then
