@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Which lines and branches of src/ the tests run, without a GPU: the lines that no test runs, file by
+# Which lines and branches of src/ and tests/verify/ the tests run, without a GPU: the lines that no test runs, file by
 # file, and the sums. Fails below 92 % of lines, or when a test fails. Arguments go to ctest.
 # By hand: it takes about twice as long as test.sh, on a machine that does little else: tests hold
 # answers against the clock, and counting makes them slower. Everything is kept in build/coverage, and
@@ -41,7 +41,7 @@ echo
 gcovr -r . -a "$build/coverage.json" --txt "$build/coverage.txt" --print-summary \
     --fail-under-line "$least" || status=1
 # The files with lines that no test runs, and these lines.
-awk '/^src\// && NF > 4 { print }' "$build/coverage.txt"
+awk '/^(src|tests\/verify)\// && NF > 4 { print }' "$build/coverage.txt"
 printf '\nNot in this build, because they need a GPU (scripts/measure.sh runs them):\n'
 find src -name 'cuda*.[ch]' ! -name cuda_absent.c -o -name '*_cuda.c' -o -name '*.cu' | sort | xargs wc -l
 exit $status

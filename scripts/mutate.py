@@ -1,4 +1,4 @@
-"""Changes src/ in one place at a time, and sees whether a test notices. mutate.sh calls it.
+"""Changes src/ (or tests/verify/) in one place at a time, and sees whether a test notices. mutate.sh calls it.
 
 A mutant is drawn from the lines that the tests run (coverage.json of coverage.sh; without it, from
 all lines inside functions). Comments, texts, and the arguments of messages are never changed. Each

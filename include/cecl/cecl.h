@@ -105,8 +105,8 @@
  * every recvbuff that is still allocated becomes undefined on all ranks, because a peer's copies
  * may still arrive. To keep a result beyond a failure, copy it elsewhere; the copy is valid if
  * ceclCommGetAsyncError, called once more after it, still gives ceclSuccess. Registered memory
- * should have no other use before the failed communicator has ended on all ranks, or ceclCommShrink
- * has made a new one of all ranks that live: by then their copies have ended.
+ * should have no other use before the failed communicator has ended on all ranks, or before
+ * ceclCommShrink has made a new one of all ranks that are alive: it waits for their copies.
  *
  * Threads: communicators are independent of each other. On one communicator, make one call at a
  * time; calls that say "Threads: any" may be made beside that one. A collective, a message or the
@@ -430,10 +430,11 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int
 /* Makes a new communicator of the ranks of `comm` that stay, in their order. It serves above all to
  * go on when ranks have died: it works on a communicator that has failed, in the same processes, as
  * well as on one that has not. It changes nothing on `comm`, which the caller still destroys, and
- * whose memory is still there until then. Where a rank that stays knows that `comm` has failed, the
- * call waits until what the ranks that stay have enqueued on it has ended, 5 s at most (then a line
- * of CECL_DEBUG=warn tells). So none of their copies reaches buffers of later calls. Copies of an
- * excluded rank that lives may.
+ * whose memory is still there until then. If a rank that stays knows that `comm` has failed, the
+ * call waits until all work that the staying ranks enqueued on it has ended, so none of their
+ * copies reaches buffers of later calls. It waits 5 s at most; if work is pending after that, a
+ * line of CECL_DEBUG=warn says so, and its copies may still arrive. So may those of an excluded
+ * rank that is alive.
  * excludeRanks  [excludeCount] ranks of `comm` that do not stay, each once, in any order; the same
  *               ranks on every rank that stays. NULL where excludeCount is 0.
  * excludeCount  0 .. nranks-1. With 0 all ranks stay, for example after a timeout.
@@ -443,12 +444,12 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int
  * group. Blocking; waits for CECL_INIT_TIMEOUT_MS at most.
  * Threads, ownership: as ceclCommSplit.
  * Errors, on all ranks that stay, no communicator made: ceclInvalidArgument (newcomm NULL; a rank
- * out of range or twice on the list; config; on a rank that is on its own list), ceclInvalidUsage
- * (ranks exclude different ranks: the message has both lists; between ceclGroupStart and
- * ceclGroupEnd), ceclRemoteError (a rank that should stay has died or destroyed `comm`: the message
- * names it), ceclTimeout (it did not come: likewise), and those of ceclCommInitRankConfig. Messages
- * name ranks by their numbers in `comm`. The call may then be made again, with another list for
- * example. Since 0.1. */
+ * out of range or twice on the list; config; a list that has the calling rank: the ranks that count
+ * on it get ceclInvalidUsage), ceclInvalidUsage (ranks exclude different ranks: the message has
+ * both lists; between ceclGroupStart and ceclGroupEnd), ceclRemoteError (a rank that should stay
+ * has died or destroyed `comm`: the message names it), ceclTimeout (it did not come: likewise), and
+ * those of ceclCommInitRankConfig. Messages name ranks by their numbers in `comm`. The call may
+ * then be made again, with another list for example. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommShrink(ceclComm_t comm, const int *excludeRanks,
                                                   int excludeCount, ceclComm_t *newcomm,
                                                   const ceclConfig_t *config);

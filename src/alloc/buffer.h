@@ -7,9 +7,9 @@
  *     private     memory that no peer can reach. All of it is one window, and the offset is the address
  *                 itself.
  *
- * A window is an object that lives as long as anything names it: the registry while the memory is there,
- * a registration of the caller's, a call that is being made, a kept plan. So a buffer in it has an address
- * for as long, also once the registry has forgotten the window. */
+ * Windows have counted references: one lives as long as the registry (while the memory is there), a
+ * registration of the caller's, a call that is being made, or a kept plan refers to it. Until then
+ * its buffers have addresses, also after the registry has forgotten the window. */
 #ifndef CECL_ALLOC_BUFFER_H
 #define CECL_ALLOC_BUFFER_H
 
@@ -39,7 +39,7 @@ struct cecl_window {
     uint32_t last_use; /* the flags' `done` after the last call that used it */
     bool used;
     bool gone;              /* the registry has forgotten it */
-    _Atomic uint32_t names; /* how many name it: see cecl_window_hold */
+    _Atomic uint32_t names; /* references: see cecl_window_hold */
 };
 
 struct cecl_buffer {
@@ -61,7 +61,7 @@ static inline bool cecl_window_is_registered(const struct cecl_window *window)
     return window && window->number >= CECL_WINDOW_FIRST;
 }
 
-/* Names a window, so that it stays; and no longer. Windows that are not registered always stay. */
+/* Takes a reference to a window; gives it back. Windows that are not registered always stay. */
 static inline void cecl_window_hold(struct cecl_window *window)
 {
     if (cecl_window_is_registered(window))

@@ -35,7 +35,7 @@ ceclResult_t cecl_registry_open(struct cecl_registry *registry, struct cecl_devi
     return ceclSuccess;
 }
 
-/* Takes a window out of the registry. Whoever names it still has it. */
+/* Takes a window out of the registry. It lives on while others have references to it. */
 static void take_out(struct cecl_registry *registry, size_t at)
 {
     struct cecl_window *window = registry->own[at];

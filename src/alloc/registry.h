@@ -42,8 +42,8 @@ struct cecl_leaving_window {
     uint32_t last_use; /* as in struct cecl_window */
 };
 
-/* A peer's window, as this rank reaches it. It is an object that lives as long as anything names it: the
- * peer's list, and kept plans. Its memory is closed earlier. */
+/* A peer's window, as this rank reaches it. The list of the peer's windows and kept plans have
+ * references to it. Its memory may be closed before the last reference is given back. */
 struct cecl_import;
 
 /* Bytes of a peer's window. */
@@ -165,10 +165,11 @@ ceclResult_t cecl_imports_collect(struct cecl_registry *registry,
                                   const struct cecl_peer_buffer *buffers, size_t count,
                                   struct cecl_imports *imports);
 void cecl_imports_drop(struct cecl_imports *imports); /* a zeroed list may be dropped */
-/* Notes that the call that is being made names them: they stay open until cecl_imports_used or
+/* Notes that the call that is being made uses them: they stay open until cecl_imports_used or
  * cecl_registry_made. Returns false if one of them is closed: a plan that uses it cannot be issued. */
 bool cecl_imports_name(struct cecl_registry *registry, const struct cecl_imports *imports);
-/* Notes that the call which names them is made, and that it is done once `done` has come to `target`. */
+/* Notes that the call which uses them is made, and that it is done once `done` has come to
+ * `target`. */
 void cecl_imports_used(struct cecl_registry *registry, const struct cecl_imports *imports,
                        uint32_t target);
 /* The same of one peer's window, which cecl_registry_reach has found. */

@@ -38,7 +38,7 @@ struct cecl_import {
     uint64_t call;     /* the last call that named it */
     struct imported *regions;
     bool closed;            /* its memory, which nobody may use any more */
-    _Atomic uint32_t names; /* how many name it: the peer's list, and kept plans */
+    _Atomic uint32_t names; /* references: of the peer's list, and of kept plans */
     uint64_t collected;     /* by which cecl_imports_collect it was found last */
     ceclResult_t failed;    /* why a region is missing; no further one comes */
     char words[CECL_MESSAGE_BYTES];
@@ -77,7 +77,7 @@ static inline struct addresses addresses_of_blocks(struct addresses range)
 bool registry_is_unused(const struct cecl_registry *registry, const struct cecl_import *import);
 /* Takes an import out of its list, at *at. Nobody may use its memory from then on. Under the lock. */
 struct cecl_import *registry_take_import(struct cecl_import **at);
-/* Closes the memory of an import that is out of its list, and drops the list's name for it. */
+/* Closes the memory of an import that is out of its list, and gives back the list's reference. */
 void registry_close_import(struct cecl_registry *registry, struct cecl_import *import);
 void registry_close_peers(struct cecl_registry *registry);
 

@@ -14,7 +14,7 @@
 
 #define WORDS (CECL_BOXES_PART_BYTES / sizeof(uint64_t))
 #define ROUND_BITS 8 /* of a stamp; the rest is the token */
-#define REASONS 4    /* kept of each rank: members may look when it has given up further uses */
+#define REASONS 4    /* kept of each rank: members may read one after the rank gave up later uses */
 #define PAUSE_MIN_NS 20000
 #define PAUSE_MAX_NS 1000000
 
@@ -27,7 +27,8 @@ _Static_assert(CECL_MESSAGE_BYTES <= CECL_BOXES_PART_BYTES, "a half holds a mess
 
 struct box {
     struct half halves[2];
-    /* why this rank gave up its last uses, stamped with their tokens; in the old communicator's words */
+    /* why this rank gave up its last uses, stamped with their tokens; ranks have the parent's
+     * numbers */
     struct half reasons[REASONS];
     /* [nranks of the old communicator] the token of the oob that this rank closed last, of those with
      * the other rank in them. It stays there as long as that rank may look for it: the two can use no
@@ -157,7 +158,7 @@ static ceclResult_t boxes_allgather(struct cecl_oob *oob, const void *send, void
     return ceclSuccess;
 }
 
-/* Leaves the last message for members. Where another rank began, its words are passed on. */
+/* Leaves members the last message, or that of another rank that gave up first. */
 static void say_why(struct box *box, int rank, uint64_t token)
 {
     char reason[CECL_MESSAGE_BYTES];

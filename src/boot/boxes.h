@@ -30,15 +30,14 @@ struct cecl_boxes_plan {
  * the old communicator, or has closed its oob. Local. */
 ceclResult_t cecl_oob_from_boxes(struct cecl_oob *oob, const struct cecl_boxes_plan *plan);
 
-/* This rank gives up the new communicator, because of the last message, which names ranks by the old
- * communicator's numbers. Members that wait for it then fail with that reason, or with that of the rank
- * that began. It still closes the oob, of which no more than this may be used. A zeroed oob may be given
- * up. Local. */
+/* This rank gives up the new communicator. The reason is the last message, which names ranks by the
+ * parent's numbers, or the message of the rank that gave up first. Members that wait for this rank
+ * fail with it. Afterwards the oob can only be closed. A zeroed oob may be given up. Local. */
 void cecl_boxes_give_up(struct cecl_oob *oob);
 
-/* Rank `rank` of the old communicator takes no part in the use of the boxes that `token` names, because
- * of the last message. Members that wait for it then fail, as they do when it gives up. Every rank of
- * the old communicator must have ended what it did with this rank before. Local. */
+/* Rank `rank` of the parent takes no part in the use of the boxes with this token; the reason is
+ * the last message. Members that wait for it fail, as they do when it gives up. Every rank of the
+ * parent must have ended its earlier uses of boxes with this rank. Local. */
 void cecl_boxes_leave(void *memory, int nranks, int rank, uint64_t token);
 
 #endif

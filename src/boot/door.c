@@ -13,7 +13,8 @@
 
 #define PATIENCE_MS 5000 /* ms in which a caller must send all its bytes */
 #define HEARING_MS 1000  /* ms before a newer caller may push one out */
-#define HEARD_MS 100     /* the same, where it may come again */
+#define HEARD_MS 100     /* the same, if it is told to come again (put_off) */
+#define SEATS_FIRST 64   /* connections that have memory from the start */
 #define TICK_MS 50       /* ms between two looks at deadlines */
 #define REST_MS 20       /* ms after an accept that failed for lack of descriptors or memory */
 #define BEAR_MS 1000     /* ms that this may last before it is reported: somebody may free some */
@@ -27,18 +28,28 @@ static int room_for_callers(void)
     return limit.rlim_cur >= 4 ? (int)(limit.rlim_cur / 2) : 1;
 }
 
+static bool make_seats(struct cecl_door *door, int seats)
+{
+    struct cecl_caller *callers = realloc(door->callers, (size_t)seats * sizeof(*callers));
+    door->callers = callers ? callers : door->callers;
+    struct pollfd *polls = realloc(door->polls, ((size_t)seats + 1) * sizeof(*polls));
+    door->polls = polls ? polls : door->polls;
+    if (!callers || !polls)
+        return false;
+    door->seats = seats;
+    return true;
+}
+
 ceclResult_t cecl_door_open(struct cecl_door *door, int listener, size_t bytes,
                             bool (*greet)(struct cecl_caller *caller))
 {
-    const int room = room_for_callers();
+    const int room = room_for_callers(), seats = room < SEATS_FIRST ? room : SEATS_FIRST;
     *door = (struct cecl_door){
         .listener = listener, .bytes = (uint32_t)bytes, .greet = greet, .room = room};
-    door->callers = calloc((size_t)room, sizeof(*door->callers));
-    door->polls = calloc((size_t)room + 1, sizeof(*door->polls));
-    if (door->callers && door->polls)
+    if (make_seats(door, seats))
         return ceclSuccess;
     cecl_door_close(door);
-    return cecl_fail(ceclOutOfMemory, "no host memory for %d connections", room);
+    return cecl_fail(ceclOutOfMemory, "no host memory for %d connections", seats);
 }
 
 void cecl_door_close(struct cecl_door *door)
@@ -85,11 +96,22 @@ static bool somebody_waits(const struct cecl_door *door)
     return poll(&listener, 1, 0) > 0;
 }
 
+/* Makes a seat for one more caller. Without memory for it the door has no more room than it has seats. */
+static void make_seat(struct cecl_door *door)
+{
+    const int twice = 2 * door->seats;
+    if (door->count < door->seats || door->seats == door->room)
+        return;
+    if (!make_seats(door, twice < door->room ? twice : door->room))
+        door->room = door->seats;
+}
+
 /* Bounded, so that a flood of callers that are turned away cannot keep the
  * others from being read. */
 static void let_in(struct cecl_door *door)
 {
     for (int tries = 0; tries < door->room; tries++) {
+        make_seat(door);
         if (door->count == door->room && !(somebody_waits(door) && push_out(door)))
             return;
         const int fd = accept4(door->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);

@@ -32,18 +32,20 @@ struct cecl_door {
     uint32_t bytes; /* number of bytes that a caller must send */
     /* Called for a new connection; false turns it away. It may send but must not wait. */
     bool (*greet)(struct cecl_caller *caller);
-    /* Called before a caller is dropped for a newer one: tells it to come again. It may send but must not
-     * wait. NULL, as at first: callers cannot come again, so each is heard longer. */
+    /* Called before a caller is dropped for a newer one: tells it to come again. It may send but
+     * must not wait. NULL (after cecl_door_open): callers cannot come again, so each is heard for
+     * longer. */
     void (*put_off)(const struct cecl_caller *caller);
     /* errno of an accept that failed for lack of resources; 0 once one has succeeded */
     int trouble;
     int64_t trouble_since;
     int64_t rest_until;
     int room;                    /* most callers at a time */
+    int seats;                   /* so many have memory so far */
     int count;                   /* number of callers; they stand oldest first */
     int next, taken;             /* cecl_door_next looks from here on; it handed over so many */
-    struct cecl_caller *callers; /* [room] one that was handed over: fd -1 */
-    struct pollfd *polls;        /* [room + 1] */
+    struct cecl_caller *callers; /* [seats] one that was handed over: fd -1 */
+    struct pollfd *polls;        /* [seats + 1] */
 };
 
 /* Takes `listener` over, also on failure. A zeroed door may be closed. */

@@ -48,9 +48,9 @@ struct cecl_meeting_plan {
 ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, uint64_t *serial);
 
 /* Fails the meetings that wait for this rank, with `result` and the last message as the reason. If
- * none waits, the plan's members fail when they come. If this rank is not among them, the reason is that
- * its list differs from those of the ranks that count on it. Returns `result`, with its message. Does
- * not wait for peers. */
+ * none waits, the plan's members fail when they come. If this rank is not a member of its own plan,
+ * the reason is that its list differs from those of the ranks that count on it. Returns `result`,
+ * with its message. Does not wait for peers. */
 ceclResult_t cecl_meeting_refuse(const struct cecl_meeting_plan *plan, ceclResult_t result);
 
 #endif

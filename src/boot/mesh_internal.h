@@ -98,8 +98,8 @@ ceclResult_t mesh_accept_post(struct cecl_mesh *mesh, int peer, int64_t deadline
 /* mesh_watch.c: reads what has arrived on a peer's life connection, without waiting. Returns the
  * state after that. */
 enum mesh_state mesh_read_life(struct cecl_mesh *mesh, int peer);
-/* What this rank tells its peers when it gives up because of `cause`. Where another rank began, that
- * is passed on in its words. */
+/* What this rank tells its peers when it gives up because of `cause`: the message of the rank that
+ * gave up first, if that was another one. */
 struct mesh_life mesh_abort_message(const struct cecl_mesh *mesh, const char *cause);
 /* Reads from another connection of a peer why it gives up, without waiting. */
 void mesh_hear_reason(struct cecl_mesh *mesh, int peer, int fd);

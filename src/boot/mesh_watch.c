@@ -32,9 +32,9 @@ static const struct mesh_peer *find_source(const struct cecl_mesh *mesh, const c
     return NULL;
 }
 
-/* The words of the rank that began, or NULL where this one does. While ranks join, they may also have
- * come by the exchange with which they join. Words that are not passed on as they are would nest:
- * "rank 0 gave up: rank 1 gave up: ...". */
+/* The message of the rank that gave up first, or NULL if that is this rank. While ranks join, it
+ * may also have come through their exchange. It is passed on unchanged; otherwise messages would
+ * nest: "rank 0 gave up: rank 1 gave up: ...". */
 static const char *find_beginning(const struct cecl_mesh *mesh, const char *cause)
 {
     const struct mesh_peer *source = find_source(mesh, cause);

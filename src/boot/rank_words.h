@@ -17,8 +17,8 @@ void cecl_words_for_parent(const char *words, const int *parent_ranks, int nrank
 /* Turns a message of the parent into one that the new communicator may pass on. */
 void cecl_words_for_child(const char *words, char out[CECL_MESSAGE_BYTES]);
 
-/* Where `words` tell of a rank that gave up, "rank N gave up: ...", and why. Of several such ranks the
- * last, which began. NULL where they tell of none. */
+/* Returns the part of `words` that starts with "rank N gave up: ...", or NULL. Of several such
+ * parts the last: each rank passes on the reason of another one, so the last rank gave up first. */
 const char *cecl_words_who_began(const char *words);
 
 #endif

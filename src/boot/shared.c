@@ -48,8 +48,8 @@ static ceclResult_t map(int fd, size_t bytes, char **base)
                          "rank %d's shared memory: %lld bytes with seals %#x, %zu bytes with %#x "
                          "expected",
                          MAKER, (long long)info.st_size, (unsigned)seals, bytes, (unsigned)SEALS);
-    /* Pages come as they are used. Most of the memory is rings, of which the first calls of a program take
-     * little; to fetch all pages here took half of the time in which ranks join. */
+    /* No MAP_POPULATE: most of the memory is rings, of which first calls use little, and allocating
+     * all pages here took half of the time of an init. */
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (at == MAP_FAILED)
         return cecl_fail(ceclSystemError, "mmap of %zu shared bytes: %s", bytes, strerror(errno));

@@ -174,8 +174,8 @@ static void client_close(struct cecl_oob *oob)
 }
 
 /* Answers the root's challenge, and receives its proof. If the root closes meanwhile, the step reached
- * says what that means. *put_off: the root heard too many callers, and wants this rank to come again;
- * this may be there to read where the answer could not be sent. */
+ * says what that means. *put_off: newer callers pushed this one out, and it is to come again. The
+ * root may say that before it has the answer, so it is read also if the answer was not sent. */
 static ceclResult_t prove(const struct client *client, const struct cecl_tcp_answer *answer,
                           struct cecl_tcp_proof *proof, bool *put_off)
 {
@@ -186,10 +186,10 @@ static ceclResult_t prove(const struct client *client, const struct cecl_tcp_ans
     *put_off = heard == ceclSuccess && proof->tag == CECL_TCP_AGAIN;
     if (heard == ceclSuccess || heard != ceclRemoteError || cecl_process_is_ending(client->process))
         return heard;
-    if (sent != ceclSuccess) /* what it closed on was not this rank's answer */
+    if (sent != ceclSuccess) /* the root closed before it read this rank's answer */
         return cecl_fail(ceclInvalidUsage,
-                         "unique id: refused unheard; the job at its address has begun, or has "
-                         "ended");
+                         "unique id: the job at its address closed the connection before it read "
+                         "who calls; it has begun, or has ended");
     return cecl_fail(ceclInvalidUsage,
                      "unique id: refused; its secret is not that of the job at its address, or "
                      "that job has begun");

@@ -3,7 +3,7 @@
  *     root -> rank   challenge                       as soon as a connection is there
  *     rank -> root   answer (with a challenge back)  proves the secret; says who it is
  *     root -> rank   proof, then reply               once all have joined, or what went wrong;
- *                    or "again", and it closes       so many callers that it heard this one no longer
+ *                    or "again", and it closes       if newer callers pushed this one out
  *     rank -> root   request + part                  for each all-gather
  *     root -> rank   reply + all parts, or a message
  *
@@ -57,7 +57,7 @@ _Static_assert(sizeof(struct cecl_tcp_answer) <= CECL_DOOR_SAID_MAX,
 struct cecl_tcp_proof {
     uint64_t tag; /* over "root" and both nonces; or CECL_TCP_AGAIN */
 };
-/* Shows nothing. Whoever could send it falsely could also cut the connection. */
+/* Proves nothing, and need not: whoever could forge it could also cut the connection. */
 #define CECL_TCP_AGAIN UINT64_C(0x6167616967616961)
 
 /* If status is not ceclSuccess, a message of `bytes` bytes follows; else the

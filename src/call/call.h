@@ -144,10 +144,11 @@ uint32_t cecl_call_signature(const struct cecl_call *call);
 /* The same of calls that are carried out as one. Whether they are in place does not count. */
 uint32_t cecl_calls_signature(const struct cecl_call *calls, uint32_t count);
 bool cecl_call_equal(const struct cecl_call *a, const struct cecl_call *b);
-/* Copies a description to *kept, and its layout to `layout` [call->layout_words]. The copy names its windows
- * until cecl_call_let_go. */
+/* Copies a description to *kept, and its layout to `layout` [call->layout_words]. The copy has
+ * references to its windows until cecl_call_let_go. */
 void cecl_call_keep(struct cecl_call *kept, const struct cecl_call *call, uint64_t *layout);
-/* Names the windows of a description, so that its buffers stay valid; and no longer. */
+/* Takes references to the windows of a description, so that its buffers stay valid; gives them
+ * back. */
 static inline void cecl_call_hold(const struct cecl_call *call)
 {
     cecl_window_hold(call->send.window);

@@ -208,7 +208,7 @@ static ceclResult_t address_of(const struct cecl_engine *engine, const struct ce
     if (place->rank == engine->rank) {
         const struct cecl_buffer own = own_buffer(&bound->calls[part], kind);
         *address = cecl_buffer_address(cecl_buffer_at(own, place->offset));
-        return *address ? ceclSuccess : cecl_fail(ceclInternalError, "a plan uses no buffer");
+        return *address ? ceclSuccess : cecl_fail(ceclInternalError, "the plan's buffer is NULL");
     }
     struct cecl_peer_buffer peer = peer_buffer(bound, part, place->rank, kind);
     void *at = NULL;

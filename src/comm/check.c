@@ -163,26 +163,27 @@ ceclResult_t cecl_check_refused(int rank, int32_t status, const char *words)
 
 #define CURE "CECL_CHECK=1 needs a thread for each rank, or the calls of all ranks in one group"
 
-/* Ranks that are one thread cannot compare their calls: each waits for the others. All of them are
- * refused alike, so their communicator stays as it is. Ranks of other processes would wait for them. */
-static ceclResult_t refuse_alone(ceclComm_t comm, const struct cecl_call *call)
+/* Ranks that are one thread cannot compare their calls: each would wait for the others. If all
+ * ranks are in this process, each is refused alike and the communicator stays usable. Otherwise it
+ * fails, because ranks of other processes wait for this one. `local`: this rank's own verdict. */
+static ceclResult_t refuse_alone(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local)
 {
-    const ceclResult_t result =
-        cecl_fail(ceclInvalidUsage,
-                  "%s: this process has other ranks of the communicator, and no other thread that "
-                  "could make their calls: " CURE,
-                  call->op->name);
-    return comm->is_one_process ? result : cecl_comm_break(comm, result);
+    if (local == ceclSuccess)
+        local = cecl_fail(ceclInvalidUsage,
+                          "%s: this process has other ranks of the communicator, and no other "
+                          "thread that could make their calls: " CURE,
+                          call->op->name);
+    return comm->is_one_process ? local : cecl_comm_break(comm, local);
 }
 
-/* Where other threads are, only time tells that they do not come. */
+/* If the process has other threads, only the timeout shows that none of them makes the calls. */
 static ceclResult_t name_cure(ceclComm_t comm, ceclResult_t result)
 {
     char words[CECL_MESSAGE_BYTES];
     if (result != ceclTimeout || !comm->shares_process)
         return result;
     cecl_keep_message(words);
-    return cecl_fail(result, "%.400s " CURE, words);
+    return cecl_fail(result, "%.400s; " CURE, words);
 }
 
 ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local)
@@ -193,7 +194,7 @@ ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, cecl
     if (!comm->config.check)
         return local;
     if (comm->shares_process && cecl_thread_is_alone())
-        return local != ceclSuccess ? local : refuse_alone(comm, call);
+        return refuse_alone(comm, call, local);
     cecl_keep_message(words);
     tell(call, local, words, &mine);
     comm->pool.exchanges++;
@@ -266,7 +267,7 @@ ceclResult_t cecl_check_parts(struct cecl_check_part *parts, uint32_t count, cec
     }
     const ceclResult_t result = check_together(parts, count);
     cecl_keep_message(words);
-    for (uint32_t i = 0; i < count; i++) /* without threads none was: peers hear why */
+    for (uint32_t i = 0; i < count; i++) /* no thread was started for it: its peers hear why */
         if (!parts[i].is_told) {
             parts[i].local = result;
             (void)!check_part(&parts[i]);

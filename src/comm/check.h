@@ -26,9 +26,9 @@ struct cecl_check_part {
     bool is_told;
 };
 
-/* cecl_check_calls for several communicators at the same time. Each waits for its ranks, which may
- * name the communicators in any order, and in one group or one after the other. Several ranks of one
- * communicator may even be in this thread. */
+/* cecl_check_calls for several communicators at the same time. So ranks may use the communicators
+ * in any order, in one group or in calls one after the other, and this thread may have several
+ * ranks of one. */
 ceclResult_t cecl_check_parts(struct cecl_check_part *parts, uint32_t count, ceclResult_t local);
 
 /* Converts a peer's refusal, `status` with its message, to the result on this rank. */

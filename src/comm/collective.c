@@ -378,7 +378,7 @@ static ceclResult_t refuse_in_group(const struct cecl_op *op)
                            : ceclSuccess;
 }
 
-/* Describes a call until a look at its memory changes nothing. */
+/* Describes a call, and does so again until settling its buffers changes no window. */
 static ceclResult_t describe(ceclComm_t comm, const struct cecl_args *args, struct cecl_call *call)
 {
     const struct cecl_scope scope = cecl_comm_scope(comm);

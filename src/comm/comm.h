@@ -110,13 +110,13 @@ struct ceclComm {
     struct cecl_pairs pairs;
     struct cecl_watch watch;
     struct cecl_worker worker;
-    bool finalized;
-    bool shares_process; /* another rank is in this process */
-    bool is_one_process; /* all ranks are */
-    bool shares_gpu;     /* some ranks have one GPU (CECL_SHARE_GPU=1) */
-    bool few_queues;     /* on some rank, streams share fewer hardware queues than by default */
-    unsigned generation; /* generation of the process that made it: see util/fork.h */
-    ceclComm_t next;     /* next in life.c's list of ended communicators */
+    _Atomic bool finalized; /* two threads may finalize at once */
+    bool shares_process;    /* another rank is in this process */
+    bool is_one_process;    /* all ranks are */
+    bool shares_gpu;        /* some ranks have one GPU (CECL_SHARE_GPU=1) */
+    bool few_queues;        /* on some rank, streams share fewer hardware queues than by default */
+    unsigned generation;    /* generation of the process that made it: see util/fork.h */
+    ceclComm_t next;        /* next in life.c's list of ended communicators */
     /* The program can reach memory of peers. So a peer may wait for what it writes there, and no flag
      * tells so. */
     _Atomic bool gave_pointers;

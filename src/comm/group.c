@@ -553,8 +553,8 @@ static ceclResult_t end_traced(struct group *group)
     return result;
 }
 
-/* Enters the communicators of the group's calls. One that another thread is inside refuses the group,
- * and is left alone. */
+/* Enters the communicators of the group's calls. If another thread is inside one of them, the group
+ * is refused, and that communicator's calls are dropped from it. */
 static void enter_all(struct group *group)
 {
     for (uint32_t i = 0; i < group->count;) {

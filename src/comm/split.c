@@ -78,7 +78,7 @@ static ceclResult_t name_cure(ceclComm_t comm, const char *call, ceclResult_t re
     return cecl_fail(result, "%.400s; %s needs a thread for each rank", words, call);
 }
 
-/* Whoever makes a communicator has only the parent, so its numbers name ranks in the last message. */
+/* Rewrites the last message in the parent's numbers of ranks: the caller has only the parent. */
 static ceclResult_t name_as_in_parent(const struct members *members, ceclResult_t result)
 {
     char words[CECL_MESSAGE_BYTES];
@@ -312,16 +312,17 @@ static ceclResult_t list_those_who_stay(ceclComm_t comm, const struct cecl_rank_
     return ceclSuccess;
 }
 
-/* Peers know of a failure of `comm` here when they meet this rank. */
+/* If `comm` has failed, tells peers before this rank meets them. */
 static void tell_failure(ceclComm_t comm)
 {
     if (cecl_comm_hear(comm) != ceclSuccess)
         cecl_watch_release(comm);
 }
 
-/* Waits until nothing of a failed communicator is pending here. A call that was released goes on copying,
- * also to peers, which use that memory for the new communicator's calls next. All members have met, so if
- * one of them knew of the failure, all do now. None returns before all have joined, behind this. */
+/* Waits until nothing of a failed communicator is pending here. A call whose waits were released
+ * still makes its copies, also to peers, which use that memory next for calls of the new
+ * communicator. All members have met, so if one knew of the failure, all do now. No member returns
+ * from the shrink before all have joined, which each does after this wait. */
 static void end_failed_calls(ceclComm_t comm, int64_t deadline)
 {
     const int half = cecl_ms_left(deadline) / 2 + 1,

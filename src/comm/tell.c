@@ -48,8 +48,8 @@ static bool is_told(ceclComm_t comm, const struct cecl_call *calls, uint32_t cou
 
 /* ---- settling */
 
-/* Whether the registry may have, or make, a window of a buffer. A peer's memory is none: checking buffers
- * refuses it. */
+/* Whether the registry may have, or make, a window of a buffer. Not of a peer's slice of the pool,
+ * which the check of buffers refuses. */
 static bool may_be_registered(ceclComm_t comm, struct cecl_buffer buffer)
 {
     return buffer.window && !cecl_buffer_is_pool(buffer) &&
@@ -67,8 +67,8 @@ static struct cecl_use use_of(const struct cecl_call *call, const struct cecl_to
                              .written = is_recv && cecl_call_writes_recv(call)};
 }
 
-/* Memory of registered windows is looked at by settling. Private memory is looked at here, where no
- * window has changed: else this is done again. */
+/* Settles the windows of both buffers, which looks at registered memory. If no window has changed,
+ * looks at private memory, too; otherwise the caller comes again. */
 ceclResult_t cecl_tell_settle(ceclComm_t comm, const struct cecl_call *call, bool *changed)
 {
     const struct cecl_device_ops *ops = comm->dev->ops;
@@ -85,8 +85,10 @@ ceclResult_t cecl_tell_settle(ceclComm_t comm, const struct cecl_call *call, boo
         if (!may_be_registered(comm, touched[i].buffer))
             continue;
         const struct cecl_use use = use_of(call, &touched[i]);
+        /* settling may forget the window, and nobody names it yet */
+        const bool is_private = cecl_buffer_is_private(touched[i].buffer);
         CECL_TRY(cecl_comm_cause(comm, cecl_registry_settle(&comm->registry, &use, make)));
-        if (cecl_buffer_is_private(touched[i].buffer))
+        if (is_private)
             unshared[nunshared++] = use;
     }
     *changed = comm->registry.changes != before;

@@ -81,9 +81,8 @@ static const char *who_is_to_blame(ceclComm_t comm, struct cecl_rank_list *late)
 
 #define PENDING_BYTES 64
 
-/* What waits here for a peer. Calls wait in the order in which they were made, so where it is not known
- * which one does, the last one is named, which ends last. `late`: who is to blame for the wait; the peer
- * of a message need not be. */
+/* Names the call that waits for a peer. If it is not known which one waits, that is the call that
+ * was made last, because it ends last. A message's peer is named only if it alone is late. */
 static const char *what_is_pending(ceclComm_t comm, const struct cecl_progress *progress,
                                    char out[PENDING_BYTES])
 {

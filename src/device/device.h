@@ -163,14 +163,14 @@ struct cecl_device_ops {
      * allocated anew, or mapped anew from other memory, has another id at the same address. Cheap
      * on CUDA: callers ask on every call. Ids mean nothing in other processes.
      *
-     * use  what a call uses of the region; NULL: nothing. On the host the id is of all these bytes, 0
-     *      where they are of several memories; refuses what check_uses refuses. On CUDA a region
-     *      changes as a whole, so this is not looked at. */
+     * use  the bytes of the region that a call uses; NULL: none. On the host the id covers all of
+     *      them, and is 0 if they are not one mapping; what check_uses refuses is refused here too.
+     *      Ignored on CUDA, where a region changes as a whole. */
     ceclResult_t (*region_id)(struct cecl_device *dev, const void *ptr, const struct cecl_use *use,
                               uint64_t *id);
     /* Refuses bytes that a call is to use and that cannot be used now: addresses without memory, memory
      * without the rights, mappings of files that are too short. A copy would end the process by a
-     * signal. `count`: CECL_USES at most. NULL on CUDA, where the copy has an error. */
+     * signal. `count`: CECL_USES at most. NULL on CUDA, where the copy returns an error. */
     ceclResult_t (*check_uses)(struct cecl_device *dev, const struct cecl_use *uses, size_t count);
     /* Makes what peers need to import `region`. ceclInvalidUsage for a region of the kind NONE, and
      * for one whose memory was freed since region_find. The caller closes exported->fd. On CUDA a

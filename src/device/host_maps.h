@@ -8,8 +8,8 @@
 
 #include "util/error.h"
 
-/* A line of the file. The kernel splits a mapping into several lines where its parts differ, in their
- * rights for one, and joins neighbours that do not. */
+/* A line of the file. The kernel splits a mapping into several lines where its parts differ, for
+ * example in their rights, and joins neighbours that do not. */
 struct host_mapping {
     uint64_t start, end;
     uint64_t offset, inode; /* inode 0: memory of no file */

@@ -19,8 +19,8 @@
 
 /* ---- one memory */
 
-/* Equal for all lines of one shared mapping, also where the kernel has split it: a byte of the file
- * lies at the same address. Other memory has a line's own. */
+/* Equal for all lines of one shared mapping, also where the kernel has split it: in all of them the
+ * file begins at the same address. Each line of other memory has an id of its own. */
 static uint64_t id_of(const struct host_mapping *mapping)
 {
     static const uint8_t key[16] = {0}; /* ids only have to differ */
@@ -113,12 +113,13 @@ ceclResult_t host_region_find(struct cecl_device *dev, const void *ptr, struct c
 /* What is found of the bytes that a call uses. */
 struct survey {
     const struct cecl_use *use;
-    uint64_t at; /* bytes before it can be used */
+    uint64_t at; /* the bytes below this address can be used */
     uint64_t id; /* of those bytes; 0: there are none, or they are of several memories */
     const char *trouble;
 };
 
-/* The kernel reads the last byte of a file's part, and so tells whether the file is that long. */
+/* Has the kernel read the last byte that is used of a mapped file, which fails if the file is
+ * shorter. */
 static const char *trouble_of(const struct cecl_use *use, const struct host_mapping *mapping,
                               uint64_t end)
 {
@@ -150,7 +151,7 @@ static bool look_on(struct survey *survey, const struct host_mapping *mapping)
     return end < use->high;
 }
 
-/* Surveys of one reading. */
+/* What one reading of /proc/self/maps fills in. */
 struct surveys {
     struct survey one[CECL_USES];
     size_t count;
@@ -191,7 +192,9 @@ ceclResult_t host_check_uses(struct cecl_device *dev, const struct cecl_use *use
 {
     struct surveys surveys;
     (void)dev;
-    return survey(uses, count, &surveys);
+    const ceclResult_t result = survey(uses, count, &surveys);
+    /* without a descriptor for the question: what cannot be asked is taken for usable */
+    return result == ceclSystemError ? ceclSuccess : result;
 }
 
 ceclResult_t host_region_id(struct cecl_device *dev, const void *ptr, const struct cecl_use *use,

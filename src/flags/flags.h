@@ -211,8 +211,8 @@ struct cecl_progress {
     struct cecl_rank_list late; /* the peers that are furthest behind those values */
     uint32_t messages;          /* changes whenever a signal of a message arrives; see pairs.h */
     bool in_message;            /* it is a message that waits for `late`, and no collective */
-    /* in_message: the peer of the one message that waits; -1: several wait, or it is not known which. Then
-     * the rest is unset. */
+    /* in_message: the peer of the one message that waits; -1: several wait, or it is not known
+     * which, and the next two fields mean nothing. */
     int message_peer;
     bool message_sends;   /* this rank sends it */
     bool message_is_last; /* no later call waits behind it */

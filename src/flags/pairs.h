@@ -36,7 +36,7 @@ struct cecl_pair_flags {
     /* [CECL_PAIR_SIGNALS][CECL_ROLES][nranks] the last values for which streams of this rank wait, or
      * waited */
     _Atomic uint32_t *awaited;
-    /* which message a group consists of, by the group's target; of the last groups that have just one */
+    /* the message of each of the last groups that have just one, by the group's target */
     _Atomic uint64_t notes[CECL_PAIR_NOTES];
 };
 

@@ -13,21 +13,25 @@
 #define EXITING                                                                                    \
     4u /* PF_EXITING of proc_pid_stat(5): a thread that was joined is listed for a moment */
 
-/* Threads of the library that make the program's calls. */
-static const char *const callers[] = {"cecl-together", "cecl-make", "cecl-finalize"};
+/* Threads of the library and of CUDA that make no calls of the program's. cecl-together, cecl-make and
+ * cecl-finalize do. Whole names: a thread has the name of its program until it gets one of its own, and the
+ * program may be called cuda_train. */
+static const char *const kept[] = {"cecl-watchdog", "cecl-worker", "cecl-stream", "cecl-root",
+                                   "cuda-EvtHandlr"};
 
-static bool begins_with(const char *name, const char *start)
+/* CUDA has other threads that are called cuda and a hexadecimal number of eight digits or more. */
+static bool is_cuda_number(const char *name)
 {
-    return strncmp(name, start, strlen(start)) == 0;
+    return strncmp(name, "cuda", 4) == 0 && strlen(name) >= 12 &&
+           strspn(name + 4, "0123456789abcdefABCDEF") == strlen(name + 4);
 }
 
-/* CUDA names its threads "cuda-EvtHandlr", or cuda and a number. */
 static bool is_kept(const char *name)
 {
-    for (size_t i = 0; i < sizeof(callers) / sizeof(callers[0]); i++)
-        if (begins_with(name, callers[i]))
-            return false;
-    return begins_with(name, "cecl-") || begins_with(name, "cuda");
+    for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
+        if (strcmp(name, kept[i]) == 0)
+            return true;
+    return is_cuda_number(name);
 }
 
 /* Whether a thread may make calls. `stat`: its number, its name in brackets, its state, five numbers, its

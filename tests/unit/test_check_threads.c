@@ -58,7 +58,7 @@ static void *call(void *argument)
 {
     struct refusal *me = argument;
     ceclComm_t comm = comms[me->rank];
-    const struct cecl_call call = {.op = &cecl_ops[me->op]};
+    const struct cecl_call call = {.op = &cecl_ops[me->op], .view.layout = comm->layout};
     ceclResult_t local = ceclSuccess;
     if (me->rank == 0)
         local = cecl_fail(ceclInvalidArgument, "%s", long_words);
