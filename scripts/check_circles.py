@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fails where more than three files of src call each other in a circle.
+"""Lists circles of more than three files of src that call each other, and fails if there is one.
 
     check_circles.py BUILD    a build of cecl; with CUDA, so that all files are in it
 

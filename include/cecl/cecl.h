@@ -109,9 +109,9 @@
  * ceclCommShrink has made a new one of all ranks that are alive: it waits for their copies.
  *
  * Threads: communicators are independent of each other. On one communicator, make one call at a
- * time; calls that say "Threads: any" may be made beside that one. A collective, a message or the
- * end of a group is refused (ceclInvalidUsage) while another thread is inside one on the same
- * communicator. A communicator belongs to the process that made it. */
+ * time; calls that say "Threads: any" may be made beside that one. A collective, a message, the end
+ * of a group, ceclExplain or ceclGroupExplain is refused (ceclInvalidUsage) while another thread is
+ * inside one of them on the same communicator. A communicator belongs to the process that made it. */
 #ifndef CECL_CECL_H
 #define CECL_CECL_H
 
