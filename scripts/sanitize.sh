@@ -32,12 +32,13 @@ for kind in ${1:-address thread}; do
     # - tests that start a program dozens of times (training, settings): the others take a quarter of
     #   the time and cover the same code, except the messages of refusals;
     # - plot_ and fsdp_compare run Python;
-    # - under the thread sanitizer, tests with a single thread: they have no race.
+    # - under the thread sanitizer, tests with a single thread: they have no race; and test_blame, which
+    #   starts hundreds of processes: the sanitizer ends each of them a second later.
     left_out='^install_|^plot_|^guide_|example_prefetch|^settings_differ'
     left_out="$left_out|fsdp_(resume|compare|loss_equal|refuses_bad_(data|options|checkpoints))"
     case $kind in
     address) labels='unit|plan|multi' ;;
-    thread) labels=unit left_out="$left_out|^test_reduce_host|^test_tuning" ;;
+    thread) labels=unit left_out="$left_out|^test_reduce_host|^test_tuning|^test_blame" ;;
     esac
     (cd "$build" && ctest --output-on-failure -j"$test_jobs" -L "$labels" -E "$left_out")
 done
