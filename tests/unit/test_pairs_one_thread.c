@@ -12,11 +12,9 @@
 
 #define RANKS 4
 #define COUNT 3000
+#include "comms.h"
 
-static ceclComm_t comms[RANKS];
 static int in[RANKS][RANKS * COUNT], out[RANKS][RANKS * COUNT];
-
-#define OK(expr) assert_int_equal((expr), ceclSuccess)
 
 static int value(int from, int to, int round, int i)
 {
@@ -52,22 +50,6 @@ static void finish(int nranks)
 {
     for (int r = 0; r < nranks; r++)
         OK(ceclStreamSynchronize(comms[r], NULL));
-}
-
-static int open_all(void **state)
-{
-    (void)state;
-    setenv("CECL_DEVICE", "host", 1);
-    OK(ceclCommInitAll(comms, RANKS, NULL));
-    return 0;
-}
-
-static int close_all(void **state)
-{
-    (void)state;
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclCommDestroy(comms[r]));
-    return 0;
 }
 
 static void one_thread_exchanges_for_all_ranks_in_a_group(void **state)

@@ -14,29 +14,17 @@
 
 #define RANKS 2
 #define BLOCK 1000
+#include "comms.h"
 
-static ceclComm_t comms[RANKS];
 static char in[RANKS * BLOCK], out[RANKS * BLOCK];
 
-#define OK(expr) assert_int_equal((expr), ceclSuccess)
-
-static int open_all(void **state)
+static int open_sharing(void **state)
 {
-    (void)state;
-    setenv("CECL_DEVICE", "host", 1);
-    OK(ceclCommInitAll(comms, RANKS, NULL));
+    OK(open_all(state));
     for (int r = 0; r < RANKS; r++) {
         assert_false(comms[r]->shares_gpu);
         comms[r]->shares_gpu = true;
     }
-    return 0;
-}
-
-static int close_all(void **state)
-{
-    (void)state;
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclCommDestroy(comms[r]));
     return 0;
 }
 
@@ -133,7 +121,7 @@ static void with_a_copy_engine_for_them_calls_are_zero_sm(void **state)
     assert_int_equal(explain_group().zeroSm, 1);
 }
 
-#define BETWEEN(name) cmocka_unit_test_setup_teardown(name, open_all, close_all)
+#define BETWEEN(name) cmocka_unit_test_setup_teardown(name, open_sharing, close_all)
 int main(void)
 {
     const struct CMUnitTest tests[] = {

@@ -19,27 +19,14 @@
 
 #define RANKS 2
 #define COUNT 100 /* ints of a block */
+#include "comms.h"
 
-static ceclComm_t comms[RANKS];
 static int in[RANKS][RANKS * COUNT], out[RANKS][RANKS * COUNT];
 
-#define OK(expr) assert_int_equal((expr), ceclSuccess)
-
-static int open_all(void **state)
+static int open_quietly(void **state)
 {
-    (void)state;
-    setenv("CECL_DEVICE", "host", 1);
     setenv("CECL_DEBUG", "none", 1);
-    OK(ceclCommInitAll(comms, RANKS, NULL));
-    return 0;
-}
-
-static int close_all(void **state)
-{
-    (void)state;
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclCommDestroy(comms[r]));
-    return 0;
+    return open_all(state);
 }
 
 /* ---- a thread that is inside a call of rank 0, until rank 1 makes it as well */
@@ -275,14 +262,14 @@ static void messages_of_two_threads_at_once_are_made_or_refused(void **state)
     OK(ceclCommDestroy(alone));
 }
 
-#define BETWEEN(name) cmocka_unit_test_setup_teardown(name, open_all, close_all)
+#define BETWEEN(name) cmocka_unit_test_setup_teardown(name, open_quietly, close_all)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         BETWEEN(lone_calls_of_a_second_thread_are_refused),
         BETWEEN(a_group_with_such_a_call_is_refused),
         BETWEEN(the_end_of_a_group_beside_another_call_is_refused),
-        cmocka_unit_test_setup(questions_and_a_revocation_are_answered_beside_a_call, open_all),
+        cmocka_unit_test_setup(questions_and_a_revocation_are_answered_beside_a_call, open_quietly),
         BETWEEN(threads_may_make_calls_one_after_the_other),
         BETWEEN(a_refused_call_does_not_stay_inside),
         cmocka_unit_test(messages_of_two_threads_at_once_are_made_or_refused),

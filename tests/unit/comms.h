@@ -1,0 +1,30 @@
+/* A communicator whose ranks are all in this process, on the host device: comms[rank] is rank's handle. A
+ * test defines RANKS before it includes this. */
+#ifndef CECL_TESTS_UNIT_COMMS_H
+#define CECL_TESTS_UNIT_COMMS_H
+
+#include <stdlib.h>
+
+#include <cecl/cecl.h>
+
+static ceclComm_t comms[RANKS];
+
+#define OK(expr) assert_int_equal((expr), ceclSuccess)
+
+static int open_all(void **state)
+{
+    (void)state;
+    setenv("CECL_DEVICE", "host", 1);
+    OK(ceclCommInitAll(comms, RANKS, NULL));
+    return 0;
+}
+
+static int close_all(void **state)
+{
+    (void)state;
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclCommDestroy(comms[r]));
+    return 0;
+}
+
+#endif
