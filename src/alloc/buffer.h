@@ -38,8 +38,8 @@ struct cecl_window {
     uint32_t pins;     /* how many registrations of the caller's cover it */
     uint32_t last_use; /* the flags' `done` after the last call that used it */
     bool used;
-    bool gone;              /* the registry has forgotten it */
-    _Atomic uint32_t names; /* references: see cecl_window_hold */
+    bool gone;                   /* the registry has forgotten it */
+    _Atomic uint32_t references; /* see cecl_window_hold */
 };
 
 struct cecl_buffer {
@@ -65,13 +65,13 @@ static inline bool cecl_window_is_registered(const struct cecl_window *window)
 static inline void cecl_window_hold(struct cecl_window *window)
 {
     if (cecl_window_is_registered(window))
-        atomic_fetch_add_explicit(&window->names, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&window->references, 1, memory_order_relaxed);
 }
-void cecl_window_drop_name(struct cecl_window *window);
+void cecl_window_drop_reference(struct cecl_window *window);
 static inline void cecl_window_release(struct cecl_window *window)
 {
     if (cecl_window_is_registered(window))
-        cecl_window_drop_name(window);
+        cecl_window_drop_reference(window);
 }
 
 static inline uint64_t cecl_buffer_number(struct cecl_buffer buffer)

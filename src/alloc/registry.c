@@ -44,7 +44,7 @@ static void take_out(struct cecl_registry *registry, size_t at)
             (registry->nown - at) * sizeof(registry->own[0]));
     registry->changes++;
     window->gone = true;
-    cecl_window_drop_name(window);
+    cecl_window_drop_reference(window);
 }
 
 void cecl_registry_close(struct cecl_registry *registry)
@@ -65,18 +65,30 @@ void cecl_registry_close(struct cecl_registry *registry)
 
 /* ---- finding */
 
-/* The number of windows that begin at `address` or before. */
-static size_t windows_up_to(const struct cecl_registry *registry, uint64_t address)
+/* The number of elements that begin at `address` or before. They lie in the order of their
+ * addresses. */
+static size_t begin_up_to(const void *list, size_t count, uint64_t address,
+                          uint64_t (*begin_of)(const void *list, size_t index))
 {
-    size_t low = 0, high = registry->nown;
+    size_t low = 0, high = count;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
-        if (registry->own[middle]->home <= address)
+        if (begin_of(list, middle) <= address)
             low = middle + 1;
         else
             high = middle;
     }
     return low;
+}
+
+static uint64_t begin_of_window(const void *list, size_t index)
+{
+    return ((struct cecl_window *const *)list)[index]->home;
+}
+
+static size_t windows_up_to(const struct cecl_registry *registry, uint64_t address)
+{
+    return begin_up_to(registry->own, registry->nown, address, begin_of_window);
 }
 
 /* Homes of windows do not overlap: see make_room_for. */
@@ -97,18 +109,14 @@ struct cecl_window *cecl_registry_find(struct cecl_registry *registry, const voi
     return found->window;
 }
 
-/* The number of regions that begin at `address` or before. */
+static uint64_t begin_of_region(const void *list, size_t index)
+{
+    return ((const struct cecl_registered *)list)[index].base;
+}
+
 static size_t regions_up_to(const struct cecl_window *window, uint64_t address)
 {
-    size_t low = 0, high = window->nregions;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (window->regions[middle].base <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return begin_up_to(window->regions, window->nregions, address, begin_of_region);
 }
 
 static bool has_region_at(const struct cecl_window *window, size_t index, uint64_t address)
@@ -378,7 +386,7 @@ static ceclResult_t make_window(struct cecl_registry *registry, const struct cec
         .number = region->kind == CECL_REGION_NONE ? 0 : registry->next_number++,
         .home = region->home,
         .bytes = region->home_bytes,
-        .names = 1};
+        .references = 1};
     memmove(&registry->own[at + 1], &registry->own[at],
             (registry->nown - at) * sizeof(registry->own[0]));
     registry->own[at] = *made = window;

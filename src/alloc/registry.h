@@ -172,7 +172,10 @@ bool cecl_imports_name(struct cecl_registry *registry, const struct cecl_imports
  * `target`. */
 void cecl_imports_used(struct cecl_registry *registry, const struct cecl_imports *imports,
                        uint32_t target);
-/* The same of one peer's window, which cecl_registry_reach has found. */
+/* The same of one peer's window, which cecl_registry_reach has found. It wants the lock held, because the
+ * messages of a group use many. */
+void cecl_registry_lock(struct cecl_registry *registry);
+void cecl_registry_unlock(struct cecl_registry *registry);
 void cecl_registry_used(struct cecl_registry *registry, int peer, uint64_t number, uint32_t target);
 /* The call is made, or will not be made. */
 void cecl_registry_made(struct cecl_registry *registry);

@@ -229,7 +229,7 @@ static struct cecl_import *new_import(struct cecl_registry *registry, int rank,
     if (!import)
         return NULL;
     *import = (struct cecl_import){
-        .number = message->number, .home = message->home, .bytes = message->bytes, .names = 1};
+        .number = message->number, .home = message->home, .bytes = message->bytes, .references = 1};
     struct cecl_import **list = &peer->imports[message->number % CECL_IMPORT_LISTS];
     pthread_mutex_lock(&registry->lock);
     import->next = *list;

@@ -37,10 +37,10 @@ struct cecl_import {
     uint32_t last_use; /* the flags' `done` after the last call that used it */
     uint64_t call;     /* the last call that named it */
     struct imported *regions;
-    bool closed;            /* its memory, which nobody may use any more */
-    _Atomic uint32_t names; /* references: of the peer's list, and of kept plans */
-    uint64_t collected;     /* by which cecl_imports_collect it was found last */
-    ceclResult_t failed;    /* why a region is missing; no further one comes */
+    bool closed;                 /* its memory, which nobody may use any more */
+    _Atomic uint32_t references; /* of the peer's list, and of kept plans */
+    uint64_t collected;          /* by which cecl_imports_collect it was found last */
+    ceclResult_t failed;         /* why a region is missing; no further one comes */
     char words[CECL_MESSAGE_BYTES];
     struct cecl_import *next;
 };

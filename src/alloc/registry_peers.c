@@ -20,9 +20,9 @@ struct cecl_import *registry_find_import(const struct cecl_peer_windows *peer, u
 
 /* ---- closing */
 
-static void drop_name(struct cecl_import *import)
+static void drop_reference(struct cecl_import *import)
 {
-    if (atomic_fetch_sub(&import->names, 1) == 1)
+    if (atomic_fetch_sub(&import->references, 1) == 1)
         free(import);
 }
 
@@ -46,7 +46,7 @@ void registry_close_import(struct cecl_registry *registry, struct cecl_import *i
     }
     if (import->reserved)
         dev->ops->unreserve(dev, import->mirror, (size_t)import->bytes);
-    drop_name(import);
+    drop_reference(import);
 }
 
 void registry_close_peers(struct cecl_registry *registry)
@@ -139,13 +139,21 @@ static void use(struct cecl_import *import, uint32_t target)
     import->last_use = target;
 }
 
-void cecl_registry_used(struct cecl_registry *registry, int peer, uint64_t number, uint32_t target)
+void cecl_registry_lock(struct cecl_registry *registry)
 {
     pthread_mutex_lock(&registry->lock);
+}
+
+void cecl_registry_unlock(struct cecl_registry *registry)
+{
+    pthread_mutex_unlock(&registry->lock);
+}
+
+void cecl_registry_used(struct cecl_registry *registry, int peer, uint64_t number, uint32_t target)
+{
     struct cecl_import *import = registry_find_import(&registry->peers[peer], number);
     if (import)
         use(import, target);
-    pthread_mutex_unlock(&registry->lock);
 }
 
 /* Adds an import to a list that does not have it yet. */
@@ -155,7 +163,7 @@ static void collect(const struct cecl_registry *registry, struct cecl_import *im
     if (!import || import->collected == registry->collections)
         return;
     import->collected = registry->collections;
-    atomic_fetch_add(&import->names, 1);
+    atomic_fetch_add(&import->references, 1);
     imports->list[imports->count++] = import;
 }
 
@@ -181,7 +189,7 @@ ceclResult_t cecl_imports_collect(struct cecl_registry *registry,
 void cecl_imports_drop(struct cecl_imports *imports)
 {
     while (imports->count > 0)
-        drop_name(imports->list[--imports->count]);
+        drop_reference(imports->list[--imports->count]);
     free(imports->list);
     *imports = (struct cecl_imports){0};
 }

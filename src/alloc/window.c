@@ -6,9 +6,9 @@
 
 struct cecl_window cecl_window_private = {.number = CECL_WINDOW_PRIVATE};
 
-void cecl_window_drop_name(struct cecl_window *window)
+void cecl_window_drop_reference(struct cecl_window *window)
 {
-    if (atomic_fetch_sub_explicit(&window->names, 1, memory_order_acq_rel) > 1)
+    if (atomic_fetch_sub_explicit(&window->references, 1, memory_order_acq_rel) > 1)
         return;
     free(window->regions);
     free(window);

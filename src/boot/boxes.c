@@ -30,7 +30,7 @@ struct box {
     /* why this rank gave up its last uses, stamped with their tokens; ranks have the parent's
      * numbers */
     struct half reasons[REASONS];
-    /* [nranks of the old communicator] the token of the oob that this rank closed last, of those with
+    /* [nranks of the parent] the token of the oob that this rank closed last, of those with
      * the other rank in them. It stays there as long as that rank may look for it: the two can use no
      * further token together before. */
     _Atomic uint64_t closed[];
@@ -105,7 +105,7 @@ static ceclResult_t left_error(const struct cecl_boxes_plan *plan, int member)
     return cecl_fail_with(ceclRemoteError, words);
 }
 
-/* Fails if a member has died, or has left this oob or the old communicator. */
+/* Fails if a member has died, or has left this oob or the parent. */
 static ceclResult_t check_member(const struct cecl_boxes_plan *plan, int member)
 {
     return atomic_load(&box_of(plan, member)->closed[plan->ranks[plan->rank]]) == plan->token

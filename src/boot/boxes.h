@@ -1,6 +1,6 @@
 /* An all-gather over shared memory, for ranks that make a new communicator out of an old one. Each
- * rank has a box in the old communicator's shared memory (boot/shared.h). It writes its part there,
- * and the others poll for it. The old communicator's mesh is only asked who has gone, so it may be
+ * rank has a box in the parent's shared memory (boot/shared.h). It writes its part there,
+ * and the others poll for it. The parent's mesh is only asked who has gone, so it may be
  * broken. */
 #ifndef CECL_BOOT_BOXES_H
 #define CECL_BOOT_BOXES_H
@@ -12,12 +12,12 @@
 /* Bytes of shared memory for the boxes of so many ranks. */
 size_t cecl_boxes_bytes(int nranks);
 
-/* How ranks of the old communicator become an oob. */
+/* How ranks of the parent become an oob. */
 struct cecl_boxes_plan {
     void *memory; /* the boxes */
     struct cecl_mesh *mesh;
-    const int *ranks; /* [nranks] the member's ranks in the old communicator; kept until close */
-    int old_nranks;   /* of the old communicator */
+    const int *ranks; /* [nranks] the member's ranks in the parent; kept until close */
+    int old_nranks;   /* of the parent */
     int nranks, rank; /* of the new one */
     /* Tells this use of the boxes from others: equal on all members, never used before, not 0, and
      * less than 2^56. */
@@ -27,7 +27,7 @@ struct cecl_boxes_plan {
 };
 
 /* Makes an oob of the members. Every wait ends at the deadline, or when a member has died, has left
- * the old communicator, or has closed its oob. Local. */
+ * the parent, or has closed its oob. Local. */
 ceclResult_t cecl_oob_from_boxes(struct cecl_oob *oob, const struct cecl_boxes_plan *plan);
 
 /* This rank gives up the new communicator. The reason is the last message, which names ranks by the

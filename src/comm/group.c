@@ -27,8 +27,8 @@ struct group {
     bool traced; /* at least one call is on a communicator with a trace */
     uint32_t count, room;
     struct entry *entries;
-    struct cecl_call
-        *calls; /* [room] the calls of one communicator; to be compared, those of all */
+    /* [room] the calls of one communicator; while they are compared, those of all */
+    struct cecl_call *calls;
     struct cecl_check_part *parts; /* [room] the communicators where ranks compare their calls */
     /* [room] the plan of each communicator, at the index of its first entry */
     struct cecl_bound **bound;

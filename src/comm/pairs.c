@@ -442,6 +442,7 @@ static void note_use(ceclComm_t comm)
 {
     const struct cecl_pairs *pairs = &comm->pairs;
     const uint32_t target = cecl_flags_done_target(&comm->engine.flags);
+    cecl_registry_lock(&comm->registry);
     for (uint32_t i = 0; i < pairs->count; i++) {
         const struct cecl_pair_place *place = &pairs->places[i];
         cecl_window_used(place->here.window, target);
@@ -450,6 +451,7 @@ static void note_use(ceclComm_t comm)
             cecl_registry_used(&comm->registry, pairs->messages[i].peer, place->there.window,
                                target);
     }
+    cecl_registry_unlock(&comm->registry);
 }
 
 static ceclResult_t run(ceclComm_t comm, ceclStream_t stream)

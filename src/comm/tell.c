@@ -85,7 +85,7 @@ ceclResult_t cecl_tell_settle(ceclComm_t comm, const struct cecl_call *call, boo
         if (!may_be_registered(comm, touched[i].buffer))
             continue;
         const struct cecl_use use = use_of(call, &touched[i]);
-        /* settling may forget the window, and nobody names it yet */
+        /* settling may forget the window, to which the call has no reference yet */
         const bool is_private = cecl_buffer_is_private(touched[i].buffer);
         CECL_TRY(cecl_comm_cause(comm, cecl_registry_settle(&comm->registry, &use, make)));
         if (is_private)

@@ -313,7 +313,9 @@ static void name(struct cecl_registry *registry, uint64_t number)
 
 static void use(struct cecl_registry *registry, uint64_t number, uint32_t target)
 {
+    cecl_registry_lock(registry);
     cecl_registry_used(registry, 0, number, target);
+    cecl_registry_unlock(registry);
 }
 
 static ceclResult_t reach(uint64_t number, uint64_t first, uint64_t count)
