@@ -153,7 +153,7 @@ def draw_bar(axes, place, ratio, colour, side, hollow):
 def draw_overlap_size(size, axes):
     place, places, names, most = 0, [], [], 1
     for side, beside, after in ratios_of(size):
-        for ratio, word in ((beside, ""), (after, "after the GEMM")):
+        for ratio, word in ((beside, ""), (after, "one after the other")):
             if ratio:
                 draw_bar(axes, place, ratio, colour_of(side), side, bool(word))
                 places.append(place)
@@ -244,6 +244,11 @@ def draw_fsdp2(data, figure):
                  yerr=[[ms["median"] - ms["least"]], [ms["most"] - ms["median"]]], capsize=3)
         axes.annotate(f"{ms['median']:.1f} ms", (place, ms["most"]), xytext=(0, 4), textcoords="offset points",
                       ha="center", fontsize=9)
+    if "no_communication" in data:
+        alone = data["no_communication"]["ms"]
+        axes.axhline(alone, color="black", linestyle="--", linewidth=0.9,
+                     label=f"no communication: {alone:g} ms, in another run")
+        axes.legend(fontsize=8, loc="upper right")
     axes.set_xticks(range(len(sides)), [{"cecl": "cecl in NCCL's place"}.get(side, name_of(side)) for side, _ in sides])
     axes.set_ylim(0, 1.2 * max(ms["most"] for _, ms in sides))
     axes.set_ylabel("ms a step, median; all rounds")

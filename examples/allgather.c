@@ -1,51 +1,48 @@
-/* The first program: every rank contributes four numbers, and every rank gets all of them. It runs
- * on GPUs, and without any.
- *
- *     mpirun --allow-run-as-root --oversubscribe -n 4 build/examples/example_allgather
- *
- * If ranks call with different counts or types, cecl does not notice, and the data is wrong. Run a
- * program of your own once with CECL_CHECK=1 in the environment: ranks then compare every call. */
+/* Each rank gives COUNT numbers and gets the numbers of all ranks. It runs with and without GPUs. */
 #include <cecl/cecl_mpi.h>
 #include <stdio.h>
 
-#define COUNT 4
-#define CHECK(call)                                                                                \
-    if ((call) != ceclSuccess) {                                                                   \
-        fprintf(stderr, "%s: %s\n", #call, ceclGetLastError(NULL));                                \
-        MPI_Abort(MPI_COMM_WORLD, 1);                                                              \
-    }
+enum { COUNT = 4, MOST_RANKS = 64 };
+
+static void check(ceclResult_t result)
+{
+    if (result == ceclSuccess)
+        return;
+    fprintf(stderr, "%s\n", ceclGetLastError(NULL));
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
 
 int main(int argc, char **argv)
 {
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
     ceclComm_t comm;
-    ceclStream_t stream;
-    int rank, nranks, wrong = 0, mine[COUNT], all[COUNT * 64], *recv;
+    ceclStream_t stream; /* under CUDA your own cudaStream_t serves as well */
+    int rank, nranks, wrong = 0, mine[COUNT], all[COUNT * MOST_RANKS], *recv;
 
     MPI_Init(&argc, &argv);
-    /* Rank i uses GPU i. Without GPUs, it uses the host device. */
-    config.cudaDevice = CECL_CUDA_DEVICE_BY_RANK;
-    CHECK(ceclCommInitMpi(&comm, MPI_COMM_WORLD, &config));
-    CHECK(ceclCommUserRank(comm, &rank));
-    CHECK(ceclCommCount(comm, &nranks));
-    CHECK(nranks <= 64 ? ceclSuccess : ceclInvalidUsage);
-    CHECK(ceclStreamCreate(comm, &stream));
-    CHECK(ceclMemAlloc(comm, (void **)&recv,
-                       (size_t)nranks * sizeof(mine))); /* symmetric, because peers write to it */
+    config.cudaDevice = CECL_CUDA_DEVICE_BY_RANK;           /* rank i takes GPU i */
+    check(ceclCommInitMpi(&comm, MPI_COMM_WORLD, &config)); /* or ceclCommInitRank, as with NCCL */
+    check(ceclCommUserRank(comm, &rank));
+    check(ceclCommCount(comm, &nranks));
+    if (nranks > MOST_RANKS)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    check(ceclStreamCreate(comm, &stream));
+    /* Any other memory of the GPU will do as well, such as that of cudaMalloc. */
+    check(ceclMemAlloc(comm, (void **)&recv, (size_t)nranks * sizeof(mine)));
 
     for (int i = 0; i < COUNT; i++)
         mine[i] = 100 * rank + i;
-    CHECK(ceclMemcpyAsync(comm, recv + rank * COUNT, mine, sizeof(mine), stream));
-    CHECK(ceclAllGather(recv + rank * COUNT, recv, COUNT, ceclInt, comm,
-                        stream)); /* in place, so no SM is needed */
-    CHECK(ceclMemcpyAsync(comm, all, recv, (size_t)nranks * sizeof(mine), stream));
-    CHECK(ceclStreamSynchronize(comm, stream));
+    check(ceclMemcpyAsync(comm, recv + rank * COUNT, mine, sizeof(mine), stream));
+    /* In place: the numbers already lie where the result wants them. No SM is used. */
+    check(ceclAllGather(recv + rank * COUNT, recv, COUNT, ceclInt, comm, stream));
+    check(ceclMemcpyAsync(comm, all, recv, (size_t)nranks * sizeof(mine), stream));
+    check(ceclStreamSynchronize(comm, stream));
 
     for (int i = 0; i < nranks * COUNT; i++)
         wrong += all[i] != 100 * (i / COUNT) + i % COUNT;
     printf("rank %d of %d: %d numbers gathered, %d wrong\n", rank, nranks, nranks * COUNT, wrong);
-    CHECK(ceclStreamDestroy(comm, stream));
-    CHECK(ceclCommDestroy(comm));
+    check(ceclStreamDestroy(comm, stream));
+    check(ceclCommDestroy(comm)); /* frees recv too */
     MPI_Finalize();
     return wrong != 0;
 }

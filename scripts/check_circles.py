@@ -28,14 +28,16 @@ def symbols(obj):
 
 
 def objects(build):
-    """The objects of the libraries, by the names of their sources."""
+    """The objects of the libraries, by the names of their sources. An old build may hold objects of
+    sources that are gone."""
+    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "src")
     found = {}
     for library in ("cecl_core", "cecl_nccl"):
         top = os.path.join(build, "CMakeFiles", library + ".dir", "src")
         for folder, _, files in os.walk(top):
             for file in files:
                 source = os.path.relpath(os.path.join(folder, file), top)[:-len(".o")]
-                if file.endswith(".o"):
+                if file.endswith(".o") and os.path.exists(os.path.join(root, source)):
                     found.setdefault(source, os.path.join(folder, file))
     return found
 

@@ -4,7 +4,7 @@
 # itself and src/util alone, and nobody includes it. docs/architecture.md says what each folder is.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
-order=(util sm boot device alloc call tune plan flags ce comm nccl)
+order=(util sm boot device alloc call tune plan flags ce comm launch api nccl)
 
 rank_of() {
     local i

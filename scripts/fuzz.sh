@@ -15,7 +15,7 @@ build=$root/build/fuzz
 export UBSAN_OPTIONS=print_stacktrace=1
 
 build "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_COMPILER=clang -DCECL_FUZZ=ON \
-    -DCECL_WERROR=ON -DCECL_CUDA=OFF -DCECL_MPI=OFF -DCECL_NCCL=OFF -DCECL_TESTS=OFF \
+    -DCECL_WERROR=ON -DCECL_CUDA=OFF -DCECL_MPI=OFF -DCECL_BASELINE_NCCL=OFF -DCECL_TESTS=OFF \
     -DCECL_BENCH=OFF -DCECL_EXAMPLES=OFF
 
 # run NAME: one fuzzer. A run of one input that takes 30 s has found an endless wait.

@@ -56,7 +56,7 @@ quick | faults | only) ;;
 *) examples=ON ;; # for the examples' tests, or for the training
 esac
 mkdir -p "$out"
-cmake -S "$root" -B "$build" -DCECL_CUDA=ON -DCECL_MPI=ON -DCECL_NCCL=ON -DCECL_TESTS=$tests \
+cmake -S "$root" -B "$build" -DCECL_CUDA=ON -DCECL_MPI=ON -DCECL_BASELINE_NCCL=ON -DCECL_TESTS=$tests \
     -DCECL_CMOCKA_ROOT="${CECL_CMOCKA_ROOT:-}" -DCECL_EXAMPLES=$examples -DCECL_BENCH=$bench >"$out/build.log" 2>&1 &&
     cmake --build "$build" -j16 >>"$out/build.log" 2>&1 || { tail -n 30 "$out/build.log"; exit 1; }
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -n 1

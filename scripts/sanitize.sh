@@ -16,6 +16,8 @@ if [ "${1:-}" = --build ]; then
 fi
 export CECL_TEST_CALLS=2000 CECL_TEST_CYCLES=200
 export UBSAN_OPTIONS=print_stacktrace=1
+# Freed memory stays mapped for a while: 256 MiB of it would hide what the tests find that count mappings.
+export ASAN_OPTIONS=quarantine_size_mb=64${ASAN_OPTIONS:+:$ASAN_OPTIONS}
 export TSAN_OPTIONS=suppressions=$root/tests/tsan.supp:history_size=7
 for kind in ${1:-address thread}; do
     [ $only_build = 1 ] || echo "== $kind sanitizer"

@@ -27,7 +27,7 @@ least() {
 # compiled and linked.
 builds() {
     local compiler=$1 header
-    [ -n "$scratch" ] || scratch=$(mktemp -d)
+    [ -n "$scratch" ] || scratch=$(mktemp -d) || return 1
     for header in $2; do
         echo "#include <$header>"
     done >"$scratch/probe.c"

@@ -15,7 +15,7 @@ static inline void learn_outside(struct cecl_part *part, uint64_t in_place,
     struct cecl_call call = part->call;
     bool differ = false;
     memset(words, 0, CECL_MAX_RANKS / 8);
-    if (part->call.op->reduces || part->call.op->each || part->call.op->per_rank)
+    if (part->call.op->family != CECL_FAMILY_GATHERED)
         return;
     part->call.in_place = in_place >> me % 64 & 1;
     for (call.rank = 0; call.rank < n; call.rank++) {

@@ -1054,7 +1054,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclSetOptions(ceclComm_t comm, const ceclOpt
 CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
 
 /* Ends a group and enqueues its calls, together for each communicator. A group has up to 4096
- * calls (among more than 10 ranks fewer; the refusal names the number), of any sizes and types,
+ * calls on each (among more than 10 ranks fewer; the refusal names the number), of any sizes and types,
  * mixed; only ceclAlltoAllv cannot be among them. Calls of a group have no order among themselves,
  * so what one writes no other may read or write. All calls on one communicator go to one stream.
  * Communicators are made first; if one fails, none is made. Then come allocations, those of each
@@ -1120,6 +1120,25 @@ CECL_API CECL_CHECKED ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff
  * Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclGroupExplain(ceclComm_t comm,
                                                     ceclExplanation_t *explanation);
+
+/* What a communicator takes. All fields are equal on all ranks, if these set equal options. */
+typedef struct {
+    int groupCalls;      /* collectives that a group may have on it */
+    int groupMessages;   /* messages that a group may have to one peer, and from one; 0: none */
+    uint64_t blockBytes; /* of a block; of a whole buffer where ranks have no blocks of their own */
+    uint32_t types;      /* bit t: elements of ceclDataType_t t */
+    uint32_t reductions[CECL_NUM_RED_OPS]; /* bit t of [r]: ceclRedOp_t r of such elements */
+    int smPolicy;                          /* ceclSmPolicy_t of the calls that follow */
+    /* 1: flags lie in memory of the host, where the kernels of reductions meet more slowly */
+    int hostFlags;
+} ceclLimits_t;
+
+/* Tells what `comm` takes, for callers that choose between libraries before they make a call. A call
+ * within these limits may still be refused for its buffers, its stream or its policy.
+ * limits  [out] written on success only. It stays right until ceclSetOptions, which changes smPolicy.
+ * Local. Threads: one call at a time. Ownership: none. Errors: ceclInvalidArgument (NULL).
+ * Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t *limits);
 
 /* ------------------------------------------------------------------------------------------------
  * Streams, for programs that run with and without a GPU. A CUDA program passes its own cudaStream_t

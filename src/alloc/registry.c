@@ -63,6 +63,12 @@ void cecl_registry_close(struct cecl_registry *registry)
     *registry = (struct cecl_registry){0};
 }
 
+void cecl_registry_lose(struct cecl_registry *registry)
+{
+    if (registry->peers && registry->dev->kind == CECL_KIND_HOST)
+        registry_delist(registry);
+}
+
 /* ---- finding */
 
 /* The number of elements that begin at `address` or before. They lie in the order of their

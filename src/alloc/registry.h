@@ -114,6 +114,11 @@ ceclResult_t cecl_registry_open(struct cecl_registry *registry, struct cecl_devi
                                 const struct cecl_registry_asks *asks);
 /* No work may be pending. A zeroed registry may be closed. */
 void cecl_registry_close(struct cecl_registry *registry);
+/* Instead of closing it, where the communicator ends while work is pending. What that work uses stays
+ * open. Other communicators of the process no longer wait for the work before they close memory, unless
+ * closing would wait for it: CUDA closes memory only when all of the GPU's work is done, and holds up
+ * other threads meanwhile. */
+void cecl_registry_lose(struct cecl_registry *registry);
 
 /* The window that holds `ptr`, as far as this rank has made one; NULL otherwise. Does not ask
  * whether the memory is still what it was. A pointer that was asked for before is not searched. */

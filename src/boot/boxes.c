@@ -6,17 +6,15 @@
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "boot/rank_words.h"
+#include "boot/rank_list.h"
+#include "boot/shared.h"
 #include "util/clock.h"
 
 #define WORDS (CECL_BOXES_PART_BYTES / sizeof(uint64_t))
 #define ROUND_BITS 8 /* of a stamp; the rest is the token */
 #define REASONS 4    /* kept of each rank: members may read one after the rank gave up later uses */
-#define PAUSE_MIN_NS 20000
-#define PAUSE_MAX_NS 1000000
 
 struct half {
     _Atomic uint64_t stamp; /* token and round of the part that is here */
@@ -36,11 +34,6 @@ struct box {
     _Atomic uint64_t closed[];
 };
 
-struct member {
-    struct cecl_boxes_plan plan;
-    uint64_t round;
-};
-
 static size_t box_bytes(int nranks)
 {
     return sizeof(struct box) + (size_t)nranks * sizeof(_Atomic uint64_t);
@@ -51,14 +44,15 @@ size_t cecl_boxes_bytes(int nranks)
     return (size_t)nranks * box_bytes(nranks);
 }
 
-static struct box *box_at(void *memory, int nranks, int rank)
+static int old_rank(const struct cecl_boxes_plan *plan, int member)
 {
-    return (void *)((char *)memory + (size_t)rank * box_bytes(nranks));
+    return plan->ranks ? plan->ranks[member] : member;
 }
 
 static struct box *box_of(const struct cecl_boxes_plan *plan, int member)
 {
-    return box_at(plan->memory, plan->old_nranks, plan->ranks[member]);
+    return (void *)((char *)plan->memory +
+                    (size_t)old_rank(plan, member) * box_bytes(plan->old_nranks));
 }
 
 static struct half *reason_of(struct box *box, uint64_t token)
@@ -93,24 +87,31 @@ static bool read_part(struct half *half, uint64_t stamp, void *part, size_t byte
     return true;
 }
 
+/* What messages say behind the number of a rank. */
+static const char *of(const struct cecl_boxes_plan *plan)
+{
+    return plan->mesh ? CECL_OF_PARENT : "";
+}
+
 /* The error for a member that has left this oob: its reason, if that is still there. */
 static ceclResult_t left_error(const struct cecl_boxes_plan *plan, int member)
 {
     char reason[CECL_MESSAGE_BYTES], words[CECL_MESSAGE_BYTES];
     if (!read_part(reason_of(box_of(plan, member), plan->token), plan->token << ROUND_BITS, reason,
                    sizeof(reason)))
-        return cecl_fail(ceclRemoteError, "rank %d" CECL_OF_PARENT " gave up the new communicator",
-                         plan->ranks[member]);
+        return cecl_fail(ceclRemoteError, "rank %d%s gave up the new communicator",
+                         old_rank(plan, member), of(plan));
     cecl_words_for_child(reason, words);
-    return cecl_fail_with(ceclRemoteError, words);
+    return cecl_fail_with(ceclRemoteError, plan->mesh ? words : reason);
 }
 
 /* Fails if a member has died, or has left this oob or the parent. */
 static ceclResult_t check_member(const struct cecl_boxes_plan *plan, int member)
 {
-    return atomic_load(&box_of(plan, member)->closed[plan->ranks[plan->rank]]) == plan->token
-               ? left_error(plan, member)
-               : cecl_mesh_check_peer(plan->mesh, plan->ranks[member], CECL_OF_PARENT);
+    if (atomic_load(&box_of(plan, member)->closed[old_rank(plan, plan->rank)]) == plan->token)
+        return left_error(plan, member);
+    return plan->mesh ? cecl_mesh_check_peer(plan->mesh, old_rank(plan, member), CECL_OF_PARENT)
+                      : ceclSuccess;
 }
 
 /* Waits for the part of one member. */
@@ -119,7 +120,7 @@ static ceclResult_t await_part(const struct cecl_boxes_plan *plan, int member, u
 {
     const uint64_t stamp = plan->token << ROUND_BITS | round;
     struct half *half = &box_of(plan, member)->halves[round % 2];
-    struct timespec pause = {.tv_nsec = PAUSE_MIN_NS};
+    int64_t nap = 0;
 
     while (!read_part(half, stamp, part, bytes)) {
         /* A part that the member wrote before its end is good, so its end is looked at first. */
@@ -130,103 +131,90 @@ static ceclResult_t await_part(const struct cecl_boxes_plan *plan, int member, u
             return there;
         if (cecl_ms_left(plan->deadline) == 0)
             return cecl_fail(ceclTimeout,
-                             "rank %d" CECL_OF_PARENT " did not come within %" PRId64
-                             " ms (CECL_INIT_TIMEOUT_MS)",
-                             plan->ranks[member], plan->timeout_ms);
-        nanosleep(&pause, NULL);
-        pause.tv_nsec = pause.tv_nsec * 2 < PAUSE_MAX_NS ? pause.tv_nsec * 2 : PAUSE_MAX_NS;
+                             "rank %d%s did not come within %" PRId64 " ms (CECL_INIT_TIMEOUT_MS)",
+                             old_rank(plan, member), of(plan), plan->timeout_ms);
+        cecl_shared_nap(&nap);
     }
     return ceclSuccess;
-}
-
-static ceclResult_t boxes_allgather(struct cecl_oob *oob, const void *send, void *recv,
-                                    size_t bytes)
-{
-    struct member *me = oob->context;
-    const struct cecl_boxes_plan *plan = &me->plan;
-    const uint64_t round = me->round++;
-
-    if (bytes > CECL_BOXES_PART_BYTES || round >= 1u << ROUND_BITS)
-        return cecl_fail(ceclInternalError,
-                         "bootstrap exchange %" PRIu64 " of %zu bytes: at most "
-                         "%u expected",
-                         round, bytes, CECL_BOXES_PART_BYTES);
-    write_part(&box_of(plan, plan->rank)->halves[round % 2], plan->token << ROUND_BITS | round,
-               send, bytes);
-    for (int m = 0; m < plan->nranks; m++)
-        CECL_TRY(await_part(plan, m, round, (char *)recv + (size_t)m * bytes, bytes));
-    return ceclSuccess;
-}
-
-/* Leaves members the last message, or that of another rank that gave up first. */
-static void say_why(struct box *box, int rank, uint64_t token)
-{
-    char reason[CECL_MESSAGE_BYTES];
-    const char *beginning = cecl_words_who_began(cecl_message());
-    if (beginning)
-        snprintf(reason, sizeof(reason), "%s", beginning);
-    else
-        snprintf(reason, sizeof(reason), "rank %d gave up: %.400s", rank, cecl_message());
-    write_part(reason_of(box, token), token << ROUND_BITS, reason, sizeof(reason));
-}
-
-void cecl_boxes_leave(void *memory, int nranks, int rank, uint64_t token)
-{
-    say_why(box_at(memory, nranks, rank), rank, token);
-    for (int r = 0; r < nranks; r++)
-        atomic_store(&box_at(memory, nranks, rank)->closed[r], token);
 }
 
 /* Only members are told: others may still look for an earlier token. */
 static void leave_members(const struct cecl_boxes_plan *plan)
 {
     for (int m = 0; m < plan->nranks; m++)
-        atomic_store(&box_of(plan, plan->rank)->closed[plan->ranks[m]], plan->token);
+        atomic_store(&box_of(plan, plan->rank)->closed[old_rank(plan, m)], plan->token);
 }
 
+/* Leaves members with the last message, or with that of another rank that gave up first. */
 static void give_up(const struct cecl_boxes_plan *plan)
 {
-    say_why(box_of(plan, plan->rank), plan->ranks[plan->rank], plan->token);
+    char reason[CECL_MESSAGE_BYTES];
+    const char *beginning = cecl_words_who_began(cecl_message());
+    if (beginning)
+        snprintf(reason, sizeof(reason), "%s", beginning);
+    else
+        snprintf(reason, sizeof(reason), "rank %d gave up: %.400s", old_rank(plan, plan->rank),
+                 cecl_message());
+    write_part(reason_of(box_of(plan, plan->rank), plan->token), plan->token << ROUND_BITS, reason,
+               sizeof(reason));
     leave_members(plan);
+}
+
+void cecl_boxes_leave(void *memory, int nranks, int rank, uint64_t token)
+{
+    give_up(&(struct cecl_boxes_plan){
+        .memory = memory, .old_nranks = nranks, .nranks = nranks, .rank = rank, .token = token});
+}
+
+static ceclResult_t boxes_allgather(struct cecl_oob *oob, const void *send, void *recv,
+                                    size_t bytes)
+{
+    const struct cecl_boxes_plan *plan = oob->context;
+    const uint64_t round = oob->round++;
+    struct half *mine = &box_of(plan, plan->rank)->halves[round % 2];
+    ceclResult_t result = ceclSuccess;
+
+    if (bytes > CECL_BOXES_PART_BYTES || round >= 1u << ROUND_BITS)
+        return cecl_fail(ceclInternalError,
+                         "bootstrap exchange %" PRIu64 " of %zu bytes: at most "
+                         "%u expected",
+                         round, bytes, CECL_BOXES_PART_BYTES);
+    write_part(mine, plan->token << ROUND_BITS | round, send, bytes);
+    for (int m = 0; m < plan->nranks && result == ceclSuccess; m++)
+        result = await_part(plan, m, round, (char *)recv + (size_t)m * bytes, bytes);
+    if (result != ceclSuccess && !plan->mesh) {
+        atomic_store(&mine->stamp, 0); /* its part does not stand for it any more */
+        give_up(plan);
+    }
+    return result;
 }
 
 void cecl_boxes_give_up(struct cecl_oob *oob)
 {
-    const struct member *me = oob->context;
-    if (me)
-        give_up(&me->plan);
+    if (oob->context)
+        give_up(oob->context);
 }
 
 static ceclResult_t boxes_check(struct cecl_oob *oob)
 {
-    const struct member *me = oob->context;
-    for (int m = 0; m < me->plan.nranks; m++)
-        CECL_TRY(check_member(&me->plan, m));
+    const struct cecl_boxes_plan *plan = oob->context;
+    for (int m = 0; m < plan->nranks; m++)
+        CECL_TRY(check_member(plan, m));
     return ceclSuccess;
 }
 
 static void boxes_close(struct cecl_oob *oob)
 {
-    struct member *me = oob->context;
-    leave_members(&me->plan);
-    free(me);
+    leave_members(oob->context);
 }
 
-ceclResult_t cecl_oob_from_boxes(struct cecl_oob *oob, const struct cecl_boxes_plan *plan)
+void cecl_oob_from_boxes(struct cecl_oob *oob, const struct cecl_boxes_plan *plan)
 {
-    struct member *me = malloc(sizeof(*me));
-    if (!me) {
-        (void)cecl_fail(ceclOutOfMemory, "no host memory to join with");
-        give_up(plan);
-        return ceclOutOfMemory;
-    }
-    *me = (struct member){.plan = *plan};
     *oob = (struct cecl_oob){.nranks = plan->nranks,
                              .rank = plan->rank,
                              .timeout_ms = plan->timeout_ms,
-                             .context = me,
+                             .context = (void *)(uintptr_t)plan,
                              .allgather = boxes_allgather,
                              .check = boxes_check,
                              .close = boxes_close};
-    return ceclSuccess;
 }

@@ -1,7 +1,9 @@
-/* An all-gather over shared memory, for ranks that make a new communicator out of an old one. Each
- * rank has a box in the parent's shared memory (boot/shared.h). It writes its part there,
- * and the others poll for it. The parent's mesh is only asked who has gone, so it may be
- * broken. */
+/* An all-gather over memory that all ranks see. Each rank has a box there. It writes its part into the
+ * box, and the others poll for it.
+ *
+ * Ranks that make a new communicator out of an old one, the parent, have their boxes in the parent's
+ * shared memory (boot/shared.h). The parent's mesh is only asked who has gone, so it may be broken.
+ * Threads of one process have boxes in ordinary memory (oob.c), and no parent. */
 #ifndef CECL_BOOT_BOXES_H
 #define CECL_BOOT_BOXES_H
 
@@ -14,11 +16,11 @@ size_t cecl_boxes_bytes(int nranks);
 
 /* How ranks of the parent become an oob. */
 struct cecl_boxes_plan {
-    void *memory; /* the boxes */
-    struct cecl_mesh *mesh;
-    const int *ranks; /* [nranks] the member's ranks in the parent; kept until close */
-    int old_nranks;   /* of the parent */
-    int nranks, rank; /* of the new one */
+    void *memory;           /* the boxes */
+    struct cecl_mesh *mesh; /* the parent's, or NULL */
+    const int *ranks;       /* [nranks] the members' ranks in the parent; NULL: the same */
+    int old_nranks;         /* of the parent */
+    int nranks, rank;       /* of the new one */
     /* Tells this use of the boxes from others: equal on all members, never used before, not 0, and
      * less than 2^56. */
     uint64_t token;
@@ -27,8 +29,9 @@ struct cecl_boxes_plan {
 };
 
 /* Makes an oob of the members. Every wait ends at the deadline, or when a member has died, has left
- * the parent, or has closed its oob. Local. */
-ceclResult_t cecl_oob_from_boxes(struct cecl_oob *oob, const struct cecl_boxes_plan *plan);
+ * the parent, or has closed its oob. Without a parent, a rank whose exchange fails has given up.
+ * `plan` is kept until close. Local. */
+void cecl_oob_from_boxes(struct cecl_oob *oob, const struct cecl_boxes_plan *plan);
 
 /* This rank gives up the new communicator. The reason is the last message, which names ranks by the
  * parent's numbers, or the message of the rank that gave up first. Members that wait for this rank

@@ -14,7 +14,6 @@
 #define PATIENCE_MS 5000 /* ms in which a caller must send all its bytes */
 #define HEARING_MS 1000  /* ms before a newer caller may push one out */
 #define HEARD_MS 100     /* the same, if it is told to come again (put_off) */
-#define SEATS_FIRST 64   /* connections that have memory from the start */
 #define TICK_MS 50       /* ms between two looks at deadlines */
 #define REST_MS 20       /* ms after an accept that failed for lack of descriptors or memory */
 #define BEAR_MS 1000     /* ms that this may last before it is reported: somebody may free some */
@@ -28,28 +27,18 @@ static int room_for_callers(void)
     return limit.rlim_cur >= 4 ? (int)(limit.rlim_cur / 2) : 1;
 }
 
-static bool make_seats(struct cecl_door *door, int seats)
-{
-    struct cecl_caller *callers = realloc(door->callers, (size_t)seats * sizeof(*callers));
-    door->callers = callers ? callers : door->callers;
-    struct pollfd *polls = realloc(door->polls, ((size_t)seats + 1) * sizeof(*polls));
-    door->polls = polls ? polls : door->polls;
-    if (!callers || !polls)
-        return false;
-    door->seats = seats;
-    return true;
-}
-
 ceclResult_t cecl_door_open(struct cecl_door *door, int listener, size_t bytes,
                             bool (*greet)(struct cecl_caller *caller))
 {
-    const int room = room_for_callers(), seats = room < SEATS_FIRST ? room : SEATS_FIRST;
+    const int room = room_for_callers();
     *door = (struct cecl_door){
         .listener = listener, .bytes = (uint32_t)bytes, .greet = greet, .room = room};
-    if (make_seats(door, seats))
+    door->callers = malloc((size_t)room * sizeof(*door->callers));
+    door->polls = malloc(((size_t)room + 1) * sizeof(*door->polls));
+    if (door->callers && door->polls)
         return ceclSuccess;
     cecl_door_close(door);
-    return cecl_fail(ceclOutOfMemory, "no host memory for %d connections", seats);
+    return cecl_fail(ceclOutOfMemory, "no host memory for %d connections", room);
 }
 
 void cecl_door_close(struct cecl_door *door)
@@ -58,8 +47,7 @@ void cecl_door_close(struct cecl_door *door)
         return;
     cecl_net_close(door->listener);
     for (int i = 0; i < door->count; i++)
-        if (door->callers[i].fd >= 0)
-            cecl_net_close(door->callers[i].fd);
+        cecl_net_close(door->callers[i].fd);
     free(door->callers);
     free(door->polls);
     *door = (struct cecl_door){0};
@@ -71,9 +59,17 @@ static int hearing_ms(const struct cecl_door *door)
     return door->put_off ? HEARD_MS : HEARING_MS;
 }
 
+/* Takes a caller off the list. The others keep the order in which they came: the clock cannot tell two
+ * of the same millisecond apart. */
+static void take_off(struct cecl_door *door, int which)
+{
+    struct cecl_caller *one = &door->callers[which];
+    door->count--;
+    memmove(one, one + 1, (size_t)(door->count - which) * sizeof(*one));
+}
+
 /* Drops the oldest caller, if it was heard long enough. A caller that has sent all its bytes stays: it
- * is about to be taken. The others keep the order in which they came: the clock cannot tell two of the
- * same millisecond apart. */
+ * is about to be taken. */
 static bool push_out(struct cecl_door *door)
 {
     int oldest = 0;
@@ -85,8 +81,7 @@ static bool push_out(struct cecl_door *door)
     if (door->put_off)
         door->put_off(one);
     cecl_net_close(one->fd);
-    door->count--;
-    memmove(one, one + 1, (size_t)(door->count - oldest) * sizeof(*one));
+    take_off(door, oldest);
     return true;
 }
 
@@ -96,14 +91,9 @@ static bool somebody_waits(const struct cecl_door *door)
     return poll(&listener, 1, 0) > 0;
 }
 
-/* Makes a seat for one more caller. Without memory for it the door has no more room than it has seats. */
-static void make_seat(struct cecl_door *door)
+static bool is_shortage(int error)
 {
-    const int twice = 2 * door->seats;
-    if (door->count < door->seats || door->seats == door->room)
-        return;
-    if (!make_seats(door, twice < door->room ? twice : door->room))
-        door->room = door->seats;
+    return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
 
 /* Bounded, so that a flood of callers that are turned away cannot keep the
@@ -111,7 +101,6 @@ static void make_seat(struct cecl_door *door)
 static void let_in(struct cecl_door *door)
 {
     for (int tries = 0; tries < door->room; tries++) {
-        make_seat(door);
         if (door->count == door->room && !(somebody_waits(door) && push_out(door)))
             return;
         const int fd = accept4(door->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -119,11 +108,11 @@ static void let_in(struct cecl_door *door)
             door->trouble = 0;
             struct cecl_caller *one = &door->callers[door->count];
             *one = (struct cecl_caller){.fd = fd, .since = cecl_now_ms()};
-            if (door->greet(one))
+            if (!door->greet || door->greet(one))
                 door->count++;
             else
                 cecl_net_close(fd);
-        } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+        } else if (is_shortage(errno)) {
             /* The listener stays readable, so without a pause this would spin. */
             if (!door->trouble)
                 door->trouble_since = cecl_now_ms();
@@ -157,8 +146,6 @@ static bool hear(const struct cecl_door *door, struct cecl_caller *one)
 /* Whether a caller stays. `ready`: it has sent something, or has closed. */
 static bool stays(const struct cecl_door *door, struct cecl_caller *one, bool ready, int64_t now)
 {
-    if (one->fd < 0) /* it was handed over */
-        return false;
     if (ready ? hear(door, one) : one->got == door->bytes || now - one->since < PATIENCE_MS)
         return true;
     cecl_net_close(one->fd);
@@ -171,27 +158,22 @@ static void hear_all(struct cecl_door *door, bool has_polled)
     const int64_t now = cecl_now_ms();
     int kept = 0;
     for (int i = 0; i < door->count; i++)
-        if (stays(door, &door->callers[i], !has_polled || door->polls[i + 1].revents, now)) {
-            if (kept < i)
-                door->callers[kept] = door->callers[i];
-            kept++;
-        }
+        if (stays(door, &door->callers[i], !has_polled || door->polls[i + 1].revents, now))
+            door->callers[kept++] = door->callers[i];
     door->count = kept;
-    door->next = door->taken = 0;
 }
 
 void cecl_door_attend(struct cecl_door *door, int wait_ms)
 {
     const int64_t now = cecl_now_ms();
-    const bool open = now >= door->rest_until && (door->count - door->taken < door->room ||
+    const bool open = now >= door->rest_until && (door->count < door->room ||
                                                   now - door->callers[0].since >= hearing_ms(door));
     door->polls[0] = (struct pollfd){.fd = open ? door->listener : -1, .events = POLLIN};
     for (int i = 0; i < door->count; i++)
         door->polls[i + 1] = (struct pollfd){.fd = door->callers[i].fd, .events = POLLIN};
 
     const int tick = open ? TICK_MS : REST_MS;
-    const bool looks_again = door->count > door->taken || !open;
-    if (looks_again && (wait_ms < 0 || wait_ms > tick))
+    if ((door->count > 0 || !open) && (wait_ms < 0 || wait_ms > tick))
         wait_ms = tick;
     hear_all(door, poll(door->polls, (nfds_t)door->count + 1, wait_ms) >= 0);
     if (open)
@@ -205,14 +187,11 @@ int cecl_door_trouble(const struct cecl_door *door)
 
 bool cecl_door_next(struct cecl_door *door, struct cecl_caller *caller)
 {
-    while (door->next < door->count) {
-        struct cecl_caller *one = &door->callers[door->next++];
-        if (one->fd >= 0 && one->got == door->bytes) {
-            *caller = *one;
-            one->fd = -1;
-            door->taken++;
+    for (int i = 0; i < door->count; i++)
+        if (door->callers[i].got == door->bytes) {
+            *caller = door->callers[i];
+            take_off(door, i);
             return true;
         }
-    }
     return false;
 }

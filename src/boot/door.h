@@ -30,7 +30,7 @@ struct cecl_caller {
 struct cecl_door {
     int listener;
     uint32_t bytes; /* number of bytes that a caller must send */
-    /* Called for a new connection; false turns it away. It may send but must not wait. */
+    /* Called for a new connection; false turns it away. It may send but must not wait. NULL: none. */
     bool (*greet)(struct cecl_caller *caller);
     /* Called before a caller is dropped for a newer one: tells it to come again. It may send but
      * must not wait. NULL (after cecl_door_open): callers cannot come again, so each is heard for
@@ -41,11 +41,9 @@ struct cecl_door {
     int64_t trouble_since;
     int64_t rest_until;
     int room;                    /* most callers at a time */
-    int seats;                   /* so many have memory so far */
     int count;                   /* number of callers; they stand oldest first */
-    int next, taken;             /* cecl_door_next looks from here on; it handed over so many */
-    struct cecl_caller *callers; /* [seats] one that was handed over: fd -1 */
-    struct pollfd *polls;        /* [seats + 1] */
+    struct cecl_caller *callers; /* [room] */
+    struct pollfd *polls;        /* [room + 1] */
 };
 
 /* Takes `listener` over, also on failure. A zeroed door may be closed. */

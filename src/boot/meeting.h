@@ -1,7 +1,7 @@
 /* Where ranks whose mesh may be broken agree on who makes a new communicator. They meet in shared
  * memory (boot/shared.h). A meeting has a list of members. It is complete when all members have come
- * with the same list. It fails for all of them when one comes with another list, refuses, dies or
- * does not come. */
+ * with the same list. It fails for all of them when one refuses, dies or does not come, and when lists
+ * differ so that ranks wait for each other. */
 #ifndef CECL_BOOT_MEETING_H
 #define CECL_BOOT_MEETING_H
 
@@ -31,7 +31,7 @@ static inline void cecl_rank_set_remove(struct cecl_rank_set *set, int rank)
 }
 
 /* Bytes of shared memory for the meetings of a communicator. */
-size_t cecl_meetings_bytes(void);
+size_t cecl_meetings_bytes(int nranks);
 
 struct cecl_meeting_plan {
     void *memory;           /* the meetings */

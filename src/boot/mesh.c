@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 #include "boot/mesh_internal.h"
+#include "boot/net.h"
+#include "boot/packet.h"
 #include "boot/rank_list.h"
 #include "util/clock.h"
 
@@ -19,9 +21,10 @@
 
 struct exchange {
     struct mesh_header header; /* of this rank's frame */
-    const char *send;
-    char *recv;
-    int fd; /* a descriptor to send along, or -1 */
+    const char *send;          /* its payload */
+    char *recv;                /* the payload of rank r goes header.bytes * r bytes behind it */
+    size_t bytes;              /* of a payload: all of header.bytes, or a piece */
+    int fd;                    /* a descriptor to send along, or -1 */
 };
 
 ceclResult_t cecl_mesh_open(struct cecl_oob *oob, int64_t deadline, int64_t timeout_ms,
@@ -41,36 +44,29 @@ ceclResult_t cecl_mesh_open(struct cecl_oob *oob, int64_t deadline, int64_t time
     for (size_t r = 0; r < n; r++)
         mesh->peers[r] = (struct mesh_peer){.data = -1, .life = -1, .process = -1, .post = -1};
     pthread_mutex_init(&mesh->life_lock, NULL);
-    mesh->polls = calloc(2 * n + 1, sizeof(*mesh->polls));
-    mesh->life_polls = calloc(MESH_WATCHED * n + 1, sizeof(*mesh->life_polls));
-    mesh->post_polls = calloc(n + 1, sizeof(*mesh->post_polls));
+    mesh->polls = calloc(5 * n + 3, sizeof(*mesh->polls));
     mesh->verdicts = calloc(n, sizeof(int32_t) + MESH_TEXT_BYTES);
     mesh->interrupt_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     mesh->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     mesh->rouse_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 
     ceclResult_t result = ceclSuccess;
-    if (!mesh->polls || !mesh->life_polls || !mesh->post_polls || !mesh->verdicts)
+    if (!mesh->polls || !mesh->verdicts)
         result = cecl_fail(ceclOutOfMemory, "no host memory for %zu ranks", n);
     else if (mesh->interrupt_fd < 0 || mesh->wake_fd < 0 || mesh->rouse_fd < 0)
         result = cecl_fail(ceclSystemError, "eventfd: %s", strerror(errno));
-    result = mesh_connect(mesh, oob, deadline, result);
+    result = mesh_connect(mesh, oob, result);
     if (result == ceclSuccess) {
+        mesh->life_polls = mesh->polls + 2 * n + 1;
+        mesh->post_polls = mesh->life_polls + 2 * n + 1;
         *out = mesh;
-    } else {
-        char words[CECL_MESSAGE_BYTES];
-        cecl_keep_message(words);
-        cecl_mesh_tell_abort(mesh, words); /* tells connected peers why */
-        cecl_mesh_close(mesh);
-        cecl_fail_with(result, words);
+        return ceclSuccess;
     }
-    return result;
-}
-
-static void close_if_open(int fd)
-{
-    if (fd >= 0)
-        close(fd);
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
+    cecl_mesh_tell_abort(mesh, words); /* tells connected peers why */
+    cecl_mesh_close(mesh);
+    return cecl_fail_with(result, words);
 }
 
 void cecl_mesh_close(struct cecl_mesh *mesh)
@@ -79,18 +75,14 @@ void cecl_mesh_close(struct cecl_mesh *mesh)
         return;
     cecl_mesh_say_goodbye(mesh);
     for (int r = 0; r < mesh->nranks; r++) {
-        close_if_open(mesh->peers[r].data);
-        close_if_open(mesh->peers[r].life);
-        close_if_open(mesh->peers[r].process);
-        close_if_open(mesh->peers[r].post);
+        struct mesh_peer *peer = &mesh->peers[r];
+        int fds[] = {peer->data, peer->life, peer->post, peer->process};
+        cecl_net_drop(fds, 4);
     }
-    close_if_open(mesh->interrupt_fd);
-    close_if_open(mesh->wake_fd);
-    close_if_open(mesh->rouse_fd);
+    int events[] = {mesh->interrupt_fd, mesh->wake_fd, mesh->rouse_fd};
+    cecl_net_drop(events, 3);
     pthread_mutex_destroy(&mesh->life_lock);
     free(mesh->polls);
-    free(mesh->life_polls);
-    free(mesh->post_polls);
     free(mesh->verdicts);
     free(mesh);
 }
@@ -117,135 +109,54 @@ uint64_t cecl_mesh_exchanges(const struct cecl_mesh *mesh)
 
 /* ---- the part of one peer */
 
-static size_t frame_bytes(const struct mesh_header *header)
-{
-    return sizeof(*header) + (size_t)header->bytes;
-}
-
-/* The part of a frame from `offset` on, within the header or within the payload. */
-static const char *frame_at(const struct exchange *x, size_t offset, size_t *left)
-{
-    const size_t head = sizeof(x->header);
-    if (offset < head) {
-        *left = head - offset;
-        return (const char *)&x->header + offset;
-    }
-    *left = frame_bytes(&x->header) - offset;
-    return x->send + (offset - head);
-}
-
-/* Sends as much as the socket takes. A descriptor goes with the first byte. */
-static ceclResult_t send_some(struct cecl_mesh *mesh, int rank, const struct exchange *x)
-{
-    struct mesh_peer *peer = &mesh->peers[rank];
-    while (peer->transfer.sent < frame_bytes(&x->header)) {
-        size_t left;
-        const char *at = frame_at(x, peer->transfer.sent, &left);
-        struct iovec part = {.iov_base = (void *)(uintptr_t)at, .iov_len = left};
-        struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-        union {
-            struct cmsghdr align;
-            char bytes[CMSG_SPACE(sizeof(int))];
-        } control = {0};
-        if (peer->transfer.sent == 0 && x->fd >= 0) {
-            message.msg_control = control.bytes;
-            message.msg_controllen = sizeof(control.bytes);
-            struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
-            rights->cmsg_level = SOL_SOCKET;
-            rights->cmsg_type = SCM_RIGHTS;
-            rights->cmsg_len = CMSG_LEN(sizeof(int));
-            memcpy(CMSG_DATA(rights), &x->fd, sizeof(int));
-        }
-        const ssize_t sent = sendmsg(peer->data, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (sent > 0)
-            peer->transfer.sent += (size_t)sent;
-        else if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-            return ceclSuccess;
-        else if (sent < 0 && errno != EINTR)
-            return mesh_io_error(mesh, rank, "sending to", errno);
-    }
-    return ceclSuccess;
-}
-
-/* Keeps the descriptor that came with a message. A second one is not expected and is closed. */
-static void keep_descriptors(struct msghdr *message, struct mesh_transfer *transfer)
-{
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
-        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-            continue;
-        const size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        for (size_t i = 0; i < count; i++) {
-            int fd;
-            memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
-            if (transfer->fd < 0)
-                transfer->fd = fd;
-            else
-                close(fd);
-        }
-    }
-}
-
-/* Whether the peer's frame belongs to the same exchange as ours. Only then is
- * there room for its payload. */
+/* Whether the peer's frame belongs to the same exchange as ours. */
 static bool matches(const struct mesh_header *theirs, const struct mesh_header *ours)
 {
     return theirs->sequence == ours->sequence && theirs->bytes == ours->bytes &&
            memcmp(theirs->kind, ours->kind, sizeof(ours->kind)) == 0;
 }
 
-/* Where the next bytes of a peer's frame go: to its header, to its place in recv, or to a buffer
- * that nobody reads (the payload of a frame that does not match). */
-static char *place_for(struct mesh_transfer *t, const struct exchange *x, int rank, size_t *room)
+static ceclResult_t send_frame(struct cecl_mesh *mesh, int rank, const struct exchange *x)
 {
-    static _Thread_local char nowhere[4096];
-    const size_t head = sizeof(t->header);
-    if (t->received < head) {
-        *room = head - t->received;
-        return (char *)&t->header + t->received;
-    }
-    *room = frame_bytes(&t->header) - t->received;
-    if (matches(&t->header, &x->header))
-        return x->recv + (size_t)rank * (size_t)x->header.bytes + (t->received - head);
-    if (*room > sizeof(nowhere))
-        *room = sizeof(nowhere);
-    return nowhere;
+    struct mesh_peer *peer = &mesh->peers[rank];
+    struct iovec parts[CECL_PACKET_PARTS] = {
+        {.iov_base = (void *)(uintptr_t)&x->header, .iov_len = sizeof(x->header)},
+        {.iov_base = (void *)(uintptr_t)x->send, .iov_len = x->bytes}};
+    if (!peer->transfer.sent)
+        peer->transfer.sent = cecl_packet_send(peer->data, parts, &x->fd, x->fd >= 0) >= 0;
+    return peer->transfer.sent || cecl_net_is_early(errno)
+               ? ceclSuccess
+               : mesh_io_error(mesh, rank, "sending to", errno);
 }
 
-static bool has_all(const struct mesh_transfer *t)
-{
-    return t->received >= sizeof(t->header) && t->received == frame_bytes(&t->header);
-}
-
-static ceclResult_t receive_some(struct cecl_mesh *mesh, int rank, const struct exchange *x)
+/* Receives the peer's frame, if it has come. One descriptor is expected, and further ones are closed.
+ * The payload of a frame that does not match may be cut. */
+static ceclResult_t receive_frame(struct cecl_mesh *mesh, int rank, const struct exchange *x)
 {
     struct mesh_peer *peer = &mesh->peers[rank];
     struct mesh_transfer *t = &peer->transfer;
-    while (!has_all(t)) {
-        size_t room;
-        struct iovec part = {.iov_base = place_for(t, x, rank, &room)};
-        union {
-            struct cmsghdr align;
-            char bytes[CMSG_SPACE(4 * sizeof(int))];
-        } control;
-        part.iov_len = room;
-        struct msghdr message = {.msg_iov = &part,
-                                 .msg_iovlen = 1,
-                                 .msg_control = control.bytes,
-                                 .msg_controllen = sizeof(control.bytes)};
-        const ssize_t got = recvmsg(peer->data, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-        if (got > 0) {
-            keep_descriptors(&message, t);
-            t->fd_lost = t->fd_lost || (message.msg_flags & MSG_CTRUNC);
-            t->received += (size_t)got;
-            if (t->received == sizeof(t->header) && t->header.magic != FRAME_MAGIC)
-                return cecl_fail(ceclInternalError, "rank %d sent no frame of the mesh", rank);
-        } else if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-            return ceclSuccess;
-        } else if (got == 0 || errno != EINTR) {
-            return mesh_io_error(mesh, rank, "receiving from", got == 0 ? EPIPE : errno);
-        }
-    }
-    return ceclSuccess;
+    struct iovec parts[CECL_PACKET_PARTS] = {
+        {.iov_base = &t->header, .iov_len = sizeof(t->header)},
+        {.iov_base = x->bytes > 0 ? x->recv + (size_t)rank * (size_t)x->header.bytes : NULL,
+         .iov_len = x->bytes}};
+    int fds[CECL_PACKET_FDS], nfds, flags = 0;
+    if (t->received)
+        return ceclSuccess;
+    const ssize_t got = cecl_packet_take(peer->data, parts, fds, &nfds, &flags);
+    if (got < 0 && cecl_net_is_early(errno))
+        return ceclSuccess;
+    if (got <= 0)
+        return mesh_io_error(mesh, rank, "receiving from", got == 0 ? EPIPE : errno);
+    if (nfds > 0)
+        t->fd = fds[0];
+    cecl_net_drop(fds + 1, nfds - 1);
+    t->fd_lost = flags & MSG_CTRUNC;
+    t->received = true;
+    const bool is_whole = (size_t)got == sizeof(t->header) + x->bytes && !(flags & MSG_TRUNC);
+    return (size_t)got < sizeof(t->header) || t->header.magic != FRAME_MAGIC ||
+                   (matches(&t->header, &x->header) && !is_whole)
+               ? cecl_fail(ceclInternalError, "rank %d sent no frame of the mesh", rank)
+               : ceclSuccess;
 }
 
 /* ---- all peers at the same time */
@@ -263,150 +174,136 @@ static ceclResult_t listen_for_reason(struct cecl_mesh *mesh)
 }
 
 /* Fails with ceclTimeout and names the ranks that the exchange waits for. */
-static ceclResult_t name_who_is_late(struct cecl_mesh *mesh, const struct exchange *x)
+static ceclResult_t name_who_is_late(struct cecl_mesh *mesh)
 {
     struct cecl_rank_list list = {0};
     for (int r = 0; r < mesh->nranks; r++) {
         const struct mesh_transfer *t = &mesh->peers[r].transfer;
-        if (r != mesh->rank && (!has_all(t) || t->sent < frame_bytes(&x->header)))
+        if (r != mesh->rank && !(t->sent && t->received))
             cecl_rank_list_add(&list, r);
     }
     if (list.count > 1)
         CECL_TRY(listen_for_reason(mesh));
-    const char *words = cecl_rank_list_words(&list);
-    if (atomic_load(&mesh->joining))
-        return cecl_fail(ceclTimeout,
-                         "%s did not come within %" PRId64 " ms (CECL_INIT_TIMEOUT_MS); has a "
-                         "process ended?",
-                         words, mesh->init_timeout_ms);
-    return cecl_fail(ceclTimeout,
-                     "%s did not come within %" PRId64 " ms (CECL_TIMEOUT_MS); did every rank make "
-                     "the call?",
-                     words, mesh->timeout_ms);
+    const bool joins = atomic_load(&mesh->joining);
+    return cecl_fail(ceclTimeout, "%s did not come within %" PRId64 " ms (%s); %s",
+                     cecl_rank_list_words(&list), joins ? mesh->init_timeout_ms : mesh->timeout_ms,
+                     joins ? "CECL_INIT_TIMEOUT_MS" : "CECL_TIMEOUT_MS",
+                     joins ? "has a process ended?" : "did every rank make the call?");
 }
 
-/* Fills in what is polled of each peer: its socket, and its process. poll() skips -1. Returns the
- * number of peers to wait for. */
-static int fill_polls(struct cecl_mesh *mesh, const struct exchange *x)
+/* Fills in what is polled: the peers' processes, and behind them their sockets. poll() skips -1. It
+ * looks at the processes first: if one has ended, all that it sent is there when poll() looks at its
+ * socket. Returns the number of peers to wait for. */
+static int fill_polls(struct cecl_mesh *mesh)
 {
     int awaited = 0;
     for (int r = 0; r < mesh->nranks; r++) {
-        struct mesh_peer *peer = &mesh->peers[r];
-        const bool sent = peer->transfer.sent == frame_bytes(&x->header),
-                   got = has_all(&peer->transfer), waits = r != mesh->rank && !(sent && got);
-        mesh->polls[2 * r] =
+        const struct mesh_peer *peer = &mesh->peers[r];
+        const bool sent = peer->transfer.sent, got = peer->transfer.received,
+                   waits = r != mesh->rank && !(sent && got);
+        mesh->polls[r] = (struct pollfd){.fd = waits ? peer->process : -1, .events = POLLIN};
+        mesh->polls[mesh->nranks + r] =
             (struct pollfd){.fd = waits ? peer->data : -1,
                             .events = (short)((got ? 0 : POLLIN) | (sent ? 0 : POLLOUT))};
-        mesh->polls[2 * r + 1] =
-            (struct pollfd){.fd = waits ? peer->process : -1, .events = POLLIN};
         awaited += waits;
     }
     return awaited;
 }
 
-/* Finds an awaited peer whose process has ended. The first time that is noted only: what the peer
- * sent before may have come after the last look at its socket. */
-static ceclResult_t notice_ends(struct cecl_mesh *mesh)
+/* Waits until some peer's socket is ready. *through is set when no peer is left to wait for. */
+static ceclResult_t wait_for_peers(struct cecl_mesh *mesh, int64_t deadline, bool *through)
 {
-    for (int r = 0; r < mesh->nranks; r++) {
-        struct mesh_transfer *transfer = &mesh->peers[r].transfer;
-        if (!mesh->polls[2 * r + 1].revents)
-            continue;
-        if (transfer->ended) {
+    const int n = mesh->nranks;
+    struct pollfd *polls = mesh->polls, *interrupt = &polls[2 * n];
+    *through = fill_polls(mesh) == 0;
+    if (*through)
+        return ceclSuccess;
+    *interrupt = (struct pollfd){.fd = mesh->interrupt_fd, .events = POLLIN};
+    const int ready = poll(polls, 2 * (nfds_t)n + 1, cecl_ms_left(deadline));
+    if (ready < 0)
+        return errno == EINTR ? ceclSuccess
+                              : cecl_fail(ceclSystemError, "poll: %s", strerror(errno));
+    if (ready == 0)
+        return name_who_is_late(mesh);
+    for (int r = 0; r < n; r++)
+        if (polls[r].revents && !polls[n + r].revents) { /* it has ended, and nothing is left */
             mesh_note_end(mesh, r);
             return mesh_peer_error(mesh, r);
         }
-        transfer->ended = true;
+    return interrupt->revents ? mesh_interrupted(mesh) : ceclSuccess;
+}
+
+/* Moves all frames. On success every peer's frame was received, whether it matched or not. */
+static ceclResult_t move_frames(struct cecl_mesh *mesh, const struct exchange *x, int64_t deadline)
+{
+    bool through = false;
+    for (int r = 0; r < mesh->nranks; r++)
+        mesh->peers[r].transfer = (struct mesh_transfer){.fd = -1};
+    while (!through) {
+        for (int r = 0; r < mesh->nranks; r++)
+            if (r != mesh->rank) {
+                CECL_TRY(send_frame(mesh, r, x));
+                CECL_TRY(receive_frame(mesh, r, x));
+            }
+        CECL_TRY(wait_for_peers(mesh, deadline, &through));
     }
     return ceclSuccess;
 }
 
-/* Waits until some peer's socket is ready. *through is set when no peer is left to wait for. */
-static ceclResult_t wait_for_peers(struct cecl_mesh *mesh, const struct exchange *x,
-                                   int64_t deadline, bool *through)
-{
-    const nfds_t count = 2 * (nfds_t)mesh->nranks;
-    *through = fill_polls(mesh, x) == 0;
-    if (*through)
-        return ceclSuccess;
-    mesh->polls[count] = (struct pollfd){.fd = mesh->interrupt_fd, .events = POLLIN};
-    const int ready = poll(mesh->polls, count + 1, cecl_ms_left(deadline));
-    if (ready < 0 && errno != EINTR)
-        return cecl_fail(ceclSystemError, "poll: %s", strerror(errno));
-    if (ready == 0)
-        return name_who_is_late(mesh, x);
-    if (ready <= 0)
-        return ceclSuccess;
-    CECL_TRY(notice_ends(mesh));
-    if (!mesh->polls[count].revents)
-        return ceclSuccess;
-    CECL_TRY(mesh_first_error(mesh));
-    return cecl_fail(ceclRemoteError, "given up, for the communicator has failed");
-}
-
-/* Moves all frames. On success every peer's frame was received whole, whether it matched or not. */
-static ceclResult_t move_frames(struct cecl_mesh *mesh, const struct exchange *x)
-{
-    const int64_t deadline =
-        atomic_load(&mesh->joining) ? mesh->init_deadline : cecl_deadline(mesh->timeout_ms);
-    bool through = false;
-    ceclResult_t result = ceclSuccess;
-
-    for (int r = 0; r < mesh->nranks; r++) {
-        mesh->peers[r].transfer = (struct mesh_transfer){.fd = -1};
-    }
-    while (result == ceclSuccess && !through) {
-        for (int r = 0; r < mesh->nranks && result == ceclSuccess; r++) {
-            if (r == mesh->rank)
-                continue;
-            result = send_some(mesh, r, x);
-            if (result == ceclSuccess)
-                result = receive_some(mesh, r, x);
-        }
-        if (result == ceclSuccess)
-            result = wait_for_peers(mesh, x, deadline, &through);
-    }
-    return result;
-}
-
 static void drop_descriptors(struct cecl_mesh *mesh)
 {
-    for (int r = 0; r < mesh->nranks; r++) {
-        close_if_open(mesh->peers[r].transfer.fd);
-        mesh->peers[r].transfer.fd = -1;
-    }
+    for (int r = 0; r < mesh->nranks; r++)
+        cecl_net_drop(&mesh->peers[r].transfer.fd, 1);
 }
 
-static ceclResult_t exchange(struct cecl_mesh *mesh, const char *kind, const void *send, void *recv,
-                             size_t bytes, int fd)
+/* Exchanges one frame with each peer. */
+static ceclResult_t exchange_frames(struct cecl_mesh *mesh, struct exchange *x, int64_t deadline)
 {
-    struct exchange x = {
-        .header = {.magic = FRAME_MAGIC, .bytes = bytes}, .send = send, .recv = recv, .fd = fd};
-
-    if (mesh->broken != ceclSuccess)
-        return cecl_fail_with(mesh->broken, mesh->broken_text);
-    x.header.sequence = mesh->sequence++;
-    strncpy(x.header.kind, kind, sizeof(x.header.kind) - 1);
-    atomic_fetch_add(&mesh->exchanges, 1);
-
-    ceclResult_t result = move_frames(mesh, &x);
-    if (result != ceclSuccess) { /* a frame is incomplete, so nothing after it can be understood */
+    x->header.sequence = mesh->sequence++;
+    ceclResult_t result = move_frames(mesh, x, deadline);
+    if (result != ceclSuccess) { /* a peer may wait for this frame, or not have sent its own */
         cecl_fail(result, "%s: %s", mesh->activity, cecl_message());
         mesh->broken = result;
         cecl_keep_message(mesh->broken_text);
     }
     for (int r = 0; r < mesh->nranks && result == ceclSuccess; r++) {
         const struct mesh_header *theirs = &mesh->peers[r].transfer.header;
-        if (r == mesh->rank || matches(theirs, &x.header))
+        if (r == mesh->rank || matches(theirs, &x->header))
             continue;
-        result = cecl_fail(ceclInvalidUsage,
-                           "rank %d is in '%.8s' (%" PRIu64
-                           " bytes) while rank %d is in '%.8s' (%zu bytes): "
-                           "ranks must make the same calls in the same order",
-                           r, theirs->kind, theirs->bytes, mesh->rank, x.header.kind, bytes);
+        result =
+            cecl_fail(ceclInvalidUsage,
+                      "rank %d is in '%.8s' (%" PRIu64
+                      " bytes) while rank %d is in '%.8s' (%" PRIu64 " bytes): "
+                      "ranks must make the same calls in the same order",
+                      r, theirs->kind, theirs->bytes, mesh->rank, x->header.kind, x->header.bytes);
     }
+    return result;
+}
+
+/* Exchanges `bytes` bytes, in as many frames as that takes. A rank inside another call is found out
+ * with the first one. */
+static ceclResult_t exchange(struct cecl_mesh *mesh, const char *kind, const char *send, char *recv,
+                             size_t bytes, int fd)
+{
+    const int64_t deadline =
+        atomic_load(&mesh->joining) ? mesh->init_deadline : cecl_deadline(mesh->timeout_ms);
+    struct exchange x = {.header = {.magic = FRAME_MAGIC, .bytes = bytes}, .fd = fd};
+    ceclResult_t result = ceclSuccess;
+    size_t done = 0;
+
+    if (mesh->broken != ceclSuccess)
+        return cecl_fail_with(mesh->broken, mesh->broken_text);
+    strncpy(x.header.kind, kind, sizeof(x.header.kind) - 1);
+    atomic_fetch_add(&mesh->exchanges, 1);
+    do {
+        x.bytes = bytes - done < CECL_PACKET_BODY ? bytes - done : CECL_PACKET_BODY;
+        x.send = x.bytes > 0 ? send + done : NULL;
+        x.recv = x.bytes > 0 ? recv + done : NULL;
+        result = exchange_frames(mesh, &x, deadline);
+        done += x.bytes;
+    } while (result == ceclSuccess && done < bytes);
     if (result == ceclSuccess && bytes > 0)
-        memcpy((char *)recv + (size_t)mesh->rank * bytes, send, bytes);
+        memcpy(recv + (size_t)mesh->rank * bytes, send, bytes);
     return result;
 }
 
@@ -438,46 +335,43 @@ ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine)
     return ceclSuccess;
 }
 
-/* Whether a descriptor came from `rank` in the last exchange. */
-static ceclResult_t check_descriptor(const struct cecl_mesh *mesh, int rank)
+/* Hands over the descriptor that `rank` sent in the last exchange; -1 is this rank's own. */
+static ceclResult_t take_descriptor(struct cecl_mesh *mesh, int rank, int *fd)
 {
-    const struct mesh_transfer *transfer = &mesh->peers[rank].transfer;
-    if (rank == mesh->rank || transfer->fd >= 0)
-        return ceclSuccess;
-    return transfer->fd_lost
-               ? cecl_fail(ceclSystemError,
-                           "no descriptor is left here for the one that rank %d sent; is the limit "
-                           "of open files (ulimit -n) reached?",
-                           rank)
-               : cecl_fail(ceclRemoteError, "rank %d sent no descriptor", rank);
+    struct mesh_transfer *transfer = &mesh->peers[rank].transfer;
+    if (rank != mesh->rank && transfer->fd < 0)
+        return transfer->fd_lost
+                   ? cecl_fail(ceclSystemError,
+                               "no descriptor is left here for the one that rank %d "
+                               "sent; is the limit of open files (ulimit -n) reached?",
+                               rank)
+                   : cecl_fail(ceclRemoteError, "rank %d sent no descriptor", rank);
+    *fd = transfer->fd;
+    transfer->fd = -1;
+    return ceclSuccess;
+}
+
+/* Exchanges descriptors, and takes those of the ranks from `first` on. */
+static ceclResult_t exchange_fds(struct cecl_mesh *mesh, const char *kind, int fd, int first,
+                                 int count, int *fds)
+{
+    ceclResult_t result = exchange(mesh, kind, NULL, NULL, 0, fd);
+    int taken = 0;
+    for (; taken < count && result == ceclSuccess; taken += result == ceclSuccess)
+        result = take_descriptor(mesh, first + taken, &fds[taken]);
+    drop_descriptors(mesh);
+    if (result != ceclSuccess)
+        cecl_net_drop(fds, taken);
+    return result;
 }
 
 ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *fds)
 {
-    ceclResult_t result = exchange(mesh, "fd", NULL, NULL, 0, fd);
-    for (int r = 0; r < mesh->nranks && result == ceclSuccess; r++)
-        result = check_descriptor(mesh, r);
-    if (result != ceclSuccess) {
-        drop_descriptors(mesh);
-        return result;
-    }
-    for (int r = 0; r < mesh->nranks; r++) {
-        fds[r] = mesh->peers[r].transfer.fd;
-        mesh->peers[r].transfer.fd = -1;
-    }
-    return ceclSuccess;
+    return exchange_fds(mesh, "fd", fd, 0, mesh->nranks, fds);
 }
 
 ceclResult_t cecl_mesh_share_fd(struct cecl_mesh *mesh, int root, int *fd)
 {
     const bool is_root = mesh->rank == root;
-    ceclResult_t result = exchange(mesh, "share", NULL, NULL, 0, is_root ? *fd : -1);
-    if (result == ceclSuccess)
-        result = check_descriptor(mesh, root);
-    if (result == ceclSuccess && !is_root) {
-        *fd = mesh->peers[root].transfer.fd;
-        mesh->peers[root].transfer.fd = -1;
-    }
-    drop_descriptors(mesh);
-    return result;
+    return exchange_fds(mesh, "share", is_root ? *fd : -1, root, !is_root, fd);
 }

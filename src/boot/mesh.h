@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "boot/oob.h"
+#include "boot/packet.h"
 
 struct cecl_mesh;
 
@@ -79,8 +80,8 @@ uint64_t cecl_mesh_exchanges(const struct cecl_mesh *mesh);
 
 /* -- messages to one peer, at any time: outside of exchanges, and during them. -- */
 
-#define CECL_MESH_POST_BYTES 4096 /* most bytes of a message */
-#define CECL_MESH_POST_FDS 64     /* most descriptors of a message */
+#define CECL_MESH_POST_BYTES CECL_PACKET_BODY /* most bytes of a message */
+#define CECL_MESH_POST_FDS CECL_PACKET_FDS    /* most descriptors of a message */
 
 /* Sends a message to `peer`, whole or not at all. Messages to a peer arrive in order. One thread at
  * a time posts. Local.
@@ -126,7 +127,7 @@ void cecl_mesh_wake(struct cecl_mesh *mesh);
 ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh);
 /* Fails with ceclRemoteError if `peer` has died or has left; the message says which. A peer that gave up is
  * there until then. This rank itself is always there. Any thread.
- * of  what the message says behind the number: "", or CECL_OF_PARENT (rank_words.h) */
+ * of  what the message says behind the number: "", or CECL_OF_PARENT (rank_list.h) */
 ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int peer, const char *of);
 /* Whether `peer` has said goodbye. */
 int cecl_mesh_left(struct cecl_mesh *mesh, int peer);

@@ -21,10 +21,8 @@
 #include "util/clock.h"
 
 #define HELLO_MAGIC 0x6d657368u
-#define BACKLOG 4096
-#define CHANNELS 2      /* connections that are called: one for data, one for life */
+#define CHANNELS 3      /* connections to each peer: data, life, post */
 #define REASON CHANNELS /* the channel of a call that only tells why a rank gives up */
-#define REASON_MS 50    /* ms in which the reason is awaited once a peer has closed */
 #define TICK_MS 50      /* ms after which a rank that gives up is noticed, at most */
 
 /* What a rank tells the others through the oob: where it listens, and what a caller must show. */
@@ -61,96 +59,93 @@ static ceclResult_t open_listener(struct invitation *mine, int *listener)
     snprintf(mine->name, sizeof(mine->name), "cecl-%016llx%016llx", (unsigned long long)id[0],
              (unsigned long long)id[1]);
     const socklen_t length = abstract_address(mine->name, &address);
-    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return cecl_fail(ceclSystemError, "no Unix socket: %s", strerror(errno));
-    if (bind(fd, (struct sockaddr *)&address, length) != 0 || listen(fd, BACKLOG) != 0) {
-        ceclResult_t result =
-            cecl_fail(ceclSystemError, "listening on a Unix socket: %s", strerror(errno));
-        close(fd);
-        return result;
-    }
     mine->process = cecl_process_self();
-    *listener = fd;
+    return cecl_net_listen(SOCK_SEQPACKET, (struct sockaddr *)&address, length, listener);
+}
+
+/* The process at the other end. The kernel names it, not the other end. pid 0: unknown. */
+static struct ucred credentials_of(int fd)
+{
+    struct ucred credentials = {.uid = (uid_t)-1};
+    socklen_t length = sizeof(credentials);
+    (void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length);
+    return credentials;
+}
+
+static bool same_user(int fd)
+{
+    return credentials_of(fd).uid == geteuid();
+}
+
+/* Finds a rank that connected and closed again, or whose process has ended. Data that it sent is not
+ * read. */
+static ceclResult_t notice_leavers(struct cecl_mesh *mesh)
+{
+    for (int r = 0; r < mesh->nranks; r++) {
+        const struct mesh_peer *peer = &mesh->peers[r];
+        const bool ended = cecl_process_has_ended(peer->process);
+        if (!ended && (peer->data < 0 || cecl_net_look(peer->data) != 0))
+            continue;
+        if (peer->life >= 0 && mesh_read_life(mesh, r) == MESH_ABORTED)
+            return mesh_peer_error(mesh, r); /* it has sent the reason */
+        return ended
+                   ? cecl_fail(ceclRemoteError, "rank %d ended while the communicator was made", r)
+                   : mesh_peer_error(mesh, r);
+    }
     return ceclSuccess;
 }
 
-/* Whether the process at the other end runs as the same user. The kernel says
- * so, not the other end. */
-static bool same_user(int fd)
-{
-    struct ucred credentials;
-    socklen_t length = sizeof(credentials);
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0 &&
-           credentials.uid == geteuid();
-}
-
-ceclResult_t mesh_no_connection(const struct cecl_mesh *mesh, int peer)
-{
-    return cecl_fail(ceclTimeout,
-                     "rank %d took no connection within %" PRId64 " ms (CECL_INIT_TIMEOUT_MS)",
-                     peer, mesh->init_timeout_ms);
-}
-
 /* Connects `fd` to a peer's listener, whose queue may be full for a while. */
-static ceclResult_t reach(struct cecl_mesh *mesh, const struct invitation *theirs, int peer, int fd,
-                          int64_t deadline)
+static ceclResult_t reach(struct cecl_mesh *mesh, const struct invitation *theirs, int peer, int fd)
 {
     struct sockaddr_un address;
     const socklen_t length = abstract_address(theirs->name, &address);
     while (connect(fd, (struct sockaddr *)&address, length) != 0) {
         if (!cecl_net_is_early(errno))
             return mesh_io_error(mesh, peer, "connecting to", errno);
-        if (cecl_ms_left(deadline) == 0)
-            return mesh_no_connection(mesh, peer);
-        CECL_TRY(mesh_notice_leavers(mesh));
+        if (cecl_ms_left(mesh->init_deadline) == 0)
+            return cecl_fail(ceclTimeout,
+                             "rank %d took no connection within %" PRId64
+                             " ms (CECL_INIT_TIMEOUT_MS)",
+                             peer, mesh->init_timeout_ms);
+        CECL_TRY(notice_leavers(mesh));
         poll(NULL, 0, 1);
     }
     return ceclSuccess;
 }
 
-static ceclResult_t call_peer(struct cecl_mesh *mesh, const struct invitation *theirs, int peer,
-                              int channel, int64_t deadline, int *out)
+/* Says hello to the rank that sent this invitation. A new connection takes it at once. */
+static bool say_hello(int fd, const struct invitation *theirs, int rank, int channel)
 {
-    char who[32];
-    snprintf(who, sizeof(who), "rank %d", peer);
-
-    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return cecl_fail(ceclSystemError, "no Unix socket: %s", strerror(errno));
-    ceclResult_t result = reach(mesh, theirs, peer, fd, deadline);
-    if (result != ceclSuccess) {
-        close(fd);
-        return result;
-    }
     struct hello hello = {
-        .magic = HELLO_MAGIC, .rank = (uint16_t)mesh->rank, .channel = (uint16_t)channel};
+        .magic = HELLO_MAGIC, .rank = (uint16_t)rank, .channel = (uint16_t)channel};
     memcpy(hello.secret, theirs->secret, sizeof(hello.secret));
-    if (same_user(fd)) {
-        result = cecl_net_send(fd, &hello, sizeof(hello), deadline, who);
-        result = result == ceclRemoteError ? mesh_peer_error(mesh, peer) : result;
-    } else {
+    return send(fd, &hello, sizeof(hello), MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
+}
+
+static ceclResult_t call_peer(struct cecl_mesh *mesh, const struct invitation *theirs, int peer,
+                              int channel, int *out)
+{
+    const int fd = cecl_net_open(AF_UNIX, SOCK_SEQPACKET);
+    if (fd < 0)
+        return ceclSystemError;
+    ceclResult_t result = reach(mesh, theirs, peer, fd);
+    if (result == ceclSuccess && !same_user(fd))
         result = cecl_fail(ceclRemoteError, "rank %d runs as another user", peer);
-    }
+    if (result == ceclSuccess && !say_hello(fd, theirs, mesh->rank, channel))
+        result = mesh_io_error(mesh, peer, "sending to", errno);
     if (result == ceclSuccess)
         *out = fd;
     else
         cecl_net_close(fd);
-    return result == ceclTimeout ? mesh_no_connection(mesh, peer) : result;
+    return result;
 }
 
 static int *place_of(struct cecl_mesh *mesh, int rank, int channel)
 {
-    return channel == 0 ? &mesh->peers[rank].data : &mesh->peers[rank].life;
-}
-
-/* Makes all connections to a lower rank. */
-static ceclResult_t connect_to(struct cecl_mesh *mesh, const struct invitation *theirs, int peer,
-                               int64_t deadline)
-{
-    for (int c = 0; c < CHANNELS; c++)
-        CECL_TRY(call_peer(mesh, theirs, peer, c, deadline, place_of(mesh, peer, c)));
-    return mesh_offer_post(mesh, peer, deadline);
+    struct mesh_peer *peer = &mesh->peers[rank];
+    int *const places[CHANNELS] = {&peer->data, &peer->life, &peer->post};
+    return places[channel];
 }
 
 /* Whether a hello is that of another rank. */
@@ -179,35 +174,11 @@ static bool admit(struct cecl_mesh *mesh, const struct invitation *mine,
     return false;
 }
 
-static bool greet(struct cecl_caller *caller)
-{
-    (void)caller; /* the caller sends first */
-    return true;
-}
-
-ceclResult_t mesh_notice_leavers(struct cecl_mesh *mesh)
-{
-    for (int r = 0; r < mesh->nranks; r++) {
-        char byte;
-        const int fd = mesh->peers[r].data;
-        const bool ended = cecl_process_has_ended(mesh->peers[r].process);
-        const ssize_t got = fd < 0 ? 1 : recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-        if (!ended && (got > 0 || (got < 0 && !cecl_net_is_closed(errno))))
-            continue;
-        if (mesh->peers[r].life >= 0 && mesh_read_life(mesh, r) == MESH_ABORTED)
-            return mesh_peer_error(mesh, r); /* it has sent the reason */
-        return ended
-                   ? cecl_fail(ceclRemoteError, "rank %d ended while the communicator was made", r)
-                   : mesh_peer_error(mesh, r);
-    }
-    return ceclSuccess;
-}
-
 static ceclResult_t name_who_is_missing(struct cecl_mesh *mesh)
 {
     struct cecl_rank_list list = {0};
     for (int r = mesh->rank + 1; r < mesh->nranks; r++)
-        if (mesh->peers[r].data < 0 || mesh->peers[r].life < 0)
+        if (mesh->peers[r].data < 0 || mesh->peers[r].life < 0 || mesh->peers[r].post < 0)
             cecl_rank_list_add(&list, r);
     return cecl_fail(ceclTimeout,
                      "no connection from %s within %" PRId64 " ms (CECL_INIT_TIMEOUT_MS), though "
@@ -229,31 +200,26 @@ static int attend(struct cecl_mesh *mesh, const struct invitation *mine, struct 
 
 /* Accepts all expected connections. */
 static ceclResult_t await_callers(struct cecl_mesh *mesh, struct cecl_oob *oob,
-                                  const struct invitation *mine, struct cecl_door *door,
-                                  int64_t deadline)
+                                  const struct invitation *mine, struct cecl_door *door)
 {
-    const int expected = CHANNELS * (mesh->nranks - 1 - mesh->rank);
-    ceclResult_t result = ceclSuccess;
-    int admitted = 0;
-
-    while (result == ceclSuccess && admitted < expected) {
-        const int left = cecl_ms_left(deadline);
-        admitted += attend(mesh, mine, door, left < 0 || left > TICK_MS ? TICK_MS : left);
-        if (admitted == expected)
-            break;
+    int expected = CHANNELS * (mesh->nranks - 1 - mesh->rank);
+    while (expected > 0) {
+        const int left = cecl_ms_left(mesh->init_deadline);
+        expected -= attend(mesh, mine, door, left < 0 || left > TICK_MS ? TICK_MS : left);
         const int trouble = cecl_door_trouble(door);
-        result = trouble ? cecl_fail(ceclSystemError,
-                                     "rank %d cannot take the connections of other ranks: %s",
-                                     mesh->rank, strerror(trouble))
-                         : mesh_first_reason(mesh);
-        if (result == ceclSuccess)
-            result = mesh_notice_leavers(mesh);
-        if (result == ceclSuccess && oob->check)
-            result = oob->check(oob);
-        if (result == ceclSuccess && cecl_ms_left(deadline) == 0)
-            result = name_who_is_missing(mesh);
+        if (expected == 0)
+            break;
+        if (trouble)
+            return cecl_fail(ceclSystemError,
+                             "rank %d cannot take the connections of other ranks: %s", mesh->rank,
+                             strerror(trouble));
+        CECL_TRY(mesh_first_reason(mesh));
+        CECL_TRY(notice_leavers(mesh));
+        CECL_TRY(oob->check ? oob->check(oob) : ceclSuccess);
+        if (cecl_ms_left(mesh->init_deadline) == 0)
+            return name_who_is_missing(mesh);
     }
-    return result;
+    return ceclSuccess;
 }
 
 /* ---- giving up */
@@ -263,7 +229,7 @@ static ceclResult_t await_callers(struct cecl_mesh *mesh, struct cecl_oob *oob,
 static ceclResult_t find_reason(struct cecl_mesh *mesh, const struct invitation *mine,
                                 struct cecl_door *door, ceclResult_t known)
 {
-    const int64_t deadline = cecl_deadline(REASON_MS);
+    const int64_t deadline = cecl_deadline(MESH_REASON_MS);
     char words[CECL_MESSAGE_BYTES];
     cecl_keep_message(words);
     ceclResult_t told = mesh_first_reason(mesh);
@@ -279,19 +245,14 @@ static ceclResult_t find_reason(struct cecl_mesh *mesh, const struct invitation 
 static bool call_with_reason(const struct invitation *theirs, int rank,
                              const struct mesh_life *reason)
 {
-    struct {
-        struct hello hello;
-        struct mesh_life reason;
-    } call = {.hello = {.magic = HELLO_MAGIC, .rank = (uint16_t)rank, .channel = REASON},
-              .reason = *reason};
     struct sockaddr_un address;
     const socklen_t length = abstract_address(theirs->name, &address);
-    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const int fd = cecl_net_open(AF_UNIX, SOCK_SEQPACKET);
     if (fd < 0)
         return false;
-    memcpy(call.hello.secret, theirs->secret, sizeof(call.hello.secret));
-    if (connect(fd, (struct sockaddr *)&address, length) == 0 && same_user(fd))
-        (void)!send(fd, &call, sizeof(call), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (connect(fd, (struct sockaddr *)&address, length) == 0 && same_user(fd) &&
+        say_hello(fd, theirs, rank, REASON))
+        (void)!send(fd, reason, sizeof(*reason), MSG_NOSIGNAL | MSG_DONTWAIT);
     close(fd);
     return true;
 }
@@ -316,39 +277,21 @@ static void tell_unconnected(struct cecl_mesh *mesh, const struct invitation *al
 
 /* ---- the whole */
 
-/* The peer's process as the kernel names it, also where that is in a namespace below this one. -1 as
- * for cecl_process_watch. */
-static int watch_credentials(const struct mesh_peer *peer)
-{
-    struct ucred credentials;
-    socklen_t length = sizeof(credentials);
-    const bool known = getsockopt(peer->data, SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0;
-    return cecl_process_watch_pid(known ? (int32_t)credentials.pid : 0);
-}
-
-/* Watches no process any more: other uses need the descriptors more. */
-static void drop_processes(struct cecl_mesh *mesh)
-{
-    for (int r = 0; r < mesh->nranks; r++) {
-        if (mesh->peers[r].process >= 0)
-            close(mesh->peers[r].process);
-        mesh->peers[r].process = -1;
-    }
-}
-
-/* Watches the processes that are not watched yet: those in `all`, or those that have connected. */
+/* Watches the processes that are not watched yet: those in `all`, or those that have connected. Where
+ * descriptors are too few, none is watched any more: other uses need them more. */
 static void watch_processes(struct cecl_mesh *mesh, const struct invitation *all)
 {
-    for (int r = 0; r < mesh->nranks; r++) {
+    bool lacks = false;
+    for (int r = 0; r < mesh->nranks && !lacks; r++) {
         struct mesh_peer *peer = &mesh->peers[r];
         if (r == mesh->rank || peer->process >= 0)
             continue;
-        peer->process = all ? cecl_process_watch(&all[r].process) : watch_credentials(peer);
-        if (peer->process < 0 && (errno == EMFILE || errno == ENFILE)) {
-            drop_processes(mesh);
-            return;
-        }
+        peer->process = all ? cecl_process_watch(&all[r].process)
+                            : cecl_process_watch_pid((int32_t)credentials_of(peer->data).pid);
+        lacks = peer->process < 0 && (errno == EMFILE || errno == ENFILE);
     }
+    for (int r = 0; r < mesh->nranks && lacks; r++)
+        cecl_net_drop(&mesh->peers[r].process, 1);
 }
 
 void cecl_mesh_watch_processes(struct cecl_mesh *mesh)
@@ -358,18 +301,18 @@ void cecl_mesh_watch_processes(struct cecl_mesh *mesh)
 
 /* Connects to all ranks, of which each has told its invitation. Takes over `listener`. */
 static ceclResult_t connect_all(struct cecl_mesh *mesh, struct cecl_oob *oob,
-                                const struct invitation *all, int listener, int64_t deadline)
+                                const struct invitation *all, int listener)
 {
     const struct invitation *mine = &all[mesh->rank];
     struct cecl_door door;
     watch_processes(mesh, all);
-    ceclResult_t result = cecl_door_open(&door, listener, sizeof(struct hello), greet);
-    for (int r = 0; r < mesh->rank && result == ceclSuccess; r++)
-        result = connect_to(mesh, &all[r], r, deadline);
+    ceclResult_t result = cecl_door_open(&door, listener, sizeof(struct hello), NULL);
+    for (int i = 0; i < CHANNELS * mesh->rank && result == ceclSuccess; i++) {
+        const int peer = i / CHANNELS, channel = i % CHANNELS; /* all of one rank, then the next */
+        result = call_peer(mesh, &all[peer], peer, channel, place_of(mesh, peer, channel));
+    }
     if (result == ceclSuccess)
-        result = await_callers(mesh, oob, mine, &door, deadline);
-    for (int r = mesh->rank + 1; r < mesh->nranks && result == ceclSuccess; r++)
-        result = mesh_accept_post(mesh, r, deadline);
+        result = await_callers(mesh, oob, mine, &door);
     if (result == ceclRemoteError)
         result = find_reason(mesh, mine, &door, result);
     if (result != ceclSuccess)
@@ -378,10 +321,10 @@ static ceclResult_t connect_all(struct cecl_mesh *mesh, struct cecl_oob *oob,
     return result;
 }
 
-ceclResult_t mesh_connect(struct cecl_mesh *mesh, struct cecl_oob *oob, int64_t deadline,
-                          ceclResult_t local)
+ceclResult_t mesh_connect(struct cecl_mesh *mesh, struct cecl_oob *oob, ceclResult_t local)
 {
     struct invitation mine = {0}, *all = calloc((size_t)mesh->nranks, sizeof(*all));
+    char words[CECL_MESSAGE_BYTES];
     int listener = -1;
     if (local == ceclSuccess)
         local = all ? open_listener(&mine, &listener)
@@ -389,7 +332,6 @@ ceclResult_t mesh_connect(struct cecl_mesh *mesh, struct cecl_oob *oob, int64_t 
 
     /* Every rank listens before it tells its name, so a connection always finds a listener. A rank
      * that has failed sends an empty name. */
-    char words[CECL_MESSAGE_BYTES];
     cecl_keep_message(words);
     if (local != ceclSuccess)
         mine = (struct invitation){0};
@@ -402,7 +344,7 @@ ceclResult_t mesh_connect(struct cecl_mesh *mesh, struct cecl_oob *oob, int64_t 
                 cecl_fail(ceclRemoteError,
                           "rank %d could not open what it listens with (descriptors, memory)", r);
     if (result == ceclSuccess)
-        result = connect_all(mesh, oob, all, listener, deadline);
+        result = connect_all(mesh, oob, all, listener);
     else if (listener >= 0)
         cecl_net_close(listener);
     free(all);

@@ -10,8 +10,10 @@
 
 #include "boot/mesh.h"
 
+/* ms in which the reason is awaited of a peer that gives up while ranks connect */
+#define MESH_REASON_MS 50
+
 #define MESH_TEXT_BYTES 256
-#define MESH_WATCHED 2 /* descriptors of each peer that are watched: life, process */
 
 /* What is known of a peer's end. */
 enum mesh_state { MESH_ALIVE, MESH_LEFT, MESH_ABORTED, MESH_DEAD };
@@ -25,26 +27,24 @@ struct mesh_life {
     char why[MESH_TEXT_BYTES]; /* LIFE_ABORT: who gave up first, and why: "rank 2 gave up: ..." */
 };
 
-/* A frame on a data connection: this header, then `bytes` bytes. */
+/* A frame on a data connection, a packet: this header, and the payload or a piece of it. */
 struct mesh_header {
     uint32_t magic;
     uint32_t sequence;
-    uint64_t bytes;
+    uint64_t bytes; /* of the payload */
     char kind[8];
 };
 
 /* One peer's part of the current exchange. */
 struct mesh_transfer {
-    size_t sent, received;     /* bytes so far, header and payload together */
+    bool sent, received;
     struct mesh_header header; /* the peer's */
     int fd;                    /* the descriptor that came along, or -1 */
-    bool ended;                /* its process has; what it sent before is still to be received */
     bool fd_lost;              /* one came, and this process could have no more descriptors */
 };
 
 struct mesh_peer {
-    int data, life;          /* sockets; -1 for this rank itself */
-    int post;                /* a socket that keeps message boundaries; -1 for this rank itself */
+    int data, life, post;    /* connections, which keep packets' boundaries; -1: none */
     _Atomic bool post_ended; /* no further message comes by `post`; set once */
     int process;       /* a descriptor that is readable once the peer's process has ended, or -1 */
     _Atomic int state; /* enum mesh_state */
@@ -68,9 +68,9 @@ struct cecl_mesh {
     ceclResult_t broken; /* a frame was cut for this reason; no more exchanges are possible */
     char broken_text[CECL_MESSAGE_BYTES];
     pthread_mutex_t life_lock;
-    struct pollfd *polls;      /* [2 * nranks + 1], for the thread that exchanges */
-    struct pollfd *life_polls; /* [MESH_WATCHED * nranks + 1], for the thread that watches */
-    struct pollfd *post_polls; /* [nranks + 1], for the thread that takes messages */
+    struct pollfd *polls;      /* [2 * nranks + 1], for the thread that exchanges; allocated */
+    struct pollfd *life_polls; /* [2 * nranks + 1], behind them, for the thread that watches */
+    struct pollfd *post_polls; /* [nranks + 1], behind them, for the thread that takes messages */
     bool has_word;             /* `word` is the last word */
     uint32_t word;
     int take_turn;  /* the rank that cecl_mesh_take asks first */
@@ -78,22 +78,10 @@ struct cecl_mesh {
     struct mesh_peer peers[];
 };
 
-/* mesh_connect.c: fills data and life of every peer. `local` is an error that this rank
+/* mesh_connect.c: makes the connections to every peer. `local` is an error that this rank
  * already has, or ceclSuccess. With an error it still takes part in the exchange, because
  * its peers wait for it. */
-ceclResult_t mesh_connect(struct cecl_mesh *mesh, struct cecl_oob *oob, int64_t deadline,
-                          ceclResult_t local);
-
-/* Finds a rank that connected and closed again, or whose process has ended. Data that it sent is not
- * read. */
-ceclResult_t mesh_notice_leavers(struct cecl_mesh *mesh);
-/* The error for a peer that has not answered until the end of init. */
-ceclResult_t mesh_no_connection(const struct cecl_mesh *mesh, int peer);
-
-/* mesh_post.c: makes the connection for messages to a peer. One rank of a pair makes it and offers
- * its other end over `data`, and the other rank accepts that. */
-ceclResult_t mesh_offer_post(struct cecl_mesh *mesh, int peer, int64_t deadline);
-ceclResult_t mesh_accept_post(struct cecl_mesh *mesh, int peer, int64_t deadline);
+ceclResult_t mesh_connect(struct cecl_mesh *mesh, struct cecl_oob *oob, ceclResult_t local);
 
 /* mesh_watch.c: reads what has arrived on a peer's life connection, without waiting. Returns the
  * state after that. */
@@ -107,6 +95,10 @@ void mesh_hear_reason(struct cecl_mesh *mesh, int peer, int fd);
 ceclResult_t mesh_first_reason(struct cecl_mesh *mesh);
 /* Notes that the peer's process has ended, even if a forked child still holds its sockets. */
 void mesh_note_end(struct cecl_mesh *mesh, int peer);
+/* The error for a wait that cecl_mesh_interrupt has ended. */
+ceclResult_t mesh_interrupted(struct cecl_mesh *mesh);
+/* The event that cecl_mesh_wake or cecl_mesh_rouse has made is heard. */
+void mesh_hear_event(const struct pollfd *event);
 /* The error for a peer that is not alive. */
 ceclResult_t mesh_peer_error(struct cecl_mesh *mesh, int peer);
 /* The error for a socket's call that failed with `error`, an errno. Only one that says that the

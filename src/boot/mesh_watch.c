@@ -9,37 +9,29 @@
 
 #include "boot/mesh_internal.h"
 #include "boot/net.h"
+#include "boot/packet.h"
 #include "boot/process.h"
-#include "boot/rank_words.h"
+#include "boot/rank_list.h"
 
-static void tell(struct cecl_mesh *mesh, const struct mesh_life *message)
+static void tell(struct cecl_mesh *mesh, struct mesh_life message)
 {
     for (int r = 0; r < mesh->nranks; r++)
         if (mesh->peers[r].life >= 0)
-            (void)!send(mesh->peers[r].life, message, sizeof(*message),
+            (void)!send(mesh->peers[r].life, &message, sizeof(message),
                         MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* Finds a peer whose message `cause` repeats: this rank gives up because that peer did. NULL when
- * there is none. */
-static const struct mesh_peer *find_source(const struct cecl_mesh *mesh, const char *cause)
+/* The message of the rank that gave up first, or NULL if that is this rank. Then `cause` repeats it:
+ * this rank gives up because that one did. While ranks join, it may also have come through their
+ * exchange. It is passed on unchanged; otherwise messages would nest: "rank 0 gave up: rank 1 gave up:
+ * ...". */
+static const char *find_beginning(const struct cecl_mesh *mesh, const char *cause)
 {
     for (int r = 0; r < mesh->nranks; r++) {
         const struct mesh_peer *peer = &mesh->peers[r];
         if (atomic_load(&peer->state) == MESH_ABORTED && strstr(cause, peer->why))
-            return peer;
+            return peer->why;
     }
-    return NULL;
-}
-
-/* The message of the rank that gave up first, or NULL if that is this rank. While ranks join, it
- * may also have come through their exchange. It is passed on unchanged; otherwise messages would
- * nest: "rank 0 gave up: rank 1 gave up: ...". */
-static const char *find_beginning(const struct cecl_mesh *mesh, const char *cause)
-{
-    const struct mesh_peer *source = find_source(mesh, cause);
-    if (source)
-        return source->why;
     return atomic_load(&mesh->joining) ? cecl_words_who_began(cause) : NULL;
 }
 
@@ -55,15 +47,13 @@ struct mesh_life mesh_abort_message(const struct cecl_mesh *mesh, const char *ca
 
 void cecl_mesh_tell_abort(struct cecl_mesh *mesh, const char *cause)
 {
-    const struct mesh_life message = mesh_abort_message(mesh, cause);
-    tell(mesh, &message);
+    tell(mesh, mesh_abort_message(mesh, cause));
 }
 
 void cecl_mesh_say_goodbye(struct cecl_mesh *mesh)
 {
-    const struct mesh_life message = {
-        .kind = LIFE_GOODBYE, .has_word = mesh->has_word, .word = mesh->word};
-    tell(mesh, &message);
+    tell(mesh,
+         (struct mesh_life){.kind = LIFE_GOODBYE, .has_word = mesh->has_word, .word = mesh->word});
 }
 
 void cecl_mesh_last_word(struct cecl_mesh *mesh, uint32_t word)
@@ -72,24 +62,32 @@ void cecl_mesh_last_word(struct cecl_mesh *mesh, uint32_t word)
     mesh->word = word;
 }
 
-/* The caller holds life_lock. */
-static void note_abort(struct mesh_peer *peer, const struct mesh_life *message)
+/* Notes what a message says of a peer. Returns false where it is none. The caller holds life_lock. */
+static bool note(struct mesh_peer *peer, const struct mesh_life *message, ssize_t got)
 {
-    memcpy(peer->why, message->why, sizeof(peer->why));
-    peer->why[sizeof(peer->why) - 1] = '\0';
-    atomic_store(&peer->state, MESH_ABORTED);
+    if (got != (ssize_t)sizeof(*message))
+        return false;
+    if (message->kind == LIFE_ABORT) {
+        memcpy(peer->why, message->why, sizeof(peer->why) - 1);
+        atomic_store(&peer->state, MESH_ABORTED);
+    } else if (message->kind == LIFE_GOODBYE) {
+        peer->has_word = message->has_word != 0;
+        peer->word = message->word;
+        atomic_store(&peer->state, MESH_LEFT);
+    }
+    return message->kind == LIFE_ABORT || message->kind == LIFE_GOODBYE;
 }
 
 void mesh_hear_reason(struct cecl_mesh *mesh, int rank, int fd)
 {
     struct mesh_peer *peer = &mesh->peers[rank];
-    struct mesh_life message;
+    struct mesh_life message = {0};
+    struct pollfd arrival = {.fd = fd, .events = POLLIN};
+    (void)!poll(&arrival, 1, MESH_REASON_MS); /* it is sent behind the hello, which has come */
     const ssize_t got = recv(fd, &message, sizeof(message), MSG_DONTWAIT);
-    if (got != (ssize_t)sizeof(message) || message.kind != LIFE_ABORT)
-        return;
     pthread_mutex_lock(&mesh->life_lock);
-    if (atomic_load(&peer->state) == MESH_ALIVE)
-        note_abort(peer, &message);
+    if (atomic_load(&peer->state) == MESH_ALIVE && message.kind == LIFE_ABORT)
+        (void)note(peer, &message, got);
     pthread_mutex_unlock(&mesh->life_lock);
 }
 
@@ -101,19 +99,12 @@ enum mesh_state mesh_read_life(struct cecl_mesh *mesh, int rank)
     pthread_mutex_lock(&mesh->life_lock);
     while (atomic_load(&peer->state) == MESH_ALIVE) {
         const ssize_t got = recv(peer->life, &message, sizeof(message), MSG_DONTWAIT);
-        if (got < 0 && errno == EINTR)
+        if (cecl_packet_again(got))
             continue;
         if (got < 0 && !cecl_net_is_closed(errno))
             break; /* nothing has come, or this process lacks memory: the next look will tell */
-        if (got == (ssize_t)sizeof(message) && message.kind == LIFE_GOODBYE) {
-            peer->has_word = message.has_word != 0;
-            peer->word = message.word;
-            atomic_store(&peer->state, MESH_LEFT);
-        } else if (got == (ssize_t)sizeof(message) && message.kind == LIFE_ABORT) {
-            note_abort(peer, &message);
-        } else {
+        if (!note(peer, &message, got))
             atomic_store(&peer->state, MESH_DEAD);
-        }
     }
     pthread_mutex_unlock(&mesh->life_lock);
     return (enum mesh_state)atomic_load(&peer->state);
@@ -157,14 +148,12 @@ static ceclResult_t left_error(int rank, const char *of)
 ceclResult_t mesh_peer_error(struct cecl_mesh *mesh, int rank)
 {
     const struct mesh_peer *peer = &mesh->peers[rank];
-    switch ((enum mesh_state)atomic_load(&peer->state)) {
-    case MESH_LEFT: return left_error(rank, "");
-    case MESH_ABORTED: /* `why` was written before the state, and is never written again */
-        return cecl_fail_with(ceclRemoteError, peer->why);
-    case MESH_DEAD:
-    case MESH_ALIVE: break;
-    }
-    return closed_error(mesh, rank);
+    const int state = atomic_load(&peer->state);
+    if (state == MESH_LEFT)
+        return left_error(rank, "");
+    /* `why` was written before the state, and is never written again */
+    return state == MESH_ABORTED ? cecl_fail_with(ceclRemoteError, peer->why)
+                                 : closed_error(mesh, rank);
 }
 
 ceclResult_t mesh_io_error(struct cecl_mesh *mesh, int rank, const char *doing, int error)
@@ -183,6 +172,12 @@ ceclResult_t mesh_first_error(struct cecl_mesh *mesh)
             return mesh_peer_error(mesh, r);
     }
     return ceclSuccess;
+}
+
+ceclResult_t mesh_interrupted(struct cecl_mesh *mesh)
+{
+    CECL_TRY(mesh_first_error(mesh));
+    return cecl_fail(ceclRemoteError, "given up, for the communicator has failed");
 }
 
 ceclResult_t mesh_first_reason(struct cecl_mesh *mesh)
@@ -211,73 +206,52 @@ void mesh_note_end(struct cecl_mesh *mesh, int rank)
         atomic_compare_exchange_strong(&mesh->peers[rank].state, &alive, MESH_DEAD);
 }
 
-/* What of peer `rank` is polled: its life and its process while it lives. poll() skips -1. */
-static void watch_peer(const struct cecl_mesh *mesh, int rank, struct pollfd polls[MESH_WATCHED])
+void mesh_hear_event(const struct pollfd *event)
 {
-    const struct mesh_peer *peer = &mesh->peers[rank];
-    const bool lives = atomic_load(&peer->state) == MESH_ALIVE;
-    polls[0] = (struct pollfd){.fd = lives ? peer->life : -1, .events = POLLIN};
-    polls[1] = (struct pollfd){.fd = lives ? peer->process : -1, .events = POLLIN};
-}
-
-static void hear_peer(struct cecl_mesh *mesh, int rank, const struct pollfd polls[MESH_WATCHED])
-{
-    if (polls[0].revents)
-        mesh_read_life(mesh, rank);
-    if (polls[1].revents)
-        mesh_note_end(mesh, rank);
+    eventfd_t events;
+    if (event->revents)
+        (void)!eventfd_read(event->fd, &events);
 }
 
 ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms)
 {
-    const nfds_t count = MESH_WATCHED * (nfds_t)mesh->nranks;
-    struct pollfd *wake = &mesh->life_polls[count];
-    for (int r = 0; r < mesh->nranks; r++) /* this rank's own are all -1 */
-        watch_peer(mesh, r, &mesh->life_polls[MESH_WATCHED * r]);
+    struct pollfd *polls = mesh->life_polls, *wake = &polls[2 * mesh->nranks];
+    for (int r = 0; r < mesh->nranks; r++) { /* poll() skips -1, as all are of this rank */
+        const struct mesh_peer *peer = &mesh->peers[r];
+        const bool lives = atomic_load(&peer->state) == MESH_ALIVE;
+        polls[2 * r] = (struct pollfd){.fd = lives ? peer->life : -1, .events = POLLIN};
+        polls[2 * r + 1] = (struct pollfd){.fd = lives ? peer->process : -1, .events = POLLIN};
+    }
     *wake = (struct pollfd){.fd = mesh->wake_fd, .events = POLLIN};
-    if (poll(mesh->life_polls, count + 1, wait_ms) > 0) {
-        eventfd_t events;
-        if (wake->revents)
-            (void)!eventfd_read(mesh->wake_fd, &events);
-        for (int r = 0; r < mesh->nranks; r++)
-            hear_peer(mesh, r, &mesh->life_polls[MESH_WATCHED * r]);
+    if (poll(polls, 2 * (nfds_t)mesh->nranks + 1, wait_ms) > 0) {
+        mesh_hear_event(wake);
+        for (int r = 0; r < mesh->nranks; r++) {
+            if (polls[2 * r].revents)
+                mesh_read_life(mesh, r);
+            if (polls[2 * r + 1].revents)
+                mesh_note_end(mesh, r);
+        }
     }
     return mesh_first_error(mesh); /* an exchange may have learned of it before */
-}
-
-/* Whether more than its abort came from a peer that gave up: a goodbye, or the end of the
- * connection. */
-static bool ended_after_abort(struct cecl_mesh *mesh, int rank)
-{
-    char byte;
-    ssize_t got;
-    do
-        got = recv(mesh->peers[rank].life, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    while (got < 0 && errno == EINTR);
-    return got >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
 }
 
 ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int rank, const char *of)
 {
     if (rank == mesh->rank)
         return ceclSuccess;
-    struct pollfd process = {.fd = mesh->peers[rank].process, .events = POLLIN};
-    const bool has_ended = poll(&process, 1, 0) > 0;
-    switch (mesh_read_life(mesh, rank)) {
-    case MESH_LEFT: return left_error(rank, of);
-    case MESH_ABORTED:
-        if (has_ended || ended_after_abort(mesh, rank))
-            return cecl_fail(ceclRemoteError,
-                             "rank %d%s gave up and then ended, or destroyed its communicator",
-                             rank, of);
-        return ceclSuccess;
-    case MESH_ALIVE:
-        if (!has_ended)
-            return ceclSuccess;
-        break;
-    case MESH_DEAD: break;
-    }
-    return cecl_fail(ceclRemoteError, "rank %d%s ended unexpectedly", rank, of);
+    const struct mesh_peer *peer = &mesh->peers[rank];
+    const bool has_ended = cecl_process_has_ended(peer->process);
+    const enum mesh_state state = mesh_read_life(mesh, rank);
+    if (state == MESH_LEFT)
+        return left_error(rank, of);
+    /* More may have come than its abort: a goodbye, or the end of the connection. */
+    if (state == MESH_ABORTED && (has_ended || cecl_net_look(peer->life) >= 0))
+        return cecl_fail(ceclRemoteError,
+                         "rank %d%s gave up and then ended, or destroyed its communicator", rank,
+                         of);
+    return state == MESH_DEAD || (state == MESH_ALIVE && has_ended)
+               ? cecl_fail(ceclRemoteError, "rank %d%s ended unexpectedly", rank, of)
+               : ceclSuccess;
 }
 
 int cecl_mesh_left(struct cecl_mesh *mesh, int peer)

@@ -1,4 +1,4 @@
-/* Reading and writing on sockets with a deadline, and random bytes. */
+/* See net.h. */
 #include "boot/net.h"
 
 #include <errno.h>
@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include "util/clock.h"
+
+#define BACKLOG 4096
 
 bool cecl_net_is_closed(int error)
 {
@@ -21,10 +23,59 @@ bool cecl_net_is_early(int error)
     return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
 }
 
+static const char *kind_of(int family)
+{
+    return family == AF_UNIX ? "Unix" : "TCP";
+}
+
+int cecl_net_open(int family, int type)
+{
+    const int fd = socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error = errno;
+    if (fd < 0)
+        (void)!cecl_fail(ceclSystemError, "no %s socket: %s", kind_of(family), strerror(error));
+    errno = error;
+    return fd;
+}
+
+ceclResult_t cecl_net_listen(int type, struct sockaddr *address, socklen_t length, int *listener)
+{
+    const int family = address->sa_family, fd = cecl_net_open(family, type);
+    if (fd < 0)
+        return ceclSystemError;
+    if (bind(fd, address, length) == 0 && listen(fd, BACKLOG) == 0 &&
+        (family == AF_UNIX || getsockname(fd, address, &length) == 0)) {
+        *listener = fd;
+        return ceclSuccess;
+    }
+    const int error = errno;
+    close(fd);
+    return cecl_fail(ceclSystemError, "listening on a %s socket: %s", kind_of(family),
+                     strerror(error));
+}
+
+int cecl_net_look(int fd)
+{
+    char byte;
+    ssize_t got;
+    do /* a reset is told once, also before packets that can still be received (packet.h) */
+        got = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    while (got < 0 && (errno == EINTR || errno == ECONNRESET));
+    return got >= 0 ? (int)got : cecl_net_is_closed(errno) ? 0 : -1;
+}
+
 void cecl_net_close(int fd)
 {
     shutdown(fd, SHUT_RDWR);
     close(fd);
+}
+
+void cecl_net_drop(int *fds, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (fds[i] >= 0)
+            close(fds[i]);
+        fds[i] = -1;
+    }
 }
 
 /* poll() looks at the process first. If that has ended, all that it sent is there when poll() looks
@@ -59,57 +110,47 @@ ceclResult_t cecl_net_wait(int fd, short events, int64_t deadline, const char *w
     return wait_or_end(fd, -1, events, deadline, who);
 }
 
-ceclResult_t cecl_net_send(int fd, const void *data, size_t bytes, int64_t deadline,
-                           const char *who)
+/* Sends (events: POLLOUT) or receives (POLLIN) all bytes. */
+static ceclResult_t move(int fd, int process, char *at, size_t bytes, short events,
+                         int64_t deadline, const char *who)
 {
-    const char *at = data;
     while (bytes > 0) {
-        const ssize_t sent = send(fd, at, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (sent >= 0) {
-            at += sent;
-            bytes -= (size_t)sent;
+        const ssize_t moved = events == POLLOUT ? send(fd, at, bytes, MSG_NOSIGNAL | MSG_DONTWAIT)
+                                                : recv(fd, at, bytes, MSG_DONTWAIT);
+        if (moved > 0) {
+            at += moved;
+            bytes -= (size_t)moved;
+        } else if (moved == 0) {
+            return cecl_fail(ceclRemoteError, "%s closed the connection", who);
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-            CECL_TRY(cecl_net_wait(fd, POLLOUT, deadline, who));
+            CECL_TRY(wait_or_end(fd, process, events, deadline, who));
         } else if (errno != EINTR) {
-            return broken(errno, "sending to", who);
+            return broken(errno, events == POLLOUT ? "sending to" : "receiving from", who);
         }
     }
     return ceclSuccess;
+}
+
+ceclResult_t cecl_net_send(int fd, const void *data, size_t bytes, int64_t deadline,
+                           const char *who)
+{
+    return move(fd, -1, (char *)(uintptr_t)data, bytes, POLLOUT, deadline, who);
 }
 
 ceclResult_t cecl_net_recv(int fd, int process, void *data, size_t bytes, int64_t deadline,
                            const char *who)
 {
-    char *at = data;
-    while (bytes > 0) {
-        const ssize_t got = recv(fd, at, bytes, MSG_DONTWAIT);
-        if (got > 0) {
-            at += got;
-            bytes -= (size_t)got;
-        } else if (got == 0) {
-            return cecl_fail(ceclRemoteError, "%s closed the connection", who);
-        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-            CECL_TRY(wait_or_end(fd, process, POLLIN, deadline, who));
-        } else if (errno != EINTR) {
-            return broken(errno, "receiving from", who);
-        }
-    }
-    return ceclSuccess;
+    return move(fd, process, data, bytes, POLLIN, deadline, who);
 }
 
 ceclResult_t cecl_net_random(void *data, size_t bytes)
 {
-    char *at = data;
-    while (bytes > 0) {
-        const ssize_t got = getrandom(at, bytes, 0);
-        if (got < 0 && errno != EINTR)
-            return cecl_fail(ceclSystemError, "getrandom: %s", strerror(errno));
-        if (got > 0) {
-            at += got;
-            bytes -= (size_t)got;
-        }
-    }
-    return ceclSuccess;
+    ssize_t got;
+    do /* the kernel gives few bytes at once, or none */
+        got = getrandom(data, bytes, 0);
+    while (got < 0 && errno == EINTR);
+    return got == (ssize_t)bytes ? ceclSuccess
+                                 : cecl_fail(ceclSystemError, "getrandom: %s", strerror(errno));
 }
 
 int cecl_net_equal(const void *a, const void *b, size_t bytes)

@@ -1,11 +1,13 @@
-/* Reading and writing on sockets with a deadline, and random bytes. All sockets are
- * non-blocking. */
+/* Sockets: opening them, reading and writing with a deadline; and random bytes. All sockets are
+ * non-blocking and closed on exec. */
 #ifndef CECL_BOOT_NET_H
 #define CECL_BOOT_NET_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include <sys/socket.h>
 
 #include "util/error.h"
 
@@ -14,6 +16,17 @@
 bool cecl_net_is_closed(int error);
 /* Whether it says only that the call would have to wait. */
 bool cecl_net_is_early(int error);
+
+/* Opens a socket; family: AF_UNIX, AF_INET or AF_INET6. -1: there is none. Then the message and errno
+ * say why, and the result is ceclSystemError. */
+int cecl_net_open(int family, int type);
+
+/* Opens a listener at `address`. Its port, if it is 0, becomes the one that was given. */
+ceclResult_t cecl_net_listen(int type, struct sockaddr *address, socklen_t length, int *listener);
+
+/* Looks at a socket without waiting. 1: something has come; 0: the other end has closed, and all that
+ * it sent was taken; -1: neither. */
+int cecl_net_look(int fd);
 
 /* Send or receive exactly `bytes` bytes. ceclTimeout at `deadline`, ceclRemoteError when the other
  * end has closed, ceclSystemError for this process's own trouble. `who` names the other end in the
@@ -28,10 +41,13 @@ ceclResult_t cecl_net_recv(int fd, int process, void *data, size_t bytes, int64_
  * child holds a copy of `fd`, and the other end would wait for nothing. */
 void cecl_net_close(int fd);
 
+/* Closes descriptors, of which each may be -1, and makes them -1. */
+void cecl_net_drop(int *fds, int count);
+
 /* Waits until `fd` is ready for `events` (poll's). ceclTimeout at `deadline`. */
 ceclResult_t cecl_net_wait(int fd, short events, int64_t deadline, const char *who);
 
-/* Fills `data` with random bytes from the kernel. */
+/* Fills `data` with random bytes from the kernel; at most 256. */
 ceclResult_t cecl_net_random(void *data, size_t bytes);
 
 /* Whether two secrets are equal. Its time does not depend on where they differ. */

@@ -56,18 +56,8 @@ int cecl_process_watch(const struct cecl_process *process)
                : -1;
 }
 
-static bool ends_within(int watched, int ms)
+bool cecl_process_ends_within(int watched, int ms)
 {
     struct pollfd poller = {.fd = watched, .events = POLLIN};
     return watched >= 0 && poll(&poller, 1, ms) > 0;
-}
-
-bool cecl_process_has_ended(int watched)
-{
-    return ends_within(watched, 0);
-}
-
-bool cecl_process_is_ending(int watched)
-{
-    return ends_within(watched, CECL_PROCESS_ENDING_MS);
 }

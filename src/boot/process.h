@@ -1,5 +1,5 @@
-/* Watching the process of another rank. A forked child keeps the sockets of a rank that has died open,
- * so sockets alone do not tell its end. */
+/* Watching the process of another rank. Sockets alone do not tell that a rank has died, because a
+ * forked child keeps them open. */
 #ifndef CECL_BOOT_PROCESS_H
 #define CECL_BOOT_PROCESS_H
 
@@ -21,19 +21,24 @@ uint64_t cecl_namespace_id(const char *kind);
 /* This process. */
 struct cecl_process cecl_process_self(void);
 
-/* A descriptor that is readable once the process has ended, also if it has ended already. -1 when it
- * cannot be watched: it is this one, or one of another host or namespace, or there are no descriptors
- * left. errno is EMFILE or ENFILE for the last reason only. */
+/* Returns a descriptor that is readable once the process has ended, also if it has ended already.
+ * Returns -1 when the process cannot be watched: it is this one, it is on another host or in
+ * another namespace, or there are no descriptors left. errno is EMFILE or ENFILE for the last
+ * reason only. */
 int cecl_process_watch(const struct cecl_process *process);
 /* The same for a process that has the number `pid` here. */
 int cecl_process_watch_pid(int32_t pid);
 
-/* Whether the watched process has ended. -1: false. */
-bool cecl_process_has_ended(int watched);
-/* A process that ends closes its sockets a little before its descriptor tells of the end. Whoever has
- * seen a socket close waits so many ms for that. */
+/* A process that ends closes its sockets a little before its descriptor tells of the end. A thread
+ * that has seen a socket close waits up to this many ms for the descriptor. */
 #define CECL_PROCESS_ENDING_MS 50
-/* Waits for the process's end, but no longer. */
-bool cecl_process_is_ending(int watched);
+/* Whether the watched process has ended, or does so within `ms`. Returns false if `watched` is -1.
+ * */
+bool cecl_process_ends_within(int watched, int ms);
+
+static inline bool cecl_process_has_ended(int watched)
+{
+    return cecl_process_ends_within(watched, 0);
+}
 
 #endif

@@ -1,16 +1,14 @@
-/* The text of a list of ranks, for messages. */
+/* See rank_list.h. */
 #include "boot/rank_list.h"
 
-#include <stddef.h>
+#include <ctype.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
-/* The text in front of the i-th number. */
-static const char *separator(const struct cecl_rank_list *list, int i)
-{
-    if (i == 0)
-        return " ";
-    return i == list->count - 1 ? " and " : ", ";
-}
+#define LENGTH(literal) (sizeof(literal) - 1)
+#define GAVE_UP " gave up: "
 
 const char *cecl_rank_list_words(struct cecl_rank_list *list)
 {
@@ -19,8 +17,139 @@ const char *cecl_rank_list_words(struct cecl_rank_list *list)
     size_t used = (size_t)snprintf(list->text, sizeof(list->text), "%s", noun);
     for (int i = 0; i < named; i++)
         used += (size_t)snprintf(list->text + used, sizeof(list->text) - used, "%s%d",
-                                 separator(list, i), list->ranks[i]);
+                                 i == 0                 ? " "
+                                 : i == list->count - 1 ? " and "
+                                                        : ", ",
+                                 list->ranks[i]);
     if (list->count > named)
         snprintf(list->text + used, sizeof(list->text) - used, " and %d more", list->count - named);
     return list->text;
+}
+
+/* ---- reading lists */
+
+static bool begins(const char *at, const char *with)
+{
+    return strncmp(at, with, strlen(with)) == 0;
+}
+
+static const char *skip_number(const char *at)
+{
+    return at + strspn(at, "0123456789");
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* Returns where the first number of the next list of ranks is, or NULL. */
+static const char *find_list(const char *words, const char *from)
+{
+    for (const char *at = from; (at = strstr(at, "rank")); at++) {
+        const char *number = at + LENGTH("rank") + (at[LENGTH("rank")] == 's');
+        const bool is_word = at == words || !isalnum((unsigned char)at[-1]);
+        if (is_word && number[0] == ' ' && is_digit(number[1]))
+            return number + 1;
+    }
+    return NULL;
+}
+
+/* Returns the list's next number, after the one that ends at `at`, or NULL. */
+static const char *next_of_list(const char *at)
+{
+    const size_t skipped = begins(at, ", ")      ? LENGTH(", ")
+                           : begins(at, " and ") ? LENGTH(" and ")
+                                                 : 0;
+    const bool is_rank =
+        skipped > 0 && is_digit(at[skipped]) && !begins(skip_number(at + skipped), " more");
+    return is_rank ? at + skipped : NULL;
+}
+
+/* Only "ranks" have more than one number. */
+static const char *end_of_list(const char *number)
+{
+    const bool is_plural = number[-2] == 's';
+    const char *end = skip_number(number);
+    for (const char *next; is_plural && (next = next_of_list(end));)
+        end = skip_number(next);
+    return end;
+}
+
+/* ---- writing */
+
+struct text {
+    char *out; /* [CECL_MESSAGE_BYTES] */
+    size_t used;
+};
+
+static void put(struct text *text, const char *from, size_t bytes)
+{
+    const size_t room = CECL_MESSAGE_BYTES - 1 - text->used;
+    bytes = bytes < room ? bytes : room;
+    memcpy(text->out + text->used, from, bytes);
+    text->used += bytes;
+    text->out[text->used] = '\0';
+}
+
+/* Writes a list with each rank by its name. A number that is no rank stays as it is. */
+static void put_renamed(struct text *text, const char *list, const char *end, const int *names,
+                        int count)
+{
+    while (list < end) {
+        const char *after = skip_number(list), *next = after < end ? next_of_list(after) : end;
+        const long rank = strtol(list, NULL, 10);
+        char name[16];
+        if (rank < count) {
+            snprintf(name, sizeof(name), "%d", names[rank]);
+            put(text, name, strlen(name));
+            list = after;
+        }
+        put(text, list, (size_t)(next - list));
+        list = next;
+    }
+}
+
+/* Copies `words` with each of `count` ranks by its name. Behind each list goes `of`, instead of
+ * CECL_OF_PARENT where that stands; a list with it has names of the parent already. */
+static void translate(const char *words, const int *names, int count, const char *of,
+                      char out[CECL_MESSAGE_BYTES])
+{
+    struct text text = {.out = out};
+    const char *at = words;
+    out[0] = '\0';
+    for (const char *list; (list = find_list(words, at));) {
+        const char *end = end_of_list(list);
+        const bool is_of_parent = begins(end, CECL_OF_PARENT);
+        put(&text, at, (size_t)(list - at));
+        put_renamed(&text, list, end, names, is_of_parent ? 0 : count);
+        put(&text, of, strlen(of));
+        at = is_of_parent ? end + LENGTH(CECL_OF_PARENT) : end;
+    }
+    put(&text, at, strlen(at));
+}
+
+void cecl_words_for_parent(const char *words, const int *parent_ranks, int nranks,
+                           char out[CECL_MESSAGE_BYTES])
+{
+    translate(words, parent_ranks, nranks, "", out);
+}
+
+void cecl_words_for_child(const char *words, char out[CECL_MESSAGE_BYTES])
+{
+    translate(words, NULL, 0, CECL_OF_PARENT, out);
+}
+
+/* ---- who began */
+
+const char *cecl_words_who_began(const char *words)
+{
+    const char *found = NULL;
+    for (const char *list = words; (list = find_list(words, list));) {
+        const char *end = skip_number(list);
+        const char *told = begins(end, CECL_OF_PARENT) ? end + LENGTH(CECL_OF_PARENT) : end;
+        if (begins(told, GAVE_UP))
+            found = list - LENGTH("rank ");
+    }
+    return found;
 }

@@ -1,7 +1,15 @@
-/* A list of ranks as text for messages: "rank 0", "ranks 0, 3 and 5". A long list
- * is cut: "and 984 more". */
+/* Ranks in messages. A message names ranks of its communicator in one form, "rank 3" or "ranks 0, 3
+ * and 5". A long list is cut: "and 984 more".
+ *
+ * While a communicator is made of another one, the parent, its messages say "rank 3 of the parent" of
+ * ranks that may not be in it. The caller has only the parent then, so what it is told in the end names
+ * all ranks by the parent's numbers. A message may name several ranks, and what ranks tell each other
+ * is shown or passed on by others. So numbers are read out of the text, which no number beside it
+ * could replace. */
 #ifndef CECL_BOOT_RANK_LIST_H
 #define CECL_BOOT_RANK_LIST_H
+
+#include "util/error.h"
 
 #define CECL_RANKS_NAMED 16
 
@@ -21,5 +29,19 @@ static inline void cecl_rank_list_add(struct cecl_rank_list *list, int rank)
 
 /* The list as text, which lives as long as the list. */
 const char *cecl_rank_list_words(struct cecl_rank_list *list);
+
+#define CECL_OF_PARENT " of the parent"
+
+/* Turns a message of the new communicator into one of the parent. It is cut where it gets too long.
+ * parent_ranks  [nranks] of the new communicator's ranks, in its order */
+void cecl_words_for_parent(const char *words, const int *parent_ranks, int nranks,
+                           char out[CECL_MESSAGE_BYTES]);
+
+/* Turns a message of the parent into one that the new communicator may pass on. */
+void cecl_words_for_child(const char *words, char out[CECL_MESSAGE_BYTES]);
+
+/* Returns the part of `words` that starts with "rank N gave up: ...", or NULL. Of several such
+ * parts the last: each rank passes on the reason of another one, so the last rank gave up first. */
+const char *cecl_words_who_began(const char *words);
 
 #endif

@@ -69,65 +69,56 @@ static bool is_scarcity(int error)
 
 /* Begins a connection to the root. Until the root knows of this rank, nobody can be told that it
  * gives up, and all wait for it. So what is scarce is asked for again for a while. *error: of
- * connect(). Returns -1, with errno set, where there is no socket. */
+ * connect(). Returns as cecl_net_open. */
 static int begin_connection(const struct cecl_tcp_id *id, int64_t deadline, int *error)
 {
-    struct sockaddr_storage address;
-    const socklen_t length = cecl_tcp_address(id, &address);
+    const int family = id->at.any.sa_family;
     const int64_t bear = cecl_deadline(BEAR_MS);
     for (;;) {
-        const int fd = socket(id->family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        *error = fd >= 0 && connect(fd, (struct sockaddr *)&address, length) == 0 ? 0 : errno;
-        if (!is_scarcity(*error) || cecl_ms_left(bear) == 0 || cecl_ms_left(deadline) == 0) {
-            errno = *error;
+        const int fd = cecl_net_open(family, SOCK_STREAM);
+        *error = fd >= 0 && connect(fd, &id->at.any, cecl_tcp_length(family)) == 0 ? 0 : errno;
+        if (!is_scarcity(*error) || cecl_ms_left(bear) == 0 || cecl_ms_left(deadline) == 0)
             return fd;
-        }
         if (fd >= 0)
             close(fd);
         poll(NULL, 0, REST_MS);
     }
 }
 
-/* Connects to the root and sets client->fd. */
+/* Connects to the root and sets client->fd, which the caller closes also on failure. */
 static ceclResult_t connect_root(const struct cecl_tcp_id *id, struct client *client)
 {
     int error;
-    const int fd = begin_connection(id, client->deadline, &error);
-    if (fd < 0)
-        return cecl_fail(ceclSystemError, "no TCP socket: %s", strerror(errno));
+    client->fd = begin_connection(id, client->deadline, &error);
+    if (client->fd < 0)
+        return ceclSystemError;
     if (error == EINPROGRESS) {
         socklen_t size = sizeof(error);
-        const ceclResult_t waited =
-            in_time(client, cecl_net_wait(fd, POLLOUT, client->deadline, ROOT));
-        if (waited != ceclSuccess) {
-            close(fd);
-            return waited;
-        }
-        if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
+        CECL_TRY(in_time(client, cecl_net_wait(client->fd, POLLOUT, client->deadline, ROOT)));
+        if (getsockopt(client->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
             error = errno;
     }
-    if (error == 0) {
-        cecl_tcp_send_at_once(fd);
-        client->fd = fd;
-        return ceclSuccess;
-    }
-    close(fd);
     /* Reset: the root ended while this connection was in its queue. */
     if (error == ECONNREFUSED || error == ECONNRESET)
         return nobody_listens(id);
-    return cecl_fail(error == ETIMEDOUT ? ceclTimeout : ceclSystemError,
-                     "connecting to " ROOT ": %s", strerror(error));
+    if (error != 0)
+        return cecl_fail(error == ETIMEDOUT ? ceclTimeout : ceclSystemError,
+                         "connecting to " ROOT ": %s", strerror(error));
+    cecl_tcp_send_at_once(client->fd);
+    return ceclSuccess;
 }
 
-/* Receives the root's message that follows a status other than ceclSuccess. */
-static ceclResult_t take_words(const struct client *client, const struct cecl_tcp_reply *reply)
+/* Receives a reply. One that tells an error is followed by the root's message. */
+static ceclResult_t hear_reply(const struct client *client, struct cecl_tcp_reply *reply)
 {
     char words[CECL_MESSAGE_BYTES] = "";
-    const size_t bytes =
-        reply->bytes < sizeof(words) - 1 ? (size_t)reply->bytes : sizeof(words) - 1;
-    if (hear(client, words, bytes) != ceclSuccess)
-        return (ceclResult_t)reply->status;
-    return cecl_fail((ceclResult_t)reply->status, "%s", words);
+    const size_t most = sizeof(words) - 1;
+    CECL_TRY(hear(client, reply, sizeof(*reply)));
+    const ceclResult_t status = (ceclResult_t)reply->status;
+    if (status == ceclSuccess ||
+        hear(client, words, reply->bytes < most ? (size_t)reply->bytes : most) != ceclSuccess)
+        return status;
+    return cecl_fail_with(status, words);
 }
 
 static ceclResult_t send_part(const struct client *client, const void *part, size_t bytes)
@@ -150,9 +141,7 @@ static ceclResult_t client_allgather(struct cecl_oob *oob, const void *send, voi
     const ceclResult_t sent = send_part(client, send, bytes);
     if (sent != ceclSuccess && sent != ceclRemoteError)
         return sent;
-    CECL_TRY(hear(client, &reply, sizeof(reply)));
-    if (reply.status != ceclSuccess)
-        return take_words(client, &reply);
+    CECL_TRY(hear_reply(client, &reply));
     if (reply.bytes != (uint64_t)oob->nranks * bytes)
         return cecl_fail(ceclInternalError, "the root sent %llu bytes, %zu expected",
                          (unsigned long long)reply.bytes, (size_t)oob->nranks * bytes);
@@ -163,8 +152,8 @@ static void end_client(const struct client *client)
 {
     if (client->fd >= 0)
         cecl_net_close(client->fd);
-    if (client->process >= 0)
-        close(client->process);
+    int process = client->process;
+    cecl_net_drop(&process, 1);
 }
 
 static void client_close(struct cecl_oob *oob)
@@ -184,7 +173,8 @@ static ceclResult_t prove(const struct client *client, const struct cecl_tcp_ans
         return sent;
     const ceclResult_t heard = hear(client, proof, sizeof(*proof));
     *put_off = heard == ceclSuccess && proof->tag == CECL_TCP_AGAIN;
-    if (heard == ceclSuccess || heard != ceclRemoteError || cecl_process_is_ending(client->process))
+    if (heard == ceclSuccess || heard != ceclRemoteError ||
+        cecl_process_ends_within(client->process, CECL_PROCESS_ENDING_MS))
         return heard;
     if (sent != ceclSuccess) /* the root closed before it read this rank's answer */
         return cecl_fail(ceclInvalidUsage,
@@ -226,8 +216,7 @@ static ceclResult_t shake_hands(const struct client *client, const struct cecl_t
         return cecl_fail(ceclInvalidUsage,
                          "unique id: what listens at its address has another secret");
     *is_known = true;
-    CECL_TRY(hear(client, &reply, sizeof(reply)));
-    return reply.status == ceclSuccess ? ceclSuccess : take_words(client, &reply);
+    return hear_reply(client, &reply);
 }
 
 /* Connects to the root and proves the secret. Comes again where the root wants it. */
@@ -254,7 +243,7 @@ ceclResult_t cecl_tcp_join(struct cecl_oob *oob, const ceclUniqueId *unique, int
 {
     struct cecl_tcp_id id;
     memcpy(&id, unique, sizeof(id));
-    if (id.magic != CECL_TCP_MAGIC || (id.family != AF_INET && id.family != AF_INET6))
+    if (id.magic != CECL_TCP_MAGIC || cecl_tcp_length(id.at.any.sa_family) == 0)
         return cecl_fail(ceclInvalidUsage, "unique id: not one of ceclGetUniqueId");
 
     struct client client = {.fd = -1,

@@ -21,16 +21,18 @@
 #include "boot/process.h"
 #include "util/error.h"
 
-#define CECL_TCP_MAGIC 0x6365636c74637033u /* "cecltcp3" */
+#define CECL_TCP_MAGIC 0x6365636c74637034u /* "cecltcp4" */
 #define CECL_TCP_MAX_PART (1u << 20)
 
 /* The content of a ceclUniqueId. */
 struct cecl_tcp_id {
     uint64_t magic;
-    uint16_t family; /* AF_INET or AF_INET6 */
-    uint16_t port;   /* network order */
-    uint32_t scope;
-    uint8_t address[16];
+    union { /* where the root listens */
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } at;
+    uint32_t reserved;
     uint8_t secret[16];
     struct cecl_process process; /* of the root */
 };
@@ -82,8 +84,13 @@ uint64_t cecl_tcp_root_tag(const uint8_t secret[16], const uint8_t root_nonce[16
 /* Whether the address in `id` is loopback, so that only this host's ranks reach it. */
 bool cecl_tcp_is_loopback(const struct cecl_tcp_id *id);
 
-/* The socket address in `id`, for connect. */
-socklen_t cecl_tcp_address(const struct cecl_tcp_id *id, struct sockaddr_storage *address);
+/* Bytes of an address of this family; 0: neither AF_INET nor AF_INET6. */
+static inline socklen_t cecl_tcp_length(int family)
+{
+    return family == AF_INET    ? (socklen_t)sizeof(struct sockaddr_in)
+           : family == AF_INET6 ? (socklen_t)sizeof(struct sockaddr_in6)
+                                : 0;
+}
 
 /* Sends small messages at once (TCP_NODELAY). Otherwise the kernel holds each back until the one
  * before it is acknowledged, up to 40 ms. */

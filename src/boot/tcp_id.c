@@ -1,9 +1,11 @@
 /* The unique id of the TCP bootstrap: choosing the address to listen at, and the tags
  * that prove the secret. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/tcp.h>
+#include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -13,19 +15,13 @@
 #include "util/settings.h"
 #include "util/siphash.h"
 
-#define BACKLOG 4096
-
 uint64_t cecl_tcp_rank_tag(const uint8_t secret[16], const uint8_t root_nonce[16],
                            const struct cecl_tcp_answer *answer)
 {
-    uint8_t text[4 + 16 + 16 + 4 + 4 + 8 + 8 + sizeof(answer->process)] = "rank";
+    enum { SAID = offsetof(struct cecl_tcp_answer, tag) };
+    uint8_t text[4 + 16 + SAID] = "rank";
     memcpy(text + 4, root_nonce, 16);
-    memcpy(text + 20, answer->nonce, 16);
-    memcpy(text + 36, &answer->rank, 4);
-    memcpy(text + 40, &answer->nranks, 4);
-    memcpy(text + 44, &answer->patience_ms, 8);
-    memcpy(text + 52, &answer->timeout_ms, 8);
-    memcpy(text + 60, &answer->process, sizeof(answer->process));
+    memcpy(text + 20, answer, SAID);
     return cecl_siphash(secret, text, sizeof(text));
 }
 
@@ -38,22 +34,6 @@ uint64_t cecl_tcp_root_tag(const uint8_t secret[16], const uint8_t root_nonce[16
     return cecl_siphash(secret, text, sizeof(text));
 }
 
-socklen_t cecl_tcp_address(const struct cecl_tcp_id *id, struct sockaddr_storage *address)
-{
-    *address = (struct sockaddr_storage){.ss_family = id->family};
-    if (id->family == AF_INET) {
-        struct sockaddr_in *v4 = (struct sockaddr_in *)address;
-        v4->sin_port = id->port;
-        memcpy(&v4->sin_addr, id->address, sizeof(v4->sin_addr));
-        return sizeof(*v4);
-    }
-    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)address;
-    v6->sin6_port = id->port;
-    v6->sin6_scope_id = id->scope;
-    memcpy(&v6->sin6_addr, id->address, sizeof(v6->sin6_addr));
-    return sizeof(*v6);
-}
-
 void cecl_tcp_send_at_once(int fd)
 {
     const int one = 1;
@@ -62,22 +42,8 @@ void cecl_tcp_send_at_once(int fd)
 
 bool cecl_tcp_is_loopback(const struct cecl_tcp_id *id)
 {
-    struct in6_addr v6;
-    memcpy(&v6, id->address, sizeof(v6));
-    return id->family == AF_INET ? id->address[0] == 127 : IN6_IS_ADDR_LOOPBACK(&v6);
-}
-
-static void take_address(struct cecl_tcp_id *id, const struct sockaddr *address)
-{
-    id->family = address->sa_family;
-    if (id->family == AF_INET) {
-        const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)address;
-        memcpy(id->address, &v4->sin_addr, sizeof(v4->sin_addr));
-    } else {
-        const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)address;
-        memcpy(id->address, &v6->sin6_addr, sizeof(v6->sin6_addr));
-        id->scope = v6->sin6_scope_id;
-    }
+    return id->at.any.sa_family == AF_INET ? ntohl(id->at.v4.sin_addr.s_addr) >> 24 == 127
+                                           : IN6_IS_ADDR_LOOPBACK(&id->at.v6.sin6_addr);
 }
 
 /* How well an interface's address suits; 0: not at all. Only the interface that is named is
@@ -102,7 +68,7 @@ static ceclResult_t choose_address(struct cecl_tcp_id *id)
     for (const struct ifaddrs *one = all; one; one = one->ifa_next)
         if (fitness(one, wanted) > best) {
             best = fitness(one, wanted);
-            take_address(id, one->ifa_addr);
+            memcpy(&id->at, one->ifa_addr, cecl_tcp_length(one->ifa_addr->sa_family));
         }
     freeifaddrs(all);
     if (best == 0 && wanted)
@@ -112,25 +78,6 @@ static ceclResult_t choose_address(struct cecl_tcp_id *id)
     return best > 0 ? ceclSuccess
                     : cecl_fail(ceclSystemError,
                                 "no loopback interface is up; CECL_SOCKET_IFNAME may name another");
-}
-
-static ceclResult_t open_listener(struct cecl_tcp_id *id, int *listener)
-{
-    struct sockaddr_storage address;
-    socklen_t length = cecl_tcp_address(id, &address);
-    const int fd = socket(id->family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return cecl_fail(ceclSystemError, "no TCP socket: %s", strerror(errno));
-    if (bind(fd, (struct sockaddr *)&address, length) != 0 || listen(fd, BACKLOG) != 0 ||
-        getsockname(fd, (struct sockaddr *)&address, &length) != 0) {
-        ceclResult_t result = cecl_fail(ceclSystemError, "listening on TCP: %s", strerror(errno));
-        close(fd);
-        return result;
-    }
-    id->port = id->family == AF_INET ? ((struct sockaddr_in *)&address)->sin_port
-                                     : ((struct sockaddr_in6 *)&address)->sin6_port;
-    *listener = fd;
-    return ceclSuccess;
 }
 
 ceclResult_t cecl_tcp_unique_id(ceclUniqueId *out)
@@ -143,7 +90,8 @@ ceclResult_t cecl_tcp_unique_id(ceclUniqueId *out)
     CECL_TRY(cecl_setting_read(CECL_SET_INIT_TIMEOUT_MS, &timeout_ms, &is_set));
     CECL_TRY(cecl_net_random(id.secret, sizeof(id.secret)));
     CECL_TRY(choose_address(&id));
-    CECL_TRY(open_listener(&id, &listener));
+    CECL_TRY(
+        cecl_net_listen(SOCK_STREAM, &id.at.any, cecl_tcp_length(id.at.any.sa_family), &listener));
     /* takes over the listener, also on failure */
     CECL_TRY(cecl_tcp_serve(listener, id.secret, timeout_ms));
     memset(out, 0, sizeof(*out));

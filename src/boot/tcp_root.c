@@ -54,21 +54,17 @@ void root_fail_job(struct root *root, ceclResult_t status)
             send_words(root->seats[r].fd, status, root->words, deadline);
 }
 
-struct cecl_rank_list root_list_ranks(const struct root *root,
-                                      bool (*is_missing)(const struct seat *seat))
+void root_name_late(struct root *root, int count, const char *did,
+                    bool (*is_late)(const struct seat *seat))
 {
     struct cecl_rank_list list = {0};
     for (int r = 0; r < root->nranks; r++)
-        if (is_missing(&root->seats[r]))
+        if (is_late(&root->seats[r]))
             cecl_rank_list_add(&list, r);
-    return list;
-}
-
-static void unwatch(struct seat *seat)
-{
-    if (seat->process >= 0)
-        close(seat->process);
-    seat->process = -1;
+    cecl_fail(ceclTimeout,
+              "%d of %d ranks %s within %" PRId64 " ms (CECL_INIT_TIMEOUT_MS); missing: %s", count,
+              root->nranks, did, root->bound_ms, cecl_rank_list_words(&list));
+    root_fail_job(root, ceclTimeout);
 }
 
 void root_vacate(struct seat *seat)
@@ -76,7 +72,7 @@ void root_vacate(struct seat *seat)
     if (seat->fd >= 0)
         cecl_net_close(seat->fd);
     seat->fd = -1;
-    unwatch(seat);
+    cecl_net_drop(&seat->process, 1);
 }
 
 /* ---- joining */
@@ -177,12 +173,10 @@ static void consider(struct root *root, const struct cecl_caller *caller)
 static void notice_leavers(struct root *root)
 {
     for (int r = 0; r < root->nranks && root->failed == ceclSuccess; r++) {
-        char byte;
         if (root->seats[r].fd < 0)
             continue;
-        const ssize_t got = recv(root->seats[r].fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
         const bool ended = cecl_process_has_ended(root->seats[r].process);
-        if (ended || got == 0 || (got < 0 && cecl_net_is_closed(errno))) {
+        if (ended || cecl_net_look(root->seats[r].fd) == 0) {
             cecl_fail(ceclRemoteError, "rank %d %s while ranks were joining", r,
                       ended ? "ended" : "left");
             root_fail_job(root, ceclRemoteError);
@@ -190,10 +184,13 @@ static void notice_leavers(struct root *root)
     }
 }
 
-/* Fails the job if ranks are waiting outside and cannot be accepted. */
+/* Ranks may be waiting outside that cannot be accepted. The descriptors by which processes are watched
+ * are needed more for them. If that does not help for long, the job fails. */
 static void notice_trouble(struct root *root)
 {
     const int trouble = cecl_door_trouble(&root->door);
+    for (int r = 0; r < root->nranks && root->door.trouble; r++)
+        cecl_net_drop(&root->seats[r].process, 1);
     if (trouble && root->nranks > 0 && root->failed == ceclSuccess) {
         cecl_fail(ceclSystemError,
                   "the process that made the unique id cannot take connections: %s",
@@ -202,25 +199,9 @@ static void notice_trouble(struct root *root)
     }
 }
 
-/* Descriptors that are needed to let ranks in are needed more. */
-static void save_descriptors(struct root *root)
-{
-    for (int r = 0; r < root->nranks && root->door.trouble; r++)
-        unwatch(&root->seats[r]);
-}
-
 static bool is_empty(const struct seat *seat)
 {
     return seat->fd < 0;
-}
-
-static void tell_who_is_missing(struct root *root)
-{
-    struct cecl_rank_list list = root_list_ranks(root, is_empty);
-    cecl_fail(ceclTimeout,
-              "%d of %d ranks joined within %" PRId64 " ms (CECL_INIT_TIMEOUT_MS); missing: %s",
-              root->joined, root->nranks, root->bound_ms, cecl_rank_list_words(&list));
-    root_fail_job(root, ceclTimeout);
 }
 
 /* Whether all expected ranks have come: to a seat, or to be told that the job has failed. */
@@ -238,14 +219,13 @@ static void let_ranks_in(struct root *root)
         while (!all_came(root) && cecl_door_next(&root->door, &caller))
             consider(root, &caller);
         notice_leavers(root);
-        save_descriptors(root);
         notice_trouble(root);
         if (cecl_ms_left(root->deadline) != 0 || all_came(root))
             continue;
         if (root->failed != ceclSuccess)
             return;
         if (root->nranks > 0)
-            tell_who_is_missing(root);
+            root_name_late(root, root->joined, "joined", is_empty);
         root->failed = ceclTimeout; /* also when no rank ever came */
         return;
     }
@@ -271,12 +251,11 @@ static void take_leave(struct root *root)
 static void free_root(struct root *root)
 {
     cecl_door_close(&root->door);
-    for (int r = 0; r < root->nranks; r++) {
+    for (int r = 0; r < root->nranks; r++)
         root_vacate(&root->seats[r]);
-        free(root->seats[r].part);
-    }
     free(root->seats);
     free(root->reply);
+    free(root->next);
     free(root);
 }
 

@@ -13,7 +13,6 @@ struct seat {
     size_t got;   /* bytes of this request and its part received so far */
     size_t taken; /* bytes of the reply sent so far */
     struct cecl_tcp_request request;
-    char *part;
 };
 
 struct root {
@@ -30,6 +29,9 @@ struct root {
     struct seat *seats; /* [nranks], from the first rank's coming on */
     char *reply;        /* the last reply: header and all parts */
     size_t reply_bytes;
+    char *next; /* the next one, from the first request of a round on, with the parts so far */
+    size_t part_bytes;
+    int beginner;        /* the rank whose request was the first */
     ceclResult_t failed; /* the job is over, with `words` as the message */
     char words[CECL_MESSAGE_BYTES];
 };
@@ -39,9 +41,10 @@ struct root {
 void root_fail_job(struct root *root, ceclResult_t status);
 /* Closes a rank's connection. */
 void root_vacate(struct seat *seat);
-/* Lists the ranks for which `is_missing` holds. */
-struct cecl_rank_list root_list_ranks(const struct root *root,
-                                      bool (*is_missing)(const struct seat *seat));
+/* Ends the job, because its time is up: `count` ranks did what they should, and those for which
+ * `is_late` holds are named. */
+void root_name_late(struct root *root, int count, const char *did,
+                    bool (*is_late)(const struct seat *seat));
 
 /* tcp_rounds.c: serves all-gathers until every rank has closed, or the job has failed. First it tells
  * the ranks that all have joined. */

@@ -32,30 +32,49 @@ static ceclResult_t seat_error(int rank, const char *doing, int error)
                                                  rank, strerror(error));
 }
 
-/* The head of a request is there: makes room for the part that follows. */
-static ceclResult_t make_room(struct seat *seat, int rank)
+/* Makes room for the parts of a round, `bytes` of each rank, behind the head of the reply to it. */
+static ceclResult_t begin_round(struct root *root, int rank, size_t bytes)
 {
-    if (seat->request.bytes > CECL_TCP_MAX_PART)
-        return cecl_fail(ceclInternalError,
-                         "rank %d brought %" PRIu64 " bytes: at most %u expected", rank,
-                         seat->request.bytes, CECL_TCP_MAX_PART);
-    free(seat->part);
-    seat->part = malloc((size_t)seat->request.bytes + 1);
-    return seat->part ? ceclSuccess
-                      : cecl_fail(ceclOutOfMemory, "the root has no memory for %" PRIu64 " bytes",
-                                  seat->request.bytes);
+    const struct cecl_tcp_reply head = {.status = ceclSuccess,
+                                        .bytes = (uint64_t)root->nranks * bytes};
+    root->next = malloc(sizeof(head) + (size_t)head.bytes);
+    if (!root->next)
+        return cecl_fail(ceclOutOfMemory, "the root has no memory for %d parts of %zu bytes",
+                         root->nranks, bytes);
+    memcpy(root->next, &head, sizeof(head));
+    root->part_bytes = bytes;
+    root->beginner = rank;
+    return ceclSuccess;
 }
 
-/* Receives what has arrived of a rank's request. Results as for attend. */
-static ceclResult_t receive_some(struct seat *seat, int rank)
+/* The head of a request is there. All parts of a round are of one size. */
+static ceclResult_t judge_request(struct root *root, int rank)
 {
+    const uint64_t bytes = root->seats[rank].request.bytes;
+    if (bytes > CECL_TCP_MAX_PART)
+        return cecl_fail(ceclInternalError,
+                         "rank %d brought %" PRIu64 " bytes: at most %u expected", rank, bytes,
+                         CECL_TCP_MAX_PART);
+    if (!root->next)
+        return begin_round(root, rank, (size_t)bytes);
+    return bytes == root->part_bytes
+               ? ceclSuccess
+               : cecl_fail(ceclInternalError, "rank %d brought %zu bytes, rank %d %" PRIu64,
+                           root->beginner, root->part_bytes, rank, bytes);
+}
+
+/* Receives what has arrived of a rank's request. ceclRemoteError: the rank has gone. */
+static ceclResult_t receive_some(struct root *root, int rank)
+{
+    struct seat *seat = &root->seats[rank];
+    const size_t head = sizeof(seat->request);
     while (!is_complete(seat)) {
-        const size_t head = sizeof(seat->request);
         size_t want = head - seat->got;
         char *to = (char *)&seat->request + seat->got;
         if (seat->got >= head) {
-            want = head + (size_t)seat->request.bytes - seat->got;
-            to = seat->part + (seat->got - head);
+            want = head + root->part_bytes - seat->got;
+            to = root->next + sizeof(struct cecl_tcp_reply) + (size_t)rank * root->part_bytes +
+                 (seat->got - head);
         }
         const ssize_t got = recv(seat->fd, to, want, MSG_DONTWAIT);
         if (got < 0 && cecl_net_is_early(errno))
@@ -64,12 +83,12 @@ static ceclResult_t receive_some(struct seat *seat, int rank)
             return seat_error(rank, "receiving from", got == 0 ? EPIPE : errno);
         seat->got += (size_t)got;
         if (seat->got == head)
-            CECL_TRY(make_room(seat, rank));
+            CECL_TRY(judge_request(root, rank));
     }
     return ceclSuccess;
 }
 
-/* Sends as much of the reply as the socket takes. Results as for attend. */
+/* Sends as much of the reply as the socket takes. ceclRemoteError: the rank has gone. */
 static ceclResult_t send_some(const struct root *root, struct seat *seat, int rank)
 {
     while (seat->taken < root->reply_bytes) {
@@ -85,44 +104,15 @@ static ceclResult_t send_some(const struct root *root, struct seat *seat, int ra
     return ceclSuccess;
 }
 
-/* Begins the reply to an all-gather in which every rank has brought `bytes` bytes. */
-static ceclResult_t begin_reply(struct root *root, size_t bytes)
-{
-    const struct cecl_tcp_reply head = {.status = ceclSuccess,
-                                        .bytes = (uint64_t)root->nranks * bytes};
-    free(root->reply);
-    root->reply_bytes = sizeof(head) + (size_t)head.bytes;
-    root->reply = malloc(root->reply_bytes);
-    if (!root->reply) {
-        root->reply_bytes = 0;
-        for (int r = 0; r < root->nranks; r++)
-            root->seats[r].taken = 0;
-        return cecl_fail(ceclOutOfMemory, "the root has no memory for %d parts of %zu bytes",
-                         root->nranks, bytes);
-    }
-    memcpy(root->reply, &head, sizeof(head));
-    for (int r = 0; r < root->nranks; r++) {
-        struct seat *seat = &root->seats[r];
-        if (bytes > 0)
-            memcpy(root->reply + sizeof(head) + (size_t)r * bytes, seat->part, bytes);
-        seat->got = seat->taken = 0;
-    }
-    return ceclSuccess;
-}
-
-/* Replies once all ranks have brought their parts. The parts' sizes should be equal. */
+/* All ranks have brought their parts, so all have the last reply. */
 static void answer_round(struct root *root)
 {
-    const size_t bytes = (size_t)root->seats[0].request.bytes;
-    ceclResult_t status = ceclSuccess;
-    for (int r = 1; r < root->nranks && status == ceclSuccess; r++)
-        if (root->seats[r].request.bytes != bytes)
-            status = cecl_fail(ceclInternalError, "rank 0 brought %zu bytes, rank %d %llu", bytes,
-                               r, (unsigned long long)root->seats[r].request.bytes);
-    if (status == ceclSuccess)
-        status = begin_reply(root, bytes);
-    if (status != ceclSuccess)
-        root_fail_job(root, status);
+    free(root->reply);
+    root->reply = root->next;
+    root->reply_bytes = sizeof(struct cecl_tcp_reply) + (size_t)root->nranks * root->part_bytes;
+    root->next = NULL;
+    for (int r = 0; r < root->nranks; r++)
+        root->seats[r].got = root->seats[r].taken = 0;
 }
 
 /* How far the current all-gather is. */
@@ -155,37 +145,22 @@ static struct standing look(const struct root *root, struct pollfd *polls)
     return s;
 }
 
-static void name_who_is_late(struct root *root, int complete)
-{
-    struct cecl_rank_list list = root_list_ranks(root, is_awaited);
-    cecl_fail(ceclTimeout,
-              "%d of %d ranks came to an exchange of joining within %" PRId64
-              " ms (CECL_INIT_TIMEOUT_MS); missing: %s",
-              complete, root->nranks, root->bound_ms, cecl_rank_list_words(&list));
-    root_fail_job(root, ceclTimeout);
-}
-
-/* Receives from or sends to a rank whose socket is ready. ceclRemoteError: the rank has gone. Another
- * error fails the job, and its message says why. */
-static ceclResult_t attend(const struct root *root, struct seat *seat, int rank)
-{
-    if (seat->taken < root->reply_bytes)
-        return send_some(root, seat, rank);
-    return is_complete(seat) ? ceclRemoteError : receive_some(seat, rank);
-}
-
+/* Receives from or sends to the ranks whose sockets are ready. A rank that has gone loses its seat.
+ * Another error fails the job, and its message says why. */
 static void attend_all(struct root *root, const struct pollfd *polls)
 {
     for (int r = 0; r < root->nranks && root->failed == ceclSuccess; r++) {
+        struct seat *seat = &root->seats[r];
         const bool ended = polls[r].revents, ready = polls[root->nranks + r].revents;
-        if (!ended && !ready)
-            continue;
-        const ceclResult_t result = ready ? attend(root, &root->seats[r], r) : ceclRemoteError;
-        if (result == ceclRemoteError) {
-            root_vacate(&root->seats[r]);
-        } else if (result != ceclSuccess) {
+        ceclResult_t result = ended ? ceclRemoteError : ceclSuccess;
+        if (ready && seat->taken < root->reply_bytes)
+            result = send_some(root, seat, r);
+        else if (ready)
+            result = is_complete(seat) ? ceclRemoteError : receive_some(root, r);
+        if (result == ceclRemoteError)
+            root_vacate(seat);
+        else if (result != ceclSuccess)
             root_fail_job(root, result);
-        }
     }
 }
 
@@ -207,8 +182,13 @@ static void serve(struct root *root, struct pollfd *polls)
             break;
         }
         const int ready = poll(polls, 2 * (nfds_t)root->nranks, cecl_ms_left(root->deadline));
+        if (ready < 0 && errno != EINTR) {
+            root_fail_job(root, cecl_fail(ceclSystemError, "poll of %d connections: %s",
+                                          root->nranks, strerror(errno)));
+            return;
+        }
         if (ready == 0)
-            name_who_is_late(root, s.complete);
+            root_name_late(root, s.complete, "came to an exchange of joining", is_awaited);
         if (ready > 0)
             attend_all(root, polls);
     }
@@ -218,11 +198,13 @@ void root_serve_rounds(struct root *root)
 {
     struct pollfd *polls = calloc(2 * (size_t)root->nranks, sizeof(*polls));
     const ceclResult_t result =
-        polls ? begin_reply(root, 0)
+        polls ? begin_round(root, 0, 0)
               : cecl_fail(ceclOutOfMemory, "the root has no memory for %d ranks", root->nranks);
-    if (result == ceclSuccess)
+    if (result == ceclSuccess) {
+        answer_round(root); /* tells all that all have joined */
         serve(root, polls);
-    else
+    } else {
         root_fail_job(root, result);
+    }
     free(polls);
 }

@@ -23,7 +23,8 @@ struct cecl_block cecl_block_gathered(const struct cecl_call *call, int from, in
     const uint64_t stride = shape->width ? shape->recv_stride : call->bytes;
     (void)to; /* all ranks receive the same */
     if (layout)
-        return placed(call, layout[from], 0, layout[call->nranks + from]);
+        return placed(call, layout[cecl_layout_at(call->nranks, CECL_LAYOUT_BYTES, from)], 0,
+                      layout[cecl_layout_at(call->nranks, CECL_LAYOUT_AT, from)]);
     return placed(call, call->bytes, 0, (uint64_t)from * stride);
 }
 
@@ -42,12 +43,14 @@ struct cecl_block cecl_block_exchanged(const struct cecl_call *call, int from, i
 struct cecl_block cecl_block_per_rank(const struct cecl_call *call, int from, int to)
 {
     const uint64_t *layout = call->view.layout;
-    const int n = call->nranks;
+    const int n = call->nranks, target = to == from ? CECL_LAYOUT_RECEIVED_AT : CECL_LAYOUT_TARGET;
     if (from == call->rank)
-        return (struct cecl_block){layout[to], layout[n + to],
-                                   layout[to == from ? 4 * n + from : 2 * n + to]};
+        return (struct cecl_block){layout[cecl_layout_at(n, CECL_LAYOUT_SENT, to)],
+                                   layout[cecl_layout_at(n, CECL_LAYOUT_SENT_AT, to)],
+                                   layout[cecl_layout_at(n, target, to)]};
     if (to == call->rank)
-        return (struct cecl_block){layout[3 * n + from], 0, layout[4 * n + from]};
+        return (struct cecl_block){layout[cecl_layout_at(n, CECL_LAYOUT_RECEIVED, from)], 0,
+                                   layout[cecl_layout_at(n, CECL_LAYOUT_RECEIVED_AT, from)]};
     return (struct cecl_block){0};
 }
 
@@ -97,7 +100,7 @@ struct cecl_block cecl_block_reduced_to_root(const struct cecl_call *call, int f
 int cecl_only_contributor(const struct cecl_call *call)
 {
     int only = -1;
-    if (call->op->reduces || call->op->each || call->op->per_rank)
+    if (call->op->family != CECL_FAMILY_GATHERED)
         return -1;
     for (int r = 0; r < call->nranks; r++)
         if (cecl_call_block(call, r, call->root).bytes > 0) {

@@ -9,9 +9,7 @@
 #define CECL_CALL_CALL_H
 
 #include "alloc/window.h"
-#include "call/op.h"
-
-#define CECL_MAX_RANKS 1024
+#include "call/layout.h"
 
 /* The shape of strided blocks, in bytes and equal on all ranks. A block is `rows` rows of `width`
  * bytes. Rows begin one pitch apart, and blocks begin one stride apart. */
@@ -27,11 +25,7 @@ struct cecl_shape {
  * or where a layout says. */
 struct cecl_view {
     struct cecl_shape shape;
-    /* [layout_words] NULL: no layout. A layout that is equal on all ranks has [nranks] sizes, then
-     * [nranks] offsets in recvbuff. A layout that each rank has of its own (op->per_rank) has five
-     * times [nranks] words: bytes to each rank, their offsets in sendbuff, their offsets in that
-     * rank's recvbuff, bytes from each rank, their offsets in this rank's recvbuff. */
-    const uint64_t *layout;
+    const uint64_t *layout; /* [layout_words] NULL: no layout */
 };
 
 /* What the caller chose for a call. Equal on all ranks. */
@@ -43,13 +37,13 @@ struct cecl_options {
 
 struct cecl_call {
     const struct cecl_op *op;
-    /* none in place (unless op->per_rank), and none where nothing is sent */
+    /* none where the call is one buffer, and none where nothing is sent */
     struct cecl_buffer send;
     struct cecl_buffer recv; /* of an in-place reduce-scatter: its sendbuff */
     uint64_t count;          /* elements, as the caller gave them */
     uint64_t bytes;          /* the largest block that goes from one rank to another */
     int32_t rank, nranks;
-    int32_t root; /* 0 where the op has none; of op->pair the peer */
+    int32_t root; /* 0 where the op has none; of a message the peer */
     uint8_t type; /* ceclDataType_t */
     uint8_t red_op;
     uint8_t element; /* bytes of one element */
@@ -99,14 +93,19 @@ static inline uint32_t cecl_type_bytes(ceclDataType_t type)
 /* Whether a call moves nothing and is no barrier either. Equal on all ranks. */
 static inline bool cecl_call_is_empty(const struct cecl_call *call)
 {
-    return call->bytes == 0 && !call->op->always;
+    return call->bytes == 0 && !cecl_op_always(call->op);
 }
 
-/* In place, recvbuff is also the input, and the call has no sendbuff. Where each rank knows only its
- * own blocks, no more than the own block is in place, and sendbuff stays. */
+/* In place, recvbuff is also the input, and the call has no sendbuff, if all blocks are in place. */
 static inline bool cecl_call_is_one_buffer(const struct cecl_call *call)
 {
-    return call->in_place && !call->op->per_rank;
+    return call->in_place && !cecl_op_has_both_buffers(call->op);
+}
+
+/* How many blocks a rank's input has: one for each rank, or one in all. */
+static inline uint64_t cecl_call_input_blocks(const struct cecl_call *call)
+{
+    return call->op->to == CECL_TO_EACH ? (uint64_t)call->nranks : 1;
 }
 
 /* Whether the call is in place on all ranks. Only an all-to-all has to be: in place it takes another
@@ -114,7 +113,7 @@ static inline bool cecl_call_is_one_buffer(const struct cecl_call *call)
  * see cecl_call_is_outside. */
 static inline bool cecl_call_is_in_place_on_all(const struct cecl_call *call)
 {
-    return cecl_call_is_one_buffer(call) && !call->op->reduces && call->op->each;
+    return call->in_place && call->op->family == CECL_FAMILY_EXCHANGED;
 }
 
 /* Whether one block goes from a rank to all ranks, as in an all-gather, and this rank's block has still
@@ -122,17 +121,9 @@ static inline bool cecl_call_is_in_place_on_all(const struct cecl_call *call)
  * block. */
 static inline bool cecl_call_is_outside(const struct cecl_call *call)
 {
-    const bool gathers =
-        !call->op->reduces && !call->op->each && !call->op->per_rank && !call->op->moves_nothing;
-    return gathers && !call->in_place && cecl_call_block(call, call->rank, call->rank).bytes > 0;
+    return call->op->family == CECL_FAMILY_GATHERED && !call->in_place &&
+           cecl_call_block(call, call->rank, call->rank).bytes > 0;
 }
-
-/* How many words the layout of a call has, if the call has a layout. */
-static inline uint32_t cecl_layout_words(const struct cecl_op *op, int nranks)
-{
-    return (op->per_rank ? 5u : 2u) * (uint32_t)nranks;
-}
-#define CECL_LAYOUT_WORDS_MAX(nranks) (5u * (uint32_t)(nranks))
 
 /* The only rank that contributes data to a call that sends one block to all ranks, or -1. */
 int cecl_only_contributor(const struct cecl_call *call);
@@ -164,8 +155,8 @@ static inline void cecl_call_let_go(const struct cecl_call *call)
  * two ranks are right; a layout has no others.
  *
  * outside  cecl_call_is_outside for that rank
- * send_at  [nranks] where each rank has its block for this rank; used with a layout of each rank's
- *          own, else NULL
+ * send_at  [nranks] where each rank has its block for this rank; used with CECL_FAMILY_OWN_LAYOUT,
+ *          else NULL
  * layout   room for CECL_LAYOUT_WORDS_MAX words, zeroed; of use as long as *peer's */
 void cecl_call_of_peer(const struct cecl_call *call, int rank, bool outside,
                        const uint64_t *send_at, uint64_t *layout, struct cecl_call *peer);
@@ -173,12 +164,21 @@ void cecl_call_of_peer(const struct cecl_call *call, int rank, bool outside,
 /* -- touched.c: which memory a call uses on this rank -- */
 struct cecl_touched {
     struct cecl_buffer buffer;
-    uint64_t low, high;    /* bytes [low, high) of the window; low < high */
+    uint64_t low, high;    /* bytes [low, high) of the buffer; low < high */
     uint64_t width, pitch; /* `width` bytes of every `pitch`, from `low` on; pitch 0: all bytes */
     bool written;
 };
 /* The parts of sendbuff and recvbuff that the call uses. Returns how many there are. */
 int cecl_call_touched(const struct cecl_call *call, struct cecl_touched touched[2]);
+/* ranges.c: the bytes that the call uses of one of these parts, in order, without those between
+ * blocks and rows. Ranges that meet are one. Returns how many there are. Where there would be more
+ * than CECL_RANGES_MAX, or blocks are interleaved, it is one, with all bytes from `low` to `high`. */
+struct cecl_range {
+    uint64_t low, high; /* bytes [low, high) of the buffer; low < high */
+};
+#define CECL_RANGES_MAX 64
+uint32_t cecl_call_ranges(const struct cecl_call *call, const struct cecl_touched *touched,
+                          struct cecl_range ranges[CECL_RANGES_MAX]);
 /* Whether bytes come into recvbuff on this rank. In place, a root sends out of it and no more. */
 bool cecl_call_writes_recv(const struct cecl_call *call);
 /* Bytes of sendbuff and of recvbuff up to the last byte that is used. Traces show them. */

@@ -51,29 +51,33 @@ static bool is_in_place(const struct cecl_call *call, struct cecl_buffer send,
     const struct cecl_shape *shape = &call->view.shape;
     if (shape->rows > 1 && shape->send_pitch != shape->recv_pitch)
         return false;
-    if (shape->width && call->op->each && call->nranks > 1 &&
+    if (shape->width && cecl_call_input_blocks(call) > 1 &&
         shape->send_stride != shape->recv_stride)
         return false;
-    return (own.bytes > 0 || !call->op->per_rank) &&
+    return (own.bytes > 0 || !cecl_op_has_both_buffers(call->op)) &&
            cecl_buffer_is(cecl_buffer_at(send, own.send_offset),
                           cecl_buffer_at(recv, own.recv_offset));
 }
 
-/* Whether this rank sends a block to any rank. */
-static bool sends(const struct cecl_call *call)
+/* Whether this rank has input. A reduction reads it on every rank, whichever rank gets the result.
+ * Without a layout of its own, a rank that sends anything sends a block to the root (rank 0 where
+ * there is none). */
+static bool has_input(const struct cecl_call *call)
 {
-    for (int to = 0; to < call->nranks && call->op->per_rank; to++)
-        if (cecl_call_block(call, call->rank, to).bytes > 0)
-            return true;
-    return !call->op->per_rank && cecl_call_block(call, call->rank, call->root).bytes > 0;
+    const bool any = call->op->family == CECL_FAMILY_OWN_LAYOUT;
+    bool sends = cecl_call_block(call, call->rank, call->root).bytes > 0;
+    if (call->op->family == CECL_FAMILY_REDUCTION)
+        return !cecl_call_is_empty(call);
+    for (int to = 0; to < call->nranks && any && !sends; to++)
+        sends = cecl_call_block(call, call->rank, to).bytes > 0;
+    return sends;
 }
 
 ceclResult_t cecl_describe_buffers(const struct cecl_scope *scope, const struct cecl_args *args,
                                    struct cecl_call *call)
 {
-    /* A reduction reads its input on every rank, whichever rank gets the result. */
-    const bool has_input = call->op->reduces ? !cecl_call_is_empty(call) : sends(call);
-    if (has_input && !args->send)
+    const bool reads = has_input(call);
+    if (reads && !args->send)
         return cecl_fail(ceclInvalidArgument, "sendbuff: NULL");
     if (!cecl_call_is_empty(call) && !args->recv)
         return cecl_fail(ceclInvalidArgument, "recvbuff: NULL");
@@ -81,9 +85,9 @@ ceclResult_t cecl_describe_buffers(const struct cecl_scope *scope, const struct 
     const struct cecl_buffer send = cecl_window_find(scope->windows, args->send);
     call->recv = cecl_window_find(scope->windows, args->recv);
     call->in_place = is_in_place(call, send, call->recv);
-    if (call->in_place && call->op->reduces && call->op->each)
+    if (call->in_place && cecl_op_reduces_to(call->op, CECL_TO_EACH))
         call->recv = send; /* sendbuff holds all blocks, and the result among them */
-    else if (call->op->per_rank ? has_input : has_input && !call->in_place)
+    else if (reads && !cecl_call_is_one_buffer(call))
         call->send = send;
     return ceclSuccess;
 }

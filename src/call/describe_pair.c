@@ -4,7 +4,7 @@
 ceclResult_t cecl_describe_pair(const struct cecl_scope *scope, const struct cecl_args *args,
                                 struct cecl_call *call)
 {
-    const bool sends = call->op->pair == CECL_PAIR_SENDS;
+    const bool sends = call->op->to == CECL_TO_PEER;
     const void *buffer = sends ? args->send : args->recv;
     if (args->root < 0 || args->root >= scope->nranks)
         return cecl_fail(ceclInvalidArgument, "peer %d: 0 to %d expected", args->root,

@@ -12,9 +12,8 @@ static ceclResult_t check_aligned(const char *name, const void *buffer, size_t s
 ceclResult_t cecl_describe_reduction(const struct cecl_scope *scope, const struct cecl_args *args,
                                      struct cecl_call *call)
 {
-    const size_t blocks = call->op->each ? (size_t)scope->nranks : 1;
     CECL_TRY(cecl_reduction_check(args->type, args->red_op));
-    CECL_TRY(cecl_describe_bytes(call, args->count, blocks, &call->bytes));
+    CECL_TRY(cecl_describe_bytes(call, args->count, cecl_call_input_blocks(call), &call->bytes));
     CECL_TRY(cecl_describe_buffers(scope, args, call));
     CECL_TRY(check_aligned("sendbuff", args->send, call->element));
     return check_aligned("recvbuff", args->recv, call->element);

@@ -65,7 +65,7 @@ static ceclResult_t check_blocks(const struct cecl_shape *s, uint64_t nranks, ui
 static ceclResult_t fill_shape(const struct cecl_call *call, const ceclStrided_t *given,
                                struct cecl_shape *s)
 {
-    const bool each = call->op->each;
+    const bool each = call->op->to == CECL_TO_EACH;
     const size_t width = given->width, rows = given->rows, size = call->element;
     size_t whole, stacked;
     if (__builtin_mul_overflow(width, (size_t)call->nranks, &whole) ||
@@ -90,7 +90,7 @@ static ceclResult_t check_shape(const struct cecl_call *call, const struct cecl_
 {
     const uint64_t nranks = (uint64_t)call->nranks;
     uint64_t all, block;
-    CECL_TRY(extent("sendbuff", call->op->each ? nranks : 1, s->send_stride, s->width, s->rows,
+    CECL_TRY(extent("sendbuff", cecl_call_input_blocks(call), s->send_stride, s->width, s->rows,
                     s->send_pitch, &all));
     CECL_TRY(extent("recvbuff", nranks, s->recv_stride, s->width, s->rows, s->recv_pitch, &all));
     CECL_TRY(extent("a block", 1, 0, s->width, s->rows, s->recv_pitch, &block));

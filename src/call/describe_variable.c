@@ -74,62 +74,71 @@ static void use_layout(const struct cecl_scope *scope, struct cecl_call *call)
     call->layout_words = cecl_layout_words(call->op, scope->nranks);
 }
 
+static uint64_t *array_of(const struct cecl_scope *scope, int array)
+{
+    return scope->layout + cecl_layout_at(scope->nranks, array, 0);
+}
+
 ceclResult_t cecl_describe_gatherv(const struct cecl_scope *scope, const struct cecl_args *args,
                                    struct cecl_call *call)
 {
     const struct given given = {args->recvcounts, args->rdispls, "recvcounts", "displs", false};
     const int n = scope->nranks, me = scope->rank;
-    uint64_t *layout = scope->layout;
+    uint64_t *bytes = array_of(scope, CECL_LAYOUT_BYTES), *at = array_of(scope, CECL_LAYOUT_AT);
     bool in_order;
     if (!given.counts)
         return cecl_fail(ceclInvalidArgument, "recvcounts: NULL");
     if (args->count != given.counts[me])
         return cecl_fail(ceclInvalidArgument, "sendcount %zu: recvcounts[%d] is %zu", args->count,
                          me, given.counts[me]);
-    CECL_TRY(to_bytes(&given, call, layout, layout + n, &in_order));
+    CECL_TRY(to_bytes(&given, call, bytes, at, &in_order));
     if (!in_order)
-        CECL_TRY(check_apart(&given, n, layout, layout + n));
+        CECL_TRY(check_apart(&given, n, bytes, at));
     for (int r = 0; r < n; r++)
-        call->bytes = layout[r] > call->bytes ? layout[r] : call->bytes;
+        call->bytes = bytes[r] > call->bytes ? bytes[r] : call->bytes;
     call->count = call->bytes / call->element; /* ranks may have different counts */
     use_layout(scope, call);
     return cecl_describe_buffers(scope, args, call);
 }
 
 /* Fills in the layout from the arguments. Offsets in the peers' recvbuffs are left 0. */
-static ceclResult_t fill(const struct cecl_args *args, const struct cecl_call *call,
-                         uint64_t *layout)
+static ceclResult_t fill(const struct cecl_scope *scope, const struct cecl_args *args,
+                         const struct cecl_call *call)
 {
     const struct given sends = {args->sendcounts, args->sdispls, "sendcounts", "sdispls", false};
     const struct given receives = {args->recvcounts, args->rdispls, "recvcounts", "rdispls", false};
-    const int n = call->nranks;
+    uint64_t *bytes = array_of(scope, CECL_LAYOUT_RECEIVED),
+             *at = array_of(scope, CECL_LAYOUT_RECEIVED_AT);
     bool any_order, in_order;
     if (!sends.counts || !receives.counts)
         return cecl_fail(ceclInvalidArgument, "%s: NULL",
                          sends.counts ? "recvcounts" : "sendcounts");
-    CECL_TRY(to_bytes(&sends, call, layout, layout + n, &any_order));
-    CECL_TRY(to_bytes(&receives, call, layout + 3 * n, layout + 4 * n, &in_order));
-    memset(layout + 2 * n, 0, (size_t)n * sizeof(*layout));
-    return in_order ? ceclSuccess : check_apart(&receives, n, layout + 3 * n, layout + 4 * n);
+    CECL_TRY(to_bytes(&sends, call, array_of(scope, CECL_LAYOUT_SENT),
+                      array_of(scope, CECL_LAYOUT_SENT_AT), &any_order));
+    CECL_TRY(to_bytes(&receives, call, bytes, at, &in_order));
+    return in_order ? ceclSuccess : check_apart(&receives, call->nranks, bytes, at);
 }
 
 /* Fills in the offsets in the peers' recvbuffs that the caller gave. */
-static ceclResult_t fill_targets(const struct cecl_args *args, const struct cecl_call *call,
-                                 uint64_t *layout)
+static ceclResult_t fill_targets(const struct cecl_scope *scope, const struct cecl_args *args,
+                                 const struct cecl_call *call)
 {
     const struct given given = {args->sendcounts, args->peerdispls, "sendcounts", "peerdispls",
                                 true};
-    const int n = call->nranks, me = call->rank;
+    const int me = call->rank;
+    uint64_t *bytes = array_of(scope, CECL_LAYOUT_SENT),
+             *target = array_of(scope, CECL_LAYOUT_TARGET);
+    const uint64_t place = array_of(scope, CECL_LAYOUT_RECEIVED_AT)[me];
     bool any_order;
-    CECL_TRY(to_bytes(&given, call, layout, layout + 2 * n, &any_order));
-    if (layout[me] != layout[3 * n + me])
+    CECL_TRY(to_bytes(&given, call, bytes, target, &any_order));
+    if (bytes[me] != array_of(scope, CECL_LAYOUT_RECEIVED)[me])
         return cecl_fail(ceclInvalidArgument,
                          "sendcounts[%d] %zu, of this rank to itself: recvcounts[%d] is %zu", me,
                          args->sendcounts[me], me, args->recvcounts[me]);
-    if (layout[me] > 0 && layout[2 * n + me] != layout[4 * n + me])
+    if (bytes[me] > 0 && target[me] != place)
         return cecl_fail(ceclInvalidArgument,
                          "peerdispls[%d] %zu, of this rank to itself: rdispls[%d] is %zu", me,
-                         args->peerdispls[me], me, (size_t)(layout[4 * n + me] / call->element));
+                         args->peerdispls[me], me, (size_t)(place / call->element));
     return ceclSuccess;
 }
 
@@ -140,8 +149,8 @@ ceclResult_t cecl_describe_exchangev(const struct cecl_scope *scope, const struc
     use_layout(scope, call);
     if (!call->op->asks_places && !args->peerdispls)
         return cecl_fail(ceclInvalidArgument, "peerdispls: NULL");
-    CECL_TRY(fill(args, call, scope->layout));
+    CECL_TRY(fill(scope, args, call));
     if (!call->op->asks_places)
-        CECL_TRY(fill_targets(args, call, scope->layout));
+        CECL_TRY(fill_targets(scope, args, call));
     return cecl_describe_buffers(scope, args, call);
 }

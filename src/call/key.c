@@ -25,11 +25,11 @@ uint64_t cecl_call_hash(uint64_t seed, const struct cecl_call *call)
 /* Where ranks have their buffers, and what each has of its own, does not count. */
 uint32_t cecl_call_signature(const struct cecl_call *call)
 {
-    const bool own = call->op->per_rank;
+    const bool own = call->op->family == CECL_FAMILY_OWN_LAYOUT;
     const struct cecl_shape *shape = &call->view.shape;
     const uint64_t words[] = {
         (uint64_t)(call->op - cecl_ops) << 8 | call->type,
-        own && call->layout_words > 0 ? 0 : call->count,
+        own ? 0 : call->count,
         (uint64_t)call->red_op << 32 | (uint32_t)call->root,
         (uint64_t)call->options.sm_policy << 40 | (uint64_t)call->options.direction << 32 |
             (uint64_t)call->options.max_sms << 8 | cecl_call_is_in_place_on_all(call),

@@ -1,6 +1,6 @@
 /* A row of the table of public calls: what distinguishes one collective from the others. All other
- * files work from these fields and name no collective. The table itself is in comm/ops.c, because
- * it names lowerings. */
+ * files work from a row's family and fields, and name no collective. The table itself is in
+ * launch/ops.c, because it names lowerings. */
 #ifndef CECL_CALL_OP_H
 #define CECL_CALL_OP_H
 
@@ -19,25 +19,32 @@ struct cecl_plan;
 struct cecl_scope;
 struct cecl_way;
 
-/* Calls in which only two ranks take part: this one, and call->root. */
-enum cecl_pair_op { CECL_NO_PAIR, CECL_PAIR_SENDS, CECL_PAIR_RECEIVES };
+/* What a call does with blocks. A family has one choice of a way and one lowering. */
+enum cecl_family {
+    CECL_FAMILY_NONE,       /* moves no blocks: ranks at most compare the call */
+    CECL_FAMILY_GATHERED,   /* one block from a rank to all ranks */
+    CECL_FAMILY_EXCHANGED,  /* a block from each rank to each rank, all of one size */
+    CECL_FAMILY_AT_ROOT,    /* a block between the root and each rank */
+    CECL_FAMILY_OWN_LAYOUT, /* blocks by a layout that each rank has of its own */
+    CECL_FAMILY_REDUCTION,  /* blocks of all ranks become one, by arithmetic */
+    CECL_FAMILY_BARRIER,    /* ranks only meet; the call has no buffers */
+    /* within this rank, by the part of the next rank's staging that is its own */
+    CECL_FAMILY_CARRY,
+    /* between this rank and call->root; ranks make no plan of it together: see launch/messages.h */
+    CECL_FAMILY_MESSAGE,
+    CECL_FAMILIES
+};
+
+/* Whom a rank's input is for: one block for all ranks, a block for each rank, or one block for one
+ * rank. In a reduction: who gets the result, or each a block of it. */
+enum cecl_to { CECL_TO_NONE, CECL_TO_ALL, CECL_TO_EACH, CECL_TO_ROOT, CECL_TO_PEER };
 
 struct cecl_op {
     const char *name; /* of the public function, for messages and traces */
     const char *noun; /* "all-gather", for printed plans and messages */
-    bool reduces;     /* blocks of all ranks become one, by arithmetic */
-    bool each;        /* a rank has a block of its own for each rank, not one block for all */
-    bool rooted;      /* has a root */
-    /* Only a rank itself knows what it passes: counts, offsets, and whether its own block is in
-     * place (no other block may be). */
-    bool per_rank;
-    bool always;        /* the call has an effect even without bytes */
-    bool moves_nothing; /* the call has no buffers */
-    bool recv_anywhere; /* no peer writes to recvbuff, so it may be memory that none reaches */
-    bool carries; /* within this rank, by the part of the next rank's staging that is its own */
-    enum cecl_pair_op pair; /* ranks make no plan of such a call together: see comm/pairs.h */
-    /* under CECL_CHECK ranks compare where they believe their blocks belong */
-    bool compares_places;
+    enum cecl_family family;
+    enum cecl_to to;
+    bool rooted; /* has a root */
     /* For calls at which ranks exchange where their blocks belong: the name of that exchange in a
      * trace, and the call that may be in a group instead. NULL: ranks do not exchange that. */
     const char *asks_places, *in_group;
@@ -52,13 +59,18 @@ struct cecl_op {
                              struct cecl_call *call);
     /* Defines the collective, block by block. NULL: the row makes no plan. */
     struct cecl_block (*block)(const struct cecl_call *call, int from, int to);
+};
+
+/* How calls of a family become plans. */
+struct cecl_lowering {
     /* Chooses the way from the tuning table. It depends on nothing that may differ between ranks.
      * NULL: there is one way. */
     void (*choose)(const struct cecl_call *call, const struct cecl_means *means,
                    struct cecl_way *way);
-    /* Makes a plan from a call and its way. Pure. */
+    /* Makes a plan from a call and its way. Pure. NULL: the family makes no plan. */
     ceclResult_t (*lower)(const struct cecl_part *part, struct cecl_plan *plan);
 };
+extern const struct cecl_lowering cecl_lowerings[CECL_FAMILIES];
 
 /* The rows, in the order of the table. */
 enum cecl_op_index {
@@ -76,7 +88,7 @@ enum cecl_op_index {
     CECL_OP_ALL_REDUCE,
     CECL_OP_REDUCE,
     CECL_OP_BARRIER,
-    CECL_OP_CARRY, /* the library's own: see comm/carry.h */
+    CECL_OP_CARRY, /* the library's own: see launch/carry.h */
     CECL_OP_SEND,  /* from here on: calls that make no plan of a struct cecl_plan */
     CECL_OP_RECV,
     CECL_OP_MEM_ALLOC, /* from here on: ranks compare these calls */
@@ -85,5 +97,41 @@ enum cecl_op_index {
     CECL_OP_COUNT
 };
 extern const struct cecl_op cecl_ops[CECL_OP_COUNT];
+
+/* -- what code asks of a row -- */
+
+/* Whether no more than a rank's own block may be in place, which only that rank knows. Such a call
+ * has both buffers, in place too. */
+static inline bool cecl_op_has_both_buffers(const struct cecl_op *op)
+{
+    return op->family == CECL_FAMILY_AT_ROOT || op->family == CECL_FAMILY_OWN_LAYOUT ||
+           op->family == CECL_FAMILY_CARRY;
+}
+
+/* Whether the call has an effect even without bytes. */
+static inline bool cecl_op_always(const struct cecl_op *op)
+{
+    return op->family == CECL_FAMILY_OWN_LAYOUT || op->family == CECL_FAMILY_BARRIER ||
+           op->family == CECL_FAMILY_MESSAGE;
+}
+
+static inline bool cecl_op_reduces_to(const struct cecl_op *op, enum cecl_to to)
+{
+    return op->family == CECL_FAMILY_REDUCTION && op->to == to;
+}
+
+/* Whether peers write to recvbuff. Otherwise it may be memory that none of them reaches. */
+static inline bool cecl_op_peers_write(const struct cecl_op *op)
+{
+    return op->family != CECL_FAMILY_MESSAGE && op->family != CECL_FAMILY_BARRIER &&
+           !cecl_op_reduces_to(op, CECL_TO_EACH);
+}
+
+/* Whether senders state where their blocks belong at the receivers. Under CECL_CHECK ranks compare
+ * that. */
+static inline bool cecl_op_states_places(const struct cecl_op *op)
+{
+    return op->family == CECL_FAMILY_OWN_LAYOUT && !op->asks_places;
+}
 
 #endif

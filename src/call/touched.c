@@ -1,7 +1,7 @@
 /* Which memory a call uses on this rank, and whether it may use it. */
 #include <inttypes.h>
 
-#include "call/call.h"
+#include "call/block.h"
 
 /* From the first byte of some blocks to the end of the last; empty: low == high. */
 struct extent {
@@ -28,11 +28,21 @@ static uint64_t input_pitch(const struct cecl_call *call)
                                          : call->view.shape.send_pitch;
 }
 
-/* The only block of a call between two ranks, if it is of this kind. */
-static struct extent pair_of(const struct cecl_call *call, enum cecl_pair_op kind)
+/* In a reduction to a root, only the root receives any. But all ranks pass both buffers whole, and
+ * all ranks must refuse the same buffers: otherwise the others would wait for a root that refused.
+ * So the output is the root's on every rank. */
+struct cecl_block cecl_touched_block(const struct cecl_call *call, bool received, int peer)
+{
+    const bool all_alike = cecl_op_reduces_to(call->op, CECL_TO_ROOT);
+    return received ? cecl_call_block(call, peer, all_alike ? call->root : call->rank)
+                    : cecl_call_block(call, call->rank, peer);
+}
+
+/* The only block of a message. */
+static struct extent message_of(const struct cecl_call *call, bool received)
 {
     struct extent extent = {0};
-    if (call->op->pair == kind)
+    if (received != (call->op->to == CECL_TO_PEER))
         include(&extent, call, 0, call->bytes, 0);
     return extent;
 }
@@ -41,27 +51,23 @@ static struct extent pair_of(const struct cecl_call *call, enum cecl_pair_op kin
 static struct extent input_of(const struct cecl_call *call)
 {
     struct extent extent = {0};
-    if (call->op->pair)
-        return pair_of(call, CECL_PAIR_SENDS);
+    if (call->op->family == CECL_FAMILY_MESSAGE)
+        return message_of(call, false);
     for (int to = 0; to < call->nranks; to++) {
-        const struct cecl_block block = cecl_call_block(call, call->rank, to);
+        const struct cecl_block block = cecl_touched_block(call, false, to);
         include(&extent, call, block.send_offset, block.bytes, input_pitch(call));
     }
     return extent;
 }
 
-/* The blocks that this rank receives. In a reduction to a root, only the root receives any. But all
- * ranks pass both buffers whole, and all ranks must refuse the same buffers: otherwise the others
- * would wait for a root that refused. So this is the root's extent on every rank. */
+/* The blocks that this rank receives. */
 static struct extent output_of(const struct cecl_call *call)
 {
-    const bool all_alike = call->op->reduces && call->op->rooted;
-    const int to = all_alike ? call->root : call->rank;
     struct extent extent = {0};
-    if (call->op->pair)
-        return pair_of(call, CECL_PAIR_RECEIVES);
+    if (call->op->family == CECL_FAMILY_MESSAGE)
+        return message_of(call, true);
     for (int from = 0; from < call->nranks; from++) {
-        const struct cecl_block block = cecl_call_block(call, from, to);
+        const struct cecl_block block = cecl_touched_block(call, true, from);
         include(&extent, call, block.recv_offset, block.bytes, call->view.shape.recv_pitch);
     }
     return extent;
@@ -109,7 +115,7 @@ int cecl_call_touched(const struct cecl_call *call, struct cecl_touched touched[
     if (!one && in.blocks > 0) {
         touched[n] = (struct cecl_touched){call->send, in.low, in.high, 0, 0, false};
         if (shape->width)
-            set_rows(&touched[n], shape, call->op->each ? nranks : 1, shape->send_stride,
+            set_rows(&touched[n], shape, cecl_call_input_blocks(call), shape->send_stride,
                      shape->send_pitch);
         n++;
     }
@@ -118,17 +124,20 @@ int cecl_call_touched(const struct cecl_call *call, struct cecl_touched touched[
 
 bool cecl_call_writes_recv(const struct cecl_call *call)
 {
-    bool writes = call->op->pair == CECL_PAIR_RECEIVES;
-    for (int from = 0; from < call->nranks && !call->op->pair && !writes; from++)
-        writes = cecl_call_block(call, from, call->rank).bytes > 0 &&
-                 !(from == call->rank && call->in_place && !call->op->reduces);
+    const bool keeps_own = call->in_place && call->op->family != CECL_FAMILY_REDUCTION;
+    bool writes = false;
+    if (call->op->family == CECL_FAMILY_MESSAGE)
+        return call->op->to != CECL_TO_PEER;
+    for (int from = 0; from < call->nranks && !writes; from++)
+        writes =
+            cecl_call_block(call, from, call->rank).bytes > 0 && !(keeps_own && from == call->rank);
     return writes;
 }
 
 void cecl_call_sizes(const struct cecl_call *call, uint64_t *send_bytes, uint64_t *recv_bytes)
 {
     *send_bytes = *recv_bytes = 0;
-    if (!call->op || !(call->op->block || call->op->pair) || cecl_call_is_empty(call))
+    if (!call->op || call->op->family == CECL_FAMILY_NONE || cecl_call_is_empty(call))
         return;
     const struct extent in = input_of(call), out = output_of(call);
     /* in place the offsets are offsets in recvbuff */
@@ -163,7 +172,7 @@ static ceclResult_t check_overlap(const struct cecl_call *call, const struct ext
     if (call->in_place && (in->blocks == 1 || out->blocks == 1))
         return ceclSuccess;
     const void *from = cecl_buffer_address(call->send), *to = cecl_buffer_address(call->recv);
-    if (call->op->per_rank && call->layout_words > 0)
+    if (call->op->family == CECL_FAMILY_OWN_LAYOUT)
         return cecl_fail(ceclInvalidArgument,
                          "sendbuff %p and recvbuff %p overlap: bytes %" PRIu64 " to %" PRIu64
                          " are sent, bytes %" PRIu64 " to %" PRIu64 " received; they must be apart",
@@ -171,14 +180,15 @@ static ceclResult_t check_overlap(const struct cecl_call *call, const struct ext
     return cecl_fail(ceclInvalidArgument,
                      "sendbuff %p and recvbuff %p overlap (%" PRIu64 " and %" PRIu64
                      " bytes); in place, %ssendbuff is %p",
-                     from, to, in->high, out->high, call->op->per_rank ? "on root, " : "",
+                     from, to, in->high, out->high,
+                     cecl_op_has_both_buffers(call->op) ? "on root, " : "",
                      cecl_buffer_address(in_place));
 }
 
 ceclResult_t cecl_call_check_buffers(const struct cecl_call *call,
                                      const struct cecl_windows *windows)
 {
-    if (call->op->moves_nothing)
+    if (call->op->family == CECL_FAMILY_BARRIER)
         return ceclSuccess;
     const struct extent in = input_of(call), out = output_of(call);
     if (out.blocks > 0)
@@ -187,7 +197,7 @@ ceclResult_t cecl_call_check_buffers(const struct cecl_call *call,
         return ceclSuccess;
     CECL_TRY(cecl_window_check(windows, cecl_buffer_at(call->send, in.low), in.high - in.low,
                                "sendbuff"));
-    if (call->op->pair) /* it has one buffer */
+    if (call->op->family == CECL_FAMILY_MESSAGE) /* it has one buffer */
         return ceclSuccess;
     return check_overlap(call, &in, &out);
 }

@@ -12,10 +12,11 @@ void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *p
     const struct cecl_block own = cecl_call_block(call, call->rank, call->rank);
     /* where a rank has a block of its own for each rank, the operation needs the address of the
      * first block */
-    const struct cecl_buffer input = cecl_buffer_at(call->in_place ? call->recv : call->send,
-                                                    call->op->each ? 0 : own.send_offset),
-                             output = cecl_buffer_at(call->recv,
-                                                     call->op->reduces ? own.recv_offset : 0);
+    const bool reduces = call->op->family == CECL_FAMILY_REDUCTION;
+    const struct cecl_buffer input =
+                                 cecl_buffer_at(call->in_place ? call->recv : call->send,
+                                                call->op->to == CECL_TO_EACH ? 0 : own.send_offset),
+                             output = cecl_buffer_at(call->recv, reduces ? own.recv_offset : 0);
     struct cecl_small *small = &bound->small;
 
     bound->small_meeting = cecl_flags_meeting(&engine->flags, CECL_LANE_MAIN);
@@ -36,9 +37,9 @@ void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *p
         .max_sms = plan->part.way.small_sms,
         .meeting = &bound->small_meeting,
     };
-    cecl_bound_patch(bound, CECL_PATCH_FLAG, CECL_LANE_MAIN, 1, &bound->small_meeting.first);
-    cecl_bound_patch(bound, CECL_PATCH_DONE, CECL_LANE_MAIN, 1, &bound->small_meeting.done_value);
-    cecl_bound_patch(bound, CECL_PATCH_SMALL, CECL_LANE_MAIN, 1, &small->epoch);
+    cecl_bound_value(engine, bound, CECL_LANE_MAIN, 1, &bound->small_meeting.first);
+    cecl_bound_value(engine, bound, CECL_COUNTER_DONE, 1, &bound->small_meeting.done_value);
+    cecl_bound_value(engine, bound, CECL_COUNTER_SLOTS, 1, &small->epoch);
     for (int r = 0; r < call->nranks; r++)
         small->slots[r] = (unsigned char *)cecl_pool_at(engine->pool, r, engine->staging_offset) +
                           engine->slots_offset;

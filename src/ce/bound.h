@@ -10,36 +10,35 @@ enum cecl_command_kind {
     CECL_COMMAND_MEMOPS,
     CECL_COMMAND_COPIES,
     CECL_COMMAND_ROWS,
-    /* Copies of flags of one phase. A batch has no order, and a peer must not see a later phase
-     * before an earlier one. */
+    /* Copies of flags of one counter and phase. A batch has no order, and a peer must not see a
+     * later phase before an earlier one. */
     CECL_COMMAND_FLAGS,
     CECL_COMMAND_REDUCTIONS,
-    CECL_COMMAND_AFTER, /* its lane waits for the other lane */
+    CECL_COMMAND_AFTER, /* its lane waits for lane `first` */
     CECL_COMMAND_SMALL  /* bound->small */
 };
 struct cecl_command {
     uint8_t kind;
-    uint8_t lane; /* the lane on which it is issued */
-    bool urgent;  /* REDUCTIONS: issued on the side lane's stream */
-    /* MEMOPS: the lane whose flags these are; one command has flags of one lane */
-    uint8_t flags;
+    uint8_t lane;          /* the lane on which it is issued */
+    bool urgent;           /* REDUCTIONS: issued on the side lane's stream */
+    uint8_t counter;       /* FLAGS */
     uint32_t first, count; /* in ops, rows, reductions, or batch */
     uint32_t phase;        /* FLAGS */
 };
 
+/* Where both ends of a message lie, as this rank reaches them. */
+struct cecl_ends {
+    void *here, *there;
+};
+
 struct cecl_bound {
-    struct cecl_call *calls; /* [ncalls] the descriptions; also the key in the cache */
-    uint64_t *layouts;       /* the layouts of these calls */
-    uint32_t ncalls;
-    uint32_t signature;    /* of these calls: cecl_calls_signature */
-    struct cecl_told told; /* also a part of the key; its arrays are these: */
-    struct cecl_peer_buffer *buffers;
-    uint64_t *send_at, *outside;
-    /* of the memory (cecl_engine_generation) when the calls' buffers were last checked */
-    uint64_t generation;
-    struct cecl_imports imports; /* the peers' windows that it uses */
+    /* the calls of the plan, and what ranks told of them. Their owner keeps them, and outlives this
+     * bound plan */
+    const struct cecl_call *calls;
+    const struct cecl_told *told;
     struct cecl_advance advance; /* by how much this call moves the flags */
-    uint32_t ncommands, nops, ncopies, nrows, nreductions;
+    /* -- all arrays from here on lie in `memory`, with room for all that the plan can need -- */
+    uint32_t ncommands, nops, ncopies, nrows, nreductions, nalso, ncells;
     struct cecl_command *commands;
     struct cecl_memop *ops;
     struct cecl_batch batch;    /* the contiguous copies of all commands */
@@ -48,35 +47,48 @@ struct cecl_bound {
     const void **sources; /* of all reductions */
     /* [nreductions] used by reductions whose kernels exchange flags */
     struct cecl_meeting *meetings;
-    void **also; /* further places to which reductions write */
-    uint32_t nalso;
-    struct cecl_half_place *halves; /* the pointers into host memory in `batch` */
-    uint32_t nhalves;
-    /* Places in these arrays, and in `small`, whose values differ from call to call. */
-    struct cecl_patch *patches;
-    uint32_t npatches;
+    void **also;             /* further places to which reductions write */
+    struct cecl_cell *cells; /* places in these arrays, and in `small`, that are filled late */
+    void *memory;
+    uint32_t steps, copies; /* of the plan that it was made for */
+    int nlanes;             /* one more than the last lane that a command is on */
+    /* the plan is of messages: where those of each part lie; NULL: in buffers that were told */
+    const struct cecl_ends *ends;
+    const uint64_t *given;   /* what cells with CECL_CELL_GIVEN name, when the plan is issued */
     struct cecl_small small; /* used for a small call on a device that has_small */
     struct cecl_meeting small_meeting;
     ceclExplanation_t explanation;
 };
 
-/* bind.c: cecl_bound_new allocates all that `plan` can need, or returns NULL. cecl_bind_plan fills
- * it, once bound->calls are set. */
-struct cecl_bound *cecl_bound_new(const struct cecl_plan *plan, uint32_t ncalls);
+/* bound.c: allocates all that `plan` can need, or returns NULL. cecl_bind_plan fills it, once
+ * bound->calls and bound->told are set. */
+struct cecl_bound *cecl_bound_new(const struct cecl_plan *plan);
+/* bound.c: empties a bound plan, and makes room for all that `plan` can need. Allocates nothing for
+ * a plan of copies alone that is no larger than the last plan for which it allocated. A zeroed
+ * bound plan has no room. */
+ceclResult_t cecl_bound_reserve(struct cecl_bound *bound, const struct cecl_plan *plan);
+/* A long call writes `done` every so many phases. This is far less than half a cycle of flags. With
+ * more than half a cycle between two writes, nothing could tell whether the call has begun. */
+#define CECL_PHASES_A_MARK 4096u
+
 ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_plan *plan,
                             struct cecl_bound *bound);
-void cecl_bound_free(struct cecl_bound *bound); /* NULL has no effect */
 
-/* bind.c: lists a word of the bound plan whose value depends on the flags. */
-void cecl_bound_patch(struct cecl_bound *bound, enum cecl_patch_kind kind, int lane, uint32_t phase,
-                      uint32_t *word);
+/* run.c: enqueues a bound plan whose cells are already filled, with `work` as the main lane. Where
+ * the cells have fixed values, a run needs nothing else. */
+ceclResult_t cecl_bound_issue(const struct cecl_engine *engine, const struct cecl_bound *bound,
+                              ceclStream_t work);
+
+/* bind.c: lists a word of the bound plan that holds the value of a counter at +k. */
+void cecl_bound_value(const struct cecl_engine *engine, struct cecl_bound *bound, uint32_t counter,
+                      uint32_t k, uint32_t *word);
 
 /* bind_small.c: fills in bound->small, for the only call of the plan. */
 void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *plan,
                      struct cecl_bound *bound);
 
-/* fuse.c: steps that one kernel does: a reduction, and the signals to and waits for all peers
- * around it. */
+/* fuse.c: steps that one kernel carries out: a reduction, and the signals to all peers and waits
+ * for them around it. */
 struct cecl_fused {
     uint32_t count;       /* how many steps, with the first one */
     uint32_t at;          /* which of them is the reduction */
@@ -84,7 +96,8 @@ struct cecl_fused {
     uint32_t does;        /* CECL_MEET_... bits */
     uint32_t first, last; /* phases of the flags before and behind the reduction */
 };
-/* Finds the steps that one kernel can do from step `at` of the plan on. False: there are none. */
+/* Finds the steps, from step `at` of the plan on, that one kernel can carry out. Returns false if
+ * there are none. */
 bool cecl_fuse(const struct cecl_plan *plan, uint32_t at, struct cecl_fused *fused);
 
 #endif

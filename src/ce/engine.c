@@ -44,9 +44,6 @@ ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool
 
 void cecl_engine_close(struct cecl_engine *engine)
 {
-    for (int s = 0; s < CECL_CACHE_SETS; s++)
-        for (int w = 0; w < CECL_CACHE_WAYS; w++)
-            cecl_bound_free(engine->cache[s][w]);
     cecl_flags_close(&engine->flags);
     if (engine->side)
         engine->dev->ops->stream_destroy(engine->dev, engine->side);

@@ -20,7 +20,7 @@ static bool is_for_all(const struct cecl_plan *plan, uint32_t at, enum cecl_step
     for (uint32_t i = 0; i < peers; i++)
         if (steps[i].kind != kind || steps[i].lane != lane || steps[i].phase != steps[0].phase ||
             steps[i].peer != ((uint32_t)plan->part.call.rank + 1 + i) % nranks ||
-            (kind == CECL_STEP_WAIT && steps[i].first != lane))
+            steps[i].counter != lane)
             return false;
     return true;
 }

@@ -1,4 +1,4 @@
-/* Lowers a call to a plan, by the lowering of its op or of small calls, and states the reason that
+/* Lowers a call to a plan, by the lowering of its family or of small calls, and states the reason that
  * ceclExplain gives. */
 #include "ce/lower.h"
 
@@ -29,7 +29,7 @@ const char *cecl_reason_of_moving(const struct cecl_plan *plan)
 
 static const char *reason_of_small(const struct cecl_call *call)
 {
-    return call->op->reduces
+    return call->op->family == CECL_FAMILY_REDUCTION
                ? "arithmetic needs SMs: one kernel sends, waits and reduces"
                : "CECL_SM_ALLOW: one kernel sends, waits and takes what came, which needs SMs and "
                  "is faster";
@@ -42,7 +42,7 @@ static const char *reason_of_local(const struct cecl_call *call)
     if (call->in_place)
         return "CECL_SM_ALLOW, in place: blocks arrive in staging and are copied within one GPU, "
                "which needs an SM and is faster";
-    if (!call->op->each && !call->op->per_rank)
+    if (call->op->family == CECL_FAMILY_GATHERED)
         return "CECL_SM_ALLOW, out of place: the rank's own block is copied within its GPU, which "
                "needs an SM and is faster";
     return "CECL_SM_ALLOW: the rank's own block is copied within its GPU, which needs an SM and is "
@@ -60,7 +60,7 @@ static const char *reason_of(const struct cecl_plan *plan)
         return "arithmetic needs SMs: as few as ceclConfig_t.maxSms says";
     if (cecl_plan_shares_sms(plan))
         return CECL_SHARED_GPU_WORDS;
-    if (call->op->reduces)
+    if (call->op->family == CECL_FAMILY_REDUCTION)
         return "zero SM: this rank has nothing to reduce";
     const char *none = cecl_reason_of_moving(plan);
     return none ? none : reason_of_local(call);
@@ -71,16 +71,17 @@ static const char *reason_of(const struct cecl_plan *plan)
 ceclResult_t cecl_lower(const struct cecl_part *part, struct cecl_plan *plan)
 {
     cecl_plan_init(plan, part);
+    const enum cecl_family family = part->call.op->family;
     const ceclResult_t result = part->way.small     ? cecl_lower_small(part, plan)
                                 : part->way.by_host ? cecl_lower_host(part, plan)
-                                                    : part->call.op->lower(part, plan);
+                                                    : cecl_lowerings[family].lower(part, plan);
     if (result != ceclSuccess) {
         cecl_plan_free(plan);
         return result;
     }
     CECL_TRY(cecl_plan_finish(plan));
     if (plan->nsteps == 0)
-        cecl_plan_say(plan, "nothing to %s", part->call.op->reduces ? "do" : "move");
+        cecl_plan_say(plan, "nothing to %s", family == CECL_FAMILY_REDUCTION ? "do" : "move");
     snprintf(plan->reason, sizeof(plan->reason), "%s", reason_of(plan));
     return ceclSuccess;
 }

@@ -14,10 +14,10 @@ ceclResult_t cecl_lower(const struct cecl_part *part, struct cecl_plan *plan);
  * that knows where they belong (route.c). Errors as cecl_lower. */
 ceclResult_t cecl_lower_group(struct cecl_part *parts, uint32_t nparts, struct cecl_plan *plan);
 
-/* The same as if no rank had come late: each rank pushes. For route.c. */
+/* The same, as if no rank had come late, so each rank pushes. For route.c. */
 ceclResult_t cecl_lower_alike(struct cecl_part *parts, uint32_t nparts, struct cecl_plan *plan);
 
-/* Rows of cecl_ops name these. */
+/* cecl_lowerings names these. */
 typedef ceclResult_t cecl_lower_fn(const struct cecl_part *part, struct cecl_plan *plan);
 cecl_lower_fn cecl_lower_gathered;  /* one block to all, by copies */
 cecl_lower_fn cecl_lower_exchanged; /* a block for each, by copies */

@@ -1,4 +1,4 @@
-/* Copies of blocks, dense or of rows, and blocks in pieces: what lowerings are made of. */
+/* What lowerings are made of: copies of blocks, dense or of rows, and blocks in pieces. */
 #include "ce/lowering.h"
 #include "util/round.h"
 

@@ -12,7 +12,7 @@
 static bool shares(const struct cecl_part *part)
 {
     const struct cecl_op *op = part->call.op;
-    return !op->reduces && (op->each || op->per_rank);
+    return op->family == CECL_FAMILY_EXCHANGED || cecl_op_has_both_buffers(op);
 }
 
 static void share_staging(struct cecl_part *parts, uint32_t nparts)
@@ -47,6 +47,11 @@ static void explain_group(struct cecl_plan *plan)
                  plan->part.call.nranks == 1 ? "there is one rank" : "CECL_SM_ALLOW, where faster");
 }
 
+static bool reduces(const struct cecl_plan *plan)
+{
+    return plan->part.call.op->family == CECL_FAMILY_REDUCTION;
+}
+
 /* Calls that only move data share barriers. Reductions have steps of more kinds, so they follow one
  * after the other. */
 static ceclResult_t join_plans(const struct cecl_plan *plans, uint32_t nplans,
@@ -57,7 +62,7 @@ static ceclResult_t join_plans(const struct cecl_plan *plans, uint32_t nplans,
         return cecl_fail(ceclOutOfMemory, "no host memory for a group of %" PRIu32 " calls",
                          nplans);
     for (uint32_t i = 0; i < nplans; i++)
-        if (plans[i].part.call.op->reduces)
+        if (reduces(&plans[i]))
             /* takes this call's place in the merged plan, without steps */
             moving[i].part = plans[i].part;
         else
@@ -67,7 +72,7 @@ static ceclResult_t join_plans(const struct cecl_plan *plans, uint32_t nplans,
     if (result != ceclSuccess)
         return result;
     for (uint32_t i = 0; i < nplans; i++)
-        if (plans[i].part.call.op->reduces)
+        if (reduces(&plans[i]))
             cecl_plan_append(joined, &plans[i], i);
     return cecl_plan_finish(joined);
 }

@@ -21,7 +21,7 @@
 static struct cecl_extent hosted(const struct cecl_part *part, int from, int to)
 {
     const uint64_t half = part->means.half * part->means.host_bytes,
-                   at = part->call.op->each ? (uint64_t)to * part->call.bytes : 0;
+                   at = part->call.op->to == CECL_TO_EACH ? (uint64_t)to * part->call.bytes : 0;
     return (struct cecl_extent){.at = cecl_place_at(CECL_AREA_HOST, from, half + at)};
 }
 
@@ -39,7 +39,7 @@ static void send(const struct cecl_part *part, struct cecl_plan *plan)
     for (int to = 0; to < part->call.nranks; to++) {
         const uint64_t bytes = bytes_of(part, me, to);
         cecl_lower_copy(part, plan, hosted(part, me, to), cecl_sent(part, me, to), 0, bytes);
-        if (bytes > 0 && !part->call.op->each)
+        if (bytes > 0 && part->call.op->to != CECL_TO_EACH)
             return;
     }
 }

@@ -71,24 +71,25 @@ struct chunks {
     uint64_t results; /* where in that room the reduced chunk of a reduce lies */
 };
 
-/* Who receives what: each rank its own share, all ranks everything, or the root everything. */
+/* Each rank receives its own share, all ranks receive everything, or the root receives everything.
+ * */
 static bool scatters(const struct cecl_part *part)
 {
-    return part->call.op->each;
+    return part->call.op->to == CECL_TO_EACH;
 }
 static bool to_root(const struct cecl_part *part)
 {
-    return part->call.op->rooted;
+    return part->call.op->to == CECL_TO_ROOT;
 }
 static bool to_all(const struct cecl_part *part)
 {
-    return !scatters(part) && !to_root(part);
+    return part->call.op->to == CECL_TO_ALL;
 }
 
 /* Bytes of every rank's input. */
 static uint64_t total_of(const struct cecl_part *part)
 {
-    return part->call.op->each ? part->call.bytes * (uint64_t)part->call.nranks : part->call.bytes;
+    return part->call.bytes * cecl_call_input_blocks(&part->call);
 }
 
 /* Where the share of a rank begins: the part that the rank reduces for all. */
@@ -298,8 +299,8 @@ static void side_turn(const struct cecl_part *part, struct cecl_plan *plan,
     cecl_plan_on(plan, CECL_LANE_MAIN);
 }
 
-/* The main lane's steps for chunk k: sends it to staging. Returns the phase by which it has
- * arrived. */
+/* The main lane's steps for chunk k, which send it to staging. Returns the phase by which the chunk
+ * has arrived. */
 static uint32_t main_turn(const struct cecl_part *part, struct cecl_plan *plan,
                           const struct chunks *chunks, uint64_t k)
 {

@@ -51,8 +51,8 @@ ceclResult_t cecl_lower_small(const struct cecl_part *part, struct cecl_plan *pl
         cecl_plan_post(plan, peer, slot_at(part, peer, me), cecl_sent(part, me, peer).at,
                        part->call.bytes);
     }
-    cecl_plan_wait_all(plan, CECL_ROW_SLOTS, 1);
-    if (part->call.op->reduces)
+    cecl_plan_wait_all(plan, CECL_COUNTER_SLOTS, 1);
+    if (part->call.op->family == CECL_FAMILY_REDUCTION)
         reduce_slots(part, plan);
     else
         take_slots(part, plan);

@@ -67,7 +67,7 @@ void cecl_lower_copy(const struct cecl_part *part, struct cecl_plan *plan, struc
 /* Copies the whole block from one rank to another, directly. */
 void cecl_lower_block(const struct cecl_part *part, struct cecl_plan *plan, int from, int to);
 
-/* For the only rank of a communicator: copies its block, unless the call is in place. */
+/* Copies the block of a communicator's only rank, unless the call is in place. */
 void cecl_lower_alone(const struct cecl_part *part, struct cecl_plan *plan);
 
 /* Steps between these two calls are on the side lane, behind all that the main lane did so far.

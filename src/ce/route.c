@@ -36,7 +36,8 @@ static bool is_users(const struct cecl_place *place, int mine)
     return place->rank != mine && cecl_area_is_users(place->area);
 }
 
-/* The rank whose buffer a copy of rank `mine` touches, or -1: it touches no other rank's. */
+/* Returns the rank whose buffer a copy of rank `mine` touches, or -1 if it touches no other rank's
+ * buffer. */
 static int foreign_rank(const struct cecl_copy *copy, int mine)
 {
     return is_users(&copy->dst, mine)   ? copy->dst.rank
@@ -44,7 +45,7 @@ static int foreign_rank(const struct cecl_copy *copy, int mine)
                                         : -1;
 }
 
-/* A plan that is read phase by phase. Phases are those of the main lane. */
+/* A plan that is read phase by phase; the phases are those of the main lane. */
 struct reader {
     const struct cecl_plan *plan;
     uint32_t at;
@@ -167,8 +168,8 @@ static void route_step(struct route *route, const struct cecl_step *step)
     cecl_plan_repeat(route->out, step);
 }
 
-/* The plan of rank `rank`, as far as this rank must know it: what goes between the two. `parts` are
- * this rank's, before they were lowered. */
+/* The part of the plan of rank `rank` that this rank must know: what goes between the two ranks.
+ * `parts` are this rank's parts, before they were lowered. */
 static ceclResult_t lower_other(const struct cecl_part *parts, uint32_t nparts, int rank,
                                 struct cecl_plan *out)
 {

@@ -3,9 +3,9 @@
 
 /* Calls of one communicator share flags, so they must run in the order in which they were made. On
  * one stream they do. A call on another stream first waits until the last call is done. A stream
- * writes the word that this wait reads, and CUDA cannot see that as a dependency. It is safe,
- * because the wait always refers to work that was enqueued before. */
-ceclResult_t cecl_engine_follow(struct cecl_engine *engine, ceclStream_t work)
+ * writes the word that this wait reads, and CUDA does not see this dependency. The wait is safe,
+ * because it always refers to work that was enqueued before. */
+static ceclResult_t follow(struct cecl_engine *engine, ceclStream_t work)
 {
     const uint64_t id = engine->dev->ops->stream_id(engine->dev, work);
     if (engine->used && (id == 0 || id != engine->last_stream)) { /* 0: unknown */
@@ -17,9 +17,10 @@ ceclResult_t cecl_engine_follow(struct cecl_engine *engine, ceclStream_t work)
     return ceclSuccess;
 }
 
-/* Next to other kernels, a reduction waits for SMs behind all blocks of the kernels that came
- * before. It does not if its stream has priority, as the side lane's stream has. */
-static ceclResult_t issue_reductions(struct cecl_engine *engine, const struct cecl_command *command,
+/* Next to other kernels a reduction waits for SMs behind all thread blocks of the kernels that came
+ * before. On a stream with priority, such as the side lane's, it does not wait. */
+static ceclResult_t issue_reductions(const struct cecl_engine *engine,
+                                     const struct cecl_command *command,
                                      const struct cecl_bound *bound, ceclStream_t lane)
 {
     const struct cecl_device_ops *ops = engine->dev->ops;
@@ -31,12 +32,19 @@ static ceclResult_t issue_reductions(struct cecl_engine *engine, const struct ce
     return command->urgent ? ops->stream_after(engine->dev, lane, work) : ceclSuccess;
 }
 
-static ceclResult_t issue_command(struct cecl_engine *engine, const struct cecl_bound *bound,
-                                  const struct cecl_command *command, ceclStream_t main)
+static ceclStream_t stream_of(const struct cecl_engine *engine, uint32_t lane, ceclStream_t main)
+{
+    return lane == CECL_LANE_MAIN   ? main
+           : lane == CECL_LANE_SIDE ? engine->side
+                                    : engine->lanes[lane - CECL_LANES];
+}
+
+static inline ceclResult_t issue_command(const struct cecl_engine *engine,
+                                         const struct cecl_bound *bound,
+                                         const struct cecl_command *command, ceclStream_t main)
 {
     const struct cecl_device_ops *ops = engine->dev->ops;
-    const bool on_main = command->lane == CECL_LANE_MAIN;
-    ceclStream_t work = on_main ? main : engine->side;
+    ceclStream_t work = stream_of(engine, command->lane, main);
     struct cecl_batch batch = {bound->batch.dst + command->first, bound->batch.src + command->first,
                                bound->batch.bytes + command->first, command->count};
     switch ((enum cecl_command_kind)command->kind) {
@@ -49,56 +57,57 @@ static ceclResult_t issue_command(struct cecl_engine *engine, const struct cecl_
     case CECL_COMMAND_REDUCTIONS: return issue_reductions(engine, command, bound, work);
     case CECL_COMMAND_SMALL: return ops->small(engine->dev, work, &bound->small);
     case CECL_COMMAND_AFTER:
-        return ops->stream_after(engine->dev, work, on_main ? engine->side : main);
+        return ops->stream_after(engine->dev, work, stream_of(engine, command->first, main));
     }
     return ceclSuccess;
 }
 
-static ceclResult_t issue_commands(struct cecl_engine *engine, const struct cecl_bound *bound,
-                                   ceclStream_t work, bool *started)
+ceclResult_t cecl_bound_issue(const struct cecl_engine *engine, const struct cecl_bound *bound,
+                              ceclStream_t work)
 {
-    if (bound->ncommands == 0)
-        return ceclSuccess;
-    CECL_TRY(cecl_engine_follow(engine, work));
-    *started = true; /* a driver call that fails may have enqueued a part of its work */
     for (uint32_t i = 0; i < bound->ncommands; i++)
         CECL_TRY(issue_command(engine, bound, &bound->commands[i], work));
     return ceclSuccess;
 }
 
-/* Marks the end of a call that failed while it was enqueued, because otherwise its memory would
- * never be freed. The mark comes after what the side lane has of the call, because the buffers are
- * the caller's again after the mark. Where the lanes cannot be joined, the mark goes on the side
- * lane, which so far follows the main lane. */
-static void end_bound(struct cecl_engine *engine, const void *what, ceclStream_t work)
+static ceclResult_t issue(struct cecl_engine *engine, const struct cecl_bound *bound,
+                          ceclStream_t work, bool *started)
 {
-    const struct cecl_memop end = cecl_flags_mark_end(&engine->flags);
-    ceclStream_t last = work;
-    (void)what;
-    if (engine->side &&
-        engine->dev->ops->stream_after(engine->dev, work, engine->side) != ceclSuccess)
-        last = engine->side;
-    (void)!engine->dev->ops->memops(engine->dev, last, &end, 1);
+    if (bound->ncommands == 0)
+        return ceclSuccess;
+    cecl_cells_fill(bound->cells, bound->ncells, engine->flags.epoch, bound->given);
+    CECL_TRY(follow(engine, work));
+    *started = true; /* a driver call that fails may have enqueued a part of its work */
+    return cecl_bound_issue(engine, bound, work);
 }
 
-static ceclResult_t issue_bound(struct cecl_engine *engine, const void *what, ceclStream_t work,
-                                bool *started)
+/* Marks the end of a call that failed while it was enqueued, because otherwise its memory would
+ * never be freed. The mark comes after what other lanes have of the call, because the buffers are
+ * the caller's again after the mark, as far as lanes can be joined. Where main and side cannot, the
+ * mark goes on the side lane, which so far follows the main lane. */
+static void end_what_began(struct cecl_engine *engine, const struct cecl_bound *bound,
+                           ceclStream_t work)
 {
-    const struct cecl_bound *bound = what;
-    cecl_flags_fill(&engine->flags, bound->patches, bound->npatches);
-    return issue_commands(engine, bound, work, started);
+    const struct cecl_device_ops *ops = engine->dev->ops;
+    const struct cecl_memop end = cecl_flags_mark_end(&engine->flags);
+    ceclStream_t last = work;
+    for (int lane = CECL_LANES; lane < bound->nlanes; lane++)
+        (void)!ops->stream_after(engine->dev, work, engine->lanes[lane - CECL_LANES]);
+    if (engine->side && ops->stream_after(engine->dev, work, engine->side) != ceclSuccess)
+        last = engine->side;
+    (void)!ops->memops(engine->dev, last, &end, 1);
 }
 
 /* Cleans up after the call failed with `result`. `started`: see cecl_engine_run. */
-static ceclResult_t give_up(struct cecl_engine *engine, const struct cecl_enqueue *call,
+static ceclResult_t give_up(struct cecl_engine *engine, const struct cecl_bound *bound,
                             ceclStream_t stream, ceclStream_t work, bool started,
                             ceclResult_t result)
 {
     char words[CECL_MESSAGE_BYTES];
     cecl_keep_message(words);
     if (started) {
-        call->end(engine, call->what, work);
-        cecl_flags_commit(&engine->flags, call->advance);
+        end_what_began(engine, bound, work);
+        cecl_flags_commit(&engine->flags, &bound->advance);
     } else {
         cecl_flags_roll_back(&engine->flags);
     }
@@ -106,8 +115,8 @@ static ceclResult_t give_up(struct cecl_engine *engine, const struct cecl_enqueu
     return cecl_fail_with(result, words);
 }
 
-ceclResult_t cecl_engine_enqueue(struct cecl_engine *engine, const struct cecl_enqueue *call,
-                                 ceclStream_t stream, bool *started)
+ceclResult_t cecl_engine_run(struct cecl_engine *engine, struct cecl_bound *bound,
+                             ceclStream_t stream, bool *started)
 {
     struct cecl_device *dev = engine->dev;
     ceclStream_t work;
@@ -115,19 +124,11 @@ ceclResult_t cecl_engine_enqueue(struct cecl_engine *engine, const struct cecl_e
     *started = false;
     CECL_TRY(dev->ops->stream_fork(dev, stream, &work));
     const ceclResult_t result =
-        cecl_flags_begin(&engine->flags, call->advance)
-            ? call->issue(engine, call->what, work, started)
+        cecl_flags_begin(&engine->flags, &bound->advance)
+            ? issue(engine, bound, work, started)
             : cecl_fail(ceclRemoteError, "the communicator failed while the call was enqueued");
     if (result != ceclSuccess)
-        return give_up(engine, call, stream, work, *started, result);
-    cecl_flags_commit(&engine->flags, call->advance);
+        return give_up(engine, bound, stream, work, *started, result);
+    cecl_flags_commit(&engine->flags, &bound->advance);
     return dev->ops->stream_join(dev, stream, work);
-}
-
-ceclResult_t cecl_engine_run(struct cecl_engine *engine, struct cecl_bound *bound,
-                             ceclStream_t stream, bool *started)
-{
-    const struct cecl_enqueue call = {
-        .advance = &bound->advance, .what = bound, .issue = issue_bound, .end = end_bound};
-    return cecl_engine_enqueue(engine, &call, stream, started);
 }

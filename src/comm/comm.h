@@ -1,4 +1,5 @@
-/* A communicator: all that one rank has of it. Internal to src/comm. */
+/* A communicator: all that one rank has of it, how it fails, and its threads. Calls are in
+ * src/launch; what makes and ends communicators is in src/api. */
 #ifndef CECL_COMM_COMM_H
 #define CECL_COMM_COMM_H
 
@@ -9,12 +10,10 @@
 #include "boot/mesh.h"
 #include "boot/shared.h"
 #include "ce/engine.h"
-#include "comm/carry.h"
 #include "comm/history.h"
-#include "comm/pairs.h"
-#include "comm/tell.h"
 #include "comm/waits.h"
 #include "device/device.h"
+#include "flags/flags.h"
 #include "tune/table.h"
 
 #define CECL_COMM_MAGIC 0x6365636cu
@@ -52,18 +51,19 @@ struct cecl_watch {
     bool kernels_ended;   /* no kernel waits for peers any more, neither the caller's nor cecl's */
 };
 
+struct cecl_launcher;
+
 /* The communicator's second thread: see worker.c. */
 struct cecl_worker {
     pthread_t thread;
     bool running;
     _Atomic bool stop;
     uint32_t *rows; /* [CECL_LANES * nranks] */
-    /* for cecl_comm_free_parts, where the thread ends after the communicator */
-    bool drained;
     /* -- guarded by `lock` -- */
     pthread_mutex_t lock;
     pthread_cond_t news; /* an answer is there, or the thread has ended */
-    bool ended, abandoned;
+    bool ended;
+    void (*frees)(ceclComm_t comm); /* set where the thread ends after the communicator */
     uint64_t asked, answered; /* how many questions about progress there were; which is answered */
     /* the last answer */
     ceclResult_t result;
@@ -89,6 +89,7 @@ enum cecl_shared_part {
 struct ceclComm {
     uint32_t magic;
     int rank, nranks;
+    uint64_t id; /* equal on all ranks, and on no other communicator */
     struct cecl_resolved config;
     struct cecl_options options; /* of the calls that follow */
     uint32_t local_copies;       /* CECL_LOCAL_...: copies that need no SM on any rank */
@@ -103,35 +104,32 @@ struct ceclComm {
     struct cecl_windows windows;      /* of the pool and the registry */
     ceclRegistration_t registrations; /* the caller's, a list */
     struct cecl_engine engine;
-    struct cecl_teller teller;
+    struct cecl_launcher *launcher; /* launch/launcher.h: what calls in flight need */
     struct cecl_history history;
     struct cecl_waits waits;
-    struct cecl_carrier carrier;
-    struct cecl_pairs pairs;
     struct cecl_watch watch;
     struct cecl_worker worker;
     _Atomic bool finalized; /* two threads may finalize at once */
     bool shares_process;    /* another rank is in this process */
     bool is_one_process;    /* all ranks are */
+    int ranks_here;         /* in this process, this one included */
     bool shares_gpu;        /* some ranks have one GPU (CECL_SHARE_GPU=1) */
     bool few_queues;        /* on some rank, streams share fewer hardware queues than by default */
+    bool drained;           /* no work is pending on its memory as it ends */
     unsigned generation;    /* generation of the process that made it: see util/fork.h */
-    ceclComm_t next;        /* next in life.c's list of ended communicators */
-    /* The program can reach memory of peers. So a peer may wait for what it writes there, and no flag
-     * tells so. */
+    ceclComm_t next;        /* next in end.c's list of ended communicators */
+    /* The program can reach memory of peers. So a peer may wait for what the program writes there,
+     * and no flag tells whether it has come. */
     _Atomic bool gave_pointers;
     struct {
-        ceclComm_t next, *at; /* *at is this communicator */
-        bool is_idle;         /* all calls were done as the process began to end: */
-        uint32_t word, calls; /* its last word then, and how many calls that were */
-    } living;                 /* in living.c's list; at NULL: it is not there */
-    /* layout of the call that is being made; room for the longest */
-    uint64_t *layout;
+        ceclComm_t next, *at;        /* *at is this communicator */
+        bool is_idle;                /* all calls were done as the process began to end: */
+        uint32_t word, calls;        /* its last word then, and how many calls that were */
+    } living;                        /* in living.c's list; at NULL: it is not there */
     _Atomic(const char *) last_call; /* the name of the call enqueued last, or NULL */
     _Atomic(const char *) inside;    /* the name of the call that a thread is inside, or NULL */
     struct cecl_trace *trace;        /* NULL: no trace is wanted */
-    void *check_room;                /* [nranks] signatures, for CECL_CHECK */
-    void *places_room;               /* [nranks + 1] layouts, for variable all-to-all */
+    void *check_room;                /* [nranks] what ranks tell each other; see cecl_check_room */
 
     /* The asynchronous error is written once, under the lock. Its message is written first. */
     pthread_mutex_t async_lock;
@@ -153,35 +151,19 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
 /* The thresholds for so many ranks on each device, with the file that CECL_TUNING names. */
 ceclResult_t cecl_config_tuning(int nranks, struct cecl_tuning tunings[CECL_TUNING_DEVICES]);
 
-/* setup.c. Collective over `oob`, which the caller keeps. `local`: a fault that this rank already
- * knows of, with its message recorded. Such a rank takes part all the same, so that all ranks learn
- * of the fault. Waits end at `deadline`. */
-ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *config,
-                             int64_t deadline, ceclResult_t local, ceclComm_t *comm);
-/* Frees all parts of a communicator that exist. `drained`: no work is pending on its memory.
- * Otherwise mappings are left alone. */
-void cecl_comm_free(ceclComm_t comm, bool drained);
-/* What is left to free once its threads have ended. */
-void cecl_comm_free_parts(ceclComm_t comm, bool drained);
-
-/* life.c */
+/* fail.c */
 /* Refuses a handle that is NULL, foreign, destroyed, or inherited through fork. */
 ceclResult_t cecl_comm_check_handle(ceclComm_t comm);
-/* Refuses those handles, and communicators that are finalized or failed. */
+/* Refuses what cecl_comm_check_handle refuses, and communicators that are finalized or failed. */
 ceclResult_t cecl_comm_check(ceclComm_t comm);
 /* Whether the communicator is usable, and its ranks compare their calls (CECL_CHECK). Records no
  * message. */
 bool cecl_comm_is_checked(ceclComm_t comm);
-/* Keeps an ended communicator for a while, so that its handle can be told apart from a live one.
- * Then frees it. */
-void cecl_comm_bury(ceclComm_t comm);
-/* Never frees a communicator whose memory something may still touch. */
-void cecl_comm_lose(ceclComm_t comm);
 /* Takes in what peers have reported by now. Returns the asynchronous error, or success. If it
  * succeeds, the peers' data that this rank saw before is valid. */
 ceclResult_t cecl_comm_hear(ceclComm_t comm);
-/* Remembers the call that is enqueued now. The watchdog names it while work is pending, because the
- * call that is enqueued last ends last. */
+/* Remembers the call that is enqueued now. The watchdog names this call while work is pending,
+ * because the call that is enqueued last ends last. */
 static inline void cecl_comm_called(ceclComm_t comm, const char *name)
 {
     atomic_store_explicit(&comm->last_call, name, memory_order_relaxed);
@@ -194,8 +176,8 @@ static inline const char *cecl_comm_last_call(ceclComm_t comm)
 /* Refuses the second of two threads that make calls on the communicator at once: call `name`, while
  * the other one is inside `other`. */
 ceclResult_t cecl_comm_refuse_second(ceclComm_t comm, const char *name, const char *other);
-/* Enters a call of which there may be one at a time. The second thread is refused before it touches what
- * calls work on. Whoever has entered leaves. Calls that may be made beside others do not enter. */
+/* Enters a call of which only one may run at a time. A second thread is refused before it touches
+ * what calls work on. Whoever has entered leaves. Calls that may run beside others do not enter. */
 static inline ceclResult_t cecl_comm_enter(ceclComm_t comm, const char *name)
 {
     const char *other = NULL;
@@ -208,8 +190,8 @@ static inline void cecl_comm_leave(ceclComm_t comm)
 {
     atomic_store_explicit(&comm->inside, NULL, memory_order_release);
 }
-/* How to find out in what ranks differ, for the end of a message. Empty where they compare their calls
- * already. */
+/* How to find out in what ranks differ, for the end of a message. Empty if ranks compare their
+ * calls already. */
 static inline const char *cecl_comm_hint(ceclComm_t comm)
 {
     return comm->config.check ? "" : "; CECL_CHECK=1 names the difference";
@@ -223,32 +205,26 @@ void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result);
 void cecl_comm_compare_calls(ceclComm_t comm);
 /* Checks whether the kernel of a small call gave up. Returns the asynchronous error, or success. */
 ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm);
-/* Whether peers can do without this rank for all that it has begun. Then it may leave, and none fails that
- * does not need it later. */
+/* Whether peers need this rank for nothing that it has begun. Then it may leave, and only peers
+ * that need it for a later call fail. */
 bool cecl_comm_owes_nothing(ceclComm_t comm);
-#define CECL_RELEASED_MS 5000 /* how long released work may take to end, in ms */
-/* Ends the waits of what is pending on a failed communicator. Returns whether all of it has ended by the
- * deadline. */
-bool cecl_comm_end_pending(ceclComm_t comm, int64_t deadline);
-/* Ends a communicator that the program does not get after all, for peers that have got it as well. */
-void cecl_comm_take_back(ceclComm_t comm);
-/* Takes in the `result` of an exchange over the mesh. No exchange can follow one that was cut off,
- * so the communicator has then failed. */
+/* Records the `result` of an exchange over the mesh. If an exchange was cut off, none can follow,
+ * so the communicator fails. */
 ceclResult_t cecl_comm_exchanged(ceclComm_t comm, ceclResult_t result);
 /* Sets the asynchronous error, unless one is already set. */
 void cecl_comm_set_async(ceclComm_t comm, ceclResult_t result, const char *message);
 /* Returns the asynchronous error, with its message as this thread's own, or success. */
 ceclResult_t cecl_comm_async(ceclComm_t comm);
-/* `result`, or the communicator's error if `result` is a peer's that follows from it: peers that were
- * told of a failure take no messages. */
+/* Returns `result`, or the communicator's error if `result` is a peer's error that follows from
+ * that one. Peers that were told of a failure take no messages. */
 ceclResult_t cecl_comm_cause(ceclComm_t comm, ceclResult_t result);
 
 /* watch.c */
-#define CECL_WATCH_TICK_MS 500 /* most time between two looks of the watchdog */
-/* Most time for which it waits for the worker at each look. The driver takes microseconds unless it is
- * held up. */
+#define CECL_WATCH_TICK_MS 500 /* the longest time between two looks of the watchdog */
+/* The longest time for which the watchdog waits for the worker at each look. The driver takes
+ * microseconds unless it is held up. */
 #define CECL_WATCH_ANSWER_MS 100
-/* By how much the watchdog may be late: it begins to count at a look, and ends at another one. */
+/* By how much the watchdog may be late. It begins to count at one look, and ends at another one. */
 #define CECL_WATCH_LATE_MS (2 * (CECL_WATCH_TICK_MS + CECL_WATCH_ANSWER_MS))
 /* A kernel of a small call ends its wait as late, and the watchdog finds that at its next look. */
 _Static_assert(CECL_WATCH_LATE_MS + CECL_WATCH_TICK_MS < CECL_MESH_WORD_MS,
@@ -266,13 +242,13 @@ ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline);
 /* worker.c */
 void cecl_worker_init(struct cecl_worker *worker);
 ceclResult_t cecl_worker_start(ceclComm_t comm);
-/* Returns false if the thread is still inside a call of the driver after some seconds. Then it frees the
- * communicator when it comes back, and the caller does not touch it again. */
-bool cecl_worker_stop(ceclComm_t comm);
+/* Returns false if the worker is still inside a call of the driver after some seconds. Then the
+ * worker calls `frees` when it comes back, and the caller does not touch the communicator again. */
+bool cecl_worker_stop(ceclComm_t comm, void (*frees)(ceclComm_t comm));
 /* Frees what the worker has. It must not run. */
 void cecl_worker_close(struct cecl_worker *worker);
-/* How far the pending call is; results as for cecl_flags_progress. ceclInProgress: the driver has
- * not answered in time. Any thread. */
+/* Asks the worker how far the pending call is. Results as for cecl_flags_progress; ceclInProgress
+ * if the driver has not answered in time. Any thread. */
 ceclResult_t cecl_worker_ask(ceclComm_t comm, uint32_t *rows, struct cecl_progress *progress);
 
 #endif

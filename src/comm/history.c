@@ -41,8 +41,9 @@ static enum verdict compare(const struct cecl_history *history, int rank, uint32
     return mine == theirs ? EQUAL : DIFFERENT;
 }
 
-/* Hashes that are equal at one call are equal at all before it. So the latest call that both have
- * reached decides, and of those that differ the first one is named. */
+/* Hashes that are equal at one call are equal at all calls before it. So the latest call that both
+ * ranks have reached decides whether they differ. If they do, the first call that differs is named.
+ * */
 static bool differs_from(const struct cecl_history *history, int rank,
                          struct cecl_history_difference *difference)
 {

@@ -34,7 +34,7 @@ size_t cecl_history_bytes(int nranks);
 /* `memory` is of cecl_history_bytes, shared by all ranks and zeroed. */
 void cecl_history_open(struct cecl_history *history, void *memory, int rank, int nranks);
 
-/* Notes a call, before it is enqueued. So a peer that saw the call's effects sees the note. */
+/* Notes a call, before it is enqueued. So a peer that saw the call's effects also sees the note. */
 void cecl_history_note(struct cecl_history *history, uint32_t signature, const char *name);
 
 /* Whether this rank and another made different calls. Threads: any. */

@@ -40,8 +40,8 @@ static int32_t thread_id(void)
     return id;
 }
 
-/* Makes the file's name: %r is the rank and %p the process. Without %r, the rank comes last. False:
- * the name is too long. */
+/* Makes the file's name. %r stands for the rank and %p for the process. Without %r the rank comes
+ * last. Returns false if the name is too long. */
 static bool name_file(const char *pattern, int rank, char out[NAME_BYTES])
 {
     size_t used = 0;

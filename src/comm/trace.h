@@ -41,7 +41,7 @@ static inline struct cecl_trace *cecl_trace_of(ceclComm_t comm)
                : NULL;
 }
 
-/* `name` must stay valid. `bytes`: shown by NVTX; 0 where the size is not known yet. */
+/* `name` must stay valid. NVTX shows `bytes`, which is 0 if the size is not known yet. */
 void cecl_trace_start(struct cecl_traced *call);
 static inline struct cecl_traced cecl_trace_begin(ceclComm_t comm, const char *name)
 {

@@ -1,5 +1,5 @@
-/* The file of a trace: events as Chrome's viewers read them, in an array. The array is closed after
- * each write, and opened again for the next. */
+/* The file of a trace. It has events in an array, as Chrome's viewers read them. The array is
+ * closed after each write, and opened again for the next one. */
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* For whom each rank waits: telling, and following the waits of others. */
+/* For which ranks each rank waits: publishing it, and following the waits of other ranks. */
 #include "comm/waits.h"
 
 #include <stdbool.h>

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "comm/collective.h"
+#include "comm/comm.h"
 #include "flags/pads.h"
 #include "flags/pairs.h"
 #include "util/clock.h"
@@ -32,27 +32,28 @@ static bool is_hosted(ceclComm_t comm)
     return comm->engine.flags.way == CECL_FLAGS_HOST;
 }
 
-/* The words of messages lie in memory of the host, and so may flags: these need no driver. */
+/* Asks how far the pending call is. The words of messages lie in memory of the host, and flags may,
+ * too. Reading such words needs no driver. */
 static ceclResult_t ask_progress(ceclComm_t comm, uint32_t *rows, struct cecl_progress *progress)
 {
     const ceclResult_t result = is_hosted(comm)
                                     ? cecl_flags_progress(&comm->engine.flags, rows, progress)
                                     : cecl_worker_ask(comm, rows, progress);
     if (result == ceclSuccess)
-        cecl_pair_progress(&comm->pairs.flags, &comm->engine.flags, progress);
+        cecl_pair_progress(&comm->engine.flags, progress);
     return result;
 }
 
-/* Returns a rank that has left without a call that is pending here, or -1. A goodbye carries how far
- * the main lane's epochs have come there, which every call moves alike on all ranks. What it signalled
- * of messages has arrived by then. */
+/* Returns a rank that has left without a call that is pending here, or -1. A goodbye carries how
+ * far the main lane's epochs have come there. Every call moves these epochs alike on all ranks.
+ * Message signals that the leaving rank sent have arrived before its goodbye. */
 static int missing_for_good(ceclComm_t comm)
 {
     const uint32_t target = atomic_load(&comm->engine.flags.target[CECL_LANE_MAIN]);
     uint32_t last;
     for (int r = 0; r < comm->nranks; r++)
         if (r != comm->rank && cecl_mesh_left_with(comm->mesh, r, &last) &&
-            ((int32_t)(target - last) > 0 || cecl_pair_is_late(&comm->pairs.flags, r)))
+            ((int32_t)(target - last) > 0 || cecl_pair_is_late(&comm->engine.flags, r)))
             return r;
     return -1;
 }
@@ -69,8 +70,9 @@ static bool has_lost_a_leaver(ceclComm_t comm)
     return true;
 }
 
-/* The words for the ranks that are to blame: a late rank may wait for another one itself. What ranks told
- * counts for half of the time limit at most, so a rank that stopped since is not excused. */
+/* Words for the ranks that are to blame. A late rank may itself wait for another rank, which is
+ * then to blame. What ranks published counts for half of the time limit at most, so a rank that has
+ * stopped since then is not excused. */
 static const char *who_is_to_blame(ceclComm_t comm, struct cecl_rank_list *late)
 {
     const int half = comm->config.timeout_ms / 2;
@@ -81,8 +83,8 @@ static const char *who_is_to_blame(ceclComm_t comm, struct cecl_rank_list *late)
 
 #define PENDING_BYTES 64
 
-/* Names the call that waits for a peer. If it is not known which one waits, that is the call that
- * was made last, because it ends last. A message's peer is named only if it alone is late. */
+/* Names the call that waits for a peer. If that call is not known, names the call that was made
+ * last, because it ends last. A message's peer is named only if no other rank is late. */
 static const char *what_is_pending(ceclComm_t comm, const struct cecl_progress *progress,
                                    char out[PENDING_BYTES])
 {
@@ -98,7 +100,8 @@ static const char *what_is_pending(ceclComm_t comm, const struct cecl_progress *
     return out;
 }
 
-/* What may be wrong. Calls that differ are found before the time is up, so here one is missing. */
+/* Says what may be wrong. Calls that differ are found before the time is up, so here a call is
+ * missing. */
 static const char *what_to_look_for(const struct cecl_progress *progress)
 {
     if (!progress->in_message)
@@ -111,7 +114,8 @@ static const char *what_to_look_for(const struct cecl_progress *progress)
                : "did the peer make its part?";
 }
 
-/* A peer that has just given up signals flags that look late. It told so before, and is not blamed. */
+/* A peer that has just given up signals flags that look late. It told its peers before that, and is
+ * not blamed. */
 static void time_out(ceclComm_t comm, struct cecl_progress *progress, int64_t waited_ms)
 {
     if (cecl_mesh_news(comm->mesh) != ceclSuccess) {
@@ -127,9 +131,10 @@ static void time_out(ceclComm_t comm, struct cecl_progress *progress, int64_t wa
     cecl_comm_set_async(comm, ceclTimeout, cecl_message());
 }
 
-/* The driver does not answer how far the pending call is, as while memory is freed and that waits for
- * the call. Peers' ends are heard without it. Here only the time limit is kept: whether the caller's
- * work that comes before the call has ended is not known, so that work's time counts. */
+/* The driver does not answer how far the pending call is, for example because freeing memory waits
+ * for the call. The mesh reports peers' ends without the driver. So only the time limit is checked
+ * here. It is not known whether the caller's work that comes before the call has ended, so that
+ * work's time counts, too. */
 static void look_on_blindly(ceclComm_t comm, struct watched *seen, uint32_t done)
 {
     const int64_t now = cecl_now_ms();
@@ -157,8 +162,8 @@ static bool has_moved(const struct cecl_progress *progress, const struct watched
            progress->messages != seen->messages;
 }
 
-/* One of several late ranks may itself wait for another one, whose signal came here and not there. Its
- * time is up soon, if not now, and then it names that one. */
+/* One of several late ranks may itself wait for another rank, whose signal came here and not there.
+ * The time of that late rank is up soon, if not now, and then it names the other rank. */
 static bool is_out_of_time(ceclComm_t comm, const struct cecl_progress *progress, int64_t waited_ms)
 {
     const int64_t more = progress->late.count > 1 ? CECL_MESH_WORD_MS : 0;
@@ -208,7 +213,7 @@ static void look_after(ceclComm_t comm, struct watched *seen)
         time_out(comm, &progress, now - seen->since);
 }
 
-/* What the watchdog tries again needs a word only once. */
+/* Warns once, because the watchdog tries again and again. */
 static void complain(ceclComm_t comm)
 {
     if (!comm->watch.complained)
@@ -217,8 +222,8 @@ static void complain(ceclComm_t comm)
     comm->watch.complained = true;
 }
 
-/* Peers are notified first, because a released stream goes on copying and signalling, and no peer may
- * take the data that it then gets as valid. A peer that sees such a signal finds this rank's message
+/* Peers are notified first. A released stream goes on copying and signalling, and no peer may take
+ * the data that it then gets as valid. A peer that sees such a signal finds this rank's message
  * when it looks (cecl_comm_hear). */
 void cecl_watch_release(ceclComm_t comm)
 {
@@ -229,10 +234,11 @@ void cecl_watch_release(ceclComm_t comm)
         comm->watch.told = true;
     }
     const bool pending = !cecl_flags_idle(&comm->engine.flags);
-    /* This asks no driver, which these waits may hold up, and such flags cannot be silenced. */
+    /* Releasing these flags needs no driver, and pending waits may hold up the driver. They cannot
+     * be silenced. */
     if (pending && is_hosted(comm)) {
         (void)!cecl_flags_release(&comm->engine.flags);
-        cecl_pair_release(&comm->pairs.flags);
+        cecl_pair_release(&comm->engine.flags);
     }
     if (pending && !comm->watch.silenced)
         comm->watch.silenced = cecl_flags_silence(&comm->engine.flags) == ceclSuccess;
@@ -247,7 +253,7 @@ void cecl_watch_release(ceclComm_t comm)
     if (pending && !is_hosted(comm) && comm->watch.silenced && comm->watch.kernels_ended)
         (void)!cecl_flags_release(&comm->engine.flags);
     if (pending)
-        cecl_pair_release(&comm->pairs.flags);
+        cecl_pair_release(&comm->engine.flags);
     pthread_mutex_unlock(&comm->watch.lock);
 }
 
@@ -319,8 +325,8 @@ ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline)
     struct timespec pause = {.tv_nsec = 20000};
     const int64_t start = cecl_now_ms();
     while (!cecl_flags_idle(&comm->engine.flags)) {
-        /* With an error, the watchdog ends the waits of what is pending. The caller then waits for
-         * that, with a deadline of its own. */
+        /* After an error the watchdog ends the waits of pending calls. The caller then waits for
+         * these calls, with a deadline of its own. */
         if (deadline == CECL_NO_DEADLINE)
             CECL_TRY(cecl_comm_async(comm));
         if (cecl_ms_left(deadline) == 0)

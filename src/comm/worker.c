@@ -3,9 +3,10 @@
  *
  * The watchdog must not do this itself. While the program frees memory (cudaFree, cudaFreeHost) and
  * that waits for pending work, the driver makes other threads wait that copy, allocate or launch.
- * cuIpcCloseMemHandle does the same, and waits for all work of the GPU. Only stream memory operations
- * and questions go on (measured, docs/measurements.md). If the pending work is a call whose peer has died,
- * it ends when the watchdog releases it, which takes stream memory operations alone. */
+ * cuIpcCloseMemHandle does the same, and waits for all work of the GPU. Only stream memory
+ * operations and questions go on (measured, docs/measurements.md). If the pending work is a call
+ * whose peer has died, it ends when the watchdog releases it, which takes stream memory operations
+ * alone. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +17,9 @@
 #include "util/thread.h"
 
 #define REST_MS 500 /* between two looks for memory that can be closed */
-#define CLOSE_MS 5  /* likewise, while there is some: moments without a pending call are short */
-#define MESSAGES_A_SWEEP 32 /* most messages between two such looks */
+/* The same while there is such memory, because moments without a pending call are short. */
+#define CLOSE_MS 5
+#define MESSAGES_A_SWEEP 32 /* the largest number of messages between two such looks */
 #define END_MS 10000
 
 void cecl_worker_init(struct cecl_worker *worker)
@@ -34,10 +36,10 @@ void cecl_worker_close(struct cecl_worker *worker)
     pthread_cond_destroy(&worker->news);
 }
 
-/* Carries out what peers tell about their memory: one message, so that questions are answered in
- * between. Closing what they dropped takes as long as opening, and a call may wait for what comes next.
- * So it comes when no message has come for a while, or many have. Returns how many messages have come
- * since then. */
+/* Carries out one message of a peer about its memory, so that questions are answered between
+ * messages. Closing memory that peers dropped takes as long as opening memory, and a call may wait
+ * for the next message. So memory is closed only after a while without messages, or after many of
+ * them. Returns how many messages have come since memory was closed last. */
 static uint32_t look_after_memory(ceclComm_t comm, bool comes, uint32_t messages)
 {
     bool any = false;
@@ -91,11 +93,11 @@ static void *work(void *argument)
     }
     pthread_mutex_lock(&worker->lock);
     worker->ended = true;
-    const bool frees = worker->abandoned;
+    void (*frees)(ceclComm_t) = worker->frees;
     pthread_cond_broadcast(&worker->news);
     pthread_mutex_unlock(&worker->lock);
     if (frees)
-        cecl_comm_free_parts(comm, worker->drained);
+        frees(comm);
     return NULL;
 }
 
@@ -114,13 +116,13 @@ ceclResult_t cecl_worker_start(ceclComm_t comm)
     return ceclSuccess;
 }
 
-/* Waits for news up to a time; false: there was none. The caller holds the lock. */
+/* Waits for news up to a time. Returns false if there was none. The caller holds the lock. */
 static bool wait_for_news(struct cecl_worker *worker, const struct timespec *until)
 {
     return pthread_cond_timedwait(&worker->news, &worker->lock, until) != ETIMEDOUT;
 }
 
-bool cecl_worker_stop(ceclComm_t comm)
+bool cecl_worker_stop(ceclComm_t comm, void (*frees)(ceclComm_t comm))
 {
     struct cecl_worker *worker = &comm->worker;
     const struct timespec until = cecl_time_in(END_MS);
@@ -138,7 +140,7 @@ bool cecl_worker_stop(ceclComm_t comm)
         worker->running = false;
         return true;
     }
-    worker->abandoned = true;
+    worker->frees = frees;
     comm->magic = 0;
     cecl_mesh_say_goodbye(
         comm->mesh); /* peers hear of it now, and not when the thread comes back */

@@ -5,8 +5,9 @@
  * nothing of ranks, collectives or plans. It includes reductions and small calls from src/sm, and
  * src/util. One cecl_device serves one rank; ranks may be threads of one process.
  *
- * Threads: one thread at a time makes memory calls and creates streams. A second thread (the
- * watchdog) may call words_release and stream_query at any time. */
+ * Threads: those that are inside the communicator, one at a time, may call everything. Beside them its
+ * worker opens and closes regions and reads words, and its watchdog writes words of the host's memory
+ * and releases words ("Threads" in docs/architecture.md). */
 #ifndef CECL_DEVICE_DEVICE_H
 #define CECL_DEVICE_DEVICE_H
 
@@ -66,7 +67,7 @@ struct cecl_use {
     uint64_t low, high; /* addresses: the bytes [low, high) are used; low < high */
     bool written;
 };
-#define CECL_USES 2 /* of one call, at most: sendbuff and recvbuff */
+#define CECL_USES 128 /* of one call, at most: ranges of sendbuff and recvbuff */
 
 /* Copies issued together, without order among themselves. The arrays belong to the caller. */
 struct cecl_batch {

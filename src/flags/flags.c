@@ -4,15 +4,19 @@
 #include <stdlib.h>
 
 #include "flags/pads.h"
+#include "flags/pairs.h"
 
-/* Epochs start close to the wrap-around, so every program crosses it soon. No code can then rely on
- * the wrap-around not happening. */
-#define FIRST_EPOCH 0xffffff00u
-
-uint32_t *cecl_flags_word(const struct cecl_flags *flags, int holder, int writer, int lane)
+void cecl_flags_describe(struct cecl_flags *flags, char *rows, uint64_t apart)
 {
-    return (uint32_t *)(void *)(flags->rows + (uint64_t)holder * flags->apart) +
-           lane * flags->nranks + writer;
+    for (int lane = 0; lane < CECL_LANES; lane++)
+        flags->counters[lane] =
+            (struct cecl_counter){.words = rows + (size_t)(lane * flags->nranks) * sizeof(uint32_t),
+                                  .apart = apart,
+                                  .unit = cecl_flag_value(1)};
+    flags->counters[CECL_COUNTER_SLOTS] =
+        (struct cecl_counter){.replay = CECL_REPLAY_KERNEL, .unit = 1};
+    flags->counters[CECL_COUNTER_DONE] =
+        (struct cecl_counter){.words = (char *)flags->done, .own = true, .unit = 1};
 }
 
 struct cecl_meeting cecl_flags_meeting(const struct cecl_flags *flags, int lane)
@@ -22,7 +26,7 @@ struct cecl_meeting cecl_flags_meeting(const struct cecl_flags *flags, int lane)
         .nranks = (uint32_t)flags->nranks,
         .row = cecl_flags_word(flags, flags->rank, 0, lane),
         .word = cecl_flags_word(flags, 0, flags->rank, lane),
-        .apart = flags->apart,
+        .apart = flags->counters[lane].apart,
         .ended = cecl_pads_ended(flags),
         .leaving = cecl_pads_leaving(flags, lane),
         .done = flags->done,
@@ -74,7 +78,7 @@ static ceclResult_t check_probe(const struct cecl_flags *flags, uint32_t value)
 static ceclResult_t probe_way(const struct cecl_flags *flags, enum cecl_flag_way way,
                               ceclStream_t stream)
 {
-    const uint32_t epoch = FIRST_EPOCH - (way == CECL_FLAGS_COPY ? 1 : 0);
+    const uint32_t epoch = CECL_FIRST_EPOCH - (way == CECL_FLAGS_COPY ? 1 : 0);
 
     CECL_TRY(cecl_pool_agree(flags->pool, send_probe(flags, way, epoch, stream)));
     return cecl_pool_agree(flags->pool, check_probe(flags, cecl_flag_value(epoch)));
@@ -131,18 +135,19 @@ static ceclResult_t choose_way(struct cecl_flags *flags, enum cecl_flags_wish wi
 /* Sets this rank's side flags to their first value. Only signals raise them. */
 static ceclResult_t begin_side_flags(const struct cecl_flags *flags)
 {
-    return cecl_flags_write_row(flags, CECL_LANE_SIDE, cecl_flag_value(FIRST_EPOCH));
+    return cecl_flags_write_row(flags, CECL_LANE_SIDE, cecl_flag_value(CECL_FIRST_EPOCH));
 }
 
 static ceclResult_t make_host_words(struct cecl_flags *flags)
 {
     CECL_TRY(flags->dev->ops->words_alloc(flags->dev, 2, &flags->done));
     flags->late = flags->done + 1;
+    flags->counters[CECL_COUNTER_DONE].words = (char *)flags->done;
     return ceclSuccess;
 }
 
 /* Collective. Clears flags and pads on every rank before any rank may write to them. */
-static ceclResult_t clear_flags(struct cecl_flags *flags)
+static ceclResult_t clear_flags(struct cecl_flags *flags, const struct cecl_hosted *hosted)
 {
     struct cecl_device *dev = flags->dev;
     ceclResult_t result =
@@ -156,6 +161,8 @@ static ceclResult_t clear_flags(struct cecl_flags *flags)
         result = cecl_pads_clear(flags);
     if (result == ceclSuccess)
         result = make_host_words(flags);
+    if (result == ceclSuccess && hosted && hosted->words)
+        result = cecl_pairs_describe(flags, hosted);
     return cecl_pool_agree(flags->pool, result);
 }
 
@@ -164,14 +171,12 @@ static ceclResult_t take_rows(struct cecl_flags *flags, const struct cecl_hosted
     struct cecl_pool *pool = flags->pool;
     uint64_t offset;
     if (hosted) {
-        flags->rows = hosted->words;
-        flags->apart = hosted->apart;
+        cecl_flags_describe(flags, hosted->words, hosted->apart);
         return ceclSuccess;
     }
     CECL_TRY(cecl_pool_alloc_kept(pool, CECL_LANES * (uint64_t)pool->nranks * sizeof(uint32_t),
                                   &offset));
-    flags->rows = cecl_pool_at(pool, 0, offset);
-    flags->apart = pool->slice;
+    cecl_flags_describe(flags, cecl_pool_at(pool, 0, offset), pool->slice);
     return ceclSuccess;
 }
 
@@ -196,15 +201,18 @@ ceclResult_t cecl_flags_open(struct cecl_flags *flags, struct cecl_pool *pool,
                                  .nranks = pool->nranks,
                                  .way = on_host ? CECL_FLAGS_HOST : CECL_FLAGS_COPY};
     CECL_TRY(take_memory(flags, on_host ? hosted : NULL));
-    CECL_TRY(clear_flags(flags));
+    CECL_TRY(clear_flags(flags, hosted));
     CECL_TRY(choose_way(flags, wish));
+    for (int counter = 0; counter < CECL_COUNTERS; counter++)
+        flags->epoch[counter] = counter == CECL_COUNTER_SLOTS ? 0 : CECL_FIRST_EPOCH;
     for (int lane = 0; lane < CECL_LANES; lane++) {
-        flags->epoch[lane] = FIRST_EPOCH;
-        atomic_store(&flags->target[lane], FIRST_EPOCH);
+        atomic_store(&flags->target[lane], CECL_FIRST_EPOCH);
+        if (flags->way == CECL_FLAGS_COPY)
+            flags->counters[lane].values = cecl_flags_source(flags, lane, 0);
     }
-    atomic_store((_Atomic uint32_t *)flags->done, FIRST_EPOCH);
-    /* From here on, flags on every rank hold FIRST_EPOCH or a value just below it. So no wait ends
-     * without its signal. */
+    atomic_store((_Atomic uint32_t *)flags->done, CECL_FIRST_EPOCH);
+    /* From here on flags on every rank hold CECL_FIRST_EPOCH, or a value just below it, so no wait
+     * ends without its signal. */
     return ceclSuccess;
 }
 
@@ -212,5 +220,6 @@ void cecl_flags_close(struct cecl_flags *flags)
 {
     if (flags->done)
         flags->dev->ops->words_free(flags->dev, flags->done);
+    cecl_pairs_forget(flags);
     *flags = (struct cecl_flags){0};
 }

@@ -1,6 +1,6 @@
 /* Flags: the words by which ranks signal to each other how far they are. This folder holds all code
  * that counts, reads and releases these words. It knows the pool and the device, but no plan and no
- * collective.
+ * collective. counters.h has the table that says how each counter's words are used.
  *
  * Each rank has a row of 32-bit words in its symmetric memory for each lane, and each row has a
  * word for each peer. Only that peer writes the word, and the word only grows (cyclically). A
@@ -16,8 +16,8 @@
  * peers (any call of a single rank; a put). Such a call moves `done` by one and leaves the epochs
  * alone, so one rank may make it while the others do not.
  *
- * Threads: calls come from one thread at a time. One other thread may call the functions for the
- * watchdog at the same time. */
+ * Threads: calls come from one thread at a time. The watchdog, the worker, the thread that ends the
+ * process and other communicators' workers ask how far calls are ("Threads" in docs/architecture.md). */
 #ifndef CECL_FLAGS_FLAGS_H
 #define CECL_FLAGS_FLAGS_H
 
@@ -26,7 +26,7 @@
 #include "alloc/hosted.h"
 #include "alloc/pool.h"
 #include "boot/rank_list.h"
-#include "util/lane.h"
+#include "flags/counters.h"
 
 /* A flag holds the low 16 bits of its epoch in its upper half. So flags compare cyclically as
  * 32-bit words, and a table of all their values is small enough. */
@@ -35,6 +35,12 @@ static inline uint32_t cecl_flag_value(uint32_t epoch)
 {
     return epoch << 16;
 }
+
+/* Counters start close to the wrap-around, so every program crosses it soon. No code can then rely on
+ * the wrap-around not happening. */
+#define CECL_FIRST_EPOCH 0xffffff00u
+
+#define CECL_PAIR_NOTES 256 /* a power of two */
 
 enum cecl_flag_way {
     CECL_FLAGS_WRITE, /* remote stream writes */
@@ -48,20 +54,22 @@ struct cecl_flags {
     struct cecl_device *dev;
     struct cecl_pool *pool;
     int rank, nranks;
-    enum cecl_flag_way way;
-    /* [CECL_LANES][nranks] words of each rank, so many bytes apart */
-    char *rows;
-    uint64_t apart;
+    enum cecl_flag_way way; /* of the epochs */
+    struct cecl_counter counters[CECL_COUNTERS_MAX];
+    /* -- of messages, see pairs.h -- */
+    const struct cecl_hosted *hosted; /* where their words lie; NULL: there are none */
+    _Atomic uint32_t *awaited;        /* [4][nranks] of the counters of messages */
+    /* the message of each of the last groups that have just one, by the group's target */
+    _Atomic uint64_t notes[CECL_PAIR_NOTES];
     /* offset of [CECL_LANES][CECL_FLAG_VALUES] words, the sources of copied flags */
     uint64_t values_offset;
     uint64_t pads_offset; /* offset of the words that kernels use: see pads.h */
     /* offset of [nranks] pointers by which kernels find peers: see pads.h */
     uint64_t slices_offset;
-    uint32_t epoch[CECL_LANES];          /* where flags stand once every call so far is done */
+    uint32_t epoch[CECL_COUNTERS_MAX];   /* where counters stand once every call so far is done */
     _Atomic uint32_t target[CECL_LANES]; /* like `epoch`, with the call that is being enqueued */
-    uint32_t unsignalled; /* calls without phases so far: `done` counts them, epochs do not */
-    _Atomic uint32_t unsignalled_target; /* like `target`, of such calls */
-    uint32_t small_calls;                /* small calls so far, cyclically */
+    /* like `target`, of the calls without phases: `done` counts them, epochs do not */
+    _Atomic uint32_t unsignalled_target;
     /* most phases of the side lane for each of the main lane, of all calls so far */
     _Atomic uint32_t side_a_main;
     /* -- once the communicator has failed; the watchdog's -- */
@@ -79,18 +87,29 @@ enum cecl_flags_wish {
     CECL_FLAGS_BY_HOST
 };
 
+/* Fills in the rows of the table for the epochs of both lanes, whose words lie so, and for the slots and
+ * `done`. flags->done is allocated. */
+void cecl_flags_describe(struct cecl_flags *flags, char *rows, uint64_t apart);
+
 /* Collective. Takes flags, pads and the table of slices from the pool, and tries how flags travel.
  * Flags that are zeroed, or that failed to open, may be closed.
  *
- * hosted  for CECL_FLAGS_BY_HOST: the words there must be zero, on every rank */
+ * hosted  for CECL_FLAGS_BY_HOST, and for messages: the words there must be zero, on every rank; NULL, or
+ *         zeroed: there is none */
 ceclResult_t cecl_flags_open(struct cecl_flags *flags, struct cecl_pool *pool,
                              const struct cecl_hosted *hosted, enum cecl_flags_wish wish);
 
 /* Local. No work may be pending. */
 void cecl_flags_close(struct cecl_flags *flags);
 
-/* The word at rank `holder` that a lane of rank `writer` writes. */
-uint32_t *cecl_flags_word(const struct cecl_flags *flags, int holder, int writer, int lane);
+/* The word of a counter at rank `holder` that rank `writer` writes. */
+static inline uint32_t *cecl_flags_word(const struct cecl_flags *flags, int holder, int writer,
+                                        int counter)
+{
+    const struct cecl_counter *row = &flags->counters[counter];
+    uint32_t *words = (uint32_t *)(void *)(row->words + (uint64_t)holder * row->apart);
+    return row->own ? words : words + writer;
+}
 
 /* The words by which kernels of a lane meet. The caller fills in what the kernel does, and the
  * values. */
@@ -103,7 +122,7 @@ static inline void *cecl_flags_source(const struct cecl_flags *flags, int lane, 
            (uint32_t)lane * CECL_FLAG_VALUES + epoch % CECL_FLAG_VALUES;
 }
 
-/* -- advance.c: one call. Begin, fill, enqueue, then commit or roll back -- */
+/* -- advance.c: one call. Begin, fill its cells, enqueue, then commit or roll back -- */
 
 /* By how much a call moves the flags. Phases are equal on all ranks. */
 struct cecl_advance {
@@ -119,53 +138,13 @@ static inline uint32_t cecl_advance_end(const struct cecl_advance *advance)
     return advance->phases[CECL_LANE_MAIN] + advance->unsignalled;
 }
 
-/* Must be called before anything is enqueued: the watchdog must know of the call before anything of
- * the call can wait. Returns false if flags are silent: then nothing may be enqueued. */
+/* Must be called before anything of the call is enqueued, because the watchdog must know of the
+ * call before it can wait. Returns false if flags are silent; then nothing may be enqueued. */
 bool cecl_flags_begin(struct cecl_flags *flags, const struct cecl_advance *advance);
 /* To be called when the call is enqueued, in whole or in part. */
 void cecl_flags_commit(struct cecl_flags *flags, const struct cecl_advance *advance);
 /* To be called when nothing of the call is enqueued. */
 void cecl_flags_roll_back(struct cecl_flags *flags);
-
-/* What a patch writes. */
-enum cecl_patch_kind {
-    CECL_PATCH_FLAG,   /* a word: the value of a lane's flag at a phase */
-    CECL_PATCH_SOURCE, /* a pointer: where that value is stored, for a flag that is copied */
-    /* a word: the value of `done` at a phase of the main lane, or after the last */
-    CECL_PATCH_DONE,
-    CECL_PATCH_SMALL, /* a word: the number of a small call, `phase` behind those so far */
-    /* `phase` pointers into host memory: the half that the next small call uses */
-    CECL_PATCH_HALVES
-};
-
-/* A pointer to a byte of a half. */
-struct cecl_half_place {
-    void **at;
-    char *first;    /* that byte in half 0 */
-    uint64_t apart; /* bytes from half 0 to half 1 */
-};
-
-/* A place in a kept plan whose value depends on where the flags stand. The value is only known when
- * the plan is issued. */
-struct cecl_patch {
-    union {
-        uint32_t *word;
-        void **source;
-        const struct cecl_half_place *halves;
-    } at;
-    uint32_t phase; /* of the call; the first phase is 1. HALVES: how many */
-    uint8_t kind;   /* enum cecl_patch_kind */
-    uint8_t lane;
-};
-
-/* Writes the values of the next call into the places of a kept plan. This is allowed while earlier
- * calls of the same plan are pending, because a device copies what it is given when it enqueues.
- *
- * Calls that a graph captures are to be added at this point, as a second function that fills the
- * same patches. It would write fixed values, which each replay sets and resets, in place of the
- * epochs. Lowerings and binding need not know of it. */
-void cecl_flags_fill(const struct cecl_flags *flags, const struct cecl_patch *patches,
-                     uint32_t count);
 
 /* The value of `done` once all that is enqueued, or being enqueued, is done. */
 static inline uint32_t cecl_flags_done_target(const struct cecl_flags *flags)
@@ -180,7 +159,7 @@ struct cecl_memop cecl_flags_mark_end(const struct cecl_flags *flags);
 /* Which half of the slots the next small call uses. */
 static inline uint8_t cecl_flags_half(const struct cecl_flags *flags)
 {
-    return (flags->small_calls + 1) & 1;
+    return (flags->epoch[CECL_COUNTER_SLOTS] + 1) & 1;
 }
 
 /* -- for the watchdog and for teardown; release.c -- */

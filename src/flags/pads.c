@@ -1,6 +1,7 @@
 /* Pads lie in this order: [blocks][nranks] words of barriers, [signals][nranks] words of signals,
  * the word that ends all waits, and a word for each lane in which cecl's own kernels count. The
- * library zeroes them and ends waits for them. It never waits for a barrier or a signal itself. */
+ * library zeroes the pads and ends kernels' waits for them. The library itself never waits for a
+ * barrier or a signal. */
 #include "flags/pads.h"
 
 #include <stdlib.h>

@@ -3,22 +3,14 @@
 
 #include <stdlib.h>
 
-/* Values start close to the wrap-around, as epochs do, so every program crosses it soon. The word that
- * tells of the group in progress starts with `done`, so no group is in progress. */
-#define FIRST_VALUE 0xffffff00u
+/* Counters of a pair of ranks: two of the sender's and two of the receiver's. */
+#define PAIR_COUNTERS (CECL_COUNTER_BEGUN - CECL_COUNTER_READY)
+_Static_assert(CECL_COUNTER_MOVED - CECL_COUNTER_READY == CECL_ROLES, "a counter for each role");
+_Static_assert(PAIR_COUNTERS == 4, "cecl_hosted_pair_words has room for so many");
 
-static uint32_t index_of(const struct cecl_pair_flags *flags, enum cecl_pair_signal signal,
-                         enum cecl_role role, int peer)
+static uint32_t words_of_peers(const struct cecl_flags *flags)
 {
-    return ((uint32_t)signal * CECL_ROLES + (uint32_t)role) * (uint32_t)flags->nranks +
-           (uint32_t)peer;
-}
-
-_Static_assert(CECL_PAIR_SIGNALS *CECL_ROLES == 4, "cecl_hosted_pair_words has room for so many");
-
-static uint32_t words_of_peers(const struct cecl_pair_flags *flags)
-{
-    return CECL_PAIR_SIGNALS * CECL_ROLES * (uint32_t)flags->nranks;
+    return PAIR_COUNTERS * (uint32_t)flags->nranks;
 }
 
 static uint32_t read_word(const uint32_t *word)
@@ -26,100 +18,75 @@ static uint32_t read_word(const uint32_t *word)
     return atomic_load_explicit((const _Atomic uint32_t *)word, memory_order_acquire);
 }
 
-uint32_t cecl_pair_value(uint64_t number)
+/* The words of all counters, and behind them one word that the rank itself writes, which says how
+ * far its messages have begun. This word starts with the value of `done`, which means that no
+ * message is in progress. */
+ceclResult_t cecl_pairs_describe(struct cecl_flags *flags, const struct cecl_hosted *hosted)
 {
-    return FIRST_VALUE + (uint32_t)number;
-}
-
-uint32_t *cecl_pair_word_there(const struct cecl_pair_flags *flags, enum cecl_pair_signal signal,
-                               enum cecl_role role, int peer)
-{
-    return cecl_hosted_pairs(flags->hosted, peer) +
-           index_of(flags, signal, cecl_role_other(role), flags->rank);
-}
-
-uint32_t *cecl_pair_word_here(const struct cecl_pair_flags *flags, enum cecl_pair_signal signal,
-                              enum cecl_role role, int peer)
-{
-    return cecl_hosted_pairs(flags->hosted, flags->rank) + index_of(flags, signal, role, peer);
-}
-
-/* The last word of a row, which the rank itself writes. */
-static uint32_t *word_of_begin(const struct cecl_pair_flags *flags)
-{
-    return cecl_hosted_pairs(flags->hosted, flags->rank) + words_of_peers(flags);
-}
-
-ceclResult_t cecl_pair_flags_open(struct cecl_pair_flags *flags, const struct cecl_hosted *hosted,
-                                  int rank, int nranks)
-{
-    *flags = (struct cecl_pair_flags){.hosted = hosted, .rank = rank, .nranks = nranks};
     const uint32_t count = words_of_peers(flags);
+    flags->hosted = hosted;
     flags->awaited = calloc(count, sizeof(*flags->awaited));
     if (!flags->awaited)
-        return cecl_fail(ceclOutOfMemory, "no host memory for the flags of %d ranks", nranks);
+        return cecl_fail(ceclOutOfMemory, "no host memory for the flags of %d ranks",
+                         flags->nranks);
     for (uint32_t i = 0; i < count; i++)
-        atomic_init(&flags->awaited[i], FIRST_VALUE);
-    hosted->dev->ops->host_write(hosted->dev, cecl_hosted_pairs(hosted, rank),
-                                 cecl_hosted_pair_words(nranks), FIRST_VALUE);
+        atomic_init(&flags->awaited[i], CECL_FIRST_EPOCH);
+    for (int c = 0; c < PAIR_COUNTERS; c++)
+        flags->counters[CECL_COUNTER_READY + c] = (struct cecl_counter){
+            .words = (char *)(cecl_hosted_pairs(hosted, 0) + c * flags->nranks),
+            .apart = hosted->apart,
+            .unit = 1,
+            .awaited = flags->awaited + c * flags->nranks};
+    flags->counters[CECL_COUNTER_BEGUN] =
+        (struct cecl_counter){.words = (char *)(cecl_hosted_pairs(hosted, 0) + count),
+                              .apart = hosted->apart,
+                              .own = true,
+                              .unit = 1};
+    hosted->dev->ops->host_write(hosted->dev, cecl_hosted_pairs(hosted, flags->rank),
+                                 cecl_hosted_pair_words(flags->nranks), CECL_FIRST_EPOCH);
     return ceclSuccess;
 }
 
-void cecl_pair_flags_close(struct cecl_pair_flags *flags)
+void cecl_pairs_forget(struct cecl_flags *flags)
 {
     free(flags->awaited);
-    *flags = (struct cecl_pair_flags){0};
-}
-
-void cecl_pair_awaits(struct cecl_pair_flags *flags, enum cecl_pair_signal signal,
-                      enum cecl_role role, int peer, uint32_t value)
-{
-    atomic_store(&flags->awaited[index_of(flags, signal, role, peer)], value);
-}
-
-struct cecl_memop cecl_pair_begin(const struct cecl_pair_flags *flags, uint32_t target)
-{
-    return (struct cecl_memop){word_of_begin(flags), target, CECL_MEMOP_WRITE};
 }
 
 /* A note has the target in its upper half, and in its lower half the peer and the role. No note is 0. */
 #define NOTED 0x80000000u
 #define SENDS 0x40000000u
 
-static _Atomic uint64_t *note_of(struct cecl_pair_flags *flags, uint32_t target)
+void cecl_pair_note(struct cecl_flags *flags, enum cecl_role role, int peer)
 {
-    return &flags->notes[target % CECL_PAIR_NOTES];
-}
-
-void cecl_pair_note(struct cecl_pair_flags *flags, uint32_t target, enum cecl_role role, int peer)
-{
-    const uint32_t what = NOTED | (role == CECL_SENDER ? SENDS : 0) | (uint32_t)peer;
-    atomic_store_explicit(note_of(flags, target), (uint64_t)target << 32 | what,
+    const uint32_t target = flags->epoch[CECL_COUNTER_DONE] + 1,
+                   what = NOTED | (role == CECL_SENDER ? SENDS : 0) | (uint32_t)peer;
+    atomic_store_explicit(&flags->notes[target % CECL_PAIR_NOTES], (uint64_t)target << 32 | what,
                           memory_order_relaxed);
 }
 
 /* Whether a word here is behind the last value for which a stream waits. */
-static bool is_behind(const struct cecl_pair_flags *flags, uint32_t index)
+static bool is_behind(const struct cecl_flags *flags, uint32_t index)
 {
     const uint32_t awaited = atomic_load(&flags->awaited[index]);
     return (int32_t)(awaited - read_word(cecl_hosted_pairs(flags->hosted, flags->rank) + index)) >
            0;
 }
 
-bool cecl_pair_is_late(const struct cecl_pair_flags *flags, int peer)
+bool cecl_pair_is_late(const struct cecl_flags *flags, int peer)
 {
     bool late = false;
-    for (uint32_t i = 0; flags->awaited && i < CECL_PAIR_SIGNALS * CECL_ROLES; i++)
+    for (uint32_t i = 0; flags->awaited && i < PAIR_COUNTERS; i++)
         late = late || is_behind(flags, i * (uint32_t)flags->nranks + (uint32_t)peer);
     return late;
 }
 
-/* The peer of the group that is in progress, if that is one message. Otherwise the peers of all groups that
- * are pending: no word says which group waits for which of them. */
-static void name_peers(struct cecl_pair_flags *flags, uint32_t target,
+/* Lists the peer of the group in progress if that group is one message. Otherwise lists the peers
+ * of all pending groups, because no word says which group waits for which peer. */
+static void name_peers(const struct cecl_flags *flags, uint32_t target,
                        struct cecl_progress *progress)
 {
-    const uint64_t note = atomic_load_explicit(note_of(flags, target), memory_order_relaxed);
+    const uint64_t note =
+        atomic_load_explicit(&flags->notes[target % CECL_PAIR_NOTES], memory_order_relaxed);
     const bool known = note >> 32 == target && (note & NOTED) != 0;
     progress->message_peer = known ? (int)(note & (SENDS - 1)) : -1;
     progress->message_sends = (note & SENDS) != 0;
@@ -129,25 +96,24 @@ static void name_peers(struct cecl_pair_flags *flags, uint32_t target,
 }
 
 /* A group of messages is in progress if a stream has reached its begin and not its end. */
-void cecl_pair_progress(struct cecl_pair_flags *flags, const struct cecl_flags *calls,
-                        struct cecl_progress *progress)
+void cecl_pair_progress(const struct cecl_flags *flags, struct cecl_progress *progress)
 {
     if (!flags->awaited)
         return;
     const uint32_t *here = cecl_hosted_pairs(flags->hosted, flags->rank);
     for (uint32_t i = 0; i < words_of_peers(flags); i++)
         progress->messages += read_word(&here[i]);
-    const uint32_t target = read_word(word_of_begin(flags));
-    if (cecl_flags_reached(calls, target))
+    const uint32_t target = read_word(&here[words_of_peers(flags)]);
+    if (cecl_flags_reached(flags, target))
         return;
     progress->started = true;
     progress->in_message = progress->late.count == 0;
-    progress->message_is_last = target == cecl_flags_done_target(calls);
+    progress->message_is_last = target == cecl_flags_done_target(flags);
     if (progress->in_message)
         name_peers(flags, target, progress);
 }
 
-void cecl_pair_release(const struct cecl_pair_flags *flags)
+void cecl_pair_release(const struct cecl_flags *flags)
 {
     for (uint32_t i = 0; flags->awaited && i < words_of_peers(flags); i++)
         if (is_behind(flags, i))

@@ -1,5 +1,5 @@
-/* What the watchdog and teardown need from flags: how far calls are, which peer is late, and how to
- * end waits once the communicator has failed. */
+/* What the watchdog and teardown need from flags. They ask how far calls are and which peer is
+ * late, and end waits once the communicator has failed. */
 #include "flags/flags.h"
 
 /* A quarter of the flags' cycle. Half of the cycle counts as later, the other half as earlier. */
@@ -18,7 +18,8 @@ static uint32_t epoch_done(const struct cecl_flags *flags)
     return cecl_flags_done(flags) - atomic_load(&flags->unsignalled_target);
 }
 
-/* By how much a peer's flags are behind what this rank signalled: the larger value of both lanes. */
+/* Returns by how much a peer's flags are behind what this rank signalled, on the lane where that is
+ * more. */
 static int32_t behind(const struct cecl_flags *flags, const uint32_t *rows,
                       const struct cecl_progress *progress, int rank)
 {
@@ -105,13 +106,13 @@ static ceclResult_t overwrite(const struct cecl_flags *flags, int lane, uint32_t
     return ceclSuccess;
 }
 
-/* Writes only the values that pending calls may copy: a stream memory operation takes about 1 us, and
- * copies, which are faster, are held up while the program frees memory.
+/* Writes only the values that pending calls may copy. A stream memory operation takes about 1 us.
+ * Copies are faster, but are held up while the program frees memory.
  *
- * No word says how far the side lane is, so its pending epochs follow from those of the main lane. Its
- * values become earlier than the last half cycle of what may be pending. Side flags further back may
- * still end waits of peers. That does no harm: main flags end no wait, every call ends on the main
- * lane, and peers were notified of the failure before. */
+ * No word says how far the side lane is, so its pending epochs are derived from those of the main
+ * lane. The side lane's values become earlier than the last half cycle of what may be pending. Side
+ * flags further back may still end waits of peers. That does no harm, because main flags end no
+ * wait, every call ends on the main lane, and peers were notified of the failure before. */
 ceclResult_t cecl_flags_silence(struct cecl_flags *flags)
 {
     atomic_store(&flags->silent, true); /* before targets are read: see cecl_flags_begin */

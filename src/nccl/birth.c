@@ -8,8 +8,6 @@
 
 #include "nccl/comms.h"
 
-#define SUCCESS ((ncclResult_t)ceclSuccess)
-
 struct birth {
     struct birth *next;
     ncclComm_t parent;
@@ -32,7 +30,7 @@ ncclResult_t cecl_nccl_birth_expect(ncclComm_t parent, ncclComm_t *child, int to
     first = birth;
     atomic_fetch_add(&expected, 1);
     pthread_mutex_unlock(&lock);
-    return SUCCESS;
+    return ceclSuccess;
 }
 
 /* ncclInProgress, or what came of it. A rank without a color gets no child. */
@@ -42,50 +40,47 @@ static ncclResult_t look_at(struct birth *birth)
     if (come) {
         birth->child = come;
         const ncclResult_t result = cecl_nccl_comm_make_later(come, birth->together);
-        if (result != SUCCESS)
+        if (result != ceclSuccess)
             return result;
     }
-    return cecl_nccl_comm_is_in_progress(birth->child) ? (ncclResult_t)ceclInProgress : SUCCESS;
+    return cecl_nccl_comm_is(birth->child, CECL_NCCL_UNMADE) ? ceclInProgress : ceclSuccess;
 }
 
-static void remove_at(struct birth **at)
+/* Asks `of` about each child of `parent`, and forgets those that are not in progress. */
+static ncclResult_t each_of(ncclComm_t parent, ncclResult_t (*of)(struct birth *))
 {
-    struct birth *birth = *at;
-    *at = birth->next;
-    free(birth);
-    atomic_fetch_sub(&expected, 1);
-}
-
-ncclResult_t cecl_nccl_birth_look(ncclComm_t parent)
-{
-    ncclResult_t result = SUCCESS;
+    ncclResult_t result = ceclSuccess;
     if (atomic_load(&expected) == 0)
-        return SUCCESS;
+        return ceclSuccess;
     pthread_mutex_lock(&lock);
     for (struct birth **at = &first; *at;) {
-        const bool is_of_parent = (*at)->parent == parent;
-        const ncclResult_t one = is_of_parent ? look_at(*at) : SUCCESS;
-        if (one != SUCCESS)
-            result = one;
-        if (is_of_parent && one != (ncclResult_t)ceclInProgress)
-            remove_at(at);
-        else
-            at = &(*at)->next;
+        struct birth *birth = *at;
+        const ncclResult_t one = birth->parent == parent ? of(birth) : ceclSuccess;
+        result = one != ceclSuccess ? one : result;
+        if (birth->parent != parent || one == ceclInProgress) {
+            at = &birth->next;
+            continue;
+        }
+        *at = birth->next;
+        free(birth);
+        atomic_fetch_sub(&expected, 1);
     }
     pthread_mutex_unlock(&lock);
     return result;
 }
 
+ncclResult_t cecl_nccl_birth_look(ncclComm_t parent)
+{
+    return each_of(parent, look_at);
+}
+
+static ncclResult_t let_go(struct birth *unused)
+{
+    (void)unused;
+    return ceclSuccess;
+}
+
 void cecl_nccl_birth_forget(ncclComm_t parent)
 {
-    if (atomic_load(&expected) == 0)
-        return;
-    pthread_mutex_lock(&lock);
-    for (struct birth **at = &first; *at;) {
-        if ((*at)->parent == parent)
-            remove_at(at);
-        else
-            at = &(*at)->next;
-    }
-    pthread_mutex_unlock(&lock);
+    (void)!each_of(parent, let_go);
 }

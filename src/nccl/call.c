@@ -3,28 +3,18 @@
 
 #include <stdatomic.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #include "nccl/comms.h"
 #include "nccl/gains.h"
 #include "nccl/gpu.h"
 #include "nccl/group.h"
-#include "nccl/last_error.h"
 #include "nccl/process.h"
 #include "nccl/serve.h"
 #include "nccl/stats.h"
-#include "util/log.h"
 
 /* ---- serve or pass. Ranks must decide alike, so what follows may look at what is equal on all ranks
- * of the communicator, and never at where buffers lie. For a send and its receive, what is equal on both
- * ranks will do. */
-
-#define MESSAGE_RANKS 64 /* cecl has messages between so many ranks at most */
-
-static bool is_served_op(enum cecl_nccl_op op, int nranks)
-{
-    return !cecl_nccl_is_message(op) || nranks <= MESSAGE_RANKS;
-}
+ * of the communicator, and never at where buffers lie. For a send or receive it is enough that
+ * something is equal on its two ranks. */
 
 /* Whether the root or peer exists. NCCL refuses other calls at once, in a group too. */
 static bool has_rank(const struct cecl_nccl_call *call, int nranks)
@@ -32,28 +22,15 @@ static bool has_rank(const struct cecl_nccl_call *call, int nranks)
     return call->root >= 0 && call->root < nranks;
 }
 
-/* Whether cecl knows the datatype and the reduction, and the size is no overflow. Premultiplied sums
- * have numbers behind those of the reductions that both libraries have. */
-static bool is_served_type(const struct cecl_nccl_call *call, int nranks)
+/* Premultiplied sums have numbers behind those of the reductions that both libraries have. */
+static bool is_served_type(const struct cecl_nccl_call *call, const ceclLimits_t *limits)
 {
-    size_t bytes;
-    const bool is_integer = call->datatype < (ncclDataType_t)ceclFloat16;
-    if (call->datatype < 0 || call->datatype >= CECL_NUM_TYPES)
+    if (call->datatype < 0 || call->datatype >= CECL_NUM_TYPES ||
+        (call->reduces && (call->redop < 0 || call->redop >= CECL_NUM_RED_OPS)))
         return false;
-    if (call->reduces && (call->redop < 0 || call->redop >= CECL_NUM_RED_OPS ||
-                          (is_integer && call->redop == (ncclRedOp_t)ceclAvg)))
-        return false;
-    return !__builtin_mul_overflow(call->count, 8 * (size_t)nranks, &bytes);
-}
-
-static enum cecl_nccl_reason reason_of_policy(const struct cecl_nccl_process *process,
-                                              const struct cecl_nccl_call *call,
-                                              const struct cecl_nccl_comm *comm)
-{
-    if (call->reduces && process->sm_policy == CECL_SM_NEVER)
-        return CECL_NCCL_SMS_FORBIDDEN;
-    return process->policy == CECL_NCCL_AUTO && !cecl_nccl_gains(call, comm) ? CECL_NCCL_NO_GAIN
-                                                                             : CECL_NCCL_NO_REASON;
+    const uint32_t types = call->reduces ? limits->reductions[call->redop] : limits->types;
+    return types >> call->datatype & 1 &&
+           call->count <= limits->blockBytes / cecl_nccl_type_bytes(call->datatype);
 }
 
 static enum cecl_nccl_reason reason_of_call(const struct cecl_nccl_process *process,
@@ -62,18 +39,20 @@ static enum cecl_nccl_reason reason_of_call(const struct cecl_nccl_process *proc
 {
     if (!has_rank(call, comm->nranks))
         return CECL_NCCL_NO_SUCH_RANK;
-    if (!is_served_op(call->op, comm->nranks))
+    if (cecl_nccl_is_message(call->op) && comm->limits.groupMessages == 0)
         return CECL_NCCL_MANY_RANKS;
     /* Two ranks wait for each other in a message without bytes, too. A group whose messages were partly
      * served and partly passed would wait for one part before the other. */
     if (call->count == 0 && !cecl_nccl_is_message(call->op))
         return CECL_NCCL_EMPTY;
-    if (!is_served_type(call, comm->nranks))
+    if (!is_served_type(call, &comm->limits))
         return CECL_NCCL_TYPE;
-    const enum cecl_nccl_reason reason = reason_of_policy(process, call, comm);
-    if (reason == CECL_NCCL_NO_REASON && comm->on_gpu && cecl_nccl_gpu_captures(call->stream))
-        return CECL_NCCL_CAPTURED;
-    return reason;
+    if (call->reduces && comm->limits.smPolicy == CECL_SM_NEVER)
+        return CECL_NCCL_SMS_FORBIDDEN;
+    if (process->policy == CECL_NCCL_AUTO && !cecl_nccl_gains(call, comm))
+        return CECL_NCCL_NO_GAIN;
+    return comm->ordinal >= 0 && cecl_nccl_gpu_captures(call->stream) ? CECL_NCCL_CAPTURED
+                                                                      : CECL_NCCL_NO_REASON;
 }
 
 /* The only function that decides it. */
@@ -89,22 +68,9 @@ static enum cecl_nccl_reason reason_to_pass(const struct cecl_nccl_process *proc
         return CECL_NCCL_BY_SETTING;
     if (!comm)
         return CECL_NCCL_UNKNOWN;
-    if (atomic_load_explicit(&comm->stage, memory_order_acquire) != CECL_NCCL_READY)
+    if (cecl_nccl_life_is(&comm->life, CECL_NCCL_EARLY))
         return CECL_NCCL_IN_PROGRESS;
     return comm->reason == CECL_NCCL_NO_REASON ? reason_of_call(process, call, comm) : comm->reason;
-}
-
-static void warn_of_refusal(enum cecl_nccl_op op, enum cecl_nccl_reason reason)
-{
-    static _Atomic uint32_t warned; /* a bit for each op */
-    const uint32_t bit = UINT32_C(1) << op;
-    char words[CECL_MESSAGE_BYTES];
-    snprintf(words, sizeof(words),
-             "CECL_NCCL=strict: %s is refused, because it would not be zero SM: %s",
-             cecl_nccl_op_names[op], cecl_nccl_reason_words[reason]);
-    cecl_nccl_last_error_set(words);
-    if (!(atomic_fetch_or(&warned, bit) & bit))
-        cecl_log(CECL_LOG_WARN, -1, "%s", words);
 }
 
 static bool is_refused(const struct cecl_nccl_process *process, const struct cecl_nccl_call *call,
@@ -119,11 +85,14 @@ static bool is_refused(const struct cecl_nccl_process *process, const struct cec
 
 static ncclResult_t refuse(const struct cecl_nccl_call *call, enum cecl_nccl_reason reason)
 {
+    static _Atomic uint32_t warned; /* a bit for each op */
+    const uint32_t bit = UINT32_C(1) << call->op;
     if (reason == CECL_NCCL_IN_PROGRESS) {
         (void)cecl_nccl_comm_refuses(call->comm, cecl_nccl_op_names[call->op]);
         return CECL_NCCL_REFUSED;
     }
-    warn_of_refusal(call->op, reason);
+    cecl_nccl_tell_refusal(cecl_nccl_op_names[call->op], reason,
+                           !(atomic_fetch_or(&warned, bit) & bit));
     return ceclInvalidUsage;
 }
 
@@ -132,7 +101,7 @@ static ncclResult_t refuse(const struct cecl_nccl_call *call, enum cecl_nccl_rea
 static bool serve(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
                   ncclResult_t *result)
 {
-    if (!cecl_nccl_comm_enter(comm))
+    if (!cecl_nccl_comm_enter(comm, call->comm, CECL_NCCL_MADE))
         return false;
     if (cecl_nccl_process()->counts)
         cecl_nccl_stats_count(call, CECL_NCCL_NO_REASON, cecl_nccl_serve_uses_sms(call, comm));

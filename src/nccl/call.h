@@ -19,6 +19,19 @@ enum cecl_nccl_op {
 };
 extern const char *const cecl_nccl_op_names[CECL_NCCL_OPS];
 
+/* The arguments of each call but ncclBcast, without the last two. Both libraries take the same. */
+#define CECL_NCCL_CALLS(X)                                                                         \
+    X(AllGather, send, recv, count, type)                                                          \
+    X(AllReduce, send, recv, count, type, op)                                                      \
+    X(AlltoAll, send, recv, count, type)                                                           \
+    X(Broadcast, send, recv, count, type, root)                                                    \
+    X(Gather, send, recv, count, type, root)                                                       \
+    X(Recv, recv, count, type, root)                                                               \
+    X(Reduce, send, recv, count, type, op, root)                                                   \
+    X(ReduceScatter, send, recv, count, type, op)                                                  \
+    X(Scatter, send, recv, count, type, root)                                                      \
+    X(Send, send, count, type, root)
+
 struct cecl_nccl_call {
     enum cecl_nccl_op op;
     bool reduces;       /* computes, which needs SMs; otherwise the call only moves data */
@@ -47,12 +60,23 @@ static inline bool cecl_nccl_is_message(enum cecl_nccl_op op)
     return op == CECL_NCCL_OP_ncclSend || op == CECL_NCCL_OP_ncclRecv;
 }
 
+/* Whether recvbuff is used on all ranks: on root alone otherwise. */
+static inline bool cecl_nccl_has_result_on_all(enum cecl_nccl_op op)
+{
+    return op != CECL_NCCL_OP_ncclGather && op != CECL_NCCL_OP_ncclReduce;
+}
+
+/* Bytes of an element; 0: NCCL has no such type. */
+static inline size_t cecl_nccl_type_bytes(ncclDataType_t type)
+{
+    static const unsigned char bytes[] = CECL_NCCL_TYPE_BYTES;
+    return (size_t)type < sizeof(bytes) ? bytes[type] : 0;
+}
+
 /* `count` elements, in bytes. */
 static inline size_t cecl_nccl_call_bytes(const struct cecl_nccl_call *call)
 {
-    static const unsigned char type_bytes[] = CECL_NCCL_TYPE_BYTES;
-    const size_t type = (size_t)call->datatype;
-    return type < sizeof(type_bytes) ? call->count * type_bytes[type] : 0;
+    return call->count * cecl_nccl_type_bytes(call->datatype);
 }
 
 #endif

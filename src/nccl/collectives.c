@@ -1,18 +1,11 @@
 /* The functions of NCCL that are decided on call by call. */
-#include "nccl/abi.h"
 #include "nccl/call.h"
-#include "nccl/names.h"
 
-/* cecl_nccl_pass_ncclAllGather and so on: the same functions of the real NCCL (jump.c). */
-#define COUNTED(name) __typeof__(name) cecl_nccl_pass_##name;
-CECL_NCCL_NAMES(COUNTED, CECL_NCCL_SKIP, CECL_NCCL_SKIP)
-
-#define MOVES .reduces = false
 #define REDUCES .reduces = true, .redop = op
 
-/* Returns from the function if the call is served or refused. A macro, because the address that the
- * exported function returns to is asked for. */
-#define TAKE(name, kind, send, recv, elements, ...)                                                \
+/* The body of each function: the call is served, refused, kept, or passed now. A macro, because the address
+ * that the exported function returns to is asked for. */
+#define DECIDE(name, send, recv, elements, ...)                                                    \
     const struct cecl_nccl_call call = {.op = CECL_NCCL_OP_##name,                                 \
                                         .caller = __builtin_return_address(0),                     \
                                         .comm = comm,                                              \
@@ -21,120 +14,94 @@ CECL_NCCL_NAMES(COUNTED, CECL_NCCL_SKIP, CECL_NCCL_SKIP)
                                         .count = elements,                                         \
                                         .sendbuff = send,                                          \
                                         .recvbuff = recv,                                          \
-                                        kind,                                                      \
                                         __VA_ARGS__};                                              \
     ncclResult_t result;                                                                           \
-    if (cecl_nccl_take(&call, &result))                                                            \
-    return result
+    return cecl_nccl_take(&call, &result) ? result : cecl_nccl_pass(&call)
 
 ncclResult_t ncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount,
                            ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
 {
-    TAKE(ncclAllGather, MOVES, sendbuff, recvbuff, sendcount, .root = 0);
-    return cecl_nccl_pass_ncclAllGather(sendbuff, recvbuff, sendcount, datatype, comm, stream);
+    DECIDE(ncclAllGather, sendbuff, recvbuff, sendcount, .root = 0);
 }
 
 ncclResult_t ncclAllReduce(const void *sendbuff, void *recvbuff, size_t count,
                            ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
                            cudaStream_t stream)
 {
-    TAKE(ncclAllReduce, REDUCES, sendbuff, recvbuff, count, .root = 0);
-    return cecl_nccl_pass_ncclAllReduce(sendbuff, recvbuff, count, datatype, op, comm, stream);
+    DECIDE(ncclAllReduce, sendbuff, recvbuff, count, REDUCES, .root = 0);
 }
 
 ncclResult_t ncclAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
                           ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
 {
-    TAKE(ncclAlltoAll, MOVES, sendbuff, recvbuff, count, .root = 0);
-    return cecl_nccl_pass_ncclAlltoAll(sendbuff, recvbuff, count, datatype, comm, stream);
+    DECIDE(ncclAlltoAll, sendbuff, recvbuff, count, .root = 0);
 }
 
 ncclResult_t ncclBcast(void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
                        cudaStream_t stream)
 {
-    TAKE(ncclBcast, MOVES, buff, buff, count, .root = root);
-    return cecl_nccl_pass_ncclBcast(buff, count, datatype, root, comm, stream);
+    DECIDE(ncclBcast, buff, buff, count, .root = root);
 }
 
 ncclResult_t ncclBroadcast(const void *sendbuff, void *recvbuff, size_t count,
                            ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
 {
-    TAKE(ncclBroadcast, MOVES, sendbuff, recvbuff, count, .root = root);
-    return cecl_nccl_pass_ncclBroadcast(sendbuff, recvbuff, count, datatype, root, comm, stream);
+    DECIDE(ncclBroadcast, sendbuff, recvbuff, count, .root = root);
 }
 
 ncclResult_t ncclGather(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
                         int root, ncclComm_t comm, cudaStream_t stream)
 {
-    TAKE(ncclGather, MOVES, sendbuff, recvbuff, count, .root = root);
-    return cecl_nccl_pass_ncclGather(sendbuff, recvbuff, count, datatype, root, comm, stream);
+    DECIDE(ncclGather, sendbuff, recvbuff, count, .root = root);
 }
 
 ncclResult_t ncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int peer,
                       ncclComm_t comm, cudaStream_t stream)
 {
-    TAKE(ncclRecv, MOVES, NULL, recvbuff, count, .root = peer);
-    return cecl_nccl_pass_ncclRecv(recvbuff, count, datatype, peer, comm, stream);
+    DECIDE(ncclRecv, NULL, recvbuff, count, .root = peer);
 }
 
 ncclResult_t ncclReduce(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
                         ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream)
 {
-    TAKE(ncclReduce, REDUCES, sendbuff, recvbuff, count, .root = root);
-    return cecl_nccl_pass_ncclReduce(sendbuff, recvbuff, count, datatype, op, root, comm, stream);
+    DECIDE(ncclReduce, sendbuff, recvbuff, count, REDUCES, .root = root);
 }
 
 ncclResult_t ncclReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount,
                                ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
                                cudaStream_t stream)
 {
-    TAKE(ncclReduceScatter, REDUCES, sendbuff, recvbuff, recvcount, .root = 0);
-    return cecl_nccl_pass_ncclReduceScatter(sendbuff, recvbuff, recvcount, datatype, op, comm,
-                                            stream);
+    DECIDE(ncclReduceScatter, sendbuff, recvbuff, recvcount, REDUCES, .root = 0);
 }
 
 ncclResult_t ncclScatter(const void *sendbuff, void *recvbuff, size_t count,
                          ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
 {
-    TAKE(ncclScatter, MOVES, sendbuff, recvbuff, count, .root = root);
-    return cecl_nccl_pass_ncclScatter(sendbuff, recvbuff, count, datatype, root, comm, stream);
+    DECIDE(ncclScatter, sendbuff, recvbuff, count, .root = root);
 }
 
 ncclResult_t ncclSend(const void *sendbuff, size_t count, ncclDataType_t datatype, int peer,
                       ncclComm_t comm, cudaStream_t stream)
 {
-    TAKE(ncclSend, MOVES, sendbuff, NULL, count, .root = peer);
-    return cecl_nccl_pass_ncclSend(sendbuff, count, datatype, peer, comm, stream);
+    DECIDE(ncclSend, sendbuff, NULL, count, .root = peer);
 }
 
-#define LAST call->comm, call->stream
+#define PASS(name, ...)                                                                            \
+    case CECL_NCCL_OP_nccl##name: return cecl_nccl_pass_nccl##name(__VA_ARGS__, comm, stream);
 ncclResult_t cecl_nccl_pass(const struct cecl_nccl_call *call)
 {
     const void *const send = call->sendbuff;
     void *const recv = call->recvbuff;
     const size_t count = call->count;
     const ncclDataType_t type = call->datatype;
+    const ncclRedOp_t op = call->redop;
+    const int root = call->root;
+    const ncclComm_t comm = call->comm;
+    const cudaStream_t stream = call->stream;
     switch (call->op) {
-    case CECL_NCCL_OP_ncclAllGather:
-        return cecl_nccl_pass_ncclAllGather(send, recv, count, type, LAST);
-    case CECL_NCCL_OP_ncclAllReduce:
-        return cecl_nccl_pass_ncclAllReduce(send, recv, count, type, call->redop, LAST);
-    case CECL_NCCL_OP_ncclAlltoAll:
-        return cecl_nccl_pass_ncclAlltoAll(send, recv, count, type, LAST);
+        CECL_NCCL_CALLS(PASS)
     case CECL_NCCL_OP_ncclBcast:
-        return cecl_nccl_pass_ncclBcast(recv, count, type, call->root, LAST);
-    case CECL_NCCL_OP_ncclBroadcast:
-        return cecl_nccl_pass_ncclBroadcast(send, recv, count, type, call->root, LAST);
-    case CECL_NCCL_OP_ncclGather:
-        return cecl_nccl_pass_ncclGather(send, recv, count, type, call->root, LAST);
-    case CECL_NCCL_OP_ncclRecv: return cecl_nccl_pass_ncclRecv(recv, count, type, call->root, LAST);
-    case CECL_NCCL_OP_ncclReduce:
-        return cecl_nccl_pass_ncclReduce(send, recv, count, type, call->redop, call->root, LAST);
-    case CECL_NCCL_OP_ncclReduceScatter:
-        return cecl_nccl_pass_ncclReduceScatter(send, recv, count, type, call->redop, LAST);
-    case CECL_NCCL_OP_ncclScatter:
-        return cecl_nccl_pass_ncclScatter(send, recv, count, type, call->root, LAST);
-    case CECL_NCCL_OP_ncclSend: return cecl_nccl_pass_ncclSend(send, count, type, call->root, LAST);
+        return cecl_nccl_pass_ncclBcast(recv, count, type, root, comm, stream);
     default: return ceclInternalError;
     }
 }

@@ -3,103 +3,118 @@
 #ifndef CECL_NCCL_COMMS_H
 #define CECL_NCCL_COMMS_H
 
-#include <stdatomic.h>
-#include <stdbool.h>
-
 #include "nccl/abi.h"
+#include "nccl/life.h"
 #include "nccl/reason.h"
 
-/* How far an entry is. */
-enum cecl_nccl_stage {
-    CECL_NCCL_READY,      /* all fields may be read */
-    CECL_NCCL_MAKING,     /* a thread of this library makes what the entry is to hold */
-    CECL_NCCL_GIVEN_UP,   /* the communicator has ended before that; the thread frees the entry */
-    CECL_NCCL_FINALIZING, /* a thread of this library waits until the calls on `ours` are done */
-};
-
-/* Threads may end one communicator in several ways at once; NCCL must end it once. */
-enum cecl_nccl_end { CECL_NCCL_BY_NONE, CECL_NCCL_BY_DESTROY, CECL_NCCL_BY_ABORT };
-
 /* One communicator. Entries are never freed, so a look-up needs no lock; a later communicator may get
- * the entry of one that has ended. All fields but the atomic ones are written before `stage`. */
+ * the entry of one that has ended. */
 struct cecl_nccl_comm {
-    _Atomic(ncclComm_t) nccl; /* NULL: the entry is free */
+    _Atomic(ncclComm_t) nccl; /* by which it is found; NULL: it is not */
     struct cecl_nccl_comm *next;
-    _Atomic(enum cecl_nccl_stage) stage;
+    cecl_nccl_life life;
+    /* -- written before the life is READY -- */
     ceclComm_t ours;              /* cecl's, over the same ranks; NULL: calls are passed */
+    ceclLimits_t limits;          /* of `ours` */
     enum cecl_nccl_reason reason; /* why `ours` is NULL, otherwise NO_REASON */
+    int nranks, rank;
+    int ordinal; /* which GPU; -1: memory of the host, where a stand-in is in NCCL's place */
+    /* -- */
     /* an error: ranks could not even exchange what they can do, or the thread could not finalize */
     _Atomic(ncclResult_t) result;
-    int nranks, rank;
-    bool on_gpu;              /* otherwise on memory of the host, with a stand-in for NCCL */
-    int ordinal;              /* which GPU; -1: the host device */
-    bool flags_on_host;       /* the flags of `ours` lie in memory of the host */
+    _Atomic bool has_told;    /* an error of it was printed */
     _Atomic bool has_windows; /* NCCL has symmetric windows of it: registering them is collective */
     /* the thread's open group registers one; `next_to_register` is the next such entry */
     bool is_to_register;
     struct cecl_nccl_comm *next_to_register;
-    _Atomic int inside;   /* threads that use `ours` now, or NCCL's while ours is being made */
-    _Atomic int awaiting; /* threads that are inside to destroy it, and wait for the others */
-    _Atomic bool ends;    /* no thread may begin to use it */
-    _Atomic(enum cecl_nccl_end) ended_by; /* which call ends NCCL's communicator */
-    _Atomic bool has_told;                /* an error of it was printed */
 };
 
-/* Finds what there is beside `comm`; NULL: the table does not know it. */
+/* Finds what there is beside `comm`; NULL: the table does not know it, or this is a child of fork. */
 struct cecl_nccl_comm *cecl_nccl_comm_find(ncclComm_t comm);
+
+/* Goes inside the entry of `comm`, if its life is in one of the states. False: it is not, or another
+ * communicator has the entry by now. Nothing of it ends until cecl_nccl_comm_leave. */
+static inline bool cecl_nccl_comm_enter(struct cecl_nccl_comm *entry, ncclComm_t comm,
+                                        unsigned states)
+{
+    if (!cecl_nccl_life_enter(&entry->life, states))
+        return false;
+    if (atomic_load(&entry->nccl) == comm)
+        return true;
+    cecl_nccl_life_leave(&entry->life);
+    return false;
+}
+static inline void cecl_nccl_comm_leave(struct cecl_nccl_comm *entry)
+{
+    cecl_nccl_life_leave(&entry->life);
+}
+
+/* -- begin.c -- */
+
+/* A communicator that NCCL makes. */
+struct cecl_nccl_wish {
+    ncclComm_t
+        *comm; /* where NCCL writes it; it stays NULL on a rank that ncclCommSplit leaves out */
+    ncclComm_t parent; /* NULL: it has none */
+};
 
 /* Makes a communicator of cecl's beside each new one of NCCL's. Collective over the ranks of each,
  * blocking. If one cannot be made, it is made on no rank, and the table says why. Returns an error
  * if ranks could not even exchange that: then NCCL's communicator is of no use either. */
-ncclResult_t cecl_nccl_comms_make(const ncclComm_t *comms, int count);
+ncclResult_t cecl_nccl_comms_make(const struct cecl_nccl_wish *wishes, int count);
 
 /* The same without waiting, for a communicator that NCCL itself makes in the background: a thread waits
  * for NCCL, and makes ours. `together` is how many communicators the caller makes at once. */
 ncclResult_t cecl_nccl_comm_make_later(ncclComm_t comm, int together);
 
-/* Whether that thread still makes ours. It has `comm` to itself then. */
-bool cecl_nccl_comm_is_in_progress(ncclComm_t comm);
+/* -- make.c. For begin.c -- */
+
+/* Makes a communicator of cecl's beside `comm`, by exchanges through NCCL's own communicator.
+ * Collective over its ranks. All ranks get one of cecl's in their `entry`, or none
+ * does, with equal reasons. `together` is how many ranks the thread makes at once. Returns an error only if
+ * ranks could not exchange what each of them can do.
+ * in_background: NCCL makes `comm` in the background, so this first waits for NCCL. Once the life of the entry
+ * is GIVING_UP, this uses `comm` no more, and ends with an error: at once, or after CECL_INIT_TIMEOUT_MS if
+ * it waits for a peer by then. */
+ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int together,
+                            bool in_background);
+
+/* -- comms.c. For begin.c -- */
+
+/* Gives out an entry, MAKING, that nobody finds before it is published. NULL: no host memory. */
+struct cecl_nccl_comm *cecl_nccl_comm_reserve(ncclComm_t comm);
+void cecl_nccl_comm_publish(struct cecl_nccl_comm *entry, ncclComm_t comm);
+/* Takes a step after which nobody finds the entry. False: its life is not where the step begins. */
+bool cecl_nccl_comm_retire(struct cecl_nccl_comm *entry, enum cecl_nccl_step step);
+
+/* -- comms.c. For the functions of NCCL -- */
+
+/* Whether the life of what stands beside `comm` is in one of the states. */
+bool cecl_nccl_comm_is(ncclComm_t comm, unsigned states);
 /* Whether a thread still makes or finalizes ours, which this prints. All calls but an abort are refused
  * then, as NCCL refuses calls on a communicator that is not ready. */
 bool cecl_nccl_comm_refuses(ncclComm_t comm, const char *function);
 #define CECL_NCCL_REFUSED ((ncclResult_t)ceclInvalidArgument) /* NCCL's answer to such a call */
 
-static inline void cecl_nccl_comm_leave(struct cecl_nccl_comm *comm)
-{
-    atomic_fetch_sub(&comm->inside, 1);
-}
-/* Begins to use `comm->ours`. False: it is about to end. Ends with cecl_nccl_comm_leave.
- *
- * The order of the two atomic operations here and of those in `close_door` of comms.c decides: either this
- * thread sees that the communicator ends, or the thread that ends it sees this one inside. */
-static inline bool cecl_nccl_comm_enter(struct cecl_nccl_comm *comm)
-{
-    atomic_fetch_add(&comm->inside, 1);
-    if (!atomic_load(&comm->ends))
-        return true;
-    cecl_nccl_comm_leave(comm);
-    return false;
-}
-
-/* End what there is beside `comm`, if the table knows it. The last one may be called while another
- * thread is inside a call: that thread gets an error, and this one waits until it is out. */
-ceclResult_t cecl_nccl_comm_finalize(ncclComm_t comm);
+/* Waits until the calls on ours are done. */
+ncclResult_t cecl_nccl_comm_finalize(ncclComm_t comm);
 /* The same without waiting, for a communicator that NCCL itself finalizes in the background. */
 void cecl_nccl_comm_finalize_later(ncclComm_t comm);
-/* Both return whether the caller is to end NCCL's, too. False: another thread does, which was faster. */
+
+/* End what there is beside `comm`, if the table knows it. An abort may come while another thread is inside
+ * a call: that thread gets an error, and this one waits until it is out. Both return whether the caller is
+ * to end NCCL's, too. False: another thread does, which was faster. */
 bool cecl_nccl_comm_destroy(ncclComm_t comm);
 bool cecl_nccl_comm_abort(ncclComm_t comm);
-
 /* Aborts cecl's communicator beside `comm`, where NCCL keeps `comm`, which may still get children.
  * If cecl has none beside it, the entry stays and still says why. */
 void cecl_nccl_comm_revoke(ncclComm_t comm);
 
 /* The asynchronous error of cecl's communicator beside `comm`, by NCCL's numbers, or the error with which
- * cecl_nccl_comm_make_later or cecl_nccl_comm_finalize_later ended; ncclInProgress while the latter one
- * goes on. */
+ * it was made or finalized in the background; ncclInProgress while it is finalized so. */
 ncclResult_t cecl_nccl_comm_error(ncclComm_t comm);
 
-/* Of a result of cecl's, NCCL's number; prints the message of the first error on `comm`. NULL: a
+/* NCCL's number for a result of cecl's. Prints the message of the first error on `comm`. NULL: a
  * communicator that was aborted. */
 ncclResult_t cecl_nccl_comm_result(struct cecl_nccl_comm *comm, ceclResult_t result);
 

@@ -1,36 +1,29 @@
 /* See exchange.h. */
 #include "nccl/exchange.h"
 
-#include <time.h>
-
 #include "util/clock.h"
 #include "util/settings.h"
 
 #define IDLE_MS 2000 /* how long a stream may take to end after NCCL's communicator was ended */
 
-__typeof__(ncclAllGather) cecl_nccl_pass_ncclAllGather;
-__typeof__(ncclCommCount) cecl_nccl_pass_ncclCommCount;
-__typeof__(ncclCommCuDevice) cecl_nccl_pass_ncclCommCuDevice;
-__typeof__(ncclCommGetAsyncError) cecl_nccl_pass_ncclCommGetAsyncError;
-__typeof__(ncclCommUserRank) cecl_nccl_pass_ncclCommUserRank;
-
 static ceclResult_t check(ncclResult_t result, const char *what)
 {
-    return result == (ncclResult_t)ceclSuccess
+    return result == ceclSuccess
                ? ceclSuccess
                : cecl_fail((ceclResult_t)result, "%s of NCCL returned %d", what, (int)result);
 }
 
 bool cecl_nccl_exchange_is_ended(const struct cecl_nccl_exchange *exchange)
 {
-    return exchange->entry && atomic_load(&exchange->entry->ends);
+    return exchange->entry && !cecl_nccl_life_is(&exchange->entry->life, CECL_NCCL_SET(MAKING));
 }
 
 /* ---- one use of the communicator, which another thread may want to end */
 
 static ceclResult_t enter(const struct cecl_nccl_exchange *exchange)
 {
-    return !exchange->entry || cecl_nccl_comm_enter(exchange->entry)
+    return !exchange->entry ||
+                   cecl_nccl_comm_enter(exchange->entry, exchange->comm, CECL_NCCL_SET(MAKING))
                ? ceclSuccess
                : cecl_fail(ceclInvalidUsage, "the communicator was ended while it was being made");
 }
@@ -58,7 +51,7 @@ static ceclResult_t look(struct cecl_nccl_exchange *exchange, bool *is_done)
     const ncclResult_t asked = cecl_nccl_pass_ncclCommGetAsyncError(exchange->comm, &error);
     leave(exchange);
     CECL_TRY(check(asked, "ncclCommGetAsyncError"));
-    *is_done = error != (ncclResult_t)ceclInProgress;
+    *is_done = error != ceclInProgress;
     return *is_done ? check(error, "a call") : ceclSuccess;
 }
 
@@ -69,21 +62,40 @@ static ceclResult_t gather(struct cecl_nccl_exchange *exchange, const void *mine
     const ncclResult_t result =
         cecl_nccl_pass_ncclAllGather(mine, all, bytes, CECL_NCCL_INT8, exchange->comm, stream);
     leave(exchange);
-    *is_enqueued = result != (ncclResult_t)ceclInProgress;
+    *is_enqueued = result != ceclInProgress;
     return *is_enqueued ? check(result, "ncclAllGather") : ceclSuccess;
 }
 
 /* ---- */
 
-/* NCCL limits by itself how long it waits for a rank. */
-static ceclResult_t await_nccl(struct cecl_nccl_exchange *exchange)
+static int64_t limit_ms(void)
 {
-    const struct timespec pause = {.tv_nsec = 200000};
+    const enum cecl_setting_id id = CECL_SET_INIT_TIMEOUT_MS;
+    int64_t limit = 0;
+    bool is_set;
+    /* A bad value is refused later, by ceclCommInitOob, on all ranks. */
+    if (cecl_setting_read(id, &limit, &is_set) != ceclSuccess)
+        (void)!cecl_setting_parse(id, cecl_setting_default(id), &limit);
+    return limit;
+}
+
+/* Waits until NCCL has done what it does in the background, and until the stream is done, for `limit` ms; 0:
+ * without a limit. It asks, because a stream whose peers have died would never be done. */
+static ceclResult_t await(struct cecl_nccl_exchange *exchange, int64_t limit)
+{
+    const int64_t deadline = cecl_deadline(limit);
     bool is_done = false;
     while (!is_done) {
         CECL_TRY(look(exchange, &is_done));
+        if (is_done && exchange->on_gpu)
+            CECL_TRY(cecl_nccl_gpu_is_done(&exchange->gpu, &is_done));
+        if (!is_done && cecl_ms_left(deadline) == 0)
+            return cecl_fail(ceclRemoteError,
+                             "a rank did not come within %lld ms (CECL_INIT_TIMEOUT_MS); do all "
+                             "ranks run with cecl's libnccl.so.2?",
+                             (long long)limit);
         if (!is_done)
-            nanosleep(&pause, NULL);
+            cecl_nccl_pause_us(50);
     }
     return ceclSuccess;
 }
@@ -93,8 +105,8 @@ ceclResult_t cecl_nccl_exchange_open(struct cecl_nccl_exchange *exchange, ncclCo
 {
     int device;
     *exchange = (struct cecl_nccl_exchange){.comm = comm, .entry = entry};
-    if (entry)
-        CECL_TRY(await_nccl(exchange));
+    if (entry) /* NCCL limits by itself how long it waits for a rank */
+        CECL_TRY(await(exchange, 0));
     CECL_TRY(enter(exchange));
     const ceclResult_t result = ask(exchange, &device);
     leave(exchange);
@@ -106,12 +118,11 @@ ceclResult_t cecl_nccl_exchange_open(struct cecl_nccl_exchange *exchange, ncclCo
 /* Whether the stream is done soon. NCCL's abort ends its kernels. */
 static bool is_idle_soon(struct cecl_nccl_exchange *exchange)
 {
-    const struct timespec pause = {.tv_nsec = 1000000};
     const int64_t deadline = cecl_deadline(IDLE_MS);
     bool is_done = false;
     while (!is_done && cecl_nccl_gpu_is_done(&exchange->gpu, &is_done) == ceclSuccess && !is_done &&
            cecl_ms_left(deadline) != 0)
-        nanosleep(&pause, NULL);
+        cecl_nccl_pause_us(1000);
     return is_done;
 }
 
@@ -128,29 +139,6 @@ void cecl_nccl_exchange_close(struct cecl_nccl_exchange *exchange)
     cecl_nccl_gpu_leave(gpu);
 }
 
-/* Waits by asking, because a stream whose peers have died would never be done. */
-static ceclResult_t await(struct cecl_nccl_exchange *exchange)
-{
-    const struct timespec pause = {.tv_nsec = 50000};
-    int64_t limit_ms = 60000;
-    bool is_set, is_done = false;
-    /* A bad value is refused later, by ceclCommInitOob, on all ranks. */
-    (void)!cecl_setting_read(CECL_SET_INIT_TIMEOUT_MS, &limit_ms, &is_set);
-    const int64_t deadline = cecl_deadline(limit_ms);
-    while (!is_done) {
-        CECL_TRY(look(exchange, &is_done));
-        if (is_done && exchange->on_gpu)
-            CECL_TRY(cecl_nccl_gpu_is_done(&exchange->gpu, &is_done));
-        if (!is_done && cecl_ms_left(deadline) == 0)
-            return cecl_fail(ceclRemoteError,
-                             "a rank did not come within %lld ms (CECL_INIT_TIMEOUT_MS); do all "
-                             "ranks run with cecl's libnccl.so.2?",
-                             (long long)limit_ms);
-        nanosleep(&pause, NULL);
-    }
-    return ceclSuccess;
-}
-
 /* This rank's part lies in front of the parts of all. */
 static ceclResult_t gather_by_gpu(struct cecl_nccl_exchange *exchange, const void *mine, void *all,
                                   size_t bytes)
@@ -162,7 +150,7 @@ static ceclResult_t gather_by_gpu(struct cecl_nccl_exchange *exchange, const voi
     CECL_TRY(cecl_nccl_gpu_put(gpu, 0, mine, bytes));
     CECL_TRY(gather(exchange, (const void *)(uintptr_t)gpu->memory,
                     (void *)(uintptr_t)(gpu->memory + bytes), bytes, gpu->stream, &is_enqueued));
-    CECL_TRY(await(exchange));
+    CECL_TRY(await(exchange, limit_ms()));
     return cecl_nccl_gpu_get(gpu, bytes, all, total);
 }
 
@@ -172,7 +160,7 @@ static ceclResult_t gather_by_host(struct cecl_nccl_exchange *exchange, const vo
 {
     bool is_done;
     CECL_TRY(gather(exchange, mine, all, bytes, NULL, &is_done));
-    return is_done ? ceclSuccess : await(exchange);
+    return is_done ? ceclSuccess : await(exchange, limit_ms());
 }
 
 ceclResult_t cecl_nccl_exchange(struct cecl_nccl_exchange *exchange, const void *mine, void *all,

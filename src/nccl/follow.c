@@ -4,20 +4,11 @@
  * so it is here. Where NCCL returns ncclInProgress, it makes them in the background, and so is ours. */
 #include <stdlib.h>
 
-#include "nccl/abi.h"
 #include "nccl/birth.h"
 #include "nccl/comms.h"
 #include "nccl/group.h"
-#include "nccl/last_error.h"
-#include "nccl/names.h"
 #include "nccl/process.h"
 #include "util/thread.h"
-
-/* cecl_nccl_pass_ncclCommInitRank and so on: the same functions of the real NCCL (jump.c). */
-#define FOLLOWED(name, answer) __typeof__(name) cecl_nccl_pass_##name;
-CECL_NCCL_NAMES(CECL_NCCL_SKIP, FOLLOWED, CECL_NCCL_SKIP)
-
-#define SUCCESS ((ncclResult_t)ceclSuccess)
 
 /* Whether NCCL itself makes the call that is at hand: it is no call of the program's. A macro,
  * because the address that the exported function returns to is asked for. */
@@ -28,16 +19,12 @@ CECL_NCCL_NAMES(CECL_NCCL_SKIP, FOLLOWED, CECL_NCCL_SKIP)
     if (!IS_NCCLS_OWN() && cecl_nccl_comm_refuses(comm, #name))                                    \
     return CECL_NCCL_REFUSED
 
-/* ---- what the calling thread's group makes at its end */
-
-struct wish {
-    ncclComm_t *comm;  /* where NCCL writes it */
-    ncclComm_t parent; /* NULL: it has none */
-};
+/* ---- what the calling thread's group makes and registers at its end */
 
 static _Thread_local struct {
-    struct wish *wishes;
+    struct cecl_nccl_wish *wishes;
     int count, room;
+    struct cecl_nccl_comm *to_register; /* communicators that get a symmetric window */
 } group;
 
 static void forget_wishes(void)
@@ -47,49 +34,64 @@ static void forget_wishes(void)
     group.count = group.room = 0;
 }
 
-/* A thread may end with an open group. */
+/* `has_windows`: NCCL has registered them. If it has failed, calls are passed that could be served. */
+static void end_registering(bool has_windows)
+{
+    for (; group.to_register; group.to_register = group.to_register->next_to_register) {
+        group.to_register->is_to_register = false;
+        if (has_windows)
+            atomic_store(&group.to_register->has_windows, true);
+    }
+}
+
+/* A thread may end with an open group, which makes and registers nothing then. */
 static void forget_at_end(void *unused)
 {
     (void)unused;
     forget_wishes();
+    end_registering(false);
 }
 
-static ncclResult_t keep(struct wish wish)
+static void forget_when_the_thread_ends(void)
+{
+    static struct cecl_thread_end end = CECL_THREAD_END_NONE;
+    cecl_thread_at_end(&end, forget_at_end, &group);
+}
+
+static ncclResult_t keep(struct cecl_nccl_wish wish)
 {
     if (group.count == group.room) {
         const int room = 2 * group.room + 8;
-        struct wish *wishes = realloc(group.wishes, (size_t)room * sizeof(*wishes));
+        struct cecl_nccl_wish *wishes = realloc(group.wishes, (size_t)room * sizeof(*wishes));
         if (!wishes)
             return ceclSystemError;
-        static struct cecl_thread_end end = CECL_THREAD_END_NONE;
-        cecl_thread_at_end(&end, forget_at_end, &group);
+        forget_when_the_thread_ends();
         group.wishes = wishes;
         group.room = room;
     }
     group.wishes[group.count++] = wish;
-    return SUCCESS;
+    return ceclSuccess;
 }
 
-/* A rank that ncclCommSplit left out has no communicator. */
-static ncclResult_t make(const struct wish *wishes, int count)
+/* All ranks register, so all of them decide alike by it. In a group it counts from the group's end on,
+ * because ranks may have the calls of a group in any order. */
+static void note_window(struct cecl_nccl_comm *entry)
 {
-    int made = 0;
-    ncclComm_t *comms = calloc((size_t)count + 1, sizeof(ncclComm_t));
-    if (!comms)
-        return ceclSystemError;
-    for (int i = 0; i < count; i++)
-        if (*wishes[i].comm)
-            comms[made++] = *wishes[i].comm;
-    const ncclResult_t result = cecl_nccl_comms_make(comms, made);
-    free(comms);
-    return result;
+    if (cecl_nccl_group_depth() == 0) {
+        atomic_store(&entry->has_windows, true);
+    } else if (!entry->is_to_register) {
+        forget_when_the_thread_ends();
+        entry->is_to_register = true;
+        entry->next_to_register = group.to_register;
+        group.to_register = entry;
+    }
 }
 
 /* Where NCCL works in the background, it may still have to write the handle of a child. */
-static ncclResult_t make_later(const struct wish *wishes, int count)
+static ncclResult_t make_later(const struct cecl_nccl_wish *wishes, int count)
 {
-    ncclResult_t result = SUCCESS;
-    for (int i = 0; i < count && result == SUCCESS; i++) {
+    ncclResult_t result = ceclSuccess;
+    for (int i = 0; i < count && result == ceclSuccess; i++) {
         const ncclComm_t comm = __atomic_load_n(wishes[i].comm, __ATOMIC_ACQUIRE);
         if (comm)
             result = cecl_nccl_comm_make_later(comm, count);
@@ -100,63 +102,29 @@ static ncclResult_t make_later(const struct wish *wishes, int count)
 }
 
 /* What a call that makes communicators returns after NCCL has returned `result`. */
-static ncclResult_t follow(ncclResult_t result, const struct wish *wishes, int count)
+static ncclResult_t follow(ncclResult_t result, const struct cecl_nccl_wish *wishes, int count)
 {
-    if (result != SUCCESS && result != (ncclResult_t)ceclInProgress)
+    if (result != ceclSuccess && result != ceclInProgress)
         return result;
-    ncclResult_t ours = SUCCESS;
+    ncclResult_t ours = ceclSuccess;
     if (cecl_nccl_group_depth() == 0)
-        ours = result == SUCCESS ? make(wishes, count) : make_later(wishes, count);
-    for (int i = 0; i < count && cecl_nccl_group_depth() > 0 && ours == SUCCESS; i++)
+        ours =
+            result == ceclSuccess ? cecl_nccl_comms_make(wishes, count) : make_later(wishes, count);
+    for (int i = 0; i < count && cecl_nccl_group_depth() > 0 && ours == ceclSuccess; i++)
         ours = keep(wishes[i]);
-    return ours == SUCCESS ? result : ours;
+    return ours == ceclSuccess ? result : ours;
 }
 
 static ncclResult_t follow_one(ncclResult_t result, ncclComm_t *comm, ncclComm_t parent)
 {
-    const struct wish wish = {comm, parent};
+    const struct cecl_nccl_wish wish = {comm, parent};
     return follow(result, &wish, 1);
-}
-
-/* Communicators of which the calling thread's group registers a symmetric window. */
-static _Thread_local struct cecl_nccl_comm *to_register;
-
-/* `has_windows`: NCCL has registered them. If it has failed, calls are passed that could be served. */
-static void end_registering(bool has_windows)
-{
-    for (; to_register; to_register = to_register->next_to_register) {
-        to_register->is_to_register = false;
-        if (has_windows)
-            atomic_store(&to_register->has_windows, true);
-    }
-}
-
-/* A thread may end with an open group, which registers nothing then. */
-static void forget_windows_at_end(void *unused)
-{
-    (void)unused;
-    end_registering(false);
-}
-
-/* All ranks register, so all of them decide alike by it. In a group it counts from the group's end on,
- * because ranks may have the calls of a group in any order. */
-static void note_window(struct cecl_nccl_comm *entry)
-{
-    if (cecl_nccl_group_depth() == 0) {
-        atomic_store(&entry->has_windows, true);
-    } else if (!entry->is_to_register) {
-        static struct cecl_thread_end end = CECL_THREAD_END_NONE;
-        cecl_thread_at_end(&end, forget_windows_at_end, &to_register);
-        entry->is_to_register = true;
-        entry->next_to_register = to_register;
-        to_register = entry;
-    }
 }
 
 ncclResult_t ncclGroupStart(void)
 {
     const ncclResult_t result = cecl_nccl_pass_ncclGroupStart();
-    if (!IS_NCCLS_OWN() && result == SUCCESS)
+    if (!IS_NCCLS_OWN() && result == ceclSuccess)
         cecl_nccl_group_opened();
     return result;
 }
@@ -169,28 +137,27 @@ static ncclResult_t end_group(ncclResult_t result)
     end_registering(true);
     result = follow(result, group.wishes, group.count);
     forget_wishes();
-    if (result != SUCCESS && result != (ncclResult_t)ceclInProgress) {
+    if (result == ceclSuccess || result == ceclInProgress) {
+        const ncclResult_t refusal = cecl_nccl_group_refused();
+        result = refusal == ceclSuccess ? result : refusal;
+    }
+    if (result != ceclSuccess && result != ceclInProgress) {
         cecl_nccl_group_forget();
         return result;
     }
-    const ncclResult_t refusal = cecl_nccl_group_refused();
-    if (refusal != SUCCESS) {
-        cecl_nccl_group_forget();
-        return refusal;
-    }
-    if (result != SUCCESS)
+    if (result != ceclSuccess)
         cecl_nccl_group_await_passed();
     const ncclResult_t served = cecl_nccl_group_serve();
-    return served == SUCCESS ? result : served;
+    return served == ceclSuccess ? result : served;
 }
 
 ncclResult_t ncclGroupEnd(void)
 {
     if (IS_NCCLS_OWN())
         return cecl_nccl_pass_ncclGroupEnd();
-    const ncclResult_t passed = cecl_nccl_group_depth() == 1 ? cecl_nccl_group_pass() : SUCCESS;
+    const ncclResult_t passed = cecl_nccl_group_depth() == 1 ? cecl_nccl_group_pass() : ceclSuccess;
     const ncclResult_t result = cecl_nccl_pass_ncclGroupEnd();
-    return end_group(passed == SUCCESS ? result : passed);
+    return end_group(passed == ceclSuccess ? result : passed);
 }
 
 /* It ends the group, too, but carries out no collective: NCCL says how long all of its calls would take.
@@ -200,12 +167,12 @@ ncclResult_t ncclGroupSimulateEnd(void *info)
     if (IS_NCCLS_OWN())
         return cecl_nccl_pass_ncclGroupSimulateEnd(info);
     const bool is_outermost = cecl_nccl_group_depth() == 1;
-    const ncclResult_t passed = is_outermost ? cecl_nccl_group_pass_all() : SUCCESS;
+    const ncclResult_t passed = is_outermost ? cecl_nccl_group_pass_all() : ceclSuccess;
     const ncclResult_t result = cecl_nccl_pass_ncclGroupSimulateEnd(info);
     const ncclResult_t refusal = cecl_nccl_group_refused();
     if (is_outermost)
         cecl_nccl_group_forget();
-    return end_group(passed != SUCCESS ? passed : refusal != SUCCESS ? refusal : result);
+    return end_group(passed != ceclSuccess ? passed : refusal != ceclSuccess ? refusal : result);
 }
 
 /* ---- making communicators */
@@ -235,13 +202,13 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int nranks, int rank, in
 ncclResult_t ncclCommInitAll(ncclComm_t *comms, int count, const int *devices)
 {
     const ncclResult_t result = cecl_nccl_pass_ncclCommInitAll(comms, count, devices);
-    struct wish *wishes = calloc((size_t)(count > 0 ? count : 1), sizeof(*wishes));
+    struct cecl_nccl_wish *wishes = calloc((size_t)(count > 0 ? count : 1), sizeof(*wishes));
     if (IS_NCCLS_OWN() || !wishes) {
         free(wishes);
         return result;
     }
     for (int i = 0; i < count; i++)
-        wishes[i] = (struct wish){.comm = &comms[i]};
+        wishes[i] = (struct cecl_nccl_wish){.comm = &comms[i]};
     const ncclResult_t followed = follow(result, wishes, count);
     free(wishes);
     return followed;
@@ -286,9 +253,9 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
         return cecl_nccl_pass_ncclCommFinalize(comm);
     REFUSE_EARLY(ncclCommFinalize);
     const ncclResult_t result = cecl_nccl_pass_ncclCommFinalize(comm);
-    if (result == (ncclResult_t)ceclInProgress)
+    if (result == ceclInProgress)
         cecl_nccl_comm_finalize_later(comm);
-    return result == SUCCESS ? (ncclResult_t)cecl_nccl_comm_finalize(comm) : result;
+    return result == ceclSuccess ? cecl_nccl_comm_finalize(comm) : result;
 }
 
 /* Ours ends first, because its calls may be on the communicator's streams. An error of ours was told by
@@ -299,7 +266,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
         return cecl_nccl_pass_ncclCommDestroy(comm);
     REFUSE_EARLY(ncclCommDestroy);
     cecl_nccl_birth_forget(comm);
-    return cecl_nccl_comm_destroy(comm) ? cecl_nccl_pass_ncclCommDestroy(comm) : SUCCESS;
+    return cecl_nccl_comm_destroy(comm) ? cecl_nccl_pass_ncclCommDestroy(comm) : ceclSuccess;
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm)
@@ -307,7 +274,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     if (IS_NCCLS_OWN())
         return cecl_nccl_pass_ncclCommAbort(comm);
     cecl_nccl_birth_forget(comm);
-    return cecl_nccl_comm_abort(comm) ? cecl_nccl_pass_ncclCommAbort(comm) : SUCCESS;
+    return cecl_nccl_comm_abort(comm) ? cecl_nccl_pass_ncclCommAbort(comm) : ceclSuccess;
 }
 
 /* No collective may follow, so cecl's communicators are no longer needed. NCCL answers further calls. It
@@ -319,7 +286,7 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags)
     if (flags == 0)
         cecl_nccl_comm_revoke(comm);
     const ncclResult_t result = cecl_nccl_pass_ncclCommRevoke(comm, flags);
-    if (flags != 0 && result == SUCCESS)
+    if (flags != 0 && result == ceclSuccess)
         cecl_nccl_comm_revoke(comm);
     return result;
 }
@@ -337,15 +304,15 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, nc
  * that first says so also cleans up, and two threads must not do that at once. */
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
-    if (!IS_NCCLS_OWN() && error && cecl_nccl_comm_is_in_progress(comm)) {
+    if (!IS_NCCLS_OWN() && error && cecl_nccl_comm_is(comm, CECL_NCCL_UNMADE)) {
         *error = ceclInProgress;
-        return SUCCESS;
+        return ceclSuccess;
     }
     const ncclResult_t result = cecl_nccl_pass_ncclCommGetAsyncError(comm, error);
-    if (IS_NCCLS_OWN() || result != SUCCESS || *error != SUCCESS)
+    if (IS_NCCLS_OWN() || result != ceclSuccess || *error != ceclSuccess)
         return result;
     *error = cecl_nccl_birth_look(comm);
-    if (*error == SUCCESS)
+    if (*error == ceclSuccess)
         *error = cecl_nccl_comm_error(comm);
     return result;
 }

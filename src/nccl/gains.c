@@ -79,7 +79,7 @@ static bool is_measured_reduction(const struct cecl_nccl_call *call)
  * longer. Of these sizes only all-reduces were timed. */
 static bool is_slowed(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
 {
-    return call->reduces && comm->flags_on_host &&
+    return call->reduces && comm->limits.hostFlags &&
            (call->op != CECL_NCCL_OP_ncclAllReduce || cecl_nccl_call_bytes(call) > KIB(64));
 }
 

@@ -34,7 +34,7 @@ ceclResult_t cecl_nccl_gpu_order(int ordinal, cudaStream_t first, cudaStream_t t
 ceclResult_t cecl_nccl_gpu_enter(struct cecl_nccl_gpu *gpu, int ordinal);
 void cecl_nccl_gpu_leave(struct cecl_nccl_gpu *gpu);
 
-/* Makes sure of `bytes` of memory, whose contents may be lost, and of a stream. */
+/* Makes sure that there are a stream and `bytes` of memory. What the memory held may be lost. */
 ceclResult_t cecl_nccl_gpu_reserve(struct cecl_nccl_gpu *gpu, size_t bytes);
 
 ceclResult_t cecl_nccl_gpu_put(struct cecl_nccl_gpu *gpu, size_t at, const void *from,

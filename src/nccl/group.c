@@ -6,7 +6,6 @@
 #include "nccl/group.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 #include "nccl/comms.h"
 #include "nccl/gpu.h"
@@ -15,14 +14,10 @@
 #include "util/log.h"
 #include "util/thread.h"
 
-/* Calls on one communicator of cecl's that a turn may have; a group of NCCL's may have any number.
- * Ranks divide calls into turns alike, because each communicator's calls are counted separately. */
+/* Collectives on one communicator that a turn has at most. A group of NCCL's may have any number, one of
+ * cecl's has a limit for all communicators together. Ranks divide calls into turns alike, because each
+ * communicator's calls are counted separately, and messages for each pair of ranks. */
 #define AT_ONCE 64
-/* Messages from one rank to another that a turn may have. With more ranks cecl takes fewer. Both ranks
- * divide them alike, because they are counted for each pair. */
-#define MESSAGES_AT_ONCE 128
-#define FEW_RANKS 8
-#define MESSAGES_AT_ONCE_OF_MANY 16
 #define FIRST_MESSAGE_TURN (1 << 24)
 #define PASSED_TURN (FIRST_MESSAGE_TURN - 1) /* of the messages that are passed */
 
@@ -35,7 +30,6 @@ struct kept {
     int nth;
     /* -- while its turn is carried out -- */
     struct cecl_nccl_comm *comm; /* NULL: it was aborted; the call is dropped */
-    cudaStream_t stream;         /* where all of the turn's calls on `comm` go */
 };
 
 static _Thread_local struct {
@@ -48,10 +42,6 @@ static _Thread_local struct {
     ncclComm_t passed;    /* of the last call that went into NCCL's group; NULL: there was none */
     ncclResult_t refusal; /* what the first call got that was refused */
 } group;
-
-__typeof__(ncclCommGetAsyncError) cecl_nccl_pass_ncclCommGetAsyncError;
-__typeof__(ncclGroupStart) cecl_nccl_pass_ncclGroupStart;
-__typeof__(ncclGroupEnd) cecl_nccl_pass_ncclGroupEnd;
 
 int cecl_nccl_group_depth(void)
 {
@@ -90,22 +80,19 @@ static int last_of(const struct cecl_nccl_call *call, int index)
     return index;
 }
 
-static bool has_result_on_all_ranks(const struct cecl_nccl_call *call)
-{
-    return call->op != CECL_NCCL_OP_ncclGather && call->op != CECL_NCCL_OP_ncclReduce;
-}
-
 static bool have_one_result(const struct cecl_nccl_call *a, const struct cecl_nccl_call *b)
 {
-    return a->recvbuff == b->recvbuff && has_result_on_all_ranks(a) && has_result_on_all_ranks(b);
+    return a->recvbuff == b->recvbuff && cecl_nccl_has_result_on_all(a->op) &&
+           cecl_nccl_has_result_on_all(b->op);
 }
 
 static int most_at_once(const struct cecl_nccl_call *call)
 {
     const struct cecl_nccl_comm *comm = cecl_nccl_comm_find(call->comm);
-    if (!cecl_nccl_is_message(call->op))
-        return AT_ONCE;
-    return comm && comm->nranks <= FEW_RANKS ? MESSAGES_AT_ONCE : MESSAGES_AT_ONCE_OF_MANY;
+    const int most = !comm                            ? 1 /* it was aborted */
+                     : cecl_nccl_is_message(call->op) ? comm->limits.groupMessages
+                                                      : comm->limits.groupCalls;
+    return cecl_nccl_is_message(call->op) || most < AT_ONCE ? most : AT_ONCE;
 }
 
 /* Whether `call` does not fit into the turn of the kept call `last`. cecl refuses a group that writes
@@ -113,7 +100,7 @@ static int most_at_once(const struct cecl_nccl_call *call)
  * must decide alike, so only equal recvbuffs count, and only of calls that use recvbuff on all ranks. */
 static bool is_full(int last, const struct cecl_nccl_call *call)
 {
-    if (group.kept[last].nth + 1 == most_at_once(call))
+    if (group.kept[last].nth + 1 >= most_at_once(call))
         return true;
     if (cecl_nccl_is_message(call->op))
         return false;
@@ -161,7 +148,7 @@ static void forget_at_end(void *unused)
 
 ncclResult_t cecl_nccl_group_refuse(ncclResult_t result)
 {
-    if (group.depth > 0 && group.refusal == (ncclResult_t)ceclSuccess)
+    if (group.depth > 0 && group.refusal == ceclSuccess)
         group.refusal = result;
     return result;
 }
@@ -213,7 +200,7 @@ ncclResult_t cecl_nccl_group_refused(void)
 static ncclResult_t pass_calls(const struct kept *kept, int count)
 {
     ncclResult_t result = ceclSuccess;
-    for (int i = 0; i < count && result == (ncclResult_t)ceclSuccess; i++) {
+    for (int i = 0; i < count && result == ceclSuccess; i++) {
         group.passed = kept[i].call.comm;
         result = cecl_nccl_pass(&kept[i].call);
     }
@@ -225,12 +212,12 @@ ncclResult_t cecl_nccl_group_pass(void)
 {
     int left = 0;
     ncclResult_t result = ceclSuccess;
-    if (group.collectives > 0 || group.refusal != (ncclResult_t)ceclSuccess)
+    if (group.collectives > 0 || group.refusal != ceclSuccess)
         return ceclSuccess;
     for (int i = 0; i < group.count; i++) {
         if (group.kept[i].turn != PASSED_TURN)
             group.kept[left++] = group.kept[i];
-        else if (result == (ncclResult_t)ceclSuccess)
+        else if (result == ceclSuccess)
             result = pass_calls(&group.kept[i], 1);
     }
     group.count = left;
@@ -247,19 +234,19 @@ static bool is_passed_enqueued(void)
 {
     struct cecl_nccl_comm *entry = cecl_nccl_comm_find(group.passed);
     ncclResult_t error = ceclSuccess;
-    if (entry && !cecl_nccl_comm_enter(entry)) /* it is being aborted */
+    if (entry && !cecl_nccl_comm_enter(entry, group.passed,
+                                       CECL_NCCL_SET(MAKING) | CECL_NCCL_MADE)) /* it ends */
         return true;
     const ncclResult_t asked = cecl_nccl_pass_ncclCommGetAsyncError(group.passed, &error);
     if (entry)
         cecl_nccl_comm_leave(entry);
-    return asked != (ncclResult_t)ceclSuccess || error != (ncclResult_t)ceclInProgress;
+    return asked != ceclSuccess || error != ceclInProgress;
 }
 
 void cecl_nccl_group_await_passed(void)
 {
-    const struct timespec pause = {.tv_nsec = 20000};
     while (group.count > 0 && group.passed && !is_passed_enqueued())
-        nanosleep(&pause, NULL);
+        cecl_nccl_pause_us(20);
 }
 
 /* ---- one turn: `count` calls from `kept` on */
@@ -273,13 +260,13 @@ static const struct kept *first_of(const struct kept *kept, int index)
     return &kept[first];
 }
 
-/* Finds each call's communicator and stream. No other thread can end it until leave. */
+/* Finds each call's communicator. No other thread can end it until leave. */
 static void enter(struct kept *kept, int count)
 {
     for (int i = 0; i < count; i++) {
-        struct cecl_nccl_comm *comm = cecl_nccl_comm_find(kept[i].call.comm);
-        kept[i].stream = first_of(kept, i)->call.stream;
-        kept[i].comm = comm && comm->ours && cecl_nccl_comm_enter(comm) ? comm : NULL;
+        const ncclComm_t of = kept[i].call.comm;
+        struct cecl_nccl_comm *comm = cecl_nccl_comm_find(of);
+        kept[i].comm = comm && cecl_nccl_comm_enter(comm, of, CECL_NCCL_MADE) ? comm : NULL;
     }
 }
 
@@ -323,8 +310,8 @@ static ceclResult_t order_streams(const struct kept *kept, int count, bool befor
 {
     ceclResult_t result = ceclSuccess;
     for (int i = 0; i < count && result == ceclSuccess; i++)
-        if (kept[i].comm && kept[i].comm->on_gpu && first_of(kept, i) == &kept[i])
-            result = order_with_all(kept[i].comm, kept[i].call.comm, kept[i].stream, before);
+        if (kept[i].comm && kept[i].comm->ordinal >= 0 && first_of(kept, i) == &kept[i])
+            result = order_with_all(kept[i].comm, kept[i].call.comm, kept[i].call.stream, before);
     return result;
 }
 
@@ -335,7 +322,8 @@ static ceclResult_t enqueue(const struct kept *kept, int count)
     CECL_TRY(cecl->ceclGroupStart());
     for (int i = 0; i < count; i++)
         if (kept[i].comm)
-            (void)!cecl_nccl_serve_enqueue(&kept[i].call, kept[i].comm, kept[i].stream);
+            (void)!cecl_nccl_serve_enqueue(&kept[i].call, kept[i].comm,
+                                           first_of(kept, i)->call.stream);
     return cecl->ceclGroupEnd();
 }
 
@@ -389,11 +377,11 @@ static ncclResult_t serve_one(struct kept *kept)
 static ncclResult_t pass_in_a_group(const struct kept *kept, int count)
 {
     ncclResult_t result = cecl_nccl_pass_ncclGroupStart();
-    if (result != (ncclResult_t)ceclSuccess)
+    if (result != ceclSuccess)
         return result;
     result = pass_calls(kept, count);
     const ncclResult_t ended = cecl_nccl_pass_ncclGroupEnd();
-    return result == (ncclResult_t)ceclSuccess ? ended : result;
+    return result == ceclSuccess ? ended : result;
 }
 
 static ncclResult_t order_passed(struct kept *kept, int count, bool before)
@@ -419,15 +407,15 @@ static ncclResult_t pass_turn(struct kept *kept, int count)
 {
     const bool is_last = kept + count == group.kept + group.count;
     ncclResult_t result = order_passed(kept, count, true);
-    if (result != (ncclResult_t)ceclSuccess)
+    if (result != ceclSuccess)
         return result;
     result = pass_in_a_group(kept, count);
-    if (result == (ncclResult_t)ceclInProgress && (!is_last || has_several_streams()))
+    if (result == ceclInProgress && (!is_last || has_several_streams()))
         cecl_nccl_group_await_passed();
-    if (result != (ncclResult_t)ceclSuccess && result != (ncclResult_t)ceclInProgress)
+    if (result != ceclSuccess && result != ceclInProgress)
         return result;
     const ncclResult_t ordered = order_passed(kept, count, false);
-    return ordered == (ncclResult_t)ceclSuccess ? result : ordered;
+    return ordered == ceclSuccess ? result : ordered;
 }
 
 static int by_turn(const void *left, const void *right)
@@ -453,17 +441,16 @@ ncclResult_t cecl_nccl_group_serve(void)
         result = serve_one(group.kept);
     else if (group.unsorted)
         qsort(group.kept, (size_t)group.count, sizeof(*group.kept), by_turn);
-    for (int i = 0; group.count > 1 && i < group.count && result == (ncclResult_t)ceclSuccess;) {
+    for (int i = 0; group.count > 1 && i < group.count && result == ceclSuccess;) {
         struct kept *kept = group.kept + i;
         const int length = length_of_turn(kept, group.count - i);
         i += length;
         result = kept->turn == PASSED_TURN ? pass_turn(kept, length) : serve_turn(kept, length);
-        if (result == (ncclResult_t)ceclInProgress) {
+        if (result == ceclInProgress) {
             is_in_progress = true;
             result = ceclSuccess;
         }
     }
     cecl_nccl_group_forget();
-    return result == (ncclResult_t)ceclSuccess && is_in_progress ? (ncclResult_t)ceclInProgress
-                                                                 : result;
+    return result == ceclSuccess && is_in_progress ? ceclInProgress : result;
 }

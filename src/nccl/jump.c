@@ -18,8 +18,31 @@
     "    lea cecl_nccl_at_" name "(%rip), %r11\n"                                                  \
     "    jmp *(%r11)\n"
 
-/* Saved: the six integer registers, rax (the number of vector registers of a variadic call), r10 (a
- * closure's), and xmm0 to xmm7. No function of NCCL takes a wider vector. */
+/* What may hold arguments: the six integer registers, rax (the number of vector registers of a variadic
+ * call), r10 (a closure's), and xmm0 to xmm7. No function of NCCL takes a wider vector. Each with its place
+ * on the stack. */
+#define ARGUMENTS(VECTOR, INTEGER)                                                                 \
+    VECTOR("xmm0", "0")                                                                            \
+    VECTOR("xmm1", "16")                                                                           \
+    VECTOR("xmm2", "32")                                                                           \
+    VECTOR("xmm3", "48")                                                                           \
+    VECTOR("xmm4", "64")                                                                           \
+    VECTOR("xmm5", "80")                                                                           \
+    VECTOR("xmm6", "96")                                                                           \
+    VECTOR("xmm7", "112")                                                                          \
+    INTEGER("rdi", "128")                                                                          \
+    INTEGER("rsi", "136")                                                                          \
+    INTEGER("rdx", "144")                                                                          \
+    INTEGER("rcx", "152")                                                                          \
+    INTEGER("r8", "160")                                                                           \
+    INTEGER("r9", "168")                                                                           \
+    INTEGER("rax", "176")                                                                          \
+    INTEGER("r10", "184")
+#define SAVE_VECTOR(name, at) "    movaps %" name ", " at "(%rsp)\n"
+#define SAVE(name, at) "    mov %" name ", " at "(%rsp)\n"
+#define RESTORE_VECTOR(name, at) "    movaps " at "(%rsp), %" name "\n"
+#define RESTORE(name, at) "    mov " at "(%rsp), %" name "\n"
+
 #define LAZY_CODE                                                                                  \
     "    endbr64\n"                                                                                \
     "    push %rbp\n"                                                                              \
@@ -27,46 +50,14 @@
     "    .cfi_offset %rbp, -16\n"                                                                  \
     "    mov %rsp, %rbp\n"                                                                         \
     "    .cfi_def_cfa_register %rbp\n"                                                             \
-    "    sub $192, %rsp\n"                                                                         \
-    "    movaps %xmm0, (%rsp)\n"                                                                   \
-    "    movaps %xmm1, 16(%rsp)\n"                                                                 \
-    "    movaps %xmm2, 32(%rsp)\n"                                                                 \
-    "    movaps %xmm3, 48(%rsp)\n"                                                                 \
-    "    movaps %xmm4, 64(%rsp)\n"                                                                 \
-    "    movaps %xmm5, 80(%rsp)\n"                                                                 \
-    "    movaps %xmm6, 96(%rsp)\n"                                                                 \
-    "    movaps %xmm7, 112(%rsp)\n"                                                                \
-    "    mov %rdi, 128(%rsp)\n"                                                                    \
-    "    mov %rsi, 136(%rsp)\n"                                                                    \
-    "    mov %rdx, 144(%rsp)\n"                                                                    \
-    "    mov %rcx, 152(%rsp)\n"                                                                    \
-    "    mov %r8, 160(%rsp)\n"                                                                     \
-    "    mov %r9, 168(%rsp)\n"                                                                     \
-    "    mov %rax, 176(%rsp)\n"                                                                    \
-    "    mov %r10, 184(%rsp)\n"                                                                    \
-    "    mov %r11, %rdi\n"                                                                         \
-    "    mov 8(%rbp), %rsi\n"                                                                      \
-    "    call cecl_nccl_resolve\n"                                                                 \
-    "    mov %rax, %r11\n"                                                                         \
-    "    movaps (%rsp), %xmm0\n"                                                                   \
-    "    movaps 16(%rsp), %xmm1\n"                                                                 \
-    "    movaps 32(%rsp), %xmm2\n"                                                                 \
-    "    movaps 48(%rsp), %xmm3\n"                                                                 \
-    "    movaps 64(%rsp), %xmm4\n"                                                                 \
-    "    movaps 80(%rsp), %xmm5\n"                                                                 \
-    "    movaps 96(%rsp), %xmm6\n"                                                                 \
-    "    movaps 112(%rsp), %xmm7\n"                                                                \
-    "    mov 128(%rsp), %rdi\n"                                                                    \
-    "    mov 136(%rsp), %rsi\n"                                                                    \
-    "    mov 144(%rsp), %rdx\n"                                                                    \
-    "    mov 152(%rsp), %rcx\n"                                                                    \
-    "    mov 160(%rsp), %r8\n"                                                                     \
-    "    mov 168(%rsp), %r9\n"                                                                     \
-    "    mov 176(%rsp), %rax\n"                                                                    \
-    "    mov 184(%rsp), %r10\n"                                                                    \
-    "    leave\n"                                                                                  \
-    "    .cfi_def_cfa %rsp, 8\n"                                                                   \
-    "    jmp *%r11\n"
+    "    sub $192, %rsp\n" ARGUMENTS(SAVE_VECTOR, SAVE) "    mov %r11, %rdi\n"                     \
+                                                        "    mov 8(%rbp), %rsi\n"                  \
+                                                        "    call cecl_nccl_resolve\n"             \
+                                                        "    mov %rax, %r11\n" ARGUMENTS(          \
+                                                            RESTORE_VECTOR,                        \
+                                                            RESTORE) "    leave\n"                 \
+                                                                     "    .cfi_def_cfa %rsp, 8\n"  \
+                                                                     "    jmp *%r11\n"
 
 #elif defined(__aarch64__)
 
@@ -78,41 +69,35 @@
     "    ldr x17, [x16]\n"                                                                         \
     "    br x17\n"
 
-/* Saved: x0 to x7, x8 (where a large result goes), and q0 to q7. */
+/* What may hold arguments: x0 to x7, x8 (where a large result goes; x9 makes up the pair), and q0 to q7. */
+#define ARGUMENTS(PAIR)                                                                            \
+    PAIR("x0, x1", "16")                                                                           \
+    PAIR("x2, x3", "32")                                                                           \
+    PAIR("x4, x5", "48")                                                                           \
+    PAIR("x6, x7", "64")                                                                           \
+    PAIR("x8, x9", "80")                                                                           \
+    PAIR("q0, q1", "96")                                                                           \
+    PAIR("q2, q3", "128")                                                                          \
+    PAIR("q4, q5", "160")                                                                          \
+    PAIR("q6, q7", "192")
+#define SAVE(pair, at) "    stp " pair ", [sp, #" at "]\n"
+#define RESTORE(pair, at) "    ldp " pair ", [sp, #" at "]\n"
+
 #define LAZY_CODE                                                                                  \
     "    hint #34\n"                                                                               \
     "    stp x29, x30, [sp, #-224]!\n"                                                             \
     "    .cfi_def_cfa_offset 224\n"                                                                \
     "    .cfi_offset x29, -224\n"                                                                  \
     "    .cfi_offset x30, -216\n"                                                                  \
-    "    mov x29, sp\n"                                                                            \
-    "    stp x0, x1, [sp, #16]\n"                                                                  \
-    "    stp x2, x3, [sp, #32]\n"                                                                  \
-    "    stp x4, x5, [sp, #48]\n"                                                                  \
-    "    stp x6, x7, [sp, #64]\n"                                                                  \
-    "    str x8, [sp, #80]\n"                                                                      \
-    "    stp q0, q1, [sp, #96]\n"                                                                  \
-    "    stp q2, q3, [sp, #128]\n"                                                                 \
-    "    stp q4, q5, [sp, #160]\n"                                                                 \
-    "    stp q6, q7, [sp, #192]\n"                                                                 \
-    "    mov x0, x16\n"                                                                            \
-    "    mov x1, x30\n"                                                                            \
-    "    bl cecl_nccl_resolve\n"                                                                   \
-    "    mov x16, x0\n"                                                                            \
-    "    ldp x0, x1, [sp, #16]\n"                                                                  \
-    "    ldp x2, x3, [sp, #32]\n"                                                                  \
-    "    ldp x4, x5, [sp, #48]\n"                                                                  \
-    "    ldp x6, x7, [sp, #64]\n"                                                                  \
-    "    ldr x8, [sp, #80]\n"                                                                      \
-    "    ldp q0, q1, [sp, #96]\n"                                                                  \
-    "    ldp q2, q3, [sp, #128]\n"                                                                 \
-    "    ldp q4, q5, [sp, #160]\n"                                                                 \
-    "    ldp q6, q7, [sp, #192]\n"                                                                 \
-    "    ldp x29, x30, [sp], #224\n"                                                               \
-    "    .cfi_restore x30\n"                                                                       \
-    "    .cfi_restore x29\n"                                                                       \
-    "    .cfi_def_cfa_offset 0\n"                                                                  \
-    "    br x16\n"
+    "    mov x29, sp\n" ARGUMENTS(SAVE) "    mov x0, x16\n"                                        \
+                                        "    mov x1, x30\n"                                        \
+                                        "    bl cecl_nccl_resolve\n"                               \
+                                        "    mov x16, x0\n" ARGUMENTS(                             \
+                                            RESTORE) "    ldp x29, x30, [sp], #224\n"              \
+                                                     "    .cfi_restore x30\n"                      \
+                                                     "    .cfi_restore x29\n"                      \
+                                                     "    .cfi_def_cfa_offset 0\n"                 \
+                                                     "    br x16\n"
 
 #else
 #error "calls are passed on by x86-64 and aarch64 assembler"

@@ -17,6 +17,7 @@
     X(ceclCommFinalize)                                                                            \
     X(ceclCommGetAsyncError)                                                                       \
     X(ceclCommInitOob)                                                                             \
+    X(ceclCommLimits)                                                                              \
     X(ceclCommRevoke)                                                                              \
     X(ceclGather)                                                                                  \
     X(ceclGetLastError)                                                                            \

@@ -1,24 +1,16 @@
-/* See make.h. First ranks tell each other what they want and can do. Then they make the communicator
+/* Makes a communicator. First ranks tell each other what they want and can do. Then they make the communicator
  * by exchanges through NCCL. At last they agree that all of them have it. */
-#include "nccl/make.h"
-
 #include <stdatomic.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "nccl/exchange.h"
 #include "nccl/library.h"
 #include "nccl/process.h"
 #include "util/log.h"
-#include "util/queues.h"
-#include "util/settings.h"
 
 #define HELLO UINT32_C(0x6e63636c)
 #define WORDS 200
-
-/* The first and the last choice of CECL_FLAGS. */
-enum { FLAGS_AUTO, FLAGS_HOST = 3 };
 
 /* What a rank tells the others. */
 struct hello {
@@ -26,7 +18,6 @@ struct hello {
     int32_t policy;
     int32_t together;
     int32_t reason; /* why this rank passes all calls */
-    int32_t flags_on_host;
     char words[WORDS];
 };
 
@@ -50,26 +41,14 @@ static enum cecl_nccl_reason own_reason(void)
     return cecl_nccl_library() ? CECL_NCCL_NO_REASON : CECL_NCCL_NOT_MADE;
 }
 
-/* Whether cecl's communicator will have its flags in memory of the host, if it is for this rank. A bad
- * setting is refused where the communicator is made. */
-static bool wants_flags_on_host(void)
-{
-    int64_t flags = FLAGS_AUTO, urgent = 0;
-    bool is_set;
-    (void)!cecl_setting_read(CECL_SET_FLAGS, &flags, &is_set);
-    (void)!cecl_setting_read(CECL_SET_URGENT, &urgent, &is_set);
-    return flags == FLAGS_HOST || (flags == FLAGS_AUTO && (urgent != 0 || cecl_queues_are_few()));
-}
-
 static struct hello introduce(int together)
 {
     struct hello mine = {.magic = HELLO,
                          .policy = (int32_t)cecl_nccl_process()->policy,
                          .together = together,
-                         .reason = (int32_t)own_reason(),
-                         .flags_on_host = wants_flags_on_host()};
+                         .reason = (int32_t)own_reason()};
     if (mine.reason == CECL_NCCL_NOT_MADE)
-        snprintf(mine.words, sizeof(mine.words), "%.*s", WORDS - 1, cecl_message());
+        cecl_shorten(mine.words, sizeof(mine.words), cecl_message());
     return mine;
 }
 
@@ -103,35 +82,36 @@ static void warn_of_difference(const struct hello *all, int nranks)
                  other);
 }
 
-static bool has_flags_on_host(const struct hello *all, int nranks)
+/* What all ranks tell, `bytes` each, for the caller to free. NULL: the exchange has failed. */
+static void *exchange_all(struct cecl_nccl_exchange *exchange, const void *mine, size_t bytes,
+                          ceclResult_t *result)
 {
-    for (int rank = 0; rank < nranks; rank++)
-        if (all[rank].flags_on_host)
-            return true;
-    return false;
+    void *all = calloc((size_t)exchange->nranks, bytes);
+    *result = all ? cecl_nccl_exchange(exchange, mine, all, bytes)
+                  : cecl_fail(ceclSystemError, "no host memory for %d ranks", exchange->nranks);
+    if (*result == ceclSuccess)
+        return all;
+    free(all);
+    return NULL;
 }
 
 static ceclResult_t settle(struct cecl_nccl_exchange *exchange, int together,
-                           struct cecl_nccl_made *made)
+                           enum cecl_nccl_reason *reason)
 {
-    enum cecl_nccl_reason *const reason = &made->reason;
     int whose = 0;
+    ceclResult_t result;
     const struct hello mine = introduce(together);
-    struct hello *all = calloc((size_t)exchange->nranks, sizeof(*all));
+    struct hello *all = exchange_all(exchange, &mine, sizeof(mine), &result);
     if (!all)
-        return cecl_fail(ceclSystemError, "no host memory for %d ranks", exchange->nranks);
-    const ceclResult_t result = cecl_nccl_exchange(exchange, &mine, all, sizeof(mine));
-    if (result == ceclSuccess) {
-        *reason = common_reason(all, exchange->nranks, &whose);
-        made->flags_on_host = has_flags_on_host(all, exchange->nranks);
-        all[whose].words[WORDS - 1] = '\0';
-        if (*reason == CECL_NCCL_NOT_MADE)
-            note_failure(exchange->rank, all[whose].words);
-        if (*reason == CECL_NCCL_SETTINGS_DIFFER)
-            warn_of_difference(all, exchange->nranks);
-    }
+        return result;
+    *reason = common_reason(all, exchange->nranks, &whose);
+    all[whose].words[WORDS - 1] = '\0';
+    if (*reason == CECL_NCCL_NOT_MADE)
+        note_failure(exchange->rank, all[whose].words);
+    if (*reason == CECL_NCCL_SETTINGS_DIFFER)
+        warn_of_difference(all, exchange->nranks);
     free(all);
-    return result;
+    return ceclSuccess;
 }
 
 /* ---- the communicator */
@@ -143,12 +123,10 @@ static int gather(void *context, const void *send, void *recv, size_t bytes)
 
 static int meet(void *context)
 {
-    struct cecl_nccl_exchange *exchange = context;
-    char mine = 0;
-    char *all = calloc((size_t)exchange->nranks, 1);
-    const int result = all ? gather(exchange, &mine, all, 1) : (int)ceclSystemError;
-    free(all);
-    return result;
+    ceclResult_t result;
+    const char mine = 0;
+    free(exchange_all(context, &mine, 1, &result));
+    return (int)result;
 }
 
 /* A rank may come as late to a call as NCCL lets it: without bound, unless CECL_TIMEOUT_MS is set.
@@ -167,34 +145,35 @@ static ceclConfig_t config_for(const struct cecl_nccl_exchange *exchange)
 
 /* The environment may have chosen another device than NCCL's. Under `strict` no setting may allow
  * SMs to calls that only move data. */
-static ceclResult_t check_made(const struct cecl_nccl_exchange *exchange, ceclComm_t ours)
+static ceclResult_t check_made(const struct cecl_nccl_comm *entry)
 {
     const struct cecl_nccl_library *cecl = cecl_nccl_library();
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
-    const int expected = exchange->on_gpu ? exchange->gpu.ordinal : -1;
     int device;
-    CECL_TRY(cecl->ceclCommCuDevice(ours, &device));
-    if (device != expected)
+    CECL_TRY(cecl->ceclCommCuDevice(entry->ours, &device));
+    if (device != entry->ordinal)
         return cecl_fail(ceclInvalidUsage,
                          "NCCL's rank has device %d, and cecl's %d (-1: the host): CECL_DEVICE or "
                          "CECL_CUDA_DEVICE chose another one",
-                         expected, device);
+                         entry->ordinal, device);
     options.smPolicy = CECL_SM_REDUCE_ONLY;
     return cecl_nccl_process()->policy == CECL_NCCL_STRICT &&
-                   cecl_nccl_process()->sm_policy != CECL_SM_NEVER
-               ? cecl->ceclSetOptions(ours, &options)
+                   entry->limits.smPolicy == CECL_SM_ALLOW
+               ? cecl->ceclSetOptions(entry->ours, &options)
                : ceclSuccess;
 }
 
-/* Made on all ranks or on none; check_made, which one rank alone may refuse, comes afterwards. */
-static ceclResult_t make_here(struct cecl_nccl_exchange *exchange, ceclComm_t *ours)
+/* Made on all ranks or on none; what comes afterwards one rank alone may refuse. */
+static ceclResult_t make_here(struct cecl_nccl_exchange *exchange, struct cecl_nccl_comm *entry)
 {
     const struct cecl_nccl_library *cecl = cecl_nccl_library();
     const ceclOob_t oob = {.context = exchange, .allGather = gather, .barrier = meet};
     const ceclConfig_t config = config_for(exchange);
-    const ceclResult_t result =
-        cecl->ceclCommInitOob(ours, exchange->nranks, exchange->rank, &oob, &config);
-    return result == ceclSuccess ? check_made(exchange, *ours)
+    ceclResult_t result =
+        cecl->ceclCommInitOob(&entry->ours, exchange->nranks, exchange->rank, &oob, &config);
+    if (result == ceclSuccess)
+        result = cecl->ceclCommLimits(entry->ours, &entry->limits);
+    return result == ceclSuccess ? check_made(entry)
                                  : cecl_fail_with(result, cecl->ceclGetLastError(NULL));
 }
 
@@ -203,79 +182,70 @@ static ceclResult_t agree(struct cecl_nccl_exchange *exchange, ceclResult_t mine
                           ceclResult_t *common)
 {
     const int32_t status = (int32_t)mine;
-    int32_t *all = calloc((size_t)exchange->nranks, sizeof(*all));
-    if (!all)
-        return cecl_fail(ceclSystemError, "no host memory for %d ranks", exchange->nranks);
+    ceclResult_t result;
     char words[CECL_MESSAGE_BYTES];
     cecl_keep_message(words);
-    const ceclResult_t result = cecl_nccl_exchange(exchange, &status, all, sizeof(status));
+    int32_t *all = exchange_all(exchange, &status, sizeof(status), &result);
     *common = mine == ceclSuccess ? ceclSuccess : cecl_fail_with(mine, words);
-    for (int rank = 0; rank < exchange->nranks && *common == ceclSuccess; rank++)
+    for (int rank = 0; all && rank < exchange->nranks && *common == ceclSuccess; rank++)
         if (all[rank] != ceclSuccess)
             *common = cecl_fail((ceclResult_t)all[rank], "rank %d could not make it", rank);
     free(all);
     return result;
 }
 
-static ceclResult_t make_on_all(struct cecl_nccl_exchange *exchange, struct cecl_nccl_made *made)
+static ceclResult_t make_on_all(struct cecl_nccl_exchange *exchange, struct cecl_nccl_comm *entry)
 {
-    ceclComm_t ours = NULL;
     ceclResult_t common = ceclSuccess;
-    const ceclResult_t mine = make_here(exchange, &ours);
+    const ceclResult_t mine = make_here(exchange, entry);
     ceclResult_t result = exchange->result;
     if (result == ceclSuccess)
         result = agree(exchange, mine, &common);
-    if (result == ceclSuccess && common == ceclSuccess) {
-        made->ours = ours;
+    if (result == ceclSuccess && common == ceclSuccess)
         return ceclSuccess;
-    }
-    made->reason = CECL_NCCL_NOT_MADE;
+    entry->reason = CECL_NCCL_NOT_MADE;
     if (!cecl_nccl_exchange_is_ended(exchange))
         note_failure(exchange->rank, cecl_message());
-    if (ours)
-        cecl_nccl_library()->ceclCommAbort(ours);
+    if (entry->ours)
+        cecl_nccl_library()->ceclCommAbort(entry->ours);
+    entry->ours = NULL;
     return result;
 }
 
 /* ---- */
 
 static ceclResult_t make(struct cecl_nccl_exchange *exchange, int together,
-                         struct cecl_nccl_made *made)
+                         struct cecl_nccl_comm *entry)
 {
-    made->nranks = exchange->nranks;
-    made->rank = exchange->rank;
-    made->on_gpu = exchange->on_gpu;
-    made->ordinal = exchange->on_gpu ? exchange->gpu.ordinal : -1;
+    entry->nranks = exchange->nranks;
+    entry->rank = exchange->rank;
+    entry->ordinal = exchange->on_gpu ? exchange->gpu.ordinal : -1;
     if (exchange->nranks == 1)
-        made->reason = CECL_NCCL_ONE_RANK;
+        entry->reason = CECL_NCCL_ONE_RANK;
     else
-        CECL_TRY(settle(exchange, together, made));
-    return made->reason == CECL_NCCL_NO_REASON ? make_on_all(exchange, made) : ceclSuccess;
-}
-
-/* Ranks could not exchange what each of them can do. */
-static void tell_of_error(const struct cecl_nccl_exchange *exchange, struct cecl_nccl_made *made)
-{
-    made->reason = CECL_NCCL_NOT_MADE;
-    if (!cecl_nccl_exchange_is_ended(exchange))
-        cecl_log(CECL_LOG_WARN, -1, "a communicator of NCCL's cannot be used: %s", cecl_message());
+        CECL_TRY(settle(exchange, together, &entry->reason));
+    return entry->reason == CECL_NCCL_NO_REASON ? make_on_all(exchange, entry) : ceclSuccess;
 }
 
 ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int together,
-                            struct cecl_nccl_made *made)
+                            bool in_background)
 {
     struct cecl_nccl_exchange exchange;
-    *made = (struct cecl_nccl_made){.reason = CECL_NCCL_NO_REASON};
-    if (cecl_nccl_process()->is_old) {
-        made->reason = CECL_NCCL_OLD;
+    entry->ours = NULL;
+    entry->result = ceclSuccess;
+    entry->reason = cecl_nccl_process()->is_old ? CECL_NCCL_OLD : CECL_NCCL_NO_REASON;
+    if (entry->reason != CECL_NCCL_NO_REASON)
         return ceclSuccess;
-    }
-    ceclResult_t result = cecl_nccl_exchange_open(&exchange, comm, entry);
+    ceclResult_t result = cecl_nccl_exchange_open(&exchange, comm, in_background ? entry : NULL);
     if (result == ceclSuccess) {
-        result = make(&exchange, together, made);
+        result = make(&exchange, together, entry);
         cecl_nccl_exchange_close(&exchange);
     }
-    if (result != ceclSuccess)
-        tell_of_error(&exchange, made);
+    if (result != ceclSuccess) { /* ranks could not exchange what each of them can do */
+        entry->reason = CECL_NCCL_NOT_MADE;
+        if (!cecl_nccl_exchange_is_ended(&exchange))
+            cecl_log(CECL_LOG_WARN, -1, "a communicator of NCCL's cannot be used: %s",
+                     cecl_message());
+    }
     return (ncclResult_t)result;
 }

@@ -21,13 +21,10 @@ static void mark_forked(void)
 
 static ceclResult_t read_settings(void)
 {
-    int64_t policy, counts, sm_policy = CECL_UNDEF;
+    int64_t policy, counts;
     bool is_set;
     CECL_TRY(cecl_setting_read(CECL_SET_NCCL, &policy, &is_set));
     CECL_TRY(cecl_setting_read(CECL_SET_NCCL_STATS, &counts, &is_set));
-    /* A bad value is refused where a communicator is made. */
-    (void)!cecl_setting_read(CECL_SET_SM_POLICY, &sm_policy, &is_set);
-    process.sm_policy = is_set ? (int)sm_policy : CECL_UNDEF;
     process.policy = (enum cecl_nccl_policy)policy;
     process.counts = counts != 0;
     return ceclSuccess;

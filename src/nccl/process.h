@@ -13,7 +13,6 @@ struct cecl_nccl_process {
     ceclResult_t result;          /* why there is no real NCCL: what calls answer */
     char why[CECL_MESSAGE_BYTES]; /* the same in words */
     enum cecl_nccl_policy policy;
-    int sm_policy;  /* ceclSmPolicy_t; CECL_SM_POLICY, CECL_UNDEF where it is not set */
     bool counts;    /* CECL_NCCL_STATS=1 */
     bool is_old;    /* the real NCCL is older than cecl needs */
     bool is_forked; /* from a process that called NCCL before */

@@ -173,7 +173,7 @@ static void describe(struct cecl_nccl_real *real)
     struct link_map *map;
     ncclResult_t (*get_version)(int *) = NULL;
     *(void **)&get_version = dlsym(real->handle, "ncclGetVersion");
-    if (get_version(&real->version) != (ncclResult_t)ceclSuccess)
+    if (get_version(&real->version) != ceclSuccess)
         real->version = 0;
     if (dlinfo(real->handle, RTLD_DI_LINKMAP, &map) == 0)
         snprintf(real->path, sizeof(real->path), "%s", map->l_name);

@@ -17,7 +17,7 @@ struct cecl_nccl_real {
 
 /* Finds the real NCCL and opens it, in this order: the file that CECL_NCCL_PATH names, and no other;
  * the Python wheel's, beside a library of this process; the folders of LD_LIBRARY_PATH; the folders
- * in which systems keep it. This library itself, and copies of it, are passed by.
+ * in which systems keep it. This library itself, and copies of it, are skipped.
  * Errors: ceclSystemError; the message says where it looked. */
 ceclResult_t cecl_nccl_real_open(struct cecl_nccl_real *real);
 

@@ -5,6 +5,10 @@
 #include <stdio.h>
 
 #include "nccl/call.h"
+#include "util/error.h"
+#include "util/log.h"
+
+#define NCCL_BYTES 2048 /* of NCCL's words; the rest is cut off */
 
 const char *const cecl_nccl_reason_words[CECL_NCCL_REASON_COUNT] = {
 #define WORDS(id, words) words,
@@ -34,4 +38,35 @@ bool cecl_nccl_note_failure(const char *words)
 const char *cecl_nccl_failure(void)
 {
     return atomic_load(&failures) > 1 ? failure : "";
+}
+
+static _Thread_local char of_cecl[CECL_MESSAGE_BYTES];
+static _Thread_local char both[CECL_MESSAGE_BYTES + NCCL_BYTES];
+
+void cecl_nccl_last_error_set(const char *words)
+{
+    snprintf(of_cecl, sizeof(of_cecl), "%s", words);
+}
+
+void cecl_nccl_last_error_clear(void)
+{
+    of_cecl[0] = '\0';
+}
+
+void cecl_nccl_tell_refusal(const char *name, enum cecl_nccl_reason reason, bool is_first)
+{
+    snprintf(of_cecl, sizeof(of_cecl),
+             "CECL_NCCL=strict: %s is refused, because it would not be zero SM: %s", name,
+             cecl_nccl_reason_words[reason]);
+    if (is_first)
+        cecl_log(CECL_LOG_WARN, -1, "%s", of_cecl);
+}
+
+const char *cecl_nccl_last_error(const char *of_nccl)
+{
+    if (!of_cecl[0])
+        return of_nccl;
+    snprintf(both, sizeof(both), "cecl: %s%s%s", of_cecl, of_nccl && of_nccl[0] ? "\nNCCL: " : "",
+             of_nccl ? of_nccl : "");
+    return both;
 }

@@ -1,4 +1,4 @@
-/* Why a call is passed to NCCL. */
+/* Why a call is passed to NCCL, and what is said of failures. */
 #ifndef CECL_NCCL_REASON_H
 #define CECL_NCCL_REASON_H
 
@@ -17,7 +17,7 @@
     X(UNKNOWN, "the communicator was made by a call that cecl does not follow")                    \
     X(ONE_RANK, "the communicator has one rank")                                                   \
     X(NO_SUCH_OP, "cecl does not serve this function")                                             \
-    X(MANY_RANKS, "cecl has sends and receives between 64 ranks at most")                          \
+    X(MANY_RANKS, "cecl has no sends and receives between so many ranks")                          \
     X(NO_SUCH_RANK, "the communicator does not have the rank that the call names")                 \
     X(EMPTY, "the call moves no bytes")                                                            \
     X(TYPE, "cecl lacks the datatype, the reduction, or the size")                                 \
@@ -38,5 +38,14 @@ bool cecl_nccl_note_failure(const char *words);
 #define CECL_NCCL_FAILURE_BYTES 256
 /* What is kept; empty: none has failed. */
 const char *cecl_nccl_failure(void);
+
+/* What cecl says of the calling thread's last failure. ncclGetLastError tells it beside NCCL's own words,
+ * because nobody can know which of the two came last. */
+void cecl_nccl_last_error_set(const char *words);
+void cecl_nccl_last_error_clear(void);
+/* Says that CECL_NCCL=strict refuses function `name`, and prints it if `is_first`. */
+void cecl_nccl_tell_refusal(const char *name, enum cecl_nccl_reason reason, bool is_first);
+/* NCCL's words, and those of cecl before them if it has any. Valid until the thread's next call of it. */
+const char *cecl_nccl_last_error(const char *of_nccl);
 
 #endif

@@ -32,6 +32,7 @@ struct counter {
     _Atomic uint64_t calls;
     _Atomic uint64_t bytes;
 };
+static _Atomic bool has_counted; /* this process, and not its parent */
 static struct counter counters[CECL_NCCL_OPS][CLASSES][CECL_NCCL_REASON_COUNT][2]; /* mark */
 
 /* Every symbol that is only jumped through; of them symbol.c counts collectives. */
@@ -53,9 +54,6 @@ static struct member {
     _Atomic int nranks; /* 0: not known */
     _Atomic int rank;
 } members[MEMBERS];
-
-__typeof__(ncclCommCount) cecl_nccl_pass_ncclCommCount;
-__typeof__(ncclCommUserRank) cecl_nccl_pass_ncclCommUserRank;
 
 /* ---- printing */
 
@@ -97,27 +95,25 @@ static const char *zero_sm_words(size_t reason, bool mark)
     return mark ? "-" : "unknown";
 }
 
-static void print_row(FILE *out, size_t op, size_t which, size_t reason, bool mark)
+static void print_row(FILE *out, const char *name, const char *class, uint64_t calls,
+                      const char *bytes, size_t reason, bool mark)
 {
-    const struct counter *counter = &counters[op][which][reason][mark];
-    if (counter->calls == 0)
+    if (calls == 0)
         return;
-    fprintf(out, "cecl: %-18s %-10s %8" PRIu64 " %16" PRIu64 "  %-7s %-8s %s",
-            cecl_nccl_op_names[op], classes[which].words, counter->calls, counter->bytes,
+    fprintf(out, "cecl: %-18s %-10s %8" PRIu64 " %16s  %-7s %-8s %s", name, class, calls, bytes,
             by_words(reason, mark), zero_sm_words(reason, mark), cecl_nccl_reason_words[reason]);
     if (reason == CECL_NCCL_NOT_MADE)
         fprintf(out, ": %s", cecl_nccl_failure());
     fprintf(out, "\n");
 }
 
-/* The table has no bytes for calls whose arguments are not known. */
-static void print_symbol(FILE *out, const struct cecl_nccl_symbol *symbol, bool mark)
+static void print_counter(FILE *out, size_t op, size_t which, size_t reason, bool mark)
 {
-    if (symbol->calls[mark] > 0)
-        fprintf(out, "cecl: %-18s %-10s %8" PRIu64 " %16s  %-7s %-8s %s\n", symbol->name, "unknown",
-                symbol->calls[mark], "unknown", by_words(CECL_NCCL_NO_SUCH_OP, mark),
-                zero_sm_words(CECL_NCCL_NO_SUCH_OP, mark),
-                cecl_nccl_reason_words[CECL_NCCL_NO_SUCH_OP]);
+    const struct counter *counter = &counters[op][which][reason][mark];
+    char bytes[21];
+    snprintf(bytes, sizeof(bytes), "%" PRIu64, counter->bytes);
+    print_row(out, cecl_nccl_op_names[op], classes[which].words, counter->calls, bytes, reason,
+              mark);
 }
 
 static void print_table(FILE *out)
@@ -126,27 +122,16 @@ static void print_table(FILE *out)
     for (size_t op = 0; op < CECL_NCCL_OPS; op++) {
         for (size_t which = 0; which < CLASSES; which++) {
             for (size_t reason = 0; reason < CECL_NCCL_REASON_COUNT; reason++) {
-                print_row(out, op, which, reason, false);
-                print_row(out, op, which, reason, true);
+                print_counter(out, op, which, reason, false);
+                print_counter(out, op, which, reason, true);
             }
         }
     }
     for (size_t i = 0; i < SYMBOLS; i++) {
-        print_symbol(out, symbols[i], false);
-        print_symbol(out, symbols[i], true);
+        for (int mark = 0; mark < 2; mark++) /* bytes: their arguments are not known */
+            print_row(out, symbols[i]->name, "unknown", symbols[i]->calls[mark], "unknown",
+                      CECL_NCCL_NO_SUCH_OP, mark);
     }
-}
-
-static bool is_empty(void)
-{
-    const struct counter *all = &counters[0][0][0][0];
-    size_t i = 0;
-    while (i < sizeof(counters) / sizeof(*all) && all[i].calls == 0)
-        i++;
-    bool is = i == sizeof(counters) / sizeof(*all);
-    for (size_t k = 0; k < SYMBOLS; k++)
-        is = is && symbols[k]->calls[0] == 0 && symbols[k]->calls[1] == 0;
-    return is;
 }
 
 /* Prints the table to stderr, if a call was counted. It is one write, so that tables of ranks that share a
@@ -155,7 +140,7 @@ static void print(void)
 {
     char *text = NULL;
     size_t length = 0;
-    FILE *out = is_empty() ? NULL : open_memstream(&text, &length);
+    FILE *out = atomic_load(&has_counted) ? open_memstream(&text, &length) : NULL;
     if (!out)
         return;
     print_table(out);
@@ -170,8 +155,8 @@ static void print(void)
 static void ask(struct member *member, ncclComm_t comm)
 {
     int rank, nranks;
-    if (cecl_nccl_pass_ncclCommUserRank(comm, &rank) == (ncclResult_t)ceclSuccess &&
-        cecl_nccl_pass_ncclCommCount(comm, &nranks) == (ncclResult_t)ceclSuccess) {
+    if (cecl_nccl_pass_ncclCommUserRank(comm, &rank) == ceclSuccess &&
+        cecl_nccl_pass_ncclCommCount(comm, &nranks) == ceclSuccess) {
         atomic_store(&member->rank, rank);
         atomic_store(&member->nranks, nranks);
     }
@@ -207,27 +192,34 @@ static void forget(void)
     for (size_t i = 0; i < SYMBOLS; i++)
         memset(symbols[i]->calls, 0, sizeof(symbols[i]->calls));
     memset(members, 0, sizeof(members));
+    atomic_store(&has_counted, false);
 }
 
-/* Once, when the first call is counted. */
 static void begin(void)
 {
     pthread_atfork(NULL, NULL, forget);
     atexit(print);
 }
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+/* Begins when the first call is counted. */
+static void note_count(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, begin);
+    if (!atomic_load_explicit(&has_counted, memory_order_relaxed))
+        atomic_store(&has_counted, true);
+}
 
 void cecl_nccl_stats_count_symbol(struct cecl_nccl_symbol *symbol, bool refused)
 {
-    pthread_once(&once, begin);
+    note_count();
     atomic_fetch_add(&symbol->calls[refused], 1);
 }
 
 void cecl_nccl_stats_count(const struct cecl_nccl_call *call, enum cecl_nccl_reason reason,
                            bool mark)
 {
-    pthread_once(&once, begin);
+    note_count();
     const size_t bytes = cecl_nccl_call_bytes(call);
     struct counter *counter = &counters[call->op][class_of(bytes)][reason][mark];
     atomic_fetch_add_explicit(&counter->calls, 1, memory_order_relaxed);

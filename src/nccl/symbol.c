@@ -58,25 +58,17 @@ static int no_number(void)
     return -1;
 }
 
-static const cecl_nccl_target no_nccl[CECL_NCCL_ANSWERS] = {
-    [CECL_NCCL_RESULT] = (cecl_nccl_target)no_nccl_result,
-    [CECL_NCCL_MOVE] = (cecl_nccl_target)no_nccl_result,
-    [CECL_NCCL_REDUCTION] = (cecl_nccl_target)no_nccl_result,
-    [CECL_NCCL_WORDS] = (cecl_nccl_target)no_nccl_words,
-    [CECL_NCCL_NOTHING] = nothing,
-    [CECL_NCCL_TEAM] = (cecl_nccl_target)no_team,
-    [CECL_NCCL_NUMBER] = (cecl_nccl_target)no_number,
-};
-
-static const cecl_nccl_target lacking[CECL_NCCL_ANSWERS] = {
-    [CECL_NCCL_RESULT] = (cecl_nccl_target)lacking_result,
-    [CECL_NCCL_MOVE] = (cecl_nccl_target)lacking_result,
-    [CECL_NCCL_REDUCTION] = (cecl_nccl_target)lacking_result,
-    [CECL_NCCL_WORDS] = (cecl_nccl_target)lacking_words,
-    [CECL_NCCL_NOTHING] = nothing,
-    [CECL_NCCL_TEAM] = (cecl_nccl_target)no_team,
-    [CECL_NCCL_NUMBER] = (cecl_nccl_target)no_number,
-};
+#define ANSWERS(result, words)                                                                     \
+    {                                                                                              \
+        [CECL_NCCL_RESULT] = (cecl_nccl_target)(result),                                           \
+        [CECL_NCCL_MOVE] = (cecl_nccl_target)(result),                                             \
+        [CECL_NCCL_REDUCTION] = (cecl_nccl_target)(result),                                        \
+        [CECL_NCCL_WORDS] = (cecl_nccl_target)(words), [CECL_NCCL_NOTHING] = nothing,              \
+        [CECL_NCCL_TEAM] = (cecl_nccl_target)no_team,                                              \
+        [CECL_NCCL_NUMBER] = (cecl_nccl_target)no_number                                           \
+    }
+static const cecl_nccl_target no_nccl[CECL_NCCL_ANSWERS] = ANSWERS(no_nccl_result, no_nccl_words),
+                              lacking[CECL_NCCL_ANSWERS] = ANSWERS(lacking_result, lacking_words);
 
 /* ---- */
 
@@ -107,10 +99,7 @@ static cecl_nccl_target look_up(struct cecl_nccl_symbol *symbol, _Atomic(cecl_nc
 static cecl_nccl_target refuse(struct cecl_nccl_symbol *symbol)
 {
     static _Atomic bool has_warned;
-    if (!atomic_exchange(&has_warned, true))
-        cecl_log(CECL_LOG_WARN, -1,
-                 "CECL_NCCL=strict: %s is refused, because it would not be zero SM: %s",
-                 symbol->name, cecl_nccl_reason_words[CECL_NCCL_NO_SUCH_OP]);
+    cecl_nccl_tell_refusal(symbol->name, CECL_NCCL_NO_SUCH_OP, !atomic_exchange(&has_warned, true));
     return (cecl_nccl_target)lacking_result;
 }
 

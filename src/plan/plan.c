@@ -11,32 +11,41 @@ void cecl_plan_init(struct cecl_plan *plan, const struct cecl_part *part)
     *plan = (struct cecl_plan){.part = *part};
 }
 
-/* Makes room for one more element. Without memory it returns false and marks the plan as failed. */
-static bool room(struct cecl_plan *plan, void **array, uint32_t used, uint32_t *capacity,
+void cecl_plan_reset(struct cecl_plan *plan)
+{
+    plan->nsteps = plan->ncopies = plan->nreductions = plan->nsources = 0;
+    memset(plan->phases, 0, sizeof(plan->phases));
+    plan->lane = CECL_LANE_MAIN;
+    plan->open_batch = plan->wave = 0;
+    plan->failed = false;
+}
+
+/* Makes room for one more element of an array, whose pointer is at `array`. Without memory it returns
+ * false and marks the plan as failed. */
+static bool room(struct cecl_plan *plan, void *array, uint32_t used, uint32_t *capacity,
                  size_t element)
 {
+    void *at;
     if (plan->failed || used < *capacity)
         return !plan->failed;
+    memcpy(&at, array, sizeof(at));
     const uint32_t wanted = *capacity ? *capacity * 2 : 16;
     /* 0: the capacity overflowed */
-    void *grown = wanted ? realloc(*array, (size_t)wanted * element) : NULL;
-    if (!grown) {
-        plan->failed = true;
+    at = wanted ? realloc(at, (size_t)wanted * element) : NULL;
+    plan->failed = !at;
+    if (plan->failed)
         return false;
-    }
-    *array = grown;
+    memcpy(array, &at, sizeof(at));
     *capacity = wanted;
     return true;
 }
 
 static void add_step(struct cecl_plan *plan, struct cecl_step step)
 {
-    void *steps = plan->steps;
+    if (!room(plan, &plan->steps, plan->nsteps, &plan->steps_capacity, sizeof(step)))
+        return;
     step.lane = plan->lane;
-    if (room(plan, &steps, plan->nsteps, &plan->steps_capacity, sizeof(step))) {
-        plan->steps = steps;
-        plan->steps[plan->nsteps++] = step;
-    }
+    plan->steps[plan->nsteps++] = step;
 }
 
 void cecl_plan_close_batch(struct cecl_plan *plan)
@@ -50,25 +59,20 @@ void cecl_plan_next_wave(struct cecl_plan *plan)
     plan->wave++;
 }
 
-void cecl_plan_signal(struct cecl_plan *plan, int peer, uint32_t phase)
+void cecl_plan_raise(struct cecl_plan *plan, int peer, uint32_t counter, uint32_t k)
 {
     cecl_plan_close_batch(plan);
     add_step(plan,
-             (struct cecl_step){.kind = CECL_STEP_SIGNAL, .peer = (uint16_t)peer, .phase = phase});
+             (struct cecl_step){
+                 .kind = CECL_STEP_SIGNAL, .peer = (uint16_t)peer, .phase = k, .counter = counter});
 }
 
-void cecl_plan_wait_row(struct cecl_plan *plan, int peer, int row, uint32_t phase)
+void cecl_plan_await(struct cecl_plan *plan, int peer, uint32_t counter, uint32_t k)
 {
     cecl_plan_close_batch(plan);
-    add_step(plan, (struct cecl_step){.kind = CECL_STEP_WAIT,
-                                      .peer = (uint16_t)peer,
-                                      .phase = phase,
-                                      .first = (uint32_t)row});
-}
-
-void cecl_plan_wait(struct cecl_plan *plan, int peer, uint32_t phase)
-{
-    cecl_plan_wait_row(plan, peer, CECL_LANE_MAIN, phase);
+    add_step(plan,
+             (struct cecl_step){
+                 .kind = CECL_STEP_WAIT, .peer = (uint16_t)peer, .phase = k, .counter = counter});
 }
 
 uint32_t cecl_plan_signal_all(struct cecl_plan *plan)
@@ -77,15 +81,15 @@ uint32_t cecl_plan_signal_all(struct cecl_plan *plan)
     const uint32_t phase = ++plan->phases[plan->lane];
     plan->wave = 0;
     for (int i = 1; i < n; i++)
-        cecl_plan_signal(plan, (plan->part.call.rank + i) % n, phase);
+        cecl_plan_raise(plan, (plan->part.call.rank + i) % n, plan->lane, phase);
     return phase;
 }
 
-void cecl_plan_wait_all(struct cecl_plan *plan, int row, uint32_t phase)
+void cecl_plan_wait_all(struct cecl_plan *plan, uint32_t counter, uint32_t phase)
 {
     const int n = plan->part.call.nranks;
     for (int i = 1; i < n; i++)
-        cecl_plan_wait_row(plan, (plan->part.call.rank + i) % n, row, phase);
+        cecl_plan_await(plan, (plan->part.call.rank + i) % n, counter, phase);
 }
 
 void cecl_plan_barrier(struct cecl_plan *plan)
@@ -99,34 +103,31 @@ void cecl_plan_on(struct cecl_plan *plan, int lane)
     plan->lane = (uint8_t)lane;
 }
 
-void cecl_plan_after_other(struct cecl_plan *plan)
+void cecl_plan_after(struct cecl_plan *plan, int lane)
 {
     cecl_plan_close_batch(plan);
-    add_step(plan, (struct cecl_step){.kind = CECL_STEP_AFTER,
-                                      .first = plan->lane == CECL_LANE_MAIN ? CECL_LANE_SIDE
-                                                                            : CECL_LANE_MAIN});
+    add_step(plan, (struct cecl_step){.kind = CECL_STEP_AFTER, .first = (uint32_t)lane});
+}
+
+void cecl_plan_after_other(struct cecl_plan *plan)
+{
+    cecl_plan_after(plan, plan->lane == CECL_LANE_MAIN ? CECL_LANE_SIDE : CECL_LANE_MAIN);
 }
 
 void cecl_plan_reduce(struct cecl_plan *plan, struct cecl_place dst, const struct cecl_place *src,
                       uint32_t nsrc, uint64_t bytes)
 {
-    void *reductions = plan->reductions, *sources = plan->sources;
     cecl_plan_close_batch(plan);
     add_step(plan,
              (struct cecl_step){.kind = CECL_STEP_REDUCE, .first = plan->nreductions, .count = 1});
-    if (!room(plan, &reductions, plan->nreductions, &plan->reductions_capacity,
+    if (!room(plan, &plan->reductions, plan->nreductions, &plan->reductions_capacity,
               sizeof(struct cecl_reduce)))
         return;
-    plan->reductions = reductions;
     plan->reductions[plan->nreductions++] =
         (struct cecl_reduce){.dst = dst, .bytes = bytes, .first = plan->nsources, .nsrc = nsrc};
-    for (uint32_t i = 0; i < nsrc; i++) {
-        if (!room(plan, &sources, plan->nsources, &plan->sources_capacity,
-                  sizeof(struct cecl_place)))
-            return;
-        plan->sources = sources;
-        plan->sources[plan->nsources++] = src[i];
-    }
+    for (uint32_t i = 0; i < nsrc; i++)
+        if (room(plan, &plan->sources, plan->nsources, &plan->sources_capacity, sizeof(*src)))
+            plan->sources[plan->nsources++] = src[i];
 }
 
 void cecl_plan_copy(struct cecl_plan *plan, struct cecl_place dst, struct cecl_place src,
@@ -136,36 +137,35 @@ void cecl_plan_copy(struct cecl_plan *plan, struct cecl_place dst, struct cecl_p
                         &(struct cecl_copy){.dst = dst, .src = src, .bytes = bytes, .rows = 1});
 }
 
+static bool add_copy(struct cecl_plan *plan, const struct cecl_copy *copy)
+{
+    if (!room(plan, &plan->copies, plan->ncopies, &plan->copies_capacity, sizeof(*copy)))
+        return false;
+    plan->copies[plan->ncopies++] = *copy;
+    return true;
+}
+
 void cecl_plan_copy_rows(struct cecl_plan *plan, const struct cecl_copy *copy)
 {
-    void *copies = plan->copies;
     if (!plan->open_batch) {
         add_step(plan, (struct cecl_step){
                            .kind = CECL_STEP_COPY, .phase = plan->wave, .first = plan->ncopies});
         plan->open_batch = plan->nsteps;
     }
-    if (room(plan, &copies, plan->ncopies, &plan->copies_capacity, sizeof(struct cecl_copy))) {
-        plan->copies = copies;
-        plan->copies[plan->ncopies++] = *copy;
+    if (add_copy(plan, copy))
         plan->steps[plan->open_batch - 1].count++;
-    }
 }
 
 void cecl_plan_post(struct cecl_plan *plan, int peer, struct cecl_place slot, struct cecl_place src,
                     uint64_t bytes)
 {
-    void *copies = plan->copies;
     cecl_plan_close_batch(plan);
-    plan->phases[CECL_ROW_SLOTS] = 1;
+    plan->phases[CECL_COUNTER_SLOTS] = 1;
     add_step(plan, (struct cecl_step){.kind = CECL_STEP_POST,
                                       .peer = (uint16_t)peer,
                                       .phase = 1,
                                       .first = plan->ncopies});
-    if (room(plan, &copies, plan->ncopies, &plan->copies_capacity, sizeof(struct cecl_copy))) {
-        plan->copies = copies;
-        plan->copies[plan->ncopies++] =
-            (struct cecl_copy){.dst = slot, .src = src, .bytes = bytes, .rows = 1};
-    }
+    add_copy(plan, &(struct cecl_copy){.dst = slot, .src = src, .bytes = bytes, .rows = 1});
 }
 
 void cecl_plan_say(struct cecl_plan *plan, const char *format, ...)
@@ -264,18 +264,15 @@ static void append_reduction(struct cecl_plan *plan, const struct cecl_plan *oth
 
 void cecl_plan_append(struct cecl_plan *plan, const struct cecl_plan *other, uint32_t part)
 {
-    uint32_t before[CECL_ROWS];
+    uint32_t before[CECL_PHASED];
     memcpy(before, plan->phases, sizeof(before));
     for (uint32_t s = 0; s < other->nsteps; s++) {
         struct cecl_step step = other->steps[s];
         cecl_plan_on(plan, step.lane);
         switch ((enum cecl_step_kind)step.kind) {
         case CECL_STEP_SIGNAL:
-            step.phase += before[step.lane];
-            add_step(plan, step);
-            break;
         case CECL_STEP_WAIT:
-            step.phase += before[step.first];
+            step.phase += before[step.counter];
             add_step(plan, step);
             break;
         case CECL_STEP_AFTER: add_step(plan, step); break;
@@ -292,8 +289,8 @@ void cecl_plan_append(struct cecl_plan *plan, const struct cecl_plan *other, uin
         }
     }
     cecl_plan_on(plan, CECL_LANE_MAIN);
-    for (int row = 0; row < CECL_ROWS; row++)
-        plan->phases[row] = before[row] + other->phases[row];
+    for (int counter = 0; counter < CECL_PHASED; counter++)
+        plan->phases[counter] = before[counter] + other->phases[counter];
 }
 
 ceclResult_t cecl_plan_finish(struct cecl_plan *plan)
@@ -351,7 +348,7 @@ uint32_t cecl_plan_sm_copies(const struct cecl_plan *plan)
 static bool shares_sms(const struct cecl_part *part)
 {
     return part->means.shares_gpu && !part->means.engine_copies_locally && !part->way.by_host &&
-           !part->call.op->moves_nothing;
+           part->call.op->family != CECL_FAMILY_BARRIER;
 }
 
 bool cecl_plan_shares_sms(const struct cecl_plan *plan)

@@ -51,6 +51,9 @@ struct cecl_copy {
     uint64_t bytes;                /* of one row; >= 1 */
     uint64_t rows;                 /* >= 1 */
     uint64_t dst_pitch, src_pitch; /* bytes from one row to the next; no meaning with one row */
+    /* not 0: the number of bytes is only known when the plan is issued, as number given - 1 of those that
+     * are given then: 1 .. bytes. One row */
+    uint32_t given;
 };
 /* Reduces elements of several ranks to one: dst[i] = src[0][i] op src[1][i] ..., in that order. The
  * call of dst's part gives type and operation. */
@@ -60,19 +63,15 @@ struct cecl_reduce {
     uint32_t first, nsrc; /* plan->sources [first, first + nsrc); one source may be exactly dst */
 };
 
-/* Every rank has a row of flags for each lane. One more row stands for the flags that lie in the
- * slots of small calls, between the data. */
-enum { CECL_ROW_SLOTS = CECL_LANES, CECL_ROWS };
-
 /* One thing that this rank does. The steps of one lane run in order. Only AFTER orders the steps of
- * two lanes of one rank. SIGNAL and WAIT are the two sides of an exchange of flags. In each row a
- * rank has one flag from every peer, and the flag only grows. So one comparison shows whether that
- * lane of the peer has reached phase p of this call. */
+ * two lanes of one rank. SIGNAL and WAIT are the two sides of an exchange. A rank has one word of each
+ * counter (util/lane.h) from every peer, and the word only grows. So one comparison shows whether the
+ * peer's counter has reached a phase of this call, or a number. */
 enum cecl_step_kind {
-    /* signal to `peer` that this lane has reached `phase`; the peer then sees what the lane's
+    /* signal to `peer` that `counter` has reached `phase`; the peer then sees what the lane's
      * earlier steps wrote */
     CECL_STEP_SIGNAL,
-    CECL_STEP_WAIT, /* wait until row `first` from `peer` has reached `phase` */
+    CECL_STEP_WAIT, /* wait until `counter` of `peer` has reached `phase` */
     /* copies [first, first + count), issued as one batch, without order among them. The batches of
      * a phase come in waves, which all ranks count alike */
     CECL_STEP_COPY,
@@ -80,16 +79,20 @@ enum cecl_step_kind {
     /* wait until lane `first` of this rank has done all of its steps that precede this one in the
      * plan */
     CECL_STEP_AFTER,
-    /* copy `first` into a slot of `peer`, where each line of the slot has its own flag: row SLOTS
+    /* copy `first` into a slot of `peer`, where each line of the slot has its own flag: counter SLOTS
      * has reached `phase` as soon as the data has arrived */
     CECL_STEP_POST
 };
 struct cecl_step {
-    uint8_t kind;   /* enum cecl_step_kind */
-    uint8_t lane;   /* the lane that does it */
-    uint16_t peer;  /* SIGNAL, WAIT, POST */
-    uint32_t phase; /* SIGNAL, WAIT, POST: 1 .. plan->phases[row]; COPY: the wave, from 0 on */
-    uint32_t first; /* COPY, REDUCE, POST; WAIT: a row; AFTER: a lane */
+    uint8_t kind;  /* enum cecl_step_kind */
+    uint8_t lane;  /* the lane that does it */
+    uint16_t peer; /* SIGNAL, WAIT, POST; this rank: it tells its own host */
+    uint32_t
+        phase; /* SIGNAL, WAIT, POST: a phase from 1 on, or a number; COPY: the wave, from 0 on */
+    union {
+        uint32_t first;   /* COPY, REDUCE, POST; AFTER: a lane */
+        uint32_t counter; /* SIGNAL, WAIT */
+    };
     uint32_t count; /* COPY, REDUCE: >= 1 */
 };
 _Static_assert(sizeof(struct cecl_step) == 16, "plans are cached: grow a step only on purpose");
@@ -134,8 +137,8 @@ struct cecl_plan {
     uint32_t ncopies, copies_capacity;
     uint32_t nreductions, reductions_capacity;
     uint32_t nsources, sources_capacity;
-    uint32_t phases[CECL_ROWS]; /* by how much the flags of each row advance; equal on all ranks */
-    uint8_t lane;               /* for building: the lane of the next steps */
+    uint32_t phases[CECL_PHASED]; /* by how much these counters advance; equal on all ranks */
+    uint8_t lane;                 /* for building: the lane of the next steps */
     /* for building: index + 1 of the COPY step that is being filled; 0: none */
     uint32_t open_batch;
     uint32_t wave;    /* for building: of the next batch */
@@ -146,20 +149,23 @@ struct cecl_plan {
 
 /* -- building: a failed allocation is remembered, and cecl_plan_finish returns it -- */
 void cecl_plan_init(struct cecl_plan *plan, const struct cecl_part *part);
-/* Signals one peer, or waits for one peer. */
-void cecl_plan_signal(struct cecl_plan *plan, int peer, uint32_t phase);
-void cecl_plan_wait(struct cecl_plan *plan, int peer, uint32_t phase);
-void cecl_plan_wait_row(struct cecl_plan *plan, int peer, int row, uint32_t phase);
+/* Empties a plan, to build another one of the same part in its memory. */
+void cecl_plan_reset(struct cecl_plan *plan);
+/* Signals to one peer that a counter has reached k, or waits for a counter of the peer's. */
+void cecl_plan_raise(struct cecl_plan *plan, int peer, uint32_t counter, uint32_t k);
+void cecl_plan_await(struct cecl_plan *plan, int peer, uint32_t counter, uint32_t k);
 /* Opens a new phase of the current lane, signals all peers, and returns the phase. Peers come in
  * rotated order (rank + 1, rank + 2, ...). */
 uint32_t cecl_plan_signal_all(struct cecl_plan *plan);
-/* Waits for a row of flags from all peers. */
-void cecl_plan_wait_all(struct cecl_plan *plan, int row, uint32_t phase);
+/* Waits for a counter of all peers. */
+void cecl_plan_wait_all(struct cecl_plan *plan, uint32_t counter, uint32_t phase);
 /* Signals all peers and waits for all, on the main lane: a barrier. */
 void cecl_plan_barrier(struct cecl_plan *plan);
 /* The steps that are added next run on `lane`. */
 void cecl_plan_on(struct cecl_plan *plan, int lane);
-/* The current lane waits until the other lane has done all its steps so far. */
+/* The current lane waits until a lane, or the other one of main and side, has done all its steps so
+ * far. */
+void cecl_plan_after(struct cecl_plan *plan, int lane);
 void cecl_plan_after_other(struct cecl_plan *plan);
 /* A reduction of nsrc places, in that order, as a step of its own. */
 void cecl_plan_reduce(struct cecl_plan *plan, struct cecl_place dst, const struct cecl_place *src,
@@ -174,7 +180,7 @@ void cecl_plan_close_batch(struct cecl_plan *plan);
 /* Begins a new wave: copies that are added next run behind all copies of this lane. All ranks do this in
  * the same phase as often, whether they have copies in each wave or not. */
 void cecl_plan_next_wave(struct cecl_plan *plan);
-/* Posts bytes into a slot of `peer`, in phase 1 of row SLOTS. */
+/* Posts bytes into a slot of `peer`, in phase 1 of counter SLOTS. */
 void cecl_plan_post(struct cecl_plan *plan, int peer, struct cecl_place slot, struct cecl_place src,
                     uint64_t bytes);
 /* Sets the words by which ceclExplain describes the way of the plan. */

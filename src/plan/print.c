@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "alloc/posts.h"
 #include "plan/plan.h"
 
 /* Every line begins with its rank, because a launcher may mix the lines of ranks. */
@@ -33,7 +34,7 @@ static void print_copies(const struct cecl_plan *plan, const struct cecl_step *s
             fprintf(out,
                     "  %" PRIu64 " rows, %" PRIu64 " bytes apart there and %" PRIu64 " here, of",
                     copy->rows, copy->dst_pitch, copy->src_pitch);
-        fprintf(out, "  %" PRIu64 " bytes%s\n", copy->bytes,
+        fprintf(out, "  %s%" PRIu64 " bytes%s\n", copy->given ? "given, at most " : "", copy->bytes,
                 !cecl_copy_is_local(copy)        ? ""
                 : cecl_copy_needs_sm(plan, copy) ? " (local: needs an SM)"
                                                  : " (local: by a copy engine)");
@@ -51,12 +52,22 @@ static void print_post(const struct cecl_plan *plan, const struct cecl_step *ste
     fputc('\n', out);
 }
 
-static void print_wait(const struct cecl_step *step, FILE *out)
+static void print_flag(const struct cecl_step *step, FILE *out)
 {
-    if (step->first == CECL_ROW_SLOTS)
-        fprintf(out, "wait for the lines of rank %u\n", step->peer);
-    else
-        fprintf(out, "wait for rank %u: phase %" PRIu32 "\n", step->peer, step->phase);
+    static const char *const words[] = {
+        [CECL_LANE_MAIN] = "phase ",
+        [CECL_LANE_SIDE] = "phase ",
+        [CECL_COUNTER_SLOTS] = "lines, phase ",
+        [CECL_COUNTER_READY + CECL_SENDER] = "sender is ready, message ",
+        [CECL_COUNTER_READY + CECL_RECEIVER] = "receiver is ready, message ",
+        [CECL_COUNTER_MOVED + CECL_SENDER] = "sender has moved message ",
+        [CECL_COUNTER_MOVED + CECL_RECEIVER] = "receiver has moved message ",
+        [CECL_COUNTER_BEGUN] = "messages begin ",
+    };
+    const bool known = step->counter < sizeof(words) / sizeof(words[0]);
+    fprintf(out, "%s rank %u: %s%" PRIu32 "\n",
+            step->kind == CECL_STEP_WAIT ? "wait for" : "signal", step->peer,
+            known ? words[step->counter] : "another counter, ", step->phase);
 }
 
 static void print_reductions(const struct cecl_plan *plan, const struct cecl_step *step, FILE *out)
@@ -79,27 +90,39 @@ static void print_reductions(const struct cecl_plan *plan, const struct cecl_ste
     }
 }
 
-static void print_lines(const struct cecl_plan *plan, FILE *out)
+/* What the plan is of. */
+static void print_calls(const struct cecl_plan *plan, FILE *out)
 {
+    begin_line(plan, out);
+    if (!cecl_plan_part(plan, 0)->call.op) {
+        fprintf(out, "plan, %d ranks: messages\n", plan->part.call.nranks);
+        return;
+    }
     for (uint32_t i = 0; i < cecl_plan_parts(plan); i++) {
         const struct cecl_call *call = &cecl_plan_part(plan, i)->call;
-        begin_line(plan, out);
         fprintf(out, "%s, %d ranks: %s%s, %" PRIu64 " bytes a block: %s\n",
                 i == 0 ? "plan" : "    and", call->nranks, call->op->noun,
                 call->in_place ? " in place" : "", call->bytes, plan->path);
+        begin_line(plan, out);
     }
-    begin_line(plan, out);
     fprintf(out, "    %s\n", plan->reason);
+}
+
+static void print_lines(const struct cecl_plan *plan, FILE *out)
+{
+    print_calls(plan, out);
     for (uint32_t i = 0; i < plan->nsteps; i++) {
         const struct cecl_step *step = &plan->steps[i];
         begin_line(plan, out);
-        fprintf(out, "    %2" PRIu32 "  %s", i, step->lane == CECL_LANE_SIDE ? "side: " : "");
+        fprintf(out, "    %2" PRIu32 "  ", i);
+        if (step->lane >= CECL_LANES)
+            fprintf(out, "lane %u: ", step->lane);
+        else if (step->lane == CECL_LANE_SIDE)
+            fprintf(out, "side: ");
         switch ((enum cecl_step_kind)step->kind) {
         case CECL_STEP_SIGNAL:
-            fprintf(out, "signal rank %u: phase %" PRIu32 "\n", step->peer, step->phase);
-            break;
-        case CECL_STEP_WAIT: print_wait(step, out); break;
-        case CECL_STEP_AFTER: fprintf(out, "after what the other lane did\n"); break;
+        case CECL_STEP_WAIT: print_flag(step, out); break;
+        case CECL_STEP_AFTER: fprintf(out, "after what lane %" PRIu32 " did\n", step->first); break;
         case CECL_STEP_POST: print_post(plan, step, out); break;
         case CECL_STEP_REDUCE: print_reductions(plan, step, out); break;
         case CECL_STEP_COPY: print_copies(plan, step, out); break;

@@ -21,7 +21,7 @@ static enum cecl_direction direction_of(const struct cecl_call *call,
 {
     /* A gathered block is pulled out of its owner's recvbuff. Where ranks came late, each pair of
      * ranks has its own direction: see route.c. */
-    const bool readable = means->inputs_readable || !call->op->each;
+    const bool readable = means->inputs_readable || call->op->family == CECL_FAMILY_GATHERED;
     const bool pull = call->options.direction == CECL_DIRECTION_PULL && !returns_own_block &&
                       readable && !means->late;
     return pull ? CECL_PULL : CECL_PUSH;
@@ -118,14 +118,9 @@ struct chunking {
     uint64_t worth;  /* if chunks have at least so many bytes */
 };
 
-static bool is_all_reduce(const struct cecl_call *call)
-{
-    return !call->op->each && !call->op->rooted;
-}
-
 static struct chunking chunking_of(const struct cecl_call *call, const struct cecl_means *means)
 {
-    if (is_all_reduce(call))
+    if (call->op->to == CECL_TO_ALL)
         return (struct chunking){
             GET(means, ALL_REDUCE_CHUNKS), GET(means, ALL_REDUCE_HALVED_MIN_BYTES),
             GET(means, ALL_REDUCE_STAGED_MIN_BYTES), GET(means, ALL_REDUCE_STAGED_CHUNK_MIN_BYTES)};
@@ -140,7 +135,7 @@ static uint64_t share_of(const struct cecl_call *call)
 {
     const uint64_t nranks = (uint64_t)call->nranks;
     const uint64_t least = (call->bytes / call->element + nranks - 1) / nranks * call->element;
-    if (call->op->each)
+    if (call->op->to == CECL_TO_EACH)
         return call->bytes;
     return least < SHARE_ALIGN ? least : cecl_round_up(least, SHARE_ALIGN);
 }
@@ -168,7 +163,7 @@ static bool goes_staged(const struct cecl_call *call, const struct cecl_means *m
 static bool reads_at_peers(const struct cecl_call *call, const struct cecl_means *means,
                            const struct cecl_way *way, const struct chunking *by)
 {
-    if (!means->inputs_readable || means->late || call->op->rooted ||
+    if (!means->inputs_readable || means->late || call->op->to == CECL_TO_ROOT ||
         call->options.direction == CECL_DIRECTION_PUSH)
         return false;
     return call->options.direction == CECL_DIRECTION_PULL || !goes_staged(call, means, way, by);
@@ -193,8 +188,8 @@ void cecl_choose_reduction(const struct cecl_call *call, const struct cecl_means
     way->reduce.halved = by.halved;
     way->reduce.one_shot = GET(means, ALL_REDUCE_ONE_SHOT_MAX_BYTES);
     way->reduce.read_at_peers = reads_at_peers(call, means, way, &by);
-    way->reduce.meet_first = means->late && (!call->op->each || call->op->rooted);
-    const bool writes = way->reduce.read_at_peers && is_all_reduce(call) && peers > 0 &&
+    way->reduce.meet_first = means->late && call->op->to != CECL_TO_EACH;
+    const bool writes = way->reduce.read_at_peers && call->op->to == CECL_TO_ALL && peers > 0 &&
                         peers <= CECL_REDUCE_ALSO_MAX;
     way->reduce.sms_send = writes && call->bytes <= GET(means, ALL_REDUCE_SMS_WRITE_MAX_BYTES);
     way->reduce.sms_end =
@@ -230,7 +225,7 @@ static bool is_small(const struct cecl_call *call, const struct cecl_means *mean
 {
     return fits_slots(call, means) && call->bytes <= small_most(call, means) &&
            call->options.direction == CECL_DIRECTION_AUTO &&
-           (call->options.sm_policy == CECL_SM_ALLOW || call->op->reduces);
+           (call->options.sm_policy == CECL_SM_ALLOW || call->op->family == CECL_FAMILY_REDUCTION);
 }
 
 /* ---- urgent calls */
@@ -238,14 +233,14 @@ static bool is_small(const struct cecl_call *call, const struct cecl_means *mean
 /* Whether a call goes through memory of the host. */
 static bool is_by_host(const struct cecl_call *call, const struct cecl_means *means)
 {
-    const uint64_t blocks = call->op->each ? (uint64_t)call->nranks : 1,
-                   most = GET(means, URGENT_MAX_BYTES);
+    const enum cecl_family family = call->op->family;
+    const uint64_t blocks = cecl_call_input_blocks(call), most = GET(means, URGENT_MAX_BYTES);
     const bool fits = call->bytes > 0 && call->bytes <= means->host_bytes / blocks &&
                       call->bytes <= most / blocks && call->nranks >= 2,
-               moves = !call->op->reduces && !call->op->carries && !call->op->moves_nothing,
-               has_own_layout = call->op->per_rank && call->layout_words > 0,
-               is_plain = !has_own_layout && call->view.shape.width == 0;
-    return fits && moves && is_plain && call->options.direction == CECL_DIRECTION_AUTO;
+               moves = family == CECL_FAMILY_GATHERED || family == CECL_FAMILY_EXCHANGED ||
+                       family == CECL_FAMILY_AT_ROOT;
+    return fits && moves && call->view.shape.width == 0 &&
+           call->options.direction == CECL_DIRECTION_AUTO;
 }
 
 void cecl_choose(const struct cecl_call *call, const struct cecl_means *means, struct cecl_way *way)
@@ -254,6 +249,6 @@ void cecl_choose(const struct cecl_call *call, const struct cecl_means *means, s
     *way = (struct cecl_way){.small = is_small(call, means),
                              .small_sms = wanted > 0 && wanted < sms ? wanted : sms};
     way->by_host = !way->small && is_by_host(call, means);
-    if (call->op->choose)
-        call->op->choose(call, means, way);
+    if (cecl_lowerings[call->op->family].choose)
+        cecl_lowerings[call->op->family].choose(call, means, way);
 }

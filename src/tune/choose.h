@@ -7,12 +7,12 @@
 #include "call/call.h"
 #include "call/way.h"
 
-/* Chooses by the function in the row of the call's op. It also decides whether the call is small,
- * which is the same for all ops. */
+/* Chooses by the function of the call's family. It also decides whether the call is small, which is
+ * the same for all families. */
 void cecl_choose(const struct cecl_call *call, const struct cecl_means *means,
                  struct cecl_way *way);
 
-/* Rows of cecl_ops name these. */
+/* cecl_lowerings names these. */
 typedef void cecl_choose_fn(const struct cecl_call *call, const struct cecl_means *means,
                             struct cecl_way *way);
 cecl_choose_fn cecl_choose_gathered;

@@ -288,21 +288,19 @@ static bool count_step(int step)
 static const struct {
     const char *step, *place;
 } found[] = {
-    {"join", "socket@tcp.c"},
     {"join", "connect@tcp.c"},
     {"join", "malloc@tcp.c"},
-    {"join", "socket@mesh_connect.c"},
+    {"join", "socket@net.c"},
     {"join", "connect@mesh_connect.c"},
-    {"join", "sendmsg@mesh_post.c"},
-    {"join", "socketpair@mesh_post.c"},
+    {"join", "sendmsg@packet.c"},
     {"join-callbacks", "open@process.c"},
-    {"join-callbacks", "recvmsg@mesh_post.c"},
+    {"join-callbacks", "recvmsg@packet.c"},
     {"join-tuned", "fopen@file.c"},
-    {"split", "calloc@door.c"},
+    {"split", "malloc@door.c"},
     {"group", "pthread_key_create@"},
     {"gather-compared", "realloc@tell.c"},
     {"exchange-sizes", "realloc@tell.c"},
-    {"gather-files", "recvmsg@mesh_post.c"},
+    {"gather-files", "recvmsg@packet.c"},
     {"gather-files", "opendir@host_region.c"},
     {"gather-private", "open@host_region.c"},
 };

@@ -26,7 +26,6 @@
     CALL(eventfd, EMFILE)                                                                          \
     CALL(memfd_create, EMFILE)                                                                     \
     CALL(socket, EMFILE)                                                                           \
-    CALL(socketpair, EMFILE)                                                                       \
     CALL(accept4, EMFILE)                                                                          \
     CALL(getifaddrs, EMFILE)                                                                       \
     CALL(recvmsg, EMFILE) /* of descriptors: they are lost, as the kernel loses them */            \

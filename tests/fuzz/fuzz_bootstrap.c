@@ -337,7 +337,7 @@ static int reach_nobody(int fd, const struct sockaddr *to, socklen_t length)
 
 static void fuzz_root(void)
 {
-    static const struct world_script script = {act_as_clients, reach_nobody};
+    static const struct world_script script = {act_as_clients, reach_nobody, SOCK_STREAM};
     static const int64_t timeouts[] = {1000, 60000, 1, 100};
     nclients = 0;
     joiners = (int)take_below(&in, 5);
@@ -523,11 +523,11 @@ static bool gather(struct cecl_oob *oob, size_t *at)
 
 static void make_id(ceclUniqueId *unique)
 {
-    struct cecl_tcp_id id = {.magic = CECL_TCP_MAGIC, .family = AF_INET, .port = htons(1)};
+    struct cecl_tcp_id id = {.magic = CECL_TCP_MAGIC};
     const unsigned flags = take_byte(&in);
-    id.address[0] = 127;
-    id.address[3] = 1;
-    id.family = flags & 1 ? AF_INET6 : AF_INET;
+    id.at.v4.sin_port = htons(1); /* where IPv6 has it, too */
+    id.at.v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    id.at.any.sa_family = flags & 1 ? AF_INET6 : AF_INET;
     memcpy(id.secret, secret, sizeof(secret));
     if (flags >> 4 == 1)
         ((uint8_t *)&id)[take_below(&in, offsetof(struct cecl_tcp_id, secret))] ^= take_byte(&in);
@@ -537,7 +537,7 @@ static void make_id(ceclUniqueId *unique)
 
 static void fuzz_rank(void)
 {
-    static const struct world_script script = {act_as_root, reach_root};
+    static const struct world_script script = {act_as_root, reach_root, SOCK_STREAM};
     struct cecl_oob oob = {0};
     ceclUniqueId unique;
     bool proved, let_in;

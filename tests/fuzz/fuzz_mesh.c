@@ -37,6 +37,7 @@ struct hello {
     uint8_t secret[16];
 };
 #define HELLO_MAGIC 0x6d657368u
+enum { DATA, LIFE, POST, CHANNELS };
 
 struct frame {
     uint32_t magic, sequence;
@@ -69,17 +70,14 @@ struct letter {
 };
 
 struct peer {
-    int data, life, post; /* the fuzzer's ends; -1: there is none yet, or no more */
-    int called;           /* how often this rank has called it */
-    bool greeted[2];      /* it has shown the secret for this connection */
-    bool offered;         /* it has sent its end for messages, with that descriptor alone */
-    bool is_silent;       /* what it sent or left has no meaning any more */
-    bool told, left;      /* news of its end is under way; it is a goodbye */
-    bool post_ended;      /* a message was bad */
+    int data, life, post;   /* the fuzzer's ends; -1: there is none yet, or no more */
+    int called;             /* how often this rank has called it */
+    bool greeted[CHANNELS]; /* it has shown the secret for this connection */
+    bool is_silent;         /* what it sent or left has no meaning any more */
+    bool told, left;        /* news of its end is under way; it is a goodbye */
+    bool post_ended;        /* a message was bad */
     struct letter letters[POSTS_MOST];
-    int first, count;                                /* of the letters */
-    uint8_t later[sizeof(struct frame) + PART_MOST]; /* the rest of a frame */
-    size_t nlater;
+    int first, count; /* of the letters */
 };
 
 static struct input in;
@@ -159,8 +157,14 @@ static void hang_up(int *fd)
 
 /* ---- meeting */
 
-/* A lower rank is called: for data first, then for life. A rank that gives up calls those to which it
- * has no connection, and tells them why. */
+static int *end_of(struct peer *p, int channel)
+{
+    int *const ends[CHANNELS] = {&p->data, &p->life, &p->post};
+    return ends[channel];
+}
+
+/* A lower rank is called for each connection in turn. A rank that gives up calls those to which it has
+ * no connection, and tells them why. */
 static int reach_peer(int fd, const struct sockaddr *to, socklen_t length)
 {
     const struct sockaddr_un *address = (const struct sockaddr_un *)(const void *)to;
@@ -171,32 +175,19 @@ static int reach_peer(int fd, const struct sockaddr *to, socklen_t length)
     if (how >= 1 && how <= 3)
         return -1;
     struct peer *p = &peers[who];
-    if (who > rank || p->called == 2) {
+    if (who > rank || p->called == CHANNELS) {
         close(world_connect(fd));
         return 0;
     }
-    *(p->called++ == 0 ? &p->data : &p->life) = world_connect(fd);
+    *end_of(p, p->called++) = world_connect(fd);
     return 0;
-}
-
-/* Takes the end for messages that a lower rank is sent. */
-static void accept_post(struct peer *p)
-{
-    uint8_t bytes[64];
-    int fds[CECL_MESH_POST_FDS], nfds = 0;
-    while (p->post < 0 && p->data >= 0 &&
-           receive_with(p->data, bytes, sizeof(struct hello), fds, &nfds) > 0) {
-        if (nfds > 0)
-            p->post = fds[0];
-        close_all(fds + 1, nfds > 1 ? nfds - 1 : 0);
-    }
 }
 
 /* Whether the hello is one with which that peer connects. A peer's second one is refused. */
 static bool is_greeting(const struct hello *hello)
 {
     return hello->magic == HELLO_MAGIC && hello->rank > rank && hello->rank < nranks &&
-           hello->channel < 2 && !peers[hello->rank].greeted[hello->channel] &&
+           hello->channel < CHANNELS && !peers[hello->rank].greeted[hello->channel] &&
            memcmp(hello->secret, mine.secret, sizeof(hello->secret)) == 0;
 }
 
@@ -204,7 +195,7 @@ static void note_greeting(const struct hello *hello, int fd)
 {
     struct peer *p = &peers[hello->rank];
     p->greeted[hello->channel] = true;
-    *(hello->channel == 0 ? &p->data : &p->life) = fd;
+    *end_of(p, hello->channel) = fd;
 }
 
 /* Calls the rank under test, as a higher rank does. One bit may be changed: then the hello may be as
@@ -240,37 +231,15 @@ static void check_strangers(void)
     }
 }
 
-/* Sends a higher rank's end for messages. */
-static void offer_post(struct peer *p, int nfds)
-{
-    int ends[2], fds[4];
-    const char byte = 0;
-    if (p - peers <= rank || p->data < 0 || p->offered || p->is_silent)
-        return;
-    REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0,
-            "socketpair: %s", strerror(errno));
-    for (int i = 0; i < 4; i++)
-        fds[i] = ends[1];
-    p->is_silent = send_with(p->data, &byte, 1, fds, nfds) != 1 || nfds != 1;
-    p->offered = !p->is_silent;
-    p->post = ends[0];
-    close(ends[1]);
-}
-
 /* What the peers do while ranks connect, if all goes well. False: they have done it. */
 static bool connect_easily(void)
 {
     for (int p = rank + 1; p < nranks; p++)
-        for (unsigned channel = 0; channel < 2; channel++)
+        for (unsigned channel = 0; channel < CHANNELS; channel++)
             if (!peers[p].greeted[channel]) {
                 greet(p, channel, 0);
                 return true;
             }
-    for (int p = rank + 1; p < nranks; p++)
-        if (!peers[p].offered) {
-            offer_post(&peers[p], 1);
-            return peers[p].offered;
-        }
     return false;
 }
 
@@ -291,8 +260,8 @@ static void act_while_meeting(void)
     switch (take_below(&in, 8)) {
     case 0:
     case 1:
-    case 2: greet(who, take_below(&in, 3), take_byte(&in) & 3); break;
-    case 3: offer_post(p, (int)take_below(&in, 4)); break;
+    case 2:
+    case 3: greet(who, take_below(&in, CHANNELS + 1), take_byte(&in) & 3); break;
     case 4: say_anything(p); break;
     case 5:
         p->is_silent = true;
@@ -303,26 +272,14 @@ static void act_while_meeting(void)
     }
 }
 
-/* Sends what is left of the frames. */
-static bool send_later(void)
-{
-    bool sent = false;
-    for (int r = 0; r < nranks; r++)
-        if (peers[r].nlater > 0 && peers[r].data >= 0) {
-            world_send(peers[r].data, peers[r].later, peers[r].nlater);
-            peers[r].nlater = 0;
-            sent = true;
-        }
-    return sent;
-}
-
 static bool act(void)
 {
     if (mesh)
-        return send_later();
+        return false;
     if (is_easy)
         return connect_easily();
-    check_strangers();
+    if (!world_hears_one()) /* the reason of a rank that gives up */
+        check_strangers();
     if (in.left == 0)
         return false;
     act_while_meeting();
@@ -369,14 +326,12 @@ static bool open_mesh(void)
     struct cecl_mesh *made = NULL;
     init_deadline = cecl_deadline(1000);
     const ceclResult_t result = cecl_mesh_open(&oob, init_deadline, 1000, &made);
-    for (int r = 0; r < rank && result == ceclSuccess; r++) {
-        check_hello(&peers[r], peers[r].data, 0);
-        check_hello(&peers[r], peers[r].life, 1);
-        accept_post(&peers[r]);
-        REQUIRE(peers[r].post >= 0 || peers[r].is_silent, "rank %d was sent no descriptor", r);
-    }
+    for (int r = 0; r < rank && result == ceclSuccess; r++)
+        for (unsigned channel = 0; channel < CHANNELS; channel++)
+            check_hello(&peers[r], *end_of(&peers[r], (int)channel), channel);
     for (int r = rank + 1; r < nranks && result == ceclSuccess; r++)
-        REQUIRE(peers[r].greeted[0] && peers[r].greeted[1], "rank %d has not shown the secret", r);
+        for (unsigned channel = 0; channel < CHANNELS; channel++)
+            REQUIRE(peers[r].greeted[channel], "rank %d has not shown the secret", r);
     REQUIRE(result == ceclSuccess || !is_easy, "result %d: %s", (int)result, cecl_message());
     REQUIRE((result == ceclSuccess) == (made != NULL), "result %d", (int)result);
     mesh = made;
@@ -421,16 +376,13 @@ static enum how frame_of(const struct plan *plan, enum how how, int who, uint8_t
     return how == OTHER_BYTES && head.bytes == plan->head.bytes ? RIGHT : how;
 }
 
-/* Sends `first` bytes with descriptors, and keeps the rest for later. */
-static void send_frame(struct peer *p, const uint8_t *frame, size_t first, size_t all, int file,
-                       int nfds)
+/* Sends a frame, or the first bytes of one, with descriptors. */
+static void send_frame(struct peer *p, const uint8_t *frame, size_t bytes, int file, int nfds)
 {
     int fds[8];
     for (int i = 0; i < 8; i++)
         fds[i] = files[file];
-    send_with(p->data, frame, first, fds, nfds);
-    memcpy(p->later, frame + first, all - first);
-    p->nlater = all - first;
+    send_with(p->data, frame, bytes, fds, nfds);
 }
 
 static void play_peer(struct plan *plan, int who)
@@ -441,18 +393,16 @@ static void play_peer(struct plan *plan, int who)
     size_t all;
     enum how how = flags % 16 < HOWS ? (enum how)(flags % 16) : RIGHT;
     how = frame_of(plan, how, who, frame, &all);
-    const size_t first = how == CUT || flags & 16 ? 1 + take_below(&in, (unsigned)all - 1) : all;
+    const size_t sent = how == CUT ? 1 + take_below(&in, (unsigned)all - 1) : all;
     const int nfds = flags & 32 ? (int)take_below(&in, 7) : plan->sends_fds;
     plan->file[who] = (int)take_below(&in, FILES);
     if (p->data < 0 || p->is_silent)
         how = NOTHING;
     plan->worst = how > plan->worst ? how : plan->worst;
     if (how != NOTHING)
-        send_frame(p, frame, first, all, plan->file[who], nfds);
-    if (how == CUT) {
-        p->nlater = 0;
+        send_frame(p, frame, sent, plan->file[who], nfds);
+    if (how == CUT)
         hang_up(&p->data);
-    }
 }
 
 static struct plan play_peers(const char *kind, size_t bytes, bool sends_fds)
@@ -490,8 +440,6 @@ static void check_result(const struct plan *plan, ceclResult_t result)
 {
     const bool was_broken = is_broken;
     is_broken = cecl_mesh_broken(mesh);
-    for (int r = 0; r < nranks; r++)
-        peers[r].nlater = 0;
     if (was_broken) {
         REQUIRE(result != ceclSuccess && is_broken, "a broken mesh was mended");
         return;
@@ -815,7 +763,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    static const struct world_script script = {act, reach_peer};
+    static const struct world_script script = {act, reach_peer, SOCK_SEQPACKET};
     in = (struct input){data, bytes < 2048 ? bytes : 2048};
     forget_peers();
     nranks = 1 + (int)take_below(&in, RANKS_MOST);

@@ -17,8 +17,8 @@
 /* What one call is, for all ranks. */
 struct drawn {
     struct cecl_part part;
-    /* [n][5 * n] of each rank's own, [2 * n] alike for all, or none */
-    uint64_t layouts[5 * RANKS_MOST * RANKS_MOST];
+    /* each rank's own, or one alike for all, or none */
+    uint64_t layouts[RANKS_MOST * CECL_LAYOUT_WORDS_MAX(RANKS_MOST)];
     bool has_layout;
     int in_place_at; /* the one rank whose own block stays in place; -1: none; -2: as `part` says */
     uint64_t differ; /* a bit for each rank that is not as `part` says, where ranks may differ */
@@ -42,11 +42,9 @@ struct setting {
 
 /* ---- drawing */
 
-enum { SENT, SENT_AT, TARGET, RECEIVED, RECEIVED_AT };
-
-static uint64_t *word(struct drawn *d, int n, int rank, int kind, int peer)
+static uint64_t *word(struct drawn *d, int n, int rank, int array, int peer)
 {
-    return &d->layouts[(rank * 5 + kind) * n + peer];
+    return &d->layouts[cecl_layout_at(n, rank * CECL_LAYOUT_OWN_ARRAYS + array, peer)];
 }
 
 /* Blocks one after the other from some rank on, with gaps. */
@@ -58,16 +56,16 @@ static void place_exchange(struct input *in, struct drawn *d, int n)
         uint64_t sent = take_below(in, gaps), received = take_below(in, gaps);
         for (int i = 0; i < n; i++) {
             const int p = (first + i) % n;
-            *word(d, n, r, SENT_AT, p) = sent;
-            *word(d, n, r, RECEIVED_AT, p) = received;
-            *word(d, n, r, RECEIVED, p) = *word(d, n, p, SENT, r);
-            sent += *word(d, n, r, SENT, p) + take_below(in, gaps);
-            received += *word(d, n, r, RECEIVED, p) + take_below(in, gaps);
+            *word(d, n, r, CECL_LAYOUT_SENT_AT, p) = sent;
+            *word(d, n, r, CECL_LAYOUT_RECEIVED_AT, p) = received;
+            *word(d, n, r, CECL_LAYOUT_RECEIVED, p) = *word(d, n, p, CECL_LAYOUT_SENT, r);
+            sent += *word(d, n, r, CECL_LAYOUT_SENT, p) + take_below(in, gaps);
+            received += *word(d, n, r, CECL_LAYOUT_RECEIVED, p) + take_below(in, gaps);
         }
     }
     for (int r = 0; r < n; r++)
         for (int p = 0; p < n; p++)
-            *word(d, n, r, TARGET, p) = *word(d, n, p, RECEIVED_AT, r);
+            *word(d, n, r, CECL_LAYOUT_TARGET, p) = *word(d, n, p, CECL_LAYOUT_RECEIVED_AT, r);
 }
 
 static void draw_exchange(struct input *in, struct drawn *d, int n)
@@ -75,7 +73,7 @@ static void draw_exchange(struct input *in, struct drawn *d, int n)
     const unsigned most = 1 + take_below(in, 30);
     for (int r = 0; r < n; r++)
         for (int p = 0; p < n; p++) {
-            uint64_t *bytes = word(d, n, r, SENT, p);
+            uint64_t *bytes = word(d, n, r, CECL_LAYOUT_SENT, p);
             *bytes = take_below(in, most);
             d->part.call.bytes = *bytes > d->part.call.bytes ? *bytes : d->part.call.bytes;
         }
@@ -90,15 +88,17 @@ static void draw_gather(struct input *in, struct drawn *d, int n)
     const int only = take_below(in, 2) ? (int)take_below(in, (unsigned)n) : -1;
     uint64_t at = take_below(in, 3);
     d->part.call.bytes = 0;
+    uint64_t *bytes = word(d, n, 0, CECL_LAYOUT_BYTES, 0),
+             *offsets = word(d, n, 0, CECL_LAYOUT_AT, 0);
     for (int r = 0; r < n; r++) {
-        d->layouts[r] = only < 0 || only == r ? take_below(in, most) : 0;
-        d->layouts[n + r] = at;
-        at += d->layouts[r] + take_below(in, 3);
-        if (d->layouts[r] > d->part.call.bytes)
-            d->part.call.bytes = d->layouts[r];
+        bytes[r] = only < 0 || only == r ? take_below(in, most) : 0;
+        offsets[r] = at;
+        at += bytes[r] + take_below(in, 3);
+        if (bytes[r] > d->part.call.bytes)
+            d->part.call.bytes = bytes[r];
     }
     if (d->part.call.bytes == 0) /* a call without effect has no plan */
-        d->layouts[n - 1] = d->part.call.bytes = 1;
+        bytes[n - 1] = d->part.call.bytes = 1;
     d->has_layout = true;
 }
 
@@ -127,7 +127,7 @@ static void draw_strided(struct input *in, struct cecl_call *call, int n)
         s->send_pitch = s->recv_pitch;
         s->send_stride = s->recv_stride;
     }
-    if (!call->op->each)
+    if (call->op->to != CECL_TO_EACH)
         s->send_stride = 0;
     call->bytes = s->width * s->rows;
 }
@@ -135,7 +135,8 @@ static void draw_strided(struct input *in, struct cecl_call *call, int n)
 static void draw_call(struct input *in, int n, struct drawn *d)
 {
     const unsigned op = take_below(in, CECL_OP_BARRIER + 1), flags = take_byte(in);
-    const uint64_t blocks = cecl_ops[op].reduces ? 1 + take_below(in, 90) : 1 + take_below(in, 40);
+    const uint64_t blocks = cecl_ops[op].family == CECL_FAMILY_REDUCTION ? 1 + take_below(in, 90)
+                                                                         : 1 + take_below(in, 40);
     struct cecl_call *call = &d->part.call;
     d->part = (struct cecl_part){.call.op = &cecl_ops[op]};
     d->has_layout = false;
@@ -143,12 +144,13 @@ static void draw_call(struct input *in, int n, struct drawn *d)
     call->options = (struct cecl_options){.sm_policy = (uint8_t)(flags & 3) % 3,
                                           .direction = (uint8_t)(flags >> 2 & 3) % 3};
     call->in_place = flags >> 4 & 1;
-    call->element = (uint8_t)(cecl_ops[op].reduces ? 1u << (flags >> 5 & 3) % 3 : 1);
+    call->element =
+        (uint8_t)(cecl_ops[op].family == CECL_FAMILY_REDUCTION ? 1u << (flags >> 5 & 3) % 3 : 1);
     call->bytes = blocks * call->element;
     d->differ = flags >> 7 ? call->bytes : 0;
     if (call->op->rooted)
         call->root = (int)take_below(in, (unsigned)n);
-    if (call->op->rooted && call->op->per_rank)
+    if (call->op->family == CECL_FAMILY_AT_ROOT)
         d->in_place_at = call->in_place ? call->root : -1;
     if (op == CECL_OP_ALL_TO_ALLV || op == CECL_OP_ALL_TO_ALLV_AT)
         draw_exchange(in, d, n);
@@ -207,10 +209,10 @@ static void be_late(struct cecl_part *part, struct drawn *d, int n, const int *t
     for (int r = 0; r < n; r++)
         if (turn[r] < turn[me])
             part->earlier |= UINT64_C(1) << r;
-    if (!part->call.op->per_rank || !d->has_layout)
+    if (part->call.op->family != CECL_FAMILY_OWN_LAYOUT)
         return;
     for (int r = 0; r < n; r++)
-        send_at[r] = part->earlier >> r & 1 ? *word(d, n, r, SENT_AT, me) : UINT64_MAX;
+        send_at[r] = part->earlier >> r & 1 ? *word(d, n, r, CECL_LAYOUT_SENT_AT, me) : UINT64_MAX;
     part->send_at = send_at;
 }
 
@@ -223,7 +225,9 @@ static struct cecl_part part_at(struct group *group, uint32_t index, const struc
     part.call.nranks = n;
     part.call.rank = rank;
     if (d->has_layout) {
-        part.call.view.layout = part.call.op->per_rank ? word(d, n, rank, SENT, 0) : d->layouts;
+        part.call.view.layout = part.call.op->family == CECL_FAMILY_OWN_LAYOUT
+                                    ? word(d, n, rank, CECL_LAYOUT_SENT, 0)
+                                    : d->layouts;
         part.call.layout_words = cecl_layout_words(part.call.op, n);
     }
     if (d->in_place_at != -2)
@@ -340,7 +344,7 @@ static void break_plan(struct input *in, struct cecl_plan *plan)
         if (plan->nreductions > 0)
             change_reduction(in, plan, &plan->reductions[at % plan->nreductions]);
         break;
-    case 2: change(in, &plan->phases[at % CECL_ROWS], sizeof(plan->phases[0])); break;
+    case 2: change(in, &plan->phases[at % CECL_PHASED], sizeof(plan->phases[0])); break;
     default:
         if (plan->nsteps > 0)
             change_step(in, &plan->steps[at % plan->nsteps]);

@@ -27,6 +27,7 @@ static struct {
     unsigned steps;
     int listener; /* an eventfd, readable while callers wait */
     int callers[CALLERS], ncallers;
+    bool hears_one;
     bool was_open[DESCRIPTORS];
 } world;
 
@@ -71,7 +72,7 @@ void world_pass(int64_t ms)
 static void make_pair(int ends[2])
 {
     const int bytes = SEND_BUFFER;
-    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0,
+    REQUIRE(socketpair(AF_UNIX, world.script->type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0,
             "socketpair: %s", strerror(errno));
     setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
 }
@@ -95,6 +96,11 @@ int world_call(void)
 int world_waiting(void)
 {
     return world.ncallers;
+}
+
+bool world_hears_one(void)
+{
+    return world.hears_one;
 }
 
 int world_connect(int fd)
@@ -146,6 +152,14 @@ int __wrap_poll(struct pollfd *polls, nfds_t count, int ms)
     return world.on ? wait_in_world(polls, count, ms) : __real_poll(polls, count, ms);
 }
 
+/* The listener is none. */
+static bool is_socket(int fd)
+{
+    int type;
+    socklen_t length = sizeof(type);
+    return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) == 0;
+}
+
 static int wait_in_world(struct pollfd *polls, nfds_t count, int ms)
 {
     const int64_t end = world.now_ns + (int64_t)ms * 1000000;
@@ -154,6 +168,7 @@ static int wait_in_world(struct pollfd *polls, nfds_t count, int ms)
         REQUIRE(++world.steps < STEPS_MOST, "it never waits");
         if (ready != 0 || ms == 0)
             return ready;
+        world.hears_one = count == 1 && is_socket(polls[0].fd);
         const bool acted = world.script->act();
         REQUIRE(acted || ms > 0, "it waits without an end");
         if (!acted || (ms > 0 && world.now_ns >= end) || count == 0) {

@@ -17,6 +17,7 @@ struct world_script {
     bool (*act)(void);
     /* Connects `fd`, as connect does: world_connect makes the connection. */
     int (*reach)(int fd, const struct sockaddr *to, socklen_t length);
+    int type; /* of connections: SOCK_STREAM, SOCK_SEQPACKET */
 };
 
 void world_begin(const struct world_script *script);
@@ -32,6 +33,8 @@ int world_listener(void);
 int world_call(void);
 /* How many callers the code has not accepted yet. */
 int world_waiting(void);
+/* Whether the code waits for a single connection, and hears nobody else meanwhile. */
+bool world_hears_one(void);
 /* Makes `fd` one end of a connection, and returns the other end. */
 int world_connect(int fd);
 

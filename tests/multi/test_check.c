@@ -1,5 +1,7 @@
 /* CECL_CHECK=1: if ranks differ in a call, all of them get an error with both values. Nothing is
  * enqueued, and the communicator works as before. */
+#include <unistd.h>
+
 #include "multi.h"
 
 static ceclComm_t checked_comm(void)
@@ -204,6 +206,59 @@ static void a_difference_on_a_communicator_refuses_the_group(void **state)
         multi_ok(NULL, ceclCommDestroy(comms[i]));
 }
 
+static ceclComm_t part_of(ceclComm_t comm, bool belongs)
+{
+    ceclComm_t part = NULL;
+    multi_ok(comm, ceclCommSplit(comm, belongs ? 0 : CECL_SPLIT_NOCOLOR, multi_rank, &part, NULL));
+    return part;
+}
+
+static bool has_failed(ceclComm_t comm)
+{
+    ceclResult_t error = ceclSuccess;
+    for (int i = 0; i < 500 && error == ceclSuccess; i++) {
+        multi_ok(comm, ceclCommGetAsyncError(comm, &error));
+        usleep(10000);
+    }
+    return error != ceclSuccess;
+}
+
+/* Ranks 0 and 1 differ on their communicator. Rank 2 has agreed with rank 0 on another one, and cannot
+ * know. */
+static void a_refusal_on_a_communicator_fails_another_whose_ranks_do_not_see_it(void **state)
+{
+    (void)state;
+    if (multi_nranks < 3)
+        skip(); /* three ranks have two communicators that share one of them */
+    ceclComm_t all = checked_comm();
+    ceclComm_t a = part_of(all, multi_rank <= 1),
+               b = part_of(all, multi_rank % 2 == 0 && multi_rank <= 2);
+    char *send = NULL, *recv = NULL;
+    multi_ok(all, ceclMemAlloc(all, (void **)&send, 16));
+    multi_ok(all, ceclMemAlloc(all, (void **)&recv, 48));
+    if (multi_rank == 0) {
+        multi_ok(NULL, ceclGroupStart());
+        multi_ok(a, ceclAllGather(send, recv, 8, ceclInt8, a, 0));
+        multi_ok(b, ceclAllGather(send, recv + 16, 8, ceclInt8, b, 0));
+        multi_refused(NULL, ceclGroupEnd(), ceclInvalidUsage, "count: 8 on rank 0, 4 on rank 1");
+        multi_refused(b, ceclAllGather(send, recv, 8, ceclInt8, b, 0), ceclInvalidUsage,
+                      "its group failed on another communicator");
+    } else if (multi_rank == 1) {
+        multi_refused(a, ceclAllGather(send, recv, 4, ceclInt8, a, 0), ceclInvalidUsage,
+                      "count: 8 on rank 0, 4 on rank 1");
+    } else if (multi_rank == 2) {
+        (void)!ceclAllGather(send, recv, 8, ceclInt8, b, 0);
+        assert_true(has_failed(b));
+        assert_non_null(strstr(ceclGetLastError(b), "its group failed on another communicator"));
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (a)
+        multi_ok(NULL, ceclCommDestroy(a)); /* it agreed to refuse, and is usable */
+    if (b)
+        multi_ok(NULL, ceclCommAbort(b));
+    multi_ok(NULL, ceclCommDestroy(all)); /* frees the buffers, too */
+}
+
 static void a_refused_call_has_moved_nothing(void **state)
 {
     (void)state;
@@ -264,6 +319,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_group_that_one_rank_refuses_leaves_all_its_communicators_usable),
         cmocka_unit_test(communicators_of_a_group_are_compared_in_any_order),
         cmocka_unit_test(a_difference_on_a_communicator_refuses_the_group),
+        cmocka_unit_test(a_refusal_on_a_communicator_fails_another_whose_ranks_do_not_see_it),
         cmocka_unit_test(a_refused_call_has_moved_nothing),
         cmocka_unit_test(places_are_no_difference),
     };

@@ -54,12 +54,12 @@ static bool send_many(struct rank *rank)
     const int next = (rank->rank + 1) % rank->nranks,
               before = (rank->rank + rank->nranks - 1) % rank->nranks;
     const int in = rank->rank;
-    int out[200];
+    int out[300];
     bool is_right = succeeds("ncclGroupStart", rank, ncclGroupStart());
-    for (int i = 0; i < 200; i++)
+    for (int i = 0; i < 300; i++)
         is_right = CALL(ncclSend, &in, 1, ncclInt32, next, rank->comm, NULL) &&
                    CALL(ncclRecv, &out[i], 1, ncclInt32, before, rank->comm, NULL) && is_right;
-    return succeeds("ncclGroupEnd", rank, ncclGroupEnd()) && is_right && out[199] == before;
+    return succeeds("ncclGroupEnd", rank, ncclGroupEnd()) && is_right && out[299] == before;
 }
 
 /* The first rank makes the id, and tells the others through a pipe. */

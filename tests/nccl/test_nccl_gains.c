@@ -97,7 +97,7 @@ static void reductions_are_served_as_they_were_measured(void **state)
 static void flags_on_the_host_leave_small_all_reduces(void **state)
 {
     (void)state;
-    const struct cecl_nccl_comm comm = {.nranks = 2, .flags_on_host = true};
+    const struct cecl_nccl_comm comm = {.nranks = 2, .limits.hostFlags = 1};
     const struct cecl_nccl_call small = call_of(ALL_REDUCE, KIB(64)),
                                 larger = call_of(ALL_REDUCE, KIB(64) + 2),
                                 scatter = call_of(SCATTER, KIB(8)),

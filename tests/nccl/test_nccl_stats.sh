@@ -149,7 +149,7 @@ expect_lines 1
 case="a group of many messages says once that they do not all go on together"
 run env CECL_NCCL=all CECL_NCCL_STATS=0 "$program" messages 3
 expect_status 0
-expect_error "cecl: a group has more than 128 calls of ncclSend with rank "
+expect_error "cecl: a group has more than 256 calls of ncclSend with rank "
 expect_lines 1
 
 if [ -x "${program}_own_malloc" ]; then

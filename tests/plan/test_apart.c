@@ -83,7 +83,7 @@ static struct cecl_call any_call(uint64_t *x)
     else if (!call.in_place) {
         call.send = any_place(x);
         if (call.send.window == call.recv.window) /* apart, side by side */
-            call.recv.offset = call.send.offset + (call.op->each ? RANKS : 1) * call.bytes;
+            call.recv.offset = call.send.offset + cecl_call_input_blocks(&call) * call.bytes;
     }
     return call;
 }

@@ -227,17 +227,23 @@ static void fill_counts(struct asked *asked)
     }
 }
 
-/* In the words of call.h. */
-static const uint64_t *layout_of(const struct asked *asked, bool per_rank, int rank,
-                                 uint64_t layout[5 * RANKS_MAX])
+#define LAYOUT_WORDS CECL_LAYOUT_WORDS_MAX(RANKS_MAX)
+
+/* In the words of call/layout.h. */
+static const uint64_t *layout_of(const struct asked *asked, bool own, int rank,
+                                 uint64_t layout[LAYOUT_WORDS])
 {
     const int n = asked->nranks;
-    for (int p = 0; p < n; p++) {
-        layout[p] = per_rank ? asked->sendcounts[rank][p] : asked->counts[p];
-        layout[n + p] = per_rank ? asked->sdispls[rank][p] : asked->displs[p];
-        layout[2 * n + p] = asked->rdispls[p][rank];
-        layout[3 * n + p] = asked->recvcounts[rank][p];
-        layout[4 * n + p] = asked->rdispls[rank][p];
+    for (int p = 0; p < n && own; p++) {
+        layout[cecl_layout_at(n, CECL_LAYOUT_SENT, p)] = asked->sendcounts[rank][p];
+        layout[cecl_layout_at(n, CECL_LAYOUT_SENT_AT, p)] = asked->sdispls[rank][p];
+        layout[cecl_layout_at(n, CECL_LAYOUT_TARGET, p)] = asked->rdispls[p][rank];
+        layout[cecl_layout_at(n, CECL_LAYOUT_RECEIVED, p)] = asked->recvcounts[rank][p];
+        layout[cecl_layout_at(n, CECL_LAYOUT_RECEIVED_AT, p)] = asked->rdispls[rank][p];
+    }
+    for (int p = 0; p < n && !own; p++) {
+        layout[cecl_layout_at(n, CECL_LAYOUT_BYTES, p)] = asked->counts[p];
+        layout[cecl_layout_at(n, CECL_LAYOUT_AT, p)] = asked->displs[p];
     }
     return layout;
 }
@@ -254,7 +260,7 @@ static bool is_variable(enum cecl_op_index op)
 
 /* The call as `rank` describes it. */
 static struct cecl_part asked_at(enum cecl_op_index op, const struct asked *asked, int rank,
-                                 uint64_t layout[5 * RANKS_MAX])
+                                 uint64_t layout[LAYOUT_WORDS])
 {
     struct cecl_part part = part_of(op, asked->in_place, CECL_PUSH, asked->bytes);
     part.call.nranks = asked->nranks;
@@ -263,7 +269,9 @@ static struct cecl_part asked_at(enum cecl_op_index op, const struct asked *aske
     if (is_strided(op))
         part.call.view.shape = asked->shape;
     if (is_variable(op))
-        set_layout(&part, layout_of(asked, part.call.op->per_rank, rank, layout), asked->nranks);
+        set_layout(&part,
+                   layout_of(asked, part.call.op->family == CECL_FAMILY_OWN_LAYOUT, rank, layout),
+                   asked->nranks);
     return part;
 }
 
@@ -274,7 +282,7 @@ static void compare(const struct cecl_call *call, int from, int to,
                     const struct cecl_block *expected)
 {
     const struct cecl_block block = cecl_call_block(call, from, to);
-    const bool knows_source = !call->layout_words || !call->op->per_rank || call->rank == from;
+    const bool knows_source = call->op->family != CECL_FAMILY_OWN_LAYOUT || call->rank == from;
     if (block.bytes == expected->bytes &&
         (block.bytes == 0 || (block.recv_offset == expected->recv_offset &&
                               (!knows_source || block.send_offset == expected->send_offset))))
@@ -291,7 +299,7 @@ static void compare_all(const struct cecl_call *call, const struct blocks *expec
 {
     for (int from = 0; from < call->nranks; from++)
         for (int to = 0; to < call->nranks; to++) {
-            const bool known = !call->layout_words || !call->op->per_rank || from == call->rank ||
+            const bool known = call->op->family != CECL_FAMILY_OWN_LAYOUT || from == call->rank ||
                                to == call->rank;
             const struct cecl_block none = {0};
             compare(call, from, to, known ? &expected->of[from][to] : &none);
@@ -305,7 +313,7 @@ static void check_apart(const struct cecl_call *call)
     const struct cecl_block own = cecl_call_block(call, call->rank, call->rank);
     for (int from = 0; from < call->nranks; from++) {
         const struct cecl_block block = cecl_call_block(call, from, call->rank);
-        if (call->op->reduces) {
+        if (call->op->family == CECL_FAMILY_REDUCTION) {
             assert_int_equal(block.bytes, own.bytes);
             assert_int_equal(block.recv_offset, own.recv_offset);
             continue;
@@ -326,7 +334,7 @@ static void check_apart(const struct cecl_call *call)
 static void check_own_stands(const struct cecl_call *call)
 {
     const struct cecl_block own = cecl_call_block(call, call->rank, call->rank);
-    if (call->in_place && !call->op->per_rank && own.bytes > 0)
+    if (cecl_call_is_one_buffer(call) && own.bytes > 0)
         assert_int_equal(own.send_offset, own.recv_offset);
 }
 
@@ -335,7 +343,7 @@ static void check(enum cecl_op_index op, const struct asked *asked)
     struct blocks expected = {0};
     meanings[op](asked, &expected);
     for (int rank = 0; rank < asked->nranks; rank++) {
-        uint64_t layout[5 * RANKS_MAX];
+        uint64_t layout[LAYOUT_WORDS];
         const struct cecl_part part = asked_at(op, asked, rank, layout);
         compare_all(&part.call, &expected);
         check_apart(&part.call);

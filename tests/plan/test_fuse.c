@@ -350,7 +350,7 @@ static void flags_that_are_no_barrier_are_left(void **state)
 static void waits_for_something_else_are_left(void **state)
 {
     (void)state;
-    static const uint32_t rows[] = {0, CECL_LANE_SIDE, CECL_ROW_SLOTS};
+    static const uint32_t rows[] = {0, CECL_LANE_SIDE, CECL_COUNTER_SLOTS};
     for (int fault = 0; fault < 3; fault++) {
         struct cecl_plan *all, *plan = fused_all_reduce(&all);
         struct cecl_fused f;

@@ -61,7 +61,7 @@ static void a_single_rank_needs_no_flags(void **state)
     cecl_plan_free(&plan);
     plan = lower_one(CECL_OP_ALL_TO_ALL, false, CECL_PUSH, 1, 0);
     assert_int_equal(plan.nsteps, 1);
-    for (int row = 0; row < CECL_ROWS; row++)
+    for (int row = 0; row < CECL_PHASED; row++)
         assert_int_equal(plan.phases[row], 0);
     cecl_plan_free(&plan);
 }
@@ -167,8 +167,8 @@ static void every_kind_of_step_is_printed(void **state)
         "cecl: rank 1: plan, 3 ranks: all-gather, 8 bytes a block: any way\n"
         "cecl: rank 1:     and, 3 ranks: all-to-all in place, 6 bytes a block: any way\n"
         "cecl: rank 1:     any reason\n"
-        "cecl: rank 1:      0  side: after what the other lane did\n"
-        "cecl: rank 1:      1  wait for the lines of rank 2\n"
+        "cecl: rank 1:      0  side: after what lane 0 did\n"
+        "cecl: rank 1:      1  wait for rank 2: lines, phase 1\n"
         "cecl: rank 1:      2  post 8 bytes to rank 2, each line with its flag: send[1]+4 -> "
         "staging[2]+64\n"
         "cecl: rank 1:      3  copy 1 in one batch\n"
@@ -184,7 +184,7 @@ static void every_kind_of_step_is_printed(void **state)
         "cecl: rank 1:         -> recv[1]+5\n";
     struct cecl_step steps[] = {
         {.kind = CECL_STEP_AFTER, .lane = CECL_LANE_SIDE},
-        {.kind = CECL_STEP_WAIT, .peer = 2, .first = CECL_ROW_SLOTS, .phase = 1},
+        {.kind = CECL_STEP_WAIT, .peer = 2, .first = CECL_COUNTER_SLOTS, .phase = 1},
         {.kind = CECL_STEP_POST, .peer = 2, .first = 0, .phase = 1},
         {.kind = CECL_STEP_COPY, .first = 1, .count = 1},
         {.kind = CECL_STEP_REDUCE, .first = 0, .count = 2}};

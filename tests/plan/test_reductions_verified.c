@@ -122,7 +122,7 @@ static void reductions_in_groups_are_right(void **state)
                                    next(&x) % 2, CECL_PUSH, 1 + next(&x) % 20);
         for (uint32_t i = 0; i < count; i++) {
             parts[i].means.staging_bytes = 4096;
-            if (!parts[i].call.op->reduces)
+            if (parts[i].call.op->family != CECL_FAMILY_REDUCTION)
                 parts[i].way.move.no_sm = next(&x) % 2;
         }
         for (int p = 0; p < 2 * n; p++) { /* the group twice */
@@ -268,7 +268,7 @@ static void broken_reductions_are_refused(void **state)
     plan->steps[at].lane = 7;
     assert_int_equal(cecl_verify(plans, 1, 3), ceclInternalError);
     plan->steps[at].lane = CECL_LANE_SIDE;
-    for (int row = 0; row < CECL_ROWS; row++) {
+    for (int row = 0; row < CECL_PHASED; row++) {
         plan->phases[row]++;
         assert_int_equal(cecl_verify(plans, 1, 3), ceclInternalError);
         plan->phases[row]--;

@@ -15,8 +15,9 @@ static const enum cecl_op_index ops[] = {CECL_OP_ALL_REDUCE, CECL_OP_REDUCE_SCAT
 static struct cecl_part small_of(enum cecl_op_index op, uint64_t n, bool in_place, uint64_t bytes,
                                  uint8_t half)
 {
-    struct cecl_part part =
-        cecl_ops[op].reduces ? reduction_of(op, n, bytes, 1) : part_of(op, false, CECL_PUSH, bytes);
+    struct cecl_part part = cecl_ops[op].family == CECL_FAMILY_REDUCTION
+                                ? reduction_of(op, n, bytes, 1)
+                                : part_of(op, false, CECL_PUSH, bytes);
     part.call.in_place = in_place;
     part.way.small = true;
     part.means = (struct cecl_means){
@@ -34,7 +35,7 @@ static struct cecl_part draw(uint64_t *x, uint64_t n, bool small, uint8_t half)
     part.way.small = small;
     if (!small) {
         part.way.move.no_sm = next(x) % 2;
-        part.way.reduce.read_at_peers = cecl_ops[op].reduces && next(x) % 2;
+        part.way.reduce.read_at_peers = cecl_ops[op].family == CECL_FAMILY_REDUCTION && next(x) % 2;
         part.way.reduce.one_shot = next(x) % 2 ? SLOT : 0;
     }
     return part;
@@ -123,11 +124,11 @@ static void each_peer_is_met_once(const struct cecl_plan *plan)
         assert_int_equal(step->peer, ((uint32_t)plan->part.call.rank + 1 + s % peers) % n);
         assert_int_equal(step->phase, 1);
         if (step->kind == CECL_STEP_WAIT)
-            assert_int_equal(step->first, CECL_ROW_SLOTS); /* nobody waits for the signals */
+            assert_int_equal(step->first, CECL_COUNTER_SLOTS); /* nobody waits for the signals */
     }
     assert_int_equal(plan->phases[CECL_LANE_MAIN], 1);
     assert_int_equal(plan->phases[CECL_LANE_SIDE], 0);
-    assert_int_equal(plan->phases[CECL_ROW_SLOTS], 1);
+    assert_int_equal(plan->phases[CECL_COUNTER_SLOTS], 1);
 }
 
 /* Each post has a copy of its own, from this rank's memory to its slot at the peer. */
@@ -162,14 +163,17 @@ static void one_step_takes_all_slots(const struct cecl_plan *plan)
     const uint32_t n = (uint32_t)call->nranks, peers = n - 1;
     const struct cecl_step *last = &plan->steps[3 * peers];
     assert_int_equal(plan->nsteps, 3 * peers + 1);
-    assert_int_equal(last->kind, call->op->reduces ? CECL_STEP_REDUCE : CECL_STEP_COPY);
-    assert_int_equal(last->count, call->op->reduces ? 1 : n - call->in_place);
-    assert_int_equal(plan->nreductions, call->op->reduces);
-    assert_int_equal(plan->ncopies, peers + (call->op->reduces ? 0 : last->count));
-    assert_int_equal(copies_of(plan), call->op->reduces ? 0 : last->count);
+    assert_int_equal(last->kind,
+                     call->op->family == CECL_FAMILY_REDUCTION ? CECL_STEP_REDUCE : CECL_STEP_COPY);
+    assert_int_equal(last->count,
+                     call->op->family == CECL_FAMILY_REDUCTION ? 1 : n - call->in_place);
+    assert_int_equal(plan->nreductions, call->op->family == CECL_FAMILY_REDUCTION);
+    assert_int_equal(plan->ncopies,
+                     peers + (call->op->family == CECL_FAMILY_REDUCTION ? 0 : last->count));
+    assert_int_equal(copies_of(plan), call->op->family == CECL_FAMILY_REDUCTION ? 0 : last->count);
     uint32_t copy = last->first;
     for (int r = 0; r < call->nranks; r++)
-        if (call->op->reduces)
+        if (call->op->family == CECL_FAMILY_REDUCTION)
             assert_true(is_slot(&plan->part, &plan->sources[r], call->rank, r) ==
                         (r != call->rank));
         else if (r != call->rank || !call->in_place)
@@ -372,8 +376,9 @@ static uint64_t small_most(int n)
 static bool goes_small(enum cecl_op_index op, int n, uint64_t bytes, ceclSmPolicy_t policy,
                        ceclDirection_t direction)
 {
-    struct cecl_part part = cecl_ops[op].reduces ? reduction_of(op, (uint64_t)n, bytes, 1)
-                                                 : part_of(op, false, CECL_PUSH, bytes);
+    struct cecl_part part = cecl_ops[op].family == CECL_FAMILY_REDUCTION
+                                ? reduction_of(op, (uint64_t)n, bytes, 1)
+                                : part_of(op, false, CECL_PUSH, bytes);
     part.call.nranks = n;
     part.call.options.sm_policy = (uint8_t)policy;
     part.call.options.direction = (uint8_t)direction;

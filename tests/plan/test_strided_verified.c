@@ -32,7 +32,7 @@ static void draw(uint64_t *x, int n, struct cecl_part *part)
         s->send_pitch = s->recv_pitch;
         s->send_stride = s->recv_stride;
     }
-    if (!part->call.op->each)
+    if (part->call.op->to != CECL_TO_EACH)
         s->send_stride = 0; /* there is one block */
     part->call.bytes = s->width * s->rows;
     part->way.move.no_sm = next(x) % 2;

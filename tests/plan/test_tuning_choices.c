@@ -221,8 +221,9 @@ static void reductions_are_urgent_from_blocks_of_2_mib_on(void **state)
 
 static bool is_small(enum cecl_op_index op, int n, uint64_t bytes)
 {
-    struct cecl_part part = cecl_ops[op].reduces ? reduction_of(op, (uint64_t)n, bytes, 1)
-                                                 : part_of(op, false, CECL_PUSH, bytes);
+    struct cecl_part part = cecl_ops[op].family == CECL_FAMILY_REDUCTION
+                                ? reduction_of(op, (uint64_t)n, bytes, 1)
+                                : part_of(op, false, CECL_PUSH, bytes);
     part.call.nranks = n;
     part.means.slot_bytes = 64 * MIB;
     part.call.options = (struct cecl_options){CECL_SM_ALLOW, CECL_DIRECTION_AUTO, 0};
@@ -250,8 +251,9 @@ static void small_calls_end_where_they_were_measured(void **state)
 
 static uint32_t sms_of_a_small_call(enum cecl_op_index op, uint16_t max_sms)
 {
-    struct cecl_part part =
-        cecl_ops[op].reduces ? reduction_of(op, 4, 4096, 1) : part_of(op, false, CECL_PUSH, 4096);
+    struct cecl_part part = cecl_ops[op].family == CECL_FAMILY_REDUCTION
+                                ? reduction_of(op, 4, 4096, 1)
+                                : part_of(op, false, CECL_PUSH, 4096);
     part.call.nranks = 4;
     part.means.slot_bytes = 256 * KIB;
     part.call.options = (struct cecl_options){CECL_SM_ALLOW, CECL_DIRECTION_AUTO, max_sms};
@@ -293,14 +295,14 @@ static struct cecl_part draw_call(uint64_t *x, int n)
                                              CECL_OP_REDUCE};
     const enum cecl_op_index op = ops[next(x) % (sizeof(ops) / sizeof(ops[0]))];
     const uint64_t elements = 1 + next(x) % 4000;
-    struct cecl_part part = cecl_ops[op].reduces
+    struct cecl_part part = cecl_ops[op].family == CECL_FAMILY_REDUCTION
                                 ? reduction_of(op, (uint64_t)n, elements, 4)
                                 : part_of(op, next(x) % 2, CECL_PUSH, 4 * elements);
     part.call.nranks = n;
     part.means.staging_bytes = 4 * KIB << next(x) % 4;
     part.means.slots_offset = part.means.staging_bytes;
     part.means.slot_bytes = 4 * KIB;
-    if (cecl_ops[op].reduces && next(x) % 2)
+    if (cecl_ops[op].family == CECL_FAMILY_REDUCTION && next(x) % 2)
         part.means.inputs_readable = true;
     part.means.engine_copies_locally = next(x) % 2;
     return part;

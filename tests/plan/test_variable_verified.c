@@ -11,16 +11,15 @@ static const int rank_counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14,
 /* A call and what each rank has of it. */
 struct drawn {
     struct cecl_part part;
-    uint64_t *layouts; /* [n][5 * n], or [2 * n] alike for all, or NULL */
+    uint64_t *layouts; /* of each rank, or one alike for all, or NULL */
     int in_place_at;   /* the one rank whose own block stands, or -1; -2: as `part` says */
     uint64_t differ;   /* bit r % 64: rank r is not as `part` says, where ranks may differ */
 };
 
-static uint64_t *word(const struct drawn *d, int n, int rank, int kind, int peer)
+static uint64_t *word(const struct drawn *d, int n, int rank, int array, int peer)
 {
-    return &d->layouts[(rank * 5 + kind) * n + peer];
+    return &d->layouts[cecl_layout_at(n, rank * CECL_LAYOUT_OWN_ARRAYS + array, peer)];
 }
-enum { SENT, SENT_AT, TARGET, RECEIVED, RECEIVED_AT };
 
 /* Fills in the rest from sizes: blocks one after the other from some rank on, with gaps. Blocks that
  * are sent may lie anywhere. */
@@ -31,23 +30,23 @@ static void place(uint64_t *x, const struct drawn *d, int n, bool gaps)
         uint64_t sent = gaps ? next(x) % 3 : 0, received = gaps ? next(x) % 3 : 0;
         for (int i = 0; i < n; i++) {
             const int p = (first + i) % n;
-            *word(d, n, r, SENT_AT, p) = sent;
-            *word(d, n, r, RECEIVED_AT, p) = received;
-            *word(d, n, r, RECEIVED, p) = *word(d, n, p, SENT, r);
-            sent += *word(d, n, r, SENT, p) + (gaps ? next(x) % 3 : 0);
-            received += *word(d, n, r, RECEIVED, p) + (gaps ? next(x) % 3 : 0);
+            *word(d, n, r, CECL_LAYOUT_SENT_AT, p) = sent;
+            *word(d, n, r, CECL_LAYOUT_RECEIVED_AT, p) = received;
+            *word(d, n, r, CECL_LAYOUT_RECEIVED, p) = *word(d, n, p, CECL_LAYOUT_SENT, r);
+            sent += *word(d, n, r, CECL_LAYOUT_SENT, p) + (gaps ? next(x) % 3 : 0);
+            received += *word(d, n, r, CECL_LAYOUT_RECEIVED, p) + (gaps ? next(x) % 3 : 0);
         }
     }
     for (int r = 0; r < n; r++)
         for (int p = 0; p < n; p++)
-            *word(d, n, r, TARGET, p) = *word(d, n, p, RECEIVED_AT, r);
+            *word(d, n, r, CECL_LAYOUT_TARGET, p) = *word(d, n, p, CECL_LAYOUT_RECEIVED_AT, r);
 }
 
 static struct drawn without_blocks(uint64_t *x, int n)
 {
     const enum cecl_op_index op = next(x) % 2 ? CECL_OP_ALL_TO_ALLV : CECL_OP_ALL_TO_ALLV_AT;
     struct drawn d = {.part = part_of(op, false, CECL_PUSH, 0), .in_place_at = -1};
-    d.layouts = calloc((size_t)(5 * n * n), sizeof(*d.layouts));
+    d.layouts = calloc((size_t)n * CECL_LAYOUT_WORDS_MAX(n), sizeof(*d.layouts));
     assert_non_null(d.layouts);
     return d;
 }
@@ -58,7 +57,7 @@ static struct drawn draw_exchange(uint64_t *x, int n)
     const uint64_t most = n > 16 ? 5 : 30;
     for (int r = 0; r < n; r++)
         for (int p = 0; p < n; p++)
-            *word(&d, n, r, SENT, p) = next(x) % 3 == 0 ? 0 : next(x) % most;
+            *word(&d, n, r, CECL_LAYOUT_SENT, p) = next(x) % 3 == 0 ? 0 : next(x) % most;
     place(x, &d, n, true);
     return d;
 }
@@ -71,7 +70,7 @@ static struct drawn draw_rooted_exchange(uint64_t *x, int n)
     const int root = (int)(next(x) % (uint64_t)n);
     const uint64_t bytes = 1 + next(x) % 20;
     for (int r = 0; r < n; r++)
-        *word(&d, n, gathers ? r : root, SENT, gathers ? root : r) = bytes;
+        *word(&d, n, gathers ? r : root, CECL_LAYOUT_SENT, gathers ? root : r) = bytes;
     place(x, &d, n, false);
     d.in_place_at = next(x) % 2 ? root : -1;
     return d;
@@ -117,11 +116,11 @@ static struct drawn draw_only_block(uint64_t *x, int n)
     struct drawn d = {.part =
                           part_of(CECL_OP_ALL_GATHERV, next(x) % 2, CECL_PUSH, 1 + next(x) % 60),
                       .in_place_at = -2};
-    const uint64_t only = next(x) % (uint64_t)n;
-    d.layouts = calloc((size_t)(2 * n), sizeof(*d.layouts));
+    const int only = (int)(next(x) % (uint64_t)n);
+    d.layouts = calloc(CECL_LAYOUT_WORDS_MAX(n), sizeof(*d.layouts));
     assert_non_null(d.layouts);
-    d.layouts[only] = d.part.call.bytes;
-    d.layouts[(uint64_t)n + only] = next(x) % 5;
+    d.layouts[cecl_layout_at(n, CECL_LAYOUT_BYTES, only)] = d.part.call.bytes;
+    d.layouts[cecl_layout_at(n, CECL_LAYOUT_AT, only)] = next(x) % 5;
     d.part.way.move.spread = next(x) % 5;
     return d;
 }
@@ -167,7 +166,7 @@ static struct drawn draw_kind(uint64_t *x, int n, enum kind kind)
 static struct drawn draw(uint64_t *x, int n, enum kind kind)
 {
     struct drawn d = draw_kind(x, n, kind);
-    d.part.way.move.no_sm = !d.part.call.op->reduces && next(x) % 2;
+    d.part.way.move.no_sm = d.part.call.op->family != CECL_FAMILY_REDUCTION && next(x) % 2;
     d.part.way.move.piece_worth = 1 + next(x) % 9;
     if (next(x) % 2)
         d.differ = next(x) | next(x) << 31;
@@ -208,14 +207,14 @@ static void be_late(struct cecl_part *part, const struct drawn *d, int n, struct
     const int me = part->call.rank;
     part->means.late = true;
     part->way.move.direction = CECL_PUSH;
-    part->way.reduce.meet_first = !part->call.op->each || part->call.op->rooted;
+    part->way.reduce.meet_first = part->call.op->to != CECL_TO_EACH;
     for (int r = 0; r < n; r++)
         if (arrivals->turn[r] < arrivals->turn[me])
             part->earlier |= UINT64_C(1) << r;
-    if (!part->call.op->per_rank || !d->layouts)
+    if (part->call.op->family != CECL_FAMILY_OWN_LAYOUT)
         return;
     for (int r = 0; r < n; r++)
-        send_at[r] = part->earlier >> r & 1 ? *word(d, n, r, SENT_AT, me) : UINT64_MAX;
+        send_at[r] = part->earlier >> r & 1 ? *word(d, n, r, CECL_LAYOUT_SENT_AT, me) : UINT64_MAX;
     part->send_at = send_at;
 }
 
@@ -226,7 +225,11 @@ static struct cecl_part part_at(const struct drawn *d, int n, int rank, struct a
     part.call.nranks = n;
     part.call.rank = rank;
     if (d->layouts)
-        set_layout(&part, part.call.op->per_rank ? word(d, n, rank, SENT, 0) : d->layouts, n);
+        set_layout(&part,
+                   part.call.op->family == CECL_FAMILY_OWN_LAYOUT
+                       ? word(d, n, rank, CECL_LAYOUT_SENT, 0)
+                       : d->layouts,
+                   n);
     if (d->in_place_at != -2)
         part.call.in_place = d->in_place_at == rank;
     if (arrivals->late)
@@ -468,7 +471,8 @@ static void groups_with_every_root_are_right(void **state)
     for (int at = 0; at < 9 * 9 * HOWS * 3; at++) {
         const int n = 1 + at % 9, root = at / 9 % 9, how = at / 81 % HOWS;
         const enum cecl_op_index other = others[at / 81 / HOWS];
-        const bool in_place = how & IN_PLACE, reduces = cecl_ops[other].reduces;
+        const bool in_place = how & IN_PLACE,
+                   reduces = cecl_ops[other].family == CECL_FAMILY_REDUCTION;
         struct drawn groups[CALLS][PARTS_MAX], *first = groups[0];
         char what[64];
         if (root >= n)

@@ -9,12 +9,12 @@ static void barrier_through_rank_0(struct cecl_plan *plan)
 {
     plan->phases[CECL_LANE_MAIN]++;
     for (int i = 1; i < RANKS && plan->part.call.rank == 0; i++)
-        cecl_plan_wait(plan, i, plan->phases[CECL_LANE_MAIN]);
+        cecl_plan_await(plan, i, CECL_LANE_MAIN, plan->phases[CECL_LANE_MAIN]);
     for (int i = 1; i < RANKS && plan->part.call.rank == 0; i++)
-        cecl_plan_signal(plan, i, plan->phases[CECL_LANE_MAIN]);
+        cecl_plan_raise(plan, i, CECL_LANE_MAIN, plan->phases[CECL_LANE_MAIN]);
     if (plan->part.call.rank > 0) {
-        cecl_plan_signal(plan, 0, plan->phases[CECL_LANE_MAIN]);
-        cecl_plan_wait(plan, 0, plan->phases[CECL_LANE_MAIN]);
+        cecl_plan_raise(plan, 0, CECL_LANE_MAIN, plan->phases[CECL_LANE_MAIN]);
+        cecl_plan_await(plan, 0, CECL_LANE_MAIN, plan->phases[CECL_LANE_MAIN]);
     }
 }
 

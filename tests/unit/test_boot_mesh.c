@@ -26,6 +26,7 @@
 #include "../open_descriptors.h"
 #include "boot/door.h"
 #include "boot/mesh_internal.h"
+#include "boot/packet.h"
 #include "boot/process.h"
 #include "boot/rank_list.h"
 #include "util/clock.h"
@@ -94,6 +95,29 @@ static void *run_exchange(void *argument)
 {
     struct rank *me = argument;
     me->result = cecl_mesh_allgather(me->mesh, "x", &me->index, me->all, sizeof(int));
+    return NULL;
+}
+
+static size_t large_bytes;
+static const size_t sizes[] = {CECL_PACKET_BODY, CECL_PACKET_BODY + 1, 5 * CECL_PACKET_BODY - 1};
+
+static unsigned char byte_of(int rank, size_t i)
+{
+    return (unsigned char)(i % 251 * 7 + (size_t)rank * 59);
+}
+
+static void *run_large(void *argument)
+{
+    struct rank *me = argument;
+    static unsigned char send[RANKS][5 * CECL_PACKET_BODY],
+        recv[RANKS][RANKS * 5 * CECL_PACKET_BODY];
+    for (size_t i = 0; i < large_bytes; i++)
+        send[me->index][i] = byte_of(me->index, i);
+    me->result =
+        cecl_mesh_allgather(me->mesh, "large", send[me->index], recv[me->index], large_bytes);
+    for (size_t i = 0; i < RANKS * large_bytes && me->result == ceclSuccess; i++)
+        if (recv[me->index][i] != byte_of((int)(i / large_bytes), i % large_bytes))
+            me->result = ceclInternalError;
     return NULL;
 }
 
@@ -382,10 +406,10 @@ static void a_rank_that_never_connects_is_named(void **state)
     drop_group();
 }
 
-/* ---- callers that are no rank */
+/* ---- a rank that makes some of its connections */
 
 static ceclResult_t (*true_allgather)(struct cecl_oob *, const void *, void *, size_t);
-static int turned_away;
+static int hold[4], nheld;
 
 /* Where the rank with this invitation listens. */
 static socklen_t address_of(const char *invitation, struct sockaddr_un *address)
@@ -396,6 +420,87 @@ static socklen_t address_of(const char *invitation, struct sockaddr_un *address)
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
 }
 
+/* Makes the first `channels` connections of rank 2 to the rank with this invitation. */
+static void connect_in_part(const char *invitation, int channels)
+{
+    struct sockaddr_un address;
+    const socklen_t length = address_of(invitation, &address);
+    for (int c = 0; c < channels; c++) {
+        struct hello hello = {.magic = HELLO_MAGIC, .rank = 2, .channel = (uint16_t)c};
+        const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+        memcpy(hello.secret, invitation + SECRET, sizeof(hello.secret));
+        assert_int_equal(connect(fd, (struct sockaddr *)&address, length), 0);
+        assert_int_equal(send(fd, &hello, sizeof(hello), MSG_NOSIGNAL), sizeof(hello));
+        hold[nheld++] = fd;
+    }
+}
+
+/* Rank 2 connects to both others, but never for messages. */
+static void a_rank_that_lacks_one_connection_is_named(void **state)
+{
+    (void)state;
+    static char room[RANKS * INVITATION], mine[INVITATION] = "cecl-of-a-test";
+    make_group(400);
+    start(&ranks[0], run_open);
+    start(&ranks[1], run_open);
+    assert_int_equal(ranks[2].oob.allgather(&ranks[2].oob, mine, room, sizeof(mine)), ceclSuccess);
+    nheld = 0;
+    for (int r = 0; r < 2; r++)
+        connect_in_part(room + r * INVITATION, 2);
+    for (int r = 0; r < 2; r++)
+        pthread_join(ranks[r].thread, NULL);
+    const int first = ranks[0].result == ceclTimeout ? 0 : 1;
+    assert_int_equal(ranks[first].result, ceclTimeout);
+    assert_non_null(strstr(ranks[first].words, "from rank 2 within 400 ms (CECL_INIT_TIMEOUT_MS)"));
+    for (int i = 0; i < nheld; i++)
+        close(hold[i]);
+    drop_group();
+}
+
+/* A rank sends more than fits in a frame, and all get all of it. */
+static void an_exchange_of_many_frames_is_whole(void **state)
+{
+    (void)state;
+    open_all();
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        large_bytes = sizes[i];
+        const uint64_t before = cecl_mesh_exchanges(ranks[0].mesh);
+        for (int r = 0; r < RANKS; r++)
+            start(&ranks[r], run_large);
+        for (int r = 0; r < RANKS; r++) {
+            pthread_join(ranks[r].thread, NULL);
+            assert_int_equal(ranks[r].result, ceclSuccess);
+        }
+        assert_int_equal(cecl_mesh_exchanges(ranks[0].mesh), before + 1);
+    }
+    drop_group();
+}
+
+/* Rank 0 sends more frames than the others, and hears with the first that they make another call. */
+static void ranks_that_send_other_numbers_of_frames_find_out(void **state)
+{
+    (void)state;
+    open_all();
+    large_bytes = 5 * CECL_PACKET_BODY;
+    start(&ranks[0], run_large);
+    start(&ranks[1], run_exchange);
+    start(&ranks[2], run_exchange);
+    for (int r = 0; r < RANKS; r++) {
+        pthread_join(ranks[r].thread, NULL);
+        assert_int_equal(ranks[r].result, ceclInvalidUsage);
+        start(&ranks[r], run_exchange);
+    }
+    for (int r = 0; r < RANKS; r++) { /* all are at the same exchange afterwards */
+        pthread_join(ranks[r].thread, NULL);
+        assert_int_equal(ranks[r].result, ceclSuccess);
+    }
+    drop_group();
+}
+
+/* ---- callers that are no rank */
+
+static int turned_away;
+
 /* Says `hello` to the listener that `invitation` names. Whether it hangs up, while it still waits for
  * ranks. */
 static bool is_turned_away(const char *invitation, const struct hello *hello)
@@ -404,7 +509,7 @@ static bool is_turned_away(const char *invitation, const struct hello *hello)
     struct sockaddr_un address;
     const socklen_t length = address_of(invitation, &address);
     char byte;
-    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
     const bool away = connect(fd, (struct sockaddr *)&address, length) == 0 &&
                       send(fd, hello, sizeof(*hello), MSG_NOSIGNAL) == (ssize_t)sizeof(*hello) &&
@@ -427,7 +532,8 @@ static ceclResult_t allgather_and_lie(struct cecl_oob *oob, const void *send, vo
     for (size_t i = 0; i < sizeof(right.secret) + 3; i++) {
         struct hello hello = right;
         const size_t at = i < 3 ? lies[i] : offsetof(struct hello, secret) + i - 3;
-        ((unsigned char *)&hello)[at] ^= 2; /* rank 0, channel 2 */
+        /* rank 0, channel 4 */
+        ((unsigned char *)&hello)[at] ^= at == offsetof(struct hello, channel) ? 4 : 2;
         errno = 0;
         turned_away += is_turned_away(zero, &hello);
     }
@@ -561,7 +667,7 @@ static pid_t call_as_strangers(const struct sockaddr_un *address, socklen_t leng
     const pid_t strangers = fork();
     if (strangers == 0) {
         for (byte = 1; byte && count > 0; count--) {
-            const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+            const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0);
             byte = connect(fd, (const struct sockaddr *)address, length) == 0;
         }
         (void)!write(ends[1], &byte, 1);
@@ -653,6 +759,9 @@ int main(void)
         cmocka_unit_test(ranks_are_listed_in_words),
         cmocka_unit_test(a_long_list_of_ranks_is_cut_and_counted),
         cmocka_unit_test(a_rank_that_never_connects_is_named),
+        cmocka_unit_test(a_rank_that_lacks_one_connection_is_named),
+        cmocka_unit_test(an_exchange_of_many_frames_is_whole),
+        cmocka_unit_test(ranks_that_send_other_numbers_of_frames_find_out),
         cmocka_unit_test(strangers_at_the_mesh_disturb_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

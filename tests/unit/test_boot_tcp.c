@@ -360,7 +360,7 @@ static void an_id_is_for_the_interface_that_is_named(void **state)
     const struct cecl_tcp_id inside = make_id();
     unsetenv("CECL_SOCKET_IFNAME");
     const struct sockaddr_in *address = (const void *)one->ifa_addr;
-    assert_memory_equal(inside.address, &address->sin_addr, sizeof(address->sin_addr));
+    assert_memory_equal(&inside.at.v4.sin_addr, &address->sin_addr, sizeof(address->sin_addr));
     freeifaddrs(all);
 }
 
@@ -384,16 +384,15 @@ static void strangers_do_not_disturb_the_job(void **state)
     enum { STRANGERS = 600 };
     struct host host;
     struct cecl_tcp_id inside;
-    struct sockaddr_storage address;
     int sockets[STRANGERS];
     setenv("CECL_INIT_TIMEOUT_MS", "10000", 1);
     open_small_host(&host, 64);
     memcpy(&inside, host.id, sizeof(inside));
-    const socklen_t length = cecl_tcp_address(&inside, &address);
     for (int i = 0; i < STRANGERS; i++) {
-        sockets[i] = socket(inside.family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        sockets[i] = socket(inside.at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
         assert_true(sockets[i] >= 0);
-        assert_int_equal(connect(sockets[i], (struct sockaddr *)&address, length), 0);
+        assert_int_equal(
+            connect(sockets[i], &inside.at.any, cecl_tcp_length(inside.at.any.sa_family)), 0);
         if (i % 3 == 0)
             assert_int_equal(
                 send(sockets[i],
@@ -416,16 +415,15 @@ static void a_rank_behind_a_queue_of_strangers_joins(void **state)
     enum { STRANGERS = 200 };
     struct host host;
     struct cecl_tcp_id inside;
-    struct sockaddr_storage address;
     int sockets[STRANGERS], status = -1;
     setenv("CECL_INIT_TIMEOUT_MS", "10000", 1);
     open_host(&host);
     memcpy(&inside, host.id, sizeof(inside));
-    const socklen_t length = cecl_tcp_address(&inside, &address);
     kill(host.process, SIGSTOP);
     for (int i = 0; i < STRANGERS; i++) {
-        sockets[i] = socket(inside.family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        assert_int_equal(connect(sockets[i], (struct sockaddr *)&address, length), 0);
+        sockets[i] = socket(inside.at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(
+            connect(sockets[i], &inside.at.any, cecl_tcp_length(inside.at.any.sa_family)), 0);
     }
     fflush(NULL);
     const pid_t rank = fork();
@@ -452,12 +450,10 @@ static void a_rank_that_is_put_off_comes_again(void **state)
     enum { STRANGERS = 60 };
     struct host host;
     struct cecl_tcp_id inside;
-    struct sockaddr_storage address;
     int sockets[STRANGERS], status = -1;
     setenv("CECL_INIT_TIMEOUT_MS", "10000", 1);
     open_small_host(&host, 20);
     memcpy(&inside, host.id, sizeof(inside));
-    const socklen_t length = cecl_tcp_address(&inside, &address);
     kill(host.process, SIGSTOP);
     fflush(NULL);
     const pid_t rank = fork();
@@ -473,8 +469,9 @@ static void a_rank_that_is_put_off_comes_again(void **state)
     usleep(200000); /* it is in the queue now, and waits for the challenge */
     kill(rank, SIGSTOP);
     for (int i = 0; i < STRANGERS; i++) {
-        sockets[i] = socket(inside.family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        assert_int_equal(connect(sockets[i], (struct sockaddr *)&address, length), 0);
+        sockets[i] = socket(inside.at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(
+            connect(sockets[i], &inside.at.any, cecl_tcp_length(inside.at.any.sa_family)), 0);
     }
     kill(host.process, SIGCONT);
     usleep(500000); /* the root has heard the rank long enough */
@@ -502,9 +499,7 @@ static void a_root_that_takes_no_connection_is_given_up_and_nothing_is_left(void
         queued[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         (void)!connect(queued[i], (struct sockaddr *)&address, length);
     }
-    struct cecl_tcp_id inside = {
-        .magic = CECL_TCP_MAGIC, .family = AF_INET, .port = address.sin_port};
-    memcpy(inside.address, &address.sin_addr, sizeof(address.sin_addr));
+    const struct cecl_tcp_id inside = {.magic = CECL_TCP_MAGIC, .at.v4 = address};
     ceclUniqueId id = {{0}};
     struct cecl_oob oob = {0};
     memcpy(&id, &inside, sizeof(inside));
@@ -558,7 +553,6 @@ static int join_by_hand(const ceclUniqueId *id, int nranks, int rank, int64_t pa
                         int64_t timeout_ms)
 {
     struct cecl_tcp_id inside;
-    struct sockaddr_storage address;
     struct cecl_tcp_challenge challenge;
     struct cecl_tcp_proof proof;
     struct cecl_tcp_answer answer = {.magic = CECL_TCP_MAGIC,
@@ -568,9 +562,8 @@ static int join_by_hand(const ceclUniqueId *id, int nranks, int rank, int64_t pa
                                      .patience_ms = patience_ms,
                                      .timeout_ms = timeout_ms};
     memcpy(&inside, id, sizeof(inside));
-    const socklen_t length = cecl_tcp_address(&inside, &address);
-    const int fd = socket(inside.family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&address, length), 0);
+    const int fd = socket(inside.at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, &inside.at.any, cecl_tcp_length(inside.at.any.sa_family)), 0);
     assert_int_equal(recv(fd, &challenge, sizeof(challenge), MSG_WAITALL), sizeof(challenge));
     answer.tag = cecl_tcp_rank_tag(inside.secret, challenge.nonce, &answer);
     assert_int_equal(send(fd, &answer, sizeof(answer), MSG_NOSIGNAL), sizeof(answer));
@@ -798,16 +791,14 @@ static void a_root_without_descriptors_rests(void **state)
     if (process == 0) {
         ceclUniqueId id;
         struct cecl_tcp_id inside;
-        struct sockaddr_storage address;
         setenv("CECL_INIT_TIMEOUT_MS", "3000", 1);
         if (cecl_tcp_unique_id(&id) != ceclSuccess)
             _exit(1);
         memcpy(&inside, &id, sizeof(inside));
-        const socklen_t length = cecl_tcp_address(&inside, &address);
-        const int caller = socket(inside.family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        const int caller = socket(inside.at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
         const struct rlimit none = {.rlim_cur = (rlim_t)caller + 1, .rlim_max = (rlim_t)caller + 1};
         setrlimit(RLIMIT_NOFILE, &none);
-        if (connect(caller, (struct sockaddr *)&address, length) != 0)
+        if (connect(caller, &inside.at.any, cecl_tcp_length(inside.at.any.sa_family)) != 0)
             _exit(2);
         const long before = cpu_ms();
         usleep(500000);

@@ -12,8 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "comm/check.h"
-#include "comm/collective.h"
+#include "launch/check.h"
+#include "launch/exchange.h"
+#include "launch/launcher.h"
 #include "util/clock.h"
 
 #define RANKS 2
@@ -58,12 +59,12 @@ static void *call(void *argument)
 {
     struct refusal *me = argument;
     ceclComm_t comm = comms[me->rank];
-    const struct cecl_call call = {.op = &cecl_ops[me->op], .view.layout = comm->layout};
+    const struct cecl_call call = {.op = &cecl_ops[me->op], .view.layout = comm->launcher->layout};
     ceclResult_t local = ceclSuccess;
     if (me->rank == 0)
         local = cecl_fail(ceclInvalidArgument, "%s", long_words);
     me->result = me->op == CECL_OP_ALL_TO_ALLV
-                     ? cecl_places_exchange(comm, &call, comm->layout, local)
+                     ? cecl_exchange_places(comm, &call, comm->launcher->layout, local)
                      : cecl_check_call(comm, &call, local);
     cecl_keep_message(me->words);
     return NULL;

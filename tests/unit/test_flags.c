@@ -1,5 +1,5 @@
 /* Flags without peers: one rank's view of a pool of three ranks, whose memory is this program's.
- * The tests cover the values that are filled into a plan, how calls move the epochs, and what the
+ * The tests cover the values that are filled into the cells of a plan, how calls move the epochs, and what the
  * watchdog reads and releases. */
 #include "host_fixture.h"
 
@@ -26,6 +26,7 @@ static void set_epochs(uint32_t main_lane, uint32_t side_lane)
             for (int writer = 0; writer < RANKS; writer++)
                 *cecl_flags_word(&flags, holder, writer, lane) = cecl_flag_value(epochs[lane]);
     }
+    flags.epoch[CECL_COUNTER_DONE] = main_lane;
     *flags.done = main_lane;
 }
 
@@ -40,14 +41,13 @@ static int open_flags(void **state)
                                 .rank = RANK,
                                 .nranks = RANKS,
                                 .way = CECL_FLAGS_COPY,
-                                .rows = pool.base + 256,
-                                .apart = SLICE,
                                 .values_offset = 4096,
                                 .pads_offset = SLICE - 65536,
                                 .slices_offset = SLICE - 256};
     if (!pool.base || dev->ops->words_alloc(dev, 2, &flags.done) != ceclSuccess)
         return 1;
     flags.late = flags.done + 1;
+    cecl_flags_describe(&flags, pool.base + 256, SLICE);
     for (int lane = 0; lane < CECL_LANES; lane++)
         for (uint32_t i = 0; i < CECL_FLAG_VALUES; i++)
             *(uint32_t *)cecl_flags_source(&flags, lane, i) = cecl_flag_value(i);
@@ -62,39 +62,40 @@ static int close_flags(void **state)
     return tear_down(state);
 }
 
-static struct cecl_patch patch_of(enum cecl_patch_kind kind, int lane, uint32_t phase,
-                                  uint32_t *word)
-{
-    return (struct cecl_patch){
-        .at.word = word, .phase = phase, .kind = (uint8_t)kind, .lane = (uint8_t)lane};
-}
-
-/* What a patch of a word writes. */
-static uint32_t filled(enum cecl_patch_kind kind, int lane, uint32_t phase)
+/* What a cell of a word has in it once it is filled: the value of a counter at +k. */
+static uint32_t filled(uint32_t counter, uint32_t k)
 {
     uint32_t words[3] = {7, 7, 7};
-    const struct cecl_patch patch = patch_of(kind, lane, phase, &words[1]);
-    cecl_flags_fill(&flags, &patch, 1);
+    const struct cecl_cell cell = {.at = &words[1],
+                                   .scale = flags.counters[counter].unit,
+                                   .k = k,
+                                   .is_word = true,
+                                   .counter = (uint8_t)counter};
+    cecl_cells_fill(&cell, 1, flags.epoch, NULL);
     assert_int_equal(words[0], 7);
     assert_int_equal(words[2], 7);
     return words[1];
 }
 
-/* What a patch of a source writes. */
+/* The same of a cell that says where the value is stored. */
 static const uint32_t *filled_source(int lane, uint32_t phase)
 {
     void *source = NULL;
-    const struct cecl_patch patch = {
-        .at.source = &source, .phase = phase, .kind = CECL_PATCH_SOURCE, .lane = (uint8_t)lane};
-    cecl_flags_fill(&flags, &patch, 1);
+    const struct cecl_cell cell = {.at = &source,
+                                   .base = (uintptr_t)cecl_flags_source(&flags, lane, 0),
+                                   .scale = sizeof(uint32_t),
+                                   .k = phase,
+                                   .mask = CECL_FLAG_VALUES - 1,
+                                   .counter = (uint8_t)lane};
+    cecl_cells_fill(&cell, 1, flags.epoch, NULL);
     return source;
 }
 
 static void a_flag_is_filled_with_its_lanes_value_at_the_phase(void **state)
 {
     (void)state;
-    assert_int_equal(filled(CECL_PATCH_FLAG, MAIN, 3), 1003u << 16);
-    assert_int_equal(filled(CECL_PATCH_FLAG, SIDE, 3), 53u << 16);
+    assert_int_equal(filled(MAIN, 3), 1003u << 16);
+    assert_int_equal(filled(SIDE, 3), 53u << 16);
 }
 
 static void a_source_holds_what_a_written_flag_would_be(void **state)
@@ -102,7 +103,7 @@ static void a_source_holds_what_a_written_flag_would_be(void **state)
     (void)state;
     for (int lane = 0; lane < CECL_LANES; lane++)
         for (uint32_t phase = 1; phase < 4; phase++)
-            assert_int_equal(*filled_source(lane, phase), filled(CECL_PATCH_FLAG, lane, phase));
+            assert_int_equal(*filled_source(lane, phase), filled((uint32_t)lane, phase));
     assert_ptr_not_equal(filled_source(MAIN, 1), filled_source(SIDE, 951)); /* of equal values */
 }
 
@@ -110,41 +111,101 @@ static void done_is_filled_with_the_whole_epoch(void **state)
 {
     (void)state;
     set_epochs(0x12345678, 0);
-    assert_int_equal(filled(CECL_PATCH_DONE, MAIN, 2), 0x1234567a);
+    assert_int_equal(filled(CECL_COUNTER_DONE, 2), 0x1234567a);
 }
 
 static void small_calls_are_counted_beside_the_epochs(void **state)
 {
     (void)state;
-    flags.small_calls = 41;
-    assert_int_equal(filled(CECL_PATCH_SMALL, MAIN, 1), 42);
-    flags.small_calls = UINT32_MAX;
-    assert_int_equal(filled(CECL_PATCH_SMALL, MAIN, 1), 0);
+    flags.epoch[CECL_COUNTER_SLOTS] = 41;
+    assert_int_equal(filled(CECL_COUNTER_SLOTS, 1), 42);
+    flags.epoch[CECL_COUNTER_SLOTS] = UINT32_MAX;
+    assert_int_equal(filled(CECL_COUNTER_SLOTS, 1), 0);
 }
 
 static void values_go_on_past_the_wrap(void **state)
 {
     (void)state;
     set_epochs(UINT32_MAX, 0xffff);
-    assert_int_equal(filled(CECL_PATCH_DONE, MAIN, 1), 0);
-    assert_int_equal(filled(CECL_PATCH_FLAG, MAIN, 1), 0);
+    assert_int_equal(filled(CECL_COUNTER_DONE, 1), 0);
+    assert_int_equal(filled(MAIN, 1), 0);
     assert_ptr_equal(filled_source(MAIN, 1), cecl_flags_source(&flags, MAIN, 0));
-    assert_int_equal(filled(CECL_PATCH_FLAG, SIDE, 2), 1u << 16);
+    assert_int_equal(filled(SIDE, 2), 1u << 16);
     assert_ptr_equal(filled_source(SIDE, 2), cecl_flags_source(&flags, SIDE, 1));
     /* A value behind the wrap still counts as later than one before it. */
-    assert_true((int32_t)(filled(CECL_PATCH_FLAG, MAIN, 1) - cecl_flag_value(UINT32_MAX)) > 0);
+    assert_true((int32_t)(filled(MAIN, 1) - cecl_flag_value(UINT32_MAX)) > 0);
 }
 
-static void every_patch_of_a_list_is_filled(void **state)
+static void every_cell_of_a_list_is_filled(void **state)
 {
     (void)state;
     uint32_t words[100];
-    struct cecl_patch patches[100];
+    struct cecl_cell cells[100];
     for (uint32_t i = 0; i < 100; i++)
-        patches[i] = patch_of(CECL_PATCH_DONE, MAIN, i, &words[99 - i]);
-    cecl_flags_fill(&flags, patches, 100);
+        cells[i] = (struct cecl_cell){.at = &words[99 - i],
+                                      .scale = 1,
+                                      .k = i,
+                                      .is_word = true,
+                                      .counter = CECL_COUNTER_DONE};
+    cecl_cells_fill(cells, 100, flags.epoch, NULL);
     for (uint32_t i = 0; i < 100; i++)
         assert_int_equal(words[99 - i], 1000 + i);
+}
+
+/* A number of bytes and an address that the caller gives; both fill all of their place. */
+static void cells_hold_what_the_caller_gives(void **state)
+{
+    (void)state;
+    const uint64_t given[] = {UINT64_C(0x123456789a), 3};
+    char there[8];
+    size_t bytes = 7;
+    void *pointer = NULL;
+    const struct cecl_cell cells[] = {
+        {.at = &bytes, .scale = 1, .counter = CECL_CELL_GIVEN},
+        {.at = &pointer, .base = (uintptr_t)there, .scale = 2, .k = 1, .counter = CECL_CELL_GIVEN}};
+    cecl_cells_fill(cells, 2, flags.epoch, given);
+    assert_int_equal(bytes, given[0]);
+    assert_ptr_equal(pointer, there + 6);
+}
+
+/* The half of the slots that the next small call uses. */
+static void a_pointer_takes_the_halves_by_turns(void **state)
+{
+    (void)state;
+    char memory[300];
+    void *pointer = NULL;
+    const struct cecl_cell cell = {.at = &pointer,
+                                   .base = (uintptr_t)memory,
+                                   .scale = 100,
+                                   .k = 1,
+                                   .mask = 1,
+                                   .counter = CECL_COUNTER_SLOTS};
+    const struct cecl_advance small = {.small = true};
+    for (int i = 0; i < 4; i++) {
+        cecl_cells_fill(&cell, 1, flags.epoch, NULL);
+        assert_ptr_equal(pointer, memory + 100 * cecl_flags_half(&flags));
+        assert_int_equal(cecl_flags_half(&flags), (i + 1) % 2);
+        cecl_flags_commit(&flags, &small);
+    }
+}
+
+/* The same cells, filled with values that do not depend on what was called before. */
+static void cells_may_be_filled_with_fixed_values(void **state)
+{
+    (void)state;
+    uint32_t words[2] = {0};
+    const uint32_t fixed[CECL_COUNTERS_MAX] = {[MAIN] = 5};
+    struct cecl_cell cells[2];
+    for (uint32_t i = 0; i < 2; i++)
+        cells[i] = (struct cecl_cell){.at = &words[i],
+                                      .scale = flags.counters[MAIN].unit,
+                                      .k = i,
+                                      .is_word = true,
+                                      .counter = MAIN};
+    cecl_flags_commit(&flags, &(struct cecl_advance){.phases = {9, 0}});
+    cecl_cells_fill(cells, 2, fixed, NULL);
+    assert_int_equal(words[0], cecl_flag_value(5));
+    assert_int_equal(words[1], cecl_flag_value(6));
 }
 
 static const struct cecl_advance two_phases = {.phases = {2, 1}};
@@ -153,10 +214,10 @@ static void a_call_that_is_committed_moves_what_is_filled_next(void **state)
 {
     (void)state;
     cecl_flags_begin(&flags, &two_phases);
-    assert_int_equal(filled(CECL_PATCH_DONE, MAIN, 1), 1001); /* the call's own values */
+    assert_int_equal(filled(CECL_COUNTER_DONE, 1), 1001); /* the call's own values */
     cecl_flags_commit(&flags, &two_phases);
-    assert_int_equal(filled(CECL_PATCH_DONE, MAIN, 1), 1003);
-    assert_int_equal(filled(CECL_PATCH_FLAG, SIDE, 1), 52u << 16);
+    assert_int_equal(filled(CECL_COUNTER_DONE, 1), 1003);
+    assert_int_equal(filled(SIDE, 1), 52u << 16);
 }
 
 static void a_call_that_is_rolled_back_leaves_no_trace(void **state)
@@ -168,7 +229,7 @@ static void a_call_that_is_rolled_back_leaves_no_trace(void **state)
     assert_false(cecl_flags_idle(&flags));
     cecl_flags_roll_back(&flags);
     assert_true(cecl_flags_idle(&flags));
-    assert_int_equal(filled(CECL_PATCH_DONE, MAIN, 1), 1001);
+    assert_int_equal(filled(CECL_COUNTER_DONE, 1), 1001);
     assert_int_equal(cecl_flags_half(&flags), turn);
     assert_int_equal(cecl_flags_mark_end(&flags).value, 1000);
 }
@@ -180,17 +241,16 @@ static void a_call_without_phases_moves_done_and_no_flag(void **state)
     (void)state;
     cecl_flags_begin(&flags, &without_phases);
     assert_int_equal(cecl_advance_end(&without_phases), 1);
-    assert_int_equal(filled(CECL_PATCH_DONE, MAIN, 1), 1001);
+    assert_int_equal(filled(CECL_COUNTER_DONE, 1), 1001);
     assert_int_equal(cecl_flags_mark_end(&flags).value, 1001);
     cecl_flags_commit(&flags, &without_phases);
     assert_int_equal(cecl_flags_wait_last(&flags).value, 1001);
     assert_false(cecl_flags_idle(&flags));
     *flags.done = 1001;
     assert_true(cecl_flags_idle(&flags));
-    assert_int_equal(filled(CECL_PATCH_FLAG, MAIN, 1),
-                     1001u << 16); /* as at peers that made none */
-    assert_int_equal(filled(CECL_PATCH_FLAG, SIDE, 1), 51u << 16);
-    assert_int_equal(filled(CECL_PATCH_DONE, MAIN, 1), 1002);
+    assert_int_equal(filled(MAIN, 1), 1001u << 16); /* as at peers that made none */
+    assert_int_equal(filled(SIDE, 1), 51u << 16);
+    assert_int_equal(filled(CECL_COUNTER_DONE, 1), 1002);
 }
 
 static void a_call_without_phases_may_be_rolled_back(void **state)
@@ -199,7 +259,7 @@ static void a_call_without_phases_may_be_rolled_back(void **state)
     cecl_flags_begin(&flags, &without_phases);
     cecl_flags_roll_back(&flags);
     assert_true(cecl_flags_idle(&flags));
-    assert_int_equal(filled(CECL_PATCH_DONE, MAIN, 1), 1001);
+    assert_int_equal(filled(CECL_COUNTER_DONE, 1), 1001);
 }
 
 static void halves_of_slots_take_turns_with_small_calls_alone(void **state)
@@ -339,8 +399,7 @@ static void silenced_copies_satisfy_no_wait_that_may_be_pending(void **state)
     assert_int_equal(cecl_flags_silence(&flags), ceclSuccess);
     for (int lane = 0; lane < CECL_LANES; lane++)
         for (uint32_t phase = 1; phase <= 300; phase++)
-            assert_true(
-                (int32_t)(*filled_source(lane, phase) - filled(CECL_PATCH_FLAG, lane, phase)) < 0);
+            assert_true((int32_t)(*filled_source(lane, phase) - filled((uint32_t)lane, phase)) < 0);
 }
 
 /* The table is a ring, and pending calls may lie on both sides of its end. */
@@ -355,8 +414,7 @@ static void pending_calls_around_the_tables_end_are_silenced(void **state)
     assert_int_equal(cecl_flags_silence(&flags), ceclSuccess);
     for (int lane = 0; lane < CECL_LANES; lane++)
         for (uint32_t phase = 1; phase <= some.phases[lane]; phase++)
-            assert_true(
-                (int32_t)(*filled_source(lane, phase) - filled(CECL_PATCH_FLAG, lane, phase)) < 0);
+            assert_true((int32_t)(*filled_source(lane, phase) - filled((uint32_t)lane, phase)) < 0);
 }
 
 /* Another thread may come to this between the watchdog's silence and its release. */
@@ -394,7 +452,7 @@ static void silence_leaves_values_that_no_pending_call_copies(void **state)
     assert_int_equal(cecl_flags_silence(&flags), ceclSuccess);
     for (int lane = 0; lane < CECL_LANES; lane++)
         for (uint32_t phase = 2000; phase < 60000; phase++)
-            assert_int_equal(*filled_source(lane, phase), filled(CECL_PATCH_FLAG, lane, phase));
+            assert_int_equal(*filled_source(lane, phase), filled((uint32_t)lane, phase));
 }
 
 static void written_flags_are_not_silenced(void **state)
@@ -402,7 +460,7 @@ static void written_flags_are_not_silenced(void **state)
     (void)state;
     flags.way = CECL_FLAGS_WRITE;
     assert_int_equal(cecl_flags_silence(&flags), ceclSuccess);
-    assert_int_equal(*filled_source(MAIN, 1), filled(CECL_PATCH_FLAG, MAIN, 1));
+    assert_int_equal(*filled_source(MAIN, 1), filled(MAIN, 1));
 }
 
 /* A wait holds while its value is later than the flag: a cycle has a later half for each flag. */
@@ -417,7 +475,7 @@ static void repeated_releases_let_every_pending_wait_go(void **state)
     for (int i = 0; i < 4; i++) {
         assert_int_equal(cecl_flags_release(&flags), ceclSuccess);
         for (uint32_t phase = 1; phase < 2 * HALF; phase++)
-            if (!passed[phase] && (int32_t)(*flag - filled(CECL_PATCH_FLAG, MAIN, phase)) >= 0) {
+            if (!passed[phase] && (int32_t)(*flag - filled(MAIN, phase)) >= 0) {
                 passed[phase] = true;
                 left--;
             }
@@ -493,7 +551,10 @@ int main(void)
         FLAGS_TEST(done_is_filled_with_the_whole_epoch),
         FLAGS_TEST(small_calls_are_counted_beside_the_epochs),
         FLAGS_TEST(values_go_on_past_the_wrap),
-        FLAGS_TEST(every_patch_of_a_list_is_filled),
+        FLAGS_TEST(every_cell_of_a_list_is_filled),
+        FLAGS_TEST(cells_hold_what_the_caller_gives),
+        FLAGS_TEST(a_pointer_takes_the_halves_by_turns),
+        FLAGS_TEST(cells_may_be_filled_with_fixed_values),
         FLAGS_TEST(a_call_that_is_committed_moves_what_is_filled_next),
         FLAGS_TEST(a_call_that_is_rolled_back_leaves_no_trace),
         FLAGS_TEST(a_call_without_phases_moves_done_and_no_flag),

@@ -9,7 +9,6 @@
 #include <cmocka.h>
 
 #include "boot/rank_list.h"
-#include "boot/rank_words.h"
 
 static const int parent_ranks[] = {10, 3, 7, 0};
 

@@ -238,6 +238,14 @@ static bool idle(const void *context)
     return !calls_pending;
 }
 
+static bool never(const void *context)
+{
+    (void)context;
+    return false;
+}
+
+static const struct cecl_registry_asks never_idle = {reached, goes_on, never, NULL};
+
 static int set_up(void **state)
 {
     const struct cecl_registry_asks asks = {reached, goes_on, idle, NULL};
@@ -609,6 +617,34 @@ static void dropped_memory_stays_open_while_any_call_is_pending(void **state)
     assert_false(cecl_registry_has_dropped(&user));
 }
 
+/* A communicator of the process ended while a call was pending, which may never end. */
+static void a_lost_communicator_keeps_no_memory_open_where_closing_waits_for_nothing(void **state)
+{
+    const struct cecl_registry_asks asks = {reached, goes_on, idle, NULL};
+    struct cecl_registry lost, of_gpu;
+    struct cecl_device host = device;
+    (void)state;
+    tell_of(HOME, 0, 5);
+    take_all();
+    assert_int_equal(cecl_registry_forget(&owner, (void *)HOME), ceclSuccess);
+    take_all();
+    host.kind = CECL_KIND_HOST;
+    assert_int_equal(cecl_registry_open(&of_gpu, &device, NULL, 1, 2, 1000, &asks), ceclSuccess);
+    assert_int_equal(cecl_registry_open(&lost, &host, NULL, 1, 2, 1000, &never_idle), ceclSuccess);
+    cecl_registry_sweep(&user);
+    assert_int_equal(fake.nclosed, 0); /* its call is pending */
+    cecl_registry_lose(&lost);
+    of_gpu.asks = never_idle;
+    cecl_registry_lose(&of_gpu);
+    cecl_registry_sweep(&user);
+    assert_int_equal(fake.nclosed, 0); /* a GPU would wait */
+    of_gpu.asks = asks;
+    cecl_registry_sweep(&user);
+    assert_int_equal(fake.nclosed, 5);
+    cecl_registry_close(&lost);
+    cecl_registry_close(&of_gpu);
+}
+
 /* All peers that can be told are told, and the first error is the one that is returned. */
 static void the_first_peer_that_takes_no_message_is_named(void **state)
 {
@@ -879,6 +915,7 @@ int main(void)
         REGISTRY_TEST(memory_over_old_regions_is_a_new_window),
         REGISTRY_TEST(a_dropped_window_that_a_call_uses_stays_open),
         REGISTRY_TEST(dropped_memory_stays_open_while_any_call_is_pending),
+        REGISTRY_TEST(a_lost_communicator_keeps_no_memory_open_where_closing_waits_for_nothing),
         REGISTRY_TEST(the_first_peer_that_takes_no_message_is_named),
         SECOND_TEST(memory_that_was_replaced_is_closed_on_all_communicators),
         SECOND_TEST(memory_that_another_communicator_has_open_too_stays),

@@ -896,8 +896,8 @@ static void the_librarys_own_memory_is_nobodys(void **state)
     void *peer;
     open_ranks(4096, "5000");
     const struct cecl_engine *engine = &comms[0]->engine;
-    const uint64_t rows =
-        (uint64_t)(engine->flags.rows - (char *)cecl_pool_at(&comms[0]->pool, 0, 0));
+    const uint64_t rows = (uint64_t)(engine->flags.counters[CECL_LANE_MAIN].words -
+                                     (char *)cecl_pool_at(&comms[0]->pool, 0, 0));
     const uint64_t own[] = {rows, engine->flags.values_offset, engine->flags.pads_offset,
                             engine->flags.slices_offset, engine->staging_offset};
     for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {

@@ -12,7 +12,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "comm/comm.h"
+#include "launch/launcher.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 int main(void)
@@ -97,7 +97,7 @@ static void *repeat_calls(void *argument)
     /* The first round is enqueued whole before any of it runs: queues never get longer later. */
     for (int round = 0; round < 4 && !me->failed; round++) {
         const unsigned long before = allocations;
-        const uint64_t plans = me->comm->engine.plans_made;
+        const uint64_t plans = me->comm->launcher->plans_made;
         for (int i = 0; i < 200 && !me->failed; i++) {
             me->failed = call_all(me, buffer, out, more, stream) ||
                          (i == 199 && open_gate(me, &gate)) ||
@@ -105,7 +105,7 @@ static void *repeat_calls(void *argument)
                           ceclStreamSynchronize(me->comm, stream));
         }
         me->allocations = allocations - before; /* the last round's stay */
-        me->plans = me->comm->engine.plans_made - plans;
+        me->plans = me->comm->launcher->plans_made - plans;
     }
     me->failed = ceclStreamDestroy(me->comm, stream) || me->failed;
     return NULL;
@@ -141,7 +141,7 @@ static void repeat_on_all_ranks(void)
         assert_false(workers[r].failed);
         assert_int_equal(workers[r].allocations, 0);
         assert_int_equal(workers[r].plans, 0);
-        assert_int_equal(comms[r]->engine.plans_made, 3);
+        assert_int_equal(comms[r]->launcher->plans_made, 3);
         assert_int_equal(ceclCommDestroy(comms[r]), ceclSuccess);
     }
     unlink(getenv("CECL_TUNING"));

@@ -91,7 +91,7 @@ static ceclResult_t check_part(const struct verifier *v, int call, uint32_t part
 {
     const int area = cecl_area_of(CECL_AREA_RECV, part);
     const uint32_t *writes = verify_writes(v, area, rank);
-    const bool reduces = call_at(v, call, part, rank)->op->reduces;
+    const bool reduces = call_at(v, call, part, rank)->op->family == CECL_FAMILY_REDUCTION;
     for (int from = 0; from < v->nranks && !reduces; from++)
         CECL_TRY(check_block(v, call, part, rank, from));
     if (reduces)
@@ -127,7 +127,7 @@ static void renew_input(const struct verifier *v, int call, uint32_t part, int r
             input[block.send_offset + cecl_offset_within(c, verify_input_pitch(c), i)] =
                 source_tag(v, call, part, rank, to, i);
     }
-    if (!c->op->per_rank || !c->in_place)
+    if (!cecl_op_has_both_buffers(c->op) || !c->in_place)
         return;
     /* The call has both buffers, and the own block is in both. */
     uint32_t *recv = verify_tags(v, cecl_area_of(CECL_AREA_RECV, part), rank);

@@ -34,7 +34,7 @@ static ceclResult_t check_pairs(const struct verifier *v, const struct cecl_plan
                                 uint32_t part)
 {
     const struct cecl_call *mine = &cecl_plan_part(plan, part)->call;
-    for (int p = 0; mine->op->per_rank && p < v->nranks; p++) {
+    for (int p = 0; cecl_op_has_both_buffers(mine->op) && p < v->nranks; p++) {
         const struct cecl_call *theirs = &verify_part_at(v, plan, part, p)->call;
         const struct cecl_block sent = cecl_call_block(mine, mine->rank, p),
                                 received = cecl_call_block(theirs, mine->rank, p);
@@ -49,7 +49,7 @@ static ceclResult_t check_pairs(const struct verifier *v, const struct cecl_plan
 static bool has_its_layout(const struct cecl_call *call)
 {
     const uint32_t words = call->view.layout ? cecl_layout_words(call->op, call->nranks) : 0;
-    const bool needs_one = call->op->per_rank && call->op->always; /* its blocks have any size */
+    const bool needs_one = call->op->family == CECL_FAMILY_OWN_LAYOUT;
     return call->layout_words == words && (words > 0 || !needs_one);
 }
 
@@ -61,7 +61,7 @@ static ceclResult_t check_layout(const struct cecl_call *mine, const struct cecl
     if (!has_its_layout(mine))
         return VERIFY_FAULT("a layout of %" PRIu32 " words: missing, or not of this call",
                             mine->layout_words);
-    if (mine->op->per_rank)
+    if (mine->op->family == CECL_FAMILY_OWN_LAYOUT)
         return check_own_layout(mine);
     for (int r = 0; mine->view.layout && r < mine->nranks; r++) {
         const struct cecl_block one = cecl_call_block(mine, r, 0),
@@ -101,7 +101,7 @@ static ceclResult_t check_call(const struct verifier *v, const struct cecl_call 
 {
     /* This check comes last: a tag that wraps around would stand for two bytes. */
     const uint64_t send = verify_send_bytes(call), recv = verify_recv_bytes(call);
-    if ((call->bytes < 1 && !call->op->always) || call->bytes > AREA_MAX || !trackable(v, recv) ||
+    if (cecl_call_is_empty(call) || call->bytes > AREA_MAX || !trackable(v, recv) ||
         !trackable(v, send) ||
         (uint64_t)v->ncalls * v->nparts * (uint64_t)v->nranks * (send > recv ? send : recv) >=
             UINT32_MAX)
@@ -200,7 +200,7 @@ static ceclResult_t check_target(const struct verifier *v, const struct cecl_pla
         &verify_part_at(v, plan, copy->dst.area / CECL_AREA_COUNT, copy->dst.rank)->call;
     if (kind == CECL_AREA_SEND)
         return VERIFY_FAULT("a copy writes to the sendbuff of rank %u", copy->dst.rank);
-    if (kind == CECL_AREA_RECV && call->in_place && !call->op->reduces)
+    if (kind == CECL_AREA_RECV && call->in_place && call->op->family != CECL_FAMILY_REDUCTION)
         for (uint64_t row = 0; row < copy->rows; row++)
             if (is_own(call, copy->dst.rank, copy->dst.offset + row * copy->dst_pitch, copy->bytes))
                 return VERIFY_FAULT("a copy writes to rank %u's own part of an in-place call",
@@ -258,20 +258,29 @@ static ceclResult_t check_reductions(const struct verifier *v, const struct cecl
     return ceclSuccess;
 }
 
+/* Whether a plan of a call may name a counter so. Only its lane signals an epoch. */
+static bool has_counter(const struct verifier *v, const struct cecl_plan *plan,
+                        const struct cecl_step *step)
+{
+    const uint32_t counter = step->counter;
+    if (counter >= CECL_COUNTERS && counter < v->ncounters)
+        return step->phase >= 1;
+    return counter < CECL_PHASED && step->phase >= 1 && step->phase <= plan->phases[counter] &&
+           (counter == CECL_COUNTER_SLOTS || counter < (uint32_t)v->nlanes) &&
+           (step->kind == CECL_STEP_WAIT || counter == step->lane);
+}
+
 /* Checks a flag, or a step at which lanes meet. */
 static ceclResult_t check_meeting(const struct verifier *v, const struct cecl_plan *plan, int rank,
                                   const struct cecl_step *step)
 {
-    const uint32_t row = step->kind == CECL_STEP_SIGNAL ? step->lane : step->first;
-    const bool exists =
-        row < (uint32_t)v->nlanes || (row == CECL_ROW_SLOTS && step->kind == CECL_STEP_WAIT);
-    const bool fine = step->kind == CECL_STEP_AFTER
-                          ? exists && row != step->lane
-                          : exists && step->peer < v->nranks && step->peer != rank &&
-                                step->phase >= 1 && step->phase <= plan->phases[row];
+    const bool fine =
+        step->kind == CECL_STEP_AFTER
+            ? step->first < (uint32_t)v->nlanes && step->first != step->lane
+            : has_counter(v, plan, step) && step->peer < v->nranks && step->peer != rank;
     if (step->kind > CECL_STEP_POST || !fine)
         return VERIFY_FAULT("a step is no step: kind %u, row %" PRIu32 ", peer %u, phase %" PRIu32,
-                            step->kind, row, step->peer, step->phase);
+                            step->kind, step->counter, step->peer, step->phase);
     return ceclSuccess;
 }
 
@@ -291,7 +300,7 @@ static ceclResult_t check_post(const struct verifier *v, const struct cecl_plan 
 {
     if (step->first >= plan->ncopies || step->peer >= v->nranks || step->peer == rank ||
         step->lane != CECL_LANE_MAIN || step->phase < 1 ||
-        step->phase > plan->phases[CECL_ROW_SLOTS])
+        step->phase > plan->phases[CECL_COUNTER_SLOTS])
         return VERIFY_FAULT("a post is out of the plan: copy %" PRIu32 ", peer %u, phase %" PRIu32,
                             step->first, step->peer, step->phase);
     const struct cecl_copy *copy = &plan->copies[step->first];
@@ -352,7 +361,7 @@ static ceclResult_t check_one_call(const struct verifier *v, int rank, const str
 
 static ceclResult_t check_phases(const struct cecl_plan *plan, const struct cecl_plan *first)
 {
-    for (int row = 0; row < CECL_ROWS; row++)
+    for (int row = 0; row < CECL_PHASED; row++)
         if (plan->phases[row] != first->phases[row] || plan->phases[row] > PHASES_MAX)
             return VERIFY_FAULT("ranks have different phases: row %d: %" PRIu32
                                 " on rank 0, %" PRIu32 " here",

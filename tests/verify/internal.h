@@ -19,8 +19,8 @@ struct verify_accesses {
 
 /* How far a rank is in its plans. */
 struct verify_rank {
-    int call;   /* the call that the rank is in; ncalls: it has finished the last */
-    bool begun; /* the user's turn before `call` is over */
+    int launch; /* the launch that the rank is in; nlaunches: it has finished the last */
+    bool begun; /* the user's turn before `launch` is over */
     bool done;
 };
 
@@ -28,49 +28,84 @@ struct verify_rank {
 struct verify_actor {
     uint32_t step;    /* the next step of the call's plan */
     uint32_t nevents; /* events so far */
-    uint32_t before;  /* events so far when the call began */
+    uint32_t before;  /* events so far when the launch began */
 };
 
 /* Where an event comes from. */
 struct verify_origin {
-    int call;
-    uint32_t step; /* UINT32_MAX: the user's turn before the call */
+    int launch;
+    uint32_t step; /* UINT32_MAX: the user's turn before the launch */
+};
+
+/* An event of an actor; event 0: none. */
+struct verify_mark {
+    uint32_t actor, event;
+};
+
+/* What happened to a word, at one value of it: the signal, and whether it was waited for. */
+struct verify_signal {
+    struct verify_mark by;
+    bool awaited;
+};
+
+/* A word: the highest value so far, who signalled last, and who reset it last. */
+struct verify_word {
+    uint64_t highest;
+    struct verify_mark by, reset;
 };
 
 struct verifier {
+    const struct cecl_verify_program *program; /* its launches are NULL: all ranks have the calls */
     const struct cecl_plan *plans;
     int ncalls, nranks;
     int nlanes;           /* 1 if no plan has a side lane */
     int nactors;          /* nranks * nlanes */
+    uint32_t ncounters;   /* that any plan may name */
     uint32_t nparts;      /* the most parts of any plan */
-    int nareas;           /* CECL_AREA_COUNT * nparts */
-    uint64_t *area_bytes; /* [nareas] */
+    int nareas;           /* of calls: CECL_AREA_COUNT * nparts */
+    int nmemories;        /* these, and one for each message */
+    uint64_t *area_bytes; /* [nmemories] */
     /* of the largest area of user data; tags of parts are this far apart */
     uint64_t input_bytes;
-    /* [ncalls + 1][CECL_ROWS]: where flags stand before each call */
+    /* [ncalls + 1][CECL_PHASED]: where flags stand before each call */
     uint64_t *base;
-    uint64_t most_phases;          /* of any row, all calls together */
+    uint64_t most_phases;          /* of any counter, all calls together, and any number */
     uint32_t max_events;           /* of any actor; also the stride of clocks */
     uint32_t *clocks;              /* [actor][event][nactors] */
     struct verify_origin *origins; /* [actor][event] */
-    uint32_t *signals;             /* [holder][writer][row][value]: the writer's event, or 0 */
-    /* [holder][writer][row]: the highest value of the flag so far */
-    uint64_t *highest;
-    uint32_t **tags; /* [nareas][rank][byte]: the source byte that is there */
-    /* [nareas][rank][byte], only for RECV: how often this call wrote it */
+    struct verify_signal *signals; /* [holder][writer][counter][value] */
+    struct verify_word *words;     /* [holder][writer][counter] */
+    uint64_t draws;                /* the state of the order in which lanes go on; 0: in turn */
+    uint32_t **tags;               /* [nmemories][rank][byte]: the source byte that is there */
+    /* [nmemories][rank][byte], only for RECV and messages: how often this call wrote it */
     uint32_t **writes;
     struct verify_accesses *accesses; /* [area][rank] */
     struct verify_rank *ranks;
     struct verify_actor *actors;
-    /* the first wrong byte is described in `words`; if a race caused it, the race is reported
+    /* the first wrong byte is described in `fault`; if a race caused it, the race is reported
      * instead */
     bool wrong_data;
-    char words[CECL_MESSAGE_BYTES];
+    char fault[CECL_MESSAGE_BYTES];
 };
 
 static inline const struct cecl_plan *verify_plan(const struct verifier *v, int call, int rank)
 {
     return &v->plans[call * v->nranks + rank];
+}
+
+static inline int verify_nlaunches(const struct verifier *v, int rank)
+{
+    return v->program ? v->program->nlaunches[rank] : v->ncalls;
+}
+
+static inline struct cecl_verify_launch verify_launch(const struct verifier *v, int rank, int at)
+{
+    struct cecl_verify_launch launch = {.call = at};
+    if (v->program)
+        launch = v->program->launches[rank][at];
+    if (launch.call >= 0)
+        launch.plan = verify_plan(v, launch.call, rank);
+    return launch;
 }
 
 static inline int verify_actor(const struct verifier *v, int rank, int lane)
@@ -80,7 +115,7 @@ static inline int verify_actor(const struct verifier *v, int rank, int lane)
 
 static inline uint64_t verify_base(const struct verifier *v, int call, int row)
 {
-    return v->base[call * CECL_ROWS + row];
+    return v->base[call * CECL_PHASED + row];
 }
 
 static inline uint32_t *verify_clock(const struct verifier *v, int actor, uint32_t event)
@@ -158,9 +193,22 @@ static inline struct cecl_place verify_source(const struct verifier *v,
 /* form.c: checks that each plan is well formed: indices, areas and sizes are within bounds.
  * Nothing can be out of range after it. */
 ceclResult_t verify_form(const struct verifier *v);
+/* messages.c: the same of the plans of messages. */
+ceclResult_t verify_messages_form(const struct verifier *v);
+/* messages.c: where a copy of a plan of messages goes from and to. */
+struct cecl_copy verify_message_copy(const struct verifier *v,
+                                     const struct cecl_verify_launch *launch,
+                                     const struct cecl_copy *copy);
+/* messages.c: as verify_output and verify_renew, for the messages of a launch. */
+ceclResult_t verify_messages_output(const struct verifier *v,
+                                    const struct cecl_verify_launch *launch, int rank);
+void verify_messages_renew(const struct verifier *v, const struct cecl_verify_launch *launch,
+                           int rank);
 /* run.c: walks all plans in an order that the flags allow, and builds clocks and data on the
  * way. */
 ceclResult_t verify_run(struct verifier *v);
+/* run.c: checks that every signal of a counter without phases had its wait. */
+ceclResult_t verify_awaited(const struct verifier *v);
 /* data.c: checks a call's output on a rank, and resets its counts of writes. verify_renew
  * gives new input, and an output without valid tags. */
 ceclResult_t verify_output(const struct verifier *v, int call, int rank);

@@ -27,10 +27,11 @@ static void describe(const struct verifier *v, const struct verify_access *a, ch
     const struct verify_origin *origin = verify_origin(v, (int)a->actor, a->event);
     const int rank = (int)a->actor / v->nlanes;
     if (origin->step != UINT32_MAX)
-        snprintf(out, bytes, "the %s of call %d, rank %d, step %" PRIu32,
-                 a->write ? "write" : "read", origin->call, rank, origin->step);
-    else if (origin->call < v->ncalls)
-        snprintf(out, bytes, "the user of rank %d before call %d", rank, origin->call);
+        snprintf(out, bytes, "the %s of %s %d, rank %d, step %" PRIu32, a->write ? "write" : "read",
+                 v->program ? "launch" : "call", origin->launch, rank, origin->step);
+    else if (origin->launch < verify_nlaunches(v, rank))
+        snprintf(out, bytes, "the user of rank %d before %s %d", rank,
+                 v->program ? "launch" : "call", origin->launch);
     else
         snprintf(out, bytes, "the user of rank %d after the last call", rank);
 }
@@ -43,10 +44,10 @@ static ceclResult_t report(const struct verifier *v, int area, int rank,
     char one[96], other[96];
     describe(v, a, one, sizeof(one));
     describe(v, b, other, sizeof(other));
-    return VERIFY_FAULT("race: %s of rank %d, bytes %" PRIu64 " to %" PRIu64
-                        ": %s and %s have no order",
-                        names[area % CECL_AREA_COUNT], rank, a->low > b->low ? a->low : b->low,
-                        (a->high < b->high ? a->high : b->high) - 1, one, other);
+    return VERIFY_FAULT(
+        "race: %s of rank %d, bytes %" PRIu64 " to %" PRIu64 ": %s and %s have no order",
+        area < v->nareas ? names[area % CECL_AREA_COUNT] : "the message", rank,
+        a->low > b->low ? a->low : b->low, (a->high < b->high ? a->high : b->high) - 1, one, other);
 }
 
 static int by_low(const void *a, const void *b)
@@ -73,7 +74,7 @@ static ceclResult_t check_area(const struct verifier *v, int area, int rank)
 
 ceclResult_t verify_races(const struct verifier *v)
 {
-    for (int w = 0; w < v->nareas; w++)
+    for (int w = 0; w < v->nmemories; w++)
         for (int r = 0; r < v->nranks; r++)
             CECL_TRY(check_area(v, w, r));
     return ceclSuccess;

@@ -4,8 +4,9 @@
  *
  * An actor is a lane of a rank. The events of one actor have an order. Between actors, only flags
  * and AFTER make an order. In every possible run, a wait ends with the first signal of at least its
- * value, because flags only grow and each flag has one writer. So what a wait guarantees does not
- * depend on the order of the walk, and neither do the clocks. */
+ * value, because flags only grow, each flag has one writer, and its signals have an order (which is
+ * checked). So what a wait guarantees does not depend on the order of the walk, and neither do the
+ * clocks. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +42,7 @@ static uint32_t *new_event(struct verifier *v, int actor, uint32_t step)
     memcpy(clock, verify_clock(v, actor, me->nevents), (size_t)v->nactors * sizeof(*clock));
     clock[actor] = ++me->nevents;
     *verify_origin(v, actor, me->nevents) =
-        (struct verify_origin){v->ranks[actor / v->nlanes].call, step};
+        (struct verify_origin){v->ranks[actor / v->nlanes].launch, step};
     return clock;
 }
 
@@ -57,27 +58,59 @@ static void join(const struct verifier *v, uint32_t *clock, int actor, uint32_t 
 /* ---- the user's turns: the user may use the buffers before the first call, between calls, and
  * after the last */
 
+static ceclResult_t user_takes(struct verifier *v, int rank, int memory)
+{
+    const struct cecl_place all = {.area = (uint16_t)memory, .rank = (uint16_t)rank};
+    return v->area_bytes[memory] == 0 ? ceclSuccess
+                                      : note(v, &all, 0, v->area_bytes[memory],
+                                             verify_actor(v, rank, CECL_LANE_MAIN), true);
+}
+
+/* The memory of the messages of a launch is the user's before it and behind it. */
+static ceclResult_t user_takes_messages(struct verifier *v, int rank, int at)
+{
+    if (at < 0 || at >= verify_nlaunches(v, rank))
+        return ceclSuccess;
+    const struct cecl_verify_launch launch = verify_launch(v, rank, at);
+    for (uint32_t i = 0; i < launch.nmessages; i++)
+        CECL_TRY(user_takes(v, rank, v->nareas + (int)launch.messages[i]));
+    return ceclSuccess;
+}
+
+/* Checks what the launch before has left. The walk goes on after a fault, because a race that shows later
+ * may be the cause. */
+static void check_outcome(struct verifier *v, int rank, int at)
+{
+    if (at < 0)
+        return;
+    const struct cecl_verify_launch launch = verify_launch(v, rank, at);
+    const ceclResult_t result = launch.call >= 0 ? verify_output(v, launch.call, rank)
+                                                 : verify_messages_output(v, &launch, rank);
+    if (result != ceclSuccess && !v->wrong_data) {
+        v->wrong_data = true;
+        cecl_keep_message(v->fault);
+    }
+}
+
 /* The user may do anything with all buffers between calls. This counts as a write to all of them.
  * The user is ordered after the main lane alone. */
 static ceclResult_t users_turn(struct verifier *v, int rank)
 {
     struct verify_rank *me = &v->ranks[rank];
-    const int actor = verify_actor(v, rank, CECL_LANE_MAIN);
-    new_event(v, actor, UINT32_MAX);
+    new_event(v, verify_actor(v, rank, CECL_LANE_MAIN), UINT32_MAX);
     for (int w = 0; w < v->nareas; w++)
-        if (cecl_area_is_users((uint32_t)w) && v->area_bytes[w] > 0) {
-            const struct cecl_place all = {.area = (uint16_t)w, .rank = (uint16_t)rank};
-            CECL_TRY(note(v, &all, 0, v->area_bytes[w], actor, true));
-        }
-    if (me->call > 0 && verify_output(v, me->call - 1, rank) != ceclSuccess && !v->wrong_data) {
-        /* the walk goes on, because a race that shows later may be the cause */
-        v->wrong_data = true;
-        cecl_keep_message(v->words);
+        if (cecl_area_is_users((uint32_t)w))
+            CECL_TRY(user_takes(v, rank, w));
+    CECL_TRY(user_takes_messages(v, rank, me->launch - 1));
+    CECL_TRY(user_takes_messages(v, rank, me->launch));
+    check_outcome(v, rank, me->launch - 1);
+    me->done = me->launch == verify_nlaunches(v, rank);
+    if (!me->done) {
+        const struct cecl_verify_launch launch = verify_launch(v, rank, me->launch);
+        if (launch.call >= 0)
+            verify_renew(v, launch.call, rank);
+        verify_messages_renew(v, &launch, rank);
     }
-    if (me->call < v->ncalls)
-        verify_renew(v, me->call, rank);
-    else
-        me->done = true;
     me->begun = true;
     for (int lane = 0; lane < v->nlanes; lane++) {
         struct verify_actor *a = &v->actors[verify_actor(v, rank, lane)];
@@ -89,43 +122,99 @@ static ceclResult_t users_turn(struct verifier *v, int rank)
 
 /* ---- steps */
 
-/* The index of the flag at `holder` of a row that `writer` raises. */
-static size_t flag_of(const struct verifier *v, int holder, int writer, uint32_t row)
+static struct cecl_verify_launch launch_of(const struct verifier *v, int rank)
 {
-    return ((size_t)holder * (size_t)v->nranks + (size_t)writer) * CECL_ROWS + row;
+    return verify_launch(v, rank, v->ranks[rank].launch);
 }
 
-static uint32_t *signal_at(const struct verifier *v, size_t flag, uint64_t value)
+/* The index of the word of a counter at `holder` that `writer` writes. */
+static size_t word_of(const struct verifier *v, int holder, int writer, uint32_t counter)
 {
-    return &v->signals[flag * (size_t)(v->most_phases + 1) + (size_t)value];
+    return ((size_t)holder * (size_t)v->nranks + (size_t)writer) * v->ncounters + counter;
 }
 
-/* Raises the flag of `row` at step->peer in a new event. */
+static struct verify_signal *signal_at(const struct verifier *v, size_t word, uint64_t value)
+{
+    return &v->signals[word * (size_t)(v->most_phases + 1) + (size_t)value];
+}
+
+/* The value of a counter at +k in the launch of a rank. */
+static uint64_t value_of(const struct verifier *v, int rank, uint32_t counter, uint32_t k)
+{
+    return k + (counter < CECL_PHASED ? verify_base(v, launch_of(v, rank).call, (int)counter) : 0);
+}
+
+static bool is_reset(const struct verifier *v, uint32_t counter)
+{
+    return v->program && (v->program->resets >> counter & 1) != 0;
+}
+
+/* Whether the last event of an actor comes after a mark. */
+static bool is_after(const struct verifier *v, int actor, const struct verify_mark *mark)
+{
+    return mark->event == 0 ||
+           verify_clock(v, actor, v->actors[actor].nevents)[mark->actor] >= mark->event;
+}
+
+/* Raises a counter at step->peer in a new event. */
 static ceclResult_t do_signal(struct verifier *v, int rank, const struct cecl_step *step,
-                              uint32_t at, uint32_t row)
+                              uint32_t at, uint32_t counter)
 {
-    const int actor = verify_actor(v, rank, step->lane);
-    const uint64_t value = verify_base(v, v->ranks[rank].call, (int)row) + step->phase;
-    const size_t flag = flag_of(v, step->peer, rank, row);
-    if (value <= v->highest[flag])
+    const int actor = verify_actor(v, rank, step->lane), launch = v->ranks[rank].launch;
+    const uint64_t value = value_of(v, rank, counter, step->phase);
+    const size_t index = word_of(v, step->peer, rank, counter);
+    struct verify_word *word = &v->words[index];
+    new_event(v, actor, at);
+    if (counter == CECL_COUNTER_BEGUN)
+        return ceclSuccess;
+    if (value <= word->highest)
         return VERIFY_FAULT("call %d, rank %d, step %" PRIu32
                             ": the flag at rank %u does not grow: phase %" PRIu32 " again",
-                            v->ranks[rank].call, rank, at, step->peer, step->phase);
-    v->highest[flag] = value;
-    new_event(v, actor, at);
-    *signal_at(v, flag, value) = v->actors[actor].nevents;
+                            launch, rank, at, step->peer, step->phase);
+    if (!is_after(v, actor, &word->by) || !is_after(v, actor, &word->reset))
+        return VERIFY_FAULT(
+            "launch %d, rank %d, step %" PRIu32
+            ": the signal to rank %u has no order with the one before, or its reset",
+            launch, rank, at, step->peer);
+    word->by = (struct verify_mark){(uint32_t)actor, v->actors[actor].nevents};
+    word->highest = value;
+    *signal_at(v, index, value) = (struct verify_signal){.by = word->by};
     return ceclSuccess;
 }
 
-/* The event that ends the wait, or 0 if that event has not happened yet. */
-static uint32_t awaited(const struct verifier *v, int rank, const struct cecl_step *step)
+/* The signal that ends the wait, or NULL if it has not happened yet. */
+static struct verify_signal *awaited(const struct verifier *v, int rank,
+                                     const struct cecl_step *step)
 {
-    const uint64_t value = verify_base(v, v->ranks[rank].call, (int)step->first) + step->phase;
-    const size_t flag = flag_of(v, rank, step->peer, step->first);
-    for (uint64_t x = value; x <= v->highest[flag]; x++)
-        if (*signal_at(v, flag, x))
-            return *signal_at(v, flag, x);
-    return 0;
+    const uint64_t value = value_of(v, rank, step->counter, step->phase);
+    const size_t word = word_of(v, rank, step->peer, step->counter);
+    for (uint64_t x = value; x <= v->words[word].highest; x++)
+        if (signal_at(v, word, x)->by.event)
+            return signal_at(v, word, x);
+    return NULL;
+}
+
+/* Waits for a counter, and resets its word where the next run is to find it so. */
+static ceclResult_t do_wait(struct verifier *v, int rank, const struct cecl_step *step, uint32_t at,
+                            bool *stuck)
+{
+    const int actor = verify_actor(v, rank, step->lane);
+    struct verify_signal *signal = awaited(v, rank, step);
+    *stuck = !signal;
+    if (*stuck)
+        return ceclSuccess;
+    join(v, new_event(v, actor, at), (int)signal->by.actor, signal->by.event);
+    if (step->counter >= CECL_PHASED && signal->awaited)
+        return VERIFY_FAULT("launch %d, rank %d, step %" PRIu32 ": a second wait for one signal",
+                            v->ranks[rank].launch, rank, at);
+    signal->awaited = true;
+    if (is_reset(v, step->counter)) {
+        struct verify_word *word = &v->words[word_of(v, rank, step->peer, step->counter)];
+        word->reset = (struct verify_mark){(uint32_t)actor, v->actors[actor].nevents};
+        word->highest = 0;
+        signal->by.event = 0;
+    }
+    return ceclSuccess;
 }
 
 /* Finds the last event of the other lane among its steps before step `at`, or the lane's last event
@@ -162,12 +251,16 @@ static ceclResult_t do_row(struct verifier *v, int actor, const struct cecl_copy
     return ceclSuccess;
 }
 
-static ceclResult_t do_copies(struct verifier *v, int actor, const struct cecl_plan *plan,
-                              const struct cecl_step *step)
+static ceclResult_t do_copies(struct verifier *v, int actor, int rank, const struct cecl_step *step)
 {
-    for (uint32_t i = 0; i < step->count; i++)
-        for (uint64_t row = 0; row < plan->copies[step->first + i].rows; row++)
-            CECL_TRY(do_row(v, actor, &plan->copies[step->first + i], row));
+    const struct cecl_verify_launch launch = launch_of(v, rank);
+    for (uint32_t i = 0; i < step->count; i++) {
+        struct cecl_copy copy = launch.plan->copies[step->first + i];
+        if (launch.call < 0)
+            copy = verify_message_copy(v, &launch, &copy);
+        for (uint64_t row = 0; row < copy.rows; row++)
+            CECL_TRY(do_row(v, actor, &copy, row));
+    }
     return ceclSuccess;
 }
 
@@ -175,7 +268,7 @@ static ceclResult_t do_copies(struct verifier *v, int actor, const struct cecl_p
 static ceclResult_t do_post(struct verifier *v, int rank, const struct cecl_plan *plan, uint32_t at)
 {
     const struct cecl_step *step = &plan->steps[at];
-    CECL_TRY(do_signal(v, rank, step, at, CECL_ROW_SLOTS));
+    CECL_TRY(do_signal(v, rank, step, at, CECL_COUNTER_SLOTS));
     return do_row(v, verify_actor(v, rank, step->lane), &plan->copies[step->first], 0);
 }
 
@@ -209,13 +302,6 @@ static ceclResult_t do_reduction(struct verifier *v, int actor, const struct cec
     return ceclSuccess;
 }
 
-/* The actor that raises the flags of a row: the row's lane, and the main lane for flags in
- * slots. */
-static int row_actor(const struct verifier *v, int rank, uint32_t row)
-{
-    return verify_actor(v, rank, row == CECL_ROW_SLOTS ? CECL_LANE_MAIN : (int)row);
-}
-
 /* Does one step of a rank. *stuck: the step has to wait. */
 static ceclResult_t do_step(struct verifier *v, int rank, const struct cecl_plan *plan, uint32_t at,
                             bool *stuck)
@@ -225,20 +311,15 @@ static ceclResult_t do_step(struct verifier *v, int rank, const struct cecl_plan
     uint32_t event;
     *stuck = false;
     switch ((enum cecl_step_kind)step->kind) {
-    case CECL_STEP_SIGNAL: return do_signal(v, rank, step, at, step->lane);
+    case CECL_STEP_SIGNAL: return do_signal(v, rank, step, at, step->counter);
     case CECL_STEP_POST: return do_post(v, rank, plan, at);
-    case CECL_STEP_WAIT:
-        event = awaited(v, rank, step);
-        *stuck = event == 0;
-        if (!*stuck)
-            join(v, new_event(v, actor, at), row_actor(v, step->peer, step->first), event);
-        return ceclSuccess;
+    case CECL_STEP_WAIT: return do_wait(v, rank, step, at, stuck);
     case CECL_STEP_AFTER:
         *stuck = !other_lane(v, rank, plan, at, &event);
         if (!*stuck)
             join(v, new_event(v, actor, at), verify_actor(v, rank, (int)step->first), event);
         return ceclSuccess;
-    case CECL_STEP_COPY: new_event(v, actor, at); return do_copies(v, actor, plan, step);
+    case CECL_STEP_COPY: new_event(v, actor, at); return do_copies(v, actor, rank, step);
     case CECL_STEP_REDUCE:
         new_event(v, actor, at);
         for (uint32_t i = 0; i < step->count; i++)
@@ -248,25 +329,36 @@ static ceclResult_t do_step(struct verifier *v, int rank, const struct cecl_plan
     return ceclSuccess; /* verify_form refuses all other kinds */
 }
 
-/* Walks a lane of a rank as far as it can go in this call. */
-static ceclResult_t advance_lane(struct verifier *v, int rank, int lane, bool *moved)
+/* Which of so many goes on first, and how many steps it may do: the first one, and all, where the order
+ * is not random. */
+static uint32_t draw(struct verifier *v, uint32_t below, uint32_t otherwise)
+{
+    if (v->draws == 0)
+        return otherwise;
+    v->draws = v->draws * 6364136223846793005u + 1442695040888963407u;
+    v->draws |= v->draws == 0;
+    return (uint32_t)(v->draws >> 33) % below;
+}
+
+/* Walks a lane of a rank, at most so many steps, as far as it can go in this launch. */
+static ceclResult_t advance_lane(struct verifier *v, int rank, int lane, uint32_t most, bool *moved)
 {
     struct verify_actor *me = &v->actors[verify_actor(v, rank, lane)];
-    const struct cecl_plan *plan = verify_plan(v, v->ranks[rank].call, rank);
+    const struct cecl_plan *plan = launch_of(v, rank).plan;
     bool stuck = false;
-    while (me->step < plan->nsteps) {
+    for (uint32_t i = 0; me->step < plan->nsteps && i < most; me->step++) {
         if (plan->steps[me->step].lane == lane) {
             CECL_TRY(do_step(v, rank, plan, me->step, &stuck));
             if (stuck)
                 return ceclSuccess;
+            i++;
         }
-        me->step++;
         *moved = true;
     }
     return ceclSuccess;
 }
 
-/* Walks `rank` as far as it can go. */
+/* Walks `rank` as far as it can go; in a random order, some steps. */
 static ceclResult_t advance(struct verifier *v, int rank, bool *moved)
 {
     struct verify_rank *me = &v->ranks[rank];
@@ -277,14 +369,17 @@ static ceclResult_t advance(struct verifier *v, int rank, bool *moved)
             *moved = true;
             continue;
         }
-        for (int lane = 0; lane < v->nlanes; lane++) {
-            CECL_TRY(advance_lane(v, rank, lane, moved));
-            over = over && v->actors[verify_actor(v, rank, lane)].step ==
-                               verify_plan(v, me->call, rank)->nsteps;
+        const int first = (int)draw(v, (uint32_t)v->nlanes, 0);
+        for (int i = 0; i < v->nlanes; i++) {
+            const int lane = (first + i) % v->nlanes;
+            CECL_TRY(advance_lane(v, rank, lane, draw(v, 3, UINT32_MAX - 1) + 1, moved));
         }
+        for (int lane = 0; lane < v->nlanes; lane++)
+            over = over &&
+                   v->actors[verify_actor(v, rank, lane)].step == launch_of(v, rank).plan->nsteps;
         if (!over)
             return ceclSuccess;
-        me->call++;
+        me->launch++;
         me->begun = false;
     }
     return ceclSuccess;
@@ -293,27 +388,43 @@ static ceclResult_t advance(struct verifier *v, int rank, bool *moved)
 /* Reports what a rank that did not reach its end is waiting for. */
 static ceclResult_t report_deadlock(const struct verifier *v, int rank)
 {
-    const struct cecl_plan *plan = verify_plan(v, v->ranks[rank].call, rank);
+    const struct cecl_plan *plan = launch_of(v, rank).plan;
     uint32_t at = plan->nsteps;
     for (int lane = 0; lane < v->nlanes; lane++) {
         const uint32_t step = v->actors[verify_actor(v, rank, lane)].step;
         if (step < plan->nsteps && (at == plan->nsteps || plan->steps[at].kind == CECL_STEP_AFTER))
             at = step;
     }
-    return VERIFY_FAULT("deadlock: call %d, rank %d, step %" PRIu32
-                        " waits for rank %u to come to phase %" PRIu32,
-                        v->ranks[rank].call, rank, at, plan->steps[at].peer, plan->steps[at].phase);
+    return VERIFY_FAULT(
+        "deadlock: call %d, rank %d, step %" PRIu32 " waits for rank %u to come to phase %" PRIu32,
+        v->ranks[rank].launch, rank, at, plan->steps[at].peer, plan->steps[at].phase);
 }
 
 ceclResult_t verify_run(struct verifier *v)
 {
     for (bool moved = true; moved;) {
         moved = false;
+        const int first = (int)draw(v, (uint32_t)v->nranks, 0);
         for (int r = 0; r < v->nranks; r++)
-            CECL_TRY(advance(v, r, &moved));
+            CECL_TRY(advance(v, (first + r) % v->nranks, &moved));
     }
     for (int r = 0; r < v->nranks; r++)
         if (!v->ranks[r].done)
             return report_deadlock(v, r);
+    return ceclSuccess;
+}
+
+/* Whether a counter without phases has a signal that nobody waited for. */
+ceclResult_t verify_awaited(const struct verifier *v)
+{
+    const size_t words = (size_t)v->nranks * (size_t)v->nranks * v->ncounters;
+    for (size_t word = 0; word < words; word++)
+        for (uint64_t x = 0; word % v->ncounters >= CECL_PHASED && x <= v->most_phases; x++)
+            if (signal_at(v, word, x)->by.event && !signal_at(v, word, x)->awaited)
+                return VERIFY_FAULT("no wait for the signal of rank %zu to rank %zu: counter %zu, "
+                                    "number %" PRIu64,
+                                    word / v->ncounters % (size_t)v->nranks,
+                                    word / v->ncounters / (size_t)v->nranks, word % v->ncounters,
+                                    x);
     return ceclSuccess;
 }

@@ -74,10 +74,10 @@ static bool allocate_areas(struct verifier *v)
 {
     const size_t n = (size_t)v->nranks;
     bool fine = true;
-    v->tags = calloc((size_t)v->nareas, sizeof(*v->tags));
-    v->writes = calloc((size_t)v->nareas, sizeof(*v->writes));
-    v->accesses = calloc((size_t)v->nareas * n, sizeof(*v->accesses));
-    for (int w = 0; w < v->nareas && v->tags && v->writes; w++) {
+    v->tags = calloc((size_t)v->nmemories, sizeof(*v->tags));
+    v->writes = calloc((size_t)v->nmemories, sizeof(*v->writes));
+    v->accesses = calloc((size_t)v->nmemories * n, sizeof(*v->accesses));
+    for (int w = 0; w < v->nmemories && v->tags && v->writes; w++) {
         v->tags[w] = calloc(n * (size_t)v->area_bytes[w] + 1, sizeof(*v->tags[w]));
         v->writes[w] = calloc(n * (size_t)v->area_bytes[w] + 1, sizeof(*v->writes[w]));
         fine = fine && v->tags[w] && v->writes[w];
@@ -89,30 +89,30 @@ static bool allocate(struct verifier *v)
 {
     const size_t n = (size_t)v->nranks;
     uint32_t most = 0;
-    for (size_t r = 0; r < n; r++) {
+    for (int r = 0; r < v->nranks; r++) {
         /* one for nothing, and one for each of the user's turns */
-        uint32_t events = 2 + (uint32_t)v->ncalls;
-        for (int c = 0; c < v->ncalls; c++)
-            events += verify_plan(v, c, (int)r)->nsteps;
+        uint32_t events = 2 + (uint32_t)verify_nlaunches(v, r);
+        for (int i = 0; i < verify_nlaunches(v, r); i++)
+            events += verify_launch(v, r, i).plan->nsteps;
         most = events > most ? events : most;
     }
-    const size_t actors = (size_t)v->nactors, flags = n * n * CECL_ROWS;
+    const size_t actors = (size_t)v->nactors, words = n * n * v->ncounters;
     v->max_events = most;
     v->clocks = calloc(actors * most * actors, sizeof(*v->clocks));
     v->origins = calloc(actors * most, sizeof(*v->origins));
-    v->signals = calloc(flags * (size_t)(v->most_phases + 1), sizeof(*v->signals));
-    v->highest = calloc(flags, sizeof(*v->highest));
+    v->signals = calloc(words * (size_t)(v->most_phases + 1), sizeof(*v->signals));
+    v->words = calloc(words, sizeof(*v->words));
     v->ranks = calloc(n, sizeof(*v->ranks));
     v->actors = calloc(actors, sizeof(*v->actors));
-    return allocate_areas(v) && v->clocks && v->origins && v->signals && v->highest && v->ranks &&
+    return allocate_areas(v) && v->clocks && v->origins && v->signals && v->words && v->ranks &&
            v->actors;
 }
 
 static void release(struct verifier *v)
 {
-    for (int i = 0; v->accesses && i < v->nareas * v->nranks; i++)
+    for (int i = 0; v->accesses && i < v->nmemories * v->nranks; i++)
         free(v->accesses[i].list);
-    for (int w = 0; w < v->nareas; w++) {
+    for (int w = 0; w < v->nmemories; w++) {
         if (v->tags)
             free(v->tags[w]);
         if (v->writes)
@@ -126,9 +126,27 @@ static void release(struct verifier *v)
     free(v->origins);
     free(v->actors);
     free(v->signals);
-    free(v->highest);
+    free(v->words);
     free(v->accesses);
     free(v->ranks);
+}
+
+/* Lanes and numbers that plans of messages have. */
+static void begin_program(struct verifier *v)
+{
+    v->ncounters = CECL_COUNTERS + v->program->ncounters;
+    v->draws = v->program->order;
+    for (int r = 0; r < v->nranks; r++)
+        for (int i = 0; i < v->program->nlaunches[r]; i++) {
+            const struct cecl_verify_launch launch = verify_launch(v, r, i);
+            for (uint32_t s = 0; s < launch.plan->nsteps; s++) {
+                const struct cecl_step *step = &launch.plan->steps[s];
+                if (step->lane >= v->nlanes && step->lane < CECL_LANES_MAX)
+                    v->nlanes = step->lane + 1;
+                if (step->kind <= CECL_STEP_WAIT)
+                    at_least(&v->most_phases, step->phase);
+            }
+        }
 }
 
 /* Sets what all examinations need to know of the plans before their form is checked. */
@@ -141,12 +159,15 @@ static bool begin(struct verifier *v)
             if (v->plans[i].steps[s].lane != CECL_LANE_MAIN)
                 v->nlanes = CECL_LANES;
     }
+    if (v->program)
+        begin_program(v);
     v->nactors = v->nranks * v->nlanes;
     if (v->nparts > CECL_GROUP_MAX)
         v->nparts = CECL_GROUP_MAX; /* verify_form refuses the plan */
     v->nareas = CECL_AREA_COUNT * (int)v->nparts;
-    v->area_bytes = calloc((size_t)v->nareas + 1, sizeof(*v->area_bytes));
-    v->base = calloc(((size_t)v->ncalls + 1) * CECL_ROWS, sizeof(*v->base));
+    v->nmemories = v->nareas + (v->program ? (int)v->program->nmessages : 0);
+    v->area_bytes = calloc((size_t)v->nmemories + 1, sizeof(*v->area_bytes));
+    v->base = calloc(((size_t)v->ncalls + 1) * CECL_PHASED, sizeof(*v->base));
     return v->area_bytes && v->base;
 }
 
@@ -154,10 +175,10 @@ static bool begin(struct verifier *v)
 static void count_phases(struct verifier *v, int c)
 {
     const struct cecl_plan *plan = verify_plan(v, c, 0);
-    for (int row = 0; row < CECL_ROWS; row++) {
-        uint64_t *now = &v->base[c * CECL_ROWS + row], *next = now + CECL_ROWS;
+    for (int row = 0; row < CECL_PHASED; row++) {
+        uint64_t *now = &v->base[c * CECL_PHASED + row], *next = now + CECL_PHASED;
         *next = *now + plan->phases[row];
-        v->most_phases = *next > v->most_phases ? *next : v->most_phases;
+        at_least(&v->most_phases, *next);
     }
 }
 
@@ -170,6 +191,8 @@ static void measure(struct verifier *v)
     for (int w = 0; w < v->nareas; w++)
         if (cecl_area_is_users((uint32_t)w))
             at_least(&v->input_bytes, v->area_bytes[w]);
+    for (int w = v->nareas; w < v->nmemories; w++)
+        v->area_bytes[w] = v->program->messages[w - v->nareas].bytes;
     for (int c = 0; c < v->ncalls; c++)
         count_phases(v, c);
 }
@@ -179,23 +202,42 @@ static ceclResult_t examine(struct verifier *v)
     if (!begin(v))
         return cecl_fail(ceclOutOfMemory, "no host memory to verify %d calls", v->ncalls);
     CECL_TRY(verify_form(v));
+    if (v->program)
+        CECL_TRY(verify_messages_form(v));
     measure(v);
     if (!allocate(v))
         return cecl_fail(ceclOutOfMemory, "no host memory to verify %d calls of %d ranks",
                          v->ncalls, v->nranks);
     CECL_TRY(verify_run(v));
     CECL_TRY(verify_races(v));
-    return v->wrong_data ? VERIFY_FAULT("%s", v->words) : ceclSuccess;
+    return v->wrong_data ? VERIFY_FAULT("%s", v->fault) : verify_awaited(v);
+}
+
+static ceclResult_t verify(struct verifier *v)
+{
+    v->nlanes = 1;
+    v->nparts = 1;
+    v->ncounters = CECL_PHASED;
+    const ceclResult_t result = examine(v);
+    release(v);
+    return result;
 }
 
 ceclResult_t cecl_verify(const struct cecl_plan *plans, int ncalls, int nranks)
 {
-    struct verifier v = {.plans = plans, .ncalls = ncalls, .nranks = nranks, .nlanes = 1};
+    struct verifier v = {.plans = plans, .ncalls = ncalls, .nranks = nranks};
 
     if (!plans || ncalls < 1 || nranks < 1 || nranks > CECL_MAX_RANKS)
         return VERIFY_FAULT("%d calls of %d ranks: 1 call at least, and 1 to %d ranks", ncalls,
                             nranks, CECL_MAX_RANKS);
-    const ceclResult_t result = examine(&v);
-    release(&v);
-    return result;
+    return verify(&v);
+}
+
+ceclResult_t cecl_verify_program(const struct cecl_verify_program *program)
+{
+    struct verifier v = {.program = program,
+                         .plans = program->plans,
+                         .ncalls = program->ncalls,
+                         .nranks = program->nranks};
+    return verify(&v);
 }

@@ -1,4 +1,4 @@
-/* Proves that a sequence of calls is right, from the plans of all ranks, without running anything.
+/* Proves that a sequence of calls, and of messages between them, is right, from the plans of all ranks, without running anything.
  *
  * It builds the happens-before order that flags and streams guarantee (vector clocks), then shows
  * the following. There is no deadlock. Any two accesses to the same byte, of which one is a write,
@@ -22,5 +22,43 @@
  * Returns ceclSuccess, ceclOutOfMemory, or ceclInternalError; then cecl_message() describes the
  * first fault (call, rank, step, bytes). */
 ceclResult_t cecl_verify(const struct cecl_plan *plans, int ncalls, int nranks);
+
+/* What ranks launch that is no call of all of them: messages, and puts. Each has memory of its own at both
+ * ranks. The sender's user writes it before the launch that has the message, and the receiver's user
+ * reads it behind. */
+struct cecl_verify_message {
+    int from, to;
+    uint32_t bytes; /* of the memory at both ends */
+    uint32_t moved; /* how many of them are to arrive */
+};
+
+/* What a rank launches: its plan of a call of all ranks, or of messages. Part i of a plan of messages is
+ * message messages[i]. */
+struct cecl_verify_launch {
+    int call;                     /* -1: messages */
+    const struct cecl_plan *plan; /* of messages */
+    const uint32_t *messages;     /* [nmessages] */
+    uint32_t nmessages;
+    const uint64_t *given; /* what copies of these plans name as their number of bytes */
+};
+
+/* Each rank has a sequence of launches of its own. All have the same calls, in order, and each rank
+ * has its messages in launches as it likes. */
+struct cecl_verify_program {
+    int nranks;
+    const struct cecl_plan *plans; /* [ncalls][nranks] */
+    int ncalls;
+    const struct cecl_verify_message *messages; /* [nmessages] */
+    uint32_t nmessages;
+    const struct cecl_verify_launch *launches[CECL_MAX_RANKS];
+    int nlaunches[CECL_MAX_RANKS];
+    /* Counters from CECL_COUNTERS on that plans name, up to this one. Bit c of `resets`: whoever waits
+     * for counter c resets its word (CECL_REPLAY_RESET), so a signal must find it reset. */
+    uint32_t ncounters, resets;
+    uint64_t order; /* not 0: lanes of all ranks go on in a random order that begins with this */
+};
+
+/* Proves the same of a program. Besides, every signal of a counter without phases has its one wait. */
+ceclResult_t cecl_verify_program(const struct cecl_verify_program *program);
 
 #endif

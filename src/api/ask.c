@@ -1,0 +1,38 @@
+/* The public entry point that tells what a communicator takes. */
+#include "launch/launcher.h"
+
+_Static_assert(CECL_NUM_TYPES <= 32, "ceclLimits_t has a bit for each type");
+
+/* A bit for each type that the operation takes. */
+static uint32_t types_of(ceclRedOp_t op)
+{
+    uint32_t types = 0;
+    for (int type = 0; type < CECL_NUM_TYPES; type++)
+        if (cecl_reduction_check((ceclDataType_t)type, op) == ceclSuccess)
+            types |= UINT32_C(1) << type;
+    return types;
+}
+
+static int calls_in_a_group(ceclComm_t comm)
+{
+    const uint32_t told = cecl_places_entries(&comm->launcher->places);
+    return (int)(comm->nranks > 1 && told < CECL_GROUP_MAX ? told : CECL_GROUP_MAX);
+}
+
+CECL_API ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t *limits)
+{
+    char words[CECL_MESSAGE_BYTES];
+    CECL_TRY(cecl_comm_check(comm));
+    if (!limits)
+        return cecl_fail(ceclInvalidArgument, "limits: NULL");
+    *limits = (ceclLimits_t){.groupCalls = calls_in_a_group(comm),
+                             .groupMessages = (int)comm->launcher->messenger.posts.nslots,
+                             .blockBytes = PTRDIFF_MAX / (uint64_t)comm->nranks,
+                             .types = (UINT32_C(1) << CECL_NUM_TYPES) - 1,
+                             .smPolicy = comm->options.sm_policy,
+                             .hostFlags = comm->engine.flags.way == CECL_FLAGS_HOST};
+    cecl_keep_message(words); /* an operation that a type lacks is no error here */
+    for (int op = 0; op < CECL_NUM_RED_OPS; op++)
+        limits->reductions[op] = types_of((ceclRedOp_t)op);
+    return cecl_fail_with(ceclSuccess, words);
+}

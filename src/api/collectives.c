@@ -1,0 +1,204 @@
+/* The public collectives. Each passes its arguments to the row that describes it. */
+#include "launch/collective.h"
+#include "launch/describe.h"
+#include "launch/group.h"
+
+CECL_API ceclResult_t ceclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount,
+                                    ceclDataType_t datatype, ceclComm_t comm, ceclStream_t stream)
+{
+    const struct cecl_args args = {
+        .send = sendbuff, .recv = recvbuff, .count = sendcount, .type = datatype};
+    return cecl_collective(CECL_OP_ALL_GATHER, &args, comm, stream);
+}
+
+CECL_API ceclResult_t ceclAllGatherStrided(const void *sendbuff, void *recvbuff,
+                                           const ceclStrided_t *strided, ceclDataType_t datatype,
+                                           ceclComm_t comm, ceclStream_t stream)
+{
+    const struct cecl_args args = {
+        .send = sendbuff, .recv = recvbuff, .strided = strided, .type = datatype};
+    return cecl_collective(CECL_OP_ALL_GATHER_STRIDED, &args, comm, stream);
+}
+
+CECL_API ceclResult_t ceclAllGatherv(const void *sendbuff, size_t sendcount, void *recvbuff,
+                                     const size_t recvcounts[], const size_t displs[],
+                                     ceclDataType_t datatype, ceclComm_t comm, ceclStream_t stream)
+{
+    const struct cecl_args args = {.send = sendbuff,
+                                   .recv = recvbuff,
+                                   .count = sendcount,
+                                   .recvcounts = recvcounts,
+                                   .rdispls = displs,
+                                   .type = datatype};
+    return cecl_collective(CECL_OP_ALL_GATHERV, &args, comm, stream);
+}
+
+CECL_API ceclResult_t ceclBroadcast(const void *sendbuff, void *recvbuff, size_t count,
+                                    ceclDataType_t datatype, int root, ceclComm_t comm,
+                                    ceclStream_t stream)
+{
+    const struct cecl_args args = {
+        .send = sendbuff, .recv = recvbuff, .count = count, .type = datatype, .root = root};
+    return cecl_collective(CECL_OP_BROADCAST, &args, comm, stream);
+}
+
+CECL_API ceclResult_t ceclAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
+                                   ceclDataType_t datatype, ceclComm_t comm, ceclStream_t stream)
+{
+    const struct cecl_args args = {
+        .send = sendbuff, .recv = recvbuff, .count = count, .type = datatype};
+    return cecl_collective(CECL_OP_ALL_TO_ALL, &args, comm, stream);
+}
+
+CECL_API ceclResult_t ceclAlltoAllStrided(const void *sendbuff, void *recvbuff,
+                                          const ceclStrided_t *strided, ceclDataType_t datatype,
+                                          ceclComm_t comm, ceclStream_t stream)
+{
+    const struct cecl_args args = {
+        .send = sendbuff, .recv = recvbuff, .strided = strided, .type = datatype};
+    return cecl_collective(CECL_OP_ALL_TO_ALL_STRIDED, &args, comm, stream);
+}
+
+CECL_API ceclResult_t ceclAlltoAllv(const void *sendbuff, const size_t sendcounts[],
+                                    const size_t sdispls[], void *recvbuff,
+                                    const size_t recvcounts[], const size_t rdispls[],
+                                    ceclDataType_t datatype, ceclComm_t comm, ceclStream_t stream)
+{
+    const struct cecl_args args = {.send = sendbuff,
+                                   .recv = recvbuff,
+                                   .sendcounts = sendcounts,
+                                   .sdispls = sdispls,
+                                   .recvcounts = recvcounts,
+                                   .rdispls = rdispls,
+                                   .type = datatype};
+    return cecl_collective(CECL_OP_ALL_TO_ALLV, &args, comm, stream);
+}
+
+CECL_API ceclResult_t ceclAlltoAllvAt(const void *sendbuff, const size_t sendcounts[],
+                                      const size_t sdispls[], void *recvbuff,
+                                      const size_t recvcounts[], const size_t rdispls[],
+                                      const size_t peerdispls[], ceclDataType_t datatype,
+                                      ceclComm_t comm, ceclStream_t stream)
+{
+    const struct cecl_args args = {.send = sendbuff,
+                                   .recv = recvbuff,
+                                   .sendcounts = sendcounts,
+                                   .sdispls = sdispls,
+                                   .recvcounts = recvcounts,
+                                   .rdispls = rdispls,
+                                   .peerdispls = peerdispls,
+                                   .type = datatype};
+    return cecl_collective(CECL_OP_ALL_TO_ALLV_AT, &args, comm, stream);
+}
+
+CECL_API ceclResult_t ceclGather(const void *sendbuff, void *recvbuff, size_t count,
+                                 ceclDataType_t datatype, int root, ceclComm_t comm,
+                                 ceclStream_t stream)
+{
+    const struct cecl_args args = {
+        .send = sendbuff, .recv = recvbuff, .count = count, .type = datatype, .root = root};
+    return cecl_collective(CECL_OP_GATHER, &args, comm, stream);
+}
+
+CECL_API ceclResult_t ceclScatter(const void *sendbuff, void *recvbuff, size_t count,
+                                  ceclDataType_t datatype, int root, ceclComm_t comm,
+                                  ceclStream_t stream)
+{
+    const struct cecl_args args = {
+        .send = sendbuff, .recv = recvbuff, .count = count, .type = datatype, .root = root};
+    return cecl_collective(CECL_OP_SCATTER, &args, comm, stream);
+}
+
+CECL_API ceclResult_t ceclReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount,
+                                        ceclDataType_t datatype, ceclRedOp_t op, ceclComm_t comm,
+                                        ceclStream_t stream)
+{
+    const struct cecl_args args = {
+        .send = sendbuff, .recv = recvbuff, .count = recvcount, .type = datatype, .red_op = op};
+    return cecl_collective(CECL_OP_REDUCE_SCATTER, &args, comm, stream);
+}
+
+CECL_API ceclResult_t ceclAllReduce(const void *sendbuff, void *recvbuff, size_t count,
+                                    ceclDataType_t datatype, ceclRedOp_t op, ceclComm_t comm,
+                                    ceclStream_t stream)
+{
+    const struct cecl_args args = {
+        .send = sendbuff, .recv = recvbuff, .count = count, .type = datatype, .red_op = op};
+    return cecl_collective(CECL_OP_ALL_REDUCE, &args, comm, stream);
+}
+
+CECL_API ceclResult_t ceclReduce(const void *sendbuff, void *recvbuff, size_t count,
+                                 ceclDataType_t datatype, ceclRedOp_t op, int root, ceclComm_t comm,
+                                 ceclStream_t stream)
+{
+    const struct cecl_args args = {.send = sendbuff,
+                                   .recv = recvbuff,
+                                   .count = count,
+                                   .type = datatype,
+                                   .red_op = op,
+                                   .root = root};
+    return cecl_collective(CECL_OP_REDUCE, &args, comm, stream);
+}
+
+CECL_API ceclResult_t ceclSend(const void *sendbuff, size_t count, ceclDataType_t datatype,
+                               int peer, ceclComm_t comm, ceclStream_t stream)
+{
+    const struct cecl_args args = {
+        .send = sendbuff, .count = count, .type = datatype, .root = peer};
+    return cecl_collective(CECL_OP_SEND, &args, comm, stream);
+}
+
+CECL_API ceclResult_t ceclRecv(void *recvbuff, size_t count, ceclDataType_t datatype, int peer,
+                               ceclComm_t comm, ceclStream_t stream)
+{
+    const struct cecl_args args = {
+        .recv = recvbuff, .count = count, .type = datatype, .root = peer};
+    return cecl_collective(CECL_OP_RECV, &args, comm, stream);
+}
+
+CECL_API ceclResult_t ceclBarrier(ceclComm_t comm, ceclStream_t stream)
+{
+    return cecl_collective(CECL_OP_BARRIER, &(struct cecl_args){0}, comm, stream);
+}
+
+CECL_API ceclResult_t ceclShard(ceclComm_t comm, void *recvbuff, size_t count,
+                                ceclDataType_t datatype, void **shard)
+{
+    const struct cecl_args args = {
+        .send = recvbuff, .recv = recvbuff, .count = count, .type = datatype};
+    struct cecl_call call;
+    CECL_TRY(cecl_comm_check(comm));
+    if (!recvbuff || !shard)
+        return cecl_fail(ceclInvalidArgument, "%s: NULL", recvbuff ? "shard" : "recvbuff");
+    const struct cecl_scope scope = cecl_comm_scope(comm);
+    CECL_TRY(cecl_call_describe(&cecl_ops[CECL_OP_ALL_GATHER], &scope, &args, &call));
+    CECL_TRY(
+        cecl_window_check(&comm->windows, call.recv, cecl_call_recv_needed(&call), "recvbuff"));
+    *shard = (char *)recvbuff + cecl_call_block(&call, comm->rank, comm->rank).recv_offset;
+    return ceclSuccess;
+}
+
+CECL_API ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff, const void *recvbuff,
+                                  size_t count, ceclDataType_t datatype, ceclComm_t comm,
+                                  ceclExplanation_t *explanation)
+{
+    const struct cecl_args args = {
+        .send = sendbuff, .recv = (void *)(uintptr_t)recvbuff, .count = count, .type = datatype};
+    const enum cecl_op_index index =
+        op == ceclOpAllGather ? CECL_OP_ALL_GATHER : CECL_OP_ALL_TO_ALL;
+    CECL_TRY(cecl_comm_check(comm));
+    if (!explanation)
+        return cecl_fail(ceclInvalidArgument, "explanation: NULL");
+    /* other calls have more arguments than this function */
+    if (op != ceclOpAllGather && op != ceclOpAlltoAll)
+        return cecl_fail(
+            ceclInvalidArgument,
+            "op %d: ceclOpAllGather or ceclOpAlltoAll expected; ceclGroupExplain tells "
+            "of all other calls",
+            (int)op);
+    if (cecl_group_waiting(comm) > 0)
+        return cecl_fail(ceclInvalidUsage,
+                         "this thread has calls on comm in a group that it has not ended; "
+                         "ceclGroupExplain explains them");
+    return cecl_collective_explain(index, &args, comm, explanation);
+}

@@ -1,0 +1,98 @@
+/* Freeing a communicator: its threads end, then its parts. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/life.h"
+#include "api/living.h"
+#include "comm/trace.h"
+#include "launch/launcher.h"
+#include "util/log.h"
+
+#define GRAVES 64 /* ended communicators whose handles are still recognized */
+
+/* Never frees a communicator whose memory something may still touch. */
+static void lose(ceclComm_t comm)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static ceclComm_t lost;
+
+    comm->magic = 0;
+    pthread_mutex_lock(&lock);
+    comm->next = lost;
+    lost = comm;
+    pthread_mutex_unlock(&lock);
+}
+
+/* Keeps an ended communicator for a while, so that its handle can be told apart from a live one.
+ * Then frees it. */
+static void bury(ceclComm_t comm)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static ceclComm_t first, last;
+    static int count;
+    ceclComm_t oldest = NULL;
+
+    memset(comm, 0, sizeof(*comm));
+    pthread_mutex_lock(&lock);
+    if (last)
+        last->next = comm;
+    else
+        first = comm;
+    last = comm;
+    if (++count > GRAVES) {
+        oldest = first;
+        first = oldest->next;
+        count--;
+    }
+    pthread_mutex_unlock(&lock);
+    free(oldest);
+}
+
+/* What is left to free once the communicator's threads have ended. */
+static void free_parts(ceclComm_t comm)
+{
+    const bool drained = comm->drained;
+    cecl_mesh_close(comm->mesh);
+    if (drained) /* other communicators ask it about the flags */
+        cecl_registry_close(&comm->registry);
+    else
+        cecl_registry_lose(&comm->registry);
+    cecl_launcher_free(comm, drained);
+    if (drained) {
+        cecl_engine_close(&comm->engine);
+        cecl_pool_close(&comm->pool);
+        cecl_hosted_close(&comm->hosted);
+        if (comm->dev)
+            comm->dev->ops->close(comm->dev);
+        cecl_shared_close(&comm->shared);
+    }
+    cecl_registrations_free(comm);
+    free(comm->parent_ranks);
+    free(comm->check_room);
+    pthread_mutex_destroy(&comm->async_lock);
+    pthread_mutex_destroy(&comm->watch.lock);
+    cecl_worker_close(&comm->worker);
+    if (drained)
+        bury(comm);
+    else
+        lose(comm);
+}
+
+void cecl_comm_free(ceclComm_t comm, bool drained)
+{
+    cecl_living_remove(comm);
+    cecl_watch_stop(comm);
+    cecl_trace_close(comm->trace);
+    comm->trace = NULL;
+    if (comm->mesh && comm->engine.flags.done)
+        cecl_mesh_last_word(comm->mesh, comm->engine.flags.epoch[CECL_LANE_MAIN]);
+    comm->drained = drained;
+    const int rank = comm->rank;
+    if (cecl_worker_stop(comm, free_parts)) {
+        free_parts(comm);
+        return;
+    }
+    cecl_log(CECL_LOG_WARN, rank,
+             "the GPU's driver keeps a thread of an ended communicator, whose memory stays mapped "
+             "until that thread comes back");
+}

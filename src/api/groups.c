@@ -1,0 +1,135 @@
+/* ceclGroupStart and ceclGroupEnd. Joins come first, then allocations, then calls. */
+#include "api/waiting.h"
+#include "comm/trace.h"
+#include "launch/group.h"
+#include "launch/make.h"
+#include "launch/plan.h"
+
+CECL_API ceclResult_t ceclGroupStart(void)
+{
+    struct cecl_group *group = cecl_group_current();
+    if (!group)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a group");
+    if (group->depth++ == 0)
+        cecl_group_open(group);
+    return ceclSuccess;
+}
+
+/* A failure ends the group, but peers of the joins and of the calls learn of it. */
+static ceclResult_t end(struct cecl_group *group)
+{
+    struct cecl_waiting *others = group->others;
+    if (others) {
+        (void)!cecl_group_refuse(cecl_joins_carry_out(&others->joins, group->failed, group->words));
+        if (group->failed == ceclSuccess)
+            (void)!cecl_group_refuse(cecl_wishes_carry_out(&others->wishes));
+        others->wishes.count = 0;
+    }
+    return cecl_group_carry_out(group);
+}
+
+/* Ends the trace of all calls of launch `first`'s communicator, as one event. A call of a refused
+ * group may be described in part. */
+static void trace_end(const struct cecl_launch *first, const struct cecl_traced *traced,
+                      ceclResult_t result)
+{
+    uint64_t send_bytes = 0, recv_bytes = 0;
+    for (const struct cecl_launch *launch = first; launch && result == ceclSuccess;
+         launch = launch->next)
+        for (uint32_t i = 0; launch->comm == first->comm && i < launch->ncalls; i++) {
+            uint64_t sent, received;
+            cecl_call_sizes(&launch->calls[i], &sent, &received);
+            send_bytes += sent;
+            recv_bytes += received;
+        }
+    cecl_trace_end(traced, send_bytes, recv_bytes,
+                   result == ceclSuccess ? cecl_launch_path(first) : "refused", result);
+}
+
+/* Writes one event for each communicator, with the time of all its calls. */
+static ceclResult_t end_traced(struct cecl_group *group)
+{
+    struct cecl_traced traced = {0};
+    for (const struct cecl_launch *launch = group->first; launch; launch = launch->next) {
+        const struct cecl_traced begun =
+            cecl_group_is_first(group, launch)
+                ? cecl_trace_begin(launch->comm, cecl_ops[CECL_OP_GROUP_END].name)
+                : (struct cecl_traced){0};
+        if (begun.trace)
+            traced = begun;
+    }
+    const ceclResult_t result = end(group);
+    for (const struct cecl_launch *launch = group->first; launch; launch = launch->next)
+        if (cecl_group_is_first(group, launch)) {
+            traced.trace = cecl_trace_of(launch->comm);
+            trace_end(launch, &traced, result);
+        }
+    return result;
+}
+
+CECL_API ceclResult_t ceclGroupEnd(void)
+{
+    if (!cecl_group_is_open())
+        return cecl_fail(ceclInvalidUsage, "no ceclGroupStart came before in this thread");
+    struct cecl_group *group = cecl_group_current();
+    if (--group->depth > 0)
+        return ceclSuccess;
+    cecl_group_close();
+    cecl_group_enter(group, cecl_ops[CECL_OP_GROUP_END].name);
+    const ceclResult_t result = group->is_traced ? end_traced(group) : end(group);
+    cecl_group_leave(group);
+    return result;
+}
+
+/* ---- explaining */
+
+/* Requires that the group has calls alone, and all of them on this communicator. */
+static ceclResult_t check_explained(const struct cecl_group *group, ceclComm_t comm,
+                                    const ceclExplanation_t *explanation)
+{
+    const struct cecl_waiting *others = group->others;
+    CECL_TRY(cecl_comm_check(comm));
+    if (!explanation)
+        return cecl_fail(ceclInvalidArgument, "explanation: NULL");
+    if (group->failed != ceclSuccess)
+        return cecl_fail_with(group->failed, group->words);
+    for (const struct cecl_launch *launch = group->first; launch; launch = launch->next)
+        if (launch->comm != comm)
+            return cecl_fail(ceclInvalidUsage,
+                             "a call of the group is on another communicator than the one that is "
+                             "asked");
+    if (others && (others->wishes.count > 0 || others->joins.count > 0))
+        return cecl_fail(ceclInvalidUsage,
+                         "a %s is in the group: ceclGroupExplain explains collective calls alone",
+                         others->joins.count > 0 ? "ceclCommInitRank" : "ceclMemAlloc");
+    return ceclSuccess;
+}
+
+static ceclResult_t explain(struct cecl_group *group, ceclExplanation_t *explanation)
+{
+    cecl_group_enter(group, "ceclGroupExplain");
+    const ceclResult_t result = group->failed == ceclSuccess
+                                    ? cecl_launches_explain(group->first, explanation)
+                                    : cecl_fail_with(group->failed, group->words);
+    cecl_group_leave(group);
+    return result;
+}
+
+CECL_API ceclResult_t ceclGroupExplain(ceclComm_t comm, ceclExplanation_t *explanation)
+{
+    if (!cecl_group_is_open())
+        return cecl_fail(ceclInvalidUsage, "no ceclGroupStart came before in this thread");
+    struct cecl_group *group = cecl_group_current();
+    if (--group->depth > 0) /* calls that were only explained must not be made */
+        return cecl_group_refuse(
+            cecl_fail(ceclInvalidUsage, "a group inside another is not carried out by itself"));
+    ceclResult_t result = check_explained(group, comm, explanation);
+    struct cecl_waiting *others = group->others;
+    cecl_group_close();
+    if (others)
+        others->joins.count = others->wishes.count = 0;
+    if (result == ceclSuccess)
+        result = explain(group, explanation);
+    cecl_group_empty(group);
+    return result;
+}

@@ -1,0 +1,67 @@
+#include "api/joins.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "api/life.h"
+#include "comm/together.h"
+
+/* No rank of a refused group joins. */
+static void refuse_all(struct cecl_joins *joins, ceclResult_t refused, const char *words)
+{
+    for (uint32_t i = 0; i < joins->count; i++) {
+        struct cecl_join *join = &joins->list[i];
+        if (join->local != ceclSuccess)
+            continue;
+        join->local = refused;
+        snprintf(join->words, sizeof(join->words), "its group was refused: %.450s", words);
+    }
+}
+
+static ceclResult_t run(void *argument)
+{
+    return cecl_join_carry_out(argument);
+}
+
+static ceclResult_t join_all(struct cecl_joins *joins)
+{
+    struct cecl_task *tasks = calloc(joins->count, sizeof(*tasks));
+    if (!tasks)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a group of %u joins", joins->count);
+    for (uint32_t i = 0; i < joins->count; i++)
+        tasks[i] = (struct cecl_task){.run = run, .argument = &joins->list[i]};
+    const ceclResult_t result = cecl_together(tasks, joins->count);
+    free(tasks);
+    return result;
+}
+
+static void abort_all(const struct cecl_joins *joins)
+{
+    for (uint32_t i = 0; i < joins->count; i++)
+        if (joins->list[i].comm)
+            cecl_comm_take_back(joins->list[i].comm);
+}
+
+static void hand_out(const struct cecl_joins *joins)
+{
+    for (uint32_t i = 0; i < joins->count; i++)
+        *joins->list[i].out = joins->list[i].comm;
+}
+
+ceclResult_t cecl_joins_carry_out(struct cecl_joins *joins, ceclResult_t refused, const char *words)
+{
+    char why[CECL_MESSAGE_BYTES];
+    if (joins->count == 0)
+        return ceclSuccess;
+    if (refused != ceclSuccess)
+        refuse_all(joins, refused, words);
+    const ceclResult_t result = join_all(joins);
+    cecl_keep_message(why);
+    if (result == ceclSuccess)
+        hand_out(joins);
+    else
+        abort_all(joins);
+    free(joins->list); /* it is large, and joins are rare */
+    *joins = (struct cecl_joins){0};
+    return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, why);
+}

@@ -1,0 +1,174 @@
+/* A communicator's life after it is made: queries, and its end. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/life.h"
+#include "api/waiting.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+#define TEARDOWN_MS 30000 /* limit of Destroy in ms, where the communicator has none of its own */
+
+/* ---- questions */
+
+static ceclResult_t tell(ceclComm_t comm, const char *name, int *out, int value)
+{
+    (void)comm;
+    if (!out)
+        return cecl_fail(ceclInvalidArgument, "%s: NULL", name);
+    *out = value;
+    return ceclSuccess;
+}
+
+CECL_API ceclResult_t ceclGetVersion(int *version)
+{
+    return tell(NULL, "version", version, CECL_VERSION);
+}
+
+CECL_API ceclResult_t ceclCommCount(ceclComm_t comm, int *count)
+{
+    CECL_TRY(cecl_comm_check_handle(comm));
+    return tell(comm, "count", count, comm->nranks);
+}
+
+CECL_API ceclResult_t ceclCommUserRank(ceclComm_t comm, int *rank)
+{
+    CECL_TRY(cecl_comm_check_handle(comm));
+    return tell(comm, "rank", rank, comm->rank);
+}
+
+CECL_API ceclResult_t ceclCommCuDevice(ceclComm_t comm, int *device)
+{
+    CECL_TRY(cecl_comm_check_handle(comm));
+    return tell(comm, "device", device, comm->dev->ordinal);
+}
+
+CECL_API ceclResult_t ceclCommGetAsyncError(ceclComm_t comm, ceclResult_t *asyncError)
+{
+    CECL_TRY(cecl_comm_check_handle(comm));
+    if (!asyncError)
+        return cecl_fail(ceclInvalidArgument, "asyncError: NULL");
+    *asyncError = cecl_comm_hear(comm);
+    return ceclSuccess;
+}
+
+CECL_API const char *ceclGetLastError(ceclComm_t comm)
+{
+    if (comm && comm->magic == CECL_COMM_MAGIC && atomic_load(&comm->async_result) != ceclSuccess)
+        return comm->async_message;
+    return cecl_message();
+}
+
+/* ---- the end */
+
+/* Refuses if calls of this thread's open group wait for its end, because they would never be
+ * carried out. */
+static ceclResult_t check_group(ceclComm_t comm)
+{
+    const uint32_t waiting = cecl_waiting_on(comm);
+    if (waiting > 0)
+        return cecl_fail(ceclInvalidUsage,
+                         "%u calls on this communicator wait for ceclGroupEnd, which this thread "
+                         "has not called: they are not carried out",
+                         waiting);
+    return ceclSuccess;
+}
+
+CECL_API ceclResult_t ceclCommFinalize(ceclComm_t comm)
+{
+    CECL_TRY(cecl_comm_check(comm));
+    CECL_TRY(check_group(comm));
+    ceclResult_t result = cecl_watch_drain(comm, CECL_NO_DEADLINE);
+    if (result == ceclSuccess)
+        result = comm->dev->ops->streams_drain(comm->dev, CECL_NO_DEADLINE);
+    if (result == ceclSuccess)
+        comm->finalized = true;
+    return result;
+}
+
+bool cecl_comm_end_pending(ceclComm_t comm, int64_t deadline)
+{
+    bool ended;
+    do {
+        cecl_watch_release(comm);
+        (void)!cecl_watch_drain(comm, cecl_deadline(20));
+        ended = cecl_flags_idle(&comm->engine.flags);
+    } while (!ended && cecl_ms_left(deadline) != 0);
+    return ended;
+}
+
+/* Ends the waits of what is pending, and frees. Memory that the device may still touch stays
+ * mapped, because a leak is better than a fault. */
+static void release_and_free(ceclComm_t comm)
+{
+    const int64_t deadline = cecl_deadline(CECL_RELEASED_MS);
+    const bool drained = cecl_comm_end_pending(comm, deadline) &&
+                         comm->dev->ops->streams_drain(comm->dev, deadline) == ceclSuccess;
+    if (!drained)
+        cecl_log(CECL_LOG_WARN, comm->rank,
+                 "work did not end %d ms after its release; its memory stays mapped",
+                 CECL_RELEASED_MS);
+    cecl_comm_free(comm, drained);
+}
+
+/* Ends `comm` in order, as far as that is possible. */
+static ceclResult_t destroy(ceclComm_t comm)
+{
+    const int64_t bound = comm->config.timeout_ms > 0 ? comm->config.timeout_ms : TEARDOWN_MS;
+    const int64_t deadline = cecl_deadline(bound + CECL_WATCH_SLACK_MS);
+    char words[CECL_MESSAGE_BYTES];
+    ceclResult_t result = cecl_comm_async(comm);
+    if (result == ceclSuccess) /* the watchdog is asked first, because it can name a late peer */
+        result = cecl_watch_drain(comm, deadline);
+    if (result != ceclSuccess) {
+        cecl_keep_message(words);
+        cecl_comm_set_async(comm, result, words);
+        release_and_free(comm);
+        return cecl_fail_with(result, words);
+    }
+    /* copies within this rank concern no peer */
+    result = comm->dev->ops->streams_drain(comm->dev, deadline);
+    cecl_keep_message(words);
+    if (result != ceclSuccess)
+        cecl_log(CECL_LOG_WARN, comm->rank, "%s: the communicator's memory stays mapped", words);
+    cecl_comm_free(comm, result == ceclSuccess);
+    return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, words);
+}
+
+CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm)
+{
+    CECL_TRY(cecl_comm_check_handle(comm));
+    char words[CECL_MESSAGE_BYTES];
+    const ceclResult_t grouped = check_group(comm);
+    cecl_keep_message(words);
+    cecl_waiting_forget(comm);
+    CECL_TRY(destroy(comm));
+    return grouped == ceclSuccess ? ceclSuccess : cecl_fail_with(grouped, words);
+}
+
+CECL_API ceclResult_t ceclCommRevoke(ceclComm_t comm)
+{
+    CECL_TRY(cecl_comm_check_handle(comm));
+    cecl_comm_set_async(comm, ceclRemoteError, "ceclCommRevoke was called");
+    return ceclSuccess;
+}
+
+CECL_API ceclResult_t ceclCommAbort(ceclComm_t comm)
+{
+    CECL_TRY(cecl_comm_check_handle(comm));
+    cecl_waiting_forget(comm);
+    if (cecl_comm_owes_nothing(comm)) {
+        const int64_t deadline = cecl_deadline(CECL_RELEASED_MS);
+        cecl_comm_free(comm, comm->dev->ops->streams_drain(comm->dev, deadline) == ceclSuccess);
+        return ceclSuccess;
+    }
+    cecl_comm_set_async(comm, ceclRemoteError, "ceclCommAbort was called");
+    release_and_free(comm);
+    return ceclSuccess;
+}
+
+void cecl_comm_take_back(ceclComm_t comm)
+{
+    cecl_comm_set_async(comm, ceclRemoteError, "another communicator of the group was not made");
+    release_and_free(comm);
+}

@@ -1,0 +1,127 @@
+/* See living.h. */
+#include "api/living.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "util/clock.h"
+#include "util/fork.h"
+
+/* How long the end of the process is held up at most, while calls that are pending end. */
+#define ENDING_MS 200
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static ceclComm_t first;
+
+static void pause_shortly(void)
+{
+    const struct timespec pause = {.tv_nsec = 200000};
+    nanosleep(&pause, NULL);
+}
+
+/* Nobody else gives the lock back if a signal's handler ends the process while this thread has it,
+ * or if another thread had it when the parent forked this process. */
+static bool take_lock(int64_t deadline)
+{
+    while (pthread_mutex_trylock(&lock) != 0) {
+        if (cecl_ms_left(deadline) == 0)
+            return false;
+        pause_shortly();
+    }
+    return true;
+}
+
+/* Takes no lock. A communicator of the parent of a forked child belongs to the parent. */
+static bool is_healthy(ceclComm_t comm)
+{
+    return comm->generation == cecl_fork_generation() &&
+           atomic_load(&comm->async_result) == ceclSuccess && !atomic_load(&comm->gave_pointers);
+}
+
+/* Returns whether all calls are done, and notes how far they are. A thread may begin a call at the
+ * same time, or roll one back. So the targets are read once, and what was read is checked and
+ * noted. */
+static bool look(ceclComm_t comm)
+{
+    const struct cecl_flags *flags = &comm->engine.flags;
+    const uint32_t word = atomic_load(&flags->target[CECL_LANE_MAIN]);
+    const uint32_t calls = word + atomic_load(&flags->unsignalled_target);
+    if (!cecl_flags_reached(flags, calls) || cecl_flags_gave_up_on(flags) >= 0)
+        return false;
+    comm->living.word = word;
+    comm->living.calls = calls;
+    return comm->living.is_idle = true;
+}
+
+/* A call that does not end in time needs peers. */
+static void settle(void)
+{
+    const int64_t deadline = cecl_deadline(ENDING_MS);
+    if (!take_lock(deadline))
+        return;
+    for (ceclComm_t comm = first; comm; comm = comm->living.next)
+        while (is_healthy(comm) && !look(comm) && cecl_ms_left(deadline) != 0)
+            pause_shortly();
+    pthread_mutex_unlock(&lock);
+}
+
+/* Whether all calls are known to be done. On GPUs what `settle` saw has to do: CUDA may have ended
+ * since, and with it the memory that tells how far calls are. */
+static bool is_idle(ceclComm_t comm)
+{
+    if (comm->dev->ordinal < 0)
+        return look(comm);
+    return comm->living.is_idle &&
+           comm->living.calls == cecl_flags_done_target(&comm->engine.flags);
+}
+
+static void say_goodbye(ceclComm_t comm)
+{
+    if (!is_healthy(comm) || !is_idle(comm))
+        return; /* peers hear that this rank ended unexpectedly */
+    cecl_mesh_last_word(comm->mesh, comm->living.word);
+    cecl_mesh_say_goodbye(comm->mesh);
+}
+
+/* After the handlers that the program gave to atexit and its static objects, which may make calls.
+ * */
+__attribute__((destructor)) static void end(void)
+{
+    if (!take_lock(cecl_deadline(ENDING_MS)))
+        return;
+    for (ceclComm_t comm = first; comm; comm = comm->living.next)
+        say_goodbye(comm);
+    pthread_mutex_unlock(&lock);
+}
+
+/* CUDA was used before, so its own handlers run after this one. */
+static void begin(void)
+{
+    (void)!atexit(settle);
+}
+
+void cecl_living_add(ceclComm_t comm)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, begin);
+    pthread_mutex_lock(&lock);
+    comm->living.next = first;
+    comm->living.at = &first;
+    if (first)
+        first->living.at = &comm->living.next;
+    first = comm;
+    pthread_mutex_unlock(&lock);
+}
+
+void cecl_living_remove(ceclComm_t comm)
+{
+    pthread_mutex_lock(&lock);
+    if (comm->living.at) {
+        *comm->living.at = comm->living.next;
+        if (comm->living.next)
+            comm->living.next->living.at = comm->living.at;
+        comm->living.at = NULL;
+    }
+    pthread_mutex_unlock(&lock);
+}

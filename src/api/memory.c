@@ -1,0 +1,105 @@
+/* Public entry points to symmetric memory. */
+#include "api/memory.h"
+
+#include "api/waiting.h"
+#include "comm/trace.h"
+#include "launch/check.h"
+#include "launch/group.h"
+
+static ceclResult_t allocate(ceclComm_t comm, void **ptr, size_t bytes)
+{
+    const struct cecl_call call = {.op = &cecl_ops[CECL_OP_MEM_ALLOC], .count = bytes};
+    uint64_t offset;
+    CECL_TRY(cecl_comm_check(comm));
+    CECL_TRY(cecl_check_call(comm, &call,
+                             ptr ? ceclSuccess : cecl_fail(ceclInvalidArgument, "ptr: NULL")));
+    if (bytes == 0) {
+        *ptr = NULL;
+        return ceclSuccess;
+    }
+    cecl_mesh_activity(comm->mesh, "ceclMemAlloc");
+    CECL_TRY(cecl_comm_exchanged(comm, cecl_pool_alloc(&comm->pool, bytes, &offset)));
+    *ptr = cecl_pool_at(&comm->pool, comm->rank, offset);
+    return ceclSuccess;
+}
+
+/* Ranks that share one thread cannot wait for each other. The message says what to do. */
+static ceclResult_t name_cure(ceclResult_t result)
+{
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
+    return cecl_fail(result,
+                     "%.400s; ranks of one thread allocate together: between ceclGroupStart and "
+                     "ceclGroupEnd",
+                     words);
+}
+
+ceclResult_t cecl_memory_allocate(ceclComm_t comm, void **ptr, size_t bytes)
+{
+    const struct cecl_traced call = cecl_trace_begin(comm, cecl_ops[CECL_OP_MEM_ALLOC].name);
+    const size_t segments = call.trace ? comm->pool.nsegments : 0;
+    const ceclResult_t result = allocate(comm, ptr, bytes);
+    if (call.trace)
+        cecl_trace_end(&call, 0, bytes,
+                       comm->pool.nsegments > segments ? "the pool grew" : "inside the pool",
+                       result);
+    return result;
+}
+
+CECL_API ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, size_t bytes)
+{
+    if (cecl_group_is_open())
+        return cecl_waiting_allocate(comm, ptr, bytes);
+    CECL_TRY(cecl_comm_check(comm));
+    CECL_TRY(cecl_comm_enter(comm, "ceclMemAlloc"));
+    const ceclResult_t result = cecl_memory_allocate(comm, ptr, bytes);
+    cecl_comm_leave(comm);
+    return result == ceclTimeout && comm->shares_process ? name_cure(result) : result;
+}
+
+ceclResult_t cecl_memory_free(ceclComm_t comm, void *ptr)
+{
+    struct cecl_call call = {.op = &cecl_ops[CECL_OP_MEM_FREE]};
+    uint64_t offset = UINT64_MAX; /* stands for NULL */
+    CECL_TRY(cecl_comm_check(comm));
+    ceclResult_t local = ptr ? cecl_pool_allocation(&comm->pool, ptr, &offset) : ceclSuccess;
+    call.recv.offset = offset;
+    CECL_TRY(cecl_check_call(comm, &call, local));
+    if (ptr)
+        cecl_pool_free(&comm->pool, offset);
+    return ceclSuccess;
+}
+
+CECL_API ceclResult_t ceclMemFree(ceclComm_t comm, void *ptr)
+{
+    CECL_TRY(cecl_comm_check(comm));
+    CECL_TRY(cecl_comm_enter(comm, "ceclMemFree"));
+    const ceclResult_t result = cecl_memory_free(comm, ptr);
+    cecl_comm_leave(comm);
+    return result;
+}
+
+CECL_API ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const void *ptr, int peer, void **peerPtr)
+{
+    uint64_t offset;
+    CECL_TRY(cecl_comm_check(comm));
+    if (!peerPtr)
+        return cecl_fail(ceclInvalidArgument, "peerPtr: NULL");
+    if (peer < 0 || peer >= comm->nranks)
+        return cecl_fail(ceclInvalidArgument, "peer %d: 0 to %d expected", peer, comm->nranks - 1);
+    if (cecl_pool_locate(&comm->pool, ptr, 1, "ptr", &offset) != ceclSuccess)
+        return ceclInvalidArgument; /* with the message of cecl_pool_locate */
+    if (peer != comm->rank)
+        atomic_store(&comm->gave_pointers, true);
+    *peerPtr = cecl_pool_at(&comm->pool, peer, offset);
+    return ceclSuccess;
+}
+
+CECL_API ceclResult_t ceclPoolStats(ceclComm_t comm, ceclPoolStats_t *stats)
+{
+    CECL_TRY(cecl_comm_check(comm));
+    if (!stats)
+        return cecl_fail(ceclInvalidArgument, "stats: NULL");
+    cecl_pool_stats(&comm->pool, stats);
+    return ceclSuccess;
+}

@@ -1,0 +1,33 @@
+/* Joining through MPI. The callbacks of ceclCommInitOob use an MPI communicator. This is a library
+ * of its own, libcecl_mpi. */
+#include <cecl/cecl_mpi.h>
+
+#include <limits.h>
+
+#include "util/error.h"
+
+static int all_gather(void *context, const void *send, void *recv, size_t bytes)
+{
+    MPI_Comm *comm = context;
+    return bytes > INT_MAX || MPI_Allgather(send, (int)bytes, MPI_BYTE, recv, (int)bytes, MPI_BYTE,
+                                            *comm) != MPI_SUCCESS;
+}
+
+static int barrier(void *context)
+{
+    MPI_Comm *comm = context;
+    return MPI_Barrier(*comm) != MPI_SUCCESS;
+}
+
+CECL_API ceclResult_t ceclCommInitMpi(ceclComm_t *comm, MPI_Comm mpiComm,
+                                      const ceclConfig_t *config)
+{
+    int initialized, rank = -1, nranks = 0;
+    if (MPI_Initialized(&initialized) != MPI_SUCCESS || !initialized)
+        return cecl_fail(ceclInvalidUsage, "MPI is not initialised: call MPI_Init first");
+    if (mpiComm == MPI_COMM_NULL || MPI_Comm_rank(mpiComm, &rank) != MPI_SUCCESS ||
+        MPI_Comm_size(mpiComm, &nranks) != MPI_SUCCESS)
+        return cecl_fail(ceclInvalidArgument, "mpiComm: not a communicator that MPI knows");
+    const ceclOob_t oob = {&mpiComm, all_gather, barrier};
+    return ceclCommInitOob(comm, nranks, rank, &oob, config);
+}

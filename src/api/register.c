@@ -1,0 +1,163 @@
+/* Public entry points to registered memory. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "api/life.h"
+#include "launch/group.h"
+#include "util/log.h"
+
+/* A registration of the caller's. Several may cover one window. */
+struct ceclRegistration {
+    struct cecl_window *window; /* NULL: memory of the pool, which needs no registration */
+    struct ceclRegistration *next;
+};
+
+static ceclResult_t check_range(ceclComm_t comm, const void *ptr, size_t bytes)
+{
+    if (!ptr)
+        return cecl_fail(ceclInvalidArgument, "ptr: NULL");
+    if (bytes == 0 || (uintptr_t)ptr + bytes < (uintptr_t)ptr)
+        return cecl_fail(ceclInvalidArgument,
+                         "bytes %zu at %p: 1 or more, and no more than there "
+                         "are addresses",
+                         bytes, ptr);
+    const struct cecl_buffer buffer = cecl_window_find(&comm->windows, ptr);
+    return cecl_buffer_is_pool(buffer) || cecl_pool_holds(&comm->pool, ptr)
+               ? cecl_window_check_symmetric(&comm->windows, buffer, bytes, "ptr")
+               : ceclSuccess;
+}
+
+static ceclResult_t cannot_share(const void *ptr)
+{
+    return cecl_fail(ceclInvalidUsage,
+                     "ptr %p: memory that other processes cannot open; cudaMalloc, ceclMemAlloc, "
+                     "and cuMemCreate with handles of file descriptors give memory that they can "
+                     "(calls may use this memory all the same, by way of a peer's staging)",
+                     ptr);
+}
+
+static ceclResult_t add(ceclComm_t comm, void *ptr, size_t bytes, ceclRegistration_t *handle)
+{
+    struct cecl_registry *registry;
+    CECL_TRY(check_range(comm, ptr, bytes));
+    struct ceclRegistration *made = calloc(1, sizeof(*made));
+    if (!made)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a registration");
+    registry = &comm->registry;
+    ceclResult_t result = ceclSuccess;
+    if (!cecl_pool_owns(&comm->pool, ptr)) {
+        const struct cecl_use all = cecl_use_all(ptr, bytes, "ptr");
+        result = cecl_comm_cause(comm, cecl_registry_settle(registry, &all, true));
+        struct cecl_window *window =
+            result == ceclSuccess ? cecl_registry_find(registry, ptr) : NULL;
+        if (result == ceclSuccess && (!window || window->number == 0))
+            result = cannot_share(ptr);
+        if (result == ceclSuccess) {
+            made->window = window;
+            window->pins++;
+            cecl_window_hold(window);
+        }
+    }
+    if (result != ceclSuccess) {
+        free(made);
+        return result;
+    }
+    registry->telling_ns = 0; /* the next call's peers are not behind for this */
+    made->next = comm->registrations;
+    comm->registrations = made;
+    *handle = made;
+    return ceclSuccess;
+}
+
+CECL_API ceclResult_t ceclCommRegister(ceclComm_t comm, void *ptr, size_t bytes,
+                                       ceclRegistration_t *handle)
+{
+    CECL_TRY(cecl_comm_check(comm));
+    if (!handle)
+        return cecl_fail(ceclInvalidArgument, "handle: NULL");
+    CECL_TRY(cecl_comm_enter(comm, "ceclCommRegister"));
+    const ceclResult_t result = add(comm, ptr, bytes, handle);
+    cecl_comm_leave(comm);
+    return result;
+}
+
+/* Whether pending calls of this rank use a window. */
+static bool is_in_use(ceclComm_t comm, const struct cecl_window *window)
+{
+    return window->used && !cecl_flags_idle(&comm->engine.flags) &&
+           !cecl_flags_reached(&comm->engine.flags, window->last_use);
+}
+
+static ceclResult_t remove_registration(ceclComm_t comm, ceclRegistration_t handle)
+{
+    struct ceclRegistration **at = &comm->registrations;
+    while (*at && *at != handle)
+        at = &(*at)->next;
+    if (!handle || !*at)
+        return cecl_fail(ceclInvalidArgument,
+                         "handle %p: no registration of this communicator (deregistered before?)",
+                         (void *)handle);
+    if (cecl_group_waiting(comm) > 0)
+        return cecl_fail(ceclInvalidUsage,
+                         "handle %p: calls of this communicator wait for ceclGroupEnd, and may use "
+                         "the memory; deregister after it",
+                         (void *)handle);
+    struct cecl_window *window = handle->window;
+    const bool last = window && !window->gone && window->pins == 1;
+    if (last && is_in_use(comm, window))
+        return cecl_fail(ceclInvalidUsage,
+                         "handle %p: a pending call uses this memory; synchronize its stream first",
+                         (void *)handle);
+    *at = handle->next;
+    free(handle);
+    ceclResult_t result = ceclSuccess;
+    if (window)
+        window->pins--;
+    if (last && cecl_comm_async(comm) == ceclSuccess)
+        result = cecl_registry_drop(&comm->registry, window);
+    cecl_window_release(window);
+    return result;
+}
+
+CECL_API ceclResult_t ceclCommDeregister(ceclComm_t comm, ceclRegistration_t handle)
+{
+    CECL_TRY(cecl_comm_check_handle(comm));
+    CECL_TRY(cecl_comm_enter(comm, "ceclCommDeregister"));
+    const ceclResult_t result = remove_registration(comm, handle);
+    cecl_comm_leave(comm);
+    return result;
+}
+
+/* Registers the regions of a window, those that lie side by side at once. */
+static void inherit(ceclComm_t child, const struct cecl_window *window)
+{
+    for (size_t r = 0, next; r < window->nregions; r = next) {
+        const uint64_t base = window->regions[r].base;
+        uint64_t end = base + window->regions[r].bytes;
+        for (next = r + 1; next < window->nregions && window->regions[next].base == end; next++)
+            end += window->regions[next].bytes;
+        const struct cecl_use all = cecl_use_all((const void *)(uintptr_t)base, end - base, "ptr");
+        if (cecl_registry_settle(&child->registry, &all, true) != ceclSuccess)
+            cecl_log(CECL_LOG_INFO, child->rank, "not registered, as the parent has it: %s",
+                     cecl_message());
+    }
+}
+
+/* A child that registers memory on use needs nothing: it does so at its first call. */
+void cecl_registrations_inherit(ceclComm_t child, ceclComm_t parent)
+{
+    for (size_t i = 0; i < parent->registry.nown && !child->windows.register_on_use; i++)
+        if (parent->registry.own[i]->pins > 0)
+            inherit(child, parent->registry.own[i]);
+    child->registry.telling_ns = 0;
+}
+
+void cecl_registrations_free(ceclComm_t comm)
+{
+    while (comm->registrations) {
+        struct ceclRegistration *first = comm->registrations;
+        comm->registrations = first->next;
+        cecl_window_release(first->window);
+        free(first);
+    }
+}

@@ -1,0 +1,554 @@
+/* Making a communicator. Ranks introduce themselves, agree on a device, connect, and set up the
+ * pool and the flags. Every stage ends in a verdict that all ranks share, so either all ranks have
+ * a communicator or none has. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/life.h"
+#include "api/living.h"
+#include "boot/boxes.h"
+#include "boot/meeting.h"
+#include "boot/net.h"
+#include "boot/process.h"
+#include "comm/trace.h"
+#include "launch/check.h"
+#include "launch/launcher.h"
+#include "tune/choose.h"
+#include "util/clock.h"
+#include "util/fork.h"
+#include "util/log.h"
+#include "util/queues.h"
+
+#define HELLO_MAGIC 0x6365636c68656c6cu
+#define TEXT_BYTES 200
+
+/* What a rank first sends to the others. */
+struct hello {
+    uint64_t magic;
+    int32_t version, nranks, rank;
+    struct cecl_process process;
+    uint64_t host;      /* ranks with equal numbers can reach each other's abstract sockets */
+    int32_t few_queues; /* cecl_queues_are_few */
+    int32_t status;     /* ceclResult_t of what this rank did so far; `text` has the message */
+    struct cecl_resolved config;
+    struct cecl_gpu_id gpu;
+    uint64_t drawn;        /* random; all ranks' numbers together name the communicator */
+    char text[TEXT_BYTES]; /* after success: why the GPU cannot be used, or empty */
+};
+_Static_assert(sizeof(struct hello) <= CECL_BOXES_PART_BYTES, "a box holds it");
+
+static void introduce(const struct cecl_oob *oob, const struct cecl_resolved *config,
+                      ceclResult_t local, struct hello *me)
+{
+    *me = (struct hello){.magic = HELLO_MAGIC,
+                         .version = CECL_VERSION,
+                         .nranks = oob->nranks,
+                         .rank = oob->rank,
+                         .process = cecl_process_self(),
+                         .few_queues = cecl_queues_are_few(),
+                         .config = *config};
+    errno = 0;
+    me->host = cecl_namespace_id("net");
+    if (local == ceclSuccess && me->host == 0 && (errno == EMFILE || errno == ENFILE))
+        local = cecl_fail(ceclSystemError, "no descriptor to find out which host this is: %s",
+                          strerror(errno));
+    if (local == ceclSuccess)
+        local = cecl_net_random(&me->drawn, sizeof(me->drawn));
+    if (local == ceclSuccess && config->device != CECL_DEVICE_HOST)
+        local =
+            cecl_cuda_probe(config->cuda_device, oob->rank, &me->gpu, me->text, sizeof(me->text));
+    me->status = (int32_t)local;
+    if (local != ceclSuccess)
+        cecl_shorten(me->text, sizeof(me->text), cecl_message());
+}
+
+/* Compares the settings that must be equal. The rest of `config` may differ between ranks. */
+static ceclResult_t compare_config(const struct cecl_resolved *a, const struct cecl_resolved *b,
+                                   int rank)
+{
+    const struct {
+        const char *name;
+        int64_t a, b;
+    } fields[] = {
+        {"device (CECL_DEVICE)", a->device, b->device},
+        {"smPolicy (CECL_SM_POLICY)", a->sm_policy, b->sm_policy},
+        {"CECL_DIRECTION", a->direction, b->direction},
+        {"maxSms (CECL_MAX_SMS)", a->max_sms, b->max_sms},
+        {"CECL_FLAGS", a->flags, b->flags},
+        {"CECL_LOCAL_COPY", a->local_copy, b->local_copy},
+        {"CECL_SHARE_GPU", a->share_gpu, b->share_gpu},
+        {"urgent (CECL_URGENT)", a->urgent, b->urgent},
+        {"CECL_CHECK", a->check, b->check},
+        {"timeoutMs (CECL_TIMEOUT_MS)", a->timeout_ms, b->timeout_ms},
+        {"poolBytes (CECL_POOL_BYTES)", a->pool_bytes, b->pool_bytes},
+        {"segmentBytes (CECL_SEGMENT_BYTES)", a->segment_bytes, b->segment_bytes},
+        {"stagingBytes (CECL_STAGING_BYTES)", a->staging_bytes, b->staging_bytes},
+        {"CECL_TUNING (a hash of the table)", a->tuning, b->tuning},
+    };
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+        if (fields[i].a != fields[i].b)
+            return cecl_fail(ceclInvalidArgument,
+                             "ranks differ in %s: %" PRId64 " on rank 0, %" PRId64 " on rank %d",
+                             fields[i].name, fields[i].a, fields[i].b, rank);
+    return ceclSuccess;
+}
+
+/* Checks a result that came from a peer through the caller's callbacks, so it may be any number. */
+static ceclResult_t known_result(int32_t status)
+{
+    return status >= ceclUnhandledCudaError && status <= ceclTimeout ? (ceclResult_t)status
+                                                                     : ceclInternalError;
+}
+
+static ceclResult_t compare_hellos(const struct hello *all, int nranks)
+{
+    for (int r = 0; r < nranks; r++) {
+        if (all[r].magic != HELLO_MAGIC || all[r].version != CECL_VERSION)
+            return cecl_fail(ceclInvalidUsage, "rank %d has another version of cecl: %d, not %d", r,
+                             (int)all[r].version, CECL_VERSION);
+        if (all[r].status != ceclSuccess)
+            return cecl_fail(known_result(all[r].status), "rank %d: %.*s", r, TEXT_BYTES,
+                             all[r].text);
+    }
+    for (int r = 0; r < nranks; r++) {
+        if (all[r].nranks != nranks)
+            return cecl_fail(ceclInvalidArgument, "nranks: %d on rank %d, %d on this rank",
+                             (int)all[r].nranks, r, nranks);
+        if (all[r].rank != r)
+            return cecl_fail(ceclInvalidArgument,
+                             "rank %d: taken twice, or not in rank order: it came at place %d",
+                             (int)all[r].rank, r);
+        if (all[r].host != all[0].host)
+            return cecl_fail(ceclInvalidUsage,
+                             "ranks 0 and %d are on different hosts (or network namespaces); this "
+                             "version serves one host",
+                             r);
+        CECL_TRY(compare_config(&all[0].config, &all[r].config, r));
+    }
+    return ceclSuccess;
+}
+
+static bool have_one_gpu(const struct hello *a, const struct hello *b)
+{
+    return memcmp(a->gpu.uuid, b->gpu.uuid, sizeof(a->gpu.uuid)) == 0;
+}
+
+static bool are_one_process(const struct hello *a, const struct hello *b)
+{
+    return a->process.pid == b->process.pid && a->process.space == b->process.space;
+}
+
+/* Whether two ranks may take the GPUs that they found. In one process, streams of two ranks may
+ * share one of the GPU's hardware queues, and then a wait of one rank holds up what it waits for.
+ * */
+static ceclResult_t may_have_gpus(const struct hello *a, const struct hello *b)
+{
+    if (!have_one_gpu(a, b))
+        return ceclSuccess;
+    if (!a->config.share_gpu)
+        return cecl_fail(ceclInvalidUsage,
+                         "ranks %d and %d are on one GPU (CUDA device %d); each needs its own: "
+                         "call cudaSetDevice first, or take config.cudaDevice = "
+                         "CECL_CUDA_DEVICE_BY_RANK; to try a program on fewer GPUs, set "
+                         "CECL_SHARE_GPU=1",
+                         a->rank, b->rank, (int)b->gpu.ordinal);
+    if (are_one_process(a, b))
+        return cecl_fail(ceclInvalidUsage,
+                         "ranks %d and %d are on one GPU (CUDA device %d) and in one process; with "
+                         "CECL_SHARE_GPU=1 each needs a process of its own",
+                         a->rank, b->rank, (int)b->gpu.ordinal);
+    return ceclSuccess;
+}
+
+/* Whether the ranks have GPUs that they may take; the message says why not. Equal on all ranks. */
+static ceclResult_t gpus_suffice(const struct hello *all, int nranks)
+{
+    for (int r = 0; r < nranks; r++)
+        if (!all[r].gpu.usable)
+            return cecl_fail(ceclInvalidUsage, "rank %d has no usable GPU: %.*s", r, TEXT_BYTES,
+                             all[r].text);
+    for (int r = 0; r < nranks; r++)
+        for (int q = 0; q < r; q++)
+            CECL_TRY(may_have_gpus(&all[q], &all[r]));
+    return ceclSuccess;
+}
+
+static bool gpu_is_shared(const struct hello *all, int nranks)
+{
+    for (int r = 0; r < nranks; r++)
+        for (int q = 0; q < r; q++)
+            if (have_one_gpu(&all[q], &all[r]))
+                return true;
+    return false;
+}
+
+/* Once in a process: a program may have many communicators. */
+static void warn_of_host_device(void)
+{
+    static atomic_flag done = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&done))
+        cecl_log(CECL_LOG_WARN, -1,
+                 "running on the host device: %s; CECL_DEVICE=host chooses it without this warning",
+                 cecl_message());
+}
+
+/* Opens the device that all ranks use. */
+static ceclResult_t open_device(ceclComm_t comm, const struct hello *all)
+{
+    ceclResult_t cuda = ceclInvalidUsage;
+    if (comm->config.device != CECL_DEVICE_HOST)
+        cuda = gpus_suffice(all, comm->nranks);
+    if (cuda == ceclSuccess) {
+        CECL_TRY(cecl_cuda_open(all[comm->rank].gpu.ordinal, &comm->dev));
+        comm->shares_gpu = gpu_is_shared(all, comm->nranks);
+        if (comm->rank == 0 && comm->shares_gpu)
+            cecl_log(
+                CECL_LOG_WARN, -1,
+                "ranks share a GPU, as CECL_SHARE_GPU=1 allows: copies between them run on its "
+                "SMs, so no call that moves data is zero SM");
+        for (int r = 0; r < comm->nranks; r++)
+            if (!cecl_cuda_reaches(comm->dev, all[r].gpu.uuid))
+                return cecl_fail(
+                    ceclInvalidUsage,
+                    "GPU %d cannot reach the memory of rank %d's GPU (no NVLink or PCIe "
+                    "peer access)",
+                    (int)all[comm->rank].gpu.ordinal, r);
+        return ceclSuccess;
+    }
+    if (comm->config.device == CECL_DEVICE_AUTO && comm->rank == 0)
+        warn_of_host_device();
+    return cecl_host_open(&comm->dev);
+}
+
+static uint64_t threshold(ceclComm_t comm, enum cecl_threshold which)
+{
+    return cecl_tuning_get(&comm->tuning, which);
+}
+
+/* The default size of staging: a small part of the smallest GPU's memory, and of the pool. */
+static int64_t staging_of(ceclComm_t comm, uint64_t memory)
+{
+    const uint64_t part = memory / threshold(comm, CECL_TUNE_STAGING_MEMORY_SHARE) >> 20 << 20,
+                   least = threshold(comm, CECL_TUNE_STAGING_MIN_BYTES),
+                   most = threshold(comm, CECL_TUNE_STAGING_MAX_BYTES),
+                   room = (uint64_t)comm->config.pool_bytes /
+                          threshold(comm, CECL_TUNE_STAGING_POOL_SHARE);
+    const uint64_t wanted = part < least ? least : part < most ? part : most;
+    return (int64_t)(wanted < room ? wanted : room);
+}
+
+/* Sets sizes that are not configured to the device's defaults. Ranks agree, because the smallest
+ * GPU decides. */
+static ceclResult_t settle_sizes(ceclComm_t comm)
+{
+    const bool host = comm->dev->kind == CECL_KIND_HOST;
+    struct cecl_resolved *config = &comm->config;
+    const uint64_t mine = host ? UINT64_C(4) << 30 : comm->dev->total_bytes;
+    uint64_t *all = comm->check_room, least = mine;
+
+    ceclResult_t result = cecl_mesh_allgather(comm->mesh, "sizes", &mine, all, sizeof(mine));
+    for (int r = 0; r < comm->nranks && result == ceclSuccess; r++)
+        least = all[r] < least ? all[r] : least;
+
+    if (config->pool_bytes < 0)
+        config->pool_bytes = (int64_t)least;
+    if (config->segment_bytes < 0)
+        config->segment_bytes = (int64_t)threshold(comm, CECL_TUNE_POOL_FIRST_SEGMENT_BYTES);
+    if (config->staging_bytes < 0)
+        config->staging_bytes =
+            host ? (int64_t)threshold(comm, CECL_TUNE_STAGING_MAX_BYTES) : staging_of(comm, least);
+    return result;
+}
+
+#define SLOT_UNIT 512u /* slot sizes are multiples of so many bytes */
+
+/* A slot holds what a small call sends to a peer, unless all slots together would take too much of
+ * the pool. */
+static uint64_t slot_bytes(ceclComm_t comm)
+{
+    const uint64_t most = (cecl_tuning_largest_small(&comm->tuning) + SLOT_UNIT - 1) / SLOT_UNIT *
+                          SLOT_UNIT,
+                   fewest = threshold(comm, CECL_TUNE_SMALL_SLOT_MIN_BYTES),
+                   least = fewest < most ? fewest : most,
+                   room = (uint64_t)comm->config.pool_bytes /
+                          threshold(comm, CECL_TUNE_SMALL_SLOTS_POOL_SHARE);
+    if (comm->nranks < 2 || comm->nranks > CECL_SMALL_RANKS)
+        return 0;
+    for (uint64_t each = most; each >= least && each >= SLOT_UNIT; each /= 2) {
+        const uint64_t slot = each / SLOT_UNIT * SLOT_UNIT;
+        if (2 * CECL_SLOT_FACTOR * (uint64_t)comm->nranks * slot <= room)
+            return slot;
+    }
+    return 0;
+}
+
+/* The kernel of a small call waits for data, which the watchdog cannot see. The kernel's time limit
+ * is longer than the watchdog's, because the watchdog can name a late peer. */
+static uint64_t small_timeout_ns(ceclComm_t comm)
+{
+    const uint64_t bound = (uint64_t)comm->config.timeout_ms;
+    return bound > 0 ? (bound + CECL_WATCH_LATE_MS) * UINT64_C(1000000) : 0;
+}
+
+/* The values of CECL_LOCAL_COPY. */
+enum { LOCAL_COPY_AUTO, LOCAL_COPY_PROBE, LOCAL_COPY_OFF };
+
+#define TRIED_IN_VAIN UINT64_MAX
+
+/* Tries which copies within a GPU need no SM. A kind of copy counts only if it needs none on every
+ * rank. The trial uses the staging area, which is free until all ranks have their communicator. */
+static ceclResult_t find_local_copies(ceclComm_t comm)
+{
+    const struct cecl_engine *engine = &comm->engine;
+    uint64_t mine, held = UINT64_MAX, *all = comm->check_room;
+    uint32_t ways = 0;
+    bool failed = false;
+    if (comm->config.local_copy == LOCAL_COPY_OFF)
+        return ceclSuccess;
+    const ceclResult_t tried = comm->dev->ops->local_copies(
+        comm->dev, cecl_pool_at(&comm->pool, comm->rank, engine->staging_offset),
+        (size_t)engine->staging_bytes, comm->config.local_copy == LOCAL_COPY_PROBE, &ways);
+    mine = tried == ceclSuccess ? ways : TRIED_IN_VAIN;
+    CECL_TRY(cecl_mesh_allgather(comm->mesh, "local copies", &mine, all, sizeof(mine)));
+    for (int r = 0; r < comm->nranks; r++) {
+        failed = failed || all[r] == TRIED_IN_VAIN;
+        held &= all[r];
+    }
+    if (failed)
+        return cecl_mesh_agree(comm->mesh, tried); /* all ranks learn the reason */
+    comm->local_copies = (uint32_t)held;
+    return ceclSuccess;
+}
+
+/* Ranks in this process, this one included. */
+static int ranks_here(const struct hello *all, int rank, int nranks)
+{
+    int count = 0;
+    for (int r = 0; r < nranks; r++)
+        count += are_one_process(&all[r], &all[rank]);
+    return count;
+}
+
+static bool has_few_queues(const struct hello *all, int nranks)
+{
+    for (int r = 0; r < nranks; r++)
+        if (all[r].few_queues)
+            return true;
+    return false;
+}
+
+/* If there are few hardware queues, waiting streams soon hold all of them. Then the driver neither
+ * reads flags nor ends waits, unless the flags lie in memory of the host (docs/decisions/0020). */
+static enum cecl_flags_wish flags_wish(ceclComm_t comm)
+{
+    const enum cecl_flags_wish wish = (enum cecl_flags_wish)comm->config.flags;
+    const bool best_on_host = comm->config.urgent || comm->few_queues;
+    return best_on_host && wish == CECL_FLAGS_BY_AUTO ? CECL_FLAGS_BY_HOST : wish;
+}
+
+/* Bytes of each of the two halves that urgent calls use; 0: there are none. */
+static uint64_t half_bytes(ceclComm_t comm)
+{
+    return comm->config.urgent && comm->nranks > 1
+               ? cecl_hosted_half(threshold(comm, CECL_TUNE_URGENT_MAX_BYTES))
+               : 0;
+}
+
+/* The flags of messages lie there, and in some communicators the flags of collectives. */
+static bool needs_hosted(ceclComm_t comm)
+{
+    return comm->nranks > 1 || comm->config.urgent || flags_wish(comm) == CECL_FLAGS_BY_HOST;
+}
+
+/* Opens the memory of the host that devices use, and what messages need. */
+static ceclResult_t open_hosted(ceclComm_t comm)
+{
+    ceclResult_t result = ceclSuccess;
+    if (needs_hosted(comm))
+        result = cecl_hosted_open(&comm->hosted, comm->dev,
+                                  cecl_shared_at(&comm->shared, CECL_SHARED_HOSTED), comm->nranks,
+                                  half_bytes(comm));
+    if (result == ceclSuccess) /* before any rank can send */
+        result = cecl_launcher_open(comm);
+    return cecl_mesh_agree(comm->mesh, result);
+}
+
+static ceclResult_t open_shared(ceclComm_t comm)
+{
+    const size_t sizes[CECL_SHARED_PARTS] = {
+        [CECL_SHARED_PLACES] = cecl_places_bytes(comm->nranks),
+        [CECL_SHARED_BOXES] = cecl_boxes_bytes(comm->nranks),
+        [CECL_SHARED_MEETINGS] = cecl_meetings_bytes(comm->nranks),
+        [CECL_SHARED_HISTORY] = cecl_history_bytes(comm->nranks),
+        [CECL_SHARED_WAITS] = cecl_waits_bytes(comm->nranks),
+        [CECL_SHARED_HOSTED] =
+            needs_hosted(comm) ? cecl_hosted_bytes(comm->nranks, half_bytes(comm)) : 0,
+        [CECL_SHARED_POSTS] = comm->nranks > 1 ? cecl_posts_bytes(comm->nranks) : 0,
+    };
+    return cecl_shared_open(comm->mesh, comm->rank, sizes, CECL_SHARED_PARTS, &comm->shared);
+}
+
+static bool flags_reached(const void *context, uint32_t target)
+{
+    const struct cecl_flags *flags = &((const struct ceclComm *)context)->engine.flags;
+    /* A target may be so old that it counts as one to come. With no call pending it is past. */
+    return cecl_flags_reached(flags, target) || cecl_flags_idle(flags);
+}
+
+static bool flags_idle(const void *context)
+{
+    return cecl_flags_idle(&((const struct ceclComm *)context)->engine.flags);
+}
+
+/* Opens what lets calls use memory that is not the pool's. */
+static ceclResult_t open_windows(ceclComm_t comm)
+{
+    comm->windows = (struct cecl_windows){.pool = &comm->pool,
+                                          .registry = &comm->registry,
+                                          .register_on_use = comm->config.register_on_use != 0};
+    const struct cecl_registry_asks asks = {flags_reached, cecl_launch_goes_on, flags_idle, comm};
+    comm->engine.windows = &comm->windows;
+    cecl_history_open(&comm->history, cecl_shared_at(&comm->shared, CECL_SHARED_HISTORY),
+                      comm->rank, comm->nranks);
+    cecl_waits_open(&comm->waits, cecl_shared_at(&comm->shared, CECL_SHARED_WAITS), comm->rank,
+                    comm->nranks);
+    return cecl_mesh_agree(comm->mesh,
+                           cecl_registry_open(&comm->registry, comm->dev, comm->mesh, comm->rank,
+                                              comm->nranks, comm->config.timeout_ms, &asks));
+}
+
+static ceclResult_t start_threads(ceclComm_t comm)
+{
+    CECL_TRY(cecl_worker_start(comm)); /* the watchdog asks it */
+    return cecl_watch_start(comm);
+}
+
+/* The stages that follow the introduction. */
+static ceclResult_t build(ceclComm_t comm, const struct hello *all,
+                          const struct cecl_tuning tunings[CECL_TUNING_DEVICES])
+{
+    comm->ranks_here = ranks_here(all, comm->rank, comm->nranks);
+    comm->shares_process = comm->ranks_here > 1;
+    comm->is_one_process = comm->ranks_here == comm->nranks;
+    for (int r = 0; r < comm->nranks; r++)
+        comm->id ^= all[r].drawn;
+    comm->few_queues = has_few_queues(all, comm->nranks);
+    CECL_TRY(cecl_mesh_agree(comm->mesh, open_device(comm, all)));
+    comm->tuning = tunings[comm->dev->kind == CECL_KIND_HOST ? CECL_TUNING_HOST : CECL_TUNING_CUDA];
+    CECL_TRY(open_shared(comm));
+    CECL_TRY(open_hosted(comm));
+    CECL_TRY(settle_sizes(comm));
+
+    const struct cecl_pool_config pool = {.slice_bytes = (uint64_t)comm->config.pool_bytes,
+                                          .segment_bytes = (uint64_t)comm->config.segment_bytes};
+    CECL_TRY(cecl_mesh_agree(comm->mesh, cecl_pool_open(&comm->pool, comm->dev, comm->mesh,
+                                                        comm->rank, comm->nranks, &pool)));
+    CECL_TRY(cecl_engine_open(&comm->engine, &comm->pool, (uint64_t)comm->config.staging_bytes,
+                              slot_bytes(comm), threshold(comm, CECL_TUNE_CARRY_BYTES),
+                              &comm->hosted, flags_wish(comm)));
+    comm->engine.small_timeout_ns = small_timeout_ns(comm);
+    comm->engine.lanes = comm->launcher->messenger.lanes;
+    CECL_TRY(open_windows(comm));
+    CECL_TRY(find_local_copies(comm));
+    cecl_mesh_watch_processes(comm->mesh);
+    const ceclResult_t result = cecl_mesh_agree(comm->mesh, start_threads(comm));
+    /* the watchdog ended this wait, and knows which peer has gone and why */
+    return result != ceclSuccess && cecl_comm_async(comm) != ceclSuccess ? cecl_comm_async(comm)
+                                                                         : result;
+}
+
+static ceclComm_t comm_new(int rank, int nranks, const struct cecl_resolved *config)
+{
+    ceclComm_t comm = calloc(1, sizeof(*comm));
+    if (!comm)
+        return NULL;
+    comm->rank = rank;
+    comm->nranks = nranks;
+    comm->config = *config;
+    comm->options = cecl_config_options(config);
+    cecl_fork_watch();
+    comm->generation = cecl_fork_generation();
+    pthread_mutex_init(&comm->async_lock, NULL);
+    pthread_mutex_init(&comm->watch.lock, NULL);
+    cecl_worker_init(&comm->worker);
+    comm->check_room = cecl_check_room(nranks);
+    if (cecl_launcher_new(comm) && comm->check_room)
+        return comm;
+    cecl_comm_free(comm, true);
+    return NULL;
+}
+
+/* Allocates what a rank needs besides its peers. `local` is an earlier failure of this rank. */
+static ceclResult_t prepare(ceclResult_t local, bool has_room, int nranks,
+                            struct cecl_tuning tunings[CECL_TUNING_DEVICES])
+{
+    CECL_TRY(local);
+    if (!has_room)
+        return cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", nranks);
+    return cecl_config_tuning(nranks, tunings);
+}
+
+/* The introduction: every rank learns what it must know of every other before they connect. `all`
+ * is NULL where there was no memory for it. */
+static ceclResult_t meet(struct cecl_oob *oob, const struct cecl_resolved *config,
+                         const struct cecl_tuning tunings[CECL_TUNING_DEVICES], ceclResult_t local,
+                         struct hello *all)
+{
+    struct hello me;
+    introduce(oob, config, local, &me);
+    me.config.tuning = cecl_tuning_hash(tunings, CECL_TUNING_DEVICES);
+    if (!all) /* without memory this rank cannot receive: the peers' waits end at their deadline */
+        return local;
+    CECL_TRY(oob->allgather(oob, &me, all, sizeof(me)));
+    CECL_TRY(compare_hellos(all, oob->nranks));
+    return config->device == CECL_DEVICE_CUDA ? gpus_suffice(all, oob->nranks) : ceclSuccess;
+}
+
+/* Ends an init that failed with `result`. Peers learn the reason before this rank says goodbye.
+ * Nothing is left allocated. */
+static ceclResult_t give_up(ceclComm_t comm, ceclResult_t result)
+{
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
+    if (comm && comm->mesh)
+        cecl_mesh_tell_abort(comm->mesh, words);
+    if (comm)
+        cecl_comm_free(comm, true);
+    return cecl_fail_with(result, words);
+}
+
+static const char *const flag_ways[] = {[CECL_FLAGS_WRITE] = "remote stream writes",
+                                        [CECL_FLAGS_COPY] = "copies",
+                                        [CECL_FLAGS_HOST] = "words in host memory"};
+
+ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *config,
+                             int64_t deadline, ceclResult_t local, ceclComm_t *out)
+{
+    struct hello *all = calloc((size_t)oob->nranks, sizeof(*all));
+    ceclComm_t comm = comm_new(oob->rank, oob->nranks, config);
+    struct cecl_tuning tunings[CECL_TUNING_DEVICES] = {{{0}}};
+
+    local = prepare(local, all && comm, oob->nranks, tunings);
+    ceclResult_t result = meet(oob, config, tunings, local, all);
+    if (result == ceclSuccess)
+        result = cecl_mesh_open(oob, deadline, config->timeout_ms, &comm->mesh);
+    if (result == ceclSuccess)
+        result = build(comm, all, tunings);
+    free(all);
+    if (result != ceclSuccess)
+        return give_up(comm, result);
+    cecl_mesh_joined(comm->mesh);
+    comm->trace = cecl_trace_open(config, comm->rank, comm->nranks);
+    comm->magic = CECL_COMM_MAGIC;
+    cecl_living_add(comm);
+    cecl_log(CECL_LOG_INFO, comm->rank, "joined %d ranks on %s, flags by %s%s", comm->nranks,
+             comm->dev->kind == CECL_KIND_CUDA ? "CUDA" : "the host device",
+             flag_ways[comm->engine.flags.way],
+             comm->local_copies ? ", local copies by a copy engine (probed)" : "");
+    *out = comm;
+    return ceclSuccess;
+}

@@ -1,0 +1,45 @@
+/* Public streams and copies, for programs that run with and without a GPU. */
+#include "api/waiting.h"
+
+CECL_API ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream)
+{
+    CECL_TRY(cecl_comm_check(comm));
+    if (!stream)
+        return cecl_fail(ceclInvalidArgument, "stream: NULL");
+    return comm->dev->ops->stream_create(comm->dev, stream);
+}
+
+CECL_API ceclResult_t ceclStreamSynchronize(ceclComm_t comm, ceclStream_t stream)
+{
+    /* the work of a failed communicator must have ended, too */
+    CECL_TRY(cecl_comm_check_handle(comm));
+    const uint32_t waiting = cecl_waiting_on(comm);
+    if (waiting > 0) /* these calls are not on the stream yet, so success would be wrong */
+        return cecl_fail(ceclInvalidUsage,
+                         "%u calls on this communicator wait for ceclGroupEnd, which this thread "
+                         "has not called",
+                         waiting);
+    CECL_TRY(comm->dev->ops->stream_synchronize(comm->dev, stream));
+    return cecl_comm_hear(comm); /* the wait may have ended because the call was given up */
+}
+
+CECL_API ceclResult_t ceclStreamDestroy(ceclComm_t comm, ceclStream_t stream)
+{
+    /* a failed or finalized communicator can still destroy its streams */
+    CECL_TRY(cecl_comm_check_handle(comm));
+    if (!stream)
+        return cecl_fail(ceclInvalidArgument, "stream: the default stream is not the caller's");
+    return comm->dev->ops->stream_destroy(comm->dev, stream);
+}
+
+CECL_API ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, const void *src, size_t bytes,
+                                      ceclStream_t stream)
+{
+    CECL_TRY(cecl_comm_check(comm));
+    if (bytes == 0)
+        return ceclSuccess;
+    if (!dst || !src)
+        return cecl_fail(ceclInvalidArgument, "%s: NULL, with %zu bytes to copy",
+                         dst ? "src" : "dst", bytes);
+    return comm->dev->ops->memcpy_async(comm->dev, dst, src, bytes, stream);
+}

@@ -1,0 +1,83 @@
+/* Allocations of a group. Each communicator makes its allocations in a task of its own, because a
+ * pool that grows waits for all ranks, and all ranks may be in this one thread. */
+#include "api/wishes.h"
+
+#include <stdlib.h>
+
+#include "api/memory.h"
+#include "comm/together.h"
+
+static bool is_first(const struct cecl_wishes *wishes, uint32_t index)
+{
+    for (uint32_t i = 0; i < index; i++)
+        if (wishes->list[i].comm == wishes->list[index].comm)
+            return false;
+    return true;
+}
+
+/* What one communicator wants, from its first wish on. */
+struct job {
+    struct cecl_wishes *wishes;
+    uint32_t first;
+};
+
+/* Frees what was allocated before wish `end`. All ranks do so, because they all fail alike. */
+static void give_back(struct job *job, uint32_t end)
+{
+    struct cecl_wish *list = job->wishes->list;
+    for (uint32_t i = job->first; i < end; i++)
+        if (list[i].comm == list[job->first].comm && list[i].got)
+            (void)!cecl_memory_free(list[i].comm, list[i].got);
+}
+
+/* Writes the pointers of a communicator, once all of its allocations exist. */
+static void hand_out(const struct job *job)
+{
+    const struct cecl_wish *list = job->wishes->list;
+    for (uint32_t i = job->first; i < job->wishes->count; i++)
+        if (list[i].comm == list[job->first].comm)
+            *list[i].ptr = list[i].got;
+}
+
+static ceclResult_t serve(void *argument)
+{
+    struct job *job = argument;
+    struct cecl_wish *list = job->wishes->list;
+    for (uint32_t i = job->first; i < job->wishes->count; i++) {
+        if (list[i].comm != list[job->first].comm)
+            continue;
+        const ceclResult_t result = cecl_memory_allocate(list[i].comm, &list[i].got, list[i].bytes);
+        if (result != ceclSuccess) {
+            char words[CECL_MESSAGE_BYTES];
+            cecl_keep_message(words);
+            give_back(job, i);
+            return cecl_fail_with(result, words);
+        }
+    }
+    hand_out(job);
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_wishes_carry_out(struct cecl_wishes *wishes)
+{
+    uint32_t count = 0;
+    if (wishes->count == 0)
+        return ceclSuccess;
+    struct job *jobs = calloc(wishes->count, sizeof(*jobs));
+    struct cecl_task *tasks = calloc(wishes->count, sizeof(*tasks));
+    ceclResult_t result =
+        jobs && tasks ? ceclSuccess
+                      : cecl_fail(ceclOutOfMemory, "no host memory for a group of %u allocations",
+                                  wishes->count);
+    for (uint32_t i = 0; i < wishes->count && result == ceclSuccess; i++)
+        if (is_first(wishes, i)) {
+            jobs[count] = (struct job){.wishes = wishes, .first = i};
+            tasks[count] = (struct cecl_task){.run = serve, .argument = &jobs[count]};
+            count++;
+        }
+    if (result == ceclSuccess)
+        result = cecl_together(tasks, count);
+    free(tasks);
+    free(jobs);
+    return result;
+}

@@ -1,0 +1,169 @@
+/* What meeting.c and meeting_lists.c share: the table of meetings, whose lock the caller holds, and what
+ * happens where the lists of ranks differ. */
+#ifndef CECL_BOOT_MEETING_INTERNAL_H
+#define CECL_BOOT_MEETING_INTERNAL_H
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "boot/meeting.h"
+#include "boot/rank_list.h"
+
+/* Outcomes of meetings that nobody is in any more. Besides, each rank is in one at most. */
+#define OUTCOMES 8
+#define WORDS_BYTES CECL_MESSAGE_BYTES
+
+#define NOBODY (-1)
+
+enum state { OPEN, COMPLETE, FAILED };
+
+/* A rank may die between any two stores. So `serial` is the last that is stored of a new meeting, and
+ * `state` of one that has failed. */
+struct meeting {
+    _Atomic uint64_t serial; /* 0: not in use */
+    _Atomic int32_t state;   /* enum state */
+    int32_t result;          /* FAILED: ceclResult_t, with `words` */
+    int32_t by;              /* FAILED: the rank that found the reason */
+    int32_t missing;         /* FAILED: the member that had ended or given up; or NOBODY */
+    uint64_t cause;          /* FAILED: a number of the reason; several meetings may fail for one */
+    bool lists_differ;       /* FAILED: that is the reason */
+    bool is_stuck;           /* of the meetings that fail_stuck looks at */
+    struct cecl_rank_set members;
+    struct cecl_rank_set came;   /* ranks that have come with this list */
+    struct cecl_rank_set know;   /* FAILED: ranks that are not to be told of it (any more) */
+    struct cecl_rank_set inside; /* members that wait for the outcome, or died waiting */
+    char words[WORDS_BYTES];
+};
+
+/* Valid when zeroed. */
+struct table {
+    _Atomic uint32_t holder;              /* of the lock: rank + 1, or 0 */
+    uint64_t last;                        /* the last serial that was given */
+    uint64_t last_of[CECL_MEETING_RANKS]; /* the meeting that each rank came to last */
+    struct meeting list[];                /* [nranks + OUTCOMES] */
+};
+
+#define EACH_MEETING(m, plan)                                                                      \
+    struct meeting *m = table_of(plan)->list;                                                      \
+    m < table_of(plan)->list + (plan)->nranks + OUTCOMES;                                          \
+    m++
+
+static inline struct table *table_of(const struct cecl_meeting_plan *plan)
+{
+    return plan->memory;
+}
+
+/* ---- sets */
+
+static const struct cecl_rank_set nobody;
+
+static inline bool equal(const struct cecl_rank_set *a, const struct cecl_rank_set *b)
+{
+    return memcmp(a, b, sizeof(*a)) == 0;
+}
+
+static inline bool intersect(const struct cecl_rank_set *a, const struct cecl_rank_set *b)
+{
+    uint64_t both = 0;
+    for (size_t i = 0; i < sizeof(a->words) / sizeof(a->words[0]); i++)
+        both |= a->words[i] & b->words[i];
+    return both != 0;
+}
+
+static inline void unite(struct cecl_rank_set *a, const struct cecl_rank_set *b)
+{
+    for (size_t i = 0; i < sizeof(a->words) / sizeof(a->words[0]); i++)
+        a->words[i] |= b->words[i];
+}
+
+/* The ranks of a set that are not in another one. */
+static inline struct cecl_rank_set without(const struct cecl_rank_set *a,
+                                           const struct cecl_rank_set *b)
+{
+    struct cecl_rank_set set;
+    for (size_t i = 0; i < sizeof(a->words) / sizeof(a->words[0]); i++)
+        set.words[i] = a->words[i] & ~b->words[i];
+    return set;
+}
+
+/* The first rank that is in both sets. There must be one. */
+static inline int first_of_both(const struct cecl_rank_set *a, const struct cecl_rank_set *b)
+{
+    int rank = 0;
+    while (!cecl_rank_set_has(a, rank) || !cecl_rank_set_has(b, rank))
+        rank++;
+    return rank;
+}
+
+/* The ranks that are, or are not, in a set. */
+static inline struct cecl_rank_list list_of(const struct cecl_rank_set *set, int nranks, bool in)
+{
+    struct cecl_rank_list list = {0};
+    for (int r = 0; r < nranks; r++)
+        if (cecl_rank_set_has(set, r) == in)
+            cecl_rank_list_add(&list, r);
+    return list;
+}
+
+/* ---- the table */
+
+static inline bool is_of(const struct meeting *meeting, int rank)
+{
+    return meeting->serial != 0 && cecl_rank_set_has(&meeting->members, rank);
+}
+
+static inline bool is_open(const struct meeting *meeting)
+{
+    return meeting->serial != 0 && meeting->state == OPEN;
+}
+
+/* The members that have not come. */
+static inline struct cecl_rank_set late_ranks(const struct meeting *meeting)
+{
+    return without(&meeting->members, &meeting->came);
+}
+
+/* Why a meeting fails; the fields are those of struct meeting. */
+struct reason {
+    int by, missing;
+    ceclResult_t result;
+    uint64_t cause;
+    bool lists_differ;
+    const struct cecl_rank_set *know;
+    const char *words;
+};
+
+/* Fails an open meeting. */
+static inline void fail_for(struct meeting *meeting, const struct reason *why)
+{
+    meeting->result = (int32_t)why->result;
+    meeting->by = why->by;
+    meeting->missing = why->missing;
+    meeting->cause = why->cause;
+    meeting->lists_differ = why->lists_differ;
+    meeting->know = *why->know;
+    if (why->words != meeting->words)
+        snprintf(meeting->words, sizeof(meeting->words), "%s", why->words);
+    atomic_store(&meeting->state, FAILED);
+}
+
+/* ---- lists that differ (meeting_lists.c) */
+
+/* The oldest failure that is to be told to this rank as it comes, or NULL. */
+const struct meeting *cecl_meeting_find_news(const struct cecl_meeting_plan *plan);
+
+/* Fails `mine`, to which this rank comes with a list of its own, for the reason of `news`. Returns that
+ * reason. */
+ceclResult_t cecl_meeting_tell(const struct cecl_meeting_plan *plan, struct meeting *mine,
+                               const struct meeting *news);
+
+/* If this rank's coming has closed a circle of meetings that wait for each other's ranks, fails them and
+ * all that wait for them. Returns the reason, or success. */
+ceclResult_t cecl_meeting_fail_circle(const struct cecl_meeting_plan *plan, struct meeting *mine);
+
+/* This rank's list has the rank itself. So it differs from the list of all that wait for this rank, or
+ * that come later and count on it, whether they are on the list or not. */
+void cecl_meeting_fail_who_count_on(const struct cecl_meeting_plan *plan, struct meeting *mine);
+
+#endif

@@ -1,0 +1,222 @@
+/* See meeting_internal.h. Lists differ for certain where meetings wait for each other's ranks in a
+ * circle. A rank that waits for one whose list excludes it may be right: that one may come later. */
+#include "boot/meeting_internal.h"
+
+/* ---- news */
+
+/* Whether lists differ in a way that concerns a rank that comes. It counts on a rank whose call failed
+ * so. That call counted on this rank as well, or is still the other's last one. Otherwise the other
+ * rank has made a call without this one since, and may come to this one. */
+static bool meets_failure(const struct cecl_meeting_plan *plan, const struct meeting *meeting)
+{
+    for (int r = 0; r < plan->nranks; r++)
+        if (cecl_rank_set_has(&meeting->came, r) && cecl_rank_set_has(&plan->members, r) &&
+            (is_of(meeting, plan->rank) || table_of(plan)->last_of[r] == meeting->serial))
+            return true;
+    return false;
+}
+
+/* Whether a failure is to be told to a rank that comes. Of other reasons than lists it is told as a
+ * member, and if it excludes neither the rank that found the reason nor the one that is the reason. */
+static bool is_news(const struct cecl_meeting_plan *plan, const struct meeting *meeting)
+{
+    if (meeting->state != FAILED || cecl_rank_set_has(&meeting->know, plan->rank))
+        return false;
+    if (meeting->lists_differ)
+        return meets_failure(plan, meeting);
+    return is_of(meeting, plan->rank) && cecl_rank_set_has(&plan->members, meeting->by) &&
+           (meeting->missing == NOBODY || cecl_rank_set_has(&plan->members, meeting->missing));
+}
+
+const struct meeting *cecl_meeting_find_news(const struct cecl_meeting_plan *plan)
+{
+    const struct meeting *news = NULL;
+    for (EACH_MEETING(m, plan))
+        if (is_news(plan, m) && (!news || m->serial < news->serial))
+            news = m;
+    return news;
+}
+
+/* The ranks whose calls failed for one reason. */
+static struct cecl_rank_set failed_with(const struct cecl_meeting_plan *plan, uint64_t cause)
+{
+    struct cecl_rank_set failed = nobody;
+    for (EACH_MEETING(m, plan))
+        if (m->state == FAILED && m->cause == cause)
+            unite(&failed, &m->came);
+    return failed;
+}
+
+/* This rank is told of a failure. If other ranks failed apart from these, they did so in the same round
+ * of calls, and that is no news for the next one. A rank that failed both times has made two calls. */
+static void know(const struct cecl_meeting_plan *plan, const struct meeting *news)
+{
+    const struct cecl_rank_set failed = failed_with(plan, news->cause);
+    for (EACH_MEETING(m, plan))
+        if (m->state == FAILED &&
+            (m->cause == news->cause || (is_news(plan, m) && !intersect(&m->came, &failed))))
+            cecl_rank_set_add(&m->know, plan->rank);
+}
+
+/* Whom the ranks of a meeting exclude, and whom those of another one do. Both ranks are named.
+ * others: the ranks among which the second is */
+static void name_lists(const struct cecl_meeting_plan *plan, const struct meeting *meeting,
+                       const struct meeting *other, const struct cecl_rank_set *others)
+{
+    struct cecl_rank_list one = list_of(&meeting->members, plan->nranks, false),
+                          two = list_of(&other->members, plan->nranks, false);
+    (void)!cecl_fail(ceclInvalidUsage,
+                     "ranks differ in whom they exclude: %s on rank %d, %s on rank %d",
+                     cecl_rank_list_words(&two), first_of_both(&other->came, others),
+                     cecl_rank_list_words(&one), first_of_both(&meeting->came, &meeting->came));
+}
+
+/* ---- lists that differ */
+
+/* Whether a meeting waits for a rank that has come to another one. */
+static bool waits_for(const struct meeting *meeting, const struct meeting *other)
+{
+    const struct cecl_rank_set late = late_ranks(meeting);
+    return intersect(&late, &other->came);
+}
+
+/* What `meeting` waits for, of `mine` and the meetings that are stuck; or NULL. */
+static const struct meeting *find_hold(const struct cecl_meeting_plan *plan,
+                                       const struct meeting *meeting, const struct meeting *mine)
+{
+    if (meeting != mine && waits_for(meeting, mine))
+        return mine;
+    for (EACH_MEETING(m, plan))
+        if (m->is_stuck && waits_for(meeting, m))
+            return m;
+    return NULL;
+}
+
+/* Ranks that know of the failure that this rank is told of now are at their next try. They go on to
+ * wait for this rank's. */
+static bool is_next_try(const struct meeting *meeting, const struct meeting *news)
+{
+    const struct cecl_rank_set deaf = news ? without(&meeting->came, &news->know) : meeting->came;
+    return equal(&deaf, &nobody);
+}
+
+/* Finds the meetings that are stuck once the calls of `mine` fail: they wait for a rank there, or at
+ * another meeting that is stuck. Notes the lists of each. */
+static void find_stuck(const struct cecl_meeting_plan *plan, const struct meeting *mine,
+                       const struct meeting *news)
+{
+    const struct meeting *hold;
+    bool found = true;
+    for (EACH_MEETING(m, plan))
+        m->is_stuck = false;
+    while (found) {
+        found = false;
+        for (EACH_MEETING(m, plan)) {
+            if (m == mine || !is_open(m) || m->is_stuck || is_next_try(m, news) ||
+                !(hold = find_hold(plan, m, mine)))
+                continue;
+            const struct cecl_rank_set late = late_ranks(m);
+            name_lists(plan, m, hold, &late);
+            snprintf(m->words, sizeof(m->words), "%s", cecl_message());
+            m->is_stuck = found = true;
+        }
+    }
+}
+
+/* Whether the last call of a rank was of the same round as those that fail now, those of `callers`: it
+ * counted on one of them in vain, and no call of theirs failed with it; or it had the list of `mine`,
+ * without the caller. */
+static bool called_before(const struct cecl_meeting_plan *plan, int rank,
+                          const struct meeting *mine, const struct cecl_rank_set *callers)
+{
+    for (EACH_MEETING(m, plan)) {
+        if (m->serial == 0 || m->serial != table_of(plan)->last_of[rank])
+            continue;
+        const struct cecl_rank_set failed = failed_with(plan, m->cause);
+        return m->state == FAILED
+                   ? intersect(&m->members, callers) && !intersect(&failed, callers)
+                   : equal(&m->members, &mine->members) && !intersect(&m->came, callers);
+    }
+    return false;
+}
+
+/* Fails `mine` for `why`, and the meetings that are stuck because lists differ. */
+static void fail_stuck(const struct cecl_meeting_plan *plan, struct meeting *mine,
+                       const struct meeting *news, struct reason why)
+{
+    struct cecl_rank_set callers = mine->came, knowing;
+    for (EACH_MEETING(m, plan))
+        if (m->is_stuck)
+            unite(&callers, &m->came);
+    knowing = callers;
+    if (news)
+        unite(&knowing, &news->know);
+    for (int r = 0; r < plan->nranks; r++)
+        if (called_before(plan, r, mine, &callers))
+            cecl_rank_set_add(&knowing, r);
+    why.know = &knowing;
+    fail_for(mine, &why);
+    why.lists_differ = true;
+    why.by = plan->rank;
+    why.missing = NOBODY;
+    why.result = ceclInvalidUsage;
+    for (EACH_MEETING(m, plan))
+        if (m->is_stuck) {
+            why.words = m->words;
+            fail_for(m, &why);
+        }
+}
+
+ceclResult_t cecl_meeting_tell(const struct cecl_meeting_plan *plan, struct meeting *mine,
+                               const struct meeting *news)
+{
+    char words[WORDS_BYTES];
+    if (news->lists_differ && !equal(&news->members, &plan->members))
+        name_lists(plan, mine, news, &plan->members);
+    else
+        (void)!cecl_fail_with((ceclResult_t)news->result, news->words);
+    cecl_keep_message(words);
+    know(plan, news);
+    find_stuck(plan, mine, news);
+    fail_stuck(plan, mine, news,
+               (struct reason){.by = news->by,
+                               .missing = news->missing,
+                               .result = (ceclResult_t)news->result,
+                               .cause = news->cause,
+                               .lists_differ = news->lists_differ,
+                               .words = words});
+    return cecl_fail_with((ceclResult_t)mine->result, words);
+}
+
+/* Fails all meetings that are stuck with this one, because of the lists of this call. */
+static void fail_for_lists(const struct cecl_meeting_plan *plan, struct meeting *mine,
+                           const char *words)
+{
+    fail_stuck(plan, mine, NULL,
+               (struct reason){.by = plan->rank,
+                               .missing = NOBODY,
+                               .result = ceclInvalidUsage,
+                               .cause = mine->serial,
+                               .lists_differ = true,
+                               .words = words});
+}
+
+ceclResult_t cecl_meeting_fail_circle(const struct cecl_meeting_plan *plan, struct meeting *mine)
+{
+    char words[WORDS_BYTES];
+    find_stuck(plan, mine, NULL);
+    const struct meeting *hold = find_hold(plan, mine, mine);
+    if (!hold)
+        return ceclSuccess;
+    const struct cecl_rank_set late = late_ranks(mine);
+    name_lists(plan, mine, hold, &late);
+    cecl_keep_message(words);
+    fail_for_lists(plan, mine, words);
+    return cecl_fail_with(ceclInvalidUsage, words);
+}
+
+void cecl_meeting_fail_who_count_on(const struct cecl_meeting_plan *plan, struct meeting *mine)
+{
+    find_stuck(plan, mine, NULL);
+    fail_for_lists(plan, mine, "ranks differ in whom they exclude");
+}

@@ -1,0 +1,39 @@
+/* Where the blocks of a call lie that has a layout: arrays of [nranks] words, one behind the other. */
+#ifndef CECL_CALL_LAYOUT_H
+#define CECL_CALL_LAYOUT_H
+
+#include "call/op.h"
+
+#define CECL_MAX_RANKS 1024
+
+/* The arrays of a layout that is equal on all ranks: each rank's block, and its offset in
+ * recvbuff. */
+enum { CECL_LAYOUT_BYTES, CECL_LAYOUT_AT, CECL_LAYOUT_ARRAYS };
+
+/* The arrays of a layout that each rank has of its own (CECL_FAMILY_OWN_LAYOUT): of the block to
+ * each rank the bytes, the offset in this rank's sendbuff and that in the other's recvbuff; of the
+ * block from each rank the bytes, and the offset in this rank's recvbuff. */
+enum {
+    CECL_LAYOUT_SENT,
+    CECL_LAYOUT_SENT_AT,
+    CECL_LAYOUT_TARGET,
+    CECL_LAYOUT_RECEIVED,
+    CECL_LAYOUT_RECEIVED_AT,
+    CECL_LAYOUT_OWN_ARRAYS
+};
+
+/* The index of a rank's word in an array of a layout. */
+static inline size_t cecl_layout_at(int nranks, int array, int rank)
+{
+    return (size_t)array * (size_t)nranks + (size_t)rank;
+}
+
+/* How many words the layout of a call has, if the call has a layout. */
+static inline uint32_t cecl_layout_words(const struct cecl_op *op, int nranks)
+{
+    const bool own = op->family == CECL_FAMILY_OWN_LAYOUT;
+    return (own ? CECL_LAYOUT_OWN_ARRAYS : CECL_LAYOUT_ARRAYS) * (uint32_t)nranks;
+}
+#define CECL_LAYOUT_WORDS_MAX(nranks) (CECL_LAYOUT_OWN_ARRAYS * (uint32_t)(nranks))
+
+#endif

@@ -1,0 +1,133 @@
+/* Lowers a group of messages (ceclSend and ceclRecv).
+ *
+ * Two ranks take part in a message. They meet in host memory (alloc/posts.h), where one of them comes
+ * second and knows both buffers. That rank moves the bytes: the sender pushes them, or the receiver
+ * pulls them. The counters are in flags/pairs.h.
+ *
+ *     the first    signal ready                              wait for moved
+ *     the second                 wait for ready, copy, signal moved
+ *
+ * A group in the stream of its caller, where this rank came second in messages with peers a and b:
+ *
+ *     main        signal ready of all messages            wait for moved of all messages
+ *                 in which this rank came first   \       in which this rank came first
+ *                                                  \ _________________________________/
+ *     lane of a   wait for ready, copies, signal moved  |
+ *     lane of b   wait for ready, copies, signal moved  |
+ *
+ * No deadlock. Say that a group has begun where its stream has come to it. A message ends once both of
+ * its groups have begun, whatever other messages do:
+ * - The first rank signals as its group begins, and waits for nothing before that.
+ * - The second rank waits for it on the lane of that peer. What stands before that on the lane are
+ *   messages with earlier groups of the same peer. The peer's groups follow each other, so these have
+ *   ended when the peer's group begins. That is why a lane has the messages of one peer, in the order
+ *   of that peer's groups.
+ * So a group ends once the groups that it has messages with have begun, which is NCCL's rule: a program
+ * that ends with groups of any shape by this rule ends here. With one lane for all peers it would not:
+ * a copy for one peer would wait behind a peer that comes later, perhaps because it waits for the
+ * former.
+ *
+ * The streams of these lanes belong to the communicator and outlive plans. A GPU may run several streams
+ * through one hardware queue, in the order of issue. Lanes therefore have streams of the highest
+ * priority, which a caller's stream rarely has, and what waits for peers in the caller's stream is issued
+ * behind all lanes. */
+#include "ce/messages.h"
+
+/* Signals to the peer of a message what this rank has come to: READY or MOVED. */
+static void tell(struct cecl_plan *plan, const struct cecl_message *m, uint32_t counter)
+{
+    cecl_plan_raise(plan, m->peer, counter + m->role, (uint32_t)m->number);
+}
+
+/* Waits until the peer has come to it. */
+static void hear(struct cecl_plan *plan, const struct cecl_message *m, uint32_t counter)
+{
+    const enum cecl_role theirs = cecl_role_other((enum cecl_role)m->role);
+    cecl_plan_await(plan, m->peer, counter + theirs, (uint32_t)m->number);
+}
+
+/* Whether message `a` stands before message `b` on the lanes: by peer, then by the peer's group. The
+ * order within a group is that of the caller. */
+static bool is_before(const struct cecl_message *messages, uint32_t a, uint32_t b)
+{
+    const struct cecl_message *one = &messages[a], *two = &messages[b];
+    if (one->peer != two->peer)
+        return one->peer < two->peer;
+    return one->group != two->group ? one->group < two->group : a < b;
+}
+
+/* Sorts the messages in which this rank came second by their lanes. A Shell sort allocates nothing.
+ * Returns how many such messages there are. */
+static uint32_t sort_seconds(const struct cecl_message *messages, uint32_t count, uint32_t *order)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (messages[i].second)
+            order[n++] = i;
+    for (uint32_t gap = n / 2; gap > 0; gap /= 2)
+        for (uint32_t i = gap; i < n; i++) {
+            const uint32_t now = order[i];
+            uint32_t at = i;
+            for (; at >= gap && is_before(messages, now, order[at - gap]); at -= gap)
+                order[at] = order[at - gap];
+            order[at] = now;
+        }
+    return n;
+}
+
+static void add_copy(struct cecl_plan *plan, const struct cecl_message *m, uint32_t part)
+{
+    const uint16_t me = (uint16_t)plan->part.call.rank, peer = (uint16_t)m->peer;
+    const bool pushes = m->role == CECL_SENDER;
+    const struct cecl_place from = {.area = cecl_area_of(CECL_AREA_SEND, part),
+                                    .rank = pushes ? me : peer},
+                            to = {.area = cecl_area_of(CECL_AREA_RECV, part),
+                                  .rank = pushes ? peer : me};
+    if (m->bytes > 0)
+        cecl_plan_copy(plan, to, from, m->bytes);
+}
+
+/* Adds what this rank moves, a lane for each peer. With a single peer the main lane is its lane. Messages
+ * with one group of a peer wait together, and their copies are one batch. Returns one more than the
+ * last lane. */
+static int add_lanes(struct cecl_plan *plan, const struct cecl_message *messages, uint32_t n,
+                     const uint32_t *order)
+{
+    int lanes = CECL_LANES;
+    for (uint32_t first = 0, end; first < n; first = end) {
+        const struct cecl_message *m = &messages[order[first]];
+        if ((first == 0 || m->peer != messages[order[first - 1]].peer) &&
+            messages[order[0]].peer != messages[order[n - 1]].peer) {
+            cecl_plan_on(plan, lanes++);
+            cecl_plan_after(plan, CECL_LANE_MAIN);
+        }
+        for (end = first; end < n && messages[order[end]].peer == m->peer &&
+                          messages[order[end]].group == m->group;
+             end++)
+            hear(plan, &messages[order[end]], CECL_COUNTER_READY);
+        for (uint32_t i = first; i < end; i++)
+            add_copy(plan, &messages[order[i]], order[i]);
+        for (uint32_t i = first; i < end; i++)
+            tell(plan, &messages[order[i]], CECL_COUNTER_MOVED);
+    }
+    cecl_plan_on(plan, CECL_LANE_MAIN);
+    return lanes;
+}
+
+ceclResult_t cecl_lower_messages(const struct cecl_message *messages, uint32_t count,
+                                 uint32_t *order, struct cecl_plan *plan)
+{
+    const struct cecl_message *const last = messages + count;
+    cecl_plan_reset(plan);
+    cecl_plan_raise(plan, plan->part.call.rank, CECL_COUNTER_BEGUN, 1);
+    for (const struct cecl_message *m = messages; m < last; m++)
+        if (!m->second)
+            tell(plan, m, CECL_COUNTER_READY);
+    const int lanes = add_lanes(plan, messages, sort_seconds(messages, count, order), order);
+    for (const struct cecl_message *m = messages; m < last; m++)
+        if (!m->second)
+            hear(plan, m, CECL_COUNTER_MOVED);
+    for (int lane = CECL_LANES; lane < lanes; lane++)
+        cecl_plan_after(plan, lane);
+    return cecl_plan_finish(plan);
+}

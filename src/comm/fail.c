@@ -1,0 +1,141 @@
+/* How a communicator fails: the asynchronous error, what leads to it, and who is refused because of
+ * it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "comm/comm.h"
+#include "util/fork.h"
+#include "util/log.h"
+
+ceclResult_t cecl_comm_check_handle(ceclComm_t comm)
+{
+    if (!comm)
+        return cecl_fail(ceclInvalidArgument, "comm: NULL");
+    if (comm->magic != CECL_COMM_MAGIC)
+        return cecl_fail(ceclInvalidArgument, "comm %p: not a communicator (destroyed before?)",
+                         (void *)comm);
+    if (comm->generation != cecl_fork_generation())
+        return cecl_fail(ceclInvalidUsage,
+                         "comm %p: made before this process was forked; only the process that made "
+                         "it can use it",
+                         (void *)comm);
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_comm_check(ceclComm_t comm)
+{
+    CECL_TRY(cecl_comm_check_handle(comm));
+    if (comm->finalized)
+        return cecl_fail(ceclInvalidUsage,
+                         "comm: finalized; only queries, ceclStreamDestroy and ceclCommDestroy or "
+                         "ceclCommAbort may follow");
+    return cecl_comm_async(comm);
+}
+
+ceclResult_t cecl_comm_refuse_second(ceclComm_t comm, const char *name, const char *other)
+{
+    return cecl_fail(ceclInvalidUsage,
+                     "two threads are inside communicator %p (rank %d) at once: %s, while another "
+                     "thread is inside %s; make one call at a time on a communicator",
+                     (void *)comm, comm->rank, name, other);
+}
+
+bool cecl_comm_is_checked(ceclComm_t comm)
+{
+    return comm && comm->magic == CECL_COMM_MAGIC && comm->config.check && !comm->finalized &&
+           comm->generation == cecl_fork_generation() &&
+           atomic_load(&comm->async_result) == ceclSuccess;
+}
+
+void cecl_comm_set_async(ceclComm_t comm, ceclResult_t result, const char *message)
+{
+    pthread_mutex_lock(&comm->async_lock);
+    if (atomic_load(&comm->async_result) == ceclSuccess) {
+        snprintf(comm->async_message, sizeof(comm->async_message), "%s", message);
+        atomic_store(&comm->async_result, (int)result);
+        cecl_log(CECL_LOG_WARN, comm->rank, "communicator failed: %s", comm->async_message);
+        cecl_mesh_wake(comm->mesh); /* the watchdog then notifies the peers and ends waits */
+    }
+    pthread_mutex_unlock(&comm->async_lock);
+}
+
+ceclResult_t cecl_comm_async(ceclComm_t comm)
+{
+    /* The message is written before the result and never again, so reading it needs no lock. */
+    ceclResult_t result = (ceclResult_t)atomic_load(&comm->async_result);
+    return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, comm->async_message);
+}
+
+ceclResult_t cecl_comm_cause(ceclComm_t comm, ceclResult_t result)
+{
+    const bool has_failed = atomic_load(&comm->async_result) != ceclSuccess;
+    return result == ceclRemoteError && has_failed ? cecl_comm_async(comm) : result;
+}
+
+ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm)
+{
+    const int late = cecl_flags_gave_up_on(&comm->engine.flags);
+    if (late >= 0 && atomic_load(&comm->async_result) == ceclSuccess) {
+        cecl_fail(
+            ceclTimeout,
+            "a small collective has waited more than %d ms (CECL_TIMEOUT_MS) for data of rank "
+            "%d, which has begun its call, perhaps another one%s",
+            comm->config.timeout_ms, late, cecl_comm_hint(comm));
+        cecl_comm_set_async(comm, ceclTimeout, cecl_message());
+    }
+    return cecl_comm_async(comm);
+}
+
+ceclResult_t cecl_comm_break(ceclComm_t comm, ceclResult_t result)
+{
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
+    cecl_comm_set_async(comm, result, words);
+    return cecl_comm_async(comm);
+}
+
+void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result)
+{
+    if (!cecl_flags_idle(&comm->engine.flags) && !strstr(cecl_message(), "; pending here: "))
+        cecl_fail(result, "%s; pending here: %s", cecl_message(), cecl_comm_last_call(comm));
+    cecl_comm_set_async(comm, result, cecl_message());
+}
+
+void cecl_comm_compare_calls(ceclComm_t comm)
+{
+    struct cecl_history_difference difference;
+    if (!cecl_history_differs(&comm->history, &difference))
+        return;
+    cecl_fail(ceclInvalidUsage,
+              "rank %d made another call than this rank, or this one with another count, type, "
+              "operation, root, options or group: call %u of this communicator, %s here%s",
+              difference.rank, difference.call, difference.name, cecl_comm_hint(comm));
+    cecl_comm_set_async(comm, ceclInvalidUsage, cecl_message());
+}
+
+ceclResult_t cecl_comm_hear(ceclComm_t comm)
+{
+    if (cecl_comm_hear_kernels(comm) == ceclSuccess) {
+        const ceclResult_t news = cecl_mesh_news(comm->mesh);
+        if (news != ceclSuccess)
+            cecl_comm_lost_peer(comm, news);
+        else
+            cecl_comm_compare_calls(comm);
+    }
+    return cecl_comm_async(comm);
+}
+
+bool cecl_comm_owes_nothing(ceclComm_t comm)
+{
+    return cecl_comm_hear(comm) == ceclSuccess && cecl_flags_idle(&comm->engine.flags) &&
+           !atomic_load(&comm->gave_pointers);
+}
+
+ceclResult_t cecl_comm_exchanged(ceclComm_t comm, ceclResult_t result)
+{
+    if (result == ceclSuccess || !cecl_mesh_broken(comm->mesh))
+        return result;
+    /* no effect if the watchdog has set a better error before */
+    cecl_comm_set_async(comm, result, cecl_message());
+    return cecl_comm_async(comm);
+}

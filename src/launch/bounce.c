@@ -1,0 +1,175 @@
+/* Bounce buffers; see bounce.h. */
+#include "launch/bounce.h"
+
+#include <stdlib.h>
+
+#include "launch/launcher.h"
+#include "util/round.h"
+
+#define ALIGN 512u
+
+/* A bounce buffer. */
+struct cecl_bounce {
+    char *base;
+    size_t bytes;
+    struct cecl_mem mem;
+    bool replaced;     /* calls that are not enqueued yet may still use it */
+    uint32_t last_use; /* the flags' `done` after the last call that used it */
+    struct cecl_bounce *next;
+};
+
+static void free_bounce(ceclComm_t comm, struct cecl_bounce *bounce)
+{
+    const struct cecl_device_ops *ops = comm->dev->ops;
+    ops->mem_unmap(comm->dev, bounce->base, bounce->bytes);
+    ops->mem_release(comm->dev, &bounce->mem);
+    ops->unreserve(comm->dev, bounce->base, bounce->bytes);
+    free(bounce);
+}
+
+void cecl_bounces_close(ceclComm_t comm)
+{
+    struct cecl_bounces *bounces = &comm->launcher->bounces;
+    while (bounces->memory) {
+        struct cecl_bounce *first = bounces->memory;
+        bounces->memory = first->next;
+        free_bounce(comm, first);
+    }
+}
+
+static ceclResult_t create(ceclComm_t comm, struct cecl_bounce *bounce)
+{
+    const struct cecl_device_ops *ops = comm->dev->ops;
+    void *base = NULL;
+    CECL_TRY(ops->reserve(comm->dev, bounce->bytes, &base));
+    bounce->base = base;
+    ceclResult_t result = ops->mem_create(comm->dev, bounce->bytes, &bounce->mem);
+    if (result == ceclSuccess) {
+        result = ops->mem_map(comm->dev, base, &bounce->mem);
+        if (result != ceclSuccess)
+            ops->mem_release(comm->dev, &bounce->mem);
+    }
+    if (result != ceclSuccess)
+        ops->unreserve(comm->dev, base, bounce->bytes);
+    return result;
+}
+
+/* Frees bounce buffers that were replaced, once no call uses them any more. */
+static ceclResult_t free_replaced(ceclComm_t comm)
+{
+    struct cecl_bounce **at = &comm->launcher->bounces.memory;
+    while (*at && (*at)->next) {
+        struct cecl_bounce *old = (*at)->next;
+        if (old->replaced || !cecl_flags_reached(&comm->engine.flags, old->last_use)) {
+            at = &old->next;
+            continue;
+        }
+        CECL_TRY(cecl_registry_forget(&comm->registry, old->base));
+        (*at)->next = old->next;
+        free_bounce(comm, old);
+    }
+    return ceclSuccess;
+}
+
+/* Makes a bounce buffer the first one, of at least so many bytes. */
+static ceclResult_t grow(ceclComm_t comm, uint64_t bytes)
+{
+    struct cecl_bounces *bounces = &comm->launcher->bounces;
+    const uint64_t unit = comm->dev->granularity,
+                   before = bounces->memory ? bounces->memory->bytes : 0;
+    const uint64_t wanted = bytes > 2 * before ? bytes : 2 * before;
+    struct cecl_bounce *bounce = calloc(1, sizeof(*bounce));
+    if (!bounce)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a bounce buffer");
+    bounce->bytes = (size_t)cecl_round_up(wanted, unit);
+    ceclResult_t result = create(comm, bounce);
+    if (result != ceclSuccess && wanted > bytes) { /* then no more than is needed */
+        bounce->bytes = (size_t)cecl_round_up(bytes, unit);
+        result = create(comm, bounce);
+    }
+    if (result != ceclSuccess) {
+        char words[CECL_MESSAGE_BYTES];
+        cecl_keep_message(words);
+        free(bounce);
+        return cecl_fail(result,
+                         "%.300s; a buffer in memory that peers cannot reach needs as much memory "
+                         "again: register it, or take it from ceclMemAlloc",
+                         words);
+    }
+    result = cecl_registry_forget(&comm->registry, bounce->base);
+    if (result == ceclSuccess) {
+        const struct cecl_use all = cecl_use_all(bounce->base, bounce->bytes, "bounce");
+        result = cecl_registry_settle(&comm->registry, &all, true);
+    }
+    if (result != ceclSuccess) {
+        char words[CECL_MESSAGE_BYTES];
+        result = cecl_comm_cause(comm, result);
+        cecl_keep_message(words);
+        free_bounce(comm, bounce);
+        return cecl_fail_with(result, words);
+    }
+    if (bounces->memory)
+        bounces->memory->replaced = true;
+    bounce->next = bounces->memory;
+    bounces->memory = bounce;
+    bounces->used = 0;
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_bounce_lease(struct cecl_launch *launch, uint64_t bytes,
+                               struct cecl_buffer *bounce)
+{
+    ceclComm_t comm = launch->comm;
+    struct cecl_bounces *bounces = &comm->launcher->bounces;
+    struct cecl_leases *leases = &launch->leases;
+    const uint64_t rounded = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    if (!bounces->memory || rounded > bounces->memory->bytes - bounces->used)
+        CECL_TRY(grow(comm, rounded));
+    if (!leases->has_bounce) {
+        leases->has_bounce = true;
+        leases->first = bounces->used;
+        bounces->leases++;
+    }
+    *bounce = cecl_window_find(&comm->windows, bounces->memory->base + bounces->used);
+    bounces->used += rounded;
+    leases->behind = bounces->used;
+    return ceclSuccess;
+}
+
+/* The last lease has ended. Memory that was replaced can be freed once the enqueued calls have
+ * ended. Where the communicator has failed, peers may have been told of memory that this rank never
+ * used. A later call tries again to free what cannot be freed now. */
+static void end_last(ceclComm_t comm)
+{
+    struct cecl_bounces *bounces = &comm->launcher->bounces;
+    for (struct cecl_bounce *bounce = bounces->memory; bounce; bounce = bounce->next)
+        if (bounce->replaced) {
+            bounce->replaced = false;
+            bounce->last_use = cecl_flags_done_target(&comm->engine.flags);
+        }
+    if (bounces->memory->next && atomic_load(&comm->async_result) == ceclSuccess)
+        (void)!free_replaced(comm);
+    bounces->used = 0;
+}
+
+/* Whether memory was replaced since there were no leases. Then leases are of several memories. */
+static bool has_grown(const struct cecl_bounces *bounces)
+{
+    return bounces->memory->next && bounces->memory->next->replaced;
+}
+
+/* Another launch may have leases beside this one, for example a group that another thread has
+ * begun. */
+void cecl_bounce_end(struct cecl_launch *launch)
+{
+    struct cecl_bounces *bounces = &launch->comm->launcher->bounces;
+    struct cecl_leases *leases = &launch->leases;
+    leases->before.count = leases->after.count = 0;
+    if (!leases->has_bounce)
+        return;
+    leases->has_bounce = false;
+    if (--bounces->leases == 0)
+        end_last(launch->comm);
+    else if (bounces->used == leases->behind && !has_grown(bounces))
+        bounces->used = leases->first;
+}

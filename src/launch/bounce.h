@@ -1,0 +1,24 @@
+/* Memory of bounce buffers: registered memory of the communicator's own, which peers use instead of
+ * private memory. A launch leases a part of it until it is enqueued or given up. */
+#ifndef CECL_LAUNCH_BOUNCE_H
+#define CECL_LAUNCH_BOUNCE_H
+
+#include "launch/launch.h"
+
+struct cecl_bounce;
+
+struct cecl_bounces {
+    struct cecl_bounce *memory; /* a list; the first is in use */
+    uint64_t used;              /* bytes of the first that launches have leased */
+    uint32_t leases;            /* launches that have a lease */
+};
+
+/* Leases so many bytes for a launch. */
+ceclResult_t cecl_bounce_lease(struct cecl_launch *launch, uint64_t bytes,
+                               struct cecl_buffer *bounce);
+/* Ends the leases of a launch. */
+void cecl_bounce_end(struct cecl_launch *launch);
+/* No work may be pending. */
+void cecl_bounces_close(ceclComm_t comm);
+
+#endif

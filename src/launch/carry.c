@@ -1,0 +1,130 @@
+/* What is carried between private memory and bounce buffers; see carry.h. */
+#include "launch/carry.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "launch/launcher.h"
+#include "launch/plan.h"
+
+/* Adds a copy of a block, or makes the last one longer where the two follow each other. */
+static ceclResult_t add(struct cecl_carried *carried, const struct cecl_call *call,
+                        struct cecl_buffer src, struct cecl_buffer dst, uint64_t offset,
+                        uint64_t bytes, uint64_t pitch)
+{
+    const struct cecl_shape *shape = &call->view.shape;
+    struct cecl_call *last = carried->count > 0 ? &carried->calls[carried->count - 1] : NULL;
+    src = cecl_buffer_at(src, offset);
+    dst = cecl_buffer_at(dst, offset);
+    if (bytes == 0)
+        return ceclSuccess;
+    if (last && shape->width == 0 && last->view.shape.width == 0 &&
+        memcmp(&last->options, &call->options, sizeof(call->options)) == 0 &&
+        cecl_buffer_is(cecl_buffer_at(last->send, last->bytes), src) &&
+        cecl_buffer_is(cecl_buffer_at(last->recv, last->bytes), dst)) {
+        last->bytes += bytes;
+        last->count += bytes;
+        return ceclSuccess;
+    }
+    if (carried->count == carried->room) {
+        const uint32_t room = carried->room ? 2 * carried->room : 8;
+        struct cecl_call *calls = realloc(carried->calls, room * sizeof(*calls));
+        if (!calls)
+            return cecl_fail(ceclOutOfMemory, "no host memory for %u blocks", room);
+        carried->calls = calls;
+        carried->room = room;
+    }
+    carried->calls[carried->count] = (struct cecl_call){.op = &cecl_ops[CECL_OP_CARRY],
+                                                        .send = src,
+                                                        .recv = dst,
+                                                        .count = bytes,
+                                                        .bytes = bytes,
+                                                        .rank = call->rank,
+                                                        .nranks = call->nranks,
+                                                        .type = ceclInt8,
+                                                        .element = 1,
+                                                        .options = call->options};
+    if (shape->width > 0)
+        carried->calls[carried->count].view.shape = (struct cecl_shape){
+            .width = shape->width, .rows = shape->rows, .send_pitch = pitch, .recv_pitch = pitch};
+    carried->count++;
+    return ceclSuccess;
+}
+
+/* Adds the blocks that this rank sends, from `src` to the same offsets of `dst`. A block that is
+ * the same for all ranks is carried once. */
+static ceclResult_t carry_input(struct cecl_carried *carried, const struct cecl_call *call,
+                                struct cecl_buffer src, struct cecl_buffer dst, uint64_t pitch)
+{
+    for (int to = 0; to < call->nranks; to++) {
+        const struct cecl_block block = cecl_call_block(call, call->rank, to);
+        if (call->op->to == CECL_TO_EACH || to == call->root)
+            CECL_TRY(add(carried, call, src, dst, block.send_offset, block.bytes, pitch));
+    }
+    return ceclSuccess;
+}
+
+/* Adds the blocks that this rank receives. In place its own block needs no copy. */
+static ceclResult_t carry_output(struct cecl_carried *carried, const struct cecl_call *call,
+                                 struct cecl_buffer src, struct cecl_buffer dst)
+{
+    for (int from = 0; from < call->nranks; from++) {
+        const struct cecl_block block = cecl_call_block(call, from, call->rank);
+        const bool own = from == call->rank;
+        if (call->op->family == CECL_FAMILY_REDUCTION ? own : !(own && call->in_place))
+            CECL_TRY(add(carried, call, src, dst, block.recv_offset, block.bytes,
+                         call->view.shape.recv_pitch));
+    }
+    return ceclSuccess;
+}
+
+/* Whether peers write to a recvbuff that they cannot reach. In a group calls go other ways. */
+static bool needs_bounce(ceclComm_t comm, const struct cecl_call *call, bool grouped)
+{
+    return comm->nranks > 1 && cecl_op_peers_write(call->op) && !cecl_call_is_empty(call) &&
+           cecl_buffer_is_private(call->recv) && cecl_call_recv_needed(call) > 0 &&
+           (grouped || !cecl_keeps_to_own_buffers(comm, call)) &&
+           !cecl_pool_holds(&comm->pool, (const void *)(uintptr_t)call->recv.offset);
+}
+
+/* In place the root of a rooted call sends out of the caller's memory, as all ranks do whose blocks
+ * have sizes of their own. */
+ceclResult_t cecl_carry_replace(struct cecl_launch *launch, uint32_t index)
+{
+    ceclComm_t comm = launch->comm;
+    if (!needs_bounce(comm, &launch->calls[index], launch->is_grouped))
+        return ceclSuccess;
+    const struct cecl_call asked = launch->calls[index];
+    struct cecl_call derived = asked;
+    CECL_TRY(cecl_call_check_buffers(&asked, &comm->windows)); /* of the caller's memory */
+    CECL_TRY(cecl_bounce_lease(launch, cecl_call_recv_needed(&asked), &derived.recv));
+    if (cecl_call_is_one_buffer(&asked))
+        CECL_TRY(carry_input(&launch->leases.before, &asked, asked.recv, derived.recv,
+                             asked.view.shape.recv_pitch));
+    CECL_TRY(carry_output(&launch->leases.after, &asked, derived.recv, asked.recv));
+    cecl_launch_derive(launch, index, &derived);
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_carry_lend(struct cecl_launch *launch, const struct cecl_call *call,
+                             struct cecl_buffer *lent)
+{
+    *lent = call->send;
+    return cecl_buffer_is_private(call->send) && call->op->family != CECL_FAMILY_REDUCTION
+               ? cecl_bounce_lease(launch, cecl_call_send_needed(call), lent)
+               : ceclSuccess;
+}
+
+ceclResult_t cecl_carry_sent(struct cecl_launch *launch, const struct cecl_call *call,
+                             struct cecl_buffer lent)
+{
+    return cecl_buffer_is(lent, call->send) ? ceclSuccess
+                                            : carry_input(&launch->leases.before, call, call->send,
+                                                          lent, call->view.shape.send_pitch);
+}
+
+ceclResult_t cecl_carry_note(struct cecl_carried *carried, const struct cecl_call *call,
+                             struct cecl_buffer src, struct cecl_buffer dst)
+{
+    return add(carried, call, src, dst, 0, call->bytes, 0);
+}

@@ -1,0 +1,323 @@
+/* CECL_CHECK: before a collective is enqueued, ranks compare their descriptions of it. This is
+ * slow, and is meant for finding faults. */
+#include "launch/check.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/together.h"
+#include "launch/exchange.h"
+#include "launch/launcher.h"
+#include "util/alone.h"
+
+/* What a rank sends to the others: the part of its call on which ranks must agree, without
+ * pointers. */
+struct told {
+    struct cecl_call call;
+    uint64_t op;       /* enum cecl_op_index */
+    uint64_t layout;   /* a hash of the sizes and offsets that all ranks know */
+    uint64_t compared; /* as in struct cecl_launcher */
+    int32_t status;    /* ceclResult_t: whether this rank's own checks passed */
+    char text[180];    /* the reason if they did not */
+};
+_Static_assert(sizeof(struct told) >= CECL_CHECK_ROOM_BYTES, "others count on so much");
+
+void *cecl_check_room(int nranks)
+{
+    return calloc((size_t)nranks, sizeof(struct told));
+}
+
+/* ---- what ranks must agree on */
+
+static uint64_t hash_of(const uint64_t *words, uint32_t count)
+{
+    uint64_t hash = 0;
+    for (uint32_t i = 0; i < count; i++)
+        hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15u + (hash >> 29);
+    return hash;
+}
+
+static void tell(const struct cecl_call *call, ceclResult_t local, const char *words,
+                 struct told *told)
+{
+    memset(told, 0, sizeof(*told));
+    told->op = (uint64_t)(call->op - cecl_ops);
+    told->status = (int32_t)local;
+    if (local != ceclSuccess)
+        cecl_shorten(told->text, sizeof(told->text), words);
+    told->call.count = call->count;
+    told->call.type = call->type;
+    told->call.red_op = call->red_op;
+    told->call.root = call->root;
+    told->call.options = call->options;
+    if (local != ceclSuccess)
+        return;
+    told->call.view.shape = call->view.shape;
+    if (call->layout_words > 0 && call->op->family != CECL_FAMILY_OWN_LAYOUT)
+        told->layout = hash_of(call->view.layout, call->layout_words);
+    if (call->op->block && !cecl_call_is_empty(call))
+        told->call.in_place = cecl_call_is_in_place_on_all(call);
+    else if (!call->op->block)
+        told->call.recv = call->recv;
+}
+
+/* ---- comparing */
+
+static const char *const types[CECL_NUM_TYPES] = {
+    [ceclInt8] = "int8",         [ceclUint8] = "uint8",         [ceclInt32] = "int32",
+    [ceclUint32] = "uint32",     [ceclInt64] = "int64",         [ceclUint64] = "uint64",
+    [ceclFloat16] = "float16",   [ceclFloat32] = "float32",     [ceclFloat64] = "float64",
+    [ceclBfloat16] = "bfloat16", [ceclFloat8e4m3] = "fp8 e4m3", [ceclFloat8e5m2] = "fp8 e5m2",
+};
+static const char *const red_ops[CECL_NUM_RED_OPS] = {"ceclSum", "ceclProd", "ceclMax", "ceclMin",
+                                                      "ceclAvg"};
+static const char *const policies[] = {"CECL_SM_NEVER", "CECL_SM_REDUCE_ONLY", "CECL_SM_ALLOW"};
+static const char *const directions[] = {"CECL_DIRECTION_AUTO", "CECL_DIRECTION_PUSH",
+                                         "CECL_DIRECTION_PULL"};
+static const char *const places[] = {"out of place", "in place"};
+
+/* A field that ranks compare: its name, and the names of its values where they have names. */
+struct field {
+    const char *name;
+    size_t offset, bytes;
+    const char *const *values;
+    uint64_t nvalues;
+};
+#define FIELD(member) offsetof(struct told, member), sizeof(((struct told *)0)->member)
+#define NAMES(names) names, sizeof(names) / sizeof((names)[0])
+#define NUMBER NULL, 0
+static const struct field fields[] = {
+    {"datatype", FIELD(call.type), NAMES(types)},
+    {"count", FIELD(call.count), NUMBER},
+    {"placement", FIELD(call.in_place), NAMES(places)},
+    {"ptr's offset in the pool", FIELD(call.recv.offset), NUMBER},
+    {"root", FIELD(call.root), NUMBER},
+    {"op", FIELD(call.red_op), NAMES(red_ops)},
+    {"options.smPolicy", FIELD(call.options.sm_policy), NAMES(policies)},
+    {"options.direction", FIELD(call.options.direction), NAMES(directions)},
+    {"options.maxSms", FIELD(call.options.max_sms), NUMBER},
+    {"recvcounts or displs (a hash of them)", FIELD(layout), NUMBER},
+    {"strided.width, in bytes", FIELD(call.view.shape.width), NUMBER},
+    {"strided.rows", FIELD(call.view.shape.rows), NUMBER},
+    {"strided.sendPitch, in bytes", FIELD(call.view.shape.send_pitch), NUMBER},
+    {"strided.sendStride, in bytes", FIELD(call.view.shape.send_stride), NUMBER},
+    {"strided.recvPitch, in bytes", FIELD(call.view.shape.recv_pitch), NUMBER},
+    {"strided.recvStride, in bytes", FIELD(call.view.shape.recv_stride), NUMBER},
+};
+
+static uint64_t value_of(const struct told *told, const struct field *field)
+{
+    const void *at = (const char *)told + field->offset;
+    return field->bytes == 1   ? *(const uint8_t *)at
+           : field->bytes == 2 ? *(const uint16_t *)at
+           : field->bytes == 4 ? *(const uint32_t *)at
+                               : *(const uint64_t *)at;
+}
+
+static void print_value(const struct field *field, uint64_t value, char out[32])
+{
+    if (value < field->nvalues)
+        snprintf(out, 32, "%s", field->values[value]);
+    else
+        snprintf(out, 32, "%" PRIu64, value);
+}
+
+static const char *op_name(uint64_t op)
+{
+    return op < CECL_OP_COUNT ? cecl_ops[op].name : "?";
+}
+
+/* The name of a field in this call. */
+static const char *name_in(const struct field *field, uint64_t op)
+{
+    const char *count = cecl_ops[op].count_name;
+    if (count && field->offset == offsetof(struct told, call.count))
+        return count;
+    return field->name;
+}
+
+static ceclResult_t compare(const struct told *a, const struct told *b, int rank)
+{
+    if (a->op != b->op || a->op >= CECL_OP_COUNT)
+        return cecl_fail(ceclInvalidUsage, "ranks differ in the call: %s on rank 0, %s on rank %d",
+                         op_name(a->op), op_name(b->op), rank);
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+        char one[32], other[32];
+        const uint64_t x = value_of(a, &fields[i]), y = value_of(b, &fields[i]);
+        if (x == y)
+            continue;
+        print_value(&fields[i], x, one);
+        print_value(&fields[i], y, other);
+        return cecl_fail(ceclInvalidUsage, "%s: ranks differ in %s: %s on rank 0, %s on rank %d",
+                         op_name(a->op), name_in(&fields[i], a->op), one, other, rank);
+    }
+    return ceclSuccess;
+}
+
+#define CURE "CECL_CHECK=1 needs a thread for each rank, or the calls of all ranks in one group"
+
+/* Ranks of one thread cannot compare their calls, because each would wait for the others. If all
+ * ranks are in this process, each of them is refused alike and the communicator stays usable.
+ * Otherwise the communicator fails, because ranks of other processes wait for this one. `local` is
+ * this rank's own verdict. */
+static ceclResult_t refuse_alone(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local)
+{
+    if (local == ceclSuccess)
+        local = cecl_fail(ceclInvalidUsage,
+                          "%s: this process has other ranks of the communicator, and no other "
+                          "thread that could make their calls: " CURE,
+                          call->op->name);
+    return comm->is_one_process ? local : cecl_comm_break(comm, local);
+}
+
+/* If the process has other threads, only the timeout shows that none of them makes the calls. */
+static ceclResult_t name_cure(ceclComm_t comm, ceclResult_t result)
+{
+    char words[CECL_MESSAGE_BYTES];
+    if (result != ceclTimeout || !comm->shares_process)
+        return result;
+    cecl_keep_message(words);
+    return cecl_fail(result, "%.400s; " CURE, words);
+}
+
+ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local)
+{
+    struct told mine, *all = comm->check_room;
+    char words[CECL_MESSAGE_BYTES];
+
+    if (!comm->config.check)
+        return local;
+    if (comm->shares_process && cecl_thread_is_alone())
+        return refuse_alone(comm, call, local);
+    cecl_keep_message(words);
+    tell(call, local, words, &mine);
+    mine.compared = comm->launcher->compared;
+    comm->pool.exchanges++;
+    cecl_mesh_activity(comm->mesh, call->op->name);
+    ceclResult_t result =
+        name_cure(comm, cecl_comm_exchanged(comm, cecl_mesh_allgather(comm->mesh, "call", &mine,
+                                                                      all, sizeof(mine))));
+    comm->launcher->compares_alike = true;
+    for (int r = 0; r < comm->nranks && result == ceclSuccess; r++)
+        if (all[r].compared != mine.compared)
+            comm->launcher->compares_alike = false;
+    if (local != ceclSuccess) /* this rank's own message says more than a peer's */
+        return cecl_fail_with(local, words);
+    for (int r = 0; r < comm->nranks && result == ceclSuccess; r++)
+        if (all[r].status != ceclSuccess)
+            result = cecl_exchange_refused(r, all[r].status, all[r].text);
+    for (int r = 1; r < comm->nranks && result == ceclSuccess; r++)
+        result = compare(&all[0], &all[r], r);
+    return result;
+}
+
+static ceclResult_t check_one(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local)
+{
+    CECL_TRY(cecl_check_call(comm, call, local));
+    return cecl_op_states_places(call->op) ? cecl_exchange_compare(comm, call) : ceclSuccess;
+}
+
+ceclResult_t cecl_check_calls(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
+                              ceclResult_t local)
+{
+    if (!comm->config.check)
+        return local;
+    if (count == 1)
+        return check_one(comm, &calls[0], local);
+    const struct cecl_call group = {.op = &cecl_ops[CECL_OP_GROUP_END], .count = count};
+    ceclResult_t result = cecl_check_call(comm, &group, local);
+    for (uint32_t i = 0; i < count && result == ceclSuccess; i++)
+        result = check_one(comm, &calls[i], ceclSuccess);
+    return result;
+}
+
+/* ---- groups on several communicators */
+
+static ceclResult_t check_part(void *argument)
+{
+    struct cecl_check_part *part = argument;
+    part->is_told = true;
+    part->result = cecl_check_calls(part->comm, part->calls, part->count,
+                                    cecl_fail_with(part->local, part->words));
+    return part->result;
+}
+
+/* Compares on all communicators that are not told yet, at the same time. */
+static ceclResult_t check_together(struct cecl_check_part *parts, uint32_t count)
+{
+    struct cecl_task *tasks = calloc(count, sizeof(*tasks));
+    uint32_t ntasks = 0;
+    if (!tasks)
+        return cecl_fail(ceclOutOfMemory, "no host memory to compare calls on %u communicators",
+                         count);
+    for (uint32_t i = 0; i < count; i++)
+        if (!parts[i].is_told)
+            tasks[ntasks++] = (struct cecl_task){.run = check_part, .argument = &parts[i]};
+    const ceclResult_t result = cecl_together(tasks, ntasks);
+    free(tasks);
+    return result;
+}
+
+/* Whether ranks of this process are missing that no other thread could add. */
+static bool is_incomplete(const struct cecl_check_part *parts, uint32_t count, uint32_t index)
+{
+    const ceclComm_t comm = parts[index].comm;
+    int here = 0;
+    for (uint32_t i = 0; i < count && comm->shares_process; i++)
+        here += parts[i].comm->id == comm->id;
+    return comm->shares_process && here < comm->ranks_here && cecl_thread_is_alone();
+}
+
+/* Refuses calls on communicators that lack ranks. Returns `local`, or why it refused. */
+static ceclResult_t refuse_incomplete(struct cecl_check_part *parts, uint32_t count,
+                                      ceclResult_t local)
+{
+    ceclResult_t result = local;
+    for (uint32_t i = 0; i < count; i++)
+        if (is_incomplete(parts, count, i)) {
+            parts[i].is_told = true;
+            result = parts[i].result = refuse_alone(parts[i].comm, parts[i].calls, result);
+        }
+    return result;
+}
+
+/* Several ranks of one communicator are one. */
+static bool is_first_of(const struct cecl_check_part *parts, uint32_t index)
+{
+    for (uint32_t i = 0; i < index; i++)
+        if (parts[i].comm->id == parts[index].comm->id)
+            return false;
+    return true;
+}
+
+ceclResult_t cecl_check_parts(struct cecl_check_part *parts, uint32_t count, ceclResult_t local)
+{
+    char words[CECL_MESSAGE_BYTES];
+    uint64_t compared = 0;
+    if (count == 0)
+        return local;
+    for (uint32_t i = 0; i < count; i++)
+        compared += is_first_of(parts, i) ? parts[i].comm->id : 0;
+    for (uint32_t i = 0; i < count; i++)
+        parts[i].comm->launcher->compared = compared == parts[0].comm->id ? 0 : compared;
+    local = refuse_incomplete(parts, count, local);
+    cecl_keep_message(words);
+    for (uint32_t i = 0; i < count; i++) {
+        parts[i].local = local;
+        parts[i].words = parts[i].words ? parts[i].words : words;
+    }
+    ceclResult_t result = check_together(parts, count);
+    if (result == ceclSuccess)
+        result = cecl_fail_with(local, words);
+    cecl_keep_message(words);
+    for (uint32_t i = 0; i < count; i++) { /* no thread was started for it: its peers hear why */
+        if (!parts[i].is_told) {
+            parts[i].local = result;
+            (void)!check_part(&parts[i]);
+        }
+        parts[i].comm->launcher->compared = 0;
+    }
+    return cecl_fail_with(result, words);
+}

@@ -1,0 +1,41 @@
+/* CECL_CHECK: ranks compare the calls that they are about to make. */
+#ifndef CECL_LAUNCH_CHECK_H
+#define CECL_LAUNCH_CHECK_H
+
+#include "call/call.h"
+#include "comm/comm.h"
+
+/* Allocates memory for what the ranks send, when the communicator is made. Other exchanges may use
+ * it too. Returns NULL without memory. */
+#define CECL_CHECK_ROOM_BYTES 64 /* of each rank, at least */
+void *cecl_check_room(int nranks);
+
+/* Collective under CECL_CHECK=1; otherwise returns `local`, which is this rank's verdict on its own
+ * arguments, with its message recorded. All ranks go on, or all refuse. They refuse with
+ * ceclInvalidUsage and both ranks' values, or with the message of the rank that refused. The
+ * description `call` may be incomplete. */
+ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local);
+
+/* The same for calls that are carried out as one. Calls that ranks give places for compare these,
+ * too. */
+ceclResult_t cecl_check_calls(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
+                              ceclResult_t local);
+
+/* The calls of a group on one communicator. */
+struct cecl_check_part {
+    ceclComm_t comm;
+    const struct cecl_call *calls;
+    uint32_t count;
+    ceclResult_t result; /* [out] the verdict, which its ranks share */
+    const char *words;   /* why the group is refused here; NULL: as the last message has it */
+    /* check.c's own */
+    ceclResult_t local;
+    bool is_told;
+};
+
+/* cecl_check_calls for several communicators at the same time. So ranks may use the communicators
+ * in any order, in one group or in calls one after the other. This thread may have several ranks of
+ * one communicator. */
+ceclResult_t cecl_check_parts(struct cecl_check_part *parts, uint32_t count, ceclResult_t local);
+
+#endif

@@ -1,0 +1,80 @@
+/* Public calls, from their arguments to a launch. This file does not know what a collective does.
+ * */
+#include "launch/collective.h"
+
+#include "comm/trace.h"
+#include "launch/describe.h"
+#include "launch/group.h"
+#include "launch/make.h"
+#include "launch/plan.h"
+
+static enum cecl_launch_kind kind_of(const struct cecl_op *op)
+{
+    return op->family == CECL_FAMILY_MESSAGE ? CECL_LAUNCH_MESSAGES : CECL_LAUNCH_COLLECTIVES;
+}
+
+/* Makes a lone call. *path says how it went, for the timeline. */
+static ceclResult_t make_alone(struct cecl_launch *launch, const struct cecl_args *args,
+                               struct cecl_call *call, const char **path)
+{
+    CECL_TRY(cecl_launch_make(launch, call, cecl_launch_describe(launch, args, call)));
+    *path = cecl_launch_path(launch);
+    return ceclSuccess;
+}
+
+/* Ends the trace of a call. A refused call may be described in part. */
+static void trace_end(const struct cecl_traced *traced, const struct cecl_call *call,
+                      const char *path, ceclResult_t result)
+{
+    uint64_t send_bytes = 0, recv_bytes = 0;
+    if (!traced->trace)
+        return;
+    if (result == ceclSuccess)
+        cecl_call_sizes(call, &send_bytes, &recv_bytes);
+    cecl_trace_end(traced, send_bytes, recv_bytes, path, result);
+}
+
+static ceclResult_t call_entered(const struct cecl_args *args, ceclComm_t comm, ceclStream_t stream,
+                                 struct cecl_call *call)
+{
+    const struct cecl_traced traced = cecl_trace_begin(comm, call->op->name);
+    const char *path = "refused";
+    if (cecl_group_is_open()) {
+        const ceclResult_t kept = cecl_group_add(comm, args, stream, call);
+        trace_end(&traced, call, kept == ceclSuccess ? "kept for the group's end" : path, kept);
+        return kept;
+    }
+    struct cecl_launch *launch = cecl_launch_take(comm, kind_of(call->op), stream);
+    const ceclResult_t result = launch ? make_alone(launch, args, call, &path) : ceclOutOfMemory;
+    trace_end(&traced, call, path, result);
+    cecl_launch_drop(launch);
+    return result;
+}
+
+ceclResult_t cecl_collective(enum cecl_op_index index, const struct cecl_args *args,
+                             ceclComm_t comm, ceclStream_t stream)
+{
+    struct cecl_call call = {.op = &cecl_ops[index]};
+    ceclResult_t result = cecl_comm_check(comm);
+    if (result == ceclSuccess)
+        result = cecl_comm_enter(comm, call.op->name);
+    if (result != ceclSuccess) /* a group that contains such a call is refused as a whole */
+        return cecl_group_is_open() ? cecl_group_refuse(result) : result;
+    result = call_entered(args, comm, stream, &call);
+    cecl_comm_leave(comm);
+    return result;
+}
+
+ceclResult_t cecl_collective_explain(enum cecl_op_index index, const struct cecl_args *args,
+                                     ceclComm_t comm, ceclExplanation_t *explanation)
+{
+    struct cecl_call call = {.op = &cecl_ops[index]};
+    CECL_TRY(cecl_comm_enter(comm, "ceclExplain"));
+    struct cecl_launch *launch = cecl_launch_take(comm, kind_of(call.op), NULL);
+    ceclResult_t result = launch ? cecl_launch_describe(launch, args, &call) : ceclOutOfMemory;
+    if (result == ceclSuccess)
+        result = cecl_launches_explain(launch, explanation);
+    cecl_launch_drop(launch);
+    cecl_comm_leave(comm);
+    return result;
+}

@@ -1,0 +1,130 @@
+/* Ranks exchange the sizes that they send, and the places where they want to receive. They do so
+ * before an all-to-all whose senders do not know the places. Under CECL_CHECK they do so to compare
+ * places that senders gave. */
+#include "launch/exchange.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "launch/launcher.h"
+
+/* What a rank sends to the others. */
+struct places {
+    int32_t status;   /* ceclResult_t: whether this rank's own checks passed */
+    int32_t type;     /* ceclDataType_t */
+    char text[180];   /* the reason if they did not */
+    uint64_t words[]; /* the rank's layout */
+};
+
+static size_t bytes_of(int nranks)
+{
+    return sizeof(struct places) + CECL_LAYOUT_WORDS_MAX(nranks) * sizeof(uint64_t);
+}
+
+void *cecl_exchange_room(int nranks)
+{
+    return calloc((size_t)nranks + 1, bytes_of(nranks)); /* one more, for this rank's own */
+}
+
+static struct places *told_by(ceclComm_t comm, int rank)
+{
+    return (void *)((char *)comm->launcher->exchange + (size_t)rank * bytes_of(comm->nranks));
+}
+
+/* A peer's invalid argument is reported here as invalid usage; other errors keep their code. */
+ceclResult_t cecl_exchange_refused(int rank, int32_t status, const char *words)
+{
+    const bool is_misuse = status == ceclInvalidArgument || status == ceclInvalidUsage;
+    return cecl_fail(is_misuse ? ceclInvalidUsage : (ceclResult_t)status,
+                     "rank %d refused its call: %s", rank, words);
+}
+
+static uint64_t word(ceclComm_t comm, int rank, int array, int peer)
+{
+    return told_by(comm, rank)->words[cecl_layout_at(comm->nranks, array, peer)];
+}
+
+static ceclResult_t compare_buffers(ceclComm_t comm, int rank)
+{
+    const struct places *a = told_by(comm, 0), *b = told_by(comm, rank);
+    if (a->type != b->type)
+        return cecl_fail(ceclInvalidUsage,
+                         "ranks differ in datatype: %d on rank 0, %d on rank %d (ceclDataType_t)",
+                         (int)a->type, (int)b->type, rank);
+    return ceclSuccess;
+}
+
+static ceclResult_t compare_blocks(ceclComm_t comm, int from, int to, size_t size, bool targets)
+{
+    const uint64_t sent = word(comm, from, CECL_LAYOUT_SENT, to),
+                   received = word(comm, to, CECL_LAYOUT_RECEIVED, from);
+    if (sent != received)
+        return cecl_fail(ceclInvalidUsage,
+                         "rank %d sends %" PRIu64 " elements to rank %d (sendcounts[%d]), which "
+                         "expects %" PRIu64 " (recvcounts[%d])",
+                         from, sent / size, to, to, received / size, from);
+    const uint64_t target = word(comm, from, CECL_LAYOUT_TARGET, to),
+                   place = word(comm, to, CECL_LAYOUT_RECEIVED_AT, from);
+    if (targets && sent > 0 && target != place)
+        return cecl_fail(ceclInvalidUsage,
+                         "rank %d sends its block to element %" PRIu64
+                         " of rank %d's recvbuff (peerdispls[%d]), which expects it at %" PRIu64
+                         " (rdispls[%d])",
+                         from, target / size, to, to, place / size, from);
+    return ceclSuccess;
+}
+
+/* Reaches the same verdict on all ranks, except on a rank that refused its own call. */
+static ceclResult_t judge(ceclComm_t comm, const struct cecl_call *call, bool targets)
+{
+    const int n = comm->nranks;
+    for (int r = 0; r < n; r++)
+        if (told_by(comm, r)->status != ceclSuccess)
+            return cecl_exchange_refused(r, told_by(comm, r)->status, told_by(comm, r)->text);
+    for (int r = 1; r < n; r++)
+        CECL_TRY(compare_buffers(comm, r));
+    for (int from = 0; from < n; from++)
+        for (int to = 0; to < n; to++)
+            CECL_TRY(compare_blocks(comm, from, to, call->element, targets));
+    return ceclSuccess;
+}
+
+static ceclResult_t tell(ceclComm_t comm, const struct cecl_call *call, bool targets,
+                         ceclResult_t local)
+{
+    struct places *mine = told_by(comm, comm->nranks);
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
+    mine->status = (int32_t)local;
+    mine->type = (int32_t)call->type;
+    if (local == ceclSuccess)
+        memcpy(mine->words, call->view.layout, call->layout_words * sizeof(*mine->words));
+    else
+        cecl_shorten(mine->text, sizeof(mine->text), words);
+    comm->pool.exchanges++;
+    cecl_mesh_activity(comm->mesh, call->op->name);
+    const ceclResult_t result =
+        cecl_comm_exchanged(comm, cecl_mesh_allgather(comm->mesh, "blocks", mine, told_by(comm, 0),
+                                                      bytes_of(comm->nranks)));
+    if (local != ceclSuccess) /* this rank's own message says more than a peer's */
+        return cecl_fail_with(local, words);
+    return result != ceclSuccess ? result : judge(comm, call, targets);
+}
+
+ceclResult_t cecl_exchange_places(ceclComm_t comm, const struct cecl_call *call, uint64_t *layout,
+                                  ceclResult_t local)
+{
+    CECL_TRY(tell(comm, call, false, local));
+    memcpy(layout, call->view.layout, call->layout_words * sizeof(*layout));
+    for (int r = 0; r < comm->nranks; r++)
+        layout[cecl_layout_at(comm->nranks, CECL_LAYOUT_TARGET, r)] =
+            word(comm, r, CECL_LAYOUT_RECEIVED_AT, comm->rank);
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_exchange_compare(ceclComm_t comm, const struct cecl_call *call)
+{
+    return tell(comm, call, true, ceclSuccess);
+}

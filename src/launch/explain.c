@@ -1,0 +1,76 @@
+/* Explaining launches: how they would go. */
+#include <stdio.h>
+#include <string.h>
+
+#include "launch/launcher.h"
+#include "launch/make.h"
+#include "launch/messages.h"
+#include "launch/plan.h"
+#include "launch/settle.h"
+#include "launch/tell.h"
+
+static const ceclExplanation_t nothing = {
+    .zeroSm = 1, .path = "nothing to do", .reason = "count is 0"};
+
+/* Adds what is carried for a launch. */
+static ceclResult_t add_carried(ceclComm_t comm, const struct cecl_carried *carried,
+                                ceclExplanation_t *explanation)
+{
+    const struct cecl_told told = {0};
+    for (uint32_t i = 0; i < carried->count; i++) {
+        struct cecl_plan plan;
+        ceclExplanation_t more;
+        CECL_TRY(cecl_plan_make(comm, &carried->calls[i], 1, &told, &plan));
+        cecl_plan_explain(&plan, &more);
+        cecl_plan_free(&plan);
+        explanation->copies += more.copies;
+        explanation->localCopies += more.localCopies;
+        explanation->bytesSent += more.bytesSent;
+        if (explanation->zeroSm && !more.zeroSm)
+            memcpy(explanation->reason, more.reason, sizeof(explanation->reason));
+        explanation->zeroSm = explanation->zeroSm && more.zeroSm;
+    }
+    return ceclSuccess;
+}
+
+static ceclResult_t explain_collectives(struct cecl_launch *launch, ceclExplanation_t *explanation)
+{
+    const struct cecl_told told = cecl_tell_alone(launch->calls, launch->nfull);
+    struct cecl_plan plan;
+    CECL_TRY(cecl_launch_check_buffers(launch));
+    if (launch->nfull == 0) {
+        *explanation = nothing;
+        return ceclSuccess;
+    }
+    CECL_TRY(cecl_plan_make(launch->comm, launch->calls, launch->nfull, &told, &plan));
+    cecl_plan_explain(&plan, explanation);
+    cecl_plan_free(&plan);
+    if (launch->leases.before.count + launch->leases.after.count > 0 &&
+        !strstr(explanation->path, "private")) {
+        const size_t length = strlen(explanation->path);
+        snprintf(explanation->path + length, sizeof(explanation->path) - length,
+                 ", private buffer carried");
+    }
+    return ceclSuccess;
+}
+
+static ceclResult_t explain(struct cecl_launch *launch, ceclExplanation_t *explanation)
+{
+    CECL_TRY(launch->kind == CECL_LAUNCH_MESSAGES ? cecl_messages_explain(launch, explanation)
+                                                  : explain_collectives(launch, explanation));
+    CECL_TRY(add_carried(launch->comm, &launch->leases.before, explanation));
+    return add_carried(launch->comm, &launch->leases.after, explanation);
+}
+
+ceclResult_t cecl_launches_explain(struct cecl_launch *list, ceclExplanation_t *explanation)
+{
+    ceclExplanation_t all = nothing;
+    if (list) {
+        all = (ceclExplanation_t){.zeroSm = 1};
+        CECL_TRY(cecl_settle_again(list, list->comm));
+    }
+    for (struct cecl_launch *launch = list; launch; launch = launch->next)
+        CECL_TRY(explain(launch, &all));
+    *explanation = all;
+    return ceclSuccess;
+}

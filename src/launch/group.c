@@ -1,0 +1,394 @@
+/* A thread's open group; see group.h. */
+#include "launch/group.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "comm/trace.h"
+#include "launch/describe.h"
+#include "launch/launcher.h"
+#include "launch/make.h"
+#include "launch/settle.h"
+
+/* ---- the thread's group */
+
+static pthread_key_t key;
+static _Thread_local bool is_open;
+
+bool cecl_group_is_open(void)
+{
+    return is_open;
+}
+
+void cecl_group_empty(struct cecl_group *group)
+{
+    while (group->first) {
+        struct cecl_launch *launch = group->first;
+        group->first = launch->next;
+        cecl_launch_return(launch);
+    }
+    group->nlaunches = 0;
+}
+
+static void free_group(void *argument)
+{
+    struct cecl_group *group = argument;
+    cecl_group_empty(group);
+    if (group->others)
+        group->free_others(group->others);
+    free(group->parts);
+    free(group);
+}
+
+/* Done once in a process. After a failure the next group tries again. */
+static bool make_key(void)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static bool made;
+    pthread_mutex_lock(&lock);
+    made = made || pthread_key_create(&key, free_group) == 0;
+    const bool is_made = made;
+    pthread_mutex_unlock(&lock);
+    return is_made;
+}
+
+struct cecl_group *cecl_group_current(void)
+{
+    /* a thread-local read is cheaper than pthread_getspecific, which is a function call */
+    static _Thread_local struct cecl_group *mine;
+    if (mine)
+        return mine;
+    if (!make_key())
+        return NULL;
+    mine = calloc(1, sizeof(*mine));
+    if (mine && pthread_setspecific(key, mine) != 0) {
+        free(mine);
+        mine = NULL;
+    }
+    return mine;
+}
+
+void cecl_group_open(struct cecl_group *group)
+{
+    group->is_traced = false;
+    group->failed = ceclSuccess;
+    group->failed_on = NULL;
+    is_open = true;
+}
+
+void cecl_group_close(void)
+{
+    is_open = false;
+}
+
+/* ---- what is in it */
+
+static ceclResult_t remember(struct cecl_group *group, ceclComm_t comm, ceclResult_t result)
+{
+    if (result != ceclSuccess && group->failed == ceclSuccess) {
+        group->failed = result;
+        group->failed_on = comm;
+        cecl_keep_message(group->words);
+    }
+    return result;
+}
+
+ceclResult_t cecl_group_refuse(ceclResult_t result)
+{
+    return remember(cecl_group_current(), NULL, result);
+}
+
+/* The place where a launch of this kind stands, or is to stand. That is beside the communicator's
+ * other launch, if it has one, and else last. So communicators come in the order of their first
+ * calls. */
+static struct cecl_launch **place_of(struct cecl_group *group, ceclComm_t comm,
+                                     enum cecl_launch_kind kind)
+{
+    struct cecl_launch **at = &group->first;
+    while (*at && (*at)->comm != comm)
+        at = &(*at)->next;
+    while (*at && (*at)->comm == comm && (*at)->kind < (int)kind)
+        at = &(*at)->next;
+    return at;
+}
+
+/* Requires one stream for each communicator, because its calls become one. */
+static ceclResult_t check_stream(const struct cecl_group *group, ceclComm_t comm,
+                                 ceclStream_t stream)
+{
+    for (const struct cecl_launch *launch = group->first; launch; launch = launch->next)
+        if (launch->comm == comm)
+            return launch->order.stream == stream
+                       ? ceclSuccess
+                       : cecl_fail(ceclInvalidUsage,
+                                   "stream %p: calls of one group and communicator go to one "
+                                   "stream; the first of them went to %p",
+                                   (void *)stream, (void *)launch->order.stream);
+    return ceclSuccess;
+}
+
+static bool has_parts(struct cecl_group *group, uint32_t count)
+{
+    if (count <= group->parts_room)
+        return true;
+    struct cecl_check_part *parts = realloc(group->parts, 2 * count * sizeof(*parts));
+    if (!parts)
+        return false;
+    group->parts = parts;
+    group->parts_room = 2 * count;
+    return true;
+}
+
+/* The group's launch for such a call; NULL without host memory. */
+static struct cecl_launch *launch_for(struct cecl_group *group, ceclComm_t comm,
+                                      ceclStream_t stream, enum cecl_launch_kind kind)
+{
+    struct cecl_launch **at = place_of(group, comm, kind);
+    if (*at && (*at)->comm == comm && (*at)->kind == kind)
+        return *at;
+    struct cecl_launch *launch =
+        has_parts(group, group->nlaunches + 1) ? cecl_launch_take(comm, kind, stream) : NULL;
+    if (!launch) {
+        cecl_record("no host memory for a group of %u launches", group->nlaunches + 1);
+        return NULL;
+    }
+    launch->is_grouped = true;
+    launch->next = *at;
+    *at = launch;
+    group->nlaunches++;
+    return launch;
+}
+
+static ceclResult_t refuse_in_group(const struct cecl_op *op)
+{
+    return op->asks_places ? cecl_fail(ceclInvalidUsage,
+                                       "%s waits for the peers' hosts, which a group cannot: "
+                                       "%s may be grouped",
+                                       op->name, op->in_group)
+                           : ceclSuccess;
+}
+
+static ceclResult_t add(struct cecl_group *group, ceclComm_t comm, const struct cecl_args *args,
+                        ceclStream_t stream, struct cecl_call *call)
+{
+    const enum cecl_launch_kind kind =
+        call->op->family == CECL_FAMILY_MESSAGE ? CECL_LAUNCH_MESSAGES : CECL_LAUNCH_COLLECTIVES;
+    const ceclResult_t streams = check_stream(group, comm, stream);
+    char words[CECL_MESSAGE_BYTES];
+    words[0] = '\0';
+    if (streams != ceclSuccess) /* what is wrong with the call itself says more */
+        cecl_keep_message(words);
+    struct cecl_launch *launch = launch_for(group, comm, stream, kind);
+    if (!launch)
+        return ceclOutOfMemory;
+    if (launch->ncalls == CECL_GROUP_MAX)
+        return cecl_fail(ceclInvalidUsage,
+                         "a group has %d calls at most on a communicator; this is one more",
+                         CECL_GROUP_MAX);
+    CECL_TRY(cecl_launch_describe(launch, args, call));
+    CECL_TRY(refuse_in_group(call->op));
+    return streams == ceclSuccess ? ceclSuccess : cecl_fail_with(streams, words);
+}
+
+ceclResult_t cecl_group_add(ceclComm_t comm, const struct cecl_args *args, ceclStream_t stream,
+                            struct cecl_call *call)
+{
+    struct cecl_group *group = cecl_group_current();
+    group->is_traced = group->is_traced || cecl_trace_of(comm);
+    const ceclResult_t result = remember(group, comm, add(group, comm, args, stream, call));
+    if (result == ceclSuccess || call->op->family == CECL_FAMILY_MESSAGE)
+        return result;
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
+    (void)launch_for(group, comm, stream, CECL_LAUNCH_COLLECTIVES); /* the peers will compare */
+    return cecl_fail_with(result, words);
+}
+
+uint32_t cecl_group_waiting(ceclComm_t comm)
+{
+    uint32_t waiting = 0;
+    const struct cecl_group *group = is_open ? cecl_group_current() : NULL;
+    for (const struct cecl_launch *launch = group ? group->first : NULL; launch;
+         launch = launch->next)
+        waiting += launch->comm == comm ? launch->ncalls : 0;
+    return waiting;
+}
+
+static void take_out(struct cecl_group *group, ceclComm_t comm)
+{
+    struct cecl_launch **at = &group->first;
+    while (*at) {
+        struct cecl_launch *launch = *at;
+        if (launch->comm != comm) { /* their peers may learn that the group is refused */
+            at = &launch->next;
+            continue;
+        }
+        *at = launch->next;
+        group->nlaunches--;
+        cecl_launch_return(launch);
+    }
+}
+
+void cecl_group_forget(ceclComm_t comm)
+{
+    if (is_open)
+        take_out(cecl_group_current(), comm);
+}
+
+/* ---- carrying it out */
+
+bool cecl_group_is_first(const struct cecl_group *group, const struct cecl_launch *launch)
+{
+    const struct cecl_launch *first = group->first;
+    while (first->comm != launch->comm)
+        first = first->next;
+    return first == launch;
+}
+
+void cecl_group_enter(struct cecl_group *group, const char *name)
+{
+    struct cecl_launch *launch = group->first;
+    while (launch) {
+        struct cecl_launch *next = launch->next;
+        ceclComm_t comm = launch->comm;
+        if (cecl_group_is_first(group, launch) &&
+            remember(group, comm, cecl_comm_enter(comm, name)) != ceclSuccess) {
+            while (next && next->comm == comm)
+                next = next->next;
+            take_out(group, comm);
+        }
+        launch = next;
+    }
+}
+
+/* A communicator is left once its last launch is dropped. */
+void cecl_group_leave(struct cecl_group *group)
+{
+    while (group->first) {
+        struct cecl_launch *launch = group->first;
+        ceclComm_t comm = launch->comm;
+        group->first = launch->next;
+        cecl_launch_drop(launch);
+        if (!group->first || group->first->comm != comm)
+            cecl_comm_leave(comm);
+    }
+    group->nlaunches = 0;
+}
+
+/* What this rank can find out by itself. */
+static ceclResult_t check(struct cecl_group *group, struct cecl_launch *launch)
+{
+    CECL_TRY(cecl_comm_check(launch->comm));
+    if (cecl_group_is_first(group, launch))
+        CECL_TRY(cecl_settle_again(launch, launch->comm));
+    return cecl_launch_check(launch);
+}
+
+/* Peers of collectives learn first, because all ranks make collectives, and wait for each other. */
+static ceclResult_t tell(struct cecl_group *group, struct cecl_launch *launch)
+{
+    return cecl_launch_tell(launch, group->nlaunches == 1);
+}
+
+static ceclResult_t prepare(struct cecl_group *group, struct cecl_launch *launch)
+{
+    (void)group;
+    return cecl_launch_prepare(launch);
+}
+
+/* Collectives come first. Ranks need not have the same messages in the group, but all of them have
+ * the same collectives. A rank that received a message in a later group, behind the collectives,
+ * would otherwise wait for a sender that waits for it. */
+static ceclResult_t issue(struct cecl_group *group, struct cecl_launch *launch)
+{
+    (void)group;
+    return cecl_launch_issue(launch, cecl_ops[CECL_OP_GROUP_END].name);
+}
+
+/* The group's failure, in the words for the ranks of a communicator. Ranks have other numbers on
+ * another communicator. */
+static ceclResult_t failure_for(const struct cecl_group *group, ceclComm_t comm)
+{
+    if (group->failed == ceclSuccess || !group->failed_on || group->failed_on == comm)
+        return cecl_fail_with(group->failed, group->words);
+    return cecl_fail(group->failed, "its group failed on another communicator: %.440s",
+                     group->words);
+}
+
+/* Compares the group with the peers' groups, on all communicators where ranks compare their calls.
+ * Peers there also hear if the group is refused here, because they wait for this rank. */
+static ceclResult_t compare_parts(struct cecl_group *group, uint32_t *nparts)
+{
+    /* what was refused may be described in part */
+    static const struct cecl_call refused = {.op = &cecl_ops[CECL_OP_GROUP_END]};
+    char elsewhere[CECL_MESSAGE_BYTES];
+    for (const struct cecl_launch *launch = group->first; launch; launch = launch->next) {
+        if (launch->kind != CECL_LAUNCH_COLLECTIVES || !cecl_comm_is_checked(launch->comm))
+            continue;
+        struct cecl_check_part *part = &group->parts[(*nparts)++];
+        *part = (struct cecl_check_part){.comm = launch->comm, .calls = &refused, .count = 1};
+        if (group->failed == ceclSuccess) {
+            part->calls = launch->calls;
+            part->count = launch->ncalls;
+        } else if (launch->comm != group->failed_on) {
+            (void)!failure_for(group, launch->comm);
+            cecl_keep_message(elsewhere);
+            part->words = elsewhere;
+        }
+    }
+    return cecl_check_parts(
+        group->parts, *nparts,
+        group->failed == ceclSuccess ? ceclSuccess : cecl_fail_with(group->failed, group->words));
+}
+
+/* Peers rely on calls to which ranks agreed, and which this rank does not make because ranks did
+ * not agree on another communicator. They do not if all ranks compare calls on that communicator,
+ * too. */
+static void compare(struct cecl_group *group)
+{
+    uint32_t nparts = 0;
+    const ceclResult_t result = compare_parts(group, &nparts);
+    ceclComm_t refuses = NULL;
+    for (uint32_t i = 0; i < nparts && !refuses; i++)
+        refuses = group->parts[i].result != ceclSuccess ? group->parts[i].comm : NULL;
+    (void)!remember(group, refuses, result);
+    for (uint32_t i = 0; i < nparts && result != ceclSuccess; i++)
+        for (struct cecl_launch *launch = group->first; launch; launch = launch->next)
+            if (launch->comm == group->parts[i].comm && launch->kind == CECL_LAUNCH_COLLECTIVES)
+                launch->is_relied_on = group->parts[i].result == ceclSuccess &&
+                                       !launch->comm->launcher->compares_alike;
+}
+
+/* Does something for each launch, one after the other, until the group fails. */
+static void for_each(struct cecl_group *group,
+                     ceclResult_t (*step)(struct cecl_group *, struct cecl_launch *))
+{
+    for (struct cecl_launch *launch = group->first; launch && group->failed == ceclSuccess;
+         launch = launch->next) {
+        const ceclResult_t result = step(group, launch);
+        if (result != ceclSuccess) /* says what has come of it for the communicator */
+            (void)!remember(group, launch->comm, cecl_launch_give_up(launch, result));
+    }
+}
+
+/* Peers were told of a part of the group, or of nothing. */
+static ceclResult_t refuse(const struct cecl_group *group)
+{
+    for (struct cecl_launch *launch = group->first; launch; launch = launch->next)
+        if (cecl_comm_check_handle(launch->comm) == ceclSuccess)
+            (void)!cecl_launch_give_up(launch, failure_for(group, launch->comm));
+    return cecl_fail_with(group->failed, group->words);
+}
+
+/* All that can be refused comes before peers are told, and before anything is enqueued. All
+ * launches are told before one of them waits for its peers, because they may be ranks of one
+ * communicator. */
+ceclResult_t cecl_group_carry_out(struct cecl_group *group)
+{
+    for_each(group, check);
+    compare(group);
+    for_each(group, tell);
+    for_each(group, prepare);
+    for_each(group, issue);
+    return group->failed == ceclSuccess ? ceclSuccess : refuse(group);
+}

@@ -1,0 +1,57 @@
+/* A thread's open group: its launches, which are carried out at ceclGroupEnd. */
+#ifndef CECL_LAUNCH_GROUP_H
+#define CECL_LAUNCH_GROUP_H
+
+#include "launch/check.h"
+#include "launch/launch.h"
+
+/* Its memory is kept for the next group, until the thread ends. */
+struct cecl_group {
+    int depth;
+    bool is_traced; /* at least one call is on a communicator with a trace */
+    /* a list that holds, for each communicator, its collectives and then its messages */
+    struct cecl_launch *first;
+    struct cecl_check_part *parts; /* [parts_room] the communicators where ranks compare calls */
+    uint32_t nlaunches, parts_room;
+    ceclResult_t failed;  /* the result of the first call that was refused */
+    ceclComm_t failed_on; /* its communicator; NULL: it has none */
+    char words[CECL_MESSAGE_BYTES];
+    /* what else waits for the group's end; freed with the thread */
+    void *others;
+    void (*free_others)(void *others);
+};
+
+/* Whether this thread is between ceclGroupStart and ceclGroupEnd. */
+bool cecl_group_is_open(void);
+/* This thread's group, open or not; NULL without host memory. */
+struct cecl_group *cecl_group_current(void);
+/* Opens the group, which has nothing in it. */
+void cecl_group_open(struct cecl_group *group);
+/* Closes the open group. From then on this thread's calls are made by themselves. */
+void cecl_group_close(void);
+
+/* Describes a call and keeps it for the end of the open group. A group with a refused call is
+ * refused. The thread is inside the communicator. *call: as in cecl_launch_describe. */
+ceclResult_t cecl_group_add(ceclComm_t comm, const struct cecl_args *args, ceclStream_t stream,
+                            struct cecl_call *call);
+/* Refuses the open group, with `result` of a call in it, whose message is recorded. Returns
+ * `result`. Success has no effect. */
+ceclResult_t cecl_group_refuse(ceclResult_t result);
+/* How many calls on `comm` wait in this thread's open group. */
+uint32_t cecl_group_waiting(ceclComm_t comm);
+/* Takes the calls on `comm` out of this thread's group. */
+void cecl_group_forget(ceclComm_t comm);
+
+/* Enters the communicators of the group's calls, for the call `name`. If another thread is inside
+ * one of them, the group is refused, and that communicator's calls are taken out of it. */
+void cecl_group_enter(struct cecl_group *group, const char *name);
+/* Drops the launches, and leaves their communicators. */
+void cecl_group_leave(struct cecl_group *group);
+/* Takes all calls out, for a thread that has not entered. */
+void cecl_group_empty(struct cecl_group *group);
+/* Whether a launch is its communicator's first of the group. */
+bool cecl_group_is_first(const struct cecl_group *group, const struct cecl_launch *launch);
+/* Carries out the launches. A group that has failed before only lets its peers know. */
+ceclResult_t cecl_group_carry_out(struct cecl_group *group);
+
+#endif

@@ -1,0 +1,63 @@
+/* The life of a launcher; see launcher.h. */
+#include "launch/launcher.h"
+
+#include <stdlib.h>
+
+#include "launch/exchange.h"
+#include "launch/messages.h"
+
+bool cecl_launcher_new(ceclComm_t comm)
+{
+    struct cecl_launcher *launcher = calloc(1, sizeof(*launcher));
+    comm->launcher = launcher;
+    if (!launcher)
+        return false;
+    launcher->layout = calloc(CECL_LAYOUT_WORDS_MAX(comm->nranks), sizeof(*launcher->layout));
+    launcher->exchange = cecl_exchange_room(comm->nranks);
+    return cecl_launch_spare(comm) && launcher->layout && launcher->exchange;
+}
+
+ceclResult_t cecl_launcher_open(ceclComm_t comm)
+{
+    struct cecl_places *places = &comm->launcher->places;
+    cecl_places_open(places, cecl_shared_at(&comm->shared, CECL_SHARED_PLACES), comm->rank,
+                     comm->nranks, 0);
+    places->catch_up_ns = cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_CATCH_UP_NS);
+    return cecl_messenger_open(comm);
+}
+
+static void free_list(struct cecl_launch *launch)
+{
+    while (launch) {
+        struct cecl_launch *next = launch->next;
+        cecl_launch_free(launch);
+        launch = next;
+    }
+}
+
+static void free_launches(struct cecl_launcher *launcher)
+{
+    free_list(launcher->spare);
+    free_list(atomic_load(&launcher->returned));
+    for (int s = 0; s < CECL_KEPT_SETS; s++)
+        for (int w = 0; w < CECL_KEPT_WAYS; w++)
+            if (launcher->kept[s][w])
+                cecl_launch_free(launcher->kept[s][w]);
+}
+
+void cecl_launcher_free(ceclComm_t comm, bool drained)
+{
+    struct cecl_launcher *launcher = comm->launcher;
+    if (!launcher || !drained) /* what is pending may use all of it */
+        return;
+    free_launches(launcher);
+    if (comm->dev) {
+        cecl_bounces_close(comm);
+        cecl_messenger_close(comm);
+    }
+    free(launcher->records);
+    free(launcher->layout);
+    free(launcher->exchange);
+    free(launcher);
+    comm->launcher = NULL;
+}

@@ -1,0 +1,263 @@
+/* Making a launch; see make.h. */
+#include "launch/make.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/trace.h"
+#include "launch/check.h"
+#include "launch/exchange.h"
+#include "launch/kept.h"
+#include "launch/launcher.h"
+#include "launch/messages.h"
+#include "launch/plan.h"
+#include "launch/settle.h"
+#include "launch/tell.h"
+
+/* ---- checking */
+
+/* The calls of a group must not overlap where peers write, nor at the places to which this rank
+ * carries bytes out of bounce buffers. */
+static ceclResult_t check_apart(const struct cecl_launch *launch)
+{
+    const struct cecl_carried *after = &launch->leases.after;
+    const uint32_t count = launch->nfull;
+    CECL_TRY(cecl_calls_check_apart(launch->calls, count));
+    if (after->count == 0)
+        return ceclSuccess;
+    struct cecl_call *all = calloc((size_t)count + after->count, sizeof(*all));
+    if (!all)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a group of %u calls", count);
+    memcpy(all, launch->calls, count * sizeof(*all));
+    for (uint32_t i = 0; i < after->count; i++) {
+        all[count + i] = after->calls[i];
+        all[count + i].send = (struct cecl_buffer){NULL, 0}; /* a bounce buffer */
+    }
+    const ceclResult_t result = cecl_calls_check_apart(all, count + after->count);
+    free(all);
+    return result;
+}
+
+/* The positions of buffers are checked when the calls are new, and again after memory was freed. */
+ceclResult_t cecl_launch_check_buffers(struct cecl_launch *launch)
+{
+    if (launch->nfull == 0)
+        return ceclSuccess;
+    cecl_kept_hash(launch);
+    if (cecl_kept_has_checked(launch))
+        return ceclSuccess;
+    for (uint32_t i = 0; i < launch->nfull; i++)
+        CECL_TRY(cecl_call_check_buffers(&launch->calls[i], &launch->comm->windows));
+    if (launch->nfull > 1)
+        CECL_TRY(check_apart(launch));
+    CECL_TRY(cecl_plan_check_arithmetic(launch->calls, launch->nfull));
+    cecl_kept_checked(launch);
+    return ceclSuccess;
+}
+
+static ceclResult_t check_collectives(struct cecl_launch *launch)
+{
+    ceclComm_t comm = launch->comm;
+    const uint32_t most = cecl_places_entries(&comm->launcher->places);
+    CECL_TRY(cecl_launch_check_buffers(launch));
+    if (comm->nranks > 1 && launch->ncalls > most)
+        return cecl_fail(ceclInvalidUsage, "a group of %u calls among %d ranks: %u at most",
+                         launch->ncalls, comm->nranks, most);
+    /* peers rely on a call once they were told of it */
+    CECL_TRY(comm->dev->ops->stream_check(comm->dev, launch->order.stream));
+    return cecl_tell_reserve(launch);
+}
+
+ceclResult_t cecl_launch_check(struct cecl_launch *launch)
+{
+    return launch->kind == CECL_LAUNCH_MESSAGES ? cecl_messages_check(launch)
+                                                : check_collectives(launch);
+}
+
+/* ---- telling, and binding */
+
+/* Peers that have agreed to the call will not make it again beside this rank. */
+static bool is_agreed(const struct cecl_launch *launch)
+{
+    return launch->comm->config.check || (launch->ncalls > 0 && launch->calls[0].op->asks_places);
+}
+
+static ceclResult_t tell_collectives(struct cecl_launch *launch)
+{
+    cecl_launch_bound_waits(launch);
+    const ceclResult_t result = launch->nfull > 0 ? cecl_tell_publish(launch) : ceclSuccess;
+    launch->is_relied_on = launch->is_relied_on || (result != ceclSuccess && is_agreed(launch));
+    return result;
+}
+
+ceclResult_t cecl_launch_tell(struct cecl_launch *launch, bool may_wait)
+{
+    CECL_TRY(launch->kind == CECL_LAUNCH_MESSAGES ? cecl_messages_post(launch, may_wait)
+                                                  : tell_collectives(launch));
+    cecl_launch_go(launch, CECL_LAUNCH_TOLD);
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_launch_prepare(struct cecl_launch *launch)
+{
+    launch->comm->launcher->making = launch;
+    if (launch->kind == CECL_LAUNCH_MESSAGES) { /* whose program is made as it is issued */
+        cecl_launch_go(launch, CECL_LAUNCH_BOUND);
+        return ceclSuccess;
+    }
+    if (launch->nfull > 0)
+        CECL_TRY(cecl_tell_learn(launch));
+    return cecl_launch_bind(launch);
+}
+
+/* ---- issuing */
+
+static void note_use(const struct cecl_launch *launch)
+{
+    ceclComm_t comm = launch->comm;
+    const uint32_t target = cecl_flags_done_target(&comm->engine.flags);
+    for (uint32_t i = 0; i < launch->nfull; i++) {
+        cecl_window_used(launch->calls[i].send.window, target);
+        cecl_window_used(launch->calls[i].recv.window, target);
+    }
+    cecl_imports_used(&comm->registry, &launch->runs->imports, target);
+}
+
+/* Enqueues the program. If a part of it is enqueued and the rest is not, peers wait for signals
+ * that will not come. */
+static ceclResult_t run_program(struct cecl_launch *launch)
+{
+    bool started;
+    const ceclResult_t result = cecl_engine_run(&launch->comm->engine, launch->runs->program,
+                                                launch->order.stream, &started);
+    note_use(launch);
+    launch->is_relied_on = launch->is_relied_on || (result != ceclSuccess && started);
+    return result;
+}
+
+/* The largest number of blocks that one plan carries. */
+#define CARRIED_MOST 64u
+
+static ceclResult_t run_carried(struct cecl_launch *launch, const struct cecl_call *calls,
+                                uint32_t count)
+{
+    ceclResult_t result = ceclSuccess;
+    for (uint32_t i = 0, index; i < count && result == ceclSuccess; i++)
+        result = cecl_launch_add(launch, &calls[i], &index);
+    CECL_TRY(result);
+    cecl_kept_hash(launch);
+    cecl_launch_go(launch, CECL_LAUNCH_TOLD); /* peers need not know of it */
+    CECL_TRY(cecl_launch_bind(launch));
+    CECL_TRY(run_program(launch));
+    cecl_launch_go(launch, CECL_LAUNCH_ENQUEUED);
+    return ceclSuccess;
+}
+
+/* Carries blocks between buffers of this rank, by launches of their own. */
+static ceclResult_t carry(const struct cecl_launch *launch, const struct cecl_carried *carried)
+{
+    ceclResult_t result = ceclSuccess;
+    for (uint32_t first = 0; first < carried->count && result == ceclSuccess;
+         first += CARRIED_MOST) {
+        const uint32_t left = carried->count - first,
+                       count = left < CARRIED_MOST ? left : CARRIED_MOST;
+        struct cecl_launch *carrying =
+            cecl_launch_take(launch->comm, CECL_LAUNCH_CARRIED, launch->order.stream);
+        if (!carrying)
+            return ceclOutOfMemory;
+        result = run_carried(carrying, &carried->calls[first], count);
+        if (result != ceclSuccess)
+            result = cecl_launch_give_up(carrying, result);
+        cecl_launch_drop(carrying);
+    }
+    return result;
+}
+
+static ceclResult_t run_collectives(struct cecl_launch *launch)
+{
+    ceclComm_t comm = launch->comm;
+    if (!launch->runs)
+        return ceclSuccess;
+    cecl_history_note(&comm->history, launch->runs->signature, cecl_comm_last_call(comm));
+    return run_program(launch);
+}
+
+ceclResult_t cecl_launch_issue(struct cecl_launch *launch, const char *name)
+{
+    if (launch->runs || launch->is_relied_on)
+        cecl_comm_called(launch->comm, name);
+    if (launch->kind == CECL_LAUNCH_MESSAGES)
+        CECL_TRY(cecl_messages_reach(launch));
+    CECL_TRY(carry(launch, &launch->leases.before));
+    CECL_TRY(launch->kind == CECL_LAUNCH_MESSAGES ? cecl_messages_run(launch)
+                                                  : run_collectives(launch));
+    CECL_TRY(carry(launch, &launch->leases.after));
+    cecl_launch_go(launch, CECL_LAUNCH_ENQUEUED);
+    launch->is_relied_on = false;
+    return ceclSuccess;
+}
+
+/* ---- a launch by itself */
+
+/* Everything that this rank may refuse is checked before ranks exchange places, so that all ranks
+ * learn of a refusal. */
+static ceclResult_t learn_places(struct cecl_launch *launch, const struct cecl_call *call,
+                                 ceclResult_t result)
+{
+    ceclComm_t comm = launch->comm;
+    const struct cecl_traced traced = cecl_trace_begin(comm, call->op->asks_places);
+    const struct cecl_call *described = result == ceclSuccess ? &launch->calls[0] : call;
+    if (result == ceclSuccess)
+        result = cecl_call_check_buffers(described, &comm->windows);
+    if (result == ceclSuccess)
+        result = comm->dev->ops->stream_check(comm->dev, launch->order.stream);
+    if (result == ceclSuccess)
+        result = cecl_tell_reserve(launch);
+    if (comm->config.check) /* first find ranks that make another call */
+        result = cecl_check_calls(comm, described, 1, result);
+    if (!comm->config.check || result == ceclSuccess)
+        result = cecl_exchange_places(comm, described, comm->launcher->layout, result);
+    if (result == ceclSuccess) {
+        struct cecl_call derived = launch->calls[0];
+        derived.view.layout = comm->launcher->layout;
+        cecl_launch_derive(launch, 0, &derived);
+    }
+    cecl_trace_end(&traced, 0, 0, "exchange among the hosts", result);
+    return result;
+}
+
+/* Checks everything that may be refused. Under CECL_CHECK a rank that made another call learns of
+ * that, or of this rank's refusal. Messages are not compared, because only the peer makes their
+ * other part. */
+static ceclResult_t check_all(struct cecl_launch *launch, const struct cecl_call *call,
+                              ceclResult_t local)
+{
+    ceclComm_t comm = launch->comm;
+    if (call->op->asks_places)
+        CECL_TRY(learn_places(launch, call, local)); /* every rank knows the verdict */
+    if (local == ceclSuccess)
+        local = cecl_settle_again(launch, comm);
+    if (local == ceclSuccess)
+        local = cecl_launch_check(launch);
+    if (local != ceclSuccess && call->op->asks_places) /* peers have agreed by now */
+        launch->is_relied_on = true;
+    if (call->op->family == CECL_FAMILY_MESSAGE)
+        return local;
+    return cecl_check_calls(comm, launch->ncalls > 0 ? &launch->calls[0] : call, 1, local);
+}
+
+static ceclResult_t make(struct cecl_launch *launch, const struct cecl_call *call,
+                         ceclResult_t local)
+{
+    CECL_TRY(check_all(launch, call, local));
+    CECL_TRY(cecl_launch_tell(launch, false));
+    CECL_TRY(cecl_launch_prepare(launch));
+    return cecl_launch_issue(launch, call->op->name);
+}
+
+ceclResult_t cecl_launch_make(struct cecl_launch *launch, const struct cecl_call *call,
+                              ceclResult_t local)
+{
+    const ceclResult_t result = make(launch, call, local);
+    return result == ceclSuccess ? ceclSuccess : cecl_launch_give_up(launch, result);
+}

@@ -1,0 +1,30 @@
+/* Making a launch, from described calls to the stream. If several launches are made together, all
+ * go through one step before any goes through the next, because they may be ranks of one
+ * communicator in one thread. A step that fails has recorded a message; the caller gives the launch
+ * up. */
+#ifndef CECL_LAUNCH_MAKE_H
+#define CECL_LAUNCH_MAKE_H
+
+#include "launch/launch.h"
+
+/* Refuses what this rank must not do. Local; peers learn of a refusal by cecl_check_calls. */
+ceclResult_t cecl_launch_check(struct cecl_launch *launch);
+/* Tells the peers where this rank's buffers lie. `may_wait`: of messages, see messages.h. */
+ceclResult_t cecl_launch_tell(struct cecl_launch *launch, bool may_wait);
+/* Learns where the peers' buffers lie, and gives the launch a program. */
+ceclResult_t cecl_launch_prepare(struct cecl_launch *launch);
+/* Enqueues the launch, and what is carried before and behind it. `name` is the public call. */
+ceclResult_t cecl_launch_issue(struct cecl_launch *launch, const char *name);
+
+/* Refuses buffers of collectives that are not where they must be. */
+ceclResult_t cecl_launch_check_buffers(struct cecl_launch *launch);
+
+/* Makes a lone launch, from the check to the stream, or gives it up. Where ranks compare their
+ * calls, they compare `call`. `local` is this rank's verdict on that call. */
+ceclResult_t cecl_launch_make(struct cecl_launch *launch, const struct cecl_call *call,
+                              ceclResult_t local);
+
+/* Explains how launches of one communicator would go. Enqueues and exchanges nothing. */
+ceclResult_t cecl_launches_explain(struct cecl_launch *list, ceclExplanation_t *explanation);
+
+#endif

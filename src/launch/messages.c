@@ -1,0 +1,307 @@
+/* Messages between two ranks: posting, binding and issuing them; see messages.h. */
+#include "launch/messages.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "flags/pairs.h"
+#include "launch/bounce.h"
+#include "launch/carry.h"
+#include "launch/messenger.h"
+#include "util/clock.h"
+#include "util/log.h"
+#include "util/round.h"
+
+/* ---- posting */
+
+static struct cecl_buffer buffer_of(const struct cecl_call *call)
+{
+    return cecl_role_of(call) == CECL_SENDER ? call->send : call->recv;
+}
+
+#define ALIGN UINT64_C(512) /* of a message in a bounce buffer */
+
+/* Bytes of the bounce buffer for a message. Peers cannot reach private memory. */
+static uint64_t bounce_bytes(const struct cecl_call *call)
+{
+    return !cecl_is_own(call) && cecl_buffer_is_private(buffer_of(call))
+               ? cecl_round_up(call->bytes, ALIGN)
+               : 0;
+}
+
+/* Collects the messages with peers. All of them share one bounce buffer. */
+static ceclResult_t collect(struct cecl_launch *launch)
+{
+    struct cecl_buffer bounce = {NULL, 0};
+    uint64_t all = 0;
+    launch->nmessages = launch->npulled = launch->npushed = 0;
+    for (uint32_t i = 0; i < launch->ncalls; i++)
+        all += bounce_bytes(&launch->calls[i]);
+    if (all > 0)
+        CECL_TRY(cecl_bounce_lease(launch, all, &bounce));
+    for (uint32_t i = 0; i < launch->ncalls; i++) {
+        const struct cecl_call *call = &launch->calls[i];
+        struct cecl_pair_place *place = &launch->places_of[launch->nmessages];
+        const uint64_t bytes = bounce_bytes(call);
+        if (cecl_is_own(call))
+            continue;
+        *place = (struct cecl_pair_place){.call = call, .here = buffer_of(call)};
+        place->posted = bytes > 0 ? bounce : place->here;
+        bounce = cecl_buffer_at(bounce, bytes);
+        launch->messages[launch->nmessages++] = (struct cecl_message){
+            .peer = call->root, .role = (uint8_t)cecl_role_of(call), .bytes = call->bytes};
+    }
+    return ceclSuccess;
+}
+
+static ceclResult_t note_own(struct cecl_launch *launch)
+{
+    struct cecl_own_message own = {0};
+    while (cecl_has_own(launch) && cecl_next_own_message(launch, &own))
+        if (!cecl_buffer_is(own.from->send, own.to->recv))
+            CECL_TRY(
+                cecl_carry_note(&launch->leases.before, own.from, own.from->send, own.to->recv));
+    return ceclSuccess;
+}
+
+/* The peer moves the bytes of a message in which this rank came first. Private memory is carried to
+ * the bounce buffer before the group, or from it behind the group. */
+static ceclResult_t note_private(struct cecl_leases *leases, const struct cecl_pair_place *place)
+{
+    if (cecl_buffer_is(place->here, place->posted))
+        return ceclSuccess;
+    return cecl_role_of(place->call) == CECL_SENDER
+               ? cecl_carry_note(&leases->before, place->call, place->here, place->posted)
+               : cecl_carry_note(&leases->after, place->call, place->posted, place->here);
+}
+
+/* Both ends must have the same number of bytes. The rank that came second finds a difference, and
+ * its peers hear of it when the communicator fails. */
+static ceclResult_t check_same(const struct cecl_call *call, uint64_t number, uint64_t theirs)
+{
+    const bool sends = cecl_role_of(call) == CECL_SENDER;
+    if (call->bytes == theirs)
+        return ceclSuccess;
+    return cecl_fail(ceclInvalidUsage,
+                     "message %" PRIu64 " from rank %d to rank %d: ceclSend has %" PRIu64
+                     " bytes, ceclRecv %" PRIu64,
+                     number, sends ? call->rank : call->root, sends ? call->root : call->rank,
+                     sends ? call->bytes : theirs, sends ? theirs : call->bytes);
+}
+
+static ceclResult_t post_one(struct cecl_launch *launch, uint32_t index)
+{
+    struct cecl_messenger *messenger = &launch->comm->launcher->messenger;
+    struct cecl_message *message = &launch->messages[index];
+    struct cecl_pair_place *place = &launch->places_of[index];
+    const struct cecl_post mine = {.window = cecl_buffer_number(place->posted),
+                                   .offset = place->posted.offset,
+                                   .bytes = message->bytes,
+                                   .version = launch->comm->registry.posted,
+                                   .group = messenger->groups};
+    struct cecl_post theirs;
+    message->second = cecl_posts_put(&messenger->posts, (enum cecl_role)message->role,
+                                     message->peer, &mine, &message->number, &theirs);
+    if (!message->second)
+        return note_private(&launch->leases, place);
+    message->group = theirs.group;
+    place->there = (struct cecl_peer_buffer){theirs.window, theirs.offset};
+    place->version = theirs.version;
+    launch->npushed += message->role == CECL_SENDER;
+    launch->npulled += message->role == CECL_RECEIVER;
+    return check_same(place->call, message->number, theirs.bytes);
+}
+
+static uint64_t bytes_of(const struct cecl_launch *launch, enum cecl_role role)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < launch->nmessages; i++)
+        bytes += launch->messages[i].role == role ? launch->messages[i].bytes : 0;
+    return bytes;
+}
+
+/* Whether the group exchanges much. If one rank moved all of it, its copy engine would carry both
+ * directions, and the peer's none. */
+static bool exchanges_much(const struct cecl_launch *launch)
+{
+    const uint64_t least = cecl_tuning_get(&launch->comm->tuning, CECL_TUNE_PAIR_WAIT_MIN_BYTES);
+    return bytes_of(launch, CECL_SENDER) >= least && bytes_of(launch, CECL_RECEIVER) >= least;
+}
+
+static bool has_receiver(ceclComm_t comm, int peer)
+{
+    const uint32_t sent = *cecl_count_with(comm, CECL_SENDER, peer);
+    return peer == comm->rank || sent == 0 ||
+           cecl_posts_came(&comm->launcher->messenger.posts, CECL_SENDER, peer, sent);
+}
+
+/* Waits for a short time until the peers have posted what they receive from this rank. The receives
+ * of this rank's own group are posted by then, so if all ranks come in time, each one comes
+ * second to what it sends. */
+static void wait_for_receivers(ceclComm_t comm)
+{
+    const int64_t end =
+        cecl_now_ns() + (int64_t)cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_WAIT_NS);
+    for (int peer = 0; peer < comm->nranks; peer++)
+        while (!has_receiver(comm, peer)) {
+            if (cecl_now_ns() >= end || atomic_load(&comm->async_result) != ceclSuccess)
+                return;
+            sched_yield();
+        }
+}
+
+/* Posts the messages of one role. Goes on after an error, so that peers find the messages that they
+ * count. `result` is the other role's result, whose message stays. */
+static ceclResult_t post_role(struct cecl_launch *launch, enum cecl_role role, ceclResult_t result)
+{
+    char words[CECL_MESSAGE_BYTES];
+    if (result != ceclSuccess)
+        cecl_keep_message(words);
+    for (uint32_t i = 0; i < launch->nmessages; i++) {
+        if (launch->messages[i].role != role)
+            continue;
+        const ceclResult_t posted = post_one(launch, i);
+        if (posted != ceclSuccess && result == ceclSuccess) {
+            result = posted;
+            cecl_keep_message(words);
+        }
+    }
+    return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, words);
+}
+
+/* The words are made anew only where they differ from the words of the launch before in this
+ * memory, because making them takes longer than the plan of a message. */
+static void say_path(struct cecl_launch *launch)
+{
+    const uint32_t said[] = {launch->nmessages, launch->npushed, launch->npulled};
+    if (launch->path[0] && memcmp(launch->said, said, sizeof(said)) == 0)
+        return;
+    memcpy(launch->said, said, sizeof(said));
+    snprintf(launch->path, sizeof(launch->path),
+             "point to point, %u pushed, %u pulled, %u by peers", launch->npushed, launch->npulled,
+             launch->nmessages - launch->npushed - launch->npulled);
+}
+
+ceclResult_t cecl_messages_post(struct cecl_launch *launch, bool may_wait)
+{
+    cecl_launch_bound_waits(launch); /* comparing the group's calls may have waited for peers */
+    CECL_TRY(collect(launch));
+    CECL_TRY(note_own(launch));
+    launch->comm->launcher->messenger.groups++;
+    launch->is_relied_on = launch->nmessages > 0;
+    const ceclResult_t received = post_role(launch, CECL_RECEIVER, ceclSuccess);
+    if (may_wait && exchanges_much(launch))
+        wait_for_receivers(launch->comm);
+    CECL_TRY(post_role(launch, CECL_SENDER, received));
+    say_path(launch);
+    return ceclSuccess;
+}
+
+/* ---- issuing */
+
+/* Finds where the bytes lie that this rank moves. Memory of the peer's that is new may have to be
+ * imported first. Posts of different age may come together, so the count of the peer's messages
+ * never falls. */
+static ceclResult_t find_ends(ceclComm_t comm, const struct cecl_message *message,
+                              const struct cecl_pair_place *place, struct cecl_ends *ends)
+{
+    const uint64_t known = comm->registry.peers[message->peer].promised;
+    if (!message->second || message->bytes == 0)
+        return ceclSuccess;
+    cecl_registry_promised(&comm->registry, message->peer,
+                           place->version > known ? place->version : known);
+    ends->here = cecl_buffer_address(place->here);
+    return cecl_window_reach(&comm->windows, place->there, message->bytes, message->peer,
+                             &ends->there);
+}
+
+ceclResult_t cecl_messages_reach(struct cecl_launch *launch)
+{
+    for (uint32_t i = 0; i < launch->nmessages; i++)
+        CECL_TRY(
+            find_ends(launch->comm, &launch->messages[i], &launch->places_of[i], &launch->ends[i]));
+    return ceclSuccess;
+}
+
+/* Notes which windows the launch uses, here and at peers. */
+static void note_use(const struct cecl_launch *launch)
+{
+    ceclComm_t comm = launch->comm;
+    const uint32_t target = cecl_flags_done_target(&comm->engine.flags);
+    cecl_registry_lock(&comm->registry);
+    for (uint32_t i = 0; i < launch->nmessages; i++) {
+        const struct cecl_pair_place *place = &launch->places_of[i];
+        cecl_window_used(place->here.window, target);
+        cecl_window_used(place->posted.window, target);
+        if (place->there.window >= CECL_WINDOW_FIRST)
+            cecl_registry_used(&comm->registry, launch->messages[i].peer, place->there.window,
+                               target);
+    }
+    cecl_registry_unlock(&comm->registry);
+}
+
+/* Makes the plan, and binds it. Plan and program lie in memory that the launches of messages use one
+ * after the other. */
+static ceclResult_t make_program(const struct cecl_launch *launch)
+{
+    struct cecl_messenger *messenger = &launch->comm->launcher->messenger;
+    struct cecl_plan *plan = &messenger->plan;
+    CECL_TRY(cecl_lower_messages(launch->messages, launch->nmessages, messenger->order, plan));
+    if (cecl_log_on(CECL_LOG_PLAN))
+        cecl_plan_print(plan, stderr);
+    CECL_TRY(cecl_bound_reserve(&messenger->bound, plan));
+    messenger->bound.ends = launch->ends;
+    return cecl_bind_plan(&launch->comm->engine, plan, &messenger->bound);
+}
+
+ceclResult_t cecl_messages_run(struct cecl_launch *launch)
+{
+    ceclComm_t comm = launch->comm;
+    const struct cecl_message *first = launch->messages;
+    bool started;
+    if (launch->nmessages == 0)
+        return ceclSuccess;
+    CECL_TRY(make_program(launch));
+    if (launch->nmessages == 1)
+        cecl_pair_note(&comm->engine.flags, (enum cecl_role)first->role, first->peer);
+    const ceclResult_t result = cecl_engine_run(&comm->engine, &comm->launcher->messenger.bound,
+                                                launch->order.stream, &started);
+    note_use(launch);
+    cecl_registry_made(&comm->registry);
+    return result;
+}
+
+/* ---- explaining */
+
+ceclResult_t cecl_messages_explain(struct cecl_launch *launch, ceclExplanation_t *explanation)
+{
+    ceclComm_t comm = launch->comm;
+    uint32_t sent = 0, received = 0;
+    bool moves = false;
+    const size_t length = strlen(explanation->path);
+    cecl_count_messages(launch);
+    for (uint32_t i = 0; i < launch->ncalls; i++) {
+        const struct cecl_call *call = &launch->calls[i];
+        CECL_TRY(cecl_call_check_buffers(call, &comm->windows));
+        moves = moves || (!cecl_is_own(call) && call->bytes > 0);
+        received += !cecl_is_own(call) && cecl_role_of(call) == CECL_RECEIVER;
+        if (cecl_is_own(call) || cecl_role_of(call) != CECL_SENDER)
+            continue;
+        sent++;
+        explanation->copies += call->bytes > 0;
+        explanation->bytesSent += call->bytes;
+    }
+    CECL_TRY(cecl_check_counts(comm));
+    CECL_TRY(cecl_check_own(launch));
+    CECL_TRY(note_own(launch));
+    snprintf(explanation->path + length, sizeof(explanation->path) - length,
+             "%spoint to point, %u sent, %u received", length > 0 ? "; " : "", sent, received);
+    if (moves && comm->shares_gpu && !(comm->local_copies & CECL_LOCAL_CONTIGUOUS)) {
+        explanation->zeroSm = 0;
+        snprintf(explanation->reason, sizeof(explanation->reason), "%s", CECL_SHARED_GPU_WORDS);
+    }
+    return ceclSuccess;
+}

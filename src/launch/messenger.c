@@ -1,0 +1,216 @@
+/* What a communicator needs for messages, and which messages it refuses; see messages.h. */
+#include "launch/messenger.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/clock.h"
+
+/* ---- life */
+
+ceclResult_t cecl_messenger_open(ceclComm_t comm)
+{
+    struct cecl_messenger *messenger = &comm->launcher->messenger;
+    messenger->counts = calloc(CECL_ROLES * (size_t)comm->nranks, sizeof(*messenger->counts));
+    messenger->lanes = calloc((size_t)comm->nranks, sizeof(ceclStream_t));
+    if (!messenger->counts || !messenger->lanes)
+        return cecl_fail(ceclOutOfMemory, "no host memory for messages of %d ranks", comm->nranks);
+    const struct cecl_part part = {.call = {.rank = comm->rank, .nranks = comm->nranks}};
+    cecl_plan_init(&messenger->plan, &part);
+    return cecl_posts_open(&messenger->posts, cecl_shared_at(&comm->shared, CECL_SHARED_POSTS),
+                           comm->rank, comm->nranks, 0);
+}
+
+void cecl_messenger_close(ceclComm_t comm)
+{
+    struct cecl_messenger *messenger = &comm->launcher->messenger;
+    while (messenger->nlanes > 0)
+        (void)!comm->dev->ops->stream_destroy(comm->dev, messenger->lanes[--messenger->nlanes]);
+    cecl_posts_close(&messenger->posts);
+    cecl_plan_free(&messenger->plan);
+    free(messenger->bound.memory);
+    free(messenger->order);
+    free(messenger->counts);
+    free(messenger->lanes);
+    *messenger = (struct cecl_messenger){0};
+}
+
+/* ---- checking */
+
+void cecl_count_messages(const struct cecl_launch *launch)
+{
+    ceclComm_t comm = launch->comm;
+    memset(comm->launcher->messenger.counts, 0,
+           CECL_ROLES * (size_t)comm->nranks * sizeof(uint32_t));
+    for (uint32_t i = 0; i < launch->ncalls; i++)
+        ++*cecl_count_with(comm, cecl_role_of(&launch->calls[i]), launch->calls[i].root);
+}
+
+/* The peers' rings have so many slots, and the peer may come to none of the messages before this
+ * rank has posted all of them. */
+ceclResult_t cecl_check_counts(ceclComm_t comm)
+{
+    const uint32_t most = comm->launcher->messenger.posts.nslots;
+    for (int peer = 0; peer < comm->nranks; peer++)
+        for (int role = 0; role < CECL_ROLES && peer != comm->rank; role++) {
+            const uint32_t count = *cecl_count_with(comm, (enum cecl_role)role, peer);
+            if (count > 0 && most == 0)
+                return cecl_fail(ceclInvalidUsage,
+                                 "a communicator of %d ranks has no ceclSend and ceclRecv: %d "
+                                 "ranks at most",
+                                 comm->nranks, CECL_POSTS_RANKS);
+            if (count > most)
+                return cecl_fail(ceclInvalidUsage, "a group of %u messages %s rank %d: %u at most",
+                                 count, role == CECL_SENDER ? "to" : "from", peer, most);
+        }
+    return ceclSuccess;
+}
+
+/* The next message, from *at on, that this rank sends to itself, or receives from itself; NULL:
+ * there is none. */
+static const struct cecl_call *next_own(const struct cecl_launch *launch, enum cecl_role role,
+                                        uint32_t *at)
+{
+    while (*at < launch->ncalls) {
+        const struct cecl_call *call = &launch->calls[(*at)++];
+        if (cecl_is_own(call) && cecl_role_of(call) == role)
+            return call;
+    }
+    return NULL;
+}
+
+bool cecl_next_own_message(const struct cecl_launch *launch, struct cecl_own_message *own)
+{
+    own->from = next_own(launch, CECL_SENDER, &own->sent);
+    own->to = next_own(launch, CECL_RECEIVER, &own->received);
+    return own->from && own->to;
+}
+
+/* A rank's own messages must meet in one group, because a stream cannot wait for itself. */
+ceclResult_t cecl_check_own(const struct cecl_launch *launch)
+{
+    ceclComm_t comm = launch->comm;
+    const uint32_t sent = *cecl_count_with(comm, CECL_SENDER, comm->rank),
+                   received = *cecl_count_with(comm, CECL_RECEIVER, comm->rank);
+    struct cecl_own_message own = {0};
+    if (sent != received)
+        return cecl_fail(
+            ceclInvalidUsage,
+            "peer %d is this rank: a group has as many ceclSend to it as ceclRecv from "
+            "it; %u and %u are here",
+            comm->rank, sent, received);
+    while (sent > 0 && cecl_next_own_message(launch, &own)) {
+        if (own.from->bytes != own.to->bytes)
+            return cecl_fail(ceclInvalidUsage,
+                             "this rank sends itself %" PRIu64 " bytes and receives %" PRIu64,
+                             own.from->bytes, own.to->bytes);
+        if (comm->nranks == 1 && own.from->bytes > 0 &&
+            !(comm->local_copies & CECL_LOCAL_CONTIGUOUS) &&
+            own.from->options.sm_policy == CECL_SM_NEVER)
+            return cecl_fail(ceclInvalidUsage, "CECL_SM_NEVER: this call needs an SM for its "
+                                               "copy within one GPU");
+    }
+    return ceclSuccess;
+}
+
+static bool grow_launch(struct cecl_launch *launch, uint32_t room)
+{
+    void *messages = realloc(launch->messages, room * sizeof(*launch->messages));
+    launch->messages = messages ? messages : launch->messages;
+    void *places = realloc(launch->places_of, room * sizeof(*launch->places_of));
+    launch->places_of = places ? places : launch->places_of;
+    void *ends = realloc(launch->ends, room * sizeof(*launch->ends));
+    launch->ends = ends ? ends : launch->ends;
+    const bool grown = messages && places && ends;
+    launch->messages_room = grown ? room : launch->messages_room;
+    return grown;
+}
+
+static uint32_t larger_room(uint32_t room, uint32_t count)
+{
+    return count > 2 * room ? count : 2 * room;
+}
+
+static ceclResult_t reserve(struct cecl_launch *launch)
+{
+    struct cecl_messenger *messenger = &launch->comm->launcher->messenger;
+    const uint32_t count = launch->ncalls;
+    bool has_room = count <= launch->messages_room ||
+                    grow_launch(launch, larger_room(launch->messages_room, count));
+    if (has_room && count > messenger->room) {
+        const uint32_t room = larger_room(messenger->room, count);
+        uint32_t *order = realloc(messenger->order, room * sizeof(*order));
+        messenger->order = order ? order : messenger->order;
+        messenger->room = order ? room : messenger->room;
+        has_room = order != NULL;
+    }
+    return has_room
+               ? ceclSuccess
+               : cecl_fail(ceclOutOfMemory, "no host memory for a group of %u messages", count);
+}
+
+/* Makes streams for as many lanes as a group with these peers may need. */
+static ceclResult_t make_lanes(ceclComm_t comm)
+{
+    struct cecl_messenger *messenger = &comm->launcher->messenger;
+    int peers = 0;
+    for (int peer = 0; peer < comm->nranks; peer++)
+        peers += peer != comm->rank && *cecl_count_with(comm, CECL_SENDER, peer) +
+                                               *cecl_count_with(comm, CECL_RECEIVER, peer) >
+                                           0;
+    while (peers > 1 && messenger->nlanes < peers) {
+        CECL_TRY(
+            comm->dev->ops->stream_create_urgent(comm->dev, &messenger->lanes[messenger->nlanes]));
+        messenger->nlanes++;
+    }
+    return ceclSuccess;
+}
+
+static bool has_room(ceclComm_t comm)
+{
+    bool room = true;
+    for (int peer = 0; peer < comm->nranks; peer++)
+        for (int role = 0; role < CECL_ROLES && peer != comm->rank; role++) {
+            const uint32_t count = *cecl_count_with(comm, (enum cecl_role)role, peer);
+            room = room && (count == 0 || cecl_posts_room(&comm->launcher->messenger.posts,
+                                                          (enum cecl_role)role, peer, count));
+        }
+    return room;
+}
+
+/* Waits while a peer is as many messages behind as its ring has slots. */
+static ceclResult_t wait_for_room(struct cecl_launch *launch)
+{
+    ceclComm_t comm = launch->comm;
+    cecl_launch_bound_waits(launch);
+    while (!has_room(comm)) {
+        if (!cecl_launch_goes_on(comm)) {
+            CECL_TRY(cecl_comm_async(comm));
+            cecl_fail(
+                ceclTimeout,
+                "a peer did not make the ceclSend or ceclRecv of this rank's last %u messages "
+                "within %d ms (CECL_TIMEOUT_MS)",
+                comm->launcher->messenger.posts.nslots, comm->config.timeout_ms);
+            cecl_comm_set_async(comm, ceclTimeout, cecl_message());
+            return cecl_comm_async(comm);
+        }
+        sched_yield();
+    }
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_messages_check(struct cecl_launch *launch)
+{
+    ceclComm_t comm = launch->comm;
+    cecl_count_messages(launch);
+    for (uint32_t i = 0; i < launch->ncalls; i++)
+        CECL_TRY(cecl_call_check_buffers(&launch->calls[i], &comm->windows));
+    CECL_TRY(cecl_check_counts(comm));
+    CECL_TRY(cecl_check_own(launch));
+    CECL_TRY(comm->dev->ops->stream_check(comm->dev, launch->order.stream));
+    CECL_TRY(reserve(launch));
+    CECL_TRY(make_lanes(comm));
+    return wait_for_room(launch);
+}

@@ -1,0 +1,44 @@
+/* What checking messages and posting them share. Internal to src/launch. */
+#ifndef CECL_LAUNCH_MESSENGER_H
+#define CECL_LAUNCH_MESSENGER_H
+
+#include "launch/launcher.h"
+#include "launch/messages.h"
+
+static inline enum cecl_role cecl_role_of(const struct cecl_call *call)
+{
+    return call->op->to == CECL_TO_PEER ? CECL_SENDER : CECL_RECEIVER;
+}
+
+static inline bool cecl_is_own(const struct cecl_call *call)
+{
+    return call->root == call->rank;
+}
+
+static inline uint32_t *cecl_count_with(ceclComm_t comm, enum cecl_role role, int peer)
+{
+    return &comm->launcher->messenger.counts[(int)role * comm->nranks + peer];
+}
+
+/* Whether this rank sends itself messages. */
+static inline bool cecl_has_own(const struct cecl_launch *launch)
+{
+    return *cecl_count_with(launch->comm, CECL_SENDER, launch->comm->rank) > 0;
+}
+
+/* Counts the messages of a launch, by role and peer. */
+void cecl_count_messages(const struct cecl_launch *launch);
+/* Refuse by these counts: more messages with a peer than a ring holds, and messages of a rank to
+ * itself that do not meet in one group. */
+ceclResult_t cecl_check_counts(ceclComm_t comm);
+ceclResult_t cecl_check_own(const struct cecl_launch *launch);
+
+/* The two calls of a message that this rank sends to itself. Returns false if there is no further
+ * message. */
+struct cecl_own_message {
+    const struct cecl_call *from, *to;
+    uint32_t sent, received; /* where the search for the next one goes on */
+};
+bool cecl_next_own_message(const struct cecl_launch *launch, struct cecl_own_message *own);
+
+#endif

@@ -1,0 +1,159 @@
+/* From described calls to a program. This file does not know what a collective does. */
+#include "launch/plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "ce/lower.h"
+#include "launch/kept.h"
+#include "launch/launcher.h"
+#include "tune/choose.h"
+#include "util/log.h"
+
+/* Whether a copy engine runs the copies that this call would make within a GPU. A call
+ * of strided blocks makes contiguous copies too. */
+static bool engine_copies(ceclComm_t comm, const struct cecl_call *call)
+{
+    const uint32_t wanted =
+        CECL_LOCAL_CONTIGUOUS | (call->view.shape.width > 0 ? CECL_LOCAL_ROWS : 0u);
+    return (comm->local_copies & wanted) == wanted;
+}
+
+/* Whether some ranks' own blocks have still to come into their recvbuffs, and others' have not. */
+static bool some_differ(const struct cecl_part *part)
+{
+    for (int r = 0; part->outside && r < part->call.nranks; r++)
+        if (cecl_part_is_outside(part, r) != cecl_part_is_outside(part, 0))
+            return true;
+    return false;
+}
+
+/* Call `index` of some calls, with its way and with what the communicator lends it. `told` is what
+ * ranks told of these calls, or NULL. */
+static struct cecl_part part_of(ceclComm_t comm, const struct cecl_call *call,
+                                const struct cecl_told *told, uint32_t index)
+{
+    struct cecl_part part = {
+        .call = *call,
+        .means = {.tuning = &comm->tuning,
+                  .staging_bytes = (uint64_t)comm->config.staging_bytes,
+                  .slots_offset = comm->engine.slots_offset,
+                  .slot_bytes = comm->engine.slot_bytes,
+                  .host_bytes = comm->hosted.half_bytes,
+                  .half = cecl_engine_half(&comm->engine),
+                  .engine_copies_locally = engine_copies(comm, call),
+                  .shares_gpu = comm->shares_gpu,
+                  .inputs_readable = told && told->inputs_readable,
+                  .late = told && told->late},
+        .earlier = told ? told->earlier : 0,
+        .send_at = told && told->nsend_at > 0 ? told->send_at + (size_t)index * (size_t)comm->nranks
+                                              : NULL,
+        .outside = told && told->noutside > 0
+                       ? told->outside + (size_t)index * cecl_outside_words(comm->nranks)
+                       : NULL,
+    };
+    part.means.some_outside = !part.means.late && some_differ(&part);
+    if (call->op->family == CECL_FAMILY_CARRY) {
+        part.means.staging_offset = comm->engine.carry_offset;
+        part.means.staging_bytes = comm->engine.carry_bytes;
+    }
+    cecl_choose(call, &part.means, &part.way);
+    return part;
+}
+
+bool cecl_keeps_to_own_buffers(ceclComm_t comm, const struct cecl_call *call)
+{
+    const struct cecl_part part = part_of(comm, call, NULL, 0);
+    return cecl_way_keeps_to_own_buffers(&part.way);
+}
+
+static ceclResult_t lower(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
+                          const struct cecl_told *told, struct cecl_plan *plan)
+{
+    struct cecl_part *parts = calloc(count, sizeof(*parts));
+    if (!parts)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a plan of %u calls", count);
+    for (uint32_t i = 0; i < count; i++)
+        parts[i] = part_of(comm, &calls[i], told, i);
+    const ceclResult_t result = cecl_lower_group(parts, count, plan);
+    free(parts);
+    return result;
+}
+
+/* A reduction needs SMs on some rank. So all ranks refuse it, even ranks that have nothing to
+ * reduce. */
+ceclResult_t cecl_plan_check_arithmetic(const struct cecl_call *calls, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (calls[i].options.sm_policy == CECL_SM_NEVER &&
+            calls[i].op->family == CECL_FAMILY_REDUCTION &&
+            (calls[i].nranks > 1 || !calls[i].in_place))
+            return cecl_fail(ceclInvalidUsage,
+                             "CECL_SM_NEVER: this call needs an SM for its arithmetic");
+    return ceclSuccess;
+}
+
+static bool needs_forbidden_sm(const struct cecl_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->ncopies; i++) {
+        const struct cecl_copy *copy = &plan->copies[i];
+        if (cecl_copy_needs_sm(plan, copy) &&
+            cecl_plan_part(plan, cecl_copy_part(copy))->call.options.sm_policy == CECL_SM_NEVER)
+            return true;
+    }
+    return false;
+}
+
+ceclResult_t cecl_plan_make(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
+                            const struct cecl_told *told, struct cecl_plan *plan)
+{
+    CECL_TRY(cecl_plan_check_arithmetic(calls, count));
+    CECL_TRY(lower(comm, calls, count, told, plan));
+    if (!needs_forbidden_sm(plan))
+        return ceclSuccess;
+    const ceclResult_t result =
+        cecl_fail(ceclInvalidUsage, "CECL_SM_NEVER: this call needs an SM: %s", plan->reason);
+    cecl_plan_free(plan);
+    return result;
+}
+
+static ceclResult_t bind_new(struct cecl_launch *launch)
+{
+    ceclComm_t comm = launch->comm;
+    struct cecl_plan plan;
+    cecl_launch_trim(launch); /* its arrays stay where they are from now on */
+    CECL_TRY(cecl_plan_make(comm, launch->calls, launch->nfull, &launch->told, &plan));
+    const ceclResult_t result =
+        cecl_engine_bind(&comm->engine, launch->calls, &launch->told, &plan, &launch->program);
+    if (result == ceclSuccess && cecl_log_on(CECL_LOG_PLAN))
+        cecl_plan_print(&plan, stderr);
+    cecl_plan_free(&plan);
+    CECL_TRY(result);
+    launch->signature = cecl_calls_signature(launch->calls, launch->nfull);
+    comm->launcher->plans_made++;
+    return launch->told.nbuffers > 0 ? cecl_imports_collect(&comm->registry, launch->told.buffers,
+                                                            launch->told.nbuffers, &launch->imports)
+                                     : ceclSuccess;
+}
+
+ceclResult_t cecl_launch_bind(struct cecl_launch *launch)
+{
+    if (launch->nfull > 0) {
+        launch->runs = cecl_kept_find(launch);
+        if (!launch->runs) {
+            CECL_TRY(bind_new(launch));
+            launch->runs = launch;
+            cecl_kept_add(launch);
+        }
+        launch->runs->users++;
+    }
+    cecl_launch_go(launch, CECL_LAUNCH_BOUND);
+    return ceclSuccess;
+}
+
+const char *cecl_launch_path(const struct cecl_launch *launch)
+{
+    return launch->kind == CECL_LAUNCH_MESSAGES ? launch->path
+           : launch->runs ? cecl_bound_explanation(launch->runs->program)->path
+                          : "nothing to do";
+}

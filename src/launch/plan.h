@@ -1,0 +1,20 @@
+/* From described calls to a program: choosing the way, lowering, binding. */
+#ifndef CECL_LAUNCH_PLAN_H
+#define CECL_LAUNCH_PLAN_H
+
+#include "launch/launch.h"
+
+/* Whether no rank touches a buffer of its peers in this call, when it is made by itself. */
+bool cecl_keeps_to_own_buffers(ceclComm_t comm, const struct cecl_call *call);
+/* Whether the policy of a call lets it have its arithmetic. */
+ceclResult_t cecl_plan_check_arithmetic(const struct cecl_call *calls, uint32_t count);
+/* Makes the plan of some calls, which the caller frees. */
+ceclResult_t cecl_plan_make(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
+                            const struct cecl_told *told, struct cecl_plan *plan);
+/* Gives a launch its program. This is the program of an equal launch, or else a new one, with which
+ * the launch is kept. A launch whose calls have no effect gets none. */
+ceclResult_t cecl_launch_bind(struct cecl_launch *launch);
+/* How a launch goes, for the timeline. */
+const char *cecl_launch_path(const struct cecl_launch *launch);
+
+#endif

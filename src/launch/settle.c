@@ -1,0 +1,118 @@
+/* Settling windows; see settle.h. */
+#include "launch/settle.h"
+
+#include "launch/carry.h"
+
+/* Whether the registry may have a window of a buffer, or make one. It may not for a peer's slice of
+ * the pool, which the check of buffers refuses. */
+static bool may_be_registered(ceclComm_t comm, struct cecl_buffer buffer)
+{
+    return buffer.window && !cecl_buffer_is_pool(buffer) &&
+           !cecl_pool_holds(&comm->pool, cecl_buffer_address(buffer));
+}
+
+static struct cecl_use use_of(const struct cecl_call *call, const struct cecl_touched *touched)
+{
+    const void *ptr = cecl_buffer_address(touched->buffer);
+    const bool is_recv = touched->written;
+    return (struct cecl_use){.name = is_recv ? "recvbuff" : "sendbuff",
+                             .buffer = ptr,
+                             .low = (uint64_t)(uintptr_t)ptr + touched->low,
+                             .high = (uint64_t)(uintptr_t)ptr + touched->high,
+                             .written = is_recv && cecl_call_writes_recv(call)};
+}
+
+_Static_assert(2 * CECL_RANGES_MAX == CECL_USES, "a device takes the ranges of both buffers");
+
+/* The ranges of a buffer that the call uses. Addresses between its blocks may be unmapped. */
+static size_t list_uses(const struct cecl_call *call, const struct cecl_touched *touched,
+                        struct cecl_use *uses)
+{
+    struct cecl_range ranges[CECL_RANGES_MAX];
+    struct cecl_use use = use_of(call, touched);
+    if (call->layout_words == 0 && call->view.shape.width == 0) { /* blocks lie side by side */
+        uses[0] = use;
+        return 1;
+    }
+    const uint32_t count = cecl_call_ranges(call, touched, ranges);
+    for (uint32_t i = 0; i < count; i++) {
+        use.low = (uint64_t)(uintptr_t)use.buffer + ranges[i].low;
+        use.high = (uint64_t)(uintptr_t)use.buffer + ranges[i].high;
+        uses[i] = use;
+    }
+    return count;
+}
+
+/* Checks registered memory. If no window has changed, private memory is checked, too; otherwise the
+ * caller settles again. */
+ceclResult_t cecl_settle(ceclComm_t comm, const struct cecl_call *call, bool *changed)
+{
+    const struct cecl_device_ops *ops = comm->dev->ops;
+    const bool make = comm->windows.register_on_use && comm->nranks > 1;
+    const uint64_t before = comm->registry.changes;
+    struct cecl_touched touched[2];
+    struct cecl_use unshared[CECL_USES];
+    size_t nunshared = 0;
+    *changed = false;
+    if (call->op->family == CECL_FAMILY_BARRIER || cecl_call_is_empty(call))
+        return ceclSuccess;
+    const int count = cecl_call_touched(call, touched);
+    for (int i = 0; i < count && comm->registry.changes == before; i++) {
+        if (!may_be_registered(comm, touched[i].buffer))
+            continue;
+        const struct cecl_use use = use_of(call, &touched[i]);
+        /* settling may forget the window, to which the call has no reference yet */
+        const bool is_private = cecl_buffer_is_private(touched[i].buffer);
+        CECL_TRY(cecl_comm_cause(comm, cecl_registry_settle(&comm->registry, &use, make)));
+        if (is_private && ops->check_uses)
+            nunshared += list_uses(call, &touched[i], unshared + nunshared);
+    }
+    *changed = comm->registry.changes != before;
+    return *changed || nunshared == 0 ? ceclSuccess
+                                      : ops->check_uses(comm->dev, unshared, nunshared);
+}
+
+/* ---- again */
+
+/* Finds the windows of a call's buffers again, until a look at their memory changes nothing. */
+static ceclResult_t find_again(struct cecl_launch *launch, uint32_t index)
+{
+    ceclComm_t comm = launch->comm;
+    struct cecl_call call = launch->calls[index];
+    const void *send = cecl_buffer_address(call.send), *recv = cecl_buffer_address(call.recv);
+    bool changed = true;
+    while (changed) {
+        call.send = cecl_window_find(&comm->windows, send);
+        call.recv = cecl_window_find(&comm->windows, recv);
+        CECL_TRY(cecl_settle(comm, &call, &changed));
+    }
+    cecl_launch_derive(launch, index, &call);
+    launch->origins[index].changes = comm->registry.changes;
+    return cecl_carry_replace(launch, index); /* peers may no longer reach recvbuff */
+}
+
+/* Finds windows again for the calls whose windows were found before the last change. */
+static ceclResult_t find_changed(struct cecl_launch *launch)
+{
+    for (uint32_t i = 0; i < launch->ncalls; i++)
+        if (launch->origins[i].changes != launch->comm->registry.changes)
+            CECL_TRY(find_again(launch, i));
+    return ceclSuccess;
+}
+
+/* If memory changes at every try, another thread of the program frees it. The check that follows
+ * refuses such a call. */
+#define TRIES 4
+
+ceclResult_t cecl_settle_again(struct cecl_launch *list, ceclComm_t comm)
+{
+    uint64_t changes;
+    int tries = TRIES;
+    do {
+        changes = comm->registry.changes;
+        for (struct cecl_launch *launch = list; launch; launch = launch->next)
+            if (launch->comm == comm)
+                CECL_TRY(find_changed(launch));
+    } while (comm->registry.changes != changes && --tries > 0);
+    return ceclSuccess;
+}

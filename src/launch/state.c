@@ -1,0 +1,49 @@
+/* The states of a launch, and giving it up. */
+#include <assert.h>
+
+#include "launch/launcher.h"
+#include "util/clock.h"
+
+bool cecl_launch_may(enum cecl_launch_state from, enum cecl_launch_state to)
+{
+    static const bool may[CECL_LAUNCH_STATES][CECL_LAUNCH_STATES] = {
+        [CECL_LAUNCH_DESCRIBED] = {[CECL_LAUNCH_TOLD] = true, [CECL_LAUNCH_BROKEN] = true},
+        [CECL_LAUNCH_TOLD] = {[CECL_LAUNCH_BOUND] = true, [CECL_LAUNCH_BROKEN] = true},
+        [CECL_LAUNCH_BOUND] = {[CECL_LAUNCH_ENQUEUED] = true, [CECL_LAUNCH_BROKEN] = true},
+    };
+    return may[from][to];
+}
+
+void cecl_launch_go(struct cecl_launch *launch, enum cecl_launch_state to)
+{
+    assert(cecl_launch_may((enum cecl_launch_state)launch->state, to));
+    launch->state = (uint8_t)to;
+}
+
+ceclResult_t cecl_launch_give_up(struct cecl_launch *launch, ceclResult_t result)
+{
+    ceclComm_t comm = launch->comm;
+    const bool is_relied_on = launch->is_relied_on;
+    if (!cecl_launch_may((enum cecl_launch_state)launch->state, CECL_LAUNCH_BROKEN) ||
+        cecl_launch_is_left(launch))
+        return result;
+    cecl_launch_go(launch, CECL_LAUNCH_BROKEN);
+    launch->is_relied_on = launch->is_open = false;
+    cecl_registry_made(&comm->registry);
+    return is_relied_on ? cecl_comm_break(comm, result) : cecl_comm_cause(comm, result);
+}
+
+bool cecl_launch_goes_on(void *context)
+{
+    ceclComm_t comm = context;
+    const struct cecl_launch *launch = comm->launcher->making;
+    return atomic_load(&comm->async_result) == ceclSuccess &&
+           (!launch || cecl_ms_left(launch->order.deadline) != 0);
+}
+
+void cecl_launch_bound_waits(struct cecl_launch *launch)
+{
+    const int timeout_ms = launch->comm->config.timeout_ms;
+    launch->order.deadline = timeout_ms > 0 ? cecl_deadline(timeout_ms) : CECL_NO_DEADLINE;
+    launch->comm->launcher->making = launch;
+}

@@ -1,0 +1,258 @@
+/* The store of launches: taking, filling and dropping them. A repeated call allocates nothing here.
+ * */
+#include <stdlib.h>
+#include <string.h>
+
+#include "launch/launcher.h"
+#include "util/clock.h"
+#include "util/fork.h"
+
+void cecl_launch_free(struct cecl_launch *launch)
+{
+    for (uint32_t i = 0; i < launch->ncalls; i++)
+        cecl_call_let_go(&launch->calls[i]);
+    cecl_bound_free(launch->program);
+    cecl_imports_drop(&launch->imports);
+    free(launch->leases.before.calls);
+    free(launch->leases.after.calls);
+    free(launch->calls);
+    free(launch->origins);
+    free(launch->layouts);
+    free(launch->buffers);
+    free(launch->send_at);
+    free(launch->outside);
+    free(launch->lent);
+    free(launch->messages);
+    free(launch->places_of);
+    free(launch->ends);
+    free(launch);
+}
+
+/* Empties a launch for the store. Its arrays stay. */
+static void empty(struct cecl_launch *launch)
+{
+    while (launch->ncalls > 0)
+        cecl_call_let_go(&launch->calls[--launch->ncalls]);
+    if (launch->program) {
+        cecl_bound_free(launch->program);
+        launch->program = NULL;
+        cecl_imports_drop(&launch->imports);
+    }
+    launch->nfull = launch->nmessages = 0;
+    launch->nlayouts = 0;
+}
+
+static void put_back(struct cecl_launch *launch)
+{
+    struct cecl_launcher *launcher = launch->comm->launcher;
+    empty(launch);
+    launch->next = launcher->spare;
+    launcher->spare = launch;
+}
+
+void cecl_launch_unkeep(struct cecl_launch *launch)
+{
+    launch->is_kept = false;
+    put_back(launch);
+}
+
+bool cecl_launch_is_left(const struct cecl_launch *launch)
+{
+    const ceclComm_t comm = launch->comm;
+    return comm->magic != CECL_COMM_MAGIC || comm->generation != cecl_fork_generation();
+}
+
+void cecl_launch_drop(struct cecl_launch *launch)
+{
+    if (!launch)
+        return;
+    if (cecl_launch_is_left(launch)) {
+        cecl_launch_free(launch);
+        return;
+    }
+    cecl_bounce_end(launch);
+    if (launch->runs)
+        launch->runs->users--;
+    launch->runs = NULL;
+    launch->is_open = launch->is_relied_on = false;
+    if (launch->comm->launcher->making == launch)
+        launch->comm->launcher->making = NULL;
+    if (!launch->is_kept)
+        put_back(launch);
+}
+
+void cecl_launch_return(struct cecl_launch *launch)
+{
+    if (cecl_launch_is_left(launch)) {
+        cecl_launch_free(launch);
+        return;
+    }
+    struct cecl_launcher *launcher = launch->comm->launcher;
+    launch->next = atomic_load(&launcher->returned);
+    while (!atomic_compare_exchange_weak(&launcher->returned, &launch->next, launch))
+        ;
+}
+
+/* Takes in what other threads have returned. */
+static void take_returned(struct cecl_launcher *launcher)
+{
+    struct cecl_launch *launch = atomic_exchange(&launcher->returned, NULL);
+    while (launch) {
+        struct cecl_launch *next = launch->next;
+        cecl_launch_drop(launch);
+        launch = next;
+    }
+}
+
+bool cecl_launch_spare(ceclComm_t comm)
+{
+    struct cecl_launch *launch = calloc(1, sizeof(*launch));
+    if (!launch)
+        return false;
+    launch->next = comm->launcher->spare;
+    comm->launcher->spare = launch;
+    return true;
+}
+
+struct cecl_launch *cecl_launch_take(ceclComm_t comm, enum cecl_launch_kind kind,
+                                     ceclStream_t stream)
+{
+    struct cecl_launcher *launcher = comm->launcher;
+    if (atomic_load_explicit(&launcher->returned, memory_order_relaxed))
+        take_returned(launcher);
+    struct cecl_launch *launch = launcher->spare;
+    if (launch)
+        launcher->spare = launch->next;
+    else
+        launch = calloc(1, sizeof(*launch));
+    if (!launch) {
+        cecl_record("no host memory for a call");
+        return NULL;
+    }
+    launch->comm = comm;
+    launch->next = NULL;
+    launch->kind = (uint8_t)kind;
+    launch->state = CECL_LAUNCH_DESCRIBED;
+    launch->is_grouped = false;
+    launch->told = (struct cecl_told){0};
+    launch->order = (struct cecl_order){.stream = stream, .deadline = CECL_NO_DEADLINE};
+    return launch;
+}
+
+/* ---- calls */
+
+/* Doubles the room of both tables, or of none. */
+static bool grow_calls(struct cecl_launch *launch)
+{
+    const uint32_t room = launch->room ? launch->room * 2 : 1;
+    struct cecl_call *calls = realloc(launch->calls, room * sizeof(*calls));
+    launch->calls = calls ? calls : launch->calls;
+    struct cecl_origin *origins = realloc(launch->origins, room * sizeof(*origins));
+    launch->origins = origins ? origins : launch->origins;
+    launch->room = calls && origins ? room : launch->room;
+    return calls && origins;
+}
+
+/* Layouts move as the array grows, so the calls are told where theirs are now. */
+static bool resize_layouts(struct cecl_launch *launch, size_t room)
+{
+    uint64_t *layouts = realloc(launch->layouts, room * sizeof(*layouts));
+    if (!layouts)
+        return false;
+    launch->layouts = layouts;
+    launch->layouts_room = room;
+    for (uint32_t i = 0; i < launch->ncalls; i++)
+        if (launch->calls[i].layout_words > 0)
+            launch->calls[i].view.layout = layouts + launch->origins[i].layout;
+    return true;
+}
+
+ceclResult_t cecl_launch_add(struct cecl_launch *launch, const struct cecl_call *call,
+                             uint32_t *index)
+{
+    const size_t words = launch->nlayouts + call->layout_words;
+    if ((launch->ncalls == launch->room && !grow_calls(launch)) ||
+        (words > launch->layouts_room && !resize_layouts(launch, 2 * words)))
+        return cecl_fail(ceclOutOfMemory, "no host memory for a group of %u calls",
+                         launch->ncalls + 1);
+    uint32_t at = launch->ncalls++;
+    if (!cecl_call_is_empty(call)) { /* calls without effect come last */
+        if (at != launch->nfull) {
+            launch->calls[at] = launch->calls[launch->nfull];
+            launch->origins[at] = launch->origins[launch->nfull];
+        }
+        at = launch->nfull++;
+    }
+    launch->origins[at] =
+        (struct cecl_origin){.layout = launch->nlayouts, .changes = launch->comm->registry.changes};
+    /* if no call has a layout, there is no array, and C forbids adding even 0 to NULL */
+    cecl_call_keep(&launch->calls[at], call,
+                   call->layout_words > 0 ? launch->layouts + launch->nlayouts : NULL);
+    launch->nlayouts = words;
+    *index = at;
+    return ceclSuccess;
+}
+
+void cecl_launch_derive(struct cecl_launch *launch, uint32_t index, const struct cecl_call *derived)
+{
+    const struct cecl_call former = launch->calls[index];
+    uint64_t *layout =
+        derived->layout_words > 0 ? launch->layouts + launch->origins[index].layout : NULL;
+    if (derived->view.layout == layout) {
+        launch->calls[index] = *derived;
+        cecl_call_hold(derived);
+    } else {
+        cecl_call_keep(&launch->calls[index], derived, layout);
+    }
+    cecl_call_let_go(&former);
+}
+
+/* ---- what is told */
+
+static bool resize_told(struct cecl_launch *launch, uint32_t room)
+{
+    const int nranks = launch->comm->nranks;
+    const size_t words = (size_t)room * (size_t)nranks;
+    void *buffers = realloc(launch->buffers, 2 * words * sizeof(*launch->buffers));
+    launch->buffers = buffers ? buffers : launch->buffers;
+    void *send_at = realloc(launch->send_at, words * sizeof(*launch->send_at));
+    launch->send_at = send_at ? send_at : launch->send_at;
+    void *outside =
+        realloc(launch->outside, room * cecl_outside_words(nranks) * sizeof(*launch->outside));
+    launch->outside = outside ? outside : launch->outside;
+    void *lent = realloc(launch->lent, room * sizeof(*launch->lent));
+    launch->lent = lent ? lent : launch->lent;
+    if ((buffers && send_at && outside && lent) || room < launch->told_room)
+        launch->told_room = room; /* some arrays may still be larger */
+    return buffers && send_at && outside && lent;
+}
+
+ceclResult_t cecl_launch_reserve_told(struct cecl_launch *launch)
+{
+    return launch->nfull <= launch->told_room || resize_told(launch, launch->nfull)
+               ? ceclSuccess
+               : cecl_fail(ceclOutOfMemory, "no host memory for the places of %u calls",
+                           launch->nfull);
+}
+
+/* A smaller array saves memory, and is not needed. If there is no memory for one, the larger one
+ * stays. */
+void cecl_launch_trim(struct cecl_launch *launch)
+{
+    struct cecl_call *calls = NULL;
+    if (launch->room > launch->ncalls && launch->ncalls > 0)
+        calls = realloc(launch->calls, launch->ncalls * sizeof(*calls));
+    if (calls) {
+        launch->calls = calls;
+        launch->room = launch->ncalls;
+    }
+    if (launch->layouts_room > launch->nlayouts && launch->nlayouts > 0)
+        (void)!resize_layouts(launch, launch->nlayouts);
+    if (launch->told_room > launch->nfull && launch->nfull > 0) {
+        (void)!resize_told(launch, launch->nfull);
+        struct cecl_told *told = &launch->told;
+        told->buffers = told->nbuffers > 0 ? launch->buffers : NULL;
+        told->send_at = told->nsend_at > 0 ? launch->send_at : NULL;
+        told->outside = told->noutside > 0 ? launch->outside : NULL;
+    }
+}

@@ -1,0 +1,382 @@
+/* Ranks tell each other where the buffers of a call lie: publishing, learning, and what follows
+ * from it for this rank. */
+#include "launch/tell.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "launch/carry.h"
+#include "launch/launcher.h"
+#include "launch/plan.h"
+#include "util/clock.h"
+
+/* A record's flags: these bits, and above them a number that must be equal on all ranks. OUTSIDE:
+ * cecl_call_is_outside. */
+enum { INPUT_READABLE = 1, OUTSIDE = 2 };
+static uint32_t without_bits(uint32_t flags)
+{
+    return flags & ~(uint32_t)(INPUT_READABLE | OUTSIDE);
+}
+static uint32_t signature_of(const struct cecl_call *call, uint32_t count)
+{
+    return without_bits(cecl_call_signature(call) + count * 0x9e3779b1u);
+}
+/* A record's spare words: how many bytes of each buffer peers may touch, counted from its start. */
+enum { RECV_ROOM, SEND_ROOM };
+
+/* Whether ranks must know each other's places: alike on all ranks. */
+static bool is_told(ceclComm_t comm, const struct cecl_call *calls, uint32_t count)
+{
+    if (comm->nranks == 1)
+        return false;
+    for (uint32_t i = 0; i < count; i++)
+        if (calls[i].op->family != CECL_FAMILY_BARRIER &&
+            !(count == 1 && cecl_keeps_to_own_buffers(comm, &calls[i])))
+            return true;
+    return false;
+}
+
+/* ---- publishing */
+
+/* Makes room for this rank's records of so many calls. */
+static bool make_room(struct cecl_launcher *launcher, int nranks, uint32_t count)
+{
+    if (count <= launcher->records_room)
+        return true;
+    void *records = realloc(launcher->records, count * cecl_place_record_bytes(nranks));
+    if (!records)
+        return false;
+    launcher->records = records;
+    launcher->records_room = count;
+    return true;
+}
+
+static struct cecl_place_record *record_at(ceclComm_t comm, uint32_t call)
+{
+    return (void *)((char *)comm->launcher->records + call * cecl_place_record_bytes(comm->nranks));
+}
+
+static struct cecl_buffer input_of(const struct cecl_call *call)
+{
+    return cecl_call_is_one_buffer(call) ? call->recv : call->send;
+}
+
+/* Each rank has a layout of its own, so only the sender knows where a block lies in its sendbuff.
+ * */
+static bool has_own_layout(const struct cecl_call *call)
+{
+    return call->op->family == CECL_FAMILY_OWN_LAYOUT && call->layout_words > 0;
+}
+
+/* Whether SMs of peers can read a rank's input, if it has one. */
+static bool is_readable(struct cecl_buffer input)
+{
+    return !input.window || cecl_buffer_is_shared(input);
+}
+
+/* *lent is the buffer from which peers may fetch if they come late. */
+static ceclResult_t fill(struct cecl_launch *launch, const struct cecl_call *call,
+                         struct cecl_place_record *record, struct cecl_buffer *lent)
+{
+    const int nranks = call->nranks;
+    struct cecl_buffer input = input_of(call);
+    const bool readable = is_readable(input);
+    memset(record, 0, cecl_place_record_bytes(nranks));
+    if (!cecl_call_is_one_buffer(call))
+        CECL_TRY(cecl_carry_lend(launch, call, &input));
+    *lent = input;
+    record->send_window = cecl_buffer_number(input);
+    record->send_offset = input.offset;
+    record->recv_window = cecl_buffer_number(call->recv);
+    record->recv_offset = call->recv.offset;
+    record->flags = signature_of(call, launch->nfull) | (readable ? INPUT_READABLE : 0) |
+                    (cecl_call_is_outside(call) ? OUTSIDE : 0);
+    record->spare[RECV_ROOM] = cecl_call_recv_needed(call);
+    record->spare[SEND_ROOM] = cecl_call_send_needed(call);
+    if (!has_own_layout(call))
+        return ceclSuccess;
+    record->nper_peer = (uint32_t)nranks;
+    for (int r = 0; r < nranks; r++)
+        record->per_peer[r] = cecl_call_block(call, call->rank, r).send_offset;
+    return ceclSuccess;
+}
+
+/* The error of a wait that cecl_launch_goes_on ended. */
+static ceclResult_t ended(const struct cecl_launch *launch)
+{
+    ceclComm_t comm = launch->comm;
+    CECL_TRY(cecl_comm_async(comm));
+    cecl_fail(ceclTimeout,
+              "%s: a rank did not make the calls before this one within %d ms (CECL_TIMEOUT_MS)",
+              launch->calls[0].op->name, comm->config.timeout_ms);
+    cecl_comm_set_async(comm, ceclTimeout, cecl_message());
+    return cecl_comm_async(comm);
+}
+
+ceclResult_t cecl_tell_reserve(struct cecl_launch *launch)
+{
+    ceclComm_t comm = launch->comm;
+    if (comm->nranks == 1)
+        return ceclSuccess;
+    CECL_TRY(cecl_launch_reserve_told(launch));
+    return make_room(comm->launcher, comm->nranks, launch->nfull)
+               ? ceclSuccess
+               : cecl_fail(ceclOutOfMemory, "no host memory for the places of %u calls",
+                           launch->nfull);
+}
+
+ceclResult_t cecl_tell_publish(struct cecl_launch *launch)
+{
+    ceclComm_t comm = launch->comm;
+    struct cecl_launcher *launcher = comm->launcher;
+    if (!is_told(comm, launch->calls, launch->nfull))
+        return ceclSuccess;
+    CECL_TRY(cecl_tell_reserve(launch));
+    for (uint32_t i = 0; i < launch->nfull; i++)
+        CECL_TRY(fill(launch, &launch->calls[i], record_at(comm, i), &launch->lent[i]));
+    for (uint32_t i = 0; i < launch->nfull; i++) /* lending may have registered memory */
+        record_at(comm, i)->version = comm->registry.posted;
+    if (!cecl_places_publish(&launcher->places, launcher->records, launch->nfull,
+                             cecl_launch_goes_on, comm, &launch->places))
+        return ended(launch);
+    launch->is_open = launch->is_relied_on = true;
+    return ceclSuccess;
+}
+
+/* ---- learning */
+
+static ceclResult_t check_block(ceclComm_t comm, int from, int to, uint64_t at, uint64_t bytes,
+                                uint64_t room, const char *buffer, int owner)
+{
+    if (bytes == 0 || (bytes <= room && at <= room - bytes))
+        return ceclSuccess;
+    return cecl_fail(ceclInvalidUsage,
+                     "the block from rank %d to rank %d: %" PRIu64 " bytes from byte %" PRIu64
+                     " on end beyond %s of rank %d, of which %" PRIu64
+                     " bytes are in use: counts or "
+                     "displacements of these ranks do not agree%s",
+                     from, to, bytes, at, buffer, owner, room, cecl_comm_hint(comm));
+}
+
+/* Checks that a block does not leave the peer's buffer, because each rank has its own counts.
+ * `fetched_at`: where this rank's block lies in the peer's sendbuff if this rank fetches it, else
+ * NULL. */
+static ceclResult_t check_blocks(ceclComm_t comm, const struct cecl_call *call, int peer,
+                                 const struct cecl_place_record *record, const uint64_t *fetched_at)
+{
+    const int me = call->rank;
+    const struct cecl_block there = cecl_call_block(call, me, peer),
+                            here = cecl_call_block(call, peer, me);
+    CECL_TRY(check_block(comm, me, peer, there.recv_offset, there.bytes, record->spare[RECV_ROOM],
+                         "recvbuff", peer));
+    return fetched_at ? check_block(comm, peer, me, *fetched_at, here.bytes,
+                                    record->spare[SEND_ROOM], "sendbuff", peer)
+                      : ceclSuccess;
+}
+
+/* What of a rank's record this rank uses. A copy, because a broken peer may change it. */
+static void note_buffers(const struct cecl_place_record *record, bool wants_input,
+                         struct cecl_peer_buffer buffers[2])
+{
+    buffers[0] = wants_input ? (struct cecl_peer_buffer){record->send_window, record->send_offset}
+                             : (struct cecl_peer_buffer){CECL_WINDOW_NONE, 0};
+    buffers[1] = (struct cecl_peer_buffer){record->recv_window, record->recv_offset};
+}
+
+/* Ranks that make different calls would write where they must not. NCCL has no all-to-all in place,
+ * so an all-to-all that is in place on some ranks only has a message of its own. */
+static ceclResult_t check_same(ceclComm_t comm, const struct cecl_call *call, uint32_t count,
+                               int rank, uint32_t flags)
+{
+    const uint32_t theirs = without_bits(flags);
+    struct cecl_call other = *call;
+    other.in_place = !call->in_place;
+    if (theirs == signature_of(call, count))
+        return ceclSuccess;
+    if (theirs == signature_of(&other, count))
+        return cecl_fail(ceclInvalidUsage,
+                         "%s is in place on rank %d, and not on rank %d; an all-to-all is in place "
+                         "on all ranks or on none",
+                         call->op->name, call->in_place ? call->rank : rank,
+                         call->in_place ? rank : call->rank);
+    return cecl_fail(ceclInvalidUsage,
+                     "%s: rank %d makes another call, or this one with another count, type, root, "
+                     "options or group%s",
+                     call->op->name, rank, cecl_comm_hint(comm));
+}
+
+static void note_outside(struct cecl_launch *launch, uint32_t call, int rank, bool outside)
+{
+    uint64_t *words = launch->outside + call * cecl_outside_words(launch->comm->nranks);
+    words[rank / 64] |= (uint64_t)outside << rank % 64;
+}
+
+/* A rank's record of each call. *differ is set if that rank and this one differ in
+ * cecl_call_is_outside. */
+static ceclResult_t learn_rank(struct cecl_launch *launch, int rank, bool *differ)
+{
+    ceclComm_t comm = launch->comm;
+    const struct cecl_call *calls = launch->calls;
+    const struct cecl_told *told = &launch->told;
+    uint64_t version = 0;
+    for (uint32_t i = 0; i < launch->nfull; i++) {
+        const struct cecl_place_record *record =
+            cecl_places_of(&comm->launcher->places, launch->places.first + i, rank);
+        const size_t at = (size_t)i * (size_t)comm->nranks + (size_t)rank;
+        const uint32_t flags = record->flags;
+        note_buffers(record, told->late || told->inputs_readable, &launch->buffers[2 * at]);
+        version = record->version;
+        CECL_TRY(check_same(comm, &calls[i], launch->nfull, rank, flags));
+        note_outside(launch, i, rank, (flags & OUTSIDE) != 0);
+        *differ = *differ || ((flags & OUTSIDE) != 0) != cecl_call_is_outside(&calls[i]);
+        if (!has_own_layout(&calls[i]))
+            continue;
+        if (told->late)
+            launch->send_at[at] = record->per_peer[comm->rank];
+        CECL_TRY(
+            check_blocks(comm, &calls[i], rank, record, told->late ? &launch->send_at[at] : NULL));
+    }
+    cecl_registry_promised(&comm->registry, rank, version);
+    return ceclSuccess;
+}
+
+static bool are_readable(const struct cecl_launch *launch)
+{
+    const struct cecl_places *places = &launch->comm->launcher->places;
+    bool readable = true;
+    for (uint32_t i = 0; i < launch->nfull; i++)
+        for (int r = 0; r < launch->comm->nranks; r++)
+            readable = readable && (cecl_places_of(places, launch->places.first + i, r)->flags &
+                                    INPUT_READABLE) != 0;
+    return readable;
+}
+
+/* Whether a peer's buffer lies in the pool, at the offset at which this rank has its own. */
+static bool is_at(struct cecl_peer_buffer theirs, struct cecl_buffer mine)
+{
+    return cecl_buffer_is_pool(mine) && theirs.window == CECL_WINDOW_POOL &&
+           theirs.offset == mine.offset;
+}
+
+/* Whether all ranks that this one knows have the buffers of a call where it has its own, in the
+ * pool. */
+static bool is_symmetric(const struct cecl_launch *launch, uint32_t index)
+{
+    ceclComm_t comm = launch->comm;
+    const struct cecl_call *call = &launch->calls[index];
+    const struct cecl_buffer input = input_of(call);
+    const bool wants_input = launch->told.late || launch->told.inputs_readable;
+    for (int r = 0; r < comm->nranks; r++) {
+        const size_t at = (size_t)index * (size_t)comm->nranks + (size_t)r;
+        const struct cecl_peer_buffer *theirs = &launch->buffers[2 * at];
+        if (r == comm->rank || !cecl_places_knows(&comm->launcher->places, &launch->places, r))
+            continue;
+        if (!is_at(theirs[1], call->recv) || (wants_input && !is_at(theirs[0], input)))
+            return false;
+    }
+    return true;
+}
+
+static bool all_symmetric(const struct cecl_launch *launch)
+{
+    for (uint32_t i = 0; i < launch->nfull; i++)
+        if (launch->calls[i].op->family != CECL_FAMILY_BARRIER && !is_symmetric(launch, i))
+            return false;
+    return true;
+}
+
+static ceclResult_t learn(struct cecl_launch *launch)
+{
+    ceclComm_t comm = launch->comm;
+    struct cecl_told *told = &launch->told;
+    const size_t words = (size_t)launch->nfull * (size_t)comm->nranks;
+    const size_t bits = launch->nfull * cecl_outside_words(comm->nranks);
+    bool own_layouts = false, differ = false;
+    memset(launch->outside, 0, bits * sizeof(*launch->outside));
+    memset(launch->buffers, 0, 2 * words * sizeof(*launch->buffers));
+    memset(launch->send_at, 0, words * sizeof(*launch->send_at));
+    for (int r = 0; r < comm->nranks; r++)
+        if (r != comm->rank && cecl_places_knows(&comm->launcher->places, &launch->places, r))
+            CECL_TRY(learn_rank(launch, r, &differ));
+    for (uint32_t i = 0; i < launch->nfull; i++) {
+        own_layouts = own_layouts || has_own_layout(&launch->calls[i]);
+        note_outside(launch, i, comm->rank, cecl_call_is_outside(&launch->calls[i]));
+    }
+    if (differ) {
+        told->outside = launch->outside;
+        told->noutside = bits;
+    }
+    if (!all_symmetric(launch)) {
+        told->buffers = launch->buffers;
+        told->nbuffers = 2 * words;
+    }
+    if (told->late && own_layouts) {
+        told->send_at = launch->send_at;
+        told->nsend_at = words;
+    }
+    return ceclSuccess;
+}
+
+/* Ranks that come later fetch what this rank sends, out of bounce buffers where it is private. */
+static ceclResult_t lend(struct cecl_launch *launch)
+{
+    ceclComm_t comm = launch->comm;
+    const struct cecl_told *told = &launch->told;
+    const uint64_t all = comm->nranks < 64 ? (UINT64_C(1) << comm->nranks) - 1 : UINT64_MAX,
+                   others = all & ~(UINT64_C(1) << comm->rank);
+    if (!told->late || (told->earlier & others) == others)
+        return ceclSuccess;
+    for (uint32_t i = 0; i < launch->nfull; i++) {
+        const struct cecl_call *call = &launch->calls[i];
+        if (cecl_buffer_is_private(call->send) && call->op->family != CECL_FAMILY_REDUCTION)
+            CECL_TRY(cecl_carry_sent(launch, call, launch->lent[i]));
+    }
+    return ceclSuccess;
+}
+
+#define PATIENCE_MAX_NS UINT64_C(100000000) /* registering may have waited for a peer */
+
+/* How long this rank waits for late ranks. If it has just registered memory, it waits longer by the
+ * time that this took. Its peers often have new memory at the same call, and registering takes them
+ * more or less time. */
+static uint64_t patience(ceclComm_t comm)
+{
+    const uint64_t took = comm->registry.telling_ns;
+    comm->registry.telling_ns = 0;
+    return cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_WAIT_NS) +
+           (took < PATIENCE_MAX_NS ? took : PATIENCE_MAX_NS);
+}
+
+ceclResult_t cecl_tell_learn(struct cecl_launch *launch)
+{
+    ceclComm_t comm = launch->comm;
+    struct cecl_places *places = &comm->launcher->places;
+    struct cecl_told *told = &launch->told;
+    *told = cecl_tell_alone(launch->calls, launch->nfull);
+    if (!launch->is_open)
+        return ceclSuccess;
+    launch->is_open = false;
+    const enum cecl_places_outcome outcome =
+        cecl_places_meet(places, &launch->places, patience(comm), cecl_launch_goes_on, comm);
+    if (outcome == CECL_PLACES_STOPPED)
+        return ended(launch);
+    *told = (struct cecl_told){.late = outcome == CECL_PLACES_LATE};
+    told->earlier = told->late ? launch->places.earlier : 0;
+    told->inputs_readable = !told->late && are_readable(launch);
+    ceclResult_t result = learn(launch);
+    if (result == ceclSuccess)
+        result = lend(launch);
+    cecl_places_finish(places, &launch->places);
+    return result;
+}
+
+struct cecl_told cecl_tell_alone(const struct cecl_call *calls, uint32_t count)
+{
+    struct cecl_told told = {.inputs_readable = true};
+    for (uint32_t i = 0; i < count; i++) {
+        const struct cecl_buffer input = input_of(&calls[i]);
+        told.inputs_readable = told.inputs_readable && is_readable(input);
+    }
+    return told;
+}

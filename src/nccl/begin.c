@@ -1,0 +1,125 @@
+/* Begins the lives of communicators beside NCCL's. make.c makes one; what is here are the threads that do
+ * so. */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "nccl/comms.h"
+#include "nccl/library.h"
+#include "util/thread.h"
+
+struct making {
+    ncclComm_t comm;
+    struct cecl_nccl_comm *entry; /* reserved first: nothing can fail once ours is made */
+    int together;
+    pthread_t thread;
+    bool has_thread;
+    ncclResult_t result;
+};
+
+static void *make_one(void *argument)
+{
+    struct making *making = argument;
+    struct cecl_nccl_comm *entry = making->entry;
+    making->result = cecl_nccl_make(making->comm, entry, making->together, false);
+    if (making->result == ceclSuccess && cecl_nccl_life_go(&entry->life, CECL_NCCL_MAKING_TO_READY))
+        cecl_nccl_comm_publish(entry, making->comm);
+    else
+        cecl_nccl_comm_retire(entry, CECL_NCCL_MAKING_TO_FREE);
+    return NULL;
+}
+
+/* Another thread may have given up what was being made. */
+static void finish(struct cecl_nccl_comm *entry, ncclResult_t result)
+{
+    entry->result = result;
+    if (cecl_nccl_life_go(&entry->life, CECL_NCCL_MAKING_TO_READY) ||
+        cecl_nccl_life_go(&entry->life, CECL_NCCL_GIVING_UP_TO_ENDING))
+        return;
+    if (entry->ours)
+        cecl_nccl_library()->ceclCommAbort(entry->ours);
+    cecl_nccl_comm_retire(entry, CECL_NCCL_GIVEN_UP_TO_FREE);
+}
+
+static void *make_one_later(void *argument)
+{
+    const struct making making = *(struct making *)argument;
+    free(argument);
+    finish(making.entry, cecl_nccl_make(making.comm, making.entry, making.together, true));
+    return NULL;
+}
+
+/* Ranks of one thread wait for each other, so they get a thread each. */
+static void make_all(struct making *makings, int count)
+{
+    if (count == 1) {
+        make_one(makings);
+        return;
+    }
+    for (int i = 0; i < count; i++)
+        makings[i].has_thread =
+            cecl_thread_start(&makings[i].thread, "cecl-make", make_one, &makings[i]) == 0;
+    for (int i = 0; i < count; i++) {
+        if (makings[i].has_thread) {
+            pthread_join(makings[i].thread, NULL);
+        } else {
+            makings[i].result = ceclSystemError;
+            cecl_nccl_comm_retire(makings[i].entry, CECL_NCCL_MAKING_TO_FREE);
+        }
+    }
+}
+
+static bool reserve_all(struct making *makings, int count)
+{
+    int reserved = 0;
+    while (reserved < count &&
+           (makings[reserved].entry = cecl_nccl_comm_reserve(makings[reserved].comm)))
+        reserved++;
+    for (int i = 0; i < reserved && reserved < count; i++)
+        cecl_nccl_comm_retire(makings[i].entry, CECL_NCCL_MAKING_TO_FREE);
+    return reserved == count;
+}
+
+ncclResult_t cecl_nccl_comms_make(const struct cecl_nccl_wish *wishes, int count)
+{
+    int made = 0;
+    ncclResult_t result = ceclSuccess;
+    struct making *makings = calloc((size_t)count + 1, sizeof(*makings));
+    if (!makings)
+        return ceclSystemError;
+    for (int i = 0; i < count; i++)
+        if (*wishes[i].comm)
+            makings[made++].comm = *wishes[i].comm;
+    for (int i = 0; i < made; i++)
+        makings[i].together = made;
+    if (!reserve_all(makings, made))
+        result = ceclSystemError;
+    else
+        make_all(makings, made);
+    for (int i = 0; i < made && result == ceclSuccess; i++)
+        result = makings[i].result;
+    free(makings);
+    return result;
+}
+
+/* Nobody waits for the thread, which may outlive an abort by CECL_INIT_TIMEOUT_MS (make.c). */
+ncclResult_t cecl_nccl_comm_make_later(ncclComm_t comm, int together)
+{
+    struct making *making = malloc(sizeof(*making));
+    struct cecl_nccl_comm *entry = making ? cecl_nccl_comm_reserve(comm) : NULL;
+    pthread_t thread;
+    if (!entry) {
+        free(making);
+        return ceclSystemError;
+    }
+    *making = (struct making){.comm = comm, .entry = entry, .together = together};
+    cecl_nccl_comm_publish(entry, comm);
+    if (cecl_thread_start(&thread, "cecl-make", make_one_later, making) != 0) {
+        entry->ours = NULL;
+        entry->reason = CECL_NCCL_NOT_MADE;
+        finish(entry, ceclSystemError);
+        free(making);
+        return ceclSystemError;
+    }
+    pthread_detach(thread);
+    return ceclSuccess;
+}

@@ -1,0 +1,118 @@
+/* The life of what stands beside a communicator of NCCL's, in one word: how far it is, how many threads are
+ * inside, and whether a call has claimed the end of NCCL's communicator. docs/models/life.pml is the model. */
+#ifndef CECL_NCCL_LIFE_H
+#define CECL_NCCL_LIFE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+enum cecl_nccl_state {
+    CECL_NCCL_FREE,       /* nothing is here */
+    CECL_NCCL_MAKING,     /* a thread makes ours */
+    CECL_NCCL_READY,      /* ours is made, or the reason is known why there is none */
+    CECL_NCCL_FINALIZING, /* a thread of this library waits until the calls on ours are done */
+    CECL_NCCL_DESTROYING, /* a thread of the program waits for that, to end ours then */
+    CECL_NCCL_ENDING,     /* one thread ends ours; no other one may begin to use it */
+    CECL_NCCL_GIVING_UP,  /* one thread waits until the maker is not inside */
+    CECL_NCCL_GIVEN_UP, /* the maker never again uses NCCL's communicator, and ends what it makes */
+    CECL_NCCL_LOST      /* a thread never left, so nothing else may come here */
+};
+
+/* Every step there is, STEP(from, to). Others have no name, so code that takes one does not compile. */
+#define CECL_NCCL_STEPS(STEP)                                                                      \
+    STEP(FREE, MAKING)        /* NCCL has a new communicator */                                    \
+    STEP(MAKING, FREE)        /* ranks could not exchange a word, or there is no thread */         \
+    STEP(MAKING, READY)       /* the maker has finished */                                         \
+    STEP(MAKING, GIVING_UP)   /* abort or revoke */                                                \
+    STEP(GIVING_UP, GIVEN_UP) /* the maker is not inside */                                        \
+    STEP(GIVING_UP, ENDING)   /* the maker has finished: whoever gave up ends ours */              \
+    STEP(GIVEN_UP, FREE)      /* the maker has ended what it made */                               \
+    STEP(READY, FINALIZING)   /* finalize, where NCCL does so in the background */                 \
+    STEP(FINALIZING, READY)   /* the calls are done */                                             \
+    STEP(READY, DESTROYING)   /* destroy */                                                        \
+    STEP(READY, ENDING)       /* abort or revoke, as in the next two */                            \
+    STEP(FINALIZING, ENDING)                                                                       \
+    STEP(DESTROYING, ENDING) /* or the calls are done */                                           \
+    STEP(ENDING, FREE)       /* ours has ended */                                                  \
+    STEP(ENDING, LOST)       /* a thread is still inside after the longest wait */
+
+enum cecl_nccl_step {
+#define STEP(from, to) CECL_NCCL_##from##_TO_##to = CECL_NCCL_##from << 4 | CECL_NCCL_##to,
+    CECL_NCCL_STEPS(STEP)
+#undef STEP
+};
+
+/* Sets of states. */
+#define CECL_NCCL_SET(state) (1u << CECL_NCCL_##state)
+#define CECL_NCCL_MADE                                                                             \
+    (CECL_NCCL_SET(READY) | CECL_NCCL_SET(FINALIZING) | CECL_NCCL_SET(DESTROYING))
+#define CECL_NCCL_UNMADE                                                                           \
+    (CECL_NCCL_SET(MAKING) | CECL_NCCL_SET(GIVING_UP) | CECL_NCCL_SET(GIVEN_UP))
+/* Calls are refused, as NCCL refuses calls on a communicator that is not ready. */
+#define CECL_NCCL_EARLY (CECL_NCCL_UNMADE | CECL_NCCL_SET(FINALIZING))
+
+/* The word: threads inside, a bit for the claim, and the state. */
+typedef _Atomic uint32_t cecl_nccl_life;
+#define CECL_NCCL_STATE_SHIFT 28
+#define CECL_NCCL_CLAIM (UINT32_C(1) << 27)
+#define CECL_NCCL_INSIDE (CECL_NCCL_CLAIM - 1)
+
+static inline enum cecl_nccl_state cecl_nccl_life_state(const cecl_nccl_life *life)
+{
+    return (enum cecl_nccl_state)(atomic_load(life) >> CECL_NCCL_STATE_SHIFT);
+}
+
+static inline bool cecl_nccl_life_is(const cecl_nccl_life *life, unsigned states)
+{
+    return states >> cecl_nccl_life_state(life) & 1;
+}
+
+static inline uint32_t cecl_nccl_life_inside(const cecl_nccl_life *life)
+{
+    return atomic_load(life) & CECL_NCCL_INSIDE;
+}
+
+/* Takes the step. False: the life is not where the step begins. A new life has no claim. */
+static inline bool cecl_nccl_life_go(cecl_nccl_life *life, enum cecl_nccl_step step)
+{
+    const uint32_t from = (uint32_t)step >> 4, to = (uint32_t)step & 15;
+    uint32_t word = atomic_load(life);
+    while (word >> CECL_NCCL_STATE_SHIFT == from) {
+        const uint32_t kept =
+            word & (to == CECL_NCCL_MAKING ? CECL_NCCL_INSIDE : CECL_NCCL_INSIDE | CECL_NCCL_CLAIM);
+        if (atomic_compare_exchange_weak(life, &word, to << CECL_NCCL_STATE_SHIFT | kept))
+            return true;
+    }
+    return false;
+}
+
+/* Claims the end of NCCL's communicator. False: another call has. */
+static inline bool cecl_nccl_life_claim(cecl_nccl_life *life)
+{
+    return !(atomic_fetch_or(life, CECL_NCCL_CLAIM) & CECL_NCCL_CLAIM);
+}
+
+static inline void cecl_nccl_life_leave(cecl_nccl_life *life)
+{
+    atomic_fetch_sub(life, 1);
+}
+
+/* Goes inside, if the life is in one of the states. Until cecl_nccl_life_leave nothing ends. */
+static inline bool cecl_nccl_life_enter(cecl_nccl_life *life, unsigned states)
+{
+    if (states >> (atomic_fetch_add(life, 1) >> CECL_NCCL_STATE_SHIFT) & 1)
+        return true;
+    cecl_nccl_life_leave(life);
+    return false;
+}
+
+/* Waits are loops with short pauses: they are rare, and somebody else's work ends them. */
+static inline void cecl_nccl_pause_us(long us)
+{
+    const struct timespec pause = {.tv_nsec = 1000 * us};
+    nanosleep(&pause, NULL);
+}
+
+#endif

@@ -1,0 +1,229 @@
+/* Ranks that call ceclCommShrink with lists that differ: each is told at once, and they meet in the next
+ * call. */
+#include "multi.h"
+
+#include <stdio.h>
+
+#define PROMPT 8.0 /* seconds: far above what is measured, far below the default deadline */
+
+static ceclComm_t joined(void)
+{
+    const ceclConfig_t config = multi_config();
+    ceclComm_t comm = multi_comm(&config);
+    MPI_Barrier(MPI_COMM_WORLD);
+    return comm;
+}
+
+/* The communicator has all ranks. Ends it. */
+static void works(ceclComm_t comm)
+{
+    int *ranks = NULL, host[64];
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&ranks, sizeof(host)));
+    multi_put(comm, ranks + multi_rank, &multi_rank, sizeof(int));
+    multi_ok(comm, ceclAllGather(ranks + multi_rank, ranks, 1, ceclInt, comm, 0));
+    multi_ok(comm, ceclStreamSynchronize(comm, 0));
+    multi_get(comm, host, ranks, (size_t)multi_nranks * sizeof(int));
+    for (int r = 0; r < multi_nranks; r++)
+        assert_int_equal(host[r], r);
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+static void all_meet(ceclComm_t comm)
+{
+    ceclComm_t all = NULL;
+    multi_ok(NULL, ceclCommShrink(comm, NULL, 0, &all, NULL));
+    works(all);
+}
+
+/* Whom a rank excludes. No rank can meet the ranks of its list. */
+struct lists {
+    int least_ranks;
+    int (*list)(int rank, int *list); /* returns how many */
+};
+
+static int next_one(int rank, int *list)
+{
+    list[0] = (rank + 1) % multi_nranks;
+    return 1;
+}
+
+static int all_but_the_one_before(int rank, int *list)
+{
+    int count = 0;
+    for (int r = 0; r < multi_nranks; r++)
+        if (r != rank && (r + 1) % multi_nranks != rank)
+            list[count++] = r;
+    return count;
+}
+
+static int each_other(int rank, int *list)
+{
+    list[0] = 1 - rank;
+    return rank < 2;
+}
+
+static int one_of_the_first_three(int rank, int *list)
+{
+    list[0] = (rank + 1) % 3;
+    return rank < 3;
+}
+
+static int two_against_the_others(int rank, int *list)
+{
+    list[0] = rank < 2 ? 2 : 0;
+    return rank != 0 && rank != 2;
+}
+
+static int all_else_but_the_last(int rank, int *list)
+{
+    int count = 0;
+    for (int r = 0; r < multi_nranks - 1 && rank < multi_nranks - 1; r++)
+        if (r != rank)
+            list[count++] = r;
+    return count;
+}
+
+static const struct lists lists_that_differ[] = {
+    {3, next_one},
+    {3, all_but_the_one_before},
+    {3, each_other},
+    {4, one_of_the_first_three},
+    {3, two_against_the_others},
+    {3, all_else_but_the_last},
+};
+
+/* The place of this rank in order number `order`: the order's digits choose among those who are left. */
+static int place_in(int order)
+{
+    int left[64];
+    for (int r = 0; r < multi_nranks; r++)
+        left[r] = r;
+    for (int n = multi_nranks; n > 0; order /= n, n--) {
+        if (left[order % n] == multi_rank)
+            return multi_nranks - n;
+        for (int i = order % n; i < n - 1; i++)
+            left[i] = left[i + 1];
+    }
+    return -1;
+}
+
+/* The words of a list, as messages have them. */
+static const char *words_of(const int *list, int count, char words[200])
+{
+    size_t used = (size_t)snprintf(words, 200, "%s",
+                                   count == 0   ? "no rank"
+                                   : count == 1 ? "rank"
+                                                : "ranks");
+    bool is_out[64] = {false};
+    for (int i = 0; i < count; i++)
+        is_out[list[i]] = true;
+    for (int r = 0, i = 0; r < multi_nranks; r++)
+        if (is_out[r]) {
+            const char *before = i == 0 ? " " : i == count - 1 ? " and " : ", ";
+            used += (size_t)snprintf(words + used, 200 - used, "%s%d", before, r);
+            i++;
+        }
+    return words;
+}
+
+/* The message has the list of rank `one` on a rank that has this list. */
+static bool names_list_of(const struct lists *lists, int one)
+{
+    int list[64], other[64];
+    char words[200], others[200], part[240];
+    words_of(list, lists->list(one, list), words);
+    for (int r = 0; r < multi_nranks; r++) {
+        if (strcmp(words, words_of(other, lists->list(r, other), others)) != 0)
+            continue;
+        snprintf(part, sizeof(part), " %s on rank %d", words, r);
+        const char *found = strstr(ceclGetLastError(NULL), part);
+        if (found && (found[strlen(part)] == '\0' || found[strlen(part)] == ','))
+            return true;
+    }
+    return false;
+}
+
+/* This rank is told its list and another one, each with a rank that has it. */
+static void both_lists_are_named(const struct lists *lists)
+{
+    int list[64], other[64];
+    char words[200], others[200];
+    bool found = false;
+    assert_non_null(strstr(ceclGetLastError(NULL), "ranks differ in whom they exclude: "));
+    assert_true(names_list_of(lists, multi_rank));
+    words_of(list, lists->list(multi_rank, list), words);
+    for (int r = 0; r < multi_nranks; r++)
+        found = found || (strcmp(words, words_of(other, lists->list(r, other), others)) != 0 &&
+                          names_list_of(lists, r));
+    assert_true(found);
+}
+
+static int orders(void)
+{
+    int count = 1;
+    for (int n = 2; n <= multi_nranks && count < 24; n++)
+        count *= n;
+    return count < 24 ? count : 24;
+}
+
+/* In each order in which ranks may come (with 5 ranks and more in 24 of them) each is told at once, and
+ * only once. */
+static void lists_that_differ_end_at_once_in_any_order(void **state)
+{
+    (void)state;
+    ceclComm_t comm = joined(), rest = (ceclComm_t)8;
+    for (size_t i = 0; i < sizeof(lists_that_differ) / sizeof(lists_that_differ[0]); i++) {
+        const struct lists *lists = &lists_that_differ[i];
+        int list[64];
+        for (int order = 0; order < orders() && multi_nranks >= lists->least_ranks; order++) {
+            const int step = multi_nranks > 4 ? 5 : 1, count = lists->list(multi_rank, list);
+            const double start = multi_seconds();
+            multi_pause_ms(4 * place_in(order * step));
+            multi_refused(NULL, ceclCommShrink(comm, list, count, &rest, NULL), ceclInvalidUsage,
+                          "ranks differ in whom they exclude: ");
+            both_lists_are_named(lists);
+            assert_true(multi_seconds() - start < PROMPT);
+            assert_ptr_equal(rest, (ceclComm_t)8);
+            MPI_Barrier(MPI_COMM_WORLD);
+            all_meet(comm);
+        }
+    }
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+/* Nobody waits for the others between its calls: a rank may be at its next try while another one still
+ * comes with the list that differs. */
+static void all_meet_at_their_next_tries(void **state)
+{
+    (void)state;
+    ceclComm_t comm = joined();
+    for (size_t i = 0; i < sizeof(lists_that_differ) / sizeof(lists_that_differ[0]); i++) {
+        const struct lists *lists = &lists_that_differ[i];
+        int list[64];
+        for (int order = 0; order < orders() && multi_nranks >= lists->least_ranks; order++) {
+            const double start = multi_seconds();
+            ceclComm_t rest = NULL;
+            int tries = 0, count = lists->list(multi_rank, list);
+            multi_pause_ms(place_in(order));
+            while (ceclCommShrink(comm, list, count, &rest, NULL) != ceclSuccess) {
+                assert_non_null(
+                    strstr(ceclGetLastError(NULL), "ranks differ in whom they exclude: "));
+                count = 0;
+                assert_true(++tries < 8);
+            }
+            assert_true(multi_seconds() - start < PROMPT);
+            works(rest);
+        }
+    }
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+int main(int argc, char **argv)
+{
+    multi_setenv("CECL_DEBUG", "none"); /* failures on purpose need no warning */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lists_that_differ_end_at_once_in_any_order),
+        cmocka_unit_test(all_meet_at_their_next_tries),
+    };
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 220);
+}

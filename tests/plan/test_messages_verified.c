@@ -1,0 +1,389 @@
+/* Groups of messages, and collectives between them: programs whose groups have any shape, as ranks post
+ * them in any order. Every program that could run with each message by itself ends, with every byte at its
+ * place; and faults that are planted are found. */
+#include "plans.h"
+
+#include "ce/messages.h"
+
+#define RANKS 4
+#define MESSAGES 24
+#define CALLS 3
+#define WORDS 3 /* bytes of a message at most */
+
+/* What a rank does, one after the other: a message, or a call that all make. */
+struct event {
+    int message, call; /* -1: not this */
+};
+
+struct post {
+    int first; /* the rank that came first; -1: none yet */
+    uint64_t number, group;
+};
+
+static struct cecl_verify_message messages[MESSAGES];
+static struct post posts[MESSAGES];
+static struct event events[RANKS][MESSAGES + CALLS];
+static int nevents[RANKS], posted[RANKS], groups[RANKS];
+static struct cecl_verify_launch launches[RANKS][MESSAGES + CALLS];
+static uint32_t parts[RANKS][MESSAGES + CALLS][MESSAGES];
+static struct cecl_plan plans[RANKS][MESSAGES + CALLS];
+static struct cecl_verify_program program;
+static struct cecl_plan *calls;
+static uint64_t seed;
+
+static uint32_t draw(uint32_t below)
+{
+    return (uint32_t)(next(&seed) % below);
+}
+
+static void add_event(int rank, int message, int call)
+{
+    events[rank][nevents[rank]++] = (struct event){message, call};
+}
+
+static void add_message(int i, int nranks, uint64_t counts[RANKS][RANKS])
+{
+    struct cecl_verify_message *m = &messages[i];
+    m->from = (int)draw((uint32_t)nranks);
+    m->to = (m->from + 1 + (int)draw((uint32_t)nranks - 1)) % nranks;
+    m->bytes = m->moved = draw(WORDS + 1);
+    posts[i] = (struct post){.first = -1, .number = ++counts[m->from][m->to]};
+    add_event(m->from, i, -1);
+    add_event(m->to, i, -1);
+}
+
+/* The calls are in-place all-gathers. */
+static void make_program(uint64_t number, int ncalls)
+{
+    uint64_t counts[RANKS][RANKS] = {{0}};
+    struct cecl_part gathers[CALLS];
+    memset(nevents, 0, sizeof(nevents));
+    memset(posted, 0, sizeof(posted));
+    memset(groups, 0, sizeof(groups));
+    seed = number * 0x9e3779b97f4a7c15u + 1;
+    const int nranks = 2 + (int)draw(RANKS - 1);
+    for (int i = 0, call = 0; i < MESSAGES; i++) {
+        add_message(i, nranks, counts);
+        if (call < ncalls && draw(MESSAGES / CALLS) == 0) {
+            for (int r = 0; r < nranks; r++)
+                add_event(r, -1, call);
+            gathers[call++] = part_of(CECL_OP_ALL_GATHER, true, CECL_PUSH, 2);
+            program.ncalls = call;
+        } else if (call == 0) {
+            program.ncalls = 0;
+        }
+    }
+    calls = program.ncalls > 0 ? lower_all(gathers, program.ncalls, nranks) : NULL;
+    program = (struct cecl_verify_program){.nranks = nranks,
+                                           .plans = calls,
+                                           .ncalls = program.ncalls,
+                                           .messages = messages,
+                                           .nmessages = MESSAGES};
+    for (int r = 0; r < nranks; r++)
+        program.launches[r] = launches[r];
+}
+
+static void free_program(void)
+{
+    for (int r = 0; r < program.nranks; r++)
+        for (int i = 0; i < program.nlaunches[r]; i++)
+            if (launches[r][i].call < 0)
+                cecl_plan_free(&plans[r][i]);
+    if (calls)
+        free_plans(calls, program.ncalls * program.nranks);
+}
+
+static struct cecl_message post(int rank, int index)
+{
+    const struct cecl_verify_message *m = &messages[index];
+    struct post *p = &posts[index];
+    const bool sends = m->from == rank;
+    const struct cecl_message mine = {.peer = sends ? m->to : m->from,
+                                      .role = sends ? CECL_SENDER : CECL_RECEIVER,
+                                      .second = p->first >= 0,
+                                      .bytes = m->bytes,
+                                      .number = p->number,
+                                      .group = p->group};
+    if (p->first < 0) {
+        p->first = rank;
+        p->group = (uint64_t)groups[rank];
+    }
+    return mine;
+}
+
+/* A rank's host makes its next launch: a call, or a group of its next messages. */
+static void make_launch(int rank)
+{
+    struct cecl_message mine[MESSAGES];
+    uint32_t order[MESSAGES], count = 0, most = 1 + draw(5);
+    const int at = program.nlaunches[rank]++;
+    struct event *now = &events[rank][posted[rank]];
+    if (now->call >= 0) {
+        launches[rank][at] = (struct cecl_verify_launch){.call = now->call};
+        posted[rank]++;
+        return;
+    }
+    for (; count < most && posted[rank] < nevents[rank] && now->call < 0; now++, posted[rank]++) {
+        parts[rank][at][count] = (uint32_t)now->message;
+        mine[count++] = post(rank, now->message);
+    }
+    const struct cecl_part part = {.call = {.rank = rank, .nranks = program.nranks}};
+    cecl_plan_init(&plans[rank][at], &part);
+    assert_int_equal(cecl_lower_messages(mine, count, order, &plans[rank][at]), ceclSuccess);
+    launches[rank][at] = (struct cecl_verify_launch){
+        .call = -1, .plan = &plans[rank][at], .messages = parts[rank][at], .nmessages = count};
+    groups[rank]++;
+}
+
+/* Hosts go on in a random order, some far ahead of others. */
+static void post_all(void)
+{
+    for (int left = program.nranks; left > 0;) {
+        const int r = (int)draw((uint32_t)program.nranks);
+        for (uint32_t some = 1 + draw(6); some > 0 && posted[r] < nevents[r]; some--)
+            make_launch(r);
+        left = 0;
+        for (int i = 0; i < program.nranks; i++)
+            left += posted[i] < nevents[i];
+    }
+}
+
+static void run(uint64_t number, int ncalls)
+{
+    make_program(number, ncalls);
+    post_all();
+    program.order = number; /* lanes go on in a random order, too */
+    if (cecl_verify_program(&program) != ceclSuccess)
+        fail_msg("program %llu: %s", (unsigned long long)number, cecl_message());
+    free_program();
+}
+
+static void every_random_program_ends_with_every_byte_in_place(void **state)
+{
+    (void)state;
+    for (uint64_t number = 1; number <= 4000; number++)
+        if (verifies_this_time())
+            run(number, 0);
+}
+
+static void so_does_every_one_with_collectives_between(void **state)
+{
+    (void)state;
+    for (uint64_t number = 1; number <= 1000; number++)
+        if (verifies_this_time())
+            run(number, CALLS);
+}
+
+/* The order in which lanes go on changes nothing. */
+static void a_program_ends_in_whatever_order_lanes_go_on(void **state)
+{
+    (void)state;
+    make_program(7, CALLS);
+    post_all();
+    for (program.order = 0; program.order < 300; program.order++)
+        assert_int_equal(cecl_verify_program(&program), ceclSuccess);
+    free_program();
+}
+
+/* ---- planted faults */
+
+/* One lane for all peers: everything that this rank moves goes on the main lane. */
+static void one_lane(struct cecl_plan *plan)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < plan->nsteps; i++) {
+        plan->steps[n] = plan->steps[i];
+        plan->steps[n].lane = CECL_LANE_MAIN;
+        n += plan->steps[i].kind != CECL_STEP_AFTER;
+    }
+    plan->nsteps = n;
+}
+
+static void drop(struct cecl_plan *plan, uint32_t at)
+{
+    memmove(&plan->steps[at], &plan->steps[at + 1],
+            (plan->nsteps - at - 1) * sizeof(plan->steps[0]));
+    plan->nsteps--;
+}
+
+/* Drops the steps of one kind that `is_it` says. */
+static void drop_all(struct cecl_plan *plan, bool (*is_it)(const struct cecl_step *step))
+{
+    for (uint32_t i = plan->nsteps; i > 0; i--)
+        if (is_it(&plan->steps[i - 1]))
+            drop(plan, i - 1);
+}
+
+static bool waits_for_ready(const struct cecl_step *step)
+{
+    return step->kind == CECL_STEP_WAIT && step->counter - CECL_COUNTER_READY < 2;
+}
+
+static bool waits_for_moved(const struct cecl_step *step)
+{
+    return step->kind == CECL_STEP_WAIT && step->counter - CECL_COUNTER_MOVED < 2;
+}
+
+static bool joins(const struct cecl_step *step)
+{
+    return step->kind == CECL_STEP_AFTER && step->lane == CECL_LANE_MAIN;
+}
+
+static bool forks(const struct cecl_step *step)
+{
+    return step->kind == CECL_STEP_AFTER && step->lane != CECL_LANE_MAIN;
+}
+
+static void no_ready(struct cecl_plan *plan)
+{
+    drop_all(plan, waits_for_ready);
+}
+
+static void no_moved(struct cecl_plan *plan)
+{
+    drop_all(plan, waits_for_moved);
+}
+
+static void no_join(struct cecl_plan *plan)
+{
+    drop_all(plan, joins);
+}
+
+static void no_fork(struct cecl_plan *plan)
+{
+    drop_all(plan, forks);
+}
+
+/* One word for ready and moved. */
+static void one_word(struct cecl_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->nsteps; i++)
+        if (plan->steps[i].kind <= CECL_STEP_WAIT &&
+            plan->steps[i].counter - CECL_COUNTER_MOVED < 2)
+            plan->steps[i].counter -= 2;
+}
+
+/* How many of so many programs are found to be wrong. `words`: in what the verifier says of one. */
+static uint32_t found(void (*plant)(struct cecl_plan *plan), const char *words)
+{
+    uint32_t count = 0;
+    bool said = false;
+    for (uint64_t number = 1; number <= 200; number++) {
+        make_program(number, 0);
+        post_all();
+        for (int r = 0; r < program.nranks; r++)
+            for (int i = 0; i < program.nlaunches[r]; i++)
+                if (launches[r][i].call < 0)
+                    plant(&plans[r][i]);
+        if (cecl_verify_program(&program) != ceclSuccess) {
+            count++;
+            said = said || strstr(cecl_message(), words);
+        }
+        free_program();
+    }
+    assert_true(said);
+    return count;
+}
+
+static void planted_faults_are_found(void **state)
+{
+    (void)state;
+    assert_true(found(one_lane, "deadlock") > 10);
+    assert_int_equal(found(no_ready, "race"), 200);
+    assert_int_equal(found(no_moved, "race"), 200);
+    assert_true(found(no_join, "race") > 100);
+    assert_true(found(no_fork, "race") > 10);
+    assert_true(found(one_word, "grow") > 20);
+}
+
+/* ---- what plans look like */
+
+static struct cecl_message with(int peer, enum cecl_role role, bool second, uint64_t group)
+{
+    return (struct cecl_message){.peer = peer,
+                                 .role = (uint8_t)role,
+                                 .second = second,
+                                 .bytes = 8,
+                                 .number = 1,
+                                 .group = group};
+}
+
+/* The plan of rank 0 of 4. */
+static void lower_group(const struct cecl_message *group, uint32_t count, uint32_t *order,
+                        struct cecl_plan *plan)
+{
+    const struct cecl_part part = {.call.nranks = 4};
+    cecl_plan_init(plan, &part);
+    assert_int_equal(cecl_lower_messages(group, count, order, plan), ceclSuccess);
+}
+
+static void messages_with_one_group_of_a_peer_are_one_batch_in_the_callers_stream(void **state)
+{
+    (void)state;
+    const struct cecl_message group[] = {with(1, CECL_SENDER, true, 5),
+                                         with(1, CECL_RECEIVER, true, 5)};
+    uint32_t order[2];
+    struct cecl_plan plan;
+    lower_group(group, 2, order, &plan);
+    assert_int_equal(plan.nsteps, 6);
+    assert_int_equal(plan.steps[3].kind, CECL_STEP_COPY);
+    assert_int_equal(plan.steps[3].count, 2);
+    for (uint32_t i = 0; i < plan.nsteps; i++)
+        assert_int_equal(plan.steps[i].lane, CECL_LANE_MAIN);
+    cecl_plan_free(&plan);
+}
+
+static void messages_with_two_peers_have_a_lane_each(void **state)
+{
+    (void)state;
+    static const char expected[] =
+        "cecl: rank 0: plan, 4 ranks: messages\n"
+        "cecl: rank 0:      0  signal rank 0: messages begin 1\n"
+        "cecl: rank 0:      1  signal rank 3: sender is ready, message 1\n"
+        "cecl: rank 0:      2  lane 2: after what lane 0 did\n"
+        "cecl: rank 0:      3  lane 2: wait for rank 1: receiver is ready, message 1\n"
+        "cecl: rank 0:      4  lane 2: copy 1 in one batch\n"
+        "cecl: rank 0:         send of call 1[0]+0 -> recv of call 1[1]+0  8 bytes\n"
+        "cecl: rank 0:      5  lane 2: signal rank 1: sender has moved message 1\n"
+        "cecl: rank 0:      6  lane 3: after what lane 0 did\n"
+        "cecl: rank 0:      7  lane 3: wait for rank 2: sender is ready, message 1\n"
+        "cecl: rank 0:      8  lane 3: copy 1 in one batch\n"
+        "cecl: rank 0:         send of call 2[2]+0 -> recv of call 2[0]+0  8 bytes\n"
+        "cecl: rank 0:      9  lane 3: signal rank 2: receiver has moved message 1\n"
+        "cecl: rank 0:     10  lane 3: wait for rank 2: receiver is ready, message 1\n"
+        "cecl: rank 0:     11  lane 3: copy 1 in one batch\n"
+        "cecl: rank 0:         send[0]+0 -> recv[2]+0  8 bytes\n"
+        "cecl: rank 0:     12  lane 3: signal rank 2: sender has moved message 1\n"
+        "cecl: rank 0:     13  wait for rank 3: receiver has moved message 1\n"
+        "cecl: rank 0:     14  after what lane 2 did\n"
+        "cecl: rank 0:     15  after what lane 3 did\n";
+    /* the earlier group of rank 2 comes first on its lane */
+    const struct cecl_message group[] = {
+        with(2, CECL_SENDER, true, 1), with(1, CECL_SENDER, true, 7),
+        with(2, CECL_RECEIVER, true, 0), with(3, CECL_SENDER, false, 0)};
+    uint32_t order[4];
+    char *text = NULL;
+    size_t bytes = 0;
+    struct cecl_plan plan;
+    FILE *out = open_memstream(&text, &bytes);
+    assert_non_null(out);
+    lower_group(group, 4, order, &plan);
+    cecl_plan_print(&plan, out);
+    fclose(out);
+    assert_string_equal(text, expected);
+    free(text);
+    cecl_plan_free(&plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_random_program_ends_with_every_byte_in_place),
+        cmocka_unit_test(so_does_every_one_with_collectives_between),
+        cmocka_unit_test(a_program_ends_in_whatever_order_lanes_go_on),
+        cmocka_unit_test(planted_faults_are_found),
+        cmocka_unit_test(messages_with_one_group_of_a_peer_are_one_batch_in_the_callers_stream),
+        cmocka_unit_test(messages_with_two_peers_have_a_lane_each),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

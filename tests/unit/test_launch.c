@@ -1,0 +1,237 @@
+/* Launches: their states, and what a launch leases of its communicator, on the host device. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#define RANKS 2
+#include "comms.h"
+#include "launch/group.h"
+#include "launch/launcher.h"
+
+#define COUNT 5000
+
+static void a_launch_goes_forward_and_breaks_until_it_is_enqueued(void **state)
+{
+    (void)state;
+    for (int from = 0; from < CECL_LAUNCH_STATES; from++)
+        for (int to = 0; to < CECL_LAUNCH_STATES; to++) {
+            const bool is_next = to == from + 1 && to <= CECL_LAUNCH_ENQUEUED;
+            const bool breaks = to == CECL_LAUNCH_BROKEN && from < CECL_LAUNCH_ENQUEUED;
+            assert_int_equal(
+                cecl_launch_may((enum cecl_launch_state)from, (enum cecl_launch_state)to),
+                is_next || breaks);
+        }
+}
+
+/* ---- what belongs to one launch is not another's */
+
+/* A rank with buffers that peers cannot reach: each call has a bounce buffer. */
+struct rank {
+    pthread_t thread;
+    ceclComm_t comm;
+    int *send, *first, *second; /* COUNT, RANKS * COUNT elements */
+    ceclResult_t result;
+};
+
+static int *private_memory(size_t count)
+{
+    int *memory = malloc(count * sizeof(int));
+    memset(memory, 0xee, count * sizeof(int));
+    return memory;
+}
+
+static void *call_by_itself(void *argument)
+{
+    struct rank *me = argument;
+    me->result = ceclAllGather(me->send, me->second, COUNT, ceclInt32, me->comm, NULL);
+    return NULL;
+}
+
+/* Another thread makes a call after this one has begun a group, and before it ends it. */
+static void *group_around_a_call(void *argument)
+{
+    struct rank *me = argument;
+    pthread_t other;
+    ceclResult_t result = ceclGroupStart();
+    if (result == ceclSuccess)
+        result = ceclAllGather(me->send, me->first, COUNT, ceclInt32, me->comm, NULL);
+    if (pthread_create(&other, NULL, call_by_itself, me) != 0)
+        return NULL;
+    pthread_join(other, NULL);
+    const ceclResult_t ended = ceclGroupEnd();
+    me->result = result != ceclSuccess       ? result
+                 : me->result != ceclSuccess ? me->result
+                 : ended != ceclSuccess      ? ended
+                                             : ceclStreamSynchronize(me->comm, NULL);
+    return NULL;
+}
+
+static void expect_gathered(const int *recv)
+{
+    for (int r = 0; r < RANKS; r++)
+        for (int i = 0; i < COUNT; i++)
+            assert_int_equal(recv[r * COUNT + i], 1000 * r + i);
+}
+
+static void a_call_of_another_thread_leaves_an_open_group_what_it_carries(void **state)
+{
+    struct rank ranks[RANKS];
+    (void)state;
+    for (int r = 0; r < RANKS; r++) {
+        ranks[r] = (struct rank){.comm = comms[r],
+                                 .send = private_memory(COUNT),
+                                 .first = private_memory(RANKS * COUNT),
+                                 .second = private_memory(RANKS * COUNT),
+                                 .result = ceclInternalError};
+        for (int i = 0; i < COUNT; i++)
+            ranks[r].send[i] = 1000 * r + i;
+        assert_int_equal(pthread_create(&ranks[r].thread, NULL, group_around_a_call, &ranks[r]), 0);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        pthread_join(ranks[r].thread, NULL);
+        OK(ranks[r].result);
+        expect_gathered(ranks[r].first);
+        expect_gathered(ranks[r].second);
+        assert_int_equal(comms[r]->launcher->bounces.leases, 0);
+        assert_int_equal(comms[r]->launcher->bounces.used, 0);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        free(ranks[r].send);
+        free(ranks[r].first);
+        free(ranks[r].second);
+    }
+}
+
+/* ---- a group whose thread ends before it */
+
+static void *begin_a_group(void *argument)
+{
+    struct rank *me = argument;
+    me->result = ceclGroupStart();
+    if (me->result == ceclSuccess)
+        me->result = ceclAllGather(me->send, me->first, COUNT, ceclInt32, me->comm, NULL);
+    return NULL;
+}
+
+static void the_next_call_takes_back_what_a_thread_left_that_has_ended(void **state)
+{
+    struct rank me = {
+        .comm = comms[0], .send = private_memory(COUNT), .first = private_memory(RANKS * COUNT)};
+    ceclExplanation_t explanation;
+    (void)state;
+    assert_int_equal(pthread_create(&me.thread, NULL, begin_a_group, &me), 0);
+    pthread_join(me.thread, NULL);
+    OK(me.result);
+    assert_int_equal(me.comm->launcher->bounces.leases, 1);
+    OK(ceclExplain(ceclOpAllGather, me.send, me.first, COUNT, ceclInt32, me.comm, &explanation));
+    assert_int_equal(me.comm->launcher->bounces.leases, 0);
+    free(me.send);
+    free(me.first);
+}
+
+/* ---- the order of a group */
+
+/* The first calls of the communicators decide, whatever kinds of calls come after. */
+static void launches_of_a_group_come_in_the_order_of_the_first_calls(void **state)
+{
+    int *memory = private_memory(8);
+    (void)state;
+    OK(ceclGroupStart());
+    OK(ceclSend(memory, 1, ceclInt32, 1, comms[0], NULL));
+    OK(ceclRecv(memory, 1, ceclInt32, 0, comms[1], NULL));
+    OK(ceclAllGather(memory, memory + 1, 1, ceclInt32, comms[0], NULL));
+    OK(ceclAllGather(memory, memory + 3, 1, ceclInt32, comms[1], NULL));
+    const struct cecl_launch *launch = cecl_group_current()->first;
+    for (int i = 0; i < 4; i++) {
+        assert_non_null(launch);
+        assert_ptr_equal(launch->comm, comms[i / 2]);
+        assert_int_equal(launch->kind, i % 2 ? CECL_LAUNCH_MESSAGES : CECL_LAUNCH_COLLECTIVES);
+        launch = launch->next;
+    }
+    assert_null(launch);
+    OK(ceclGroupEnd());
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclStreamSynchronize(comms[r], NULL));
+    free(memory);
+}
+
+static void a_good_group_leaves_the_last_error_as_it_is(void **state)
+{
+    int memory[4] = {0};
+    (void)state;
+    assert_int_equal(ceclSend(memory, 1, ceclInt32, 77, comms[0], NULL), ceclInvalidArgument);
+    char before[CECL_MESSAGE_BYTES];
+    cecl_keep_message(before);
+    OK(ceclGroupStart());
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclBarrier(comms[r], NULL));
+    OK(ceclGroupEnd());
+    assert_string_equal(cecl_message(), before);
+}
+
+/* ---- memory with a hole between the blocks of a call */
+
+#define PAGE ((size_t)4096)
+
+static void *gather_around_a_hole(void *argument)
+{
+    struct rank *me = argument;
+    const size_t counts[RANKS] = {PAGE, PAGE}, displacements[RANKS] = {0, 2 * PAGE};
+    me->result =
+        ceclAllGatherv(me->send, PAGE, me->first, counts, displacements, ceclInt8, me->comm, NULL);
+    if (me->result == ceclSuccess)
+        me->result = ceclStreamSynchronize(me->comm, NULL);
+    return NULL;
+}
+
+static void private_memory_may_have_holes_where_a_call_uses_no_byte(void **state)
+{
+    struct rank ranks[RANKS];
+    (void)state;
+    for (int r = 0; r < RANKS; r++) {
+        char *recv =
+            mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        assert_ptr_not_equal(recv, MAP_FAILED);
+        assert_int_equal(munmap(recv + PAGE, PAGE), 0);
+        ranks[r] =
+            (struct rank){.comm = comms[r], .send = private_memory(PAGE), .first = (int *)recv};
+        memset(ranks[r].send, 'a' + r, PAGE);
+        assert_int_equal(pthread_create(&ranks[r].thread, NULL, gather_around_a_hole, &ranks[r]),
+                         0);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        const char *recv = (const char *)ranks[r].first;
+        pthread_join(ranks[r].thread, NULL);
+        OK(ranks[r].result);
+        for (size_t i = 0; i < PAGE; i++) {
+            assert_int_equal(recv[i], 'a');
+            assert_int_equal(recv[2 * PAGE + i], 'b');
+        }
+    }
+    for (int r = 0; r < RANKS; r++) {
+        munmap(ranks[r].first, PAGE);
+        munmap((char *)ranks[r].first + 2 * PAGE, PAGE);
+        free(ranks[r].send);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_launch_goes_forward_and_breaks_until_it_is_enqueued),
+        cmocka_unit_test(a_call_of_another_thread_leaves_an_open_group_what_it_carries),
+        cmocka_unit_test(the_next_call_takes_back_what_a_thread_left_that_has_ended),
+        cmocka_unit_test(launches_of_a_group_come_in_the_order_of_the_first_calls),
+        cmocka_unit_test(a_good_group_leaves_the_last_error_as_it_is),
+        cmocka_unit_test(private_memory_may_have_holes_where_a_call_uses_no_byte),
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}

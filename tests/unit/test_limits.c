@@ -1,0 +1,179 @@
+/* What ceclCommLimits tells is what calls are held to: at each limit a call is taken, and past it the call
+ * is refused. Ranks of one process, on the host device. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <cecl/cecl.h>
+
+#define MOST_RANKS 65 /* more than messages have */
+#define MOST_CALLS 4097
+#define OK(expr) assert_int_equal((expr), ceclSuccess)
+
+static ceclComm_t comms[MOST_RANKS];
+static char *memory;
+
+static ceclLimits_t open_ranks(int nranks)
+{
+    ceclLimits_t limits, others;
+    OK(ceclCommInitAll(comms, nranks, NULL));
+    OK(ceclCommLimits(comms[0], &limits));
+    OK(ceclCommLimits(comms[nranks - 1], &others));
+    assert_memory_equal(&limits, &others, sizeof(limits));
+    return limits;
+}
+
+static void close_ranks(int nranks)
+{
+    for (int r = 0; r < nranks; r++)
+        OK(ceclCommDestroy(comms[r]));
+}
+
+/* ---- groups */
+
+static void begin_calls(int count, int nranks)
+{
+    OK(ceclGroupStart());
+    for (int i = 0; i < count; i++)
+        (void)!ceclAllGather(memory + i, memory + MOST_CALLS + (ptrdiff_t)i * nranks, 1, ceclInt8,
+                             comms[0], NULL);
+}
+
+static ceclResult_t group_of_messages(int count)
+{
+    ceclExplanation_t told;
+    OK(ceclGroupStart());
+    for (int i = 0; i < count; i++)
+        (void)!ceclSend(memory, 1, ceclInt8, 1, comms[0], NULL);
+    return ceclGroupExplain(comms[0], &told);
+}
+
+static void a_group_has_so_many_calls_at_most(void **state)
+{
+    (void)state;
+    static const int sizes[] = {1, 2, 12};
+    ceclExplanation_t told;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        const ceclLimits_t limits = open_ranks(sizes[i]);
+        assert_in_range(limits.groupCalls, 1, MOST_CALLS - 1);
+        begin_calls(limits.groupCalls, sizes[i]);
+        OK(ceclGroupExplain(comms[0], &told));
+        begin_calls(limits.groupCalls + 1, sizes[i]);
+        assert_int_equal(ceclGroupEnd(), ceclInvalidUsage);
+        close_ranks(sizes[i]);
+    }
+}
+
+static void a_group_has_so_many_messages_to_a_rank_at_most(void **state)
+{
+    (void)state;
+    static const int sizes[] = {2, 8, 12, MOST_RANKS};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        const ceclLimits_t limits = open_ranks(sizes[i]);
+        assert_int_equal(limits.groupMessages > 0, sizes[i] <= 64);
+        if (limits.groupMessages > 0)
+            OK(group_of_messages(limits.groupMessages));
+        assert_int_equal(group_of_messages(limits.groupMessages + 1), ceclInvalidUsage);
+        close_ranks(sizes[i]);
+    }
+}
+
+/* ---- types and sizes */
+
+static ceclResult_t gather(size_t count, int type)
+{
+    ceclExplanation_t told;
+    return ceclExplain(ceclOpAllGather, memory, memory + 16, count, (ceclDataType_t)type, comms[0],
+                       &told);
+}
+
+static ceclResult_t reduce(int type, int op)
+{
+    ceclExplanation_t told;
+    OK(ceclGroupStart());
+    (void)!ceclAllReduce(memory, memory + 16, 1, (ceclDataType_t)type, (ceclRedOp_t)op, comms[0],
+                         NULL);
+    return ceclGroupExplain(comms[0], &told);
+}
+
+static void the_types_are_those_that_calls_take(void **state)
+{
+    (void)state;
+    const ceclLimits_t limits = open_ranks(2);
+    for (int type = 0; type < 32; type++) {
+        assert_int_equal(limits.types >> type & 1, gather(1, type) == ceclSuccess);
+        for (int op = 0; op < CECL_NUM_RED_OPS; op++)
+            assert_int_equal(limits.reductions[op] >> type & 1, reduce(type, op) == ceclSuccess);
+    }
+    close_ranks(2);
+}
+
+static void more_bytes_than_a_block_may_have_are_refused(void **state)
+{
+    (void)state;
+    const ceclLimits_t limits = open_ranks(2);
+    assert_int_equal(gather((size_t)limits.blockBytes, ceclInt8), ceclInvalidArgument);
+    assert_null(strstr(ceclGetLastError(NULL), "address space"));
+    assert_int_equal(gather((size_t)limits.blockBytes + 1, ceclInt8), ceclInvalidArgument);
+    assert_non_null(strstr(ceclGetLastError(NULL), "address space"));
+    close_ranks(2);
+}
+
+/* ---- the rest */
+
+static void they_say_what_is_chosen(void **state)
+{
+    (void)state;
+    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+    ceclLimits_t limits = open_ranks(2);
+    assert_int_equal(limits.smPolicy, CECL_SM_REDUCE_ONLY);
+    assert_int_equal(limits.hostFlags, 0);
+    options.smPolicy = CECL_SM_NEVER;
+    OK(ceclSetOptions(comms[0], &options));
+    OK(ceclCommLimits(comms[0], &limits));
+    assert_int_equal(limits.smPolicy, CECL_SM_NEVER);
+    close_ranks(2);
+    setenv("CECL_FLAGS", "host", 1);
+    assert_int_equal(open_ranks(2).hostFlags, 1);
+    unsetenv("CECL_FLAGS");
+    close_ranks(2);
+}
+
+static void asking_is_no_error(void **state)
+{
+    (void)state;
+    open_ranks(2);
+    assert_int_equal(gather(1, -1), ceclInvalidArgument);
+    char words[512];
+    strncpy(words, ceclGetLastError(NULL), sizeof(words) - 1);
+    words[sizeof(words) - 1] = '\0';
+    ceclLimits_t limits;
+    OK(ceclCommLimits(comms[0], &limits));
+    assert_string_equal(ceclGetLastError(NULL), words);
+    assert_int_equal(ceclCommLimits(comms[0], NULL), ceclInvalidArgument);
+    assert_int_equal(ceclCommLimits(NULL, &limits), ceclInvalidArgument);
+    close_ranks(2);
+}
+
+int main(void)
+{
+    setenv("CECL_DEVICE", "host", 1);
+    setenv("CECL_POOL_BYTES", "64M", 1); /* many ranks, in one address space */
+    memory = calloc(MOST_CALLS, 1 + MOST_RANKS);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_group_has_so_many_calls_at_most),
+        cmocka_unit_test(a_group_has_so_many_messages_to_a_rank_at_most),
+        cmocka_unit_test(the_types_are_those_that_calls_take),
+        cmocka_unit_test(more_bytes_than_a_block_may_have_are_refused),
+        cmocka_unit_test(they_say_what_is_chosen),
+        cmocka_unit_test(asking_is_no_error),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    free(memory);
+    return failed;
+}
