@@ -1,4 +1,4 @@
-/* How ranks of one communicator make others of it (src/comm/split.c, src/boot/boxes.c), for Spin.
+/* How ranks of one communicator make others of it (src/api/split.c, src/boot/boxes.c), for Spin.
  * The program makes CALLS uses of the boxes, one after the other: splits, in which all ranks take
  * part, and shrinks, in which some do. Spin tries all teams. In a split all ranks agree over the
  * parent's mesh; in a shrink the team meets (meeting.pml). Then each team exchanges ROUNDS parts

@@ -1,4 +1,4 @@
-/* Groups on two communicators (src/comm/group.c, src/comm/collective.c, src/ce/run.c), for Spin.
+/* Groups on two communicators (src/launch/group.c, src/launch/make.c, src/ce/run.c), for Spin.
  * The calls of a group on one communicator are one plan, so here they are one call. A thread first
  * tells the calls of all communicators, then learns what peers told, then issues all. Each rank
  * has STREAMS streams. Spin tries all groups, of one communicator or both, and all choices of

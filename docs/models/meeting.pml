@@ -5,15 +5,14 @@
  * happen.
  *
  * Checked: no deadlock, and all who live meet in the end; all who return from a meeting have one
- * outcome; a meeting is complete only if all its members came with its list; whoever comes with
- * another list, or refuses, fails all meetings that wait for it, except those of ranks that its
- * list leaves out; nobody makes a meeting anew without knowing that the last one failed; no
- * meeting is replaced while a rank is in it.
+ * outcome; a meeting is complete only if all its members came with its list; without deaths no wait
+ * needs its deadline, whatever lists differ; nobody makes a meeting anew without knowing that the
+ * last one failed; no meeting is replaced while a rank is in it.
  * Planted faults: STATE_FIRST says that a meeting has failed before its reason is written;
- * HALF_MADE writes a new meeting over a failed one in another order; ONE_CONFLICT fails only one
- * of the meetings with other lists; NO_TAKEOVER leaves meetings open when the holder of the lock
- * has died; DEAF does not tell those who come late; REPLACE_ANY replaces a meeting that ranks are
- * in; NO_LOOK does not look whether missing members live. */
+ * HALF_MADE writes a new meeting over a failed one in another order; NO_CHAIN fails only the
+ * meetings that wait for this rank's own; NO_TAKEOVER leaves meetings open when the holder of the lock has died; DEAF does not tell those
+ * who come late; REPLACE_ANY replaces a meeting that ranks are in; NO_LOOK does not look whether
+ * missing members live. */
 #ifndef RANKS
 #define RANKS 3
 #endif
@@ -21,10 +20,10 @@
 #define DEATHS 0
 #endif
 #ifndef MEETINGS
-#define MEETINGS 4
+#define MEETINGS 5
 #endif
 #ifndef TRIES
-#define TRIES 6    /* a rank makes fewer calls until it meets all */
+#define TRIES 8    /* a rank makes fewer calls until it meets all */
 #endif
 
 #if DEATHS > 0
@@ -49,14 +48,18 @@ bool reason[MEETINGS]; /* the result is written */
 byte by[MEETINGS];
 byte cause[MEETINGS];
 byte members[MEETINGS];
-byte came[MEETINGS];
+byte came[MEETINGS];   /* bits of the ranks that came with its list */
+byte know[MEETINGS];   /* bits of the ranks that are not to be told that it failed */
+bool differ[MEETINGS]; /* it failed because lists differ */
+bool stuck[MEETINGS];
 byte inside[MEETINGS];
+
+byte last_of[RANKS]; /* the serial of the meeting that a rank came to last */
 
 byte dead;   /* bits of the ranks that have died */
 byte deaths; /* so far */
 
 /* What happened to the meeting. */
-byte with_list[MEETINGS]; /* bits of the ranks that came with its list */
 byte outcome[MEETINGS];   /* of the ranks that have returned; 0: none has */
 bool is_last[MEETINGS];   /* all who live have met */
 
@@ -72,18 +75,22 @@ bool is_last[MEETINGS];   /* all who live have met */
 
 /* ---- the table. A rank that holds the lock sees no other rank's steps, so these are atomic. */
 
-inline fail(m)
+inline fail_for(m, who, why, known, is_differ)
 {
 #ifdef STATE_FIRST
     state[m] = FAILED;
     MAY_DIE;
 #endif
-    by[m] = me;
-    cause[m] = serial[m];
+    by[m] = who;
+    cause[m] = why;
+    know[m] = known;
+    differ[m] = is_differ;
     reason[m] = true;
     MAY_DIE;
     state[m] = FAILED
 }
+
+inline fail(m) { fail_for(m, me, serial[m], came[m], false) }
 
 inline fail_open()
 {
@@ -143,8 +150,9 @@ inline create()
         inside[made] = 0;
         by[made] = 0;
         cause[made] = 0;
+        know[made] = 0;
+        differ[made] = false;
         reason[made] = false;
-        with_list[made] = 0;
         outcome[made] = 0;
         is_last[made] = false
     }
@@ -155,30 +163,56 @@ inline create()
     }
 }
 
-/* Nobody looks at a meeting again that all members know of, so it leaves no trace in the state. */
+/* Nobody looks at a meeting again that all know of and that was no rank's last one, nor was another one
+ * that failed for the same reason. So it leaves no trace in the state. */
 inline unlock()
 {
     d_step {
+        last_ones = 0;
         i = 0;
         do
         :: i < MEETINGS ->
+            k = 0;
+            do
+            :: k < RANKS && serial[i] != 0 && last_of[k] == serial[i] && !HAS(dead, k) ->
+                last_ones = last_ones | (1 << cause[i]);
+                k++
+            :: k < RANKS && !(serial[i] != 0 && last_of[k] == serial[i] && !HAS(dead, k)) -> k++
+            :: k == RANKS -> break
+            od;
+            i++
+        :: else -> i = 0; break
+        od;
+        do
+        :: i < MEETINGS ->
+            is_last_one = false;
+            k = 0;
+            do
+            :: k < RANKS -> is_last_one = is_last_one || last_of[k] == serial[i]; k++
+            :: else -> k = 0; break
+            od;
             if
-            :: state[i] != OPEN && inside[i] == 0 &&
-               (state[i] == COMPLETE || (members[i] & ~came[i]) == 0) ->
+            :: state[i] != OPEN && inside[i] == 0 && !is_last_one &&
+               (state[i] == COMPLETE ||
+                ((ALL & ~(know[i] | dead)) == 0 && (last_ones & (1 << cause[i])) == 0)) ->
                 state[i] = COMPLETE;
                 members[i] = 0;
                 came[i] = 0;
+                know[i] = 0;
+                differ[i] = false;
                 by[i] = 0;
                 cause[i] = 0;
                 reason[i] = false;
-                with_list[i] = 0;
                 outcome[i] = 0;
                 is_last[i] = false
             :: else
             fi;
+            stuck[i] = false;
             i++
         :: else -> i = 0; break
         od;
+        is_last_one = false;
+        last_ones = 0;
         holder = 0
     }
 }
@@ -187,26 +221,34 @@ inline unlock()
 
 #define IS_MINE(m) (serial[m] != 0 && HAS(members[m], me))
 #define IS_SAME(m) (IS_MINE(m) && state[m] == OPEN && members[m] == list)
-#define IN_CONFLICT(m)                                                                             \
-    (IS_MINE(m) && state[m] == OPEN && members[m] != list && (came[m] & list) != 0)
 #ifdef DEAF
 #define IS_NEWS(m) false
 #else
-#define IS_NEWS(m) (IS_MINE(m) && state[m] == FAILED && !HAS(came[m], me) && HAS(list, by[m]))
+/* Lists differ, and this rank counts on one that failed: as a member, or if that was the other's last
+ * call. lasts(m): bits of the ranks whose last call a meeting was */
+#define MEETS(m)                                                                                   \
+    ((came[m] & list) != 0 && (HAS(members[m], me) || (lasts(m) & list) != 0))
+#define LASTS(m, r) ((last_of[r] == serial[m] -> 1 << r : 0) & came[m])
+#if RANKS == 3
+#define lasts(m) (LASTS(m, 0) | LASTS(m, 1) | LASTS(m, 2))
+#else
+#define lasts(m) (LASTS(m, 0) | LASTS(m, 1))
+#endif
+#define IS_NEWS(m)                                                                                 \
+    (serial[m] != 0 && state[m] == FAILED && !HAS(know[m], me) &&                                  \
+     (differ[m] -> MEETS(m) : HAS(members[m], me) && HAS(list, by[m])))
 #endif
 
 inline look()
 {
     d_step {
         same = NONE;
-        conflict = NONE;
         news = NONE;
         i = 0;
         do
         :: i < MEETINGS ->
             if
             :: IS_SAME(i) -> same = i
-            :: IN_CONFLICT(i) -> conflict = i
             :: IS_NEWS(i) ->
                 if
                 :: news == NONE -> news = i
@@ -224,84 +266,130 @@ inline look()
     }
 }
 
-#define ANY_CAUSE 0
-inline know_failures(reason_of)
+/* failed: the ranks whose calls failed for a reason */
+inline failed_with(why)
 {
-    d_step {
-        i = 0;
-        do
-        :: i < MEETINGS ->
-            if
-            :: state[i] == FAILED && (reason_of == ANY_CAUSE || cause[i] == reason_of) ->
-                came[i] = came[i] | (1 << me)
-            :: else
-            fi;
-            i++
-        :: else -> i = 0; break
-        od
-    }
-}
-
-/* Fails the meeting of this rank's list, and those with other lists. All who came to any of them
- * have the reason. */
-inline fail_all()
-{
-    if
-    :: same == NONE -> create(); same = made
-    :: else
-    fi;
-    d_step {
-        came[same] = came[same] | (1 << me);
-        i = 0;
-        do
-        :: i < MEETINGS ->
-            if
-#ifdef ONE_CONFLICT
-            :: i == conflict -> came[same] = came[same] | came[i]
-#else
-            :: IN_CONFLICT(i) -> came[same] = came[same] | came[i]
-#endif
-            :: else
-            fi;
-            i++
-        :: else -> i = 0; break
-        od
-    }
-    fail(same);
+    failed = 0;
+    k = 0;
     do
-    :: conflict != NONE ->
-        came[conflict] = came[same];
-        fail(conflict);
-        cause[conflict] = cause[same];
-#ifdef ONE_CONFLICT
-        conflict = NONE
-#else
-        d_step {
-            conflict = 0;
-            do
-            :: conflict < MEETINGS && !IN_CONFLICT(conflict) -> conflict++
-            :: else -> break
-            od
-        }
-#endif
-    :: else -> break
+    :: k < MEETINGS ->
+        if
+        :: serial[k] != 0 && state[k] == FAILED && cause[k] == why -> failed = failed | came[k]
+        :: else
+        fi;
+        k++
+    :: else -> k = 0; break
     od
 }
 
-/* After this rank has come with another list, or has refused, nobody who waits for it goes on to
- * wait. `whom`: the ranks that are to learn of it. */
-inline check_nobody_waits(whom)
+inline know_all()
 {
     d_step {
         i = 0;
         do
         :: i < MEETINGS ->
-            somebody_waits = IS_MINE(i) && state[i] == OPEN && (came[i] & (whom)) != 0;
-            assert(!somebody_waits);
+            if
+            :: serial[i] != 0 && state[i] == FAILED -> know[i] = know[i] | (1 << me)
+            :: else
+            fi;
             i++
         :: else -> i = 0; break
         od
     }
+}
+
+inline know_news()
+{
+    failed_with(cause[news]);
+    i = 0;
+    do
+    :: i < MEETINGS ->
+        if
+        :: serial[i] != 0 && state[i] == FAILED &&
+           (cause[i] == cause[news] || (IS_NEWS(i) && (came[i] & failed) == 0)) ->
+            know[i] = know[i] | (1 << me)
+        :: else
+        fi;
+        i++
+    :: else -> i = 0; break
+    od
+}
+
+inline come(m)
+{
+    came[m] = came[m] | (1 << me);
+    last_of[me] = serial[m]
+}
+
+#define WAITS_FOR(m, o) ((members[m] & ~came[m] & came[o]) != 0)
+
+/* Those who know of the news are at their next try. */
+#define IS_NEXT_TRY(m) ((came[m] & ~(news != NONE -> know[news] : 0)) == 0)
+
+/* callers: the ranks of `same` and of the meetings that are stuck */
+inline find_stuck()
+{
+    callers = came[same];
+    i = 0;
+    do
+    :: i < MEETINGS ->
+        if
+        :: i != same && serial[i] != 0 && state[i] == OPEN && !stuck[i] && !IS_NEXT_TRY(i) &&
+           (members[i] & ~came[i] & callers) != 0 ->
+            stuck[i] = true;
+#ifndef NO_CHAIN
+            callers = callers | came[i]; /* others may wait for its ranks */
+#endif
+            i = 0
+        :: else -> i++
+        fi
+    :: else -> i = 0; break
+    od
+}
+
+/* Adds to `known` the ranks whose last call was of the same round. */
+inline find_who_called_before()
+{
+    i = 0;
+    do
+    :: i < MEETINGS ->
+        failed_with(cause[i]);
+        k = 0;
+        do
+        :: k < RANKS ->
+            if
+            :: serial[i] != 0 && last_of[k] == serial[i] &&
+               (state[i] == FAILED -> (members[i] & callers) != 0 && (failed & callers) == 0
+                                    : members[i] == members[same] && (came[i] & callers) == 0) ->
+                known = known | (1 << k)
+            :: else
+            fi;
+            k++
+        :: else -> k = 0; break
+        od;
+        i++
+    :: else -> i = 0; break
+    od
+}
+
+/* Fails this rank's meeting and those that are stuck. */
+inline fail_stuck(who, why, is_differ)
+{
+    d_step {
+        known = callers | (news != NONE -> know[news] : 0);
+        find_who_called_before()
+    }
+    fail_for(same, who, why, known, is_differ);
+    made = 0;
+    do
+    :: made < MEETINGS ->
+        if
+        :: stuck[made] -> fail_for(made, me, why, known, true)
+        :: else
+        fi;
+        made++
+    :: else -> made = 0; break
+    od
 }
 
 /* A meeting of the same list has failed without this rank, which does not know it. */
@@ -312,7 +400,7 @@ inline check_news()
         do
         :: i < MEETINGS ->
             was_told = !(IS_MINE(i) && state[i] == FAILED && members[i] == list &&
-                         !HAS(came[i], me) && HAS(list, by[i]));
+                         !HAS(know[i], me) && HAS(list, by[i]));
             assert(was_told);
             i++
         :: else -> i = 0; break
@@ -324,58 +412,93 @@ inline check_news()
 inline enter()
 {
     look();
+    in = NONE;
     if
-    :: news != NONE && same == NONE ->
+    :: same != NONE -> news = NONE
+    :: else
+    fi;
+    if
+    :: news != NONE ->
         assert(reason[news]);
-        know_failures(cause[news]);
-        in = NONE
-    :: !(news != NONE && same == NONE) && conflict != NONE ->
-        fail_all();
-        check_nobody_waits(list);
-        in = NONE
+        create();
+        same = made;
+        d_step {
+            come(same);
+            know_news();
+            find_stuck()
+        }
+        fail_stuck(by[news], cause[news], differ[news])
     :: else ->
         if
-        :: same == NONE -> check_news(); know_failures(ANY_CAUSE); create(); in = made
-        :: else -> know_failures(ANY_CAUSE); in = same
+        :: same == NONE -> check_news(); know_all(); create(); same = made
+        :: else -> know_all()
         fi;
-        came[in] = came[in] | (1 << me);
-        inside[in] = inside[in] | (1 << me);
-        with_list[in] = with_list[in] | (1 << me);
+        come(same);
         MAY_DIE;
         if
-        :: came[in] == list ->
-            state[in] = COMPLETE;
-            is_last[in] = (list | dead) == ALL
+        :: came[same] == list ->
+            state[same] = COMPLETE;
+            is_last[same] = (list | dead) == ALL;
+            in = same
+        :: else ->
+            d_step {
+                find_stuck();
+                is_circle = (members[same] & ~came[same] & callers) != 0
+            }
+            if
+            :: is_circle -> fail_stuck(me, serial[same], true)
+            :: else -> in = same
+            fi
+        fi;
+        if
+        :: in != NONE -> inside[in] = inside[in] | (1 << me)
         :: else
         fi
     fi
 }
 
+/* Refuses a call with this list, or one whose list has the rank itself. */
 inline refuse()
 {
-    waits = false;
     look();
-    made = 0;
-    do
-    :: made < MEETINGS ->
+    news = NONE;
+    if
+    :: !HAS(list, me) ->
+        create();
+        same = made;
+        d_step { come(same); find_stuck() }
+        fail_stuck(me, serial[same], true)
+    :: else ->
         if
-        :: IS_MINE(made) && state[made] == OPEN ->
-            came[made] = came[made] | (1 << me);
-            fail(made);
-            waits = true
+        :: same == NONE -> create(); same = made
         :: else
         fi;
-        made++
-    :: else -> made = 0; break
-    od;
-    if
-    :: !waits ->
-        create();
-        came[made] = came[made] | (1 << me);
-        fail(made)
-    :: else
-    fi;
-    check_nobody_waits(ALL)
+        d_step {
+            come(same);
+            callers = came[same];
+            i = 0;
+            do
+            :: i < MEETINGS ->
+                if
+                :: IS_MINE(i) && state[i] == OPEN -> callers = callers | came[i]
+                :: else
+                fi;
+                i++
+            :: else -> i = 0; break
+            od
+        }
+        made = 0;
+        do
+        :: made < MEETINGS ->
+            if
+            :: IS_MINE(made) && state[made] == OPEN ->
+                fail_for(made, me, serial[same], callers, false)
+            :: else
+            fi;
+            made++
+        :: else -> made = 0; break
+        od
+    fi
 }
 
 /* ---- waiting */
@@ -391,7 +514,7 @@ inline leave_meeting()
 {
     assert(outcome[in] == 0 || outcome[in] == 1 + state[in]);
     outcome[in] = 1 + state[in];
-    assert(state[in] == FAILED || with_list[in] == list);
+    assert(state[in] == FAILED || came[in] == list);
     met = is_last[in];
     inside[in] = inside[in] & ~(1 << me)
 }
@@ -414,6 +537,7 @@ inline wait()
     :: atomic {
             timeout && MAY_LOCK && state[in] == OPEN -> /* its deadline has passed */
                 assert((members[in] & ~came[in] & ~dead) != 0); /* it waits for one who lives */
+                assert(deaths > 0); /* all call until they meet, so no wait needs its deadline */
                 lock();
                 fail(in);
                 leave_meeting();
@@ -425,8 +549,9 @@ inline wait()
 
 proctype rank(byte me)
 {
-    byte list, tries, in, made, same, conflict, news, i;
-    bool met, waits, somebody_waits, was_told;
+    byte list, tries, in, made, same, news, i, k, callers, known, failed;
+    int last_ones;
+    bool met, was_told, is_last_one, is_circle;
 end_met:
     do
     :: atomic {
@@ -456,11 +581,13 @@ end_met:
         atomic {
             made = 0;
             same = 0;
-            conflict = 0;
             news = 0;
             in = 0;
+            callers = 0;
+            known = 0;
+            failed = 0;
             was_told = false;
-            waits = false;
+            is_circle = false;
             tries++;
             if
             :: met

@@ -1,5 +1,5 @@
 /* How the two ranks of a message find out who came second, and how that one moves the bytes
- * (src/alloc/posts.c, src/ce/pairs.c), for Spin: a ring of slots for each ordered pair of ranks, and words
+ * (src/alloc/posts.c, src/ce/lower_messages.c), for Spin: a ring of slots for each ordered pair of ranks, and words
  * for "ready" and "done". Each rank has a host, which posts the messages of a group and then issues it, a
  * stream, which runs groups one after the other, and a lane for each peer.
  *

@@ -1,4 +1,4 @@
-/* What happens when a communicator fails (src/comm/watch.c, src/comm/life.c, src/flags/release.c,
+/* What happens when a communicator fails (src/comm/watch.c, src/comm/fail.c, src/flags/release.c,
  * src/flags/advance.c, src/ce/run.c), for Spin. Each rank has a caller, which enqueues calls piece
  * by piece, a stream, which carries them out in order, and a watchdog. A call has three exchanges
  * of flags: ranks are ready; each has pushed a block to each peer; each has returned to its peers

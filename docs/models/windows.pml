@@ -1,5 +1,5 @@
 /* How windows of registered memory come and go (src/alloc/registry.c, registry_peers.c,
- * registry_import.c, and src/comm/tell.c, register.c), for Spin. Each rank has a caller, a worker,
+ * registry_import.c, and src/launch/settle.c, src/api/register.c), for Spin. Each rank has a caller, a worker,
  * and a stream that carries out the rank's calls in order. Its memory is one range of addresses with
  * PIECES regions. In each call it has its buffer in one of them. Before a call the program may put
  * other memory at the addresses of a region that no pending call uses, register a region, or
