@@ -6,13 +6,21 @@
 #include <pthread.h>
 #include <stdio.h>
 
-static int count_lines(const char *path)
+/* Mappings of this process. An address sanitizer's own allocator makes and drops hundreds, so there only
+ * those count that ranks share. */
+#ifdef __SANITIZE_ADDRESS__
+#define COUNTED "/memfd:cecl"
+#else
+#define COUNTED ""
+#endif
+static int count_mappings(void)
 {
-    int count = 0, c;
-    FILE *file = fopen(path, "r");
+    char line[4096];
+    int count = 0;
+    FILE *file = fopen("/proc/self/maps", "r");
     assert_non_null(file);
-    while ((c = getc(file)) != EOF)
-        count += c == '\n';
+    while (fgets(line, sizeof(line), file))
+        count += strstr(line, COUNTED) != NULL;
     fclose(file);
     return count;
 }
@@ -43,13 +51,13 @@ static void cycles_leak_no_descriptor_thread_or_mapping(void **state)
         if (i == cycles / 10) { /* what is set up once is there by now */
             fds = multi_descriptors();
             threads = threads_alive();
-            maps = count_lines("/proc/self/maps");
+            maps = count_mappings();
         }
     }
     assert_int_equal(multi_descriptors(), fds);
     assert_int_equal(threads_alive(), threads);
     if (!gpus) /* the driver keeps some of its own; the C library's arenas may come and go */
-        assert_in_range(count_lines("/proc/self/maps"), 1, (unsigned)maps + 20);
+        assert_in_range(count_mappings(), 0, (unsigned)maps + (*COUNTED ? 1 : 20));
 }
 
 static void several_communicators_live_side_by_side(void **state)
