@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Fails when an include between folders of src runs up: a file may include its own folder, and folders
 # that stand before it in this list. The folder of the library in NCCL's place, src/nccl, includes
-# itself and src/util alone, and nobody includes it. docs/architecture.md says what each folder is.
+# itself, src/learn and src/util alone, and nobody includes it. docs/architecture.md says what each folder is.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
-order=(util sm boot device alloc call tune plan flags ce comm launch api nccl)
+order=(util learn sm boot device alloc call tune plan flags ce comm launch api nccl)
 
 rank_of() {
     local i
@@ -21,8 +21,9 @@ rank_of() {
 # may_include FOLDER OTHER
 may_include() {
     case $1 in
-    nccl) [ "$2" = nccl ] || [ "$2" = util ] ;;
-    *) [ "$(rank_of "$2")" -le "$(rank_of "$1")" ] ;;
+    nccl) [ "$2" = nccl ] || [ "$2" = learn ] || [ "$2" = util ] ;;
+    learn) [ "$2" = learn ] ;;
+    *) [ "$2" != learn ] && [ "$(rank_of "$2")" -le "$(rank_of "$1")" ] ;;
     esac
 }
 

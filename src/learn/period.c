@@ -1,0 +1,183 @@
+/* See period.h. `hashes` are those of polynomials in BASE, modulo 2^64, so the hash of any part of the
+ * sequence is one difference. */
+#include "learn/period.h"
+
+#include <stddef.h>
+
+#define BASE UINT64_C(0x9e3779b97f4a7c15)
+#define GRAM 32u /* calls that are compared to guess a period */
+#define LEAST_CALLS 64u
+#define REPEATS 3u
+#define REMEMBERED (UINT64_C(4) * CECL_PERIOD_MOST) /* calls for which a broken run counts */
+#define SHORT_RUN 8u                                /* periods: a run that ends before is short */
+#define MOST_STRIKES 3u
+
+static uint64_t power(uint32_t exponent)
+{
+    uint64_t result = 1, square = BASE;
+    for (; exponent > 0; exponent >>= 1) {
+        if (exponent & 1)
+            result *= square;
+        square *= square;
+    }
+    return result;
+}
+
+static uint64_t *hash_at(struct cecl_period *period, uint64_t call)
+{
+    return &period->hashes[call % CECL_PERIOD_RING];
+}
+
+/* The hash of the `length` calls before number `end`; raised: BASE to the power of `length`. */
+static uint64_t part(struct cecl_period *period, uint64_t end, uint32_t length, uint64_t raised)
+{
+    return *hash_at(period, end) - *hash_at(period, end - length) * raised;
+}
+
+static uint64_t token_at(struct cecl_period *period, uint64_t call)
+{
+    return part(period, call + 1, 1, BASE);
+}
+
+static uint64_t mix(uint64_t hash)
+{
+    hash = (hash ^ hash >> 31) * UINT64_C(0xbf58476d1ce4e5b9);
+    return hash ^ hash >> 29;
+}
+
+/* ---- the search */
+
+static void forget(struct cecl_period *period)
+{
+    period->length = period->strikes = 0;
+    period->candidate = 0;
+    period->run = 0;
+}
+
+/* How long a run must be to be believed. */
+static uint64_t calls_needed(const struct cecl_period *period)
+{
+    const bool counts = period->broken > 0 && period->calls - period->broken_at < REMEMBERED;
+    uint64_t needed = (uint64_t)REPEATS * period->candidate;
+    if (needed < LEAST_CALLS)
+        needed = LEAST_CALLS;
+    if (counts && needed < 3 * period->broken)
+        needed = 3 * period->broken;
+    return needed;
+}
+
+/* Whether the `length` calls before number `end` equal those before them. */
+static bool is_repeated(struct cecl_period *period, uint64_t end, uint32_t length, uint64_t raised)
+{
+    return end >= 2 * (uint64_t)length &&
+           part(period, end, length, raised) == part(period, end - length, length, raised);
+}
+
+/* Guesses from where the last GRAM calls stood before. The guess holds if two periods are there. */
+static void guess(struct cecl_period *period)
+{
+    if (period->calls < GRAM)
+        return;
+    const uint32_t gram = (uint32_t)mix(part(period, period->calls, GRAM, power(GRAM)));
+    const uint32_t at = gram % CECL_PERIOD_SEEN, before = period->seen[at].gram,
+                   length = (uint32_t)period->calls - period->seen[at].at;
+    period->seen[at].gram = gram;
+    period->seen[at].at = (uint32_t)period->calls;
+    if (period->candidate > 0 || before != gram || length > CECL_PERIOD_MOST)
+        return;
+    const uint64_t raised = power(length);
+    if (!is_repeated(period, period->calls, length, raised))
+        return;
+    period->candidate = length;
+    period->run = 2 * (uint64_t)length;
+    while (period->run < LEAST_CALLS &&
+           is_repeated(period, period->calls + length - period->run, length, raised))
+        period->run += length;
+}
+
+/* The sequence has gone on otherwise than `candidate` says. */
+static void break_off(struct cecl_period *period)
+{
+    if (period->run >= period->broken || period->calls - period->broken_at >= REMEMBERED) {
+        period->broken = period->run;
+        period->broken_at = period->calls;
+    }
+    period->candidate = 0;
+    period->run = 0;
+}
+
+/* Of all places at which a period could begin, the one whose calls have the smallest hash is taken:
+ * so a sequence that is found again begins at the same call. */
+static void take(struct cecl_period *period)
+{
+    const uint32_t length = period->candidate;
+    const uint64_t raised = power(length), end = period->calls;
+    bool has_one = false;
+    for (uint32_t back = 1; back <= length; back++) {
+        const uint64_t pattern = part(period, end - back, length, raised);
+        if ((token_at(period, end - back) & 1) != 0 && (!has_one || pattern < period->pattern)) {
+            period->pattern = pattern;
+            has_one = true;
+        }
+    }
+    if (!has_one)
+        return;
+    period->length = length;
+    period->raised = raised;
+    period->strikes = 0;
+    period->begun = end;
+}
+
+/* Follows the run of calls that repeat what came `length` calls before. While a period is found, its
+ * own repetition is watched: if it breaks off again and again, a longer one is looked for. */
+static void follow(struct cecl_period *period, uint64_t token)
+{
+    const uint32_t length = period->candidate;
+    if (length == 0)
+        return;
+    if (token == token_at(period, period->calls - length)) {
+        period->run++;
+        return;
+    }
+    if (period->length == 0) {
+        break_off(period);
+        return;
+    }
+    if (period->run >= length) {
+        period->strikes = period->run < (uint64_t)SHORT_RUN * length ? period->strikes + 1 : 0;
+        if (period->strikes == MOST_STRIKES) {
+            break_off(period);
+            forget(period);
+            return;
+        }
+    }
+    period->run = 0;
+}
+
+/* ---- */
+
+static bool begins(struct cecl_period *period)
+{
+    const uint32_t length = period->length;
+    if (length == 0 || part(period, period->calls, length, period->raised) != period->pattern)
+        return false;
+    period->was_whole = period->calls - period->begun == length;
+    period->begun = period->calls;
+    return true;
+}
+
+bool cecl_period_next(struct cecl_period *period, uint64_t token)
+{
+    const bool is_first = begins(period);
+    follow(period, token);
+    *hash_at(period, period->calls + 1) = *hash_at(period, period->calls) * BASE + token;
+    period->calls++;
+    if (period->length == 0) {
+        guess(period);
+        if (period->candidate > 0 && period->run >= calls_needed(period))
+            take(period);
+    } else if (period->calls - period->begun > 4 * (uint64_t)period->length + 512) {
+        forget(period);
+    }
+    return is_first;
+}

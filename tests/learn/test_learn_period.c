@@ -1,0 +1,167 @@
+/* Finding the period in a sequence of calls. A sequence is a string: each letter is a call. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "learn/period.h"
+
+static struct cecl_period period;
+
+static int start(void **state)
+{
+    (void)state;
+    memset(&period, 0, sizeof(period));
+    return 0;
+}
+
+static bool add(char letter)
+{
+    return cecl_period_next(&period, cecl_period_token((uint64_t)letter * 7919, letter != '+'));
+}
+
+/* Makes the calls `times` times. Returns how many of them began a period; *whole: how many of these
+ * followed a whole one. */
+static int repeat(const char *calls, int times, int *whole)
+{
+    int begun = 0;
+    *whole = 0;
+    for (int i = 0; i < times; i++) {
+        for (const char *at = calls; *at; at++) {
+            const bool begins = add(*at);
+            begun += begins;
+            *whole += begins && period.was_whole;
+        }
+    }
+    return begun;
+}
+
+static void a_sequence_without_a_period_has_none(void **state)
+{
+    (void)state;
+    uint64_t word = 1;
+    for (int i = 0; i < 20000; i++) {
+        word = word * UINT64_C(6364136223846793005) + 1442695040888963407;
+        assert_false(add((char)('a' + (word >> 60))));
+    }
+    assert_int_equal(period.length, 0);
+}
+
+static void a_period_is_found_after_three_and_64_calls(void **state)
+{
+    (void)state;
+    int whole;
+    assert_int_equal(repeat("abcdefghij", 6, &whole), 0);
+    assert_int_equal(period.length, 0);
+    repeat("abcdefghij", 1, &whole);
+    assert_int_equal(period.length, 10);
+    assert_int_equal(repeat("abcdefghij", 10, &whole), 10);
+    assert_true(whole >= 9);
+}
+
+static void one_call_again_and_again_is_a_period(void **state)
+{
+    (void)state;
+    int whole;
+    repeat("a", 63, &whole);
+    assert_int_equal(period.length, 0);
+    repeat("a", 1, &whole);
+    assert_int_equal(period.length, 1);
+    assert_int_equal(repeat("a", 10, &whole), 10);
+}
+
+/* FSDP's step: layers that gather alike, then layers that reduce alike. */
+static void layers_that_repeat_within_a_step_are_not_the_period(void **state)
+{
+    (void)state;
+    int whole;
+    static const char step[] = "gggggggggggggggggggggggggrgrgrgrgrgrgrgrgrgrgrgra";
+    repeat(step, 12, &whole);
+    assert_int_equal(period.length, sizeof(step) - 1);
+}
+
+/* Micro-steps that are found first: the last one of a step differs, so the step is found in the end. */
+static void a_period_that_breaks_off_again_and_again_gives_way_to_a_longer_one(void **state)
+{
+    (void)state;
+    char step[7 * 25 + 38 + 1] = "";
+    int whole;
+    for (int i = 0; i < 7; i++)
+        strcat(step, "abbbbbbbbbbbbbbbbbbbbbbbc");
+    strcat(step, "abbbbbbbbbbbbbbbbbbbbbbbcrrrrrrrrrrrrr");
+    repeat(step, 40, &whole);
+    assert_int_equal(period.length, strlen(step));
+}
+
+static void an_odd_step_costs_no_more_than_itself(void **state)
+{
+    (void)state;
+    int whole;
+    repeat("abcdefg", 30, &whole);
+    assert_int_equal(period.length, 7);
+    repeat("abcxxdefg", 1, &whole);
+    assert_int_equal(whole, 1); /* the step before it */
+    repeat("abcdefg", 10, &whole);
+    assert_true(whole >= 8);
+    assert_int_equal(period.length, 7);
+}
+
+static void a_changed_sequence_is_found_anew(void **state)
+{
+    (void)state;
+    int whole;
+    repeat("abcdefg", 30, &whole);
+    const uint64_t before = period.pattern;
+    repeat("abcdefgh", 200, &whole);
+    assert_int_equal(period.length, 8);
+    assert_true(period.pattern != before);
+    repeat("abcdefg", 300, &whole);
+    assert_int_equal(period.length, 7);
+    assert_true(period.pattern == before);
+}
+
+/* Wherever the search came in, and never within a group. */
+static void periods_begin_at_the_same_call(void **state)
+{
+    static const char *const turns[] = {"abc+++d", "bc+++da", "++dabc+", "dabc+++"};
+    int whole;
+    uint64_t pattern = 0;
+    for (int i = 0; i < 4; i++) {
+        start(state);
+        repeat(turns[i], 20, &whole);
+        assert_int_equal(period.length, 7);
+        assert_true(i == 0 || period.pattern == pattern);
+        pattern = period.pattern;
+        for (int call = 0; call < 70; call++)
+            assert_false(add(turns[i][call % 7]) && turns[i][call % 7] == '+');
+    }
+}
+
+static void the_longest_period_is_found_and_no_longer_one(void **state)
+{
+    for (uint32_t length = CECL_PERIOD_MOST; length <= CECL_PERIOD_MOST + 1; length++) {
+        start(state);
+        for (uint64_t call = 0; call < 4 * (uint64_t)length; call++)
+            cecl_period_next(&period, cecl_period_token(call % length * 31, true));
+        assert_int_equal(period.length, length > CECL_PERIOD_MOST ? 0 : length);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_sequence_without_a_period_has_none, start),
+        cmocka_unit_test_setup(a_period_is_found_after_three_and_64_calls, start),
+        cmocka_unit_test_setup(one_call_again_and_again_is_a_period, start),
+        cmocka_unit_test_setup(layers_that_repeat_within_a_step_are_not_the_period, start),
+        cmocka_unit_test_setup(a_period_that_breaks_off_again_and_again_gives_way_to_a_longer_one,
+                               start),
+        cmocka_unit_test_setup(an_odd_step_costs_no_more_than_itself, start),
+        cmocka_unit_test_setup(a_changed_sequence_is_found_anew, start),
+        cmocka_unit_test_setup(periods_begin_at_the_same_call, start),
+        cmocka_unit_test_setup(the_longest_period_is_found_and_no_longer_one, start)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

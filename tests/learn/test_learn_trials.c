@@ -1,0 +1,127 @@
+/* Seeded programs, whose steps are tried: what is kept, and that ranks agree. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "world.h"
+
+enum { PROGRAMS = 1000 };
+
+static uint64_t first_seed(void)
+{
+    const char *text = getenv("CECL_TEST_SEED");
+    const uint64_t seed = text ? strtoull(text, NULL, 0) : 1;
+    print_message("CECL_TEST_SEED=%llu\n", (unsigned long long)seed);
+    return seed;
+}
+
+static struct program any_program(uint64_t seed)
+{
+    struct program program = {.seed = seed, .ncomms = 1, .step_ns = 1e6, .steps = 400};
+    program.nranks = 2 + (int)below(&program.seed, 3);
+    program.length[0] = 1 + (uint32_t)below(&program.seed, 200);
+    if (program.length[0] < 22) /* 64 calls must come before a period is believed */
+        program.steps += 64 / program.length[0];
+    program.noise = uniform(&program.seed, 0.002, 0.05);
+    program.drift = uniform(&program.seed, -0.1, 0.1);
+    program.odd = below(&program.seed, 2) ? 0.02 : 0;
+    program.lag = (uint32_t)below(&program.seed, 4);
+    program.ahead = (uint32_t)below(&program.seed, 3);
+    for (int arm = 1; arm < CECL_VERDICT_ARMS; arm++)
+        program.gain[0][arm] =
+            uniform(&program.seed, 0.02, 0.2) * (below(&program.seed, 2) ? 1 : -1);
+    return program;
+}
+
+/* Goals of the design: a slower arm is kept once in 1,000; a gain of more than four standard errors is
+ * kept 99 times in 100; ranks never differ. */
+static void arms_that_gain_are_kept_and_slower_ones_are_not(void **state)
+{
+    (void)state;
+    const uint64_t seed = first_seed();
+    int slower = 0, missed = 0, gaining = 0, late = 0, disagree = 0, none = 0;
+    for (uint64_t i = 0; i < PROGRAMS; i++) {
+        const struct program program = any_program(seed * 100003 + i);
+        const struct outcome outcome = run_program(&program);
+        double most = 0;
+        for (int arm = 1; arm < CECL_VERDICT_ARMS; arm++)
+            most = program.gain[0][arm] > most ? program.gain[0][arm] : most;
+        disagree += outcome.disagree;
+        none += !outcome.has_verdict[0];
+        late += outcome.periods[0] > 60 + 16; /* odd steps, and a verdict that is put off */
+        slower += program.gain[0][outcome.arm[0]] < -0.01;
+        if (outcome.has_verdict[0] && most > 4 * program.noise * sqrt(2.0 / outcome.counted[0])) {
+            gaining++;
+            missed += outcome.arm[0] == 0;
+        }
+    }
+    print_message("%d slower kept, %d of %d gains missed, %d without a verdict, %d late\n", slower,
+                  missed, gaining, none, late);
+    assert_int_equal(disagree, 0);
+    assert_true(slower <= 1);
+    assert_true(gaining > PROGRAMS / 2);
+    assert_true(missed * 100 <= gaining);
+    assert_true(none * 100 <= PROGRAMS);
+    assert_int_equal(late, 0);
+}
+
+/* One gains, one loses, of two nothing matters. */
+static void communicators_that_share_a_step_each_get_their_verdict(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 50; seed++) {
+        struct program program = {.seed = seed,
+                                  .nranks = 4,
+                                  .ncomms = 4,
+                                  .length = {39, 12, 7, 24},
+                                  .noise = 0.005,
+                                  .step_ns = 1e6,
+                                  .lag = 2,
+                                  .ahead = 2,
+                                  .steps = 1200};
+        for (int arm = 1; arm < CECL_VERDICT_ARMS; arm++) {
+            program.gain[0][arm] = 0.06;
+            program.gain[1][arm] = -0.06;
+        }
+        const struct outcome outcome = run_program(&program);
+        assert_false(outcome.disagree);
+        for (int c = 0; c < 4; c++)
+            assert_true(outcome.has_verdict[c]);
+        assert_int_not_equal(outcome.arm[0], 0);
+        for (int c = 1; c < 4; c++)
+            assert_int_equal(outcome.arm[c], 0);
+    }
+}
+
+/* 1.25 x as long: one turn each, and no more. */
+static void a_bad_arm_has_one_turn(void **state)
+{
+    (void)state;
+    struct program program = {.seed = 7,
+                              .nranks = 2,
+                              .ncomms = 1,
+                              .length = {39},
+                              .noise = 0.005,
+                              .step_ns = 1e6,
+                              .steps = 170};
+    for (int arm = 1; arm < CECL_VERDICT_ARMS; arm++)
+        program.gain[0][arm] = -0.5;
+    const struct outcome outcome = run_program(&program);
+    assert_true(outcome.has_verdict[0]);
+    assert_int_equal(outcome.arm[0], 0);
+    assert_true(outcome.periods[0] <= 3 * (1 + 3) + 3 + 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(arms_that_gain_are_kept_and_slower_ones_are_not),
+        cmocka_unit_test(communicators_that_share_a_step_each_get_their_verdict),
+        cmocka_unit_test(a_bad_arm_has_one_turn)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

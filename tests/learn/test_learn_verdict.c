@@ -1,0 +1,96 @@
+/* What is made of the times of a trial. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "learn/verdict.h"
+
+enum { EACH = 10 };
+
+static struct cecl_sample samples[CECL_VERDICT_SAMPLES];
+
+/* EACH times of each of `narms` arms, turn by turn: `ns` of each, and a scatter that repeats itself. */
+static size_t fill(const double *ns, uint32_t narms, double scatter, double drift)
+{
+    size_t count = 0;
+    for (uint32_t i = 0; i < EACH; i++)
+        for (uint32_t arm = 0; arm < narms; arm++) {
+            const double off = (double)((i * 7 + arm * 3) % 10) / 4.5 - 1; /* -1 .. 1 */
+            samples[count] = (struct cecl_sample){
+                arm, (uint32_t)count, ns[arm] * (1 + scatter * off + drift * (double)count)};
+            count++;
+        }
+    return count;
+}
+
+static void the_arm_with_the_shortest_periods_is_kept(void **state)
+{
+    (void)state;
+    const size_t count = fill((const double[]){100, 95, 90, 130}, 4, 0.01, 0);
+    const struct cecl_verdict verdict = cecl_verdict_of(samples, count);
+    assert_int_equal(verdict.arm, 2);
+    assert_in_range((long)(verdict.arms[2].gain * 1000), 95, 105);
+    assert_in_range((long)verdict.arms[0].median_ns, 99, 101);
+    assert_int_equal(verdict.arms[3].count, EACH);
+}
+
+static void less_than_one_percent_is_no_gain(void **state)
+{
+    (void)state;
+    const size_t count = fill((const double[]){1000, 992}, 2, 0.0001, 0);
+    assert_int_equal(cecl_verdict_of(samples, count).arm, 0);
+}
+
+static void a_gain_within_the_scatter_is_no_gain(void **state)
+{
+    (void)state;
+    const size_t count = fill((const double[]){100, 97}, 2, 0.2, 0);
+    assert_int_equal(cecl_verdict_of(samples, count).arm, 0);
+}
+
+/* 10 % from the first to the last: without taking it out, the arm whose turns come first would seem to
+ * gain. */
+static void drift_is_no_gain(void **state)
+{
+    (void)state;
+    size_t count = 0;
+    for (uint32_t i = 0; i < 2 * EACH; i++) {
+        const uint32_t arm = i < 2 ? 1 : i > 2 * EACH - 3 ? 0 : i % 2;
+        samples[count++] = (struct cecl_sample){arm, i, 100 * (1 + 0.005 * i)};
+    }
+    assert_int_equal(cecl_verdict_of(samples, count).arm, 0);
+}
+
+static void a_time_that_is_far_off_decides_nothing(void **state)
+{
+    (void)state;
+    const size_t count = fill((const double[]){100, 94}, 2, 0.01, 0);
+    samples[1].ns *= 50; /* of arm 1 */
+    assert_int_equal(cecl_verdict_of(samples, count).arm, 1);
+    fill((const double[]){94, 100}, 2, 0.01, 0);
+    samples[0].ns *= 50; /* of arm 0 */
+    assert_int_equal(cecl_verdict_of(samples, count).arm, 0);
+}
+
+static void too_few_times_tell_nothing(void **state)
+{
+    (void)state;
+    fill((const double[]){100, 50}, 2, 0, 0);
+    assert_int_equal(cecl_verdict_of(samples, 0).arm, 0);
+    assert_int_equal(cecl_verdict_of(samples, 8).arm, 0);
+    assert_int_equal(cecl_verdict_of(samples, 10).arm, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_arm_with_the_shortest_periods_is_kept),
+                                       cmocka_unit_test(less_than_one_percent_is_no_gain),
+                                       cmocka_unit_test(a_gain_within_the_scatter_is_no_gain),
+                                       cmocka_unit_test(drift_is_no_gain),
+                                       cmocka_unit_test(a_time_that_is_far_off_decides_nothing),
+                                       cmocka_unit_test(too_few_times_tell_nothing)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

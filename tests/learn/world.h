@@ -1,0 +1,54 @@
+/* Simulated programs for the tests of learning: ranks that make the same sequence of calls at different
+ * times, and whose steps take as long as the arm in force says. */
+#ifndef TESTS_LEARN_WORLD_H
+#define TESTS_LEARN_WORLD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "learn/period.h"
+#include "learn/trial.h"
+
+enum { MOST_RANKS = 8, MOST_COMMS = 4, MOST_PENDING = 64 };
+
+/* splitmix64 */
+static inline uint64_t draw(uint64_t *seed)
+{
+    uint64_t z = *seed += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+static inline double uniform(uint64_t *seed, double least, double most)
+{
+    return least + (most - least) * (double)(draw(seed) >> 11) / 9007199254740992.0;
+}
+static inline uint64_t below(uint64_t *seed, uint64_t bound)
+{
+    return draw(seed) % bound;
+}
+
+/* A program: `ncomms` communicators make calls in each step, and share its time. */
+struct program {
+    uint64_t seed;
+    int nranks, ncomms;
+    uint32_t length[MOST_COMMS];                /* calls of each communicator in a step */
+    double gain[MOST_COMMS][CECL_VERDICT_ARMS]; /* of the step, while the arm is in force */
+    double noise, drift;                        /* of a step; drift: over 60 steps */
+    double odd;                                 /* part of steps that are evaluations */
+    double step_ns;
+    uint32_t lag;   /* most steps by which a rank's GPU is behind its host */
+    uint32_t ahead; /* most steps by which a host is ahead of another one */
+    uint32_t steps;
+};
+
+struct outcome {
+    bool has_verdict[MOST_COMMS], disagree;
+    uint32_t arm[MOST_COMMS];
+    uint32_t periods[MOST_COMMS]; /* between the start of the trial and the verdict */
+    uint32_t counted[MOST_COMMS]; /* times of arm 0 */
+};
+
+struct outcome run_program(const struct program *program);
+
+#endif
