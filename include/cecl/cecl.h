@@ -1140,6 +1140,17 @@ typedef struct {
  * Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t *limits);
 
+/* Lends memory of the host that all ranks of `comm` share, for words by which a program's ranks agree on
+ * something without a call. cecl itself never touches it. All ranks may write all of it, so use atomics.
+ * memory  [out] where this rank has it: 64-byte aligned, zeroed when the communicator was made. Each
+ *         rank has it at another address.
+ * bytes   [out] CECL_LENT_BYTES.
+ * Local. Threads: any. Ownership: the communicator's; it may be used until `comm` ends on this rank.
+ * Errors: ceclInvalidArgument (NULL). Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclCommGetSharedMemory(ceclComm_t comm, void **memory,
+                                                           size_t *bytes);
+#define CECL_LENT_BYTES ((size_t)64 << 10)
+
 /* ------------------------------------------------------------------------------------------------
  * Streams, for programs that run with and without a GPU. A CUDA program passes its own cudaStream_t
  * to the collectives and needs none of these. */

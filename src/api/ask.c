@@ -1,4 +1,4 @@
-/* The public entry point that tells what a communicator takes. */
+/* The public entry points that tell what a communicator takes, and lend its memory. */
 #include "launch/launcher.h"
 
 _Static_assert(CECL_NUM_TYPES <= 32, "ceclLimits_t has a bit for each type");
@@ -35,4 +35,14 @@ CECL_API ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t *limits)
     for (int op = 0; op < CECL_NUM_RED_OPS; op++)
         limits->reductions[op] = types_of((ceclRedOp_t)op);
     return cecl_fail_with(ceclSuccess, words);
+}
+
+CECL_API ceclResult_t ceclCommGetSharedMemory(ceclComm_t comm, void **memory, size_t *bytes)
+{
+    CECL_TRY(cecl_comm_check(comm));
+    if (!memory || !bytes)
+        return cecl_fail(ceclInvalidArgument, "%s: NULL", memory ? "bytes" : "memory");
+    *memory = cecl_shared_at(&comm->shared, CECL_SHARED_LENT);
+    *bytes = CECL_LENT_BYTES;
+    return ceclSuccess;
 }

@@ -388,6 +388,7 @@ static ceclResult_t open_shared(ceclComm_t comm)
         [CECL_SHARED_HOSTED] =
             needs_hosted(comm) ? cecl_hosted_bytes(comm->nranks, half_bytes(comm)) : 0,
         [CECL_SHARED_POSTS] = comm->nranks > 1 ? cecl_posts_bytes(comm->nranks) : 0,
+        [CECL_SHARED_LENT] = CECL_LENT_BYTES,
     };
     return cecl_shared_open(comm->mesh, comm->rank, sizes, CECL_SHARED_PARTS, &comm->shared);
 }

@@ -83,6 +83,7 @@ enum cecl_shared_part {
     CECL_SHARED_WAITS,    /* comm/waits.h: for whom each rank waits */
     CECL_SHARED_HOSTED,   /* alloc/hosted.h: flags and blocks in memory of the host */
     CECL_SHARED_POSTS,    /* alloc/posts.h: where the bytes of messages lie */
+    CECL_SHARED_LENT,     /* the program's: ceclCommGetSharedMemory */
     CECL_SHARED_PARTS
 };
 

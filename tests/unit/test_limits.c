@@ -160,6 +160,29 @@ static void asking_is_no_error(void **state)
     close_ranks(2);
 }
 
+static void ranks_share_the_memory_that_is_lent(void **state)
+{
+    (void)state;
+    open_ranks(3);
+    void *first;
+    size_t bytes;
+    OK(ceclCommGetSharedMemory(comms[0], &first, &bytes));
+    assert_int_equal(bytes, CECL_LENT_BYTES);
+    for (size_t i = 0; i < bytes; i++)
+        assert_int_equal(((unsigned char *)first)[i], 0);
+    memset(first, 0x5a, bytes);
+    for (int r = 1; r < 3; r++) {
+        void *other;
+        OK(ceclCommGetSharedMemory(comms[r], &other, &bytes));
+        assert_int_equal((uintptr_t)other % 64, 0);
+        assert_memory_equal(other, first, bytes);
+    }
+    assert_int_equal(ceclCommGetSharedMemory(comms[0], NULL, &bytes), ceclInvalidArgument);
+    assert_int_equal(ceclCommGetSharedMemory(comms[0], &first, NULL), ceclInvalidArgument);
+    assert_int_equal(ceclCommGetSharedMemory(NULL, &first, &bytes), ceclInvalidArgument);
+    close_ranks(3);
+}
+
 int main(void)
 {
     setenv("CECL_DEVICE", "host", 1);
@@ -172,6 +195,7 @@ int main(void)
         cmocka_unit_test(more_bytes_than_a_block_may_have_are_refused),
         cmocka_unit_test(they_say_what_is_chosen),
         cmocka_unit_test(asking_is_no_error),
+        cmocka_unit_test(ranks_share_the_memory_that_is_lent),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     free(memory);
