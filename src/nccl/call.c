@@ -8,6 +8,7 @@
 #include "nccl/gains.h"
 #include "nccl/gpu.h"
 #include "nccl/group.h"
+#include "nccl/learn.h"
 #include "nccl/process.h"
 #include "nccl/serve.h"
 #include "nccl/stats.h"
@@ -33,8 +34,8 @@ static bool is_served_type(const struct cecl_nccl_call *call, const ceclLimits_t
            call->count <= limits->blockBytes / cecl_nccl_type_bytes(call->datatype);
 }
 
-static enum cecl_nccl_reason reason_of_call(const struct cecl_nccl_process *process,
-                                            const struct cecl_nccl_call *call,
+/* Whether such a call could be served. */
+static enum cecl_nccl_reason reason_of_kind(const struct cecl_nccl_call *call,
                                             const struct cecl_nccl_comm *comm)
 {
     if (!has_rank(call, comm->nranks))
@@ -49,16 +50,33 @@ static enum cecl_nccl_reason reason_of_call(const struct cecl_nccl_process *proc
         return CECL_NCCL_TYPE;
     if (call->reduces && comm->limits.smPolicy == CECL_SM_NEVER)
         return CECL_NCCL_SMS_FORBIDDEN;
+    return CECL_NCCL_NO_REASON;
+}
+
+static bool is_captured(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
+{
+    return comm->ordinal >= 0 && cecl_nccl_gpu_captures(call->stream);
+}
+
+static enum cecl_nccl_reason reason_of_call(const struct cecl_nccl_process *process,
+                                            const struct cecl_nccl_call *call,
+                                            struct cecl_nccl_comm *comm)
+{
+    const enum cecl_nccl_reason reason = reason_of_kind(call, comm);
+    if (reason != CECL_NCCL_NO_REASON)
+        return reason;
+    /* A captured call is made once, however often it is replayed, and has no part in a period. */
+    if (process->tries && !cecl_nccl_is_message(call->op))
+        return is_captured(call, comm) ? CECL_NCCL_CAPTURED : cecl_nccl_learn_reason(call, comm);
     if (process->policy == CECL_NCCL_AUTO && !cecl_nccl_gains(call, comm))
         return CECL_NCCL_NO_GAIN;
-    return comm->ordinal >= 0 && cecl_nccl_gpu_captures(call->stream) ? CECL_NCCL_CAPTURED
-                                                                      : CECL_NCCL_NO_REASON;
+    return is_captured(call, comm) ? CECL_NCCL_CAPTURED : CECL_NCCL_NO_REASON;
 }
 
 /* The only function that decides it. */
 static enum cecl_nccl_reason reason_to_pass(const struct cecl_nccl_process *process,
                                             const struct cecl_nccl_call *call,
-                                            const struct cecl_nccl_comm *comm)
+                                            struct cecl_nccl_comm *comm)
 {
     if (process->is_forked)
         return CECL_NCCL_FORKED;

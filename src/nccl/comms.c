@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "nccl/learn.h"
 #include "nccl/library.h"
 #include "nccl/process.h"
 #include "util/clock.h"
@@ -188,6 +189,8 @@ static void await_end(const struct cecl_nccl_comm *entry, ncclComm_t comm, int64
 static bool end_ours(struct cecl_nccl_comm *entry, bool destroys)
 {
     const bool is_out = await_out(entry, 0, CECL_NCCL_SET(ENDING), cecl_deadline(OUT_MS));
+    if (is_out)
+        cecl_nccl_learn_close(entry);
     if (!is_out)
         cecl_log(CECL_LOG_WARN, entry->rank,
                  "a thread is still inside a call %d ms after its communicator was ended: what "

@@ -9,6 +9,8 @@
 #define NOT_READY 600  /* CUDA_ERROR_NOT_READY */
 #define NON_BLOCKING 1 /* CU_STREAM_NON_BLOCKING */
 #define NO_TIMING 2    /* CU_EVENT_DISABLE_TIMING */
+#define TIMING 0       /* CU_EVENT_DEFAULT */
+#define RELAXED 2      /* CU_STREAM_CAPTURE_MODE_RELAXED */
 
 /* At least so much is reserved. More is needed by many ranks only: what was there before is then freed,
  * and that waits for all work on the GPU. */
@@ -25,6 +27,8 @@ typedef unsigned long long address; /* CUdeviceptr */
     X("cuDevicePrimaryCtxRetain", retain, (void **, int))                                          \
     X("cuEventCreate", event_create, (void **, unsigned))                                          \
     X("cuEventDestroy_v2", event_destroy, (void *))                                                \
+    X("cuEventElapsedTime", event_elapsed, (float *, void *, void *))                              \
+    X("cuEventQuery", event_query, (void *))                                                       \
     X("cuEventRecord", event_record, (void *, cudaStream_t))                                       \
     X("cuMemAlloc_v2", alloc, (address *, size_t))                                                 \
     X("cuMemFree_v2", free, (address))                                                             \
@@ -35,7 +39,8 @@ typedef unsigned long long address; /* CUdeviceptr */
     X("cuStreamIsCapturing", is_capturing, (cudaStream_t, int *))                                  \
     X("cuStreamQuery", query, (cudaStream_t))                                                      \
     X("cuStreamSynchronize", synchronize, (cudaStream_t))                                          \
-    X("cuStreamWaitEvent", event_wait, (cudaStream_t, void *, unsigned))
+    X("cuStreamWaitEvent", event_wait, (cudaStream_t, void *, unsigned))                           \
+    X("cuThreadExchangeStreamCaptureMode", capture_mode, (int *))
 
 static struct {
     bool is_loaded;
@@ -163,4 +168,64 @@ ceclResult_t cecl_nccl_gpu_is_done(struct cecl_nccl_gpu *gpu, bool *is_done)
     const int error = driver.query(gpu->stream);
     *is_done = error == 0;
     return error == NOT_READY ? ceclSuccess : check(error, "query");
+}
+
+/* ---- times */
+
+static void free_events(void **events, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (events[i])
+            driver.event_destroy(events[i]);
+}
+
+void cecl_nccl_gpu_free_events(int ordinal, void **events, int count)
+{
+    struct cecl_nccl_gpu gpu;
+    if (cecl_nccl_gpu_enter(&gpu, ordinal) != ceclSuccess)
+        return;
+    free_events(events, count);
+    cecl_nccl_gpu_leave(&gpu);
+}
+
+static ceclResult_t make_events(void **events, int count)
+{
+    for (int i = 0; i < count; i++)
+        TRY(event_create, &events[i], TIMING);
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_nccl_gpu_make_events(int ordinal, void **events, int count)
+{
+    struct cecl_nccl_gpu gpu;
+    CECL_TRY(cecl_nccl_gpu_enter(&gpu, ordinal));
+    const ceclResult_t result = make_events(events, count);
+    if (result != ceclSuccess)
+        free_events(events, count);
+    cecl_nccl_gpu_leave(&gpu);
+    return result;
+}
+
+/* Another thread may capture a stream in a mode that forbids such calls to all threads of the process,
+ * and would lose its capture by them. */
+bool cecl_nccl_gpu_note(void *event, cudaStream_t stream)
+{
+    int mode = RELAXED;
+    driver.capture_mode(&mode);
+    const int error = driver.event_record(event, stream);
+    driver.capture_mode(&mode);
+    return error == 0;
+}
+
+bool cecl_nccl_gpu_elapsed(void *from, void *to, uint64_t *ns)
+{
+    float ms = 0;
+    int mode = RELAXED;
+    driver.capture_mode(&mode);
+    int error = driver.event_query(to);
+    if (error == 0)
+        error = driver.event_elapsed(&ms, from, to);
+    driver.capture_mode(&mode);
+    *ns = error == 0 && ms > 0 ? (uint64_t)((double)ms * 1e6) : 0;
+    return error != NOT_READY;
 }

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "nccl/abi.h"
 #include "util/error.h"
@@ -43,5 +44,14 @@ ceclResult_t cecl_nccl_gpu_get(struct cecl_nccl_gpu *gpu, size_t at, void *to, s
 
 /* Whether the stream has done all its work. Errors: ceclUnhandledCudaError. */
 ceclResult_t cecl_nccl_gpu_is_done(struct cecl_nccl_gpu *gpu, bool *is_done);
+
+/* Events that note times on streams of GPU `ordinal`. Makes all or none. */
+ceclResult_t cecl_nccl_gpu_make_events(int ordinal, void **events, int count);
+void cecl_nccl_gpu_free_events(int ordinal, void **events, int count);
+/* Notes in the event when `stream` comes here. */
+bool cecl_nccl_gpu_note(void *event, cudaStream_t stream);
+/* The time between two events. Returns false while they have not both happened. *ns is 0 where that
+ * cannot be told. Neither of these two disturbs a capture. */
+bool cecl_nccl_gpu_elapsed(void *from, void *to, uint64_t *ns);
 
 #endif

@@ -34,6 +34,7 @@ struct kept {
 
 static _Thread_local struct {
     int depth;
+    uint64_t number;
     struct kept *kept;
     int count, room;
     int last_turn;        /* of all kept calls */
@@ -48,9 +49,14 @@ int cecl_nccl_group_depth(void)
     return group.depth;
 }
 
+uint64_t cecl_nccl_group_number(void)
+{
+    return group.number;
+}
+
 void cecl_nccl_group_opened(void)
 {
-    group.depth++;
+    group.number += group.depth++ == 0;
 }
 
 bool cecl_nccl_group_ended(void)

@@ -11,6 +11,9 @@
 /* How many groups are open, one in another. */
 int cecl_nccl_group_depth(void);
 
+/* The number of the thread's outermost group that is open, or was open last; 0: none was. */
+uint64_t cecl_nccl_group_number(void);
+
 /* Notes that a group was opened, or that one was ended. The second returns whether that was the
  * outermost one. */
 void cecl_nccl_group_opened(void);

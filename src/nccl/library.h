@@ -16,6 +16,7 @@
     X(ceclCommDestroy)                                                                             \
     X(ceclCommFinalize)                                                                            \
     X(ceclCommGetAsyncError)                                                                       \
+    X(ceclCommGetSharedMemory)                                                                     \
     X(ceclCommInitOob)                                                                             \
     X(ceclCommLimits)                                                                              \
     X(ceclCommRevoke)                                                                              \

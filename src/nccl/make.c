@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "nccl/exchange.h"
+#include "nccl/learn.h"
 #include "nccl/library.h"
 #include "nccl/process.h"
 #include "util/log.h"
@@ -17,6 +18,7 @@ struct hello {
     uint32_t magic;
     int32_t policy;
     int32_t together;
+    int32_t tries;
     int32_t reason; /* why this rank passes all calls */
     char words[WORDS];
 };
@@ -46,6 +48,7 @@ static struct hello introduce(int together)
     struct hello mine = {.magic = HELLO,
                          .policy = (int32_t)cecl_nccl_process()->policy,
                          .together = together,
+                         .tries = cecl_nccl_process()->tries,
                          .reason = (int32_t)own_reason()};
     if (mine.reason == CECL_NCCL_NOT_MADE)
         cecl_shorten(mine.words, sizeof(mine.words), cecl_message());
@@ -95,8 +98,9 @@ static void *exchange_all(struct cecl_nccl_exchange *exchange, const void *mine,
     return NULL;
 }
 
+/* *tries: whether all ranks want trials. */
 static ceclResult_t settle(struct cecl_nccl_exchange *exchange, int together,
-                           enum cecl_nccl_reason *reason)
+                           enum cecl_nccl_reason *reason, bool *tries)
 {
     int whose = 0;
     ceclResult_t result;
@@ -105,6 +109,9 @@ static ceclResult_t settle(struct cecl_nccl_exchange *exchange, int together,
     if (!all)
         return result;
     *reason = common_reason(all, exchange->nranks, &whose);
+    *tries = true;
+    for (int rank = 0; rank < exchange->nranks; rank++)
+        *tries = *tries && all[rank].tries;
     all[whose].words[WORDS - 1] = '\0';
     if (*reason == CECL_NCCL_NOT_MADE)
         note_failure(exchange->rank, all[whose].words);
@@ -164,7 +171,8 @@ static ceclResult_t check_made(const struct cecl_nccl_comm *entry)
 }
 
 /* Made on all ranks or on none; what comes afterwards one rank alone may refuse. */
-static ceclResult_t make_here(struct cecl_nccl_exchange *exchange, struct cecl_nccl_comm *entry)
+static ceclResult_t make_here(struct cecl_nccl_exchange *exchange, struct cecl_nccl_comm *entry,
+                              bool tries)
 {
     const struct cecl_nccl_library *cecl = cecl_nccl_library();
     const ceclOob_t oob = {.context = exchange, .allGather = gather, .barrier = meet};
@@ -173,8 +181,11 @@ static ceclResult_t make_here(struct cecl_nccl_exchange *exchange, struct cecl_n
         cecl->ceclCommInitOob(&entry->ours, exchange->nranks, exchange->rank, &oob, &config);
     if (result == ceclSuccess)
         result = cecl->ceclCommLimits(entry->ours, &entry->limits);
-    return result == ceclSuccess ? check_made(entry)
-                                 : cecl_fail_with(result, cecl->ceclGetLastError(NULL));
+    if (result == ceclSuccess)
+        result = check_made(entry);
+    else
+        result = cecl_fail_with(result, cecl->ceclGetLastError(NULL));
+    return result == ceclSuccess && tries ? cecl_nccl_learn_open(entry) : result;
 }
 
 /* Whether all ranks have it. A rank that has failed keeps its words; the others name that rank. */
@@ -194,10 +205,11 @@ static ceclResult_t agree(struct cecl_nccl_exchange *exchange, ceclResult_t mine
     return result;
 }
 
-static ceclResult_t make_on_all(struct cecl_nccl_exchange *exchange, struct cecl_nccl_comm *entry)
+static ceclResult_t make_on_all(struct cecl_nccl_exchange *exchange, struct cecl_nccl_comm *entry,
+                                bool tries)
 {
     ceclResult_t common = ceclSuccess;
-    const ceclResult_t mine = make_here(exchange, entry);
+    const ceclResult_t mine = make_here(exchange, entry, tries);
     ceclResult_t result = exchange->result;
     if (result == ceclSuccess)
         result = agree(exchange, mine, &common);
@@ -206,6 +218,7 @@ static ceclResult_t make_on_all(struct cecl_nccl_exchange *exchange, struct cecl
     entry->reason = CECL_NCCL_NOT_MADE;
     if (!cecl_nccl_exchange_is_ended(exchange))
         note_failure(exchange->rank, cecl_message());
+    cecl_nccl_learn_close(entry);
     if (entry->ours)
         cecl_nccl_library()->ceclCommAbort(entry->ours);
     entry->ours = NULL;
@@ -217,14 +230,15 @@ static ceclResult_t make_on_all(struct cecl_nccl_exchange *exchange, struct cecl
 static ceclResult_t make(struct cecl_nccl_exchange *exchange, int together,
                          struct cecl_nccl_comm *entry)
 {
+    bool tries = false;
     entry->nranks = exchange->nranks;
     entry->rank = exchange->rank;
     entry->ordinal = exchange->on_gpu ? exchange->gpu.ordinal : -1;
     if (exchange->nranks == 1)
         entry->reason = CECL_NCCL_ONE_RANK;
     else
-        CECL_TRY(settle(exchange, together, &entry->reason));
-    return entry->reason == CECL_NCCL_NO_REASON ? make_on_all(exchange, entry) : ceclSuccess;
+        CECL_TRY(settle(exchange, together, &entry->reason, &tries));
+    return entry->reason == CECL_NCCL_NO_REASON ? make_on_all(exchange, entry, tries) : ceclSuccess;
 }
 
 ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int together,

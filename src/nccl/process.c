@@ -21,12 +21,14 @@ static void mark_forked(void)
 
 static ceclResult_t read_settings(void)
 {
-    int64_t policy, counts;
+    int64_t policy, counts, tries;
     bool is_set;
     CECL_TRY(cecl_setting_read(CECL_SET_NCCL, &policy, &is_set));
     CECL_TRY(cecl_setting_read(CECL_SET_NCCL_STATS, &counts, &is_set));
+    CECL_TRY(cecl_setting_read(CECL_SET_NCCL_TRIALS, &tries, &is_set));
     process.policy = (enum cecl_nccl_policy)policy;
     process.counts = counts != 0;
+    process.tries = tries != 0 && process.policy == CECL_NCCL_AUTO;
     return ceclSuccess;
 }
 

@@ -14,6 +14,7 @@ struct cecl_nccl_process {
     char why[CECL_MESSAGE_BYTES]; /* the same in words */
     enum cecl_nccl_policy policy;
     bool counts;    /* CECL_NCCL_STATS=1 */
+    bool tries;     /* CECL_NCCL_TRIALS=1 */
     bool is_old;    /* the real NCCL is older than cecl needs */
     bool is_forked; /* from a process that called NCCL before */
 };

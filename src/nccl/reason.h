@@ -23,6 +23,8 @@
     X(TYPE, "cecl lacks the datatype, the reduction, or the size")                                 \
     X(SMS_FORBIDDEN, "CECL_SM_POLICY=never: a reduction needs SMs")                                \
     X(NO_GAIN, "no measurement says that cecl is faster")                                          \
+    X(TURN, "a trial: it was NCCL's turn")                                                         \
+    X(NOT_SHORTER, "tried: the program's step is not clearly shorter with cecl")                   \
     X(CAPTURED, "the stream is captured")
 
 enum cecl_nccl_reason {

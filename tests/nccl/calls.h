@@ -69,6 +69,9 @@ STANDIN_API size_t standin_calls(const char *name);
 /* From now on this thread's collectives return at once, without a transfer. For measurements. */
 STANDIN_API void standin_go_hollow(void);
 
+/* From now on the collectives of this process take at least so long. */
+STANDIN_API void standin_take_us(unsigned us);
+
 /* The last call that this thread made. */
 STANDIN_API struct standin_record standin_last(void);
 

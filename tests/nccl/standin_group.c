@@ -137,6 +137,14 @@ static bool is_aborted(const struct op *list)
     return is;
 }
 
+/* How long a collective takes at least, once all of its ranks have come. */
+static _Atomic unsigned least_us;
+
+void standin_take_us(unsigned us)
+{
+    atomic_store(&least_us, us);
+}
+
 static ncclResult_t move_until_done(void)
 {
     bool is_done = false;
@@ -149,6 +157,10 @@ static ncclResult_t move_until_done(void)
         else
             sched_yield();
     }
+    const unsigned us = atomic_load(&least_us);
+    const struct timespec pause = {.tv_nsec = (long)us * 1000};
+    if (us > 0)
+        nanosleep(&pause, NULL);
     return ceclSuccess;
 }
 

@@ -1,0 +1,327 @@
+/* See learn.h. */
+#include "nccl/learn.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "learn/period.h"
+#include "learn/trial.h"
+#include "nccl/gains.h"
+#include "nccl/gpu.h"
+#include "nccl/group.h"
+#include "nccl/library.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+/* The ways that take turns. */
+enum { BY_NCCL, NO_SMS, WITH_SMS, MOVES_ALONE };
+#define ARM(name) (UINT32_C(1) << (name))
+static const char *const words_of_arms[CECL_VERDICT_ARMS] = {
+    [BY_NCCL] = "passed to NCCL",
+    [NO_SMS] = "served, without SMs but for reductions",
+    [WITH_SMS] = "served",
+    [MOVES_ALONE] = "served but for reductions",
+};
+
+/* A mark is a place in the program's stream whose time is noted. GPUs are behind: so many marks may lie
+ * between the host and the GPU. Older ones are lost. */
+#define MARKS 64u
+
+struct mark {
+    void *event; /* on the host device NULL */
+    int64_t ns;  /* its time there */
+    bool is_noted;
+};
+
+/* A period whose time is to be published. */
+struct pending {
+    uint32_t from, to; /* numbers of its marks */
+    uint32_t trial;
+    int slot;
+};
+
+struct cecl_nccl_learn {
+    struct cecl_period period;
+    struct cecl_trial trial;
+    bool is_found;        /* the trial is of the period */
+    int ordinal;          /* which GPU; -1: the host device */
+    int policy, policies; /* ceclSmPolicy_t in force; the communicator's own */
+    uint64_t group;       /* the group of the last call, and how many calls of it there were */
+    uint32_t in_group;
+    uint64_t moved, reduced; /* the numbers of the last call of each kind; from 1 */
+    int64_t begun_ns;        /* when the host began this period */
+    struct mark marks[MARKS];
+    uint32_t nmarks;
+    struct pending pending[MARKS];
+    uint32_t first_pending, npending;
+};
+
+/* ---- one communicator of a process tries at a time */
+
+static struct {
+    pthread_mutex_t lock;
+    uint64_t id; /* of the communicator; several ranks of it may be in one process */
+    int holders;
+} trying = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static bool reserve(void *context, uint64_t id)
+{
+    (void)context;
+    pthread_mutex_lock(&trying.lock);
+    const bool is_free = trying.holders == 0 || trying.id == id;
+    if (is_free) {
+        trying.id = id;
+        trying.holders++;
+    }
+    pthread_mutex_unlock(&trying.lock);
+    return is_free;
+}
+
+static void release(void *context, uint64_t id)
+{
+    (void)context;
+    (void)id;
+    pthread_mutex_lock(&trying.lock);
+    trying.holders--;
+    pthread_mutex_unlock(&trying.lock);
+}
+
+static int recall(void *context, uint64_t subject)
+{
+    (void)context;
+    (void)subject;
+    return -1;
+}
+
+/* ---- beginning and ending */
+
+static uint64_t draw(const struct cecl_nccl_learn *learn)
+{
+    return (uint64_t)cecl_now_ns() * UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)(uintptr_t)learn;
+}
+
+/* Without events this rank's times count as lost, so nothing is learned; calls go on. */
+static void make_events(struct cecl_nccl_learn *learn)
+{
+    void *events[MARKS] = {NULL};
+    if (cecl_nccl_gpu_make_events(learn->ordinal, events, MARKS) != ceclSuccess) {
+        cecl_log(CECL_LOG_WARN, -1, "no trials: %s", cecl_message());
+        return;
+    }
+    for (uint32_t i = 0; i < MARKS; i++)
+        learn->marks[i].event = events[i];
+}
+
+ceclResult_t cecl_nccl_learn_open(struct cecl_nccl_comm *entry)
+{
+    const struct cecl_nccl_library *cecl = cecl_nccl_library();
+    const struct cecl_trial_host host = {NULL, reserve, release, recall};
+    void *shared;
+    size_t bytes;
+    CECL_TRY(cecl->ceclCommGetSharedMemory(entry->ours, &shared, &bytes));
+    if (cecl_trial_bytes(entry->nranks) > bytes) /* alike on all ranks */
+        return ceclSuccess;
+    struct cecl_nccl_learn *learn = calloc(1, sizeof(*learn));
+    if (!learn)
+        return cecl_fail(ceclSystemError, "no host memory to learn which library is faster");
+    learn->ordinal = entry->ordinal;
+    learn->policy = learn->policies = entry->limits.smPolicy;
+    cecl_trial_open(&learn->trial, shared, entry->rank, entry->nranks, draw(learn), &host);
+    if (learn->ordinal >= 0)
+        make_events(learn);
+    entry->learn = learn;
+    return ceclSuccess;
+}
+
+void cecl_nccl_learn_close(struct cecl_nccl_comm *entry)
+{
+    struct cecl_nccl_learn *learn = entry->learn;
+    void *events[MARKS];
+    if (!learn)
+        return;
+    entry->learn = NULL;
+    cecl_trial_cancel(&learn->trial);
+    for (uint32_t i = 0; i < MARKS; i++)
+        events[i] = learn->marks[i].event;
+    if (learn->ordinal >= 0)
+        cecl_nccl_gpu_free_events(learn->ordinal, events, MARKS);
+    free(learn);
+}
+
+/* ---- times */
+
+static void mark(struct cecl_nccl_learn *learn, cudaStream_t stream)
+{
+    struct mark *here = &learn->marks[learn->nmarks++ % MARKS];
+    here->ns = cecl_now_ns();
+    here->is_noted = learn->ordinal < 0 || (here->event && cecl_nccl_gpu_note(here->event, stream));
+}
+
+/* Returns false while the time is not there. *ns: 0 where it is lost. */
+static bool time_between(struct cecl_nccl_learn *learn, const struct pending *pending, uint64_t *ns)
+{
+    const struct mark *from = &learn->marks[pending->from % MARKS],
+                      *to = &learn->marks[pending->to % MARKS];
+    *ns = 0;
+    if (learn->nmarks - pending->from > MARKS || !from->is_noted || !to->is_noted)
+        return true;
+    if (learn->ordinal >= 0)
+        return cecl_nccl_gpu_elapsed(from->event, to->event, ns);
+    *ns = (uint64_t)(to->ns - from->ns);
+    return true;
+}
+
+static void publish(struct cecl_nccl_learn *learn)
+{
+    while (learn->npending > 0) {
+        const struct pending *pending = &learn->pending[learn->first_pending % MARKS];
+        uint64_t ns;
+        if (!time_between(learn, pending, &ns))
+            return;
+        cecl_trial_publish(&learn->trial, pending->trial, pending->slot, ns);
+        learn->first_pending++;
+        learn->npending--;
+    }
+}
+
+/* Every pending time has two marks, so there are never more of them than marks. */
+static void note_pending(struct cecl_nccl_learn *learn, uint32_t trial, int slot)
+{
+    if (learn->npending == MARKS) { /* the oldest one's marks are lost */
+        learn->first_pending++;
+        learn->npending--;
+    }
+    learn->pending[(learn->first_pending + learn->npending++) % MARKS] =
+        (struct pending){learn->nmarks - 2, learn->nmarks - 1, trial, slot};
+}
+
+/* ---- what a sequence can try */
+
+/* The ways in which the calls of a period differ. Under a policy that forbids SMs, WITH_SMS is none. */
+static uint32_t arms_of(const struct cecl_nccl_learn *learn)
+{
+    const uint64_t before = learn->period.calls - learn->period.length;
+    const bool moves = learn->moved > before, reduces = learn->reduced > before;
+    uint32_t arms = ARM(BY_NCCL);
+    if (learn->policies == CECL_SM_ALLOW)
+        arms |= ARM(WITH_SMS);
+    if (moves || learn->policies != CECL_SM_ALLOW)
+        arms |= ARM(NO_SMS);
+    if (moves && reduces)
+        arms |= ARM(MOVES_ALONE);
+    return arms;
+}
+
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * UINT64_C(0xbf58476d1ce4e5b9);
+    return hash ^ hash >> 31;
+}
+
+/* What is equal on all ranks. */
+static uint64_t token_of(struct cecl_nccl_learn *learn, const struct cecl_nccl_call *call)
+{
+    const uint64_t group = cecl_nccl_group_depth() > 0 ? cecl_nccl_group_number() : 0;
+    learn->in_group = group > 0 && group == learn->group ? learn->in_group + 1 : 0;
+    learn->group = group;
+    uint64_t hash = mix((uint64_t)call->op + 1, call->count);
+    hash = mix(hash, (uint64_t)call->datatype << 32 | (uint32_t)call->root);
+    hash = mix(hash, (uint64_t)(call->reduces ? call->redop + 1 : 0) << 32 | learn->in_group);
+    return cecl_period_token(mix(hash, 0), learn->in_group == 0);
+}
+
+/* ---- a call */
+
+static void tell(const struct cecl_nccl_learn *learn, const struct cecl_nccl_comm *comm)
+{
+    const struct cecl_verdict verdict = cecl_trial_verdict(&learn->trial);
+    const struct cecl_arm_times *before = &verdict.arms[BY_NCCL];
+    uint32_t best = learn->trial.arm;
+    if (comm->rank != 0)
+        return;
+    for (uint32_t arm = 1; arm < CECL_VERDICT_ARMS && learn->trial.arm == BY_NCCL; arm++)
+        if (verdict.arms[arm].count > 0 &&
+            (best == BY_NCCL || verdict.arms[arm].median_ns < verdict.arms[best].median_ns))
+            best = arm;
+    const struct cecl_arm_times *after = &verdict.arms[best];
+    cecl_log(CECL_LOG_WARN, -1, "step %.1f -> %.1f ms (%+.1f %%, %u steps each): %s",
+             before->median_ns / 1e6, after->median_ns / 1e6, -100 * after->gain, after->count,
+             words_of_arms[learn->trial.arm]);
+}
+
+static void begin_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_call *call,
+                         const struct cecl_nccl_comm *comm)
+{
+    struct cecl_trial *trial = &learn->trial;
+    const int64_t now = cecl_now_ns();
+    const bool was_running = trial->state == CECL_TRIAL_RUNNING;
+    publish(learn);
+    const struct cecl_trial_mark here =
+        cecl_trial_boundary(trial, learn->period.was_whole, (uint64_t)(now - learn->begun_ns));
+    learn->begun_ns = now;
+    if (here.is_mark)
+        mark(learn, call->stream);
+    if (here.slot >= 0)
+        note_pending(learn, trial->trials, here.slot);
+    if (was_running && trial->has_verdict)
+        tell(learn, comm);
+}
+
+static void follow(struct cecl_nccl_learn *learn, const struct cecl_nccl_call *call,
+                   const struct cecl_nccl_comm *comm)
+{
+    if (cecl_period_next(&learn->period, token_of(learn, call)))
+        begin_period(learn, call, comm);
+    *(call->reduces ? &learn->reduced : &learn->moved) = learn->period.calls;
+    const bool is_found = learn->period.length > 0;
+    if (is_found && !learn->is_found)
+        cecl_trial_want(&learn->trial, learn->period.pattern, arms_of(learn), CECL_TRIAL_MEAN);
+    else if (!is_found && learn->is_found)
+        cecl_trial_cancel(&learn->trial);
+    learn->is_found = is_found;
+}
+
+/* The policy of cecl's calls from here on. */
+static void set_policy(struct cecl_nccl_learn *learn, const struct cecl_nccl_comm *comm)
+{
+    const bool has_arm = cecl_trial_has_arm(&learn->trial);
+    const int policy = has_arm && learn->trial.arm != WITH_SMS && learn->policies == CECL_SM_ALLOW
+                           ? CECL_SM_REDUCE_ONLY
+                           : learn->policies;
+    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+    options.smPolicy = policy;
+    if (policy != learn->policy &&
+        cecl_nccl_library()->ceclSetOptions(comm->ours, &options) == ceclSuccess)
+        learn->policy = policy;
+}
+
+static enum cecl_nccl_reason reason_of(const struct cecl_nccl_learn *learn,
+                                       const struct cecl_nccl_call *call,
+                                       const struct cecl_nccl_comm *comm)
+{
+    const struct cecl_trial *trial = &learn->trial;
+    if (!cecl_trial_has_arm(trial))
+        return cecl_nccl_gains(call, comm) ? CECL_NCCL_NO_REASON : CECL_NCCL_NO_GAIN;
+    if (trial->arm != BY_NCCL && !(trial->arm == MOVES_ALONE && call->reduces))
+        return CECL_NCCL_NO_REASON;
+    return trial->has_verdict ? CECL_NCCL_NOT_SHORTER : CECL_NCCL_TURN;
+}
+
+enum cecl_nccl_reason cecl_nccl_learn_reason(const struct cecl_nccl_call *call,
+                                             struct cecl_nccl_comm *comm)
+{
+    const bool is_inside = cecl_nccl_comm_enter(comm, call->comm, CECL_NCCL_MADE);
+    struct cecl_nccl_learn *learn = is_inside ? comm->learn : NULL;
+    enum cecl_nccl_reason reason;
+    if (learn) {
+        follow(learn, call, comm);
+        set_policy(learn, comm);
+        reason = reason_of(learn, call, comm);
+    } else {
+        reason = cecl_nccl_gains(call, comm) ? CECL_NCCL_NO_REASON : CECL_NCCL_NO_GAIN;
+    }
+    if (is_inside)
+        cecl_nccl_comm_leave(comm);
+    return reason;
+}

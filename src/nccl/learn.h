@@ -1,0 +1,23 @@
+/* Which way CECL_NCCL=auto takes, learned in the program itself (CECL_NCCL_TRIALS=1). Each communicator
+ * looks for the period in its collectives (learn/period.h), and lets NCCL and cecl take turns in it
+ * (learn/trial.h). Nothing of buffers is looked at, so all ranks take the same way at the same call.
+ *
+ * Sends and receives have no part in this, because not all ranks make them. */
+#ifndef CECL_NCCL_LEARN_H
+#define CECL_NCCL_LEARN_H
+
+#include "nccl/call.h"
+#include "nccl/comms.h"
+
+struct cecl_nccl_learn;
+
+/* Begins to learn on a communicator whose `ours` and `limits` are there. Errors: ceclSystemError. */
+ceclResult_t cecl_nccl_learn_open(struct cecl_nccl_comm *entry);
+void cecl_nccl_learn_close(struct cecl_nccl_comm *entry);
+
+/* Notes the communicator's next collective, which could be served, and says why it is passed; NO_REASON:
+ * it is served. */
+enum cecl_nccl_reason cecl_nccl_learn_reason(const struct cecl_nccl_call *call,
+                                             struct cecl_nccl_comm *comm);
+
+#endif

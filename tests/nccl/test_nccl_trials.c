@@ -1,0 +1,153 @@
+/* CECL_NCCL=auto with CECL_NCCL_TRIALS=1: a program whose steps are shorter with cecl is served after
+ * some steps, and its results are right all the while. The stand-in for NCCL takes as long as a test says. */
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "ranks.h"
+
+enum { COUNT = 64, STEPS = 200, LAST = 10 };
+
+static __typeof__(standin_last) *last;
+static __typeof__(standin_take_us) *take_us;
+
+/* Calls of a step that came to the stand-in, in the last steps of a rank. */
+static _Atomic int passed;
+
+/* Returns whether this thread's last call came to the stand-in. `name` is not that of a call in between. */
+static bool came(const char *name)
+{
+    return strcmp(last().name, name) == 0;
+}
+
+static bool gather(struct rank *r, int32_t number, bool *was_passed)
+{
+    int32_t mine[COUNT], all[COUNT * MAX_RANKS];
+    bool is = true;
+    int count;
+    for (int i = 0; i < COUNT; i++)
+        mine[i] = number * 1000 + r->rank * 100 + i;
+    memset(all, 0xff, sizeof(all));
+    is = ncclCommCount(r->comm, &count) == 0; /* comes to the stand-in */
+    is = ncclAllGather(mine, all, COUNT, ncclInt32, r->comm, NULL) == 0 && is;
+    *was_passed = came("ncclAllGather");
+    for (int i = 0; i < COUNT * r->nranks; i++)
+        is = is && all[i] == number * 1000 + i / COUNT * 100 + i % COUNT;
+    return is;
+}
+
+static bool reduce(struct rank *r, int32_t number, bool *was_passed)
+{
+    int32_t mine[COUNT], sum[COUNT];
+    bool is = true;
+    int count;
+    for (int i = 0; i < COUNT; i++)
+        mine[i] = number + r->rank * i;
+    is = ncclCommCount(r->comm, &count) == 0;
+    is = ncclAllReduce(mine, sum, COUNT, ncclInt32, ncclSum, r->comm, NULL) == 0 && is;
+    *was_passed = came("ncclAllReduce");
+    for (int i = 0; i < COUNT; i++)
+        is = is && sum[i] == number * r->nranks + r->nranks * (r->nranks - 1) / 2 * i;
+    return is;
+}
+
+/* Two calls of one group. */
+static bool gather_two(struct rank *r, int32_t number)
+{
+    int32_t mine[2] = {number + r->rank, number - r->rank}, all[2][MAX_RANKS];
+    bool is = ncclGroupStart() == 0;
+    for (int i = 0; i < 2; i++)
+        is = ncclAllGather(&mine[i], all[i], 1, ncclInt32, r->comm, NULL) == 0 && is;
+    is = ncclGroupEnd() == 0 && is;
+    for (int i = 0; i < r->nranks; i++)
+        is = is && all[0][i] == number + i && all[1][i] == number - i;
+    return is;
+}
+
+static bool train(struct rank *r)
+{
+    bool is = true, was_passed[3] = {false};
+    for (int step = 0; step < STEPS && is; step++) {
+        is = gather(r, step, &was_passed[0]) && reduce(r, step, &was_passed[1]) &&
+             gather(r, step + 7, &was_passed[2]) && gather_two(r, step);
+        for (int i = 0; i < 3 && step >= STEPS - LAST; i++)
+            passed += was_passed[i];
+    }
+    return is;
+}
+
+static void a_program_that_gains_is_served_after_its_trial(void **state)
+{
+    (void)state;
+    for (int nranks = 2; nranks <= 4; nranks += 2) {
+        passed = 0;
+        take_us(2000);
+        assert_true(run_ranks(nranks, train));
+        assert_int_equal(passed, 0);
+    }
+}
+
+/* The sequence has no period, so the built-in table decides, which passes such calls. */
+static bool wander(struct rank *r)
+{
+    bool is = true, was_passed = false;
+    uint64_t word = 1;
+    for (int i = 0; i < 400 && is; i++) {
+        word = word * UINT64_C(6364136223846793005) + 1442695040888963407;
+        is = word >> 63 ? gather(r, i, &was_passed) : reduce(r, i, &was_passed);
+        passed += !was_passed;
+    }
+    return is;
+}
+
+static void without_a_period_the_table_decides(void **state)
+{
+    (void)state;
+    passed = 0;
+    take_us(0);
+    assert_true(run_ranks(3, wander));
+    assert_int_equal(passed, 0);
+}
+
+/* Half of the communicator's calls come after a split of it, which is tried by itself. */
+static bool train_both(struct rank *r)
+{
+    struct rank half = *r;
+    bool is = ncclCommSplit(r->comm, r->rank % 2, r->rank, &half.comm, NULL) == 0, unused;
+    half.rank = r->rank / 2;
+    half.nranks = r->nranks / 2;
+    for (int step = 0; step < STEPS && is; step++)
+        is = gather(r, step, &unused) && gather(&half, step, &unused) && reduce(r, step, &unused) &&
+             reduce(&half, step, &unused);
+    return ncclCommDestroy(half.comm) == 0 && is;
+}
+
+static void communicators_are_tried_one_after_the_other(void **state)
+{
+    (void)state;
+    take_us(300);
+    assert_true(run_ranks(4, train_both));
+}
+
+int main(void)
+{
+    void *standin = dlopen(getenv("CECL_NCCL_PATH"), RTLD_NOW);
+    if (!standin) {
+        fprintf(stderr, "%s\n", dlerror());
+        return 1;
+    }
+    *(void **)&last = dlsym(standin, "standin_last");
+    *(void **)&take_us = dlsym(standin, "standin_take_us");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_program_that_gains_is_served_after_its_trial),
+        cmocka_unit_test(without_a_period_the_table_decides),
+        cmocka_unit_test(communicators_are_tried_one_after_the_other)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
