@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "nccl/comms.h"
+#include "nccl/depth.h"
 #include "nccl/gains.h"
 #include "nccl/gpu.h"
 #include "nccl/group.h"

@@ -6,6 +6,7 @@
 
 #include "nccl/birth.h"
 #include "nccl/comms.h"
+#include "nccl/depth.h"
 #include "nccl/group.h"
 #include "nccl/process.h"
 #include "util/thread.h"

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "nccl/comms.h"
+#include "nccl/depth.h"
 #include "nccl/gpu.h"
 #include "nccl/library.h"
 #include "nccl/serve.h"
@@ -33,8 +34,6 @@ struct kept {
 };
 
 static _Thread_local struct {
-    int depth;
-    uint64_t number;
     struct kept *kept;
     int count, room;
     int last_turn;        /* of all kept calls */
@@ -43,26 +42,6 @@ static _Thread_local struct {
     ncclComm_t passed;    /* of the last call that went into NCCL's group; NULL: there was none */
     ncclResult_t refusal; /* what the first call got that was refused */
 } group;
-
-int cecl_nccl_group_depth(void)
-{
-    return group.depth;
-}
-
-uint64_t cecl_nccl_group_number(void)
-{
-    return group.number;
-}
-
-void cecl_nccl_group_opened(void)
-{
-    group.number += group.depth++ == 0;
-}
-
-bool cecl_nccl_group_ended(void)
-{
-    return group.depth > 0 && --group.depth == 0;
-}
 
 /* Whether both are messages between the same ranks, in the same direction. */
 static bool is_of_one_pair(const struct cecl_nccl_call *a, const struct cecl_nccl_call *b)
@@ -154,7 +133,7 @@ static void forget_at_end(void *unused)
 
 ncclResult_t cecl_nccl_group_refuse(ncclResult_t result)
 {
-    if (group.depth > 0 && group.refusal == ceclSuccess)
+    if (cecl_nccl_group_depth() > 0 && group.refusal == ceclSuccess)
         group.refusal = result;
     return result;
 }

@@ -1,23 +1,12 @@
-/* The calling thread's group of NCCL calls: how many groups are open, and the calls that are kept until
- * the outermost one ends. Passed collectives go into NCCL's own group at once. When that has ended, the
- * kept calls are carried out: first served collectives, then passed messages, then served messages. NCCL,
- * too, carries out the messages of a group behind its collectives: a peer may have the same messages in
- * a later group, or in none. */
+/* The calling thread's group of NCCL calls: those that are kept until the outermost one ends. Passed
+ * collectives go into NCCL's own group at once. When that has ended, the kept calls are carried out:
+ * first served collectives, then passed messages, then served messages. NCCL, too, carries out the
+ * messages of a group behind its collectives: a peer may have the same messages in a later group, or in
+ * none. */
 #ifndef CECL_NCCL_GROUP_H
 #define CECL_NCCL_GROUP_H
 
 #include "nccl/call.h"
-
-/* How many groups are open, one in another. */
-int cecl_nccl_group_depth(void);
-
-/* The number of the thread's outermost group that is open, or was open last; 0: none was. */
-uint64_t cecl_nccl_group_number(void);
-
-/* Notes that a group was opened, or that one was ended. The second returns whether that was the
- * outermost one. */
-void cecl_nccl_group_opened(void);
-bool cecl_nccl_group_ended(void);
 
 /* Keeps a call for the end of the outermost group. A call that is not served must be a message. */
 ncclResult_t cecl_nccl_group_keep(const struct cecl_nccl_call *call, bool is_served);

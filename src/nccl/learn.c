@@ -7,9 +7,9 @@
 
 #include "learn/period.h"
 #include "learn/trial.h"
+#include "nccl/depth.h"
 #include "nccl/gains.h"
 #include "nccl/gpu.h"
-#include "nccl/group.h"
 #include "nccl/library.h"
 #include "util/clock.h"
 #include "util/log.h"
