@@ -509,11 +509,7 @@ static ceclResult_t look(struct cecl_registry *registry, struct cecl_window *win
 /* Memory that cannot be shared needs no look: nobody else relies on it. */
 static uint64_t end_of(const struct cecl_window *window, const struct cecl_use *use)
 {
-    const uint64_t at = (uint64_t)(uintptr_t)use->buffer;
-    const bool is_new = window->nregions == 0;
-    if (window->number == 0)
-        return is_new ? at + 1 : at;
-    return use->high;
+    return window->number == 0 ? (uint64_t)(uintptr_t)use->buffer : use->high;
 }
 
 /* An error with new memory leaves no window. An error with a window that peers know leaves it as it
@@ -540,6 +536,20 @@ static ceclResult_t settle_window(struct cecl_registry *registry, struct cecl_wi
     return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, words);
 }
 
+/* A private window has its region from the start. A second look could differ: on the host device it is
+ * a part of the heap, which other threads let grow at any time. */
+static ceclResult_t make_private(struct cecl_registry *registry, const struct cecl_region *region)
+{
+    struct cecl_window *window;
+    CECL_TRY(make_window(registry, region, &window));
+    if (!room_for_region(window)) {
+        (void)!forget(registry, window); /* peers do not know it */
+        return cecl_fail(ceclOutOfMemory, "no host memory for a region");
+    }
+    insert_region(window, region);
+    return ceclSuccess;
+}
+
 /* Memory that changes while it is looked at is freed by another thread of the program. */
 #define TRIES 4
 
@@ -559,6 +569,8 @@ ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const struct c
             CECL_TRY(
                 dev->ops->check_pointer(dev, use->buffer, (size_t)(use->high - at), use->name));
             CECL_TRY(dev->ops->region_find(dev, use->buffer, &region));
+            if (region.kind == CECL_REGION_NONE)
+                return make_private(registry, &region);
             CECL_TRY(make_window(registry, &region, &window));
         }
         CECL_TRY(settle_window(registry, window, use, &verdict));

@@ -41,6 +41,7 @@ static struct fake {
     int nopened, nclosed, nreserved;
     bool handles;     /* allocations are shared by handles, each in a window of its own */
     uint32_t renewed; /* added to the ids of memory that is apart: all of it is replaced */
+    uint32_t grown;   /* above 0: memory is private, and larger each time that it is found */
     int refusals;     /* so many imports are refused, as CUDA does while old memory is open */
     void (*at_refusal)(void);
     uint64_t process;              /* that exports */
@@ -74,6 +75,10 @@ static ceclResult_t fake_find(struct cecl_device *dev, const void *ptr, struct c
                                    .home_bytes = PIECES * PIECE,
                                    .id = id_of(piece_of(at)),
                                    .kind = fake.handles ? CECL_REGION_HANDLE : CECL_REGION_FILE};
+    if (fake.grown > 0) {
+        region->kind = CECL_REGION_NONE;
+        region->home_bytes += 4096 * fake.grown++;
+    }
     if (fake.apart) {
         region->home = region->base;
         region->home_bytes = region->bytes;
@@ -893,6 +898,16 @@ static void replaced_memory_that_stays_in_use_is_an_error_of_the_new_window(void
     assert_non_null(import_in(&second));
 }
 
+/* A heap does, when other threads allocate. */
+static void private_memory_may_grow_between_two_looks(void **state)
+{
+    (void)state;
+    fake.grown = 1;
+    assert_int_equal(tell_of(HOME, 3, 1), 0);
+    assert_int_equal(owner.nown, 1);
+    assert_int_equal(nposted, 0);
+}
+
 #define SECOND_TEST(name) cmocka_unit_test_setup_teardown(name, set_up_second, tear_down_second)
 #define REGISTRY_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
@@ -909,6 +924,7 @@ int main(void)
         REGISTRY_TEST(windows_of_freed_memory_do_not_pile_up),
         REGISTRY_TEST(a_window_that_is_named_outlives_its_memory),
         REGISTRY_TEST(a_pointer_is_found_again_until_its_window_goes),
+        REGISTRY_TEST(private_memory_may_grow_between_two_looks),
         REGISTRY_TEST(a_kept_plan_learns_that_memory_it_uses_was_closed),
         REGISTRY_TEST(a_window_with_a_live_region_stays),
         REGISTRY_TEST(what_is_gone_makes_way_in_its_block),
