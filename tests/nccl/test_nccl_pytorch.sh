@@ -1,9 +1,11 @@
 #!/bin/sh
 # PyTorch with cecl in NCCL's place, on two GPUs, where this machine has PyTorch. With CECL_SHARE_GPU=1 one
 # GPU does; copies then take SMs.
-# test_nccl_pytorch.sh CECL_RUN
+# test_nccl_pytorch.sh CECL_RUN [BACKEND]
+# With BACKEND, a name that PyTorch has for its use of NCCL, only the calls are made.
 set -u
 run=$1
+backend=${2:-}
 program=$(dirname -- "$0")/pytorch.py
 log=$(mktemp -d)
 trap 'rm -rf "$log"' EXIT
@@ -12,6 +14,15 @@ export OMP_NUM_THREADS=4
 if ! python3 -c 'import torch.distributed' 2>"$log/torch"; then
     echo "skipped: python3 has no PyTorch: $(tail -n 1 "$log/torch")"
     exit 77
+fi
+
+if [ -n "$backend" ]; then
+    has='import sys, torch.distributed as d; sys.exit(sys.argv[1] not in d.Backend.backend_list)'
+    if ! python3 -c "$has" "$backend" 2>"$log/torch"; then
+        echo "skipped: this PyTorch has no backend $backend"
+        exit 77
+    fi
+    export CECL_TEST_BACKEND="$backend"
 fi
 
 fail() {
@@ -56,6 +67,7 @@ lose() {
 }
 
 parts 'expandable_segments:False'
+[ -z "$backend" ] || exit 0
 parts 'expandable_segments:True'
 mixed_groups
 lose
