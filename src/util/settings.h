@@ -58,7 +58,7 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
     X(MAX_SMS, "CECL_MAX_SMS", INT, EQUAL, "-", "what measurements chose", "1..1024",              \
       "most SMs that a kernel of cecl's may take; results do not depend on it")                    \
     X(NCCL, "CECL_NCCL", CHOICE, OWN, "auto", "", "off|auto|all|strict",                           \
-      "read by cecl's libnccl.so.2 at a process's first call of NCCL, as are the next three: "     \
+      "read by cecl's libnccl.so.2 at a process's first call of NCCL, as are the next four: "      \
       "which calls of NCCL cecl carries out. off: none; auto: those that measurements say it "     \
       "does "                                                                                      \
       "faster; all: all that it can; strict: as all, but a call that only moves data returns "     \
@@ -70,6 +70,9 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
     X(NCCL_STATS, "CECL_NCCL_STATS", INT, OWN, "0", "", "0..1",                                    \
       "1: a process that called collectives of NCCL prints what became of them to stderr when "    \
       "it ends")                                                                                   \
+    X(NCCL_STATS_FILE, "CECL_NCCL_STATS_FILE", TEXT, OWN, "-", "none", "file name",                \
+      "with CECL_NCCL_STATS=1: each process also appends the table to this file, as one line of "  \
+      "JSON")                                                                                      \
     X(NCCL_TRIALS, "CECL_NCCL_TRIALS", INT, OWN, "0", "", "0..1",                                  \
       "1: under CECL_NCCL=auto NCCL and cecl take turns in the program's own steps, and the one "  \
       "that makes steps shorter is kept; 0: the built-in table decides. Where ranks differ, 0")    \
