@@ -624,7 +624,7 @@ typedef struct {
     uint64_t late; /* of these, calls to which a rank came late: they may take twice the time */
 } ceclCallStats_t;
 
-/* Reads the counters of calls since init.
+/* Reads the counters of calls since init, also after `comm` was finalized or has failed.
  * stats  [out]
  * Local. Threads: one call at a time. Ownership: none. Errors: ceclInvalidArgument (NULL).
  * Since 0.1. */

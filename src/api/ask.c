@@ -39,7 +39,7 @@ CECL_API ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t *limits)
 
 CECL_API ceclResult_t ceclCallStats(ceclComm_t comm, ceclCallStats_t *stats)
 {
-    CECL_TRY(cecl_comm_check(comm));
+    CECL_TRY(cecl_comm_check_handle(comm));
     if (!stats)
         return cecl_fail(ceclInvalidArgument, "stats: NULL");
     const struct cecl_places *places = &comm->launcher->places;

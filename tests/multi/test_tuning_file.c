@@ -90,6 +90,9 @@ static double time_ahead(uint64_t late)
     assert_int_equal(after.told - before.told, 2);
     if (multi_rank == 0)
         assert_int_equal(after.late - before.late, late);
+    multi_ok(comm, ceclCommFinalize(comm));
+    multi_ok(comm, ceclCallStats(comm, &before));
+    assert_int_equal(before.told, after.told);
     multi_ok(NULL, ceclCommDestroy(comm));
     return took;
 }
