@@ -29,6 +29,8 @@ static ceclResult_t read_settings(void)
     process.policy = (enum cecl_nccl_policy)policy;
     process.counts = counts != 0;
     process.tries = tries != 0 && process.policy == CECL_NCCL_AUTO;
+    process.learns = process.policy == CECL_NCCL_AUTO &&
+                     (process.tries || cecl_setting_text(CECL_SET_NCCL_LEARNED));
     return ceclSuccess;
 }
 

@@ -15,6 +15,7 @@ struct cecl_nccl_process {
     enum cecl_nccl_policy policy;
     bool counts;    /* CECL_NCCL_STATS=1 */
     bool tries;     /* CECL_NCCL_TRIALS=1 */
+    bool learns;    /* it tries, or CECL_NCCL_LEARNED names a file with verdicts */
     bool is_old;    /* the real NCCL is older than cecl needs */
     bool is_forked; /* from a process that called NCCL before */
 };

@@ -58,12 +58,17 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
     X(MAX_SMS, "CECL_MAX_SMS", INT, EQUAL, "-", "what measurements chose", "1..1024",              \
       "most SMs that a kernel of cecl's may take; results do not depend on it")                    \
     X(NCCL, "CECL_NCCL", CHOICE, OWN, "auto", "", "off|auto|all|strict",                           \
-      "read by cecl's libnccl.so.2 at a process's first call of NCCL, as are the next three: "     \
+      "read by cecl's libnccl.so.2 at a process's first call of NCCL, as are the next four: "      \
       "which calls of NCCL cecl carries out. off: none; auto: those that measurements say it "     \
       "does "                                                                                      \
       "faster; all: all that it can; strict: as all, but a call that only moves data returns "     \
       "ncclInvalidUsage if it would not be zero SM. Where ranks differ, all pass all calls to "    \
       "NCCL")                                                                                      \
+    X(NCCL_LEARNED, "CECL_NCCL_LEARNED", TEXT, OWN, "-", "nothing is kept", "file name",           \
+      "under CECL_NCCL=auto: keeps what trials found, with the GPU, the ranks, NCCL and cecl "     \
+      "that "                                                                                      \
+      "it holds for, and begins there next time, also with CECL_NCCL_TRIALS=0. Made where there "  \
+      "is none; rows of gains in it stand in for the built-in table")                              \
     X(NCCL_PATH, "CECL_NCCL_PATH", TEXT, OWN, "-", "searched for", "file name",                    \
       "the NCCL to which calls are passed. Otherwise it is the one of a Python wheel beside a "    \
       "library of the process, then that of LD_LIBRARY_PATH, then the system's")                   \
