@@ -20,6 +20,7 @@ struct cecl_nccl_comm {
     struct cecl_nccl_learn *learn;       /* learn.h; NULL: the built-in table decides */
     const struct cecl_nccl_known *known; /* of CECL_NCCL_LEARNED; NULL: nothing */
     const struct cecl_nccl_known *measured; /* the same, if all ranks have equal gains */
+    bool learns;                            /* trials or verdicts of the file decide */
     int nranks, rank;
     int ordinal; /* which GPU; -1: memory of the host, where a stand-in is in NCCL's place */
     /* -- */

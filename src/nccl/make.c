@@ -258,6 +258,7 @@ static ceclResult_t make(struct cecl_nccl_exchange *exchange, int together,
         entry->reason = CECL_NCCL_ONE_RANK;
     else
         CECL_TRY(settle(exchange, together, entry, &learns));
+    entry->learns = learns != LEARNS_NOTHING;
     return entry->reason == CECL_NCCL_NO_REASON ? make_on_all(exchange, entry, learns)
                                                 : ceclSuccess;
 }

@@ -77,7 +77,8 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "it ends")                                                                                   \
     X(NCCL_TRIALS, "CECL_NCCL_TRIALS", INT, OWN, "0", "", "0..1",                                  \
       "1: under CECL_NCCL=auto NCCL and cecl take turns in the program's own steps, and the one "  \
-      "that makes steps shorter is kept; 0: CECL_NCCL_LEARNED or the table decides. Where ranks differ, 0")    \
+      "that makes steps shorter is kept; 0: CECL_NCCL_LEARNED or the table decides. Ranks "        \
+      "differ: 0")                                                                                 \
     X(NVTX, "CECL_NVTX", INT, OWN, "0", "", "0..1",                                                \
       "1: calls are NVTX ranges of the domain cecl, for NVIDIA's profilers, for as long as they "  \
       "take on the host; needs a library built with CUDA")                                         \
