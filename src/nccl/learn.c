@@ -4,12 +4,14 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "learn/period.h"
 #include "learn/trial.h"
 #include "nccl/depth.h"
 #include "nccl/gains.h"
 #include "nccl/gpu.h"
+#include "nccl/learned.h"
 #include "nccl/library.h"
 #include "nccl/process.h"
 #include "nccl/report.h"
@@ -89,9 +91,14 @@ static void release(void *context, uint64_t id)
 
 static int recall(void *context, uint64_t subject)
 {
-    (void)context;
-    (void)subject;
-    return -1;
+    const struct cecl_nccl_known *known = context;
+    struct cecl_nccl_verdict verdict;
+    if (!known || !cecl_nccl_learned_recall(known, subject, &verdict))
+        return -1;
+    int arm = CECL_VERDICT_ARMS - 1;
+    while (arm >= 0 && strcmp(cecl_nccl_arm_names[arm], verdict.way) != 0)
+        arm--;
+    return arm;
 }
 
 /* ---- what became of it */
@@ -178,10 +185,11 @@ static void make_events(struct cecl_nccl_learn *learn)
         learn->marks[i].event = events[i];
 }
 
-ceclResult_t cecl_nccl_learn_open(struct cecl_nccl_comm *entry)
+ceclResult_t cecl_nccl_learn_open(struct cecl_nccl_comm *entry, bool tries)
 {
     const struct cecl_nccl_library *cecl = cecl_nccl_library();
-    const struct cecl_trial_host host = {NULL, reserve, release, recall};
+    const struct cecl_trial_host host = {(void *)(uintptr_t)entry->known, reserve, release, recall,
+                                         !tries};
     void *shared;
     size_t bytes;
     CECL_TRY(cecl->ceclCommGetSharedMemory(entry->ours, &shared, &bytes));
@@ -300,12 +308,43 @@ static uint64_t token_of(struct cecl_nccl_learn *learn, const struct cecl_nccl_c
 
 /* ---- a call */
 
+/* Rank 0 keeps a verdict for later runs. */
+static void keep(const struct cecl_nccl_learn *learn, const struct cecl_nccl_comm *comm)
+{
+    const struct cecl_arm_times *before = &learn->verdict.arms[BY_NCCL],
+                                *after = &learn->verdict.arms[learn->trial.arm];
+    struct cecl_nccl_verdict row = {.subject = learn->trial.subject,
+                                    .before_us = (unsigned)(before->median_ns / 1e3),
+                                    .after_us = (unsigned)(after->median_ns / 1e3),
+                                    .gain = (int)(after->gain * 1e3)};
+    if (comm->rank != 0 || !comm->known || before->count == 0)
+        return;
+    snprintf(row.way, sizeof(row.way), "%s", cecl_nccl_arm_names[learn->trial.arm]);
+    cecl_nccl_learned_keep(comm->known, row);
+}
+
+static void tell_recalled(const struct cecl_nccl_learn *learn, const struct cecl_nccl_comm *comm)
+{
+    const uint32_t arm = learn->trial.arm;
+    struct cecl_nccl_verdict row;
+    if (comm->rank != 0)
+        return;
+    if (comm->known && cecl_nccl_learned_recall(comm->known, learn->trial.subject, &row) &&
+        strcmp(row.way, cecl_nccl_arm_names[arm]) == 0)
+        cecl_log(CECL_LOG_WARN, -1, "step: %s, as %s says (%.1f -> %.1f ms, %+.1f %%)",
+                 cecl_nccl_arm_words[arm], cecl_nccl_learned_name(), row.before_us / 1e3,
+                 row.after_us / 1e3, -row.gain / 10.0);
+    else
+        cecl_log(CECL_LOG_WARN, -1, "step: %s, as another rank's CECL_NCCL_LEARNED says",
+                 cecl_nccl_arm_words[arm]);
+}
+
 static void begin_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_call *call,
                          const struct cecl_nccl_comm *comm)
 {
     struct cecl_trial *trial = &learn->trial;
     const int64_t now = cecl_now_ns();
-    const bool was_running = trial->state == CECL_TRIAL_RUNNING;
+    const bool was_running = trial->state == CECL_TRIAL_RUNNING, was_recalled = trial->is_recalled;
     publish(learn);
     const struct cecl_trial_mark here =
         cecl_trial_boundary(trial, learn->period.was_whole, (uint64_t)(now - learn->begun_ns));
@@ -314,8 +353,12 @@ static void begin_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_c
         mark(learn, call->stream);
     if (here.slot >= 0)
         note_pending(learn, trial->trials, here.slot);
-    if (was_running && trial->has_verdict)
+    if (was_running && trial->has_verdict) {
         tell(learn, comm);
+        keep(learn, comm);
+    }
+    if (trial->is_recalled && !was_recalled)
+        tell_recalled(learn, comm);
 }
 
 static void follow(struct cecl_nccl_learn *learn, const struct cecl_nccl_call *call,

@@ -18,6 +18,7 @@ struct cecl_nccl_process {
     bool counts;               /* CECL_NCCL_STATS=1 */
     char stats_file[PATH_MAX]; /* CECL_NCCL_STATS_FILE; empty: there is none */
     bool tries;                /* CECL_NCCL_TRIALS=1 */
+    bool learns;               /* it tries, or CECL_NCCL_LEARNED names a file with verdicts */
     bool is_old;               /* the real NCCL is older than cecl needs */
     bool is_forked;            /* from a process that called NCCL before */
 };

@@ -22,7 +22,8 @@ const char *const cecl_nccl_arm_words[CECL_VERDICT_ARMS] = {
     "served",
     "served but for reductions",
 };
-const char *const cecl_nccl_arm_names[CECL_VERDICT_ARMS] = {"nccl", "no_sms", "sms", "moves"};
+const char *const cecl_nccl_arm_names[CECL_VERDICT_ARMS] = {"nccl", "no_sms", "with_sms",
+                                                            "moves_alone"};
 
 static const char *const state_words[CECL_NCCL_TRIAL_STATES] = {
     "no trials",

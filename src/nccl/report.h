@@ -32,7 +32,7 @@ struct cecl_nccl_report {
     uint64_t told, late;         /* ceclCallStats_t */
 };
 
-/* Names of ways, by arm: for people, and for JSON. */
+/* Names of ways, by arm: for people; and for JSON and the file of what was learned. */
 extern const char *const cecl_nccl_arm_words[CECL_VERDICT_ARMS];
 extern const char *const cecl_nccl_arm_names[CECL_VERDICT_ARMS];
 

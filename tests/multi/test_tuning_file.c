@@ -6,7 +6,7 @@
 
 #define BLOCK 1024
 
-#define AWAY_MS 600
+#define AWAY_MS 400
 
 static int forget_tuning(void **state)
 {
@@ -102,7 +102,7 @@ static void a_rank_ahead_waits_as_long_as_the_file_says(void **state)
     (void)state;
     assert_true(time_ahead(2) < AWAY_MS * 0.5e-3);
     multi_tuning("late.pending_ns * any 1000000000\nlate.pending_sum_ns * any 1000000000");
-    const double took = time_ahead(1);
+    const double took = time_ahead(1); /* AWAY_MS is less than a second, the longest wait */
     assert_true(multi_rank != 0 || took > AWAY_MS * 0.5e-3);
 }
 
