@@ -618,6 +618,18 @@ typedef struct {
  * Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclPoolStats(ceclComm_t comm, ceclPoolStats_t *stats);
 
+/* How often ranks came late to calls of this rank (see Collectives). A group counts as one call. */
+typedef struct {
+    uint64_t told; /* calls before which ranks told each other where their buffers lie */
+    uint64_t late; /* of these, calls to which a rank came late: they may take twice the time */
+} ceclCallStats_t;
+
+/* Reads the counters of calls since init, also after `comm` was finalized or has failed.
+ * stats  [out]
+ * Local. Threads: one call at a time. Ownership: none. Errors: ceclInvalidArgument (NULL).
+ * Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclCallStats(ceclComm_t comm, ceclCallStats_t *stats);
+
 /* ------------------------------------------------------------------------------------------------
  * Kernels of the caller's own */
 
@@ -667,8 +679,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  * So the calling thread waits for
  *   - a peer that is late: 20 us at most, or longer by the time that this rank has just spent on
  *     registering memory, up to 100 ms. A peer that has not even made the call before is not
- *     waited for, unless a tuning file sets late.catch_up_ns. Among more than 64 ranks nobody is
- *     late, and all wait for all.
+ *     waited for. While an earlier call of this rank's is pending on its GPU, the wait goes on for
+ *     500 us (late.pending_ns), but no longer than 2 ms in all until a call finds all peers in time
+ *     (late.pending_sum_ns); the calls of a group share the 500 us. Among more than 64 ranks nobody
+ *     is late, and all wait for all.
  *   - memory that peers use for the first time: until this rank has opened it.
  *   - a peer that is 8192 calls behind (fewer among more than 7 ranks): until it has made one more.
  *   - the peers' threads in ceclAlltoAllv, and under CECL_CHECK=1.

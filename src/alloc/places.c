@@ -317,55 +317,64 @@ static enum missing what_is_missing(const struct cecl_places *places,
     return what;
 }
 
-/* A rank that stays ahead of its peers would make all its calls late. So it waits for them once, which
- * may take as long as `catch_up_ns` in all, until a call is FULL again. */
-static uint64_t patience_for(const struct cecl_places *places, enum missing missing,
-                             uint64_t wait_ns)
+/* How long a wait may go on while this rank's GPU has work. */
+static uint64_t longest(const struct cecl_places *places,
+                        const struct cecl_places_patience *patience, enum missing missing)
 {
-    switch (missing) {
-    case SOON: return wait_ns;
-    case BEHIND:
-        return places->catch_up_ns > places->spent_ns ? places->catch_up_ns - places->spent_ns : 0;
-    default: return 0;
-    }
+    const uint64_t left =
+        places->most_spent_ns > places->spent_ns ? places->most_spent_ns - places->spent_ns : 0;
+    if (missing == NEVER || !patience->is_pending)
+        return 0;
+    return left < patience->pending_ns ? left : patience->pending_ns;
+}
+
+static void note_spent(struct cecl_places *places, struct cecl_places_patience *patience,
+                       uint64_t spent)
+{
+    places->spent_ns += spent;
+    patience->pending_ns -= spent < patience->pending_ns ? spent : patience->pending_ns;
 }
 
 /* For a group that was not decided yet when this rank looked. */
 static enum cecl_places_outcome wait_for_decision(struct cecl_places *places,
                                                   const struct cecl_places_group *group,
-                                                  uint64_t wait_ns, cecl_places_go_on *go_on,
-                                                  void *context)
+                                                  struct cecl_places_patience *patience,
+                                                  cecl_places_go_on *go_on, void *context)
 {
     const uint64_t call = last_call(group), start = (uint64_t)cecl_now_ns();
     const enum missing missing = has_order(places) ? what_is_missing(places, group) : SOON;
-    const uint64_t patience = patience_for(places, missing, wait_ns);
+    const uint64_t least = missing == SOON ? patience->wait_ns : 0,
+                   more = longest(places, patience, missing);
     uint64_t spent = 0;
     uint32_t polls = 0;
     enum cecl_places_outcome outcome;
     while (!is_decided(places, call, &outcome)) {
         spent = (uint64_t)cecl_now_ns() - start;
-        if (has_order(places) && spent >= patience)
+        if (has_order(places) && spent >= least &&
+            (spent - least >= more || !patience->is_pending(context)))
             decide(places, call, CECL_PLACES_LATE);
         /* Also after a decision: a hostile peer may overwrite it again and again. */
         if (!linger(&polls, go_on, context))
             return CECL_PLACES_STOPPED;
     }
-    if (missing == BEHIND)
-        places->spent_ns += spent;
+    note_spent(places, patience, spent > least ? spent - least : 0);
     return outcome;
 }
 
 enum cecl_places_outcome cecl_places_meet(struct cecl_places *places,
-                                          struct cecl_places_group *group, uint64_t wait_ns,
+                                          struct cecl_places_group *group,
+                                          struct cecl_places_patience *patience,
                                           cecl_places_go_on *go_on, void *context)
 {
     enum cecl_places_outcome outcome;
     if (!is_decided(places, last_call(group), &outcome))
-        outcome = wait_for_decision(places, group, wait_ns, go_on, context);
+        outcome = wait_for_decision(places, group, patience, go_on, context);
     if (outcome == CECL_PLACES_FULL) {
         group->earlier = places->others;
         places->spent_ns = 0;
     }
+    places->nmet += outcome != CECL_PLACES_STOPPED;
+    places->nlate += outcome == CECL_PLACES_LATE;
     return outcome;
 }
 

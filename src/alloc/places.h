@@ -60,15 +60,16 @@ static inline size_t cecl_place_record_bytes(int nranks)
 struct cecl_places {
     char *shared;
     int rank, nranks;
-    uint32_t nentries;    /* of the ring, a power of two */
-    size_t entry_bytes;   /* from one entry to the next */
-    size_t record_bytes;  /* from one rank's record to the next within an entry */
-    uint64_t others;      /* the bits of all other ranks; 0 with more ranks than bits */
-    uint64_t published;   /* number of the last call that this rank published */
-    uint64_t finished;    /* number of the last call that this rank finished */
-    uint64_t room_for;    /* entries are known to be free for calls up to this number */
-    uint64_t catch_up_ns; /* the caller's to set: see cecl_places_meet */
-    uint64_t spent_ns;    /* waited for late ranks since a call was FULL */
+    uint32_t nentries;      /* of the ring, a power of two */
+    size_t entry_bytes;     /* from one entry to the next */
+    size_t record_bytes;    /* from one rank's record to the next within an entry */
+    uint64_t others;        /* the bits of all other ranks; 0 with more ranks than bits */
+    uint64_t published;     /* number of the last call that this rank published */
+    uint64_t finished;      /* number of the last call that this rank finished */
+    uint64_t room_for;      /* entries are known to be free for calls up to this number */
+    uint64_t most_spent_ns; /* the caller's to set: see struct cecl_places_patience */
+    uint64_t spent_ns;      /* waited longer than `wait_ns` since a call was FULL */
+    uint64_t nmet, nlate;   /* groups that this rank has met; of these, decided LATE */
 };
 
 /* Calls that a rank published together. */
@@ -117,17 +118,24 @@ bool cecl_places_publish(struct cecl_places *places, const struct cecl_place_rec
 /* Whether the records of all ranks are there for a call, though its outcome may still be LATE. */
 bool cecl_places_all_published(const struct cecl_places *places, uint64_t call);
 
+/* How long a rank waits for late ranks before it decides LATE: `wait_ns`, or not at all for a rank
+ * that has not even published the call before this group. While `is_pending` says that this rank's GPU
+ * has work, waiting costs the GPU nothing, so the wait goes on: for `pending_ns`, and no longer than
+ * `most_spent_ns` in all until a call is FULL. Nobody waits for a rank whose calls this very thread
+ * makes, or that may be such a rank, because it has made no call yet. */
+struct cecl_places_patience {
+    uint64_t wait_ns;
+    uint64_t pending_ns;           /* [in, out] what was waited longer than wait_ns is taken off */
+    cecl_places_go_on *is_pending; /* NULL: nothing ever is */
+};
+
 /* Waits for the outcome of a group, or brings it about. Groups are met in the order in which they
- * were published.
+ * were published. With more than CECL_PLACES_ORDERED_RANKS ranks the wait has no limit.
  *
- * wait_ns  how long to wait for late ranks before LATE is decided. If one has not even published the
- *          call before this group, the wait takes catch_up_ns at most, all waits since a call was FULL
- *          together. There is none for a rank whose calls this very thread makes, and no catching up for
- *          one that has made no call yet, which may be such a rank. With more than
- *          CECL_PLACES_ORDERED_RANKS ranks there is no limit.
- * go_on    is asked during long waits. */
+ * go_on  is asked during long waits. */
 enum cecl_places_outcome cecl_places_meet(struct cecl_places *places,
-                                          struct cecl_places_group *group, uint64_t wait_ns,
+                                          struct cecl_places_group *group,
+                                          struct cecl_places_patience *patience,
                                           cecl_places_go_on *go_on, void *context);
 
 /* Whether this rank knows `rank`'s places after it met a group. In LATE this says which rank of a

@@ -1,4 +1,4 @@
-/* The public entry points that tell what a communicator takes, and lend its memory. */
+/* The public entry points that tell what a communicator takes and has done, and lend its memory. */
 #include "launch/launcher.h"
 
 _Static_assert(CECL_NUM_TYPES <= 32, "ceclLimits_t has a bit for each type");
@@ -35,6 +35,16 @@ CECL_API ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t *limits)
     for (int op = 0; op < CECL_NUM_RED_OPS; op++)
         limits->reductions[op] = types_of((ceclRedOp_t)op);
     return cecl_fail_with(ceclSuccess, words);
+}
+
+CECL_API ceclResult_t ceclCallStats(ceclComm_t comm, ceclCallStats_t *stats)
+{
+    CECL_TRY(cecl_comm_check_handle(comm));
+    if (!stats)
+        return cecl_fail(ceclInvalidArgument, "stats: NULL");
+    const struct cecl_places *places = &comm->launcher->places;
+    *stats = (ceclCallStats_t){.told = places->nmet, .late = places->nlate};
+    return ceclSuccess;
 }
 
 CECL_API ceclResult_t ceclCommGetSharedMemory(ceclComm_t comm, void **memory, size_t *bytes)

@@ -292,8 +292,7 @@ static ceclResult_t tell(struct cecl_group *group, struct cecl_launch *launch)
 
 static ceclResult_t prepare(struct cecl_group *group, struct cecl_launch *launch)
 {
-    (void)group;
-    return cecl_launch_prepare(launch);
+    return cecl_launch_prepare(launch, &group->pending_ns);
 }
 
 /* Collectives come first. Ranks need not have the same messages in the group, but all of them have
@@ -388,6 +387,7 @@ ceclResult_t cecl_group_carry_out(struct cecl_group *group)
     for_each(group, check);
     compare(group);
     for_each(group, tell);
+    group->pending_ns = CECL_LAUNCH_PATIENCE;
     for_each(group, prepare);
     for_each(group, issue);
     return group->failed == ceclSuccess ? ceclSuccess : refuse(group);

@@ -13,6 +13,7 @@ struct cecl_group {
     struct cecl_launch *first;
     struct cecl_check_part *parts; /* [parts_room] the communicators where ranks compare calls */
     uint32_t nlaunches, parts_room;
+    uint64_t pending_ns;  /* see cecl_launch_prepare */
     ceclResult_t failed;  /* the result of the first call that was refused */
     ceclComm_t failed_on; /* its communicator; NULL: it has none */
     char words[CECL_MESSAGE_BYTES];

@@ -22,7 +22,7 @@ ceclResult_t cecl_launcher_open(ceclComm_t comm)
     struct cecl_places *places = &comm->launcher->places;
     cecl_places_open(places, cecl_shared_at(&comm->shared, CECL_SHARED_PLACES), comm->rank,
                      comm->nranks, 0);
-    places->catch_up_ns = cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_CATCH_UP_NS);
+    places->most_spent_ns = cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_PENDING_SUM_NS);
     return cecl_messenger_open(comm);
 }
 

@@ -98,7 +98,7 @@ ceclResult_t cecl_launch_tell(struct cecl_launch *launch, bool may_wait)
     return ceclSuccess;
 }
 
-ceclResult_t cecl_launch_prepare(struct cecl_launch *launch)
+ceclResult_t cecl_launch_prepare(struct cecl_launch *launch, uint64_t *pending_ns)
 {
     launch->comm->launcher->making = launch;
     if (launch->kind == CECL_LAUNCH_MESSAGES) { /* whose program is made as it is issued */
@@ -106,7 +106,7 @@ ceclResult_t cecl_launch_prepare(struct cecl_launch *launch)
         return ceclSuccess;
     }
     if (launch->nfull > 0)
-        CECL_TRY(cecl_tell_learn(launch));
+        CECL_TRY(cecl_tell_learn(launch, pending_ns));
     return cecl_launch_bind(launch);
 }
 
@@ -249,9 +249,10 @@ static ceclResult_t check_all(struct cecl_launch *launch, const struct cecl_call
 static ceclResult_t make(struct cecl_launch *launch, const struct cecl_call *call,
                          ceclResult_t local)
 {
+    uint64_t pending_ns = CECL_LAUNCH_PATIENCE;
     CECL_TRY(check_all(launch, call, local));
     CECL_TRY(cecl_launch_tell(launch, false));
-    CECL_TRY(cecl_launch_prepare(launch));
+    CECL_TRY(cecl_launch_prepare(launch, &pending_ns));
     return cecl_launch_issue(launch, call->op->name);
 }
 

@@ -340,7 +340,7 @@ static ceclResult_t lend(struct cecl_launch *launch)
 /* How long this rank waits for late ranks. If it has just registered memory, it waits longer by the
  * time that this took. Its peers often have new memory at the same call, and registering takes them
  * more or less time. */
-static uint64_t patience(ceclComm_t comm)
+static uint64_t wait_ns(ceclComm_t comm)
 {
     const uint64_t took = comm->registry.telling_ns;
     comm->registry.telling_ns = 0;
@@ -348,17 +348,35 @@ static uint64_t patience(ceclComm_t comm)
            (took < PATIENCE_MAX_NS ? took : PATIENCE_MAX_NS);
 }
 
-ceclResult_t cecl_tell_learn(struct cecl_launch *launch)
+/* Whether an earlier call of this rank's is pending. It reads words of the host alone. */
+static bool is_pending(void *context)
+{
+    ceclComm_t comm = context;
+    return !cecl_flags_idle(&comm->engine.flags);
+}
+
+/* Waits for the peers, or until they count as late. */
+static enum cecl_places_outcome meet(struct cecl_launch *launch, uint64_t *pending_ns)
 {
     ceclComm_t comm = launch->comm;
-    struct cecl_places *places = &comm->launcher->places;
+    const uint64_t most = cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_PENDING_NS);
+    struct cecl_places_patience patience = {wait_ns(comm), *pending_ns < most ? *pending_ns : most,
+                                            is_pending};
+    const enum cecl_places_outcome outcome = cecl_places_meet(
+        &comm->launcher->places, &launch->places, &patience, cecl_launch_goes_on, comm);
+    *pending_ns = patience.pending_ns;
+    return outcome;
+}
+
+ceclResult_t cecl_tell_learn(struct cecl_launch *launch, uint64_t *pending_ns)
+{
+    struct cecl_places *places = &launch->comm->launcher->places;
     struct cecl_told *told = &launch->told;
     *told = cecl_tell_alone(launch->calls, launch->nfull);
     if (!launch->is_open)
         return ceclSuccess;
     launch->is_open = false;
-    const enum cecl_places_outcome outcome =
-        cecl_places_meet(places, &launch->places, patience(comm), cecl_launch_goes_on, comm);
+    const enum cecl_places_outcome outcome = meet(launch, pending_ns);
     if (outcome == CECL_PLACES_STOPPED)
         return ended(launch);
     *told = (struct cecl_told){.late = outcome == CECL_PLACES_LATE};

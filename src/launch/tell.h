@@ -13,8 +13,9 @@ ceclResult_t cecl_tell_reserve(struct cecl_launch *launch);
 /* Publishes this rank's places. Peers rely on the launch from then on. A launch that is not told
  * has the result success. */
 ceclResult_t cecl_tell_publish(struct cecl_launch *launch);
-/* Learns what peers published, and writes it to launch->told. */
-ceclResult_t cecl_tell_learn(struct cecl_launch *launch);
+/* Learns what peers published, and writes it to launch->told. pending_ns: see
+ * cecl_launch_prepare. */
+ceclResult_t cecl_tell_learn(struct cecl_launch *launch, uint64_t *pending_ns);
 
 /* What this rank would tell, for explaining calls. All ranks' buffers are taken to lie as this
  * rank's. */

@@ -2,7 +2,7 @@
 #include "learn/trial.h"
 
 #define MADE (UINT32_C(1) << 31)
-enum { START = 1 << 24, PUT_OFF = 2 << 24, TURN = 3 << 24, VERDICT = 4 << 24 };
+enum { START = 1 << 24, PUT_OFF = 2 << 24, TURN = 3 << 24, VERDICT = 4 << 24, NOTHING = 5 << 24 };
 #define KIND 0x7f000000u
 #define NUMBER 0x00ffffffu
 
@@ -281,13 +281,16 @@ static uint32_t merged_for(uint64_t host_ns)
     return merged;
 }
 
-static uint32_t beginning(const struct cecl_trial *trial, uint64_t host_ns)
+static uint32_t beginning(struct cecl_trial *trial, uint64_t host_ns)
 {
     if (!have_all_offered(trial))
         return PUT_OFF;
-    const int recalled = trial->host.recall(trial->host.context, trial->subject);
-    return recalled >= 0 && trial->arms >> recalled & 1 ? VERDICT | (uint32_t)recalled
-                                                        : START | merged_for(host_ns);
+    /* what was decided in this run has worn out, so it is tried anew */
+    const bool is_known = !trial->host.only_recalls && find_learned(trial);
+    const int recalled = is_known ? -1 : trial->host.recall(trial->host.context, trial->subject);
+    if (recalled >= 0 && trial->arms >> recalled & 1)
+        return VERDICT | (uint32_t)recalled;
+    return trial->host.only_recalls ? NOTHING : START | merged_for(host_ns);
 }
 
 static void try_later(struct cecl_trial *trial)
@@ -327,6 +330,7 @@ static struct cecl_trial_mark begin(struct cecl_trial *trial, uint64_t host_ns)
         go_on(trial);
         return (struct cecl_trial_mark){.is_mark = true, .slot = -1};
     case VERDICT: settle(trial, word & NUMBER, true); break;
+    case NOTHING: rest(trial); break;
     default: try_later(trial);
     }
     return (struct cecl_trial_mark){.slot = -1};

@@ -66,6 +66,7 @@ struct cecl_trial_host {
     void (*release)(void *context, uint64_t id);
     /* What was learned of this subject before; -1: nothing. */
     int (*recall)(void *context, uint64_t subject);
+    bool only_recalls; /* nothing is tried; alike on all ranks */
 };
 
 /* A verdict that holds for a while. */

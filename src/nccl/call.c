@@ -67,7 +67,7 @@ static enum cecl_nccl_reason reason_of_call(const struct cecl_nccl_process *proc
     if (reason != CECL_NCCL_NO_REASON)
         return reason;
     /* A captured call is made once, however often it is replayed, and has no part in a period. */
-    if (process->tries && !cecl_nccl_is_message(call->op))
+    if (process->learns && comm->learns && !cecl_nccl_is_message(call->op))
         return is_captured(call, comm) ? CECL_NCCL_CAPTURED : cecl_nccl_learn_reason(call, comm);
     if (process->policy == CECL_NCCL_AUTO && !cecl_nccl_gains(call, comm))
         return CECL_NCCL_NO_GAIN;

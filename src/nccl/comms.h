@@ -14,10 +14,13 @@ struct cecl_nccl_comm {
     struct cecl_nccl_comm *next;
     cecl_nccl_life life;
     /* -- written before the life is READY -- */
-    ceclComm_t ours;               /* cecl's, over the same ranks; NULL: calls are passed */
-    ceclLimits_t limits;           /* of `ours` */
-    enum cecl_nccl_reason reason;  /* why `ours` is NULL, otherwise NO_REASON */
-    struct cecl_nccl_learn *learn; /* learn.h; NULL: the built-in table decides */
+    ceclComm_t ours;                     /* cecl's, over the same ranks; NULL: calls are passed */
+    ceclLimits_t limits;                 /* of `ours` */
+    enum cecl_nccl_reason reason;        /* why `ours` is NULL, otherwise NO_REASON */
+    struct cecl_nccl_learn *learn;       /* learn.h; NULL: the built-in table decides */
+    const struct cecl_nccl_known *known; /* of CECL_NCCL_LEARNED; NULL: nothing */
+    const struct cecl_nccl_known *measured; /* the same, if all ranks have equal gains */
+    bool learns;                            /* trials or verdicts of the file decide */
     int nranks, rank;
     int ordinal; /* which GPU; -1: memory of the host, where a stand-in is in NCCL's place */
     /* -- */

@@ -2,6 +2,8 @@
  * memory in it say so. Sizes between two that were measured count as measured. */
 #include "nccl/gains.h"
 
+#include "nccl/learned.h"
+
 #define KIB(n) ((size_t)(n) << 10)
 #define MIB(n) ((size_t)(n) << 20)
 
@@ -83,11 +85,31 @@ static bool is_slowed(const struct cecl_nccl_call *call, const struct cecl_nccl_
            (call->op != CECL_NCCL_OP_ncclAllReduce || cecl_nccl_call_bytes(call) > KIB(64));
 }
 
+/* What was measured on the machine at hand: 1 if cecl is faster there, 0 if not, -1 if the file says
+ * nothing of such calls. */
+static int measured(const struct cecl_nccl_known *known, const struct cecl_nccl_call *call,
+                    bool on_windows)
+{
+    const size_t bytes = cecl_nccl_call_bytes(call);
+    const bool is_sum = call->redop == (ncclRedOp_t)ceclSum || call->redop == (ncclRedOp_t)ceclAvg;
+    int says = -1;
+    for (size_t i = 0; known && says < 1 && i < known->ngains; i++) {
+        const struct cecl_nccl_gain *row = &known->gains[i];
+        if (row->op == call->op && row->on_windows == on_windows &&
+            (row->type == CECL_NCCL_ANY_TYPE || row->type == call->datatype))
+            says = bytes >= row->least && bytes <= row->most && (!call->reduces || is_sum);
+    }
+    return says;
+}
+
 bool cecl_nccl_gains(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
 {
+    const bool on_windows = atomic_load_explicit(&comm->has_windows, memory_order_relaxed);
+    const int says = measured(comm->measured, call, on_windows);
+    if (says >= 0)
+        return says;
     const bool is_faster =
-        atomic_load_explicit(&comm->has_windows, memory_order_relaxed)
-            ? is_in(gains_on_windows, COUNT(gains_on_windows), call, comm->nranks)
-            : is_in(gains, COUNT(gains), call, comm->nranks);
+        on_windows ? is_in(gains_on_windows, COUNT(gains_on_windows), call, comm->nranks)
+                   : is_in(gains, COUNT(gains), call, comm->nranks);
     return is_faster && !is_slowed(call, comm) && (!call->reduces || is_measured_reduction(call));
 }

@@ -22,6 +22,9 @@ struct cecl_nccl_gpu {
 /* Whether this process uses the GPU with this number. */
 bool cecl_nccl_gpu_is_used(int ordinal);
 
+/* Writes the GPU's name; leaves what was there if the driver does not tell. */
+void cecl_nccl_gpu_name(int ordinal, char *name, size_t bytes);
+
 /* Whether a CUDA graph is being captured from `stream`, or no call can tell because another stream
  * of this process is captured. NCCL's own rules make that alike on all ranks. */
 bool cecl_nccl_gpu_captures(cudaStream_t stream);

@@ -4,29 +4,30 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "learn/period.h"
 #include "learn/trial.h"
 #include "nccl/depth.h"
 #include "nccl/gains.h"
 #include "nccl/gpu.h"
+#include "nccl/learned.h"
 #include "nccl/library.h"
+#include "nccl/process.h"
+#include "nccl/report.h"
 #include "util/clock.h"
 #include "util/log.h"
 
-/* The ways that take turns. */
+/* The ways that take turns, as cecl_nccl_arm_words has them. */
 enum { BY_NCCL, NO_SMS, WITH_SMS, MOVES_ALONE };
 #define ARM(name) (UINT32_C(1) << (name))
-static const char *const words_of_arms[CECL_VERDICT_ARMS] = {
-    [BY_NCCL] = "passed to NCCL",
-    [NO_SMS] = "served, without SMs but for reductions",
-    [WITH_SMS] = "served",
-    [MOVES_ALONE] = "served but for reductions",
-};
 
 /* A mark is a place in the program's stream whose time is noted. GPUs are behind: so many marks may lie
  * between the host and the GPU. Older ones are lost. */
 #define MARKS 64u
+
+/* Where no period is found, --stats is brought up to date each time after so many calls. */
+#define REPORT_CALLS 256u
 
 struct mark {
     void *event; /* on the host device NULL */
@@ -44,10 +45,11 @@ struct pending {
 struct cecl_nccl_learn {
     struct cecl_period period;
     struct cecl_trial trial;
-    bool is_found;        /* the trial is of the period */
-    int ordinal;          /* which GPU; -1: the host device */
-    int policy, policies; /* ceclSmPolicy_t in force; the communicator's own */
-    uint64_t group;       /* the group of the last call, and how many calls of it there were */
+    bool is_found;               /* the trial is of the period */
+    struct cecl_verdict verdict; /* of the last trial */
+    int ordinal;                 /* which GPU; -1: the host device */
+    int policy, policies;        /* ceclSmPolicy_t in force; the communicator's own */
+    uint64_t group; /* the group of the last call, and how many calls of it there were */
     uint32_t in_group;
     uint64_t moved, reduced; /* the numbers of the last call of each kind; from 1 */
     int64_t begun_ns;        /* when the host began this period */
@@ -89,9 +91,79 @@ static void release(void *context, uint64_t id)
 
 static int recall(void *context, uint64_t subject)
 {
-    (void)context;
-    (void)subject;
-    return -1;
+    const struct cecl_nccl_known *known = context;
+    struct cecl_nccl_verdict verdict;
+    if (!known || !cecl_nccl_learned_recall(known, subject, &verdict))
+        return -1;
+    int arm = CECL_VERDICT_ARMS - 1;
+    while (arm >= 0 && strcmp(cecl_nccl_arm_names[arm], verdict.way) != 0)
+        arm--;
+    return arm;
+}
+
+/* ---- what became of it */
+
+static enum cecl_nccl_trial_state state_of(const struct cecl_nccl_learn *learn)
+{
+    const struct cecl_trial *trial = &learn->trial;
+    if (trial->has_verdict)
+        return trial->is_recalled ? CECL_NCCL_TRIAL_RECALLED : CECL_NCCL_TRIAL_DECIDED;
+    if (trial->state == CECL_TRIAL_RUNNING)
+        return CECL_NCCL_TRIAL_RUNNING;
+    if (!learn->is_found)
+        return CECL_NCCL_TRIAL_SEARCHING;
+    return trial->state == CECL_TRIAL_IDLE ? CECL_NCCL_TRIAL_LEFT : CECL_NCCL_TRIAL_WAITING;
+}
+
+/* Brings the entry of --stats up to date. */
+static void report(const struct cecl_nccl_comm *comm)
+{
+    const struct cecl_nccl_learn *learn = comm->learn;
+    struct cecl_nccl_report now = {.rank = comm->rank, .nranks = comm->nranks};
+    ceclCallStats_t stats = {0};
+    if (!comm->ours || !cecl_nccl_process()->counts)
+        return;
+    (void)!cecl_nccl_library()->ceclCallStats(comm->ours, &stats);
+    if (!learn && stats.told == 0) /* there is nothing to say */
+        return;
+    now.told = stats.told;
+    now.late = stats.late;
+    if (learn) {
+        now.state = state_of(learn);
+        now.trials = learn->trial.trials;
+        now.calls = learn->period.length;
+        now.repeated = learn->trial.merged;
+        now.arm = learn->trial.arm;
+        now.verdict = learn->verdict;
+    }
+    cecl_nccl_report_set(comm, &now);
+}
+
+/* The way with which NCCL's is compared: the one in force, or the best of those that lost. */
+static uint32_t other_arm(const struct cecl_verdict *verdict, uint32_t decided)
+{
+    uint32_t best = decided;
+    for (uint32_t arm = 1; arm < CECL_VERDICT_ARMS && decided == BY_NCCL; arm++)
+        if (verdict->arms[arm].count > 0 &&
+            (best == BY_NCCL || verdict->arms[arm].median_ns < verdict->arms[best].median_ns))
+            best = arm;
+    return best;
+}
+
+/* A trial has just ended. */
+static void tell(struct cecl_nccl_learn *learn, const struct cecl_nccl_comm *comm)
+{
+    learn->verdict = cecl_trial_verdict(&learn->trial);
+    const struct cecl_verdict *verdict = &learn->verdict;
+    const struct cecl_arm_times *before = &verdict->arms[BY_NCCL],
+                                *after = &verdict->arms[other_arm(verdict, learn->trial.arm)];
+    const double repeated = learn->trial.merged > 0 ? learn->trial.merged : 1;
+    if (comm->rank != 0)
+        return;
+    cecl_log(CECL_LOG_WARN, -1, "step %.3g -> %.3g ms (%+.1f %%, %u and %u steps): %s",
+             before->median_ns / 1e6 / repeated, after->median_ns / 1e6 / repeated,
+             before->median_ns > 0 ? 100 * (after->median_ns / before->median_ns - 1) : 0,
+             before->count, after->count, cecl_nccl_arm_words[learn->trial.arm]);
 }
 
 /* ---- beginning and ending */
@@ -113,10 +185,11 @@ static void make_events(struct cecl_nccl_learn *learn)
         learn->marks[i].event = events[i];
 }
 
-ceclResult_t cecl_nccl_learn_open(struct cecl_nccl_comm *entry)
+ceclResult_t cecl_nccl_learn_open(struct cecl_nccl_comm *entry, bool tries)
 {
     const struct cecl_nccl_library *cecl = cecl_nccl_library();
-    const struct cecl_trial_host host = {NULL, reserve, release, recall};
+    const struct cecl_trial_host host = {(void *)(uintptr_t)entry->known, reserve, release, recall,
+                                         !tries};
     void *shared;
     size_t bytes;
     CECL_TRY(cecl->ceclCommGetSharedMemory(entry->ours, &shared, &bytes));
@@ -138,6 +211,8 @@ void cecl_nccl_learn_close(struct cecl_nccl_comm *entry)
 {
     struct cecl_nccl_learn *learn = entry->learn;
     void *events[MARKS];
+    report(entry);
+    cecl_nccl_report_end(entry);
     if (!learn)
         return;
     entry->learn = NULL;
@@ -233,21 +308,35 @@ static uint64_t token_of(struct cecl_nccl_learn *learn, const struct cecl_nccl_c
 
 /* ---- a call */
 
-static void tell(const struct cecl_nccl_learn *learn, const struct cecl_nccl_comm *comm)
+/* Rank 0 keeps a verdict for later runs. */
+static void keep(const struct cecl_nccl_learn *learn, const struct cecl_nccl_comm *comm)
 {
-    const struct cecl_verdict verdict = cecl_trial_verdict(&learn->trial);
-    const struct cecl_arm_times *before = &verdict.arms[BY_NCCL];
-    uint32_t best = learn->trial.arm;
+    const struct cecl_arm_times *before = &learn->verdict.arms[BY_NCCL],
+                                *after = &learn->verdict.arms[learn->trial.arm];
+    struct cecl_nccl_verdict row = {.subject = learn->trial.subject,
+                                    .before_us = (unsigned)(before->median_ns / 1e3),
+                                    .after_us = (unsigned)(after->median_ns / 1e3),
+                                    .gain = (int)(after->gain * 1e3)};
+    if (comm->rank != 0 || !comm->known || before->count == 0)
+        return;
+    snprintf(row.way, sizeof(row.way), "%s", cecl_nccl_arm_names[learn->trial.arm]);
+    cecl_nccl_learned_keep(comm->known, row);
+}
+
+static void tell_recalled(const struct cecl_nccl_learn *learn, const struct cecl_nccl_comm *comm)
+{
+    const uint32_t arm = learn->trial.arm;
+    struct cecl_nccl_verdict row;
     if (comm->rank != 0)
         return;
-    for (uint32_t arm = 1; arm < CECL_VERDICT_ARMS && learn->trial.arm == BY_NCCL; arm++)
-        if (verdict.arms[arm].count > 0 &&
-            (best == BY_NCCL || verdict.arms[arm].median_ns < verdict.arms[best].median_ns))
-            best = arm;
-    const struct cecl_arm_times *after = &verdict.arms[best];
-    cecl_log(CECL_LOG_WARN, -1, "step %.1f -> %.1f ms (%+.1f %%, %u steps each): %s",
-             before->median_ns / 1e6, after->median_ns / 1e6, -100 * after->gain, after->count,
-             words_of_arms[learn->trial.arm]);
+    if (comm->known && cecl_nccl_learned_recall(comm->known, learn->trial.subject, &row) &&
+        strcmp(row.way, cecl_nccl_arm_names[arm]) == 0)
+        cecl_log(CECL_LOG_WARN, -1, "step: %s, as %s says (%.1f -> %.1f ms, %+.1f %%)",
+                 cecl_nccl_arm_words[arm], cecl_nccl_learned_name(), row.before_us / 1e3,
+                 row.after_us / 1e3, -row.gain / 10.0);
+    else
+        cecl_log(CECL_LOG_WARN, -1, "step: %s, as another rank's CECL_NCCL_LEARNED says",
+                 cecl_nccl_arm_words[arm]);
 }
 
 static void begin_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_call *call,
@@ -255,7 +344,7 @@ static void begin_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_c
 {
     struct cecl_trial *trial = &learn->trial;
     const int64_t now = cecl_now_ns();
-    const bool was_running = trial->state == CECL_TRIAL_RUNNING;
+    const bool was_running = trial->state == CECL_TRIAL_RUNNING, was_recalled = trial->is_recalled;
     publish(learn);
     const struct cecl_trial_mark here =
         cecl_trial_boundary(trial, learn->period.was_whole, (uint64_t)(now - learn->begun_ns));
@@ -264,14 +353,19 @@ static void begin_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_c
         mark(learn, call->stream);
     if (here.slot >= 0)
         note_pending(learn, trial->trials, here.slot);
-    if (was_running && trial->has_verdict)
+    if (was_running && trial->has_verdict) {
         tell(learn, comm);
+        keep(learn, comm);
+    }
+    if (trial->is_recalled && !was_recalled)
+        tell_recalled(learn, comm);
 }
 
 static void follow(struct cecl_nccl_learn *learn, const struct cecl_nccl_call *call,
                    const struct cecl_nccl_comm *comm)
 {
-    if (cecl_period_next(&learn->period, token_of(learn, call)))
+    const bool is_first = cecl_period_next(&learn->period, token_of(learn, call));
+    if (is_first)
         begin_period(learn, call, comm);
     *(call->reduces ? &learn->reduced : &learn->moved) = learn->period.calls;
     const bool is_found = learn->period.length > 0;
@@ -279,7 +373,10 @@ static void follow(struct cecl_nccl_learn *learn, const struct cecl_nccl_call *c
         cecl_trial_want(&learn->trial, learn->period.pattern, arms_of(learn), CECL_TRIAL_MEAN);
     else if (!is_found && learn->is_found)
         cecl_trial_cancel(&learn->trial);
+    const bool has_changed = is_first || is_found != learn->is_found;
     learn->is_found = is_found;
+    if (has_changed || learn->period.calls % REPORT_CALLS == 1)
+        report(comm);
 }
 
 /* The policy of cecl's calls from here on. */

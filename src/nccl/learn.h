@@ -11,8 +11,9 @@
 
 struct cecl_nccl_learn;
 
-/* Begins to learn on a communicator whose `ours` and `limits` are there. Errors: ceclSystemError. */
-ceclResult_t cecl_nccl_learn_open(struct cecl_nccl_comm *entry);
+/* Begins to learn on a communicator whose `ours`, `limits` and `known` are there. Without `tries` only
+ * verdicts of the file count. Errors: ceclSystemError. */
+ceclResult_t cecl_nccl_learn_open(struct cecl_nccl_comm *entry, bool tries);
 void cecl_nccl_learn_close(struct cecl_nccl_comm *entry);
 
 /* Notes the communicator's next collective, which could be served, and says why it is passed; NO_REASON:

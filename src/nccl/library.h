@@ -11,6 +11,7 @@
     X(ceclAllReduce)                                                                               \
     X(ceclAlltoAll)                                                                                \
     X(ceclBroadcast)                                                                               \
+    X(ceclCallStats)                                                                               \
     X(ceclCommAbort)                                                                               \
     X(ceclCommCuDevice)                                                                            \
     X(ceclCommDestroy)                                                                             \

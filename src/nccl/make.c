@@ -6,6 +6,7 @@
 
 #include "nccl/exchange.h"
 #include "nccl/learn.h"
+#include "nccl/learned.h"
 #include "nccl/library.h"
 #include "nccl/process.h"
 #include "util/log.h"
@@ -14,12 +15,15 @@
 #define WORDS 200
 
 /* What a rank tells the others. */
+enum { LEARNS_NOTHING, LEARNS_FROM_FILE, LEARNS_BY_TRIALS };
+
 struct hello {
     uint32_t magic;
     int32_t policy;
     int32_t together;
-    int32_t tries;
+    int32_t learns; /* LEARNS_... */
     int32_t reason; /* why this rank passes all calls */
+    uint64_t gains; /* a hash of those of CECL_NCCL_LEARNED; 0: none */
     char words[WORDS];
 };
 
@@ -43,12 +47,20 @@ static enum cecl_nccl_reason own_reason(void)
     return cecl_nccl_library() ? CECL_NCCL_NO_REASON : CECL_NCCL_NOT_MADE;
 }
 
-static struct hello introduce(int together)
+static int32_t own_learning(const struct cecl_nccl_known *known)
+{
+    if (cecl_nccl_process()->tries)
+        return LEARNS_BY_TRIALS;
+    return known && known->has_verdicts ? LEARNS_FROM_FILE : LEARNS_NOTHING;
+}
+
+static struct hello introduce(int together, const struct cecl_nccl_known *known)
 {
     struct hello mine = {.magic = HELLO,
                          .policy = (int32_t)cecl_nccl_process()->policy,
                          .together = together,
-                         .tries = cecl_nccl_process()->tries,
+                         .learns = own_learning(known),
+                         .gains = known ? known->hash : 0,
                          .reason = (int32_t)own_reason()};
     if (mine.reason == CECL_NCCL_NOT_MADE)
         cecl_shorten(mine.words, sizeof(mine.words), cecl_message());
@@ -98,24 +110,28 @@ static void *exchange_all(struct cecl_nccl_exchange *exchange, const void *mine,
     return NULL;
 }
 
-/* *tries: whether all ranks want trials. */
+/* *learns: the least that a rank wants. */
 static ceclResult_t settle(struct cecl_nccl_exchange *exchange, int together,
-                           enum cecl_nccl_reason *reason, bool *tries)
+                           struct cecl_nccl_comm *entry, int32_t *learns)
 {
     int whose = 0;
     ceclResult_t result;
-    const struct hello mine = introduce(together);
+    const struct hello mine = introduce(together, entry->known);
+    bool has_gains = mine.gains != 0;
     struct hello *all = exchange_all(exchange, &mine, sizeof(mine), &result);
     if (!all)
         return result;
-    *reason = common_reason(all, exchange->nranks, &whose);
-    *tries = true;
-    for (int rank = 0; rank < exchange->nranks; rank++)
-        *tries = *tries && all[rank].tries;
+    entry->reason = common_reason(all, exchange->nranks, &whose);
+    *learns = mine.learns;
+    for (int rank = 0; rank < exchange->nranks; rank++) {
+        *learns = all[rank].learns < *learns ? all[rank].learns : *learns;
+        has_gains = has_gains && all[rank].gains == mine.gains;
+    }
+    entry->measured = has_gains ? entry->known : NULL;
     all[whose].words[WORDS - 1] = '\0';
-    if (*reason == CECL_NCCL_NOT_MADE)
+    if (entry->reason == CECL_NCCL_NOT_MADE)
         note_failure(exchange->rank, all[whose].words);
-    if (*reason == CECL_NCCL_SETTINGS_DIFFER)
+    if (entry->reason == CECL_NCCL_SETTINGS_DIFFER)
         warn_of_difference(all, exchange->nranks);
     free(all);
     return ceclSuccess;
@@ -172,7 +188,7 @@ static ceclResult_t check_made(const struct cecl_nccl_comm *entry)
 
 /* Made on all ranks or on none; what comes afterwards one rank alone may refuse. */
 static ceclResult_t make_here(struct cecl_nccl_exchange *exchange, struct cecl_nccl_comm *entry,
-                              bool tries)
+                              int32_t learns)
 {
     const struct cecl_nccl_library *cecl = cecl_nccl_library();
     const ceclOob_t oob = {.context = exchange, .allGather = gather, .barrier = meet};
@@ -185,7 +201,9 @@ static ceclResult_t make_here(struct cecl_nccl_exchange *exchange, struct cecl_n
         result = check_made(entry);
     else
         result = cecl_fail_with(result, cecl->ceclGetLastError(NULL));
-    return result == ceclSuccess && tries ? cecl_nccl_learn_open(entry) : result;
+    return result == ceclSuccess && learns != LEARNS_NOTHING
+               ? cecl_nccl_learn_open(entry, learns == LEARNS_BY_TRIALS)
+               : result;
 }
 
 /* Whether all ranks have it. A rank that has failed keeps its words; the others name that rank. */
@@ -206,10 +224,10 @@ static ceclResult_t agree(struct cecl_nccl_exchange *exchange, ceclResult_t mine
 }
 
 static ceclResult_t make_on_all(struct cecl_nccl_exchange *exchange, struct cecl_nccl_comm *entry,
-                                bool tries)
+                                int32_t learns)
 {
     ceclResult_t common = ceclSuccess;
-    const ceclResult_t mine = make_here(exchange, entry, tries);
+    const ceclResult_t mine = make_here(exchange, entry, learns);
     ceclResult_t result = exchange->result;
     if (result == ceclSuccess)
         result = agree(exchange, mine, &common);
@@ -230,15 +248,19 @@ static ceclResult_t make_on_all(struct cecl_nccl_exchange *exchange, struct cecl
 static ceclResult_t make(struct cecl_nccl_exchange *exchange, int together,
                          struct cecl_nccl_comm *entry)
 {
-    bool tries = false;
+    int32_t learns = LEARNS_NOTHING;
     entry->nranks = exchange->nranks;
     entry->rank = exchange->rank;
     entry->ordinal = exchange->on_gpu ? exchange->gpu.ordinal : -1;
+    entry->known = cecl_nccl_learned_of(entry->ordinal, entry->nranks, entry->rank == 0);
+    entry->measured = NULL;
     if (exchange->nranks == 1)
         entry->reason = CECL_NCCL_ONE_RANK;
     else
-        CECL_TRY(settle(exchange, together, &entry->reason, &tries));
-    return entry->reason == CECL_NCCL_NO_REASON ? make_on_all(exchange, entry, tries) : ceclSuccess;
+        CECL_TRY(settle(exchange, together, entry, &learns));
+    entry->learns = learns != LEARNS_NOTHING;
+    return entry->reason == CECL_NCCL_NO_REASON ? make_on_all(exchange, entry, learns)
+                                                : ceclSuccess;
 }
 
 ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int together,

@@ -2,6 +2,7 @@
 #include "nccl/process.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "nccl/abi.h"
@@ -28,7 +29,11 @@ static ceclResult_t read_settings(void)
     CECL_TRY(cecl_setting_read(CECL_SET_NCCL_TRIALS, &tries, &is_set));
     process.policy = (enum cecl_nccl_policy)policy;
     process.counts = counts != 0;
+    const char *file = cecl_setting_text(CECL_SET_NCCL_STATS_FILE);
+    snprintf(process.stats_file, sizeof(process.stats_file), "%s", file ? file : "");
     process.tries = tries != 0 && process.policy == CECL_NCCL_AUTO;
+    process.learns = process.policy == CECL_NCCL_AUTO &&
+                     (process.tries || cecl_setting_text(CECL_SET_NCCL_LEARNED));
     return ceclSuccess;
 }
 

@@ -3,6 +3,8 @@
 #ifndef CECL_NCCL_PROCESS_H
 #define CECL_NCCL_PROCESS_H
 
+#include <limits.h>
+
 #include "nccl/real.h"
 
 /* In the order of CECL_NCCL's choices. */
@@ -13,10 +15,12 @@ struct cecl_nccl_process {
     ceclResult_t result;          /* why there is no real NCCL: what calls answer */
     char why[CECL_MESSAGE_BYTES]; /* the same in words */
     enum cecl_nccl_policy policy;
-    bool counts;    /* CECL_NCCL_STATS=1 */
-    bool tries;     /* CECL_NCCL_TRIALS=1 */
-    bool is_old;    /* the real NCCL is older than cecl needs */
-    bool is_forked; /* from a process that called NCCL before */
+    bool counts;               /* CECL_NCCL_STATS=1 */
+    char stats_file[PATH_MAX]; /* CECL_NCCL_STATS_FILE; empty: there is none */
+    bool tries;                /* CECL_NCCL_TRIALS=1 */
+    bool learns;               /* it tries, or CECL_NCCL_LEARNED names a file with verdicts */
+    bool is_old;               /* the real NCCL is older than cecl needs */
+    bool is_forked;            /* from a process that called NCCL before */
 };
 
 const struct cecl_nccl_process *cecl_nccl_process(void);

@@ -2,6 +2,8 @@
  * process share the counters, and no lock is held when a program aborts. */
 #include "nccl/stats.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,7 +13,10 @@
 #include <unistd.h>
 
 #include "nccl/job.h"
+#include "nccl/process.h"
+#include "nccl/report.h"
 #include "nccl/symbol.h"
+#include "util/log.h"
 
 /* Classes of sizes: up to so many bytes. The last one has what is larger. */
 static const struct {
@@ -132,22 +137,87 @@ static void print_table(FILE *out)
             print_row(out, symbols[i]->name, "unknown", symbols[i]->calls[mark], "unknown",
                       CECL_NCCL_NO_SUCH_OP, mark);
     }
+    cecl_nccl_report_print(out);
 }
 
-/* Prints the table to stderr, if a call was counted. It is one write, so that tables of ranks that share a
- * terminal do not mix. */
-static void print(void)
+/* ---- the same as JSON */
+
+static void json_row(FILE *out, const char **before, const char *name, const char *class,
+                     uint64_t calls, uint64_t bytes, size_t reason, bool mark)
+{
+    if (calls == 0)
+        return;
+    fprintf(out,
+            "%s{\"function\": \"%s\", \"class\": \"%s\", \"calls\": %" PRIu64
+            ", \"bytes\": %" PRIu64 ", \"by\": \"%s\", \"zero_sm\": \"%s\", \"why\": \"%s\"}",
+            *before, name, class, calls, bytes, by_words(reason, mark), zero_sm_words(reason, mark),
+            cecl_nccl_reason_words[reason]);
+    *before = ", ";
+}
+
+static void json_op(FILE *out, const char **before, size_t op, size_t which)
+{
+    for (size_t reason = 0; reason < CECL_NCCL_REASON_COUNT; reason++)
+        for (int mark = 0; mark < 2; mark++) {
+            const struct counter *counter = &counters[op][which][reason][mark];
+            json_row(out, before, cecl_nccl_op_names[op], classes[which].words, counter->calls,
+                     counter->bytes, reason, mark);
+        }
+}
+
+static void json_table(FILE *out)
+{
+    const char *before = "";
+    fprintf(out, "{\"process\": %d, \"calls\": [", (int)getpid());
+    for (size_t op = 0; op < CECL_NCCL_OPS; op++)
+        for (size_t which = 0; which < CLASSES; which++)
+            json_op(out, &before, op, which);
+    for (size_t i = 0; i < SYMBOLS; i++)
+        for (int mark = 0; mark < 2; mark++)
+            json_row(out, &before, symbols[i]->name, "unknown", symbols[i]->calls[mark], 0,
+                     CECL_NCCL_NO_SUCH_OP, mark);
+    fprintf(out, "], \"communicators\": ");
+    cecl_nccl_report_json(out);
+    fprintf(out, "}\n");
+}
+
+/* ---- at the process's end */
+
+/* Writes all at once: processes share a terminal, or a file, and their tables must not mix. */
+static bool write_whole(int fd, void (*table)(FILE *out))
 {
     char *text = NULL;
     size_t length = 0;
-    FILE *out = atomic_load(&has_counted) ? open_memstream(&text, &length) : NULL;
+    FILE *out = open_memstream(&text, &length);
     if (!out)
-        return;
-    print_table(out);
+        return false;
+    table(out);
     fclose(out);
-    (void)!write(STDERR_FILENO, text, length);
+    const bool is_whole = write(fd, text, length) == (ssize_t)length;
     free(text);
+    return is_whole;
+}
+
+static void append_json(const char *file)
+{
+    const int fd = open(file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0 || !write_whole(fd, json_table))
+        cecl_log(CECL_LOG_WARN, -1, "CECL_NCCL_STATS_FILE=%s: not written: %s", file,
+                 strerror(errno));
+    if (fd >= 0)
+        close(fd);
+}
+
+/* If a call was counted. */
+static void print(void)
+{
+    const char *file = cecl_nccl_process()->stats_file;
+    if (!atomic_load(&has_counted))
+        return;
+    (void)write_whole(STDERR_FILENO, print_table);
     cecl_nccl_job_has_table();
+    if (file[0] != '\0')
+        append_json(file);
 }
 
 /* ---- counting */
@@ -192,6 +262,7 @@ static void forget(void)
     for (size_t i = 0; i < SYMBOLS; i++)
         memset(symbols[i]->calls, 0, sizeof(symbols[i]->calls));
     memset(members, 0, sizeof(members));
+    cecl_nccl_report_forget();
     atomic_store(&has_counted, false);
 }
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "tune/nearest.h"
+#include "util/log.h"
 
 #define MOST_BYTES ((size_t)1 << 20) /* the most bytes of a file */
 #define WORDS 4                      /* words of a row: name, ranks, device, value */
@@ -246,6 +247,13 @@ static ceclResult_t parse_line(struct reader *reader, struct word line)
     }
     if (count != WORDS)
         return refuse(reader, line, "four words, name, ranks, device and value,");
+    if (is_word(words[0], "late.catch_up_ns")) { /* of files from before late.pending_ns */
+        cecl_log(CECL_LOG_WARN, -1,
+                 "CECL_TUNING: %.150s:%d: late.catch_up_ns is no more, and is left out; "
+                 "late.pending_ns takes its place",
+                 reader->name, reader->line);
+        return ceclSuccess;
+    }
     return parse_row(reader, words);
 }
 

@@ -86,11 +86,19 @@ RECKONED(LATE_WAIT_NS, 1, EVERY, ANY, 20000,
          "A few times what a call takes its host thread (3 to 10 us), and less than 50 us, which a "
          "late rank may cost its peers' host threads.")
 
+THRESHOLD(LATE_PENDING_NS, "late.pending_ns", NANOSECONDS, 0, 1000000000,
+          "A call, or a group, waits so much longer for late ranks while an earlier call of this "
+          "rank's is pending on its GPU: the GPU has work, and a late call takes twice the time.")
+RECKONED(LATE_PENDING_NS, 1, EVERY, ANY, 500000,
+         "A few times what a late call of 64 MiB costs its GPUs (190 us on 2 GPUs). Another stream "
+         "of the GPU may run dry meanwhile, so it is no more.")
+
 THRESHOLD(
-    LATE_CATCH_UP_NS, "late.catch_up_ns", NANOSECONDS, 0, 1000000000,
-    "A call waits so long for ranks that have not even made the call before: once, until a call "
-    "finds all of them in time. Without it a rank that stays ahead makes all its calls late.")
-RECKONED(LATE_CATCH_UP_NS, 1, EVERY, ANY, 0, "Not measured, so no call waits.")
+    LATE_PENDING_SUM_NS, "late.pending_sum_ns", NANOSECONDS, 0, 1000000000,
+    "All waits by late.pending_ns take so long together until a call finds all ranks in time.")
+RECKONED(LATE_PENDING_SUM_NS, 1, EVERY, ANY, 2000000,
+         "Four such waits: the pending call may itself wait for the late rank, which then never "
+         "comes in time.")
 
 /* ---- messages */
 

@@ -58,21 +58,30 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
     X(MAX_SMS, "CECL_MAX_SMS", INT, EQUAL, "-", "what measurements chose", "1..1024",              \
       "most SMs that a kernel of cecl's may take; results do not depend on it")                    \
     X(NCCL, "CECL_NCCL", CHOICE, OWN, "auto", "", "off|auto|all|strict",                           \
-      "read by cecl's libnccl.so.2 at a process's first call of NCCL, as are the next three: "     \
+      "read by cecl's libnccl.so.2 at a process's first call of NCCL, as are the next four: "      \
       "which calls of NCCL cecl carries out. off: none; auto: those that measurements say it "     \
       "does "                                                                                      \
       "faster; all: all that it can; strict: as all, but a call that only moves data returns "     \
       "ncclInvalidUsage if it would not be zero SM. Where ranks differ, all pass all calls to "    \
       "NCCL")                                                                                      \
+    X(NCCL_LEARNED, "CECL_NCCL_LEARNED", TEXT, OWN, "-", "nothing is kept", "file name",           \
+      "under CECL_NCCL=auto: keeps what trials found, with the GPU, the ranks, NCCL and cecl "     \
+      "that "                                                                                      \
+      "it holds for, and begins there next time, also with CECL_NCCL_TRIALS=0. Made where there "  \
+      "is none; rows of gains in it stand in for the built-in table")                              \
     X(NCCL_PATH, "CECL_NCCL_PATH", TEXT, OWN, "-", "searched for", "file name",                    \
       "the NCCL to which calls are passed. Otherwise it is the one of a Python wheel beside a "    \
       "library of the process, then that of LD_LIBRARY_PATH, then the system's")                   \
     X(NCCL_STATS, "CECL_NCCL_STATS", INT, OWN, "0", "", "0..1",                                    \
       "1: a process that called collectives of NCCL prints what became of them to stderr when "    \
       "it ends")                                                                                   \
-    X(NCCL_TRIALS, "CECL_NCCL_TRIALS", INT, OWN, "0", "", "0..1",                                  \
+    X(NCCL_STATS_FILE, "CECL_NCCL_STATS_FILE", TEXT, OWN, "-", "none", "file name",                \
+      "with CECL_NCCL_STATS=1: each process also appends the table to this file, as one line of "  \
+      "JSON")                                                                                      \
+    X(NCCL_TRIALS, "CECL_NCCL_TRIALS", INT, OWN, "1", "", "0..1",                                  \
       "1: under CECL_NCCL=auto NCCL and cecl take turns in the program's own steps, and the one "  \
-      "that makes steps shorter is kept; 0: the built-in table decides. Where ranks differ, 0")    \
+      "that makes steps shorter is kept; 0: CECL_NCCL_LEARNED or the built-in table decides, so "  \
+      "a run has the same calls served as the next. Where ranks differ, 0")                        \
     X(NVTX, "CECL_NVTX", INT, OWN, "0", "", "0..1",                                                \
       "1: calls are NVTX ranges of the domain cecl, for NVIDIA's profilers, for as long as they "  \
       "take on the host; needs a library built with CUDA")                                         \

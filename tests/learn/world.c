@@ -214,7 +214,7 @@ struct outcome run_program(const struct program *program)
         struct rank *rank = &world.ranks[r];
         rank->world = &world;
         rank->number = r;
-        const struct cecl_trial_host host = {rank, reserve, release, recall};
+        const struct cecl_trial_host host = {rank, reserve, release, recall, false};
         for (int c = 0; c < program->ncomms; c++)
             cecl_trial_open(&rank->comms[c].trial, world.shared[c], r, program->nranks,
                             draw(&world.program.seed), &host);

@@ -62,6 +62,7 @@ static void null_arguments_are_named(void **state)
     multi_refused(NULL, ceclCommAbort(NULL), ceclInvalidArgument, "comm: NULL");
     multi_refused(comm, ceclMemAlloc(comm, NULL, 1), ceclInvalidArgument, "ptr: NULL");
     multi_refused(comm, ceclPoolStats(comm, NULL), ceclInvalidArgument, "stats: NULL");
+    multi_refused(comm, ceclCallStats(comm, NULL), ceclInvalidArgument, "stats: NULL");
     multi_refused(comm, ceclStreamCreate(comm, NULL), ceclInvalidArgument, "stream: NULL");
     multi_refused(comm, ceclStreamDestroy(comm, NULL), ceclInvalidArgument, "default stream");
     multi_refused(comm, ceclMemcpyAsync(comm, NULL, send_buffer, 1, 0), ceclInvalidArgument,

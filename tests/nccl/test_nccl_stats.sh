@@ -4,7 +4,7 @@
 #   PROGRAM  nccl_program, linked to the library in NCCL's place
 set -uo pipefail
 program=$1 scratch=$3
-export CECL_NCCL_PATH=$2
+export CECL_NCCL_PATH=$2 CECL_NCCL_TRIALS=0
 # shellcheck source=tests/nccl/expect.sh
 . "$(dirname -- "$0")/expect.sh"
 rm -rf "$scratch"

@@ -112,6 +112,14 @@ static bool publish(struct cecl_places *places, uint32_t count, cecl_places_go_o
     return published;
 }
 
+/* Meets a group. No call of this rank's is pending. */
+static enum cecl_places_outcome meet(struct cecl_places *places, struct cecl_places_group *group,
+                                     uint64_t wait_ns, cecl_places_go_on *go_on, void *context)
+{
+    struct cecl_places_patience patience = {.wait_ns = wait_ns};
+    return cecl_places_meet(places, group, &patience, go_on, context);
+}
+
 /* How many records are wrong of those that a rank knows after it met a group. */
 static int count_wrong(const struct cecl_places *places, const struct cecl_places_group *group)
 {
@@ -136,8 +144,7 @@ static void a_thread_that_publishes_for_all_ranks_first_meets_fully(void **state
         for (int r = 0; r < 3; r++)
             assert_true(publish(&places[r], 1 + (uint32_t)round % 4, stop, NULL, &groups[r]));
         for (int r = 0; r < 3; r++) {
-            assert_int_equal(cecl_places_meet(&places[r], &groups[r], AT_ONCE, stop, NULL),
-                             CECL_PLACES_FULL);
+            assert_int_equal(meet(&places[r], &groups[r], AT_ONCE, stop, NULL), CECL_PLACES_FULL);
             assert_int_equal(groups[r].earlier, 7 & ~(1 << r));
             assert_int_equal(count_wrong(&places[r], &groups[r]), 0);
         }
@@ -158,7 +165,7 @@ static void a_rank_whose_wait_is_over_makes_the_call_late_for_all(void **state)
     for (int i = 0; i < 3; i++) {
         const int r = order[i];
         assert_true(publish(&places[r], 2, stop, NULL, &groups[r]));
-        assert_int_equal(cecl_places_meet(&places[r], &groups[r], AT_ONCE, go_on_always, NULL),
+        assert_int_equal(meet(&places[r], &groups[r], AT_ONCE, go_on_always, NULL),
                          CECL_PLACES_LATE);
         assert_int_equal(count_wrong(&places[r], &groups[r]), 0);
     }
@@ -179,7 +186,7 @@ static void a_single_rank_meets_itself(void **state)
     cecl_places_open(&alone, shared, 0, 1, 0);
     for (uint32_t call = 0; call < 3 * cecl_places_entries(&alone); call++) {
         assert_true(publish(&alone, 1, stop, NULL, &group));
-        assert_int_equal(cecl_places_meet(&alone, &group, FOR_EVER, stop, NULL), CECL_PLACES_FULL);
+        assert_int_equal(meet(&alone, &group, FOR_EVER, stop, NULL), CECL_PLACES_FULL);
         assert_int_equal(count_wrong(&alone, &group), 0);
         cecl_places_finish(&alone, &group);
     }
@@ -227,13 +234,12 @@ static void an_entry_is_not_used_again_before_the_late_rank_is_done(void **state
     open_all(places, shared, 2, 4);
     for (int call = 0; call < 4; call++) {
         assert_true(publish(&places[0], 1, stop, NULL, &group));
-        assert_int_equal(cecl_places_meet(&places[0], &group, AT_ONCE, go_on_always, NULL),
-                         CECL_PLACES_LATE);
+        assert_int_equal(meet(&places[0], &group, AT_ONCE, go_on_always, NULL), CECL_PLACES_LATE);
         cecl_places_finish(&places[0], &group);
     }
     assert_false(publish(&places[0], 1, stop, NULL, &group));
     assert_true(publish(&places[1], 1, stop, NULL, &late));
-    assert_int_equal(cecl_places_meet(&places[1], &late, FOR_EVER, stop, NULL), CECL_PLACES_LATE);
+    assert_int_equal(meet(&places[1], &late, FOR_EVER, stop, NULL), CECL_PLACES_LATE);
     assert_false(publish(&places[0], 1, stop, NULL, &group));
     assert_int_equal(late.earlier, 1);
     assert_int_equal(count_wrong(&places[1], &late), 0);
@@ -284,8 +290,8 @@ static enum cecl_places_outcome outcome_of(int call, int peer_calls, bool same_t
         in_another_thread(&places[1], peer_calls);
     for (int i = 0; i < call; i++) {
         assert_true(publish(&places[0], 1, stop, NULL, &group));
-        outcome = i < call - 1 ? cecl_places_meet(&places[0], &group, AT_ONCE, go_on_always, NULL)
-                               : cecl_places_meet(&places[0], &group, FOR_EVER, stop, NULL);
+        outcome = i < call - 1 ? meet(&places[0], &group, AT_ONCE, go_on_always, NULL)
+                               : meet(&places[0], &group, FOR_EVER, stop, NULL);
         cecl_places_finish(&places[0], &group);
     }
     free_shared(shared, 2);
@@ -330,12 +336,11 @@ static void a_rank_waits_for_a_forked_peer(void **state)
     int status = -1;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    assert_int_equal(cecl_places_meet(&places[0], &group, FOR_EVER, stop, NULL), CECL_PLACES_FULL);
+    assert_int_equal(meet(&places[0], &group, FOR_EVER, stop, NULL), CECL_PLACES_FULL);
     assert_int_equal(count_wrong(&places[0], &group), 0);
     cecl_places_finish(&places[0], &group);
     assert_true(publish(&places[0], 1, stop, NULL, &group));
-    assert_int_equal(cecl_places_meet(&places[0], &group, FOR_EVER, stop, NULL),
-                     CECL_PLACES_STOPPED);
+    assert_int_equal(meet(&places[0], &group, FOR_EVER, stop, NULL), CECL_PLACES_STOPPED);
     munmap(shared, cecl_places_bytes(2));
 }
 
@@ -348,8 +353,7 @@ static void a_wait_lasts_as_long_as_the_caller_says(void **state)
     open_all(places, shared, 2, 0);
     assert_true(publish(&places[0], 1, stop, NULL, &group));
     const int64_t start = cecl_now_ns();
-    assert_int_equal(cecl_places_meet(&places[0], &group, 3000000, go_on_always, NULL),
-                     CECL_PLACES_LATE);
+    assert_int_equal(meet(&places[0], &group, 3000000, go_on_always, NULL), CECL_PLACES_LATE);
     const int64_t took = cecl_now_ns() - start;
     assert_true(took >= 3000000);
     assert_true(took < 2000000000);
@@ -363,57 +367,113 @@ static int64_t wait_of_next(struct cecl_places *places, cecl_places_go_on *go_on
     struct cecl_places_group group;
     assert_true(publish(places, 1, stop, NULL, &group));
     const int64_t start = cecl_now_ns();
-    assert_int_equal(cecl_places_meet(places, &group, AT_ONCE, go_on, NULL), expected);
+    assert_int_equal(meet(places, &group, AT_ONCE, go_on, NULL), expected);
     const int64_t took = cecl_now_ns() - start;
     cecl_places_finish(places, &group);
     return took;
 }
 
-static void a_peer_far_behind_is_waited_for_once_until_it_has_caught_up(void **state)
+/* ---- while this rank's GPU has work */
+
+#define PENDING_NS 5000000u
+#define MOST_OF(ns) ((ns) / 10 * 9)
+
+/* Publishes a rank's next call, and meets it with that patience. Returns how long that took. */
+static uint64_t wait_with(struct cecl_places *places, struct cecl_places_patience *patience,
+                          cecl_places_go_on *go_on, void *context,
+                          enum cecl_places_outcome expected)
 {
-    enum { CATCH_UP_NS = 5000000 };
+    struct cecl_places_group group;
+    assert_true(publish(places, 1, stop, NULL, &group));
+    const int64_t start = cecl_now_ns();
+    assert_int_equal(cecl_places_meet(places, &group, patience, go_on, context), expected);
+    cecl_places_finish(places, &group);
+    return (uint64_t)(cecl_now_ns() - start);
+}
+
+static void a_late_peer_is_waited_for_longer_while_calls_are_pending(void **state)
+{
     (void)state;
     struct cecl_places places[2];
     void *shared = new_shared(2, 0);
     open_all(places, shared, 2, 0);
-    places[0].catch_up_ns = CATCH_UP_NS;
+    places[0].most_spent_ns = FOR_EVER;
+    in_another_thread(&places[1], 1);
+    (void)wait_of_next(&places[0], stop, CECL_PLACES_FULL);
+    for (int i = 0; i < 2; i++) { /* the peer has made the call before, and then it has not */
+        struct cecl_places_patience patience = {AT_ONCE, PENDING_NS, go_on_always};
+        assert_true(wait_with(&places[0], &patience, go_on_always, NULL, CECL_PLACES_LATE) >=
+                    MOST_OF(PENDING_NS));
+        assert_int_equal(patience.pending_ns, 0);
+        /* another launch of the group has nothing left. Any wait would end with STOPPED */
+        (void)wait_with(&places[0], &patience, stop, NULL, CECL_PLACES_LATE);
+    }
+    assert_int_equal(places[0].nmet, 5);
+    assert_int_equal(places[0].nlate, 4);
+    free_shared(shared, 2);
+}
+
+/* Says "pending" so many times. */
+static bool count_down(void *context)
+{
+    int *left = context;
+    return (*left)-- > 0;
+}
+
+static void the_longer_wait_ends_with_the_pending_calls(void **state)
+{
+    (void)state;
+    struct cecl_places places[2];
+    void *shared = new_shared(2, 0);
+    open_all(places, shared, 2, 0);
+    places[0].most_spent_ns = FOR_EVER;
+    in_another_thread(&places[1], 1);
+    (void)wait_of_next(&places[0], stop, CECL_PLACES_FULL);
+    struct cecl_places_patience patience = {AT_ONCE, FOR_EVER, count_down};
+    int left = 30;
+    (void)wait_with(&places[0], &patience, go_on_always, &left, CECL_PLACES_LATE);
+    assert_int_equal(left, -1);
+    free_shared(shared, 2);
+}
+
+static void all_longer_waits_are_bounded_until_a_peer_comes_in_time(void **state)
+{
+    (void)state;
+    struct cecl_places places[2];
+    void *shared = new_shared(2, 0);
+    open_all(places, shared, 2, 0);
+    places[0].most_spent_ns = PENDING_NS;
     in_another_thread(&places[1], 1);
     (void)wait_of_next(&places[0], stop, CECL_PLACES_FULL);
     for (int round = 0; round < 2; round++) {
-        struct cecl_places_group group;
-        /* One call behind: this wait is none of those that are counted. */
-        assert_true(publish(&places[0], 1, stop, NULL, &group));
-        assert_int_equal(cecl_places_meet(&places[0], &group, CATCH_UP_NS / 2, go_on_always, NULL),
-                         CECL_PLACES_LATE);
-        cecl_places_finish(&places[0], &group);
-        assert_true(wait_of_next(&places[0], go_on_always, CECL_PLACES_LATE) >=
-                    CATCH_UP_NS * 9 / 10);
+        struct cecl_places_patience patience = {AT_ONCE, FOR_EVER, go_on_always};
+        assert_true(wait_with(&places[0], &patience, go_on_always, NULL, CECL_PLACES_LATE) >=
+                    MOST_OF(PENDING_NS));
         for (int i = 0; i < 3; i++) /* any wait would end with STOPPED */
-            (void)wait_of_next(&places[0], stop, CECL_PLACES_LATE);
-        in_another_thread(&places[1], 6);
-        assert_true(publish(&places[0], 1, stop, NULL, &group));
-        assert_int_equal(cecl_places_meet(&places[0], &group, AT_ONCE, stop, NULL),
-                         CECL_PLACES_FULL);
-        cecl_places_finish(&places[0], &group);
+            (void)wait_with(&places[0], &patience, stop, NULL, CECL_PLACES_LATE);
+        in_another_thread(&places[1], 5);
+        (void)wait_of_next(&places[0], stop, CECL_PLACES_FULL);
     }
     free_shared(shared, 2);
 }
 
 /* No call of one thread may wait for another one of it, whatever the rank's first calls are. */
-static void nobody_catches_up_who_may_be_of_the_same_thread(void **state)
+static void nobody_is_waited_for_who_may_be_of_the_same_thread(void **state)
 {
     (void)state;
     struct cecl_places places[3];
     void *shared = new_shared(3, 0);
     open_all(places, shared, 3, 0);
-    places[0].catch_up_ns = FOR_EVER;
+    places[0].most_spent_ns = FOR_EVER;
+    struct cecl_places_patience patience = {AT_ONCE, FOR_EVER, go_on_always};
     in_another_thread(&places[2], 1);
     (void)wait_of_next(&places[0], go_on_always, CECL_PLACES_LATE);
     for (int i = 0; i < 3; i++) /* rank 1 has made no call yet, and rank 2 stays behind */
-        (void)wait_of_next(&places[0], stop, CECL_PLACES_LATE);
+        (void)wait_with(&places[0], &patience, stop, NULL, CECL_PLACES_LATE);
     struct other other = {&places[1], 1};
     publish_and_finish(&other);
-    (void)wait_of_next(&places[0], stop, CECL_PLACES_LATE); /* it is of this thread */
+    /* it is of this thread */
+    (void)wait_with(&places[0], &patience, stop, NULL, CECL_PLACES_LATE);
     free_shared(shared, 3);
 }
 
@@ -432,13 +492,14 @@ static void a_peer_that_catches_up_in_time_makes_the_call_full(void **state)
     pthread_t thread;
     void *shared = new_shared(2, 0);
     open_all(places, shared, 2, 0);
-    places[0].catch_up_ns = FOR_EVER;
+    places[0].most_spent_ns = FOR_EVER;
+    struct cecl_places_patience patience = {AT_ONCE, FOR_EVER, go_on_always};
     struct other other = {&places[1], 2};
     in_another_thread(&places[1], 1);
     (void)wait_of_next(&places[0], stop, CECL_PLACES_FULL);
     (void)wait_of_next(&places[0], go_on_always, CECL_PLACES_LATE);
     assert_int_equal(pthread_create(&thread, NULL, make_two_calls, &other), 0);
-    (void)wait_of_next(&places[0], go_on_always, CECL_PLACES_FULL);
+    (void)wait_with(&places[0], &patience, go_on_always, NULL, CECL_PLACES_FULL);
     pthread_join(thread, NULL);
     free_shared(shared, 2);
 }
@@ -510,7 +571,7 @@ static void no_word_of_a_peer_leads_out_of_the_memory_or_into_an_endless_wait(vo
             if (!publish(&places, 1, thirty_times, &asked, &group))
                 continue;
             cecl_places_all_published(&places, group.first);
-            cecl_places_meet(&places, &group, 1000, thirty_times, &asked);
+            meet(&places, &group, 1000, thirty_times, &asked);
             cecl_places_finish(&places, &group);
         }
         free_shared(shared, nranks);
@@ -568,7 +629,7 @@ static bool take_part(struct member *me, struct cecl_places *places, uint32_t co
     if (!publish(places, count, nobody_stopped, crowd, &seen->group))
         return false;
     dawdle(seed);
-    seen->outcome = cecl_places_meet(places, &seen->group, crowd->wait_ns, nobody_stopped, crowd);
+    seen->outcome = meet(places, &seen->group, crowd->wait_ns, nobody_stopped, crowd);
     if (seen->outcome == CECL_PLACES_STOPPED)
         return false;
     me->wrong += count_wrong(places, &seen->group);
@@ -723,8 +784,10 @@ int main(void)
         cmocka_unit_test(an_entry_is_not_used_again_before_the_late_rank_is_done),
         cmocka_unit_test(a_rank_waits_for_a_peer_that_is_one_call_behind),
         cmocka_unit_test(a_rank_does_not_wait_for_a_peer_that_is_two_calls_behind),
-        cmocka_unit_test(a_peer_far_behind_is_waited_for_once_until_it_has_caught_up),
-        cmocka_unit_test(nobody_catches_up_who_may_be_of_the_same_thread),
+        cmocka_unit_test(a_late_peer_is_waited_for_longer_while_calls_are_pending),
+        cmocka_unit_test(the_longer_wait_ends_with_the_pending_calls),
+        cmocka_unit_test(all_longer_waits_are_bounded_until_a_peer_comes_in_time),
+        cmocka_unit_test(nobody_is_waited_for_who_may_be_of_the_same_thread),
         cmocka_unit_test(a_peer_that_catches_up_in_time_makes_the_call_full),
         cmocka_unit_test(a_rank_does_not_wait_for_a_peer_of_its_own_thread),
         cmocka_unit_test(a_rank_waits_for_a_forked_peer),

@@ -1,0 +1,159 @@
+/* See learned.h. */
+#include "nccl/learned.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "nccl/gpu.h"
+#include "nccl/process.h"
+#include "util/log.h"
+#include "util/settings.h"
+
+/* Nothing here is on the way of a call, but where a trial begins or ends. */
+static struct {
+    pthread_mutex_t lock;
+    bool is_read, is_usable, has_told;
+    char path[PATH_MAX];
+    struct cecl_nccl_rows rows;
+    struct cecl_nccl_known *known;
+} learned = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* The program may change its folder, so the name is made one that holds in all of them. */
+static bool name_file(const char *name)
+{
+    char folder[PATH_MAX] = "";
+    if (*name != '/' && !getcwd(folder, sizeof(folder)))
+        return false;
+    const int length =
+        snprintf(learned.path, sizeof(learned.path), "%s%s%s", folder, *folder ? "/" : "", name);
+    return length > 0 && (size_t)length < sizeof(learned.path);
+}
+
+static void read_once(void)
+{
+    const char *name = cecl_setting_text(CECL_SET_NCCL_LEARNED);
+    learned.is_read = true;
+    if (!name || cecl_nccl_process()->policy != CECL_NCCL_AUTO)
+        return;
+    learned.is_usable =
+        name_file(name) && cecl_nccl_rows_read(learned.path, &learned.rows) == ceclSuccess;
+    if (!learned.is_usable)
+        cecl_log(CECL_LOG_WARN, -1, "CECL_NCCL_LEARNED is left aside: %s",
+                 *learned.path ? cecl_message() : "the folder has no name");
+}
+
+static void warn_of_misfit(const struct cecl_nccl_setup *setup)
+{
+    char words[256];
+    if (learned.has_told || !cecl_nccl_rows_differ(&learned.rows, setup, words, sizeof(words)))
+        return;
+    learned.has_told = true;
+    cecl_log(CECL_LOG_WARN, -1, "%s is left aside: %s", learned.path, words);
+}
+
+static struct cecl_nccl_setup setup_of(int ordinal, int nranks)
+{
+    struct cecl_nccl_setup setup = {.nranks = nranks, .nccl = cecl_nccl_process()->real.version};
+    char name[sizeof(setup.gpu)] = "unknown";
+    if (ordinal >= 0)
+        cecl_nccl_gpu_name(ordinal, name, sizeof(name));
+    cecl_nccl_setup_name(&setup, ordinal >= 0 ? name : NULL);
+    snprintf(setup.cecl, sizeof(setup.cecl), "%d.%d.%d", CECL_MAJOR, CECL_MINOR, CECL_PATCH);
+    return setup;
+}
+
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * UINT64_C(0xbf58476d1ce4e5b9);
+    return hash ^ hash >> 31;
+}
+
+static void add_gain(struct cecl_nccl_known *known, const struct cecl_nccl_gain *gain)
+{
+    known->gains[known->ngains++] = *gain;
+    known->hash = mix(known->hash + 1, (uint64_t)gain->op << 32 | (uint32_t)gain->type);
+    known->hash = mix(mix(known->hash, gain->least * 2 + gain->on_windows), gain->most) | 1;
+}
+
+static struct cecl_nccl_known *make_known(const struct cecl_nccl_setup *setup)
+{
+    const struct cecl_nccl_rows *rows = &learned.rows;
+    struct cecl_nccl_known *known = calloc(1, sizeof(*known));
+    struct cecl_nccl_gain *gains = calloc(rows->ngains + 1, sizeof(*gains));
+    if (!known || !gains) {
+        free(known);
+        free(gains);
+        return NULL;
+    }
+    *known = (struct cecl_nccl_known){.next = learned.known, .setup = *setup, .gains = gains};
+    for (size_t i = 0; i < rows->ngains; i++)
+        if (cecl_nccl_setup_is(&rows->gains[i].setup, setup))
+            add_gain(known, &rows->gains[i]);
+    for (size_t i = 0; i < rows->nverdicts; i++)
+        known->has_verdicts =
+            known->has_verdicts || cecl_nccl_setup_is(&rows->verdicts[i].setup, setup);
+    learned.known = known;
+    return known;
+}
+
+static struct cecl_nccl_known *find_known(const struct cecl_nccl_setup *setup)
+{
+    for (struct cecl_nccl_known *known = learned.known; known; known = known->next)
+        if (cecl_nccl_setup_is(&known->setup, setup))
+            return known;
+    return make_known(setup);
+}
+
+const struct cecl_nccl_known *cecl_nccl_learned_of(int ordinal, int nranks, bool speaks)
+{
+    struct cecl_nccl_known *known = NULL;
+    pthread_mutex_lock(&learned.lock);
+    if (!learned.is_read)
+        read_once();
+    if (learned.is_usable) {
+        const struct cecl_nccl_setup setup = setup_of(ordinal, nranks);
+        known = find_known(&setup);
+        if (speaks)
+            warn_of_misfit(&setup);
+    }
+    pthread_mutex_unlock(&learned.lock);
+    return known;
+}
+
+bool cecl_nccl_learned_recall(const struct cecl_nccl_known *known, uint64_t subject,
+                              struct cecl_nccl_verdict *verdict)
+{
+    pthread_mutex_lock(&learned.lock);
+    const struct cecl_nccl_verdict *row =
+        cecl_nccl_rows_find(&learned.rows, &known->setup, subject);
+    if (row)
+        *verdict = *row;
+    pthread_mutex_unlock(&learned.lock);
+    return row;
+}
+
+void cecl_nccl_learned_keep(const struct cecl_nccl_known *known, struct cecl_nccl_verdict verdict)
+{
+    char line[CECL_NCCL_ROW_BYTES];
+    verdict.setup = known->setup;
+    pthread_mutex_lock(&learned.lock);
+    const struct cecl_nccl_verdict *row =
+        cecl_nccl_rows_find(&learned.rows, &known->setup, verdict.subject);
+    const bool is_new = !row || strcmp(row->way, verdict.way) != 0;
+    (void)cecl_nccl_rows_put(&learned.rows, &verdict);
+    pthread_mutex_unlock(&learned.lock);
+    if (!is_new)
+        return;
+    cecl_nccl_verdict_text(&verdict, line);
+    if (cecl_nccl_rows_append(learned.path, line) != ceclSuccess)
+        cecl_log(CECL_LOG_WARN, -1, "what was learned is not kept: %s", cecl_message());
+}
+
+const char *cecl_nccl_learned_name(void)
+{
+    return learned.path;
+}

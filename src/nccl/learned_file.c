@@ -1,0 +1,194 @@
+/* See learned_file.h. */
+#include "nccl/learned_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- setups */
+
+void cecl_nccl_setup_name(struct cecl_nccl_setup *setup, const char *gpu)
+{
+    snprintf(setup->gpu, sizeof(setup->gpu), "%s", gpu && *gpu ? gpu : "host");
+    for (char *c = setup->gpu; *c; c++)
+        if (*c <= ' ' || *c == '#' || *c > '~')
+            *c = '_';
+}
+
+/* How many things agree. */
+static int agreement(const struct cecl_nccl_setup *a, const struct cecl_nccl_setup *b)
+{
+    return (strcmp(a->gpu, b->gpu) == 0) + (a->nranks == b->nranks) + (a->nccl == b->nccl) +
+           (strcmp(a->cecl, b->cecl) == 0);
+}
+
+bool cecl_nccl_setup_is(const struct cecl_nccl_setup *a, const struct cecl_nccl_setup *b)
+{
+    return agreement(a, b) == 4;
+}
+
+static void tell(const struct cecl_nccl_setup *its, const struct cecl_nccl_setup *here, char *words,
+                 size_t bytes)
+{
+    if (strcmp(its->gpu, here->gpu) != 0)
+        snprintf(words, bytes, "it is of the GPU %s, and this is %s", its->gpu, here->gpu);
+    else if (its->nccl != here->nccl)
+        snprintf(words, bytes, "it is of NCCL %d, and this is %d", its->nccl, here->nccl);
+    else if (strcmp(its->cecl, here->cecl) != 0)
+        snprintf(words, bytes, "it is of cecl %s, and this is %s", its->cecl, here->cecl);
+    else
+        snprintf(words, bytes, "it is of %d ranks, and here are %d", its->nranks, here->nranks);
+}
+
+bool cecl_nccl_rows_differ(const struct cecl_nccl_rows *rows, const struct cecl_nccl_setup *here,
+                           char *words, size_t bytes)
+{
+    const struct cecl_nccl_setup *nearest = NULL;
+    for (size_t i = 0; i < rows->nverdicts + rows->ngains; i++) {
+        const struct cecl_nccl_setup *its = i < rows->nverdicts
+                                                ? &rows->verdicts[i].setup
+                                                : &rows->gains[i - rows->nverdicts].setup;
+        if (!nearest || agreement(its, here) > agreement(nearest, here))
+            nearest = its;
+    }
+    if (!nearest || cecl_nccl_setup_is(nearest, here))
+        return false;
+    tell(nearest, here, words, bytes);
+    return true;
+}
+
+/* ---- rows */
+
+void cecl_nccl_rows_forget(struct cecl_nccl_rows *rows)
+{
+    free(rows->verdicts);
+    free(rows->gains);
+    *rows = (struct cecl_nccl_rows){0};
+}
+
+/* Makes room for one more row. False: no host memory. */
+static bool grow(void **rows, size_t count, size_t bytes)
+{
+    if (count & (count - 1)) /* there is room up to the next power of two */
+        return true;
+    void *larger = realloc(*rows, (count > 0 ? 2 * count : 1) * bytes);
+    if (larger)
+        *rows = larger;
+    return larger;
+}
+
+const struct cecl_nccl_verdict *cecl_nccl_rows_find(const struct cecl_nccl_rows *rows,
+                                                    const struct cecl_nccl_setup *setup,
+                                                    uint64_t subject)
+{
+    for (size_t i = 0; i < rows->nverdicts; i++)
+        if (rows->verdicts[i].subject == subject &&
+            cecl_nccl_setup_is(&rows->verdicts[i].setup, setup))
+            return &rows->verdicts[i];
+    return NULL;
+}
+
+bool cecl_nccl_rows_put(struct cecl_nccl_rows *rows, const struct cecl_nccl_verdict *verdict)
+{
+    const struct cecl_nccl_verdict *known =
+        cecl_nccl_rows_find(rows, &verdict->setup, verdict->subject);
+    if (known) {
+        rows->verdicts[known - rows->verdicts] = *verdict;
+        return true;
+    }
+    void *all = rows->verdicts;
+    if (!grow(&all, rows->nverdicts, sizeof(*verdict)))
+        return false;
+    rows->verdicts = all;
+    rows->verdicts[rows->nverdicts++] = *verdict;
+    return true;
+}
+
+static bool put_gain(struct cecl_nccl_rows *rows, const struct cecl_nccl_gain *gain)
+{
+    void *all = rows->gains;
+    if (!grow(&all, rows->ngains, sizeof(*gain)))
+        return false;
+    rows->gains = all;
+    rows->gains[rows->ngains++] = *gain;
+    return true;
+}
+
+/* ---- reading */
+
+static ceclResult_t take(const char *path, size_t number, const char *line,
+                         struct cecl_nccl_rows *rows)
+{
+    struct cecl_nccl_verdict verdict;
+    struct cecl_nccl_gain gain;
+    bool is_gain;
+    const char *expected = cecl_nccl_row_parse(line, &verdict, &gain, &is_gain);
+    if (expected)
+        return cecl_fail(ceclInvalidArgument, "%s, line %zu: %.80s: %s expected", path, number,
+                         line, expected);
+    return (is_gain ? put_gain(rows, &gain) : cecl_nccl_rows_put(rows, &verdict))
+               ? ceclSuccess
+               : cecl_fail(ceclSystemError, "%s: no host memory", path);
+}
+
+static ceclResult_t take_all(const char *path, FILE *in, struct cecl_nccl_rows *rows)
+{
+    char line[512];
+    for (size_t number = 1; fgets(line, sizeof(line), in); number++) {
+        line[strcspn(line, "\n")] = '\0';
+        const bool is_header = strcmp(line, CECL_NCCL_LEARNED_HEADER) == 0;
+        if (number == 1 && !is_header)
+            return cecl_fail(ceclInvalidArgument, "%s, line 1: %.80s: %s expected", path, line,
+                             CECL_NCCL_LEARNED_HEADER);
+        /* two processes that made the file at once have written the first line twice */
+        if (is_header || line[strspn(line, " \t")] == '#' || line[strspn(line, " \t")] == '\0')
+            continue;
+        CECL_TRY(take(path, number, line, rows));
+    }
+    return ferror(in) ? cecl_fail(ceclSystemError, "%s: %s", path, strerror(errno)) : ceclSuccess;
+}
+
+ceclResult_t cecl_nccl_rows_read(const char *path, struct cecl_nccl_rows *rows)
+{
+    *rows = (struct cecl_nccl_rows){0};
+    FILE *in = fopen(path, "re");
+    if (!in && errno == ENOENT)
+        return ceclSuccess;
+    if (!in)
+        return cecl_fail(ceclSystemError, "%s: %s", path, strerror(errno));
+    const ceclResult_t result = take_all(path, in, rows);
+    fclose(in);
+    if (result != ceclSuccess)
+        cecl_nccl_rows_forget(rows);
+    return result;
+}
+
+/* ---- writing */
+
+/* What must stand before the line: the first line, or the end of a line that somebody left open. */
+static const char *before_line(int file)
+{
+    struct stat status;
+    char last = '\n';
+    if (fstat(file, &status) != 0 || status.st_size == 0)
+        return CECL_NCCL_LEARNED_HEADER "\n";
+    return pread(file, &last, 1, status.st_size - 1) == 1 && last != '\n' ? "\n" : "";
+}
+
+ceclResult_t cecl_nccl_rows_append(const char *path, const char *line)
+{
+    char text[CECL_NCCL_ROW_BYTES + sizeof(CECL_NCCL_LEARNED_HEADER) + 2];
+    const int file = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+    if (file < 0)
+        return cecl_fail(ceclSystemError, "%s: %s", path, strerror(errno));
+    const int bytes = snprintf(text, sizeof(text), "%s%s\n", before_line(file), line);
+    const ssize_t written = write(file, text, (size_t)bytes);
+    const int error = written < 0 ? errno : ENOSPC;
+    close(file);
+    return written == bytes ? ceclSuccess
+                            : cecl_fail(ceclSystemError, "%s: %s", path, strerror(error));
+}

@@ -1,0 +1,95 @@
+/* The text of a file that CECL_NCCL_LEARNED names: what was learned, and on what machine. It is text:
+ *
+ *     cecl-learned 1
+ *     # verdict  GPU ranks NCCL cecl   period way us-before us-after gain-per-1000
+ *     verdict NVIDIA_H200 4 22809 0.1.0 05b1fce29c5c6a17 with_sms 78200 69700 109
+ *     # gains    GPU ranks NCCL cecl   operation type memory least-bytes most-bytes
+ *     gains NVIDIA_H200 4 22809 0.1.0 all_gather any plain 16777216 268435456
+ *
+ * The first four words of a row are its setup: a row counts only where GPU, number of ranks, NCCL and
+ * cecl are the same. A verdict says which way made the steps of a program shortest. A row of gains
+ * says in what sizes cecl is faster than NCCL; `0 0`: in none that was measured. Lines are only added,
+ * and of two verdicts on one period the later one counts. Numbers are whole, because a program's locale
+ * may write others with a comma. What stands behind # is not read. */
+#ifndef CECL_NCCL_LEARNED_FILE_H
+#define CECL_NCCL_LEARNED_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "nccl/call.h"
+#include "util/error.h"
+
+#define CECL_NCCL_LEARNED_HEADER "cecl-learned 1"
+#define CECL_NCCL_ROW_BYTES 320
+#define CECL_NCCL_ANY_TYPE (-1)
+
+/* Where a row holds. */
+struct cecl_nccl_setup {
+    char gpu[64]; /* without blanks; "host": the host device */
+    int nranks;
+    int nccl;      /* as ncclGetVersion gives it */
+    char cecl[24]; /* 0.1.0 */
+};
+
+struct cecl_nccl_verdict {
+    struct cecl_nccl_setup setup;
+    uint64_t subject; /* a hash of the period's calls */
+    char way[32];     /* learn.c names them */
+    unsigned before_us, after_us;
+    int gain; /* 109: steps became 10.9 % shorter */
+};
+
+struct cecl_nccl_gain {
+    struct cecl_nccl_setup setup;
+    enum cecl_nccl_op op;
+    int type; /* an ncclDataType_t, or CECL_NCCL_ANY_TYPE */
+    bool on_windows;
+    size_t least, most; /* bytes, as the function names its count: of one rank or one block */
+};
+
+struct cecl_nccl_rows {
+    struct cecl_nccl_verdict *verdicts;
+    size_t nverdicts;
+    struct cecl_nccl_gain *gains;
+    size_t ngains;
+};
+
+/* Copies a GPU's name; blanks and # become _. NULL: the host device. */
+void cecl_nccl_setup_name(struct cecl_nccl_setup *setup, const char *gpu);
+bool cecl_nccl_setup_is(const struct cecl_nccl_setup *a, const struct cecl_nccl_setup *b);
+
+/* Says in words what of `here` differs from that row which agrees most. False: a row agrees, or there
+ * is none. */
+bool cecl_nccl_rows_differ(const struct cecl_nccl_rows *rows, const struct cecl_nccl_setup *here,
+                           char *words, size_t bytes);
+
+/* Reads rows, which cecl_nccl_rows_forget frees. A file that is not there, or is empty, has none.
+ * ceclInvalidArgument: the message names file and line, and what was expected; nothing is kept. */
+ceclResult_t cecl_nccl_rows_read(const char *path, struct cecl_nccl_rows *rows);
+void cecl_nccl_rows_forget(struct cecl_nccl_rows *rows);
+
+/* Adds a verdict, or takes the place of that on the same period. False: no host memory. */
+bool cecl_nccl_rows_put(struct cecl_nccl_rows *rows, const struct cecl_nccl_verdict *verdict);
+const struct cecl_nccl_verdict *cecl_nccl_rows_find(const struct cecl_nccl_rows *rows,
+                                                    const struct cecl_nccl_setup *setup,
+                                                    uint64_t subject);
+
+/* A row's line, without its end. */
+void cecl_nccl_verdict_text(const struct cecl_nccl_verdict *row, char text[CECL_NCCL_ROW_BYTES]);
+void cecl_nccl_gain_text(const struct cecl_nccl_gain *row, char text[CECL_NCCL_ROW_BYTES]);
+
+/* Adds a line at the end of the file, and makes the file where there is none. The line is one write, so
+ * nothing is lost where processes do so at once. Errors: ceclSystemError. */
+ceclResult_t cecl_nccl_rows_append(const char *path, const char *line);
+
+/* -- learned_row.c -- */
+
+/* Reads one line that is not empty. NULL, or what was expected. *is_gain: which one it is. */
+const char *cecl_nccl_row_parse(const char *line, struct cecl_nccl_verdict *verdict,
+                                struct cecl_nccl_gain *gain, bool *is_gain);
+/* An operation's name in the file; of an operation that has no gains NULL. */
+const char *cecl_nccl_row_op(enum cecl_nccl_op op);
+
+#endif

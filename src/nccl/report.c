@@ -1,0 +1,150 @@
+/* See report.h. */
+#include "nccl/report.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stddef.h>
+
+#define ENTRIES 64u
+
+static struct {
+    pthread_mutex_t lock;
+    uint32_t written; /* entries so far: those of the last ones are there */
+    struct entry {
+        const void *key; /* NULL: the communicator has ended */
+        struct cecl_nccl_report report;
+    } entries[ENTRIES];
+} reports = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+const char *const cecl_nccl_arm_words[CECL_VERDICT_ARMS] = {
+    "passed to NCCL",
+    "served, without SMs but for reductions",
+    "served",
+    "served but for reductions",
+};
+const char *const cecl_nccl_arm_names[CECL_VERDICT_ARMS] = {"nccl", "no_sms", "with_sms",
+                                                            "moves_alone"};
+
+static const char *const state_words[CECL_NCCL_TRIAL_STATES] = {
+    "no trials",
+    "not tried, because its calls have no period yet",
+    "not tried yet",
+    "a trial is under way",
+    "not tried, because other communicators were tried at its times",
+    "decided",
+    "decided by what was learned earlier",
+};
+static const char *const state_names[CECL_NCCL_TRIAL_STATES] = {
+    "off", "searching", "waiting", "running", "left", "decided", "recalled"};
+
+static struct entry *find(const void *key)
+{
+    for (uint32_t i = 0; i < ENTRIES; i++)
+        if (reports.entries[i].key == key)
+            return &reports.entries[i];
+    return NULL;
+}
+
+void cecl_nccl_report_set(const void *key, const struct cecl_nccl_report *report)
+{
+    pthread_mutex_lock(&reports.lock);
+    struct entry *entry = find(key);
+    if (!entry)
+        entry = &reports.entries[reports.written++ % ENTRIES];
+    *entry = (struct entry){key, *report};
+    pthread_mutex_unlock(&reports.lock);
+}
+
+void cecl_nccl_report_end(const void *key)
+{
+    pthread_mutex_lock(&reports.lock);
+    struct entry *entry = find(key);
+    if (entry)
+        entry->key = NULL;
+    pthread_mutex_unlock(&reports.lock);
+}
+
+void cecl_nccl_report_forget(void)
+{
+    /* another thread of the parent may have held the lock */
+    reports.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    reports.written = 0;
+    for (uint32_t i = 0; i < ENTRIES; i++)
+        reports.entries[i].key = NULL;
+}
+
+/* ---- printing */
+
+static uint32_t count(void)
+{
+    return reports.written < ENTRIES ? reports.written : ENTRIES;
+}
+
+static double ms(const struct cecl_nccl_report *report, double ns)
+{
+    return ns / 1e6 / (report->repeated > 0 ? report->repeated : 1);
+}
+
+static void print_one(FILE *out, const struct cecl_nccl_report *report)
+{
+    const bool is_decided = report->state >= CECL_NCCL_TRIAL_DECIDED;
+    fprintf(out, "cecl: communicator, rank %d of %d: %s%s%s; ", report->rank, report->nranks,
+            state_words[report->state], is_decided ? ": " : "",
+            is_decided ? cecl_nccl_arm_words[report->arm] : "");
+    if (report->calls > 0)
+        fprintf(out, "%" PRIu32 " collectives a step; ", report->calls);
+    fprintf(out, "a rank came late to %" PRIu64 " of %" PRIu64 " calls\n", report->late,
+            report->told);
+    for (int arm = 0; arm < CECL_VERDICT_ARMS; arm++) {
+        const struct cecl_arm_times *times = &report->verdict.arms[arm];
+        if (times->count > 0)
+            fprintf(out, "cecl:   %-38s %9.3f ms a step (median of %" PRIu32 ", spread %.3f)\n",
+                    cecl_nccl_arm_words[arm], ms(report, times->median_ns), times->count,
+                    ms(report, times->spread_ns));
+    }
+}
+
+void cecl_nccl_report_print(FILE *out)
+{
+    pthread_mutex_lock(&reports.lock);
+    for (uint32_t i = 0; i < count(); i++)
+        print_one(out, &reports.entries[i].report);
+    pthread_mutex_unlock(&reports.lock);
+}
+
+static void json_one(FILE *out, const struct cecl_nccl_report *report)
+{
+    const char *before = "";
+    const bool is_decided = report->state >= CECL_NCCL_TRIAL_DECIDED;
+    fprintf(out,
+            "{\"rank\": %d, \"ranks\": %d, \"state\": \"%s\", \"decision\": %s%s%s, \"trials\": "
+            "%" PRIu32 ", \"period_calls\": %" PRIu32 ", \"told_calls\": %" PRIu64
+            ", \"late_calls\": %" PRIu64 ", \"ways\": {",
+            report->rank, report->nranks, state_names[report->state], is_decided ? "\"" : "",
+            is_decided ? cecl_nccl_arm_names[report->arm] : "null", is_decided ? "\"" : "",
+            report->trials, report->calls, report->told, report->late);
+    for (int arm = 0; arm < CECL_VERDICT_ARMS; arm++) {
+        const struct cecl_arm_times *times = &report->verdict.arms[arm];
+        if (times->count == 0)
+            continue;
+        fprintf(out,
+                "%s\"%s\": {\"median_ms\": %.6f, \"spread_ms\": %.6f, \"steps\": %" PRIu32
+                ", \"gain\": %.6f}",
+                before, cecl_nccl_arm_names[arm], ms(report, times->median_ns),
+                ms(report, times->spread_ns), times->count, times->gain);
+        before = ", ";
+    }
+    fprintf(out, "}}");
+}
+
+void cecl_nccl_report_json(FILE *out)
+{
+    pthread_mutex_lock(&reports.lock);
+    fprintf(out, "[");
+    for (uint32_t i = 0; i < count(); i++) {
+        fprintf(out, "%s", i > 0 ? ", " : "");
+        json_one(out, &reports.entries[i].report);
+    }
+    fprintf(out, "]");
+    pthread_mutex_unlock(&reports.lock);
+}

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Fails unless a second run begins with what the first one learned, without a trial, and a file that does not
+# fit is left aside with one line.
+# test_nccl_learned.sh TEST_NCCL_TRIALS
+trials=$1
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+export CECL_NCCL=auto CECL_NCCL_LEARNED=$dir/learned
+failed=0
+fails() {
+    echo "$1"
+    failed=1
+}
+
+CECL_NCCL_TRIALS=1 "$trials" >"$dir/first" 2>&1 || fails "the first run: $(cat "$dir/first")"
+grep -q ' steps): served' "$dir/first" || fails "nothing was learned: $(cat "$dir/first")"
+[ "$(head -n 1 "$dir/learned")" = "cecl-learned 1" ] || fails "the first line: $(cat "$dir/learned")"
+grep -Eq '^verdict host 2 [0-9]+ [0-9.]+ [0-9a-f]{16} [a-z_]+ [0-9]+ [0-9]+ [0-9]+$' "$dir/learned" ||
+    fails "no verdict is kept: $(cat "$dir/learned")"
+
+# The program fails unless it is served in the end.
+CECL_NCCL_TRIALS=0 "$trials" >"$dir/second" 2>&1 || fails "the second run: $(cat "$dir/second")"
+grep -q "step: served.*, as $dir/learned says (" "$dir/second" || fails "not recalled: $(cat "$dir/second")"
+grep -q ' steps): ' "$dir/second" && fails "tried again: $(cat "$dir/second")"
+
+# misfit OF SED-EXPRESSION WORDS
+misfit() {
+    sed "$1" "$dir/learned" >"$dir/other"
+    CECL_NCCL_LEARNED=$dir/other CECL_NCCL_TRIALS=0 "$trials" >"$dir/said" 2>&1 && fails "served by a file that does not fit: $1"
+    [ "$(grep -c "$dir/other.*$2" "$dir/said")" -eq 1 ] || fails "$1 is not told once: $(cat "$dir/said")"
+}
+misfit 's/ host / NVIDIA_H200 /' 'is left aside: it is of the GPU NVIDIA_H200, and this is host'
+misfit 's/^verdict host \([0-9]*\) [0-9]*/verdict host \1 21900/' 'is left aside: it is of NCCL 21900, and this is '
+misfit 's/^cecl-learned 1/cecl-learned 9/' 'line 1: cecl-learned 9: cecl-learned 1 expected'
+exit $failed
