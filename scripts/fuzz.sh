@@ -10,7 +10,7 @@ root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 seconds=${1:-20}
 [ $# -eq 0 ] || shift
 names=("$@")
-[ ${#names[@]} -gt 0 ] || names=(nccl api plan mesh bootstrap settings)
+[ ${#names[@]} -gt 0 ] || names=(nccl trials api plan mesh bootstrap settings)
 build=$root/build/fuzz
 export UBSAN_OPTIONS=print_stacktrace=1
 

@@ -1,14 +1,15 @@
 /* Reductions of the stand-in: in the order of ranks, in the type of the elements. */
 #include "standin.h"
 
-#define COMBINE(type)                                                                              \
+/* wide  what numbers are combined in: integers wrap around, as on GPUs */
+#define COMBINE(type, wide)                                                                        \
     static type combine_##type(type a, type b, ncclRedOp_t redop)                                  \
     {                                                                                              \
         switch (redop) {                                                                           \
-        case ncclProd: return (type)(a * b);                                                       \
+        case ncclProd: return (type)((wide)a * (wide)b);                                           \
         case ncclMax: return a > b ? a : b;                                                        \
         case ncclMin: return a < b ? a : b;                                                        \
-        default: return (type)(a + b);                                                             \
+        default: return (type)((wide)a + (wide)b);                                                 \
         }                                                                                          \
     }                                                                                              \
     static void reduce_##type(struct op *op)                                                       \
@@ -23,14 +24,14 @@
         }                                                                                          \
     }
 
-COMBINE(int8_t)
-COMBINE(uint8_t)
-COMBINE(int32_t)
-COMBINE(uint32_t)
-COMBINE(int64_t)
-COMBINE(uint64_t)
-COMBINE(float)
-COMBINE(double)
+COMBINE(int8_t, uint64_t)
+COMBINE(uint8_t, uint64_t)
+COMBINE(int32_t, uint64_t)
+COMBINE(uint32_t, uint64_t)
+COMBINE(int64_t, uint64_t)
+COMBINE(uint64_t, uint64_t)
+COMBINE(float, float)
+COMBINE(double, double)
 
 static void (*const reductions[])(struct op *) = {
     [ncclInt8] = reduce_int8_t,     [ncclUint8] = reduce_uint8_t,  [ncclInt32] = reduce_int32_t,

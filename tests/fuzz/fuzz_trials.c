@@ -1,0 +1,74 @@
+/* Programs whose steps are tried (CECL_NCCL=auto, CECL_NCCL_TRIALS=1), on the host device, beside a stand-in for
+ * NCCL that takes as long as the input says. A batch of calls is a step, which is made many times, so
+ * that trials begin, take turns, decide, and are cancelled by the next batch. Whoever carries a call out,
+ * its result is the same. */
+#include <dlfcn.h>
+
+#include "nccl_ranks.h"
+
+#define BATCHES_MOST 4
+
+static __typeof__(standin_take_us) *take_us;
+static uint8_t first[MODEL_RANKS][MODEL_BYTES]; /* memory before a step */
+
+/* A step that is made several times in a row must find its arguments unchanged. */
+static bool is_in_place(void)
+{
+    bool is = false;
+    for (int i = 0; i < batch.ncalls; i++)
+        for (int r = 0; r < model.nranks; r++)
+            is = is || model_is_in_place(&batch.calls[i], r);
+    return is;
+}
+
+static void make_again(void)
+{
+    for (int r = 0; r < model.nranks; r++) {
+        memcpy(model.memory[r], first[r], MODEL_BYTES);
+        memcpy(model.mirror[r], first[r], MODEL_BYTES);
+    }
+    make_batch();
+}
+
+/* Steps that are not in a row are compared one by one; in a row, ranks run ahead of each other. */
+static void run_program(void)
+{
+    static const int steps_of[] = {2, 100, 160, 30};
+    static const unsigned long_us[] = {0, 100, 400, 0};
+    const unsigned what = take_byte(&in);
+    const int steps = steps_of[what & 3];
+    take_us(long_us[what >> 2 & 3]);
+    draw_batch(true);
+    batch.in_a_row = what & 16 && !is_in_place() ? 1 << (what >> 5 & 3) : 1;
+    if (batch.ncalls == 0)
+        return;
+    for (int r = 0; r < model.nranks; r++)
+        memcpy(first[r], model.memory[r], MODEL_BYTES);
+    for (int step = 0; step < steps; step += batch.in_a_row)
+        make_again();
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    (void)argc;
+    (void)argv;
+    setenv("CECL_NCCL_TRIALS", "1", 1);
+    begin_process("auto");
+    void *standin = dlopen(getenv("CECL_NCCL_PATH"), RTLD_NOW);
+    REQUIRE(standin, "%s", dlerror());
+    *(void **)&take_us = dlsym(standin, "standin_take_us");
+    return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    in = (struct input){data, bytes < 1024 ? bytes : 1024};
+    const unsigned how = take_byte(&in);
+    model.nranks = 2 + (int)(how % (MODEL_RANKS - 1));
+    make_comms(how / (MODEL_RANKS - 1));
+    for (int i = 0; i < BATCHES_MOST && in.left > 0; i++)
+        run_program();
+    for (int r = 0; r < model.nranks; r++)
+        OK(ncclCommDestroy(comms[r]));
+    return 0;
+}

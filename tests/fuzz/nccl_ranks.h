@@ -1,0 +1,49 @@
+/* What the fuzzers of the library in NCCL's place share: communicators of ranks that are all in this
+ * process, and batches of calls on them. One thread makes the calls of all ranks in groups, or each rank
+ * has a thread. After each batch every byte of all memory is compared with a plain model. */
+#ifndef CECL_TESTS_FUZZ_NCCL_RANKS_H
+#define CECL_TESTS_FUZZ_NCCL_RANKS_H
+
+#include "model.h"
+#include "nccl/calls.h"
+
+#define CALLS_MOST 6
+
+enum mode { ONE_GROUP, GROUP_IN_GROUP, THREADS, THREADS_WITH_GROUPS, MODES };
+
+struct batch {
+    enum mode mode;
+    int ncalls;
+    int in_a_row; /* how often each rank's thread makes the calls before memory is compared */
+    bool passes;  /* a word goes round by send and receive */
+    uint64_t mine[MODEL_RANKS], theirs[MODEL_RANKS];
+    struct model_call calls[CALLS_MOST];
+};
+
+extern struct input in;
+extern struct model model;
+extern struct batch batch;
+extern ncclComm_t comms[MODEL_RANKS];
+
+#define OK(expr)                                                                                   \
+    do {                                                                                           \
+        const int result_ = (int)(expr);                                                           \
+        REQUIRE(result_ == 0, "%s: %d", #expr, result_);                                           \
+    } while (0)
+
+/* Sets the environment, with CECL_NCCL=policy, and makes memory. */
+void begin_process(const char *policy);
+
+/* how  whether communicators are blocking, and whether others are aborted first */
+void make_comms(unsigned how);
+
+int call(const struct model_call *c, int rank);
+
+/* can_pass  NCCL may have to carry the calls out: reductions are of integers alone */
+void draw_batch(bool can_pass);
+void make_batch(void);
+
+/* Compares memory with the model. what  words for a message */
+void compare(const char *what);
+
+#endif
