@@ -1,6 +1,8 @@
 /* See depth.h. Apart from group.c, because learning asks for it and group.c stands on the calls. */
 #include "nccl/depth.h"
 
+#include <stdatomic.h>
+
 static _Thread_local struct {
     int depth;
     uint64_t number;
@@ -18,7 +20,10 @@ uint64_t cecl_nccl_group_number(void)
 
 void cecl_nccl_group_opened(void)
 {
-    groups.number += groups.depth++ == 0;
+    static _Atomic uint64_t
+        numbers; /* of all threads: a communicator's groups may come from several */
+    if (groups.depth++ == 0)
+        groups.number = atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed) + 1;
 }
 
 bool cecl_nccl_group_ended(void)

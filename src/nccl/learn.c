@@ -300,7 +300,10 @@ static uint64_t token_of(struct cecl_nccl_learn *learn, const struct cecl_nccl_c
     const uint64_t group = cecl_nccl_group_depth() > 0 ? cecl_nccl_group_number() : 0;
     learn->in_group = group > 0 && group == learn->group ? learn->in_group + 1 : 0;
     learn->group = group;
-    uint64_t hash = mix((uint64_t)call->op + 1, call->count);
+    /* some ranks may call a broadcast by its other name */
+    const bool is_old_name = call->op == CECL_NCCL_OP_ncclBcast;
+    const enum cecl_nccl_op op = is_old_name ? CECL_NCCL_OP_ncclBroadcast : call->op;
+    uint64_t hash = mix((uint64_t)op + 1, call->count);
     hash = mix(hash, (uint64_t)call->datatype << 32 | (uint32_t)call->root);
     hash = mix(hash, (uint64_t)(call->reduces ? call->redop + 1 : 0) << 32 | learn->in_group);
     return cecl_period_token(mix(hash, 0), learn->in_group == 0);
@@ -315,10 +318,10 @@ static void keep(const struct cecl_nccl_learn *learn, const struct cecl_nccl_com
                                 *after = &learn->verdict.arms[learn->trial.arm];
     struct cecl_nccl_verdict row = {.subject = learn->trial.subject,
                                     .before_us = (unsigned)(before->median_ns / 1e3),
-                                    .after_us = (unsigned)(after->median_ns / 1e3),
-                                    .gain = (int)(after->gain * 1e3)};
+                                    .after_us = (unsigned)(after->median_ns / 1e3)};
     if (comm->rank != 0 || !comm->known || before->count == 0)
         return;
+    row.gain = (int)(1e3 * (1 - after->median_ns / before->median_ns));
     snprintf(row.way, sizeof(row.way), "%s", cecl_nccl_arm_names[learn->trial.arm]);
     cecl_nccl_learned_keep(comm->known, row);
 }

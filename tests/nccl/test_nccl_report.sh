@@ -27,11 +27,12 @@ lines = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]
 assert len(lines) == 2 and lines[0]["process"] != lines[1]["process"], [line["process"] for line in lines]
 for line in lines:
     assert sum(row["calls"] for row in line["calls"] if row["by"] == "cecl") > 1000
-    assert {row["function"] for row in line["calls"]} == {"ncclAllGather", "ncclAllReduce"}
+    assert {row["function"] for row in line["calls"]} == {
+        "ncclAllGather", "ncclAllReduce", "ncclBcast", "ncclBroadcast"}
     decided = [comm for comm in line["communicators"] if comm["state"] == "decided"]
     # the first two programs of the test gain, with 2 ranks and with 4
     assert [comm["ranks"] for comm in line["communicators"]].count(2) >= 2
-    first = [comm for comm in decided if comm["period_calls"] == 5]
+    first = [comm for comm in decided if comm["period_calls"] == 6]
     assert len(first) == 6, len(first)
     for comm in first:
         assert comm["decision"] in ("with_sms", "no_sms"), comm

@@ -65,6 +65,22 @@ static bool reduce(struct rank *r, int32_t number, bool *was_passed)
     return is;
 }
 
+/* In place, NCCL has an old name for a broadcast, which some ranks use here. */
+static bool broadcast(struct rank *r, int32_t number)
+{
+    int32_t words[COUNT];
+    bool is = true;
+    for (int i = 0; i < COUNT; i++)
+        words[i] = r->rank == 1 ? number + i : -1;
+    if (r->rank == 0)
+        is = ncclBcast(words, COUNT, ncclInt32, 1, r->comm, NULL) == 0;
+    else
+        is = ncclBroadcast(words, words, COUNT, ncclInt32, 1, r->comm, NULL) == 0;
+    for (int i = 0; i < COUNT; i++)
+        is = is && words[i] == number + i;
+    return is;
+}
+
 /* Two calls of one group. */
 static bool gather_two(struct rank *r, int32_t number)
 {
@@ -83,7 +99,7 @@ static bool train(struct rank *r)
     bool is = true, was_passed[3] = {false};
     for (int step = 0; step < STEPS && is; step++) {
         is = gather(r, step, &was_passed[0]) && reduce(r, step, &was_passed[1]) &&
-             gather(r, step + 7, &was_passed[2]) && gather_two(r, step);
+             gather(r, step + 7, &was_passed[2]) && gather_two(r, step) && broadcast(r, step);
         for (int i = 0; i < 3 && step >= STEPS - LAST; i++)
             passed += was_passed[i];
     }

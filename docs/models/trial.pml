@@ -1,0 +1,437 @@
+/* How ranks begin a trial, take turns and decide (src/learn/trial.c), for Spin. Each rank is a process of
+ * its own. The program has CALLS steps, and each step has a boundary of each communicator. A rank may be
+ * any number of steps ahead of another one, and a GPU any number behind its host. What ranks share of a
+ * communicator are the words of its decisions, an offer of each rank, and how many turns' times each
+ * rank has published. A trial's turns, periods, attempts and putting off are fewer than in the code.
+ *
+ * Checked: ranks have the same arm after the same boundary, and the same number of decisions. A start is
+ * agreed only while all ranks hold their reservations for this communicator. A process tries one
+ * communicator at a time. A subject is decided, or left, LONGEST boundaries after it was wanted. Every
+ * reservation is given back. No rank waits: every rank comes to its end, also if another one stops.
+ * AGAIN: at some boundary, which Spin chooses, the period changes. STOPS: a rank may stop at any time.
+ * OVERLAP: the communicators have different ranks, and some in common.
+ * Planted faults: STORED stores a decision without compare-and-swap; OWN_OFFERS begins, and OWN_TIMES
+ * decides, by what the rank itself sees; USED_TWICE uses words of decisions again; NUMBERLESS offers have no
+ * number; ANY_OFFER begins on this rank's offer alone; NO_RESERVE asks for no reservation; NO_RELEASE does
+ * not give it back where a start is put off; NO_BOUND puts the verdict off without end; WAITS for times. */
+#ifndef RANKS
+#define RANKS 2
+#endif
+#ifndef CALLS
+#define CALLS 14
+#endif
+#ifndef COMMS
+#define COMMS 1
+#endif
+#ifndef TURNS
+#define TURNS 2 /* of a trial: arm 0 and arm 1 in turn */
+#endif
+#define PERIODS 2      /* of a turn; the first is not counted */
+#define OFFER_PERIODS 2
+#define ATTEMPTS 2
+#define MOST_PUT_OFF 2 /* of the verdict */
+#define LATER(comm) (1 + (comm)) /* boundaries from an attempt to the next one */
+#define LONGEST(comm)                                                                              \
+    (1 + ATTEMPTS * OFFER_PERIODS + (ATTEMPTS - 1) * LATER(comm) + TURNS * PERIODS + MOST_PUT_OFF)
+#ifdef AGAIN
+#define WORDS 24
+#else
+#define WORDS 12
+#endif
+#ifdef USED_TWICE
+#define NUMBER(decision) ((decision) % 2)
+#else
+#define NUMBER(decision) (decision)
+#endif
+#ifdef OVERLAP
+#define IS_IN(comm, rank) ((comm) == 0 -> (rank) < RANKS - 1 : (rank) > 0)
+#define SIZE (RANKS - 1)
+#else
+#define IS_IN(comm, rank) true
+#define SIZE RANKS
+#endif
+
+/* decisions */
+#define START 1
+#define PUT_OFF 2
+#define TURN 3    /* + arm */
+#define VERDICT 5 /* + arm */
+/* states */
+#define IDLE 0
+#define WAITING 1
+#define OFFERED 2
+#define RUNNING 3
+
+/* What ranks of a communicator share. */
+byte word[COMMS * WORDS];
+byte offer[COMMS * RANKS];
+byte published[COMMS * RANKS]; /* trial * 8 + turns whose times are published */
+/* What the program and its GPUs are like. */
+bool is_longer[COMMS]; /* arm 1 makes periods 1.25 x longer; otherwise it is better */
+byte again_at[COMMS];
+/* A process: the communicator that tries, from 1. */
+byte tries[RANKS];
+bool has_stopped;
+/* What the first rank had after a boundary, and how many ranks were there. */
+byte had[COMMS * CALLS];
+byte came[COMMS * CALLS];
+
+/* An engine: struct cecl_trial. */
+typedef engine {
+    byte state, wait, attempt, decisions, trials, turn, put_off, periods;
+    byte arm; /* 2: none is in force */
+    byte pending; /* turns whose times the GPU has not come to */
+    byte since; /* boundaries since the subject was wanted */
+    bool holds, has_turn
+}
+
+#define ME e[c]
+#define MY_WORD word[c * WORDS + NUMBER(ME.decisions)]
+
+inline let_go()
+{
+    if
+    :: ME.holds -> assert(tries[me] == c + 1); tries[me] = 0; ME.holds = false
+    :: else
+    fi
+}
+
+inline rest()
+{
+    let_go();
+    ME.state = IDLE;
+    ME.since = 0;
+    ME.pending = 0
+}
+
+inline want()
+{
+    d_step {
+        rest();
+        ME.arm = 2;
+        ME.attempt = 0;
+        ME.wait = 1;
+        ME.state = WAITING
+    }
+}
+
+/* Decides `mine`, unless it is decided; `mine` is then what was decided. Each access is a step. */
+inline decide()
+{
+#ifdef STORED
+    if
+    :: MY_WORD == 0 -> MY_WORD = mine
+    :: else -> mine = MY_WORD
+    fi;
+#else
+    d_step {
+        if
+        :: MY_WORD == 0 ->
+            MY_WORD = mine;
+            /* the decision that a trial begins is made while all are ready for it */
+            r = 0;
+            do
+            :: r < RANKS ->
+                assert(mine != START || !IS_IN(c, r) || tries[r] == c + 1);
+                r++
+            :: else -> break
+            od;
+            r = 0
+        :: else -> mine = MY_WORD
+        fi;
+    }
+#endif
+    ME.decisions++
+}
+
+inline offer_mine()
+{
+    d_step {
+        ME.state = OFFERED;
+        ME.wait = OFFER_PERIODS;
+        if
+#ifdef NO_RESERVE
+        :: true ->
+#else
+        :: tries[me] == 0 ->
+#endif
+            tries[me] = c + 1;
+            ME.holds = true
+        :: else
+        fi
+    }
+    if
+    :: ME.holds ->
+#ifdef NUMBERLESS
+        offer[c * RANKS + me] = 1
+#else
+        offer[c * RANKS + me] = ME.decisions + 1
+#endif
+    :: else
+    fi
+}
+
+#ifdef NUMBERLESS
+#define HAS_OFFERED(r) (offer[c * RANKS + (r)] == 1)
+#else
+#define HAS_OFFERED(r) (offer[c * RANKS + (r)] == ME.decisions + 1)
+#endif
+
+/* What this rank would decide of the start: reads one offer after the other. */
+inline beginning()
+{
+    mine = START;
+    r = 0;
+    do
+    :: r < RANKS && mine == START ->
+        if
+#ifdef ANY_OFFER
+        :: r == me && !HAS_OFFERED(r) -> mine = PUT_OFF
+#else
+        :: IS_IN(c, r) && !HAS_OFFERED(r) -> mine = PUT_OFF
+#endif
+        :: else
+        fi;
+        r++
+    :: else -> break
+    od;
+    r = 0
+}
+
+/* What this rank would decide of the next turn: reads how far one rank after the other has come. */
+inline next_step()
+{
+    seen = ME.turn;
+    r = 0;
+    do
+    :: r < RANKS ->
+        d_step {
+            if
+            :: !IS_IN(c, r)
+            :: else ->
+                if
+                :: published[c * RANKS + r] / 8 != ME.trials -> seen = 0
+                :: published[c * RANKS + r] / 8 == ME.trials &&
+                   published[c * RANKS + r] % 8 < seen -> seen = published[c * RANKS + r] % 8
+                :: else
+                fi
+            fi;
+            r++
+        }
+    :: else -> break
+    od;
+    r = 0;
+    d_step {
+        if
+        :: ME.turn < TURNS && !(is_longer[c] && seen >= 2) -> mine = TURN + ME.turn % 2
+#ifdef NO_BOUND
+        :: else -> mine = (seen < ME.turn -> PUT_OFF
+#else
+        :: else -> mine = (seen < ME.turn && ME.put_off < MOST_PUT_OFF -> PUT_OFF
+#endif
+                           : (seen == ME.turn && !is_longer[c] -> VERDICT + 1 : VERDICT))
+        fi;
+        seen = 0
+    }
+}
+
+inline go_on()
+{
+#ifdef WAITS
+    (ME.turn == 0 || (published[c * RANKS] == ME.trials * 8 + ME.turn));
+#endif
+#ifdef OWN_TIMES
+    next_step();
+    ME.decisions++;
+#else
+    if
+    :: MY_WORD != 0
+    :: else -> next_step()
+    fi;
+    decide();
+#endif
+    d_step {
+        assert(mine != START);
+        ME.periods = 0;
+        ME.has_turn = (mine == TURN || mine == TURN + 1);
+        ME.arm = (ME.has_turn -> mine - TURN : 0);
+        if
+        :: ME.has_turn -> ME.turn++
+        :: mine == PUT_OFF -> ME.put_off++
+        :: else -> rest(); ME.arm = mine - VERDICT
+        fi
+    }
+}
+
+inline begin()
+{
+#ifdef OWN_OFFERS
+    beginning();
+    ME.decisions++;
+#else
+    if
+    :: MY_WORD != 0
+    :: else -> beginning()
+    fi;
+    decide();
+#endif
+    if
+    :: mine == START ->
+        d_step {
+            assert(ME.holds);
+            ME.state = RUNNING;
+            ME.trials++;
+            ME.turn = 0;
+            ME.put_off = 0
+        }
+        go_on()
+    :: else ->
+        d_step {
+            assert(mine == PUT_OFF);
+#ifdef NO_RELEASE
+            ME.holds = false;
+#endif
+            let_go();
+            ME.attempt++;
+            assert(ME.attempt <= ATTEMPTS);
+            ME.state = (ME.attempt < ATTEMPTS -> WAITING : IDLE);
+            ME.since = (ME.attempt < ATTEMPTS -> ME.since : 0);
+            ME.wait = LATER(c)
+        }
+    fi
+}
+
+inline boundary()
+{
+    d_step {
+        ME.since = (ME.state == IDLE -> 0 : ME.since + 1);
+        assert(ME.since <= LONGEST(c)); /* every trial ends */
+        ME.wait = (ME.state == WAITING || ME.state == OFFERED -> ME.wait - 1 : 0)
+    }
+    if
+    :: ME.state == WAITING && ME.wait == 0 -> offer_mine()
+    :: ME.state == OFFERED && ME.wait == 0 -> begin()
+    :: ME.state == RUNNING ->
+        ME.periods++;
+        if
+        :: ME.has_turn && ME.periods < PERIODS
+        :: else ->
+            ME.pending = ME.pending + ME.has_turn;
+            go_on()
+        fi
+    :: else
+    fi
+}
+
+/* The GPU may have come so far that times are known. */
+inline publish()
+{
+    do
+    :: ME.pending > 0 ->
+        d_step {
+            published[c * RANKS + me] =
+                (published[c * RANKS + me] / 8 == ME.trials -> published[c * RANKS + me]
+                                                             : ME.trials * 8) + 1;
+            ME.pending--
+        }
+    :: break
+    od
+}
+
+inline compare()
+{
+    d_step {
+        mine = 1 + ME.decisions * 3 + ME.arm;
+        assert(had[c * CALLS + call] == 0 || had[c * CALLS + call] == mine);
+        came[c * CALLS + call]++;
+        /* once all have come it is forgotten, so that there are fewer states */
+        had[c * CALLS + call] = (came[c * CALLS + call] < SIZE -> mine : 0);
+        mine = 0
+    }
+}
+
+/* Only the communicator that is tried here may run. */
+inline look()
+{
+    d_step {
+        c = 0;
+        seen = 0;
+        do
+        :: c < COMMS ->
+            seen = seen + (ME.holds || ME.state == RUNNING);
+            c++
+        :: else -> break
+        od;
+        assert(seen <= 1);
+        seen = 0;
+        c = 0
+    }
+}
+
+proctype rank(byte me)
+{
+    byte call, c, r, mine, seen;
+    engine e[COMMS];
+    do
+    :: c < COMMS -> want(); c++
+    :: else -> c = 0; break
+    od;
+    do
+    :: call < CALLS ->
+        do
+        :: c < COMMS && IS_IN(c, me) ->
+            publish();
+            boundary();
+            if
+            :: again_at[c] == call + 1 -> want() /* ranks' engines are told so at the same call */
+            :: else
+            fi;
+            compare();
+            c++
+        :: c < COMMS && !IS_IN(c, me) -> c++
+        :: else -> break
+        od;
+        look();
+        call++
+#ifdef STOPS
+    :: atomic { !has_stopped && call < CALLS -> has_stopped = true; goto gone }
+#endif
+    :: else -> break
+    od;
+    c = 0;
+    d_step {
+        do
+        :: c < COMMS -> rest(); c++
+        :: else -> break
+        od;
+        assert(tries[me] == 0) /* every reservation is given back */
+    }
+gone:
+    skip
+}
+
+init {
+    byte i;
+    atomic {
+        do
+        :: i < COMMS ->
+            if
+            :: is_longer[i] = true
+            :: skip
+            fi;
+#ifdef AGAIN
+            again_at[i] = 1;
+            do
+            :: again_at[i] < CALLS -> again_at[i]++
+            :: break
+            od;
+#endif
+            i++
+        :: else -> i = 0; break
+        od;
+        do
+        :: i < RANKS -> run rank(i); i++
+        :: else -> break
+        od
+    }
+}
