@@ -15,11 +15,12 @@
 
 enum { COUNT = 64, STEPS = 200, LAST = 10 };
 
-/* How long a collective of the stand-in takes at least: far longer than one of cecl's. */
+/* How long a collective of the stand-in takes at least: far longer than one of cecl's, also on a machine
+ * that has much else to do. */
 #ifdef __SANITIZE_THREAD__ /* which makes cecl's ten times as long */
-#define TAKES_US 10000
+#define TAKES_US 30000
 #else
-#define TAKES_US 2000
+#define TAKES_US 10000
 #endif
 
 static __typeof__(standin_last) *last;
@@ -111,7 +112,8 @@ static void a_program_that_gains_is_served_after_its_trial(void **state)
     (void)state;
     for (int nranks = 2; nranks <= 4; nranks += 2) {
         passed = 0;
-        take_us(TAKES_US);
+        const char *other = getenv("CECL_TEST_TAKES_US"); /* a script that needs no gain */
+        take_us(other ? (unsigned)atoi(other) : TAKES_US);
         assert_true(run_ranks(nranks, train));
         assert_int_equal(passed, 0);
     }
