@@ -103,6 +103,19 @@ static void a_busy_rank_puts_it_off_eight_times(void **state)
     }
 }
 
+/* The rank behind finds that all have offered, but the first one came before that. */
+static void a_rank_that_is_ahead_decides(void **state)
+{
+    (void)state;
+    want(1);
+    for (int r = 0; r < RANKS; r++)
+        for (int i = 0; i < 5; i++) /* to the first decision */
+            cecl_trial_boundary(&trials[r], true, 1000000);
+    assert_int_equal(trials[0].state, CECL_TRIAL_WAITING);
+    assert_int_equal(trials[1].state, CECL_TRIAL_WAITING);
+    assert_int_equal(processes[0].held + processes[1].held, 0);
+}
+
 /* The rank offered, then the period changed, and then its process began to try another communicator. */
 static void an_offer_of_an_earlier_subject_does_not_count(void **state)
 {
@@ -129,6 +142,7 @@ static void a_trial_ends_without_times(void **state)
         pass_boundary();
     assert_true(trials[0].has_verdict);
     assert_int_equal(trials[0].arm, 0);
+    assert_in_range(trials[0].put_off, 1, 64);
     assert_int_equal(processes[0].held + processes[1].held, 0);
 }
 
@@ -137,6 +151,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(it_begins_when_all_are_ready, start, stop),
         cmocka_unit_test_setup_teardown(a_busy_rank_puts_it_off_eight_times, start, stop),
+        cmocka_unit_test_setup_teardown(a_rank_that_is_ahead_decides, start, stop),
         cmocka_unit_test_setup_teardown(an_offer_of_an_earlier_subject_does_not_count, start, stop),
         cmocka_unit_test_setup_teardown(a_trial_ends_without_times, start, stop)};
     return cmocka_run_group_tests(tests, NULL, NULL);

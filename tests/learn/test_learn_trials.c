@@ -54,7 +54,7 @@ static void arms_that_gain_are_kept_and_slower_ones_are_not(void **state)
         none += !outcome.has_verdict[0];
         /* 60 periods. A step that is odd costs more, and a rank that is behind puts the verdict off */
         late +=
-            outcome.periods[0] > 60 + 2 + program.lag + program.ahead + (program.odd > 0 ? 8 : 0);
+            outcome.periods[0] > 60 + 2 + program.lag + program.ahead + (program.odd > 0 ? 16 : 0);
         slower += program.gain[0][outcome.arm[0]] < -0.01;
         if (outcome.has_verdict[0] &&
             most > 4 * program.noise * sqrt(2.0 / outcome.counted[0][0])) {

@@ -59,7 +59,7 @@ static void drift_is_no_gain(void **state)
     (void)state;
     size_t count = 0;
     for (uint32_t i = 0; i < 2 * EACH; i++) {
-        const uint32_t arm = i < 2 ? 1 : i > 2 * EACH - 3 ? 0 : i % 2;
+        const uint32_t arm = i < 6 ? 1 : i > 2 * EACH - 7 ? 0 : i % 2;
         samples[count++] = (struct cecl_sample){arm, i, 100 * (1 + 0.005 * i)};
     }
     assert_int_equal(cecl_verdict_of(samples, count).arm, 0);
