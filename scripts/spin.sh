@@ -196,5 +196,24 @@ catch 1 KEEP_MADE 'assertion violated.*ours!=1'
 catch 1 LATE_RETIRE 'assertion violated.*left_alone'
 catch 1 NO_LOCK 'assertion violated.*owner'
 
+model=trial
+prove 2 18 -DTURNS=4
+prove 2 14 -DSTOPS
+prove 2 14 -DCOMMS=2
+prove 2 11 -DAGAIN -DATTEMPTS=1
+prove 3 7 -DATTEMPTS=1 -DMOST_PUT_OFF=1 -DTURNS=1
+prove 3 6 -DCOMMS=2 -DOVERLAP -DATTEMPTS=1 -DMOST_PUT_OFF=1 -DTURNS=1
+catch 14 STORED 'assertion violated.*had'
+catch 14 OWN_OFFERS 'assertion violated.*had'
+catch 14 OWN_TIMES 'assertion violated.*had'
+catch 14 USED_TWICE 'assertion violated.*mine'
+catch 14 NUMBERLESS 'assertion violated.*tries'
+catch 14 ANY_OFFER 'assertion violated.*tries'
+catch 11 OLD_OFFER 'assertion violated.*tries' -DAGAIN -DATTEMPTS=1
+catch 14 NO_RESERVE 'assertion violated.*seen' -DCOMMS=2
+catch 14 NO_RELEASE 'assertion violated.*tries'
+catch 14 NO_BOUND 'assertion violated.*since'
+catch 14 WAITS 'invalid end state'
+
 wait
 [ -z "$(ls "$work")" ] || { echo "a search did not end as it should" >&2; exit 1; }

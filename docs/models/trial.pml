@@ -13,7 +13,7 @@
  * Planted faults: STORED stores a decision without compare-and-swap; OWN_OFFERS begins, and OWN_TIMES
  * decides, by what the rank itself sees; USED_TWICE uses words of decisions again; NUMBERLESS offers have no
  * number; ANY_OFFER begins on this rank's offer alone; NO_RESERVE asks for no reservation; NO_RELEASE does
- * not give it back where a start is put off; NO_BOUND puts the verdict off without end; WAITS for times. */
+ * not give it back where a start is put off; OLD_OFFER takes offers from before the period changed; NO_BOUND puts the verdict off without end; WAITS for times. */
 #ifndef RANKS
 #define RANKS 2
 #endif
@@ -28,8 +28,12 @@
 #endif
 #define PERIODS 2      /* of a turn; the first is not counted */
 #define OFFER_PERIODS 2
+#ifndef ATTEMPTS
 #define ATTEMPTS 2
+#endif
+#ifndef MOST_PUT_OFF
 #define MOST_PUT_OFF 2 /* of the verdict */
+#endif
 #define LATER(comm) (1 + (comm)) /* boundaries from an attempt to the next one */
 #define LONGEST(comm)                                                                              \
     (1 + ATTEMPTS * OFFER_PERIODS + (ATTEMPTS - 1) * LATER(comm) + TURNS * PERIODS + MOST_PUT_OFF)
@@ -107,6 +111,9 @@ inline rest()
 inline want()
 {
     d_step {
+#ifndef OLD_OFFER
+        ME.decisions = ME.decisions + (ME.state == OFFERED);
+#endif
         rest();
         ME.arm = 2;
         ME.attempt = 0;

@@ -204,8 +204,10 @@ static void rest(struct cecl_trial *trial)
     trial->state = CECL_TRIAL_IDLE;
 }
 
+/* An offer stays where it is, so its decision is left out: no later one may count it. */
 void cecl_trial_cancel(struct cecl_trial *trial)
 {
+    trial->decisions += trial->state == CECL_TRIAL_OFFERED;
     rest(trial);
     trial->has_verdict = trial->is_recalled = false;
 }

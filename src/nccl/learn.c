@@ -346,7 +346,8 @@ static void begin_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_c
                          const struct cecl_nccl_comm *comm)
 {
     struct cecl_trial *trial = &learn->trial;
-    const int64_t now = cecl_now_ns();
+    /* where nothing is tried, nobody asks how long a period takes */
+    const int64_t now = trial->state == CECL_TRIAL_IDLE ? 0 : cecl_now_ns();
     const bool was_running = trial->state == CECL_TRIAL_RUNNING, was_recalled = trial->is_recalled;
     publish(learn);
     const struct cecl_trial_mark here =

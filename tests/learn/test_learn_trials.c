@@ -10,14 +10,12 @@
 
 #include "world.h"
 
-enum { PROGRAMS = 1000 };
-
-static uint64_t first_seed(void)
+static uint64_t number(const char *variable, uint64_t otherwise)
 {
-    const char *text = getenv("CECL_TEST_SEED");
-    const uint64_t seed = text ? strtoull(text, NULL, 0) : 1;
-    print_message("CECL_TEST_SEED=%llu\n", (unsigned long long)seed);
-    return seed;
+    const char *text = getenv(variable);
+    const uint64_t number = text ? strtoull(text, NULL, 0) : otherwise;
+    print_message("%s=%llu\n", variable, (unsigned long long)number);
+    return number;
 }
 
 static struct program any_program(uint64_t seed)
@@ -43,9 +41,10 @@ static struct program any_program(uint64_t seed)
 static void arms_that_gain_are_kept_and_slower_ones_are_not(void **state)
 {
     (void)state;
-    const uint64_t seed = first_seed();
+    const uint64_t seed = number("CECL_TEST_SEED", 1);
+    const uint64_t programs = number("CECL_TEST_PROGRAMS", 1000);
     int slower = 0, missed = 0, gaining = 0, late = 0, disagree = 0, none = 0;
-    for (uint64_t i = 0; i < PROGRAMS; i++) {
+    for (uint64_t i = 0; i < programs; i++) {
         const struct program program = any_program(seed * 100003 + i);
         const struct outcome outcome = run_program(&program);
         double most = 0;
@@ -53,9 +52,12 @@ static void arms_that_gain_are_kept_and_slower_ones_are_not(void **state)
             most = program.gain[0][arm] > most ? program.gain[0][arm] : most;
         disagree += outcome.disagree;
         none += !outcome.has_verdict[0];
-        late += outcome.periods[0] > 60 + 16; /* odd steps, and a verdict that is put off */
+        /* 60 periods. A step that is odd costs more, and a rank that is behind puts the verdict off */
+        late +=
+            outcome.periods[0] > 60 + 2 + program.lag + program.ahead + (program.odd > 0 ? 16 : 0);
         slower += program.gain[0][outcome.arm[0]] < -0.01;
-        if (outcome.has_verdict[0] && most > 4 * program.noise * sqrt(2.0 / outcome.counted[0])) {
+        if (outcome.has_verdict[0] &&
+            most > 4 * program.noise * sqrt(2.0 / outcome.counted[0][0])) {
             gaining++;
             missed += outcome.arm[0] == 0;
         }
@@ -63,10 +65,10 @@ static void arms_that_gain_are_kept_and_slower_ones_are_not(void **state)
     print_message("%d slower kept, %d of %d gains missed, %d without a verdict, %d late\n", slower,
                   missed, gaining, none, late);
     assert_int_equal(disagree, 0);
-    assert_true(slower <= 1);
-    assert_true(gaining > PROGRAMS / 2);
+    assert_true(slower * 1000 <= (int)programs);
+    assert_true(gaining > (int)programs / 2);
     assert_true(missed * 100 <= gaining);
-    assert_true(none * 100 <= PROGRAMS);
+    assert_true(none * 100 <= (int)programs);
     assert_int_equal(late, 0);
 }
 
@@ -98,17 +100,22 @@ static void communicators_that_share_a_step_each_get_their_verdict(void **state)
     }
 }
 
+static struct program training(uint64_t seed)
+{
+    return (struct program){.seed = seed,
+                            .nranks = 2,
+                            .ncomms = 1,
+                            .length = {39},
+                            .noise = 0.005,
+                            .step_ns = 1e6,
+                            .steps = 170};
+}
+
 /* 1.25 x as long: one turn each, and no more. */
 static void a_bad_arm_has_one_turn(void **state)
 {
     (void)state;
-    struct program program = {.seed = 7,
-                              .nranks = 2,
-                              .ncomms = 1,
-                              .length = {39},
-                              .noise = 0.005,
-                              .step_ns = 1e6,
-                              .steps = 170};
+    struct program program = training(7);
     for (int arm = 1; arm < CECL_VERDICT_ARMS; arm++)
         program.gain[0][arm] = -0.5;
     const struct outcome outcome = run_program(&program);
@@ -117,11 +124,73 @@ static void a_bad_arm_has_one_turn(void **state)
     assert_true(outcome.periods[0] <= 3 * (1 + 3) + 3 + 3);
 }
 
+/* One of three: it has two times, and the others share the rest. */
+static void only_the_bad_arm_is_dropped(void **state)
+{
+    (void)state;
+    struct program program = training(7);
+    program.gain[0][1] = 0.05;
+    program.gain[0][2] = -0.5;
+    const struct outcome outcome = run_program(&program);
+    assert_int_equal(outcome.arm[0], 1);
+    assert_int_equal(outcome.counted[0][2], 2);
+    assert_true(outcome.counted[0][0] > 10 && outcome.counted[0][3] > 10);
+    assert_true(outcome.periods[0] <= 60 + 2);
+}
+
+/* Steps of 20 us: several are timed as one period. */
+static void short_steps_are_tried_together(void **state)
+{
+    (void)state;
+    struct program program = training(8);
+    program.step_ns = 2e4;
+    program.steps = 62 * 16 + 100;
+    program.gain[0][3] = 0.05;
+    const struct outcome outcome = run_program(&program);
+    assert_int_equal(outcome.trials[0], 1);
+    assert_int_equal(outcome.arm[0], 3);
+    assert_true(outcome.periods[0] > 60 * 8 && outcome.periods[0] <= 61 * 16);
+}
+
+static void a_changed_period_is_tried_anew_and_a_learned_one_is_not(void **state)
+{
+    (void)state;
+    struct program program = training(9);
+    program.gain[0][1] = 0.05;
+    program.changes = 400;
+    program.steps = 400;
+    assert_int_equal(run_program(&program).trials[0], 1);
+    program.steps = 800;
+    assert_int_equal(run_program(&program).trials[0], 2);
+    program.steps = 8000;
+    const struct outcome outcome = run_program(&program);
+    assert_int_equal(outcome.trials[0], 2);
+    assert_true(outcome.has_verdict[0]);
+    assert_int_equal(outcome.arm[0], 1);
+}
+
+/* 10,000 repetitions later. */
+static void a_verdict_wears_out(void **state)
+{
+    (void)state;
+    struct program program = training(10);
+    program.gain[0][1] = 0.05;
+    program.length[0] = 3;
+    program.steps = 10000;
+    assert_int_equal(run_program(&program).trials[0], 1);
+    program.steps = 10300;
+    assert_int_equal(run_program(&program).trials[0], 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arms_that_gain_are_kept_and_slower_ones_are_not),
         cmocka_unit_test(communicators_that_share_a_step_each_get_their_verdict),
-        cmocka_unit_test(a_bad_arm_has_one_turn)};
+        cmocka_unit_test(a_bad_arm_has_one_turn),
+        cmocka_unit_test(only_the_bad_arm_is_dropped),
+        cmocka_unit_test(short_steps_are_tried_together),
+        cmocka_unit_test(a_changed_period_is_tried_anew_and_a_learned_one_is_not),
+        cmocka_unit_test(a_verdict_wears_out)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,9 +58,12 @@ static int recall(void *context, uint64_t subject)
     return -1;
 }
 
-static uint64_t token_of(uint64_t seed, int comm, uint32_t call, bool is_odd)
+static uint64_t token_of(const struct program *program, int comm, uint32_t step, uint32_t call,
+                         bool is_odd)
 {
-    uint64_t at = seed + (uint64_t)comm * 1000003 + call % 7 * (call % 3 == 0 ? 1 : 31) + call / 50;
+    const bool is_other = program->changes > 0 && step / program->changes % 2 == 1;
+    uint64_t at = program->length[0] + (is_other ? 1u << 29 : 0) + (uint64_t)comm * 1000003 +
+                  call % 7 * (call % 3 == 0 ? 1 : 31) + call / 50;
     if (is_odd)
         at += 1u << 30;
     return cecl_period_token(draw(&at), call % 4 == 0);
@@ -159,7 +162,7 @@ static void make_step(struct world *world, struct rank *rank)
         for (uint32_t call = 0; call < program->length[c] + (is_odd ? 3 : 0); call++) {
             /* a rank's own clock: some calls lie a part of the step behind its beginning */
             const double now = world->begins[step] + program->step_ns * 1e-4 * (double)(call % 5);
-            make_call(rank, c, token_of(program->length[0], c, call, is_odd), now);
+            make_call(rank, c, token_of(program, c, step, call, is_odd), now);
         }
     }
     note_step(world, rank, step);
@@ -187,7 +190,9 @@ static void end_world(struct world *world)
         const struct cecl_trial *trial = &world->ranks[0].comms[c].trial;
         world->outcome.has_verdict[c] = trial->has_verdict;
         world->outcome.arm[c] = trial->has_verdict ? trial->arm : 0;
-        world->outcome.counted[c] = cecl_trial_verdict(trial).arms[0].count;
+        world->outcome.trials[c] = trial->trials;
+        for (int arm = 0; arm < CECL_VERDICT_ARMS; arm++)
+            world->outcome.counted[c][arm] = cecl_trial_verdict(trial).arms[arm].count;
         for (int r = 0; r < program->nranks; r++)
             world->outcome.disagree =
                 world->outcome.disagree ||

@@ -40,13 +40,16 @@ struct program {
     uint32_t lag;   /* most steps by which a rank's GPU is behind its host */
     uint32_t ahead; /* most steps by which a host is ahead of another one */
     uint32_t steps;
+    uint32_t
+        changes; /* after so many steps the calls are others, and then the first ones again; 0: never */
 };
 
 struct outcome {
     bool has_verdict[MOST_COMMS], disagree;
     uint32_t arm[MOST_COMMS];
     uint32_t periods[MOST_COMMS]; /* between the start of the trial and the verdict */
-    uint32_t counted[MOST_COMMS]; /* times of arm 0 */
+    uint32_t counted[MOST_COMMS][CECL_VERDICT_ARMS]; /* times of each arm */
+    uint32_t trials[MOST_COMMS];
 };
 
 struct outcome run_program(const struct program *program);

@@ -231,6 +231,8 @@ ncclResult_t standin_look(ncclComm_t comm)
 bool standin_is_ready(ncclComm_t comm)
 {
     pthread_mutex_lock(&jobs);
+    if (comm->job && comm->job->is_done && comm->job->result == (ncclResult_t)ceclSuccess)
+        leave_job(comm); /* a group is done on all of its communicators at once */
     const bool is = !comm->job;
     pthread_mutex_unlock(&jobs);
     return is;

@@ -1,0 +1,158 @@
+/* How a trial begins, boundary by boundary: two ranks, of which the first is always ahead. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "learn/trial.h"
+
+enum { RANKS = 2, OFTEN = 1000 };
+
+/* A rank's process. */
+struct process {
+    bool is_busy; /* it tries another communicator */
+    int held, asked;
+};
+
+static void *shared;
+static struct process processes[RANKS];
+static struct cecl_trial trials[RANKS];
+
+static bool reserve(void *context, uint64_t id)
+{
+    struct process *process = context;
+    (void)id;
+    process->asked++;
+    process->held += !process->is_busy;
+    return !process->is_busy;
+}
+static void release(void *context, uint64_t id)
+{
+    struct process *process = context;
+    (void)id;
+    process->held--;
+}
+static int recall(void *context, uint64_t subject)
+{
+    (void)context;
+    (void)subject;
+    return -1;
+}
+
+static int start(void **state)
+{
+    (void)state;
+    shared = calloc(1, cecl_trial_bytes(RANKS));
+    for (int r = 0; r < RANKS; r++) {
+        processes[r] = (struct process){0};
+        const struct cecl_trial_host host = {&processes[r], reserve, release, recall, false};
+        cecl_trial_open(&trials[r], shared, r, RANKS, 17, &host);
+    }
+    return shared ? 0 : -1;
+}
+static int stop(void **state)
+{
+    (void)state;
+    free(shared);
+    return 0;
+}
+
+static void want(uint64_t subject)
+{
+    for (int r = 0; r < RANKS; r++)
+        cecl_trial_want(&trials[r], subject, 3, CECL_TRIAL_MEAN);
+}
+
+static void pass_boundary(void)
+{
+    for (int r = 0; r < RANKS; r++)
+        cecl_trial_boundary(&trials[r], true, 1000000);
+    assert_int_equal(trials[0].state, trials[1].state);
+}
+
+/* Until the trial runs, or is left. */
+static bool begins(void)
+{
+    for (int i = 0; i < OFTEN && trials[0].state != CECL_TRIAL_RUNNING; i++)
+        pass_boundary();
+    return trials[0].state == CECL_TRIAL_RUNNING;
+}
+
+static void it_begins_when_all_are_ready(void **state)
+{
+    (void)state;
+    want(1);
+    assert_true(begins());
+    assert_int_equal(processes[0].held, 1);
+    assert_int_equal(processes[1].held, 1);
+}
+
+static void a_busy_rank_puts_it_off_eight_times(void **state)
+{
+    (void)state;
+    processes[1].is_busy = true;
+    want(1);
+    assert_false(begins());
+    assert_int_equal(trials[0].state, CECL_TRIAL_IDLE);
+    for (int r = 0; r < RANKS; r++) {
+        assert_int_equal(processes[r].asked, CECL_TRIAL_ATTEMPTS);
+        assert_int_equal(processes[r].held, 0);
+    }
+}
+
+/* The rank behind finds that all have offered, but the first one came before that. */
+static void a_rank_that_is_ahead_decides(void **state)
+{
+    (void)state;
+    want(1);
+    for (int r = 0; r < RANKS; r++)
+        for (int i = 0; i < 5; i++) /* to the first decision */
+            cecl_trial_boundary(&trials[r], true, 1000000);
+    assert_int_equal(trials[0].state, CECL_TRIAL_WAITING);
+    assert_int_equal(trials[1].state, CECL_TRIAL_WAITING);
+    assert_int_equal(processes[0].held + processes[1].held, 0);
+}
+
+/* The rank offered, then the period changed, and then its process began to try another communicator. */
+static void an_offer_of_an_earlier_subject_does_not_count(void **state)
+{
+    (void)state;
+    want(1);
+    pass_boundary();
+    assert_int_equal(trials[1].state, CECL_TRIAL_OFFERED);
+    want(2);
+    assert_int_equal(processes[1].held, 0);
+    processes[1].is_busy = true;
+    assert_false(begins());
+    processes[1].is_busy = false;
+    want(3);
+    assert_true(begins());
+}
+
+/* Its GPU never comes to a period's end. */
+static void a_trial_ends_without_times(void **state)
+{
+    (void)state;
+    want(1);
+    assert_true(begins());
+    for (int i = 0; i < OFTEN && trials[0].state == CECL_TRIAL_RUNNING; i++)
+        pass_boundary();
+    assert_true(trials[0].has_verdict);
+    assert_int_equal(trials[0].arm, 0);
+    assert_in_range(trials[0].put_off, 1, 64);
+    assert_int_equal(processes[0].held + processes[1].held, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(it_begins_when_all_are_ready, start, stop),
+        cmocka_unit_test_setup_teardown(a_busy_rank_puts_it_off_eight_times, start, stop),
+        cmocka_unit_test_setup_teardown(a_rank_that_is_ahead_decides, start, stop),
+        cmocka_unit_test_setup_teardown(an_offer_of_an_earlier_subject_does_not_count, start, stop),
+        cmocka_unit_test_setup_teardown(a_trial_ends_without_times, start, stop)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
