@@ -58,10 +58,10 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
     X(MAX_SMS, "CECL_MAX_SMS", INT, EQUAL, "-", "what measurements chose", "1..1024",              \
       "most SMs that a kernel of cecl's may take; results do not depend on it")                    \
     X(NCCL, "CECL_NCCL", CHOICE, OWN, "auto", "", "off|auto|all|strict",                           \
-      "read by cecl's libnccl.so.2 at a process's first call of NCCL, as are the next four: "      \
-      "which calls of NCCL cecl carries out. off: none; auto: those that measurements say it "     \
-      "does "                                                                                      \
-      "faster; all: all that it can; strict: as all, but a call that only moves data returns "     \
+      "read by cecl's libnccl.so.2 at a process's first call of NCCL, as are the next five: "      \
+      "which calls of NCCL cecl carries out. off: none; auto: those with which trials or "         \
+      "measurements say it is faster; all: all that it can; strict: as all, but a call that only " \
+      "moves data returns "                                                                        \
       "ncclInvalidUsage if it would not be zero SM. Where ranks differ, all pass all calls to "    \
       "NCCL")                                                                                      \
     X(NCCL_LEARNED, "CECL_NCCL_LEARNED", TEXT, OWN, "-", "nothing is kept", "file name",           \

@@ -360,24 +360,6 @@ static void a_wait_lasts_as_long_as_the_caller_says(void **state)
     free_shared(shared, 2);
 }
 
-/* Publishes the next call, and returns how long rank 0 waited for its outcome, in ns. */
-static int64_t wait_of_next(struct cecl_places *places, cecl_places_go_on *go_on,
-                            enum cecl_places_outcome expected)
-{
-    struct cecl_places_group group;
-    assert_true(publish(places, 1, stop, NULL, &group));
-    const int64_t start = cecl_now_ns();
-    assert_int_equal(meet(places, &group, AT_ONCE, go_on, NULL), expected);
-    const int64_t took = cecl_now_ns() - start;
-    cecl_places_finish(places, &group);
-    return took;
-}
-
-/* ---- while this rank's GPU has work */
-
-#define PENDING_NS 5000000u
-#define MOST_OF(ns) ((ns) / 10 * 9)
-
 /* Publishes a rank's next call, and meets it with that patience. Returns how long that took. */
 static uint64_t wait_with(struct cecl_places *places, struct cecl_places_patience *patience,
                           cecl_places_go_on *go_on, void *context,
@@ -390,6 +372,19 @@ static uint64_t wait_with(struct cecl_places *places, struct cecl_places_patienc
     cecl_places_finish(places, &group);
     return (uint64_t)(cecl_now_ns() - start);
 }
+
+/* The same without patience, and with no context. */
+static uint64_t wait_of_next(struct cecl_places *places, cecl_places_go_on *go_on,
+                             enum cecl_places_outcome expected)
+{
+    struct cecl_places_patience none = {.wait_ns = AT_ONCE};
+    return wait_with(places, &none, go_on, NULL, expected);
+}
+
+/* ---- while this rank's GPU has work */
+
+#define PENDING_NS 5000000u
+#define MOST_OF(ns) ((ns) / 10 * 9)
 
 static void a_late_peer_is_waited_for_longer_while_calls_are_pending(void **state)
 {
