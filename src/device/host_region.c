@@ -5,11 +5,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "device/host.h"
@@ -62,6 +64,18 @@ static ceclResult_t find_run(uint64_t at, struct run *run)
     return ceclSuccess;
 }
 
+#define WRITE_SEALS (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)
+
+/* Whether peers may map a file for reading and writing. Seals forbid new mappings for writing, while
+ * an older one may stay. Pages of memfd_secret count as locked memory of whoever maps them. */
+static bool may_be_mapped(int fd)
+{
+    struct statfs system;
+    const int seals = fcntl(fd, F_GET_SEALS); /* -1: files of this kind have none */
+    return (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR && (seals < 0 || !(seals & WRITE_SEALS)) &&
+           (fstatfs(fd, &system) != 0 || system.f_type != SECRETMEM_MAGIC);
+}
+
 /* Whether peers can map the mapping's file through `fd`. On file systems that give a file another
  * device number in stat than in maps (btrfs), no descriptor fits. */
 static bool opens(int fd, const struct host_mapping *mapping)
@@ -69,7 +83,7 @@ static bool opens(int fd, const struct host_mapping *mapping)
     struct stat info;
     return fstat(fd, &info) == 0 && info.st_ino == mapping->inode &&
            major(info.st_dev) == mapping->major && minor(info.st_dev) == mapping->minor &&
-           (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR;
+           may_be_mapped(fd);
 }
 
 /* A descriptor of this process for the mapping's file; *fd is -1 where there is none. */
