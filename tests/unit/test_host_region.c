@@ -70,6 +70,32 @@ static void assert_private(const void *ptr)
     assert_int_equal(dev->ops->region_export(dev, &region, &exported), ceclInvalidUsage);
 }
 
+/* [file | hole | file], with nothing in the hole or memory without rights; other memory ends the
+ * region, and is no part of it. */
+static void a_mapping_with_a_hole_is_one_region(void **state)
+{
+    (void)state;
+    const int fd = new_file();
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+    char *memory = map_shared(fd, NULL, 0, PAGES), *middle = memory + page();
+    struct cecl_region region, whole = region_at(memory);
+    assert_int_equal(munmap(middle, page()), 0);
+    for (int i = 0; i < 2; i++) {
+        for (size_t at = 0; at < PAGES; at += 2) {
+            region = region_at(memory + at * page());
+            assert_memory_equal(&region, &whole, sizeof(region));
+        }
+        if (i == 0)
+            assert_int_equal(dev->ops->region_find(dev, middle, &region), ceclInvalidArgument);
+        assert_ptr_equal(mmap(middle, page(), PROT_NONE, flags, -1, 0), middle);
+    }
+    assert_int_equal(mprotect(middle, page(), PROT_READ), 0);
+    assert_private(middle);
+    assert_int_equal(region_at(memory).bytes, page());
+    munmap(memory, PAGES * page());
+    close(fd);
+}
+
 static void finding_a_region_leaves_no_descriptor(void **state)
 {
     (void)state;
@@ -461,6 +487,7 @@ int main(void)
         DEVICE_TEST(finding_a_region_leaves_no_descriptor),
         DEVICE_TEST(memory_of_malloc_and_of_the_stack_is_private),
         DEVICE_TEST(private_and_anonymous_mappings_are_private),
+        DEVICE_TEST(a_mapping_with_a_hole_is_one_region),
         DEVICE_TEST(a_mapping_whose_file_was_closed_is_private),
         DEVICE_TEST(a_file_that_is_sealed_against_writing_is_private),
         DEVICE_TEST(memory_of_memfd_secret_can_be_used_and_is_private),
