@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "alloc/pool.h"
+#include "alloc/posts.h"
 #include "boot/mesh.h"
 #include "boot/shared.h"
 #include "ce/engine.h"
@@ -44,11 +45,12 @@ struct cecl_watch {
     pthread_t thread;
     bool running;
     _Atomic bool stop;
-    uint32_t *rows;       /* [CECL_LANES * nranks] */
-    pthread_mutex_t lock; /* held while the communicator is given up */
-    bool told, silenced;  /* peers were notified; this rank's signals no longer count */
-    bool complained;      /* the user knows that the driver holds up the release */
-    bool kernels_ended;   /* no kernel waits for peers any more, neither the caller's nor cecl's */
+    uint32_t *rows;          /* [CECL_LANES * nranks] */
+    struct cecl_posts posts; /* a view of its own */
+    pthread_mutex_t lock;    /* held while the communicator is given up */
+    bool told, silenced;     /* peers were notified; this rank's signals no longer count */
+    bool complained;         /* the user knows that the driver holds up the release */
+    bool kernels_ended; /* no kernel waits for peers any more, neither the caller's nor cecl's */
 };
 
 struct cecl_launcher;
