@@ -61,16 +61,22 @@ CECL_API const char *ceclGetLastError(ceclComm_t comm)
 
 /* ---- the end */
 
-CECL_API ceclResult_t ceclCommFinalize(ceclComm_t comm)
+static ceclResult_t finalize(ceclComm_t comm)
 {
-    CECL_TRY(cecl_comm_check(comm));
-    CECL_TRY(cecl_waiting_check(comm, "finalize after it"));
     ceclResult_t result = cecl_watch_drain(comm, CECL_NO_DEADLINE);
     if (result == ceclSuccess)
         result = comm->dev->ops->streams_drain(comm->dev, CECL_NO_DEADLINE);
     if (result == ceclSuccess)
         comm->finalized = true;
     return result;
+}
+
+CECL_API ceclResult_t ceclCommFinalize(ceclComm_t comm)
+{
+    CECL_TRY(cecl_comm_check(comm));
+    CECL_TRY(cecl_waiting_check(comm, "finalize after it"));
+    CECL_TRY(cecl_comm_enter(comm, "ceclCommFinalize"));
+    return cecl_comm_left(comm, finalize(comm));
 }
 
 bool cecl_comm_end_pending(ceclComm_t comm, int64_t deadline)

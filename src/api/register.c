@@ -76,9 +76,7 @@ CECL_API ceclResult_t ceclCommRegister(ceclComm_t comm, void *ptr, size_t bytes,
     if (!handle)
         return cecl_fail(ceclInvalidArgument, "handle: NULL");
     CECL_TRY(cecl_comm_enter(comm, "ceclCommRegister"));
-    const ceclResult_t result = add(comm, ptr, bytes, handle);
-    cecl_comm_leave(comm);
-    return result;
+    return cecl_comm_left(comm, add(comm, ptr, bytes, handle));
 }
 
 /* Whether pending calls of this rank use a window. */
@@ -123,9 +121,7 @@ CECL_API ceclResult_t ceclCommDeregister(ceclComm_t comm, ceclRegistration_t han
 {
     CECL_TRY(cecl_comm_check_handle(comm));
     CECL_TRY(cecl_comm_enter(comm, "ceclCommDeregister"));
-    const ceclResult_t result = remove_registration(comm, handle);
-    cecl_comm_leave(comm);
-    return result;
+    return cecl_comm_left(comm, remove_registration(comm, handle));
 }
 
 /* Registers the regions of a window, those that lie side by side at once. */

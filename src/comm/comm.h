@@ -112,7 +112,7 @@ struct ceclComm {
     struct cecl_waits waits;
     struct cecl_watch watch;
     struct cecl_worker worker;
-    _Atomic bool finalized; /* two threads may finalize at once */
+    _Atomic bool finalized; /* written inside, and read before a thread enters */
     bool shares_process;    /* another rank is in this process */
     bool is_one_process;    /* all ranks are */
     int ranks_here;         /* in this process, this one included */
@@ -192,6 +192,12 @@ static inline ceclResult_t cecl_comm_enter(ceclComm_t comm, const char *name)
 static inline void cecl_comm_leave(ceclComm_t comm)
 {
     atomic_store_explicit(&comm->inside, NULL, memory_order_release);
+}
+/* Leaves with the call's result. */
+static inline ceclResult_t cecl_comm_left(ceclComm_t comm, ceclResult_t result)
+{
+    cecl_comm_leave(comm);
+    return result;
 }
 /* How to find out in what ranks differ, for the end of a message. Empty if ranks compare their
  * calls already. */

@@ -60,9 +60,7 @@ ceclResult_t cecl_collective(enum cecl_op_index index, const struct cecl_args *a
         result = cecl_comm_enter(comm, call.op->name);
     if (result != ceclSuccess) /* a group that contains such a call is refused as a whole */
         return cecl_group_is_open() ? cecl_group_refuse(result) : result;
-    result = call_entered(args, comm, stream, &call);
-    cecl_comm_leave(comm);
-    return result;
+    return cecl_comm_left(comm, call_entered(args, comm, stream, &call));
 }
 
 ceclResult_t cecl_collective_explain(enum cecl_op_index index, const struct cecl_args *args,
@@ -75,6 +73,5 @@ ceclResult_t cecl_collective_explain(enum cecl_op_index index, const struct cecl
     if (result == ceclSuccess)
         result = cecl_launches_explain(launch, explanation);
     cecl_launch_drop(launch);
-    cecl_comm_leave(comm);
-    return result;
+    return cecl_comm_left(comm, result);
 }
