@@ -22,7 +22,7 @@ static ceclResult_t end(struct cecl_group *group)
     if (others) {
         (void)!cecl_group_refuse(cecl_joins_carry_out(&others->joins, group->failed, group->words));
         if (group->failed == ceclSuccess)
-            (void)!cecl_group_refuse(cecl_wishes_carry_out(&others->wishes));
+            (void)!cecl_group_refuse(cecl_wishes_carry_out(&others->wishes, group));
         others->wishes.count = 0;
     }
     return cecl_group_carry_out(group);

@@ -245,6 +245,14 @@ bool cecl_group_is_first(const struct cecl_group *group, const struct cecl_launc
     return first == launch;
 }
 
+bool cecl_group_has(const struct cecl_group *group, ceclComm_t comm)
+{
+    const struct cecl_launch *launch = group->first;
+    while (launch && launch->comm != comm)
+        launch = launch->next;
+    return launch;
+}
+
 void cecl_group_enter(struct cecl_group *group, const char *name)
 {
     struct cecl_launch *launch = group->first;

@@ -46,6 +46,8 @@ void cecl_group_forget(ceclComm_t comm);
 /* Enters the communicators of the group's calls, for the call `name`. If another thread is inside
  * one of them, the group is refused, and that communicator's calls are taken out of it. */
 void cecl_group_enter(struct cecl_group *group, const char *name);
+/* Whether the group has calls on `comm`, which it then has entered. */
+bool cecl_group_has(const struct cecl_group *group, ceclComm_t comm);
 /* Drops the launches, and leaves their communicators. */
 void cecl_group_leave(struct cecl_group *group);
 /* Takes all calls out, for a thread that has not entered. */

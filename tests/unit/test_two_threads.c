@@ -131,8 +131,12 @@ static void a_group_with_such_a_call_is_refused(void **state)
 {
     (void)state;
     int mine[COUNT] = {0}, all[RANKS * COUNT];
+    void *place;
     ceclResult_t result;
     const pthread_t thread = begin_exchange(&result);
+    OK(ceclGroupStart());
+    OK(ceclMemAlloc(comms[0], &place, 64));
+    expect_refused(ceclGroupEnd(), comms[0], "ceclMemAlloc");
     OK(ceclGroupStart());
     expect_refused(ceclSend(mine, COUNT, ceclInt32, 1, comms[0], NULL), comms[0], "ceclSend");
     OK(ceclAllGather(mine, all, COUNT, ceclInt32, comms[1], NULL));
