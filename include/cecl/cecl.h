@@ -607,8 +607,8 @@ typedef struct {
     uint64_t peakBytes;     /* largest usedBytes so far */
     uint64_t segments;      /* times the pool grew */
     uint64_t allocations;   /* live ones, cecl's own included */
-    /* exchanges with the peers since init: for growth, for splits, and for comparisons under
-     * CECL_CHECK=1 */
+    /* exchanges with all peers so far: for init, for growth, for splits, for ceclAlltoAllv, and for
+     * comparisons under CECL_CHECK=1. One use may need several */
     uint64_t exchanges;
 } ceclPoolStats_t;
 

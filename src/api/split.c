@@ -182,14 +182,12 @@ static ceclResult_t list_members(ceclComm_t comm, const struct choice *all, stru
 static ceclResult_t exchange_choices(ceclComm_t comm, const struct choice *mine, struct choice *all)
 {
     cecl_mesh_activity(comm->mesh, "ceclCommSplit");
-    comm->pool.exchanges++;
     return cecl_comm_exchanged(comm,
                                cecl_mesh_allgather(comm->mesh, "split", mine, all, sizeof(*mine)));
 }
 
 static ceclResult_t agree(ceclComm_t comm, ceclResult_t mine)
 {
-    comm->pool.exchanges++;
     return cecl_comm_exchanged(comm, cecl_mesh_agree(comm->mesh, mine));
 }
 

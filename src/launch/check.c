@@ -194,7 +194,6 @@ ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, cecl
     cecl_keep_message(words);
     tell(call, local, words, &mine);
     mine.compared = comm->launcher->compared;
-    comm->pool.exchanges++;
     cecl_mesh_activity(comm->mesh, call->op->name);
     ceclResult_t result =
         name_cure(comm, cecl_comm_exchanged(comm, cecl_mesh_allgather(comm->mesh, "call", &mine,

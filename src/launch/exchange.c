@@ -103,7 +103,6 @@ static ceclResult_t tell(ceclComm_t comm, const struct cecl_call *call, bool tar
         memcpy(mine->words, call->view.layout, call->layout_words * sizeof(*mine->words));
     else
         cecl_shorten(mine->text, sizeof(mine->text), words);
-    comm->pool.exchanges++;
     cecl_mesh_activity(comm->mesh, call->op->name);
     const ceclResult_t result =
         cecl_comm_exchanged(comm, cecl_mesh_allgather(comm->mesh, "blocks", mine, told_by(comm, 0),

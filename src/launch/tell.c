@@ -342,8 +342,7 @@ static ceclResult_t lend(struct cecl_launch *launch)
  * more or less time. */
 static uint64_t wait_ns(ceclComm_t comm)
 {
-    const uint64_t took = comm->registry.telling_ns;
-    comm->registry.telling_ns = 0;
+    const uint64_t took = cecl_registry_told_ns(&comm->registry);
     return cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_WAIT_NS) +
            (took < PATIENCE_MAX_NS ? took : PATIENCE_MAX_NS);
 }
