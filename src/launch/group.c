@@ -362,8 +362,9 @@ static void compare(struct cecl_group *group)
     for (uint32_t i = 0; i < nparts && result != ceclSuccess; i++)
         for (struct cecl_launch *launch = group->first; launch; launch = launch->next)
             if (launch->comm == group->parts[i].comm && launch->kind == CECL_LAUNCH_COLLECTIVES)
-                launch->is_relied_on = group->parts[i].result == ceclSuccess &&
-                                       !launch->comm->launcher->compares_alike;
+                if (group->parts[i].result == ceclSuccess &&
+                    !launch->comm->launcher->compares_alike)
+                    cecl_launch_owe(launch);
 }
 
 /* Does something for each launch, one after the other, until the group fails. */

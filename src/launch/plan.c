@@ -147,7 +147,7 @@ ceclResult_t cecl_launch_bind(struct cecl_launch *launch)
         }
         launch->runs->users++;
     }
-    cecl_launch_go(launch, CECL_LAUNCH_BOUND);
+    cecl_launch_bound(launch);
     return ceclSuccess;
 }
 

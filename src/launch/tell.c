@@ -140,7 +140,8 @@ ceclResult_t cecl_tell_publish(struct cecl_launch *launch)
     if (!cecl_places_publish(&launcher->places, launcher->records, launch->nfull,
                              cecl_launch_goes_on, comm, &launch->places))
         return ended(launch);
-    launch->is_open = launch->is_relied_on = true;
+    launch->is_open = true;
+    cecl_launch_owe(launch);
     return ceclSuccess;
 }
 
