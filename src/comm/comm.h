@@ -199,6 +199,13 @@ static inline ceclResult_t cecl_comm_left(ceclComm_t comm, ceclResult_t result)
     cecl_comm_leave(comm);
     return result;
 }
+/* The words for ranks that make different calls. Return ceclInvalidUsage.
+ *
+ * Two ranks are known to differ in a field of call `name`: */
+ceclResult_t cecl_comm_differ_in(const char *name, const char *field, int rank, const char *value,
+                                 int other, const char *others);
+/* `other` makes another call than this rank, and it is not known in what they differ. */
+ceclResult_t cecl_comm_differ(ceclComm_t comm, const char *name, int other);
 /* How to find out in what ranks differ, for the end of a message. Empty if ranks compare their
  * calls already. */
 static inline const char *cecl_comm_hint(ceclComm_t comm)
