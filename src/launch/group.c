@@ -171,8 +171,7 @@ static ceclResult_t refuse_in_group(const struct cecl_op *op)
 static ceclResult_t add(struct cecl_group *group, ceclComm_t comm, const struct cecl_args *args,
                         ceclStream_t stream, struct cecl_call *call)
 {
-    const enum cecl_launch_kind kind =
-        call->op->family == CECL_FAMILY_MESSAGE ? CECL_LAUNCH_MESSAGES : CECL_LAUNCH_COLLECTIVES;
+    const enum cecl_launch_kind kind = cecl_launch_kind_of(call->op);
     const ceclResult_t streams = check_stream(group, comm, stream);
     char words[CECL_MESSAGE_BYTES];
     words[0] = '\0';

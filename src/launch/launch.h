@@ -44,6 +44,11 @@ enum cecl_launch_kind {
     CECL_LAUNCH_CARRIED      /* copies within this rank, before or behind another launch */
 };
 
+static inline enum cecl_launch_kind cecl_launch_kind_of(const struct cecl_op *op)
+{
+    return op->family == CECL_FAMILY_MESSAGE ? CECL_LAUNCH_MESSAGES : CECL_LAUNCH_COLLECTIVES;
+}
+
 /* Its place among the launches of its communicator. Launches run in the order in which they are
  * enqueued, on any streams. A launch on another stream than the last one first waits until `done`
  * says that the last one has ended. */
