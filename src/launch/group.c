@@ -112,19 +112,26 @@ static struct cecl_launch **place_of(struct cecl_group *group, ceclComm_t comm,
     return at;
 }
 
+/* The communicator's first launch; NULL: it has none. */
+static const struct cecl_launch *first_of(const struct cecl_group *group, ceclComm_t comm)
+{
+    const struct cecl_launch *launch = group->first;
+    while (launch && launch->comm != comm)
+        launch = launch->next;
+    return launch;
+}
+
 /* Requires one stream for each communicator, because its calls become one. */
 static ceclResult_t check_stream(const struct cecl_group *group, ceclComm_t comm,
                                  ceclStream_t stream)
 {
-    for (const struct cecl_launch *launch = group->first; launch; launch = launch->next)
-        if (launch->comm == comm)
-            return launch->order.stream == stream
-                       ? ceclSuccess
-                       : cecl_fail(ceclInvalidUsage,
-                                   "stream %p: calls of one group and communicator go to one "
-                                   "stream; the first of them went to %p",
-                                   (void *)stream, (void *)launch->order.stream);
-    return ceclSuccess;
+    const struct cecl_launch *launch = first_of(group, comm);
+    return !launch || launch->order.stream == stream
+               ? ceclSuccess
+               : cecl_fail(ceclInvalidUsage,
+                           "stream %p: calls of one group and communicator go to one stream; the "
+                           "first of them went to %p",
+                           (void *)stream, (void *)launch->order.stream);
 }
 
 static bool has_parts(struct cecl_group *group, uint32_t count)
@@ -238,18 +245,12 @@ void cecl_group_forget(ceclComm_t comm)
 
 bool cecl_group_is_first(const struct cecl_group *group, const struct cecl_launch *launch)
 {
-    const struct cecl_launch *first = group->first;
-    while (first->comm != launch->comm)
-        first = first->next;
-    return first == launch;
+    return first_of(group, launch->comm) == launch;
 }
 
 bool cecl_group_has(const struct cecl_group *group, ceclComm_t comm)
 {
-    const struct cecl_launch *launch = group->first;
-    while (launch && launch->comm != comm)
-        launch = launch->next;
-    return launch;
+    return first_of(group, comm) != NULL;
 }
 
 void cecl_group_enter(struct cecl_group *group, const char *name)
