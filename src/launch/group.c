@@ -112,8 +112,7 @@ static struct cecl_launch **place_of(struct cecl_group *group, ceclComm_t comm,
     return at;
 }
 
-/* The communicator's first launch; NULL: it has none. */
-static const struct cecl_launch *first_of(const struct cecl_group *group, ceclComm_t comm)
+const struct cecl_launch *cecl_group_first(const struct cecl_group *group, ceclComm_t comm)
 {
     const struct cecl_launch *launch = group->first;
     while (launch && launch->comm != comm)
@@ -125,7 +124,7 @@ static const struct cecl_launch *first_of(const struct cecl_group *group, ceclCo
 static ceclResult_t check_stream(const struct cecl_group *group, ceclComm_t comm,
                                  ceclStream_t stream)
 {
-    const struct cecl_launch *launch = first_of(group, comm);
+    const struct cecl_launch *launch = cecl_group_first(group, comm);
     return !launch || launch->order.stream == stream
                ? ceclSuccess
                : cecl_fail(ceclInvalidUsage,
@@ -243,23 +242,13 @@ void cecl_group_forget(ceclComm_t comm)
 
 /* ---- carrying it out */
 
-bool cecl_group_is_first(const struct cecl_group *group, const struct cecl_launch *launch)
-{
-    return first_of(group, launch->comm) == launch;
-}
-
-bool cecl_group_has(const struct cecl_group *group, ceclComm_t comm)
-{
-    return first_of(group, comm) != NULL;
-}
-
 void cecl_group_enter(struct cecl_group *group, const char *name)
 {
     struct cecl_launch *launch = group->first;
     while (launch) {
         struct cecl_launch *next = launch->next;
         ceclComm_t comm = launch->comm;
-        if (cecl_group_is_first(group, launch) &&
+        if (cecl_group_first(group, launch->comm) == launch &&
             remember(group, comm, cecl_comm_enter(comm, name)) != ceclSuccess) {
             while (next && next->comm == comm)
                 next = next->next;
@@ -287,7 +276,7 @@ void cecl_group_leave(struct cecl_group *group)
 static ceclResult_t check(struct cecl_group *group, struct cecl_launch *launch)
 {
     CECL_TRY(cecl_comm_check(launch->comm));
-    if (cecl_group_is_first(group, launch))
+    if (cecl_group_first(group, launch->comm) == launch)
         CECL_TRY(cecl_settle_again(launch, launch->comm));
     return cecl_launch_check(launch);
 }

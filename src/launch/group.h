@@ -46,14 +46,12 @@ void cecl_group_forget(ceclComm_t comm);
 /* Enters the communicators of the group's calls, for the call `name`. If another thread is inside
  * one of them, the group is refused, and that communicator's calls are taken out of it. */
 void cecl_group_enter(struct cecl_group *group, const char *name);
-/* Whether the group has calls on `comm`, which it then has entered. */
-bool cecl_group_has(const struct cecl_group *group, ceclComm_t comm);
 /* Drops the launches, and leaves their communicators. */
 void cecl_group_leave(struct cecl_group *group);
 /* Takes all calls out, for a thread that has not entered. */
 void cecl_group_empty(struct cecl_group *group);
-/* Whether a launch is its communicator's first of the group. */
-bool cecl_group_is_first(const struct cecl_group *group, const struct cecl_launch *launch);
+/* The first launch of `comm`; NULL: the group has no calls on it. */
+const struct cecl_launch *cecl_group_first(const struct cecl_group *group, ceclComm_t comm);
 /* Carries out the launches. A group that has failed before only lets its peers know. */
 ceclResult_t cecl_group_carry_out(struct cecl_group *group);
 
