@@ -185,9 +185,7 @@ DEVICE void reduce_tiles(const cecl_reduce_args &args, const unsigned char *tile
 
 #endif
 
-template <int type, int op>
-__global__ void __launch_bounds__(CECL_REDUCE_BULK_THREADS, 1)
-    reduce_bulk(const __grid_constant__ cecl_reduce_args args)
+template <int type, int op> DEVICE void reduce_bulk(const cecl_reduce_args &args)
 {
 #if __CUDA_ARCH__ >= 900
     extern __shared__ __align__(128) unsigned char shared[];
@@ -214,10 +212,10 @@ __global__ void __launch_bounds__(CECL_REDUCE_BULK_THREADS, 1)
 #endif
 }
 
-extern "C" const void *cecl_reduce_bulk_kernel(ceclDataType_t type, ceclRedOp_t op)
-{
-#define PICK(type, op) return (const void *)reduce_bulk<type, op>
-    CECL_REDUCE_PICK(type, op, PICK);
-#undef PICK
-    return nullptr;
-}
+#define KERNEL(type_name, type, op_name, op)                                                       \
+    extern "C" __global__ void __launch_bounds__(CECL_REDUCE_BULK_THREADS, 1)                      \
+        cecl_reduce_bulk_##type_name##_##op_name(const __grid_constant__ cecl_reduce_args args)    \
+    {                                                                                              \
+        reduce_bulk<type, op>(args);                                                               \
+    }
+CECL_REDUCE_PAIRS(KERNEL)
