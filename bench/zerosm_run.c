@@ -324,7 +324,7 @@ static bool call_one(struct stage *s, int g)
 }
 
 /* All ranks make a call. In one group none is late to it. */
-static bool call_once(struct stage *s)
+static bool call_all_once(struct stage *s)
 {
     bool fine = s->c->late || called(s, 0, ceclGroupStart(), "ceclGroupStart");
     for (int g = 0; g < s->gpus && fine; g++)
@@ -336,7 +336,7 @@ static bool call_all(struct stage *s)
 {
     bool fine = true;
     for (int i = 0; i < CALLS && fine; i++)
-        fine = call_once(s);
+        fine = call_all_once(s);
     return fine;
 }
 
