@@ -44,7 +44,7 @@ if command -v readelf >/dev/null; then
         passed=$((passed + 1))
     done
 fi
-[ ! -e "$libraries/libnccl.so.2" ] && [ ! -e venv/lib/libnccl.so.2 ] || fail "libnccl.so.2 lies on a usual path"
+if [ -e "$libraries/libnccl.so.2" ] || [ -e venv/lib/libnccl.so.2 ]; then fail "libnccl.so.2 lies on a usual path"; fi
 
 if ! command -v cmake >/dev/null || ! command -v cc >/dev/null; then
     echo "no cmake or C compiler: no program was built with the wheel"
