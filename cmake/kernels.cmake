@@ -21,7 +21,7 @@ list(APPEND kernel_headers ${PROJECT_SOURCE_DIR}/include/cecl/cecl.h
      ${PROJECT_SOURCE_DIR}/src/util/error.h)
 
 if(CECL_KERNEL_COMPILER STREQUAL "nvcc")
-  set(compile ${CUDAToolkit_NVCC_EXECUTABLE} -O3 ${kernel_options})
+  set(compile ${CMAKE_CUDA_COMPILER} -O3 ${kernel_options})
   if(CMAKE_CUDA_HOST_COMPILER)
     list(APPEND compile -ccbin ${CMAKE_CUDA_HOST_COMPILER})
   endif()

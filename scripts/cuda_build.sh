@@ -9,7 +9,7 @@ build=$root/build/cuda
 . "$root/scripts/common.sh"
 toolkit=$root/build/cuda_toolkit
 packages=("nvidia-cuda-nvcc==13.0.*" "nvidia-cuda-runtime==13.0.*" "nvidia-cuda-crt==13.0.*"
-    "nvidia-nvvm==13.0.*" "nvidia-cuda-cccl==13.0.*")
+    "nvidia-nvvm==13.0.*" "nvidia-cuda-cccl==13.0.*" "nvidia-nvtx==13.0.*")
 
 # The folder of the toolkit that PyPI's packages make up.
 from_pypi() {
