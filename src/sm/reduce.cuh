@@ -3,6 +3,7 @@
 #ifndef CECL_SM_REDUCE_CUH
 #define CECL_SM_REDUCE_CUH
 
+#include "sm/kernel_names.h"
 #include "sm/meeting.cuh"
 #include "sm/number.cuh"
 #include "sm/reduce_args.h"
@@ -126,97 +127,81 @@ DEVICE void reduce_end(const cecl_reduce_args &args)
 }
 
 /* ---- elements of head and tail. Neighbouring threads take neighbouring elements. A thread
- * takes up to `strides` elements before it uses the first, so that many loads are in flight.
- * All threads of the grid call it; in the bulk kernel all readers do, where head and tail
- * are shorter than a warp. */
+ * takes up to `strides` elements before it uses the first, so that many loads are in flight. */
 
+/* A thread's elements: `first` and each `stride` further on, as far as `all` goes. */
+struct singles {
+    uint64_t first, stride, all;
+};
+
+DEVICE bool single_exists(const singles &s, int k)
+{
+    return s.first + k * s.stride < s.all;
+}
+
+/* Bytes from the body's begin to the i-th element outside it. */
+template <int type> DEVICE int64_t single_place(const cecl_reduce_args &args, uint64_t i)
+{
+    typedef element<type> E;
+    const int64_t place = i < args.head ? (int64_t)i - (int64_t)args.head
+                                        : (int64_t)(args.vectors * E::per + i - args.head);
+    return place * (int64_t)sizeof(typename E::raw);
+}
+
+/* Reduces sources [s, s + together) into `acc`, as far as they exist. All loads come first. */
+template <int type, int op, int together, int strides>
+DEVICE void singles_combine(const cecl_reduce_args &args, const singles &of, uint32_t s,
+                            const int64_t at[strides], typename element<type>::acc acc[strides])
+{
+    typedef element<type> E;
+    typename E::raw x[together][strides];
+#pragma unroll
+    for (int j = 0; j < together; j++)
+#pragma unroll
+        for (int k = 0; k < strides; k++)
+            if (s + j < args.nsrc && single_exists(of, k))
+                single_load(args.src[s + j] + at[k], &x[j][k]);
+#pragma unroll
+    for (int j = 0; j < together; j++)
+#pragma unroll
+        for (int k = 0; k < strides; k++)
+            if (s + j == 0)
+                acc[k] = E::widen(x[j][k]);
+            else if (s + j < args.nsrc)
+                acc[k] = combine<op>(acc[k], E::widen(x[j][k]));
+}
+
+/* Stores an element at dst and at all other destinations. */
+template <typename Raw>
+DEVICE void single_result(const cecl_reduce_args &args, int64_t at, Raw value)
+{
+    single_store(args.dst + at, value);
+    for (uint32_t a = 0; a < args.nalso; a++)
+        single_store(args.also[a] + at, value);
+}
+
+/* All threads of the grid call it; in the bulk kernel all readers do, where head and tail are
+ * shorter than a warp. */
 template <int type, int op, int strides> DEVICE void reduce_singles(const cecl_reduce_args &args)
 {
     typedef element<type> E;
-    typedef typename E::raw raw;
     const int together = strides == 1 ? 1 : 4;
-    const uint64_t all = args.head + args.tail;
     const uint64_t stride = (uint64_t)gridDim.x * blockDim.x;
-    const uint64_t thread = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    for (uint64_t first = thread; first < all; first += strides * stride) {
+    singles of = {(uint64_t)blockIdx.x * blockDim.x + threadIdx.x, stride, args.head + args.tail};
+    for (; of.first < of.all; of.first += strides * stride) {
         typename E::acc acc[strides];
-        int64_t at[strides]; /* bytes from the body's begin */
+        int64_t at[strides];
 #pragma unroll
-        for (int k = 0; k < strides; k++) {
-            const uint64_t i = first + k * stride;
-            const int64_t place = i < args.head ? (int64_t)i - (int64_t)args.head
-                                                : (int64_t)(args.vectors * E::per + i - args.head);
-            at[k] = place * (int64_t)sizeof(raw);
-        }
-        for (uint32_t s = 0; s < args.nsrc; s += together) {
-            raw x[together][strides];
-#pragma unroll
-            for (int j = 0; j < together; j++)
-#pragma unroll
-                for (int k = 0; k < strides; k++)
-                    if (s + j < args.nsrc && first + k * stride < all)
-                        single_load(args.src[s + j] + at[k], &x[j][k]);
-#pragma unroll
-            for (int j = 0; j < together; j++)
-#pragma unroll
-                for (int k = 0; k < strides; k++)
-                    if (s + j == 0)
-                        acc[k] = E::widen(x[j][k]);
-                    else if (s + j < args.nsrc)
-                        acc[k] = combine<op>(acc[k], E::widen(x[j][k]));
-        }
+        for (int k = 0; k < strides; k++)
+            at[k] = single_place<type>(args, of.first + k * stride);
+        for (uint32_t s = 0; s < args.nsrc; s += together)
+            singles_combine<type, op, together, strides>(args, of, s, at, acc);
         divide<op, strides>(acc, args.division);
 #pragma unroll
         for (int k = 0; k < strides; k++)
-            if (first + k * stride < all) {
-                const raw value = E::narrow(acc[k]);
-                single_store(args.dst + at[k], value);
-                for (uint32_t a = 0; a < args.nalso; a++)
-                    single_store(args.also[a] + at[k], value);
-            }
+            if (single_exists(of, k))
+                single_result(args, at[k], E::narrow(acc[k]));
     }
 }
-
-/* ---- choosing a kernel. Combinations with the same bits share one kernel: ceclAvg uses the sum's,
- * and sums and products of signed integers use the unsigned ones. Calls PICK(type, op) for each
- * kernel that exists. */
-
-#define CECL_REDUCE_PICK(type, op, PICK)                                                           \
-    do {                                                                                           \
-        const int pick_op_ = (op) == ceclAvg ? ceclSum : (op);                                     \
-        const bool wraps_ = pick_op_ == ceclSum || pick_op_ == ceclProd;                           \
-        switch (type) {                                                                            \
-        case ceclInt8: CECL_REDUCE_SIGNED(ceclInt8, ceclUint8, PICK);                              \
-        case ceclUint8: CECL_REDUCE_OPS(ceclUint8, PICK);                                          \
-        case ceclInt32: CECL_REDUCE_SIGNED(ceclInt32, ceclUint32, PICK);                           \
-        case ceclUint32: CECL_REDUCE_OPS(ceclUint32, PICK);                                        \
-        case ceclInt64: CECL_REDUCE_SIGNED(ceclInt64, ceclUint64, PICK);                           \
-        case ceclUint64: CECL_REDUCE_OPS(ceclUint64, PICK);                                        \
-        case ceclFloat16: CECL_REDUCE_OPS(ceclFloat16, PICK);                                      \
-        case ceclFloat32: CECL_REDUCE_OPS(ceclFloat32, PICK);                                      \
-        case ceclFloat64: CECL_REDUCE_OPS(ceclFloat64, PICK);                                      \
-        case ceclBfloat16: CECL_REDUCE_OPS(ceclBfloat16, PICK);                                    \
-        case ceclFloat8e4m3: CECL_REDUCE_OPS(ceclFloat8e4m3, PICK);                                \
-        case ceclFloat8e5m2: CECL_REDUCE_OPS(ceclFloat8e5m2, PICK);                                \
-        }                                                                                          \
-    } while (0)
-#define CECL_REDUCE_OPS(type, PICK)                                                                \
-    if (pick_op_ == ceclSum)                                                                       \
-        PICK(type, ceclSum);                                                                       \
-    if (pick_op_ == ceclProd)                                                                      \
-        PICK(type, ceclProd);                                                                      \
-    if (pick_op_ == ceclMax)                                                                       \
-        PICK(type, ceclMax);                                                                       \
-    if (pick_op_ == ceclMin)                                                                       \
-        PICK(type, ceclMin);                                                                       \
-    break
-#define CECL_REDUCE_SIGNED(type, as_unsigned, PICK)                                                \
-    if (wraps_ && pick_op_ == ceclSum)                                                             \
-        PICK(as_unsigned, ceclSum);                                                                \
-    if (wraps_)                                                                                    \
-        PICK(as_unsigned, ceclProd);                                                               \
-    if (pick_op_ == ceclMax)                                                                       \
-        PICK(type, ceclMax);                                                                       \
-    PICK(type, ceclMin)
 
 #endif

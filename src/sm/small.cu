@@ -158,6 +158,12 @@ DEVICE void lines_open(const lines &from, vector v[PER])
         v[w / 4].w[w % 4] = from.words[w / 3][w % 3];
 }
 
+/* Whether `rank` is a peer: another rank that exists. */
+DEVICE bool is_peer(const cecl_small_args &args, uint32_t rank)
+{
+    return rank < args.nranks && rank != args.rank;
+}
+
 /* A rank of [first, first + TOGETHER) whose part of a share has not come; this rank, if there is
  * none. */
 DEVICE uint32_t missing(const cecl_small_args &args, uint32_t first, const share &s,
@@ -166,7 +172,7 @@ DEVICE uint32_t missing(const cecl_small_args &args, uint32_t first, const share
     uint32_t rank = args.rank;
 #pragma unroll
     for (int j = 0; j < TOGETHER; j++)
-        if (first + j < args.nranks && first + j != args.rank)
+        if (is_peer(args, first + j))
 #pragma unroll
             for (int l = 0; l < LINES; l++)
                 if (l <= s.vectors && got[j].words[l][3] != args.epoch)
@@ -174,30 +180,35 @@ DEVICE uint32_t missing(const cecl_small_args &args, uint32_t first, const share
     return rank;
 }
 
+/* Reads the lines of a share of ranks [first, first + TOGETHER), as far as they are peers. All
+ * loads come first. Returns whether all lines are of this call. */
+DEVICE bool poll(const cecl_small_args &args, uint32_t first, const share &s, lines got[TOGETHER])
+{
+    const unsigned char *const at = args.from + first * args.slot + s.line;
+    bool here = true;
+#pragma unroll
+    for (int j = 0; j < TOGETHER; j++)
+        if (is_peer(args, first + j))
+#pragma unroll
+            for (int l = 0; l < LINES; l++)
+                if (l <= s.vectors)
+                    line_load(at + j * args.slot + l * LINE_APART, got[j].words[l]);
+#pragma unroll
+    for (int j = 0; j < TOGETHER; j++)
+        if (is_peer(args, first + j))
+#pragma unroll
+            for (int l = 0; l < LINES; l++)
+                here = here && (l > s.vectors || got[j].words[l][3] == args.epoch);
+    return here;
+}
+
 /* Receives a share from ranks [first, first + TOGETHER), except this rank and ranks that do not
  * exist. Returns false when the wait has ended early; some of the share is undefined then. */
 DEVICE bool receive(const cecl_small_args &args, uint32_t first, const share &s,
                     lines got[TOGETHER])
 {
-    const unsigned char *const at = args.from + first * args.slot + s.line;
     uint64_t begin = 0;
-    for (uint32_t polls = 1;; polls++) {
-        bool here = true;
-#pragma unroll
-        for (int j = 0; j < TOGETHER; j++)
-            if (first + j < args.nranks && first + j != args.rank)
-#pragma unroll
-                for (int l = 0; l < LINES; l++)
-                    if (l <= s.vectors)
-                        line_load(at + j * args.slot + l * LINE_APART, got[j].words[l]);
-#pragma unroll
-        for (int j = 0; j < TOGETHER; j++)
-            if (first + j < args.nranks && first + j != args.rank)
-#pragma unroll
-                for (int l = 0; l < LINES; l++)
-                    here = here && (l > s.vectors || got[j].words[l][3] == args.epoch);
-        if (here)
-            return true;
+    for (uint32_t polls = 1; !poll(args, first, s, got); polls++) {
         if (polls % POLLS != 0)
             continue;
         const uint64_t now = now_ns();
@@ -208,6 +219,7 @@ DEVICE bool receive(const cecl_small_args &args, uint32_t first, const share &s,
             return false;
         }
     }
+    return true;
 }
 
 /* The rank whose slot is args.to[k]. */
@@ -371,28 +383,16 @@ template <typename Use> DEVICE void exchange(const cecl_small_args &args)
     meet_done(args.meeting);
 }
 
-template <int type, int op>
-__global__ void __launch_bounds__(CECL_SMALL_THREADS, 1)
-    small_reduce(const __grid_constant__ cecl_small_args args)
-{
-    exchange<reduction<type, op>>(args);
-}
+#define KERNEL(type_name, type, op_name, op)                                                       \
+    extern "C" __global__ void __launch_bounds__(CECL_SMALL_THREADS, 1)                            \
+        cecl_small_##type_name##_##op_name(const __grid_constant__ cecl_small_args args)           \
+    {                                                                                              \
+        exchange<reduction<type, op>>(args);                                                       \
+    }
+CECL_REDUCE_PAIRS(KERNEL)
 
-static __global__ void __launch_bounds__(CECL_SMALL_THREADS, 1)
-    small_move(const __grid_constant__ cecl_small_args args)
+extern "C" __global__ void __launch_bounds__(CECL_SMALL_THREADS, 1)
+    cecl_small_move(const __grid_constant__ cecl_small_args args)
 {
     exchange<move>(args);
-}
-
-extern "C" const void *cecl_small_reduce_kernel(ceclDataType_t type, ceclRedOp_t op)
-{
-#define PICK(type, op) return (const void *)small_reduce<type, op>
-    CECL_REDUCE_PICK(type, op, PICK);
-#undef PICK
-    return nullptr;
-}
-
-extern "C" const void *cecl_small_move_kernel(void)
-{
-    return (const void *)small_move;
 }

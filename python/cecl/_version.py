@@ -1,0 +1,4 @@
+"""The package's version, which stands in cecl.h alone."""
+from importlib.metadata import version
+
+__version__ = version("cecl")
