@@ -127,80 +127,54 @@ DEVICE void reduce_end(const cecl_reduce_args &args)
 }
 
 /* ---- elements of head and tail. Neighbouring threads take neighbouring elements. A thread
- * takes up to `strides` elements before it uses the first, so that many loads are in flight. */
+ * takes up to `strides` elements before it uses the first, so that many loads are in flight.
+ * All threads of the grid call it; in the bulk kernel all readers do, where head and tail
+ * are shorter than a warp. */
 
-/* A thread's elements: `first` and each `stride` further on, as far as `all` goes. */
-struct singles {
-    uint64_t first, stride, all;
-};
-
-DEVICE bool single_exists(const singles &s, int k)
-{
-    return s.first + k * s.stride < s.all;
-}
-
-/* Bytes from the body's begin to the i-th element outside it. */
-template <int type> DEVICE int64_t single_place(const cecl_reduce_args &args, uint64_t i)
-{
-    typedef element<type> E;
-    const int64_t place = i < args.head ? (int64_t)i - (int64_t)args.head
-                                        : (int64_t)(args.vectors * E::per + i - args.head);
-    return place * (int64_t)sizeof(typename E::raw);
-}
-
-/* Reduces sources [s, s + together) into `acc`, as far as they exist. All loads come first. */
-template <int type, int op, int together, int strides>
-DEVICE void singles_combine(const cecl_reduce_args &args, const singles &of, uint32_t s,
-                            const int64_t at[strides], typename element<type>::acc acc[strides])
-{
-    typedef element<type> E;
-    typename E::raw x[together][strides];
-#pragma unroll
-    for (int j = 0; j < together; j++)
-#pragma unroll
-        for (int k = 0; k < strides; k++)
-            if (s + j < args.nsrc && single_exists(of, k))
-                single_load(args.src[s + j] + at[k], &x[j][k]);
-#pragma unroll
-    for (int j = 0; j < together; j++)
-#pragma unroll
-        for (int k = 0; k < strides; k++)
-            if (s + j == 0)
-                acc[k] = E::widen(x[j][k]);
-            else if (s + j < args.nsrc)
-                acc[k] = combine<op>(acc[k], E::widen(x[j][k]));
-}
-
-/* Stores an element at dst and at all other destinations. */
-template <typename Raw>
-DEVICE void single_result(const cecl_reduce_args &args, int64_t at, Raw value)
-{
-    single_store(args.dst + at, value);
-    for (uint32_t a = 0; a < args.nalso; a++)
-        single_store(args.also[a] + at, value);
-}
-
-/* All threads of the grid call it; in the bulk kernel all readers do, where head and tail are
- * shorter than a warp. */
 template <int type, int op, int strides> DEVICE void reduce_singles(const cecl_reduce_args &args)
 {
     typedef element<type> E;
+    typedef typename E::raw raw;
     const int together = strides == 1 ? 1 : 4;
+    const uint64_t all = args.head + args.tail;
     const uint64_t stride = (uint64_t)gridDim.x * blockDim.x;
-    singles of = {(uint64_t)blockIdx.x * blockDim.x + threadIdx.x, stride, args.head + args.tail};
-    for (; of.first < of.all; of.first += strides * stride) {
+    const uint64_t thread = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    for (uint64_t first = thread; first < all; first += strides * stride) {
         typename E::acc acc[strides];
-        int64_t at[strides];
+        int64_t at[strides]; /* bytes from the body's begin */
 #pragma unroll
-        for (int k = 0; k < strides; k++)
-            at[k] = single_place<type>(args, of.first + k * stride);
-        for (uint32_t s = 0; s < args.nsrc; s += together)
-            singles_combine<type, op, together, strides>(args, of, s, at, acc);
+        for (int k = 0; k < strides; k++) {
+            const uint64_t i = first + k * stride;
+            const int64_t place = i < args.head ? (int64_t)i - (int64_t)args.head
+                                                : (int64_t)(args.vectors * E::per + i - args.head);
+            at[k] = place * (int64_t)sizeof(raw);
+        }
+        for (uint32_t s = 0; s < args.nsrc; s += together) {
+            raw x[together][strides];
+#pragma unroll
+            for (int j = 0; j < together; j++)
+#pragma unroll
+                for (int k = 0; k < strides; k++)
+                    if (s + j < args.nsrc && first + k * stride < all)
+                        single_load(args.src[s + j] + at[k], &x[j][k]);
+#pragma unroll
+            for (int j = 0; j < together; j++)
+#pragma unroll
+                for (int k = 0; k < strides; k++)
+                    if (s + j == 0)
+                        acc[k] = E::widen(x[j][k]);
+                    else if (s + j < args.nsrc)
+                        acc[k] = combine<op>(acc[k], E::widen(x[j][k]));
+        }
         divide<op, strides>(acc, args.division);
 #pragma unroll
         for (int k = 0; k < strides; k++)
-            if (single_exists(of, k))
-                single_result(args, at[k], E::narrow(acc[k]));
+            if (first + k * stride < all) {
+                const raw value = E::narrow(acc[k]);
+                single_store(args.dst + at[k], value);
+                for (uint32_t a = 0; a < args.nalso; a++)
+                    single_store(args.also[a] + at[k], value);
+            }
     }
 }
 

@@ -120,56 +120,61 @@ DEVICE uint32_t tile_vectors(const cecl_reduce_args &args, uint64_t first)
     return args.vectors - first < TILE_VECTORS ? (uint32_t)(args.vectors - first) : TILE_VECTORS;
 }
 
-/* Thread 0 prepares the mbarriers, and makes them visible to the asynchronous copies. */
-DEVICE void ring_start(uint64_t *full, uint64_t *empty)
-{
-    for (int i = 0; i < TILES; i++) {
-        barrier_start(&full[i], 1);
-        barrier_start(&empty[i], READERS);
-    }
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
+#endif
 
-/* What the one thread that copies does. */
-DEVICE void copy_tiles(const cecl_reduce_args &args, unsigned char *tiles, uint64_t *full,
-                       uint64_t *empty)
+/* One function, for the sake of its rate: divided into several it was slower (docs/experiments.md). */
+template <int type, int op> DEVICE void reduce_bulk(const cecl_reduce_args &args)
 {
-    const uint64_t stride = (uint64_t)gridDim.x * TILE_VECTORS;
-    ring at = {0, 0};
-    /* orders the copies behind what was waited for */
-    if (args.meeting.does & CECL_MEET_WAIT_FIRST)
-        asm volatile("fence.proxy.async;" ::: "memory");
-    for (uint64_t first = (uint64_t)blockIdx.x * TILE_VECTORS; first < args.vectors;
-         first += stride)
-        for (uint32_t s = 0; s < args.nsrc; s++) {
-            /* passes at once the first time around */
-            barrier_wait(&empty[at.place], at.phase ^ 1);
-            bulk_load(tiles + at.place * CECL_REDUCE_TILE_BYTES, args.src[s] + first * 16,
-                      tile_vectors(args, first) * 16, &full[at.place]);
-            ring_advance(at);
-        }
-}
-
-/* What a reader does. */
-template <int type, int op>
-DEVICE void reduce_tiles(const cecl_reduce_args &args, const unsigned char *tiles, uint64_t *full,
-                         uint64_t *empty)
-{
+#if __CUDA_ARCH__ >= 900
     typedef element<type> E;
     const int turn = TILE_VECTORS / READERS; /* vectors of a tile that one thread reduces */
     const uint64_t stride = (uint64_t)gridDim.x * TILE_VECTORS;
     const uint32_t none = args.nsrc >> 31; /* always 0, which the compiler cannot know */
+    extern __shared__ __align__(128) unsigned char shared[];
+    uint64_t *const full = (uint64_t *)(shared + TILES * CECL_REDUCE_TILE_BYTES);
+    uint64_t *const empty = full + TILES;
     ring at = {0, 0};
+
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < TILES; i++) {
+            barrier_start(&full[i], 1);
+            barrier_start(&empty[i], READERS);
+        }
+        /* makes the mbarriers visible to the asynchronous copies */
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    }
+    __syncthreads();
+    meet_first(args.meeting);
+
+    if (threadIdx.x >= READERS) {
+        if (threadIdx.x > READERS)
+            return;
+        /* orders the copies behind what was waited for */
+        if (args.meeting.does & CECL_MEET_WAIT_FIRST)
+            asm volatile("fence.proxy.async;" ::: "memory");
+        for (uint64_t first = (uint64_t)blockIdx.x * TILE_VECTORS; first < args.vectors;
+             first += stride)
+            for (uint32_t s = 0; s < args.nsrc; s++) {
+                /* passes at once the first time around */
+                barrier_wait(&empty[at.place], at.phase ^ 1);
+                bulk_load(shared + at.place * CECL_REDUCE_TILE_BYTES, args.src[s] + first * 16,
+                          tile_vectors(args, first) * 16, &full[at.place]);
+                ring_advance(at);
+            }
+        return;
+    }
+
+    reduce_singles<type, op, 1>(args);
     for (uint64_t first = (uint64_t)blockIdx.x * TILE_VECTORS; first < args.vectors;
          first += stride) {
         typename E::acc acc[turn][E::per];
         vector v[turn];
-        tile_take(tiles, full, empty, at, v, none);
+        tile_take(shared, full, empty, at, v, none);
 #pragma unroll
         for (int t = 0; t < turn; t++)
             E::unpack(v[t], acc[t]);
         for (uint32_t s = 1; s < args.nsrc; s++) {
-            tile_take(tiles, full, empty, at, v, none);
+            tile_take(shared, full, empty, at, v, none);
 #pragma unroll
             for (int t = 0; t < turn; t++)
                 vector_combine<type, op>(acc[t], v[t]);
@@ -181,29 +186,6 @@ DEVICE void reduce_tiles(const cecl_reduce_args &args, const unsigned char *tile
                 result_store(args, (first + threadIdx.x + t * READERS) * 16,
                              vector_end<type, op>(acc[t], args.division));
     }
-}
-
-#endif
-
-template <int type, int op> DEVICE void reduce_bulk(const cecl_reduce_args &args)
-{
-#if __CUDA_ARCH__ >= 900
-    extern __shared__ __align__(128) unsigned char shared[];
-    uint64_t *const full = (uint64_t *)(shared + TILES * CECL_REDUCE_TILE_BYTES);
-    uint64_t *const empty = full + TILES;
-
-    if (threadIdx.x == 0)
-        ring_start(full, empty);
-    __syncthreads();
-    meet_first(args.meeting);
-
-    if (threadIdx.x >= READERS) {
-        if (threadIdx.x == READERS)
-            copy_tiles(args, shared, full, empty);
-        return;
-    }
-    reduce_singles<type, op, 1>(args);
-    reduce_tiles<type, op>(args, shared, full, empty);
     if (!reduce_has_end(args))
         return;
     readers_meet();

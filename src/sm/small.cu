@@ -158,12 +158,6 @@ DEVICE void lines_open(const lines &from, vector v[PER])
         v[w / 4].w[w % 4] = from.words[w / 3][w % 3];
 }
 
-/* Whether `rank` is a peer: another rank that exists. */
-DEVICE bool is_peer(const cecl_small_args &args, uint32_t rank)
-{
-    return rank < args.nranks && rank != args.rank;
-}
-
 /* A rank of [first, first + TOGETHER) whose part of a share has not come; this rank, if there is
  * none. */
 DEVICE uint32_t missing(const cecl_small_args &args, uint32_t first, const share &s,
@@ -172,7 +166,7 @@ DEVICE uint32_t missing(const cecl_small_args &args, uint32_t first, const share
     uint32_t rank = args.rank;
 #pragma unroll
     for (int j = 0; j < TOGETHER; j++)
-        if (is_peer(args, first + j))
+        if (first + j < args.nranks && first + j != args.rank)
 #pragma unroll
             for (int l = 0; l < LINES; l++)
                 if (l <= s.vectors && got[j].words[l][3] != args.epoch)
@@ -180,35 +174,30 @@ DEVICE uint32_t missing(const cecl_small_args &args, uint32_t first, const share
     return rank;
 }
 
-/* Reads the lines of a share of ranks [first, first + TOGETHER), as far as they are peers. All
- * loads come first. Returns whether all lines are of this call. */
-DEVICE bool poll(const cecl_small_args &args, uint32_t first, const share &s, lines got[TOGETHER])
-{
-    const unsigned char *const at = args.from + first * args.slot + s.line;
-    bool here = true;
-#pragma unroll
-    for (int j = 0; j < TOGETHER; j++)
-        if (is_peer(args, first + j))
-#pragma unroll
-            for (int l = 0; l < LINES; l++)
-                if (l <= s.vectors)
-                    line_load(at + j * args.slot + l * LINE_APART, got[j].words[l]);
-#pragma unroll
-    for (int j = 0; j < TOGETHER; j++)
-        if (is_peer(args, first + j))
-#pragma unroll
-            for (int l = 0; l < LINES; l++)
-                here = here && (l > s.vectors || got[j].words[l][3] == args.epoch);
-    return here;
-}
-
 /* Receives a share from ranks [first, first + TOGETHER), except this rank and ranks that do not
  * exist. Returns false when the wait has ended early; some of the share is undefined then. */
 DEVICE bool receive(const cecl_small_args &args, uint32_t first, const share &s,
                     lines got[TOGETHER])
 {
+    const unsigned char *const at = args.from + first * args.slot + s.line;
     uint64_t begin = 0;
-    for (uint32_t polls = 1; !poll(args, first, s, got); polls++) {
+    for (uint32_t polls = 1;; polls++) {
+        bool here = true;
+#pragma unroll
+        for (int j = 0; j < TOGETHER; j++)
+            if (first + j < args.nranks && first + j != args.rank)
+#pragma unroll
+                for (int l = 0; l < LINES; l++)
+                    if (l <= s.vectors)
+                        line_load(at + j * args.slot + l * LINE_APART, got[j].words[l]);
+#pragma unroll
+        for (int j = 0; j < TOGETHER; j++)
+            if (first + j < args.nranks && first + j != args.rank)
+#pragma unroll
+                for (int l = 0; l < LINES; l++)
+                    here = here && (l > s.vectors || got[j].words[l][3] == args.epoch);
+        if (here)
+            return true;
         if (polls % POLLS != 0)
             continue;
         const uint64_t now = now_ns();
@@ -219,7 +208,6 @@ DEVICE bool receive(const cecl_small_args &args, uint32_t first, const share &s,
             return false;
         }
     }
-    return true;
 }
 
 /* The rank whose slot is args.to[k]. */
