@@ -4,6 +4,9 @@ Collectives and messages of contiguous tensors, on GPUs (without SMs where they 
 group makes a communicator for each kind of device when the first tensor of that kind comes, so the first call on a
 kind of device is one that all ranks of the group make. Ranks are on one host.
 
+A message begins when it, or a message after it, is waited for, or when the group makes another call. Until then messages
+are collected, and go together: two ranks may send to each other in any order.
+
 As with NCCL, a call on GPU tensors is enqueued behind what the current stream has, on a stream of the group's own;
 `wait()` makes the current stream wait for it, and not the host. On CPU tensors `wait()` waits for the result.
 """
@@ -100,6 +103,38 @@ class _Work(dist._Work):
         return future
 
 
+class _Message(dist._Work):
+    """A message that waits for those after it, to go together with them."""
+
+    def __init__(self, group, tensors, results, call):
+        super().__init__()
+        self.tensors, self.results, self.call, self.work = tensors, results, call, None
+        self._group = group
+
+    def _begun(self):
+        if self.work is None:
+            self._group.begin_messages()
+        return self.work
+
+    def wait(self, timeout=None):
+        return self._begun().wait(timeout)
+
+    def is_completed(self):
+        return self._begun().is_completed()
+
+    def is_success(self):
+        return self.is_completed()
+
+    def synchronize(self):
+        self.wait()
+
+    def result(self):
+        return self.results
+
+    def get_future(self):
+        return self._begun().get_future()
+
+
 class _Communicator:
     """A communicator of cecl's for the GPU or the CPU of this rank."""
 
@@ -181,7 +216,7 @@ class ProcessGroupCecl(dist.ProcessGroup):
     def __init__(self, store, rank, size, timeout):
         super().__init__(rank, size)
         self._store, self._rank, self._size, self._timeout = store, rank, size, timeout
-        self._communicators, self._grouped, self._name, self._desc = {}, None, "", ""
+        self._communicators, self._grouped, self._messages, self._name, self._desc = {}, None, [], "", ""
 
     # -- what torch asks of a group
 
@@ -277,6 +312,7 @@ class ProcessGroupCecl(dist.ProcessGroup):
             _check(f"tensor {number}", tensor)
             if tensor.device != tensors[0].device:
                 raise ValueError(f"cecl: tensors on {tensors[0].device} and {tensor.device} in one call")
+        self.begin_messages()
         communicator = self._communicator(tensors[0].device)
         if self._grouped is not None:
             if not self._grouped:
@@ -457,6 +493,7 @@ class ProcessGroupCecl(dist.ProcessGroup):
     def barrier(self, opts=None):
         """The host waits, as torch's users expect of it."""
         device = getattr(opts, "device", None) or torch.device("cpu")
+        self.begin_messages()
         communicator = self._communicator(device)
         communicator.begin()
         library.call("ceclBarrier", communicator.handle, communicator.stream_handle)
@@ -465,14 +502,33 @@ class ProcessGroupCecl(dist.ProcessGroup):
 
     # -- messages
 
+    def _message(self, tensor, results, call):
+        """A message by itself is collected; coalesced ones go when their group ends."""
+        if self._grouped is not None:
+            return self._run([tensor], results, call)
+        _check("the message", tensor)
+        if self._messages and self._messages[0].tensors[0].device != tensor.device:
+            self.begin_messages()
+        self._messages.append(_Message(self, [tensor], results, call))
+        return self._messages[-1]
+
+    def begin_messages(self):
+        """Enqueues the messages that were collected."""
+        messages, self._messages = self._messages, []
+        if not messages:
+            return
+        work = self._coalesced([lambda m=m: self._run(m.tensors, m.results, m.call) for m in messages])
+        for message in messages:
+            message.work = work
+
     def send(self, tensors, peer, _tag=0):
         tensor = _only("send", tensors)
-        return self._run([tensor], [], lambda comm, stream: library.call(
+        return self._message(tensor, [], lambda comm, stream: library.call(
             "ceclSend", tensor.data_ptr(), _count_of(tensor), _type_of(tensor), peer, comm, stream))
 
     def recv(self, tensors, peer, _tag=0):
         tensor = _only("recv", tensors)
-        return self._run([tensor], [tensor], lambda comm, stream: library.call(
+        return self._message(tensor, [tensor], lambda comm, stream: library.call(
             "ceclRecv", tensor.data_ptr(), _count_of(tensor), _type_of(tensor), peer, comm, stream))
 
 

@@ -134,6 +134,11 @@ def messages(at):
     if at.rank == 1:
         dist.recv(received, 0)
         equal(received, at.numbers(0, 9), "from rank 0")
+    works = [dist.isend(at.numbers(at.rank, 9), after), dist.irecv(received, before)]
+    dist.barrier()  # begins them
+    for work in works:
+        work.wait()
+    equal(received, at.numbers(before, 9), "a ring of messages that nobody has put together")
     both = [at.poisoned(9), at.poisoned(9)]
     for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, at.numbers(at.rank, 9), after),
                                         dist.P2POp(dist.isend, at.numbers(at.rank, 9, seed=1), before),
