@@ -34,6 +34,8 @@ has "^cecl [0-9.]+" cecl_info
 has "^# every byte right" cecl_perf --ranks 3 -b 64K -e 1M -n 3 -w 1 --rounds 2
 has "^# every byte right" cecl_perf --ranks 2 --op all_reduce --type bfloat16 -b 4K -e 64K -n 3 -w 1 --rounds 2
 has "^ 1  all-gather in place" cecl_zerosm --list
+has "^cecl.torch_backend:register" python -c 'from importlib.metadata import distribution
+print(*(point.value for point in distribution("cecl").entry_points if point.group == "torch.distributed.backends"))'
 has "^OK" python -m unittest discover "$root/python/tests"
 
 # Nothing of CUDA or NCCL is linked, and the library in NCCL's place is in no folder that loaders search.

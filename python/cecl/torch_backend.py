@@ -15,8 +15,8 @@ import ctypes
 import torch
 import torch.distributed as dist
 
-from . import binding
-from .binding import library
+from . import _binding as binding
+from ._binding import library
 
 _TYPES = {torch.int8: binding.INT8, torch.uint8: binding.UINT8, torch.bool: binding.UINT8,
           torch.int32: binding.INT32, torch.int64: binding.INT64, torch.float16: binding.FLOAT16,

@@ -15,7 +15,7 @@ except ImportError as missing:
     sys.exit(77)
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python"))
-from cecl import binding  # noqa: E402  pylint: disable=wrong-import-position
+from cecl import _binding as binding  # noqa: E402  pylint: disable=wrong-import-position
 import cecl.torch_backend  # noqa: E402, F401  pylint: disable=wrong-import-position, unused-import
 
 TYPES = (torch.uint8, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64)

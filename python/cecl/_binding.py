@@ -2,6 +2,8 @@
 import ctypes
 import os
 
+from . import _places
+
 # ceclResult_t and ceclDataType_t, as far as they are named here; cecl.h has them all.
 SUCCESS = 0
 DEVICE_CUDA, DEVICE_HOST = 1, 2
@@ -49,6 +51,9 @@ _SIZES = ctypes.POINTER(ctypes.c_size_t)
 # Each returns a ceclResult_t.
 _FUNCTIONS = {
     "ceclGetVersion": [ctypes.POINTER(_INT)],
+    "ceclCommInitAll": [ctypes.POINTER(_P), _INT, ctypes.POINTER(_INT)],
+    "ceclMemAlloc": [_P, ctypes.POINTER(_P), _SIZE],
+    "ceclExplain": [_INT, _P, _P, _SIZE, _INT, _P, ctypes.POINTER(Explanation)],
     "ceclCommInitOob": [ctypes.POINTER(_P), _INT, _INT, ctypes.POINTER(Oob), ctypes.POINTER(Config)],
     "ceclCommDestroy": [_P],
     "ceclCommAbort": [_P],
@@ -71,10 +76,12 @@ _FUNCTIONS = {
 }
 
 
-def _path():
-    named = os.environ.get("LIBCECL")
-    beside = os.path.join(os.path.dirname(__file__), "lib", "libcecl.so.0")
-    return named or (beside if os.path.exists(beside) else "libcecl.so.0")
+class Explanation(ctypes.Structure):
+    """ceclExplanation_t"""
+    _fields_ = [("zero_sm", ctypes.c_int), ("copies", ctypes.c_int), ("local_copies", ctypes.c_int),
+                ("reductions", ctypes.c_int), ("kernels", ctypes.c_int), ("barriers", ctypes.c_int),
+                ("bytes_sent", ctypes.c_uint64), ("path", ctypes.c_char * 64),
+                ("reason", ctypes.c_char * 192)]
 
 
 class _Library:
@@ -84,10 +91,8 @@ class _Library:
         self._opened = None
 
     def _open(self):
-        try:
-            library = ctypes.CDLL(_path())
-        except OSError as error:
-            raise ImportError(f"libcecl.so.0 was not found: {error}; LIBCECL can name it") from error
+        # LIBCECL names a library that is not in the package, as tests of a build do
+        library = ctypes.CDLL(os.environ.get("LIBCECL") or str(_places.library()))
         library.ceclGetLastError.argtypes, library.ceclGetLastError.restype = [_P], ctypes.c_char_p
         for name, arguments in _FUNCTIONS.items():
             function = getattr(library, name)
