@@ -46,6 +46,14 @@ class Oob(ctypes.Structure):
     _fields_ = [("context", ctypes.c_void_p), ("allGather", GATHER), ("barrier", BARRIER)]
 
 
+class Explanation(ctypes.Structure):
+    """ceclExplanation_t"""
+    _fields_ = [("zero_sm", ctypes.c_int), ("copies", ctypes.c_int), ("local_copies", ctypes.c_int),
+                ("reductions", ctypes.c_int), ("kernels", ctypes.c_int), ("barriers", ctypes.c_int),
+                ("bytes_sent", ctypes.c_uint64), ("path", ctypes.c_char * 64),
+                ("reason", ctypes.c_char * 192)]
+
+
 _P, _SIZE, _INT = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
 _SIZES = ctypes.POINTER(ctypes.c_size_t)
 # Each returns a ceclResult_t.
@@ -74,14 +82,6 @@ _FUNCTIONS = {
     "ceclRecv": [_P, _SIZE, _INT, _INT, _P, _P],
     "ceclBarrier": [_P, _P],
 }
-
-
-class Explanation(ctypes.Structure):
-    """ceclExplanation_t"""
-    _fields_ = [("zero_sm", ctypes.c_int), ("copies", ctypes.c_int), ("local_copies", ctypes.c_int),
-                ("reductions", ctypes.c_int), ("kernels", ctypes.c_int), ("barriers", ctypes.c_int),
-                ("bytes_sent", ctypes.c_uint64), ("path", ctypes.c_char * 64),
-                ("reason", ctypes.c_char * 192)]
 
 
 class _Library:
