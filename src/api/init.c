@@ -1,7 +1,10 @@
 /* The ways to join: a unique id over TCP, the caller's callbacks, and all ranks in one process. All
  * of them call cecl_comm_setup. */
+#include <inttypes.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "api/life.h"
 #include "api/waiting.h"
@@ -9,6 +12,7 @@
 #include "launch/group.h"
 #include "plan/plan.h"
 #include "util/clock.h"
+#include "util/thread.h"
 
 static ceclResult_t check_nranks(int nranks)
 {
@@ -52,18 +56,12 @@ ceclResult_t cecl_join_carry_out(struct cecl_join *join)
     const ceclResult_t local = join->local;
     if (local != ceclSuccess && join->nranks == 1) /* no peer waits: the id can be used again */
         return cecl_fail_with(local, join->words);
-    const int timeout = join->config.init_timeout_ms;
-    const int64_t deadline = cecl_deadline(timeout);
-    ceclResult_t result = cecl_tcp_join(&oob, &join->id, join->nranks, join->rank, timeout);
-    if (local != ceclSuccess) /* this rank's own message says more than a peer's */
+    cecl_oob_from_id(&oob, &join->id, join->nranks, join->rank, join->config.init_timeout_ms);
+    if (local != ceclSuccess)
         (void)!cecl_fail_with(local, join->words);
-    if (result != ceclSuccess)
-        result = local != ceclSuccess ? local : result;
-    else
-        result = cecl_comm_setup(&oob, &join->config, deadline, local, &join->comm);
+    const ceclResult_t result = cecl_comm_setup(&oob, &join->config, local, &join->comm);
     if (result != ceclSuccess && oob.is_known)
         say_used_up(result);
-    cecl_oob_close(&oob);
     return result;
 }
 
@@ -107,11 +105,23 @@ CECL_API ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks, ceclUniqueI
     return ceclCommInitRankConfig(comm, nranks, id, rank, NULL);
 }
 
+/* ---- the caller's callbacks */
+
+static ceclResult_t ask_caller(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
+{
+    const ceclOob_t *callbacks = oob->context;
+    if (!recv) /* the peers' waits end at their deadline */
+        return ceclOutOfMemory;
+    const int failed = callbacks->allGather(callbacks->context, send, recv, bytes);
+    return failed ? cecl_fail(ceclSystemError, "the caller's allGather of %zu bytes returned %d",
+                              bytes, failed)
+                  : ceclSuccess;
+}
+
 CECL_API ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank, const ceclOob_t *oob,
                                       const ceclConfig_t *config)
 {
     struct cecl_resolved resolved;
-    struct cecl_oob ours = {0};
 
     if (cecl_group_is_open())
         return cecl_group_refuse(cecl_fail(
@@ -125,38 +135,89 @@ CECL_API ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank, co
                          : !oob->allGather ? "->allGather"
                                            : "->barrier");
     const ceclResult_t local = check_rest(comm, nranks, rank, config, &resolved);
-    cecl_oob_from_callbacks(&ours, oob, nranks, rank, resolved.init_timeout_ms);
-    ceclResult_t result =
-        cecl_comm_setup(&ours, &resolved, cecl_deadline(resolved.init_timeout_ms), local, comm);
-    cecl_oob_close(&ours);
-    return result;
+    struct cecl_oob ours = {.nranks = nranks,
+                            .rank = rank,
+                            .timeout_ms = resolved.init_timeout_ms,
+                            .deadline = cecl_deadline(resolved.init_timeout_ms),
+                            .context = (void *)(uintptr_t)oob,
+                            .allgather = ask_caller};
+    return cecl_comm_setup(&ours, &resolved, local, comm);
 }
 
 /* ---- all ranks in one process */
 
+/* What the threads of one call tell each other. */
+struct table {
+    pthread_mutex_t lock;
+    pthread_cond_t all_came;
+    int nranks, came;
+    char parts[][CECL_OOB_PART_BYTES]; /* [nranks] */
+};
+
 struct member {
-    struct cecl_oob_group *group;
+    struct table *table;
     int rank, device;
     ceclComm_t comm;
 };
 
+static struct table *table_new(int nranks)
+{
+    struct table *table = calloc(1, sizeof(*table) + (size_t)nranks * sizeof(table->parts[0]));
+    if (!table)
+        return NULL;
+    table->nranks = nranks;
+    pthread_mutex_init(&table->lock, NULL);
+    cecl_cond_init(&table->all_came);
+    return table;
+}
+
+static void table_free(struct table *table)
+{
+    pthread_cond_destroy(&table->all_came);
+    pthread_mutex_destroy(&table->lock);
+    free(table);
+}
+
+static ceclResult_t ask_threads(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
+{
+    struct table *table = oob->context;
+    const struct timespec until = cecl_time_in(cecl_ms_left(oob->deadline));
+    int error = 0;
+    pthread_mutex_lock(&table->lock);
+    memcpy(table->parts[oob->rank], send, bytes);
+    table->came++;
+    pthread_cond_broadcast(&table->all_came);
+    while (table->came < table->nranks && error == 0)
+        error = pthread_cond_timedwait(&table->all_came, &table->lock, &until);
+    const int came = table->came;
+    pthread_mutex_unlock(&table->lock);
+    if (came < table->nranks)
+        return cecl_fail(ceclTimeout,
+                         "%d of %d ranks came within %" PRId64 " ms (CECL_INIT_TIMEOUT_MS)", came,
+                         table->nranks, oob->timeout_ms);
+    for (int r = 0; r < table->nranks && recv; r++)
+        memcpy((char *)recv + (size_t)r * bytes, table->parts[r], bytes);
+    return ceclSuccess;
+}
+
 static ceclResult_t join_as_member(void *argument)
 {
     struct member *me = argument;
-    struct cecl_oob oob = {0};
     struct cecl_resolved resolved;
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
 
     config.cudaDevice = me->device;
-    cecl_oob_from_group(&oob, me->group, me->rank);
     ceclResult_t local = cecl_config_resolve(&config, &resolved);
     resolved.cuda_device =
         /* the caller's list decides; CECL_CUDA_DEVICE is for ranks that choose alone */
         me->device;
-    const ceclResult_t result =
-        cecl_comm_setup(&oob, &resolved, cecl_deadline(resolved.init_timeout_ms), local, &me->comm);
-    cecl_oob_close(&oob);
-    return result;
+    struct cecl_oob oob = {.nranks = me->table->nranks,
+                           .rank = me->rank,
+                           .timeout_ms = resolved.init_timeout_ms,
+                           .deadline = cecl_deadline(resolved.init_timeout_ms),
+                           .context = me->table,
+                           .allgather = ask_threads};
+    return cecl_comm_setup(&oob, &resolved, local, &me->comm);
 }
 
 static ceclResult_t join_all(struct member *members, int nranks)
@@ -174,7 +235,6 @@ static ceclResult_t join_all(struct member *members, int nranks)
 CECL_API ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *devlist)
 {
     struct cecl_resolved resolved;
-    struct cecl_oob_group *group = NULL;
 
     CECL_TRY(check_nranks(ndev));
     CECL_TRY(check_rest(comms, ndev, 0, NULL, &resolved));
@@ -183,17 +243,15 @@ CECL_API ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *de
             return cecl_fail(ceclInvalidArgument, "devlist[%d] = %d: a CUDA ordinal expected", r,
                              devlist[r]);
     struct member *members = calloc((size_t)ndev, sizeof(*members));
-    if (!members)
+    struct table *table = members ? table_new(ndev) : NULL;
+    if (!table) {
+        free(members);
         return cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", ndev);
-
-    ceclResult_t result = cecl_oob_group_create(ndev, resolved.init_timeout_ms, &group);
-    if (result == ceclSuccess) {
-        for (int r = 0; r < ndev; r++)
-            members[r] =
-                (struct member){.group = group, .rank = r, .device = devlist ? devlist[r] : r};
-        result = join_all(members, ndev);
-        cecl_oob_group_destroy(group);
     }
+    for (int r = 0; r < ndev; r++)
+        members[r] = (struct member){.table = table, .rank = r, .device = devlist ? devlist[r] : r};
+    const ceclResult_t result = join_all(members, ndev);
+    table_free(table);
     for (int r = 0; r < ndev && result == ceclSuccess; r++)
         comms[r] = members[r].comm;
     char words[CECL_MESSAGE_BYTES];

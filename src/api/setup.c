@@ -10,7 +10,6 @@
 
 #include "api/life.h"
 #include "api/living.h"
-#include "boot/boxes.h"
 #include "boot/meeting.h"
 #include "boot/net.h"
 #include "boot/process.h"
@@ -30,7 +29,7 @@
 struct hello {
     uint64_t magic;
     int32_t version, nranks, rank;
-    struct cecl_process process;
+    struct cecl_invitation invitation;
     uint64_t host;      /* ranks with equal numbers can reach each other's abstract sockets */
     int32_t few_queues; /* cecl_queues_are_few */
     int32_t status;     /* ceclResult_t of what this rank did so far; `text` has the message */
@@ -39,18 +38,20 @@ struct hello {
     uint64_t drawn;        /* random; all ranks' numbers together name the communicator */
     char text[TEXT_BYTES]; /* after success: why the GPU cannot be used, or empty */
 };
-_Static_assert(sizeof(struct hello) <= CECL_BOXES_PART_BYTES, "a box holds it");
+_Static_assert(sizeof(struct hello) <= CECL_OOB_PART_BYTES, "it is a rank's part of the oob");
 
+/* The mesh is made first: what the peers must know of it is a part of the introduction. */
 static void introduce(const struct cecl_oob *oob, const struct cecl_resolved *config,
-                      ceclResult_t local, struct hello *me)
+                      ceclResult_t local, struct cecl_mesh **mesh, struct hello *me)
 {
     *me = (struct hello){.magic = HELLO_MAGIC,
                          .version = CECL_VERSION,
                          .nranks = oob->nranks,
                          .rank = oob->rank,
-                         .process = cecl_process_self(),
                          .few_queues = cecl_queues_are_few(),
                          .config = *config};
+    if (local == ceclSuccess)
+        local = cecl_mesh_new(oob, config->timeout_ms, &me->invitation, mesh);
     errno = 0;
     me->host = cecl_namespace_id("net");
     if (local == ceclSuccess && me->host == 0 && (errno == EMFILE || errno == ENFILE))
@@ -139,7 +140,8 @@ static bool have_one_gpu(const struct hello *a, const struct hello *b)
 
 static bool are_one_process(const struct hello *a, const struct hello *b)
 {
-    return a->process.pid == b->process.pid && a->process.space == b->process.space;
+    const struct cecl_process *p = &a->invitation.process, *q = &b->invitation.process;
+    return p->pid == q->pid && p->space == q->space;
 }
 
 /* Whether two ranks may take the GPUs that they found. In one process, streams of two ranks may
@@ -381,7 +383,6 @@ static ceclResult_t open_shared(ceclComm_t comm)
 {
     const size_t sizes[CECL_SHARED_PARTS] = {
         [CECL_SHARED_PLACES] = cecl_places_bytes(comm->nranks),
-        [CECL_SHARED_BOXES] = cecl_boxes_bytes(comm->nranks),
         [CECL_SHARED_MEETINGS] = cecl_meetings_bytes(comm->nranks),
         [CECL_SHARED_HISTORY] = cecl_history_bytes(comm->nranks),
         [CECL_SHARED_WAITS] = cecl_waits_bytes(comm->nranks),
@@ -494,19 +495,23 @@ static ceclResult_t prepare(ceclResult_t local, bool has_room, int nranks,
 }
 
 /* The introduction: every rank learns what it must know of every other before they connect. `all`
- * is NULL where there was no memory for it. */
+ * is NULL where there was no memory for it: `local` then says so, and the peers learn of it. */
 static ceclResult_t meet(struct cecl_oob *oob, const struct cecl_resolved *config,
                          const struct cecl_tuning tunings[CECL_TUNING_DEVICES], ceclResult_t local,
-                         struct hello *all)
+                         struct cecl_mesh **mesh, struct hello *all)
 {
     struct hello me;
-    introduce(oob, config, local, &me);
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
+    introduce(oob, config, local, mesh, &me);
     me.config.tuning = cecl_tuning_hash(tunings, CECL_TUNING_DEVICES);
-    if (!all) /* without memory this rank cannot receive: the peers' waits end at their deadline */
-        return local;
-    CECL_TRY(oob->allgather(oob, &me, all, sizeof(me)));
+    const ceclResult_t told = oob->allgather(oob, &me, all, sizeof(me));
+    if (local != ceclSuccess && (told != ceclSuccess || !all)) /* it says more than a peer's */
+        return cecl_fail_with(local, words);
+    CECL_TRY(told);
     CECL_TRY(compare_hellos(all, oob->nranks));
-    return config->device == CECL_DEVICE_CUDA ? gpus_suffice(all, oob->nranks) : ceclSuccess;
+    CECL_TRY(config->device == CECL_DEVICE_CUDA ? gpus_suffice(all, oob->nranks) : ceclSuccess);
+    return cecl_mesh_connect(*mesh, &all->invitation, sizeof(*all));
 }
 
 /* Ends an init that failed with `result`. Peers learn the reason before this rank says goodbye.
@@ -527,16 +532,17 @@ static const char *const flag_ways[] = {[CECL_FLAGS_WRITE] = "remote stream writ
                                         [CECL_FLAGS_HOST] = "words in host memory"};
 
 ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *config,
-                             int64_t deadline, ceclResult_t local, ceclComm_t *out)
+                             ceclResult_t local, ceclComm_t *out)
 {
     struct hello *all = calloc((size_t)oob->nranks, sizeof(*all));
     ceclComm_t comm = comm_new(oob->rank, oob->nranks, config);
     struct cecl_tuning tunings[CECL_TUNING_DEVICES] = {{{0}}};
+    struct cecl_mesh *mesh = NULL;
 
     local = prepare(local, all && comm, oob->nranks, tunings);
-    ceclResult_t result = meet(oob, config, tunings, local, all);
-    if (result == ceclSuccess)
-        result = cecl_mesh_open(oob, deadline, config->timeout_ms, &comm->mesh);
+    ceclResult_t result = meet(oob, config, tunings, local, &mesh, all);
+    if (mesh) /* there is a communicator */
+        comm->mesh = mesh;
     if (result == ceclSuccess)
         result = build(comm, all, tunings);
     free(all);

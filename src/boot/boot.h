@@ -2,11 +2,9 @@
  *
  *   to                                          use                       in
  *   ------------------------------------------  ------------------------  ----------------------
- *   find each other, before anything is shared  an oob: an all-gather     oob.h
- *     the caller has a way                        the caller's callbacks  oob.c
+ *   introduce each other, before anything is    an oob: one all-gather    oob.h
+ *     shared
  *     only an id is known                         TCP, to a root thread   tcp.h, tcp*.c
- *     threads of one process                      boxes                   boxes.h, oob.c
- *     members of a split or a shrink              the parent's boxes      boxes.h
  *   agree on who makes a new communicator       a meeting                 meeting.h
  *     although the parent may be broken
  *   connect all pairs of one host               the mesh                  mesh.h
@@ -24,10 +22,6 @@
  *
  * A socket closes when its process ends, but not if a forked child holds it. So the mesh also watches
  * the process of each peer (process.h). Shared memory cannot tell that a process has ended, so the
- * meetings' lock and the boxes ask the mesh.
- *
- * A meeting decides, under a lock. Boxes only carry parts, and a rank that reads them may see
- * another outcome than the next one does. All members must agree on who the members are. So a
- * shrink meets before it uses boxes, and a split asks over the parent's mesh.
+ * meetings ask the mesh.
  *
  * Below all that: net.h has sockets and their deadlines, packet.h messages with descriptors. */

@@ -12,7 +12,8 @@
 
 size_t cecl_meetings_bytes(int nranks)
 {
-    return sizeof(struct table) + ((size_t)nranks + OUTCOMES) * sizeof(struct meeting);
+    return sizeof(struct table) + ((size_t)nranks + OUTCOMES) * sizeof(struct meeting) +
+           (size_t)nranks * sizeof(struct part);
 }
 
 /* ---- the table */
@@ -94,6 +95,10 @@ static struct meeting *find_same(const struct cecl_meeting_plan *plan)
 /* This rank comes to a meeting. */
 static struct meeting *come(const struct cecl_meeting_plan *plan, struct meeting *meeting)
 {
+    struct part *mine = part_of(plan, plan->rank);
+    mine->serial = meeting->serial;
+    if (plan->bytes > 0) /* a rank that refuses brings nothing */
+        memcpy(mine->bytes, plan->part, plan->bytes);
     cecl_rank_set_add(&meeting->came, plan->rank);
     table_of(plan)->last_of[plan->rank] = meeting->serial;
     return meeting;
@@ -183,21 +188,40 @@ static bool is_over(const struct cecl_meeting_plan *plan, struct meeting *meetin
     return *result != ceclSuccess || meeting->state == COMPLETE;
 }
 
-ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, uint64_t *serial)
+/* Takes the parts of a meeting that is complete. A member that has called again has failed to make the
+ * communicator, and has told its peers why. */
+static ceclResult_t take_parts(const struct cecl_meeting_plan *plan, uint64_t serial, char *parts)
+{
+    for (int r = 0; r < plan->nranks; r++) {
+        const struct part *part = part_of(plan, r);
+        if (!cecl_rank_set_has(&plan->members, r))
+            continue;
+        if (part->serial != serial)
+            return cecl_fail(ceclRemoteError, "rank %d gave up the new communicator", r);
+        memcpy(parts, part->bytes, plan->bytes);
+        parts += plan->bytes;
+    }
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, void *parts)
 {
     struct meeting *meeting = NULL;
+    uint64_t serial = 0;
     int64_t nap = 0;
     CECL_TRY(lock(plan));
     ceclResult_t result = enter(plan, &meeting);
     if (result == ceclSuccess)
-        *serial = meeting->serial;
-    while (result == ceclSuccess && !is_over(plan, meeting, *serial, &result)) {
+        serial = meeting->serial;
+    while (result == ceclSuccess && !is_over(plan, meeting, serial, &result)) {
         unlock(plan);
         cecl_shared_nap(&nap);
         CECL_TRY(lock(plan));
     }
-    if (meeting && meeting->serial == *serial)
+    if (meeting && meeting->serial == serial)
         cecl_rank_set_remove(&meeting->inside, plan->rank);
+    if (result == ceclSuccess && parts)
+        result = take_parts(plan, serial, parts);
     unlock(plan);
     return result;
 }

@@ -133,7 +133,7 @@ static ceclResult_t closed_error(struct cecl_mesh *mesh, int rank)
     const bool watched = mesh->peers[rank].process >= 0, joins = atomic_load(&mesh->joining);
     const int ended = joins && watched ? find_ended(mesh, rank) : -1;
     if (joins && ended < 0)
-        CECL_TRY(mesh_first_reason(mesh));
+        CECL_TRY(mesh_find_reason(mesh));
     if (joins && watched && ended < 0)
         return cecl_fail(ceclRemoteError, "rank %d left while the communicator was made", rank);
     return cecl_fail(ceclRemoteError, "rank %d ended unexpectedly", ended < 0 ? rank : ended);
@@ -189,6 +189,12 @@ ceclResult_t mesh_first_reason(struct cecl_mesh *mesh)
             return mesh_peer_error(mesh, r);
     }
     return ceclSuccess;
+}
+
+ceclResult_t mesh_find_reason(struct cecl_mesh *mesh)
+{
+    CECL_TRY(mesh_first_reason(mesh));
+    return mesh->oob->check ? mesh->oob->check(mesh->oob, true) : ceclSuccess;
 }
 
 ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh)
