@@ -8,6 +8,7 @@
 
 #include "alloc/registry_internal.h"
 #include "util/clock.h"
+#include "util/grow.h"
 #include "util/thread.h"
 
 #define POST_MS 10000 /* limit of a message to a peer where the communicator has none */
@@ -194,15 +195,8 @@ static bool is_pending(const struct cecl_registry *registry, uint32_t last_use)
  * the communicator ends, which is safe. */
 static void tell_later(struct cecl_registry *registry, uint64_t number, uint32_t last_use)
 {
-    if (registry->nleaving == registry->leaving_room) {
-        const size_t room = registry->leaving_room ? 2 * registry->leaving_room : 8;
-        struct cecl_leaving_window *leaving = realloc(registry->leaving, room * sizeof(*leaving));
-        if (!leaving)
-            return;
-        registry->leaving = leaving;
-        registry->leaving_room = room;
-    }
-    registry->leaving[registry->nleaving++] = (struct cecl_leaving_window){number, last_use};
+    if (CECL_HAS_ROOM(registry->leaving, registry->nleaving, registry->leaving_room))
+        registry->leaving[registry->nleaving++] = (struct cecl_leaving_window){number, last_use};
 }
 
 /* Tells peers to drop the forgotten windows that no pending call uses any more. */
@@ -288,26 +282,16 @@ static ceclResult_t tell_some(struct cecl_registry *registry, const struct cecl_
 
 /* ---- making windows */
 
-static bool room_for_region(struct cecl_window *window)
+static ceclResult_t insert_region(struct cecl_window *window, const struct cecl_region *region)
 {
-    if (window->nregions < window->room)
-        return true;
-    const size_t room = window->room ? 2 * window->room : 1;
-    struct cecl_registered *regions = realloc(window->regions, room * sizeof(*regions));
-    if (!regions)
-        return false;
-    window->regions = regions;
-    window->room = room;
-    return true;
-}
-
-static void insert_region(struct cecl_window *window, const struct cecl_region *region)
-{
+    if (!CECL_HAS_ROOM(window->regions, window->nregions, window->room))
+        return cecl_fail(ceclOutOfMemory, "no host memory for %zu regions", window->nregions + 1);
     const size_t at = regions_up_to(window, region->base);
     memmove(&window->regions[at + 1], &window->regions[at],
             (window->nregions - at) * sizeof(window->regions[0]));
     window->regions[at] = (struct cecl_registered){region->base, region->bytes, region->id};
     window->nregions++;
+    return ceclSuccess;
 }
 
 /* Whether any memory of a window is still what it was, or may be. Calls that are being made may use
@@ -368,15 +352,9 @@ static ceclResult_t make_room_for(struct cecl_registry *registry, const struct c
 {
     CECL_TRY(forget_overlapped(registry, region));
     CECL_TRY(forget_gone(registry));
-    if (registry->nown < registry->room)
-        return ceclSuccess;
-    const size_t room = registry->room ? 2 * registry->room : 16;
-    struct cecl_window **own = realloc(registry->own, room * sizeof(*own));
-    if (!own)
-        return cecl_fail(ceclOutOfMemory, "no host memory for %zu windows", room);
-    registry->own = own;
-    registry->room = room;
-    return ceclSuccess;
+    return CECL_HAS_ROOM(registry->own, registry->nown, registry->room)
+               ? ceclSuccess
+               : cecl_fail(ceclOutOfMemory, "no host memory for %zu windows", registry->nown + 1);
 }
 
 /* Makes a window without regions. */
@@ -424,9 +402,7 @@ static ceclResult_t flush(struct cecl_registry *registry, struct cecl_window *wi
 static ceclResult_t add_region(struct cecl_registry *registry, struct cecl_window *window,
                                const struct cecl_region *region, struct added *added)
 {
-    if (!room_for_region(window))
-        return cecl_fail(ceclOutOfMemory, "no host memory for %zu regions", window->nregions + 1);
-    insert_region(window, region);
+    CECL_TRY(insert_region(window, region));
     added->regions[added->count++] = *region;
     return added->count == REGISTRY_REGIONS ? flush(registry, window, added) : ceclSuccess;
 }
@@ -542,12 +518,10 @@ static ceclResult_t make_private(struct cecl_registry *registry, const struct ce
 {
     struct cecl_window *window;
     CECL_TRY(make_window(registry, region, &window));
-    if (!room_for_region(window)) {
+    const ceclResult_t result = insert_region(window, region);
+    if (result != ceclSuccess)
         (void)!forget(registry, window); /* peers do not know it */
-        return cecl_fail(ceclOutOfMemory, "no host memory for a region");
-    }
-    insert_region(window, region);
-    return ceclSuccess;
+    return result;
 }
 
 /* Memory that changes while it is looked at is freed by another thread of the program. */
