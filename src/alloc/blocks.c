@@ -66,9 +66,9 @@ bool cecl_blocks_take(struct cecl_blocks *blocks, uint64_t bytes, uint64_t *offs
         return false;
     struct cecl_piece *block = &blocks->list[at];
     if (block->bytes > bytes)
-        insert(blocks, at + 1,
-               (struct cecl_piece){block->offset + bytes, block->bytes - bytes, block->region,
-                                   false});
+        insert(
+            blocks, at + 1,
+            (struct cecl_piece){block->offset + bytes, block->bytes - bytes, block->region, false});
     block->taken = true;
     block->bytes = bytes;
     blocks->used_bytes += bytes;

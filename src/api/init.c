@@ -8,7 +8,6 @@
 
 #include "api/life.h"
 #include "api/waiting.h"
-#include "comm/together.h"
 #include "launch/group.h"
 #include "plan/plan.h"
 #include "util/clock.h"
@@ -50,13 +49,70 @@ CECL_API ceclResult_t ceclGetUniqueId(ceclUniqueId *id)
     return cecl_tcp_unique_id(id);
 }
 
+/* ---- by a unique id, or as threads of one call */
+
+/* What the threads of one call tell each other. */
+struct cecl_threads {
+    pthread_mutex_t lock;
+    pthread_cond_t all_came;
+    int nranks, came;
+    char parts[][CECL_OOB_PART_BYTES]; /* [nranks] */
+};
+
+static struct cecl_threads *table_new(int nranks)
+{
+    struct cecl_threads *table =
+        calloc(1, sizeof(*table) + (size_t)nranks * sizeof(table->parts[0]));
+    if (!table)
+        return NULL;
+    table->nranks = nranks;
+    pthread_mutex_init(&table->lock, NULL);
+    cecl_cond_init(&table->all_came);
+    return table;
+}
+
+static void table_free(struct cecl_threads *table)
+{
+    if (!table)
+        return;
+    pthread_cond_destroy(&table->all_came);
+    pthread_mutex_destroy(&table->lock);
+    free(table);
+}
+
+static ceclResult_t ask_threads(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
+{
+    struct cecl_threads *table = oob->context;
+    const struct timespec until = cecl_time_in(cecl_ms_left(oob->deadline));
+    int error = 0;
+    pthread_mutex_lock(&table->lock);
+    memcpy(table->parts[oob->rank], send, bytes);
+    table->came++;
+    pthread_cond_broadcast(&table->all_came);
+    while (table->came < table->nranks && error == 0)
+        error = pthread_cond_timedwait(&table->all_came, &table->lock, &until);
+    const int came = table->came;
+    pthread_mutex_unlock(&table->lock);
+    if (came < table->nranks)
+        return cecl_fail(ceclTimeout,
+                         "%d of %d ranks came within %" PRId64 " ms (CECL_INIT_TIMEOUT_MS)", came,
+                         table->nranks, oob->timeout_ms);
+    for (int r = 0; r < table->nranks && recv; r++)
+        memcpy((char *)recv + (size_t)r * bytes, table->parts[r], bytes);
+    return ceclSuccess;
+}
+
 ceclResult_t cecl_join_carry_out(struct cecl_join *join)
 {
-    struct cecl_oob oob = {0};
+    struct cecl_oob oob;
     const ceclResult_t local = join->local;
     if (local != ceclSuccess && join->nranks == 1) /* no peer waits: the id can be used again */
         return cecl_fail_with(local, join->words);
     cecl_oob_from_id(&oob, &join->id, join->nranks, join->rank, join->config.init_timeout_ms);
+    if (join->threads) {
+        oob.context = join->threads;
+        oob.allgather = ask_threads;
+    }
     if (local != ceclSuccess)
         (void)!cecl_fail_with(local, join->words);
     const ceclResult_t result = cecl_comm_setup(&oob, &join->config, local, &join->comm);
@@ -146,92 +202,6 @@ CECL_API ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank, co
 
 /* ---- all ranks in one process */
 
-/* What the threads of one call tell each other. */
-struct table {
-    pthread_mutex_t lock;
-    pthread_cond_t all_came;
-    int nranks, came;
-    char parts[][CECL_OOB_PART_BYTES]; /* [nranks] */
-};
-
-struct member {
-    struct table *table;
-    int rank, device;
-    ceclComm_t comm;
-};
-
-static struct table *table_new(int nranks)
-{
-    struct table *table = calloc(1, sizeof(*table) + (size_t)nranks * sizeof(table->parts[0]));
-    if (!table)
-        return NULL;
-    table->nranks = nranks;
-    pthread_mutex_init(&table->lock, NULL);
-    cecl_cond_init(&table->all_came);
-    return table;
-}
-
-static void table_free(struct table *table)
-{
-    pthread_cond_destroy(&table->all_came);
-    pthread_mutex_destroy(&table->lock);
-    free(table);
-}
-
-static ceclResult_t ask_threads(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
-{
-    struct table *table = oob->context;
-    const struct timespec until = cecl_time_in(cecl_ms_left(oob->deadline));
-    int error = 0;
-    pthread_mutex_lock(&table->lock);
-    memcpy(table->parts[oob->rank], send, bytes);
-    table->came++;
-    pthread_cond_broadcast(&table->all_came);
-    while (table->came < table->nranks && error == 0)
-        error = pthread_cond_timedwait(&table->all_came, &table->lock, &until);
-    const int came = table->came;
-    pthread_mutex_unlock(&table->lock);
-    if (came < table->nranks)
-        return cecl_fail(ceclTimeout,
-                         "%d of %d ranks came within %" PRId64 " ms (CECL_INIT_TIMEOUT_MS)", came,
-                         table->nranks, oob->timeout_ms);
-    for (int r = 0; r < table->nranks && recv; r++)
-        memcpy((char *)recv + (size_t)r * bytes, table->parts[r], bytes);
-    return ceclSuccess;
-}
-
-static ceclResult_t join_as_member(void *argument)
-{
-    struct member *me = argument;
-    struct cecl_resolved resolved;
-    ceclConfig_t config = CECL_CONFIG_INITIALIZER;
-
-    config.cudaDevice = me->device;
-    ceclResult_t local = cecl_config_resolve(&config, &resolved);
-    resolved.cuda_device =
-        /* the caller's list decides; CECL_CUDA_DEVICE is for ranks that choose alone */
-        me->device;
-    struct cecl_oob oob = {.nranks = me->table->nranks,
-                           .rank = me->rank,
-                           .timeout_ms = resolved.init_timeout_ms,
-                           .deadline = cecl_deadline(resolved.init_timeout_ms),
-                           .context = me->table,
-                           .allgather = ask_threads};
-    return cecl_comm_setup(&oob, &resolved, local, &me->comm);
-}
-
-static ceclResult_t join_all(struct member *members, int nranks)
-{
-    struct cecl_task *tasks = calloc((size_t)nranks, sizeof(*tasks));
-    if (!tasks)
-        return cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", nranks);
-    for (int r = 0; r < nranks; r++)
-        tasks[r] = (struct cecl_task){.run = join_as_member, .argument = &members[r]};
-    const ceclResult_t result = cecl_together(tasks, (uint32_t)nranks);
-    free(tasks);
-    return result;
-}
-
 CECL_API ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *devlist)
 {
     struct cecl_resolved resolved;
@@ -242,23 +212,21 @@ CECL_API ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *de
         if (devlist[r] < 0)
             return cecl_fail(ceclInvalidArgument, "devlist[%d] = %d: a CUDA ordinal expected", r,
                              devlist[r]);
-    struct member *members = calloc((size_t)ndev, sizeof(*members));
-    struct table *table = members ? table_new(ndev) : NULL;
-    if (!table) {
-        free(members);
+    struct cecl_threads *table = table_new(ndev);
+    struct cecl_joins joins = {.list = calloc((size_t)ndev, sizeof(*joins.list)),
+                               .count = (uint32_t)ndev};
+    if (!table || !joins.list) {
+        table_free(table);
+        free(joins.list);
         return cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", ndev);
     }
-    for (int r = 0; r < ndev; r++)
-        members[r] = (struct member){.table = table, .rank = r, .device = devlist ? devlist[r] : r};
-    const ceclResult_t result = join_all(members, ndev);
+    for (int r = 0; r < ndev; r++) {
+        joins.list[r] = (struct cecl_join){
+            .out = &comms[r], .nranks = ndev, .rank = r, .threads = table, .config = resolved};
+        /* the list decides; CECL_CUDA_DEVICE is for ranks that choose alone */
+        joins.list[r].config.cuda_device = devlist ? devlist[r] : r;
+    }
+    const ceclResult_t result = cecl_joins_carry_out(&joins, ceclSuccess, NULL);
     table_free(table);
-    for (int r = 0; r < ndev && result == ceclSuccess; r++)
-        comms[r] = members[r].comm;
-    char words[CECL_MESSAGE_BYTES];
-    cecl_keep_message(words);
-    for (int r = 0; r < ndev && result != ceclSuccess; r++)
-        if (members[r].comm)
-            cecl_comm_take_back(members[r].comm);
-    free(members);
-    return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, words);
+    return result;
 }

@@ -1,14 +1,17 @@
-/* Joins by unique id. The joins of a group wait for the end of the group. There they run at the
+/* Joins by unique id. Those of a group wait for the end of the group. There they run at the
  * same time, so that one thread can join for several ranks. */
 #ifndef CECL_COMM_JOINS_H
 #define CECL_COMM_JOINS_H
 
 #include "comm/comm.h"
 
-/* One rank's ceclCommInitRankConfig. */
+struct cecl_threads;
+
+/* One rank's ceclCommInitRankConfig, or its part of ceclCommInitAll. */
 struct cecl_join {
     ceclComm_t *out; /* the caller's */
     int nranks, rank;
+    struct cecl_threads *threads; /* ceclCommInitAll: by which its ranks meet; NULL: by the id */
     ceclUniqueId id;
     struct cecl_resolved config;
     /* A rank whose arguments are refused takes part all the same, so that its peers learn why. */

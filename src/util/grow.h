@@ -21,8 +21,7 @@ static inline bool cecl_list_grow(void *at, size_t bytes)
 /* Whether a list of `count` elements, with room for `room`, has room for one more. Makes it larger if
  * need be, which changes `list` and `room`. */
 #define CECL_HAS_ROOM(list, count, room)                                                           \
-    ((count) < (room) ||                                                                           \
-     (cecl_list_grow(&(list), (2 * (size_t)(room) + 8) * sizeof(*(list))) &&                       \
-      ((room) = 2 * (room) + 8) > 0))
+    ((count) < (room) || (cecl_list_grow(&(list), (2 * (size_t)(room) + 8) * sizeof(*(list))) &&   \
+                          ((room) = 2 * (room) + 8) > 0))
 
 #endif
