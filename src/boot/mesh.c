@@ -92,6 +92,9 @@ void cecl_mesh_close(struct cecl_mesh *mesh)
 
 void cecl_mesh_joined(struct cecl_mesh *mesh)
 {
+    pthread_mutex_lock(&mesh->life_lock);
+    mesh->oob = NULL;
+    pthread_mutex_unlock(&mesh->life_lock);
     atomic_store(&mesh->joining, false);
 }
 

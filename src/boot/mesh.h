@@ -49,7 +49,7 @@ ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, 
  * takes one descriptor for each peer; where there are too few, it drops all of them. Local. */
 void cecl_mesh_watch_processes(struct cecl_mesh *mesh);
 
-/* Ends the time of init: the communicator is made. Local. */
+/* Ends the time of init: the communicator is made, or given up. Nobody uses the oob any more. Local. */
 void cecl_mesh_joined(struct cecl_mesh *mesh);
 
 /* Names the public call that this rank is in, for messages. The pointer is kept. Local. */

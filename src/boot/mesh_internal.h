@@ -57,7 +57,8 @@ struct mesh_peer {
 struct cecl_mesh {
     int nranks, rank;
     int64_t timeout_ms;
-    const struct cecl_oob *oob;             /* while `joining` */
+    const struct cecl_oob
+        *oob; /* while `joining`, then NULL; other threads read it under life_lock */
     int64_t init_deadline, init_timeout_ms; /* for all waits while `joining` */
     _Atomic bool joining; /* until cecl_mesh_joined; the thread that watches reads it, too */
     const char *activity; /* the public call that this rank is in, for messages */
@@ -105,7 +106,5 @@ ceclResult_t mesh_peer_error(struct cecl_mesh *mesh, int peer);
 /* The error for a socket's call that failed with `error`, an errno. Only one that says that the
  * other end has closed is the peer's. `doing`: "sending to", "receiving from". */
 ceclResult_t mesh_io_error(struct cecl_mesh *mesh, int peer, const char *doing, int error);
-/* The error for the first peer that aborted or died; ceclSuccess when there is none. */
-ceclResult_t mesh_first_error(struct cecl_mesh *mesh);
 
 #endif
