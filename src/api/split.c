@@ -130,7 +130,6 @@ static ceclResult_t join(struct members *members, struct cecl_oob *oob,
 
 /* What ranks tell each other first. */
 struct choice {
-    int32_t is_valid; /* this rank does not refuse its arguments */
     int32_t color, key;
 };
 _Static_assert(sizeof(struct choice) <= CECL_CHECK_ROOM_BYTES, "check_room holds one of each rank");
@@ -150,18 +149,13 @@ static ceclResult_t check_split(ceclComm_t comm, int color, ceclComm_t *newcomm,
     return ceclSuccess;
 }
 
-static bool is_member(const struct choice *choice, int color)
-{
-    return choice->is_valid && choice->color == color;
-}
-
 /* Whether rank `a` comes before rank `b` of the same color. */
 static bool comes_before(const struct choice *all, int a, int b)
 {
     return all[a].key != all[b].key ? all[a].key < all[b].key : a < b;
 }
 
-/* Fills in the members of this rank's color. */
+/* Fills in the members of this rank's color. If a rank refuses its arguments, that is of no use. */
 static ceclResult_t list_members(ceclComm_t comm, const struct choice *all, struct members *out)
 {
     const int color = all[comm->rank].color;
@@ -171,10 +165,10 @@ static ceclResult_t list_members(ceclComm_t comm, const struct choice *all, stru
         return cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", comm->nranks);
     for (int r = 0; r < comm->nranks; r++) {
         int place = 0;
-        if (!is_member(&all[r], color))
+        if (all[r].color != color)
             continue;
         for (int q = 0; q < comm->nranks; q++)
-            place += is_member(&all[q], color) && comes_before(all, q, r);
+            place += all[q].color == color && comes_before(all, q, r);
         out->parent_ranks[place] = r;
         out->count++;
         if (r == comm->rank)
@@ -202,7 +196,7 @@ static ceclResult_t agree(ceclComm_t comm, ceclResult_t mine)
 static ceclResult_t find_members(ceclComm_t comm, int color, int key, ceclResult_t local,
                                  struct members *out)
 {
-    const struct choice mine = {.is_valid = local == ceclSuccess, .color = color, .key = key};
+    const struct choice mine = {.color = color, .key = key};
     struct choice *all = comm->check_room;
     char words[CECL_MESSAGE_BYTES];
 
