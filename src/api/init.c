@@ -1,17 +1,14 @@
 /* The ways to join: a unique id over TCP, the caller's callbacks, and all ranks in one process. All
  * of them call cecl_comm_setup. */
-#include <inttypes.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "api/life.h"
 #include "api/waiting.h"
+#include "boot/meeting.h"
 #include "launch/group.h"
 #include "plan/plan.h"
 #include "util/clock.h"
-#include "util/thread.h"
 
 static ceclResult_t check_nranks(int nranks)
 {
@@ -51,55 +48,19 @@ CECL_API ceclResult_t ceclGetUniqueId(ceclUniqueId *id)
 
 /* ---- by a unique id, or as threads of one call */
 
-/* What the threads of one call tell each other. */
-struct cecl_threads {
-    pthread_mutex_t lock;
-    pthread_cond_t all_came;
-    int nranks, came;
-    char parts[][CECL_OOB_PART_BYTES]; /* [nranks] */
-};
-
-static struct cecl_threads *table_new(int nranks)
-{
-    struct cecl_threads *table =
-        calloc(1, sizeof(*table) + (size_t)nranks * sizeof(table->parts[0]));
-    if (!table)
-        return NULL;
-    table->nranks = nranks;
-    pthread_mutex_init(&table->lock, NULL);
-    cecl_cond_init(&table->all_came);
-    return table;
-}
-
-static void table_free(struct cecl_threads *table)
-{
-    if (!table)
-        return;
-    pthread_cond_destroy(&table->all_came);
-    pthread_mutex_destroy(&table->lock);
-    free(table);
-}
-
+/* The threads of one call meet as the members of a shrink do, in memory of their own. */
 static ceclResult_t ask_threads(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
 {
-    struct cecl_threads *table = oob->context;
-    const struct timespec until = cecl_time_in(cecl_ms_left(oob->deadline));
-    int error = 0;
-    pthread_mutex_lock(&table->lock);
-    memcpy(table->parts[oob->rank], send, bytes);
-    table->came++;
-    pthread_cond_broadcast(&table->all_came);
-    while (table->came < table->nranks && error == 0)
-        error = pthread_cond_timedwait(&table->all_came, &table->lock, &until);
-    const int came = table->came;
-    pthread_mutex_unlock(&table->lock);
-    if (came < table->nranks)
-        return cecl_fail(ceclTimeout,
-                         "%d of %d ranks came within %" PRId64 " ms (CECL_INIT_TIMEOUT_MS)", came,
-                         table->nranks, oob->timeout_ms);
-    for (int r = 0; r < table->nranks && recv; r++)
-        memcpy((char *)recv + (size_t)r * bytes, table->parts[r], bytes);
-    return ceclSuccess;
+    struct cecl_meeting_plan plan = {.memory = oob->context,
+                                     .rank = oob->rank,
+                                     .nranks = oob->nranks,
+                                     .timeout_ms = oob->timeout_ms,
+                                     .deadline = oob->deadline,
+                                     .part = send,
+                                     .bytes = bytes};
+    for (int r = 0; r < oob->nranks; r++)
+        cecl_rank_set_add(&plan.members, r);
+    return cecl_meeting_join(&plan, recv);
 }
 
 ceclResult_t cecl_join_carry_out(struct cecl_join *join)
@@ -109,8 +70,8 @@ ceclResult_t cecl_join_carry_out(struct cecl_join *join)
     if (local != ceclSuccess && join->nranks == 1) /* no peer waits: the id can be used again */
         return cecl_fail_with(local, join->words);
     cecl_oob_from_id(&oob, &join->id, join->nranks, join->rank, join->config.init_timeout_ms);
-    if (join->threads) {
-        oob.context = join->threads;
+    if (join->meeting) {
+        oob.context = join->meeting;
         oob.allgather = ask_threads;
     }
     if (local != ceclSuccess)
@@ -212,21 +173,21 @@ CECL_API ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *de
         if (devlist[r] < 0)
             return cecl_fail(ceclInvalidArgument, "devlist[%d] = %d: a CUDA ordinal expected", r,
                              devlist[r]);
-    struct cecl_threads *table = table_new(ndev);
+    void *meeting = calloc(1, cecl_meetings_bytes(ndev));
     struct cecl_joins joins = {.list = calloc((size_t)ndev, sizeof(*joins.list)),
                                .count = (uint32_t)ndev};
-    if (!table || !joins.list) {
-        table_free(table);
+    if (!meeting || !joins.list) {
+        free(meeting);
         free(joins.list);
         return cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", ndev);
     }
     for (int r = 0; r < ndev; r++) {
         joins.list[r] = (struct cecl_join){
-            .out = &comms[r], .nranks = ndev, .rank = r, .threads = table, .config = resolved};
+            .out = &comms[r], .nranks = ndev, .rank = r, .meeting = meeting, .config = resolved};
         /* the list decides; CECL_CUDA_DEVICE is for ranks that choose alone */
         joins.list[r].config.cuda_device = devlist ? devlist[r] : r;
     }
     const ceclResult_t result = cecl_joins_carry_out(&joins, ceclSuccess, NULL);
-    table_free(table);
+    free(meeting);
     return result;
 }

@@ -8,13 +8,11 @@
 
 /* -- joins.c -- */
 
-struct cecl_threads;
-
 /* One rank's ceclCommInitRankConfig, or its part of ceclCommInitAll. */
 struct cecl_join {
     ceclComm_t *out; /* the caller's */
     int nranks, rank;
-    struct cecl_threads *threads; /* ceclCommInitAll: by which its ranks meet; NULL: by the id */
+    void *meeting; /* ceclCommInitAll: where its ranks meet; NULL: they do by the id */
     ceclUniqueId id;
     struct cecl_resolved config;
     /* A rank whose arguments are refused takes part all the same, so that its peers learn why. */

@@ -29,6 +29,11 @@ static void fail(struct meeting *meeting, int by, int missing, ceclResult_t resu
                                        .words = cecl_message()});
 }
 
+static ceclResult_t check_rank(const struct cecl_meeting_plan *plan, int rank)
+{
+    return plan->mesh ? cecl_mesh_check_peer(plan->mesh, rank, "") : ceclSuccess;
+}
+
 /* Locks the table. A holder that died may have left a meeting half written, so all that are open
  * then fail. */
 static ceclResult_t lock(const struct cecl_meeting_plan *plan)
@@ -41,7 +46,7 @@ static ceclResult_t lock(const struct cecl_meeting_plan *plan)
         uint32_t holder = 0;
         if (atomic_compare_exchange_strong(&table->holder, &holder, mine))
             return ceclSuccess;
-        const ceclResult_t there = cecl_mesh_check_peer(plan->mesh, (int)holder - 1, "");
+        const ceclResult_t there = check_rank(plan, (int)holder - 1);
         if (there != ceclSuccess && atomic_compare_exchange_strong(&table->holder, &holder, mine)) {
             for (EACH_MEETING(m, plan))
                 if (m->state == OPEN)
@@ -161,7 +166,7 @@ static ceclResult_t check_missing(const struct cecl_meeting_plan *plan,
     *missing = NOBODY;
     for (int r = 0; r < plan->nranks; r++)
         if (cecl_rank_set_has(&plan->members, r) && !cecl_rank_set_has(&meeting->came, r)) {
-            const ceclResult_t there = cecl_mesh_check_peer(plan->mesh, r, "");
+            const ceclResult_t there = check_rank(plan, r);
             if (there != ceclSuccess) {
                 *missing = r;
                 return cecl_fail(there, "%s; it is not excluded", cecl_message());

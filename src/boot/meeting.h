@@ -36,8 +36,8 @@ size_t cecl_meetings_bytes(int nranks);
 
 struct cecl_meeting_plan {
     void *memory;           /* the meetings */
-    struct cecl_mesh *mesh; /* tells who has gone */
-    int rank, nranks;       /* of the communicator that the mesh belongs to */
+    struct cecl_mesh *mesh; /* tells who has gone; NULL: nobody can */
+    int rank, nranks;       /* of the ranks that may be members */
     struct cecl_rank_set members;
     int64_t timeout_ms; /* until the deadline from the call's beginning, for messages */
     int64_t deadline;

@@ -1,8 +1,8 @@
 /* How ranks that share nothing yet hear of each other ("out of band"): one all-gather of a few bytes, by
  * which each rank introduces itself to all. What follows goes over the mesh.
  *
- * Each way is a struct cecl_oob: TCP with a unique id (tcp.c), the caller's callbacks and the threads of
- * ceclCommInitAll (api/init.c), and the parent's mesh or a meeting in its shared memory (api/split.c). */
+ * Each way is a struct cecl_oob: TCP with a unique id (tcp.c), the caller's callbacks (api/init.c), the
+ * parent's mesh (api/split.c), or a meeting (both). */
 #ifndef CECL_BOOT_OOB_H
 #define CECL_BOOT_OOB_H
 
