@@ -4,11 +4,13 @@
 #include "boot/meeting_internal.h"
 
 #include <inttypes.h>
+#include <time.h>
 
-#include "boot/shared.h"
 #include "util/clock.h"
 
 #define LOCK_MS 5000 /* ms that a holder of the lock may be off its processor */
+#define NAP_MIN_NS 20000
+#define NAP_MAX_NS 1000000
 
 size_t cecl_meetings_bytes(int nranks)
 {
@@ -29,6 +31,13 @@ static void fail(struct meeting *meeting, int by, int missing, ceclResult_t resu
                                        .words = cecl_message()});
 }
 
+/* Rests before the next look, longer each time. ns: 0 before the first rest */
+static void nap(int64_t *ns)
+{
+    *ns = *ns == 0 ? NAP_MIN_NS : *ns < NAP_MAX_NS / 2 ? 2 * *ns : NAP_MAX_NS;
+    nanosleep(&(struct timespec){.tv_nsec = (long)*ns}, NULL);
+}
+
 static ceclResult_t check_rank(const struct cecl_meeting_plan *plan, int rank)
 {
     return plan->mesh ? cecl_mesh_check_peer(plan->mesh, rank, "") : ceclSuccess;
@@ -39,7 +48,7 @@ static ceclResult_t check_rank(const struct cecl_meeting_plan *plan, int rank)
 static ceclResult_t lock(const struct cecl_meeting_plan *plan)
 {
     struct table *table = table_of(plan);
-    int64_t nap = 0;
+    int64_t rest = 0;
     const uint32_t mine = (uint32_t)plan->rank + 1;
     const int64_t deadline = cecl_deadline(LOCK_MS); /* members still meet when theirs has passed */
     for (;;) {
@@ -56,7 +65,7 @@ static ceclResult_t lock(const struct cecl_meeting_plan *plan)
         if (cecl_ms_left(deadline) == 0)
             return cecl_fail(ceclTimeout, "rank %d stopped inside a call for more than %d ms",
                              (int)holder - 1, LOCK_MS);
-        cecl_shared_nap(&nap);
+        nap(&rest);
     }
 }
 
@@ -213,14 +222,14 @@ ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, void *parts
 {
     struct meeting *meeting = NULL;
     uint64_t serial = 0;
-    int64_t nap = 0;
+    int64_t rest = 0;
     CECL_TRY(lock(plan));
     ceclResult_t result = enter(plan, &meeting);
     if (result == ceclSuccess)
         serial = meeting->serial;
     while (result == ceclSuccess && !is_over(plan, meeting, serial, &result)) {
         unlock(plan);
-        cecl_shared_nap(&nap);
+        nap(&rest);
         CECL_TRY(lock(plan));
     }
     if (meeting && meeting->serial == serial)
