@@ -98,11 +98,6 @@ static bool somebody_waits(const struct cecl_door *door)
     return poll(&listener, 1, 0) > 0;
 }
 
-static bool is_shortage(int error)
-{
-    return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
-}
-
 /* Bounded, so that a flood of callers that are turned away cannot keep the
  * others from being read. */
 static void let_in(struct cecl_door *door)
@@ -119,7 +114,7 @@ static void let_in(struct cecl_door *door)
                 door->count++;
             else
                 cecl_net_close(fd);
-        } else if (is_shortage(errno)) {
+        } else if (cecl_net_is_scarce(errno)) {
             /* The listener stays readable, so without a pause this would spin. */
             if (!door->trouble)
                 door->trouble_since = cecl_now_ms();

@@ -60,11 +60,6 @@ static ceclResult_t hear(const struct client *client, void *data, size_t bytes)
                    cecl_net_recv(client->fd, client->process, data, bytes, client->deadline, ROOT));
 }
 
-static bool is_scarcity(int error)
-{
-    return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
-}
-
 /* Begins a connection to the root. Until the root knows of this rank, nobody can be told that it
  * gives up, and all wait for it. So what is scarce is asked for again for a while. *error: of
  * connect(). Returns as cecl_net_open. */
@@ -75,7 +70,7 @@ static int begin_connection(const struct cecl_tcp_id *id, int64_t deadline, int 
     for (;;) {
         const int fd = cecl_net_open(family, SOCK_STREAM);
         *error = fd >= 0 && connect(fd, &id->at.any, cecl_tcp_length(family)) == 0 ? 0 : errno;
-        if (!is_scarcity(*error) || cecl_ms_left(bear) == 0 || cecl_ms_left(deadline) == 0)
+        if (!cecl_net_is_scarce(*error) || cecl_ms_left(bear) == 0 || cecl_ms_left(deadline) == 0)
             return fd;
         if (fd >= 0)
             close(fd);
