@@ -78,7 +78,7 @@ static bool time_of(const struct cecl_trial *trial, uint32_t slot, double *ns)
         sum += its;
         least = r == 0 || its < least ? its : least;
     }
-    *ns = is_lost ? 0 : trial->joint == CECL_TRIAL_MEAN ? sum / trial->nranks : least;
+    *ns = is_lost ? 0 : trial->kind == CECL_TRIAL_PERIODS ? sum / trial->nranks : least;
     return true;
 }
 
@@ -221,12 +221,12 @@ static struct cecl_learned *find_learned(struct cecl_trial *trial)
 }
 
 void cecl_trial_want(struct cecl_trial *trial, uint64_t subject, uint32_t arms,
-                     enum cecl_trial_joint joint)
+                     enum cecl_trial_kind kind)
 {
     cecl_trial_cancel(trial);
     trial->subject = subject;
     trial->arms = arms | 1;
-    trial->joint = joint;
+    trial->kind = kind;
     trial->attempt = 0;
     trial->wait = 1;
     const struct cecl_learned *known = find_learned(trial);
@@ -241,12 +241,18 @@ void cecl_trial_want(struct cecl_trial *trial, uint64_t subject, uint32_t arms,
         trial->state = CECL_TRIAL_WAITING;
 }
 
-static void settle(struct cecl_trial *trial, uint32_t arm, bool is_recalled)
+static void remember(struct cecl_trial *trial, uint32_t arm)
 {
     struct cecl_learned *known = find_learned(trial);
     if (!known)
         known = &trial->learned[trial->nlearned++ % CECL_TRIAL_LEARNED];
     *known = (struct cecl_learned){trial->subject, arm, HOLDS};
+}
+
+static void settle(struct cecl_trial *trial, uint32_t arm, bool is_recalled)
+{
+    if (trial->kind == CECL_TRIAL_PERIODS)
+        remember(trial, arm);
     rest(trial);
     trial->arm = arm;
     trial->has_verdict = true;
@@ -369,7 +375,7 @@ static void wear(struct cecl_trial *trial)
 {
     struct cecl_learned *known = find_learned(trial);
     if (known && known->left > 0 && --known->left == 0)
-        cecl_trial_want(trial, trial->subject, trial->arms, trial->joint);
+        cecl_trial_want(trial, trial->subject, trial->arms, trial->kind);
 }
 
 struct cecl_trial_mark cecl_trial_boundary(struct cecl_trial *trial, bool was_whole,

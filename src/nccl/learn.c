@@ -374,7 +374,7 @@ static void follow(struct cecl_nccl_learn *learn, const struct cecl_nccl_call *c
     *(call->reduces ? &learn->reduced : &learn->moved) = learn->period.calls;
     const bool is_found = learn->period.length > 0;
     if (is_found && !learn->is_found)
-        cecl_trial_want(&learn->trial, learn->period.pattern, arms_of(learn), CECL_TRIAL_MEAN);
+        cecl_trial_want(&learn->trial, learn->period.pattern, arms_of(learn), CECL_TRIAL_PERIODS);
     else if (!is_found && learn->is_found)
         cecl_trial_cancel(&learn->trial);
     const bool has_changed = is_first || is_found != learn->is_found;
