@@ -141,6 +141,43 @@ static void without_a_period_the_table_decides(void **state)
     assert_int_equal(passed, 0);
 }
 
+/* How long a collective of the stand-in takes at least, where each call is tried by itself. */
+#ifdef __SANITIZE_THREAD__
+#define CALL_TAKES_US 8000
+#else
+#define CALL_TAKES_US 1000
+#endif
+
+/* A server: its calls have no period, and are of three classes. Broadcasts are too few to be tried. */
+static bool serve_requests(struct rank *r)
+{
+    enum { CALLS = 5600 };
+    bool is = true, was_passed = false;
+    uint64_t word = 1;
+    for (int i = 0; i < CALLS && is; i++) {
+        word = word * UINT64_C(6364136223846793005) + 1442695040888963407;
+        const unsigned which = (unsigned)(word >> 56);
+        if (which == 0)
+            is = broadcast(r, i);
+        else if (which == 1)
+            is = gather_two(r, i);
+        else
+            is = which & 1 ? gather(r, i, &was_passed) : reduce(r, i, &was_passed);
+        passed += which > 1 && was_passed && i >= CALLS - 100;
+    }
+    return is;
+}
+
+static void without_a_period_classes_of_calls_are_tried(void **state)
+{
+    (void)state;
+    passed = 0;
+    const char *other = getenv("CECL_TEST_TAKES_US"); /* a script that needs no gain */
+    take_us(other ? (unsigned)atoi(other) : CALL_TAKES_US);
+    assert_true(run_ranks(3, serve_requests));
+    assert_int_equal(passed, 0);
+}
+
 /* Half of the communicator's calls come after a split of it, which is tried by itself. */
 static bool train_both(struct rank *r)
 {
@@ -173,6 +210,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_program_that_gains_is_served_after_its_trial),
         cmocka_unit_test(without_a_period_the_table_decides),
+        cmocka_unit_test(without_a_period_classes_of_calls_are_tried),
         cmocka_unit_test(communicators_are_tried_one_after_the_other)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
