@@ -152,13 +152,17 @@ static uint64_t token_of(const struct cecl_nccl_learn *learn, const struct cecl_
 
 /* ---- a call */
 
+/* Where nothing is tried, no clock is read and nothing is published. */
 static void begin_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_call *call,
                          const struct cecl_nccl_comm *comm)
 {
     struct cecl_trial *trial = &learn->trial;
     struct cecl_nccl_marks *marks = &learn->marks;
-    /* where nothing is tried, nobody asks how long a period takes */
-    const int64_t now = trial->state == CECL_TRIAL_IDLE ? 0 : cecl_now_ns();
+    if (trial->state == CECL_TRIAL_IDLE) {
+        cecl_trial_boundary(trial, learn->period.was_whole, 0);
+        return;
+    }
+    const int64_t now = cecl_now_ns();
     const bool was_running = trial->state == CECL_TRIAL_RUNNING, was_recalled = trial->is_recalled;
     cecl_nccl_marks_publish(marks, trial);
     const struct cecl_trial_mark here =
@@ -213,6 +217,8 @@ static const struct cecl_class *follow_class(struct cecl_nccl_learn *learn,
                                              const struct cecl_nccl_call *call,
                                              const struct cecl_nccl_comm *comm, bool *is_timed)
 {
+    if (learn->is_found && learn->classes.used == 0)
+        return NULL;
     const uint32_t key = cecl_nccl_class_of(call);
     if (learn->is_found)
         return cecl_classes_find(&learn->classes, key);

@@ -171,12 +171,10 @@ static void describe(const struct cecl_nccl_learn *learn, struct cecl_nccl_repor
     memcpy(now->classes, learn->told, sizeof(now->classes));
 }
 
-void cecl_nccl_learn_report(const struct cecl_nccl_comm *comm)
+static void report(const struct cecl_nccl_comm *comm)
 {
     struct cecl_nccl_report now = {.rank = comm->rank, .nranks = comm->nranks};
     ceclCallStats_t stats = {0};
-    if (!comm->ours || !cecl_nccl_process()->counts)
-        return;
     (void)!cecl_nccl_library()->ceclCallStats(comm->ours, &stats);
     if (!comm->learn && stats.told == 0) /* there is nothing to say */
         return;
@@ -185,4 +183,11 @@ void cecl_nccl_learn_report(const struct cecl_nccl_comm *comm)
     if (comm->learn)
         describe(comm->learn, &now);
     cecl_nccl_report_set(comm, &now);
+}
+
+/* Apart from the report, which is large, because calls come here. */
+void cecl_nccl_learn_report(const struct cecl_nccl_comm *comm)
+{
+    if (comm->ours && cecl_nccl_process()->counts)
+        report(comm);
 }
