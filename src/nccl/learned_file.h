@@ -59,6 +59,8 @@ struct cecl_nccl_rows {
 
 /* Copies a GPU's name; blanks and # become _. NULL: the host device. */
 void cecl_nccl_setup_name(struct cecl_nccl_setup *setup, const char *gpu);
+/* The setup of this cecl with an NCCL. */
+struct cecl_nccl_setup cecl_nccl_setup_make(const char *gpu, int nranks, int nccl);
 bool cecl_nccl_setup_is(const struct cecl_nccl_setup *a, const struct cecl_nccl_setup *b);
 
 /* Says in words what of `here` differs from that row which agrees most. False: a row agrees, or there
