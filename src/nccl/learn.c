@@ -248,6 +248,13 @@ static enum cecl_nccl_reason by_table(const struct cecl_nccl_call *call,
     return cecl_nccl_gains(call, comm) ? CECL_NCCL_NO_REASON : CECL_NCCL_NO_GAIN;
 }
 
+/* The libraries differ where there are NaNs. */
+static bool is_extreme(const struct cecl_nccl_call *call)
+{
+    return call->reduces &&
+           (call->redop == (ncclRedOp_t)ceclMax || call->redop == (ncclRedOp_t)ceclMin);
+}
+
 /* A verdict on the period or its turn comes first, then those on the class. */
 static enum cecl_nccl_reason decide(struct cecl_nccl_learn *learn,
                                     const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
@@ -262,6 +269,8 @@ static enum cecl_nccl_reason decide(struct cecl_nccl_learn *learn,
     bool is_turn = !trial->has_verdict;
     const bool has_arm =
         by_period || cecl_class_has_arm(&learn->classes, trial, its, &arm, &is_turn);
+    if (is_extreme(call))
+        return by_table(call, comm);
     if (has_arm && (arm == CECL_NCCL_BY_NCCL || (arm == CECL_NCCL_MOVES_ALONE && call->reduces)))
         return is_turn ? CECL_NCCL_TURN : by_period ? CECL_NCCL_NOT_SHORTER : CECL_NCCL_NOT_FASTER;
     const bool forbids = has_arm && arm != CECL_NCCL_WITH_SMS && learn->policies == CECL_SM_ALLOW;

@@ -91,7 +91,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     make_comms(how / (MODEL_RANKS - 1));
     bool has_mixed = false;
     for (int i = 0; i < BATCHES_MOST && in.left > 0; i++) {
-        const bool mixes = take_byte(&in) % 4 == 3 && !has_mixed;
+        const bool mixes = take_byte(&in) % 16 == 3 && !has_mixed;
         has_mixed = has_mixed || mixes;
         if (mixes)
             run_mixed();

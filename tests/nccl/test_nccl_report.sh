@@ -34,7 +34,7 @@ for line in lines:
     decided = [comm for comm in line["communicators"] if comm["state"] == "decided"]
     # the first two programs of the test gain, with 2 ranks and with 4
     assert [comm["ranks"] for comm in line["communicators"]].count(2) >= 2
-    first = [comm for comm in decided if comm["period_calls"] == 6]
+    first = [comm for comm in decided if comm["period_calls"] == 7]
     assert len(first) == 6, len(first)
     for comm in first:
         assert comm["decision"] in ("with_sms", "no_sms"), comm
