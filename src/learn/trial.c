@@ -122,16 +122,19 @@ struct cecl_verdict cecl_trial_verdict(const struct cecl_trial *trial)
 
 /* ---- turns */
 
-static double mean_of(const struct cecl_sample *samples, size_t count, uint32_t arm)
+/* Of periods the mean; of calls the least, because what comes between makes single calls longer. */
+static double typical_of(const struct cecl_trial *trial, const struct cecl_sample *samples,
+                         size_t count, uint32_t arm)
 {
-    double sum = 0;
+    double sum = 0, least = 0;
     uint32_t n = 0;
     for (size_t i = 0; i < count; i++)
         if (samples[i].arm == arm) {
             sum += samples[i].ns;
+            least = n == 0 || samples[i].ns < least ? samples[i].ns : least;
             n++;
         }
-    return n > 0 ? sum / n : 0;
+    return n == 0 ? 0 : trial->kind == CECL_TRIAL_PERIODS ? sum / n : least;
 }
 
 /* The arms that are still worth a turn. */
@@ -140,9 +143,9 @@ static uint32_t alive_of(const struct cecl_trial *trial)
     struct cecl_sample samples[CECL_TRIAL_SLOTS];
     uint32_t missing, alive = trial->arms;
     const size_t count = samples_of(trial, samples, &missing);
-    const double base = mean_of(samples, count, 0);
+    const double base = typical_of(trial, samples, count, 0);
     for (uint32_t arm = 1; arm < CECL_VERDICT_ARMS && base > 0; arm++)
-        if (mean_of(samples, count, arm) > TOO_LONG * base)
+        if (typical_of(trial, samples, count, arm) > TOO_LONG * base)
             alive &= ~(UINT32_C(1) << arm);
     return alive;
 }

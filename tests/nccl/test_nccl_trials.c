@@ -154,9 +154,9 @@ static void without_a_period_the_table_decides(void **state)
 
 /* How long a collective of the stand-in takes at least, where each call is tried by itself. */
 #ifdef __SANITIZE_THREAD__
-#define CALL_TAKES_US 8000
+#define CALL_TAKES_US 20000
 #else
-#define CALL_TAKES_US 1000
+#define CALL_TAKES_US 4000
 #endif
 
 /* A server: its calls have no period, and are of three classes. Broadcasts are too few to be tried. */
@@ -186,6 +186,36 @@ static void without_a_period_classes_of_calls_are_tried(void **state)
     const char *other = getenv("CECL_TEST_TAKES_US"); /* a script that needs no gain */
     take_us(other ? (unsigned)atoi(other) : CALL_TAKES_US);
     assert_true(run_ranks(3, serve_requests));
+    assert_int_equal(passed, 0);
+}
+
+/* As nccl-tests has it: each size is called again and again, which is a period of one call. */
+static bool repeat_sizes(struct rank *r)
+{
+    enum { CALLS = 750 };
+    int32_t mine[COUNT], all[COUNT * MAX_RANKS];
+    bool is = true;
+    for (int count = COUNT / 4; count <= COUNT; count *= 2)
+        for (int i = 0; i < CALLS && is; i++) {
+            for (int k = 0; k < count; k++)
+                mine[k] = i + k + r->rank * 1000;
+            int unused;
+            is = ncclCommCount(r->comm, &unused) == 0 &&
+                 ncclAllGather(mine, all, (size_t)count, ncclInt32, r->comm, NULL) == 0;
+            passed += i >= CALLS - LAST && came("ncclAllGather");
+            for (int k = 0; k < count * r->nranks; k++)
+                is = is && all[k] == i + k % count + k / count * 1000;
+        }
+    return is;
+}
+
+static void each_size_of_a_benchmark_is_tried(void **state)
+{
+    (void)state;
+    passed = 0;
+    const char *other = getenv("CECL_TEST_TAKES_US");
+    take_us(other ? (unsigned)atoi(other) : CALL_TAKES_US);
+    assert_true(run_ranks(2, repeat_sizes));
     assert_int_equal(passed, 0);
 }
 
@@ -222,6 +252,7 @@ int main(void)
         cmocka_unit_test(a_program_that_gains_is_served_after_its_trial),
         cmocka_unit_test(without_a_period_the_table_decides),
         cmocka_unit_test(without_a_period_classes_of_calls_are_tried),
+        cmocka_unit_test(each_size_of_a_benchmark_is_tried),
         cmocka_unit_test(communicators_are_tried_one_after_the_other)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
