@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Learning under cecl-run --policy auto, on one GPU that all ranks share: what is decided, and that results are right.
 
-    scripts/measure_learn.py --cecl-run build/bin/cecl-run [--nccl-tests FOLDER] [--keep FOLDER] [PART ...]
+    scripts/measure_learn.py --cecl-run build/bin/cecl-run [--cecl-tune build/bench/cecl_tune] [--nccl FILE]
+        [--nccl-tests FOLDER] [--keep FOLDER] [PART ...]
 
 Parts (default: all), each below 90 s:
   fsdp2, fsdp4  FSDP2 with 2 and 4 ranks and trials until a decision. Gathers alone (CECL_SM_POLICY=never): bits as
@@ -11,6 +12,7 @@ Parts (default: all), each below 90 s:
   periods       nccl-tests with -n 200, and one size until a decision
   classes       nccl-tests whose sizes make no period, until a decision
   jax           tests/nccl/jax_calls.py under auto with trials
+  tune          cecl_tune --against nccl, all-gathers, and a program that begins with its file
 Times on a shared GPU say nothing of NVLink; NCCL's ranks talk by sockets there. Ends with 1 if a part fails. The last
 lines are a table.
 """
@@ -26,6 +28,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 STEPS = os.path.join(ROOT, "tests/gpu/learn_steps.py")
 LIMIT_S = 85
+OWN_HOST = ["sh", "-c", 'NCCL_HOSTID="rank $OMPI_COMM_WORLD_RANK" exec "$@"', "own_host"]
 ROWS = []
 
 
@@ -191,8 +194,7 @@ def nccl_tests(args, op, began, name, *rest):
     stats = os.path.join(args.keep, f"{name}.stats")
     if os.path.exists(stats):
         os.remove(stats)
-    own_host = ["sh", "-c", 'NCCL_HOSTID="rank $OMPI_COMM_WORLD_RANK" exec "$@"', "own_host"]
-    command = [*args.mpirun.split(), "-n", "2", *own_host, *auto(args), f"--stats={stats}"]
+    command = [*args.mpirun.split(), "-n", "2", *OWN_HOST, *auto(args), f"--stats={stats}"]
     command += [os.path.join(args.nccl_tests, f"{op}_perf"), "-g", "1", "-c", "1", *rest]
     said = run(command, {"NCCL_TESTS_DEVICE": "0"}, began, os.path.join(args.keep, f"{name}.log"))
     need("Out of bounds values : 0 OK" in said, f"{op}: wrong values, or no result\n{said[-2000:]}")
@@ -244,19 +246,40 @@ def part_jax(args, began):
     note("jax", "calls under auto", "0 wrong")
 
 
+def part_tune(args, began):
+    learned = os.path.join(args.keep, "tune.learned")
+    if os.path.exists(learned):
+        os.remove(learned)
+    command = [*args.mpirun.split(), "-n", "2", *OWN_HOST, args.cecl_tune, "--against", "nccl", "--quick", "--seconds", "30"]
+    said = run([*command, "--op", "all_gather", "--output", learned], {}, began, os.path.join(args.keep, "tune.log"))
+    with open(learned, encoding="utf-8") as file:
+        rows = [line for line in file.read().splitlines() if line.startswith("gains ")]
+    need(rows and all(" 2 " in row and " all_gather any plain " in row for row in rows), f"no rows of 2 ranks\n{said}")
+    need("wrote " in said, f"it does not say what it wrote\n{said}")
+    environment = {"CECL_NCCL_LEARNED": learned, "CECL_NCCL_TRIALS": "0"}
+    got, said, _ = program(args, "train", 2, 20, "tune_train", auto(args), environment, began)
+    losses_of(got)
+    need("is left aside" not in said, "the file is left aside")
+    note("tune", "all-gathers, 2 ranks", f"{'; '.join(' '.join(row.split()[5:]) for row in rows)}")
+
+
 PARTS = {"fsdp2": part_fsdp2, "fsdp4": part_fsdp4, "files": part_files, "loop": part_loop,
-         "periods": part_periods, "classes": part_classes, "jax": part_jax}
+         "periods": part_periods, "classes": part_classes, "jax": part_jax, "tune": part_tune}
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--cecl-run", default="cecl-run", help="where cecl-run is")
+    parser.add_argument("--cecl-tune", metavar="FILE", help="where cecl_tune is")
+    parser.add_argument("--nccl", metavar="FILE", help="NCCL, where it is not found by itself (CECL_NCCL_PATH)")
     parser.add_argument("--nccl-tests", metavar="FOLDER", help="where nccl-tests was built, with MPI=1")
     parser.add_argument("--mpirun", default="mpirun --allow-run-as-root --oversubscribe --bind-to none",
                         help="the command that starts nccl-tests' processes")
     parser.add_argument("--keep", metavar="FOLDER", help="where logs go; else they are lost")
     args = parser.parse_args()
+    if args.nccl:
+        os.environ["CECL_NCCL_PATH"] = os.path.abspath(args.nccl)
     unknown = [part for part in args.parts if part not in PARTS]
     if unknown:
         parser.error(f"{unknown[0]}: one of {', '.join(PARTS)} expected")
@@ -265,8 +288,9 @@ def parse():
 
 def run_part(args, part):
     """Whether all is right."""
-    if part in ("periods", "classes") and not args.nccl_tests:
-        note(part, "skipped", "--nccl-tests names no folder")
+    lacks = {"periods": "nccl_tests", "classes": "nccl_tests", "tune": "cecl_tune"}.get(part)
+    if lacks and not getattr(args, lacks):
+        note(part, "skipped", f"it needs --{lacks.replace('_', '-')}")
         return True
     began = time.monotonic()
     try:

@@ -78,7 +78,7 @@ static bool time_of(const struct cecl_trial *trial, uint32_t slot, double *ns)
         sum += its;
         least = r == 0 || its < least ? its : least;
     }
-    *ns = is_lost ? 0 : trial->kind == CECL_TRIAL_PERIODS ? sum / trial->nranks : least;
+    *ns = is_lost ? 0 : trial->kind == CECL_TRIAL_CALLS ? least : sum / trial->nranks;
     return true;
 }
 
@@ -126,15 +126,14 @@ struct cecl_verdict cecl_trial_verdict(const struct cecl_trial *trial)
 static double typical_of(const struct cecl_trial *trial, const struct cecl_sample *samples,
                          size_t count, uint32_t arm)
 {
-    double sum = 0, least = 0;
-    uint32_t n = 0;
+    double sum = 0, least = 0, n = 0;
     for (size_t i = 0; i < count; i++)
         if (samples[i].arm == arm) {
             sum += samples[i].ns;
-            least = n == 0 || samples[i].ns < least ? samples[i].ns : least;
+            least = n > 0 && least < samples[i].ns ? least : samples[i].ns;
             n++;
         }
-    return n == 0 ? 0 : trial->kind == CECL_TRIAL_PERIODS ? sum / n : least;
+    return trial->kind == CECL_TRIAL_CALLS || n <= 0 ? least : sum / n;
 }
 
 /* The arms that are still worth a turn. */
