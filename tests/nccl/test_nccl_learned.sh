@@ -18,7 +18,7 @@ grep -q ' steps): served' "$dir/first" || fails "nothing was learned: $(cat "$di
 grep -Eq '^verdict host 2 [0-9]+ [0-9.]+ [0-9a-f]{16} [a-z_]+ [0-9]+ [0-9]+ [0-9]+$' "$dir/learned" ||
     fails "no verdict is kept: $(cat "$dir/learned")"
 
-grep -Eq '^verdict host 3 [^#]* # all-reduce of 256 to 512 bytes, int32$' "$dir/learned" ||
+grep -Eq '^verdict host 3 [^#]* # all-gather of 256 to 512 bytes, int32$' "$dir/learned" ||
     fails "no verdict on a class is kept: $(cat "$dir/learned")"
 
 # The program fails unless it is served in the end.

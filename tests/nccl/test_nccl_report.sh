@@ -47,7 +47,7 @@ for line in lines:
     assert len(served) == 3, len(served)
     for comm in served:
         classes = {its["class"]: its for its in comm["classes"]}
-        assert set(classes) == {"all-gather of 256 to 512 bytes, int32", "all-reduce of 256 to 512 bytes, int32"}, classes
+        assert set(classes) == {"all-gather of 256 to 512 bytes, int32"}, classes
         assert all(its["decision"] == "with_sms" and its["gain"] > 0.1 for its in classes.values()), classes
         assert all(its["before_us"] > 100 and not its["recalled"] for its in classes.values()), classes
 PY
