@@ -22,7 +22,8 @@ if os.environ.get("CECL_SHARE_GPU") == "1":
     os.environ["NCCL_HOSTID"] = f"rank {RANK}"  # NCCL takes ranks that share a GPU if they seem to be on other hosts
 if os.environ.get("LEARNED"):
     os.environ["CECL_NCCL_LEARNED"] = os.path.join(os.environ["LEARNED"], str(RANK))
-os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # results that do not depend on chance
+os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
 
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
