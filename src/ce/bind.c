@@ -310,6 +310,8 @@ static ceclResult_t bind_step(const struct cecl_engine *engine, const struct cec
         break;
     case CECL_STEP_POST: /* a small call is one command */
         return cecl_fail(ceclInternalError, "a post outside a small call");
+    case CECL_STEP_EXCHANGE:
+        return cecl_fail(ceclInternalError, "a plan over several nodes: there is no network");
     }
     return ceclSuccess;
 }

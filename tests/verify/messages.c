@@ -34,8 +34,32 @@ static ceclResult_t check_copy(const struct verifier *v, const struct cecl_verif
     return ceclSuccess;
 }
 
+/* The sender's end of each message is here, or the receiver's. */
+static ceclResult_t check_exchange(const struct verifier *v,
+                                   const struct cecl_verify_launch *launch,
+                                   const struct cecl_step *step, int rank)
+{
+    const struct cecl_plan *plan = launch->plan;
+    CECL_TRY(verify_exchange_form(v, plan, rank, step));
+    for (uint32_t i = 0; i < step->count; i++) {
+        const struct cecl_transfer *t = &plan->transfers[step->first + i];
+        const uint32_t part = t->at.area / CECL_AREA_COUNT;
+        if (part >= launch->nmessages)
+            return VERIFY_FAULT("a transfer is of no message");
+        const struct cecl_verify_message *m = message_of(v, launch, part);
+        const int from = t->sends ? rank : t->peer, to = t->sends ? t->peer : rank;
+        if (m->from != from || m->to != to || t->at.offset > m->bytes ||
+            t->bytes > m->bytes - t->at.offset)
+            return VERIFY_FAULT("a transfer of rank %d with rank %u is not of its message", rank,
+                                t->peer);
+    }
+    return ceclSuccess;
+}
+
 static bool is_flag(const struct verifier *v, const struct cecl_step *step, int rank)
 {
+    if (step->counter == CECL_COUNTER_NET)
+        return step->kind == CECL_STEP_WAIT && step->peer == rank && step->phase >= 1;
     if (step->counter == CECL_COUNTER_BEGUN)
         return step->kind == CECL_STEP_SIGNAL && step->peer == rank && step->phase == 1;
     return step->counter >= CECL_PHASED && step->counter != CECL_COUNTER_DONE &&
@@ -52,6 +76,8 @@ static ceclResult_t check_step(const struct verifier *v, const struct cecl_verif
         fine = is_flag(v, step, rank);
     else if (step->kind == CECL_STEP_AFTER)
         fine = step->first < (uint32_t)v->nlanes && step->first != step->lane;
+    else if (step->kind == CECL_STEP_EXCHANGE)
+        return check_exchange(v, launch, step, rank);
     else if (step->kind == CECL_STEP_COPY)
         fine = step->count >= 1 && step->count <= plan->ncopies &&
                step->first <= plan->ncopies - step->count;
@@ -82,6 +108,15 @@ struct cecl_copy verify_message_copy(const struct verifier *v,
     struct cecl_copy moved = *copy;
     moved.src.area = moved.dst.area = (uint16_t)(v->nareas + (int)launch->messages[part]);
     moved.bytes = bytes_of(launch, copy);
+    return moved;
+}
+
+struct cecl_place verify_message_place(const struct verifier *v,
+                                       const struct cecl_verify_launch *launch,
+                                       const struct cecl_place *place)
+{
+    struct cecl_place moved = *place;
+    moved.area = (uint16_t)(v->nareas + (int)launch->messages[place->area / CECL_AREA_COUNT]);
     return moved;
 }
 

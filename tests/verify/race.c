@@ -8,7 +8,7 @@
 static bool before(const struct verifier *v, const struct verify_access *a,
                    const struct verify_access *b)
 {
-    return verify_clock(v, (int)b->actor, b->event)[a->actor] >= a->event;
+    return verify_clock(v, (int)b->actor, b->event)[a->actor] >= a->until;
 }
 
 /* Copies of one batch are one event, and have no order among themselves. */
