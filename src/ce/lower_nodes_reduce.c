@@ -154,7 +154,7 @@ static void reduce_blocks(const struct fold *f, uint64_t k, uint64_t index, int 
     struct cecl_place sources[CECL_MAX_RANKS];
     for (int l = 0; l < rails->size; l++)
         sources[l] = l == rails->local ? input_at(f, to, k) : sent_at(f, k, index, rails->local, l);
-    cecl_plan_reduce(
+    cecl_plan_reduce_partly(
         f->plan, is_own_round(f, k) ? node_result_at(f, k, rails->node) : partial_at(f, k, index),
         sources, (uint32_t)rails->size, bytes_of(f, to, k));
 }

@@ -129,6 +129,14 @@ void cecl_plan_reduce(struct cecl_plan *plan, struct cecl_place dst, const struc
             plan->sources[plan->nsources++] = src[i];
 }
 
+void cecl_plan_reduce_partly(struct cecl_plan *plan, struct cecl_place dst,
+                             const struct cecl_place *src, uint32_t nsrc, uint64_t bytes)
+{
+    cecl_plan_reduce(plan, dst, src, nsrc, bytes);
+    if (!plan->failed)
+        plan->reductions[plan->nreductions - 1].partial = true;
+}
+
 void cecl_plan_copy(struct cecl_plan *plan, struct cecl_place dst, struct cecl_place src,
                     uint64_t bytes)
 {
@@ -303,6 +311,10 @@ static void append_reduction(struct cecl_plan *plan, const struct cecl_plan *oth
         sources[i] = place_in_part(other->sources[reduction->first + i], part);
     cecl_plan_reduce(plan, place_in_part(reduction->dst, part), sources, reduction->nsrc,
                      reduction->bytes);
+    if (plan->failed)
+        return;
+    plan->reductions[plan->nreductions - 1].part = part;
+    plan->reductions[plan->nreductions - 1].partial = reduction->partial;
 }
 
 static void append_exchange(struct cecl_plan *plan, const struct cecl_plan *other, uint32_t part,
@@ -367,16 +379,6 @@ void cecl_plan_free(struct cecl_plan *plan)
     free(plan->sources);
     free(plan->transfers);
     *plan = (struct cecl_plan){0};
-}
-
-uint32_t cecl_reduce_part(const struct cecl_plan *plan, const struct cecl_reduce *reduce)
-{
-    uint32_t part = reduce->dst.area / CECL_AREA_COUNT;
-    for (uint32_t i = 0; i < reduce->nsrc; i++) {
-        const uint32_t of_source = plan->sources[reduce->first + i].area / CECL_AREA_COUNT;
-        part = of_source > part ? of_source : part;
-    }
-    return part;
 }
 
 uint32_t cecl_plan_local_copies(const struct cecl_plan *plan)

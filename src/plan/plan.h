@@ -62,6 +62,8 @@ struct cecl_reduce {
     struct cecl_place dst;
     uint64_t bytes;       /* of dst and of each source; whole elements, >= 1 */
     uint32_t first, nsrc; /* plan->sources [first, first + nsrc); one source may be exactly dst */
+    uint32_t part;        /* of a group; no place need be of it: all may be in staging */
+    bool partial;         /* of some ranks' elements: an average is not divided yet */
 };
 
 /* Bytes that this rank sends to a rank of another node, or receives from it. Between two ranks, the k-th
@@ -193,9 +195,12 @@ void cecl_plan_on(struct cecl_plan *plan, int lane);
  * far. */
 void cecl_plan_after(struct cecl_plan *plan, int lane);
 void cecl_plan_after_other(struct cecl_plan *plan);
-/* A reduction of nsrc places, in that order, as a step of its own. */
+/* A reduction of nsrc places, in that order, as a step of its own. The second one is of some ranks' elements,
+ * and what it gives will be reduced again. */
 void cecl_plan_reduce(struct cecl_plan *plan, struct cecl_place dst, const struct cecl_place *src,
                       uint32_t nsrc, uint64_t bytes);
+void cecl_plan_reduce_partly(struct cecl_plan *plan, struct cecl_place dst,
+                             const struct cecl_place *src, uint32_t nsrc, uint64_t bytes);
 /* Adds a copy to the open batch. A signal, a wait, a barrier and cecl_plan_next_wave close the
  * batch. */
 void cecl_plan_copy(struct cecl_plan *plan, struct cecl_place dst, struct cecl_place src,
@@ -264,8 +269,6 @@ static inline uint32_t cecl_copy_part(const struct cecl_copy *copy)
     const uint32_t dst = copy->dst.area / CECL_AREA_COUNT, src = copy->src.area / CECL_AREA_COUNT;
     return dst > src ? dst : src;
 }
-/* The part that a reduction belongs to. At least one of its sources is not in staging. */
-uint32_t cecl_reduce_part(const struct cecl_plan *plan, const struct cecl_reduce *reduce);
 /* Whether a copy stays within the memory of one rank's device. */
 static inline bool cecl_copy_is_local(const struct cecl_copy *copy)
 {

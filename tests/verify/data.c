@@ -95,7 +95,8 @@ static ceclResult_t check_reduced(const struct verifier *v, int call, uint32_t p
     const uint32_t expected = c->in_place && v->nranks == 1 ? 0 : 1;
     for (uint64_t i = 0; i < block.bytes; i++) {
         CECL_TRY(check_writes(v, call, part, rank, block.recv_offset + i, expected));
-        if (tags[block.recv_offset + i] != reduced_tag(v, call, part, rank, i))
+        const uint32_t tag = reduced_tag(v, call, part, rank, i);
+        if (tags[block.recv_offset + i] != (expected > 0 ? verify_reduced(tag) : tag))
             return VERIFY_FAULT("call %d, rank %d: byte %" PRIu64
                                 " of the result is not that of all ranks' bytes, in order",
                                 call, rank, i);

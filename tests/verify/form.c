@@ -228,6 +228,8 @@ static ceclResult_t check_reduction(const struct verifier *v, const struct cecl_
                                     int rank, const struct cecl_reduce *reduce)
 {
     const struct cecl_copy result = {.dst = reduce->dst, .bytes = reduce->bytes, .rows = 1};
+    if (reduce->part >= cecl_plan_parts(plan))
+        return VERIFY_FAULT("a reduction is of part %" PRIu32 ": there is none", reduce->part);
     if (reduce->nsrc < 1 || reduce->nsrc > (uint32_t)v->nranks || reduce->nsrc > plan->nsources ||
         reduce->first > plan->nsources - reduce->nsrc)
         return VERIFY_FAULT("a reduction is out of the plan's sources: %" PRIu32 " from %" PRIu32
@@ -240,7 +242,7 @@ static ceclResult_t check_reduction(const struct verifier *v, const struct cecl_
         CECL_TRY(check_known(plan, &source));
         CECL_TRY(check_place(v, plan, &source, &result, 0, "a source"));
     }
-    const struct cecl_call *call = &cecl_plan_part(plan, cecl_reduce_part(plan, reduce))->call;
+    const struct cecl_call *call = &cecl_plan_part(plan, reduce->part)->call;
     if (reduce->dst.rank != rank || call->element == 0 || reduce->bytes % call->element != 0)
         return VERIFY_FAULT("a reduction writes %" PRIu64 " bytes, in elements of %" PRIu32
                             ", at rank %u",

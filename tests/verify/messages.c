@@ -28,6 +28,8 @@ static ceclResult_t check_copy(const struct verifier *v, const struct cecl_verif
     if (copy->src.rank != m->from || copy->dst.rank != m->to || (m->from != rank && m->to != rank))
         return VERIFY_FAULT("a copy from rank %u to rank %u is not of its message", copy->src.rank,
                             copy->dst.rank);
+    if (!verify_reaches(launch->plan, m->from, m->to))
+        return VERIFY_FAULT("a copy from rank %d to rank %d leaves the node", m->from, m->to);
     if (copy->rows != 1 || bytes < 1 || bytes > copy->bytes || copy->bytes > m->bytes ||
         copy->src.offset > m->bytes - copy->bytes || copy->dst.offset > m->bytes - copy->bytes)
         return VERIFY_FAULT("a copy of %" PRIu64 " bytes is out of its message", bytes);
@@ -56,7 +58,8 @@ static ceclResult_t check_exchange(const struct verifier *v,
     return ceclSuccess;
 }
 
-static bool is_flag(const struct verifier *v, const struct cecl_step *step, int rank)
+static bool is_flag(const struct verifier *v, const struct cecl_plan *plan,
+                    const struct cecl_step *step, int rank)
 {
     if (step->counter == CECL_COUNTER_NET)
         return step->kind == CECL_STEP_WAIT && step->peer == rank && step->phase >= 1;
@@ -64,7 +67,7 @@ static bool is_flag(const struct verifier *v, const struct cecl_step *step, int 
         return step->kind == CECL_STEP_SIGNAL && step->peer == rank && step->phase == 1;
     return step->counter >= CECL_PHASED && step->counter != CECL_COUNTER_DONE &&
            step->counter < v->ncounters && step->peer < v->nranks && step->peer != rank &&
-           step->phase >= 1;
+           verify_reaches(plan, rank, step->peer) && step->phase >= 1;
 }
 
 static ceclResult_t check_step(const struct verifier *v, const struct cecl_verify_launch *launch,
@@ -73,7 +76,7 @@ static ceclResult_t check_step(const struct verifier *v, const struct cecl_verif
     const struct cecl_plan *plan = launch->plan;
     bool fine = false;
     if (step->kind <= CECL_STEP_WAIT)
-        fine = is_flag(v, step, rank);
+        fine = is_flag(v, plan, step, rank);
     else if (step->kind == CECL_STEP_AFTER)
         fine = step->first < (uint32_t)v->nlanes && step->first != step->lane;
     else if (step->kind == CECL_STEP_EXCHANGE)

@@ -314,7 +314,7 @@ static ceclResult_t do_reduction(struct verifier *v, int actor, const struct cec
         uint32_t tag = verify_tags(v, src[0].area, src[0].rank)[src[0].offset + b];
         for (uint32_t s = 1; s < reduce->nsrc; s++)
             tag = verify_combine(tag, verify_tags(v, src[s].area, src[s].rank)[src[s].offset + b]);
-        result[b] = tag;
+        result[b] = reduce->partial ? tag : verify_reduced(tag);
         writes[b]++;
     }
     return ceclSuccess;
