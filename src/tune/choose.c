@@ -2,11 +2,17 @@
  * tune/thresholds.h. */
 #include "tune/choose.h"
 
+#include "call/nodes.h"
 #include "sm/reduce.h"
 #include "tune/table.h"
 #include "util/round.h"
 
 #define SHARE_ALIGN 256u /* shares of much data begin where wide loads can begin */
+
+static bool spans_nodes(const struct cecl_means *means)
+{
+    return means->nodes && means->nodes->count > 1;
+}
 
 /* The value of CECL_TUNE_... that is in force for a call with these means. */
 #define GET(means, which) cecl_tuning_get((means)->tuning, CECL_TUNE_##which)
@@ -243,6 +249,20 @@ static bool is_by_host(const struct cecl_call *call, const struct cecl_means *me
            call->options.direction == CECL_DIRECTION_AUTO;
 }
 
+/* ---- calls over several nodes */
+
+static void choose_net(const struct cecl_call *call, const struct cecl_means *means,
+                       struct cecl_way *way)
+{
+    const uint64_t least = GET(means, NET_CHUNK_MIN_BYTES), most = GET(means, NET_CHUNK_MAX_BYTES),
+                   chunk =
+                       cecl_round_up(call->bytes / GET(means, NET_CHUNKS) + 1, CECL_CHUNK_ALIGN);
+    way->small = way->by_host = false; /* slots and host memory are one node's */
+    way->net.chunk = chunk < least ? least : chunk > most ? most : chunk;
+    way->net.wave = (uint32_t)GET(means, NET_WAVE_NODES);
+    way->net.chain = call->bytes >= GET(means, NET_CHAIN_MIN_BYTES);
+}
+
 void cecl_choose(const struct cecl_call *call, const struct cecl_means *means, struct cecl_way *way)
 {
     const uint32_t sms = (uint32_t)GET(means, SMALL_SMS), wanted = call->options.max_sms;
@@ -251,4 +271,6 @@ void cecl_choose(const struct cecl_call *call, const struct cecl_means *means, s
     way->by_host = !way->small && is_by_host(call, means);
     if (cecl_lowerings[call->op->family].choose)
         cecl_lowerings[call->op->family].choose(call, means, way);
+    if (spans_nodes(means))
+        choose_net(call, means, way);
 }

@@ -344,6 +344,37 @@ MEASURED(URGENT_MAX_BYTES, 1, EVERY, CUDA, 1 * MIB,
          "4 KiB 22 / 12, 1 MiB 60 / 15; larger ones would cost more than they save.")
 RECKONED(URGENT_MAX_BYTES, 1, EVERY, HOST, 64 * KIB, "Small, so that tests reach larger calls.")
 
+/* ---- between nodes */
+
+THRESHOLD(NET_CHUNKS, "net.chunks", CHUNKS, 1, 1024,
+          "Over several nodes: a block goes in about so many chunks, so that copy engines move one "
+          "while the network moves the next.")
+RECKONED(NET_CHUNKS, 1, EVERY, ANY, 16,
+         "The first chunk is not hidden: a sixteenth of a block. docs/scale.md has other numbers.")
+
+THRESHOLD(NET_CHUNK_MIN_BYTES, "net.chunk_min_bytes", BYTES, 1, TIB,
+          "Over several nodes: chunks have at least so many bytes.")
+RECKONED(NET_CHUNK_MIN_BYTES, 1, EVERY, ANY, 64 * KIB,
+         "At 50 GB/s such a chunk takes 1.3 us, and a group of sends and receives some 10 us to "
+         "begin. Others' least chunk is the same (torchcomms#2921).")
+
+THRESHOLD(NET_CHUNK_MAX_BYTES, "net.chunk_max_bytes", BYTES, 1, TIB,
+          "Over several nodes: chunks have at most so many bytes.")
+RECKONED(NET_CHUNK_MAX_BYTES, 1, EVERY, ANY, 8 * MIB,
+         "Two chunks for each of 8 nodes are in flight. Others' largest chunk is the same "
+         "(torchcomms#2921).")
+
+THRESHOLD(NET_WAVE_NODES, "net.wave_nodes", NODES, 2, 1024,
+          "Over several nodes: a rank exchanges with so many nodes at a time.")
+RECKONED(NET_WAVE_NODES, 1, EVERY, ANY, 8,
+         "Waves of 8 peers took 482 GB/s where all at once took 251 (torchcomms#1089).")
+
+THRESHOLD(
+    NET_CHAIN_MIN_BYTES, "net.chain_min_bytes", BYTES, 0, TIB,
+    "Over several nodes: a broadcast of at least so many bytes goes from node to node, on all "
+    "rails; a smaller one from its root to one rank of each node.")
+RECKONED(NET_CHAIN_MIN_BYTES, 1, EVERY, ANY, 1 * MIB, "docs/scale.md has the reckoning.")
+
 /* ---- sizes of a communicator that neither configuration nor environment sets */
 
 THRESHOLD(STAGING_MEMORY_SHARE, "staging.memory_share", SHARE, 1, 65536,
