@@ -5,7 +5,7 @@
 #include "flows.h"
 #include "model.h"
 
-#define LANES (CECL_LANE_NET + 1)
+#define LANES ((int)CECL_LANE_NET + 1)
 #define NEVER (-1.0)
 
 /* What a lane does now. */
@@ -283,7 +283,8 @@ static void transfer_ends(struct play *p, uint32_t lane_event, double now)
 
 /* ---- lanes */
 
-/* When all waits from a step on are satisfied; NEVER: this is not known yet. Sets the step behind them. */
+/* When all waits that stand together are satisfied; NEVER: this is not known yet. Sets the step behind them.
+ * A step of another lane ends them: it may be one that comes after what this lane has done by then. */
 static double waits_end(const struct play *p, int rank, int lane, double now, uint32_t *upto)
 {
     const struct cecl_plan *plan = &p->plans[rank];
@@ -292,9 +293,7 @@ static double waits_end(const struct play *p, int rank, int lane, double now, ui
     uint32_t s = r->lanes[lane].at;
     for (; s < plan->nsteps; s++) {
         const struct cecl_step *step = &plan->steps[s];
-        if (step->lane != lane)
-            continue;
-        if (step->kind != CECL_STEP_WAIT)
+        if (step->lane != lane || step->kind != CECL_STEP_WAIT)
             break;
         double seen;
         if (step->counter == CECL_COUNTER_NET)

@@ -251,16 +251,25 @@ static bool is_by_host(const struct cecl_call *call, const struct cecl_means *me
 
 /* ---- calls over several nodes */
 
+static uint64_t net_chunk_of(uint64_t bytes, uint64_t chunks, uint64_t least, uint64_t most)
+{
+    const uint64_t chunk = cecl_round_up(bytes / chunks + 1, CECL_CHUNK_ALIGN);
+    return chunk < least ? least : chunk > most ? most : chunk;
+}
+
 static void choose_net(const struct cecl_call *call, const struct cecl_means *means,
                        struct cecl_way *way)
 {
-    const uint64_t least = GET(means, NET_CHUNK_MIN_BYTES), most = GET(means, NET_CHUNK_MAX_BYTES),
-                   chunk =
-                       cecl_round_up(call->bytes / GET(means, NET_CHUNKS) + 1, CECL_CHUNK_ALIGN);
     way->small = way->by_host = false; /* slots and host memory are one node's */
-    way->net.chunk = chunk < least ? least : chunk > most ? most : chunk;
     way->net.wave = (uint32_t)GET(means, NET_WAVE_NODES);
-    way->net.chain = call->bytes >= GET(means, NET_CHAIN_MIN_BYTES);
+    way->net.chain =
+        call->bytes >= GET(means, NET_CHAIN_MIN_BYTES) && cecl_only_contributor(call) >= 0;
+    way->net.chunk = way->net.chain ? net_chunk_of(call->bytes, GET(means, NET_CHAIN_CHUNKS),
+                                                   GET(means, NET_CHAIN_CHUNK_MIN_BYTES),
+                                                   GET(means, NET_CHAIN_CHUNK_MAX_BYTES))
+                                    : net_chunk_of(call->bytes, GET(means, NET_CHUNKS),
+                                                   GET(means, NET_CHUNK_MIN_BYTES),
+                                                   GET(means, NET_CHUNK_MAX_BYTES));
 }
 
 void cecl_choose(const struct cecl_call *call, const struct cecl_means *means, struct cecl_way *way)
