@@ -93,32 +93,44 @@ enum {
     HELP
 };
 
-static bool take(struct options *o, int option, const char *value)
+static bool read_rates(struct options *o, const char *path)
 {
     char trouble[256];
+    const bool fine = model_rates_read(&o->rates, path, trouble);
+    if (!fine)
+        fprintf(stderr, "cecl_model: %s\n", trouble);
+    return fine;
+}
+
+/* Options of the call. */
+static bool take_call(struct model_call *call, int option, const char *value)
+{
     switch (option) {
-    case OP: return model_calls_named(value, &o->call.op);
+    case OP: return model_calls_named(value, &call->op);
+    case OUT: call->in_place = false; return true;
+    case ALLOW: call->sm_policy = CECL_SM_ALLOW; return true;
+    case STAGING: return bytes_of(value, &call->staging);
+    case CHUNK: return bytes_of(value, &call->chunk);
+    case WAVE: return number_of(value, 1, CECL_MAX_RANKS, &call->wave);
+    case CHAIN: return number_of(value, 0, 1, &call->chain);
+    default: return false;
+    }
+}
+
+static bool take(struct options *o, int option, const char *value)
+{
+    switch (option) {
     case NODES: return number_of(value, 1, CECL_MAX_RANKS, &o->nodes);
     case GPUS: o->gpus = value; return *value;
-    case OUT: o->call.in_place = false; return true;
-    case ALLOW: o->call.sm_policy = CECL_SM_ALLOW; return true;
-    case STAGING: return bytes_of(value, &o->call.staging);
-    case CHUNK: return bytes_of(value, &o->call.chunk);
-    case WAVE: return number_of(value, 1, CECL_MAX_RANKS, &o->call.wave);
-    case CHAIN: return number_of(value, 0, 1, &o->call.chain);
     case LATE: return late_of(o, value);
     case RATE: return rate_of(&o->rates, value);
+    case RATES: return read_rates(o, value);
     case 'b': return bytes_of(value, &o->first);
     case 'e': return bytes_of(value, &o->last);
     case 'f': return number_of(value, 2, 1024, &o->factor);
-    case RATES:
-        if (model_rates_read(&o->rates, value, trouble))
-            return true;
-        fprintf(stderr, "cecl_model: %s\n", trouble);
-        return false;
     case SHOW: o->show_rates = true; return true;
     case PLANS: o->plans = true; return true;
-    default: return false;
+    default: return take_call(&o->call, option, value);
     }
 }
 

@@ -46,30 +46,34 @@ void verify_exchange_release(struct verifier *v)
     free(v->channels);
 }
 
+static ceclResult_t check_transfer(const struct verifier *v, const struct cecl_plan *plan, int rank,
+                                   const struct cecl_transfer *t)
+{
+    const bool is_rank = t->peer < v->nranks;
+    if (!is_rank || verify_reaches(plan, rank, t->peer) || t->at.rank != rank)
+        return VERIFY_FAULT("a transfer of memory of rank %u with rank %u, which is %s", t->at.rank,
+                            t->peer, is_rank ? "on the same node" : "none");
+    return plan->part.call.op ? verify_range_form(v, plan, &t->at, t->bytes, !t->sends)
+                              : ceclSuccess;
+}
+
 ceclResult_t verify_exchange_form(const struct verifier *v, const struct cecl_plan *plan, int rank,
                                   const struct cecl_step *step)
 {
-    const struct cecl_nodes *nodes = plan->part.means.nodes;
-    uint32_t before = 0;
-    if (!nodes || step->lane != CECL_LANE_NET || step->peer != rank || step->count < 1 ||
-        step->count > plan->ntransfers || step->first > plan->ntransfers - step->count)
+    uint32_t number = 0;
+    if (!plan->part.means.nodes || step->lane != CECL_LANE_NET || step->peer != rank ||
+        step->count < 1 || step->count > plan->ntransfers ||
+        step->first > plan->ntransfers - step->count)
         return VERIFY_FAULT("an exchange is out of the plan: lane %u, transfers %" PRIu32
                             " from %" PRIu32 " of %" PRIu32,
                             step->lane, step->count, step->first, plan->ntransfers);
     for (const struct cecl_step *s = plan->steps; s <= step; s++)
-        before += s->kind == CECL_STEP_EXCHANGE;
-    if (step->phase != before || before > plan->nexchanges)
+        number += s->kind == CECL_STEP_EXCHANGE;
+    if (step->phase != number || number > plan->nexchanges)
         return VERIFY_FAULT("exchange %" PRIu32 " is number %" PRIu32 " of the plan", step->phase,
-                            before);
-    for (uint32_t i = 0; i < step->count; i++) {
-        const struct cecl_transfer *t = &plan->transfers[step->first + i];
-        if (t->peer >= v->nranks || verify_reaches(plan, rank, t->peer) || t->at.rank != rank)
-            return VERIFY_FAULT("a transfer of memory of rank %u with rank %u, which is %s",
-                                t->at.rank, t->peer,
-                                t->peer < v->nranks ? "on the same node" : "none");
-        if (plan->part.call.op)
-            CECL_TRY(verify_range_form(v, plan, &t->at, t->bytes, !t->sends));
-    }
+                            number);
+    for (uint32_t i = 0; i < step->count; i++)
+        CECL_TRY(check_transfer(v, plan, rank, &plan->transfers[step->first + i]));
     return ceclSuccess;
 }
 
