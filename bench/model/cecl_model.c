@@ -221,7 +221,7 @@ static ceclResult_t play(struct options *o, struct cecl_plan *plans, double *sta
     CECL_TRY(model_calls_lower(call, plans));
     const double made = seconds() - before;
     for (int r = 0; r < n; r++)
-        start[r] = call->late >> (r % 64) & (r < 64) ? o->late_us : 0;
+        start[r] = call->late && r == o->late_rank ? o->late_us : 0;
     const ceclResult_t result = model_play(plans, n, &o->rates, start, &out);
     if (result == ceclSuccess) {
         const double us = out.us - (call->late ? o->late_us : 0),

@@ -133,7 +133,9 @@ static bool harm_transfer(enum harm harm, struct cecl_plan *plan, int nranks)
         plan->transfers[step->first + (at - step->first + 1) % step->count] = *t;
         return true;
     case SHORTEN_TRANSFER: t->bytes--; return true;
-    case SHIFT_TRANSFER: t->at.offset += t->at.offset > 0 && chance(2) ? -1u : 1u; return true;
+    case SHIFT_TRANSFER:
+        t->at.offset = t->at.offset > 0 && chance(2) ? t->at.offset - 1 : t->at.offset + 1;
+        return true;
     case WRONG_PEER:
         if (other == t->peer || nodes->node[other] == nodes->node[plan->part.call.rank])
             return false;

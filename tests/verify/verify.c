@@ -68,9 +68,12 @@ static void measure_plan(struct verifier *v, const struct cecl_plan *plan)
             at_least(&v->area_bytes[src->area], src->offset + reduce->bytes);
         }
     }
-    for (uint32_t i = 0; i < plan->ntransfers; i++)
-        at_least(&v->area_bytes[plan->transfers[i].at.area],
-                 plan->transfers[i].at.offset + plan->transfers[i].bytes);
+    for (uint32_t s = 0; s < plan->nsteps; s++)
+        for (uint32_t i = 0; plan->steps[s].kind == CECL_STEP_EXCHANGE && i < plan->steps[s].count;
+             i++) {
+            const struct cecl_transfer *t = &plan->transfers[plan->steps[s].first + i];
+            at_least(&v->area_bytes[t->at.area], t->at.offset + t->bytes);
+        }
 }
 
 static bool allocate_areas(struct verifier *v)
