@@ -27,6 +27,7 @@
 #define IN_ROOMS CECL_CHUNKS_IN_FLIGHT
 #define PARTIAL_ROOMS 3u
 #define CHUNKS_KEPT 2u
+#define LEAST_WAVES 3
 
 struct fold {
     struct cecl_rails *rails;
@@ -285,6 +286,10 @@ static ceclResult_t fold(struct fold *f)
 {
     struct cecl_rails *rails = f->rails;
     const uint64_t wanted = rails->chunk < f->shares.each ? rails->chunk : f->shares.each;
+    /* of a block in chunks, a chunk has several rounds, so that lanes work on different ones */
+    const int most = (rails->nodes->count - 1) / LEAST_WAVES;
+    if (wanted < f->shares.each && rails->wave > most)
+        rails->wave = most < 2 ? 2 : most & ~1;
     measure(f, rails->wave);
     while (rails->wave > 2 && rails->staging_bytes / places(f) < wanted) {
         rails->wave -= 2;
