@@ -354,7 +354,7 @@ RECKONED(NET_CHUNKS, 1, EVERY, ANY, 4,
          "chunks of 2 MiB 0.82 / 0.82 / 0.84, of 4 MiB 0.87 / 0.81 / 0.87, of 8 MiB 0.90 / 0.69 / "
          "0.80. The first chunk is not hidden, and each chunk costs a group and a batch.")
 
-THRESHOLD(NET_CHUNK_MIN_BYTES, "net.chunk_min_bytes", BYTES, 1, TIB,
+THRESHOLD(NET_CHUNK_MIN_BYTES, "net.chunk_min_bytes", BYTES, 256, TIB,
           "Over several nodes: chunks have at least so many bytes.")
 RECKONED(NET_CHUNK_MIN_BYTES, 1, EVERY, ANY, 1 * MIB,
          "cecl_model, all-gather of 4 MiB, share of the closed model on 2 / 8 / 16 nodes of 8: "
@@ -362,7 +362,7 @@ RECKONED(NET_CHUNK_MIN_BYTES, 1, EVERY, ANY, 1 * MIB,
          "0.68, 4 MiB 0.73 / 0.50 / 0.64. At 50 GB/s a chunk of 64 KiB takes 1.3 us, and a group "
          "of sends and receives 8 us to begin.")
 
-THRESHOLD(NET_CHUNK_MAX_BYTES, "net.chunk_max_bytes", BYTES, 1, TIB,
+THRESHOLD(NET_CHUNK_MAX_BYTES, "net.chunk_max_bytes", BYTES, 256, TIB,
           "Over several nodes: chunks have at most so many bytes.")
 RECKONED(NET_CHUNK_MAX_BYTES, 1, EVERY, ANY, 8 * MIB,
          "cecl_model, all-gather of 256 MiB, share of the closed model on 2 / 8 / 16 nodes of 8: "
@@ -392,14 +392,14 @@ RECKONED(
     "8 chunks on each of 8 rails. cecl_model, 64 MiB over 8 / 16 nodes of 8, us: chunks of 512 "
     "KiB 947 / 1119, 1 MiB 809 / 1065, 2 MiB 873 / 1296.")
 
-THRESHOLD(NET_CHAIN_CHUNK_MIN_BYTES, "net.chain_chunk_min_bytes", BYTES, 1, TIB,
+THRESHOLD(NET_CHAIN_CHUNK_MIN_BYTES, "net.chain_chunk_min_bytes", BYTES, 256, TIB,
           "Over several nodes: chunks of such a broadcast have at least so many bytes.")
 RECKONED(
     NET_CHAIN_CHUNK_MIN_BYTES, 1, EVERY, ANY, 512 * KIB,
     "cecl_model, 16 MiB over 2 / 8 / 16 nodes of 8, us: chunks of 256 KiB 359 / 456 / 586, 512 "
     "KiB 256 / 385 / 557, 1 MiB 221 / 413 / 668.")
 
-THRESHOLD(NET_CHAIN_CHUNK_MAX_BYTES, "net.chain_chunk_max_bytes", BYTES, 1, TIB,
+THRESHOLD(NET_CHAIN_CHUNK_MAX_BYTES, "net.chain_chunk_max_bytes", BYTES, 256, TIB,
           "Over several nodes: chunks of such a broadcast have at most so many bytes.")
 RECKONED(
     NET_CHAIN_CHUNK_MAX_BYTES, 1, EVERY, ANY, 2 * MIB,

@@ -381,7 +381,8 @@ static void any_allowed_table_gives_right_plans(void **state)
         verify_calls(&part, 1, n);
     }
     for (int w = 0; w < 5; w++)
-        assert_true(ways[w] > 50);
+        if (ways[w] <= 30)
+            fail_msg("way %d: %d times", w, ways[w]);
 }
 
 int main(void)
