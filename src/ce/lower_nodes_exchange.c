@@ -130,8 +130,9 @@ static uint64_t most_slots(const struct cecl_rails *rails, int wave)
 static ceclResult_t make_rooms(struct swap *s)
 {
     struct cecl_rails *rails = s->rails;
-    const uint64_t wanted =
-        rails->chunk < rails->part->call.bytes ? rails->chunk : rails->part->call.bytes;
+    /* no rank knows the largest block of all */
+    const uint64_t most = knows_all(rails->part) ? rails->part->call.bytes : UINT64_MAX;
+    const uint64_t wanted = rails->chunk < most ? rails->chunk : most;
     uint64_t slots = most_slots(rails, rails->wave);
     s->room = rails->staging_bytes / ROOMS;
     while (rails->wave > 2 && slots > 0 && s->room / slots < wanted) {
@@ -140,7 +141,7 @@ static ceclResult_t make_rooms(struct swap *s)
     }
     s->chunk =
         slots > 0 && s->room / slots < wanted ? cecl_rails_aligned(rails, s->room / slots) : wanted;
-    return s->chunk > 0 || rails->part->call.bytes == 0
+    return s->chunk > 0
                ? ceclSuccess
                : cecl_rails_too_small(rails, 2 * ROOMS * slots * rails->part->call.element);
 }

@@ -148,10 +148,6 @@ static inline struct cecl_part nodes_part(const struct nodes_call *c, int r,
         part.call.in_place = c->in_place_at == r;
     if (c->layouts && c->sends) {
         set_layout(&part, c->layouts + (size_t)r * CECL_LAYOUT_OWN_ARRAYS * (size_t)n, n);
-        for (int p = 0; p < n; p++) /* the largest block that any rank sends */
-            for (int q = 0; q < n; q++)
-                if (c->sends[p * n + q] > part.call.bytes)
-                    part.call.bytes = c->sends[p * n + q];
     } else if (c->layouts) {
         set_layout(&part, c->layouts, n);
     }
