@@ -48,6 +48,7 @@ bool model_rates_read(struct model_rates *rates, const char *path, char trouble[
 /* What a run gave. */
 struct model_outcome {
     double us;        /* from the first rank's start to the last one's end */
+    double first_us;  /* the same to the first one's end */
     double busiest;   /* the share of that time in which the busiest link would be full */
     const char *link; /* which it is: "NVLink out", "NVLink in", "NIC out", "NIC in" */
     int link_of;      /* of which GPU, or NIC */

@@ -225,8 +225,12 @@ static void tell(const struct model_run *p, double first, struct model_outcome *
 {
     static const char *const kinds[] = {"NVLink out", "NVLink in", "NIC out", "NIC in"};
     *out = (struct model_outcome){.events = p->events};
-    for (int r = 0; r < p->nranks; r++)
-        out->us = p->ranks[r].end - first > out->us ? p->ranks[r].end - first : out->us;
+    out->first_us = p->ranks[0].end - first;
+    for (int r = 0; r < p->nranks; r++) {
+        const double us = p->ranks[r].end - first;
+        out->us = us > out->us ? us : out->us;
+        out->first_us = us < out->first_us ? us : out->first_us;
+    }
     for (int i = 0; i < MODEL_LINKS * p->nranks; i++) {
         const struct model_link *link = &p->flows.links[i];
         const double share = out->us > 0 ? link->bytes / link->rate / out->us : 0;

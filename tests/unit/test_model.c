@@ -38,7 +38,7 @@ static struct cecl_nodes nodes;
 /* Empty plans of `n` ranks; the first `split` are on a node of their own, if it is not 0. */
 static void begin(int n, int split)
 {
-    uint16_t node_of[RANKS];
+    uint16_t node_of[RANKS] = {0};
     for (int r = 0; r < n; r++)
         node_of[r] = split > 0 && r >= split;
     assert_int_equal(cecl_nodes_make(&nodes, node_of, n), ceclSuccess);
@@ -295,6 +295,31 @@ static void all_gathers_over_nodes_reach_nine_tenths_of_the_closed_model(void **
     }
 }
 
+/* Whoever is late, no rank leaves before it has come. The verifier does not see that of a barrier. */
+static void a_barrier_over_nodes_ends_for_nobody_before_all_have_come(void **state)
+{
+    (void)state;
+    static const uint16_t layouts[][9] = {{0, 0, 0, 1, 1, 2, 3, 3, 4},
+                                          {0, 1, 2, 3, 4, 5, 6, 7, 8},
+                                          {1, 0, 1, 0, 2, 2, 2, 0, 1},
+                                          {0, 0, 0, 0, 0, 0, 0, 0, 1}};
+    const struct model_rates rates = model_rates_default();
+    static struct cecl_plan made[9];
+    static struct model_call call;
+    for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++)
+        for (int late = 0; late < 9; late++) {
+            struct model_outcome out;
+            double start[9] = {0};
+            start[late] = 1000;
+            call = (struct model_call){.op = CECL_OP_BARRIER, .chain = -1};
+            assert_int_equal(cecl_nodes_make(&call.nodes, layouts[i], 9), ceclSuccess);
+            assert_int_equal(model_calls_lower(&call, made), ceclSuccess);
+            assert_int_equal(model_play(made, 9, &rates, start, &out), ceclSuccess);
+            assert_true(out.first_us > 1000);
+            model_calls_free(made, 9);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -308,6 +333,7 @@ int main(void)
         cmocka_unit_test(gpus_that_share_a_nic_share_its_rate),
         cmocka_unit_test(plans_that_never_end_are_told),
         cmocka_unit_test(rates_are_read_by_name_and_bad_ones_refused),
+        cmocka_unit_test(a_barrier_over_nodes_ends_for_nobody_before_all_have_come),
         cmocka_unit_test(rows_of_more_gpus_come_within_five_percent),
         cmocka_unit_test(all_gathers_over_nodes_reach_nine_tenths_of_the_closed_model),
     };
