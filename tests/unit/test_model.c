@@ -295,7 +295,7 @@ static void all_gathers_over_nodes_reach_nine_tenths_of_the_closed_model(void **
     }
 }
 
-/* Whoever is late, no rank leaves before it has come. The verifier does not see that of a barrier. */
+/* Whoever is late, no rank leaves before it has come. */
 static void a_barrier_over_nodes_ends_for_nobody_before_all_have_come(void **state)
 {
     (void)state;

@@ -25,9 +25,10 @@ bool verify_exchange_allocate(struct verifier *v)
             if (plan->ntransfers > transfers)
                 transfers = plan->ntransfers;
         }
+        v->ranks[r].turns = calloc((size_t)verify_nlaunches(v, r) + 1, sizeof(uint32_t));
         v->ranks[r].queued = calloc(transfers + 1u, sizeof(uint32_t));
         v->ranks[r].ended = calloc(exchanges + 1u, sizeof(uint32_t));
-        fine = fine && v->ranks[r].queued && v->ranks[r].ended;
+        fine = fine && v->ranks[r].turns && v->ranks[r].queued && v->ranks[r].ended;
     }
     return fine && v->channels;
 }
@@ -40,6 +41,7 @@ void verify_exchange_release(struct verifier *v)
         free(v->channels[c].sent);
     }
     for (int r = 0; v->ranks && r < v->nranks; r++) {
+        free(v->ranks[r].turns);
         free(v->ranks[r].queued);
         free(v->ranks[r].ended);
     }

@@ -24,6 +24,7 @@ struct verify_rank {
     bool begun; /* the user's turn before `launch` is over */
     bool done;
     bool in_exchange; /* the exchange at which its network's lane stands has begun */
+    uint32_t *turns;  /* [launches + 1] the events of the user's turns before each launch */
     uint32_t *queued; /* of its transfers: which send or receive of the two ranks each is */
     uint32_t *ended;  /* [nended] the events with which exchanges of this launch ended */
     uint32_t nended;
@@ -268,6 +269,8 @@ ceclResult_t verify_awaited(const struct verifier *v);
  * gives new input, and an output without valid tags. */
 ceclResult_t verify_output(const struct verifier *v, int call, int rank);
 void verify_renew(const struct verifier *v, int call, int rank);
+/* race.c: checks that a rank ends a call that has a barrier behind all ranks' turns before it. */
+ceclResult_t verify_barrier(const struct verifier *v, int call, int rank);
 /* race.c: checks that no two accesses to a byte, of which one is a write, are without an
  * order. */
 ceclResult_t verify_races(const struct verifier *v);

@@ -72,6 +72,23 @@ static ceclResult_t check_area(const struct verifier *v, int area, int rank)
     return ceclSuccess;
 }
 
+ceclResult_t verify_barrier(const struct verifier *v, int call, int rank)
+{
+    const struct cecl_plan *plan = verify_plan(v, call, rank);
+    const int actor = verify_actor(v, rank, CECL_LANE_MAIN);
+    const uint32_t *clock = verify_clock(v, actor, v->actors[actor].nevents);
+    bool meets = false;
+    for (uint32_t part = 0; part < cecl_plan_parts(plan); part++)
+        meets = meets || cecl_plan_part(plan, part)->call.op->family == CECL_FAMILY_BARRIER;
+    for (int r = 0; meets && r < v->nranks; r++) {
+        const uint32_t turn = v->ranks[r].turns[call];
+        if (turn == 0 || clock[verify_actor(v, r, CECL_LANE_MAIN)] < turn)
+            return VERIFY_FAULT("call %d: rank %d leaves the barrier before rank %d has come", call,
+                                rank, r);
+    }
+    return ceclSuccess;
+}
+
 ceclResult_t verify_races(const struct verifier *v)
 {
     for (int w = 0; w < v->nmemories; w++)

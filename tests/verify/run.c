@@ -89,8 +89,10 @@ static void check_outcome(struct verifier *v, int rank, int at)
     if (at < 0)
         return;
     const struct cecl_verify_launch launch = verify_launch(v, rank, at);
-    const ceclResult_t result = launch.call >= 0 ? verify_output(v, launch.call, rank)
-                                                 : verify_messages_output(v, &launch, rank);
+    ceclResult_t result = launch.call >= 0 ? verify_output(v, launch.call, rank)
+                                           : verify_messages_output(v, &launch, rank);
+    if (result == ceclSuccess && !v->program)
+        result = verify_barrier(v, launch.call, rank);
     if (result != ceclSuccess && !v->wrong_data) {
         v->wrong_data = true;
         cecl_keep_message(v->fault);
@@ -102,7 +104,9 @@ static void check_outcome(struct verifier *v, int rank, int at)
 static ceclResult_t users_turn(struct verifier *v, int rank)
 {
     struct verify_rank *me = &v->ranks[rank];
-    verify_event(v, verify_actor(v, rank, CECL_LANE_MAIN), UINT32_MAX);
+    const int actor = verify_actor(v, rank, CECL_LANE_MAIN);
+    verify_event(v, actor, UINT32_MAX);
+    me->turns[me->launch] = v->actors[actor].nevents;
     for (int w = 0; w < v->nareas; w++)
         if (cecl_area_is_users((uint32_t)w))
             CECL_TRY(user_takes(v, rank, w));
