@@ -130,7 +130,6 @@ void cecl_rails_gather(struct cecl_rails *rails, struct cecl_plan *plan,
         fan_out(&g, k);
         landed = next;
     }
-    cecl_rails_await(rails, plan, plan->nexchanges);
     cecl_plan_barrier(plan);
 }
 
