@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct cecl_nodes;
 struct cecl_tuning;
 
 enum cecl_direction { CECL_PUSH, CECL_PULL };
@@ -48,6 +49,14 @@ struct cecl_way {
         uint32_t max_sms;  /* of a kernel */
         uint64_t bulk_min; /* kernels read sources of at least so many bytes by bulk copies */
     } reduce;
+
+    /* How blocks go between nodes; 0 where there is one node. */
+    struct {
+        uint64_t chunk; /* bytes of a block that go at a time */
+        uint32_t wave;  /* exchange with at most so many nodes at a time; even, or 1 */
+        /* the only block of a call goes from node to node, and not from its own node to each */
+        bool chain;
+    } net;
 };
 
 /* What the communicator lends to a call. Equal on all ranks. */
@@ -76,6 +85,8 @@ struct cecl_means {
     /* Whether some rank came late to the call: ranks that came before it do not know where its
      * buffers lie. See route.c. */
     bool late;
+    /* Over several nodes: who is where. NULL: all ranks are on one node. */
+    const struct cecl_nodes *nodes;
 };
 
 /* A reduction through staging: one chunk arrives while SMs reduce another. */

@@ -191,7 +191,7 @@ static struct cecl_place source_of(const struct cecl_call *call, const struct ce
 static ceclResult_t bind_reduction(const struct cecl_engine *engine, const struct cecl_plan *plan,
                                    const struct cecl_reduce *reduce, struct cecl_bound *bound)
 {
-    const struct cecl_part *part = cecl_plan_part(plan, cecl_reduce_part(plan, reduce));
+    const struct cecl_part *part = cecl_plan_part(plan, reduce->part);
     const struct cecl_call *call = &part->call;
     struct cecl_reduction *out = &bound->reductions[bound->nreductions++];
     char *address;
@@ -201,7 +201,7 @@ static ceclResult_t bind_reduction(const struct cecl_engine *engine, const struc
         .max_sms = part->way.reduce.max_sms,
         .count = reduce->bytes / call->element,
         .type = (ceclDataType_t)call->type,
-        .op = (ceclRedOp_t)call->red_op,
+        .op = reduce->partial && call->red_op == ceclAvg ? ceclSum : (ceclRedOp_t)call->red_op,
         .divisor = (uint32_t)call->nranks,
         .kernel = reduce->bytes >= part->way.reduce.bulk_min ? CECL_REDUCE_BULK : CECL_REDUCE_WIDE};
     for (uint32_t i = 0; i < reduce->nsrc; i++) {
@@ -217,7 +217,7 @@ static ceclResult_t bind_reduction(const struct cecl_engine *engine, const struc
 static bool is_urgent(const struct cecl_plan *plan, const struct cecl_step *step)
 {
     const struct cecl_reduce *reduce = &plan->reductions[step->first];
-    return cecl_plan_part(plan, cecl_reduce_part(plan, reduce))->way.reduce.urgent;
+    return cecl_plan_part(plan, reduce->part)->way.reduce.urgent;
 }
 
 static ceclResult_t bind_reductions(const struct cecl_engine *engine, const struct cecl_plan *plan,
@@ -310,6 +310,8 @@ static ceclResult_t bind_step(const struct cecl_engine *engine, const struct cec
         break;
     case CECL_STEP_POST: /* a small call is one command */
         return cecl_fail(ceclInternalError, "a post outside a small call");
+    case CECL_STEP_EXCHANGE:
+        return cecl_fail(ceclInternalError, "a plan over several nodes: there is no network");
     }
     return ceclSuccess;
 }

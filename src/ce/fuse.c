@@ -53,7 +53,7 @@ static bool sends_result(const struct cecl_plan *plan, uint32_t at, uint8_t lane
         plan->steps[at].lane != lane || plan->steps[at].count > CECL_REDUCE_ALSO_MAX)
         return false;
     const struct cecl_reduce *reduce = &plan->reductions[plan->steps[at - 1].first];
-    const struct cecl_way *way = &cecl_plan_part(plan, cecl_reduce_part(plan, reduce))->way;
+    const struct cecl_way *way = &cecl_plan_part(plan, reduce->part)->way;
     if (!way->reduce.sms_send && way->reduce.sms_end == 0)
         return false;
     for (uint32_t i = 0; i < plan->steps[at].count; i++) {

@@ -43,8 +43,8 @@ static void copy_own_block(const struct cecl_part *part, struct cecl_plan *plan)
 static void push_to_peers(const struct cecl_part *part, struct cecl_plan *plan)
 {
     cecl_plan_barrier(plan);
-    for (int i = 1; i < part->call.nranks; i++)
-        cecl_lower_block(part, plan, part->call.rank, cecl_peer_after(part, i));
+    for (int i = 1; i < cecl_part_peers(part); i++)
+        cecl_lower_block(part, plan, part->call.rank, cecl_part_peer(part, i));
 }
 
 static void push(const struct cecl_part *part, struct cecl_plan *plan)
@@ -85,7 +85,7 @@ static void push_and_return(const struct cecl_part *part, struct cecl_plan *plan
         cecl_plan_next_wave(plan);
     else
         cecl_plan_barrier(plan);
-    for (int i = 0; i < part->call.nranks - 1; i++)
+    for (int i = 0; i < cecl_part_peers(part) - 1; i++)
         return_piece(part, plan, i);
     cecl_plan_barrier(plan);
     cecl_plan_say(plan, "push, own block returned by peers");
@@ -96,8 +96,8 @@ static void pull(const struct cecl_part *part, struct cecl_plan *plan)
     const int me = part->call.rank;
     copy_own_block(part, plan);
     cecl_plan_barrier(plan);
-    for (int i = 1; i < part->call.nranks; i++) {
-        const int peer = cecl_peer_after(part, i);
+    for (int i = 1; i < cecl_part_peers(part); i++) {
+        const int peer = cecl_part_peer(part, i);
         cecl_lower_copy(part, plan, cecl_received(part, peer, me), cecl_received(part, peer, peer),
                         0, bytes_from(part, peer));
     }
@@ -111,15 +111,15 @@ static void pull(const struct cecl_part *part, struct cecl_plan *plan)
 /* Equal on all ranks, except where a rank came late. Then it changes no barrier. */
 static bool some_are_outside(const struct cecl_part *part)
 {
-    for (int r = 0; r < part->call.nranks; r++)
-        if (cecl_part_is_outside(part, r))
+    for (int i = 0; i < cecl_part_peers(part); i++)
+        if (cecl_part_is_outside(part, cecl_part_peer(part, i)))
             return true;
     return false;
 }
 
 ceclResult_t cecl_lower_gathered(const struct cecl_part *part, struct cecl_plan *plan)
 {
-    if (part->call.nranks == 1)
+    if (cecl_part_peers(part) == 1)
         cecl_lower_alone(part, plan);
     else if (part->way.move.spread > 0)
         return cecl_lower_spread(part, plan);

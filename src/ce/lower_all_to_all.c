@@ -49,8 +49,8 @@ static void out_of_place(const struct cecl_part *part, struct cecl_plan *plan)
         cecl_end_side(plan);
     }
     cecl_plan_barrier(plan);
-    for (int i = 1; i < part->call.nranks; i++) {
-        const int me = part->call.rank, peer = cecl_peer_after(part, i);
+    for (int i = 1; i < cecl_part_peers(part); i++) {
+        const int me = part->call.rank, peer = cecl_part_peer(part, i);
         const int from = part->way.move.direction == CECL_PUSH ? me : peer;
         const int to = part->way.move.direction == CECL_PUSH ? peer : me;
         cecl_lower_block(part, plan, from, to);
@@ -76,8 +76,8 @@ static struct cecl_extent staging_at(const struct cecl_part *part, int rank, uin
 static void push_parts(const struct cecl_part *part, struct cecl_plan *plan, uint64_t low,
                        uint64_t high)
 {
-    for (int i = 1; i < part->call.nranks; i++) {
-        const int peer = cecl_peer_after(part, i);
+    for (int i = 1; i < cecl_part_peers(part); i++) {
+        const int peer = cecl_part_peer(part, i);
         cecl_lower_copy(part, plan, cecl_received(part, part->call.rank, peer),
                         cecl_sent(part, part->call.rank, peer), low, high - low);
     }
@@ -130,7 +130,7 @@ static void lend_pieces(const struct cecl_part *part, struct cecl_plan *plan,
                         const struct rounds *rounds, uint64_t n)
 {
     for (int i = 0; i < rounds->pieces.count; i++)
-        cecl_lower_copy(part, plan, staged(part, rounds, cecl_peer_after(part, i + 1), n, i),
+        cecl_lower_copy(part, plan, staged(part, rounds, cecl_part_peer(part, i + 1), n, i),
                         cecl_sent(part, part->call.rank, part->call.rank), piece_at(rounds, n, i),
                         cecl_piece_bytes(&rounds->pieces, part->call.bytes, n * rounds->bytes, i));
 }
@@ -173,17 +173,17 @@ static void move_chunk(const struct cecl_part *part, struct cecl_plan *plan, uin
 {
     const int me = part->call.rank;
     cecl_plan_barrier(plan);
-    for (int i = 1; i < part->call.nranks; i++) {
-        const int peer = cecl_peer_after(part, i);
+    for (int i = 1; i < cecl_part_peers(part); i++) {
+        const int peer = cecl_part_peer(part, i);
         cecl_lower_copy(part, plan,
-                        staging_at(part, peer, cecl_sender_place(me, peer, chunk), done),
+                        staging_at(part, peer, cecl_sender_place(part, me, peer, chunk), done),
                         cecl_sent(part, me, peer), done, bytes);
     }
     cecl_plan_barrier(plan);
-    for (int i = 1; i < part->call.nranks; i++) {
-        const int peer = cecl_peer_after(part, i);
+    for (int i = 1; i < cecl_part_peers(part); i++) {
+        const int peer = cecl_part_peer(part, i);
         cecl_lower_copy(part, plan, cecl_received(part, peer, me),
-                        staging_at(part, me, cecl_sender_place(peer, me, chunk), done), done,
+                        staging_at(part, me, cecl_sender_place(part, peer, me, chunk), done), done,
                         bytes);
     }
     cecl_plan_next_wave(plan);
@@ -196,32 +196,34 @@ static void move_chunk_without_sm(const struct cecl_part *part, struct cecl_plan
 {
     const int me = part->call.rank;
     const uint64_t half = part->means.staging_bytes / 2;
-    for (int i = 1; i < part->call.nranks; i++) {
-        const int peer = cecl_peer_after(part, i);
+    for (int i = 1; i < cecl_part_peers(part); i++) {
+        const int peer = cecl_part_peer(part, i);
         cecl_lower_copy(part, plan,
-                        staging_at(part, peer, cecl_sender_place(me, peer, chunk), done),
+                        staging_at(part, peer, cecl_sender_place(part, me, peer, chunk), done),
                         cecl_sent(part, me, peer), done, bytes);
     }
     cecl_plan_barrier(plan);
-    for (int i = 1; i < part->call.nranks; i++) {
-        const int peer = cecl_peer_after(part, i);
+    for (int i = 1; i < cecl_part_peers(part); i++) {
+        const int peer = cecl_part_peer(part, i);
         cecl_lower_copy(
-            part, plan, staging_at(part, peer, half + cecl_sender_place(me, peer, chunk), done),
-            staging_at(part, me, cecl_sender_place(peer, me, chunk), done), done, bytes);
+            part, plan,
+            staging_at(part, peer, half + cecl_sender_place(part, me, peer, chunk), done),
+            staging_at(part, me, cecl_sender_place(part, peer, me, chunk), done), done, bytes);
     }
     cecl_plan_barrier(plan);
-    for (int i = 1; i < part->call.nranks; i++) {
-        const int peer = cecl_peer_after(part, i);
+    for (int i = 1; i < cecl_part_peers(part); i++) {
+        const int peer = cecl_part_peer(part, i);
         cecl_lower_copy(part, plan, cecl_received(part, me, peer),
-                        staging_at(part, me, half + cecl_sender_place(peer, me, chunk), done), done,
-                        bytes);
+                        staging_at(part, me, half + cecl_sender_place(part, peer, me, chunk), done),
+                        done, bytes);
     }
     cecl_plan_next_wave(plan);
 }
 
 static ceclResult_t in_place(const struct cecl_part *part, struct cecl_plan *plan)
 {
-    const uint64_t peers = (uint64_t)part->call.nranks - 1, halves = part->way.move.no_sm ? 2 : 1;
+    const uint64_t peers = (uint64_t)cecl_part_peers(part) - 1,
+                   halves = part->way.move.no_sm ? 2 : 1;
     uint64_t chunk = part->means.staging_bytes / halves / peers;
 
     if (chunk == 0)
@@ -251,11 +253,11 @@ static ceclResult_t in_place(const struct cecl_part *part, struct cecl_plan *pla
 
 ceclResult_t cecl_lower_exchanged(const struct cecl_part *part, struct cecl_plan *plan)
 {
-    if (part->call.nranks > 1 && part->call.in_place)
+    if (cecl_part_peers(part) > 1 && part->call.in_place)
         return in_place(part, plan);
-    if (part->call.nranks > 1 && part->way.move.no_sm)
+    if (cecl_part_peers(part) > 1 && part->way.move.no_sm)
         return push_and_return(part, plan);
-    if (part->call.nranks > 1)
+    if (cecl_part_peers(part) > 1)
         out_of_place(part, plan);
     else
         cecl_lower_alone(part, plan);

@@ -50,7 +50,7 @@ void cecl_lower_block(const struct cecl_part *part, struct cecl_plan *plan, int 
 void cecl_lower_alone(const struct cecl_part *part, struct cecl_plan *plan)
 {
     if (!part->call.in_place)
-        cecl_lower_block(part, plan, 0, 0);
+        cecl_lower_block(part, plan, part->call.rank, part->call.rank);
     cecl_plan_say(plan, "%s",
                   part->means.engine_copies_locally ? CECL_SAY_BY_ENGINE : "local copy");
 }
@@ -58,7 +58,7 @@ void cecl_lower_alone(const struct cecl_part *part, struct cecl_plan *plan)
 struct cecl_pieces cecl_pieces_of(const struct cecl_part *part, uint64_t bytes, uint64_t most)
 {
     const uint64_t width = part->call.view.shape.width, each = part->way.move.piece_worth;
-    const uint64_t peers = (uint64_t)part->call.nranks - 1, worth = bytes / each + 1;
+    const uint64_t peers = (uint64_t)cecl_part_peers(part) - 1, worth = bytes / each + 1;
     const uint64_t count = worth < peers ? worth : peers;
     const uint64_t align = width ? width : each < CECL_PIECE_ALIGN ? 1 : CECL_PIECE_ALIGN;
     const uint64_t whole = cecl_round_up((bytes + count - 1) / count, align);

@@ -12,7 +12,7 @@
 
 static struct cecl_extent lent(const struct cecl_part *part, uint64_t chunk, uint64_t n)
 {
-    return (struct cecl_extent){.at = cecl_staging_at(part, cecl_peer_after(part, 1),
+    return (struct cecl_extent){.at = cecl_staging_at(part, cecl_part_peer(part, 1),
                                                       n % 2 * (part->means.staging_bytes / 2)),
                                 .from = n * chunk};
 }
@@ -35,7 +35,7 @@ ceclResult_t cecl_lower_carry(const struct cecl_part *part, struct cecl_plan *pl
 {
     const int me = part->call.rank;
     const uint64_t chunk = chunk_of(part);
-    if (part->call.nranks == 1 || !part->way.move.no_sm || chunk == 0) {
+    if (cecl_part_peers(part) == 1 || !part->way.move.no_sm || chunk == 0) {
         cecl_lower_block(part, plan, me, me);
         cecl_plan_say(plan, "private memory: local copy");
         return ceclSuccess;

@@ -7,12 +7,13 @@
 #include "ce/lowering.h"
 #include "ce/route.h"
 
-/* Whether a call shares staging with the other calls of its group. Reductions do not, because they
- * follow one after the other. */
+/* Whether a call shares staging with the other calls of its group. Reductions do not, nor calls over
+ * several nodes, because they follow one after the other. */
 static bool shares(const struct cecl_part *part)
 {
     const struct cecl_op *op = part->call.op;
-    return op->family == CECL_FAMILY_EXCHANGED || cecl_op_has_both_buffers(op);
+    return !part->means.nodes &&
+           (op->family == CECL_FAMILY_EXCHANGED || cecl_op_has_both_buffers(op));
 }
 
 static void share_staging(struct cecl_part *parts, uint32_t nparts)
@@ -47,13 +48,13 @@ static void explain_group(struct cecl_plan *plan)
                  plan->part.call.nranks == 1 ? "there is one rank" : "CECL_SM_ALLOW, where faster");
 }
 
-static bool reduces(const struct cecl_plan *plan)
+static bool comes_alone(const struct cecl_plan *plan)
 {
-    return plan->part.call.op->family == CECL_FAMILY_REDUCTION;
+    return plan->part.call.op->family == CECL_FAMILY_REDUCTION || plan->part.means.nodes;
 }
 
-/* Calls that only move data share barriers. Reductions have steps of more kinds, so they follow one
- * after the other. */
+/* Calls that only move data share barriers. Reductions, and calls over several nodes, have steps of more
+ * kinds, so they follow one after the other. */
 static ceclResult_t join_plans(const struct cecl_plan *plans, uint32_t nplans,
                                struct cecl_plan *joined)
 {
@@ -62,7 +63,7 @@ static ceclResult_t join_plans(const struct cecl_plan *plans, uint32_t nplans,
         return cecl_fail(ceclOutOfMemory, "no host memory for a group of %" PRIu32 " calls",
                          nplans);
     for (uint32_t i = 0; i < nplans; i++)
-        if (reduces(&plans[i]))
+        if (comes_alone(&plans[i]))
             /* takes this call's place in the merged plan, without steps */
             moving[i].part = plans[i].part;
         else
@@ -72,7 +73,7 @@ static ceclResult_t join_plans(const struct cecl_plan *plans, uint32_t nplans,
     if (result != ceclSuccess)
         return result;
     for (uint32_t i = 0; i < nplans; i++)
-        if (reduces(&plans[i]))
+        if (comes_alone(&plans[i]))
             cecl_plan_append(joined, &plans[i], i);
     return cecl_plan_finish(joined);
 }

@@ -48,7 +48,7 @@ static void take(const struct cecl_part *part, struct cecl_plan *plan)
 {
     const int me = part->call.rank;
     for (int i = 1; i <= part->call.nranks; i++) {
-        const int from = cecl_peer_after(part, i);
+        const int from = cecl_part_peer(part, i);
         cecl_lower_copy(part, plan, cecl_received(part, from, me), hosted(part, from, me), 0,
                         bytes_of(part, from, me));
     }

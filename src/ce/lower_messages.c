@@ -27,6 +27,9 @@
  * a copy for one peer would wait behind a peer that comes later, perhaps because it waits for the
  * former.
  *
+ * Messages with ranks of other nodes go by one exchange of the group, on the network's lane. It ends once
+ * the groups that it has messages with have begun theirs, by the same rule.
+ *
  * The streams of these lanes belong to the communicator and outlive plans. A GPU may run several streams
  * through one hardware queue, in the order of issue. Lanes therefore have streams of the highest
  * priority, which a caller's stream rarely has, and what waits for peers in the caller's stream is issued
@@ -62,7 +65,7 @@ static uint32_t sort_seconds(const struct cecl_message *messages, uint32_t count
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < count; i++)
-        if (messages[i].second)
+        if (messages[i].second && !messages[i].away)
             order[n++] = i;
     for (uint32_t gap = n / 2; gap > 0; gap /= 2)
         for (uint32_t i = gap; i < n; i++) {
@@ -87,13 +90,41 @@ static void add_copy(struct cecl_plan *plan, const struct cecl_message *m, uint3
         cecl_plan_copy(plan, to, from, m->bytes);
 }
 
-/* Adds what this rank moves, a lane for each peer. With a single peer the main lane is its lane. Messages
- * with one group of a peer wait together, and their copies are one batch. Returns one more than the
- * last lane. */
-static int add_lanes(struct cecl_plan *plan, const struct cecl_message *messages, uint32_t n,
-                     const uint32_t *order)
+/* Adds the exchange of messages with other nodes. Returns its number; 0: there are none. */
+static uint32_t add_exchange(struct cecl_plan *plan, const struct cecl_message *messages,
+                             uint32_t count)
 {
-    int lanes = CECL_LANES;
+    const int me = plan->part.call.rank;
+    cecl_plan_on(plan, CECL_LANE_NET);
+    cecl_plan_after(plan, CECL_LANE_MAIN);
+    cecl_plan_on(plan, CECL_LANE_MAIN);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct cecl_message *m = &messages[i];
+        const bool sends = m->role == CECL_SENDER;
+        const struct cecl_place at = {
+            .area = cecl_area_of(sends ? CECL_AREA_SEND : CECL_AREA_RECV, i), .rank = (uint16_t)me};
+        if (m->away && sends)
+            cecl_plan_send(plan, m->peer, at, m->bytes);
+        else if (m->away)
+            cecl_plan_receive(plan, m->peer, at, m->bytes);
+    }
+    return cecl_plan_close_exchange(plan);
+}
+
+static bool any_away(const struct cecl_message *messages, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (messages[i].away && messages[i].bytes > 0)
+            return true;
+    return false;
+}
+
+/* Adds what this rank moves, a lane for each peer. With a single peer the main lane is its lane. Messages
+ * with one group of a peer wait together, and their copies are one batch. `lanes`: the first that is free.
+ * Returns one more than the last lane. */
+static int add_lanes(struct cecl_plan *plan, const struct cecl_message *messages, uint32_t n,
+                     const uint32_t *order, int lanes)
+{
     for (uint32_t first = 0, end; first < n; first = end) {
         const struct cecl_message *m = &messages[order[first]];
         if ((first == 0 || m->peer != messages[order[first - 1]].peer) &&
@@ -121,13 +152,17 @@ ceclResult_t cecl_lower_messages(const struct cecl_message *messages, uint32_t c
     cecl_plan_reset(plan);
     cecl_plan_raise(plan, plan->part.call.rank, CECL_COUNTER_BEGUN, 1);
     for (const struct cecl_message *m = messages; m < last; m++)
-        if (!m->second)
+        if (!m->second && !m->away)
             tell(plan, m, CECL_COUNTER_READY);
-    const int lanes = add_lanes(plan, messages, sort_seconds(messages, count, order), order);
+    const bool leaves = any_away(messages, count);
+    const uint32_t exchange = leaves ? add_exchange(plan, messages, count) : 0;
+    const int first = CECL_LANES + leaves,
+              lanes = add_lanes(plan, messages, sort_seconds(messages, count, order), order, first);
     for (const struct cecl_message *m = messages; m < last; m++)
-        if (!m->second)
+        if (!m->second && !m->away)
             hear(plan, m, CECL_COUNTER_MOVED);
-    for (int lane = CECL_LANES; lane < lanes; lane++)
+    for (int lane = first; lane < lanes; lane++)
         cecl_plan_after(plan, lane);
+    cecl_plan_after_exchange(plan, exchange);
     return cecl_plan_finish(plan);
 }

@@ -208,14 +208,14 @@ static void send_parts(const struct cecl_part *part, struct cecl_plan *plan,
 {
     const uint64_t first = chunk_begin(chunks, k);
     for (int i = 1; i < part->call.nranks; i++) {
-        const int peer = cecl_peer_after(part, i);
+        const int peer = cecl_part_peer(part, i);
         const uint64_t bytes = bytes_of(part, peer, first, chunk_bytes(chunks, k));
         if (bytes > 0)
             cecl_plan_copy(
                 plan,
                 cecl_staging_at(part, peer,
                                 room_at(chunks, k) +
-                                    cecl_sender_place(part->call.rank, peer, chunks->bytes)),
+                                    cecl_sender_place(part, part->call.rank, peer, chunks->bytes)),
                 input_at(part, part->call.rank, peer, first), bytes);
     }
 }
@@ -236,10 +236,10 @@ static void reduce_staged(const struct cecl_part *part, struct cecl_plan *plan,
     const uint64_t bytes = bytes_of(part, me, first, chunk_bytes(chunks, k));
     struct cecl_place sources[CECL_MAX_RANKS];
     for (int r = 0; r < part->call.nranks; r++)
-        sources[r] =
-            r == me ? input_at(part, me, me, first)
-                    : cecl_staging_at(part, me,
-                                      room_at(chunks, k) + cecl_sender_place(r, me, chunks->bytes));
+        sources[r] = r == me ? input_at(part, me, me, first)
+                             : cecl_staging_at(part, me,
+                                               room_at(chunks, k) +
+                                                   cecl_sender_place(part, r, me, chunks->bytes));
     if (bytes > 0)
         cecl_plan_reduce(plan, result_at(part, chunks, k), sources, (uint32_t)part->call.nranks,
                          bytes);
@@ -251,7 +251,7 @@ static void send_result(const struct cecl_part *part, struct cecl_plan *plan,
 {
     const uint64_t bytes = bytes_of(part, part->call.rank, first, most);
     for (int i = 1; i < part->call.nranks && bytes > 0; i++) {
-        const int peer = cecl_peer_after(part, i);
+        const int peer = cecl_part_peer(part, i);
         if (to_all(part) || (to_root(part) && peer == part->call.root))
             cecl_plan_copy(plan, output_at(part, peer, part->call.rank, first), result, bytes);
     }
@@ -385,15 +385,16 @@ static void everyone_reduces(const struct cecl_part *part, struct cecl_plan *pla
     struct cecl_place sources[CECL_MAX_RANKS];
     cecl_plan_barrier(plan);
     for (int i = 1; i < part->call.nranks; i++) {
-        const int peer = cecl_peer_after(part, i);
-        cecl_plan_copy(plan,
-                       cecl_staging_at(part, peer, cecl_sender_place(me, peer, total_of(part))),
-                       input_at(part, me, 0, 0), total_of(part));
+        const int peer = cecl_part_peer(part, i);
+        cecl_plan_copy(
+            plan, cecl_staging_at(part, peer, cecl_sender_place(part, me, peer, total_of(part))),
+            input_at(part, me, 0, 0), total_of(part));
     }
     cecl_plan_barrier(plan);
     for (int r = 0; r < part->call.nranks; r++)
-        sources[r] = r == me ? input_at(part, me, 0, 0)
-                             : cecl_staging_at(part, me, cecl_sender_place(r, me, total_of(part)));
+        sources[r] =
+            r == me ? input_at(part, me, 0, 0)
+                    : cecl_staging_at(part, me, cecl_sender_place(part, r, me, total_of(part)));
     cecl_plan_reduce(plan, output_at(part, me, 0, 0), sources, (uint32_t)part->call.nranks,
                      total_of(part));
 }

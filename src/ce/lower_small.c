@@ -47,7 +47,7 @@ ceclResult_t cecl_lower_small(const struct cecl_part *part, struct cecl_plan *pl
     const int me = part->call.rank;
     cecl_plan_signal_all(plan);
     for (int i = 1; i < part->call.nranks; i++) {
-        const int peer = cecl_peer_after(part, i);
+        const int peer = cecl_part_peer(part, i);
         cecl_plan_post(plan, peer, slot_at(part, peer, me), cecl_sent(part, me, peer).at,
                        part->call.bytes);
     }

@@ -71,7 +71,7 @@ static void send_pieces(const struct cecl_part *part, struct cecl_plan *plan,
         uint64_t bytes;
         const uint64_t at = piece_at(p, round, i, &bytes);
         if (bytes > 0)
-            cecl_plan_copy(plan, place_of(part, p, cecl_peer_after(part, i + 1), at),
+            cecl_plan_copy(plan, place_of(part, p, cecl_part_peer(part, i + 1), at),
                            source_of(part, p, at), bytes);
     }
 }
@@ -83,7 +83,7 @@ static void pass_on(const struct cecl_part *part, struct cecl_plan *plan, const 
     uint64_t bytes;
     const uint64_t at = piece_at(p, round, cecl_peer_before(part, p->root + 1), &bytes);
     for (int i = 1; i < part->call.nranks && bytes > 0; i++) {
-        const int peer = cecl_peer_after(part, i);
+        const int peer = cecl_part_peer(part, i);
         if (peer != p->root || root_too)
             cecl_plan_copy(plan, place_of(part, p, peer, at),
                            place_of(part, p, part->call.rank, at), bytes);

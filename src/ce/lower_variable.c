@@ -57,7 +57,7 @@ static uint64_t round_bytes(const struct cecl_part *part, const struct rounds *r
 
 static struct cecl_place lent(const struct cecl_part *part, const struct rounds *rounds, uint64_t n)
 {
-    return cecl_staging_at(part, cecl_peer_after(part, 1), n % 2 * rounds->half);
+    return cecl_staging_at(part, cecl_part_peer(part, 1), n % 2 * rounds->half);
 }
 
 static void lend(const struct cecl_part *part, struct cecl_plan *plan, const struct rounds *rounds,
@@ -78,8 +78,8 @@ static void fetch(const struct cecl_part *part, struct cecl_plan *plan, const st
 
 static void push_to_peers(const struct cecl_part *part, struct cecl_plan *plan)
 {
-    for (int i = 1; i < part->call.nranks; i++)
-        cecl_lower_block(part, plan, part->call.rank, cecl_peer_after(part, i));
+    for (int i = 1; i < cecl_part_peers(part); i++)
+        cecl_lower_block(part, plan, part->call.rank, cecl_part_peer(part, i));
 }
 
 static void push_and_lend(const struct cecl_part *part, struct cecl_plan *plan)
@@ -99,7 +99,7 @@ static void push_and_lend(const struct cecl_part *part, struct cecl_plan *plan)
 ceclResult_t cecl_lower_per_rank(const struct cecl_part *part, struct cecl_plan *plan)
 {
     const bool lends = part->way.move.no_sm;
-    if (part->call.nranks == 1) {
+    if (cecl_part_peers(part) == 1) {
         cecl_lower_alone(part, plan);
         return ceclSuccess;
     }

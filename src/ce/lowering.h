@@ -22,10 +22,13 @@ static inline struct cecl_place cecl_staging_at(const struct cecl_part *part, in
     return cecl_place_at(CECL_AREA_STAGING, rank, part->means.staging_offset + offset);
 }
 /* Where a sender's place in a receiver's staging begins. Places have `bytes` each, in the order of
- * the ranks, without the receiver. */
-static inline uint64_t cecl_sender_place(int sender, int receiver, uint64_t bytes)
+ * the ranks, without the receiver. Over several nodes they are of the ranks of one node. */
+static inline uint64_t cecl_sender_place(const struct cecl_part *part, int sender, int receiver,
+                                         uint64_t bytes)
 {
-    return (uint64_t)(sender - (sender > receiver)) * bytes;
+    const struct cecl_nodes *nodes = part->means.nodes;
+    const int at = nodes ? nodes->local[sender] : sender;
+    return (uint64_t)(at - (sender > receiver)) * bytes;
 }
 
 /* lower.c: why a plan that only moves data needs no SM, or needs them because ranks share a GPU; NULL: it
@@ -101,16 +104,11 @@ static inline uint64_t cecl_piece_bytes(const struct cecl_pieces *pieces, uint64
     return left < pieces->bytes ? left : pieces->bytes;
 }
 
-/* The i-th rank after `rank`. Each rank starts with its right neighbour, so the ranks do not all
- * send to the same GPU at once. */
-static inline int cecl_peer_after(const struct cecl_part *part, int i)
-{
-    return (part->call.rank + i) % part->call.nranks;
-}
-/* The i-th rank before `rank`. */
+/* The i-th peer before this rank; cecl_part_peer is the i-th after it. Each rank starts with the next one,
+ * so the ranks do not all send to the same GPU at once. */
 static inline int cecl_peer_before(const struct cecl_part *part, int i)
 {
-    return (part->call.rank + part->call.nranks - i) % part->call.nranks;
+    return cecl_part_peer(part, cecl_part_peers(part) - i);
 }
 
 /* What ceclExplain adds where a copy engine makes a local copy. */

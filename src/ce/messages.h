@@ -10,6 +10,7 @@ struct cecl_message {
     int32_t peer;
     uint8_t role;   /* enum cecl_role: what this rank does */
     bool second;    /* the peer came first, so this rank moves the bytes */
+    bool away;      /* the peer is on another node: the network moves the bytes */
     uint64_t bytes; /* may be 0: then nothing is copied */
     uint64_t number;
     uint64_t group; /* second: the number of the peer's group */

@@ -14,6 +14,7 @@ void cecl_plan_init(struct cecl_plan *plan, const struct cecl_part *part)
 void cecl_plan_reset(struct cecl_plan *plan)
 {
     plan->nsteps = plan->ncopies = plan->nreductions = plan->nsources = 0;
+    plan->ntransfers = plan->nexchanges = plan->open_exchange = 0;
     memset(plan->phases, 0, sizeof(plan->phases));
     plan->lane = CECL_LANE_MAIN;
     plan->open_batch = plan->wave = 0;
@@ -77,19 +78,17 @@ void cecl_plan_await(struct cecl_plan *plan, int peer, uint32_t counter, uint32_
 
 uint32_t cecl_plan_signal_all(struct cecl_plan *plan)
 {
-    const int n = plan->part.call.nranks;
     const uint32_t phase = ++plan->phases[plan->lane];
     plan->wave = 0;
-    for (int i = 1; i < n; i++)
-        cecl_plan_raise(plan, (plan->part.call.rank + i) % n, plan->lane, phase);
+    for (int i = 1; i < cecl_part_peers(&plan->part); i++)
+        cecl_plan_raise(plan, cecl_part_peer(&plan->part, i), plan->lane, phase);
     return phase;
 }
 
 void cecl_plan_wait_all(struct cecl_plan *plan, uint32_t counter, uint32_t phase)
 {
-    const int n = plan->part.call.nranks;
-    for (int i = 1; i < n; i++)
-        cecl_plan_await(plan, (plan->part.call.rank + i) % n, counter, phase);
+    for (int i = 1; i < cecl_part_peers(&plan->part); i++)
+        cecl_plan_await(plan, cecl_part_peer(&plan->part, i), counter, phase);
 }
 
 void cecl_plan_barrier(struct cecl_plan *plan)
@@ -130,6 +129,14 @@ void cecl_plan_reduce(struct cecl_plan *plan, struct cecl_place dst, const struc
             plan->sources[plan->nsources++] = src[i];
 }
 
+void cecl_plan_reduce_partly(struct cecl_plan *plan, struct cecl_place dst,
+                             const struct cecl_place *src, uint32_t nsrc, uint64_t bytes)
+{
+    cecl_plan_reduce(plan, dst, src, nsrc, bytes);
+    if (!plan->failed)
+        plan->reductions[plan->nreductions - 1].partial = true;
+}
+
 void cecl_plan_copy(struct cecl_plan *plan, struct cecl_place dst, struct cecl_place src,
                     uint64_t bytes)
 {
@@ -166,6 +173,50 @@ void cecl_plan_post(struct cecl_plan *plan, int peer, struct cecl_place slot, st
                                       .phase = 1,
                                       .first = plan->ncopies});
     add_copy(plan, &(struct cecl_copy){.dst = slot, .src = src, .bytes = bytes, .rows = 1});
+}
+
+static void add_transfer(struct cecl_plan *plan, const struct cecl_transfer *transfer)
+{
+    const uint8_t lane = plan->lane;
+    if (transfer->bytes == 0)
+        return;
+    if (!plan->open_exchange) {
+        cecl_plan_on(plan, CECL_LANE_NET);
+        add_step(plan, (struct cecl_step){.kind = CECL_STEP_EXCHANGE,
+                                          .peer = (uint16_t)plan->part.call.rank,
+                                          .phase = ++plan->nexchanges,
+                                          .first = plan->ntransfers});
+        cecl_plan_on(plan, lane);
+        plan->open_exchange = plan->nsteps;
+    }
+    if (!room(plan, &plan->transfers, plan->ntransfers, &plan->transfers_capacity,
+              sizeof(*transfer)))
+        return;
+    plan->transfers[plan->ntransfers++] = *transfer;
+    plan->steps[plan->open_exchange - 1].count++;
+}
+
+void cecl_plan_send(struct cecl_plan *plan, int peer, struct cecl_place at, uint64_t bytes)
+{
+    add_transfer(plan, &(struct cecl_transfer){
+                           .at = at, .bytes = bytes, .peer = (uint16_t)peer, .sends = true});
+}
+
+void cecl_plan_receive(struct cecl_plan *plan, int peer, struct cecl_place at, uint64_t bytes)
+{
+    add_transfer(plan, &(struct cecl_transfer){.at = at, .bytes = bytes, .peer = (uint16_t)peer});
+}
+
+uint32_t cecl_plan_close_exchange(struct cecl_plan *plan)
+{
+    plan->open_exchange = 0;
+    return plan->nexchanges;
+}
+
+void cecl_plan_after_exchange(struct cecl_plan *plan, uint32_t k)
+{
+    if (k > 0)
+        cecl_plan_await(plan, plan->part.call.rank, CECL_COUNTER_NET, k);
 }
 
 void cecl_plan_say(struct cecl_plan *plan, const char *format, ...)
@@ -260,10 +311,26 @@ static void append_reduction(struct cecl_plan *plan, const struct cecl_plan *oth
         sources[i] = place_in_part(other->sources[reduction->first + i], part);
     cecl_plan_reduce(plan, place_in_part(reduction->dst, part), sources, reduction->nsrc,
                      reduction->bytes);
+    if (plan->failed)
+        return;
+    plan->reductions[plan->nreductions - 1].part = part;
+    plan->reductions[plan->nreductions - 1].partial = reduction->partial;
+}
+
+static void append_exchange(struct cecl_plan *plan, const struct cecl_plan *other, uint32_t part,
+                            const struct cecl_step *step)
+{
+    for (uint32_t i = 0; i < step->count; i++) {
+        struct cecl_transfer transfer = other->transfers[step->first + i];
+        transfer.at = place_in_part(transfer.at, part);
+        add_transfer(plan, &transfer);
+    }
+    cecl_plan_close_exchange(plan);
 }
 
 void cecl_plan_append(struct cecl_plan *plan, const struct cecl_plan *other, uint32_t part)
 {
+    const uint32_t exchanges = plan->nexchanges;
     uint32_t before[CECL_PHASED];
     memcpy(before, plan->phases, sizeof(before));
     for (uint32_t s = 0; s < other->nsteps; s++) {
@@ -272,11 +339,12 @@ void cecl_plan_append(struct cecl_plan *plan, const struct cecl_plan *other, uin
         switch ((enum cecl_step_kind)step.kind) {
         case CECL_STEP_SIGNAL:
         case CECL_STEP_WAIT:
-            step.phase += before[step.counter];
+            step.phase += step.counter == CECL_COUNTER_NET ? exchanges : before[step.counter];
             add_step(plan, step);
             break;
         case CECL_STEP_AFTER: add_step(plan, step); break;
         case CECL_STEP_POST: plan->failed = true; break; /* a small call is never in a group */
+        case CECL_STEP_EXCHANGE: append_exchange(plan, other, part, &step); break;
         case CECL_STEP_COPY:
             cecl_plan_close_batch(plan); /* batches keep their order */
             plan->wave = step.phase;
@@ -309,17 +377,8 @@ void cecl_plan_free(struct cecl_plan *plan)
     free(plan->copies);
     free(plan->reductions);
     free(plan->sources);
+    free(plan->transfers);
     *plan = (struct cecl_plan){0};
-}
-
-uint32_t cecl_reduce_part(const struct cecl_plan *plan, const struct cecl_reduce *reduce)
-{
-    uint32_t part = reduce->dst.area / CECL_AREA_COUNT;
-    for (uint32_t i = 0; i < reduce->nsrc; i++) {
-        const uint32_t of_source = plan->sources[reduce->first + i].area / CECL_AREA_COUNT;
-        part = of_source > part ? of_source : part;
-    }
-    return part;
 }
 
 uint32_t cecl_plan_local_copies(const struct cecl_plan *plan)

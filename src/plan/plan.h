@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "call/call.h"
+#include "call/nodes.h"
 #include "call/way.h"
 #include "util/lane.h"
 
@@ -61,6 +62,17 @@ struct cecl_reduce {
     struct cecl_place dst;
     uint64_t bytes;       /* of dst and of each source; whole elements, >= 1 */
     uint32_t first, nsrc; /* plan->sources [first, first + nsrc); one source may be exactly dst */
+    uint32_t part;        /* of a group; no place need be of it: all may be in staging */
+    bool partial;         /* of some ranks' elements: an average is not divided yet */
+};
+
+/* Bytes that this rank sends to a rank of another node, or receives from it. Between two ranks, the k-th
+ * send of one goes to the k-th receive of the other, and has as many bytes. */
+struct cecl_transfer {
+    struct cecl_place at; /* memory of this rank's */
+    uint64_t bytes;       /* >= 1 */
+    uint16_t peer;
+    bool sends;
 };
 
 /* One thing that this rank does. The steps of one lane run in order. Only AFTER orders the steps of
@@ -81,19 +93,26 @@ enum cecl_step_kind {
     CECL_STEP_AFTER,
     /* copy `first` into a slot of `peer`, where each line of the slot has its own flag: counter SLOTS
      * has reached `phase` as soon as the data has arrived */
-    CECL_STEP_POST
+    CECL_STEP_POST,
+    /* hand transfers [first, first + count) to the network, as one group without order among them, and
+     * wait until all have been sent and received. On CECL_LANE_NET alone. It is exchange `phase` of this
+     * plan, from 1 on: then this rank's own CECL_COUNTER_NET has come to it. Between two ranks the
+     * network keeps the order of exchanges. It may hold nothing back: an exchange ends once the ranks
+     * that it is with have begun the exchanges that it meets there */
+    CECL_STEP_EXCHANGE
 };
 struct cecl_step {
-    uint8_t kind;  /* enum cecl_step_kind */
-    uint8_t lane;  /* the lane that does it */
-    uint16_t peer; /* SIGNAL, WAIT, POST; this rank: it tells its own host */
+    uint8_t kind; /* enum cecl_step_kind */
+    uint8_t lane; /* the lane that does it */
+    uint16_t
+        peer; /* SIGNAL, WAIT, POST; this rank: it tells its own host, or waits for its network */
     uint32_t
         phase; /* SIGNAL, WAIT, POST: a phase from 1 on, or a number; COPY: the wave, from 0 on */
     union {
-        uint32_t first;   /* COPY, REDUCE, POST; AFTER: a lane */
+        uint32_t first;   /* COPY, REDUCE, POST, EXCHANGE; AFTER: a lane */
         uint32_t counter; /* SIGNAL, WAIT */
     };
-    uint32_t count; /* COPY, REDUCE: >= 1 */
+    uint32_t count; /* COPY, REDUCE, EXCHANGE: >= 1 */
 };
 _Static_assert(sizeof(struct cecl_step) == 16, "plans are cached: grow a step only on purpose");
 
@@ -112,6 +131,10 @@ struct cecl_part {
     /* [cecl_outside_words] bit r % 64 of word r / 64: cecl_call_is_outside for rank r, as far as
      * this rank knows. NULL: for all of them as for this one */
     const uint64_t *outside;
+    /* Over several nodes, and blocks lie by a layout of each rank's own: [ranks of this node][nranks] how
+     * many bytes each rank of this node has for each rank. NULL: this is not known, and blocks for other
+     * nodes go directly */
+    const uint64_t *node_sends;
 };
 
 static inline size_t cecl_outside_words(int nranks)
@@ -133,18 +156,23 @@ struct cecl_plan {
     struct cecl_copy *copies;
     struct cecl_reduce *reductions;
     struct cecl_place *sources; /* sources of reductions */
+    struct cecl_transfer *transfers;
     uint32_t nsteps, steps_capacity;
     uint32_t ncopies, copies_capacity;
     uint32_t nreductions, reductions_capacity;
     uint32_t nsources, sources_capacity;
-    uint32_t phases[CECL_PHASED]; /* by how much these counters advance; equal on all ranks */
-    uint8_t lane;                 /* for building: the lane of the next steps */
+    uint32_t ntransfers, transfers_capacity;
+    /* by how much these counters advance; equal on all ranks of a node */
+    uint32_t phases[CECL_PHASED];
+    uint32_t nexchanges; /* by how much CECL_COUNTER_NET advances */
+    uint8_t lane;        /* for building: the lane of the next steps */
     /* for building: index + 1 of the COPY step that is being filled; 0: none */
     uint32_t open_batch;
-    uint32_t wave;    /* for building: of the next batch */
-    bool failed;      /* for building: memory ran out */
-    char path[64];    /* for ceclExplain, such as "push, one batch" */
-    char reason[192]; /* for ceclExplain */
+    uint32_t open_exchange; /* for building: the same of an EXCHANGE step */
+    uint32_t wave;          /* for building: of the next batch */
+    bool failed;            /* for building: memory ran out */
+    char path[64];          /* for ceclExplain, such as "push, one batch" */
+    char reason[192];       /* for ceclExplain */
 };
 
 /* -- building: a failed allocation is remembered, and cecl_plan_finish returns it -- */
@@ -154,10 +182,10 @@ void cecl_plan_reset(struct cecl_plan *plan);
 /* Signals to one peer that a counter has reached k, or waits for a counter of the peer's. */
 void cecl_plan_raise(struct cecl_plan *plan, int peer, uint32_t counter, uint32_t k);
 void cecl_plan_await(struct cecl_plan *plan, int peer, uint32_t counter, uint32_t k);
-/* Opens a new phase of the current lane, signals all peers, and returns the phase. Peers come in
- * rotated order (rank + 1, rank + 2, ...). */
+/* Opens a new phase of the current lane, signals all peers of this node, and returns the phase. Peers come
+ * in rotated order (rank + 1, rank + 2, ...). */
 uint32_t cecl_plan_signal_all(struct cecl_plan *plan);
-/* Waits for a counter of all peers. */
+/* Waits for a counter of all peers of this node. */
 void cecl_plan_wait_all(struct cecl_plan *plan, uint32_t counter, uint32_t phase);
 /* Signals all peers and waits for all, on the main lane: a barrier. */
 void cecl_plan_barrier(struct cecl_plan *plan);
@@ -167,9 +195,12 @@ void cecl_plan_on(struct cecl_plan *plan, int lane);
  * far. */
 void cecl_plan_after(struct cecl_plan *plan, int lane);
 void cecl_plan_after_other(struct cecl_plan *plan);
-/* A reduction of nsrc places, in that order, as a step of its own. */
+/* A reduction of nsrc places, in that order, as a step of its own. The second one is of some ranks' elements,
+ * and what it gives will be reduced again. */
 void cecl_plan_reduce(struct cecl_plan *plan, struct cecl_place dst, const struct cecl_place *src,
                       uint32_t nsrc, uint64_t bytes);
+void cecl_plan_reduce_partly(struct cecl_plan *plan, struct cecl_place dst,
+                             const struct cecl_place *src, uint32_t nsrc, uint64_t bytes);
 /* Adds a copy to the open batch. A signal, a wait, a barrier and cecl_plan_next_wave close the
  * batch. */
 void cecl_plan_copy(struct cecl_plan *plan, struct cecl_place dst, struct cecl_place src,
@@ -180,6 +211,14 @@ void cecl_plan_close_batch(struct cecl_plan *plan);
 /* Begins a new wave: copies that are added next run behind all copies of this lane. All ranks do this in
  * the same phase as often, whether they have copies in each wave or not. */
 void cecl_plan_next_wave(struct cecl_plan *plan);
+/* Adds to the open exchange, or opens one on the network's lane: bytes of this rank's memory go to a rank
+ * of another node, or come from it. Nothing if there are no bytes. */
+void cecl_plan_send(struct cecl_plan *plan, int peer, struct cecl_place at, uint64_t bytes);
+void cecl_plan_receive(struct cecl_plan *plan, int peer, struct cecl_place at, uint64_t bytes);
+/* Closes the open exchange, and returns the number of the last one; 0: there was none so far. */
+uint32_t cecl_plan_close_exchange(struct cecl_plan *plan);
+/* The current lane waits until exchange k has ended; k 0: for nothing. */
+void cecl_plan_after_exchange(struct cecl_plan *plan, uint32_t k);
 /* Posts bytes into a slot of `peer`, in phase 1 of counter SLOTS. */
 void cecl_plan_post(struct cecl_plan *plan, int peer, struct cecl_place slot, struct cecl_place src,
                     uint64_t bytes);
@@ -201,6 +240,20 @@ ceclResult_t cecl_plan_finish(struct cecl_plan *plan);
 void cecl_plan_free(struct cecl_plan *plan);
 
 /* -- reading -- */
+/* The ranks whose memory and flags this rank reaches: all, or those of its node. Peer i is the i-th after
+ * this rank; peer 0 is this rank. */
+static inline int cecl_part_peers(const struct cecl_part *part)
+{
+    const struct cecl_nodes *nodes = part->means.nodes;
+    return nodes ? cecl_node_size(nodes, nodes->node[part->call.rank]) : part->call.nranks;
+}
+static inline int cecl_part_peer(const struct cecl_part *part, int i)
+{
+    const struct cecl_nodes *nodes = part->means.nodes;
+    const int me = part->call.rank, n = cecl_part_peers(part);
+    return nodes ? cecl_node_rank(nodes, nodes->node[me], (nodes->local[me] + i) % n)
+                 : (me + i) % n;
+}
 static inline uint32_t cecl_plan_parts(const struct cecl_plan *plan)
 {
     return plan->parts ? plan->nparts : 1;
@@ -216,8 +269,6 @@ static inline uint32_t cecl_copy_part(const struct cecl_copy *copy)
     const uint32_t dst = copy->dst.area / CECL_AREA_COUNT, src = copy->src.area / CECL_AREA_COUNT;
     return dst > src ? dst : src;
 }
-/* The part that a reduction belongs to. At least one of its sources is not in staging. */
-uint32_t cecl_reduce_part(const struct cecl_plan *plan, const struct cecl_reduce *reduce);
 /* Whether a copy stays within the memory of one rank's device. */
 static inline bool cecl_copy_is_local(const struct cecl_copy *copy)
 {

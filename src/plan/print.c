@@ -63,6 +63,8 @@ static void print_flag(const struct cecl_step *step, FILE *out)
         [CECL_COUNTER_MOVED + CECL_SENDER] = "sender has moved message ",
         [CECL_COUNTER_MOVED + CECL_RECEIVER] = "receiver has moved message ",
         [CECL_COUNTER_BEGUN] = "messages begin ",
+        [CECL_COUNTER_DONE] = "done ",
+        [CECL_COUNTER_NET] = "exchange ",
     };
     const bool known = step->counter < sizeof(words) / sizeof(words[0]);
     fprintf(out, "%s rank %u: %s%" PRIu32 "\n",
@@ -87,6 +89,19 @@ static void print_reductions(const struct cecl_plan *plan, const struct cecl_ste
             print_place(last ? &reduce->dst : &plan->sources[reduce->first + s], out);
             fputc('\n', out);
         }
+    }
+}
+
+static void print_exchange(const struct cecl_plan *plan, const struct cecl_step *step, FILE *out)
+{
+    fprintf(out, "exchange %" PRIu32 ": %" PRIu32 " in one group\n", step->phase, step->count);
+    for (uint32_t i = 0; i < step->count; i++) {
+        const struct cecl_transfer *transfer = &plan->transfers[step->first + i];
+        begin_line(plan, out);
+        fprintf(out, transfer->sends ? "        send " : "        receive ");
+        print_place(&transfer->at, out);
+        fprintf(out, transfer->sends ? " to" : " from");
+        fprintf(out, " rank %u  %" PRIu64 " bytes\n", transfer->peer, transfer->bytes);
     }
 }
 
@@ -115,7 +130,9 @@ static void print_lines(const struct cecl_plan *plan, FILE *out)
         const struct cecl_step *step = &plan->steps[i];
         begin_line(plan, out);
         fprintf(out, "    %2" PRIu32 "  ", i);
-        if (step->lane >= CECL_LANES)
+        if (step->kind == CECL_STEP_EXCHANGE)
+            fprintf(out, "net: ");
+        else if (step->lane >= CECL_LANES)
             fprintf(out, "lane %u: ", step->lane);
         else if (step->lane == CECL_LANE_SIDE)
             fprintf(out, "side: ");
@@ -126,6 +143,7 @@ static void print_lines(const struct cecl_plan *plan, FILE *out)
         case CECL_STEP_POST: print_post(plan, step, out); break;
         case CECL_STEP_REDUCE: print_reductions(plan, step, out); break;
         case CECL_STEP_COPY: print_copies(plan, step, out); break;
+        case CECL_STEP_EXCHANGE: print_exchange(plan, step, out); break;
         }
     }
 }

@@ -2,11 +2,17 @@
  * tune/thresholds.h. */
 #include "tune/choose.h"
 
+#include "call/nodes.h"
 #include "sm/reduce.h"
 #include "tune/table.h"
 #include "util/round.h"
 
 #define SHARE_ALIGN 256u /* shares of much data begin where wide loads can begin */
+
+static bool spans_nodes(const struct cecl_means *means)
+{
+    return means->nodes && means->nodes->count > 1;
+}
 
 /* The value of CECL_TUNE_... that is in force for a call with these means. */
 #define GET(means, which) cecl_tuning_get((means)->tuning, CECL_TUNE_##which)
@@ -248,6 +254,29 @@ bool cecl_chooses_own_buffers(const struct cecl_call *call, const struct cecl_me
     return is_small(call, means) || is_by_host(call, means);
 }
 
+/* ---- calls over several nodes */
+
+static uint64_t net_chunk_of(uint64_t bytes, uint64_t chunks, uint64_t least, uint64_t most)
+{
+    const uint64_t chunk = cecl_round_up(bytes / chunks + 1, CECL_CHUNK_ALIGN);
+    return chunk < least ? least : chunk > most ? most : chunk;
+}
+
+static void choose_net(const struct cecl_call *call, const struct cecl_means *means,
+                       struct cecl_way *way)
+{
+    way->small = way->by_host = false; /* slots and host memory are one node's */
+    way->net.wave = (uint32_t)GET(means, NET_WAVE_NODES);
+    way->net.chain =
+        call->bytes >= GET(means, NET_CHAIN_MIN_BYTES) && cecl_only_contributor(call) >= 0;
+    way->net.chunk = way->net.chain ? net_chunk_of(call->bytes, GET(means, NET_CHAIN_CHUNKS),
+                                                   GET(means, NET_CHAIN_CHUNK_MIN_BYTES),
+                                                   GET(means, NET_CHAIN_CHUNK_MAX_BYTES))
+                                    : net_chunk_of(call->bytes, GET(means, NET_CHUNKS),
+                                                   GET(means, NET_CHUNK_MIN_BYTES),
+                                                   GET(means, NET_CHUNK_MAX_BYTES));
+}
+
 void cecl_choose(const struct cecl_call *call, const struct cecl_means *means, struct cecl_way *way)
 {
     const uint32_t sms = (uint32_t)GET(means, SMALL_SMS), wanted = call->options.max_sms;
@@ -256,4 +285,6 @@ void cecl_choose(const struct cecl_call *call, const struct cecl_means *means, s
     way->by_host = !way->small && is_by_host(call, means);
     if (cecl_lowerings[call->op->family].choose)
         cecl_lowerings[call->op->family].choose(call, means, way);
+    if (spans_nodes(means))
+        choose_net(call, means, way);
 }

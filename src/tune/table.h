@@ -33,7 +33,8 @@ enum cecl_tuning_unit {
     CECL_TUNING_CHUNKS,
     CECL_TUNING_ROUNDS,
     CECL_TUNING_SHARE, /* one part in so many */
-    CECL_TUNING_NANOSECONDS
+    CECL_TUNING_NANOSECONDS,
+    CECL_TUNING_NODES
 };
 
 #define CECL_TUNING_NEVER UINT64_MAX      /* a smallest size that no call has */

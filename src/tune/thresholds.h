@@ -344,6 +344,68 @@ MEASURED(URGENT_MAX_BYTES, 1, EVERY, CUDA, 1 * MIB,
          "4 KiB 22 / 12, 1 MiB 60 / 15; larger ones would cost more than they save.")
 RECKONED(URGENT_MAX_BYTES, 1, EVERY, HOST, 64 * KIB, "Small, so that tests reach larger calls.")
 
+/* ---- between nodes */
+
+THRESHOLD(NET_CHUNKS, "net.chunks", CHUNKS, 1, 1024,
+          "Over several nodes: a block goes in about so many chunks, so that copy engines move one "
+          "while the network moves the next.")
+RECKONED(NET_CHUNKS, 1, EVERY, ANY, 4,
+         "cecl_model, all-gather, share of the closed model on 2 / 8 / 16 nodes of 8: 16 MiB in "
+         "chunks of 2 MiB 0.82 / 0.82 / 0.84, of 4 MiB 0.87 / 0.81 / 0.87, of 8 MiB 0.90 / 0.69 / "
+         "0.80. The first chunk is not hidden, and each chunk costs a group and a batch.")
+
+THRESHOLD(NET_CHUNK_MIN_BYTES, "net.chunk_min_bytes", BYTES, 256, TIB,
+          "Over several nodes: chunks have at least so many bytes.")
+RECKONED(NET_CHUNK_MIN_BYTES, 1, EVERY, ANY, 1 * MIB,
+         "cecl_model, all-gather of 4 MiB, share of the closed model on 2 / 8 / 16 nodes of 8: "
+         "chunks of 64 KiB 0.17 / 0.13 / 0.13, 256 KiB 0.40 / 0.37 / 0.37, 1 MiB 0.63 / 0.64 / "
+         "0.68, 4 MiB 0.73 / 0.50 / 0.64. At 50 GB/s a chunk of 64 KiB takes 1.3 us, and a group "
+         "of sends and receives 8 us to begin.")
+
+THRESHOLD(NET_CHUNK_MAX_BYTES, "net.chunk_max_bytes", BYTES, 256, TIB,
+          "Over several nodes: chunks have at most so many bytes.")
+RECKONED(NET_CHUNK_MAX_BYTES, 1, EVERY, ANY, 8 * MIB,
+         "cecl_model, all-gather of 256 MiB, share of the closed model on 2 / 8 / 16 nodes of 8: "
+         "4 MiB 0.93 / 0.91 / 0.94, 8 MiB 0.96 / 0.95 / 0.98, 32 MiB 0.99 / 0.93 / 0.95. Others' "
+         "largest chunk is the same (torchcomms#2921).")
+
+THRESHOLD(NET_WAVE_NODES, "net.wave_nodes", NODES, 2, 1024,
+          "Over several nodes: a rank exchanges with so many nodes at a time.")
+RECKONED(NET_WAVE_NODES, 1, EVERY, ANY, 8,
+         "Waves of 8 peers took 482 GB/s where all at once took 251 (torchcomms#1089).")
+
+THRESHOLD(
+    NET_CHAIN_MIN_BYTES, "net.chain_min_bytes", BYTES, 0, TIB,
+    "Over several nodes: a broadcast of at least so many bytes goes from node to node, on all "
+    "rails; a smaller one from its root to one rank of each node.")
+RECKONED(
+    NET_CHAIN_MIN_BYTES, 1, EVERY, ANY, 1 * MIB,
+    "cecl_model, 2 / 8 / 16 nodes of 8, us: 256 KiB from node to node 80 / 150 / 243, from the "
+    "root 50 / 77 / 130; 1 MiB 87 / 169 / 278 and 75 / 201 / 380; 4 MiB 116 / 232 / 362 and "
+    "171 / 674 / 1389.")
+
+THRESHOLD(
+    NET_CHAIN_CHUNKS, "net.chain_chunks", CHUNKS, 1, 65536,
+    "Over several nodes: a broadcast that goes from node to node goes in about so many chunks.")
+RECKONED(
+    NET_CHAIN_CHUNKS, 1, EVERY, ANY, 64,
+    "8 chunks on each of 8 rails. cecl_model, 64 MiB over 8 / 16 nodes of 8, us: chunks of 512 "
+    "KiB 947 / 1119, 1 MiB 809 / 1065, 2 MiB 873 / 1296.")
+
+THRESHOLD(NET_CHAIN_CHUNK_MIN_BYTES, "net.chain_chunk_min_bytes", BYTES, 256, TIB,
+          "Over several nodes: chunks of such a broadcast have at least so many bytes.")
+RECKONED(
+    NET_CHAIN_CHUNK_MIN_BYTES, 1, EVERY, ANY, 512 * KIB,
+    "cecl_model, 16 MiB over 2 / 8 / 16 nodes of 8, us: chunks of 256 KiB 359 / 456 / 586, 512 "
+    "KiB 256 / 385 / 557, 1 MiB 221 / 413 / 668.")
+
+THRESHOLD(NET_CHAIN_CHUNK_MAX_BYTES, "net.chain_chunk_max_bytes", BYTES, 256, TIB,
+          "Over several nodes: chunks of such a broadcast have at most so many bytes.")
+RECKONED(
+    NET_CHAIN_CHUNK_MAX_BYTES, 1, EVERY, ANY, 2 * MIB,
+    "cecl_model, 256 MiB over 2 / 8 / 16 nodes of 8, us: chunks of 1 MiB 2203 / 2394 / 2650, 2 "
+    "MiB 1846 / 2163 / 2587, 4 MiB 1789 / 2358 / 3117.")
+
 /* ---- sizes of a communicator that neither configuration nor environment sets */
 
 THRESHOLD(STAGING_MEMORY_SHARE, "staging.memory_share", SHARE, 1, 65536,

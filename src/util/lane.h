@@ -6,7 +6,8 @@
 enum {
     CECL_LANE_MAIN, /* the caller's stream */
     CECL_LANE_SIDE, /* a stream of the communicator */
-    CECL_LANES,     /* these have epochs; lanes from here on are streams for messages */
+    CECL_LANES, /* these have epochs; lanes from here on are streams without: for messages, or */
+    CECL_LANE_NET = CECL_LANES, /* for what leaves the node. Its counter is CECL_COUNTER_NET */
     CECL_LANES_MAX = CECL_LANES + 64
 };
 
@@ -26,6 +27,7 @@ enum {
     /* a rank tells its own host how far its calls are: messages that have begun, and all that is done */
     CECL_COUNTER_BEGUN = CECL_COUNTER_MOVED + 2,
     CECL_COUNTER_DONE,
+    CECL_COUNTER_NET, /* and exchanges with other nodes that have ended on this rank */
     CECL_COUNTERS,
     CECL_COUNTERS_MAX = 16 /* room for counters that a table has beside these */
 };

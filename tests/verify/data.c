@@ -60,11 +60,27 @@ static ceclResult_t check_block(const struct verifier *v, int call, uint32_t par
     return ceclSuccess;
 }
 
-/* The tag of the reduction of bytes `i` of all ranks' blocks for `rank`, in rank order. */
+/* The same of the blocks of a node's ranks. */
+static uint32_t reduced_of_node(const struct verifier *v, int call, uint32_t part, int rank,
+                                uint64_t i, const struct cecl_nodes *nodes, int node)
+{
+    uint32_t tag = source_tag(v, call, part, cecl_node_rank(nodes, node, 0), rank, i);
+    for (int r = 1; r < cecl_node_size(nodes, node); r++)
+        tag =
+            verify_combine(tag, source_tag(v, call, part, cecl_node_rank(nodes, node, r), rank, i));
+    return tag;
+}
+
+/* The tag of the reduction of bytes `i` of all ranks' blocks for `rank`, in rank order; over several nodes
+ * of each node's ranks, and of what these give, in the order of nodes. */
 static uint32_t reduced_tag(const struct verifier *v, int call, uint32_t part, int rank, uint64_t i)
 {
-    uint32_t tag = source_tag(v, call, part, 0, rank, i);
-    for (int r = 1; r < v->nranks; r++)
+    const struct cecl_nodes *nodes = verify_plan(v, call, rank)->part.means.nodes;
+    uint32_t tag = nodes ? reduced_of_node(v, call, part, rank, i, nodes, 0)
+                         : source_tag(v, call, part, 0, rank, i);
+    for (int n = 1; nodes && n < nodes->count; n++)
+        tag = verify_combine(tag, reduced_of_node(v, call, part, rank, i, nodes, n));
+    for (int r = 1; !nodes && r < v->nranks; r++)
         tag = verify_combine(tag, source_tag(v, call, part, r, rank, i));
     return tag;
 }
@@ -79,7 +95,8 @@ static ceclResult_t check_reduced(const struct verifier *v, int call, uint32_t p
     const uint32_t expected = c->in_place && v->nranks == 1 ? 0 : 1;
     for (uint64_t i = 0; i < block.bytes; i++) {
         CECL_TRY(check_writes(v, call, part, rank, block.recv_offset + i, expected));
-        if (tags[block.recv_offset + i] != reduced_tag(v, call, part, rank, i))
+        const uint32_t tag = reduced_tag(v, call, part, rank, i);
+        if (tags[block.recv_offset + i] != (expected > 0 ? verify_reduced(tag) : tag))
             return VERIFY_FAULT("call %d, rank %d: byte %" PRIu64
                                 " of the result is not that of all ranks' bytes, in order",
                                 call, rank, i);

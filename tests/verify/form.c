@@ -155,6 +155,9 @@ static ceclResult_t check_place(const struct verifier *v, const struct cecl_plan
     const uint32_t part = place->area / CECL_AREA_COUNT, kind = place->area % CECL_AREA_COUNT;
     CECL_TRY(check_rows(copy, pitch, what));
     const uint64_t bytes = copy->bytes ? cecl_rows_extent(copy->bytes, copy->rows, pitch) : 0;
+    if (place->rank < v->nranks && !verify_reaches(plan, plan->part.call.rank, place->rank))
+        return VERIFY_FAULT("%s of a copy is on rank %u, which is on another node", what,
+                            place->rank);
     if (place->rank >= v->nranks || part >= cecl_plan_parts(plan) ||
         (part > 0 && kind >= CECL_AREA_STAGING))
         return VERIFY_FAULT("%s of a copy is in area %u of rank %u: there is none", what,
@@ -225,6 +228,8 @@ static ceclResult_t check_reduction(const struct verifier *v, const struct cecl_
                                     int rank, const struct cecl_reduce *reduce)
 {
     const struct cecl_copy result = {.dst = reduce->dst, .bytes = reduce->bytes, .rows = 1};
+    if (reduce->part >= cecl_plan_parts(plan))
+        return VERIFY_FAULT("a reduction is of part %" PRIu32 ": there is none", reduce->part);
     if (reduce->nsrc < 1 || reduce->nsrc > (uint32_t)v->nranks || reduce->nsrc > plan->nsources ||
         reduce->first > plan->nsources - reduce->nsrc)
         return VERIFY_FAULT("a reduction is out of the plan's sources: %" PRIu32 " from %" PRIu32
@@ -237,7 +242,7 @@ static ceclResult_t check_reduction(const struct verifier *v, const struct cecl_
         CECL_TRY(check_known(plan, &source));
         CECL_TRY(check_place(v, plan, &source, &result, 0, "a source"));
     }
-    const struct cecl_call *call = &cecl_plan_part(plan, cecl_reduce_part(plan, reduce))->call;
+    const struct cecl_call *call = &cecl_plan_part(plan, reduce->part)->call;
     if (reduce->dst.rank != rank || call->element == 0 || reduce->bytes % call->element != 0)
         return VERIFY_FAULT("a reduction writes %" PRIu64 " bytes, in elements of %" PRIu32
                             ", at rank %u",
@@ -263,6 +268,8 @@ static bool has_counter(const struct verifier *v, const struct cecl_plan *plan,
                         const struct cecl_step *step)
 {
     const uint32_t counter = step->counter;
+    if (counter == CECL_COUNTER_NET)
+        return step->kind == CECL_STEP_WAIT && step->phase >= 1 && step->phase <= plan->nexchanges;
     if (counter >= CECL_COUNTERS && counter < v->ncounters)
         return step->phase >= 1;
     return counter < CECL_PHASED && step->phase >= 1 && step->phase <= plan->phases[counter] &&
@@ -274,14 +281,23 @@ static bool has_counter(const struct verifier *v, const struct cecl_plan *plan,
 static ceclResult_t check_meeting(const struct verifier *v, const struct cecl_plan *plan, int rank,
                                   const struct cecl_step *step)
 {
-    const bool fine =
-        step->kind == CECL_STEP_AFTER
-            ? step->first < (uint32_t)v->nlanes && step->first != step->lane
-            : has_counter(v, plan, step) && step->peer < v->nranks && step->peer != rank;
+    const bool fine = step->kind == CECL_STEP_AFTER
+                          ? step->first < (uint32_t)v->nlanes && step->first != step->lane
+                          : has_counter(v, plan, step) && step->peer < v->nranks &&
+                                verify_reaches(plan, rank, step->peer) &&
+                                (step->peer == rank) == (step->counter == CECL_COUNTER_NET);
     if (step->kind > CECL_STEP_POST || !fine)
         return VERIFY_FAULT("a step is no step: kind %u, row %" PRIu32 ", peer %u, phase %" PRIu32,
                             step->kind, step->counter, step->peer, step->phase);
     return ceclSuccess;
+}
+
+ceclResult_t verify_range_form(const struct verifier *v, const struct cecl_plan *plan,
+                               const struct cecl_place *place, uint64_t bytes, bool is_written)
+{
+    const struct cecl_copy range = {.dst = *place, .src = *place, .bytes = bytes, .rows = 1};
+    CECL_TRY(check_place(v, plan, place, &range, 0, "an end"));
+    return is_written ? check_target(v, plan, &range) : ceclSuccess;
 }
 
 static ceclResult_t check_copy(const struct verifier *v, const struct cecl_plan *plan,
@@ -313,7 +329,9 @@ static ceclResult_t check_post(const struct verifier *v, const struct cecl_plan 
 static ceclResult_t check_step(const struct verifier *v, const struct cecl_plan *plan, int rank,
                                const struct cecl_step *step)
 {
-    if (step->lane >= CECL_LANES)
+    if (step->kind == CECL_STEP_EXCHANGE)
+        return verify_exchange_form(v, plan, rank, step);
+    if (step->lane >= CECL_LANES && (step->lane > CECL_LANE_NET || step->kind != CECL_STEP_AFTER))
         return VERIFY_FAULT("a step is on lane %u: there is none", step->lane);
     if (step->kind == CECL_STEP_REDUCE)
         return check_reductions(v, plan, rank, step);
@@ -330,6 +348,12 @@ static ceclResult_t check_step(const struct verifier *v, const struct cecl_plan 
     return ceclSuccess;
 }
 
+static bool is_same_layout(const struct cecl_nodes *a, const struct cecl_nodes *b)
+{
+    return a == b || (a && b && a->nranks == b->nranks &&
+                      memcmp(a->node, b->node, (size_t)a->nranks * sizeof(*a->node)) == 0);
+}
+
 /* Whether all that ranks must have equal is equal, except the shape of their blocks. */
 static bool is_same_call(const struct cecl_part *mine, const struct cecl_part *zero)
 {
@@ -341,7 +365,7 @@ static bool is_same_call(const struct cecl_part *mine, const struct cecl_part *z
            mine->way.by_host == zero->way.by_host && m->host_bytes == n->host_bytes &&
            m->staging_bytes == n->staging_bytes && m->staging_offset == n->staging_offset &&
            m->half == n->half && m->late == n->late && m->slots_offset == n->slots_offset &&
-           m->slot_bytes == n->slot_bytes;
+           m->slot_bytes == n->slot_bytes && is_same_layout(m->nodes, n->nodes);
 }
 
 static ceclResult_t check_one_call(const struct verifier *v, int rank, const struct cecl_part *mine,
@@ -359,13 +383,18 @@ static ceclResult_t check_one_call(const struct verifier *v, int rank, const str
     return check_call(v, call);
 }
 
-static ceclResult_t check_phases(const struct cecl_plan *plan, const struct cecl_plan *first)
+static ceclResult_t check_phases(const struct verifier *v, int call, const struct cecl_plan *plan)
 {
+    const struct cecl_nodes *nodes = plan->part.means.nodes;
+    if (nodes && nodes->nranks != v->nranks)
+        return VERIFY_FAULT("nodes of %d ranks, of %d", nodes->nranks, v->nranks);
+    const int zero = nodes ? cecl_node_rank(nodes, nodes->node[plan->part.call.rank], 0) : 0;
+    const struct cecl_plan *first = verify_plan(v, call, zero);
     for (int row = 0; row < CECL_PHASED; row++)
         if (plan->phases[row] != first->phases[row] || plan->phases[row] > PHASES_MAX)
             return VERIFY_FAULT("ranks have different phases: row %d: %" PRIu32
-                                " on rank 0, %" PRIu32 " here",
-                                row, first->phases[row], plan->phases[row]);
+                                " on rank %d, %" PRIu32 " here",
+                                row, first->phases[row], zero, plan->phases[row]);
     return ceclSuccess;
 }
 
@@ -379,7 +408,7 @@ static ceclResult_t check_calls(const struct verifier *v, int call, int rank)
                             nparts, cecl_plan_parts(first));
     for (uint32_t i = 0; i < nparts; i++)
         CECL_TRY(check_one_call(v, rank, cecl_plan_part(plan, i), cecl_plan_part(first, i)));
-    return check_phases(plan, first);
+    return check_phases(v, call, plan);
 }
 
 /* Checks what can only be checked once all calls are known to be valid. *step: the step that is

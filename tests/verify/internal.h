@@ -9,6 +9,7 @@ struct verify_access {
     uint64_t low, high; /* bytes [low, high) */
     uint32_t actor;     /* the actor that makes the access */
     uint32_t event;     /* which event of that actor it is, from 1 on */
+    uint32_t until;     /* the event with which it ends; the network's last until the next one */
     bool write;
 };
 
@@ -22,6 +23,11 @@ struct verify_rank {
     int launch; /* the launch that the rank is in; nlaunches: it has finished the last */
     bool begun; /* the user's turn before `launch` is over */
     bool done;
+    bool in_exchange; /* the exchange at which its network's lane stands has begun */
+    uint32_t *turns;  /* [launches + 1] the events of the user's turns before each launch */
+    uint32_t *queued; /* of its transfers: which send or receive of the two ranks each is */
+    uint32_t *ended;  /* [nended] the events with which exchanges of this launch ended */
+    uint32_t nended;
 };
 
 /* How far an actor, one lane of a rank, is. Event 0 stands for nothing. */
@@ -54,6 +60,19 @@ struct verify_word {
     struct verify_mark by, reset;
 };
 
+/* What one rank sent another over the network, in order: the tags of its bytes as they were when the
+ * exchange began. */
+struct verify_sent {
+    uint32_t *tags;
+    uint64_t bytes;
+    struct verify_mark by;
+};
+struct verify_channel {
+    struct verify_sent *sent;
+    uint32_t nsent, capacity;
+    uint32_t nreceives; /* that have begun */
+};
+
 struct verifier {
     const struct cecl_verify_program *program; /* its launches are NULL: all ranks have the calls */
     const struct cecl_plan *plans;
@@ -67,7 +86,7 @@ struct verifier {
     uint64_t *area_bytes; /* [nmemories] */
     /* of the largest area of user data; tags of parts are this far apart */
     uint64_t input_bytes;
-    /* [ncalls + 1][CECL_PHASED]: where flags stand before each call */
+    /* [ncalls + 1][nranks][CECL_PHASED]: where flags stand before each call */
     uint64_t *base;
     uint64_t most_phases;          /* of any counter, all calls together, and any number */
     uint32_t max_events;           /* of any actor; also the stride of clocks */
@@ -82,6 +101,8 @@ struct verifier {
     struct verify_accesses *accesses; /* [area][rank] */
     struct verify_rank *ranks;
     struct verify_actor *actors;
+    struct verify_channel *channels; /* [sender][receiver] */
+    bool moved;                      /* an exchange has begun */
     /* the first wrong byte is described in `fault`; if a race caused it, the race is reported
      * instead */
     bool wrong_data;
@@ -113,9 +134,16 @@ static inline int verify_actor(const struct verifier *v, int rank, int lane)
     return rank * v->nlanes + lane;
 }
 
-static inline uint64_t verify_base(const struct verifier *v, int call, int row)
+static inline uint64_t *verify_base(const struct verifier *v, int call, int rank)
 {
-    return v->base[call * CECL_PHASED + row];
+    return &v->base[((size_t)call * (size_t)v->nranks + (size_t)rank) * CECL_PHASED];
+}
+
+/* Whether a rank reaches the memory and the flags of another one. */
+static inline bool verify_reaches(const struct cecl_plan *plan, int rank, int peer)
+{
+    const struct cecl_nodes *nodes = plan->part.means.nodes;
+    return !nodes || nodes->node[rank] == nodes->node[peer];
 }
 
 static inline uint32_t *verify_clock(const struct verifier *v, int actor, uint32_t event)
@@ -139,6 +167,12 @@ static inline uint32_t verify_step_copies(const struct cecl_step *step)
 static inline uint32_t verify_combine(uint32_t first, uint32_t second)
 {
     return (first ^ (first >> 15)) * 0x9e3779b1u + second;
+}
+
+/* The tag of what a reduction of all ranks gives, which is not reduced again. */
+static inline uint32_t verify_reduced(uint32_t tag)
+{
+    return tag * 0x85ebca6bu + 1;
 }
 
 static inline uint32_t *verify_tags(const struct verifier *v, int area, int rank)
@@ -195,10 +229,25 @@ static inline struct cecl_place verify_source(const struct verifier *v,
 ceclResult_t verify_form(const struct verifier *v);
 /* messages.c: the same of the plans of messages. */
 ceclResult_t verify_messages_form(const struct verifier *v);
+/* form.c: checks a place of `bytes` bytes, and, if it is written, that it may be. */
+ceclResult_t verify_range_form(const struct verifier *v, const struct cecl_plan *plan,
+                               const struct cecl_place *place, uint64_t bytes, bool is_written);
+/* exchange.c: checks the form of an exchange, and does it. *stuck: ranks that it is with have not all
+ * come to it. */
+ceclResult_t verify_exchange_form(const struct verifier *v, const struct cecl_plan *plan, int rank,
+                                  const struct cecl_step *step);
+ceclResult_t verify_exchange(struct verifier *v, int rank, uint32_t at, bool *stuck);
+/* exchange.c: the tables that it needs. */
+bool verify_exchange_allocate(struct verifier *v);
+void verify_exchange_release(struct verifier *v);
 /* messages.c: where a copy of a plan of messages goes from and to. */
 struct cecl_copy verify_message_copy(const struct verifier *v,
                                      const struct cecl_verify_launch *launch,
                                      const struct cecl_copy *copy);
+/* messages.c: the same of a place alone, and the form of an exchange. */
+struct cecl_place verify_message_place(const struct verifier *v,
+                                       const struct cecl_verify_launch *launch,
+                                       const struct cecl_place *place);
 /* messages.c: as verify_output and verify_renew, for the messages of a launch. */
 ceclResult_t verify_messages_output(const struct verifier *v,
                                     const struct cecl_verify_launch *launch, int rank);
@@ -207,12 +256,21 @@ void verify_messages_renew(const struct verifier *v, const struct cecl_verify_la
 /* run.c: walks all plans in an order that the flags allow, and builds clocks and data on the
  * way. */
 ceclResult_t verify_run(struct verifier *v);
+/* run.c: adds an event to an actor, after its last one, and returns its clock. `step`: the step that it
+ * is; UINT32_MAX: the user's turn. Notes an access of the actor's last event, which lasts so many events
+ * more. Orders a clock after an event of another actor. */
+uint32_t *verify_event(struct verifier *v, int actor, uint32_t step);
+ceclResult_t verify_note(struct verifier *v, const struct cecl_place *place, uint64_t low,
+                         uint64_t bytes, int actor, bool write, uint32_t lasts);
+void verify_join(const struct verifier *v, uint32_t *clock, int actor, uint32_t event);
 /* run.c: checks that every signal of a counter without phases had its wait. */
 ceclResult_t verify_awaited(const struct verifier *v);
 /* data.c: checks a call's output on a rank, and resets its counts of writes. verify_renew
  * gives new input, and an output without valid tags. */
 ceclResult_t verify_output(const struct verifier *v, int call, int rank);
 void verify_renew(const struct verifier *v, int call, int rank);
+/* race.c: checks that a rank ends a call that has a barrier behind all ranks' turns before it. */
+ceclResult_t verify_barrier(const struct verifier *v, int call, int rank);
 /* race.c: checks that no two accesses to a byte, of which one is a write, are without an
  * order. */
 ceclResult_t verify_races(const struct verifier *v);

@@ -8,7 +8,7 @@
 static bool before(const struct verifier *v, const struct verify_access *a,
                    const struct verify_access *b)
 {
-    return verify_clock(v, (int)b->actor, b->event)[a->actor] >= a->event;
+    return verify_clock(v, (int)b->actor, b->event)[a->actor] >= a->until;
 }
 
 /* Copies of one batch are one event, and have no order among themselves. */
@@ -69,6 +69,23 @@ static ceclResult_t check_area(const struct verifier *v, int area, int rank)
             if ((a->write || b->write) && !ordered(v, a, b))
                 return report(v, area, rank, a, b);
         }
+    return ceclSuccess;
+}
+
+ceclResult_t verify_barrier(const struct verifier *v, int call, int rank)
+{
+    const struct cecl_plan *plan = verify_plan(v, call, rank);
+    const int actor = verify_actor(v, rank, CECL_LANE_MAIN);
+    const uint32_t *clock = verify_clock(v, actor, v->actors[actor].nevents);
+    bool meets = false;
+    for (uint32_t part = 0; part < cecl_plan_parts(plan); part++)
+        meets = meets || cecl_plan_part(plan, part)->call.op->family == CECL_FAMILY_BARRIER;
+    for (int r = 0; meets && r < v->nranks; r++) {
+        const uint32_t turn = v->ranks[r].turns[call];
+        if (turn == 0 || clock[verify_actor(v, r, CECL_LANE_MAIN)] < turn)
+            return VERIFY_FAULT("call %d: rank %d leaves the barrier before rank %d has come", call,
+                                rank, r);
+    }
     return ceclSuccess;
 }
 

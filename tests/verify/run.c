@@ -13,8 +13,8 @@
 
 #include "verify/internal.h"
 
-static ceclResult_t note(struct verifier *v, const struct cecl_place *place, uint64_t low,
-                         uint64_t bytes, int actor, bool write)
+ceclResult_t verify_note(struct verifier *v, const struct cecl_place *place, uint64_t low,
+                         uint64_t bytes, int actor, bool write, uint32_t lasts)
 {
     struct verify_accesses *a = &v->accesses[place->area * v->nranks + place->rank];
     if (a->count == a->capacity) {
@@ -29,13 +29,18 @@ static ceclResult_t note(struct verifier *v, const struct cecl_place *place, uin
                                                  .high = low + bytes,
                                                  .actor = (uint32_t)actor,
                                                  .event = v->actors[actor].nevents,
+                                                 .until = v->actors[actor].nevents + lasts,
                                                  .write = write};
     return ceclSuccess;
 }
 
-/* Adds an event to an actor, after its last one. `step`: the step that it is; UINT32_MAX: the
- * user's turn. */
-static uint32_t *new_event(struct verifier *v, int actor, uint32_t step)
+static ceclResult_t note(struct verifier *v, const struct cecl_place *place, uint64_t low,
+                         uint64_t bytes, int actor, bool write)
+{
+    return verify_note(v, place, low, bytes, actor, write, 0);
+}
+
+uint32_t *verify_event(struct verifier *v, int actor, uint32_t step)
 {
     struct verify_actor *me = &v->actors[actor];
     uint32_t *clock = verify_clock(v, actor, me->nevents + 1);
@@ -47,7 +52,7 @@ static uint32_t *new_event(struct verifier *v, int actor, uint32_t step)
 }
 
 /* Orders `clock` after an event of another actor, and after all that precedes that event. */
-static void join(const struct verifier *v, uint32_t *clock, int actor, uint32_t event)
+void verify_join(const struct verifier *v, uint32_t *clock, int actor, uint32_t event)
 {
     const uint32_t *theirs = verify_clock(v, actor, event);
     for (int a = 0; a < v->nactors; a++)
@@ -84,8 +89,10 @@ static void check_outcome(struct verifier *v, int rank, int at)
     if (at < 0)
         return;
     const struct cecl_verify_launch launch = verify_launch(v, rank, at);
-    const ceclResult_t result = launch.call >= 0 ? verify_output(v, launch.call, rank)
-                                                 : verify_messages_output(v, &launch, rank);
+    ceclResult_t result = launch.call >= 0 ? verify_output(v, launch.call, rank)
+                                           : verify_messages_output(v, &launch, rank);
+    if (result == ceclSuccess && !v->program)
+        result = verify_barrier(v, launch.call, rank);
     if (result != ceclSuccess && !v->wrong_data) {
         v->wrong_data = true;
         cecl_keep_message(v->fault);
@@ -97,7 +104,9 @@ static void check_outcome(struct verifier *v, int rank, int at)
 static ceclResult_t users_turn(struct verifier *v, int rank)
 {
     struct verify_rank *me = &v->ranks[rank];
-    new_event(v, verify_actor(v, rank, CECL_LANE_MAIN), UINT32_MAX);
+    const int actor = verify_actor(v, rank, CECL_LANE_MAIN);
+    verify_event(v, actor, UINT32_MAX);
+    me->turns[me->launch] = v->actors[actor].nevents;
     for (int w = 0; w < v->nareas; w++)
         if (cecl_area_is_users((uint32_t)w))
             CECL_TRY(user_takes(v, rank, w));
@@ -112,6 +121,7 @@ static ceclResult_t users_turn(struct verifier *v, int rank)
         verify_messages_renew(v, &launch, rank);
     }
     me->begun = true;
+    me->nended = 0;
     for (int lane = 0; lane < v->nlanes; lane++) {
         struct verify_actor *a = &v->actors[verify_actor(v, rank, lane)];
         a->step = 0;
@@ -141,7 +151,7 @@ static struct verify_signal *signal_at(const struct verifier *v, size_t word, ui
 /* The value of a counter at +k in the launch of a rank. */
 static uint64_t value_of(const struct verifier *v, int rank, uint32_t counter, uint32_t k)
 {
-    return k + (counter < CECL_PHASED ? verify_base(v, launch_of(v, rank).call, (int)counter) : 0);
+    return k + (counter < CECL_PHASED ? verify_base(v, launch_of(v, rank).call, rank)[counter] : 0);
 }
 
 static bool is_reset(const struct verifier *v, uint32_t counter)
@@ -164,7 +174,7 @@ static ceclResult_t do_signal(struct verifier *v, int rank, const struct cecl_st
     const uint64_t value = value_of(v, rank, counter, step->phase);
     const size_t index = word_of(v, step->peer, rank, counter);
     struct verify_word *word = &v->words[index];
-    new_event(v, actor, at);
+    verify_event(v, actor, at);
     if (counter == CECL_COUNTER_BEGUN)
         return ceclSuccess;
     if (value <= word->highest)
@@ -203,7 +213,7 @@ static ceclResult_t do_wait(struct verifier *v, int rank, const struct cecl_step
     *stuck = !signal;
     if (*stuck)
         return ceclSuccess;
-    join(v, new_event(v, actor, at), (int)signal->by.actor, signal->by.event);
+    verify_join(v, verify_event(v, actor, at), (int)signal->by.actor, signal->by.event);
     if (step->counter >= CECL_PHASED && signal->awaited)
         return VERIFY_FAULT("launch %d, rank %d, step %" PRIu32 ": a second wait for one signal",
                             v->ranks[rank].launch, rank, at);
@@ -215,6 +225,17 @@ static ceclResult_t do_wait(struct verifier *v, int rank, const struct cecl_step
         signal->by.event = 0;
     }
     return ceclSuccess;
+}
+
+/* Waits for an exchange of the rank's own. */
+static void await_exchange(struct verifier *v, int rank, const struct cecl_step *step, uint32_t at,
+                           bool *stuck)
+{
+    const struct verify_rank *me = &v->ranks[rank];
+    *stuck = me->nended < step->phase;
+    if (!*stuck)
+        verify_join(v, verify_event(v, verify_actor(v, rank, step->lane), at),
+                    verify_actor(v, rank, CECL_LANE_NET), me->ended[step->phase - 1]);
 }
 
 /* Finds the last event of the other lane among its steps before step `at`, or the lane's last event
@@ -230,7 +251,8 @@ static bool other_lane(const struct verifier *v, int rank, const struct cecl_pla
         if (plan->steps[s].lane == plan->steps[at].first) {
             if (s >= other->step)
                 return false;
-            ++*event; /* each step is an event */
+            /* each step is an event, and an exchange two */
+            *event += plan->steps[s].kind == CECL_STEP_EXCHANGE ? 2 : 1;
         }
     return true;
 }
@@ -296,7 +318,7 @@ static ceclResult_t do_reduction(struct verifier *v, int actor, const struct cec
         uint32_t tag = verify_tags(v, src[0].area, src[0].rank)[src[0].offset + b];
         for (uint32_t s = 1; s < reduce->nsrc; s++)
             tag = verify_combine(tag, verify_tags(v, src[s].area, src[s].rank)[src[s].offset + b]);
-        result[b] = tag;
+        result[b] = reduce->partial ? tag : verify_reduced(tag);
         writes[b]++;
     }
     return ceclSuccess;
@@ -313,15 +335,21 @@ static ceclResult_t do_step(struct verifier *v, int rank, const struct cecl_plan
     switch ((enum cecl_step_kind)step->kind) {
     case CECL_STEP_SIGNAL: return do_signal(v, rank, step, at, step->counter);
     case CECL_STEP_POST: return do_post(v, rank, plan, at);
-    case CECL_STEP_WAIT: return do_wait(v, rank, step, at, stuck);
+    case CECL_STEP_WAIT:
+        if (step->counter != CECL_COUNTER_NET)
+            return do_wait(v, rank, step, at, stuck);
+        await_exchange(v, rank, step, at, stuck);
+        return ceclSuccess;
+    case CECL_STEP_EXCHANGE: return verify_exchange(v, rank, at, stuck);
     case CECL_STEP_AFTER:
         *stuck = !other_lane(v, rank, plan, at, &event);
         if (!*stuck)
-            join(v, new_event(v, actor, at), verify_actor(v, rank, (int)step->first), event);
+            verify_join(v, verify_event(v, actor, at), verify_actor(v, rank, (int)step->first),
+                        event);
         return ceclSuccess;
-    case CECL_STEP_COPY: new_event(v, actor, at); return do_copies(v, actor, rank, step);
+    case CECL_STEP_COPY: verify_event(v, actor, at); return do_copies(v, actor, rank, step);
     case CECL_STEP_REDUCE:
-        new_event(v, actor, at);
+        verify_event(v, actor, at);
         for (uint32_t i = 0; i < step->count; i++)
             CECL_TRY(do_reduction(v, actor, plan, &plan->reductions[step->first + i]));
         return ceclSuccess;
@@ -395,6 +423,10 @@ static ceclResult_t report_deadlock(const struct verifier *v, int rank)
         if (step < plan->nsteps && (at == plan->nsteps || plan->steps[at].kind == CECL_STEP_AFTER))
             at = step;
     }
+    if (at < plan->nsteps && plan->steps[at].kind == CECL_STEP_EXCHANGE)
+        return VERIFY_FAULT("deadlock: call %d, rank %d, step %" PRIu32
+                            " waits in exchange %" PRIu32,
+                            v->ranks[rank].launch, rank, at, plan->steps[at].phase);
     return VERIFY_FAULT(
         "deadlock: call %d, rank %d, step %" PRIu32 " waits for rank %u to come to phase %" PRIu32,
         v->ranks[rank].launch, rank, at, plan->steps[at].peer, plan->steps[at].phase);
@@ -402,8 +434,8 @@ static ceclResult_t report_deadlock(const struct verifier *v, int rank)
 
 ceclResult_t verify_run(struct verifier *v)
 {
-    for (bool moved = true; moved;) {
-        moved = false;
+    for (bool moved = true; moved || v->moved;) {
+        moved = v->moved = false;
         const int first = (int)draw(v, (uint32_t)v->nranks, 0);
         for (int r = 0; r < v->nranks; r++)
             CECL_TRY(advance(v, (first + r) % v->nranks, &moved));

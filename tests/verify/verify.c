@@ -68,6 +68,12 @@ static void measure_plan(struct verifier *v, const struct cecl_plan *plan)
             at_least(&v->area_bytes[src->area], src->offset + reduce->bytes);
         }
     }
+    for (uint32_t s = 0; s < plan->nsteps; s++)
+        for (uint32_t i = 0; plan->steps[s].kind == CECL_STEP_EXCHANGE && i < plan->steps[s].count;
+             i++) {
+            const struct cecl_transfer *t = &plan->transfers[plan->steps[s].first + i];
+            at_least(&v->area_bytes[t->at.area], t->at.offset + t->bytes);
+        }
 }
 
 static bool allocate_areas(struct verifier *v)
@@ -93,7 +99,7 @@ static bool allocate(struct verifier *v)
         /* one for nothing, and one for each of the user's turns */
         uint32_t events = 2 + (uint32_t)verify_nlaunches(v, r);
         for (int i = 0; i < verify_nlaunches(v, r); i++)
-            events += verify_launch(v, r, i).plan->nsteps;
+            events += verify_launch(v, r, i).plan->nsteps + verify_launch(v, r, i).plan->nexchanges;
         most = events > most ? events : most;
     }
     const size_t actors = (size_t)v->nactors, words = n * n * v->ncounters;
@@ -104,8 +110,8 @@ static bool allocate(struct verifier *v)
     v->words = calloc(words, sizeof(*v->words));
     v->ranks = calloc(n, sizeof(*v->ranks));
     v->actors = calloc(actors, sizeof(*v->actors));
-    return allocate_areas(v) && v->clocks && v->origins && v->signals && v->words && v->ranks &&
-           v->actors;
+    return allocate_areas(v) && verify_exchange_allocate(v) && v->clocks && v->origins &&
+           v->signals && v->words && v->ranks && v->actors;
 }
 
 static void release(struct verifier *v)
@@ -118,6 +124,7 @@ static void release(struct verifier *v)
         if (v->writes)
             free(v->writes[w]);
     }
+    verify_exchange_release(v);
     free(v->tags);
     free(v->writes);
     free(v->area_bytes);
@@ -156,7 +163,9 @@ static bool begin(struct verifier *v)
         if (cecl_plan_parts(&v->plans[i]) > v->nparts)
             v->nparts = cecl_plan_parts(&v->plans[i]);
         for (uint32_t s = 0; s < v->plans[i].nsteps; s++)
-            if (v->plans[i].steps[s].lane != CECL_LANE_MAIN)
+            if (v->plans[i].steps[s].lane == CECL_LANE_NET)
+                v->nlanes = CECL_LANE_NET + 1;
+            else if (v->plans[i].steps[s].lane != CECL_LANE_MAIN && v->nlanes < CECL_LANES)
                 v->nlanes = CECL_LANES;
     }
     if (v->program)
@@ -167,19 +176,19 @@ static bool begin(struct verifier *v)
     v->nareas = CECL_AREA_COUNT * (int)v->nparts;
     v->nmemories = v->nareas + (v->program ? (int)v->program->nmessages : 0);
     v->area_bytes = calloc((size_t)v->nmemories + 1, sizeof(*v->area_bytes));
-    v->base = calloc(((size_t)v->ncalls + 1) * CECL_PHASED, sizeof(*v->base));
+    v->base = calloc(((size_t)v->ncalls + 1) * (size_t)v->nranks * CECL_PHASED, sizeof(*v->base));
     return v->area_bytes && v->base;
 }
 
 /* Counts where the flags stand after call `c`. */
 static void count_phases(struct verifier *v, int c)
 {
-    const struct cecl_plan *plan = verify_plan(v, c, 0);
-    for (int row = 0; row < CECL_PHASED; row++) {
-        uint64_t *now = &v->base[c * CECL_PHASED + row], *next = now + CECL_PHASED;
-        *next = *now + plan->phases[row];
-        at_least(&v->most_phases, *next);
-    }
+    for (int r = 0; r < v->nranks; r++)
+        for (int row = 0; row < CECL_PHASED; row++) {
+            uint64_t *next = &verify_base(v, c + 1, r)[row];
+            *next = verify_base(v, c, r)[row] + verify_plan(v, c, r)->phases[row];
+            at_least(&v->most_phases, *next);
+        }
 }
 
 /* Finds the sizes of the verifier's own tables. The form of the plans is checked before this: all

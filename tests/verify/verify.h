@@ -4,7 +4,11 @@
  * the following. There is no deadlock. Any two accesses to the same byte, of which one is a write,
  * have an order: within a call, between calls, and with the user's own use of the buffers before and
  * after. Every output byte is written exactly once in a call, from the right source byte. No byte
- * outside the output and staging is written. */
+ * outside the output and staging is written. A rank leaves a barrier after all ranks have come to it.
+ *
+ * Over several nodes copies and flags stay within a node, and what two ranks of different nodes send and
+ * receive meets in order and size. What an exchange sends must stay, and what it receives is used, until it
+ * has ended. */
 #ifndef CECL_VERIFY_VERIFY_H
 #define CECL_VERIFY_VERIFY_H
 

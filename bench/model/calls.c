@@ -1,0 +1,149 @@
+/* Calls whose plans the model plays: described, chosen and lowered by the library's own code. */
+#include "calls.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ce/lower.h"
+#include "tune/choose.h"
+#include "tune/table.h"
+
+static const struct {
+    const char *name;
+    enum cecl_op_index op;
+} names[] = {{"all_gather", CECL_OP_ALL_GATHER},
+             {"alltoall", CECL_OP_ALL_TO_ALL},
+             {"reduce_scatter", CECL_OP_REDUCE_SCATTER},
+             {"all_reduce", CECL_OP_ALL_REDUCE},
+             {"reduce", CECL_OP_REDUCE},
+             {"broadcast", CECL_OP_BROADCAST},
+             {"gather", CECL_OP_GATHER},
+             {"scatter", CECL_OP_SCATTER},
+             {"barrier", CECL_OP_BARRIER}};
+
+bool model_calls_named(const char *name, enum cecl_op_index *op)
+{
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(names[i].name, name) == 0) {
+            *op = names[i].op;
+            return true;
+        }
+    return false;
+}
+
+/* Reductions are of bfloat16, as in the tables. Inputs are where peers can read them, and no call is small,
+ * because the model has no kernels that read at peers. */
+static struct cecl_part part_of(const struct model_call *call, const struct cecl_tuning *tuning)
+{
+    struct cecl_part part = {
+        .call = {.op = &cecl_ops[call->op],
+                 .in_place = call->in_place,
+                 .bytes = call->bytes,
+                 .count = call->bytes,
+                 .element = 1,
+                 .nranks = call->nodes.nranks,
+                 .options.sm_policy = call->sm_policy},
+        .means = {.tuning = tuning,
+                  .staging_bytes = call->staging
+                                       ? call->staging
+                                       : cecl_tuning_get(tuning, CECL_TUNE_STAGING_MAX_BYTES),
+                  .nodes = call->nodes.count > 1 ? &call->nodes : NULL,
+                  .late = call->late != 0}};
+    if (part.call.op->family == CECL_FAMILY_REDUCTION) {
+        part.call.element = 2;
+        part.call.type = ceclBfloat16;
+    }
+    cecl_choose(&part.call, &part.means, &part.way);
+    part.way.small = false;
+    part.means.tuning = NULL;
+    if (call->chunk)
+        part.way.net.chunk = call->chunk;
+    if (call->wave)
+        part.way.net.wave = (uint32_t)call->wave;
+    if (call->chain >= 0)
+        part.way.net.chain = call->chain;
+    return part;
+}
+
+ceclResult_t model_calls_lower(const struct model_call *call, struct cecl_plan *plans)
+{
+    const struct cecl_tuning tuning = cecl_tuning_default(CECL_TUNING_CUDA, call->nodes.nranks);
+    const struct cecl_part part = part_of(call, &tuning);
+    memset(plans, 0, (size_t)call->nodes.nranks * sizeof(*plans));
+    for (int r = 0; r < call->nodes.nranks; r++) {
+        struct cecl_part mine = part;
+        mine.call.rank = r;
+        /* ranks in time came before those that came late, and ranks of one kind in their order */
+        for (int p = 0; mine.means.late && p < call->nodes.nranks && p < 64; p++) {
+            const bool i_am_late = call->late >> r & 1, is_late = call->late >> p & 1;
+            if (i_am_late == is_late ? p < r : i_am_late)
+                mine.earlier |= UINT64_C(1) << p;
+        }
+        const ceclResult_t result = cecl_lower_group(&mine, 1, &plans[r]);
+        if (result != ceclSuccess) {
+            model_calls_free(plans, call->nodes.nranks);
+            return result;
+        }
+    }
+    return ceclSuccess;
+}
+
+void model_calls_free(struct cecl_plan *plans, int nranks)
+{
+    for (int r = 0; r < nranks; r++)
+        cecl_plan_free(&plans[r]);
+}
+
+double model_bus_bandwidth(const struct model_call *call, double us)
+{
+    const double n = call->nodes.nranks, bytes = (double)call->bytes;
+    const struct cecl_op *op = &cecl_ops[call->op];
+    double moved = bytes;
+    if (op->family == CECL_FAMILY_REDUCTION && op->to == CECL_TO_ALL)
+        moved = 2 * (n - 1) / n * bytes;
+    else if (call->op != CECL_OP_BROADCAST && call->op != CECL_OP_REDUCE)
+        moved = (n - 1) * bytes;
+    return us > 0 ? moved / us / 1e3 : 0;
+}
+
+/* Bytes that one GPU's link and its NIC carry, each way. */
+static void carried(const struct model_call *call, double *link, double *nic)
+{
+    const double m = call->nodes.count, g = cecl_node_size(&call->nodes, 0), n = m * g,
+                 bytes = (double)call->bytes;
+    switch (call->op) {
+    case CECL_OP_ALL_GATHER:
+        *link = (g - 1) * m * bytes;
+        *nic = (m - 1) * bytes;
+        break;
+    case CECL_OP_ALL_TO_ALL: /* blocks for other nodes go to their carriers, those for the node directly */
+        *link = ((g - 1) + (n - g) * (g - 1) / g) * bytes;
+        *nic = (n - g) * bytes;
+        break;
+    case CECL_OP_REDUCE_SCATTER:
+        *link = (g - 1) * m * bytes;
+        *nic = (m - 1) * bytes;
+        break;
+    case CECL_OP_ALL_REDUCE:
+        *link = 2 * (g - 1) / g * bytes;
+        *nic = 2 * (m - 1) / m * bytes / g;
+        break;
+    case CECL_OP_BROADCAST: /* each rail brings a piece, which goes to all others of the node */
+        *link = (g > 1 ? (g - 1) / g : 0) * bytes;
+        *nic = m > 1 ? bytes / g : 0;
+        break;
+    default: *link = *nic = 0; break;
+    }
+}
+
+double model_closed(const struct model_call *call, const struct model_rates *rates)
+{
+    double link, nic;
+    for (int i = 0; i < call->nodes.count; i++)
+        if (cecl_node_size(&call->nodes, i) != cecl_node_size(&call->nodes, 0))
+            return 0;
+    carried(call, &link, &nic);
+    const double inside = link / rates->push / 1e3,
+                 outside = nic * rates->per_nic / rates->nic / 1e3;
+    return inside > outside ? inside : outside;
+}

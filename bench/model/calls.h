@@ -1,0 +1,34 @@
+/* Calls whose plans the model plays. */
+#ifndef CECL_MODEL_CALLS_H
+#define CECL_MODEL_CALLS_H
+
+#include "call/nodes.h"
+#include "model.h"
+
+struct model_call {
+    enum cecl_op_index op;
+    bool in_place;
+    uint8_t sm_policy; /* ceclSmPolicy_t */
+    uint64_t bytes;    /* of a block, as the call counts it */
+    uint64_t staging;  /* 0: as on GPUs of 141 GB */
+    uint64_t chunk;    /* between nodes; 0: as the tuning table says */
+    int wave;          /* the same */
+    int chain;         /* the same: -1 */
+    uint64_t late;     /* bit r: rank r came late to the call; one node */
+    struct cecl_nodes nodes;
+};
+
+/* Makes the plans of all ranks, in plans [nranks], which model_calls_free gives back. */
+ceclResult_t model_calls_lower(const struct model_call *call, struct cecl_plan *plans);
+void model_calls_free(struct cecl_plan *plans, int nranks);
+
+/* The collective of a name, such as "all_gather"; false: there is none. */
+bool model_calls_named(const char *name, enum cecl_op_index *op);
+
+/* nccl-tests' bus bandwidth in GB/s. */
+double model_bus_bandwidth(const struct model_call *call, double us);
+/* The closed model of a pipelined call: the larger of what a GPU's link and what its NIC carries takes
+ * that long, us. 0: there is no such model of the call. */
+double model_closed(const struct model_call *call, const struct model_rates *rates);
+
+#endif

@@ -1,0 +1,23 @@
+/* Events in the order of their times. Each thing that may happen has a number, and at most one time. */
+#ifndef CECL_MODEL_HEAP_H
+#define CECL_MODEL_HEAP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct model_heap {
+    double *at;      /* [capacity] when each happens */
+    uint64_t *order; /* of those at one time, which was set first */
+    uint32_t *place; /* index + 1 in `heap`; 0: it does not happen */
+    uint32_t *heap;  /* [count] numbers, the earliest first */
+    uint32_t count, capacity;
+    uint64_t orders;
+};
+
+bool model_heap_grow(struct model_heap *heap, uint32_t capacity);
+void model_heap_free(struct model_heap *heap);
+void model_heap_set(struct model_heap *heap, uint32_t what, double at);
+/* Takes the earliest out. False: nothing is left. */
+bool model_heap_take(struct model_heap *heap, uint32_t *what, double *at);
+
+#endif

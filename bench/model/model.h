@@ -1,0 +1,64 @@
+/* A machine that is not there: plays the plans of all ranks in a discrete-event simulation.
+ *
+ *     rank   lanes, whose steps run in order; one copy engine, which serves batches and flags of all lanes,
+ *            first come first served, one copy at a time
+ *     GPU    a link into the switch of its node and one out of it; a NIC of its own, or one for several GPUs
+ *     flow   a copy or a transfer in progress. Flows of one link share it evenly
+ *
+ * Time is in us, rates are in GB/s (1e9), sizes in bytes. */
+#ifndef CECL_MODEL_H
+#define CECL_MODEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "plan/plan.h"
+
+/* RATE(name, default, "what it is; where the default is from") */
+#define MODEL_RATES                                                                                \
+    RATE(push, 389.8,                                                                              \
+         "GB/s of one copy to a peer: all-gather of 256 MiB on 2 GPUs less its flags")             \
+    RATE(pull, 371, "GB/s of one copy from a peer: hardware.md, fact 4")                           \
+    RATE(link, 394, "GB/s of a GPU's link, each way: 2 GPUs, 256 MiB less 64 MiB")                 \
+    RATE(batch, 1.6, "us before the first copy of a batch: one copy 2.8, less a copy's")           \
+    RATE(copy, 1.2, "us before each copy: hardware.md, 4 KiB, a batch of three 5.2, one 2.8")      \
+    RATE(flag, 1.2, "us of the engine for a flag: as a small copy")                                \
+    RATE(signal, 2.3, "us until a flag is seen: all-gather of 4 KiB on 2 GPUs, 12.2 in all")       \
+    RATE(wait, 1.2, "us of a stream for waits that are satisfied: the same row")                   \
+    RATE(after, 1.0, "us for a stream to follow another one: assumed")                             \
+    RATE(kernel, 5.0, "us to begin a reduction: a kernel's small call on 2 GPUs")                  \
+    RATE(reduce, 900, "GB/s of sources that SMs reduce in their own memory: see docs/scale.md")    \
+    RATE(local, 1000, "GB/s of a copy within a GPU, on SMs: assumed")                              \
+    RATE(nic, 50, "GB/s of a NIC, each way: given")                                                \
+    RATE(group, 8.0, "us for a group of sends and receives to begin: NCCL's small calls, 8 to 11") \
+    RATE(message, 3.0, "us from the last byte sent to its receipt: assumed")                       \
+    RATE(per_nic, 1, "GPUs that share a NIC")
+
+struct model_rates {
+#define RATE(name, value, words) double name;
+    MODEL_RATES
+#undef RATE
+};
+struct model_rates model_rates_default(void);
+/* Sets a rate by name. False: there is none of that name, or the number is none, or not above 0. */
+bool model_rates_set(struct model_rates *rates, const char *name, const char *value);
+/* Reads lines "name value", and # comments. False: `trouble` says what is wrong. */
+bool model_rates_read(struct model_rates *rates, const char *path, char trouble[256]);
+
+/* What a run gave. */
+struct model_outcome {
+    double us;        /* from the first rank's start to the last one's end */
+    double first_us;  /* the same to the first one's end */
+    double busiest;   /* the share of that time in which the busiest link would be full */
+    const char *link; /* which it is: "NVLink out", "NVLink in", "NIC out", "NIC in" */
+    int link_of;      /* of which GPU, or NIC */
+    int incast_nvlink, incast_nic; /* the most flows into one link at a time */
+    uint64_t events;
+};
+
+/* Plays plans[r] of all ranks. `start` [nranks]: when each comes to the call; NULL: all at 0. Returns
+ * ceclInternalError if ranks wait for each other for ever, ceclOutOfMemory. */
+ceclResult_t model_play(const struct cecl_plan *plans, int nranks, const struct model_rates *rates,
+                        const double *start, struct model_outcome *outcome);
+
+#endif

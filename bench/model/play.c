@@ -1,0 +1,285 @@
+/* The simulation: lanes, and what happens when. */
+#include "play.h"
+
+#include <stdlib.h>
+
+void model_pause(struct model_run *p, int rank, int lane, double until, uint32_t upto)
+{
+    struct model_lane *me = &p->ranks[rank].lanes[lane];
+    me->doing = MODEL_PAUSING;
+    me->upto = upto;
+    model_heap_set(&p->heap, model_lane_event(rank, lane), until);
+}
+
+/* Lanes of a rank that are blocked look again. */
+void model_look_again(struct model_run *p, int rank, double now)
+{
+    for (int lane = 0; lane < MODEL_LANES; lane++)
+        if (p->ranks[rank].lanes[lane].doing == MODEL_BLOCKED)
+            model_advance(p, rank, lane, now);
+}
+
+/* ---- steps */
+
+/* When all waits that stand together are satisfied; MODEL_NEVER: this is not known yet. Sets the step
+ * behind them. A step of another lane ends them: it may be one that comes after what this lane has done by then. */
+static double waits_end(const struct model_run *p, int rank, int lane, double now, uint32_t *upto)
+{
+    const struct cecl_plan *plan = &p->plans[rank];
+    const struct model_rank *r = &p->ranks[rank];
+    double end = now;
+    uint32_t s = r->lanes[lane].at;
+    for (; s < plan->nsteps; s++) {
+        const struct cecl_step *step = &plan->steps[s];
+        if (step->lane != lane || step->kind != CECL_STEP_WAIT)
+            break;
+        double seen;
+        if (step->counter == CECL_COUNTER_NET)
+            seen = r->nexchanged >= step->phase ? r->exchanged[step->phase - 1] : MODEL_NEVER;
+        else
+            seen = *model_seen(p, rank, step->peer, step->counter, step->phase);
+        if (seen < 0)
+            return MODEL_NEVER;
+        end = seen > end ? seen : end;
+    }
+    *upto = s;
+    return end;
+}
+
+/* The step behind signals that a lane makes one after the other. */
+static uint32_t signals_end(const struct model_run *p, int rank, int lane)
+{
+    const struct cecl_plan *plan = &p->plans[rank];
+    uint32_t s = p->ranks[rank].lanes[lane].at;
+    while (s < plan->nsteps && plan->steps[s].lane == lane &&
+           plan->steps[s].kind == CECL_STEP_SIGNAL)
+        s++;
+    return s;
+}
+
+static double reduce_us(const struct model_run *p, int rank, const struct cecl_step *step)
+{
+    const struct cecl_plan *plan = &p->plans[rank];
+    double us = p->rates->kernel;
+    for (uint32_t i = 0; i < step->count; i++) {
+        const struct cecl_reduce *reduce = &plan->reductions[step->first + i];
+        for (uint32_t s = 0; s < reduce->nsrc; s++)
+            us +=
+                (double)reduce->bytes / 1e3 /
+                (plan->sources[reduce->first + s].rank == rank ? p->rates->reduce : p->rates->pull);
+    }
+    return us;
+}
+
+static void block(struct model_run *p, int rank, int lane)
+{
+    p->ranks[rank].lanes[lane].doing = MODEL_BLOCKED;
+}
+
+static void do_step(struct model_run *p, int rank, int lane, double now)
+{
+    struct model_lane *me = &p->ranks[rank].lanes[lane];
+    const struct cecl_step *step = model_step(p, rank, lane);
+    uint32_t upto = me->at + 1;
+    double end;
+    switch ((enum cecl_step_kind)step->kind) {
+    case CECL_STEP_SIGNAL: model_engage(p, rank, lane, now, signals_end(p, rank, lane)); break;
+    case CECL_STEP_COPY: model_engage(p, rank, lane, now, upto); break;
+    case CECL_STEP_WAIT:
+        end = waits_end(p, rank, lane, now, &upto);
+        if (end < 0)
+            block(p, rank, lane);
+        else
+            model_pause(p, rank, lane, end + p->rates->wait, upto);
+        break;
+    case CECL_STEP_AFTER:
+        if (p->ranks[rank].lanes[step->first].at < me->at)
+            block(p, rank, lane);
+        else
+            model_pause(p, rank, lane, now + p->rates->after, upto);
+        break;
+    case CECL_STEP_REDUCE: model_pause(p, rank, lane, now + reduce_us(p, rank, step), upto); break;
+    case CECL_STEP_EXCHANGE:
+        me->doing = MODEL_BEGINNING;
+        model_heap_set(&p->heap, model_lane_event(rank, lane), now + p->rates->group);
+        break;
+    case CECL_STEP_POST: p->failed = true; break; /* small calls are not played */
+    }
+}
+
+/* A lane goes on to its next step, or looks again at the one at which it is blocked. */
+void model_advance(struct model_run *p, int rank, int lane, double now)
+{
+    struct model_rank *r = &p->ranks[rank];
+    const struct cecl_plan *plan = &p->plans[rank];
+    struct model_lane *me = &r->lanes[lane];
+    while (me->at < plan->nsteps && plan->steps[me->at].lane != lane)
+        me->at++;
+    me->doing = MODEL_AT_STEP;
+    if (me->at < plan->nsteps) {
+        do_step(p, rank, lane, now);
+        return;
+    }
+    me->doing = MODEL_DONE;
+    r->end = now > r->end ? now : r->end;
+}
+
+static void lane_event(struct model_run *p, int rank, int lane, double now)
+{
+    struct model_rank *r = &p->ranks[rank];
+    struct model_lane *me = &r->lanes[lane];
+    if (me->doing == MODEL_BEGINNING) {
+        model_exchange_begins(p, rank, now);
+        return;
+    }
+    if (me->upto == me->at + 1 && p->plans[rank].steps[me->at].kind == CECL_STEP_EXCHANGE)
+        r->exchanged[r->nexchanged++] = now;
+    me->at = me->upto;
+    model_advance(p, rank, lane, now);
+    model_look_again(p, rank, now);
+}
+
+static void happen(struct model_run *p, uint32_t what, double now)
+{
+    const uint32_t lanes = model_lane_event(p->nranks, 0),
+                   engines = model_engine_event(p, p->nranks);
+    if (what < lanes) {
+        lane_event(p, (int)what / MODEL_LANES, (int)what % MODEL_LANES, now);
+    } else if (what < engines) {
+        model_engine_goes_on(p, (int)(what - lanes), now);
+    } else {
+        const struct model_flow ended = p->flows.flows[what - engines];
+        model_flow_end(&p->flows, now, what - engines);
+        if (ended.owner[0] >= lanes) {
+            model_copy_ends(p, (int)(ended.owner[0] - lanes), now);
+        } else {
+            model_transfer_ends(p, ended.owner[0], now);
+            model_transfer_ends(p, ended.owner[1], now);
+        }
+    }
+}
+
+/* ---- a run */
+
+/* The largest node, and the most phases of any plan. */
+static void measure(struct model_run *p)
+{
+    p->most_local = p->nodes ? 1 : p->nranks;
+    for (int node = 0; p->nodes && node < p->nodes->count; node++)
+        if (cecl_node_size(p->nodes, node) > p->most_local)
+            p->most_local = cecl_node_size(p->nodes, node);
+    for (int r = 0; r < p->nranks; r++)
+        for (int lane = 0; lane < CECL_LANES; lane++)
+            if (p->plans[r].phases[lane] >= p->phases)
+                p->phases = p->plans[r].phases[lane] + 1;
+}
+
+static bool allocate_ranks(struct model_run *p)
+{
+    bool fine = true;
+    p->ranks = calloc((size_t)p->nranks, sizeof(*p->ranks));
+    for (int r = 0; p->ranks && r < p->nranks; r++) {
+        p->ranks[r].exchanged = calloc(p->plans[r].nexchanges + 1u, sizeof(double));
+        fine = fine && p->ranks[r].exchanged;
+    }
+    return p->ranks && fine;
+}
+
+static bool allocate(struct model_run *p)
+{
+    const size_t n = (size_t)p->nranks;
+    measure(p);
+    const size_t flags = n * (size_t)p->most_local * CECL_LANES * p->phases;
+    p->seen = malloc((flags + 1) * sizeof(*p->seen));
+    p->pairs = calloc(p->nodes ? n * n : 1, sizeof(*p->pairs));
+    p->flows.links = calloc(MODEL_LINKS * n, sizeof(*p->flows.links));
+    p->flows.base = model_engine_event(p, p->nranks);
+    p->flows.heap = &p->heap;
+    if (!allocate_ranks(p) || !p->seen || !p->pairs || !p->flows.links ||
+        !model_heap_grow(&p->heap, p->flows.base))
+        return false;
+    for (size_t i = 0; i < flags; i++)
+        p->seen[i] = MODEL_NEVER;
+    for (uint32_t i = 0; i < MODEL_LINKS * n; i++)
+        p->flows.links[i] = (struct model_link){
+            .rate = 1e3 * (i < model_link(p, MODEL_NIC_OUT, 0) ? p->rates->link : p->rates->nic),
+            .first = MODEL_NO_LINK};
+    return true;
+}
+
+static void release(struct model_run *p)
+{
+    for (int r = 0; p->ranks && r < p->nranks; r++)
+        free(p->ranks[r].exchanged);
+    free(p->ranks);
+    free(p->seen);
+    free(p->pairs);
+    free(p->waiting);
+    free(p->flows.links);
+    free(p->flows.flows);
+    free(p->flows.unused);
+    model_heap_free(&p->heap);
+}
+
+static void tell(const struct model_run *p, double first, struct model_outcome *out)
+{
+    static const char *const kinds[] = {"NVLink out", "NVLink in", "NIC out", "NIC in"};
+    *out = (struct model_outcome){.events = p->events};
+    out->first_us = p->ranks[0].end - first;
+    for (int r = 0; r < p->nranks; r++) {
+        const double us = p->ranks[r].end - first;
+        out->us = us > out->us ? us : out->us;
+        out->first_us = us < out->first_us ? us : out->first_us;
+    }
+    for (int i = 0; i < MODEL_LINKS * p->nranks; i++) {
+        const struct model_link *link = &p->flows.links[i];
+        const double share = out->us > 0 ? link->bytes / link->rate / out->us : 0;
+        int *incast = i / p->nranks == MODEL_NVLINK_IN ? &out->incast_nvlink
+                      : i / p->nranks == MODEL_NIC_IN  ? &out->incast_nic
+                                                       : NULL;
+        if (incast && link->most > *incast)
+            *incast = link->most;
+        if (share > out->busiest) {
+            out->busiest = share;
+            out->link = kinds[i / p->nranks];
+            out->link_of = i % p->nranks;
+        }
+    }
+}
+
+static ceclResult_t run(struct model_run *p, const double *start, struct model_outcome *outcome)
+{
+    double now, first = start ? start[0] : 0;
+    uint32_t what;
+    if (!allocate(p))
+        return cecl_fail(ceclOutOfMemory, "no host memory to play %d plans", p->nranks);
+    for (int r = 0; r < p->nranks; r++) {
+        first = start && start[r] < first ? start[r] : first;
+        for (int lane = 0; lane < MODEL_LANES; lane++)
+            model_pause(p, r, lane, start ? start[r] : 0, 0);
+    }
+    while (!p->failed && model_heap_take(&p->heap, &what, &now)) {
+        p->events++;
+        happen(p, what, now);
+    }
+    if (p->failed)
+        return cecl_fail(ceclOutOfMemory, "no host memory to play %d plans, or a small call",
+                         p->nranks);
+    for (int r = 0; r < p->nranks; r++)
+        for (int lane = 0; lane < MODEL_LANES; lane++)
+            if (p->ranks[r].lanes[lane].doing != MODEL_DONE)
+                return cecl_fail(ceclInternalError, "rank %d waits for ever: lane %d, step %u", r,
+                                 lane, p->ranks[r].lanes[lane].at);
+    tell(p, first, outcome);
+    return ceclSuccess;
+}
+
+ceclResult_t model_play(const struct cecl_plan *plans, int nranks, const struct model_rates *rates,
+                        const double *start, struct model_outcome *outcome)
+{
+    struct model_run p = {
+        .plans = plans, .nranks = nranks, .rates = rates, .nodes = plans[0].part.means.nodes};
+    const ceclResult_t result = run(&p, start, outcome);
+    release(&p);
+    return result;
+}

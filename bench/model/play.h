@@ -1,0 +1,110 @@
+/* What the files of the simulation share. */
+#ifndef CECL_MODEL_PLAY_H
+#define CECL_MODEL_PLAY_H
+
+#include "flows.h"
+#include "model.h"
+
+#define MODEL_LANES ((int)CECL_LANE_NET + 1)
+#define MODEL_NEVER (-1.0)
+
+/* What a lane does now. */
+enum model_doing {
+    MODEL_AT_STEP,   /* nothing; it stands at a step */
+    MODEL_BLOCKED,   /* it stands at a step that waits for others */
+    MODEL_PAUSING,   /* until its event: then it goes on behind `upto` */
+    MODEL_ENGAGED,   /* its batch or its flags are with the engine */
+    MODEL_BEGINNING, /* its exchange begins at its event */
+    MODEL_EXCHANGING,
+    MODEL_DONE
+};
+struct model_lane {
+    enum model_doing doing;
+    uint32_t at, upto; /* the step at which it stands; the first one behind what it does now */
+    uint32_t left;     /* transfers of its exchange that have not ended */
+    uint32_t copy;     /* of its batch: the next one */
+};
+
+/* A rank's engine serves lanes in the order in which they came. */
+struct model_rank {
+    struct model_lane lanes[MODEL_LANES];
+    uint8_t queue[MODEL_LANES];
+    int queued;
+    double *exchanged; /* [nexchanges] when each ended */
+    uint32_t nexchanged;
+    double end;
+};
+
+/* Sends, or receives, between two ranks that have begun and have not met their other side. */
+struct model_waiting {
+    uint32_t lane_event, next;
+};
+struct model_pair {
+    uint32_t first, last; /* in `waiting`, from 1 on */
+    bool sends;
+};
+
+struct model_run {
+    const struct cecl_plan *plans;
+    const struct model_rates *rates;
+    const struct cecl_nodes *nodes;
+    int nranks, most_local;
+    struct model_rank *ranks;
+    double *seen;             /* [holder][writer's local][lane][phase]: when a flag is seen */
+    uint32_t phases;          /* of any lane, and one */
+    struct model_pair *pairs; /* [sender][receiver] */
+    struct model_waiting *waiting;
+    uint32_t nwaiting, waiting_capacity, unused;
+    struct model_heap heap; /* lanes; engines; flows */
+    struct model_flows flows;
+    uint64_t events;
+    bool failed;
+};
+
+/* ---- numbers of events and links */
+
+static inline uint32_t model_lane_event(int rank, int lane)
+{
+    return (uint32_t)(rank * MODEL_LANES + lane);
+}
+static inline uint32_t model_engine_event(const struct model_run *p, int rank)
+{
+    return (uint32_t)(p->nranks * MODEL_LANES + rank);
+}
+enum { MODEL_NVLINK_OUT, MODEL_NVLINK_IN, MODEL_NIC_OUT, MODEL_NIC_IN, MODEL_LINKS };
+static inline uint32_t model_link(const struct model_run *p, int kind, int index)
+{
+    return (uint32_t)(kind * p->nranks + index);
+}
+static inline int model_local(const struct model_run *p, int rank)
+{
+    return p->nodes ? p->nodes->local[rank] : rank;
+}
+static inline double *model_seen(const struct model_run *p, int holder, int writer, uint32_t lane,
+                                 uint32_t phase)
+{
+    const size_t word =
+        ((size_t)holder * (size_t)p->most_local + (size_t)model_local(p, writer)) * 2 + lane;
+    return &p->seen[word * p->phases + phase];
+}
+static inline const struct cecl_step *model_step(const struct model_run *p, int rank, int lane)
+{
+    return &p->plans[rank].steps[p->ranks[rank].lanes[lane].at];
+}
+
+/* -- play.c: a lane goes on; lanes of a rank that are blocked look again; a lane stands still for a while */
+void model_advance(struct model_run *p, int rank, int lane, double now);
+void model_look_again(struct model_run *p, int rank, double now);
+void model_pause(struct model_run *p, int rank, int lane, double until, uint32_t upto);
+
+/* -- engine.c: a lane hands its batch, or its flags up to a step, to the engine; the engine's event; a copy
+ * has ended */
+void model_engage(struct model_run *p, int rank, int lane, double now, uint32_t upto);
+void model_engine_goes_on(struct model_run *p, int rank, double now);
+void model_copy_ends(struct model_run *p, int rank, double now);
+
+/* -- exchange.c: an exchange begins; one of its transfers has ended, for the rank of that lane */
+void model_exchange_begins(struct model_run *p, int rank, double now);
+void model_transfer_ends(struct model_run *p, uint32_t lane_event, double now);
+
+#endif

@@ -1,0 +1,58 @@
+/* Calls over several nodes: which lowering makes the plan. A barrier has its lowering here. */
+#include "ce/lower_nodes.h"
+
+/* ---- barrier: the ranks of each node meet, then the first ranks of all nodes, then those of each node
+ *
+ *     main | barrier |                                 after the last exchange | barrier |
+ *     net            | to node + 1, from node - 1 | to node + 2, from node - 2 | + 4, - 4 | ...
+ *
+ * A byte goes each time. After log2 of the nodes such exchanges each node has heard of all others. */
+
+#define BARRIER_BYTES 32u /* one for each exchange, and one to send */
+
+static ceclResult_t lower_barrier(const struct cecl_part *part, struct cecl_plan *plan)
+{
+    struct cecl_part inner;
+    struct cecl_rails rails = cecl_rails_of(part, &inner);
+    const int count = rails.nodes->count;
+    if (rails.staging_bytes < BARRIER_BYTES)
+        return cecl_rails_too_small(&rails, 2 * BARRIER_BYTES);
+    cecl_plan_barrier(plan);
+    uint32_t last = 0;
+    cecl_rails_follow(plan);
+    for (int step = 1, t = 0; step < count && rails.local == 0; step *= 2, t++) {
+        const int to = (rails.node + step) % count, from = (rails.node + count - step) % count;
+        cecl_plan_send(plan, cecl_node_rank(rails.nodes, to, 0),
+                       cecl_rails_staging(&rails, rails.me, BARRIER_BYTES - 1), 1);
+        cecl_plan_receive(plan, cecl_node_rank(rails.nodes, from, 0),
+                          cecl_rails_staging(&rails, rails.me, (uint64_t)t), 1);
+        last = cecl_plan_close_exchange(plan);
+    }
+    cecl_rails_await(&rails, plan, last);
+    cecl_plan_barrier(plan);
+    cecl_plan_say(plan, "barrier of %d nodes", count);
+    return ceclSuccess;
+}
+
+/* ---- all calls */
+
+static cecl_lower_fn *const lowerings[CECL_FAMILIES] = {
+    [CECL_FAMILY_GATHERED] = cecl_lower_nodes_gathered,
+    [CECL_FAMILY_EXCHANGED] = cecl_lower_nodes_exchanged,
+    [CECL_FAMILY_AT_ROOT] = cecl_lower_nodes_at_root,
+    [CECL_FAMILY_OWN_LAYOUT] = cecl_lower_nodes_exchanged,
+    [CECL_FAMILY_REDUCTION] = cecl_lower_nodes_reduction,
+    [CECL_FAMILY_BARRIER] = lower_barrier,
+    [CECL_FAMILY_CARRY] = cecl_lower_carry,
+};
+
+ceclResult_t cecl_lower_nodes(const struct cecl_part *part, struct cecl_plan *plan)
+{
+    char words[CECL_NODES_WORDS];
+    if (part->call.view.shape.width > 0)
+        return cecl_fail(ceclInvalidUsage,
+                         "%s over %s: strided blocks cannot leave a node; ranks of one node, or "
+                         "contiguous blocks, expected",
+                         part->call.op->name, cecl_nodes_words(part->means.nodes, words));
+    return lowerings[part->call.op->family](part, plan);
+}

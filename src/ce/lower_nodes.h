@@ -1,0 +1,117 @@
+/* What the lowerings over several nodes share. Internal to src/ce.
+ *
+ * In each of them the node's own part goes as on one node, by copies and flags among its ranks. What leaves
+ * the node goes over rails (call/nodes.h) by exchanges on a lane of their own, in chunks: while a chunk
+ * travels, copy engines move the one before. A node meets the others in one order, which all know: by
+ * waves of nodes, and in a wave chunk by chunk. So exchanges never wait for each other in a circle. */
+#ifndef CECL_CE_LOWER_NODES_H
+#define CECL_CE_LOWER_NODES_H
+
+#include "ce/lowering.h"
+
+/* How a call goes between nodes, as one rank sees it. */
+struct cecl_rails {
+    const struct cecl_part *part;
+    const struct cecl_nodes *nodes;
+    int me, node, local, size; /* this rank, its node, its index there; how many ranks that has */
+    int wave;                  /* exchange with at most so many nodes at a time */
+    uint64_t chunk;            /* bytes of a block that go at a time */
+    /* of staging, as the call's part has it: first the node's own part, then the rails' */
+    uint64_t staging_at, staging_bytes;
+    uint32_t awaited; /* for building: the last exchange that the main lane waited for */
+};
+
+/* Halves staging between the node's own part, which *inner is then for, and the rails. */
+struct cecl_rails cecl_rails_of(const struct cecl_part *part, struct cecl_part *inner);
+
+/* Nodes to meet, from 1 on: turn i is with the node so far behind this one to send to, and as far before it
+ * to receive from. A turn and the next one are a pair: whom one sends to, the other receives from. */
+static inline int cecl_rails_distance(const struct cecl_rails *rails, int turn)
+{
+    return turn % 2 ? (turn + 1) / 2 : rails->nodes->count - turn / 2;
+}
+static inline int cecl_rails_to(const struct cecl_rails *rails, int turn)
+{
+    return (rails->node + cecl_rails_distance(rails, turn)) % rails->nodes->count;
+}
+static inline int cecl_rails_from(const struct cecl_rails *rails, int turn)
+{
+    const int count = rails->nodes->count;
+    return (rails->node + count - cecl_rails_distance(rails, turn)) % count;
+}
+/* Turns go in waves: wave w has turns [first, last]. */
+static inline int cecl_rails_waves(const struct cecl_rails *rails)
+{
+    return (rails->nodes->count - 1 + rails->wave - 1) / rails->wave;
+}
+static inline int cecl_rails_first(const struct cecl_rails *rails, int wave)
+{
+    return 1 + wave * rails->wave;
+}
+static inline int cecl_rails_last(const struct cecl_rails *rails, int wave)
+{
+    const int end = (wave + 1) * rails->wave, all = rails->nodes->count - 1;
+    return end < all ? end : all;
+}
+/* How many ranks of a node have a carrier with this local index in a node of `size` ranks. */
+static inline int cecl_rails_carried(const struct cecl_rails *rails, int node, int local, int size)
+{
+    const int n = cecl_node_size(rails->nodes, node);
+    return n > local ? (n - local + size - 1) / size : 0;
+}
+
+/* Bytes [first, first + most) of a block, as far as it has them. */
+static inline uint64_t cecl_chunk_left(uint64_t bytes, uint64_t first, uint64_t most)
+{
+    const uint64_t left = first < bytes ? bytes - first : 0;
+    return left < most ? left : most;
+}
+static inline struct cecl_place cecl_place_on(struct cecl_place place, uint64_t bytes)
+{
+    place.offset += bytes;
+    return place;
+}
+/* A place in the rails' part of a rank's staging. */
+static inline struct cecl_place cecl_rails_staging(const struct cecl_rails *rails, int rank,
+                                                   uint64_t offset)
+{
+    return cecl_staging_at(rails->part, rank, rails->staging_at + offset);
+}
+/* The largest chunk of at most `bytes`: whole elements, and aligned if it is not small. */
+uint64_t cecl_rails_aligned(const struct cecl_rails *rails, uint64_t bytes);
+ceclResult_t cecl_rails_too_small(const struct cecl_rails *rails, uint64_t least);
+
+/* The network goes on behind what the main lane did so far. */
+void cecl_rails_follow(struct cecl_plan *plan);
+/* The main lane goes on behind exchange k. */
+void cecl_rails_await(struct cecl_rails *rails, struct cecl_plan *plan, uint32_t k);
+
+/* Equal shares of a whole that begins at byte `base` of a buffer: rank r has bytes [r * each, (r + 1) *
+ * each) of it, as far as there are so many. */
+struct cecl_shares {
+    uint64_t base, each, total;
+};
+static inline uint64_t cecl_share_bytes(const struct cecl_shares *shares, int rank)
+{
+    return cecl_chunk_left(shares->total, (uint64_t)rank * shares->each, shares->each);
+}
+
+/* lower_nodes_gather.c: each rank's block, or, with shares, its share in its recvbuff, goes to all ranks.
+ * Within the node the block is with all ranks already, except for shares. No rank of the node uses what
+ * the recvbuffs are to hold. */
+void cecl_rails_gather(struct cecl_rails *rails, struct cecl_plan *plan,
+                       const struct cecl_shares *shares);
+/* lower_nodes_root.c: the block of each rank of another node goes to the root; with shares, each rank's
+ * share, which lies in its staging at `at`. What the root's own node does meanwhile is up to `within`; NULL:
+ * its ranks push their shares. */
+ceclResult_t cecl_rails_to_root(struct cecl_rails *rails, struct cecl_plan *plan,
+                                const struct cecl_shares *shares, struct cecl_place at,
+                                const struct cecl_part *within);
+
+cecl_lower_fn cecl_lower_nodes; /* any call over several nodes */
+cecl_lower_fn cecl_lower_nodes_gathered;
+cecl_lower_fn cecl_lower_nodes_exchanged; /* blocks by a layout, too */
+cecl_lower_fn cecl_lower_nodes_at_root;
+cecl_lower_fn cecl_lower_nodes_reduction;
+
+#endif

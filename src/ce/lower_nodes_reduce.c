@@ -1,0 +1,395 @@
+/* Reduce-scatter, all-reduce and reduce over several nodes. Each node reduces what its ranks have for a rank
+ * of another node, sends the partial result over that rank's rail, and the rank reduces the partial
+ * results of all nodes:
+ *
+ *     main | barrier | for each round k: my blocks for ranks of a wave of nodes -> staging of their
+ *          |   carriers in my node; signal "they are there"
+ *     side | for each round k: once they are there: reduce them to partial results; signal "room is free"
+ *     net  | for each round k: partial results -> their ranks; those of other nodes for me -> my staging
+ *     side | for each chunk, once all nodes' partial results are there: reduce them to the result
+ *
+ * Rounds: for each chunk of a block one for each wave of nodes, and one for the ranks of this node.
+ *
+ * Sums are made in the order of ranks within a node, and then in the order of nodes. So they depend on which
+ * ranks share a node, and on nothing else: all ranks have the same bits, every time.
+ *
+ * An all-reduce is a reduce-scatter of equal shares, and an all-gather of them. A reduce gathers them at the
+ * root, in parts if staging is too small for a share.
+ *
+ * Staging: two rooms for what peers send, three for partial results (one is made while two are sent), and two
+ * with a place for each node's partial result, by chunks in turn. */
+#include "ce/lower_nodes.h"
+
+#include <inttypes.h>
+
+#include "util/round.h"
+
+#define IN_ROOMS CECL_CHUNKS_IN_FLIGHT
+#define PARTIAL_ROOMS 3u
+#define CHUNKS_KEPT 2u
+#define LEAST_WAVES 3
+
+struct fold {
+    struct cecl_rails *rails;
+    struct cecl_plan *plan;
+    struct cecl_shares shares;
+    struct cecl_place result; /* where this rank's share of the result goes */
+    uint64_t chunk;
+    uint64_t chunks, per_chunk, rounds; /* rounds of a chunk, and in all */
+    uint64_t inputs, partials;          /* places in a room of each kind */
+    uint32_t sent[PARTIAL_ROOMS];       /* the exchanges that sent the last partial results */
+};
+
+/* ---- places */
+
+static uint64_t first_of(const struct fold *f, uint64_t k)
+{
+    return k / f->per_chunk * f->chunk;
+}
+
+static uint64_t bytes_of(const struct fold *f, int rank, uint64_t k)
+{
+    return cecl_chunk_left(cecl_share_bytes(&f->shares, rank), first_of(f, k), f->chunk);
+}
+
+static struct cecl_place input_at(const struct fold *f, int rank, uint64_t k)
+{
+    const struct cecl_part *part = f->rails->part;
+    return cecl_place_at(part->call.in_place ? CECL_AREA_RECV : CECL_AREA_SEND, f->rails->me,
+                         f->shares.base + (uint64_t)rank * f->shares.each + first_of(f, k));
+}
+
+static struct cecl_place place(const struct fold *f, int rank, uint64_t index)
+{
+    return cecl_rails_staging(f->rails, rank, index * f->chunk);
+}
+
+/* The blocks of a round: those for one node, at each of its turns; the last round of a chunk is for this
+ * node, and has turn 0. */
+static bool is_own_round(const struct fold *f, uint64_t k)
+{
+    return k % f->per_chunk + 1 == f->per_chunk;
+}
+static int first_turn(const struct fold *f, uint64_t k)
+{
+    return is_own_round(f, k) ? 0 : cecl_rails_first(f->rails, (int)(k % f->per_chunk));
+}
+static int last_turn(const struct fold *f, uint64_t k)
+{
+    return is_own_round(f, k) ? 0 : cecl_rails_last(f->rails, (int)(k % f->per_chunk));
+}
+static int node_at(const struct fold *f, int turn)
+{
+    return turn == 0 ? f->rails->node : cecl_rails_to(f->rails, turn);
+}
+
+/* How many ranks' blocks a carrier has of the turns of a round before this one. */
+static uint64_t before_turn(const struct fold *f, uint64_t k, int turn, int carrier)
+{
+    uint64_t count = 0;
+    for (int t = first_turn(f, k); t < turn; t++)
+        count += (uint64_t)cecl_rails_carried(f->rails, node_at(f, t), carrier, f->rails->size);
+    return count;
+}
+
+/* Where a carrier has, for the `index`-th of its ranks in a round, what a peer sent, its own partial result,
+ * and where a rank has the partial results of its block, node by node. */
+static struct cecl_place sent_at(const struct fold *f, uint64_t k, uint64_t index, int carrier,
+                                 int sender)
+{
+    const uint64_t peers = (uint64_t)f->rails->size - 1,
+                   at = index * peers + (uint64_t)(sender - (sender > carrier));
+    return place(f, cecl_node_rank(f->rails->nodes, f->rails->node, carrier),
+                 k % IN_ROOMS * f->inputs + at);
+}
+static struct cecl_place partial_at(const struct fold *f, uint64_t k, uint64_t index)
+{
+    return place(f, f->rails->me, IN_ROOMS * f->inputs + k % PARTIAL_ROOMS * f->partials + index);
+}
+static struct cecl_place node_result_at(const struct fold *f, uint64_t k, int node)
+{
+    return place(f, f->rails->me,
+                 IN_ROOMS * f->inputs + PARTIAL_ROOMS * f->partials +
+                     k / f->per_chunk % CHUNKS_KEPT * (uint64_t)f->rails->nodes->count +
+                     (uint64_t)node);
+}
+
+/* ---- rounds */
+
+/* Sends this rank's blocks of round k to their carriers. */
+static void send_blocks(const struct fold *f, uint64_t k)
+{
+    const struct cecl_rails *rails = f->rails;
+    for (int p = 1; p < rails->size; p++) {
+        const int carrier = (rails->local + p) % rails->size;
+        for (int turn = first_turn(f, k); turn <= last_turn(f, k); turn++) {
+            const int node = node_at(f, turn);
+            uint64_t index = before_turn(f, k, turn, carrier);
+            for (int l = carrier; l < cecl_node_size(rails->nodes, node); l += rails->size) {
+                const int to = cecl_node_rank(rails->nodes, node, l);
+                if (bytes_of(f, to, k) > 0)
+                    cecl_plan_copy(f->plan, sent_at(f, k, index, carrier, rails->local),
+                                   input_at(f, to, k), bytes_of(f, to, k));
+                index++;
+            }
+        }
+    }
+}
+
+static uint32_t main_turn(const struct fold *f, uint64_t k)
+{
+    if (k >= f->rounds)
+        return 0;
+    if (k > 0)
+        cecl_plan_wait_all(f->plan, CECL_LANE_MAIN, f->plan->phases[CECL_LANE_MAIN]);
+    if (k >= IN_ROOMS)
+        cecl_plan_wait_all(f->plan, CECL_LANE_SIDE, f->plan->phases[CECL_LANE_SIDE]);
+    send_blocks(f, k);
+    return cecl_plan_signal_all(f->plan);
+}
+
+/* Reduces the node's blocks for one rank. */
+static void reduce_blocks(const struct fold *f, uint64_t k, uint64_t index, int to)
+{
+    const struct cecl_rails *rails = f->rails;
+    struct cecl_place sources[CECL_MAX_RANKS];
+    for (int l = 0; l < rails->size; l++)
+        sources[l] = l == rails->local ? input_at(f, to, k) : sent_at(f, k, index, rails->local, l);
+    cecl_plan_reduce_partly(
+        f->plan, is_own_round(f, k) ? node_result_at(f, k, rails->node) : partial_at(f, k, index),
+        sources, (uint32_t)rails->size, bytes_of(f, to, k));
+}
+
+/* Does something with each rank whose blocks of round k this rank has. */
+static void each_carried(const struct fold *f, uint64_t k, bool sends)
+{
+    const struct cecl_rails *rails = f->rails;
+    uint64_t index = 0;
+    for (int turn = first_turn(f, k); turn <= last_turn(f, k); turn++) {
+        const int node = node_at(f, turn);
+        for (int l = rails->local; l < cecl_node_size(rails->nodes, node); l += rails->size) {
+            const int to = cecl_node_rank(rails->nodes, node, l);
+            const uint64_t bytes = bytes_of(f, to, k);
+            if (sends)
+                cecl_plan_send(f->plan, to,
+                               rails->size > 1 ? partial_at(f, k, index) : input_at(f, to, k),
+                               bytes);
+            else if (bytes > 0)
+                reduce_blocks(f, k, index, to);
+            index++;
+        }
+    }
+}
+
+static void side_turn(const struct fold *f, uint64_t k, uint32_t arrived)
+{
+    cecl_plan_on(f->plan, CECL_LANE_SIDE);
+    cecl_plan_wait_all(f->plan, CECL_LANE_MAIN, arrived);
+    if (f->rails->size > 1) {
+        cecl_plan_after_exchange(f->plan, f->sent[k % PARTIAL_ROOMS]);
+        each_carried(f, k, false);
+    }
+    if (k + IN_ROOMS < f->rounds)
+        cecl_plan_signal_all(f->plan);
+    cecl_plan_on(f->plan, CECL_LANE_MAIN);
+}
+
+static void net_turn(struct fold *f, uint64_t k)
+{
+    const struct cecl_rails *rails = f->rails;
+    if (is_own_round(f, k))
+        return;
+    cecl_plan_on(f->plan, CECL_LANE_SIDE);
+    cecl_rails_follow(f->plan);
+    cecl_plan_on(f->plan, CECL_LANE_MAIN);
+    each_carried(f, k, true);
+    for (int turn = first_turn(f, k); turn <= last_turn(f, k); turn++) {
+        const int node = cecl_rails_from(rails, turn);
+        cecl_plan_receive(f->plan, cecl_node_carrier(rails->nodes, node, rails->local),
+                          node_result_at(f, k, node), bytes_of(f, rails->me, k));
+    }
+    f->sent[k % PARTIAL_ROOMS] = cecl_plan_close_exchange(f->plan);
+}
+
+/* Reduces the nodes' partial results of the chunk that round k is of, once `last` has brought them. */
+static void finish_chunk(const struct fold *f, uint64_t k, uint32_t last)
+{
+    const struct cecl_rails *rails = f->rails;
+    struct cecl_place sources[CECL_MAX_RANKS];
+    for (int n = 0; n < rails->nodes->count; n++)
+        sources[n] = n == rails->node && rails->size == 1 ? input_at(f, rails->me, k)
+                                                          : node_result_at(f, k, n);
+    cecl_plan_on(f->plan, CECL_LANE_SIDE);
+    cecl_plan_after_exchange(f->plan, last);
+    if (bytes_of(f, rails->me, k) > 0)
+        cecl_plan_reduce(f->plan, cecl_place_on(f->result, first_of(f, k)), sources,
+                         (uint32_t)rails->nodes->count, bytes_of(f, rails->me, k));
+    cecl_plan_on(f->plan, CECL_LANE_MAIN);
+}
+
+/* A chunk's last reduction comes behind the rounds of the next chunk, so that those need not wait for the
+ * network. */
+static void fold_rounds(struct fold *f)
+{
+    uint32_t last = 0, before = 0;
+    cecl_plan_barrier(f->plan);
+    cecl_begin_side(f->plan);
+    cecl_end_side(f->plan);
+    uint32_t arrived = main_turn(f, 0);
+    for (uint64_t k = 0; k < f->rounds; k++) {
+        const uint32_t next = main_turn(f, k + 1);
+        side_turn(f, k, arrived);
+        net_turn(f, k);
+        arrived = next;
+        if (!is_own_round(f, k))
+            continue;
+        last = f->plan->nexchanges;
+        if (k >= f->per_chunk)
+            finish_chunk(f, k - f->per_chunk, before);
+        before = last;
+    }
+    finish_chunk(f, f->rounds - 1, last);
+    cecl_plan_after_other(f->plan);
+    cecl_rails_await(f->rails, f->plan, f->plan->nexchanges);
+}
+
+/* ---- how much goes at a time */
+
+/* The most ranks of which a carrier has blocks in one round, and the most blocks that peers send it. */
+static void measure(struct fold *f, int wave)
+{
+    const struct cecl_rails *rails = f->rails;
+    const int count = rails->nodes->count;
+    f->partials = f->inputs = 0;
+    for (int n = 0; n < count; n++) {
+        const int size = cecl_node_size(rails->nodes, n);
+        uint64_t carried = 1, inputs;
+        for (int turn = 1, now = 0; turn < count; turn++) {
+            const int to = (n + cecl_rails_distance(rails, turn)) % count;
+            now = (turn - 1) % wave == 0 ? 0 : now;
+            now += (cecl_node_size(rails->nodes, to) + size - 1) / size;
+            carried = (uint64_t)now > carried ? (uint64_t)now : carried;
+        }
+        inputs = carried * (uint64_t)(size - 1);
+        f->partials = carried > f->partials ? carried : f->partials;
+        f->inputs = inputs > f->inputs ? inputs : f->inputs;
+    }
+}
+
+static uint64_t places(const struct fold *f)
+{
+    return IN_ROOMS * f->inputs + PARTIAL_ROOMS * f->partials +
+           CHUNKS_KEPT * (uint64_t)f->rails->nodes->count;
+}
+
+static ceclResult_t fold(struct fold *f)
+{
+    struct cecl_rails *rails = f->rails;
+    const uint64_t wanted = rails->chunk < f->shares.each ? rails->chunk : f->shares.each;
+    /* of a block in chunks, a chunk has several rounds, so that lanes work on different ones */
+    const int most = (rails->nodes->count - 1) / LEAST_WAVES;
+    if (wanted < f->shares.each && rails->wave > most)
+        rails->wave = most < 2 ? 2 : most & ~1;
+    measure(f, rails->wave);
+    while (rails->wave > 2 && rails->staging_bytes / places(f) < wanted) {
+        rails->wave -= 2;
+        measure(f, rails->wave);
+    }
+    const uint64_t room = rails->staging_bytes / places(f);
+    f->chunk = cecl_rails_aligned(rails, room < wanted ? room : wanted);
+    if (f->chunk == 0)
+        return cecl_rails_too_small(rails, places(f) * rails->part->call.element);
+    f->chunks = (f->shares.each + f->chunk - 1) / f->chunk;
+    f->per_chunk = (uint64_t)cecl_rails_waves(rails) + 1;
+    f->rounds = f->chunks * f->per_chunk;
+    fold_rounds(f);
+    return ceclSuccess;
+}
+
+/* ---- the collectives */
+
+/* The least equal shares of `total` bytes. */
+static uint64_t share_of(const struct cecl_part *part, uint64_t total)
+{
+    const uint64_t n = (uint64_t)part->call.nranks;
+    const uint64_t least = (total / part->call.element + n - 1) / n * part->call.element;
+    return least < CECL_CHUNK_ALIGN ? least : cecl_round_up(least, CECL_CHUNK_ALIGN);
+}
+
+static struct cecl_place recv_share(const struct cecl_part *part, const struct cecl_shares *shares)
+{
+    return cecl_place_at(CECL_AREA_RECV, part->call.rank,
+                         shares->base + (uint64_t)part->call.rank * shares->each);
+}
+
+static ceclResult_t scatter(struct cecl_rails *rails, struct cecl_plan *plan)
+{
+    const struct cecl_part *part = rails->part;
+    const int me = rails->me;
+    struct fold f = {.rails = rails,
+                     .plan = plan,
+                     .shares = {.each = part->call.bytes,
+                                .total = part->call.bytes * (uint64_t)part->call.nranks},
+                     .result = cecl_place_at(CECL_AREA_RECV, me,
+                                             cecl_call_block(&part->call, me, me).recv_offset)};
+    return fold(&f);
+}
+
+static ceclResult_t to_all(struct cecl_rails *rails, struct cecl_plan *plan)
+{
+    const struct cecl_part *part = rails->part;
+    struct fold f = {
+        .rails = rails,
+        .plan = plan,
+        .shares = {.each = share_of(part, part->call.bytes), .total = part->call.bytes}};
+    const uint64_t chunk = rails->chunk;
+    const int wave = rails->wave;
+    f.result = recv_share(part, &f.shares);
+    CECL_TRY(fold(&f));
+    rails->chunk = chunk;
+    rails->wave = wave;
+    cecl_rails_gather(rails, plan, &f.shares);
+    return ceclSuccess;
+}
+
+/* Staging: a half to reduce, a quarter for the share of the result, and a quarter for what comes to the
+ * root's node. */
+static ceclResult_t to_root(struct cecl_rails *rails, struct cecl_plan *plan)
+{
+    const struct cecl_part *part = rails->part;
+    const uint64_t quarter = part->means.staging_bytes / 4, all = part->call.bytes,
+                   most = cecl_rails_aligned(rails, quarter), share = share_of(part, all),
+                   each = share < most ? share : most;
+    if (each == 0)
+        return cecl_rails_too_small(rails, 4 * (uint64_t)part->call.element);
+    for (uint64_t base = 0; base < all; base += each * (uint64_t)part->call.nranks) {
+        struct cecl_rails now = *rails;
+        struct fold f = {.rails = &now, .plan = plan, .shares = {base, each, all - base}};
+        f.result = rails->me == part->call.root ? recv_share(part, &f.shares)
+                                                : cecl_staging_at(part, rails->me, 2 * quarter);
+        now.staging_at = 0;
+        now.staging_bytes = 2 * quarter;
+        CECL_TRY(fold(&f));
+        now.staging_at = 3 * quarter;
+        now.staging_bytes = quarter;
+        now.chunk = rails->chunk;
+        now.wave = rails->wave;
+        CECL_TRY(cecl_rails_to_root(&now, plan, &f.shares, f.result, NULL));
+        rails->awaited = now.awaited;
+    }
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_lower_nodes_reduction(const struct cecl_part *part, struct cecl_plan *plan)
+{
+    struct cecl_part inner;
+    struct cecl_rails rails = cecl_rails_of(part, &inner);
+    rails.staging_at = 0;
+    rails.staging_bytes = part->means.staging_bytes;
+    CECL_TRY(part->call.op->to == CECL_TO_EACH  ? scatter(&rails, plan)
+             : part->call.op->to == CECL_TO_ALL ? to_all(&rails, plan)
+                                                : to_root(&rails, plan));
+    cecl_plan_say(plan, "%d nodes, reduced within first, %" PRIu32 " exchange%s",
+                  rails.nodes->count, plan->nexchanges, cecl_plural(plan->nexchanges));
+    return ceclSuccess;
+}
