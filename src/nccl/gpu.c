@@ -100,6 +100,9 @@ bool cecl_nccl_gpu_captures(cudaStream_t stream)
 ceclResult_t cecl_nccl_gpu_enter(struct cecl_nccl_gpu *gpu, int ordinal)
 {
     void *context;
+    if (!has_driver())
+        return cecl_fail(ceclUnhandledCudaError, "GPU %d: this process has not loaded libcuda.so.1",
+                         ordinal);
     TRY(retain, &context, ordinal);
     const ceclResult_t result = check(driver.push(context), "push");
     if (result != ceclSuccess)
