@@ -62,6 +62,7 @@ struct cecl_leases {
     bool has_bounce;        /* a part of the bounce buffers: see bounce.h */
     uint64_t first, behind; /* which bytes, where they are the ones taken last */
     struct cecl_carried before, after;
+    struct cecl_bounce *own; /* a request's bounce buffer, for as long as the request lives */
 };
 
 /* What a launch keeps beside each call, because it is not part of the description. */
@@ -84,6 +85,7 @@ struct cecl_launch {
     struct cecl_launch *next; /* in the store, or in the list of those that are made together */
     uint8_t state, kind;
     bool is_grouped; /* its calls are not made by themselves */
+    bool is_request; /* it is made once and started often: see request.h */
     struct cecl_order order;
     struct cecl_leases leases;
 
@@ -96,6 +98,7 @@ struct cecl_launch {
     uint32_t signature; /* BOUND: of the calls with effect */
 
     /* -- what was told -- */
+    struct cecl_places *ring;        /* in which ranks tell it */
     struct cecl_places_group places; /* where ranks meet */
     bool is_open;                    /* published, and the outcome is not known yet */
     bool is_relied_on;               /* peers were told, and not all of it is enqueued yet */

@@ -72,6 +72,28 @@ ceclResult_t cecl_settle(ceclComm_t comm, const struct cecl_call *call, bool *ch
                                       : ops->check_uses(comm->dev, unshared, nunshared);
 }
 
+void cecl_settle_list(ceclComm_t comm, const struct cecl_call *call,
+                      bool (*each)(void *context, struct cecl_window *window,
+                                   const struct cecl_use *use),
+                      void *context)
+{
+    struct cecl_touched touched[2];
+    struct cecl_use uses[CECL_RANGES_MAX];
+    if (call->op->family == CECL_FAMILY_BARRIER || cecl_call_is_empty(call))
+        return;
+    const int count = cecl_call_touched(call, touched);
+    bool goes_on = true;
+    for (int i = 0; i < count; i++) {
+        struct cecl_window *window = touched[i].buffer.window;
+        uses[0] = use_of(call, &touched[i]);
+        size_t nuses = cecl_window_is_registered(window);
+        if (cecl_buffer_is_private(touched[i].buffer) && comm->dev->ops->check_uses)
+            nuses = list_uses(call, &touched[i], uses);
+        for (size_t u = 0; u < nuses && goes_on; u++)
+            goes_on = each(context, window, &uses[u]);
+    }
+}
+
 /* ---- again */
 
 /* Finds the windows of a call's buffers again, until a look at their memory changes nothing. */
