@@ -389,9 +389,10 @@ enum cecl_places_outcome cecl_places_meet(struct cecl_places *places,
     return outcome;
 }
 
-int cecl_places_missing(const struct cecl_places *places, const struct cecl_places_group *group)
+int cecl_places_missing(const struct cecl_places *places, const struct cecl_places_group *group,
+                        int rank)
 {
-    for (int r = 0; r < places->nranks; r++)
+    for (int r = rank; r < places->nranks && group->count > 0; r++)
         if (atomic_load_explicit(&words_of(places, r)->published, memory_order_relaxed) <
             last_call(group))
             return r;

@@ -151,8 +151,9 @@ static inline bool cecl_places_knows(const struct cecl_places *places,
            (group->earlier >> rank & 1) != 0;
 }
 
-/* The first rank that has not published a group, or -1. */
-int cecl_places_missing(const struct cecl_places *places, const struct cecl_places_group *group);
+/* The first rank from `rank` on that has not published a group which this rank has published, or -1. */
+int cecl_places_missing(const struct cecl_places *places, const struct cecl_places_group *group,
+                        int rank);
 
 /* A rank's record of a call in a group that this rank has met, where cecl_places_knows. Valid until
  * cecl_places_finish. A hostile peer may change it at any time: copy a word, then check the copy. */

@@ -108,7 +108,7 @@ void cecl_comm_compare_calls(ceclComm_t comm)
         return;
     cecl_fail(ceclInvalidUsage,
               "rank %d made another call than this rank, or this one with another count, type, "
-              "operation, root, options or group: call %u of this communicator, %s here%s",
+              "operation, root, options, group or request: call %u of this communicator, %s here%s",
               difference.rank, difference.call, difference.name, cecl_comm_hint(comm));
     cecl_comm_set_async(comm, ceclInvalidUsage, cecl_message());
 }

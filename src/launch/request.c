@@ -177,7 +177,7 @@ static ceclResult_t read_one(ceclRequest_t request)
 /* Whether it can be read without a wait. */
 static bool is_complete(const struct cecl_launch *launch)
 {
-    return cecl_places_missing(launch->ring, &launch->places) < 0;
+    return cecl_places_missing(launch->ring, &launch->places, 0) < 0;
 }
 
 /* Reads the requests that all ranks have made. Their entries of the ring are free then. Where the ring is full
@@ -267,6 +267,7 @@ static ceclResult_t make_collectives(ceclRequest_t request, const struct cecl_ca
     struct cecl_launcher *launcher = launch->comm->launcher;
     launch->is_request = true;
     launch->ring = &launcher->request_places;
+    launch->places = (struct cecl_places_group){0};
     CECL_TRY(check_collectives(launch, call, local));
     CECL_TRY(cecl_bounce_keep(launch));
     CECL_TRY(list_watched(request));

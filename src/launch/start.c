@@ -83,6 +83,7 @@ static ceclResult_t run_program(ceclRequest_t request, ceclStream_t stream)
     return result == ceclSuccess ? ceclSuccess : cecl_comm_break(comm, result);
 }
 
+/* What is not carried behind the program is missing in the caller's buffer, though peers know nothing of it. */
 static ceclResult_t run_collectives(ceclRequest_t request, ceclStream_t stream)
 {
     struct cecl_launch *launch = request->collectives;
@@ -93,57 +94,74 @@ static ceclResult_t run_collectives(ceclRequest_t request, ceclStream_t stream)
     if (leases->before.count > 0)
         CECL_TRY(cecl_launch_carry(launch, &leases->before));
     CECL_TRY(run_program(request, stream));
-    return leases->after.count > 0 ? cecl_launch_carry(launch, &leases->after) : ceclSuccess;
+    if (leases->after.count == 0)
+        return ceclSuccess;
+    const ceclResult_t result = cecl_launch_carry(launch, &leases->after);
+    return result == ceclSuccess ? ceclSuccess : cecl_comm_break(request->comm, result);
 }
 
-/* A launch of the messages that the request describes. Its windows are looked at again. */
-static ceclResult_t describe_messages(const struct cecl_launch *kept, struct cecl_launch *launch)
+/* ---- messages */
+
+/* A launch of the messages that the request describes. Their windows are looked at again. */
+static ceclResult_t describe_messages(ceclRequest_t request, struct cecl_launch *launch)
 {
+    const struct cecl_launch *kept = request->messages;
+    launch->is_grouped = request->is_grouped;
     for (uint32_t i = 0, index; i < kept->ncalls; i++) {
         CECL_TRY(cecl_launch_add(launch, &kept->calls[i], &index));
         launch->origins[index].changes = UINT64_MAX;
     }
-    return cecl_settle_again(launch, launch->comm);
+    CECL_TRY(cecl_settle_again(launch, launch->comm));
+    return cecl_launch_check(launch);
 }
 
-static ceclResult_t make_messages(ceclRequest_t request, struct cecl_launch *launch)
+static ceclResult_t issue_messages(ceclRequest_t request, struct cecl_launch *launch)
 {
     uint64_t pending_ns = 0;
-    CECL_TRY(describe_messages(request->messages, launch));
-    CECL_TRY(cecl_launch_check(launch));
     CECL_TRY(cecl_launch_tell(launch, request->is_grouped && !request->collectives));
     CECL_TRY(cecl_launch_prepare(launch, &pending_ns));
     return cecl_launch_issue(launch, cecl_ops[CECL_OP_START].name);
 }
 
-static ceclResult_t run_messages(ceclRequest_t request, ceclStream_t stream)
+/* Peers rely on the request's collectives by now. */
+static ceclResult_t run_messages(ceclRequest_t request, struct cecl_launch *launch)
 {
-    struct cecl_launch *launch = cecl_launch_take(request->comm, CECL_LAUNCH_MESSAGES, stream);
-    if (!launch)
-        return ceclOutOfMemory;
-    launch->is_grouped = request->is_grouped;
-    ceclResult_t result = make_messages(request, launch);
-    if (result != ceclSuccess)
-        result = cecl_launch_give_up(launch, result);
-    cecl_launch_drop(launch);
-    return result;
+    const ceclResult_t result = issue_messages(request, launch);
+    launch->is_relied_on = launch->is_relied_on || (result != ceclSuccess && request->collectives);
+    return result == ceclSuccess ? ceclSuccess : cecl_launch_give_up(launch, result);
+}
+
+/* ---- all of it */
+
+/* *messages is the launch of its messages, if it has any. */
+static ceclResult_t check_all(ceclRequest_t request, ceclStream_t stream,
+                              struct cecl_launch **messages)
+{
+    ceclResult_t result = check(request, stream);
+    if (result == ceclSuccess && request->messages) {
+        *messages = cecl_launch_take(request->comm, CECL_LAUNCH_MESSAGES, stream);
+        result = *messages ? describe_messages(request, *messages) : ceclOutOfMemory;
+    }
+    return request->comm->config.check ? compare(request, result) : result;
+}
+
+static ceclResult_t start(ceclRequest_t request, ceclStream_t stream, struct cecl_launch **messages)
+{
+    CECL_TRY(check_all(request, stream, messages));
+    if (!request->is_bound)
+        CECL_TRY(cecl_request_bind(request));
+    cecl_comm_called(request->comm, cecl_ops[CECL_OP_START].name);
+    if (request->collectives)
+        CECL_TRY(run_collectives(request, stream));
+    return *messages ? run_messages(request, *messages) : ceclSuccess;
 }
 
 ceclResult_t cecl_request_start(ceclRequest_t request, ceclStream_t stream)
 {
-    ceclComm_t comm = request->comm;
-    ceclResult_t result = check(request, stream);
-    if (comm->config.check)
-        result = compare(request, result);
-    CECL_TRY(result);
-    if (!request->is_bound)
-        CECL_TRY(cecl_request_bind(request));
-    cecl_comm_called(comm, cecl_ops[CECL_OP_START].name);
-    if (request->collectives)
-        CECL_TRY(run_collectives(request, stream));
-    if (request->messages)
-        CECL_TRY(run_messages(request, stream));
-    request->target = cecl_flags_done_target(&comm->engine.flags);
-    request->is_started = true;
-    return ceclSuccess;
+    struct cecl_launch *messages = NULL;
+    const ceclResult_t result = start(request, stream, &messages);
+    cecl_launch_drop(messages);
+    request->target = cecl_flags_done_target(&request->comm->engine.flags);
+    request->is_started = request->is_started || result == ceclSuccess;
+    return result;
 }

@@ -102,24 +102,43 @@ static ceclResult_t fill(struct cecl_launch *launch, const struct cecl_call *cal
     return ceclSuccess;
 }
 
+/* A wait has ended because of ranks that did not make this request. */
+static ceclResult_t say_missing(const struct cecl_launch *launch, int missing)
+{
+    const char *name = launch->calls[0].op->name;
+    const int gone = cecl_launch_gone(launch);
+    if (gone >= 0 && !cecl_mesh_left(launch->comm->mesh, gone))
+        return cecl_fail(
+            ceclInvalidUsage,
+            "rank %d made another call, and not this request of %s: ranks make requests "
+            "and calls in the same order%s",
+            gone, name, cecl_comm_hint(launch->comm));
+    if (gone >= 0)
+        return cecl_fail(ceclRemoteError,
+                         "rank %d has left, and a request of %s waits for it: its process or its "
+                         "communicator ended",
+                         gone, name);
+    return cecl_fail(
+        ceclTimeout,
+        "%s: rank %d did not come to make this request within %d ms of its first start "
+        "here (CECL_TIMEOUT_MS)",
+        name, missing, launch->comm->config.timeout_ms);
+}
+
 /* The error of a wait that cecl_launch_goes_on ended. */
 static ceclResult_t ended(const struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
     const int missing =
-        launch->is_request ? cecl_places_missing(launch->ring, &launch->places) : -1;
+        launch->is_request ? cecl_places_missing(launch->ring, &launch->places, 0) : -1;
     CECL_TRY(cecl_comm_async(comm));
-    if (missing >= 0)
-        cecl_fail(ceclTimeout,
-                  "%s: rank %d did not make this request within %d ms of its first start here "
-                  "(CECL_TIMEOUT_MS)",
-                  launch->calls[0].op->name, missing, comm->config.timeout_ms);
-    else
-        cecl_fail(
-            ceclTimeout,
-            "%s: a rank did not make the calls before this one within %d ms (CECL_TIMEOUT_MS)",
-            launch->calls[0].op->name, comm->config.timeout_ms);
-    cecl_comm_set_async(comm, ceclTimeout, cecl_message());
+    const ceclResult_t result = missing >= 0
+                                    ? say_missing(launch, missing)
+                                    : cecl_fail(ceclTimeout,
+                                                "%s: a rank did not make the calls before this one "
+                                                "within %d ms (CECL_TIMEOUT_MS)",
+                                                launch->calls[0].op->name, comm->config.timeout_ms);
+    cecl_comm_set_async(comm, result, cecl_message());
     return cecl_comm_async(comm);
 }
 
