@@ -1280,11 +1280,42 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupInit(ceclComm_t comm, ceclRequest_t 
  * Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclStart(ceclRequest_t request, ceclStream_t stream);
 
+/* Says that the receive buffer of a request is free: peers may write to it from here on in `stream`, long before the
+ * request is started. The start then begins to move bytes at once, because no flags need to be exchanged for
+ * that. For a gather that is prefetched, call it behind the last use of what the buffer held before.
+ *
+ *     ceclReady(request, compute);   // behind the kernels that used recvbuff
+ *     ...
+ *     ceclStart(request, gather);    // sendbuff may be written until here
+ *
+ * Requests of ceclAllGather, ceclAllGatherStrided and ceclAllGatherv, and of groups of these. Ranks push then, whatever
+ * direction the options say. Where that cannot be (512 requests among 8 ranks or fewer; SMs copy the own block), the
+ * start exchanges flags as any other does; ranks agree on it.
+ * stream  orders the call. It may be another stream than the start's: neither waits for the other. What the
+ *         program does with recvbuff comes before this call, or behind the start.
+ *
+ * Collective: all ranks make the same requests ready, each once before each start, in the same order among starts.
+ * It waits for peers only where the first start of a request does.
+ * Threads: one call at a time on its communicator. Ownership: the request stays the caller's. It cannot be freed
+ * before it is started.
+ * Errors, nothing enqueued: ceclInvalidArgument (NULL or freed; a stream of another device), ceclInvalidUsage (another
+ * kind of request; made ready before, and not started since; inside a group; and as ceclStart). Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclReady(ceclRequest_t request, ceclStream_t stream);
+
+/* Makes several requests ready with one exchange of flags (a session), as ceclReady does with one. Each is then started by
+ * itself, once, in any order that is equal on all ranks.
+ * requests  [count] of one communicator, each once; equal on all ranks.
+ * count     1 or more.
+ * Collective, threads, ownership, errors: as ceclReady has them; also ceclInvalidArgument (requests NULL, count
+ * below 1, a request twice) and ceclInvalidUsage (of several communicators). Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclReadyAll(ceclRequest_t *requests, int count,
+                                                ceclStream_t stream);
+
 /* Frees a request. Requests whose communicator has ended are freed so, too: ceclCommDestroy leaves the handles.
  * Local: ranks may free requests in any order. Threads: one call at a time on its communicator.
  * Ownership: the handle ends.
  * Errors, nothing freed: ceclInvalidArgument (NULL; freed before), ceclInvalidUsage (its last start is
- * pending: synchronize the stream first). Since 0.1. */
+ * pending: synchronize the stream first; it was made ready and not started). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclRequestFree(ceclRequest_t request);
 
 /* What a communicator takes. All fields are equal on all ranks, if these set equal options. */

@@ -237,6 +237,38 @@ CECL_API ceclResult_t ceclStart(ceclRequest_t request, ceclStream_t stream)
     return result;
 }
 
+/* Requires requests of communicators that live. */
+static ceclResult_t check_all(ceclRequest_t *requests, int count)
+{
+    if (!requests || count < 1)
+        return cecl_fail(ceclInvalidArgument, "requests %p, count %d: 1 request at least",
+                         (void *)requests, count);
+    for (int i = 0; i < count; i++)
+        CECL_TRY(cecl_request_check(requests[i]));
+    return cecl_comm_check(requests[0]->comm);
+}
+
+CECL_API ceclResult_t ceclReadyAll(ceclRequest_t *requests, int count, ceclStream_t stream)
+{
+    const char *name = cecl_ops[CECL_OP_READY].name;
+    CECL_TRY(check_all(requests, count));
+    if (cecl_group_is_open())
+        return cecl_group_refuse(
+            refuse_in_group(name, "it is no call that could be carried out with others"));
+    ceclComm_t comm = requests[0]->comm;
+    CECL_TRY(cecl_comm_enter(comm, name));
+    const struct cecl_traced traced = cecl_trace_begin(comm, name);
+    const ceclResult_t result = cecl_requests_ready(requests, count, stream);
+    cecl_trace_end(&traced, 0, 0, "signals to all", result);
+    cecl_comm_leave(comm);
+    return result;
+}
+
+CECL_API ceclResult_t ceclReady(ceclRequest_t request, ceclStream_t stream)
+{
+    return ceclReadyAll(&request, 1, stream);
+}
+
 CECL_API ceclResult_t ceclRequestFree(ceclRequest_t request)
 {
     if (cecl_request_forget(request))

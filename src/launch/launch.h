@@ -98,6 +98,7 @@ struct cecl_launch {
     uint32_t signature; /* BOUND: of the calls with effect */
 
     /* -- what was told -- */
+    uint64_t slot; /* a request's: what peers signal when its buffers may be written; see early.h */
     struct cecl_places *ring;        /* in which ranks tell it */
     struct cecl_places_group places; /* where ranks meet */
     bool is_open;                    /* published, and the outcome is not known yet */

@@ -84,6 +84,7 @@ static void take_out(ceclRequest_t request)
 static void empty(ceclRequest_t request)
 {
     struct cecl_launch *launch = request->collectives;
+    cecl_early_end(request, true);
     if (launch && launch->runs)
         cecl_imports_unpin(&launch->comm->registry, &launch->imports);
     if (launch)
@@ -162,8 +163,10 @@ static ceclResult_t read_one(ceclRequest_t request)
     struct cecl_launcher *launcher = request->comm->launcher;
     uint64_t pending_ns = 0;
     cecl_launch_bound_waits(launch);
-    const ceclResult_t result = cecl_tell_learn(launch, &pending_ns);
+    ceclResult_t result = cecl_tell_learn(launch, &pending_ns);
     launcher->making = NULL;
+    if (result == ceclSuccess)
+        result = cecl_early_read(request);
     if (result != ceclSuccess)
         return cecl_launch_give_up(launch, result);
     request->is_read = true;
@@ -272,6 +275,7 @@ static ceclResult_t make_collectives(ceclRequest_t request, const struct cecl_ca
     CECL_TRY(cecl_bounce_keep(launch));
     CECL_TRY(list_watched(request));
     CECL_TRY(make_room(launch));
+    cecl_early_begin(request);
     CECL_TRY(cecl_launch_tell(launch, false));
     launcher->making = NULL;
     launch->comm->registry.telling_ns = 0; /* the next call's peers are not behind for this */
@@ -312,6 +316,7 @@ ceclResult_t cecl_request_make(ceclComm_t comm, struct cecl_launch *collectives,
     request->collectives = collectives;
     request->messages = messages;
     request->is_grouped = call == NULL;
+    request->early.slot = UINT32_MAX; /* none yet */
     request->is_read = request->is_bound = !collectives;
     ceclResult_t result = make(request, call, local);
     if (result != ceclSuccess) {
@@ -348,6 +353,12 @@ ceclResult_t cecl_request_free(ceclRequest_t request)
         return cecl_fail(ceclInvalidUsage,
                          "request %p: its last start is pending; synchronize its stream first",
                          (void *)request);
+    if (request->is_ready && atomic_load(&request->comm->async_result) == ceclSuccess)
+        return cecl_fail(
+            ceclInvalidUsage,
+            "request %p: it was made ready, so peers may write to its buffers; start it "
+            "first",
+            (void *)request);
     if (must_stay(request)) {
         request->is_freed = true;
         return ceclSuccess;
@@ -387,6 +398,7 @@ void cecl_requests_lose_memory(ceclComm_t comm)
 /* Its launches are those of a store that is going to be freed. */
 static void end(ceclRequest_t request)
 {
+    cecl_early_end(request, false);
     if (request->collectives) {
         cecl_bounce_drop(request->collectives, false);
         cecl_launch_free(request->collectives);

@@ -42,7 +42,19 @@ struct ceclRequest {
     uint32_t target;                 /* the flags' `done` after its last start */
     /* a number of its own among the communicator's requests with collectives; equal on all ranks */
     uint32_t number;
-    uint32_t signature;           /* of a start, for the history */
+    uint32_t signature; /* of a start, for the history */
+    struct cecl_early_part {
+        /* it may be made ready: all of its calls gather, and each rank has a slot for it; equal on all ranks */
+        bool may;
+        uint32_t slot, value; /* this rank's; the value grows each time that it is made ready */
+        uint64_t *slots;      /* [nranks] of all ranks: slot and first value; NULL: not read yet */
+        uint32_t count;       /* how often it was made ready */
+        uint64_t *given;      /* [2 * nranks] what `signals` takes */
+        bool is_awaited;      /* ready: the start waits for signals, and exchanges no flags */
+        uint64_t awaited[2];  /* what `program` takes: whose slot here, and which value */
+        struct cecl_bound *signals, *program; /* made when they are first needed */
+    } early;
+    bool is_ready;                /* it was made ready, and not started since */
     struct cecl_watched *watched; /* [nwatched] */
     uint32_t nwatched;
     uint64_t send_bytes, recv_bytes; /* for the timeline */
@@ -71,6 +83,21 @@ bool cecl_request_forget(ceclRequest_t request);
 void cecl_requests_lose_memory(ceclComm_t comm);
 /* The communicator ends. Its requests can only be freed from now on. `drained`: no work is pending. */
 void cecl_requests_end(ceclComm_t comm, bool drained);
+
+/* Refuses a start whose memory is not what it was. A look as a start takes it. */
+ceclResult_t cecl_request_check_memory(ceclRequest_t request);
+
+/* -- early.c: requests that are made ready before they are started -- */
+
+/* Takes a slot for a request whose calls all gather, before it is told. */
+void cecl_early_begin(ceclRequest_t request);
+/* Keeps what the peers told of their slots. */
+ceclResult_t cecl_early_read(ceclRequest_t request);
+/* Gives back what a request has. No work of it may be pending. */
+void cecl_early_end(ceclRequest_t request, bool frees_slot);
+/* Tells all peers, in the order of `stream`, that they may write to the buffers of these requests, with one
+ * exchange of flags for all of them. They are of one communicator. */
+ceclResult_t cecl_requests_ready(ceclRequest_t *requests, int count, ceclStream_t stream);
 
 /* -- start.c -- */
 

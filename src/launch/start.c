@@ -7,6 +7,7 @@
  * What was checked and told when the request was made is not checked or told again. */
 #include <inttypes.h>
 
+#include "flags/early.h"
 #include "launch/check.h"
 #include "launch/launcher.h"
 #include "launch/make.h"
@@ -39,12 +40,15 @@ static ceclResult_t check_watched(ceclRequest_t request)
     return ceclSuccess;
 }
 
+ceclResult_t cecl_request_check_memory(ceclRequest_t request)
+{
+    return request->is_stale ? refuse_lost("request", request) : check_watched(request);
+}
+
 static ceclResult_t check(ceclRequest_t request, ceclStream_t stream)
 {
     ceclComm_t comm = request->comm;
-    if (request->is_stale)
-        return refuse_lost("request", request);
-    CECL_TRY(check_watched(request));
+    CECL_TRY(cecl_request_check_memory(request));
     return comm->dev->ops->stream_check(comm->dev, stream);
 }
 
@@ -64,6 +68,20 @@ static void note_windows(const struct cecl_launch *launch, uint32_t target)
     }
 }
 
+/* The program by which this start goes. Ranks that differ in it are found by the history. */
+static struct cecl_bound *choose(ceclRequest_t request, uint32_t *signature)
+{
+    struct cecl_early_part *early = &request->early;
+    *signature = request->signature;
+    if (!request->is_ready || !early->is_awaited)
+        return request->collectives->program;
+    *signature ^= 0x5bd1e995u;
+    early->program->given = early->awaited;
+    cecl_early_await(&request->comm->engine.flags, (uint32_t)early->awaited[0],
+                     (uint32_t)early->awaited[1]);
+    return early->program;
+}
+
 /* Peers count on the start once they have started too, so a part of it breaks the communicator. */
 static ceclResult_t run_program(ceclRequest_t request, ceclStream_t stream)
 {
@@ -75,8 +93,10 @@ static ceclResult_t run_program(ceclRequest_t request, ceclStream_t stream)
             ceclInvalidUsage,
             "a peer's memory was freed or replaced since the request was made; free the "
             "request and make it again, on all ranks");
-    cecl_history_note(&comm->history, request->signature, cecl_ops[CECL_OP_START].name);
-    const ceclResult_t result = cecl_engine_run(&comm->engine, launch->program, stream, &started);
+    uint32_t signature;
+    struct cecl_bound *program = choose(request, &signature);
+    cecl_history_note(&comm->history, signature, cecl_ops[CECL_OP_START].name);
+    const ceclResult_t result = cecl_engine_run(&comm->engine, program, stream, &started);
     const uint32_t target = cecl_flags_done_target(&comm->engine.flags);
     note_windows(launch, target);
     cecl_imports_end(&comm->registry, &launch->imports, target);
@@ -89,11 +109,11 @@ static ceclResult_t run_collectives(ceclRequest_t request, ceclStream_t stream)
     struct cecl_launch *launch = request->collectives;
     const struct cecl_leases *leases = &launch->leases;
     launch->order.stream = stream;
-    if (!launch->runs)
-        return ceclSuccess;
-    if (leases->before.count > 0)
+    if (launch->runs && leases->before.count > 0)
         CECL_TRY(cecl_launch_carry(launch, &leases->before));
-    CECL_TRY(run_program(request, stream));
+    if (launch->runs)
+        CECL_TRY(run_program(request, stream));
+    request->is_ready = false;
     if (leases->after.count == 0)
         return ceclSuccess;
     const ceclResult_t result = cecl_launch_carry(launch, &leases->after);

@@ -94,6 +94,10 @@ static ceclResult_t fill(struct cecl_launch *launch, const struct cecl_call *cal
                     (cecl_call_is_outside(call) ? OUTSIDE : 0);
     record->spare[RECV_ROOM] = cecl_call_recv_needed(call);
     record->spare[SEND_ROOM] = cecl_call_send_needed(call);
+    if (launch->is_request && !has_own_layout(call)) {
+        record->nper_peer = 1;
+        record->per_peer[0] = launch->slot;
+    }
     if (!has_own_layout(call))
         return ceclSuccess;
     record->nper_peer = (uint32_t)nranks;
@@ -258,6 +262,8 @@ static ceclResult_t learn_rank(struct cecl_launch *launch, int rank, bool *diffe
         CECL_TRY(check_same(comm, &calls[i], launch->nfull, rank, flags));
         note_outside(launch, i, rank, (flags & OUTSIDE) != 0);
         *differ = *differ || ((flags & OUTSIDE) != 0) != cecl_call_is_outside(&calls[i]);
+        if (launch->is_request && !has_own_layout(&calls[i]))
+            launch->send_at[at] = record->per_peer[0]; /* its slot: see early.h */
         if (!has_own_layout(&calls[i]))
             continue;
         if (told->late)
