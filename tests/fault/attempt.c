@@ -180,7 +180,7 @@ static ceclResult_t messages(struct life *life)
     return result == ceclSuccess ? ended : result;
 }
 
-/* The fault within comes between the request and its start. A request is freed at the next attempt. */
+/* The fault within comes between the request and its start. From the third attempt on it is made ready. A request is freed at the next attempt. */
 static ceclResult_t request(struct life *life)
 {
     static ceclRequest_t made;
@@ -194,7 +194,8 @@ static ceclResult_t request(struct life *life)
     if (result != ceclSuccess)
         return result;
     misdeed_at(life, WITHIN);
-    return ceclStart(made, 0);
+    const ceclResult_t ready = life->attempt >= 2 ? ceclReady(made, 0) : ceclSuccess;
+    return ready == ceclSuccess ? ceclStart(made, 0) : ready;
 }
 
 /* ---- memory that is registered */

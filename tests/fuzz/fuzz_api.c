@@ -248,6 +248,12 @@ static ceclStream_t stream_of(int rank)
     return batch.on_stream ? streams[rank] : NULL;
 }
 
+static bool gathers(enum model_kind kind)
+{
+    return kind == MODEL_ALL_GATHER || kind == MODEL_ALL_GATHERV ||
+           kind == MODEL_ALL_GATHER_STRIDED;
+}
+
 /* The request is started once its peers have made it, so each rank needs a thread. */
 static void make_by_request(int i, int rank)
 {
@@ -255,6 +261,8 @@ static void make_by_request(int i, int rank)
     OK(ceclGroupStart());
     OK(call(&batch.calls[i], rank, NULL, false));
     OK(ceclGroupInit(comms[rank], &request));
+    if (i % 2 && gathers(batch.calls[i].kind))
+        OK(ceclReady(request, stream_of(rank)));
     OK(ceclStart(request, stream_of(rank)));
     requests[rank][nrequests[rank]++] = request;
 }

@@ -352,6 +352,13 @@ static void keep(ceclRequest_t request)
     requests[nrequests++] = request;
 }
 
+/* Gathers may be made ready before they are started. */
+static bool is_made_ready(const struct random_call *c)
+{
+    return (c->kind == ALL_GATHER || c->kind == ALL_GATHERV || c->kind == ALL_GATHER_STRIDED) &&
+           c->seed / 4 % 2;
+}
+
 /* A second start finds its input unchanged, unless ranks are in place. */
 static ceclResult_t make_by_request(ceclComm_t comm, const struct random_call *c)
 {
@@ -362,8 +369,12 @@ static ceclResult_t make_by_request(ceclComm_t comm, const struct random_call *c
     if (result != ceclSuccess)
         return result;
     keep(request);
-    for (int i = 0; i < starts && result == ceclSuccess; i++)
-        result = ceclStart(request, c->stream);
+    for (int i = 0; i < starts && result == ceclSuccess; i++) {
+        if (is_made_ready(c))
+            result = ceclReady(request, c->stream);
+        if (result == ceclSuccess)
+            result = ceclStart(request, c->stream);
+    }
     return result;
 }
 

@@ -263,6 +263,8 @@ static bool has_counter(const struct verifier *v, const struct cecl_plan *plan,
                         const struct cecl_step *step)
 {
     const uint32_t counter = step->counter;
+    if (counter == CECL_COUNTER_EARLY && v->ncounters >= CECL_COUNTERS)
+        return step->phase >= 1;
     if (counter >= CECL_COUNTERS && counter < v->ncounters)
         return step->phase >= 1;
     return counter < CECL_PHASED && step->phase >= 1 && step->phase <= plan->phases[counter] &&
@@ -277,6 +279,8 @@ static ceclResult_t check_meeting(const struct verifier *v, const struct cecl_pl
     const bool fine =
         step->kind == CECL_STEP_AFTER
             ? step->first < (uint32_t)v->nlanes && step->first != step->lane
+        : step->counter == CECL_COUNTER_BEGUN
+            ? step->kind == CECL_STEP_SIGNAL && step->peer == rank
             : has_counter(v, plan, step) && step->peer < v->nranks && step->peer != rank;
     if (step->kind > CECL_STEP_POST || !fine)
         return VERIFY_FAULT("a step is no step: kind %u, row %" PRIu32 ", peer %u, phase %" PRIu32,
