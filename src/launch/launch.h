@@ -171,9 +171,13 @@ void cecl_launch_go(struct cecl_launch *launch, enum cecl_launch_state to);
 ceclResult_t cecl_launch_give_up(struct cecl_launch *launch, ceclResult_t result);
 /* Begins the time for which the host waits for peers of this launch. */
 void cecl_launch_bound_waits(struct cecl_launch *launch);
+/* -- missing.c -- */
+
 /* A rank that has left, or made another call, without making this request; or -1. Calls that are no
  * requests do not wait for long. */
 int cecl_launch_gone(const struct cecl_launch *launch);
+/* The error of a wait that cecl_launch_goes_on ended. */
+ceclResult_t cecl_launch_wait_ended(const struct cecl_launch *launch);
 /* Whether the host's waits for peers go on. They do while the communicator has not failed, and the
  * launch that is being made is in time. For the registry and the places. */
 bool cecl_launch_goes_on(void *comm);

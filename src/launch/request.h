@@ -62,7 +62,7 @@ struct ceclRequest {
         *next; /* of the communicator's, the oldest first; or of those that were freed */
 };
 
-/* -- request.c -- */
+/* -- request_make.c -- */
 
 /* Makes a request of launches that are described, and takes them over also on failure. `local` is this
  * rank's verdict on the calls, with its message recorded. `call` is what ranks compare of a lone call,
@@ -73,6 +73,15 @@ ceclResult_t cecl_request_make(ceclComm_t comm, struct cecl_launch *collectives,
                                ceclResult_t local, ceclRequest_t *made);
 /* Reads what the peers published for this request, and gives it a program. Waits for the peers to make it. */
 ceclResult_t cecl_request_bind(ceclRequest_t request);
+
+/* -- request.c -- */
+
+/* A request that is all zero; NULL without host memory. */
+ceclRequest_t cecl_request_take(void);
+/* Adds it to its communicator's list. */
+void cecl_request_enlist(ceclRequest_t request);
+/* Takes it out of the list, if it is there, and lets go of all that it has. No work of it may be pending. */
+void cecl_request_discard(ceclRequest_t request);
 /* Refuses a handle that is NULL, freed, or of a communicator that has ended. */
 ceclResult_t cecl_request_check(ceclRequest_t request);
 /* Frees a request, unless it is pending. */

@@ -33,22 +33,6 @@ ceclResult_t cecl_launch_give_up(struct cecl_launch *launch, ceclResult_t result
     return is_relied_on ? cecl_comm_break(comm, result) : cecl_comm_cause(comm, result);
 }
 
-/* Whether a rank made another call instead, or has left. It may have made the request just before. */
-static bool does_not_come(const struct cecl_launch *launch, int rank)
-{
-    ceclComm_t comm = launch->comm;
-    return (cecl_history_is_ahead(&comm->history, rank) || cecl_mesh_left(comm->mesh, rank)) &&
-           cecl_places_missing(launch->ring, &launch->places, rank) == rank;
-}
-
-int cecl_launch_gone(const struct cecl_launch *launch)
-{
-    int rank = launch->is_request ? cecl_places_missing(launch->ring, &launch->places, 0) : -1;
-    while (rank >= 0 && !does_not_come(launch, rank))
-        rank = cecl_places_missing(launch->ring, &launch->places, rank + 1);
-    return rank;
-}
-
 bool cecl_launch_goes_on(void *context)
 {
     ceclComm_t comm = context;

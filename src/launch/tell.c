@@ -106,46 +106,6 @@ static ceclResult_t fill(struct cecl_launch *launch, const struct cecl_call *cal
     return ceclSuccess;
 }
 
-/* A wait has ended because of ranks that did not make this request. */
-static ceclResult_t say_missing(const struct cecl_launch *launch, int missing)
-{
-    const char *name = launch->calls[0].op->name;
-    const int gone = cecl_launch_gone(launch);
-    if (gone >= 0 && !cecl_mesh_left(launch->comm->mesh, gone))
-        return cecl_fail(
-            ceclInvalidUsage,
-            "rank %d made another call, and not this request of %s: ranks make requests "
-            "and calls in the same order%s",
-            gone, name, cecl_comm_hint(launch->comm));
-    if (gone >= 0)
-        return cecl_fail(ceclRemoteError,
-                         "rank %d has left, and a request of %s waits for it: its process or its "
-                         "communicator ended",
-                         gone, name);
-    return cecl_fail(
-        ceclTimeout,
-        "%s: rank %d did not come to make this request within %d ms of its first start "
-        "here (CECL_TIMEOUT_MS)",
-        name, missing, launch->comm->config.timeout_ms);
-}
-
-/* The error of a wait that cecl_launch_goes_on ended. */
-static ceclResult_t ended(const struct cecl_launch *launch)
-{
-    ceclComm_t comm = launch->comm;
-    const int missing =
-        launch->is_request ? cecl_places_missing(launch->ring, &launch->places, 0) : -1;
-    CECL_TRY(cecl_comm_async(comm));
-    const ceclResult_t result = missing >= 0
-                                    ? say_missing(launch, missing)
-                                    : cecl_fail(ceclTimeout,
-                                                "%s: a rank did not make the calls before this one "
-                                                "within %d ms (CECL_TIMEOUT_MS)",
-                                                launch->calls[0].op->name, comm->config.timeout_ms);
-    cecl_comm_set_async(comm, result, cecl_message());
-    return cecl_comm_async(comm);
-}
-
 ceclResult_t cecl_tell_reserve(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
@@ -171,7 +131,7 @@ ceclResult_t cecl_tell_publish(struct cecl_launch *launch)
         record_at(comm, i)->version = comm->registry.posted;
     if (!cecl_places_publish(launch->ring, launcher->records, launch->nfull, cecl_launch_goes_on,
                              comm, &launch->places))
-        return ended(launch);
+        return cecl_launch_wait_ended(launch);
     launch->is_open = launch->is_relied_on = true;
     return ceclSuccess;
 }
@@ -414,7 +374,7 @@ ceclResult_t cecl_tell_learn(struct cecl_launch *launch, uint64_t *pending_ns)
     launch->is_open = false;
     const enum cecl_places_outcome outcome = meet(launch, pending_ns);
     if (outcome == CECL_PLACES_STOPPED)
-        return ended(launch);
+        return cecl_launch_wait_ended(launch);
     *told = (struct cecl_told){.late = outcome == CECL_PLACES_LATE};
     told->earlier = told->late ? launch->places.earlier : 0;
     told->inputs_readable = !told->late && are_readable(launch);
