@@ -96,14 +96,19 @@ void cecl_requests_end(ceclComm_t comm, bool drained);
 /* Refuses a start whose memory is not what it was. A look as a start takes it. */
 ceclResult_t cecl_request_check_memory(ceclRequest_t request);
 
-/* -- early.c: requests that are made ready before they are started -- */
+/* -- early_slot.c: what requests that may be made ready have at each rank -- */
 
+/* Whether all calls of a launch are all-gathers. */
+bool cecl_early_gathers(const struct cecl_launch *launch);
 /* Takes a slot for a request whose calls all gather, before it is told. */
 void cecl_early_begin(ceclRequest_t request);
 /* Keeps what the peers told of their slots. */
 ceclResult_t cecl_early_read(ceclRequest_t request);
 /* Gives back what a request has. No work of it may be pending. */
 void cecl_early_end(ceclRequest_t request, bool frees_slot);
+
+/* -- early.c: requests that are made ready before they are started -- */
+
 /* Tells all peers, in the order of `stream`, that they may write to the buffers of these requests, with one
  * exchange of flags for all of them. They are of one communicator. */
 ceclResult_t cecl_requests_ready(ceclRequest_t *requests, int count, ceclStream_t stream);
