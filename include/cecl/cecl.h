@@ -1273,8 +1273,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupInit(ceclComm_t comm, ceclRequest_t 
  * The first start of a request waits until all ranks have made it, and for memory that peers use for the
  * first time. Other starts wait for no peer, except under CECL_CHECK=1, and in messages.
  * Threads: one call at a time on its communicator. Ownership: the request stays the caller's.
- * Errors, nothing enqueued: ceclInvalidArgument (NULL or freed; a stream of another device, or destroyed),
- * ceclInvalidUsage (the communicator has ended; memory of the request was freed or replaced, here or at a
+ * Errors, nothing enqueued: ceclInvalidArgument (NULL or freed; a stream of another device, or destroyed; on
+ * the host device a buffer without memory), ceclInvalidUsage (the communicator has ended; memory of the request was freed or replaced, here or at a
  * peer: then free the request and make it again, on all ranks; inside a group; stream is capturing; under
  * CECL_CHECK=1 ranks differ). A rank that is refused alone keeps its peers waiting, as with any collective.
  * Since 0.1. */

@@ -1,5 +1,7 @@
 /* Requests on the host device, with all ranks in one thread: each kind of call as a request, started often,
  * between other calls, on streams that differ, in memory of all kinds, and what is refused. */
+#include "alloc/registry_internal.h"
+#include "launch/request.h"
 #include "requests.h"
 
 /* ---- an all-gather in each kind of memory */
@@ -314,6 +316,56 @@ static void memory_that_was_freed_under_a_request_is_named(void **state)
     }
 }
 
+/* Whether a rank has closed memory of its peers that the request uses. */
+static bool has_closed(ceclRequest_t request)
+{
+    const struct cecl_imports *imports = &request->collectives->imports;
+    bool closed = false;
+    for (uint32_t i = 0; i < imports->count; i++)
+        closed = closed || atomic_load(&imports->list[i]->closed);
+    return closed;
+}
+
+/* Rank 1's memory is replaced; a call with the new memory tells its peers, which then close the old one. */
+static void a_peers_memory_that_was_replaced_is_named(void **state)
+{
+    int *send[RANKS], *recv[RANKS], *again[RANKS];
+    ceclRequest_t requests[RANKS];
+    (void)state;
+    allocate(POOL, COUNT, send);
+    allocate(REGISTERED, RANKS * COUNT, recv);
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclAllGatherInit(send[r], recv[r], COUNT, ceclInt32, comms[r], &requests[r]));
+    fill(send, 4);
+    start_all(requests);
+    synchronize();
+    unmap_file(recv[1], RANKS * COUNT * sizeof(int));
+    is_refused(ceclStart(requests[1], streams[1]), ceclInvalidArgument, "recvbuff");
+    allocate(REGISTERED, RANKS * COUNT, again);
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclAllGather(send[r], again[r], COUNT, ceclInt32, comms[r], streams[r]));
+    synchronize();
+    check_gathered(again, 4);
+    unmap_file(again[1], RANKS * COUNT * sizeof(int)); /* found at the next new memory */
+    again[1] = map_file(RANKS * COUNT * sizeof(int));
+    for (int i = 0; i < 10000 && !(has_closed(requests[0]) && has_closed(requests[2])); i++) {
+        for (int r = 0; r < RANKS; r++)
+            OK(ceclAllGather(send[r], again[r], COUNT, ceclInt32, comms[r], streams[r]));
+        synchronize();
+        usleep(100);
+    }
+    is_refused(ceclStart(requests[0], streams[0]), ceclInvalidUsage, "a peer's memory was freed");
+    is_refused(ceclStart(requests[2], streams[2]), ceclInvalidUsage, "a peer's memory was freed");
+    free_all(requests);
+    release(POOL, COUNT, send);
+    recv[1] = again[1];
+    again[1] = map_file(sizeof(int));
+    release(REGISTERED, RANKS * COUNT, recv);
+    unmap_file(again[1], sizeof(int));
+    unmap_file(again[0], RANKS * COUNT * sizeof(int));
+    unmap_file(again[2], RANKS * COUNT * sizeof(int));
+}
+
 static void a_request_outlives_its_communicator_only_to_be_freed(void **state)
 {
     int *send[RANKS], *recv[RANKS];
@@ -383,6 +435,7 @@ int main(void)
         cmocka_unit_test(groups_take_no_starts_and_make_requests_at_their_end),
         cmocka_unit_test(a_pending_request_is_not_freed),
         cmocka_unit_test(memory_that_was_freed_under_a_request_is_named),
+        cmocka_unit_test(a_peers_memory_that_was_replaced_is_named),
         cmocka_unit_test(a_request_outlives_its_communicator_only_to_be_freed),
         cmocka_unit_test(starts_of_different_requests_are_found),
     };
