@@ -5,11 +5,11 @@
  *     start    by a program of its own, which waits for these signals in place of the first barrier
  *              (plan/early.c). They came long before, so nothing is exchanged as it begins.
  *
- * Each rank waits in a slot of its own words (flags/early.h). Several requests that are made ready together wait
- * in the slot of the first one: one exchange serves all of them.
+ * Each rank waits in a slot of its own words (flags/early.h). Several requests that are made ready
+ * together wait in the slot of the first one: one exchange serves all of them.
  *
- * Where some rank has no slot, or the plan has to be whole, a request may be made ready all the same, and its start
- * exchanges flags as any other. All ranks find that alike. */
+ * Where some rank has no slot, or the plan has to be whole, a request may be made ready all the
+ * same, and its start exchanges flags as any other. All ranks find that alike. */
 #include "ce/bound.h"
 #include "launch/check.h"
 #include "launch/launcher.h"

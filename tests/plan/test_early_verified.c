@@ -1,5 +1,6 @@
-/* Calls whose ranks say before the start that they are ready: both halves, between calls that are whole, for many
- * numbers of ranks. Plans that have to stay whole are found, and broken halves, too. */
+/* Calls whose ranks say before the start that they are ready: both halves, between calls that are
+ * whole, for many numbers of ranks. Plans that have to stay whole are found, and broken halves,
+ * too. */
 #include "plans.h"
 
 #define BYTES 24

@@ -1,4 +1,5 @@
-/* Requests that are made ready before they are started, on the host device, with all ranks in one thread. */
+/* Requests that are made ready before they are started, on the host device, with all ranks in one
+ * thread. */
 #include "requests.h"
 
 static void ready_all(ceclRequest_t requests[RANKS])
@@ -81,7 +82,8 @@ static void a_start_waits_for_no_start_of_peers_that_are_ready(void **state)
     release(POOL, RANKS * COUNT, recv);
 }
 
-/* Rank 2 is late with being ready. Nothing is written to any rank before, because a block goes to all at once. */
+/* Rank 2 is late with being ready. Nothing is written to any rank before, because a block goes to
+ * all at once. */
 static void a_start_waits_until_all_are_ready(void **state)
 {
     int *recv[RANKS], *send[RANKS];
