@@ -2,10 +2,9 @@
 #ifndef CECL_BENCH_H
 #define CECL_BENCH_H
 
-#include <cecl/cecl_mpi.h>
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
+
+#include "team.h"
 
 #define MAX_SIDES 6
 #define MAX_ROUNDS 201
@@ -84,6 +83,7 @@ struct options {
 /* A communicator and what belongs to a run. */
 struct run {
     const char *program; /* the program's name, for messages */
+    const struct team *team;
     int rank, nranks;
     bool cuda;
     ceclComm_t comm;

@@ -22,7 +22,7 @@ struct pair {
 /* What is measured for a pair and a size. */
 struct burst_times {
     double small[SAMPLES]; /* us, of the slowest rank */
-    int alone[SAMPLES];    /* 1: on some rank the bulk calls were over before this one began */
+    double alone[SAMPLES]; /* 1: on some rank the bulk calls were over before this one began */
     double bulk[BURSTS];   /* us, all bulk calls of a burst, of the slowest rank */
 };
 
@@ -32,8 +32,8 @@ static bool open_bulk_comm(const struct run *run, ceclComm_t *comm)
 {
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
     config.cudaDevice = CECL_CUDA_DEVICE_BY_RANK;
-    return ceclCommInitMpi(comm, MPI_COMM_WORLD, &config) == ceclSuccess ||
-           complain(run, "ceclCommInitMpi", ceclGetLastError(NULL));
+    return run->team->comm_init(comm, &config) == ceclSuccess ||
+           complain(run, "a communicator for bulk calls", ceclGetLastError(NULL));
 }
 
 /* All-gathers among the bulk calls are in place, as FSDP makes them. Destroying `bulk_comm` frees their stream
@@ -75,12 +75,12 @@ static bool call_bulk(struct pair *pair)
 
 /* Makes bulk calls and, while they run, small calls; without `with_bulk` or `with_small` not those. */
 static bool run_burst(struct pair *pair, size_t block, bool with_bulk, bool with_small,
-                      double small_us[SMALL], int alone[SMALL], double *bulk_us)
+                      double small_us[SMALL], double alone[SMALL], double *bulk_us)
 {
     const struct run *run = &pair->small_run, *bulk = &pair->bulk_run;
     const void *send = send_place(pair->small, run, block, run->options.in_place);
     struct clock_mark begin, end;
-    MPI_Barrier(MPI_COMM_WORLD);
+    run->team->barrier();
     if (!clock_mark(bulk, &begin) || (with_bulk && !call_bulk(pair)) || !clock_mark(bulk, &end))
         return false;
     for (int i = 0; i < SMALL && with_small; i++) {
@@ -98,17 +98,17 @@ static bool run_burst(struct pair *pair, size_t block, bool with_bulk, bool with
 static bool run_bursts(struct pair *pair, size_t block, bool with_bulk, bool with_small,
                        struct burst_times *times)
 {
-    double unused[SMALL], most;
-    int alone[SMALL];
+    double unused[SMALL], alone[SMALL], most;
     if (!run_burst(pair, block, with_bulk, with_small, unused, alone, &most)) /* warms up */
         return false;
     for (int i = 0; i < BURSTS; i++)
         if (!run_burst(pair, block, with_bulk, with_small, &times->small[(size_t)i * SMALL],
                        &times->alone[(size_t)i * SMALL], &times->bulk[i]))
             return false;
-    MPI_Allreduce(MPI_IN_PLACE, times->small, SAMPLES, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    MPI_Allreduce(MPI_IN_PLACE, times->alone, SAMPLES, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-    MPI_Allreduce(MPI_IN_PLACE, times->bulk, BURSTS, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    const struct team *const team = pair->small_run.team;
+    team->max(times->small, SAMPLES);
+    team->max(times->alone, SAMPLES);
+    team->max(times->bulk, BURSTS);
     return true;
 }
 
@@ -117,7 +117,7 @@ static void print_small(const char *what, struct burst_times *times)
     double *us = times->small;
     size_t n = 0;
     for (size_t i = 0; i < SAMPLES; i++)
-        if (!times->alone[i])
+        if (times->alone[i] < 1)
             us[n++] = us[i];
     qsort(us, n, sizeof(*us), compare_doubles);
     if (n > 0)

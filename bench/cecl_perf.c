@@ -4,18 +4,19 @@
 
 #include "memory.h"
 
+#define RANKS 2 /* where neither MPI nor --ranks says how many */
+
 /* One round of one side. *us is the slowest rank's time for a call. */
 static bool time_round(struct side *side, const struct run *run, const void *send, size_t block,
                        int iterations, double *us)
 {
     BENCH_TRY(run, ceclStreamSynchronize(run->comm, run->stream));
-    MPI_Barrier(MPI_COMM_WORLD);
-    double mine = clock_time(side, run, send, block, iterations), slowest = 0;
+    run->team->barrier();
+    const double mine = clock_time(side, run, send, block, iterations);
     if (mine < 0)
         return complain(run, side->name, ceclGetLastError(run->comm));
-    mine /= iterations;
-    MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    *us = slowest;
+    *us = mine / iterations;
+    run->team->max(us, 1);
     return true;
 }
 
@@ -34,15 +35,13 @@ static bool check_all(const struct trial *t, const struct run *run, int turn, lo
 {
     for (int s = 0; s < t->nsides; s++) {
         const uint64_t seed = (t->block * (MAX_ROUNDS + 1) + (uint64_t)turn) * MAX_SIDES;
-        long long all = 0;
         if (!t->on[s])
             continue;
-        const long long mine =
-            check_side(&t->sides[s], run, t->block, t->in_place, seed + (uint64_t)s);
-        if (mine < 0)
+        long long wrong = check_side(&t->sides[s], run, t->block, t->in_place, seed + (uint64_t)s);
+        if (wrong < 0)
             return false;
-        MPI_Allreduce(&mine, &all, 1, MPI_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
-        *errors += all;
+        run->team->sum(&wrong);
+        *errors += wrong;
     }
     return true;
 }
@@ -192,17 +191,33 @@ static int perform(struct run *run)
     return run_leave(run, end) ? end : END_BROKEN;
 }
 
+/* Becomes a rank: one that MPI started, or, with --ranks or without MPI, one that this program starts. */
+static bool join(struct run *run, int *argc, char ***argv)
+{
+    const int asked = team_ranks_asked(*argc, *argv);
+    if (asked < 0) {
+        fprintf(stderr, "cecl_perf: --ranks: 1 to %d expected\n", TEAM_RANKS_MAX);
+        return false;
+    }
+    if (asked == 0 && team_mpi_built) {
+        run->team = team_mpi_join(argc, argv, &run->rank, &run->nranks);
+        return true;
+    }
+    run->nranks = asked > 0 ? asked : RANKS;
+    run->team = team_fork_join(run->nranks, &run->rank);
+    if (!run->team)
+        perror("cecl_perf: starting ranks");
+    return run->team != NULL;
+}
+
 int main(int argc, char **argv)
 {
     struct run run = {.program = "cecl_perf"};
     int end;
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &run.rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &run.nranks);
+    if (!join(&run, &argc, &argv))
+        return END_USAGE;
     if (options_parse(&run.options, argc, argv, &run, &end))
         end = perform(&run);
-    if (end == END_BROKEN) /* other ranks may wait for this one inside MPI */
-        MPI_Abort(MPI_COMM_WORLD, END_BROKEN);
-    MPI_Finalize();
+    run.team->leave(end, end == END_BROKEN); /* others may wait for this rank */
     return end;
 }

@@ -3,11 +3,12 @@
  * zerosm_run.c runs a case. */
 #include "zerosm.h"
 
-#include <cuda_runtime_api.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "gpu.h"
 
 #define PATIENCE_MS 5000 /* ms in which a case must end */
 #define COUNTER_MS 1000  /* ms in which the counter-check must not end */
@@ -295,13 +296,12 @@ static int find_gpus(const struct options *o)
 {
     const int wanted = o->gpus ? o->gpus : 2;
     int count = 0;
-    const cudaError_t asked = cudaGetDeviceCount(&count);
-    if (asked != cudaSuccess)
+    const struct gpu *const gpu = gpu_get();
+    if (gpu->cu && gpu->cu->cuDeviceGetCount(&count) != CUDA_SUCCESS)
         count = 0;
     if (count < wanted) {
-        printf("skipped: %d GPUs are needed, %d are here%s%s\n", wanted, count,
-               asked != cudaSuccess ? ": " : "",
-               asked != cudaSuccess ? cudaGetErrorString(asked) : "");
+        printf("skipped: %d GPUs are needed, %d are here%s%s\n", wanted, count, gpu->cu ? "" : ": ",
+               gpu->cu ? "" : gpu->why);
         return 0;
     }
     if (o->gpus)

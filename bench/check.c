@@ -145,7 +145,7 @@ long long check_side(struct side *side, const struct run *run, size_t block, boo
     const void *send = send_place(side, run, block, in_place);
     if (!prepare(side, run, send, block, seed))
         return -1;
-    MPI_Barrier(MPI_COMM_WORLD); /* no peer may write before this rank's output is filled */
+    run->team->barrier(); /* no peer may write before this rank's output is filled */
     if (run->options.corrupt != CORRUPT_SKIP && !side->call(side, run, send, block))
         return -1;
     if (ceclStreamSynchronize(run->comm, run->stream) != ceclSuccess) {

@@ -1,38 +1,43 @@
 /* Measures with events on a GPU's stream, and on the host device with the host's clock. */
-#include <cuda_runtime_api.h>
-
 #include "clock_wall.h"
+#include "gpu.h"
+
+static const struct cecl_driver *driver(void)
+{
+    return gpu_get()->cu;
+}
 
 double clock_time(struct side *side, const struct run *run, const void *send, size_t block,
                   int iterations)
 {
     if (!run->cuda)
         return wall_time(side, run, send, block, iterations);
-    cudaEvent_t start, stop;
+    CUevent start, stop;
     float ms = -1;
-    if (cudaEventCreate(&start) != cudaSuccess || cudaEventCreate(&stop) != cudaSuccess)
+    if (driver()->cuEventCreate(&start, CU_EVENT_DEFAULT) != CUDA_SUCCESS ||
+        driver()->cuEventCreate(&stop, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
         return -1;
-    bool fine = cudaEventRecord(start, run->stream) == cudaSuccess;
+    bool fine = driver()->cuEventRecord(start, run->stream) == CUDA_SUCCESS;
     for (int i = 0; i < iterations && fine; i++)
         fine = side->call(side, run, send, block);
-    fine = fine && cudaEventRecord(stop, run->stream) == cudaSuccess &&
-           cudaEventSynchronize(stop) == cudaSuccess &&
-           cudaEventElapsedTime(&ms, start, stop) == cudaSuccess;
-    cudaEventDestroy(start);
-    cudaEventDestroy(stop);
+    fine = fine && driver()->cuEventRecord(stop, run->stream) == CUDA_SUCCESS &&
+           gpu_get()->cuEventSynchronize(stop) == CUDA_SUCCESS &&
+           gpu_get()->cuEventElapsedTime(&ms, start, stop) == CUDA_SUCCESS;
+    driver()->cuEventDestroy(start);
+    driver()->cuEventDestroy(stop);
     return fine ? (double)ms * 1e3 : -1;
 }
 
 bool clock_mark(const struct run *run, struct clock_mark *mark)
 {
-    cudaEvent_t event = NULL;
+    CUevent event = NULL;
     *mark = (struct clock_mark){NULL, wall_us()};
     if (!run->cuda)
         return true;
-    if (cudaEventCreate(&event) != cudaSuccess)
+    if (driver()->cuEventCreate(&event, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
         return false;
     mark->event = event;
-    return cudaEventRecord(event, (cudaStream_t)run->stream) == cudaSuccess;
+    return driver()->cuEventRecord(event, (CUstream)run->stream) == CUDA_SUCCESS;
 }
 
 double clock_between(const struct run *run, struct clock_mark *from, struct clock_mark *to)
@@ -40,26 +45,26 @@ double clock_between(const struct run *run, struct clock_mark *from, struct cloc
     float ms = -1;
     if (!run->cuda)
         return wall_us() - from->us;
-    const cudaEvent_t first = from->event, last = to->event;
-    const bool fine = cudaEventElapsedTime(&ms, first, last) == cudaSuccess;
-    cudaEventDestroy(first);
-    cudaEventDestroy(last);
+    const CUevent first = from->event, last = to->event;
+    const bool fine = gpu_get()->cuEventElapsedTime(&ms, first, last) == CUDA_SUCCESS;
+    driver()->cuEventDestroy(first);
+    driver()->cuEventDestroy(last);
     return fine ? (double)ms * 1e3 : -1;
 }
 
 bool clock_passed(const struct run *run, const struct clock_mark *mark)
 {
-    return run->cuda && cudaEventQuery((cudaEvent_t)mark->event) == cudaSuccess;
+    return run->cuda && gpu_get()->cuEventQuery((CUevent)mark->event) == CUDA_SUCCESS;
 }
 
 bool clock_urgent_stream(const struct run *run, ceclStream_t *stream)
 {
     int least, most;
-    cudaStream_t made;
+    CUstream made;
     if (!run->cuda)
         return ceclStreamCreate(run->comm, stream) == ceclSuccess;
-    if (cudaDeviceGetStreamPriorityRange(&least, &most) != cudaSuccess ||
-        cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, most) != cudaSuccess)
+    if (driver()->cuCtxGetStreamPriorityRange(&least, &most) != CUDA_SUCCESS ||
+        driver()->cuStreamCreateWithPriority(&made, CU_STREAM_NON_BLOCKING, most) != CUDA_SUCCESS)
         return false;
     *stream = made;
     return true;
@@ -68,7 +73,7 @@ bool clock_urgent_stream(const struct run *run, ceclStream_t *stream)
 void clock_free_stream(const struct run *run, ceclStream_t stream)
 {
     if (run->cuda)
-        cudaStreamDestroy((cudaStream_t)stream);
+        driver()->cuStreamDestroy((CUstream)stream);
     else
         (void)!ceclStreamDestroy(run->comm, stream);
 }

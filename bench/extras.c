@@ -27,7 +27,7 @@ bool extra_enqueue(const struct run *run, struct side *side)
     char what[128];
     if (side->supports && !side->supports(run, in_place))
         return true;
-    MPI_Barrier(MPI_COMM_WORLD);
+    run->team->barrier();
     /* The first calls only warm up, because other sizes came before. */
     for (int i = -DRAIN_EVERY; i < ENQUEUES; i++) {
         const double start = wall_us();
@@ -60,7 +60,7 @@ static bool time_rendezvous(const struct run *run, double *ms, bool *grew)
     void *big = NULL;
     if (!segments(run, &before))
         return false;
-    MPI_Barrier(MPI_COMM_WORLD);
+    run->team->barrier();
     const double start = wall_us();
     BENCH_TRY(run, ceclMemAlloc(run->comm, &big, run->options.alloc_bytes));
     *ms = (wall_us() - start) * 1e-3;
@@ -99,9 +99,9 @@ static bool time_pairs(const struct run *run, double us[PAIRS])
 static int measure_alloc(const struct run *run)
 {
     static double us[PAIRS];
-    double mine = 0, slowest = 0;
+    double slowest = 0;
     bool grew = false;
-    if (!time_rendezvous(run, &mine, &grew))
+    if (!time_rendezvous(run, &slowest, &grew))
         return END_BROKEN;
     if (!grew) {
         if (run->rank == 0)
@@ -111,7 +111,7 @@ static int measure_alloc(const struct run *run)
                     run->options.alloc_bytes);
         return END_USAGE;
     }
-    MPI_Reduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    run->team->max(&slowest, 1);
     if (run->rank == 0)
         printf("# rendezvous: %zu bytes a rank in %.2f ms (slowest rank)\n",
                run->options.alloc_bytes, slowest);
@@ -126,8 +126,8 @@ int extra_alloc(const struct run *run)
     struct run fresh = *run;
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
     config.cudaDevice = CECL_CUDA_DEVICE_BY_RANK;
-    if (ceclCommInitMpi(&fresh.comm, MPI_COMM_WORLD, &config) != ceclSuccess) {
-        complain(run, "ceclCommInitMpi", ceclGetLastError(NULL));
+    if (run->team->comm_init(&fresh.comm, &config) != ceclSuccess) {
+        complain(run, "a new communicator", ceclGetLastError(NULL));
         return END_BROKEN;
     }
     const int end = measure_alloc(&fresh);

@@ -42,7 +42,7 @@ static bool check_all(const struct run *run, struct many *many)
             ceclMemcpyAsync(run->comm, many->buffers[i], host, all, run->stream) == ceclSuccess &&
             ceclStreamSynchronize(run->comm, run->stream) == ceclSuccess;
     }
-    MPI_Barrier(MPI_COMM_WORLD);
+    run->team->barrier();
     fine = fine && call_all(run, many, 1);
     for (int i = 0; i < many->count && fine; i++) {
         fine =

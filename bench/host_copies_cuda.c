@@ -1,14 +1,15 @@
 /* Copies in both directions between a GPU and pinned memory of the host, on two streams. */
-#include <cuda_runtime_api.h>
+#include <stdint.h>
 #include <stdlib.h>
 
+#include "gpu.h"
 #include "host_copies.h"
 
 struct copies {
-    void *up, *down;   /* on the GPU: what goes to the host, and what comes from there */
-    void *host[2];     /* pinned */
-    cudaStream_t back; /* the copies from the host; the others are on the run's stream */
-    cudaEvent_t event;
+    CUdeviceptr up, down; /* on the GPU: what goes to the host, and what comes from there */
+    void *host[2];        /* pinned */
+    CUstream back;        /* the copies from the host; the others are on the run's stream */
+    CUevent event;
 };
 
 static bool open_copies(struct side *side, const struct run *run, size_t send_bytes,
@@ -16,44 +17,60 @@ static bool open_copies(struct side *side, const struct run *run, size_t send_by
 {
     struct copies *c = side->state = calloc(1, sizeof(*c));
     (void)send_bytes;
-    if (!c || cudaMalloc(&c->up, recv_bytes) != cudaSuccess ||
-        cudaMalloc(&c->down, recv_bytes) != cudaSuccess ||
-        cudaMallocHost(&c->host[0], recv_bytes) != cudaSuccess ||
-        cudaMallocHost(&c->host[1], recv_bytes) != cudaSuccess ||
-        cudaStreamCreateWithFlags(&c->back, cudaStreamNonBlocking) != cudaSuccess ||
-        cudaEventCreateWithFlags(&c->event, cudaEventDisableTiming) != cudaSuccess)
-        return complain(run, "--bulk copies", cudaGetErrorString(cudaGetLastError()));
-    side->recv = c->down;
+    if (!c)
+        return complain(run, "--bulk copies", "no host memory");
+    const struct cecl_driver *const cu = gpu_get()->cu;
+    CUresult result = gpu_get()->cuMemAlloc(&c->up, recv_bytes);
+    if (result == CUDA_SUCCESS)
+        result = gpu_get()->cuMemAlloc(&c->down, recv_bytes);
+    for (int i = 0; i < 2 && result == CUDA_SUCCESS; i++)
+        result = cu->cuMemHostAlloc(&c->host[i], recv_bytes, 0);
+    if (result == CUDA_SUCCESS)
+        result = cu->cuStreamCreateWithPriority(&c->back, CU_STREAM_NON_BLOCKING, 0);
+    if (result == CUDA_SUCCESS)
+        result = cu->cuEventCreate(&c->event, CU_EVENT_DISABLE_TIMING);
+    if (result != CUDA_SUCCESS)
+        return complain(run, "--bulk copies", gpu_words(result));
+    side->recv = (void *)(uintptr_t)c->down;
     return true;
 }
 
 /* The stream `later` waits for what is on `earlier`. */
-static bool follows(struct copies *c, cudaStream_t later, cudaStream_t earlier)
+static bool follows(struct copies *c, CUstream later, CUstream earlier)
 {
-    return cudaEventRecord(c->event, earlier) == cudaSuccess &&
-           cudaStreamWaitEvent(later, c->event, 0) == cudaSuccess;
+    const struct cecl_driver *const cu = gpu_get()->cu;
+    return cu->cuEventRecord(c->event, earlier) == CUDA_SUCCESS &&
+           cu->cuStreamWaitEvent(later, c->event, 0) == CUDA_SUCCESS;
+}
+
+static bool copy(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    return gpu_get()->cu->cuMemcpyAsync(to, from, bytes, stream) == CUDA_SUCCESS;
+}
+
+static CUdeviceptr address_of(const void *ptr)
+{
+    return (CUdeviceptr)(uintptr_t)ptr;
 }
 
 static bool call_copies(struct side *side, const struct run *run, const void *send, size_t block)
 {
     struct copies *c = side->state;
-    const cudaStream_t stream = (cudaStream_t)run->stream;
+    const CUstream stream = run->stream;
     (void)send;
-    return follows(c, c->back, stream) &&
-           cudaMemcpyAsync(c->host[0], c->up, block, cudaMemcpyDefault, stream) == cudaSuccess &&
-           cudaMemcpyAsync(c->down, c->host[1], block, cudaMemcpyDefault, c->back) == cudaSuccess &&
-           follows(c, stream, c->back);
+    return follows(c, c->back, stream) && copy(address_of(c->host[0]), c->up, block, stream) &&
+           copy(c->down, address_of(c->host[1]), block, c->back) && follows(c, stream, c->back);
 }
 
 static void close_copies(struct side *side)
 {
     struct copies *c = side->state;
-    cudaFree(c->up);
-    cudaFree(c->down);
-    cudaFreeHost(c->host[0]);
-    cudaFreeHost(c->host[1]);
-    cudaStreamDestroy(c->back);
-    cudaEventDestroy(c->event);
+    gpu_get()->cuMemFree(c->up);
+    gpu_get()->cuMemFree(c->down);
+    gpu_get()->cu->cuMemFreeHost(c->host[0]);
+    gpu_get()->cu->cuMemFreeHost(c->host[1]);
+    gpu_get()->cu->cuStreamDestroy(c->back);
+    gpu_get()->cu->cuEventDestroy(c->event);
     free(c);
 }
 

@@ -2,68 +2,53 @@
  * addresses with a handle behind every 20 MiB. */
 #include "kinds.h"
 
-#include <cuda.h>
-#include <cudaTypedefs.h>
-#include <cuda_runtime_api.h>
-#include <stdbool.h>
 #include <stdint.h>
-#include <string.h>
+
+#include "gpu.h"
 
 #define PIECE ((size_t)20 << 20)
 
-static const struct memory_failure success = {NULL, NULL};
-
-static struct memory_failure result(cudaError_t error, const char *call)
+static struct memory_failure check(CUresult result, const char *call)
 {
-    return (struct memory_failure){error == cudaSuccess ? NULL : call, cudaGetErrorString(error)};
+    return (struct memory_failure){result == CUDA_SUCCESS ? NULL : call, gpu_words(result)};
+}
+#define TRY(function, ...)                                                                         \
+    do {                                                                                           \
+        const struct memory_failure failure_ = check(function(__VA_ARGS__), #function);            \
+        if (failure_.call)                                                                         \
+            return failure_;                                                                       \
+    } while (0)
+
+/* The driver; a rank on a GPU has it. */
+static const struct cecl_driver *driver(void)
+{
+    return gpu_get()->cu;
+}
+
+static CUdeviceptr address_of(const void *ptr)
+{
+    return (CUdeviceptr)(uintptr_t)ptr;
+}
+
+static struct memory_failure take_by(CUresult result, const char *call, CUdeviceptr at, void **ptr)
+{
+    *ptr = (void *)(uintptr_t)at;
+    return check(result, call);
 }
 
 static struct memory_failure take_malloc(ceclComm_t comm, size_t bytes, void **ptr)
 {
     (void)comm;
-    return result(cudaMalloc(ptr, bytes), "cudaMalloc");
+    CUdeviceptr at = 0;
+    const CUresult result = gpu_get()->cuMemAlloc(&at, bytes);
+    return take_by(result, "cuMemAlloc", at, ptr);
 }
 
 static void give_malloc(ceclComm_t comm, size_t bytes, void *ptr)
 {
     (void)comm;
     (void)bytes;
-    cudaFree(ptr);
-}
-
-/* The driver's functions for mapped memory. */
-static struct {
-    PFN_cuMemAddressReserve_v10020 reserve;
-    PFN_cuMemAddressFree_v10020 unreserve;
-    PFN_cuMemCreate_v10020 create;
-    PFN_cuMemRelease_v10020 release;
-    PFN_cuMemMap_v10020 map;
-    PFN_cuMemUnmap_v10020 unmap;
-    PFN_cuMemSetAccess_v10020 access;
-} driver;
-
-/* ISO C has no cast from an object's address to a function's: the bytes are copied. */
-static bool load(const char *name, void *slot)
-{
-    void *function = NULL;
-    enum cudaDriverEntryPointQueryResult status;
-    const bool found = cudaGetDriverEntryPointByVersion(name, &function, 10020, cudaEnableDefault,
-                                                        &status) == cudaSuccess;
-    memcpy(slot, &function, sizeof(function));
-    return found && function;
-}
-
-static bool load_all(void)
-{
-    return load("cuMemAddressReserve", &driver.reserve) &&
-           load("cuMemAddressFree", &driver.unreserve) && load("cuMemCreate", &driver.create) &&
-           load("cuMemRelease", &driver.release) && load("cuMemMap", &driver.map) &&
-           load("cuMemUnmap", &driver.unmap) && load("cuMemSetAccess", &driver.access);
-}
-
-static struct memory_failure refused(const char *call)
-{
-    return (struct memory_failure){call, "refused by the CUDA driver"};
+    gpu_get()->cuMemFree(address_of(ptr));
 }
 
 static struct memory_failure map_pieces(CUdeviceptr base, size_t count, int device)
@@ -76,57 +61,50 @@ static struct memory_failure map_pieces(CUdeviceptr base, size_t count, int devi
                                     .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     for (size_t i = 0; i < count; i++) {
         CUmemGenericAllocationHandle handle;
-        if (driver.create(&handle, PIECE, &prop, 0) != CUDA_SUCCESS)
-            return refused("cuMemCreate");
-        if (driver.map(base + i * PIECE, PIECE, 0, handle, 0) != CUDA_SUCCESS)
-            return refused("cuMemMap");
-        driver.release(handle);
+        TRY(driver()->cuMemCreate, &handle, PIECE, &prop, 0);
+        TRY(driver()->cuMemMap, base + i * PIECE, PIECE, 0, handle, 0);
+        driver()->cuMemRelease(handle);
     }
-    return driver.access(base, count * PIECE, &access, 1) == CUDA_SUCCESS
-               ? success
-               : refused("cuMemSetAccess");
+    return check(driver()->cuMemSetAccess(base, count * PIECE, &access, 1), "cuMemSetAccess");
 }
 
 static struct memory_failure take_pieces(ceclComm_t comm, size_t bytes, void **ptr)
 {
-    int device = 0;
+    CUdevice device = 0;
     CUdeviceptr base = 0;
     const size_t count = (bytes + PIECE - 1) / PIECE;
     (void)comm;
-    if (!load_all())
-        return refused("cudaGetDriverEntryPointByVersion");
-    if (cudaGetDevice(&device) != cudaSuccess)
-        return refused("cudaGetDevice");
-    if (driver.reserve(&base, count * PIECE, 0, 0, 0) != CUDA_SUCCESS)
-        return refused("cuMemAddressReserve");
+    TRY(driver()->cuCtxGetDevice, &device);
+    TRY(driver()->cuMemAddressReserve, &base, count * PIECE, 0, 0, 0);
     *ptr = (void *)(uintptr_t)base;
     return map_pieces(base, count, device);
 }
 
 static void give_pieces(ceclComm_t comm, size_t bytes, void *ptr)
 {
-    const CUdeviceptr base = (CUdeviceptr)(uintptr_t)ptr;
+    const CUdeviceptr base = address_of(ptr);
     const size_t count = (bytes + PIECE - 1) / PIECE;
     (void)comm;
     for (size_t i = 0; i < count; i++)
-        driver.unmap(base + i * PIECE, PIECE);
-    driver.unreserve(base, count * PIECE);
+        driver()->cuMemUnmap(base + i * PIECE, PIECE);
+    driver()->cuMemAddressFree(base, count * PIECE);
 }
 
 static struct memory_failure take_async(ceclComm_t comm, size_t bytes, void **ptr)
 {
     (void)comm;
-    const struct memory_failure failure =
-        result(cudaMallocAsync(ptr, bytes, NULL), "cudaMallocAsync");
-    return failure.call ? failure : result(cudaStreamSynchronize(NULL), "cudaStreamSynchronize");
+    CUdeviceptr at = 0;
+    TRY(gpu_get()->cuMemAllocAsync, &at, bytes, NULL);
+    const CUresult result = driver()->cuStreamSynchronize(NULL);
+    return take_by(result, "cuStreamSynchronize", at, ptr);
 }
 
 static void give_async(ceclComm_t comm, size_t bytes, void *ptr)
 {
     (void)comm;
     (void)bytes;
-    cudaFreeAsync(ptr, NULL);
-    cudaStreamSynchronize(NULL);
+    gpu_get()->cuMemFreeAsync(address_of(ptr), NULL);
+    driver()->cuStreamSynchronize(NULL);
 }
 
 const struct memory_kind memory_on_gpus[MEMORY_KINDS] = {

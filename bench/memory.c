@@ -45,11 +45,11 @@ static bool time_first_use(const struct run *run, int kind, void **recv, double 
     double later[REPEATS];
     if (!memory_take(run, run->comm, kind, bytes, recv))
         return false;
-    MPI_Barrier(MPI_COMM_WORLD);
+    run->team->barrier();
     if (!gather_in_place(run, *recv, block, &us[0]))
         return false;
     for (int i = 0; i < REPEATS; i++) {
-        MPI_Barrier(MPI_COMM_WORLD);
+        run->team->barrier();
         if (!gather_in_place(run, *recv, block, &later[i]))
             return false;
     }
@@ -65,12 +65,12 @@ bool extra_first_use(const struct run *run)
         double first[REPEATS], later[REPEATS];
         void *memory[REPEATS];
         for (int i = 0; i < REPEATS; i++) {
-            double mine[2], slowest[2];
-            if (!time_first_use(run, kind, &memory[i], mine))
+            double us[2];
+            if (!time_first_use(run, kind, &memory[i], us))
                 return false;
-            MPI_Allreduce(mine, slowest, 2, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-            first[i] = slowest[0];
-            later[i] = slowest[1];
+            run->team->max(us, 2);
+            first[i] = us[0];
+            later[i] = us[1];
         }
         for (int i = 0; i < REPEATS; i++)
             memory_of(run, kind)->give(run->comm, whole, memory[i]);
@@ -93,7 +93,7 @@ static bool time_late(const struct run *run, struct side *side, size_t block, in
     const bool last = run->rank == run->nranks - 1;
     const void *send = send_place(side, run, block, true);
     BENCH_TRY(run, ceclStreamSynchronize(run->comm, run->stream));
-    MPI_Barrier(MPI_COMM_WORLD);
+    run->team->barrier();
     if (last && late_us > 0)
         usleep((unsigned)late_us);
     const double start = wall_us();
@@ -110,13 +110,12 @@ static bool late_row(const struct run *run, struct side *side, size_t size, int 
     double host[REPEATS], whole[REPEATS];
     const size_t block = block_of(&run->options, run->nranks, size);
     for (int i = 0; i < REPEATS; i++) {
-        double us[2], mine, most;
+        double us[2];
         if (!time_late(run, side, block, late_us, us))
             return false;
-        mine = run->rank == run->nranks - 1 ? 0 : us[0];
-        MPI_Allreduce(&mine, &most, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-        host[i] = most;
-        MPI_Bcast(&us[1], 1, MPI_DOUBLE, run->nranks - 1, MPI_COMM_WORLD);
+        host[i] = run->rank == run->nranks - 1 ? 0 : us[0];
+        run->team->max(&host[i], 1);
+        run->team->bcast(&us[1], sizeof(us[1]), run->nranks - 1);
         whole[i] = us[1];
     }
     const double typical = median_of(host, REPEATS), end = median_of(whole, REPEATS);

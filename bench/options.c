@@ -7,7 +7,9 @@
 #define LEAST_ALLOC ((size_t)1 << 20) /* bytes: room for the allocations inside the pool */
 
 static const char usage[] =
-    "usage: mpirun -n RANKS cecl_perf [options]\n"
+    "usage: cecl_perf --ranks RANKS [options], which starts its ranks, or\n"
+    "       mpirun -n RANKS cecl_perf [options], where it was built with MPI\n"
+    "  --ranks RANKS      ranks on this machine; default, in a build without MPI: 2\n"
     "  --op OP            all_gather (default), alltoall, reduce_scatter, all_reduce (sums);\n"
     "                     sendrecv: a group of ceclSend to the next rank and ceclRecv from the one "
     "before;\n"
@@ -113,7 +115,8 @@ enum {
     BULK,
     URGENT,
     REQUEST,
-    EARLY
+    EARLY,
+    RANKS
 };
 
 static const struct option longs[] = {OPTIONS_SHARED,
@@ -134,6 +137,7 @@ static const struct option longs[] = {OPTIONS_SHARED,
                                       {"urgent", 0, NULL, URGENT},
                                       {"request", 0, NULL, REQUEST},
                                       {"early", 0, NULL, EARLY},
+                                      {"ranks", 1, NULL, RANKS},
                                       {NULL, 0, NULL, 0}};
 
 /* Stores an option that asks for other memory, or for other calls or ranks meanwhile. Returns NULL, or
@@ -149,6 +153,7 @@ static const char *take_setting(struct options *o, int option, const char *value
         o->bulk = op_named(value);
         return o->bulk || strcmp(value, "copies") == 0 ? NULL : "an op that --help names, copies";
     case URGENT: o->urgent = true; return NULL;
+    case RANKS: return NULL; /* team_ranks_asked has read it */
     default: return take_shared(o, option, value);
     }
 }

@@ -22,7 +22,7 @@ BUS = {
 COLOURS = [("cecl, urgent", "#56b4e9"), ("cecl, CECL_SM_ALLOW", "#cc79a7"), ("nccl-ce", "#009e73"), ("nccl windows", "#009e73"), ("nccl", "#d55e00"),
            ("cecl out, SM", "#56b4e9"), ("cecl", "#0072b2")]
 NAMES = [("nccl-ce", "NCCL on copy engines"), ("nccl windows", "NCCL on windows"), ("nccl", "NCCL"),
-         ("cecl", "cecl")]
+         ("cecl", "cecl"), ("none", "no communication")]
 
 
 class Refused(Exception):

@@ -60,7 +60,7 @@ static bool check(const struct run *run, struct rows *r)
             host[b] = byte_of(run->rank, b); /* an all-gather replaces those of other ranks */
         BENCH_TRY(run, ceclMemcpyAsync(run->comm, input, host, all, run->stream));
         BENCH_TRY(run, ceclStreamSynchronize(run->comm, run->stream));
-        MPI_Barrier(MPI_COMM_WORLD);
+        run->team->barrier();
         if (!call_one(run, r, 1))
             return false;
         BENCH_TRY(run, ceclMemcpyAsync(run->comm, host, r->recv, all, run->stream));

@@ -39,7 +39,7 @@ bool output_opens(const struct run *run, const char *option, const char *path)
             fprintf(stderr, "%s: %s %s: a file that can be written expected\n", run->program,
                     option, path);
     }
-    MPI_Bcast(&opens, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    run->team->bcast(&opens, sizeof(opens), 0);
     return opens != 0;
 }
 
@@ -50,7 +50,7 @@ bool run_join(struct run *run)
     int device = -1;
     config.cudaDevice = CECL_CUDA_DEVICE_BY_RANK;
     config.urgent = run->options.urgent;
-    BENCH_TRY(run, ceclCommInitMpi(&run->comm, MPI_COMM_WORLD, &config));
+    BENCH_TRY(run, run->team->comm_init(&run->comm, &config));
     BENCH_TRY(run, ceclCommCuDevice(run->comm, &device));
     BENCH_TRY(run, ceclStreamCreate(run->comm, &run->stream));
     run->cuda = device >= 0;

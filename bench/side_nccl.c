@@ -35,7 +35,7 @@ static bool nccl_open(struct side *side, const struct run *run, size_t send_byte
     ncclUniqueId id;
     if (run->rank == 0)
         NCCL_TRY(run, ncclGetUniqueId(&id));
-    MPI_Bcast(&id, sizeof(id), MPI_BYTE, 0, MPI_COMM_WORLD);
+    run->team->bcast(&id, sizeof(id), 0);
     if (n->copy_engine && !run->options.op->reduces)
         config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
     NCCL_TRY(run, ncclCommInitRankConfig(&n->comm, run->nranks, id, run->rank, &config));

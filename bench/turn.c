@@ -10,14 +10,14 @@ static bool time_way(const struct run *run, turn_call call, void *context, int w
                      double *us)
 {
     BENCH_TRY(run, ceclStreamSynchronize(run->comm, run->stream));
-    MPI_Barrier(MPI_COMM_WORLD);
+    run->team->barrier();
     const double start = wall_us();
     for (int i = 0; i < repeats; i++)
         if (!call(run, context, way))
             return false;
     BENCH_TRY(run, ceclStreamSynchronize(run->comm, run->stream));
-    const double mine = (wall_us() - start) / repeats;
-    MPI_Allreduce(&mine, us, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    *us = (wall_us() - start) / repeats;
+    run->team->max(us, 1);
     return true;
 }
 

@@ -5,7 +5,6 @@
  * few copies, so that no driver queue gets full. */
 #include "zerosm.h"
 
-#include <cuda_runtime_api.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "gpu.h"
 #include "hold_sms.h"
 #include "zerosm_ops.h"
 #include "zerosm_split.h"
@@ -64,9 +64,10 @@ static bool called(struct stage *s, int g, ceclResult_t result, const char *call
     return result == ceclSuccess || tell(s, "GPU %d: %s: %s", g, call, ceclGetLastError(NULL));
 }
 
-static bool cuda(struct stage *s, int g, cudaError_t result, const char *call)
+static bool set_device(struct stage *s, int g)
 {
-    return result == cudaSuccess || tell(s, "GPU %d: %s: %s", g, call, cudaGetErrorString(result));
+    return cecl_driver_set_device(gpu_get()->cu, g) == ceclSuccess ||
+           tell(s, "GPU %d: %s", g, cecl_message());
 }
 
 /* ---- communicators and memory */
@@ -97,7 +98,7 @@ static void set_environment(const struct stage *s)
 static bool take_buffer(struct stage *s, int g, unsigned char **buffer)
 {
     void *taken = NULL;
-    if (!cuda(s, g, cudaSetDevice(g), "cudaSetDevice"))
+    if (!set_device(s, g))
         return false;
     const struct memory_failure failure =
         memory_on_gpus[s->c->memory].take(s->comms[g], s->all, &taken);
@@ -110,7 +111,7 @@ static void give_buffers(struct stage *s, int g)
 {
     unsigned char *buffers[] = {s->recv[g], s->send[g]};
     for (int i = 0; i < 2 && buffers[i] && s->c->memory != MEMORY_POOL; i++) {
-        cuda(s, g, cudaSetDevice(g), "cudaSetDevice");
+        set_device(s, g);
         memory_on_gpus[s->c->memory].give(NULL, s->all, buffers[i]);
     }
 }
@@ -323,7 +324,7 @@ static bool call_one(struct stage *s, int g)
 }
 
 /* All ranks make a call. In one group none is late to it. */
-static bool call_once(struct stage *s)
+static bool call_all_once(struct stage *s)
 {
     bool fine = s->c->late || called(s, 0, ceclGroupStart(), "ceclGroupStart");
     for (int g = 0; g < s->gpus && fine; g++)
@@ -335,7 +336,7 @@ static bool call_all(struct stage *s)
 {
     bool fine = true;
     for (int i = 0; i < CALLS && fine; i++)
-        fine = call_once(s);
+        fine = call_all_once(s);
     return fine;
 }
 
@@ -352,10 +353,11 @@ static double now_ms(void)
 static bool ended(struct stage *s, int g)
 {
     /* the legacy stream that is queried is the current GPU's */
-    if (!cuda(s, g, cudaSetDevice(g), "cudaSetDevice"))
+    if (!set_device(s, g))
         return false;
-    const cudaError_t state = cudaStreamQuery(s->c->legacy ? NULL : s->streams[g]);
-    return state != cudaErrorNotReady && cuda(s, g, state, "cudaStreamQuery");
+    const CUresult state = gpu_get()->cu->cuStreamQuery(s->c->legacy ? NULL : s->streams[g]);
+    return state == CUDA_SUCCESS || (state != CUDA_ERROR_NOT_READY &&
+                                     tell(s, "GPU %d: cuStreamQuery: %s", g, gpu_words(state)));
 }
 
 static bool all_ended(struct stage *s)

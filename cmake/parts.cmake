@@ -6,8 +6,11 @@ function(part_missing part)
   endif()
 endfunction()
 
+# The library needs CUDA's headers and a compiler for its kernels: nvcc, or NVRTC among Python's packages.
+# Tests and benchmarks of CUDA need a whole toolkit: CECL_TOOLKIT_ENABLED.
 set(CECL_CUDA_ENABLED OFF)
-if(NOT CECL_CUDA STREQUAL "OFF")
+set(CECL_TOOLKIT_ENABLED OFF)
+if(NOT CECL_CUDA STREQUAL "OFF" AND NOT CECL_KERNELS STREQUAL "nvrtc")
   include(CheckLanguage)
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual) # PTX for later chips
@@ -23,10 +26,37 @@ if(NOT CECL_CUDA STREQUAL "OFF")
   if(CMAKE_CUDA_COMPILER AND CUDAToolkit_FOUND AND CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
     enable_language(CUDA)
     set(CECL_CUDA_ENABLED ON)
-  else()
-    part_missing(CUDA "no CUDA toolkit 12.8 or later with nvcc was found: install one from NVIDIA, "
-                 "and put its nvcc on PATH if it lies in no usual place")
+    set(CECL_TOOLKIT_ENABLED ON)
+    set(CECL_KERNEL_COMPILER nvcc)
+    set(CECL_KERNEL_COMPILER_VERSION ${CUDAToolkit_VERSION})
+    set(CECL_CUDA_INCLUDE_DIRS ${CUDAToolkit_INCLUDE_DIRS})
   endif()
+endif()
+if(NOT CECL_CUDA STREQUAL "OFF" AND NOT CECL_CUDA_ENABLED AND NOT CECL_KERNELS STREQUAL "nvcc")
+  find_package(Python3 QUIET COMPONENTS Interpreter)
+  set(why "no Python 3 was found")
+  if(Python3_EXECUTABLE)
+    execute_process(COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/cmake/nvrtc.py --find
+                    RESULT_VARIABLE result OUTPUT_VARIABLE found ERROR_VARIABLE why
+                    OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_STRIP_TRAILING_WHITESPACE)
+    if(result EQUAL 0)
+      string(REPLACE "\n" ";" found "${found}")
+      list(POP_FRONT found CECL_NVRTC_LIBRARY CECL_KERNEL_COMPILER_VERSION)
+      if(CECL_KERNEL_COMPILER_VERSION VERSION_GREATER_EQUAL 12.8)
+        set(CECL_CUDA_ENABLED ON)
+        set(CECL_KERNEL_COMPILER nvrtc)
+        set(CECL_CUDA_INCLUDE_DIRS ${found})
+      else()
+        set(why "${CECL_NVRTC_LIBRARY} is of CUDA ${CECL_KERNEL_COMPILER_VERSION}")
+      endif()
+    endif()
+  endif()
+endif()
+if(NOT CECL_CUDA_ENABLED)
+  part_missing(CUDA "no CUDA toolkit 12.8 or later with nvcc was found (put its nvcc on PATH if it lies in "
+               "no usual place), and no NVRTC in its place: ${why}. `pip install nvidia-cuda-nvrtc-cu12==12.8.* "
+               "nvidia-cuda-runtime-cu12==12.8.* nvidia-nvtx-cu12` into the Python that "
+               "-DPython3_EXECUTABLE names will do")
 endif()
 
 set(CECL_MPI_ENABLED OFF)
@@ -41,7 +71,7 @@ endif()
 
 # NCCL is what the benchmarks compare with; the library does not use it.
 set(CECL_BASELINE_NCCL_ENABLED OFF)
-if(NOT CECL_BASELINE_NCCL STREQUAL "OFF" AND CECL_CUDA_ENABLED)
+if(NOT CECL_BASELINE_NCCL STREQUAL "OFF" AND CECL_TOOLKIT_ENABLED)
   find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
   find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${CUDAToolkit_LIBRARY_DIR}
                ${CUDAToolkit_LIBRARY_ROOT}/lib ${CUDAToolkit_LIBRARY_ROOT}/lib64)
@@ -53,5 +83,5 @@ if(NOT CECL_BASELINE_NCCL STREQUAL "OFF" AND CECL_CUDA_ENABLED)
   endif()
 endif()
 if(NOT CECL_BASELINE_NCCL_ENABLED AND NOT CECL_BASELINE_NCCL STREQUAL "OFF")
-  part_missing(BASELINE_NCCL "NCCL was not found (NVIDIA's packages libnccl2 and libnccl-dev), or CUDA was not")
+  part_missing(BASELINE_NCCL "NCCL was not found (NVIDIA's packages libnccl2 and libnccl-dev), or a CUDA toolkit was not")
 endif()

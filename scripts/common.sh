@@ -6,7 +6,8 @@ build_packages=(gcc g++ libc6-dev make cmake pkg-config binutils
     libopenmpi-dev openmpi-bin libopenblas-dev)
 test_packages=("${build_packages[@]}" libcmocka-dev)
 # shellcheck disable=SC2034 # .ci/run's
-ci_packages=("${test_packages[@]}" clang clang-format libclang-rt-dev spin)
+ci_packages=("${test_packages[@]}" clang clang-format libclang-rt-dev spin python3-venv
+    abigail-tools lintian dpkg-dev)
 
 # Starts ranks on this machine, more than it has cores if need be: "${mpi_run[@]}" -n RANKS COMMAND.
 # Open MPI refuses root unless both variables are set; other users are not affected by them.
@@ -22,12 +23,13 @@ jobs=$(nproc)
 # shellcheck disable=SC2034 # test.sh's and sanitize.sh's
 test_jobs=$((5 * jobs / 2))
 
-# build DIR CMAKE_OPTION...: configures and builds in DIR. Prints the end of the log if that fails.
+# build DIR CMAKE_OPTION...: configures and builds in DIR; the targets in the array `targets`, if it is set.
+# Prints the end of the log if that fails.
 build() {
     local dir=$1
     shift
     mkdir -p "$dir"
-    if ! { cmake -S "${root:?}" -B "$dir" "$@" && cmake --build "$dir" -j"$jobs"; } \
+    if ! { cmake -S "${root:?}" -B "$dir" "$@" && cmake --build "$dir" -j"$jobs" ${targets:+--target "${targets[@]}"}; } \
         >"$dir/build.log" 2>&1; then
         tail -n 40 "$dir/build.log" >&2
         echo "The build failed; all of it is in $dir/build.log" >&2
@@ -35,7 +37,7 @@ build() {
     fi
 }
 
-# built_with PART DIR: whether the build in DIR has PART, which is CUDA, MPI or NCCL.
+# built_with PART DIR: whether the build in DIR has PART, which is CUDA, toolkit, MPI or NCCL.
 built_with() {
     grep -q "^-- cecl .*$1 ON" "$2/build.log"
 }

@@ -2,7 +2,7 @@
 # Runs one training with several communication libraries in turn: A B C A B C ..., so that a machine
 # that slows down as it warms up slows all of them alike.
 #   compare_training.sh OUT ROUNDS COMMS COMMAND...
-#     COMMS    some of cecl,nccl,nccl-ce
+#     COMMS    some of cecl,nccl,nccl-ce,none
 #     COMMAND  mpirun ... example_fsdp_train OPTION...; the script adds --comm and --json
 # Writes to OUT each run's train-COMM-ROUND.json, the runs' output (train.log), and training.json, a
 # summary that bench/plot.py draws. Prints a table at the end.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compiles the library with CUDA, and fails if it does not compile or if its files call each other in circles.
+# Compiles the library with CUDA, and the tests and tools that use CUDA themselves, and fails if it does not compile or if its files call each other in circles.
 # A GPU is not needed. Where no CUDA toolkit is installed, NVIDIA's packages on PyPI serve as one; where
 # they cannot be had, nothing is compiled, which is said, and the exit status is 77.
 set -euo pipefail
@@ -9,7 +9,7 @@ build=$root/build/cuda
 . "$root/scripts/common.sh"
 toolkit=$root/build/cuda_toolkit
 packages=("nvidia-cuda-nvcc==13.0.*" "nvidia-cuda-runtime==13.0.*" "nvidia-cuda-crt==13.0.*"
-    "nvidia-nvvm==13.0.*" "nvidia-cuda-cccl==13.0.*")
+    "nvidia-nvvm==13.0.*" "nvidia-cuda-cccl==13.0.*" "nvidia-nvtx==13.0.*")
 
 # The folder of the toolkit that PyPI's packages make up.
 from_pypi() {
@@ -18,7 +18,8 @@ from_pypi() {
     "$toolkit/bin/python3" -c 'import nvidia, os; print(os.path.join(list(nvidia.__path__)[0], "cu13"))'
 }
 
-options=(-DCECL_CUDA=ON -DCECL_BASELINE_NCCL=OFF -DCECL_TESTS=OFF -DCECL_BENCH=OFF -DCECL_EXAMPLES=OFF -DCECL_WERROR=ON)
+options=(-DCECL_CUDA=ON -DCECL_KERNELS=nvcc -DCECL_BASELINE_NCCL=OFF -DCECL_WERROR=ON)
+targets=(cecl cecl_nccl cuda_programs)
 if ! command -v nvcc >/dev/null && [ ! -x /usr/local/cuda/bin/nvcc ]; then
     if ! folder=$(from_pypi); then
         echo "skipped: no CUDA toolkit is installed, and PyPI's could not be had"

@@ -22,7 +22,7 @@ ranks=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU' || true)
 why=
 if [ "$ranks" -lt 2 ]; then
     why="Fewer than two GPUs here"
-elif ! built_with CUDA "$build"; then
+elif ! built_with toolkit "$build"; then
     why="$ranks GPUs, but no CUDA toolkit 12.8 or later to build for them"
 fi
 if [ -n "$why" ]; then

@@ -13,7 +13,7 @@
 #   CECL_CMOCKA_ROOT  folder with the content of a cmocka package, if none is installed; without cmocka no tests run
 #   OUT               folder for the results
 #   SOAK_SECONDS (180)  how long the soak takes
-#   TRAIN_ROUNDS (3), TRAIN_COMMS (cecl,nccl,nccl-ce)  the training's rounds and libraries
+#   TRAIN_ROUNDS (3), TRAIN_COMMS (cecl,nccl,nccl-ce,none)  the training's rounds and libraries
 set -uo pipefail
 mode=${1:-full}
 root=$(cd -- "$(dirname -- "$0")/.." && pwd)
@@ -140,7 +140,7 @@ SOAK_SECONDS=${SOAK_SECONDS:-180}
 published() { overlap --preset published --json "$out/overlap_published.json"; }
 # Each run trains about a billion parameters for 33 steps; the first 3 are not counted.
 train() {
-    "$root/scripts/compare_training.sh" "$out" "${TRAIN_ROUNDS:-3}" "${TRAIN_COMMS:-cecl,nccl,nccl-ce}" $run -n "$gpus" \
+    "$root/scripts/compare_training.sh" "$out" "${TRAIN_ROUNDS:-3}" "${TRAIN_COMMS:-cecl,nccl,nccl-ce,none}" $run -n "$gpus" \
         "$build/examples/example_fsdp_train" --layers 20 --width 2048 --heads 16 --sequence 1024 --batch 4 --steps 33
 }
 

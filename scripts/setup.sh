@@ -56,6 +56,7 @@ serves() {
     libc6-dev) builds gcc stdio.h ;;
     libopenblas-dev) links openblas cblas.h ;;
     libcmocka-dev) links cmocka "stdarg.h stddef.h stdint.h setjmp.h cmocka.h" ;;
+    python3-venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
     clang-format) runs clang-format && [[ $said == *"version $clang_format."* ]] ;;
     libclang-rt-dev) builds clang stdio.h -fsanitize=address,undefined ;;
     spin) spin -V >/dev/null 2>&1 ;;

@@ -8,7 +8,7 @@ import sys
 
 # What all runs must have in common to be compared.
 COMMON = ("device", "ranks", "prefetch", "layers", "width", "heads", "sequence", "batch",
-          "parameters", "received_bytes", "first_step", "steps", "warm_up_steps")
+          "parameters", "first_step", "steps", "warm_up_steps")
 
 
 class Refused(Exception):
@@ -19,7 +19,7 @@ def read(name):
     try:
         with open(name, encoding="utf-8") as file:
             run = json.load(file)
-        _ = [run[key] for key in (*COMMON, "comm", "tokens_per_second")]
+        _ = [run[key] for key in (*COMMON, "received_bytes", "comm", "tokens_per_second")]
         _ = run["step_ms"]["median"], run["exposed_ms"]["median"], run["losses"][-1]
         return run
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
@@ -33,8 +33,9 @@ def sides_of(runs):
         sides.setdefault(run["comm"], []).append(run)
     if len({len(rounds) for rounds in sides.values()}) != 1:
         raise Refused("each --comm once a round expected")
-    for key in COMMON:
-        if len({run[key] for run in runs}) != 1:
+    training = [run for run in runs if run["comm"] != "none"]
+    for key in (*COMMON, "received_bytes"):
+        if len({run[key] for run in (training if key == "received_bytes" else runs)}) > 1:
             raise Refused(f"the runs differ in {key}: "
                           f"{', '.join(sorted({str(run[key]) for run in runs}))}")
     return sides
@@ -83,7 +84,7 @@ def table(summary):
         share = {key: 100 * side["exposed_share"][key] for key in ("median", "least", "most")}
         ratios = [cell(side["ratio"][r], 3) if r in side["ratio"] else "1" for r in rivals]
         rows.append([side["comm"], cell(side["step_ms"], 2), cell(share, 1), *ratios,
-                     f"{side['last_loss']:.4f}"])
+                     "-" if side["comm"] == "none" else f"{side['last_loss']:.4f}"])
     widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
     for row in rows:
         yield "  ".join(word.ljust(width) for word, width in zip(row, widths)).rstrip()

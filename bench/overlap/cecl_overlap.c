@@ -1,5 +1,6 @@
 /* cecl_overlap measures what a collective beside a GEMM costs, for cecl and
  * for NCCL in the same run. */
+#include <cecl/cecl_mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -232,8 +233,7 @@ int main(int argc, char **argv)
     int end, threads;
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); /* --help says why */
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &threads);
-    MPI_Comm_rank(MPI_COMM_WORLD, &b.run.rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &b.run.nranks);
+    b.run.team = team_mpi_join(&argc, &argv, &b.run.rank, &b.run.nranks);
     if (overlap_options(&b.run.options, &b.settings, argc, argv, &b.run, &end))
         end = perform(&b);
     if (end == END_BROKEN) /* other ranks may wait for this one inside MPI */

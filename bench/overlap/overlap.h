@@ -2,6 +2,8 @@
 #ifndef CECL_OVERLAP_H
 #define CECL_OVERLAP_H
 
+#include <cecl/cecl_mpi.h>
+
 #include "bench.h"
 
 #define MAX_CONTENDERS 7

@@ -1,5 +1,6 @@
 /* cecl_tune: measures from which size on one way of a collective is faster than another, on the machine
  * at hand, and writes a file that CECL_TUNING loads. */
+#include <cecl/cecl_mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,9 +100,7 @@ int main(int argc, char **argv)
 {
     struct tuner tuner = {.run = {.program = "cecl_tune"}};
     int end;
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &tuner.run.rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &tuner.run.nranks);
+    tuner.run.team = team_mpi_join(&argc, &argv, &tuner.run.rank, &tuner.run.nranks);
     if (tuner_options(&tuner, argc, argv, &end))
         end = read_base(&tuner) ? perform(&tuner) : END_USAGE;
     cecl_tuning_forget(&tuner.base);

@@ -2,6 +2,7 @@
 #ifndef CECL_BENCH_TUNER_H
 #define CECL_BENCH_TUNER_H
 
+#include <cecl/cecl_mpi.h>
 #include <limits.h>
 
 #include "bench.h"

@@ -4,11 +4,16 @@
 #include <mpi.h>
 #include <string.h>
 
+static bool is_by_nccl(const char *kind)
+{
+    return strncmp(kind, "nccl", 4) == 0;
+}
+
 const char *comm_missing(const char *kind)
 {
-    if (strcmp(kind, "cecl") == 0 || comm_nccl_built)
+    if (!is_by_nccl(kind) || comm_nccl_built)
         return NULL;
-    return "this build has no NCCL (it needs CUDA and NCCL): cecl expected";
+    return "this build has no NCCL (it needs CUDA and NCCL): cecl or none expected";
 }
 
 bool comm_open(struct comm *c, const char *kind, bool hidden)
@@ -16,7 +21,11 @@ bool comm_open(struct comm *c, const char *kind, bool hidden)
     *c = (struct comm){.device = -1, .hidden = hidden};
     MPI_Comm_rank(MPI_COMM_WORLD, &c->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &c->nranks);
-    return strcmp(kind, "cecl") == 0 ? comm_cecl(c) : comm_nccl(c, strcmp(kind, "nccl-ce") == 0);
+    c->once = strcmp(kind, "none") == 0;
+    const bool fine = is_by_nccl(kind) ? comm_nccl(c, strcmp(kind, "nccl-ce") == 0) : comm_cecl(c);
+    if (c->once)
+        c->name = "none after the first step";
+    return fine;
 }
 
 /* The lane's next call waits for the compute that is enqueued so far. */

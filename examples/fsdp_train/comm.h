@@ -18,6 +18,9 @@ struct comm {
     int rank, nranks;
     int device;  /* CUDA ordinal; -1: the host device */
     bool hidden; /* calls run at the same time as compute, which should lose little by them */
+    /* Only the first step communicates. The steps behind it compute on what it gathered, so that they
+     * show what a step takes without communication. */
+    bool once;
     struct compute *compute;
     void *state;
 
@@ -39,8 +42,8 @@ struct comm {
     void (*close)(struct comm *c);
 };
 
-/* Joins all ranks of MPI_COMM_WORLD. kind: "cecl", "nccl", "nccl-ce". Returns false with a message
- * on stderr. */
+/* Joins all ranks of MPI_COMM_WORLD. kind: "cecl", "nccl", "nccl-ce", or "none": cecl, for the first
+ * step alone. Returns false with a message on stderr. */
 bool comm_open(struct comm *c, const char *kind, bool hidden);
 /* The reason why this build does not have that kind, or NULL if it has. */
 const char *comm_missing(const char *kind);

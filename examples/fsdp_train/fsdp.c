@@ -25,6 +25,11 @@ static int group_at(const struct fsdp *f, int position)
     return position < groups ? position : 2 * groups - 2 - position;
 }
 
+static char *buffer_of(const struct fsdp *f, int position)
+{
+    return f->buffers[f->comm->once ? group_at(f, position) : position % (f->prefetch + 1)];
+}
+
 /* Enqueues the gather for a position. Compute that reads the gather's buffer is already enqueued,
  * and the lane waits for it, so the host need not. This rank's own part is written where it is
  * gathered. */
@@ -33,9 +38,10 @@ static bool issue(struct fsdp *f)
     const int position = f->issued++, group = group_at(f, position);
     const int lane = position % (f->prefetch + 1);
     const size_t count = shard_elements(&f->shape, group);
-    char *own = f->buffers[lane] + (size_t)f->comm->rank * count * f->compute->element;
+    char *whole = buffer_of(f, position),
+         *own = whole + (size_t)f->comm->rank * count * f->compute->element;
     f->compute->to_elements(f->compute, own, f->parameters + f->offset[group], count);
-    return comm_gather(f->comm, lane, f->buffers[lane], count);
+    return f->alone || comm_gather(f->comm, lane, whole, count);
 }
 
 /* Returns the whole parameters of the group at `position`, after it has enqueued the gathers up to
@@ -46,7 +52,7 @@ static const char *take(struct fsdp *f, int position, int length)
         if (!issue(f))
             return NULL;
     const int lane = position % (f->prefetch + 1);
-    return comm_await(f->comm, lane) ? f->buffers[lane] : NULL;
+    return comm_await(f->comm, lane) ? buffer_of(f, position) : NULL;
 }
 
 /* ---- gradients: reduced during the next group's backward pass
@@ -79,7 +85,8 @@ static bool finish_reduce(struct fsdp *f, int group)
 static bool reduce(struct fsdp *f, int group)
 {
     const size_t count = shard_elements(&f->shape, group);
-    if (!comm_reduce_scatter(f->comm, reduce_lane(f, group), f->whole_gradients[group % 2],
+    if (!f->alone &&
+        !comm_reduce_scatter(f->comm, reduce_lane(f, group), f->whole_gradients[group % 2],
                              shard_gradients(f, group), count))
         return false;
     return finish_reduce(f, f->prefetch > 0 ? group + 1 : group);
@@ -179,7 +186,10 @@ bool fsdp_step(struct fsdp *f, const struct step *s)
     if (!forward(f, length, &head))
         return false;
     model_loss(&f->model, f->losses + s->loss);
-    return backward(f, length, head) && update(f, s);
+    if (!backward(f, length, head) || !update(f, s))
+        return false;
+    f->alone = f->comm->once;
+    return true;
 }
 
 bool fsdp_forward(struct fsdp *f)

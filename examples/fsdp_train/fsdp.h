@@ -28,11 +28,18 @@ struct fsdp {
     float *parameters, *first, *second;
     char *gradients; /* elements */
 
-    char **buffers; /* [prefetch + 1], each with room for a whole group */
+    /* [prefetch + 1], each with room for a whole group; where comm->once, one for each group, which
+     * keeps the group's parameters */
+    char **buffers;
     char *whole_gradients[2];
     double *losses; /* [LOSSES] of this rank; fsdp_losses computes their means over the ranks */
     int issued;     /* how many gathers of this pass are enqueued */
+    bool alone;     /* comm->once, and the first step is enqueued: nothing is gathered or reduced */
 };
+static inline int fsdp_buffers(const struct fsdp *f)
+{
+    return f->comm->once ? group_count(&f->shape) : f->prefetch + 1;
+}
 
 /* Where a step's samples come from, and its learning rate. */
 struct step {

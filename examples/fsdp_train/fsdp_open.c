@@ -14,7 +14,7 @@ static bool make_shards(struct fsdp *f)
     struct compute *c = f->compute;
     const int groups = group_count(&f->shape);
     f->offset = calloc((size_t)groups + 1, sizeof(*f->offset));
-    f->buffers = calloc((size_t)f->prefetch + 1, sizeof(*f->buffers));
+    f->buffers = calloc((size_t)fsdp_buffers(f), sizeof(*f->buffers));
     if (!f->offset || !f->buffers) {
         fprintf(stderr, "fsdp_train: no memory for the tables of %d groups\n", groups);
         return false;
@@ -41,7 +41,7 @@ static bool make_buffers(struct fsdp *f)
     void *memory[2] = {NULL, NULL}, *gradients = NULL, *losses = NULL;
     if (!comm->prepare(comm, fsdp_lanes(f->prefetch)))
         return false;
-    for (int b = 0; b <= f->prefetch; b++) {
+    for (int b = 0; b < fsdp_buffers(f); b++) {
         if (!comm->alloc(comm, &memory[0], largest * element))
             return false;
         f->buffers[b] = memory[0];

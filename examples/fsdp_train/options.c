@@ -25,7 +25,9 @@ const char options_usage[] =
     "  --data FILE      the text (one that comes with the example)\n"
     "  --prefetch N     layers gathered ahead, 1 .. layers (1)\n"
     "  --no-overlap     gather when needed, and wait for each call\n"
-    "  --comm KIND      cecl, nccl, nccl-ce: NCCL as it comes, or on copy engines (cecl)\n"
+    "  --comm KIND      cecl; nccl, nccl-ce: NCCL as it comes, or on copy engines; none: no\n"
+    "                   communication after the first step, to see what a step takes without any:\n"
+    "                   a rank trains its own share, on what the others had at first (cecl)\n"
     "  --checkpoint DIR keep the training there: at the end, and each --save-every N steps\n"
     "  --resume         go on from the checkpoint\n"
     "  --sample N       write N bytes at the end\n"
@@ -91,9 +93,11 @@ static bool take_seed(struct options *o, const char *text, char *words, int size
 
 static bool take_comm(struct options *o, const char *text, char *words, int size)
 {
-    const char *why = "cecl, nccl or nccl-ce expected";
-    if (strcmp(text, "cecl") == 0 || strcmp(text, "nccl") == 0 || strcmp(text, "nccl-ce") == 0)
-        why = comm_missing(text);
+    static const char *const kinds[] = {"cecl", "nccl", "nccl-ce", "none"};
+    const char *why = "cecl, nccl, nccl-ce or none expected";
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (strcmp(text, kinds[i]) == 0)
+            why = comm_missing(text);
     if (why)
         snprintf(words, (size_t)size, "--comm %s: %s", text, why);
     o->comm = text;
@@ -192,6 +196,8 @@ bool options_default(struct options *o, bool gpu, char *words, int size)
         why = "--resume: --checkpoint DIR expected, which says from where";
     else if (o->save_every && !o->checkpoint)
         why = "--save-every: --checkpoint DIR expected, which says where to";
+    else if (strcmp(o->comm, "none") == 0 && (o->checkpoint || o->sample))
+        why = "--comm none: no --checkpoint and no --sample expected: its model is no result";
     else
         return true;
     if (why)

@@ -42,6 +42,8 @@ double step_tokens(const struct fsdp *f)
 double sent_bytes(const struct fsdp *f)
 {
     double elements = 0;
+    if (f->comm->once)
+        return 0;
     for (int g = 0; g < group_count(&f->shape); g++) {
         const int embed = g == 0, head = g > f->shape.layers;
         elements += (double)shard_elements(&f->shape, g) * (embed || head ? 2 : 3);

@@ -53,6 +53,10 @@ grep -Eq "^cecl  10\.00 \(8\.00 \.\. 16\.00\) +10\.0 \(6\.2 .* 0\.800 \(0\.500 \
     fail "not the ratio within rounds:" "$output"
 output=$("${table[@]}" "$work"/[1-5].json 2>&1) && fail "a run is missing" "$output"
 grep -q "each --comm once a round" <<<"$output" || fail "$output"
+# Training without communication is compared by its time; it receives nothing, and its loss is no result.
+made none 5 | sed 's/"received_bytes": 1/"received_bytes": 0/' >"$work/7.json"
+output=$("${table[@]}" "$work"/[127].json) || fail "no table with none" "$output"
+grep -Eq "^none  5\.00 .* -$" <<<"$output" || fail "not told without communication:" "$output"
 made nccl 20 3 >"$work/6.json"
 output=$("${table[@]}" "$work"/[1-6].json 2>&1) && fail "other layers" "$output"
 grep -q "the runs differ in layers: 2, 3" <<<"$output" || fail "$output"

@@ -21,10 +21,12 @@ bad "--steps 99999999999999999999: 1 to" --steps 99999999999999999999
 bad "--lr 0: above 0, at most 1 expected" --lr 0
 bad "--lr nan: above 0" --lr nan
 bad "--seed -1: 0 to" --seed -1
-bad "--comm mpi: cecl, nccl or nccl-ce expected" --comm mpi
+bad "--comm mpi: cecl, nccl, nccl-ce or none expected" --comm mpi
 bad "--prefetch 3: at most --layers 2 expected" --prefetch 3
 bad "--sample 0: 1 to" --sample 0
 bad "--save-every: --checkpoint DIR expected" --save-every 5
+bad "--comm none: no --checkpoint and no --sample expected" --comm none --sample 5
+bad "--comm none: no --checkpoint and no --sample expected" --comm none --checkpoint "$work/none"
 bad "--resume: --checkpoint DIR expected" --resume
 bad "--no-such-option: no option" --no-such-option
 bad "--no-overlap=1: no option" --no-overlap=1
@@ -35,5 +37,5 @@ export CUDA_VISIBLE_DEVICES=
 if grep -aq ncclCommInitRankConfig "$example"; then
     refuses 2 1 "rank 0: --comm nccl: a GPU for each rank expected" --comm nccl
 else
-    bad "--comm nccl: this build has no NCCL (it needs CUDA and NCCL): cecl expected" --comm nccl
+    bad "--comm nccl: this build has no NCCL (it needs CUDA and NCCL): cecl or none expected" --comm nccl
 fi

@@ -476,8 +476,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommCuDevice(ceclComm_t comm, int *device
  * thread frees memory meanwhile, because the GPU's driver then does not tell the two apart). Threads:
  * one call at a time. Ownership: unchanged.
  * Errors: ceclInvalidUsage (finalized before; a stream of ceclStreamCreate is capturing; this
- * thread has calls on comm in a group that it has not ended), and the asynchronous error. Since
- * 0.1. */
+ * thread has calls on comm in a group that it has not ended: nothing changes, and the group goes on),
+ * and the asynchronous error. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommFinalize(ceclComm_t comm);
 
 /* Finalizes if that was not done, then frees everything: pool, mappings, sockets, threads, streams
@@ -607,8 +607,8 @@ typedef struct {
     uint64_t peakBytes;     /* largest usedBytes so far */
     uint64_t segments;      /* times the pool grew */
     uint64_t allocations;   /* live ones, cecl's own included */
-    /* exchanges with the peers since init: for growth, for splits, and for comparisons under
-     * CECL_CHECK=1 */
+    /* exchanges with all peers so far: for init, for growth, for splits, for ceclAlltoAllv, and for
+     * comparisons under CECL_CHECK=1. One use may need several */
     uint64_t exchanges;
 } ceclPoolStats_t;
 

@@ -8,6 +8,7 @@
 
 #include "util/clock.h"
 #include "util/fork.h"
+#include "util/thread.h"
 
 #define LINE 64u /* bytes of a cache line */
 #define RING_BYTES (UINT64_C(8) << 20)
@@ -155,7 +156,8 @@ static bool linger(uint32_t *polls, cecl_places_go_on *go_on, void *context)
  * chance. So the time is mixed in. */
 static uint64_t new_thread_number(void)
 {
-    uint64_t number = (uint64_t)cecl_now_ns() ^ (uint64_t)getpid() << 42 ^ (uint64_t)gettid() << 20;
+    uint64_t number =
+        (uint64_t)cecl_now_ns() ^ (uint64_t)getpid() << 42 ^ (uint64_t)cecl_thread_id() << 20;
     number = (number ^ (number >> 30)) * 0xbf58476d1ce4e5b9u;
     number = (number ^ (number >> 27)) * 0x94d049bb133111ebu;
     return (number ^ (number >> 31)) | 1; /* 0 is no thread */

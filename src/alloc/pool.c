@@ -180,5 +180,5 @@ void cecl_pool_stats(const struct cecl_pool *pool, ceclPoolStats_t *stats)
                                .peakBytes = pool->peak_bytes,
                                .segments = pool->nsegments,
                                .allocations = pool->blocks.used_blocks,
-                               .exchanges = pool->exchanges};
+                               .exchanges = cecl_mesh_exchanges(pool->mesh)};
 }

@@ -41,7 +41,6 @@ struct cecl_pool {
     int *fds; /* [nranks], for the same reason */
     struct cecl_blocks blocks;
     uint64_t peak_bytes;
-    uint64_t exchanges;
     /* number and hash of the allocations and frees so far; unequal between ranks is an error */
     uint64_t calls, hash;
     uint64_t generation;           /* grows with every free: a buffer located before may be gone */

@@ -136,3 +136,10 @@ bool cecl_posts_put(struct cecl_posts *posts, enum cecl_role role, int peer,
     atomic_store_explicit(&ring->ends[role].finished, *number, memory_order_release);
     return is_second;
 }
+
+int64_t cecl_posts_ahead(const struct cecl_posts *posts, enum cecl_role role, int peer)
+{
+    struct end_words *ends = ring_of(posts, role, peer)->ends;
+    return (int64_t)(atomic_load(&ends[cecl_role_other(role)].finished) -
+                     atomic_load(&ends[role].finished));
+}

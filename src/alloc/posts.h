@@ -17,7 +17,7 @@
  * no room. No index or size is taken from the shared memory.
  *
  * docs/models/pairs.pml is the model of this protocol.
- * Threads: one at a time for each struct cecl_posts. */
+ * Threads: one at a time for each struct cecl_posts, but for cecl_posts_ahead. */
 #ifndef CECL_ALLOC_POSTS_H
 #define CECL_ALLOC_POSTS_H
 
@@ -82,5 +82,9 @@ bool cecl_posts_came(const struct cecl_posts *posts, enum cecl_role role, int pe
  * Returns whether the peer came first. */
 bool cecl_posts_put(struct cecl_posts *posts, enum cecl_role role, int peer,
                     const struct cecl_post *mine, uint64_t *number, struct cecl_post *theirs);
+
+/* How many more ends of messages in this role the peer has posted than this rank; below 0: fewer.
+ * Threads: any, at any time. */
+int64_t cecl_posts_ahead(const struct cecl_posts *posts, enum cecl_role role, int peer);
 
 #endif

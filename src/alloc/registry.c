@@ -457,14 +457,15 @@ static ceclResult_t look_at(struct cecl_registry *registry, const struct cecl_re
     return ceclSuccess;
 }
 
-/* Whether a window's memory goes on where the window ends: its mapping has become larger. */
-static bool has_grown(const struct cecl_registry *registry, const struct cecl_window *window)
+/* Whether the window's memory goes on to address `last`, behind its end: its mapping has become
+ * larger. */
+static bool has_grown(const struct cecl_registry *registry, const struct cecl_window *window,
+                      uint64_t last)
 {
     struct cecl_device *dev = registry->dev;
-    const uint64_t end = window->home + window->bytes;
     struct cecl_region region;
-    return dev->ops->region_find(dev, (void *)(uintptr_t)end, &region) == ceclSuccess &&
-           region.home < end;
+    return dev->ops->region_find(dev, (void *)(uintptr_t)last, &region) == ceclSuccess &&
+           region.home < window->home + window->bytes;
 }
 
 /* Looks at all memory up to `end`. Finds regions that the window does not have yet. */
@@ -486,7 +487,7 @@ static ceclResult_t look(struct cecl_registry *registry, struct cecl_window *win
             continue;
         }
         if (at - window->home >= window->bytes) {
-            *verdict = has_grown(registry, window) ? GONE : SETTLED;
+            *verdict = has_grown(registry, window, end - 1) ? GONE : SETTLED;
             return *verdict == GONE ? ceclSuccess
                                     : cecl_fail(ceclInvalidArgument,
                                                 "%s %p: its memory ends at %#" PRIx64 ", %" PRIu64

@@ -97,7 +97,7 @@ struct cecl_registry {
     uint64_t next_number;
     uint64_t posted;     /* messages to each peer so far */
     uint64_t changes;    /* how often a window came or went */
-    uint64_t telling_ns; /* time spent on telling peers of regions; the caller sets it back to 0 */
+    uint64_t telling_ns; /* see cecl_registry_told_ns */
     int64_t timeout_ms;
     _Atomic bool hurried; /* see cecl_registry_hurry */
     /* -- of starts of requests: see registry_start.c -- */
@@ -126,6 +126,17 @@ void cecl_registry_lose(struct cecl_registry *registry);
 /* The window that holds `ptr`, as far as this rank has made one; NULL otherwise. Does not ask
  * whether the memory is still what it was. A pointer that was asked for before is not searched. */
 struct cecl_window *cecl_registry_find(struct cecl_registry *registry, const void *ptr);
+/* Registrations of the caller's cover a window: one more, with a reference; and one less, whose
+ * reference stays the caller's to give back. */
+static inline void cecl_window_pin(struct cecl_window *window)
+{
+    window->pins++;
+    cecl_window_hold(window);
+}
+static inline void cecl_window_unpin(struct cecl_window *window)
+{
+    window->pins--;
+}
 /* Notes that a call uses a window of this rank, if it is a registered one: the call is done once `done` has
  * come to `target`. */
 static inline void cecl_window_used(struct cecl_window *window, uint32_t target)
@@ -141,6 +152,13 @@ static inline void cecl_window_used(struct cecl_window *window, uint32_t target)
  * window it makes one, if `make`. registry->changes tells whether something changed. */
 ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const struct cecl_use *use,
                                   bool make);
+/* How long telling peers of regions took since the last such question. */
+static inline uint64_t cecl_registry_told_ns(struct cecl_registry *registry)
+{
+    const uint64_t took = registry->telling_ns;
+    registry->telling_ns = 0;
+    return took;
+}
 /* All of some memory, for cecl_registry_settle. */
 static inline struct cecl_use cecl_use_all(const void *ptr, uint64_t bytes, const char *name)
 {

@@ -13,8 +13,6 @@ static ceclResult_t compare(struct cecl_pool *pool, uint64_t asked, uint64_t byt
 {
     const struct cecl_proposal mine = {asked, bytes, pool->calls, pool->hash};
     struct cecl_proposal *all = pool->proposals;
-
-    pool->exchanges++;
     ceclResult_t result = cecl_mesh_allgather(pool->mesh, "grow", &mine, all, sizeof(mine));
     for (int r = 0; r < pool->nranks && result == ceclSuccess; r++) {
         const struct cecl_proposal *a = &all[0], *b = &all[r];

@@ -25,6 +25,7 @@ CECL_API ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t *limits)
     CECL_TRY(cecl_comm_check(comm));
     if (!limits)
         return cecl_fail(ceclInvalidArgument, "limits: NULL");
+    CECL_TRY(cecl_comm_enter(comm, "ceclCommLimits"));
     *limits = (ceclLimits_t){.groupCalls = calls_in_a_group(comm),
                              .groupMessages = (int)comm->launcher->messenger.posts.nslots,
                              .blockBytes = PTRDIFF_MAX / (uint64_t)comm->nranks,
@@ -34,7 +35,7 @@ CECL_API ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t *limits)
     cecl_keep_message(words); /* an operation that a type lacks is no error here */
     for (int op = 0; op < CECL_NUM_RED_OPS; op++)
         limits->reductions[op] = types_of((ceclRedOp_t)op);
-    return cecl_fail_with(ceclSuccess, words);
+    return cecl_comm_left(comm, cecl_fail_with(ceclSuccess, words));
 }
 
 CECL_API ceclResult_t ceclCallStats(ceclComm_t comm, ceclCallStats_t *stats)
@@ -42,9 +43,10 @@ CECL_API ceclResult_t ceclCallStats(ceclComm_t comm, ceclCallStats_t *stats)
     CECL_TRY(cecl_comm_check_handle(comm));
     if (!stats)
         return cecl_fail(ceclInvalidArgument, "stats: NULL");
+    CECL_TRY(cecl_comm_enter(comm, "ceclCallStats"));
     const struct cecl_places *places = &comm->launcher->places;
     *stats = (ceclCallStats_t){.told = places->nmet, .late = places->nlate};
-    return ceclSuccess;
+    return cecl_comm_left(comm, ceclSuccess);
 }
 
 CECL_API ceclResult_t ceclCommGetSharedMemory(ceclComm_t comm, void **memory, size_t *bytes)

@@ -161,21 +161,27 @@ CECL_API ceclResult_t ceclBarrier(ceclComm_t comm, ceclStream_t stream)
     return cecl_collective(CECL_OP_BARRIER, &(struct cecl_args){0}, comm, stream);
 }
 
+static ceclResult_t find_shard(ceclComm_t comm, const struct cecl_args *args, void **shard)
+{
+    struct cecl_call call;
+    const struct cecl_scope scope = cecl_comm_scope(comm);
+    CECL_TRY(cecl_call_describe(&cecl_ops[CECL_OP_ALL_GATHER], &scope, args, &call));
+    CECL_TRY(
+        cecl_window_check(&comm->windows, call.recv, cecl_call_recv_needed(&call), "recvbuff"));
+    *shard = (char *)args->recv + cecl_call_block(&call, comm->rank, comm->rank).recv_offset;
+    return ceclSuccess;
+}
+
 CECL_API ceclResult_t ceclShard(ceclComm_t comm, void *recvbuff, size_t count,
                                 ceclDataType_t datatype, void **shard)
 {
     const struct cecl_args args = {
         .send = recvbuff, .recv = recvbuff, .count = count, .type = datatype};
-    struct cecl_call call;
     CECL_TRY(cecl_comm_check(comm));
     if (!recvbuff || !shard)
         return cecl_fail(ceclInvalidArgument, "%s: NULL", recvbuff ? "shard" : "recvbuff");
-    const struct cecl_scope scope = cecl_comm_scope(comm);
-    CECL_TRY(cecl_call_describe(&cecl_ops[CECL_OP_ALL_GATHER], &scope, &args, &call));
-    CECL_TRY(
-        cecl_window_check(&comm->windows, call.recv, cecl_call_recv_needed(&call), "recvbuff"));
-    *shard = (char *)recvbuff + cecl_call_block(&call, comm->rank, comm->rank).recv_offset;
-    return ceclSuccess;
+    CECL_TRY(cecl_comm_enter(comm, "ceclShard"));
+    return cecl_comm_left(comm, find_shard(comm, &args, shard));
 }
 
 CECL_API ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff, const void *recvbuff,

@@ -23,7 +23,7 @@ static ceclResult_t end(struct cecl_group *group)
     if (others) {
         (void)!cecl_group_refuse(cecl_joins_carry_out(&others->joins, group->failed, group->words));
         if (group->failed == ceclSuccess)
-            (void)!cecl_group_refuse(cecl_wishes_carry_out(&others->wishes));
+            (void)!cecl_group_refuse(cecl_wishes_carry_out(&others->wishes, group));
         others->wishes.count = 0;
     }
     return cecl_group_carry_out(group);
@@ -53,7 +53,7 @@ static ceclResult_t end_traced(struct cecl_group *group)
     struct cecl_traced traced = {0};
     for (const struct cecl_launch *launch = group->first; launch; launch = launch->next) {
         const struct cecl_traced begun =
-            cecl_group_is_first(group, launch)
+            cecl_group_first(group, launch->comm) == launch
                 ? cecl_trace_begin(launch->comm, cecl_ops[CECL_OP_GROUP_END].name)
                 : (struct cecl_traced){0};
         if (begun.trace)
@@ -61,7 +61,7 @@ static ceclResult_t end_traced(struct cecl_group *group)
     }
     const ceclResult_t result = end(group);
     for (const struct cecl_launch *launch = group->first; launch; launch = launch->next)
-        if (cecl_group_is_first(group, launch)) {
+        if (cecl_group_first(group, launch->comm) == launch) {
             traced.trace = cecl_trace_of(launch->comm);
             trace_end(launch, &traced, result);
         }

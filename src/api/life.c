@@ -61,29 +61,22 @@ CECL_API const char *ceclGetLastError(ceclComm_t comm)
 
 /* ---- the end */
 
-/* Refuses if calls of this thread's open group wait for its end, because they would never be
- * carried out. */
-static ceclResult_t check_group(ceclComm_t comm)
+static ceclResult_t finalize(ceclComm_t comm)
 {
-    const uint32_t waiting = cecl_waiting_on(comm);
-    if (waiting > 0)
-        return cecl_fail(ceclInvalidUsage,
-                         "%u calls on this communicator wait for ceclGroupEnd, which this thread "
-                         "has not called: they are not carried out",
-                         waiting);
-    return ceclSuccess;
-}
-
-CECL_API ceclResult_t ceclCommFinalize(ceclComm_t comm)
-{
-    CECL_TRY(cecl_comm_check(comm));
-    CECL_TRY(check_group(comm));
     ceclResult_t result = cecl_watch_drain(comm, CECL_NO_DEADLINE);
     if (result == ceclSuccess)
         result = comm->dev->ops->streams_drain(comm->dev, CECL_NO_DEADLINE);
     if (result == ceclSuccess)
         comm->finalized = true;
     return result;
+}
+
+CECL_API ceclResult_t ceclCommFinalize(ceclComm_t comm)
+{
+    CECL_TRY(cecl_comm_check(comm));
+    CECL_TRY(cecl_waiting_check(comm, "finalize after it"));
+    CECL_TRY(cecl_comm_enter(comm, "ceclCommFinalize"));
+    return cecl_comm_left(comm, finalize(comm));
 }
 
 bool cecl_comm_end_pending(ceclComm_t comm, int64_t deadline)
@@ -139,7 +132,7 @@ CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm)
 {
     CECL_TRY(cecl_comm_check_handle(comm));
     char words[CECL_MESSAGE_BYTES];
-    const ceclResult_t grouped = check_group(comm);
+    const ceclResult_t grouped = cecl_waiting_check(comm, "they are not carried out");
     cecl_keep_message(words);
     cecl_waiting_forget(comm);
     CECL_TRY(destroy(comm));

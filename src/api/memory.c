@@ -53,8 +53,7 @@ CECL_API ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, size_t bytes)
         return cecl_waiting_allocate(comm, ptr, bytes);
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(cecl_comm_enter(comm, "ceclMemAlloc"));
-    const ceclResult_t result = cecl_memory_allocate(comm, ptr, bytes);
-    cecl_comm_leave(comm);
+    const ceclResult_t result = cecl_comm_left(comm, cecl_memory_allocate(comm, ptr, bytes));
     return result == ceclTimeout && comm->shares_process ? name_cure(result) : result;
 }
 
@@ -76,15 +75,12 @@ CECL_API ceclResult_t ceclMemFree(ceclComm_t comm, void *ptr)
 {
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(cecl_comm_enter(comm, "ceclMemFree"));
-    const ceclResult_t result = cecl_memory_free(comm, ptr);
-    cecl_comm_leave(comm);
-    return result;
+    return cecl_comm_left(comm, cecl_memory_free(comm, ptr));
 }
 
-CECL_API ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const void *ptr, int peer, void **peerPtr)
+static ceclResult_t find_at_peer(ceclComm_t comm, const void *ptr, int peer, void **peerPtr)
 {
     uint64_t offset;
-    CECL_TRY(cecl_comm_check(comm));
     if (!peerPtr)
         return cecl_fail(ceclInvalidArgument, "peerPtr: NULL");
     if (peer < 0 || peer >= comm->nranks)
@@ -97,11 +93,19 @@ CECL_API ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const void *ptr, int p
     return ceclSuccess;
 }
 
+CECL_API ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const void *ptr, int peer, void **peerPtr)
+{
+    CECL_TRY(cecl_comm_check(comm));
+    CECL_TRY(cecl_comm_enter(comm, "ceclGetPeerPointer"));
+    return cecl_comm_left(comm, find_at_peer(comm, ptr, peer, peerPtr));
+}
+
 CECL_API ceclResult_t ceclPoolStats(ceclComm_t comm, ceclPoolStats_t *stats)
 {
     CECL_TRY(cecl_comm_check(comm));
     if (!stats)
         return cecl_fail(ceclInvalidArgument, "stats: NULL");
+    CECL_TRY(cecl_comm_enter(comm, "ceclPoolStats"));
     cecl_pool_stats(&comm->pool, stats);
-    return ceclSuccess;
+    return cecl_comm_left(comm, ceclSuccess);
 }

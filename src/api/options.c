@@ -23,6 +23,7 @@ CECL_API ceclResult_t ceclSetOptions(ceclComm_t comm, const ceclOptions_t *optio
         if (options->direction != CECL_UNDEF)
             chosen.direction = (uint8_t)options->direction;
     }
+    CECL_TRY(cecl_comm_enter(comm, "ceclSetOptions"));
     comm->options = chosen;
-    return ceclSuccess;
+    return cecl_comm_left(comm, ceclSuccess);
 }

@@ -54,15 +54,14 @@ static ceclResult_t add(ceclComm_t comm, void *ptr, size_t bytes, ceclRegistrati
             result = cannot_share(ptr);
         if (result == ceclSuccess) {
             made->window = window;
-            window->pins++;
-            cecl_window_hold(window);
+            cecl_window_pin(window);
         }
     }
     if (result != ceclSuccess) {
         free(made);
         return result;
     }
-    registry->telling_ns = 0; /* the next call's peers are not behind for this */
+    (void)cecl_registry_told_ns(registry); /* the next call's peers are not behind for this */
     made->next = comm->registrations;
     comm->registrations = made;
     *handle = made;
@@ -76,9 +75,7 @@ CECL_API ceclResult_t ceclCommRegister(ceclComm_t comm, void *ptr, size_t bytes,
     if (!handle)
         return cecl_fail(ceclInvalidArgument, "handle: NULL");
     CECL_TRY(cecl_comm_enter(comm, "ceclCommRegister"));
-    const ceclResult_t result = add(comm, ptr, bytes, handle);
-    cecl_comm_leave(comm);
-    return result;
+    return cecl_comm_left(comm, add(comm, ptr, bytes, handle));
 }
 
 /* Whether pending calls of this rank use a window. */
@@ -112,7 +109,7 @@ static ceclResult_t remove_registration(ceclComm_t comm, ceclRegistration_t hand
     free(handle);
     ceclResult_t result = ceclSuccess;
     if (window)
-        window->pins--;
+        cecl_window_unpin(window);
     if (last && cecl_comm_async(comm) == ceclSuccess)
         result = cecl_registry_drop(&comm->registry, window);
     cecl_window_release(window);
@@ -123,9 +120,7 @@ CECL_API ceclResult_t ceclCommDeregister(ceclComm_t comm, ceclRegistration_t han
 {
     CECL_TRY(cecl_comm_check_handle(comm));
     CECL_TRY(cecl_comm_enter(comm, "ceclCommDeregister"));
-    const ceclResult_t result = remove_registration(comm, handle);
-    cecl_comm_leave(comm);
-    return result;
+    return cecl_comm_left(comm, remove_registration(comm, handle));
 }
 
 /* Registers the regions of a window, those that lie side by side at once. */
@@ -149,7 +144,7 @@ void cecl_registrations_inherit(ceclComm_t child, ceclComm_t parent)
     for (size_t i = 0; i < parent->registry.nown && !child->windows.register_on_use; i++)
         if (parent->registry.own[i]->pins > 0)
             inherit(child, parent->registry.own[i]);
-    child->registry.telling_ns = 0;
+    (void)cecl_registry_told_ns(&child->registry);
 }
 
 void cecl_registrations_free(ceclComm_t comm)

@@ -17,12 +17,11 @@ static ceclResult_t init_entered(enum cecl_op_index index, const struct cecl_arg
                                  ceclComm_t comm, ceclRequest_t *request)
 {
     struct cecl_call call = {.op = &cecl_ops[index]};
-    const bool is_message = call.op->family == CECL_FAMILY_MESSAGE;
-    struct cecl_launch *launch =
-        cecl_launch_take(comm, is_message ? CECL_LAUNCH_MESSAGES : CECL_LAUNCH_COLLECTIVES, NULL);
+    struct cecl_launch *launch = cecl_launch_take(comm, cecl_launch_kind_of(call.op), NULL);
     if (!launch)
         return ceclOutOfMemory;
     const ceclResult_t local = cecl_launch_describe(launch, args, &call);
+    const bool is_message = launch->kind == CECL_LAUNCH_MESSAGES;
     return cecl_request_make(comm, is_message ? NULL : launch, is_message ? launch : NULL, &call,
                              local, request);
 }

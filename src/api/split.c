@@ -182,14 +182,12 @@ static ceclResult_t list_members(ceclComm_t comm, const struct choice *all, stru
 static ceclResult_t exchange_choices(ceclComm_t comm, const struct choice *mine, struct choice *all)
 {
     cecl_mesh_activity(comm->mesh, "ceclCommSplit");
-    comm->pool.exchanges++;
     return cecl_comm_exchanged(comm,
                                cecl_mesh_allgather(comm->mesh, "split", mine, all, sizeof(*mine)));
 }
 
 static ceclResult_t agree(ceclComm_t comm, ceclResult_t mine)
 {
-    comm->pool.exchanges++;
     return cecl_comm_exchanged(comm, cecl_mesh_agree(comm->mesh, mine));
 }
 
@@ -249,8 +247,7 @@ CECL_API ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int key, ceclCom
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(check_no_group("ceclCommSplit"));
     CECL_TRY(cecl_comm_enter(comm, "ceclCommSplit"));
-    const ceclResult_t result = split(comm, color, key, newcomm, config);
-    cecl_comm_leave(comm);
+    const ceclResult_t result = cecl_comm_left(comm, split(comm, color, key, newcomm, config));
     return name_cure(comm, "ceclCommSplit", result);
 }
 
@@ -372,6 +369,8 @@ CECL_API ceclResult_t ceclCommShrink(ceclComm_t comm, const int *excludeRanks, i
 {
     CECL_TRY(cecl_comm_check_handle(comm)); /* it may have failed, or be finalized */
     CECL_TRY(check_no_group("ceclCommShrink"));
-    return name_cure(comm, "ceclCommShrink",
-                     shrink(comm, excludeRanks, excludeCount, newcomm, config));
+    CECL_TRY(cecl_comm_enter(comm, "ceclCommShrink"));
+    const ceclResult_t result =
+        cecl_comm_left(comm, shrink(comm, excludeRanks, excludeCount, newcomm, config));
+    return name_cure(comm, "ceclCommShrink", result);
 }

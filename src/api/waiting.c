@@ -82,13 +82,23 @@ ceclResult_t cecl_waiting_allocate(ceclComm_t comm, void **ptr, size_t bytes)
                                     : ceclOutOfMemory);
 }
 
-uint32_t cecl_waiting_on(ceclComm_t comm)
+static uint32_t waiting_on(ceclComm_t comm)
 {
     const struct cecl_waiting *others = waiting_now();
     uint32_t waiting = cecl_group_waiting(comm);
     for (uint32_t i = 0; others && i < others->wishes.count; i++)
         waiting += others->wishes.list[i].comm == comm;
     return waiting;
+}
+
+ceclResult_t cecl_waiting_check(ceclComm_t comm, const char *words)
+{
+    const uint32_t waiting = waiting_on(comm);
+    return waiting == 0 ? ceclSuccess
+                        : cecl_fail(ceclInvalidUsage,
+                                    "%u calls on this communicator wait for ceclGroupEnd, which "
+                                    "this thread has not called: %s",
+                                    waiting, words);
 }
 
 static void forget_wishes(struct cecl_wishes *wishes, ceclComm_t comm)
@@ -103,7 +113,7 @@ static void forget_wishes(struct cecl_wishes *wishes, ceclComm_t comm)
 void cecl_waiting_forget(ceclComm_t comm)
 {
     struct cecl_waiting *others = waiting_now();
-    if (cecl_waiting_on(comm) > 0)
+    if (waiting_on(comm) > 0)
         (void)!cecl_group_refuse(
             cecl_fail(ceclInvalidUsage, "a communicator ended while calls of the group waited for "
                                         "ceclGroupEnd: none of the group is carried out"));

@@ -17,8 +17,9 @@ ceclResult_t cecl_waiting_join(const struct cecl_join *join);
 /* Keeps an allocation for the end of the open group. Refuses NULL, and communicators that are not
  * usable. */
 ceclResult_t cecl_waiting_allocate(ceclComm_t comm, void **ptr, size_t bytes);
-/* How many calls and allocations on `comm` wait for the ceclGroupEnd of this thread. */
-uint32_t cecl_waiting_on(ceclComm_t comm);
+/* Refuses if calls or allocations on `comm` wait for the ceclGroupEnd of this thread. `words`: what is
+ * to be done, or becomes of them. */
+ceclResult_t cecl_waiting_check(ceclComm_t comm, const char *words);
 /* To be called when `comm` ends: a group that holds anything on `comm` is refused. */
 void cecl_waiting_forget(ceclComm_t comm);
 

@@ -19,14 +19,20 @@ static bool is_first(const struct cecl_wishes *wishes, uint32_t index)
 struct job {
     struct cecl_wishes *wishes;
     uint32_t first;
+    bool entered; /* for this job */
 };
+
+static ceclComm_t comm_of(const struct job *job)
+{
+    return job->wishes->list[job->first].comm;
+}
 
 /* Frees what was allocated before wish `end`. All ranks do so, because they all fail alike. */
 static void give_back(struct job *job, uint32_t end)
 {
     struct cecl_wish *list = job->wishes->list;
     for (uint32_t i = job->first; i < end; i++)
-        if (list[i].comm == list[job->first].comm && list[i].got)
+        if (list[i].comm == comm_of(job) && list[i].got)
             (void)!cecl_memory_free(list[i].comm, list[i].got);
 }
 
@@ -35,7 +41,7 @@ static void hand_out(const struct job *job)
 {
     const struct cecl_wish *list = job->wishes->list;
     for (uint32_t i = job->first; i < job->wishes->count; i++)
-        if (list[i].comm == list[job->first].comm)
+        if (list[i].comm == comm_of(job))
             *list[i].ptr = list[i].got;
 }
 
@@ -44,7 +50,7 @@ static ceclResult_t serve(void *argument)
     struct job *job = argument;
     struct cecl_wish *list = job->wishes->list;
     for (uint32_t i = job->first; i < job->wishes->count; i++) {
-        if (list[i].comm != list[job->first].comm)
+        if (list[i].comm != comm_of(job))
             continue;
         const ceclResult_t result = cecl_memory_allocate(list[i].comm, &list[i].got, list[i].bytes);
         if (result != ceclSuccess) {
@@ -58,7 +64,26 @@ static ceclResult_t serve(void *argument)
     return ceclSuccess;
 }
 
-ceclResult_t cecl_wishes_carry_out(struct cecl_wishes *wishes)
+/* A rank that is refused does not come, so all jobs enter before one begins. */
+static ceclResult_t enter(struct job *jobs, uint32_t count, const struct cecl_group *group)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (cecl_group_first(group, comm_of(&jobs[i])))
+            continue;
+        CECL_TRY(cecl_comm_enter(comm_of(&jobs[i]), cecl_ops[CECL_OP_MEM_ALLOC].name));
+        jobs[i].entered = true;
+    }
+    return ceclSuccess;
+}
+
+static void leave(const struct job *jobs, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (jobs[i].entered)
+            cecl_comm_leave(comm_of(&jobs[i]));
+}
+
+ceclResult_t cecl_wishes_carry_out(struct cecl_wishes *wishes, const struct cecl_group *group)
 {
     uint32_t count = 0;
     if (wishes->count == 0)
@@ -76,7 +101,11 @@ ceclResult_t cecl_wishes_carry_out(struct cecl_wishes *wishes)
             count++;
         }
     if (result == ceclSuccess)
+        result = enter(jobs, count, group);
+    if (result == ceclSuccess)
         result = cecl_together(tasks, count);
+    if (jobs)
+        leave(jobs, count);
     free(tasks);
     free(jobs);
     return result;

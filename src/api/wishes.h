@@ -3,7 +3,7 @@
 #ifndef CECL_COMM_WISHES_H
 #define CECL_COMM_WISHES_H
 
-#include "comm/comm.h"
+#include "launch/group.h"
 
 struct cecl_wish {
     ceclComm_t comm;
@@ -19,7 +19,8 @@ struct cecl_wishes {
 
 /* Collective for each communicator among them, in the order in which they were wished. A
  * communicator gets all of its allocations or none. Its pointers are written when it gets them,
- * also if another communicator's allocations failed. */
-ceclResult_t cecl_wishes_carry_out(struct cecl_wishes *wishes);
+ * also if another communicator's allocations failed. Enters the communicators on which the group has
+ * no calls. */
+ceclResult_t cecl_wishes_carry_out(struct cecl_wishes *wishes, const struct cecl_group *group);
 
 #endif

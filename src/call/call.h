@@ -173,10 +173,6 @@ int cecl_call_touched(const struct cecl_call *call, struct cecl_touched touched[
 /* ranges.c: the bytes that the call uses of one of these parts, in order, without those between
  * blocks and rows. Ranges that meet are one. Returns how many there are. Where there would be more
  * than CECL_RANGES_MAX, or blocks are interleaved, it is one, with all bytes from `low` to `high`. */
-struct cecl_range {
-    uint64_t low, high; /* bytes [low, high) of the buffer; low < high */
-};
-#define CECL_RANGES_MAX 64
 uint32_t cecl_call_ranges(const struct cecl_call *call, const struct cecl_touched *touched,
                           struct cecl_range ranges[CECL_RANGES_MAX]);
 /* Whether bytes come into recvbuff on this rank. In place, a root sends out of it and no more. */

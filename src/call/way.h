@@ -50,12 +50,6 @@ struct cecl_way {
     } reduce;
 };
 
-/* Whether no rank touches a buffer of its peers, so that ranks need not know where these lie. */
-static inline bool cecl_way_keeps_to_own_buffers(const struct cecl_way *way)
-{
-    return way->small || way->by_host;
-}
-
 /* What the communicator lends to a call. Equal on all ranks. */
 struct cecl_means {
     const struct cecl_tuning *tuning; /* the thresholds in force, only for choosing a way */

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "alloc/pool.h"
+#include "alloc/posts.h"
 #include "boot/mesh.h"
 #include "boot/shared.h"
 #include "ce/engine.h"
@@ -44,11 +45,12 @@ struct cecl_watch {
     pthread_t thread;
     bool running;
     _Atomic bool stop;
-    uint32_t *rows;       /* [CECL_LANES * nranks] */
-    pthread_mutex_t lock; /* held while the communicator is given up */
-    bool told, silenced;  /* peers were notified; this rank's signals no longer count */
-    bool complained;      /* the user knows that the driver holds up the release */
-    bool kernels_ended;   /* no kernel waits for peers any more, neither the caller's nor cecl's */
+    uint32_t *rows;          /* [CECL_LANES * nranks] */
+    struct cecl_posts posts; /* a view of its own */
+    pthread_mutex_t lock;    /* held while the communicator is given up */
+    bool told, silenced;     /* peers were notified; this rank's signals no longer count */
+    bool complained;         /* the user knows that the driver holds up the release */
+    bool kernels_ended; /* no kernel waits for peers any more, neither the caller's nor cecl's */
 };
 
 struct cecl_launcher;
@@ -111,7 +113,7 @@ struct ceclComm {
     struct cecl_waits waits;
     struct cecl_watch watch;
     struct cecl_worker worker;
-    _Atomic bool finalized; /* two threads may finalize at once */
+    _Atomic bool finalized; /* written inside, and read before a thread enters */
     bool shares_process;    /* another rank is in this process */
     bool is_one_process;    /* all ranks are */
     int ranks_here;         /* in this process, this one included */
@@ -192,6 +194,19 @@ static inline void cecl_comm_leave(ceclComm_t comm)
 {
     atomic_store_explicit(&comm->inside, NULL, memory_order_release);
 }
+/* Leaves with the call's result. */
+static inline ceclResult_t cecl_comm_left(ceclComm_t comm, ceclResult_t result)
+{
+    cecl_comm_leave(comm);
+    return result;
+}
+/* The words for ranks that make different calls. Return ceclInvalidUsage.
+ *
+ * Two ranks are known to differ in a field of call `name`: */
+ceclResult_t cecl_comm_differ_in(const char *name, const char *field, int rank, const char *value,
+                                 int other, const char *others);
+/* `other` makes another call than this rank, and it is not known in what they differ. */
+ceclResult_t cecl_comm_differ(ceclComm_t comm, const char *name, int other);
 /* How to find out in what ranks differ, for the end of a message. Empty if ranks compare their
  * calls already. */
 static inline const char *cecl_comm_hint(ceclComm_t comm)

@@ -101,16 +101,31 @@ void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result)
     cecl_comm_set_async(comm, result, cecl_message());
 }
 
+ceclResult_t cecl_comm_differ_in(const char *name, const char *field, int rank, const char *value,
+                                 int other, const char *others)
+{
+    return cecl_fail(ceclInvalidUsage, "%s: ranks differ in %s: %s on rank %d, %s on rank %d", name,
+                     field, value, rank, others, other);
+}
+
+ceclResult_t cecl_comm_differ(ceclComm_t comm, const char *name, int other)
+{
+    return cecl_fail(
+        ceclInvalidUsage,
+        "%s: ranks differ in the call, or in its count, type, operation, root, options, "
+        "group or request: rank %d made another call than this rank%s",
+        name, other, cecl_comm_hint(comm));
+}
+
 void cecl_comm_compare_calls(ceclComm_t comm)
 {
     struct cecl_history_difference difference;
+    char name[64];
     if (!cecl_history_differs(&comm->history, &difference))
         return;
-    cecl_fail(ceclInvalidUsage,
-              "rank %d made another call than this rank, or this one with another count, type, "
-              "operation, root, options, group or request: call %u of this communicator, %s here%s",
-              difference.rank, difference.call, difference.name, cecl_comm_hint(comm));
-    cecl_comm_set_async(comm, ceclInvalidUsage, cecl_message());
+    snprintf(name, sizeof(name), "%s, call %u of this communicator", difference.name,
+             difference.call);
+    (void)!cecl_comm_break(comm, cecl_comm_differ(comm, name, difference.rank));
 }
 
 ceclResult_t cecl_comm_hear(ceclComm_t comm)

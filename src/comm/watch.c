@@ -103,13 +103,13 @@ static const char *what_is_pending(ceclComm_t comm, const struct cecl_progress *
 
 /* Says what may be wrong. Calls that differ are found before the time is up, so here a call is
  * missing. */
-static const char *what_to_look_for(const struct cecl_progress *progress)
+static const char *what_to_look_for(ceclComm_t comm, const struct cecl_progress *progress)
 {
     if (!progress->in_message)
         return "did every rank make the call, and did its stream come to it?";
     if (progress->message_peer < 0)
         return "did the peer make its part of each message?";
-    return progress->message_sends || !progress->message_is_last
+    return cecl_pair_is_mutual(&comm->engine.flags, &comm->watch.posts, progress)
                ? "did the peer make its part? Ranks that send to each other put ceclSend and "
                  "ceclRecv into one group (ceclGroupStart, ceclGroupEnd)"
                : "did the peer make its part?";
@@ -128,7 +128,7 @@ static void time_out(ceclComm_t comm, struct cecl_progress *progress, int64_t wa
     cecl_fail(ceclTimeout,
               "a call has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d); pending here: %s; %s",
               who, (long long)waited_ms, comm->config.timeout_ms,
-              what_is_pending(comm, progress, pending), what_to_look_for(progress));
+              what_is_pending(comm, progress, pending), what_to_look_for(comm, progress));
     cecl_comm_set_async(comm, ceclTimeout, cecl_message());
 }
 
@@ -293,6 +293,8 @@ ceclResult_t cecl_watch_start(ceclComm_t comm)
     comm->watch.rows = calloc(CECL_LANES * (size_t)comm->nranks, sizeof(*comm->watch.rows));
     if (!comm->watch.rows)
         return cecl_fail(ceclOutOfMemory, "no host memory for %d flags", comm->nranks);
+    CECL_TRY(cecl_posts_open(&comm->watch.posts, cecl_shared_at(&comm->shared, CECL_SHARED_POSTS),
+                             comm->rank, comm->nranks, 0));
     const int error = cecl_thread_start(&comm->watch.thread, "cecl-watchdog", watch, comm);
     if (error)
         return cecl_fail(ceclSystemError, "pthread_create for the watchdog: error %d", error);
@@ -308,6 +310,7 @@ void cecl_watch_stop(ceclComm_t comm)
         pthread_join(comm->watch.thread, NULL);
         comm->watch.running = false;
     }
+    cecl_posts_close(&comm->watch.posts);
     free(comm->watch.rows);
     comm->watch.rows = NULL;
 }

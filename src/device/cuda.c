@@ -2,7 +2,6 @@
  * cuda_pointer.c, cuda_region.c, cuda_own.c, cuda_stream.c and cuda_local.c. */
 #include "device/cuda.h"
 
-#include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,9 +169,8 @@ ceclResult_t cecl_cuda_probe(int which, int rank, struct cecl_gpu_id *id, char *
         return ceclSuccess;
     }
     CECL_TRY(cecl_driver_check(cu, cu->cuDeviceGetUuid(&uuid, device), "cuDeviceGetUuid"));
-    if (which == CECL_CUDA_DEVICE_BY_RANK && cudaSetDevice(ordinal) != cudaSuccess)
-        return cecl_fail(ceclUnhandledCudaError, "cudaSetDevice(%d): %s", ordinal,
-                         cudaGetErrorString(cudaGetLastError()));
+    if (which == CECL_CUDA_DEVICE_BY_RANK)
+        CECL_TRY(cecl_driver_set_device(cu, device));
     memcpy(id->uuid, uuid.bytes, sizeof(id->uuid));
     id->usable = 1;
     return ceclSuccess;

@@ -4,8 +4,8 @@
 
 #include <pthread.h>
 
-#include "device/cuda_driver.h"
 #include "device/device.h"
+#include "driver/driver.h"
 
 /* `scratch`: words to which words_read copies, and two that nobody reads. */
 #define CUDA_SCRATCH_WORDS 1024

@@ -42,14 +42,6 @@ static bool has_word(const uint32_t *word)
     return __atomic_load_n(word, __ATOMIC_ACQUIRE) != 0;
 }
 
-/* An error counts as a no. It is cleared, so that the caller's next check does not see it. */
-static bool works(cudaError_t error)
-{
-    if (error != cudaSuccess)
-        cudaGetLastError();
-    return error == cudaSuccess;
-}
-
 static void pause_us(long us)
 {
     const struct timespec pause = {.tv_nsec = us * 1000};
@@ -153,12 +145,12 @@ static ceclResult_t try_copies(struct cuda_device *cuda, char *room, size_t byte
         return ceclSuccess;
     struct cuda_local *local = cuda->local;
     *local = (struct cuda_local){0};
-    const bool loaded = works(cecl_hold_prepare(cuda->base.ordinal, &size)) &&
-                        copy_locally(cuda, room, bytes) == ceclSuccess;
+    const bool loaded =
+        cecl_hold_prepare(&size) == ceclSuccess && copy_locally(cuda, room, bytes) == ceclSuccess;
     CECL_TRY(settle(cuda));
     local->done[0] = local->done[1] = 0;
-    if (loaded &&
-        works(cecl_hold_launch(cuda->side, size, &local->hold, HOLD_MS * UINT64_C(1000000)))) {
+    if (loaded && cecl_hold_launch(cuda->side, size, &local->hold, HOLD_MS * UINT64_C(1000000)) ==
+                      ceclSuccess) {
         *ways = copies_while_held(cuda, size, room, bytes);
         local->hold.let_go = 1;
         CECL_TRY(settle(cuda));

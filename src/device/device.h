@@ -60,14 +60,23 @@ struct cecl_region_export {
     int fd;                   /* FILE: the exporter closes it; else -1 */
 };
 
+/* Bytes [low, high) of a buffer; low < high. */
+struct cecl_range {
+    uint64_t low, high;
+};
+#define CECL_RANGES_MAX 64
+
 /* Bytes of a buffer that a call uses. */
 struct cecl_use {
     const char *name;   /* the argument's, for messages */
     const void *buffer; /* as the caller passed it */
-    uint64_t low, high; /* addresses: the bytes [low, high) are used; low < high */
+    uint64_t low, high; /* addresses: no byte outside of [low, high) is used; low < high */
+    /* [nranges] which of these are used, in order, CECL_RANGES_MAX at most; nranges 0: all */
+    const struct cecl_range *ranges;
+    uint32_t nranges;
     bool written;
 };
-#define CECL_USES 128 /* of one call, at most: ranges of sendbuff and recvbuff */
+#define CECL_USES 2 /* of one call, at most: sendbuff and recvbuff */
 
 /* Copies issued together, without order among themselves. The arrays belong to the caller. */
 struct cecl_batch {
@@ -155,8 +164,9 @@ struct cecl_device_ops {
     /* Finds the region that holds the byte at `ptr`. Memory that copies may use but peers cannot
      * share is ceclSuccess with the kind NONE: on CUDA memory of stream-ordered pools and of handles
      * that were made without a file descriptor; on the host all but shared mappings of files that
-     * this process holds open for reading and writing. Memory that check_pointer refuses is refused,
-     * as "buffer". Makes several calls of the driver or the system. */
+     * this process holds open for reading and writing, and that are not sealed. A shared mapping is
+     * one region, also with holes in it. Memory that check_pointer refuses is refused, as "buffer".
+     * Makes several calls of the driver or the system. */
     ceclResult_t (*region_find)(struct cecl_device *dev, const void *ptr,
                                 struct cecl_region *region);
     /* Sets *id to a number for the memory at `ptr`; 0 where there is none. While it is the same,
@@ -165,8 +175,8 @@ struct cecl_device_ops {
      * on CUDA: callers ask on every call. Ids mean nothing in other processes.
      *
      * use  the bytes of the region that a call uses; NULL: none. On the host the id covers all of
-     *      them, and is 0 if they are not one mapping; what check_uses refuses is refused here too.
-     *      Ignored on CUDA, where a region changes as a whole. */
+     *      them, and is 0 if they are not of one mapping; what check_uses refuses is refused here
+     *      too. Ignored on CUDA, where a region changes as a whole. */
     ceclResult_t (*region_id)(struct cecl_device *dev, const void *ptr, const struct cecl_use *use,
                               uint64_t *id);
     /* Refuses bytes that a call is to use and that cannot be used now: addresses without memory, memory

@@ -5,11 +5,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "device/host.h"
@@ -31,25 +33,29 @@ static uint64_t id_of(const struct host_mapping *mapping)
     return id ? id : 1;
 }
 
-/* A shared mapping, whole, or a line of other memory. */
+/* A shared mapping, whole, or a line of other memory. A mapping may have holes, with nothing in them
+ * or with memory without rights; other memory in one ends it. */
 struct run {
     uint64_t at;               /* an address in it */
     struct host_mapping first; /* its first line */
     uint64_t end;              /* 0: nothing is mapped at `at` */
-    bool readable;             /* the byte at `at` is */
+    bool mapped, readable;     /* the byte at `at` is */
 };
 
 static bool take_for_run(void *context, const struct host_mapping *mapping)
 {
     struct run *run = context;
-    const bool goes_on =
-        mapping->shared && run->end == mapping->start && id_of(&run->first) == id_of(mapping);
+    const bool holds = mapping->start <= run->at && run->at < mapping->end,
+               goes_on = mapping->shared && run->end > 0 && id_of(&run->first) == id_of(mapping),
+               is_hole = !mapping->readable && !mapping->writable && !holds;
+    if (!goes_on && is_hole)
+        return true;
     if (!goes_on && (run->end > run->at || mapping->start > run->at))
         return false;
     if (!goes_on)
         run->first = *mapping;
-    if (mapping->start <= run->at)
-        run->readable = mapping->readable;
+    run->mapped = run->mapped || holds;
+    run->readable = run->readable || (holds && mapping->readable);
     run->end = mapping->end;
     return true;
 }
@@ -58,8 +64,20 @@ static ceclResult_t find_run(uint64_t at, struct run *run)
 {
     *run = (struct run){.at = at};
     CECL_TRY(host_maps_read(0, take_for_run, run));
-    run->end = run->end > at ? run->end : 0;
+    run->end = run->mapped ? run->end : 0;
     return ceclSuccess;
+}
+
+#define WRITE_SEALS (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)
+
+/* Whether peers may map a file for reading and writing. Seals forbid new mappings for writing, while
+ * an older one may stay. Pages of memfd_secret count as locked memory of whoever maps them. */
+static bool may_be_mapped(int fd)
+{
+    struct statfs system;
+    const int seals = fcntl(fd, F_GET_SEALS); /* -1: files of this kind have none */
+    return (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR && (seals < 0 || !(seals & WRITE_SEALS)) &&
+           (fstatfs(fd, &system) != 0 || system.f_type != SECRETMEM_MAGIC);
 }
 
 /* Whether peers can map the mapping's file through `fd`. On file systems that give a file another
@@ -69,7 +87,7 @@ static bool opens(int fd, const struct host_mapping *mapping)
     struct stat info;
     return fstat(fd, &info) == 0 && info.st_ino == mapping->inode &&
            major(info.st_dev) == mapping->major && minor(info.st_dev) == mapping->minor &&
-           (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR;
+           may_be_mapped(fd);
 }
 
 /* A descriptor of this process for the mapping's file; *fd is -1 where there is none. */
@@ -110,11 +128,12 @@ ceclResult_t host_region_find(struct cecl_device *dev, const void *ptr, struct c
 
 /* ---- what a call uses */
 
-/* What is found of the bytes that a call uses. */
+/* What is found of a range of bytes that a call uses. */
 struct survey {
     const struct cecl_use *use;
-    uint64_t at; /* the bytes below this address can be used */
-    uint64_t id; /* of those bytes; 0: there are none, or they are of several memories */
+    uint64_t low, high; /* addresses */
+    uint64_t at;        /* the bytes below this address can be used */
+    uint64_t id;        /* of those bytes; 0: there are none, or they are of several memories */
     const char *trouble;
 };
 
@@ -135,27 +154,45 @@ static const char *trouble_of(const struct cecl_use *use, const struct host_mapp
 /* Returns whether more mappings are to be looked at. */
 static bool look_on(struct survey *survey, const struct host_mapping *mapping)
 {
-    const struct cecl_use *use = survey->use;
-    const uint64_t end = mapping->end < use->high ? mapping->end : use->high;
-    if (survey->at >= use->high || survey->trouble)
+    const uint64_t end = mapping->end < survey->high ? mapping->end : survey->high;
+    if (survey->at >= survey->high || survey->trouble)
         return false;
     if (mapping->end <= survey->at)
         return true;
-    survey->trouble =
-        mapping->start > survey->at ? "no memory of this process" : trouble_of(use, mapping, end);
+    survey->trouble = mapping->start > survey->at ? "no memory of this process"
+                                                  : trouble_of(survey->use, mapping, end);
     if (survey->trouble)
         return false;
     const uint64_t id = id_of(mapping);
-    survey->id = survey->at == use->low || survey->id == id ? id : 0;
+    survey->id = survey->at == survey->low || survey->id == id ? id : 0;
     survey->at = end;
-    return end < use->high;
+    return end < survey->high;
 }
 
 /* What one reading of /proc/self/maps fills in. */
 struct surveys {
-    struct survey one[CECL_USES];
+    struct survey one[CECL_USES * CECL_RANGES_MAX];
     size_t count;
 };
+
+static void add_survey(struct surveys *surveys, const struct cecl_use *use, uint64_t low,
+                       uint64_t high)
+{
+    low = low > use->low ? low : use->low;
+    high = high < use->high ? high : use->high;
+    if (low < high)
+        surveys->one[surveys->count++] =
+            (struct survey){.use = use, .low = low, .high = high, .at = low};
+}
+
+static void add_surveys(struct surveys *surveys, const struct cecl_use *use)
+{
+    const uint64_t begin = (uintptr_t)use->buffer;
+    if (use->nranges == 0)
+        add_survey(surveys, use, use->low, use->high);
+    for (uint32_t i = 0; i < use->nranges; i++)
+        add_survey(surveys, use, begin + use->ranges[i].low, begin + use->ranges[i].high);
+}
 
 static bool take_for_surveys(void *context, const struct host_mapping *mapping)
 {
@@ -169,21 +206,21 @@ static bool take_for_surveys(void *context, const struct host_mapping *mapping)
 static ceclResult_t survey(const struct cecl_use *uses, size_t count, struct surveys *surveys)
 {
     uint64_t low = UINT64_MAX;
-    *surveys = (struct surveys){.count = count};
-    for (size_t i = 0; i < count; i++) {
-        surveys->one[i] = (struct survey){.use = &uses[i], .at = uses[i].low};
-        low = uses[i].low < low ? uses[i].low : low;
-    }
+    surveys->count = 0;
+    for (size_t i = 0; i < count; i++)
+        add_surveys(surveys, &uses[i]);
+    for (size_t i = 0; i < surveys->count; i++)
+        low = surveys->one[i].low < low ? surveys->one[i].low : low;
     CECL_TRY(host_maps_read(low, take_for_surveys, surveys));
-    for (size_t i = 0; i < count; i++) {
-        const struct cecl_use *use = &uses[i];
+    for (size_t i = 0; i < surveys->count; i++) {
         const struct survey *one = &surveys->one[i];
+        const struct cecl_use *use = one->use;
         const uint64_t begin = (uintptr_t)use->buffer;
-        if (one->at < use->high)
+        if (one->at < one->high)
             return cecl_fail(ceclInvalidArgument, "%s %p: %s, at byte %" PRIu64 " of %" PRIu64,
                              use->name, use->buffer,
                              one->trouble ? one->trouble : "no memory of this process",
-                             one->at - begin, use->high - begin);
+                             one->at - begin, one->high - begin);
     }
     return ceclSuccess;
 }
@@ -205,9 +242,12 @@ ceclResult_t host_region_id(struct cecl_device *dev, const void *ptr, const stru
     (void)dev;
     if (use) {
         CECL_TRY(survey(use, 1, &surveys));
-        *id = surveys.one[0].id;
-        return ceclSuccess;
+        *id = surveys.count > 0 ? surveys.one[0].id : 0;
+        for (size_t i = 1; i < surveys.count; i++)
+            *id = surveys.one[i].id == *id ? *id : 0;
     }
+    if (use && surveys.count > 0)
+        return ceclSuccess;
     CECL_TRY(find_run((uintptr_t)ptr, &run));
     *id = run.end == 0 ? 0 : id_of(&run.first);
     return ceclSuccess;

@@ -204,8 +204,8 @@ struct cecl_progress {
     /* in_message: the peer of the one message that waits; -1: several wait, or it is not known
      * which, and the next two fields mean nothing. */
     int message_peer;
-    bool message_sends;   /* this rank sends it */
-    bool message_is_last; /* no later call waits behind it */
+    bool message_sends;      /* this rank sends it */
+    uint32_t message_target; /* the value of `done` after it */
 };
 /* rows  [out] [CECL_LANES][nranks] the flags that peers have signalled to this rank. */
 ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,

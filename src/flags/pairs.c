@@ -82,16 +82,26 @@ bool cecl_pair_is_late(const struct cecl_flags *flags, int peer)
     return late;
 }
 
+/* Whether the launch of this target is one message: then its role and peer. */
+static bool read_note(const struct cecl_flags *flags, uint32_t target, enum cecl_role *role,
+                      int *peer)
+{
+    const uint64_t note =
+        atomic_load_explicit(&flags->notes[target % CECL_PAIR_NOTES], memory_order_relaxed);
+    *role = (note & SENDS) != 0 ? CECL_SENDER : CECL_RECEIVER;
+    *peer = (int)(note & (SENDS - 1));
+    return note >> 32 == target && (note & NOTED) != 0;
+}
+
 /* Lists the peer of the group in progress if that group is one message. Otherwise lists the peers
  * of all pending groups, because no word says which group waits for which peer. */
 static void name_peers(const struct cecl_flags *flags, uint32_t target,
                        struct cecl_progress *progress)
 {
-    const uint64_t note =
-        atomic_load_explicit(&flags->notes[target % CECL_PAIR_NOTES], memory_order_relaxed);
-    const bool known = note >> 32 == target && (note & NOTED) != 0;
-    progress->message_peer = known ? (int)(note & (SENDS - 1)) : -1;
-    progress->message_sends = (note & SENDS) != 0;
+    enum cecl_role role;
+    const bool known = read_note(flags, target, &role, &progress->message_peer);
+    progress->message_peer = known ? progress->message_peer : -1;
+    progress->message_sends = role == CECL_SENDER;
     for (int r = 0; r < flags->nranks; r++)
         if (cecl_pair_is_late(flags, r) && (!known || r == progress->message_peer))
             cecl_rank_list_add(&progress->late, r);
@@ -112,9 +122,27 @@ void cecl_pair_progress(const struct cecl_flags *flags, struct cecl_progress *pr
     if (progress->late.count == 0)
         cecl_early_late(flags, &progress->late);
     progress->in_message = progress->late.count == 0;
-    progress->message_is_last = target == cecl_flags_done_target(flags);
+    progress->message_target = target;
     if (progress->in_message)
         name_peers(flags, target, progress);
+}
+
+bool cecl_pair_is_mutual(const struct cecl_flags *flags, const struct cecl_posts *posts,
+                         const struct cecl_progress *progress)
+{
+    const enum cecl_role back = progress->message_sends ? CECL_RECEIVER : CECL_SENDER;
+    const uint32_t behind = cecl_flags_done_target(flags) - progress->message_target;
+    bool is_mutual = false;
+    for (int r = 0; r < flags->nranks; r++) /* this rank has not made its call yet */
+        is_mutual = is_mutual || (r != flags->rank && cecl_posts_ahead(posts, back, r) > 0);
+    for (uint32_t i = 1; i <= behind && i < CECL_PAIR_NOTES; i++) {
+        enum cecl_role role;
+        int peer;
+        is_mutual = is_mutual ||
+                    (read_note(flags, progress->message_target + i, &role, &peer) && role == back &&
+                     peer != flags->rank && cecl_posts_ahead(posts, back, peer) >= 0);
+    }
+    return is_mutual;
 }
 
 void cecl_pair_release(const struct cecl_flags *flags)

@@ -34,6 +34,10 @@ void cecl_pair_note(struct cecl_flags *flags, enum cecl_role role, int peer);
 
 /* Adds to `progress` what the words of messages show of the call in progress. */
 void cecl_pair_progress(const struct cecl_flags *flags, struct cecl_progress *progress);
+/* Whether some rank has posted its end of a message to which this rank comes only after the one in
+ * progress, which goes the other way: a receive, if this rank is sending. */
+bool cecl_pair_is_mutual(const struct cecl_flags *flags, const struct cecl_posts *posts,
+                         const struct cecl_progress *progress);
 /* Whether a stream of this rank waits for a signal of the peer, or is going to wait. */
 bool cecl_pair_is_late(const struct cecl_flags *flags, int peer);
 /* Ends all waits for these words, without the driver. To be called again until nothing is

@@ -71,12 +71,17 @@ static const char *const types[CECL_NUM_TYPES] = {
     [ceclFloat16] = "float16",   [ceclFloat32] = "float32",     [ceclFloat64] = "float64",
     [ceclBfloat16] = "bfloat16", [ceclFloat8e4m3] = "fp8 e4m3", [ceclFloat8e5m2] = "fp8 e5m2",
 };
+const char *cecl_type_name(uint64_t type)
+{
+    return type < CECL_NUM_TYPES ? types[type] : "?";
+}
+
 static const char *const red_ops[CECL_NUM_RED_OPS] = {"ceclSum", "ceclProd", "ceclMax", "ceclMin",
                                                       "ceclAvg"};
 static const char *const policies[] = {"CECL_SM_NEVER", "CECL_SM_REDUCE_ONLY", "CECL_SM_ALLOW"};
 static const char *const directions[] = {"CECL_DIRECTION_AUTO", "CECL_DIRECTION_PUSH",
                                          "CECL_DIRECTION_PULL"};
-static const char *const places[] = {"out of place", "in place"};
+const char *const cecl_placements[2] = {"out of place", "in place"};
 
 /* A field that ranks compare: its name, and the names of its values where they have names. */
 struct field {
@@ -91,7 +96,7 @@ struct field {
 static const struct field fields[] = {
     {"datatype", FIELD(call.type), NAMES(types)},
     {"count", FIELD(call.count), NUMBER},
-    {"placement", FIELD(call.in_place), NAMES(places)},
+    {"placement", FIELD(call.in_place), NAMES(cecl_placements)},
     {"ptr's offset in the pool", FIELD(call.recv.offset), NUMBER},
     {"root", FIELD(call.root), NUMBER},
     {"op", FIELD(call.red_op), NAMES(red_ops)},
@@ -141,8 +146,8 @@ static const char *name_in(const struct field *field, uint64_t op)
 static ceclResult_t compare(const struct told *a, const struct told *b, int rank)
 {
     if (a->op != b->op || a->op >= CECL_OP_COUNT)
-        return cecl_fail(ceclInvalidUsage, "ranks differ in the call: %s on rank 0, %s on rank %d",
-                         op_name(a->op), op_name(b->op), rank);
+        return cecl_comm_differ_in(op_name(a->op), "the call", 0, op_name(a->op), rank,
+                                   op_name(b->op));
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
         char one[32], other[32];
         const uint64_t x = value_of(a, &fields[i]), y = value_of(b, &fields[i]);
@@ -150,8 +155,7 @@ static ceclResult_t compare(const struct told *a, const struct told *b, int rank
             continue;
         print_value(&fields[i], x, one);
         print_value(&fields[i], y, other);
-        return cecl_fail(ceclInvalidUsage, "%s: ranks differ in %s: %s on rank 0, %s on rank %d",
-                         op_name(a->op), name_in(&fields[i], a->op), one, other, rank);
+        return cecl_comm_differ_in(op_name(a->op), name_in(&fields[i], a->op), 0, one, rank, other);
     }
     return ceclSuccess;
 }
@@ -194,7 +198,6 @@ ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, cecl
     cecl_keep_message(words);
     tell(call, local, words, &mine);
     mine.compared = comm->launcher->compared;
-    comm->pool.exchanges++;
     cecl_mesh_activity(comm->mesh, call->op->name);
     ceclResult_t result =
         name_cure(comm, cecl_comm_exchanged(comm, cecl_mesh_allgather(comm->mesh, "call", &mine,

@@ -5,6 +5,11 @@
 #include "call/call.h"
 #include "comm/comm.h"
 
+/* How messages name `in_place` of a call. */
+extern const char *const cecl_placements[2];
+/* And a datatype, which a peer may have told. */
+const char *cecl_type_name(uint64_t type);
+
 /* Allocates memory for what the ranks send, when the communicator is made. Other exchanges may use
  * it too. Returns NULL without memory. */
 #define CECL_CHECK_ROOM_BYTES 64 /* of each rank, at least */

@@ -8,11 +8,6 @@
 #include "launch/make.h"
 #include "launch/plan.h"
 
-static enum cecl_launch_kind kind_of(const struct cecl_op *op)
-{
-    return op->family == CECL_FAMILY_MESSAGE ? CECL_LAUNCH_MESSAGES : CECL_LAUNCH_COLLECTIVES;
-}
-
 /* Makes a lone call. *path says how it went, for the timeline. */
 static ceclResult_t make_alone(struct cecl_launch *launch, const struct cecl_args *args,
                                struct cecl_call *call, const char **path)
@@ -44,7 +39,7 @@ static ceclResult_t call_entered(const struct cecl_args *args, ceclComm_t comm, 
         trace_end(&traced, call, kept == ceclSuccess ? "kept for the group's end" : path, kept);
         return kept;
     }
-    struct cecl_launch *launch = cecl_launch_take(comm, kind_of(call->op), stream);
+    struct cecl_launch *launch = cecl_launch_take(comm, cecl_launch_kind_of(call->op), stream);
     const ceclResult_t result = launch ? make_alone(launch, args, call, &path) : ceclOutOfMemory;
     trace_end(&traced, call, path, result);
     cecl_launch_drop(launch);
@@ -60,9 +55,7 @@ ceclResult_t cecl_collective(enum cecl_op_index index, const struct cecl_args *a
         result = cecl_comm_enter(comm, call.op->name);
     if (result != ceclSuccess) /* a group that contains such a call is refused as a whole */
         return cecl_group_is_open() ? cecl_group_refuse(result) : result;
-    result = call_entered(args, comm, stream, &call);
-    cecl_comm_leave(comm);
-    return result;
+    return cecl_comm_left(comm, call_entered(args, comm, stream, &call));
 }
 
 ceclResult_t cecl_collective_explain(enum cecl_op_index index, const struct cecl_args *args,
@@ -70,11 +63,10 @@ ceclResult_t cecl_collective_explain(enum cecl_op_index index, const struct cecl
 {
     struct cecl_call call = {.op = &cecl_ops[index]};
     CECL_TRY(cecl_comm_enter(comm, "ceclExplain"));
-    struct cecl_launch *launch = cecl_launch_take(comm, kind_of(call.op), NULL);
+    struct cecl_launch *launch = cecl_launch_take(comm, cecl_launch_kind_of(call.op), NULL);
     ceclResult_t result = launch ? cecl_launch_describe(launch, args, &call) : ceclOutOfMemory;
     if (result == ceclSuccess)
         result = cecl_launches_explain(launch, explanation);
     cecl_launch_drop(launch);
-    cecl_comm_leave(comm);
-    return result;
+    return cecl_comm_left(comm, result);
 }

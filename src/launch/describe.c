@@ -24,20 +24,11 @@ static ceclResult_t describe(ceclComm_t comm, const struct cecl_args *args, stru
     return ceclSuccess;
 }
 
-static ceclResult_t describe_in(struct cecl_launch *launch, const struct cecl_args *args,
-                                struct cecl_call *call)
+ceclResult_t cecl_launch_describe(struct cecl_launch *launch, const struct cecl_args *args,
+                                  struct cecl_call *call)
 {
     uint32_t index;
     CECL_TRY(describe(launch->comm, args, call));
     CECL_TRY(cecl_launch_add(launch, call, &index));
     return cecl_carry_replace(launch, index);
-}
-
-ceclResult_t cecl_launch_describe(struct cecl_launch *launch, const struct cecl_args *args,
-                                  struct cecl_call *call)
-{
-    const ceclResult_t result = describe_in(launch, args, call);
-    if (result != ceclSuccess) /* the registry may have forgotten their windows */
-        call->send = call->recv = (struct cecl_buffer){NULL, 0};
-    return result;
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "launch/check.h"
 #include "launch/launcher.h"
 
 /* What a rank sends to the others. */
@@ -46,14 +47,13 @@ static uint64_t word(ceclComm_t comm, int rank, int array, int peer)
     return told_by(comm, rank)->words[cecl_layout_at(comm->nranks, array, peer)];
 }
 
-static ceclResult_t compare_buffers(ceclComm_t comm, int rank)
+static ceclResult_t compare_types(ceclComm_t comm, const char *name, int rank)
 {
     const struct places *a = told_by(comm, 0), *b = told_by(comm, rank);
-    if (a->type != b->type)
-        return cecl_fail(ceclInvalidUsage,
-                         "ranks differ in datatype: %d on rank 0, %d on rank %d (ceclDataType_t)",
-                         (int)a->type, (int)b->type, rank);
-    return ceclSuccess;
+    return a->type == b->type
+               ? ceclSuccess
+               : cecl_comm_differ_in(name, "datatype", 0, cecl_type_name((uint64_t)a->type), rank,
+                                     cecl_type_name((uint64_t)b->type));
 }
 
 static ceclResult_t compare_blocks(ceclComm_t comm, int from, int to, size_t size, bool targets)
@@ -84,7 +84,7 @@ static ceclResult_t judge(ceclComm_t comm, const struct cecl_call *call, bool ta
         if (told_by(comm, r)->status != ceclSuccess)
             return cecl_exchange_refused(r, told_by(comm, r)->status, told_by(comm, r)->text);
     for (int r = 1; r < n; r++)
-        CECL_TRY(compare_buffers(comm, r));
+        CECL_TRY(compare_types(comm, call->op->name, r));
     for (int from = 0; from < n; from++)
         for (int to = 0; to < n; to++)
             CECL_TRY(compare_blocks(comm, from, to, call->element, targets));
@@ -103,7 +103,6 @@ static ceclResult_t tell(ceclComm_t comm, const struct cecl_call *call, bool tar
         memcpy(mine->words, call->view.layout, call->layout_words * sizeof(*mine->words));
     else
         cecl_shorten(mine->text, sizeof(mine->text), words);
-    comm->pool.exchanges++;
     cecl_mesh_activity(comm->mesh, call->op->name);
     const ceclResult_t result =
         cecl_comm_exchanged(comm, cecl_mesh_allgather(comm->mesh, "blocks", mine, told_by(comm, 0),

@@ -112,19 +112,25 @@ static struct cecl_launch **place_of(struct cecl_group *group, ceclComm_t comm,
     return at;
 }
 
+const struct cecl_launch *cecl_group_first(const struct cecl_group *group, ceclComm_t comm)
+{
+    const struct cecl_launch *launch = group->first;
+    while (launch && launch->comm != comm)
+        launch = launch->next;
+    return launch;
+}
+
 /* Requires one stream for each communicator, because its calls become one. */
 static ceclResult_t check_stream(const struct cecl_group *group, ceclComm_t comm,
                                  ceclStream_t stream)
 {
-    for (const struct cecl_launch *launch = group->first; launch; launch = launch->next)
-        if (launch->comm == comm)
-            return launch->order.stream == stream
-                       ? ceclSuccess
-                       : cecl_fail(ceclInvalidUsage,
-                                   "stream %p: calls of one group and communicator go to one "
-                                   "stream; the first of them went to %p",
-                                   (void *)stream, (void *)launch->order.stream);
-    return ceclSuccess;
+    const struct cecl_launch *launch = cecl_group_first(group, comm);
+    return !launch || launch->order.stream == stream
+               ? ceclSuccess
+               : cecl_fail(ceclInvalidUsage,
+                           "stream %p: calls of one group and communicator go to one stream; the "
+                           "first of them went to %p",
+                           (void *)stream, (void *)launch->order.stream);
 }
 
 static bool has_parts(struct cecl_group *group, uint32_t count)
@@ -171,8 +177,7 @@ static ceclResult_t refuse_in_group(const struct cecl_op *op)
 static ceclResult_t add(struct cecl_group *group, ceclComm_t comm, const struct cecl_args *args,
                         ceclStream_t stream, struct cecl_call *call)
 {
-    const enum cecl_launch_kind kind =
-        call->op->family == CECL_FAMILY_MESSAGE ? CECL_LAUNCH_MESSAGES : CECL_LAUNCH_COLLECTIVES;
+    const enum cecl_launch_kind kind = cecl_launch_kind_of(call->op);
     const ceclResult_t streams = check_stream(group, comm, stream);
     char words[CECL_MESSAGE_BYTES];
     words[0] = '\0';
@@ -237,21 +242,13 @@ void cecl_group_forget(ceclComm_t comm)
 
 /* ---- carrying it out */
 
-bool cecl_group_is_first(const struct cecl_group *group, const struct cecl_launch *launch)
-{
-    const struct cecl_launch *first = group->first;
-    while (first->comm != launch->comm)
-        first = first->next;
-    return first == launch;
-}
-
 void cecl_group_enter(struct cecl_group *group, const char *name)
 {
     struct cecl_launch *launch = group->first;
     while (launch) {
         struct cecl_launch *next = launch->next;
         ceclComm_t comm = launch->comm;
-        if (cecl_group_is_first(group, launch) &&
+        if (cecl_group_first(group, launch->comm) == launch &&
             remember(group, comm, cecl_comm_enter(comm, name)) != ceclSuccess) {
             while (next && next->comm == comm)
                 next = next->next;
@@ -279,7 +276,7 @@ void cecl_group_leave(struct cecl_group *group)
 static ceclResult_t check(struct cecl_group *group, struct cecl_launch *launch)
 {
     CECL_TRY(cecl_comm_check(launch->comm));
-    if (cecl_group_is_first(group, launch))
+    if (cecl_group_first(group, launch->comm) == launch)
         CECL_TRY(cecl_settle_again(launch, launch->comm));
     return cecl_launch_check(launch);
 }
@@ -354,8 +351,9 @@ static void compare(struct cecl_group *group)
     for (uint32_t i = 0; i < nparts && result != ceclSuccess; i++)
         for (struct cecl_launch *launch = group->first; launch; launch = launch->next)
             if (launch->comm == group->parts[i].comm && launch->kind == CECL_LAUNCH_COLLECTIVES)
-                launch->is_relied_on = group->parts[i].result == ceclSuccess &&
-                                       !launch->comm->launcher->compares_alike;
+                if (group->parts[i].result == ceclSuccess &&
+                    !launch->comm->launcher->compares_alike)
+                    cecl_launch_owe(launch);
 }
 
 /* Does something for each launch, one after the other, until the group fails. */

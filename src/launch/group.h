@@ -50,8 +50,8 @@ void cecl_group_enter(struct cecl_group *group, const char *name);
 void cecl_group_leave(struct cecl_group *group);
 /* Takes all calls out, for a thread that has not entered. */
 void cecl_group_empty(struct cecl_group *group);
-/* Whether a launch is its communicator's first of the group. */
-bool cecl_group_is_first(const struct cecl_group *group, const struct cecl_launch *launch);
+/* The first launch of `comm`; NULL: the group has no calls on it. */
+const struct cecl_launch *cecl_group_first(const struct cecl_group *group, ceclComm_t comm);
 /* Carries out the launches. A group that has failed before only lets its peers know. */
 ceclResult_t cecl_group_carry_out(struct cecl_group *group);
 

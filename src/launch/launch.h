@@ -1,8 +1,9 @@
 /* A launch: a call in flight. One or more calls of a communicator that are carried out as one.
  *
  *     DESCRIBED   its calls are there. Nobody else knows of them.
- *     TOLD        peers were told of it, and rely on it (if there is anything to tell).
- *     BOUND       it has a program with addresses.
+ *     TOLD        peers know of it, and rely on it.
+ *     BOUND       it has a program with addresses. No peer relies on it: there was nothing to tell.
+ *     OWED        it has a program, and peers rely on it: they were told, or a part is enqueued.
  *     ENQUEUED    all of it is on its stream. The word `done` (flags/flags.h) tells when the stream
  *                 has come to its end.
  *     BROKEN      it was given up, in whatever state it was.
@@ -31,6 +32,7 @@ enum cecl_launch_state {
     CECL_LAUNCH_DESCRIBED,
     CECL_LAUNCH_TOLD,
     CECL_LAUNCH_BOUND,
+    CECL_LAUNCH_OWED,
     CECL_LAUNCH_ENQUEUED,
     CECL_LAUNCH_BROKEN,
     CECL_LAUNCH_STATES
@@ -41,6 +43,11 @@ enum cecl_launch_kind {
     CECL_LAUNCH_MESSAGES,    /* ceclSend and ceclRecv: two ranks make each of them */
     CECL_LAUNCH_CARRIED      /* copies within this rank, before or behind another launch */
 };
+
+static inline enum cecl_launch_kind cecl_launch_kind_of(const struct cecl_op *op)
+{
+    return op->family == CECL_FAMILY_MESSAGE ? CECL_LAUNCH_MESSAGES : CECL_LAUNCH_COLLECTIVES;
+}
 
 /* Its place among the launches of its communicator. Launches run in the order in which they are
  * enqueued, on any streams. A launch on another stream than the last one first waits until `done`
@@ -95,14 +102,13 @@ struct cecl_launch {
     uint32_t ncalls, nfull, room;
     uint64_t *layouts; /* of all calls */
     size_t nlayouts, layouts_room;
-    uint32_t signature; /* BOUND: of the calls with effect */
+    uint32_t signature; /* of a program's own: of the calls with effect */
 
     /* -- what was told -- */
     uint64_t slot; /* a request's: what peers signal when its buffers may be written; see early.h */
     struct cecl_places *ring;        /* in which ranks tell it */
     struct cecl_places_group places; /* where ranks meet */
     bool is_open;                    /* published, and the outcome is not known yet */
-    bool is_relied_on;               /* peers were told, and not all of it is enqueued yet */
     struct cecl_told told;           /* what ranks told; its arrays are these: */
     struct cecl_peer_buffer *buffers;
     uint64_t *send_at, *outside;
@@ -165,6 +171,15 @@ void cecl_launch_trim(struct cecl_launch *launch);
 /* Whether a launch may go from one state to another; has the only table of that. */
 bool cecl_launch_may(enum cecl_launch_state from, enum cecl_launch_state to);
 void cecl_launch_go(struct cecl_launch *launch, enum cecl_launch_state to);
+/* Whether peers rely on it, and not all of it is enqueued yet. */
+static inline bool cecl_launch_is_owed(const struct cecl_launch *launch)
+{
+    return launch->state == CECL_LAUNCH_TOLD || launch->state == CECL_LAUNCH_OWED;
+}
+/* Peers rely on it from now on, if it has not ended: TOLD, or OWED if it has a program. */
+void cecl_launch_owe(struct cecl_launch *launch);
+/* It has a program: BOUND, or OWED if peers rely on it. */
+void cecl_launch_bound(struct cecl_launch *launch);
 /* Gives a launch up, in whatever state it is, because of an error whose message is recorded. If
  * peers rely on the launch, the communicator fails. Returns the communicator's error, or this one.
  * Does nothing to a launch that has ended. */

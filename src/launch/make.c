@@ -87,23 +87,22 @@ static ceclResult_t tell_collectives(struct cecl_launch *launch)
 {
     cecl_launch_bound_waits(launch);
     const ceclResult_t result = launch->nfull > 0 ? cecl_tell_publish(launch) : ceclSuccess;
-    launch->is_relied_on = launch->is_relied_on || (result != ceclSuccess && is_agreed(launch));
+    if (result != ceclSuccess && is_agreed(launch))
+        cecl_launch_owe(launch);
     return result;
 }
 
 ceclResult_t cecl_launch_tell(struct cecl_launch *launch, bool may_wait)
 {
-    CECL_TRY(launch->kind == CECL_LAUNCH_MESSAGES ? cecl_messages_post(launch, may_wait)
-                                                  : tell_collectives(launch));
-    cecl_launch_go(launch, CECL_LAUNCH_TOLD);
-    return ceclSuccess;
+    return launch->kind == CECL_LAUNCH_MESSAGES ? cecl_messages_post(launch, may_wait)
+                                                : tell_collectives(launch);
 }
 
 ceclResult_t cecl_launch_prepare(struct cecl_launch *launch, uint64_t *pending_ns)
 {
     launch->comm->launcher->making = launch;
     if (launch->kind == CECL_LAUNCH_MESSAGES) { /* whose program is made as it is issued */
-        cecl_launch_go(launch, CECL_LAUNCH_BOUND);
+        cecl_launch_bound(launch);
         return ceclSuccess;
     }
     if (launch->nfull > 0)
@@ -132,7 +131,8 @@ static ceclResult_t run_program(struct cecl_launch *launch)
     const ceclResult_t result = cecl_engine_run(&launch->comm->engine, launch->runs->program,
                                                 launch->order.stream, &started);
     note_use(launch);
-    launch->is_relied_on = launch->is_relied_on || (result != ceclSuccess && started);
+    if (result != ceclSuccess && started)
+        cecl_launch_owe(launch);
     return result;
 }
 
@@ -147,7 +147,6 @@ static ceclResult_t run_carried(struct cecl_launch *launch, const struct cecl_ca
         result = cecl_launch_add(launch, &calls[i], &index);
     CECL_TRY(result);
     cecl_kept_hash(launch);
-    cecl_launch_go(launch, CECL_LAUNCH_TOLD); /* peers need not know of it */
     CECL_TRY(cecl_launch_bind(launch));
     CECL_TRY(run_program(launch));
     cecl_launch_go(launch, CECL_LAUNCH_ENQUEUED);
@@ -184,7 +183,7 @@ static ceclResult_t run_collectives(struct cecl_launch *launch)
 
 ceclResult_t cecl_launch_issue(struct cecl_launch *launch, const char *name)
 {
-    if (launch->runs || launch->is_relied_on)
+    if (launch->runs || cecl_launch_is_owed(launch))
         cecl_comm_called(launch->comm, name);
     if (launch->kind == CECL_LAUNCH_MESSAGES)
         CECL_TRY(cecl_messages_reach(launch));
@@ -193,7 +192,6 @@ ceclResult_t cecl_launch_issue(struct cecl_launch *launch, const char *name)
                                                   : run_collectives(launch));
     CECL_TRY(cecl_launch_carry(launch, &launch->leases.after));
     cecl_launch_go(launch, CECL_LAUNCH_ENQUEUED);
-    launch->is_relied_on = false;
     return ceclSuccess;
 }
 
@@ -238,7 +236,7 @@ ceclResult_t cecl_launch_check_alone(struct cecl_launch *launch, const struct ce
     if (local == ceclSuccess)
         local = cecl_launch_check(launch);
     if (local != ceclSuccess && call->op->asks_places) /* peers have agreed by now */
-        launch->is_relied_on = true;
+        cecl_launch_owe(launch);
     if (call->op->family == CECL_FAMILY_MESSAGE)
         return local;
     return cecl_check_calls(comm, launch->ncalls > 0 ? &launch->calls[0] : call, 1, local);

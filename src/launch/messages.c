@@ -191,7 +191,8 @@ ceclResult_t cecl_messages_post(struct cecl_launch *launch, bool may_wait)
     CECL_TRY(collect(launch));
     CECL_TRY(note_own(launch));
     launch->comm->launcher->messenger.groups++;
-    launch->is_relied_on = launch->nmessages > 0;
+    if (launch->nmessages > 0)
+        cecl_launch_owe(launch);
     const ceclResult_t received = post_role(launch, CECL_RECEIVER, ceclSuccess);
     if (may_wait && exchanges_much(launch))
         wait_for_receivers(launch->comm);

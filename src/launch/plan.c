@@ -28,30 +28,33 @@ static bool some_differ(const struct cecl_part *part)
     return false;
 }
 
+/* What the communicator lends to any call. */
+static struct cecl_means means_of(ceclComm_t comm)
+{
+    return (struct cecl_means){.tuning = &comm->tuning,
+                               .staging_bytes = (uint64_t)comm->config.staging_bytes,
+                               .slots_offset = comm->engine.slots_offset,
+                               .slot_bytes = comm->engine.slot_bytes,
+                               .host_bytes = comm->hosted.half_bytes,
+                               .half = cecl_engine_half(&comm->engine),
+                               .shares_gpu = comm->shares_gpu};
+}
+
 /* Call `index` of some calls, with its way and with what the communicator lends it. `told` is what
- * ranks told of these calls, or NULL. */
+ * ranks told of these calls. */
 static struct cecl_part part_of(ceclComm_t comm, const struct cecl_call *call,
                                 const struct cecl_told *told, uint32_t index)
 {
-    struct cecl_part part = {
-        .call = *call,
-        .means = {.tuning = &comm->tuning,
-                  .staging_bytes = (uint64_t)comm->config.staging_bytes,
-                  .slots_offset = comm->engine.slots_offset,
-                  .slot_bytes = comm->engine.slot_bytes,
-                  .host_bytes = comm->hosted.half_bytes,
-                  .half = cecl_engine_half(&comm->engine),
-                  .engine_copies_locally = engine_copies(comm, call),
-                  .shares_gpu = comm->shares_gpu,
-                  .inputs_readable = told && told->inputs_readable,
-                  .late = told && told->late},
-        .earlier = told ? told->earlier : 0,
-        .send_at = told && told->nsend_at > 0 ? told->send_at + (size_t)index * (size_t)comm->nranks
-                                              : NULL,
-        .outside = told && told->noutside > 0
-                       ? told->outside + (size_t)index * cecl_outside_words(comm->nranks)
-                       : NULL,
-    };
+    const size_t at = (size_t)index * (size_t)comm->nranks,
+                 bits = (size_t)index * cecl_outside_words(comm->nranks);
+    struct cecl_part part = {.call = *call,
+                             .means = means_of(comm),
+                             .earlier = told->earlier,
+                             .send_at = told->nsend_at > 0 ? told->send_at + at : NULL,
+                             .outside = told->noutside > 0 ? told->outside + bits : NULL};
+    part.means.engine_copies_locally = engine_copies(comm, call);
+    part.means.inputs_readable = told->inputs_readable;
+    part.means.late = told->late;
     part.means.some_outside = !part.means.late && some_differ(&part);
     if (call->op->family == CECL_FAMILY_CARRY) {
         part.means.staging_offset = comm->engine.carry_offset;
@@ -63,8 +66,8 @@ static struct cecl_part part_of(ceclComm_t comm, const struct cecl_call *call,
 
 bool cecl_keeps_to_own_buffers(ceclComm_t comm, const struct cecl_call *call)
 {
-    const struct cecl_part part = part_of(comm, call, NULL, 0);
-    return cecl_way_keeps_to_own_buffers(&part.way);
+    const struct cecl_means means = means_of(comm);
+    return cecl_chooses_own_buffers(call, &means);
 }
 
 static ceclResult_t lower(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
@@ -147,7 +150,7 @@ ceclResult_t cecl_launch_bind(struct cecl_launch *launch)
         }
         launch->runs->users++;
     }
-    cecl_launch_go(launch, CECL_LAUNCH_BOUND);
+    cecl_launch_bound(launch);
     return ceclSuccess;
 }
 
@@ -158,7 +161,7 @@ ceclResult_t cecl_launch_bind_own(struct cecl_launch *launch)
         launch->runs = launch;
         launch->users++;
     }
-    cecl_launch_go(launch, CECL_LAUNCH_BOUND);
+    cecl_launch_bound(launch);
     return ceclSuccess;
 }
 

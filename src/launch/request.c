@@ -76,6 +76,14 @@ static void take_out(ceclRequest_t request)
         *at = request->next;
 }
 
+static void forget_watched(ceclRequest_t request)
+{
+    while (request->nwatched > 0)
+        free(request->watched[--request->nwatched].ranges);
+    free(request->watched);
+    request->watched = NULL;
+}
+
 /* Lets go of what a request has. No work of it may be pending. */
 static void empty(ceclRequest_t request)
 {
@@ -87,9 +95,8 @@ static void empty(ceclRequest_t request)
         cecl_bounce_drop(launch, atomic_load(&launch->comm->async_result) == ceclSuccess);
     cecl_launch_drop(launch);
     cecl_launch_drop(request->messages);
-    free(request->watched);
     request->collectives = request->messages = NULL;
-    request->watched = NULL;
+    forget_watched(request);
 }
 
 void cecl_request_discard(ceclRequest_t request)
@@ -172,9 +179,8 @@ static void end(ceclRequest_t request)
     }
     if (request->messages)
         cecl_launch_free(request->messages);
-    free(request->watched);
     request->collectives = request->messages = NULL;
-    request->watched = NULL;
+    forget_watched(request);
     request->comm = NULL;
 }
 

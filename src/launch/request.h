@@ -26,6 +26,7 @@
 struct cecl_watched {
     const struct cecl_window *window;
     struct cecl_use use;
+    struct cecl_range *ranges; /* of the use, if it has any */
 };
 
 struct ceclRequest {

@@ -1,5 +1,6 @@
 /* Making, reading and binding requests; see request.h. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "launch/bounce.h"
 #include "launch/check.h"
@@ -31,7 +32,17 @@ static bool watch(void *context, struct cecl_window *window, const struct cecl_u
         request->watched = watched;
         listing->room = room;
     }
-    request->watched[request->nwatched++] = (struct cecl_watched){window, *use};
+    struct cecl_watched *watched = &request->watched[request->nwatched];
+    *watched = (struct cecl_watched){.window = window, .use = *use};
+    if (use->nranges > 0) {
+        watched->ranges = calloc(use->nranges, sizeof(*watched->ranges));
+        listing->failed = !watched->ranges;
+        if (!watched->ranges)
+            return false;
+        memcpy(watched->ranges, use->ranges, use->nranges * sizeof(*watched->ranges));
+        watched->use.ranges = watched->ranges;
+    }
+    request->nwatched++;
     return true;
 }
 
@@ -120,7 +131,6 @@ static ceclResult_t bind(ceclRequest_t request)
     cecl_imports_pin(&launch->comm->registry, &launch->imports);
     cecl_registry_made(&launch->comm->registry);
     request->signature = (launch->signature ^ request->number) * 0x9e3779b1u;
-    launch->is_relied_on = false;
     request->is_bound = true;
     return ceclSuccess;
 }

@@ -11,36 +11,24 @@ static bool may_be_registered(ceclComm_t comm, struct cecl_buffer buffer)
            !cecl_pool_holds(&comm->pool, cecl_buffer_address(buffer));
 }
 
-static struct cecl_use use_of(const struct cecl_call *call, const struct cecl_touched *touched)
+/* What a call uses of a buffer. On the host device nothing may be mapped between its blocks, where they
+ * do not lie side by side. */
+static struct cecl_use use_of(ceclComm_t comm, const struct cecl_call *call,
+                              const struct cecl_touched *touched,
+                              struct cecl_range ranges[CECL_RANGES_MAX])
 {
     const void *ptr = cecl_buffer_address(touched->buffer);
-    const bool is_recv = touched->written;
+    const bool is_recv = touched->written,
+               is_dense = call->layout_words == 0 && call->view.shape.width == 0;
     return (struct cecl_use){.name = is_recv ? "recvbuff" : "sendbuff",
                              .buffer = ptr,
                              .low = (uint64_t)(uintptr_t)ptr + touched->low,
                              .high = (uint64_t)(uintptr_t)ptr + touched->high,
+                             .ranges = ranges,
+                             .nranges = is_dense || !comm->dev->ops->check_uses
+                                            ? 0
+                                            : cecl_call_ranges(call, touched, ranges),
                              .written = is_recv && cecl_call_writes_recv(call)};
-}
-
-_Static_assert(2 * CECL_RANGES_MAX == CECL_USES, "a device takes the ranges of both buffers");
-
-/* The ranges of a buffer that the call uses. Addresses between its blocks may be unmapped. */
-static size_t list_uses(const struct cecl_call *call, const struct cecl_touched *touched,
-                        struct cecl_use *uses)
-{
-    struct cecl_range ranges[CECL_RANGES_MAX];
-    struct cecl_use use = use_of(call, touched);
-    if (call->layout_words == 0 && call->view.shape.width == 0) { /* blocks lie side by side */
-        uses[0] = use;
-        return 1;
-    }
-    const uint32_t count = cecl_call_ranges(call, touched, ranges);
-    for (uint32_t i = 0; i < count; i++) {
-        use.low = (uint64_t)(uintptr_t)use.buffer + ranges[i].low;
-        use.high = (uint64_t)(uintptr_t)use.buffer + ranges[i].high;
-        uses[i] = use;
-    }
-    return count;
 }
 
 /* Checks registered memory. If no window has changed, private memory is checked, too; otherwise the
@@ -51,6 +39,7 @@ ceclResult_t cecl_settle(ceclComm_t comm, const struct cecl_call *call, bool *ch
     const bool make = comm->windows.register_on_use && comm->nranks > 1;
     const uint64_t before = comm->registry.changes;
     struct cecl_touched touched[2];
+    struct cecl_range ranges[CECL_USES][CECL_RANGES_MAX];
     struct cecl_use unshared[CECL_USES];
     size_t nunshared = 0;
     *changed = false;
@@ -60,12 +49,12 @@ ceclResult_t cecl_settle(ceclComm_t comm, const struct cecl_call *call, bool *ch
     for (int i = 0; i < count && comm->registry.changes == before; i++) {
         if (!may_be_registered(comm, touched[i].buffer))
             continue;
-        const struct cecl_use use = use_of(call, &touched[i]);
+        const struct cecl_use use = use_of(comm, call, &touched[i], ranges[i]);
         /* settling may forget the window, to which the call has no reference yet */
         const bool is_private = cecl_buffer_is_private(touched[i].buffer);
         CECL_TRY(cecl_comm_cause(comm, cecl_registry_settle(&comm->registry, &use, make)));
         if (is_private && ops->check_uses)
-            nunshared += list_uses(call, &touched[i], unshared + nunshared);
+            unshared[nunshared++] = use;
     }
     *changed = comm->registry.changes != before;
     return *changed || nunshared == 0 ? ceclSuccess
@@ -78,19 +67,17 @@ void cecl_settle_list(ceclComm_t comm, const struct cecl_call *call,
                       void *context)
 {
     struct cecl_touched touched[2];
-    struct cecl_use uses[CECL_RANGES_MAX];
+    struct cecl_range ranges[CECL_RANGES_MAX];
+    bool goes_on = true;
     if (call->op->family == CECL_FAMILY_BARRIER || cecl_call_is_empty(call))
         return;
     const int count = cecl_call_touched(call, touched);
-    bool goes_on = true;
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count && goes_on; i++) {
         struct cecl_window *window = touched[i].buffer.window;
-        uses[0] = use_of(call, &touched[i]);
-        size_t nuses = cecl_window_is_registered(window);
-        if (cecl_buffer_is_private(touched[i].buffer) && comm->dev->ops->check_uses)
-            nuses = list_uses(call, &touched[i], uses);
-        for (size_t u = 0; u < nuses && goes_on; u++)
-            goes_on = each(context, window, &uses[u]);
+        const struct cecl_use use = use_of(comm, call, &touched[i], ranges);
+        if (cecl_window_is_registered(window) ||
+            (cecl_buffer_is_private(touched[i].buffer) && comm->dev->ops->check_uses))
+            goes_on = each(context, window, &use);
     }
 }
 

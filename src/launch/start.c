@@ -147,7 +147,8 @@ static ceclResult_t issue_messages(ceclRequest_t request, struct cecl_launch *la
 static ceclResult_t run_messages(ceclRequest_t request, struct cecl_launch *launch)
 {
     const ceclResult_t result = issue_messages(request, launch);
-    launch->is_relied_on = launch->is_relied_on || (result != ceclSuccess && request->collectives);
+    if (result != ceclSuccess && request->collectives)
+        cecl_launch_owe(launch);
     return result == ceclSuccess ? ceclSuccess : cecl_launch_give_up(launch, result);
 }
 

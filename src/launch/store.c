@@ -74,7 +74,7 @@ void cecl_launch_drop(struct cecl_launch *launch)
     if (launch->runs)
         launch->runs->users--;
     launch->runs = NULL;
-    launch->is_open = launch->is_relied_on = false;
+    launch->is_open = false;
     if (launch->comm->launcher->making == launch)
         launch->comm->launcher->making = NULL;
     if (!launch->is_kept)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "launch/carry.h"
+#include "launch/check.h"
 #include "launch/launcher.h"
 #include "launch/plan.h"
 #include "util/clock.h"
@@ -132,7 +133,8 @@ ceclResult_t cecl_tell_publish(struct cecl_launch *launch)
     if (!cecl_places_publish(launch->ring, launcher->records, launch->nfull, cecl_launch_goes_on,
                              comm, &launch->places))
         return cecl_launch_wait_ended(launch);
-    launch->is_open = launch->is_relied_on = true;
+    launch->is_open = true;
+    cecl_launch_owe(launch);
     return ceclSuccess;
 }
 
@@ -177,7 +179,7 @@ static void note_buffers(const struct cecl_place_record *record, bool wants_inpu
 }
 
 /* Ranks that make different calls would write where they must not. NCCL has no all-to-all in place,
- * so an all-to-all that is in place on some ranks only has a message of its own. */
+ * so an all-to-all that is in place on some ranks only is told apart. */
 static ceclResult_t check_same(ceclComm_t comm, const struct cecl_call *call, uint32_t count,
                                int rank, uint32_t flags)
 {
@@ -187,15 +189,10 @@ static ceclResult_t check_same(ceclComm_t comm, const struct cecl_call *call, ui
     if (theirs == signature_of(call, count))
         return ceclSuccess;
     if (theirs == signature_of(&other, count))
-        return cecl_fail(ceclInvalidUsage,
-                         "%s is in place on rank %d, and not on rank %d; an all-to-all is in place "
-                         "on all ranks or on none",
-                         call->op->name, call->in_place ? call->rank : rank,
-                         call->in_place ? rank : call->rank);
-    return cecl_fail(ceclInvalidUsage,
-                     "%s: rank %d makes another call, or this one with another count, type, root, "
-                     "options or group%s",
-                     call->op->name, rank, cecl_comm_hint(comm));
+        return cecl_comm_differ_in(call->op->name, "placement", call->rank,
+                                   cecl_placements[call->in_place], rank,
+                                   cecl_placements[!call->in_place]);
+    return cecl_comm_differ(comm, call->op->name, rank);
 }
 
 static void note_outside(struct cecl_launch *launch, uint32_t call, int rank, bool outside)
@@ -338,8 +335,7 @@ static ceclResult_t lend(struct cecl_launch *launch)
  * more or less time. */
 static uint64_t wait_ns(ceclComm_t comm)
 {
-    const uint64_t took = comm->registry.telling_ns;
-    comm->registry.telling_ns = 0;
+    const uint64_t took = cecl_registry_told_ns(&comm->registry);
     return cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_WAIT_NS) +
            (took < PATIENCE_MAX_NS ? took : PATIENCE_MAX_NS);
 }

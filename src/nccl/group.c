@@ -15,10 +15,6 @@
 #include "util/log.h"
 #include "util/thread.h"
 
-/* Collectives on one communicator that a turn has at most. A group of NCCL's may have any number, one of
- * cecl's has a limit for all communicators together. Ranks divide calls into turns alike, because each
- * communicator's calls are counted separately, and messages for each pair of ranks. */
-#define AT_ONCE 64
 #define FIRST_MESSAGE_TURN (1 << 24)
 #define PASSED_TURN (FIRST_MESSAGE_TURN - 1) /* of the messages that are passed */
 
@@ -71,13 +67,15 @@ static bool have_one_result(const struct cecl_nccl_call *a, const struct cecl_nc
            cecl_nccl_has_result_on_all(b->op);
 }
 
+/* How many calls of this kind a turn has at most. A group of NCCL's may have any number. Ranks divide
+ * calls into turns alike, because each communicator's calls are counted separately, and messages for
+ * each pair of ranks. */
 static int most_at_once(const struct cecl_nccl_call *call)
 {
     const struct cecl_nccl_comm *comm = cecl_nccl_comm_find(call->comm);
-    const int most = !comm                            ? 1 /* it was aborted */
-                     : cecl_nccl_is_message(call->op) ? comm->limits.groupMessages
-                                                      : comm->limits.groupCalls;
-    return cecl_nccl_is_message(call->op) || most < AT_ONCE ? most : AT_ONCE;
+    return !comm                            ? 1 /* it was aborted */
+           : cecl_nccl_is_message(call->op) ? comm->limits.groupMessages
+                                            : comm->limits.groupCalls;
 }
 
 /* Whether `call` does not fit into the turn of the kept call `last`. cecl refuses a group that writes

@@ -5,24 +5,14 @@
 #ifndef CECL_SM_HOLD_H
 #define CECL_SM_HOLD_H
 
-#include <cuda_runtime_api.h>
 #include <stdbool.h>
-#include <stdint.h>
+
+#include "sm/hold_args.h"
+#include "util/error.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-#define CECL_HOLD_BLOCKS_MAX 1022
-
-/* Pinned memory, zeroed before a launch. Every word has one writer, the host or thread 0 of one
- * block, except `gave_up`: any block may write it, but always the same value. Atomic operations on
- * host memory are not available on every machine. */
-struct cecl_hold_words {
-    volatile uint32_t let_go;  /* set by the host: the kernel ends */
-    volatile uint32_t gave_up; /* set by a block that ends because its time is over */
-    volatile uint32_t runs[CECL_HOLD_BLOCKS_MAX];
-};
 
 /* The launch that holds a GPU. */
 struct cecl_hold_size {
@@ -30,15 +20,15 @@ struct cecl_hold_size {
     int threads;
 };
 
-/* Loads the kernel onto the current GPU, `ordinal`. Otherwise the first launch would load it, and
- * loading may wait for work that runs there. cudaErrorNotSupported when the GPU has more SMs than
+/* Loads the kernel onto the calling thread's current GPU. Otherwise the first launch would load it, and
+ * loading may wait for work that runs there. Refuses with ceclInvalidUsage a GPU that has more SMs than
  * there are words. */
-cudaError_t cecl_hold_prepare(int ordinal, struct cecl_hold_size *size);
+ceclResult_t cecl_hold_prepare(struct cecl_hold_size *size);
 
-/* Enqueues the kernel on `stream` of the current GPU. Each block ends once the host has set let_go,
- * or `limit_ns` after its start by the GPU's timer. */
-cudaError_t cecl_hold_launch(cudaStream_t stream, struct cecl_hold_size size,
-                             struct cecl_hold_words *words, uint64_t limit_ns);
+/* Enqueues the kernel, which cecl_hold_prepare has loaded, on `stream` of the current GPU. Each block
+ * ends once the host has set let_go, or `limit_ns` after its start by the GPU's timer. */
+ceclResult_t cecl_hold_launch(ceclStream_t stream, struct cecl_hold_size size,
+                              struct cecl_hold_words *words, uint64_t limit_ns);
 
 /* Whether every block has started. */
 static inline bool cecl_hold_all_run(const struct cecl_hold_words *words,

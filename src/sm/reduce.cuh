@@ -3,6 +3,7 @@
 #ifndef CECL_SM_REDUCE_CUH
 #define CECL_SM_REDUCE_CUH
 
+#include "sm/kernel_names.h"
 #include "sm/meeting.cuh"
 #include "sm/number.cuh"
 #include "sm/reduce_args.h"
@@ -176,47 +177,5 @@ template <int type, int op, int strides> DEVICE void reduce_singles(const cecl_r
             }
     }
 }
-
-/* ---- choosing a kernel. Combinations with the same bits share one kernel: ceclAvg uses the sum's,
- * and sums and products of signed integers use the unsigned ones. Calls PICK(type, op) for each
- * kernel that exists. */
-
-#define CECL_REDUCE_PICK(type, op, PICK)                                                           \
-    do {                                                                                           \
-        const int pick_op_ = (op) == ceclAvg ? ceclSum : (op);                                     \
-        const bool wraps_ = pick_op_ == ceclSum || pick_op_ == ceclProd;                           \
-        switch (type) {                                                                            \
-        case ceclInt8: CECL_REDUCE_SIGNED(ceclInt8, ceclUint8, PICK);                              \
-        case ceclUint8: CECL_REDUCE_OPS(ceclUint8, PICK);                                          \
-        case ceclInt32: CECL_REDUCE_SIGNED(ceclInt32, ceclUint32, PICK);                           \
-        case ceclUint32: CECL_REDUCE_OPS(ceclUint32, PICK);                                        \
-        case ceclInt64: CECL_REDUCE_SIGNED(ceclInt64, ceclUint64, PICK);                           \
-        case ceclUint64: CECL_REDUCE_OPS(ceclUint64, PICK);                                        \
-        case ceclFloat16: CECL_REDUCE_OPS(ceclFloat16, PICK);                                      \
-        case ceclFloat32: CECL_REDUCE_OPS(ceclFloat32, PICK);                                      \
-        case ceclFloat64: CECL_REDUCE_OPS(ceclFloat64, PICK);                                      \
-        case ceclBfloat16: CECL_REDUCE_OPS(ceclBfloat16, PICK);                                    \
-        case ceclFloat8e4m3: CECL_REDUCE_OPS(ceclFloat8e4m3, PICK);                                \
-        case ceclFloat8e5m2: CECL_REDUCE_OPS(ceclFloat8e5m2, PICK);                                \
-        }                                                                                          \
-    } while (0)
-#define CECL_REDUCE_OPS(type, PICK)                                                                \
-    if (pick_op_ == ceclSum)                                                                       \
-        PICK(type, ceclSum);                                                                       \
-    if (pick_op_ == ceclProd)                                                                      \
-        PICK(type, ceclProd);                                                                      \
-    if (pick_op_ == ceclMax)                                                                       \
-        PICK(type, ceclMax);                                                                       \
-    if (pick_op_ == ceclMin)                                                                       \
-        PICK(type, ceclMin);                                                                       \
-    break
-#define CECL_REDUCE_SIGNED(type, as_unsigned, PICK)                                                \
-    if (wraps_ && pick_op_ == ceclSum)                                                             \
-        PICK(as_unsigned, ceclSum);                                                                \
-    if (wraps_)                                                                                    \
-        PICK(as_unsigned, ceclProd);                                                               \
-    if (pick_op_ == ceclMax)                                                                       \
-        PICK(type, ceclMax);                                                                       \
-    PICK(type, ceclMin)
 
 #endif

@@ -51,12 +51,6 @@ struct cecl_reduce_args {
 #define CECL_REDUCE_BULK_THREADS (CECL_REDUCE_BULK_READERS + 32)
 #define CECL_REDUCE_BULK_SHARED (CECL_REDUCE_TILES * (CECL_REDUCE_TILE_BYTES + 16))
 
-/* The kernels. Each is launched with one argument, a struct cecl_reduce_args. The wide kernel is
- * the one made for `nsrc` sources where there is one, else the one for any number. */
-const void *cecl_reduce_wide_kernel(ceclDataType_t type, ceclRedOp_t op, uint32_t nsrc);
-const void *cecl_reduce_any_kernel(ceclDataType_t type, ceclRedOp_t op);
-const void *cecl_reduce_bulk_kernel(ceclDataType_t type, ceclRedOp_t op);
-
 #ifdef __cplusplus
 }
 #endif

@@ -122,9 +122,8 @@ DEVICE uint32_t tile_vectors(const cecl_reduce_args &args, uint64_t first)
 
 #endif
 
-template <int type, int op>
-__global__ void __launch_bounds__(CECL_REDUCE_BULK_THREADS, 1)
-    reduce_bulk(const __grid_constant__ cecl_reduce_args args)
+/* One function, for the sake of its rate: divided into several it was slower (docs/experiments.md). */
+template <int type, int op> DEVICE void reduce_bulk(const cecl_reduce_args &args)
 {
 #if __CUDA_ARCH__ >= 900
     typedef element<type> E;
@@ -195,10 +194,10 @@ __global__ void __launch_bounds__(CECL_REDUCE_BULK_THREADS, 1)
 #endif
 }
 
-extern "C" const void *cecl_reduce_bulk_kernel(ceclDataType_t type, ceclRedOp_t op)
-{
-#define PICK(type, op) return (const void *)reduce_bulk<type, op>
-    CECL_REDUCE_PICK(type, op, PICK);
-#undef PICK
-    return nullptr;
-}
+#define KERNEL(type_name, type, op_name, op)                                                       \
+    extern "C" __global__ void __launch_bounds__(CECL_REDUCE_BULK_THREADS, 1)                      \
+        cecl_reduce_bulk_##type_name##_##op_name(const __grid_constant__ cecl_reduce_args args)    \
+    {                                                                                              \
+        reduce_bulk<type, op>(args);                                                               \
+    }
+CECL_REDUCE_PAIRS(KERNEL)

@@ -1,6 +1,7 @@
 /* Reductions on GPUs, the host's part: checks, the choice of the kernel and of the number of SMs,
  * and the launch. The kernels are in reduce_wide.cu and reduce_bulk.cu. */
-#include "sm/gpus.h"
+#include "sm/kernel_table.h"
+#include "sm/kernels.h"
 #include "sm/reduce_args.h"
 
 _Static_assert(sizeof(struct cecl_reduce_args) <= 4096, "what a kernel's arguments may take");
@@ -11,76 +12,64 @@ _Static_assert(sizeof(struct cecl_reduce_args) <= 4096, "what a kernel's argumen
 
 /* ---- GPUs: what they can do, with their kernels loaded */
 
-struct gpu {
+/* Of each GPU that is prepared. `sums`: for exactly so many sources; NULL where there is none. */
+static struct reduce_gpu {
     uint32_t sms;
     bool bulk;
-};
-
-/* 2 * SMs + bulk, for each GPU that is prepared. */
+    struct cecl_kernel_table any, bulks;
+    CUkernel sums[CECL_NUM_TYPES][CECL_REDUCE_SUMS_MOST + 1];
+} gpus[CECL_GPUS_MAX];
 static struct cecl_gpus known;
 
-static ceclResult_t load(const void *kernel, int shared)
-{
-    CECL_TRY(cecl_gpu_load(WHO, kernel));
-    if (shared)
-        CECL_GPU_TRY(WHO, cudaFuncSetAttribute, kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                     shared);
-    return ceclSuccess;
-}
+static const struct {
+    ceclDataType_t type;
+    uint32_t nsrc;
+    const char *name;
+} sums[] = {
+#define SUM(name, type, nsrc) {type, nsrc, "cecl_reduce_sum_" #name "_of_" #nsrc},
+    CECL_REDUCE_SUMS(SUM)
+#undef SUM
+};
 
-static ceclResult_t load_all(bool bulk)
+static ceclResult_t load(const struct cecl_gpu *gpu)
 {
-    for (int t = 0; t < CECL_NUM_TYPES; t++)
-        for (int o = 0; o < CECL_NUM_RED_OPS; o++) {
-            const ceclDataType_t type = (ceclDataType_t)t;
-            const ceclRedOp_t op = (ceclRedOp_t)o;
-            for (uint32_t nsrc = 1; nsrc <= 8; nsrc++)
-                CECL_TRY(load(cecl_reduce_wide_kernel(type, op, nsrc), 0));
-            CECL_TRY(load(cecl_reduce_any_kernel(type, op), 0));
-            if (bulk)
-                CECL_TRY(load(cecl_reduce_bulk_kernel(type, op), CECL_REDUCE_BULK_SHARED));
-        }
-    return ceclSuccess;
-}
-
-static ceclResult_t gpu_prepare(int ordinal, struct gpu *gpu)
-{
+    struct reduce_gpu *const mine = &gpus[gpu->device];
     int sms = 0, major = 0, shared = 0;
-    CECL_GPU_TRY(WHO, cudaDeviceGetAttribute, &sms, cudaDevAttrMultiProcessorCount, ordinal);
-    CECL_GPU_TRY(WHO, cudaDeviceGetAttribute, &major, cudaDevAttrComputeCapabilityMajor, ordinal);
-    CECL_GPU_TRY(WHO, cudaDeviceGetAttribute, &shared, cudaDevAttrMaxSharedMemoryPerBlockOptin,
-                 ordinal);
-    gpu->sms = (uint32_t)sms;
-    gpu->bulk = major >= 9 && shared >= CECL_REDUCE_BULK_SHARED;
-    CECL_TRY(load_all(gpu->bulk));
-    cecl_gpus_keep(&known, ordinal, 2 * gpu->sms + gpu->bulk);
-    return ceclSuccess;
+    CECL_TRY(cecl_gpu_attribute(gpu, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &sms));
+    CECL_TRY(cecl_gpu_attribute(gpu, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major));
+    CECL_TRY(
+        cecl_gpu_attribute(gpu, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &shared));
+    mine->sms = (uint32_t)sms;
+    mine->bulk = major >= 9 && shared >= CECL_REDUCE_BULK_SHARED;
+    for (size_t i = 0; i < sizeof(sums) / sizeof(sums[0]); i++)
+        CECL_TRY(cecl_kernel_load(gpu, CECL_KERNELS_reduce_wide, sums[i].name, 0,
+                                  &mine->sums[sums[i].type][sums[i].nsrc]));
+    CECL_TRY(
+        cecl_kernel_table_load(gpu, CECL_KERNELS_reduce_wide, "cecl_reduce_any", 0, &mine->any));
+    return mine->bulk ? cecl_kernel_table_load(gpu, CECL_KERNELS_reduce_bulk, "cecl_reduce_bulk",
+                                               CECL_REDUCE_BULK_SHARED, &mine->bulks)
+                      : ceclSuccess;
 }
 
-/* What is known of the current GPU. Prepares it if that was not done. */
-static ceclResult_t gpu_current(struct gpu *gpu)
+/* The current GPU. Prepares it if that was not done. */
+static ceclResult_t current(struct cecl_gpu *gpu)
 {
-    int ordinal = 0;
-    CECL_GPU_TRY(WHO, cudaGetDevice, &ordinal);
-    const uint32_t word = cecl_gpus_known(&known, ordinal);
-    if (word == 0)
-        return gpu_prepare(ordinal, gpu);
-    gpu->sms = word / 2;
-    gpu->bulk = word % 2;
-    return ceclSuccess;
+    CECL_TRY(cecl_gpu_current(WHO, gpu));
+    return cecl_gpus_known(&known, gpu) ? ceclSuccess : cecl_gpus_prepare(&known, gpu, load);
 }
 
 ceclResult_t cecl_reduce_cuda_prepare(void)
 {
-    struct gpu gpu;
-    return gpu_current(&gpu);
+    struct cecl_gpu gpu;
+    CECL_TRY(cecl_gpu_current(WHO, &gpu));
+    return cecl_gpus_prepare(&known, &gpu, load);
 }
 
 ceclResult_t cecl_reduce_cuda_has_bulk(bool *has)
 {
-    struct gpu gpu;
-    CECL_TRY(gpu_current(&gpu));
-    *has = gpu.bulk;
+    struct cecl_gpu gpu;
+    CECL_TRY(current(&gpu));
+    *has = gpus[gpu.device].bulk;
     return ceclSuccess;
 }
 
@@ -155,7 +144,7 @@ static uint32_t fewest(uint64_t work, uint64_t each, uint32_t most)
 
 /* Most blocks that the kernel may have: one each SM. A kernel that waits for peers leaves SMs to
  * others. */
-static uint32_t most_blocks(const struct cecl_reduction *r, const struct gpu *gpu)
+static uint32_t most_blocks(const struct cecl_reduction *r, const struct reduce_gpu *gpu)
 {
     const bool waits = r->meeting && (r->meeting->does & CECL_MEET_WAIT_FIRST);
     const uint32_t wanted = r->max_sms ? r->max_sms : DEFAULT_SMS,
@@ -163,42 +152,43 @@ static uint32_t most_blocks(const struct cecl_reduction *r, const struct gpu *gp
     return wanted < room ? wanted : room;
 }
 
-/* Which kernel reduces, and how it is launched. */
-struct launch {
-    const void *kernel;
-    uint32_t blocks, threads;
-    size_t shared;
-};
+/* The kernel that takes vectors: the one made for so many sources if there is one. */
+static CUkernel wide_kernel(const struct reduce_gpu *gpu, const struct cecl_reduction *r)
+{
+    const bool is_sum = r->op == ceclSum || r->op == ceclAvg;
+    const CUkernel made =
+        is_sum && r->nsrc <= CECL_REDUCE_SUMS_MOST ? gpu->sums[r->type][r->nsrc] : NULL;
+    return made ? made : cecl_kernel_table_at(&gpu->any, r->type, r->op);
+}
 
-static struct launch launch_of(const struct cecl_reduction *r, const struct cecl_reduce_args *args,
-                               const struct gpu *gpu)
+static struct cecl_launch launch_of(const struct cecl_reduction *r,
+                                    const struct cecl_reduce_args *args,
+                                    const struct reduce_gpu *gpu)
 {
     const uint32_t most = most_blocks(r, gpu);
     if (args->vectors > 0 && r->kernel != CECL_REDUCE_WIDE && gpu->bulk)
-        return (struct launch){cecl_reduce_bulk_kernel(r->type, r->op),
-                               fewest(args->vectors, CECL_REDUCE_TILE_BYTES / 16, most),
-                               CECL_REDUCE_BULK_THREADS, CECL_REDUCE_BULK_SHARED};
+        return (struct cecl_launch){cecl_kernel_table_at(&gpu->bulks, r->type, r->op),
+                                    fewest(args->vectors, CECL_REDUCE_TILE_BYTES / 16, most),
+                                    CECL_REDUCE_BULK_THREADS, CECL_REDUCE_BULK_SHARED};
     if (args->vectors > 0)
-        return (struct launch){cecl_reduce_wide_kernel(r->type, r->op, r->nsrc),
-                               fewest(args->vectors, CECL_REDUCE_WIDE_THREADS, most),
-                               CECL_REDUCE_WIDE_THREADS, 0};
-    return (struct launch){cecl_reduce_any_kernel(r->type, r->op),
-                           fewest(r->count, CECL_REDUCE_WIDE_THREADS, most),
-                           CECL_REDUCE_WIDE_THREADS, 0};
+        return (struct cecl_launch){wide_kernel(gpu, r),
+                                    fewest(args->vectors, CECL_REDUCE_WIDE_THREADS, most),
+                                    CECL_REDUCE_WIDE_THREADS, 0};
+    return (struct cecl_launch){cecl_kernel_table_at(&gpu->any, r->type, r->op),
+                                fewest(r->count, CECL_REDUCE_WIDE_THREADS, most),
+                                CECL_REDUCE_WIDE_THREADS, 0};
 }
 
 ceclResult_t cecl_reduce_cuda(ceclStream_t stream, const struct cecl_reduction *reduction)
 {
     struct cecl_reduce_args args; /* left without a value beyond the sources that there are */
     void *arguments[] = {&args};
-    struct gpu gpu;
+    struct cecl_gpu gpu;
     CECL_TRY(check(reduction));
     if (reduction->count == 0)
         return ceclSuccess;
-    CECL_TRY(gpu_current(&gpu));
+    CECL_TRY(current(&gpu));
     args_make(reduction, &args);
-    const struct launch l = launch_of(reduction, &args, &gpu);
-    CECL_GPU_TRY(WHO, cudaLaunchKernel, l.kernel, (struct dim3){l.blocks, 1, 1},
-                 (struct dim3){l.threads, 1, 1}, arguments, l.shared, stream);
-    return ceclSuccess;
+    const struct cecl_launch launch = launch_of(reduction, &args, &gpus[gpu.device]);
+    return cecl_kernel_launch(&gpu, &launch, stream, arguments);
 }

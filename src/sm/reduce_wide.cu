@@ -18,9 +18,7 @@ DEVICE void end(const cecl_reduce_args &args)
 
 /* Exactly `nsrc` sources. It takes so many vectors at a time that 12 to 16 loads are issued
  * together. Head and tail are short. */
-template <int type, int op, int nsrc>
-__global__ void __launch_bounds__(THREADS, 1)
-    reduce_wide(const __grid_constant__ cecl_reduce_args args)
+template <int type, int op, int nsrc> DEVICE void reduce_wide(const cecl_reduce_args &args)
 {
     typedef element<type> E;
     const int turn = 16 / nsrc < 4 ? 16 / nsrc : 4;
@@ -51,9 +49,7 @@ __global__ void __launch_bounds__(THREADS, 1)
 }
 
 /* Any number of sources and any alignment. It takes two vectors of four sources at a time. */
-template <int type, int op>
-__global__ void __launch_bounds__(THREADS, 1)
-    reduce_any(const __grid_constant__ cecl_reduce_args args)
+template <int type, int op> DEVICE void reduce_any(const cecl_reduce_args &args)
 {
     typedef element<type> E;
     const int turn = 2, together = 4;
@@ -88,37 +84,18 @@ __global__ void __launch_bounds__(THREADS, 1)
     end(args);
 }
 
-extern "C" const void *cecl_reduce_any_kernel(ceclDataType_t type, ceclRedOp_t op)
-{
-#define PICK(type, op) return (const void *)reduce_any<type, op>
-    CECL_REDUCE_PICK(type, op, PICK);
-#undef PICK
-    return nullptr;
-}
-
-/* Sums of floating-point numbers are the usual reductions. They have kernels of their own for the
- * usual numbers of ranks. */
-template <int type> static const void *sum_kernel(uint32_t nsrc)
-{
-    switch (nsrc) {
-    case 2: return (const void *)reduce_wide<type, ceclSum, 2>;
-    case 3: return (const void *)reduce_wide<type, ceclSum, 3>;
-    case 4: return (const void *)reduce_wide<type, ceclSum, 4>;
-    case 8: return (const void *)reduce_wide<type, ceclSum, 8>;
-    default: return nullptr;
+#define KERNEL(type_name, type, op_name, op)                                                       \
+    extern "C" __global__ void __launch_bounds__(THREADS, 1)                                       \
+        cecl_reduce_any_##type_name##_##op_name(const __grid_constant__ cecl_reduce_args args)     \
+    {                                                                                              \
+        reduce_any<type, op>(args);                                                                \
     }
-}
+CECL_REDUCE_PAIRS(KERNEL)
 
-extern "C" const void *cecl_reduce_wide_kernel(ceclDataType_t type, ceclRedOp_t op, uint32_t nsrc)
-{
-    const void *kernel = nullptr;
-    if (op == ceclSum || op == ceclAvg)
-        switch (type) {
-        case ceclFloat16: kernel = sum_kernel<ceclFloat16>(nsrc); break;
-        case ceclBfloat16: kernel = sum_kernel<ceclBfloat16>(nsrc); break;
-        case ceclFloat32: kernel = sum_kernel<ceclFloat32>(nsrc); break;
-        case ceclFloat64: kernel = sum_kernel<ceclFloat64>(nsrc); break;
-        default: break;
-        }
-    return kernel ? kernel : cecl_reduce_any_kernel(type, op);
-}
+#define SUM_KERNEL(type_name, type, nsrc)                                                          \
+    extern "C" __global__ void __launch_bounds__(THREADS, 1)                                       \
+        cecl_reduce_sum_##type_name##_of_##nsrc(const __grid_constant__ cecl_reduce_args args)     \
+    {                                                                                              \
+        reduce_wide<type, ceclSum, nsrc>(args);                                                    \
+    }
+CECL_REDUCE_SUMS(SUM_KERNEL)

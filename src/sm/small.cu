@@ -371,28 +371,16 @@ template <typename Use> DEVICE void exchange(const cecl_small_args &args)
     meet_done(args.meeting);
 }
 
-template <int type, int op>
-__global__ void __launch_bounds__(CECL_SMALL_THREADS, 1)
-    small_reduce(const __grid_constant__ cecl_small_args args)
-{
-    exchange<reduction<type, op>>(args);
-}
+#define KERNEL(type_name, type, op_name, op)                                                       \
+    extern "C" __global__ void __launch_bounds__(CECL_SMALL_THREADS, 1)                            \
+        cecl_small_##type_name##_##op_name(const __grid_constant__ cecl_small_args args)           \
+    {                                                                                              \
+        exchange<reduction<type, op>>(args);                                                       \
+    }
+CECL_REDUCE_PAIRS(KERNEL)
 
-static __global__ void __launch_bounds__(CECL_SMALL_THREADS, 1)
-    small_move(const __grid_constant__ cecl_small_args args)
+extern "C" __global__ void __launch_bounds__(CECL_SMALL_THREADS, 1)
+    cecl_small_move(const __grid_constant__ cecl_small_args args)
 {
     exchange<move>(args);
-}
-
-extern "C" const void *cecl_small_reduce_kernel(ceclDataType_t type, ceclRedOp_t op)
-{
-#define PICK(type, op) return (const void *)small_reduce<type, op>
-    CECL_REDUCE_PICK(type, op, PICK);
-#undef PICK
-    return nullptr;
-}
-
-extern "C" const void *cecl_small_move_kernel(void)
-{
-    return (const void *)small_move;
 }

@@ -59,10 +59,6 @@ void cecl_small_args_make(const struct cecl_small *small, struct cecl_small_args
 /* Whether the call is an all-reduce or a reduce-scatter. */
 bool cecl_small_reduces(const struct cecl_small *small);
 
-/* The kernels. Each is launched with one argument, a struct cecl_small_args. */
-const void *cecl_small_reduce_kernel(ceclDataType_t type, ceclRedOp_t op);
-const void *cecl_small_move_kernel(void);
-
 #ifdef __cplusplus
 }
 #endif

@@ -1,5 +1,6 @@
 /* Small calls on GPUs: the number of SMs, and the launch. The kernels are in small.cu. */
-#include "sm/gpus.h"
+#include "sm/kernel_table.h"
+#include "sm/kernels.h"
 #include "sm/small_args.h"
 
 /* How the warps of a call are spread over SMs; each warp moves 1536 bytes of a block. The less an
@@ -19,57 +20,52 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* SMs that a call may take, for each GPU that is prepared. */
+/* Of each GPU that is prepared: the most SMs that a call may take, and the kernels. */
+static struct small_gpu {
+    uint32_t most;
+    CUkernel move;
+    struct cecl_kernel_table reduce;
+} gpus[CECL_GPUS_MAX];
 static struct cecl_gpus known;
 
-static ceclResult_t gpu_prepare(int ordinal, uint32_t *most)
+static ceclResult_t load(const struct cecl_gpu *gpu)
 {
+    struct small_gpu *const mine = &gpus[gpu->device];
     int sms = 0;
-    CECL_GPU_TRY(WHO, cudaDeviceGetAttribute, &sms, cudaDevAttrMultiProcessorCount, ordinal);
-    CECL_TRY(cecl_gpu_load(WHO, cecl_small_move_kernel()));
-    for (int t = 0; t < CECL_NUM_TYPES; t++)
-        for (int o = 0; o < CECL_NUM_RED_OPS; o++)
-            CECL_TRY(
-                cecl_gpu_load(WHO, cecl_small_reduce_kernel((ceclDataType_t)t, (ceclRedOp_t)o)));
-    *most = cecl_gpu_waiting_sms((uint32_t)sms);
-    cecl_gpus_keep(&known, ordinal, *most);
+    CECL_TRY(cecl_gpu_attribute(gpu, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &sms));
+    CECL_TRY(cecl_kernel_load(gpu, CECL_KERNELS_small, "cecl_small_move", 0, &mine->move));
+    CECL_TRY(cecl_kernel_table_load(gpu, CECL_KERNELS_small, "cecl_small", 0, &mine->reduce));
+    mine->most = cecl_gpu_waiting_sms((uint32_t)sms);
     return ceclSuccess;
-}
-
-/* SMs that a call may take on the current GPU. Prepares the GPU if that was not done. */
-static ceclResult_t gpu_current(uint32_t *most)
-{
-    int ordinal = 0;
-    CECL_GPU_TRY(WHO, cudaGetDevice, &ordinal);
-    *most = cecl_gpus_known(&known, ordinal);
-    return *most > 0 ? ceclSuccess : gpu_prepare(ordinal, most);
 }
 
 ceclResult_t cecl_small_cuda_prepare(void)
 {
-    uint32_t most;
-    return gpu_current(&most);
+    struct cecl_gpu gpu;
+    CECL_TRY(cecl_gpu_current(WHO, &gpu));
+    return cecl_gpus_prepare(&known, &gpu, load);
 }
 
 ceclResult_t cecl_small_cuda(ceclStream_t stream, const struct cecl_small *small)
 {
     struct cecl_small_args args;
     void *arguments[] = {&args};
-    uint32_t most;
+    struct cecl_gpu gpu;
     CECL_TRY(cecl_small_check(small));
-    CECL_TRY(gpu_current(&most));
+    CECL_TRY(cecl_gpu_current(WHO, &gpu));
+    if (!cecl_gpus_known(&known, &gpu))
+        CECL_TRY(cecl_gpus_prepare(&known, &gpu, load));
+    const struct small_gpu *const mine = &gpus[gpu.device];
     cecl_small_args_make(small, &args);
     const uint32_t each = CECL_SMALL_GROUP_BYTES; /* bytes that a warp moves */
     const uint32_t wanted = (args.bytes + each - 1) / each;
-    if (small->max_sms > 0)
-        most = least(small->max_sms, most);
+    const uint32_t most = small->max_sms > 0 ? least(small->max_sms, mine->most) : mine->most;
     const uint32_t blocks =
         wanted <= WARPS_ALONE ? 1 : least((wanted + WARPS_EACH - 1) / WARPS_EACH, most);
     const uint32_t warps = least((wanted + blocks - 1) / blocks, CECL_SMALL_WARPS) + 1;
-    const void *kernel = cecl_small_reduces(small)
-                             ? cecl_small_reduce_kernel(small->type, small->op)
-                             : cecl_small_move_kernel();
-    CECL_GPU_TRY(WHO, cudaLaunchKernel, kernel, (struct dim3){blocks, 1, 1},
-                 (struct dim3){32 * warps, 1, 1}, arguments, 0, stream);
-    return ceclSuccess;
+    const CUkernel kernel = cecl_small_reduces(small)
+                                ? cecl_kernel_table_at(&mine->reduce, small->type, small->op)
+                                : mine->move;
+    const struct cecl_launch launch = {kernel, blocks, 32 * warps, 0};
+    return cecl_kernel_launch(&gpu, &launch, stream, arguments);
 }

@@ -234,13 +234,18 @@ static bool is_small(const struct cecl_call *call, const struct cecl_means *mean
 static bool is_by_host(const struct cecl_call *call, const struct cecl_means *means)
 {
     const enum cecl_family family = call->op->family;
-    const uint64_t blocks = cecl_call_input_blocks(call), most = GET(means, URGENT_MAX_BYTES);
-    const bool fits = call->bytes > 0 && call->bytes <= means->host_bytes / blocks &&
-                      call->bytes <= most / blocks && call->nranks >= 2,
-               moves = family == CECL_FAMILY_GATHERED || family == CECL_FAMILY_EXCHANGED ||
-                       family == CECL_FAMILY_AT_ROOT;
-    return fits && moves && call->view.shape.width == 0 &&
+    const uint64_t half = means->host_bytes, urgent = GET(means, URGENT_MAX_BYTES),
+                   most = half < urgent ? half : urgent;
+    return most > 0 && call->bytes > 0 && call->nranks >= 2 &&
+           (family == CECL_FAMILY_GATHERED || family == CECL_FAMILY_EXCHANGED ||
+            family == CECL_FAMILY_AT_ROOT) &&
+           call->bytes <= most / cecl_call_input_blocks(call) && call->view.shape.width == 0 &&
            call->options.direction == CECL_DIRECTION_AUTO;
+}
+
+bool cecl_chooses_own_buffers(const struct cecl_call *call, const struct cecl_means *means)
+{
+    return is_small(call, means) || is_by_host(call, means);
 }
 
 void cecl_choose(const struct cecl_call *call, const struct cecl_means *means, struct cecl_way *way)

@@ -12,6 +12,10 @@
 void cecl_choose(const struct cecl_call *call, const struct cecl_means *means,
                  struct cecl_way *way);
 
+/* Whether the call is small or goes through memory of the host. Then no rank touches a buffer of its
+ * peers, and ranks need not know where these lie. It runs at every call. */
+bool cecl_chooses_own_buffers(const struct cecl_call *call, const struct cecl_means *means);
+
 /* cecl_lowerings names these. */
 typedef void cecl_choose_fn(const struct cecl_call *call, const struct cecl_means *means,
                             struct cecl_way *way);

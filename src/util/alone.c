@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "util/thread.h"
+
 #define EXITING                                                                                    \
     4u /* PF_EXITING of proc_pid_stat(5): a thread that was joined is listed for a moment */
 
@@ -50,7 +52,7 @@ static bool may_call(char *stat)
 static bool is_other_caller(const char *tid)
 {
     char path[64], stat[512];
-    if (tid[0] == '.' || strtol(tid, NULL, 10) == gettid())
+    if (tid[0] == '.' || strtol(tid, NULL, 10) == cecl_thread_id())
         return false;
     snprintf(path, sizeof(path), "/proc/self/task/%.20s/stat", tid);
     const int fd = open(path, O_RDONLY | O_CLOEXEC);

@@ -6,7 +6,9 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 /* pthread_create with all signals blocked in the new thread, so that the program's handlers run on
  * the program's threads. Returns 0 or an errno.
@@ -24,6 +26,12 @@ static inline int cecl_thread_start(pthread_t *thread, const char *name, void *(
     if (error == 0)
         (void)pthread_setname_np(*thread, name);
     return error;
+}
+
+/* The calling thread's number in the system. glibc has gettid since 2.30 only. */
+static inline long cecl_thread_id(void)
+{
+    return syscall(SYS_gettid);
 }
 
 /* Names the calling thread, likewise. */

@@ -137,9 +137,9 @@ static void work_beside_it_comes_to_no_and_goes_on(void **state)
     struct memory memory = memory_make(gpu[0], ROOM);
     struct cecl_hold_words *words = (struct cecl_hold_words *)(void *)kit.host;
     memset(words, 0, sizeof(*words));
-    must_cuda(cecl_hold_prepare(0, &size));
+    must(cecl_hold_prepare(&size));
     size.blocks = 2;
-    must_cuda(cecl_hold_launch(kit.stream, size, words, UINT64_C(3000000000)));
+    must(cecl_hold_launch(kit.stream, size, words, UINT64_C(3000000000)));
     for (int i = 0; i < SOON_MS && !cecl_hold_all_run(words, size); i++)
         pause_ms(1);
     const uint32_t ways = probe(&memory, true, &ms);

@@ -365,7 +365,7 @@ static void counts_that_differ_are_named_on_every_rank(void **state)
     multi_refused(comm,
                   ceclAlltoAllv(send_buffer, a.sendcounts, NULL, recv_buffer, a.recvcounts, NULL,
                                 multi_rank == 1 ? ceclUint8 : ceclInt8, comm, NULL),
-                  ceclInvalidUsage, "datatype: 0 on rank 0, 1 on rank 1");
+                  ceclInvalidUsage, "datatype: int8 on rank 0, uint8 on rank 1");
     works();
 }
 

@@ -266,6 +266,63 @@ static void a_root_may_broadcast_memory_that_is_read_only(void **state)
     given_close();
 }
 
+/* Gathers blocks of a page, two pages apart: the call uses every other page of `at`. */
+static void gather_apart(struct mapped *m, uint64_t seed)
+{
+    size_t counts[64], displs[64];
+    assert_true(multi_nranks <= 64);
+    for (int r = 0; r < multi_nranks; r++) {
+        counts[r] = page();
+        displs[r] = 2 * page() * (size_t)r;
+    }
+    unsigned char *mine = m->at + displs[multi_rank];
+    multi_fill(mine, seed, multi_rank, page());
+    multi_ok(given_comm,
+             ceclAllGatherv(mine, page(), m->at, counts, displs, ceclUint8, given_comm, NULL));
+    multi_ok(given_comm, ceclStreamSynchronize(given_comm, NULL));
+    for (int r = 0; r < multi_nranks; r++)
+        for (size_t i = 0; i < page(); i++)
+            assert_int_equal(m->at[displs[r] + i], multi_byte(seed, r, i));
+}
+
+/* Nothing is mapped between the blocks, or memory without rights. */
+static void make_holes(struct mapped *m, bool unmapped)
+{
+    for (size_t r = 0; r < (size_t)multi_nranks; r++)
+        if (unmapped)
+            assert_int_equal(munmap(m->at + (2 * r + 1) * page(), page()), 0);
+        else
+            take_memory(m->at + (2 * r + 1) * page(), page());
+}
+
+static void holes_between_blocks_are_no_part_of_the_buffer(void **state)
+{
+    (void)state;
+    for (int how = ON_USE; how <= PRIVATE; how++) {
+        given_open((enum given_mode)how, page());
+        if (multi_on_gpus(given_comm)) {
+            given_close();
+            skip(); /* cuMemMap makes and ends mappings of whole pieces: see test_pieces.c */
+        }
+        for (int i = 0; i < 4; i++) {
+            const bool before = i < 2, unmapped = i % 2 == 0;
+            struct mapped m = mapped_new(2);
+            ceclRegistration_t handle = NULL;
+            if (how == REGISTERED)
+                multi_ok(given_comm, ceclCommRegister(given_comm, m.at, m.bytes, &handle));
+            if (!before)
+                gather_apart(&m, 1);
+            make_holes(&m, unmapped);
+            gather_apart(&m, 2);
+            gather_apart(&m, 3); /* by a kept plan */
+            if (handle)
+                multi_ok(given_comm, ceclCommDeregister(given_comm, handle));
+            mapped_end(&m);
+        }
+        given_close();
+    }
+}
+
 /* A call of one rank is a copy, of memory that nobody registers. */
 static void a_rank_alone_is_refused_a_buffer_with_a_hole(void **state)
 {
@@ -296,6 +353,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(changed_mappings_that_the_program_registered),
         cmocka_unit_test(changed_mappings_that_were_not_registered),
         cmocka_unit_test(a_root_may_broadcast_memory_that_is_read_only),
+        cmocka_unit_test(holes_between_blocks_are_no_part_of_the_buffer),
         cmocka_unit_test(a_rank_alone_is_refused_a_buffer_with_a_hole),
     };
     return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 200);

@@ -531,16 +531,36 @@ static void a_peer_that_stays_away_is_a_timeout(void **state)
     multi_ok(NULL, ceclCommAbort(comm));
 }
 
-/* Each rank calls ceclSend and then ceclRecv, or the other way round. The last call is not the one that
- * waits. */
-static void ranks_that_wait_for_each_other_are_told_to_group(bool sends_first)
+/* Rank 0 sends twice to rank 1, which makes no call: a group would not help. */
+static void a_receiver_that_stays_away_is_not_told_to_group(void **state)
+{
+    (void)state;
+    unsigned char *buffer = NULL;
+    ceclComm_t comm = comm_and_buffer(300, &buffer);
+    if (multi_rank == 0) {
+        for (int i = 0; i < 2; i++)
+            multi_ok(comm, ceclSend(buffer, 7, ceclInt8, 1, comm, 0));
+        multi_ok(comm, ceclRecv(buffer + 7, 7, ceclInt8, 1, comm, 0));
+        multi_refused(comm, ceclStreamSynchronize(comm, 0), ceclTimeout,
+                      "pending here: ceclSend to rank 1; did the peer make its part?");
+        assert_null(strstr(ceclGetLastError(comm), "ceclGroupStart"));
+    } else {
+        assert_int_not_equal(multi_async_within(comm, PROMPT), ceclSuccess);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    multi_ok(NULL, ceclCommAbort(comm));
+}
+
+/* Each rank calls ceclSend and then ceclRecv, or the other way round; or only the first of them. Of two
+ * calls the last one is not the one that waits. */
+static void ranks_that_wait_for_each_other_are_told_to_group(bool sends_first, int calls)
 {
     const int n = multi_nranks, next = (multi_rank + 1) % n, last = (multi_rank + n - 1) % n;
     const int peer = sends_first ? next : last;
     unsigned char *buffer = NULL;
     char words[96];
     ceclComm_t comm = comm_and_buffer(300, &buffer);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < calls; i++)
         if (sends_first == (i == 0))
             multi_ok(comm, ceclSend(buffer, 7, ceclInt8, next, comm, 0));
         else
@@ -560,13 +580,15 @@ static void ranks_that_wait_for_each_other_are_told_to_group(bool sends_first)
 static void ranks_that_all_send_first_are_told_to_group(void **state)
 {
     (void)state;
-    ranks_that_wait_for_each_other_are_told_to_group(true);
+    ranks_that_wait_for_each_other_are_told_to_group(true, 2);
+    ranks_that_wait_for_each_other_are_told_to_group(true, 1); /* the other is never reached */
 }
 
 static void ranks_that_all_receive_first_are_told_to_group(void **state)
 {
     (void)state;
-    ranks_that_wait_for_each_other_are_told_to_group(false);
+    ranks_that_wait_for_each_other_are_told_to_group(false, 2);
+    ranks_that_wait_for_each_other_are_told_to_group(false, 1);
 }
 
 /* Rank 0 waits for rank 1. With three ranks, rank 1 begins half a second later, and waits for rank 2, which
@@ -695,6 +717,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(messages_need_no_check_of_calls),
         cmocka_unit_test(a_check_of_calls_holds_up_no_message),
         cmocka_unit_test(a_peer_that_stays_away_is_a_timeout),
+        cmocka_unit_test(a_receiver_that_stays_away_is_not_told_to_group),
         cmocka_unit_test(ranks_that_all_send_first_are_told_to_group),
         cmocka_unit_test(ranks_that_all_receive_first_are_told_to_group),
         cmocka_unit_test(the_end_of_a_chain_of_waits_is_named),

@@ -101,7 +101,7 @@ static void freed_blocks_coalesce_and_growth_is_counted(void **state)
     multi_ok(comm, ceclMemAlloc(comm, &huge, 3 * (size_t)start.mappedBytes));
     multi_ok(comm, ceclPoolStats(comm, &after));
     assert_int_equal(after.segments, start.segments + 1);
-    assert_int_equal(after.exchanges, start.exchanges + 1);
+    assert_true(after.exchanges > start.exchanges);
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 

@@ -11,7 +11,6 @@
 
 #include <cmocka.h>
 
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "device/host.h"
@@ -74,17 +73,6 @@ static inline void unmap_granule(void *base)
 {
     dev->ops->mem_unmap(dev, base, dev->granularity);
     dev->ops->unreserve(dev, base, dev->granularity);
-}
-
-/* Skips the test where process_vm_readv is not allowed: every range counts as readable there. */
-static inline void need_probe(void)
-{
-    char from = 1, to = 0;
-    const struct iovec here = {&to, 1}, there = {&from, 1};
-    if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) == 1)
-        return;
-    print_message("skipped: process_vm_readv is not allowed here\n");
-    skip();
 }
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -69,6 +70,32 @@ static void assert_private(const void *ptr)
     assert_int_equal(dev->ops->region_export(dev, &region, &exported), ceclInvalidUsage);
 }
 
+/* [file | hole | file], with nothing in the hole or memory without rights; other memory ends the
+ * region, and is no part of it. */
+static void a_mapping_with_a_hole_is_one_region(void **state)
+{
+    (void)state;
+    const int fd = new_file();
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+    char *memory = map_shared(fd, NULL, 0, PAGES), *middle = memory + page();
+    struct cecl_region region, whole = region_at(memory);
+    assert_int_equal(munmap(middle, page()), 0);
+    for (int i = 0; i < 2; i++) {
+        for (size_t at = 0; at < PAGES; at += 2) {
+            region = region_at(memory + at * page());
+            assert_memory_equal(&region, &whole, sizeof(region));
+        }
+        if (i == 0)
+            assert_int_equal(dev->ops->region_find(dev, middle, &region), ceclInvalidArgument);
+        assert_ptr_equal(mmap(middle, page(), PROT_NONE, flags, -1, 0), middle);
+    }
+    assert_int_equal(mprotect(middle, page(), PROT_READ), 0);
+    assert_private(middle);
+    assert_int_equal(region_at(memory).bytes, page());
+    munmap(memory, PAGES * page());
+    close(fd);
+}
+
 static void finding_a_region_leaves_no_descriptor(void **state)
 {
     (void)state;
@@ -123,6 +150,57 @@ static void a_mapping_whose_file_was_closed_is_private(void **state)
     /* A region that was found before is refused too. */
     assert_int_equal(dev->ops->region_export(dev, &region, &exported), ceclInvalidUsage);
     munmap(memory, PAGES * page());
+}
+
+/* Peers cannot map it, though it can be read, and written where it was mapped before the seal. */
+static void a_file_that_is_sealed_against_writing_is_private(void **state)
+{
+    (void)state;
+    const struct {
+        int seal, rights;
+        enum cecl_region_kind kind;
+    } cases[] = {{F_SEAL_GROW, PROT_READ | PROT_WRITE, CECL_REGION_FILE},
+                 {F_SEAL_FUTURE_WRITE, PROT_READ | PROT_WRITE, CECL_REGION_NONE},
+                 {F_SEAL_WRITE, PROT_READ, CECL_REGION_NONE}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const int fd = memfd_create("program", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        assert_true(fd >= 0);
+        assert_int_equal(ftruncate(fd, (off_t)page()), 0);
+        if (cases[i].seal == F_SEAL_WRITE) /* refused while there is a mapping */
+            assert_int_equal(fcntl(fd, F_ADD_SEALS, cases[i].seal), 0);
+        char *memory = mmap(NULL, page(), cases[i].rights, MAP_SHARED, fd, 0);
+        if (memory == MAP_FAILED) /* older kernels map no file with this seal as shared */
+            assert_int_equal(cases[i].seal, F_SEAL_WRITE);
+        else {
+            assert_int_equal(fcntl(fd, F_ADD_SEALS, cases[i].seal), 0);
+            assert_int_equal(region_at(memory).kind, cases[i].kind);
+            munmap(memory, page());
+        }
+        close(fd);
+    }
+}
+
+/* The kernel itself reads no such page for another process, or by process_vm_readv. */
+static void memory_of_memfd_secret_can_be_used_and_is_private(void **state)
+{
+    (void)state;
+    const int fd = (int)syscall(SYS_memfd_secret, 0);
+    if (fd < 0) {
+        print_message("skipped: this kernel has no memfd_secret\n");
+        skip();
+    }
+    assert_int_equal(ftruncate(fd, (off_t)(PAGES * page())), 0);
+    char *memory = map_shared(fd, NULL, 0, PAGES);
+    const struct cecl_use all = {.name = "recvbuff",
+                                 .buffer = memory,
+                                 .low = (uintptr_t)memory,
+                                 .high = (uintptr_t)memory + PAGES * page(),
+                                 .written = true};
+    assert_private(memory);
+    assert_int_equal(dev->ops->check_pointer(dev, memory, PAGES * page(), "recvbuff"), ceclSuccess);
+    assert_int_equal(dev->ops->check_uses(dev, &all, 1), ceclSuccess);
+    munmap(memory, PAGES * page());
+    close(fd);
 }
 
 static void a_file_open_for_reading_alone_is_private(void **state)
@@ -409,7 +487,10 @@ int main(void)
         DEVICE_TEST(finding_a_region_leaves_no_descriptor),
         DEVICE_TEST(memory_of_malloc_and_of_the_stack_is_private),
         DEVICE_TEST(private_and_anonymous_mappings_are_private),
+        DEVICE_TEST(a_mapping_with_a_hole_is_one_region),
         DEVICE_TEST(a_mapping_whose_file_was_closed_is_private),
+        DEVICE_TEST(a_file_that_is_sealed_against_writing_is_private),
+        DEVICE_TEST(memory_of_memfd_secret_can_be_used_and_is_private),
         DEVICE_TEST(a_file_open_for_reading_alone_is_private),
         DEVICE_TEST(an_address_without_memory_is_refused_by_its_address),
         DEVICE_TEST(an_id_stays_while_the_memory_stays),

@@ -18,17 +18,44 @@
 
 #define COUNT 5000
 
+/* The ways of a launch that is told, and of one that has nothing to tell. */
 static void a_launch_goes_forward_and_breaks_until_it_is_enqueued(void **state)
 {
     (void)state;
+    static const bool next[CECL_LAUNCH_STATES][CECL_LAUNCH_STATES] = {
+        [CECL_LAUNCH_DESCRIBED] = {[CECL_LAUNCH_TOLD] = true, [CECL_LAUNCH_BOUND] = true},
+        [CECL_LAUNCH_TOLD] = {[CECL_LAUNCH_OWED] = true},
+        [CECL_LAUNCH_BOUND] = {[CECL_LAUNCH_OWED] = true, [CECL_LAUNCH_ENQUEUED] = true},
+        [CECL_LAUNCH_OWED] = {[CECL_LAUNCH_ENQUEUED] = true},
+    };
     for (int from = 0; from < CECL_LAUNCH_STATES; from++)
         for (int to = 0; to < CECL_LAUNCH_STATES; to++) {
-            const bool is_next = to == from + 1 && to <= CECL_LAUNCH_ENQUEUED;
             const bool breaks = to == CECL_LAUNCH_BROKEN && from < CECL_LAUNCH_ENQUEUED;
             assert_int_equal(
                 cecl_launch_may((enum cecl_launch_state)from, (enum cecl_launch_state)to),
-                is_next || breaks);
+                next[from][to] || breaks);
         }
+}
+
+/* What peers rely on stays so until it is enqueued, also when it gets a program. */
+static void a_launch_that_peers_rely_on_is_owed_until_it_is_enqueued(void **state)
+{
+    (void)state;
+    struct cecl_launch told = {.state = CECL_LAUNCH_DESCRIBED}, begun = told;
+    cecl_launch_owe(&told);
+    assert_int_equal(told.state, CECL_LAUNCH_TOLD);
+    cecl_launch_bound(&begun);
+    assert_int_equal(begun.state, CECL_LAUNCH_BOUND);
+    assert_false(cecl_launch_is_owed(&begun));
+    cecl_launch_bound(&told);
+    cecl_launch_owe(&begun);
+    cecl_launch_owe(&told);
+    assert_int_equal(told.state, CECL_LAUNCH_OWED);
+    assert_int_equal(begun.state, CECL_LAUNCH_OWED);
+    assert_true(cecl_launch_is_owed(&told));
+    cecl_launch_go(&told, CECL_LAUNCH_ENQUEUED);
+    cecl_launch_owe(&told);
+    assert_false(cecl_launch_is_owed(&told));
 }
 
 /* ---- what belongs to one launch is not another's */
@@ -227,6 +254,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_launch_goes_forward_and_breaks_until_it_is_enqueued),
+        cmocka_unit_test(a_launch_that_peers_rely_on_is_owed_until_it_is_enqueued),
         cmocka_unit_test(a_call_of_another_thread_leaves_an_open_group_what_it_carries),
         cmocka_unit_test(the_next_call_takes_back_what_a_thread_left_that_has_ended),
         cmocka_unit_test(launches_of_a_group_come_in_the_order_of_the_first_calls),

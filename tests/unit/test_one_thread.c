@@ -153,7 +153,8 @@ static void synchronize_tells_of_a_group_that_was_not_ended(void **state)
             ceclSuccess);
     must_say(ceclStreamSynchronize(comms[0], NULL), ceclInvalidUsage,
              "1 calls on this communicator wait for ceclGroupEnd");
-    must_say(ceclCommFinalize(comms[0]), ceclInvalidUsage, "wait for ceclGroupEnd");
+    must_say(ceclCommFinalize(comms[0]), ceclInvalidUsage,
+             "wait for ceclGroupEnd, which this thread has not called: finalize after it");
     assert_int_equal(ceclGroupEnd(), ceclSuccess); /* nothing was lost */
     for (int r = 0; r < RANKS; r++)
         assert_int_equal(ceclStreamSynchronize(comms[r], NULL), ceclSuccess);
@@ -167,7 +168,7 @@ static void destroy_tells_of_a_group_that_was_not_ended(void **state)
     assert_int_equal(ceclCommInitAll(&one, 1, NULL), ceclSuccess);
     assert_int_equal(ceclGroupStart(), ceclSuccess);
     assert_int_equal(ceclMemAlloc(one, &ptr, 4096), ceclSuccess);
-    must_say(ceclCommDestroy(one), ceclInvalidUsage, "wait for ceclGroupEnd");
+    must_say(ceclCommDestroy(one), ceclInvalidUsage, "has not called: they are not carried out");
     must_say(ceclGroupEnd(), ceclInvalidUsage, "a communicator ended while calls of the group");
     assert_null(ptr);
 }

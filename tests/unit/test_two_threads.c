@@ -101,6 +101,11 @@ static void lone_calls_of_a_second_thread_are_refused(void **state)
 {
     (void)state;
     int mine[COUNT] = {0}, all[RANKS * COUNT];
+    void *place;
+    ceclLimits_t limits;
+    ceclPoolStats_t pool;
+    ceclCallStats_t calls;
+    ceclComm_t made;
     ceclResult_t result;
     const pthread_t thread = begin_exchange(&result);
     expect_refused(ceclAllGather(mine, all, COUNT, ceclInt32, comms[0], NULL), comms[0],
@@ -111,6 +116,14 @@ static void lone_calls_of_a_second_thread_are_refused(void **state)
     expect_refused(ceclSend(mine, COUNT, ceclInt32, 1, comms[0], NULL), comms[0], "ceclSend");
     expect_refused(ceclRecv(mine, COUNT, ceclInt32, 1, comms[0], NULL), comms[0], "ceclRecv");
     expect_refused(explain(comms[0]), comms[0], "ceclExplain");
+    expect_refused(ceclShard(comms[0], all, COUNT, ceclInt32, &place), comms[0], "ceclShard");
+    expect_refused(ceclGetPeerPointer(comms[0], all, 1, &place), comms[0], "ceclGetPeerPointer");
+    expect_refused(ceclSetOptions(comms[0], NULL), comms[0], "ceclSetOptions");
+    expect_refused(ceclCommLimits(comms[0], &limits), comms[0], "ceclCommLimits");
+    expect_refused(ceclPoolStats(comms[0], &pool), comms[0], "ceclPoolStats");
+    expect_refused(ceclCallStats(comms[0], &calls), comms[0], "ceclCallStats");
+    expect_refused(ceclCommShrink(comms[0], NULL, 0, &made, NULL), comms[0], "ceclCommShrink");
+    expect_refused(ceclCommFinalize(comms[0]), comms[0], "ceclCommFinalize");
     end_exchange(thread, &result);
 }
 
@@ -118,8 +131,12 @@ static void a_group_with_such_a_call_is_refused(void **state)
 {
     (void)state;
     int mine[COUNT] = {0}, all[RANKS * COUNT];
+    void *place;
     ceclResult_t result;
     const pthread_t thread = begin_exchange(&result);
+    OK(ceclGroupStart());
+    OK(ceclMemAlloc(comms[0], &place, 64));
+    expect_refused(ceclGroupEnd(), comms[0], "ceclMemAlloc");
     OK(ceclGroupStart());
     expect_refused(ceclSend(mine, COUNT, ceclInt32, 1, comms[0], NULL), comms[0], "ceclSend");
     OK(ceclAllGather(mine, all, COUNT, ceclInt32, comms[1], NULL));

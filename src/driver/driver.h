@@ -1,12 +1,15 @@
-/* The CUDA driver's functions, found at run time, so that a libcecl built with CUDA also loads
- * where there is no driver. This file knows nothing of devices. */
-#ifndef CECL_DEVICE_CUDA_DRIVER_H
-#define CECL_DEVICE_CUDA_DRIVER_H
+/* The CUDA driver's functions, found at run time: the driver is opened, never linked, so a libcecl built
+ * with CUDA also loads where there is none. No CUDA runtime is needed. This file knows nothing of
+ * devices. Only builds with CUDA include it. */
+#ifndef CECL_DRIVER_DRIVER_H
+#define CECL_DRIVER_DRIVER_H
 
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
 #include "util/error.h"
+
+#define CECL_GPUS_MAX 64 /* of a process */
 
 #if CUDA_VERSION < 12080
 #error "cecl needs CUDA 12.8 or later: cuMemcpyBatchAsync"
@@ -26,7 +29,9 @@
     X(cuCtxGetCurrent, 4000)                                                                       \
     X(cuCtxPushCurrent, 4000)                                                                      \
     X(cuCtxPopCurrent, 4000)                                                                       \
+    X(cuCtxSetCurrent, 4000)                                                                       \
     X(cuCtxGetDevice, 2000)                                                                        \
+    X(cuCtxGetId, 12000)                                                                           \
     X(cuCtxEnablePeerAccess, 4000)                                                                 \
     X(cuCtxGetStreamPriorityRange, 5050)                                                           \
     X(cuGetErrorName, 6000)                                                                        \
@@ -68,7 +73,13 @@
     X(cuStreamBatchMemOp, 11070)                                                                   \
     X(cuEventCreate, 2000)                                                                         \
     X(cuEventDestroy, 4000)                                                                        \
-    X(cuEventRecord, 2000)
+    X(cuEventRecord, 2000)                                                                         \
+    X(cuLibraryLoadData, 12000)                                                                    \
+    X(cuLibraryGetKernel, 12000)                                                                   \
+    X(cuKernelGetFunction, 12000)                                                                  \
+    X(cuKernelSetAttribute, 12000)                                                                 \
+    X(cuFuncLoad, 12040)                                                                           \
+    X(cuLaunchKernel, 4000)
 
 /* cuMemcpyBatchAsync has two signatures: that of CUDA 12.8, and that of 13.0 without failIdx. The
  * toolkit 12.8 has no type for the latter. */
@@ -95,6 +106,15 @@ struct cecl_driver {
 /* The initialised driver, or NULL where there is none that can be used, with the reason in *why
  * (never freed). Any thread may call it. It creates no context. */
 const struct cecl_driver *cecl_driver_get(const char **why);
+
+/* Finds one more function of the initialised driver, with the signature of CUDA `version`; NULL where
+ * there is none. */
+void *cecl_driver_find(const char *name, int version);
+
+/* Makes a GPU the calling thread's current one, as cudaSetDevice does: the CUDA runtime, whichever copy
+ * of it the program has, takes the current primary context as its device. The context is retained once
+ * and never released, because the program may use it until it ends. */
+ceclResult_t cecl_driver_set_device(const struct cecl_driver *cu, CUdevice device);
 
 /* Returns ceclSuccess, ceclOutOfMemory for CUDA_ERROR_OUT_OF_MEMORY, or else
  * ceclUnhandledCudaError. The message names the call and CUDA's reason. */

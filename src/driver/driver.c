@@ -1,7 +1,7 @@
-/* Finds the CUDA driver's functions through the statically linked CUDA runtime. */
-#include "device/cuda_driver.h"
+/* Finds the CUDA driver's functions. */
+#include "driver/driver.h"
 
-#include <cuda_runtime_api.h>
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,40 +11,33 @@ static struct cecl_driver driver;
 static bool usable;
 static char reason[160];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static cudaError_t refusal; /* the runtime's error at the last look-up */
+static PFN_cuGetProcAddress_v12000 find_function;
 
-/* Finds the function `name` with the signature of CUDA `version`; NULL where there is none. It is
- * always the variant in which NULL means the legacy stream, however this file is compiled. */
-static void *find(const char *name, unsigned version)
+/* It is always the variant in which NULL means the legacy stream, however this file is compiled. */
+void *cecl_driver_find(const char *name, int version)
 {
     void *function = NULL;
-    enum cudaDriverEntryPointQueryResult status = cudaDriverEntryPointSymbolNotFound;
-    refusal =
-        cudaGetDriverEntryPointByVersion(name, &function, version, cudaEnableLegacyStream, &status);
-    if (refusal != cudaSuccess)
-        cudaGetLastError(); /* clears our error, so that the caller's next check does not see it */
-    return refusal == cudaSuccess && status == cudaDriverEntryPointSuccess ? function : NULL;
+    CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    const CUresult result =
+        find_function(name, &function, version, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status);
+    return result == CUDA_SUCCESS && status == CU_GET_PROC_ADDRESS_SUCCESS ? function : NULL;
 }
 
 static void say_missing(const char *name)
 {
-    if (refusal == cudaSuccess)
-        snprintf(reason, sizeof(reason), "the CUDA driver has no %s", name);
-    else
-        snprintf(reason, sizeof(reason), "looking for %s in the CUDA driver: %s", name,
-                 cudaGetErrorString(refusal));
+    snprintf(reason, sizeof(reason), "the CUDA driver has no %s", name);
 }
 
 /* Finds a function that has two signatures. A driver older than 13.0 must not be asked for the 13.0
  * one: it would return its own function, which reads the arguments differently. */
 static bool find_either(const char *name, int version, void *of_13000, void *of_12080)
 {
-    void *function = version >= 13000 ? find(name, 13000) : NULL;
+    void *function = version >= 13000 ? cecl_driver_find(name, 13000) : NULL;
     if (function) {
         memcpy(of_13000, &function, sizeof(function));
         return true;
     }
-    function = find(name, 12080);
+    function = cecl_driver_find(name, 12080);
     if (function)
         memcpy(of_12080, &function, sizeof(function));
     else
@@ -66,17 +59,30 @@ static void describe(const struct cecl_driver *cu, CUresult result, const char *
                  result == CUDA_ERROR_DEINITIALIZED ? ": this process is ending" : "");
 }
 
+/* Opens the driver and asks for its CUDA version; 0 where there is no driver. The library stays open:
+ * its functions are used until the process ends. */
+static int open_driver(void)
+{
+    PFN_cuDriverGetVersion_v2020 get_version = NULL;
+    int version = 0;
+    void *const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    void *function = library ? dlsym(library, "cuDriverGetVersion") : NULL;
+    if (!function)
+        return 0;
+    memcpy(&get_version, &function, sizeof(function));
+    function = dlsym(library, "cuGetProcAddress_v2"); /* drivers before CUDA 12.0 have none */
+    memcpy(&find_function, &function, sizeof(function));
+    return get_version(&version) == CUDA_SUCCESS ? version : 0;
+}
+
 static void load(void)
 {
-    int version = 0;
-    const cudaError_t error = cudaDriverGetVersion(&version);
-    if (error != cudaSuccess)
-        cudaGetLastError();
+    const int version = open_driver();
     if (version == 0) {
         snprintf(reason, sizeof(reason), "no CUDA driver is installed here");
         return;
     }
-    if (version < 12080) {
+    if (version < 12080 || !find_function) {
         snprintf(reason, sizeof(reason), "the driver is of CUDA %d.%d; 12.8 or later is needed",
                  version / 1000, version % 1000 / 10);
         return;
@@ -88,7 +94,7 @@ static void load(void)
      * has no cast between them. */
     void *function;
 #define CECL_DRIVER_FIND(name, since)                                                              \
-    if (!(function = find(#name, since))) {                                                        \
+    if (!(function = cecl_driver_find(#name, since))) {                                            \
         say_missing(#name);                                                                        \
         return;                                                                                    \
     }                                                                                              \

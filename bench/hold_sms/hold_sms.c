@@ -1,12 +1,13 @@
 /* Holds every SM of a GPU; see hold_sms.h. The kernel is the library's, from src/sm/hold.cu. */
 #include "hold_sms.h"
 
-#include "sm/hold.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
 
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <ctime>
+#include "driver/driver.h"
+#include "sm/hold.h"
 
 #define HOLDS_MAX 16 /* at the same time */
 #define LIMIT_NS 20000000000ull
@@ -16,7 +17,7 @@ struct hold_sms {
     int ordinal;
     struct cecl_hold_size size; /* blocks is 0 before the launch */
     bool own_stream;
-    cudaStream_t stream;
+    CUstream stream;
     struct cecl_hold_words *words;
 };
 
@@ -25,21 +26,30 @@ struct hold_sms {
 static struct cecl_hold_words *all_words;
 static bool taken[HOLDS_MAX];
 
-static bool works(cudaError_t error, const char *what)
+static const struct cecl_driver *cu; /* set by the first hold */
+
+static bool works(ceclResult_t result)
 {
-    if (error == cudaSuccess)
-        return true;
-    fprintf(stderr, "hold_sms: %s: %s\n", what, cudaGetErrorString(error));
-    cudaGetLastError();
-    return false;
+    if (result != ceclSuccess)
+        fprintf(stderr, "hold_sms: %s\n", cecl_message());
+    return result == ceclSuccess;
+}
+#define WORKS(function, ...) works(cecl_driver_check(cu, cu->function(__VA_ARGS__), #function))
+
+static bool has_driver(void)
+{
+    const char *why = NULL;
+    cu = cecl_driver_get(&why);
+    if (!cu)
+        fprintf(stderr, "hold_sms: %s\n", why);
+    return cu != NULL;
 }
 
 static struct cecl_hold_words *words_take(void)
 {
-    if (!all_words && !works(cudaHostAlloc((void **)&all_words, HOLDS_MAX * sizeof(*all_words),
-                                           cudaHostAllocPortable),
-                             "cudaHostAlloc"))
-        return nullptr;
+    if (!all_words && !WORKS(cuMemHostAlloc, (void **)&all_words, HOLDS_MAX * sizeof(*all_words),
+                             CU_MEMHOSTALLOC_PORTABLE))
+        return NULL;
     for (int i = 0; i < HOLDS_MAX; i++)
         if (!taken[i]) {
             taken[i] = true;
@@ -47,7 +57,7 @@ static struct cecl_hold_words *words_take(void)
             return &all_words[i];
         }
     fprintf(stderr, "hold_sms: %d holds already\n", HOLDS_MAX);
-    return nullptr;
+    return NULL;
 }
 
 static void words_give_back(struct cecl_hold_words *words)
@@ -58,8 +68,8 @@ static void words_give_back(struct cecl_hold_words *words)
         if (taken[i])
             return;
     if (all_words)
-        works(cudaFreeHost(all_words), "cudaFreeHost");
-    all_words = nullptr;
+        WORKS(cuMemFreeHost, all_words);
+    all_words = NULL;
 }
 
 /* Launches on the current device, and waits until every block runs. */
@@ -67,60 +77,59 @@ static bool launch(struct hold_sms *hold)
 {
     int least = 0, most = 0;
     struct cecl_hold_size size = {0, 0};
-    if (!works(cecl_hold_prepare(hold->ordinal, &size), "loading the kernel") ||
-        !works(cudaDeviceGetStreamPriorityRange(&least, &most), "stream priorities"))
+    if (!works(cecl_hold_prepare(&size)) || !WORKS(cuCtxGetStreamPriorityRange, &least, &most))
         return false;
     if (!hold->stream) {
-        if (!works(cudaStreamCreateWithPriority(&hold->stream, cudaStreamNonBlocking, least),
-                   "cudaStreamCreateWithPriority"))
+        if (!WORKS(cuStreamCreateWithPriority, &hold->stream, CU_STREAM_NON_BLOCKING, least))
             return false;
         hold->own_stream = true;
     }
-    if (!works(cecl_hold_launch(hold->stream, size, hold->words, LIMIT_NS), "launch"))
+    if (!works(cecl_hold_launch(hold->stream, size, hold->words, LIMIT_NS)))
         return false;
     hold->size = size;
     for (int ms = 0; ms < START_MS; ms++) {
         if (cecl_hold_all_run(hold->words, size))
             return true;
         const struct timespec pause = {0, 1000000};
-        nanosleep(&pause, nullptr);
+        nanosleep(&pause, NULL);
     }
     fprintf(stderr, "hold_sms: GPU %d: not all of %d blocks run after %d ms; is it busy?\n",
             hold->ordinal, size.blocks, START_MS);
     return false;
 }
 
-extern "C" struct hold_sms *hold_sms_start_on(int ordinal, struct CUstream_st *stream)
+struct hold_sms *hold_sms_start_on(int ordinal, struct CUstream_st *stream)
 {
-    int before = 0;
-    struct hold_sms *hold = (struct hold_sms *)calloc(1, sizeof(*hold));
+    CUcontext before = NULL;
+    struct hold_sms *hold = calloc(1, sizeof(*hold));
     if (!hold)
-        return nullptr;
+        return NULL;
     hold->ordinal = ordinal;
     hold->stream = stream;
-    bool held = works(cudaGetDevice(&before), "cudaGetDevice") &&
-                works(cudaSetDevice(ordinal), "cudaSetDevice") && (hold->words = words_take()) &&
+    bool held = has_driver() && WORKS(cuCtxGetCurrent, &before) &&
+                works(cecl_driver_set_device(cu, ordinal)) && (hold->words = words_take()) &&
                 launch(hold);
-    works(cudaSetDevice(before), "cudaSetDevice");
+    if (cu)
+        WORKS(cuCtxSetCurrent, before);
     if (held)
         return hold;
     hold_sms_stop(hold);
-    return nullptr;
+    return NULL;
 }
 
-extern "C" struct hold_sms *hold_sms_start(void)
+struct hold_sms *hold_sms_start(void)
 {
-    int current = 0;
-    return works(cudaGetDevice(&current), "cudaGetDevice") ? hold_sms_start_on(current, nullptr)
-                                                           : nullptr;
+    CUdevice current = 0;
+    return has_driver() && WORKS(cuCtxGetDevice, &current) ? hold_sms_start_on(current, NULL)
+                                                           : NULL;
 }
 
-extern "C" int hold_sms_held(const struct hold_sms *hold)
+int hold_sms_held(const struct hold_sms *hold)
 {
     return hold->size.blocks > 0 && cecl_hold_holds(hold->words, hold->size);
 }
 
-extern "C" int hold_sms_stop(struct hold_sms *hold)
+int hold_sms_stop(struct hold_sms *hold)
 {
     if (!hold)
         return 0;
@@ -128,9 +137,9 @@ extern "C" int hold_sms_stop(struct hold_sms *hold)
     if (hold->words)
         hold->words->let_go = 1;
     if (hold->size.blocks > 0)
-        works(cudaStreamSynchronize(hold->stream), "waiting for the kernel's end");
+        WORKS(cuStreamSynchronize, hold->stream);
     if (hold->own_stream)
-        works(cudaStreamDestroy(hold->stream), "cudaStreamDestroy");
+        WORKS(cuStreamDestroy, hold->stream);
     words_give_back(hold->words);
     free(hold);
     return held;

@@ -1,0 +1,36 @@
+/* The ranks of a program: processes that MPI started, or that the program starts itself. What they need
+ * of each other besides cecl, to measure. */
+#ifndef CECL_BENCH_TEAM_H
+#define CECL_BENCH_TEAM_H
+
+#include <cecl/cecl.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* All calls are collective. */
+struct team {
+    void (*barrier)(void);
+    void (*max)(double *values, int count); /* each becomes the greatest of all ranks' */
+    void (*sum)(long long *value);
+    void (*bcast)(void *data, size_t bytes, int root);
+    ceclResult_t (*comm_init)(ceclComm_t *comm, const ceclConfig_t *config);
+    /* Ends this rank, which calls it last. A rank that broke off ends the others, too, which may wait
+     * for it. */
+    void (*leave)(int end, bool broke);
+};
+
+/* team_mpi.c or team_mpi_absent.c. team_mpi_join: NULL in a build without MPI. */
+extern const bool team_mpi_built;
+const struct team *team_mpi_join(int *argc, char ***argv, int *rank, int *nranks);
+
+#define TEAM_RANKS_MAX 64
+/* Starts `nranks` processes on this machine, and returns in each of them. The calling process never
+ * returns: it waits for all, and ends as the first that fails does, or with 0. NULL, with errno, where it
+ * cannot start them. No thread may have been started, and no GPU used, before. */
+const struct team *team_fork_join(int nranks, int *rank);
+
+/* The value of --ranks; 0 without it; -1 if it is no number of ranks. Options are parsed when the ranks
+ * are there, so this one is looked for before. */
+int team_ranks_asked(int argc, char **argv);
+
+#endif

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# scripts/compare_builds.py: both builds once a round, in turn; ratios are of runs of one round; a run that fails
+# is told. test_compare_builds.sh COMPARE_BUILDS.PY
+set -u
+command -v python3 >/dev/null || { echo "skipped: no python3"; exit 77; }
+compare=$1
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+fail() { echo "$*"; exit 1; }
+
+# A build whose cecl_perf notes that it ran, and takes so many us in each of its rounds. The launcher drops "-n RANKS".
+build() {
+    local name=$1
+    shift
+    mkdir -p "$dir/$name/bench"
+    printf '%s\n' "$@" >"$dir/$name/times"
+    cat >"$dir/$name/bench/cecl_perf" <<END
+#!/bin/sh
+for file; do :; done
+case " \$* " in *" --op broken "*) echo "cecl_perf: broken" >&2; exit 3 ;; esac
+echo $name >>$dir/order
+us=\$(head -n 1 $dir/$name/times)
+sed -i 1d $dir/$name/times
+echo "{\"rows\": [{\"us\": {\"cecl\": \$us, \"nccl\": 5}}]}" >"\$file"
+END
+    chmod +x "$dir/$name/bench/cecl_perf"
+}
+printf '#!/bin/sh\nshift 2\nexec "$@"\n' >"$dir/launch"
+chmod +x "$dir/launch"
+
+# Everything takes twice as long in the second round: within rounds the ratios are 0.8, 0.8 and 1.25.
+build one 10 20 8
+build two 8 16 10
+output=$(python3 "$compare" "$dir/one" "$dir/two" --rounds 3 --case "--op x" -- "$dir/launch" 2>&1) || fail "$output"
+grep -qF "| --op x | cecl | 10.00 | 10.00 | 0.928 [" <<<"$output" || fail "not the ratio within rounds: $output"
+grep -qF "| --op x | nccl | 5.00 | 5.00 | 1.000 [1.000, 1.000] |" <<<"$output" || fail "no other side: $output"
+[ "$(tr '\n' ' ' <"$dir/order")" = "one two two one one two " ] || fail "not in turn: $(cat "$dir/order")"
+
+build one 10 10
+build two 10 10
+output=$(python3 "$compare" "$dir/one" "$dir/two" --rounds 2 --case "--op x" --case "--op broken" -- "$dir/launch" 2>&1) &&
+    fail "a broken run is no failure: $output"
+grep -qF "ended with 3: cecl_perf: broken" <<<"$output" || fail "not told: $output"
+grep -qF "| --op x | cecl | 10.00 |" <<<"$output" || fail "the other case is lost: $output"

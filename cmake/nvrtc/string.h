@@ -1,0 +1,1 @@
+/* For NVRTC, which has no system headers and knows memcpy by itself. */

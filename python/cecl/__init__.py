@@ -1,0 +1,11 @@
+"""cecl: collectives on the GPU's copy engines.
+
+run      starts a program that uses NCCL, such as PyTorch, with cecl's library in NCCL's place
+stats    reads what became of that program's calls
+explain  tells how a collective of cecl would be carried out here
+"""
+from ._explain import explain
+from ._run import run, stats
+from ._version import __version__
+
+__all__ = ["run", "stats", "explain", "__version__"]

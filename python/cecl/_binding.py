@@ -1,0 +1,122 @@
+"""libcecl.so by ctypes: the functions of cecl.h that this package calls, and their errors."""
+import ctypes
+import os
+
+from . import _places
+
+# ceclResult_t and ceclDataType_t, as far as they are named here; cecl.h has them all.
+SUCCESS = 0
+DEVICE_CUDA, DEVICE_HOST = 1, 2
+SUM, PROD, MAX, MIN, AVG = range(5)
+(INT8, UINT8, INT32, UINT32, INT64, UINT64, FLOAT16, FLOAT32, FLOAT64, BFLOAT16, FLOAT8E4M3,
+ FLOAT8E5M2) = range(12)
+UNDEF = -1
+CONFIG_MAGIC = 0xCEC1C0DE
+
+
+class Error(RuntimeError):
+    """A call of cecl's was refused or failed. `result` is its ceclResult_t."""
+
+    def __init__(self, result, words):
+        super().__init__(words)
+        self.result = result
+
+
+class Config(ctypes.Structure):
+    """ceclConfig_t with all fields left at their defaults."""
+    _fields_ = [("size", ctypes.c_size_t), ("magic", ctypes.c_uint), ("version", ctypes.c_uint),
+                ("device", ctypes.c_int), ("cudaDevice", ctypes.c_int), ("smPolicy", ctypes.c_int),
+                ("timeoutMs", ctypes.c_int), ("poolBytes", ctypes.c_int64),
+                ("segmentBytes", ctypes.c_int64), ("stagingBytes", ctypes.c_int64),
+                ("maxSms", ctypes.c_int), ("registerOnUse", ctypes.c_int), ("urgent", ctypes.c_int)]
+
+    def __init__(self, version, **fields):
+        super().__init__(ctypes.sizeof(Config), CONFIG_MAGIC, version, *[UNDEF] * 10)
+        for name, value in fields.items():
+            setattr(self, name, value)
+
+
+GATHER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p,
+                          ctypes.c_size_t)
+BARRIER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+
+
+class Oob(ctypes.Structure):
+    """ceclOob_t"""
+    _fields_ = [("context", ctypes.c_void_p), ("allGather", GATHER), ("barrier", BARRIER)]
+
+
+class Explanation(ctypes.Structure):
+    """ceclExplanation_t"""
+    _fields_ = [("zero_sm", ctypes.c_int), ("copies", ctypes.c_int), ("local_copies", ctypes.c_int),
+                ("reductions", ctypes.c_int), ("kernels", ctypes.c_int), ("barriers", ctypes.c_int),
+                ("bytes_sent", ctypes.c_uint64), ("path", ctypes.c_char * 64),
+                ("reason", ctypes.c_char * 192)]
+
+
+_P, _SIZE, _INT = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+_SIZES = ctypes.POINTER(ctypes.c_size_t)
+# Each returns a ceclResult_t.
+_FUNCTIONS = {
+    "ceclGetVersion": [ctypes.POINTER(_INT)],
+    "ceclCommInitAll": [ctypes.POINTER(_P), _INT, ctypes.POINTER(_INT)],
+    "ceclMemAlloc": [_P, ctypes.POINTER(_P), _SIZE],
+    "ceclExplain": [_INT, _P, _P, _SIZE, _INT, _P, ctypes.POINTER(Explanation)],
+    "ceclCommInitOob": [ctypes.POINTER(_P), _INT, _INT, ctypes.POINTER(Oob), ctypes.POINTER(Config)],
+    "ceclCommDestroy": [_P],
+    "ceclCommAbort": [_P],
+    "ceclCommGetAsyncError": [_P, ctypes.POINTER(_INT)],
+    "ceclStreamSynchronize": [_P, _P],
+    "ceclGroupStart": [],
+    "ceclGroupEnd": [],
+    "ceclAllGather": [_P, _P, _SIZE, _INT, _P, _P],
+    "ceclAlltoAll": [_P, _P, _SIZE, _INT, _P, _P],
+    "ceclAlltoAllv": [_P, _SIZES, _SIZES, _P, _SIZES, _SIZES, _INT, _P, _P],
+    "ceclBroadcast": [_P, _P, _SIZE, _INT, _INT, _P, _P],
+    "ceclGather": [_P, _P, _SIZE, _INT, _INT, _P, _P],
+    "ceclScatter": [_P, _P, _SIZE, _INT, _INT, _P, _P],
+    "ceclReduceScatter": [_P, _P, _SIZE, _INT, _INT, _P, _P],
+    "ceclAllReduce": [_P, _P, _SIZE, _INT, _INT, _P, _P],
+    "ceclReduce": [_P, _P, _SIZE, _INT, _INT, _INT, _P, _P],
+    "ceclSend": [_P, _SIZE, _INT, _INT, _P, _P],
+    "ceclRecv": [_P, _SIZE, _INT, _INT, _P, _P],
+    "ceclBarrier": [_P, _P],
+}
+
+
+class _Library:
+    """The library, opened when a function is first asked for."""
+
+    def __init__(self):
+        self._opened = None
+
+    def _open(self):
+        # LIBCECL names a library that is not in the package, as tests of a build do
+        library = ctypes.CDLL(os.environ.get("LIBCECL") or str(_places.library()))
+        library.ceclGetLastError.argtypes, library.ceclGetLastError.restype = [_P], ctypes.c_char_p
+        for name, arguments in _FUNCTIONS.items():
+            function = getattr(library, name)
+            function.argtypes, function.restype = arguments, _INT
+        return library
+
+    def call(self, name, *arguments):
+        """Calls a function, and raises Error with cecl's words if it does not succeed."""
+        self._opened = self._opened or self._open()
+        result = getattr(self._opened, name)(*arguments)
+        if result != SUCCESS:
+            words = self._opened.ceclGetLastError(None).decode(errors="replace")
+            raise Error(result, f"{name}: {words}")
+
+    def version(self):
+        """The library's version, in the form of CECL_VERSION."""
+        number = ctypes.c_int()
+        self.call("ceclGetVersion", ctypes.byref(number))
+        return number.value
+
+
+library = _Library()
+
+
+def sizes(values):
+    """An array of size_t."""
+    return (ctypes.c_size_t * len(values))(*values)

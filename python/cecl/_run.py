@@ -1,0 +1,35 @@
+"""Programs that use NCCL, with cecl's library in NCCL's place."""
+import json
+import os
+import subprocess
+
+from ._places import tools
+
+
+def run(command, policy=None, nccl=None, stats_file=None, **options):
+    """Runs a command under cecl-run, and returns its exit status.
+
+    command     a list: the program and its arguments
+    policy      which calls cecl carries out: "off", "auto" (default), "all" or "strict"
+    nccl        the file of the real NCCL; otherwise each process looks for it
+    stats_file  each process appends a line to this file when it ends; see stats
+    options     go to subprocess.run, such as env and cwd
+    """
+    line = [str(tools / "cecl-run")]
+    for name, value in (("--policy", policy), ("--nccl", nccl), ("--stats", stats_file)):
+        if value is not None:
+            line.append(f"{name}={os.fspath(value)}")
+    return subprocess.run(line + ["--"] + list(command), **options).returncode
+
+
+def stats(file=None):
+    """What became of the calls of NCCL's functions: a dict for each process that has ended.
+
+    file  what run's stats_file or cecl-run's --stats=FILE named; default: CECL_NCCL_STATS_FILE of the
+          environment
+    """
+    file = file or os.environ.get("CECL_NCCL_STATS_FILE")
+    if not file:
+        raise ValueError("stats: no file: name the one of run's stats_file or of cecl-run --stats=FILE")
+    with open(file, encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines if line.strip()]

@@ -1,0 +1,546 @@
+"""A backend of torch.distributed: dist.init_process_group("cecl"), or new_group(backend="cecl").
+
+Collectives and messages of contiguous tensors, on GPUs (without SMs where they only move data) and on the CPU. A
+group makes a communicator for each kind of device when the first tensor of that kind comes, so the first call on a
+kind of device is one that all ranks of the group make. Ranks are on one host.
+
+A message begins when it, or a message after it, is waited for, or when the group makes another call. Until then messages
+are collected, and go together: two ranks may send to each other in any order.
+
+As with NCCL, a call on GPU tensors is enqueued behind what the current stream has, on a stream of the group's own;
+`wait()` makes the current stream wait for it, and not the host. On CPU tensors `wait()` waits for the result.
+"""
+import ctypes
+
+import torch
+import torch.distributed as dist
+
+from . import _binding as binding
+from ._binding import library
+
+_TYPES = {torch.int8: binding.INT8, torch.uint8: binding.UINT8, torch.bool: binding.UINT8,
+          torch.int32: binding.INT32, torch.int64: binding.INT64, torch.float16: binding.FLOAT16,
+          torch.float32: binding.FLOAT32, torch.float64: binding.FLOAT64,
+          torch.bfloat16: binding.BFLOAT16, torch.float8_e4m3fn: binding.FLOAT8E4M3,
+          torch.float8_e5m2: binding.FLOAT8E5M2}
+_OPERATIONS = {dist.ReduceOp.SUM: binding.SUM, dist.ReduceOp.PRODUCT: binding.PROD,
+               dist.ReduceOp.MAX: binding.MAX, dist.ReduceOp.MIN: binding.MIN,
+               dist.ReduceOp.AVG: binding.AVG}
+
+
+def _type_of(tensor, reduces=False):
+    """The ceclDataType_t. Where nothing is calculated, any type goes as bytes."""
+    known = _TYPES.get(tensor.dtype)
+    if reduces and (known is None or tensor.dtype == torch.bool):
+        raise TypeError(f"cecl: a reduction of {tensor.dtype}: one of "
+                        f"{', '.join(str(t) for t in _TYPES if t != torch.bool)} expected")
+    return binding.UINT8 if known is None else known
+
+
+def _count_of(tensor, elements=None):
+    elements = tensor.numel() if elements is None else elements
+    return elements if tensor.dtype in _TYPES else elements * tensor.element_size()
+
+
+def _operation_of(op):
+    kind = op.op if hasattr(op, "op") else op
+    if kind not in _OPERATIONS:
+        raise ValueError(f"cecl: {op}: SUM, PRODUCT, MIN, MAX or AVG expected")
+    return _OPERATIONS[kind]
+
+
+def _check(name, tensor):
+    if tensor.device.type not in ("cpu", "cuda"):
+        raise ValueError(f"cecl: {name} is on {tensor.device}: a GPU or the CPU expected")
+    if not tensor.is_contiguous() or tensor.is_sparse:
+        raise ValueError(f"cecl: {name} of shape {tuple(tensor.shape)} is not contiguous")
+
+
+def _only(name, tensors):
+    if len(tensors) != 1:
+        raise ValueError(f"cecl: {name}: {len(tensors)} tensors: one expected")
+    return tensors[0]
+
+
+class _Work(dist._Work):
+    """A call that is enqueued. `results` are the tensors that it writes."""
+
+    def __init__(self, communicator, results, event):
+        super().__init__()
+        self._communicator, self._results, self._event, self._done = communicator, results, event, False
+
+    def wait(self, timeout=None):
+        """Makes the current stream wait for the call; on the CPU, the host."""
+        if self._event is not None:
+            torch.cuda.current_stream(self._communicator.device).wait_event(self._event)
+        elif not self._done:
+            self._communicator.synchronize()
+        self._done = True
+        return True
+
+    def is_completed(self):
+        return self._event.query() if self._event is not None else self._done
+
+    def is_success(self):
+        return self.is_completed()
+
+    def synchronize(self):
+        self.wait()
+
+    def result(self):
+        return self._results
+
+    def get_future(self):
+        """A future of the results. On GPUs it is done at once, and its users' streams wait for the call."""
+        if self._event is None:
+            self.wait()
+            future = torch.futures.Future()
+            future.set_result(self._results)
+            return future
+        future = torch.futures.Future(devices=[self._communicator.device])
+        with torch.cuda.stream(self._communicator.stream):
+            future.set_result(self._results)
+        return future
+
+
+class _Message(dist._Work):
+    """A message that waits for those after it, to go together with them."""
+
+    def __init__(self, group, tensors, results, call):
+        super().__init__()
+        self.tensors, self.results, self.call, self.work = tensors, results, call, None
+        self._group = group
+
+    def _begun(self):
+        if self.work is None:
+            self._group.begin_messages()
+        return self.work
+
+    def wait(self, timeout=None):
+        return self._begun().wait(timeout)
+
+    def is_completed(self):
+        return self._begun().is_completed()
+
+    def is_success(self):
+        return self.is_completed()
+
+    def synchronize(self):
+        self.wait()
+
+    def result(self):
+        return self.results
+
+    def get_future(self):
+        return self._begun().get_future()
+
+
+class _Communicator:
+    """A communicator of cecl's for the GPU or the CPU of this rank."""
+
+    def __init__(self, store, rank, size, device, timeout):
+        self.device, self.handle, self.stream = device, ctypes.c_void_p(), None
+        fields = {"device": binding.DEVICE_HOST}
+        if device.type == "cuda":
+            self.stream = torch.cuda.Stream(device)
+            fields = {"device": binding.DEVICE_CUDA, "cudaDevice": device.index}
+        fields["timeoutMs"] = max(1, min(int(timeout.total_seconds() * 1000), 2**31 - 1))
+        self._store, self._rank, self._size, self._round = store, rank, size, 0
+        self._kept = []  # tensors of calls that may be pending, on the CPU
+        gather, barrier = binding.GATHER(self._gather), binding.BARRIER(self._barrier)
+        oob = binding.Oob(None, gather, barrier)
+        config = binding.Config(library.version(), **fields)
+        library.call("ceclCommInitOob", ctypes.byref(self.handle), size, rank, ctypes.byref(oob),
+                     ctypes.byref(config))
+
+    def _exchange(self, mine):
+        """Each rank's bytes, in rank order, by the store."""
+        self._round += 1
+        self._store.set(f"{self._round}/{self._rank}", mine)
+        keys = [f"{self._round}/{r}" for r in range(self._size)]
+        self._store.wait(keys)
+        return [self._store.get(key) for key in keys]
+
+    def _gather(self, _context, send, recv, count):
+        try:
+            all_ranks = self._exchange(ctypes.string_at(send, count))
+            ctypes.memmove(recv, b"".join(all_ranks), count * self._size)
+            return 0
+        except Exception:  # pylint: disable=broad-except; cecl tells what failed
+            return 1
+
+    def _barrier(self, _context):
+        try:
+            self._exchange(b"1")
+            return 0
+        except Exception:  # pylint: disable=broad-except
+            return 1
+
+    @property
+    def stream_handle(self):
+        return None if self.stream is None else self.stream.cuda_stream
+
+    def begin(self):
+        """What is enqueued from here on runs behind what the current stream has."""
+        if self.stream is not None:
+            self.stream.wait_stream(torch.cuda.current_stream(self.device))
+
+    def end(self, used, results):
+        """The work of all that was enqueued. The memory of `used` stays until the stream has passed it."""
+        if self.stream is None:
+            self._kept.append(used)
+            if len(self._kept) > 64:  # nobody waits
+                self.synchronize()
+            return _Work(self, results, None)
+        for tensor in used:
+            tensor.record_stream(self.stream)
+        return _Work(self, results, self.stream.record_event())
+
+    def synchronize(self):
+        """On the CPU: waits for all calls."""
+        library.call("ceclStreamSynchronize", self.handle, None)
+        self._kept.clear()
+
+    def close(self, aborts):
+        if self.handle:
+            library.call("ceclCommAbort" if aborts else "ceclCommDestroy", self.handle)
+            self.handle = ctypes.c_void_p()
+
+
+class ProcessGroupCecl(dist.ProcessGroup):
+    """The process group. Its methods are called by torch.distributed."""
+
+    supports_coalescing = True
+    supports_splitting = False
+
+    def __init__(self, store, rank, size, timeout):
+        super().__init__(rank, size)
+        self._store, self._rank, self._size, self._timeout = store, rank, size, timeout
+        self._communicators, self._grouped, self._messages, self._name, self._desc = {}, None, [], "", ""
+
+    # -- what torch asks of a group
+
+    def getBackendName(self):
+        return "cecl"
+
+    def name(self):
+        return "cecl"
+
+    def rank(self):
+        return self._rank
+
+    def size(self):
+        return self._size
+
+    def _get_backend(self, _device):
+        return self
+
+    def _get_backend_name(self):
+        return "cecl"
+
+    @property
+    def supports_reconfigure(self):
+        return False
+
+    def _set_group_name(self, name):
+        self._name = name
+
+    setGroupName = _set_group_name
+
+    @property
+    def group_name(self):
+        return self._name
+
+    def getGroupName(self):
+        return self._name
+
+    def _set_group_desc(self, desc):
+        self._desc = desc
+
+    setGroupDesc = _set_group_desc
+
+    @property
+    def group_desc(self):
+        return self._desc
+
+    def getGroupDesc(self):
+        return self._desc
+
+    def _has_hooks(self):
+        return False
+
+    def _set_sequence_number_for_group(self):
+        pass
+
+    def set_timeout(self, timeout):
+        """For communicators that are made from here on."""
+        self._timeout = timeout
+
+    def shutdown(self):
+        self._close(False)
+
+    def abort(self):
+        self._close(True)
+
+    def _close(self, aborts):
+        for communicator in self._communicators.values():
+            communicator.close(aborts)
+        self._communicators = {}
+
+    def __del__(self):
+        try:
+            self._close(True)
+        except Exception:  # pylint: disable=broad-except; the interpreter may be ending
+            pass
+
+    # -- calls
+
+    def _communicator(self, device):
+        if device.type == "cuda" and device.index is None:
+            device = torch.device("cuda", torch.cuda.current_device())
+        key = (device.type, device.index if device.type == "cuda" else 0)
+        found = self._communicators.get(key)
+        if found is None:
+            store = dist.PrefixStore(f"cecl/{device.type}", self._store)
+            found = _Communicator(store, self._rank, self._size, device, self._timeout)
+            self._communicators[key] = found
+        return found
+
+    def _run(self, tensors, results, call):
+        """Enqueues call(communicator, stream) on the device of `tensors`; they are checked, and kept until it is done."""
+        for number, tensor in enumerate(tensors):
+            _check(f"tensor {number}", tensor)
+            if tensor.device != tensors[0].device:
+                raise ValueError(f"cecl: tensors on {tensors[0].device} and {tensor.device} in one call")
+        self.begin_messages()
+        communicator = self._communicator(tensors[0].device)
+        if self._grouped is not None:
+            if not self._grouped:
+                communicator.begin()
+            self._grouped.append((communicator, tensors, results))
+            call(communicator.handle, communicator.stream_handle)
+            return None
+        communicator.begin()
+        call(communicator.handle, communicator.stream_handle)
+        return communicator.end(tensors, results)
+
+    def _with_stream(self, device, function):
+        """Runs a function of torch's on the group's stream, in the order of its calls; on the CPU, behind them."""
+        communicator = self._communicator(device)
+        if communicator.stream is None:
+            communicator.synchronize()
+            return function()
+        with torch.cuda.stream(communicator.stream):
+            return function()
+
+    def start_coalescing(self, _device=None):
+        if self._grouped is not None:
+            raise RuntimeError("cecl: coalescing within coalescing")
+        library.call("ceclGroupStart")
+        self._grouped = []
+
+    def end_coalescing(self, _device=None):
+        calls, self._grouped = self._grouped or [], None
+        library.call("ceclGroupEnd")
+        if not calls:
+            return None
+        if len({id(communicator) for communicator, _, _ in calls}) != 1:
+            raise ValueError("cecl: coalesced calls on tensors of several devices")
+        used = [tensor for _, tensors, _ in calls for tensor in tensors]
+        return calls[0][0].end(used, [tensor for _, _, results in calls for tensor in results])
+
+    _start_coalescing = start_coalescing
+    _end_coalescing = end_coalescing
+
+    def _coalesced(self, calls):
+        """Makes calls in one group, and returns the work of all."""
+        self.start_coalescing()
+        try:
+            for call in calls:
+                call()
+        finally:
+            work = self.end_coalescing()
+        return work
+
+    # -- collectives
+
+    def _all_gather(self, output, source):
+        if output.numel() != source.numel() * self._size or output.dtype != source.dtype:
+            raise ValueError(f"cecl: all-gather of {source.numel()} elements of {source.dtype} on {self._size} ranks: "
+                             f"{output.numel()} elements of {output.dtype} as output")
+        return self._run([source, output], [output], lambda comm, stream: library.call(
+            "ceclAllGather", source.data_ptr(), output.data_ptr(), _count_of(source), _type_of(source), comm, stream))
+
+    def all_gather_single(self, output, source, _opts=None):
+        return self._all_gather(output, source)
+
+    _allgather_base = all_gather_single
+
+    def all_gather_single_coalesced(self, outputs, sources, _opts=None):
+        return self._coalesced([lambda o=o, s=s: self._all_gather(o, s) for o, s in zip(outputs, sources)])
+
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def allgather(self, outputs, sources, _opts=None):
+        source, parts = _only("all-gather", sources), _only("all-gather", outputs)
+        flat = source.new_empty((self._size, *source.shape))
+        self._all_gather(flat, source)
+        return self._copy_out(parts, list(flat), flat)
+
+    def _copy_out(self, parts, blocks, flat):
+        """Copies what arrived in `flat` to separate tensors, behind the call."""
+        def copy():
+            for part, block in zip(parts, blocks):
+                part.copy_(block.view(part.shape))
+        self._with_stream(flat.device, copy)
+        work = self._communicator(flat.device).end([flat, *parts], parts)
+        return work
+
+    def _all_reduce(self, tensor, op):
+        return self._run([tensor], [tensor], lambda comm, stream: library.call(
+            "ceclAllReduce", tensor.data_ptr(), tensor.data_ptr(), tensor.numel(), _type_of(tensor, True),
+            _operation_of(op), comm, stream))
+
+    def allreduce(self, tensors, opts):
+        return self._all_reduce(_only("all-reduce", tensors), opts.reduceOp)
+
+    def allreduce_coalesced(self, tensors, opts):
+        return self._coalesced([lambda t=t: self._all_reduce(t, opts.reduceOp) for t in tensors])
+
+    def reduce(self, tensors, opts):
+        tensor = _only("reduce", tensors)
+        return self._run([tensor], [tensor], lambda comm, stream: library.call(
+            "ceclReduce", tensor.data_ptr(), tensor.data_ptr(), tensor.numel(), _type_of(tensor, True),
+            _operation_of(opts.reduceOp), opts.rootRank, comm, stream))
+
+    def broadcast(self, tensors, opts):
+        tensor = _only("broadcast", tensors)
+        return self._run([tensor], [tensor], lambda comm, stream: library.call(
+            "ceclBroadcast", tensor.data_ptr(), tensor.data_ptr(), _count_of(tensor), _type_of(tensor), opts.rootRank,
+            comm, stream))
+
+    def _reduce_scatter(self, output, source, op):
+        if source.numel() != output.numel() * self._size or output.dtype != source.dtype:
+            raise ValueError(f"cecl: reduce-scatter of {source.numel()} elements of {source.dtype} on {self._size} "
+                             f"ranks: {output.numel()} elements of {output.dtype} as output")
+        return self._run([source, output], [output], lambda comm, stream: library.call(
+            "ceclReduceScatter", source.data_ptr(), output.data_ptr(), output.numel(), _type_of(output, True),
+            _operation_of(op), comm, stream))
+
+    def reduce_scatter_single(self, output, source, opts):
+        return self._reduce_scatter(output, source, opts.reduceOp)
+
+    _reduce_scatter_base = reduce_scatter_single
+
+    def reduce_scatter_single_coalesced(self, outputs, sources, opts):
+        return self._coalesced([lambda o=o, s=s: self._reduce_scatter(o, s, opts.reduceOp)
+                                for o, s in zip(outputs, sources)])
+
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def reduce_scatter(self, outputs, sources, opts):
+        output, parts = _only("reduce-scatter", outputs), _only("reduce-scatter", sources)
+        return self._reduce_scatter(output, torch.cat([part.reshape(-1) for part in parts]), opts.reduceOp)
+
+    def all_to_all_single(self, output, source, output_splits, input_splits, _opts=None):
+        size = self._size
+        if not output_splits and not input_splits:
+            if source.numel() % size or output.numel() != source.numel():
+                raise ValueError(f"cecl: all-to-all of {source.numel()} elements on {size} ranks into {output.numel()}")
+            return self._run([source, output], [output], lambda comm, stream: library.call(
+                "ceclAlltoAll", source.data_ptr(), output.data_ptr(), _count_of(source, source.numel() // size),
+                _type_of(source), comm, stream))
+        sends = self._splits("input", source, input_splits)
+        receives = self._splits("output", output, output_splits)
+        starts = [sum(counts[:r]) for counts in (sends, receives) for r in range(size)]
+        return self._run([source, output], [output], lambda comm, stream: library.call(
+            "ceclAlltoAllv", source.data_ptr(), binding.sizes(sends), binding.sizes(starts[:size]), output.data_ptr(),
+            binding.sizes(receives), binding.sizes(starts[size:]), _type_of(source), comm, stream))
+
+    alltoall_base = all_to_all_single
+
+    def _splits(self, name, tensor, splits):
+        """Elements for each rank, from numbers of rows; without numbers, equal parts."""
+        rows = tensor.shape[0] if tensor.dim() > 0 else 1
+        splits = list(splits) or [rows // self._size] * self._size
+        if len(splits) != self._size or sum(splits) != rows:
+            raise ValueError(f"cecl: {name} splits {splits} of a tensor of {rows} rows on {self._size} ranks")
+        row = tensor.numel() // rows if rows else 0
+        return [_count_of(tensor, split * row) for split in splits]
+
+    def alltoall(self, outputs, sources, _opts=None):
+        flat = torch.cat([source.reshape(-1) for source in sources])
+        received = flat.new_empty(sum(output.numel() for output in outputs))
+        sends, receives = [s.numel() for s in sources], [o.numel() for o in outputs]
+        self.all_to_all_single(received, flat, receives, sends)
+        return self._copy_out(outputs, received.split(receives), received)
+
+    def gather(self, outputs, sources, opts):
+        source, root = _only("gather", sources), opts.rootRank
+        flat = source.new_empty((self._size, *source.shape)) if self._rank == root else source
+        work = self._run([source, flat], [flat], lambda comm, stream: library.call(
+            "ceclGather", source.data_ptr(), flat.data_ptr(), _count_of(source), _type_of(source), root, comm, stream))
+        return self._copy_out(_only("gather", outputs), list(flat), flat) if self._rank == root else work
+
+    def scatter(self, outputs, sources, opts):
+        output, root = _only("scatter", outputs), opts.rootRank
+        flat = output
+        if self._rank == root:
+            flat = torch.cat([part.reshape(-1) for part in _only("scatter", sources)])
+        return self._run([flat, output], [output], lambda comm, stream: library.call(
+            "ceclScatter", flat.data_ptr(), output.data_ptr(), _count_of(output), _type_of(output), root, comm, stream))
+
+    def barrier(self, opts=None):
+        """The host waits, as torch's users expect of it."""
+        device = getattr(opts, "device", None) or torch.device("cpu")
+        self.begin_messages()
+        communicator = self._communicator(device)
+        communicator.begin()
+        library.call("ceclBarrier", communicator.handle, communicator.stream_handle)
+        library.call("ceclStreamSynchronize", communicator.handle, communicator.stream_handle)
+        return communicator.end([], [])
+
+    # -- messages
+
+    def _message(self, tensor, results, call):
+        """A message by itself is collected; coalesced ones go when their group ends."""
+        if self._grouped is not None:
+            return self._run([tensor], results, call)
+        _check("the message", tensor)
+        if self._messages and self._messages[0].tensors[0].device != tensor.device:
+            self.begin_messages()
+        self._messages.append(_Message(self, [tensor], results, call))
+        return self._messages[-1]
+
+    def begin_messages(self):
+        """Enqueues the messages that were collected."""
+        messages, self._messages = self._messages, []
+        if not messages:
+            return
+        work = self._coalesced([lambda m=m: self._run(m.tensors, m.results, m.call) for m in messages])
+        for message in messages:
+            message.work = work
+
+    def send(self, tensors, peer, _tag=0):
+        tensor = _only("send", tensors)
+        return self._message(tensor, [], lambda comm, stream: library.call(
+            "ceclSend", tensor.data_ptr(), _count_of(tensor), _type_of(tensor), peer, comm, stream))
+
+    def recv(self, tensors, peer, _tag=0):
+        tensor = _only("recv", tensors)
+        return self._message(tensor, [tensor], lambda comm, stream: library.call(
+            "ceclRecv", tensor.data_ptr(), _count_of(tensor), _type_of(tensor), peer, comm, stream))
+
+
+def _create(store, rank, size, timeout):
+    return ProcessGroupCecl(store, rank, size, timeout)
+
+
+def register():
+    """Makes the backend "cecl" known to torch.distributed. torch 2.15 calls it by itself; for older versions import
+    this module."""
+    if "CECL" not in dist.Backend._plugins:
+        dist.Backend.register_backend("cecl", _create, devices=["cpu", "cuda"])
+
+
+register()

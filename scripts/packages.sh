@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Builds the Debian packages in build/packages, and checks them: no error of lintian, each file in one package,
+# and a program of MPI builds and runs with them. As root it installs them for that, and removes them again.
+# packages.sh [CMAKE_OPTION ...]
+set -euo pipefail
+root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck source=scripts/common.sh
+. "$root/scripts/common.sh"
+for command in cpack dpkg-shlibdeps lintian; do
+    command -v "$command" >/dev/null || { echo "skipped: no $command"; exit 77; }
+done
+build=$root/build/packages
+build "$build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=/usr -DCECL_TESTS=OFF -DCECL_EXAMPLES=OFF "$@"
+cd "$build"
+rm -f ./*.deb
+cpack -G DEB >cpack.log 2>&1 || { cat cpack.log; exit 1; }
+packages=(./*.deb)
+lintian --allow-root --fail-on error --suppress-tags bogus-mail-host,bogus-mail-host-in-debian-changelog,no-manual-page \
+    "${packages[@]}"
+[ "$(for p in "${packages[@]}"; do dpkg -c "$p" | awk '!/\/$/ { print $6 }'; done | sort | uniq -d | wc -l)" -eq 0 ] ||
+    { echo "packages.sh: a file is in two packages"; exit 1; }
+echo "packages.sh: ${packages[*]##*/}"
+if [ "$(id -u)" -ne 0 ] || ! built_with MPI "$build"; then
+    echo "not installed: that takes root, and a build with MPI"
+    exit
+fi
+names=()
+for p in "${packages[@]}"; do names+=("$(dpkg-deb -f "$p" Package)"); done
+trap 'dpkg -P "${names[@]}" >/dev/null; rm -rf "$scratch"' EXIT
+scratch=$(mktemp -d)
+dpkg -i "${packages[@]}" >install.log 2>&1 || { cat install.log; exit 1; }
+read -ra flags < <(pkg-config --cflags --libs cecl_mpi)
+mpicc "$root/examples/allgather.c" "${flags[@]}" -o "$scratch/program"
+CECL_DEVICE=host "${mpi_run[@]}" -n 3 "$scratch/program" | grep -q "rank 2 of 3: 12 numbers gathered, 0 wrong"
+(cd / && cecl-run true 2>&1 | grep -q "preloads .*cecl/libnccl.so.2")
+echo "packages.sh: installed, a program built with them runs, and they are removed again"

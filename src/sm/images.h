@@ -1,0 +1,31 @@
+/* The embedded kernels: for each source file an image for each kind of GPU. Only builds with CUDA
+ * include this file. */
+#ifndef CECL_SM_IMAGES_H
+#define CECL_SM_IMAGES_H
+
+#include <stddef.h>
+
+/* X(source file without .cu) */
+#define CECL_KERNEL_FILES(X)                                                                       \
+    X(small)                                                                                       \
+    X(reduce_wide)                                                                                 \
+    X(reduce_bulk)                                                                                 \
+    X(hold)
+#define CECL_KERNEL_FILE(file) CECL_KERNELS_##file,
+enum cecl_kernel_file { CECL_KERNEL_FILES(CECL_KERNEL_FILE) CECL_KERNELS_COUNT };
+#undef CECL_KERNEL_FILE
+
+struct cecl_image {
+    enum cecl_kernel_file file;
+    int capability; /* 90 is compute capability 9.0 */
+    int is_ptx; /* runs on this and all later GPUs; else a cubin, for the same major version alone */
+    const void *data;
+};
+extern const struct cecl_image cecl_images[];
+extern const size_t cecl_images_count;
+
+/* The image that a GPU runs: of the cubins for its major version the latest that it knows, else the
+ * latest PTX that it knows; NULL if there is none. */
+const struct cecl_image *cecl_image_for(enum cecl_kernel_file file, int capability);
+
+#endif

@@ -1,0 +1,46 @@
+/* The kernels of reductions by name: the host finds them in the embedded images by these names. Plain
+ * C, for both. Combinations with the same bits share a kernel: ceclAvg uses the sum's, and sums and
+ * products of signed integers use the unsigned ones. */
+#ifndef CECL_SM_KERNEL_NAMES_H
+#define CECL_SM_KERNEL_NAMES_H
+
+#include <cecl/cecl.h>
+
+/* X(name of the type, type, name of the operation, operation) for each pair that has kernels */
+#define CECL_REDUCE_PAIRS(X)                                                                       \
+    CECL_REDUCE_ORDERED(X, int8, ceclInt8)                                                         \
+    CECL_REDUCE_ORDERED(X, int32, ceclInt32)                                                       \
+    CECL_REDUCE_ORDERED(X, int64, ceclInt64)                                                       \
+    CECL_REDUCE_ALL_OPS(X, uint8, ceclUint8)                                                       \
+    CECL_REDUCE_ALL_OPS(X, uint32, ceclUint32)                                                     \
+    CECL_REDUCE_ALL_OPS(X, uint64, ceclUint64)                                                     \
+    CECL_REDUCE_ALL_OPS(X, float16, ceclFloat16)                                                   \
+    CECL_REDUCE_ALL_OPS(X, float32, ceclFloat32)                                                   \
+    CECL_REDUCE_ALL_OPS(X, float64, ceclFloat64)                                                   \
+    CECL_REDUCE_ALL_OPS(X, bfloat16, ceclBfloat16)                                                 \
+    CECL_REDUCE_ALL_OPS(X, float8e4m3, ceclFloat8e4m3)                                             \
+    CECL_REDUCE_ALL_OPS(X, float8e5m2, ceclFloat8e5m2)
+#define CECL_REDUCE_ORDERED(X, name, type)                                                         \
+    X(name, type, max, ceclMax)                                                                    \
+    X(name, type, min, ceclMin)
+#define CECL_REDUCE_ALL_OPS(X, name, type)                                                         \
+    X(name, type, sum, ceclSum)                                                                    \
+    X(name, type, prod, ceclProd)                                                                  \
+    CECL_REDUCE_ORDERED(X, name, type)
+
+/* X(name of the type, type, sources): sums of floating-point numbers are the usual reductions, and have
+ * kernels of their own for the usual numbers of ranks. */
+#define CECL_REDUCE_SUMS(X)                                                                        \
+    CECL_REDUCE_SUMS_OF(X, float16, ceclFloat16)                                                   \
+    CECL_REDUCE_SUMS_OF(X, bfloat16, ceclBfloat16)                                                 \
+    CECL_REDUCE_SUMS_OF(X, float32, ceclFloat32)                                                   \
+    CECL_REDUCE_SUMS_OF(X, float64, ceclFloat64)
+#define CECL_REDUCE_SUMS_OF(X, name, type)                                                         \
+    X(name, type, 2)                                                                               \
+    X(name, type, 3)                                                                               \
+    X(name, type, 4)                                                                               \
+    X(name, type, 8)
+
+#define CECL_REDUCE_SUMS_MOST 8 /* sources */
+
+#endif

@@ -1,0 +1,44 @@
+/* See kernel_table.h. */
+#include "sm/kernel_table.h"
+
+#include <stdio.h>
+
+static const struct {
+    ceclDataType_t type;
+    ceclRedOp_t op;
+    const char *name;
+} pairs[] = {
+#define PAIR(type_name, type, op_name, op) {type, op, #type_name "_" #op_name},
+    CECL_REDUCE_PAIRS(PAIR)
+#undef PAIR
+};
+
+ceclResult_t cecl_kernel_table_load(const struct cecl_gpu *gpu, enum cecl_kernel_file file,
+                                    const char *prefix, int shared, struct cecl_kernel_table *table)
+{
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+        char name[64];
+        snprintf(name, sizeof(name), "%s_%s", prefix, pairs[i].name);
+        CECL_TRY(
+            cecl_kernel_load(gpu, file, name, shared, &table->kernel[pairs[i].type][pairs[i].op]));
+    }
+    return ceclSuccess;
+}
+
+static ceclDataType_t as_unsigned(ceclDataType_t type)
+{
+    switch (type) {
+    case ceclInt8: return ceclUint8;
+    case ceclInt32: return ceclUint32;
+    case ceclInt64: return ceclUint64;
+    default: return type;
+    }
+}
+
+CUkernel cecl_kernel_table_at(const struct cecl_kernel_table *table, ceclDataType_t type,
+                              ceclRedOp_t op)
+{
+    const ceclRedOp_t as = op == ceclAvg ? ceclSum : op;
+    const CUkernel own = table->kernel[type][as];
+    return own ? own : table->kernel[as_unsigned(type)][as];
+}

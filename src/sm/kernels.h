@@ -1,0 +1,64 @@
+/* Loads the embedded kernels onto GPUs, and launches them, by the driver alone. What the hosts' parts of
+ * all kernels share. Only builds with CUDA include this file. */
+#ifndef CECL_SM_KERNELS_H
+#define CECL_SM_KERNELS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "driver/driver.h"
+#include "sm/images.h"
+
+/* The GPU of the calling thread's current context. */
+struct cecl_gpu {
+    const char *who; /* the kernels' owner, for messages */
+    const struct cecl_driver *cu;
+    CUdevice device; /* below CECL_GPUS_MAX */
+};
+
+ceclResult_t cecl_gpu_current(const char *who, struct cecl_gpu *gpu);
+ceclResult_t cecl_gpu_attribute(const struct cecl_gpu *gpu, CUdevice_attribute which, int *value);
+
+/* Of each GPU the context, plus 1, in which an owner's kernels are loaded; 0: none. A kernel's handle
+ * serves all contexts, but a context loads it when it is used first. So a new context, after the last
+ * one was destroyed, loads the kernels anew. Atomic, so that launches need no lock. */
+struct cecl_gpus {
+    _Atomic unsigned long long loaded[CECL_GPUS_MAX];
+};
+
+static inline bool cecl_gpus_known(struct cecl_gpus *gpus, const struct cecl_gpu *gpu)
+{
+    return atomic_load_explicit(&gpus->loaded[gpu->device], memory_order_acquire) != 0;
+}
+
+/* Calls `load` unless it was called in the current context before; one thread of the process at a time. */
+ceclResult_t cecl_gpus_prepare(struct cecl_gpus *gpus, const struct cecl_gpu *gpu,
+                               ceclResult_t (*load)(const struct cecl_gpu *gpu));
+
+/* Finds a kernel and loads it into the current context. For cecl_gpus_prepare's `load`.
+ *
+ * shared  bytes of dynamic shared memory that a launch may ask for
+ * kernel  [out] one of the library's: it stays for the process's life */
+ceclResult_t cecl_kernel_load(const struct cecl_gpu *gpu, enum cecl_kernel_file file,
+                              const char *name, int shared, CUkernel *kernel);
+
+struct cecl_launch {
+    CUkernel kernel;
+    uint32_t blocks, threads, shared;
+};
+
+/* Enqueues a kernel on `stream` of the current context. `arguments`: an address for each parameter. */
+ceclResult_t cecl_kernel_launch(const struct cecl_gpu *gpu, const struct cecl_launch *launch,
+                                ceclStream_t stream, void **arguments);
+
+/* Kernels that wait for peers take at most one in CECL_GPU_WAITING_SHARE of a GPU's SMs.
+ * Kernels of several communicators may wait for each other's ranks, so they must all fit on
+ * the GPU at the same time. */
+#define CECL_GPU_WAITING_SHARE 4u
+
+static inline uint32_t cecl_gpu_waiting_sms(uint32_t sms)
+{
+    return sms < CECL_GPU_WAITING_SHARE ? 1 : sms / CECL_GPU_WAITING_SHARE;
+}
+
+#endif

@@ -1,0 +1,127 @@
+/* The embedded kernels: every image has every kernel that the library asks for, and each GPU is given the
+ * right image. No GPU is needed. */
+#include <elf.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "sm/images.h"
+#include "sm/kernel_names.h"
+
+/* A cubin is an ELF file, whose symbols have the kernels' names. */
+static bool cubin_has(const void *data, const char *name)
+{
+    const unsigned char *const cubin = data;
+    Elf64_Ehdr head;
+    memcpy(&head, cubin, sizeof(head));
+    assert_memory_equal(head.e_ident, ELFMAG, SELFMAG);
+    for (unsigned i = 0; i < head.e_shnum; i++) {
+        Elf64_Shdr table, names;
+        memcpy(&table, cubin + head.e_shoff + i * sizeof(table), sizeof(table));
+        if (table.sh_type != SHT_SYMTAB)
+            continue;
+        memcpy(&names, cubin + head.e_shoff + table.sh_link * sizeof(names), sizeof(names));
+        for (uint64_t at = 0; at < table.sh_size; at += sizeof(Elf64_Sym)) {
+            Elf64_Sym symbol;
+            memcpy(&symbol, cubin + table.sh_offset + at, sizeof(symbol));
+            if (ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && symbol.st_size > 0 &&
+                strcmp((const char *)cubin + names.sh_offset + symbol.st_name, name) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+static bool ptx_has(const char *ptx, const char *name)
+{
+    char entry[128];
+    snprintf(entry, sizeof(entry), ".entry %s(", name);
+    return strstr(ptx, entry) != NULL;
+}
+
+/* Every image of `file` has the kernel. */
+static void all_have(enum cecl_kernel_file file, const char *name)
+{
+    int images = 0;
+    for (size_t i = 0; i < cecl_images_count; i++) {
+        const struct cecl_image *const image = &cecl_images[i];
+        if (image->file != file)
+            continue;
+        images++;
+        if (!(image->is_ptx ? ptx_has(image->data, name) : cubin_has(image->data, name)))
+            fail_msg("no %s for compute capability %d (%s)", name, image->capability,
+                     image->is_ptx ? "PTX" : "cubin");
+    }
+    assert_true(images >= 3);
+}
+
+static void every_image_has_every_kernel(void **state)
+{
+    (void)state;
+#define PAIR(type_name, type, op_name, op)                                                         \
+    all_have(CECL_KERNELS_reduce_wide, "cecl_reduce_any_" #type_name "_" #op_name);                \
+    all_have(CECL_KERNELS_reduce_bulk, "cecl_reduce_bulk_" #type_name "_" #op_name);               \
+    all_have(CECL_KERNELS_small, "cecl_small_" #type_name "_" #op_name);
+    CECL_REDUCE_PAIRS(PAIR)
+#define SUM(type_name, type, nsrc)                                                                 \
+    all_have(CECL_KERNELS_reduce_wide, "cecl_reduce_sum_" #type_name "_of_" #nsrc);
+    CECL_REDUCE_SUMS(SUM)
+    all_have(CECL_KERNELS_small, "cecl_small_move");
+    all_have(CECL_KERNELS_hold, "cecl_hold");
+}
+
+static void a_kernel_that_is_not_there_is_not_found(void **state)
+{
+    (void)state;
+    const struct cecl_image *const cubin = cecl_image_for(CECL_KERNELS_hold, 90),
+                                   *const ptx = cecl_image_for(CECL_KERNELS_hold, 200);
+    assert_false(cubin_has(cubin->data, "cecl_hol"));
+    assert_false(ptx_has(ptx->data, "cecl_hol"));
+}
+
+/* The image for a GPU of compute capability `gpu` is the one for `capability`. */
+static void gets(int gpu, int capability, int is_ptx)
+{
+    const struct cecl_image *const image = cecl_image_for(CECL_KERNELS_small, gpu);
+    assert_non_null(image);
+    assert_int_equal(image->file, CECL_KERNELS_small);
+    assert_int_equal(image->capability, capability);
+    assert_int_equal(image->is_ptx, is_ptx);
+}
+
+static void a_gpu_gets_a_cubin_of_its_major_version_or_ptx(void **state)
+{
+    (void)state;
+    gets(80, 80, false);
+    gets(86, 80, false);
+    gets(89, 80, false);
+    gets(90, 90, false);
+    gets(100, 100, false);
+    gets(103, 100, false);
+    gets(110, 90, true);
+    gets(120, 90, true);
+}
+
+static void a_gpu_that_no_image_is_for_gets_none(void **state)
+{
+    (void)state;
+    assert_null(cecl_image_for(CECL_KERNELS_small, 75));
+    assert_null(cecl_image_for(CECL_KERNELS_reduce_bulk, 80));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_image_has_every_kernel),
+        cmocka_unit_test(a_kernel_that_is_not_there_is_not_found),
+        cmocka_unit_test(a_gpu_gets_a_cubin_of_its_major_version_or_ptx),
+        cmocka_unit_test(a_gpu_that_no_image_is_for_gets_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

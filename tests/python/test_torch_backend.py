@@ -1,0 +1,270 @@
+"""The backend of torch.distributed: each call against what torch says it does, on 2 to 4 ranks.
+    test_torch_backend.py [cpu|cuda] [RANKS]
+Skipped (77) where torch is missing. Ranks are processes; with cuda they take the GPUs in turn, so fewer GPUs than ranks
+need CECL_SHARE_GPU=1."""
+import os
+import sys
+import tempfile
+
+try:
+    import torch
+    import torch.distributed as dist
+    import torch.multiprocessing as multiprocessing
+except ImportError as missing:
+    print(f"skipped: {missing}")
+    sys.exit(77)
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python"))
+from cecl import _binding as binding  # noqa: E402  pylint: disable=wrong-import-position
+import cecl.torch_backend  # noqa: E402, F401  pylint: disable=wrong-import-position, unused-import
+
+TYPES = (torch.uint8, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+class Rank:
+    """What a test needs: this rank, how many there are, and tensors with each rank's own numbers."""
+
+    def __init__(self, rank, size, device):
+        self.rank, self.size, self.device = rank, size, device
+
+    def numbers(self, rank, count, dtype=torch.float32, seed=0):
+        """Small whole numbers, so that sums are exact in every type."""
+        generator = torch.Generator().manual_seed(1000 * seed + rank)
+        return torch.randint(0, 8, (count,), generator=generator).to(dtype).to(self.device)
+
+    def all_numbers(self, count, dtype=torch.float32, seed=0):
+        return [self.numbers(r, count, dtype, seed) for r in range(self.size)]
+
+    def poisoned(self, count, dtype=torch.float32):
+        return torch.full((count,), 77, dtype=dtype, device=self.device)
+
+
+def equal(got, expected, what):
+    if not torch.equal(got, expected):
+        raise AssertionError(f"{what}: {got.tolist()[:16]}, expected {expected.tolist()[:16]}")
+
+
+def all_gather_of_every_type(at):
+    for count, dtype in [(n, t) for n in (1, 5, 4099) for t in TYPES + (torch.bool, torch.complex64)]:
+        mine, output = at.numbers(at.rank, count, dtype), at.poisoned(count * at.size, dtype)
+        dist.all_gather_into_tensor(output, mine)
+        equal(output, torch.cat(at.all_numbers(count, dtype)), f"all-gather of {count} {dtype}")
+
+
+def all_gather_in_place_and_to_a_list(at):
+    output = at.poisoned(6 * at.size)
+    shard = output[6 * at.rank: 6 * at.rank + 6]
+    shard.copy_(at.numbers(at.rank, 6))
+    dist.all_gather_into_tensor(output, shard)
+    equal(output, torch.cat(at.all_numbers(6)), "in place")
+    outputs = [at.poisoned(6).view(2, 3) for _ in range(at.size)]
+    dist.all_gather(outputs, at.numbers(at.rank, 6).view(2, 3))
+    for rank, part in enumerate(outputs):
+        equal(part.view(-1), at.numbers(rank, 6), f"from rank {rank}")
+
+
+def reductions(at):
+    for count, dtype in [(n, t) for n in (1, 4099) for t in TYPES]:
+        every = torch.stack(at.all_numbers(count, dtype))
+        for op, expected in ((dist.ReduceOp.SUM, every.to(torch.float64).sum(0).to(dtype)),
+                             (dist.ReduceOp.MAX, every.amax(0)), (dist.ReduceOp.MIN, every.amin(0))):
+            tensor = at.numbers(at.rank, count, dtype)
+            dist.all_reduce(tensor, op)
+            equal(tensor, expected, f"all-reduce {op} of {count} {dtype}")
+            tensor = at.numbers(at.rank, count, dtype)
+            dist.reduce(tensor, at.size - 1, op)
+            if at.rank == at.size - 1:
+                equal(tensor, expected, f"reduce {op} of {count} {dtype}")
+    mean = at.numbers(at.rank, 8)
+    dist.all_reduce(mean, dist.ReduceOp.AVG)
+    assert torch.allclose(mean, torch.stack(at.all_numbers(8)).mean(0))
+
+
+def reduce_scatter_both_ways(at):
+    every = torch.stack(at.all_numbers(6 * at.size))
+    expected = every.sum(0)[6 * at.rank: 6 * at.rank + 6]
+    output = at.poisoned(6)
+    dist.reduce_scatter_tensor(output, at.numbers(at.rank, 6 * at.size))
+    equal(output, expected, "reduce-scatter")
+    output = at.poisoned(6)
+    dist.reduce_scatter(output, list(at.numbers(at.rank, 6 * at.size).chunk(at.size)))
+    equal(output, expected, "reduce-scatter of a list")
+
+
+def all_to_all_of_equal_and_of_other_parts(at):
+    mine, output = at.numbers(at.rank, 5 * at.size), at.poisoned(5 * at.size)
+    dist.all_to_all_single(output, mine)
+    expected = torch.cat([at.numbers(r, 5 * at.size)[5 * at.rank: 5 * at.rank + 5] for r in range(at.size)])
+    equal(output, expected, "all-to-all")
+    # rank r sends r + p rows of 3 to rank p
+    sends, receives = [at.rank + p for p in range(at.size)], [r + at.rank for r in range(at.size)]
+    mine = at.numbers(at.rank, 3 * sum(sends)).view(-1, 3)
+    output = at.poisoned(3 * sum(receives)).view(-1, 3)
+    dist.all_to_all_single(output, mine, receives, sends)
+    parts = []
+    for r in range(at.size):
+        theirs = [r + p for p in range(at.size)]
+        parts.append(at.numbers(r, 3 * sum(theirs)).view(-1, 3).split(theirs)[at.rank])
+    equal(output, torch.cat(parts), "all-to-all of other parts")
+    outputs = [at.poisoned(4) for _ in range(at.size)]
+    dist.all_to_all(outputs, list(at.numbers(at.rank, 4 * at.size).chunk(at.size)))
+    for r, part in enumerate(outputs):
+        equal(part, at.numbers(r, 4 * at.size)[4 * at.rank: 4 * at.rank + 4], f"all-to-all of lists, from {r}")
+
+
+def rooted_calls(at):
+    for root in range(at.size):
+        tensor = at.numbers(at.rank, 7, seed=root)
+        dist.broadcast(tensor, root)
+        equal(tensor, at.numbers(root, 7, seed=root), f"broadcast of {root}")
+        gathered = [at.poisoned(3) for _ in range(at.size)] if at.rank == root else None
+        dist.gather(at.numbers(at.rank, 3), gathered, root)
+        for r, part in enumerate(gathered or []):
+            equal(part, at.numbers(r, 3), f"gather to {root} from {r}")
+        output = at.poisoned(3)
+        dist.scatter(output, at.all_numbers(3, seed=root) if at.rank == root else None, root)
+        equal(output, at.numbers(at.rank, 3, seed=root), f"scatter of {root}")
+
+
+def messages(at):
+    after, before = (at.rank + 1) % at.size, (at.rank - 1) % at.size
+    received = at.poisoned(9)
+    if at.rank == 0:
+        dist.send(at.numbers(0, 9), 1)
+    if at.rank == 1:
+        dist.recv(received, 0)
+        equal(received, at.numbers(0, 9), "from rank 0")
+    works = [dist.isend(at.numbers(at.rank, 9), after), dist.irecv(received, before)]
+    dist.barrier()  # begins them
+    for work in works:
+        work.wait()
+    equal(received, at.numbers(before, 9), "a ring of messages that nobody has put together")
+    both = [at.poisoned(9), at.poisoned(9)]
+    for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, at.numbers(at.rank, 9), after),
+                                        dist.P2POp(dist.isend, at.numbers(at.rank, 9, seed=1), before),
+                                        dist.P2POp(dist.irecv, both[0], before),
+                                        dist.P2POp(dist.irecv, both[1], after)]):
+        work.wait()
+    equal(both[0], at.numbers(before, 9), "a ring, forth")
+    equal(both[1], at.numbers(after, 9, seed=1), "a ring, back")
+
+
+def asynchronous_calls(at):
+    outputs = [at.poisoned(5 * at.size) for _ in range(8)]
+    works = [dist.all_gather_into_tensor(output, at.numbers(at.rank, 5, seed=i), async_op=True)
+             for i, output in enumerate(outputs)]
+    for i in reversed(range(8)):
+        works[i].wait()
+        equal(outputs[i], torch.cat(at.all_numbers(5, seed=i)), f"call {i}")
+    tensor = at.numbers(at.rank, 5)
+    future = dist.all_reduce(tensor, async_op=True).get_future()
+    doubled = future.then(lambda done: done.value()[0] * 2).wait()
+    equal(doubled, 2 * torch.stack(at.all_numbers(5)).sum(0), "the future")
+
+
+def groups_and_objects(at):
+    objects = [None] * at.size
+    dist.all_gather_object(objects, {"rank": at.rank})
+    assert [o["rank"] for o in objects] == list(range(at.size)), objects
+    members = list(range(at.size - 1)) or [0]
+    group = dist.new_group(members, backend="cecl")
+    if at.rank in members:
+        tensor = at.numbers(at.rank, 5)
+        dist.all_reduce(tensor, group=group)
+        equal(tensor, torch.stack([at.numbers(r, 5) for r in members]).sum(0), "a group of fewer")
+    dist.barrier()
+
+
+def functional_collectives(at):
+    import torch.distributed._functional_collectives as functional
+    group = dist.group.WORLD
+    gathered = functional.all_gather_tensor(at.numbers(at.rank, 6), 0, group)
+    equal(functional.wait_tensor(gathered), torch.cat(at.all_numbers(6)), "all_gather_tensor")
+    reduced = functional.all_reduce(at.numbers(at.rank, 6), "sum", group)
+    equal(functional.wait_tensor(reduced), torch.stack(at.all_numbers(6)).sum(0), "functional all_reduce")
+
+
+def a_module_learns_as_one_alone(at):
+    """DistributedDataParallel: its gradients are those of the whole batch on one rank."""
+    def make():
+        torch.manual_seed(1)
+        return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1)).to(at.device)
+    batch = torch.cat([at.numbers(r, 32) for r in range(at.size)]).view(-1, 8)
+    alone = make()
+    alone(batch).pow(2).mean().backward()
+    module = torch.nn.parallel.DistributedDataParallel(make())
+    module(batch[4 * at.rank: 4 * at.rank + 4]).pow(2).mean().backward()
+    for mine, whole in zip(module.module.parameters(), alone.parameters()):
+        assert torch.allclose(mine.grad, whole.grad, atol=1e-5), (mine.grad, whole.grad)
+
+
+def wrong_arguments_are_named(at):
+    def refused(words, call):
+        try:
+            call()
+        except (ValueError, TypeError, RuntimeError) as error:
+            assert words in str(error), f"{words!r} expected in: {error}"
+        else:
+            raise AssertionError(f"not refused: {words}")
+    refused("not contiguous", lambda: dist.all_reduce(torch.zeros(4, 4, device=at.device).t()))
+    refused("SUM, PRODUCT, MIN, MAX or AVG", lambda: dist.all_reduce(at.numbers(0, 4), dist.ReduceOp.BXOR))
+    refused("a reduction of torch.bool", lambda: dist.all_reduce(at.numbers(0, 4, torch.bool)))
+    refused("splits", lambda: dist.all_to_all_single(
+        at.poisoned(at.size), at.numbers(0, at.size), [1] * at.size, [2] * at.size))
+    tensor = at.numbers(at.rank, 4)
+    dist.all_reduce(tensor)
+    equal(tensor, torch.stack(at.all_numbers(4)).sum(0), "after refusals")
+
+
+def a_rank_that_dies_is_told(at):
+    """Last: the group is broken behind it."""
+    if at.rank == at.size - 1:
+        os._exit(0)
+    try:
+        tensor = at.numbers(at.rank, 4)
+        dist.all_reduce(tensor, async_op=True).wait()
+        if at.device.type == "cuda":
+            torch.cuda.synchronize()
+            dist.all_reduce(tensor)
+    except binding.Error as error:
+        assert f"rank {at.size - 1}" in str(error), error
+        return
+    raise AssertionError("the dead rank's part was not missed")
+
+
+TESTS = (all_gather_of_every_type, all_gather_in_place_and_to_a_list, reductions, reduce_scatter_both_ways,
+         all_to_all_of_equal_and_of_other_parts, rooted_calls, messages, asynchronous_calls, groups_and_objects,
+         functional_collectives, a_module_learns_as_one_alone, wrong_arguments_are_named, a_rank_that_dies_is_told)
+
+
+def run(rank, size, kind, file):
+    torch.set_num_threads(1)
+    device = torch.device("cpu")
+    if kind == "cuda":
+        device = torch.device("cuda", rank % torch.cuda.device_count())
+        torch.cuda.set_device(device)
+    dist.init_process_group("cecl", init_method=f"file://{file}", rank=rank, world_size=size)
+    for test in TESTS:
+        try:
+            test(Rank(rank, size, device))
+        except BaseException:
+            print(f"rank {rank} of {size}, {kind}: {test.__name__} failed", file=sys.stderr)
+            raise
+        if rank == 0:
+            print(f"{kind}, {size} ranks: {test.__name__} passed", flush=True)
+    os._exit(0)  # a rank has died: nothing more can be ended together
+
+
+def main():
+    kind = sys.argv[1] if len(sys.argv) > 1 else "cpu"
+    if kind == "cuda" and not torch.cuda.is_available():
+        print("skipped: no GPU")
+        return 77
+    for size in [int(sys.argv[2])] if len(sys.argv) > 2 else [2, 3]:
+        with tempfile.TemporaryDirectory() as folder:
+            multiprocessing.spawn(run, (size, kind, os.path.join(folder, "store")), size)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
